@@ -1,0 +1,140 @@
+use std::cmp::Ordering;
+
+use crate::{CellRef, CellType, KeyRef};
+
+/// The order of cells: row, family, qualifier ascending; timestamp, type, sequence id descending.
+///
+/// `Meta` differs in the row part alone (HBase: `MetaCellComparator`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum CellComparator {
+    #[default]
+    Default,
+    Meta,
+}
+
+impl CellComparator {
+    /// Compares two rows.
+    #[inline]
+    pub fn compare_rows(self, left: &[u8], right: &[u8]) -> Ordering {
+        match self {
+            CellComparator::Default => left.cmp(right),
+            CellComparator::Meta => compare_meta_rows(left, right),
+        }
+    }
+
+    /// Compares two keys; equal keys of different sequence ids are equal here.
+    #[inline]
+    pub fn compare_keys(self, left: KeyRef<'_>, right: KeyRef<'_>) -> Ordering {
+        let (left_row, right_row) = (left.row(), right.row());
+        match self.compare_rows(left_row, right_row) {
+            Ordering::Equal => compare_behind_row(left, right),
+            unequal => unequal,
+        }
+    }
+
+    /// Compares two cells: the key, then the higher sequence id first.
+    #[inline]
+    pub fn compare(self, left: CellRef<'_>, right: CellRef<'_>) -> Ordering {
+        self.compare_keys(left.key(), right.key()).then_with(|| right.seq().cmp(&left.seq()))
+    }
+
+    /// The name under which HBase's HFile trailer knows this order.
+    pub fn trailer_name(self) -> &'static str {
+        match self {
+            CellComparator::Default => "org.apache.hadoop.hbase.KeyValue$KVComparator",
+            CellComparator::Meta => "org.apache.hadoop.hbase.KeyValue$MetaComparator",
+        }
+    }
+}
+
+fn compare_behind_row(left: KeyRef<'_>, right: KeyRef<'_>) -> Ordering {
+    let (left_family, right_family) = (left.family(), right.family());
+    let (left_qualifier, right_qualifier) = (left.qualifier(), right.qualifier());
+    // An empty column of type Minimum stands for the end of the row (CellComparatorImpl.compareWithoutRow).
+    let minimum = CellType::Minimum as u8;
+    let left_last = left_family.is_empty() && left_qualifier.is_empty() && left.type_code() == minimum;
+    let right_last = right_family.is_empty() && right_qualifier.is_empty() && right.type_code() == minimum;
+    match (left_last, right_last) {
+        (true, false) => return Ordering::Greater,
+        (false, true) => return Ordering::Less,
+        _ => {}
+    }
+    left_family
+        .cmp(right_family)
+        .then_with(|| left_qualifier.cmp(right_qualifier))
+        .then_with(|| right.timestamp().cmp(&left.timestamp()))
+        .then_with(|| right.type_code().cmp(&left.type_code()))
+}
+
+/// Rows of `hbase:meta` are `table,start key,region id`: each part is compared by itself, because table names
+/// and start keys may hold bytes below the comma, and start keys commas (`MetaCellComparator.compareRows`).
+fn compare_meta_rows(left: &[u8], right: &[u8]) -> Ordering {
+    let (left_table, left_rest) = split_first(left);
+    let (right_table, right_rest) = split_first(right);
+    match left_table.cmp(right_table) {
+        Ordering::Equal => {}
+        unequal => return unequal,
+    }
+    let (left_rest, right_rest) = match (left_rest, right_rest) {
+        (None, None) => return Ordering::Equal,
+        (None, Some(_)) => return Ordering::Less,
+        (Some(_), None) => return Ordering::Greater,
+        (Some(l), Some(r)) => (l, r),
+    };
+    let (left_start, left_id) = split_last(left_rest);
+    let (right_start, right_id) = split_last(right_rest);
+    left_start.cmp(right_start).then_with(|| left_id.cmp(right_id))
+}
+
+fn split_first(row: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match row.iter().position(|&b| b == b',') {
+        Some(at) => (&row[..at], Some(&row[at + 1..])),
+        None => (row, None),
+    }
+}
+
+/// Splits at the last comma; without one all is start key and the id is empty.
+fn split_last(rest: &[u8]) -> (&[u8], &[u8]) {
+    match rest.iter().rposition(|&b| b == b',') {
+        Some(at) => (&rest[..at], &rest[at + 1..]),
+        None => (rest, &[]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Cell, Key};
+
+    #[test]
+    fn orders_versions_newest_first_and_deletes_before_puts() {
+        let c = CellComparator::Default;
+        let put = |ts, seq| Cell::put(b"r", b"f", b"q", ts, b"").with_seq(seq);
+        let delete = Cell::build(b"r", b"f", b"q", 5, CellType::DeleteColumn, b"", b"", 1);
+        assert_eq!(c.compare(put(6, 0).get(), put(5, 0).get()), Ordering::Less);
+        assert_eq!(c.compare(delete.get(), put(5, 9).get()), Ordering::Less);
+        assert_eq!(c.compare(put(5, 9).get(), put(5, 8).get()), Ordering::Less);
+    }
+
+    #[test]
+    fn row_bounds_enclose_every_cell_of_the_row() {
+        let c = CellComparator::Default;
+        let cell = Cell::put(b"r", b"f", b"q", i64::MIN, b"");
+        let first = Key::first_on_row(b"r");
+        let last = Key::last_on_row(b"r");
+        assert_eq!(c.compare_keys(first.get(), cell.get().key()), Ordering::Less);
+        assert_eq!(c.compare_keys(last.get(), cell.get().key()), Ordering::Greater);
+        assert_eq!(c.compare_keys(last.get(), Key::first_on_row(b"r\0").get()), Ordering::Less);
+    }
+
+    #[test]
+    fn meta_rows_compare_part_by_part() {
+        let c = CellComparator::Meta;
+        let less = |a: &[u8], b: &[u8]| assert_eq!(c.compare_rows(a, b), Ordering::Less, "{a:?} {b:?}");
+        less(b"t,,1", b"t ,,"); // 0x20 is below the comma, yet table "t" is before table "t "
+        less(b"t,a,9", b"t,a\x01,1");
+        less(b"t,a,b,1", b"t,a,c,1");
+        less(b"t", b"t,,1");
+        less(b"t,k,1", b"t,k,:");
+    }
+}

@@ -1,0 +1,88 @@
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// One name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirEntry {
+    pub name: String,
+    pub is_dir: bool,
+    /// Bytes of a file; 0 for a directory.
+    pub len: u64,
+}
+
+/// Blocking access to files. Thread-safe; every call stands alone.
+pub trait FileSystem: Send + Sync {
+    /// Creates an empty file for writing; an existing file is cut to nothing. The name is durable after
+    /// `sync_dir` of the parent.
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WritableFile>>;
+
+    /// Opens a file for positional reads.
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadableFile>>;
+
+    /// Creates a file with these bytes if there is none of that name (else `AlreadyExists`). Whole and
+    /// durable on return; after a crash the file is absent or whole.
+    fn put_new(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
+
+    /// As `put_new`, but takes the place of an existing file: a crash leaves the old bytes or the new.
+    fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
+
+    /// The whole file.
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
+
+    /// Moves a file or directory; atomic within one directory tree. Durable after `sync_dir` of both parents.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    fn remove_file(&self, path: &Path) -> io::Result<()>;
+
+    /// Removes a directory and all below it.
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()>;
+
+    /// Creates a directory and its missing parents, durably.
+    fn create_dir_all(&self, path: &Path) -> io::Result<()>;
+
+    /// Names in a directory, sorted; `NotFound` if there is no such directory.
+    fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>>;
+
+    fn exists(&self, path: &Path) -> bool;
+
+    /// Makes the names in a directory durable.
+    fn sync_dir(&self, path: &Path) -> io::Result<()>;
+
+    /// Takes an exclusive lock on a file, which is created if need be; `WouldBlock` if another process (or
+    /// another holder in this one) has it. Released when the guard is dropped or the process dies.
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>>;
+}
+
+/// Holds an exclusive lock until dropped.
+pub trait FileLock: Send + Sync {}
+
+/// A file being written, at its end only.
+pub trait WritableFile: Send {
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()>;
+
+    /// Returns when the bytes written so far are on the disk (`fdatasync`). After an error the state of the
+    /// unsynced bytes is unknown; do not go on with this file.
+    fn sync(&mut self) -> io::Result<()>;
+
+    /// Bytes written so far.
+    fn len(&self) -> u64;
+
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn path(&self) -> &Path;
+}
+
+/// An open file for positional reads; shared between threads.
+#[allow(clippy::len_without_is_empty)] // nobody asks
+pub trait ReadableFile: Send + Sync {
+    /// Fills `buffer` from `offset`; `UnexpectedEof` if the file is too short.
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
+
+    /// Bytes in the file when it was opened or, for a file still being written, now.
+    fn len(&self) -> io::Result<u64>;
+
+    fn path(&self) -> &PathBuf;
+}

@@ -1,0 +1,47 @@
+//! The doors to the world: files, clocks, randomness and threads.
+//!
+//! Everything in `base`, `storage` and `cluster` reaches the operating system through an [`Env`], so that a
+//! test can put a simulated file system and a clock of its own in place. `clippy.toml` holds this.
+//!
+//! [`FileSystem`] is blocking: whoever calls it drives it, on a thread made for that. Durability is explicit:
+//! bytes are safe after [`WritableFile::sync`], names after [`FileSystem::sync_dir`]; [`FileSystem::put_new`]
+//! and [`FileSystem::replace`] do both.
+
+mod clock;
+mod fs;
+mod real;
+pub mod sim;
+
+use std::sync::Arc;
+
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use fs::{DirEntry, FileLock, FileSystem, ReadableFile, WritableFile};
+pub use real::RealFileSystem;
+
+/// What a component needs of the world. Cheap to clone.
+#[derive(Clone)]
+pub struct Env {
+    pub fs: Arc<dyn FileSystem>,
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Env {
+    /// The machine's own files and clock.
+    pub fn real() -> Env {
+        Env { fs: Arc::new(RealFileSystem), clock: Arc::new(SystemClock::new()) }
+    }
+}
+
+/// Starts a named operating system thread.
+#[allow(clippy::disallowed_methods)] // the one place that may
+pub fn spawn_thread<F>(name: &str, body: F) -> std::io::Result<std::thread::JoinHandle<()>>
+where
+    F: FnOnce() + Send + 'static,
+{
+    std::thread::Builder::new().name(name.to_string()).spawn(body)
+}
+
+/// `N` unpredictable bytes from the operating system.
+pub fn random_bytes<const N: usize>() -> [u8; N] {
+    real::random_bytes()
+}

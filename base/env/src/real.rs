@@ -1,0 +1,194 @@
+//! The machine's own file system.
+#![allow(clippy::disallowed_methods)] // the one place that may
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::{DirEntry, FileLock, FileSystem, ReadableFile, WritableFile};
+
+/// `std::fs` behind the door.
+pub struct RealFileSystem;
+
+struct Writable {
+    file: File,
+    path: PathBuf,
+    len: u64,
+}
+
+struct Readable {
+    file: File,
+    path: PathBuf,
+}
+
+struct Lock {
+    _file: File,
+}
+
+impl FileLock for Lock {}
+
+fn named(error: io::Error, path: &Path) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+/// A name beside `path` that no other writer uses.
+fn temporary_beside(path: &Path) -> PathBuf {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.{}-{count}.tmp", std::process::id()))
+}
+
+fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
+    let temporary = temporary_beside(path);
+    let mut file = File::create(&temporary).map_err(|e| named(e, &temporary))?;
+    let written = file.write_all(bytes).and_then(|()| file.sync_data());
+    if let Err(error) = written {
+        let _ = std::fs::remove_file(&temporary);
+        return Err(named(error, &temporary));
+    }
+    Ok(temporary)
+}
+
+fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+impl FileSystem for RealFileSystem {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
+        let file = File::create(path).map_err(|e| named(e, path))?;
+        Ok(Box::new(Writable { file, path: path.to_path_buf(), len: 0 }))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadableFile>> {
+        let file = File::open(path).map_err(|e| named(e, path))?;
+        Ok(Arc::new(Readable { file, path: path.to_path_buf() }))
+    }
+
+    fn put_new(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let temporary = write_whole(path, bytes)?;
+        let linked = std::fs::hard_link(&temporary, path).map_err(|e| named(e, path));
+        std::fs::remove_file(&temporary)?;
+        linked?;
+        self.sync_dir(parent(path))
+    }
+
+    fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let temporary = write_whole(path, bytes)?;
+        std::fs::rename(&temporary, path).map_err(|e| named(e, path))?;
+        self.sync_dir(parent(path))
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        File::open(path).and_then(|mut f| f.read_to_end(&mut bytes)).map_err(|e| named(e, path))?;
+        Ok(bytes)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        std::fs::rename(from, to).map_err(|e| named(e, from))
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        std::fs::remove_file(path).map_err(|e| named(e, path))
+    }
+
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        std::fs::remove_dir_all(path).map_err(|e| named(e, path))
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        if path.is_dir() {
+            return Ok(());
+        }
+        let above = parent(path);
+        if above != path {
+            self.create_dir_all(above)?;
+        }
+        match std::fs::create_dir(path) {
+            Ok(()) => self.sync_dir(above),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+            Err(e) => Err(named(e, path)),
+        }
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
+        let mut entries = Vec::new();
+        for entry in std::fs::read_dir(path).map_err(|e| named(e, path))? {
+            let entry = entry?;
+            let Ok(metadata) = entry.metadata() else { continue }; // removed meanwhile
+            let is_dir = metadata.is_dir();
+            let len = if is_dir { 0 } else { metadata.len() };
+            entries.push(DirEntry { name: entry.file_name().to_string_lossy().into_owned(), is_dir, len });
+        }
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(entries)
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        path.exists()
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        File::open(path).and_then(|dir| dir.sync_all()).map_err(|e| named(e, path))
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        let file = OpenOptions::new().create(true).truncate(false).write(true).open(path);
+        let file = file.map_err(|e| named(e, path))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Box::new(Lock { _file: file })),
+            Err(TryLockError::WouldBlock) => {
+                Err(io::Error::new(io::ErrorKind::WouldBlock, format!("{} is locked", path.display())))
+            }
+            Err(TryLockError::Error(e)) => Err(named(e, path)),
+        }
+    }
+}
+
+impl WritableFile for Writable {
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all(bytes).map_err(|e| named(e, &self.path))?;
+        self.len += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.file.sync_data().map_err(|e| named(e, &self.path))
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl ReadableFile for Readable {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_exact_at(buffer, offset).map_err(|e| named(e, &self.path))
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata().map_err(|e| named(e, &self.path))?.len())
+    }
+
+    fn path(&self) -> &PathBuf {
+        &self.path
+    }
+}
+
+pub(crate) fn random_bytes<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    let filled = File::open("/dev/urandom").and_then(|mut f| f.read_exact(&mut bytes));
+    filled.expect("/dev/urandom is there on every Linux");
+    bytes
+}

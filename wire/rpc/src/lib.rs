@@ -1,0 +1,1 @@
+//! (head of halcyon-rpc)
