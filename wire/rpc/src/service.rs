@@ -1,0 +1,102 @@
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use halcyon_cell::Cell;
+
+use crate::{CellBlock, RpcError};
+
+/// What the connection header said, shared by every call of the connection.
+#[derive(Debug)]
+pub struct Connection {
+    /// Process-unique number of the connection.
+    pub id: u64,
+    /// Client address as `host:port`.
+    pub peer: String,
+    /// Effective user, if one was named.
+    pub user: Option<String>,
+    /// Major and minor client version; `None` from asynchbase and gohbase, which never say.
+    pub client_version: Option<(u32, u32)>,
+    /// `None`: every cell goes inline into the protobuf message.
+    pub codec: Option<Codec>,
+}
+
+/// How cells lie in a cell block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Codec {
+    KeyValue,
+    KeyValueWithTags,
+    Cell,
+    CellWithTags,
+    Message,
+}
+
+impl Connection {
+    /// Whether the client said it has at least this version.
+    pub fn client_at_least(&self, major: u32, minor: u32) -> bool {
+        self.client_version.is_some_and(|version| version >= (major, minor))
+    }
+
+    /// Whether Get answers may use the cell block: a codec was named and the client is 1.3 or newer.
+    pub fn get_uses_cell_block(&self) -> bool {
+        self.codec.is_some() && self.client_at_least(1, 3)
+    }
+}
+
+/// One request, its frame decoded down to the parameter message.
+pub struct Call {
+    /// The client's number for it; answers carry it back.
+    pub id: u32,
+    /// Method name as sent (`Get`, `getProcedureResult`).
+    pub method: String,
+    /// Encoded parameter message.
+    pub param: Bytes,
+    /// Cells of the request's cell block, decoded and checked, in order; empty if there was none.
+    pub cells: Vec<Cell>,
+    pub priority: u32,
+    /// How long the client waits; `None` for ever.
+    pub timeout: Option<Duration>,
+    /// `Clock::monotonic_ns` when the frame was complete.
+    pub received_ns: u64,
+    pub connection: Arc<Connection>,
+}
+
+/// A successful answer.
+pub struct Reply {
+    /// Encoded response message.
+    pub message: Bytes,
+    /// Cells that go behind the message; `None` or empty: no cell block.
+    pub cells: Option<CellBlock>,
+}
+
+impl Reply {
+    /// A message without a cell block.
+    pub fn message(message: &impl prost::Message) -> Reply {
+        Reply { message: Bytes::from(message.encode_to_vec()), cells: None }
+    }
+}
+
+pub type ReplyFuture = Pin<Box<dyn Future<Output = Result<Reply, RpcError>> + Send>>;
+
+/// What a service made of a call.
+pub enum Outcome {
+    /// Answered on the thread that received it.
+    Ready(Result<Reply, RpcError>),
+    /// To be awaited; the connection goes on serving others meanwhile. The future is driven to its end even
+    /// if the client goes away.
+    Later(ReplyFuture),
+}
+
+/// One protobuf service. Called on network threads: must not block.
+pub trait Service: Send + Sync {
+    fn call(&self, call: Call) -> Outcome;
+
+    /// Called after a run of calls that arrived together on one connection were handed out, before their
+    /// answers are sent: the place to drive group commit.
+    fn batch_done(&self) {}
+
+    /// Called when a connection ends.
+    fn connection_closed(&self, _connection: &Connection) {}
+}
