@@ -1,0 +1,35 @@
+//! Comparators: one value that a part of each cell is compared with.
+
+use std::cmp::Ordering;
+
+use halcyon_cell::Result;
+use halcyon_proto::pb::CompareType;
+
+/// A value to compare cell parts with (`ByteArrayComparable`).
+///
+/// *Thread safety*: belongs to one filter, as the filter to one scanner.
+pub trait Comparator: Send {
+    /// The comparator against `value`: `Less` says that the comparator's own value sorts before `value`.
+    /// Comparators that only know match and no match answer `Equal` for a match.
+    ///
+    /// Errors (kind `Invalid`): the value is not of the form the comparator needs, such as a
+    /// `LongComparator` that meets a value of fewer than eight bytes.
+    fn compare(&self, value: &[u8]) -> Result<Ordering>;
+}
+
+/// Whether `cell part OP comparator` holds, where `ordering` is [`Comparator::compare`]'s answer, the
+/// comparator against the part (`CompareFilter.compare`, turned around).
+///
+/// `NO_OP` keeps nothing in HBase's `CompareFilter`: its users treat it before they compare.
+#[inline]
+pub fn compare_op_keeps(op: CompareType, ordering: Ordering) -> bool {
+    match op {
+        CompareType::Less => ordering == Ordering::Greater,
+        CompareType::LessOrEqual => ordering != Ordering::Less,
+        CompareType::Equal => ordering == Ordering::Equal,
+        CompareType::NotEqual => ordering != Ordering::Equal,
+        CompareType::GreaterOrEqual => ordering != Ordering::Greater,
+        CompareType::Greater => ordering == Ordering::Less,
+        CompareType::NoOp => false,
+    }
+}
