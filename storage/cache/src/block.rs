@@ -1,0 +1,67 @@
+use bytes::Bytes;
+
+/// What a block holds; the names are those of HBase's `BlockType`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BlockKind {
+    Data,
+    LeafIndex,
+    IntermediateIndex,
+    RootIndex,
+    BloomChunk,
+    Meta,
+    FileInfo,
+    GeneralBloomMeta,
+    DeleteFamilyBloomMeta,
+}
+
+impl BlockKind {
+    /// Whether losing such a block costs every later read of its file, not only reads of a few rows.
+    pub fn is_index_or_bloom(self) -> bool {
+        matches!(self, BlockKind::LeafIndex | BlockKind::IntermediateIndex | BlockKind::BloomChunk)
+    }
+}
+
+/// An uncompressed block payload whose structure was checked when it was loaded.
+#[derive(Debug)]
+pub struct Block {
+    kind: BlockKind,
+    bytes: Bytes,
+    marks: Box<[u32]>,
+    held_bytes: usize,
+}
+
+impl Block {
+    /// `marks` are positions inside `bytes` that the owner of this kind of block wants back with it (starts of
+    /// some cells, for example). `held_bytes` is the size of the allocation behind `bytes`, which may be larger
+    /// than the payload.
+    pub fn new(kind: BlockKind, bytes: Bytes, marks: Box<[u32]>, held_bytes: usize) -> Block {
+        debug_assert!(held_bytes >= bytes.len());
+        Block { kind, bytes, marks, held_bytes }
+    }
+
+    #[inline]
+    pub fn kind(&self) -> BlockKind {
+        self.kind
+    }
+
+    /// The payload, uncompressed, without header and checksums.
+    #[inline]
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    #[inline]
+    pub fn marks(&self) -> &[u32] {
+        &self.marks
+    }
+
+    /// Memory that goes when the last reference is dropped, with what the allocator and the cache's own tables
+    /// need for it.
+    pub fn weight_bytes(&self) -> u64 {
+        /// Arc counters, the shared header behind `Bytes`, allocator rounding, the cache's slot with its ghost
+        /// share (64 bytes at one and a half slots per entry), and the entry in the table of files.
+        const OVERHEAD_BYTES: usize = 16 + 32 + 48 + 96 + 32;
+        let own = size_of::<Block>() + size_of_val(&*self.marks);
+        (self.held_bytes + own + OVERHEAD_BYTES) as u64
+    }
+}
