@@ -1,1 +1,27 @@
-//! (head of halcyon-memstore)
+//! The memory part of a store: chunks from a pool, and segments of cells that live in them.
+//!
+//! ```text
+//! prepare: KeyValue bytes --copy, stamp--> chunk [ node | cell ]   (not visible; the WAL reads it here)
+//! insert:  sequence id into the node, node linked into the skip list, bottom level first
+//! scan:    bottom level from node to node; cells above the read point are passed over
+//! drop:    the segment lets go of its chunks; each goes back to the pool when nobody holds a cell of it
+//! ```
+//!
+//! A cell is copied once, and nothing is allocated per cell: a node and its cell are one piece of a chunk.
+//! Readers take no lock and never wait; writers wait only for each other while a new chunk is put in place.
+//!
+//! `unsafe` stands in four small files: `chunk` (memory), `node` (layout of a node in that memory), `list`
+//! (linking), and `scanner` (a position that keeps its segment alive). What they rely on is said at the top of
+//! each.
+//!
+//! When you change the layout of a node, also look at `SegmentSize` and at the flush sizes in `region`.
+
+mod chunk;
+mod list;
+mod node;
+mod scanner;
+mod segment;
+
+pub use chunk::{CHUNK_SIZE_BYTES_DEFAULT, ChunkPool};
+pub use scanner::SegmentScanner;
+pub use segment::{PreparedCell, Segment, SegmentSize};

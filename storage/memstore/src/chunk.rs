@@ -1,0 +1,242 @@
+//! Chunks: large pieces of memory that cells are copied into, and the pool that they return to.
+//!
+//! A chunk is handed out from front to back by an atomic counter and never piecewise freed. Whoever needs
+//! bytes of it to stay holds the chunk by reference count; with the last reference it goes back to the pool.
+//!
+//! # Thread safety
+//! [`Chunk::allocate`] may be called from many threads at once; the ranges it returns never overlap. What is
+//! written to a range is the business of the thread that got it, until it publishes the range with a
+//! release-ordered store.
+
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+/// 2 MiB, as HBase's `hbase.hregion.memstore.mslab.chunksize`.
+pub const CHUNK_SIZE_BYTES_DEFAULT: usize = 2 << 20;
+
+/// Every range starts on this boundary: enough for a node's pointers.
+pub(crate) const RANGE_ALIGN: usize = 8;
+/// Chunks start on a cache line.
+const CHUNK_ALIGN: usize = 64;
+const CHUNK_SIZE_BYTES_MIN: usize = 4 << 10;
+const CHUNK_SIZE_BYTES_MAX: usize = 1 << 30;
+
+/// Lends chunks to segments and keeps some of those that come back. Shared by all stores of a server.
+///
+/// Thread-safe. The role of HBase's `ChunkCreator`.
+pub struct ChunkPool {
+    chunk_size_bytes: usize,
+    pooled_chunks_max: usize,
+    allocated_bytes: AtomicUsize,
+    pooled: Mutex<Vec<Memory>>,
+}
+
+impl ChunkPool {
+    /// `chunk_size_bytes` is brought into 4 KiB..=1 GiB and up to a multiple of 64; at most
+    /// `pooled_chunks_max` unused chunks are kept, the others go back to the allocator.
+    pub fn new(chunk_size_bytes: usize, pooled_chunks_max: usize) -> Arc<ChunkPool> {
+        let size = chunk_size_bytes.clamp(CHUNK_SIZE_BYTES_MIN, CHUNK_SIZE_BYTES_MAX);
+        Arc::new(ChunkPool {
+            chunk_size_bytes: size.next_multiple_of(CHUNK_ALIGN),
+            pooled_chunks_max,
+            allocated_bytes: AtomicUsize::new(0),
+            pooled: Mutex::new(Vec::new()),
+        })
+    }
+
+    /// Bytes of a full-sized chunk.
+    pub fn chunk_size_bytes(&self) -> usize {
+        self.chunk_size_bytes
+    }
+
+    /// Bytes taken from the allocator and not given back: chunks in use, memory of large cells, and the pool.
+    pub fn allocated_bytes(&self) -> usize {
+        self.allocated_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The part of [`ChunkPool::allocated_bytes`] that waits in the pool to be used again.
+    pub fn pooled_bytes(&self) -> usize {
+        self.pooled.lock().len() * self.chunk_size_bytes
+    }
+
+    /// A chunk of `size_bytes`: from the pool if it is the full size and there is one.
+    pub(crate) fn take(self: &Arc<Self>, size_bytes: usize, segment_id: u64) -> Arc<Chunk> {
+        let size_bytes = size_bytes.next_multiple_of(CHUNK_ALIGN);
+        let pooled = if size_bytes == self.chunk_size_bytes { self.pooled.lock().pop() } else { None };
+        let memory = pooled.unwrap_or_else(|| {
+            self.allocated_bytes.fetch_add(size_bytes, Ordering::Relaxed);
+            Memory::allocate(size_bytes)
+        });
+        Arc::new(Chunk {
+            memory: Some(memory),
+            used_bytes: AtomicUsize::new(0),
+            segment_id,
+            pool: self.clone(),
+        })
+    }
+
+    fn give_back(&self, memory: Memory) {
+        if memory.layout.size() == self.chunk_size_bytes {
+            let mut pooled = self.pooled.lock();
+            if pooled.len() < self.pooled_chunks_max {
+                pooled.push(memory);
+                return;
+            }
+        }
+        self.allocated_bytes.fetch_sub(memory.layout.size(), Ordering::Relaxed);
+    }
+}
+
+/// One allocation; freed on drop.
+struct Memory {
+    base: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: `Memory` owns its allocation and gives out no reference to it; who uses it is ruled by `Chunk`.
+unsafe impl Send for Memory {}
+// SAFETY: as above; a shared `Memory` can only be asked for its address.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    fn allocate(size_bytes: usize) -> Memory {
+        let layout = Layout::from_size_align(size_bytes, CHUNK_ALIGN).expect("sizes of chunks are small");
+        assert!(size_bytes > 0);
+        // SAFETY: the size is not zero.
+        let base = unsafe { alloc(layout) };
+        match NonNull::new(base) {
+            Some(base) => Memory { base, layout },
+            None => handle_alloc_error(layout),
+        }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: `base` came from `alloc` with this very layout and is freed once.
+        unsafe { dealloc(self.base.as_ptr(), self.layout) }
+    }
+}
+
+/// A piece of memory that belongs to one segment.
+pub(crate) struct Chunk {
+    /// `None` only inside `drop`.
+    memory: Option<Memory>,
+    /// May run past the end; then the chunk is full.
+    used_bytes: AtomicUsize,
+    /// Which segment the chunk was taken for; no two segments of a process have the same.
+    pub(crate) segment_id: u64,
+    pool: Arc<ChunkPool>,
+}
+
+impl Chunk {
+    /// Takes `size_bytes` of uninitialised memory aligned to [`RANGE_ALIGN`]; `None` if the chunk is full.
+    /// The range is the caller's alone, and is valid as long as the chunk is.
+    #[inline]
+    pub(crate) fn allocate(&self, size_bytes: usize) -> Option<NonNull<u8>> {
+        let size_bytes = size_bytes.next_multiple_of(RANGE_ALIGN);
+        let memory = self.memory.as_ref().expect("a live chunk has its memory");
+        if self.used_bytes.load(Ordering::Relaxed) > memory.layout.size() {
+            return None; // full before: do not let the counter run on
+        }
+        let start = self.used_bytes.fetch_add(size_bytes, Ordering::Relaxed);
+        if start.checked_add(size_bytes)? > memory.layout.size() {
+            return None;
+        }
+        // SAFETY: start + size is inside the allocation, so start is.
+        Some(unsafe { memory.base.add(start) })
+    }
+
+    /// How far the chunk is used: a number that is different at nearly every allocation.
+    #[inline]
+    pub(crate) fn used_bytes(&self) -> usize {
+        self.used_bytes.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        if let Some(memory) = self.memory.take() {
+            self.pool.give_back(memory);
+        }
+    }
+}
+
+/// Initialised bytes of a chunk, and the reference that keeps them.
+struct ChunkBytes {
+    start: NonNull<u8>,
+    len: usize,
+    _chunk: Arc<Chunk>,
+}
+
+// SAFETY: the bytes are never written again once `share` was called, and the chunk is thread-safe.
+unsafe impl Send for ChunkBytes {}
+// SAFETY: as above.
+unsafe impl Sync for ChunkBytes {}
+
+impl AsRef<[u8]> for ChunkBytes {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: promised by the caller of `share`; the chunk is held.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+/// Shares bytes of a chunk; they keep the chunk alive.
+///
+/// # Safety
+/// `bytes` lie in `chunk`, are initialised, and are not written any more.
+pub(crate) unsafe fn share(chunk: Arc<Chunk>, bytes: &[u8]) -> Bytes {
+    Bytes::from_owner(ChunkBytes { start: NonNull::from(bytes).cast(), len: bytes.len(), _chunk: chunk })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_sized_chunks_return_to_the_pool_and_odd_ones_to_the_allocator() {
+        let pool = ChunkPool::new(8192, 1);
+        let (one, two, odd) = (pool.take(8192, 1), pool.take(8192, 1), pool.take(100, 1));
+        assert_eq!((pool.allocated_bytes(), pool.pooled_bytes()), (2 * 8192 + 128, 0));
+        drop((one, odd));
+        assert_eq!((pool.allocated_bytes(), pool.pooled_bytes()), (2 * 8192, 8192));
+        drop(two);
+        assert_eq!((pool.allocated_bytes(), pool.pooled_bytes()), (8192, 8192));
+        let again = pool.take(8192, 2);
+        assert_eq!((pool.allocated_bytes(), pool.pooled_bytes()), (8192, 0));
+        drop(again);
+    }
+
+    #[test]
+    fn ranges_are_aligned_and_end_with_the_chunk() {
+        let pool = ChunkPool::new(4096, 1);
+        let chunk = pool.take(4096, 1);
+        let first = chunk.allocate(13).expect("room");
+        let second = chunk.allocate(4080).expect("room");
+        assert_eq!(second.as_ptr() as usize - first.as_ptr() as usize, 16);
+        assert!(chunk.allocate(1).is_none());
+        assert!(chunk.allocate(1).is_none());
+    }
+
+    #[test]
+    fn shared_bytes_keep_the_chunk() {
+        let pool = ChunkPool::new(4096, 4);
+        let chunk = pool.take(4096, 1);
+        let start = chunk.allocate(4).expect("room");
+        // SAFETY: four fresh bytes of the chunk, written before they are shared.
+        let bytes = unsafe {
+            start.copy_from_nonoverlapping(NonNull::from(b"abcd").cast(), 4);
+            share(chunk, std::slice::from_raw_parts(start.as_ptr(), 4))
+        };
+        let tail = bytes.slice(2..);
+        drop(bytes);
+        assert_eq!((&tail[..], pool.pooled_bytes()), (&b"cd"[..], 0));
+        drop(tail);
+        assert_eq!(pool.pooled_bytes(), 4096);
+    }
+}

@@ -1,0 +1,136 @@
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use halcyon_cell::{Cell, CellRef, CellScanner, KeyRef, Result};
+
+use crate::Segment;
+use crate::node::{Header, NodeRef};
+
+/// Cells below this size are copied by [`SegmentScanner::cell`] instead of shared. Both ways take one
+/// allocation, copying so few bytes costs no more than counting references on a line that all threads write,
+/// and a small cell in some queue does not hold on to a whole chunk.
+const SHARED_LEN_MIN: usize = 512;
+
+/// Walks one segment at one read point.
+///
+/// Holds the segment. Never fails: the errors of [`CellScanner`] are for disks. Cells that are inserted while it
+/// stands somewhere appear if they come behind its position and are not above the read point.
+pub struct SegmentScanner {
+    segment: Arc<Segment>,
+    read_point: u64,
+    /// A linked node of the segment.
+    position: Option<NonNull<Header>>,
+}
+
+// SAFETY: the position is a shared borrow of a node that `segment` keeps alive, and segments are thread-safe.
+unsafe impl Send for SegmentScanner {}
+
+impl SegmentScanner {
+    pub(crate) fn new(segment: Arc<Segment>, read_point: u64) -> SegmentScanner {
+        SegmentScanner { segment, read_point, position: None }
+    }
+
+    pub fn read_point(&self) -> u64 {
+        self.read_point
+    }
+
+    #[inline]
+    fn node(&self) -> Option<NodeRef<'_>> {
+        // SAFETY: `position` came from a node of the segment's list, and the segment is held.
+        self.position.map(|at| unsafe { NodeRef::new(at) })
+    }
+
+    #[inline]
+    fn is_visible(&self, node: NodeRef<'_>) -> bool {
+        node.seq() <= self.read_point && !node.is_replaced()
+    }
+
+    /// The first visible node from `node` on.
+    #[inline]
+    fn visible_from<'a>(&'a self, mut node: Option<NodeRef<'a>>) -> Option<NonNull<Header>> {
+        while let Some(found) = node {
+            let next = found.links()[0].load();
+            if self.is_visible(found) {
+                if let Some(next) = next {
+                    next.prefetch();
+                }
+                return Some(found.address());
+            }
+            node = next;
+        }
+        None
+    }
+
+    /// The last visible node up to `node`.
+    fn visible_back_from<'a>(&'a self, mut node: Option<NodeRef<'a>>) -> Option<NonNull<Header>> {
+        let list = self.segment.list();
+        while let Some(found) = node {
+            if self.is_visible(found) {
+                return Some(found.address());
+            }
+            let target = list.target_of(found);
+            node = if found.seq() > self.read_point {
+                list.find_last_before(&target)
+            } else {
+                list.find(&target) // replaced: the first of the equal ones is not
+            };
+        }
+        None
+    }
+}
+
+impl CellScanner for SegmentScanner {
+    #[inline]
+    fn peek(&self) -> Option<CellRef<'_>> {
+        self.node().map(NodeRef::cell)
+    }
+
+    fn cell(&self) -> Option<Cell> {
+        let node = self.node()?;
+        let cell = node.cell();
+        let bytes = if cell.bytes().len() < SHARED_LEN_MIN {
+            Bytes::copy_from_slice(cell.bytes())
+        } else {
+            node.share_cell()
+        };
+        Some(Cell::trusted(bytes, cell.seq()))
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        if let Some(node) = self.node() {
+            self.position = self.visible_from(node.links()[0].load());
+        }
+        Ok(())
+    }
+
+    fn seek(&mut self, key: KeyRef<'_>) -> Result<()> {
+        let list = self.segment.list();
+        self.position = self.visible_from(list.find(&list.target(key)));
+        Ok(())
+    }
+
+    fn reseek(&mut self, key: KeyRef<'_>) -> Result<()> {
+        let list = self.segment.list();
+        let target = list.target(key);
+        let found = match self.node() {
+            None => list.find(&target),
+            Some(here) if list.is_before(here, &target) => list.find_after(here, &target),
+            Some(_) => return Ok(()),
+        };
+        self.position = self.visible_from(found);
+        Ok(())
+    }
+
+    fn seek_before(&mut self, key: KeyRef<'_>) -> Result<()> {
+        let list = self.segment.list();
+        self.position = self.visible_back_from(list.find_last_before(&list.target(key)));
+        Ok(())
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.position = self.visible_back_from(self.segment.list().last());
+        Ok(())
+    }
+}

@@ -1,0 +1,295 @@
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+
+use halcyon_cell::{CellComparator, CellRef, CellType};
+use parking_lot::Mutex;
+
+use crate::SegmentScanner;
+use crate::chunk::{Chunk, ChunkPool};
+use crate::list::SkipList;
+use crate::node::{HEIGHT_MAX, Header, NodeRef, node_len, write_node};
+
+/// A segment begins with small chunks, so that a thousand quiet stores do not hold a thousand full ones:
+/// its first chunk is this fraction of a full one, its second this one, all others are full.
+const FIRST_CHUNK_FRACTION: usize = 32;
+const SECOND_CHUNK_FRACTION: usize = 8;
+/// What takes more than this fraction of a chunk gets memory of its own, or the ends of chunks would be lost.
+const LARGE_FRACTION: usize = 8;
+
+static NEXT_SEGMENT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// Sorted cells in memory: a concurrent skip list whose nodes and cells live in chunks.
+///
+/// Insert-only: a segment grows until its store puts another in its place, and goes as a whole. The role of
+/// HBase's `MutableSegment` with its `CellSet` and `MemStoreLAB`.
+///
+/// # Thread safety
+/// All methods may be called from any thread at any time. Inserts and scans take no lock; `prepare` takes one
+/// when a chunk is full and for large cells.
+///
+/// # Invariants
+/// - All linked nodes lie in chunks of `chunks`, which only grows until the segment is dropped.
+/// - `current`, if not null, points at one of `chunks`.
+pub struct Segment {
+    id: u64,
+    list: SkipList,
+    current: AtomicPtr<Chunk>,
+    pool: Arc<ChunkPool>,
+    chunks: Mutex<Chunks>,
+    data_bytes: AtomicUsize,
+    overhead_bytes: AtomicUsize,
+    cells_count: AtomicUsize,
+    timestamp_min: AtomicI64,
+    timestamp_max: AtomicI64,
+    has_deletes: AtomicBool,
+}
+
+#[derive(Default)]
+struct Chunks {
+    held: Vec<Arc<Chunk>>,
+    /// How many of them were ever `current`; the others hold one large cell each.
+    filled_count: usize,
+}
+
+/// What a segment holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SegmentSize {
+    /// Bytes of all inserted cells (KeyValue bytes), replaced ones included: they are still in memory.
+    pub data_bytes: usize,
+    /// Bytes of nodes and of padding.
+    pub overhead_bytes: usize,
+    /// Cells that a scanner of the highest read point would find.
+    pub cells_count: usize,
+}
+
+/// A cell that lies in its chunk and is not visible yet.
+///
+/// Holds its chunk, so it may outlive the segment. Dropping it gives up the cell; its bytes of the chunk are
+/// lost until the chunk goes.
+pub struct PreparedCell {
+    node: std::ptr::NonNull<Header>,
+    chunk: Arc<Chunk>,
+}
+
+// SAFETY: a prepared cell is the only owner of its node until it is inserted, and gives out shared borrows of
+// unchanging bytes; the chunk is thread-safe.
+unsafe impl Send for PreparedCell {}
+// SAFETY: as above.
+unsafe impl Sync for PreparedCell {}
+
+impl PreparedCell {
+    #[inline]
+    fn node(&self) -> NodeRef<'_> {
+        // SAFETY: `prepare` wrote the node; the chunk is held.
+        unsafe { NodeRef::new(self.node) }
+    }
+
+    /// The cell as it lies in the chunk, with the sequence id that it is going to have.
+    #[inline]
+    pub fn cell_ref(&self, seq: u64) -> CellRef<'_> {
+        CellRef::trusted(self.node().cell().bytes(), seq)
+    }
+}
+
+impl fmt::Debug for PreparedCell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.cell_ref(0).fmt(f)
+    }
+}
+
+impl Segment {
+    /// An empty segment; takes no chunk before the first cell.
+    pub fn new(pool: Arc<ChunkPool>, comparator: CellComparator) -> Arc<Segment> {
+        Arc::new(Segment {
+            id: NEXT_SEGMENT_ID.fetch_add(1, Ordering::Relaxed),
+            list: SkipList::new(comparator),
+            current: AtomicPtr::default(),
+            pool,
+            chunks: Mutex::default(),
+            data_bytes: AtomicUsize::new(0),
+            overhead_bytes: AtomicUsize::new(0),
+            cells_count: AtomicUsize::new(0),
+            timestamp_min: AtomicI64::new(i64::MAX),
+            timestamp_max: AtomicI64::new(i64::MIN),
+            has_deletes: AtomicBool::new(false),
+        })
+    }
+
+    /// Copies a KeyValue into a chunk, its timestamp replaced by `timestamp` if there is one.
+    ///
+    /// `kv` must be a whole KeyValue that passed [`CellRef::parse`]; other bytes make this or a later call
+    /// panic. Cells over an eighth of the chunk size get memory of their own.
+    pub fn prepare(&self, kv: &[u8], timestamp: Option<i64>) -> PreparedCell {
+        debug_assert!(CellRef::parse(kv, 0).is_ok(), "prepare wants a whole KeyValue");
+        let height = self.draw_height();
+        let len = node_len(height) + kv.len();
+        let (range, chunk) = self.allocate(len);
+        // SAFETY: the range is fresh from `allocate`, which gives `len` aligned bytes to this call alone.
+        let node = unsafe { write_node(range, &chunk, height, self.list.is_prefixed(), kv, timestamp) };
+        PreparedCell { node, chunk }
+    }
+
+    /// Makes a prepared cell visible under its sequence id. Of equal keys with equal sequence ids the one that
+    /// was inserted last counts.
+    ///
+    /// Panics if the cell was prepared by another segment.
+    pub fn insert(&self, prepared: PreparedCell, seq: u64) {
+        assert_eq!(prepared.chunk.segment_id, self.id, "a cell is inserted where it was prepared");
+        let node = prepared.node();
+        // SAFETY: a prepared cell owns its node: it is in no list, and `insert` consumes the only handle.
+        unsafe { node.set_seq(seq) };
+        let cell = node.cell();
+        self.note_time(cell.timestamp(), cell.cell_type());
+        let (data_len, overhead_len) = (cell.bytes().len(), node.overhead_len());
+        // SAFETY: the chunk has this segment's id, so it is among `chunks` and lives as long as the list; the
+        // node was written for this list's comparator; and it is linked only here, once.
+        let replaces = unsafe { self.list.insert(node) };
+        self.data_bytes.fetch_add(data_len, Ordering::Relaxed);
+        self.overhead_bytes.fetch_add(overhead_len, Ordering::Relaxed);
+        if !replaces {
+            self.cells_count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// What was inserted up to now. Exact when no insert is going on.
+    pub fn size(&self) -> SegmentSize {
+        SegmentSize {
+            data_bytes: self.data_bytes.load(Ordering::Relaxed),
+            overhead_bytes: self.overhead_bytes.load(Ordering::Relaxed),
+            cells_count: self.cells_count.load(Ordering::Relaxed),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.list.first().is_none()
+    }
+
+    pub fn comparator(&self) -> CellComparator {
+        self.list.comparator()
+    }
+
+    /// The smallest and the largest timestamp, both inclusive; `None` if the segment is empty. Markers that
+    /// delete a family or a column reach from 0 to their timestamp (HBase: `TimeRangeTracker`).
+    pub fn time_range(&self) -> Option<(i64, i64)> {
+        let range = (self.timestamp_min.load(Ordering::Relaxed), self.timestamp_max.load(Ordering::Relaxed));
+        (range.0 <= range.1).then_some(range)
+    }
+
+    /// Whether a delete marker of any kind was inserted.
+    pub fn has_deletes(&self) -> bool {
+        self.has_deletes.load(Ordering::Relaxed)
+    }
+
+    /// A scanner over the cells with sequence ids up to `read_point`. Keeps the segment alive.
+    pub fn scanner(self: &Arc<Self>, read_point: u64) -> SegmentScanner {
+        SegmentScanner::new(self.clone(), read_point)
+    }
+
+    pub(crate) fn list(&self) -> &SkipList {
+        &self.list
+    }
+
+    /// Takes `len` bytes of the current chunk, or of a new one.
+    fn allocate(&self, len: usize) -> (std::ptr::NonNull<u8>, Arc<Chunk>) {
+        let mut full = std::ptr::null_mut();
+        if len <= self.pool.chunk_size_bytes() / LARGE_FRACTION {
+            full = self.current.load(Ordering::Acquire);
+            if let Some(done) = self.allocate_in_current(full, len) {
+                return done;
+            }
+        }
+        self.allocate_slowly(full, len)
+    }
+
+    #[inline]
+    fn allocate_in_current(
+        &self,
+        current: *mut Chunk,
+        len: usize,
+    ) -> Option<(std::ptr::NonNull<u8>, Arc<Chunk>)> {
+        // SAFETY: `current` is null or points at a chunk that `chunks` holds as long as `self` is.
+        let range = unsafe { current.as_ref() }?.allocate(len)?;
+        // SAFETY: as above; the pointer came from `Arc::as_ptr`.
+        let chunk = unsafe {
+            Arc::increment_strong_count(current.cast_const());
+            Arc::from_raw(current.cast_const())
+        };
+        Some((range, chunk))
+    }
+
+    #[cold]
+    fn allocate_slowly(&self, mut full: *mut Chunk, len: usize) -> (std::ptr::NonNull<u8>, Arc<Chunk>) {
+        let mut chunks = self.chunks.lock();
+        if len > self.pool.chunk_size_bytes() / LARGE_FRACTION {
+            let chunk = self.pool.take(len.next_multiple_of(8), self.id);
+            let range = chunk.allocate(len).expect("the chunk is as large as the cell");
+            chunks.held.push(chunk.clone());
+            return (range, chunk);
+        }
+        loop {
+            let current = self.current.load(Ordering::Acquire);
+            if current != full
+                && let Some(done) = self.allocate_in_current(current, len)
+            {
+                return done; // another thread was faster
+            }
+            full = current;
+            let chunk = self.pool.take(self.next_chunk_size_bytes(chunks.filled_count, len), self.id);
+            chunks.filled_count += 1;
+            let address = Arc::as_ptr(&chunk).cast_mut();
+            chunks.held.push(chunk);
+            self.current.store(address, Ordering::Release);
+        }
+    }
+
+    fn next_chunk_size_bytes(&self, filled_count: usize, len: usize) -> usize {
+        let full = self.pool.chunk_size_bytes();
+        let size = match filled_count {
+            0 => full / FIRST_CHUNK_FRACTION,
+            1 => full / SECOND_CHUNK_FRACTION,
+            _ => full,
+        };
+        if size < 2 * len { full } else { size }
+    }
+
+    /// Levels of a new node: one, and with a chance of one in four each, more. The randomness comes from how
+    /// far the chunk is filled, so that the same cells in the same order always take the same memory.
+    fn draw_height(&self) -> usize {
+        let current = self.current.load(Ordering::Acquire);
+        // SAFETY: `current` is null or points at a chunk that `chunks` holds as long as `self` is.
+        let used = unsafe { current.as_ref() }.map_or(0, Chunk::used_bytes) as u64;
+        let cells = self.cells_count.load(Ordering::Relaxed) as u64;
+        let bits = mix(used << 32 ^ cells) | 1 << (2 * (HEIGHT_MAX - 1));
+        1 + bits.trailing_zeros() as usize / 2
+    }
+
+    fn note_time(&self, timestamp: i64, cell_type: CellType) {
+        let from_zero = matches!(cell_type, CellType::DeleteColumn | CellType::DeleteFamily);
+        let (oldest, newest) =
+            if from_zero { (timestamp.min(0), timestamp.max(0)) } else { (timestamp, timestamp) };
+        // Read first: most inserts change nothing here, and a shared line that is only read costs nothing.
+        if oldest < self.timestamp_min.load(Ordering::Relaxed) {
+            self.timestamp_min.fetch_min(oldest, Ordering::Relaxed);
+        }
+        if newest > self.timestamp_max.load(Ordering::Relaxed) {
+            self.timestamp_max.fetch_max(newest, Ordering::Relaxed);
+        }
+        if cell_type.is_delete() && !self.has_deletes() {
+            self.has_deletes.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Spreads a number over all bits (the finalizer of splitmix64).
+fn mix(mut x: u64) -> u64 {
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+impl fmt::Debug for Segment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Segment").field("id", &self.id).field("size", &self.size()).finish_non_exhaustive()
+    }
+}
