@@ -1,1 +1,49 @@
-//! (head of halcyon-schema)
+//! What tables, regions and servers are called, how they are described, and where their files lie.
+//!
+//! Everything here is plain data without policy. A descriptor keeps its attributes exactly as the client sent
+//! them, unknown ones included, because clients compare what they get back with what they sent; the typed
+//! getters are read off once, when the descriptor is built. A value that does not parse counts as its default
+//! there and is reported by [`TableDescriptor::check`], so that an old file never keeps a region from opening.
+//!
+//! Checked against HBase 2.6 `TableName`, `RegionInfoBuilder`, `ColumnFamilyDescriptorBuilder`,
+//! `TableDescriptorBuilder`, `TableDescriptorChecker` and `FSTableDescriptors`.
+//!
+//! When you add a family attribute, also touch `FamilyDescriptor::parse_attributes` and `check.rs`.
+
+mod check;
+mod family;
+pub mod layout;
+mod name;
+mod options;
+mod region;
+mod server;
+mod table;
+
+pub use family::FamilyDescriptor;
+pub use name::{NamespaceDescriptor, TableName, check_namespace_name, check_table_qualifier};
+pub use options::{BlockEncoding, BloomType, Compression, Durability, InMemoryCompaction, KeepDeleted};
+pub use region::{META_ENCODED_NAME, RegionInfo, RegionNameParts, parse_region_name};
+pub use server::{ClusterId, ServerName};
+pub use table::TableDescriptor;
+
+use halcyon_cell::{Error, Result};
+use halcyon_proto::PB_MAGIC;
+
+/// `"PBUF"` and the message behind it.
+fn with_magic(message: &impl prost::Message) -> Vec<u8> {
+    let mut out = PB_MAGIC.to_vec();
+    message.encode(&mut out).expect("a Vec grows as needed");
+    out
+}
+
+/// The bytes behind `"PBUF"`.
+fn strip_magic<'a>(what: &str, bytes: &'a [u8]) -> Result<&'a [u8]> {
+    bytes.strip_prefix(PB_MAGIC).ok_or_else(|| {
+        let start = &bytes[..bytes.len().min(PB_MAGIC.len())];
+        Error::corrupt(format!("{what}: starts with \"{}\", not \"PBUF\"", start.escape_ascii()))
+    })
+}
+
+fn decode<M: prost::Message + Default>(what: &str, bytes: &[u8]) -> Result<M> {
+    M::decode(bytes).map_err(|error| Error::corrupt(format!("{what}: {error}")))
+}

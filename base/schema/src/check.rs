@@ -1,0 +1,182 @@
+//! The checks a descriptor must pass before the master takes it (HBase: `TableDescriptorChecker`).
+
+use halcyon_cell::{Error, Result};
+
+use crate::{FamilyDescriptor, TableDescriptor};
+
+/// Attribute that turns the checks off with the value `false`.
+const SANITY_CHECKS: &str = "hbase.table.sanity.checks";
+const MAX_FILE_SIZE_MIN_BYTES: i64 = 2 * 1024 * 1024;
+const FLUSH_SIZE_MIN_BYTES: i64 = 1024 * 1024;
+const BLOCK_SIZE_BYTES: std::ops::RangeInclusive<i64> = 1024..=16 * 1024 * 1024;
+const FIFO_POLICY: &str = "org.apache.hadoop.hbase.regionserver.compactions.FIFOCompactionPolicy";
+const COMPACTION_POLICY: &str = "hbase.hstore.defaultengine.compactionpolicy.class";
+const BLOCKING_STORE_FILES: &str = "hbase.hstore.blockingStoreFiles";
+
+impl TableDescriptor {
+    /// Invalid with the first thing that is wrong; to clients a DoNotRetryIOException of this message.
+    pub fn check(&self) -> Result<()> {
+        // What cannot be stored at all is refused even where the checks are turned off.
+        for family in self.families() {
+            check_storable(family)?;
+        }
+        let off = self.setting(SANITY_CHECKS).is_some_and(|text| !text.eq_ignore_ascii_case("true"));
+        if off {
+            return Ok(());
+        }
+        self.check_limits()
+            .and_then(|()| self.families().iter().try_for_each(|family| check_family(self, family)))
+            .map_err(|message| {
+                Error::invalid(format!(
+                    "{message} Set {SANITY_CHECKS} to false at conf or table descriptor if you want to bypass \
+                     sanity checks"
+                ))
+            })
+    }
+
+    fn check_limits(&self) -> std::result::Result<(), String> {
+        for key in ["MAX_FILESIZE", "MEMSTORE_FLUSHSIZE", "REGION_REPLICATION", "PRIORITY"] {
+            if let (Some(text), None) = (self.attribute(key.as_bytes()), self.number(key)) {
+                return Err(format!("{key} is not a number: '{}'.", text.escape_ascii()));
+            }
+        }
+        if let Some(size) = self.number("MAX_FILESIZE").filter(|&size| size < MAX_FILE_SIZE_MIN_BYTES) {
+            return Err(format!(
+                "MAX_FILESIZE for table descriptor or \"hbase.hregion.max.filesize\" ({size}) is too small, which \
+                 might cause over splitting into unmanageable number of regions."
+            ));
+        }
+        if let Some(size) = self.number("MEMSTORE_FLUSHSIZE").filter(|&size| size < FLUSH_SIZE_MIN_BYTES) {
+            return Err(format!(
+                "MEMSTORE_FLUSHSIZE for table descriptor or \"hbase.hregion.memstore.flush.size\" ({size}) is too \
+                 small, which might cause very frequent flushing."
+            ));
+        }
+        if self.families().is_empty() {
+            return Err("Table should have at least one column family.".to_string());
+        }
+        if self.region_replication() < 1 {
+            return Err("Table region replication should be at least one.".to_string());
+        }
+        if self.name().is_meta() && self.read_only() {
+            return Err("Meta table can't be set as read only.".to_string());
+        }
+        Ok(())
+    }
+}
+
+/// A value no server could act on.
+fn check_storable(family: &FamilyDescriptor) -> Result<()> {
+    let name = family.name_str();
+    if let Some(problem) = family.raw().problems.first() {
+        return Err(Error::invalid(format!("Column family {name}: {problem}")));
+    }
+    if family.raw().versions <= 0 {
+        return Err(Error::invalid(format!("Column family {name}: maximum versions must be positive")));
+    }
+    let scope = family.raw().scope;
+    if !(0..=1).contains(&scope) {
+        return Err(Error::invalid(format!(
+            "Replication scope for column family {name} is {scope} which is invalid."
+        )));
+    }
+    family.compression()?;
+    family.compression_compact_major()?;
+    family.compression_compact_minor()?;
+    if family.attribute(b"ENCRYPTION").is_some_and(|cipher| !cipher.is_empty()) {
+        return Err(Error::invalid(format!("Column family {name}: encryption is not available")));
+    }
+    Ok(())
+}
+
+fn check_family(table: &TableDescriptor, family: &FamilyDescriptor) -> std::result::Result<(), String> {
+    let (name, raw) = (family.name_str(), family.raw());
+    if raw.ttl <= 0 {
+        return Err(format!("TTL for column family {name} must be positive."));
+    }
+    if !BLOCK_SIZE_BYTES.contains(&raw.block_size) {
+        return Err(format!("Block size for column family {name}  must be between 1K and 16MB."));
+    }
+    if raw.min_versions < 0 {
+        return Err(format!("Min versions for column family {name}  must be positive."));
+    }
+    if raw.min_versions > raw.versions {
+        return Err(format!("Min versions for column family {name} must be less than the Max versions."));
+    }
+    if raw.replication < 0 {
+        return Err(format!("HFile Replication for column family {name}  must be greater than zero."));
+    }
+    check_fifo(table, family)
+}
+
+/// FIFO compaction drops whole files by age, so it needs an age and room for many files.
+fn check_fifo(table: &TableDescriptor, family: &FamilyDescriptor) -> std::result::Result<(), String> {
+    let policy = family.configuration().get(COMPACTION_POLICY).map(String::as_str);
+    if policy.or_else(|| table.setting(COMPACTION_POLICY)) != Some(FIFO_POLICY) {
+        return Ok(());
+    }
+    if family.ttl_seconds().is_none() {
+        return Err("Default TTL is not supported for FIFO compaction".to_string());
+    }
+    if family.min_versions() > 0 {
+        return Err("MIN_VERSION > 0 is not supported for FIFO compaction".to_string());
+    }
+    let blocking = family.configuration().get(BLOCKING_STORE_FILES).map(String::as_str);
+    let count = blocking.or_else(|| table.setting(BLOCKING_STORE_FILES)).and_then(|text| text.parse().ok());
+    let count: i64 = count.unwrap_or(16);
+    if count < 1000 {
+        return Err(format!(
+            "Blocking file count '{BLOCKING_STORE_FILES}' {count} is below recommended minimum of 1000 for column \
+             family {}",
+            family.name_str()
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TableName;
+
+    fn family() -> FamilyDescriptor {
+        FamilyDescriptor::new("f").unwrap()
+    }
+
+    fn table(family: FamilyDescriptor) -> TableDescriptor {
+        TableDescriptor::new(TableName::parse(b"t").unwrap()).with_family(family)
+    }
+
+    #[test]
+    fn passes_what_hbase_passes() {
+        table(family()).check().unwrap();
+        TableDescriptor::meta().check().unwrap();
+        let off = table(family().with("BLOCKSIZE", "10")).with(SANITY_CHECKS, "false");
+        off.check().unwrap();
+    }
+
+    #[test]
+    fn refuses_what_hbase_refuses() {
+        let empty = TableDescriptor::new(TableName::parse(b"t").unwrap());
+        let bad = [
+            (empty, "at least one column family"),
+            (table(family()).with("MAX_FILESIZE", "1024"), "MAX_FILESIZE"),
+            (table(family()).with("MEMSTORE_FLUSHSIZE", "1024"), "MEMSTORE_FLUSHSIZE"),
+            (table(family()).with("REGION_REPLICATION", "0"), "replication"),
+            (table(family().with("TTL", "0")), "TTL"),
+            (table(family().with("BLOCKSIZE", "1023")), "Block size"),
+            (table(family().with("MIN_VERSIONS", "-1")), "Min versions"),
+            (table(family().with("MIN_VERSIONS", "5")), "less than the Max"),
+            (table(family().with("VERSIONS", "0")), "versions"),
+            (table(family().with("REPLICATION_SCOPE", "5")), "scope"),
+            (table(family().with("COMPRESSION", "LZO")), "LZO"),
+            (table(family().with("BLOOMFILTER", "ROWPREFIX_FIXED_LENGTH")), "BLOOMFILTER"),
+            (table(family().with("IN_MEMORY_COMPACTION", "sometimes")), "IN_MEMORY_COMPACTION"),
+            (table(family().with_configuration(COMPACTION_POLICY, FIFO_POLICY)), "FIFO"),
+        ];
+        for (table, word) in bad {
+            let error = table.check().unwrap_err();
+            assert!(error.message().contains(word), "{word}: {error}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Where things lie under HBase's root directory.
+//!
+//! ```text
+//! hbase.id  hbase.version
+//! data/<namespace>/<table>/.tabledesc/.tableinfo.<10-digit sequence>.<length>
+//! data/<namespace>/<table>/<encoded region>/.regioninfo
+//! data/<namespace>/<table>/<encoded region>/<family>/<hfile>
+//! archive/data/<namespace>/<table>/...
+//! WALs/<server name>/  oldWALs/  corrupt/  .tmp/  MasterData/  .hbase-snapshot/
+//! ```
+
+use std::path::{Path, PathBuf};
+
+use crate::TableName;
+
+pub const DATA: &str = "data";
+pub const ARCHIVE: &str = "archive";
+pub const TABLE_DESC: &str = ".tabledesc";
+pub const TABLE_INFO_PREFIX: &str = ".tableinfo.";
+pub const REGION_INFO: &str = ".regioninfo";
+pub const RECOVERED_EDITS: &str = "recovered.edits";
+pub const REGION_TMP: &str = ".tmp";
+
+pub fn data_dir(root: &Path) -> PathBuf {
+    root.join(DATA)
+}
+
+pub fn namespace_dir(root: &Path, namespace: &str) -> PathBuf {
+    data_dir(root).join(namespace)
+}
+
+pub fn table_dir(root: &Path, table: &TableName) -> PathBuf {
+    namespace_dir(root, table.namespace()).join(table.qualifier())
+}
+
+pub fn table_desc_dir(root: &Path, table: &TableName) -> PathBuf {
+    table_dir(root, table).join(TABLE_DESC)
+}
+
+pub fn region_dir(root: &Path, table: &TableName, encoded_name: &str) -> PathBuf {
+    table_dir(root, table).join(encoded_name)
+}
+
+pub fn archive_dir(root: &Path) -> PathBuf {
+    root.join(ARCHIVE)
+}
+
+pub fn archive_table_dir(root: &Path, table: &TableName) -> PathBuf {
+    archive_dir(root).join(DATA).join(table.namespace()).join(table.qualifier())
+}
+
+pub fn archive_region_dir(root: &Path, table: &TableName, encoded_name: &str) -> PathBuf {
+    archive_table_dir(root, table).join(encoded_name)
+}
+
+/// Directories of live WALs, one per server.
+pub fn wals_dir(root: &Path) -> PathBuf {
+    root.join("WALs")
+}
+
+pub fn old_wals_dir(root: &Path) -> PathBuf {
+    root.join("oldWALs")
+}
+
+pub fn cluster_id_file(root: &Path) -> PathBuf {
+    root.join("hbase.id")
+}
+
+pub fn version_file(root: &Path) -> PathBuf {
+    root.join("hbase.version")
+}
+
+/// The master's own files.
+pub fn master_dir(root: &Path) -> PathBuf {
+    root.join("MasterData")
+}
+
+pub fn tmp_dir(root: &Path) -> PathBuf {
+    root.join(".tmp")
+}
+
+pub fn corrupt_dir(root: &Path) -> PathBuf {
+    root.join("corrupt")
+}
+
+pub fn snapshots_dir(root: &Path) -> PathBuf {
+    root.join(".hbase-snapshot")
+}
+
+/// File name of a table descriptor of `len` bytes.
+pub fn table_info_name(sequence: u32, len: usize) -> String {
+    format!("{TABLE_INFO_PREFIX}{sequence:010}.{len}")
+}
+
+/// Sequence and length of a descriptor's file name; the oldest form is without the length.
+pub fn parse_table_info_name(name: &str) -> Option<(u32, Option<usize>)> {
+    let rest = name.strip_prefix(TABLE_INFO_PREFIX)?;
+    let (sequence, len) = match rest.split_once('.') {
+        Some((sequence, len)) => (sequence, Some(len.parse().ok()?)),
+        None => (rest, None),
+    };
+    if sequence.len() != 10 {
+        return None;
+    }
+    Some((sequence.parse().ok()?, len))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_files_as_hbase_does() {
+        let root = Path::new("/hbase");
+        let table = TableName::parse(b"ns:t").unwrap();
+        assert_eq!(table_desc_dir(root, &table), Path::new("/hbase/data/ns/t/.tabledesc"));
+        assert_eq!(archive_region_dir(root, &table, "ab"), Path::new("/hbase/archive/data/ns/t/ab"));
+        assert_eq!(table_info_name(1, 613), ".tableinfo.0000000001.613");
+        assert_eq!(parse_table_info_name(".tableinfo.0000000001.613"), Some((1, Some(613))));
+        assert_eq!(parse_table_info_name(".tableinfo.0000000007"), Some((7, None)));
+        assert_eq!(parse_table_info_name(".tableinfo.7"), None);
+        assert_eq!(parse_table_info_name("x"), None);
+    }
+}

@@ -1,0 +1,281 @@
+//! The values that family and table attributes take.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use halcyon_proto::pb;
+
+/// Whether deleted cells stay readable for time travel (`KEEP_DELETED_CELLS`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KeepDeleted {
+    #[default]
+    False,
+    True,
+    /// As long as their time to live.
+    Ttl,
+}
+
+impl KeepDeleted {
+    pub fn parse(text: &str) -> Option<KeepDeleted> {
+        Some(match text.to_ascii_uppercase().as_str() {
+            "FALSE" => KeepDeleted::False,
+            "TRUE" => KeepDeleted::True,
+            "TTL" => KeepDeleted::Ttl,
+            _ => return None,
+        })
+    }
+}
+
+/// What a store file's Bloom filter holds (`BLOOMFILTER`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BloomType {
+    None,
+    #[default]
+    Row,
+    RowCol,
+    /// The first so many bytes of the row.
+    RowPrefixFixedLength(usize),
+}
+
+/// The configuration key that gives `ROWPREFIX_FIXED_LENGTH` its length.
+pub(crate) const BLOOM_PREFIX_LENGTH: &str = "RowPrefixBloomFilter.prefix_length";
+
+impl BloomType {
+    /// The word in attributes and file info.
+    pub fn name(self) -> &'static str {
+        match self {
+            BloomType::None => "NONE",
+            BloomType::Row => "ROW",
+            BloomType::RowCol => "ROWCOL",
+            BloomType::RowPrefixFixedLength(_) => "ROWPREFIX_FIXED_LENGTH",
+        }
+    }
+
+    /// `prefix_len` matters to `ROWPREFIX_FIXED_LENGTH` alone, which needs one.
+    pub fn parse(text: &str, prefix_len: Option<usize>) -> Option<BloomType> {
+        Some(match text.to_ascii_uppercase().as_str() {
+            "NONE" => BloomType::None,
+            "ROW" => BloomType::Row,
+            "ROWCOL" => BloomType::RowCol,
+            "ROWPREFIX_FIXED_LENGTH" => BloomType::RowPrefixFixedLength(prefix_len.filter(|&len| len > 0)?),
+            _ => return None,
+        })
+    }
+}
+
+/// How blocks are compressed (`COMPRESSION`); those of HBase's `Compression.Algorithm` that exist here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Compression {
+    #[default]
+    None,
+    Gz,
+    Snappy,
+    Lz4,
+    Zstd,
+}
+
+impl Compression {
+    pub fn name(self) -> &'static str {
+        match self {
+            Compression::None => "NONE",
+            Compression::Gz => "GZ",
+            Compression::Snappy => "SNAPPY",
+            Compression::Lz4 => "LZ4",
+            Compression::Zstd => "ZSTD",
+        }
+    }
+
+    /// `None` for LZO, BZIP2, LZMA, BROTLI and words HBase does not know either.
+    pub fn parse(text: &str) -> Option<Compression> {
+        let all =
+            [Compression::None, Compression::Gz, Compression::Snappy, Compression::Lz4, Compression::Zstd];
+        all.into_iter().find(|compression| compression.name().eq_ignore_ascii_case(text))
+    }
+
+    /// The number in an HFile's trailer (ordinal of `Compression.Algorithm`).
+    pub fn code(self) -> u32 {
+        match self {
+            Compression::Gz => 1,
+            Compression::None => 2,
+            Compression::Snappy => 3,
+            Compression::Lz4 => 4,
+            Compression::Zstd => 6,
+        }
+    }
+
+    pub fn from_code(code: u32) -> Option<Compression> {
+        Some(match code {
+            1 => Compression::Gz,
+            2 => Compression::None,
+            3 => Compression::Snappy,
+            4 => Compression::Lz4,
+            6 => Compression::Zstd,
+            _ => return None,
+        })
+    }
+}
+
+/// How cells lie in a block (`DATA_BLOCK_ENCODING`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum BlockEncoding {
+    #[default]
+    None,
+    Prefix,
+    Diff,
+    FastDiff,
+    RowIndexV1,
+}
+
+impl BlockEncoding {
+    const ALL: [BlockEncoding; 5] = [
+        BlockEncoding::None,
+        BlockEncoding::Prefix,
+        BlockEncoding::Diff,
+        BlockEncoding::FastDiff,
+        BlockEncoding::RowIndexV1,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            BlockEncoding::None => "NONE",
+            BlockEncoding::Prefix => "PREFIX",
+            BlockEncoding::Diff => "DIFF",
+            BlockEncoding::FastDiff => "FAST_DIFF",
+            BlockEncoding::RowIndexV1 => "ROW_INDEX_V1",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<BlockEncoding> {
+        BlockEncoding::ALL.into_iter().find(|encoding| encoding.name().eq_ignore_ascii_case(text))
+    }
+
+    /// The int16 in front of an encoded block (`DataBlockEncoding.getId`).
+    pub fn id(self) -> u16 {
+        match self {
+            BlockEncoding::None => 0,
+            BlockEncoding::Prefix => 2,
+            BlockEncoding::Diff => 3,
+            BlockEncoding::FastDiff => 4,
+            BlockEncoding::RowIndexV1 => 7,
+        }
+    }
+
+    pub fn from_id(id: u16) -> Option<BlockEncoding> {
+        BlockEncoding::ALL.into_iter().find(|encoding| encoding.id() == id)
+    }
+}
+
+/// How a write is made safe (`DURABILITY`; the numbers are those of the wire).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    #[default]
+    UseDefault,
+    SkipWal,
+    AsyncWal,
+    SyncWal,
+    FsyncWal,
+}
+
+impl Durability {
+    pub fn parse(text: &str) -> Option<Durability> {
+        Some(match text.to_ascii_uppercase().as_str() {
+            "USE_DEFAULT" => Durability::UseDefault,
+            "SKIP_WAL" => Durability::SkipWal,
+            "ASYNC_WAL" => Durability::AsyncWal,
+            "SYNC_WAL" => Durability::SyncWal,
+            "FSYNC_WAL" => Durability::FsyncWal,
+            _ => return None,
+        })
+    }
+}
+
+/// What the memstore does with its segments before a flush (`IN_MEMORY_COMPACTION`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum InMemoryCompaction {
+    #[default]
+    None,
+    Basic,
+    Eager,
+    Adaptive,
+}
+
+impl InMemoryCompaction {
+    pub fn parse(text: &str) -> Option<InMemoryCompaction> {
+        Some(match text.to_ascii_uppercase().as_str() {
+            "NONE" => InMemoryCompaction::None,
+            "BASIC" => InMemoryCompaction::Basic,
+            "EAGER" => InMemoryCompaction::Eager,
+            "ADAPTIVE" => InMemoryCompaction::Adaptive,
+            _ => return None,
+        })
+    }
+}
+
+/// Attributes in the order in which they came; a key that is set again keeps its place.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Attributes(Vec<(Bytes, Bytes)>);
+
+impl Attributes {
+    pub(crate) fn from_pb(pairs: &[pb::BytesBytesPair]) -> Attributes {
+        let mut out = Attributes(Vec::with_capacity(pairs.len()));
+        for pair in pairs {
+            out.set(pair.first.clone(), pair.second.clone());
+        }
+        out
+    }
+
+    pub(crate) fn to_pb(&self) -> Vec<pb::BytesBytesPair> {
+        let pair =
+            |(key, value): &(Bytes, Bytes)| pb::BytesBytesPair { first: key.clone(), second: value.clone() };
+        self.0.iter().map(pair).collect()
+    }
+
+    pub(crate) fn get(&self, key: &[u8]) -> Option<&Bytes> {
+        self.0.iter().find(|(k, _)| k == key).map(|(_, value)| value)
+    }
+
+    /// The value as text; one that is not UTF-8 counts as absent.
+    pub(crate) fn text(&self, key: &str) -> Option<&str> {
+        self.get(key.as_bytes()).and_then(|value| std::str::from_utf8(value).ok())
+    }
+
+    pub(crate) fn set(&mut self, key: Bytes, value: Bytes) {
+        match self.0.iter_mut().find(|(k, _)| *k == key) {
+            Some(pair) => pair.1 = value,
+            None => self.0.push((key, value)),
+        }
+    }
+
+    pub(crate) fn remove(&mut self, key: &[u8]) {
+        self.0.retain(|(k, _)| k != key);
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Bytes, &Bytes)> {
+        self.0.iter().map(|(key, value)| (key, value))
+    }
+
+    fn sorted(&self) -> Vec<&(Bytes, Bytes)> {
+        let mut out: Vec<_> = self.0.iter().collect();
+        out.sort();
+        out
+    }
+}
+
+/// Equal as maps: the order carries no meaning.
+impl PartialEq for Attributes {
+    fn eq(&self, other: &Attributes) -> bool {
+        self.sorted() == other.sorted()
+    }
+}
+
+impl Eq for Attributes {}
+
+pub(crate) fn configuration_from_pb(pairs: &[pb::NameStringPair]) -> BTreeMap<String, String> {
+    pairs.iter().map(|pair| (pair.name.clone(), pair.value.clone())).collect()
+}
+
+pub(crate) fn configuration_to_pb(map: &BTreeMap<String, String>) -> Vec<pb::NameStringPair> {
+    let pair =
+        |(name, value): (&String, &String)| pb::NameStringPair { name: name.clone(), value: value.clone() };
+    map.iter().map(pair).collect()
+}

@@ -1,0 +1,376 @@
+//! A region: a range of a table's rows, and its name.
+//!
+//! ```text
+//! region name  = table , start key , id [ _ replica ] . md5 hex .      md5 over what stands before the first dot
+//! encoded name = md5 hex                                               (hbase:meta: `hbase:meta,,1`, 1588230740)
+//! ```
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use halcyon_cell::{CellComparator, Error, Result};
+use halcyon_proto::pb;
+use md5::{Digest, Md5};
+use prost::Message;
+
+use crate::{TableName, decode, layout, strip_magic, with_magic};
+
+/// The encoded name of the one region of `hbase:meta`.
+pub const META_ENCODED_NAME: &str = "1588230740";
+const MD5_HEX_LEN: usize = 32;
+
+/// A region's identity and range. Immutable and cheap to clone. HBase: `RegionInfo`.
+#[derive(Clone)]
+pub struct RegionInfo {
+    table: TableName,
+    start_key: Bytes,
+    end_key: Bytes,
+    region_id: u64,
+    replica_id: i32,
+    split: bool,
+    offline: bool,
+    region_name: Bytes,
+    encoded_name: Arc<str>,
+}
+
+impl RegionInfo {
+    /// A region of `[start, end)`; an empty end is the end of the table. `id` is the creation time in ms.
+    pub fn new(table: TableName, start: Bytes, end: Bytes, id: u64) -> RegionInfo {
+        RegionInfo::build(table, start, end, id, 0)
+    }
+
+    /// The region of `hbase:meta`.
+    pub fn meta() -> RegionInfo {
+        static META: OnceLock<RegionInfo> = OnceLock::new();
+        META.get_or_init(|| RegionInfo {
+            table: TableName::META,
+            start_key: Bytes::new(),
+            end_key: Bytes::new(),
+            region_id: 1,
+            replica_id: 0,
+            split: false,
+            offline: false,
+            region_name: Bytes::from_static(b"hbase:meta,,1"),
+            encoded_name: META_ENCODED_NAME.into(),
+        })
+        .clone()
+    }
+
+    fn build(table: TableName, start: Bytes, end: Bytes, id: u64, replica_id: i32) -> RegionInfo {
+        if table.is_meta() {
+            return RegionInfo::meta();
+        }
+        let mut name = Vec::with_capacity(table.full_name().len() + start.len() + 64);
+        name.extend_from_slice(table.full_name());
+        name.push(b',');
+        name.extend_from_slice(&start);
+        name.extend_from_slice(format!(",{id}").as_bytes());
+        if replica_id > 0 {
+            name.extend_from_slice(format!("_{replica_id:04X}").as_bytes());
+        }
+        let encoded = md5_hex(&name);
+        name.extend_from_slice(format!(".{encoded}.").as_bytes());
+        RegionInfo {
+            table,
+            start_key: start,
+            end_key: end,
+            region_id: id,
+            replica_id,
+            split: false,
+            offline: false,
+            region_name: Bytes::from(name),
+            encoded_name: encoded.into(),
+        }
+    }
+
+    /// The same range under another replica id.
+    pub fn replica(&self, replica_id: i32) -> RegionInfo {
+        let (table, start, end) = (self.table.clone(), self.start_key.clone(), self.end_key.clone());
+        RegionInfo::build(table, start, end, self.region_id, replica_id).with_flags(self.split, self.offline)
+    }
+
+    pub fn with_flags(mut self, split: bool, offline: bool) -> RegionInfo {
+        self.split = split;
+        self.offline = offline;
+        self
+    }
+
+    pub fn table(&self) -> &TableName {
+        &self.table
+    }
+
+    pub fn start_key(&self) -> &Bytes {
+        &self.start_key
+    }
+
+    /// First row behind the region; empty at the table's end.
+    pub fn end_key(&self) -> &Bytes {
+        &self.end_key
+    }
+
+    pub fn region_id(&self) -> u64 {
+        self.region_id
+    }
+
+    pub fn replica_id(&self) -> i32 {
+        self.replica_id
+    }
+
+    /// Whether this is the parent of a split.
+    pub fn is_split(&self) -> bool {
+        self.split
+    }
+
+    pub fn is_offline(&self) -> bool {
+        self.offline
+    }
+
+    pub fn is_meta(&self) -> bool {
+        self.table.is_meta()
+    }
+
+    /// The full name, with the encoded name at its end; the row of the default replica in `hbase:meta`.
+    pub fn region_name(&self) -> &Bytes {
+        &self.region_name
+    }
+
+    /// 32 hex digits; for meta `1588230740`.
+    pub fn encoded_name(&self) -> &str {
+        &self.encoded_name
+    }
+
+    /// Whether `row` belongs here. Meta holds every row.
+    pub fn contains_row(&self, row: &[u8]) -> bool {
+        self.is_meta() || (row >= &self.start_key[..] && (self.end_key.is_empty() || row < &self.end_key[..]))
+    }
+
+    /// The order of the region's cells.
+    pub fn comparator(&self) -> CellComparator {
+        if self.is_meta() { CellComparator::Meta } else { CellComparator::Default }
+    }
+
+    /// The region's directory under `root`.
+    pub fn dir(&self, root: &Path) -> PathBuf {
+        layout::region_dir(root, &self.table, &self.encoded_name)
+    }
+
+    pub fn to_pb(&self) -> pb::RegionInfo {
+        pb::RegionInfo {
+            region_id: self.region_id,
+            table_name: self.table.to_pb(),
+            start_key: Some(self.start_key.clone()),
+            end_key: Some(self.end_key.clone()),
+            offline: Some(self.offline),
+            split: Some(self.split),
+            replica_id: Some(self.replica_id),
+        }
+    }
+
+    /// Keys, id and flags sent for `hbase:meta` do not count.
+    pub fn from_pb(info: &pb::RegionInfo) -> Result<RegionInfo> {
+        let table = TableName::from_pb(&info.table_name)?;
+        let start = info.start_key.clone().unwrap_or_default();
+        let end = info.end_key.clone().unwrap_or_default();
+        let region =
+            RegionInfo::build(table, start, end, info.region_id, info.replica_id.unwrap_or(0).max(0));
+        if region.is_meta() {
+            return Ok(region);
+        }
+        Ok(region.with_flags(info.split.unwrap_or(false), info.offline.unwrap_or(false)))
+    }
+
+    /// The bytes of a `.regioninfo` file: `"PBUF"`, the message's length as a varint, the RegionInfo.
+    pub fn encode_file(&self) -> Vec<u8> {
+        let mut out = halcyon_proto::PB_MAGIC.to_vec();
+        self.to_pb().encode_length_delimited(&mut out).expect("a Vec grows as needed");
+        out
+    }
+
+    pub fn decode_file(bytes: &[u8]) -> Result<RegionInfo> {
+        let message = pb::RegionInfo::decode_length_delimited(strip_magic(".regioninfo", bytes)?)
+            .map_err(|error| Error::corrupt(format!(".regioninfo: {error}")))?;
+        RegionInfo::from_pb(&message).map_err(|error| Error::corrupt(format!(".regioninfo: {error}")))
+    }
+
+    /// The value of `info:regioninfo` in meta: `"PBUF"` and the RegionInfo.
+    pub fn encode_value(&self) -> Vec<u8> {
+        with_magic(&self.to_pb())
+    }
+
+    pub fn decode_value(bytes: &[u8]) -> Result<RegionInfo> {
+        let message: pb::RegionInfo = decode("region info", strip_magic("region info", bytes)?)?;
+        RegionInfo::from_pb(&message).map_err(|error| Error::corrupt(format!("region info: {error}")))
+    }
+
+    fn sort_key(&self) -> (&TableName, &[u8], bool, &[u8], u64, i32, bool, bool) {
+        let last = self.end_key.is_empty();
+        let keys = (&self.start_key[..], &self.end_key[..]);
+        (&self.table, keys.0, last, keys.1, self.region_id, self.replica_id, self.offline, self.split)
+    }
+}
+
+impl PartialEq for RegionInfo {
+    fn eq(&self, other: &RegionInfo) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for RegionInfo {}
+
+impl PartialOrd for RegionInfo {
+    fn partial_cmp(&self, other: &RegionInfo) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// By table, start key, end key (the table's end last), id, replica.
+impl Ord for RegionInfo {
+    fn cmp(&self, other: &RegionInfo) -> Ordering {
+        self.sort_key().cmp(&other.sort_key())
+    }
+}
+
+impl std::hash::Hash for RegionInfo {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.region_name.hash(state);
+    }
+}
+
+impl fmt::Display for RegionInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.region_name.escape_ascii())
+    }
+}
+
+impl fmt::Debug for RegionInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+/// What stands in a region name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegionNameParts {
+    pub table: TableName,
+    pub start_key: Bytes,
+    pub region_id: u64,
+    pub replica_id: i32,
+    /// The 32 hex digits at the end, if the name is of the form that has them.
+    pub encoded_name: Option<String>,
+}
+
+/// Takes a region name apart. Invalid if it is not one.
+pub fn parse_region_name(name: &[u8]) -> Result<RegionNameParts> {
+    let wrong = || Error::invalid(format!("Invalid region name {}", name.escape_ascii()));
+    let (front, encoded_name) = split_encoded(name);
+    let first = front.iter().position(|&byte| byte == b',').ok_or_else(wrong)?;
+    let last = front.iter().rposition(|&byte| byte == b',').ok_or_else(wrong)?;
+    if first == last {
+        return Err(wrong());
+    }
+    let id = std::str::from_utf8(&front[last + 1..]).map_err(|_| wrong())?;
+    let (id, replica) = match id.split_once('_') {
+        Some((id, replica)) => (id, i32::from_str_radix(replica, 16).map_err(|_| wrong())?),
+        None => (id, 0),
+    };
+    Ok(RegionNameParts {
+        table: TableName::parse(&front[..first]).map_err(|error| error.context("region name"))?,
+        start_key: Bytes::copy_from_slice(&front[first + 1..last]),
+        region_id: id.parse().map_err(|_| wrong())?,
+        replica_id: replica,
+        encoded_name,
+    })
+}
+
+/// Cuts `.md5hex.` off the end.
+fn split_encoded(name: &[u8]) -> (&[u8], Option<String>) {
+    let Some(at) = name.len().checked_sub(MD5_HEX_LEN + 2) else { return (name, None) };
+    let tail = &name[at..];
+    if tail[0] != b'.' || tail[MD5_HEX_LEN + 1] != b'.' {
+        return (name, None);
+    }
+    match std::str::from_utf8(&tail[1..=MD5_HEX_LEN]) {
+        Ok(text) if text.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
+            (&name[..at], Some(text.to_string()))
+        }
+        _ => (name, None),
+    }
+}
+
+fn md5_hex(bytes: &[u8]) -> String {
+    Md5::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn region(table: &str, start: &'static str, end: &'static str) -> RegionInfo {
+        let table = TableName::parse(table.as_bytes()).unwrap();
+        RegionInfo::new(table, start.into(), end.into(), 1_700_000_000_000)
+    }
+
+    /// Names that HBase 2.6.4 gives these regions.
+    #[test]
+    fn golden_names() {
+        let first = region("t1", "b", "m");
+        assert_eq!(first.region_name(), "t1,b,1700000000000.2140f686c386930b96c060b1030c2875.");
+        assert_eq!(first.encoded_name(), "2140f686c386930b96c060b1030c2875");
+        let replica = first.replica(1);
+        assert_eq!(replica.region_name(), "t1,b,1700000000000_0001.f0bd80ca15e441cf12dbc3c6c14f3e65.");
+        let whole = region("ns:t1", "", "");
+        assert_eq!(whole.region_name(), "ns:t1,,1700000000000.5d7f500caf79e27589faec634a78240f.");
+    }
+
+    #[test]
+    fn golden_bytes_of_meta() {
+        let meta = RegionInfo::meta();
+        assert_eq!((&meta.region_name()[..], meta.encoded_name()), (&b"hbase:meta,,1"[..], "1588230740"));
+        let golden = b"PBUF\x08\x01\x12\x0d\x0a\x05hbase\x12\x04meta\x1a\x00\x22\x00\x28\x00\x30\x00\x38\x00";
+        assert_eq!(meta.encode_value(), golden);
+        assert_eq!(RegionInfo::decode_value(golden).unwrap(), meta);
+        let file = meta.encode_file();
+        assert_eq!(&file[..5], b"PBUF\x1b");
+        assert_eq!(&file[5..], &golden[4..]);
+        assert_eq!(RegionInfo::decode_file(&file).unwrap(), meta);
+        assert!(
+            meta.contains_row(b"") && meta.contains_row(b"t,,9") && meta.comparator() == CellComparator::Meta
+        );
+        assert_eq!(meta.dir(Path::new("/r")), Path::new("/r/data/hbase/meta/1588230740"));
+    }
+
+    #[test]
+    fn takes_names_apart() {
+        let region = region("ns:t1", "a,b\0.c", "x");
+        let parts = parse_region_name(region.region_name()).unwrap();
+        assert_eq!((parts.table.as_str(), &parts.start_key[..]), ("ns:t1", &b"a,b\0.c"[..]));
+        assert_eq!((parts.region_id, parts.replica_id), (1_700_000_000_000, 0));
+        assert_eq!(parts.encoded_name.as_deref(), Some(region.encoded_name()));
+        assert_eq!(parse_region_name(region.replica(2).region_name()).unwrap().replica_id, 2);
+        let meta = parse_region_name(b"hbase:meta,,1").unwrap();
+        assert_eq!((meta.table, meta.region_id, meta.encoded_name), (TableName::META, 1, None));
+        for name in ["", "t", "t,1", "t,a,x", "t,a,", "t,a,1_"] {
+            assert!(parse_region_name(name.as_bytes()).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn knows_its_rows_and_goes_to_protobuf_and_back() {
+        let middle = region("t", "b", "m");
+        let rows = [("a", false), ("b", true), ("lz", true), ("m", false)];
+        for (row, inside) in rows {
+            assert_eq!(middle.contains_row(row.as_bytes()), inside, "{row}");
+        }
+        let split = middle.clone().with_flags(true, true);
+        assert_eq!(RegionInfo::decode_file(&split.encode_file()).unwrap(), split);
+        assert!(split != middle);
+        let mut regions = [region("t", "b", ""), region("t", "b", "m"), region("t", "", "b")];
+        regions.sort();
+        assert_eq!(regions[0].end_key(), "b");
+        assert_eq!(regions[2].end_key(), "");
+        assert!(RegionInfo::decode_file(b"PBUF\x05\x08").is_err());
+    }
+}
