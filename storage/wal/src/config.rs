@@ -1,0 +1,69 @@
+use std::path::PathBuf;
+
+/// What `SYNC_WAL` means here (`wal.sync`). `FSYNC_WAL` is always `Fsync`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncMode {
+    /// Handed to the operating system: survives the death of the process, not of the machine. What HBase
+    /// does by default with HDFS's `hflush`.
+    Written,
+    /// On the disk's own word (`fdatasync`).
+    Fsync,
+}
+
+/// What one append waits for. `SKIP_WAL` never reaches the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Nothing: it is written with the next round.
+    AsyncWal,
+    /// As [`SyncMode`] says.
+    SyncWal,
+    /// `fdatasync`.
+    FsyncWal,
+}
+
+/// Settings of one log.
+#[derive(Clone, Debug)]
+pub struct WalConfig {
+    /// `WALs/<server name>`; made if it is not there.
+    pub dir: PathBuf,
+    /// `oldWALs`; made if it is not there. Logs that hold no unflushed edits are moved here.
+    pub archive_dir: PathBuf,
+    /// The server name with commas as `%2C`.
+    pub file_prefix: String,
+    /// The log of the meta region: its files are called `<prefix>.meta.<ms>.meta`.
+    pub meta: bool,
+    pub sync_mode: SyncMode,
+    /// [`crate::Wal::roll_if_needed`] starts a new file at this size. Half of a 256 MiB HDFS block in HBase.
+    pub roll_size_bytes: u64,
+    /// Appends wait, and then are refused, when this much is appended and not yet written.
+    pub buffer_max_bytes: usize,
+    /// With more files than this [`crate::Wal::regions_holding_oldest`] asks for flushes
+    /// (`hbase.regionserver.maxlogs`).
+    pub files_count_max: usize,
+}
+
+impl WalConfig {
+    /// The usual settings: 128 MiB files, at most 32 of them, 64 MiB of buffer, `SYNC_WAL` is `Fsync`.
+    pub fn new(
+        dir: impl Into<PathBuf>,
+        archive_dir: impl Into<PathBuf>,
+        file_prefix: impl Into<String>,
+    ) -> WalConfig {
+        WalConfig {
+            dir: dir.into(),
+            archive_dir: archive_dir.into(),
+            file_prefix: file_prefix.into(),
+            meta: false,
+            sync_mode: SyncMode::Fsync,
+            roll_size_bytes: 128 << 20,
+            buffer_max_bytes: 64 << 20,
+            files_count_max: 32,
+        }
+    }
+
+    /// Name of the file begun at `ms`.
+    pub(crate) fn file_name(&self, ms: i64) -> String {
+        let prefix = &self.file_prefix;
+        if self.meta { format!("{prefix}.meta.{ms}.meta") } else { format!("{prefix}.{ms}") }
+    }
+}

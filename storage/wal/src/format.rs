@@ -1,0 +1,257 @@
+//! Bytes of a log: header, entries and trailer as HBase's `ProtobufLogWriter` lays them out.
+//!
+//! ```text
+//! file    = "PWAL" | varint length, WALHeader | entry* | [ trailer ]
+//! entry   = varint length, WALKey | cell * following_kv_count
+//! cell    = int32 length | KeyValue with tags
+//! trailer = WALTrailer (empty) | int32 its size (0) | "LAWP"
+//! ```
+//!
+//! HBase trusts HDFS for checksums; a local disk gives none, and after a power cut the pages behind the last
+//! sync may be anything. So our entries carry a *check* as the last extended attribute of their key. HBase's
+//! readers take it for an attribute of somebody's coprocessor and leave it alone:
+//!
+//! ```text
+//! 62 16            field 12 (extended_attributes), 22 bytes
+//! 0a 06 "crc32c"   its name
+//! 12 0c            its value, 12 bytes:
+//!   int32 CRC-32C of the key's bytes before the attribute, then of all cells with their lengths,
+//!         then of the next eight bytes
+//!   int64 bytes of this file known to be on disk when the entry was appended
+//! ```
+//!
+//! The second number lets a reader tell a torn tail from damage in the middle: see `reader.rs`.
+
+use halcyon_cell::{Cell, CellRef, Error, Result};
+use halcyon_proto::pb;
+use prost::Message;
+
+use crate::WalEntry;
+
+pub(crate) const MAGIC: &[u8; 4] = b"PWAL";
+pub(crate) const TRAILER_MAGIC: &[u8; 4] = b"LAWP";
+/// The empty `WALTrailer`, its size and the magic.
+pub(crate) const TRAILER: &[u8; 8] = b"\0\0\0\0LAWP";
+
+/// Family of the cells that mark flushes, compactions and the like (`WALEdit.METAFAMILY`).
+pub const META_FAMILY: &[u8] = b"METAFAMILY";
+/// Qualifier of a compaction's marker cell (`WALEdit.COMPACTION`).
+pub const COMPACTION_QUALIFIER: &[u8] = b"HBASE::COMPACTION";
+
+/// HBase refuses a log whose writer it does not know by name.
+const WRITER_CLASS: &str = "ProtobufLogWriter";
+const CELL_CODEC_CLASS: &str = "org.apache.hadoop.hbase.regionserver.wal.WALCellCodec";
+
+/// Start of the check attribute, up to its value.
+pub(crate) const CHECK_PREFIX: &[u8; 12] = b"\x62\x16\x0a\x06crc32c\x12\x0c";
+/// The whole attribute.
+pub(crate) const CHECK_LEN: usize = CHECK_PREFIX.len() + 12;
+/// Name of the check attribute.
+pub(crate) const CHECK_NAME: &str = "crc32c";
+
+/// Our own field of the header; a reader that does not know it skips it.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct HeaderExtension {
+    /// Every entry of this file carries a check.
+    #[prost(bool, optional, tag = "1000")]
+    pub checked: Option<bool>,
+}
+
+/// Magic and header of a new log.
+pub(crate) fn encode_header() -> Vec<u8> {
+    let header = pb::WalHeader {
+        has_compression: Some(false),
+        has_tag_compression: Some(false),
+        writer_cls_name: Some(WRITER_CLASS.to_string()),
+        cell_codec_cls_name: Some(CELL_CODEC_CLASS.to_string()),
+        has_value_compression: Some(false),
+        ..Default::default()
+    };
+    let mut message = header.encode_to_vec();
+    HeaderExtension { checked: Some(true) }.encode_raw(&mut message);
+    let mut out = MAGIC.to_vec();
+    put_varint(&mut out, message.len() as u64);
+    out.extend_from_slice(&message);
+    out
+}
+
+/// An entry made ready outside the log's lock: what is left to do inside is to copy.
+pub(crate) struct PreparedEntry<'a> {
+    head: Vec<u8>,
+    cells: &'a [CellRef<'a>],
+    /// Over the head and the cells.
+    crc: u32,
+    len: usize,
+}
+
+impl<'a> PreparedEntry<'a> {
+    /// Encodes the key and sums up the cells. `Invalid` if there is no region or there are no cells.
+    pub(crate) fn new(entry: &WalEntry<'a>) -> Result<PreparedEntry<'a>> {
+        if entry.region.is_empty() || entry.cells.is_empty() {
+            return Err(Error::invalid("a log entry needs a region and at least one cell"));
+        }
+        Ok(PreparedEntry::from_head(encode_key(entry), entry.cells))
+    }
+
+    /// An entry read from one log, for another: all of its key is kept but an old check.
+    pub(crate) fn copied(key: &pb::WalKey, cells: &'a [CellRef<'a>]) -> PreparedEntry<'a> {
+        let mut key = key.clone();
+        key.extended_attributes.retain(|attribute| attribute.key != CHECK_NAME);
+        key.following_kv_count = Some(cells.len() as u32);
+        PreparedEntry::from_head(key.encode_to_vec(), cells)
+    }
+
+    fn from_head(head: Vec<u8>, cells: &'a [CellRef<'a>]) -> PreparedEntry<'a> {
+        let mut crc = crc32c::crc32c(&head);
+        let mut cells_len = 0;
+        for cell in cells {
+            let bytes = cell.bytes();
+            crc = crc32c::crc32c_append(crc, &(bytes.len() as u32).to_be_bytes());
+            crc = crc32c::crc32c_append(crc, bytes);
+            cells_len += 4 + bytes.len();
+        }
+        let key_len = head.len() + CHECK_LEN;
+        let len = varint_len(key_len as u64) + key_len + cells_len;
+        PreparedEntry { head, cells, crc, len }
+    }
+
+    /// Bytes that [`PreparedEntry::put`] appends.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Appends the entry to `out`; `synced_bytes` of the file it goes to are known to be on disk.
+    pub(crate) fn put(&self, out: &mut Vec<u8>, synced_bytes: u64) {
+        out.reserve(self.len);
+        put_varint(out, (self.head.len() + CHECK_LEN) as u64);
+        out.extend_from_slice(&self.head);
+        let synced = synced_bytes.to_be_bytes();
+        out.extend_from_slice(CHECK_PREFIX);
+        out.extend_from_slice(&crc32c::crc32c_append(self.crc, &synced).to_be_bytes());
+        out.extend_from_slice(&synced);
+        for cell in self.cells {
+            let bytes = cell.bytes();
+            out.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
+            out.extend_from_slice(bytes);
+        }
+    }
+}
+
+/// A `WALKey` without check. By hand, because this is the hot path and the field order is fixed.
+fn encode_key(entry: &WalEntry<'_>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(64 + entry.region.len() + entry.table.len());
+    put_bytes(&mut out, 1, entry.region);
+    put_bytes(&mut out, 2, entry.table);
+    put_number(&mut out, 3, entry.seq);
+    put_number(&mut out, 4, entry.write_time_ms as u64);
+    put_number(&mut out, 7, entry.cells.len() as u64);
+    if entry.nonce_group != 0 {
+        put_number(&mut out, 9, entry.nonce_group);
+    }
+    if entry.nonce != 0 {
+        put_number(&mut out, 10, entry.nonce);
+    }
+    out
+}
+
+fn put_bytes(out: &mut Vec<u8>, field: u8, bytes: &[u8]) {
+    out.push(field << 3 | 2);
+    put_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+fn put_number(out: &mut Vec<u8>, field: u8, number: u64) {
+    out.push(field << 3);
+    put_varint(out, number);
+}
+
+pub(crate) fn put_varint(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+pub(crate) fn varint_len(number: u64) -> usize {
+    (64 - (number | 1).leading_zeros() as usize).div_ceil(7)
+}
+
+/// The check of an entry, taken out of its key's bytes.
+pub(crate) struct Check {
+    pub crc: u32,
+    pub synced_bytes: u64,
+}
+
+impl Check {
+    /// `None` if the key does not end with a check.
+    pub(crate) fn of_key(key: &[u8]) -> Option<Check> {
+        let at = key.len().checked_sub(CHECK_LEN)?;
+        let value = key[at..].strip_prefix(CHECK_PREFIX)?;
+        let (crc, synced) = value.split_at(4);
+        Some(Check {
+            crc: u32::from_be_bytes(crc.try_into().expect("four bytes")),
+            synced_bytes: u64::from_be_bytes(synced.try_into().expect("eight bytes")),
+        })
+    }
+
+    /// Whether key and cells are the ones that were written.
+    pub(crate) fn holds(&self, key: &[u8], cells: &[Cell]) -> bool {
+        let mut crc = crc32c::crc32c(&key[..key.len() - CHECK_LEN]);
+        for cell in cells {
+            crc = crc32c::crc32c_append(crc, &(cell.bytes().len() as u32).to_be_bytes());
+            crc = crc32c::crc32c_append(crc, cell.bytes());
+        }
+        crc32c::crc32c_append(crc, &self.synced_bytes.to_be_bytes()) == self.crc
+    }
+}
+
+/// Whether a cell marks a flush, compaction, open or the like instead of holding a user's bytes.
+pub fn is_marker(cell: CellRef<'_>) -> bool {
+    cell.family() == META_FAMILY
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use halcyon_cell::Cell;
+
+    #[test]
+    fn varint_lengths_are_those_written() {
+        for shift in 0..64 {
+            for number in [1u64 << shift, (1u64 << shift) - 1, (1u64 << shift) + 1] {
+                let mut out = Vec::new();
+                put_varint(&mut out, number);
+                assert_eq!(out.len(), varint_len(number), "{number}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_key_is_a_wal_key_with_one_attribute() {
+        let cell = Cell::put(b"r", b"f", b"q", 5, b"v");
+        let cells = [cell.get()];
+        let entry = WalEntry {
+            region: b"0123456789abcdef0123456789abcdef",
+            table: b"ns:t",
+            seq: 7,
+            write_time_ms: 1_700_000_000_000,
+            nonce_group: 3,
+            nonce: 0,
+            cells: &cells,
+        };
+        let prepared = PreparedEntry::new(&entry).unwrap();
+        let mut out = Vec::new();
+        prepared.put(&mut out, 99);
+        assert_eq!(out.len(), prepared.len());
+        let key_len = out[0] as usize;
+        let key = pb::WalKey::decode(&out[1..1 + key_len]).unwrap();
+        assert_eq!(&key.encoded_region_name[..], entry.region);
+        assert_eq!((key.log_sequence_number, key.write_time), (7, 1_700_000_000_000));
+        assert_eq!((key.nonce_group, key.nonce, key.following_kv_count), (Some(3), None, Some(1)));
+        assert_eq!(key.extended_attributes.len(), 1);
+        let check = Check::of_key(&out[1..1 + key_len]).unwrap();
+        assert_eq!(check.synced_bytes, 99);
+        assert!(check.holds(&out[1..1 + key_len], &[cell]));
+    }
+}

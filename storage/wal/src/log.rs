@@ -1,0 +1,366 @@
+//! The log that is being written: appends, group commit, completions.
+//!
+//! An append encodes its entry outside any lock and copies it into the append buffer. Whoever drives the log
+//! takes the whole buffer, writes it with one call, syncs once if anybody asked for that, and then runs the
+//! completions of the round in append order. While a round is on the disk the next buffer fills: that is all
+//! there is to group commit.
+//!
+//! ```text
+//! append ─copy─▶ Appends.buffer ──take──▶ write, fdatasync ──▶ finished ──▶ completions
+//!    many threads   (appends lock)          (writer lock)                   (leader lock)
+//! ```
+//!
+//! *Lock order*: leader, rolling, writer, appends, files. `finished` is taken last and alone. Completions run
+//! under the leader lock only, so they may append, and may call `drive` (which then returns at once).
+//!
+//! *Nobody is left behind*: `drive` gives up only if another thread holds the leader lock. That thread looks
+//! at the buffer once more after letting go of the lock, so it sees all that was appended before the other
+//! one gave up, or finds that a third thread has become the leader and will do the same.
+//!
+//! *Failure*: the first failed write or sync stops the log for good. What was pending is told so, every later
+//! append is refused, and the entries concerned may or may not be found by recovery.
+
+use std::collections::{HashMap, VecDeque};
+use std::mem;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use halcyon_cell::{CellRef, Error, ErrorKind, Result};
+use halcyon_env::{Env, WritableFile};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use crate::format::{PreparedEntry, is_marker};
+use crate::roll::{Files, Rolling};
+use crate::stats::Counters;
+use crate::{Durability, SyncMode, WalConfig, WalStats};
+
+/// An append waits this long for a full buffer to be written before it is refused.
+const BUSY_WAIT_MAX: Duration = Duration::from_secs(2);
+/// Rounds that an append will write itself to get its entry into a full buffer.
+const BUSY_ROUNDS_MAX: usize = 16;
+/// A buffer that grew beyond this is given back after its round.
+const BUFFER_KEPT_MAX_BYTES: usize = 8 << 20;
+
+/// One atomic edit of a region: HBase's `WALKey` and `WALEdit`.
+#[derive(Clone, Copy)]
+pub struct WalEntry<'a> {
+    /// Encoded region name (32 hex digits, or meta's number).
+    pub region: &'a [u8],
+    /// Full table name, `namespace:qualifier` or the bare qualifier in the default namespace.
+    pub table: &'a [u8],
+    /// Rises strictly within a region. The caller assigns it and appends under one lock.
+    pub seq: u64,
+    pub write_time_ms: i64,
+    /// 0 for none.
+    pub nonce_group: u64,
+    /// 0 for none.
+    pub nonce: u64,
+    pub cells: &'a [CellRef<'a>],
+}
+
+/// Told once when an append is as durable as was asked, or has failed. Runs on the thread that drives the
+/// log; should be quick (wake somebody).
+pub type Completion = Box<dyn FnOnce(&Result<()>) + Send>;
+
+/// Seq of the last edit that a log holds of each region and that is not flushed; no name, nothing held.
+pub(crate) type Unflushed = HashMap<Box<[u8]>, u64>;
+
+/// A write-ahead log: one file being written, and older ones waiting for their regions to flush.
+///
+/// *Thread safety*: every method may be called from any thread. Blocking: `drive`, `roll`, `close` do I/O;
+/// `append` does so only if the buffer is full.
+pub struct Wal {
+    pub(crate) env: Env,
+    pub(crate) config: WalConfig,
+    pub(crate) leader: Mutex<()>,
+    pub(crate) rolling: Mutex<Rolling>,
+    pub(crate) writer: Mutex<Writer>,
+    pub(crate) appends: Mutex<Appends>,
+    pub(crate) files: Mutex<Files>,
+    finished: Mutex<VecDeque<Finished>>,
+    work: Condvar,
+    pub(crate) counters: Counters,
+}
+
+/// What was appended and not yet taken by a round.
+pub(crate) struct Appends {
+    buffer: Vec<u8>,
+    pending: Vec<Completion>,
+    sync_wanted: bool,
+    /// Bytes of the file that the buffer goes to, known to be on disk.
+    pub(crate) synced_bytes: u64,
+    /// Of the current file, the buffered entries included.
+    pub(crate) unflushed: Unflushed,
+    /// Why nothing can be appended any more.
+    pub(crate) stopped: Option<Error>,
+}
+
+/// The current file.
+pub(crate) struct Writer {
+    pub(crate) file: Box<dyn WritableFile>,
+    pub(crate) path: PathBuf,
+    /// Bytes were written since the last sync.
+    pub(crate) unsynced: bool,
+    pub(crate) closed: bool,
+    spare: Vec<u8>,
+}
+
+/// A round whose completions are still to be run.
+struct Finished {
+    completions: Vec<Completion>,
+    result: Result<()>,
+}
+
+/// Everything that one round writes.
+pub(crate) struct Batch {
+    buffer: Vec<u8>,
+    completions: Vec<Completion>,
+    sync_wanted: bool,
+}
+
+impl Wal {
+    /// Creates the first file of a log. `Io` if the directories or the file cannot be made.
+    pub fn open(env: Env, config: WalConfig) -> Result<Arc<Wal>> {
+        env.fs.create_dir_all(&config.dir)?;
+        env.fs.create_dir_all(&config.archive_dir)?;
+        let mut rolling = Rolling::default();
+        let (file, path) = rolling.create_file(&env, &config)?;
+        let appends = Appends {
+            buffer: Vec::new(),
+            pending: Vec::new(),
+            sync_wanted: false,
+            synced_bytes: file.len(),
+            unflushed: Unflushed::default(),
+            stopped: None,
+        };
+        let writer = Writer { file, path, unsynced: false, closed: false, spare: Vec::new() };
+        Ok(Arc::new(Wal {
+            env,
+            config,
+            leader: Mutex::new(()),
+            rolling: Mutex::new(rolling),
+            writer: Mutex::new(writer),
+            appends: Mutex::new(appends),
+            files: Mutex::new(Files::default()),
+            finished: Mutex::new(VecDeque::new()),
+            work: Condvar::new(),
+            counters: Counters::default(),
+        }))
+    }
+
+    /// Puts an entry into the log's buffer; `completion` runs when it is as durable as wanted, for
+    /// `AsyncWal` before this returns. After an error it never runs and the entry is not in the log.
+    ///
+    /// `Stopping` if the log was closed or has failed (the message names the first failure); `Busy` if the
+    /// buffer stayed full for about two seconds; `Invalid` for an entry without cells.
+    pub fn append(&self, entry: &WalEntry<'_>, durability: Durability, completion: Completion) -> Result<()> {
+        let prepared = PreparedEntry::new(entry)?;
+        let mut appends = self.lock_with_room(prepared.len())?;
+        let synced_bytes = appends.synced_bytes;
+        prepared.put(&mut appends.buffer, synced_bytes);
+        if !is_marker(entry.cells[0]) {
+            appends.note_unflushed(entry.region, entry.seq);
+        }
+        let at_once = match durability {
+            Durability::AsyncWal => Some(completion),
+            Durability::SyncWal | Durability::FsyncWal => {
+                appends.sync_wanted |= self.needs_sync(durability);
+                appends.pending.push(completion);
+                None
+            }
+        };
+        drop(appends);
+        self.counters.appended(prepared.len());
+        self.work.notify_one();
+        if let Some(completion) = at_once {
+            completion(&Ok(()));
+        }
+        Ok(())
+    }
+
+    /// Writes what is buffered, in one or more rounds, and runs completions, until nothing is left. If
+    /// another thread is at it this returns at once, and that thread will take what was appended before.
+    /// Returns whether there was anything to do. Failures are told to the completions.
+    pub fn drive(&self) -> bool {
+        let mut worked = false;
+        loop {
+            let Some(leader) = self.leader.try_lock() else { return worked };
+            while self.drive_round() {
+                worked = true;
+            }
+            drop(leader);
+            if !self.has_work() {
+                return worked;
+            }
+        }
+    }
+
+    /// Blocks until there is something to drive, at most `timeout`; returns whether there is.
+    pub fn wait_for_work(&self, timeout: Duration) -> bool {
+        if !self.finished.lock().is_empty() {
+            return true;
+        }
+        let mut appends = self.appends.lock();
+        if appends.buffer.is_empty() {
+            self.work.wait_for(&mut appends, timeout);
+        }
+        let buffered = !appends.buffer.is_empty();
+        drop(appends);
+        buffered || !self.finished.lock().is_empty()
+    }
+
+    /// What `SyncWal` means in this log.
+    pub fn sync_mode(&self) -> SyncMode {
+        self.config.sync_mode
+    }
+
+    /// Why the log takes no more appends; `None` while it does.
+    pub fn stopped(&self) -> Option<Error> {
+        self.appends.lock().stopped.clone()
+    }
+
+    pub fn stats(&self) -> WalStats {
+        let closed = self.files.lock();
+        let mut stats = self.counters.stats();
+        stats.files_count = closed.count() + 1;
+        stats.files_bytes = closed.bytes() + self.counters.file_bytes();
+        drop(closed);
+        stats.buffered_bytes = self.appends.lock().buffer.len();
+        stats
+    }
+
+    fn needs_sync(&self, durability: Durability) -> bool {
+        durability == Durability::FsyncWal || self.config.sync_mode == SyncMode::Fsync
+    }
+
+    /// The append buffer, with room for `len` more bytes. A single entry may be larger than the limit.
+    fn lock_with_room(&self, len: usize) -> Result<MutexGuard<'_, Appends>> {
+        for _ in 0..BUSY_ROUNDS_MAX {
+            let appends = self.appends.lock();
+            appends.check_running()?;
+            if appends.buffer.is_empty() || appends.buffer.len() + len <= self.config.buffer_max_bytes {
+                return Ok(appends);
+            }
+            drop(appends);
+            // The caller may hold locks that completions want, so they are left to whoever drives.
+            let Some(mut writer) = self.writer.try_lock_for(BUSY_WAIT_MAX) else { break };
+            self.write_round(&mut writer);
+            drop(writer);
+            self.work.notify_one();
+        }
+        Err(Error::new(
+            ErrorKind::Busy,
+            format!("the log's buffer of {} bytes is full", self.config.buffer_max_bytes),
+        ))
+    }
+
+    pub(crate) fn has_work(&self) -> bool {
+        !self.appends.lock().buffer.is_empty() || !self.finished.lock().is_empty()
+    }
+
+    pub(crate) fn wake_driver(&self) {
+        self.work.notify_one();
+    }
+
+    fn drive_round(&self) -> bool {
+        let wrote = self.write_round(&mut self.writer.lock());
+        let mut completed = false;
+        loop {
+            let Some(finished) = self.finished.lock().pop_front() else { break };
+            completed = true;
+            for completion in finished.completions {
+                completion(&finished.result);
+            }
+        }
+        wrote || completed
+    }
+
+    /// Takes the buffer and writes it; false if there was nothing. The completions are left in `finished`.
+    fn write_round(&self, writer: &mut Writer) -> bool {
+        let batch = {
+            let mut appends = self.appends.lock();
+            if appends.buffer.is_empty() {
+                return false;
+            }
+            appends.take(mem::take(&mut writer.spare))
+        };
+        let sync = batch.sync_wanted;
+        if self.write_batch(writer, batch, false).is_ok() && sync {
+            self.appends.lock().synced_bytes = writer.file.len();
+        } // else the completions are told
+        true
+    }
+
+    /// Writes a batch, syncs if it or the caller wants that, and queues the completions. A failure stops
+    /// the log.
+    pub(crate) fn write_batch(&self, writer: &mut Writer, mut batch: Batch, sync: bool) -> Result<()> {
+        let sync = sync || batch.sync_wanted;
+        let result = self.put(writer, &batch.buffer, sync);
+        if let Err(error) = &result {
+            self.stop(error, &mut batch.completions);
+        }
+        self.counters.set_file_bytes(writer.file.len());
+        batch.buffer.clear();
+        if batch.buffer.capacity() <= BUFFER_KEPT_MAX_BYTES {
+            writer.spare = batch.buffer;
+        }
+        if !batch.completions.is_empty() {
+            let finished = Finished { completions: batch.completions, result: result.clone() };
+            self.finished.lock().push_back(finished);
+        }
+        result
+    }
+
+    fn put(&self, writer: &mut Writer, bytes: &[u8], sync: bool) -> Result<()> {
+        if !bytes.is_empty() {
+            writer.unsynced = true;
+            writer.file.write_all(bytes)?;
+            self.counters.wrote();
+        }
+        if sync && writer.unsynced {
+            let begin_ns = self.env.clock.monotonic_ns();
+            writer.file.sync()?;
+            self.counters.synced(self.env.clock.monotonic_ns().saturating_sub(begin_ns));
+            writer.unsynced = false;
+        }
+        Ok(())
+    }
+
+    /// Refuses all later appends, and gives the waiting ones to the failed round.
+    fn stop(&self, error: &Error, completions: &mut Vec<Completion>) {
+        let mut appends = self.appends.lock();
+        if appends.stopped.is_none() {
+            tracing::error!(%error, "the write-ahead log has failed; no more appends are taken");
+            let message = format!("the write-ahead log stopped when a write failed: {error}");
+            appends.stopped = Some(Error::new(ErrorKind::Stopping, message));
+        }
+        let rest = appends.take(Vec::new());
+        completions.extend(rest.completions);
+    }
+}
+
+impl Appends {
+    pub(crate) fn check_running(&self) -> Result<()> {
+        self.stopped.clone().map_or(Ok(()), Err)
+    }
+
+    /// Moves out what was appended; an empty buffer takes its place.
+    pub(crate) fn take(&mut self, spare: Vec<u8>) -> Batch {
+        debug_assert!(spare.is_empty());
+        Batch {
+            buffer: mem::replace(&mut self.buffer, spare),
+            completions: mem::take(&mut self.pending),
+            sync_wanted: mem::take(&mut self.sync_wanted),
+        }
+    }
+
+    fn note_unflushed(&mut self, region: &[u8], seq: u64) {
+        match self.unflushed.get_mut(region) {
+            Some(last) => *last = seq.max(*last),
+            None => {
+                self.unflushed.insert(region.into(), seq);
+            }
+        }
+    }
+}

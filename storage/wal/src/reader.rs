@@ -1,0 +1,367 @@
+//! Reads one log from begin to end.
+//!
+//! The writer of a log may have died at any moment, so its end may be missing; and the pages it had not
+//! synced may be there, be zeros, or be anything. That is a *torn tail*: the entries before it are all there
+//! are, and reading ends with [`WalReader::torn_at`] set. Damage to bytes that were once on disk is another
+//! thing, and an error: edits are lost that somebody may have been promised.
+//!
+//! To tell the two apart, each of our entries says how many bytes of its file were on disk when it was
+//! appended. When an entry cannot be decoded, the reader looks for whole entries behind it: if one of them
+//! knows the damaged place to have been on disk, this is corruption, else a torn tail. For a log written by
+//! HBase there are no such witnesses; there an entry that is cut short or all zeros to the end is a torn
+//! tail, anything else corruption. A file that ends with a trailer was closed in peace and cannot be torn.
+
+use std::path::Path;
+
+use bytes::Bytes;
+use halcyon_cell::{Cell, Error, Result};
+use halcyon_env::{Env, FileSystem};
+use halcyon_proto::pb;
+use prost::Message;
+
+use crate::compressed::CompressionContext;
+use crate::format::{CHECK_LEN, CHECK_PREFIX, Check, HeaderExtension, MAGIC, TRAILER_MAGIC, varint_len};
+use crate::source::{Decode, Source, Stop, bad};
+
+/// Longest `WALHeader` and `WALTrailer`.
+const HEADER_LEN_MAX: usize = 1 << 20;
+/// Longest `WALKey`.
+pub const KEY_LEN_MAX: usize = 16 << 20;
+/// Longest cell.
+pub const CELL_LEN_MAX: usize = 1 << 30;
+/// Longest entry, decompressed.
+pub const ENTRY_LEN_MAX: usize = 1 << 30;
+
+/// Iterates over the entries of one log: `(WALKey, cells)`, each cell with the entry's seq.
+///
+/// After the last entry, or an error, there are no more. One thread at a time.
+pub struct WalReader {
+    path: String,
+    header: pb::WalHeader,
+    source: Source,
+    file_len: u64,
+    checked: bool,
+    has_trailer: bool,
+    compression: Option<CompressionContext>,
+    torn_at: Option<u64>,
+    done: bool,
+}
+
+struct Decoded {
+    key: pb::WalKey,
+    cells: Vec<Cell>,
+    synced_bytes: u64,
+}
+
+impl WalReader {
+    /// Opens a log that nobody writes any more. A file that ends inside its header, or is all zeros, is a log
+    /// without entries and torn. `Corrupt` if the header is not a log's; `Invalid` for an encrypted log or
+    /// values compressed with a codec we do not have.
+    pub fn open(env: &Env, path: &Path) -> Result<WalReader> {
+        WalReader::open_file(&*env.fs, path)
+    }
+
+    pub(crate) fn open_file(fs: &dyn FileSystem, path: &Path) -> Result<WalReader> {
+        let file = fs.open(path)?;
+        let file_len = file.len()?;
+        let mut reader = WalReader {
+            path: path.display().to_string(),
+            header: pb::WalHeader::default(),
+            source: Source::new(file, file_len),
+            file_len,
+            checked: false,
+            has_trailer: false,
+            compression: None,
+            torn_at: None,
+            done: false,
+        };
+        match reader.read_header() {
+            Ok(header) => reader.begin(header, path)?,
+            Err(Stop::End) => reader.end_torn(0),
+            Err(Stop::Bad(_)) if reader.is_zero_from(0)? => reader.end_torn(0),
+            Err(stop) => return Err(reader.error(0, stop)),
+        }
+        Ok(reader)
+    }
+
+    pub fn header(&self) -> &pb::WalHeader {
+        &self.header
+    }
+
+    /// Offset of the first byte behind the entries read so far.
+    pub fn offset(&self) -> u64 {
+        self.source.offset()
+    }
+
+    /// Where the entries end, if the log was not closed in peace; known when the iterator has ended.
+    pub fn torn_at(&self) -> Option<u64> {
+        self.torn_at
+    }
+
+    pub fn is_torn(&self) -> bool {
+        self.torn_at.is_some()
+    }
+
+    /// Whether the log was closed in peace.
+    pub fn has_trailer(&self) -> bool {
+        self.has_trailer
+    }
+
+    /// The next entry, `None` at the end. `Corrupt` names file and offset.
+    pub fn next_entry(&mut self) -> Result<Option<(pb::WalKey, Vec<Cell>)>> {
+        if self.done {
+            return Ok(None);
+        }
+        let at = self.source.offset();
+        if at == self.source.end() {
+            self.done = true;
+            return Ok(None);
+        }
+        match self.decode() {
+            Ok(entry) => Ok(Some((entry.key, entry.cells))),
+            Err(stop) => self.settle(at, stop),
+        }
+    }
+
+    fn read_header(&mut self) -> Decode<Bytes> {
+        if self.source.take(MAGIC.len())? != MAGIC {
+            return bad("no PWAL magic");
+        }
+        let len = self.source.varint32()? as usize;
+        if len > HEADER_LEN_MAX {
+            return bad(format!("header of {len} bytes"));
+        }
+        Ok(Bytes::copy_from_slice(self.source.take(len)?))
+    }
+
+    fn begin(&mut self, header: Bytes, path: &Path) -> Result<()> {
+        let malformed =
+            |error: prost::DecodeError| Error::corrupt(format!("{}: header: {error}", path.display()));
+        let extension = HeaderExtension::decode(header.clone()).map_err(malformed)?;
+        self.checked = extension.checked();
+        self.header = pb::WalHeader::decode(header).map_err(malformed)?;
+        if self.header.encryption_key.is_some() {
+            return Err(Error::invalid(format!("{}: the log is encrypted", self.path)));
+        }
+        if self.header.has_compression() {
+            let recovered = path.parent().is_some_and(|dir| dir.ends_with(crate::split::RECOVERED_EDITS_DIR));
+            let context = CompressionContext::new(&self.header, recovered);
+            self.compression = Some(context.map_err(|e| Error::invalid(format!("{}: {e}", self.path)))?);
+        }
+        self.find_trailer()
+    }
+
+    /// Sets the end of the entries in front of a trailer.
+    fn find_trailer(&mut self) -> Result<()> {
+        let begin = self.source.offset();
+        if self.file_len < begin + 8 {
+            return Ok(());
+        }
+        self.source.seek(self.file_len - 8);
+        let tail: [u8; 8] = match self.source.take(8) {
+            Ok(tail) => tail.try_into().expect("eight bytes"),
+            Err(stop) => return Err(self.error(self.file_len - 8, stop)),
+        };
+        let len = u64::from(u32::from_be_bytes([tail[0], tail[1], tail[2], tail[3]]));
+        if tail[4..] == *TRAILER_MAGIC && len <= HEADER_LEN_MAX as u64 && begin + 8 + len <= self.file_len {
+            self.has_trailer = true;
+            self.source.set_end(self.file_len - 8 - len);
+        }
+        self.source.seek(begin);
+        Ok(())
+    }
+
+    fn decode(&mut self) -> Decode<Decoded> {
+        let key_len = self.source.varint32()? as usize;
+        if key_len == 0 || key_len > KEY_LEN_MAX {
+            return bad(format!("key of {key_len} bytes"));
+        }
+        let key_bytes = Bytes::copy_from_slice(self.source.take(key_len)?);
+        let check = Check::of_key(&key_bytes);
+        if self.checked && check.is_none() {
+            return bad("entry without check");
+        }
+        let mut key = pb::WalKey::decode(key_bytes.clone()).or_else(|error| bad(format!("key: {error}")))?;
+        if let Some(context) = &mut self.compression {
+            context.expand_key(&mut key)?;
+        }
+        if key.encoded_region_name.is_empty() {
+            return bad("key without region");
+        }
+        let cells = self.decode_cells(&key)?;
+        let mut synced_bytes = 0;
+        if let Some(check) = check.filter(|_| self.checked) {
+            if !check.holds(&key_bytes, &cells) {
+                return bad("the check does not hold");
+            }
+            synced_bytes = check.synced_bytes;
+        }
+        Ok(Decoded { key, cells, synced_bytes })
+    }
+
+    fn decode_cells(&mut self, key: &pb::WalKey) -> Decode<Vec<Cell>> {
+        let count = key.following_kv_count() as usize;
+        if count as u64 > self.source.remaining() {
+            return Err(Stop::End);
+        }
+        let seq = key.log_sequence_number;
+        let mut cells = Vec::with_capacity(count.min(1024));
+        let mut len = 0;
+        for _ in 0..count {
+            let cell = match &mut self.compression {
+                Some(context) => context.read_cell(&mut self.source, seq)?,
+                None => read_plain_cell(&mut self.source, seq)?,
+            };
+            len += cell.bytes().len();
+            if len > ENTRY_LEN_MAX {
+                return bad(format!("entry of more than {ENTRY_LEN_MAX} bytes"));
+            }
+            cells.push(cell);
+        }
+        Ok(cells)
+    }
+
+    /// Decides what an undecodable entry at `at` means.
+    fn settle(&mut self, at: u64, stop: Stop) -> Result<Option<(pb::WalKey, Vec<Cell>)>> {
+        if let Stop::Io(_) = stop {
+            self.done = true;
+            return Err(self.error(at, stop));
+        }
+        if self.has_trailer && self.compression.is_none() && matches!(stop, Stop::End) {
+            // What looked like a trailer may be the end of a value.
+            self.has_trailer = false;
+            self.source.set_end(self.file_len);
+            self.source.seek(at);
+            if let Ok(entry) = self.decode()
+                && self.source.offset() == self.file_len
+            {
+                return Ok(Some((entry.key, entry.cells)));
+            }
+            self.has_trailer = true;
+        }
+        self.done = true;
+        if self.is_torn_tail(at, &stop)? {
+            self.end_torn(at);
+            return Ok(None);
+        }
+        self.source.seek(at);
+        Err(self.error(at, stop))
+    }
+
+    fn is_torn_tail(&mut self, at: u64, stop: &Stop) -> Result<bool> {
+        if self.has_trailer {
+            return Ok(false);
+        }
+        if self.checked {
+            return Ok(self.synced_behind(at)? <= at);
+        }
+        Ok(matches!(stop, Stop::End) || self.is_zero_from(at)?)
+    }
+
+    /// The most bytes that any whole entry behind `at` knows to have been on disk.
+    fn synced_behind(&mut self, at: u64) -> Result<u64> {
+        let mut synced = 0;
+        let mut from = at + 1;
+        while let Some(attribute_at) = self.find_check(from)? {
+            from = attribute_at + 1;
+            let key_end = attribute_at + CHECK_LEN as u64;
+            let Some(entry) = self.decode_entry_with_key_end(key_end, at + 1)? else { continue };
+            synced = synced.max(entry.synced_bytes);
+            from = self.source.offset();
+        }
+        Ok(synced)
+    }
+
+    /// Offset of the next thing that looks like a check.
+    fn find_check(&mut self, from: u64) -> Result<Option<u64>> {
+        const STEP: usize = 64 << 10;
+        let mut at = from;
+        loop {
+            self.source.seek(at);
+            let len = self.source.remaining().min(STEP as u64) as usize;
+            if len < CHECK_LEN {
+                return Ok(None);
+            }
+            let found = match self.source.take(len) {
+                Ok(bytes) => bytes.windows(CHECK_PREFIX.len()).position(|window| window == CHECK_PREFIX),
+                Err(stop) => return Err(self.error(at, stop)),
+            };
+            if let Some(found) = found {
+                return Ok(Some(at + found as u64));
+            }
+            at += (len - (CHECK_PREFIX.len() - 1)) as u64;
+        }
+    }
+
+    /// Decodes the entry whose key ends at `key_end` and that begins at or behind `from`.
+    fn decode_entry_with_key_end(&mut self, key_end: u64, from: u64) -> Result<Option<Decoded>> {
+        const LOOK_BACK_MAX: u64 = 64 << 10;
+        if key_end > self.source.end() {
+            return Ok(None);
+        }
+        let lowest = from.max(key_end.saturating_sub(LOOK_BACK_MAX));
+        for begin in (lowest..key_end - CHECK_LEN as u64).rev() {
+            self.source.seek(begin);
+            let Ok(len) = self.source.varint32() else { continue };
+            let len = u64::from(len);
+            if begin + varint_len(len) as u64 + len != key_end {
+                continue;
+            }
+            self.source.seek(begin);
+            match self.decode() {
+                Ok(entry) => return Ok(Some(entry)),
+                Err(Stop::Io(error)) => return Err(self.error(begin, Stop::Io(error))),
+                Err(_) => {}
+            }
+        }
+        Ok(None)
+    }
+
+    fn is_zero_from(&mut self, at: u64) -> Result<bool> {
+        self.source.seek(at);
+        loop {
+            let here = self.source.offset();
+            let len = self.source.remaining().min(64 << 10) as usize;
+            if len == 0 {
+                return Ok(true);
+            }
+            match self.source.take(len) {
+                Ok(bytes) if bytes.iter().all(|byte| *byte == 0) => {}
+                Ok(_) => return Ok(false),
+                Err(stop) => return Err(self.error(here, stop)),
+            }
+        }
+    }
+
+    fn end_torn(&mut self, at: u64) {
+        self.source.seek(at);
+        self.torn_at = Some(at);
+        self.done = true;
+    }
+
+    fn error(&self, at: u64, stop: Stop) -> Error {
+        match stop {
+            Stop::End => Error::corrupt(format!("{}: the entry at offset {at} is cut short", self.path)),
+            Stop::Bad(what) => Error::corrupt(format!("{}: at offset {at}: {what}", self.path)),
+            Stop::Io(error) => Error::from(error).context(format_args!("{} at offset {at}", self.path)),
+        }
+    }
+}
+
+impl Iterator for WalReader {
+    type Item = Result<(pb::WalKey, Vec<Cell>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_entry().transpose()
+    }
+}
+
+fn read_plain_cell(source: &mut Source, seq: u64) -> Decode<Cell> {
+    let len = source.take(4)?;
+    let len = u32::from_be_bytes(len.try_into().expect("four bytes")) as usize;
+    if len > CELL_LEN_MAX {
+        return bad(format!("cell of {len} bytes"));
+    }
+    let bytes = Bytes::copy_from_slice(source.take(len)?);
+    Cell::parse(bytes, seq).or_else(|error| bad(error.to_string()))
+}

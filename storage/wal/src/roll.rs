@@ -1,0 +1,274 @@
+//! New files, closed files, and when a closed file may go to the archive.
+//!
+//! Each file knows the last unflushed seq per region. A flush up to or beyond that number, or the region's
+//! close, strikes the region out; a closed file with no region left is renamed to `oldWALs`. Marker edits are
+//! not counted: nothing is lost with them, and a region without user edits would never be flushed for their
+//! sake (HBase: `SequenceIdAccounting`).
+
+use std::collections::VecDeque;
+use std::mem;
+use std::path::{Path, PathBuf};
+
+use halcyon_cell::{Error, ErrorKind, Result};
+use halcyon_env::{Env, WritableFile};
+
+use crate::WalConfig;
+use crate::format::{TRAILER, encode_header};
+use crate::log::{Unflushed, Wal, Writer};
+
+/// What a roll did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RollOutcome {
+    /// The file that takes appends from now on.
+    pub new_file: PathBuf,
+    /// The file that was closed.
+    pub old_file: PathBuf,
+    /// Where the files went that were no longer needed.
+    pub archived: Vec<PathBuf>,
+}
+
+/// Guards the making and archiving of files; held over their I/O.
+#[derive(Default)]
+pub(crate) struct Rolling {
+    last_ms: i64,
+}
+
+/// Closed files that are not archived, oldest first.
+#[derive(Default)]
+pub(crate) struct Files {
+    closed: VecDeque<ClosedFile>,
+}
+
+struct ClosedFile {
+    path: PathBuf,
+    bytes: u64,
+    unflushed: Unflushed,
+}
+
+impl Wal {
+    /// Starts a new file and closes the old one, whose bytes are on disk before the new one takes any.
+    /// Archives the closed files that hold no unflushed edits.
+    ///
+    /// `Io` if the new file cannot be made: the log goes on with the old one. Any failure after that stops
+    /// the log. `Stopping` if it is stopped already.
+    pub fn roll(&self) -> Result<RollOutcome> {
+        let mut rolling = self.rolling.lock();
+        self.appends.lock().check_running()?;
+        let (file, new_file) = rolling.create_file(&self.env, &self.config)?;
+        let (old, old_file) = match self.switch_to(file, new_file.clone()) {
+            Ok(old) => old,
+            Err(error) => {
+                let _ = self.env.fs.remove_file(&new_file); // empty
+                return Err(error);
+            }
+        };
+        self.counters.rolled();
+        self.wake_driver();
+        finish_file(old, &old_file);
+        let archived = self.archive_flushed(&mut rolling);
+        Ok(RollOutcome { new_file, old_file, archived })
+    }
+
+    /// Rolls if the current file and what is buffered for it have reached the size for that.
+    pub fn roll_if_needed(&self) -> Result<Option<RollOutcome>> {
+        let stats = self.stats();
+        let current = self.counters.file_bytes() + stats.buffered_bytes as u64;
+        if current < self.config.roll_size_bytes {
+            return Ok(None);
+        }
+        self.roll().map(Some)
+    }
+
+    /// Moves the closed files that hold no unflushed edits to the archive now, without a roll. Returns their
+    /// new paths. A file that cannot be moved is logged and tried again next time.
+    pub fn archive(&self) -> Vec<PathBuf> {
+        self.archive_flushed(&mut self.rolling.lock())
+    }
+
+    /// The region begins to append here. Nothing has to be known of it before its first edit; edits of an
+    /// earlier stay that was given up are kept until a flush reaches them.
+    pub fn region_opened(&self, region: &[u8]) {
+        tracing::trace!(region = %region.escape_ascii(), "region appends to this log");
+    }
+
+    /// All edits of the region up to and with `up_to_seq` are in HFiles whose names are durable.
+    pub fn flushed(&self, region: &[u8], up_to_seq: u64) {
+        self.strike_out(region, up_to_seq);
+    }
+
+    /// The region was closed after a last flush. Not to be called when it was given up with edits unflushed.
+    pub fn region_closed(&self, region: &[u8]) {
+        self.strike_out(region, u64::MAX);
+    }
+
+    /// If there are more files than `files_count_max`: the regions to flush so that the oldest can go.
+    pub fn regions_holding_oldest(&self) -> Vec<Vec<u8>> {
+        let files = self.files.lock();
+        if files.count() < self.config.files_count_max {
+            return Vec::new();
+        }
+        let Some(oldest) = files.closed.front() else { return Vec::new() };
+        let mut regions: Vec<Vec<u8>> = oldest.unflushed.keys().map(|region| region.to_vec()).collect();
+        regions.sort();
+        regions
+    }
+
+    /// Path of the file that takes appends now.
+    pub fn current_file(&self) -> PathBuf {
+        self.writer.lock().path.clone()
+    }
+
+    /// Writes and syncs what was appended, ends the file with its trailer, runs all completions, and archives
+    /// the files that hold no unflushed edits. Appends are refused from the start. Closing twice is fine.
+    /// The error of the last write or sync, if there was one.
+    pub fn close(&self) -> Result<()> {
+        let result = self.close_file();
+        self.drive(); // the last completions
+        result?;
+        self.archive();
+        Ok(())
+    }
+
+    fn close_file(&self) -> Result<()> {
+        let _rolling = self.rolling.lock();
+        let mut writer = self.writer.lock();
+        if writer.closed {
+            return Ok(());
+        }
+        writer.closed = true;
+        let (batch, unflushed, failed) = {
+            let mut appends = self.appends.lock();
+            let failed = appends.stopped.clone();
+            appends.stopped.get_or_insert_with(|| Error::new(ErrorKind::Stopping, "the log is closed"));
+            (appends.take(Vec::new()), mem::take(&mut appends.unflushed), failed)
+        };
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        self.write_batch(&mut writer, batch, true)?;
+        writer.file.write_all(TRAILER)?;
+        writer.file.sync()?;
+        let closed = ClosedFile { path: writer.path.clone(), bytes: writer.file.len(), unflushed };
+        self.counters.set_file_bytes(0);
+        self.files.lock().closed.push_back(closed);
+        Ok(())
+    }
+
+    /// Brings the old file's bytes to disk and lets the new one take its place.
+    fn switch_to(
+        &self,
+        file: Box<dyn WritableFile>,
+        path: PathBuf,
+    ) -> Result<(Box<dyn WritableFile>, PathBuf)> {
+        let mut guard = self.writer.lock();
+        let writer: &mut Writer = &mut guard;
+        let (batch, unflushed) = {
+            let mut appends = self.appends.lock();
+            appends.check_running()?;
+            // What is appended from here on goes to the new file, of which the header is on disk.
+            appends.synced_bytes = file.len();
+            (appends.take(Vec::new()), mem::take(&mut appends.unflushed))
+        };
+        self.write_batch(writer, batch, true)?;
+        let bytes = writer.file.len();
+        let old = mem::replace(&mut writer.file, file);
+        let old_path = mem::replace(&mut writer.path, path);
+        self.counters.set_file_bytes(writer.file.len());
+        self.files.lock().closed.push_back(ClosedFile { path: old_path.clone(), bytes, unflushed });
+        Ok((old, old_path))
+    }
+
+    fn strike_out(&self, region: &[u8], up_to_seq: u64) {
+        let mut appends = self.appends.lock();
+        strike(&mut appends.unflushed, region, up_to_seq);
+        for file in &mut self.files.lock().closed {
+            strike(&mut file.unflushed, region, up_to_seq);
+        }
+    }
+
+    fn archive_flushed(&self, _rolling: &mut Rolling) -> Vec<PathBuf> {
+        let flushed: Vec<PathBuf> = {
+            let files = self.files.lock();
+            let flushed = files.closed.iter().filter(|file| file.unflushed.is_empty());
+            flushed.map(|file| file.path.clone()).collect()
+        };
+        let mut archived = Vec::new();
+        for path in flushed {
+            let target = self.config.archive_dir.join(path.file_name().unwrap_or_default());
+            if let Err(error) = self.env.fs.rename(&path, &target) {
+                tracing::warn!(%error, "could not archive a log");
+                continue;
+            }
+            self.files.lock().closed.retain(|file| file.path != path);
+            archived.push(target);
+        }
+        if !archived.is_empty() {
+            let dirs = [&self.config.archive_dir, &self.config.dir];
+            if let Err(error) = dirs.into_iter().try_for_each(|dir| self.env.fs.sync_dir(dir)) {
+                tracing::warn!(%error, "could not sync the directories of archived logs");
+            }
+        }
+        archived
+    }
+}
+
+impl Files {
+    pub(crate) fn count(&self) -> usize {
+        self.closed.len()
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.closed.iter().map(|file| file.bytes).sum()
+    }
+}
+
+impl Rolling {
+    /// A new file with its header, name and bytes on disk. It gets its name last, so that a file of a log's
+    /// name always has a whole header.
+    pub(crate) fn create_file(
+        &mut self,
+        env: &Env,
+        config: &WalConfig,
+    ) -> Result<(Box<dyn WritableFile>, PathBuf)> {
+        let path = self.free_name(env, config);
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let temporary = path.with_file_name(format!(".{name}.tmp"));
+        let mut file = env.fs.create(&temporary)?;
+        let made = file
+            .write_all(&encode_header())
+            .and_then(|()| file.sync())
+            .and_then(|()| env.fs.rename(&temporary, &path))
+            .and_then(|()| env.fs.sync_dir(&config.dir));
+        if let Err(error) = made {
+            let _ = env.fs.remove_file(&temporary);
+            return Err(Error::from(error).context("could not make a new log"));
+        }
+        Ok((file, path))
+    }
+
+    fn free_name(&mut self, env: &Env, config: &WalConfig) -> PathBuf {
+        let mut ms = env.clock.now_ms().max(self.last_ms + 1);
+        loop {
+            self.last_ms = ms;
+            let name = config.file_name(ms);
+            let path = config.dir.join(&name);
+            if !env.fs.exists(&path) && !env.fs.exists(&config.archive_dir.join(&name)) {
+                return path;
+            }
+            ms += 1;
+        }
+    }
+}
+
+/// The trailer is a courtesy to readers; the entries are on disk already.
+fn finish_file(mut file: Box<dyn WritableFile>, path: &Path) {
+    if let Err(error) = file.write_all(TRAILER).and_then(|()| file.sync()) {
+        tracing::warn!(%error, file = %path.display(), "could not end a log with its trailer");
+    }
+}
+
+fn strike(unflushed: &mut Unflushed, region: &[u8], up_to_seq: u64) {
+    if unflushed.get(region).is_some_and(|last| *last <= up_to_seq) {
+        unflushed.remove(region);
+    }
+}

@@ -1,0 +1,124 @@
+//! The bytes of one log, read forward through a buffer.
+
+use std::sync::Arc;
+
+use halcyon_env::ReadableFile;
+
+/// Bytes asked from the file at once.
+const READ_LEN: usize = 256 << 10;
+
+pub(crate) type Decode<T> = Result<T, Stop>;
+
+/// Why an entry could not be decoded.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The file ends inside it.
+    End,
+    /// Its bytes cannot be.
+    Bad(String),
+    Io(std::io::Error),
+}
+
+impl From<std::io::Error> for Stop {
+    fn from(error: std::io::Error) -> Stop {
+        Stop::Io(error)
+    }
+}
+
+pub(crate) fn bad<T>(what: impl Into<String>) -> Decode<T> {
+    Err(Stop::Bad(what.into()))
+}
+
+/// Reads `[at, end)` of a file. No length that the file claims is believed before it is compared with `end`,
+/// so nothing is allocated that the file cannot fill.
+pub(crate) struct Source {
+    file: Arc<dyn ReadableFile>,
+    end: u64,
+    /// Offset of `buffer[0]`.
+    base: u64,
+    buffer: Vec<u8>,
+    /// Next byte in `buffer`.
+    next: usize,
+}
+
+impl Source {
+    pub(crate) fn new(file: Arc<dyn ReadableFile>, end: u64) -> Source {
+        Source { file, end, base: 0, buffer: Vec::new(), next: 0 }
+    }
+
+    /// Offset of the next byte.
+    pub(crate) fn offset(&self) -> u64 {
+        self.base + self.next as u64
+    }
+
+    pub(crate) fn end(&self) -> u64 {
+        self.end
+    }
+
+    pub(crate) fn set_end(&mut self, end: u64) {
+        self.end = end;
+        self.seek(self.offset());
+    }
+
+    pub(crate) fn remaining(&self) -> u64 {
+        self.end.saturating_sub(self.offset())
+    }
+
+    pub(crate) fn seek(&mut self, offset: u64) {
+        let inside = offset.checked_sub(self.base).filter(|at| *at <= self.buffer.len() as u64);
+        match inside {
+            Some(at) if offset <= self.end => self.next = at as usize,
+            _ => {
+                self.buffer.clear();
+                self.base = offset;
+                self.next = 0;
+            }
+        }
+        let in_file = self.end.saturating_sub(self.base);
+        self.buffer.truncate(usize::try_from(in_file).unwrap_or(usize::MAX));
+    }
+
+    /// The next `len` bytes, and goes behind them.
+    pub(crate) fn take(&mut self, len: usize) -> Decode<&[u8]> {
+        if len as u64 > self.remaining() {
+            return Err(Stop::End);
+        }
+        if self.buffer.len() - self.next < len {
+            self.fill(len)?;
+        }
+        let bytes = &self.buffer[self.next..self.next + len];
+        self.next += len;
+        Ok(bytes)
+    }
+
+    pub(crate) fn byte(&mut self) -> Decode<u8> {
+        Ok(self.take(1)?[0])
+    }
+
+    /// A protobuf varint of at most 32 bits.
+    pub(crate) fn varint32(&mut self) -> Decode<u32> {
+        let mut number = 0u64;
+        for shift in (0..35).step_by(7) {
+            let byte = self.byte()?;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return u32::try_from(number).or_else(|_| bad(format!("varint {number} is over 32 bits")));
+            }
+        }
+        bad("varint of more than five bytes")
+    }
+
+    fn fill(&mut self, len: usize) -> Decode<()> {
+        let want = (len.max(READ_LEN) as u64).min(self.remaining()) as usize;
+        self.buffer.drain(..self.next);
+        self.base += self.next as u64;
+        self.next = 0;
+        let have = self.buffer.len();
+        self.buffer.resize(want, 0);
+        let read = self.file.read_exact_at(&mut self.buffer[have..], self.base + have as u64);
+        if read.is_err() {
+            self.buffer.truncate(have);
+        }
+        Ok(read?)
+    }
+}

@@ -1,0 +1,203 @@
+//! Splits a dead server's logs: the edits of each region go to files of its `recovered.edits` directory,
+//! which the region replays when it opens next.
+//!
+//! ```text
+//! <region>/recovered.edits/0000000000000000417          a log of one region; 417 = seq of its last entry
+//! <region>/recovered.edits/0000000000000000402-<log>.temp   being written; 402 = seq of its first
+//! ```
+//!
+//! Each file is whole and durable before it gets its name, and splitting the same logs again makes the same
+//! names and bytes. So a split that was cut off is simply done again; the logs themselves are moved away by
+//! the caller when it has succeeded.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use halcyon_cell::{Cell, CellRef, Error, Result};
+use halcyon_env::{DirEntry, Env, WritableFile};
+use halcyon_proto::pb;
+
+use crate::format::{COMPACTION_QUALIFIER, PreparedEntry, TRAILER, encode_header, is_marker};
+use crate::reader::WalReader;
+
+/// Name of the directory in a region's directory.
+pub const RECOVERED_EDITS_DIR: &str = "recovered.edits";
+/// Suffix of a file being written.
+const TEMPORARY_SUFFIX: &str = ".temp";
+/// Edits held in memory before the largest region's are written out.
+const BUFFERED_MAX_BYTES: usize = 64 << 20;
+
+/// Names the `recovered.edits` directory of an encoded region name and table; `None`: the region is gone.
+pub type Destination<'a> = dyn Fn(&[u8], &[u8]) -> Option<PathBuf> + 'a;
+
+/// What a split found and made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SplitReport {
+    /// Logs read, oldest first.
+    pub logs: Vec<PathBuf>,
+    /// Those whose writer died in the middle of an entry.
+    pub torn: Vec<PathBuf>,
+    /// Entries read.
+    pub entries: u64,
+    /// Entries whose region is gone.
+    pub dropped: u64,
+    /// Entries that only mark flushes, opens and the like; they are not written.
+    pub markers: u64,
+    /// Files written, sorted.
+    pub files: Vec<PathBuf>,
+}
+
+/// The edits of one region on their way to a file.
+struct Output {
+    dir: PathBuf,
+    temporary: PathBuf,
+    file: Option<Box<dyn WritableFile>>,
+    buffer: Vec<u8>,
+    last_seq: u64,
+}
+
+struct Splitter<'a> {
+    env: &'a Env,
+    destination: &'a Destination<'a>,
+    /// `None`: the region is gone.
+    outputs: HashMap<Vec<u8>, Option<Output>>,
+    buffered_bytes: usize,
+    report: SplitReport,
+}
+
+/// Splits all logs of a directory. The edits of a region without destination are dropped. Nobody may write to
+/// the logs any more.
+///
+/// The first unreadable log ends the split with an error; no file of this split has got its name then.
+pub fn split_logs(env: &Env, log_dir: &Path, destination: &Destination<'_>) -> Result<SplitReport> {
+    let mut splitter = Splitter {
+        env,
+        destination,
+        outputs: HashMap::new(),
+        buffered_bytes: 0,
+        report: SplitReport::default(),
+    };
+    for path in logs_in(env, log_dir)? {
+        splitter.split_log(&path)?;
+    }
+    splitter.finish()
+}
+
+/// Logs of a directory, oldest first.
+fn logs_in(env: &Env, dir: &Path) -> Result<Vec<PathBuf>> {
+    let is_log = |entry: &DirEntry| !entry.is_dir && !entry.name.starts_with('.');
+    let mut names: Vec<String> =
+        env.fs.list(dir)?.into_iter().filter(is_log).map(|entry| entry.name).collect();
+    names.sort_by_key(|name| (begin_ms(name), name.clone()));
+    Ok(names.into_iter().map(|name| dir.join(name)).collect())
+}
+
+/// The number at the end of a log's name, before `.meta`.
+fn begin_ms(name: &str) -> u64 {
+    let name = name.strip_suffix(".meta").unwrap_or(name);
+    name.rsplit('.').next().and_then(|ms| ms.parse().ok()).unwrap_or(0)
+}
+
+impl Splitter<'_> {
+    fn split_log(&mut self, path: &Path) -> Result<()> {
+        let mut reader = WalReader::open(self.env, path)?;
+        while let Some((key, cells)) = reader.next_entry()? {
+            self.report.entries += 1;
+            self.add(path, &key, &cells)?;
+        }
+        self.report.logs.push(path.to_path_buf());
+        if reader.is_torn() {
+            tracing::info!(log = %path.display(), at = reader.torn_at(), "the log has a torn tail");
+            self.report.torn.push(path.to_path_buf());
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, log: &Path, key: &pb::WalKey, cells: &[Cell]) -> Result<()> {
+        if cells.is_empty() || cells.iter().all(|cell| is_marker(cell.get()) && !is_compaction(cell)) {
+            self.report.markers += 1;
+            return Ok(());
+        }
+        let region = &key.encoded_region_name[..];
+        if !self.outputs.contains_key(region) {
+            let dir = (self.destination)(region, &key.table_name);
+            let output = dir.map(|dir| Output::new(dir, log, key.log_sequence_number));
+            self.outputs.insert(region.to_vec(), output);
+        }
+        let Some(output) = self.outputs.get_mut(region).expect("was just put in") else {
+            self.report.dropped += 1;
+            return Ok(());
+        };
+        let borrowed: Vec<CellRef<'_>> = cells.iter().map(Cell::get).collect();
+        let entry = PreparedEntry::copied(key, &borrowed);
+        entry.put(&mut output.buffer, 0);
+        output.last_seq = output.last_seq.max(key.log_sequence_number);
+        self.buffered_bytes += entry.len();
+        if self.buffered_bytes > BUFFERED_MAX_BYTES {
+            self.spill()?;
+        }
+        Ok(())
+    }
+
+    /// Writes out the region with the most bytes in memory.
+    fn spill(&mut self) -> Result<()> {
+        let largest = self.outputs.values_mut().flatten().max_by_key(|output| output.buffer.len());
+        let Some(output) = largest else { return Ok(()) };
+        self.buffered_bytes -= output.buffer.len();
+        output.write(self.env)?;
+        Ok(())
+    }
+
+    /// Completes every file; the names come last.
+    fn finish(mut self) -> Result<SplitReport> {
+        let mut outputs: Vec<Output> = self.outputs.into_values().flatten().collect();
+        outputs.sort_by(|a, b| a.dir.cmp(&b.dir));
+        for output in &mut outputs {
+            output.complete(self.env)?;
+        }
+        for output in &outputs {
+            self.report.files.push(output.publish(self.env)?);
+        }
+        Ok(self.report)
+    }
+}
+
+impl Output {
+    fn new(dir: PathBuf, log: &Path, first_seq: u64) -> Output {
+        let log = log.file_name().unwrap_or_default().to_string_lossy();
+        let temporary = dir.join(format!("{first_seq:019}-{log}{TEMPORARY_SUFFIX}"));
+        Output { dir, temporary, file: None, buffer: Vec::new(), last_seq: first_seq }
+    }
+
+    fn write(&mut self, env: &Env) -> Result<&mut Box<dyn WritableFile>> {
+        if self.file.is_none() {
+            env.fs.create_dir_all(&self.dir)?;
+            let mut file = env.fs.create(&self.temporary)?;
+            file.write_all(&encode_header())?;
+            self.file = Some(file);
+        }
+        let file = self.file.as_mut().expect("was just made");
+        file.write_all(&self.buffer)?;
+        self.buffer = Vec::new();
+        Ok(file)
+    }
+
+    fn complete(&mut self, env: &Env) -> Result<()> {
+        let file = self.write(env)?;
+        file.write_all(TRAILER)?;
+        file.sync()?;
+        self.file = None;
+        Ok(())
+    }
+
+    fn publish(&self, env: &Env) -> Result<PathBuf> {
+        let path = self.dir.join(format!("{:019}", self.last_seq));
+        let published = env.fs.rename(&self.temporary, &path).and_then(|()| env.fs.sync_dir(&self.dir));
+        published.map_err(|error| Error::from(error).context("could not publish recovered edits"))?;
+        Ok(path)
+    }
+}
+
+fn is_compaction(cell: &Cell) -> bool {
+    cell.qualifier() == COMPACTION_QUALIFIER
+}

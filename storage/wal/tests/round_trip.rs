@@ -1,0 +1,173 @@
+//! What is appended is read back, whole and in order, from the log and from its splits.
+#![allow(clippy::disallowed_methods)]
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use halcyon_cell::{Cell, CellRef, ErrorKind};
+use halcyon_env::Env;
+use halcyon_wal::{Durability, SyncMode, Wal, WalConfig, WalEntry, WalReader, split_logs};
+
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let dir = std::env::temp_dir().join(format!("halcyon-wal-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).unwrap();
+        Scratch(dir)
+    }
+
+    fn config(&self) -> WalConfig {
+        WalConfig::new(self.0.join("WALs/h%2C1%2C2"), self.0.join("oldWALs"), "h%2C1%2C2")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn append(wal: &Wal, region: &[u8], seq: u64, durability: Durability, done: &Arc<AtomicUsize>) {
+    let cell =
+        Cell::put(format!("row{seq}").as_bytes(), b"f", b"q", seq as i64, &vec![b'v'; seq as usize % 300]);
+    let cells: [CellRef<'_>; 1] = [cell.get()];
+    let entry =
+        WalEntry { region, table: b"t", seq, write_time_ms: 1000, nonce_group: 1, nonce: seq, cells: &cells };
+    let done = done.clone();
+    let completion = Box::new(move |result: &halcyon_cell::Result<()>| {
+        assert!(result.is_ok());
+        done.fetch_add(1, Ordering::SeqCst);
+    });
+    wal.append(&entry, durability, completion).unwrap();
+}
+
+#[test]
+fn entries_come_back_in_order_and_split_by_region() {
+    let scratch = Scratch::new("round-trip");
+    let env = Env::real();
+    let wal = Wal::open(env.clone(), scratch.config()).unwrap();
+    let done = Arc::new(AtomicUsize::new(0));
+    let regions: [&[u8]; 2] = [b"aaaa", b"bbbb"];
+    for seq in 1..=500u64 {
+        let durability = match seq % 3 {
+            0 => Durability::AsyncWal,
+            1 => Durability::SyncWal,
+            _ => Durability::FsyncWal,
+        };
+        append(&wal, regions[seq as usize % 2], seq, durability, &done);
+        if seq % 7 == 0 {
+            assert!(wal.drive());
+        }
+        if seq == 250 {
+            assert!(wal.roll().unwrap().archived.is_empty());
+        }
+    }
+    wal.drive();
+    assert_eq!(done.load(Ordering::SeqCst), 500);
+    let mut seqs = Vec::new();
+    let logs = wal.close().map(|()| env.fs.list(&scratch.config().dir).unwrap()).unwrap();
+    assert_eq!(logs.len(), 2);
+    for log in &logs {
+        let mut reader = WalReader::open(&env, &scratch.config().dir.join(&log.name)).unwrap();
+        for entry in &mut reader {
+            let (key, cells) = entry.unwrap();
+            assert_eq!((cells.len(), cells[0].seq()), (1, key.log_sequence_number));
+            assert_eq!(key.nonce, Some(key.log_sequence_number));
+            assert_eq!(cells[0].row(), format!("row{}", key.log_sequence_number).as_bytes());
+            seqs.push(key.log_sequence_number);
+        }
+        assert!(reader.has_trailer() && !reader.is_torn());
+    }
+    assert_eq!(seqs, (1..=500).collect::<Vec<_>>());
+
+    let root = scratch.0.clone();
+    let destination = |region: &[u8], table: &[u8]| {
+        assert_eq!(table, b"t");
+        (region == b"aaaa").then(|| root.join("aaaa/recovered.edits"))
+    };
+    for _ in 0..2 {
+        let report = split_logs(&env, &scratch.config().dir, &destination).unwrap();
+        assert_eq!((report.entries, report.dropped, report.torn.len()), (500, 250, 0));
+        assert_eq!(report.files, [root.join("aaaa/recovered.edits/0000000000000000500")]);
+    }
+    let reader = WalReader::open(&env, &root.join("aaaa/recovered.edits/0000000000000000500")).unwrap();
+    let seqs: Vec<u64> = reader.map(|entry| entry.unwrap().0.log_sequence_number).collect();
+    assert_eq!(seqs, (2..=500).step_by(2).collect::<Vec<_>>());
+}
+
+#[test]
+fn flushed_logs_go_to_the_archive() {
+    let scratch = Scratch::new("archive");
+    let env = Env::real();
+    let mut config = scratch.config();
+    config.files_count_max = 1;
+    config.sync_mode = SyncMode::Written;
+    let wal = Wal::open(env.clone(), config.clone()).unwrap();
+    let done = Arc::new(AtomicUsize::new(0));
+    append(&wal, b"aaaa", 1, Durability::SyncWal, &done);
+    append(&wal, b"bbbb", 2, Durability::SyncWal, &done);
+    wal.drive();
+    assert!(wal.regions_holding_oldest().is_empty());
+    let first = wal.roll().unwrap();
+    assert!(first.archived.is_empty());
+    append(&wal, b"aaaa", 3, Durability::SyncWal, &done);
+    assert_eq!(wal.regions_holding_oldest(), [b"aaaa", b"bbbb"]);
+    wal.flushed(b"aaaa", 1);
+    assert_eq!(wal.regions_holding_oldest(), [b"bbbb"]);
+    let second = wal.roll().unwrap();
+    assert!(second.archived.is_empty());
+    wal.region_closed(b"bbbb");
+    let name = first.old_file.file_name().unwrap();
+    assert_eq!(wal.archive(), [config.archive_dir.join(name)]);
+    assert_eq!(wal.regions_holding_oldest(), [b"aaaa"]);
+    wal.flushed(b"aaaa", 2);
+    assert!(wal.archive().is_empty());
+    wal.close().unwrap();
+    wal.close().unwrap();
+    assert_eq!(env.fs.list(&config.dir).unwrap().len(), 1);
+    assert_eq!(env.fs.list(&config.archive_dir).unwrap().len(), 2);
+    let cell = Cell::put(b"r", b"f", b"q", 1, b"");
+    let cells = [cell.get()];
+    let entry = WalEntry {
+        region: b"aaaa",
+        table: b"t",
+        seq: 9,
+        write_time_ms: 0,
+        nonce_group: 0,
+        nonce: 0,
+        cells: &cells,
+    };
+    let refused = wal.append(&entry, Durability::SyncWal, Box::new(|_| unreachable!("never told")));
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Stopping);
+    assert_eq!(done.load(Ordering::SeqCst), 3);
+}
+
+#[test]
+fn every_truncation_is_a_prefix() {
+    let scratch = Scratch::new("truncation");
+    let env = Env::real();
+    let wal = Wal::open(env.clone(), scratch.config()).unwrap();
+    let done = Arc::new(AtomicUsize::new(0));
+    for seq in 1..=12 {
+        append(&wal, b"aaaa", seq, Durability::SyncWal, &done);
+        wal.drive();
+    }
+    wal.close().unwrap();
+    let path = scratch.config().dir.join(&env.fs.list(&scratch.config().dir).unwrap()[0].name);
+    let bytes = std::fs::read(&path).unwrap();
+    let cut = scratch.0.join("cut.1");
+    let mut most = 0;
+    for len in 0..=bytes.len() {
+        std::fs::write(&cut, &bytes[..len]).unwrap();
+        let mut reader = WalReader::open(&env, &cut).unwrap();
+        let seqs: Vec<u64> = (&mut reader).map(|entry| entry.unwrap().0.log_sequence_number).collect();
+        assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>());
+        assert!(seqs.len() >= most, "length {len}");
+        most = seqs.len();
+        assert!(reader.is_torn() || reader.offset() == len as u64 || reader.has_trailer());
+    }
+    assert_eq!(most, 12);
+}
