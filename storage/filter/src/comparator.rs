@@ -33,3 +33,37 @@ pub fn compare_op_keeps(op: CompareType, ordering: Ordering) -> bool {
         CompareType::NoOp => false,
     }
 }
+
+/// An operator and the comparator on its right side (`CompareFilter`).
+pub(crate) struct Comparison {
+    op: CompareType,
+    /// Present unless the operator is `NO_OP`.
+    comparator: Option<Box<dyn Comparator>>,
+}
+
+impl Comparison {
+    /// Panics if an operator other than `NO_OP` lacks its comparator.
+    pub(crate) fn new(op: CompareType, comparator: Option<Box<dyn Comparator>>) -> Comparison {
+        assert!(op == CompareType::NoOp || comparator.is_some(), "an operator needs a comparator");
+        Comparison { op, comparator }
+    }
+
+    pub(crate) fn op(&self) -> CompareType {
+        self.op
+    }
+
+    pub(crate) fn has_comparator(&self) -> bool {
+        self.comparator.is_some()
+    }
+
+    /// Whether `part OP comparator` holds. `NO_OP` holds for nothing, as in `CompareFilter.compareValue`.
+    #[inline]
+    pub(crate) fn keeps(&self, part: &[u8]) -> Result<bool> {
+        match &self.comparator {
+            Some(comparator) if self.op != CompareType::NoOp => {
+                Ok(compare_op_keeps(self.op, comparator.compare(part)?))
+            }
+            _ => Ok(false),
+        }
+    }
+}

@@ -3,7 +3,7 @@
 //! ```text
 //! per row    filter_all_remaining -> filter_row_key(first cell)
 //! per cell   filter_cell -> transform_cell (on cells that are included) or next_cell_hint (on SeekNextUsingHint)
-//! row done   finish_row = filter_row_cells, then filter_row if cells are left and has_filter_row
+//! row done   finish_row = filter_row_cells if has_filter_row, then filter_row if cells are left
 //! next row   reset
 //! ```
 //!
@@ -107,7 +107,9 @@ pub trait Filter: Send {
         Ok(false)
     }
 
-    /// Where to go after `SeekNextUsingHint` for `cell`. `None` means that the filter has no hint.
+    /// Where to go after `SeekNextUsingHint` for `cell`. `None` means that the filter has no hint: go to the
+    /// next cell. A hint that is not behind `cell` means the same. In a reversed scan a hint on a row stands
+    /// for the greatest row that is not above it.
     fn next_cell_hint(&mut self, cell: CellRef<'_>) -> Result<Option<Key>> {
         let _ = cell;
         Ok(None)
@@ -120,18 +122,25 @@ pub trait Filter: Send {
         Ok(true)
     }
 
+    /// Whether an AND list keeps asking this filter for hints when an earlier filter of the list already
+    /// dropped the cell or the row (`HintingFilter`).
+    fn is_hinting(&self) -> bool {
+        false
+    }
+
     /// Tells the filter that rows come in descending order. Called once, before the first row.
     fn set_reversed(&mut self, reversed: bool);
 
     fn is_reversed(&self) -> bool;
 }
 
-/// The end of a row, as `FilterWrapper.filterRowCellsWithRet` of HBase's server does it: the row's cells pass
-/// through the filter, and what is left is dropped if the filter drops the row.
-///
-/// Call it when [`Filter::has_filter_row`]; without that HBase asks no filter about a complete row.
+/// The end of a row, as `RegionScannerImpl.nextInternal` and `FilterWrapper.filterRowCellsWithRet` of HBase's
+/// server do it: a filter that decides about complete rows may take cells out; what is left is dropped if the
+/// filter drops the row. A row that has no cells before the filter looks at it never counts as accepted.
 pub fn finish_row(filter: &mut dyn Filter, cells: &mut Vec<Cell>) -> Result<RowOutcome> {
-    filter.filter_row_cells(cells)?;
+    if filter.has_filter_row() {
+        filter.filter_row_cells(cells)?;
+    }
     if cells.is_empty() {
         return Ok(RowOutcome::NotCalled);
     }
@@ -141,3 +150,17 @@ pub fn finish_row(filter: &mut dyn Filter, cells: &mut Vec<Cell>) -> Result<RowO
     }
     Ok(RowOutcome::Include)
 }
+
+/// The two methods about direction, for a filter with a field `reversed`.
+macro_rules! direction_flag {
+    () => {
+        fn set_reversed(&mut self, reversed: bool) {
+            self.reversed = reversed;
+        }
+
+        fn is_reversed(&self) -> bool {
+            self.reversed
+        }
+    };
+}
+pub(crate) use direction_flag;
