@@ -1,1 +1,43 @@
-//! (head of halcyon-rpc)
+//! HBase's RPC: frames, calls, cell blocks. Knows nothing of storage; what a call means is a [`Service`]'s
+//! business.
+//!
+//! ```text
+//! preamble    "HBas" | version 0 | auth 0x50          (or "Regist", "Securi": one answer)
+//! connection  int32 length | ConnectionHeader          one service, one codec, no answer
+//! request     int32 length | varint, RequestHeader  | varint, parameter | cell block
+//! answer      int32 length | varint, ResponseHeader | varint, message   | cell block
+//! ```
+//!
+//! One task per connection owns its socket (`connection.rs`). A turn of it reads what is there, cuts whole
+//! frames out of the read buffer without copying ([`bytes::Bytes`] slices of it become the parameter and the
+//! cells), hands each call to the service, calls [`Service::batch_done`], polls what was not ready at once,
+//! and writes all answers with one vectored write. Calls that wait ([`Outcome::Later`]) stay with the
+//! connection's task and cost no task of their own; they are driven to their end even if the client goes.
+//!
+//! What must hold: an answer is sent once per call and only for calls that were received; every length is
+//! checked against the frame before it is believed; every queue has a limit in [`RpcSettings`].
+//! Checked against HBase 2.6.4 (`NettyRpcServer`, `ServerRpcConnection`, `CellBlockBuilder`).
+//!
+//! When you change the form of an answer, also look at `wire/client` and at the golden frames in `tests/`.
+
+mod cell_block;
+mod codec;
+mod compress;
+mod connection;
+mod error;
+pub mod exceptions;
+mod frame;
+mod output;
+mod preamble;
+mod server;
+mod service;
+mod stats;
+
+pub use cell_block::CellBlock;
+pub use codec::{decode_cells, encode_cell};
+pub use compress::Compressor;
+pub use error::RpcError;
+pub use exceptions::ExceptionClass;
+pub use server::{BoundServer, RpcServer, RpcSettings, Services};
+pub use service::{Call, Codec, Connection, Outcome, Reply, ReplyFuture, Service};
+pub use stats::{RpcStats, RpcStatsSnapshot};

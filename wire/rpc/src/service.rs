@@ -1,3 +1,5 @@
+//! What a service sees: calls in, outcomes back.
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;

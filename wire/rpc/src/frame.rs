@@ -1,0 +1,75 @@
+//! One request frame, taken apart without copying.
+
+use bytes::Bytes;
+use halcyon_proto::pb;
+use prost::Message;
+
+/// Longest request header that is read in order to answer a frame that is too big.
+pub(crate) const HEADER_BYTES_MAX: usize = 64 << 10;
+
+/// A frame without its length prefix, in parts that share its bytes.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub header: pb::RequestHeader,
+    pub param: Bytes,
+    /// As on the wire, perhaps compressed; empty if there is none.
+    pub cell_block: Bytes,
+}
+
+/// Why a frame could not be taken apart.
+#[derive(Debug)]
+pub(crate) enum FrameError {
+    /// Not even a header with a call id: nobody to answer; the connection ends.
+    NoHeader(String),
+    /// The call can be answered.
+    BadCall { call_id: u32, message: String },
+}
+
+impl Request {
+    pub fn parse(frame: Bytes) -> Result<Request, FrameError> {
+        let header_bytes = delimited(&frame, 0).map_err(FrameError::NoHeader)?;
+        let header = pb::RequestHeader::decode(frame.slice(header_bytes.clone()));
+        let header = header.map_err(|e| FrameError::NoHeader(e.to_string()))?;
+        let Some(call_id) = header.call_id else {
+            return Err(FrameError::NoHeader("a request header without call id".to_string()));
+        };
+        let bad = |message: String| FrameError::BadCall { call_id, message };
+
+        let mut end = header_bytes.end;
+        let mut param = Bytes::new();
+        if header.request_param.unwrap_or(false) {
+            let range = delimited(&frame, end).map_err(bad)?;
+            end = range.end;
+            param = frame.slice(range);
+        }
+        let cells_len = header.cell_block_meta.as_ref().and_then(|meta| meta.length).unwrap_or(0) as usize;
+        if cells_len > frame.len() - end {
+            let left = frame.len() - end;
+            return Err(bad(format!("cell block of {cells_len} bytes, but {left} are left in the frame")));
+        }
+        let cell_block = frame.slice(end..end + cells_len);
+        Ok(Request { header, param, cell_block })
+    }
+}
+
+/// The range of a varint-delimited part that starts at `at`.
+fn delimited(frame: &[u8], at: usize) -> Result<std::ops::Range<usize>, String> {
+    let mut rest = &frame[at..];
+    let len = prost::encoding::decode_varint(&mut rest).map_err(|e| e.to_string())?;
+    let start = frame.len() - rest.len();
+    if len > rest.len() as u64 {
+        return Err(format!("a part of {len} bytes in a frame with {} left", rest.len()));
+    }
+    Ok(start..start + len as usize)
+}
+
+/// The header of a frame whose rest is not there and never will be. `None` while too little has arrived;
+/// the inner `None` if it cannot be read.
+pub(crate) fn header_of_part(frame: &[u8]) -> Option<Option<pb::RequestHeader>> {
+    let complete = frame.len() >= HEADER_BYTES_MAX;
+    match delimited(frame, 0) {
+        Ok(range) => Some(pb::RequestHeader::decode(&frame[range]).ok()),
+        Err(_) if complete => Some(None),
+        Err(_) => None,
+    }
+}

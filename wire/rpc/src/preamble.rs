@@ -1,0 +1,142 @@
+//! What stands before the first call: six bytes, then the connection header.
+
+use bytes::Bytes;
+use halcyon_proto::pb;
+use prost::Message;
+
+use crate::{Codec, Compressor, RpcError, exceptions};
+
+pub(crate) const PREAMBLE_LEN: usize = 6;
+/// A connection header longer than this is not believed.
+pub(crate) const CONNECTION_HEADER_BYTES_MAX: usize = 64 << 10;
+/// SASL status 0 and the length -88: go on without SASL.
+pub(crate) const SWITCH_TO_SIMPLE: [u8; 8] = [0, 0, 0, 0, 0xff, 0xff, 0xff, 0xa8];
+
+const MAGIC: &[u8; 4] = b"HBas";
+const VERSION: u8 = 0;
+const AUTH_SIMPLE: u8 = 0x50;
+const AUTH_KERBEROS: u8 = 0x51;
+const AUTH_DIGEST: u8 = 0x52;
+
+/// What the first six bytes ask for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Preamble {
+    /// Go on with the connection header.
+    Simple,
+    /// A secured client: offer it to go on without.
+    Sasl,
+    /// "Regist": tell the cluster id and close.
+    ClusterId,
+    /// "Securi": say that there is no principal; another preamble follows.
+    Principal,
+    /// Answer this and close.
+    Refused(RpcError),
+}
+
+impl Preamble {
+    pub fn of(bytes: [u8; PREAMBLE_LEN]) -> Preamble {
+        match &bytes {
+            b"Regist" => return Preamble::ClusterId,
+            b"Securi" => return Preamble::Principal,
+            _ => {}
+        }
+        if bytes[..4] != MAGIC[..] {
+            // Newer clients take exactly this class and beginning for "the server is older than me".
+            let text = format!("Expected HEADER=HBas but received HEADER={}", printable(&bytes[..4]));
+            return Preamble::Refused(RpcError::new(&exceptions::FATAL_CONNECTION, text));
+        }
+        if bytes[4] != VERSION {
+            let text =
+                format!("serverVersion={VERSION}, clientVersion={}, authMethod={}", bytes[4], bytes[5]);
+            return Preamble::Refused(RpcError::new(&exceptions::WRONG_VERSION, text));
+        }
+        match bytes[5] {
+            AUTH_SIMPLE => Preamble::Simple,
+            AUTH_KERBEROS | AUTH_DIGEST => Preamble::Sasl,
+            auth => {
+                let text = format!("serverVersion={VERSION}, clientVersion={VERSION}, authMethod={auth}");
+                Preamble::Refused(RpcError::new(&exceptions::BAD_AUTH, text))
+            }
+        }
+    }
+}
+
+fn printable(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| byte.escape_ascii().to_string()).collect()
+}
+
+/// A connection header that was understood.
+#[derive(Debug)]
+pub(crate) struct Header {
+    pub service: String,
+    pub user: Option<String>,
+    pub client_version: Option<(u32, u32)>,
+    pub codec: Option<Codec>,
+    pub compressor: Option<Compressor>,
+}
+
+impl Header {
+    /// Reads a connection header; the error is a reason to close without an answer, as HBase does.
+    pub fn parse(bytes: Bytes) -> Result<Header, String> {
+        let header = pb::ConnectionHeader::decode(bytes).map_err(|e| e.to_string())?;
+        let codec = match header.cell_block_codec_class.as_deref() {
+            None | Some("") => None,
+            Some(class) => Some(Codec::of_class(class).ok_or_else(|| format!("unknown codec {class:?}"))?),
+        };
+        let compressor = match header.cell_block_compressor_class.as_deref() {
+            None | Some("") => None,
+            Some(class) => {
+                Some(Compressor::of_class(class).ok_or_else(|| format!("unknown compressor {class:?}"))?)
+            }
+        };
+        Ok(Header {
+            service: header.service_name.unwrap_or_default(),
+            user: header.user_info.map(|user| user.effective_user),
+            client_version: header.version_info.as_ref().map(client_version),
+            codec,
+            compressor,
+        })
+    }
+}
+
+/// Major and minor version: the numbers if they were sent (clients from 1.x on), else read from the text.
+fn client_version(info: &pb::VersionInfo) -> (u32, u32) {
+    if let Some(major) = info.version_major {
+        return (major, info.version_minor.unwrap_or(0));
+    }
+    let mut numbers = info.version.split('.').map(|part| part.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn preambles() {
+        assert_eq!(Preamble::of(*b"HBas\x00\x50"), Preamble::Simple);
+        assert_eq!(Preamble::of(*b"HBas\x00\x51"), Preamble::Sasl);
+        assert_eq!(Preamble::of(*b"HBas\x00\x52"), Preamble::Sasl);
+        assert_eq!(Preamble::of(*b"Regist"), Preamble::ClusterId);
+        assert_eq!(Preamble::of(*b"Securi"), Preamble::Principal);
+        for (bytes, class, start) in [
+            (*b"HBas\x01\x50", exceptions::WRONG_VERSION, "serverVersion=0, clientVersion=1"),
+            (*b"HBas\x00\x00", exceptions::BAD_AUTH, "serverVersion=0"),
+            (*b"GET / ", exceptions::FATAL_CONNECTION, "Expected HEADER="),
+        ] {
+            let Preamble::Refused(error) = Preamble::of(bytes) else { panic!("{bytes:?} was taken") };
+            assert_eq!(error.class, class.name);
+            assert!(error.message.starts_with(start), "{}", error.message);
+        }
+    }
+
+    #[test]
+    fn a_version_is_taken_from_numbers_or_text() {
+        let mut info = pb::VersionInfo { version: "2.6.4".to_string(), ..Default::default() };
+        assert_eq!(client_version(&info), (2, 6));
+        (info.version_major, info.version_minor) = (Some(3), Some(0));
+        assert_eq!(client_version(&info), (3, 0));
+        info = pb::VersionInfo { version: "x".to_string(), ..Default::default() };
+        assert_eq!(client_version(&info), (0, 0));
+    }
+}

@@ -1,0 +1,239 @@
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Waker;
+use std::time::Duration;
+
+use halcyon_env::Clock;
+use parking_lot::Mutex;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+use crate::connection::ConnectionTask;
+use crate::{RpcStats, Service};
+
+/// Services by their simple descriptor name (`ClientService`).
+pub type Services = HashMap<&'static str, Arc<dyn Service>>;
+
+/// Limits of a server. Plain data; the defaults are for one machine with some gigabytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RpcSettings {
+    /// Longest request frame in bytes (`hbase.ipc.max.request.size`); a longer one is refused and ends the
+    /// connection. 256 MiB as in HBase.
+    pub frame_bytes_max: usize,
+    /// Open connections; one more is closed at once. 20,000: HBase has no limit, a machine has.
+    pub connections_max: usize,
+    /// Calls of one connection that wait for their answer; beyond, the connection is not read. 4,096.
+    pub connection_calls_max: usize,
+    /// Calls that wait for their answer; beyond, `CallQueueTooBigException`. 65,536.
+    pub calls_max: usize,
+    /// Bytes of requests that wait for their answer (`hbase.ipc.server.max.callqueue.size`); beyond,
+    /// `CallQueueTooBigException`. 512 MiB.
+    pub request_bytes_max: usize,
+    /// Bytes of answers one client does not take; beyond, its connection is not read. 16 MiB.
+    pub connection_response_bytes_max: usize,
+    /// Bytes of answers all clients do not take; beyond, `CallQueueTooBigException`. 512 MiB.
+    pub response_bytes_max: usize,
+    /// Time a connection has for its preamble and header. One minute.
+    pub handshake_timeout: Duration,
+    /// Time a connection that is being closed has to take the last answer. Two seconds.
+    pub linger_timeout: Duration,
+}
+
+impl Default for RpcSettings {
+    fn default() -> RpcSettings {
+        RpcSettings {
+            frame_bytes_max: 256 << 20,
+            connections_max: 20_000,
+            connection_calls_max: 4_096,
+            calls_max: 65_536,
+            request_bytes_max: 512 << 20,
+            connection_response_bytes_max: 16 << 20,
+            response_bytes_max: 512 << 20,
+            handshake_timeout: Duration::from_secs(60),
+            linger_timeout: Duration::from_secs(2),
+        }
+    }
+}
+
+/// A port that is taken but not served yet: clients that connect wait.
+pub struct BoundServer {
+    listener: TcpListener,
+    address: SocketAddr,
+    settings: RpcSettings,
+    clock: Arc<dyn Clock>,
+}
+
+/// A running server; dropping it without [`RpcServer::stop`] ends it without draining.
+///
+/// # Thread safety
+/// Connections share [`Shared`] by counters only; the table of connections is locked when one opens or ends.
+pub struct RpcServer {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    accepting: JoinHandle<()>,
+}
+
+/// What all connections of a server see.
+pub(crate) struct Shared {
+    pub settings: RpcSettings,
+    pub services: Services,
+    pub cluster_id: String,
+    pub clock: Arc<dyn Clock>,
+    pub stats: RpcStats,
+    connections: Mutex<HashMap<u64, Arc<Control>>>,
+    /// Told when a connection ends while the server stops.
+    ended: Notify,
+    stopping: AtomicBool,
+}
+
+/// How the server reaches one connection's task.
+#[derive(Default)]
+pub(crate) struct Control {
+    /// No new calls: answer what is there and end.
+    pub stopping: AtomicBool,
+    /// The task, once it ran for the first time; it stays the same for the task's life.
+    pub waker: OnceLock<Waker>,
+}
+
+impl RpcServer {
+    /// Takes the port (0: any). The error names the address.
+    pub async fn bind(
+        address: SocketAddr,
+        settings: RpcSettings,
+        clock: Arc<dyn Clock>,
+    ) -> io::Result<BoundServer> {
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{address}: {error}"));
+        let listener = TcpListener::bind(address).await.map_err(named)?;
+        let address = listener.local_addr()?;
+        Ok(BoundServer { listener, address, settings, clock })
+    }
+
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub fn stats(&self) -> &RpcStats {
+        &self.shared.stats
+    }
+
+    /// Refuses new connections and calls, waits until the calls that were received are answered, at most
+    /// `time`, and closes. True if nothing was cut off.
+    pub async fn stop(self, time: Duration) -> bool {
+        self.shared.stopping.store(true, Ordering::SeqCst);
+        self.accepting.abort();
+        for control in self.shared.connections.lock().values() {
+            control.stop();
+        }
+        let drained = async {
+            loop {
+                let ended = self.shared.ended.notified();
+                if self.shared.connections.lock().is_empty() {
+                    return;
+                }
+                ended.await;
+            }
+        };
+        tokio::time::timeout(time, drained).await.is_ok()
+    }
+}
+
+impl Drop for RpcServer {
+    fn drop(&mut self) {
+        self.accepting.abort();
+        for control in self.shared.connections.lock().values() {
+            control.stop();
+        }
+    }
+}
+
+impl Control {
+    fn stop(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+        if let Some(waker) = self.waker.get() {
+            waker.wake_by_ref();
+        }
+    }
+}
+
+impl BoundServer {
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Begins to serve. `cluster_id` is what clients with an RPC registry ask for before anything else.
+    pub fn serve(self, services: Services, cluster_id: impl Into<String>) -> RpcServer {
+        let shared = Arc::new(Shared {
+            settings: self.settings,
+            services,
+            cluster_id: cluster_id.into(),
+            clock: self.clock,
+            stats: RpcStats::default(),
+            connections: Mutex::new(HashMap::new()),
+            ended: Notify::new(),
+            stopping: AtomicBool::new(false),
+        });
+        let accepting = tokio::spawn(accept(self.listener, Arc::clone(&shared)));
+        RpcServer { shared, address: self.address, accepting }
+    }
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+                begin_connection(&shared, id, stream, peer);
+            }
+            Err(error) => {
+                // Most likely out of file descriptors: wait for some connection to end.
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
+fn begin_connection(shared: &Arc<Shared>, id: u64, stream: TcpStream, peer: SocketAddr) {
+    let stats = &shared.stats;
+    if stats.connections_open.load(Ordering::Relaxed) >= shared.settings.connections_max {
+        stats.connections_refused.fetch_add(1, Ordering::Relaxed);
+        return;
+    }
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%peer, %error, "the connection is gone already");
+        return;
+    }
+    stats.connections_opened.fetch_add(1, Ordering::Relaxed);
+    stats.connections_open.fetch_add(1, Ordering::Relaxed);
+    let control = Arc::new(Control::default());
+    shared.connections.lock().insert(id, Arc::clone(&control));
+    if shared.stopping.load(Ordering::SeqCst) {
+        control.stop();
+    }
+    let open = OpenConnection { shared: Arc::clone(shared), id };
+    let task = ConnectionTask::new(Arc::clone(shared), control, id, stream, peer);
+    tokio::spawn(async move {
+        let _open = open;
+        task.run().await;
+    });
+}
+
+/// Takes the connection off the list however its task ends.
+struct OpenConnection {
+    shared: Arc<Shared>,
+    id: u64,
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.shared.connections.lock().remove(&self.id);
+        self.shared.stats.connections_open.fetch_sub(1, Ordering::Relaxed);
+        self.shared.ended.notify_waiters();
+    }
+}

@@ -1,0 +1,60 @@
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// Counters of one server since it started. Thread-safe; connections add to them once per turn, not per call.
+#[derive(Debug, Default)]
+pub struct RpcStats {
+    pub(crate) connections_opened: AtomicU64,
+    pub(crate) connections_refused: AtomicU64,
+    pub(crate) connections_open: AtomicUsize,
+    pub(crate) calls: AtomicU64,
+    pub(crate) calls_failed: AtomicU64,
+    pub(crate) calls_refused: AtomicU64,
+    pub(crate) calls_waiting: AtomicUsize,
+    pub(crate) received_bytes: AtomicU64,
+    pub(crate) sent_bytes: AtomicU64,
+    pub(crate) request_bytes: AtomicUsize,
+    pub(crate) response_bytes: AtomicUsize,
+}
+
+/// What [`RpcStats`] said at one moment (each number for itself).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RpcStatsSnapshot {
+    pub connections_opened: u64,
+    /// Closed at once because there were too many.
+    pub connections_refused: u64,
+    pub connections_open: usize,
+    /// Calls handed to a service.
+    pub calls: u64,
+    /// Of them, those answered with an exception.
+    pub calls_failed: u64,
+    /// Calls answered with an exception before a service saw them: a limit was reached or the frame was bad.
+    pub calls_refused: u64,
+    /// Calls handed out and not answered yet.
+    pub calls_waiting: usize,
+    pub received_bytes: u64,
+    pub sent_bytes: u64,
+    /// Bytes of the frames of waiting calls.
+    pub request_bytes: usize,
+    /// Bytes of answers that sockets did not take yet.
+    pub response_bytes: usize,
+}
+
+impl RpcStats {
+    pub fn snapshot(&self) -> RpcStatsSnapshot {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let size = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
+        RpcStatsSnapshot {
+            connections_opened: count(&self.connections_opened),
+            connections_refused: count(&self.connections_refused),
+            connections_open: size(&self.connections_open),
+            calls: count(&self.calls),
+            calls_failed: count(&self.calls_failed),
+            calls_refused: count(&self.calls_refused),
+            calls_waiting: size(&self.calls_waiting),
+            received_bytes: count(&self.received_bytes),
+            sent_bytes: count(&self.sent_bytes),
+            request_bytes: size(&self.request_bytes),
+            response_bytes: size(&self.response_bytes),
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! Calls over a socket, byte for byte.
+
+mod common;
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use common::{Client, header, opening, request, start};
+use halcyon_cell::Cell;
+use halcyon_rpc::{Codec, Compressor, RpcSettings, decode_cells};
+
+fn hex(text: &str) -> Vec<u8> {
+    let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
+    let digit = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    digits.chunks(2).map(digit).collect()
+}
+
+/// One cell as HBase's KeyValueCodec wrote it.
+const GOLDEN_CELL: &str = "0000001b 00000011 00000002 0002 7231 01 66 7131 00000000000003e8 04 7631";
+
+#[tokio::test]
+async fn a_call_and_its_answer_byte_for_byte() {
+    let (server, service) = start(RpcSettings::default()).await;
+    let mut client = Client::open(&server).await;
+    let mut frame = request(7, "Echo", b"abc", &hex(GOLDEN_CELL));
+    assert_eq!(frame[..4], (frame.len() as u32 - 4).to_be_bytes());
+    client.send(&frame).await;
+    // length | header { call_id 7, cell_block_meta { length 31 } } | message | cells
+    let expected = hex(&format!("0000002a 06 0807 1a02081f 03 616263 {GOLDEN_CELL}"));
+    assert_eq!(&client.bytes(expected.len()).await[..], &expected[..]);
+
+    // Without cells there is no meta; call id 0 and an empty parameter are ordinary.
+    frame = request(0, "Echo", b"", b"");
+    client.send(&frame).await;
+    assert_eq!(&client.bytes(8).await[..], &hex("00000004 02 0800 00")[..]);
+    assert_eq!(*service.seen.lock(), [(7, "Echo".to_string()), (0, "Echo".to_string())]);
+}
+
+#[tokio::test]
+async fn registry_answer_of_hbase() {
+    let (server, _service) = start(RpcSettings::default()).await;
+    let mut client = Client::raw(&server).await;
+    client.send(b"Regist").await;
+    let mut expected = hex("0000002e 06 08ffffffff0f 26 0a24");
+    expected.extend(common::CLUSTER_ID.bytes());
+    assert_eq!(&client.bytes(expected.len()).await[..], &expected[..]);
+    client.expect_close().await;
+}
+
+#[tokio::test]
+async fn principal_is_refused_and_the_connection_goes_on() {
+    let (server, _service) = start(RpcSettings::default()).await;
+    let mut client = Client::raw(&server).await;
+    client.send(b"Securi").await;
+    let answer = client.answer().await;
+    assert_eq!(answer.header.call_id, Some(u32::MAX));
+    let (class, _, do_not_retry) = answer.exception();
+    assert_eq!(class, "org.apache.hadoop.hbase.ipc.SecurityNotEnabledException");
+    assert!(!do_not_retry);
+    client.send(&opening(&header(None, None))).await;
+    client.send(&request(1, "Echo", b"x", b"")).await;
+    assert_eq!(&client.answer().await.message[..], b"x");
+}
+
+#[tokio::test]
+async fn a_secured_client_is_offered_to_go_on_without() {
+    let (server, _service) = start(RpcSettings::default()).await;
+    for auth in [0x51, 0x52] {
+        let mut client = Client::raw(&server).await;
+        client.send(&[b'H', b'B', b'a', b's', 0, auth]).await;
+        client.send(b"\x00\x00\x00\x05token").await;
+        assert_eq!(&client.bytes(8).await[..], &hex("00000000 FFFFFFA8")[..]);
+        client.send(&opening(&header(None, None))[6..]).await;
+        client.send(&request(1, "Echo", b"x", b"")).await;
+        assert_eq!(&client.answer().await.message[..], b"x");
+    }
+}
+
+#[tokio::test]
+async fn bad_preambles_are_told_so() {
+    let (server, _service) = start(RpcSettings::default()).await;
+    for (bytes, class) in [
+        (b"HBas\x07\x50", "org.apache.hadoop.hbase.ipc.WrongVersionException"),
+        (b"HBas\x00\x01", "org.apache.hadoop.hbase.ipc.BadAuthException"),
+        (b"GET / ", "org.apache.hadoop.hbase.ipc.FatalConnectionException"),
+    ] {
+        let mut client = Client::raw(&server).await;
+        client.send(bytes).await;
+        client.send(b"and more that nobody reads").await;
+        let answer = client.answer().await;
+        assert_eq!(answer.header.call_id, Some(u32::MAX));
+        assert_eq!(answer.exception().0, class);
+        assert!(answer.exception().2);
+        client.expect_close().await;
+    }
+}
+
+#[tokio::test]
+async fn unknown_service_codec_and_compressor_close_without_a_word() {
+    let (server, _service) = start(RpcSettings::default()).await;
+    let mut unknown_service = header(None, None);
+    unknown_service.service_name = Some("NoService".to_string());
+    for header in [
+        unknown_service,
+        header(Some("org.example.Codec"), None),
+        header(None, Some("org.example.Compressor")),
+    ] {
+        let mut client = Client::raw(&server).await;
+        client.send(&opening(&header)).await;
+        client.expect_close().await;
+    }
+}
+
+#[tokio::test]
+async fn failures_are_exceptions_and_the_connection_goes_on() {
+    let (server, _service) = start(RpcSettings::default()).await;
+    let mut client = Client::open(&server).await;
+    client.send(&request(1, "Fail", b"", b"")).await;
+    let answer = client.answer().await;
+    let exception = answer.header.exception.as_ref().unwrap();
+    assert_eq!((exception.hostname.as_deref(), exception.port), (Some("h2"), Some(16021)));
+    assert!(answer.exception().1.contains("hostname=h2 port=16021 startCode=5. As of locationSeqNum=6."));
+
+    client.send(&request(2, "NoSuchMethod", b"", b"")).await;
+    let answer = client.answer().await;
+    assert_eq!(answer.exception().0, "org.apache.hadoop.hbase.DoNotRetryIOException");
+    assert!(answer.exception().1.contains("java.lang.UnsupportedOperationException: NoSuchMethod"));
+
+    for (id, method) in [(3, "Panic"), (4, "LaterPanic")] {
+        client.send(&request(id, method, b"", b"")).await;
+        let answer = client.answer().await;
+        assert_eq!(answer.header.call_id, Some(id));
+        assert!(answer.exception().1.contains("as asked"));
+    }
+    client.send(&request(5, "Echo", b"still here", b"")).await;
+    assert_eq!(&client.answer().await.message[..], b"still here");
+    assert_eq!(server.stats().snapshot().calls_failed, 4);
+}
+
+#[tokio::test]
+async fn pipelined_calls_come_as_one_batch_and_in_order() {
+    let (server, service) = start(RpcSettings::default()).await;
+    let mut client = Client::open(&server).await;
+    let frames: Vec<u8> = (0..50u32).flat_map(|id| request(id, "Echo", &id.to_be_bytes(), b"")).collect();
+    client.send(&frames).await;
+    for id in 0..50u32 {
+        let answer = client.answer().await;
+        assert_eq!((answer.header.call_id, &answer.message[..]), (Some(id), &id.to_be_bytes()[..]));
+    }
+    assert!(service.batches.load(Ordering::SeqCst) <= 3, "handed out in {:?} batches", service.batches);
+    assert_eq!(server.stats().snapshot().calls, 50);
+}
+
+#[tokio::test]
+async fn later_answers_overtake_nobody_and_hold_up_nobody() {
+    let (server, service) = start(RpcSettings::default()).await;
+    let mut client = Client::open(&server).await;
+    client.send(&request(1, "Later", b"slow", b"")).await;
+    client.send(&request(2, "Echo", b"quick", b"")).await;
+    assert_eq!(client.answer().await.header.call_id, Some(2));
+    assert_eq!(server.stats().snapshot().calls_waiting, 1);
+    service.release.add_permits(1);
+    let answer = client.answer().await;
+    assert_eq!((answer.header.call_id, &answer.message[..]), (Some(1), &b"slow"[..]));
+    common::eventually("nothing waits", || server.stats().snapshot().calls_waiting == 0).await;
+    assert_eq!(server.stats().snapshot().request_bytes, 0);
+}
+
+#[tokio::test]
+async fn torn_frames_are_put_together() {
+    let (server, _service) = start(RpcSettings::default()).await;
+    let mut client = Client::raw(&server).await;
+    let mut all = opening(&header(Some(Codec::KeyValue.class()), None));
+    all.extend(request(1, "Echo", b"one", &hex(GOLDEN_CELL)));
+    all.extend(request(2, "Echo", b"two", b""));
+    for byte in all {
+        client.send(&[byte]).await;
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(&client.answer().await.message[..], b"one");
+    assert_eq!(&client.answer().await.message[..], b"two");
+}
+
+#[tokio::test]
+async fn large_values_go_both_ways() {
+    let (server, _service) = start(RpcSettings::default()).await;
+    let mut client = Client::open(&server).await;
+    for len in [0usize, 100, 4000, 5000, 70_000, 3 << 20] {
+        client.send(&request(1, "Big", &(len as u32).to_be_bytes(), b"")).await;
+        let cells = decode_cells(Codec::KeyValue, client.answer().await.cells).unwrap();
+        assert_eq!((cells.len(), cells[0].value().len()), (1, len));
+
+        client.send(&request(2, "Echo", &vec![b'p'; len], b"")).await;
+        assert_eq!(client.answer().await.message.len(), len);
+    }
+    common::eventually("all is written", || server.stats().snapshot().response_bytes == 0).await;
+}
+
+#[tokio::test]
+async fn compressed_cell_blocks() {
+    let (server, _service) = start(RpcSettings::default()).await;
+    for (class, compressor) in [
+        ("org.apache.hadoop.io.compress.SnappyCodec", Compressor::Snappy),
+        ("org.apache.hadoop.io.compress.Lz4Codec", Compressor::Lz4),
+        ("org.apache.hadoop.io.compress.GzipCodec", Compressor::Gzip),
+        ("org.apache.hadoop.io.compress.DefaultCodec", Compressor::Deflate),
+    ] {
+        let mut client = Client::raw(&server).await;
+        client.send(&opening(&header(Some(Codec::KeyValue.class()), Some(class)))).await;
+        let block = compressor.compress(&hex(GOLDEN_CELL));
+        client.send(&request(1, "Echo", b"", &block)).await;
+        let answer = client.answer().await;
+        let raw = compressor.decompress(&answer.cells, 1 << 20).unwrap();
+        assert_eq!(&raw[..], &hex(GOLDEN_CELL)[..], "{class}");
+
+        client.send(&request(2, "Echo", b"", b"\x00\x00\x00\x10nonsense")).await;
+        assert!(client.answer().await.exception().1.contains("Unable to read cell block"));
+    }
+}
+
+#[tokio::test]
+async fn a_frame_over_the_limit_is_refused_and_ends_the_connection() {
+    let settings = RpcSettings { frame_bytes_max: 10_000, ..RpcSettings::default() };
+    let (server, service) = start(settings).await;
+    let mut old = header(None, None);
+    old.version_info = None;
+    for (header, class) in [
+        (header(None, None), "org.apache.hadoop.hbase.exceptions.RequestTooBigException"),
+        (old, "org.apache.hadoop.hbase.DoNotRetryIOException"),
+    ] {
+        let mut client = Client::raw(&server).await;
+        client.send(&opening(&header)).await;
+        client.send(&request(1, "Echo", b"before", b"")).await;
+        client.send(&request(9, "Echo", &[0; 20_000], b"")).await;
+        assert_eq!(&client.answer().await.message[..], b"before");
+        let answer = client.answer().await;
+        assert_eq!(answer.header.call_id, Some(9));
+        assert_eq!(answer.exception().0, class);
+        client.expect_close().await;
+    }
+    assert_eq!(service.seen.lock().len(), 2);
+}
+
+#[tokio::test]
+async fn calls_of_a_client_that_went_away_are_driven_to_their_end() {
+    let (server, service) = start(RpcSettings::default()).await;
+    let mut client = Client::open(&server).await;
+    for id in 0..5 {
+        client.send(&request(id, "Later", b"", b"")).await;
+    }
+    common::eventually("all are waiting", || server.stats().snapshot().calls_waiting == 5).await;
+    drop(client);
+    service.release.add_permits(5);
+    common::eventually("all are finished", || service.finished.load(Ordering::SeqCst) == 5).await;
+    common::eventually("the service was told", || service.closed.load(Ordering::SeqCst) == 1).await;
+    let stats = server.stats().snapshot();
+    assert_eq!((stats.calls_waiting, stats.request_bytes, stats.response_bytes), (0, 0, 0));
+    common::eventually("the connection ends", || server.stats().snapshot().connections_open == 0).await;
+}
+
+#[tokio::test]
+async fn a_connection_with_too_many_calls_is_not_read_until_some_are_answered() {
+    let settings = RpcSettings { connection_calls_max: 3, ..RpcSettings::default() };
+    let (server, service) = start(settings).await;
+    let mut client = Client::open(&server).await;
+    for id in 0..10 {
+        client.send(&request(id, "Later", b"", b"")).await;
+    }
+    common::eventually("three are taken", || service.seen.lock().len() == 3).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(service.seen.lock().len(), 3);
+    service.release.add_permits(10);
+    let mut ids: Vec<u32> = Vec::new();
+    for _ in 0..10 {
+        ids.push(client.answer().await.header.call_id.unwrap());
+    }
+    ids.sort_unstable();
+    assert_eq!(ids, (0..10).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_full_server_refuses_calls() {
+    let settings = RpcSettings { calls_max: 2, ..RpcSettings::default() };
+    let (server, service) = start(settings).await;
+    let mut client = Client::open(&server).await;
+    for id in 0..2 {
+        client.send(&request(id, "Later", b"", b"")).await;
+    }
+    common::eventually("two wait", || server.stats().snapshot().calls_waiting == 2).await;
+    let mut other = Client::open(&server).await;
+    other.send(&request(7, "Echo", b"", b"")).await;
+    let answer = other.answer().await;
+    assert_eq!(answer.exception().0, "org.apache.hadoop.hbase.CallQueueTooBigException");
+    assert_eq!(answer.header.exception.unwrap().server_overloaded, Some(true));
+    service.release.add_permits(2);
+    common::eventually("none waits", || server.stats().snapshot().calls_waiting == 0).await;
+    other.send(&request(8, "Echo", b"now", b"")).await;
+    assert_eq!(&other.answer().await.message[..], b"now");
+}
+
+#[tokio::test]
+async fn a_client_that_takes_no_answers_is_not_read() {
+    let settings = RpcSettings { connection_response_bytes_max: 1 << 20, ..RpcSettings::default() };
+    let (server, service) = start(settings).await;
+    let mut client = Client::open(&server).await;
+    let count = 100u32;
+    let frames: Vec<u8> =
+        (0..count).flat_map(|id| request(id, "Big", &(1u32 << 20).to_be_bytes(), b"")).collect();
+    client.send(&frames).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let taken = service.seen.lock().len();
+    assert!(taken < 50, "{taken} answers of a megabyte were made for nobody");
+    assert!(server.stats().snapshot().response_bytes <= 3 << 20);
+    for id in 0..count {
+        let answer = client.answer().await;
+        assert_eq!((answer.header.call_id, answer.cells.len() > 1 << 20), (Some(id), true));
+    }
+}
+
+#[tokio::test]
+async fn stop_answers_what_it_took_and_refuses_the_rest() {
+    let (server, service) = start(RpcSettings::default()).await;
+    let address = server.local_addr();
+    let mut client = Client::open(&server).await;
+    let mut idle = Client::open(&server).await;
+    let mut silent = Client::raw(&server).await;
+    client.send(&request(1, "Later", b"x", b"")).await;
+    common::eventually("it waits", || server.stats().snapshot().calls_waiting == 1).await;
+    let stopping = tokio::spawn(server.stop(Duration::from_secs(10)));
+    idle.expect_close().await;
+    silent.expect_close().await;
+    assert!(tokio::net::TcpStream::connect(address).await.is_err());
+    service.release.add_permits(1);
+    assert_eq!(&client.answer().await.message[..], b"x");
+    client.expect_close().await;
+    assert!(stopping.await.unwrap(), "all was drained");
+}
+
+#[tokio::test]
+async fn stop_does_not_wait_for_ever() {
+    let (server, _service) = start(RpcSettings::default()).await;
+    let mut client = Client::open(&server).await;
+    client.send(&request(1, "Later", b"x", b"")).await;
+    common::eventually("it waits", || server.stats().snapshot().calls_waiting == 1).await;
+    assert!(!server.stop(Duration::from_millis(50)).await);
+}
+
+#[test]
+fn cells_of_every_codec_come_back() {
+    let cells = [Cell::put(b"r1", b"f", b"q1", 1000, b"v1"), Cell::put(b"r2", b"", b"", 5, &[7; 9000])];
+    for codec in [Codec::KeyValue, Codec::KeyValueWithTags, Codec::Cell, Codec::CellWithTags, Codec::Message]
+    {
+        assert_eq!(Codec::of_class(codec.class()), Some(codec));
+        let mut block = halcyon_rpc::CellBlock::new(codec);
+        cells.iter().for_each(|cell| block.push(cell));
+        assert_eq!(block.cells_count(), 2);
+        let (len, bytes) = (block.len(), block.into_bytes());
+        assert_eq!(bytes.len(), len);
+        assert_eq!(decode_cells(codec, bytes).unwrap(), cells, "{codec:?}");
+    }
+}
