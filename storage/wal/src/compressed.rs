@@ -1,6 +1,8 @@
 //! Keys and cells of a log that HBase wrote with dictionary compression (`CompressionContext`,
 //! `WALCellCodec.CompressedKvDecoder`). We read such logs and never write them.
 
+use std::io::Read;
+
 use bytes::Bytes;
 use halcyon_cell::{Cell, FIXED_KEY_LEN, KEY_OFFSET};
 use halcyon_proto::pb;
@@ -11,6 +13,7 @@ use crate::source::{Decode, Source, bad};
 
 const LARGE: usize = i16::MAX as usize;
 const SMALL: usize = i8::MAX as usize;
+const ZSTD_MAGIC: &[u8] = b"\x28\xb5\x2f\xfd";
 
 /// The state that runs through a compressed file.
 pub(crate) struct CompressionContext {
@@ -29,6 +32,8 @@ enum ValueCodec {
     Gz,
     None,
     Snappy,
+    Lz4,
+    Zstd,
 }
 
 impl CompressionContext {
@@ -40,6 +45,8 @@ impl CompressionContext {
             (true, 1) => Some(ValueCodec::Gz),
             (true, 2) => Some(ValueCodec::None),
             (true, 3) => Some(ValueCodec::Snappy),
+            (true, 4) => Some(ValueCodec::Lz4),
+            (true, 6) => Some(ValueCodec::Zstd),
             (true, other) => return Err(format!("values are compressed with codec {other}")),
         };
         Ok(CompressionContext {
@@ -131,7 +138,11 @@ fn read_value(source: &mut Source, codec: ValueCodec, value_len: usize, out: &mu
     match codec {
         ValueCodec::None => out.extend_from_slice(bytes),
         ValueCodec::Gz => inflate_gzip(bytes, value_len, out)?,
-        ValueCodec::Snappy => expand_snappy(bytes, value_len, out)?,
+        ValueCodec::Snappy => expand_blocks(bytes, value_len, expand_snappy, out)?,
+        ValueCodec::Lz4 => expand_blocks(bytes, value_len, expand_lz4, out)?,
+        // Hadoop's native codec writes a plain frame, HBase's own a block stream of frames.
+        ValueCodec::Zstd if bytes.starts_with(ZSTD_MAGIC) => out.extend(expand_zstd(bytes, value_len)?),
+        ValueCodec::Zstd => expand_blocks(bytes, value_len, expand_zstd, out)?,
     }
     if out.len() - begin != value_len {
         return bad(format!("value of {} bytes, {value_len} announced", out.len() - begin));
@@ -140,32 +151,36 @@ fn read_value(source: &mut Source, codec: ValueCodec, value_len: usize, out: &mu
 }
 
 fn inflate_gzip(bytes: &[u8], value_len: usize, out: &mut Vec<u8>) -> Decode<()> {
-    use std::io::Read;
     let mut limited = flate2::read::GzDecoder::new(bytes).take(value_len as u64 + 1);
     limited.read_to_end(out).or_else(|error| bad(format!("gzip value: {error}")))?;
     Ok(())
 }
 
-/// Hadoop's block stream: `( int32 raw length | ( int32 compressed length | snappy bytes )* )*`.
-fn expand_snappy(bytes: &[u8], value_len: usize, out: &mut Vec<u8>) -> Decode<()> {
+/// Hadoop's block stream: `( int32 raw length | ( int32 compressed length | compressed bytes )* )*`.
+/// `expand` is given a piece and the most bytes that it may become.
+fn expand_blocks(
+    bytes: &[u8],
+    value_len: usize,
+    expand: fn(&[u8], usize) -> Decode<Vec<u8>>,
+    out: &mut Vec<u8>,
+) -> Decode<()> {
     let begin = out.len();
     let mut rest = bytes;
     while out.len() - begin < value_len {
         let block_end = out.len() + take_len(&mut rest)?;
         if block_end - begin > value_len {
-            return bad("snappy value is longer than announced");
+            return bad("compressed value is longer than announced");
         }
         while out.len() < block_end {
             let piece_len = take_len(&mut rest)?;
             let Some((piece, behind)) = rest.split_at_checked(piece_len) else {
-                return bad("snappy value is cut short");
+                return bad("compressed value is cut short");
             };
             rest = behind;
-            let raw_len = snap::raw::decompress_len(piece).or_else(|error| bad(error.to_string()))?;
-            if raw_len == 0 || raw_len > block_end - out.len() {
-                return bad("snappy piece does not fit its block");
+            let raw = expand(piece, block_end - out.len())?;
+            if raw.is_empty() || raw.len() > block_end - out.len() {
+                return bad("compressed piece does not fit its block");
             }
-            let raw = snap::raw::Decoder::new().decompress_vec(piece).or_else(|e| bad(e.to_string()))?;
             out.extend_from_slice(&raw);
         }
     }
@@ -176,4 +191,65 @@ fn take_len(rest: &mut &[u8]) -> Decode<usize> {
     let Some((len, behind)) = rest.split_first_chunk::<4>() else { return bad("value is cut short") };
     *rest = behind;
     Ok(u32::from_be_bytes(*len) as usize)
+}
+
+fn expand_snappy(piece: &[u8], len_max: usize) -> Decode<Vec<u8>> {
+    match snap::raw::decompress_len(piece) {
+        Ok(len) if len <= len_max => {}
+        _ => return bad("snappy piece does not fit its block"),
+    }
+    snap::raw::Decoder::new().decompress_vec(piece).or_else(|error| bad(format!("snappy value: {error}")))
+}
+
+/// An LZ4 block does not say how long it becomes, but at most 255 times as long.
+fn expand_lz4(piece: &[u8], len_max: usize) -> Decode<Vec<u8>> {
+    let len_max = len_max.min(piece.len().saturating_mul(255));
+    lz4_flex::block::decompress(piece, len_max).or_else(|error| bad(format!("LZ4 value: {error}")))
+}
+
+fn expand_zstd(piece: &[u8], len_max: usize) -> Decode<Vec<u8>> {
+    let decoder = zstd::stream::read::Decoder::with_buffer(piece);
+    let mut limited = decoder.or_else(|e| bad(format!("zstd value: {e}")))?.take(len_max as u64 + 1);
+    let mut out = Vec::new();
+    limited.read_to_end(&mut out).or_else(|error| bad(format!("zstd value: {error}")))?;
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blocks(pieces: &[(usize, Vec<u8>)]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for (raw_len, piece) in pieces {
+            out.extend_from_slice(&(*raw_len as u32).to_be_bytes());
+            out.extend_from_slice(&(piece.len() as u32).to_be_bytes());
+            out.extend_from_slice(piece);
+        }
+        out
+    }
+
+    #[test]
+    fn block_streams_of_several_blocks_are_expanded() {
+        let (first, second) = (vec![b'a'; 5000], b"bcd".to_vec());
+        let whole = [&first[..], &second[..]].concat();
+        let lz4 = |raw: &Vec<u8>| (raw.len(), lz4_flex::block::compress(raw));
+        let snappy = |raw: &Vec<u8>| (raw.len(), snap::raw::Encoder::new().compress_vec(raw).unwrap());
+        let zstd = |raw: &Vec<u8>| (raw.len(), zstd::stream::encode_all(&raw[..], 3).unwrap());
+        type Expand = fn(&[u8], usize) -> Decode<Vec<u8>>;
+        let cases: [(Vec<u8>, Expand); 3] = [
+            (blocks(&[lz4(&first), lz4(&second)]), expand_lz4),
+            (blocks(&[snappy(&first), snappy(&second)]), expand_snappy),
+            (blocks(&[zstd(&first), zstd(&second)]), expand_zstd),
+        ];
+        for (stream, expand) in cases {
+            let mut out = Vec::new();
+            expand_blocks(&stream, whole.len(), expand, &mut out).unwrap();
+            assert!(out == whole);
+            for len in 0..stream.len() {
+                assert!(expand_blocks(&stream[..len], whole.len(), expand, &mut Vec::new()).is_err());
+            }
+            assert!(expand_blocks(&stream, whole.len() - 1, expand, &mut Vec::new()).is_err());
+        }
+    }
 }

@@ -1,34 +1,15 @@
 //! What is appended is read back, whole and in order, from the log and from its splits.
 #![allow(clippy::disallowed_methods)]
 
-use std::path::PathBuf;
+mod common;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use common::Scratch;
 use halcyon_cell::{Cell, CellRef, ErrorKind};
 use halcyon_env::Env;
-use halcyon_wal::{Durability, SyncMode, Wal, WalConfig, WalEntry, WalReader, split_logs};
-
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Scratch {
-        let dir = std::env::temp_dir().join(format!("halcyon-wal-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&dir);
-        std::fs::create_dir_all(&dir).unwrap();
-        Scratch(dir)
-    }
-
-    fn config(&self) -> WalConfig {
-        WalConfig::new(self.0.join("WALs/h%2C1%2C2"), self.0.join("oldWALs"), "h%2C1%2C2")
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
+use halcyon_wal::{Durability, SyncMode, Wal, WalEntry, WalReader, split_logs};
 
 fn append(wal: &Wal, region: &[u8], seq: u64, durability: Durability, done: &Arc<AtomicUsize>) {
     let cell =
@@ -83,7 +64,7 @@ fn entries_come_back_in_order_and_split_by_region() {
     }
     assert_eq!(seqs, (1..=500).collect::<Vec<_>>());
 
-    let root = scratch.0.clone();
+    let root = scratch.path().to_path_buf();
     let destination = |region: &[u8], table: &[u8]| {
         assert_eq!(table, b"t");
         (region == b"aaaa").then(|| root.join("aaaa/recovered.edits"))
@@ -158,7 +139,7 @@ fn every_truncation_is_a_prefix() {
     wal.close().unwrap();
     let path = scratch.config().dir.join(&env.fs.list(&scratch.config().dir).unwrap()[0].name);
     let bytes = std::fs::read(&path).unwrap();
-    let cut = scratch.0.join("cut.1");
+    let cut = scratch.path().join("cut.1");
     let mut most = 0;
     for len in 0..=bytes.len() {
         std::fs::write(&cut, &bytes[..len]).unwrap();
