@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use halcyon_cell::Cell;
-use halcyon_filter::{CompareOp, Filter};
+use halcyon_filter::Filter;
+use halcyon_proto::pb::CompareType;
 
 pub use halcyon_hfile::ReadMode;
 
@@ -101,7 +102,8 @@ pub struct ScanLimits {
 }
 
 impl ScanLimits {
-    pub const NONE: ScanLimits = ScanLimits { size_bytes_left: i64::MAX, may_cut_row: false, deadline_ns: None };
+    pub const NONE: ScanLimits =
+        ScanLimits { size_bytes_left: i64::MAX, may_cut_row: false, deadline_ns: None };
 }
 
 /// How a call of `RegionScanner::next` ended.
@@ -183,7 +185,7 @@ pub struct Condition {
 pub enum ConditionTest {
     /// Compare `value` (left) with the newest cell of the column (right). An empty `value` stands for "no
     /// such cell, or an empty one".
-    Column { family: Bytes, qualifier: Bytes, op: CompareOp, value: Bytes },
+    Column { family: Bytes, qualifier: Bytes, op: CompareType, value: Bytes },
     /// Any cell of the row passes the filter.
     Filter(Box<dyn Filter>),
 }

@@ -1,1 +1,45 @@
-//! (head of halcyon-region)
+//! One region on one disk: the engine behind every table.
+//!
+//! ```text
+//! put      write.rs    rows locked -> stamped -> chunk -> log -> memstore -> (log's word) -> published
+//! get/scan read.rs     read point -> views of the stores -> scan/source merge -> scan/matcher -> filter
+//! flush    flush.rs    snapshot -> HFile in .tmp -> store/commit
+//! compact  compact/    select -> rewrite -> store/commit
+//! open     open.rs     repair -> files -> replay -> flush
+//! ```
+//!
+//! What must always hold:
+//! - What is published is in the memstore or in a file of the current view, and as durable as was asked.
+//! - A reader's view never changes under it; it sees no cell above its read point.
+//! - The set of a store's files changes in `store/commit.rs` and nowhere else.
+//! - A region starts no thread and never schedules itself.
+//!
+//! When you change what a flush or compaction drops, also look at the oracle in `testkit`.
+
+mod api;
+mod compact;
+mod flush;
+mod modify;
+mod mvcc;
+mod open;
+mod read;
+mod region;
+mod row_lock;
+mod scan;
+mod settings;
+mod store;
+mod write;
+
+pub use api::{
+    Condition, ConditionTest, Durability, Mutation, MutationKind, MutationResult, NextState, Nonce, ReadMode,
+    Scan, ScanCounts, ScanLimits, TimeRange,
+};
+pub use compact::{CompactionOutcome, CompactionRequest};
+pub use flush::FlushOutcome;
+pub use modify::CheckOutcome;
+pub use mvcc::WriteTicket;
+pub use region::{Region, RegionServices, RegionStats};
+pub use scan::RegionScanner;
+pub use settings::RegionSettings;
+pub use store::MemStoreSize;
+pub use write::BatchOutcome;

@@ -1,0 +1,185 @@
+//! Flush: what is in memory becomes one HFile per family.
+//!
+//! ```text
+//! update lock, exclusive: every store's active segment -> snapshot; a sequence id is taken
+//! wait until everything up to that id is published (and so is in the log)
+//! per store: snapshot -> matcher -> HFile in .tmp, synced -> commit door
+//! the log learns the sequence id
+//! ```
+//!
+//! If a step fails the segments stay in the snapshot, where readers find them, and the next flush takes them
+//! along. *Crash safety*: until the commit of a file its edits are in the log; afterwards replay passes over
+//! them by the file's sequence id.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use halcyon_cell::{Key, Result};
+use halcyon_hfile::{FileMeta, HFileWriter};
+use halcyon_memstore::Segment;
+
+use crate::region::Region;
+use crate::scan::matcher::{MatchCode, Matcher};
+use crate::scan::source::{Heap, Source};
+use crate::store::{Commit, Store, StoreFile};
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlushOutcome {
+    /// Whether a file was written.
+    pub flushed: bool,
+    /// Everything up to this sequence id is in files (of the flushed families).
+    pub seq: u64,
+    /// Bytes of the files written.
+    pub bytes: u64,
+    pub compaction_wanted: bool,
+}
+
+impl Region {
+    /// Writes out the given families, or all. *Blocking*; one flush of a region at a time.
+    pub fn flush(&self, families: Option<&[Bytes]>) -> Result<FlushOutcome> {
+        let _open = self.enter()?;
+        self.flush_stores(families)
+    }
+
+    pub(crate) fn flush_stores(&self, families: Option<&[Bytes]>) -> Result<FlushOutcome> {
+        let _flushing = self.flushing.lock();
+        if let Some(families) = families {
+            for family in families {
+                self.store_or_error(family)?;
+            }
+        }
+        let chosen: Vec<&Store> = self
+            .stores
+            .iter()
+            .filter(|store| families.is_none_or(|families| families.contains(store.family.name())))
+            .collect();
+        let seq = {
+            let _updates = self.updates.write();
+            for store in &chosen {
+                store.begin_snapshot(&self.services.chunks);
+            }
+            self.mvcc.take_number()
+        };
+        self.mvcc.wait_for(seq, || {
+            self.services.wal.drive();
+        })?;
+        let mut outcome = FlushOutcome { seq, ..FlushOutcome::default() };
+        for store in &chosen {
+            if let Some(file) = self.flush_store_at(store, seq)? {
+                outcome.flushed = true;
+                outcome.bytes += file.len_bytes;
+            }
+        }
+        self.tell_log(seq, &chosen);
+        self.counters.last_flush_ms.store(self.services.env.clock.now_ms(), Ordering::Relaxed);
+        outcome.compaction_wanted = self.compaction_wanted();
+        Ok(outcome)
+    }
+
+    pub(crate) fn flush_store_at(&self, store: &Store, seq: u64) -> Result<Option<Arc<StoreFile>>> {
+        let snapshot = store.view().snapshot.clone();
+        if snapshot.is_empty() {
+            return Ok(None);
+        }
+        let now_ms = self.services.env.clock.now_ms();
+        let path = self.temporary_file(store)?;
+        let written = self.write_snapshot(store, &snapshot, &path, seq, now_ms)?;
+        let commit = Commit { file: written.then_some(path.as_path()), flushed: &snapshot, compacted: &[] };
+        store.commit(&self.services.env, &commit, |path| self.open_file(store, path), &self.archive_dir)
+    }
+
+    /// Returns whether a cell was left to write; the file is removed if not.
+    fn write_snapshot(
+        &self,
+        store: &Store,
+        snapshot: &[Arc<Segment>],
+        path: &std::path::Path,
+        seq: u64,
+        now_ms: i64,
+    ) -> Result<bool> {
+        let env = &self.services.env;
+        let sources = snapshot.iter().map(|segment| Source::Segment(segment.scanner(u64::MAX))).collect();
+        let mut heap = Heap::new(store.comparator, sources);
+        heap.seek(Key::first_on_row(b"").get())?;
+        let mut matcher = Matcher::minor(store.keeping, now_ms);
+        let mut writer = HFileWriter::create(env, path, store.writer_options(false, now_ms)?)?;
+        let mut cells = 0u64;
+        copy_kept(&mut heap, &mut matcher, |cell| {
+            cells += 1;
+            writer.append(cell)
+        })?;
+        if cells == 0 {
+            drop(writer);
+            env.fs.remove_file(path)?;
+            return Ok(false);
+        }
+        writer.finish(FileMeta { max_seq_id: Some(seq), ..FileMeta::default() })?;
+        Ok(true)
+    }
+
+    /// Everything up to `seq` of the chosen stores is in files; other stores may still hold older edits.
+    fn tell_log(&self, seq: u64, chosen: &[&Store]) {
+        let region = self.info.encoded_name().as_bytes();
+        if chosen.len() == self.stores.len() {
+            self.services.wal.flushed(region, seq);
+            return;
+        }
+        let others_are_empty =
+            self.stores.iter().filter(|store| !chosen.iter().any(|done| std::ptr::eq(*done, *store))).all(
+                |store| {
+                    let view = store.view();
+                    view.active.is_empty() && view.snapshot.is_empty()
+                },
+            );
+        // Edits that arrived since have numbers above `seq`, so an empty store holds nothing older.
+        if others_are_empty {
+            self.services.wal.flushed(region, seq);
+        }
+    }
+
+    /// A fresh name under the region's `.tmp`.
+    pub(crate) fn temporary_file(&self, store: &Store) -> Result<PathBuf> {
+        let dir = self.dir.join(".tmp").join(&*store.family.name_str());
+        self.services.env.fs.create_dir_all(&dir)?;
+        let name: String = halcyon_env::random_bytes::<16>().iter().map(|b| format!("{b:02x}")).collect();
+        Ok(dir.join(name))
+    }
+
+    pub(crate) fn open_file(&self, store: &Store, path: &std::path::Path) -> Result<Arc<StoreFile>> {
+        StoreFile::open(&self.services.env, path, &store.family, &self.services.cache)
+    }
+}
+
+/// Walks everything in the heap and hands on the cells that the matcher keeps.
+pub(crate) fn copy_kept(
+    heap: &mut Heap,
+    matcher: &mut Matcher,
+    mut keep: impl FnMut(halcyon_cell::CellRef<'_>) -> Result<()>,
+) -> Result<()> {
+    let mut no_filter = None;
+    while let Some(cell) = heap.peek() {
+        if !matcher.on_row() || cell.row() != matcher.row() {
+            matcher.set_row(cell.row());
+        }
+        match matcher.match_cell(cell, &mut no_filter)? {
+            MatchCode::Include | MatchCode::IncludeAndSeekNextCol | MatchCode::IncludeAndSeekNextRow => {
+                keep(cell)?;
+                heap.next()?;
+            }
+            MatchCode::SeekNextCol => {
+                let key = matcher.next_column_key(cell);
+                heap.reseek(key.get())?;
+            }
+            MatchCode::SeekNextRow => {
+                let key = Key::last_on_row(cell.row());
+                heap.reseek(key.get())?;
+            }
+            MatchCode::Skip | MatchCode::SeekNextUsingHint | MatchCode::Done | MatchCode::DoneScan => {
+                heap.next()?;
+            }
+        }
+    }
+    Ok(())
+}

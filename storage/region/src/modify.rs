@@ -1,0 +1,307 @@
+//! Mutations that read first: Increment, Append, and everything that is atomic or conditional.
+//!
+//! The read half runs under the row's lock and sees the newest cells, published or not: all that was written
+//! to the row before stands in the memstore by then. A failed write before it fails this one too, because the
+//! log works in order.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use halcyon_cell::{Cell, CellType, Error, ErrorKind, LATEST_TIMESTAMP, Result};
+use halcyon_filter::compare_op_keeps;
+use halcyon_proto::pb::CompareType;
+
+use crate::api::{
+    Condition, ConditionTest, Mutation, MutationKind, MutationResult, Nonce, ReadMode, Scan, TimeRange,
+};
+use crate::mvcc::WriteTicket;
+use crate::region::Region;
+use crate::write::{BatchOutcome, Edit, Edits, with_ttl};
+
+/// What became of a checkAndMutate.
+pub struct CheckOutcome {
+    /// Whether the condition held and the mutations were applied.
+    pub processed: bool,
+    /// New cells of Increments and Appends among the mutations; `None` if there were none.
+    pub result: Option<Vec<Cell>>,
+    /// Resolves when the answer may be given: what was applied is durable, and so is what was read.
+    pub ticket: WriteTicket,
+}
+
+impl Region {
+    /// One Increment or Append that stands alone.
+    pub(crate) fn modify_one(
+        &self,
+        mutation: Mutation,
+        nonce: Nonce,
+        mode: ReadMode,
+        single: bool,
+        results: &mut Vec<MutationResult>,
+    ) -> Result<Option<WriteTicket>> {
+        let done = self.check_mutation(&mutation).and_then(|()| {
+            let _row = self.row_locks.lock_one(&mutation.row);
+            let now_ms = self.services.env.clock.now_ms();
+            let mut edits = Edits::default();
+            edits.wish(self.durability_of(&mutation));
+            let cells = self.add_new_values(&mutation, now_ms, mode, &mut edits)?;
+            let ticket =
+                if edits.edits.is_empty() { self.mvcc.barrier() } else { self.write_edits(edits, nonce)? };
+            Ok((cells, ticket))
+        });
+        match done {
+            Ok((cells, ticket)) => {
+                self.counters.writes.fetch_add(1, Ordering::Relaxed);
+                results.push(Ok(Some(cells)));
+                Ok(Some(ticket))
+            }
+            Err(error) if single && error.kind() == ErrorKind::NeedsDisk => Err(error),
+            Err(error) => {
+                results.push(Err(error));
+                Ok(None)
+            }
+        }
+    }
+
+    /// All mutations of one row, or none.
+    pub(crate) fn mutate_atomic(
+        &self,
+        batch: Vec<Mutation>,
+        nonce: Nonce,
+        mode: ReadMode,
+    ) -> Result<BatchOutcome> {
+        let Some(row) = batch.first().map(|mutation| mutation.row.clone()) else {
+            return Ok(BatchOutcome { results: Vec::new(), ticket: WriteTicket::ready() });
+        };
+        self.check_atomic(&row, &batch)?;
+        let _row = self.row_locks.lock_one(&row);
+        let (results, ticket) = self.apply_atomic(batch, None, nonce, mode)?;
+        Ok(BatchOutcome { results, ticket })
+    }
+
+    /// Carries the mutations out if the condition holds; both happen under the row's lock.
+    ///
+    /// Errors as for `mutate`, and `Invalid` where a mutation is of another row than the condition.
+    pub fn check_and_mutate(
+        self: &Arc<Self>,
+        mut condition: Condition,
+        mutations: Vec<Mutation>,
+        nonce: Nonce,
+        mode: ReadMode,
+    ) -> Result<CheckOutcome> {
+        let _open = self.enter()?;
+        self.check_writable()?;
+        self.check_row(&condition.row, "checkAndMutate")?;
+        self.check_atomic(&condition.row, &mutations)?;
+        let _row = self.row_locks.lock_one(&condition.row);
+        let checked = self.check_condition(&mut condition, mode)?;
+        let Some(checked_timestamp) = checked else {
+            // What was read may not be durable yet, and the answer tells of it.
+            return Ok(CheckOutcome { processed: false, result: None, ticket: self.mvcc.barrier() });
+        };
+        let (results, ticket) = self.apply_atomic(mutations, checked_timestamp, nonce, mode)?;
+        let mut merged: Option<Vec<Cell>> = None;
+        for cells in results.into_iter().flatten().flatten() {
+            merged.get_or_insert_with(Vec::new).extend(cells);
+        }
+        Ok(CheckOutcome { processed: true, result: merged, ticket })
+    }
+
+    fn check_atomic(&self, row: &[u8], batch: &[Mutation]) -> Result<()> {
+        for mutation in batch {
+            if mutation.row != row {
+                return Err(Error::invalid(format!(
+                    "all mutations of an atomic batch must be of row {}, one is of {}",
+                    row.escape_ascii(),
+                    mutation.row.escape_ascii()
+                )));
+            }
+            self.check_mutation(mutation)?;
+        }
+        Ok(())
+    }
+
+    /// Applies mutations of one locked row as one log entry. `not_before`: timestamp of the cell that a
+    /// condition looked at; new cells are not older.
+    fn apply_atomic(
+        &self,
+        batch: Vec<Mutation>,
+        not_before: Option<i64>,
+        nonce: Nonce,
+        mode: ReadMode,
+    ) -> Result<(Vec<MutationResult>, WriteTicket)> {
+        let now_ms = self.services.env.clock.now_ms().max(not_before.unwrap_or(i64::MIN));
+        let mut edits = Edits::default();
+        let mut results: Vec<MutationResult> = Vec::with_capacity(batch.len());
+        let count = batch.len() as u64;
+        for mutation in batch {
+            edits.wish(self.durability_of(&mutation));
+            results.push(match mutation.kind {
+                MutationKind::Put | MutationKind::Delete => {
+                    self.add_edits(mutation, now_ms, mode, &mut edits)?;
+                    Ok(None)
+                }
+                MutationKind::Increment | MutationKind::Append => {
+                    Ok(Some(self.add_new_values(&mutation, now_ms, mode, &mut edits)?))
+                }
+            });
+        }
+        let ticket =
+            if edits.edits.is_empty() { self.mvcc.barrier() } else { self.write_edits(edits, nonce)? };
+        self.counters.writes.fetch_add(count, Ordering::Relaxed);
+        Ok((results, ticket))
+    }
+
+    /// Reads what an Increment or Append changes, and adds the new cells to `edits`. Returns them in order of
+    /// their columns, or nothing if no results are wanted.
+    fn add_new_values(
+        &self,
+        mutation: &Mutation,
+        now_ms: i64,
+        mode: ReadMode,
+        edits: &mut Edits,
+    ) -> Result<Vec<Cell>> {
+        let mut scan = Scan::of_row(mutation.row.clone());
+        scan.time_range = mutation.time_range;
+        for cell in &mutation.cells {
+            let family = Bytes::copy_from_slice(cell.family());
+            let wanted = scan.families.entry(family).or_insert_with(|| Some(Default::default()));
+            if let Some(wanted) = wanted {
+                wanted.insert(Bytes::copy_from_slice(cell.qualifier()));
+            }
+        }
+        let mut current: BTreeMap<(Vec<u8>, Vec<u8>), Cell> = BTreeMap::new();
+        for cell in self.read_row_newest(scan, mode)? {
+            current.insert((cell.family().to_vec(), cell.qualifier().to_vec()), cell);
+        }
+        let mut new_cells = Vec::with_capacity(mutation.cells.len());
+        for delta in &mutation.cells {
+            let column = (delta.family().to_vec(), delta.qualifier().to_vec());
+            let cell = new_cell(mutation, delta, current.get(&column), now_ms)?;
+            self.check_new_size(&cell)?;
+            current.insert(column, cell.clone()); // the same column may come twice
+            new_cells.push(cell);
+        }
+        for cell in &new_cells {
+            edits.edits.push(Edit { cell: cell.clone(), timestamp: None });
+        }
+        if !mutation.return_results {
+            return Ok(Vec::new());
+        }
+        let comparator = self.info.comparator();
+        new_cells.sort_by(|a, b| comparator.compare(a.get(), b.get()));
+        Ok(new_cells)
+    }
+
+    fn check_new_size(&self, cell: &Cell) -> Result<()> {
+        let limit = self.services.settings.keyvalue_max_bytes;
+        if limit > 0 && cell.bytes().len() > limit {
+            return Err(Error::invalid(format!(
+                "Cell with size {} exceeds limit of {limit} bytes",
+                cell.bytes().len()
+            )));
+        }
+        Ok(())
+    }
+
+    /// `None`: it does not hold. `Some`: it does, with the timestamp of the cell looked at.
+    fn check_condition(&self, condition: &mut Condition, mode: ReadMode) -> Result<Option<Option<i64>>> {
+        let mut scan = Scan::of_row(condition.row.clone());
+        scan.time_range = condition.time_range;
+        match &mut condition.test {
+            ConditionTest::Column { family, qualifier, op, value } => {
+                self.store_or_error(family)?;
+                scan.families.insert(family.clone(), Some([qualifier.clone()].into()));
+                let cells = self.read_row_newest(scan, mode)?;
+                let stored = cells.first();
+                Ok(column_holds(stored, *op, value).then(|| stored.map(Cell::timestamp)))
+            }
+            ConditionTest::Filter(filter) => {
+                let filter = std::mem::replace(filter, Box::new(Spent));
+                scan.filter = Some(filter);
+                let cells = match self.read_row_newest(scan, mode) {
+                    Err(error) if error.kind() == ErrorKind::NeedsDisk => return Err(error),
+                    other => other?,
+                };
+                Ok((!cells.is_empty()).then(|| cells.iter().map(Cell::timestamp).max()))
+            }
+        }
+    }
+}
+
+/// Stands where a condition's filter was before it was used up; never asked.
+struct Spent;
+
+impl halcyon_filter::Filter for Spent {
+    fn set_reversed(&mut self, _reversed: bool) {}
+
+    fn is_reversed(&self) -> bool {
+        false
+    }
+}
+
+/// The condition's value is the left operand, the stored one the right. An empty value stands for no cell
+/// (`HRegion.checkAndMutate`).
+fn column_holds(stored: Option<&Cell>, op: CompareType, value: &[u8]) -> bool {
+    let stored_value = stored.map_or(&b""[..], Cell::value);
+    if value.is_empty() {
+        return if op == CompareType::NotEqual { !stored_value.is_empty() } else { stored_value.is_empty() };
+    }
+    match stored {
+        None => false,
+        Some(_) => compare_op_keeps(op, stored_value.cmp(value)),
+    }
+}
+
+fn new_cell(mutation: &Mutation, delta: &Cell, current: Option<&Cell>, now_ms: i64) -> Result<Cell> {
+    let asked = if delta.timestamp() == LATEST_TIMESTAMP { now_ms } else { delta.timestamp() };
+    let timestamp = current.map_or(asked, |cell| asked.max(cell.timestamp().saturating_add(1)));
+    let sum;
+    let joined;
+    let value: &[u8] = match mutation.kind {
+        MutationKind::Increment => {
+            let before = current.map_or(Ok(0), |cell| long_of(cell.value()))?;
+            sum = before.wrapping_add(long_of(delta.value())?).to_be_bytes();
+            &sum
+        }
+        _ => {
+            joined = [current.map_or(&b""[..], Cell::value), delta.value()].concat();
+            &joined
+        }
+    };
+    // Tags of both go on; the mutation's own come first.
+    let mut tags = delta.tags().to_vec();
+    if let Some(cell) = current {
+        for tag in cell.get().tag_iter() {
+            if tag.tag_type != halcyon_cell::TagType::TTL || mutation.cell_ttl_ms.is_none() {
+                halcyon_cell::append_tag(&mut tags, tag.tag_type, tag.value);
+            }
+        }
+    }
+    let cell = Cell::build(
+        &mutation.row,
+        delta.family(),
+        delta.qualifier(),
+        timestamp,
+        CellType::Put,
+        value,
+        &tags,
+        0,
+    );
+    Ok(with_ttl(cell, mutation.cell_ttl_ms))
+}
+
+fn long_of(value: &[u8]) -> Result<i64> {
+    let bytes: [u8; 8] = value
+        .try_into()
+        .map_err(|_| Error::invalid(format!("Field is not a long, it's {} bytes wide", value.len())))?;
+    Ok(i64::from_be_bytes(bytes))
+}
+
+impl Condition {
+    /// A condition over all timestamps.
+    pub fn new(row: Bytes, test: ConditionTest) -> Condition {
+        Condition { row, time_range: TimeRange::ALL, test }
+    }
+}

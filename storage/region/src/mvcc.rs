@@ -1,0 +1,308 @@
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use halcyon_cell::{Error, Result};
+use parking_lot::{Condvar, Mutex};
+
+/// A region's write numbers and its read point (HBase: `MultiVersionConcurrencyControl`).
+///
+/// A write begins with the next number and is published when its cells stand in the memstore and its log
+/// entry is as durable as was asked. The read point is the highest number such that it and all before it are
+/// published. *Thread safety*: all verbs may be called from any thread; none blocks on I/O.
+///
+/// *Invariant*: `read_point` never falls, and equals the number before the front of `unfinished`.
+///
+/// *Lock order*: `last`, then `state`. The log is called under `last` alone, because it may run completions of
+/// earlier writes, which publish.
+pub(crate) struct Mvcc {
+    read_point: AtomicU64,
+    /// The highest number given out; its lock orders numbers and log entries alike.
+    last: Mutex<u64>,
+    state: Mutex<State>,
+    moved: Condvar,
+}
+
+struct State {
+    /// Writes begun and not yet behind the read point, in order of their numbers.
+    unfinished: VecDeque<Arc<Write>>,
+}
+
+/// One write on its way.
+pub(crate) struct Write {
+    seq: u64,
+    /// What is still missing: the memstore insert, and the log's word.
+    steps_left: AtomicU8,
+    ending: Mutex<Ending>,
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct Ending {
+    result: Option<Result<()>>,
+    waker: Option<Waker>,
+}
+
+impl Mvcc {
+    /// `last`: the highest sequence id in use; everything up to it can be read.
+    pub fn new(last: u64) -> Mvcc {
+        let state = State { unfinished: VecDeque::new() };
+        Mvcc {
+            read_point: AtomicU64::new(last),
+            last: Mutex::new(last),
+            state: Mutex::new(state),
+            moved: Condvar::new(),
+        }
+    }
+
+    #[inline]
+    pub fn read_point(&self) -> u64 {
+        self.read_point.load(Ordering::Acquire)
+    }
+
+    /// Begins a write with the next number and hands it to `log`, under the lock that orders numbers: what
+    /// `log` appends stands in the log in the order of the numbers. `steps`: how many times `step_done` has to
+    /// be called. If `log` fails the number is given up and no write exists.
+    pub fn begin<T>(
+        &self,
+        steps: u8,
+        log: impl FnOnce(u64, &Arc<Write>) -> Result<T>,
+    ) -> Result<(Arc<Write>, T)> {
+        let mut last = self.last.lock();
+        let seq = *last + 1;
+        let write = Arc::new(Write {
+            seq,
+            steps_left: AtomicU8::new(steps),
+            ending: Mutex::new(Ending::default()),
+            ended: Condvar::new(),
+        });
+        *last = seq;
+        self.state.lock().unfinished.push_back(write.clone());
+        match log(seq, &write) {
+            Ok(value) => Ok((write, value)),
+            Err(error) => {
+                write.steps_left.store(0, Ordering::Release);
+                self.publish();
+                Err(error)
+            }
+        }
+    }
+
+    /// One step of the write is through. The last one publishes it, and tells who waits.
+    pub fn step_done(&self, write: &Write) {
+        if write.steps_left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.publish();
+        }
+    }
+
+    /// The log refused the write: it is never published, nor is any after it.
+    pub fn fail(&self, write: &Write, error: &Error) {
+        write.end(Err(error.clone()));
+        // Whoever waits for a later number would wait for ever.
+        let waiting: Vec<Arc<Write>> = {
+            let state = self.state.lock();
+            state.unfinished.iter().filter(|other| other.seq > write.seq).cloned().collect()
+        };
+        for other in waiting {
+            other.end(Err(error.clone()));
+        }
+        self.moved.notify_all();
+    }
+
+    fn publish(&self) {
+        let mut done = Vec::new();
+        {
+            let mut state = self.state.lock();
+            while let Some(front) = state.unfinished.front()
+                && front.steps_left.load(Ordering::Acquire) == 0
+            {
+                let write = state.unfinished.pop_front().expect("there is a front");
+                self.read_point.store(write.seq, Ordering::Release);
+                done.push(write);
+            }
+        }
+        for write in &done {
+            write.end(Ok(()));
+        }
+        if !done.is_empty() {
+            self.moved.notify_all();
+        }
+    }
+
+    /// Takes a number without a write: everything before it can be waited for (used by flush).
+    pub fn take_number(&self) -> u64 {
+        let mut last = self.last.lock();
+        *last += 1;
+        let seq = *last;
+        let mut state = self.state.lock();
+        if state.unfinished.is_empty() {
+            self.read_point.store(seq, Ordering::Release);
+        } else {
+            // Published as soon as the writes before it are.
+            state.unfinished.push_back(Arc::new(Write {
+                seq,
+                steps_left: AtomicU8::new(0),
+                ending: Mutex::new(Ending::default()),
+                ended: Condvar::new(),
+            }));
+        }
+        seq
+    }
+
+    /// The highest number given out.
+    pub fn last(&self) -> u64 {
+        *self.last.lock()
+    }
+
+    /// Resolves when everything begun so far is published.
+    pub fn barrier(&self) -> WriteTicket {
+        let state = self.state.lock();
+        WriteTicket { write: state.unfinished.back().cloned() }
+    }
+
+    /// Blocks until `seq` is published; `drive` is called in between to move the log along. Fails when a write
+    /// before it failed.
+    pub fn wait_for(&self, seq: u64, mut drive: impl FnMut()) -> Result<()> {
+        while self.read_point() < seq {
+            drive();
+            let mut state = self.state.lock();
+            if self.read_point() >= seq {
+                break;
+            }
+            if let Some(front) = state.unfinished.front()
+                && let Some(Err(error)) = &front.ending.lock().result
+            {
+                return Err(error.clone());
+            }
+            self.moved.wait_for(&mut state, std::time::Duration::from_millis(5));
+        }
+        Ok(())
+    }
+}
+
+impl Write {
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    fn end(&self, result: Result<()>) {
+        let waker = {
+            let mut ending = self.ending.lock();
+            if ending.result.is_none() {
+                ending.result = Some(result);
+            }
+            ending.waker.take()
+        };
+        self.ended.notify_all();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+/// Resolves when a write is as durable as was asked and can be read. Runs on any executor.
+///
+/// Publication goes on whether or not the ticket is polled, and dropping it cancels nothing. One task at a
+/// time may await it.
+pub struct WriteTicket {
+    write: Option<Arc<Write>>,
+}
+
+impl WriteTicket {
+    /// A ticket for nothing: ready at once.
+    pub fn ready() -> WriteTicket {
+        WriteTicket { write: None }
+    }
+
+    pub(crate) fn of(write: Arc<Write>) -> WriteTicket {
+        WriteTicket { write: Some(write) }
+    }
+
+    /// Whether awaiting it would return at once.
+    pub fn is_ready(&self) -> bool {
+        self.write.as_ref().is_none_or(|write| write.ending.lock().result.is_some())
+    }
+
+    /// Blocks the calling thread. The log has to be driven by another one.
+    pub fn wait(self) -> Result<()> {
+        let Some(write) = self.write else { return Ok(()) };
+        let mut ending = write.ending.lock();
+        loop {
+            if let Some(result) = &ending.result {
+                return result.clone();
+            }
+            write.ended.wait(&mut ending);
+        }
+    }
+}
+
+impl Future for WriteTicket {
+    type Output = Result<()>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        let Some(write) = &self.write else { return Poll::Ready(Ok(())) };
+        let mut ending = write.ending.lock();
+        match &ending.result {
+            Some(result) => Poll::Ready(result.clone()),
+            None => {
+                ending.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begin(mvcc: &Mvcc) -> Arc<Write> {
+        mvcc.begin(1, |_, _| Ok(())).unwrap().0
+    }
+
+    #[test]
+    fn read_point_waits_for_the_oldest_write() {
+        let mvcc = Mvcc::new(10);
+        let (first, second) = (begin(&mvcc), begin(&mvcc));
+        mvcc.step_done(&second);
+        assert_eq!(mvcc.read_point(), 10);
+        let ticket = WriteTicket::of(second);
+        assert!(!ticket.is_ready());
+        mvcc.step_done(&first);
+        assert_eq!(mvcc.read_point(), 12);
+        assert!(ticket.is_ready());
+        ticket.wait().unwrap();
+    }
+
+    #[test]
+    fn a_failed_append_gives_its_number_up() {
+        let mvcc = Mvcc::new(0);
+        assert!(mvcc.begin(2, |_, _| Err::<(), _>(Error::invalid("no"))).is_err());
+        assert_eq!(mvcc.read_point(), 1);
+        assert!(mvcc.barrier().is_ready());
+    }
+
+    #[test]
+    fn a_failed_sync_fails_every_later_write() {
+        let mvcc = Mvcc::new(0);
+        let (first, second) = (begin(&mvcc), begin(&mvcc));
+        let ticket = WriteTicket::of(second);
+        mvcc.fail(&first, &Error::invalid("disk"));
+        assert!(ticket.wait().is_err());
+        assert_eq!(mvcc.read_point(), 0);
+        assert!(mvcc.wait_for(2, || {}).is_err());
+    }
+
+    #[test]
+    fn a_taken_number_is_reached_with_the_writes_before_it() {
+        let mvcc = Mvcc::new(0);
+        let first = begin(&mvcc);
+        let taken = mvcc.take_number();
+        assert_eq!((taken, mvcc.read_point()), (2, 0));
+        mvcc.step_done(&first);
+        assert_eq!(mvcc.read_point(), 2);
+    }
+}

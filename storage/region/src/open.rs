@@ -1,0 +1,277 @@
+//! How a region begins and ends.
+//!
+//! Open: what a crash left half done is put right (`.tmp` emptied, compacted inputs archived), store files are
+//! opened, `recovered.edits` are replayed and flushed, and a sequence id above all earlier ones is made durable
+//! as the name of an empty `<n>.seqid` file. Close is refuse, drain, flush.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use halcyon_cell::{Cell, Error, Result};
+use halcyon_env::Env;
+use halcyon_schema::{FamilyDescriptor, RegionInfo, TableDescriptor, layout};
+use halcyon_wal::WalReader;
+use parking_lot::{Mutex, RwLock};
+
+use crate::mvcc::Mvcc;
+use crate::region::{Counters, Region, RegionServices};
+use crate::row_lock::RowLocks;
+use crate::store::{Store, StoreFile, archive, is_store_file_name};
+
+const RECOVERED_EDITS: &str = "recovered.edits";
+const REGION_INFO: &str = ".regioninfo";
+/// Replayed bytes after which the memstores are flushed in between.
+const REPLAY_FLUSH_BYTES: u64 = 64 << 20;
+/// Family of the cells that mark events in a log.
+const META_FAMILY: &[u8] = b"METAFAMILY";
+
+impl Region {
+    /// Makes a region's directory with its `.regioninfo` and its families' directories. Doing it again is fine.
+    pub fn create_on_disk(
+        env: &Env,
+        root: &Path,
+        info: &RegionInfo,
+        families: &[FamilyDescriptor],
+    ) -> Result<()> {
+        let dir = layout::region_dir(root, info.table(), info.encoded_name());
+        env.fs.create_dir_all(&dir)?;
+        env.fs.replace(&dir.join(REGION_INFO), &info.encode_file())?;
+        for family in families {
+            env.fs.create_dir_all(&dir.join(&*family.name_str()))?;
+        }
+        Ok(())
+    }
+
+    /// Opens a region for reading and writing. *Blocking*. After a crash at any point it can be called again.
+    pub fn open(
+        services: RegionServices,
+        root: &Path,
+        info: RegionInfo,
+        table: Arc<TableDescriptor>,
+    ) -> Result<Arc<Region>> {
+        let name = info.encoded_name().to_string();
+        Region::open_inner(services, root, info, table)
+            .map_err(|error| error.context(format_args!("opening region {name}")))
+    }
+
+    fn open_inner(
+        services: RegionServices,
+        root: &Path,
+        info: RegionInfo,
+        table: Arc<TableDescriptor>,
+    ) -> Result<Arc<Region>> {
+        let dir = layout::region_dir(root, info.table(), info.encoded_name());
+        let archive_dir = layout::archive_region_dir(root, info.table(), info.encoded_name());
+        let env = services.env.clone();
+        if !env.fs.exists(&dir.join(REGION_INFO)) {
+            let families: Vec<FamilyDescriptor> = table.families().iter().cloned().collect();
+            Region::create_on_disk(&env, root, &info, &families)?;
+        }
+        let temporary = dir.join(".tmp");
+        if env.fs.exists(&temporary) {
+            env.fs.remove_dir_all(&temporary)?;
+        }
+        let mut stores = Vec::new();
+        for family in table.families() {
+            stores.push(open_store(&services, &dir, &archive_dir, family, &info)?);
+        }
+        let edits_dir = dir.join(RECOVERED_EDITS);
+        let known = highest_known_seq(&env, &stores, &edits_dir)?;
+        let region = Arc::new(Region {
+            mvcc: Arc::new(Mvcc::new(known)),
+            row_locks: RowLocks::new(),
+            updates: RwLock::new(()),
+            flushing: Mutex::new(()),
+            closed: RwLock::new(false),
+            closing: AtomicBool::new(false),
+            open_seq_num: known + 1,
+            counters: Counters::default(),
+            info,
+            table,
+            services,
+            dir,
+            archive_dir,
+            stores,
+        });
+        region.services.wal.region_opened(region.info.encoded_name().as_bytes());
+        let replayed = region.replay(&edits_dir)?;
+        let region = if replayed > known { region.restart_at(replayed) } else { region };
+        region.remember_seq(&edits_dir)?;
+        region.counters.last_flush_ms.store(region.services.env.clock.now_ms(), Ordering::Relaxed);
+        Ok(region)
+    }
+
+    /// The same region with its numbers starting behind what was replayed.
+    fn restart_at(self: Arc<Self>, seq: u64) -> Arc<Region> {
+        let mut region =
+            Arc::try_unwrap(self).unwrap_or_else(|_| unreachable!("nobody else knows the region yet"));
+        region.mvcc = Arc::new(Mvcc::new(seq));
+        region.open_seq_num = seq + 1;
+        Arc::new(region)
+    }
+
+    /// Puts the edits of `recovered.edits` into the memstores and flushes them. Returns the highest sequence
+    /// id seen. The files go only after the flush, so a crash in between repeats the replay.
+    fn replay(&self, dir: &Path) -> Result<u64> {
+        let env = &self.services.env;
+        let mut files = Vec::new();
+        if env.fs.exists(dir) {
+            for entry in env.fs.list(dir)? {
+                if !entry.is_dir && !entry.name.is_empty() && entry.name.bytes().all(|b| b.is_ascii_digit()) {
+                    files.push(dir.join(&entry.name));
+                }
+            }
+        }
+        let mut highest = 0;
+        let mut applied = 0;
+        for path in &files {
+            self.replay_file(path, &mut highest, &mut applied)?;
+        }
+        if applied > 0 {
+            self.flush_replayed(highest)?;
+        }
+        for path in &files {
+            env.fs.remove_file(path)?;
+        }
+        if !files.is_empty() {
+            env.fs.sync_dir(dir)?;
+            tracing::info!(region = self.info.encoded_name(), files = files.len(), applied, "replayed edits");
+        }
+        Ok(highest)
+    }
+
+    fn replay_file(&self, path: &Path, highest: &mut u64, applied: &mut u64) -> Result<()> {
+        let flushed: Vec<u64> = self.stores.iter().map(Store::max_flushed_seq).collect();
+        let mut reader = WalReader::open(&self.services.env, path)?;
+        while let Some((key, cells)) = reader.next_entry()? {
+            let seq = key.log_sequence_number;
+            *highest = (*highest).max(seq);
+            for cell in cells {
+                if cell.family() == META_FAMILY {
+                    continue; // a marker, not data
+                }
+                *applied += u64::from(self.replay_cell(&cell, seq, &flushed));
+            }
+            if self.memstore_size().heap_bytes > REPLAY_FLUSH_BYTES {
+                self.flush_replayed(seq)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn replay_cell(&self, cell: &Cell, seq: u64, flushed: &[u64]) -> bool {
+        // A family that was dropped since has no store: its edits are dropped with it.
+        let Some(at) = self.stores.iter().position(|store| store.family.name() == cell.family()) else {
+            return false;
+        };
+        if seq <= flushed[at] {
+            return false;
+        }
+        let segment = self.stores[at].active();
+        let prepared = segment.prepare(cell.bytes(), None);
+        segment.insert(prepared, seq);
+        true
+    }
+
+    /// Writes out what was replayed so far. Nothing of it is in this server's log, so the log is not asked.
+    fn flush_replayed(&self, seq: u64) -> Result<()> {
+        for store in &self.stores {
+            store.begin_snapshot(&self.services.chunks);
+            self.flush_store_at(store, seq)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the opening's sequence id durable, so that the next opening's is higher even if nothing is
+    /// written (HBase: `WALSplitUtil.writeRegionSequenceIdFile`).
+    fn remember_seq(&self, dir: &Path) -> Result<()> {
+        let env = &self.services.env;
+        env.fs.create_dir_all(dir)?;
+        let name = format!("{}.seqid", self.open_seq_num);
+        match env.fs.put_new(&dir.join(&name), b"") {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error.into()),
+            _ => {}
+        }
+        for entry in env.fs.list(dir)? {
+            if seq_of_marker(&entry.name).is_some() && entry.name != name {
+                env.fs.remove_file(&dir.join(&entry.name))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses new work, waits for what is running, and flushes unless `abort`. *Blocking*. Closing twice is
+    /// fine. After an error the region stays closed and its unflushed edits stay in the log.
+    pub fn close(&self, abort: bool) -> Result<()> {
+        self.closing.store(true, Ordering::Release);
+        let mut closed = self.closed.write();
+        if *closed {
+            return Ok(());
+        }
+        // A compaction that is under way sees `closing` and gives up; wait for it to let go.
+        for store in &self.stores {
+            drop(store.compacting.lock());
+        }
+        *closed = true;
+        drop(closed);
+        if abort {
+            return Ok(());
+        }
+        self.flush_stores(None)?;
+        if self.stores.iter().any(|store| store.memstore_size().data_bytes > 0) {
+            return Err(Error::invalid("cells are left in memory after the last flush"));
+        }
+        self.services.wal.region_closed(self.info.encoded_name().as_bytes());
+        for store in &self.stores {
+            for file in &store.view().files {
+                if store.family.evict_blocks_on_close() {
+                    self.services.cache.evict_file(file.number);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn open_store(
+    services: &RegionServices,
+    region_dir: &Path,
+    archive_dir: &Path,
+    family: &FamilyDescriptor,
+    info: &RegionInfo,
+) -> Result<Store> {
+    let env = &services.env;
+    let dir = region_dir.join(&*family.name_str());
+    env.fs.create_dir_all(&dir)?;
+    let mut files = Vec::new();
+    for entry in env.fs.list(&dir)? {
+        if !entry.is_dir && is_store_file_name(&entry.name) {
+            files.push(StoreFile::open(env, &dir.join(&entry.name), family, &services.cache)?);
+        }
+    }
+    let mut compacted: Vec<String> = Vec::new();
+    for file in &files {
+        compacted.extend(file.hfile.info().compacted_from()?);
+    }
+    let (done, mut files): (Vec<_>, Vec<_>) =
+        files.into_iter().partition(|file| compacted.contains(&file.name));
+    let archive_dir = archive_dir.join(&*family.name_str());
+    archive(env, done.iter().map(|file| file.path.as_path()), &archive_dir)?;
+    files.sort_by(|a, b| b.max_seq.cmp(&a.max_seq).then_with(|| b.name.cmp(&a.name)));
+    Ok(Store::new(family.clone(), info.comparator(), dir, files, &services.chunks))
+}
+
+fn highest_known_seq(env: &Env, stores: &[Store], edits_dir: &Path) -> Result<u64> {
+    let mut highest = stores.iter().map(Store::max_flushed_seq).max().unwrap_or(0);
+    if env.fs.exists(edits_dir) {
+        for entry in env.fs.list(edits_dir)? {
+            highest = highest.max(seq_of_marker(&entry.name).unwrap_or(0));
+        }
+    }
+    Ok(highest.max(1))
+}
+
+fn seq_of_marker(name: &str) -> Option<u64> {
+    name.strip_suffix(".seqid").or_else(|| name.strip_suffix("_seqid"))?.parse().ok()
+}

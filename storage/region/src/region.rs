@@ -1,0 +1,230 @@
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+
+use halcyon_cache::BlockCache;
+use halcyon_cell::{Error, ErrorKind, Result};
+use halcyon_env::Env;
+use halcyon_memstore::ChunkPool;
+use halcyon_schema::{RegionInfo, TableDescriptor};
+use halcyon_wal::Wal;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+
+use crate::RegionSettings;
+use crate::mvcc::Mvcc;
+use crate::row_lock::RowLocks;
+use crate::store::{MemStoreSize, Store};
+
+/// What a region needs of its server. Cheap to clone.
+#[derive(Clone)]
+pub struct RegionServices {
+    pub env: Env,
+    pub wal: Arc<Wal>,
+    pub cache: Arc<BlockCache>,
+    pub chunks: Arc<ChunkPool>,
+    pub settings: RegionSettings,
+}
+
+/// A range of a table's rows, open for reading and writing.
+///
+/// *Thread safety*: every verb may be called from any thread. Verbs marked *blocking* do I/O; the others do
+/// not, given `ReadMode::CacheOnly`. A region never schedules itself: it says what it wants (`flush_wanted`,
+/// `compaction_wanted`), and the server decides.
+///
+/// *Lock order*: `closed` (shared by every operation), `flushing`, row locks, `updates`, write numbers, log. The
+/// update lock is shared by writers from the copy into a chunk to the memstore insert, and exclusive for the
+/// moment in which flush puts new segments in place. No lock is held across I/O but `flushing` and a store's
+/// `compacting`, which readers and writers never take.
+pub struct Region {
+    pub(crate) info: RegionInfo,
+    pub(crate) table: Arc<TableDescriptor>,
+    pub(crate) services: RegionServices,
+    /// `data/<namespace>/<table>/<encoded name>`
+    pub(crate) dir: PathBuf,
+    /// The same under `archive`.
+    pub(crate) archive_dir: PathBuf,
+    /// In order of family names.
+    pub(crate) stores: Vec<Store>,
+    pub(crate) mvcc: Arc<Mvcc>,
+    pub(crate) row_locks: RowLocks,
+    pub(crate) updates: RwLock<()>,
+    pub(crate) flushing: Mutex<()>,
+    /// True once the region is closed.
+    pub(crate) closed: RwLock<bool>,
+    /// Set before `closed` is waited for, so that scans and compactions end early.
+    pub(crate) closing: AtomicBool,
+    pub(crate) open_seq_num: u64,
+    pub(crate) counters: Counters,
+}
+
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub reads: AtomicU64,
+    pub writes: AtomicU64,
+    pub filtered_reads: AtomicU64,
+    pub last_flush_ms: AtomicI64,
+    pub minor_running: AtomicU64,
+    pub major_running: AtomicU64,
+}
+
+/// Numbers of a region, for load reports and for the server's decisions.
+#[derive(Clone, Debug, Default)]
+pub struct RegionStats {
+    pub store_files: usize,
+    pub store_file_bytes: u64,
+    pub uncompressed_bytes: u64,
+    pub memstore: MemStoreSize,
+    pub read_requests: u64,
+    pub filtered_read_requests: u64,
+    pub write_requests: u64,
+    /// Highest sequence id given out.
+    pub max_seq: u64,
+    /// Per family: highest sequence id that is in a file.
+    pub flushed_seqs: Vec<(bytes::Bytes, u64)>,
+    /// When the oldest file that a major compaction wrote was written; 0 if some file is not of one.
+    pub last_major_compaction_ms: i64,
+    /// When memory was written out last; opening counts.
+    pub last_flush_ms: i64,
+    pub minor_compactions_running: u64,
+    pub major_compactions_running: u64,
+    /// Largest number of files in one store.
+    pub files_in_a_store_max: usize,
+}
+
+impl Region {
+    pub fn info(&self) -> &RegionInfo {
+        &self.info
+    }
+
+    pub fn table(&self) -> &Arc<TableDescriptor> {
+        &self.table
+    }
+
+    /// The first sequence id of this opening; greater than any before it.
+    pub fn open_seq_num(&self) -> u64 {
+        self.open_seq_num
+    }
+
+    /// What a new read sees.
+    pub fn read_point(&self) -> u64 {
+        self.mvcc.read_point()
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub(crate) fn store(&self, family: &[u8]) -> Option<&Store> {
+        // A handful of families: walking is faster than hashing.
+        self.stores.iter().find(|store| store.family.name() == family)
+    }
+
+    pub(crate) fn store_or_error(&self, family: &[u8]) -> Result<&Store> {
+        self.store(family).ok_or_else(|| {
+            Error::invalid(format!(
+                "Column family {} does not exist in region {} in table {}",
+                family.escape_ascii(),
+                self.info.region_name().escape_ascii(),
+                self.table.name()
+            ))
+        })
+    }
+
+    /// Keeps the region open while the guard lives; `Moved` once it is closing.
+    pub(crate) fn enter(&self) -> Result<RwLockReadGuard<'_, bool>> {
+        let refused =
+            || Error::new(ErrorKind::Moved, format!("{} is closing", self.info.region_name().escape_ascii()));
+        if self.closing.load(Ordering::Acquire) {
+            return Err(refused());
+        }
+        let guard = self.closed.read();
+        if *guard { Err(refused()) } else { Ok(guard) }
+    }
+
+    pub(crate) fn check_row(&self, row: &[u8], operation: &str) -> Result<()> {
+        if self.info.contains_row(row) {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Moved,
+            format!(
+                "Requested row out of range for {operation} on HRegion {}, startKey='{}', endKey='{}', row='{}'",
+                self.info.region_name().escape_ascii(),
+                self.info.start_key().escape_ascii(),
+                self.info.end_key().escape_ascii(),
+                row.escape_ascii()
+            ),
+        ))
+    }
+
+    /// Bytes of all memstores, what is being flushed included.
+    pub fn memstore_size(&self) -> MemStoreSize {
+        let mut sum = MemStoreSize::default();
+        for store in &self.stores {
+            let size = store.memstore_size();
+            sum.data_bytes += size.data_bytes;
+            sum.heap_bytes += size.heap_bytes;
+        }
+        sum
+    }
+
+    /// The size at which the region wants to be flushed.
+    pub fn flush_size_bytes(&self) -> u64 {
+        self.table.memstore_flush_size().unwrap_or(self.services.settings.flush_size_bytes)
+    }
+
+    /// Whether the memstores are over the flush size.
+    pub fn flush_wanted(&self) -> bool {
+        self.memstore_size().heap_bytes >= self.flush_size_bytes()
+    }
+
+    /// Whether nothing of the region is in files, so that no read waits for the disk.
+    pub fn memory_only(&self) -> bool {
+        self.stores.iter().all(|store| store.view().files.is_empty())
+    }
+
+    pub(crate) fn check_pressure(&self) -> Result<()> {
+        let limit = self.flush_size_bytes().saturating_mul(self.services.settings.block_multiplier);
+        let size = self.memstore_size().heap_bytes;
+        if size <= limit {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Busy,
+            format!(
+                "Over memstore limit={limit}, regionName={}, memstoreSize={size}",
+                self.info.encoded_name()
+            ),
+        ))
+    }
+
+    pub fn stats(&self) -> RegionStats {
+        let mut stats = RegionStats {
+            memstore: self.memstore_size(),
+            read_requests: self.counters.reads.load(Ordering::Relaxed),
+            filtered_read_requests: self.counters.filtered_reads.load(Ordering::Relaxed),
+            write_requests: self.counters.writes.load(Ordering::Relaxed),
+            max_seq: self.mvcc.last(),
+            last_flush_ms: self.counters.last_flush_ms.load(Ordering::Relaxed),
+            minor_compactions_running: self.counters.minor_running.load(Ordering::Relaxed),
+            major_compactions_running: self.counters.major_running.load(Ordering::Relaxed),
+            ..RegionStats::default()
+        };
+        let mut oldest_major = i64::MAX;
+        for store in &self.stores {
+            let view = store.view();
+            stats.files_in_a_store_max = stats.files_in_a_store_max.max(view.files.len());
+            for file in &view.files {
+                stats.store_files += 1;
+                stats.store_file_bytes += file.len_bytes;
+                stats.uncompressed_bytes += file.hfile.uncompressed_len();
+                let written =
+                    if file.is_major() { file.hfile.info().create_time_ms().unwrap_or(0) } else { 0 };
+                oldest_major = oldest_major.min(written);
+            }
+            stats.flushed_seqs.push((store.family.name().clone(), store.max_flushed_seq()));
+        }
+        stats.last_major_compaction_ms = if oldest_major == i64::MAX { 0 } else { oldest_major };
+        stats
+    }
+}

@@ -1,0 +1,370 @@
+//! Decides cell by cell what a scan or a compaction does with it (HBase: the `ScanQueryMatcher` family).
+//!
+//! The order of questions is HBase's: end of row, time to live, delete markers, time range, wanted columns,
+//! versions up to the family's limit, filter, versions up to the scan's limit.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use halcyon_cell::{CellRef, Key, Result, TagType};
+use halcyon_filter::{Filter, ReturnCode};
+use halcyon_schema::KeepDeleted;
+
+use super::columns::ColumnTracker;
+use super::deletes::{DeleteTracker, Hidden};
+use crate::api::TimeRange;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MatchCode {
+    Include,
+    IncludeAndSeekNextCol,
+    IncludeAndSeekNextRow,
+    Skip,
+    SeekNextCol,
+    SeekNextRow,
+    SeekNextUsingHint,
+    /// The cell belongs to another row: this one is done.
+    Done,
+    /// The filter wants no more rows.
+    DoneScan,
+}
+
+/// What a family keeps; the part of its descriptor that decides about cells.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Keeping {
+    pub max_versions: u32,
+    pub min_versions: u32,
+    /// Milliseconds; `None`: for ever.
+    pub ttl_ms: Option<i64>,
+    pub keep_deleted: KeepDeleted,
+}
+
+impl Keeping {
+    fn oldest_unexpired(&self, now_ms: i64) -> i64 {
+        self.ttl_ms.map_or(i64::MIN, |ttl| now_ms.saturating_sub(ttl))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    User {
+        see_past_deletes: bool,
+    },
+    Raw,
+    /// Flush and minor compaction: markers stay, what they hide goes.
+    Minor,
+    /// Major compaction: markers go as well.
+    Major {
+        earliest_put: i64,
+    },
+}
+
+pub(crate) struct Matcher {
+    mode: Mode,
+    keeping: Keeping,
+    now_ms: i64,
+    oldest_unexpired: i64,
+    time_range: TimeRange,
+    columns: ColumnTracker,
+    deletes: DeleteTracker,
+    /// Versions of a column that the scan wants after its filter.
+    versions_after_filter: u32,
+    versions_count: u32,
+    versions_column: Option<Vec<u8>>,
+    row: Vec<u8>,
+    on_row: bool,
+    sticky_next_row: bool,
+}
+
+impl Matcher {
+    /// For a user's Get or Scan.
+    #[allow(clippy::too_many_arguments)] // the questions of a scan
+    pub fn user(
+        keeping: Keeping,
+        wanted: Option<&BTreeSet<Bytes>>,
+        scan_versions: u32,
+        time_range: TimeRange,
+        raw: bool,
+        has_filter: bool,
+        now_ms: i64,
+    ) -> Matcher {
+        let wanted_versions = if raw { scan_versions } else { scan_versions.min(keeping.max_versions) };
+        let checked_versions = if has_filter && !raw { keeping.max_versions } else { wanted_versions };
+        let mode = if raw {
+            Mode::Raw
+        } else {
+            Mode::User { see_past_deletes: keeping.keep_deleted != KeepDeleted::False }
+        };
+        Matcher::new(mode, keeping, wanted, checked_versions, wanted_versions, time_range, now_ms)
+    }
+
+    /// For flush and minor compaction.
+    pub fn minor(keeping: Keeping, now_ms: i64) -> Matcher {
+        Matcher::new(Mode::Minor, keeping, None, keeping.max_versions, u32::MAX, TimeRange::ALL, now_ms)
+    }
+
+    /// For major compaction. `earliest_put`: the smallest timestamp of a put in the files.
+    pub fn major(keeping: Keeping, earliest_put: i64, now_ms: i64) -> Matcher {
+        let mode = Mode::Major { earliest_put };
+        Matcher::new(mode, keeping, None, keeping.max_versions, u32::MAX, TimeRange::ALL, now_ms)
+    }
+
+    fn new(
+        mode: Mode,
+        keeping: Keeping,
+        wanted: Option<&BTreeSet<Bytes>>,
+        checked_versions: u32,
+        versions_after_filter: u32,
+        time_range: TimeRange,
+        now_ms: i64,
+    ) -> Matcher {
+        let oldest_unexpired = keeping.oldest_unexpired(now_ms);
+        Matcher {
+            mode,
+            keeping,
+            now_ms,
+            oldest_unexpired,
+            time_range,
+            columns: ColumnTracker::new(wanted, checked_versions, keeping.min_versions, oldest_unexpired),
+            deletes: DeleteTracker::default(),
+            versions_after_filter,
+            versions_count: 0,
+            versions_column: None,
+            row: Vec::new(),
+            on_row: false,
+            sticky_next_row: false,
+        }
+    }
+
+    /// Starts on the row of `cell`.
+    pub fn set_row(&mut self, row: &[u8]) {
+        self.row.clear();
+        self.row.extend_from_slice(row);
+        self.on_row = true;
+        self.sticky_next_row = false;
+        self.columns.reset();
+        self.deletes.reset();
+        self.versions_column = None;
+        self.versions_count = 0;
+    }
+
+    pub fn clear_row(&mut self) {
+        self.on_row = false;
+    }
+
+    pub fn on_row(&self) -> bool {
+        self.on_row
+    }
+
+    pub fn row(&self) -> &[u8] {
+        &self.row
+    }
+
+    /// The key to seek to for `SeekNextCol`.
+    pub fn next_column_key(&self, cell: CellRef<'_>) -> Key {
+        match self.columns.hint() {
+            Some(hint) => Key::first_on_column(cell.row(), cell.family(), hint),
+            None => Key::last_on_column(cell.row(), cell.family(), cell.qualifier()),
+        }
+    }
+
+    pub fn match_cell(
+        &mut self,
+        cell: CellRef<'_>,
+        filter: &mut Option<Box<dyn Filter>>,
+    ) -> Result<MatchCode> {
+        if let Some(filter) = filter
+            && filter.filter_all_remaining()?
+        {
+            return Ok(MatchCode::DoneScan);
+        }
+        if let Some(code) = self.before_deletes(cell) {
+            return Ok(code);
+        }
+        let timestamp = cell.timestamp();
+        match self.mode {
+            Mode::User { see_past_deletes } => {
+                if cell.cell_type().is_delete() {
+                    let seen = if see_past_deletes {
+                        self.time_range.contains(timestamp)
+                    } else {
+                        timestamp >= self.time_range.min
+                    };
+                    if seen {
+                        self.deletes.add(cell);
+                    }
+                    return Ok(MatchCode::Skip);
+                }
+                match self.check_hidden(cell) {
+                    Some(code) => Ok(code),
+                    None => self.match_column(cell, timestamp, filter),
+                }
+            }
+            Mode::Raw => self.match_column(cell, timestamp, filter),
+            Mode::Minor => Ok(self.match_minor(cell, timestamp)),
+            Mode::Major { earliest_put } => Ok(self.match_major(cell, timestamp, earliest_put)),
+        }
+    }
+
+    /// End of row, and the time to live of family and cell.
+    fn before_deletes(&mut self, cell: CellRef<'_>) -> Option<MatchCode> {
+        if !self.on_row || cell.row() != self.row.as_slice() {
+            return Some(MatchCode::Done);
+        }
+        if self.columns.done() {
+            self.sticky_next_row = true;
+        }
+        if self.sticky_next_row {
+            return Some(MatchCode::SeekNextRow);
+        }
+        if self.columns.is_done_with(cell.timestamp()) {
+            return Some(self.columns.next_row_or_column(cell));
+        }
+        if self.is_expired_by_tag(cell) {
+            return Some(MatchCode::Skip);
+        }
+        None
+    }
+
+    fn is_expired_by_tag(&self, cell: CellRef<'_>) -> bool {
+        if cell.tags().is_empty() {
+            return false;
+        }
+        let ttl = cell.tag_iter().find(|tag| tag.tag_type == TagType::TTL);
+        ttl.and_then(|tag| tag.value.try_into().ok())
+            .is_some_and(|ttl| cell.timestamp().saturating_add(i64::from_be_bytes(ttl)) < self.now_ms)
+    }
+
+    fn check_hidden(&mut self, cell: CellRef<'_>) -> Option<MatchCode> {
+        if self.deletes.is_empty() {
+            return None;
+        }
+        match self.deletes.hides(cell) {
+            Hidden::No => None,
+            Hidden::Alone => Some(MatchCode::Skip),
+            Hidden::WithOlder => Some(self.columns.next_row_or_column(cell)),
+        }
+    }
+
+    fn match_column(
+        &mut self,
+        cell: CellRef<'_>,
+        timestamp: i64,
+        filter: &mut Option<Box<dyn Filter>>,
+    ) -> Result<MatchCode> {
+        if !self.time_range.contains(timestamp) {
+            return Ok(if timestamp < self.time_range.min {
+                self.columns.next_row_or_column(cell)
+            } else {
+                MatchCode::Skip
+            });
+        }
+        let code = self.columns.check_column(cell);
+        if code != MatchCode::Include {
+            return Ok(code);
+        }
+        let code = self.columns.check_versions(cell, timestamp, false);
+        if !matches!(
+            code,
+            MatchCode::Include | MatchCode::IncludeAndSeekNextCol | MatchCode::IncludeAndSeekNextRow
+        ) {
+            return Ok(code);
+        }
+        match filter {
+            None => Ok(code),
+            Some(filter) => {
+                let answer = filter.filter_cell(cell)?;
+                Ok(self.merge_filter(cell, code, answer))
+            }
+        }
+    }
+
+    /// Puts the filter's word and the column tracker's together (`UserScanQueryMatcher.mergeFilterResponse`).
+    fn merge_filter(&mut self, cell: CellRef<'_>, code: MatchCode, answer: ReturnCode) -> MatchCode {
+        use MatchCode::*;
+        let mut code = match answer {
+            ReturnCode::Skip => {
+                return match code {
+                    Include => Skip,
+                    IncludeAndSeekNextCol => SeekNextCol,
+                    _ => SeekNextRow,
+                };
+            }
+            ReturnCode::NextCol => {
+                return match code {
+                    Include | IncludeAndSeekNextCol => self.columns.next_row_or_column(cell),
+                    _ => SeekNextRow,
+                };
+            }
+            ReturnCode::NextRow => return SeekNextRow,
+            ReturnCode::SeekNextUsingHint => {
+                return match code {
+                    Include | IncludeAndSeekNextCol => SeekNextUsingHint,
+                    _ => SeekNextRow,
+                };
+            }
+            ReturnCode::Include => code,
+            ReturnCode::IncludeAndNextCol if code == Include => IncludeAndSeekNextCol,
+            ReturnCode::IncludeAndNextCol => code,
+            ReturnCode::IncludeAndSeekNextRow => IncludeAndSeekNextRow,
+        };
+        let same_column = self.versions_column.as_deref() == Some(cell.qualifier());
+        if !same_column {
+            self.versions_count = 0;
+            let column = self.versions_column.get_or_insert_with(Vec::new);
+            column.clear();
+            column.extend_from_slice(cell.qualifier());
+        }
+        self.versions_count += 1;
+        if self.versions_count > self.versions_after_filter {
+            code = if code == IncludeAndSeekNextRow { SeekNextRow } else { SeekNextCol };
+        }
+        if matches!(code, IncludeAndSeekNextCol | SeekNextCol) {
+            self.columns.done_with_column(cell);
+        }
+        code
+    }
+
+    fn match_minor(&mut self, cell: CellRef<'_>, timestamp: i64) -> MatchCode {
+        if cell.cell_type().is_delete() {
+            self.track_delete(cell);
+            return MatchCode::Include;
+        }
+        match self.check_hidden(cell) {
+            Some(code) => code,
+            None => self.columns.check_versions(cell, timestamp, false),
+        }
+    }
+
+    fn match_major(&mut self, cell: CellRef<'_>, timestamp: i64, earliest_put: i64) -> MatchCode {
+        if cell.cell_type().is_delete() {
+            self.track_delete(cell);
+            let kept = match self.keeping.keep_deleted {
+                KeepDeleted::True => true,
+                KeepDeleted::Ttl => timestamp >= self.oldest_unexpired,
+                KeepDeleted::False => false,
+            };
+            if !kept {
+                return MatchCode::Skip;
+            }
+            if timestamp < earliest_put {
+                return self.columns.next_row_or_column(cell); // nothing left that it could hide
+            }
+        } else if let Some(code) = self.check_hidden(cell) {
+            return code;
+        }
+        self.columns.check_versions(cell, timestamp, false)
+    }
+
+    /// With KEEP_DELETED_CELLS compaction drops cells by versions and time to live only.
+    fn track_delete(&mut self, cell: CellRef<'_>) {
+        let tracked = match self.keeping.keep_deleted {
+            KeepDeleted::False => true,
+            KeepDeleted::Ttl => cell.timestamp() < self.oldest_unexpired,
+            KeepDeleted::True => false,
+        };
+        if tracked {
+            self.deletes.add(cell);
+        }
+    }
+}

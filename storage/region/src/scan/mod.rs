@@ -1,0 +1,13 @@
+//! The way of a read: sources are merged by a [`source::Heap`], a [`matcher::Matcher`] decides cell by cell,
+//! a [`store_scanner::StoreScanner`] does this for one family, and [`RegionScanner`] puts families together
+//! into rows and runs the filter over them.
+
+mod columns;
+mod deletes;
+pub(crate) mod matcher;
+mod region_scanner;
+pub(crate) mod source;
+pub(crate) mod store_scanner;
+
+pub(crate) use region_scanner::Parts;
+pub use region_scanner::RegionScanner;

@@ -1,0 +1,398 @@
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use halcyon_cell::{Cell, CellComparator, Error, Key, Result};
+use halcyon_env::Clock;
+use halcyon_filter::{Filter, RowOutcome, finish_row};
+
+use super::store_scanner::{Budget, StoreScanner, StoreState};
+use crate::api::{NextState, ScanCounts, ScanLimits};
+use crate::region::Region;
+
+/// Reads rows of one region at one read point, family by family (HBase: `RegionScannerImpl`).
+///
+/// Holds on to the segments and files it started with, so flushes and compactions go on beside it. Owned by
+/// one call at a time; after an error it is of no use any more.
+pub struct RegionScanner {
+    region: Option<Arc<Region>>,
+    clock: Arc<dyn Clock>,
+    comparator: CellComparator,
+    read_point: u64,
+    /// Families that decide about a row, in order of their names.
+    stores: Vec<StoreScanner>,
+    /// Families that the filter does not need; read for rows that passed.
+    joined: Vec<StoreScanner>,
+    filter: Option<Box<dyn Filter>>,
+    stop_row: Bytes,
+    include_stop_row: bool,
+    reversed: bool,
+    batch: Option<u32>,
+    row: Vec<u8>,
+    position: Position,
+    counts: ScanCounts,
+    exhausted: bool,
+}
+
+/// Where in a row the scanner stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Position {
+    BetweenRows,
+    /// Inside `row`, with this store next.
+    InStores(usize),
+    /// Inside `row`, which passed the filter, with this joined store next.
+    InJoined(usize),
+}
+
+/// What a scanner is made of; filled by `Region::scanner`.
+pub(crate) struct Parts {
+    pub region: Option<Arc<Region>>,
+    pub clock: Arc<dyn Clock>,
+    pub comparator: CellComparator,
+    pub read_point: u64,
+    pub stores: Vec<StoreScanner>,
+    pub joined: Vec<StoreScanner>,
+    pub filter: Option<Box<dyn Filter>>,
+    pub stop_row: Bytes,
+    pub include_stop_row: bool,
+    pub reversed: bool,
+    pub batch: Option<u32>,
+}
+
+/// How far a row was read.
+enum Progress {
+    Complete,
+    Cut(NextState),
+    ScanDone,
+}
+
+impl RegionScanner {
+    pub(crate) fn new(parts: Parts) -> Result<RegionScanner> {
+        if parts.batch.is_some() && parts.filter.as_ref().is_some_and(|filter| filter.has_filter_row()) {
+            return Err(Error::invalid(
+                "Cannot set batch on a scan using a filter that returns true for filter.hasFilterRow",
+            ));
+        }
+        Ok(RegionScanner {
+            region: parts.region,
+            clock: parts.clock,
+            comparator: parts.comparator,
+            read_point: parts.read_point,
+            stores: parts.stores,
+            joined: parts.joined,
+            filter: parts.filter,
+            stop_row: parts.stop_row,
+            include_stop_row: parts.include_stop_row,
+            reversed: parts.reversed,
+            batch: parts.batch,
+            row: Vec::new(),
+            position: Position::BetweenRows,
+            counts: ScanCounts::default(),
+            exhausted: false,
+        })
+    }
+
+    pub fn read_point(&self) -> u64 {
+        self.read_point
+    }
+
+    /// The region scanned; `None` for the scan inside a Get.
+    pub fn region(&self) -> Option<&Arc<Region>> {
+        self.region.as_ref()
+    }
+
+    pub fn counts(&self) -> ScanCounts {
+        self.counts
+    }
+
+    /// The row looked at last, for cursors.
+    pub fn last_row(&self) -> &[u8] {
+        &self.row
+    }
+
+    pub fn filter_has_row(&self) -> bool {
+        self.filter.as_ref().is_some_and(|filter| filter.has_filter_row())
+    }
+
+    /// Whether the filter wants nothing more.
+    pub fn filter_done(&mut self) -> Result<bool> {
+        match &mut self.filter {
+            Some(filter) => filter.filter_all_remaining(),
+            None => Ok(false),
+        }
+    }
+
+    /// Reads one row, or a part of one, appending its cells to `out`.
+    pub fn next(&mut self, limits: &mut ScanLimits, out: &mut Vec<Cell>) -> Result<NextState> {
+        if self.exhausted {
+            return Ok(NextState::Exhausted);
+        }
+        let start = out.len();
+        let mut limits_in_row = *limits;
+        if self.filter_has_row() {
+            limits_in_row.may_cut_row = false; // the filter has to see whole rows
+        }
+        let state = self.next_row(&mut limits_in_row, out, start);
+        limits.size_bytes_left = limits_in_row.size_bytes_left;
+        let state = state?;
+        if self.position == Position::BetweenRows
+            && let Some(filter) = &mut self.filter
+        {
+            filter.reset()?;
+            if state != NextState::Exhausted && filter.filter_all_remaining()? {
+                self.exhausted = true;
+                return Ok(NextState::Exhausted);
+            }
+        }
+        self.exhausted = state == NextState::Exhausted;
+        Ok(state)
+    }
+
+    fn next_row(&mut self, limits: &mut ScanLimits, out: &mut Vec<Cell>, start: usize) -> Result<NextState> {
+        let size_before = limits.size_bytes_left;
+        loop {
+            if self.position == Position::BetweenRows {
+                if !self.begin_row()? {
+                    return Ok(NextState::Exhausted);
+                }
+                if self.row_key_is_filtered()? {
+                    self.counts.rows_scanned += 1;
+                    self.counts.rows_filtered += 1;
+                    let done = self.filter_done()?;
+                    self.leave_row()?;
+                    if done {
+                        return Ok(NextState::Exhausted);
+                    }
+                    if self.is_late(limits) {
+                        return Ok(NextState::TimeReached { mid_row: false });
+                    }
+                    continue;
+                }
+                self.position = Position::InStores(0);
+            }
+            let mut scan_done = false;
+            if let Position::InStores(_) = self.position {
+                match self.read_stores(limits, out, start)? {
+                    Progress::Complete => {}
+                    Progress::Cut(state) => return Ok(state),
+                    Progress::ScanDone => scan_done = true,
+                }
+                self.counts.rows_scanned += 1;
+                if !self.row_stays(out, start)? {
+                    self.counts.rows_filtered += 1;
+                    out.truncate(start);
+                    limits.size_bytes_left = size_before;
+                    self.leave_row()?;
+                    if scan_done {
+                        return Ok(NextState::Exhausted);
+                    }
+                    if self.is_late(limits) {
+                        return Ok(NextState::TimeReached { mid_row: false });
+                    }
+                    continue;
+                }
+                self.position = Position::InJoined(0);
+            }
+            if let Progress::Cut(state) = self.read_joined(limits, out, start)? {
+                return Ok(state);
+            }
+            self.position = Position::BetweenRows;
+            if out.len() > start || scan_done {
+                let end = scan_done || self.peek_row().is_none_or(|row| self.is_past_stop(row));
+                return Ok(if end { NextState::Exhausted } else { NextState::RowDone });
+            }
+            self.counts.rows_filtered += 1;
+            self.reset_filter()?;
+            if self.is_late(limits) {
+                return Ok(NextState::TimeReached { mid_row: false });
+            }
+        }
+    }
+
+    /// The row that comes next: the first (reversed: the last) that any deciding store stands on.
+    fn peek_row(&self) -> Option<&[u8]> {
+        let mut best: Option<&[u8]> = None;
+        for store in &self.stores {
+            let Some(row) = store.peek().map(|cell| cell.row()) else { continue };
+            let better = match best {
+                None => true,
+                Some(best) => {
+                    let order = self.comparator.compare_rows(row, best);
+                    order == if self.reversed { Ordering::Greater } else { Ordering::Less }
+                }
+            };
+            if better {
+                best = Some(row);
+            }
+        }
+        best
+    }
+
+    fn is_past_stop(&self, row: &[u8]) -> bool {
+        if self.stop_row.is_empty() {
+            return false;
+        }
+        let mut order = self.comparator.compare_rows(row, &self.stop_row);
+        if self.reversed {
+            order = order.reverse();
+        }
+        order == Ordering::Greater || (order == Ordering::Equal && !self.include_stop_row)
+    }
+
+    fn begin_row(&mut self) -> Result<bool> {
+        let mut row = std::mem::take(&mut self.row);
+        let found = match self.peek_row() {
+            Some(next) if !self.is_past_stop(next) => {
+                row.clear();
+                row.extend_from_slice(next);
+                true
+            }
+            _ => false,
+        };
+        self.row = row;
+        Ok(found)
+    }
+
+    fn row_key_is_filtered(&mut self) -> Result<bool> {
+        let Some(filter) = &mut self.filter else { return Ok(false) };
+        let first = self.stores.iter().filter_map(|store| store.peek()).find(|cell| cell.row() == self.row);
+        match first {
+            Some(first) => filter.filter_row_key(first),
+            None => Ok(false),
+        }
+    }
+
+    fn read_stores(
+        &mut self,
+        limits: &mut ScanLimits,
+        out: &mut Vec<Cell>,
+        start: usize,
+    ) -> Result<Progress> {
+        let Position::InStores(from) = self.position else { return Ok(Progress::Complete) };
+        let (progress, at) = read_row(
+            &mut self.stores,
+            from,
+            &self.row,
+            &mut self.filter,
+            &mut budget(limits, self.batch, out.len() - start, &*self.clock),
+            out,
+        )?;
+        self.position = Position::InStores(at);
+        Ok(progress)
+    }
+
+    fn read_joined(
+        &mut self,
+        limits: &mut ScanLimits,
+        out: &mut Vec<Cell>,
+        start: usize,
+    ) -> Result<Progress> {
+        let Position::InJoined(from) = self.position else { return Ok(Progress::Complete) };
+        if self.joined.is_empty() {
+            return Ok(Progress::Complete);
+        }
+        for store in &mut self.joined[from..] {
+            // The row may lie far ahead: these stores were not read for the rows that were dropped.
+            let behind = store.peek().is_some_and(|cell| {
+                let order = self.comparator.compare_rows(cell.row(), &self.row);
+                order == if self.reversed { Ordering::Greater } else { Ordering::Less }
+            });
+            if behind && self.reversed {
+                store.seek_to_row_before(Some(Key::last_on_row(&self.row).get()))?;
+            } else if behind {
+                store.reseek(Key::first_on_row(&self.row).get())?;
+            }
+        }
+        let (progress, at) = read_row(
+            &mut self.joined,
+            from,
+            &self.row,
+            &mut self.filter,
+            &mut budget(limits, self.batch, out.len() - start, &*self.clock),
+            out,
+        )?;
+        self.position = Position::InJoined(at);
+        Ok(progress)
+    }
+
+    /// Asks the filter about the row read so far. An empty row does not stay.
+    fn row_stays(&mut self, out: &mut Vec<Cell>, start: usize) -> Result<bool> {
+        let was_empty = out.len() == start;
+        let Some(filter) = &mut self.filter else { return Ok(!was_empty) };
+        if filter.has_filter_row() {
+            let mut row = out.split_off(start);
+            let outcome = finish_row(filter.as_mut(), &mut row)?;
+            out.append(&mut row);
+            return Ok(!was_empty && outcome != RowOutcome::Exclude);
+        }
+        if was_empty {
+            return Ok(false);
+        }
+        Ok(!filter.filter_row()?)
+    }
+
+    /// Leaves the row behind in every deciding store and starts the filter anew.
+    fn leave_row(&mut self) -> Result<()> {
+        for store in &mut self.stores {
+            store.skip_row(&self.row)?;
+        }
+        self.position = Position::BetweenRows;
+        self.reset_filter()
+    }
+
+    fn reset_filter(&mut self) -> Result<()> {
+        match &mut self.filter {
+            Some(filter) => filter.reset(),
+            None => Ok(()),
+        }
+    }
+
+    fn is_late(&self, limits: &ScanLimits) -> bool {
+        limits.deadline_ns.is_some_and(|deadline| self.clock.monotonic_ns() >= deadline)
+    }
+}
+
+fn budget<'a>(
+    limits: &'a mut ScanLimits,
+    batch: Option<u32>,
+    cells_so_far: usize,
+    clock: &'a dyn Clock,
+) -> Budget<'a> {
+    Budget {
+        cells_left: batch.map_or(u32::MAX, |batch| batch.saturating_sub(cells_so_far as u32)),
+        size_bytes_left: &mut limits.size_bytes_left,
+        may_cut_row: limits.may_cut_row,
+        deadline_ns: limits.deadline_ns,
+        clock,
+    }
+}
+
+/// Reads `row` from the stores, beginning with number `from`. Returns how far it came, and the store to go on
+/// with.
+fn read_row(
+    stores: &mut [StoreScanner],
+    from: usize,
+    row: &[u8],
+    filter: &mut Option<Box<dyn Filter>>,
+    budget: &mut Budget<'_>,
+    out: &mut Vec<Cell>,
+) -> Result<(Progress, usize)> {
+    for at in from..stores.len() {
+        if stores[at].peek().is_none_or(|cell| cell.row() != row) {
+            continue;
+        }
+        let state = match stores[at].next(filter, budget, out)? {
+            StoreState::RowDone => continue,
+            StoreState::ScanDone => return Ok((Progress::ScanDone, at)),
+            StoreState::BatchReached => NextState::BatchReached,
+            StoreState::SizeReached => NextState::SizeReached,
+            StoreState::TimeReached => NextState::TimeReached { mid_row: true },
+        };
+        let more = stores[at..].iter().any(|store| store.peek().is_some_and(|cell| cell.row() == row));
+        if !more {
+            return Ok((Progress::Complete, at)); // the limit fell on the end of the row
+        }
+        return Ok((Progress::Cut(state), at));
+    }
+    Ok((Progress::Complete, stores.len()))
+}

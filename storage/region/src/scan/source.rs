@@ -1,0 +1,244 @@
+use std::cmp::Ordering;
+
+use halcyon_cell::{Cell, CellRef, CellScanner, KeyRef, Result};
+use halcyon_hfile::HFileScanner;
+use halcyon_memstore::SegmentScanner;
+
+/// One sorted source of a store. An enum rather than a boxed trait, so that `peek` and `next` are inlined
+/// into the merge.
+pub(crate) enum Source {
+    /// Hides cells newer than its read point by itself.
+    Segment(SegmentScanner),
+    File {
+        scanner: HFileScanner,
+        /// Cells above it are passed over. `u64::MAX` where the file holds none.
+        read_point: u64,
+    },
+}
+
+impl Source {
+    #[inline]
+    pub fn peek(&self) -> Option<CellRef<'_>> {
+        match self {
+            Source::Segment(scanner) => scanner.peek(),
+            Source::File { scanner, .. } => scanner.peek(),
+        }
+    }
+
+    pub fn cell(&self) -> Option<Cell> {
+        match self {
+            Source::Segment(scanner) => scanner.cell(),
+            Source::File { scanner, .. } => scanner.cell(),
+        }
+    }
+
+    #[inline]
+    pub fn next(&mut self) -> Result<()> {
+        match self {
+            Source::Segment(scanner) => scanner.next(),
+            Source::File { scanner, .. } => {
+                scanner.next()?;
+                self.pass_over_newer()
+            }
+        }
+    }
+
+    pub fn seek(&mut self, key: KeyRef<'_>) -> Result<()> {
+        match self {
+            Source::Segment(scanner) => scanner.seek(key),
+            Source::File { scanner, .. } => {
+                scanner.seek(key)?;
+                self.pass_over_newer()
+            }
+        }
+    }
+
+    pub fn reseek(&mut self, key: KeyRef<'_>) -> Result<()> {
+        match self {
+            Source::Segment(scanner) => scanner.reseek(key),
+            Source::File { scanner, .. } => {
+                scanner.reseek(key)?;
+                self.pass_over_newer()
+            }
+        }
+    }
+
+    /// Goes to the last visible cell before `key`. Equal keys stand newest first, so when the last of them is
+    /// too new for the read point all of them are.
+    pub fn seek_before(&mut self, key: KeyRef<'_>) -> Result<()> {
+        match self {
+            Source::Segment(scanner) => scanner.seek_before(key),
+            Source::File { scanner, read_point } => {
+                scanner.seek_before(key)?;
+                pass_back_over_newer(scanner, *read_point)
+            }
+        }
+    }
+
+    pub fn seek_to_last(&mut self) -> Result<()> {
+        match self {
+            Source::Segment(scanner) => scanner.seek_to_last(),
+            Source::File { scanner, read_point } => {
+                scanner.seek_to_last()?;
+                pass_back_over_newer(scanner, *read_point)
+            }
+        }
+    }
+
+    #[inline]
+    fn pass_over_newer(&mut self) -> Result<()> {
+        if let Source::File { scanner, read_point } = self {
+            if *read_point == u64::MAX {
+                return Ok(());
+            }
+            while scanner.peek().is_some_and(|cell| cell.seq() > *read_point) {
+                scanner.next()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn pass_back_over_newer(scanner: &mut HFileScanner, read_point: u64) -> Result<()> {
+    while let Some(cell) = scanner.peek()
+        && cell.seq() > read_point
+    {
+        let key = cell.key().to_key();
+        scanner.seek_before(key.get())?;
+    }
+    Ok(())
+}
+
+/// Merges sources into one order. Sources are given newest first: of equal cells the newer source's comes out
+/// first.
+pub(crate) struct Heap {
+    comparator: halcyon_cell::CellComparator,
+    sources: Vec<Source>,
+    /// Indices of the sources that have a cell, as a binary heap with the smallest cell on top.
+    order: Vec<u32>,
+}
+
+impl Heap {
+    pub fn new(comparator: halcyon_cell::CellComparator, sources: Vec<Source>) -> Heap {
+        let order = Vec::with_capacity(sources.len());
+        Heap { comparator, sources, order }
+    }
+
+    pub fn comparator(&self) -> halcyon_cell::CellComparator {
+        self.comparator
+    }
+
+    #[inline]
+    pub fn peek(&self) -> Option<CellRef<'_>> {
+        self.order.first().and_then(|&top| self.sources[top as usize].peek())
+    }
+
+    pub fn cell(&self) -> Option<Cell> {
+        self.order.first().and_then(|&top| self.sources[top as usize].cell())
+    }
+
+    #[inline]
+    pub fn next(&mut self) -> Result<()> {
+        let Some(&top) = self.order.first() else { return Ok(()) };
+        self.sources[top as usize].next()?;
+        self.settle_top();
+        Ok(())
+    }
+
+    /// Goes to the first cell not before `key`, from anywhere.
+    pub fn seek(&mut self, key: KeyRef<'_>) -> Result<()> {
+        for source in &mut self.sources {
+            source.seek(key)?;
+        }
+        self.rebuild();
+        Ok(())
+    }
+
+    /// As `seek`, for a key that is not before the current cell: moves only the sources that are behind it.
+    pub fn reseek(&mut self, key: KeyRef<'_>) -> Result<()> {
+        while let Some(&top) = self.order.first() {
+            let source = &mut self.sources[top as usize];
+            let cell = source.peek().expect("a source in the heap has a cell");
+            if self.comparator.compare_keys(cell.key(), key) != Ordering::Less {
+                break;
+            }
+            source.reseek(key)?;
+            self.settle_top();
+        }
+        Ok(())
+    }
+
+    /// Goes to the first cell of the last row that has a cell before `key`; with `None`, of the very last
+    /// row. The heap is empty afterwards if there is none.
+    pub fn seek_to_row_before(&mut self, key: Option<KeyRef<'_>>) -> Result<()> {
+        let mut last: Option<Vec<u8>> = None;
+        for source in &mut self.sources {
+            match key {
+                Some(key) => source.seek_before(key)?,
+                None => source.seek_to_last()?,
+            }
+            let Some(cell) = source.peek() else { continue };
+            let row = cell.row();
+            let later = match &last {
+                None => true,
+                Some(best) => self.comparator.compare_rows(row, best) == Ordering::Greater,
+            };
+            if later {
+                last = Some(row.to_vec());
+            }
+        }
+        match last {
+            Some(row) => self.seek(halcyon_cell::Key::first_on_row(&row).get()),
+            None => {
+                self.order.clear();
+                Ok(())
+            }
+        }
+    }
+
+    fn rebuild(&mut self) {
+        self.order.clear();
+        for at in 0..self.sources.len() {
+            if self.sources[at].peek().is_some() {
+                self.order.push(at as u32);
+            }
+        }
+        for at in (0..self.order.len() / 2).rev() {
+            self.sift_down(at);
+        }
+    }
+
+    /// Restores the order after the top source moved forward or ended.
+    #[inline]
+    fn settle_top(&mut self) {
+        if self.sources[self.order[0] as usize].peek().is_none() {
+            self.order.swap_remove(0);
+        }
+        if self.order.len() > 1 {
+            self.sift_down(0);
+        }
+    }
+
+    fn sift_down(&mut self, mut at: usize) {
+        loop {
+            let mut least = at;
+            for child in [2 * at + 1, 2 * at + 2] {
+                if child < self.order.len() && self.before(self.order[child], self.order[least]) {
+                    least = child;
+                }
+            }
+            if least == at {
+                return;
+            }
+            self.order.swap(at, least);
+            at = least;
+        }
+    }
+
+    #[inline]
+    fn before(&self, left: u32, right: u32) -> bool {
+        let a = self.sources[left as usize].peek().expect("a source in the heap has a cell");
+        let b = self.sources[right as usize].peek().expect("a source in the heap has a cell");
+        self.comparator.compare(a, b).then(left.cmp(&right)) == Ordering::Less
+    }
+}

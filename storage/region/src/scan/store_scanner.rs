@@ -1,0 +1,256 @@
+use std::cmp::Ordering;
+
+use halcyon_cell::{Cell, CellRef, Key, KeyRef, Result};
+use halcyon_filter::Filter;
+
+use super::matcher::{MatchCode, Matcher};
+use super::source::Heap;
+
+/// How often a long row or a long run of dropped cells looks at the clock.
+const CELLS_BETWEEN_CLOCK_LOOKS: u32 = 128;
+
+/// Why a store stopped reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StoreState {
+    /// Nothing more of this row.
+    RowDone,
+    BatchReached,
+    SizeReached,
+    TimeReached,
+    /// The filter wants nothing more at all.
+    ScanDone,
+}
+
+/// Limits inside a row, shared by the stores that are read one after the other.
+pub(crate) struct Budget<'a> {
+    /// Cells still wanted in this result; `u32::MAX`: no limit.
+    pub cells_left: u32,
+    pub size_bytes_left: &'a mut i64,
+    pub may_cut_row: bool,
+    pub deadline_ns: Option<u64>,
+    pub clock: &'a dyn halcyon_env::Clock,
+}
+
+/// Reads one family, row by row.
+pub(crate) struct StoreScanner {
+    heap: Heap,
+    matcher: Matcher,
+    reversed: bool,
+    /// Most cells of a row after the skipped ones.
+    limit: Option<u32>,
+    offset: u32,
+    cells_of_row: u32,
+}
+
+impl StoreScanner {
+    pub fn new(
+        heap: Heap,
+        matcher: Matcher,
+        reversed: bool,
+        limit: Option<u32>,
+        offset: u32,
+    ) -> StoreScanner {
+        StoreScanner { heap, matcher, reversed, limit, offset, cells_of_row: 0 }
+    }
+
+    /// The first cell of the row that comes next, or the next cell of the row being read.
+    #[inline]
+    pub fn peek(&self) -> Option<CellRef<'_>> {
+        self.heap.peek()
+    }
+
+    /// Forward: to the first cell not before `key`.
+    pub fn seek(&mut self, key: KeyRef<'_>) -> Result<()> {
+        self.matcher.clear_row();
+        self.heap.seek(key)
+    }
+
+    /// Backward: to the first cell of the last row before `key`; `None`: of the last row.
+    pub fn seek_to_row_before(&mut self, key: Option<KeyRef<'_>>) -> Result<()> {
+        self.matcher.clear_row();
+        self.heap.seek_to_row_before(key)
+    }
+
+    /// Forward, to `key` if that is ahead.
+    pub fn reseek(&mut self, key: KeyRef<'_>) -> Result<()> {
+        self.matcher.clear_row();
+        self.heap.reseek(key)
+    }
+
+    /// Leaves `row`, wherever in it the scanner stands.
+    pub fn skip_row(&mut self, row: &[u8]) -> Result<()> {
+        self.matcher.clear_row();
+        if self.heap.peek().is_some_and(|cell| cell.row() == row) {
+            self.leave_row(row)?;
+        }
+        Ok(())
+    }
+
+    /// Goes on with the row that `peek` stands on and appends its cells to `out`, until the row ends or a
+    /// limit is reached. After a limit the next call goes on in the same row.
+    pub fn next(
+        &mut self,
+        filter: &mut Option<Box<dyn Filter>>,
+        budget: &mut Budget<'_>,
+        out: &mut Vec<Cell>,
+    ) -> Result<StoreState> {
+        let Some(first) = self.heap.peek() else { return Ok(StoreState::RowDone) };
+        if !self.matcher.on_row() {
+            self.matcher.set_row(first.row());
+            self.cells_of_row = 0;
+        }
+        let mut looks = 0;
+        loop {
+            let Some(cell) = self.heap.peek() else {
+                return self.row_done();
+            };
+            let code = self.matcher.match_cell(cell, filter)?;
+            match code {
+                MatchCode::Include | MatchCode::IncludeAndSeekNextCol | MatchCode::IncludeAndSeekNextRow => {
+                    self.cells_of_row += 1;
+                    if self.limit.is_some_and(|limit| {
+                        u64::from(self.cells_of_row) > u64::from(limit) + u64::from(self.offset)
+                    }) {
+                        return self.row_done();
+                    }
+                    let included = self.cells_of_row > self.offset;
+                    if included {
+                        self.include(filter, budget, out)?;
+                    }
+                    self.step_over_included(code)?;
+                    if code == MatchCode::IncludeAndSeekNextRow {
+                        return self.row_done();
+                    }
+                    if included {
+                        budget.cells_left = budget.cells_left.saturating_sub(1);
+                        if budget.cells_left == 0 {
+                            return self.limit_reached(StoreState::BatchReached);
+                        }
+                        if budget.may_cut_row && *budget.size_bytes_left <= 0 {
+                            return self.limit_reached(StoreState::SizeReached);
+                        }
+                    }
+                }
+                MatchCode::Skip => self.heap.next()?,
+                MatchCode::SeekNextCol => {
+                    let key = self.matcher.next_column_key(cell);
+                    self.heap.reseek(key.get())?;
+                }
+                MatchCode::SeekNextRow | MatchCode::Done => return self.row_done(),
+                MatchCode::SeekNextUsingHint => {
+                    if self.seek_to_hint(filter)? {
+                        return Ok(StoreState::RowDone);
+                    }
+                }
+                MatchCode::DoneScan => return Ok(StoreState::ScanDone),
+            }
+            looks += 1;
+            if looks % CELLS_BETWEEN_CLOCK_LOOKS == 0
+                && budget.may_cut_row
+                && budget.deadline_ns.is_some_and(|deadline| budget.clock.monotonic_ns() >= deadline)
+            {
+                return self.limit_reached(StoreState::TimeReached);
+            }
+        }
+    }
+
+    fn include(
+        &mut self,
+        filter: &mut Option<Box<dyn Filter>>,
+        budget: &mut Budget<'_>,
+        out: &mut Vec<Cell>,
+    ) -> Result<()> {
+        let mut cell = self.heap.cell().expect("the cell was peeked at");
+        if let Some(filter) = filter
+            && filter.transforms()
+        {
+            cell = filter.transform_cell(cell)?;
+        }
+        *budget.size_bytes_left -= cell.bytes().len() as i64;
+        out.push(cell);
+        Ok(())
+    }
+
+    fn step_over_included(&mut self, code: MatchCode) -> Result<()> {
+        match code {
+            MatchCode::IncludeAndSeekNextCol => {
+                let cell = self.heap.peek().expect("the cell was peeked at");
+                let key = self.matcher.next_column_key(cell);
+                self.heap.reseek(key.get())
+            }
+            MatchCode::IncludeAndSeekNextRow => Ok(()), // `row_done` leaves the row
+            _ => self.heap.next(),
+        }
+    }
+
+    /// Follows the filter's hint if that leads on. Returns whether the row was left.
+    fn seek_to_hint(&mut self, filter: &mut Option<Box<dyn Filter>>) -> Result<bool> {
+        let cell = self.heap.peek().expect("the cell was peeked at");
+        let hint = match filter {
+            Some(filter) => filter.next_cell_hint(cell)?,
+            None => None,
+        };
+        let Some(hint) = hint else {
+            self.heap.next()?;
+            return Ok(false);
+        };
+        let comparator = self.heap.comparator();
+        match (comparator.compare_keys(hint.get(), cell.key()), self.reversed) {
+            (Ordering::Greater, false) => self.heap.reseek(hint.get())?,
+            (Ordering::Less, true) => self.seek_backwards_to(&hint)?,
+            _ => self.heap.next()?,
+        }
+        let left = self.heap.peek().is_none_or(|cell| cell.row() != self.matcher.row());
+        if left {
+            if !self.reversed || self.heap.peek().is_none() {
+                self.matcher.clear_row();
+                return Ok(true);
+            }
+            // Walking forward inside a row ran out of it: the way back is to the row before.
+            let row = self.matcher.row();
+            let went_forward = self
+                .heap
+                .peek()
+                .is_some_and(|cell| comparator.compare_rows(cell.row(), row) == Ordering::Greater);
+            if went_forward {
+                let row = row.to_vec();
+                self.leave_row(&row)?;
+            }
+            self.matcher.clear_row();
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// A hint of a reversed scan names the row to go down to: its first cell, or the row before it.
+    fn seek_backwards_to(&mut self, hint: &Key) -> Result<()> {
+        let last = Key::last_on_row(hint.get().row());
+        self.heap.seek_to_row_before(Some(last.get()))
+    }
+
+    fn limit_reached(&mut self, state: StoreState) -> Result<StoreState> {
+        // If the row ended together with the limit there is nothing to go on with.
+        let row_goes_on = self.heap.peek().is_some_and(|cell| cell.row() == self.matcher.row());
+        if !row_goes_on {
+            self.row_done()?;
+        }
+        Ok(state)
+    }
+
+    fn row_done(&mut self) -> Result<StoreState> {
+        let row = self.matcher.row().to_vec();
+        self.leave_row(&row)?;
+        self.matcher.clear_row();
+        Ok(StoreState::RowDone)
+    }
+
+    fn leave_row(&mut self, row: &[u8]) -> Result<()> {
+        if self.reversed {
+            self.heap.seek_to_row_before(Some(Key::first_on_row(row).get()))
+        } else if self.heap.peek().is_some_and(|cell| cell.row() == row) {
+            self.heap.reseek(Key::last_on_row(row).get())
+        } else {
+            Ok(())
+        }
+    }
+}

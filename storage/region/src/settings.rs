@@ -1,0 +1,55 @@
+/// Settings of a region, by HBase's meanings. A table's own attributes win where it has them.
+#[derive(Clone, Debug)]
+pub struct RegionSettings {
+    /// Memstore bytes of a region at which a flush is wanted
+    /// (`hbase.hregion.memstore.flush.size`, table `MEMSTORE_FLUSHSIZE`).
+    pub flush_size_bytes: u64,
+    /// Writes are refused (`RegionTooBusyException`) at this many flush sizes
+    /// (`hbase.hregion.memstore.block.multiplier`).
+    pub block_multiplier: u64,
+    /// Largest cell accepted (`hbase.server.keyvalue.maxsize`); 0: no limit.
+    pub keyvalue_max_bytes: usize,
+    /// Most files a minor compaction takes (`hbase.hstore.compaction.max`).
+    pub compaction_files_max: usize,
+    /// Fewest files a minor compaction takes (`hbase.hstore.compaction.min`).
+    pub compaction_files_min: usize,
+    /// A file larger than this many times the sum of the others stays out
+    /// (`hbase.hstore.compaction.ratio`).
+    pub compaction_ratio: f64,
+    /// Files below this size are always taken (`hbase.hstore.compaction.min.size`).
+    pub compaction_min_size_bytes: u64,
+    /// Files above this size are left to major compactions (`hbase.hstore.compaction.max.size`).
+    pub compaction_max_size_bytes: u64,
+    /// A store with this many files holds writes back until it is compacted
+    /// (`hbase.hstore.blockingStoreFiles`).
+    pub blocking_files_count: usize,
+    /// Milliseconds between major compactions, 0: only on demand (`hbase.hregion.majorcompaction`).
+    pub major_period_ms: i64,
+    /// Share of `major_period_ms` by which it varies from file to file
+    /// (`hbase.hregion.majorcompaction.jitter`).
+    pub major_jitter: f64,
+    /// Most rows that one log entry of a batch carries.
+    pub mini_batch_rows_max: usize,
+    /// Most bytes of cells that one log entry of a batch carries, unless one row alone has more.
+    pub mini_batch_bytes_max: usize,
+}
+
+impl Default for RegionSettings {
+    fn default() -> RegionSettings {
+        RegionSettings {
+            flush_size_bytes: 128 << 20,
+            block_multiplier: 4,
+            keyvalue_max_bytes: 10 << 20,
+            compaction_files_max: 10,
+            compaction_files_min: 3,
+            compaction_ratio: 1.2,
+            compaction_min_size_bytes: 128 << 20,
+            compaction_max_size_bytes: u64::MAX,
+            blocking_files_count: 16,
+            major_period_ms: 7 * 24 * 3_600_000,
+            major_jitter: 0.5,
+            mini_batch_rows_max: 256,
+            mini_batch_bytes_max: 256 << 10,
+        }
+    }
+}

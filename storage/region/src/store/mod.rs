@@ -1,0 +1,160 @@
+//! One column family of a region: segments in memory and HFiles, newest first.
+//!
+//! Readers take the whole as one immutable [`StoreView`]; whoever changes what belongs to it puts a new view
+//! in its place (files only in `commit`). A reader goes on with the view it took: its files stay open and its
+//! chunks stay in memory until it lets go, whatever is flushed or compacted meanwhile.
+
+mod commit;
+mod file;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use halcyon_cell::{CellComparator, Result};
+use halcyon_hfile::{BloomType, Compression, WriterOptions};
+use halcyon_memstore::{ChunkPool, Segment};
+use halcyon_schema::FamilyDescriptor;
+use parking_lot::{Mutex, RwLock};
+
+pub(crate) use commit::{Commit, archive};
+pub(crate) use file::{StoreFile, is_store_file_name};
+
+use crate::scan::matcher::Keeping;
+
+/// Everything a reader of the family sees.
+#[derive(Clone)]
+pub(crate) struct StoreView {
+    /// Takes the writes.
+    pub active: Arc<Segment>,
+    /// Being flushed, newest first.
+    pub snapshot: Vec<Arc<Segment>>,
+    /// Newest first.
+    pub files: Vec<Arc<StoreFile>>,
+}
+
+pub(crate) struct Store {
+    pub family: FamilyDescriptor,
+    pub keeping: Keeping,
+    pub comparator: CellComparator,
+    /// `<region>/<family>`.
+    pub dir: PathBuf,
+    view: RwLock<Arc<StoreView>>,
+    /// Held while the set of files changes and while a compaction runs; never by readers or writers.
+    pub compacting: Mutex<()>,
+    /// Somebody asked for a major compaction.
+    pub major_wanted: AtomicBool,
+}
+
+/// Bytes in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemStoreSize {
+    /// KeyValue bytes.
+    pub data_bytes: u64,
+    /// KeyValue bytes and what it takes to find them.
+    pub heap_bytes: u64,
+}
+
+impl MemStoreSize {
+    pub(crate) fn add(&mut self, segment: &Segment) {
+        let size = segment.size();
+        self.data_bytes += size.data_bytes as u64;
+        self.heap_bytes += (size.data_bytes + size.overhead_bytes) as u64;
+    }
+}
+
+impl Store {
+    pub fn new(
+        family: FamilyDescriptor,
+        comparator: CellComparator,
+        dir: PathBuf,
+        files: Vec<Arc<StoreFile>>,
+        chunks: &Arc<ChunkPool>,
+    ) -> Store {
+        let keeping = Keeping {
+            max_versions: family.versions().max(1),
+            min_versions: family.min_versions(),
+            ttl_ms: family.ttl_seconds().map(|s| i64::try_from(s.saturating_mul(1000)).unwrap_or(i64::MAX)),
+            keep_deleted: family.keep_deleted(),
+        };
+        let view =
+            StoreView { active: Segment::new(chunks.clone(), comparator), snapshot: Vec::new(), files };
+        Store {
+            family,
+            keeping,
+            comparator,
+            dir,
+            view: RwLock::new(Arc::new(view)),
+            compacting: Mutex::new(()),
+            major_wanted: AtomicBool::new(false),
+        }
+    }
+
+    #[inline]
+    pub fn view(&self) -> Arc<StoreView> {
+        self.view.read().clone()
+    }
+
+    /// The segment that takes writes. Ask for it under the region's update lock, so that it stays the one.
+    #[inline]
+    pub fn active(&self) -> Arc<Segment> {
+        self.view.read().active.clone()
+    }
+
+    /// Puts an empty segment in place of the active one, which becomes the newest of the snapshot. Called
+    /// with the region's update lock held exclusively.
+    pub fn begin_snapshot(&self, chunks: &Arc<ChunkPool>) {
+        let mut view = self.view.write();
+        if view.active.is_empty() {
+            return;
+        }
+        let mut next = StoreView::clone(&view);
+        next.snapshot.insert(0, view.active.clone());
+        next.active = Segment::new(chunks.clone(), self.comparator);
+        *view = Arc::new(next);
+    }
+
+    pub fn memstore_size(&self) -> MemStoreSize {
+        let view = self.view();
+        let mut size = MemStoreSize::default();
+        for segment in std::iter::once(&view.active).chain(&view.snapshot) {
+            size.add(segment);
+        }
+        size
+    }
+
+    /// Highest sequence id that is in a file.
+    pub fn max_flushed_seq(&self) -> u64 {
+        self.view().files.iter().map(|file| file.max_seq).max().unwrap_or(0)
+    }
+
+    /// How this family's files are written.
+    pub fn writer_options(&self, for_compaction: bool, now_ms: i64) -> Result<WriterOptions> {
+        use halcyon_schema as schema;
+        let chosen =
+            if for_compaction { self.family.compression_compact()? } else { self.family.compression()? };
+        let compression = match chosen {
+            schema::Compression::None => Compression::None,
+            schema::Compression::Gz => Compression::Gz,
+            schema::Compression::Snappy => Compression::Snappy,
+            schema::Compression::Lz4 => Compression::Lz4,
+            schema::Compression::Zstd => Compression::Zstd,
+        };
+        let bloom = match self.family.bloom() {
+            schema::BloomType::None => BloomType::None,
+            schema::BloomType::Row => BloomType::Row,
+            schema::BloomType::RowCol => BloomType::RowCol,
+            schema::BloomType::RowPrefixFixedLength(len) => {
+                BloomType::RowPrefixFixedLength(u16::try_from(len).unwrap_or(u16::MAX))
+            }
+        };
+        Ok(WriterOptions {
+            comparator: self.comparator,
+            block_size: self.family.block_size(),
+            compression,
+            bloom,
+            create_time_ms: Some(now_ms),
+            ..WriterOptions::default()
+        })
+    }
+}

@@ -1,0 +1,382 @@
+//! Puts and deletes, alone and in batches.
+//!
+//! A batch is cut into mini-batches: rows that share one log entry and one sequence id. Each goes the same way:
+//! rows locked, timestamps set, cells copied into chunks, log entry appended from there, cells linked into the
+//! memstore, rows released. The log's word comes later and publishes the mini-batch; the row locks do not wait
+//! for it (docs/decisions/0002).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use halcyon_cell::{Cell, CellRef, CellType, Error, LATEST_TIMESTAMP, Result, TagType, append_tag};
+use halcyon_memstore::{PreparedCell, Segment};
+use halcyon_wal::{Completion, WalEntry};
+
+use crate::api::{Durability, Mutation, MutationKind, MutationResult, Nonce, ReadMode, Scan};
+use crate::mvcc::{Write, WriteTicket};
+use crate::region::Region;
+
+/// What became of a batch.
+pub struct BatchOutcome {
+    /// One for each mutation, in order.
+    pub results: Vec<MutationResult>,
+    /// Resolves when all that was applied is durable and can be read. No answer before that.
+    pub ticket: WriteTicket,
+}
+
+/// A cell to be written, and the timestamp it gets if it asked for the server's clock.
+pub(crate) struct Edit {
+    pub cell: Cell,
+    pub timestamp: Option<i64>,
+}
+
+/// Cells of one or more rows that are written together.
+#[derive(Default)]
+pub(crate) struct Edits {
+    pub edits: Vec<Edit>,
+    pub durability: Option<Durability>,
+}
+
+impl Edits {
+    pub fn push(&mut self, cell: Cell, now_ms: i64) {
+        let timestamp = (cell.timestamp() == LATEST_TIMESTAMP).then_some(now_ms);
+        self.edits.push(Edit { cell, timestamp });
+    }
+
+    /// The most durable wish wins.
+    pub fn wish(&mut self, durability: Durability) {
+        self.durability = Some(self.durability.map_or(durability, |have| have.max(durability)));
+    }
+}
+
+impl Region {
+    /// Whether carrying the batch out has to read first, perhaps from disk.
+    pub fn needs_reads(batch: &[Mutation]) -> bool {
+        batch.iter().any(|mutation| match mutation.kind {
+            MutationKind::Increment | MutationKind::Append => true,
+            MutationKind::Put | MutationKind::Delete => mutation.cells.iter().any(is_newest_version_delete),
+        })
+    }
+
+    /// Carries out a batch. `atomic`: all or nothing, and all rows must be the same one. Otherwise each
+    /// mutation stands alone, and so does its result.
+    ///
+    /// Errors of the whole call: `Moved` (closing), `Busy` (memstore over its limit), `Stopping` (the log
+    /// failed), `NeedsDisk` (with `ReadMode::CacheOnly`; nothing was applied).
+    pub fn mutate(
+        self: &Arc<Self>,
+        batch: Vec<Mutation>,
+        atomic: bool,
+        nonce: Nonce,
+        mode: ReadMode,
+    ) -> Result<BatchOutcome> {
+        let _open = self.enter()?;
+        self.check_writable()?;
+        if atomic {
+            return self.mutate_atomic(batch, nonce, mode);
+        }
+        let mut outcome =
+            BatchOutcome { results: Vec::with_capacity(batch.len()), ticket: WriteTicket::ready() };
+        let single = batch.len() == 1;
+        let mut rest = batch.into_iter().peekable();
+        while rest.peek().is_some() {
+            let mut run = Vec::new();
+            let mut bytes = 0;
+            while let Some(next) = rest.peek()
+                && (run.is_empty() || self.fits(run.len(), bytes, next))
+                && (run.is_empty() || is_plain(&run[run.len() - 1]) && is_plain(next))
+            {
+                let next = rest.next().expect("it was peeked at");
+                bytes += bytes_of(&next);
+                run.push(next);
+            }
+            let done = if is_plain(&run[0]) {
+                self.write_run(run, nonce, mode, single, &mut outcome.results)?
+            } else {
+                self.modify_one(run.remove(0), nonce, mode, single, &mut outcome.results)?
+            };
+            if let Some(ticket) = done {
+                outcome.ticket = ticket; // the log works in order: the last one is the last to be done
+            }
+        }
+        Ok(outcome)
+    }
+
+    fn fits(&self, rows: usize, bytes: usize, next: &Mutation) -> bool {
+        let settings = &self.services.settings;
+        rows < settings.mini_batch_rows_max && bytes + bytes_of(next) <= settings.mini_batch_bytes_max
+    }
+
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.table.read_only() {
+            return Err(Error::invalid(format!("region is read only: table {}", self.table.name())));
+        }
+        self.check_pressure()
+    }
+
+    /// Puts and deletes that stand alone but share one log entry.
+    fn write_run(
+        &self,
+        run: Vec<Mutation>,
+        nonce: Nonce,
+        mode: ReadMode,
+        single: bool,
+        results: &mut Vec<MutationResult>,
+    ) -> Result<Option<WriteTicket>> {
+        let first_result = results.len();
+        results.extend(run.iter().map(|mutation| self.check_mutation(mutation).map(|()| None)));
+        let rows = run.iter().map(|mutation| mutation.row.as_ref());
+        let guards =
+            if single { self.row_locks.lock_one(&run[0].row) } else { self.row_locks.lock_all(rows) };
+        let now_ms = self.services.env.clock.now_ms();
+        let mut edits = Edits::default();
+        for (at, mutation) in run.into_iter().enumerate() {
+            let result = &mut results[first_result + at];
+            if result.is_err() {
+                continue;
+            }
+            let durability = self.durability_of(&mutation);
+            let written = edits.edits.len();
+            match self.add_edits(mutation, now_ms, mode, &mut edits) {
+                Ok(()) => edits.wish(durability),
+                Err(error) if single && error.kind() == halcyon_cell::ErrorKind::NeedsDisk => {
+                    return Err(error);
+                }
+                Err(error) => {
+                    edits.edits.truncate(written);
+                    *result = Err(error);
+                }
+            }
+        }
+        if edits.edits.is_empty() {
+            return Ok(None);
+        }
+        let ticket = self.write_edits(edits, nonce)?;
+        drop(guards);
+        let done = results[first_result..].iter().filter(|result| result.is_ok()).count();
+        self.counters.writes.fetch_add(done as u64, Ordering::Relaxed);
+        Ok(Some(ticket))
+    }
+
+    /// Checks a mutation before anything is locked.
+    pub(crate) fn check_mutation(&self, mutation: &Mutation) -> Result<()> {
+        Cell::check_parts(&mutation.row, b"", b"")?;
+        self.check_row(&mutation.row, "mutation")?;
+        let limit = self.services.settings.keyvalue_max_bytes;
+        let mut previous: Option<&[u8]> = None;
+        for cell in &mutation.cells {
+            if cell.row() != mutation.row {
+                return Err(Error::invalid(format!(
+                    "The row in {cell:?} doesn't match the mutation's row {}",
+                    mutation.row.escape_ascii()
+                )));
+            }
+            let family = cell.get().family();
+            if previous != Some(family) {
+                self.store_or_error(family)?;
+                previous = Some(family);
+            }
+            if limit > 0 && cell.bytes().len() > limit {
+                return Err(Error::invalid(format!(
+                    "Cell[{cell:?}] with size {} exceeds limit of {limit} bytes",
+                    cell.bytes().len()
+                )));
+            }
+            check_type(mutation.kind, cell)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn durability_of(&self, mutation: &Mutation) -> Durability {
+        use halcyon_schema as schema;
+        mutation.durability.unwrap_or(match self.table.durability().unwrap_or_default() {
+            schema::Durability::SkipWal => Durability::SkipWal,
+            schema::Durability::AsyncWal => Durability::AsyncWal,
+            schema::Durability::FsyncWal => Durability::FsyncWal,
+            schema::Durability::SyncWal | schema::Durability::UseDefault => Durability::SyncWal,
+        })
+    }
+
+    /// Turns a put or delete into the cells to be written. The row is locked.
+    pub(crate) fn add_edits(
+        &self,
+        mutation: Mutation,
+        now_ms: i64,
+        mode: ReadMode,
+        edits: &mut Edits,
+    ) -> Result<()> {
+        if mutation.kind == MutationKind::Delete && mutation.cells.is_empty() {
+            let timestamp = if mutation.timestamp == LATEST_TIMESTAMP { now_ms } else { mutation.timestamp };
+            for store in &self.stores {
+                let family = store.family.name();
+                let marker =
+                    Cell::build(&mutation.row, family, b"", timestamp, CellType::DeleteFamily, b"", b"", 0);
+                edits.push(marker, now_ms);
+            }
+            return Ok(());
+        }
+        if mutation.cells.iter().any(is_newest_version_delete) {
+            let stamped = self.stamp_version_deletes(&mutation, now_ms, mode)?;
+            edits.edits.extend(stamped.into_iter().map(|cell| Edit { cell, timestamp: None }));
+            return Ok(());
+        }
+        for cell in mutation.cells {
+            edits.push(with_ttl(cell, mutation.cell_ttl_ms), now_ms);
+        }
+        Ok(())
+    }
+
+    /// A version delete that names no timestamp means the newest version there is; the second one of the same
+    /// column in one mutation the second newest, and so on (`HRegion.prepareDeleteTimestamps`).
+    fn stamp_version_deletes(&self, mutation: &Mutation, now_ms: i64, mode: ReadMode) -> Result<Vec<Cell>> {
+        let mut stamped = Vec::with_capacity(mutation.cells.len());
+        for (at, cell) in mutation.cells.iter().enumerate() {
+            if cell.timestamp() != LATEST_TIMESTAMP {
+                stamped.push(cell.clone());
+                continue;
+            }
+            if !is_newest_version_delete(cell) {
+                stamped.push(with_ttl(cell.clone(), mutation.cell_ttl_ms).with_timestamp(now_ms));
+                continue;
+            }
+            let same = |other: &&Cell| {
+                is_newest_version_delete(other)
+                    && other.family() == cell.family()
+                    && other.qualifier() == cell.qualifier()
+            };
+            let count = mutation.cells[..=at].iter().filter(same).count() as u32;
+            let (family, qualifier) =
+                (Bytes::copy_from_slice(cell.family()), Bytes::copy_from_slice(cell.qualifier()));
+            let mut scan = Scan::of_row(mutation.row.clone());
+            scan.families.insert(family, Some([qualifier].into()));
+            scan.max_versions = count;
+            let versions = self.read_row_newest(scan, mode)?;
+            let timestamp = match versions.get(count as usize - 1) {
+                Some(version) => version.timestamp(),
+                None => now_ms, // nothing to delete
+            };
+            stamped.push(cell.with_timestamp(timestamp));
+        }
+        Ok(stamped)
+    }
+
+    /// Reads a row with the newest cells, published or not. The row is locked.
+    pub(crate) fn read_row_newest(&self, scan: Scan, mode: ReadMode) -> Result<Vec<Cell>> {
+        let mut cells = Vec::new();
+        let mut scanner = self.scanner_at(None, scan, mode, Some(()))?;
+        while scanner.next(&mut crate::api::ScanLimits::NONE.clone(), &mut cells)?
+            != crate::api::NextState::Exhausted
+        {}
+        Ok(cells)
+    }
+
+    /// Writes cells whose rows are locked: chunk, log, memstore. They are published when the log gave its word.
+    pub(crate) fn write_edits(&self, edits: Edits, nonce: Nonce) -> Result<WriteTicket> {
+        let durability = edits.durability.unwrap_or(Durability::SyncWal);
+        let updates = self.updates.read();
+        let prepared = self.prepare(&edits.edits)?;
+        let steps = if durability == Durability::SkipWal { 1 } else { 2 };
+        let (write, ()) = self.mvcc.begin(steps, |seq, write| {
+            if durability == Durability::SkipWal {
+                return Ok(());
+            }
+            self.append_to_log(&prepared, seq, nonce, durability, write)
+        })?;
+        for (segment, cell) in prepared {
+            segment.insert(cell, write.seq());
+        }
+        drop(updates);
+        self.mvcc.step_done(&write);
+        Ok(WriteTicket::of(write))
+    }
+
+    /// Copies the cells into the chunks of their stores. Under the update lock.
+    fn prepare(&self, edits: &[Edit]) -> Result<Vec<(Arc<Segment>, PreparedCell)>> {
+        let mut prepared = Vec::with_capacity(edits.len());
+        let mut current: Option<(&Bytes, Arc<Segment>)> = None;
+        for edit in edits {
+            let family = edit.cell.family();
+            if current.as_ref().is_none_or(|(name, _)| name.as_ref() != family) {
+                let store = self.store_or_error(family)?;
+                current = Some((store.family.name(), store.active()));
+            }
+            let (_, segment) = current.as_ref().expect("it was set");
+            prepared.push((segment.clone(), segment.prepare(edit.cell.bytes(), edit.timestamp)));
+        }
+        Ok(prepared)
+    }
+
+    fn append_to_log(
+        &self,
+        prepared: &[(Arc<Segment>, PreparedCell)],
+        seq: u64,
+        nonce: Nonce,
+        durability: Durability,
+        write: &Arc<Write>,
+    ) -> Result<()> {
+        let cells: Vec<CellRef<'_>> = prepared.iter().map(|(_, cell)| cell.cell_ref(seq)).collect();
+        let entry = WalEntry {
+            region: self.info.encoded_name().as_bytes(),
+            table: self.info.table().full_name(),
+            seq,
+            write_time_ms: self.services.env.clock.now_ms(),
+            nonce_group: nonce.group,
+            nonce: nonce.nonce,
+            cells: &cells,
+        };
+        let wanted = match durability {
+            Durability::AsyncWal | Durability::SkipWal => halcyon_wal::Durability::AsyncWal,
+            Durability::SyncWal => halcyon_wal::Durability::SyncWal,
+            Durability::FsyncWal => halcyon_wal::Durability::FsyncWal,
+        };
+        let (mvcc, write) = (self.mvcc.clone(), write.clone());
+        let completion: Completion = Box::new(move |result: &Result<()>| match result {
+            Ok(()) => mvcc.step_done(&write),
+            Err(error) => mvcc.fail(&write, error),
+        });
+        self.services.wal.append(&entry, wanted, completion)
+    }
+}
+
+/// Puts and deletes need no read half of their own.
+fn is_plain(mutation: &Mutation) -> bool {
+    matches!(mutation.kind, MutationKind::Put | MutationKind::Delete)
+}
+
+fn is_newest_version_delete(cell: &Cell) -> bool {
+    cell.cell_type() == CellType::Delete && cell.timestamp() == LATEST_TIMESTAMP
+}
+
+fn bytes_of(mutation: &Mutation) -> usize {
+    mutation.cells.iter().map(|cell| cell.bytes().len()).sum()
+}
+
+fn check_type(kind: MutationKind, cell: &Cell) -> Result<()> {
+    let fits = match kind {
+        MutationKind::Put => cell.cell_type() == CellType::Put || cell.cell_type().is_delete(),
+        MutationKind::Delete => cell.cell_type().is_delete(),
+        MutationKind::Increment | MutationKind::Append => cell.cell_type() == CellType::Put,
+    };
+    if fits { Ok(()) } else { Err(Error::invalid(format!("{cell:?} is of no type for a {kind:?}"))) }
+}
+
+/// Adds the mutation's time to live to a cell's tags.
+pub(crate) fn with_ttl(cell: Cell, ttl_ms: Option<i64>) -> Cell {
+    let Some(ttl) = ttl_ms else { return cell };
+    let mut tags = Vec::with_capacity(cell.tags().len() + 11);
+    for tag in cell.get().tag_iter().filter(|tag| tag.tag_type != TagType::TTL) {
+        append_tag(&mut tags, tag.tag_type, tag.value);
+    }
+    append_tag(&mut tags, TagType::TTL, &ttl.to_be_bytes());
+    Cell::build(
+        cell.row(),
+        cell.family(),
+        cell.qualifier(),
+        cell.timestamp(),
+        cell.cell_type(),
+        cell.value(),
+        &tags,
+        cell.seq(),
+    )
+}
