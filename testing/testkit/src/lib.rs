@@ -1,1 +1,33 @@
-//! (head of halcyon-testkit)
+//! What the tests of all floors share: the oracle, and random scripts that run over it and over an engine.
+//!
+//! The [`Oracle`] is a plain sorted list of cells per family, with HBase's meaning of reads written for clarity.
+//! An [`Engine`] is whatever is under test: a memstore, a store, a region, a cluster. [`run_script`] drives both
+//! with the same [`Script`] and compares every read.
+//!
+//! ```text
+//! Script::random(seed, len) --> steps --> engine.apply / scan / flush / compact / reopen
+//!                                    \--> oracle.apply / check / major_compact
+//! first difference --> Mismatch: seed, step, expected, found; check_seeds makes the script short first
+//! ```
+//!
+//! # What an engine may choose
+//! HBase may drop a cell that nobody can see at any flush or compaction, and keeps it until then. Such a cell can
+//! come into sight again (the newer versions are deleted one by one, or a scan asks for an older time range).
+//! The oracle therefore knows which stored cells *may* be gone, and [`Oracle::check`] accepts both answers; all
+//! other cells it insists on. See `oracle/fate.rs`.
+//!
+//! When you change the meaning of a read here, also look at `region`'s matcher and its compaction.
+
+mod family;
+mod oracle;
+mod random;
+mod run;
+mod scan;
+mod script;
+
+pub use family::{FamilyOptions, KeepDeletedCells};
+pub use oracle::Oracle;
+pub use random::Random;
+pub use run::{Engine, Mismatch, check_seeds, minimize, run_script};
+pub use scan::{OracleScan, TimeRange};
+pub use script::{Script, Step};
