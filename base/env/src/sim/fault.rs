@@ -1,0 +1,96 @@
+use std::io;
+use std::path::Path;
+
+/// What a fault can hit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    Create,
+    Open,
+    /// Reads of a whole file or at a position.
+    Read,
+    Write,
+    Sync,
+    SyncDir,
+    /// `put_new` and `replace`.
+    Put,
+    Rename,
+    Remove,
+    List,
+}
+
+/// Linux numbers of the two errors that disks are known for.
+const EIO: i32 = 5;
+const ENOSPC: i32 = 28;
+
+/// An operation that will fail once, or from then on.
+#[derive(Clone, Debug)]
+pub struct Fault {
+    operation: Operation,
+    path_part: String,
+    /// Matching operations that are still let through.
+    skip: u64,
+    forever: bool,
+    errno: i32,
+}
+
+impl Fault {
+    /// The next such operation on a path that contains `path_part` fails with `EIO`. For a rename it is the
+    /// old path that counts.
+    pub fn new(operation: Operation, path_part: &str) -> Fault {
+        Fault { operation, path_part: path_part.to_string(), skip: 0, forever: false, errno: EIO }
+    }
+
+    /// Only the `n`-th such operation fails; 1 is the next.
+    pub fn nth(self, n: u64) -> Fault {
+        assert!(n > 0, "operations are counted from 1");
+        Fault { skip: n - 1, ..self }
+    }
+
+    /// Fails with `ENOSPC`: the disk is full.
+    pub fn no_space(self) -> Fault {
+        Fault { errno: ENOSPC, ..self }
+    }
+
+    /// Every later one fails, too.
+    pub fn forever(self) -> Fault {
+        Fault { forever: true, ..self }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Faults {
+    waiting: Vec<Fault>,
+}
+
+impl Faults {
+    pub(super) fn add(&mut self, fault: Fault) {
+        self.waiting.push(fault);
+    }
+
+    /// The error of the first fault whose turn it is; every matching fault counts this operation.
+    pub(super) fn check(&mut self, operation: Operation, path: &Path) -> io::Result<()> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        let text = path.to_string_lossy();
+        let mut errno = None;
+        self.waiting.retain_mut(|fault| {
+            if fault.operation != operation || !text.contains(&fault.path_part) {
+                return true;
+            }
+            if fault.skip > 0 {
+                fault.skip -= 1;
+                return true;
+            }
+            errno.get_or_insert(fault.errno);
+            fault.forever
+        });
+        match errno {
+            None => Ok(()),
+            Some(errno) => {
+                let error = io::Error::from_raw_os_error(errno);
+                Err(io::Error::new(error.kind(), format!("{text}: {error}")))
+            }
+        }
+    }
+}
