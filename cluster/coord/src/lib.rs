@@ -1,1 +1,24 @@
-//! (head of halcyon-coord)
+//! Coordination: how clients and servers find each other.
+//!
+//! In one process there is nobody to coordinate with, but HBase's clients ask ZooKeeper where the cluster
+//! is. [`ZkServer`] answers them in ZooKeeper's protocol over a tree in memory ([`ZnodeTree`]) that the
+//! process fills through [`ClusterZnodes`]. Reading works as in ZooKeeper 3.8; writing is refused.
+//!
+//! A request passes through three steps: `server.rs` keeps the connection and cuts frames, `request.rs` takes
+//! one apart and asks the tree, `jute.rs` knows how numbers and strings lie. What must hold: replies come in
+//! the order of requests; zxids are positive and never go back, not even across restarts; every length is
+//! checked. Checked against ZooKeeper 3.8.4 (`ZooKeeperServer`, `ClientCnxn`) and HBase 2.6.4 (`ZNodePaths`,
+//! `RecoverableZooKeeper`).
+//!
+//! When you add a znode, also look at the table of section 3.1 of the wire contract for who reads it.
+
+mod jute;
+mod request;
+mod server;
+mod tree;
+mod words;
+mod znodes;
+
+pub use server::{ZkServer, ZkSettings};
+pub use tree::{Stat, ZnodeTree};
+pub use znodes::{ClusterZnodes, znode_data};

@@ -1,0 +1,165 @@
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use halcyon_proto::{PB_MAGIC, pb};
+use prost::Message;
+
+use crate::ZnodeTree;
+
+/// Owner of the znodes that go when the process goes.
+const OWN_SESSION: i64 = 1;
+/// Marks the id before the data (`RecoverableZooKeeper`).
+const ID_MAGIC: u8 = 0xff;
+
+/// Znodes that HBase has and whose absence some tool would complain about; they carry nothing here.
+const EMPTY: &[&str] = &[
+    "backup-masters",
+    "draining",
+    "flush-table-proc/abort",
+    "flush-table-proc/acquired",
+    "flush-table-proc/reached",
+    "namespace/default",
+    "namespace/hbase",
+    "online-snapshot/abort",
+    "online-snapshot/acquired",
+    "online-snapshot/reached",
+    "replication/peers",
+    "replication/rs",
+    "rs",
+    "splitWAL",
+    "switch",
+    "table",
+    "table-lock",
+];
+
+/// A message as HBase's clients expect it in a znode.
+///
+/// ```text
+/// FF | int32 id length | id | "PBUF" | message          id = free text and 8 bytes that differ
+/// ```
+///
+/// Java also takes data without the id; gohbase and asynchbase do not.
+pub fn znode_data(writer: &str, message: &impl Message) -> Bytes {
+    let unique: [u8; 8] = halcyon_env::random_bytes();
+    let mut out = BytesMut::with_capacity(1 + 4 + writer.len() + 8 + 4 + message.encoded_len());
+    out.put_u8(ID_MAGIC);
+    out.put_u32(u32::try_from(writer.len() + unique.len()).expect("the id is a short text"));
+    out.put_slice(writer.as_bytes());
+    out.put_slice(&unique);
+    out.put_slice(PB_MAGIC);
+    message.encode(&mut out).expect("a BytesMut grows");
+    out.freeze()
+}
+
+/// The cluster as its clients find it: HBase's znodes below one base path.
+///
+/// Clients go by `meta-region-server` and `master`: set those last, when they can be served.
+pub struct ClusterZnodes {
+    tree: Arc<ZnodeTree>,
+    base: String,
+    /// `master:16000`, written into every znode of the master.
+    writer: String,
+}
+
+impl ClusterZnodes {
+    /// Makes the base path (`zookeeper.znode.parent`, usually `/hbase`) and the znodes without content.
+    pub fn new(tree: Arc<ZnodeTree>, base: &str, master_port: u16) -> ClusterZnodes {
+        let base = base.trim_end_matches('/').to_string();
+        for name in EMPTY {
+            tree.set(&format!("{base}/{name}"), Bytes::new());
+        }
+        ClusterZnodes { tree, base, writer: format!("master:{master_port}") }
+    }
+
+    fn set(&self, name: &str, message: &impl Message) {
+        self.tree.set(&format!("{}/{name}", self.base), znode_data(&self.writer, message));
+    }
+
+    /// `hbaseid`: the cluster's id, a UUID of 36 characters.
+    pub fn set_cluster_id(&self, cluster_id: &str) {
+        self.set("hbaseid", &pb::ClusterId { cluster_id: cluster_id.to_string() });
+    }
+
+    /// `running`: since when, as free text.
+    pub fn set_running(&self, start_date: &str) {
+        self.set("running", &pb::ClusterUp { start_date: start_date.to_string() });
+    }
+
+    /// `master`: the active one, and the port of its page.
+    pub fn set_master(&self, server: &pb::ServerName, info_port: u16) {
+        let master = pb::Master {
+            master: server.clone(),
+            rpc_version: Some(0),
+            info_port: Some(u32::from(info_port)),
+        };
+        let path = format!("{}/master", self.base);
+        self.tree.set_ephemeral(&path, znode_data(&self.writer, &master), OWN_SESSION);
+    }
+
+    /// `rs/<server name>`: a live region server.
+    pub fn set_region_server(&self, server: &pb::ServerName, info_port: u16) {
+        let info = pb::RegionServerInfo { info_port: Some(i32::from(info_port)), version_info: None };
+        let data = znode_data(&format!("regionserver:{}", server.port.unwrap_or(0)), &info);
+        self.tree.set_ephemeral(&self.region_server_path(server), data, OWN_SESSION);
+    }
+
+    pub fn remove_region_server(&self, server: &pb::ServerName) {
+        self.tree.remove(&self.region_server_path(server));
+    }
+
+    fn region_server_path(&self, server: &pb::ServerName) -> String {
+        let (port, start_code) = (server.port.unwrap_or(0), server.start_code.unwrap_or(0));
+        format!("{}/rs/{},{port},{start_code}", self.base, server.host_name)
+    }
+
+    /// `meta-region-server`: who serves hbase:meta.
+    pub fn set_meta_region_server(&self, server: &pb::ServerName) {
+        let meta = pb::MetaRegionServer {
+            server: server.clone(),
+            rpc_version: Some(0),
+            state: Some(pb::region_state::State::Open as i32),
+        };
+        self.set("meta-region-server", &meta);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use halcyon_env::SystemClock;
+
+    use super::*;
+
+    /// Reads as gohbase and asynchbase do: skip the id blindly, then want the magic.
+    fn message_bytes(data: &[u8]) -> &[u8] {
+        assert_eq!(data[0], 0xff);
+        let id_len = u32::from_be_bytes(data[1..5].try_into().unwrap()) as usize;
+        assert!((1..=65_000).contains(&id_len) && data.len() < 32_767);
+        data[5 + id_len..].strip_prefix(PB_MAGIC).unwrap()
+    }
+
+    #[test]
+    fn a_cluster_can_be_found() {
+        let tree = Arc::new(ZnodeTree::new(Arc::new(SystemClock::new())));
+        let znodes = ClusterZnodes::new(Arc::clone(&tree), "/hbase", 16000);
+        let server = pb::ServerName { host_name: "h".to_string(), port: Some(16020), start_code: Some(17) };
+        znodes.set_cluster_id("01234567-89ab-cdef-0123-456789abcdef");
+        znodes.set_running("Fri Nov 20 2026");
+        znodes.set_master(&server, 16010);
+        znodes.set_region_server(&server, 16030);
+        znodes.set_meta_region_server(&server);
+
+        let (data, _) = tree.get("/hbase/meta-region-server").unwrap();
+        let meta = pb::MetaRegionServer::decode(message_bytes(&data)).unwrap();
+        assert_eq!((meta.server.port, meta.state), (Some(16020), Some(3)));
+        let (data, stat) = tree.get("/hbase/rs/h,16020,17").unwrap();
+        pb::RegionServerInfo::decode(message_bytes(&data)).unwrap();
+        assert_ne!(stat.ephemeral_owner, 0);
+        assert_eq!(tree.children("/hbase/backup-masters").unwrap().0.len(), 0);
+        assert!(
+            tree.get("/hbase/root-region-server").is_none(),
+            "asynchbase takes it for a very old cluster"
+        );
+        znodes.remove_region_server(&server);
+        assert_eq!(tree.children("/hbase/rs").unwrap().0.len(), 0);
+    }
+}
