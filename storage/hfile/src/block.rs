@@ -1,0 +1,276 @@
+//! A block as it lies in the file: header, payload, checksums. This is where bytes become trusted.
+//!
+//! ```text
+//!  0  8 bytes  magic, names the kind
+//!  8  int32    on-disk size without header, with checksums
+//! 12  int32    uncompressed payload size
+//! 16  int64    offset of the previous block of this kind, -1 for the first
+//! 24  byte     checksum type: NULL 0, CRC32 1, CRC32C 2
+//! 25  int32    bytes per checksum
+//! 29  int32    size of header and payload on disk, without checksums
+//! 33  payload, compressed if the file is
+//!     ( int32 checksum )* over each run of that many bytes of header and payload as on disk
+//! ```
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use halcyon_cache::BlockKind;
+use halcyon_cell::{Error, Result};
+use halcyon_env::ReadableFile;
+
+use crate::Compression;
+use crate::format::Reader;
+
+pub(crate) const HEADER_LEN: usize = 33;
+/// A block larger than this is refused; the largest cell of HBase's clients is far below.
+pub(crate) const BLOCK_BYTES_MAX: usize = i32::MAX as usize;
+
+/// How a block's bytes are guarded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ChecksumType {
+    /// No checksums: the file system's own must do.
+    Null,
+    /// The polynomial of zlib.
+    Crc32,
+    /// Castagnoli's polynomial, computed by the processor.
+    #[default]
+    Crc32c,
+}
+
+impl ChecksumType {
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            ChecksumType::Null => 0,
+            ChecksumType::Crc32 => 1,
+            ChecksumType::Crc32c => 2,
+        }
+    }
+
+    fn from_code(code: u8) -> Result<ChecksumType> {
+        match code {
+            0 => Ok(ChecksumType::Null),
+            1 => Ok(ChecksumType::Crc32),
+            2 => Ok(ChecksumType::Crc32c),
+            _ => Err(Error::corrupt(format!("checksum type: expected 0, 1 or 2, found {code}"))),
+        }
+    }
+
+    pub(crate) fn compute(self, bytes: &[u8]) -> u32 {
+        match self {
+            ChecksumType::Null => 0,
+            ChecksumType::Crc32 => crc32fast::hash(bytes),
+            ChecksumType::Crc32c => crc32c::crc32c(bytes),
+        }
+    }
+}
+
+const MAGICS: [(&[u8; 8], BlockKind); 9] = [
+    (b"DATABLK*", BlockKind::Data),
+    (b"IDXLEAF2", BlockKind::LeafIndex),
+    (b"BLMFBLK2", BlockKind::BloomChunk),
+    (b"IDXINTE2", BlockKind::IntermediateIndex),
+    (b"IDXROOT2", BlockKind::RootIndex),
+    (b"METABLKc", BlockKind::Meta),
+    (b"FILEINF2", BlockKind::FileInfo),
+    (b"BLMFMET2", BlockKind::GeneralBloomMeta),
+    (b"DFBLMET2", BlockKind::DeleteFamilyBloomMeta),
+];
+const ENCODED_DATA_MAGIC: &[u8; 8] = b"DATABLKE";
+
+/// Kinds of blocks, for tables indexed by [`kind_index`].
+pub(crate) const KINDS_COUNT: usize = MAGICS.len();
+
+pub(crate) fn kind_index(kind: BlockKind) -> usize {
+    MAGICS.iter().position(|m| m.1 == kind).expect("every kind has a magic")
+}
+
+pub(crate) fn magic(kind: BlockKind) -> &'static [u8; 8] {
+    MAGICS[kind_index(kind)].0
+}
+
+/// The header's fields behind the magic.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Header {
+    pub(crate) kind: BlockKind,
+    /// A data block whose cells are encoded.
+    pub(crate) encoded: bool,
+    /// On disk, header and checksums included.
+    pub(crate) on_disk_len: usize,
+    pub(crate) raw_len: usize,
+    pub(crate) checksum: ChecksumType,
+    pub(crate) bytes_per_checksum: usize,
+    /// Header and payload, without checksums.
+    pub(crate) guarded_len: usize,
+}
+
+impl Header {
+    /// Reads a header and holds its fields against each other.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Header> {
+        let mut reader = Reader::new(bytes);
+        let found: &[u8; 8] = reader.take(8, "block magic")?.try_into().expect("eight bytes");
+        let kind = MAGICS.iter().find(|m| m.0 == found).map(|m| m.1);
+        let encoded = found == ENCODED_DATA_MAGIC;
+        let kind = if encoded { Some(BlockKind::Data) } else { kind };
+        let kind = kind.ok_or_else(|| {
+            Error::corrupt(format!("expected a block magic, found \"{}\"", found.escape_ascii()))
+        })?;
+        let on_disk_len = reader.count("on-disk size")? as usize + HEADER_LEN;
+        let raw_len = reader.count("uncompressed size")? as usize;
+        reader.i64("previous block offset")?;
+        let checksum = ChecksumType::from_code(reader.u8("checksum type")?)?;
+        let bytes_per_checksum = reader.count("bytes per checksum")? as usize;
+        let guarded_len = reader.count("size with header")? as usize;
+        let checksums_len = match checksum {
+            ChecksumType::Null => 0,
+            _ if bytes_per_checksum == 0 => {
+                return Err(Error::corrupt("bytes per checksum: expected more than 0, found 0"));
+            }
+            _ => guarded_len.div_ceil(bytes_per_checksum) * 4,
+        };
+        if guarded_len < HEADER_LEN || guarded_len + checksums_len != on_disk_len {
+            return Err(Error::corrupt(format!(
+                "on-disk size: expected {checksums_len} bytes of checksums behind {guarded_len} bytes of \
+                 header and payload, found {on_disk_len} in all"
+            )));
+        }
+        Ok(Header { kind, encoded, on_disk_len, raw_len, checksum, bytes_per_checksum, guarded_len })
+    }
+}
+
+/// A block whose checksums were verified, payload uncompressed. Its structure is not checked yet.
+pub(crate) struct RawBlock {
+    pub(crate) header: Header,
+    pub(crate) payload: Bytes,
+    /// Size of the allocation behind `payload`.
+    pub(crate) held_bytes: usize,
+}
+
+/// Verifies and decompresses one whole block. `bytes` hold it exactly.
+pub(crate) fn open_block(bytes: Vec<u8>, compression: Compression) -> Result<RawBlock> {
+    let header = Header::parse(&bytes)?;
+    if header.on_disk_len != bytes.len() {
+        return Err(Error::corrupt(format!(
+            "on-disk size: expected {}, found {}",
+            bytes.len(),
+            header.on_disk_len
+        )));
+    }
+    verify_checksums(&header, &bytes)?;
+    if compression == Compression::None {
+        if header.raw_len != header.guarded_len - HEADER_LEN {
+            return Err(Error::corrupt(format!(
+                "uncompressed size: expected {}, found {}",
+                header.guarded_len - HEADER_LEN,
+                header.raw_len
+            )));
+        }
+        let held_bytes = bytes.capacity();
+        let payload = Bytes::from(bytes).slice(HEADER_LEN..header.guarded_len);
+        return Ok(RawBlock { header, payload, held_bytes });
+    }
+    let mut raw = compression.decompress(&bytes[HEADER_LEN..header.guarded_len], header.raw_len)?;
+    raw.shrink_to_fit();
+    let held_bytes = raw.capacity();
+    Ok(RawBlock { header, payload: Bytes::from(raw), held_bytes })
+}
+
+fn verify_checksums(header: &Header, bytes: &[u8]) -> Result<()> {
+    if header.checksum == ChecksumType::Null {
+        return Ok(());
+    }
+    let (guarded, checksums) = bytes.split_at(header.guarded_len);
+    let runs = guarded.chunks(header.bytes_per_checksum);
+    for (at, (run, stored)) in runs.zip(checksums.chunks_exact(4)).enumerate() {
+        let stored = u32::from_be_bytes(stored.try_into().expect("four bytes"));
+        let computed = header.checksum.compute(run);
+        if computed != stored {
+            return Err(Error::corrupt(format!(
+                "checksum {at} of {:?}: expected {stored:08x}, found {computed:08x}",
+                header.checksum
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The file that blocks are read from.
+pub(crate) struct BlockSource {
+    pub(crate) file: Arc<dyn ReadableFile>,
+    /// Blocks end here, the trailer starts.
+    pub(crate) end: u64,
+    pub(crate) compression: Compression,
+}
+
+impl BlockSource {
+    /// Reads the block at `offset`, which the index says takes `on_disk_len` bytes, with one positional read.
+    pub(crate) fn read(&self, offset: u64, on_disk_len: u32, expected: BlockKind) -> Result<RawBlock> {
+        let named = |e: Error| e.context(self.place(offset));
+        let len = self.check_place(offset, u64::from(on_disk_len)).map_err(named)?;
+        let mut bytes = vec![0; len];
+        self.file.read_exact_at(&mut bytes, offset).map_err(|e| named(e.into()))?;
+        let block = open_block(bytes, self.compression).map_err(named)?;
+        if block.header.kind != expected {
+            return Err(named(Error::corrupt(format!(
+                "expected a {expected:?} block, found {:?}",
+                block.header.kind
+            ))));
+        }
+        Ok(block)
+    }
+
+    /// The header of the block at `offset` alone: who walks the file from its beginning has no index to ask.
+    pub(crate) fn read_header(&self, offset: u64) -> Result<Header> {
+        let named = |e: Error| e.context(self.place(offset));
+        self.check_place(offset, HEADER_LEN as u64).map_err(named)?;
+        let mut bytes = [0; HEADER_LEN];
+        self.file.read_exact_at(&mut bytes, offset).map_err(|e| named(e.into()))?;
+        let header = Header::parse(&bytes).map_err(named)?;
+        self.check_place(offset, header.on_disk_len as u64).map_err(named)?;
+        Ok(header)
+    }
+
+    /// Where an error happened.
+    pub(crate) fn place(&self, offset: u64) -> String {
+        format!("{}: block at offset {offset}", self.file.path().display())
+    }
+
+    fn check_place(&self, offset: u64, len: u64) -> Result<usize> {
+        let fits = offset.checked_add(len).is_some_and(|end| end <= self.end);
+        if !fits || len < HEADER_LEN as u64 || len > BLOCK_BYTES_MAX as u64 {
+            return Err(Error::corrupt(format!(
+                "expected a block that ends before {}, found one of {len} bytes",
+                self.end
+            )));
+        }
+        Ok(len as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::hex;
+
+    #[test]
+    fn reads_the_header_that_hbase_wrote() {
+        let bytes = hex("4441544142 4c4b2a 00000067 00000063 ffffffffffffffff 02 00004000 00000084");
+        let header = Header::parse(&bytes).unwrap();
+        assert_eq!(header.kind, BlockKind::Data);
+        assert_eq!((header.on_disk_len, header.raw_len, header.guarded_len), (0x67 + 33, 0x63, 0x84));
+        assert_eq!((header.checksum, header.bytes_per_checksum), (ChecksumType::Crc32c, 16384));
+    }
+
+    #[test]
+    fn fields_that_disagree_are_refused() {
+        let good = hex("4441544142 4c4b2a 00000067 00000063 ffffffffffffffff 02 00004000 00000084");
+        for (at, value) in [(0, b'X'), (8, 0xff), (11, 0x68), (24, 3), (29, 1), (32, 0x85)] {
+            let mut bad = good.clone();
+            bad[at] = value;
+            assert!(Header::parse(&bad).is_err(), "byte {at}");
+        }
+        let mut none_per_checksum = good;
+        none_per_checksum[25..29].fill(0);
+        assert!(Header::parse(&none_per_checksum).is_err());
+    }
+}

@@ -1,0 +1,124 @@
+//! Gives payloads headers and checksums and sends them out through one large buffer.
+
+use halcyon_cache::BlockKind;
+use halcyon_cell::{Error, Result};
+use halcyon_env::WritableFile;
+
+use crate::block::{BLOCK_BYTES_MAX, HEADER_LEN, KINDS_COUNT, kind_index, magic};
+use crate::{ChecksumType, Compression};
+
+/// Bytes collected before the file is written to.
+const OUT_BYTES: usize = 1 << 20;
+
+/// Where a written block lies: what index entries are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BlockPlace {
+    pub(crate) offset: u64,
+    /// With header and checksums.
+    pub(crate) on_disk_len: u32,
+}
+
+pub(crate) struct BlockWriter {
+    file: Box<dyn WritableFile>,
+    out: Vec<u8>,
+    /// Bytes that went to the file before `out`.
+    written: u64,
+    compression: Compression,
+    checksum: ChecksumType,
+    bytes_per_checksum: usize,
+    previous: [i64; KINDS_COUNT],
+    /// Headers included.
+    uncompressed_bytes: u64,
+}
+
+impl BlockWriter {
+    pub(crate) fn new(
+        file: Box<dyn WritableFile>,
+        compression: Compression,
+        checksum: ChecksumType,
+        bytes_per_checksum: usize,
+    ) -> BlockWriter {
+        assert!(bytes_per_checksum > 0 && bytes_per_checksum <= i32::MAX as usize);
+        BlockWriter {
+            file,
+            out: Vec::with_capacity(OUT_BYTES + OUT_BYTES / 4),
+            written: 0,
+            compression,
+            checksum,
+            bytes_per_checksum,
+            previous: [-1; KINDS_COUNT],
+            uncompressed_bytes: 0,
+        }
+    }
+
+    /// The offset of the next block.
+    pub(crate) fn position(&self) -> u64 {
+        self.written + self.out.len() as u64
+    }
+
+    pub(crate) fn uncompressed_bytes(&self) -> u64 {
+        self.uncompressed_bytes
+    }
+
+    pub(crate) fn write_block(&mut self, kind: BlockKind, payload: &[u8]) -> Result<BlockPlace> {
+        let offset = self.position();
+        let start = self.out.len();
+        self.out.extend_from_slice(&[0; HEADER_LEN]);
+        self.compression.compress(payload, &mut self.out)?;
+        let guarded_len = self.out.len() - start;
+        let checksums_len = match self.checksum {
+            ChecksumType::Null => 0,
+            _ => guarded_len.div_ceil(self.bytes_per_checksum) * 4,
+        };
+        if payload.len().max(guarded_len + checksums_len) > BLOCK_BYTES_MAX {
+            return Err(Error::invalid(format!("a block of {} bytes is too large", payload.len())));
+        }
+        let previous = std::mem::replace(&mut self.previous[kind_index(kind)], offset as i64);
+        let header = &mut self.out[start..start + HEADER_LEN];
+        header[..8].copy_from_slice(magic(kind));
+        let on_disk_len = guarded_len + checksums_len;
+        header[8..12].copy_from_slice(&((on_disk_len - HEADER_LEN) as u32).to_be_bytes());
+        header[12..16].copy_from_slice(&(payload.len() as u32).to_be_bytes());
+        header[16..24].copy_from_slice(&previous.to_be_bytes());
+        header[24] = self.checksum.code();
+        header[25..29].copy_from_slice(&(self.bytes_per_checksum as u32).to_be_bytes());
+        header[29..33].copy_from_slice(&(guarded_len as u32).to_be_bytes());
+        self.append_checksums(start);
+        debug_assert_eq!(self.out.len() - start, on_disk_len);
+        self.uncompressed_bytes += (payload.len() + HEADER_LEN) as u64;
+        if self.out.len() >= OUT_BYTES {
+            self.flush()?;
+        }
+        Ok(BlockPlace { offset, on_disk_len: on_disk_len as u32 })
+    }
+
+    fn append_checksums(&mut self, start: usize) {
+        if self.checksum == ChecksumType::Null {
+            return;
+        }
+        let end = self.out.len();
+        let mut at = start;
+        while at < end {
+            let run_end = end.min(at + self.bytes_per_checksum);
+            let sum = self.checksum.compute(&self.out[at..run_end]);
+            self.out.extend_from_slice(&sum.to_be_bytes());
+            at = run_end;
+        }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.file.write_all(&self.out)?;
+        self.written += self.out.len() as u64;
+        self.out.clear();
+        self.out.shrink_to(2 * OUT_BYTES);
+        Ok(())
+    }
+
+    /// Writes the trailer behind the last block and makes everything durable. Gives the file's length.
+    pub(crate) fn finish(mut self, trailer: &[u8]) -> Result<u64> {
+        self.out.extend_from_slice(trailer);
+        self.flush()?;
+        self.file.sync()?;
+        Ok(self.written)
+    }
+}

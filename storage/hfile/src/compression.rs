@@ -1,0 +1,284 @@
+//! How a block's payload is compressed (HBase: `Compression.Algorithm`).
+//!
+//! SNAPPY and LZ4 come in Hadoop's block framing, which exists because Hadoop's codecs have a fixed buffer:
+//!
+//! ```text
+//! ( int32 raw length | ( int32 compressed length | compressed bytes )+ until raw length is covered )*
+//! ```
+//!
+//! GZ is one gzip stream. ZSTD is a plain frame, as Hadoop's own codec writes it; HBase's module codec puts
+//! frames into the block framing, so both are read.
+
+use std::io::{Read, Write};
+
+use halcyon_cell::{Error, Result};
+
+/// A compression that this crate can read and write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compression {
+    #[default]
+    None,
+    Gz,
+    Snappy,
+    Lz4,
+    Zstd,
+}
+
+/// Raw bytes per record of Hadoop's block framing: what fits a decompressor's 256 KiB buffer in the worst case
+/// of either codec (Hadoop keeps a sixth and 32 bytes free for SNAPPY, less for LZ4).
+const HADOOP_RECORD_BYTES_MAX: usize = 256 * 1024 * 5 / 6 - 64;
+const ZSTD_LEVEL: i32 = 3;
+const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+/// What is reserved before any output is there, whatever a length field says.
+const RESERVED_BYTES_MAX: usize = 1 << 20;
+
+impl Compression {
+    /// The number in the trailer.
+    pub fn code(self) -> u32 {
+        match self {
+            Compression::Gz => 1,
+            Compression::None => 2,
+            Compression::Snappy => 3,
+            Compression::Lz4 => 4,
+            Compression::Zstd => 6,
+        }
+    }
+
+    /// `Invalid` names a codec of HBase that is not supported here.
+    pub fn from_code(code: u32) -> Result<Compression> {
+        Ok(match code {
+            1 => Compression::Gz,
+            2 => Compression::None,
+            3 => Compression::Snappy,
+            4 => Compression::Lz4,
+            6 => Compression::Zstd,
+            0 | 5 | 7 | 8 => {
+                let name = ["LZO", "", "", "", "", "BZIP2", "", "LZMA", "BROTLI"][code as usize];
+                return Err(Error::invalid(format!("compression {name} is not supported")));
+            }
+            _ => return Err(Error::corrupt(format!("compression codec: expected 0 to 8, found {code}"))),
+        })
+    }
+
+    /// The name in a column family's `COMPRESSION` attribute.
+    pub fn name(self) -> &'static str {
+        match self {
+            Compression::None => "NONE",
+            Compression::Gz => "GZ",
+            Compression::Snappy => "SNAPPY",
+            Compression::Lz4 => "LZ4",
+            Compression::Zstd => "ZSTD",
+        }
+    }
+
+    /// By the name in a column family's attribute, in any case.
+    pub fn from_name(name: &str) -> Result<Compression> {
+        [Compression::None, Compression::Gz, Compression::Snappy, Compression::Lz4, Compression::Zstd]
+            .into_iter()
+            .find(|c| c.name().eq_ignore_ascii_case(name))
+            .ok_or_else(|| Error::invalid(format!("compression {name} is not supported")))
+    }
+
+    /// Appends the compressed form of `raw` to `out`.
+    pub(crate) fn compress(self, raw: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        let failed = |e: &dyn std::fmt::Display| Error::invalid(format!("compressing a block: {e}"));
+        match self {
+            Compression::None => out.extend_from_slice(raw),
+            Compression::Gz => {
+                let mut encoder = flate2::write::GzEncoder::new(out, flate2::Compression::default());
+                encoder.write_all(raw).and_then(|()| encoder.finish().map(|_| ())).map_err(|e| failed(&e))?;
+            }
+            Compression::Snappy => {
+                let mut encoder = snap::raw::Encoder::new();
+                frame(raw, out, snap::raw::max_compress_len, |piece, space| {
+                    encoder.compress(piece, space).map_err(|e| failed(&e))
+                })?;
+            }
+            Compression::Lz4 => {
+                frame(raw, out, lz4_flex::block::get_maximum_output_size, |piece, space| {
+                    lz4_flex::block::compress_into(piece, space).map_err(|e| failed(&e))
+                })?;
+            }
+            Compression::Zstd => {
+                let packed = zstd::bulk::compress(raw, ZSTD_LEVEL).map_err(|e| failed(&e))?;
+                out.extend_from_slice(&packed);
+            }
+        }
+        Ok(())
+    }
+
+    /// The raw payload, which must have exactly `raw_len` bytes.
+    pub(crate) fn decompress(self, packed: &[u8], raw_len: usize) -> Result<Vec<u8>> {
+        let mut out = Vec::with_capacity(raw_len.min(RESERVED_BYTES_MAX));
+        let failed = |e: &dyn std::fmt::Display| Error::corrupt(format!("{} payload: {e}", self.name()));
+        match self {
+            Compression::None => out.extend_from_slice(packed),
+            Compression::Gz => {
+                let limit = raw_len as u64 + 1;
+                flate2::read::MultiGzDecoder::new(packed)
+                    .take(limit)
+                    .read_to_end(&mut out)
+                    .map_err(|e| failed(&e))?;
+            }
+            Compression::Snappy => unframe(packed, raw_len, &mut out, |piece, room, out| {
+                let len = snap::raw::decompress_len(piece).map_err(|e| failed(&e))?;
+                // Snappy copies at most 64 bytes per three: a longer claim is a lie.
+                if len > room || len > piece.len().saturating_mul(24) {
+                    return Err(failed(&format!("a piece claims {len} bytes")));
+                }
+                append_with(out, len, |space| {
+                    snap::raw::Decoder::new().decompress(piece, space).map_err(|e| failed(&e))
+                })
+            })?,
+            Compression::Lz4 => unframe(packed, raw_len, &mut out, |piece, room, out| {
+                // One byte of LZ4 stands for at most 255.
+                let len = room.min(piece.len().saturating_mul(256));
+                append_with(out, len, |space| {
+                    lz4_flex::block::decompress_into(piece, space).map_err(|e| failed(&e))
+                })
+            })?,
+            Compression::Zstd if packed.starts_with(&ZSTD_MAGIC) => {
+                decompress_zstd(packed, raw_len, &mut out).map_err(|e| failed(&e))?;
+            }
+            Compression::Zstd => unframe(packed, raw_len, &mut out, |piece, room, out| {
+                decompress_zstd(piece, room, out).map_err(|e| failed(&e))
+            })?,
+        }
+        if out.len() != raw_len {
+            return Err(failed(&format!("expected {raw_len} raw bytes, found {} or more", out.len())));
+        }
+        Ok(out)
+    }
+}
+
+fn decompress_zstd(packed: &[u8], room: usize, out: &mut Vec<u8>) -> std::io::Result<()> {
+    let decoder = zstd::stream::read::Decoder::with_buffer(packed)?;
+    decoder.take(room as u64 + 1).read_to_end(out).map(|_| ())
+}
+
+/// Appends what `fill` writes into `len` fresh bytes.
+fn append_with(out: &mut Vec<u8>, len: usize, fill: impl FnOnce(&mut [u8]) -> Result<usize>) -> Result<()> {
+    let start = out.len();
+    out.resize(start + len, 0);
+    let filled = fill(&mut out[start..])?;
+    out.truncate(start + filled);
+    Ok(())
+}
+
+/// Writes Hadoop's block framing, one piece per record.
+fn frame(
+    raw: &[u8],
+    out: &mut Vec<u8>,
+    packed_len_max: impl Fn(usize) -> usize,
+    mut compress: impl FnMut(&[u8], &mut [u8]) -> Result<usize>,
+) -> Result<()> {
+    for piece in raw.chunks(HADOOP_RECORD_BYTES_MAX) {
+        out.extend_from_slice(&(piece.len() as u32).to_be_bytes());
+        let length_at = out.len();
+        out.extend_from_slice(&[0; 4]);
+        append_with(out, packed_len_max(piece.len()), |space| compress(piece, space))?;
+        let packed_len = (out.len() - length_at - 4) as u32;
+        out[length_at..length_at + 4].copy_from_slice(&packed_len.to_be_bytes());
+    }
+    Ok(())
+}
+
+/// Reads Hadoop's block framing. `decompress` gets a piece, the room left in its record, and the output.
+fn unframe(
+    packed: &[u8],
+    raw_len: usize,
+    out: &mut Vec<u8>,
+    mut decompress: impl FnMut(&[u8], usize, &mut Vec<u8>) -> Result<()>,
+) -> Result<()> {
+    let mut reader = crate::format::Reader::new(packed);
+    // Codecs differ in what they leave behind the last record, or write for an empty payload.
+    while reader.left() > 0 && out.len() < raw_len {
+        let record_len = reader.count("raw length of a record")? as usize;
+        let record_end = out.len() + record_len;
+        if record_end > raw_len {
+            return Err(Error::corrupt(format!(
+                "expected {raw_len} raw bytes, a record ends at {record_end}"
+            )));
+        }
+        while out.len() < record_end {
+            let piece_len = reader.count("compressed length of a piece")? as usize;
+            let piece = reader.take(piece_len, "compressed piece")?;
+            let before = out.len();
+            decompress(piece, record_end - before, out)?;
+            if out.len() == before || out.len() > record_end {
+                return Err(Error::corrupt(format!(
+                    "a piece of a record of {record_len} raw bytes gave {}",
+                    out.len() - before
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    const ALL: [Compression; 5] =
+        [Compression::None, Compression::Gz, Compression::Snappy, Compression::Lz4, Compression::Zstd];
+
+    fn sample(len: usize) -> Vec<u8> {
+        let mut state = 1u32;
+        (0..len)
+            .map(|at| {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                if at % 7 < 3 { (state >> 24) as u8 } else { b'x' }
+            })
+            .collect()
+    }
+
+    #[test]
+    fn payloads_come_back() {
+        for codec in ALL {
+            for len in [0, 1, 100, 65_536, 1_000_000] {
+                for raw in [sample(len), vec![b'a'; len]] {
+                    let mut packed = Vec::new();
+                    codec.compress(&raw, &mut packed).unwrap();
+                    assert!(codec.decompress(&packed, len).unwrap() == raw, "{codec:?} {len}");
+                    assert!(codec.decompress(&packed, len + 1).is_err());
+                    assert!(len <= 1 || codec.decompress(&packed, len - 1).is_err());
+                    assert_eq!(Compression::from_code(codec.code()).unwrap(), codec);
+                    assert_eq!(Compression::from_name(codec.name()).unwrap(), codec);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn damaged_payloads_are_refused_or_have_the_right_length() {
+        for codec in ALL {
+            let raw = sample(2000);
+            let mut packed = Vec::new();
+            codec.compress(&raw, &mut packed).unwrap();
+            for at in 0..packed.len() {
+                let _ = codec.decompress(&packed[..at], raw.len());
+                let mut bad = packed.clone();
+                bad[at] ^= 1 << (at % 8);
+                if let Ok(got) = codec.decompress(&bad, raw.len()) {
+                    assert_eq!(got.len(), raw.len());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn several_pieces_in_one_record_and_zstd_in_block_framing() {
+        let mut packed = 6u32.to_be_bytes().to_vec();
+        for piece in [b"abc", b"def"] {
+            let bytes = snap::raw::Encoder::new().compress_vec(piece).unwrap();
+            packed.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
+            packed.extend_from_slice(&bytes);
+        }
+        assert_eq!(Compression::Snappy.decompress(&packed, 6).unwrap(), b"abcdef");
+        let frame = zstd::bulk::compress(b"abcdef", 1).unwrap();
+        let mut packed = 6u32.to_be_bytes().to_vec();
+        packed.extend_from_slice(&(frame.len() as u32).to_be_bytes());
+        packed.extend_from_slice(&frame);
+        assert_eq!(Compression::Zstd.decompress(&packed, 6).unwrap(), b"abcdef");
+    }
+}

@@ -1,0 +1,425 @@
+//! An open file: trailer, roots and file info in memory, blocks through the cache.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use halcyon_cache::{Block, BlockCache, BlockKey, BlockKind, BlockPriority};
+use halcyon_cell::{CellComparator, Error, Key, KeyRef, Result};
+use halcyon_env::Env;
+
+use crate::block::{BlockSource, Header, RawBlock, open_block};
+use crate::block_writer::BlockPlace;
+use crate::bloom::{Bloom, BloomType, row_col_key};
+use crate::data_block::{self, CellLayout};
+use crate::file_info::{FileInfo, name};
+use crate::format::Reader;
+use crate::index::{KeyOrder, RootIndex, check_node};
+use crate::scanner::HFileScanner;
+use crate::trailer::{self, Trailer};
+
+/// Where a read may find blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadMode {
+    /// In the cache alone: a block that is not there is an error of kind `NeedsDisk`. For threads that must
+    /// never wait for a disk.
+    CacheOnly,
+    /// In the cache, else on the disk.
+    AnyDisk,
+}
+
+/// How a file is read.
+#[derive(Clone, Copy, Debug)]
+pub struct ReaderOptions {
+    /// Whether data blocks go into the cache (`BLOCKCACHE` of the family). Index and bloom blocks always do.
+    pub cache_data: bool,
+    /// Whether data blocks are as dear as index blocks (`IN_MEMORY` of the family).
+    pub in_memory: bool,
+    /// Gives every cell this sequence id, whatever the file says: the id of a bulk-loaded file.
+    pub cell_seq: Option<u64>,
+}
+
+impl Default for ReaderOptions {
+    fn default() -> ReaderOptions {
+        ReaderOptions { cache_data: true, in_memory: false, cell_seq: None }
+    }
+}
+
+/// An open HFile.
+///
+/// *Thread safety*: shared by any number of readers; nothing in it changes after `open`. The file stays
+/// readable after its name is gone, as long as this lives. Who drops a file for good also calls
+/// [`BlockCache::evict_file`].
+pub struct HFile {
+    number: u64,
+    len: u64,
+    source: BlockSource,
+    cache: Arc<BlockCache>,
+    options: ReaderOptions,
+    trailer: Trailer,
+    info: FileInfo,
+    layout: CellLayout,
+    root: RootIndex,
+    /// Leaf block of the middle data block and the entry in it; only with several levels.
+    middle: Option<(BlockPlace, u32)>,
+    general_bloom: Option<Bloom>,
+    delete_bloom: Option<Bloom>,
+}
+
+impl HFile {
+    /// Opens a file: reads trailer and load-on-open section from the disk and checks them.
+    ///
+    /// `file_number` must be the file's own for the life of the process. Errors: `Corrupt`; `Invalid` for what
+    /// is sound but not supported (encryption, some codecs, format 2.0 and 2.1); `Io`.
+    pub fn open(
+        env: &Env,
+        path: &Path,
+        file_number: u64,
+        cache: Arc<BlockCache>,
+        options: ReaderOptions,
+    ) -> Result<Arc<HFile>> {
+        let named = |e: Error| e.context(path.display());
+        let file = env.fs.open(path)?;
+        let len = file.len()?;
+        let mut tail = vec![0; len.min(trailer::TRAILER_LEN as u64) as usize];
+        let tail_offset = len - tail.len() as u64;
+        file.read_exact_at(&mut tail, tail_offset)?;
+        let trailer = trailer::parse(&tail).map_err(named)?;
+        let source = BlockSource { file, end: len - trailer.len as u64, compression: trailer.compression };
+        let section = LoadOnOpen::read(&source, &trailer)?;
+        section.into_file(file_number, len, source, cache, options, trailer).map(Arc::new).map_err(named)
+    }
+
+    pub fn info(&self) -> &FileInfo {
+        &self.info
+    }
+
+    pub fn path(&self) -> &Path {
+        self.source.file.path()
+    }
+
+    /// The number under which blocks of this file are in the cache.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Bytes of the file.
+    #[allow(clippy::len_without_is_empty)] // a file has at least a trailer
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Bytes of the file's blocks before compression, with headers.
+    pub fn uncompressed_len(&self) -> u64 {
+        self.trailer.proto.total_uncompressed_bytes()
+    }
+
+    /// Bytes of memory that the open file takes: roots of index and bloom filters. For the memory accountant.
+    pub fn held_bytes(&self) -> usize {
+        let blooms = [&self.general_bloom, &self.delete_bloom].into_iter().flatten();
+        size_of::<HFile>() + self.root.held_bytes() + blooms.map(|b| b.chunks.held_bytes()).sum::<usize>()
+    }
+
+    pub fn comparator(&self) -> CellComparator {
+        self.trailer.comparator
+    }
+
+    pub fn scanner(self: &Arc<Self>, mode: ReadMode, cache_blocks: bool) -> HFileScanner {
+        HFileScanner::new(self.clone(), mode, cache_blocks)
+    }
+
+    /// `false` only if the file has no cell of `row` (of its prefix, with such a filter). `true` without filter.
+    pub fn may_contain_row(&self, row: &[u8], mode: ReadMode) -> Result<bool> {
+        match (self.info.bloom_type(), &self.general_bloom) {
+            (BloomType::Row, Some(bloom)) => self.may_contain(bloom, row, mode),
+            (BloomType::RowPrefixFixedLength(len), Some(bloom)) => {
+                self.may_contain(bloom, &row[..row.len().min(usize::from(len))], mode)
+            }
+            _ => Ok(true),
+        }
+    }
+
+    /// `false` only if the file has no row that starts with `prefix`; for scans whose rows all start so. Always
+    /// `true` unless there is a prefix filter and `prefix` is at least as long as its keys.
+    pub fn may_contain_row_prefix(&self, prefix: &[u8], mode: ReadMode) -> Result<bool> {
+        match self.info.bloom_type() {
+            BloomType::RowPrefixFixedLength(len) if prefix.len() >= usize::from(len) => {
+                self.may_contain_row(prefix, mode)
+            }
+            _ => Ok(true),
+        }
+    }
+
+    /// `false` only if the file has neither a cell of the column nor a marker that deletes the row's family.
+    pub fn may_contain_row_col(&self, row: &[u8], qualifier: &[u8], mode: ReadMode) -> Result<bool> {
+        let (BloomType::RowCol, Some(bloom)) = (self.info.bloom_type(), &self.general_bloom) else {
+            return self.may_contain_row(row, mode);
+        };
+        let mut key = Vec::with_capacity(row.len() + qualifier.len() + 12);
+        row_col_key(&mut key, row, qualifier);
+        if self.may_contain(bloom, &key, mode)? {
+            return Ok(true);
+        }
+        // A family delete marker was added as a column without name.
+        row_col_key(&mut key, row, b"");
+        self.may_contain(bloom, &key, mode)
+    }
+
+    /// `false` only if the file has no marker that deletes (a version of) the row's family.
+    pub fn may_contain_delete_family(&self, row: &[u8], mode: ReadMode) -> Result<bool> {
+        if self.info.delete_family_count() == Some(0) {
+            return Ok(false);
+        }
+        match &self.delete_bloom {
+            Some(bloom) => self.may_contain(bloom, row, mode),
+            None => Ok(true),
+        }
+    }
+
+    /// A key near the middle of the file, between two blocks; `None` in a file without cells. It need not be
+    /// a stored cell's, but there is one at or behind it.
+    pub fn mid_key(&self, mode: ReadMode) -> Result<Option<Key>> {
+        if self.root.len() == 0 {
+            return Ok(None);
+        }
+        let Some((place, entry)) = self.middle else {
+            return Ok(Some(KeyRef::trusted(self.root.key(self.root.len() / 2)).to_key()));
+        };
+        let block = self.load_block(place, BlockKind::LeafIndex, mode, true)?;
+        crate::index::leaf_key(&block, entry)
+            .map(|key| Some(key.to_key()))
+            .map_err(|e| e.context(self.source.place(place.offset)))
+    }
+
+    /// Reads the whole file from the disk and checks that every block, the index, the order of cells, the
+    /// counts and the bloom filters agree. The first contradiction is an error.
+    pub fn verify(self: &Arc<Self>) -> Result<()> {
+        crate::verify::verify(self)
+    }
+
+    pub(crate) fn root(&self) -> &RootIndex {
+        &self.root
+    }
+
+    pub(crate) fn source(&self) -> &BlockSource {
+        &self.source
+    }
+
+    pub(crate) fn layout(&self) -> CellLayout {
+        self.layout
+    }
+
+    pub(crate) fn trailer(&self) -> &Trailer {
+        &self.trailer
+    }
+
+    /// Levels of the index, the root included.
+    pub(crate) fn index_levels(&self) -> usize {
+        self.trailer.proto.num_data_index_levels().max(1) as usize
+    }
+
+    fn may_contain(&self, bloom: &Bloom, key: &[u8], mode: ReadMode) -> Result<bool> {
+        let chunk = if bloom.order == KeyOrder::Bytes && self.comparator() == CellComparator::Meta {
+            // Chunks follow the order of cells, in which meta's rows are not sorted as bytes.
+            if bloom.chunks.len() > 1 {
+                return Ok(true);
+            }
+            bloom.chunks.len()
+        } else {
+            bloom.chunks.count_while(|k| bloom.order.compare(k, key).is_le())
+        };
+        let Some(chunk) = chunk.checked_sub(1) else { return Ok(false) };
+        let block = self.load_block(bloom.chunks.place(chunk), BlockKind::BloomChunk, mode, true)?;
+        Ok(bloom.chunk_may_contain(block.bytes(), key))
+    }
+
+    /// A checked block, from the cache or the disk. `keep` says whether it may go into the cache.
+    pub(crate) fn load_block(
+        &self,
+        place: BlockPlace,
+        kind: BlockKind,
+        mode: ReadMode,
+        keep: bool,
+    ) -> Result<Arc<Block>> {
+        let key = BlockKey { file: self.number, offset: place.offset };
+        if let Some(block) = self.cache.get(&key) {
+            if block.kind() != kind {
+                let found = block.kind();
+                let message = format!("expected a {kind:?} block, found {found:?} in the cache");
+                return Err(Error::corrupt(message).context(self.source.place(place.offset)));
+            }
+            return Ok(block);
+        }
+        if mode == ReadMode::CacheOnly {
+            return Err(Error::needs_disk());
+        }
+        let block = Arc::new(self.read_block(place, kind)?);
+        if keep && (kind != BlockKind::Data || self.options.cache_data) {
+            let dear = kind.is_index_or_bloom() || self.options.in_memory;
+            let priority = if dear { BlockPriority::High } else { BlockPriority::Normal };
+            self.cache.insert(key, block.clone(), priority);
+        }
+        Ok(block)
+    }
+
+    /// Reads and checks a block, passing the cache by.
+    pub(crate) fn read_block(&self, place: BlockPlace, kind: BlockKind) -> Result<Block> {
+        let raw = self.source.read(place.offset, place.on_disk_len, kind)?;
+        self.check_block(raw).map_err(|e| e.context(self.source.place(place.offset)))
+    }
+
+    fn check_block(&self, raw: RawBlock) -> Result<Block> {
+        let kind = raw.header.kind;
+        let marks = match kind {
+            BlockKind::Data if raw.header.encoded => {
+                return Err(Error::invalid("encoded data blocks are not supported"));
+            }
+            BlockKind::Data => data_block::check(&raw.payload, self.layout)?,
+            BlockKind::LeafIndex | BlockKind::IntermediateIndex => {
+                check_node(&raw.payload, self.comparator())?;
+                Box::new([])
+            }
+            BlockKind::BloomChunk if raw.payload.is_empty() => {
+                return Err(Error::corrupt("expected a bloom chunk with bits, found none"));
+            }
+            _ => Box::new([]),
+        };
+        Ok(Block::new(kind, raw.payload, marks, raw.held_bytes))
+    }
+}
+
+/// The blocks between the load-on-open offset and the trailer.
+struct LoadOnOpen {
+    data_root: Bytes,
+    info: Bytes,
+    general_bloom: Option<Bytes>,
+    delete_bloom: Option<Bytes>,
+}
+
+impl LoadOnOpen {
+    fn read(source: &BlockSource, trailer: &Trailer) -> Result<LoadOnOpen> {
+        let start = trailer.proto.load_on_open_data_offset();
+        let mut blocks = Self::read_blocks(source, start)?.into_iter();
+        let mut expect = |kind: BlockKind| match blocks.next() {
+            Some((_, block)) if block.header.kind == kind => Ok(block.payload),
+            Some((offset, block)) => {
+                let found = block.header.kind;
+                let message = format!("expected a {kind:?} block, found {found:?}");
+                Err(Error::corrupt(message).context(source.place(offset)))
+            }
+            None => Err(Error::corrupt(format!("expected a {kind:?} block, found the trailer"))
+                .context(source.place(source.end))),
+        };
+        let data_root = expect(BlockKind::RootIndex)?;
+        expect(BlockKind::RootIndex)?;
+        let info = expect(BlockKind::FileInfo)?;
+        let (mut general_bloom, mut delete_bloom) = (None, None);
+        for (offset, block) in blocks {
+            match block.header.kind {
+                BlockKind::GeneralBloomMeta => general_bloom = Some(block.payload),
+                BlockKind::DeleteFamilyBloomMeta => delete_bloom = Some(block.payload),
+                found => {
+                    let message = format!("expected a bloom meta block, found {found:?}");
+                    return Err(Error::corrupt(message).context(source.place(offset)));
+                }
+            }
+        }
+        Ok(LoadOnOpen { data_root, info, general_bloom, delete_bloom })
+    }
+
+    /// All blocks from `start` to the trailer, read at once.
+    fn read_blocks(source: &BlockSource, start: u64) -> Result<Vec<(u64, RawBlock)>> {
+        let Some(len) = source.end.checked_sub(start) else {
+            let message = format!("load-on-open offset: expected at most {}, found {start}", source.end);
+            return Err(Error::corrupt(message).context(source.file.path().display()));
+        };
+        let mut bytes = vec![0; len as usize];
+        source.file.read_exact_at(&mut bytes, start)?;
+        let mut blocks = Vec::new();
+        let mut at = 0;
+        while at < bytes.len() {
+            let offset = start + at as u64;
+            let block = Self::open_at(source, &bytes[at..]).map_err(|e| e.context(source.place(offset)))?;
+            at += block.header.on_disk_len;
+            blocks.push((offset, block));
+        }
+        Ok(blocks)
+    }
+
+    fn open_at(source: &BlockSource, rest: &[u8]) -> Result<RawBlock> {
+        let header = Header::parse(rest)?;
+        let bytes = rest.get(..header.on_disk_len).ok_or_else(|| {
+            Error::corrupt(format!("on-disk size: expected {}, found {}", header.on_disk_len, rest.len()))
+        })?;
+        open_block(bytes.to_vec(), source.compression)
+    }
+
+    fn into_file(
+        self,
+        number: u64,
+        len: u64,
+        source: BlockSource,
+        cache: Arc<BlockCache>,
+        options: ReaderOptions,
+        trailer: Trailer,
+    ) -> Result<HFile> {
+        let mut info = FileInfo::parse(&self.info)?;
+        check_encodings(&info)?;
+        let order = KeyOrder::Cells(trailer.comparator);
+        let root = RootIndex::parse(&self.data_root, 0, trailer.proto.data_index_count(), order)
+            .map_err(|e| e.context("root data index"))?;
+        info.entry_count = trailer.proto.entry_count();
+        info.first_key = (root.len() > 0).then(|| Bytes::copy_from_slice(root.key(0)));
+        if (root.len() == 0) != (info.entry_count == 0) {
+            let (blocks, cells) = (root.len(), info.entry_count);
+            return Err(Error::corrupt(format!("found {cells} cells and {blocks} root index entries")));
+        }
+        let middle = match trailer.proto.num_data_index_levels() {
+            0 | 1 => None,
+            _ => parse_middle(&self.data_root, root.end)?,
+        };
+        let row_col = info.bloom_type() == BloomType::RowCol;
+        let bloom = |payload: Option<Bytes>, row_col| payload.map(|p| Bloom::parse(&p, row_col)).transpose();
+        let layout = CellLayout { tags: info.has_tags(), mvcc: info.has_mvcc(), seq: options.cell_seq };
+        Ok(HFile {
+            number,
+            len,
+            source,
+            cache,
+            options,
+            general_bloom: bloom(self.general_bloom, row_col)?,
+            delete_bloom: bloom(self.delete_bloom, false)?,
+            trailer,
+            info,
+            layout,
+            root,
+            middle,
+        })
+    }
+}
+
+fn check_encodings(info: &FileInfo) -> Result<()> {
+    for key in [name::DATA_BLOCK_ENCODING, name::INDEX_BLOCK_ENCODING] {
+        if let Some(encoding) = info.get(key).filter(|e| e.as_ref() != b"NONE") {
+            let encoding = encoding.escape_ascii();
+            return Err(Error::invalid(format!("{key} {encoding} is not supported")));
+        }
+    }
+    Ok(())
+}
+
+/// `int64 leaf offset | int32 leaf on-disk size | int32 entry in that leaf` behind the root entries.
+fn parse_middle(payload: &[u8], at: usize) -> Result<Option<(BlockPlace, u32)>> {
+    let mut reader = Reader::new(&payload[at..]);
+    if reader.left() == 0 {
+        return Ok(None);
+    }
+    let offset = reader.i64("mid-key leaf offset")?;
+    let offset = u64::try_from(offset)
+        .map_err(|_| Error::corrupt(format!("mid-key leaf offset: expected a position, found {offset}")))?;
+    let on_disk_len = reader.count("mid-key leaf size")?;
+    Ok(Some((BlockPlace { offset, on_disk_len }, reader.count("mid-key entry")?)))
+}
+
+#[cfg(test)]
+mod tests;

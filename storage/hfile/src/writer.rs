@@ -1,0 +1,508 @@
+//! Writing a file: one pass over cells in order, inline index and bloom blocks, then the load-on-open section.
+
+use std::path::{Path, PathBuf};
+
+use halcyon_cache::BlockKind;
+use halcyon_cell::{CellComparator, CellRef, CellType, Error, Key, KeyRef, Result};
+use halcyon_env::Env;
+use halcyon_proto::pb::FileTrailerProto;
+
+use crate::block_writer::BlockWriter;
+use crate::bloom::{BloomType, row_col_key};
+use crate::bloom_writer::BloomWriter;
+use crate::data_block::{CellLayout, cell_at};
+use crate::file_info::{FileInfoWriter, boolean, name};
+use crate::format::write_vlong;
+use crate::index::KeyOrder;
+use crate::index_writer::{IndexWriter, WrittenIndex};
+use crate::trailer;
+use crate::{ChecksumType, Compression};
+
+/// How a file is to be written. The defaults are HBase's.
+#[derive(Clone, Debug)]
+pub struct WriterOptions {
+    pub comparator: CellComparator,
+    /// A data block is closed once it holds this many bytes.
+    pub block_size: usize,
+    pub compression: Compression,
+    pub bloom: BloomType,
+    /// Largest share of absent keys that a bloom filter lets through.
+    pub bloom_error_rate: f32,
+    pub bloom_chunk_bytes: usize,
+    pub checksum: ChecksumType,
+    pub bytes_per_checksum: usize,
+    /// Whether cells have a tag area. Without it tags are dropped.
+    pub include_tags: bool,
+    /// Whether cells carry their sequence id.
+    pub include_mvcc: bool,
+    pub index_chunk_bytes: usize,
+    /// Fewest entries of an index block above the leaves.
+    pub index_entries_min: usize,
+    /// Milliseconds since 1970; `None` takes the clock's.
+    pub create_time_ms: Option<i64>,
+}
+
+impl Default for WriterOptions {
+    fn default() -> WriterOptions {
+        WriterOptions {
+            comparator: CellComparator::Default,
+            block_size: 64 * 1024,
+            compression: Compression::None,
+            bloom: BloomType::Row,
+            bloom_error_rate: 0.01,
+            bloom_chunk_bytes: 128 * 1024,
+            checksum: ChecksumType::Crc32c,
+            bytes_per_checksum: 16 * 1024,
+            include_tags: true,
+            include_mvcc: true,
+            index_chunk_bytes: 128 * 1024,
+            index_entries_min: 16,
+            create_time_ms: None,
+        }
+    }
+}
+
+/// What a file says of itself beyond its cells.
+#[derive(Clone, Debug, Default)]
+pub struct FileMeta {
+    /// The flush sequence id; `None` leaves it out, as in files made for bulk load.
+    pub max_seq_id: Option<u64>,
+    pub major_compaction: bool,
+    pub exclude_from_minor_compaction: bool,
+    /// Names of the files this one replaces, and of those they replaced that still lie around.
+    pub compacted_from: Vec<String>,
+}
+
+/// A file that is complete and durable under the name it was created with; the directory is not synced.
+#[derive(Clone, Debug)]
+pub struct WrittenFile {
+    pub path: PathBuf,
+    pub entries: u64,
+    /// Length of the file.
+    pub bytes: u64,
+    pub first_key: Option<Key>,
+    pub last_key: Option<Key>,
+    pub max_seq_id: Option<u64>,
+    /// The largest sequence id beside a cell.
+    pub max_mvcc: u64,
+    /// Smallest and largest timestamp as in file info.
+    pub time_range: Option<(i64, i64)>,
+    pub delete_family_count: u64,
+}
+
+/// Writes one file. Not thread-safe; the caller drives it.
+///
+/// *Invariants*: cells come in the comparator's order; cells of equal keys end up in one block, so that a
+/// search for their key finds the first. A writer that is dropped before `finish` leaves a file without trailer,
+/// which no reader opens; the caller removes it.
+pub struct HFileWriter {
+    options: WriterOptions,
+    path: PathBuf,
+    blocks: BlockWriter,
+    index: IndexWriter,
+    general_bloom: Option<BloomWriter>,
+    /// Rows with a family delete marker. `RowCol` filters have those rows in themselves (empty qualifier).
+    delete_bloom: Option<BloomWriter>,
+    bloom_key: Vec<u8>,
+    info: FileInfoWriter,
+    layout: CellLayout,
+    /// Payload of the open data block, and where its last cell starts.
+    block: Vec<u8>,
+    last_cell: usize,
+    /// Last key of the block before; empty in the first block.
+    previous_block_last_key: Vec<u8>,
+    first_key: Vec<u8>,
+    first_data_block: Option<u64>,
+    last_data_block: Option<u64>,
+    stats: CellStats,
+}
+
+/// What file info tells about the cells as a whole.
+struct CellStats {
+    entries: u64,
+    key_bytes: u64,
+    value_bytes: u64,
+    max_tags_len: usize,
+    max_mvcc: u64,
+    min_ts: i64,
+    max_ts: i64,
+    earliest_put: i64,
+    delete_families: u64,
+    biggest_len: u64,
+    biggest_key: Vec<u8>,
+}
+
+impl HFileWriter {
+    /// Creates the file; one that is there is cut to nothing.
+    pub fn create(env: &Env, path: &Path, mut options: WriterOptions) -> Result<HFileWriter> {
+        let file = env.fs.create(path)?;
+        options.create_time_ms.get_or_insert_with(|| env.clock.now_ms());
+        let blocks =
+            BlockWriter::new(file, options.compression, options.checksum, options.bytes_per_checksum);
+        let row_col = options.bloom == BloomType::RowCol;
+        let order = if row_col { KeyOrder::Cells(options.comparator) } else { KeyOrder::Bytes };
+        let bloom = |order| BloomWriter::new(order, options.bloom_chunk_bytes, options.bloom_error_rate);
+        Ok(HFileWriter {
+            path: path.to_path_buf(),
+            blocks,
+            index: IndexWriter::new(options.index_chunk_bytes, options.index_entries_min),
+            general_bloom: (options.bloom != BloomType::None).then(|| bloom(order)),
+            delete_bloom: (!row_col).then(|| bloom(KeyOrder::Bytes)),
+            bloom_key: Vec::new(),
+            info: FileInfoWriter::default(),
+            layout: CellLayout { tags: options.include_tags, mvcc: options.include_mvcc, seq: None },
+            block: Vec::with_capacity(options.block_size + options.block_size / 4),
+            last_cell: 0,
+            previous_block_last_key: Vec::new(),
+            first_key: Vec::new(),
+            first_data_block: None,
+            last_data_block: None,
+            stats: CellStats::new(),
+            options,
+        })
+    }
+
+    /// Adds a cell. It must not sort before the one added last: such a cell is refused as `Corrupt`, because
+    /// it means that the source of the cells was not in order, and the file must not be finished.
+    pub fn append(&mut self, cell: CellRef<'_>) -> Result<()> {
+        let key = cell.key();
+        let change = self.compare_with_last(key)?;
+        if self.block.len() >= self.options.block_size && change != Change::None {
+            self.close_block()?;
+        }
+        if self.stats.entries == 0 {
+            self.first_key = key.bytes().to_vec();
+        }
+        self.add_to_blooms(&cell, key, change);
+        self.last_cell = self.block.len();
+        append_cell(&mut self.block, &cell, self.layout);
+        self.stats.add(&cell, key);
+        Ok(())
+    }
+
+    /// Adds an entry to file info, or replaces one that `finish` would write.
+    pub fn append_file_info(&mut self, key: &[u8], value: &[u8]) {
+        self.info.put(key, value);
+    }
+
+    /// Bytes in the file so far, the open block's included, uncompressed. For deciding when to start another.
+    pub fn len_estimate(&self) -> u64 {
+        self.blocks.position() + self.block.len() as u64
+    }
+
+    pub fn entries(&self) -> u64 {
+        self.stats.entries
+    }
+
+    /// Completes the file and makes its bytes durable. Its name is durable after the caller synced the directory.
+    pub fn finish(mut self, meta: FileMeta) -> Result<WrittenFile> {
+        let last_key = self.last_key().map(|key| key.to_key());
+        self.close_block()?;
+        self.index.write_last_leaf(&mut self.blocks)?;
+        for bloom in [&mut self.general_bloom, &mut self.delete_bloom].into_iter().flatten() {
+            bloom.write_last_chunk(&mut self.blocks)?;
+        }
+        let index = std::mem::replace(&mut self.index, IndexWriter::new(0, 0));
+        let (load_on_open_offset, index) = index.finish(&mut self.blocks)?;
+        self.blocks.write_block(BlockKind::RootIndex, &[])?; // the meta index: store files have no meta blocks
+        let file_info_offset = self.blocks.position();
+        self.complete_file_info(&meta, last_key.as_ref());
+        self.blocks.write_block(BlockKind::FileInfo, &self.info.payload())?;
+        self.write_bloom_roots()?;
+        let trailer = self.trailer(load_on_open_offset, file_info_offset, &index);
+        let bytes = self.blocks.finish(&trailer::encode(&trailer))?;
+        Ok(WrittenFile {
+            path: self.path,
+            entries: self.stats.entries,
+            bytes,
+            first_key: last_key.is_some().then(|| KeyRef::trusted(&self.first_key).to_key()),
+            last_key,
+            max_seq_id: meta.max_seq_id,
+            max_mvcc: self.stats.max_mvcc,
+            time_range: self.stats.time_range(),
+            delete_family_count: self.stats.delete_families,
+        })
+    }
+
+    fn last_key(&self) -> Option<KeyRef<'_>> {
+        if !self.block.is_empty() {
+            return Some(cell_at(&self.block, self.last_cell, self.layout).cell(&self.block).key());
+        }
+        (!self.previous_block_last_key.is_empty()).then(|| KeyRef::trusted(&self.previous_block_last_key))
+    }
+
+    /// How `key` differs from the last one.
+    fn compare_with_last(&self, key: KeyRef<'_>) -> Result<Change> {
+        let Some(last) = self.last_key() else { return Ok(Change::Row) };
+        if last.bytes() == key.bytes() {
+            return Ok(Change::None);
+        }
+        if self.options.comparator.compare_keys(last, key).is_gt() {
+            let path = self.path.display();
+            return Err(Error::corrupt(format!("{path}: cells out of order: {key:?} comes after {last:?}")));
+        }
+        if last.row() != key.row() {
+            Ok(Change::Row)
+        } else if last.qualifier() != key.qualifier() {
+            Ok(Change::Column)
+        } else {
+            Ok(Change::Version)
+        }
+    }
+
+    fn add_to_blooms(&mut self, cell: &CellRef<'_>, key: KeyRef<'_>, change: Change) {
+        if let Some(bloom) = &mut self.general_bloom {
+            match self.options.bloom {
+                BloomType::RowCol if matches!(change, Change::Row | Change::Column) => {
+                    row_col_key(&mut self.bloom_key, key.row(), key.qualifier());
+                    bloom.add(&self.bloom_key);
+                }
+                BloomType::Row if change == Change::Row => bloom.add(key.row()),
+                BloomType::RowPrefixFixedLength(len) if change == Change::Row => {
+                    bloom.add(&key.row()[..key.row().len().min(usize::from(len))]);
+                }
+                _ => {}
+            }
+        }
+        let code = cell.type_code();
+        if code == CellType::DeleteFamily as u8 || code == CellType::DeleteFamilyVersion as u8 {
+            self.stats.delete_families += 1;
+            if let Some(bloom) = &mut self.delete_bloom {
+                bloom.add(key.row());
+            }
+        }
+    }
+
+    /// Writes the open block, and index and bloom blocks that are full.
+    fn close_block(&mut self) -> Result<()> {
+        if self.block.is_empty() {
+            return Ok(());
+        }
+        let place = self.blocks.write_block(BlockKind::Data, &self.block)?;
+        self.first_data_block.get_or_insert(place.offset);
+        self.last_data_block = Some(place.offset);
+        let first = cell_at(&self.block, 0, self.layout).cell(&self.block).key();
+        let key = separator(self.options.comparator, &self.previous_block_last_key, first);
+        self.index.add(key.get().bytes(), place);
+        let last = cell_at(&self.block, self.last_cell, self.layout).cell(&self.block).key();
+        self.previous_block_last_key.clear();
+        self.previous_block_last_key.extend_from_slice(last.bytes());
+        self.block.clear();
+        self.block.shrink_to(4 * self.options.block_size);
+        self.last_cell = 0;
+        self.index.write_full_leaf(&mut self.blocks)?;
+        for bloom in [&mut self.general_bloom, &mut self.delete_bloom].into_iter().flatten() {
+            bloom.write_full_chunks(&mut self.blocks)?;
+        }
+        Ok(())
+    }
+
+    fn write_bloom_roots(&mut self) -> Result<()> {
+        let roots = [
+            (BlockKind::GeneralBloomMeta, &self.general_bloom),
+            (BlockKind::DeleteFamilyBloomMeta, &self.delete_bloom),
+        ];
+        for (kind, bloom) in roots {
+            if let Some(bloom) = bloom.as_ref().filter(|b| b.keys_count() > 0) {
+                self.blocks.write_block(kind, &bloom.meta())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills in what `append_file_info` has not said.
+    fn complete_file_info(&mut self, meta: &FileMeta, last_key: Option<&Key>) {
+        let given = std::mem::take(&mut self.info);
+        let info = &mut self.info;
+        self.stats.describe(info);
+        if let Some(key) = last_key {
+            info.put(name::LAST_KEY.as_bytes(), key.get().bytes());
+        }
+        info.put_i64(name::CREATE_TIME, self.options.create_time_ms.expect("create filled it in"));
+        if self.options.include_tags {
+            info.put_i32(name::MAX_TAGS_LEN, self.stats.max_tags_len as i32);
+            info.put(name::TAGS_COMPRESSED.as_bytes(), &boolean(false));
+        }
+        if self.options.include_mvcc {
+            info.put_i32(name::KEY_VALUE_VERSION, 1);
+            info.put_i64(name::MAX_MEMSTORE_TS, self.stats.max_mvcc as i64);
+        }
+        if let Some(seq_id) = meta.max_seq_id {
+            info.put_i64(name::MAX_SEQ_ID, seq_id as i64);
+        }
+        info.put(name::MAJOR_COMPACTION.as_bytes(), &boolean(meta.major_compaction));
+        info.put(name::EXCLUDE_FROM_MINOR.as_bytes(), &boolean(meta.exclude_from_minor_compaction));
+        info.put_compaction_event(&meta.compacted_from);
+        if let Some(bloom) = self.general_bloom.as_ref().filter(|b| b.keys_count() > 0) {
+            info.put(name::BLOOM_TYPE.as_bytes(), self.options.bloom.name().as_bytes());
+            if let BloomType::RowPrefixFixedLength(len) = self.options.bloom {
+                info.put(name::BLOOM_PARAM.as_bytes(), len.to_string().as_bytes());
+            }
+            info.put(name::LAST_BLOOM_KEY.as_bytes(), bloom.last_key());
+        }
+        info.put_all(given);
+    }
+
+    fn trailer(
+        &self,
+        load_on_open_offset: u64,
+        file_info_offset: u64,
+        index: &WrittenIndex,
+    ) -> FileTrailerProto {
+        let or_none = |offset: Option<u64>| Some(offset.unwrap_or(u64::MAX)); // -1 as HBase writes it
+        FileTrailerProto {
+            file_info_offset: Some(file_info_offset),
+            load_on_open_data_offset: Some(load_on_open_offset),
+            uncompressed_data_index_size: Some(index.uncompressed_bytes),
+            total_uncompressed_bytes: Some(self.blocks.uncompressed_bytes() + trailer::TRAILER_LEN as u64),
+            data_index_count: Some(index.root_entries_count),
+            meta_index_count: Some(0),
+            entry_count: Some(self.stats.entries),
+            num_data_index_levels: Some(index.levels),
+            first_data_block_offset: or_none(self.first_data_block),
+            last_data_block_offset: or_none(self.last_data_block),
+            comparator_class_name: Some(self.options.comparator.trailer_name().to_string()),
+            compression_codec: Some(self.options.compression.code()),
+            encryption_key: None,
+        }
+    }
+}
+
+/// In what a key differs from the one before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Row,
+    Column,
+    /// Timestamp or type (or family).
+    Version,
+    None,
+}
+
+/// Adds a cell in the block's layout.
+#[inline]
+fn append_cell(block: &mut Vec<u8>, cell: &CellRef<'_>, layout: CellLayout) {
+    let tags = cell.tags();
+    if layout.tags && !tags.is_empty() {
+        block.extend_from_slice(cell.bytes());
+    } else {
+        block.extend_from_slice(cell.bytes_without_tags());
+        if layout.tags {
+            block.extend_from_slice(&[0; 2]);
+        }
+    }
+    if layout.mvcc {
+        write_vlong(block, cell.seq() as i64);
+    }
+}
+
+/// A short key that is behind `last` (of the block before, empty for the first block) and not behind `first`.
+fn separator(comparator: CellComparator, last: &[u8], first: KeyRef<'_>) -> Key {
+    // Rows of meta sort by their parts: bytes in the middle may be anywhere else in that order.
+    if last.is_empty() || comparator == CellComparator::Meta {
+        return first.to_key();
+    }
+    let last = KeyRef::trusted(last);
+    if last.row() != first.row() {
+        Key::first_on_row(between(last.row(), first.row()))
+    } else if last.family() != first.family() {
+        Key::first_on_column(first.row(), between(last.family(), first.family()), b"")
+    } else if last.qualifier() != first.qualifier() {
+        Key::first_on_column(first.row(), first.family(), between(last.qualifier(), first.qualifier()))
+    } else {
+        first.to_key()
+    }
+}
+
+/// The shortest beginning of `high` that is above `low`; `low` must be below `high`.
+fn between<'a>(low: &[u8], high: &'a [u8]) -> &'a [u8] {
+    let common = low.iter().zip(high).take_while(|(l, h)| l == h).count();
+    &high[..common + 1]
+}
+
+impl CellStats {
+    fn new() -> CellStats {
+        CellStats {
+            entries: 0,
+            key_bytes: 0,
+            value_bytes: 0,
+            max_tags_len: 0,
+            max_mvcc: 0,
+            min_ts: i64::MAX,
+            max_ts: -1,
+            earliest_put: i64::MAX,
+            delete_families: 0,
+            biggest_len: 0,
+            biggest_key: Vec::new(),
+        }
+    }
+
+    #[inline]
+    fn add(&mut self, cell: &CellRef<'_>, key: KeyRef<'_>) {
+        let timestamp = key.timestamp();
+        let code = key.type_code();
+        self.entries += 1;
+        self.key_bytes += key.bytes().len() as u64;
+        self.value_bytes += cell.value_len() as u64;
+        self.max_tags_len = self.max_tags_len.max(cell.tags().len());
+        self.max_mvcc = self.max_mvcc.max(cell.seq());
+        self.max_ts = self.max_ts.max(timestamp);
+        self.min_ts = self.min_ts.min(timestamp);
+        if code == CellType::Put as u8 {
+            self.earliest_put = self.earliest_put.min(timestamp);
+        } else if code == CellType::DeleteColumn as u8 || code == CellType::DeleteFamily as u8 {
+            // Such a marker matters to everything older than itself.
+            self.min_ts = self.min_ts.min(0);
+        }
+        let len = cell.bytes().len() as u64;
+        if len > self.biggest_len {
+            self.biggest_len = len;
+            self.biggest_key.clear();
+            self.biggest_key.extend_from_slice(key.bytes());
+        }
+    }
+
+    fn time_range(&self) -> Option<(i64, i64)> {
+        (self.entries > 0).then_some((self.min_ts, self.max_ts))
+    }
+
+    fn describe(&self, info: &mut FileInfoWriter) {
+        let average = |sum: u64| sum.checked_div(self.entries).unwrap_or(0) as i32;
+        info.put_i32(name::AVG_KEY_LEN, average(self.key_bytes));
+        info.put_i32(name::AVG_VALUE_LEN, average(self.value_bytes));
+        if self.entries > 0 {
+            info.put(name::KEY_OF_BIGGEST_CELL.as_bytes(), &self.biggest_key);
+            info.put_i64(name::LEN_OF_BIGGEST_CELL, self.biggest_len as i64);
+        }
+        let range = [self.min_ts.to_be_bytes(), self.max_ts.to_be_bytes()].concat();
+        info.put(name::TIME_RANGE.as_bytes(), &range);
+        info.put_i64(name::EARLIEST_PUT, self.earliest_put);
+        info.put_i64(name::DELETE_FAMILY_COUNT, self.delete_families as i64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn separators_lie_between() {
+        let c = CellComparator::Default;
+        let keys = [
+            Key::new(b"row000013", b"f", b"q", 5, CellType::Put),
+            Key::new(b"row000014-x", b"f", b"q", 5, CellType::Put),
+            Key::new(b"row000014-xy", b"f", b"q", 5, CellType::Put),
+            Key::new(b"row000014-xy", b"f", b"q\0", 5, CellType::Put),
+            Key::new(b"row000014-xy", b"f", b"qz", 5, CellType::Put),
+            Key::new(b"row000014-xy", b"f", b"qz", 4, CellType::Put),
+            Key::new(b"row000014-xy", b"g", b"a", 4, CellType::Put),
+        ];
+        for pair in keys.windows(2) {
+            let key = separator(c, pair[0].get().bytes(), pair[1].get());
+            KeyRef::parse(key.get().bytes()).unwrap();
+            assert!(c.compare_keys(pair[0].get(), key.get()).is_lt(), "{key:?}");
+            assert!(c.compare_keys(key.get(), pair[1].get()).is_le(), "{key:?}");
+        }
+        let made = separator(c, keys[0].get().bytes(), keys[1].get());
+        assert_eq!(made, Key::first_on_row(b"row000014"));
+    }
+}
