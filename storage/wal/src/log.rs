@@ -10,7 +10,7 @@
 //!    many threads   (appends lock)          (writer lock)                   (leader lock)
 //! ```
 //!
-//! *Lock order*: leader, rolling, writer, appends, files. `finished` is taken last and alone. Completions run
+//! *Lock order*: leader, rolling, writer, appends, files, finished. Completions run
 //! under the leader lock only, so they may append, and may call `drive` (which then returns at once).
 //!
 //! *Nobody is left behind*: `drive` gives up only if another thread holds the leader lock. That thread looks
@@ -198,16 +198,11 @@ impl Wal {
 
     /// Blocks until there is something to drive, at most `timeout`; returns whether there is.
     pub fn wait_for_work(&self, timeout: Duration) -> bool {
-        if !self.finished.lock().is_empty() {
-            return true;
-        }
         let mut appends = self.appends.lock();
-        if appends.buffer.is_empty() {
+        if appends.buffer.is_empty() && self.finished.lock().is_empty() {
             self.work.wait_for(&mut appends, timeout);
         }
-        let buffered = !appends.buffer.is_empty();
-        drop(appends);
-        buffered || !self.finished.lock().is_empty()
+        !appends.buffer.is_empty() || !self.finished.lock().is_empty()
     }
 
     /// What `SyncWal` means in this log.
@@ -226,7 +221,7 @@ impl Wal {
         stats.files_count = closed.count() + 1;
         stats.files_bytes = closed.bytes() + self.counters.file_bytes();
         drop(closed);
-        stats.buffered_bytes = self.appends.lock().buffer.len();
+        stats.buffered_bytes = self.buffered_bytes();
         stats
     }
 
@@ -247,7 +242,7 @@ impl Wal {
             let Some(mut writer) = self.writer.try_lock_for(BUSY_WAIT_MAX) else { break };
             self.write_round(&mut writer);
             drop(writer);
-            self.work.notify_one();
+            self.wake_driver();
         }
         Err(Error::new(
             ErrorKind::Busy,
@@ -255,11 +250,18 @@ impl Wal {
         ))
     }
 
+    pub(crate) fn buffered_bytes(&self) -> usize {
+        self.appends.lock().buffer.len()
+    }
+
     pub(crate) fn has_work(&self) -> bool {
         !self.appends.lock().buffer.is_empty() || !self.finished.lock().is_empty()
     }
 
+    /// Tells a waiting driver that completions are to be run. Passing through the lock makes sure that it has
+    /// not yet looked, or is waiting.
     pub(crate) fn wake_driver(&self) {
+        drop(self.appends.lock());
         self.work.notify_one();
     }
 

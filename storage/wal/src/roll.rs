@@ -52,7 +52,26 @@ impl Wal {
     /// `Io` if the new file cannot be made: the log goes on with the old one. Any failure after that stops
     /// the log. `Stopping` if it is stopped already.
     pub fn roll(&self) -> Result<RollOutcome> {
+        self.roll_holding(&mut self.rolling.lock())
+    }
+
+    /// Rolls if the current file and what is buffered for it have reached the size for that. Cheap otherwise.
+    pub fn roll_if_needed(&self) -> Result<Option<RollOutcome>> {
+        if self.current_bytes() < self.config.roll_size_bytes {
+            return Ok(None);
+        }
         let mut rolling = self.rolling.lock();
+        if self.current_bytes() < self.config.roll_size_bytes {
+            return Ok(None); // somebody else has done it
+        }
+        self.roll_holding(&mut rolling).map(Some)
+    }
+
+    fn current_bytes(&self) -> u64 {
+        self.counters.file_bytes() + self.buffered_bytes() as u64
+    }
+
+    fn roll_holding(&self, rolling: &mut Rolling) -> Result<RollOutcome> {
         self.appends.lock().check_running()?;
         let (file, new_file) = rolling.create_file(&self.env, &self.config)?;
         let (old, old_file) = match self.switch_to(file, new_file.clone()) {
@@ -65,18 +84,8 @@ impl Wal {
         self.counters.rolled();
         self.wake_driver();
         finish_file(old, &old_file);
-        let archived = self.archive_flushed(&mut rolling);
+        let archived = self.archive_flushed(rolling);
         Ok(RollOutcome { new_file, old_file, archived })
-    }
-
-    /// Rolls if the current file and what is buffered for it have reached the size for that.
-    pub fn roll_if_needed(&self) -> Result<Option<RollOutcome>> {
-        let stats = self.stats();
-        let current = self.counters.file_bytes() + stats.buffered_bytes as u64;
-        if current < self.config.roll_size_bytes {
-            return Ok(None);
-        }
-        self.roll().map(Some)
     }
 
     /// Moves the closed files that hold no unflushed edits to the archive now, without a roll. Returns their
@@ -241,6 +250,7 @@ impl Rolling {
             .and_then(|()| env.fs.sync_dir(&config.dir));
         if let Err(error) = made {
             let _ = env.fs.remove_file(&temporary);
+            let _ = env.fs.remove_file(&path); // was free, so it is ours
             return Err(Error::from(error).context("could not make a new log"));
         }
         Ok((file, path))

@@ -1,0 +1,196 @@
+//! The machine dies at every sync point of a scripted life of a log, and of the split that follows.
+//!
+//! What must hold, region by region: acknowledged ⊆ recovered ⊆ appended; recovered entries are whole, in
+//! order and without holes; a split that died is simply done again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use halcyon_cell::{Cell, CellRef, Result};
+use halcyon_env::FileSystem;
+use halcyon_env::sim::{CrashMode, SimFileSystem};
+use halcyon_wal::{Durability, SyncMode, Wal, WalConfig, WalEntry, WalReader, split_logs};
+use parking_lot::Mutex;
+
+const REGIONS: [&[u8]; 3] = [b"aaaa", b"bbbb", b"cccc"];
+const LOG_DIR: &str = "/hbase/WALs/h%2C1%2C2";
+
+/// A region's name and a seq.
+type Edit = (Vec<u8>, u64);
+
+/// What the caller of the log knows when the machine dies.
+#[derive(Default)]
+struct Knowledge {
+    appended: Vec<Edit>,
+    /// With the durability that was asked for.
+    acknowledged: Arc<Mutex<Vec<(Edit, Durability)>>>,
+    /// Last seq per region that is safe in a file.
+    flushed: BTreeMap<Vec<u8>, u64>,
+}
+
+fn config(sync_mode: SyncMode) -> WalConfig {
+    let mut config = WalConfig::new(LOG_DIR, "/hbase/oldWALs", "h%2C1%2C2");
+    config.sync_mode = sync_mode;
+    config
+}
+
+/// Bytes of an edit follow from its name, so that recovery can check them. Some are larger than pages.
+fn cells_of(region: &[u8], seq: u64) -> Vec<Cell> {
+    let value_len = if seq.is_multiple_of(5) { 9000 } else { 40 };
+    let value: Vec<u8> = (0..value_len).map(|at| (at as u64 * 31 + seq) as u8).collect();
+    let cell = |at: u64| Cell::put(region, b"f", &at.to_be_bytes(), seq as i64, &value).with_seq(seq);
+    (0..=seq % 3).map(cell).collect()
+}
+
+/// The script. Ends early, with an error, where the machine dies.
+fn live(fs: &SimFileSystem, sync_mode: SyncMode, knowledge: &mut Knowledge) -> Result<()> {
+    let wal = Wal::open(fs.env(), config(sync_mode))?;
+    for seq in 1..=40u64 {
+        let region = REGIONS[(seq * seq % 7 % 3) as usize];
+        let durability = match seq % 4 {
+            0 => Durability::AsyncWal,
+            1 => Durability::FsyncWal,
+            _ => Durability::SyncWal,
+        };
+        let cells = cells_of(region, seq);
+        let cells: Vec<CellRef<'_>> = cells.iter().map(Cell::get).collect();
+        let entry =
+            WalEntry { region, table: b"t", seq, write_time_ms: 1, nonce_group: 0, nonce: 0, cells: &cells };
+        let (acknowledged, edit) = (knowledge.acknowledged.clone(), (region.to_vec(), seq));
+        knowledge.appended.push(edit.clone());
+        let completion = move |result: &Result<()>| {
+            if result.is_ok() {
+                acknowledged.lock().push((edit, durability));
+            }
+        };
+        wal.append(&entry, durability, Box::new(completion))?;
+        if seq % 3 != 1 {
+            wal.drive();
+        }
+        if seq % 9 == 0 {
+            wal.roll()?;
+        }
+        if seq % 13 == 0 {
+            // A flush of the region: from here on its edits are safe without the log.
+            knowledge.flushed.insert(region.to_vec(), seq);
+            wal.flushed(region, seq);
+        }
+    }
+    wal.drive();
+    wal.stopped().map_or(Ok(()), Err)?;
+    wal.close()
+}
+
+fn recovered_dir(region: &[u8]) -> PathBuf {
+    Path::new("/hbase/data").join(String::from_utf8_lossy(region).as_ref()).join("recovered.edits")
+}
+
+/// Splits, and reads back what the regions would replay.
+fn recover(fs: &SimFileSystem) -> Result<Vec<Edit>> {
+    if fs.exists(Path::new(LOG_DIR)) {
+        split_logs(&fs.env(), Path::new(LOG_DIR), &|region, _| Some(recovered_dir(region)))?;
+    }
+    read_recovered(fs)
+}
+
+fn read_recovered(fs: &SimFileSystem) -> Result<Vec<Edit>> {
+    let env = fs.env();
+    let mut edits = Vec::new();
+    for region in REGIONS {
+        let dir = recovered_dir(region);
+        for file in fs.list(&dir).unwrap_or_default() {
+            if file.name.ends_with(".temp") {
+                continue;
+            }
+            let mut last_seq = 0;
+            for entry in WalReader::open(&env, &dir.join(&file.name))? {
+                let (key, cells) = entry?;
+                let seq = key.log_sequence_number;
+                assert!(seq > last_seq, "out of order");
+                assert_eq!(key.encoded_region_name, region);
+                assert_eq!(cells, cells_of(region, seq), "not the bytes that were appended");
+                last_seq = seq;
+                edits.push((region.to_vec(), seq));
+            }
+            assert_eq!(file.name, format!("{last_seq:019}"));
+        }
+    }
+    Ok(edits)
+}
+
+fn check(knowledge: &Knowledge, recovered: &[Edit], must_be_there: impl Fn(Durability) -> bool, case: &str) {
+    let recovered: BTreeSet<&Edit> = recovered.iter().collect();
+    let appended: BTreeSet<&Edit> = knowledge.appended.iter().collect();
+    assert!(recovered.is_subset(&appended), "{case}: recovered what was never appended");
+    let is_flushed = |edit: &Edit| knowledge.flushed.get(&edit.0).is_some_and(|up_to| edit.1 <= *up_to);
+    for (edit, durability) in knowledge.acknowledged.lock().iter() {
+        let lost = must_be_there(*durability) && !is_flushed(edit) && !recovered.contains(edit);
+        assert!(!lost, "{case}: {edit:?} with {durability:?} was acknowledged and is lost");
+    }
+    for region in REGIONS {
+        let mut of_region = knowledge.appended.iter().filter(|edit| edit.0 == region && !is_flushed(edit));
+        of_region.by_ref().find(|edit| !recovered.contains(edit));
+        assert!(of_region.all(|edit| !recovered.contains(edit)), "{case}: a hole in {region:?}");
+    }
+}
+
+#[test]
+fn acknowledged_edits_survive_a_crash_at_every_sync_point() {
+    for sync_mode in [SyncMode::Fsync, SyncMode::Written] {
+        let whole = SimFileSystem::new();
+        live(&whole, sync_mode, &mut Knowledge::default()).unwrap();
+        let sync_points = whole.sync_points();
+        assert!(sync_points > 30);
+        for n in 1..=sync_points {
+            for (mode, seeds) in [(CrashMode::Drop, 1), (CrashMode::Keep, 1), (CrashMode::Torn, 12)] {
+                for seed in 0..seeds {
+                    let case = format!("{sync_mode:?}, sync point {n}, {mode:?}, seed {seed}");
+                    let fs = SimFileSystem::new();
+                    fs.fail_at(n);
+                    let mut knowledge = Knowledge::default();
+                    live(&fs, sync_mode, &mut knowledge).expect_err("the machine dies");
+                    let after = fs.crash(mode, seed);
+                    let recovered = recover(&after).unwrap_or_else(|error| panic!("{case}: {error}"));
+                    // `AsyncWal` promises nothing; `Written` promises against the death of the process only.
+                    let must_be_there = |durability| match durability {
+                        Durability::AsyncWal => false,
+                        Durability::SyncWal => sync_mode == SyncMode::Fsync || mode == CrashMode::Keep,
+                        Durability::FsyncWal => true,
+                    };
+                    check(&knowledge, &recovered, must_be_there, &case);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_split_that_died_is_done_again() {
+    let build = || {
+        let fs = SimFileSystem::new();
+        let mut knowledge = Knowledge::default();
+        live(&fs, SyncMode::Fsync, &mut knowledge).unwrap();
+        (fs.crash(CrashMode::Drop, 0), knowledge)
+    };
+    let (whole, knowledge) = build();
+    let expected = recover(&whole).unwrap();
+    check(&knowledge, &expected, |_| true, "undisturbed");
+    for mode in CrashMode::ALL {
+        // The logs may go once the split has returned.
+        let (fs, _) = build();
+        recover(&fs).unwrap();
+        assert_eq!(read_recovered(&fs.crash(mode, 7)).unwrap(), expected);
+    }
+    for n in 1..=whole.sync_points() {
+        for mode in CrashMode::ALL {
+            for seed in 0..4 {
+                let (fs, _) = build();
+                fs.fail_at(n);
+                recover(&fs).expect_err("the machine dies");
+                let after = fs.crash(mode, seed);
+                assert_eq!(recover(&after).unwrap(), expected, "sync point {n}, {mode:?}, seed {seed}");
+            }
+        }
+    }
+}
