@@ -55,6 +55,9 @@ impl Store {
         let to = self.dir.join(name);
         env.fs.rename(from, &to)?;
         env.fs.sync_dir(&self.dir)?;
+        if let Some(temporary) = from.parent() {
+            env.fs.sync_dir(temporary)?; // a move is durable when both directories are
+        }
         Ok(to)
     }
 }

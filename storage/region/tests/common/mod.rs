@@ -1,0 +1,193 @@
+//! A region on a simulated file system, driven by lines of text.
+
+#![allow(dead_code)] // each test uses its part
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use bytes::Bytes;
+use halcyon_cache::BlockCache;
+use halcyon_cell::{Cell, CellType, LATEST_TIMESTAMP, Result};
+use halcyon_env::sim::SimFileSystem;
+use halcyon_env::{Env, FileSystem, ManualClock};
+use halcyon_memstore::ChunkPool;
+use halcyon_region::*;
+use halcyon_schema::{FamilyDescriptor, RegionInfo, TableDescriptor, TableName};
+use halcyon_wal::{SyncMode, Wal, WalConfig, split_logs};
+
+pub struct Bench {
+    pub fs: Arc<SimFileSystem>,
+    pub clock: Arc<ManualClock>,
+    pub table: Arc<TableDescriptor>,
+    pub info: RegionInfo,
+    pub wal: Arc<Wal>,
+    pub region: Arc<Region>,
+    incarnation: u32,
+}
+
+pub fn root() -> PathBuf {
+    PathBuf::from("/root")
+}
+
+pub fn settings() -> RegionSettings {
+    // Small files, so that selection looks at sizes, and mini-batches of two rows.
+    RegionSettings { mini_batch_rows_max: 2, ..RegionSettings::default() }
+}
+
+pub fn table(families: &[FamilyDescriptor]) -> Arc<TableDescriptor> {
+    let mut table = TableDescriptor::new(TableName::parse(b"t").unwrap());
+    for family in families {
+        table = table.with_family(family.clone());
+    }
+    Arc::new(table)
+}
+
+impl Bench {
+    pub fn new(families: &[FamilyDescriptor]) -> Bench {
+        Bench::on(Arc::new(SimFileSystem::new()), families)
+    }
+
+    pub fn on(fs: Arc<SimFileSystem>, families: &[FamilyDescriptor]) -> Bench {
+        Bench::try_on(fs, families).expect("nothing fails here")
+    }
+
+    pub fn try_on(fs: Arc<SimFileSystem>, families: &[FamilyDescriptor]) -> Result<Bench> {
+        let clock = Arc::new(ManualClock::at(1_000_000));
+        let table = table(families);
+        let info = RegionInfo::new(table.name().clone(), Bytes::new(), Bytes::new(), 1);
+        let (wal, region) = open(&fs, &clock, &table, &info, 1)?;
+        Ok(Bench { fs, clock, table, info, wal, region, incarnation: 1 })
+    }
+
+    pub fn env(&self) -> Env {
+        Env { fs: self.fs.clone(), clock: self.clock.clone() }
+    }
+
+    /// Closes in peace and opens again.
+    pub fn reopen(&mut self) -> Result<()> {
+        self.region.close(false)?;
+        self.wal.close()?;
+        self.open_again()
+    }
+
+    /// Opens again on what is on `fs`, without closing.
+    pub fn recover_on(&mut self, fs: Arc<SimFileSystem>) -> Result<()> {
+        self.fs = fs;
+        self.open_again()
+    }
+
+    fn open_again(&mut self) -> Result<()> {
+        self.incarnation += 1;
+        let (wal, region) = open(&self.fs, &self.clock, &self.table, &self.info, self.incarnation)?;
+        (self.wal, self.region) = (wal, region);
+        Ok(())
+    }
+
+    /// Carries out one mutation of its own and waits for it.
+    pub fn mutate(&self, mutation: Mutation) -> Result<Option<Vec<Cell>>> {
+        let mut outcome = self.region.mutate(vec![mutation], false, Nonce::default(), ReadMode::AnyDisk)?;
+        self.wal.drive();
+        outcome.ticket.wait()?;
+        outcome.results.remove(0)
+    }
+
+    pub fn scan(&self, scan: Scan) -> Result<Vec<Vec<Cell>>> {
+        let mut scanner = self.region.scanner(scan, ReadMode::AnyDisk)?;
+        let mut rows = Vec::new();
+        loop {
+            let mut cells = Vec::new();
+            let state = scanner.next(&mut ScanLimits::NONE.clone(), &mut cells)?;
+            if !cells.is_empty() {
+                rows.push(cells);
+            }
+            if state == NextState::Exhausted {
+                return Ok(rows);
+            }
+        }
+    }
+
+    pub fn compact(&self, major: bool) -> Result<CompactionOutcome> {
+        self.region.compact(None, CompactionRequest { major, user: true }, &AtomicBool::new(false))
+    }
+}
+
+type Opened = (Arc<Wal>, Arc<Region>);
+
+fn open(
+    fs: &Arc<SimFileSystem>,
+    clock: &Arc<ManualClock>,
+    table: &Arc<TableDescriptor>,
+    info: &RegionInfo,
+    incarnation: u32,
+) -> Result<Opened> {
+    let env = Env { fs: fs.clone(), clock: clock.clone() };
+    let wals = root().join("WALs");
+    let old = root().join("oldWALs");
+    let edits = root().join("data/default/t").join(info.encoded_name()).join("recovered.edits");
+    if fs.exists(&wals) {
+        for entry in fs.list(&wals)? {
+            split_logs(&env, &wals.join(&entry.name), &|_, _| Some(edits.clone()))?;
+            fs.remove_dir_all(&wals.join(&entry.name))?;
+        }
+        fs.sync_dir(&wals)?;
+    }
+    let mut config = WalConfig::new(wals.join(format!("s{incarnation}")), old, format!("s{incarnation}"));
+    config.sync_mode = SyncMode::Fsync;
+    let wal = Wal::open(env.clone(), config)?;
+    let services = RegionServices {
+        env,
+        wal: wal.clone(),
+        cache: Arc::new(BlockCache::new(1 << 20)),
+        chunks: ChunkPool::new(64 << 10, 4),
+        settings: settings(),
+    };
+    let region = Region::open(services, Path::new("/root"), info.clone(), table.clone())?;
+    Ok((wal, region))
+}
+
+pub fn mutation(kind: MutationKind, row: &[u8], cells: Vec<Cell>) -> Mutation {
+    Mutation {
+        kind,
+        row: Bytes::copy_from_slice(row),
+        cells,
+        timestamp: LATEST_TIMESTAMP,
+        durability: None,
+        time_range: TimeRange::ALL,
+        return_results: true,
+        cell_ttl_ms: None,
+    }
+}
+
+/// `family:qualifier=value@timestamp`; value and timestamp may be missing.
+pub fn parse_cell(row: &str, text: &str, cell_type: CellType, number: bool) -> Cell {
+    let (text, timestamp) = match text.rsplit_once('@') {
+        Some((text, timestamp)) => (text, timestamp.parse().expect("a timestamp")),
+        None => (text, LATEST_TIMESTAMP),
+    };
+    let (column, value) = text.split_once('=').unwrap_or((text, ""));
+    let (family, qualifier) = column.split_once(':').unwrap_or((column, ""));
+    let value =
+        if number { value.parse::<i64>().unwrap().to_be_bytes().to_vec() } else { value.as_bytes().to_vec() };
+    Cell::build(row.as_bytes(), family.as_bytes(), qualifier.as_bytes(), timestamp, cell_type, &value, b"", 0)
+}
+
+pub fn show(cell: &Cell) -> String {
+    let kind = match cell.cell_type() {
+        CellType::Put => "".to_string(),
+        other => format!(" {other:?}"),
+    };
+    let value = match <[u8; 8]>::try_from(cell.value()) {
+        Ok(bytes) if bytes[0] == 0 => i64::from_be_bytes(bytes).to_string(),
+        _ => cell.value().escape_ascii().to_string(),
+    };
+    format!(
+        "{} {}:{}={}@{}{}",
+        cell.row().escape_ascii(),
+        cell.family().escape_ascii(),
+        cell.qualifier().escape_ascii(),
+        value,
+        cell.timestamp(),
+        kind
+    )
+}
