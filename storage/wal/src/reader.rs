@@ -20,7 +20,9 @@ use halcyon_proto::pb;
 use prost::Message;
 
 use crate::compressed::CompressionContext;
-use crate::format::{CHECK_LEN, CHECK_PREFIX, Check, HeaderExtension, MAGIC, TRAILER_MAGIC, varint_len};
+use crate::format::{
+    CHECK_LEN, CHECK_PREFIX, Check, HeaderExtension, MAGIC, TRAILER, TRAILER_MAGIC, varint_len,
+};
 use crate::source::{Decode, Source, Stop, bad};
 
 /// Longest `WALHeader` and `WALTrailer`.
@@ -255,7 +257,20 @@ impl WalReader {
         if self.checked {
             return Ok(self.synced_behind(at)? <= at);
         }
-        Ok(matches!(stop, Stop::End) || self.is_zero_from(at)?)
+        Ok(matches!(stop, Stop::End) || self.is_begin_of_trailer(at)? || self.is_zero_from(at)?)
+    }
+
+    /// Whether the writer died while it wrote its trailer.
+    fn is_begin_of_trailer(&mut self, at: u64) -> Result<bool> {
+        self.source.seek(at);
+        let len = self.source.remaining();
+        if len >= TRAILER.len() as u64 {
+            return Ok(false);
+        }
+        match self.source.take(len as usize) {
+            Ok(bytes) => Ok(TRAILER.starts_with(bytes)),
+            Err(stop) => Err(self.error(at, stop)),
+        }
     }
 
     /// The most bytes that any whole entry behind `at` knows to have been on disk.
@@ -295,7 +310,7 @@ impl WalReader {
 
     /// Decodes the entry whose key ends at `key_end` and that begins at or behind `from`.
     fn decode_entry_with_key_end(&mut self, key_end: u64, from: u64) -> Result<Option<Decoded>> {
-        const LOOK_BACK_MAX: u64 = 64 << 10;
+        const LOOK_BACK_MAX: u64 = 4 << 10; // our keys are much shorter
         if key_end > self.source.end() {
             return Ok(None);
         }

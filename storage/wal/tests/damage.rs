@@ -1,0 +1,234 @@
+//! Logs with wrong bytes in them: nothing panics, nothing is invented, and a lost acknowledged edit is an
+//! error, not silence.
+#![allow(clippy::disallowed_methods)]
+
+mod common;
+
+use std::path::{Path, PathBuf};
+
+use common::Dice;
+use halcyon_cell::{Cell, CellRef, CellType, ErrorKind, Result, append_tag};
+use halcyon_env::FileSystem;
+use halcyon_env::sim::{CrashMode, SimFileSystem};
+use halcyon_wal::{Durability, Wal, WalConfig, WalEntry, WalReader};
+
+const ENTRIES_COUNT: u64 = 12;
+
+fn random_cell(dice: &mut Dice) -> Cell {
+    let (row_len, family_len, qualifier_len) = (1 + dice.below(40), dice.below(12), dice.below(30));
+    let value_len = if dice.below(6) == 0 { dice.below(20_000) } else { dice.below(100) };
+    let mut tags = Vec::new();
+    for _ in 0..dice.below(3) {
+        let len = dice.below(20);
+        append_tag(&mut tags, dice.next() as u8, &dice.bytes(len));
+    }
+    let types = [CellType::Put, CellType::Delete, CellType::DeleteColumn, CellType::DeleteFamily];
+    let (row, family) = (dice.bytes(row_len), dice.bytes(family_len));
+    let (qualifier, value) = (dice.bytes(qualifier_len), dice.bytes(value_len));
+    let timestamp = dice.next() as i64;
+    Cell::build(&row, &family, &qualifier, timestamp, types[dice.below(4)], &value, &tags, 0)
+}
+
+/// A log of random entries, each synced by itself: its bytes, the offsets where entries begin, their cells.
+fn random_log(seed: u64, close: bool) -> (Vec<u8>, Vec<u64>, Vec<Vec<Cell>>) {
+    let mut dice = Dice(seed);
+    let fs = SimFileSystem::new();
+    let wal = Wal::open(fs.env(), WalConfig::new("/WALs/h", "/oldWALs", "h")).unwrap();
+    let path = wal.current_file();
+    let (mut offsets, mut entries) = (Vec::new(), Vec::new());
+    for seq in 1..=ENTRIES_COUNT {
+        let cells: Vec<Cell> = (0..1 + dice.below(4)).map(|_| random_cell(&mut dice).with_seq(seq)).collect();
+        let borrowed: Vec<CellRef<'_>> = cells.iter().map(Cell::get).collect();
+        let (region_len, table_len) = (1 + dice.below(40), 1 + dice.below(40));
+        let entry = WalEntry {
+            region: &dice.bytes(region_len),
+            table: &dice.bytes(table_len),
+            seq,
+            write_time_ms: dice.next() as i64,
+            nonce_group: dice.next() >> dice.below(64),
+            nonce: dice.next() >> dice.below(64),
+            cells: &borrowed,
+        };
+        offsets.push(fs.read(&path).unwrap().len() as u64);
+        wal.append(&entry, Durability::SyncWal, Box::new(|result| assert!(result.is_ok()))).unwrap();
+        wal.drive();
+        entries.push(cells);
+    }
+    if close {
+        wal.close().unwrap();
+    }
+    (fs.read(&path).unwrap(), offsets, entries)
+}
+
+struct Found {
+    entries: Vec<Vec<Cell>>,
+    torn_at: Option<u64>,
+    end: Result<()>,
+}
+
+fn read(bytes: &[u8]) -> Found {
+    let fs = SimFileSystem::new();
+    fs.put_new(Path::new("/log"), bytes).unwrap();
+    let mut entries = Vec::new();
+    let mut reader = match WalReader::open(&fs.env(), Path::new("/log")) {
+        Ok(reader) => reader,
+        Err(error) => return Found { entries, torn_at: None, end: Err(error) },
+    };
+    let mut end = Ok(());
+    for entry in &mut reader {
+        match entry {
+            Ok((_, cells)) => entries.push(cells),
+            Err(error) => end = Err(error),
+        }
+    }
+    assert!(reader.next_entry().unwrap().is_none(), "the end is the end");
+    Found { entries, torn_at: reader.torn_at(), end }
+}
+
+#[test]
+fn random_entries_come_back() {
+    for seed in 0..60 {
+        let (bytes, _, entries) = random_log(seed, seed % 2 == 0);
+        let found = read(&bytes);
+        assert!(found.end.is_ok() && found.torn_at.is_none() && found.entries == entries, "seed {seed}");
+    }
+}
+
+/// Every byte of the entries, changed: what is in front comes back; the entry itself is refused, with an
+/// error if a later one knows that it was on disk, or the log was closed in peace.
+#[test]
+fn a_changed_byte_is_noticed() {
+    for close in [false, true] {
+        let (bytes, offsets, entries) = random_log(3, close);
+        let entries_end = bytes.len() - if close { 8 } else { 0 };
+        let mut dice = Dice(1);
+        for at in (offsets[0] as usize..entries_end).step_by(7) {
+            let mut bad = bytes.clone();
+            bad[at] ^= 1 + dice.below(255) as u8;
+            let hit = offsets.partition_point(|offset| *offset <= at as u64) - 1;
+            let found = read(&bad);
+            assert_eq!(found.entries, entries[..hit], "byte {at}");
+            if close || hit + 1 < entries.len() {
+                let error = found.end.expect_err("was on disk");
+                assert_eq!(error.kind(), ErrorKind::Corrupt);
+                let place = format!("offset {}", offsets[hit]);
+                assert!(error.message().contains("/log") && error.message().contains(&place), "{error}");
+            } else {
+                assert!(found.end.is_ok());
+                assert_eq!(found.torn_at, Some(offsets[hit]));
+            }
+        }
+    }
+}
+
+/// Entries that were written and never synced may be damaged in any order without that being an error.
+#[test]
+fn damage_in_what_was_never_synced_is_a_torn_tail() {
+    let mut torn_in_front_of_whole_entries = 0;
+    for seed in 0..300 {
+        let fs = SimFileSystem::new();
+        let wal = Wal::open(fs.env(), WalConfig::new("/WALs/h", "/oldWALs", "h")).unwrap();
+        for seq in 1..=30u64 {
+            let cell = Cell::put(b"row", b"f", b"q", 1, &[seq as u8; 600]);
+            let cells = [cell.get()];
+            let (region, table) = (&b"aaaa"[..], &b"t"[..]);
+            let entry =
+                WalEntry { region, table, seq, write_time_ms: 1, nonce_group: 0, nonce: 0, cells: &cells };
+            let durability = if seq <= 5 { Durability::SyncWal } else { Durability::AsyncWal };
+            wal.append(&entry, durability, Box::new(|_| ())).unwrap();
+            wal.drive();
+        }
+        let after = fs.crash(CrashMode::Torn, seed);
+        let bytes = after.read(&wal.current_file()).unwrap();
+        let found = read(&bytes);
+        found.end.unwrap();
+        assert!(found.entries.len() >= 5);
+        for (at, cells) in found.entries.iter().enumerate() {
+            assert_eq!(cells[0].value(), [at as u8 + 1; 600]);
+        }
+        let whole_later = bytes.windows(600).any(|window| window == [30; 600]);
+        torn_in_front_of_whole_entries += u64::from(whole_later && found.entries.len() < 30);
+    }
+    assert!(torn_in_front_of_whole_entries > 5, "{torn_in_front_of_whole_entries}");
+}
+
+fn golden_logs() -> Vec<(String, Vec<u8>)> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata");
+    let mut logs: Vec<(String, Vec<u8>)> = std::fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| -> PathBuf { entry.unwrap().path() })
+        .filter(|path| path.extension().is_some_and(|extension| extension == "wal"))
+        .map(|path| (path.display().to_string(), std::fs::read(path).unwrap()))
+        .collect();
+    logs.sort();
+    logs.push(("ours".to_string(), random_log(9, true).0));
+    logs.push(("ours, not closed".to_string(), random_log(9, false).0));
+    logs
+}
+
+#[test]
+fn every_truncation_of_a_log_gives_a_prefix() {
+    for (name, bytes) in golden_logs() {
+        let whole = read(&bytes);
+        assert!(whole.end.is_ok() && whole.torn_at.is_none(), "{name}");
+        let step = (bytes.len() / 1500).max(1);
+        for len in (0..bytes.len()).step_by(step) {
+            let found = read(&bytes[..len]);
+            assert!(found.end.is_ok(), "{name} cut to {len}: {}", found.end.unwrap_err());
+            assert!(whole.entries.starts_with(&found.entries), "{name} cut to {len}");
+            // Zeros behind the cut: the length was on disk, the bytes were not. Our headers are always whole.
+            let mut zeros = bytes[..len].to_vec();
+            zeros.resize(len + 100, 0);
+            let found = read(&zeros);
+            if name.starts_with("ours") && len > 100 {
+                assert!(found.end.is_ok() && whole.entries.starts_with(&found.entries), "{name} at {len}");
+            }
+        }
+    }
+}
+
+/// Changed, cut and shuffled logs: no panic, no end of memory, no entry that breaks the limits.
+#[test]
+fn garbage_is_refused_in_peace() {
+    let logs = golden_logs();
+    let mut dice = Dice(42);
+    for round in 0..4000 {
+        let mut bytes = logs[dice.below(logs.len())].1.clone();
+        for _ in 0..1 + dice.below(4) {
+            let at = dice.below(bytes.len());
+            match dice.below(6) {
+                0 => bytes[at] = dice.next() as u8,
+                1 => bytes[at] ^= 1 << dice.below(8),
+                2 => bytes.truncate(at + 1),
+                3 => {
+                    let len = dice.below(64);
+                    bytes.splice(at..at, dice.bytes(len));
+                }
+                4 => {
+                    let end = bytes.len().min(at + dice.below(200));
+                    let copy = bytes[at..end].to_vec();
+                    let to = dice.below(bytes.len());
+                    bytes.splice(to..to, copy);
+                }
+                _ => {
+                    // A length that promises the sky.
+                    let end = bytes.len().min(at + 5);
+                    bytes[at..end].fill(if dice.below(2) == 0 { 0xff } else { 0x7f });
+                }
+            }
+        }
+        let found = read(&bytes);
+        let total: usize = found.entries.iter().flatten().map(|cell| cell.bytes().len()).sum();
+        assert!(total < 64 << 20, "round {round}: {total} bytes out of {}", bytes.len());
+        if let Err(error) = found.end {
+            assert!(matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Invalid), "{error}");
+        }
+    }
+    for _ in 0..2000 {
+        let len = dice.below(600);
+        let mut bytes = logs[dice.below(logs.len())].1[..90].to_vec();
+        bytes.truncate(dice.below(91));
+        bytes.extend(dice.bytes(len));
+        let _ = read(&bytes);
+    }
+}
