@@ -149,9 +149,11 @@ impl ConnectionTask {
     async fn fill(&mut self, len: usize) -> io::Result<()> {
         while self.input.len() < len {
             self.input.reserve(READ_BYTES_MIN);
-            if self.stream.read_buf(&mut self.input).await? == 0 {
+            let read = self.stream.read_buf(&mut self.input).await?;
+            if read == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
+            self.shared.stats.received_bytes.fetch_add(read as u64, Ordering::Relaxed);
         }
         Ok(())
     }

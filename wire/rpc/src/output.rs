@@ -207,3 +207,49 @@ impl Output {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever pieces a socket takes, the bytes are those that were pushed.
+    #[test]
+    fn written_in_pieces_of_every_size() {
+        for step in [1, 2, 7, 100, 4096, 10_000, 1 << 20] {
+            let mut output = Output::default();
+            let mut expected = Vec::new();
+            let mut taken = Vec::new();
+            for round in 0..40usize {
+                let len = [3, 5000, 100, 4096, 20_000][round % 5];
+                let piece = vec![round as u8; len];
+                expected.extend_from_slice(&piece);
+                if round % 2 == 0 {
+                    output.push_raw(&piece)
+                } else {
+                    output.push_piece(Bytes::from(piece))
+                }
+                if round % 7 == 0 {
+                    take(&mut output, step, &mut taken);
+                }
+            }
+            while !output.is_empty() {
+                take(&mut output, step, &mut taken);
+            }
+            assert!(taken == expected, "step {step}");
+            assert_eq!(output.take_written(), expected.len() as u64);
+            assert!(output.copied.capacity() <= KEPT_BYTES_MAX);
+        }
+    }
+
+    fn take(output: &mut Output, step: usize, taken: &mut Vec<u8>) {
+        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+        let count = output.slices(&mut slices);
+        let mut written = 0;
+        for slice in &slices[..count] {
+            let part = &slice[..slice.len().min(step - written)];
+            taken.extend_from_slice(part);
+            written += part.len();
+        }
+        output.advance(written);
+    }
+}
