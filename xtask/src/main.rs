@@ -1,1 +1,76 @@
-fn main() {}
+//! Every command of the project that is more than one line.
+//!
+//! ```text
+//! cargo xtask check            format, lint, floors, tidiness
+//! cargo xtask test [ARGS]      all unit and integration tests
+//! cargo xtask fuzz DECODER     damaged input for one decoder, with new seeds, for HALCYON_FUZZ_SECONDS (default 60)
+//! ```
+//!
+//! `check` runs all its parts and tells of all that is wrong before it fails. It reads the files that git knows of, so
+//! that what is ignored is nobody's concern. When you add a crate, also give it a floor (a folder) and look at
+//! [`floors`]; when you add a decoder, name its test in [`fuzz`].
+
+#![allow(clippy::disallowed_methods)] // a tool for people: real files, real time
+
+mod floors;
+mod fuzz;
+mod manifest;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+const USAGE: &str = "cargo xtask check | test [ARGS] | fuzz DECODER";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let rest = arguments.get(1..).unwrap_or_default();
+    let done = match arguments.first().map(String::as_str) {
+        Some("check") => check(),
+        Some("test") => run("cargo", &[&["test", "--workspace"], strs(rest).as_slice()].concat()),
+        Some("fuzz") => fuzz::fuzz(rest),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(64);
+        }
+    };
+    if done { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn check() -> bool {
+    let root = root();
+    let mut complaints = floors::check(&root);
+    complaints.extend(tidy::check(&root));
+    for complaint in &complaints {
+        eprintln!("{complaint}");
+    }
+    println!("floors and tidiness: {} complaints", complaints.len());
+    let format = run("cargo", &["fmt", "--all", "--check"]);
+    let lint = run("cargo", &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]);
+    println!("format: {}", verdict(format));
+    println!("lint: {}", verdict(lint));
+    complaints.is_empty() && format && lint
+}
+
+fn verdict(good: bool) -> &'static str {
+    if good { "ok" } else { "FAILED" }
+}
+
+/// Runs a command in the root of the project; whether it succeeded.
+fn run(program: &str, arguments: &[&str]) -> bool {
+    match Command::new(program).args(arguments).current_dir(root()).status() {
+        Ok(status) => status.success(),
+        Err(error) => {
+            eprintln!("{program}: {error}");
+            false
+        }
+    }
+}
+
+fn strs(strings: &[String]) -> Vec<&str> {
+    strings.iter().map(String::as_str).collect()
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the project").to_path_buf()
+}

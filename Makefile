@@ -1,0 +1,29 @@
+# make run     builds the server and starts it; DATA=directory, OPTIONS="more options of halcyon standalone"
+# make test    everything that a change must pass: checks, unit tests, real clients, kill -9
+# make build   only the server
+# CARGO_TARGET_DIR says where the build goes; the default stays outside the source tree.
+
+CARGO_TARGET_DIR ?= $(HOME)/.cache/halcyon/target
+export CARGO_TARGET_DIR
+DATA ?= ./halcyon-data
+OPTIONS ?=
+HALCYON := $(CARGO_TARGET_DIR)/release/halcyon
+
+.PHONY: run build test check unit compat
+
+run: build
+	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
+
+build:
+	cargo build --release --package halcyon
+
+test: check unit compat
+
+check:
+	cargo xtask check
+
+unit:
+	cargo test --workspace
+
+compat: build
+	HALCYON="$(HALCYON)" testing/compat/run.sh

@@ -1,0 +1,255 @@
+//! The floors: who may depend on whom.
+//!
+//! ```text
+//! base  <  storage, wire  <  cluster  <  programs        testing: anywhere, but only as a dev-dependency
+//! ```
+//!
+//! A crate may use every floor below its own. `storage` and `wire` are strangers. Within a floor only the pairs in
+//! [`SIDEWAYS`] are allowed, and a pair there needs a reason. The floor of a crate is the folder it lies in.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::manifest::Manifest;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Floor {
+    Base,
+    Storage,
+    Wire,
+    Cluster,
+    Programs,
+    Testing,
+    Xtask,
+}
+
+impl Floor {
+    fn of_folder(folder: &str) -> Option<Floor> {
+        Some(match folder {
+            "base" => Floor::Base,
+            "storage" => Floor::Storage,
+            "wire" => Floor::Wire,
+            "cluster" => Floor::Cluster,
+            "programs" => Floor::Programs,
+            "testing" => Floor::Testing,
+            "xtask" => Floor::Xtask,
+            _ => return None,
+        })
+    }
+
+    /// Height; equal heights are different rooms of one floor.
+    fn height(self) -> u8 {
+        match self {
+            Floor::Base => 0,
+            Floor::Storage | Floor::Wire => 1,
+            Floor::Cluster => 2,
+            Floor::Programs => 3,
+            Floor::Testing | Floor::Xtask => 4,
+        }
+    }
+}
+
+/// Neighbours on one floor that may be used: (who, whom).
+const SIDEWAYS: &[(&str, &str)] = &[
+    // descriptors are protobuf messages, and hold names and times of cells
+    ("halcyon-schema", "halcyon-cell"),
+    ("halcyon-schema", "halcyon-proto"),
+    // blocks are read through the cache
+    ("halcyon-hfile", "halcyon-cache"),
+    // the region is where the storage floor comes together
+    ("halcyon-region", "halcyon-memstore"),
+    ("halcyon-region", "halcyon-wal"),
+    ("halcyon-region", "halcyon-cache"),
+    ("halcyon-region", "halcyon-hfile"),
+    ("halcyon-region", "halcyon-filter"),
+    // the client speaks the same frames as the server
+    ("halcyon-client", "halcyon-rpc"),
+    // the master says what it asks of a region server as a trait, and the region server implements it
+    ("halcyon-regionserver", "halcyon-master"),
+];
+
+/// Libraries that stay out of floors: (floor, library, why).
+const OUTSIDE: &[(Floor, &str, &str)] = &[
+    (Floor::Base, "tokio", "base starts no threads"),
+    (Floor::Storage, "tokio", "the caller drives storage; it has no runtime of its own"),
+];
+
+/// Reads all manifests below the root; each complaint is one line.
+pub fn check(root: &Path) -> Vec<String> {
+    let mut crates = Vec::new();
+    let mut complaints = Vec::new();
+    for member in members(root) {
+        let path = root.join(&member).join("Cargo.toml");
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) => {
+                complaints.push(format!("{member}/Cargo.toml: {error}"));
+                continue;
+            }
+        };
+        match Manifest::parse(&text) {
+            Ok(manifest) => crates.push((member, manifest)),
+            Err(error) => complaints.push(format!("{member}/Cargo.toml: {error}")),
+        }
+    }
+    complaints.extend(judge(&crates));
+    complaints
+}
+
+/// The folders that the workspace lists.
+fn members(root: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(root.join("Cargo.toml")).unwrap_or_default();
+    text.lines()
+        .skip_while(|line| !line.starts_with("members"))
+        .take_while(|line| !line.starts_with(']'))
+        .filter_map(|line| line.trim().strip_prefix('"'))
+        .filter_map(|line| line.split('"').next())
+        .map(str::to_string)
+        .collect()
+}
+
+/// Crates as (folder, manifest).
+fn judge(crates: &[(String, Manifest)]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    let mut floors = BTreeMap::new();
+    for (folder, manifest) in crates {
+        match folder.split('/').next().and_then(Floor::of_folder) {
+            Some(floor) => {
+                floors.insert(manifest.name.as_str(), floor);
+            }
+            None => complaints.push(format!("{folder}: lies on no floor")),
+        }
+    }
+    for (folder, manifest) in crates {
+        let Some(&own) = floors.get(manifest.name.as_str()) else { continue };
+        for dependency in &manifest.dependencies {
+            let verdict = match floors.get(dependency.name.as_str()) {
+                Some(&other) => inside(own, &manifest.name, other, &dependency.name, dependency.dev),
+                None => outside(own, &dependency.name, dependency.dev),
+            };
+            if let Some(why) = verdict {
+                complaints
+                    .push(format!("{folder}/Cargo.toml: {} on {}: {why}", manifest.name, dependency.name));
+            }
+        }
+    }
+    complaints
+}
+
+/// Why one crate of ours may not use another, if it may not.
+fn inside(own: Floor, name: &str, other: Floor, used: &str, dev: bool) -> Option<String> {
+    if own == Floor::Testing {
+        return None;
+    }
+    if other == Floor::Testing {
+        return (!dev).then(|| "testing is only ever a dev-dependency".to_string());
+    }
+    if other.height() < own.height() || SIDEWAYS.contains(&(name, used)) {
+        return None;
+    }
+    Some(if other.height() > own.height() {
+        format!("points upward, from {own:?} to {other:?}")
+    } else if own != other {
+        format!("{own:?} and {other:?} are strangers")
+    } else {
+        format!("points sideways inside {own:?}; allowed pairs stand in xtask/src/floors.rs")
+    })
+}
+
+fn outside(own: Floor, used: &str, dev: bool) -> Option<String> {
+    if dev {
+        return None;
+    }
+    OUTSIDE
+        .iter()
+        .find(|(floor, library, _)| *floor == own && *library == used)
+        .map(|(_, _, why)| why.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::Dependency;
+
+    fn krate(folder: &str, name: &str, uses: &[&str]) -> (String, Manifest) {
+        let dependencies = uses
+            .iter()
+            .map(|used| match used.strip_prefix("dev:") {
+                Some(used) => Dependency { name: used.to_string(), dev: true },
+                None => Dependency { name: used.to_string(), dev: false },
+            })
+            .collect();
+        (folder.to_string(), Manifest { name: name.to_string(), dependencies })
+    }
+
+    /// A house in which everything is as it should be, with one crate more.
+    fn complaints_with(folder: &str, name: &str, uses: &[&str]) -> Vec<String> {
+        let mut crates = vec![
+            krate("base/cell", "halcyon-cell", &["bytes"]),
+            krate("base/env", "halcyon-env", &[]),
+            krate("storage/cache", "halcyon-cache", &["halcyon-cell"]),
+            krate("storage/wal", "halcyon-wal", &["halcyon-cell", "dev:tokio", "dev:halcyon-testkit"]),
+            krate("wire/rpc", "halcyon-rpc", &["halcyon-cell", "tokio"]),
+            krate("cluster/master", "halcyon-master", &["halcyon-rpc", "halcyon-cell"]),
+            krate("programs/halcyon", "halcyon", &["halcyon-master", "halcyon-wal"]),
+            krate("testing/testkit", "halcyon-testkit", &["halcyon-master", "halcyon-cache"]),
+        ];
+        assert_eq!(judge(&crates), Vec::<String>::new());
+        crates.push(krate(folder, name, uses));
+        judge(&crates)
+    }
+
+    #[test]
+    fn downward_is_allowed() {
+        assert!(complaints_with("storage/new", "new", &["halcyon-cell", "halcyon-env"]).is_empty());
+        assert!(complaints_with("cluster/new", "new", &["halcyon-rpc", "halcyon-wal", "tokio"]).is_empty());
+    }
+
+    #[test]
+    fn upward_is_not() {
+        let complaints = complaints_with("base/new", "new", &["halcyon-cache"]);
+        assert_eq!(complaints.len(), 1);
+        assert!(complaints[0].contains("points upward, from Base to Storage"), "{complaints:?}");
+        assert_eq!(complaints_with("storage/new", "new", &["halcyon-master"]).len(), 1);
+        // a test may not look upward either, but for testing
+        assert_eq!(complaints_with("storage/new", "new", &["dev:halcyon-master"]).len(), 1);
+    }
+
+    #[test]
+    fn storage_and_wire_are_strangers() {
+        let complaints = complaints_with("storage/new", "new", &["halcyon-rpc"]);
+        assert!(complaints[0].contains("strangers"), "{complaints:?}");
+        assert!(complaints_with("wire/new", "new", &["halcyon-wal"])[0].contains("strangers"));
+    }
+
+    #[test]
+    fn sideways_only_where_it_is_written_down() {
+        assert!(complaints_with("storage/hfile", "halcyon-hfile", &["halcyon-cache"]).is_empty());
+        let complaints = complaints_with("storage/new", "halcyon-new", &["halcyon-cache"]);
+        assert!(complaints[0].contains("points sideways inside Storage"), "{complaints:?}");
+    }
+
+    #[test]
+    fn testing_is_a_dev_dependency() {
+        assert!(complaints_with("storage/new", "new", &["dev:halcyon-testkit"]).is_empty());
+        assert_eq!(complaints_with("storage/new", "new", &["halcyon-testkit"]).len(), 1);
+    }
+
+    #[test]
+    fn storage_has_no_runtime() {
+        assert!(complaints_with("storage/new", "new", &["dev:tokio"]).is_empty());
+        assert!(complaints_with("storage/new", "new", &["tokio"])[0].contains("no runtime"));
+    }
+
+    #[test]
+    fn every_crate_has_a_floor() {
+        assert!(complaints_with("attic/new", "new", &[])[0].contains("lies on no floor"));
+    }
+
+    #[test]
+    fn this_workspace_holds() {
+        let root = crate::root();
+        assert!(members(&root).len() > 10);
+        assert_eq!(check(&root), Vec::<String>::new());
+    }
+}
