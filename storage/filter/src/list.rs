@@ -215,7 +215,17 @@ impl Alternative {
                     self.hint = self.filter.next_cell_hint(CellRef::trusted(&self.asked, 0))?;
                 }
                 let before = |hint: &Key| compare(cell.key(), hint.get(), reversed).is_lt();
-                self.hint.as_ref().is_some_and(before).then_some(ReturnCode::SeekNextUsingHint)
+                if !self.hint.as_ref().is_some_and(before) {
+                    return Ok(None);
+                }
+                // On the way to the hint each cell would give the same one. But a reversed scan goes forward
+                // within its rows, and there the order of hints is the wrong way round, so HBase's next
+                // answer hangs on the hint for this cell.
+                if reversed {
+                    self.hint = None;
+                    self.remember(cell);
+                }
+                Some(ReturnCode::SeekNextUsingHint)
             }
             // The row is the same here: a new row begins with reset.
             Some(ReturnCode::NextCol | ReturnCode::IncludeAndNextCol) => {
