@@ -3,6 +3,7 @@
 //! - A Rust file of more than [`LINES_MAX`] lines says in its head, with the words "one piece", why it is not two.
 //! - Nothing unfinished: no `todo` macro and its kin, and no `FIXME`.
 //! - Nothing of the machine it was written on: no absolute paths into somebody's home.
+//! - Every library from outside has its line in `docs/decisions/0001-dependencies.md`, and no line is left over.
 //! - Files and types are called after what they are, not `util` or `manager`.
 
 use std::path::Path;
@@ -24,6 +25,8 @@ const FILE_NAMES: &[&str] =
     &["util.rs", "utils.rs", "helper.rs", "helpers.rs", "manager.rs", "misc.rs", "common.rs"];
 const TYPE_NAMES: &[&str] = &["Manager", "Helper", "Util", "Utils"];
 
+const REASONS: &str = "docs/decisions/0001-dependencies.md";
+
 /// Looks at all files that git knows of or would take; each complaint is one line.
 pub fn check(root: &Path) -> Vec<String> {
     let listed = Command::new("git")
@@ -33,7 +36,8 @@ pub fn check(root: &Path) -> Vec<String> {
     let Ok(listed) = listed else {
         return vec!["git ls-files did not run".to_string()];
     };
-    let mut complaints = Vec::new();
+    let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap_or_default();
+    let mut complaints = unexplained(&read("Cargo.toml"), &read(REASONS));
     for path in String::from_utf8_lossy(&listed.stdout).lines() {
         let extension = path.rsplit(['.', '/']).next().unwrap_or(path);
         if !TEXT.contains(&extension) {
@@ -43,6 +47,35 @@ pub fn check(root: &Path) -> Vec<String> {
         if let Ok(text) = std::fs::read_to_string(root.join(path)) {
             complaints.extend(judge(path, &text));
         }
+    }
+    complaints
+}
+
+/// Libraries of the workspace without a line of reason, and lines without a library.
+fn unexplained(manifest: &str, reasons: &str) -> Vec<String> {
+    let used: Vec<&str> = manifest
+        .lines()
+        .skip_while(|line| line.trim() != "[workspace.dependencies]")
+        .skip(1)
+        .take_while(|line| !line.starts_with('['))
+        .filter_map(|line| line.split_once(" = "))
+        .map(|(name, _)| name.trim())
+        .filter(|name| !name.starts_with("halcyon-") && !name.starts_with('#'))
+        .collect();
+    // the first cell of each row of the table: `one`, `two`
+    let explained: Vec<&str> = reasons
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `"))
+        .filter_map(|line| line.split('|').next())
+        .flat_map(|cell| cell.split(','))
+        .map(|name| name.trim().trim_matches('`'))
+        .collect();
+    let mut complaints = Vec::new();
+    for name in used.iter().filter(|name| !explained.contains(name)) {
+        complaints.push(format!("{REASONS}: no reason for {name}"));
+    }
+    for name in explained.iter().filter(|name| !used.contains(name)) {
+        complaints.push(format!("{REASONS}: {name} is not used"));
     }
     complaints
 }
@@ -86,6 +119,16 @@ fn vague_type(line: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn libraries_need_a_reason() {
+        let manifest = "[workspace.dependencies]\nhalcyon-cell = { path = \"x\" }\n# outside\nbytes = \"1\"\nprost = \"0\"\nprost-types = \"0\"\n\n[profile.dev]\nopt = 1\n";
+        let table =
+            "| library | for |\n|---|---|\n| `bytes` | slices |\n| `prost`, `prost-types` | messages |\n";
+        assert_eq!(unexplained(manifest, table), Vec::<String>::new());
+        assert_eq!(unexplained(manifest, "| `bytes` | slices |\n").len(), 2);
+        assert_eq!(unexplained(manifest, &format!("{table}| `old` | gone |\n")).len(), 1);
+    }
 
     #[test]
     fn long_files_need_a_reason() {
