@@ -10,7 +10,7 @@
 //!    many threads   (appends lock)          (writer lock)                   (leader lock)
 //! ```
 //!
-//! *Lock order*: leader, rolling, writer, appends, files, finished. Completions run
+//! *Lock order*: leader, rolling, writer, predecessor, appends, files, finished. Completions run
 //! under the leader lock only, so they may append, and may call `drive` (which then returns at once).
 //!
 //! *Nobody is left behind*: `drive` gives up only if another thread holds the leader lock. That thread looks
@@ -31,7 +31,7 @@ use halcyon_env::{Env, WritableFile};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::format::{PreparedEntry, is_marker};
-use crate::roll::{Files, Rolling};
+use crate::roll::{Files, Predecessor, Rolling};
 use crate::stats::Counters;
 use crate::{Durability, SyncMode, WalConfig, WalStats};
 
@@ -78,6 +78,8 @@ pub struct Wal {
     pub(crate) writer: Mutex<Writer>,
     pub(crate) appends: Mutex<Appends>,
     pub(crate) files: Mutex<Files>,
+    /// The file before the current one, while it still has to be brought to disk (see `roll.rs`).
+    pub(crate) predecessor: Mutex<Option<Predecessor>>,
     finished: Mutex<VecDeque<Finished>>,
     work: Condvar,
     pub(crate) counters: Counters,
@@ -143,6 +145,7 @@ impl Wal {
             writer: Mutex::new(writer),
             appends: Mutex::new(appends),
             files: Mutex::new(Files::default()),
+            predecessor: Mutex::new(None),
             finished: Mutex::new(VecDeque::new()),
             work: Condvar::new(),
             counters: Counters::default(),
@@ -299,6 +302,7 @@ impl Wal {
     pub(crate) fn write_batch(&self, writer: &mut Writer, mut batch: Batch, sync: bool) -> Result<()> {
         let sync = sync || batch.sync_wanted;
         let result = self.put(writer, &batch.buffer, sync);
+        let result = result.map_err(|error| error.context(writer.path.display()));
         if let Err(error) = &result {
             self.stop(error, &mut batch.completions);
         }
@@ -307,11 +311,22 @@ impl Wal {
         if batch.buffer.capacity() <= BUFFER_KEPT_MAX_BYTES {
             writer.spare = batch.buffer;
         }
-        if !batch.completions.is_empty() {
-            let finished = Finished { completions: batch.completions, result: result.clone() };
-            self.finished.lock().push_back(finished);
-        }
+        self.finish(batch.completions, &result);
         result
+    }
+
+    /// Stops the log outside a round. The completions of what is buffered are left to the driver.
+    pub(crate) fn fail(&self, error: &Error) {
+        let mut completions = Vec::new();
+        self.stop(error, &mut completions);
+        self.finish(completions, &Err(error.clone()));
+        self.wake_driver();
+    }
+
+    fn finish(&self, completions: Vec<Completion>, result: &Result<()>) {
+        if !completions.is_empty() {
+            self.finished.lock().push_back(Finished { completions, result: result.clone() });
+        }
     }
 
     fn put(&self, writer: &mut Writer, bytes: &[u8], sync: bool) -> Result<()> {
@@ -322,6 +337,7 @@ impl Wal {
         }
         if sync && writer.unsynced {
             let begin_ns = self.env.clock.monotonic_ns();
+            self.finish_predecessor()?;
             writer.file.sync()?;
             self.counters.synced(self.env.clock.monotonic_ns().saturating_sub(begin_ns));
             writer.unsynced = false;

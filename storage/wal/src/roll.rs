@@ -7,14 +7,14 @@
 
 use std::collections::VecDeque;
 use std::mem;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_env::{Env, WritableFile};
 
-use crate::WalConfig;
 use crate::format::{TRAILER, encode_header};
 use crate::log::{Unflushed, Wal, Writer};
+use crate::{SyncMode, WalConfig};
 
 /// What a roll did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +39,12 @@ pub(crate) struct Files {
     closed: VecDeque<ClosedFile>,
 }
 
+/// The file before the current one, not yet on disk.
+pub(crate) struct Predecessor {
+    file: Box<dyn WritableFile>,
+    failed: Option<Error>,
+}
+
 struct ClosedFile {
     path: PathBuf,
     bytes: u64,
@@ -46,8 +52,8 @@ struct ClosedFile {
 }
 
 impl Wal {
-    /// Starts a new file and closes the old one, whose bytes are on disk before the new one takes any.
-    /// Archives the closed files that hold no unflushed edits.
+    /// Starts a new file, closes the old one and brings it to disk. Archives the closed files that hold no
+    /// unflushed edits.
     ///
     /// `Io` if the new file cannot be made: the log goes on with the old one. Any failure after that stops
     /// the log. `Stopping` if it is stopped already.
@@ -74,8 +80,8 @@ impl Wal {
     fn roll_holding(&self, rolling: &mut Rolling) -> Result<RollOutcome> {
         self.appends.lock().check_running()?;
         let (file, new_file) = rolling.create_file(&self.env, &self.config)?;
-        let (old, old_file) = match self.switch_to(file, new_file.clone()) {
-            Ok(old) => old,
+        let old_file = match self.switch_to(file, new_file.clone()) {
+            Ok(old_file) => old_file,
             Err(error) => {
                 let _ = self.env.fs.remove_file(&new_file); // empty
                 return Err(error);
@@ -83,7 +89,10 @@ impl Wal {
         };
         self.counters.rolled();
         self.wake_driver();
-        finish_file(old, &old_file);
+        if let Err(error) = self.finish_predecessor() {
+            self.fail(&error);
+            return Err(error);
+        }
         let archived = self.archive_flushed(rolling);
         Ok(RollOutcome { new_file, old_file, archived })
     }
@@ -163,12 +172,12 @@ impl Wal {
         Ok(())
     }
 
-    /// Brings the old file's bytes to disk and lets the new one take its place.
-    fn switch_to(
-        &self,
-        file: Box<dyn WritableFile>,
-        path: PathBuf,
-    ) -> Result<(Box<dyn WritableFile>, PathBuf)> {
+    /// Lets the new file take the place of the old one, and returns the old one's path.
+    ///
+    /// With `Fsync` the old file's bytes are on disk by then, so that a log never has a hole. With `Written` a
+    /// whole file may be unsynced, and appends would wait a long time; so that is done after the switch, by
+    /// the roll or by the first round that wants a sync, whichever comes first.
+    fn switch_to(&self, file: Box<dyn WritableFile>, path: PathBuf) -> Result<PathBuf> {
         let mut guard = self.writer.lock();
         let writer: &mut Writer = &mut guard;
         let (batch, unflushed) = {
@@ -178,13 +187,29 @@ impl Wal {
             appends.synced_bytes = file.len();
             (appends.take(Vec::new()), mem::take(&mut appends.unflushed))
         };
-        self.write_batch(writer, batch, true)?;
+        self.write_batch(writer, batch, self.config.sync_mode == SyncMode::Fsync)?;
         let bytes = writer.file.len();
         let old = mem::replace(&mut writer.file, file);
         let old_path = mem::replace(&mut writer.path, path);
+        writer.unsynced = false;
+        *self.predecessor.lock() = Some(Predecessor { file: old, failed: None });
         self.counters.set_file_bytes(writer.file.len());
         self.files.lock().closed.push_back(ClosedFile { path: old_path.clone(), bytes, unflushed });
-        Ok((old, old_path))
+        Ok(old_path)
+    }
+
+    /// Ends the previous file with its trailer and brings it to disk, if that is still to be done.
+    pub(crate) fn finish_predecessor(&self) -> Result<()> {
+        let mut guard = self.predecessor.lock();
+        let Some(predecessor) = guard.as_mut() else { return Ok(()) };
+        if let Some(error) = &predecessor.failed {
+            return Err(error.clone()); // a second sync would say `Ok` about bytes that are gone
+        }
+        if let Err(error) = predecessor.file.write_all(TRAILER).and_then(|()| predecessor.file.sync()) {
+            return Err(predecessor.failed.insert(error.into()).clone());
+        }
+        *guard = None;
+        Ok(())
     }
 
     fn strike_out(&self, region: &[u8], up_to_seq: u64) {
@@ -267,13 +292,6 @@ impl Rolling {
             }
             ms += 1;
         }
-    }
-}
-
-/// The trailer is a courtesy to readers; the entries are on disk already.
-fn finish_file(mut file: Box<dyn WritableFile>, path: &Path) {
-    if let Err(error) = file.write_all(TRAILER).and_then(|()| file.sync()) {
-        tracing::warn!(%error, file = %path.display(), "could not end a log with its trailer");
     }
 }
 

@@ -153,6 +153,23 @@ fn a_failed_sync_or_write_stops_the_log() {
     }
 }
 
+/// With `Written` the old file is synced behind the switch; if that fails the log must not go on.
+#[test]
+fn a_failed_sync_of_the_old_file_stops_the_log() {
+    let fs = SimFileSystem::new();
+    let mut config = sim_config();
+    config.sync_mode = SyncMode::Written;
+    let wal = Wal::open(fs.env(), config).unwrap();
+    append(&wal, b"aaaa", 1, b"v", Box::new(|result| assert!(result.is_ok()))).unwrap();
+    wal.drive();
+    let old = wal.current_file();
+    // A file is known by the name that it was made with.
+    fs.inject(Fault::new(Operation::Sync, &old.file_name().unwrap().to_string_lossy()));
+    assert_eq!(wal.roll().unwrap_err().kind(), ErrorKind::Io);
+    let refused = append(&wal, b"aaaa", 2, b"v", Box::new(|_| unreachable!())).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Stopping);
+}
+
 #[test]
 fn a_log_goes_on_when_the_new_file_cannot_be_made() {
     let fs = SimFileSystem::new();

@@ -1,7 +1,7 @@
 //! The machine dies at every sync point of a scripted life of a log, and of the split that follows.
 //!
 //! What must hold, region by region: acknowledged ⊆ recovered ⊆ appended; recovered entries are whole, in
-//! order and without holes; a split that died is simply done again.
+//! order and, unless the log is merely `Written`, without holes; a split that died is simply done again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -119,7 +119,13 @@ fn read_recovered(fs: &SimFileSystem) -> Result<Vec<Edit>> {
     Ok(edits)
 }
 
-fn check(knowledge: &Knowledge, recovered: &[Edit], must_be_there: impl Fn(Durability) -> bool, case: &str) {
+fn check(
+    knowledge: &Knowledge,
+    recovered: &[Edit],
+    must_be_there: impl Fn(Durability) -> bool,
+    holes: bool,
+    case: &str,
+) {
     let recovered: BTreeSet<&Edit> = recovered.iter().collect();
     let appended: BTreeSet<&Edit> = knowledge.appended.iter().collect();
     assert!(recovered.is_subset(&appended), "{case}: recovered what was never appended");
@@ -128,7 +134,7 @@ fn check(knowledge: &Knowledge, recovered: &[Edit], must_be_there: impl Fn(Durab
         let lost = must_be_there(*durability) && !is_flushed(edit) && !recovered.contains(edit);
         assert!(!lost, "{case}: {edit:?} with {durability:?} was acknowledged and is lost");
     }
-    for region in REGIONS {
+    for region in REGIONS.into_iter().filter(|_| !holes) {
         let mut of_region = knowledge.appended.iter().filter(|edit| edit.0 == region && !is_flushed(edit));
         of_region.by_ref().find(|edit| !recovered.contains(edit));
         assert!(of_region.all(|edit| !recovered.contains(edit)), "{case}: a hole in {region:?}");
@@ -141,7 +147,7 @@ fn acknowledged_edits_survive_a_crash_at_every_sync_point() {
         let whole = SimFileSystem::new();
         live(&whole, sync_mode, &mut Knowledge::default()).unwrap();
         let sync_points = whole.sync_points();
-        assert!(sync_points > 30);
+        assert!(sync_points > 20);
         for n in 1..=sync_points {
             for (mode, seeds) in [(CrashMode::Drop, 1), (CrashMode::Keep, 1), (CrashMode::Torn, 12)] {
                 for seed in 0..seeds {
@@ -158,7 +164,9 @@ fn acknowledged_edits_survive_a_crash_at_every_sync_point() {
                         Durability::SyncWal => sync_mode == SyncMode::Fsync || mode == CrashMode::Keep,
                         Durability::FsyncWal => true,
                     };
-                    check(&knowledge, &recovered, must_be_there, &case);
+                    // A log that is `Written` may lose a file and keep the next.
+                    let holes = sync_mode == SyncMode::Written && mode != CrashMode::Keep;
+                    check(&knowledge, &recovered, must_be_there, holes, &case);
                 }
             }
         }
@@ -175,7 +183,7 @@ fn a_split_that_died_is_done_again() {
     };
     let (whole, knowledge) = build();
     let expected = recover(&whole).unwrap();
-    check(&knowledge, &expected, |_| true, "undisturbed");
+    check(&knowledge, &expected, |_| true, false, "undisturbed");
     for mode in CrashMode::ALL {
         // The logs may go once the split has returned.
         let (fs, _) = build();
