@@ -10,8 +10,12 @@ use halcyon_filter::{ReturnCode, parse_comparator, parse_filter};
 use halcyon_proto::pb;
 use prost::Message;
 
+fn testdata_path(name: &str) -> String {
+    format!("{}/testdata/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
 fn testdata(name: &str) -> String {
-    std::fs::read_to_string(format!("{}/testdata/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+    std::fs::read_to_string(testdata_path(name)).unwrap()
 }
 
 #[test]
@@ -70,4 +74,58 @@ fn scans_decide_as_hbase_does() {
     }
     assert!(cases >= 480, "only {cases} cases in the file");
     assert!(failures.is_empty(), "{} of {cases} differ:\n{}", failures.len(), failures.join("\n"));
+}
+
+/// Java's answer for each pattern and text. Patterns that Java takes and we refuse are named in the file
+/// `patterns-refused.txt` (written anew with HALCYON_REWRITE=1), so that the list is seen to shrink or grow.
+#[test]
+fn patterns_match_as_java_does() {
+    let text = testdata("patterns.txt");
+    let texts: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("text ")).map(hex).collect();
+    let mut failures = Vec::new();
+    let mut refused = Vec::new();
+    for line in text.lines().filter_map(|line| line.strip_prefix("pattern ")) {
+        let words: Vec<&str> = line.split(' ').collect();
+        let (flags, expected) = (words[1].parse().unwrap(), words[2]);
+        let pattern = String::from_utf8(hex(words[0]).to_vec()).unwrap();
+        let message = pb::RegexStringComparator {
+            pattern: pattern.clone(),
+            pattern_flags: flags,
+            charset: "UTF-8".to_string(),
+            engine: Some("JAVA".to_string()),
+        };
+        let comparator = match parse_comparator(&common::comparator("RegexStringComparator", &message)) {
+            Ok(_) if expected == "refused" => {
+                failures.push(format!("{pattern:?} flags {flags}: Java refuses it"));
+                continue;
+            }
+            Err(_) if expected == "refused" => continue,
+            Err(error) => {
+                refused.push(format!("flags {flags}: {error}\n"));
+                continue;
+            }
+            Ok(comparator) => comparator,
+        };
+        for (text, expected) in texts.iter().zip(expected.chars()) {
+            let found = match comparator.compare(text) {
+                Ok(order) => {
+                    if order.is_eq() {
+                        '1'
+                    } else {
+                        '0'
+                    }
+                }
+                Err(_) => 'E',
+            };
+            if found != expected {
+                let text = String::from_utf8_lossy(text);
+                failures.push(format!("{pattern:?} flags {flags} on {text:?}: Java {expected}, we {found}"));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{} differ:\n{}", failures.len(), failures.join("\n"));
+    if std::env::var_os("HALCYON_REWRITE").is_some() {
+        std::fs::write(testdata_path("patterns-refused.txt"), refused.concat()).unwrap();
+    }
+    assert_eq!(refused.concat(), testdata("patterns-refused.txt"));
 }

@@ -1,0 +1,746 @@
+//! Reads a pattern of Java and writes the same for `fancy-regex`.
+//!
+//! The reader goes through the pattern once, by recursive descent: alternatives, pieces of a sequence, an
+//! atom and its quantifier. Each writes its translation to one string. Flags are state of the reader, since
+//! `(?i)` holds to the end of its group; the translation holds no flags but `(?i:...)` around single atoms.
+//!
+//! For `$` at the end of a pattern there is a short form that needs no lookahead and so keeps the search
+//! linear. It may eat the line end, which is unseen by a search that only asks whether there is a match. It
+//! would also match between `\r` and `\n`, where `$` does not; so each piece tells whether it can end there.
+
+use super::class::{self, Refusal, Set};
+use super::flags::*;
+use super::quote::{Token, unquote};
+
+/// Groups and classes inside each other. `fancy-regex` has a limit near this one.
+const DEPTH_MAX: usize = 50;
+
+/// Translates `pattern`; the error says why it is refused.
+pub(super) fn translate(pattern: &str, flags: i32) -> Result<String, Refusal> {
+    if flags & CANON_EQ != 0 && !pattern.is_ascii() {
+        return Err("CANON_EQ is not supported outside ASCII".to_string());
+    }
+    let flags = if flags & UNICODE_CHARACTER_CLASS != 0 { flags | UNICODE_CASE } else { flags };
+    let tokens = if flags & LITERAL != 0 {
+        pattern.chars().map(|char| Token { char, quoted: true }).collect()
+    } else {
+        unquote(pattern)
+    };
+    // A backreference to a group that the pattern does not have never matches, so they are counted first.
+    let mut counter = Reader::new(&tokens, flags, usize::MAX);
+    counter.read_all()?;
+    let mut reader = Reader::new(&tokens, flags, counter.groups);
+    reader.read_all()?;
+    Ok(reader.out)
+}
+
+/// What is known of a translated piece.
+#[derive(Clone, Copy)]
+struct Ends {
+    /// It may match nothing.
+    empty: bool,
+    /// Its last character may be a carriage return.
+    carriage_return: bool,
+}
+
+impl Ends {
+    const NOTHING: Ends = Ends { empty: true, carriage_return: false };
+
+    fn of_set(set: &Set) -> Ends {
+        Ends { empty: false, carriage_return: class::contains(set, '\r') }
+    }
+
+    fn then(self, next: Ends) -> Ends {
+        Ends {
+            empty: self.empty && next.empty,
+            carriage_return: next.carriage_return || (next.empty && self.carriage_return),
+        }
+    }
+
+    fn or(self, other: Ends) -> Ends {
+        Ends {
+            empty: self.empty || other.empty,
+            carriage_return: self.carriage_return || other.carriage_return,
+        }
+    }
+}
+
+struct Reader<'a> {
+    tokens: &'a [Token],
+    at: usize,
+    flags: i32,
+    depth: usize,
+    /// Capturing groups opened so far.
+    groups: usize,
+    /// Capturing groups of the whole pattern.
+    groups_total: usize,
+    names: Vec<String>,
+    out: String,
+}
+
+impl<'a> Reader<'a> {
+    fn new(tokens: &'a [Token], flags: i32, groups_total: usize) -> Reader<'a> {
+        Reader {
+            tokens,
+            at: 0,
+            flags,
+            depth: 0,
+            groups: 0,
+            groups_total,
+            names: Vec::new(),
+            out: String::new(),
+        }
+    }
+
+    fn has(&self, flag: i32) -> bool {
+        self.flags & flag != 0
+    }
+
+    fn read_all(&mut self) -> Result<(), Refusal> {
+        self.alternatives()?;
+        if self.at < self.tokens.len() {
+            return Err("unmatched closing )".to_string());
+        }
+        Ok(())
+    }
+
+    // ---- tokens ----
+
+    fn peek_token(&self) -> Option<Token> {
+        self.tokens.get(self.at).copied()
+    }
+
+    /// The next character, if it has its meaning.
+    fn peek(&self) -> Option<char> {
+        self.peek_token().filter(|token| !token.quoted).map(|token| token.char)
+    }
+
+    fn peek_at(&self, ahead: usize) -> Option<char> {
+        self.tokens.get(self.at + ahead).filter(|token| !token.quoted).map(|token| token.char)
+    }
+
+    fn eat(&mut self, char: char) -> bool {
+        let is_next = self.peek() == Some(char);
+        self.at += usize::from(is_next);
+        is_next
+    }
+
+    fn next(&mut self, of: &str) -> Result<char, Refusal> {
+        let token = self.peek_token().ok_or_else(|| format!("it ends in the middle of {of}"))?;
+        self.at += 1;
+        Ok(token.char)
+    }
+
+    /// In comments mode, goes over white space and comments.
+    fn skip_comments(&mut self) {
+        while self.has(COMMENTS) {
+            match self.peek() {
+                Some(' ' | '\t' | '\n' | '\u{b}' | '\u{c}' | '\r') => self.at += 1,
+                Some('#') => {
+                    let ends = class::line_ends(self.flags);
+                    while let Some(token) = self.peek_token() {
+                        self.at += 1;
+                        if class::contains(&ends, token.char) {
+                            break;
+                        }
+                    }
+                }
+                _ => return,
+            }
+        }
+    }
+
+    // ---- sequences ----
+
+    fn alternatives(&mut self) -> Result<Ends, Refusal> {
+        let mut ends = self.sequence()?;
+        while self.eat('|') {
+            self.out.push('|');
+            ends = ends.or(self.sequence()?);
+        }
+        Ok(ends)
+    }
+
+    fn sequence(&mut self) -> Result<Ends, Refusal> {
+        let mut ends = Ends::NOTHING;
+        loop {
+            self.skip_comments();
+            match self.peek() {
+                None if self.peek_token().is_none() => return Ok(ends),
+                Some('|' | ')') => return Ok(ends),
+                _ => ends = ends.then(self.piece(ends)?),
+            }
+        }
+    }
+
+    /// One atom with its quantifier. `before` is what stands before it in its sequence.
+    fn piece(&mut self, before: Ends) -> Result<Ends, Refusal> {
+        let start = self.out.len();
+        let mut ends = self.atom(before)?;
+        self.skip_comments();
+        let Some((quantifier, may_be_none)) = self.quantifier()? else { return Ok(ends) };
+        ends.empty |= may_be_none;
+        // (?i) and the like translate to nothing, and nothing repeated is nothing.
+        let repeats_something = self.out.len() > start;
+        let look_around =
+            ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|open| self.out[start..].starts_with(open));
+        if look_around {
+            // Looking once is looking often, and `fancy-regex` repeats no look.
+            self.out.insert_str(start, "(?:");
+            self.out.push_str(if may_be_none { "|)" } else { ")" });
+        } else if repeats_something {
+            // A group of its own keeps the quantifier off neighbours and other quantifiers.
+            self.out.insert_str(start, "(?:");
+            self.out.push(')');
+            self.out.push_str(&quantifier);
+        }
+        if self.eat('?') {
+            self.out.push_str(if repeats_something && !look_around { "?" } else { "" });
+        } else if self.eat('+') && repeats_something {
+            self.out.insert_str(start, "(?>");
+            self.out.push(')');
+        }
+        self.skip_comments();
+        match self.peek() {
+            // Java takes a second {n}, but what it does with it is not what it says.
+            Some(char @ ('*' | '+' | '?' | '{')) => Err(format!("dangling meta character {char}")),
+            _ => Ok(ends),
+        }
+    }
+
+    /// A quantifier without its mode, and whether it allows no repetition at all.
+    fn quantifier(&mut self) -> Result<Option<(String, bool)>, Refusal> {
+        let simple = match self.peek() {
+            Some('*') => ("*", true),
+            Some('+') => ("+", false),
+            Some('?') => ("?", true),
+            Some('{') => return self.counted().map(Some),
+            _ => return Ok(None),
+        };
+        self.at += 1;
+        Ok(Some((simple.0.to_string(), simple.1)))
+    }
+
+    fn counted(&mut self) -> Result<(String, bool), Refusal> {
+        self.at += 1;
+        let Some(least) = self.number()? else { return Err("illegal repetition".to_string()) };
+        let mut text = format!("{{{least}");
+        if self.eat(',') {
+            text.push(',');
+            if let Some(most) = self.number()? {
+                if most < least {
+                    return Err("illegal repetition range".to_string());
+                }
+                text.push_str(&most.to_string());
+            }
+        }
+        if !self.eat('}') {
+            return Err("unclosed counted closure".to_string());
+        }
+        text.push('}');
+        Ok((text, least == 0))
+    }
+
+    fn number(&mut self) -> Result<Option<u32>, Refusal> {
+        let mut number = None;
+        while let Some(digit) = self.peek().and_then(|char| char.to_digit(10)) {
+            self.at += 1;
+            let grown = number.unwrap_or(0u32).checked_mul(10).and_then(|number| number.checked_add(digit));
+            let grown = grown.filter(|&number| number <= i32::MAX as u32);
+            number = Some(grown.ok_or("illegal repetition range")?);
+        }
+        Ok(number)
+    }
+
+    // ---- atoms ----
+
+    fn atom(&mut self, before: Ends) -> Result<Ends, Refusal> {
+        let token = self.peek_token().expect("the sequence has looked");
+        if token.quoted {
+            self.at += 1;
+            return Ok(self.literal(token.char));
+        }
+        match token.char {
+            '(' => return self.group(),
+            '[' => {
+                let set = self.class(true)?;
+                return Ok(self.write_set(&set));
+            }
+            '\\' => return self.escape(before),
+            '*' | '+' | '?' => return Err(format!("dangling meta character {}", token.char)),
+            '{' => return Err("illegal repetition".to_string()),
+            _ => self.at += 1,
+        }
+        Ok(match token.char {
+            '.' => self.dot(),
+            '^' => self.caret(),
+            '$' => self.dollar(before, self.has(MULTILINE)),
+            char => self.literal(char),
+        })
+    }
+
+    fn literal(&mut self, char: char) -> Ends {
+        if self.has(CASE_INSENSITIVE) && (char.is_ascii_alphabetic() || self.has(UNICODE_CASE)) {
+            let set = class::folded_range(char, char, self.flags);
+            return self.write_set(&set);
+        }
+        class::write_char(char, &mut self.out);
+        Ends { empty: false, carriage_return: char == '\r' }
+    }
+
+    fn write_set(&mut self, set: &Set) -> Ends {
+        class::write(set, &mut self.out);
+        Ends::of_set(set)
+    }
+
+    fn dot(&mut self) -> Ends {
+        let mut set = class::range('\0', char::MAX);
+        if !self.has(DOTALL) {
+            set.difference(&class::line_ends(self.flags));
+        }
+        self.write_set(&set)
+    }
+
+    fn caret(&mut self) -> Ends {
+        // In lines `^` matches behind a line end, but neither inside of \r\n nor at the end of the text.
+        self.out.push_str(match (self.has(MULTILINE), self.has(UNIX_LINES)) {
+            (false, _) => "\\A",
+            (true, true) => "(?:(?:\\A|(?<=\\n))(?!\\z))",
+            (true, false) => "(?:(?:\\A|(?<=[\\n\\x{85}\\x{2028}\\x{2029}])|(?<=\\r)(?!\\n))(?!\\z))",
+        });
+        Ends::NOTHING
+    }
+
+    fn dollar(&mut self, before: Ends, lines: bool) -> Ends {
+        let unix = self.has(UNIX_LINES);
+        let is_last = self.depth == 0 && matches!(self.peek_behind_comments(), None | Some('|'));
+        self.out.push_str(match (lines, unix) {
+            (false, true) if is_last => "\\n?\\z",
+            (false, false) if is_last && !before.carriage_return => {
+                "(?:\\r\\n|[\\n\\r\\x{85}\\x{2028}\\x{2029}])?\\z"
+            }
+            (false, true) => "(?=\\n?\\z)",
+            (false, false) => "(?=\\r\\n\\z|(?<!\\r)\\n\\z|[\\r\\x{85}\\x{2028}\\x{2029}]\\z|\\z)",
+            (true, true) => "(?=\\n|\\z)",
+            (true, false) => "(?=\\r|(?<!\\r)\\n|[\\x{85}\\x{2028}\\x{2029}]|\\z)",
+        });
+        Ends::NOTHING
+    }
+
+    /// `None` at the end of the pattern.
+    fn peek_behind_comments(&mut self) -> Option<char> {
+        let at = self.at;
+        self.skip_comments();
+        let token = self.peek_token().map(|token| if token.quoted { 'Q' } else { token.char });
+        self.at = at;
+        token
+    }
+
+    // ---- groups ----
+
+    fn group(&mut self) -> Result<Ends, Refusal> {
+        self.at += 1;
+        let outer_flags = self.flags;
+        let mut look_around = false;
+        let mut look_behind = false;
+        if self.eat('?') {
+            match self.next("a group")? {
+                ':' => self.out.push_str("(?:"),
+                '>' => self.out.push_str("(?>"),
+                char @ ('=' | '!') => {
+                    look_around = true;
+                    self.out.push_str("(?");
+                    self.out.push(char);
+                }
+                '<' => match self.peek() {
+                    Some(char @ ('=' | '!')) => {
+                        self.at += 1;
+                        (look_around, look_behind) = (true, true);
+                        self.out.push_str("(?<");
+                        self.out.push(char);
+                    }
+                    _ => self.open_named()?,
+                },
+                _ => {
+                    self.at -= 1;
+                    if !self.inline_flags()? {
+                        return Ok(Ends::NOTHING);
+                    }
+                    self.out.push_str("(?:");
+                }
+            }
+        } else {
+            self.groups += 1;
+            self.out.push('(');
+        }
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            return Err(format!("more than {DEPTH_MAX} groups inside each other"));
+        }
+        let ends = self.alternatives()?;
+        self.depth -= 1;
+        self.flags = outer_flags;
+        if !self.eat(')') {
+            return Err("unclosed group".to_string());
+        }
+        self.out.push(')');
+        Ok(if look_around { Ends { empty: true, carriage_return: look_behind } } else { ends })
+    }
+
+    fn open_named(&mut self) -> Result<(), Refusal> {
+        let name = self.group_name()?;
+        if self.names.contains(&name) {
+            return Err(format!("named capturing group {name} is already defined"));
+        }
+        self.groups += 1;
+        self.out.push_str(&format!("(?<{name}>"));
+        self.names.push(name);
+        Ok(())
+    }
+
+    /// A name up to its `>`.
+    fn group_name(&mut self) -> Result<String, Refusal> {
+        let mut name = String::new();
+        loop {
+            match self.next("a group name")? {
+                '>' if !name.is_empty() => return Ok(name),
+                char if char.is_ascii_alphabetic() => name.push(char),
+                char if char.is_ascii_digit() && !name.is_empty() => name.push(char),
+                _ => {
+                    return Err(
+                        "a group name starts with a letter and goes on with letters and digits".into()
+                    );
+                }
+            }
+        }
+    }
+
+    /// The flags behind `(?`; whether a group follows, to whose end they hold.
+    fn inline_flags(&mut self) -> Result<bool, Refusal> {
+        let mut on = true;
+        loop {
+            let flag = match self.next("a group")? {
+                'i' => CASE_INSENSITIVE,
+                'm' => MULTILINE,
+                's' => DOTALL,
+                'd' => UNIX_LINES,
+                'u' => UNICODE_CASE,
+                'c' => CANON_EQ,
+                'x' => COMMENTS,
+                'U' => UNICODE_CHARACTER_CLASS | UNICODE_CASE,
+                '-' if on => {
+                    on = false;
+                    continue;
+                }
+                ':' => return Ok(true),
+                ')' => return Ok(false),
+                char => return Err(format!("unknown inline modifier {char:?}")),
+            };
+            if on {
+                self.flags |= flag;
+            } else {
+                self.flags &= !flag;
+            }
+        }
+    }
+
+    // ---- escapes ----
+
+    fn escape(&mut self, before: Ends) -> Result<Ends, Refusal> {
+        self.at += 1;
+        let Some(Token { char, quoted: false }) = self.peek_token() else {
+            return Err("a backslash stands at the end".to_string());
+        };
+        if let Some(set) = class::predefined(char, self.flags) {
+            self.at += 1;
+            return Ok(self.write_set(&set));
+        }
+        match char {
+            'p' | 'P' => {
+                let set = self.property()?;
+                return Ok(self.write_set(&set));
+            }
+            '1'..='9' => return Ok(self.backreference()),
+            'k' => return self.named_backreference(),
+            _ => {}
+        }
+        let zero_width = match char {
+            'A' | 'G' => "\\A",
+            'z' => "\\z",
+            'b' if self.peek_at(1) == Some('{') => return Err("\\b{ is not supported".to_string()),
+            'b' => "\\b",
+            'B' => "\\B",
+            'Z' => {
+                self.at += 1;
+                return Ok(self.dollar(before, false));
+            }
+            'R' => {
+                self.at += 1;
+                self.out.push_str("(?:\\r\\n|[\\n-\\r\\x{85}\\x{2028}\\x{2029}])");
+                return Ok(Ends { empty: false, carriage_return: true });
+            }
+            _ => {
+                let char = self.escaped_char()?;
+                return Ok(self.literal(char));
+            }
+        };
+        self.at += 1;
+        self.out.push_str(zero_width);
+        Ok(Ends::NOTHING)
+    }
+
+    /// A backreference takes as many digits as there are groups so far.
+    fn backreference(&mut self) -> Ends {
+        let digit = |char: Option<char>| char.and_then(|char| char.to_digit(10)).map(|digit| digit as usize);
+        let mut group = 0;
+        while let Some(next) = digit(self.peek()) {
+            let grown = group * 10 + next;
+            if group > 0 && grown > self.groups {
+                break;
+            }
+            group = grown;
+            self.at += 1;
+        }
+        if group > self.groups_total {
+            self.out.push_str("(?!)");
+        } else {
+            self.write_backreference(&format!("\\{group}"));
+        }
+        Ends { empty: true, carriage_return: true }
+    }
+
+    fn named_backreference(&mut self) -> Result<Ends, Refusal> {
+        self.at += 1;
+        if !self.eat('<') {
+            return Err("\\k is not followed by '<' for a named capturing group".to_string());
+        }
+        let name = self.group_name()?;
+        if !self.names.contains(&name) {
+            return Err(format!("named capturing group {name} does not exist"));
+        }
+        self.write_backreference(&format!("\\k<{name}>"));
+        Ok(Ends { empty: true, carriage_return: true })
+    }
+
+    fn write_backreference(&mut self, reference: &str) {
+        self.out.push_str(if self.has(CASE_INSENSITIVE) { "(?i:" } else { "(?:" });
+        self.out.push_str(reference);
+        self.out.push(')');
+    }
+
+    /// `\p{name}`, `\pL` and their negations; the backslash is behind.
+    fn property(&mut self) -> Result<Set, Refusal> {
+        let negate = self.next("a property")? == 'P';
+        let mut name = String::new();
+        if self.eat('{') {
+            loop {
+                match self.next("a property")? {
+                    '}' => break,
+                    char => name.push(char),
+                }
+            }
+        } else {
+            name.push(self.next("a property")?);
+        }
+        let mut set = class::property(&name, self.flags)?;
+        if negate {
+            set.negate();
+        }
+        Ok(set)
+    }
+
+    /// An escape for one character; the backslash is behind.
+    fn escaped_char(&mut self) -> Result<char, Refusal> {
+        let char = self.next("an escape")?;
+        Ok(match char {
+            't' => '\t',
+            'n' => '\n',
+            'r' => '\r',
+            'f' => '\u{c}',
+            'a' => '\u{7}',
+            'e' => '\u{1b}',
+            'c' => {
+                let control = u32::from(self.next("a control escape")?) ^ 64;
+                char::from_u32(control).ok_or("illegal control escape sequence")?
+            }
+            '0' => self.octal()?,
+            'x' => self.hexadecimal()?,
+            'u' => self.utf16()?,
+            char if char.is_ascii_alphanumeric() => {
+                return Err(format!("illegal or unsupported escape sequence \\{char}"));
+            }
+            char => char,
+        })
+    }
+
+    fn octal(&mut self) -> Result<char, Refusal> {
+        let digit = |reader: &Self| reader.peek().and_then(|char| char.to_digit(8));
+        let Some(first) = digit(self) else { return Err("illegal octal escape sequence".to_string()) };
+        let mut number = first;
+        self.at += 1;
+        let more = if first <= 3 { 2 } else { 1 };
+        for _ in 0..more {
+            let Some(next) = digit(self) else { break };
+            number = number * 8 + next;
+            self.at += 1;
+        }
+        Ok(char::from_u32(number).expect("three octal digits"))
+    }
+
+    fn hexadecimal(&mut self) -> Result<char, Refusal> {
+        let illegal = || "illegal hexadecimal escape sequence".to_string();
+        if !self.eat('{') {
+            return char::from_u32(self.hex_digits(2)?).ok_or_else(illegal);
+        }
+        let mut number = 0u32;
+        let mut digits = 0;
+        while !self.eat('}') {
+            let digit = self.next("an escape")?.to_digit(16).ok_or_else(illegal)?;
+            number = number.checked_mul(16).ok_or_else(illegal)? + digit;
+            digits += 1;
+        }
+        if digits == 0 {
+            return Err(illegal());
+        }
+        char::from_u32(number).ok_or_else(illegal)
+    }
+
+    /// `\uhhhh`; two of them may be the halves of one character.
+    fn utf16(&mut self) -> Result<char, Refusal> {
+        let first = self.hex_digits(4)? as u16;
+        let mut units = vec![first];
+        if (0xd800..0xdc00).contains(&first) && self.peek() == Some('\\') && self.peek_at(1) == Some('u') {
+            self.at += 2;
+            units.push(self.hex_digits(4)? as u16);
+        }
+        let text = String::from_utf16(&units).map_err(|_| "half a character in \\u".to_string())?;
+        Ok(text.chars().next().expect("one character"))
+    }
+
+    fn hex_digits(&mut self, count: usize) -> Result<u32, Refusal> {
+        let mut number = 0;
+        for _ in 0..count {
+            let digit =
+                self.next("an escape")?.to_digit(16).ok_or("illegal Unicode or hexadecimal escape")?;
+            number = number * 16 + digit;
+        }
+        Ok(number)
+    }
+
+    // ---- classes ----
+
+    /// A class. With `bracketed` it is read from its `[` to behind its `]`; without, it is the right side of
+    /// a `&&`, and its end is that of the class around it, which stays.
+    fn class(&mut self, bracketed: bool) -> Result<Set, Refusal> {
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            return Err(format!("more than {DEPTH_MAX} classes inside each other"));
+        }
+        self.at += usize::from(bracketed);
+        let negate = bracketed && self.eat('^');
+        let mut set: Option<Set> = None;
+        let unite = |set: &mut Option<Set>, more: Set| match set {
+            None => *set = Some(more),
+            Some(set) => set.union(&more),
+        };
+        loop {
+            self.skip_comments();
+            match self.peek() {
+                None if self.peek_token().is_none() => return Err("unclosed character class".to_string()),
+                Some('[') => {
+                    let inner = self.class(true)?;
+                    unite(&mut set, inner);
+                }
+                Some('&') if self.peek_at(1) == Some('&') => {
+                    self.at += 2;
+                    let right = self.right_of_and()?;
+                    match (&mut set, right) {
+                        (None, None) => return Err("bad class syntax".to_string()),
+                        (None, right) => set = right,
+                        (Some(left), Some(right)) => left.intersect(&right),
+                        (Some(_), None) => {}
+                    }
+                }
+                Some(']') if set.is_some() => {
+                    self.at += usize::from(bracketed);
+                    break;
+                }
+                _ => {
+                    let more = self.class_range()?;
+                    unite(&mut set, more);
+                }
+            }
+        }
+        self.depth -= 1;
+        let mut set = set.expect("the loop ends with a set");
+        if negate {
+            set.negate();
+        }
+        Ok(set)
+    }
+
+    fn right_of_and(&mut self) -> Result<Option<Set>, Refusal> {
+        let mut right: Option<Set> = None;
+        loop {
+            self.skip_comments();
+            let more = match self.peek() {
+                Some(']' | '&') => return Ok(right),
+                None if self.peek_token().is_none() => return Err("unclosed character class".to_string()),
+                Some('[') => self.class(true)?,
+                _ => self.class(false)?,
+            };
+            match &mut right {
+                None => right = Some(more),
+                Some(right) => right.union(&more),
+            }
+        }
+    }
+
+    /// One character, a range, or an escape that stands for a set.
+    fn class_range(&mut self) -> Result<Set, Refusal> {
+        let first = if self.peek() == Some('\\') {
+            self.at += 1;
+            let Some(Token { char, quoted: false }) = self.peek_token() else {
+                return Err("a backslash stands at the end".to_string());
+            };
+            if let Some(set) = class::predefined(char, self.flags) {
+                self.at += 1;
+                return Ok(set);
+            }
+            if matches!(char, 'p' | 'P') {
+                return self.property();
+            }
+            self.escaped_char()?
+        } else {
+            self.next("a class")?
+        };
+        self.skip_comments();
+        let behind = self.tokens.get(self.at + 1);
+        let ends_range = |token: &Token| token.quoted || !matches!(token.char, '[' | ']');
+        if self.peek() != Some('-') || !behind.is_some_and(ends_range) {
+            return Ok(class::folded_range(first, first, self.flags));
+        }
+        self.at += 1;
+        self.skip_comments();
+        let last = if self.eat('\\') { self.escaped_char()? } else { self.next("a class")? };
+        if last < first {
+            return Err("illegal character range".to_string());
+        }
+        Ok(class::folded_range(first, last, self.flags))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_of_patterns_need_no_lookahead() {
+        let text = |pattern| translate(pattern, DOTALL).unwrap();
+        assert!(!text("^ab$").contains("(?="));
+        assert!(!text("^ab$|c[0-9]*$").contains("(?="));
+        assert!(text("(ab$)").contains("(?="));
+        assert!(text("ab$c").contains("(?="));
+        assert!(text(r"\s$").contains("(?="));
+    }
+}
