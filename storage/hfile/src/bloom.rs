@@ -5,7 +5,7 @@
 //! HBase's `CompoundBloomFilter` and `BloomFilterUtil`.
 
 use bytes::Bytes;
-use halcyon_cell::{CellComparator, CellType, Error, LATEST_TIMESTAMP, Result};
+use halcyon_cell::{CellComparator, CellType, Error, KeyRef, LATEST_TIMESTAMP, Result};
 
 use crate::format::Reader;
 use crate::hash::HashType;
@@ -49,6 +49,8 @@ pub(crate) struct Bloom {
     pub(crate) order: KeyOrder,
     /// One entry per chunk.
     pub(crate) chunks: RootIndex,
+    /// The last key in the filter, where that is known.
+    last_key: Option<Bytes>,
 }
 
 impl Bloom {
@@ -76,7 +78,20 @@ impl Bloom {
             false => KeyOrder::Bytes,
         };
         let chunks = RootIndex::parse(payload, reader.at(), chunks_count, order)?;
-        Ok(Bloom { hash_type, hash_count: hash_count as u32, order, chunks })
+        Ok(Bloom { hash_type, hash_count: hash_count as u32, order, chunks, last_key: None })
+    }
+
+    /// Takes the last key from file info.
+    pub(crate) fn set_last_key(&mut self, key: Option<&Bytes>) -> Result<()> {
+        if let (Some(key), KeyOrder::Cells(_)) = (key, self.order) {
+            KeyRef::parse(key).map_err(|e| e.context("file info LAST_BLOOM_KEY"))?;
+        }
+        self.last_key = key.cloned();
+        Ok(())
+    }
+
+    pub(crate) fn is_behind_last(&self, key: &[u8]) -> bool {
+        self.last_key.as_ref().is_some_and(|last| self.order.compare(key, last).is_gt())
     }
 
     /// Whether a chunk's bits have room for `key`.
@@ -150,7 +165,7 @@ mod tests {
         let mut key = Vec::new();
         row_col_key(&mut key, b"r1", b"q");
         assert_eq!(key, hex("0002 7231 00 71 7fffffffffffffff ff"));
-        halcyon_cell::KeyRef::parse(&key).unwrap();
+        KeyRef::parse(&key).unwrap();
     }
 
     #[test]

@@ -36,6 +36,7 @@ pub(crate) mod name {
     pub(crate) const DELETE_FAMILY_COUNT: &str = "DELETE_FAMILY_COUNT";
     pub(crate) const DATA_BLOCK_ENCODING: &str = "DATA_BLOCK_ENCODING";
     pub(crate) const INDEX_BLOCK_ENCODING: &str = "INDEX_BLOCK_ENCODING";
+    pub(crate) const HISTORICAL: &str = "HISTORICAL";
     pub(crate) const BULK_LOAD_TIME: &str = "BULKLOAD_TIMESTAMP";
     pub(crate) const SKIP_RESET_SEQ_ID: &str = "SKIP_RESET_SEQ_ID";
 }
@@ -241,7 +242,7 @@ impl FileInfo {
         }
     }
 
-    /// Four bytes of an int32, or decimal digits.
+    /// Four bytes of an int32 or, as some writers had it, decimal digits.
     fn parse_prefix_len(&self) -> Result<u16> {
         let wrong = || Error::corrupt("file info BLOOM_FILTER_PARAM: expected a prefix length");
         let value = self.get(name::BLOOM_PARAM).ok_or_else(wrong)?;

@@ -68,6 +68,16 @@ impl<'a> Reader<'a> {
         }
     }
 
+    pub(crate) fn varint32(&mut self, what: &str) -> Result<u32> {
+        match read_varint32(&self.bytes[self.at..]) {
+            Some((value, len)) => {
+                self.at += len;
+                Ok(value)
+            }
+            None => Err(Error::corrupt(format!("{what} at position {}: expected a varint", self.at))),
+        }
+    }
+
     /// Bytes with a VInt length in front.
     pub(crate) fn vint_bytes(&mut self, what: &str) -> Result<&'a [u8]> {
         let len = self.vlong(what)?;
@@ -115,7 +125,7 @@ pub(crate) fn write_vlong(out: &mut Vec<u8>, value: i64) {
 }
 
 /// Protobuf's varint32, which the block encodings call "compressed int": low group first.
-pub(crate) fn read_varint32(bytes: &[u8]) -> Option<(u32, usize)> {
+fn read_varint32(bytes: &[u8]) -> Option<(u32, usize)> {
     let mut value = 0u64;
     for (at, &byte) in bytes.iter().take(5).enumerate() {
         value |= u64::from(byte & 0x7f) << (7 * at);

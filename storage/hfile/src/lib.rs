@@ -25,6 +25,7 @@ mod bloom;
 mod bloom_writer;
 mod compression;
 mod data_block;
+mod encoding;
 mod file_info;
 mod format;
 mod hash;

@@ -12,6 +12,7 @@ use crate::block::{BlockSource, Header, RawBlock, open_block};
 use crate::block_writer::BlockPlace;
 use crate::bloom::{Bloom, BloomType, row_col_key};
 use crate::data_block::{self, CellLayout};
+use crate::encoding;
 use crate::file_info::{FileInfo, name};
 use crate::format::Reader;
 use crate::index::{KeyOrder, RootIndex, check_node};
@@ -219,6 +220,9 @@ impl HFile {
     }
 
     fn may_contain(&self, bloom: &Bloom, key: &[u8], mode: ReadMode) -> Result<bool> {
+        if bloom.is_behind_last(key) {
+            return Ok(false);
+        }
         let chunk = if bloom.order == KeyOrder::Bytes && self.comparator() == CellComparator::Meta {
             // Chunks follow the order of cells, in which meta's rows are not sorted as bytes.
             if bloom.chunks.len() > 1 {
@@ -268,12 +272,14 @@ impl HFile {
         self.check_block(raw).map_err(|e| e.context(self.source.place(place.offset)))
     }
 
-    fn check_block(&self, raw: RawBlock) -> Result<Block> {
+    fn check_block(&self, mut raw: RawBlock) -> Result<Block> {
         let kind = raw.header.kind;
+        if raw.header.encoded {
+            let plain = encoding::decode(&raw.payload, self.layout, self.info.has_compressed_tags())?;
+            raw.held_bytes = plain.capacity();
+            raw.payload = Bytes::from(plain);
+        }
         let marks = match kind {
-            BlockKind::Data if raw.header.encoded => {
-                return Err(Error::invalid("encoded data blocks are not supported"));
-            }
             BlockKind::Data => data_block::check(&raw.payload, self.layout)?,
             BlockKind::LeafIndex | BlockKind::IntermediateIndex => {
                 check_node(&raw.payload, self.comparator())?;
@@ -380,6 +386,10 @@ impl LoadOnOpen {
         };
         let row_col = info.bloom_type() == BloomType::RowCol;
         let bloom = |payload: Option<Bytes>, row_col| payload.map(|p| Bloom::parse(&p, row_col)).transpose();
+        let mut general_bloom = bloom(self.general_bloom, row_col)?;
+        if let (Some(bloom), CellComparator::Default) = (&mut general_bloom, trailer.comparator) {
+            bloom.set_last_key(info.get(name::LAST_BLOOM_KEY))?;
+        }
         let layout = CellLayout { tags: info.has_tags(), mvcc: info.has_mvcc(), seq: options.cell_seq };
         Ok(HFile {
             number,
@@ -387,7 +397,7 @@ impl LoadOnOpen {
             source,
             cache,
             options,
-            general_bloom: bloom(self.general_bloom, row_col)?,
+            general_bloom,
             delete_bloom: bloom(self.delete_bloom, false)?,
             trailer,
             info,
@@ -399,10 +409,13 @@ impl LoadOnOpen {
 }
 
 fn check_encodings(info: &FileInfo) -> Result<()> {
-    for key in [name::DATA_BLOCK_ENCODING, name::INDEX_BLOCK_ENCODING] {
-        if let Some(encoding) = info.get(key).filter(|e| e.as_ref() != b"NONE") {
-            let encoding = encoding.escape_ascii();
-            return Err(Error::invalid(format!("{key} {encoding} is not supported")));
+    let known: [(&str, &[&[u8]]); 2] = [
+        (name::DATA_BLOCK_ENCODING, &[b"NONE", b"PREFIX", b"DIFF", b"FAST_DIFF", b"ROW_INDEX_V1"]),
+        (name::INDEX_BLOCK_ENCODING, &[b"NONE"]),
+    ];
+    for (key, names) in known {
+        if let Some(found) = info.get(key).filter(|found| !names.contains(&found.as_ref())) {
+            return Err(Error::invalid(format!("{key} {} is not supported", found.escape_ascii())));
         }
     }
     Ok(())

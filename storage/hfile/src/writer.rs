@@ -331,12 +331,15 @@ impl HFileWriter {
             info.put_i64(name::MAX_SEQ_ID, seq_id as i64);
         }
         info.put(name::MAJOR_COMPACTION.as_bytes(), &boolean(meta.major_compaction));
-        info.put(name::EXCLUDE_FROM_MINOR.as_bytes(), &boolean(meta.exclude_from_minor_compaction));
+        if meta.exclude_from_minor_compaction {
+            info.put(name::EXCLUDE_FROM_MINOR.as_bytes(), &boolean(true));
+        }
+        info.put(name::HISTORICAL.as_bytes(), &boolean(false));
         info.put_compaction_event(&meta.compacted_from);
         if let Some(bloom) = self.general_bloom.as_ref().filter(|b| b.keys_count() > 0) {
             info.put(name::BLOOM_TYPE.as_bytes(), self.options.bloom.name().as_bytes());
             if let BloomType::RowPrefixFixedLength(len) = self.options.bloom {
-                info.put(name::BLOOM_PARAM.as_bytes(), len.to_string().as_bytes());
+                info.put(name::BLOOM_PARAM.as_bytes(), &u32::from(len).to_be_bytes());
             }
             info.put(name::LAST_BLOOM_KEY.as_bytes(), bloom.last_key());
         }
@@ -453,7 +456,8 @@ impl CellStats {
             // Such a marker matters to everything older than itself.
             self.min_ts = self.min_ts.min(0);
         }
-        let len = cell.bytes().len() as u64;
+        // HBase counts the length field that goes in front of a cell on the wire.
+        let len = cell.bytes().len() as u64 + 4;
         if len > self.biggest_len {
             self.biggest_len = len;
             self.biggest_key.clear();

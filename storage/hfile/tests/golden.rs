@@ -1,0 +1,378 @@
+//! HBase's files read by us, and ours by HBase.
+//!
+//! `testdata/` holds files that HBase 2.6.4 wrote, and the cells in them as text; `HFileGolden.java` under
+//! `testing/compat/golden/` made both. The second half needs HBase's jars and a JDK 17, and is run with
+//! `HALCYON_HBASE_LIB=<directory of jars> cargo test -p halcyon-hfile --test golden -- --ignored`.
+#![allow(clippy::disallowed_methods)] // test files
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use halcyon_cache::BlockCache;
+use halcyon_cell::{Cell, CellComparator, CellScanner, CellType, Key};
+use halcyon_env::Env;
+use halcyon_hfile::{
+    BloomType, ChecksumType, Compression, FileMeta, HFile, HFileWriter, ReadMode, ReaderOptions,
+    WriterOptions,
+};
+
+const DISK: ReadMode = ReadMode::AnyDisk;
+
+fn testdata(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(name)
+}
+
+fn open(path: &Path) -> Arc<HFile> {
+    let cache = Arc::new(BlockCache::new(16 << 20));
+    HFile::open(&Env::real(), path, 1, cache, ReaderOptions::default()).unwrap()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    if bytes.is_empty() { "-".to_string() } else { bytes.iter().map(|b| format!("{b:02x}")).collect() }
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    let digits = if text == "-" { "" } else { text };
+    (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap()).collect()
+}
+
+/// `row family qualifier timestamp type value tags sequence-id`, bytes in hex.
+fn line(cell: &Cell) -> String {
+    format!(
+        "{} {} {} {} {} {} {} {}",
+        hex(cell.row()),
+        hex(cell.family()),
+        hex(cell.qualifier()),
+        cell.timestamp(),
+        cell.get().type_code(),
+        hex(cell.value()),
+        hex(cell.tags()),
+        cell.seq()
+    )
+}
+
+fn parse_line(line: &str) -> Cell {
+    let parts: Vec<&str> = line.split(' ').collect();
+    let kind = CellType::from_code(parts[4].parse().unwrap()).unwrap();
+    Cell::build(
+        &unhex(parts[0]),
+        &unhex(parts[1]),
+        &unhex(parts[2]),
+        parts[3].parse().unwrap(),
+        kind,
+        &unhex(parts[5]),
+        &unhex(parts[6]),
+        parts[7].parse().unwrap(),
+    )
+}
+
+fn cells_of(name: &str) -> Vec<Cell> {
+    std::fs::read_to_string(testdata(name)).unwrap().lines().map(parse_line).collect()
+}
+
+fn scan(file: &Arc<HFile>) -> Vec<Cell> {
+    let mut scanner = file.scanner(DISK, true);
+    let mut cells = Vec::new();
+    scanner.seek_to_first().unwrap();
+    while let Some(cell) = scanner.cell() {
+        cells.push(cell);
+        scanner.next().unwrap();
+    }
+    cells
+}
+
+/// Seeks everywhere in a file that must hold exactly `cells`.
+fn check_seeks(file: &Arc<HFile>, cells: &[Cell]) {
+    let comparator = file.comparator();
+    let mut scanner = file.scanner(DISK, true);
+    for cell in cells {
+        for key in [cell.get().key().to_key(), Key::first_on_row(cell.row()), Key::last_on_row(cell.row())] {
+            let at = cells.partition_point(|c| comparator.compare_keys(c.get().key(), key.get()).is_lt());
+            scanner.seek(key.get()).unwrap();
+            assert_eq!(scanner.cell().as_ref(), cells.get(at));
+            scanner.seek_before(key.get()).unwrap();
+            assert_eq!(scanner.cell().as_ref(), at.checked_sub(1).map(|before| &cells[before]));
+        }
+    }
+    scanner.seek_to_last().unwrap();
+    assert_eq!(scanner.cell().as_ref(), cells.last());
+}
+
+#[test]
+fn files_of_hbase_hold_the_cells_that_were_written() {
+    let no_mvcc = |cells: &[Cell]| cells.iter().map(|c| c.clone().with_seq(0)).collect::<Vec<_>>();
+    let (all, few, meta) = (cells_of("cells.txt"), cells_of("few-cells.txt"), cells_of("meta-cells.txt"));
+    for (name, expected) in [
+        ("row", all.clone()),
+        ("rowcol", few.clone()),
+        ("rowprefix", few.clone()),
+        ("gz", few.clone()),
+        ("snappy", few.clone()),
+        ("zstd", few.clone()),
+        ("crc32", few.clone()),
+        ("prefix", all.clone()),
+        ("diff", all.clone()),
+        ("fast-diff", all.clone()),
+        ("row-index-v1", all.clone()),
+        ("prefix-tags", few.clone()),
+        ("diff-tags", few.clone()),
+        ("fast-diff-tags", few.clone()),
+        ("meta", meta),
+        ("bulk", no_mvcc(&few)),
+        ("empty", vec![]),
+    ] {
+        let file = open(&testdata(&format!("{name}.hfile")));
+        let found = scan(&file);
+        assert_eq!(found.len(), expected.len(), "{name}");
+        for (found, expected) in found.iter().zip(&expected) {
+            assert_eq!(line(found), line(expected), "{name}");
+        }
+        file.verify().unwrap_or_else(|e| panic!("{name}: {e}"));
+        check_seeks(&file, &expected);
+        assert_eq!(file.comparator() == CellComparator::Meta, name == "meta");
+        assert_eq!(file.info().bulk_load_time_ms().is_some(), name == "bulk");
+    }
+}
+
+#[test]
+fn facts_about_a_file_of_hbase() {
+    let file = open(&testdata("row.hfile"));
+    let info = file.info();
+    assert_eq!((info.max_seq_id(), info.is_major(), info.bloom_type()), (Some(4711), true, BloomType::Row));
+    assert_eq!(info.create_time_ms(), Some(1_700_000_000_000));
+    assert_eq!(info.compacted_from().unwrap(), Vec::<String>::new());
+    let prefix = open(&testdata("rowprefix.hfile"));
+    assert_eq!(prefix.info().bloom_type(), BloomType::RowPrefixFixedLength(6));
+}
+
+/// The same cells through our writer must give the same facts, and nearly the same bytes: index keys between
+/// rows may differ.
+#[test]
+fn our_file_says_of_itself_what_hbases_says() {
+    let scratch = Scratch::new("facts");
+    for (name, bloom) in [
+        ("row", BloomType::Row),
+        ("rowcol", BloomType::RowCol),
+        ("rowprefix", BloomType::RowPrefixFixedLength(6)),
+        ("empty", BloomType::Row),
+    ] {
+        let golden = open(&testdata(&format!("{name}.hfile")));
+        let path = scratch.0.join(name);
+        let major_compaction = golden.info().is_major();
+        let meta = FileMeta { max_seq_id: Some(4711), major_compaction, ..Default::default() };
+        write(&path, &scan(&golden), WriterOptions { bloom, ..small() }, meta);
+        let ours = open(&path);
+        let entries =
+            |file: &HFile| file.info().iter().map(|(k, v)| (k.clone(), v.clone())).collect::<Vec<_>>();
+        assert_eq!(entries(&ours), entries(&golden), "{name}");
+    }
+}
+
+/// The settings that the golden files were written with.
+fn small() -> WriterOptions {
+    WriterOptions {
+        block_size: 300,
+        index_chunk_bytes: 256,
+        index_entries_min: 3,
+        bloom_chunk_bytes: 128,
+        create_time_ms: Some(1_700_000_000_000),
+        ..Default::default()
+    }
+}
+
+fn write(path: &Path, cells: &[Cell], options: WriterOptions, meta: FileMeta) {
+    let mut writer = HFileWriter::create(&Env::real(), path, options).unwrap();
+    for cell in cells {
+        writer.append(cell.get()).unwrap();
+    }
+    writer.finish(meta).unwrap();
+}
+
+/// What `HFileGolden read` prints.
+fn describe(path: &Path) -> String {
+    let file = open(path);
+    let info = file.info();
+    let mut out = String::new();
+    let bit = |value: halcyon_cell::Result<bool>| value.unwrap();
+    writeln!(out, "file {}", path.file_name().unwrap().to_string_lossy()).unwrap();
+    writeln!(out, "bloom {}", info.bloom_type().name()).unwrap();
+    writeln!(out, "seqid {} major {}", info.max_seq_id().unwrap(), info.is_major()).unwrap();
+    let (min, max) = info.time_range().unwrap();
+    writeln!(out, "mvcc {} range {min} {max}", info.max_mvcc()).unwrap();
+    for (key, value) in info.iter() {
+        writeln!(out, "info {} {}", String::from_utf8_lossy(key), hex(value)).unwrap();
+    }
+    let middle = file.mid_key(DISK).unwrap();
+    writeln!(out, "midkey {}", middle.map_or("-".into(), |key| hex(key.get().bytes()))).unwrap();
+    let cells = scan(&file);
+    for cell in &cells {
+        writeln!(out, "cell {}", line(cell)).unwrap();
+    }
+    let mut scanner = file.scanner(DISK, true);
+    for (number, cell) in cells.iter().enumerate() {
+        let row = cell.row();
+        if number > 0 && cells[number - 1].row() == row {
+            continue;
+        }
+        let absent = [&row[..row.len() - 1], format!("/{number}").as_bytes()].concat();
+        writeln!(
+            out,
+            "blooms {} {} {} {} {} {} {}",
+            hex(row),
+            bit(file.may_contain_row(row, DISK)),
+            bit(file.may_contain_row(&absent, DISK)),
+            bit(file.may_contain_row_col(row, b"q0", DISK)),
+            bit(file.may_contain_row_col(row, b"nothing", DISK)),
+            bit(file.may_contain_row_col(&absent, b"q0", DISK)),
+            bit(file.may_contain_delete_family(row, DISK)),
+        )
+        .unwrap();
+        let key = Key::first_on_row(row);
+        scanner.seek(key.get()).unwrap();
+        let found = scanner.peek().map_or("-".into(), |cell| hex(cell.key().bytes()));
+        writeln!(out, "seek {} {found}", hex(row)).unwrap();
+        scanner.seek_before(key.get()).unwrap();
+        let found = scanner.peek().map_or("-".into(), |cell| hex(cell.row()));
+        writeln!(out, "before {} {found}", hex(row)).unwrap();
+    }
+    out
+}
+
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let path = std::env::temp_dir().join(format!("halcyon-golden-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Scratch(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// HBase's classes, and our program on top of them compiled into a directory.
+struct Java {
+    class_path: String,
+}
+
+impl Java {
+    fn compile(into: &Path) -> Java {
+        let jars = std::env::var("HALCYON_HBASE_LIB")
+            .expect("HALCYON_HBASE_LIB names the directory of HBase's jars");
+        let source =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testing/compat/golden/HFileGolden.java");
+        let class_path = format!("{}:{jars}/*", into.display());
+        let status = Command::new("javac")
+            .args(["-nowarn", "-cp", &class_path, "-d"])
+            .args([into, &source])
+            .status()
+            .expect("javac runs");
+        assert!(status.success());
+        Java { class_path }
+    }
+
+    fn run(&self, class: &str, arguments: &[&str]) -> String {
+        let mut command = Command::new("java");
+        for package in [
+            "java.lang",
+            "java.nio",
+            "java.io",
+            "java.util",
+            "java.util.concurrent",
+            "sun.nio.ch",
+            "java.lang.reflect",
+        ] {
+            command.arg(format!("--add-opens=java.base/{package}=ALL-UNNAMED"));
+        }
+        command.arg("--add-exports=java.base/jdk.internal.misc=ALL-UNNAMED");
+        let output =
+            command.args(["-cp", &self.class_path, class]).args(arguments).output().expect("java runs");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+        text
+    }
+}
+
+/// Many rows: full-size blocks, chunks and index levels.
+fn many_cells() -> Vec<Cell> {
+    (0..60_000)
+        .map(|n| {
+            let row = format!("row{:07}", n / 3 * 7);
+            let kind = if n % 300 == 0 { CellType::DeleteFamily } else { CellType::Put };
+            let qualifier = if n % 300 == 0 { String::new() } else { format!("q{}", n % 3) };
+            let value = vec![b'v'; n % 150];
+            let tags: &[u8] = if n % 50 == 7 { &[0, 2, 1, 7] } else { &[] };
+            Cell::build(
+                row.as_bytes(),
+                b"f",
+                qualifier.as_bytes(),
+                1000 + n as i64,
+                kind,
+                &value,
+                tags,
+                n as u64,
+            )
+        })
+        .collect()
+}
+
+#[test]
+#[ignore = "needs HBase's jars"]
+fn hbase_reads_our_files_and_agrees_about_everything() {
+    let scratch = Scratch::new("compat");
+    let java = Java::compile(&scratch.0);
+    let (all, meta, many) = (cells_of("cells.txt"), cells_of("meta-cells.txt"), many_cells());
+    let plain = WriterOptions::default;
+    let cases: Vec<(&[Cell], WriterOptions)> = vec![
+        (&all, small()),
+        (&all, WriterOptions { bloom: BloomType::RowCol, ..small() }),
+        (&all, WriterOptions { bloom: BloomType::RowPrefixFixedLength(6), ..small() }),
+        (&all, WriterOptions { bloom: BloomType::None, checksum: ChecksumType::Crc32, ..small() }),
+        (&all, WriterOptions { compression: Compression::Snappy, checksum: ChecksumType::Null, ..small() }),
+        (&all, WriterOptions { compression: Compression::Gz, bytes_per_checksum: 100, ..small() }),
+        (&meta, WriterOptions { comparator: CellComparator::Meta, bloom: BloomType::RowCol, ..small() }),
+        (&many, plain()),
+        (&many, WriterOptions { bloom: BloomType::RowCol, compression: Compression::Snappy, ..plain() }),
+        (
+            &many,
+            WriterOptions { block_size: 2000, index_chunk_bytes: 4000, bloom_chunk_bytes: 4096, ..plain() },
+        ),
+    ];
+    let mut paths = Vec::new();
+    for (number, (cells, options)) in cases.into_iter().enumerate() {
+        let path = scratch.0.join(format!("abc{number}"));
+        let meta = FileMeta {
+            max_seq_id: Some(99),
+            major_compaction: number % 2 == 0,
+            compacted_from: vec!["00aa".into(), "00bb".into()],
+            ..Default::default()
+        };
+        write(&path, cells, options, meta);
+        paths.push(path);
+    }
+    for golden in
+        ["row", "rowcol", "rowprefix", "gz", "snappy", "prefix", "diff", "fast-diff", "row-index-v1", "meta"]
+    {
+        let path = scratch.0.join(format!("def{}", paths.len()));
+        std::fs::copy(testdata(&format!("{golden}.hfile")), &path).unwrap();
+        paths.push(path);
+    }
+    for path in &paths {
+        let text = path.to_string_lossy().into_owned();
+        let theirs = java.run("HFileGolden", &["read", &text]);
+        let ours = describe(path);
+        for (at, (theirs, ours)) in theirs.lines().zip(ours.lines()).enumerate() {
+            assert_eq!(theirs, ours, "{text}, line {at}");
+        }
+        assert_eq!(theirs.lines().count(), ours.lines().count(), "{text}");
+        let class = "org.apache.hadoop.hbase.io.hfile.HFilePrettyPrinter";
+        let printed = java.run(class, &["-m", "-v", "-b", "-s", "-f", &format!("file://{text}")]);
+        assert!(!printed.to_lowercase().contains("exception"), "{printed}");
+    }
+}
