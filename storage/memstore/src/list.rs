@@ -29,7 +29,7 @@ pub(crate) struct SkipList {
 
 impl SkipList {
     pub(crate) fn new(comparator: CellComparator) -> SkipList {
-        SkipList { head: [const { Link::end() }; HEIGHT_MAX], comparator }
+        SkipList { head: std::array::from_fn(|_| Link::end()), comparator }
     }
 
     pub(crate) fn comparator(&self) -> CellComparator {
