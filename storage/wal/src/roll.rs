@@ -198,15 +198,19 @@ impl Wal {
         Ok(old_path)
     }
 
-    /// Ends the previous file with its trailer and brings it to disk, if that is still to be done.
+    /// Brings the previous file to disk and ends it with its trailer, if that is still to be done.
     pub(crate) fn finish_predecessor(&self) -> Result<()> {
         let mut guard = self.predecessor.lock();
         let Some(predecessor) = guard.as_mut() else { return Ok(()) };
         if let Some(error) = &predecessor.failed {
             return Err(error.clone()); // a second sync would say `Ok` about bytes that are gone
         }
-        if let Err(error) = predecessor.file.write_all(TRAILER).and_then(|()| predecessor.file.sync()) {
+        if let Err(error) = predecessor.file.sync() {
             return Err(predecessor.failed.insert(error.into()).clone());
+        }
+        // Only now, because a trailer says that all before it is on disk. It may be lost itself.
+        if let Err(error) = predecessor.file.write_all(TRAILER) {
+            tracing::warn!(%error, "could not end a log with its trailer");
         }
         *guard = None;
         Ok(())
