@@ -183,6 +183,13 @@ impl Region {
         self.stores.iter().all(|store| store.view().files.is_empty())
     }
 
+    /// Drops the cached blocks of the region's files.
+    pub fn evict_blocks(&self) {
+        for store in &self.stores {
+            store.view().files.iter().for_each(|file| self.services.cache.evict_file(file.number));
+        }
+    }
+
     pub(crate) fn check_pressure(&self) -> Result<()> {
         let limit = self.flush_size_bytes().saturating_mul(self.services.settings.block_multiplier);
         let size = self.memstore_size().heap_bytes;

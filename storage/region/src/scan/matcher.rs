@@ -118,7 +118,8 @@ impl Matcher {
         time_range: TimeRange,
         now_ms: i64,
     ) -> Matcher {
-        let oldest_unexpired = keeping.oldest_unexpired(now_ms);
+        // A raw scan sees what is stored, expired or not (StoreScanner's constructor).
+        let oldest_unexpired = if mode == Mode::Raw { 0 } else { keeping.oldest_unexpired(now_ms) };
         Matcher {
             mode,
             keeping,

@@ -31,6 +31,16 @@ pub(crate) struct Budget<'a> {
     pub clock: &'a dyn halcyon_env::Clock,
 }
 
+impl Budget<'_> {
+    /// The limit that the cell just included has used up.
+    fn limit_reached(&self) -> Option<StoreState> {
+        if self.cells_left == 0 {
+            return Some(StoreState::BatchReached);
+        }
+        (self.may_cut_row && *self.size_bytes_left <= 0).then_some(StoreState::SizeReached)
+    }
+}
+
 /// Reads one family, row by row.
 pub(crate) struct StoreScanner {
     heap: Heap,
@@ -117,18 +127,17 @@ impl StoreScanner {
                     if included {
                         self.include(filter, budget, out)?;
                     }
-                    self.step_over_included(code)?;
-                    if code == MatchCode::IncludeAndSeekNextRow {
-                        return self.row_done();
-                    }
                     if included {
                         budget.cells_left = budget.cells_left.saturating_sub(1);
-                        if budget.cells_left == 0 {
-                            return self.limit_reached(StoreState::BatchReached);
-                        }
-                        if budget.may_cut_row && *budget.size_bytes_left <= 0 {
-                            return self.limit_reached(StoreState::SizeReached);
-                        }
+                    }
+                    let limit = budget.limit_reached().filter(|_| included);
+                    if code == MatchCode::IncludeAndSeekNextRow {
+                        self.row_done()?;
+                        return Ok(limit.unwrap_or(StoreState::RowDone));
+                    }
+                    self.step_over_included(code)?;
+                    if let Some(limit) = limit {
+                        return self.stop_at(limit);
                     }
                 }
                 MatchCode::Skip => self.heap.next()?,
@@ -149,7 +158,7 @@ impl StoreScanner {
                 && budget.may_cut_row
                 && budget.deadline_ns.is_some_and(|deadline| budget.clock.monotonic_ns() >= deadline)
             {
-                return self.limit_reached(StoreState::TimeReached);
+                return self.stop_at(StoreState::TimeReached);
             }
         }
     }
@@ -178,7 +187,6 @@ impl StoreScanner {
                 let key = self.matcher.next_column_key(cell);
                 self.heap.reseek(key.get())
             }
-            MatchCode::IncludeAndSeekNextRow => Ok(()), // `row_done` leaves the row
             _ => self.heap.next(),
         }
     }
@@ -228,7 +236,7 @@ impl StoreScanner {
         self.heap.seek_to_row_before(Some(last.get()))
     }
 
-    fn limit_reached(&mut self, state: StoreState) -> Result<StoreState> {
+    fn stop_at(&mut self, state: StoreState) -> Result<StoreState> {
         // If the row ended together with the limit there is nothing to go on with.
         let row_goes_on = self.heap.peek().is_some_and(|cell| cell.row() == self.matcher.row());
         if !row_goes_on {

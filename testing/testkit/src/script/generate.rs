@@ -10,7 +10,7 @@ const QUALIFIERS: [&[u8]; 4] = [b"p", b"q", b"q\xff", b"r"];
 const FAMILIES: [&[u8]; 3] = [b"f", b"fa", b"g"];
 const START_MS: i64 = 1_000_000;
 /// Timestamps are this far apart, so that moving the clock expires them one by one.
-const TICK_MS: i64 = 50;
+const TICK_MS: i64 = 1000;
 const TICKS: usize = 12;
 const TTL_TICKS: i64 = 8;
 

@@ -127,7 +127,7 @@ impl Engine for FilesEngine {
         Ok(())
     }
 
-    fn compact(&mut self, major: bool) -> Result<(), String> {
+    fn compact(&mut self, major: bool) -> Result<bool, String> {
         // A minor compaction takes a run of neighbouring files.
         let end = if major { self.files.len() } else { self.random.below(self.files.len() + 1) };
         let start = if major { 0 } else { self.random.below(end + 1) };
@@ -140,7 +140,7 @@ impl Engine for FilesEngine {
         };
         let merged = self.rewrite(cells, &purpose);
         self.files.insert(start, merged);
-        Ok(())
+        Ok(major)
     }
 
     fn reopen(&mut self) -> Result<(), String> {

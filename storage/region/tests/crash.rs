@@ -1,0 +1,135 @@
+//! The machine dies at every sync point of a workload. After each death, and for each fate of the unsynced
+//! bytes, the region opens again and shows what was acknowledged, nothing that was never submitted, and whole
+//! rows only.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::*;
+use halcyon_cell::{CellType, Result};
+use halcyon_env::sim::{CrashMode, SimFileSystem};
+use halcyon_region::*;
+use halcyon_schema::FamilyDescriptor;
+
+const ROWS: [&str; 5] = ["r1", "r2", "r3", "r4", "r5"];
+const COLUMNS: [&str; 3] = ["f:a", "f:b", "g:c"];
+
+/// What was done to each row: the states it went through, and how many of them were acknowledged.
+#[derive(Clone, Default)]
+struct Journal {
+    rows: BTreeMap<&'static str, Row>,
+}
+
+#[derive(Clone, Default)]
+struct Row {
+    /// The value that all its columns have, `None` for a deleted row.
+    states: Vec<Option<u32>>,
+    acknowledged: usize,
+}
+
+fn families() -> Vec<FamilyDescriptor> {
+    // Small blocks, so that files have several; one version, so that compaction has something to drop.
+    ["f", "g"].map(|name| FamilyDescriptor::new(name).unwrap().with("BLOCKSIZE", "64")).to_vec()
+}
+
+fn write(bench: &Bench, journal: &mut Journal, row: &'static str, state: Option<u32>) -> Result<()> {
+    bench.clock.advance(Duration::from_millis(1));
+    let entry = journal.rows.entry(row).or_default();
+    entry.states.push(state);
+    let mutation = match state {
+        Some(version) => {
+            let cell = |column| parse_cell(row, &format!("{column}=v{version}"), CellType::Put, false);
+            mutation(MutationKind::Put, row.as_bytes(), COLUMNS.map(cell).to_vec())
+        }
+        None => mutation(MutationKind::Delete, row.as_bytes(), Vec::new()),
+    };
+    bench.mutate(mutation)?;
+    entry.acknowledged = entry.states.len();
+    Ok(())
+}
+
+/// Everything that syncs: writes, flushes, compactions, log rolls, a clean reopening.
+fn workload(bench: &mut Bench, journal: &mut Journal) -> Result<()> {
+    let mut version = 0;
+    let mut next = || {
+        version += 1;
+        Some(version)
+    };
+    for round in 0..3 {
+        for row in ROWS {
+            write(bench, journal, row, next())?;
+        }
+        write(bench, journal, ROWS[round], None)?;
+        bench.region.flush(None)?;
+        write(bench, journal, ROWS[round + 1], next())?;
+        bench.wal.roll()?;
+        write(bench, journal, ROWS[round + 2], next())?;
+    }
+    bench.compact(false)?;
+    write(bench, journal, "r1", next())?;
+    bench.region.flush(Some(&[bytes::Bytes::from_static(b"f")]))?;
+    write(bench, journal, "r2", None)?;
+    bench.reopen()?;
+    write(bench, journal, "r2", next())?;
+    bench.compact(true)?;
+    write(bench, journal, "r3", next())?;
+    bench.wal.roll()?;
+    Ok(())
+}
+
+fn check(bench: &Bench, journal: &Journal, what: &str) {
+    for (name, row) in &journal.rows {
+        let scan = Scan::of_row(bytes::Bytes::from_static(name.as_bytes()));
+        let cells = bench.region.get(scan, ReadMode::AnyDisk).unwrap_or_else(|e| panic!("{what}: {e}"));
+        let values: Vec<String> =
+            cells.iter().map(|cell| String::from_utf8_lossy(cell.value()).into_owned()).collect();
+        let shown = values.first().map(|value| value[1..].parse::<u32>().expect("v<number>"));
+        if let Some(version) = shown {
+            assert_eq!(values, vec![format!("v{version}"); COLUMNS.len()], "{what}: row {name} is torn");
+        }
+        let first = row.acknowledged.saturating_sub(1);
+        let allowed = &row.states[first..];
+        let fresh = row.acknowledged == 0 && shown.is_none();
+        assert!(
+            fresh || allowed.contains(&shown),
+            "{what}: row {name} shows {shown:?}, acknowledged and later are {allowed:?}"
+        );
+    }
+}
+
+#[test]
+fn every_sync_point() {
+    let fs = Arc::new(SimFileSystem::new());
+    let mut bench = Bench::on(fs.clone(), &families());
+    let before = fs.sync_points();
+    workload(&mut bench, &mut Journal::default()).unwrap();
+    let points = fs.sync_points();
+    assert!(points > before + 60, "the workload has {points} sync points");
+    for point in 1..=points {
+        for mode in CrashMode::ALL {
+            let fs = Arc::new(SimFileSystem::new());
+            fs.fail_at(point);
+            let mut journal = Journal::default();
+            let what = format!("death at sync point {point} of {points}, {mode:?}");
+            let Ok(mut bench) = Bench::try_on(fs.clone(), &families()) else {
+                // It died while the region was made: opening on what is left must simply work.
+                let left = Arc::new(fs.crash(mode, point));
+                Bench::try_on(left, &families()).unwrap_or_else(|e| panic!("{what}: {e}"));
+                continue;
+            };
+            let done = workload(&mut bench, &mut journal);
+            assert!(done.is_err() || point > points - 1, "{what}: nothing failed");
+            let left = Arc::new(fs.crash(mode, point));
+            bench.recover_on(left).unwrap_or_else(|e| panic!("{what}: opening again: {e}"));
+            check(&bench, &journal, &what);
+            // And once more, now that everything went through recovery.
+            let left = Arc::new(bench.fs.crash(mode, point + 1));
+            bench.recover_on(left).unwrap_or_else(|e| panic!("{what}: opening a third time: {e}"));
+            check(&bench, &journal, &format!("{what}, second crash"));
+        }
+    }
+    println!("{points} sync points, {} deaths each", CrashMode::ALL.len());
+}

@@ -1,0 +1,151 @@
+//! Random scripts over a region and the oracle: every read must agree, through flushes, compactions, reopenings
+//! and crashes.
+//!
+//! `HALCYON_SEEDS` sets how many scripts are tried.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use common::*;
+use halcyon_cell::{Cell, CellType};
+use halcyon_env::Clock;
+use halcyon_env::sim::CrashMode;
+use halcyon_region::*;
+use halcyon_schema::FamilyDescriptor;
+use halcyon_testkit::{Engine, FamilyOptions, KeepDeletedCells, OracleScan, check_seeds};
+
+struct RegionEngine {
+    bench: Bench,
+    crashes: u64,
+}
+
+fn descriptor(options: &FamilyOptions) -> FamilyDescriptor {
+    let keep = match options.keep_deleted_cells {
+        KeepDeletedCells::False => "FALSE",
+        KeepDeletedCells::True => "TRUE",
+        KeepDeletedCells::Ttl => "TTL",
+    };
+    let mut family = FamilyDescriptor::new(&options.name)
+        .unwrap()
+        .with("VERSIONS", options.versions_max.min(i32::MAX as usize).to_string())
+        .with("MIN_VERSIONS", options.min_versions.to_string())
+        .with("KEEP_DELETED_CELLS", keep)
+        .with("BLOCKSIZE", "256")
+        .with("BLOOMFILTER", if options.versions_max % 2 == 0 { "ROWCOL" } else { "ROW" });
+    if let Some(ttl_ms) = options.ttl_ms {
+        assert_eq!(ttl_ms % 1000, 0, "a family's time to live is in seconds");
+        family = family.with("TTL", (ttl_ms / 1000).to_string());
+    }
+    family
+}
+
+impl RegionEngine {
+    fn new(families: &[FamilyOptions]) -> RegionEngine {
+        let families: Vec<FamilyDescriptor> = families.iter().map(descriptor).collect();
+        RegionEngine { bench: Bench::new(&families), crashes: 0 }
+    }
+}
+
+fn region_scan(scan: &OracleScan) -> Scan {
+    let range = |range: halcyon_testkit::TimeRange| TimeRange { min: range.min, max: range.max };
+    let mut families = BTreeMap::new();
+    for (family, qualifiers) in &scan.columns {
+        let qualifiers = qualifiers.as_ref().map(|set| set.iter().cloned().map(Bytes::from).collect());
+        families.insert(Bytes::from(family.clone()), qualifiers);
+    }
+    Scan {
+        start_row: scan.start_row.clone().into(),
+        include_start_row: scan.start_inclusive,
+        stop_row: scan.stop_row.clone().into(),
+        include_stop_row: scan.stop_inclusive,
+        reversed: scan.reversed,
+        families,
+        max_versions: u32::try_from(scan.versions_max).unwrap_or(u32::MAX),
+        time_range: range(scan.time_range),
+        family_time_ranges: scan
+            .family_time_ranges
+            .iter()
+            .map(|(family, time)| (Bytes::from(family.clone()), range(*time)))
+            .collect(),
+        batch: scan.batch.map(|batch| batch as u32),
+        store_limit: scan.store_limit.map(|limit| limit as u32),
+        store_offset: scan.store_offset as u32,
+        raw: scan.raw,
+        ..Scan::default()
+    }
+}
+
+impl Engine for RegionEngine {
+    fn set_now_ms(&mut self, now_ms: i64) {
+        let ahead = now_ms - self.bench.clock.now_ms();
+        assert!(ahead >= 0, "scripts start later than the bench's clock");
+        self.bench.clock.advance(Duration::from_millis(ahead as u64));
+    }
+
+    fn apply(&mut self, cells: &[Cell]) -> Result<(), String> {
+        let kind = if cells.iter().any(|cell| cell.cell_type() == CellType::Put) {
+            MutationKind::Put
+        } else {
+            MutationKind::Delete
+        };
+        let cells: Vec<Cell> = cells.iter().map(|cell| cell.clone().with_seq(0)).collect();
+        let row = cells[0].row().to_vec();
+        self.bench.mutate(mutation(kind, &row, cells)).map(|_| ()).map_err(|e| e.to_string())
+    }
+
+    fn scan(&mut self, scan: &OracleScan) -> Result<Vec<Vec<Cell>>, String> {
+        let request = region_scan(scan);
+        if scan.is_get() && scan.batch.is_none() {
+            let cells = self.bench.region.get(request, ReadMode::AnyDisk).map_err(|e| e.to_string())?;
+            return Ok(if cells.is_empty() { Vec::new() } else { vec![cells] });
+        }
+        let mut results = self.bench.scan(request).map_err(|e| e.to_string())?;
+        if let Some(limit) = scan.limit {
+            let mut rows = 0;
+            let mut last: Option<Vec<u8>> = None;
+            results.retain(|result| {
+                let row = result[0].row();
+                if last.as_deref() != Some(row) {
+                    rows += 1;
+                    last = Some(row.to_vec());
+                }
+                rows <= limit
+            });
+        }
+        Ok(results)
+    }
+
+    fn flush(&mut self) -> Result<(), String> {
+        self.bench.region.flush(None).map(|_| ()).map_err(|e| e.to_string())
+    }
+
+    fn compact(&mut self, major: bool) -> Result<bool, String> {
+        let outcome = self.bench.compact(major).map_err(|e| e.to_string())?;
+        if outcome.major && !major {
+            // One family's selection held all its files. The oracle knows only the whole table's.
+            self.bench.compact(true).map_err(|e| e.to_string())?;
+        }
+        Ok(major || outcome.major)
+    }
+
+    fn reopen(&mut self) -> Result<(), String> {
+        self.bench.reopen().map_err(|e| e.to_string())
+    }
+
+    fn crash(&mut self) -> Result<(), String> {
+        self.crashes += 1;
+        let mode = CrashMode::ALL[self.crashes as usize % CrashMode::ALL.len()];
+        let fs = Arc::new(self.bench.fs.crash(mode, self.crashes));
+        self.bench.recover_on(fs).map_err(|e| e.to_string())
+    }
+}
+
+#[test]
+fn random_scripts_agree_with_the_oracle() {
+    let seeds = std::env::var("HALCYON_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(150);
+    check_seeds("cargo test -p halcyon-region --test oracle", 1..1 + seeds, 300, RegionEngine::new);
+}
