@@ -16,42 +16,6 @@ fn write(fs: &SimFileSystem, name: &str, synced: &[u8], unsynced: &[u8]) -> Box<
 }
 
 #[test]
-fn it_is_a_file_system() {
-    let fs = SimFileSystem::new();
-    fs.create_dir_all(path("/a/b")).unwrap();
-    fs.create_dir_all(path("/a/b")).unwrap();
-    assert_eq!(fs.create(path("/x/y")).err().unwrap().kind(), ErrorKind::NotFound);
-    let file = write(&fs, "/a/b/f", b"hello ", b"world");
-    assert_eq!((file.len(), file.path()), (11, path("/a/b/f")));
-    assert_eq!(fs.read(path("/a/b/f")).unwrap(), b"hello world");
-    let open = fs.open(path("/a/b/f")).unwrap();
-    let mut buffer = [0; 5];
-    open.read_exact_at(&mut buffer, 6).unwrap();
-    assert_eq!(&buffer, b"world");
-    assert_eq!(open.read_exact_at(&mut buffer, 7).unwrap_err().kind(), ErrorKind::UnexpectedEof);
-    assert_eq!(fs.put_new(path("/a/b/f"), b"").unwrap_err().kind(), ErrorKind::AlreadyExists);
-    fs.put_new(path("/a/b/g"), b"new").unwrap();
-    fs.replace(path("/a/b/g"), b"newer").unwrap();
-    fs.rename(path("/a/b/f"), path("/a/f")).unwrap();
-    assert!(!fs.exists(path("/a/b/f")));
-    let names = |dir: &str| -> Vec<(String, bool, u64)> {
-        fs.list(path(dir)).unwrap().into_iter().map(|e| (e.name, e.is_dir, e.len)).collect()
-    };
-    assert_eq!(names("/a"), [("b".to_string(), true, 0), ("f".to_string(), false, 11)]);
-    assert_eq!(names("/a/b"), [("g".to_string(), false, 5)]);
-    fs.rename(path("/a/b"), path("/c")).unwrap();
-    assert_eq!(fs.read(path("/c/g")).unwrap(), b"newer");
-    assert_eq!(fs.rename(path("/a"), path("/c")).unwrap_err().kind(), ErrorKind::DirectoryNotEmpty);
-    assert_eq!(fs.rename(path("/a"), path("/a/sub")).unwrap_err().kind(), ErrorKind::InvalidInput);
-    assert_eq!(fs.rename(path("/no"), path("/c/no")).unwrap_err().kind(), ErrorKind::NotFound);
-    fs.remove_file(path("/c/g")).unwrap();
-    assert_eq!(fs.remove_file(path("/c/g")).unwrap_err().kind(), ErrorKind::NotFound);
-    fs.remove_dir_all(path("/a")).unwrap();
-    assert_eq!(fs.list(path("/a")).unwrap_err().kind(), ErrorKind::NotFound);
-    assert_eq!(open.len().unwrap(), 11, "an open file outlives its name");
-}
-
-#[test]
 fn unsynced_bytes_are_dropped_kept_or_torn() {
     for seed in 0..200 {
         let build = || {
