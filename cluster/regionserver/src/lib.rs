@@ -1,1 +1,32 @@
-//! (head of halcyon-regionserver)
+//! The region server role: HBase's `ClientService` and `AdminService` on top of regions.
+//!
+//! The tour is in `regionserver.rs`; what each call does stands in `service/`, one file per RPC. The crate knows
+//! both floors below it, which are strangers to each other: `convert/` turns messages of the wire into requests
+//! of a region and cells into answers, `errors.rs` turns error kinds into HBase's exceptions.
+//!
+//! When you add an RPC, also touch `service/mod.rs` or `service/admin/mod.rs` and the table in
+//! `service/tests.rs`; when you add a setting, `RegionServerSettings::set` and its `Display`.
+
+mod compactor;
+mod convert;
+mod counters;
+mod door;
+pub mod errors;
+mod flusher;
+mod load;
+mod logs;
+mod nonces;
+mod pool;
+mod pressure;
+mod recover;
+mod region_table;
+mod regionserver;
+mod scanners;
+mod service;
+mod settings;
+
+pub use counters::{Counter, Counters};
+pub use region_table::{OnlineRegion, RegionTable};
+pub use regionserver::RegionServer;
+pub use service::{AdminService, ClientService};
+pub use settings::RegionServerSettings;

@@ -1,0 +1,179 @@
+//! Decides which region is compacted when, and by which of two threads.
+//!
+//! Regions come from flushes, from a check every few seconds (which is also how major compactions become due)
+//! and from administrators. A region stands in one queue at a time. Large ones have a thread of their own, so
+//! that small ones do not wait for hours.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use halcyon_cell::{ErrorKind, Result};
+use halcyon_region::CompactionRequest;
+use parking_lot::{Condvar, Mutex};
+
+use crate::RegionServer;
+use crate::region_table::OnlineRegion;
+
+/// Which queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lane {
+    Small,
+    Large,
+}
+
+/// The two queues and the switch.
+pub(crate) struct Compactor {
+    large_bytes: u64,
+    lanes: [LaneQueue; 2],
+    enabled: AtomicBool,
+    /// Tells running compactions to give up.
+    cancel: AtomicBool,
+}
+
+#[derive(Default)]
+struct LaneQueue {
+    regions: Mutex<VecDeque<Arc<OnlineRegion>>>,
+    filled: Condvar,
+}
+
+impl Compactor {
+    pub(crate) fn new(large_bytes: u64) -> Compactor {
+        Compactor {
+            large_bytes,
+            lanes: Default::default(),
+            enabled: AtomicBool::new(true),
+            cancel: AtomicBool::new(false),
+        }
+    }
+
+    fn lane(&self, lane: Lane) -> &LaneQueue {
+        &self.lanes[lane as usize]
+    }
+
+    /// Queues a region unless it is queued already or its queue is full.
+    pub(crate) fn push(&self, online: &Arc<OnlineRegion>, queue_max: usize) {
+        if !online.region.table().compaction_enabled() {
+            return online.forget_compaction();
+        }
+        if online.compaction_queued.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let stats = online.region.stats();
+        let lane = if stats.store_file_bytes > self.large_bytes { Lane::Large } else { Lane::Small };
+        let queue = self.lane(lane);
+        let mut regions = queue.regions.lock();
+        if regions.len() >= queue_max {
+            return online.forget_compaction(); // the next check finds it again
+        }
+        regions.push_back(online.clone());
+        queue.filled.notify_one();
+    }
+
+    fn pop(&self, lane: Lane, timeout: Duration) -> Option<Arc<OnlineRegion>> {
+        let queue = self.lane(lane);
+        let mut regions = queue.regions.lock();
+        if regions.is_empty() {
+            queue.filled.wait_for(&mut regions, timeout);
+        }
+        regions.pop_front()
+    }
+
+    /// Empties a queue (`ClearCompactionQueues`).
+    pub(crate) fn clear(&self, lane: Lane) {
+        for online in self.lane(lane).regions.lock().drain(..) {
+            online.forget_compaction();
+        }
+    }
+
+    /// Turns compactions on or off; off also ends the running ones. Returns what it was before.
+    pub(crate) fn switch(&self, enabled: bool) -> bool {
+        self.cancel.store(!enabled, Ordering::Release);
+        self.enabled.swap(enabled, Ordering::AcqRel)
+    }
+
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.enabled.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn queued_count(&self) -> usize {
+        self.lanes.iter().map(|lane| lane.regions.lock().len()).sum()
+    }
+
+    pub(crate) fn stop(&self) {
+        self.cancel.store(true, Ordering::Release);
+        self.lanes.iter().for_each(|lane| {
+            lane.filled.notify_all();
+        });
+    }
+}
+
+impl RegionServer {
+    /// One turn of a compactor's thread: waits for a region, at most `timeout`, and compacts it.
+    pub(crate) fn compact_turn(&self, lane: Lane, timeout: Duration) {
+        let Some(online) = self.compactor.pop(lane, timeout) else { return };
+        if !self.compactor.is_enabled() {
+            online.forget_compaction();
+            return;
+        }
+        let name = online.region.info().encoded_name();
+        let request =
+            CompactionRequest { major: false, user: online.compaction_asked.swap(false, Ordering::AcqRel) };
+        let outcome = online.region.compact(None, request, &self.compactor.cancel);
+        online.major_asked.store(false, Ordering::Release);
+        online.compaction_queued.store(false, Ordering::Release);
+        match outcome {
+            Ok(outcome) if outcome.compacted_files > 0 => {
+                self.counters.compactions.add(1);
+                tracing::debug!(region = name, ?outcome, "compacted");
+                if online.region.compaction_wanted() {
+                    self.compactor.push(&online, self.settings.compaction_queue_max);
+                }
+            }
+            Ok(_) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::Moved | ErrorKind::Stopping) => {
+                tracing::debug!(region = name, %error, "not compacted");
+            }
+            Err(error) => tracing::error!(region = name, %error, "compaction failed; the old files stay"),
+        }
+    }
+
+    /// Queues every region that wants a compaction.
+    pub(crate) fn check_compactions(&self) {
+        if !self.compactor.is_enabled() {
+            return;
+        }
+        for online in self.regions.online() {
+            if !online.compaction_queued.load(Ordering::Relaxed) && online.region.compaction_wanted() {
+                self.compactor.push(&online, self.settings.compaction_queue_max);
+            }
+        }
+    }
+
+    /// What an administrator asks for: files of a family or of all, merged in the background.
+    pub(crate) fn request_compaction(
+        &self,
+        online: &Arc<OnlineRegion>,
+        family: Option<&[u8]>,
+        major: bool,
+    ) -> Result<()> {
+        if let Some(family) = family
+            && online.region.table().family(family).is_none()
+        {
+            return Err(halcyon_cell::Error::invalid(format!(
+                "Column family {} does not exist in region {}",
+                family.escape_ascii(),
+                online.region.info().region_name().escape_ascii()
+            )));
+        }
+        if major {
+            online.region.request_major_compaction(family);
+            online.major_asked.store(true, Ordering::Release);
+        } else {
+            online.compaction_asked.store(true, Ordering::Release);
+        }
+        self.compactor.push(online, self.settings.compaction_queue_max);
+        Ok(())
+    }
+}

@@ -1,0 +1,118 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use halcyon_filter::{Filter, parse_filter};
+use halcyon_proto::pb;
+use halcyon_region::{Scan, TimeRange};
+use halcyon_rpc::RpcError;
+
+use super::{attribute, check_row, time_range};
+use crate::errors::{self, invalid};
+
+const RAW: &str = "_raw_";
+const ISOLATION_LEVEL: &str = "_isolationlevel_";
+const READ_UNCOMMITTED: u8 = 2;
+
+/// A Get as a scan of its row.
+pub(crate) fn get(get: &pb::Get) -> Result<Scan, RpcError> {
+    check_row(&get.row)?;
+    let mut scan = Scan::of_row(get.row.clone());
+    scan.families = families(&get.column);
+    scan.max_versions = max_versions(get.max_versions)?;
+    scan.time_range = time_range(get.time_range.as_ref())?;
+    scan.family_time_ranges = family_time_ranges(&get.cf_time_range)?;
+    scan.filter = filter(get.filter.as_ref())?;
+    scan.store_limit = store_limit(get.store_limit);
+    scan.store_offset = get.store_offset.unwrap_or(0);
+    scan.cache_blocks = get.cache_blocks();
+    scan.load_families_on_demand = get.load_column_families_on_demand.unwrap_or(true);
+    scan.read_uncommitted = read_uncommitted(&get.attribute);
+    if get.existence_only() && scan.filter.is_none() && scan.store_offset == 0 {
+        scan.store_limit.get_or_insert(1);
+    }
+    Ok(scan)
+}
+
+/// A Scan; the bounds are those of the client, the region cuts them to its own.
+pub(crate) fn scan(proto: &pb::Scan) -> Result<Scan, RpcError> {
+    let start_row = proto.start_row.clone().unwrap_or_default();
+    let stop_row = proto.stop_row.clone().unwrap_or_default();
+    // Clients older than the flag mean one row when both bounds are the same.
+    let one_row = !start_row.is_empty() && start_row == stop_row;
+    let mut scan = Scan {
+        include_start_row: proto.include_start_row(),
+        include_stop_row: proto.include_stop_row.unwrap_or(one_row),
+        reversed: proto.reversed(),
+        families: families(&proto.column),
+        max_versions: max_versions(proto.max_versions)?,
+        time_range: time_range(proto.time_range.as_ref())?,
+        family_time_ranges: family_time_ranges(&proto.cf_time_range)?,
+        filter: filter(proto.filter.as_ref())?,
+        batch: proto.batch_size.filter(|&size| size > 0 && size <= i32::MAX as u32),
+        store_limit: store_limit(proto.store_limit),
+        store_offset: proto.store_offset.unwrap_or(0),
+        raw: attribute(&proto.attribute, RAW).is_some_and(|value| value.first().is_some_and(|&b| b != 0)),
+        cache_blocks: proto.cache_blocks(),
+        load_families_on_demand: proto.load_column_families_on_demand.unwrap_or(true),
+        read_uncommitted: read_uncommitted(&proto.attribute),
+        read_point: proto.mvcc_read_point.filter(|&point| point > 0),
+        start_row,
+        stop_row,
+    };
+    if scan.batch.is_some() && scan.filter.as_ref().is_some_and(|filter| filter.has_filter_row()) {
+        return Err(invalid(
+            "Cannot set batch on a scan using a filter that returns true for filter.hasFilterRow",
+        ));
+    }
+    if scan.raw && scan.families.values().any(Option::is_some) {
+        return Err(invalid("Cannot specify any column for a raw scan"));
+    }
+    if scan.reversed
+        && let Some(filter) = &mut scan.filter
+    {
+        filter.set_reversed(true);
+    }
+    Ok(scan)
+}
+
+fn families(columns: &[pb::Column]) -> BTreeMap<Bytes, Option<BTreeSet<Bytes>>> {
+    let mut families: BTreeMap<Bytes, Option<BTreeSet<Bytes>>> = BTreeMap::new();
+    for column in columns {
+        if column.qualifier.is_empty() {
+            families.insert(column.family.clone(), None);
+            continue;
+        }
+        let qualifiers = families.entry(column.family.clone()).or_insert_with(|| Some(BTreeSet::new()));
+        // A family that was asked for as a whole is narrowed by a later column (`Get.addColumn`).
+        qualifiers.get_or_insert_with(BTreeSet::new).extend(column.qualifier.iter().cloned());
+    }
+    families
+}
+
+/// Java reads the number as signed.
+fn max_versions(versions: Option<u32>) -> Result<u32, RpcError> {
+    let versions = versions.unwrap_or(1);
+    if versions == 0 {
+        return Err(invalid("maxVersions must be positive"));
+    }
+    Ok(versions.min(i32::MAX as u32))
+}
+
+fn store_limit(limit: Option<u32>) -> Option<u32> {
+    limit.filter(|&limit| limit <= i32::MAX as u32)
+}
+
+fn family_time_ranges(ranges: &[pb::ColumnFamilyTimeRange]) -> Result<BTreeMap<Bytes, TimeRange>, RpcError> {
+    let convert = |range: &pb::ColumnFamilyTimeRange| {
+        Ok((range.column_family.clone(), time_range(Some(&range.time_range))?))
+    };
+    ranges.iter().map(convert).collect()
+}
+
+pub(super) fn filter(filter: Option<&pb::Filter>) -> Result<Option<Box<dyn Filter>>, RpcError> {
+    filter.map(|filter| parse_filter(filter).map_err(|error| errors::to_rpc(&error))).transpose()
+}
+
+fn read_uncommitted(attributes: &[pb::NameBytesPair]) -> bool {
+    attribute(attributes, ISOLATION_LEVEL).is_some_and(|value| value[..] == [READ_UNCOMMITTED])
+}

@@ -1,0 +1,120 @@
+//! The master's door to a region server in the same process.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use halcyon_cell::{Cell, Error, ErrorKind, LATEST_TIMESTAMP, Result};
+use halcyon_master::RegionServerDoor;
+use halcyon_proto::pb;
+use halcyon_region::{
+    Durability, Mutation, MutationKind, Nonce, ReadMode, Region, Scan, ScanLimits, TimeRange,
+};
+use halcyon_schema::{META_ENCODED_NAME, RegionInfo, ServerName, TableDescriptor};
+use std::sync::Arc;
+
+use crate::RegionServer;
+use crate::region_table::OnlineRegion;
+
+impl RegionServerDoor for RegionServer {
+    fn server_name(&self) -> ServerName {
+        self.name.clone()
+    }
+
+    fn create_region_files(&self, region: &RegionInfo, table: &TableDescriptor) -> Result<()> {
+        RegionServer::create_region_files(self, region, table)
+    }
+
+    fn open_region(&self, region: &RegionInfo, table: &TableDescriptor) -> Result<u64> {
+        RegionServer::open_region(self, region, table)
+    }
+
+    fn close_region(&self, encoded_name: &str, abort: bool) -> Result<()> {
+        RegionServer::close_region(self, encoded_name, abort)
+    }
+
+    fn flush_region(&self, encoded_name: &str, families: &[Bytes]) -> Result<()> {
+        RegionServer::flush_region(self, encoded_name, families).map(|_| ())
+    }
+
+    fn server_load(&self) -> pb::ServerLoad {
+        RegionServer::server_load(self)
+    }
+
+    fn online_regions(&self) -> Vec<RegionInfo> {
+        self.regions.online().iter().map(|online| online.region.info().clone()).collect()
+    }
+
+    fn meta_put(&self, cells: Vec<Cell>) -> Result<()> {
+        let online = self.meta_region()?;
+        let mut tickets = Vec::new();
+        for batch in rows_of(cells) {
+            let reads = Region::needs_reads(&batch);
+            debug_assert!(!reads, "meta is written with plain deletes");
+            let outcome = online.region.mutate(batch, true, Nonce::default(), ReadMode::AnyDisk)?;
+            outcome.results.into_iter().try_for_each(|result| result.map(|_| ()))?;
+            tickets.push(outcome.ticket);
+        }
+        self.logs.drive_now();
+        tickets.into_iter().try_for_each(|ticket| ticket.wait())?;
+        self.after_write(&online);
+        Ok(())
+    }
+
+    fn meta_scan(&self, start_row: &[u8], stop_row: &[u8]) -> Result<Vec<Vec<Cell>>> {
+        let online = self.meta_region()?;
+        let scan = Scan {
+            start_row: Bytes::copy_from_slice(start_row),
+            stop_row: Bytes::copy_from_slice(stop_row),
+            families: [&b"info"[..], b"table"].map(|family| (Bytes::from_static(family), None)).into(),
+            ..Scan::default()
+        };
+        let mut scanner = online.region.scanner(scan, ReadMode::AnyDisk)?;
+        let mut rows = Vec::new();
+        loop {
+            let mut row = Vec::new();
+            let state = scanner.next(&mut ScanLimits::NONE.clone(), &mut row)?;
+            if !row.is_empty() {
+                rows.push(row);
+            }
+            if state == halcyon_region::NextState::Exhausted {
+                return Ok(rows);
+            }
+        }
+    }
+}
+
+impl RegionServer {
+    fn meta_region(&self) -> Result<Arc<OnlineRegion>> {
+        let missing = || Error::new(ErrorKind::Moved, format!("hbase:meta is not online on {}", self.name));
+        self.regions.get(META_ENCODED_NAME).ok_or_else(missing)
+    }
+}
+
+/// One atomic batch for each row: its puts, and its deletes.
+fn rows_of(cells: Vec<Cell>) -> Vec<Vec<Mutation>> {
+    let mut rows: Vec<(Bytes, Vec<Mutation>)> = Vec::new();
+    let mut places: BTreeMap<Bytes, usize> = BTreeMap::new();
+    for cell in cells {
+        let row = cell.bytes().slice_ref(cell.row());
+        let kind = if cell.cell_type().is_delete() { MutationKind::Delete } else { MutationKind::Put };
+        let at = *places.entry(row.clone()).or_insert_with(|| {
+            rows.push((row.clone(), Vec::new()));
+            rows.len() - 1
+        });
+        let mutations = &mut rows[at].1;
+        match mutations.iter_mut().find(|mutation| mutation.kind == kind) {
+            Some(mutation) => mutation.cells.push(cell),
+            None => mutations.push(Mutation {
+                kind,
+                row,
+                cells: vec![cell],
+                timestamp: LATEST_TIMESTAMP,
+                durability: Some(Durability::SyncWal),
+                time_range: TimeRange::ALL,
+                return_results: false,
+                cell_ttl_ms: None,
+            }),
+        }
+    }
+    rows.into_iter().map(|(_, mutations)| mutations).collect()
+}

@@ -1,0 +1,82 @@
+//! From error kinds to HBase's exceptions: the one table of the region server.
+//!
+//! | kind | exception |
+//! |---|---|
+//! | `Moved` | `NotServingRegionException`; `WrongRegionException` when the message speaks of a row out of range |
+//! | `Busy` | `RegionTooBusyException` |
+//! | `Stopping` | `RegionServerStoppedException` |
+//! | `Expired` | `TimeoutIOException` |
+//! | `Invalid` | `DoNotRetryIOException`; `NoSuchColumnFamilyException` when the message begins with "Column family" |
+//! | `Corrupt`, `Io`, `NeedsDisk` | `java.io.IOException` |
+//!
+//! Checked against the exceptions that `RSRpcServices` and `HRegion` of 2.6.4 throw in these cases.
+
+use halcyon_cell::{Error, ErrorKind};
+use halcyon_rpc::{ExceptionClass, RpcError, exceptions};
+
+/// How `HRegion.checkFamily` begins its message, and the storage floor with it.
+const NO_SUCH_FAMILY: &str = "Column family";
+/// How `HRegion.checkRow` begins its message.
+const ROW_OUT_OF_RANGE: &str = "Requested row out of range";
+
+/// The exception for an error of the storage floor.
+pub fn to_rpc(error: &Error) -> RpcError {
+    RpcError::new(class_of(error), error.message())
+}
+
+fn class_of(error: &Error) -> &'static ExceptionClass {
+    match error.kind() {
+        ErrorKind::Moved if error.message().starts_with(ROW_OUT_OF_RANGE) => &exceptions::WRONG_REGION,
+        ErrorKind::Moved => &exceptions::NOT_SERVING_REGION,
+        ErrorKind::Busy => &exceptions::REGION_TOO_BUSY,
+        ErrorKind::Stopping => &exceptions::REGION_SERVER_STOPPED,
+        ErrorKind::Expired => &exceptions::TIMEOUT_IO,
+        ErrorKind::Invalid if error.message().starts_with(NO_SUCH_FAMILY) => {
+            &exceptions::NO_SUCH_COLUMN_FAMILY
+        }
+        ErrorKind::Invalid => &exceptions::DO_NOT_RETRY_IO,
+        ErrorKind::Corrupt | ErrorKind::Io | ErrorKind::NeedsDisk => &exceptions::IO,
+    }
+}
+
+/// A request that is wrong and will be wrong again.
+pub(crate) fn invalid(message: impl Into<String>) -> RpcError {
+    RpcError::do_not_retry(message)
+}
+
+/// A parameter message that is not the message of its method.
+pub(crate) fn undecodable(method: &str, error: &prost::DecodeError) -> RpcError {
+    RpcError::do_not_retry(format!("the parameter of {method} cannot be decoded: {error}"))
+}
+
+/// A method that this server knows and does not serve. The text is the one by which clients tell it.
+pub(crate) fn unsupported(method: &str) -> RpcError {
+    RpcError::unknown_method(method)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_its_exception_and_flag() {
+        let table = [
+            (ErrorKind::Moved, "t,,1.x. is closed", "NotServingRegionException", false),
+            (ErrorKind::Moved, "Requested row out of range for Get", "WrongRegionException", false),
+            (ErrorKind::Busy, "over the limit", "RegionTooBusyException", false),
+            (ErrorKind::Stopping, "going down", "RegionServerStoppedException", false),
+            (ErrorKind::Expired, "too late", "TimeoutIOException", false),
+            (ErrorKind::Invalid, "bad", "DoNotRetryIOException", true),
+            (ErrorKind::Invalid, "Column family x does not exist", "NoSuchColumnFamilyException", true),
+            (ErrorKind::Corrupt, "file f, offset 7", "IOException", false),
+            (ErrorKind::Io, "no space", "IOException", false),
+            (ErrorKind::NeedsDisk, "", "IOException", false),
+        ];
+        for (kind, message, class, do_not_retry) in table {
+            let error = to_rpc(&Error::new(kind, message));
+            assert!(error.class.ends_with(&format!(".{class}")), "{kind:?}: {}", error.class);
+            assert_eq!(error.do_not_retry, do_not_retry, "{kind:?}");
+            assert_eq!(error.message, message);
+        }
+    }
+}

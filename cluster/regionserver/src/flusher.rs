@@ -1,0 +1,121 @@
+//! Decides which region is flushed when.
+//!
+//! A region is flushed because it is over its flush size (seen by whoever wrote last), because all memstores
+//! together are over the low mark (the largest goes first), because it holds the oldest log file, because it
+//! has held edits for an hour, or because somebody asked. All of these are a place in one queue; a region
+//! stands in it once. What a flush leaves behind for the compactor is handed on.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use halcyon_cell::ErrorKind;
+use parking_lot::{Condvar, Mutex};
+
+use crate::RegionServer;
+use crate::region_table::OnlineRegion;
+
+/// Regions to flush, each at most once.
+#[derive(Default)]
+pub(crate) struct FlushQueue {
+    regions: Mutex<VecDeque<Arc<OnlineRegion>>>,
+    filled: Condvar,
+}
+
+impl FlushQueue {
+    /// Queues a region unless it is queued already.
+    pub(crate) fn push(&self, online: &Arc<OnlineRegion>) {
+        if online.flush_queued.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.regions.lock().push_back(online.clone());
+        self.filled.notify_one();
+    }
+
+    fn pop(&self, timeout: Duration) -> Option<Arc<OnlineRegion>> {
+        let mut regions = self.regions.lock();
+        if regions.is_empty() {
+            self.filled.wait_for(&mut regions, timeout);
+        }
+        regions.pop_front()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.regions.lock().len()
+    }
+
+    pub(crate) fn wake_all(&self) {
+        self.filled.notify_all();
+    }
+}
+
+impl RegionServer {
+    /// One turn of a flusher's thread: waits for a region, at most `timeout`, and flushes it.
+    pub(crate) fn flush_turn(&self, timeout: Duration) {
+        let Some(online) = self.flush_queue.pop(timeout) else { return };
+        let name = online.region.info().encoded_name();
+        match online.region.flush(None) {
+            Ok(outcome) => {
+                self.counters.flushes.add(u64::from(outcome.flushed));
+                if outcome.compaction_wanted {
+                    self.compactor.push(&online, self.settings.compaction_queue_max);
+                }
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::Moved | ErrorKind::Stopping) => {
+                tracing::debug!(region = name, %error, "not flushed: closing");
+            }
+            Err(error) => {
+                tracing::error!(region = name, %error, "flush failed; its edits stay in memory and log")
+            }
+        }
+        // Only now: the memstore counts what is being flushed, so a writer would queue the region again.
+        online.flush_queued.store(false, Ordering::Release);
+        self.measure_memory();
+    }
+
+    /// Looks at a region that was just written to.
+    #[inline]
+    pub(crate) fn after_write(&self, online: &Arc<OnlineRegion>) {
+        if online.region.flush_wanted() {
+            self.flush_queue.push(online);
+        }
+    }
+
+    /// Adds up the memstores, and queues the largest regions while they hold too much together.
+    pub(crate) fn measure_memory(&self) {
+        let regions = self.regions.online();
+        let sized = regions.iter().map(|online| (online.region.memstore_size().heap_bytes, online));
+        let mut sized: Vec<(u64, &Arc<OnlineRegion>)> = sized.collect();
+        let used_bytes: u64 = sized.iter().map(|(bytes, _)| bytes).sum();
+        self.pressure.update(used_bytes);
+        if !self.pressure.is_over_low() {
+            return;
+        }
+        sized.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+        let free = self.settings.flush_threads_count.saturating_sub(self.flush_queue.len());
+        let idle = sized.iter().filter(|(bytes, o)| *bytes > 0 && !o.flush_queued.load(Ordering::Relaxed));
+        for (_, online) in idle.take(free) {
+            self.flush_queue.push(online);
+        }
+    }
+
+    /// Queues regions whose edits have been in memory for too long.
+    pub(crate) fn flush_old_edits(&self) {
+        let now_ms = self.env.clock.now_ms();
+        let period_ms = i64::try_from(self.settings.flush_period.as_millis()).unwrap_or(i64::MAX);
+        for online in self.regions.online() {
+            let holds = online.region.memstore_size().data_bytes > 0;
+            if holds && now_ms.saturating_sub(online.region.stats().last_flush_ms) >= period_ms {
+                self.flush_queue.push(&online);
+            }
+        }
+    }
+
+    /// Queues the regions that keep old log files from going.
+    pub(crate) fn flush_for_log(&self, encoded_names: &[String]) {
+        for online in encoded_names.iter().filter_map(|name| self.regions.get(name)) {
+            self.flush_queue.push(&online);
+        }
+    }
+}

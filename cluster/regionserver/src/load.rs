@@ -1,0 +1,89 @@
+//! A server's and its regions' numbers in the form that the master and `ClusterMetrics` want.
+
+use halcyon_proto::pb;
+use halcyon_proto::pb::region_load::CompactionState;
+use halcyon_region::RegionStats;
+
+use crate::RegionServer;
+use crate::region_table::OnlineRegion;
+use std::sync::atomic::Ordering;
+
+const MIB: u64 = 1 << 20;
+
+impl RegionServer {
+    /// The load of the server and of every region on it.
+    pub fn server_load(&self) -> pb::ServerLoad {
+        let region_loads: Vec<pb::RegionLoad> =
+            self.regions.online().iter().map(|o| region_load(o)).collect();
+        let total: u64 =
+            region_loads.iter().map(|load| load.read_requests_count() + load.write_requests_count()).sum();
+        let writes = region_loads.iter().map(|load| load.write_requests_count()).sum();
+        let used_bytes = self.chunks.allocated_bytes() as u64 + self.cache.stats().used_bytes;
+        let now_ms = self.env.clock.now_ms();
+        let (per_second, since_ms) = self.request_rate.sample(total, now_ms);
+        pb::ServerLoad {
+            number_of_requests: Some(per_second),
+            total_number_of_requests: Some(total),
+            used_heap_mb: Some(whole_mib(used_bytes)),
+            max_heap_mb: Some(whole_mib(self.settings.memory_bytes)),
+            region_loads,
+            report_start_time: Some(since_ms.max(0) as u64),
+            report_end_time: Some(now_ms.max(0) as u64),
+            info_server_port: Some(0),
+            write_requests_count: Some(writes),
+            ..Default::default()
+        }
+    }
+}
+
+/// The load of one region.
+pub(crate) fn region_load(online: &OnlineRegion) -> pb::RegionLoad {
+    let stats = online.region.stats();
+    let info = online.region.info();
+    let name = pb::region_specifier::RegionSpecifierType::RegionName as i32;
+    let flushed_max = stats.flushed_seqs.iter().map(|(_, seq)| *seq).max().unwrap_or(0);
+    let per_store = stats
+        .flushed_seqs
+        .iter()
+        .map(|(family, seq)| pb::StoreSequenceId { family_name: family.clone(), sequence_id: *seq });
+    pb::RegionLoad {
+        region_specifier: pb::RegionSpecifier { r#type: name, value: info.region_name().clone() },
+        stores: Some(online.region.table().families().len() as u32),
+        storefiles: Some(stats.store_files as u32),
+        store_uncompressed_size_mb: Some(whole_mib(stats.uncompressed_bytes)),
+        storefile_size_mb: Some(whole_mib(stats.store_file_bytes)),
+        mem_store_size_mb: Some(whole_mib(stats.memstore.data_bytes)),
+        read_requests_count: Some(stats.read_requests),
+        write_requests_count: Some(stats.write_requests),
+        filtered_read_requests_count: Some(stats.filtered_read_requests),
+        total_compacting_k_vs: Some(0),
+        current_compacted_k_vs: Some(0),
+        complete_sequence_id: Some(flushed_max),
+        data_locality: Some(1.0),
+        last_major_compaction_ts: Some(stats.last_major_compaction_ms.max(0) as u64),
+        compaction_state: Some(compaction_state(online, &stats) as i32),
+        region_size_mb: Some(whole_mib(stats.store_file_bytes)),
+        store_complete_sequence_id: per_store.collect(),
+        ..Default::default()
+    }
+}
+
+/// What is being compacted, and what an administrator asked to be.
+pub(crate) fn compaction_state(online: &OnlineRegion, stats: &RegionStats) -> CompactionState {
+    let major = stats.major_compactions_running > 0 || online.major_asked.load(Ordering::Acquire);
+    let minor = stats.minor_compactions_running > 0 || online.compaction_asked.load(Ordering::Acquire);
+    match (minor, major) {
+        (false, false) => CompactionState::None,
+        (true, false) => CompactionState::Minor,
+        (false, true) => CompactionState::Major,
+        (true, true) => CompactionState::MajorAndMinor,
+    }
+}
+
+/// MiB, where anything that is not nothing is at least one.
+fn whole_mib(bytes: u64) -> u32 {
+    match bytes {
+        0 => 0,
+        bytes => u32::try_from(bytes / MIB).unwrap_or(u32::MAX).max(1),
+    }
+}

@@ -1,0 +1,140 @@
+//! The write-ahead logs of a server: one for tables and, once `hbase:meta` is opened here, one for meta.
+//!
+//! Who drives them: in `written` mode the thread that handed over a run of calls does it right behind them
+//! ([`Logs::drive`]), so that a write costs no change of threads; what nobody drives (`ASYNC_WAL`, writes of
+//! this server's own) is taken by a thread that looks every few milliseconds. In `fsync` mode only that thread
+//! drives, and waits for work instead of looking.
+//!
+//! A log that failed takes no more writes. The server then stops serving, so that its logs can be recovered.
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use halcyon_cell::{Error, Result};
+use halcyon_env::Env;
+use halcyon_wal::{SyncMode, Wal, WalConfig};
+use parking_lot::Mutex;
+
+use crate::settings::RegionServerSettings;
+
+/// How long an `ASYNC_WAL` edit stays unwritten at most, in `written` mode.
+pub(crate) const WRITE_PERIOD: Duration = Duration::from_millis(10);
+/// How long the thread of `fsync` mode waits before it looks whether the server still runs.
+const WAIT_PERIOD: Duration = Duration::from_millis(500);
+
+pub(crate) struct Logs {
+    env: Env,
+    /// Configuration of the tables' log; the meta log differs in its names only.
+    config: WalConfig,
+    roll_period_ns: u64,
+    tables: Arc<Wal>,
+    meta: OnceLock<Arc<Wal>>,
+    rolled_ns: Mutex<u64>,
+}
+
+impl Logs {
+    /// Creates the tables' log in `dir`.
+    pub(crate) fn open(
+        env: Env,
+        settings: &RegionServerSettings,
+        dir: PathBuf,
+        archive_dir: PathBuf,
+        server_name: &str,
+    ) -> Result<Logs> {
+        let mut config = WalConfig::new(dir, archive_dir, server_name.replace(',', "%2C"));
+        config.sync_mode = settings.wal_sync;
+        config.roll_size_bytes = settings.wal_roll_bytes;
+        config.files_count_max = settings.wal_files_count_max;
+        let tables = Wal::open(env.clone(), config.clone())?;
+        let rolled_ns = Mutex::new(env.clock.monotonic_ns());
+        let roll_period_ns = settings.wal_roll_period.as_nanos() as u64;
+        Ok(Logs { env, config, roll_period_ns, tables, meta: OnceLock::new(), rolled_ns })
+    }
+
+    pub(crate) fn tables(&self) -> &Arc<Wal> {
+        &self.tables
+    }
+
+    /// The log of meta, which is made when meta is opened for the first time.
+    pub(crate) fn meta(&self) -> Result<Arc<Wal>> {
+        if let Some(meta) = self.meta.get() {
+            return Ok(meta.clone());
+        }
+        let config = WalConfig { meta: true, ..self.config.clone() };
+        let made = Wal::open(self.env.clone(), config)?;
+        Ok(self.meta.get_or_init(|| made).clone())
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Arc<Wal>> {
+        std::iter::once(&self.tables).chain(self.meta.get())
+    }
+
+    /// Brings writes along that were just handed over, if that does not wait for the disk.
+    #[inline]
+    pub(crate) fn drive(&self) {
+        if self.config.sync_mode == SyncMode::Written {
+            self.drive_now();
+        }
+    }
+
+    /// Writes, and syncs if asked to, whatever was appended.
+    pub(crate) fn drive_now(&self) {
+        self.tables.drive();
+        if let Some(meta) = self.meta.get() {
+            meta.drive();
+        }
+    }
+
+    /// One turn of the log's own thread: waits a while, then drives.
+    pub(crate) fn turn(&self) {
+        if self.config.sync_mode == SyncMode::Fsync {
+            // Meta's writers wait for what they write, and drive it; a short wait is enough for the rest.
+            let wait = if self.meta.get().is_some() { WRITE_PERIOD } else { WAIT_PERIOD };
+            self.tables.wait_for_work(wait);
+        }
+        self.drive_now();
+    }
+
+    /// Why a log takes no more writes.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.all().find_map(|wal| wal.stopped())
+    }
+
+    /// Starts new files where size or age ask for it, and returns the regions to flush so that old files can
+    /// go. *Blocking*.
+    pub(crate) fn roll_if_due(&self) -> Result<Vec<String>> {
+        let now_ns = self.env.clock.monotonic_ns();
+        let aged = now_ns.saturating_sub(*self.rolled_ns.lock()) >= self.roll_period_ns;
+        if aged {
+            *self.rolled_ns.lock() = now_ns;
+        }
+        for wal in self.all() {
+            if aged {
+                wal.roll()?;
+            } else {
+                wal.roll_if_needed()?;
+            }
+        }
+        Ok(self.holding_oldest())
+    }
+
+    /// Starts new files now.
+    pub(crate) fn roll(&self) -> Result<Vec<String>> {
+        for wal in self.all() {
+            wal.roll()?;
+        }
+        *self.rolled_ns.lock() = self.env.clock.monotonic_ns();
+        Ok(self.holding_oldest())
+    }
+
+    fn holding_oldest(&self) -> Vec<String> {
+        let regions = self.all().flat_map(|wal| wal.regions_holding_oldest());
+        regions.map(|region| String::from_utf8_lossy(&region).into_owned()).collect()
+    }
+
+    /// Ends the files with their trailers. Writes are refused from now on.
+    pub(crate) fn close(&self) -> Result<()> {
+        self.all().try_for_each(|wal| wal.close())
+    }
+}

@@ -1,0 +1,93 @@
+//! How full the memstores of all regions are together.
+//!
+//! Below the low mark nothing happens. Above it the flusher takes the largest region, again and again. At the
+//! high mark writers are held back, each for a bounded time, and then refused with `RegionTooBusyException`,
+//! which clients take as a sign to come again later. The flusher's thread measures; writers only look at a flag.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use halcyon_rpc::RpcError;
+use tokio::sync::Notify;
+
+/// See the head of the file. *Thread safety*: all methods from any thread.
+pub(crate) struct Pressure {
+    low_bytes: u64,
+    high_bytes: u64,
+    hold_back_max: Duration,
+    used_bytes: AtomicU64,
+    is_high: AtomicBool,
+    lowered: Notify,
+    held_back: AtomicU64,
+    refused: AtomicU64,
+}
+
+impl Pressure {
+    pub(crate) fn new(low_bytes: u64, high_bytes: u64, hold_back_max: Duration) -> Pressure {
+        Pressure {
+            low_bytes,
+            high_bytes,
+            hold_back_max,
+            used_bytes: AtomicU64::new(0),
+            is_high: AtomicBool::new(false),
+            lowered: Notify::new(),
+            held_back: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+        }
+    }
+
+    /// Takes note of what the memstores hold now.
+    pub(crate) fn update(&self, used_bytes: u64) {
+        self.used_bytes.store(used_bytes, Ordering::Relaxed);
+        let high = used_bytes >= self.high_bytes;
+        if self.is_high.swap(high, Ordering::Relaxed) && !high {
+            self.lowered.notify_waiters();
+        }
+    }
+
+    /// Whether a flush is wanted for the sake of memory.
+    pub(crate) fn is_over_low(&self) -> bool {
+        self.used_bytes.load(Ordering::Relaxed) >= self.low_bytes
+    }
+
+    /// Whether writers have to wait.
+    #[inline]
+    pub(crate) fn is_high(&self) -> bool {
+        self.is_high.load(Ordering::Relaxed)
+    }
+
+    /// Waits until writers may go on; `RegionTooBusyException` if that takes too long.
+    pub(crate) async fn wait(&self) -> Result<(), RpcError> {
+        self.held_back.fetch_add(1, Ordering::Relaxed);
+        let lowered = async {
+            loop {
+                let notified = self.lowered.notified();
+                if !self.is_high() {
+                    return;
+                }
+                notified.await;
+            }
+        };
+        tokio::time::timeout(self.hold_back_max, lowered).await.map_err(|_| {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            RpcError::region_too_busy(format!(
+                "the memstores of this server hold {} bytes, the limit is {}",
+                self.used_bytes.load(Ordering::Relaxed),
+                self.high_bytes
+            ))
+        })
+    }
+
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.used_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn high_bytes(&self) -> u64 {
+        self.high_bytes
+    }
+
+    /// Writers held back so far, and those of them that were refused.
+    pub(crate) fn held_back(&self) -> (u64, u64) {
+        (self.held_back.load(Ordering::Relaxed), self.refused.load(Ordering::Relaxed))
+    }
+}

@@ -1,0 +1,79 @@
+//! What a server does about the logs of those before it: the edits of each region go to its `recovered.edits`.
+//!
+//! ```text
+//! WALs/<dead>            -> WALs/<dead>-splitting      nobody writes to them any more
+//! <dead>-splitting/*     -> data/../<region>/recovered.edits/*      durable before the next step
+//! <dead>-splitting/*     -> oldWALs/                   and the directory is removed
+//! ```
+//!
+//! Each step may be done again after a crash.
+
+use std::path::{Path, PathBuf};
+
+use halcyon_cell::Result;
+use halcyon_env::Env;
+use halcyon_schema::{TableName, layout};
+use halcyon_wal::{RECOVERED_EDITS_DIR, split_logs};
+
+const SPLITTING: &str = "-splitting";
+
+/// Splits every log under `WALs`. To be called while no region server of this root directory runs; *blocking*.
+/// Returns the number of logs.
+pub(crate) fn recover_logs(env: &Env, root: &Path) -> Result<usize> {
+    let wals = layout::wals_dir(root);
+    env.fs.create_dir_all(&wals)?;
+    env.fs.create_dir_all(&layout::old_wals_dir(root))?;
+    let mut count = 0;
+    for entry in env.fs.list(&wals)? {
+        if entry.is_dir {
+            let dir = begin_splitting(env, &wals, &entry.name)?;
+            count += split(env, root, &dir)?;
+        }
+    }
+    Ok(count)
+}
+
+fn begin_splitting(env: &Env, wals: &Path, name: &str) -> Result<PathBuf> {
+    let dir = wals.join(name);
+    if name.ends_with(SPLITTING) {
+        return Ok(dir);
+    }
+    let splitting = wals.join(format!("{name}{SPLITTING}"));
+    env.fs.rename(&dir, &splitting)?;
+    env.fs.sync_dir(wals)?;
+    Ok(splitting)
+}
+
+fn split(env: &Env, root: &Path, dir: &Path) -> Result<usize> {
+    let destination = |encoded: &[u8], table: &[u8]| edits_dir(env, root, encoded, table);
+    let report = split_logs(env, dir, &destination)
+        .map_err(|error| error.context(format_args!("splitting the logs of {}", dir.display())))?;
+    if !report.logs.is_empty() {
+        tracing::info!(
+            dir = %dir.display(),
+            logs = report.logs.len(),
+            torn = report.torn.len(),
+            entries = report.entries,
+            dropped = report.dropped,
+            files = report.files.len(),
+            "split the logs of a server that is gone"
+        );
+    }
+    let old_wals = layout::old_wals_dir(root);
+    for log in &report.logs {
+        let name = log.file_name().expect("a log has a name");
+        env.fs.rename(log, &old_wals.join(name))?;
+    }
+    env.fs.sync_dir(&old_wals)?;
+    env.fs.remove_dir_all(dir)?;
+    env.fs.sync_dir(&layout::wals_dir(root))?;
+    Ok(report.logs.len())
+}
+
+/// Where the edits of a region go; `None` if the region is gone.
+fn edits_dir(env: &Env, root: &Path, encoded: &[u8], table: &[u8]) -> Option<PathBuf> {
+    let table = TableName::parse(table).ok()?;
+    let encoded = std::str::from_utf8(encoded).ok()?;
+    let dir = layout::region_dir(root, &table, encoded);
+    env.fs.exists(&dir).then(|| dir.join(RECOVERED_EDITS_DIR))
+}

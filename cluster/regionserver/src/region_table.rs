@@ -1,0 +1,258 @@
+//! The regions of this server by encoded name.
+//!
+//! *Thread safety*: a look-up holds a read lock for the time of one hash probe; opening and closing take the
+//! write lock for as short. *Invariants*: a region is in the table from the moment its open began until its
+//! close began; what an [`OnlineRegion`] is found for does not change while it is in the table.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use halcyon_proto::pb;
+use halcyon_region::Region;
+use halcyon_rpc::RpcError;
+use parking_lot::RwLock;
+
+/// A region and what the server keeps beside it.
+pub struct OnlineRegion {
+    pub region: Arc<Region>,
+    /// Is or will soon be in the flusher's queue.
+    pub(crate) flush_queued: AtomicBool,
+    /// Is or will soon be in one of the compactor's queues.
+    pub(crate) compaction_queued: AtomicBool,
+    /// An administrator asked for a minor compaction: two files are enough for it.
+    pub(crate) compaction_asked: AtomicBool,
+    /// An administrator asked for a major compaction, and it is not done.
+    pub(crate) major_asked: AtomicBool,
+}
+
+impl OnlineRegion {
+    pub(crate) fn new(region: Arc<Region>) -> Arc<OnlineRegion> {
+        Arc::new(OnlineRegion {
+            region,
+            flush_queued: AtomicBool::new(false),
+            compaction_queued: AtomicBool::new(false),
+            compaction_asked: AtomicBool::new(false),
+            major_asked: AtomicBool::new(false),
+        })
+    }
+
+    /// The region stands in no compaction queue.
+    pub(crate) fn forget_compaction(&self) {
+        self.compaction_asked.store(false, Ordering::Release);
+        self.major_asked.store(false, Ordering::Release);
+        self.compaction_queued.store(false, Ordering::Release);
+    }
+}
+
+#[derive(Clone)]
+enum Slot {
+    Opening,
+    Online(Arc<OnlineRegion>),
+    /// Refuses clients; stays until everything is on disk, so that it is not opened before.
+    Closing(Arc<OnlineRegion>),
+}
+
+/// See the head of the file.
+pub struct RegionTable {
+    /// For the message to clients that come to the wrong place.
+    server_name: String,
+    slots: RwLock<HashMap<EncodedName, Slot, BuildHasherDefault<EncodedNameHasher>>>,
+}
+
+const ENCODED_LEN_MAX: usize = 32;
+
+/// 32 hexadecimal digits, or meta's decimal number followed by zeros.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct EncodedName([u8; ENCODED_LEN_MAX]);
+
+impl EncodedName {
+    fn new(name: &[u8]) -> Option<EncodedName> {
+        if name.len() > ENCODED_LEN_MAX {
+            return None;
+        }
+        let mut bytes = [0; ENCODED_LEN_MAX];
+        bytes[..name.len()].copy_from_slice(name);
+        Some(EncodedName(bytes))
+    }
+}
+
+impl std::hash::Hash for EncodedName {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write(&self.0);
+    }
+}
+
+/// The name is a digest already; its first half, mixed once, is hash enough.
+#[derive(Default)]
+struct EncodedNameHasher(u64);
+
+impl Hasher for EncodedNameHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        let word = |at: usize| {
+            bytes.get(at..at + 8).map_or(0, |word| u64::from_le_bytes(word.try_into().expect("eight bytes")))
+        };
+        let mixed = (self.0 ^ word(0)).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ word(8);
+        self.0 = mixed.wrapping_mul(0xD6E8_FEB8_6659_FD93).rotate_left(29);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// The part of a region name that identifies it: what stands between the last two dots, or all of it.
+fn encoded_part(name: &[u8]) -> &[u8] {
+    match name {
+        b"hbase:meta,,1" => META_ENCODED,
+        [start @ .., b'.'] if start.len() > ENCODED_LEN_MAX && start[start.len() - 33] == b'.' => {
+            &start[start.len() - ENCODED_LEN_MAX..]
+        }
+        _ => name,
+    }
+}
+
+const META_ENCODED: &[u8] = b"1588230740";
+
+impl RegionTable {
+    pub(crate) fn new(server_name: String) -> RegionTable {
+        RegionTable { server_name, slots: RwLock::default() }
+    }
+
+    /// The region that a request names, by its name or encoded name whatever type it says, as 2.6 does it.
+    pub fn find(&self, specifier: &pb::RegionSpecifier) -> Result<Arc<OnlineRegion>, RpcError> {
+        let encoded = encoded_part(&specifier.value);
+        if let Some(name) = EncodedName::new(encoded) {
+            match self.slots.read().get(&name) {
+                Some(Slot::Online(online)) => return Ok(online.clone()),
+                Some(Slot::Opening) => {
+                    return Err(RpcError::region_opening(format!(
+                        "Region {} is opening on {}",
+                        text(&specifier.value),
+                        self.server_name
+                    )));
+                }
+                Some(Slot::Closing(_)) | None => {}
+            }
+        }
+        Err(self.not_online(&specifier.value))
+    }
+
+    /// The region of an encoded name, if it is online.
+    pub fn get(&self, encoded: &str) -> Option<Arc<OnlineRegion>> {
+        match self.slots.read().get(&EncodedName::new(encoded.as_bytes())?)? {
+            Slot::Online(online) => Some(online.clone()),
+            Slot::Opening | Slot::Closing(_) => None,
+        }
+    }
+
+    /// Whether `online` still is what this server serves under its name.
+    pub(crate) fn serves(&self, online: &Arc<OnlineRegion>) -> bool {
+        let encoded = online.region.info().encoded_name();
+        self.get(encoded).is_some_and(|current| Arc::ptr_eq(&current, online))
+    }
+
+    /// All regions that are online, in no order.
+    pub fn online(&self) -> Vec<Arc<OnlineRegion>> {
+        let slots = self.slots.read();
+        let online = slots.values().filter_map(|slot| match slot {
+            Slot::Online(online) => Some(online.clone()),
+            Slot::Opening | Slot::Closing(_) => None,
+        });
+        online.collect()
+    }
+
+    /// Marks a region as opening; false if it is opening or online.
+    pub(crate) fn begin_open(&self, encoded: &str) -> bool {
+        let Some(name) = EncodedName::new(encoded.as_bytes()) else { return false };
+        let mut slots = self.slots.write();
+        if slots.contains_key(&name) {
+            return false;
+        }
+        slots.insert(name, Slot::Opening);
+        true
+    }
+
+    /// Ends what `begin_open` began: with the region, or without if it could not be opened.
+    pub(crate) fn complete_open(&self, encoded: &str, online: Option<Arc<OnlineRegion>>) {
+        let name = EncodedName::new(encoded.as_bytes()).expect("its open began with this name");
+        let mut slots = self.slots.write();
+        match online {
+            Some(online) => slots.insert(name, Slot::Online(online)),
+            None => slots.remove(&name),
+        };
+    }
+
+    /// Stops serving a region, which is to be closed now. Of a region that is closing already, that one.
+    pub(crate) fn begin_close(&self, encoded: &str) -> Option<Arc<OnlineRegion>> {
+        let name = EncodedName::new(encoded.as_bytes())?;
+        let mut slots = self.slots.write();
+        let slot = slots.get_mut(&name)?;
+        match slot.clone() {
+            Slot::Online(online) | Slot::Closing(online) => {
+                *slot = Slot::Closing(online.clone());
+                Some(online)
+            }
+            Slot::Opening => None,
+        }
+    }
+
+    /// Forgets a region that is closed.
+    pub(crate) fn complete_close(&self, encoded: &str) {
+        let name = EncodedName::new(encoded.as_bytes()).expect("its close began with this name");
+        self.slots.write().remove(&name);
+    }
+
+    pub(crate) fn not_online(&self, name: &[u8]) -> RpcError {
+        RpcError::not_serving_region(format!("{} is not online on {}", text(name), self.server_name))
+    }
+}
+
+/// Bytes as HBase prints them in messages.
+pub(crate) fn text(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len());
+    for &byte in bytes {
+        match byte {
+            b'\\' => out.push_str("\\x5C"),
+            0x20..=0x7e => out.push(char::from(byte)),
+            _ => out.push_str(&format!("\\x{byte:02X}")),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_encoded_part_of_every_form_of_a_name() {
+        let encoded = &b"2140f686c386930b96c060b1030c2875"[..];
+        let name = [&b"t1,b,1700000000000."[..], encoded, b"."].concat();
+        assert_eq!(encoded_part(&name), encoded);
+        assert_eq!(encoded_part(encoded), encoded);
+        assert_eq!(encoded_part(b"hbase:meta,,1"), META_ENCODED);
+        assert_eq!(encoded_part(b""), b"");
+        assert_eq!(encoded_part(b"."), b".");
+        assert_eq!(encoded_part(&[b'.'; 33]), [b'.'; 33]);
+    }
+
+    #[test]
+    fn unknown_and_opening_regions_are_told_apart() {
+        let table = RegionTable::new("h,1,2".to_string());
+        let specifier =
+            pb::RegionSpecifier { r#type: 1, value: "t,\u{1},1.2140f686c386930b96c060b1030c2875.".into() };
+        let class = |table: &RegionTable| table.find(&specifier).err().expect("not online");
+        assert!(class(&table).class.ends_with(".NotServingRegionException"));
+        assert_eq!(
+            class(&table).message,
+            "t,\\x01,1.2140f686c386930b96c060b1030c2875. is not online on h,1,2"
+        );
+        assert!(table.begin_open("2140f686c386930b96c060b1030c2875"));
+        assert!(!table.begin_open("2140f686c386930b96c060b1030c2875"));
+        assert!(class(&table).class.ends_with(".RegionOpeningException"));
+        table.complete_open("2140f686c386930b96c060b1030c2875", None);
+        assert!(class(&table).class.ends_with(".NotServingRegionException"));
+    }
+}

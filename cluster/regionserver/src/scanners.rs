@@ -1,0 +1,256 @@
+//! Open scanners and their leases.
+//!
+//! A scanner is either idle, with a lease that runs, or busy in one call, with no lease at all; a second call
+//! for a busy scanner finds no lease and is told so. A scanner whose lease ran out is forgotten and its id is
+//! unknown from then on. The ids of scanners that were closed in good order are remembered for one lease
+//! period, because older clients close what the server has closed already. Checked against `RSRpcServices`
+//! (`getRegionScanner`, `checkScanNextCallSeq`, `closeScanner`) and `LeaseManager` of 2.6.4.
+//!
+//! *Thread safety*: one lock, held for a hash probe; scanners are dropped outside of it.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use halcyon_env::{Clock, random_bytes};
+use halcyon_region::RegionScanner;
+use halcyon_rpc::RpcError;
+use parking_lot::Mutex;
+
+use crate::region_table::{OnlineRegion, text};
+
+/// Closed ids that are remembered at most. A client that closes what is forgotten is told that it is unknown,
+/// which clients only log.
+const CLOSED_COUNT_MAX: usize = 1 << 16;
+
+/// A scanner of a client and what the protocol needs to know of its past.
+pub(crate) struct OpenScanner {
+    pub(crate) scanner: RegionScanner,
+    pub(crate) online: Arc<OnlineRegion>,
+    /// The row of the last result of the last answer, if that result was a part of a row.
+    pub(crate) partial_row: Option<Bytes>,
+    pub(crate) needs_cursor: bool,
+    /// May look at any number of rows before it finds one to return.
+    pub(crate) has_filter: bool,
+    /// The client's limit for the cells of one answer; `None`: the server's alone.
+    pub(crate) result_bytes_max: Option<u64>,
+}
+
+/// What became of a call that names a scanner.
+pub(crate) enum Claim {
+    /// The caller owns the scanner until it gives it back or closes it.
+    Owned(Box<OpenScanner>),
+    /// It was closed before; the answer is empty.
+    AlreadyClosed,
+    /// Its lease was renewed.
+    Renewed,
+}
+
+/// See the head of the file.
+pub(crate) struct Scanners {
+    clock: Arc<dyn Clock>,
+    lease: Duration,
+    open_count_max: usize,
+    next_id: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    open: HashMap<u64, Entry>,
+    /// Call sequence number at which a scanner was closed.
+    closed: HashMap<u64, u64>,
+    /// When to forget closed ids, oldest first.
+    closed_expiry: VecDeque<(u64, u64)>,
+}
+
+impl State {
+    fn remember_closed(&mut self, id: u64, next_call_seq: u64, expires_ns: u64) {
+        if self.closed_expiry.len() >= CLOSED_COUNT_MAX
+            && let Some((_, oldest)) = self.closed_expiry.pop_front()
+        {
+            self.closed.remove(&oldest);
+        }
+        self.closed.insert(id, next_call_seq);
+        self.closed_expiry.push_back((expires_ns, id));
+    }
+}
+
+struct Entry {
+    /// What `next_call_seq` of the next call has to be.
+    next_call_seq: u64,
+    holding: Holding,
+}
+
+enum Holding {
+    Idle {
+        scanner: Box<OpenScanner>,
+        expires_ns: u64,
+    },
+    Busy,
+    /// The region was closed under the idle scanner.
+    RegionClosed {
+        region: String,
+        expires_ns: u64,
+    },
+}
+
+impl Scanners {
+    pub(crate) fn new(clock: Arc<dyn Clock>, lease: Duration, open_count_max: usize) -> Scanners {
+        // Ids of two incarnations must not meet: the upper half is drawn anew each time, and stays positive
+        // as a Java long.
+        let upper = u64::from(u32::from_be_bytes(random_bytes()) >> 1) << 32;
+        Scanners { clock, lease, open_count_max, next_id: AtomicU64::new(upper + 1), state: Mutex::default() }
+    }
+
+    /// An id for a scanner that a call opens, and the sequence number its next call has to carry.
+    pub(crate) fn begin(&self, call_seq: Option<u64>) -> Result<(u64, u64), RpcError> {
+        match call_seq {
+            Some(seq) if seq != 0 => Err(out_of_order(0, seq)),
+            _ => Ok((self.next_id.fetch_add(1, Ordering::Relaxed), u64::from(call_seq.is_some()))),
+        }
+    }
+
+    /// Takes in a scanner that outlives the call that opened it; its lease runs from now.
+    pub(crate) fn keep(
+        &self,
+        id: u64,
+        next_call_seq: u64,
+        scanner: Box<OpenScanner>,
+    ) -> Result<(), RpcError> {
+        let holding = Holding::Idle { scanner, expires_ns: self.expires_ns() };
+        let mut state = self.state.lock();
+        if state.open.len() >= self.open_count_max {
+            return Err(RpcError::region_too_busy(format!("{} scanners are open", state.open.len())));
+        }
+        state.open.insert(id, Entry { next_call_seq, holding });
+        Ok(())
+    }
+
+    /// Remembers the id of a scanner that ended with the call that opened it.
+    pub(crate) fn ended(&self, id: u64, next_call_seq: u64) {
+        let expires_ns = self.expires_ns();
+        self.state.lock().remember_closed(id, next_call_seq, expires_ns);
+    }
+
+    /// Claims a scanner for a call with this sequence number, or renews its lease.
+    pub(crate) fn claim(&self, id: u64, call_seq: Option<u64>, renew: bool) -> Result<Claim, RpcError> {
+        let expires_ns = self.expires_ns();
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        let Some(entry) = state.open.get_mut(&id) else {
+            return match state.closed.get(&id) {
+                Some(&seq) => match call_seq.filter(|&call_seq| call_seq != seq) {
+                    Some(call_seq) => Err(out_of_order(seq, call_seq)),
+                    None => Ok(Claim::AlreadyClosed),
+                },
+                None => Err(unknown_scanner(id)),
+            };
+        };
+        match std::mem::replace(&mut entry.holding, Holding::Busy) {
+            Holding::Busy => Err(RpcError::lease(format!("lease '{id}' does not exist"))),
+            Holding::RegionClosed { region, .. } => {
+                state.open.remove(&id);
+                Err(RpcError::not_serving_region(format!("{region} was closed under scanner {id}")))
+            }
+            Holding::Idle { scanner, .. } => {
+                if let Some(call_seq) = call_seq {
+                    if call_seq != entry.next_call_seq {
+                        let expected = entry.next_call_seq;
+                        entry.holding = Holding::Idle { scanner, expires_ns };
+                        return Err(out_of_order(expected, call_seq));
+                    }
+                    entry.next_call_seq += 1;
+                }
+                if renew {
+                    entry.holding = Holding::Idle { scanner, expires_ns };
+                    return Ok(Claim::Renewed);
+                }
+                Ok(Claim::Owned(scanner))
+            }
+        }
+    }
+
+    /// Ends a claim; the lease runs from now.
+    pub(crate) fn give_back(&self, id: u64, scanner: Box<OpenScanner>) {
+        let expires_ns = self.expires_ns();
+        if let Some(entry) = self.state.lock().open.get_mut(&id) {
+            entry.holding = Holding::Idle { scanner, expires_ns };
+        }
+    }
+
+    /// Ends a claim for good. The caller drops the scanner.
+    pub(crate) fn close(&self, id: u64) {
+        let expires_ns = self.expires_ns();
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        if let Some(entry) = state.open.remove(&id) {
+            state.remember_closed(id, entry.next_call_seq, expires_ns);
+        }
+    }
+
+    /// Lets go of the idle scanners of a region that is closing.
+    pub(crate) fn region_closing(&self, online: &Arc<OnlineRegion>) {
+        let mut dropped = Vec::new();
+        for entry in self.state.lock().open.values_mut() {
+            let Holding::Idle { scanner, expires_ns } = &mut entry.holding else { continue };
+            if Arc::ptr_eq(&scanner.online, online) {
+                let region = text(&online.region.info().region_name());
+                let closed = Holding::RegionClosed { region, expires_ns: *expires_ns };
+                dropped.push(std::mem::replace(&mut entry.holding, closed));
+            }
+        }
+    }
+
+    /// Drops scanners whose lease ran out and forgets ids that were closed long ago. Returns how many leases
+    /// ran out. To be called about once a second.
+    pub(crate) fn expire(&self) -> usize {
+        let now_ns = self.clock.monotonic_ns();
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        let expired = |entry: &Entry| match entry.holding {
+            Holding::Idle { expires_ns, .. } | Holding::RegionClosed { expires_ns, .. } => {
+                expires_ns <= now_ns
+            }
+            Holding::Busy => false,
+        };
+        let ids: Vec<u64> = state.open.iter().filter(|(_, e)| expired(e)).map(|(&id, _)| id).collect();
+        let dropped: Vec<Entry> = ids.iter().filter_map(|id| state.open.remove(id)).collect();
+        while let Some(&(expires_ns, id)) = state.closed_expiry.front() {
+            if expires_ns > now_ns {
+                break;
+            }
+            state.closed_expiry.pop_front();
+            state.closed.remove(&id);
+        }
+        drop(guard);
+        dropped.len()
+    }
+
+    pub(crate) fn open_count(&self) -> usize {
+        self.state.lock().open.len()
+    }
+
+    pub(crate) fn lease(&self) -> Duration {
+        self.lease
+    }
+
+    fn expires_ns(&self) -> u64 {
+        self.clock.monotonic_ns() + self.lease.as_nanos() as u64
+    }
+}
+
+fn out_of_order(expected: u64, got: u64) -> RpcError {
+    RpcError::out_of_order_scanner_next(format!(
+        "Expected nextCallSeq: {expected} But the nextCallSeq got from client: {got}"
+    ))
+}
+
+fn unknown_scanner(id: u64) -> RpcError {
+    RpcError::unknown_scanner(format!(
+        "Unknown scanner '{id}': the id is wrong, its lease ran out, or the server was restarted. If the client \
+         lets more time pass between calls, raise hbase.client.scanner.timeout.period"
+    ))
+}

@@ -1,0 +1,31 @@
+use std::sync::Arc;
+
+use halcyon_proto::pb;
+use halcyon_rpc::{Call, Outcome, Reply, RpcError};
+
+use super::{decode, pooled, ready};
+use crate::RegionServer;
+use crate::errors;
+
+/// Flushes a region or one family of it, unless it was flushed lately enough for the caller.
+pub(super) fn call(server: &Arc<RegionServer>, call: Call) -> Outcome {
+    match decode::<pb::FlushRegionRequest>(&call.method, call.param) {
+        Ok(request) => pooled(server, move |server| flush(server, &request)),
+        Err(error) => ready(Err(error)),
+    }
+}
+
+fn flush(server: &RegionServer, request: &pb::FlushRegionRequest) -> Result<Reply, RpcError> {
+    let online = server.regions.find(&request.region)?;
+    let last_flush_ms = || online.region.stats().last_flush_ms.max(0) as u64;
+    let mut flushed = None;
+    if request.if_older_than_ts.is_none_or(|time| last_flush_ms() < time) {
+        let families: Vec<_> = request.family.iter().cloned().collect();
+        flushed = Some(server.flush_online(&online, &families).map_err(|error| errors::to_rpc(&error))?);
+    }
+    Ok(Reply::message(&pb::FlushRegionResponse {
+        last_flush_time: last_flush_ms(),
+        flushed,
+        wrote_flush_wal_marker: request.write_flush_wal_marker().then_some(false),
+    }))
+}

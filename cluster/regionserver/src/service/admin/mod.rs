@@ -1,0 +1,83 @@
+//! What administrators' tools call on a region server: one file per group of RPCs.
+
+mod cache;
+mod compaction;
+mod flush;
+mod info;
+mod logs;
+
+use std::sync::Arc;
+
+use halcyon_proto::pb;
+use halcyon_rpc::{Call, Outcome, Reply, RpcError, Service};
+
+use super::{decode, ready};
+use crate::RegionServer;
+use crate::errors;
+
+/// `AdminService` on the regions of one server.
+pub struct AdminService {
+    server: Arc<RegionServer>,
+}
+
+impl AdminService {
+    pub fn new(server: Arc<RegionServer>) -> AdminService {
+        AdminService { server }
+    }
+}
+
+impl Service for AdminService {
+    fn call(&self, call: Call) -> Outcome {
+        let server = &self.server;
+        if let Err(error) = server.check_serving() {
+            return ready(Err(error));
+        }
+        match call.method.as_str() {
+            "FlushRegion" => flush::call(server, call),
+            "RollWALWriter" => logs::roll(server),
+            "ClearRegionBlockCache" => cache::clear(server, call),
+            _ => ready(answer_now(server, &call)),
+        }
+    }
+}
+
+/// What is answered without waiting for anything.
+fn answer_now(server: &Arc<RegionServer>, call: &Call) -> Result<Reply, RpcError> {
+    match call.method.as_str() {
+        "GetRegionInfo" => info::region_info(server, call),
+        "GetOnlineRegion" => Ok(info::online_regions(server)),
+        "GetServerInfo" => Ok(info::server_info(server)),
+        "GetRegionLoad" => info::region_load(server, call),
+        "GetSpaceQuotaSnapshots" => Ok(Reply::message(&pb::GetSpaceQuotaSnapshotsResponse::default())),
+        "CompactRegion" => compaction::compact(server, call),
+        "CompactionSwitch" => compaction::switch(server, call),
+        "ClearCompactionQueues" => compaction::clear_queues(server, call),
+        // Nothing is read again while the server runs, so there is nothing that could have changed.
+        "UpdateConfiguration" => Ok(Reply::message(&pb::UpdateConfigurationResponse::default())),
+        "GetCachedFilesList" => Ok(Reply::message(&pb::GetCachedFilesListResponse::default())),
+        "GetSlowLogResponses" | "GetLargeLogResponses" => {
+            Ok(Reply::message(&pb::SlowLogResponses::default()))
+        }
+        "ClearSlowLogsResponses" => Ok(Reply::message(&pb::ClearSlowLogResponses { is_cleaned: true })),
+        "GetLogEntries" => logs::entries(call),
+        // The master opens and closes regions through its own door; replication and the rest are not served.
+        "OpenRegion" | "CloseRegion" | "WarmupRegion" | "ExecuteProcedures" | "ReplicateWALEntry"
+        | "Replay" | "ReplicateToReplica" | "GetStoreFile" | "UpdateFavoredNodes" | "StopServer" => {
+            Err(errors::unsupported(&call.method))
+        }
+        method => Err(RpcError::unknown_method(method)),
+    }
+}
+
+/// Runs what may wait for the disk on the pool.
+fn pooled<F>(server: &Arc<RegionServer>, work: F) -> Outcome
+where
+    F: FnOnce(&RegionServer) -> Result<Reply, RpcError> + Send + 'static,
+{
+    server.counters.pooled.add(1);
+    let server = server.clone();
+    Outcome::Later(Box::pin(async move {
+        let on_pool = server.clone();
+        server.pool.run(move || work(&on_pool)).await
+    }))
+}

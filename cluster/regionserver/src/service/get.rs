@@ -1,0 +1,69 @@
+use std::sync::Arc;
+
+use halcyon_cell::Cell;
+use halcyon_proto::pb;
+use halcyon_region::ReadMode;
+use halcyon_rpc::{Call, Codec, Outcome, Reply, RpcError};
+
+use super::{CallError, decode, ready};
+use crate::RegionServer;
+use crate::convert;
+use crate::region_table::OnlineRegion;
+
+/// What a read of one row found.
+pub(super) struct Found {
+    pub cells: Vec<Cell>,
+    /// Only the existence was asked for.
+    pub existence_only: bool,
+}
+
+pub(super) fn call(server: &Arc<RegionServer>, call: Call) -> Outcome {
+    server.counters.gets.add(1);
+    let codec = if call.connection.get_uses_cell_block() { call.connection.codec } else { None };
+    let request: pb::GetRequest = match decode("Get", call.param) {
+        Ok(request) => request,
+        Err(error) => return ready(Err(error)),
+    };
+    let online = match server.regions.find(&request.region) {
+        Ok(online) => online,
+        Err(error) => return ready(Err(error)),
+    };
+    match read(&online, &request.get, ReadMode::CacheOnly) {
+        Ok(found) => ready(Ok(reply(found, codec))),
+        Err(CallError::Failed(error)) => ready(Err(error)),
+        Err(CallError::NeedsDisk) => {
+            let server = server.clone();
+            server.counters.pooled.add(1);
+            Outcome::Later(Box::pin(async move {
+                let work =
+                    move || read(&online, &request.get, ReadMode::AnyDisk).map_err(CallError::into_rpc);
+                Ok(reply(server.pool.run(work).await?, codec))
+            }))
+        }
+    }
+}
+
+/// Reads one row as the message says.
+pub(super) fn read(online: &OnlineRegion, get: &pb::Get, mode: ReadMode) -> Result<Found, CallError> {
+    if get.closest_row_before() {
+        // asynchbase takes exactly this class as the sign to scan in reverse instead.
+        return Err(RpcError::unknown_protocol(
+            "closest_row_before is gone since HBase 2.0: scan in reverse",
+        )
+        .into());
+    }
+    let cells = online.region.get(convert::get(get)?, mode)?;
+    Ok(Found { cells, existence_only: get.existence_only() })
+}
+
+fn reply(found: Found, codec: Option<Codec>) -> Reply {
+    let Found { cells, existence_only } = found;
+    let (result, cells) = if existence_only {
+        (convert::exists_result(!cells.is_empty()), None)
+    } else if let Some(codec) = codec {
+        (convert::no_cells_result(cells.len()), convert::cell_block(codec, &cells))
+    } else {
+        (convert::inline_result(&cells, false), None)
+    };
+    Reply { cells, ..Reply::message(&pb::GetResponse { result: Some(result) }) }
+}

@@ -1,0 +1,494 @@
+//! Many actions on many regions in one call.
+//!
+//! A call is a list of region actions; each is atomic, conditional, or a list of actions that stand alone.
+//! Actions are done in their order: runs of puts and deletes go to the region as one batch, everything else one
+//! by one. The run stops where something needs the disk, with nothing of that step done, and goes on from there
+//! on the pool. Checked against `RSRpcServices.multi`, `doNonAtomicRegionMutation`, `doAtomicBatchOp` of 2.6.4,
+//! which defers the puts of a region action behind its other actions; clients accept either.
+
+use std::sync::Arc;
+
+use halcyon_cell::{Cell, CellComparator};
+use halcyon_proto::pb;
+use halcyon_region::{Mutation, MutationResult, Nonce, ReadMode, Region, WriteTicket};
+use halcyon_rpc::{Call, Outcome, Reply, RpcError};
+
+use super::multi_reply::MultiReply;
+use super::mutate::{read_back, turn};
+use super::{CallError, decode, exec_service, get, ready};
+use crate::RegionServer;
+use crate::convert::{self, CellSource};
+use crate::errors::{self, invalid};
+use crate::nonces::{NonceGuard, Turn};
+use crate::region_table::OnlineRegion;
+
+/// A Multi and how far it has come.
+struct Run {
+    server: Arc<RegionServer>,
+    actions: Vec<pb::RegionAction>,
+    /// The condition of clients before 2.4, for the first region action.
+    old_condition: Option<pb::Condition>,
+    nonce_group: u64,
+    source: CellSource,
+    /// The client can be told to come back for a part of its actions.
+    may_cut_off: bool,
+    reply: MultiReply,
+    processed: Option<bool>,
+    tickets: Vec<WriteTicket>,
+    guards: Vec<NonceGuard>,
+    /// The region action and the action to do next.
+    region_at: usize,
+    action_at: usize,
+    /// Mutations that were decoded for the present step before it turned out to need the disk.
+    decoded: Option<Vec<Result<Mutation, RpcError>>>,
+}
+
+pub(super) fn call(server: &Arc<RegionServer>, call: Call) -> Outcome {
+    server.counters.multis.add(1);
+    let mut run = match Run::new(server, call) {
+        Ok(run) => run,
+        Err(error) => return ready(Err(error)),
+    };
+    if server.pressure.is_high() {
+        let server = server.clone();
+        return Outcome::Later(Box::pin(async move {
+            server.pressure.wait().await?;
+            run_on_pool(run).await
+        }));
+    }
+    match run.go_on(ReadMode::CacheOnly) {
+        Ok(()) => run.complete(),
+        Err(NeedsDisk) => Outcome::Later(Box::pin(run_on_pool(run))),
+    }
+}
+
+async fn run_on_pool(mut run: Run) -> Result<Reply, RpcError> {
+    let server = run.server.clone();
+    server.counters.pooled.add(1);
+    let work = move || match run.go_on(ReadMode::AnyDisk) {
+        Ok(()) => Ok(run),
+        Err(NeedsDisk) => Err(CallError::NeedsDisk.into_rpc()),
+    };
+    match server.pool.run(work).await?.complete() {
+        Outcome::Ready(result) => result,
+        Outcome::Later(later) => later.await,
+    }
+}
+
+/// The step at hand cannot be done from memory; nothing of it was done.
+struct NeedsDisk;
+
+impl Run {
+    fn new(server: &Arc<RegionServer>, call: Call) -> Result<Run, RpcError> {
+        let may_cut_off = call.connection.client_at_least(1, 2);
+        let request: pb::MultiRequest = decode("Multi", call.param)?;
+        Ok(Run {
+            server: server.clone(),
+            actions: request.region_action,
+            old_condition: request.condition,
+            nonce_group: request.nonce_group.unwrap_or(0),
+            source: CellSource::new(call.cells),
+            may_cut_off,
+            reply: MultiReply::new(call.connection.codec),
+            processed: None,
+            tickets: Vec::new(),
+            guards: Vec::new(),
+            region_at: 0,
+            action_at: 0,
+            decoded: None,
+        })
+    }
+
+    /// Does what is left, as far as `mode` allows.
+    fn go_on(&mut self, mode: ReadMode) -> Result<(), NeedsDisk> {
+        if self.old_condition.is_some() && self.actions.is_empty() {
+            self.processed = Some(true);
+            return Ok(());
+        }
+        let actions = std::mem::take(&mut self.actions);
+        let mut result = Ok(());
+        while let Some(action) = actions.get(self.region_at) {
+            result = self.region_action(action, mode);
+            if result.is_err() {
+                break;
+            }
+            self.region_at += 1;
+            self.action_at = 0;
+            if self.old_condition.is_some() {
+                break; // such a call has one region action
+            }
+        }
+        self.actions = actions;
+        result
+    }
+
+    fn region_action(&mut self, action: &pb::RegionAction, mode: ReadMode) -> Result<(), NeedsDisk> {
+        let online = match self.server.regions.find(&action.region) {
+            Ok(online) => online,
+            Err(error) if self.action_at > 0 => {
+                // It closed while the call was on its way to the pool: what is left fails one by one.
+                self.fail_rest(action, &error);
+                return Ok(());
+            }
+            Err(error) => {
+                self.skip_cells(action);
+                self.reply.fail_action(&error);
+                return Ok(());
+            }
+        };
+        let condition = if self.region_at == 0 { self.old_condition.as_ref() } else { None };
+        let condition = condition.or(action.condition.as_ref()).cloned();
+        if condition.is_none() && !action.atomic() {
+            return self.separate_actions(&online, action, mode);
+        }
+        match self.together(&online, action, condition.as_ref(), mode) {
+            Ok(()) => {}
+            Err(CallError::NeedsDisk) => return Err(NeedsDisk),
+            Err(CallError::Failed(error)) => {
+                self.decoded = None;
+                self.reply.fail_action(&error);
+            }
+        }
+        self.server.after_write(&online);
+        Ok(())
+    }
+
+    fn skip_cells(&mut self, action: &pb::RegionAction) {
+        if self.decoded.take().is_none() {
+            action.action.iter().filter_map(|a| a.mutation.as_ref()).for_each(|m| self.source.skip(m));
+        }
+    }
+
+    fn fail_rest(&mut self, action: &pb::RegionAction, error: &RpcError) {
+        let decoded = self.decoded.take().map_or(0, |decoded| decoded.len());
+        for (at, action) in action.action[self.action_at..].iter().enumerate() {
+            if let Some(mutation) = &action.mutation
+                && at >= decoded
+            {
+                self.source.skip(mutation);
+            }
+            self.reply.push_error(action.index(), error);
+        }
+        self.reply.end_action(None);
+    }
+
+    // ---- actions that stand alone ----
+
+    fn separate_actions(
+        &mut self,
+        online: &Arc<OnlineRegion>,
+        region_action: &pb::RegionAction,
+        mode: ReadMode,
+    ) -> Result<(), NeedsDisk> {
+        let actions = &region_action.action;
+        while let Some(action) = actions.get(self.action_at) {
+            let done = if self.decoded.is_none() && self.is_over_limit() {
+                if let Some(mutation) = &action.mutation {
+                    self.source.skip(mutation);
+                }
+                let text = format!("the answer has {} bytes of cells already", self.reply.cells_bytes());
+                self.reply.push_error(action.index(), &RpcError::multi_action_result_too_large(text));
+                1
+            } else if let Some(get) = &action.get {
+                self.get(online, action.index(), get, mode)?
+            } else if let Some(call) = &action.service_call {
+                self.reply.push_error(action.index(), &exec_service::no_such_service(&call.service_name));
+                1
+            } else if let Some(mutation) = &action.mutation {
+                if is_put_or_delete(mutation) {
+                    self.batch(online, &actions[self.action_at..], mode)?
+                } else {
+                    self.read_and_write(online, action.index(), mutation, mode)?
+                }
+            } else {
+                self.reply
+                    .push_error(action.index(), &invalid("Error. Action does not specify anything to do"));
+                1
+            };
+            self.action_at += done;
+        }
+        self.reply.end_action(None);
+        Ok(())
+    }
+
+    fn is_over_limit(&self) -> bool {
+        self.may_cut_off && self.reply.cells_bytes() > self.server.settings.result_bytes_max
+    }
+
+    fn get(
+        &mut self,
+        online: &OnlineRegion,
+        index: u32,
+        get: &pb::Get,
+        mode: ReadMode,
+    ) -> Result<usize, NeedsDisk> {
+        match get::read(online, get, mode) {
+            Ok(found) if found.existence_only => self.reply.push_exists(index, !found.cells.is_empty()),
+            Ok(found) => self.reply.push_cells(index, &found.cells),
+            Err(CallError::NeedsDisk) => return Err(NeedsDisk),
+            Err(CallError::Failed(error)) => self.reply.push_error(index, &error),
+        }
+        Ok(1)
+    }
+
+    /// Does the puts and deletes that `actions` begin with as one batch.
+    fn batch(
+        &mut self,
+        online: &Arc<OnlineRegion>,
+        actions: &[pb::Action],
+        mode: ReadMode,
+    ) -> Result<usize, NeedsDisk> {
+        let decoded = match self.decoded.take() {
+            Some(decoded) => decoded,
+            None => actions
+                .iter()
+                .map_while(|action| action.mutation.as_ref().filter(|mutation| is_put_or_delete(mutation)))
+                .map(|mutation| convert::mutation(mutation, &mut self.source))
+                .collect(),
+        };
+        let count = decoded.len();
+        let mut failed: Vec<(usize, RpcError)> = Vec::new();
+        let mut batch = Vec::with_capacity(count);
+        for (at, mutation) in decoded.into_iter().enumerate() {
+            match mutation {
+                Ok(mutation) => batch.push(mutation),
+                Err(error) => failed.push((at, error)),
+            }
+        }
+        let reads = Region::needs_reads(&batch);
+        // A part of such a batch might be done when the rest turns out to need the disk.
+        if reads && mode == ReadMode::CacheOnly {
+            self.decoded = Some(put_together(batch, failed));
+            return Err(NeedsDisk);
+        }
+        let mut failed = failed.into_iter().peekable();
+        let outcome = if batch.is_empty() {
+            Ok(Vec::new())
+        } else {
+            online.region.mutate(batch, false, Nonce::default(), mode).map(|outcome| {
+                self.tickets.push(outcome.ticket);
+                outcome.results
+            })
+        };
+        self.server.after_write(online);
+        let (results, whole) = match outcome {
+            Ok(results) => (results, None),
+            Err(error) => (Vec::new(), Some(errors::to_rpc(&error))),
+        };
+        let mut results = results.into_iter();
+        for (at, action) in actions[..count].iter().enumerate() {
+            let index = action.index();
+            if let Some((_, error)) = failed.next_if(|(failed_at, _)| *failed_at == at) {
+                self.reply.push_error(index, &error);
+                continue;
+            }
+            match (&whole, results.next()) {
+                (Some(error), _) => self.reply.push_error(index, error),
+                (None, Some(Err(error))) => self.reply.push_error(index, &errors::to_rpc(&error)),
+                (None, _) => self.reply.push_done(index),
+            }
+        }
+        Ok(count)
+    }
+
+    /// An Increment or Append.
+    fn read_and_write(
+        &mut self,
+        online: &Arc<OnlineRegion>,
+        index: u32,
+        proto: &pb::MutationProto,
+        mode: ReadMode,
+    ) -> Result<usize, NeedsDisk> {
+        let decoded = self.decoded.take().and_then(|mut decoded| decoded.pop());
+        let decoded = decoded.unwrap_or_else(|| convert::mutation(proto, &mut self.source));
+        let mutation = match decoded {
+            Ok(mutation) => mutation,
+            Err(error) => {
+                self.reply.push_error(index, &error);
+                return Ok(1);
+            }
+        };
+        let nonce = Nonce { group: self.nonce_group, nonce: proto.nonce() };
+        match self.read_and_write_once(online, &mutation, nonce, mode) {
+            Ok(cells) => self.reply.push_cells(index, &cells),
+            Err(CallError::NeedsDisk) => {
+                self.decoded = Some(vec![Ok(mutation)]);
+                return Err(NeedsDisk);
+            }
+            Err(CallError::Failed(error)) => self.reply.push_error(index, &error),
+        }
+        self.server.after_write(online);
+        Ok(1)
+    }
+
+    fn read_and_write_once(
+        &mut self,
+        online: &Arc<OnlineRegion>,
+        mutation: &Mutation,
+        nonce: Nonce,
+        mode: ReadMode,
+    ) -> Result<Vec<Cell>, CallError> {
+        if turn(&self.server, nonce, mode)? == Turn::Done {
+            return read_back(online, mutation, mode);
+        }
+        let guard = (nonce.nonce != 0).then(|| NonceGuard::new(&self.server.nonces, nonce));
+        let mut outcome = online.region.mutate(vec![mutation.clone()], false, nonce, mode)?;
+        let cells = outcome.results.pop().transpose()?.flatten();
+        self.tickets.push(outcome.ticket);
+        self.guards.extend(guard);
+        Ok(cells.unwrap_or_default())
+    }
+
+    // ---- actions that are done together or not at all ----
+
+    fn together(
+        &mut self,
+        online: &Arc<OnlineRegion>,
+        region_action: &pb::RegionAction,
+        condition: Option<&pb::Condition>,
+        mode: ReadMode,
+    ) -> Result<(), CallError> {
+        let actions = &region_action.action;
+        let batch = self.decode_all(actions)?;
+        let nonce = actions.iter().filter_map(|action| action.mutation.as_ref()?.nonce).find(|&n| n != 0);
+        let nonce = Nonce { group: self.nonce_group, nonce: nonce.unwrap_or(0) };
+        let guard = match turn(&self.server, nonce, mode) {
+            Ok(Turn::Done) => {
+                self.push_together(actions, None, Some(true), condition.is_some());
+                return Ok(());
+            }
+            Ok(_) => (nonce.nonce != 0).then(|| NonceGuard::new(&self.server.nonces, nonce)),
+            Err(error) => {
+                self.decoded = Some(batch.into_iter().map(Ok).collect());
+                return Err(error);
+            }
+        };
+        let may_repeat = mode == ReadMode::CacheOnly && (condition.is_some() || Region::needs_reads(&batch));
+        let kept = may_repeat.then(|| batch.clone());
+        let done = self.do_together(online, batch, condition, nonce, mode);
+        if let Err(CallError::NeedsDisk) = &done {
+            self.decoded = kept.map(|kept| kept.into_iter().map(Ok).collect());
+        }
+        let (processed, cells) = done?;
+        self.guards.extend(guard);
+        self.push_together(actions, cells, Some(processed), condition.is_some());
+        Ok(())
+    }
+
+    fn decode_all(&mut self, actions: &[pb::Action]) -> Result<Vec<Mutation>, RpcError> {
+        let decoded = match self.decoded.take() {
+            Some(decoded) => decoded,
+            None => actions
+                .iter()
+                .map(|action| match &action.mutation {
+                    Some(mutation) => convert::mutation(mutation, &mut self.source),
+                    None => Err(invalid("Atomic put and/or delete only, not a Get")),
+                })
+                .collect::<Vec<_>>(), // every cell is taken before the first error is looked at
+        };
+        decoded.into_iter().collect()
+    }
+
+    fn do_together(
+        &mut self,
+        online: &Arc<OnlineRegion>,
+        batch: Vec<Mutation>,
+        condition: Option<&pb::Condition>,
+        nonce: Nonce,
+        mode: ReadMode,
+    ) -> Result<(bool, Option<Vec<Cell>>), CallError> {
+        if batch.is_empty() {
+            return Ok((true, None));
+        }
+        if let Some(condition) = condition {
+            let condition = convert::condition(condition)?;
+            if batch.iter().any(|mutation| mutation.row != condition.row) {
+                return Err(invalid("The row of the condition is not the row of every mutation").into());
+            }
+            let outcome = online.region.check_and_mutate(condition, batch, nonce, mode)?;
+            self.tickets.push(outcome.ticket);
+            return Ok((outcome.processed, outcome.result));
+        }
+        let outcome = online.region.mutate(batch, true, nonce, mode)?;
+        let cells = merge_results(outcome.results, online.region.info().comparator())?;
+        self.tickets.push(outcome.ticket);
+        Ok((true, cells))
+    }
+
+    /// The entries of a region action that was done as one: the cells of all of it stand with the first.
+    fn push_together(
+        &mut self,
+        actions: &[pb::Action],
+        cells: Option<Vec<Cell>>,
+        processed: Option<bool>,
+        conditional: bool,
+    ) {
+        for index in 0..actions.len() as u32 {
+            match &cells {
+                Some(cells) if index == 0 => self.reply.push_inline(index, cells),
+                _ => self.reply.push_place(index),
+            }
+        }
+        let old_form = self.old_condition.is_some();
+        self.reply.end_action(if old_form { None } else { processed });
+        if old_form || !conditional {
+            self.processed = processed;
+        }
+    }
+
+    /// The answer, when all that was written is durable.
+    fn complete(self) -> Outcome {
+        let Run { reply, processed, mut tickets, guards, old_condition, .. } = self;
+        let reply = reply.into_reply(processed, old_condition.is_none());
+        let end = |guards: Vec<NonceGuard>| guards.into_iter().for_each(|guard| guard.end(true));
+        if tickets.iter().all(WriteTicket::is_ready) {
+            let failed = tickets.drain(..).map(WriteTicket::wait).find_map(Result::err);
+            return ready(match failed {
+                Some(error) => Err(errors::to_rpc(&error)),
+                None => {
+                    end(guards);
+                    Ok(reply)
+                }
+            });
+        }
+        Outcome::Later(Box::pin(async move {
+            for ticket in tickets {
+                // A log that fails fails for every write: the call as a whole is not acknowledged.
+                ticket.await.map_err(|error| errors::to_rpc(&error))?;
+            }
+            end(guards);
+            Ok(reply)
+        }))
+    }
+}
+
+fn is_put_or_delete(mutation: &pb::MutationProto) -> bool {
+    use pb::mutation_proto::MutationType::{Delete, Put};
+    matches!(mutation.mutate_type.map(pb::mutation_proto::MutationType::try_from), Some(Ok(Put | Delete)))
+}
+
+/// Mutations and errors in the order in which they were decoded.
+fn put_together(batch: Vec<Mutation>, failed: Vec<(usize, RpcError)>) -> Vec<Result<Mutation, RpcError>> {
+    let mut together: Vec<Result<Mutation, RpcError>> = batch.into_iter().map(Ok).collect();
+    for (at, error) in failed {
+        together.insert(at, Err(error));
+    }
+    together
+}
+
+/// The new cells of all Increments and Appends of an atomic batch; `None` if there was none of them.
+fn merge_results(
+    results: Vec<MutationResult>,
+    comparator: CellComparator,
+) -> halcyon_cell::Result<Option<Vec<Cell>>> {
+    let mut merged: Option<Vec<Cell>> = None;
+    for result in results {
+        if let Some(cells) = result? {
+            merged.get_or_insert_with(Vec::new).extend(cells);
+        }
+    }
+    if let Some(cells) = &mut merged {
+        cells.sort_by(|a, b| comparator.compare(a.get(), b.get()));
+    }
+    Ok(merged)
+}

@@ -1,0 +1,165 @@
+//! The answer to a Multi, encoded as it grows.
+//!
+//! ```text
+//! MultiResponse       1: RegionActionResult*   2: processed   3: region statistics (empty)
+//! RegionActionResult  1: ResultOrException*    2: exception   3: processed
+//! ResultOrException   1: index   2: Result   3: exception
+//! ```
+//!
+//! Most actions of most batches are puts, whose result is an empty message: seven bytes, written here without
+//! building the generated types, which are several hundred bytes each.
+
+use bytes::Bytes;
+use halcyon_cell::Cell;
+use halcyon_rpc::{CellBlock, Codec, Reply, RpcError};
+use prost::Message;
+use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
+
+use crate::convert;
+
+/// An answer in the making. Results are added to the region action that was begun last.
+pub(super) struct MultiReply {
+    codec: Option<Codec>,
+    message: Vec<u8>,
+    /// `ResultOrException`s of the present region action.
+    action: Vec<u8>,
+    block: Option<CellBlock>,
+    cells_bytes: u64,
+}
+
+impl MultiReply {
+    pub(super) fn new(codec: Option<Codec>) -> MultiReply {
+        MultiReply { codec, message: Vec::new(), action: Vec::new(), block: None, cells_bytes: 0 }
+    }
+
+    /// Bytes of cells so far.
+    pub(super) fn cells_bytes(&self) -> u64 {
+        self.cells_bytes
+    }
+
+    /// A put or delete that was done.
+    pub(super) fn push_done(&mut self, index: u32) {
+        self.push_entry(index, Some(2), &[]);
+    }
+
+    /// An entry of an atomic region action, which says nothing but its place.
+    pub(super) fn push_place(&mut self, index: u32) {
+        self.push_entry(index, None, &[]);
+    }
+
+    /// Cells that go into the cell block if the client has one.
+    pub(super) fn push_cells(&mut self, index: u32, cells: &[Cell]) {
+        let Some(codec) = self.codec else { return self.push_inline(index, cells) };
+        self.cells_bytes += convert::cells_size_bytes(cells);
+        if !cells.is_empty() {
+            let block = self.block.get_or_insert_with(|| CellBlock::new(codec));
+            cells.iter().for_each(|cell| block.push(cell));
+        }
+        self.push_entry(index, Some(2), &convert::no_cells_result(cells.len()).encode_to_vec());
+    }
+
+    /// Cells inside of the message, as conditional and atomic region actions have them.
+    pub(super) fn push_inline(&mut self, index: u32, cells: &[Cell]) {
+        self.cells_bytes += convert::cells_size_bytes(cells);
+        self.push_entry(index, Some(2), &convert::inline_result(cells, false).encode_to_vec());
+    }
+
+    pub(super) fn push_exists(&mut self, index: u32, exists: bool) {
+        self.push_entry(index, Some(2), &convert::exists_result(exists).encode_to_vec());
+    }
+
+    pub(super) fn push_error(&mut self, index: u32, error: &RpcError) {
+        self.push_entry(index, Some(3), &error.to_name_bytes_pair().encode_to_vec());
+    }
+
+    fn push_entry(&mut self, index: u32, field: Option<u32>, bytes: &[u8]) {
+        let index_len = 1 + encoded_len_varint(u64::from(index));
+        let field_len = field.map_or(0, |_| 1 + encoded_len_varint(bytes.len() as u64) + bytes.len());
+        let out = &mut self.action;
+        encode_key(1, WireType::LengthDelimited, out);
+        encode_varint((index_len + field_len) as u64, out);
+        encode_key(1, WireType::Varint, out);
+        encode_varint(u64::from(index), out);
+        if let Some(field) = field {
+            put_delimited(field, bytes, out);
+        }
+    }
+
+    /// Ends a region action whose entries were pushed.
+    pub(super) fn end_action(&mut self, processed: Option<bool>) {
+        let processed_len = if processed.is_some() { 2 } else { 0 };
+        encode_key(1, WireType::LengthDelimited, &mut self.message);
+        encode_varint((self.action.len() + processed_len) as u64, &mut self.message);
+        self.message.append(&mut self.action);
+        if let Some(processed) = processed {
+            put_bool(3, processed, &mut self.message);
+        }
+    }
+
+    /// Ends a region action that failed as a whole: no entries.
+    pub(super) fn fail_action(&mut self, error: &RpcError) {
+        self.action.clear();
+        let pair = error.to_name_bytes_pair().encode_to_vec();
+        let len = 1 + encoded_len_varint(pair.len() as u64) + pair.len();
+        encode_key(1, WireType::LengthDelimited, &mut self.message);
+        encode_varint(len as u64, &mut self.message);
+        put_delimited(2, &pair, &mut self.message);
+    }
+
+    pub(super) fn into_reply(mut self, processed: Option<bool>, statistics: bool) -> Reply {
+        if let Some(processed) = processed {
+            put_bool(2, processed, &mut self.message);
+        }
+        if statistics {
+            put_delimited(3, &[], &mut self.message);
+        }
+        Reply { message: Bytes::from(self.message), cells: self.block }
+    }
+}
+
+fn put_delimited(field: u32, bytes: &[u8], out: &mut Vec<u8>) {
+    encode_key(field, WireType::LengthDelimited, out);
+    encode_varint(bytes.len() as u64, out);
+    out.extend_from_slice(bytes);
+}
+
+fn put_bool(field: u32, value: bool, out: &mut Vec<u8>) {
+    encode_key(field, WireType::Varint, out);
+    out.push(u8::from(value));
+}
+
+#[cfg(test)]
+mod tests {
+    use halcyon_proto::pb;
+
+    use super::*;
+
+    #[test]
+    fn what_is_written_by_hand_reads_as_the_message() {
+        let mut reply = MultiReply::new(Some(Codec::KeyValue));
+        reply.push_done(1);
+        reply.push_cells(300, &[Cell::put(b"r", b"f", b"q", 1, b"v")]);
+        reply.push_error(2, &RpcError::do_not_retry("no"));
+        reply.push_exists(4, true);
+        reply.end_action(None);
+        reply.push_done(1);
+        reply.fail_action(&RpcError::not_serving_region("gone"));
+        reply.push_place(0);
+        reply.push_inline(1, &[Cell::put(b"r", b"f", b"q", 1, b"v")]);
+        reply.end_action(Some(true));
+        let reply = reply.into_reply(Some(true), true);
+        let message = pb::MultiResponse::decode(reply.message.clone()).unwrap();
+        assert_eq!(message.encode_to_vec(), reply.message, "the generated types write the same bytes");
+        assert_eq!(message.processed, Some(true));
+        let [first, second, third] = &message.region_action_result[..] else { panic!("three actions") };
+        let entries = &first.result_or_exception;
+        assert_eq!(entries.iter().map(|e| e.index.unwrap()).collect::<Vec<_>>(), [1, 300, 2, 4]);
+        assert_eq!(entries[0].result, Some(pb::Result::default()));
+        assert_eq!(entries[1].result.as_ref().unwrap().associated_cell_count, Some(1));
+        assert!(entries[2].exception.as_ref().unwrap().name.ends_with("DoNotRetryIOException"));
+        assert_eq!(entries[3].result.as_ref().unwrap().exists, Some(true));
+        assert!(second.result_or_exception.is_empty() && second.exception.is_some());
+        assert_eq!((third.processed, third.result_or_exception.len()), (Some(true), 2));
+        assert!(third.result_or_exception[0].result.is_none());
+    }
+}

@@ -1,0 +1,229 @@
+//! One mutation of one row, perhaps under a condition.
+//!
+//! A put or delete is handed to the region and answered when its ticket resolves, which for most is right
+//! after the calls that came together with it were handed over. What reads before it writes (Increment, Append,
+//! conditions, deletes of the newest version) may need the disk; it then runs again on the pool, where a call
+//! also waits for another one with its nonce.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use halcyon_cell::Cell;
+use halcyon_proto::pb;
+use halcyon_region::{Mutation, MutationKind, Nonce, ReadMode, Region, Scan, WriteTicket};
+use halcyon_rpc::{Call, Codec, Outcome, Reply, RpcError};
+
+use super::{CallError, decode, ready};
+use crate::RegionServer;
+use crate::convert::{self, CellSource};
+use crate::errors;
+use crate::nonces::{NonceGuard, Turn};
+use crate::region_table::OnlineRegion;
+
+/// `MutateResponse { processed: true }`.
+const PROCESSED: &[u8] = &[0x10, 0x01];
+
+/// What a mutation did, before it is durable.
+struct Done {
+    processed: Option<bool>,
+    result: Option<Vec<Cell>>,
+    /// `None` when nothing was written.
+    ticket: Option<WriteTicket>,
+    guard: Option<NonceGuard>,
+}
+
+/// A decoded call.
+struct Request {
+    online: Arc<OnlineRegion>,
+    mutation: Mutation,
+    condition: Option<pb::Condition>,
+    nonce: Nonce,
+    codec: Option<Codec>,
+}
+
+pub(super) fn call(server: &Arc<RegionServer>, call: Call) -> Outcome {
+    server.counters.mutations.add(1);
+    let request = match Request::new(server, call) {
+        Ok(request) => request,
+        Err(error) => return ready(Err(error)),
+    };
+    if server.pressure.is_high() {
+        let server = server.clone();
+        return Outcome::Later(Box::pin(async move {
+            server.pressure.wait().await?;
+            match start(&server, request) {
+                Outcome::Ready(result) => result,
+                Outcome::Later(later) => later.await,
+            }
+        }));
+    }
+    start(server, request)
+}
+
+fn start(server: &Arc<RegionServer>, request: Request) -> Outcome {
+    let Request { online, mutation, condition, nonce, codec } = request;
+    let plain = condition.is_none() && !Region::needs_reads(std::slice::from_ref(&mutation));
+    if plain {
+        // Nothing to repeat, nothing to remember.
+        let outcome = online.region.mutate(vec![mutation], false, Nonce::default(), ReadMode::CacheOnly);
+        let done = outcome.map_err(CallError::from).and_then(|mut outcome| {
+            outcome.results.pop().transpose()?;
+            Ok(Done { processed: Some(true), result: None, ticket: Some(outcome.ticket), guard: None })
+        });
+        server.after_write(&online);
+        return match done {
+            Ok(done) => complete(done, codec),
+            Err(error) => ready(Err(error.into_rpc())),
+        };
+    }
+    let request = Request { online, mutation, condition, nonce, codec };
+    match request.attempt(server, ReadMode::CacheOnly) {
+        Ok(done) => complete(done, codec),
+        Err(CallError::Failed(error)) => ready(Err(error)),
+        Err(CallError::NeedsDisk) => {
+            server.counters.pooled.add(1);
+            let server = server.clone();
+            Outcome::Later(Box::pin(async move {
+                let on_pool = server.clone();
+                let work = move || request.attempt(&on_pool, ReadMode::AnyDisk).map_err(CallError::into_rpc);
+                match complete(server.pool.run(work).await?, codec) {
+                    Outcome::Ready(result) => result,
+                    Outcome::Later(later) => later.await,
+                }
+            }))
+        }
+    }
+}
+
+impl Request {
+    fn new(server: &RegionServer, call: Call) -> Result<Request, RpcError> {
+        let request: pb::MutateRequest = decode("Mutate", call.param)?;
+        let online = server.regions.find(&request.region)?;
+        let mutation = convert::mutation(&request.mutation, &mut CellSource::new(call.cells))?;
+        let nonce =
+            Nonce { group: request.nonce_group.unwrap_or(0), nonce: request.mutation.nonce.unwrap_or(0) };
+        Ok(Request { online, mutation, condition: request.condition, nonce, codec: call.connection.codec })
+    }
+
+    /// Does the work once. `CacheOnly` may end in `NeedsDisk`, with nothing done.
+    fn attempt(&self, server: &RegionServer, mode: ReadMode) -> Result<Done, CallError> {
+        let guard = match turn(server, self.nonce, mode)? {
+            Turn::Work => (self.nonce.nonce != 0).then(|| NonceGuard::new(&server.nonces, self.nonce)),
+            _ => return self.repeat(mode),
+        };
+        let done = self.apply(mode, guard);
+        server.after_write(&self.online);
+        done
+    }
+
+    fn apply(&self, mode: ReadMode, guard: Option<NonceGuard>) -> Result<Done, CallError> {
+        let region = &self.online.region;
+        let batch = vec![self.mutation.clone()];
+        let Some(condition) = &self.condition else {
+            let mut outcome = region.mutate(batch, false, self.nonce, mode)?;
+            let result = outcome.results.pop().transpose()?.flatten();
+            let (processed, result) = match self.mutation.kind {
+                MutationKind::Put | MutationKind::Delete => (Some(true), None),
+                MutationKind::Increment | MutationKind::Append => (None, Some(result.unwrap_or_default())),
+            };
+            return Ok(Done { processed, result, ticket: Some(outcome.ticket), guard });
+        };
+        let condition = convert::condition(condition)?;
+        if condition.row != self.mutation.row {
+            return Err(errors::invalid("The row of the condition is not the row of the mutation").into());
+        }
+        let outcome = region.check_and_mutate(condition, batch, self.nonce, mode)?;
+        Ok(Done {
+            processed: Some(outcome.processed),
+            result: outcome.result,
+            ticket: Some(outcome.ticket),
+            guard,
+        })
+    }
+
+    /// The answer to a call whose work was done by an earlier one with its nonce.
+    fn repeat(&self, mode: ReadMode) -> Result<Done, CallError> {
+        let processed = self.condition.is_some().then_some(true);
+        let result = match self.mutation.kind {
+            MutationKind::Increment | MutationKind::Append => {
+                Some(read_back(&self.online, &self.mutation, mode)?)
+            }
+            MutationKind::Put | MutationKind::Delete => None,
+        };
+        let processed = if result.is_none() { Some(true) } else { processed };
+        Ok(Done { processed, result, ticket: None, guard: None })
+    }
+}
+
+/// Whose turn a nonce gives. A call that would have to wait for another one needs the pool.
+pub(super) fn turn(server: &RegionServer, nonce: Nonce, mode: ReadMode) -> Result<Turn, CallError> {
+    if mode == ReadMode::CacheOnly {
+        return match server.nonces.begin(nonce) {
+            Turn::Running => Err(CallError::NeedsDisk),
+            turn => Ok(turn),
+        };
+    }
+    match server.nonces.wait(nonce, server.settings.rpc_timeout) {
+        Turn::Running => Err(RpcError::io("an operation with the same nonce is still running").into()),
+        turn => Ok(turn),
+    }
+}
+
+/// The present cells of the columns that a finished Increment or Append has changed.
+pub(super) fn read_back(
+    online: &OnlineRegion,
+    mutation: &Mutation,
+    mode: ReadMode,
+) -> Result<Vec<Cell>, CallError> {
+    if !mutation.return_results {
+        return Ok(Vec::new());
+    }
+    let mut scan = Scan::of_row(mutation.row.clone());
+    for cell in &mutation.cells {
+        let part = |part: &[u8]| if part.is_empty() { Bytes::new() } else { cell.bytes().slice_ref(part) };
+        let qualifiers = scan.families.entry(part(cell.family())).or_default();
+        qualifiers.get_or_insert_with(BTreeSet::new).insert(part(cell.qualifier()));
+    }
+    scan.time_range = mutation.time_range;
+    Ok(online.region.get(scan, mode)?)
+}
+
+/// Answers now if the write is durable already, else when it is.
+fn complete(done: Done, codec: Option<Codec>) -> Outcome {
+    let Done { processed, result, ticket, guard } = done;
+    let reply = reply(processed, result, codec);
+    match ticket {
+        Some(ticket) if !ticket.is_ready() => Outcome::Later(Box::pin(async move {
+            ticket.await.map_err(|error| errors::to_rpc(&error))?;
+            if let Some(guard) = guard {
+                guard.end(true);
+            }
+            Ok(reply)
+        })),
+        ticket => {
+            if let Some(Err(error)) = ticket.map(WriteTicket::wait) {
+                return ready(Err(errors::to_rpc(&error)));
+            }
+            if let Some(guard) = guard {
+                guard.end(true);
+            }
+            ready(Ok(reply))
+        }
+    }
+}
+
+fn reply(processed: Option<bool>, result: Option<Vec<Cell>>, codec: Option<Codec>) -> Reply {
+    let Some(cells) = result else {
+        if processed == Some(true) {
+            return Reply { message: Bytes::from_static(PROCESSED), cells: None };
+        }
+        return Reply::message(&pb::MutateResponse { processed, ..Default::default() });
+    };
+    let (result, block) = match codec {
+        Some(codec) => (convert::no_cells_result(cells.len()), convert::cell_block(codec, &cells)),
+        None => (convert::inline_result(&cells, false), None),
+    };
+    let response = pb::MutateResponse { result: Some(result), processed, ..Default::default() };
+    Reply { cells: block, ..Reply::message(&response) }
+}

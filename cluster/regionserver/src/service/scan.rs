@@ -1,0 +1,142 @@
+//! Opening, continuing, renewing and closing scanners.
+//!
+//! ```text
+//! open   region + scan        -> region scanner, id          \
+//! next   scanner_id           -> claimed from the leases      > run (scan_run.rs) -> closed, or lease runs again
+//! close  close_scanner        -> after this call's results   /
+//! renew  scanner_id, renew    -> the lease runs again, nothing is read
+//! ```
+//!
+//! Checked against `RSRpcServices.scan` of 2.6.4. A scan runs on the pool, unless it cannot touch the disk and
+//! is small; a small scan that is sure to end with this call is tried from the cache first.
+
+use std::sync::Arc;
+
+use halcyon_proto::pb;
+use halcyon_region::{ReadMode, RegionScanner};
+use halcyon_rpc::{Call, Outcome, Reply, RpcError};
+
+use super::scan_run::{Limits, Origin, ScanRun};
+use super::{CallError, decode, ready};
+use crate::RegionServer;
+use crate::convert;
+use crate::errors::invalid;
+use crate::region_table::OnlineRegion;
+use crate::scanners::{Claim, OpenScanner};
+
+pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
+    server.counters.scans.add(1);
+    let request: pb::ScanRequest = match decode("Scan", std::mem::take(&mut call.param)) {
+        Ok(request) => request,
+        Err(error) => return ready(Err(error)),
+    };
+    match request.scanner_id {
+        Some(id) => next(server, &call, request, id),
+        None => open(server, &call, request),
+    }
+}
+
+fn next(server: &Arc<RegionServer>, call: &Call, request: pb::ScanRequest, id: u64) -> Outcome {
+    let echo = || Reply::message(&pb::ScanResponse { scanner_id: Some(id), ..Default::default() });
+    let holder = match server.scanners.claim(id, request.next_call_seq, request.renew()) {
+        Ok(Claim::Owned(holder)) => holder,
+        Ok(Claim::AlreadyClosed | Claim::Renewed) => return ready(Ok(echo())),
+        Err(error) => return ready(Err(error)),
+    };
+    if !server.regions.serves(&holder.online) {
+        server.scanners.close(id);
+        let name = holder.online.region.info().region_name().clone();
+        return ready(Err(server.regions.not_online(&name)));
+    }
+    let limits = Limits::new(server, call, &request);
+    let small = is_small(server, &request) && !holder.has_filter;
+    let inline = limits.rows == 0 || (small && holder.online.region.memory_only());
+    let run = ScanRun { server: server.clone(), holder, id, limits, origin: Origin::Claimed };
+    if inline { ready(run.run().map_err(CallError::into_rpc)) } else { pooled(server, run) }
+}
+
+fn pooled(server: &Arc<RegionServer>, run: ScanRun) -> Outcome {
+    server.counters.pooled.add(1);
+    let server = server.clone();
+    Outcome::Later(Box::pin(
+        async move { server.pool.run(move || run.run().map_err(CallError::into_rpc)).await },
+    ))
+}
+
+fn open(server: &Arc<RegionServer>, call: &Call, request: pb::ScanRequest) -> Outcome {
+    let (Some(specifier), Some(_)) = (&request.region, &request.scan) else {
+        return ready(Err(invalid("Missing required input: scannerId or scan")));
+    };
+    let online = match server.regions.find(specifier) {
+        Ok(online) => online,
+        Err(error) => return ready(Err(error)),
+    };
+    let opening =
+        Opening { server: server.clone(), online, limits: Limits::new(server, call, &request), request };
+    if opening.is_small() {
+        let mode = if opening.online.region.memory_only() { ReadMode::AnyDisk } else { ReadMode::CacheOnly };
+        match opening.run(mode) {
+            Err(CallError::NeedsDisk) => {}
+            result => return ready(result.map_err(CallError::into_rpc)),
+        }
+    }
+    server.counters.pooled.add(1);
+    let server = server.clone();
+    Outcome::Later(Box::pin(async move {
+        server.pool.run(move || opening.run(ReadMode::AnyDisk).map_err(CallError::into_rpc)).await
+    }))
+}
+
+/// Whether a call asks for so few rows that the thread that received it may do it. A filter may look at any
+/// number of rows before it finds one.
+fn is_small(server: &RegionServer, request: &pb::ScanRequest) -> bool {
+    let limit = request.limit_of_rows.filter(|&limit| limit > 0).unwrap_or(u32::MAX);
+    let rows = request.number_of_rows.unwrap_or(1).min(limit);
+    rows <= server.settings.inline_scan_rows_max
+        && request.scan.as_ref().is_none_or(|scan| scan.filter.is_none())
+}
+
+struct Opening {
+    server: Arc<RegionServer>,
+    online: Arc<OnlineRegion>,
+    request: pb::ScanRequest,
+    limits: Limits,
+}
+
+impl Opening {
+    /// Whether to try it here: either nothing can need the disk, or the scanner is likely to end with the call.
+    fn is_small(&self) -> bool {
+        let ends = self.request.limit_of_rows.is_some_and(|limit| limit > 0 && limit <= self.limits.rows)
+            || self.request.close_scanner();
+        is_small(&self.server, &self.request) && (ends || self.online.region.memory_only())
+    }
+
+    /// Opens the scanner and serves the first results. `CacheOnly` may end in `NeedsDisk`, with no trace left.
+    fn run(&self, mode: ReadMode) -> Result<Reply, CallError> {
+        let proto = self.request.scan.as_ref().expect("checked by open");
+        let scan = convert::scan(proto)?;
+        let scanner: RegionScanner = self.online.region.scanner(scan, mode)?;
+        let holder = Box::new(OpenScanner {
+            scanner,
+            online: self.online.clone(),
+            partial_row: None,
+            needs_cursor: proto.need_cursor_result(),
+            has_filter: proto.filter.is_some(),
+            result_bytes_max: proto.max_result_size.filter(|&size| size > 0 && size <= i64::MAX as u64),
+        });
+        let (id, next_call_seq) = self.server.scanners.begin(self.request.next_call_seq)?;
+        // A scanner that must not use the disk cannot be kept for later calls.
+        let origin = Origin::Opened { next_call_seq, may_be_kept: mode == ReadMode::AnyDisk };
+        let limits = self.limits.clone();
+        ScanRun { server: self.server.clone(), holder, id, limits, origin }.run()
+    }
+}
+
+/// What the client gets to know about a scanner that has failed in the middle (`RSRpcServices.scan`).
+pub(super) fn reset_error(error: RpcError, knows_reset: bool) -> RpcError {
+    if error.do_not_retry {
+        return error;
+    }
+    let message = format!("Scanner is closed on the server-side: {error}");
+    if knows_reset { RpcError::scanner_reset(message) } else { RpcError::unknown_scanner(message) }
+}

@@ -1,0 +1,290 @@
+//! One call's worth of a scan: results until a limit, and the answer.
+//!
+//! Which limit may stop where:
+//!
+//! | limit | stops | may cut a row |
+//! |---|---|---|
+//! | results (`number_of_rows`) | after a result | – |
+//! | complete rows (`limit_of_rows`) | after a row; ends the scan | – |
+//! | bytes | after a cell or row | if the client handles partial results |
+//! | time | after a cell or row; heartbeat | only if the client handles partial results and heartbeats, else no limit |
+//!
+//! Whether a result of a part of a row was that row's last cannot be known: the next call finds another row
+//! and counts the first one as complete then.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use halcyon_cell::Cell;
+use halcyon_proto::pb;
+use halcyon_region::{NextState, ScanCounts, ScanLimits};
+use halcyon_rpc::{Call, CellBlock, Codec, Reply};
+
+use super::CallError;
+use super::scan::reset_error;
+use crate::RegionServer;
+use crate::convert;
+use crate::scanners::OpenScanner;
+
+/// What one call may take, from its message and its connection.
+#[derive(Clone)]
+pub(super) struct Limits {
+    /// Results at most; 0: none, only open or close.
+    pub rows: u32,
+    /// Complete rows left of the whole scan.
+    limit_of_rows: Option<u32>,
+    close: bool,
+    partials: bool,
+    /// `Clock::monotonic_ns` at which a heartbeat is due.
+    deadline_ns: Option<u64>,
+    track_metrics: bool,
+    codec: Option<Codec>,
+    /// The client knows `ScannerResetException`.
+    knows_reset: bool,
+}
+
+impl Limits {
+    pub(super) fn new(server: &RegionServer, call: &Call, request: &pb::ScanRequest) -> Limits {
+        let close = request.close_scanner();
+        let partials = request.client_handles_partials();
+        let heartbeats = partials && request.client_handles_heartbeats();
+        Limits {
+            rows: request.number_of_rows.unwrap_or(if close { 0 } else { 1 }).min(i32::MAX as u32),
+            limit_of_rows: request.limit_of_rows.filter(|&limit| limit > 0),
+            close,
+            partials,
+            deadline_ns: heartbeats.then(|| deadline_ns(server, call)),
+            track_metrics: request.track_scan_metrics(),
+            codec: call.connection.codec,
+            knows_reset: call.connection.client_at_least(1, 4),
+        }
+    }
+}
+
+/// Half of what the most impatient party would wait.
+fn deadline_ns(server: &RegionServer, call: &Call) -> u64 {
+    let patience = server.scanners.lease().min(server.settings.rpc_timeout);
+    let patience = call.timeout.map_or(patience, |timeout| timeout.min(patience));
+    let time = (patience / 2).max(server.settings.scan_time_min);
+    server.env.clock.monotonic_ns() + time.as_nanos() as u64
+}
+
+/// A claimed scanner and a call for it.
+pub(super) struct ScanRun {
+    pub server: Arc<RegionServer>,
+    pub holder: Box<OpenScanner>,
+    pub id: u64,
+    pub limits: Limits,
+    pub origin: Origin,
+}
+
+/// Where a run has its scanner from.
+#[derive(Clone, Copy)]
+pub(super) enum Origin {
+    /// An earlier call opened it.
+    Claimed,
+    /// This call opened it; it is not among the server's scanners yet.
+    Opened { next_call_seq: u64, may_be_kept: bool },
+}
+
+/// Results of one call.
+#[derive(Default)]
+struct Results {
+    cells: Vec<Cell>,
+    /// Cells of each result, and whether it may be a part of a row.
+    shapes: Vec<(u32, bool)>,
+    more_in_region: bool,
+    /// `limit_of_rows` was reached.
+    limit_reached: bool,
+    heartbeat: bool,
+    cursor: Option<Bytes>,
+}
+
+impl Results {
+    fn last_row(&self) -> &[u8] {
+        self.cells.last().map_or(&[], |cell| cell.row())
+    }
+}
+
+impl ScanRun {
+    /// Serves the call; gives the scanner back or closes it. After an error it is closed.
+    pub(super) fn run(mut self) -> Result<Reply, CallError> {
+        let before = self.holder.scanner.counts();
+        let (results, filter_done) = match self.results() {
+            Ok(results) => results,
+            Err(error) => return Err(self.fail(CallError::from(error))),
+        };
+        let nothing_left = results.limit_reached || (filter_done && results.shapes.is_empty());
+        let reply = self.reply(&results, nothing_left, before);
+        if nothing_left || !results.more_in_region || self.limits.close {
+            self.close();
+            return Ok(reply);
+        }
+        if let Some(&(_, partial)) = results.shapes.last() {
+            self.holder.partial_row = partial.then(|| Bytes::copy_from_slice(results.last_row()));
+        }
+        let scanners = &self.server.scanners;
+        match self.origin {
+            Origin::Claimed => scanners.give_back(self.id, self.holder),
+            Origin::Opened { may_be_kept: false, .. } => return Err(CallError::NeedsDisk),
+            Origin::Opened { next_call_seq, .. } => scanners.keep(self.id, next_call_seq, self.holder)?,
+        }
+        Ok(reply)
+    }
+
+    fn close(&self) {
+        match self.origin {
+            Origin::Claimed => self.server.scanners.close(self.id),
+            Origin::Opened { next_call_seq, .. } => self.server.scanners.ended(self.id, next_call_seq),
+        }
+    }
+
+    /// A scanner that failed in the middle may have moved; it is closed, and the client told to begin anew
+    /// behind what it has. One that this call opened has shown nothing yet.
+    fn fail(&self, error: CallError) -> CallError {
+        match (self.origin, error) {
+            (Origin::Claimed, CallError::Failed(error)) => {
+                self.close();
+                let is_moved = error.class.ends_with(".NotServingRegionException");
+                CallError::Failed(if is_moved { error } else { reset_error(error, self.limits.knows_reset) })
+            }
+            (Origin::Claimed, CallError::NeedsDisk) => {
+                self.close();
+                CallError::NeedsDisk
+            }
+            (Origin::Opened { .. }, error) => error,
+        }
+    }
+
+    fn results(&mut self) -> halcyon_cell::Result<(Results, bool)> {
+        if self.limits.rows == 0 {
+            let results = Results { more_in_region: true, ..Results::default() };
+            return Ok((results, self.holder.scanner.filter_done()?));
+        }
+        let results = self.collect()?;
+        Ok((results, self.holder.scanner.filter_done()?))
+    }
+
+    fn collect(&mut self) -> halcyon_cell::Result<Results> {
+        let server_max = self.server.settings.result_bytes_max;
+        let size_max = self.holder.result_bytes_max.map_or(server_max, |size| size.min(server_max));
+        let mut limits = ScanLimits {
+            size_bytes_left: i64::try_from(size_max).unwrap_or(i64::MAX),
+            may_cut_row: self.limits.partials,
+            deadline_ns: self.limits.deadline_ns,
+        };
+        let mut results = Results::default();
+        let mut complete_rows = 0;
+        loop {
+            let start = results.cells.len();
+            let state = self.holder.scanner.next(&mut limits, &mut results.cells)?;
+            let count = results.cells.len() - start;
+            let more_in_row = matches!(
+                state,
+                NextState::BatchReached | NextState::SizeReached | NextState::TimeReached { mid_row: true }
+            );
+            results.more_in_region = state != NextState::Exhausted;
+            if count > 0 {
+                if let Some(limit) = self.limits.limit_of_rows {
+                    if self.begins_row_after_part(&results, start) {
+                        complete_rows += 1;
+                        if complete_rows >= limit {
+                            results.cells.truncate(start);
+                            results.limit_reached = true;
+                            break;
+                        }
+                    }
+                    if !more_in_row {
+                        complete_rows += 1;
+                        results.limit_reached = complete_rows >= limit;
+                    }
+                }
+                results.shapes.push((count as u32, more_in_row));
+                if results.limit_reached {
+                    break;
+                }
+            } else if !results.more_in_region
+                && let Some(last) = results.shapes.last_mut()
+            {
+                last.1 = false; // it had no more cells after all
+            }
+            let late = matches!(state, NextState::TimeReached { .. });
+            let full = limits.size_bytes_left <= 0 || results.shapes.len() >= self.limits.rows as usize;
+            if results.more_in_region && (late || (full && results.shapes.is_empty())) {
+                results.heartbeat = true;
+                let row = self.holder.scanner.last_row();
+                results.cursor =
+                    (self.holder.needs_cursor && !row.is_empty()).then(|| Bytes::copy_from_slice(row));
+            }
+            if late || full || !results.more_in_region {
+                break;
+            }
+        }
+        Ok(results)
+    }
+
+    /// Whether the result that begins at `start` is of another row than the part of a row before it.
+    fn begins_row_after_part(&self, results: &Results, start: usize) -> bool {
+        let row = results.cells[start].row();
+        match results.shapes.last() {
+            None => self.holder.partial_row.as_ref().is_some_and(|partial| partial != row),
+            Some(&(_, partial)) => partial && results.cells[start - 1].row() != row,
+        }
+    }
+
+    fn reply(&self, results: &Results, nothing_left: bool, before: ScanCounts) -> Reply {
+        let mut response = pb::ScanResponse {
+            scanner_id: Some(self.id),
+            more_results: Some(!nothing_left),
+            stale: Some(false),
+            more_results_in_region: Some(results.more_in_region),
+            heartbeat_message: results.heartbeat.then_some(true),
+            cursor: results.cursor.clone().map(|row| pb::Cursor { row: Some(row) }),
+            ..Default::default()
+        };
+        if matches!(self.origin, Origin::Opened { .. }) {
+            response.ttl = Some(u32::try_from(self.server.scanners.lease().as_millis()).unwrap_or(u32::MAX));
+            response.mvcc_read_point = Some(self.holder.scanner.read_point());
+        }
+        if self.limits.track_metrics && self.limits.rows > 0 {
+            response.scan_metrics = Some(metrics(before, self.holder.scanner.counts()));
+        }
+        let block = match self.limits.codec {
+            Some(codec) => {
+                response.cells_per_result = results.shapes.iter().map(|&(count, _)| count).collect();
+                response.partial_flag_per_result =
+                    results.shapes.iter().map(|&(_, partial)| partial).collect();
+                convert::cell_block(codec, &results.cells)
+            }
+            None => {
+                response.results = inline(results);
+                None::<CellBlock>
+            }
+        };
+        Reply { cells: block, ..Reply::message(&response) }
+    }
+}
+
+fn inline(results: &Results) -> Vec<pb::Result> {
+    let mut at = 0;
+    let inline = results.shapes.iter().map(|&(count, partial)| {
+        let cells = &results.cells[at..at + count as usize];
+        at += count as usize;
+        convert::inline_result(cells, partial)
+    });
+    inline.collect()
+}
+
+fn metrics(before: ScanCounts, after: ScanCounts) -> pb::ScanMetrics {
+    let pair = |name: &str, value: u64| pb::NameInt64Pair {
+        name: Some(name.to_string()),
+        value: Some(i64::try_from(value).unwrap_or(i64::MAX)),
+    };
+    pb::ScanMetrics {
+        metrics: vec![
+            pair("ROWS_SCANNED", after.rows_scanned - before.rows_scanned),
+            pair("ROWS_FILTERED", after.rows_filtered - before.rows_filtered),
+            pair("BLOCK_BYTES_SCANNED", after.block_bytes_scanned - before.block_bytes_scanned),
+        ],
+    }
+}

@@ -1,0 +1,240 @@
+//! What an operator can choose, as plain data.
+
+use std::fmt;
+use std::time::Duration;
+
+use halcyon_cell::{Error, Result};
+use halcyon_region::RegionSettings;
+use halcyon_wal::SyncMode;
+
+/// Settings of a region server. Names in parentheses are the HBase properties that set them.
+///
+/// They print as `name = value` lines that [`RegionServerSettings::set`] reads back.
+#[derive(Clone, Debug)]
+pub struct RegionServerSettings {
+    /// Memory for cells and blocks together, in bytes. The one knob (`halcyon.memory.bytes`).
+    pub memory_bytes: u64,
+    /// Part of the memory for memstores; at it, writers are held back
+    /// (`hbase.regionserver.global.memstore.size`).
+    pub memstore_share: f64,
+    /// Part of the memstores' memory at which flushes begin, largest region first
+    /// (`hbase.regionserver.global.memstore.size.lower.limit`).
+    pub memstore_low_share: f64,
+    /// Part of the memory for blocks (`hfile.block.cache.size`).
+    pub cache_share: f64,
+    /// How long a writer is held back at the high mark before it is told to come again. Shorter than any
+    /// client's own patience.
+    pub hold_back_max: Duration,
+    /// Time that a scanner lives between two calls (`hbase.client.scanner.timeout.period`).
+    pub scanner_lease: Duration,
+    /// A client's patience, where the call does not say (`hbase.rpc.timeout`).
+    pub rpc_timeout: Duration,
+    /// Most bytes of cells in one answer, whatever the client says (`hbase.server.scanner.max.result.size`).
+    pub result_bytes_max: u64,
+    /// A scan gets at least this long before a heartbeat ends it
+    /// (`hbase.region.server.rpc.minimum.scan.time.limit.delta`).
+    pub scan_time_min: Duration,
+    /// Scans of at most this many rows may run where they were received.
+    pub inline_scan_rows_max: u32,
+    /// Open scanners at most; each holds memory of its region.
+    pub scanners_count_max: usize,
+    /// Calls that wait for the disk at the same time.
+    pub disk_threads_max: usize,
+    /// Calls that wait for one of those (`hbase.ipc.server.max.callqueue.length` is its cousin).
+    pub disk_queue_max: usize,
+    /// How long a finished nonce is remembered (`hbase.server.hashNonce.gracePeriod`).
+    pub nonce_grace: Duration,
+    /// Edits older than this are flushed (`hbase.regionserver.optionalcacheflushinterval`).
+    pub flush_period: Duration,
+    /// Flushes at the same time (`hbase.hstore.flusher.count`).
+    pub flush_threads_count: usize,
+    /// Whether `SYNC_WAL` waits for the disk or for the operating system (`wal.sync` = `fsync` or `written`).
+    pub wal_sync: SyncMode,
+    /// A log file is closed at this size (`hbase.regionserver.logroll.size`).
+    pub wal_roll_bytes: u64,
+    /// A log file is closed at this age (`hbase.regionserver.logroll.period`).
+    pub wal_roll_period: Duration,
+    /// With more log files than this, their regions are flushed (`hbase.regionserver.maxlogs`).
+    pub wal_files_count_max: usize,
+    /// Selections above this go to the thread for large compactions
+    /// (`hbase.regionserver.thread.compaction.throttle`).
+    pub compaction_large_bytes: u64,
+    /// How often regions are asked whether a compaction is due (`hbase.server.compactchecker.interval`).
+    pub compaction_check_period: Duration,
+    /// Regions that wait for a compaction at most; beyond it the next check finds them again.
+    pub compaction_queue_max: usize,
+    /// Calls that take longer are logged (`hbase.ipc.warn.response.time`).
+    pub slow_call: Duration,
+    /// What every region is opened with.
+    pub region: RegionSettings,
+}
+
+impl Default for RegionServerSettings {
+    fn default() -> RegionServerSettings {
+        RegionServerSettings {
+            memory_bytes: 1 << 30,
+            memstore_share: 0.4,
+            memstore_low_share: 0.95,
+            cache_share: 0.4,
+            hold_back_max: Duration::from_secs(5),
+            scanner_lease: Duration::from_secs(60),
+            rpc_timeout: Duration::from_secs(60),
+            result_bytes_max: 100 << 20,
+            scan_time_min: Duration::from_millis(10),
+            inline_scan_rows_max: 100,
+            scanners_count_max: 100_000,
+            disk_threads_max: 16,
+            disk_queue_max: 4096,
+            nonce_grace: Duration::from_secs(30 * 60),
+            flush_period: Duration::from_secs(3600),
+            flush_threads_count: 2,
+            wal_sync: SyncMode::Fsync,
+            wal_roll_bytes: 128 << 20,
+            wal_roll_period: Duration::from_secs(3600),
+            wal_files_count_max: 32,
+            compaction_large_bytes: 2560 << 20,
+            compaction_check_period: Duration::from_secs(10),
+            compaction_queue_max: 10_000,
+            slow_call: Duration::from_secs(10),
+            region: RegionSettings::default(),
+        }
+    }
+}
+
+impl RegionServerSettings {
+    /// Bytes of all memstores together at which writers are held back.
+    pub fn memstore_high_bytes(&self) -> u64 {
+        (self.memory_bytes as f64 * self.memstore_share) as u64
+    }
+
+    /// Bytes of all memstores together at which flushes begin.
+    pub fn memstore_low_bytes(&self) -> u64 {
+        (self.memstore_high_bytes() as f64 * self.memstore_low_share) as u64
+    }
+
+    pub fn cache_bytes(&self) -> u64 {
+        (self.memory_bytes as f64 * self.cache_share) as u64
+    }
+
+    /// Sets one by its property name; `Ok(false)` if no setting has that name. Times are in milliseconds.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<bool> {
+        match name {
+            "halcyon.memory.bytes" => self.memory_bytes = number(name, value)?,
+            "hbase.regionserver.global.memstore.size" => self.memstore_share = share(name, value)?,
+            "hbase.regionserver.global.memstore.size.lower.limit" => {
+                self.memstore_low_share = share(name, value)?;
+            }
+            "hfile.block.cache.size" => self.cache_share = share(name, value)?,
+            "hbase.client.scanner.timeout.period" => self.scanner_lease = millis(name, value)?,
+            "hbase.rpc.timeout" => self.rpc_timeout = millis(name, value)?,
+            "hbase.server.scanner.max.result.size" => self.result_bytes_max = number(name, value)?,
+            "hbase.server.hashNonce.gracePeriod" => self.nonce_grace = millis(name, value)?,
+            "hbase.regionserver.optionalcacheflushinterval" => self.flush_period = millis(name, value)?,
+            "hbase.hstore.flusher.count" => self.flush_threads_count = number(name, value)? as usize,
+            "wal.sync" => self.wal_sync = sync_mode(name, value)?,
+            "hbase.regionserver.logroll.size" => self.wal_roll_bytes = number(name, value)?,
+            "hbase.regionserver.logroll.period" => self.wal_roll_period = millis(name, value)?,
+            "hbase.regionserver.maxlogs" => self.wal_files_count_max = number(name, value)? as usize,
+            "hbase.regionserver.thread.compaction.throttle" => {
+                self.compaction_large_bytes = number(name, value)?;
+            }
+            "hbase.server.compactchecker.interval" => self.compaction_check_period = millis(name, value)?,
+            "hbase.hregion.majorcompaction" => self.region.major_period_ms = number(name, value)? as i64,
+            "hbase.hregion.majorcompaction.jitter" => self.region.major_jitter = share(name, value)?,
+            "hbase.hregion.memstore.flush.size" => self.region.flush_size_bytes = number(name, value)?,
+            "hbase.hregion.memstore.block.multiplier" => self.region.block_multiplier = number(name, value)?,
+            "hbase.server.keyvalue.maxsize" => {
+                self.region.keyvalue_max_bytes = number(name, value)? as usize;
+            }
+            "hbase.hstore.compaction.max" => {
+                self.region.compaction_files_max = number(name, value)? as usize;
+            }
+            "hbase.hstore.compaction.min" => {
+                self.region.compaction_files_min = number(name, value)? as usize;
+            }
+            "hbase.hstore.blockingStoreFiles" => {
+                self.region.blocking_files_count = number(name, value)? as usize;
+            }
+            "hbase.ipc.warn.response.time" => self.slow_call = millis(name, value)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+impl fmt::Display for RegionServerSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sync = if self.wal_sync == SyncMode::Fsync { "fsync" } else { "written" };
+        writeln!(f, "halcyon.memory.bytes = {}", self.memory_bytes)?;
+        writeln!(f, "hbase.regionserver.global.memstore.size = {}", self.memstore_share)?;
+        writeln!(f, "hbase.regionserver.global.memstore.size.lower.limit = {}", self.memstore_low_share)?;
+        writeln!(f, "hfile.block.cache.size = {}", self.cache_share)?;
+        writeln!(f, "hbase.client.scanner.timeout.period = {}", self.scanner_lease.as_millis())?;
+        writeln!(f, "hbase.rpc.timeout = {}", self.rpc_timeout.as_millis())?;
+        writeln!(f, "hbase.server.scanner.max.result.size = {}", self.result_bytes_max)?;
+        writeln!(f, "hbase.server.hashNonce.gracePeriod = {}", self.nonce_grace.as_millis())?;
+        writeln!(f, "hbase.regionserver.optionalcacheflushinterval = {}", self.flush_period.as_millis())?;
+        writeln!(f, "hbase.hstore.flusher.count = {}", self.flush_threads_count)?;
+        writeln!(f, "wal.sync = {sync}")?;
+        writeln!(f, "hbase.regionserver.logroll.size = {}", self.wal_roll_bytes)?;
+        writeln!(f, "hbase.regionserver.logroll.period = {}", self.wal_roll_period.as_millis())?;
+        writeln!(f, "hbase.regionserver.maxlogs = {}", self.wal_files_count_max)?;
+        writeln!(f, "hbase.regionserver.thread.compaction.throttle = {}", self.compaction_large_bytes)?;
+        writeln!(f, "hbase.server.compactchecker.interval = {}", self.compaction_check_period.as_millis())?;
+        writeln!(f, "hbase.hregion.majorcompaction = {}", self.region.major_period_ms)?;
+        writeln!(f, "hbase.hregion.majorcompaction.jitter = {}", self.region.major_jitter)?;
+        writeln!(f, "hbase.hregion.memstore.flush.size = {}", self.region.flush_size_bytes)?;
+        writeln!(f, "hbase.hregion.memstore.block.multiplier = {}", self.region.block_multiplier)?;
+        writeln!(f, "hbase.server.keyvalue.maxsize = {}", self.region.keyvalue_max_bytes)?;
+        writeln!(f, "hbase.hstore.compaction.max = {}", self.region.compaction_files_max)?;
+        writeln!(f, "hbase.hstore.compaction.min = {}", self.region.compaction_files_min)?;
+        writeln!(f, "hbase.hstore.blockingStoreFiles = {}", self.region.blocking_files_count)?;
+        writeln!(f, "hbase.ipc.warn.response.time = {}", self.slow_call.as_millis())
+    }
+}
+
+fn number(name: &str, value: &str) -> Result<u64> {
+    value.trim().parse().map_err(|_| Error::invalid(format!("{name}: {value:?} is not a whole number")))
+}
+
+fn millis(name: &str, value: &str) -> Result<Duration> {
+    number(name, value).map(Duration::from_millis)
+}
+
+fn share(name: &str, value: &str) -> Result<f64> {
+    let share = value.trim().parse::<f64>().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| Error::invalid(format!("{name}: {value:?} is not between 0 and 1")))
+}
+
+fn sync_mode(name: &str, value: &str) -> Result<SyncMode> {
+    match value.trim() {
+        "fsync" => Ok(SyncMode::Fsync),
+        "written" => Ok(SyncMode::Written),
+        _ => Err(Error::invalid(format!("{name}: {value:?} is neither fsync nor written"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_print_and_parse_back() {
+        let mut settings = RegionServerSettings {
+            memory_bytes: 12345,
+            wal_sync: SyncMode::Written,
+            memstore_share: 0.25,
+            ..RegionServerSettings::default()
+        };
+        settings.flush_period = Duration::from_millis(7);
+        let printed = settings.to_string();
+        let mut read = RegionServerSettings::default();
+        for line in printed.lines() {
+            let (name, value) = line.split_once(" = ").expect("name = value");
+            assert!(read.set(name, value).unwrap(), "{name}");
+        }
+        assert_eq!(read.to_string(), printed);
+        assert!(!read.set("some.other.name", "1").unwrap());
+        assert!(read.set("hfile.block.cache.size", "2").is_err());
+    }
+}
