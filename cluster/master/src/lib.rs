@@ -1,1 +1,45 @@
-//! (head of halcyon-master)
+//! The master: which tables there are, where their regions stand, and every administrative action on them.
+//!
+//! ```text
+//! call ─> service/*.rs ──(reads)──> state.rs                      answered from memory, on the network thread
+//!                      └─(actions)─> procedure/engine.rs ─> procedure/create_table.rs, ...
+//!                                       │  record under MasterData/procedures, then step by step
+//!                                       ├─> meta.rs        rows of hbase:meta, through the door
+//!                                       ├─> descriptors.rs .tabledesc files
+//!                                       └─> regions.rs     open, close, archive; through the door
+//! ```
+//!
+//! An action is a *procedure*: it takes its locks, checks the request (what is wrong then goes straight back to
+//! the caller), is written to disk, and runs steps that may each run twice. A master that starts finds the
+//! unfinished ones and goes on. What clients may see is in `hbase:meta` first and in memory second, so memory
+//! never promises what a restart would not find.
+//!
+//! Region servers are reached through [`RegionServerDoor`] alone. Nothing here is asynchronous: procedures run on
+//! threads of their own, and calls that wait for them are answered through a channel.
+//!
+//! When you add an action: a file under `procedure/` with its record, a line in `procedure::decode`, a method
+//! under `service/`, and a case in `tests/crash.rs`.
+
+mod archive;
+mod bootstrap;
+mod descriptors;
+mod door;
+mod errors;
+mod master;
+mod meta;
+mod names;
+mod namespaces;
+mod parallel;
+mod procedure;
+mod regions;
+mod registry;
+mod service;
+mod settings;
+mod state;
+mod switches;
+
+pub use door::RegionServerDoor;
+pub use master::Master;
+pub use registry::ClientMetaService;
+pub use service::MasterService;
+pub use settings::{MasterSettings, StopRequest};

@@ -1,0 +1,77 @@
+//! Moves what a table no longer needs to `archive/`, where HBase keeps it for links and snapshots.
+//!
+//! Store files alone are kept: `.regioninfo`, recovered edits and unfinished files go (HBase: `HFileArchiver`).
+//! Every function may run twice.
+
+use std::io;
+use std::path::Path;
+
+use halcyon_cell::Result;
+use halcyon_env::FileSystem;
+use halcyon_schema::{TableName, layout};
+
+use crate::descriptors::list;
+use crate::state::Core;
+
+/// Archives a region's store files and removes its directory.
+pub(crate) fn archive_region(core: &Core, table: &TableName, encoded_name: &str) -> Result<()> {
+    let fs = &*core.env.fs;
+    let from = layout::region_dir(&core.root, table, encoded_name);
+    if !fs.exists(&from) {
+        return Ok(());
+    }
+    for entry in list(fs, &from)? {
+        if entry.is_dir && is_family(&entry.name) {
+            archive_family(core, table, encoded_name, &entry.name)?;
+        }
+    }
+    remove_dir(fs, &from)
+}
+
+/// Archives the store files of one family of a region and removes its directory.
+pub(crate) fn archive_family(core: &Core, table: &TableName, encoded_name: &str, family: &str) -> Result<()> {
+    let fs = &*core.env.fs;
+    let from = layout::region_dir(&core.root, table, encoded_name).join(family);
+    let files = list(fs, &from)?;
+    if files.iter().any(|file| !file.is_dir) {
+        let to = layout::archive_region_dir(&core.root, table, encoded_name).join(family);
+        fs.create_dir_all(&to)?;
+        for file in files.iter().filter(|file| !file.is_dir) {
+            let mut target = to.join(&file.name);
+            if fs.exists(&target) {
+                target = to.join(format!("{}.{}", file.name, core.now_ms()));
+            }
+            fs.rename(&from.join(&file.name), &target)?;
+        }
+        fs.sync_dir(&to)?;
+    }
+    remove_dir(fs, &from)
+}
+
+/// Archives every region directory of a table, then removes the table's directory with its descriptor.
+pub(crate) fn archive_table(core: &Core, table: &TableName) -> Result<()> {
+    let fs = &*core.env.fs;
+    let dir = layout::table_dir(&core.root, table);
+    for entry in list(fs, &dir)? {
+        if entry.is_dir && !entry.name.starts_with('.') {
+            archive_region(core, table, &entry.name)?;
+        }
+    }
+    remove_dir(fs, &dir)
+}
+
+/// Removes a directory, durably; one that is gone is no error.
+pub(crate) fn remove_dir(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
+    match fs.remove_dir_all(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other?,
+    }
+    if let Some(parent) = dir.parent() {
+        fs.sync_dir(parent)?;
+    }
+    Ok(())
+}
+
+fn is_family(name: &str) -> bool {
+    !name.starts_with('.') && name != layout::RECOVERED_EDITS
+}

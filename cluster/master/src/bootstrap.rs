@@ -1,0 +1,80 @@
+//! What a root directory holds before a master can work in it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use halcyon_cell::{Error, Result};
+use halcyon_env::{Env, random_bytes};
+use halcyon_proto::{PB_MAGIC, pb};
+use halcyon_schema::{ClusterId, RegionInfo, TableDescriptor, TableName, layout};
+use prost::Message;
+use tracing::info;
+
+use crate::{RegionServerDoor, descriptors};
+
+/// The layout of the root directory (`HConstants.FILE_SYSTEM_VERSION`).
+const LAYOUT_VERSION: u32 = 8;
+
+/// Makes the root directory and its first files, or checks those that are there. May run twice.
+pub(crate) fn root_dir(env: &Env, root: &Path) -> Result<ClusterId> {
+    for dir in [layout::data_dir(root), layout::master_dir(root), layout::archive_dir(root)] {
+        env.fs.create_dir_all(&dir)?;
+    }
+    check_version(env, root)?;
+    let path = layout::cluster_id_file(root);
+    if env.fs.exists(&path) {
+        return ClusterId::decode_file(&env.fs.read(&path)?).map_err(|error| error.context(path.display()));
+    }
+    let id = ClusterId::from_random(random_bytes());
+    env.fs.replace(&path, &id.encode_file())?;
+    info!(%id, root = %root.display(), "a new cluster begins");
+    Ok(id)
+}
+
+/// The gate: a layout this program does not know is left alone.
+fn check_version(env: &Env, root: &Path) -> Result<()> {
+    let path = layout::version_file(root);
+    if !env.fs.exists(&path) {
+        if env.fs.exists(&RegionInfo::meta().dir(root)) {
+            return Err(Error::corrupt(format!(
+                "{} is missing, but the directory holds tables; is it the root of an HBase cluster?",
+                path.display()
+            )));
+        }
+        let content = pb::HBaseVersionFileContent { version: LAYOUT_VERSION.to_string() };
+        let bytes = [&PB_MAGIC[..], &content.encode_to_vec()].concat();
+        return Ok(env.fs.replace(&path, &bytes)?);
+    }
+    let bytes = env.fs.read(&path)?;
+    let found = bytes
+        .strip_prefix(PB_MAGIC)
+        .and_then(|message| pb::HBaseVersionFileContent::decode(message).ok())
+        .ok_or_else(|| Error::corrupt(format!("{} is not a version file", path.display())))?;
+    if found.version == LAYOUT_VERSION.to_string() {
+        return Ok(());
+    }
+    let hint = match found.version.parse::<u32>() {
+        Ok(version) if version > LAYOUT_VERSION => "it was written by a newer program",
+        _ => "it must be upgraded by HBase first",
+    };
+    Err(Error::invalid(format!(
+        "{}: file system layout version {}, this program works with {LAYOUT_VERSION}; {hint}",
+        path.display(),
+        found.version
+    )))
+}
+
+/// Makes `hbase:meta` if it is not there and opens it; returns its open sequence number.
+pub(crate) fn open_meta(env: &Env, root: &Path, door: &Arc<dyn RegionServerDoor>) -> Result<u64> {
+    let descriptor = match descriptors::read(env, root, &TableName::META)? {
+        Some((descriptor, _)) => descriptor,
+        None => {
+            let descriptor = TableDescriptor::meta();
+            descriptors::write(env, root, &descriptor, 1)?;
+            descriptor
+        }
+    };
+    let meta = RegionInfo::meta();
+    door.create_region_files(&meta, &descriptor)?;
+    door.open_region(&meta, &descriptor).map_err(|error| error.context("hbase:meta"))
+}

@@ -1,0 +1,72 @@
+//! Table descriptors on disk: `data/<namespace>/<table>/.tabledesc/.tableinfo.<sequence>.<length>`.
+//!
+//! A change writes the file of the next sequence and then removes the older ones, so that a crash leaves one or
+//! two whole files and the highest sequence is the truth (HBase: `FSTableDescriptors`).
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+use halcyon_cell::Result;
+use halcyon_env::{Env, FileSystem};
+use halcyon_schema::{TableDescriptor, TableName, layout};
+use tracing::warn;
+
+/// Makes `descriptor` the table's newest. May run twice with the same sequence.
+pub(crate) fn write(env: &Env, root: &Path, descriptor: &TableDescriptor, sequence: u32) -> Result<()> {
+    let dir = layout::table_desc_dir(root, descriptor.name());
+    env.fs.create_dir_all(&dir)?;
+    let bytes = descriptor.encode_file();
+    let name = layout::table_info_name(sequence, bytes.len());
+    env.fs.replace(&dir.join(&name), &bytes)?;
+    for entry in env.fs.list(&dir)? {
+        let older = layout::parse_table_info_name(&entry.name).is_some_and(|(number, _)| number <= sequence);
+        if older && entry.name != name {
+            env.fs.remove_file(&dir.join(&entry.name))?;
+        }
+    }
+    Ok(())
+}
+
+/// The newest descriptor of a table and its sequence, if it has one.
+pub(crate) fn read(env: &Env, root: &Path, table: &TableName) -> Result<Option<(TableDescriptor, u32)>> {
+    let dir = layout::table_desc_dir(root, table);
+    let mut files: Vec<(u32, String)> = Vec::new();
+    for entry in list(&*env.fs, &dir)? {
+        match layout::parse_table_info_name(&entry.name) {
+            Some((_, Some(len))) if len as u64 != entry.len => {
+                warn!(dir = %dir.display(), name = entry.name, "a descriptor's file has not its length");
+            }
+            Some((sequence, _)) => files.push((sequence, entry.name)),
+            None => {}
+        }
+    }
+    let Some((sequence, name)) = files.into_iter().max() else { return Ok(None) };
+    let path = dir.join(name);
+    let descriptor =
+        TableDescriptor::decode_file(&env.fs.read(&path)?).map_err(|error| error.context(path.display()))?;
+    Ok(Some((descriptor, sequence)))
+}
+
+/// Every table that has a descriptor.
+pub(crate) fn read_all(env: &Env, root: &Path) -> Result<BTreeMap<TableName, (TableDescriptor, u32)>> {
+    let mut tables = BTreeMap::new();
+    let data = layout::data_dir(root);
+    for namespace in list(&*env.fs, &data)?.into_iter().filter(|entry| entry.is_dir) {
+        for table in list(&*env.fs, &data.join(&namespace.name))?.into_iter().filter(|entry| entry.is_dir) {
+            let Ok(name) = TableName::new(namespace.name.as_bytes(), table.name.as_bytes()) else { continue };
+            if let Some(found) = read(env, root, &name)? {
+                tables.insert(name, found);
+            }
+        }
+    }
+    Ok(tables)
+}
+
+/// As `FileSystem::list`; a directory that is not there is empty.
+pub(crate) fn list(fs: &dyn FileSystem, dir: &Path) -> Result<Vec<halcyon_env::DirEntry>> {
+    match fs.list(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        other => Ok(other?),
+    }
+}

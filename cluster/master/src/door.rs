@@ -1,0 +1,36 @@
+use bytes::Bytes;
+use halcyon_cell::{Cell, Result};
+use halcyon_proto::pb;
+use halcyon_schema::{RegionInfo, ServerName, TableDescriptor};
+
+/// The master's view of a region server. Blocking; every call is idempotent, so that a step may run twice.
+///
+/// Errors of kind `Invalid` mean that the same request will never work; all others are tried again.
+pub trait RegionServerDoor: Send + Sync {
+    fn server_name(&self) -> ServerName;
+
+    /// Makes the region's directory, `.regioninfo` and one directory per family, durably. Existing ones stay.
+    fn create_region_files(&self, region: &RegionInfo, table: &TableDescriptor) -> Result<()>;
+
+    /// Opens a region and returns its open sequence number. An open region stays as it is.
+    fn open_region(&self, region: &RegionInfo, table: &TableDescriptor) -> Result<u64>;
+
+    /// Closes a region; `abort` leaves the memstore unflushed. A closed or unknown region is no error.
+    fn close_region(&self, encoded_name: &str, abort: bool) -> Result<()>;
+
+    /// Flushes these families, or all if none is named.
+    fn flush_region(&self, encoded_name: &str, families: &[Bytes]) -> Result<()>;
+
+    /// The server's load, including that of its regions.
+    fn server_load(&self) -> pb::ServerLoad;
+
+    fn online_regions(&self) -> Vec<RegionInfo>;
+
+    /// Writes rows of `hbase:meta`: puts, and deletes as delete cells. Cells of one row stand together and
+    /// become visible together; all are durable on return. `LATEST_TIMESTAMP` is replaced by the server's clock.
+    fn meta_put(&self, cells: Vec<Cell>) -> Result<()>;
+
+    /// Rows of `hbase:meta` in `[start_row, stop_row)` (empty: open) in the meta order; of each row the cells of
+    /// families `info` and `table`, newest version first.
+    fn meta_scan(&self, start_row: &[u8], stop_row: &[u8]) -> Result<Vec<Vec<Cell>>>;
+}

@@ -1,0 +1,42 @@
+//! The exceptions the master answers with, beside those that have a constructor in `halcyon-rpc`.
+
+use std::borrow::Cow;
+
+use halcyon_cell::{Error, ErrorKind};
+use halcyon_rpc::RpcError;
+use halcyon_schema::TableName;
+
+/// A step's or a file's error as a client is to see it.
+pub(crate) fn from_error(error: &Error) -> RpcError {
+    match error.kind() {
+        ErrorKind::Invalid | ErrorKind::Corrupt => RpcError::do_not_retry(error.message()),
+        ErrorKind::Busy => RpcError::please_hold(error.message()),
+        _ => RpcError::io(error.message()),
+    }
+}
+
+/// A request that is wrong in itself.
+pub(crate) fn invalid(error: Error) -> RpcError {
+    RpcError::do_not_retry(error.message())
+}
+
+/// What this server cannot do (yet), named for the reader.
+pub(crate) fn unsupported(what: &str) -> RpcError {
+    RpcError::do_not_retry(format!("java.lang.UnsupportedOperationException: {what} not supported"))
+}
+
+pub(crate) fn table_not_found(table: &TableName) -> RpcError {
+    RpcError::table_not_found(table.to_string())
+}
+
+/// A region is not in the state an action needs (`DoNotRetryRegionException`).
+pub(crate) fn region_state(message: String) -> RpcError {
+    let mut error = RpcError::do_not_retry(message);
+    error.class = Cow::Borrowed("org.apache.hadoop.hbase.client.DoNotRetryRegionException");
+    error
+}
+
+/// The master is going down; clients look for it again.
+pub(crate) fn stopping() -> RpcError {
+    RpcError::server_not_running_yet("The master is stopping")
+}

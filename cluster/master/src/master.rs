@@ -1,0 +1,134 @@
+use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
+
+use halcyon_cell::Result;
+use halcyon_env::Env;
+use halcyon_schema::{ClusterId, RegionInfo, TableName};
+use parking_lot::{Mutex, RwLock};
+use tracing::{info, warn};
+
+use crate::namespaces::Namespaces;
+use crate::procedure::{Engine, RegionAction, Resource, Submission, TransitRegion};
+use crate::settings::StopRequest;
+use crate::state::{Core, TableEntry, TableState, Tables};
+use crate::switches::Switches;
+use crate::{MasterSettings, RegionServerDoor, bootstrap, descriptors, meta, regions};
+
+/// A running master. Dropping it ends its threads between two steps; unfinished procedures go on when the next
+/// master starts over the same directory.
+///
+/// # Thread safety
+/// Shared by reference; see `state.rs` for the locks behind it.
+pub struct Master {
+    pub(crate) core: Arc<Core>,
+    pub(crate) engine: Arc<Engine>,
+}
+
+impl Master {
+    /// Makes the root directory if it is new, opens `hbase:meta`, loads the tables, opens the regions of enabled
+    /// ones, and goes on with unfinished procedures. Blocks until the regions are open.
+    ///
+    /// Invalid if the directory was written by a newer program; Corrupt if its files cannot be read. A region that
+    /// does not open is tried again in the background.
+    pub fn start(
+        env: Env,
+        root: &Path,
+        settings: MasterSettings,
+        door: Arc<dyn RegionServerDoor>,
+    ) -> Result<Arc<Master>> {
+        let cluster_id = bootstrap::root_dir(&env, root)?;
+        let meta_open_seq = bootstrap::open_meta(&env, root, &door)?;
+        let content = meta::read(&door.meta_scan(b"", b"")?);
+        let newest_timestamp = content.newest_timestamp;
+        let tables = load_tables(&env, root, content)?;
+        info!(tables = tables.by_name.len(), "hbase:meta is loaded");
+        let core = Arc::new(Core {
+            root: root.to_path_buf(),
+            cluster_id,
+            meta_open_seq: meta_open_seq.max(1),
+            tables: RwLock::new(tables),
+            namespaces: RwLock::new(Namespaces::load(&env, root)?),
+            namespaces_file: Mutex::new(()),
+            switches: Mutex::new(Switches::load(&env, root)?),
+            switches_file: Mutex::new(()),
+            stop_callback: Mutex::new(None),
+            // A clock that was set back keeps its distance; one far ahead in some cell must not stop us.
+            meta_timestamp_ms: AtomicI64::new(newest_timestamp.min(env.clock.now_ms())),
+            env,
+            settings,
+            door,
+        });
+        let engine = Arc::new(Engine::load(core.clone())?);
+        let failed = open_enabled(&core, &engine)?;
+        engine.start()?;
+        for region in failed {
+            let again = TransitRegion::new(region, RegionAction::Assign, true);
+            drop(engine.submit(Box::new(again), Submission::default()));
+        }
+        Ok(Arc::new(Master { core, engine }))
+    }
+
+    /// Ends the master's threads between two steps. Calls that wait are refused. Idempotent.
+    pub fn stop(&self) {
+        self.engine.stop();
+    }
+
+    pub fn cluster_id(&self) -> &ClusterId {
+        &self.core.cluster_id
+    }
+
+    /// What to do when a client asks the process to end (`Shutdown`, `StopMaster`). Called on a network thread:
+    /// must not block. Without one such calls are refused.
+    pub fn on_stop_request(&self, callback: impl Fn(StopRequest) + Send + Sync + 'static) {
+        *self.core.stop_callback.lock() = Some(Box::new(callback));
+    }
+}
+
+/// Brings together what meta and the descriptors' files say.
+fn load_tables(env: &Env, root: &Path, content: meta::MetaContent) -> Result<Tables> {
+    let mut descriptors = descriptors::read_all(env, root)?;
+    let mut by_name: BTreeMap<TableName, TableEntry> = BTreeMap::new();
+    for (name, state) in content.states.into_iter().filter(|(name, _)| !name.is_meta()) {
+        let Some((descriptor, descriptor_sequence)) = descriptors.remove(&name) else {
+            warn!(table = %name, "hbase:meta has a table without a descriptor; it is left out");
+            continue;
+        };
+        let (descriptor, regions) = (Arc::new(descriptor), BTreeMap::new());
+        by_name.insert(name, TableEntry { descriptor, descriptor_sequence, state, regions });
+    }
+    for (region, entry) in content.regions {
+        match by_name.get_mut(region.table()) {
+            Some(table) => drop(table.regions.insert(region, entry)),
+            None => warn!(%region, "hbase:meta has a region of no table; it is left out"),
+        }
+    }
+    let mut tables = Tables::default();
+    by_name.into_values().for_each(|entry| tables.put(entry));
+    Ok(tables)
+}
+
+/// Opens the regions of enabled tables; returns those that did not open. A table that was being enabled or disabled
+/// is left to its procedure; should there be none, it gets where it was going.
+fn open_enabled(core: &Core, engine: &Engine) -> Result<Vec<RegionInfo>> {
+    let busy: HashSet<Resource> =
+        engine.views().into_iter().flat_map(|view| view.locks).map(|lock| lock.resource).collect();
+    let entries: Vec<TableEntry> = core.tables.read().by_name.values().cloned().collect();
+    let mut to_open = Vec::new();
+    for entry in entries {
+        let name = entry.descriptor.name();
+        let left_over = !busy.contains(&Resource::Table(name.clone()));
+        match entry.state {
+            TableState::Enabling if left_over => regions::set_table_state(core, name, TableState::Enabled)?,
+            TableState::Disabling if left_over => {
+                regions::close(core, name, &entry.live_regions(), Some(TableState::Disabled))?;
+                continue;
+            }
+            TableState::Enabled => {}
+            _ => continue,
+        }
+        to_open.extend(entry.live_regions().into_iter().map(|region| (region, entry.descriptor.clone())));
+    }
+    regions::open_at_start(core, to_open)
+}

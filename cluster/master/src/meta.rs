@@ -1,0 +1,142 @@
+//! Rows of `hbase:meta`: how regions and table states are written there and read back.
+//!
+//! ```text
+//! row = region name   info:regioninfo  PBUF RegionInfo     info:state           OPEN, CLOSED, ...
+//!                     info:server      host:port           info:serverstartcode int64
+//!                     info:sn          host,port,code      info:seqnumDuringOpen int64
+//! row = table name    table:state      TableState, without PBUF
+//! ```
+
+use std::collections::BTreeMap;
+
+use halcyon_cell::{Cell, CellType, Error, Result};
+use halcyon_proto::pb;
+use halcyon_schema::{RegionInfo, ServerName, TableName};
+use prost::Message;
+use tracing::warn;
+
+use crate::state::{RegionEntry, RegionState, TableState};
+
+const INFO: &[u8] = b"info";
+const TABLE: &[u8] = b"table";
+const REGION_INFO: &[u8] = b"regioninfo";
+const SEQ_NUM: &[u8] = b"seqnumDuringOpen";
+const SERVER: &[u8] = b"server";
+const START_CODE: &[u8] = b"serverstartcode";
+const SERVER_NAME: &[u8] = b"sn";
+const STATE: &[u8] = b"state";
+
+/// The row of a region that is not open.
+pub(crate) fn closed_region(region: &RegionInfo, timestamp: i64) -> Vec<Cell> {
+    let row = region.region_name();
+    vec![
+        Cell::put(row, INFO, REGION_INFO, timestamp, &region.encode_value()),
+        Cell::put(row, INFO, STATE, timestamp, RegionState::Closed.as_str_name().as_bytes()),
+    ]
+}
+
+/// The row of a region that is open on `server`.
+pub(crate) fn open_region(
+    region: &RegionInfo,
+    server: &ServerName,
+    open_seq: u64,
+    timestamp: i64,
+) -> Vec<Cell> {
+    let row = region.region_name();
+    let put = |qualifier: &[u8], value: &[u8]| Cell::put(row, INFO, qualifier, timestamp, value);
+    vec![
+        put(REGION_INFO, &region.encode_value()),
+        put(SEQ_NUM, &open_seq.to_be_bytes()),
+        put(SERVER, server.address().as_bytes()),
+        put(START_CODE, &server.start_code.to_be_bytes()),
+        put(SERVER_NAME, server.to_string().as_bytes()),
+        put(STATE, RegionState::Open.as_str_name().as_bytes()),
+    ]
+}
+
+/// Takes a region's row away.
+pub(crate) fn delete_region(region: &RegionInfo, timestamp: i64) -> Cell {
+    Cell::build(region.region_name(), INFO, b"", timestamp, CellType::DeleteFamily, b"", b"", 0)
+}
+
+pub(crate) fn table_state(table: &TableName, state: TableState, timestamp: i64) -> Cell {
+    let value = pb::TableState { state: state as i32 }.encode_to_vec();
+    Cell::put(table.full_name(), TABLE, STATE, timestamp, &value)
+}
+
+pub(crate) fn delete_table_state(table: &TableName, timestamp: i64) -> Cell {
+    Cell::build(table.full_name(), TABLE, STATE, timestamp, CellType::DeleteColumn, b"", b"", 0)
+}
+
+/// What a scan of meta found.
+#[derive(Default)]
+pub(crate) struct MetaContent {
+    pub(crate) states: BTreeMap<TableName, TableState>,
+    pub(crate) regions: Vec<(RegionInfo, RegionEntry)>,
+    pub(crate) newest_timestamp: i64,
+}
+
+/// Reads the rows of a scan. Rows that make no sense are named in the log and left alone: clients may write to
+/// meta, and one odd row must not keep the cluster from starting.
+pub(crate) fn read(rows: &[Vec<Cell>]) -> MetaContent {
+    let mut content = MetaContent::default();
+    for row in rows {
+        let Some(first) = row.first() else { continue };
+        let newest = row.iter().map(Cell::timestamp).max().unwrap_or(0);
+        content.newest_timestamp = content.newest_timestamp.max(newest);
+        if let Err(error) = read_row(row, &mut content) {
+            warn!(row = %first.row().escape_ascii(), %error, "a row of hbase:meta is left out");
+        }
+    }
+    content
+}
+
+fn read_row(row: &[Cell], content: &mut MetaContent) -> Result<()> {
+    let value = |family: &[u8], qualifier: &[u8]| {
+        row.iter().find(|cell| cell.family() == family && cell.qualifier() == qualifier).map(Cell::value)
+    };
+    if let Some(bytes) = value(TABLE, STATE) {
+        let table = TableName::parse(row[0].row())?;
+        let message = pb::TableState::decode(bytes).map_err(|error| Error::corrupt(error.to_string()))?;
+        content.states.insert(table, message.state());
+    }
+    let Some(bytes) = value(INFO, REGION_INFO) else { return Ok(()) };
+    let region = RegionInfo::decode_value(bytes)?;
+    if region.replica_id() != 0 || region.is_meta() {
+        return Err(Error::invalid("only default replicas of user tables have rows"));
+    }
+    let state = value(INFO, STATE).and_then(|text| std::str::from_utf8(text).ok());
+    let state = state.and_then(RegionState::from_str_name).unwrap_or(RegionState::Offline);
+    let seq = value(INFO, SEQ_NUM).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_be_bytes);
+    content.regions.push((region, RegionEntry { state, open_seq: seq }));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_those_that_clients_read() {
+        let table = TableName::parse(b"t").unwrap();
+        let region = RegionInfo::new(table.clone(), "a".into(), "".into(), 7);
+        let server = ServerName::new("h", 16020, 99);
+        let cells = open_region(&region, &server, 3, 1000);
+        let shown: Vec<_> = cells.iter().map(|cell| (cell.qualifier(), cell.value())).collect();
+        assert_eq!(shown[1], (&b"seqnumDuringOpen"[..], &[0, 0, 0, 0, 0, 0, 0, 3][..]));
+        assert_eq!(shown[2], (&b"server"[..], &b"h:16020"[..]));
+        assert_eq!(shown[3], (&b"serverstartcode"[..], &[0, 0, 0, 0, 0, 0, 0, 99][..]));
+        assert_eq!(shown[4], (&b"sn"[..], &b"h,16020,99"[..]));
+        assert_eq!(shown[5], (&b"state"[..], &b"OPEN"[..]));
+        assert!(cells.windows(2).all(|pair| pair[0].qualifier() < pair[1].qualifier()));
+
+        let state = table_state(&table, TableState::Enabled, 1001);
+        assert_eq!(state.value(), [0x08, 0x00]);
+        let odd = Cell::put(b"odd", b"info", b"regioninfo", 5, b"nonsense");
+        let content = read(&[vec![state], cells, vec![odd]]);
+        assert_eq!(content.states[&table], TableState::Enabled);
+        assert_eq!(content.regions.len(), 1);
+        assert_eq!((content.regions[0].1.state, content.regions[0].1.open_seq), (RegionState::Open, 3));
+        assert_eq!(content.newest_timestamp, 1001);
+    }
+}

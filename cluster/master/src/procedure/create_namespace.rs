@@ -1,0 +1,58 @@
+//! Creates a namespace.
+
+use halcyon_cell::Result;
+use halcyon_proto::pb;
+use halcyon_rpc::RpcError;
+use halcyon_schema::{NamespaceDescriptor, layout};
+use prost::Message;
+
+use super::{Lock, Procedure, payload};
+use crate::state::Core;
+
+pub(super) const KIND: &str = "create_namespace";
+
+pub(crate) struct CreateNamespace {
+    pub(crate) namespace: NamespaceDescriptor,
+}
+
+impl CreateNamespace {
+    pub(super) fn decode(bytes: &[u8]) -> Result<CreateNamespace> {
+        let namespace = NamespaceDescriptor::from_pb(&payload::<pb::NamespaceDescriptor>(KIND, bytes)?)?;
+        Ok(CreateNamespace { namespace })
+    }
+}
+
+impl Procedure for CreateNamespace {
+    fn kind(&self) -> &'static str {
+        KIND
+    }
+
+    fn class_name(&self) -> &'static str {
+        "org.apache.hadoop.hbase.master.procedure.CreateNamespaceProcedure"
+    }
+
+    fn locks(&self) -> Vec<Lock> {
+        Lock::namespace(&self.namespace.name)
+    }
+
+    fn prepare(&mut self, core: &Core) -> std::result::Result<(), RpcError> {
+        if core.namespace(&self.namespace.name).is_ok() {
+            let message = format!("Namespace {} already exists", self.namespace.name);
+            return Err(RpcError::namespace_exist(message));
+        }
+        Ok(())
+    }
+
+    fn payload(&self) -> Vec<u8> {
+        self.namespace.to_pb().encode_to_vec()
+    }
+
+    fn steps(&self) -> &'static [&'static str] {
+        &["write"]
+    }
+
+    fn run(&mut self, core: &Core, _step: usize) -> Result<()> {
+        core.env.fs.create_dir_all(&layout::namespace_dir(&core.root, &self.namespace.name))?;
+        core.change_namespaces(|namespaces| namespaces.put(self.namespace.clone()))
+    }
+}

@@ -1,0 +1,163 @@
+//! Creates a table.
+
+use bytes::Bytes;
+use halcyon_cell::{Error, Result};
+use halcyon_proto::pb;
+use halcyon_rpc::RpcError;
+use halcyon_schema::{RegionInfo, TableDescriptor, TableName};
+use prost::Message;
+
+use super::{Lock, Procedure, payload};
+use crate::state::{Core, RegionEntry, TableEntry, TableState};
+use crate::{archive, descriptors, errors, meta, regions};
+
+pub(super) const KIND: &str = "create_table";
+/// Regions a table may be created with; each costs a directory and a row.
+const REGIONS_MAX: usize = 100_000;
+
+pub(crate) struct CreateTable {
+    descriptor: TableDescriptor,
+    split_keys: Vec<Bytes>,
+    regions: Vec<RegionInfo>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Payload {
+    #[prost(message, required, tag = "1")]
+    schema: pb::TableSchema,
+    #[prost(message, repeated, tag = "2")]
+    regions: Vec<pb::RegionInfo>,
+}
+
+impl CreateTable {
+    pub(crate) fn new(descriptor: TableDescriptor, split_keys: Vec<Bytes>) -> CreateTable {
+        CreateTable { descriptor, split_keys, regions: Vec::new() }
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<CreateTable> {
+        let payload: Payload = payload(KIND, bytes)?;
+        Ok(CreateTable {
+            descriptor: TableDescriptor::from_pb(&payload.schema)?,
+            split_keys: Vec::new(),
+            regions: payload.regions.iter().map(RegionInfo::from_pb).collect::<Result<_>>()?,
+        })
+    }
+
+    fn table(&self) -> &TableName {
+        self.descriptor.name()
+    }
+}
+
+impl Procedure for CreateTable {
+    fn kind(&self) -> &'static str {
+        KIND
+    }
+
+    fn class_name(&self) -> &'static str {
+        "org.apache.hadoop.hbase.master.procedure.CreateTableProcedure"
+    }
+
+    fn locks(&self) -> Vec<Lock> {
+        Lock::table(self.table())
+    }
+
+    fn prepare(&mut self, core: &Core) -> std::result::Result<(), RpcError> {
+        core.namespace(self.table().namespace())?;
+        if self.descriptor.families().is_empty() {
+            let message = format!("Table {} should have at least one column family.", self.table());
+            return Err(RpcError::do_not_retry(message));
+        }
+        self.descriptor.check().map_err(errors::invalid)?;
+        if self.table().is_meta() || core.tables.read().by_name.contains_key(self.table()) {
+            return Err(RpcError::table_exists(self.table().to_string()));
+        }
+        let id = core.now_ms().max(1) as u64;
+        let keys = std::mem::take(&mut self.split_keys);
+        self.regions = split(self.table(), keys, id).map_err(errors::invalid)?;
+        // HBase's server writes the tracker it uses into every new table.
+        if self.descriptor.attribute(TRACKER.as_bytes()).is_none() {
+            self.descriptor = self.descriptor.clone().with(TRACKER, "DEFAULT");
+        }
+        Ok(())
+    }
+
+    fn payload(&self) -> Vec<u8> {
+        let regions = self.regions.iter().map(RegionInfo::to_pb).collect();
+        Payload { schema: self.descriptor.to_pb(), regions }.encode_to_vec()
+    }
+
+    fn steps(&self) -> &'static [&'static str] {
+        &["write files", "write meta", "open regions"]
+    }
+
+    fn run(&mut self, core: &Core, step: usize) -> Result<()> {
+        match step {
+            0 => {
+                descriptors::write(&core.env, &core.root, &self.descriptor, FIRST_SEQUENCE)?;
+                regions::create_files(core, &self.descriptor, &self.regions)
+            }
+            1 => write_meta(core, &self.descriptor, FIRST_SEQUENCE, &self.regions),
+            _ => regions::open(core, &self.descriptor, &self.regions, Some(TableState::Enabled)),
+        }
+    }
+
+    fn undo(&mut self, core: &Core) -> Result<()> {
+        regions::close_only(core, &self.regions, true)?;
+        delete_from_meta(core, self.table(), &self.regions)?;
+        archive::archive_table(core, self.table())
+    }
+}
+
+/// The store file tracker's attribute.
+const TRACKER: &str = "hbase.store.file-tracker.impl";
+/// Number of a new table's descriptor file.
+pub(super) const FIRST_SEQUENCE: u32 = 1;
+
+/// The regions between these keys. Invalid if a key is empty or there twice.
+pub(super) fn split(table: &TableName, mut keys: Vec<Bytes>, id: u64) -> Result<Vec<RegionInfo>> {
+    keys.sort();
+    if keys.first().is_some_and(Bytes::is_empty) {
+        return Err(Error::invalid("Empty split key must not be passed in the split keys."));
+    }
+    if let Some(pair) = keys.windows(2).find(|pair| pair[0] == pair[1]) {
+        let message = format!("All split keys must be unique, found duplicate: {}", pair[0].escape_ascii());
+        return Err(Error::invalid(message));
+    }
+    if keys.len() >= REGIONS_MAX {
+        return Err(Error::invalid(format!("{} regions are over {REGIONS_MAX}", keys.len() + 1)));
+    }
+    let starts = std::iter::once(Bytes::new()).chain(keys.iter().cloned());
+    let ends = keys.iter().cloned().chain(std::iter::once(Bytes::new()));
+    Ok(starts.zip(ends).map(|(start, end)| RegionInfo::new(table.clone(), start, end, id)).collect())
+}
+
+/// Makes a table known, with closed regions and in state ENABLING.
+pub(super) fn write_meta(
+    core: &Core,
+    descriptor: &TableDescriptor,
+    sequence: u32,
+    regions: &[RegionInfo],
+) -> Result<()> {
+    let state = TableState::Enabling;
+    core.meta_put(|timestamp| {
+        let rows = regions.iter().flat_map(|region| meta::closed_region(region, timestamp));
+        rows.chain([meta::table_state(descriptor.name(), state, timestamp)]).collect()
+    })?;
+    core.tables.write().put(TableEntry {
+        descriptor: descriptor.clone().into(),
+        descriptor_sequence: sequence,
+        state,
+        regions: regions.iter().map(|region| (region.clone(), RegionEntry::closed())).collect(),
+    });
+    Ok(())
+}
+
+/// Takes a table and its regions out of meta and memory.
+pub(super) fn delete_from_meta(core: &Core, table: &TableName, regions: &[RegionInfo]) -> Result<()> {
+    core.meta_put(|timestamp| {
+        let rows = regions.iter().map(|region| meta::delete_region(region, timestamp));
+        rows.chain([meta::delete_table_state(table, timestamp)]).collect()
+    })?;
+    core.tables.write().remove(table);
+    Ok(())
+}

@@ -1,0 +1,69 @@
+//! Deletes an empty namespace.
+
+use halcyon_cell::Result;
+use halcyon_rpc::RpcError;
+use halcyon_schema::layout;
+
+use super::{Lock, Procedure};
+use crate::archive::remove_dir;
+use crate::namespaces::is_reserved;
+use crate::state::Core;
+
+pub(super) const KIND: &str = "delete_namespace";
+
+pub(crate) struct DeleteNamespace {
+    pub(crate) name: String,
+}
+
+impl DeleteNamespace {
+    pub(super) fn decode(bytes: &[u8]) -> Result<DeleteNamespace> {
+        halcyon_schema::check_namespace_name(bytes)?;
+        Ok(DeleteNamespace { name: String::from_utf8_lossy(bytes).into_owned() })
+    }
+}
+
+impl Procedure for DeleteNamespace {
+    fn kind(&self) -> &'static str {
+        KIND
+    }
+
+    fn class_name(&self) -> &'static str {
+        "org.apache.hadoop.hbase.master.procedure.DeleteNamespaceProcedure"
+    }
+
+    fn locks(&self) -> Vec<Lock> {
+        Lock::namespace(&self.name)
+    }
+
+    fn prepare(&mut self, core: &Core) -> std::result::Result<(), RpcError> {
+        core.namespace(&self.name)?;
+        if is_reserved(&self.name) {
+            let message = format!("Reserved namespace {} cannot be removed.", self.name);
+            return Err(RpcError::do_not_retry(message));
+        }
+        let tables = core.tables.read().in_namespace(&self.name).count();
+        if tables > 0 {
+            return Err(RpcError::do_not_retry(format!(
+                "Only empty namespaces can be removed. Namespace {} has {tables} tables",
+                self.name
+            )));
+        }
+        Ok(())
+    }
+
+    fn payload(&self) -> Vec<u8> {
+        self.name.as_bytes().to_vec()
+    }
+
+    fn steps(&self) -> &'static [&'static str] {
+        &["write", "remove directory"]
+    }
+
+    fn run(&mut self, core: &Core, step: usize) -> Result<()> {
+        if step == 0 {
+            return core.change_namespaces(|namespaces| namespaces.remove(&self.name));
+        }
+        // What stands there belongs to no table: those are gone, and their files are in the archive.
+        remove_dir(&*core.env.fs, &layout::namespace_dir(&core.root, &self.name))
+    }
+}

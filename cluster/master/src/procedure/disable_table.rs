@@ -1,0 +1,61 @@
+//! Disables an enabled table.
+
+use halcyon_cell::Result;
+use halcyon_proto::pb;
+use halcyon_rpc::RpcError;
+use halcyon_schema::TableName;
+use prost::Message;
+
+use super::enable_table::check_enabled;
+use super::{Lock, Procedure, payload};
+use crate::regions;
+use crate::state::{Core, TableState};
+
+pub(super) const KIND: &str = "disable_table";
+
+pub(crate) struct DisableTable {
+    pub(crate) table: TableName,
+}
+
+impl DisableTable {
+    pub(super) fn decode(bytes: &[u8]) -> Result<DisableTable> {
+        Ok(DisableTable { table: TableName::from_pb(&payload::<pb::TableName>(KIND, bytes)?)? })
+    }
+}
+
+impl Procedure for DisableTable {
+    fn kind(&self) -> &'static str {
+        KIND
+    }
+
+    fn class_name(&self) -> &'static str {
+        "org.apache.hadoop.hbase.master.procedure.DisableTableProcedure"
+    }
+
+    fn locks(&self) -> Vec<Lock> {
+        Lock::table(&self.table)
+    }
+
+    fn prepare(&mut self, core: &Core) -> std::result::Result<(), RpcError> {
+        if self.table.is_meta() {
+            return Err(RpcError::do_not_retry(format!("Cannot disable {}", self.table)));
+        }
+        check_enabled(&core.table(&self.table)?)
+    }
+
+    fn payload(&self) -> Vec<u8> {
+        self.table.to_pb().encode_to_vec()
+    }
+
+    fn steps(&self) -> &'static [&'static str] {
+        &["set DISABLING", "close regions"]
+    }
+
+    fn run(&mut self, core: &Core, step: usize) -> Result<()> {
+        if step == 0 {
+            return regions::set_table_state(core, &self.table, TableState::Disabling);
+        }
+        let live = core.locked_table(&self.table)?.live_regions();
+        regions::close(core, &self.table, &live, Some(TableState::Disabled))
+    }
+}

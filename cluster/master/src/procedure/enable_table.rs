@@ -1,0 +1,77 @@
+//! Enables a disabled table.
+
+use halcyon_cell::Result;
+use halcyon_proto::pb;
+use halcyon_rpc::RpcError;
+use halcyon_schema::TableName;
+use prost::Message;
+
+use super::{Lock, Procedure, payload};
+use crate::regions;
+use crate::state::{Core, TableEntry, TableState};
+
+pub(super) const KIND: &str = "enable_table";
+
+pub(crate) struct EnableTable {
+    pub(crate) table: TableName,
+}
+
+impl EnableTable {
+    pub(super) fn decode(bytes: &[u8]) -> Result<EnableTable> {
+        Ok(EnableTable { table: TableName::from_pb(&payload::<pb::TableName>(KIND, bytes)?)? })
+    }
+}
+
+impl Procedure for EnableTable {
+    fn kind(&self) -> &'static str {
+        KIND
+    }
+
+    fn class_name(&self) -> &'static str {
+        "org.apache.hadoop.hbase.master.procedure.EnableTableProcedure"
+    }
+
+    fn locks(&self) -> Vec<Lock> {
+        Lock::table(&self.table)
+    }
+
+    fn prepare(&mut self, core: &Core) -> std::result::Result<(), RpcError> {
+        if self.table.is_meta() {
+            return Err(RpcError::table_not_disabled("Not DISABLED tableName=hbase:meta, state=ENABLED"));
+        }
+        check_disabled(&core.table(&self.table)?)
+    }
+
+    fn payload(&self) -> Vec<u8> {
+        self.table.to_pb().encode_to_vec()
+    }
+
+    fn steps(&self) -> &'static [&'static str] {
+        &["set ENABLING", "open regions"]
+    }
+
+    fn run(&mut self, core: &Core, step: usize) -> Result<()> {
+        if step == 0 {
+            return regions::set_table_state(core, &self.table, TableState::Enabling);
+        }
+        let entry = core.locked_table(&self.table)?;
+        regions::open(core, &entry.descriptor, &entry.live_regions(), Some(TableState::Enabled))
+    }
+}
+
+/// What actions on a disabled table ask first (`HMaster.checkTableModifiable`).
+pub(super) fn check_disabled(entry: &TableEntry) -> std::result::Result<(), RpcError> {
+    if entry.state == TableState::Disabled {
+        return Ok(());
+    }
+    let (table, state) = (entry.descriptor.name(), entry.state.as_str_name());
+    Err(RpcError::table_not_disabled(format!("Not DISABLED tableName={table}, state={state}")))
+}
+
+pub(super) fn check_enabled(entry: &TableEntry) -> std::result::Result<(), RpcError> {
+    if entry.state == TableState::Enabled {
+        return Ok(());
+    }
+    let (table, state) = (entry.descriptor.name(), entry.state.as_str_name());
+    Err(RpcError::table_not_enabled(format!("Not ENABLED tableName={table}, state={state}")))
+}

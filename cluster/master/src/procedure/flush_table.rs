@@ -1,0 +1,89 @@
+//! Flushes every region of an enabled table.
+
+use bytes::Bytes;
+use halcyon_cell::Result;
+use halcyon_proto::pb;
+use halcyon_rpc::RpcError;
+use halcyon_schema::TableName;
+use prost::Message;
+
+use super::enable_table::check_enabled;
+use super::{Lock, Procedure, payload};
+use crate::regions;
+use crate::state::Core;
+
+pub(super) const KIND: &str = "flush_table";
+
+pub(crate) struct FlushTable {
+    table: TableName,
+    /// Empty: all.
+    families: Vec<Bytes>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Payload {
+    #[prost(message, required, tag = "1")]
+    table: pb::TableName,
+    #[prost(bytes = "bytes", repeated, tag = "2")]
+    families: Vec<Bytes>,
+}
+
+impl FlushTable {
+    pub(crate) fn new(table: TableName, families: Vec<Bytes>) -> FlushTable {
+        FlushTable { table, families }
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<FlushTable> {
+        let payload: Payload = payload(KIND, bytes)?;
+        Ok(FlushTable { table: TableName::from_pb(&payload.table)?, families: payload.families })
+    }
+}
+
+impl Procedure for FlushTable {
+    fn kind(&self) -> &'static str {
+        KIND
+    }
+
+    fn class_name(&self) -> &'static str {
+        "org.apache.hadoop.hbase.master.procedure.FlushTableProcedure"
+    }
+
+    fn locks(&self) -> Vec<Lock> {
+        Lock::table_shared(&self.table)
+    }
+
+    fn prepare(&mut self, core: &Core) -> std::result::Result<(), RpcError> {
+        let entry = if self.table.is_meta() { None } else { Some(core.table(&self.table)?) };
+        let Some(entry) = entry else { return Ok(()) };
+        check_enabled(&entry)?;
+        let missing: Vec<_> = self
+            .families
+            .iter()
+            .filter(|name| entry.descriptor.family(name).is_none())
+            .map(|name| String::from_utf8_lossy(name).into_owned())
+            .collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        Err(RpcError::no_such_column_family(format!(
+            "Column families [{}] don't exist in table {}",
+            missing.join(", "),
+            self.table
+        )))
+    }
+
+    fn payload(&self) -> Vec<u8> {
+        Payload { table: self.table.to_pb(), families: self.families.clone() }.encode_to_vec()
+    }
+
+    fn steps(&self) -> &'static [&'static str] {
+        &["flush regions"]
+    }
+
+    fn run(&mut self, core: &Core, _step: usize) -> Result<()> {
+        if self.table.is_meta() {
+            return regions::flush(core, &[halcyon_schema::RegionInfo::meta()], &self.families);
+        }
+        regions::flush(core, &core.locked_table(&self.table)?.live_regions(), &self.families)
+    }
+}

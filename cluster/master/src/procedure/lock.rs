@@ -1,0 +1,100 @@
+//! Which procedures may run beside each other.
+
+use std::collections::HashMap;
+
+use halcyon_schema::TableName;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Resource {
+    Namespace(String),
+    Table(TableName),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Lock {
+    pub(crate) resource: Resource,
+    pub(crate) shared: bool,
+}
+
+impl Lock {
+    /// What an action on a table takes: the table, and the namespace so that it stays.
+    pub(crate) fn table(table: &TableName) -> Vec<Lock> {
+        vec![
+            Lock { resource: Resource::Namespace(table.namespace().to_string()), shared: true },
+            Lock { resource: Resource::Table(table.clone()), shared: false },
+        ]
+    }
+
+    /// What an action takes that changes nothing about a table but needs it to stay as it is.
+    pub(crate) fn table_shared(table: &TableName) -> Vec<Lock> {
+        let mut locks = Lock::table(table);
+        locks[1].shared = true;
+        locks
+    }
+
+    pub(crate) fn namespace(name: &str) -> Vec<Lock> {
+        vec![Lock { resource: Resource::Namespace(name.to_string()), shared: false }]
+    }
+}
+
+/// Who holds what. The number of holders; -1 is one exclusive holder.
+#[derive(Default)]
+pub(crate) struct LockTable {
+    held: HashMap<Resource, i32>,
+}
+
+impl LockTable {
+    pub(crate) fn is_free(&self, locks: &[Lock]) -> bool {
+        locks.iter().all(|lock| match self.held.get(&lock.resource) {
+            None => true,
+            Some(&holders) => lock.shared && holders > 0,
+        })
+    }
+
+    pub(crate) fn take(&mut self, locks: &[Lock]) {
+        assert!(self.is_free(locks), "a lock is taken only when it is free");
+        for lock in locks {
+            *self.held.entry(lock.resource.clone()).or_insert(0) += if lock.shared { 1 } else { -1 };
+        }
+    }
+
+    pub(crate) fn release(&mut self, locks: &[Lock]) {
+        for lock in locks {
+            let holders = self.held.get_mut(&lock.resource).expect("a lock is held until it is released");
+            *holders -= if lock.shared { 1 } else { -1 };
+            if *holders == 0 {
+                self.held.remove(&lock.resource);
+            }
+        }
+    }
+
+    /// Adds what a waiting procedure wants, for those behind it: nobody overtakes on the same resource.
+    pub(crate) fn reserve(&mut self, locks: &[Lock]) {
+        for lock in locks {
+            let holders = self.held.entry(lock.resource.clone()).or_insert(0);
+            *holders = if lock.shared && *holders >= 0 { *holders + 1 } else { -1 };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_share_a_namespace_but_not_a_table() {
+        let (a, b) = (TableName::parse(b"n:a").unwrap(), TableName::parse(b"n:b").unwrap());
+        let mut locks = LockTable::default();
+        locks.take(&Lock::table(&a));
+        assert!(locks.is_free(&Lock::table(&b)));
+        assert!(!locks.is_free(&Lock::table(&a)));
+        assert!(!locks.is_free(&Lock::table_shared(&a)));
+        assert!(!locks.is_free(&Lock::namespace("n")));
+        locks.take(&Lock::table_shared(&b));
+        assert!(locks.is_free(&Lock::table_shared(&b)));
+        locks.release(&Lock::table(&a));
+        locks.release(&Lock::table_shared(&b));
+        assert!(locks.is_free(&Lock::namespace("n")));
+        assert!(locks.held.is_empty());
+    }
+}

@@ -1,0 +1,101 @@
+//! Procedures: administrative actions that survive a crash.
+//!
+//! ```text
+//! submit ─> waiting ─(locks free)─> prepare ─> record on disk ─> step 0 ─> step 1 ─> ... ─> record removed
+//!                                     │ wrong request                │ error
+//!                                     └─> the caller, nothing done   └─> the same step again, after a pause
+//! ```
+//!
+//! The record names the step to run next, so a step may run twice and a step before it never runs again. What
+//! must be the same both times (region ids, the descriptor's sequence) is decided in `prepare` and recorded.
+
+mod create_namespace;
+mod create_table;
+mod delete_namespace;
+mod delete_table;
+mod disable_table;
+mod enable_table;
+mod engine;
+mod flush_table;
+mod lock;
+mod modify_namespace;
+mod modify_table;
+mod record;
+mod results;
+mod transit_region;
+mod truncate_region;
+mod truncate_table;
+
+use halcyon_cell::{Error, Result};
+use halcyon_rpc::RpcError;
+use prost::Message;
+
+use crate::state::Core;
+
+pub(crate) use create_namespace::CreateNamespace;
+pub(crate) use create_table::CreateTable;
+pub(crate) use delete_namespace::DeleteNamespace;
+pub(crate) use delete_table::DeleteTable;
+pub(crate) use disable_table::DisableTable;
+pub(crate) use enable_table::EnableTable;
+pub(crate) use engine::{Engine, ProcedureStatus, ProcedureView, Submission};
+pub(crate) use flush_table::FlushTable;
+pub(crate) use lock::{Lock, Resource};
+pub(crate) use modify_namespace::ModifyNamespace;
+pub(crate) use modify_table::{Change, ModifyTable};
+pub(crate) use transit_region::{RegionAction, TransitRegion};
+pub(crate) use truncate_region::TruncateRegion;
+pub(crate) use truncate_table::TruncateTable;
+
+/// One administrative action. Owned by one thread at a time.
+pub(crate) trait Procedure: Send {
+    /// The word in the record; never changes once released.
+    fn kind(&self) -> &'static str;
+
+    /// HBase's class for the same thing, which clients are shown.
+    fn class_name(&self) -> &'static str;
+
+    /// What no other procedure may touch meanwhile.
+    fn locks(&self) -> Vec<Lock>;
+
+    /// Checks the request and decides what the record keeps. The locks are held; nothing may be changed yet.
+    fn prepare(&mut self, core: &Core) -> std::result::Result<(), RpcError>;
+
+    /// What [`decode`] needs to go on.
+    fn payload(&self) -> Vec<u8>;
+
+    fn steps(&self) -> &'static [&'static str];
+
+    /// Runs one step; may find that a part or all of it was done before. An error of kind `Invalid` ends the
+    /// procedure; any other runs the step again later.
+    fn run(&mut self, core: &Core, step: usize) -> Result<()>;
+
+    /// Takes back what the steps did, after an `Invalid` error. May run twice.
+    fn undo(&mut self, _core: &Core) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Builds a procedure from its record.
+pub(crate) fn decode(kind: &str, payload: &[u8]) -> Result<Box<dyn Procedure>> {
+    Ok(match kind {
+        create_table::KIND => Box::new(CreateTable::decode(payload)?),
+        enable_table::KIND => Box::new(EnableTable::decode(payload)?),
+        disable_table::KIND => Box::new(DisableTable::decode(payload)?),
+        delete_table::KIND => Box::new(DeleteTable::decode(payload)?),
+        truncate_table::KIND => Box::new(TruncateTable::decode(payload)?),
+        modify_table::KIND => Box::new(ModifyTable::decode(payload)?),
+        flush_table::KIND => Box::new(FlushTable::decode(payload)?),
+        transit_region::KIND => Box::new(TransitRegion::decode(payload)?),
+        truncate_region::KIND => Box::new(TruncateRegion::decode(payload)?),
+        create_namespace::KIND => Box::new(CreateNamespace::decode(payload)?),
+        modify_namespace::KIND => Box::new(ModifyNamespace::decode(payload)?),
+        delete_namespace::KIND => Box::new(DeleteNamespace::decode(payload)?),
+        other => return Err(Error::corrupt(format!("procedures of kind '{other}' are not known"))),
+    })
+}
+
+/// Decodes a payload.
+fn payload<M: Message + Default>(kind: &str, bytes: &[u8]) -> Result<M> {
+    M::decode(bytes).map_err(|error| Error::corrupt(format!("payload of a {kind} procedure: {error}")))
+}

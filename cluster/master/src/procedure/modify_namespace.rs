@@ -1,0 +1,53 @@
+//! Changes a namespace's configuration.
+
+use halcyon_cell::Result;
+use halcyon_proto::pb;
+use halcyon_rpc::RpcError;
+use halcyon_schema::NamespaceDescriptor;
+use prost::Message;
+
+use super::{Lock, Procedure, payload};
+use crate::state::Core;
+
+pub(super) const KIND: &str = "modify_namespace";
+
+pub(crate) struct ModifyNamespace {
+    pub(crate) namespace: NamespaceDescriptor,
+}
+
+impl ModifyNamespace {
+    pub(super) fn decode(bytes: &[u8]) -> Result<ModifyNamespace> {
+        let namespace = NamespaceDescriptor::from_pb(&payload::<pb::NamespaceDescriptor>(KIND, bytes)?)?;
+        Ok(ModifyNamespace { namespace })
+    }
+}
+
+impl Procedure for ModifyNamespace {
+    fn kind(&self) -> &'static str {
+        KIND
+    }
+
+    fn class_name(&self) -> &'static str {
+        "org.apache.hadoop.hbase.master.procedure.ModifyNamespaceProcedure"
+    }
+
+    fn locks(&self) -> Vec<Lock> {
+        Lock::namespace(&self.namespace.name)
+    }
+
+    fn prepare(&mut self, core: &Core) -> std::result::Result<(), RpcError> {
+        core.namespace(&self.namespace.name).map(|_| ())
+    }
+
+    fn payload(&self) -> Vec<u8> {
+        self.namespace.to_pb().encode_to_vec()
+    }
+
+    fn steps(&self) -> &'static [&'static str] {
+        &["write"]
+    }
+
+    fn run(&mut self, core: &Core, _step: usize) -> Result<()> {
+        core.change_namespaces(|namespaces| namespaces.put(self.namespace.clone()))
+    }
+}

@@ -1,0 +1,221 @@
+//! Changes a table's descriptor: the whole of it, or one family.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use halcyon_cell::Result;
+use halcyon_proto::pb;
+use halcyon_rpc::RpcError;
+use halcyon_schema::{FamilyDescriptor, TableDescriptor, TableName};
+use prost::Message;
+
+use super::{Lock, Procedure, payload};
+use crate::state::{Core, TableState};
+use crate::{archive, descriptors, errors, regions};
+
+pub(super) const KIND: &str = "modify_table";
+
+/// What is asked for. Made into a whole descriptor when the table's lock is held.
+pub(crate) enum Change {
+    Table(TableDescriptor),
+    AddFamily(FamilyDescriptor),
+    ModifyFamily(FamilyDescriptor),
+    DeleteFamily(Bytes),
+}
+
+pub(crate) struct ModifyTable {
+    table: TableName,
+    change: Option<Change>,
+    reopen_regions: bool,
+    plan: Payload,
+}
+
+/// Decided in `prepare`.
+#[derive(Clone, PartialEq, Message)]
+struct Payload {
+    #[prost(message, required, tag = "1")]
+    schema: pb::TableSchema,
+    /// Number of the new descriptor's file.
+    #[prost(uint32, tag = "2")]
+    sequence: u32,
+    #[prost(bool, tag = "3")]
+    reopen_regions: bool,
+    #[prost(string, repeated, tag = "4")]
+    deleted_families: Vec<String>,
+    #[prost(bool, tag = "5")]
+    families_added: bool,
+}
+
+impl ModifyTable {
+    /// `reopen_regions`: whether open regions are to take the change at once.
+    pub(crate) fn new(table: TableName, change: Change, reopen_regions: bool) -> ModifyTable {
+        ModifyTable { table, change: Some(change), reopen_regions, plan: Payload::default() }
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<ModifyTable> {
+        let plan: Payload = payload(KIND, bytes)?;
+        let descriptor = TableDescriptor::from_pb(&plan.schema)?;
+        let reopen_regions = plan.reopen_regions;
+        Ok(ModifyTable { table: descriptor.name().clone(), change: None, reopen_regions, plan })
+    }
+}
+
+impl Procedure for ModifyTable {
+    fn kind(&self) -> &'static str {
+        KIND
+    }
+
+    fn class_name(&self) -> &'static str {
+        "org.apache.hadoop.hbase.master.procedure.ModifyTableProcedure"
+    }
+
+    fn locks(&self) -> Vec<Lock> {
+        Lock::table(&self.table)
+    }
+
+    fn prepare(&mut self, core: &Core) -> std::result::Result<(), RpcError> {
+        if self.table.is_meta() {
+            return Err(RpcError::do_not_retry("Can't modify catalog tables"));
+        }
+        let entry = core.table(&self.table)?;
+        let old = &*entry.descriptor;
+        let change = self.change.take().expect("a procedure is prepared once");
+        let new = apply(old, change)?;
+        if new.families().is_empty() {
+            let message = format!("Table {} should have at least one column family.", self.table);
+            return Err(RpcError::do_not_retry(message));
+        }
+        new.check().map_err(errors::invalid)?;
+        if !self.reopen_regions {
+            check_without_reopening(old, &new)?;
+        }
+        let missing = |from: &TableDescriptor, name: &Bytes| from.family(name).is_none();
+        let deleted = old.families().iter().filter(|family| missing(&new, family.name()));
+        self.plan = Payload {
+            schema: new.to_pb(),
+            sequence: entry.descriptor_sequence + 1,
+            reopen_regions: self.reopen_regions,
+            deleted_families: deleted.map(|family| family.name_str().into_owned()).collect(),
+            families_added: new.families().iter().any(|family| missing(old, family.name())),
+        };
+        Ok(())
+    }
+
+    fn payload(&self) -> Vec<u8> {
+        self.plan.encode_to_vec()
+    }
+
+    fn steps(&self) -> &'static [&'static str] {
+        &["write descriptor", "reopen regions", "archive families"]
+    }
+
+    fn run(&mut self, core: &Core, step: usize) -> Result<()> {
+        match step {
+            0 => self.write_descriptor(core),
+            1 => self.reopen(core),
+            _ => self.archive_families(core),
+        }
+    }
+}
+
+impl ModifyTable {
+    fn write_descriptor(&self, core: &Core) -> Result<()> {
+        let descriptor = Arc::new(TableDescriptor::from_pb(&self.plan.schema)?);
+        descriptors::write(&core.env, &core.root, &descriptor, self.plan.sequence)?;
+        core.update_table(&self.table, |entry| {
+            entry.descriptor = descriptor;
+            entry.descriptor_sequence = self.plan.sequence;
+        });
+        Ok(())
+    }
+
+    fn reopen(&self, core: &Core) -> Result<()> {
+        let entry = core.locked_table(&self.table)?;
+        let live = entry.live_regions();
+        if self.plan.families_added {
+            regions::create_files(core, &entry.descriptor, &live)?;
+        }
+        if self.plan.reopen_regions && entry.state == TableState::Enabled {
+            regions::close_only(core, &live, false)?;
+            regions::open(core, &entry.descriptor, &live, None)?;
+        }
+        Ok(())
+    }
+
+    fn archive_families(&self, core: &Core) -> Result<()> {
+        if self.plan.deleted_families.is_empty() {
+            return Ok(());
+        }
+        for region in core.locked_table(&self.table)?.regions.keys() {
+            for family in &self.plan.deleted_families {
+                archive::archive_family(core, &self.table, region.encoded_name(), family)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn apply(old: &TableDescriptor, change: Change) -> std::result::Result<TableDescriptor, RpcError> {
+    let shown = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+    match change {
+        Change::Table(new) => Ok(new),
+        Change::AddFamily(family) if old.family(family.name()).is_some() => {
+            Err(RpcError::invalid_family_operation(format!(
+                "Column family '{}' in table '{}' already exists so cannot be added",
+                family.name_str(),
+                old.name()
+            )))
+        }
+        Change::ModifyFamily(family) if old.family(family.name()).is_none() => {
+            Err(RpcError::invalid_family_operation(format!(
+                "Family '{}' does not exist, so it cannot be modified",
+                family.name_str()
+            )))
+        }
+        Change::AddFamily(family) | Change::ModifyFamily(family) => Ok(old.clone().with_family(family)),
+        Change::DeleteFamily(name) if old.family(&name).is_none() => Err(RpcError::invalid_family_operation(
+            format!("Family '{}' does not exist, so it cannot be deleted", shown(&name)),
+        )),
+        Change::DeleteFamily(name) if old.families().len() == 1 => {
+            Err(RpcError::invalid_family_operation(format!(
+                "Family '{}' is the only column family in the table, so it cannot be deleted",
+                shown(&name)
+            )))
+        }
+        Change::DeleteFamily(name) => Ok(old.clone().without_family(&name)),
+    }
+}
+
+/// What a change must leave alone if regions are not reopened (`ModifyTableProcedure.preflightChecks`).
+fn check_without_reopening(
+    old: &TableDescriptor,
+    new: &TableDescriptor,
+) -> std::result::Result<(), RpcError> {
+    let names =
+        |table: &TableDescriptor| table.families().iter().map(|f| f.name().clone()).collect::<Vec<_>>();
+    let coprocessors = |table: &TableDescriptor| {
+        let all = table.attributes().filter(|(key, _)| key.to_ascii_lowercase().starts_with(b"coprocessor$"));
+        let mut all: Vec<_> = all.map(|(key, value)| (key.clone(), value.clone())).collect();
+        all.sort();
+        all
+    };
+    let refuse = |what: &str| {
+        let message = format!("{what} when this modification won't reopen regions");
+        Err(RpcError::do_not_retry(message))
+    };
+    if old.name() != new.name() {
+        return refuse("Cannot change the table name");
+    }
+    if names(old) != names(new) {
+        return refuse("Cannot add or remove column families");
+    }
+    if coprocessors(old) != coprocessors(new) {
+        return refuse("Can not modify Coprocessor");
+    }
+    for key in ["REGION_REPLICATION", "REGION_MEMSTORE_REPLICATION", "hbase.rsgroup.name"] {
+        if old.attribute(key.as_bytes()) != new.attribute(key.as_bytes()) {
+            return refuse(&format!("Can not modify {key} of a table"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,122 @@
+//! The file of a procedure, `MasterData/procedures/<id>`.
+//!
+//! ```text
+//! int8 format number 1 | Record
+//! ```
+//!
+//! `MasterData/procedures/next` holds, as text, the first number that no procedure has had.
+
+use std::path::PathBuf;
+
+use halcyon_cell::{Error, Result};
+use halcyon_schema::layout;
+use prost::Message;
+
+use crate::descriptors::list;
+use crate::state::Core;
+
+const FORMAT: u8 = 1;
+const NEXT: &str = "next";
+/// Numbers reserved at a time, so that the file of the next one is seldom written.
+const IDS_RESERVED: u64 = 1_000_000;
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Record {
+    #[prost(uint64, tag = "1")]
+    pub(crate) id: u64,
+    #[prost(string, tag = "2")]
+    pub(crate) kind: String,
+    /// The step to run next.
+    #[prost(uint32, tag = "3")]
+    pub(crate) step: u32,
+    #[prost(bytes = "vec", tag = "4")]
+    pub(crate) payload: Vec<u8>,
+    #[prost(int64, tag = "5")]
+    pub(crate) submitted_ms: i64,
+    #[prost(uint64, tag = "6")]
+    pub(crate) nonce_group: u64,
+    /// 0: the caller gave none.
+    #[prost(uint64, tag = "7")]
+    pub(crate) nonce: u64,
+    #[prost(string, tag = "8")]
+    pub(crate) owner: String,
+}
+
+fn dir(core: &Core) -> PathBuf {
+    layout::master_dir(&core.root).join("procedures")
+}
+
+pub(crate) fn write(core: &Core, record: &Record) -> Result<()> {
+    let mut bytes = vec![FORMAT];
+    record.encode(&mut bytes).expect("a Vec grows as needed");
+    Ok(core.env.fs.replace(&dir(core).join(record.id.to_string()), &bytes)?)
+}
+
+/// Removes a record. Not durable by itself: a record that comes back runs its last step once more.
+pub(crate) fn remove(core: &Core, id: u64) -> Result<()> {
+    match core.env.fs.remove_file(&dir(core).join(id.to_string())) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        other => Ok(other?),
+    }
+}
+
+/// All records, in the order of their numbers.
+pub(crate) fn load(core: &Core) -> Result<Vec<Record>> {
+    let dir = dir(core);
+    core.env.fs.create_dir_all(&dir)?;
+    let mut records = Vec::new();
+    for entry in list(&*core.env.fs, &dir)? {
+        if entry.name.parse::<u64>().is_err() {
+            continue;
+        }
+        let path = dir.join(&entry.name);
+        let bytes = core.env.fs.read(&path)?;
+        records.push(decode(&bytes).map_err(|error| error.context(path.display()))?);
+    }
+    records.sort_by_key(|record: &Record| record.id);
+    Ok(records)
+}
+
+fn decode(bytes: &[u8]) -> Result<Record> {
+    match bytes.split_first() {
+        Some((&FORMAT, message)) => {
+            Record::decode(message).map_err(|error| Error::corrupt(error.to_string()))
+        }
+        other => {
+            Err(Error::corrupt(format!("format {:?}, expected {FORMAT}", other.map(|(format, _)| format))))
+        }
+    }
+}
+
+/// Takes numbers that no procedure had, also none of an earlier master: clients ask for results by number.
+pub(crate) fn reserve_ids(core: &Core) -> Result<std::ops::Range<u64>> {
+    let path = dir(core).join(NEXT);
+    let first = if core.env.fs.exists(&path) {
+        let bytes = core.env.fs.read(&path)?;
+        let text = String::from_utf8_lossy(&bytes);
+        text.trim()
+            .parse()
+            .map_err(|_| Error::corrupt(format!("{}: '{}' is not a number", path.display(), text.trim())))?
+    } else {
+        1
+    };
+    let end = first + IDS_RESERVED;
+    core.env.fs.replace(&path, format!("{end}\n").as_bytes())?;
+    Ok(first..end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_of_another_format_is_refused() {
+        let record = Record { id: 7, kind: "x".into(), step: 2, payload: vec![1], ..Default::default() };
+        let mut bytes = vec![FORMAT];
+        record.encode(&mut bytes).unwrap();
+        assert_eq!(decode(&bytes).unwrap(), record);
+        bytes[0] = 2;
+        assert!(decode(&bytes).is_err());
+        assert!(decode(&[]).is_err());
+    }
+}

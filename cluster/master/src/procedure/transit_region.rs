@@ -1,0 +1,124 @@
+//! Actions on one region: assign, unassign, move.
+
+use halcyon_cell::{Error, Result};
+use halcyon_proto::pb;
+use halcyon_rpc::RpcError;
+use halcyon_schema::RegionInfo;
+use prost::Message;
+
+use super::enable_table::check_enabled;
+use super::{Lock, Procedure, payload};
+use crate::state::{Core, RegionEntry, RegionState, Tables};
+use crate::{errors, regions};
+
+pub(super) const KIND: &str = "transit_region";
+
+/// The numbers stand in records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
+#[repr(i32)]
+pub(crate) enum RegionAction {
+    Assign = 0,
+    Unassign = 1,
+    /// Unassign and assign; with one server, to where it was.
+    Move = 2,
+}
+
+pub(crate) struct TransitRegion {
+    region: RegionInfo,
+    action: RegionAction,
+    /// Whether the region's state is left unchecked (`override`, `force`).
+    force: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Payload {
+    #[prost(message, required, tag = "1")]
+    region: pb::RegionInfo,
+    #[prost(enumeration = "RegionAction", tag = "2")]
+    action: i32,
+}
+
+impl TransitRegion {
+    pub(crate) fn new(region: RegionInfo, action: RegionAction, force: bool) -> TransitRegion {
+        TransitRegion { region, action, force }
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<TransitRegion> {
+        let payload: Payload = payload(KIND, bytes)?;
+        let action = RegionAction::try_from(payload.action)
+            .map_err(|_| Error::corrupt(format!("region action {}", payload.action)))?;
+        Ok(TransitRegion { region: RegionInfo::from_pb(&payload.region)?, action, force: true })
+    }
+
+    /// States the action starts from (`AssignmentManager.STATES_EXPECTED_ON_*`).
+    fn expects(&self, state: RegionState) -> bool {
+        match self.action {
+            RegionAction::Assign => !matches!(state, RegionState::Open),
+            RegionAction::Unassign | RegionAction::Move => state == RegionState::Open,
+        }
+    }
+}
+
+impl Procedure for TransitRegion {
+    fn kind(&self) -> &'static str {
+        KIND
+    }
+
+    fn class_name(&self) -> &'static str {
+        "org.apache.hadoop.hbase.master.assignment.TransitRegionStateProcedure"
+    }
+
+    fn locks(&self) -> Vec<Lock> {
+        Lock::table(self.region.table())
+    }
+
+    fn prepare(&mut self, core: &Core) -> std::result::Result<(), RpcError> {
+        if self.region.is_meta() {
+            return Err(RpcError::do_not_retry("hbase:meta stays where the master is"));
+        }
+        let tables = core.tables.read();
+        let (region, entry) = check_live(&tables, &self.region)?;
+        if !self.force && !self.expects(entry.state) {
+            let state = entry.state.as_str_name();
+            return Err(errors::region_state(format!("Unexpected state={state} for {region}")));
+        }
+        Ok(())
+    }
+
+    fn payload(&self) -> Vec<u8> {
+        Payload { region: self.region.to_pb(), action: self.action as i32 }.encode_to_vec()
+    }
+
+    fn steps(&self) -> &'static [&'static str] {
+        match self.action {
+            RegionAction::Assign => &["open"],
+            RegionAction::Unassign => &["close"],
+            RegionAction::Move => &["close", "open"],
+        }
+    }
+
+    fn run(&mut self, core: &Core, step: usize) -> Result<()> {
+        let region = std::slice::from_ref(&self.region);
+        match self.steps()[step] {
+            "close" => regions::close(core, self.region.table(), region, None),
+            _ => {
+                let entry = core.locked_table(self.region.table())?;
+                regions::open(core, &entry.descriptor, region, None)
+            }
+        }
+    }
+}
+
+/// Finds a region that can be acted on: known, of an enabled table, not the parent of a split.
+pub(super) fn check_live<'a>(
+    tables: &'a Tables,
+    region: &RegionInfo,
+) -> std::result::Result<(&'a RegionInfo, &'a RegionEntry), RpcError> {
+    let unknown = || RpcError::unknown_region(region.region_name().escape_ascii().to_string());
+    let (table, region, entry) = tables.region(region.encoded_name()).ok_or_else(unknown)?;
+    check_enabled(table)?;
+    if region.is_split() || region.is_offline() {
+        return Err(errors::region_state(format!("{region} is the parent of a split")));
+    }
+    Ok((region, entry))
+}

@@ -1,0 +1,113 @@
+//! Empties one region: a new region of the same range takes its place.
+//!
+//! HBase keeps the region's name. Here the name changes, because edits in the write-ahead log belong to a region
+//! by its name, and a replay after a crash must not bring back what was truncated.
+
+use halcyon_cell::Result;
+use halcyon_proto::pb;
+use halcyon_rpc::RpcError;
+use halcyon_schema::RegionInfo;
+use prost::Message;
+
+use super::transit_region::check_live;
+use super::{Lock, Procedure, payload};
+use crate::state::{Core, RegionEntry};
+use crate::{archive, meta, regions};
+
+pub(super) const KIND: &str = "truncate_region";
+
+pub(crate) struct TruncateRegion {
+    old: RegionInfo,
+    new: RegionInfo,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Payload {
+    #[prost(message, required, tag = "1")]
+    old: pb::RegionInfo,
+    #[prost(message, required, tag = "2")]
+    new: pb::RegionInfo,
+}
+
+impl TruncateRegion {
+    pub(crate) fn new(region: RegionInfo) -> TruncateRegion {
+        TruncateRegion { new: region.clone(), old: region }
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<TruncateRegion> {
+        let payload: Payload = payload(KIND, bytes)?;
+        Ok(TruncateRegion {
+            old: RegionInfo::from_pb(&payload.old)?,
+            new: RegionInfo::from_pb(&payload.new)?,
+        })
+    }
+}
+
+impl Procedure for TruncateRegion {
+    fn kind(&self) -> &'static str {
+        KIND
+    }
+
+    fn class_name(&self) -> &'static str {
+        "org.apache.hadoop.hbase.master.procedure.TruncateRegionProcedure"
+    }
+
+    fn locks(&self) -> Vec<Lock> {
+        Lock::table(self.old.table())
+    }
+
+    fn prepare(&mut self, core: &Core) -> std::result::Result<(), RpcError> {
+        if self.old.table().is_system() {
+            return Err(RpcError::do_not_retry("Can't truncate region in catalog tables"));
+        }
+        if self.old.replica_id() != 0 {
+            return Err(RpcError::do_not_retry(
+                "Can't truncate replicas directly. Replicas are auto-truncated when their primary is truncated.",
+            ));
+        }
+        let tables = core.tables.read();
+        self.old = check_live(&tables, &self.old)?.0.clone();
+        let id = (core.now_ms().max(1) as u64).max(self.old.region_id() + 1);
+        let (start, end) = (self.old.start_key().clone(), self.old.end_key().clone());
+        self.new = RegionInfo::new(self.old.table().clone(), start, end, id);
+        Ok(())
+    }
+
+    fn payload(&self) -> Vec<u8> {
+        Payload { old: self.old.to_pb(), new: self.new.to_pb() }.encode_to_vec()
+    }
+
+    fn steps(&self) -> &'static [&'static str] {
+        &["close and write files", "write meta", "open", "archive"]
+    }
+
+    fn run(&mut self, core: &Core, step: usize) -> Result<()> {
+        let table = self.old.table();
+        let entry = core.locked_table(table)?;
+        let new = std::slice::from_ref(&self.new);
+        match step {
+            0 => {
+                regions::close(core, table, std::slice::from_ref(&self.old), None)?;
+                regions::create_files(core, &entry.descriptor, new)
+            }
+            1 => self.write_meta(core),
+            2 => regions::open(core, &entry.descriptor, new, None),
+            _ => archive::archive_region(core, table, self.old.encoded_name()),
+        }
+    }
+}
+
+impl TruncateRegion {
+    fn write_meta(&self, core: &Core) -> Result<()> {
+        core.meta_put(|timestamp| {
+            let mut cells = meta::closed_region(&self.new, timestamp);
+            cells.push(meta::delete_region(&self.old, timestamp));
+            cells
+        })?;
+        let mut entry = core.locked_table(self.old.table())?;
+        entry.regions.remove(&self.old);
+        entry.regions.insert(self.new.clone(), RegionEntry::closed());
+        core.tables.write().put(entry);
+        Ok(())
+    }
+}

@@ -1,0 +1,143 @@
+//! The cluster as a whole: its status, its capabilities, its end.
+
+use bytes::Bytes;
+use halcyon_proto::pb;
+use halcyon_schema::{TableName, parse_region_name};
+use prost::Message;
+
+use super::Answer;
+use crate::errors::{self, invalid};
+use crate::settings::StopRequest;
+use crate::state::{Core, RegionState, TableEntry};
+use crate::switches::Switch;
+
+/// The parts asked for; with no option, all of them.
+pub(super) fn status(
+    core: &Core,
+    request: pb::GetClusterStatusRequest,
+) -> Answer<pb::GetClusterStatusResponse> {
+    let wanted =
+        |option: pb::Option| request.options.is_empty() || request.options.contains(&(option as i32));
+    let mut status = pb::ClusterStatus::default();
+    if wanted(pb::Option::HbaseVersion) {
+        let version = core.settings.hbase_version.clone();
+        status.hbase_version = Some(pb::HBaseVersionFileContent { version });
+    }
+    if wanted(pb::Option::ClusterId) {
+        status.cluster_id = Some(pb::ClusterId { cluster_id: core.cluster_id.to_string() });
+    }
+    if wanted(pb::Option::LiveServers) {
+        let server = core.door.server_name().to_pb();
+        status.live_servers.push(pb::LiveServerInfo { server, server_load: core.door.server_load() });
+    }
+    if wanted(pb::Option::ServersName) {
+        status.servers_name.push(core.door.server_name().to_pb());
+    }
+    if wanted(pb::Option::Master) {
+        status.master = Some(core.settings.server_name.to_pb());
+    }
+    if wanted(pb::Option::MasterInfoPort) {
+        status.master_info_port = Some(core.settings.info_port);
+    }
+    if wanted(pb::Option::BalancerOn) {
+        status.balancer_on = Some(core.switches.lock().get(Switch::Balancer));
+    }
+    let tables = core.tables.read();
+    if wanted(pb::Option::RegionsInTransition) {
+        status.regions_in_transition = tables.by_name.values().flat_map(in_transition).collect();
+    }
+    if wanted(pb::Option::TableToRegionsCount) {
+        status.table_region_states_count = tables.by_name.values().map(count).collect();
+        status.table_region_states_count.push(meta_count());
+    }
+    Ok(pb::GetClusterStatusResponse { cluster_status: status })
+}
+
+fn in_transition(entry: &TableEntry) -> Vec<pb::RegionInTransition> {
+    let moving = entry.regions.iter().filter(|(_, region)| is_moving(region.state));
+    let shown = moving.map(|(info, region)| pb::RegionInTransition {
+        spec: pb::RegionSpecifier {
+            r#type: pb::region_specifier::RegionSpecifierType::RegionName as i32,
+            value: info.region_name().clone(),
+        },
+        region_state: pb::RegionState { region_info: info.to_pb(), state: region.state as i32, stamp: None },
+    });
+    shown.collect()
+}
+
+fn is_moving(state: RegionState) -> bool {
+    matches!(state, RegionState::Opening | RegionState::Closing)
+}
+
+fn count(entry: &TableEntry) -> pb::TableRegionStatesCount {
+    let mut counts =
+        pb::RegionStatesCount { total_regions: entry.regions.len() as u32, ..Default::default() };
+    for (info, region) in &entry.regions {
+        match region.state {
+            _ if info.is_split() => counts.split_regions += 1,
+            RegionState::Open => counts.open_regions += 1,
+            state if is_moving(state) => counts.regions_in_transition += 1,
+            _ => counts.closed_regions += 1,
+        }
+    }
+    pb::TableRegionStatesCount { table_name: entry.descriptor.name().to_pb(), region_states_count: counts }
+}
+
+fn meta_count() -> pb::TableRegionStatesCount {
+    let region_states_count =
+        pb::RegionStatesCount { open_regions: 1, total_regions: 1, ..Default::default() };
+    pb::TableRegionStatesCount { table_name: TableName::META.to_pb(), region_states_count }
+}
+
+/// The oldest last major compaction of a table's regions; 0 if none is known.
+pub(super) fn last_major_compaction(
+    core: &Core,
+    request: pb::MajorCompactionTimestampRequest,
+) -> Answer<pb::MajorCompactionTimestampResponse> {
+    let table = TableName::from_pb(&request.table_name).map_err(invalid)?;
+    let loads = core.door.server_load().region_loads;
+    let of_table = loads.iter().filter(|load| {
+        parse_region_name(&load.region_specifier.value).is_ok_and(|parts| parts.table == table)
+    });
+    let oldest = of_table.map(pb::RegionLoad::last_major_compaction_ts).min().unwrap_or(0);
+    Ok(pb::MajorCompactionTimestampResponse { compaction_timestamp: oldest as i64 })
+}
+
+pub(super) fn last_major_compaction_of_region(
+    core: &Core,
+    request: pb::MajorCompactionTimestampForRegionRequest,
+) -> Answer<pb::MajorCompactionTimestampResponse> {
+    let loads = core.door.server_load().region_loads;
+    let load = loads.iter().find(|load| load.region_specifier.value == request.region.value);
+    let compaction_timestamp = load.map_or(0, |load| load.last_major_compaction_ts() as i64);
+    Ok(pb::MajorCompactionTimestampResponse { compaction_timestamp })
+}
+
+/// Users are who they say they are, and may do everything.
+pub(super) fn security_capabilities() -> pb::SecurityCapabilitiesResponse {
+    let simple = pb::security_capabilities_response::Capability::SimpleAuthentication;
+    pb::SecurityCapabilitiesResponse { capabilities: vec![simple as i32] }
+}
+
+/// The balancer's decisions, of which there are none.
+pub(super) fn log_entries(request: &pb::LogRequest) -> Answer<pb::LogEntry> {
+    let asked = request.log_class_name.as_str();
+    let (log_class_name, log_message) = if asked.contains("BalancerDecisionsRequest") {
+        (asked.replace("Request", "Response"), pb::BalancerDecisionsResponse::default().encode_to_vec())
+    } else if asked.contains("BalancerRejectionsRequest") {
+        (asked.replace("Request", "Response"), pb::BalancerRejectionsResponse::default().encode_to_vec())
+    } else {
+        return Err(errors::unsupported(&format!("A log of {asked} is")));
+    };
+    Ok(pb::LogEntry { log_class_name, log_message: Bytes::from(log_message) })
+}
+
+pub(super) fn stop(core: &Core, request: StopRequest) -> Answer<()> {
+    match &*core.stop_callback.lock() {
+        Some(callback) => {
+            callback(request);
+            Ok(())
+        }
+        None => Err(errors::unsupported("Stopping by a call is")),
+    }
+}

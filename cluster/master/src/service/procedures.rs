@@ -1,0 +1,111 @@
+//! What became of a procedure, and which are under way.
+
+use halcyon_proto::pb;
+use halcyon_rpc::RpcError;
+
+use crate::procedure::{Engine, ProcedureStatus, ProcedureView, Resource};
+
+type State = pb::get_procedure_result_response::State;
+
+pub(super) fn result(
+    engine: &Engine,
+    request: &pb::GetProcedureResultRequest,
+) -> pb::GetProcedureResultResponse {
+    let mut response = pb::GetProcedureResultResponse::default();
+    match engine.status(request.proc_id) {
+        ProcedureStatus::NotFound => response.set_state(State::NotFound),
+        ProcedureStatus::Running { submitted_ms, updated_ms } => {
+            response.set_state(State::Running);
+            response.submitted_time = Some(submitted_ms as u64);
+            response.last_update = Some(updated_ms as u64);
+        }
+        ProcedureStatus::Finished(finished) => {
+            response.set_state(State::Finished);
+            response.submitted_time = Some(finished.submitted_ms as u64);
+            response.last_update = Some(finished.finished_ms as u64);
+            response.exception = finished.outcome.err().map(|error| exception(&error));
+        }
+    }
+    response
+}
+
+/// An exception as a procedure's result carries it (`ForeignExceptionUtil`).
+fn exception(error: &RpcError) -> pb::ForeignExceptionMessage {
+    pb::ForeignExceptionMessage {
+        source: Some("master".to_string()),
+        generic_exception: Some(pb::GenericExceptionMessage {
+            class_name: Some(error.class.clone().into_owned()),
+            message: Some(error.message.clone()),
+            error_info: None,
+            trace: Vec::new(),
+        }),
+    }
+}
+
+/// Procedures under way, then those that ended lately.
+pub(super) fn list(engine: &Engine) -> pb::GetProceduresResponse {
+    let mut procedure: Vec<pb::Procedure> = engine.views().iter().map(view).collect();
+    procedure.extend(engine.results().into_iter().map(|(id, finished)| pb::Procedure {
+        class_name: finished.class_name.to_string(),
+        proc_id: id,
+        submitted_time: finished.submitted_ms as u64,
+        owner: Some(finished.owner),
+        state: match finished.outcome {
+            Ok(()) => pb::ProcedureState::Success as i32,
+            Err(_) => pb::ProcedureState::Failed as i32,
+        },
+        last_update: finished.finished_ms as u64,
+        exception: finished.outcome.as_ref().err().map(exception),
+        nonce_group: Some(finished.nonce.0),
+        nonce: Some(finished.nonce.1),
+        ..Default::default()
+    }));
+    pb::GetProceduresResponse { procedure }
+}
+
+fn view(view: &ProcedureView) -> pb::Procedure {
+    let state = if view.running { pb::ProcedureState::Runnable } else { pb::ProcedureState::Waiting };
+    pb::Procedure {
+        class_name: view.class_name.to_string(),
+        proc_id: view.id,
+        submitted_time: view.submitted_ms as u64,
+        owner: Some(view.owner.clone()),
+        state: state as i32,
+        last_update: view.updated_ms as u64,
+        nonce_group: Some(view.nonce.0),
+        nonce: Some(view.nonce.1),
+        locked: Some(view.running),
+        ..Default::default()
+    }
+}
+
+/// The locks of running procedures.
+pub(super) fn locks(engine: &Engine) -> pb::GetLocksResponse {
+    let mut response = pb::GetLocksResponse::default();
+    for running in engine.views().iter().filter(|view| view.running) {
+        for lock in &running.locks {
+            let (kind, name) = match &lock.resource {
+                Resource::Namespace(name) => (pb::LockedResourceType::Namespace, name.clone()),
+                Resource::Table(name) => (pb::LockedResourceType::Table, name.to_string()),
+            };
+            let kind = kind as i32;
+            let known = response.lock.iter_mut().find(|known| {
+                known.resource_type == kind && known.resource_name.as_deref() == Some(name.as_str())
+            });
+            if let Some(known) = known {
+                known.shared_lock_count = known.shared_lock_count.map(|count| count + 1);
+                continue;
+            }
+            let kind_of_lock = if lock.shared { pb::LockType::Shared } else { pb::LockType::Exclusive };
+            response.lock.push(pb::LockedResource {
+                resource_type: kind,
+                resource_name: Some(name),
+                lock_type: kind_of_lock as i32,
+                exclusive_lock_owner_procedure: (!lock.shared).then(|| view(running)),
+                shared_lock_count: Some(i32::from(lock.shared)),
+                waiting_procedures: Vec::new(),
+            });
+        }
+    }
+    response
+}

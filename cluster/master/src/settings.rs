@@ -1,0 +1,55 @@
+use std::time::Duration;
+
+use halcyon_schema::ServerName;
+
+/// What a master is told when it starts. Plain data.
+#[derive(Clone, Debug)]
+pub struct MasterSettings {
+    /// The master's own name and address, which clients are told.
+    pub server_name: ServerName,
+    /// Version that clients are told (`hbase_version` of the cluster status). 2.6.4: the version checked against.
+    pub hbase_version: String,
+    /// Port of the web pages; -1 if there are none.
+    pub info_port: i32,
+    /// Threads that run procedures. 4: they wait for disks, not for processors.
+    pub procedure_threads: usize,
+    /// Regions of one procedure opened, closed or flushed at a time. 8.
+    pub region_threads: usize,
+    /// How long the result of a finished procedure can be asked for. 15 minutes, as HBase's eviction.
+    pub result_keep: Duration,
+    /// Finished procedures remembered. 10,000.
+    pub results_max: usize,
+    /// Procedures waiting or running; beyond, new ones are refused with PleaseHoldException. 10,000.
+    pub procedures_max: usize,
+    /// First pause before a failed step is tried again; doubles up to `retry_pause_max`. 100 ms.
+    pub retry_pause: Duration,
+    /// Longest pause before a failed step is tried again. 10 s.
+    pub retry_pause_max: Duration,
+}
+
+impl MasterSettings {
+    /// The defaults, for a master of this name.
+    pub fn new(server_name: ServerName) -> MasterSettings {
+        MasterSettings {
+            server_name,
+            hbase_version: "2.6.4".to_string(),
+            info_port: -1,
+            procedure_threads: 4,
+            region_threads: 8,
+            result_keep: Duration::from_secs(15 * 60),
+            results_max: 10_000,
+            procedures_max: 10_000,
+            retry_pause: Duration::from_millis(100),
+            retry_pause_max: Duration::from_secs(10),
+        }
+    }
+}
+
+/// What a client asked the process to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopRequest {
+    /// End the whole cluster (`Shutdown`).
+    Cluster,
+    /// End this master (`StopMaster`).
+    Master,
+}

@@ -1,0 +1,193 @@
+//! What the master knows: tables, their states and regions, namespaces and switches.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use halcyon_cell::{Cell, Result};
+use halcyon_env::Env;
+use halcyon_proto::pb;
+use halcyon_rpc::RpcError;
+use halcyon_schema::{ClusterId, NamespaceDescriptor, RegionInfo, TableDescriptor, TableName};
+use parking_lot::{Mutex, RwLock};
+
+use crate::namespaces::Namespaces;
+use crate::settings::StopRequest;
+use crate::switches::{Switch, Switches};
+use crate::{MasterSettings, RegionServerDoor, errors};
+
+pub(crate) use pb::region_state::State as RegionState;
+pub(crate) use pb::table_state::State as TableState;
+
+type StopCallback = Box<dyn Fn(StopRequest) + Send + Sync>;
+
+/// Everything procedures and services share.
+///
+/// # Thread safety
+/// The locks are held for look-ups and swaps only, never across a call of the door or a file. Order, if two are
+/// ever needed: `tables`, `namespaces`, `switches`.
+///
+/// # Invariants
+/// `tables` follows `hbase:meta`: a change is written there first. Only a procedure that holds the table's lock
+/// changes the table's entry.
+pub(crate) struct Core {
+    pub(crate) env: Env,
+    pub(crate) root: PathBuf,
+    pub(crate) settings: MasterSettings,
+    pub(crate) door: Arc<dyn RegionServerDoor>,
+    pub(crate) cluster_id: ClusterId,
+    pub(crate) meta_open_seq: u64,
+    pub(crate) tables: RwLock<Tables>,
+    pub(crate) namespaces: RwLock<Namespaces>,
+    /// Held while the file is written, so that writers follow each other; readers take `namespaces` alone.
+    pub(crate) namespaces_file: Mutex<()>,
+    pub(crate) switches: Mutex<Switches>,
+    /// As `namespaces_file`.
+    pub(crate) switches_file: Mutex<()>,
+    pub(crate) stop_callback: Mutex<Option<StopCallback>>,
+    /// Timestamp of the newest write to meta.
+    pub(crate) meta_timestamp_ms: AtomicI64,
+}
+
+/// All tables but `hbase:meta`.
+#[derive(Default)]
+pub(crate) struct Tables {
+    pub(crate) by_name: BTreeMap<TableName, TableEntry>,
+    /// Encoded region name to table.
+    encoded: HashMap<String, TableName>,
+}
+
+#[derive(Clone)]
+pub(crate) struct TableEntry {
+    pub(crate) descriptor: Arc<TableDescriptor>,
+    /// Number of the descriptor's file.
+    pub(crate) descriptor_sequence: u32,
+    pub(crate) state: TableState,
+    pub(crate) regions: BTreeMap<RegionInfo, RegionEntry>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct RegionEntry {
+    pub(crate) state: RegionState,
+    /// `info:seqnumDuringOpen`, which grows with every open.
+    pub(crate) open_seq: u64,
+}
+
+impl RegionEntry {
+    pub(crate) fn closed() -> RegionEntry {
+        RegionEntry { state: RegionState::Closed, open_seq: 0 }
+    }
+}
+
+impl TableEntry {
+    /// Regions that hold rows: not the parents of splits.
+    pub(crate) fn live_regions(&self) -> Vec<RegionInfo> {
+        self.regions.keys().filter(|region| !region.is_split() && !region.is_offline()).cloned().collect()
+    }
+}
+
+impl Tables {
+    pub(crate) fn put(&mut self, entry: TableEntry) {
+        let name = entry.descriptor.name().clone();
+        self.remove(&name);
+        for region in entry.regions.keys() {
+            self.encoded.insert(region.encoded_name().to_string(), name.clone());
+        }
+        self.by_name.insert(name, entry);
+    }
+
+    pub(crate) fn remove(&mut self, name: &TableName) {
+        if let Some(entry) = self.by_name.remove(name) {
+            for region in entry.regions.keys() {
+                self.encoded.remove(region.encoded_name());
+            }
+        }
+    }
+
+    /// The region of this encoded name.
+    pub(crate) fn region(&self, encoded_name: &str) -> Option<(&TableEntry, &RegionInfo, &RegionEntry)> {
+        let entry = self.by_name.get(self.encoded.get(encoded_name)?)?;
+        let (region, state) =
+            entry.regions.iter().find(|(region, _)| region.encoded_name() == encoded_name)?;
+        Some((entry, region, state))
+    }
+
+    pub(crate) fn in_namespace<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a TableName> {
+        self.by_name.keys().filter(move |name| name.namespace() == namespace)
+    }
+}
+
+impl Core {
+    pub(crate) fn now_ms(&self) -> i64 {
+        self.env.clock.now_ms()
+    }
+
+    /// A copy of a table's entry; TableNotFoundException if there is none.
+    pub(crate) fn table(&self, name: &TableName) -> std::result::Result<TableEntry, RpcError> {
+        self.tables.read().by_name.get(name).cloned().ok_or_else(|| errors::table_not_found(name))
+    }
+
+    /// As [`Core::table`], where a procedure's lock says that the table is there.
+    pub(crate) fn locked_table(&self, name: &TableName) -> Result<TableEntry> {
+        let missing = || halcyon_cell::Error::invalid(format!("Table {name} is gone"));
+        self.tables.read().by_name.get(name).cloned().ok_or_else(missing)
+    }
+
+    /// Changes a table's entry if it is there.
+    pub(crate) fn update_table(&self, name: &TableName, change: impl FnOnce(&mut TableEntry)) {
+        if let Some(entry) = self.tables.write().by_name.get_mut(name) {
+            change(entry);
+        }
+    }
+
+    pub(crate) fn namespace(&self, name: &str) -> std::result::Result<NamespaceDescriptor, RpcError> {
+        self.namespaces.read().get(name).cloned().ok_or_else(|| RpcError::namespace_not_found(name))
+    }
+
+    /// Changes the namespaces on disk, then in memory.
+    pub(crate) fn change_namespaces(&self, change: impl FnOnce(&mut Namespaces)) -> Result<()> {
+        let _one_at_a_time = self.namespaces_file.lock();
+        let mut changed = self.namespaces.read().clone();
+        change(&mut changed);
+        changed.save(&self.env, &self.root)?;
+        *self.namespaces.write() = changed;
+        Ok(())
+    }
+
+    /// Turns a switch, on disk and in memory; returns the value before.
+    pub(crate) fn set_switch(&self, switch: Switch, on: bool) -> Result<bool> {
+        let _one_at_a_time = self.switches_file.lock();
+        let mut changed = self.switches.lock().clone();
+        let before = changed.set(switch, on);
+        if before != on {
+            changed.save(&self.env, &self.root)?;
+            *self.switches.lock() = changed;
+        }
+        Ok(before)
+    }
+
+    /// Writes to meta under a timestamp of its own. Strictly growing, so that a put behind a delete of the same
+    /// row is never hidden by it; not ahead of the clock, because clients read meta up to *their* now.
+    pub(crate) fn meta_put(&self, cells: impl FnOnce(i64) -> Vec<Cell>) -> Result<()> {
+        self.door.meta_put(cells(self.next_meta_timestamp()))
+    }
+
+    fn next_meta_timestamp(&self) -> i64 {
+        const WAITS_MAX: u32 = 50; // a clock set back further than this many ms is not waited for
+        for _ in 0..WAITS_MAX {
+            let (now, last) = (self.now_ms(), self.meta_timestamp_ms.load(Ordering::SeqCst));
+            if now > last {
+                let taken =
+                    self.meta_timestamp_ms.compare_exchange(last, now, Ordering::SeqCst, Ordering::SeqCst);
+                if taken.is_ok() {
+                    return now;
+                }
+            } else {
+                self.env.clock.sleep(Duration::from_millis(1));
+            }
+        }
+        self.meta_timestamp_ms.fetch_add(1, Ordering::SeqCst) + 1
+    }
+}
