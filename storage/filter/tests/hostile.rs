@@ -1,0 +1,299 @@
+//! Bytes that no client would send: nothing panics, nothing hangs, nothing grows without bound.
+
+#![allow(clippy::disallowed_methods)] // reads testdata, measures time
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use common::{hex, list, message};
+use halcyon_cell::{Cell, Result};
+use halcyon_filter::{
+    FILTER_DEPTH_MAX, FILTERS_COUNT_MAX, Filter, finish_row, parse_comparator, parse_filter,
+};
+use halcyon_proto::pb;
+use prost::Message;
+
+/// A small generator, so that a failure comes again (xorshift64*).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() >> 33) as usize % bound
+    }
+
+    fn bytes(&mut self, count: usize) -> Vec<u8> {
+        (0..count).map(|_| self.next() as u8).collect()
+    }
+}
+
+fn seeds(kind: &str) -> Vec<Bytes> {
+    let text =
+        std::fs::read_to_string(format!("{}/testdata/classes.txt", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let lines = text.lines().filter(|line| line.starts_with(kind));
+    lines.map(|line| hex(line.split(' ').nth(2).unwrap())).collect()
+}
+
+/// Changes a few bytes, cuts, doubles or joins.
+fn mutate(bytes: &[u8], random: &mut Random) -> Vec<u8> {
+    let mut out = bytes.to_vec();
+    for _ in 0..1 + random.below(4) {
+        if out.is_empty() {
+            return random.bytes(8);
+        }
+        let at = random.below(out.len());
+        match random.below(6) {
+            0 => out[at] ^= 1 << random.below(8),
+            1 => out[at] = random.next() as u8,
+            2 => out.truncate(at),
+            3 => out.insert(at, random.next() as u8),
+            4 => out[at] = [0, 1, 0x7f, 0x80, 0xff][random.below(5)],
+            _ => {
+                let piece = out[at..out.len().min(at + 8)].to_vec();
+                out.splice(at..at, piece);
+            }
+        }
+    }
+    out
+}
+
+/// Asks a filter everything that a scan asks, over a few rows.
+fn ask(filter: &mut dyn Filter, random: &mut Random) -> Result<()> {
+    if random.below(4) == 0 {
+        filter.set_reversed(true);
+    }
+    for row in [&b"a"[..], b"ab\xff", b"row", b"\xff\xff"] {
+        let mut cells = Vec::new();
+        let cell = |qualifier: &[u8], value: &[u8]| Cell::put(row, b"f", qualifier, 3, value);
+        filter.filter_all_remaining()?;
+        filter.filter_row_key(cell(b"", b"").get())?;
+        for cell in [cell(b"", b""), cell(b"q", b"value"), cell(b"q1", &[0, 0, 0, 1, 9, 9, 9, 9])] {
+            let code = filter.filter_cell(cell.get())?;
+            if code.is_include() {
+                cells.push(filter.transform_cell(cell.clone())?);
+            }
+            filter.next_cell_hint(cell.get())?;
+        }
+        finish_row(filter, &mut cells)?;
+        filter.is_family_essential(b"f")?;
+        filter.reset()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn mutated_requests_are_refused_or_answer() {
+    let mut random = Random(20_261_120);
+    let filters = seeds("filter ");
+    let comparators = seeds("comparator ");
+    let mut parsed = 0;
+    for round in 0..60_000 {
+        // Mostly the message inside is changed, so that the class is still known.
+        let seed = filters[random.below(filters.len())].clone();
+        let message = if round % 4 == 0 {
+            pb::Filter::decode(&mutate(&seed, &mut random)[..])
+        } else {
+            pb::Filter::decode(seed).map(|mut filter| {
+                let bytes = filter.serialized_filter.unwrap_or_default();
+                filter.serialized_filter = Some(mutate(&bytes, &mut random).into());
+                filter
+            })
+        };
+        if let Ok(mut filter) = message.map_err(drop).and_then(|message| parse_filter(&message).map_err(drop))
+        {
+            parsed += 1;
+            let _ = ask(&mut *filter, &mut random);
+        }
+        let seed = comparators[random.below(comparators.len())].clone();
+        let mut message = pb::Comparator::decode(seed).unwrap();
+        let bytes = message.serialized_comparator.unwrap_or_default();
+        message.serialized_comparator = Some(mutate(&bytes, &mut random).into());
+        if let Ok(comparator) = parse_comparator(&message) {
+            parsed += 1;
+            for value in [&b""[..], b"v", b"value", &[0xff; 8]] {
+                let _ = comparator.compare(value);
+            }
+        }
+    }
+    assert!(parsed > 5_000, "only {parsed} mutations were understood: the test has lost its teeth");
+}
+
+#[test]
+fn random_messages_of_known_classes_are_refused_or_answer() {
+    let mut random = Random(7);
+    let names = |kind| -> Vec<String> {
+        let seeds = seeds(kind);
+        seeds.iter().map(|seed| pb::Filter::decode(seed.clone()).unwrap().name).collect()
+    };
+    let (filters, comparators) = (names("filter "), names("comparator "));
+    for _ in 0..60_000 {
+        let length = random.below(24);
+        // Field numbers and lengths that fit make it past the first byte more often.
+        let mut bytes = random.bytes(length);
+        if bytes.len() > 2 {
+            bytes[0] = [0x08, 0x0a, 0x10, 0x12, 0x18, 0x1a][random.below(6)];
+            bytes[1] = random.below(bytes.len()) as u8;
+        }
+        let name = filters[random.below(filters.len())].clone();
+        let message = pb::Filter { name, serialized_filter: Some(bytes.clone().into()) };
+        if let Ok(mut filter) = parse_filter(&message) {
+            let _ = ask(&mut *filter, &mut random);
+        }
+        let name = comparators[random.below(comparators.len())].clone();
+        let message = pb::Comparator { name, serialized_comparator: Some(bytes.into()) };
+        if let Ok(comparator) = parse_comparator(&message) {
+            let _ = comparator.compare(b"value");
+        }
+    }
+}
+
+#[test]
+fn nesting_and_number_have_limits() {
+    let nested = |depth: usize| {
+        (1..depth).fold(message("FirstKeyOnlyFilter", &pb::FirstKeyOnlyFilter {}), |filter, _| {
+            message("SkipFilter", &pb::SkipFilter { filter })
+        })
+    };
+    let mut deepest = parse_filter(&nested(FILTER_DEPTH_MAX)).unwrap();
+    ask(&mut *deepest, &mut Random(1)).unwrap();
+    assert!(parse_filter(&nested(FILTER_DEPTH_MAX + 1)).is_err());
+    assert!(parse_filter(&nested(3_000)).is_err());
+    let wide = |count| {
+        let one = message("FirstKeyOnlyFilter", &pb::FirstKeyOnlyFilter {});
+        list(pb::filter_list::Operator::MustPassOne, vec![one; count])
+    };
+    assert!(parse_filter(&wide(FILTERS_COUNT_MAX - 1)).is_ok());
+    assert!(parse_filter(&wide(FILTERS_COUNT_MAX)).is_err());
+}
+
+fn regex(pattern: &str) -> pb::Comparator {
+    let message = pb::RegexStringComparator {
+        pattern: pattern.to_string(),
+        pattern_flags: 32,
+        charset: "UTF-8".to_string(),
+        engine: None,
+    };
+    common::comparator("RegexStringComparator", &message)
+}
+
+/// Patterns that are known to bring engines down, on values that do it.
+#[test]
+fn patterns_that_explode_are_stopped() {
+    let long = "a".repeat(20_000);
+    let patterns = [
+        "(a+)+$b".to_string(),
+        "^(a|aa)+$b".to_string(),
+        "(?=a)(a|aa)+b".to_string(),
+        "(a*)*\\1b".to_string(),
+        "(?=a)a*a*a*a*a*b".to_string(),
+        "(?<=a{1,500})b".to_string(),
+        "(?<=\\p{L}{1,5000})b".to_string(),
+        "(x+x+)+y(?=z)".to_string(),
+        "a{2000000000}".to_string(),
+        "((a{1000}){1000}){1000}".to_string(),
+        "(?=a)((a{1000}){1000}){1000}".to_string(),
+        "(?=a)(?:(?:(?:(?:(?=a)a{99}){99}){99}){99}){99}".to_string(),
+        "\\p{L}{100000}".to_string(),
+        "\\pL".repeat(80_000),
+        "(?=a)\\p{L}{9}b".repeat(500),
+        "(".repeat(100_000),
+        format!("{}a{}", "(".repeat(100_000), ")".repeat(100_000)),
+        "[".repeat(100_000),
+        "a|".repeat(100_000),
+        format!("{}b", "(?:a?){9}".repeat(1_000)),
+        "(?i)".repeat(50_000),
+        "\\1".repeat(4_000),
+        "a**".to_string(),
+    ];
+    for pattern in &patterns {
+        let start = Instant::now();
+        let shown: String = pattern.chars().take(40).collect();
+        let outcome = match parse_comparator(&regex(pattern)) {
+            Err(error) => format!("refused: {}", error.message().chars().take(120).collect::<String>()),
+            Ok(comparator) => {
+                let short = comparator.compare(&long.as_bytes()[..30]).map(|order| order.is_eq());
+                let long = comparator.compare(long.as_bytes()).map(|order| order.is_eq());
+                format!("on 30 letters {short:?}, on 20000 {long:?}")
+            }
+        };
+        let took = start.elapsed();
+        println!("{shown:40} {took:?} {outcome}");
+        assert!(took < Duration::from_secs(20), "{shown} took {took:?}");
+    }
+    let stepping = parse_comparator(&regex("(?=a)b")).unwrap();
+    assert!(stepping.compare(&vec![b'a'; 200_000]).is_err());
+}
+
+#[test]
+fn random_patterns_are_refused_or_answer() {
+    const PIECES: [&str; 48] = [
+        "a",
+        "b",
+        "A",
+        "\\",
+        "(",
+        ")",
+        "[",
+        "]",
+        "{",
+        "}",
+        "*",
+        "+",
+        "?",
+        "|",
+        "^",
+        "$",
+        ".",
+        "-",
+        "&&",
+        "(?:",
+        "(?=",
+        "(?!",
+        "(?<=",
+        "(?<!",
+        "(?>",
+        "(?i)",
+        "(?x)",
+        "(?m)",
+        "(?<n>",
+        "\\k<n>",
+        "\\1",
+        "\\2",
+        "\\Q",
+        "\\E",
+        "\\d",
+        "\\W",
+        "\\p{L}",
+        "\\P{Alpha}",
+        "\\x41",
+        "\\u00e4",
+        "\\0",
+        "7",
+        "{2,3}",
+        "{1,}",
+        "\\b",
+        "\\R",
+        "#",
+        " ",
+    ];
+    let mut random = Random(3);
+    let mut compiled = 0;
+    for _ in 0..12_000 {
+        let pattern: String = (0..1 + random.below(10)).map(|_| PIECES[random.below(PIECES.len())]).collect();
+        if let Ok(comparator) = parse_comparator(&regex(&pattern)) {
+            compiled += 1;
+            for value in ["", "ab", "aAbB\r\n", "ä7 #"] {
+                let _ = comparator.compare(value.as_bytes());
+            }
+        }
+    }
+    assert!(compiled > 500, "only {compiled} patterns compiled");
+}
