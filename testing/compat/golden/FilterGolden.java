@@ -392,6 +392,18 @@ public class FilterGolden {
       // Canonical equivalence is not supported; it shows where a class meets an accent of its own.
       if (flag != 128 || !pattern.startsWith("\\p")) print(pattern, flag, texts);
     }
+    randomPatterns(texts);
+  }
+
+  static void randomPatterns(String[] texts) {
+    String[] pieces = {"a", "b", "A", "o", "foo", "(", ")", "(a|b)", "[", "]", "[ab]", "[^a]", "[a-c&&[^b]]", "*", "+", "?", "*?", "++", "|", "^", "$", ".", "-", "&&",
+      "(?:", "(?=", "(?!", "(?<=", "(?>", "(?i)", "(?x)", "(?m)", "(?s)", "(?-s)", "(?d)", "(?iu)", "(?<n>", "\\k<n>", "\\1", "\\2", "\\Q", "\\E", "\\d", "\\W", "\\s", "\\p{L}",
+      "\\P{Alpha}", "\\x41", "\\r", "\\n", "\u00e4", "7", "{2,3}", "{1,}", "{0}", "\\b", "\\B", "\\R", "\\Z", "\\z", "#", " "};
+    for (int i = 0; i < Integer.getInteger("patterns", 400); i++) {
+      StringBuilder pattern = new StringBuilder();
+      for (int count = 1 + random.nextInt(8); count > 0; count--) pattern.append(pick(pieces));
+      print(pattern.toString(), random.nextInt(3) == 0 ? random.nextInt(128) & ~16 : 32, texts);
+    }
   }
 
   static void print(String pattern, int flags, String[] texts) {

@@ -3,7 +3,7 @@
 use super::class::{self, Refusal, Set};
 use super::flags::CASE_INSENSITIVE;
 use super::quote::Token;
-use super::translate::{Ends, Reader};
+use super::translate::{Ends, LINE_BREAK, Reader};
 
 impl Reader<'_> {
     pub(super) fn escape(&mut self, before: Ends) -> Result<Ends, Refusal> {
@@ -27,7 +27,9 @@ impl Reader<'_> {
         let zero_width = match char {
             'A' | 'G' => "\\A",
             'z' => "\\z",
-            'b' if self.peek_at(1) == Some('{') => return Err("\\b{ is not supported".to_string()),
+            'b' if self.peek_at(1) == Some('{') && self.peek_at(2) == Some('g') => {
+                return Err("\\b{g} is not supported".to_string());
+            }
             'b' => "\\b",
             'B' => "\\B",
             'Z' => {
@@ -36,7 +38,7 @@ impl Reader<'_> {
             }
             'R' => {
                 self.at += 1;
-                self.out.push_str("(?:\\r\\n|[\\n-\\r\\x{85}\\x{2028}\\x{2029}])");
+                self.out.push_str(LINE_BREAK);
                 return Ok(Ends { empty: false, carriage_return: true });
             }
             _ => {

@@ -17,6 +17,9 @@ pub(super) const DEPTH_MAX: usize = 50;
 /// Length of a translation, in bytes. One `\pL` takes some thousands.
 const TRANSLATION_LEN_MAX: usize = 4 << 20;
 
+/// What `\R` becomes.
+pub(super) const LINE_BREAK: &str = "(?:\\r\\n|[\\n-\\r\\x{85}\\x{2028}\\x{2029}])";
+
 /// A pattern in the language of `fancy-regex`.
 pub(super) struct Translation {
     pub(super) pattern: String,
@@ -194,23 +197,28 @@ impl<'a> Reader<'a> {
         self.skip_comments();
         let Some((quantifier, may_be_none)) = self.quantifier()? else { return Ok(ends) };
         ends.empty |= may_be_none;
-        // (?i) and the like translate to nothing, and nothing repeated is nothing.
-        let repeats_something = self.out.len() > start;
+        if self.out.len() == start {
+            return Err("a quantifier behind flags".to_string());
+        }
         let look_around =
             ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|open| self.out[start..].starts_with(open));
+        if self.out[start..] == *LINE_BREAK {
+            // Java gives no half of \r\n back once it repeats line breaks.
+            self.steps_back = true;
+            self.out.replace_range(start..start + 3, "(?>");
+        }
+        // A group of its own keeps the quantifier off neighbours and other quantifiers.
+        self.out.insert_str(start, "(?:");
         if look_around {
             // Looking once is looking often, and `fancy-regex` repeats no look.
-            self.out.insert_str(start, "(?:");
             self.out.push_str(if may_be_none { "|)" } else { ")" });
-        } else if repeats_something {
-            // A group of its own keeps the quantifier off neighbours and other quantifiers.
-            self.out.insert_str(start, "(?:");
+        } else {
             self.out.push(')');
             self.out.push_str(&quantifier);
         }
         if self.eat('?') {
-            self.out.push_str(if repeats_something && !look_around { "?" } else { "" });
-        } else if self.eat('+') && repeats_something {
+            self.out.push_str(if look_around { "" } else { "?" });
+        } else if self.eat('+') {
             self.steps_back = true;
             self.out.insert_str(start, "(?>");
             self.out.push(')');
