@@ -2,6 +2,7 @@
 //!
 //! - A Rust file of more than [`LINES_MAX`] lines says in its head, with the words "one piece", why it is not two.
 //! - Nothing unfinished: no `todo` macro and its kin, and no `FIXME`.
+//! - Product code says `expect("why")` and not `unwrap()`.
 //! - Nothing of the machine it was written on: no absolute paths into somebody's home.
 //! - Every library from outside has its line in `docs/decisions/0001-dependencies.md`, and no line is left over.
 //! - Files and types are called after what they are, not `util` or `manager`.
@@ -95,6 +96,14 @@ fn judge(path: &str, text: &str) -> Vec<String> {
             }
         }
     }
+    if is_product(path) {
+        // tests at the end of a file may
+        for (number, line) in text.lines().take_while(|line| line.trim() != "#[cfg(test)]").enumerate() {
+            if line.contains(".unwrap()") && !line.trim_start().starts_with("//") {
+                complaints.push(format!("{path}:{}: unwrap() does not say why it cannot fail", number + 1));
+            }
+        }
+    }
     if path.ends_with(".rs") {
         let lines = text.lines().count();
         if lines > LINES_MAX && !text.lines().take(HEAD_LINES).any(|line| line.contains("one piece")) {
@@ -106,6 +115,15 @@ fn judge(path: &str, text: &str) -> Vec<String> {
         }
     }
     complaints
+}
+
+/// Whether a file is part of a crate that people run, and not of its tests.
+fn is_product(path: &str) -> bool {
+    path.ends_with(".rs")
+        && path.contains("/src/")
+        && !path.starts_with("testing/")
+        && !path.ends_with("/tests.rs")
+        && !path.contains("/tests/")
 }
 
 /// The name of a type that is declared here and says nothing.
@@ -146,6 +164,15 @@ mod tests {
             assert_eq!(judge("a/b.rs", &format!("fn f() {{}}\n    {word}\n")).len(), 1, "{word}");
         }
         assert!(judge("a/b.md", UNFINISHED[0]).is_empty());
+    }
+
+    #[test]
+    fn product_code_gives_reasons() {
+        let code = "fn f() { g().unwrap(); }\n";
+        assert_eq!(judge("storage/a/src/b.rs", code).len(), 1);
+        assert!(judge("storage/a/src/b.rs", &format!("#[cfg(test)]\nmod tests {{ {code} }}\n")).is_empty());
+        assert!(judge("storage/a/tests/b.rs", code).is_empty());
+        assert!(judge("storage/a/src/b/tests.rs", code).is_empty());
     }
 
     #[test]
