@@ -26,15 +26,15 @@ impl BlockKind {
 pub struct Block {
     kind: BlockKind,
     bytes: Bytes,
-    marks: Box<[u32]>,
+    marks: Box<[u64]>,
     held_bytes: usize,
 }
 
 impl Block {
-    /// `marks` are positions inside `bytes` that the owner of this kind of block wants back with it (starts of
-    /// some cells, for example). `held_bytes` is the size of the allocation behind `bytes`, which may be larger
+    /// `marks` are what the owner of this kind of block wants back with it (where some cells start, for
+    /// example); they mean nothing here. `held_bytes` is the size of the allocation behind `bytes`, which may be larger
     /// than the payload.
-    pub fn new(kind: BlockKind, bytes: Bytes, marks: Box<[u32]>, held_bytes: usize) -> Block {
+    pub fn new(kind: BlockKind, bytes: Bytes, marks: Box<[u64]>, held_bytes: usize) -> Block {
         debug_assert!(held_bytes >= bytes.len());
         Block { kind, bytes, marks, held_bytes }
     }
@@ -51,7 +51,7 @@ impl Block {
     }
 
     #[inline]
-    pub fn marks(&self) -> &[u32] {
+    pub fn marks(&self) -> &[u64] {
         &self.marks
     }
 

@@ -414,7 +414,7 @@ mod tests {
                         let mut bad = block.clone();
                         bad[at] ^= 1 << bit;
                         if let Ok(out) = decode(&bad, BOTH, compressed_tags) {
-                            let _ = data_block::check(&out, BOTH);
+                            let _ = data_block::check(&out, BOTH, halcyon_cell::CellComparator::Default);
                         }
                     }
                 }

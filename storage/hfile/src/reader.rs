@@ -280,7 +280,7 @@ impl HFile {
             raw.payload = Bytes::from(plain);
         }
         let marks = match kind {
-            BlockKind::Data => data_block::check(&raw.payload, self.layout)?,
+            BlockKind::Data => data_block::check(&raw.payload, self.layout, self.comparator())?,
             BlockKind::LeafIndex | BlockKind::IntermediateIndex => {
                 check_node(&raw.payload, self.comparator())?;
                 Box::new([])
@@ -380,10 +380,7 @@ impl LoadOnOpen {
             let (blocks, cells) = (root.len(), info.entry_count);
             return Err(Error::corrupt(format!("found {cells} cells and {blocks} root index entries")));
         }
-        let middle = match trailer.proto.num_data_index_levels() {
-            0 | 1 => None,
-            _ => parse_middle(&self.data_root, root.end)?,
-        };
+        let middle = parse_middle(&self.data_root, root.end, trailer.proto.num_data_index_levels())?;
         let row_col = info.bloom_type() == BloomType::RowCol;
         let bloom = |payload: Option<Bytes>, row_col| payload.map(|p| Bloom::parse(&p, row_col)).transpose();
         let mut general_bloom = bloom(self.general_bloom, row_col)?;
@@ -421,17 +418,24 @@ fn check_encodings(info: &FileInfo) -> Result<()> {
     Ok(())
 }
 
-/// `int64 leaf offset | int32 leaf on-disk size | int32 entry in that leaf` behind the root entries.
-fn parse_middle(payload: &[u8], at: usize) -> Result<Option<(BlockPlace, u32)>> {
+/// `int64 leaf offset | int32 leaf on-disk size | int32 entry in that leaf` behind the root entries, if the
+/// index has several levels. The trailer has no checksum: were its count of entries too small, cells would be
+/// missing without a word, so nothing else may be left.
+fn parse_middle(payload: &[u8], at: usize, levels: u32) -> Result<Option<(BlockPlace, u32)>> {
     let mut reader = Reader::new(&payload[at..]);
-    if reader.left() == 0 {
-        return Ok(None);
+    let mut middle = None;
+    if levels > 1 && reader.left() > 0 {
+        let offset = reader.i64("mid-key leaf offset")?;
+        let offset = u64::try_from(offset).map_err(|_| {
+            Error::corrupt(format!("mid-key leaf offset: expected a position, found {offset}"))
+        })?;
+        let on_disk_len = reader.count("mid-key leaf size")?;
+        middle = Some((BlockPlace { offset, on_disk_len }, reader.count("mid-key entry")?));
     }
-    let offset = reader.i64("mid-key leaf offset")?;
-    let offset = u64::try_from(offset)
-        .map_err(|_| Error::corrupt(format!("mid-key leaf offset: expected a position, found {offset}")))?;
-    let on_disk_len = reader.count("mid-key leaf size")?;
-    Ok(Some((BlockPlace { offset, on_disk_len }, reader.count("mid-key entry")?)))
+    match reader.left() {
+        0 => Ok(middle),
+        left => Err(Error::corrupt(format!("root data index: expected its end, found {left} more bytes"))),
+    }
 }
 
 #[cfg(test)]

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use halcyon_cache::{Block, BlockKind};
 use halcyon_cell::{Cell, CellRef, CellScanner, Error, KeyRef, Result};
 
-use crate::data_block::{self, CellLayout, CellSpan, cell_at};
+use crate::data_block::{self, CellLayout, CellSpan, Marks, cell_at};
 use crate::index::IndexCursor;
 use crate::reader::{HFile, ReadMode};
 
@@ -22,8 +21,7 @@ pub struct HFileScanner {
     index: IndexCursor,
     /// The block under the scanner; `None` when it stands nowhere.
     block: Option<Arc<Block>>,
-    /// The block's payload (empty when there is no block), one step nearer than through `block`.
-    bytes: Bytes,
+    /// The cell under the scanner; all zeros when it stands nowhere.
     span: CellSpan,
 }
 
@@ -39,7 +37,6 @@ impl HFileScanner {
             layout,
             index: IndexCursor::default(),
             block: None,
-            bytes: Bytes::new(),
             span: NOWHERE,
         }
     }
@@ -60,7 +57,6 @@ impl HFileScanner {
 
     fn leave(&mut self) {
         self.block = None;
-        self.bytes = Bytes::new();
         self.span = NOWHERE;
     }
 
@@ -69,7 +65,6 @@ impl HFileScanner {
         let place = self.index.place(&self.file);
         match self.file.load_block(place, BlockKind::Data, self.mode, self.cache_blocks) {
             Ok(block) => {
-                self.bytes = block.bytes().clone();
                 self.block = Some(block);
                 Ok(())
             }
@@ -83,11 +78,18 @@ impl HFileScanner {
 
     #[inline]
     fn stand_at(&mut self, start: usize) {
-        self.span = cell_at(&self.bytes, start, self.layout);
+        self.span = cell_at(self.bytes(), start, self.layout);
     }
 
-    fn marks(&self) -> &[u32] {
-        self.block.as_ref().map_or(&[], |block| block.marks())
+    /// The payload under the scanner, empty when it stands nowhere.
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        self.block.as_ref().map_or(&[], |block| block.bytes())
+    }
+
+    /// The marks of the block that the scanner has.
+    fn marks(&self) -> Marks<'_> {
+        Marks::of(self.block.as_ref().map_or(&[], |block| block.marks()))
     }
 
     fn next_block(&mut self) -> Result<()> {
@@ -111,7 +113,7 @@ impl HFileScanner {
     /// Goes to the first cell from `from` on in this block that is not before `key`, else into the next block.
     fn seek_in_block(&mut self, key: KeyRef<'_>, from: usize) -> Result<()> {
         let comparator = self.file.comparator();
-        match data_block::seek(&self.bytes, self.marks(), self.layout, comparator, key, from) {
+        match data_block::seek(self.bytes(), self.marks(), self.layout, comparator, key, from) {
             Some(start) => {
                 self.stand_at(start);
                 Ok(())
@@ -125,24 +127,24 @@ impl HFileScanner {
 impl CellScanner for HFileScanner {
     #[inline]
     fn peek(&self) -> Option<CellRef<'_>> {
-        if self.span.next == 0 { None } else { Some(self.span.cell(&self.bytes)) }
+        let block = self.block.as_ref()?;
+        if self.span.next == 0 { None } else { Some(self.span.cell(block.bytes())) }
     }
 
     fn cell(&self) -> Option<Cell> {
-        if self.span.next == 0 {
-            return None;
-        }
-        Some(Cell::trusted(self.bytes.slice(self.span.start..self.span.end), self.span.seq))
+        let block = self.block.as_ref().filter(|_| self.span.next != 0)?;
+        Some(Cell::trusted(block.bytes().slice(self.span.start..self.span.end), self.span.seq))
     }
 
     #[inline]
     fn next(&mut self) -> Result<()> {
+        let Some(block) = &self.block else { return Ok(()) };
         let next = self.span.next;
-        if next < self.bytes.len() {
-            self.span = cell_at(&self.bytes, next, self.layout);
+        if next < block.bytes().len() {
+            self.span = cell_at(block.bytes(), next, self.layout);
             return Ok(());
         }
-        if next == 0 { Ok(()) } else { self.next_block() }
+        self.next_block()
     }
 
     fn seek(&mut self, key: KeyRef<'_>) -> Result<()> {
@@ -160,8 +162,8 @@ impl CellScanner for HFileScanner {
         if comparator.compare_keys(cell.key(), key).is_ge() {
             return Ok(());
         }
-        let last = cell_at(&self.bytes, data_block::last_cell(self.marks()), self.layout);
-        if comparator.compare_keys(last.cell(&self.bytes).key(), key).is_ge() {
+        let last = cell_at(self.bytes(), self.marks().last_cell(), self.layout);
+        if comparator.compare_keys(last.cell(self.bytes()).key(), key).is_ge() {
             return self.seek_in_block(key, self.span.start);
         }
         self.seek(key)
@@ -176,7 +178,7 @@ impl CellScanner for HFileScanner {
         // An index key may be before all cells of its block, so the cell may be one block further back.
         for _ in 0..2 {
             self.enter_block()?;
-            let found = data_block::seek_before(&self.bytes, self.marks(), self.layout, comparator, key);
+            let found = data_block::seek_before(self.bytes(), self.marks(), self.layout, comparator, key);
             if let Some(start) = found {
                 self.stand_at(start);
                 return Ok(());
@@ -194,7 +196,7 @@ impl CellScanner for HFileScanner {
         self.leave();
         if self.index.seek_to_last(&self.file, self.mode)? {
             self.enter_block()?;
-            self.stand_at(data_block::last_cell(self.marks()));
+            self.stand_at(self.marks().last_cell());
         }
         Ok(())
     }

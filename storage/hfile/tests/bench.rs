@@ -2,7 +2,7 @@
 //! `cargo test --release -p halcyon-hfile --test bench -- --ignored --nocapture bench_`
 #![allow(clippy::disallowed_methods)] // a scratch directory
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 
 use halcyon_cache::BlockCache;
@@ -45,7 +45,7 @@ fn timed<T>(env: &Env, what: &str, count: usize, body: impl FnOnce() -> T) -> T 
     result
 }
 
-fn write(env: &Env, path: &PathBuf, cells: &[Cell], options: WriterOptions) {
+fn write(env: &Env, path: &Path, cells: &[Cell], options: WriterOptions) {
     let mut writer = HFileWriter::create(env, path, options).unwrap();
     for cell in cells {
         writer.append(cell.get()).unwrap();
