@@ -6,7 +6,7 @@
 //! a driver thread writes and syncs.
 #![allow(clippy::disallowed_methods)] // it measures the machine
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
@@ -25,9 +25,11 @@ fn main() {
     config.sync_mode = if mode == "fsync" { SyncMode::Fsync } else { SyncMode::Written };
     let wal = Wal::open(Env::real(), config).unwrap();
     let (stop, append_ns) = (AtomicBool::new(false), AtomicU64::new(0));
+    let running = AtomicUsize::new(threads);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            while !stop.load(Ordering::Relaxed) {
+            // Until the last appender has been told, and gone.
+            while running.load(Ordering::Relaxed) > 0 {
                 if wal.wait_for_work(Duration::from_millis(20)) {
                     wal.drive();
                     if let Some(rolled) = wal.roll_if_needed().unwrap() {
@@ -37,7 +39,7 @@ fn main() {
             }
         });
         for thread in 0..threads {
-            let (wal, stop, append_ns) = (&wal, &stop, &append_ns);
+            let (wal, stop, append_ns, running) = (&wal, &stop, &append_ns, &running);
             scope.spawn(move || {
                 let region = format!("{thread:032x}");
                 let cell = Cell::put(b"row-0000000000", b"f", b"q", 1, &vec![7; value_len]);
@@ -45,6 +47,7 @@ fn main() {
                 let (sender, receiver) = mpsc::channel();
                 for seq in 1.. {
                     if stop.load(Ordering::Relaxed) {
+                        running.fetch_sub(1, Ordering::Relaxed);
                         return;
                     }
                     let (region, table) = (region.as_bytes(), &b"usertable"[..]);
