@@ -16,7 +16,7 @@ use crate::{RegionServerDoor, descriptors};
 const LAYOUT_VERSION: u32 = 8;
 
 /// Makes the root directory and its first files, or checks those that are there. May run twice.
-pub(crate) fn root_dir(env: &Env, root: &Path) -> Result<ClusterId> {
+pub fn root_dir(env: &Env, root: &Path) -> Result<ClusterId> {
     for dir in [layout::data_dir(root), layout::master_dir(root), layout::archive_dir(root)] {
         env.fs.create_dir_all(&dir)?;
     }

@@ -38,6 +38,7 @@ mod settings;
 mod state;
 mod switches;
 
+pub use bootstrap::root_dir as prepare_root_dir;
 pub use door::RegionServerDoor;
 pub use master::Master;
 pub use registry::ClientMetaService;

@@ -1,1 +1,39 @@
-fn main() {}
+//! `halcyon`: the database as one program.
+//!
+//! `halcyon standalone` runs master, region server and the coordination endpoint in one process, wired in
+//! `standalone.rs`. Settings come from `hbase-site.xml` (`site.rs`) and from flags (`args.rs`), which win.
+
+mod args;
+mod info;
+mod pages;
+mod settings;
+mod signals;
+mod site;
+mod sizes;
+mod standalone;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Args, Command};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let filter = tracing_subscriber::EnvFilter::try_from_env("HALCYON_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let ended = match args.command {
+        Command::Standalone(args) => standalone::run(args),
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(sentence) => {
+            eprintln!("halcyon: {sentence}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -321,6 +321,9 @@ impl Calls {
     /// One turn; everything that returned `Pending` in it wakes the task.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         loop {
+            if self.task.control.closing.load(Ordering::SeqCst) {
+                return Poll::Ready(End::Gone);
+            }
             let mut moved = self.collect_finished(cx);
             moved |= self.handle_frames();
             let was_full = self.is_output_full();

@@ -96,6 +96,8 @@ pub(crate) struct Shared {
 pub(crate) struct Control {
     /// No new calls: answer what is there and end.
     pub stopping: AtomicBool,
+    /// Close now.
+    pub closing: AtomicBool,
     /// The task, once it ran for the first time; it stays the same for the task's life.
     pub waker: OnceLock<Waker>,
 }
@@ -123,7 +125,7 @@ impl RpcServer {
 
     /// Refuses new connections and calls, waits until the calls that were received are answered, at most
     /// `time`, and closes. True if nothing was cut off.
-    pub async fn stop(self, time: Duration) -> bool {
+    pub async fn stop(&self, time: Duration) -> bool {
         self.shared.stopping.store(true, Ordering::SeqCst);
         self.accepting.abort();
         for control in self.shared.connections.lock().values() {
@@ -138,7 +140,11 @@ impl RpcServer {
                 ended.await;
             }
         };
-        tokio::time::timeout(time, drained).await.is_ok()
+        let drained = tokio::time::timeout(time, drained).await.is_ok();
+        for control in self.shared.connections.lock().values() {
+            control.close();
+        }
+        drained
     }
 }
 
@@ -146,7 +152,7 @@ impl Drop for RpcServer {
     fn drop(&mut self) {
         self.accepting.abort();
         for control in self.shared.connections.lock().values() {
-            control.stop();
+            control.close();
         }
     }
 }
@@ -154,6 +160,15 @@ impl Drop for RpcServer {
 impl Control {
     fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+
+    fn close(&self) {
+        self.closing.store(true, Ordering::SeqCst);
+        self.stop();
+    }
+
+    fn wake(&self) {
         if let Some(waker) = self.waker.get() {
             waker.wake_by_ref();
         }

@@ -326,7 +326,7 @@ async fn stop_answers_what_it_took_and_refuses_the_rest() {
     let mut silent = Client::raw(&server).await;
     client.send(&request(1, "Later", b"x", b"")).await;
     common::eventually("it waits", || server.stats().snapshot().calls_waiting == 1).await;
-    let stopping = tokio::spawn(server.stop(Duration::from_secs(10)));
+    let stopping = tokio::spawn(async move { server.stop(Duration::from_secs(10)).await });
     idle.expect_close().await;
     silent.expect_close().await;
     assert!(tokio::net::TcpStream::connect(address).await.is_err());
@@ -343,6 +343,7 @@ async fn stop_does_not_wait_for_ever() {
     client.send(&request(1, "Later", b"x", b"")).await;
     common::eventually("it waits", || server.stats().snapshot().calls_waiting == 1).await;
     assert!(!server.stop(Duration::from_millis(50)).await);
+    client.expect_close().await;
 }
 
 #[test]

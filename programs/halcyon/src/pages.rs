@@ -1,0 +1,107 @@
+//! What the info ports say.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use halcyon_env::Clock;
+use halcyon_regionserver::RegionServer;
+use halcyon_rpc::RpcStatsSnapshot;
+
+use crate::info::Page;
+
+/// What the pages are made of. Shared by both ports.
+pub struct Sources {
+    pub clock: Arc<dyn Clock>,
+    pub started_ms: i64,
+    pub cluster_id: String,
+    /// The settings as printed.
+    pub settings: String,
+    pub region_server: Arc<RegionServer>,
+    /// Name of a port and where its counters are read.
+    pub rpc: Vec<(&'static str, Box<dyn Fn() -> RpcStatsSnapshot + Send + Sync>)>,
+}
+
+impl Sources {
+    pub fn page(&self, path: &str) -> Option<Page> {
+        match path {
+            "/" => Some(Page::text(self.state())),
+            "/metrics" => Some(Page::metrics(self.metrics())),
+            _ => None,
+        }
+    }
+
+    fn state(&self) -> String {
+        let up_s = (self.clock.now_ms() - self.started_ms).max(0) / 1000;
+        let mut out = format!(
+            "halcyon {} standalone\ncluster {}\nserver {}\nup {up_s} s\n",
+            env!("CARGO_PKG_VERSION"),
+            self.cluster_id,
+            self.region_server.server_name()
+        );
+        if let Some(failure) = self.region_server.failure() {
+            let _ = writeln!(out, "FAILED: {failure}");
+        }
+        let mut regions = self.region_server.regions().online();
+        regions.sort_by(|a, b| a.region.info().region_name().cmp(b.region.info().region_name()));
+        let _ = writeln!(out, "\n{} regions", regions.len());
+        for online in regions {
+            let (info, stats) = (online.region.info(), online.region.stats());
+            let _ = writeln!(
+                out,
+                "{}  memstore {} B  files {} ({} B)  reads {}  writes {}",
+                info.region_name().escape_ascii(),
+                stats.memstore.data_bytes,
+                stats.store_files,
+                stats.store_file_bytes,
+                stats.read_requests,
+                stats.write_requests
+            );
+        }
+        let _ = write!(out, "\nsettings\n{}", self.settings);
+        out
+    }
+
+    fn metrics(&self) -> String {
+        let mut out = String::new();
+        for (port, read) in &self.rpc {
+            let stats = read();
+            for (name, kind, value) in [
+                ("connections_opened_total", "counter", stats.connections_opened),
+                ("connections_refused_total", "counter", stats.connections_refused),
+                ("connections_open", "gauge", stats.connections_open as u64),
+                ("calls_total", "counter", stats.calls),
+                ("calls_failed_total", "counter", stats.calls_failed),
+                ("calls_refused_total", "counter", stats.calls_refused),
+                ("calls_waiting", "gauge", stats.calls_waiting as u64),
+                ("received_bytes_total", "counter", stats.received_bytes),
+                ("sent_bytes_total", "counter", stats.sent_bytes),
+                ("request_bytes", "gauge", stats.request_bytes as u64),
+                ("response_bytes", "gauge", stats.response_bytes as u64),
+            ] {
+                if *port == self.rpc[0].0 {
+                    let _ = writeln!(out, "# TYPE halcyon_rpc_{name} {kind}");
+                }
+                let _ = writeln!(out, "halcyon_rpc_{name}{{port=\"{port}\"}} {value}");
+            }
+        }
+        let counters = &self.region_server.counters;
+        for (name, counter) in [
+            ("calls", &counters.calls),
+            ("gets", &counters.gets),
+            ("scans", &counters.scans),
+            ("mutations", &counters.mutations),
+            ("multis", &counters.multis),
+            ("calls_inline", &counters.inline),
+            ("calls_pooled", &counters.pooled),
+            ("calls_failed", &counters.failed),
+            ("calls_slow", &counters.slow),
+            ("leases_expired", &counters.leases_expired),
+            ("flushes", &counters.flushes),
+            ("compactions", &counters.compactions),
+        ] {
+            let name = format!("halcyon_regionserver_{name}_total");
+            let _ = writeln!(out, "# TYPE {name} counter\n{name} {}", counter.get());
+        }
+        out
+    }
+}

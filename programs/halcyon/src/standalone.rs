@@ -1,0 +1,357 @@
+//! `halcyon standalone`: every role in one process.
+//!
+//! Start: ports and data directory are taken first, so that what is in use is told before anything changes;
+//! then the region server recovers the logs of the last life, the master opens `hbase:meta` and the tables,
+//! both ports serve every service, and last the znodes appear that clients go by. Stop goes the other way:
+//! refuse, drain, flush, release.
+
+use std::io::{self, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use halcyon_coord::{ClusterZnodes, ZkServer, ZkSettings, ZnodeTree};
+use halcyon_env::{Env, FileLock};
+use halcyon_master::{ClientMetaService, Master, MasterService, MasterSettings, RegionServerDoor};
+use halcyon_regionserver::{AdminService, ClientService, RegionServer};
+use halcyon_rpc::{BoundServer, Call, Outcome, RpcError, RpcServer, Service, Services};
+use halcyon_schema::ServerName;
+use halcyon_wal::SyncMode;
+use tokio::sync::Notify;
+
+use crate::args::StandaloneArgs;
+use crate::info::{BoundInfo, InfoServer};
+use crate::pages::Sources;
+use crate::settings::StandaloneSettings;
+use crate::signals::StopSignals;
+use crate::site;
+use crate::sizes::Size;
+
+const LOCK_FILE: &str = ".halcyon.lock";
+/// How long calls under way may take when the server stops.
+const DRAIN_TIME_MAX: Duration = Duration::from_secs(5);
+/// How often it is looked whether the region server gave up.
+const FAILURE_CHECK_PERIOD: Duration = Duration::from_millis(200);
+
+/// Runs until a signal or a client ends it. The error is one sentence.
+pub fn run(args: StandaloneArgs) -> Result<(), String> {
+    let env = Env::real();
+    let started_ns = env.clock.monotonic_ns();
+    let properties = match &args.config {
+        Some(dir) => site::read(&env, dir)?,
+        None => Vec::new(),
+    };
+    let (settings, unused) = StandaloneSettings::new(&properties, &args)?;
+    for sentence in unused {
+        eprintln!("halcyon: hbase-site.xml: {sentence}");
+    }
+    if args.print_settings {
+        print!("{settings}");
+        return Ok(());
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("network").build();
+    let runtime = runtime.map_err(|error| format!("cannot start threads: {error}"))?;
+    let ended = runtime.block_on(serve(env, settings, started_ns));
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    ended
+}
+
+async fn serve(env: Env, settings: StandaloneSettings, started_ns: u64) -> Result<(), String> {
+    let mut signals = StopSignals::watch().map_err(|error| format!("cannot watch for signals: {error}"))?;
+    let lock = take_data_dir(&env, &settings)?;
+    let bound = Bound::new(&env, &settings).await?;
+    let host = host_name(&env, &settings);
+    let starting = tokio::task::spawn_blocking({
+        let (env, settings) = (env.clone(), settings.clone());
+        let ports = (bound.master.local_addr().port(), bound.region_server.local_addr().port());
+        let master_info_port = bound.master_info.as_ref().and_then(|info| info.local_addr().ok());
+        move || {
+            Roles::start(env, &settings, &host, ports, master_info_port.map(|address| address.port()), lock)
+        }
+    });
+    let roles = tokio::select! {
+        roles = starting => roles.map_err(|_| "the start failed by an assertion".to_string())??,
+        signal = signals.next() => return Err(format!("{signal} while starting")),
+    };
+
+    let stop_asked = Arc::new(Notify::new());
+    let asked = Arc::clone(&stop_asked);
+    roles.master.on_stop_request(move |_| asked.notify_one());
+    let ports = bound.serve(&env, &settings, &roles)?;
+    tell(&env, &settings, &roles, &ports, started_ns);
+
+    let ended = tokio::select! {
+        signal = signals.next() => Ok(signal),
+        () = stop_asked.notified() => Ok("a client's request"),
+        failure = failed(&roles.region_server) => Err(failure),
+    };
+    let reason = match ended {
+        Ok(reason) => reason,
+        Err(failure) => {
+            ports.close().await;
+            let region_server = Arc::clone(&roles.region_server);
+            let _ = tokio::task::spawn_blocking(move || region_server.abort("as it gave up")).await;
+            return Err(format!("the server gave up: {failure}"));
+        }
+    };
+    tracing::info!(reason, "stopping");
+    let stopping = async {
+        ports.close().await;
+        tokio::task::spawn_blocking(move || roles.stop()).await
+    };
+    tokio::select! {
+        stopped = stopping => {
+            stopped.map_err(|_| "the stop failed by an assertion".to_string())??;
+            tracing::info!("stopped");
+            Ok(())
+        }
+        signal = signals.next() => {
+            eprintln!("halcyon: {signal} while stopping: ends at once");
+            std::process::exit(1);
+        }
+    }
+}
+
+/// Makes the data directory if need be and takes it for this process.
+fn take_data_dir(env: &Env, settings: &StandaloneSettings) -> Result<Box<dyn FileLock>, String> {
+    let data = &settings.data;
+    let failed = |error: io::Error| format!("cannot use the data directory: {error}");
+    env.fs.create_dir_all(data).map_err(failed)?;
+    env.fs.lock(&data.join(LOCK_FILE)).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => {
+            format!("the data directory {} is in use by another process", data.display())
+        }
+        _ => failed(error),
+    })
+}
+
+/// What clients are told to connect to.
+fn host_name(env: &Env, settings: &StandaloneSettings) -> String {
+    if !settings.hostname.is_empty() {
+        return settings.hostname.clone();
+    }
+    if !settings.bind.is_unspecified() {
+        return settings.bind.to_string();
+    }
+    let name = env.fs.read("/proc/sys/kernel/hostname".as_ref()).ok();
+    let name = name.and_then(|bytes| String::from_utf8(bytes).ok()).map(|name| name.trim().to_string());
+    name.filter(|name| !name.is_empty()).unwrap_or_else(|| "localhost".to_string())
+}
+
+/// Master and region server over one data directory.
+struct Roles {
+    region_server: Arc<RegionServer>,
+    master: Arc<Master>,
+    master_name: ServerName,
+    /// Given back last.
+    _lock: Box<dyn FileLock>,
+}
+
+impl Roles {
+    /// *Blocking*. `ports` are the master's and the region server's.
+    fn start(
+        env: Env,
+        settings: &StandaloneSettings,
+        host: &str,
+        ports: (u16, u16),
+        info_port: Option<u16>,
+        lock: Box<dyn FileLock>,
+    ) -> Result<Roles, String> {
+        let root = &settings.data;
+        // The format is looked at before the logs of the last life are touched.
+        halcyon_master::prepare_root_dir(&env, root).map_err(|error| error.to_string())?;
+        let region_server =
+            RegionServer::start(env.clone(), root, settings.regionserver.clone(), host, ports.1)
+                .map_err(|error| format!("the region server cannot start: {error}"))?;
+        let master_name = ServerName::new(host, ports.0, env.clock.now_ms());
+        let mut master_settings = MasterSettings::new(master_name.clone());
+        master_settings.info_port = info_port.map_or(-1, i32::from);
+        let door = Arc::clone(&region_server) as Arc<dyn RegionServerDoor>;
+        let master = match Master::start(env, root, master_settings, door) {
+            Ok(master) => master,
+            Err(error) => {
+                region_server.abort("the master cannot start");
+                return Err(format!("the master cannot start: {error}"));
+            }
+        };
+        Ok(Roles { region_server, master, master_name, _lock: lock })
+    }
+
+    /// Closes and flushes every region. *Blocking*.
+    fn stop(self) -> Result<(), String> {
+        self.master.stop();
+        self.region_server.stop().map_err(|error| {
+            format!("not everything could be flushed, the log keeps it for the next start: {error}")
+        })
+    }
+
+    /// All services; every port serves all of them, as clients ask each address for what they want.
+    fn services(&self) -> Result<Services, String> {
+        let master_service = MasterService::new(Arc::clone(&self.master));
+        let master_service = master_service.map_err(|error| error.to_string())?;
+        let mut services = Services::new();
+        services.insert("ClientService", Arc::new(ClientService::new(Arc::clone(&self.region_server))));
+        services.insert("AdminService", Arc::new(AdminService::new(Arc::clone(&self.region_server))));
+        services.insert("MasterService", Arc::new(master_service));
+        services.insert("ClientMetaService", Arc::new(ClientMetaService::new(Arc::clone(&self.master))));
+        services.insert("LockService", Arc::new(Refused("LockService")));
+        services.insert("HbckService", Arc::new(Refused("HbckService")));
+        Ok(services)
+    }
+}
+
+/// A service that clients know and that is not there.
+struct Refused(&'static str);
+
+impl Service for Refused {
+    fn call(&self, call: Call) -> Outcome {
+        let text = format!("java.lang.UnsupportedOperationException: {} of {}", call.method, self.0);
+        Outcome::Ready(Err(RpcError::do_not_retry(text)))
+    }
+}
+
+/// Every port, taken but not served, except for the one where the cluster is looked for: nothing is found there
+/// yet.
+struct Bound {
+    tree: Arc<ZnodeTree>,
+    zookeeper: ZkServer,
+    master: BoundServer,
+    region_server: BoundServer,
+    master_info: Option<BoundInfo>,
+    region_server_info: Option<BoundInfo>,
+}
+
+impl Bound {
+    async fn new(env: &Env, settings: &StandaloneSettings) -> Result<Bound, String> {
+        let address = |port: u16| SocketAddr::new(settings.bind, port);
+        let failed =
+            |what: &'static str| move |error: io::Error| format!("cannot listen for the {what}: {error}");
+        let rpc = |port: u16| RpcServer::bind(address(port), settings.rpc.clone(), env.clock.clone());
+        let tree = Arc::new(ZnodeTree::new(env.clock.clone()));
+        let zookeeper =
+            ZkServer::bind(address(settings.zookeeper_port), Arc::clone(&tree), ZkSettings::default());
+        let zookeeper = zookeeper.await.map_err(failed("ZooKeeper endpoint"))?;
+        let master = rpc(settings.master_port).await.map_err(failed("master"))?;
+        let region_server = rpc(settings.regionserver_port).await.map_err(failed("region server"))?;
+        let mut infos = [None, None];
+        let ports = [settings.master_info_port, settings.regionserver_info_port];
+        let names = ["master's page", "region server's page"];
+        for at in 0..2 {
+            if let Some(port) = ports[at] {
+                infos[at] = Some(BoundInfo::bind(address(port)).await.map_err(failed(names[at]))?);
+            }
+        }
+        let [master_info, region_server_info] = infos;
+        Ok(Bound { tree, zookeeper, master, region_server, master_info, region_server_info })
+    }
+
+    /// Begins to serve and lets clients find it.
+    fn serve(self, env: &Env, settings: &StandaloneSettings, roles: &Roles) -> Result<Ports, String> {
+        let cluster_id = roles.master.cluster_id().to_string();
+        let master = Arc::new(self.master.serve(roles.services()?, cluster_id.clone()));
+        let region_server = Arc::new(self.region_server.serve(roles.services()?, cluster_id.clone()));
+
+        let mut sources = Sources {
+            clock: env.clock.clone(),
+            started_ms: roles.master_name.start_code,
+            cluster_id: cluster_id.clone(),
+            settings: settings.to_string(),
+            region_server: Arc::clone(&roles.region_server),
+            rpc: Vec::new(),
+        };
+        for (name, server) in [("master", &master), ("regionserver", &region_server)] {
+            let server = Arc::downgrade(server);
+            let read = move || server.upgrade().map(|server| server.stats().snapshot()).unwrap_or_default();
+            sources.rpc.push((name, Box::new(read)));
+        }
+        let sources = Arc::new(sources);
+        let show = |info: Option<BoundInfo>| {
+            let sources = Arc::clone(&sources);
+            info.map(|info| info.serve(Arc::new(move |path: &str| sources.page(path)))).transpose()
+        };
+        let no_page = |error: io::Error| format!("cannot show a page: {error}");
+        let master_info = show(self.master_info).map_err(no_page)?;
+        let region_server_info = show(self.region_server_info).map_err(no_page)?;
+
+        let info_port = |info: &Option<InfoServer>| info.as_ref().map_or(0, |info| info.local_addr().port());
+        let znodes = ClusterZnodes::new(self.tree, &settings.znode_parent, master.local_addr().port());
+        let server_name = roles.region_server.server_name().to_pb();
+        znodes.set_cluster_id(&cluster_id);
+        znodes.set_running(&format!("{} ms since 1970", roles.master_name.start_code));
+        znodes.set_region_server(&server_name, info_port(&region_server_info));
+        znodes.set_master(&roles.master_name.to_pb(), info_port(&master_info));
+        znodes.set_meta_region_server(&server_name);
+        Ok(Ports { zookeeper: self.zookeeper, master, region_server, master_info, region_server_info })
+    }
+}
+
+/// Every port, served.
+struct Ports {
+    zookeeper: ZkServer,
+    master: Arc<RpcServer>,
+    region_server: Arc<RpcServer>,
+    master_info: Option<InfoServer>,
+    region_server_info: Option<InfoServer>,
+}
+
+impl Ports {
+    /// Refuses new calls and waits a bounded time for those under way.
+    async fn close(self) {
+        drop((self.zookeeper, self.master_info, self.region_server_info));
+        let (master, region_server) =
+            tokio::join!(self.master.stop(DRAIN_TIME_MAX), self.region_server.stop(DRAIN_TIME_MAX));
+        if !(master && region_server) {
+            tracing::warn!("some calls were cut off: they took longer than {DRAIN_TIME_MAX:?}");
+        }
+    }
+}
+
+/// Why the region server gave up; waits until it does.
+async fn failed(region_server: &RegionServer) -> String {
+    loop {
+        if let Some(failure) = region_server.failure() {
+            return failure;
+        }
+        tokio::time::sleep(FAILURE_CHECK_PERIOD).await;
+    }
+}
+
+/// Says on the standard output where to connect and what is in force; the last line begins with `ready`.
+fn tell(env: &Env, settings: &StandaloneSettings, roles: &Roles, ports: &Ports, started_ns: u64) {
+    let region_server = &settings.regionserver;
+    let durability = match region_server.wal_sync {
+        SyncMode::Fsync => "fsync: an acknowledged write is on the disk and survives a crash of the machine",
+        SyncMode::Written => {
+            "written: an acknowledged write is with the operating system and survives a crash of the process, \
+             not of the machine"
+        }
+    };
+    let reach = |address: SocketAddr| match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => SocketAddr::from(([127, 0, 0, 1], address.port())),
+        _ => address,
+    };
+    let mib = |bytes: u64| bytes >> 20;
+    let mut text = format!("halcyon {} standalone\n", env!("CARGO_PKG_VERSION"));
+    text += &format!("data {}\n", settings.data.display());
+    text += &format!("cluster {}\n", roles.master.cluster_id());
+    text += &format!("durability {durability}\n");
+    text += &format!(
+        "memory {}: memstores up to {} MiB, blocks up to {} MiB\n",
+        Size(region_server.memory_bytes),
+        mib(region_server.memstore_high_bytes()),
+        mib(region_server.cache_bytes())
+    );
+    text += &format!("zookeeper {}\n", reach(ports.zookeeper.local_addr()));
+    text += &format!("master {}\n", reach(ports.master.local_addr()));
+    text += &format!("regionserver {}\n", reach(ports.region_server.local_addr()));
+    if let Some(info) = &ports.master_info {
+        text += &format!("master-info http://{}/\n", reach(info.local_addr()));
+    }
+    if let Some(info) = &ports.region_server_info {
+        text += &format!("regionserver-info http://{}/\n", reach(info.local_addr()));
+    }
+    let took_ms = (env.clock.monotonic_ns() - started_ns) / 1_000_000;
+    text += &format!("ready after {took_ms} ms\n");
+    let mut out = io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush()); // nobody has to listen
+}

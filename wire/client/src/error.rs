@@ -1,0 +1,73 @@
+use std::fmt;
+use std::sync::Arc;
+
+use halcyon_proto::pb;
+
+/// Why a call has no answer. Cheap to clone: the end of a connection goes to all its calls.
+#[derive(Clone, Debug)]
+pub enum ClientError {
+    /// The server answered with an exception.
+    Remote(Box<RemoteException>),
+    /// The connection could not be made or broke; whether the call was carried out is unknown.
+    Io(Arc<std::io::Error>),
+    /// The server sent what cannot be understood; the connection is closed.
+    Malformed(String),
+    /// The connection had ended before the call was made.
+    Closed,
+}
+
+/// An exception of HBase's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemoteException {
+    /// Full Java class name.
+    pub class: String,
+    /// Message and stack as the server wrote them.
+    pub trace: String,
+    pub do_not_retry: bool,
+    pub server_overloaded: bool,
+}
+
+impl RemoteException {
+    pub(crate) fn of(response: pb::ExceptionResponse) -> RemoteException {
+        RemoteException {
+            class: response.exception_class_name.unwrap_or_default(),
+            trace: response.stack_trace.unwrap_or_default(),
+            do_not_retry: response.do_not_retry.unwrap_or(false),
+            server_overloaded: response.server_overloaded.unwrap_or(false),
+        }
+    }
+
+    /// The class without its package.
+    pub fn simple_class(&self) -> &str {
+        self.class.rsplit('.').next().unwrap_or(&self.class)
+    }
+}
+
+impl ClientError {
+    /// The exception, if the server sent one.
+    pub fn remote(&self) -> Option<&RemoteException> {
+        match self {
+            ClientError::Remote(exception) => Some(exception),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ClientError::Remote(exception) => write!(f, "{}", exception.trace.trim_end()),
+            ClientError::Io(error) => write!(f, "{error}"),
+            ClientError::Malformed(what) => write!(f, "malformed answer: {what}"),
+            ClientError::Closed => write!(f, "the connection is closed"),
+        }
+    }
+}
+
+impl std::error::Error for ClientError {}
+
+impl From<std::io::Error> for ClientError {
+    fn from(error: std::io::Error) -> ClientError {
+        ClientError::Io(Arc::new(error))
+    }
+}
