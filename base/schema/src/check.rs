@@ -9,6 +9,7 @@ const SANITY_CHECKS: &str = "hbase.table.sanity.checks";
 const MAX_FILE_SIZE_MIN_BYTES: i64 = 2 * 1024 * 1024;
 const FLUSH_SIZE_MIN_BYTES: i64 = 1024 * 1024;
 const BLOCK_SIZE_BYTES: std::ops::RangeInclusive<i64> = 1024..=16 * 1024 * 1024;
+const REPLICAS_MAX: i32 = 65536;
 const FIFO_POLICY: &str = "org.apache.hadoop.hbase.regionserver.compactions.FIFOCompactionPolicy";
 const COMPACTION_POLICY: &str = "hbase.hstore.defaultengine.compactionpolicy.class";
 const BLOCKING_STORE_FILES: &str = "hbase.hstore.blockingStoreFiles";
@@ -57,6 +58,9 @@ impl TableDescriptor {
         }
         if self.region_replication() < 1 {
             return Err("Table region replication should be at least one.".to_string());
+        }
+        if self.region_replication() > REPLICAS_MAX {
+            return Err(format!("Region Replication cannot exceed {REPLICAS_MAX}."));
         }
         if self.name().is_meta() && self.read_only() {
             return Err("Meta table can't be set as read only.".to_string());

@@ -4,6 +4,7 @@
 //! row = region name   info:regioninfo  PBUF RegionInfo     info:state           OPEN, CLOSED, ...
 //!                     info:server      host:port           info:serverstartcode int64
 //!                     info:sn          host,port,code      info:seqnumDuringOpen int64
+//!                     info:server_0001, ...                the same of replica 1
 //! row = table name    table:state      TableState, without PBUF
 //! ```
 
@@ -35,23 +36,49 @@ pub(crate) fn closed_region(region: &RegionInfo, timestamp: i64) -> Vec<Cell> {
     ]
 }
 
-/// The row of a region that is open on `server`.
+/// The row of a region that is open on `server`. Replicas of a region are served by the region itself, which is
+/// never behind, so each of the `replicas` (1: the region alone) has the same location.
 pub(crate) fn open_region(
     region: &RegionInfo,
+    replicas: i32,
     server: &ServerName,
     open_seq: u64,
     timestamp: i64,
 ) -> Vec<Cell> {
     let row = region.region_name();
-    let put = |qualifier: &[u8], value: &[u8]| Cell::put(row, INFO, qualifier, timestamp, value);
-    vec![
-        put(REGION_INFO, &region.encode_value()),
-        put(SEQ_NUM, &open_seq.to_be_bytes()),
-        put(SERVER, server.address().as_bytes()),
-        put(START_CODE, &server.start_code.to_be_bytes()),
-        put(SERVER_NAME, server.to_string().as_bytes()),
-        put(STATE, RegionState::Open.as_str_name().as_bytes()),
-    ]
+    let mut cells = vec![Cell::put(row, INFO, REGION_INFO, timestamp, &region.encode_value())];
+    for replica in 0..replicas.max(1) {
+        let mut put = |qualifier: &[u8], value: &[u8]| {
+            cells.push(Cell::put(row, INFO, &of_replica(qualifier, replica), timestamp, value));
+        };
+        put(SEQ_NUM, &open_seq.to_be_bytes());
+        put(SERVER, server.address().as_bytes());
+        put(START_CODE, &server.start_code.to_be_bytes());
+        put(SERVER_NAME, server.to_string().as_bytes());
+        put(STATE, RegionState::Open.as_str_name().as_bytes());
+    }
+    cells
+}
+
+/// The column of a replica: `server`, `server_0001`, ...
+fn of_replica(qualifier: &[u8], replica: i32) -> Vec<u8> {
+    match replica {
+        0 => qualifier.to_vec(),
+        _ => [qualifier, format!("_{replica:04X}").as_bytes()].concat(),
+    }
+}
+
+/// Takes the columns of these replicas out of a region's row.
+pub(crate) fn delete_replicas(
+    region: &RegionInfo,
+    replicas: std::ops::Range<i32>,
+    timestamp: i64,
+) -> Vec<Cell> {
+    let columns = [SEQ_NUM, SERVER, START_CODE, SERVER_NAME, STATE];
+    let all = replicas.flat_map(|replica| columns.map(|qualifier| of_replica(qualifier, replica)));
+    let row = region.region_name();
+    all.map(|qualifier| Cell::build(row, INFO, &qualifier, timestamp, CellType::DeleteColumn, b"", b"", 0))
+        .collect()
 }
 
 /// Takes a region's row away.
@@ -121,7 +148,7 @@ mod tests {
         let table = TableName::parse(b"t").unwrap();
         let region = RegionInfo::new(table.clone(), "a".into(), "".into(), 7);
         let server = ServerName::new("h", 16020, 99);
-        let cells = open_region(&region, &server, 3, 1000);
+        let cells = open_region(&region, 1, &server, 3, 1000);
         let shown: Vec<_> = cells.iter().map(|cell| (cell.qualifier(), cell.value())).collect();
         assert_eq!(shown[1], (&b"seqnumDuringOpen"[..], &[0, 0, 0, 0, 0, 0, 0, 3][..]));
         assert_eq!(shown[2], (&b"server"[..], &b"h:16020"[..]));
@@ -129,6 +156,10 @@ mod tests {
         assert_eq!(shown[4], (&b"sn"[..], &b"h,16020,99"[..]));
         assert_eq!(shown[5], (&b"state"[..], &b"OPEN"[..]));
         assert!(cells.windows(2).all(|pair| pair[0].qualifier() < pair[1].qualifier()));
+
+        let replicas = open_region(&region, 2, &server, 3, 1000);
+        assert_eq!(replicas[7].qualifier(), b"server_0001");
+        assert_eq!(delete_replicas(&region, 1..2, 1000)[1].qualifier(), b"server_0001");
 
         let state = table_state(&table, TableState::Enabled, 1001);
         assert_eq!(state.value(), [0x08, 0x00]);

@@ -32,11 +32,13 @@ pub(crate) fn open(
         let seq = door.open_region(&region, &descriptor).map_err(|error| error.context(&region))?;
         Ok((region, seq))
     })?;
-    let opened = growing(core, table.name(), opened);
+    let opened: Vec<_> = opened.into_iter().map(|(region, seq)| growing_one(core, region, seq)).collect();
+    let replicas = table.region_replication();
     let server = core.door.server_name();
     core.meta_put(|timestamp| {
-        let rows =
-            opened.iter().flat_map(|(region, seq)| meta::open_region(region, &server, *seq, timestamp));
+        let rows = opened
+            .iter()
+            .flat_map(|(region, seq)| meta::open_region(region, replicas, &server, *seq, timestamp));
         rows.chain(state.map(|state| meta::table_state(table.name(), state, timestamp))).collect()
     })?;
     core.update_table(table.name(), |entry| {
@@ -68,12 +70,12 @@ pub(crate) fn open_at_start(
     let door = core.door.clone();
     let results = parallel::for_each(core.settings.region_threads, regions, move |(region, table)| {
         let result = door.open_region(&region, &table);
-        Ok((region, result))
+        Ok((region, table.region_replication(), result))
     })?;
     let (mut opened, mut failed) = (Vec::new(), Vec::new());
-    for (region, result) in results {
+    for (region, replicas, result) in results {
         match result {
-            Ok(seq) => opened.push((region, seq)),
+            Ok(seq) => opened.push((growing_one(core, region, seq), replicas)),
             Err(error) => {
                 warn!(%region, %error, "a region could not be opened");
                 failed.push(region);
@@ -82,18 +84,17 @@ pub(crate) fn open_at_start(
     }
     let server = core.door.server_name();
     for chunk in opened.chunks(ROWS_MAX) {
-        let rows: Vec<_> = chunk
-            .iter()
-            .flat_map(|(region, seq)| growing(core, region.table(), vec![(region.clone(), *seq)]))
-            .collect();
         core.meta_put(|timestamp| {
-            rows.iter()
-                .flat_map(|(region, seq)| meta::open_region(region, &server, *seq, timestamp))
-                .collect()
+            let row = |((region, seq), replicas): &((RegionInfo, u64), i32)| {
+                meta::open_region(region, *replicas, &server, *seq, timestamp)
+            };
+            chunk.iter().flat_map(row).collect()
         })?;
-        for (region, open_seq) in rows {
-            core.update_table(&region.table().clone(), |entry| {
-                entry.regions.insert(region, RegionEntry { state: RegionState::Open, open_seq });
+        for ((region, open_seq), _) in chunk {
+            core.update_table(region.table(), |entry| {
+                entry
+                    .regions
+                    .insert(region.clone(), RegionEntry { state: RegionState::Open, open_seq: *open_seq });
             });
         }
     }
@@ -101,14 +102,11 @@ pub(crate) fn open_at_start(
 }
 
 /// Clients drop a location whose number is not above the one they know: the number grows with every open.
-fn growing(core: &Core, table: &TableName, opened: Vec<(RegionInfo, u64)>) -> Vec<(RegionInfo, u64)> {
+fn growing_one(core: &Core, region: RegionInfo, seq: u64) -> (RegionInfo, u64) {
     let tables = core.tables.read();
-    let known = tables.by_name.get(table);
-    let above = |(region, seq): (RegionInfo, u64)| {
-        let before = known.and_then(|entry| entry.regions.get(&region)).map_or(0, |entry| entry.open_seq);
-        (region, seq.max(before + 1))
-    };
-    opened.into_iter().map(above).collect()
+    let known = tables.by_name.get(region.table()).and_then(|entry| entry.regions.get(&region));
+    let before = known.map_or(0, |entry| entry.open_seq);
+    (region, seq.max(before + 1))
 }
 
 /// Closes regions; meta then shows them closed and, if `state` is given, the table in that state.

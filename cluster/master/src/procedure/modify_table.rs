@@ -11,7 +11,7 @@ use prost::Message;
 
 use super::{Lock, Procedure, payload};
 use crate::state::{Core, TableState};
-use crate::{archive, descriptors, errors, regions};
+use crate::{archive, descriptors, errors, meta, regions};
 
 pub(super) const KIND: &str = "modify_table";
 
@@ -44,6 +44,8 @@ struct Payload {
     deleted_families: Vec<String>,
     #[prost(bool, tag = "5")]
     families_added: bool,
+    #[prost(int32, tag = "6")]
+    old_replication: i32,
 }
 
 impl ModifyTable {
@@ -97,6 +99,7 @@ impl Procedure for ModifyTable {
             reopen_regions: self.reopen_regions,
             deleted_families: deleted.map(|family| family.name_str().into_owned()).collect(),
             families_added: new.families().iter().any(|family| missing(old, family.name())),
+            old_replication: old.region_replication(),
         };
         Ok(())
     }
@@ -134,6 +137,14 @@ impl ModifyTable {
         let live = entry.live_regions();
         if self.plan.families_added {
             regions::create_files(core, &entry.descriptor, &live)?;
+        }
+        let gone = entry.descriptor.region_replication()..self.plan.old_replication;
+        if !gone.is_empty() {
+            core.meta_put(|timestamp| {
+                live.iter()
+                    .flat_map(|region| meta::delete_replicas(region, gone.clone(), timestamp))
+                    .collect()
+            })?;
         }
         if self.plan.reopen_regions && entry.state == TableState::Enabled {
             regions::close_only(core, &live, false)?;

@@ -1,0 +1,451 @@
+//! A region server that is not one, and a client without a network.
+#![allow(dead_code, unreachable_pub)] // every test file uses a part
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use halcyon_cell::{Cell, CellComparator, CellType, Error, Result};
+use halcyon_env::{Clock, Env, SystemClock};
+use halcyon_master::{ClientMetaService, Master, MasterService, MasterSettings, RegionServerDoor};
+use halcyon_proto::pb;
+use halcyon_rpc::{Call, Connection, Outcome, RpcError, Service};
+use halcyon_schema::{FamilyDescriptor, RegionInfo, ServerName, TableDescriptor, TableName};
+use parking_lot::Mutex;
+use prost::Message;
+
+pub const ROOT: &str = "/hbase";
+
+/// Keeps meta in one file, region directories as a region server would, and what is open in memory.
+pub struct FakeDoor {
+    env: Env,
+    root: PathBuf,
+    start_code: i64,
+    online: Mutex<BTreeMap<String, (RegionInfo, TableDescriptor)>>,
+    meta: Mutex<Vec<Cell>>,
+    files: AtomicU64,
+}
+
+impl FakeDoor {
+    pub fn new(env: Env, root: &Path, start_code: i64) -> Arc<FakeDoor> {
+        let path = root.join("fake-meta");
+        let mut meta = Vec::new();
+        if env.fs.exists(&path) {
+            let bytes = Bytes::from(env.fs.read(&path).unwrap());
+            let mut at = 0;
+            while at < bytes.len() {
+                let len = u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+                meta.push(Cell::parse(bytes.slice(at + 4..at + 4 + len), 0).unwrap());
+                at += 4 + len;
+            }
+        }
+        Arc::new(FakeDoor {
+            env,
+            root: root.to_path_buf(),
+            start_code,
+            online: Mutex::default(),
+            meta: Mutex::new(meta),
+            files: AtomicU64::new(1),
+        })
+    }
+
+    pub fn online_names(&self) -> BTreeSet<String> {
+        self.online.lock().keys().cloned().collect()
+    }
+
+    pub fn descriptor_of(&self, encoded_name: &str) -> Option<TableDescriptor> {
+        self.online.lock().get(encoded_name).map(|(_, table)| table.clone())
+    }
+
+    /// Value of a column of a row in meta.
+    pub fn meta_value(&self, row: &[u8], family: &str, qualifier: &str) -> Option<Vec<u8>> {
+        let rows = self.meta_scan(b"", b"").unwrap();
+        let row = rows.into_iter().find(|cells| cells[0].row() == row)?;
+        let mut cells = row.iter();
+        let cell =
+            cells.find(|c| c.family() == family.as_bytes() && c.qualifier() == qualifier.as_bytes())?;
+        Some(cell.value().to_vec())
+    }
+}
+
+fn hidden(cell: &Cell, all: &[Cell]) -> bool {
+    all.iter().any(|delete| {
+        let kind = delete.cell_type();
+        kind.is_delete()
+            && delete.row() == cell.row()
+            && delete.family() == cell.family()
+            && delete.timestamp() >= cell.timestamp()
+            && (kind == CellType::DeleteFamily || delete.qualifier() == cell.qualifier())
+    })
+}
+
+impl RegionServerDoor for FakeDoor {
+    fn server_name(&self) -> ServerName {
+        ServerName::new("127.0.0.1", 16020, self.start_code)
+    }
+
+    fn create_region_files(&self, region: &RegionInfo, table: &TableDescriptor) -> Result<()> {
+        let dir = region.dir(&self.root);
+        for family in table.families() {
+            self.env.fs.create_dir_all(&dir.join(&*family.name_str()))?;
+        }
+        Ok(self.env.fs.replace(&dir.join(".regioninfo"), &region.encode_file())?)
+    }
+
+    fn open_region(&self, region: &RegionInfo, table: &TableDescriptor) -> Result<u64> {
+        let dir = region.dir(&self.root);
+        if !self.env.fs.exists(&dir.join(".regioninfo")) {
+            return Err(Error::invalid(format!("{} has no files", dir.display())));
+        }
+        for family in table.families() {
+            if !self.env.fs.exists(&dir.join(&*family.name_str())) {
+                return Err(Error::invalid(format!("{} has no {}", dir.display(), family.name_str())));
+            }
+            if table.attribute(b"POISON").is_some() {
+                return Err(Error::invalid("this table cannot be opened"));
+            }
+        }
+        let mut online = self.online.lock();
+        online.entry(region.encoded_name().to_string()).or_insert_with(|| (region.clone(), table.clone()));
+        Ok(2) // a region whose number does not grow: the master must see to it
+    }
+
+    fn close_region(&self, encoded_name: &str, _abort: bool) -> Result<()> {
+        self.online.lock().remove(encoded_name);
+        Ok(())
+    }
+
+    fn flush_region(&self, encoded_name: &str, families: &[Bytes]) -> Result<()> {
+        let Some((region, table)) = self.online.lock().get(encoded_name).cloned() else { return Ok(()) };
+        for family in table.families() {
+            if families.is_empty() || families.contains(family.name()) {
+                let name = format!("{:032x}", self.files.fetch_add(1, Ordering::SeqCst));
+                let path = region.dir(&self.root).join(&*family.name_str()).join(name);
+                self.env.fs.replace(&path, b"cells")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn server_load(&self) -> pb::ServerLoad {
+        let specifier =
+            |region: &RegionInfo| pb::RegionSpecifier { r#type: 1, value: region.region_name().clone() };
+        let load = |(region, _): &(RegionInfo, TableDescriptor)| pb::RegionLoad {
+            region_specifier: specifier(region),
+            last_major_compaction_ts: Some(77),
+            ..Default::default()
+        };
+        let region_loads = self.online.lock().values().map(load).collect();
+        pb::ServerLoad { region_loads, ..Default::default() }
+    }
+
+    fn online_regions(&self) -> Vec<RegionInfo> {
+        self.online.lock().values().map(|(region, _)| region.clone()).collect()
+    }
+
+    fn meta_put(&self, cells: Vec<Cell>) -> Result<()> {
+        let mut meta = self.meta.lock();
+        let mut changed = meta.clone();
+        for cell in cells {
+            assert!(
+                cell.cell_type().is_delete() || !hidden(&cell, &changed),
+                "{cell:?} is hidden by a delete as soon as it is written"
+            );
+            changed.push(cell);
+        }
+        let mut bytes = Vec::new();
+        for cell in &changed {
+            bytes.extend_from_slice(&(cell.bytes().len() as u32).to_be_bytes());
+            bytes.extend_from_slice(cell.bytes());
+        }
+        self.env.fs.replace(&self.root.join("fake-meta"), &bytes)?;
+        *meta = changed;
+        Ok(())
+    }
+
+    fn meta_scan(&self, start_row: &[u8], stop_row: &[u8]) -> Result<Vec<Vec<Cell>>> {
+        assert!(start_row.is_empty() && stop_row.is_empty(), "only whole scans are played");
+        let all = self.meta.lock().clone();
+        let shown = all.iter().filter(|cell| !cell.cell_type().is_delete() && !hidden(cell, &all));
+        let mut shown: Vec<Cell> = shown.cloned().collect();
+        shown.sort_by(|left, right| CellComparator::Meta.compare(left.get(), right.get()));
+        shown.dedup_by(|next, kept| {
+            next.row() == kept.row() && next.family() == kept.family() && next.qualifier() == kept.qualifier()
+        });
+        let mut rows: Vec<Vec<Cell>> = Vec::new();
+        for cell in shown {
+            match rows.last_mut().filter(|row| row[0].row() == cell.row()) {
+                Some(row) => row.push(cell),
+                None => rows.push(vec![cell]),
+            }
+        }
+        Ok(rows)
+    }
+}
+
+/// A master, its services and its region server.
+pub struct Cluster {
+    pub env: Env,
+    pub root: PathBuf,
+    pub door: Arc<FakeDoor>,
+    pub master: Arc<Master>,
+    pub service: MasterService,
+    pub registry: ClientMetaService,
+}
+
+pub fn settings() -> MasterSettings {
+    let mut settings = MasterSettings::new(ServerName::new("127.0.0.1", 16000, 1));
+    settings.retry_pause = Duration::from_millis(1);
+    settings.retry_pause_max = Duration::from_millis(20);
+    settings
+}
+
+impl Cluster {
+    pub fn start(env: Env, root: &Path, start_code: i64) -> Result<Cluster> {
+        env.fs.create_dir_all(root)?;
+        let door = FakeDoor::new(env.clone(), root, start_code);
+        let master = Master::start(env.clone(), root, settings(), door.clone())?;
+        let service = MasterService::new(master.clone())?;
+        let registry = ClientMetaService::new(master.clone());
+        Ok(Cluster { env, root: root.to_path_buf(), door, master, service, registry })
+    }
+
+    /// A cluster on a simulated disk, with the machine's clock.
+    pub fn simulated() -> (halcyon_env::sim::SimFileSystem, Cluster) {
+        let sim = halcyon_env::sim::SimFileSystem::new();
+        let cluster = Cluster::start(with_real_clock(sim.env()), Path::new(ROOT), 1).unwrap();
+        (sim, cluster)
+    }
+
+    pub fn call<R: Message + Default>(
+        &self,
+        method: &str,
+        request: &impl Message,
+    ) -> std::result::Result<R, RpcError> {
+        answer(&self.service, method, request)
+    }
+
+    /// Submits a procedure and waits until it has ended.
+    pub fn run(&self, method: &str, request: &impl Message) -> std::result::Result<u64, RpcError> {
+        let id = self.submit(method, request)?;
+        self.wait(id).map(|()| id)
+    }
+
+    /// The number of a procedure that was taken.
+    pub fn submit(&self, method: &str, request: &impl Message) -> std::result::Result<u64, RpcError> {
+        // Every such response has its number in field 1.
+        self.call::<pb::CreateTableResponse>(method, request).map(|response| response.proc_id())
+    }
+
+    pub fn wait(&self, id: u64) -> std::result::Result<(), RpcError> {
+        let begin = Instant::now();
+        loop {
+            let result: pb::GetProcedureResultResponse =
+                self.call("getProcedureResult", &pb::GetProcedureResultRequest { proc_id: id })?;
+            match result.state() {
+                pb::get_procedure_result_response::State::Finished => {
+                    return match result.exception.and_then(|e| e.generic_exception) {
+                        None => Ok(()),
+                        Some(e) => {
+                            let mut error = RpcError::do_not_retry(e.message.unwrap_or_default());
+                            error.class = e.class_name.unwrap_or_default().into();
+                            Err(error)
+                        }
+                    };
+                }
+                pb::get_procedure_result_response::State::Running => {}
+                pb::get_procedure_result_response::State::NotFound => panic!("procedure {id} is not known"),
+            }
+            assert!(begin.elapsed() < Duration::from_secs(30), "procedure {id} does not end");
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+
+    /// Waits until no procedure is under way.
+    pub fn quiet(&self) {
+        let begin = Instant::now();
+        loop {
+            let all: pb::GetProceduresResponse =
+                self.call("GetProcedures", &pb::GetProceduresRequest {}).unwrap();
+            let ended = |p: &pb::Procedure| {
+                matches!(p.state(), pb::ProcedureState::Success | pb::ProcedureState::Failed)
+            };
+            if all.procedure.iter().all(ended) {
+                return;
+            }
+            assert!(begin.elapsed() < Duration::from_secs(30), "procedures do not end: {:?}", all.procedure);
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+
+    pub fn state(&self, table: &str) -> Option<pb::table_state::State> {
+        let request = pb::GetTableStateRequest { table_name: name(table).to_pb() };
+        let response: std::result::Result<pb::GetTableStateResponse, _> =
+            self.call("GetTableState", &request);
+        response.ok().map(|response| response.table_state.state())
+    }
+
+    pub fn descriptor(&self, table: &str) -> Option<TableDescriptor> {
+        let request =
+            pb::GetTableDescriptorsRequest { table_names: vec![name(table).to_pb()], ..Default::default() };
+        let response: pb::GetTableDescriptorsResponse = self.call("GetTableDescriptors", &request).unwrap();
+        response.table_schema.first().map(|schema| TableDescriptor::from_pb(schema).unwrap())
+    }
+
+    /// Regions of a table as meta has them, in order.
+    pub fn regions(&self, table: &str) -> Vec<RegionInfo> {
+        let rows = self.door.meta_scan(b"", b"").unwrap();
+        let infos = rows.iter().flatten().filter(|cell| cell.qualifier() == b"regioninfo");
+        let infos = infos.map(|cell| RegionInfo::decode_value(cell.value()).unwrap());
+        infos.filter(|region| region.table().as_str() == table).collect()
+    }
+
+    /// What must hold whenever no procedure is under way.
+    pub fn check(&self) {
+        let all: pb::GetTableNamesResponse =
+            self.call("GetTableNames", &pb::GetTableNamesRequest::default()).unwrap();
+        let tables: Vec<TableName> = all.table_names.iter().map(|t| TableName::from_pb(t).unwrap()).collect();
+        let mut expected_online = BTreeSet::from(["1588230740".to_string()]);
+        for table in &tables {
+            let state = self.state(table.as_str()).unwrap();
+            let in_meta = self.door.meta_value(table.full_name(), "table", "state").unwrap();
+            assert_eq!(in_meta, pb::TableState { state: state as i32 }.encode_to_vec(), "{table}");
+            let regions = self.regions(table.as_str());
+            assert_eq!(regions[0].start_key(), "", "{table}");
+            assert_eq!(regions.last().unwrap().end_key(), "", "{table}");
+            assert!(regions.windows(2).all(|pair| pair[0].end_key() == pair[1].start_key()), "{regions:?}");
+            let dirs = self.env.fs.list(&table.dir(&self.root)).unwrap();
+            let dirs: BTreeSet<_> =
+                dirs.into_iter().map(|dir| dir.name).filter(|dir| !dir.starts_with('.')).collect();
+            assert_eq!(
+                dirs,
+                regions.iter().map(|region| region.encoded_name().to_string()).collect(),
+                "{table}"
+            );
+            for region in &regions {
+                let column = |name: &str| self.door.meta_value(region.region_name(), "info", name);
+                let open = column("state").unwrap() == b"OPEN";
+                let online = self.door.online_names().contains(region.encoded_name());
+                assert_eq!((open, online), (state == pb::table_state::State::Enabled, open), "{region}");
+                if open {
+                    assert_eq!(column("server").unwrap(), b"127.0.0.1:16020");
+                    assert_eq!(column("sn").unwrap(), self.door.server_name().to_string().as_bytes());
+                    assert_eq!(
+                        self.door.descriptor_of(region.encoded_name()),
+                        self.descriptor(table.as_str())
+                    );
+                    expected_online.insert(region.encoded_name().to_string());
+                }
+            }
+        }
+        assert_eq!(self.door.online_names(), expected_online);
+        let rows = self.door.meta_scan(b"", b"").unwrap();
+        for row in rows {
+            let text = String::from_utf8_lossy(row[0].row()).into_owned();
+            let table = text.split(',').next().unwrap().to_string();
+            assert!(tables.iter().any(|known| known.as_str() == table), "{text} is left in meta");
+        }
+        let records = self.env.fs.list(&self.root.join("MasterData/procedures")).unwrap();
+        let left: Vec<_> = records.iter().filter(|file| file.name != "next").collect();
+        assert!(left.is_empty(), "records are left: {left:?}");
+    }
+}
+
+/// The answer of a service, as a client gets it.
+pub fn answer<R: Message + Default>(
+    service: &dyn Service,
+    method: &str,
+    request: &impl Message,
+) -> std::result::Result<R, RpcError> {
+    let connection = Arc::new(Connection {
+        id: 1,
+        peer: "127.0.0.1:1".into(),
+        user: Some("tester".into()),
+        client_version: Some((2, 6)),
+        codec: None,
+    });
+    let call = Call {
+        id: 1,
+        method: method.into(),
+        param: request.encode_to_vec().into(),
+        cells: Vec::new(),
+        priority: 0,
+        timeout: None,
+        received_ns: 0,
+        connection,
+    };
+    let reply = match service.call(call) {
+        Outcome::Ready(reply) => reply,
+        Outcome::Later(future) => {
+            tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+        }
+    }?;
+    Ok(R::decode(reply.message).unwrap())
+}
+
+pub fn with_real_clock(env: Env) -> Env {
+    Env { clock: Arc::new(SystemClock::new()) as Arc<dyn Clock>, ..env }
+}
+
+pub fn name(table: &str) -> TableName {
+    TableName::parse(table.as_bytes()).unwrap()
+}
+
+pub fn family(name: &str) -> FamilyDescriptor {
+    FamilyDescriptor::new(name).unwrap()
+}
+
+pub fn table(table: &str, families: &[&str]) -> TableDescriptor {
+    families.iter().fold(TableDescriptor::new(name(table)), |table, f| table.with_family(family(f)))
+}
+
+pub fn create(descriptor: &TableDescriptor, keys: &[&'static str]) -> pb::CreateTableRequest {
+    pb::CreateTableRequest {
+        table_schema: descriptor.to_pb(),
+        split_keys: keys.iter().map(|key| Bytes::from_static(key.as_bytes())).collect(),
+        ..Default::default()
+    }
+}
+
+pub fn enable(table: &str) -> pb::EnableTableRequest {
+    pb::EnableTableRequest { table_name: name(table).to_pb(), ..Default::default() }
+}
+
+pub fn disable(table: &str) -> pb::DisableTableRequest {
+    pb::DisableTableRequest { table_name: name(table).to_pb(), ..Default::default() }
+}
+
+pub fn delete(table: &str) -> pb::DeleteTableRequest {
+    pb::DeleteTableRequest { table_name: name(table).to_pb(), ..Default::default() }
+}
+
+pub fn truncate(table: &str, preserve_splits: bool) -> pb::TruncateTableRequest {
+    pb::TruncateTableRequest {
+        table_name: name(table).to_pb(),
+        preserve_splits: Some(preserve_splits),
+        ..Default::default()
+    }
+}
+
+pub fn flush(table: &str) -> pb::FlushTableRequest {
+    pb::FlushTableRequest { table_name: name(table).to_pb(), ..Default::default() }
+}
+
+pub fn modify(descriptor: &TableDescriptor) -> pb::ModifyTableRequest {
+    pb::ModifyTableRequest {
+        table_name: descriptor.name().to_pb(),
+        table_schema: descriptor.to_pb(),
+        ..Default::default()
+    }
+}
+
+pub fn namespace(name: &str) -> pb::NamespaceDescriptor {
+    pb::NamespaceDescriptor { name: Bytes::copy_from_slice(name.as_bytes()), configuration: Vec::new() }
+}
+
+pub fn specifier(value: &Bytes) -> pb::RegionSpecifier {
+    pb::RegionSpecifier { r#type: 1, value: value.clone() }
+}

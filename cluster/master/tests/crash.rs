@@ -1,0 +1,360 @@
+//! Every procedure, killed at every point where something is made durable, and taken up by the next master.
+//!
+//! For each action: the cluster is set up, the disk dies at the n-th sync point of the action, and what is left
+//! (unsynced bytes and names dropped, kept or torn) is given to a new master with an empty region server. When it
+//! is quiet, an action that was acknowledged must be complete; any other must be complete or not begun.
+//! To repeat one case: `cargo test -p halcyon-master --test crash <name>`; the failure prints n and the mode.
+
+mod common;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use common::*;
+use halcyon_env::Env;
+use halcyon_env::sim::{CrashMode, SimFileSystem};
+use halcyon_proto::pb;
+use halcyon_proto::pb::table_state::State;
+use halcyon_rpc::RpcError;
+
+type Acknowledged = Result<u64, RpcError>;
+
+struct Action {
+    set_up: fn(&Cluster),
+    act: fn(&Cluster) -> Acknowledged,
+    /// Whether the action is complete; panics if it is neither that nor not begun.
+    is_done: fn(&Cluster) -> bool,
+}
+
+fn start(sim: &SimFileSystem, start_code: i64) -> halcyon_cell::Result<Cluster> {
+    let env: Env = with_real_clock(sim.env());
+    Cluster::start(env, Path::new(ROOT), start_code)
+}
+
+/// The number of sync points of the set-up, and of all.
+fn count(action: &Action) -> (u64, u64) {
+    let sim = SimFileSystem::new();
+    let cluster = start(&sim, 1).unwrap();
+    (action.set_up)(&cluster);
+    let before = sim.sync_points();
+    let id = (action.act)(&cluster).unwrap();
+    if id != 0 {
+        cluster.wait(id).unwrap();
+    }
+    assert!((action.is_done)(&cluster), "without a crash the action is complete");
+    cluster.check();
+    (before, sim.sync_points())
+}
+
+fn crash_everywhere(action: Action) {
+    let (before, after) = count(&action);
+    assert!(after > before, "the action makes something durable");
+    for n in before + 1..=after + 1 {
+        let sim = SimFileSystem::new();
+        let cluster = start(&sim, 1).unwrap();
+        (action.set_up)(&cluster);
+        sim.fail_at(n);
+        let acknowledged = (action.act)(&cluster);
+        wait_for_end(&sim, &cluster, acknowledged.as_ref().ok());
+        drop(cluster);
+        for mode in CrashMode::ALL {
+            let disk = sim.crash(mode, n);
+            let checked = catch_unwind(AssertUnwindSafe(|| take_up(&action, &disk, acknowledged.is_ok())));
+            if let Err(panic) = checked {
+                eprintln!("crash at sync point {n} of {before}..{after}, {mode:?}; the disk:");
+                disk.dump().iter().for_each(|(path, len)| eprintln!("  {} {len}", path.display()));
+                std::panic::resume_unwind(panic);
+            }
+        }
+    }
+}
+
+fn wait_for_end(sim: &SimFileSystem, cluster: &Cluster, id: Option<&u64>) {
+    let begin = Instant::now();
+    while !sim.is_dead() && begin.elapsed() < Duration::from_secs(10) {
+        let Some(&id) = id.filter(|&&id| id != 0) else { return };
+        let request = pb::GetProcedureResultRequest { proc_id: id };
+        let result: pb::GetProcedureResultResponse = cluster.call("getProcedureResult", &request).unwrap();
+        if result.state() == pb::get_procedure_result_response::State::Finished {
+            return;
+        }
+        std::thread::sleep(Duration::from_micros(100));
+    }
+}
+
+fn take_up(action: &Action, disk: &SimFileSystem, acknowledged: bool) {
+    let cluster = start(disk, 2).unwrap();
+    cluster.quiet();
+    cluster.check();
+    let done = (action.is_done)(&cluster);
+    assert!(done || !acknowledged, "an acknowledged action is not complete");
+    if !done {
+        let id = (action.act)(&cluster).unwrap();
+        if id != 0 {
+            cluster.wait(id).unwrap();
+        }
+        assert!((action.is_done)(&cluster), "the action can be asked for again");
+        cluster.check();
+    }
+}
+
+/// Table t with three regions, some files, two families.
+fn with_table(cluster: &Cluster) {
+    cluster.run("CreateTable", &create(&table("t", &["f", "g"]), &["b", "c"])).unwrap();
+    cluster.run("FlushTable", &flush("t")).unwrap();
+}
+
+fn with_disabled_table(cluster: &Cluster) {
+    with_table(cluster);
+    cluster.run("DisableTable", &disable("t")).unwrap();
+}
+
+fn store_files(cluster: &Cluster, table: &str) -> usize {
+    let fs = &cluster.env.fs;
+    let dirs = cluster.regions(table).into_iter().map(|region| region.dir(&cluster.root));
+    let families = dirs.flat_map(|dir| ["f", "g"].map(|family| dir.join(family)));
+    families.filter_map(|dir| fs.list(&dir).ok()).map(|files| files.len()).sum()
+}
+
+#[test]
+fn create_table() {
+    crash_everywhere(Action {
+        set_up: |_| {},
+        act: |c| c.submit("CreateTable", &create(&table("t", &["f", "g"]), &["b", "c"])),
+        is_done: |c| match c.state("t") {
+            None => false,
+            state => {
+                assert_eq!(state, Some(State::Enabled));
+                assert_eq!(c.regions("t").len(), 3);
+                true
+            }
+        },
+    });
+}
+
+#[test]
+fn disable_table() {
+    crash_everywhere(Action {
+        set_up: with_table,
+        act: |c| c.submit("DisableTable", &disable("t")),
+        is_done: |c| {
+            assert_eq!(store_files(c, "t"), 6);
+            c.state("t") == Some(State::Disabled)
+        },
+    });
+}
+
+#[test]
+fn enable_table() {
+    crash_everywhere(Action {
+        set_up: with_disabled_table,
+        act: |c| c.submit("EnableTable", &enable("t")),
+        is_done: |c| c.state("t") == Some(State::Enabled),
+    });
+}
+
+#[test]
+fn delete_table() {
+    crash_everywhere(Action {
+        set_up: with_disabled_table,
+        act: |c| c.submit("DeleteTable", &delete("t")),
+        is_done: |c| {
+            if c.state("t").is_some() {
+                assert_eq!(store_files(c, "t"), 6);
+                return false;
+            }
+            assert!(!c.env.fs.exists(&name("t").dir(&c.root)));
+            let archived = c.env.fs.list(&c.root.join("archive/data/default/t")).unwrap();
+            assert_eq!(archived.len(), 3);
+            for region in archived {
+                let dir = c.root.join("archive/data/default/t").join(region.name);
+                assert_eq!(c.env.fs.list(&dir.join("f")).unwrap().len(), 1);
+                assert_eq!(c.env.fs.list(&dir.join("g")).unwrap().len(), 1);
+            }
+            true
+        },
+    });
+}
+
+fn truncated(c: &Cluster, regions: usize) -> bool {
+    if c.state("t") == Some(State::Disabled) {
+        assert_eq!(store_files(c, "t"), 6);
+        return false;
+    }
+    assert_eq!(c.state("t"), Some(State::Enabled));
+    assert_eq!((c.regions("t").len(), store_files(c, "t")), (regions, 0));
+    true
+}
+
+#[test]
+fn truncate_table() {
+    crash_everywhere(Action {
+        set_up: with_disabled_table,
+        act: |c| c.submit("truncateTable", &truncate("t", false)),
+        is_done: |c| truncated(c, 1),
+    });
+}
+
+#[test]
+fn truncate_table_preserving_splits() {
+    crash_everywhere(Action {
+        set_up: with_disabled_table,
+        act: |c| c.submit("truncateTable", &truncate("t", true)),
+        is_done: |c| truncated(c, 3),
+    });
+}
+
+#[test]
+fn modify_table() {
+    crash_everywhere(Action {
+        set_up: with_table,
+        act: |c| {
+            let new =
+                c.descriptor("t").unwrap().with("MAX_FILESIZE", "1073741824").with("REGION_REPLICATION", "2");
+            c.submit("ModifyTable", &modify(&new))
+        },
+        is_done: |c| c.descriptor("t").unwrap().max_file_size() == Some(1 << 30),
+    });
+}
+
+#[test]
+fn add_family() {
+    crash_everywhere(Action {
+        set_up: with_table,
+        act: |c| {
+            let request = pb::AddColumnRequest {
+                table_name: name("t").to_pb(),
+                column_families: family("h").to_pb(),
+                ..Default::default()
+            };
+            c.submit("AddColumn", &request)
+        },
+        is_done: |c| c.descriptor("t").unwrap().family(b"h").is_some(),
+    });
+}
+
+#[test]
+fn delete_family() {
+    crash_everywhere(Action {
+        set_up: with_table,
+        act: |c| {
+            let request = pb::DeleteColumnRequest {
+                table_name: name("t").to_pb(),
+                column_name: "g".into(),
+                ..Default::default()
+            };
+            c.submit("DeleteColumn", &request)
+        },
+        is_done: |c| {
+            if c.descriptor("t").unwrap().family(b"g").is_some() {
+                return false;
+            }
+            for region in c.regions("t") {
+                assert!(!c.env.fs.exists(&region.dir(&c.root).join("g")));
+                let archived = c.root.join("archive/data/default/t").join(region.encoded_name()).join("g");
+                assert_eq!(c.env.fs.list(&archived).unwrap().len(), 1);
+            }
+            true
+        },
+    });
+}
+
+#[test]
+fn truncate_region() {
+    crash_everywhere(Action {
+        set_up: with_table,
+        act: |c| {
+            let request =
+                pb::TruncateRegionRequest { region_info: c.regions("t")[1].to_pb(), ..Default::default() };
+            c.submit("TruncateRegion", &request)
+        },
+        is_done: |c| {
+            assert_eq!(c.regions("t").len(), 3);
+            match store_files(c, "t") {
+                6 => false,
+                files => {
+                    assert_eq!(files, 4);
+                    true
+                }
+            }
+        },
+    });
+}
+
+#[test]
+fn unassign_and_assign() {
+    crash_everywhere(Action {
+        set_up: with_table,
+        act: |c| {
+            let region = specifier(c.regions("t")[1].region_name());
+            c.call::<pb::MoveRegionResponse>(
+                "MoveRegion",
+                &pb::MoveRegionRequest { region, dest_server_name: None },
+            )
+            .map(|_| 0)
+        },
+        // A region that was moved is where it was; it must be open again, which `check` sees.
+        is_done: |c| c.state("t") == Some(State::Enabled),
+    });
+}
+
+#[test]
+fn namespaces() {
+    fn create_it(c: &Cluster) -> Acknowledged {
+        let request =
+            pb::CreateNamespaceRequest { namespace_descriptor: namespace("ns"), ..Default::default() };
+        c.submit("CreateNamespace", &request)
+    }
+    fn found(c: &Cluster) -> Option<pb::NamespaceDescriptor> {
+        let request = pb::GetNamespaceDescriptorRequest { namespace_name: "ns".into() };
+        let response: Result<pb::GetNamespaceDescriptorResponse, _> =
+            c.call("GetNamespaceDescriptor", &request);
+        response.ok().map(|response| response.namespace_descriptor)
+    }
+    crash_everywhere(Action { set_up: |_| {}, act: create_it, is_done: |c| found(c).is_some() });
+    crash_everywhere(Action {
+        set_up: |c| c.wait(create_it(c).unwrap()).unwrap(),
+        act: |c| {
+            let mut namespace_descriptor = namespace("ns");
+            namespace_descriptor
+                .configuration
+                .push(pb::NameStringPair { name: "k".into(), value: "v".into() });
+            c.submit(
+                "ModifyNamespace",
+                &pb::ModifyNamespaceRequest { namespace_descriptor, ..Default::default() },
+            )
+        },
+        is_done: |c| !found(c).unwrap().configuration.is_empty(),
+    });
+    crash_everywhere(Action {
+        set_up: |c| c.wait(create_it(c).unwrap()).unwrap(),
+        act: |c| {
+            let request = pb::DeleteNamespaceRequest { namespace_name: "ns".into(), ..Default::default() };
+            c.submit("DeleteNamespace", &request)
+        },
+        is_done: |c| {
+            let gone = found(c).is_none();
+            assert!(!gone || !c.env.fs.exists(&c.root.join("data/ns")));
+            gone
+        },
+    });
+}
+
+/// The very first start, killed everywhere.
+#[test]
+fn bootstrap() {
+    let sim = SimFileSystem::new();
+    drop(start(&sim, 1).unwrap());
+    for n in 1..=sim.sync_points() {
+        let sim = SimFileSystem::new();
+        sim.fail_at(n);
+        assert!(start(&sim, 1).is_err());
+        for mode in CrashMode::ALL {
+            let cluster = start(&sim.crash(mode, n), 2).unwrap();
+            cluster.check();
+            cluster.run("CreateTable", &create(&table("t", &["f"]), &[])).unwrap();
+            cluster.check();
+        }
+    }
+}
