@@ -4,11 +4,12 @@
 //! Actions are done in their order: runs of puts and deletes go to the region as one batch, everything else one
 //! by one. The run stops where something needs the disk, with nothing of that step done, and goes on from there
 //! on the pool. Checked against `RSRpcServices.multi`, `doNonAtomicRegionMutation`, `doAtomicBatchOp` of 2.6.4,
-//! which defers the puts of a region action behind its other actions; clients accept either.
+//! which defers the puts of a region action behind its other actions; clients accept either. A Get sees what
+//! the call has written before it.
 
 use std::sync::Arc;
 
-use halcyon_cell::{Cell, CellComparator};
+use halcyon_cell::{Cell, CellComparator, Error};
 use halcyon_proto::pb;
 use halcyon_region::{Mutation, MutationResult, Nonce, ReadMode, Region, WriteTicket};
 use halcyon_rpc::{Call, Outcome, Reply, RpcError};
@@ -35,6 +36,10 @@ struct Run {
     reply: MultiReply,
     processed: Option<bool>,
     tickets: Vec<WriteTicket>,
+    /// Something was written that reads may not see yet.
+    unseen: bool,
+    /// A write that was waited for has failed.
+    failed: Option<Error>,
     guards: Vec<NonceGuard>,
     /// The region action and the action to do next.
     region_at: usize,
@@ -92,6 +97,8 @@ impl Run {
             reply: MultiReply::new(call.connection.codec),
             processed: None,
             tickets: Vec::new(),
+            unseen: false,
+            failed: None,
             guards: Vec::new(),
             region_at: 0,
             action_at: 0,
@@ -222,6 +229,7 @@ impl Run {
         get: &pb::Get,
         mode: ReadMode,
     ) -> Result<usize, NeedsDisk> {
+        self.see_own_writes(mode)?;
         match get::read(online, get, mode) {
             Ok(found) if found.existence_only => self.reply.push_exists(index, !found.cells.is_empty()),
             Ok(found) => self.reply.push_cells(index, &found.cells),
@@ -229,6 +237,23 @@ impl Run {
             Err(CallError::Failed(error)) => self.reply.push_error(index, &error),
         }
         Ok(1)
+    }
+
+    /// Waits until what this call has written can be read.
+    fn see_own_writes(&mut self, mode: ReadMode) -> Result<(), NeedsDisk> {
+        if !self.unseen {
+            return Ok(());
+        }
+        self.server.drive_logs();
+        if !self.tickets.iter().all(WriteTicket::is_ready) {
+            if mode == ReadMode::CacheOnly {
+                return Err(NeedsDisk);
+            }
+            let failed = self.tickets.drain(..).map(WriteTicket::wait).find_map(Result::err);
+            self.failed = self.failed.take().or(failed);
+        }
+        self.unseen = false;
+        Ok(())
     }
 
     /// Does the puts and deletes that `actions` begin with as one batch.
@@ -267,6 +292,7 @@ impl Run {
         } else {
             online.region.mutate(batch, false, Nonce::default(), mode).map(|outcome| {
                 self.tickets.push(outcome.ticket);
+                self.unseen = true;
                 outcome.results
             })
         };
@@ -335,6 +361,7 @@ impl Run {
         let mut outcome = online.region.mutate(vec![mutation.clone()], false, nonce, mode)?;
         let cells = outcome.results.pop().transpose()?.flatten();
         self.tickets.push(outcome.ticket);
+        self.unseen = true;
         self.guards.extend(guard);
         Ok(cells.unwrap_or_default())
     }
@@ -407,11 +434,13 @@ impl Run {
             }
             let outcome = online.region.check_and_mutate(condition, batch, nonce, mode)?;
             self.tickets.push(outcome.ticket);
+            self.unseen = true;
             return Ok((outcome.processed, outcome.result));
         }
         let outcome = online.region.mutate(batch, true, nonce, mode)?;
         let cells = merge_results(outcome.results, online.region.info().comparator())?;
         self.tickets.push(outcome.ticket);
+        self.unseen = true;
         Ok((true, cells))
     }
 
@@ -438,7 +467,10 @@ impl Run {
 
     /// The answer, when all that was written is durable.
     fn complete(self) -> Outcome {
-        let Run { reply, processed, mut tickets, guards, old_condition, .. } = self;
+        let Run { reply, processed, mut tickets, failed, guards, old_condition, .. } = self;
+        if let Some(error) = failed {
+            return ready(Err(errors::to_rpc(&error)));
+        }
         let reply = reply.into_reply(processed, old_condition.is_none());
         let end = |guards: Vec<NonceGuard>| guards.into_iter().for_each(|guard| guard.end(true));
         if tickets.iter().all(WriteTicket::is_ready) {

@@ -1,0 +1,186 @@
+//! AdminService, loads, recovery, and what the server does by itself.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Lab, class};
+use halcyon_env::Env;
+use halcyon_env::sim::CrashMode;
+use halcyon_proto::pb;
+use halcyon_proto::pb::get_region_info_response::CompactionState;
+
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    for _ in 0..500 {
+        if holds() {
+            return;
+        }
+        Env::real().clock.sleep(Duration::from_millis(10));
+    }
+    panic!("never: {what}");
+}
+
+#[test]
+fn a_region_tells_about_itself() {
+    let lab = Lab::new();
+    let request = pb::GetRegionInfoRequest {
+        region: lab.specifier(),
+        compaction_state: Some(true),
+        best_split_row: None,
+    };
+    let info: pb::GetRegionInfoResponse = lab.admin("GetRegionInfo", &request).unwrap();
+    assert_eq!(info.region_info, lab.info.to_pb());
+    assert_eq!(info.compaction_state(), CompactionState::None);
+    let online: pb::GetOnlineRegionResponse =
+        lab.admin("GetOnlineRegion", &pb::GetOnlineRegionRequest::default()).unwrap();
+    assert_eq!(online.region_info, [lab.info.to_pb()]);
+    let server: pb::GetServerInfoResponse =
+        lab.admin("GetServerInfo", &pb::GetServerInfoRequest::default()).unwrap();
+    assert_eq!(server.server_info.server_name.host_name, "localhost");
+    let mut elsewhere = request;
+    elsewhere.region.value = "x".into();
+    assert_eq!(
+        class(lab.admin::<pb::GetRegionInfoResponse>("GetRegionInfo", &elsewhere)),
+        "NotServingRegionException"
+    );
+}
+
+#[test]
+fn flush_compact_and_load() {
+    let lab = Lab::new();
+    for round in 0..4 {
+        for row in 0..10 {
+            lab.put(&format!("r{row}"), "q", &format!("value {round}"));
+        }
+        let flush = pb::FlushRegionRequest { region: lab.specifier(), ..Default::default() };
+        let flushed: pb::FlushRegionResponse = lab.admin("FlushRegion", &flush).unwrap();
+        assert_eq!(flushed.flushed, Some(true));
+        assert!(flushed.last_flush_time > 0);
+        if round == 2 {
+            // Flushes with three files ask for a compaction by themselves; turn it off for what follows.
+            let off = pb::CompactionSwitchRequest { enabled: false };
+            let was: pb::CompactionSwitchResponse = lab.admin("CompactionSwitch", &off).unwrap();
+            assert!(was.prev_state);
+        }
+    }
+    let unknown =
+        pb::FlushRegionRequest { region: lab.specifier(), family: Some("nope".into()), ..Default::default() };
+    assert_eq!(
+        class(lab.admin::<pb::FlushRegionResponse>("FlushRegion", &unknown)),
+        "NoSuchColumnFamilyException"
+    );
+    let of_table = |name: &str| pb::GetRegionLoadRequest {
+        table_name: Some(pb::TableName { namespace: "default".into(), qualifier: name.to_string().into() }),
+    };
+    let loads: pb::GetRegionLoadResponse = lab.admin("GetRegionLoad", &of_table("t")).unwrap();
+    let [load] = &loads.region_loads[..] else { panic!("one region") };
+    assert_eq!((load.stores(), load.write_requests_count()), (2, 40));
+    assert!(load.storefiles() >= 1 && load.storefile_size_mb() >= 1);
+    let none: pb::GetRegionLoadResponse = lab.admin("GetRegionLoad", &of_table("u")).unwrap();
+    assert!(none.region_loads.is_empty());
+
+    let on = pb::CompactionSwitchRequest { enabled: true };
+    let was: pb::CompactionSwitchResponse = lab.admin("CompactionSwitch", &on).unwrap();
+    assert!(!was.prev_state);
+    let compact = pb::CompactRegionRequest { region: lab.specifier(), major: Some(true), family: None };
+    lab.admin::<pb::CompactRegionResponse>("CompactRegion", &compact).unwrap();
+    eventually("one file is left and the state says so", || {
+        let load = lab.server.server_load().region_loads.remove(0);
+        load.storefiles() == 1 && load.compaction_state() == pb::region_load::CompactionState::None
+    });
+    assert_eq!(lab.row("r3"), ["value 3"]);
+    let server = lab.server.server_load();
+    assert!(server.total_number_of_requests() >= 40 && server.max_heap_mb() == 64);
+}
+
+#[test]
+fn small_answers() {
+    let lab = Lab::new();
+    lab.admin::<pb::UpdateConfigurationResponse>("UpdateConfiguration", &pb::UpdateConfigurationRequest {})
+        .unwrap();
+    lab.admin::<pb::RollWalWriterResponse>("RollWALWriter", &pb::RollWalWriterRequest {}).unwrap();
+    let queues = |name: &str| pb::ClearCompactionQueuesRequest { queue_name: vec![name.to_string()] };
+    for name in ["long", "short"] {
+        lab.admin::<pb::ClearCompactionQueuesResponse>("ClearCompactionQueues", &queues(name)).unwrap();
+    }
+    let wrong = lab.admin::<pb::ClearCompactionQueuesResponse>("ClearCompactionQueues", &queues("wide"));
+    assert_eq!(class(wrong), "DoNotRetryIOException");
+    let evict = pb::ClearRegionBlockCacheRequest { region: vec![lab.specifier()] };
+    let cleared: pb::ClearRegionBlockCacheResponse = lab.admin("ClearRegionBlockCache", &evict).unwrap();
+    assert!(cleared.stats.max_cache_size() > 0);
+    for method in ["ReplicateWALEntry", "Replay", "GetStoreFile", "OpenRegion", "CloseRegion", "NoSuch"] {
+        let error = lab.admin::<pb::UpdateConfigurationResponse>(method, &pb::UpdateConfigurationRequest {});
+        let error = error.unwrap_err();
+        assert_eq!(error.message, format!("java.lang.UnsupportedOperationException: {method}"));
+        assert!(error.do_not_retry);
+    }
+}
+
+#[test]
+fn what_was_acknowledged_is_there_after_a_crash() {
+    for mode in CrashMode::ALL {
+        let mut settings = common::settings();
+        settings.wal_sync = halcyon_wal::SyncMode::Fsync;
+        let lab = Lab::with(halcyon_env::sim::SimFileSystem::new(), settings.clone());
+        lab.put("flushed", "q", "1");
+        lab.server.flush_region(lab.info.encoded_name(), &[]).unwrap();
+        lab.put("logged", "q", "2");
+        let seq = lab.server.regions().get(lab.info.encoded_name()).unwrap().region.open_seq_num();
+        let crashed = lab.fs.crash(mode, 1);
+        lab.server.abort("the machine died");
+        let again = Lab::with(crashed, settings);
+        assert_eq!(
+            (again.row("flushed"), again.row("logged")),
+            (vec!["1".to_string()], vec!["2".to_string()])
+        );
+        let online = again.server.regions().get(lab.info.encoded_name()).unwrap();
+        assert!(online.region.open_seq_num() > seq);
+    }
+}
+
+#[test]
+fn a_stopped_server_leaves_no_log_to_recover() {
+    let lab = Lab::new();
+    lab.put("r", "q", "v");
+    lab.server.stop().unwrap();
+    let logs: Vec<_> =
+        lab.fs.dump().into_iter().filter(|(path, _)| path.starts_with("/hbase/WALs")).collect();
+    assert!(logs.is_empty(), "{logs:?}");
+    let again = Lab::with(lab.fs.clone(), common::settings());
+    assert_eq!(again.row("r"), ["v"]);
+}
+
+#[test]
+fn regions_are_flushed_when_they_or_all_together_are_large() {
+    let mut settings = common::settings();
+    settings.region.flush_size_bytes = 64 << 10;
+    let lab = Lab::with(halcyon_env::sim::SimFileSystem::new(), settings);
+    let value = "x".repeat(10_000);
+    for row in 0..20 {
+        lab.put(&format!("r{row}"), "q", &value);
+    }
+    eventually("a flush by size", || lab.server.server_load().region_loads[0].storefiles() > 0);
+
+    let mut settings = common::settings();
+    settings.memory_bytes = 1 << 20; // memstores: 400 KiB, flushes from 95 % of it
+    settings.hold_back_max = Duration::from_secs(20);
+    let lab = Lab::with(halcyon_env::sim::SimFileSystem::new(), settings);
+    for row in 0..100 {
+        lab.put(&format!("r{row:03}"), "q", &value);
+    }
+    eventually("a flush by pressure", || lab.server.server_load().region_loads[0].storefiles() > 0);
+    assert_eq!(lab.row("r099"), [value]);
+}
+
+#[test]
+fn old_edits_are_flushed() {
+    let lab = Lab::new();
+    lab.put("r", "q", "v");
+    lab.clock.advance(Duration::from_secs(3601));
+    Env::real().clock.sleep(Duration::from_millis(250));
+    lab.clock.advance(Duration::from_secs(11));
+    eventually("a flush by age", || {
+        lab.clock.advance(Duration::from_secs(1));
+        lab.server.server_load().region_loads[0].storefiles() > 0
+    });
+}

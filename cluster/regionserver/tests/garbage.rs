@@ -1,0 +1,109 @@
+//! Whatever bytes a client sends: an answer or an exception, and the server lives on.
+
+mod common;
+
+use bytes::Bytes;
+use common::{Lab, get, put};
+use halcyon_cell::Cell;
+use halcyon_proto::pb;
+use halcyon_rpc::Service;
+use prost::Message;
+
+/// A small generator of its own, so that a failure repeats.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit.max(1) as u64) as usize
+    }
+}
+
+fn requests(lab: &Lab) -> Vec<(&'static str, Vec<u8>)> {
+    let region = lab.specifier();
+    let mutation = pb::MutationProto { row: Some("r".into()), nonce: Some(3), ..put(1) };
+    let filter = pb::Filter {
+        name: "org.apache.hadoop.hbase.filter.PageFilter".to_string(),
+        serialized_filter: Some(pb::PageFilter { page_size: 3 }.encode_to_vec().into()),
+    };
+    let column = pb::Column { family: "f".into(), qualifier: vec!["q".into()] };
+    let full_get = pb::Get { column: vec![column.clone()], filter: Some(filter.clone()), ..get("r") };
+    let action = |mutation: Option<pb::MutationProto>, get: Option<pb::Get>| pb::Action {
+        index: Some(1),
+        mutation,
+        get,
+        service_call: None,
+    };
+    let actions = vec![action(Some(mutation.clone()), None), action(None, Some(full_get.clone()))];
+    let region_action =
+        pb::RegionAction { region: region.clone(), atomic: None, action: actions, condition: None };
+    let scan =
+        pb::Scan { column: vec![column], filter: Some(filter), batch_size: Some(2), ..Default::default() };
+    vec![
+        ("Get", pb::GetRequest { region: region.clone(), get: full_get }.encode_to_vec()),
+        (
+            "Mutate",
+            pb::MutateRequest { region, mutation, condition: None, nonce_group: Some(1) }.encode_to_vec(),
+        ),
+        (
+            "Multi",
+            pb::MultiRequest { region_action: vec![region_action], ..Default::default() }.encode_to_vec(),
+        ),
+        ("Scan", lab.open(3, scan).encode_to_vec()),
+    ]
+}
+
+#[test]
+fn damaged_parameters_never_panic() {
+    let lab = Lab::new();
+    lab.put("r", "q", "v");
+    let mut random = Random(0x5eed);
+    for (method, bytes) in requests(&lab) {
+        for _ in 0..600 {
+            let mut damaged = bytes.clone();
+            for _ in 0..=random.below(4) {
+                let at = random.below(damaged.len());
+                match random.below(4) {
+                    0 => damaged[at] = random.next() as u8,
+                    1 => damaged[at] ^= 1 << random.below(8),
+                    2 => damaged.truncate(at + 1),
+                    _ => damaged.insert(at, random.next() as u8),
+                }
+            }
+            let cells = vec![Cell::put(b"r", b"f", b"q", i64::MAX, b"w")];
+            let call = lab.raw_call(method, Bytes::from(damaged), cells);
+            let _answer = lab.finish(&lab.client, lab.client.call(call));
+        }
+    }
+    lab.put("another", "q", "still here");
+    assert_eq!(lab.row("another"), ["still here"]);
+}
+
+#[test]
+fn noise_is_refused_by_every_method() {
+    let lab = Lab::new();
+    let mut random = Random(0xbad);
+    let methods = ["Get", "Mutate", "Multi", "Scan", "ExecService", "BulkLoadHFile"];
+    let admin = [
+        "GetRegionInfo",
+        "FlushRegion",
+        "CompactRegion",
+        "CompactionSwitch",
+        "GetRegionLoad",
+        "GetLogEntries",
+    ];
+    for round in 0..300 {
+        let noise: Vec<u8> = (0..random.below(60)).map(|_| random.next() as u8).collect();
+        let call = lab.raw_call(methods[round % methods.len()], noise.clone().into(), Vec::new());
+        let _answer = lab.finish(&lab.client, lab.client.call(call));
+        let call = lab.raw_call(admin[round % admin.len()], noise.into(), Vec::new());
+        let _answer = lab.finish(&lab.admin, lab.admin.call(call));
+    }
+    lab.put("r", "q", "still here");
+}

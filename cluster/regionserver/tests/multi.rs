@@ -1,0 +1,247 @@
+//! Multi: actions that stand alone, atomic and conditional ones.
+
+mod common;
+
+use common::{Lab, class, get, mutation, put, text};
+use halcyon_cell::{Cell, CellType};
+use halcyon_proto::pb;
+use halcyon_proto::pb::mutation_proto::MutationType;
+use prost::Message;
+
+fn cell(row: &str, value: &str) -> Cell {
+    Cell::put(row.as_bytes(), b"f", b"q", i64::MAX, value.as_bytes())
+}
+
+fn mutate(index: u32, mutation: pb::MutationProto) -> pb::Action {
+    pb::Action { index: Some(index), mutation: Some(mutation), ..Default::default() }
+}
+
+fn read(index: u32, row: &str) -> pb::Action {
+    pb::Action { index: Some(index), get: Some(get(row)), ..Default::default() }
+}
+
+fn region_action(lab: &Lab, action: Vec<pb::Action>) -> pb::RegionAction {
+    pb::RegionAction { region: lab.specifier(), atomic: None, action, condition: None }
+}
+
+fn multi(lab: &Lab, actions: Vec<pb::RegionAction>, cells: Vec<Cell>) -> (pb::MultiResponse, Vec<Cell>) {
+    let request = pb::MultiRequest { region_action: actions, ..Default::default() };
+    lab.call("Multi", &request, cells).unwrap()
+}
+
+fn exception(entry: &pb::ResultOrException) -> &str {
+    entry.exception.as_ref().expect("an exception").name.rsplit('.').next().unwrap()
+}
+
+#[test]
+fn each_action_has_its_own_result() {
+    let lab = Lab::new();
+    lab.put("old", "q", "before");
+    let bad = Cell::put(b"x", b"nope", b"q", 1, b"v");
+    let actions = vec![
+        mutate(7, put(1)),
+        read(8, "old"),
+        mutate(9, put(1)), // of a family that is not there
+        mutate(10, put(1)),
+        read(11, "r1"),
+        pb::Action { index: Some(12), ..Default::default() },
+        read(13, ""),
+        read(14, "none"),
+    ];
+    let cells = vec![cell("r1", "one"), bad, cell("r2", "two")];
+    let (response, cells) = multi(&lab, vec![region_action(&lab, actions)], cells);
+    let entries = &response.region_action_result[0].result_or_exception;
+    assert_eq!(entries.iter().map(|e| e.index()).collect::<Vec<_>>(), [7, 8, 9, 10, 11, 12, 13, 14]);
+    assert_eq!(entries[0].result, Some(pb::Result::default()), "present and empty");
+    assert_eq!(entries[1].result.as_ref().unwrap().associated_cell_count, Some(1));
+    assert_eq!(exception(&entries[2]), "NoSuchColumnFamilyException");
+    assert_eq!(entries[3].result, Some(pb::Result::default()));
+    assert_eq!(exception(&entries[5]), "DoNotRetryIOException");
+    assert_eq!(exception(&entries[6]), "DoNotRetryIOException");
+    assert_eq!(entries[7].result.as_ref().unwrap().associated_cell_count, Some(0));
+    assert_eq!(text(&cells), ["before", "one"], "gets see the puts before them");
+    assert_eq!(lab.row("r2"), ["two"]);
+}
+
+#[test]
+fn a_region_that_is_not_here_fails_alone_and_takes_its_cells_along() {
+    let lab = Lab::new();
+    let mut elsewhere = region_action(&lab, vec![mutate(0, put(2)), mutate(1, put(1))]);
+    elsewhere.region.value = "u,,1.00000000000000000000000000000000.".into();
+    let here = region_action(&lab, vec![mutate(2, put(1))]);
+    let cells = vec![cell("a", "1"), cell("a", "2"), cell("b", "3"), cell("c", "4")];
+    let (response, _) = multi(&lab, vec![elsewhere, here], cells);
+    let [first, second] = &response.region_action_result[..] else { panic!("one for each") };
+    assert!(first.exception.as_ref().unwrap().name.ends_with("NotServingRegionException"));
+    assert!(first.result_or_exception.is_empty());
+    assert_eq!(second.result_or_exception.len(), 1);
+    assert_eq!((lab.row("c"), lab.row("a")), (vec!["4".to_string()], vec![]));
+}
+
+#[test]
+fn what_needs_the_disk_goes_on_where_it_stopped() {
+    let lab = Lab::new();
+    for row in ["a", "b", "c"] {
+        lab.put(row, "q", &format!("{row}0"));
+    }
+    let count = Cell::put(b"n", b"f", b"q", i64::MAX, &41i64.to_be_bytes());
+    lab.mutate(mutation(MutationType::Increment, 1), vec![count.clone()]).unwrap();
+    lab.server.flush_region(lab.info.encoded_name(), &[]).unwrap();
+    lab.admin::<pb::ClearRegionBlockCacheResponse>(
+        "ClearRegionBlockCache",
+        &pb::ClearRegionBlockCacheRequest { region: vec![lab.specifier()] },
+    )
+    .unwrap();
+    let newest = Cell::build(b"c", b"f", b"q", i64::MAX, CellType::Delete, b"", b"", 0);
+    let one = Cell::put(b"n", b"f", b"q", i64::MAX, &1i64.to_be_bytes());
+    let actions = vec![
+        mutate(0, put(1)),
+        read(1, "a"),
+        mutate(2, mutation(MutationType::Increment, 1)),
+        mutate(3, put(1)),
+        mutate(4, mutation(MutationType::Delete, 1)),
+        read(5, "c"),
+        read(6, "n"),
+    ];
+    let cells = vec![cell("a", "a1"), one, cell("b", "b1"), newest];
+    let (response, cells) = multi(&lab, vec![region_action(&lab, actions)], cells);
+    let entries = &response.region_action_result[0].result_or_exception;
+    assert_eq!(entries.iter().map(|e| e.index()).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5, 6]);
+    assert!(entries.iter().all(|entry| entry.exception.is_none()), "{entries:?}");
+    assert_eq!(cells[0].value(), b"a1");
+    assert_eq!(cells[1].value(), 42i64.to_be_bytes());
+    assert_eq!((lab.row("b"), lab.row("c")), (vec!["b1".to_string()], vec![]));
+    assert_eq!(cells[2].value(), 42i64.to_be_bytes(), "done once");
+}
+
+#[test]
+fn atomic_actions_are_all_or_nothing() {
+    let lab = Lab::new();
+    lab.put("r", "gone", "x");
+    lab.clock.advance(std::time::Duration::from_millis(1));
+    let delete = Cell::build(b"r", b"f", b"gone", i64::MAX, CellType::DeleteColumn, b"", b"", 0);
+    let actions = vec![mutate(0, put(1)), mutate(1, mutation(MutationType::Delete, 1))];
+    let atomic = pb::RegionAction { atomic: Some(true), ..region_action(&lab, actions.clone()) };
+    let (response, _) = multi(&lab, vec![atomic.clone()], vec![cell("r", "1"), delete]);
+    assert_eq!(response.processed, Some(true));
+    let result = &response.region_action_result[0];
+    assert_eq!((result.processed, result.result_or_exception.len()), (Some(true), 2));
+    assert_eq!(result.result_or_exception.iter().map(|e| e.index()).collect::<Vec<_>>(), [0, 1]);
+    assert_eq!(lab.row("r"), ["1"]);
+
+    let two_rows = multi(
+        &lab,
+        vec![atomic],
+        vec![cell("r", "2"), {
+            Cell::build(b"s", b"f", b"q", i64::MAX, CellType::DeleteColumn, b"", b"", 0)
+        }],
+    );
+    let failed = &two_rows.0.region_action_result[0];
+    assert!(failed.exception.is_some() && failed.result_or_exception.is_empty());
+    assert_eq!(lab.row("r"), ["1"]);
+
+    let with_get =
+        pb::RegionAction { atomic: Some(true), ..region_action(&lab, vec![mutate(0, put(1)), read(1, "r")]) };
+    let (response, _) = multi(&lab, vec![with_get], vec![cell("r", "3")]);
+    assert!(
+        response.region_action_result[0].exception.as_ref().unwrap().name.ends_with("DoNotRetryIOException")
+    );
+    assert_eq!(lab.row("r"), ["1"]);
+}
+
+fn condition(value: &str) -> pb::Condition {
+    let comparable = pb::ByteArrayComparable { value: Some(value.to_string().into()) };
+    let comparator = pb::Comparator {
+        name: "org.apache.hadoop.hbase.filter.BinaryComparator".to_string(),
+        serialized_comparator: Some(pb::BinaryComparator { comparable }.encode_to_vec().into()),
+    };
+    pb::Condition {
+        row: "r".into(),
+        family: Some("f".into()),
+        qualifier: Some("q".into()),
+        compare_type: Some(pb::CompareType::Equal as i32),
+        comparator: Some(comparator),
+        ..Default::default()
+    }
+}
+
+#[test]
+fn conditions_of_both_ages() {
+    let lab = Lab::new();
+    lab.put("r", "q", "1");
+    let new_form = |value: &str| pb::RegionAction {
+        condition: Some(condition(value)),
+        ..region_action(&lab, vec![mutate(0, put(1))])
+    };
+    let (response, _) =
+        multi(&lab, vec![new_form("no"), new_form("1")], vec![cell("r", "x"), cell("r", "2")]);
+    let processed: Vec<_> = response.region_action_result.iter().map(|r| r.processed).collect();
+    assert_eq!(processed, [Some(false), Some(true)]);
+    assert_eq!(response.processed, None);
+    assert_eq!(lab.row("r"), ["2"]);
+
+    let atomic = pb::RegionAction {
+        atomic: Some(true),
+        ..region_action(&lab, vec![mutate(0, put(1)), mutate(1, put(1))])
+    };
+    let old_form = |value: &str| pb::MultiRequest {
+        region_action: vec![atomic.clone()],
+        condition: Some(condition(value)),
+        ..Default::default()
+    };
+    let cells = || vec![cell("r", "3"), Cell::put(b"r", b"f", b"z", i64::MAX, b"4")];
+    let (response, _) = lab.call::<pb::MultiResponse>("Multi", &old_form("no"), cells()).unwrap();
+    assert_eq!(response.processed, Some(false));
+    let (response, _) = lab.call::<pb::MultiResponse>("Multi", &old_form("2"), cells()).unwrap();
+    assert_eq!(response.processed, Some(true));
+    assert_eq!(response.region_action_result[0].result_or_exception.len(), 2);
+    assert_eq!(lab.row("r"), ["3", "4"]);
+    let empty = pb::MultiRequest { condition: Some(condition("2")), ..Default::default() };
+    let (response, _) = lab.call::<pb::MultiResponse>("Multi", &empty, Vec::new()).unwrap();
+    assert_eq!((response.processed, response.region_action_result.len()), (Some(true), 0));
+}
+
+#[test]
+fn a_condition_with_an_increment_answers_inline() {
+    let lab = Lab::new();
+    lab.put("r", "q", "1");
+    let one = Cell::put(b"r", b"f", b"n", i64::MAX, &1i64.to_be_bytes());
+    let action = pb::RegionAction {
+        condition: Some(condition("1")),
+        ..region_action(&lab, vec![mutate(0, mutation(MutationType::Increment, 1))])
+    };
+    let (response, block) = multi(&lab, vec![action], vec![one]);
+    assert!(block.is_empty());
+    let result = response.region_action_result[0].result_or_exception[0].result.as_ref().unwrap();
+    assert_eq!(result.cell[0].value.as_deref(), Some(&1i64.to_be_bytes()[..]));
+}
+
+#[test]
+fn answers_over_the_limit_are_cut_off_for_who_understands() {
+    let mut settings = common::settings();
+    settings.result_bytes_max = 10;
+    let mut lab = Lab::with(halcyon_env::sim::SimFileSystem::new(), settings);
+    lab.put("r", "q", "a value of some length");
+    let all = |lab: &Lab| {
+        let actions = vec![read(0, "r"), read(1, "r"), mutate(2, put(1))];
+        let (response, cells) = multi(lab, vec![region_action(lab, actions)], vec![cell("s", "1")]);
+        let entries = response.region_action_result[0].result_or_exception.clone();
+        (entries.iter().map(|e| e.exception.is_some()).collect::<Vec<_>>(), cells.len())
+    };
+    assert_eq!(all(&lab), (vec![false, true, true], 1));
+    assert!(lab.row("s").is_empty());
+    lab.connection = common::connection(Some(halcyon_rpc::Codec::KeyValue), None);
+    assert_eq!(all(&lab), (vec![false, false, false], 2));
+}
+
+#[test]
+fn a_stopped_server_refuses() {
+    let lab = Lab::new();
+    lab.put("r", "q", "v");
+    lab.server.stop().unwrap();
+    let request = pb::MultiRequest::default();
+    let result = lab.call::<pb::MultiResponse>("Multi", &request, Vec::new());
+    assert_eq!(class(result), "RegionServerStoppedException");
+    let reopened = Lab::with(lab.fs.clone(), common::settings());
+    assert_eq!(reopened.row("r"), ["v"]);
+}

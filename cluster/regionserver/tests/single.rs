@@ -1,0 +1,237 @@
+//! Get and Mutate.
+
+mod common;
+
+use bytes::Bytes;
+use common::{Lab, class, connection, get, mutation, put, text};
+use halcyon_cell::{Cell, CellType};
+use halcyon_proto::pb;
+use halcyon_proto::pb::mutation_proto::MutationType;
+use halcyon_rpc::{Codec, Service};
+use prost::Message;
+
+fn number(value: i64) -> Vec<u8> {
+    value.to_be_bytes().to_vec()
+}
+
+#[test]
+fn puts_are_read_back_from_memory_and_from_files() {
+    let lab = Lab::new();
+    lab.put("r1", "q", "one");
+    lab.put("r1", "q", "two");
+    assert_eq!(lab.row("r1"), ["two"]);
+    let versions = pb::Get { max_versions: Some(9), ..get("r1") };
+    lab.clock.advance(std::time::Duration::from_millis(5));
+    lab.put("r1", "q", "three");
+    assert_eq!(text(&lab.get(versions.clone()).unwrap().1), ["three", "two"]);
+    assert!(lab.server.flush_region(lab.info.encoded_name(), &[]).unwrap());
+    assert_eq!(lab.row("r1"), ["three"], "from the file");
+    assert_eq!(text(&lab.get(versions).unwrap().1), ["three", "two"]);
+    assert_eq!(lab.row("r2"), Vec::<String>::new());
+}
+
+#[test]
+fn golden_answers_of_get() {
+    let mut lab = Lab::new();
+    lab.put("r", "q", "v");
+    let bytes = |lab: &Lab, get: pb::Get| {
+        let request = pb::GetRequest { region: lab.specifier(), get };
+        let call = lab.raw_call("Get", request.encode_to_vec().into(), Vec::new());
+        let reply = lab.finish(&lab.client, lab.client.call(call)).unwrap();
+        (reply.message.to_vec(), reply.cells.is_some())
+    };
+    let exists = pb::Get { existence_only: Some(true), ..get("r") };
+    assert_eq!(bytes(&lab, get("r")), (vec![0x0a, 4, 0x10, 1, 0x20, 0], true));
+    assert_eq!(bytes(&lab, get("none")), (vec![0x0a, 2, 0x10, 0], false));
+    assert_eq!(bytes(&lab, exists), (vec![0x0a, 4, 0x10, 0, 0x18, 1], false));
+    // gohbase and asynchbase: a codec, but no version: cells stand in the message.
+    lab.connection = connection(Some(Codec::KeyValue), None);
+    let (inline, block) = bytes(&lab, get("r"));
+    assert!(!block);
+    assert_eq!(inline[inline.len() - 4..], [0x20, 0, 0x28, 0]);
+}
+
+#[test]
+fn bad_gets_name_what_is_wrong() {
+    let lab = Lab::new();
+    let closest = pb::Get { closest_row_before: Some(true), ..get("r") };
+    assert_eq!(class(lab.get(closest)), "UnknownProtocolException");
+    assert_eq!(class(lab.get(get(""))), "DoNotRetryIOException");
+    let family = pb::Column { family: "nope".into(), qualifier: Vec::new() };
+    assert_eq!(class(lab.get(pb::Get { column: vec![family], ..get("r") })), "NoSuchColumnFamilyException");
+    let range = pb::TimeRange { from: Some(5), to: Some(4) };
+    assert_eq!(class(lab.get(pb::Get { time_range: Some(range), ..get("r") })), "DoNotRetryIOException");
+    let filter = pb::Filter { name: "com.example.Unknown".to_string(), serialized_filter: None };
+    assert_eq!(class(lab.get(pb::Get { filter: Some(filter), ..get("r") })), "DoNotRetryIOException");
+    let mut request = pb::GetRequest { region: lab.specifier(), get: get("r") };
+    request.region.value = Bytes::from_static(b"t,,1.00000000000000000000000000000000.");
+    assert_eq!(class(lab.call::<pb::GetResponse>("Get", &request, Vec::new())), "NotServingRegionException");
+    assert_eq!(
+        class(lab.call::<pb::GetResponse>("NoSuchMethod", &request, Vec::new())),
+        "DoNotRetryIOException"
+    );
+}
+
+#[test]
+fn mutations_come_inline_too() {
+    let lab = Lab::new();
+    let value = pb::mutation_proto::column_value::QualifierValue {
+        qualifier: Some("q".into()),
+        value: Some("v".into()),
+        ..Default::default()
+    };
+    let column = pb::mutation_proto::ColumnValue { family: "f".into(), qualifier_value: vec![value] };
+    let inline = pb::MutationProto {
+        row: Some("r".into()),
+        column_value: vec![column.clone()],
+        timestamp: Some(77),
+        ..mutation(MutationType::Put, 0)
+    };
+    lab.mutate(inline.clone(), Vec::new()).unwrap();
+    let (_, cells) = lab.get(get("r")).unwrap();
+    assert_eq!((text(&cells), cells[0].timestamp()), (vec!["v".to_string()], 77));
+    let mut delete = pb::MutationProto { mutate_type: Some(MutationType::Delete as i32), ..inline };
+    delete.column_value[0].qualifier_value[0].delete_type =
+        Some(pb::mutation_proto::DeleteType::DeleteMultipleVersions as i32);
+    lab.mutate(delete, Vec::new()).unwrap();
+    assert!(lab.row("r").is_empty());
+    let whole = pb::MutationProto { row: Some("r".into()), ..mutation(MutationType::Delete, 0) };
+    lab.put("r", "q", "again");
+    lab.clock.advance(std::time::Duration::from_millis(1));
+    lab.mutate(whole, Vec::new()).unwrap();
+    assert!(lab.row("r").is_empty(), "a delete without columns takes every family");
+}
+
+#[test]
+fn bad_mutations_name_what_is_wrong() {
+    let lab = Lab::new();
+    let cell = |row: &[u8], family: &[u8]| Cell::put(row, family, b"q", 5, b"v");
+    assert_eq!(class(lab.mutate(put(2), vec![cell(b"r", b"f")])), "DoNotRetryIOException");
+    assert_eq!(class(lab.mutate(put(2), vec![cell(b"r", b"f"), cell(b"s", b"f")])), "DoNotRetryIOException");
+    assert_eq!(class(lab.mutate(put(1), vec![cell(b"r", b"nope")])), "NoSuchColumnFamilyException");
+    assert_eq!(class(lab.mutate(put(0), vec![])), "DoNotRetryIOException");
+    let delete = mutation(MutationType::Delete, 1);
+    assert_eq!(class(lab.mutate(delete, vec![cell(b"r", b"f")])), "DoNotRetryIOException");
+    let increment = mutation(MutationType::Increment, 1);
+    assert_eq!(class(lab.mutate(increment.clone(), vec![cell(b"r", b"f")])), "DoNotRetryIOException");
+    lab.put("text", "q", "not a number");
+    let by_one = Cell::put(b"text", b"f", b"q", i64::MAX, &number(1));
+    assert_eq!(class(lab.mutate(increment, vec![by_one])), "DoNotRetryIOException");
+    let ttl = pb::NameBytesPair { name: "_ttl".to_string(), value: Some("abc".into()) };
+    let with_ttl = pb::MutationProto { attribute: vec![ttl], ..put(1) };
+    assert_eq!(class(lab.mutate(with_ttl, vec![cell(b"r", b"f")])), "DoNotRetryIOException");
+    let unknown = pb::MutationProto { mutate_type: Some(99), ..put(1) };
+    assert_eq!(class(lab.mutate(unknown, vec![cell(b"r", b"f")])), "DoNotRetryIOException");
+}
+
+#[test]
+fn increments_and_appends_answer_with_the_new_cells() {
+    let lab = Lab::new();
+    let increment =
+        |nonce: u64| pb::MutationProto { nonce: Some(nonce), ..mutation(MutationType::Increment, 1) };
+    let by = |amount: i64| vec![Cell::put(b"r", b"f", b"n", i64::MAX, &number(amount))];
+    let (response, cells) = lab.mutate(increment(0), by(5)).unwrap();
+    assert_eq!(response.processed, None);
+    assert_eq!(response.result.unwrap().associated_cell_count, Some(1));
+    assert_eq!(cells[0].value(), number(5));
+    assert_eq!(lab.mutate(increment(0), by(-2)).unwrap().1[0].value(), number(3));
+    // From a file: the disk is needed, so it runs on the pool.
+    lab.server.flush_region(lab.info.encoded_name(), &[]).unwrap();
+    assert_eq!(lab.mutate(increment(0), by(1)).unwrap().1[0].value(), number(4));
+    // A nonce makes it happen once; the repeated call reads.
+    assert_eq!(lab.mutate(increment(9), by(10)).unwrap().1[0].value(), number(14));
+    assert_eq!(lab.mutate(increment(9), by(10)).unwrap().1[0].value(), number(14));
+    assert_eq!(lab.mutate(increment(10), by(10)).unwrap().1[0].value(), number(24));
+
+    let append = mutation(MutationType::Append, 1);
+    let suffix = |text: &str| vec![Cell::put(b"r", b"f", b"s", i64::MAX, text.as_bytes())];
+    lab.mutate(append.clone(), suffix("a")).unwrap();
+    assert_eq!(text(&lab.mutate(append.clone(), suffix("b")).unwrap().1), ["ab"]);
+    let no_results = pb::NameBytesPair { name: "_rr_".to_string(), value: Some(vec![0].into()) };
+    let quiet = pb::MutationProto { attribute: vec![no_results], ..append };
+    let (response, cells) = lab.mutate(quiet, suffix("c")).unwrap();
+    assert_eq!((response.result.unwrap().associated_cell_count, cells.len()), (Some(0), 0));
+    assert_eq!(text(&lab.get(get("r")).unwrap().1)[1], "abc");
+}
+
+fn condition(value: Option<&str>, op: pb::CompareType) -> pb::Condition {
+    let comparable = pb::ByteArrayComparable { value: value.map(|v| Bytes::copy_from_slice(v.as_bytes())) };
+    let comparator = pb::Comparator {
+        name: "org.apache.hadoop.hbase.filter.BinaryComparator".to_string(),
+        serialized_comparator: Some(pb::BinaryComparator { comparable }.encode_to_vec().into()),
+    };
+    pb::Condition {
+        row: "r".into(),
+        family: Some("f".into()),
+        qualifier: Some("q".into()),
+        compare_type: Some(op as i32),
+        comparator: Some(comparator),
+        ..Default::default()
+    }
+}
+
+#[test]
+fn conditions_decide() {
+    let lab = Lab::new();
+    let try_put = |condition: pb::Condition, value: &str| {
+        let request = pb::MutateRequest {
+            region: lab.specifier(),
+            mutation: put(1),
+            condition: Some(condition),
+            nonce_group: None,
+        };
+        let cell = Cell::put(b"r", b"f", b"q", i64::MAX, value.as_bytes());
+        lab.call::<pb::MutateResponse>("Mutate", &request, vec![cell]).map(|(response, _)| response.processed)
+    };
+    let absent = || condition(None, pb::CompareType::Equal);
+    assert_eq!(try_put(absent(), "first").unwrap(), Some(true));
+    assert_eq!(try_put(absent(), "second").unwrap(), Some(false));
+    assert_eq!(lab.row("r"), ["first"]);
+    assert_eq!(try_put(condition(Some("first"), pb::CompareType::Equal), "m").unwrap(), Some(true));
+    // The expected value stands on the left: "a" < "m".
+    assert_eq!(try_put(condition(Some("a"), pb::CompareType::Less), "n").unwrap(), Some(true));
+    assert_eq!(try_put(condition(Some("z"), pb::CompareType::Less), "x").unwrap(), Some(false));
+    let mut other_row = absent();
+    other_row.row = "other".into();
+    assert_eq!(class(try_put(other_row, "x")), "DoNotRetryIOException");
+    let no_test = pb::Condition { row: "r".into(), ..Default::default() };
+    assert_eq!(class(try_put(no_test, "x")), "DoNotRetryIOException");
+    assert_eq!(lab.row("r"), ["n"]);
+}
+
+#[test]
+fn mixed_puts_and_newest_version_deletes() {
+    let lab = Lab::new();
+    lab.put("r", "a", "1");
+    lab.put("r", "b", "2");
+    lab.clock.advance(std::time::Duration::from_millis(1));
+    let cells = vec![
+        Cell::put(b"r", b"f", b"c", i64::MAX, b"3"),
+        Cell::build(b"r", b"f", b"a", i64::MAX, CellType::DeleteColumn, b"", b"", 0),
+    ];
+    lab.mutate(put(2), cells).unwrap();
+    assert_eq!(lab.row("r"), ["2", "3"]);
+    let newest = Cell::build(b"r", b"f", b"b", i64::MAX, CellType::Delete, b"", b"", 0);
+    lab.server.flush_region(lab.info.encoded_name(), &[]).unwrap();
+    lab.mutate(mutation(MutationType::Delete, 1), vec![newest]).unwrap();
+    assert_eq!(lab.row("r"), ["3"]);
+}
+
+#[test]
+fn what_is_not_served_says_so() {
+    let lab = Lab::new();
+    let call = pb::CoprocessorServiceCall {
+        row: "r".into(),
+        service_name: "AggregateService".to_string(),
+        method_name: "getMax".to_string(),
+        request: Bytes::new(),
+    };
+    let exec = pb::CoprocessorServiceRequest { region: lab.specifier(), call };
+    for method in ["ExecService", "ExecRegionServerService"] {
+        let result = lab.call::<pb::CoprocessorServiceResponse>(method, &exec, Vec::new());
+        assert_eq!(class(result), "UnknownProtocolException");
+    }
+    let bulk = pb::BulkLoadHFileRequest { region: lab.specifier(), ..Default::default() };
+    let error = lab.call::<pb::BulkLoadHFileResponse>("BulkLoadHFile", &bulk, Vec::new()).unwrap_err();
+    assert_eq!(error.message, "java.lang.UnsupportedOperationException: BulkLoadHFile");
+}
