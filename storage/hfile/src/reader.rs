@@ -8,14 +8,14 @@ use halcyon_cache::{Block, BlockCache, BlockKey, BlockKind, BlockPriority};
 use halcyon_cell::{CellComparator, Error, Key, KeyRef, Result};
 use halcyon_env::Env;
 
-use crate::block::{BlockSource, Header, RawBlock, open_block};
+use crate::block::{BlockSource, RawBlock};
 use crate::block_writer::BlockPlace;
 use crate::bloom::{Bloom, BloomType, row_col_key};
 use crate::data_block::{self, CellLayout};
 use crate::encoding;
-use crate::file_info::{FileInfo, name};
-use crate::format::Reader;
+use crate::file_info::FileInfo;
 use crate::index::{KeyOrder, RootIndex, check_node};
+use crate::load_on_open::LoadOnOpen;
 use crate::scanner::HFileScanner;
 use crate::trailer::{self, Trailer};
 
@@ -87,8 +87,23 @@ impl HFile {
         file.read_exact_at(&mut tail, tail_offset)?;
         let trailer = trailer::parse(&tail).map_err(named)?;
         let source = BlockSource { file, end: len - trailer.len as u64, compression: trailer.compression };
-        let section = LoadOnOpen::read(&source, &trailer)?;
-        section.into_file(file_number, len, source, cache, options, trailer).map(Arc::new).map_err(named)
+        let LoadOnOpen { info, root, middle, general_bloom, delete_bloom } =
+            LoadOnOpen::read(&source, &trailer)?;
+        let layout = CellLayout { tags: info.has_tags(), mvcc: info.has_mvcc(), seq: options.cell_seq };
+        Ok(Arc::new(HFile {
+            number: file_number,
+            len,
+            source,
+            cache,
+            options,
+            trailer,
+            info,
+            layout,
+            root,
+            middle,
+            general_bloom,
+            delete_bloom,
+        }))
     }
 
     pub fn info(&self) -> &FileInfo {
@@ -291,150 +306,6 @@ impl HFile {
             _ => Box::new([]),
         };
         Ok(Block::new(kind, raw.payload, marks, raw.held_bytes))
-    }
-}
-
-/// The blocks between the load-on-open offset and the trailer.
-struct LoadOnOpen {
-    data_root: Bytes,
-    info: Bytes,
-    general_bloom: Option<Bytes>,
-    delete_bloom: Option<Bytes>,
-}
-
-impl LoadOnOpen {
-    fn read(source: &BlockSource, trailer: &Trailer) -> Result<LoadOnOpen> {
-        let start = trailer.proto.load_on_open_data_offset();
-        let mut blocks = Self::read_blocks(source, start)?.into_iter();
-        let mut expect = |kind: BlockKind| match blocks.next() {
-            Some((_, block)) if block.header.kind == kind => Ok(block.payload),
-            Some((offset, block)) => {
-                let found = block.header.kind;
-                let message = format!("expected a {kind:?} block, found {found:?}");
-                Err(Error::corrupt(message).context(source.place(offset)))
-            }
-            None => Err(Error::corrupt(format!("expected a {kind:?} block, found the trailer"))
-                .context(source.place(source.end))),
-        };
-        let data_root = expect(BlockKind::RootIndex)?;
-        expect(BlockKind::RootIndex)?;
-        let info = expect(BlockKind::FileInfo)?;
-        let (mut general_bloom, mut delete_bloom) = (None, None);
-        for (offset, block) in blocks {
-            match block.header.kind {
-                BlockKind::GeneralBloomMeta => general_bloom = Some(block.payload),
-                BlockKind::DeleteFamilyBloomMeta => delete_bloom = Some(block.payload),
-                found => {
-                    let message = format!("expected a bloom meta block, found {found:?}");
-                    return Err(Error::corrupt(message).context(source.place(offset)));
-                }
-            }
-        }
-        Ok(LoadOnOpen { data_root, info, general_bloom, delete_bloom })
-    }
-
-    /// All blocks from `start` to the trailer, read at once.
-    fn read_blocks(source: &BlockSource, start: u64) -> Result<Vec<(u64, RawBlock)>> {
-        let Some(len) = source.end.checked_sub(start) else {
-            let message = format!("load-on-open offset: expected at most {}, found {start}", source.end);
-            return Err(Error::corrupt(message).context(source.file.path().display()));
-        };
-        let mut bytes = vec![0; len as usize];
-        source.file.read_exact_at(&mut bytes, start)?;
-        let mut blocks = Vec::new();
-        let mut at = 0;
-        while at < bytes.len() {
-            let offset = start + at as u64;
-            let block = Self::open_at(source, &bytes[at..]).map_err(|e| e.context(source.place(offset)))?;
-            at += block.header.on_disk_len;
-            blocks.push((offset, block));
-        }
-        Ok(blocks)
-    }
-
-    fn open_at(source: &BlockSource, rest: &[u8]) -> Result<RawBlock> {
-        let header = Header::parse(rest)?;
-        let bytes = rest.get(..header.on_disk_len).ok_or_else(|| {
-            Error::corrupt(format!("on-disk size: expected {}, found {}", header.on_disk_len, rest.len()))
-        })?;
-        open_block(bytes.to_vec(), source.compression)
-    }
-
-    fn into_file(
-        self,
-        number: u64,
-        len: u64,
-        source: BlockSource,
-        cache: Arc<BlockCache>,
-        options: ReaderOptions,
-        trailer: Trailer,
-    ) -> Result<HFile> {
-        let mut info = FileInfo::parse(&self.info)?;
-        check_encodings(&info)?;
-        let order = KeyOrder::Cells(trailer.comparator);
-        let root = RootIndex::parse(&self.data_root, 0, trailer.proto.data_index_count(), order)
-            .map_err(|e| e.context("root data index"))?;
-        info.entry_count = trailer.proto.entry_count();
-        info.first_key = (root.len() > 0).then(|| Bytes::copy_from_slice(root.key(0)));
-        if (root.len() == 0) != (info.entry_count == 0) {
-            let (blocks, cells) = (root.len(), info.entry_count);
-            return Err(Error::corrupt(format!("found {cells} cells and {blocks} root index entries")));
-        }
-        let middle = parse_middle(&self.data_root, root.end, trailer.proto.num_data_index_levels())?;
-        let row_col = info.bloom_type() == BloomType::RowCol;
-        let bloom = |payload: Option<Bytes>, row_col| payload.map(|p| Bloom::parse(&p, row_col)).transpose();
-        let mut general_bloom = bloom(self.general_bloom, row_col)?;
-        if let (Some(bloom), CellComparator::Default) = (&mut general_bloom, trailer.comparator) {
-            bloom.set_last_key(info.get(name::LAST_BLOOM_KEY))?;
-        }
-        let layout = CellLayout { tags: info.has_tags(), mvcc: info.has_mvcc(), seq: options.cell_seq };
-        Ok(HFile {
-            number,
-            len,
-            source,
-            cache,
-            options,
-            general_bloom,
-            delete_bloom: bloom(self.delete_bloom, false)?,
-            trailer,
-            info,
-            layout,
-            root,
-            middle,
-        })
-    }
-}
-
-fn check_encodings(info: &FileInfo) -> Result<()> {
-    let known: [(&str, &[&[u8]]); 2] = [
-        (name::DATA_BLOCK_ENCODING, &[b"NONE", b"PREFIX", b"DIFF", b"FAST_DIFF", b"ROW_INDEX_V1"]),
-        (name::INDEX_BLOCK_ENCODING, &[b"NONE"]),
-    ];
-    for (key, names) in known {
-        if let Some(found) = info.get(key).filter(|found| !names.contains(&found.as_ref())) {
-            return Err(Error::invalid(format!("{key} {} is not supported", found.escape_ascii())));
-        }
-    }
-    Ok(())
-}
-
-/// `int64 leaf offset | int32 leaf on-disk size | int32 entry in that leaf` behind the root entries, if the
-/// index has several levels. The trailer has no checksum: were its count of entries too small, cells would be
-/// missing without a word, so nothing else may be left.
-fn parse_middle(payload: &[u8], at: usize, levels: u32) -> Result<Option<(BlockPlace, u32)>> {
-    let mut reader = Reader::new(&payload[at..]);
-    let mut middle = None;
-    if levels > 1 && reader.left() > 0 {
-        let offset = reader.i64("mid-key leaf offset")?;
-        let offset = u64::try_from(offset).map_err(|_| {
-            Error::corrupt(format!("mid-key leaf offset: expected a position, found {offset}"))
-        })?;
-        let on_disk_len = reader.count("mid-key leaf size")?;
-        middle = Some((BlockPlace { offset, on_disk_len }, reader.count("mid-key entry")?));
-    }
-    match reader.left() {
-        0 => Ok(middle),
-        left => Err(Error::corrupt(format!("root data index: expected its end, found {left} more bytes"))),
     }
 }
 

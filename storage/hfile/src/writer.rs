@@ -10,6 +10,7 @@ use halcyon_proto::pb::FileTrailerProto;
 use crate::block_writer::BlockWriter;
 use crate::bloom::{BloomType, row_col_key};
 use crate::bloom_writer::BloomWriter;
+use crate::cell_stats::CellStats;
 use crate::data_block::{CellLayout, cell_at};
 use crate::file_info::{FileInfoWriter, boolean, name};
 use crate::format::write_vlong;
@@ -115,21 +116,6 @@ pub struct HFileWriter {
     first_data_block: Option<u64>,
     last_data_block: Option<u64>,
     stats: CellStats,
-}
-
-/// What file info tells about the cells as a whole.
-struct CellStats {
-    entries: u64,
-    key_bytes: u64,
-    value_bytes: u64,
-    max_tags_len: usize,
-    max_mvcc: u64,
-    min_ts: i64,
-    max_ts: i64,
-    earliest_put: i64,
-    delete_families: u64,
-    biggest_len: u64,
-    biggest_key: Vec<u8>,
 }
 
 impl HFileWriter {
@@ -420,68 +406,6 @@ fn separator(comparator: CellComparator, last: &[u8], first: KeyRef<'_>) -> Key 
 fn between<'a>(low: &[u8], high: &'a [u8]) -> &'a [u8] {
     let common = low.iter().zip(high).take_while(|(l, h)| l == h).count();
     &high[..common + 1]
-}
-
-impl CellStats {
-    fn new() -> CellStats {
-        CellStats {
-            entries: 0,
-            key_bytes: 0,
-            value_bytes: 0,
-            max_tags_len: 0,
-            max_mvcc: 0,
-            min_ts: i64::MAX,
-            max_ts: -1,
-            earliest_put: i64::MAX,
-            delete_families: 0,
-            biggest_len: 0,
-            biggest_key: Vec::new(),
-        }
-    }
-
-    #[inline]
-    fn add(&mut self, cell: &CellRef<'_>, key: KeyRef<'_>) {
-        let timestamp = key.timestamp();
-        let code = key.type_code();
-        self.entries += 1;
-        self.key_bytes += key.bytes().len() as u64;
-        self.value_bytes += cell.value_len() as u64;
-        self.max_tags_len = self.max_tags_len.max(cell.tags().len());
-        self.max_mvcc = self.max_mvcc.max(cell.seq());
-        self.max_ts = self.max_ts.max(timestamp);
-        self.min_ts = self.min_ts.min(timestamp);
-        if code == CellType::Put as u8 {
-            self.earliest_put = self.earliest_put.min(timestamp);
-        } else if code == CellType::DeleteColumn as u8 || code == CellType::DeleteFamily as u8 {
-            // Such a marker matters to everything older than itself.
-            self.min_ts = self.min_ts.min(0);
-        }
-        // HBase counts the length field that goes in front of a cell on the wire.
-        let len = cell.bytes().len() as u64 + 4;
-        if len > self.biggest_len {
-            self.biggest_len = len;
-            self.biggest_key.clear();
-            self.biggest_key.extend_from_slice(key.bytes());
-        }
-    }
-
-    fn time_range(&self) -> Option<(i64, i64)> {
-        (self.entries > 0).then_some((self.min_ts, self.max_ts))
-    }
-
-    fn describe(&self, info: &mut FileInfoWriter) {
-        let average = |sum: u64| sum.checked_div(self.entries).unwrap_or(0) as i32;
-        info.put_i32(name::AVG_KEY_LEN, average(self.key_bytes));
-        info.put_i32(name::AVG_VALUE_LEN, average(self.value_bytes));
-        if self.entries > 0 {
-            info.put(name::KEY_OF_BIGGEST_CELL.as_bytes(), &self.biggest_key);
-            info.put_i64(name::LEN_OF_BIGGEST_CELL, self.biggest_len as i64);
-        }
-        let range = [self.min_ts.to_be_bytes(), self.max_ts.to_be_bytes()].concat();
-        info.put(name::TIME_RANGE.as_bytes(), &range);
-        info.put_i64(name::EARLIEST_PUT, self.earliest_put);
-        info.put_i64(name::DELETE_FAMILY_COUNT, self.delete_families as i64);
-    }
 }
 
 #[cfg(test)]

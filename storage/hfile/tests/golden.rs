@@ -2,7 +2,8 @@
 //!
 //! `testdata/` holds files that HBase 2.6.4 wrote, and the cells in them as text; `HFileGolden.java` under
 //! `testing/compat/golden/` made both. The second half needs HBase's jars and a JDK 17, and is run with
-//! `HALCYON_HBASE_LIB=<directory of jars> cargo test -p halcyon-hfile --test golden -- --ignored`.
+//! `HALCYON_HBASE_LIB=<directory of jars> cargo test -p halcyon-hfile --test golden -- --ignored`; with
+//! `HALCYON_REWRITE=1` as well, the golden files are written anew.
 #![allow(clippy::disallowed_methods)] // test files
 
 use std::fmt::Write;
@@ -377,4 +378,22 @@ fn hbase_reads_our_files_and_agrees_about_everything() {
     let printed = java.run(class, &["-m", "-p", "-v", "-b", "-k", "-f", &format!("file://{}", names[0])]);
     assert!(!printed.to_lowercase().contains("exception"), "{printed}");
     assert!(printed.contains(&format!("Scanned kv count -> {}", all.len())), "{printed}");
+}
+
+#[test]
+#[ignore = "needs HBase's jars"]
+fn hbase_writes_the_golden_files_again() {
+    let scratch = Scratch::new("rewrite");
+    let java = Java::compile(&scratch.0);
+    let written = scratch.0.join("written");
+    std::fs::create_dir(&written).unwrap();
+    java.run("HFileGolden", &["write", &written.to_string_lossy()]);
+    for entry in std::fs::read_dir(&written).unwrap() {
+        let path = entry.unwrap().path();
+        let ours = testdata(&path.file_name().unwrap().to_string_lossy());
+        if std::env::var_os("HALCYON_REWRITE").is_some() {
+            std::fs::copy(&path, &ours).unwrap();
+        }
+        assert!(std::fs::read(&path).unwrap() == std::fs::read(&ours).unwrap(), "{}", ours.display());
+    }
 }

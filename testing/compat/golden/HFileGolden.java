@@ -28,6 +28,7 @@ import org.apache.hadoop.hbase.client.Scan;
 import org.apache.hadoop.hbase.io.Reference;
 import org.apache.hadoop.hbase.io.compress.Compression;
 import org.apache.hadoop.hbase.io.encoding.DataBlockEncoding;
+import org.apache.hadoop.hbase.io.hfile.BloomFilterMetrics;
 import org.apache.hadoop.hbase.io.hfile.CacheConfig;
 import org.apache.hadoop.hbase.io.hfile.HFile;
 import org.apache.hadoop.hbase.io.hfile.HFileContext;
@@ -227,7 +228,7 @@ public class HFileGolden {
     Path path = new Path(Paths.get(file).toAbsolutePath().toUri());
     StoreFileInfo storeInfo =
       new StoreFileInfo(CONF, fs(), fs().getFileStatus(path), (Reference) null);
-    HStoreFile store = new HStoreFile(storeInfo, BloomType.ROW, new CacheConfig(CONF));
+    HStoreFile store = new HStoreFile(storeInfo, BloomType.ROW, new CacheConfig(CONF), new BloomFilterMetrics());
     store.initReader();
     StoreFileReader reader = store.getReader();
     out.println("file " + path.getName());

@@ -1,48 +1,43 @@
-#![allow(clippy::disallowed_methods)] // scratch directories
-
-use std::path::PathBuf;
-
 use halcyon_cell::{Cell, CellRef, CellScanner, CellType, ErrorKind};
+use halcyon_env::sim::SimFileSystem;
 use proptest::prelude::*;
 
 use super::*;
 use crate::{BloomType, ChecksumType, Compression, FileMeta, HFileWriter, WriterOptions};
 
-/// A directory that goes with the test.
-struct Scratch(PathBuf);
+/// One file in memory.
+struct Scratch(Env);
+
+const NAME: &str = "/file";
 
 impl Scratch {
-    fn new(name: &str) -> Scratch {
-        let path = std::env::temp_dir().join(format!("halcyon-hfile-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Scratch(path)
+    fn new() -> Scratch {
+        Scratch(SimFileSystem::new().env())
     }
 
-    fn file(&self) -> PathBuf {
-        self.0.join("file")
+    fn put(&self, bytes: &[u8]) {
+        self.0.fs.replace(Path::new(NAME), bytes).unwrap();
     }
-}
 
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+    fn bytes(&self) -> Vec<u8> {
+        self.0.fs.read(Path::new(NAME)).unwrap()
     }
 }
 
-fn write(path: &Path, cells: &[Cell], options: WriterOptions) -> crate::WrittenFile {
-    let mut writer = HFileWriter::create(&Env::real(), path, options).unwrap();
+fn write(scratch: &Scratch, cells: &[Cell], options: WriterOptions) -> crate::WrittenFile {
+    let mut writer = HFileWriter::create(&scratch.0, Path::new(NAME), options).unwrap();
     for cell in cells {
         writer.append(cell.get()).unwrap();
     }
     writer.finish(FileMeta { max_seq_id: Some(42), ..Default::default() }).unwrap()
 }
 
-fn open_with(path: &Path, cache: &Arc<BlockCache>, options: ReaderOptions) -> Result<Arc<HFile>> {
-    HFile::open(&Env::real(), path, 1, cache.clone(), options)
+fn open_with(scratch: &Scratch, cache: &Arc<BlockCache>, options: ReaderOptions) -> Result<Arc<HFile>> {
+    HFile::open(&scratch.0, Path::new(NAME), 1, cache.clone(), options)
 }
 
-fn open(path: &Path) -> Arc<HFile> {
-    open_with(path, &Arc::new(BlockCache::new(64 << 20)), ReaderOptions::default()).unwrap()
+fn open(scratch: &Scratch) -> Arc<HFile> {
+    open_with(scratch, &Arc::new(BlockCache::new(64 << 20)), ReaderOptions::default()).unwrap()
 }
 
 fn scan(file: &Arc<HFile>) -> Result<Vec<Cell>> {
@@ -102,7 +97,7 @@ const BLOOMS: [BloomType; 4] =
 
 #[test]
 fn cells_come_back_through_every_codec_checksum_and_bloom() {
-    let scratch = Scratch::new("codecs");
+    let scratch = Scratch::new();
     let cells = sample(2000);
     for compression in
         [Compression::None, Compression::Gz, Compression::Snappy, Compression::Lz4, Compression::Zstd]
@@ -113,8 +108,8 @@ fn cells_come_back_through_every_codec_checksum_and_bloom() {
             (ChecksumType::Null, BloomType::RowPrefixFixedLength(7)),
         ] {
             let options = WriterOptions { compression, checksum, ..deep(bloom) };
-            let written = write(&scratch.file(), &cells, options);
-            let file = open(&scratch.file());
+            let written = write(&scratch, &cells, options);
+            let file = open(&scratch);
             assert_eq!(written.bytes, file.len());
             assert!(file.index_levels() >= 4, "{} levels", file.index_levels());
             assert_eq!(scan(&file).unwrap(), cells);
@@ -125,10 +120,10 @@ fn cells_come_back_through_every_codec_checksum_and_bloom() {
 
 #[test]
 fn file_info_tells_what_the_cells_were() {
-    let scratch = Scratch::new("info");
+    let scratch = Scratch::new();
     let cells = sample(100);
-    write(&scratch.file(), &cells, WriterOptions { create_time_ms: Some(7), ..Default::default() });
-    let file = open(&scratch.file());
+    write(&scratch, &cells, WriterOptions { create_time_ms: Some(7), ..Default::default() });
+    let file = open(&scratch);
     let info = file.info();
     assert_eq!(info.entry_count(), cells.len() as u64);
     assert_eq!(info.first_key(), Some(cells[0].get().key()));
@@ -146,10 +141,10 @@ fn file_info_tells_what_the_cells_were() {
 
 #[test]
 fn a_file_without_cells_opens() {
-    let scratch = Scratch::new("empty");
-    let written = write(&scratch.file(), &[], WriterOptions::default());
+    let scratch = Scratch::new();
+    let written = write(&scratch, &[], WriterOptions::default());
     assert!(written.first_key.is_none() && written.time_range.is_none());
-    let file = open(&scratch.file());
+    let file = open(&scratch);
     file.verify().unwrap();
     assert_eq!((file.info().first_key(), file.info().time_range()), (None, None));
     assert!(file.mid_key(ReadMode::AnyDisk).unwrap().is_none());
@@ -165,11 +160,11 @@ fn a_file_without_cells_opens() {
 
 #[test]
 fn blooms_know_what_is_there_and_mostly_what_is_not() {
-    let scratch = Scratch::new("blooms");
+    let scratch = Scratch::new();
     let cells = sample(3000);
     for bloom in BLOOMS {
-        write(&scratch.file(), &cells, deep(bloom));
-        let file = open(&scratch.file());
+        write(&scratch, &cells, deep(bloom));
+        let file = open(&scratch);
         let mode = ReadMode::AnyDisk;
         for cell in &cells {
             assert!(file.may_contain_row(cell.row(), mode).unwrap());
@@ -193,10 +188,10 @@ fn blooms_know_what_is_there_and_mostly_what_is_not() {
 
 #[test]
 fn memory_only_reads_ask_for_the_disk_and_then_do_without() {
-    let scratch = Scratch::new("cacheonly");
+    let scratch = Scratch::new();
     let cells = sample(500);
-    write(&scratch.file(), &cells, deep(BloomType::Row));
-    let file = open(&scratch.file());
+    write(&scratch, &cells, deep(BloomType::Row));
+    let file = open(&scratch);
     let key = cells[700].get().key();
     let mut memory = file.scanner(ReadMode::CacheOnly, true);
     assert_eq!(memory.seek(key).unwrap_err().kind(), ErrorKind::NeedsDisk);
@@ -221,36 +216,36 @@ fn memory_only_reads_ask_for_the_disk_and_then_do_without() {
 
 #[test]
 fn a_scanner_that_must_not_cache_leaves_data_blocks_out() {
-    let scratch = Scratch::new("nocache");
+    let scratch = Scratch::new();
     let cells = sample(100);
-    write(&scratch.file(), &cells, WriterOptions { block_size: 256, ..Default::default() });
+    write(&scratch, &cells, WriterOptions { block_size: 256, ..Default::default() });
     let cache = Arc::new(BlockCache::new(1 << 20));
-    let file = open_with(&scratch.file(), &cache, ReaderOptions::default()).unwrap();
+    let file = open_with(&scratch, &cache, ReaderOptions::default()).unwrap();
     let mut scanner = file.scanner(ReadMode::AnyDisk, false);
     scanner.seek_to_last().unwrap();
     assert_eq!(cache.stats().blocks_count, 0);
-    let file = open_with(&scratch.file(), &cache, ReaderOptions { cache_data: false, ..Default::default() })
-        .unwrap();
+    let file =
+        open_with(&scratch, &cache, ReaderOptions { cache_data: false, ..Default::default() }).unwrap();
     assert_eq!(scan(&file).unwrap(), cells);
     assert_eq!(cache.stats().blocks_count, 0);
 }
 
 #[test]
 fn bulk_loaded_cells_get_the_callers_sequence_id() {
-    let scratch = Scratch::new("bulk");
+    let scratch = Scratch::new();
     let cells = sample(20);
-    write(&scratch.file(), &cells, WriterOptions { include_mvcc: false, ..Default::default() });
+    write(&scratch, &cells, WriterOptions { include_mvcc: false, ..Default::default() });
     let cache = Arc::new(BlockCache::new(1 << 20));
     let options = ReaderOptions { cell_seq: Some(77), ..Default::default() };
-    let file = open_with(&scratch.file(), &cache, options).unwrap();
+    let file = open_with(&scratch, &cache, options).unwrap();
     let expected: Vec<_> = cells.iter().map(|c| c.clone().with_seq(77)).collect();
     assert_eq!(scan(&file).unwrap(), expected);
 }
 
 #[test]
 fn cells_out_of_order_are_refused_and_equal_keys_stay_in_one_block() {
-    let scratch = Scratch::new("order");
-    let mut writer = HFileWriter::create(&Env::real(), &scratch.file(), deep(BloomType::Row)).unwrap();
+    let scratch = Scratch::new();
+    let mut writer = HFileWriter::create(&scratch.0, Path::new(NAME), deep(BloomType::Row)).unwrap();
     writer.append(Cell::put(b"b", b"f", b"q", 1, b"").get()).unwrap();
     let error = writer.append(Cell::put(b"a", b"f", b"q", 1, b"").get()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
@@ -260,8 +255,8 @@ fn cells_out_of_order_are_refused_and_equal_keys_stay_in_one_block() {
         (0..50).map(|n| Cell::put(b"row000019x", b"f", b"q", 1, b"v").with_seq(50 - n)).collect();
     cells.extend(again);
     cells.push(Cell::put(b"row000020", b"f", b"q", 1, b""));
-    write(&scratch.file(), &cells, deep(BloomType::Row));
-    let file = open(&scratch.file());
+    write(&scratch, &cells, deep(BloomType::Row));
+    let file = open(&scratch);
     let mut scanner = file.scanner(ReadMode::AnyDisk, true);
     scanner.seek(cells[cells.len() - 3].get().key()).unwrap();
     assert_eq!(scanner.peek().unwrap().seq(), 50);
@@ -269,11 +264,11 @@ fn cells_out_of_order_are_refused_and_equal_keys_stay_in_one_block() {
 
 #[test]
 fn the_middle_is_in_the_middle() {
-    let scratch = Scratch::new("middle");
+    let scratch = Scratch::new();
     let cells = sample(4000);
     for options in [deep(BloomType::Row), WriterOptions { block_size: 1024, ..Default::default() }] {
-        write(&scratch.file(), &cells, options);
-        let file = open(&scratch.file());
+        write(&scratch, &cells, options);
+        let file = open(&scratch);
         let key = file.mid_key(ReadMode::AnyDisk).unwrap().unwrap();
         let before =
             cells.partition_point(|c| file.comparator().compare_keys(c.get().key(), key.get()).is_lt());
@@ -282,9 +277,9 @@ fn the_middle_is_in_the_middle() {
 }
 
 /// Reads all that a reader may ask for; errors are fine, panics and wrong cells are not.
-fn read_everything(path: &Path, cells: &[Cell]) {
-    let cache = Arc::new(BlockCache::new(16 << 20));
-    let file = match open_with(path, &cache, ReaderOptions::default()) {
+fn read_everything(scratch: &Scratch, cells: &[Cell]) {
+    let cache = Arc::new(BlockCache::new(1 << 20));
+    let file = match open_with(scratch, &cache, ReaderOptions::default()) {
         Ok(file) => file,
         Err(error) => return check_error(&error),
     };
@@ -316,41 +311,41 @@ fn check_error(error: &Error) {
 
 #[test]
 fn truncated_and_damaged_files_never_panic_and_never_give_wrong_cells() {
-    let scratch = Scratch::new("damage");
+    let scratch = Scratch::new();
     let cells = sample(60);
     for (compression, checksum) in
         [(Compression::None, ChecksumType::Crc32c), (Compression::Snappy, ChecksumType::Crc32)]
     {
         let options = WriterOptions { compression, checksum, ..deep(BloomType::RowCol) };
-        write(&scratch.file(), &cells, options);
-        let good = std::fs::read(scratch.file()).unwrap();
+        write(&scratch, &cells, options);
+        let good = scratch.bytes();
         let blocks_end = good.len() - trailer::TRAILER_LEN;
         for at in (0..good.len()).filter(|at| at % 13 == 0 || *at > good.len() - 40) {
-            std::fs::write(scratch.file(), &good[..at]).unwrap();
-            read_everything(&scratch.file(), &cells);
+            scratch.put(&good[..at]);
+            read_everything(&scratch, &cells);
         }
         for at in (0..good.len()).filter(|&at| at < blocks_end + 150 || at > good.len() - 8) {
             let mut bad = good.clone();
             bad[at] ^= 1 << (at * 7 % 8);
-            std::fs::write(scratch.file(), &bad).unwrap();
-            read_everything(&scratch.file(), &cells);
+            scratch.put(&bad);
+            read_everything(&scratch, &cells);
         }
     }
 }
 
 #[test]
 fn without_checksums_damage_still_does_not_panic() {
-    let scratch = Scratch::new("unguarded");
+    let scratch = Scratch::new();
     let cells = sample(40);
     let options = WriterOptions { checksum: ChecksumType::Null, ..deep(BloomType::Row) };
-    write(&scratch.file(), &cells, options);
-    let good = std::fs::read(scratch.file()).unwrap();
+    write(&scratch, &cells, options);
+    let good = scratch.bytes();
     let cache = Arc::new(BlockCache::new(0));
     for at in 0..good.len() - trailer::TRAILER_LEN {
         let mut bad = good.clone();
         bad[at] ^= 1 << (at * 5 % 8);
-        std::fs::write(scratch.file(), &bad).unwrap();
-        let Ok(file) = open_with(&scratch.file(), &cache, ReaderOptions::default()) else { continue };
+        scratch.put(&bad);
+        let Ok(file) = open_with(&scratch, &cache, ReaderOptions::default()) else { continue };
         let mut scanner = file.scanner(ReadMode::AnyDisk, true);
         for cell in cells.iter().step_by(11) {
             let _ = scanner.seek(cell.get().key());
@@ -399,9 +394,9 @@ proptest! {
         let comparator = if meta { CellComparator::Meta } else { CellComparator::Default };
         let mut cells = cells;
         cells.sort_by(|a, b| comparator.compare(a.get(), b.get()));
-        let scratch = Scratch::new("random");
-        write(&scratch.file(), &cells, WriterOptions { comparator, compression, ..deep(bloom) });
-        let file = open(&scratch.file());
+        let scratch = Scratch::new();
+        write(&scratch, &cells, WriterOptions { comparator, compression, ..deep(bloom) });
+        let file = open(&scratch);
         prop_assert_eq!(&scan(&file).unwrap(), &cells);
         file.verify().unwrap();
         let mut scanner = file.scanner(ReadMode::AnyDisk, true);
