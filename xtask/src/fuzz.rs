@@ -2,13 +2,14 @@
 //!
 //! The tests themselves live beside their decoders and are seeded; `cargo test` runs each once. Here they run until
 //! `HALCYON_FUZZ_SECONDS` have passed (default 60), each time with another `HALCYON_SEED`, which a failure prints.
-//! Decoders whose tests damage every byte of a sample once (`hfile`, `filter`) gain nothing from seeds and are not here.
+//! Decoders whose tests damage every byte of a sample once (`hfile`) gain nothing from seeds and are not here.
 
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// (decoder, arguments of `cargo test` that run its tests).
 const DECODERS: &[(&str, &[&str])] = &[
+    ("filter", &["-p", "halcyon-filter", "--test", "hostile"]),
     ("wal", &["-p", "halcyon-wal", "--test", "damage"]),
     ("rpc", &["-p", "halcyon-rpc", "--test", "garbage"]),
 ];

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! per row    filter_all_remaining -> filter_row_key(first cell)
-//! per cell   filter_cell -> transform_cell (on cells that are included) or next_cell_hint (on SeekNextUsingHint)
+//! per cell   filter_all_remaining -> filter_cell -> transform_cell (if included) or next_cell_hint (if it seeks)
 //! row done   finish_row = filter_row_cells if has_filter_row, then filter_row if cells are left
 //! next row   reset
 //! ```
