@@ -93,7 +93,7 @@ impl Scan {
 /// Where one call of `RegionScanner::next` has to stop. Budgets are counted down by the scanner over calls.
 #[derive(Clone, Copy, Debug)]
 pub struct ScanLimits {
-    /// Bytes of cells still wanted (KeyValue length summed up).
+    /// Bytes of cells still wanted: KeyValue lengths, and 32 more for each cell as in HBase's estimate.
     pub size_bytes_left: i64,
     /// Whether the size or time limit may cut a row in the middle.
     pub may_cut_row: bool,

@@ -74,7 +74,10 @@ impl Region {
         let Some(row) = batch.first().map(|mutation| mutation.row.clone()) else {
             return Ok(BatchOutcome { results: Vec::new(), ticket: WriteTicket::ready() });
         };
-        self.check_atomic(&row, &batch)?;
+        self.check_one_row(&row, &batch)?;
+        for mutation in &batch {
+            self.check_mutation(mutation)?;
+        }
         let _row = self.row_locks.lock_one(&row);
         let (results, ticket) = self.apply_atomic(batch, None, nonce, mode)?;
         Ok(BatchOutcome { results, ticket })
@@ -85,22 +88,44 @@ impl Region {
     /// Errors as for `mutate`, and `Invalid` where a mutation is of another row than the condition.
     pub fn check_and_mutate(
         self: &Arc<Self>,
-        mut condition: Condition,
+        condition: Condition,
+        mutations: Vec<Mutation>,
+        nonce: Nonce,
+        mode: ReadMode,
+    ) -> Result<CheckOutcome> {
+        self.check_one_row(&condition.row, &mutations)?;
+        self.mutate_rows(vec![condition], mutations, nonce, mode)
+    }
+
+    /// Mutations of any rows of the region as one log entry, all or nothing, if all conditions hold (HBase:
+    /// `MultiRowMutationEndpoint`). Errors as for `mutate`.
+    pub fn mutate_rows(
+        self: &Arc<Self>,
+        mut conditions: Vec<Condition>,
         mutations: Vec<Mutation>,
         nonce: Nonce,
         mode: ReadMode,
     ) -> Result<CheckOutcome> {
         let _open = self.enter()?;
         self.check_writable()?;
-        self.check_row(&condition.row, "checkAndMutate")?;
-        self.check_atomic(&condition.row, &mutations)?;
-        let _row = self.row_locks.lock_one(&condition.row);
-        let checked = self.check_condition(&mut condition, mode)?;
-        let Some(checked_timestamp) = checked else {
-            // What was read may not be durable yet, and the answer tells of it.
-            return Ok(CheckOutcome { processed: false, result: None, ticket: self.mvcc.barrier() });
-        };
-        let (results, ticket) = self.apply_atomic(mutations, checked_timestamp, nonce, mode)?;
+        for condition in &conditions {
+            self.check_row(&condition.row, "checkAndMutate")?;
+        }
+        for mutation in &mutations {
+            self.check_mutation(mutation)?;
+        }
+        let rows = conditions.iter().map(|condition| condition.row.clone());
+        let rows: Vec<Bytes> = rows.chain(mutations.iter().map(|mutation| mutation.row.clone())).collect();
+        let _rows = self.row_locks.lock_all(rows.iter().map(Bytes::as_ref));
+        let mut not_before = None;
+        for condition in &mut conditions {
+            let Some(checked_timestamp) = self.check_condition(condition, mode)? else {
+                // What was read may not be durable yet, and the answer tells of it.
+                return Ok(CheckOutcome { processed: false, result: None, ticket: self.mvcc.barrier() });
+            };
+            not_before = not_before.max(checked_timestamp);
+        }
+        let (results, ticket) = self.apply_atomic(mutations, not_before, nonce, mode)?;
         let mut merged: Option<Vec<Cell>> = None;
         for cells in results.into_iter().flatten().flatten() {
             merged.get_or_insert_with(Vec::new).extend(cells);
@@ -108,21 +133,18 @@ impl Region {
         Ok(CheckOutcome { processed: true, result: merged, ticket })
     }
 
-    fn check_atomic(&self, row: &[u8], batch: &[Mutation]) -> Result<()> {
-        for mutation in batch {
-            if mutation.row != row {
-                return Err(Error::invalid(format!(
-                    "all mutations of an atomic batch must be of row {}, one is of {}",
-                    row.escape_ascii(),
-                    mutation.row.escape_ascii()
-                )));
-            }
-            self.check_mutation(mutation)?;
+    fn check_one_row(&self, row: &[u8], batch: &[Mutation]) -> Result<()> {
+        match batch.iter().find(|mutation| mutation.row != row) {
+            None => Ok(()),
+            Some(other) => Err(Error::invalid(format!(
+                "all mutations of an atomic batch must be of row {}, one is of {}",
+                row.escape_ascii(),
+                other.row.escape_ascii()
+            ))),
         }
-        Ok(())
     }
 
-    /// Applies mutations of one locked row as one log entry. `not_before`: timestamp of the cell that a
+    /// Applies mutations of locked rows as one log entry. `not_before`: timestamp of the cell that a
     /// condition looked at; new cells are not older.
     fn apply_atomic(
         &self,

@@ -1,14 +1,70 @@
+//! Coprocessor services. No coprocessor can be loaded; of those that every HBase has, `MultiRowMutationService`
+//! is here: mutations of several rows of one region, all or nothing, as clients do them on `hbase:meta`.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
 use halcyon_proto::pb;
-use halcyon_rpc::{Call, Outcome, RpcError};
+use halcyon_region::{Nonce, ReadMode};
+use halcyon_rpc::{Call, Outcome, Reply, RpcError};
 use prost::Message;
 
-/// No coprocessor is loaded, so every coprocessor service is unknown (`HRegion.execService`).
-pub(super) fn call(call: &Call) -> Outcome {
-    let name = pb::CoprocessorServiceRequest::decode(call.param.clone())
-        .map_or_else(|_| "?".to_string(), |request| request.call.service_name);
-    Outcome::Ready(Err(no_such_service(&name)))
+use super::{CallError, decode, ready};
+use crate::RegionServer;
+use crate::convert::{self, CellSource};
+use crate::errors;
+
+const MULTI_ROW_MUTATION: &str = "MultiRowMutationService";
+
+pub(super) fn call(server: &Arc<RegionServer>, call: Call) -> Outcome {
+    let request: pb::CoprocessorServiceRequest = match decode("ExecService", call.param) {
+        Ok(request) => request,
+        Err(error) => return ready(Err(error)),
+    };
+    let name = request.call.service_name.strip_prefix("hbase.pb.").unwrap_or(&request.call.service_name);
+    if name != MULTI_ROW_MUTATION {
+        return ready(Err(no_such_service(&request.call.service_name)));
+    }
+    if request.call.method_name != "MutateRows" {
+        let method = format!("{MULTI_ROW_MUTATION}.{}", request.call.method_name);
+        return ready(Err(RpcError::unknown_method(&method)));
+    }
+    let server = server.clone();
+    Outcome::Later(Box::pin(async move {
+        let on_pool = server.clone();
+        let work = move || mutate_rows(&on_pool, &request).map_err(CallError::into_rpc);
+        let (reply, ticket) = server.run_pooled("MutateRows", work).await?;
+        ticket.await.map_err(|error| errors::to_rpc(&error))?;
+        Ok(reply)
+    }))
 }
 
+/// Unlike an unknown method, this tells clients not to look for the service anywhere else
+/// (`HRegion.execService`).
 pub(super) fn no_such_service(name: &str) -> RpcError {
     RpcError::unknown_protocol(format!("No registered coprocessor service found for {name}"))
+}
+
+/// `MultiRowMutationEndpoint.mutateRows`. Cells stand inline in the message.
+fn mutate_rows(
+    server: &RegionServer,
+    request: &pb::CoprocessorServiceRequest,
+) -> Result<(Reply, halcyon_region::WriteTicket), CallError> {
+    let online = server.regions.find(&request.region)?;
+    let rows: pb::MutateRowsRequest = decode("MutateRows", request.call.request.clone())?;
+    let mut no_cells = CellSource::new(Vec::new());
+    let mutations = rows.mutation_request.iter().map(|mutation| convert::mutation(mutation, &mut no_cells));
+    let mutations = mutations.collect::<Result<Vec<_>, _>>()?;
+    let conditions = rows.condition.iter().map(convert::condition).collect::<Result<Vec<_>, _>>()?;
+    let nonce = Nonce { group: rows.nonce_group(), nonce: rows.nonce() };
+    let outcome = online.region.mutate_rows(conditions, mutations, nonce, ReadMode::AnyDisk)?;
+    server.after_write(&online);
+    server.drive_logs();
+    let response = pb::MutateRowsResponse { processed: Some(outcome.processed) };
+    let value = pb::NameBytesPair {
+        name: "hbase.pb.MutateRowsResponse".to_string(),
+        value: Some(Bytes::from(response.encode_to_vec())),
+    };
+    let reply = pb::CoprocessorServiceResponse { region: request.region.clone(), value };
+    Ok((Reply::message(&reply), outcome.ticket))
 }

@@ -19,6 +19,7 @@ mod scan_run;
 pub use admin::AdminService;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use halcyon_cell::{Error, ErrorKind};
@@ -42,19 +43,22 @@ impl ClientService {
 impl Service for ClientService {
     fn call(&self, call: Call) -> Outcome {
         let server = &self.server;
-        server.counters.calls.add(1);
         if let Err(error) = server.check_serving() {
             return Outcome::Ready(Err(error));
         }
-        match call.method.as_str() {
+        let outcome = match call.method.as_str() {
             "Get" => get::call(server, call),
             "Mutate" => mutate::call(server, call),
             "Multi" => multi::call(server, call),
             "Scan" => scan::call(server, call),
             "PrepareBulkLoad" | "BulkLoadHFile" | "CleanupBulkLoad" => bulk_load::call(&call),
-            "ExecService" | "ExecRegionServerService" => exec_service::call(&call),
+            "ExecService" | "ExecRegionServerService" => exec_service::call(server, call),
             method => Outcome::Ready(Err(RpcError::unknown_method(method))),
+        };
+        if let Outcome::Ready(Err(_)) = &outcome {
+            server.counters.failed.add(1);
         }
+        outcome
     }
 
     fn batch_done(&self) {
@@ -91,6 +95,29 @@ impl From<Error> for CallError {
             ErrorKind::NeedsDisk => CallError::NeedsDisk,
             _ => CallError::Failed(errors::to_rpc(&error)),
         }
+    }
+}
+
+impl RegionServer {
+    /// Runs a part of a call where blocking is allowed, and looks how long that took with the wait before it.
+    async fn run_pooled<T, F>(&self, method: &'static str, work: F) -> Result<T, RpcError>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> Result<T, RpcError> + Send + 'static,
+    {
+        self.counters.pooled.add(1);
+        let started_ns = self.env.clock.monotonic_ns();
+        let result = self.pool.run(work).await;
+        let took = Duration::from_nanos(self.env.clock.monotonic_ns().saturating_sub(started_ns));
+        if took >= self.settings.slow_call {
+            self.counters.slow.add(1);
+            tracing::warn!(method, took_ms = took.as_millis() as u64, "slow call");
+        }
+        if let Err(error) = &result {
+            self.counters.failed.add(1);
+            tracing::debug!(method, %error, "call failed");
+        }
+        result
     }
 }
 

@@ -9,6 +9,10 @@ use super::source::Heap;
 /// How often a long row or a long run of dropped cells looks at the clock.
 const CELLS_BETWEEN_CLOCK_LOOKS: u32 = 128;
 
+/// What a cell costs against the size limit beside its bytes. Clients compute limits with their own estimate of a
+/// cell in memory, and so does HBase's server (`KeyValue.heapSize`).
+const CELL_OVERHEAD_BYTES: i64 = 32;
+
 /// Why a store stopped reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StoreState {
@@ -175,7 +179,7 @@ impl StoreScanner {
         {
             cell = filter.transform_cell(cell)?;
         }
-        *budget.size_bytes_left -= cell.bytes().len() as i64;
+        *budget.size_bytes_left -= cell.bytes().len() as i64 + CELL_OVERHEAD_BYTES;
         out.push(cell);
         Ok(())
     }
