@@ -10,14 +10,21 @@
 //! A cell is copied once, and nothing is allocated per cell: a node and its cell are one piece of a chunk.
 //! Readers take no lock and never wait; writers wait only for each other while a new chunk is put in place.
 //!
-//! `unsafe` stands in four small files: `chunk` (memory), `node` (layout of a node in that memory), `list`
-//! (linking), and `scanner` (a position that keeps its segment alive). What they rely on is said at the top of
-//! each.
+//! `unsafe` stands in `chunk` (memory), `node` (layout of a node in that memory), `list` (linking), `segment`
+//! (who owns which chunk) and `scanner` (a position that keeps its segment alive). What they rely on is said at
+//! the top of each. After a change there, run the tests under Miri, and the interleavings:
+//!
+//! ```text
+//! MIRIFLAGS=-Zmiri-many-seeds=0..8 cargo +nightly miri test -p halcyon-memstore
+//! RUSTFLAGS="--cfg halcyon_shuttle" cargo test --release -p halcyon-memstore --test interleavings
+//! cargo test --release -p halcyon-memstore --test speed -- --ignored --nocapture
+//! ```
 //!
 //! When you change the layout of a node, also look at `SegmentSize` and at the flush sizes in `region`.
 
 mod chunk;
 mod list;
+mod lookahead;
 mod node;
 mod scanner;
 mod segment;

@@ -112,12 +112,14 @@ impl SkipList {
         target: &Target<'_>,
     ) -> (&'a [Link], Option<NodeRef<'a>>) {
         let mut next = links[level].load();
+        prefetch_below(links, level);
         while let Some(node) = next {
             if next == known || !self.is_before(node, target) {
                 break;
             }
             links = node.links();
             next = links[level].load();
+            prefetch_below(links, level);
         }
         (links, next)
     }
@@ -188,5 +190,16 @@ impl SkipList {
         left.seq() == right.seq()
             && left.row_prefix() == right.row_prefix()
             && self.comparator.compare_keys(left.cell().key(), right.cell().key()) == Ordering::Equal
+    }
+}
+
+/// Asks for the node that comes next if the search goes down a level, while the one on this level is compared:
+/// in a large list both are far away, and so they are waited for at the same time.
+#[inline]
+fn prefetch_below(links: &[Link], level: usize) {
+    if let Some(below) = level.checked_sub(1)
+        && let Some(node) = links[below].load()
+    {
+        node.prefetch();
     }
 }

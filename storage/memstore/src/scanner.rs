@@ -5,6 +5,7 @@ use bytes::Bytes;
 use halcyon_cell::{Cell, CellRef, CellScanner, KeyRef, Result};
 
 use crate::Segment;
+use crate::lookahead::Lookahead;
 use crate::node::{Header, NodeRef};
 
 /// Cells below this size are copied by [`SegmentScanner::cell`] instead of shared. Both ways take one
@@ -21,14 +22,17 @@ pub struct SegmentScanner {
     read_point: u64,
     /// A linked node of the segment.
     position: Option<NonNull<Header>>,
+    /// Holds nodes of the segment: `'static` stands for "as long as `segment` is held".
+    lookahead: Lookahead<'static>,
 }
 
-// SAFETY: the position is a shared borrow of a node that `segment` keeps alive, and segments are thread-safe.
+// SAFETY: position and lookahead are shared borrows of nodes that `segment` keeps alive, and segments are
+// thread-safe.
 unsafe impl Send for SegmentScanner {}
 
 impl SegmentScanner {
     pub(crate) fn new(segment: Arc<Segment>, read_point: u64) -> SegmentScanner {
-        SegmentScanner { segment, read_point, position: None }
+        SegmentScanner { segment, read_point, position: None, lookahead: Lookahead::default() }
     }
 
     pub fn read_point(&self) -> u64 {
@@ -46,20 +50,34 @@ impl SegmentScanner {
         node.seq() <= self.read_point && !node.is_replaced()
     }
 
-    /// The first visible node from `node` on.
-    #[inline]
-    fn visible_from<'a>(&'a self, mut node: Option<NodeRef<'a>>) -> Option<NonNull<Header>> {
-        while let Some(found) = node {
-            let next = found.links()[0].load();
-            if self.is_visible(found) {
-                if let Some(next) = next {
-                    next.prefetch();
-                }
-                return Some(found.address());
-            }
-            node = next;
+    /// Goes to the first visible node from `node` on.
+    fn settle_from(&mut self, node: Option<NonNull<Header>>) {
+        self.lookahead = Lookahead::default();
+        self.position = node;
+        // SAFETY: `node` is one of the segment's list, and the segment is held.
+        if let Some(node) = node.map(|at| unsafe { NodeRef::new(at) })
+            && !self.is_visible(node)
+        {
+            self.step();
         }
-        None
+    }
+
+    /// Goes to the next visible node.
+    #[inline]
+    fn step(&mut self) {
+        while let Some(at) = self.position {
+            // SAFETY: `position` came from a node of the segment's list, and the segment is held. Only
+            // `lookahead` keeps this lifetime, and nothing of it is used once the segment goes.
+            let node: NodeRef<'static> = unsafe { NodeRef::new(at) };
+            let next = node.links()[0].load();
+            self.position = next.map(NodeRef::address);
+            if let Some(next) = next {
+                self.lookahead.step(next);
+                if self.is_visible(next) {
+                    break;
+                }
+            }
+        }
     }
 
     /// The last visible node up to `node`.
@@ -99,15 +117,14 @@ impl CellScanner for SegmentScanner {
 
     #[inline]
     fn next(&mut self) -> Result<()> {
-        if let Some(node) = self.node() {
-            self.position = self.visible_from(node.links()[0].load());
-        }
+        self.step();
         Ok(())
     }
 
     fn seek(&mut self, key: KeyRef<'_>) -> Result<()> {
         let list = self.segment.list();
-        self.position = self.visible_from(list.find(&list.target(key)));
+        let found = list.find(&list.target(key)).map(NodeRef::address);
+        self.settle_from(found);
         Ok(())
     }
 
@@ -119,18 +136,21 @@ impl CellScanner for SegmentScanner {
             Some(here) if list.is_before(here, &target) => list.find_after(here, &target),
             Some(_) => return Ok(()),
         };
-        self.position = self.visible_from(found);
+        let found = found.map(NodeRef::address);
+        self.settle_from(found);
         Ok(())
     }
 
     fn seek_before(&mut self, key: KeyRef<'_>) -> Result<()> {
         let list = self.segment.list();
         self.position = self.visible_back_from(list.find_last_before(&list.target(key)));
+        self.lookahead = Lookahead::default();
         Ok(())
     }
 
     fn seek_to_last(&mut self) -> Result<()> {
         self.position = self.visible_back_from(self.segment.list().last());
+        self.lookahead = Lookahead::default();
         Ok(())
     }
 }
