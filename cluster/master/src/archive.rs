@@ -43,7 +43,9 @@ pub(crate) fn archive_family(core: &Core, table: &TableName, encoded_name: &str,
             }
             fs.rename(&from.join(&file.name), &target)?;
         }
+        // A rename is durable when both directories are; the old one must not be gone before that.
         fs.sync_dir(&to)?;
+        fs.sync_dir(&from)?;
     }
     remove_dir(fs, &from)
 }

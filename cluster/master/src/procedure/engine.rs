@@ -174,12 +174,18 @@ impl Engine {
         receiver
     }
 
-    /// As [`Engine::submit`], and waits until it has ended.
-    pub(crate) async fn run(self: Arc<Engine>, procedure: Box<dyn Procedure>, by: Submission) -> Answer<u64> {
-        let id = self.submit(procedure, by).await.map_err(|_| errors::stopping())??;
-        match self.finished(id) {
-            Some(receiver) => receiver.await.map_err(|_| errors::stopping())?.map(|()| id),
-            None => Err(errors::stopping()),
+    /// As [`Engine::submit`], and waits until it has ended. Queued at once, also if nobody awaits the answer.
+    pub(crate) fn run(
+        self: &Arc<Engine>,
+        procedure: Box<dyn Procedure>,
+        by: Submission,
+    ) -> impl Future<Output = Answer<u64>> + Send + use<> {
+        let (engine, taken) = (self.clone(), self.submit(procedure, by));
+        async move {
+            let id = taken.await.map_err(|_| errors::stopping())??;
+            let finished = engine.finished(id).ok_or_else(errors::stopping)?;
+            drop(engine);
+            finished.await.map_err(|_| errors::stopping())?.map(|()| id)
         }
     }
 

@@ -78,7 +78,7 @@ impl Procedure for TruncateRegion {
     }
 
     fn steps(&self) -> &'static [&'static str] {
-        &["close and write files", "write meta", "open", "archive"]
+        &["write files", "close and write meta", "open", "archive"]
     }
 
     fn run(&mut self, core: &Core, step: usize) -> Result<()> {
@@ -86,11 +86,8 @@ impl Procedure for TruncateRegion {
         let entry = core.locked_table(table)?;
         let new = std::slice::from_ref(&self.new);
         match step {
-            0 => {
-                regions::close(core, table, std::slice::from_ref(&self.old), None)?;
-                regions::create_files(core, &entry.descriptor, new)
-            }
-            1 => self.write_meta(core),
+            0 => regions::create_files(core, &entry.descriptor, new),
+            1 => self.replace(core),
             2 => regions::open(core, &entry.descriptor, new, None),
             _ => archive::archive_region(core, table, self.old.encoded_name()),
         }
@@ -98,7 +95,9 @@ impl Procedure for TruncateRegion {
 }
 
 impl TruncateRegion {
-    fn write_meta(&self, core: &Core) -> Result<()> {
+    /// The old region leaves together with its row: as long as it has one, a restart opens it.
+    fn replace(&self, core: &Core) -> Result<()> {
+        regions::close_only(core, std::slice::from_ref(&self.old), false)?;
         core.meta_put(|timestamp| {
             let mut cells = meta::closed_region(&self.new, timestamp);
             cells.push(meta::delete_region(&self.old, timestamp));

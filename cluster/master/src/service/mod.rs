@@ -274,7 +274,7 @@ impl MasterService {
         let Some(procedure) = request(&self.master.core, decode(call)?)? else {
             return Ok(Outcome::Ready(Ok(Reply::message(&response))));
         };
-        let done = self.master.engine.clone().run(procedure, submission(call, (0, 0)));
+        let done = self.master.engine.run(procedure, submission(call, (0, 0)));
         Ok(Outcome::Later(Box::pin(async move { done.await.map(|_| Reply::message(&response)) })))
     }
 

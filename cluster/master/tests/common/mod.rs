@@ -264,21 +264,27 @@ impl Cluster {
         }
     }
 
+    /// Whether a procedure is under way.
+    pub fn is_busy(&self) -> bool {
+        let all: pb::GetProceduresResponse =
+            self.call("GetProcedures", &pb::GetProceduresRequest {}).unwrap();
+        let ended =
+            |p: &pb::Procedure| matches!(p.state(), pb::ProcedureState::Success | pb::ProcedureState::Failed);
+        !all.procedure.iter().all(ended)
+    }
+
     /// Waits until no procedure is under way.
     pub fn quiet(&self) {
         let begin = Instant::now();
-        loop {
-            let all: pb::GetProceduresResponse =
-                self.call("GetProcedures", &pb::GetProceduresRequest {}).unwrap();
-            let ended = |p: &pb::Procedure| {
-                matches!(p.state(), pb::ProcedureState::Success | pb::ProcedureState::Failed)
-            };
-            if all.procedure.iter().all(ended) {
-                return;
-            }
-            assert!(begin.elapsed() < Duration::from_secs(30), "procedures do not end: {:?}", all.procedure);
+        while self.is_busy() {
+            assert!(begin.elapsed() < Duration::from_secs(30), "procedures do not end");
             std::thread::sleep(Duration::from_micros(200));
         }
+    }
+
+    /// Sends a request and does not wait for its answer.
+    pub fn call_and_leave(&self, method: &str, request: &impl Message) {
+        drop(self.service.call(a_call(method, request)));
     }
 
     pub fn state(&self, table: &str) -> Option<pb::table_state::State> {
@@ -360,6 +366,16 @@ pub fn answer<R: Message + Default>(
     method: &str,
     request: &impl Message,
 ) -> std::result::Result<R, RpcError> {
+    let reply = match service.call(a_call(method, request)) {
+        Outcome::Ready(reply) => reply,
+        Outcome::Later(future) => {
+            tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+        }
+    }?;
+    Ok(R::decode(reply.message).unwrap())
+}
+
+fn a_call(method: &str, request: &impl Message) -> Call {
     let connection = Arc::new(Connection {
         id: 1,
         peer: "127.0.0.1:1".into(),
@@ -367,7 +383,7 @@ pub fn answer<R: Message + Default>(
         client_version: Some((2, 6)),
         codec: None,
     });
-    let call = Call {
+    Call {
         id: 1,
         method: method.into(),
         param: request.encode_to_vec().into(),
@@ -376,14 +392,7 @@ pub fn answer<R: Message + Default>(
         timeout: None,
         received_ns: 0,
         connection,
-    };
-    let reply = match service.call(call) {
-        Outcome::Ready(reply) => reply,
-        Outcome::Later(future) => {
-            tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
-        }
-    }?;
-    Ok(R::decode(reply.message).unwrap())
+    }
 }
 
 pub fn with_real_clock(env: Env) -> Env {
