@@ -86,12 +86,10 @@ impl Sources {
         }
         let counters = &self.region_server.counters;
         for (name, counter) in [
-            ("calls", &counters.calls),
             ("gets", &counters.gets),
             ("scans", &counters.scans),
             ("mutations", &counters.mutations),
             ("multis", &counters.multis),
-            ("calls_inline", &counters.inline),
             ("calls_pooled", &counters.pooled),
             ("calls_failed", &counters.failed),
             ("calls_slow", &counters.slow),

@@ -52,7 +52,7 @@ pub fn run(args: StandaloneArgs) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("network").build();
     let runtime = runtime.map_err(|error| format!("cannot start threads: {error}"))?;
     let ended = runtime.block_on(serve(env, settings, started_ns));
-    runtime.shutdown_timeout(Duration::from_secs(1));
+    runtime.shutdown_background(); // what had to be waited for has ended
     ended
 }
 
@@ -248,8 +248,9 @@ impl Bound {
     /// Begins to serve and lets clients find it.
     fn serve(self, env: &Env, settings: &StandaloneSettings, roles: &Roles) -> Result<Ports, String> {
         let cluster_id = roles.master.cluster_id().to_string();
-        let master = Arc::new(self.master.serve(roles.services()?, cluster_id.clone()));
-        let region_server = Arc::new(self.region_server.serve(roles.services()?, cluster_id.clone()));
+        let services = roles.services()?;
+        let master = Arc::new(self.master.serve(services.clone(), cluster_id.clone()));
+        let region_server = Arc::new(self.region_server.serve(services, cluster_id.clone()));
 
         let mut sources = Sources {
             clock: env.clock.clone(),
