@@ -49,7 +49,7 @@ for round in $(seq 1 "$ROUNDS"); do
   wait "$writer" || { echo "round $round: the writer failed" >&2; cat "$DIR/writer-$round.log" >&2; exit 1; }
   started=$(date +%s%3N)
   server_start "$DIR/data" "$DIR/server-$round-again.log"
-  echo "round $round (${kind:-puts only}): $(tail -n 1 "$DIR/writer-$round.log"), up again after $(( $(date +%s%3N) - started )) ms"
+  echo "round $round (${kind:-puts only}): $(grep "^acknowledged" "$DIR/writer-$round.log" | tail -n 1), up again after $(( $(date +%s%3N) - started )) ms"
   if ! kill9 verify "$ZK" "$LOG"; then
     echo "round $round: acknowledged rows are missing; data and logs stay in $DIR" >&2
     exit 1
