@@ -5,6 +5,8 @@
 //! is quiet, an action that was acknowledged must be complete; any other must be complete or not begun.
 //! To repeat one case: `cargo test -p halcyon-master --test crash <name>`; the failure prints n and the mode.
 
+#![allow(clippy::disallowed_methods)] // threads and clocks of the test itself
+
 mod common;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,5 +1,7 @@
 //! What clients ask a master, and what they are told.
 
+#![allow(clippy::disallowed_methods)] // threads and clocks of the test itself
+
 mod common;
 
 use std::path::Path;
@@ -469,7 +471,6 @@ fn what_is_not_there_is_refused_by_name() {
 
 /// On the machine's own disk, syncs included. The bound is generous: the machine may be busy.
 #[test]
-#[allow(clippy::disallowed_methods)]
 fn a_table_of_ten_regions_is_soon_there() {
     let root = std::env::temp_dir().join(format!("halcyon-master-{}", std::process::id()));
     let c = Cluster::start(Env::real(), &root, 1).unwrap();

@@ -52,7 +52,9 @@ pub(crate) fn write(core: &Core, record: &Record) -> Result<()> {
     Ok(core.env.fs.replace(&dir(core).join(record.id.to_string()), &bytes)?)
 }
 
-/// Removes a record. Not durable by itself: a record that comes back runs its last step once more.
+/// Removes a record. Not durable by itself, which saves a sync: a record that comes back after a crash runs its
+/// last step once more. Nothing newer can have happened to its table by then, because the record of a newer
+/// procedure makes the names of the directory durable, this removal among them.
 pub(crate) fn remove(core: &Core, id: u64) -> Result<()> {
     match core.env.fs.remove_file(&dir(core).join(id.to_string())) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
