@@ -20,20 +20,18 @@ impl Counter {
     }
 }
 
-/// Requests of clients by kind, and what went wrong.
+/// Requests of clients by kind, and what went wrong. A small read costs one of these, and no more.
 #[derive(Default)]
 pub struct Counters {
-    /// Calls of the client service, a Multi counting once.
-    pub calls: Counter,
     pub gets: Counter,
     pub scans: Counter,
     pub mutations: Counter,
     pub multis: Counter,
-    /// Calls that were answered from the thread that received them.
-    pub inline: Counter,
-    /// Calls that went to the disk pool.
+    /// Calls that went to the disk pool; all others were answered by the thread that received them.
     pub pooled: Counter,
+    /// Calls that ended in an exception.
     pub failed: Counter,
+    /// Calls that took longer than the settings call slow.
     pub slow: Counter,
     pub leases_expired: Counter,
     pub flushes: Counter,

@@ -26,6 +26,7 @@ mod service;
 mod settings;
 
 pub use counters::{Counter, Counters};
+pub use load::ServerStats;
 pub use region_table::{OnlineRegion, RegionTable};
 pub use regionserver::RegionServer;
 pub use service::{AdminService, ClientService};

@@ -1,16 +1,56 @@
 //! A server's and its regions' numbers in the form that the master and `ClusterMetrics` want.
 
+use std::sync::atomic::Ordering;
+
+use halcyon_cache::CacheStats;
 use halcyon_proto::pb;
 use halcyon_proto::pb::region_load::CompactionState;
 use halcyon_region::RegionStats;
+use halcyon_wal::WalStats;
 
 use crate::RegionServer;
 use crate::region_table::OnlineRegion;
-use std::sync::atomic::Ordering;
 
 const MIB: u64 = 1 << 20;
 
+/// What is queued and held at this moment, for the console.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ServerStats {
+    pub regions_count: usize,
+    pub open_scanners_count: usize,
+    pub queued_flushes_count: usize,
+    pub queued_compactions_count: usize,
+    /// Calls that wait for a thread that may wait for the disk.
+    pub waiting_calls_count: usize,
+    pub memstore_bytes: u64,
+    /// Writers are held back from here on.
+    pub memstore_high_bytes: u64,
+    /// Writers held back since start, and those of them that were refused.
+    pub held_back_count: u64,
+    pub refused_count: u64,
+    pub cache: CacheStats,
+    /// Of the tables' log.
+    pub wal: WalStats,
+}
+
 impl RegionServer {
+    pub fn stats(&self) -> ServerStats {
+        let (held_back_count, refused_count) = self.pressure.held_back();
+        ServerStats {
+            regions_count: self.regions.online().len(),
+            open_scanners_count: self.scanners.open_count(),
+            queued_flushes_count: self.flush_queue.len(),
+            queued_compactions_count: self.compactor.queued_count(),
+            waiting_calls_count: self.pool.waiting_count(),
+            memstore_bytes: self.pressure.used_bytes(),
+            memstore_high_bytes: self.pressure.high_bytes(),
+            held_back_count,
+            refused_count,
+            cache: self.cache.stats(),
+            wal: self.logs.tables().stats(),
+        }
+    }
+
     /// The load of the server and of every region on it.
     pub fn server_load(&self) -> pb::ServerLoad {
         let region_loads: Vec<pb::RegionLoad> =

@@ -197,7 +197,7 @@ impl Scanners {
         for entry in self.state.lock().open.values_mut() {
             let Holding::Idle { scanner, expires_ns } = &mut entry.holding else { continue };
             if Arc::ptr_eq(&scanner.online, online) {
-                let region = text(&online.region.info().region_name());
+                let region = text(online.region.info().region_name());
                 let closed = Holding::RegionClosed { region, expires_ns: *expires_ns };
                 dropped.push(std::mem::replace(&mut entry.holding, closed));
             }

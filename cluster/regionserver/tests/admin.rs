@@ -184,3 +184,49 @@ fn old_edits_are_flushed() {
         lab.server.server_load().region_loads[0].storefiles() > 0
     });
 }
+
+#[test]
+fn writers_are_held_back_and_then_refused_while_memory_is_full() {
+    use halcyon_env::sim::{Fault, Operation};
+    let mut settings = common::settings();
+    settings.memory_bytes = 256 << 10; // writers are held back at 102 KiB
+    settings.hold_back_max = Duration::from_millis(300);
+    let lab = Lab::with(halcyon_env::sim::SimFileSystem::new(), settings);
+    lab.fs.inject(Fault::new(Operation::Create, ".tmp/").forever()); // no flush can work
+    let value = vec![b'x'; 20_000];
+    let put = |row: String| {
+        let cell = halcyon_cell::Cell::put(row.as_bytes(), b"f", b"q", i64::MAX, &value);
+        lab.mutate(common::put(1), vec![cell])
+    };
+    let mut refused = None;
+    for row in 0..200 {
+        if let Err(error) = put(format!("r{row}")) {
+            refused = Some(error);
+            break;
+        }
+        Env::real().clock.sleep(Duration::from_millis(10));
+    }
+    let refused = refused.expect("memory is bounded");
+    assert!(refused.class.ends_with(".RegionTooBusyException") && !refused.do_not_retry, "{refused}");
+    let stats = lab.server.stats();
+    assert!(stats.held_back_count >= 1 && stats.refused_count >= 1);
+    assert!(lab.row("r0").len() == 1, "reads go on");
+    lab.fs.clear_faults();
+    eventually("flushes work again, and so do writes", || put("late".to_string()).is_ok());
+}
+
+#[test]
+fn a_log_that_fails_ends_the_service() {
+    use halcyon_env::sim::{Fault, Operation};
+    let lab = Lab::new();
+    lab.put("r", "q", "v");
+    lab.fs.inject(Fault::new(Operation::Write, "WALs").forever());
+    let cell = halcyon_cell::Cell::put(b"r", b"f", b"q", i64::MAX, b"w");
+    let failed = lab.mutate(common::put(1), vec![cell]);
+    assert!(failed.is_err(), "not acknowledged");
+    eventually("the server gives up", || lab.server.failure().is_some());
+    assert_eq!(class(lab.get(common::get("r"))), "RegionServerAbortedException");
+    lab.fs.clear_faults();
+    let again = Lab::with(lab.fs.clone(), common::settings());
+    assert_eq!(again.row("r"), ["v"]);
+}

@@ -345,3 +345,19 @@ fn a_late_scan_answers_with_a_heartbeat_and_a_cursor() {
     let (response, _) = lab.scan(&plain).unwrap();
     assert_eq!((response.heartbeat_message, response.more_results_in_region()), (None, false));
 }
+
+#[test]
+fn a_scanner_serves_one_call_at_a_time() {
+    use halcyon_rpc::{Outcome, Service};
+    let lab = lab();
+    lab.server.flush_region(lab.info.encoded_name(), &[]).unwrap();
+    let id = lab.scan(&lab.open(1, pb::Scan::default())).unwrap().0.scanner_id();
+    let call = |seq| lab.raw_call("Scan", next(id, 2, seq).encode_to_vec().into(), Vec::new());
+    let running = lab.client.call(call(0));
+    assert!(matches!(running, Outcome::Later(_)), "files: it runs on the pool");
+    assert_eq!(class(lab.scan(&next(id, 2, 1))), "LeaseException");
+    assert_eq!(class(lab.scan(&close(id))), "LeaseException");
+    let reply = lab.finish(&lab.client, running).unwrap();
+    assert_eq!(rows(&common::decoded::<pb::ScanResponse>(reply).1), ["r01", "r02"]);
+    assert_eq!(rows(&lab.scan(&next(id, 2, 1)).unwrap().1), ["r03", "r04"]);
+}

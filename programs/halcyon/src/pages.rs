@@ -9,6 +9,9 @@ use halcyon_rpc::RpcStatsSnapshot;
 
 use crate::info::Page;
 
+/// Reads the counters of a port.
+type ReadStats = Box<dyn Fn() -> RpcStatsSnapshot + Send + Sync>;
+
 /// What the pages are made of. Shared by both ports.
 pub struct Sources {
     pub clock: Arc<dyn Clock>,
@@ -18,7 +21,7 @@ pub struct Sources {
     pub settings: String,
     pub region_server: Arc<RegionServer>,
     /// Name of a port and where its counters are read.
-    pub rpc: Vec<(&'static str, Box<dyn Fn() -> RpcStatsSnapshot + Send + Sync>)>,
+    pub rpc: Vec<(&'static str, ReadStats)>,
 }
 
 impl Sources {

@@ -33,11 +33,10 @@ pub(super) fn call(server: &Arc<RegionServer>, call: Call) -> Outcome {
         Err(CallError::Failed(error)) => ready(Err(error)),
         Err(CallError::NeedsDisk) => {
             let server = server.clone();
-            server.counters.pooled.add(1);
             Outcome::Later(Box::pin(async move {
                 let work =
                     move || read(&online, &request.get, ReadMode::AnyDisk).map_err(CallError::into_rpc);
-                Ok(reply(server.pool.run(work).await?, codec))
+                Ok(reply(server.run_pooled("Get", work).await?, codec))
             }))
         }
     }

@@ -69,12 +69,15 @@ pub(super) fn call(server: &Arc<RegionServer>, call: Call) -> Outcome {
 
 async fn run_on_pool(mut run: Run) -> Result<Reply, RpcError> {
     let server = run.server.clone();
-    server.counters.pooled.add(1);
-    let work = move || match run.go_on(ReadMode::AnyDisk) {
-        Ok(()) => Ok(run),
-        Err(NeedsDisk) => Err(CallError::NeedsDisk.into_rpc()),
+    let work = move || {
+        let done = run.go_on(ReadMode::AnyDisk);
+        run.server.drive_logs(); // nobody else does behind this thread
+        match done {
+            Ok(()) => Ok(run),
+            Err(NeedsDisk) => Err(CallError::NeedsDisk.into_rpc()),
+        }
     };
-    match server.pool.run(work).await?.complete() {
+    match server.run_pooled("Multi", work).await?.complete() {
         Outcome::Ready(result) => result,
         Outcome::Later(later) => later.await,
     }

@@ -52,7 +52,9 @@ pub(super) fn call(server: &Arc<RegionServer>, call: Call) -> Outcome {
         let server = server.clone();
         return Outcome::Later(Box::pin(async move {
             server.pressure.wait().await?;
-            match start(&server, request) {
+            let outcome = start(&server, request);
+            server.drive_logs();
+            match outcome {
                 Outcome::Ready(result) => result,
                 Outcome::Later(later) => later.await,
             }
@@ -82,12 +84,15 @@ fn start(server: &Arc<RegionServer>, request: Request) -> Outcome {
         Ok(done) => complete(done, codec),
         Err(CallError::Failed(error)) => ready(Err(error)),
         Err(CallError::NeedsDisk) => {
-            server.counters.pooled.add(1);
             let server = server.clone();
             Outcome::Later(Box::pin(async move {
                 let on_pool = server.clone();
-                let work = move || request.attempt(&on_pool, ReadMode::AnyDisk).map_err(CallError::into_rpc);
-                match complete(server.pool.run(work).await?, codec) {
+                let work = move || {
+                    let done = request.attempt(&on_pool, ReadMode::AnyDisk).map_err(CallError::into_rpc);
+                    on_pool.drive_logs(); // nobody else does behind this thread
+                    done
+                };
+                match complete(server.run_pooled("Mutate", work).await?, codec) {
                     Outcome::Ready(result) => result,
                     Outcome::Later(later) => later.await,
                 }

@@ -56,11 +56,10 @@ fn next(server: &Arc<RegionServer>, call: &Call, request: pb::ScanRequest, id: u
 }
 
 fn pooled(server: &Arc<RegionServer>, run: ScanRun) -> Outcome {
-    server.counters.pooled.add(1);
     let server = server.clone();
-    Outcome::Later(Box::pin(
-        async move { server.pool.run(move || run.run().map_err(CallError::into_rpc)).await },
-    ))
+    Outcome::Later(Box::pin(async move {
+        server.run_pooled("Scan", move || run.run().map_err(CallError::into_rpc)).await
+    }))
 }
 
 fn open(server: &Arc<RegionServer>, call: &Call, request: pb::ScanRequest) -> Outcome {
@@ -80,10 +79,9 @@ fn open(server: &Arc<RegionServer>, call: &Call, request: pb::ScanRequest) -> Ou
             result => return ready(result.map_err(CallError::into_rpc)),
         }
     }
-    server.counters.pooled.add(1);
     let server = server.clone();
     Outcome::Later(Box::pin(async move {
-        server.pool.run(move || opening.run(ReadMode::AnyDisk).map_err(CallError::into_rpc)).await
+        server.run_pooled("Scan", move || opening.run(ReadMode::AnyDisk).map_err(CallError::into_rpc)).await
     }))
 }
 

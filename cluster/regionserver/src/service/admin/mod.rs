@@ -74,10 +74,9 @@ fn pooled<F>(server: &Arc<RegionServer>, work: F) -> Outcome
 where
     F: FnOnce(&RegionServer) -> Result<Reply, RpcError> + Send + 'static,
 {
-    server.counters.pooled.add(1);
     let server = server.clone();
     Outcome::Later(Box::pin(async move {
         let on_pool = server.clone();
-        server.pool.run(move || work(&on_pool)).await
+        server.run_pooled("admin", move || work(&on_pool)).await
     }))
 }
