@@ -14,7 +14,7 @@ use halcyon_coord::{ClusterZnodes, ZkServer, ZkSettings, ZnodeTree};
 use halcyon_env::{Env, FileLock};
 use halcyon_master::{ClientMetaService, Master, MasterService, MasterSettings, RegionServerDoor};
 use halcyon_regionserver::{AdminService, ClientService, RegionServer};
-use halcyon_rpc::{BoundServer, Call, Outcome, RpcError, RpcServer, Service, Services};
+use halcyon_rpc::{BoundServer, Call, Lanes, Outcome, RpcError, RpcServer, Service, Services};
 use halcyon_schema::ServerName;
 use halcyon_wal::SyncMode;
 use tokio::sync::Notify;
@@ -49,7 +49,7 @@ pub fn run(args: StandaloneArgs) -> Result<(), String> {
         print!("{settings}");
         return Ok(());
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("network").build();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("server").build();
     let runtime = runtime.map_err(|error| format!("cannot start threads: {error}"))?;
     let ended = runtime.block_on(serve(env, settings, started_ns));
     runtime.shutdown_background(); // what had to be waited for has ended
@@ -249,8 +249,11 @@ impl Bound {
     fn serve(self, env: &Env, settings: &StandaloneSettings, roles: &Roles) -> Result<Ports, String> {
         let cluster_id = roles.master.cluster_id().to_string();
         let services = roles.services()?;
-        let master = Arc::new(self.master.serve(services.clone(), cluster_id.clone()));
-        let region_server = Arc::new(self.region_server.serve(services, cluster_id.clone()));
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let lanes = Lanes::start(cores).map_err(|error| format!("cannot start threads: {error}"))?;
+        let master = self.master.on_lanes(Arc::clone(&lanes)).serve(services.clone(), cluster_id.clone());
+        let region_server = self.region_server.on_lanes(lanes).serve(services, cluster_id.clone());
+        let (master, region_server) = (Arc::new(master), Arc::new(region_server));
 
         let mut sources = Sources {
             clock: env.clock.clone(),

@@ -193,6 +193,7 @@ impl Region {
                 wanted.insert(Bytes::copy_from_slice(cell.qualifier()));
             }
         }
+        // A column that is named twice is changed from the same value twice; the last one stays, as in HBase.
         let mut current: BTreeMap<(Vec<u8>, Vec<u8>), Cell> = BTreeMap::new();
         for cell in self.read_row_newest(scan, mode)? {
             current.insert((cell.family().to_vec(), cell.qualifier().to_vec()), cell);
@@ -202,7 +203,6 @@ impl Region {
             let column = (delta.family().to_vec(), delta.qualifier().to_vec());
             let cell = new_cell(mutation, delta, current.get(&column), now_ms)?;
             self.check_new_size(&cell)?;
-            current.insert(column, cell.clone()); // the same column may come twice
             new_cells.push(cell);
         }
         for cell in &new_cells {

@@ -56,11 +56,12 @@ impl Region {
     }
 
     fn open_inner(
-        services: RegionServices,
+        mut services: RegionServices,
         root: &Path,
         info: RegionInfo,
         table: Arc<TableDescriptor>,
     ) -> Result<Arc<Region>> {
+        services.settings = services.settings.for_table(&table);
         let dir = layout::region_dir(root, info.table(), info.encoded_name());
         let archive_dir = layout::archive_region_dir(root, info.table(), info.encoded_name());
         let env = services.env.clone();

@@ -170,7 +170,7 @@ impl Region {
 
     /// The size at which the region wants to be flushed.
     pub fn flush_size_bytes(&self) -> u64 {
-        self.table.memstore_flush_size().unwrap_or(self.services.settings.flush_size_bytes)
+        self.services.settings.flush_size_bytes
     }
 
     /// Whether the memstores are over the flush size.

@@ -1,3 +1,7 @@
+use std::str::FromStr;
+
+use halcyon_schema::TableDescriptor;
+
 /// Settings of a region, by HBase's meanings. A table's own attributes win where it has them.
 #[derive(Clone, Debug)]
 pub struct RegionSettings {
@@ -51,5 +55,31 @@ impl Default for RegionSettings {
             mini_batch_rows_max: 256,
             mini_batch_bytes_max: 256 << 10,
         }
+    }
+}
+
+impl RegionSettings {
+    /// These settings with what the table sets for itself, by HBase's property names as table attributes or
+    /// configuration. A value that cannot be read is passed over: the table was checked when it was made.
+    pub fn for_table(mut self, table: &TableDescriptor) -> RegionSettings {
+        fn take<T: FromStr>(table: &TableDescriptor, name: &str, field: &mut T) {
+            if let Some(value) = table.setting(name).and_then(|text| text.trim().parse().ok()) {
+                *field = value;
+            }
+        }
+        take(table, "hbase.server.keyvalue.maxsize", &mut self.keyvalue_max_bytes);
+        take(table, "hbase.hregion.memstore.block.multiplier", &mut self.block_multiplier);
+        take(table, "hbase.hstore.compaction.max", &mut self.compaction_files_max);
+        take(table, "hbase.hstore.compaction.min", &mut self.compaction_files_min);
+        take(table, "hbase.hstore.compaction.ratio", &mut self.compaction_ratio);
+        take(table, "hbase.hstore.compaction.min.size", &mut self.compaction_min_size_bytes);
+        take(table, "hbase.hstore.compaction.max.size", &mut self.compaction_max_size_bytes);
+        take(table, "hbase.hstore.blockingStoreFiles", &mut self.blocking_files_count);
+        take(table, "hbase.hregion.majorcompaction", &mut self.major_period_ms);
+        take(table, "hbase.hregion.majorcompaction.jitter", &mut self.major_jitter);
+        if let Some(bytes) = table.memstore_flush_size() {
+            self.flush_size_bytes = bytes;
+        }
+        self
     }
 }

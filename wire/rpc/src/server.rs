@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::connection::ConnectionTask;
-use crate::{RpcStats, Service};
+use crate::{Lanes, RpcStats, Service};
 
 /// Services by their simple descriptor name (`ClientService`).
 pub type Services = HashMap<&'static str, Arc<dyn Service>>;
@@ -66,6 +66,7 @@ pub struct BoundServer {
     address: SocketAddr,
     settings: RpcSettings,
     clock: Arc<dyn Clock>,
+    lanes: Option<Arc<Lanes>>,
 }
 
 /// A running server; dropping it without [`RpcServer::stop`] ends it without draining.
@@ -85,6 +86,7 @@ pub(crate) struct Shared {
     pub cluster_id: String,
     pub clock: Arc<dyn Clock>,
     pub stats: RpcStats,
+    lanes: Option<Arc<Lanes>>,
     connections: Mutex<HashMap<u64, Arc<Control>>>,
     /// Told when a connection ends while the server stops.
     ended: Notify,
@@ -112,7 +114,7 @@ impl RpcServer {
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{address}: {error}"));
         let listener = TcpListener::bind(address).await.map_err(named)?;
         let address = listener.local_addr()?;
-        Ok(BoundServer { listener, address, settings, clock })
+        Ok(BoundServer { listener, address, settings, clock, lanes: None })
     }
 
     pub fn local_addr(&self) -> SocketAddr {
@@ -180,6 +182,11 @@ impl BoundServer {
         self.address
     }
 
+    /// Serves connections on these lanes instead of the caller's runtime.
+    pub fn on_lanes(self, lanes: Arc<Lanes>) -> BoundServer {
+        BoundServer { lanes: Some(lanes), ..self }
+    }
+
     /// Begins to serve. `cluster_id` is what clients with an RPC registry ask for before anything else.
     pub fn serve(self, services: Services, cluster_id: impl Into<String>) -> RpcServer {
         let shared = Arc::new(Shared {
@@ -188,6 +195,7 @@ impl BoundServer {
             cluster_id: cluster_id.into(),
             clock: self.clock,
             stats: RpcStats::default(),
+            lanes: self.lanes,
             connections: Mutex::new(HashMap::new()),
             ended: Notify::new(),
             stopping: AtomicBool::new(false),
@@ -232,11 +240,28 @@ fn begin_connection(shared: &Arc<Shared>, id: u64, stream: TcpStream, peer: Sock
         control.stop();
     }
     let open = OpenConnection { shared: Arc::clone(shared), id };
-    let task = ConnectionTask::new(Arc::clone(shared), control, id, stream, peer);
-    tokio::spawn(async move {
-        let _open = open;
-        task.run().await;
+    let Some(lanes) = &shared.lanes else {
+        let task = ConnectionTask::new(Arc::clone(shared), control, id, stream, peer);
+        tokio::spawn(serve_connection(open, task));
+        return;
+    };
+    let moved = stream.into_std();
+    let shared_there = Arc::clone(shared);
+    lanes.pick().spawn(async move {
+        // A socket belongs to the event loop that it is registered with.
+        match moved.and_then(TcpStream::from_std) {
+            Ok(stream) => {
+                let task = ConnectionTask::new(shared_there, control, id, stream, peer);
+                serve_connection(open, task).await;
+            }
+            Err(error) => tracing::warn!(%peer, %error, "cannot move the connection to its lane"),
+        }
     });
+}
+
+async fn serve_connection(open: OpenConnection, task: ConnectionTask) {
+    let _open = open;
+    task.run().await;
 }
 
 /// Takes the connection off the list however its task ends.
