@@ -12,6 +12,8 @@ use crate::args::{StandaloneArgs, WalSync};
 use crate::site::Property;
 use crate::sizes::Size;
 
+const REQUEST_BYTES_MAX: &str = "hbase.ipc.server.max.callqueue.size";
+
 /// All settings of `halcyon standalone`, as plain data. Names in parentheses are the HBase properties that
 /// set them; they print as `name = value` lines that [`StandaloneSettings::set`] reads back.
 #[derive(Clone, Debug)]
@@ -77,6 +79,7 @@ impl StandaloneSettings {
             }
         }
         settings.apply(flags);
+        settings.fit_memory(properties);
         settings.check()?;
         Ok((settings, unused))
     }
@@ -99,7 +102,7 @@ impl StandaloneSettings {
             "hbase.ipc.max.request.size" => {
                 self.rpc.frame_bytes_max = parsed(name, value, "a size in bytes")?
             }
-            "hbase.ipc.server.max.callqueue.size" => {
+            REQUEST_BYTES_MAX => {
                 self.rpc.request_bytes_max = parsed(name, value, "a size in bytes")?;
             }
             "hbase.wal.hsync" => {
@@ -142,6 +145,19 @@ impl StandaloneSettings {
                 WalSync::Written => SyncMode::Written,
             };
         }
+    }
+
+    /// What is neither memstore nor cache belongs to calls: an eighth of the memory each for requests under way
+    /// and for answers that clients do not take, unless a property says otherwise.
+    fn fit_memory(&mut self, properties: &[Property]) {
+        const FLOOR_BYTES: usize = 16 << 20;
+        let eighth = usize::try_from(self.regionserver.memory_bytes / 8).unwrap_or(usize::MAX);
+        let share = eighth.max(FLOOR_BYTES);
+        if !properties.iter().any(|property| property.name == REQUEST_BYTES_MAX) {
+            self.rpc.request_bytes_max = share;
+        }
+        self.rpc.response_bytes_max = share;
+        self.rpc.connection_response_bytes_max = self.rpc.connection_response_bytes_max.min(share / 4);
     }
 
     fn check(&self) -> Result<(), String> {

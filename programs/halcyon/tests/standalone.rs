@@ -38,6 +38,7 @@ struct Server {
 }
 
 impl Server {
+    #[allow(clippy::zombie_processes)] // ends before it is let go
     fn start(data: &Path) -> Server {
         let mut child = command(data, &ANY_PORTS).spawn().unwrap();
         let mut lines = Vec::new();
@@ -50,6 +51,7 @@ impl Server {
                 return Server { child, lines };
             }
         }
+        let _ = child.kill();
         let mut log = String::new();
         child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
         panic!("not ready: {lines:?}\n{log}");

@@ -8,11 +8,12 @@
 //! answer      int32 length | varint, ResponseHeader | varint, message   | cell block
 //! ```
 //!
-//! One task per connection owns its socket (`connection.rs`). A turn of it reads what is there, cuts whole
-//! frames out of the read buffer without copying ([`bytes::Bytes`] slices of it become the parameter and the
-//! cells), hands each call to the service, calls [`Service::batch_done`], polls what was not ready at once,
-//! and writes all answers with one vectored write. Calls that wait ([`Outcome::Later`]) stay with the
-//! connection's task and cost no task of their own; they are driven to their end even if the client goes.
+//! One task per connection owns its socket (`connection.rs`). A turn of it (`calls.rs`) reads what is there
+//! (`input.rs`), cuts whole frames out of the read buffer without copying ([`bytes::Bytes`] slices of it become
+//! the parameter and the cells), hands each call to the service, calls [`Service::batch_done`], polls what was
+//! not ready at once, and writes all answers with one vectored write (`output.rs`). Calls that wait
+//! ([`Outcome::Later`]) stay with the connection's task and cost no task of their own; they are driven to their
+//! end even if the client goes.
 //!
 //! What must hold: an answer is sent once per call and only for calls that were received; every length is
 //! checked against the frame before it is believed; every queue has a limit in [`RpcSettings`].
@@ -20,6 +21,7 @@
 //!
 //! When you change the form of an answer, also look at `wire/client` and at the golden frames in `tests/`.
 
+mod calls;
 mod cell_block;
 mod codec;
 mod compress;
@@ -27,6 +29,7 @@ mod connection;
 mod error;
 pub mod exceptions;
 mod frame;
+mod input;
 mod lanes;
 mod output;
 mod preamble;

@@ -298,6 +298,37 @@ async fn a_full_server_refuses_calls() {
     assert_eq!(&other.answer().await.message[..], b"now");
 }
 
+/// Large requests are counted while they arrive: what does not fit is refused without being kept, and the
+/// connection goes on.
+#[tokio::test]
+async fn large_frames_that_arrive_slowly_do_not_fill_the_memory() {
+    let settings = RpcSettings { request_bytes_max: 1 << 20, ..RpcSettings::default() };
+    let (server, service) = start(settings).await;
+    let (mut first, mut second) = (Client::open(&server).await, Client::open(&server).await);
+    // Larger than the limit, but alone.
+    let large = request(1, "Echo", &vec![1; 2 << 20], b"");
+    first.send(&large[..large.len() / 2]).await;
+    common::eventually("it is counted", || server.stats().snapshot().request_bytes == large.len() - 4).await;
+    let refused = request(2, "Echo", &vec![2; 500_000], b"");
+    second.send(&refused).await;
+    second.send(&request(3, "Echo", b"small", b"")).await;
+    let answer = second.answer().await;
+    assert_eq!(answer.header.call_id, Some(2));
+    assert_eq!(answer.exception().0, "org.apache.hadoop.hbase.CallQueueTooBigException");
+    let told = second.answer().await; // still overloaded, but a whole frame
+    assert_eq!(told.header.call_id, Some(3));
+
+    first.send(&large[large.len() / 2..]).await;
+    assert_eq!(first.answer().await.message.len(), 2 << 20);
+    second.send(&refused).await;
+    assert_eq!(second.answer().await.message.len(), 500_000);
+    first.send(&large[..100_000]).await;
+    common::eventually("it is counted", || server.stats().snapshot().request_bytes > 0).await;
+    drop(first);
+    common::eventually("it is forgotten", || server.stats().snapshot().request_bytes == 0).await;
+    assert_eq!(service.seen.lock().len(), 2);
+}
+
 #[tokio::test]
 async fn a_client_that_takes_no_answers_is_not_read() {
     let settings = RpcSettings { connection_response_bytes_max: 1 << 20, ..RpcSettings::default() };
