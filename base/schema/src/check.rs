@@ -65,6 +65,13 @@ impl TableDescriptor {
         if self.name().is_meta() && self.read_only() {
             return Err("Meta table can't be set as read only.".to_string());
         }
+        // HBase refuses a class that it cannot load, and no class can be loaded here.
+        let mut attributes = self.attributes();
+        if let Some((_, class)) =
+            attributes.find(|(key, _)| key.to_ascii_lowercase().starts_with(b"coprocessor$"))
+        {
+            return Err(format!("Coprocessor '{}' cannot be loaded.", class.escape_ascii()));
+        }
         Ok(())
     }
 }
@@ -89,6 +96,9 @@ fn check_storable(family: &FamilyDescriptor) -> Result<()> {
     family.compression_compact_minor()?;
     if family.attribute(b"ENCRYPTION").is_some_and(|cipher| !cipher.is_empty()) {
         return Err(Error::invalid(format!("Column family {name}: encryption is not available")));
+    }
+    if family.new_version_behavior() {
+        return Err(Error::invalid(format!("Column family {name}: NEW_VERSION_BEHAVIOR is not available")));
     }
     Ok(())
 }
@@ -171,6 +181,11 @@ mod tests {
             (table(family().with("BLOCKSIZE", "1023")), "Block size"),
             (table(family().with("MIN_VERSIONS", "-1")), "Min versions"),
             (table(family().with("MIN_VERSIONS", "5")), "less than the Max"),
+            (
+                table(family()).with("coprocessor$1", "|no.such.Coprocessor|1073741823|"),
+                "no.such.Coprocessor",
+            ),
+            (table(family().with("NEW_VERSION_BEHAVIOR", "true")), "NEW_VERSION_BEHAVIOR"),
             (table(family().with("VERSIONS", "0")), "versions"),
             (table(family().with("REPLICATION_SCOPE", "5")), "scope"),
             (table(family().with("COMPRESSION", "LZO")), "LZO"),
