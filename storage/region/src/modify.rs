@@ -18,7 +18,8 @@ use crate::api::{
 };
 use crate::mvcc::WriteTicket;
 use crate::region::Region;
-use crate::write::{BatchOutcome, Edit, Edits, with_ttl};
+use crate::row_lock::RowGuards;
+use crate::write::{BatchOutcome, Edit, Edits, deletes_now, with_ttl};
 
 /// What became of a checkAndMutate.
 pub struct CheckOutcome {
@@ -41,8 +42,8 @@ impl Region {
         results: &mut Vec<MutationResult>,
     ) -> Result<Option<WriteTicket>> {
         let done = self.check_mutation(&mutation).and_then(|()| {
-            let _row = self.row_locks.lock_one(&mutation.row);
-            let now_ms = self.services.env.clock.now_ms();
+            let mut row = self.row_locks.lock_one(&mutation.row);
+            let now_ms = row.stamp(self.services.env.clock.now_ms(), false);
             let mut edits = Edits::default();
             edits.wish(self.durability_of(&mutation));
             let cells = self.add_new_values(&mutation, now_ms, mode, &mut edits)?;
@@ -78,8 +79,8 @@ impl Region {
         for mutation in &batch {
             self.check_mutation(mutation)?;
         }
-        let _row = self.row_locks.lock_one(&row);
-        let (results, ticket) = self.apply_atomic(batch, None, nonce, mode)?;
+        let mut guards = self.row_locks.lock_one(&row);
+        let (results, ticket) = self.apply_atomic(batch, &mut guards, None, nonce, mode)?;
         Ok(BatchOutcome { results, ticket })
     }
 
@@ -116,7 +117,7 @@ impl Region {
         }
         let rows = conditions.iter().map(|condition| condition.row.clone());
         let rows: Vec<Bytes> = rows.chain(mutations.iter().map(|mutation| mutation.row.clone())).collect();
-        let _rows = self.row_locks.lock_all(rows.iter().map(Bytes::as_ref));
+        let mut guards = self.row_locks.lock_all(rows.iter().map(Bytes::as_ref));
         let mut not_before = None;
         for condition in &mut conditions {
             let Some(checked_timestamp) = self.check_condition(condition, mode)? else {
@@ -125,7 +126,7 @@ impl Region {
             };
             not_before = not_before.max(checked_timestamp);
         }
-        let (results, ticket) = self.apply_atomic(mutations, not_before, nonce, mode)?;
+        let (results, ticket) = self.apply_atomic(mutations, &mut guards, not_before, nonce, mode)?;
         let mut merged: Option<Vec<Cell>> = None;
         for cells in results.into_iter().flatten().flatten() {
             merged.get_or_insert_with(Vec::new).extend(cells);
@@ -149,11 +150,13 @@ impl Region {
     fn apply_atomic(
         &self,
         batch: Vec<Mutation>,
+        guards: &mut RowGuards<'_>,
         not_before: Option<i64>,
         nonce: Nonce,
         mode: ReadMode,
     ) -> Result<(Vec<MutationResult>, WriteTicket)> {
         let now_ms = self.services.env.clock.now_ms().max(not_before.unwrap_or(i64::MIN));
+        let now_ms = guards.stamp(now_ms, batch.iter().any(deletes_now));
         let mut edits = Edits::default();
         let mut results: Vec<MutationResult> = Vec::with_capacity(batch.len());
         let count = batch.len() as u64;

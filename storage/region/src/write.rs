@@ -127,9 +127,9 @@ impl Region {
         let first_result = results.len();
         results.extend(run.iter().map(|mutation| self.check_mutation(mutation).map(|()| None)));
         let rows = run.iter().map(|mutation| mutation.row.as_ref());
-        let guards =
+        let mut guards =
             if single { self.row_locks.lock_one(&run[0].row) } else { self.row_locks.lock_all(rows) };
-        let now_ms = self.services.env.clock.now_ms();
+        let now_ms = guards.stamp(self.services.env.clock.now_ms(), run.iter().any(deletes_now));
         let mut edits = Edits::default();
         for (at, mutation) in run.into_iter().enumerate() {
             let result = &mut results[first_result + at];
@@ -346,6 +346,14 @@ fn is_plain(mutation: &Mutation) -> bool {
 
 fn is_newest_version_delete(cell: &Cell) -> bool {
     cell.cell_type() == CellType::Delete && cell.timestamp() == LATEST_TIMESTAMP
+}
+
+/// Whether the mutation has a delete that gets its timestamp from the server.
+pub(crate) fn deletes_now(mutation: &Mutation) -> bool {
+    if mutation.kind == MutationKind::Delete && mutation.cells.is_empty() {
+        return mutation.timestamp == LATEST_TIMESTAMP;
+    }
+    mutation.cells.iter().any(|cell| cell.cell_type().is_delete() && cell.timestamp() == LATEST_TIMESTAMP)
 }
 
 fn bytes_of(mutation: &Mutation) -> usize {
