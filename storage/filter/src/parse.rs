@@ -1,8 +1,8 @@
 //! From the bytes of a request to filters and comparators.
 //!
 //! Both arrive as the name of a Java class and the bytes of the message that goes with it
-//! (`ProtobufUtil.toFilter`, `toComparator`). The known classes are those of HBase 2.6.4's jars; the message
-//! `FilterAllFilter` has no class there, so its name is as unknown as any other.
+//! (`ProtobufUtil.toFilter`, `toComparator`). The known classes are those of HBase 2.6.4's jars, and
+//! `FilterAllFilter` of its test jar, which `PerformanceEvaluation --filterAll` sends.
 
 use bytes::Bytes;
 use halcyon_cell::{Error, ROW_LEN_MAX, Result};
@@ -20,7 +20,7 @@ use crate::comparators::{
 use crate::fuzzy_row::{FuzzyKey, FuzzyRowFilter};
 use crate::list::{AllOf, AnyOf};
 use crate::multi_row_range::{MultiRowRangeFilter, RowRange};
-use crate::rows::{InclusiveStopFilter, PageFilter, PrefixFilter, RandomRowFilter, RowFilter};
+use crate::rows::{FilterAllFilter, InclusiveStopFilter, PageFilter, PrefixFilter, RandomRowFilter, RowFilter};
 use crate::values::{
     Column, ColumnValueFilter, DependentColumnFilter, KeyOnlyFilter, Part, PartFilter,
     SingleColumnValueFilter, TimestampsFilter,
@@ -181,6 +181,7 @@ fn parse_row_filter(name: &str, bytes: &Bytes) -> Result<Option<Box<dyn Filter>>
             let message: pb::PageFilter = decode(name, bytes, &[&[1]])?;
             Box::new(PageFilter::new(check_not_negative(name, message.page_size)?))
         }
+        "FilterAllFilter" => Box::new(FilterAllFilter::default()), // HBase looks at no bytes here
         "RandomRowFilter" => {
             let message: pb::RandomRowFilter = decode(name, bytes, &[&[1]])?;
             let seed = u64::from_ne_bytes(halcyon_env::random_bytes());

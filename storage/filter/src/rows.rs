@@ -44,6 +44,33 @@ impl Filter for RowFilter {
     direction_flag!();
 }
 
+/// `FilterAllFilter`: keeps nothing, but has the scan look at every cell. Not hinting past them is its purpose:
+/// it measures a scan without its results.
+#[derive(Default)]
+pub(crate) struct FilterAllFilter {
+    reversed: bool,
+}
+
+impl Filter for FilterAllFilter {
+    fn filter_row_key(&mut self, _first: CellRef<'_>) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn filter_cell(&mut self, _cell: CellRef<'_>) -> Result<ReturnCode> {
+        Ok(ReturnCode::Skip)
+    }
+
+    fn filter_row(&mut self) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn has_filter_row(&self) -> bool {
+        true
+    }
+
+    direction_flag!();
+}
+
 /// `PrefixFilter`: keeps rows that start with a prefix, hints to the first of them and ends the scan behind
 /// the last.
 pub(crate) struct PrefixFilter {
