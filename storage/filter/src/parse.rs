@@ -20,7 +20,9 @@ use crate::comparators::{
 use crate::fuzzy_row::{FuzzyKey, FuzzyRowFilter};
 use crate::list::{AllOf, AnyOf};
 use crate::multi_row_range::{MultiRowRangeFilter, RowRange};
-use crate::rows::{FilterAllFilter, InclusiveStopFilter, PageFilter, PrefixFilter, RandomRowFilter, RowFilter};
+use crate::rows::{
+    FilterAllFilter, InclusiveStopFilter, PageFilter, PrefixFilter, RandomRowFilter, RowFilter,
+};
 use crate::values::{
     Column, ColumnValueFilter, DependentColumnFilter, KeyOnlyFilter, Part, PartFilter,
     SingleColumnValueFilter, TimestampsFilter,
