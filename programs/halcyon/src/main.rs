@@ -5,6 +5,7 @@
 
 mod args;
 mod info;
+mod limits;
 mod pages;
 mod settings;
 mod signals;

@@ -21,12 +21,15 @@ use tokio::sync::Notify;
 
 use crate::args::StandaloneArgs;
 use crate::info::{BoundInfo, InfoServer};
+use crate::limits;
 use crate::pages::Sources;
 use crate::settings::StandaloneSettings;
 use crate::signals::StopSignals;
 use crate::site;
 use crate::sizes::Size;
 
+/// With fewer open files than this an operator should know.
+const OPEN_FILES_MIN: u64 = 4096;
 const LOCK_FILE: &str = ".halcyon.lock";
 /// How long calls under way may take when the server stops.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(5);
@@ -48,6 +51,11 @@ pub fn run(args: StandaloneArgs) -> Result<(), String> {
     if args.print_settings {
         print!("{settings}");
         return Ok(());
+    }
+    if let Some(files_max) = limits::take_open_files()
+        && files_max < OPEN_FILES_MIN
+    {
+        tracing::warn!(files_max, "few files may be open; connections and store files need them");
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("server").build();
     let runtime = runtime.map_err(|error| format!("cannot start threads: {error}"))?;
