@@ -4,6 +4,7 @@ SERVER_PID=""
 
 server_start() { # server_start DATA LOG
   local log="$2" waited=0
+  : > "$log"
   # shellcheck disable=SC2086
   "$HALCYON" standalone --data "$1" --bind 127.0.0.1 --memory "${SERVER_MEMORY:-512m}" \
     --zookeeper-port 0 --master-port 0 --regionserver-port 0 --master-info-port 0 --regionserver-info-port 0 \

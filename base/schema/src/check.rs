@@ -10,8 +10,22 @@ const MAX_FILE_SIZE_MIN_BYTES: i64 = 2 * 1024 * 1024;
 const FLUSH_SIZE_MIN_BYTES: i64 = 1024 * 1024;
 const BLOCK_SIZE_BYTES: std::ops::RangeInclusive<i64> = 1024..=16 * 1024 * 1024;
 const REPLICAS_MAX: i32 = 65536;
+const DATA_TIERING: &str = "hbase.hstore.datatiering.type";
+const STORE_ENGINE: &str = "hbase.hstore.engine.class";
+const DATE_TIERED_ENGINE: &str = "org.apache.hadoop.hbase.regionserver.DateTieredStoreEngine";
+/// Classes under `org.apache.hadoop.hbase.regionserver` that a table may name as its split policy.
+const SPLIT_POLICIES: [&str; 7] = [
+    "BusyRegionSplitPolicy",
+    "ConstantSizeRegionSplitPolicy",
+    "DelimitedKeyPrefixRegionSplitPolicy",
+    "DisabledRegionSplitPolicy",
+    "IncreasingToUpperBoundRegionSplitPolicy",
+    "KeyPrefixRegionSplitPolicy",
+    "SteppingSplitPolicy",
+];
 const FIFO_POLICY: &str = "org.apache.hadoop.hbase.regionserver.compactions.FIFOCompactionPolicy";
 const COMPACTION_POLICY: &str = "hbase.hstore.defaultengine.compactionpolicy.class";
+const BUILT_IN_COPROCESSOR: &str = "org.apache.hadoop.hbase.coprocessor.MultiRowMutationEndpoint";
 const BLOCKING_STORE_FILES: &str = "hbase.hstore.blockingStoreFiles";
 
 impl TableDescriptor {
@@ -53,6 +67,16 @@ impl TableDescriptor {
                  small, which might cause very frequent flushing."
             ));
         }
+        for key in ["SPLIT_POLICY", "hbase.regionserver.region.split.policy"] {
+            let Some(policy) = self.setting(key) else { continue };
+            let known = policy.strip_prefix("org.apache.hadoop.hbase.regionserver.");
+            if !known.is_some_and(|class| SPLIT_POLICIES.contains(&class)) {
+                return Err(format!(
+                    "Unable to load configured region split policy '{policy}' for table '{}'",
+                    self.name()
+                ));
+            }
+        }
         if self.families().is_empty() {
             return Err("Table should have at least one column family.".to_string());
         }
@@ -65,12 +89,19 @@ impl TableDescriptor {
         if self.name().is_meta() && self.read_only() {
             return Err("Meta table can't be set as read only.".to_string());
         }
-        // HBase refuses a class that it cannot load, and no class can be loaded here.
-        let mut attributes = self.attributes();
-        if let Some((_, class)) =
-            attributes.find(|(key, _)| key.to_ascii_lowercase().starts_with(b"coprocessor$"))
-        {
-            return Err(format!("Coprocessor '{}' cannot be loaded.", class.escape_ascii()));
+        self.check_coprocessors()
+    }
+
+    /// HBase refuses a class that it cannot load; here none can be loaded, but for what is built in.
+    fn check_coprocessors(&self) -> std::result::Result<(), String> {
+        for (key, value) in self.attributes() {
+            // path | class | priority | arguments
+            let class = value.split(|&byte| byte == b'|').nth(1).unwrap_or_default();
+            if key.to_ascii_lowercase().starts_with(b"coprocessor$")
+                && class != BUILT_IN_COPROCESSOR.as_bytes()
+            {
+                return Err(format!("Coprocessor '{}' cannot be loaded.", class.escape_ascii()));
+            }
         }
         Ok(())
     }
@@ -120,7 +151,24 @@ fn check_family(table: &TableDescriptor, family: &FamilyDescriptor) -> std::resu
     if raw.replication < 0 {
         return Err(format!("HFile Replication for column family {name}  must be greater than zero."));
     }
+    check_data_tiering(table, family)?;
     check_fifo(table, family)
+}
+
+/// Hot and cold by time need files that are cut by time.
+fn check_data_tiering(table: &TableDescriptor, family: &FamilyDescriptor) -> std::result::Result<(), String> {
+    let setting = |key: &str| {
+        let of_family = family.configuration().get(key).map(String::as_str);
+        of_family.or_else(|| table.setting(key))
+    };
+    match setting(DATA_TIERING) {
+        None | Some("NONE" | "CUSTOM") => Ok(()),
+        Some("TIME_RANGE") if setting(STORE_ENGINE) == Some(DATE_TIERED_ENGINE) => Ok(()),
+        Some("TIME_RANGE") => {
+            Err("Time Range Data Tiering should be enabled with Date Tiered Compaction.".to_string())
+        }
+        Some(other) => Err(format!("{DATA_TIERING} has no value '{other}'.")),
+    }
 }
 
 /// FIFO compaction drops whole files by age, so it needs an age and room for many files.
@@ -165,8 +213,14 @@ mod tests {
     fn passes_what_hbase_passes() {
         table(family()).check().unwrap();
         TableDescriptor::meta().check().unwrap();
+        let policy = "org.apache.hadoop.hbase.regionserver.DisabledRegionSplitPolicy";
+        table(family()).with("SPLIT_POLICY", policy).check().unwrap();
+        let engine = table(family()).with(STORE_ENGINE, DATE_TIERED_ENGINE);
+        engine.with(DATA_TIERING, "TIME_RANGE").check().unwrap();
         let off = table(family().with("BLOCKSIZE", "10")).with(SANITY_CHECKS, "false");
         off.check().unwrap();
+        let built_in = format!("|{BUILT_IN_COPROCESSOR}|536870911|");
+        table(family()).with("coprocessor$1", &built_in).check().unwrap();
     }
 
     #[test]
@@ -177,6 +231,8 @@ mod tests {
             (table(family()).with("MAX_FILESIZE", "1024"), "MAX_FILESIZE"),
             (table(family()).with("MEMSTORE_FLUSHSIZE", "1024"), "MEMSTORE_FLUSHSIZE"),
             (table(family()).with("REGION_REPLICATION", "0"), "replication"),
+            (table(family()).with("SPLIT_POLICY", "nonexisting.foo.class"), "split policy"),
+            (table(family()).with(DATA_TIERING, "TIME_RANGE"), "Date Tiered"),
             (table(family().with("TTL", "0")), "TTL"),
             (table(family().with("BLOCKSIZE", "1023")), "Block size"),
             (table(family().with("MIN_VERSIONS", "-1")), "Min versions"),

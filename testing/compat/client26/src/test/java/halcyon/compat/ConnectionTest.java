@@ -27,8 +27,8 @@ import org.apache.hadoop.hbase.client.RowMutations;
 import org.apache.hadoop.hbase.client.Scan;
 import org.apache.hadoop.hbase.client.Table;
 import org.apache.hadoop.hbase.exceptions.UnknownProtocolException;
-import org.apache.hadoop.hbase.protobuf.generated.MultiRowMutationProtos.MultiRowMutationService;
-import org.apache.hadoop.hbase.protobuf.generated.MultiRowMutationProtos.MutateRowsRequest;
+import org.apache.hadoop.hbase.protobuf.generated.AccessControlProtos.AccessControlService;
+import org.apache.hadoop.hbase.protobuf.generated.AccessControlProtos.GetUserPermissionsRequest;
 import org.apache.hadoop.hbase.util.Bytes;
 import org.junit.jupiter.api.Test;
 
@@ -156,8 +156,8 @@ class ConnectionTest extends CompatTest {
   void unknownCoprocessorService() throws Exception {
     Table table = shared();
     assertFails(UnknownProtocolException.class,
-        () -> MultiRowMutationService.newBlockingStub(table.coprocessorService(row("r")))
-            .mutateRows(null, MutateRowsRequest.getDefaultInstance()));
+        () -> AccessControlService.newBlockingStub(table.coprocessorService(row("r")))
+            .getUserPermissions(null, GetUserPermissionsRequest.getDefaultInstance()));
     table.put(put(row("r"), "f:q", "v"));
     assertEquals("v", value(table, row("r"), "f:q"));
     assertFalse(connection.isClosed());
