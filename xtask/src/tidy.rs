@@ -41,7 +41,8 @@ pub fn check(root: &Path) -> Vec<String> {
     let mut complaints = unexplained(&read("Cargo.toml"), &read(REASONS));
     for path in String::from_utf8_lossy(&listed.stdout).lines() {
         let extension = path.rsplit(['.', '/']).next().unwrap_or(path);
-        if !TEXT.contains(&extension) {
+        // this file names what it looks for
+        if !TEXT.contains(&extension) || path == "xtask/src/tidy.rs" {
             continue;
         }
         // a file that is deleted but not yet committed as such is not there
