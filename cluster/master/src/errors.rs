@@ -36,6 +36,14 @@ pub(crate) fn region_state(message: String) -> RpcError {
     error
 }
 
+/// A rule about what may be done to what (`ConstraintException`). Clients without the server's jar, which has the
+/// class, see a DoNotRetryIOException.
+pub(crate) fn constraint(message: String) -> RpcError {
+    let mut error = RpcError::do_not_retry(message);
+    error.class = Cow::Borrowed("org.apache.hadoop.hbase.constraint.ConstraintException");
+    error
+}
+
 /// The master is going down; clients look for it again.
 pub(crate) fn stopping() -> RpcError {
     RpcError::server_not_running_yet("The master is stopping")

@@ -80,7 +80,7 @@ fn wrong_requests_are_refused_at_once_and_change_nothing() {
     assert_eq!(class(c.submit("DeleteTable", &delete("t"))), "TableNotDisabledException");
     assert_eq!(class(c.submit("truncateTable", &truncate("t", true))), "TableNotDisabledException");
     assert_eq!(class(c.submit("ModifyTable", &modify(&table("t", &[])))), "DoNotRetryIOException");
-    assert_eq!(class(c.submit("DisableTable", &disable("hbase:meta"))), "DoNotRetryIOException");
+    assert_eq!(class(c.submit("DisableTable", &disable("hbase:meta"))), "ConstraintException");
     c.run("DisableTable", &disable("t")).unwrap();
     assert_eq!(class(c.submit("DisableTable", &disable("t"))), "TableNotEnabledException");
     assert_eq!(class(c.submit("FlushTable", &flush("t"))), "TableNotEnabledException");
@@ -189,6 +189,31 @@ fn actions_on_one_table_follow_each_other() {
     c.check();
 }
 
+/// Some refusals are results of procedures for clients since 2.0, others are answers.
+#[test]
+fn refusals_come_as_in_hbase() {
+    let (_sim, c) = Cluster::simulated();
+    c.run("CreateTable", &create(&table("t", &["f"]), &[])).unwrap();
+    let response: Result<pb::CreateTableResponse, _> =
+        c.call("CreateTable", &create(&table("t", &["f"]), &[]));
+    assert_eq!(class(c.wait(response.unwrap().proc_id())), "TableExistsException");
+    let response: Result<pb::CreateTableResponse, _> =
+        c.call("CreateTable", &create(&table("no:t", &["f"]), &[]));
+    assert_eq!(class(response), "NamespaceNotFoundException");
+    let response: Result<pb::EnableTableResponse, _> = c.call("EnableTable", &enable("t"));
+    assert_eq!(class(response), "TableNotDisabledException");
+
+    let tracker = |table: &str, dst_sft: &str| pb::ModifyTableStoreFileTrackerRequest {
+        table_name: name(table).to_pb(),
+        dst_sft: dst_sft.into(),
+        ..Default::default()
+    };
+    let method = "ModifyTableStoreFileTracker";
+    assert_eq!(class(c.submit(method, &tracker("no", "FILE"))), "TableNotFoundException");
+    assert_eq!(class(c.submit(method, &tracker("t", "FILE"))), "DoNotRetryIOException");
+    c.run(method, &tracker("t", "DEFAULT")).unwrap();
+}
+
 #[test]
 fn a_step_that_fails_runs_again() {
     let (sim, c) = Cluster::simulated();
@@ -286,7 +311,7 @@ fn tables_are_listed_by_pattern_namespace_and_state() {
     let error = c.submit("DeleteNamespace", &request).unwrap_err();
     assert!(error.message.contains("has 1 tables"), "{error}");
     let request = pb::DeleteNamespaceRequest { namespace_name: "default".into(), ..Default::default() };
-    assert_eq!(class(c.submit("DeleteNamespace", &request)), "DoNotRetryIOException");
+    assert_eq!(class(c.submit("DeleteNamespace", &request)), "ConstraintException");
     let request = pb::CreateNamespaceRequest { namespace_descriptor: namespace("ns"), ..Default::default() };
     assert_eq!(class(c.submit("CreateNamespace", &request)), "NamespaceExistException");
     let response: pb::ListNamespacesResponse =

@@ -46,6 +46,19 @@ impl CreateTable {
     fn table(&self) -> &TableName {
         self.descriptor.name()
     }
+
+    /// What can be said of the request before its turn comes.
+    pub(crate) fn check(&self, core: &Core) -> std::result::Result<(), RpcError> {
+        core.namespace(self.table().namespace())?;
+        if self.table().is_meta() {
+            return Err(RpcError::table_exists(self.table().to_string()));
+        }
+        if self.descriptor.families().is_empty() {
+            let message = format!("Table {} should have at least one column family.", self.table());
+            return Err(RpcError::do_not_retry(message));
+        }
+        self.descriptor.check().map_err(errors::invalid)
+    }
 }
 
 impl Procedure for CreateTable {
@@ -62,13 +75,8 @@ impl Procedure for CreateTable {
     }
 
     fn prepare(&mut self, core: &Core) -> std::result::Result<(), RpcError> {
-        core.namespace(self.table().namespace())?;
-        if self.descriptor.families().is_empty() {
-            let message = format!("Table {} should have at least one column family.", self.table());
-            return Err(RpcError::do_not_retry(message));
-        }
-        self.descriptor.check().map_err(errors::invalid)?;
-        if self.table().is_meta() || core.tables.read().by_name.contains_key(self.table()) {
+        self.check(core)?;
+        if core.tables.read().by_name.contains_key(self.table()) {
             return Err(RpcError::table_exists(self.table().to_string()));
         }
         let id = core.now_ms().max(1) as u64;

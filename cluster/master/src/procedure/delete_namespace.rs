@@ -6,6 +6,7 @@ use halcyon_schema::layout;
 
 use super::{Lock, Procedure};
 use crate::archive::remove_dir;
+use crate::errors;
 use crate::namespaces::is_reserved;
 use crate::state::Core;
 
@@ -39,11 +40,11 @@ impl Procedure for DeleteNamespace {
         core.namespace(&self.name)?;
         if is_reserved(&self.name) {
             let message = format!("Reserved namespace {} cannot be removed.", self.name);
-            return Err(RpcError::do_not_retry(message));
+            return Err(errors::constraint(message));
         }
         let tables = core.tables.read().in_namespace(&self.name).count();
         if tables > 0 {
-            return Err(RpcError::do_not_retry(format!(
+            return Err(errors::constraint(format!(
                 "Only empty namespaces can be removed. Namespace {} has {tables} tables",
                 self.name
             )));

@@ -8,8 +8,8 @@ use prost::Message;
 
 use super::enable_table::check_enabled;
 use super::{Lock, Procedure, payload};
-use crate::regions;
 use crate::state::{Core, TableState};
+use crate::{errors, regions};
 
 pub(super) const KIND: &str = "disable_table";
 
@@ -38,7 +38,7 @@ impl Procedure for DisableTable {
 
     fn prepare(&mut self, core: &Core) -> std::result::Result<(), RpcError> {
         if self.table.is_meta() {
-            return Err(RpcError::do_not_retry(format!("Cannot disable {}", self.table)));
+            return Err(errors::constraint(format!("Cannot disable {}", self.table)));
         }
         check_enabled(&core.table(&self.table)?)
     }

@@ -61,6 +61,7 @@ struct Job {
     prepared: bool,
     /// An `Invalid` error of a step; what was done is being taken back.
     failed: Option<RpcError>,
+    refused_by_result: bool,
     attempts: u32,
     not_before_ns: u64,
 }
@@ -98,6 +99,8 @@ pub(crate) struct Submission {
     pub(crate) owner: String,
     /// Group and nonce; a nonce of 0 is none.
     pub(crate) nonce: (u64, u64),
+    /// Whether a refusal is the procedure's result, to be asked for like any other, and not the answer.
+    pub(crate) refused_by_result: bool,
 }
 
 enum Progress {
@@ -279,6 +282,7 @@ impl Shared {
             owner: by.owner,
         };
         state.push(record, procedure, false, now);
+        state.waiting.back_mut().expect("was just pushed").refused_by_result = by.refused_by_result;
         state.listeners.entry(id).or_default().prepared.push(sender);
         None
     }
@@ -414,7 +418,16 @@ impl State {
             locks: locks.clone(),
         };
         self.views.insert(record.id, view);
-        let job = Job { record, procedure, locks, prepared, failed: None, attempts: 0, not_before_ns: 0 };
+        let job = Job {
+            record,
+            procedure,
+            locks,
+            prepared,
+            failed: None,
+            refused_by_result: false,
+            attempts: 0,
+            not_before_ns: 0,
+        };
         self.waiting.push_back(job);
     }
 
@@ -478,7 +491,7 @@ impl State {
         self.views.remove(&id);
         let listeners = self.listeners.remove(&id).unwrap_or_default();
         for sender in listeners.prepared {
-            let _ = sender.send(outcome.clone().map(|()| id));
+            let _ = sender.send(if job.refused_by_result { Ok(id) } else { outcome.clone().map(|()| id) });
         }
         for sender in listeners.finished {
             let _ = sender.send(outcome.clone());
@@ -489,7 +502,7 @@ impl State {
             submitted_ms: job.record.submitted_ms,
             finished_ms: now_ms,
             outcome,
-            refused,
+            refused: refused && !job.refused_by_result,
             nonce: (job.record.nonce_group, job.record.nonce),
         };
         for nonce in self.results.add(id, finished) {

@@ -12,7 +12,7 @@ pub(crate) struct Finished {
     pub(crate) submitted_ms: i64,
     pub(crate) finished_ms: i64,
     pub(crate) outcome: Result<(), RpcError>,
-    /// Whether the request was refused before anything was done.
+    /// Whether the caller was told of a refusal instead of a number.
     pub(crate) refused: bool,
     pub(crate) nonce: (u64, u64),
 }

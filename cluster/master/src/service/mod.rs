@@ -78,9 +78,11 @@ impl MasterService {
             }
             "GetTableState" => ready(call, |request| tables::state(core, &request)),
             "GetSchemaAlterStatus" => ready(call, |request| Ok(tables::alter_status(core, &request))),
-            "CreateTable" => {
-                self.submit(call, tables::create, |id| pb::CreateTableResponse { proc_id: Some(id) })
-            }
+            "CreateTable" => self.submit(
+                call,
+                |request| tables::create(core, request),
+                |id| pb::CreateTableResponse { proc_id: Some(id) },
+            ),
             "DeleteTable" => {
                 self.submit(call, tables::delete, |id| pb::DeleteTableResponse { proc_id: Some(id) })
             }
@@ -108,6 +110,17 @@ impl MasterService {
             "FlushTable" => {
                 self.submit(call, tables::flush, |id| pb::FlushTableResponse { proc_id: Some(id) })
             }
+
+            "ModifyTableStoreFileTracker" => self.submit(
+                call,
+                |request| tables::modify_tracker(core, request),
+                |id| pb::ModifyTableStoreFileTrackerResponse { proc_id: Some(id) },
+            ),
+            "ModifyColumnStoreFileTracker" => self.submit(
+                call,
+                |request| tables::modify_family_tracker(core, request),
+                |id| pb::ModifyColumnStoreFileTrackerResponse { proc_id: Some(id) },
+            ),
 
             // Namespaces.
             "CreateNamespace" => {
@@ -320,9 +333,6 @@ fn refused(method: &str) -> RpcError {
         | "IsReplicationPeerModificationEnabled"
         | "TransitReplicationPeerSyncReplicationState" => "Replication peers are",
         "Grant" | "Revoke" | "GetUserPermissions" | "HasUserPermissions" => "Access control is",
-        "ModifyTableStoreFileTracker" | "ModifyColumnStoreFileTracker" => {
-            "Any store file tracker but DEFAULT is"
-        }
         "ExecMasterService" => {
             return RpcError::unknown_protocol("No registered Master Coprocessor Endpoint found");
         }
@@ -334,8 +344,17 @@ fn refused(method: &str) -> RpcError {
     errors::unsupported(what)
 }
 
+/// Since 2.0 the master refuses some requests by the result of their procedure (`ProcedurePrepareLatch`); the
+/// message then reaches the user without the class in front.
+const REFUSED_BY_RESULT: [&str; 4] = ["CreateTable", "DeleteTable", "truncateTable", "TruncateRegion"];
+
 fn submission(call: &Call, nonce: (u64, u64)) -> Submission {
-    Submission { owner: call.connection.user.clone().unwrap_or_default(), nonce }
+    Submission {
+        owner: call.connection.user.clone().unwrap_or_default(),
+        nonce,
+        refused_by_result: call.connection.client_at_least(2, 0)
+            && REFUSED_BY_RESULT.contains(&call.method.as_str()),
+    }
 }
 
 fn decode<M: Message + Default>(call: &Call) -> Answer<M> {

@@ -5,7 +5,7 @@ use halcyon_rpc::RpcError;
 use halcyon_schema::{FamilyDescriptor, TableDescriptor, TableName};
 
 use super::{Answer, Request};
-use crate::errors::invalid;
+use crate::errors::{self, invalid};
 use crate::names::NamePattern;
 use crate::procedure::{
     Change, CreateTable, DeleteTable, DisableTable, EnableTable, FlushTable, ModifyTable, TruncateTable,
@@ -123,10 +123,12 @@ fn name(name: &pb::TableName) -> Answer<TableName> {
     TableName::from_pb(name).map_err(invalid)
 }
 
-pub(super) fn create(request: pb::CreateTableRequest) -> Answer<Request> {
+pub(super) fn create(core: &Core, request: pb::CreateTableRequest) -> Answer<Request> {
     let nonce = (request.nonce_group(), request.nonce());
     let descriptor = TableDescriptor::from_pb(&request.table_schema).map_err(invalid)?;
-    Ok((Box::new(CreateTable::new(descriptor, request.split_keys)), nonce))
+    let procedure = CreateTable::new(descriptor, request.split_keys);
+    procedure.check(core)?;
+    Ok((Box::new(procedure), nonce))
 }
 
 pub(super) fn delete(request: pb::DeleteTableRequest) -> Answer<Request> {
@@ -183,4 +185,42 @@ pub(super) fn delete_family(request: pb::DeleteColumnRequest) -> Answer<Request>
 pub(super) fn flush(request: pb::FlushTableRequest) -> Answer<Request> {
     let nonce = (request.nonce_group(), request.nonce());
     Ok((Box::new(FlushTable::new(name(&request.table_name)?, request.column_family)), nonce))
+}
+
+/// The setting that names the store file tracker.
+const TRACKER: &str = "hbase.store.file-tracker.impl";
+
+fn check_tracker(tracker: &str) -> Answer<()> {
+    if tracker.eq_ignore_ascii_case("DEFAULT") {
+        return Ok(());
+    }
+    Err(errors::unsupported(&format!("The store file tracker {tracker} is")))
+}
+
+pub(super) fn modify_tracker(
+    core: &Core,
+    request: pb::ModifyTableStoreFileTrackerRequest,
+) -> Answer<Request> {
+    let nonce = (request.nonce_group(), request.nonce());
+    let table = name(&request.table_name)?;
+    let old = core.table(&table)?.descriptor;
+    check_tracker(&request.dst_sft)?;
+    let new = TableDescriptor::clone(&old).with(TRACKER, "DEFAULT");
+    Ok((Box::new(ModifyTable::new(table, Change::Table(new), true)), nonce))
+}
+
+pub(super) fn modify_family_tracker(
+    core: &Core,
+    request: pb::ModifyColumnStoreFileTrackerRequest,
+) -> Answer<Request> {
+    let nonce = (request.nonce_group(), request.nonce());
+    let table = name(&request.table_name)?;
+    let descriptor = core.table(&table)?.descriptor;
+    let Some(family) = descriptor.family(&request.family) else {
+        let family = request.family.escape_ascii();
+        return Err(RpcError::no_such_column_family(format!("Table {table} has no column family {family}")));
+    };
+    check_tracker(&request.dst_sft)?;
+    let family = family.clone().with_configuration(TRACKER, "DEFAULT");
+    Ok((Box::new(ModifyTable::new(table, Change::ModifyFamily(family), true)), nonce))
 }

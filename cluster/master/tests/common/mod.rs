@@ -239,34 +239,45 @@ impl Cluster {
         self.wait(id).map(|()| id)
     }
 
-    /// The number of a procedure that was taken.
+    /// The number of a procedure that was taken; a refusal is an error whichever way it comes.
     pub fn submit(&self, method: &str, request: &impl Message) -> std::result::Result<u64, RpcError> {
         // Every such response has its number in field 1.
-        self.call::<pb::CreateTableResponse>(method, request).map(|response| response.proc_id())
+        let proc_id = self.call::<pb::CreateTableResponse>(method, request)?.proc_id();
+        match self.result(proc_id)? {
+            Some(Err(error)) => Err(error),
+            _ => Ok(proc_id),
+        }
     }
 
     pub fn wait(&self, id: u64) -> std::result::Result<(), RpcError> {
         let begin = Instant::now();
         loop {
-            let result: pb::GetProcedureResultResponse =
-                self.call("getProcedureResult", &pb::GetProcedureResultRequest { proc_id: id })?;
-            match result.state() {
-                pb::get_procedure_result_response::State::Finished => {
-                    return match result.exception.and_then(|e| e.generic_exception) {
-                        None => Ok(()),
-                        Some(e) => {
-                            let mut error = RpcError::do_not_retry(e.message.unwrap_or_default());
-                            error.class = e.class_name.unwrap_or_default().into();
-                            Err(error)
-                        }
-                    };
-                }
-                pb::get_procedure_result_response::State::Running => {}
-                pb::get_procedure_result_response::State::NotFound => panic!("procedure {id} is not known"),
+            if let Some(outcome) = self.result(id)? {
+                return outcome;
             }
             assert!(begin.elapsed() < Duration::from_secs(30), "procedure {id} does not end");
             std::thread::sleep(Duration::from_micros(200));
         }
+    }
+
+    /// How a procedure ended; `None` while it is under way.
+    fn result(
+        &self,
+        proc_id: u64,
+    ) -> std::result::Result<Option<std::result::Result<(), RpcError>>, RpcError> {
+        let result: pb::GetProcedureResultResponse =
+            self.call("getProcedureResult", &pb::GetProcedureResultRequest { proc_id })?;
+        match result.state() {
+            pb::get_procedure_result_response::State::NotFound => panic!("procedure {proc_id} is not known"),
+            pb::get_procedure_result_response::State::Running => return Ok(None),
+            pb::get_procedure_result_response::State::Finished => {}
+        }
+        let Some(exception) = result.exception.and_then(|e| e.generic_exception) else {
+            return Ok(Some(Ok(())));
+        };
+        let mut error = RpcError::do_not_retry(exception.message.unwrap_or_default());
+        error.class = exception.class_name.unwrap_or_default().into();
+        Ok(Some(Err(error)))
     }
 
     /// Whether a procedure is under way.
