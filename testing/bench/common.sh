@@ -42,15 +42,17 @@ log_trouble() {
   ! sed 's/\x1b\[[0-9;]*m//g' "$DIR/server.log" | grep -E ' (ERROR|WARN) |panicked' 
 }
 
-# pe_cases CASES SECONDS_MAX runs a list of PE and RowCounter runs against ZK in one JVM, see tools/PeRunner.java.
+# pe_cases CASES SECONDS_MAX runs a list of PE and RowCounter runs in one JVM, see tools/PeRunner.java; logs and figures go
+# to DIR/logs. JVM_OPTIONS says how the JVM is; the default starts quickly.
 pe_cases() {
   local lib="$LAB_DIR/rowcounter-lib"
   if [ ! -f "$lib/.complete" ]; then
-    mvn -q -B -ntp -f "$BENCH/pom.xml" dependency:copy-dependencies -DoutputDirectory="$lib" >&2 && touch "$lib/.complete" || return 1
+    mvn -q -B -ntp -f "$BENCH/pom.xml" dependency:copy-dependencies -DoutputDirectory="$lib" >&2 && touch "$lib/.complete" || return 2
   fi
   mkdir -p "$DIR/logs"
+  # Hadoop's local job runner makes links in the working directory
   # shellcheck disable=SC2086
-  timeout "$2" "$JAVA" -Xmx1g -XX:+UseSerialGC -XX:TieredStopAtLevel=1 $HB_OPENS -Djava.net.preferIPv4Stack=true \
-    -cp "$PEERS/conf-client:$LAB_DIR/hbase/lib/*:$lib/*" "$BENCH/tools/PeRunner.java" "$1" "$DIR/logs" \
-    "-Dhbase.zookeeper.quorum=${ZK%:*}" "-Dhbase.zookeeper.property.clientPort=${ZK##*:}" "-Dhadoop.tmp.dir=$DIR/hadoop" 2> "$DIR/runner.err"
+  (cd "$DIR" && exec timeout "$2" "$JAVA" -Xmx1g ${JVM_OPTIONS:--XX:+UseSerialGC -XX:TieredStopAtLevel=1} $HB_OPENS \
+    -Djava.net.preferIPv4Stack=true -cp "$PEERS/conf-client:$LAB_DIR/hbase/lib/*:$lib/*" "$BENCH/tools/PeRunner.java" \
+    "$1" "$DIR/logs") 2> "$DIR/runner.err"
 }

@@ -24,11 +24,11 @@ named() { # named NAME sets NAME_NOW, NAME or NAME-2, NAME-3, ...
 }
 pe() { # pe COMMAND [OPTIONS...]
   named "$1"
-  printf 'pe\t%s\t120\t--nomapred --rows=%s %s %s %s\n' "$NAME_NOW" "${N:-$ROWS}" "${*:2}" "$1" "${C:-$CLIENTS}" >> "$CASES"
+  printf 'pe\t%s\t120\tSERVER\t--nomapred --rows=%s %s %s %s\n' "$NAME_NOW" "${N:-$ROWS}" "${*:2}" "$1" "${C:-$CLIENTS}" >> "$CASES"
 }
 count() { # count TABLE ROWS, or TABLE LEAST-MOST
   named "count-$1"
-  printf 'count\t%s\t120\t%s %s\n' "$NAME_NOW" "$1" "$2" >> "$CASES"
+  printf 'count\t%s\t120\tSERVER\t%s %s\n' "$NAME_NOW" "$1" "$2" >> "$CASES"
 }
 
 # The plain commands, first upon memory and then upon files.
@@ -140,9 +140,8 @@ failed=0
 for command in $COMMANDS; do
   grep -qE "[[:space:]]$command [0-9]+$" "$CASES" || { echo "FAILED $command: no run for this command of PE"; failed=$((failed + 1)); }
 done
-grep -E "$PATTERN" "$CASES" > "$CASES.picked"
-
 if [ -n "${HBASE_ZK:-}" ]; then ZK="$HBASE_ZK"; else halcyon_start --wal-sync written; fi
+grep -E "$PATTERN" "$CASES" | sed "s/\tSERVER\t/\t$ZK\t/" > "$CASES.picked"
 pe_cases "$CASES.picked" "${SECONDS_MAX:-1800}" | tee "$DIR/report"
 [ "${PIPESTATUS[0]}" -le 1 ] || { echo "FAILED the runner itself:"; tail -n 20 "$DIR/runner.err"; failed=$((failed + 1)); }
 if [ -z "${HBASE_ZK:-}" ]; then
