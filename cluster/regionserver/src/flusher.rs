@@ -74,9 +74,10 @@ impl RegionServer {
         self.measure_memory();
     }
 
-    /// Looks at a region that was just written to.
+    /// Looks at a region that was just written to, and remembers that its log is to be driven.
     #[inline]
     pub(crate) fn after_write(&self, online: &Arc<OnlineRegion>) {
+        self.logs.note_write();
         if online.region.flush_wanted() {
             self.flush_queue.push(online);
         }

@@ -8,6 +8,7 @@
 //! A log that failed takes no more writes. The server then stops serving, so that its logs can be recovered.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -30,6 +31,8 @@ pub(crate) struct Logs {
     roll_period_ns: u64,
     tables: Arc<Wal>,
     meta: OnceLock<Arc<Wal>>,
+    /// Something was appended since the last drive, so that runs of reads need not look into the logs.
+    written: AtomicBool,
     rolled_ns: Mutex<u64>,
 }
 
@@ -49,7 +52,15 @@ impl Logs {
         let tables = Wal::open(env.clone(), config.clone())?;
         let rolled_ns = Mutex::new(env.clock.monotonic_ns());
         let roll_period_ns = settings.wal_roll_period.as_nanos() as u64;
-        Ok(Logs { env, config, roll_period_ns, tables, meta: OnceLock::new(), rolled_ns })
+        Ok(Logs {
+            env,
+            config,
+            roll_period_ns,
+            tables,
+            meta: OnceLock::new(),
+            written: AtomicBool::new(false),
+            rolled_ns,
+        })
     }
 
     pub(crate) fn tables(&self) -> &Arc<Wal> {
@@ -70,10 +81,20 @@ impl Logs {
         std::iter::once(&self.tables).chain(self.meta.get())
     }
 
-    /// Brings writes along that were just handed over, if that does not wait for the disk.
+    /// To be told after something was appended.
+    #[inline]
+    pub(crate) fn note_write(&self) {
+        self.written.store(true, Ordering::Release);
+    }
+
+    /// Brings writes along that were noted, if that does not wait for the disk.
     #[inline]
     pub(crate) fn drive(&self) {
-        if self.config.sync_mode == SyncMode::Written {
+        // Whoever takes the flag drives what was appended before it was set, or meets a thread that does.
+        if self.config.sync_mode == SyncMode::Written
+            && self.written.load(Ordering::Relaxed)
+            && self.written.swap(false, Ordering::AcqRel)
+        {
             self.drive_now();
         }
     }
