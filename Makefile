@@ -1,6 +1,7 @@
 # make run     builds the server and starts it; DATA=directory, OPTIONS="more options of halcyon standalone"
 # make test    everything that a change must pass: checks, unit tests, real clients, kill -9
 # make build   only the server
+# make bench-compare   the same load against Halcyon and HBase; see testing/bench/compare.sh for what it needs
 # CARGO_TARGET_DIR says where the build goes; the default stays outside the source tree.
 
 CARGO_TARGET_DIR ?= $(HOME)/.cache/halcyon/target
@@ -9,7 +10,7 @@ DATA ?= ./halcyon-data
 OPTIONS ?=
 HALCYON := $(CARGO_TARGET_DIR)/release/halcyon
 
-.PHONY: run build test check unit compat
+.PHONY: run build test check unit compat bench-compare
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -27,3 +28,6 @@ unit:
 
 compat: build
 	HALCYON="$(HALCYON)" testing/compat/run.sh
+
+bench-compare: build
+	HALCYON="$(HALCYON)" testing/bench/compare.sh
