@@ -12,6 +12,7 @@ mod exec_service;
 mod get;
 mod multi;
 mod multi_reply;
+mod multi_together;
 mod mutate;
 mod scan;
 mod scan_run;

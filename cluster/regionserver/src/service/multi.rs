@@ -9,9 +9,9 @@
 
 use std::sync::Arc;
 
-use halcyon_cell::{Cell, CellComparator, Error};
+use halcyon_cell::{Cell, Error};
 use halcyon_proto::pb;
-use halcyon_region::{Mutation, MutationResult, Nonce, ReadMode, Region, WriteTicket};
+use halcyon_region::{Mutation, Nonce, ReadMode, Region, WriteTicket};
 use halcyon_rpc::{Call, Outcome, Reply, RpcError};
 
 use super::multi_reply::MultiReply;
@@ -24,28 +24,28 @@ use crate::nonces::{NonceGuard, Turn};
 use crate::region_table::OnlineRegion;
 
 /// A Multi and how far it has come.
-struct Run {
-    server: Arc<RegionServer>,
+pub(super) struct Run {
+    pub(super) server: Arc<RegionServer>,
     actions: Vec<pb::RegionAction>,
     /// The condition of clients before 2.4, for the first region action.
-    old_condition: Option<pb::Condition>,
-    nonce_group: u64,
-    source: CellSource,
+    pub(super) old_condition: Option<pb::Condition>,
+    pub(super) nonce_group: u64,
+    pub(super) source: CellSource,
     /// The client can be told to come back for a part of its actions.
     may_cut_off: bool,
-    reply: MultiReply,
-    processed: Option<bool>,
-    tickets: Vec<WriteTicket>,
+    pub(super) reply: MultiReply,
+    pub(super) processed: Option<bool>,
+    pub(super) tickets: Vec<WriteTicket>,
     /// Something was written that reads may not see yet.
-    unseen: bool,
+    pub(super) unseen: bool,
     /// A write that was waited for has failed.
     failed: Option<Error>,
-    guards: Vec<NonceGuard>,
+    pub(super) guards: Vec<NonceGuard>,
     /// The region action and the action to do next.
     region_at: usize,
     action_at: usize,
     /// Mutations that were decoded for the present step before it turned out to need the disk.
-    decoded: Option<Vec<Result<Mutation, RpcError>>>,
+    pub(super) decoded: Option<Vec<Result<Mutation, RpcError>>>,
 }
 
 pub(super) fn call(server: &Arc<RegionServer>, call: Call) -> Outcome {
@@ -181,8 +181,6 @@ impl Run {
         }
         self.reply.end_action(None);
     }
-
-    // ---- actions that stand alone ----
 
     fn separate_actions(
         &mut self,
@@ -369,105 +367,6 @@ impl Run {
         Ok(cells.unwrap_or_default())
     }
 
-    // ---- actions that are done together or not at all ----
-
-    fn together(
-        &mut self,
-        online: &Arc<OnlineRegion>,
-        region_action: &pb::RegionAction,
-        condition: Option<&pb::Condition>,
-        mode: ReadMode,
-    ) -> Result<(), CallError> {
-        let actions = &region_action.action;
-        let batch = self.decode_all(actions)?;
-        let nonce = actions.iter().filter_map(|action| action.mutation.as_ref()?.nonce).find(|&n| n != 0);
-        let nonce = Nonce { group: self.nonce_group, nonce: nonce.unwrap_or(0) };
-        let guard = match turn(&self.server, nonce, mode) {
-            Ok(Turn::Done) => {
-                self.push_together(actions, None, Some(true), condition.is_some());
-                return Ok(());
-            }
-            Ok(_) => (nonce.nonce != 0).then(|| NonceGuard::new(&self.server.nonces, nonce)),
-            Err(error) => {
-                self.decoded = Some(batch.into_iter().map(Ok).collect());
-                return Err(error);
-            }
-        };
-        let may_repeat = mode == ReadMode::CacheOnly && (condition.is_some() || Region::needs_reads(&batch));
-        let kept = may_repeat.then(|| batch.clone());
-        let done = self.do_together(online, batch, condition, nonce, mode);
-        if let Err(CallError::NeedsDisk) = &done {
-            self.decoded = kept.map(|kept| kept.into_iter().map(Ok).collect());
-        }
-        let (processed, cells) = done?;
-        self.guards.extend(guard);
-        self.push_together(actions, cells, Some(processed), condition.is_some());
-        Ok(())
-    }
-
-    fn decode_all(&mut self, actions: &[pb::Action]) -> Result<Vec<Mutation>, RpcError> {
-        let decoded = match self.decoded.take() {
-            Some(decoded) => decoded,
-            None => actions
-                .iter()
-                .map(|action| match &action.mutation {
-                    Some(mutation) => convert::mutation(mutation, &mut self.source),
-                    None => Err(invalid("Atomic put and/or delete only, not a Get")),
-                })
-                .collect::<Vec<_>>(), // every cell is taken before the first error is looked at
-        };
-        decoded.into_iter().collect()
-    }
-
-    fn do_together(
-        &mut self,
-        online: &Arc<OnlineRegion>,
-        batch: Vec<Mutation>,
-        condition: Option<&pb::Condition>,
-        nonce: Nonce,
-        mode: ReadMode,
-    ) -> Result<(bool, Option<Vec<Cell>>), CallError> {
-        if batch.is_empty() {
-            return Ok((true, None));
-        }
-        if let Some(condition) = condition {
-            let condition = convert::condition(condition)?;
-            if batch.iter().any(|mutation| mutation.row != condition.row) {
-                return Err(invalid("The row of the condition is not the row of every mutation").into());
-            }
-            let outcome = online.region.check_and_mutate(condition, batch, nonce, mode)?;
-            self.tickets.push(outcome.ticket);
-            self.unseen = true;
-            return Ok((outcome.processed, outcome.result));
-        }
-        let outcome = online.region.mutate(batch, true, nonce, mode)?;
-        let cells = merge_results(outcome.results, online.region.info().comparator())?;
-        self.tickets.push(outcome.ticket);
-        self.unseen = true;
-        Ok((true, cells))
-    }
-
-    /// The entries of a region action that was done as one: the cells of all of it stand with the first.
-    fn push_together(
-        &mut self,
-        actions: &[pb::Action],
-        cells: Option<Vec<Cell>>,
-        processed: Option<bool>,
-        conditional: bool,
-    ) {
-        for index in 0..actions.len() as u32 {
-            match &cells {
-                Some(cells) if index == 0 => self.reply.push_inline(index, cells),
-                _ => self.reply.push_place(index),
-            }
-        }
-        let old_form = self.old_condition.is_some();
-        self.reply.end_action(if old_form { None } else { processed });
-        if old_form || !conditional {
-            self.processed = processed;
-        }
-    }
-
     /// The answer, when all that was written is durable.
     fn complete(self) -> Outcome {
         let Run { reply, processed, mut tickets, failed, guards, old_condition, .. } = self;
@@ -509,21 +408,4 @@ fn put_together(batch: Vec<Mutation>, failed: Vec<(usize, RpcError)>) -> Vec<Res
         together.insert(at, Err(error));
     }
     together
-}
-
-/// The new cells of all Increments and Appends of an atomic batch; `None` if there was none of them.
-fn merge_results(
-    results: Vec<MutationResult>,
-    comparator: CellComparator,
-) -> halcyon_cell::Result<Option<Vec<Cell>>> {
-    let mut merged: Option<Vec<Cell>> = None;
-    for result in results {
-        if let Some(cells) = result? {
-            merged.get_or_insert_with(Vec::new).extend(cells);
-        }
-    }
-    if let Some(cells) = &mut merged {
-        cells.sort_by(|a, b| comparator.compare(a.get(), b.get()));
-    }
-    Ok(merged)
 }

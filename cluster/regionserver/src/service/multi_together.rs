@@ -1,0 +1,133 @@
+//! Region actions that are done together or not at all: atomic ones, and those under a condition.
+
+use std::sync::Arc;
+
+use halcyon_cell::{Cell, CellComparator};
+use halcyon_proto::pb;
+use halcyon_region::{Mutation, MutationResult, Nonce, ReadMode, Region};
+use halcyon_rpc::RpcError;
+
+use super::CallError;
+use super::multi::Run;
+use super::mutate::turn;
+use crate::convert;
+use crate::errors::invalid;
+use crate::nonces::{NonceGuard, Turn};
+use crate::region_table::OnlineRegion;
+
+impl Run {
+    /// Does a region action as one. `NeedsDisk` leaves it to be done again.
+    pub(super) fn together(
+        &mut self,
+        online: &Arc<OnlineRegion>,
+        region_action: &pb::RegionAction,
+        condition: Option<&pb::Condition>,
+        mode: ReadMode,
+    ) -> Result<(), CallError> {
+        let actions = &region_action.action;
+        let batch = self.decode_all(actions)?;
+        let nonce = actions.iter().filter_map(|action| action.mutation.as_ref()?.nonce).find(|&n| n != 0);
+        let nonce = Nonce { group: self.nonce_group, nonce: nonce.unwrap_or(0) };
+        let guard = match turn(&self.server, nonce, mode) {
+            Ok(Turn::Done) => {
+                self.push_together(actions, None, Some(true), condition.is_some());
+                return Ok(());
+            }
+            Ok(_) => (nonce.nonce != 0).then(|| NonceGuard::new(&self.server.nonces, nonce)),
+            Err(error) => {
+                self.decoded = Some(batch.into_iter().map(Ok).collect());
+                return Err(error);
+            }
+        };
+        let may_repeat = mode == ReadMode::CacheOnly && (condition.is_some() || Region::needs_reads(&batch));
+        let kept = may_repeat.then(|| batch.clone());
+        let done = self.do_together(online, batch, condition, nonce, mode);
+        if let Err(CallError::NeedsDisk) = &done {
+            self.decoded = kept.map(|kept| kept.into_iter().map(Ok).collect());
+        }
+        let (processed, cells) = done?;
+        self.guards.extend(guard);
+        self.push_together(actions, cells, Some(processed), condition.is_some());
+        Ok(())
+    }
+
+    fn decode_all(&mut self, actions: &[pb::Action]) -> Result<Vec<Mutation>, RpcError> {
+        let decoded = match self.decoded.take() {
+            Some(decoded) => decoded,
+            None => actions
+                .iter()
+                .map(|action| match &action.mutation {
+                    Some(mutation) => convert::mutation(mutation, &mut self.source),
+                    None => Err(invalid("Atomic put and/or delete only, not a Get")),
+                })
+                .collect::<Vec<_>>(), // every cell is taken before the first error is looked at
+        };
+        decoded.into_iter().collect()
+    }
+
+    fn do_together(
+        &mut self,
+        online: &Arc<OnlineRegion>,
+        batch: Vec<Mutation>,
+        condition: Option<&pb::Condition>,
+        nonce: Nonce,
+        mode: ReadMode,
+    ) -> Result<(bool, Option<Vec<Cell>>), CallError> {
+        if batch.is_empty() {
+            return Ok((true, None));
+        }
+        if let Some(condition) = condition {
+            let condition = convert::condition(condition)?;
+            if batch.iter().any(|mutation| mutation.row != condition.row) {
+                return Err(invalid("The row of the condition is not the row of every mutation").into());
+            }
+            let outcome = online.region.check_and_mutate(condition, batch, nonce, mode)?;
+            self.tickets.push(outcome.ticket);
+            self.unseen = true;
+            return Ok((outcome.processed, outcome.result));
+        }
+        let outcome = online.region.mutate(batch, true, nonce, mode)?;
+        let cells = merge_results(outcome.results, online.region.info().comparator())?;
+        self.tickets.push(outcome.ticket);
+        self.unseen = true;
+        Ok((true, cells))
+    }
+
+    /// The entries of a region action that was done as one: the cells of all of it stand with the first.
+    fn push_together(
+        &mut self,
+        actions: &[pb::Action],
+        cells: Option<Vec<Cell>>,
+        processed: Option<bool>,
+        conditional: bool,
+    ) {
+        for index in 0..actions.len() as u32 {
+            match &cells {
+                Some(cells) if index == 0 => self.reply.push_inline(index, cells),
+                _ => self.reply.push_place(index),
+            }
+        }
+        let old_form = self.old_condition.is_some();
+        self.reply.end_action(if old_form { None } else { processed });
+        if old_form || !conditional {
+            self.processed = processed;
+        }
+    }
+}
+
+/// The new cells of all Increments and Appends of an atomic batch; `None` if there was none of them.
+fn merge_results(
+    results: Vec<MutationResult>,
+    comparator: CellComparator,
+) -> halcyon_cell::Result<Option<Vec<Cell>>> {
+    let mut merged: Option<Vec<Cell>> = None;
+    for result in results {
+        if let Some(cells) = result? {
+            merged.get_or_insert_with(Vec::new).extend(cells);
+        }
+    }
+    if let Some(cells) = &mut merged {
+        cells.sort_by(|a, b| comparator.compare(a.get(), b.get()));
+    }
+    Ok(merged)
+}
