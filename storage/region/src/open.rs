@@ -66,7 +66,7 @@ impl Region {
         let archive_dir = layout::archive_region_dir(root, info.table(), info.encoded_name());
         let env = services.env.clone();
         if !env.fs.exists(&dir.join(REGION_INFO)) {
-            let families: Vec<FamilyDescriptor> = table.families().iter().cloned().collect();
+            let families: Vec<FamilyDescriptor> = table.families().to_vec();
             Region::create_on_disk(&env, root, &info, &families)?;
         }
         let temporary = dir.join(".tmp");

@@ -35,7 +35,7 @@ fn descriptor(options: &FamilyOptions) -> FamilyDescriptor {
         .with("MIN_VERSIONS", options.min_versions.to_string())
         .with("KEEP_DELETED_CELLS", keep)
         .with("BLOCKSIZE", "256")
-        .with("BLOOMFILTER", if options.versions_max % 2 == 0 { "ROWCOL" } else { "ROW" });
+        .with("BLOOMFILTER", if options.versions_max.is_multiple_of(2) { "ROWCOL" } else { "ROW" });
     if let Some(ttl_ms) = options.ttl_ms {
         assert_eq!(ttl_ms % 1000, 0, "a family's time to live is in seconds");
         family = family.with("TTL", (ttl_ms / 1000).to_string());
