@@ -149,3 +149,51 @@ fn put_access_list(out: &mut BytesMut, stat: &Stat) {
     out.put_buffer(b"anyone");
     out.put_stat(stat);
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    use halcyon_env::SystemClock;
+
+    use super::*;
+
+    /// Whatever comes is answered by one whole frame, or is no request.
+    #[test]
+    fn damaged_requests_are_answered_or_refused() {
+        let tree = ZnodeTree::new(Arc::new(SystemClock::new()));
+        tree.set("/hbase/master", Bytes::from_static(b"data"));
+        let mut state = 88_172_645_463_325_252u64;
+        let mut random = move || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        for op in (-12..25).chain(98..110) {
+            let mut good = BytesMut::new();
+            good.put_i32(1);
+            good.put_i32(op);
+            good.put_buffer(b"/hbase/master");
+            good.put_u8(1);
+            for _ in 0..2_000 {
+                let mut bad = good.to_vec();
+                for _ in 0..random() % 3 {
+                    let at = (random() % bad.len() as u64) as usize;
+                    bad[at] = random() as u8;
+                }
+                bad.truncate((random() % (2 * bad.len() as u64)) as usize);
+                let mut out = BytesMut::new();
+                match answer(&bad, &tree, &mut out) {
+                    Ok(_) => {
+                        let len = u32::from_be_bytes(out[..4].try_into().unwrap()) as usize;
+                        assert_eq!(out.len(), 4 + len);
+                        assert_eq!(out[4..8], bad[..4], "the reply has the xid of the request");
+                    }
+                    Err(Malformed) => assert!(bad.len() < 8, "{bad:?}"),
+                }
+            }
+        }
+    }
+}

@@ -9,12 +9,15 @@ use std::time::Duration;
 
 use halcyon_env::Clock;
 use parking_lot::Mutex;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::connection::ConnectionTask;
 use crate::{Lanes, RpcStats, Service};
+
+/// Connections that wait to be accepted; after an outage all clients come at once.
+const BACKLOG_MAX: u32 = 4096;
 
 /// Services by their simple descriptor name (`ClientService`).
 pub type Services = HashMap<&'static str, Arc<dyn Service>>;
@@ -112,7 +115,7 @@ impl RpcServer {
         clock: Arc<dyn Clock>,
     ) -> io::Result<BoundServer> {
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{address}: {error}"));
-        let listener = TcpListener::bind(address).await.map_err(named)?;
+        let listener = listen(address).map_err(named)?;
         let address = listener.local_addr()?;
         Ok(BoundServer { listener, address, settings, clock, lanes: None })
     }
@@ -203,6 +206,14 @@ impl BoundServer {
         let accepting = tokio::spawn(accept(self.listener, Arc::clone(&shared)));
         RpcServer { shared, address: self.address, accepting }
     }
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?; // a restart need not wait for connections of the last life
+    socket.set_keepalive(true)?; // inherited: a client whose machine died is noticed in the end
+    socket.bind(address)?;
+    socket.listen(BACKLOG_MAX)
 }
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {

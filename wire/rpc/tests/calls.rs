@@ -2,12 +2,14 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use common::{Client, header, opening, request, start};
 use halcyon_cell::Cell;
-use halcyon_rpc::{Codec, Compressor, RpcSettings, decode_cells};
+use halcyon_env::SystemClock;
+use halcyon_rpc::{Codec, Compressor, Lanes, RpcServer, RpcSettings, Service, Services, decode_cells};
 
 fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
@@ -365,6 +367,33 @@ async fn stop_answers_what_it_took_and_refuses_the_rest() {
     assert_eq!(&client.answer().await.message[..], b"x");
     client.expect_close().await;
     assert!(stopping.await.unwrap(), "all was drained");
+}
+
+#[tokio::test]
+async fn connections_on_lanes_are_served_and_drained() {
+    let service = Arc::new(common::TestService::default());
+    let mut services = Services::new();
+    services.insert("TestService", Arc::clone(&service) as Arc<dyn Service>);
+    let address = "127.0.0.1:0".parse().unwrap();
+    let bound = RpcServer::bind(address, RpcSettings::default(), Arc::new(SystemClock::new())).await;
+    let server = bound.unwrap().on_lanes(Lanes::start(2).unwrap()).serve(services, "c");
+    let mut clients = Vec::new();
+    for id in 0..5 {
+        let mut client = Client::open(&server).await;
+        client.send(&request(id, "Echo", b"x", b"")).await;
+        client.send(&request(id + 10, "Later", b"y", b"")).await;
+        clients.push(client);
+    }
+    for (id, client) in (0..).zip(&mut clients) {
+        assert_eq!(client.answer().await.header.call_id, Some(id));
+    }
+    common::eventually("all wait", || server.stats().snapshot().calls_waiting == 5).await;
+    service.release.add_permits(5);
+    assert!(server.stop(Duration::from_secs(10)).await);
+    for (id, client) in (10..).zip(&mut clients) {
+        assert_eq!(client.answer().await.header.call_id, Some(id));
+        client.expect_close().await;
+    }
 }
 
 #[tokio::test]
