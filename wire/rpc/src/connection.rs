@@ -58,6 +58,7 @@ impl ConnectionTask {
         };
         match agreed {
             Some(agreed) => Calls::new(self, agreed).run().await,
+            None if self.output.is_empty() => {} // the protocol has no answer to a header
             None => self.farewell().await,
         }
     }
@@ -151,9 +152,6 @@ impl ConnectionTask {
     /// Writes what is left and closes so that the client can read it: what it still sends is thrown away
     /// for a while, because closing with unread bytes would reset the connection.
     pub async fn farewell(mut self) {
-        if self.output.is_empty() {
-            return;
-        }
         let time = self.shared.settings.linger_timeout;
         let control = Arc::clone(&self.control);
         let last_words = async {

@@ -243,6 +243,21 @@ async fn a_frame_over_the_limit_is_refused_and_ends_the_connection() {
     assert_eq!(service.seen.lock().len(), 2);
 }
 
+/// The answer to such a frame was written and the connection closed while most of the frame was still to be read:
+/// the client's system then threw the answer away with a reset, and clients tried again for minutes.
+#[tokio::test]
+async fn a_frame_far_over_the_limit_can_be_sent_to_its_end() {
+    let settings = RpcSettings { frame_bytes_max: 10_000, ..RpcSettings::default() };
+    let (server, _service) = start(settings).await;
+    let mut client = Client::open(&server).await;
+    client.send(&request(9, "Echo", &vec![0; 30 << 20], b"")).await;
+    assert_eq!(
+        client.answer().await.exception().0,
+        "org.apache.hadoop.hbase.exceptions.RequestTooBigException"
+    );
+    client.expect_close().await;
+}
+
 #[tokio::test]
 async fn calls_of_a_client_that_went_away_are_driven_to_their_end() {
     let (server, service) = start(RpcSettings::default()).await;
