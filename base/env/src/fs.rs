@@ -81,6 +81,13 @@ pub trait ReadableFile: Send + Sync {
     /// Fills `buffer` from `offset`; `UnexpectedEof` if the file is too short.
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 
+    /// As `read_exact_at`, but only if the bytes are in the operating system's memory: `false` if the read would
+    /// wait for the disk, or if that cannot be told. The buffer's content is undefined then.
+    fn read_resident_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<bool> {
+        let _ = (buffer, offset);
+        Ok(false)
+    }
+
     /// Bytes in the file when it was opened or, for a file still being written, now.
     fn len(&self) -> io::Result<u64>;
 

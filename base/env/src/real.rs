@@ -177,6 +177,16 @@ impl ReadableFile for Readable {
         self.file.read_exact_at(buffer, offset).map_err(|e| named(e, &self.path))
     }
 
+    fn read_resident_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<bool> {
+        let wanted = buffer.len();
+        let mut slices = [io::IoSliceMut::new(buffer)];
+        match rustix::io::preadv2(&self.file, &mut slices, offset, rustix::io::ReadWriteFlags::NOWAIT) {
+            Ok(read) => Ok(read == wanted), // less: the rest is on the disk, or the file ends
+            // Not in memory, or a file system that does not know the flag: somebody who may wait reads it.
+            Err(_) => Ok(false),
+        }
+    }
+
     fn len(&self) -> io::Result<u64> {
         Ok(self.file.metadata().map_err(|e| named(e, &self.path))?.len())
     }

@@ -73,9 +73,9 @@ impl Default for RegionServerSettings {
     fn default() -> RegionServerSettings {
         RegionServerSettings {
             memory_bytes: 1 << 30,
-            memstore_share: 0.4,
+            memstore_share: 0.35,
             memstore_low_share: 0.95,
-            cache_share: 0.4,
+            cache_share: 0.35,
             hold_back_max: Duration::from_secs(5),
             scanner_lease: Duration::from_secs(60),
             rpc_timeout: Duration::from_secs(60),

@@ -209,6 +209,27 @@ impl BlockSource {
         let len = self.check_place(offset, u64::from(on_disk_len)).map_err(named)?;
         let mut bytes = vec![0; len];
         self.file.read_exact_at(&mut bytes, offset).map_err(|e| named(e.into()))?;
+        self.open(bytes, offset, expected)
+    }
+
+    /// As `read`; `None` if the bytes are not in the operating system's memory.
+    pub(crate) fn read_resident(
+        &self,
+        offset: u64,
+        on_disk_len: u32,
+        expected: BlockKind,
+    ) -> Result<Option<RawBlock>> {
+        let named = |e: Error| e.context(self.place(offset));
+        let len = self.check_place(offset, u64::from(on_disk_len)).map_err(named)?;
+        let mut bytes = vec![0; len];
+        if !self.file.read_resident_at(&mut bytes, offset).map_err(|e| named(e.into()))? {
+            return Ok(None);
+        }
+        self.open(bytes, offset, expected).map(Some)
+    }
+
+    fn open(&self, bytes: Vec<u8>, offset: u64, expected: BlockKind) -> Result<RawBlock> {
+        let named = |e: Error| e.context(self.place(offset));
         let block = open_block(bytes, self.compression).map_err(named)?;
         if block.header.kind != expected {
             return Err(named(Error::corrupt(format!(

@@ -22,8 +22,8 @@ use crate::trailer::{self, Trailer};
 /// Where a read may find blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadMode {
-    /// In the cache alone: a block that is not there is an error of kind `NeedsDisk`. For threads that must
-    /// never wait for a disk.
+    /// In memory: the cache's, or the operating system's where it can tell. A block that would have to come from
+    /// the disk is an error of kind `NeedsDisk`. For threads that must never wait for a disk.
     CacheOnly,
     /// In the cache, else on the disk.
     AnyDisk,
@@ -269,10 +269,11 @@ impl HFile {
             }
             return Ok(block);
         }
-        if mode == ReadMode::CacheOnly {
-            return Err(Error::needs_disk());
-        }
-        let block = Arc::new(self.read_block(place, kind)?);
+        let block = match mode {
+            ReadMode::AnyDisk => self.read_block(place, kind)?,
+            ReadMode::CacheOnly => self.read_resident_block(place, kind)?,
+        };
+        let block = Arc::new(block);
         if keep && (kind != BlockKind::Data || self.options.cache_data) {
             let dear = kind.is_index_or_bloom() || self.options.in_memory;
             let priority = if dear { BlockPriority::High } else { BlockPriority::Normal };
@@ -284,6 +285,13 @@ impl HFile {
     /// Reads and checks a block, passing the cache by.
     pub(crate) fn read_block(&self, place: BlockPlace, kind: BlockKind) -> Result<Block> {
         let raw = self.source.read(place.offset, place.on_disk_len, kind)?;
+        self.check_block(raw).map_err(|e| e.context(self.source.place(place.offset)))
+    }
+
+    /// As `read_block`, unless the disk would have to be waited for.
+    fn read_resident_block(&self, place: BlockPlace, kind: BlockKind) -> Result<Block> {
+        let raw = self.source.read_resident(place.offset, place.on_disk_len, kind)?;
+        let raw = raw.ok_or_else(Error::needs_disk)?;
         self.check_block(raw).map_err(|e| e.context(self.source.place(place.offset)))
     }
 
