@@ -35,6 +35,7 @@ mod regions;
 mod registry;
 mod service;
 mod settings;
+mod snapshot;
 mod state;
 mod switches;
 

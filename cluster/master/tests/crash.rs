@@ -341,6 +341,60 @@ fn namespaces() {
     });
 }
 
+fn has_snapshot(c: &Cluster) -> bool {
+    let all: pb::GetCompletedSnapshotsResponse =
+        c.call("GetCompletedSnapshots", &pb::GetCompletedSnapshotsRequest {}).unwrap();
+    !all.snapshots.is_empty()
+}
+
+fn with_snapshot(c: &Cluster) {
+    with_table(c);
+    c.run("Snapshot", &snapshot("s", "t")).unwrap();
+}
+
+#[test]
+fn take_snapshot() {
+    crash_everywhere(Action {
+        set_up: with_table,
+        act: |c| c.submit("Snapshot", &snapshot("s", "t")),
+        is_done: has_snapshot,
+    });
+}
+
+#[test]
+fn clone_snapshot() {
+    crash_everywhere(Action {
+        set_up: with_snapshot,
+        act: |c| c.submit("RestoreSnapshot", &restore("s", "u")),
+        is_done: |c| match c.state("u") {
+            None => false,
+            state => {
+                assert_eq!((state, store_files(c, "u")), (Some(State::Enabled), 6));
+                true
+            }
+        },
+    });
+}
+
+#[test]
+fn restore_snapshot() {
+    crash_everywhere(Action {
+        set_up: |c| {
+            with_snapshot(c);
+            c.run("DisableTable", &disable("t")).unwrap();
+            c.run("truncateTable", &truncate("t", false)).unwrap();
+            c.run("DisableTable", &disable("t")).unwrap();
+        },
+        act: |c| c.submit("RestoreSnapshot", &restore("s", "t")),
+        is_done: |c| {
+            assert_eq!(c.state("t"), Some(State::Disabled));
+            let files = store_files(c, "t");
+            assert!(files == 0 || (files == 6 && c.regions("t").len() == 3), "{files}");
+            files == 6
+        },
+    });
+}
+
 /// The very first start, killed everywhere.
 #[test]
 fn bootstrap() {

@@ -104,7 +104,7 @@ impl Procedure for CreateTable {
                 descriptors::write(&core.env, &core.root, &self.descriptor, FIRST_SEQUENCE)?;
                 regions::create_files(core, &self.descriptor, &self.regions)
             }
-            1 => write_meta(core, &self.descriptor, FIRST_SEQUENCE, &self.regions),
+            1 => write_meta(core, &self.descriptor, FIRST_SEQUENCE, &self.regions, TableState::Enabling),
             _ => regions::open(core, &self.descriptor, &self.regions, Some(TableState::Enabled)),
         }
     }
@@ -139,14 +139,14 @@ pub(super) fn split(table: &TableName, mut keys: Vec<Bytes>, id: u64) -> Result<
     Ok(starts.zip(ends).map(|(start, end)| RegionInfo::new(table.clone(), start, end, id)).collect())
 }
 
-/// Makes a table known, with closed regions and in state ENABLING.
+/// Makes a table known, with closed regions.
 pub(super) fn write_meta(
     core: &Core,
     descriptor: &TableDescriptor,
     sequence: u32,
     regions: &[RegionInfo],
+    state: TableState,
 ) -> Result<()> {
-    let state = TableState::Enabling;
     core.meta_put(|timestamp| {
         let rows = regions.iter().flat_map(|region| meta::closed_region(region, timestamp));
         rows.chain([meta::table_state(descriptor.name(), state, timestamp)]).collect()

@@ -21,7 +21,9 @@ mod lock;
 mod modify_namespace;
 mod modify_table;
 mod record;
+mod restore_snapshot;
 mod results;
+mod take_snapshot;
 mod transit_region;
 mod truncate_region;
 mod truncate_table;
@@ -43,6 +45,8 @@ pub(crate) use flush_table::FlushTable;
 pub(crate) use lock::{Lock, Resource};
 pub(crate) use modify_namespace::ModifyNamespace;
 pub(crate) use modify_table::{Change, ModifyTable};
+pub(crate) use restore_snapshot::RestoreSnapshot;
+pub(crate) use take_snapshot::TakeSnapshot;
 pub(crate) use transit_region::{RegionAction, TransitRegion};
 pub(crate) use truncate_region::TruncateRegion;
 pub(crate) use truncate_table::TruncateTable;
@@ -88,6 +92,8 @@ pub(crate) fn decode(kind: &str, payload: &[u8]) -> Result<Box<dyn Procedure>> {
         flush_table::KIND => Box::new(FlushTable::decode(payload)?),
         transit_region::KIND => Box::new(TransitRegion::decode(payload)?),
         truncate_region::KIND => Box::new(TruncateRegion::decode(payload)?),
+        take_snapshot::KIND => Box::new(TakeSnapshot::decode(payload)?),
+        restore_snapshot::KIND => Box::new(RestoreSnapshot::decode(payload)?),
         create_namespace::KIND => Box::new(CreateNamespace::decode(payload)?),
         modify_namespace::KIND => Box::new(ModifyNamespace::decode(payload)?),
         delete_namespace::KIND => Box::new(DeleteNamespace::decode(payload)?),

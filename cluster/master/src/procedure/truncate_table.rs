@@ -95,13 +95,14 @@ impl Procedure for TruncateTable {
         match step {
             0 => delete_regions(core, &self.table, infos(&self.plan.old_regions)?),
             1 => regions::create_files(core, &descriptor, &new),
-            2 => write_meta(core, &descriptor, self.plan.descriptor_sequence, &new),
+            2 => write_meta(core, &descriptor, self.plan.descriptor_sequence, &new, TableState::Enabling),
             _ => regions::open(core, &descriptor, &new, Some(TableState::Enabled)),
         }
     }
 }
 
-fn delete_regions(core: &Core, table: &TableName, old: Vec<RegionInfo>) -> Result<()> {
+/// Takes regions out of meta and memory, and their files to the archive.
+pub(super) fn delete_regions(core: &Core, table: &TableName, old: Vec<RegionInfo>) -> Result<()> {
     core.meta_put(|timestamp| old.iter().map(|region| meta::delete_region(region, timestamp)).collect())?;
     core.update_table(table, |entry| entry.regions.clear());
     for region in old {

@@ -4,37 +4,59 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use halcyon_proto::pb;
-use halcyon_rpc::{Call, Outcome, RpcError};
+use halcyon_rpc::{Call, RpcError};
 use halcyon_schema::TableName;
 use prost::Message;
 
-use super::{Answer, decode, ready};
+use super::{Answer, snapshots};
 use crate::errors::invalid;
-use crate::procedure::{Engine, FlushTable, Procedure, Resource};
+use crate::procedure::{Engine, FlushTable, Procedure, Resource, TakeSnapshot};
+use crate::state::Core;
 
 /// How clients up to 2.5 flush a table.
 const FLUSH_SIGNATURE: &str = "flush-table-proc";
 /// Longest time such clients wait, in milliseconds.
 pub(super) const EXPECTED_TIMEOUT_MS: i64 = 600_000;
 
+/// How a snapshot can be asked for by its mechanism's name; the instance is the snapshot's name.
+const SNAPSHOT_SIGNATURE: &str = "online-snapshot";
+
 /// The procedure behind an `ExecProcedure`.
-pub(super) fn exec(request: pb::ExecProcedureRequest) -> Answer<Box<dyn Procedure>> {
-    let table = flushed_table(&request.procedure)?;
-    let named = request.procedure.configuration.iter().filter(|pair| pair.name == "family");
+pub(super) fn exec(call: &Call, request: pb::ExecProcedureRequest) -> Answer<Box<dyn Procedure>> {
+    let description = &request.procedure;
+    if description.signature == SNAPSHOT_SIGNATURE {
+        let table = description.configuration.iter().find(|pair| pair.name == "table");
+        let snapshot = pb::SnapshotDescription {
+            name: description.instance().to_string(),
+            table: table.map(|pair| pair.value.clone()),
+            ..Default::default()
+        };
+        let owner = call.connection.user.clone().unwrap_or_default();
+        return Ok(Box::new(TakeSnapshot::new(snapshot, owner).map_err(invalid)?));
+    }
+    let table = flushed_table(description)?;
+    let named = description.configuration.iter().filter(|pair| pair.name == "family");
     let families =
         named.flat_map(|pair| pair.value.split(',')).map(str::trim).filter(|name| !name.is_empty());
     let families = families.map(|name| Bytes::copy_from_slice(name.as_bytes())).collect();
     Ok(Box::new(FlushTable::new(table, families)))
 }
 
-/// Done when nothing is flushing the table any more.
+/// A flush is done when nothing is flushing the table any more, a snapshot when it is there.
 pub(super) fn is_done(
+    core: &Core,
     engine: &Engine,
     request: pb::IsProcedureDoneRequest,
 ) -> Answer<pb::IsProcedureDoneResponse> {
     let Some(description) = request.procedure else {
         return Err(RpcError::do_not_retry("The request names no procedure"));
     };
+    if description.signature == SNAPSHOT_SIGNATURE {
+        let name = description.instance().to_string();
+        let asked = pb::SnapshotDescription { name, ..Default::default() };
+        let done = snapshots::is_done(core, engine, pb::IsSnapshotDoneRequest { snapshot: Some(asked) })?;
+        return Ok(pb::IsProcedureDoneResponse { done: done.done, snapshot: Some(description) });
+    }
     let table = Resource::Table(flushed_table(&description)?);
     let flushes = engine.views().into_iter().filter(|view| view.class_name.ends_with(".FlushTableProcedure"));
     let running = flushes.flat_map(|view| view.locks).any(|lock| lock.resource == table);
@@ -47,17 +69,6 @@ fn flushed_table(description: &pb::ProcedureDescription) -> Answer<TableName> {
         return Err(RpcError::do_not_retry(message));
     }
     TableName::parse(description.instance().as_bytes()).map_err(invalid)
-}
-
-/// There are no snapshots, so the one named does not exist.
-pub(super) fn no_such_snapshot(call: &Call) -> Answer<Outcome> {
-    // Both requests carry the snapshot under the same number.
-    let request: pb::IsSnapshotDoneRequest = decode(call)?;
-    let name = request.snapshot.map(|snapshot| snapshot.name).unwrap_or_default();
-    ready(call, |_: pb::IsSnapshotDoneRequest| {
-        let message = format!("Snapshot '{name}' doesn't exist on the filesystem");
-        Err::<pb::IsSnapshotDoneResponse, _>(RpcError::snapshot_does_not_exist(message))
-    })
 }
 
 /// There are no replication peers, so the one named does not exist.

@@ -8,6 +8,7 @@ mod legacy;
 mod namespaces;
 mod procedures;
 mod regions;
+mod snapshots;
 mod switches;
 mod tables;
 mod work;
@@ -161,7 +162,10 @@ impl MasterService {
             "GetProcedures" => ready(call, |_: pb::GetProceduresRequest| Ok(procedures::list(engine))),
             "GetLocks" => ready(call, |_: pb::GetLocksRequest| Ok(procedures::locks(engine))),
             "ExecProcedure" | "ExecProcedureWithRet" => self.exec_procedure(call),
-            "IsProcedureDone" => ready(call, |request| legacy::is_done(engine, request)),
+            "IsProcedureDone" => {
+                let engine = engine.clone();
+                self.blocking(call, move |core, request| legacy::is_done(core, &engine, request))
+            }
 
             // The cluster as a whole.
             "GetClusterStatus" => self.blocking(call, cluster::status),
@@ -232,11 +236,26 @@ impl MasterService {
             }),
             "SwitchExceedThrottleQuota" => self.blocking(call, switches::set_exceed_throttle_quota),
 
+            // Snapshots.
+            "Snapshot" => self.submit(
+                call,
+                |request| snapshots::take(call, request),
+                |id| pb::SnapshotResponse {
+                    expected_timeout: snapshots::EXPECTED_TIMEOUT_MS,
+                    proc_id: Some(id as i64),
+                },
+            ),
+            "RestoreSnapshot" => {
+                self.submit(call, snapshots::restore, |id| pb::RestoreSnapshotResponse { proc_id: id })
+            }
+            "GetCompletedSnapshots" => self.blocking(call, snapshots::list),
+            "DeleteSnapshot" => self.blocking(call, snapshots::delete),
+            "IsSnapshotDone" => {
+                let engine = engine.clone();
+                self.blocking(call, move |core, request| snapshots::is_done(core, &engine, request))
+            }
+
             // What is always empty.
-            "GetCompletedSnapshots" => ready(call, |_: pb::GetCompletedSnapshotsRequest| {
-                Ok(pb::GetCompletedSnapshotsResponse::default())
-            }),
-            "DeleteSnapshot" | "IsSnapshotDone" => legacy::no_such_snapshot(call),
             "ListReplicationPeers" => ready(call, |_: pb::ListReplicationPeersRequest| {
                 Ok(pb::ListReplicationPeersResponse::default())
             }),
@@ -307,7 +326,7 @@ impl MasterService {
     }
 
     fn exec_procedure(&self, call: &Call) -> Answer<Outcome> {
-        let procedure = legacy::exec(decode(call)?)?;
+        let procedure = legacy::exec(call, decode(call)?)?;
         let receiver = self.master.engine.submit(procedure, submission(call, (0, 0)));
         Ok(Outcome::Later(Box::pin(async move {
             receiver.await.map_err(|_| errors::stopping())??;
@@ -320,7 +339,6 @@ impl MasterService {
 /// Methods that exist in HBase and not here, each named; any other is unknown.
 fn refused(method: &str) -> RpcError {
     let what = match method {
-        "Snapshot" | "RestoreSnapshot" => "Snapshots are",
         "SetQuota" => "Quotas are",
         "AddReplicationPeer"
         | "RemoveReplicationPeer"

@@ -241,8 +241,11 @@ impl Cluster {
 
     /// The number of a procedure that was taken; a refusal is an error whichever way it comes.
     pub fn submit(&self, method: &str, request: &impl Message) -> std::result::Result<u64, RpcError> {
-        // Every such response has its number in field 1.
-        let proc_id = self.call::<pb::CreateTableResponse>(method, request)?.proc_id();
+        // Every response but one has its number in field 1.
+        let proc_id = match method {
+            "Snapshot" => self.call::<pb::SnapshotResponse>(method, request)?.proc_id() as u64,
+            _ => self.call::<pb::CreateTableResponse>(method, request)?.proc_id(),
+        };
         match self.result(proc_id)? {
             Some(Err(error)) => Err(error),
             _ => Ok(proc_id),
@@ -473,4 +476,17 @@ pub fn namespace(name: &str) -> pb::NamespaceDescriptor {
 
 pub fn specifier(value: &Bytes) -> pb::RegionSpecifier {
     pb::RegionSpecifier { r#type: 1, value: value.clone() }
+}
+
+pub fn snapshot(name: &str, table: &str) -> pb::SnapshotRequest {
+    let snapshot = pb::SnapshotDescription {
+        name: name.to_string(),
+        table: Some(table.to_string()),
+        ..Default::default()
+    };
+    pb::SnapshotRequest { snapshot, ..Default::default() }
+}
+
+pub fn restore(name: &str, table: &str) -> pb::RestoreSnapshotRequest {
+    pb::RestoreSnapshotRequest { snapshot: snapshot(name, table).snapshot, ..Default::default() }
 }

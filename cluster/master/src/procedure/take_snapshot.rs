@@ -1,0 +1,111 @@
+//! Takes a snapshot of a table.
+
+use halcyon_cell::Result;
+use halcyon_proto::pb;
+use halcyon_rpc::RpcError;
+use halcyon_schema::{RegionInfo, TableDescriptor, TableName};
+use prost::Message;
+
+use super::{Lock, Procedure, payload};
+use crate::state::{Core, TableState};
+use crate::{errors, regions, snapshot};
+
+pub(super) const KIND: &str = "take_snapshot";
+
+pub(crate) struct TakeSnapshot {
+    table: TableName,
+    plan: Payload,
+}
+
+/// The regions are those of the moment the request was checked; the lock keeps them.
+#[derive(Clone, PartialEq, Message)]
+struct Payload {
+    #[prost(message, required, tag = "1")]
+    info: pb::SnapshotDescription,
+    #[prost(message, required, tag = "2")]
+    schema: pb::TableSchema,
+    #[prost(message, repeated, tag = "3")]
+    regions: Vec<pb::RegionInfo>,
+    #[prost(bool, tag = "4")]
+    flush: bool,
+}
+
+impl TakeSnapshot {
+    /// Invalid if the snapshot names no table.
+    pub(crate) fn new(info: pb::SnapshotDescription, owner: String) -> Result<TakeSnapshot> {
+        let table = TableName::parse(info.table().as_bytes())?;
+        let owner = info.owner.clone().filter(|owner| !owner.is_empty()).or(Some(owner));
+        let info = pb::SnapshotDescription { table: Some(table.to_string()), owner, ..info };
+        Ok(TakeSnapshot { table, plan: Payload { info, ..Default::default() } })
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<TakeSnapshot> {
+        let plan: Payload = payload(KIND, bytes)?;
+        Ok(TakeSnapshot { table: TableName::parse(plan.info.table().as_bytes())?, plan })
+    }
+}
+
+impl Procedure for TakeSnapshot {
+    fn kind(&self) -> &'static str {
+        KIND
+    }
+
+    fn class_name(&self) -> &'static str {
+        "org.apache.hadoop.hbase.master.procedure.SnapshotProcedure"
+    }
+
+    fn locks(&self) -> Vec<Lock> {
+        Lock::table(&self.table)
+    }
+
+    fn prepare(&mut self, core: &Core) -> std::result::Result<(), RpcError> {
+        let info = &mut self.plan.info;
+        halcyon_schema::check_table_qualifier(info.name.as_bytes()).map_err(errors::invalid)?;
+        if snapshot::read_info(core, &info.name).map_err(|error| errors::from_error(&error))?.is_some() {
+            let message = format!("Snapshot '{}' already stored on the filesystem.", info.name);
+            return Err(RpcError::snapshot_exists(message));
+        }
+        let Ok(entry) = core.table(&self.table) else {
+            let message = format!("Table '{}' doesn't exist, can't take snapshot.", self.table);
+            return Err(RpcError::snapshot_creation(message));
+        };
+        let enabled = match entry.state {
+            TableState::Enabled => true,
+            TableState::Disabled => false,
+            _ => {
+                let message = format!("Table is not entirely open or entirely closed: {}", self.table);
+                return Err(RpcError::snapshot_creation(message));
+            }
+        };
+        let asked = info.r#type();
+        if !enabled {
+            info.set_type(pb::snapshot_description::Type::Disabled);
+        }
+        info.creation_time = Some(core.now_ms());
+        info.version = Some(snapshot::LAYOUT_VERSION);
+        info.max_file_size = entry.descriptor.max_file_size().map(|size| size as i64);
+        self.plan.flush = enabled && asked != pb::snapshot_description::Type::Skipflush;
+        self.plan.schema = entry.descriptor.to_pb();
+        self.plan.regions = entry.live_regions().iter().map(RegionInfo::to_pb).collect();
+        Ok(())
+    }
+
+    fn payload(&self) -> Vec<u8> {
+        self.plan.encode_to_vec()
+    }
+
+    fn steps(&self) -> &'static [&'static str] {
+        &["flush regions", "write snapshot"]
+    }
+
+    fn run(&mut self, core: &Core, step: usize) -> Result<()> {
+        let infos = self.plan.regions.iter().map(RegionInfo::from_pb).collect::<Result<Vec<_>>>()?;
+        match step {
+            0 if self.plan.flush => regions::flush(core, &infos, &[]),
+            0 => Ok(()),
+            _ => {
+                snapshot::write(core, &self.plan.info, &TableDescriptor::from_pb(&self.plan.schema)?, &infos)
+            }
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Snapshots on disk, in HBase's layout.
+//!
+//! ```text
+//! .hbase-snapshot/<name>/.snapshotinfo    SnapshotDescription
+//! .hbase-snapshot/<name>/data.manifest    SnapshotDataManifest: the schema; of each region its info and file names
+//! .hbase-snapshot/.tmp/<name>/            the same while it is being written; renamed when it is whole
+//! ```
+//!
+//! A snapshot copies nothing: it names store files, which stay in the table's directory or go to the archive.
+//! What uses a snapshot copies them from there. (HBase makes links instead; a link is a name that every reader of
+//! store files must know how to follow, a copy is a store file like any other.)
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use halcyon_cell::{Error, Result};
+use halcyon_env::FileSystem;
+use halcyon_proto::pb;
+use halcyon_schema::{RegionInfo, TableDescriptor, TableName, layout};
+use prost::Message;
+use tracing::warn;
+
+use crate::descriptors::list;
+use crate::parallel;
+use crate::state::Core;
+
+const INFO: &str = ".snapshotinfo";
+const MANIFEST: &str = "data.manifest";
+/// The layout with a manifest (`SnapshotManifestV2`).
+pub(crate) const LAYOUT_VERSION: i32 = 2;
+/// Bytes copied at a time.
+const COPY_BYTES: u64 = 1 << 20;
+/// Looks at a directory that keeps changing.
+const LOOKS_MAX: usize = 100;
+
+fn dir(core: &Core, name: &str) -> PathBuf {
+    layout::snapshots_dir(&core.root).join(name)
+}
+
+/// The description of a complete snapshot, if there is one of this name.
+pub(crate) fn read_info(core: &Core, name: &str) -> Result<Option<pb::SnapshotDescription>> {
+    if halcyon_schema::check_table_qualifier(name.as_bytes()).is_err() {
+        return Ok(None); // no snapshot has such a name, and no path is made of it
+    }
+    let path = dir(core, name).join(INFO);
+    if !core.env.fs.exists(&path) {
+        return Ok(None);
+    }
+    decode(&path, &core.env.fs.read(&path)?).map(Some)
+}
+
+pub(crate) fn read_manifest(core: &Core, name: &str) -> Result<pb::SnapshotDataManifest> {
+    let path = dir(core, name).join(MANIFEST);
+    match core.env.fs.read(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(Error::invalid(format!("Snapshot '{name}' doesn't exist on the filesystem")))
+        }
+        bytes => decode(&path, &bytes?),
+    }
+}
+
+fn decode<M: Message + Default>(path: &Path, bytes: &[u8]) -> Result<M> {
+    M::decode(bytes).map_err(|error| Error::corrupt(format!("{}: {error}", path.display())))
+}
+
+/// Every complete snapshot; one that cannot be read is named in the log and left out.
+pub(crate) fn list_infos(core: &Core) -> Result<Vec<pb::SnapshotDescription>> {
+    let mut infos = Vec::new();
+    for entry in list(&*core.env.fs, &layout::snapshots_dir(&core.root))? {
+        if !entry.is_dir || entry.name.starts_with('.') {
+            continue;
+        }
+        match read_info(core, &entry.name) {
+            Ok(info) => infos.extend(info),
+            Err(error) => warn!(snapshot = entry.name, %error, "a snapshot cannot be read"),
+        }
+    }
+    Ok(infos)
+}
+
+/// Writes a snapshot of these regions as their files are now. May run twice.
+pub(crate) fn write(
+    core: &Core,
+    info: &pb::SnapshotDescription,
+    table: &TableDescriptor,
+    regions: &[RegionInfo],
+) -> Result<()> {
+    let fs = &*core.env.fs;
+    let (working, complete) = (dir(core, ".tmp").join(&info.name), dir(core, &info.name));
+    if fs.exists(&complete) {
+        return Ok(());
+    }
+    let mut manifest = pb::SnapshotDataManifest { table_schema: table.to_pb(), region_manifests: Vec::new() };
+    for region in regions {
+        manifest.region_manifests.push(manifest_of(core, table, region)?);
+    }
+    fs.create_dir_all(&working)?;
+    fs.replace(&working.join(MANIFEST), &manifest.encode_to_vec())?;
+    fs.replace(&working.join(INFO), &info.encode_to_vec())?;
+    fs.rename(&working, &complete)?;
+    fs.sync_dir(&dir(core, ".tmp"))?;
+    Ok(fs.sync_dir(&layout::snapshots_dir(&core.root))?)
+}
+
+pub(crate) fn delete(core: &Core, name: &str) -> Result<()> {
+    crate::archive::remove_dir(&*core.env.fs, &dir(core, name))
+}
+
+fn manifest_of(
+    core: &Core,
+    table: &TableDescriptor,
+    region: &RegionInfo,
+) -> Result<pb::SnapshotRegionManifest> {
+    let mut family_files = Vec::new();
+    for family in table.families() {
+        let dir = region.dir(&core.root).join(&*family.name_str());
+        let files = steady_files(&*core.env.fs, &dir)?;
+        let store_files = files.into_iter().map(|(name, len)| pb::snapshot_region_manifest::StoreFile {
+            name,
+            reference: None,
+            file_size: Some(len),
+        });
+        family_files.push(pb::snapshot_region_manifest::FamilyFiles {
+            family_name: family.name().clone(),
+            store_files: store_files.collect(),
+        });
+    }
+    Ok(pb::SnapshotRegionManifest { version: None, region_info: region.to_pb(), family_files })
+}
+
+/// The store files of a directory that a compaction may be changing: it puts its output in before it takes its
+/// inputs out, so a look that sees the same as the one before it has missed neither. (Output and inputs may both
+/// be seen; a region that opens them finds that out.)
+fn steady_files(fs: &dyn FileSystem, dir: &Path) -> Result<Vec<(String, u64)>> {
+    let look = || -> Result<Vec<(String, u64)>> {
+        let files = list(fs, dir)?.into_iter().filter(|file| !file.is_dir && !file.name.starts_with('.'));
+        Ok(files.map(|file| (file.name, file.len)).collect())
+    };
+    let mut before = look()?;
+    for _ in 0..LOOKS_MAX {
+        let now = look()?;
+        if now == before {
+            return Ok(now);
+        }
+        before = now;
+    }
+    Err(Error::new(halcyon_cell::ErrorKind::Busy, format!("{} keeps changing", dir.display())))
+}
+
+/// Copies the files of a snapshot into regions that exist already, each to the one of its range. May run twice.
+pub(crate) fn copy_files(
+    core: &Core,
+    source: &TableName,
+    manifest: &pb::SnapshotDataManifest,
+    targets: &[RegionInfo],
+) -> Result<()> {
+    let mut copies = Vec::new();
+    for region in &manifest.region_manifests {
+        let from = RegionInfo::from_pb(&region.region_info)?;
+        let to = targets
+            .iter()
+            .find(|target| target.start_key() == from.start_key() && target.end_key() == from.end_key())
+            .ok_or_else(|| Error::corrupt(format!("no region takes the range of {from}")))?;
+        for family in &region.family_files {
+            let family_name = String::from_utf8_lossy(&family.family_name).into_owned();
+            for file in &family.store_files {
+                if file.reference.is_some() {
+                    return Err(Error::invalid(format!("{from}: references in snapshots are not supported")));
+                }
+                let place = Path::new(&family_name).join(&file.name);
+                let live = layout::region_dir(&core.root, source, from.encoded_name()).join(&place);
+                let archived =
+                    layout::archive_region_dir(&core.root, source, from.encoded_name()).join(&place);
+                copies.push((live, archived, to.dir(&core.root).join(&place)));
+            }
+        }
+    }
+    let fs = core.env.fs.clone();
+    parallel::for_each(core.settings.region_threads, copies, move |(live, archived, to)| {
+        copy_file(&*fs, &live, &archived, &to)
+    })?;
+    Ok(())
+}
+
+/// Copies from where the file is, now or by the time it is looked for in the other place.
+fn copy_file(fs: &dyn FileSystem, live: &Path, archived: &Path, to: &Path) -> Result<()> {
+    if fs.exists(to) {
+        return Ok(()); // renamed into place when it was whole
+    }
+    let opened = fs.open(live).or_else(|_| fs.open(archived)).or_else(|_| fs.open(live));
+    let source = opened.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            Error::invalid(format!("{} is neither there nor archived", live.display()))
+        }
+        _ => Error::from(error),
+    })?;
+    let parent = to.parent().expect("a store file is in a family's directory");
+    let name = to.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let working = parent.join(format!(".copy-{name}"));
+    let mut target = fs.create(&working)?;
+    let len = source.len()?;
+    let mut at = 0;
+    while at < len {
+        let mut buffer = vec![0; COPY_BYTES.min(len - at) as usize];
+        source.read_exact_at(&mut buffer, at)?;
+        target.write_all(&buffer)?;
+        at += buffer.len() as u64;
+    }
+    target.sync()?;
+    drop(target);
+    fs.rename(&working, to)?;
+    Ok(fs.sync_dir(parent)?)
+}
+
+/// The keys between the regions of a snapshot.
+pub(crate) fn split_keys(manifest: &pb::SnapshotDataManifest) -> Vec<Bytes> {
+    let starts = manifest.region_manifests.iter().filter_map(|region| region.region_info.start_key.clone());
+    starts.filter(|key| !key.is_empty()).collect()
+}

@@ -1,0 +1,112 @@
+//! Snapshots: taken, listed, cloned, restored, deleted.
+
+mod common;
+
+use common::*;
+use halcyon_proto::pb;
+use halcyon_proto::pb::table_state::State;
+use halcyon_rpc::RpcError;
+
+fn class<T: std::fmt::Debug>(result: Result<T, RpcError>) -> String {
+    result.unwrap_err().class.rsplit('.').next().unwrap().to_string()
+}
+
+fn list(c: &Cluster) -> Vec<pb::SnapshotDescription> {
+    let response: pb::GetCompletedSnapshotsResponse =
+        c.call("GetCompletedSnapshots", &pb::GetCompletedSnapshotsRequest {}).unwrap();
+    response.snapshots
+}
+
+/// The contents of a table's store files, by start key and family.
+fn files(c: &Cluster, table: &str) -> Vec<(String, String, String)> {
+    let mut out = Vec::new();
+    for region in c.regions(table) {
+        for family in ["f", "g"] {
+            let dir = region.dir(&c.root).join(family);
+            for file in c.env.fs.list(&dir).unwrap_or_default() {
+                let start = String::from_utf8_lossy(region.start_key()).into_owned();
+                out.push((start, family.to_string(), file.name));
+            }
+        }
+    }
+    out
+}
+
+#[test]
+fn a_snapshot_outlives_its_table() {
+    let (_sim, c) = Cluster::simulated();
+    c.run("CreateTable", &create(&table("t", &["f", "g"]), &["m"])).unwrap();
+    c.run("Snapshot", &snapshot("s", "t")).unwrap();
+    let taken = list(&c);
+    assert_eq!((taken.len(), taken[0].name.as_str(), taken[0].table()), (1, "s", "t"));
+    assert_eq!((taken[0].owner(), taken[0].version()), ("tester", 2));
+    assert!(taken[0].creation_time() > 0);
+    let held = files(&c, "t");
+    assert_eq!(held.len(), 4, "taking it flushed the table");
+    assert_eq!(class(c.submit("Snapshot", &snapshot("s", "t"))), "SnapshotExistsException");
+    assert_eq!(class(c.submit("Snapshot", &snapshot("u", "no"))), "SnapshotCreationException");
+    assert_eq!(class(c.submit("Snapshot", &snapshot(".u", "t"))), "DoNotRetryIOException");
+    assert_eq!(class(c.submit("RestoreSnapshot", &restore("no", "u"))), "SnapshotDoesNotExistException");
+    assert_eq!(class(c.submit("RestoreSnapshot", &restore("s", "t"))), "TableNotDisabledException");
+
+    c.run("RestoreSnapshot", &restore("s", "copy")).unwrap();
+    c.check();
+    assert_eq!((c.state("copy"), files(&c, "copy")), (Some(State::Enabled), held.clone()));
+    assert_eq!(c.descriptor("copy").unwrap().families(), c.descriptor("t").unwrap().families());
+
+    c.run("DisableTable", &disable("t")).unwrap();
+    let changed = c.descriptor("t").unwrap().with("PRIORITY", "3").without_family(b"g");
+    c.run("ModifyTable", &modify(&changed)).unwrap();
+    c.run("RestoreSnapshot", &restore("s", "t")).unwrap();
+    c.check();
+    assert_eq!((c.state("t"), files(&c, "t")), (Some(State::Disabled), held.clone()));
+    assert_eq!((c.descriptor("t").unwrap().priority(), c.descriptor("t").unwrap().families().len()), (0, 2));
+
+    c.run("DeleteTable", &delete("t")).unwrap();
+    c.run("RestoreSnapshot", &restore("s", "t")).unwrap();
+    c.check();
+    assert_eq!((c.state("t"), files(&c, "t")), (Some(State::Enabled), held));
+
+    let done = pb::IsSnapshotDoneRequest { snapshot: Some(snapshot("s", "t").snapshot) };
+    assert!(c.call::<pb::IsSnapshotDoneResponse>("IsSnapshotDone", &done).unwrap().done());
+    let gone = pb::DeleteSnapshotRequest { snapshot: snapshot("s", "t").snapshot };
+    c.call::<pb::DeleteSnapshotResponse>("DeleteSnapshot", &gone).unwrap();
+    let again = c.call::<pb::DeleteSnapshotResponse>("DeleteSnapshot", &gone);
+    assert_eq!(class(again), "SnapshotDoesNotExistException");
+    assert_eq!(
+        class(c.call::<pb::IsSnapshotDoneResponse>("IsSnapshotDone", &done)),
+        "UnknownSnapshotException"
+    );
+    assert!(list(&c).is_empty());
+}
+
+/// Names that would lead out of the directory of snapshots name none.
+#[test]
+fn a_name_is_not_a_path() {
+    let (_sim, c) = Cluster::simulated();
+    for name in ["../data", "..", ".", "", "a/b", ".tmp"] {
+        let request = pb::DeleteSnapshotRequest { snapshot: snapshot(name, "t").snapshot };
+        let deleted = c.call::<pb::DeleteSnapshotResponse>("DeleteSnapshot", &request);
+        assert_eq!(class(deleted), "SnapshotDoesNotExistException");
+        assert_eq!(class(c.submit("RestoreSnapshot", &restore(name, "u"))), "SnapshotDoesNotExistException");
+    }
+    c.check();
+}
+
+#[test]
+fn a_snapshot_by_exec_procedure() {
+    let (_sim, c) = Cluster::simulated();
+    c.run("CreateTable", &create(&table("t", &["f"]), &[])).unwrap();
+    let procedure = pb::ProcedureDescription {
+        signature: "online-snapshot".into(),
+        instance: Some("s".into()),
+        creation_time: None,
+        configuration: vec![pb::NameStringPair { name: "table".into(), value: "t".into() }],
+    };
+    let request = pb::ExecProcedureRequest { procedure: procedure.clone() };
+    c.call::<pb::ExecProcedureResponse>("ExecProcedure", &request).unwrap();
+    c.quiet();
+    let request = pb::IsProcedureDoneRequest { procedure: Some(procedure) };
+    assert!(c.call::<pb::IsProcedureDoneResponse>("IsProcedureDone", &request).unwrap().done());
+    assert_eq!(list(&c).len(), 1);
+}
