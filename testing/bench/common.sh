@@ -12,6 +12,7 @@ PEERS="${PEERS:-$ROOT/../shared/peers}"
 HALCYON="${HALCYON:-${CARGO_TARGET_DIR:-$HOME/.cache/halcyon/target}/release/halcyon}"
 [ -f "$PEERS/lib.sh" ] || { echo "no HBase to take the clients from: set PEERS to the directory with lib.sh, hbase.sh, pe.sh and ycsb.sh" >&2; exit 66; }
 PEERS="$(cd "$PEERS" && pwd)"
+GIVEN_PID="${SERVER_PID:-}" # of a server that is not ours to end
 . "$PEERS/lib.sh"
 . "$ROOT/testing/compat/server.sh"
 hbase_libs || exit 1
