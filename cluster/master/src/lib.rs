@@ -22,6 +22,7 @@
 
 mod archive;
 mod bootstrap;
+mod cleaner;
 mod descriptors;
 mod door;
 mod errors;

@@ -9,6 +9,7 @@ use halcyon_schema::{ClusterId, RegionInfo, TableName};
 use parking_lot::{Mutex, RwLock};
 use tracing::{info, warn};
 
+use crate::cleaner::Cleaner;
 use crate::namespaces::Namespaces;
 use crate::procedure::{Engine, RegionAction, Resource, Submission, TransitRegion};
 use crate::settings::StopRequest;
@@ -24,6 +25,7 @@ use crate::{MasterSettings, RegionServerDoor, bootstrap, descriptors, meta, regi
 pub struct Master {
     pub(crate) core: Arc<Core>,
     pub(crate) engine: Arc<Engine>,
+    pub(crate) cleaner: Cleaner,
 }
 
 impl Master {
@@ -67,11 +69,13 @@ impl Master {
             let again = TransitRegion::new(region, RegionAction::Assign, true);
             drop(engine.submit(Box::new(again), Submission::default()));
         }
-        Ok(Arc::new(Master { core, engine }))
+        let cleaner = Cleaner::start(core.clone(), engine.clone())?;
+        Ok(Arc::new(Master { core, engine, cleaner }))
     }
 
     /// Ends the master's threads between two steps. Calls that wait are refused. Idempotent.
     pub fn stop(&self) {
+        self.cleaner.stop();
         self.engine.stop();
     }
 

@@ -25,6 +25,13 @@ pub struct MasterSettings {
     pub retry_pause: Duration,
     /// Longest pause before a failed step is tried again. 10 s.
     pub retry_pause_max: Duration,
+    /// How often archive and old logs are cleaned (`hbase.master.cleaner.interval`). One minute: a look costs
+    /// little, and HBase's ten let the disk fill under heavy compaction.
+    pub cleaner_period: Duration,
+    /// How long a store file stays in the archive (`hbase.master.hfilecleaner.ttl`). 5 minutes.
+    pub archive_keep: Duration,
+    /// How long a log stays in `oldWALs` (`hbase.master.logcleaner.ttl`). 10 minutes.
+    pub old_wals_keep: Duration,
 }
 
 impl MasterSettings {
@@ -41,6 +48,9 @@ impl MasterSettings {
             procedures_max: 10_000,
             retry_pause: Duration::from_millis(100),
             retry_pause_max: Duration::from_secs(10),
+            cleaner_period: Duration::from_secs(60),
+            archive_keep: Duration::from_secs(5 * 60),
+            old_wals_keep: Duration::from_secs(10 * 60),
         }
     }
 }

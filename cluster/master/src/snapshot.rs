@@ -10,6 +10,7 @@
 //! What uses a snapshot copies them from there. (HBase makes links instead; a link is a name that every reader of
 //! store files must know how to follow, a copy is a store file like any other.)
 
+use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -101,6 +102,27 @@ pub(crate) fn write(
     fs.rename(&working, &complete)?;
     fs.sync_dir(&dir(core, ".tmp"))?;
     Ok(fs.sync_dir(&layout::snapshots_dir(&core.root))?)
+}
+
+/// Names of all store files that snapshots name, complete ones and those being written. An unreadable manifest is
+/// an error: what it names must not be deleted.
+pub(crate) fn named_files(core: &Core) -> Result<HashSet<String>> {
+    let fs = &*core.env.fs;
+    let root = layout::snapshots_dir(&core.root);
+    let mut names = HashSet::new();
+    for parent in [root.join(".tmp"), root] {
+        for entry in list(fs, &parent)?.into_iter().filter(|entry| entry.is_dir && entry.name != ".tmp") {
+            let path = parent.join(entry.name).join(MANIFEST);
+            let bytes = match fs.read(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue, // renamed or deleted meanwhile
+                bytes => bytes?,
+            };
+            let manifest: pb::SnapshotDataManifest = decode(&path, &bytes)?;
+            let families = manifest.region_manifests.into_iter().flat_map(|region| region.family_files);
+            names.extend(families.flat_map(|family| family.store_files).map(|file| file.name));
+        }
+    }
+    Ok(names)
 }
 
 pub(crate) fn delete(core: &Core, name: &str) -> Result<()> {

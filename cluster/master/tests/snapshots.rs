@@ -2,7 +2,11 @@
 
 mod common;
 
+use std::path::Path;
+use std::time::Duration;
+
 use common::*;
+use halcyon_env::sim::SimFileSystem;
 use halcyon_proto::pb;
 use halcyon_proto::pb::table_state::State;
 use halcyon_rpc::RpcError;
@@ -109,4 +113,59 @@ fn a_snapshot_by_exec_procedure() {
     let request = pb::IsProcedureDoneRequest { procedure: Some(procedure) };
     assert!(c.call::<pb::IsProcedureDoneResponse>("IsProcedureDone", &request).unwrap().done());
     assert_eq!(list(&c).len(), 1);
+}
+
+/// What the cleaner may delete: old logs, and archived files that no snapshot names; each when its time has come.
+#[test]
+fn the_archive_is_cleaned_but_for_snapshots() {
+    let sim = SimFileSystem::new();
+    let keep_nothing = || {
+        let mut settings = settings();
+        (settings.archive_keep, settings.old_wals_keep) = (Duration::ZERO, Duration::ZERO);
+        settings
+    };
+    let start =
+        |settings| Cluster::start_with(with_real_clock(sim.env()), Path::new(ROOT), 1, settings).unwrap();
+    let clean = |c: &Cluster| {
+        let ran: pb::RunCleanerChoreResponse =
+            c.call("RunCleanerChore", &pb::RunCleanerChoreRequest {}).unwrap();
+        ran.cleaner_chore_ran
+    };
+    let left = || sim.dump().into_iter().filter(|(path, _)| path.starts_with("/hbase/archive")).count();
+
+    let c = start(settings());
+    for table_name in ["kept", "gone"] {
+        c.run("CreateTable", &create(&table(table_name, &["f", "g"]), &["m"])).unwrap();
+        c.run("FlushTable", &flush(table_name)).unwrap();
+    }
+    c.run("Snapshot", &snapshot("s", "kept")).unwrap();
+    for table_name in ["kept", "gone"] {
+        c.run("DisableTable", &disable(table_name)).unwrap();
+        c.run("DeleteTable", &delete(table_name)).unwrap();
+    }
+    c.env.fs.create_dir_all(Path::new("/hbase/oldWALs")).unwrap();
+    c.env.fs.replace(Path::new("/hbase/oldWALs/log.1"), b"edits").unwrap();
+    assert_eq!(left(), 8);
+    assert!(clean(&c) && clean(&c));
+    assert_eq!(left(), 8, "nothing is old enough");
+    drop(c);
+
+    let c = start(keep_nothing());
+    let off = pb::SetCleanerChoreRunningRequest { on: false };
+    c.call::<pb::SetCleanerChoreRunningResponse>("SetCleanerChoreRunning", &off).unwrap();
+    assert!(!clean(&c));
+    assert_eq!(left(), 8);
+    let on = pb::SetCleanerChoreRunningRequest { on: true };
+    c.call::<pb::SetCleanerChoreRunningResponse>("SetCleanerChoreRunning", &on).unwrap();
+    assert!(clean(&c));
+    assert_eq!(left(), 4, "the snapshot keeps its files");
+    assert!(!c.env.fs.exists(Path::new("/hbase/oldWALs/log.1")));
+    assert!(c.env.fs.list(Path::new("/hbase/archive/data/default/gone")).unwrap().is_empty());
+    c.run("RestoreSnapshot", &restore("s", "kept")).unwrap();
+    assert_eq!(files(&c, "kept").len(), 4);
+    let gone = pb::DeleteSnapshotRequest { snapshot: snapshot("s", "kept").snapshot };
+    c.call::<pb::DeleteSnapshotResponse>("DeleteSnapshot", &gone).unwrap();
+    assert!(clean(&c));
+    assert_eq!((left(), files(&c, "kept").len()), (0, 4));
+    c.check();
 }

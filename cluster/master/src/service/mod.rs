@@ -218,10 +218,14 @@ impl MasterService {
                 let value = core.switches.lock().get(Switch::CleanerChore);
                 Ok(pb::IsCleanerChoreEnabledResponse { value })
             }),
-            "RunCleanerChore" => ready(call, |_: pb::RunCleanerChoreRequest| {
-                let cleaner_chore_ran = core.switches.lock().get(Switch::CleanerChore);
-                Ok(pb::RunCleanerChoreResponse { cleaner_chore_ran })
-            }),
+            "RunCleanerChore" => {
+                let master = self.master.clone();
+                self.blocking(call, move |_, _: pb::RunCleanerChoreRequest| {
+                    let cleaner_chore_ran =
+                        master.cleaner.run().map_err(|error| errors::from_error(&error))?;
+                    Ok(pb::RunCleanerChoreResponse { cleaner_chore_ran })
+                })
+            }
             "SetSplitOrMergeEnabled" => self.blocking(call, switches::set_split_or_merge),
             "IsSplitOrMergeEnabled" => ready(call, |request| Ok(switches::is_split_or_merge(core, &request))),
             "SwitchSnapshotCleanup" => self.blocking(call, switches::set_snapshot_cleanup),

@@ -210,9 +210,13 @@ pub fn settings() -> MasterSettings {
 
 impl Cluster {
     pub fn start(env: Env, root: &Path, start_code: i64) -> Result<Cluster> {
+        Cluster::start_with(env, root, start_code, settings())
+    }
+
+    pub fn start_with(env: Env, root: &Path, start_code: i64, settings: MasterSettings) -> Result<Cluster> {
         env.fs.create_dir_all(root)?;
         let door = FakeDoor::new(env.clone(), root, start_code);
-        let master = Master::start(env.clone(), root, settings(), door.clone())?;
+        let master = Master::start(env.clone(), root, settings, door.clone())?;
         let service = MasterService::new(master.clone())?;
         let registry = ClientMetaService::new(master.clone());
         Ok(Cluster { env, root: root.to_path_buf(), door, master, service, registry })

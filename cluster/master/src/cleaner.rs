@@ -1,0 +1,185 @@
+//! Deletes archived store files and old logs that nobody can want any more.
+//!
+//! A store file goes to the archive when a compaction or an action on its table has done with it, a log to
+//! `oldWALs` when no region has unflushed edits in it. Both are kept for a while, for readers that are under way
+//! and for people; then they go, unless a snapshot names the file (HBase: `HFileCleaner`, `LogCleaner`, their
+//! time-to-live and snapshot delegates). The age is counted from when the cleaner first saw the file, so that it
+//! depends on no clock but the monotonic one and a restart begins anew.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use halcyon_cell::Result;
+use halcyon_env::spawn_thread;
+use halcyon_schema::layout;
+use parking_lot::{Condvar, Mutex};
+use tracing::{info, warn};
+
+use crate::descriptors::list;
+use crate::procedure::Engine;
+use crate::snapshot;
+use crate::state::Core;
+use crate::switches::Switch;
+
+/// The chore and its thread.
+///
+/// # Thread safety
+/// A run holds `seen`, so that runs follow each other.
+pub(crate) struct Cleaner {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Shared {
+    core: Arc<Core>,
+    engine: Arc<Engine>,
+    /// When each file or empty directory was first seen, in `monotonic_ns`.
+    seen: Mutex<HashMap<PathBuf, u64>>,
+    stopping: Mutex<bool>,
+    wake: Condvar,
+}
+
+impl Cleaner {
+    pub(crate) fn start(core: Arc<Core>, engine: Arc<Engine>) -> Result<Cleaner> {
+        let (seen, stopping, wake) = (Mutex::default(), Mutex::new(false), Condvar::new());
+        let shared = Arc::new(Shared { core, engine, seen, stopping, wake });
+        let thread = spawn_thread("master-cleaner", {
+            let shared = shared.clone();
+            move || shared.work()
+        })?;
+        Ok(Cleaner { shared, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// One run, now. False if the chore is turned off.
+    pub(crate) fn run(&self) -> Result<bool> {
+        self.shared.run()
+    }
+
+    pub(crate) fn stop(&self) {
+        *self.shared.stopping.lock() = true;
+        self.shared.wake.notify_all();
+        let thread = self.thread.lock().take();
+        if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Cleaner {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Shared {
+    fn work(&self) {
+        let mut stopping = self.stopping.lock();
+        while !*stopping {
+            self.wake.wait_for(&mut stopping, self.core.settings.cleaner_period);
+            if *stopping {
+                return;
+            }
+            drop(stopping);
+            if let Err(error) = self.run() {
+                warn!(%error, "archive and old logs could not be cleaned");
+            }
+            stopping = self.stopping.lock();
+        }
+    }
+
+    fn run(&self) -> Result<bool> {
+        if !self.core.switches.lock().get(Switch::CleanerChore) {
+            return Ok(false);
+        }
+        let (core, settings) = (&self.core, &self.core.settings);
+        let mut seen = self.seen.lock();
+        let mut pass =
+            Pass { core, now_ns: core.env.clock.monotonic_ns(), before: &seen, after: HashMap::new() };
+        // Read before the archive is looked at: a file that a later snapshot names was not there yet.
+        let wanted = snapshot::named_files(core)?;
+        let mut deleted = 0;
+        for file in list(&*core.env.fs, &layout::old_wals_dir(&core.root))?.into_iter().filter(|f| !f.is_dir)
+        {
+            let path = layout::old_wals_dir(&core.root).join(file.name);
+            deleted += pass.delete_if_old(&path, settings.old_wals_keep)?;
+        }
+        for region in archived_regions(core)? {
+            deleted += self.clean_region(&mut pass, &region, &wanted)?;
+        }
+        let after = pass.after;
+        *seen = after;
+        if deleted > 0 {
+            info!(deleted, "archived store files and old logs are deleted");
+        }
+        Ok(true)
+    }
+
+    /// Cleans the archive of one region; a directory that stayed empty goes if its region is gone, too.
+    fn clean_region(&self, pass: &mut Pass<'_>, region: &Path, wanted: &HashSet<String>) -> Result<usize> {
+        let keep = self.core.settings.archive_keep;
+        let (mut deleted, mut left) = (0, 0);
+        for family in list(&*self.core.env.fs, region)?.into_iter().filter(|entry| entry.is_dir) {
+            let dir = region.join(family.name);
+            for file in list(&*self.core.env.fs, &dir)? {
+                left += 1;
+                if !file.is_dir && !wanted.contains(&file.name) {
+                    let count = pass.delete_if_old(&dir.join(file.name), keep)?;
+                    (deleted, left) = (deleted + count, left - count);
+                }
+            }
+        }
+        if left == 0 && pass.is_old(region, keep) && self.is_forgotten(region) {
+            self.core.env.fs.remove_dir_all(region)?;
+        }
+        Ok(deleted)
+    }
+
+    /// Whether no table has the region and no procedure could be about to archive it.
+    fn is_forgotten(&self, region: &Path) -> bool {
+        let name = region.file_name().unwrap_or_default().to_string_lossy();
+        self.engine.views().is_empty() && self.core.tables.read().region(&name).is_none()
+    }
+}
+
+/// One run's look at what there is.
+struct Pass<'a> {
+    core: &'a Core,
+    now_ns: u64,
+    before: &'a HashMap<PathBuf, u64>,
+    after: HashMap<PathBuf, u64>,
+}
+
+impl Pass<'_> {
+    fn is_old(&mut self, path: &Path, keep: Duration) -> bool {
+        let first = self.before.get(path).copied().unwrap_or(self.now_ns);
+        self.after.insert(path.to_path_buf(), first);
+        u128::from(self.now_ns - first) >= keep.as_nanos()
+    }
+
+    /// The number of files deleted.
+    fn delete_if_old(&mut self, path: &Path, keep: Duration) -> Result<usize> {
+        if !self.is_old(path, keep) {
+            return Ok(0);
+        }
+        self.core.env.fs.remove_file(path)?;
+        self.after.remove(path);
+        Ok(1)
+    }
+}
+
+/// `archive/data/<namespace>/<table>/<region>`.
+fn archived_regions(core: &Core) -> Result<Vec<PathBuf>> {
+    let mut dirs = vec![layout::archive_dir(&core.root).join(layout::DATA)];
+    for _level in ["namespace", "table", "region"] {
+        let mut below = Vec::new();
+        for dir in dirs {
+            let entries = list(&*core.env.fs, &dir)?.into_iter().filter(|entry| entry.is_dir);
+            below.extend(entries.map(|entry| dir.join(entry.name)));
+        }
+        dirs = below;
+    }
+    Ok(dirs)
+}
