@@ -43,7 +43,7 @@ cases() {
   pe asyncScan --rows="$rows" asyncScan 2
   pe reverseScan --rows="$rows" reverseScan 2
   pe scanRange100 --rows=$part scanRange100 4
-  pe randomSeekScan --rows=$((part / 10 + 1)) randomSeekScan 4
+  pe randomSeekScan --rows=$((part / 50 + 1)) randomSeekScan 4
   pe filterScan --rows=4 filterScan 1
   pe filterAll --rows="$rows" --filterAll scan 1
   pe randomWrite --rows="$rows" randomWrite 4
