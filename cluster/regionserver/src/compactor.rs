@@ -120,16 +120,19 @@ impl RegionServer {
         let name = online.region.info().encoded_name();
         let request =
             CompactionRequest { major: false, user: online.compaction_asked.swap(false, Ordering::AcqRel) };
-        let outcome = online.region.compact(None, request, &self.compactor.cancel);
         online.major_asked.store(false, Ordering::Release);
-        online.compaction_queued.store(false, Ordering::Release);
+        let outcome = online.region.compact(None, request, &self.compactor.cancel);
+        // Whoever asks from here on queues the region; whoever asked since the flags were cleared, and found it
+        // queued, is seen below.
+        online.compaction_queued.swap(false, Ordering::AcqRel);
+        let compacted = outcome.as_ref().is_ok_and(|outcome| outcome.compacted_files > 0);
+        if online.is_compaction_asked() || (compacted && online.region.compaction_wanted()) {
+            self.compactor.push(&online, self.settings.compaction_queue_max);
+        }
         match outcome {
-            Ok(outcome) if outcome.compacted_files > 0 => {
+            Ok(outcome) if compacted => {
                 self.counters.compactions.add(1);
                 tracing::debug!(region = name, ?outcome, "compacted");
-                if online.region.compaction_wanted() {
-                    self.compactor.push(&online, self.settings.compaction_queue_max);
-                }
             }
             Ok(_) => {}
             Err(error) if matches!(error.kind(), ErrorKind::Moved | ErrorKind::Stopping) => {

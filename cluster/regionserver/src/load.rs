@@ -108,10 +108,13 @@ pub(crate) fn region_load(online: &OnlineRegion) -> pb::RegionLoad {
     }
 }
 
-/// What is being compacted, and what an administrator asked to be.
+/// What is being compacted, is about to be, and what an administrator asked to be.
 pub(crate) fn compaction_state(online: &OnlineRegion, stats: &RegionStats) -> CompactionState {
     let major = stats.major_compactions_running > 0 || online.major_asked.load(Ordering::Acquire);
-    let minor = stats.minor_compactions_running > 0 || online.compaction_asked.load(Ordering::Acquire);
+    let asked = online.compaction_asked.load(Ordering::Acquire);
+    // Between the queue and the region's own count; it must not look as if it were done.
+    let begins = !major && online.compaction_queued.load(Ordering::Acquire);
+    let minor = stats.minor_compactions_running > 0 || asked || begins;
     match (minor, major) {
         (false, false) => CompactionState::None,
         (true, false) => CompactionState::Minor,

@@ -23,7 +23,7 @@ pub struct OnlineRegion {
     pub(crate) compaction_queued: AtomicBool,
     /// An administrator asked for a minor compaction: two files are enough for it.
     pub(crate) compaction_asked: AtomicBool,
-    /// An administrator asked for a major compaction, and it is not done.
+    /// An administrator asked for a major compaction, and it has not begun.
     pub(crate) major_asked: AtomicBool,
 }
 
@@ -36,6 +36,11 @@ impl OnlineRegion {
             compaction_asked: AtomicBool::new(false),
             major_asked: AtomicBool::new(false),
         })
+    }
+
+    /// Whether an administrator asked for a compaction that has not begun.
+    pub(crate) fn is_compaction_asked(&self) -> bool {
+        self.compaction_asked.load(Ordering::Acquire) || self.major_asked.load(Ordering::Acquire)
     }
 
     /// The region stands in no compaction queue.
