@@ -18,7 +18,7 @@ use crate::api::{
 };
 use crate::mvcc::WriteTicket;
 use crate::region::Region;
-use crate::row_lock::RowGuards;
+use crate::row_lock::{AHEAD_MS_MAX, RowGuards};
 use crate::write::{BatchOutcome, Edit, Edits, deletes_now, with_ttl};
 
 /// What became of a checkAndMutate.
@@ -46,7 +46,7 @@ impl Region {
             let now_ms = row.stamp(self.services.env.clock.now_ms(), false);
             let mut edits = Edits::default();
             edits.wish(self.durability_of(&mutation));
-            let cells = self.add_new_values(&mutation, now_ms, mode, &mut edits)?;
+            let cells = self.add_new_values(&mutation, &mut row, now_ms, mode, &mut edits)?;
             let ticket =
                 if edits.edits.is_empty() { self.mvcc.barrier() } else { self.write_edits(edits, nonce)? };
             Ok((cells, ticket))
@@ -168,7 +168,7 @@ impl Region {
                     Ok(None)
                 }
                 MutationKind::Increment | MutationKind::Append => {
-                    Ok(Some(self.add_new_values(&mutation, now_ms, mode, &mut edits)?))
+                    Ok(Some(self.add_new_values(&mutation, guards, now_ms, mode, &mut edits)?))
                 }
             });
         }
@@ -183,7 +183,8 @@ impl Region {
     fn add_new_values(
         &self,
         mutation: &Mutation,
-        now_ms: i64,
+        guards: &mut RowGuards<'_>,
+        clock_ms: i64,
         mode: ReadMode,
         edits: &mut Edits,
     ) -> Result<Vec<Cell>> {
@@ -201,6 +202,10 @@ impl Region {
         for cell in self.read_row_newest(scan, mode)? {
             current.insert((cell.family().to_vec(), cell.qualifier().to_vec()), cell);
         }
+        // Columns that were written in this very millisecond move all of them to the next one, so that the new
+        // cells of a mutation agree. A column further ahead goes its own way.
+        let next_ms = current.values().map(|cell| cell.timestamp().saturating_add(1));
+        let now_ms = next_ms.filter(|&next| next <= clock_ms + AHEAD_MS_MAX).fold(clock_ms, i64::max);
         let mut new_cells = Vec::with_capacity(mutation.cells.len());
         for delta in &mutation.cells {
             let column = (delta.family().to_vec(), delta.qualifier().to_vec());
@@ -211,6 +216,7 @@ impl Region {
         for cell in &new_cells {
             edits.edits.push(Edit { cell: cell.clone(), timestamp: None });
         }
+        guards.raise(now_ms, clock_ms);
         if !mutation.return_results {
             return Ok(Vec::new());
         }

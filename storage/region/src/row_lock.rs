@@ -18,7 +18,7 @@ pub(crate) struct RowLocks {
     hasher: RandomState,
 }
 
-/// The last timestamp that the server gave to a delete of a stripe's rows, or to a cell written after one.
+/// The last timestamp that the server gave to a delete of a stripe's rows, or to cells ahead of the clock.
 #[derive(Clone, Copy)]
 struct Stamped {
     at_ms: i64,
@@ -27,7 +27,7 @@ struct Stamped {
 
 const NEVER: Stamped = Stamped { at_ms: i64::MIN, deleted: false };
 /// How far timestamps may run ahead of the clock when a row is deleted and written again and again.
-const AHEAD_MS_MAX: i64 = 1000;
+pub(crate) const AHEAD_MS_MAX: i64 = 100;
 
 /// Holds the locks of one batch.
 pub(crate) struct RowGuards<'a> {
@@ -81,6 +81,22 @@ impl RowGuards<'_> {
     }
 }
 
+impl RowGuards<'_> {
+    /// A timestamp was given that is ahead of the clock: what comes next to these rows is not put under it.
+    pub fn raise(&mut self, at_ms: i64, now_ms: i64) {
+        if at_ms <= now_ms {
+            return;
+        }
+        let stripes = match &mut self.guards {
+            Guards::One(stripe) => std::slice::from_mut(stripe),
+            Guards::Many(stripes) => stripes,
+        };
+        for stripe in stripes.iter_mut().filter(|stripe| stripe.at_ms < at_ms) {
+            **stripe = Stamped { at_ms, deleted: false };
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,6 +115,17 @@ mod tests {
         assert_eq!(stamp(9, false), 9, "the clock has caught up");
         assert_eq!(locks.lock_all([&b"r"[..], b"s"].into_iter()).stamp(9, true), 9);
         assert_eq!(locks.lock_one(b"s").stamp(9, false), 10);
+    }
+
+    #[test]
+    fn what_ran_ahead_is_not_overtaken() {
+        let locks = RowLocks::new();
+        locks.lock_one(b"r").raise(7, 5);
+        assert_eq!(locks.lock_one(b"r").stamp(5, false), 7);
+        assert_eq!(locks.lock_one(b"r").stamp(5, true), 7);
+        assert_eq!(locks.lock_one(b"r").stamp(5, false), 8);
+        locks.lock_one(b"r").raise(8, 9);
+        assert_eq!(locks.lock_one(b"r").stamp(9, false), 9);
     }
 
     #[test]
