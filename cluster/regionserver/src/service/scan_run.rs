@@ -38,6 +38,8 @@ pub(super) struct Limits {
     /// `Clock::monotonic_ns` at which a heartbeat is due.
     deadline_ns: Option<u64>,
     track_metrics: bool,
+    /// `Clock::monotonic_ns` when the call was complete.
+    received_ns: u64,
     codec: Option<Codec>,
     /// The client knows `ScannerResetException`.
     knows_reset: bool,
@@ -55,6 +57,7 @@ impl Limits {
             partials,
             deadline_ns: heartbeats.then(|| deadline_ns(server, call)),
             track_metrics: request.track_scan_metrics(),
+            received_ns: call.received_ns,
             codec: call.connection.codec,
             knows_reset: call.connection.client_at_least(1, 4),
         }
@@ -109,13 +112,14 @@ impl Results {
 impl ScanRun {
     /// Serves the call; gives the scanner back or closes it. After an error it is closed.
     pub(super) fn run(mut self) -> Result<Reply, CallError> {
+        let started_ns = self.server.env.clock.monotonic_ns();
         let before = self.holder.scanner.counts();
         let (results, filter_done) = match self.results() {
             Ok(results) => results,
             Err(error) => return Err(self.fail(CallError::from(error))),
         };
         let nothing_left = results.limit_reached || (filter_done && results.shapes.is_empty());
-        let reply = self.reply(&results, nothing_left, before);
+        let reply = self.reply(&results, nothing_left, before, started_ns);
         if nothing_left || !results.more_in_region || self.limits.close {
             self.close();
             return Ok(reply);
@@ -232,7 +236,7 @@ impl ScanRun {
         }
     }
 
-    fn reply(&self, results: &Results, nothing_left: bool, before: ScanCounts) -> Reply {
+    fn reply(&self, results: &Results, nothing_left: bool, before: ScanCounts, started_ns: u64) -> Reply {
         let mut response = pb::ScanResponse {
             scanner_id: Some(self.id),
             more_results: Some(!nothing_left),
@@ -247,7 +251,10 @@ impl ScanRun {
             response.mvcc_read_point = Some(self.holder.scanner.read_point());
         }
         if self.limits.track_metrics && self.limits.rows > 0 {
-            response.scan_metrics = Some(metrics(before, self.holder.scanner.counts()));
+            let now_ns = self.server.env.clock.monotonic_ns();
+            let queued_ns = started_ns.saturating_sub(self.limits.received_ns);
+            let took_ns = now_ns.saturating_sub(started_ns);
+            response.scan_metrics = Some(metrics(before, self.holder.scanner.counts(), queued_ns, took_ns));
         }
         let block = match self.limits.codec {
             Some(codec) => {
@@ -275,7 +282,8 @@ fn inline(results: &Results) -> Vec<pb::Result> {
     inline.collect()
 }
 
-fn metrics(before: ScanCounts, after: ScanCounts) -> pb::ScanMetrics {
+/// Of one call, by the names of `ServerSideScanMetrics`; times in milliseconds.
+fn metrics(before: ScanCounts, after: ScanCounts, queued_ns: u64, took_ns: u64) -> pb::ScanMetrics {
     let pair = |name: &str, value: u64| pb::NameInt64Pair {
         name: Some(name.to_string()),
         value: Some(i64::try_from(value).unwrap_or(i64::MAX)),
@@ -285,6 +293,8 @@ fn metrics(before: ScanCounts, after: ScanCounts) -> pb::ScanMetrics {
             pair("ROWS_SCANNED", after.rows_scanned - before.rows_scanned),
             pair("ROWS_FILTERED", after.rows_filtered - before.rows_filtered),
             pair("BLOCK_BYTES_SCANNED", after.block_bytes_scanned - before.block_bytes_scanned),
+            pair("RPC_SCAN_PROCESSING_TIME", took_ns / 1_000_000),
+            pair("RPC_SCAN_QUEUE_WAIT_TIME", queued_ns / 1_000_000),
         ],
     }
 }
