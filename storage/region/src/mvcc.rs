@@ -43,7 +43,10 @@ pub(crate) struct Write {
 #[derive(Default)]
 struct Ending {
     result: Option<Result<()>>,
+    /// Of the task that awaits the write's own ticket.
     waker: Option<Waker>,
+    /// Of tasks that await barriers behind which this write was the last.
+    barrier_wakers: Vec<Waker>,
 }
 
 impl Mvcc {
@@ -160,7 +163,7 @@ impl Mvcc {
     /// Resolves when everything begun so far is published.
     pub fn barrier(&self) -> WriteTicket {
         let state = self.state.lock();
-        WriteTicket { write: state.unfinished.back().cloned() }
+        WriteTicket { write: state.unfinished.back().cloned(), barrier: true }
     }
 
     /// Blocks until `seq` is published; `drive` is called in between to move the log along. Fails when a write
@@ -189,36 +192,36 @@ impl Write {
     }
 
     fn end(&self, result: Result<()>) {
-        let waker = {
+        let (waker, barrier_wakers) = {
             let mut ending = self.ending.lock();
             if ending.result.is_none() {
                 ending.result = Some(result);
             }
-            ending.waker.take()
+            (ending.waker.take(), std::mem::take(&mut ending.barrier_wakers))
         };
         self.ended.notify_all();
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        waker.into_iter().chain(barrier_wakers).for_each(Waker::wake);
     }
 }
 
 /// Resolves when a write is as durable as was asked and can be read. Runs on any executor.
 ///
 /// Publication goes on whether or not the ticket is polled, and dropping it cancels nothing. One task at a
-/// time may await it.
+/// time may await it; a write's own ticket and any number of barriers may be awaited side by side.
 pub struct WriteTicket {
     write: Option<Arc<Write>>,
+    /// The write belongs to another ticket, whose task is to be woken as well.
+    barrier: bool,
 }
 
 impl WriteTicket {
     /// A ticket for nothing: ready at once.
     pub fn ready() -> WriteTicket {
-        WriteTicket { write: None }
+        WriteTicket { write: None, barrier: false }
     }
 
     pub(crate) fn of(write: Arc<Write>) -> WriteTicket {
-        WriteTicket { write: Some(write) }
+        WriteTicket { write: Some(write), barrier: false }
     }
 
     /// Whether awaiting it would return at once.
@@ -247,6 +250,12 @@ impl Future for WriteTicket {
         let mut ending = write.ending.lock();
         match &ending.result {
             Some(result) => Poll::Ready(result.clone()),
+            None if self.barrier => {
+                if !ending.barrier_wakers.iter().any(|waker| waker.will_wake(context.waker())) {
+                    ending.barrier_wakers.push(context.waker().clone());
+                }
+                Poll::Pending
+            }
             None => {
                 ending.waker = Some(context.waker().clone());
                 Poll::Pending
@@ -261,6 +270,37 @@ mod tests {
 
     fn begin(mvcc: &Mvcc) -> Arc<Write> {
         mvcc.begin(1, |_, _| Ok(())).unwrap().0
+    }
+
+    /// A checkAndMutate whose condition does not hold awaits a barrier, which is the last write's ticket once
+    /// more. It took the place of that write's waker, and the writer's call was never answered.
+    #[test]
+    fn a_barrier_leaves_the_writer_its_waker() {
+        use std::sync::atomic::AtomicUsize;
+        use std::task::Wake;
+
+        #[derive(Default)]
+        struct Count(AtomicUsize);
+        impl Wake for Count {
+            fn wake(self: Arc<Self>) {
+                self.0.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+        let mvcc = Mvcc::new(0);
+        let write = begin(&mvcc);
+        let mut tickets = [WriteTicket::of(write.clone()), mvcc.barrier(), mvcc.barrier()];
+        let counts = [(); 3].map(|()| Arc::new(Count::default()));
+        for _ in 0..2 {
+            for (ticket, count) in tickets.iter_mut().zip(&counts) {
+                let waker = Waker::from(count.clone());
+                assert!(Pin::new(ticket).poll(&mut Context::from_waker(&waker)).is_pending());
+            }
+        }
+        mvcc.step_done(&write);
+        for (ticket, count) in tickets.iter_mut().zip(&counts) {
+            assert_eq!(count.0.load(Ordering::SeqCst), 1);
+            assert!(ticket.is_ready());
+        }
     }
 
     #[test]
