@@ -38,12 +38,6 @@ class RefusedTest extends CompatTest {
   }
 
   @Test
-  void snapshots() throws Exception {
-    TableName name = shared().getName();
-    refused(() -> admin.snapshot("snap", name));
-  }
-
-  @Test
   void quotas() throws Exception {
     TableName name = shared().getName();
     refused(() -> admin.setQuota(QuotaSettingsFactory.throttleTable(name, ThrottleType.REQUEST_NUMBER, 10,
