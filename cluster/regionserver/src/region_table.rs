@@ -9,9 +9,11 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use bytes::Bytes;
 use halcyon_proto::pb;
 use halcyon_region::Region;
 use halcyon_rpc::RpcError;
+use halcyon_schema::{RegionInfo, parse_region_name};
 use parking_lot::RwLock;
 
 /// A region and what the server keeps beside it.
@@ -118,6 +120,13 @@ fn encoded_part(name: &[u8]) -> &[u8] {
     }
 }
 
+/// The region of which `name` is a replica; `None` for any other name.
+fn primary_of_replica(name: &[u8]) -> Option<RegionInfo> {
+    let parts = parse_region_name(name).ok().filter(|parts| parts.replica_id > 0)?;
+    // The end key is no part of the name.
+    Some(RegionInfo::new(parts.table, parts.start_key, Bytes::new(), parts.region_id))
+}
+
 const META_ENCODED: &[u8] = b"1588230740";
 
 impl RegionTable {
@@ -141,7 +150,9 @@ impl RegionTable {
                 Some(Slot::Closing(_)) | None => {}
             }
         }
-        Err(self.not_online(&specifier.value))
+        // The master gives replicas the location of their region, which answers for them.
+        let primary = primary_of_replica(&specifier.value).and_then(|region| self.get(region.encoded_name()));
+        primary.ok_or_else(|| self.not_online(&specifier.value))
     }
 
     /// The region of an encoded name, if it is online.
@@ -229,7 +240,18 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use halcyon_schema::TableName;
+
     use super::*;
+
+    #[test]
+    fn a_replica_is_answered_for_by_its_region() {
+        let region = RegionInfo::new(TableName::parse(b"t").unwrap(), "a,b".into(), "c".into(), 7);
+        let found = primary_of_replica(region.replica(2).region_name()).unwrap();
+        assert_eq!(found.encoded_name(), region.encoded_name());
+        assert!(primary_of_replica(region.region_name()).is_none());
+        assert!(primary_of_replica(b"hbase:meta,,1").is_none());
+    }
 
     #[test]
     fn the_encoded_part_of_every_form_of_a_name() {
