@@ -13,6 +13,7 @@ use crate::site::Property;
 use crate::sizes::Size;
 
 const REQUEST_BYTES_MAX: &str = "hbase.ipc.server.max.callqueue.size";
+const RESULT_BYTES_MAX: &str = "hbase.server.scanner.max.result.size";
 
 /// All settings of `halcyon standalone`, as plain data. Names in parentheses are the HBase properties that
 /// set them; they print as `name = value` lines that [`StandaloneSettings::set`] reads back.
@@ -148,12 +149,20 @@ impl StandaloneSettings {
     }
 
     /// What is neither memstore nor cache belongs to calls: an eighth of the memory each for requests under way
-    /// and for answers that clients do not take, unless a property says otherwise.
+    /// and for answers that clients do not take, unless a property says otherwise. One answer gets a quarter of
+    /// such a share: every thread of the disk pool may be making one. Clients ask for 2 MiB by default.
     fn fit_memory(&mut self, properties: &[Property]) {
         const FLOOR_BYTES: usize = 16 << 20;
+        const ANSWER_FLOOR_BYTES: u64 = 2 << 20;
+        let is_set = |name: &str| properties.iter().any(|property| property.name == name);
+        let server = &mut self.regionserver;
+        if !is_set(RESULT_BYTES_MAX) {
+            let fitting = (server.memory_bytes / 32).max(ANSWER_FLOOR_BYTES);
+            server.result_bytes_max = server.result_bytes_max.min(fitting);
+        }
         let eighth = usize::try_from(self.regionserver.memory_bytes / 8).unwrap_or(usize::MAX);
         let share = eighth.max(FLOOR_BYTES);
-        if !properties.iter().any(|property| property.name == REQUEST_BYTES_MAX) {
+        if !is_set(REQUEST_BYTES_MAX) {
             self.rpc.request_bytes_max = share;
         }
         self.rpc.response_bytes_max = share;

@@ -13,12 +13,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Client, Server, class, family, fresh_dir};
+use common::{Client, Server, class, family, fresh_dir, get, specifier};
+use halcyon_client::ClientError;
+use halcyon_proto::pb;
 use halcyon_schema::RegionInfo;
 
 const MEMORY_BYTES: u64 = 128 << 20;
 const VALUE_BYTES: usize = 100_000;
 const CONNECTIONS: usize = 48;
+/// Rows that are read; more than the memory's cache has room for.
+const READ_ROWS: usize = 700;
 /// Calls under way of one connection: together 38 MB of requests, more than an eighth of the memory.
 const CALLS: usize = 8;
 /// The budget is for cells, blocks and calls; code, threads, buffers of connections and what the allocator keeps
@@ -137,6 +141,93 @@ async fn flood(name: &str, time: Duration) {
         }
     }
     drop(client);
+    server.stop();
+    std::fs::remove_dir_all(&data).unwrap();
+}
+
+/// One answer of as much as the server gives: results of a scan or of many gets.
+async fn read_much(client: &Client, region: &RegionInfo, by_scan: bool) -> Result<u64, ClientError> {
+    let (method, cells) = if by_scan {
+        let request = pb::ScanRequest {
+            region: Some(specifier(region)),
+            scan: Some(pb::Scan::default()), // names no limit, as clients of old
+            number_of_rows: Some(100_000),
+            close_scanner: Some(true),
+            client_handles_partials: Some(true),
+            ..Default::default()
+        };
+        ("Scan", client.call("Scan", &request, &[]).await?.cells)
+    } else {
+        let gets = (0..READ_ROWS).map(|number| pb::Action {
+            index: Some(number as u32),
+            get: Some(get(row(0, number).as_bytes())),
+            ..Default::default()
+        });
+        let region_action = pb::RegionAction {
+            region: specifier(region),
+            atomic: None,
+            action: gets.collect(),
+            condition: None,
+        };
+        let request = pb::MultiRequest { region_action: vec![region_action], ..Default::default() };
+        ("Multi", client.call("Multi", &request, &[]).await?.cells)
+    };
+    let bytes = cells.iter().map(|cell| cell.bytes().len() as u64).sum::<u64>();
+    assert!(bytes > VALUE_BYTES as u64, "{method} makes no progress");
+    Ok(bytes)
+}
+
+/// The largest answers that clients can ask for, by many at a time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_share_the_memory() {
+    let data = fresh_dir("flood-reads");
+    let mut server = Server::start(&data, &["--memory", "128m", "--wal-sync", "written"]);
+    let first = Client::connect(&server).await;
+    let region = first.create_table("t", vec![family("f")], &[]).await.remove(0);
+    for number in 0..READ_ROWS {
+        while let Err(error) = first.put(&region, &row(0, number), &value(0, number)).await {
+            assert_eq!(class(&error), "RegionTooBusyException", "{error}");
+        }
+    }
+    first.flush(&region).await.unwrap();
+    let (counts, stop) = (Arc::new(Counts::default()), Arc::new(AtomicBool::new(false)));
+    let mut readers = Vec::new();
+    for number in 0..24 {
+        let client = Client::connect(&server).await;
+        let (region, counts, stop) = (region.clone(), Arc::clone(&counts), Arc::clone(&stop));
+        readers.push(tokio::spawn(async move {
+            while !stop.load(Ordering::Relaxed) {
+                match read_much(&client, &region, number % 2 == 0).await {
+                    Ok(bytes) => counts.acknowledged.fetch_add(bytes, Ordering::Relaxed),
+                    Err(error) => {
+                        assert_eq!(class(&error), "CallQueueTooBigException", "{error}");
+                        counts.refused.fetch_add(1, Ordering::Relaxed)
+                    }
+                };
+            }
+        }));
+    }
+    let (started, mut peak) = (Instant::now(), 0);
+    while started.elapsed() < Duration::from_secs(4) {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert!(server.is_running(), "{}", server.log());
+        peak = peak.max(server.resident_bytes());
+    }
+    stop.store(true, Ordering::Relaxed);
+    for reader in readers {
+        reader.await.unwrap();
+    }
+    let (read, refused) =
+        (counts.acknowledged.load(Ordering::Relaxed), counts.refused.load(Ordering::Relaxed));
+    println!("{} MiB read, {refused} calls refused, resident at most {} MiB", read >> 20, peak >> 20);
+    assert!(
+        peak < MEMORY_BYTES + OVERHEAD_BYTES,
+        "{} MiB resident for a memory of {} MiB",
+        peak >> 20,
+        MEMORY_BYTES >> 20
+    );
+    assert_eq!(first.value(&region, &row(0, 7)).await.unwrap(), Some(value(0, 7)));
+    drop(first);
     server.stop();
     std::fs::remove_dir_all(&data).unwrap();
 }

@@ -210,6 +210,17 @@ impl Client {
         self.regions(name).await
     }
 
+    /// Disables and deletes a table.
+    pub async fn drop_table(&self, name: &str) {
+        let table_name = table_name(name);
+        let disable = pb::DisableTableRequest { table_name: table_name.clone(), ..Default::default() };
+        let disabled: pb::DisableTableResponse = self.master.call("DisableTable", &disable).await.unwrap();
+        self.finish(disabled.proc_id.unwrap()).await;
+        let delete = pb::DeleteTableRequest { table_name, ..Default::default() };
+        let deleted: pb::DeleteTableResponse = self.master.call("DeleteTable", &delete).await.unwrap();
+        self.finish(deleted.proc_id.unwrap()).await;
+    }
+
     /// Waits for a procedure of the master.
     pub async fn finish(&self, proc_id: u64) {
         let request = pb::GetProcedureResultRequest { proc_id };
