@@ -40,6 +40,8 @@ fi
 kill -0 "$SERVER_PID" 2>/dev/null || { echo "FAILED: the server did not survive the tests" >&2; tail -n 30 "$DIR/server.log" >&2; failed=1; }
 server_stop || failed=1
 
+"$HERE/files.sh" || { echo "FAILED: HBase reading our files" >&2; failed=1; }
+
 KILL9_DIR="$DIR/kill9" SECONDS_A_ROUND="${SECONDS_A_ROUND:-3}" "$HERE/kill9.sh" "${KILL9_ROUNDS:-2}" < /dev/null \
   || { echo "FAILED: kill -9" >&2; failed=1; }
 exit $failed
