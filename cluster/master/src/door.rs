@@ -5,7 +5,7 @@ use halcyon_schema::{RegionInfo, ServerName, TableDescriptor};
 
 /// The master's view of a region server. Blocking; every call is idempotent, so that a step may run twice.
 ///
-/// Errors of kind `Invalid` mean that the same request will never work; all others are tried again.
+/// Errors of kind `Invalid` and `Corrupt` mean that the same request will never work; all others are tried again.
 pub trait RegionServerDoor: Send + Sync {
     fn server_name(&self) -> ServerName;
 

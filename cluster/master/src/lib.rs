@@ -6,7 +6,8 @@
 //!                                       │  record under MasterData/procedures, then step by step
 //!                                       ├─> meta.rs        rows of hbase:meta, through the door
 //!                                       ├─> descriptors.rs .tabledesc files
-//!                                       └─> regions.rs     open, close, archive; through the door
+//!                                       ├─> regions.rs     open, close; through the door
+//!                                       └─> archive.rs, snapshot.rs   store files; cleaner.rs deletes old ones
 //! ```
 //!
 //! An action is a *procedure*: it takes its locks, checks the request (what is wrong then goes straight back to
@@ -18,7 +19,7 @@
 //! threads of their own, and calls that wait for them are answered through a channel.
 //!
 //! When you add an action: a file under `procedure/` with its record, a line in `procedure::decode`, a method
-//! under `service/`, and a case in `tests/crash.rs`.
+//! under `service/`, and a case in `tests/crash.rs`. When you change a file, also touch `FORMAT.md`.
 
 mod archive;
 mod bootstrap;

@@ -29,10 +29,19 @@ const STATE: &[u8] = b"state";
 
 /// The row of a region that is not open.
 pub(crate) fn closed_region(region: &RegionInfo, timestamp: i64) -> Vec<Cell> {
+    region_in_state(region, RegionState::Closed, timestamp)
+}
+
+/// The row of a region that cannot be opened.
+pub(crate) fn failed_region(region: &RegionInfo, timestamp: i64) -> Vec<Cell> {
+    region_in_state(region, RegionState::FailedOpen, timestamp)
+}
+
+fn region_in_state(region: &RegionInfo, state: RegionState, timestamp: i64) -> Vec<Cell> {
     let row = region.region_name();
     vec![
         Cell::put(row, INFO, REGION_INFO, timestamp, &region.encode_value()),
-        Cell::put(row, INFO, STATE, timestamp, RegionState::Closed.as_str_name().as_bytes()),
+        Cell::put(row, INFO, STATE, timestamp, state.as_str_name().as_bytes()),
     ]
 }
 

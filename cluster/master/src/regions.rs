@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use halcyon_cell::Result;
+use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_schema::{RegionInfo, TableDescriptor, TableName};
 use tracing::warn;
 
@@ -19,7 +19,7 @@ pub(crate) fn create_files(core: &Core, table: &TableDescriptor, regions: &[Regi
     Ok(())
 }
 
-/// Opens regions; meta then shows them open and, if `state` is given, the table in that state.
+/// Opens regions, all or none; meta then shows them open and, if `state` is given, the table in that state.
 pub(crate) fn open(
     core: &Core,
     table: &TableDescriptor,
@@ -27,26 +27,125 @@ pub(crate) fn open(
     state: Option<TableState>,
 ) -> Result<()> {
     mark(core, table.name(), regions, RegionState::Opening);
-    let (door, descriptor) = (core.door.clone(), table.clone());
-    let opened = parallel::for_each(core.settings.region_threads, regions.to_vec(), move |region| {
-        let seq = door.open_region(&region, &descriptor).map_err(|error| error.context(&region))?;
-        Ok((region, seq))
-    })?;
-    let opened: Vec<_> = opened.into_iter().map(|(region, seq)| growing_one(core, region, seq)).collect();
-    let replicas = table.region_replication();
+    let mut opened = Vec::new();
+    for (region, replicas, result) in try_open(core, with_table(table, regions))? {
+        match result {
+            Ok(seq) => opened.push(Opened { seq, region, replicas }),
+            Err(error) => {
+                if is_final(&error) {
+                    mark(core, table.name(), &[region], RegionState::FailedOpen);
+                }
+                return Err(error);
+            }
+        }
+    }
+    write_opened(core, opened, &[], state.map(|state| (table.name(), state)))
+}
+
+/// As [`open`], but a region that will never open (its files are damaged, say) is left behind as FAILED_OPEN, so
+/// that the others serve and the table can be worked on.
+pub(crate) fn open_what_can(
+    core: &Core,
+    table: &TableDescriptor,
+    regions: &[RegionInfo],
+    state: Option<TableState>,
+) -> Result<()> {
+    mark(core, table.name(), regions, RegionState::Opening);
+    let (mut opened, mut failed) = (Vec::new(), Vec::new());
+    for (region, replicas, result) in try_open(core, with_table(table, regions))? {
+        match result {
+            Ok(seq) => opened.push(Opened { seq, region, replicas }),
+            Err(error) if is_final(&error) => failed.push(region),
+            Err(error) => return Err(error),
+        }
+    }
+    write_opened(core, opened, &failed, state.map(|state| (table.name(), state)))
+}
+
+/// Opens the regions of many tables when the master starts. Returns those to be tried again.
+pub(crate) fn open_at_start(
+    core: &Core,
+    regions: Vec<(RegionInfo, Arc<TableDescriptor>)>,
+) -> Result<Vec<RegionInfo>> {
+    const ROWS_MAX: usize = 1000; // of one write to meta
+    let (mut opened, mut failed, mut again) = (Vec::new(), Vec::new(), Vec::new());
+    for (region, replicas, result) in try_open(core, regions)? {
+        match result {
+            Ok(seq) => opened.push(Opened { seq, region, replicas }),
+            Err(error) if is_final(&error) => failed.push(region),
+            Err(_) => again.push(region),
+        }
+    }
+    while !opened.is_empty() {
+        let rest = opened.split_off(opened.len().min(ROWS_MAX));
+        write_opened(core, std::mem::replace(&mut opened, rest), &[], None)?;
+    }
+    if !failed.is_empty() {
+        write_opened(core, Vec::new(), &failed, None)?;
+    }
+    Ok(again)
+}
+
+/// Whether an open that failed so will always fail.
+fn is_final(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Corrupt)
+}
+
+struct Opened {
+    region: RegionInfo,
+    seq: u64,
+    replicas: i32,
+}
+
+fn with_table(table: &TableDescriptor, regions: &[RegionInfo]) -> Vec<(RegionInfo, Arc<TableDescriptor>)> {
+    let table = Arc::new(table.clone());
+    regions.iter().map(|region| (region.clone(), table.clone())).collect()
+}
+
+/// Tries every region, and tells how it went with the number of its replicas.
+fn try_open(
+    core: &Core,
+    regions: Vec<(RegionInfo, Arc<TableDescriptor>)>,
+) -> Result<Vec<(RegionInfo, i32, Result<u64>)>> {
+    let door = core.door.clone();
+    parallel::for_each(core.settings.region_threads, regions, move |(region, table)| {
+        let result = door.open_region(&region, &table).map_err(|error| error.context(&region));
+        if let Err(error) = &result {
+            warn!(%region, %error, "a region could not be opened");
+        }
+        Ok((region, table.region_replication(), result))
+    })
+}
+
+/// Writes what became of regions, and a table's new state, to meta and then to memory.
+fn write_opened(
+    core: &Core,
+    mut opened: Vec<Opened>,
+    failed: &[RegionInfo],
+    state: Option<(&TableName, TableState)>,
+) -> Result<()> {
+    for one in &mut opened {
+        one.seq = growing(core, &one.region, one.seq);
+    }
     let server = core.door.server_name();
     core.meta_put(|timestamp| {
-        let rows = opened
-            .iter()
-            .flat_map(|(region, seq)| meta::open_region(region, replicas, &server, *seq, timestamp));
-        rows.chain(state.map(|state| meta::table_state(table.name(), state, timestamp))).collect()
+        let open = |one: &Opened| meta::open_region(&one.region, one.replicas, &server, one.seq, timestamp);
+        let rows = opened.iter().flat_map(open);
+        let rows = rows.chain(failed.iter().flat_map(|region| meta::failed_region(region, timestamp)));
+        rows.chain(state.map(|(table, state)| meta::table_state(table, state, timestamp))).collect()
     })?;
-    core.update_table(table.name(), |entry| {
-        entry.state = state.unwrap_or(entry.state);
-        for (region, open_seq) in opened {
-            entry.regions.insert(region, RegionEntry { state: RegionState::Open, open_seq });
-        }
-    });
+    if let Some((table, state)) = state {
+        core.update_table(table, |entry| entry.state = state);
+    }
+    for one in opened {
+        core.update_table(one.region.table(), |entry| {
+            let region = RegionEntry { state: RegionState::Open, open_seq: one.seq };
+            entry.regions.insert(one.region.clone(), region);
+        });
+    }
+    for region in failed {
+        mark(core, region.table(), std::slice::from_ref(region), RegionState::FailedOpen);
+    }
     Ok(())
 }
 
@@ -61,52 +160,11 @@ fn mark(core: &Core, table: &TableName, regions: &[RegionInfo], state: RegionSta
     });
 }
 
-/// Opens the regions of many tables when the master starts. Returns those that could not be opened.
-pub(crate) fn open_at_start(
-    core: &Core,
-    regions: Vec<(RegionInfo, Arc<TableDescriptor>)>,
-) -> Result<Vec<RegionInfo>> {
-    const ROWS_MAX: usize = 1000; // of one write to meta
-    let door = core.door.clone();
-    let results = parallel::for_each(core.settings.region_threads, regions, move |(region, table)| {
-        let result = door.open_region(&region, &table);
-        Ok((region, table.region_replication(), result))
-    })?;
-    let (mut opened, mut failed) = (Vec::new(), Vec::new());
-    for (region, replicas, result) in results {
-        match result {
-            Ok(seq) => opened.push((growing_one(core, region, seq), replicas)),
-            Err(error) => {
-                warn!(%region, %error, "a region could not be opened");
-                failed.push(region);
-            }
-        }
-    }
-    let server = core.door.server_name();
-    for chunk in opened.chunks(ROWS_MAX) {
-        core.meta_put(|timestamp| {
-            let row = |((region, seq), replicas): &((RegionInfo, u64), i32)| {
-                meta::open_region(region, *replicas, &server, *seq, timestamp)
-            };
-            chunk.iter().flat_map(row).collect()
-        })?;
-        for ((region, open_seq), _) in chunk {
-            core.update_table(region.table(), |entry| {
-                entry
-                    .regions
-                    .insert(region.clone(), RegionEntry { state: RegionState::Open, open_seq: *open_seq });
-            });
-        }
-    }
-    Ok(failed)
-}
-
 /// Clients drop a location whose number is not above the one they know: the number grows with every open.
-fn growing_one(core: &Core, region: RegionInfo, seq: u64) -> (RegionInfo, u64) {
+fn growing(core: &Core, region: &RegionInfo, seq: u64) -> u64 {
     let tables = core.tables.read();
-    let known = tables.by_name.get(region.table()).and_then(|entry| entry.regions.get(&region));
-    let before = known.map_or(0, |entry| entry.open_seq);
-    (region, seq.max(before + 1))
+    let known = tables.by_name.get(region.table()).and_then(|entry| entry.regions.get(region));
+    seq.max(known.map_or(0, |entry| entry.open_seq) + 1)
 }
 
 /// Closes regions; meta then shows them closed and, if `state` is given, the table in that state.

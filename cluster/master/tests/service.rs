@@ -236,6 +236,32 @@ fn a_table_that_cannot_be_opened_is_taken_back() {
     c.check();
 }
 
+/// One damaged region must not keep its table from being served, disabled or dropped.
+#[test]
+fn a_damaged_region_is_left_behind() {
+    let (sim, c) = Cluster::simulated();
+    c.run("CreateTable", &create(&table("t", &["f"]), &["m"])).unwrap();
+    let bad = c.regions("t")[0].clone();
+    let state = |c: &Cluster| c.door.meta_value(bad.region_name(), "info", "state").unwrap();
+    drop(c);
+    sim.env().fs.remove_file(&bad.dir(Path::new(ROOT)).join(".regioninfo")).unwrap();
+    let c = Cluster::start(with_real_clock(sim.env()), Path::new(ROOT), 2).unwrap();
+    c.quiet();
+    assert_eq!((state(&c), c.door.online_names().len()), (b"FAILED_OPEN".to_vec(), 2));
+    let request = pb::GetClusterStatusRequest { options: vec![pb::Option::RegionsInTransition as i32] };
+    let status: pb::GetClusterStatusResponse = c.call("GetClusterStatus", &request).unwrap();
+    assert_eq!(status.cluster_status.regions_in_transition.len(), 1);
+    let assign = pb::AssignRegionRequest { region: specifier(bad.region_name()), r#override: None };
+    let error = c.call::<pb::AssignRegionResponse>("AssignRegion", &assign).unwrap_err();
+    assert!(error.message.contains("has no files"), "{error}");
+    c.run("DisableTable", &disable("t")).unwrap();
+    c.run("EnableTable", &enable("t")).unwrap();
+    assert_eq!((c.state("t"), state(&c)), (Some(State::Enabled), b"FAILED_OPEN".to_vec()));
+    c.run("DisableTable", &disable("t")).unwrap();
+    c.run("DeleteTable", &delete("t")).unwrap();
+    c.check();
+}
+
 #[test]
 fn a_restart_opens_what_was_open() {
     let (sim, c) = Cluster::simulated();

@@ -55,7 +55,7 @@ impl Procedure for EnableTable {
             return regions::set_table_state(core, &self.table, TableState::Enabling);
         }
         let entry = core.locked_table(&self.table)?;
-        regions::open(core, &entry.descriptor, &entry.live_regions(), Some(TableState::Enabled))
+        regions::open_what_can(core, &entry.descriptor, &entry.live_regions(), Some(TableState::Enabled))
     }
 }
 

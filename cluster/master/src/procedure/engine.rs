@@ -59,7 +59,7 @@ struct Job {
     locks: Vec<Lock>,
     /// Checked, and its record is on disk.
     prepared: bool,
-    /// An `Invalid` error of a step; what was done is being taken back.
+    /// A final error of a step; what was done is being taken back.
     failed: Option<RpcError>,
     refused_by_result: bool,
     attempts: u32,
@@ -366,7 +366,7 @@ impl Shared {
             }
             match job.procedure.run(&self.core, job.record.step as usize) {
                 Ok(()) => job.attempts = 0,
-                Err(error) if error.kind() == ErrorKind::Invalid => {
+                Err(error) if matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Corrupt) => {
                     warn!(id = job.record.id, kind = job.record.kind, step = steps[job.record.step as usize],
                         %error, "a procedure cannot go on");
                     job.failed = Some(errors::from_error(&error));

@@ -70,11 +70,11 @@ pub(crate) trait Procedure: Send {
 
     fn steps(&self) -> &'static [&'static str];
 
-    /// Runs one step; may find that a part or all of it was done before. An error of kind `Invalid` ends the
-    /// procedure; any other runs the step again later.
+    /// Runs one step; may find that a part or all of it was done before. An error of kind `Invalid` or `Corrupt`
+    /// ends the procedure; any other runs the step again later.
     fn run(&mut self, core: &Core, step: usize) -> Result<()>;
 
-    /// Takes back what the steps did, after an `Invalid` error. May run twice.
+    /// Takes back what the steps did, after a final error. May run twice.
     fn undo(&mut self, _core: &Core) -> Result<()> {
         Ok(())
     }

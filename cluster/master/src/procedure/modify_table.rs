@@ -148,7 +148,7 @@ impl ModifyTable {
         }
         if self.plan.reopen_regions && entry.state == TableState::Enabled {
             regions::close_only(core, &live, false)?;
-            regions::open(core, &entry.descriptor, &live, None)?;
+            regions::open_what_can(core, &entry.descriptor, &live, None)?;
         }
         Ok(())
     }

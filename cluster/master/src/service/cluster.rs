@@ -54,7 +54,8 @@ pub(super) fn status(
 }
 
 fn in_transition(entry: &TableEntry) -> Vec<pb::RegionInTransition> {
-    let moving = entry.regions.iter().filter(|(_, region)| is_moving(region.state));
+    let stuck = |state| state == RegionState::FailedOpen;
+    let moving = entry.regions.iter().filter(|(_, region)| is_moving(region.state) || stuck(region.state));
     let shown = moving.map(|(info, region)| pb::RegionInTransition {
         spec: pb::RegionSpecifier {
             r#type: pb::region_specifier::RegionSpecifierType::RegionName as i32,
