@@ -152,7 +152,7 @@ fn schema(options: &FamilyOptions) -> pb::ColumnFamilySchema {
         ("MIN_VERSIONS", options.min_versions.to_string()),
         ("KEEP_DELETED_CELLS", keep.to_string()),
         ("BLOCKSIZE", "256".to_string()),
-        ("BLOOMFILTER", if options.versions_max % 2 == 0 { "ROWCOL" } else { "ROW" }.to_string()),
+        ("BLOOMFILTER", if options.versions_max.is_multiple_of(2) { "ROWCOL" } else { "ROW" }.to_string()),
     ];
     if let Some(ttl_ms) = options.ttl_ms {
         attributes.push(("TTL", (ttl_ms / 1000).to_string()));
