@@ -99,7 +99,11 @@ impl Region {
         let replayed = region.replay(&edits_dir)?;
         let region = if replayed > known { region.restart_at(replayed) } else { region };
         region.remember_seq(&edits_dir)?;
-        region.counters.last_flush_ms.store(region.services.env.clock.now_ms(), Ordering::Relaxed);
+        let now_ms = region.services.env.clock.now_ms();
+        let files = region.stores.iter().flat_map(|store| store.view().files.clone());
+        let newest_ms = files.filter_map(|file| file.time_range).map(|(_, max)| max).max();
+        region.row_locks.continue_behind(newest_ms.unwrap_or(i64::MIN), now_ms);
+        region.counters.last_flush_ms.store(now_ms, Ordering::Relaxed);
         Ok(region)
     }
 

@@ -45,6 +45,19 @@ impl RowLocks {
         RowLocks { stripes, hasher: RandomState::new() }
     }
 
+    /// Timestamps up to `newest_ms` were given before the region was opened, perhaps ahead of the clock; what they
+    /// were given to is not known any more. New cells are not put under them.
+    pub fn continue_behind(&self, newest_ms: i64, now_ms: i64) {
+        if newest_ms <= now_ms {
+            return;
+        }
+        // Anything further ahead was a client's own choice.
+        let at_ms = newest_ms.min(now_ms.saturating_add(AHEAD_MS_MAX - 1));
+        for stripe in &self.stripes {
+            *stripe.lock() = Stamped { at_ms, deleted: true };
+        }
+    }
+
     fn stripe(&self, row: &[u8]) -> usize {
         (self.hasher.hash_one(row) % STRIPES as u64) as usize
     }
@@ -115,6 +128,18 @@ mod tests {
         assert_eq!(stamp(9, false), 9, "the clock has caught up");
         assert_eq!(locks.lock_all([&b"r"[..], b"s"].into_iter()).stamp(9, true), 9);
         assert_eq!(locks.lock_one(b"s").stamp(9, false), 10);
+    }
+
+    #[test]
+    fn an_opening_does_not_forget_what_ran_ahead() {
+        let locks = RowLocks::new();
+        locks.continue_behind(4, 5);
+        assert_eq!(locks.lock_one(b"r").stamp(5, false), 5);
+        locks.continue_behind(7, 5);
+        assert_eq!(locks.lock_one(b"r").stamp(5, false), 8);
+        assert_eq!(locks.lock_one(b"s").stamp(5, true), 7);
+        locks.continue_behind(i64::MAX, 5);
+        assert_eq!(locks.lock_one(b"r").stamp(5, false), 5 + AHEAD_MS_MAX);
     }
 
     #[test]
