@@ -14,6 +14,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Random;
 import java.util.TreeMap;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.hbase.HBaseConfiguration;
@@ -66,7 +67,11 @@ public final class Kill9 {
     Path log = Path.of(args[2]);
     try (Connection connection = ConnectionFactory.createConnection(configuration(args[1], args[0].equals("write")))) {
       switch (args[0]) {
-        case "write" -> write(connection, log, Integer.parseInt(args[3]), args.length > 4 ? args[4] : "");
+        case "write" -> {
+          write(connection, log, Integer.parseInt(args[3]), args.length > 4 ? args[4] : "");
+          System.out.flush();
+          Runtime.getRuntime().halt(0); // closing a connection to a server that is gone takes its time
+        }
         case "verify" -> System.exit(verify(connection, log) ? 0 : 1);
         default -> throw new IllegalArgumentException(args[0]);
       }
@@ -143,7 +148,7 @@ public final class Kill9 {
     Acknowledged before = Acknowledged.read(log);
     AtomicLong count = new AtomicLong();
     long deadline = System.nanoTime() + seconds * 1_000_000_000L;
-    List<Thread> threads = new ArrayList<>();
+    CountDownLatch ended = new CountDownLatch(1); // the first writer that ends, ends them all
     try (FileChannel channel = FileChannel.open(log, StandardOpenOption.CREATE, StandardOpenOption.APPEND)) {
       for (int t = 0; t < THREADS; t++) {
         int id = t;
@@ -153,20 +158,18 @@ public final class Kill9 {
           } catch (IOException e) {
             // the server is gone; that is what we are here for
           }
+          ended.countDown();
         });
+        thread.setDaemon(true);
         thread.start();
-        threads.add(thread);
       }
       System.out.println("writing");
       System.out.flush();
-      Thread disturber = meanwhile.isEmpty() ? null : disturb(connection, meanwhile, deadline);
-      for (Thread thread : threads) {
-        thread.join();
+      if (!meanwhile.isEmpty()) {
+        disturb(connection, meanwhile, deadline);
       }
-      if (disturber != null) {
-        disturber.interrupt();
-        disturber.join(5000);
-      }
+      ended.await();
+      Thread.sleep(500); // answers that are here already are noted by the other writers
     }
     System.out.println("acknowledged " + count.get());
   }
@@ -203,7 +206,7 @@ public final class Kill9 {
   }
 
   /** Flushes or compacts again and again, so that the kill falls into the middle of one now and then. */
-  private static Thread disturb(Connection connection, String what, long deadline) {
+  private static void disturb(Connection connection, String what, long deadline) {
     Thread thread = new Thread(() -> {
       try (Admin admin = connection.getAdmin()) {
         for (int i = 0; System.nanoTime() < deadline; i++) {
@@ -219,7 +222,6 @@ public final class Kill9 {
     });
     thread.setDaemon(true);
     thread.start();
-    return thread;
   }
 
   private static boolean verify(Connection connection, Path log) throws IOException {
