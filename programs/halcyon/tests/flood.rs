@@ -27,7 +27,7 @@ const READ_ROWS: usize = 700;
 const CALLS: usize = 8;
 /// The budget is for cells, blocks and calls; code, threads, buffers of connections and what the allocator keeps
 /// come on top.
-const OVERHEAD_BYTES: u64 = 192 << 20;
+const OVERHEAD_BYTES: u64 = 96 << 20;
 
 #[derive(Default)]
 struct Counts {
