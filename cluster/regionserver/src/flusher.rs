@@ -81,6 +81,11 @@ impl RegionServer {
         if online.region.flush_wanted() {
             self.flush_queue.push(online);
         }
+        // Between two looks of the chores' thread a flood writes many times what is left.
+        let chunks_bytes = self.chunks.allocated_bytes().saturating_sub(self.chunks.pooled_bytes()) as u64;
+        if chunks_bytes >= self.settings.memstore_high_bytes() && !self.pressure.is_high() {
+            self.measure_memory();
+        }
     }
 
     /// Adds up the memstores, and queues the largest regions while they hold too much together.
