@@ -157,6 +157,19 @@ impl RegionServer {
         self.failure.lock().clone()
     }
 
+    /// What holds how many bytes at this moment.
+    pub fn memory(&self) -> [(&'static str, u64); 5] {
+        let pooled_bytes = self.chunks.pooled_bytes() as u64;
+        let chunk_bytes = self.chunks.allocated_bytes() as u64;
+        [
+            ("budget", self.settings.memory_bytes),
+            ("memstores", self.pressure.used_bytes()),
+            ("chunks", chunk_bytes.saturating_sub(pooled_bytes)),
+            ("chunk_pool", pooled_bytes),
+            ("block_cache", self.cache.stats().used_bytes),
+        ]
+    }
+
     fn is_serving(&self) -> bool {
         self.life.load(Ordering::Acquire) == Life::Serving as u8
     }

@@ -14,15 +14,21 @@ mod sizes;
 mod standalone;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
+use halcyon_allocator::Allocator;
 
 use crate::args::{Args, Command};
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: Allocator = Allocator;
+
+/// Long enough for a buffer that is wanted again at once; what is used again and again has pools of its own.
+const FREE_MEMORY_KEEP_TIME: Duration = Duration::from_millis(10);
 
 fn main() -> ExitCode {
+    halcyon_allocator::set_keep_time(FREE_MEMORY_KEEP_TIME);
     let args = Args::parse();
     let filter = tracing_subscriber::EnvFilter::try_from_env("HALCYON_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));

@@ -87,6 +87,10 @@ impl Sources {
                 let _ = writeln!(out, "halcyon_rpc_{name}{{port=\"{port}\"}} {value}");
             }
         }
+        out.push_str("# TYPE halcyon_memory_bytes gauge\n");
+        for (part, bytes) in self.region_server.memory() {
+            let _ = writeln!(out, "halcyon_memory_bytes{{part=\"{part}\"}} {bytes}");
+        }
         let counters = &self.region_server.counters;
         for (name, counter) in [
             ("gets", &counters.gets),
