@@ -1,12 +1,16 @@
-//! The allocator of the binaries, and how long it keeps what is free.
+//! Where memory comes from: the allocator of the binaries, and pages from the operating system.
 //!
 //! A server that promises to stay within a budget has to give back what it no longer uses. mimalloc keeps a free
 //! piece for a second by default, in case it is wanted again: under a flood of large values that was half of what
 //! was resident (for a budget of 128 MiB, 193 MiB with 66 MiB in use; 115 MiB when pieces go back after 10 ms).
 //!
-//! The one unsafe line asks the C library for a setting that its Rust wrapper leaves out.
+//! Unsafe are a setting of the allocator that its Rust wrapper leaves out, and the mapping of pages.
+
+mod pages;
 
 use std::time::Duration;
+
+pub use pages::Pages;
 
 /// Set this as `#[global_allocator]`.
 pub use mimalloc::MiMalloc as Allocator;

@@ -82,22 +82,21 @@ impl RegionServer {
             self.flush_queue.push(online);
         }
         // Between two looks of the chores' thread a flood writes many times what is left.
-        let chunks_bytes = self.chunks.allocated_bytes().saturating_sub(self.chunks.pooled_bytes()) as u64;
-        if chunks_bytes >= self.settings.memstore_high_bytes() && !self.pressure.is_high() {
+        if !self.pressure.is_high() && self.chunks.used_bytes() as u64 >= self.pressure.high_bytes() {
             self.measure_memory();
         }
     }
 
-    /// Adds up the memstores, and queues the largest regions while they hold too much together.
+    /// Looks how much the memstores take, and queues the largest regions while that is too much. What counts is the
+    /// memory of their chunks, filled or not, until nobody reads there any more.
     pub(crate) fn measure_memory(&self) {
-        let regions = self.regions.online();
-        let sized = regions.iter().map(|online| (online.region.memstore_size().heap_bytes, online));
-        let mut sized: Vec<(u64, &Arc<OnlineRegion>)> = sized.collect();
-        let used_bytes: u64 = sized.iter().map(|(bytes, _)| bytes).sum();
-        self.pressure.update(used_bytes);
+        self.pressure.update(self.chunks.used_bytes() as u64);
         if !self.pressure.is_over_low() {
             return;
         }
+        let regions = self.regions.online();
+        let sized = regions.iter().map(|online| (online.region.memstore_size().heap_bytes, online));
+        let mut sized: Vec<(u64, &Arc<OnlineRegion>)> = sized.collect();
         sized.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
         let free = self.settings.flush_threads_count.saturating_sub(self.flush_queue.len());
         let idle = sized.iter().filter(|(bytes, o)| *bytes > 0 && !o.flush_queued.load(Ordering::Relaxed));

@@ -2,7 +2,7 @@
 //!
 //! Below the low mark nothing happens. Above it the flusher takes the largest region, again and again. At the
 //! high mark writers are held back, each for a bounded time, and then refused with `RegionTooBusyException`,
-//! which clients take as a sign to come again later. The flusher's thread measures; writers only look at a flag.
+//! which clients take as a sign to come again later. Measured is what the memstores' chunks take.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;

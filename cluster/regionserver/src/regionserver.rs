@@ -46,6 +46,8 @@ use crate::settings::RegionServerSettings;
 
 /// How long a worker thread waits for work before it looks whether the server still runs.
 const IDLE_WAIT: Duration = Duration::from_millis(500);
+/// Chunks that wait for a writer with their memory in place.
+const READY_CHUNKS: usize = 3;
 /// How often memory is measured.
 const MEASURE_PERIOD: Duration = Duration::from_millis(100);
 /// How often leases and log files are looked at.
@@ -158,14 +160,11 @@ impl RegionServer {
     }
 
     /// What holds how many bytes at this moment.
-    pub fn memory(&self) -> [(&'static str, u64); 5] {
-        let pooled_bytes = self.chunks.pooled_bytes() as u64;
-        let chunk_bytes = self.chunks.allocated_bytes() as u64;
+    pub fn memory(&self) -> [(&'static str, u64); 4] {
         [
             ("budget", self.settings.memory_bytes),
-            ("memstores", self.pressure.used_bytes()),
-            ("chunks", chunk_bytes.saturating_sub(pooled_bytes)),
-            ("chunk_pool", pooled_bytes),
+            ("memstores", self.chunks.used_bytes() as u64),
+            ("chunk_pool", self.chunks.pooled_bytes() as u64),
             ("block_cache", self.cache.stats().used_bytes),
         ]
     }
@@ -343,6 +342,7 @@ impl RegionServer {
         for number in 0..self.settings.flush_threads_count.max(1) {
             self.start_thread(&format!("flusher-{number}"), |server| server.flush_turn(IDLE_WAIT))?;
         }
+        self.start_thread("chunks", |server| server.chunks.keep_ready(READY_CHUNKS, IDLE_WAIT))?;
         self.start_thread("compactor-small", |server| server.compact_turn(Lane::Small, IDLE_WAIT))?;
         self.start_thread("compactor-large", |server| server.compact_turn(Lane::Large, IDLE_WAIT))?;
         let mut chores = Chores::default();

@@ -25,9 +25,8 @@ const CONNECTIONS: usize = 48;
 const READ_ROWS: usize = 700;
 /// Calls under way of one connection: together 38 MB of requests, more than an eighth of the memory.
 const CALLS: usize = 8;
-/// The budget is for cells, blocks and calls; code, threads, buffers of connections and what the allocator keeps
-/// come on top.
-const OVERHEAD_BYTES: u64 = 96 << 20;
+/// The budget is for cells, blocks and calls; code, threads and buffers of connections come on top.
+const OVERHEAD_BYTES: u64 = 32 << 20;
 
 #[derive(Default)]
 struct Counts {

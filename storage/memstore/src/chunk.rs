@@ -8,21 +8,22 @@
 //! written to a range is the business of the thread that got it, until it publishes the range with a
 //! release-ordered store.
 
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
+use halcyon_allocator::Pages;
+use parking_lot::{Condvar, Mutex};
 
 /// 2 MiB, as HBase's `hbase.hregion.memstore.mslab.chunksize`.
 pub const CHUNK_SIZE_BYTES_DEFAULT: usize = 2 << 20;
 
 /// Every range starts on this boundary: enough for a node's pointers.
 pub(crate) const RANGE_ALIGN: usize = 8;
-/// Chunks start on a cache line.
-const CHUNK_ALIGN: usize = 64;
+/// Chunks are whole pages.
+const PAGE_BYTES: usize = 4 << 10;
 const CHUNK_SIZE_BYTES_MIN: usize = 4 << 10;
 const CHUNK_SIZE_BYTES_MAX: usize = 1 << 30;
 
@@ -33,19 +34,22 @@ pub struct ChunkPool {
     chunk_size_bytes: usize,
     pooled_chunks_max: usize,
     allocated_bytes: AtomicUsize,
-    pooled: Mutex<Vec<Memory>>,
+    pooled: Mutex<Vec<Pages>>,
+    /// Told when a chunk was taken from the pool.
+    taken: Condvar,
 }
 
 impl ChunkPool {
-    /// `chunk_size_bytes` is brought into 4 KiB..=1 GiB and up to a multiple of 64; at most
+    /// `chunk_size_bytes` is brought into 4 KiB..=1 GiB and up to whole pages; at most
     /// `pooled_chunks_max` unused chunks are kept, the others go back to the allocator.
     pub fn new(chunk_size_bytes: usize, pooled_chunks_max: usize) -> Arc<ChunkPool> {
         let size = chunk_size_bytes.clamp(CHUNK_SIZE_BYTES_MIN, CHUNK_SIZE_BYTES_MAX);
         Arc::new(ChunkPool {
-            chunk_size_bytes: size.next_multiple_of(CHUNK_ALIGN),
+            chunk_size_bytes: size.next_multiple_of(PAGE_BYTES),
             pooled_chunks_max,
             allocated_bytes: AtomicUsize::new(0),
             pooled: Mutex::new(Vec::new()),
+            taken: Condvar::new(),
         })
     }
 
@@ -64,13 +68,24 @@ impl ChunkPool {
         self.pooled.lock().len() * self.chunk_size_bytes
     }
 
+    /// Bytes of chunks in use: held by a segment, or by readers of one that is gone.
+    pub fn used_bytes(&self) -> usize {
+        self.allocated_bytes().saturating_sub(self.pooled_bytes())
+    }
+
     /// A chunk of `size_bytes`: from the pool if it is the full size and there is one.
     pub(crate) fn take(self: &Arc<Self>, size_bytes: usize, segment_id: u64) -> Arc<Chunk> {
-        let size_bytes = size_bytes.next_multiple_of(CHUNK_ALIGN);
-        let pooled = if size_bytes == self.chunk_size_bytes { self.pooled.lock().pop() } else { None };
+        let size_bytes = size_bytes.next_multiple_of(PAGE_BYTES);
+        let pooled = if size_bytes == self.chunk_size_bytes {
+            let pooled = self.pooled.lock().pop();
+            self.taken.notify_one();
+            pooled
+        } else {
+            None
+        };
         let memory = pooled.unwrap_or_else(|| {
             self.allocated_bytes.fetch_add(size_bytes, Ordering::Relaxed);
-            Memory::allocate(size_bytes)
+            Pages::map(size_bytes).expect("the operating system has memory")
         });
         Arc::new(Chunk {
             memory: Some(memory),
@@ -80,53 +95,41 @@ impl ChunkPool {
         })
     }
 
-    fn give_back(&self, memory: Memory) {
-        if memory.layout.size() == self.chunk_size_bytes {
+    /// Waits until fewer than `count` chunks are pooled, at most `timeout`, and adds one whose memory is there to the
+    /// last page: a writer that needs a chunk need not wait while the operating system finds one. For a thread that
+    /// does nothing else. *Blocking*.
+    pub fn keep_ready(&self, count: usize, timeout: Duration) {
+        let count = count.min(self.pooled_chunks_max);
+        let mut pooled = self.pooled.lock();
+        if pooled.len() >= count {
+            self.taken.wait_for(&mut pooled, timeout);
+        }
+        if pooled.len() >= count {
+            return;
+        }
+        drop(pooled);
+        let memory = Pages::map(self.chunk_size_bytes).expect("the operating system has memory");
+        memory.populate();
+        self.allocated_bytes.fetch_add(memory.len(), Ordering::Relaxed);
+        self.give_back(memory);
+    }
+
+    fn give_back(&self, memory: Pages) {
+        if memory.len() == self.chunk_size_bytes {
             let mut pooled = self.pooled.lock();
             if pooled.len() < self.pooled_chunks_max {
                 pooled.push(memory);
                 return;
             }
         }
-        self.allocated_bytes.fetch_sub(memory.layout.size(), Ordering::Relaxed);
-    }
-}
-
-/// One allocation; freed on drop.
-struct Memory {
-    base: NonNull<u8>,
-    layout: Layout,
-}
-
-// SAFETY: `Memory` owns its allocation and gives out no reference to it; who uses it is ruled by `Chunk`.
-unsafe impl Send for Memory {}
-// SAFETY: as above; a shared `Memory` can only be asked for its address.
-unsafe impl Sync for Memory {}
-
-impl Memory {
-    fn allocate(size_bytes: usize) -> Memory {
-        let layout = Layout::from_size_align(size_bytes, CHUNK_ALIGN).expect("sizes of chunks are small");
-        assert!(size_bytes > 0);
-        // SAFETY: the size is not zero.
-        let base = unsafe { alloc(layout) };
-        match NonNull::new(base) {
-            Some(base) => Memory { base, layout },
-            None => handle_alloc_error(layout),
-        }
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // SAFETY: `base` came from `alloc` with this very layout and is freed once.
-        unsafe { dealloc(self.base.as_ptr(), self.layout) }
+        self.allocated_bytes.fetch_sub(memory.len(), Ordering::Relaxed);
     }
 }
 
 /// A piece of memory that belongs to one segment.
 pub(crate) struct Chunk {
     /// `None` only inside `drop`.
-    memory: Option<Memory>,
+    memory: Option<Pages>,
     /// May run past the end; then the chunk is full.
     used_bytes: AtomicUsize,
     /// Which segment the chunk was taken for; no two segments of a process have the same.
@@ -141,15 +144,15 @@ impl Chunk {
     pub(crate) fn allocate(&self, size_bytes: usize) -> Option<NonNull<u8>> {
         let size_bytes = size_bytes.next_multiple_of(RANGE_ALIGN);
         let memory = self.memory.as_ref().expect("a live chunk has its memory");
-        if self.used_bytes.load(Ordering::Relaxed) > memory.layout.size() {
+        if self.used_bytes.load(Ordering::Relaxed) > memory.len() {
             return None; // full before: do not let the counter run on
         }
         let start = self.used_bytes.fetch_add(size_bytes, Ordering::Relaxed);
-        if start.checked_add(size_bytes)? > memory.layout.size() {
+        if start.checked_add(size_bytes)? > memory.len() {
             return None;
         }
         // SAFETY: start + size is inside the allocation, so start is.
-        Some(unsafe { memory.base.add(start) })
+        Some(unsafe { memory.base().add(start) })
     }
 
     /// How far the chunk is used: a number that is different at nearly every allocation.
@@ -202,7 +205,7 @@ mod tests {
     fn full_sized_chunks_return_to_the_pool_and_odd_ones_to_the_allocator() {
         let pool = ChunkPool::new(8192, 1);
         let (one, two, odd) = (pool.take(8192, 1), pool.take(8192, 1), pool.take(100, 1));
-        assert_eq!((pool.allocated_bytes(), pool.pooled_bytes()), (2 * 8192 + 128, 0));
+        assert_eq!((pool.allocated_bytes(), pool.pooled_bytes()), (2 * 8192 + 4096, 0));
         drop((one, odd));
         assert_eq!((pool.allocated_bytes(), pool.pooled_bytes()), (2 * 8192, 8192));
         drop(two);
@@ -210,6 +213,21 @@ mod tests {
         let again = pool.take(8192, 2);
         assert_eq!((pool.allocated_bytes(), pool.pooled_bytes()), (8192, 0));
         drop(again);
+    }
+
+    #[test]
+    fn chunks_are_made_ready_up_to_a_number() {
+        let pool = ChunkPool::new(8192, 3);
+        for _ in 0..5 {
+            pool.keep_ready(2, Duration::ZERO);
+        }
+        assert_eq!((pool.allocated_bytes(), pool.pooled_bytes()), (2 * 8192, 2 * 8192));
+        let taken = pool.take(8192, 1);
+        pool.keep_ready(2, Duration::ZERO);
+        assert_eq!((pool.allocated_bytes(), pool.pooled_bytes()), (3 * 8192, 2 * 8192));
+        drop(taken);
+        pool.keep_ready(100, Duration::ZERO);
+        assert_eq!(pool.pooled_bytes(), 3 * 8192);
     }
 
     #[test]

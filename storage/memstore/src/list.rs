@@ -13,7 +13,7 @@ use std::cmp::Ordering;
 
 use halcyon_cell::{CellComparator, KeyRef};
 
-use crate::node::{HEIGHT_MAX, Link, NodeRef, row_prefix};
+use crate::node::{HEIGHT_MAX, Link, NodeRef, RowStart};
 
 /// What is looked for: a place among the keys, and among equal keys a place among the sequence ids.
 pub(crate) struct Target<'k> {
@@ -25,26 +25,46 @@ pub(crate) struct Target<'k> {
 pub(crate) struct SkipList {
     head: [Link; HEIGHT_MAX],
     comparator: CellComparator,
+    row_start: RowStart,
+}
+
+/// For each level the links in front of a place, and what follows them.
+pub(crate) type Places<'l> = [(&'l [Link], Option<NodeRef<'l>>); HEIGHT_MAX];
+
+/// Searches that go on at the same time: enough that a node has arrived when its search's turn comes again, and few
+/// enough that what they look at stays in the nearest cache.
+pub(crate) const SEARCHES_MAX: usize = 8;
+
+/// One of several searches that take turns.
+struct Search<'l, 'k> {
+    target: Target<'k>,
+    level: usize,
+    links: &'l [Link],
+    /// Was found not to be before the target one level up.
+    known: Option<NodeRef<'l>>,
+    /// What follows `links`; on its way into the cache.
+    next: Option<NodeRef<'l>>,
 }
 
 impl SkipList {
-    pub(crate) fn new(comparator: CellComparator) -> SkipList {
-        SkipList { head: std::array::from_fn(|_| Link::end()), comparator }
+    pub(crate) fn new(comparator: CellComparator, row_start: RowStart) -> SkipList {
+        SkipList { head: std::array::from_fn(|_| Link::end()), comparator, row_start }
     }
 
     pub(crate) fn comparator(&self) -> CellComparator {
         self.comparator
     }
 
-    /// Whether nodes of this list carry row prefixes: the meta order does not agree with them.
-    pub(crate) fn is_prefixed(&self) -> bool {
-        self.comparator == CellComparator::Default
+    /// What row prefixes of this list are made with. `None`: it has none, the meta order does not agree with them.
+    pub(crate) fn row_start(&self) -> Option<&RowStart> {
+        (self.comparator == CellComparator::Default).then_some(&self.row_start)
     }
 
     /// The place in front of all cells of `key` and of those behind it.
     #[inline]
     pub(crate) fn target<'k>(&self, key: KeyRef<'k>) -> Target<'k> {
-        Target { row_prefix: if self.is_prefixed() { row_prefix(key.row()) } else { 0 }, key, seq: u64::MAX }
+        let row_prefix = self.row_start().map_or(0, |start| start.prefix_of(key.row()));
+        Target { row_prefix, key, seq: u64::MAX }
     }
 
     /// The place of a node among the others.
@@ -149,23 +169,50 @@ impl SkipList {
         last
     }
 
+    /// Links nodes in order; returns how many replace an equal one.
+    ///
+    /// Their places are looked for at the same time, [`SEARCHES_MAX`] by [`SEARCHES_MAX`]. In a large list a search
+    /// mostly waits for memory, and so it waits once for all of them.
+    ///
+    /// # Safety
+    /// The nodes live as long as the list, were written for a list of this comparator and row start, are in no list
+    /// yet, and nobody else is linking them.
+    pub(crate) unsafe fn insert_all<'l>(&'l self, nodes: &[NodeRef<'l>]) -> usize {
+        let mut replaced = 0;
+        let mut places: [Places<'l>; SEARCHES_MAX] = [[(&self.head, None); HEIGHT_MAX]; SEARCHES_MAX];
+        for group in nodes.chunks(SEARCHES_MAX) {
+            self.find_places(group, &mut places);
+            for (node, places) in group.iter().zip(&mut places) {
+                // SAFETY: the caller's promise.
+                replaced += usize::from(unsafe { self.link(*node, places) });
+            }
+        }
+        replaced
+    }
+
     /// Links a node; returns whether it replaces an equal one.
     ///
     /// # Safety
-    /// The node lives as long as the list, was written for a list of this comparator, is in no list yet, and
-    /// nobody else is linking it.
-    pub(crate) unsafe fn insert(&self, node: NodeRef<'_>) -> bool {
+    /// As for [`SkipList::insert_all`].
+    pub(crate) unsafe fn insert<'l>(&'l self, node: NodeRef<'l>) -> bool {
         let target = self.target_of(node);
-        let height = node.links().len();
-        let mut places: [(&[Link], Option<NodeRef<'_>>); HEIGHT_MAX] = [(&self.head, None); HEIGHT_MAX];
+        let mut places: Places<'l> = [(&self.head, None); HEIGHT_MAX];
         let (mut links, mut next) = (&self.head[..], None);
         for level in (0..HEIGHT_MAX).rev() {
             (links, next) = self.advance(links, level, next, &target);
             places[level] = (links, next);
         }
+        // SAFETY: the caller's promise.
+        unsafe { self.link(node, &mut places) }
+    }
+
+    /// Links a node at its places; where something came in between since they were found, the search goes on there.
+    ///
+    /// # Safety
+    /// As for [`SkipList::insert_all`].
+    unsafe fn link<'l>(&'l self, node: NodeRef<'l>, places: &mut Places<'l>) -> bool {
         let mut replaces = false;
-        for (level, place) in places.iter_mut().enumerate().take(height) {
-            let (links, next) = place;
+        for (level, (links, next)) in places.iter_mut().enumerate().take(node.links().len()) {
             loop {
                 // SAFETY: `next` is in the list and so lives as long as the list, as does `node`.
                 unsafe { node.set_link(level, *next) };
@@ -173,7 +220,7 @@ impl SkipList {
                 if unsafe { links[level].swap_in(*next, node) } {
                     break;
                 }
-                (*links, *next) = self.advance(links, level, None, &target);
+                (*links, *next) = self.advance(links, level, None, &self.target_of(node));
             }
             if level == 0
                 && let Some(next) = *next
@@ -184,6 +231,40 @@ impl SkipList {
             }
         }
         replaces
+    }
+
+    /// The places of at most [`SEARCHES_MAX`] nodes, all levels of them.
+    fn find_places<'l>(&'l self, nodes: &[NodeRef<'l>], places: &mut [Places<'l>; SEARCHES_MAX]) {
+        let mut searches: [Option<Search<'l, 'l>>; SEARCHES_MAX] = std::array::from_fn(|at| {
+            let target = self.target_of(*nodes.get(at)?);
+            let level = HEIGHT_MAX - 1;
+            Some(Search { target, level, links: &self.head, known: None, next: self.head[level].load() })
+        });
+        let mut searching = nodes.len();
+        while searching > 0 {
+            for (slot, places) in searches.iter_mut().zip(places.iter_mut()) {
+                let Some(search) = slot else { continue };
+                match search.next {
+                    Some(node) if search.next != search.known && self.is_before(node, &search.target) => {
+                        search.links = node.links();
+                    }
+                    next => {
+                        places[search.level] = (search.links, next);
+                        if search.level == 0 {
+                            *slot = None;
+                            searching -= 1;
+                            continue;
+                        }
+                        search.known = next;
+                        search.level -= 1;
+                    }
+                }
+                search.next = search.links[search.level].load();
+                if let Some(next) = search.next {
+                    next.prefetch();
+                }
+            }
+        }
     }
 
     fn is_equal(&self, left: NodeRef<'_>, right: NodeRef<'_>) -> bool {

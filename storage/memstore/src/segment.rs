@@ -8,12 +8,11 @@ use parking_lot::Mutex;
 use crate::SegmentScanner;
 use crate::chunk::{Chunk, ChunkPool};
 use crate::list::SkipList;
-use crate::node::{HEIGHT_MAX, Header, NodeRef, node_len, write_node};
+use crate::node::{HEIGHT_MAX, Header, NodeRef, RowStart, node_len, write_node};
 
-/// A segment begins with small chunks, so that a thousand quiet stores do not hold a thousand full ones:
-/// its first chunk is this fraction of a full one, its second this one, all others are full.
-const FIRST_CHUNK_FRACTION: usize = 32;
-const SECOND_CHUNK_FRACTION: usize = 8;
+/// A segment begins with small chunks, so that a thousand quiet stores do not hold a thousand full ones: its first
+/// chunks are these fractions of a full one. At most about half of what a segment holds is not used.
+const FIRST_CHUNKS_FRACTIONS: [usize; 4] = [32, 8, 4, 2];
 /// What takes more than this fraction of a chunk gets memory of its own, or the ends of chunks would be lost.
 const LARGE_FRACTION: usize = 8;
 
@@ -101,9 +100,19 @@ impl fmt::Debug for PreparedCell {
 impl Segment {
     /// An empty segment; takes no chunk before the first cell.
     pub fn new(pool: Arc<ChunkPool>, comparator: CellComparator) -> Arc<Segment> {
+        Segment::with_row_start(pool, comparator, b"")
+    }
+
+    /// As [`Segment::new`], for rows of which most begin with `row_start`: only a hint, it makes searches among
+    /// such rows faster.
+    pub fn with_row_start(
+        pool: Arc<ChunkPool>,
+        comparator: CellComparator,
+        row_start: &[u8],
+    ) -> Arc<Segment> {
         Arc::new(Segment {
             id: NEXT_SEGMENT_ID.fetch_add(1, Ordering::Relaxed),
-            list: SkipList::new(comparator),
+            list: SkipList::new(comparator, RowStart::new(row_start)),
             current: AtomicPtr::default(),
             pool,
             chunks: Mutex::default(),
@@ -126,7 +135,7 @@ impl Segment {
         let len = node_len(height) + kv.len();
         let (range, chunk) = self.allocate(len);
         // SAFETY: the range is fresh from `allocate`, which gives `len` aligned bytes to this call alone.
-        let node = unsafe { write_node(range, &chunk, height, self.list.is_prefixed(), kv, timestamp) };
+        let node = unsafe { write_node(range, &chunk, height, self.list.row_start(), kv, timestamp) };
         PreparedCell { node, chunk }
     }
 
@@ -135,21 +144,46 @@ impl Segment {
     ///
     /// Panics if the cell was prepared by another segment.
     pub fn insert(&self, prepared: PreparedCell, seq: u64) {
+        let node = self.own(&prepared, seq);
+        // SAFETY: `own` promises what `insert` asks for, and `prepared`, the only handle of the node, ends here.
+        let replaces = unsafe { self.list.insert(node) };
+        self.cells_count.fetch_add(usize::from(!replaces), Ordering::Relaxed);
+    }
+
+    /// As [`Segment::insert`] of each, in order, but in less time.
+    pub fn insert_all(&self, prepared: Vec<PreparedCell>, seq: u64) {
+        let nodes: Vec<NodeRef<'_>> = prepared.iter().map(|cell| self.own(cell, seq)).collect();
+        // SAFETY: as in `insert`.
+        let replaced_count = unsafe { self.list.insert_all(&nodes) };
+        self.cells_count.fetch_add(nodes.len() - replaced_count, Ordering::Relaxed);
+    }
+
+    /// Makes a cell's node ready for being linked and counts it. The node was written for this list, is in none yet,
+    /// and lives as long as the segment. To be called once for a cell, by who has it for himself.
+    fn own<'s>(&'s self, prepared: &PreparedCell, seq: u64) -> NodeRef<'s> {
         assert_eq!(prepared.chunk.segment_id, self.id, "a cell is inserted where it was prepared");
-        let node = prepared.node();
-        // SAFETY: a prepared cell owns its node: it is in no list, and `insert` consumes the only handle.
+        // SAFETY: `prepare` wrote the node; its chunk has this segment's id, so it is among `chunks` and lives as
+        // long as the segment.
+        let node: NodeRef<'s> = unsafe { NodeRef::new(prepared.node) };
+        // SAFETY: the node is not linked, and its only user is the caller.
         unsafe { node.set_seq(seq) };
         let cell = node.cell();
         self.note_time(cell.timestamp(), cell.cell_type());
-        let (data_len, overhead_len) = (cell.bytes().len(), node.overhead_len());
-        // SAFETY: the chunk has this segment's id, so it is among `chunks` and lives as long as the list; the
-        // node was written for this list's comparator; and it is linked only here, once.
-        let replaces = unsafe { self.list.insert(node) };
-        self.data_bytes.fetch_add(data_len, Ordering::Relaxed);
-        self.overhead_bytes.fetch_add(overhead_len, Ordering::Relaxed);
-        if !replaces {
-            self.cells_count.fetch_add(1, Ordering::Relaxed);
+        self.data_bytes.fetch_add(cell.bytes().len(), Ordering::Relaxed);
+        self.overhead_bytes.fetch_add(node.overhead_len(), Ordering::Relaxed);
+        node
+    }
+
+    /// What all rows begin with: a hint for the segment that comes next. Empty if the segment is, if it has one
+    /// row only, which says little of others, and for meta, whose order is not that of the rows' bytes.
+    pub fn row_start(&self) -> Vec<u8> {
+        let (Some(first), Some(last)) = (self.list.first(), self.list.last()) else { return Vec::new() };
+        let (first, last) = (first.cell().row(), last.cell().row());
+        if first == last || self.list.row_start().is_none() {
+            return Vec::new();
         }
+        let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
+        first[..common].to_vec()
     }
 
     /// What was inserted up to now. Exact when no insert is going on.
@@ -245,11 +279,7 @@ impl Segment {
 
     fn next_chunk_size_bytes(&self, filled_count: usize, len: usize) -> usize {
         let full = self.pool.chunk_size_bytes();
-        let size = match filled_count {
-            0 => full / FIRST_CHUNK_FRACTION,
-            1 => full / SECOND_CHUNK_FRACTION,
-            _ => full,
-        };
+        let size = FIRST_CHUNKS_FRACTIONS.get(filled_count).map_or(full, |fraction| full / fraction);
         if size < 2 * len { full } else { size }
     }
 

@@ -57,6 +57,29 @@ fn two_writers_and_a_reader() {
     });
 }
 
+/// As above, but each writer links its cells together: what it found may be old when it comes to the second.
+#[test]
+fn two_writers_of_runs() {
+    explore(|| {
+        let segment = Segment::new(ChunkPool::new(1 << 16, 0), CellComparator::Default);
+        insert(&segment, "b", "0", 1);
+        let threads = [["a", "c", "e"], ["d", "b", "e"]].map(|rows| {
+            let segment = segment.clone();
+            shuttle::thread::spawn(move || {
+                let run = rows.map(|row| segment.prepare(cell(row, "1").bytes(), None));
+                segment.insert_all(run.into(), 2);
+            })
+        });
+        let seen = scan(&segment);
+        assert!(seen.is_sorted_by(|a, b| a[..1] <= b[..1]), "{seen:?}");
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert_eq!(scan(&segment), ["a=1", "b=1", "b=0", "c=1", "d=1", "e=1"]);
+        assert_eq!(segment.size().cells_count, 6);
+    });
+}
+
 #[test]
 fn of_equal_cells_one_stays() {
     explore(|| {

@@ -112,21 +112,38 @@ proptest! {
     #[test]
     fn every_verb_agrees_with_a_sorted_map(
         meta in any::<bool>(),
+        row_start in proptest::sample::select(vec![&b""[..], b"a", b"ab", b"b\xff", b"\0"]),
+        in_runs in any::<bool>(),
         inserts in proptest::collection::vec((any_key(), 1..6u64, prop_oneof![9 => 0..40usize, 1 => 400..900usize]), 0..60),
         verbs in proptest::collection::vec(any_verb(), 0..40),
         read_point in 0..7u64,
     ) {
         let comparator = if meta { CellComparator::Meta } else { CellComparator::Default };
         let pool = ChunkPool::new(4096, 2);
-        let segment = Segment::new(pool.clone(), comparator);
+        let segment = Segment::with_row_start(pool.clone(), comparator, row_start);
         let mut model = Model::new();
         let mut data_bytes = 0;
+        let mut run = Vec::new();
+        let mut run_seq = 0;
         for (serial, (key, seq, value_len)) in inserts.iter().enumerate() {
+            let seq = if in_runs { &(1 + serial as u64 / 12) } else { seq };
             let cell = cell_of(key, *value_len, serial).with_seq(*seq);
             data_bytes += cell.bytes().len();
-            segment.insert(segment.prepare(cell.bytes(), None), *seq);
+            let prepared = segment.prepare(cell.bytes(), None);
+            if in_runs {
+                if run_seq != *seq {
+                    segment.insert_all(std::mem::take(&mut run), run_seq);
+                    run_seq = *seq;
+                }
+                run.push(prepared);
+            } else {
+                segment.insert(prepared, *seq);
+            }
             model.insert((Ordered(comparator, key.clone()), Reverse(*seq)), cell);
         }
+        segment.insert_all(run, run_seq);
+        let common = segment.row_start();
+        prop_assert!(model.values().all(|cell| cell.row().starts_with(&common)), "{common:?}");
 
         prop_assert_eq!(segment.is_empty(), model.is_empty());
         prop_assert_eq!(segment.size().data_bytes, data_bytes);

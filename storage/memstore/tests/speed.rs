@@ -8,8 +8,11 @@ use halcyon_env::{Clock, SystemClock};
 use halcyon_memstore::{ChunkPool, Segment};
 
 fn row(i: u64) -> String {
-    format!("user{:019}", i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 1)
+    // A long common beginning, as of PerformanceEvaluation's rows.
+    format!("user{:022}", i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40)
 }
+
+const ROW_START: &[u8] = b"user00000000000000";
 
 fn measure(clock: &SystemClock, what: &str, count: u64, body: impl FnOnce()) {
     let start = clock.monotonic_ns();
@@ -18,8 +21,11 @@ fn measure(clock: &SystemClock, what: &str, count: u64, body: impl FnOnce()) {
     println!("  {what}: {} ns", took / count);
 }
 
-fn run(value_len: usize, count: u64, writers: u64) {
-    println!("{count} cells of {value_len} value bytes, {writers} writers");
+fn run(value_len: usize, count: u64, writers: u64, row_start: &[u8]) {
+    println!(
+        "{count} cells of {value_len} value bytes, {writers} writers, row start {:?}",
+        row_start.escape_ascii().to_string()
+    );
     let clock = SystemClock::new();
     let pool = ChunkPool::new(halcyon_memstore::CHUNK_SIZE_BYTES_DEFAULT, 1000);
     let value = vec![b'x'; value_len];
@@ -27,7 +33,7 @@ fn run(value_len: usize, count: u64, writers: u64) {
         (0..count).map(|i| Cell::put(row(i).as_bytes(), b"cf", b"field0", 5, &value)).collect();
     // The first segment takes its memory from the system, the second from the pool.
     for kind in ["new chunks", "pooled chunks"] {
-        let segment = Segment::new(pool.clone(), CellComparator::Default);
+        let segment = Segment::with_row_start(pool.clone(), CellComparator::Default, row_start);
         measure(&clock, &format!("insert, {kind}, wall time by all writers"), count, || {
             std::thread::scope(|scope| {
                 for part in cells.chunks(cells.len() / writers as usize) {
@@ -75,14 +81,24 @@ fn run(value_len: usize, count: u64, writers: u64) {
         });
         drop(scanner);
         measure(&clock, "drop, of all", 1, || drop(segment));
+        let segment_of_runs = Segment::with_row_start(pool.clone(), CellComparator::Default, row_start);
+        measure(&clock, "insert in runs of 200, pooled chunks", count, || {
+            for run in cells.chunks(200) {
+                let prepared =
+                    run.iter().map(|cell| segment_of_runs.prepare(cell.bytes(), Some(5))).collect();
+                segment_of_runs.insert_all(prepared, 1);
+            }
+        });
+        drop(segment_of_runs);
     }
 }
 
 #[test]
 #[ignore = "prints speeds"]
 fn speeds() {
-    run(1000, 100_000, 1);
-    run(1000, 100_000, 2);
-    run(100, 1_000_000, 1);
-    run(100, 100_000, 1);
+    run(1000, 100_000, 1, ROW_START);
+    run(1000, 100_000, 1, b"");
+    run(1000, 100_000, 2, ROW_START);
+    run(100, 1_000_000, 1, ROW_START);
+    run(100, 100_000, 1, ROW_START);
 }

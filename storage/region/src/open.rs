@@ -264,7 +264,10 @@ fn open_store(
     let archive_dir = archive_dir.join(&*family.name_str());
     archive(env, done.iter().map(|file| file.path.as_path()), &archive_dir)?;
     files.sort_by(|a, b| b.max_seq.cmp(&a.max_seq).then_with(|| b.name.cmp(&a.name)));
-    Ok(Store::new(family.clone(), info.comparator(), dir, files, &services.chunks))
+    // Rows between two keys begin with what both keys begin with.
+    let (start, end) = (info.start_key(), info.end_key());
+    let common = start.iter().zip(end).take_while(|(a, b)| a == b).count();
+    Ok(Store::new(family.clone(), info.comparator(), dir, files, &services.chunks, &start[..common]))
 }
 
 fn highest_known_seq(env: &Env, stores: &[Store], edits_dir: &Path) -> Result<u64> {

@@ -283,9 +283,7 @@ impl Region {
             }
             self.append_to_log(&prepared, seq, nonce, durability, write)
         })?;
-        for (segment, cell) in prepared {
-            segment.insert(cell, write.seq());
-        }
+        insert_all(prepared, write.seq());
         drop(updates);
         self.mvcc.step_done(&write);
         Ok(WriteTicket::of(write))
@@ -336,6 +334,17 @@ impl Region {
             Err(error) => mvcc.fail(&write, error),
         });
         self.services.wal.append(&entry, wanted, completion)
+    }
+}
+
+/// Links cells into their memstores, those of one family together and in order.
+fn insert_all(mut prepared: Vec<(Arc<Segment>, PreparedCell)>, seq: u64) {
+    while let Some((segment, _)) = prepared.first() {
+        let segment = segment.clone();
+        let (same, others): (Vec<_>, Vec<_>) =
+            prepared.into_iter().partition(|(other, _)| Arc::ptr_eq(other, &segment));
+        segment.insert_all(same.into_iter().map(|(_, cell)| cell).collect(), seq);
+        prepared = others;
     }
 }
 

@@ -391,7 +391,8 @@ impl Calls {
     /// Reads once. `Ok` with `eof` set if the client sends no more.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let task = &mut self.task;
-        let read = task.input.poll_read(&mut task.stream, task.shared.settings.frame_bytes_max, cx);
+        let (frame_bytes_max, has_room) = (task.shared.settings.frame_bytes_max, self.charged_bytes > 0);
+        let read = task.input.poll_read(&mut task.stream, frame_bytes_max, has_room, cx);
         read.map_ok(|len| {
             self.eof = len == 0;
             self.tally.received_bytes += len as u64;

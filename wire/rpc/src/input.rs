@@ -81,11 +81,13 @@ impl Input {
         Ok(arrived)
     }
 
-    /// Reads once; 0 means that the client sends no more. `frame_bytes_max` as in the settings.
+    /// Reads once; 0 means that the client sends no more. `frame_bytes_max` as in the settings. `has_room`: the frame
+    /// that has begun has its room in the memory for requests.
     pub fn poll_read(
         &mut self,
         stream: &mut TcpStream,
         frame_bytes_max: usize,
+        has_room: bool,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
         if self.bytes.capacity() == 0 {
@@ -97,7 +99,7 @@ impl Input {
                 Poll::Pending => return Poll::Pending,
             }
         }
-        let wanted = self.room_wanted(frame_bytes_max);
+        let wanted = self.room_wanted(frame_bytes_max, has_room);
         if self.bytes.capacity() - self.bytes.len() < wanted {
             self.bytes.reserve(wanted);
         }
@@ -116,13 +118,16 @@ impl Input {
     }
 
     /// Room to have before a read: for the rest of a frame that has begun, else for a usual read.
-    fn room_wanted(&self, frame_bytes_max: usize) -> usize {
+    fn room_wanted(&self, frame_bytes_max: usize, has_room: bool) -> usize {
         let Some(len) = self.first_u32() else { return self.read_bytes };
         let len = len as usize;
         if len > frame_bytes_max {
             return HEADER_BYTES_MAX; // only the header of this one is wanted
         }
         let missing = (4 + len).saturating_sub(self.bytes.len());
+        if has_room && missing > 0 {
+            return missing; // at once, or what has arrived would be copied again and again
+        }
         if self.bytes.len() < READ_BYTES_MAX {
             return missing.min(READ_BYTES_MAX).max(self.read_bytes);
         }

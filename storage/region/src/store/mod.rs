@@ -39,6 +39,8 @@ pub(crate) struct Store {
     pub comparator: CellComparator,
     /// `<region>/<family>`.
     pub dir: PathBuf,
+    /// What the region's bounds say of how its rows begin.
+    row_start: Box<[u8]>,
     view: RwLock<Arc<StoreView>>,
     /// Held while the set of files changes and while a compaction runs; never by readers or writers.
     pub compacting: Mutex<()>,
@@ -70,6 +72,7 @@ impl Store {
         dir: PathBuf,
         files: Vec<Arc<StoreFile>>,
         chunks: &Arc<ChunkPool>,
+        row_start: &[u8],
     ) -> Store {
         let keeping = Keeping {
             max_versions: family.versions().max(1),
@@ -77,13 +80,14 @@ impl Store {
             ttl_ms: family.ttl_seconds().map(|s| i64::try_from(s.saturating_mul(1000)).unwrap_or(i64::MAX)),
             keep_deleted: family.keep_deleted(),
         };
-        let view =
-            StoreView { active: Segment::new(chunks.clone(), comparator), snapshot: Vec::new(), files };
+        let active = Segment::with_row_start(chunks.clone(), comparator, row_start);
+        let view = StoreView { active, snapshot: Vec::new(), files };
         Store {
             family,
             keeping,
             comparator,
             dir,
+            row_start: row_start.into(),
             view: RwLock::new(Arc::new(view)),
             compacting: Mutex::new(()),
             major_wanted: AtomicBool::new(false),
@@ -110,7 +114,9 @@ impl Store {
         }
         let mut next = StoreView::clone(&view);
         next.snapshot.insert(0, view.active.clone());
-        next.active = Segment::new(chunks.clone(), self.comparator);
+        let seen = view.active.row_start();
+        let row_start = if seen.is_empty() { &self.row_start[..] } else { &seen };
+        next.active = Segment::with_row_start(chunks.clone(), self.comparator, row_start);
         *view = Arc::new(next);
     }
 
