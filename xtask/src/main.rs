@@ -3,7 +3,8 @@
 //! ```text
 //! cargo xtask check            format, lint, floors, tidiness
 //! cargo xtask test [ARGS]      all unit and integration tests
-//! cargo xtask fuzz DECODER     damaged input for one decoder, with new seeds, for HALCYON_FUZZ_SECONDS (default 60)
+//! cargo xtask fuzz [DECODER]   damaged input for one decoder or all, with new seeds, for HALCYON_FUZZ_SECONDS each
+//!                              (default 60)
 //! ```
 //!
 //! `check` runs all its parts and tells of all that is wrong before it fails. It reads the files that git knows of, so
@@ -20,7 +21,7 @@ mod tidy;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-const USAGE: &str = "cargo xtask check | test [ARGS] | fuzz DECODER";
+const USAGE: &str = "cargo xtask check | test [ARGS] | fuzz [DECODER]...";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

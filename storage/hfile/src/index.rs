@@ -151,6 +151,16 @@ pub(crate) fn check_node(bytes: &[u8], comparator: CellComparator) -> Result<()>
     Ok(())
 }
 
+/// Reads all entries of a checked block.
+#[cfg(test)]
+pub(crate) fn read_all_entries(bytes: &[u8]) {
+    let node = Node::new(bytes);
+    for at in 0..node.count {
+        let key = KeyRef::trusted(node.key(at));
+        let _ = (node.place(at), key.row(), key.family(), key.qualifier(), key.timestamp());
+    }
+}
+
 fn check_place(bytes: &[u8]) -> Result<()> {
     read_place(&mut Reader::new(bytes)).map(|_| ())
 }
@@ -270,10 +280,13 @@ impl IndexCursor {
 
     /// Goes to the next data block; `false`, and nowhere, if there is none.
     pub(crate) fn next(&mut self, file: &HFile, mode: ReadMode) -> Result<bool> {
+        let Some(from) = self.path.last().map(|step| step.place(file.root())) else { return Ok(false) };
         while let Some(step) = self.path.last_mut() {
             if step.at + 1 < step.count {
                 step.at += 1;
-                return self.descend_from(file, mode, &Way::First).map(|()| true);
+                self.descend_from(file, mode, &Way::First)?;
+                let to = self.place(file);
+                return self.check_order(file, from, to).map(|()| true);
             }
             self.path.pop();
         }
@@ -282,14 +295,27 @@ impl IndexCursor {
 
     /// Goes to the previous data block; `false`, and nowhere, if there is none.
     pub(crate) fn previous(&mut self, file: &HFile, mode: ReadMode) -> Result<bool> {
+        let Some(from) = self.path.last().map(|step| step.place(file.root())) else { return Ok(false) };
         while let Some(step) = self.path.last_mut() {
             if step.at > 0 {
                 step.at -= 1;
-                return self.descend_from(file, mode, &Way::Last).map(|()| true);
+                self.descend_from(file, mode, &Way::Last)?;
+                let to = self.place(file);
+                return self.check_order(file, to, from).map(|()| true);
             }
             self.path.pop();
         }
         Ok(false)
+    }
+
+    /// Data blocks lie in a file in the order of their keys. An index that says otherwise could lead in circles.
+    fn check_order(&mut self, file: &HFile, first: BlockPlace, second: BlockPlace) -> Result<()> {
+        if first.offset < second.offset {
+            return Ok(());
+        }
+        self.path.clear();
+        let message = format!("index: expected a block behind {}, found {}", first.offset, second.offset);
+        Err(Error::corrupt(message).context(file.path().display()))
     }
 
     fn descend(&mut self, file: &HFile, mode: ReadMode, way: &Way<'_>) -> Result<bool> {
@@ -369,11 +395,7 @@ mod tests {
                 let mut bad = bytes.clone();
                 bad[at] ^= 1 << bit;
                 if check_node(&bad, CellComparator::Default).is_ok() {
-                    let node = Node::new(&bad);
-                    for at in 0..node.count {
-                        let key = KeyRef::trusted(node.key(at));
-                        let _ = (node.place(at), key.row(), key.qualifier());
-                    }
+                    read_all_entries(&bad);
                 }
             }
         }

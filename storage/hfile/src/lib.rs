@@ -46,3 +46,8 @@ pub use file_info::FileInfo;
 pub use reader::{HFile, ReadMode, ReaderOptions};
 pub use scanner::HFileScanner;
 pub use writer::{FileMeta, HFileWriter, WriterOptions, WrittenFile};
+
+#[cfg(test)]
+mod tests {
+    mod damage;
+}
