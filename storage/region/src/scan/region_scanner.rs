@@ -156,9 +156,10 @@ impl RegionScanner {
                     return Ok(NextState::Exhausted);
                 }
                 if self.row_key_is_filtered()? {
-                    self.counts.rows_scanned += 1;
                     self.counts.rows_filtered += 1;
                     let done = self.filter_done()?;
+                    // HBase does not count the row that ends a scan as scanned.
+                    self.counts.rows_scanned += u64::from(!done);
                     self.leave_row()?;
                     if done {
                         return Ok(NextState::Exhausted);
