@@ -1,5 +1,5 @@
 //! One script over the machine's file system and the simulated one: both must behave alike.
-#![allow(clippy::disallowed_methods)]
+#![allow(clippy::disallowed_methods)] // a directory of the machine, for the real file system
 
 use std::io::ErrorKind;
 use std::path::Path;

@@ -1,5 +1,4 @@
 //! Many threads on one log: group commit keeps order, nobody is left behind, failures reach everybody.
-#![allow(clippy::disallowed_methods)]
 
 mod common;
 

@@ -1,6 +1,6 @@
 //! Logs with wrong bytes in them: nothing panics, nothing is invented, and a lost acknowledged edit is an
 //! error, not silence.
-#![allow(clippy::disallowed_methods)]
+#![allow(clippy::disallowed_methods)] // reads testdata
 
 mod common;
 

@@ -3,7 +3,7 @@
 //! `testdata/*.wal` were written by `testdata/HBaseWal.java` with HBase 2.6.4, and `entries.txt` is how HBase
 //! reads them. The other direction, HBase reading what we wrote, needs its jars and is run by
 //! `testing/compat/files.sh`.
-#![allow(clippy::disallowed_methods)]
+#![allow(clippy::disallowed_methods)] // reads testdata
 
 mod common;
 

@@ -1,5 +1,5 @@
 //! What is appended is read back, whole and in order, from the log and from its splits.
-#![allow(clippy::disallowed_methods)]
+#![allow(clippy::disallowed_methods)] // cuts real files
 
 mod common;
 

@@ -178,7 +178,7 @@ async fn announcing_a_large_frame_costs_nothing() {
     assert!(grown < 100 << 20, "{grown} bytes for 300 announcements");
 }
 
-#[allow(clippy::disallowed_methods)]
+#[allow(clippy::disallowed_methods)] // reads /proc
 fn resident_bytes() -> usize {
     let statm = std::fs::read("/proc/self/statm").unwrap();
     let pages = String::from_utf8(statm).unwrap().split(' ').nth(1).unwrap().parse::<usize>().unwrap();

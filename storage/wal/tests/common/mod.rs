@@ -1,5 +1,5 @@
 //! What the tests of this crate share.
-#![allow(dead_code, clippy::disallowed_methods)]
+#![allow(dead_code, clippy::disallowed_methods)] // each test uses its part; a real directory
 
 use std::path::{Path, PathBuf};
 
