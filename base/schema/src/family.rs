@@ -344,14 +344,22 @@ fn parse_attributes(attributes: &Attributes, configuration: &BTreeMap<String, St
     let in_memory_compaction =
         word("IN_MEMORY_COMPACTION", &|text| InMemoryCompaction::parse(text).is_some());
     let prefix_len = configuration.get(BLOOM_PREFIX_LENGTH).and_then(|text| text.trim().parse().ok());
-    let bloom = word("BLOOMFILTER", &|text| BloomType::parse(text, prefix_len).is_some());
+    let bloom = word("BLOOMFILTER", &|text| BloomType::parse(text, Some(1)).is_some());
+    let bloom = bloom.map(|text| BloomType::parse(text, prefix_len));
+    if bloom == Some(None) {
+        let found = configuration.get(BLOOM_PREFIX_LENGTH).map_or("is not set", |text| text);
+        problems.push(format!(
+            "BLOOMFILTER ROWPREFIX_FIXED_LENGTH needs the prefix's length, a number above 0, in the configuration of \
+             the family: {BLOOM_PREFIX_LENGTH} {found}"
+        ));
+    }
 
     Typed {
         versions,
         min_versions,
         ttl,
         keep_deleted: keep_deleted.and_then(KeepDeleted::parse).unwrap_or_default(),
-        bloom: bloom.and_then(|text| BloomType::parse(text, prefix_len)).unwrap_or_default(),
+        bloom: bloom.flatten().unwrap_or_default(),
         block_size,
         block_encoding: encoding.and_then(BlockEncoding::parse).unwrap_or_default(),
         in_memory: flag("IN_MEMORY", false),
@@ -407,6 +415,19 @@ mod tests {
         assert_eq!(FamilyDescriptor::from_pb(&sent).unwrap().to_pb(), sent);
         let lzo = family.with("COMPRESSION", "LZO");
         assert!(lzo.compression().unwrap_err().message().contains("LZO"));
+    }
+
+    #[test]
+    fn a_prefix_filter_without_a_length_names_the_property() {
+        let family = FamilyDescriptor::new("f").unwrap().with("BLOOMFILTER", "ROWPREFIX_FIXED_LENGTH");
+        let problem = |family: &FamilyDescriptor| family.raw().problems.join("; ");
+        assert!(problem(&family).ends_with("RowPrefixBloomFilter.prefix_length is not set"));
+        for wrong in ["0", "-1", "four"] {
+            let family = family.clone().with_configuration(BLOOM_PREFIX_LENGTH, wrong);
+            assert!(problem(&family).ends_with(&format!("RowPrefixBloomFilter.prefix_length {wrong}")));
+            assert_eq!(family.bloom(), BloomType::Row);
+        }
+        assert!(problem(&family.with("BLOOMFILTER", "PREFIX")).contains("has no value 'PREFIX'"));
     }
 
     #[test]
