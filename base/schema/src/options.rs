@@ -91,28 +91,6 @@ impl Compression {
             [Compression::None, Compression::Gz, Compression::Snappy, Compression::Lz4, Compression::Zstd];
         all.into_iter().find(|compression| compression.name().eq_ignore_ascii_case(text))
     }
-
-    /// The number in an HFile's trailer (ordinal of `Compression.Algorithm`).
-    pub fn code(self) -> u32 {
-        match self {
-            Compression::Gz => 1,
-            Compression::None => 2,
-            Compression::Snappy => 3,
-            Compression::Lz4 => 4,
-            Compression::Zstd => 6,
-        }
-    }
-
-    pub fn from_code(code: u32) -> Option<Compression> {
-        Some(match code {
-            1 => Compression::Gz,
-            2 => Compression::None,
-            3 => Compression::Snappy,
-            4 => Compression::Lz4,
-            6 => Compression::Zstd,
-            _ => return None,
-        })
-    }
 }
 
 /// How cells lie in a block (`DATA_BLOCK_ENCODING`).

@@ -71,14 +71,6 @@ impl Compression {
         }
     }
 
-    /// By the name in a column family's attribute, in any case.
-    pub fn from_name(name: &str) -> Result<Compression> {
-        [Compression::None, Compression::Gz, Compression::Snappy, Compression::Lz4, Compression::Zstd]
-            .into_iter()
-            .find(|c| c.name().eq_ignore_ascii_case(name))
-            .ok_or_else(|| Error::invalid(format!("compression {name} is not supported")))
-    }
-
     /// Appends the compressed form of `raw` to `out`.
     pub(crate) fn compress(self, raw: &[u8], out: &mut Vec<u8>) -> Result<()> {
         let failed = |e: &dyn std::fmt::Display| Error::invalid(format!("compressing a block: {e}"));
@@ -243,7 +235,6 @@ mod tests {
                     assert!(codec.decompress(&packed, len + 1).is_err());
                     assert!(len <= 1 || codec.decompress(&packed, len - 1).is_err());
                     assert_eq!(Compression::from_code(codec.code()).unwrap(), codec);
-                    assert_eq!(Compression::from_name(codec.name()).unwrap(), codec);
                 }
             }
         }
