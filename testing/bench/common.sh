@@ -40,7 +40,7 @@ halcyon_start() {
 
 # log_trouble prints what the server's log says of errors; fails if there is any.
 log_trouble() {
-  ! sed 's/\x1b\[[0-9;]*m//g' "$DIR/server.log" | grep -E ' (ERROR|WARN) |panicked' 
+  ! grep -E ' (ERROR|WARN) |panicked' "$DIR/server.log"
 }
 
 # pe_cases CASES SECONDS_MAX runs a list of PE and RowCounter runs in one JVM, see tools/PeRunner.java; logs and figures go

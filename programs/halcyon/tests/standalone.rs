@@ -243,6 +243,7 @@ fn properties_come_from_the_file_and_those_without_effect_are_named() {
     assert!(printed.contains("halcyon.memory.bytes = 268435456\n"), "{printed}");
     assert!(said.contains("hbase.cluster.distributed is not used: standalone is one process"), "{said}");
     assert!(said.contains("no.such.property is not used"), "{said}");
+    assert!(!said.contains('\x1b'), "colours are for terminals: {said}");
     fs::remove_dir_all(&config).unwrap();
 
     let (code, said) = refused(command.arg("--hostname").arg("h"));
