@@ -50,7 +50,10 @@ import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
-/** The main verbs of a 3.0.0-beta-1 client, through the RPC registry, its default. */
+/**
+ * The main verbs, run by the modules client24 and client30 with their clients. Each finds the cluster in the way that is its default:
+ * 2.4 by ZooKeeper, 3.0 by the RPC registry.
+ */
 @Timeout(value = 120, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
 class ClientTest {
   private static final byte[] F = bytes("f");
@@ -68,11 +71,14 @@ class ClientTest {
   @BeforeAll
   static void connect() throws IOException {
     conf = HBaseConfiguration.create();
-    String address = System.getProperty("compat.registry", "");
-    if (!address.contains(":")) {
-      throw new IllegalStateException("say where the server is: -Dcompat.registry=host:port");
+    String[] zk = System.getProperty("compat.zk", "").split(":");
+    String registry = System.getProperty("compat.registry", "");
+    if (zk.length != 2 || !registry.contains(":")) {
+      throw new IllegalStateException("say where the server is: -Dcompat.zk=host:port -Dcompat.registry=host:port");
     }
-    conf.set("hbase.client.bootstrap.servers", address);
+    conf.set("hbase.zookeeper.quorum", zk[0]);
+    conf.set("hbase.zookeeper.property.clientPort", zk[1]);
+    conf.set("hbase.client.bootstrap.servers", registry);
     conf.setInt("hbase.client.retries.number", 6);
     conf.setInt("hbase.client.pause", 50);
     conf.setInt("hbase.rpc.timeout", 20_000);
