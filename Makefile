@@ -1,13 +1,14 @@
 # make run     builds the server and starts it; DATA=directory, OPTIONS="more options of halcyon standalone"
 # make test    everything that a change must pass: checks, unit tests, real clients, kill -9
 # make build   only the server
-# make bench-compare   the same load against Halcyon and HBase; see testing/bench/compare.sh for what it needs
+# make bench-compare   the same load against Halcyon and HBase; BENCH="options of testing/bench/side-by-side.sh"
 # CARGO_TARGET_DIR says where the build goes; the default stays outside the source tree.
 
 CARGO_TARGET_DIR ?= $(HOME)/.cache/halcyon/target
 export CARGO_TARGET_DIR
 DATA ?= ./halcyon-data
 OPTIONS ?=
+BENCH ?=
 HALCYON := $(CARGO_TARGET_DIR)/release/halcyon
 
 .PHONY: run build test check unit compat bench-compare
@@ -30,4 +31,4 @@ compat: build
 	HALCYON="$(HALCYON)" testing/compat/run.sh
 
 bench-compare: build
-	HALCYON="$(HALCYON)" testing/bench/compare.sh
+	HALCYON="$(HALCYON)" testing/bench/side-by-side.sh $(BENCH)

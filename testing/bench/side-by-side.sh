@@ -2,28 +2,29 @@
 # Halcyon beside HBase 2.6.4: same machine, same client, same durability, both servers up and one of them idle, their runs in
 # turn. One command, one table.
 #   side-by-side.sh [--quick] [--durability written|fsync|both] [--reps N] [--rows N] [--clients N] [--memory SIZE]
-#                   [--hbase "OPTIONS"] [--out DIR]
+#                   [--hbase "OPTIONS"] [--ycsb RECORDS] [--out DIR]
 # --quick        about 5 minutes: 40000 rows a client, 2 repetitions, 1g of memory
 # --durability   written: an acknowledged put is with the operating system (HBase: --wal local); fsync: it is on the disk
 #                (HBase: --wal raw). Default both, one after the other; gets and scans are measured with the first only
 # --rows         rows of each client, default 200000, of 1000 bytes; --clients, default 4; --reps, default 5
 # --memory       HBase's heap, and Halcyon's --memory, default 4g
 # --hbase        more options for hbase.sh start, for instance "--jdk 25 --gc zgc"
+# --ycsb         also YCSB's load and its workloads a to f with so many records and operations each, HBase first (ycsb-all.sh),
+#                with the first durability; its operations each second stand below the table
 # --out DIR      keep logs and all figures there; table.md in it is the table
 # HALCYON, PEERS, LAB_DIR   see common.sh
 # The client is HBase's PerformanceEvaluation in one JVM for all runs, warmed up by a round that is not counted; so are both
 # servers. CPU is the server process's user and system time from before to after a run, table creation included; what a
 # server puts off until later, such as a compaction, counts for the run during which it does it.
-# compare.sh beside this one measures the two one after the other, each in a pass of its own, and has YCSB.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 options() { # options ARGUMENTS... sets what the head above lists
-  rows="" reps="" memory="" clients=4 durabilities="written fsync" hbase_options="" out="" quick=no
+  rows="" reps="" memory="" clients=4 durabilities="written fsync" hbase_options="" ycsb="" out="" quick=no
   while [ $# -gt 0 ]; do case "$1" in
     --quick) quick=yes; shift;;
     --rows) rows=$2; shift 2;; --reps) reps=$2; shift 2;; --clients) clients=$2; shift 2;; --memory) memory=$2; shift 2;;
-    --durability) durabilities=${2/both/written fsync}; shift 2;; --hbase) hbase_options=$2; shift 2;; --out) out=$2; shift 2;;
-    *) sed -n 2,19p "$0" >&2; exit 64;; esac; done
+    --durability) durabilities=${2/both/written fsync}; shift 2;; --hbase) hbase_options=$2; shift 2;; --ycsb) ycsb=$2; shift 2;; --out) out=$2; shift 2;;
+    *) sed -n 2,20p "$0" >&2; exit 64;; esac; done
   if [ $quick = yes ]; then rows=${rows:-40000} reps=${reps:-2} memory=${memory:-1g}; fi
   rows=${rows:-200000} reps=${reps:-5} memory=${memory:-4g}
 }
@@ -94,10 +95,21 @@ measure() { # measure DURABILITY READS(yes|no)
   mv "$DIR/logs" "$DIR/logs-$1"
 }
 
+ycsb() { # ycsb : both, one after the other; DIR/ycsb gets what ycsb-all.sh prints
+  local name address failed=0
+  for name in HBase Halcyon; do
+    address="$ZK"
+    [ $name = Halcyon ] || address="$HBASE_ADDRESS"
+    echo "$name, YCSB with $ycsb records:"
+    HBASE_ZK="$address" "$BENCH/ycsb-all.sh" "$ycsb" || failed=1
+  done > "$DIR/ycsb"
+  return $failed
+}
+
 head_lines() {
   echo "machine: $(sed -n 's/^model name\s*: //p' /proc/cpuinfo | head -n 1), $(nproc) cores, $(awk '/MemTotal/{printf "%.0f", $2/1048576}' /proc/meminfo) GiB, Linux $(uname -r), load before $(cut -d' ' -f1-3 /proc/loadavg), $(date -u +%FT%RZ)"
   echo "commit: $(git -C "$ROOT" rev-parse --short HEAD 2>/dev/null || echo unknown)$(git -C "$ROOT" diff --quiet HEAD 2>/dev/null || echo ' and changes')"
-  echo "command: testing/bench/side-by-side.sh --rows $rows --reps $reps --clients $clients --memory $memory --durability \"$durabilities\"${hbase_options:+ --hbase \"$hbase_options\"}"
+  echo "command: testing/bench/side-by-side.sh --rows $rows --reps $reps --clients $clients --memory $memory --durability \"$durabilities\"${hbase_options:+ --hbase \"$hbase_options\"}${ycsb:+ --ycsb $ycsb}"
 }
 
 main() {
@@ -119,6 +131,7 @@ main() {
     SERVER_MEMORY="$memory" halcyon_start --wal-sync "$durability"
     echo "$durability: HBase $(cat "$lab/hbase/mode") pid $HBASE_PID, Halcyon memory=$memory pid $SERVER_PID" | tee -a "$DIR/head" >&2
     measure "$durability" $reads
+    if [ -n "$ycsb" ] && [ $reads = yes ]; then ycsb || { cat "$DIR/ycsb"; exit 1; }; fi
     printf 'first_put_ms\t%s\t%s\n' "$FIRST_PUT_HBASE" "$FIRST_PUT_HALCYON" > "$DIR/logs-$durability/first"
     hbase_stop
     server_stop || exit 1
@@ -128,6 +141,7 @@ main() {
   done
   # shellcheck disable=SC2086
   python3 "$BENCH/tools/side_by_side.py" "$DIR" $durabilities > "$DIR/table.md" || exit 1
+  [ -z "$ycsb" ] || cat "$DIR/ycsb" >> "$DIR/table.md"
   cat "$DIR/table.md"
   [ -z "$out" ] || { mkdir -p "$out" && cp -r "$DIR"/table.md "$DIR"/logs-* "$out/"; }
 }
