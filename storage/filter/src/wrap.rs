@@ -8,6 +8,31 @@ use halcyon_cell::{Cell, CellRef, Key, Result};
 
 use crate::{Filter, ReturnCode};
 
+/// What all of them ask the filter inside, in an `impl Filter`.
+macro_rules! pass_on {
+    () => {
+        fn transform_cell(&mut self, cell: Cell) -> Result<Cell> {
+            self.inner.transform_cell(cell)
+        }
+
+        fn transforms(&self) -> bool {
+            self.inner.transforms()
+        }
+
+        fn is_family_essential(&self, family: &[u8]) -> Result<bool> {
+            self.inner.is_family_essential(family)
+        }
+
+        fn set_reversed(&mut self, reversed: bool) {
+            self.inner.set_reversed(reversed);
+        }
+
+        fn is_reversed(&self) -> bool {
+            self.inner.is_reversed()
+        }
+    };
+}
+
 /// `SkipFilter`: drops a row if the inner filter answers any of its cells with anything but `Include`.
 pub(crate) struct SkipFilter {
     inner: Box<dyn Filter>,
@@ -36,14 +61,6 @@ impl Filter for SkipFilter {
         Ok(code)
     }
 
-    fn transform_cell(&mut self, cell: Cell) -> Result<Cell> {
-        self.inner.transform_cell(cell)
-    }
-
-    fn transforms(&self) -> bool {
-        self.inner.transforms()
-    }
-
     fn has_filter_row(&self) -> bool {
         true
     }
@@ -52,17 +69,7 @@ impl Filter for SkipFilter {
         Ok(self.drop_row)
     }
 
-    fn is_family_essential(&self, family: &[u8]) -> Result<bool> {
-        self.inner.is_family_essential(family)
-    }
-
-    fn set_reversed(&mut self, reversed: bool) {
-        self.inner.set_reversed(reversed);
-    }
-
-    fn is_reversed(&self) -> bool {
-        self.inner.is_reversed()
-    }
+    pass_on!();
 }
 
 /// `WhileMatchFilter`: ends the scan at the first row key, cell or row that the inner filter does not plainly
@@ -102,14 +109,6 @@ impl Filter for WhileMatchFilter {
         Ok(code)
     }
 
-    fn transform_cell(&mut self, cell: Cell) -> Result<Cell> {
-        self.inner.transform_cell(cell)
-    }
-
-    fn transforms(&self) -> bool {
-        self.inner.transforms()
-    }
-
     fn has_filter_row(&self) -> bool {
         true
     }
@@ -120,17 +119,7 @@ impl Filter for WhileMatchFilter {
         Ok(dropped)
     }
 
-    fn is_family_essential(&self, family: &[u8]) -> Result<bool> {
-        self.inner.is_family_essential(family)
-    }
-
-    fn set_reversed(&mut self, reversed: bool) {
-        self.inner.set_reversed(reversed);
-    }
-
-    fn is_reversed(&self) -> bool {
-        self.inner.is_reversed()
-    }
+    pass_on!();
 }
 
 /// `FilterWrapper`: passes everything on and decides about complete rows in one go.
@@ -161,14 +150,6 @@ impl Filter for FilterWrapper {
         self.inner.filter_cell(cell)
     }
 
-    fn transform_cell(&mut self, cell: Cell) -> Result<Cell> {
-        self.inner.transform_cell(cell)
-    }
-
-    fn transforms(&self) -> bool {
-        self.inner.transforms()
-    }
-
     fn filter_row_cells(&mut self, cells: &mut Vec<Cell>) -> Result<()> {
         self.inner.filter_row_cells(cells)?;
         if !cells.is_empty() && self.inner.filter_row()? {
@@ -189,15 +170,5 @@ impl Filter for FilterWrapper {
         self.inner.next_cell_hint(cell)
     }
 
-    fn is_family_essential(&self, family: &[u8]) -> Result<bool> {
-        self.inner.is_family_essential(family)
-    }
-
-    fn set_reversed(&mut self, reversed: bool) {
-        self.inner.set_reversed(reversed);
-    }
-
-    fn is_reversed(&self) -> bool {
-        self.inner.is_reversed()
-    }
+    pass_on!();
 }
