@@ -58,7 +58,8 @@ impl ChunkPool {
         self.chunk_size_bytes
     }
 
-    /// Bytes taken from the allocator and not given back: chunks in use, memory of large cells, and the pool.
+    /// Bytes taken from the allocator and not given back: chunks in use, memory of large cells, arrays of
+    /// flat segments, and the pool.
     pub fn allocated_bytes(&self) -> usize {
         self.allocated_bytes.load(Ordering::Relaxed)
     }
@@ -123,6 +124,25 @@ impl ChunkPool {
             }
         }
         self.allocated_bytes.fetch_sub(memory.len(), Ordering::Relaxed);
+    }
+}
+
+/// Memory besides chunks that counts as used of a pool, for as long as this lives.
+pub(crate) struct Charge {
+    pool: Arc<ChunkPool>,
+    bytes: usize,
+}
+
+impl Charge {
+    pub(crate) fn new(pool: Arc<ChunkPool>, bytes: usize) -> Charge {
+        pool.allocated_bytes.fetch_add(bytes, Ordering::Relaxed);
+        Charge { pool, bytes }
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.pool.allocated_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 

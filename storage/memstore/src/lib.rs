@@ -4,6 +4,7 @@
 //! prepare: KeyValue bytes --copy, stamp--> chunk [ node | cell ]   (not visible; the WAL reads it here)
 //! insert:  sequence id into the node, node linked into the skip list, bottom level first
 //! scan:    bottom level from node to node; cells above the read point are passed over
+//! flatten: pointers to the nodes of segments that take no more cells, sorted, as one array
 //! drop:    the segment lets go of its chunks; each goes back to the pool when nobody holds a cell of it
 //! ```
 //!
@@ -11,7 +12,7 @@
 //! Readers take no lock and never wait; writers wait only for each other while a new chunk is put in place.
 //!
 //! `unsafe` stands in `chunk` (memory), `node` (layout of a node in that memory), `list` (linking), `segment`
-//! (who owns which chunk) and `scanner` (a position that keeps its segment alive). What they rely on is said at
+//! (who owns which chunk), `scanner` (a position that keeps its segment alive) and `flat` (nodes of held segments). What they rely on is said at
 //! the top of each. After a change there, run the tests under Miri, and the interleavings:
 //!
 //! ```text
@@ -23,12 +24,15 @@
 //! When you change the layout of a node, also look at `SegmentSize` and at the flush sizes in `region`.
 
 mod chunk;
+mod flat;
 mod list;
 mod lookahead;
 mod node;
+mod order;
 mod scanner;
 mod segment;
 
 pub use chunk::{CHUNK_SIZE_BYTES_DEFAULT, ChunkPool};
+pub use flat::{FlatScanner, FlatSegment};
 pub use scanner::SegmentScanner;
 pub use segment::{PreparedCell, Segment, SegmentSize};

@@ -5,27 +5,16 @@
 //! node that is linked at the bottom is in the list; the upper levels are shortcuts, and a search is right
 //! with any part of them missing.
 //!
-//! Nodes are ordered by key, then by descending sequence id. A node goes in front of equal ones, and then
-//! marks the one behind it as replaced, so of equal nodes only the first is unmarked. Between the two steps a
-//! reader may see both; the read point keeps readers away until the insert has returned.
+//! A node goes in front of equal ones, and then marks the one behind it as replaced, so of equal nodes only the
+//! first is unmarked. Between the two steps a reader may see both; the read point keeps readers away until the
+//! insert has returned.
 
-use std::cmp::Ordering;
-
-use halcyon_cell::{CellComparator, KeyRef};
-
-use crate::node::{HEIGHT_MAX, Link, NodeRef, RowStart};
-
-/// What is looked for: a place among the keys, and among equal keys a place among the sequence ids.
-pub(crate) struct Target<'k> {
-    row_prefix: u64,
-    key: KeyRef<'k>,
-    seq: u64,
-}
+use crate::node::{HEIGHT_MAX, Link, NodeRef};
+use crate::order::{Order, Target};
 
 pub(crate) struct SkipList {
     head: [Link; HEIGHT_MAX],
-    comparator: CellComparator,
-    row_start: RowStart,
+    order: Order,
 }
 
 /// For each level the links in front of a place, and what follows them.
@@ -47,24 +36,12 @@ struct Search<'l, 'k> {
 }
 
 impl SkipList {
-    pub(crate) fn new(comparator: CellComparator, row_start: RowStart) -> SkipList {
-        SkipList { head: std::array::from_fn(|_| Link::end()), comparator, row_start }
+    pub(crate) fn new(order: Order) -> SkipList {
+        SkipList { head: std::array::from_fn(|_| Link::end()), order }
     }
 
-    pub(crate) fn comparator(&self) -> CellComparator {
-        self.comparator
-    }
-
-    /// What row prefixes of this list are made with. `None`: it has none, the meta order does not agree with them.
-    pub(crate) fn row_start(&self) -> Option<&RowStart> {
-        (self.comparator == CellComparator::Default).then_some(&self.row_start)
-    }
-
-    /// The place in front of all cells of `key` and of those behind it.
-    #[inline]
-    pub(crate) fn target<'k>(&self, key: KeyRef<'k>) -> Target<'k> {
-        let row_prefix = self.row_start().map_or(0, |start| start.prefix_of(key.row()));
-        Target { row_prefix, key, seq: u64::MAX }
+    pub(crate) fn order(&self) -> &Order {
+        &self.order
     }
 
     /// The place of a node among the others.
@@ -76,14 +53,7 @@ impl SkipList {
     /// Whether the node belongs before the target.
     #[inline]
     pub(crate) fn is_before(&self, node: NodeRef<'_>, target: &Target<'_>) -> bool {
-        if node.row_prefix() != target.row_prefix {
-            return node.row_prefix() < target.row_prefix;
-        }
-        match self.comparator.compare_keys(node.cell().key(), target.key) {
-            Ordering::Less => true,
-            Ordering::Greater => false,
-            Ordering::Equal => node.seq() > target.seq,
-        }
+        self.order.is_before(node.row_prefix(), node, target)
     }
 
     pub(crate) fn first(&self) -> Option<NodeRef<'_>> {
@@ -268,9 +238,7 @@ impl SkipList {
     }
 
     fn is_equal(&self, left: NodeRef<'_>, right: NodeRef<'_>) -> bool {
-        left.seq() == right.seq()
-            && left.row_prefix() == right.row_prefix()
-            && self.comparator.compare_keys(left.cell().key(), right.cell().key()) == Ordering::Equal
+        left.row_prefix() == right.row_prefix() && self.order.is_equal(left, right)
     }
 }
 

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Header, lowest links and the start of the cell are neighbours, so that a step of a search touches one or
-//! two cache lines. The row prefix (eight bytes of the row as a number, see [`RowStart`]) decides most comparisons
+//! two cache lines. The row prefix (eight bytes of the row as a number, see [`Order::prefix_of`]) decides most comparisons
 //! without reading the cell; two rows of different prefixes are ordered like them.
 //!
 //! # Invariants
@@ -26,6 +26,7 @@ use halcyon_cell::{CellRef, KEY_OFFSET};
 use shuttle::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use crate::chunk::{self, Chunk};
+use crate::order::Order;
 
 /// A quarter of the nodes of one level reach the next, so twelve levels serve 16 million cells.
 /// The interleaving test has few cells; with two levels, some of them are on both.
@@ -92,40 +93,7 @@ pub(crate) const fn node_len(height: usize) -> usize {
     LINKS_OFFSET + height * size_of::<Link>()
 }
 
-/// Bytes that most rows of a list begin with. They tell nothing apart, so the row prefix is taken behind them.
-#[derive(Debug, Default)]
-pub(crate) struct RowStart(Box<[u8]>);
-
-impl RowStart {
-    pub(crate) fn new(start: &[u8]) -> RowStart {
-        RowStart(start.into())
-    }
-
-    /// A number that is never larger for a smaller row: the eight bytes behind the common start, big-endian and
-    /// padded with zeroes; for rows that begin otherwise the smallest or the largest number.
-    #[inline]
-    pub(crate) fn prefix_of(&self, row: &[u8]) -> u64 {
-        match row.strip_prefix(&*self.0) {
-            Some(rest) => first_eight(rest),
-            None if row < &*self.0 => 0,
-            None => u64::MAX,
-        }
-    }
-}
-
-#[inline]
-fn first_eight(bytes: &[u8]) -> u64 {
-    match bytes.first_chunk::<8>() {
-        Some(first) => u64::from_be_bytes(*first),
-        None => {
-            let mut padded = [0; 8];
-            padded[..bytes.len()].copy_from_slice(bytes);
-            u64::from_be_bytes(padded)
-        }
-    }
-}
-
-/// Writes a node: all of it but the sequence id. Without a `row_start` it has no row prefix.
+/// Writes a node: all of it but the sequence id.
 ///
 /// Panics if `kv` is not a KeyValue as far as its row and its timestamp are concerned.
 ///
@@ -136,13 +104,13 @@ pub(crate) unsafe fn write_node(
     range: NonNull<u8>,
     chunk: &Arc<Chunk>,
     height: usize,
-    row_start: Option<&RowStart>,
+    order: &Order,
     kv: &[u8],
     timestamp: Option<i64>,
 ) -> NonNull<Header> {
     assert!((1..=HEIGHT_MAX).contains(&height));
     let header = Header {
-        row_prefix: row_start.map_or(0, |start| start.prefix_of(CellRef::trusted(kv, 0).row())),
+        row_prefix: order.prefix_of(CellRef::trusted(kv, 0).row()),
         seq: 0,
         chunk: Arc::as_ptr(chunk),
         cell_len: u32::try_from(kv.len()).expect("a cell is shorter than 4 GiB"),

@@ -98,6 +98,17 @@ impl SegmentScanner {
     }
 }
 
+/// A cell that stays when the scanner goes on.
+pub(crate) fn owned_cell(node: NodeRef<'_>) -> Cell {
+    let cell = node.cell();
+    let bytes = if cell.bytes().len() < SHARED_LEN_MIN {
+        Bytes::copy_from_slice(cell.bytes())
+    } else {
+        node.share_cell()
+    };
+    Cell::trusted(bytes, cell.seq())
+}
+
 impl CellScanner for SegmentScanner {
     #[inline]
     fn peek(&self) -> Option<CellRef<'_>> {
@@ -105,14 +116,7 @@ impl CellScanner for SegmentScanner {
     }
 
     fn cell(&self) -> Option<Cell> {
-        let node = self.node()?;
-        let cell = node.cell();
-        let bytes = if cell.bytes().len() < SHARED_LEN_MIN {
-            Bytes::copy_from_slice(cell.bytes())
-        } else {
-            node.share_cell()
-        };
-        Some(Cell::trusted(bytes, cell.seq()))
+        self.node().map(owned_cell)
     }
 
     #[inline]
@@ -123,14 +127,14 @@ impl CellScanner for SegmentScanner {
 
     fn seek(&mut self, key: KeyRef<'_>) -> Result<()> {
         let list = self.segment.list();
-        let found = list.find(&list.target(key)).map(NodeRef::address);
+        let found = list.find(&list.order().target(key)).map(NodeRef::address);
         self.settle_from(found);
         Ok(())
     }
 
     fn reseek(&mut self, key: KeyRef<'_>) -> Result<()> {
         let list = self.segment.list();
-        let target = list.target(key);
+        let target = list.order().target(key);
         let found = match self.node() {
             None => list.find(&target),
             Some(here) if list.is_before(here, &target) => list.find_after(here, &target),
@@ -143,7 +147,7 @@ impl CellScanner for SegmentScanner {
 
     fn seek_before(&mut self, key: KeyRef<'_>) -> Result<()> {
         let list = self.segment.list();
-        self.position = self.visible_back_from(list.find_last_before(&list.target(key)));
+        self.position = self.visible_back_from(list.find_last_before(&list.order().target(key)));
         self.lookahead = Lookahead::default();
         Ok(())
     }

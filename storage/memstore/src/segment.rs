@@ -8,7 +8,8 @@ use parking_lot::Mutex;
 use crate::SegmentScanner;
 use crate::chunk::{Chunk, ChunkPool};
 use crate::list::SkipList;
-use crate::node::{HEIGHT_MAX, Header, NodeRef, RowStart, node_len, write_node};
+use crate::node::{HEIGHT_MAX, Header, NodeRef, node_len, write_node};
+use crate::order::Order;
 
 /// A segment begins with small chunks, so that a thousand quiet stores do not hold a thousand full ones: its first
 /// chunks are these fractions of a full one. At most about half of what a segment holds is not used.
@@ -112,7 +113,7 @@ impl Segment {
     ) -> Arc<Segment> {
         Arc::new(Segment {
             id: NEXT_SEGMENT_ID.fetch_add(1, Ordering::Relaxed),
-            list: SkipList::new(comparator, RowStart::new(row_start)),
+            list: SkipList::new(Order::new(comparator, row_start)),
             current: AtomicPtr::default(),
             pool,
             chunks: Mutex::default(),
@@ -135,7 +136,7 @@ impl Segment {
         let len = node_len(height) + kv.len();
         let (range, chunk) = self.allocate(len);
         // SAFETY: the range is fresh from `allocate`, which gives `len` aligned bytes to this call alone.
-        let node = unsafe { write_node(range, &chunk, height, self.list.row_start(), kv, timestamp) };
+        let node = unsafe { write_node(range, &chunk, height, self.list.order(), kv, timestamp) };
         PreparedCell { node, chunk }
     }
 
@@ -179,7 +180,7 @@ impl Segment {
     pub fn row_start(&self) -> Vec<u8> {
         let (Some(first), Some(last)) = (self.list.first(), self.list.last()) else { return Vec::new() };
         let (first, last) = (first.cell().row(), last.cell().row());
-        if first == last || self.list.row_start().is_none() {
+        if first == last || !self.list.order().is_prefixed() {
             return Vec::new();
         }
         let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
@@ -200,7 +201,7 @@ impl Segment {
     }
 
     pub fn comparator(&self) -> CellComparator {
-        self.list.comparator()
+        self.list.order().comparator()
     }
 
     /// The smallest and the largest timestamp, both inclusive; `None` if the segment is empty. Markers that
@@ -218,6 +219,15 @@ impl Segment {
     /// A scanner over the cells with sequence ids up to `read_point`. Keeps the segment alive.
     pub fn scanner(self: &Arc<Self>, read_point: u64) -> SegmentScanner {
         SegmentScanner::new(self.clone(), read_point)
+    }
+
+    /// What most rows were expected to begin with when the segment was made.
+    pub fn expected_row_start(&self) -> &[u8] {
+        self.list.order().row_start()
+    }
+
+    pub(crate) fn pool(&self) -> &Arc<ChunkPool> {
+        &self.pool
     }
 
     pub(crate) fn list(&self) -> &SkipList {

@@ -1,11 +1,11 @@
 //! A segment against a sorted map: every verb of the scanner, at every read point.
 
 use std::cmp::{Ordering, Reverse};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use halcyon_cell::{Cell, CellComparator, CellScanner, CellType, Key};
-use halcyon_memstore::{ChunkPool, Segment};
+use halcyon_memstore::{ChunkPool, FlatSegment, Segment};
 use proptest::prelude::*;
 
 /// A key with its place in the comparator's order, so that a `BTreeMap` sorts like a segment.
@@ -103,6 +103,50 @@ fn cell_of(key: &Key, value_len: usize, serial: usize) -> Cell {
     )
 }
 
+/// Carries out verbs on a scanner and on the list of what it has to show.
+fn follow(
+    scanner: &mut dyn CellScanner,
+    verbs: &[Verb],
+    visible: &[(&Ordered, &Cell)],
+    comparator: CellComparator,
+) -> Result<(), TestCaseError> {
+    let from = |key: &Key| {
+        let key = Ordered(comparator, key.clone());
+        visible.partition_point(|(other, _)| **other < key)
+    };
+    let mut place = visible.len(); // one past the end: no position
+    for verb in verbs {
+        match verb {
+            Verb::Next => {
+                scanner.next().unwrap();
+                place = (place + 1).min(visible.len());
+            }
+            Verb::Seek(key) => {
+                scanner.seek(key.get()).unwrap();
+                place = from(key);
+            }
+            Verb::Reseek(key) => {
+                scanner.reseek(key.get()).unwrap();
+                let found = from(key);
+                place = if place == visible.len() { found } else { place.max(found) };
+            }
+            Verb::SeekBefore(key) => {
+                scanner.seek_before(key.get()).unwrap();
+                place = from(key).checked_sub(1).unwrap_or(visible.len());
+            }
+            Verb::SeekToLast => {
+                scanner.seek_to_last().unwrap();
+                place = visible.len().saturating_sub(1);
+            }
+        }
+        let expected = visible.get(place).map(|(_, cell)| (*cell).clone());
+        prop_assert_eq!(scanner.peek().map(|cell| cell.to_cell()), expected.clone(), "{:?}", verb);
+        prop_assert_eq!(scanner.cell(), expected);
+    }
+
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
         failure_persistence: None,
@@ -114,6 +158,7 @@ proptest! {
         meta in any::<bool>(),
         row_start in proptest::sample::select(vec![&b""[..], b"a", b"ab", b"b\xff", b"\0"]),
         in_runs in any::<bool>(),
+        parts_count in 1..5usize,
         inserts in proptest::collection::vec((any_key(), 1..6u64, prop_oneof![9 => 0..40usize, 1 => 400..900usize]), 0..60),
         verbs in proptest::collection::vec(any_verb(), 0..40),
         read_point in 0..7u64,
@@ -157,42 +202,29 @@ proptest! {
 
         let visible: Vec<(&Ordered, &Cell)> =
             model.iter().filter(|((_, seq), _)| seq.0 <= read_point).map(|((key, _), cell)| (key, cell)).collect();
-        let from = |key: &Key| {
-            let key = Ordered(comparator, key.clone());
-            visible.partition_point(|(other, _)| **other < key)
-        };
-        let mut scanner = segment.scanner(read_point);
-        let mut place = visible.len(); // one past the end: no position
-        for verb in &verbs {
-            match verb {
-                Verb::Next => {
-                    scanner.next().unwrap();
-                    place = (place + 1).min(visible.len());
-                }
-                Verb::Seek(key) => {
-                    scanner.seek(key.get()).unwrap();
-                    place = from(key);
-                }
-                Verb::Reseek(key) => {
-                    scanner.reseek(key.get()).unwrap();
-                    let found = from(key);
-                    place = if place == visible.len() { found } else { place.max(found) };
-                }
-                Verb::SeekBefore(key) => {
-                    scanner.seek_before(key.get()).unwrap();
-                    place = from(key).checked_sub(1).unwrap_or(visible.len());
-                }
-                Verb::SeekToLast => {
-                    scanner.seek_to_last().unwrap();
-                    place = visible.len().saturating_sub(1);
-                }
-            }
-            let expected = visible.get(place).map(|(_, cell)| (*cell).clone());
-            prop_assert_eq!(scanner.peek().map(|cell| cell.to_cell()), expected.clone(), "{:?}", verb);
-            prop_assert_eq!(scanner.cell(), expected);
-        }
+        follow(&mut segment.scanner(read_point), &verbs, &visible, comparator)?;
 
-        drop(scanner);
+        // The same cells in several segments, which are flattened and put together.
+        let row_starts = [row_start, b"", b"a", b"ab"];
+        let parts: Vec<_> = row_starts[..parts_count]
+            .iter()
+            .map(|row_start| Segment::with_row_start(pool.clone(), comparator, row_start))
+            .collect();
+        for (key, cell) in &model {
+            let part = &parts[cell.bytes().len() % parts_count];
+            part.insert(part.prepare(cell.bytes(), None), key.1.0);
+        }
+        let flat: Vec<_> = parts.iter().map(|part| FlatSegment::of(part)).collect();
+        {
+            let flat = FlatSegment::merged(&flat);
+            prop_assert_eq!(flat.size().cells_count, model.len());
+            prop_assert_eq!(flat.is_empty(), model.is_empty());
+            prop_assert_eq!(flat.max_seq(), model.keys().map(|key| key.1.0).max().unwrap_or(0));
+            let columns = model.keys().map(|(key, _)| (key.1.get().row().to_vec(), key.1.get().family().to_vec(), key.1.get().qualifier().to_vec()));
+            prop_assert_eq!(flat.columns_count(), columns.collect::<BTreeSet<_>>().len());
+            follow(&mut flat.scanner(read_point), &verbs, &visible, comparator)?;
+        }
+        drop((flat, parts));
 
         let mut all = Vec::new();
         let mut scanner = segment.scanner(u64::MAX);
@@ -208,6 +240,27 @@ proptest! {
         drop(all);
         prop_assert_eq!(pool.allocated_bytes(), pool.pooled_bytes());
     }
+}
+
+/// Of equal cells with equal sequence ids the one of the newest segment counts.
+#[test]
+fn the_newest_of_equal_cells_counts_when_segments_are_merged() {
+    let pool = ChunkPool::new(4096, 0);
+    let flat = |values: &[&[u8]]| {
+        let segment = Segment::new(pool.clone(), CellComparator::Default);
+        for value in values {
+            let cell = Cell::put(b"r", b"f", b"q", 1, value);
+            segment.insert(segment.prepare(cell.bytes(), None), 3);
+        }
+        FlatSegment::of(&segment)
+    };
+    let merged = FlatSegment::merged(&[flat(&[b"new", b"newest"]), flat(&[b"old"])]);
+    assert_eq!((merged.size().cells_count, merged.columns_count(), merged.max_seq()), (1, 1, 3));
+    let mut scanner = merged.scanner(u64::MAX);
+    scanner.seek(Key::first_on_row(b"").get()).unwrap();
+    assert_eq!(scanner.peek().unwrap().value(), b"newest");
+    drop((scanner, merged));
+    assert_eq!(pool.allocated_bytes(), 0);
 }
 
 #[test]
