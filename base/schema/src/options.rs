@@ -1,6 +1,7 @@
 //! The values that family and table attributes take.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use bytes::Bytes;
 use halcyon_proto::pb;
@@ -185,6 +186,17 @@ impl InMemoryCompaction {
             "EAGER" => InMemoryCompaction::Eager,
             "ADAPTIVE" => InMemoryCompaction::Adaptive,
             _ => return None,
+        })
+    }
+}
+
+impl fmt::Display for InMemoryCompaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            InMemoryCompaction::None => "NONE",
+            InMemoryCompaction::Basic => "BASIC",
+            InMemoryCompaction::Eager => "EAGER",
+            InMemoryCompaction::Adaptive => "ADAPTIVE",
         })
     }
 }

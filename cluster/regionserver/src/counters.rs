@@ -35,6 +35,7 @@ pub struct Counters {
     pub slow: Counter,
     pub leases_expired: Counter,
     pub flushes: Counter,
+    pub memory_compactions: Counter,
     pub compactions: Counter,
 }
 

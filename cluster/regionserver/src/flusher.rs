@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use halcyon_cell::ErrorKind;
@@ -16,17 +16,22 @@ use parking_lot::{Condvar, Mutex};
 use crate::RegionServer;
 use crate::region_table::OnlineRegion;
 
-/// Regions to flush, each at most once.
-#[derive(Default)]
-pub(crate) struct FlushQueue {
+/// Regions that wait for something, each at most once.
+pub(crate) struct RegionQueue {
     regions: Mutex<VecDeque<Arc<OnlineRegion>>>,
     filled: Condvar,
+    /// Where a region remembers that it waits.
+    queued: fn(&OnlineRegion) -> &AtomicBool,
 }
 
-impl FlushQueue {
+impl RegionQueue {
+    pub(crate) fn new(queued: fn(&OnlineRegion) -> &AtomicBool) -> RegionQueue {
+        RegionQueue { regions: Mutex::default(), filled: Condvar::new(), queued }
+    }
+
     /// Queues a region unless it is queued already.
     pub(crate) fn push(&self, online: &Arc<OnlineRegion>) {
-        if online.flush_queued.swap(true, Ordering::AcqRel) {
+        if (self.queued)(online).swap(true, Ordering::AcqRel) {
             return;
         }
         self.regions.lock().push_back(online.clone());
@@ -74,12 +79,27 @@ impl RegionServer {
         self.measure_memory();
     }
 
+    /// One turn of the thread for in-memory compaction: waits for a region, at most `timeout`.
+    pub(crate) fn compact_memory_turn(&self, timeout: Duration) {
+        let Some(online) = self.memory_queue.pop(timeout) else { return };
+        online.memory_queued.store(false, Ordering::Release);
+        match online.region.compact_memory() {
+            Ok(done) => self.counters.memory_compactions.add(u64::from(done)),
+            Err(error) => {
+                let region = online.region.info().encoded_name();
+                tracing::debug!(region, %error, "not compacted in memory");
+            }
+        }
+    }
+
     /// Looks at a region that was just written to, and remembers that its log is to be driven.
     #[inline]
     pub(crate) fn after_write(&self, online: &Arc<OnlineRegion>) {
         self.logs.note_write();
         if online.region.flush_wanted() {
             self.flush_queue.push(online);
+        } else if online.region.memory_compaction_wanted() {
+            self.memory_queue.push(online);
         }
         // Between two looks of the chores' thread a flood writes many times what is left.
         if !self.pressure.is_high() && self.chunks.used_bytes() as u64 >= self.pressure.high_bytes() {

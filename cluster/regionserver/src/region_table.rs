@@ -21,6 +21,8 @@ pub struct OnlineRegion {
     pub region: Arc<Region>,
     /// Is or will soon be in the flusher's queue.
     pub(crate) flush_queued: AtomicBool,
+    /// Is or will soon be in the queue for in-memory compaction.
+    pub(crate) memory_queued: AtomicBool,
     /// Is or will soon be in one of the compactor's queues.
     pub(crate) compaction_queued: AtomicBool,
     /// An administrator asked for a minor compaction: two files are enough for it.
@@ -34,6 +36,7 @@ impl OnlineRegion {
         Arc::new(OnlineRegion {
             region,
             flush_queued: AtomicBool::new(false),
+            memory_queued: AtomicBool::new(false),
             compaction_queued: AtomicBool::new(false),
             compaction_asked: AtomicBool::new(false),
             major_asked: AtomicBool::new(false),

@@ -3,7 +3,7 @@
 //! ```text
 //! calls     service/*  -> region_table -> region            on network threads, or pool.rs
 //! logs      logs.rs          one thread: write, sync        one thread: roll, archive
-//! memory    pressure.rs <- flusher.rs                       threads: flush
+//! memory    pressure.rs <- flusher.rs                       threads: flush; compact in memory; chunks
 //! files     compactor.rs                                    two threads: compact
 //! time      scanners.rs, nonces.rs, old edits               one thread: chores
 //! ```
@@ -26,7 +26,7 @@ use std::time::Duration;
 use halcyon_cache::BlockCache;
 use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_env::{Env, spawn_thread};
-use halcyon_memstore::{CHUNK_SIZE_BYTES_DEFAULT, ChunkPool};
+use halcyon_memstore::ChunkPool;
 use halcyon_region::{Region, RegionServices};
 use halcyon_rpc::RpcError;
 use halcyon_schema::{RegionInfo, ServerName, TableDescriptor, layout};
@@ -34,7 +34,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::compactor::{Compactor, Lane};
 use crate::counters::{Counters, RequestRate};
-use crate::flusher::FlushQueue;
+use crate::flusher::RegionQueue;
 use crate::logs::{Logs, WRITE_PERIOD};
 use crate::nonces::Nonces;
 use crate::pool::DiskPool;
@@ -67,7 +67,8 @@ pub struct RegionServer {
     pub(crate) nonces: Arc<Nonces>,
     pub(crate) pool: DiskPool,
     pub(crate) pressure: Pressure,
-    pub(crate) flush_queue: FlushQueue,
+    pub(crate) flush_queue: RegionQueue,
+    pub(crate) memory_queue: RegionQueue,
     pub(crate) compactor: Compactor,
     pub(crate) logs: Logs,
     pub(crate) cache: Arc<BlockCache>,
@@ -113,7 +114,8 @@ impl RegionServer {
         )?;
         let clock = env.clock.clone();
         let high_bytes = settings.memstore_high_bytes();
-        let pooled_chunks_max = (high_bytes / CHUNK_SIZE_BYTES_DEFAULT as u64) as usize;
+        let pooled_bytes_max = high_bytes as f64 * settings.chunk_pool_share;
+        let pooled_chunks_max = pooled_bytes_max as usize / settings.chunk_bytes.max(1);
         let server = Arc::new(RegionServer {
             root: root.to_path_buf(),
             wal_dir,
@@ -122,11 +124,12 @@ impl RegionServer {
             nonces: Arc::new(Nonces::new(clock, settings.nonce_grace)),
             pool: DiskPool::new(settings.disk_threads_max, settings.disk_queue_max),
             pressure: Pressure::new(settings.memstore_low_bytes(), high_bytes, settings.hold_back_max),
-            flush_queue: FlushQueue::default(),
+            flush_queue: RegionQueue::new(|online| &online.flush_queued),
+            memory_queue: RegionQueue::new(|online| &online.memory_queued),
             compactor: Compactor::new(settings.compaction_large_bytes),
             logs,
             cache: Arc::new(BlockCache::new(settings.cache_bytes())),
-            chunks: ChunkPool::new(CHUNK_SIZE_BYTES_DEFAULT, pooled_chunks_max),
+            chunks: ChunkPool::new(settings.chunk_bytes, pooled_chunks_max),
             counters: Counters::default(),
             request_rate: RequestRate::default(),
             life: AtomicU8::new(Life::Serving as u8),
@@ -312,6 +315,7 @@ impl RegionServer {
         drop(self.pauses.lock());
         self.stopping.notify_all();
         self.flush_queue.wake_all();
+        self.memory_queue.wake_all();
         self.compactor.stop();
     }
 
@@ -342,6 +346,7 @@ impl RegionServer {
         for number in 0..self.settings.flush_threads_count.max(1) {
             self.start_thread(&format!("flusher-{number}"), |server| server.flush_turn(IDLE_WAIT))?;
         }
+        self.start_thread("memory-compactor", |server| server.compact_memory_turn(IDLE_WAIT))?;
         self.start_thread("chunks", |server| server.chunks.keep_ready(READY_CHUNKS, IDLE_WAIT))?;
         self.start_thread("compactor-small", |server| server.compact_turn(Lane::Small, IDLE_WAIT))?;
         self.start_thread("compactor-large", |server| server.compact_turn(Lane::Large, IDLE_WAIT))?;

@@ -4,7 +4,9 @@ use std::fmt;
 use std::time::Duration;
 
 use halcyon_cell::{Error, Result};
+use halcyon_memstore::CHUNK_SIZE_BYTES_DEFAULT;
 use halcyon_region::RegionSettings;
+use halcyon_schema::InMemoryCompaction;
 use halcyon_wal::SyncMode;
 
 /// Settings of a region server. Names in parentheses are the HBase properties that set them.
@@ -20,6 +22,10 @@ pub struct RegionServerSettings {
     /// Part of the memstores' memory at which flushes begin, largest region first
     /// (`hbase.regionserver.global.memstore.size.lower.limit`).
     pub memstore_low_share: f64,
+    /// Bytes of a chunk of memstore memory (`hbase.hregion.memstore.mslab.chunksize`).
+    pub chunk_bytes: usize,
+    /// Part of the memstores' memory that unused chunks may keep (`hbase.hregion.memstore.chunkpool.maxsize`).
+    pub chunk_pool_share: f64,
     /// Part of the memory for blocks (`hfile.block.cache.size`).
     pub cache_share: f64,
     /// How long a writer is held back at the high mark before it is told to come again. Shorter than any
@@ -75,6 +81,8 @@ impl Default for RegionServerSettings {
             memory_bytes: 1 << 30,
             memstore_share: 0.35,
             memstore_low_share: 0.95,
+            chunk_bytes: CHUNK_SIZE_BYTES_DEFAULT,
+            chunk_pool_share: 1.0,
             cache_share: 0.35,
             hold_back_max: Duration::from_secs(5),
             scanner_lease: Duration::from_secs(60),
@@ -146,6 +154,23 @@ impl RegionServerSettings {
             "hbase.server.keyvalue.maxsize" => {
                 self.region.keyvalue_max_bytes = number(name, value)? as usize;
             }
+            "hbase.hregion.compacting.memstore.type" => {
+                let policy = InMemoryCompaction::parse(value.trim());
+                self.region.in_memory_compaction = policy.ok_or_else(|| {
+                    Error::invalid(format!("{name}: {value:?} is none of NONE, BASIC, EAGER, ADAPTIVE"))
+                })?;
+            }
+            "hbase.memstore.inmemoryflush.threshold.factor" => {
+                self.region.in_memory_flush_share = share(name, value)?;
+            }
+            "hbase.hregion.compacting.pipeline.segments.limit" => {
+                self.region.pipeline_segments_max = number(name, value)? as usize;
+            }
+            "hbase.hregion.compacting.memstore.adaptive.compaction.threshold" => {
+                self.region.adaptive_share = share(name, value)?;
+            }
+            "hbase.hregion.memstore.mslab.chunksize" => self.chunk_bytes = number(name, value)? as usize,
+            "hbase.hregion.memstore.chunkpool.maxsize" => self.chunk_pool_share = share(name, value)?,
             "hbase.hstore.compaction.max" => {
                 self.region.compaction_files_max = number(name, value)? as usize;
             }
@@ -186,6 +211,16 @@ impl fmt::Display for RegionServerSettings {
         writeln!(f, "hbase.hregion.memstore.flush.size = {}", self.region.flush_size_bytes)?;
         writeln!(f, "hbase.hregion.memstore.block.multiplier = {}", self.region.block_multiplier)?;
         writeln!(f, "hbase.server.keyvalue.maxsize = {}", self.region.keyvalue_max_bytes)?;
+        let policy = self.region.in_memory_compaction;
+        writeln!(f, "hbase.hregion.compacting.memstore.type = {policy}")?;
+        let share = self.region.in_memory_flush_share;
+        writeln!(f, "hbase.memstore.inmemoryflush.threshold.factor = {share}")?;
+        let limit = self.region.pipeline_segments_max;
+        writeln!(f, "hbase.hregion.compacting.pipeline.segments.limit = {limit}")?;
+        let share = self.region.adaptive_share;
+        writeln!(f, "hbase.hregion.compacting.memstore.adaptive.compaction.threshold = {share}")?;
+        writeln!(f, "hbase.hregion.memstore.mslab.chunksize = {}", self.chunk_bytes)?;
+        writeln!(f, "hbase.hregion.memstore.chunkpool.maxsize = {}", self.chunk_pool_share)?;
         writeln!(f, "hbase.hstore.compaction.max = {}", self.region.compaction_files_max)?;
         writeln!(f, "hbase.hstore.compaction.min = {}", self.region.compaction_files_min)?;
         writeln!(f, "hbase.hstore.blockingStoreFiles = {}", self.region.blocking_files_count)?;

@@ -102,6 +102,7 @@ impl Sources {
             ("calls_slow", &counters.slow),
             ("leases_expired", &counters.leases_expired),
             ("flushes", &counters.flushes),
+            ("memory_compactions", &counters.memory_compactions),
             ("compactions", &counters.compactions),
         ] {
             let name = format!("halcyon_regionserver_{name}_total");

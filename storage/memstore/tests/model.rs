@@ -214,7 +214,7 @@ proptest! {
             let part = &parts[cell.bytes().len() % parts_count];
             part.insert(part.prepare(cell.bytes(), None), key.1.0);
         }
-        let flat: Vec<_> = parts.iter().map(|part| FlatSegment::of(part)).collect();
+        let flat: Vec<_> = parts.iter().map(FlatSegment::of).collect();
         {
             let flat = FlatSegment::merged(&flat);
             prop_assert_eq!(flat.size().cells_count, model.len());

@@ -1,7 +1,7 @@
 //! Flush: what is in memory becomes one HFile per family.
 //!
 //! ```text
-//! update lock, exclusive: every store's active segment -> snapshot; a sequence id is taken
+//! update lock, exclusive: every store's active segment and pipeline -> snapshot; a sequence id is taken
 //! wait until everything up to that id is published (and so is in the log)
 //! per store: snapshot -> matcher -> HFile in .tmp, synced -> commit door
 //! the log learns the sequence id
@@ -18,12 +18,11 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use halcyon_cell::{Key, Result};
 use halcyon_hfile::{FileMeta, HFileWriter};
-use halcyon_memstore::Segment;
 
 use crate::region::Region;
 use crate::scan::matcher::{MatchCode, Matcher};
-use crate::scan::source::{Heap, Source};
-use crate::store::{Commit, Store, StoreFile};
+use crate::scan::source::Heap;
+use crate::store::{Commit, Part, Store, StoreFile};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlushOutcome {
@@ -94,13 +93,13 @@ impl Region {
     fn write_snapshot(
         &self,
         store: &Store,
-        snapshot: &[Arc<Segment>],
+        snapshot: &[Part],
         path: &std::path::Path,
         seq: u64,
         now_ms: i64,
     ) -> Result<bool> {
         let env = &self.services.env;
-        let sources = snapshot.iter().map(|segment| Source::Segment(segment.scanner(u64::MAX))).collect();
+        let sources = snapshot.iter().map(|part| part.source(u64::MAX)).collect();
         let mut heap = Heap::new(store.comparator, sources);
         heap.seek(Key::first_on_row(b"").get())?;
         let mut matcher = Matcher::minor(store.keeping, now_ms);
@@ -126,13 +125,11 @@ impl Region {
             self.services.wal.flushed(region, seq);
             return;
         }
-        let others_are_empty =
-            self.stores.iter().filter(|store| !chosen.iter().any(|done| std::ptr::eq(*done, *store))).all(
-                |store| {
-                    let view = store.view();
-                    view.active.is_empty() && view.snapshot.is_empty()
-                },
-            );
+        let others_are_empty = self
+            .stores
+            .iter()
+            .filter(|store| !chosen.iter().any(|done| std::ptr::eq(*done, *store)))
+            .all(|store| store.view().is_memory_empty());
         // Edits that arrived since have numbers above `seq`, so an empty store holds nothing older.
         if others_are_empty {
             self.services.wal.flushed(region, seq);

@@ -19,6 +19,7 @@
 mod api;
 mod compact;
 mod flush;
+mod in_memory;
 mod modify;
 mod mvcc;
 mod open;

@@ -84,6 +84,7 @@ impl Region {
             row_locks: RowLocks::new(),
             updates: RwLock::new(()),
             flushing: Mutex::new(()),
+            compacting_memory: Mutex::new(()),
             closed: RwLock::new(false),
             closing: AtomicBool::new(false),
             open_seq_num: known + 1,

@@ -1,6 +1,8 @@
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use bytes::Bytes;
 use halcyon_cell::{Cell, Key, Result};
 
 use crate::api::{NextState, ReadMode, Scan, ScanLimits, TimeRange};
@@ -9,7 +11,7 @@ use crate::scan::RegionScanner;
 use crate::scan::matcher::Matcher;
 use crate::scan::source::{Heap, Source};
 use crate::scan::store_scanner::StoreScanner;
-use crate::store::{Store, StoreFile};
+use crate::store::{Store, StoreFile, StoreView};
 
 impl Region {
     /// Reads one row (`Scan::of_row` with what else is wanted). With `ReadMode::CacheOnly` the answer may be an
@@ -30,6 +32,30 @@ impl Region {
         self.scanner_at(Some(self.clone()), scan, mode, None)
     }
 
+    /// The stores of a scan with what they hold, and the read point of the scan.
+    ///
+    /// A flush leaves versions out that newer ones hide, and who came for an older read point before would find
+    /// neither in the file. So a read point that is older than what was left out of some view is taken anew: what is
+    /// in files was published before. One that the client brought along stays.
+    fn views_for<'a>(&'a self, scan: &'a Scan, newest: bool) -> Result<(Vec<Chosen<'a>>, u64)> {
+        let fixed = if newest || scan.read_uncommitted { Some(u64::MAX) } else { scan.read_point };
+        loop {
+            let read_point = fixed.unwrap_or_else(|| self.read_point());
+            let mut chosen: Vec<Chosen<'a>> = Vec::with_capacity(self.stores.len());
+            if scan.families.is_empty() {
+                chosen.extend(self.stores.iter().map(|store| (store, None, store.view())));
+            }
+            for (family, wanted) in &scan.families {
+                let store = self.store_or_error(family)?;
+                chosen.push((store, wanted.as_ref(), store.view()));
+            }
+            let is_whole = |(_, _, view): &Chosen<'_>| view.dropped_up_to() <= read_point;
+            if fixed.is_some() || chosen.iter().all(is_whole) {
+                return Ok((chosen, read_point));
+            }
+        }
+    }
+
     /// `newest`: see also writes that are not published yet, for reads under a row lock.
     pub(crate) fn scanner_at(
         &self,
@@ -38,12 +64,8 @@ impl Region {
         mode: ReadMode,
         newest: Option<()>,
     ) -> Result<RegionScanner> {
-        let read_point = if scan.read_uncommitted || newest.is_some() {
-            u64::MAX
-        } else {
-            scan.read_point.unwrap_or_else(|| self.read_point())
-        };
         let mut filter = scan.filter.take();
+        let (chosen, read_point) = self.views_for(&scan, newest.is_some())?;
         if let Some(filter) = &mut filter
             && scan.reversed
         {
@@ -51,26 +73,13 @@ impl Region {
         }
         let now_ms = self.services.env.clock.now_ms();
         let (mut stores, mut joined) = (Vec::new(), Vec::new());
-        let mut open = |store: &Store, wanted| -> Result<()> {
+        for (store, wanted, view) in chosen {
             let essential = !scan.load_families_on_demand
                 || filter.as_ref().is_none_or(|f| f.is_family_essential(store.family.name()).unwrap_or(true));
-            let mut scanner = open_store(store, &scan, wanted, filter.is_some(), read_point, mode, now_ms)?;
+            let mut scanner =
+                open_store(store, &view, &scan, wanted, filter.is_some(), read_point, mode, now_ms)?;
             position(&mut scanner, &scan)?;
-            if essential {
-                stores.push(scanner)
-            } else {
-                joined.push(scanner)
-            }
-            Ok(())
-        };
-        if scan.families.is_empty() {
-            for store in &self.stores {
-                open(store, None)?;
-            }
-        } else {
-            for (family, wanted) in &scan.families {
-                open(self.store_or_error(family)?, wanted.as_ref())?;
-            }
+            if essential { stores.push(scanner) } else { joined.push(scanner) }
         }
         if stores.is_empty() {
             std::mem::swap(&mut stores, &mut joined); // somebody has to say which rows there are
@@ -91,11 +100,15 @@ impl Region {
     }
 }
 
+/// A family that is read, the columns that are wanted of it (`None`: all), and what there is to read.
+type Chosen<'a> = (&'a Store, Option<&'a BTreeSet<Bytes>>, Arc<StoreView>);
+
 #[allow(clippy::too_many_arguments)] // what a scan asks of one family
 fn open_store(
     store: &Store,
+    view: &StoreView,
     scan: &Scan,
-    wanted: Option<&std::collections::BTreeSet<bytes::Bytes>>,
+    wanted: Option<&BTreeSet<Bytes>>,
     has_filter: bool,
     read_point: u64,
     mode: ReadMode,
@@ -105,13 +118,11 @@ fn open_store(
         return Err(halcyon_cell::Error::invalid("Cannot specify any column for a raw scan"));
     }
     let time_range = scan.family_time_ranges.get(store.family.name()).copied().unwrap_or(scan.time_range);
-    let view = store.view();
-    let mut sources = Vec::with_capacity(1 + view.snapshot.len() + view.files.len());
-    for segment in std::iter::once(&view.active).chain(&view.snapshot) {
-        if !segment.is_empty() {
-            sources.push(Source::Segment(segment.scanner(read_point)));
-        }
+    let mut sources = Vec::with_capacity(1 + view.pipeline.len() + view.snapshot.len() + view.files.len());
+    if !view.active.is_empty() {
+        sources.push(Source::Segment(view.active.scanner(read_point)));
     }
+    sources.extend(view.parts().map(|part| part.source(read_point)));
     // The row of a Get can be looked up in the files' bloom filters.
     let single_row = (scan.start_row == scan.stop_row && scan.include_stop_row && !scan.start_row.is_empty())
         .then_some(&scan.start_row);
@@ -135,8 +146,8 @@ fn open_store(
 
 fn file_is_wanted(
     file: &StoreFile,
-    single_row: Option<&bytes::Bytes>,
-    wanted: Option<&std::collections::BTreeSet<bytes::Bytes>>,
+    single_row: Option<&Bytes>,
+    wanted: Option<&BTreeSet<Bytes>>,
     time_range: TimeRange,
     oldest: i64,
     raw: bool,

@@ -49,6 +49,7 @@ pub struct Region {
     pub(crate) row_locks: RowLocks,
     pub(crate) updates: RwLock<()>,
     pub(crate) flushing: Mutex<()>,
+    pub(crate) compacting_memory: Mutex<()>,
     /// True once the region is closed.
     pub(crate) closed: RwLock<bool>,
     /// Set before `closed` is waited for, so that scans and compactions end early.

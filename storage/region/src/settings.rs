@@ -1,6 +1,6 @@
 use std::str::FromStr;
 
-use halcyon_schema::TableDescriptor;
+use halcyon_schema::{InMemoryCompaction, TableDescriptor};
 
 /// Settings of a region, by HBase's meanings. A table's own attributes win where it has them.
 #[derive(Clone, Debug)]
@@ -32,6 +32,17 @@ pub struct RegionSettings {
     /// Share of `major_period_ms` by which it varies from file to file
     /// (`hbase.hregion.majorcompaction.jitter`).
     pub major_jitter: f64,
+    /// What families do that do not say (`hbase.hregion.compacting.memstore.type`).
+    pub in_memory_compaction: InMemoryCompaction,
+    /// Part of the flush size, divided by the families, at which an active segment goes to the pipeline
+    /// (`hbase.memstore.inmemoryflush.threshold.factor`).
+    pub in_memory_flush_share: f64,
+    /// Segments of a pipeline at most before they are merged
+    /// (`hbase.hregion.compacting.pipeline.segments.limit`).
+    pub pipeline_segments_max: usize,
+    /// With `ADAPTIVE`, versions are dropped when they are more than this part of the cells
+    /// (`hbase.hregion.compacting.memstore.adaptive.compaction.threshold`).
+    pub adaptive_share: f64,
     /// Most rows that one log entry of a batch carries.
     pub mini_batch_rows_max: usize,
     /// Most bytes of cells that one log entry of a batch carries, unless one row alone has more.
@@ -52,6 +63,10 @@ impl Default for RegionSettings {
             blocking_files_count: 16,
             major_period_ms: 7 * 24 * 3_600_000,
             major_jitter: 0.5,
+            in_memory_compaction: InMemoryCompaction::None,
+            in_memory_flush_share: 0.014,
+            pipeline_segments_max: 2,
+            adaptive_share: 0.5,
             mini_batch_rows_max: 256,
             mini_batch_bytes_max: 256 << 10,
         }

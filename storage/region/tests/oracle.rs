@@ -1,5 +1,5 @@
-//! Random scripts over a region and the oracle: every read must agree, through flushes, compactions, reopenings
-//! and crashes.
+//! Random scripts over a region and the oracle: every read must agree, through flushes, compactions (in memory
+//! too), reopenings and crashes.
 //!
 //! `HALCYON_SEEDS` sets how many scripts are tried.
 
@@ -21,6 +21,7 @@ use halcyon_testkit::{Engine, FamilyOptions, KeepDeletedCells, OracleScan, check
 struct RegionEngine {
     bench: Bench,
     crashes: u64,
+    writes: u64,
 }
 
 fn descriptor(options: &FamilyOptions) -> FamilyDescriptor {
@@ -29,12 +30,17 @@ fn descriptor(options: &FamilyOptions) -> FamilyDescriptor {
         KeepDeletedCells::True => "TRUE",
         KeepDeletedCells::Ttl => "TTL",
     };
+    let policies = ["EAGER", "BASIC", "ADAPTIVE", "NONE"];
     let mut family = FamilyDescriptor::new(&options.name)
         .unwrap()
         .with("VERSIONS", options.versions_max.min(i32::MAX as usize).to_string())
         .with("MIN_VERSIONS", options.min_versions.to_string())
         .with("KEEP_DELETED_CELLS", keep)
         .with("BLOCKSIZE", "256")
+        .with(
+            "IN_MEMORY_COMPACTION",
+            policies[(options.versions_max ^ options.min_versions) % policies.len()],
+        )
         .with("BLOOMFILTER", if options.versions_max.is_multiple_of(2) { "ROWCOL" } else { "ROW" });
     if let Some(ttl_ms) = options.ttl_ms {
         assert_eq!(ttl_ms % 1000, 0, "a family's time to live is in seconds");
@@ -46,7 +52,7 @@ fn descriptor(options: &FamilyOptions) -> FamilyDescriptor {
 impl RegionEngine {
     fn new(families: &[FamilyOptions]) -> RegionEngine {
         let families: Vec<FamilyDescriptor> = families.iter().map(descriptor).collect();
-        RegionEngine { bench: Bench::new(&families), crashes: 0 }
+        RegionEngine { bench: Bench::new(&families), crashes: 0, writes: 0 }
     }
 }
 
@@ -94,7 +100,12 @@ impl Engine for RegionEngine {
         };
         let cells: Vec<Cell> = cells.iter().map(|cell| cell.clone().with_seq(0)).collect();
         let row = cells[0].row().to_vec();
-        self.bench.mutate(mutation(kind, &row, cells)).map(|_| ()).map_err(|e| e.to_string())
+        self.bench.mutate(mutation(kind, &row, cells)).map_err(|e| e.to_string())?;
+        self.writes += 1;
+        if self.writes.is_multiple_of(3) {
+            self.bench.region.compact_memory().map_err(|e| e.to_string())?;
+        }
+        Ok(())
     }
 
     fn scan(&mut self, scan: &OracleScan) -> Result<Vec<Vec<Cell>>, String> {

@@ -2,13 +2,15 @@ use std::cmp::Ordering;
 
 use halcyon_cell::{Cell, CellRef, CellScanner, KeyRef, Result};
 use halcyon_hfile::HFileScanner;
-use halcyon_memstore::SegmentScanner;
+use halcyon_memstore::{FlatScanner, SegmentScanner};
 
 /// One sorted source of a store. An enum rather than a boxed trait, so that `peek` and `next` are inlined
 /// into the merge.
 pub(crate) enum Source {
     /// Hides cells newer than its read point by itself.
     Segment(SegmentScanner),
+    /// Likewise.
+    Flat(FlatScanner),
     File {
         scanner: HFileScanner,
         /// Cells above it are passed over. `u64::MAX` where the file holds none.
@@ -21,6 +23,7 @@ impl Source {
     pub fn peek(&self) -> Option<CellRef<'_>> {
         match self {
             Source::Segment(scanner) => scanner.peek(),
+            Source::Flat(scanner) => scanner.peek(),
             Source::File { scanner, .. } => scanner.peek(),
         }
     }
@@ -28,6 +31,7 @@ impl Source {
     pub fn cell(&self) -> Option<Cell> {
         match self {
             Source::Segment(scanner) => scanner.cell(),
+            Source::Flat(scanner) => scanner.cell(),
             Source::File { scanner, .. } => scanner.cell(),
         }
     }
@@ -36,6 +40,7 @@ impl Source {
     pub fn next(&mut self) -> Result<()> {
         match self {
             Source::Segment(scanner) => scanner.next(),
+            Source::Flat(scanner) => scanner.next(),
             Source::File { scanner, .. } => {
                 scanner.next()?;
                 self.pass_over_newer()
@@ -46,6 +51,7 @@ impl Source {
     pub fn seek(&mut self, key: KeyRef<'_>) -> Result<()> {
         match self {
             Source::Segment(scanner) => scanner.seek(key),
+            Source::Flat(scanner) => scanner.seek(key),
             Source::File { scanner, .. } => {
                 scanner.seek(key)?;
                 self.pass_over_newer()
@@ -56,6 +62,7 @@ impl Source {
     pub fn reseek(&mut self, key: KeyRef<'_>) -> Result<()> {
         match self {
             Source::Segment(scanner) => scanner.reseek(key),
+            Source::Flat(scanner) => scanner.reseek(key),
             Source::File { scanner, .. } => {
                 scanner.reseek(key)?;
                 self.pass_over_newer()
@@ -68,6 +75,7 @@ impl Source {
     pub fn seek_before(&mut self, key: KeyRef<'_>) -> Result<()> {
         match self {
             Source::Segment(scanner) => scanner.seek_before(key),
+            Source::Flat(scanner) => scanner.seek_before(key),
             Source::File { scanner, read_point } => {
                 scanner.seek_before(key)?;
                 pass_back_over_newer(scanner, *read_point)
@@ -78,6 +86,7 @@ impl Source {
     pub fn seek_to_last(&mut self) -> Result<()> {
         match self {
             Source::Segment(scanner) => scanner.seek_to_last(),
+            Source::Flat(scanner) => scanner.seek_to_last(),
             Source::File { scanner, read_point } => {
                 scanner.seek_to_last()?;
                 pass_back_over_newer(scanner, *read_point)

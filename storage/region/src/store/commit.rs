@@ -12,17 +12,16 @@ use std::sync::Arc;
 
 use halcyon_cell::{Error, Result};
 use halcyon_env::Env;
-use halcyon_memstore::Segment;
 
-use super::{Store, StoreFile, StoreView};
+use super::{Part, Store, StoreFile, StoreView};
 
 /// What changes.
 pub(crate) struct Commit<'a> {
     /// Written and synced file in `.tmp`, and the name it gets in the store; `None` if nothing was left to
     /// write.
     pub file: Option<&'a Path>,
-    /// Segments whose cells are in the file.
-    pub flushed: &'a [Arc<Segment>],
+    /// Parts of the snapshot whose cells are in the file.
+    pub flushed: &'a [Part],
     /// Files whose cells are in the file.
     pub compacted: &'a [Arc<StoreFile>],
 }
@@ -64,7 +63,7 @@ impl Store {
 
 fn changed(view: &StoreView, commit: &Commit<'_>, file: Option<&Arc<StoreFile>>) -> StoreView {
     let mut next = view.clone();
-    next.snapshot.retain(|segment| !commit.flushed.iter().any(|done| Arc::ptr_eq(done, segment)));
+    next.snapshot.retain(|part| !commit.flushed.iter().any(|done| done.is(part)));
     next.files.retain(|file| !commit.compacted.iter().any(|done| done.number == file.number));
     if let Some(file) = file {
         next.files.push(file.clone());

@@ -6,6 +6,7 @@
 
 mod commit;
 mod file;
+mod part;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,12 +14,13 @@ use std::sync::atomic::AtomicBool;
 
 use halcyon_cell::{CellComparator, Result};
 use halcyon_hfile::{BloomType, Compression, WriterOptions};
-use halcyon_memstore::{ChunkPool, Segment};
+use halcyon_memstore::{ChunkPool, Segment, SegmentSize};
 use halcyon_schema::FamilyDescriptor;
 use parking_lot::{Mutex, RwLock};
 
 pub(crate) use commit::{Commit, archive};
 pub(crate) use file::{StoreFile, is_store_file_name};
+pub(crate) use part::Part;
 
 use crate::scan::matcher::Keeping;
 
@@ -27,10 +29,30 @@ use crate::scan::matcher::Keeping;
 pub(crate) struct StoreView {
     /// Takes the writes.
     pub active: Arc<Segment>,
+    /// Take no more writes and wait for the next flush, newest first (HBase: `CompactionPipeline`).
+    pub pipeline: Vec<Part>,
     /// Being flushed, newest first.
-    pub snapshot: Vec<Arc<Segment>>,
+    pub snapshot: Vec<Part>,
     /// Newest first.
     pub files: Vec<Arc<StoreFile>>,
+}
+
+impl StoreView {
+    /// What is in memory besides the active segment, newest first.
+    pub fn parts(&self) -> impl Iterator<Item = &Part> {
+        self.pipeline.iter().chain(&self.snapshot)
+    }
+
+    /// Cells up to this sequence id may have been dropped because of others up to it: who reads at an older point may
+    /// miss something.
+    pub fn dropped_up_to(&self) -> u64 {
+        let in_files = self.files.iter().map(|file| file.max_cell_seq);
+        in_files.chain(self.parts().map(Part::dropped_up_to)).max().unwrap_or(0)
+    }
+
+    pub fn is_memory_empty(&self) -> bool {
+        self.active.is_empty() && self.parts().next().is_none()
+    }
 }
 
 pub(crate) struct Store {
@@ -58,8 +80,7 @@ pub struct MemStoreSize {
 }
 
 impl MemStoreSize {
-    pub(crate) fn add(&mut self, segment: &Segment) {
-        let size = segment.size();
+    fn add(&mut self, size: SegmentSize) {
         self.data_bytes += size.data_bytes as u64;
         self.heap_bytes += (size.data_bytes + size.overhead_bytes) as u64;
     }
@@ -81,7 +102,7 @@ impl Store {
             keep_deleted: family.keep_deleted(),
         };
         let active = Segment::with_row_start(chunks.clone(), comparator, row_start);
-        let view = StoreView { active, snapshot: Vec::new(), files };
+        let view = StoreView { active, pipeline: Vec::new(), snapshot: Vec::new(), files };
         Store {
             family,
             keeping,
@@ -105,26 +126,67 @@ impl Store {
         self.view.read().active.clone()
     }
 
-    /// Puts an empty segment in place of the active one, which becomes the newest of the snapshot. Called
-    /// with the region's update lock held exclusively.
+    /// Puts an empty segment in place of the active one; it and the pipeline become the newest of the snapshot.
+    /// Called with the region's update lock held exclusively.
     pub fn begin_snapshot(&self, chunks: &Arc<ChunkPool>) {
         let mut view = self.view.write();
-        if view.active.is_empty() {
+        let mut next = StoreView::clone(&view);
+        let mut taken = std::mem::take(&mut next.pipeline);
+        if !view.active.is_empty() {
+            taken.insert(0, Part::List(view.active.clone()));
+            let seen = view.active.row_start();
+            let row_start = if seen.is_empty() { &self.row_start[..] } else { &seen };
+            next.active = Segment::with_row_start(chunks.clone(), self.comparator, row_start);
+        }
+        if taken.is_empty() {
+            return;
+        }
+        taken.append(&mut next.snapshot);
+        next.snapshot = taken;
+        *view = Arc::new(next);
+    }
+
+    /// Moves the active segment to the pipeline if it holds `bytes_min`. Called with the region's update lock held
+    /// exclusively.
+    pub fn push_to_pipeline(&self, chunks: &Arc<ChunkPool>, bytes_min: u64) {
+        let mut view = self.view.write();
+        let size = view.active.size();
+        if view.active.is_empty() || ((size.data_bytes + size.overhead_bytes) as u64) < bytes_min {
             return;
         }
         let mut next = StoreView::clone(&view);
-        next.snapshot.insert(0, view.active.clone());
+        // Parts with the same row start are merged faster, so it changes once.
         let seen = view.active.row_start();
-        let row_start = if seen.is_empty() { &self.row_start[..] } else { &seen };
+        let row_start = if view.pipeline.is_empty() && !seen.is_empty() {
+            &seen
+        } else {
+            view.active.expected_row_start()
+        };
         next.active = Segment::with_row_start(chunks.clone(), self.comparator, row_start);
+        next.pipeline.insert(0, Part::List(view.active.clone()));
         *view = Arc::new(next);
+    }
+
+    /// Puts `part` in place of neighbours in the pipeline; false if they are there no longer.
+    pub fn replace_in_pipeline(&self, old: &[Part], part: Part) -> bool {
+        let mut view = self.view.write();
+        let is_there = |at: &usize| {
+            let here = view.pipeline[*at..].iter();
+            view.pipeline.len() >= *at + old.len() && here.zip(old).all(|(here, old)| here.is(old))
+        };
+        let Some(at) = (0..view.pipeline.len()).find(is_there) else { return false };
+        let mut next = StoreView::clone(&view);
+        next.pipeline.splice(at..at + old.len(), [part]);
+        *view = Arc::new(next);
+        true
     }
 
     pub fn memstore_size(&self) -> MemStoreSize {
         let view = self.view();
         let mut size = MemStoreSize::default();
-        for segment in std::iter::once(&view.active).chain(&view.snapshot) {
-            size.add(segment);
+        size.add(view.active.size());
+        for part in view.parts() {
+            size.add(part.size());
         }
         size
     }

@@ -31,8 +31,8 @@ pub fn root() -> PathBuf {
 }
 
 pub fn settings() -> RegionSettings {
-    // Small files, so that selection looks at sizes, and mini-batches of two rows.
-    RegionSettings { mini_batch_rows_max: 2, ..RegionSettings::default() }
+    // Small files, so that selection looks at sizes, mini-batches of two rows, and any cell is enough for the pipeline.
+    RegionSettings { mini_batch_rows_max: 2, in_memory_flush_share: 0.0, ..RegionSettings::default() }
 }
 
 pub fn table(families: &[FamilyDescriptor]) -> Arc<TableDescriptor> {

@@ -1,0 +1,58 @@
+use std::sync::Arc;
+
+use halcyon_memstore::{FlatSegment, Segment, SegmentSize};
+
+use crate::scan::source::Source;
+
+/// A segment that takes no more writes.
+#[derive(Clone)]
+pub(crate) enum Part {
+    /// As it was written.
+    List(Arc<Segment>),
+    /// As a sorted array.
+    Flat {
+        segment: Arc<FlatSegment>,
+        /// Versions were left out because of others up to this sequence id; 0 if none were.
+        dropped_up_to: u64,
+    },
+}
+
+impl Part {
+    pub fn size(&self) -> SegmentSize {
+        match self {
+            Part::List(segment) => segment.size(),
+            Part::Flat { segment, .. } => segment.size(),
+        }
+    }
+
+    /// Its cells with sequence ids up to `read_point`.
+    pub fn source(&self, read_point: u64) -> Source {
+        match self {
+            Part::List(segment) => Source::Segment(segment.scanner(read_point)),
+            Part::Flat { segment, .. } => Source::Flat(segment.scanner(read_point)),
+        }
+    }
+
+    pub fn flat(&self) -> Option<&Arc<FlatSegment>> {
+        match self {
+            Part::List(_) => None,
+            Part::Flat { segment, .. } => Some(segment),
+        }
+    }
+
+    pub fn dropped_up_to(&self) -> u64 {
+        match self {
+            Part::List(_) => 0,
+            Part::Flat { dropped_up_to, .. } => *dropped_up_to,
+        }
+    }
+
+    /// Whether both are the same thing, not only equal.
+    pub fn is(&self, other: &Part) -> bool {
+        match (self, other) {
+            (Part::List(a), Part::List(b)) => Arc::ptr_eq(a, b),
+            (Part::Flat { segment: a, .. }, Part::Flat { segment: b, .. }) => Arc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
+}
