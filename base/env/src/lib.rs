@@ -11,24 +11,32 @@ mod clock;
 mod fs;
 mod real;
 pub mod sim;
+mod stalls;
+mod watched;
 
 use std::sync::Arc;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use fs::{DirEntry, FileLock, FileSystem, ReadableFile, WritableFile};
 pub use real::RealFileSystem;
+pub use stalls::{Stall, StallSum, Stalls};
+pub use watched::WatchedFileSystem;
 
 /// What a component needs of the world. Cheap to clone.
 #[derive(Clone)]
 pub struct Env {
     pub fs: Arc<dyn FileSystem>,
     pub clock: Arc<dyn Clock>,
+    /// Where waits that took too long are recorded.
+    pub stalls: Arc<Stalls>,
 }
 
 impl Env {
-    /// The machine's own files and clock.
+    /// The machine's own files and clock; slow files are recorded.
     pub fn real() -> Env {
-        Env { fs: Arc::new(RealFileSystem), clock: Arc::new(SystemClock::new()) }
+        let (clock, stalls) = (Arc::new(SystemClock::new()), Arc::new(Stalls::default()));
+        let fs = WatchedFileSystem::new(Arc::new(RealFileSystem), clock.clone(), stalls.clone());
+        Env { fs: Arc::new(fs), clock, stalls }
     }
 }
 

@@ -77,7 +77,8 @@ impl SimFileSystem {
 
     /// This file system, and a clock that stands still until it is moved.
     pub fn env(&self) -> Env {
-        Env { fs: Arc::new(self.clone()), clock: Arc::new(ManualClock::at(1_700_000_000_000)) }
+        let clock = Arc::new(ManualClock::at(1_700_000_000_000));
+        Env { fs: Arc::new(self.clone()), clock, stalls: Arc::default() }
     }
 
     /// How often something was asked to be durable: syncs of files and directories, `put_new`, `replace`, and

@@ -101,8 +101,11 @@ impl RegionServer {
         } else if online.region.memory_compaction_wanted() {
             self.memory_queue.push(online);
         }
+        if self.logs.is_behind() {
+            self.pressure.update_log(true);
+        }
         // Between two looks of the chores' thread a flood writes many times what is left.
-        if !self.pressure.is_high() && self.chunks.used_bytes() as u64 >= self.pressure.high_bytes() {
+        if !self.pressure.is_memory_high() && self.chunks.used_bytes() as u64 >= self.pressure.high_bytes() {
             self.measure_memory();
         }
     }

@@ -1,9 +1,10 @@
 //! The write-ahead logs of a server: one for tables and, once `hbase:meta` is opened here, one for meta.
 //!
 //! Who drives them: in `written` mode the thread that handed over a run of calls does it right behind them
-//! ([`Logs::drive`]), so that a write costs no change of threads; what nobody drives (`ASYNC_WAL`, writes of
-//! this server's own) is taken by a thread that looks every few milliseconds. In `fsync` mode only that thread
-//! drives, and waits for work instead of looking.
+//! ([`Logs::drive`]), so that a small write costs no change of threads. More than that is left to a thread of the
+//! log's own, because other connections would wait; it also takes what nobody drives (`ASYNC_WAL`, writes of this
+//! server's own), looking every few milliseconds. In `fsync` mode only that thread drives, and waits for work instead
+//! of looking.
 //!
 //! A log that failed takes no more writes. The server then stops serving, so that its logs can be recovered.
 
@@ -15,12 +16,17 @@ use std::time::Duration;
 use halcyon_cell::{Error, Result};
 use halcyon_env::Env;
 use halcyon_wal::{SyncMode, Wal, WalConfig};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use crate::settings::RegionServerSettings;
 
 /// How long an `ASYNC_WAL` edit stays unwritten at most, in `written` mode.
-pub(crate) const WRITE_PERIOD: Duration = Duration::from_millis(10);
+const WRITE_PERIOD: Duration = Duration::from_millis(10);
+/// A thread that serves connections writes no more than this to the log: a fraction of a millisecond.
+const INLINE_BYTES_MAX: usize = 256 << 10;
+/// The log's buffer may take this part of the server's memory, within bounds.
+const BUFFER_PART: u64 = 16;
+const BUFFER_BYTES: std::ops::RangeInclusive<u64> = 4 << 20..=64 << 20;
 /// How long the thread of `fsync` mode waits before it looks whether the server still runs.
 const WAIT_PERIOD: Duration = Duration::from_millis(500);
 
@@ -34,6 +40,9 @@ pub(crate) struct Logs {
     /// Something was appended since the last drive, so that runs of reads need not look into the logs.
     written: AtomicBool,
     rolled_ns: Mutex<u64>,
+    /// Somebody left work to the log's thread, in `written` mode.
+    left: Mutex<bool>,
+    work_left: Condvar,
 }
 
 impl Logs {
@@ -49,6 +58,8 @@ impl Logs {
         config.sync_mode = settings.wal_sync;
         config.roll_size_bytes = settings.wal_roll_bytes;
         config.files_count_max = settings.wal_files_count_max;
+        let buffer_bytes = settings.memory_bytes / BUFFER_PART;
+        config.buffer_max_bytes = buffer_bytes.clamp(*BUFFER_BYTES.start(), *BUFFER_BYTES.end()) as usize;
         let tables = Wal::open(env.clone(), config.clone())?;
         let rolled_ns = Mutex::new(env.clock.monotonic_ns());
         let roll_period_ns = settings.wal_roll_period.as_nanos() as u64;
@@ -60,6 +71,8 @@ impl Logs {
             meta: OnceLock::new(),
             written: AtomicBool::new(false),
             rolled_ns,
+            left: Mutex::new(false),
+            work_left: Condvar::new(),
         })
     }
 
@@ -87,7 +100,13 @@ impl Logs {
         self.written.store(true, Ordering::Release);
     }
 
-    /// Brings writes along that were noted, if that does not wait for the disk.
+    /// Whether so much waits to be written that more writes had better wait too.
+    #[inline]
+    pub(crate) fn is_behind(&self) -> bool {
+        self.tables.buffered_bytes() > self.config.buffer_max_bytes / 2
+    }
+
+    /// Brings writes along that were noted, if that does not wait for the disk and is not much.
     #[inline]
     pub(crate) fn drive(&self) {
         // Whoever takes the flag drives what was appended before it was set, or meets a thread that does.
@@ -95,7 +114,12 @@ impl Logs {
             && self.written.load(Ordering::Relaxed)
             && self.written.swap(false, Ordering::AcqRel)
         {
-            self.drive_now();
+            let is_left = |wal: &Arc<Wal>| wal.buffered_bytes() > INLINE_BYTES_MAX || wal.drive_once();
+            let left = is_left(&self.tables);
+            if self.meta.get().is_some_and(is_left) || left {
+                *self.left.lock() = true;
+                self.work_left.notify_one();
+            }
         }
     }
 
@@ -113,6 +137,12 @@ impl Logs {
             // Meta's writers wait for what they write, and drive it; a short wait is enough for the rest.
             let wait = if self.meta.get().is_some() { WRITE_PERIOD } else { WAIT_PERIOD };
             self.tables.wait_for_work(wait);
+        } else {
+            let mut left = self.left.lock();
+            if !*left {
+                self.work_left.wait_for(&mut left, WRITE_PERIOD);
+            }
+            *left = false;
         }
         self.drive_now();
     }

@@ -1,4 +1,4 @@
-//! How full the memstores of all regions are together.
+//! How full the memstores of all regions are together, and whether the log keeps up.
 //!
 //! Below the low mark nothing happens. Above it the flusher takes the largest region, again and again. At the
 //! high mark writers are held back, each for a bounded time, and then refused with `RegionTooBusyException`,
@@ -16,7 +16,8 @@ pub(crate) struct Pressure {
     high_bytes: u64,
     hold_back_max: Duration,
     used_bytes: AtomicU64,
-    is_high: AtomicBool,
+    is_memory_high: AtomicBool,
+    is_log_behind: AtomicBool,
     lowered: Notify,
     held_back: AtomicU64,
     refused: AtomicU64,
@@ -29,7 +30,8 @@ impl Pressure {
             high_bytes,
             hold_back_max,
             used_bytes: AtomicU64::new(0),
-            is_high: AtomicBool::new(false),
+            is_memory_high: AtomicBool::new(false),
+            is_log_behind: AtomicBool::new(false),
             lowered: Notify::new(),
             held_back: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -40,7 +42,14 @@ impl Pressure {
     pub(crate) fn update(&self, used_bytes: u64) {
         self.used_bytes.store(used_bytes, Ordering::Relaxed);
         let high = used_bytes >= self.high_bytes;
-        if self.is_high.swap(high, Ordering::Relaxed) && !high {
+        if self.is_memory_high.swap(high, Ordering::Relaxed) && !high {
+            self.lowered.notify_waiters();
+        }
+    }
+
+    /// Takes note of whether much waits to be written to the log.
+    pub(crate) fn update_log(&self, behind: bool) {
+        if self.is_log_behind.swap(behind, Ordering::Relaxed) && !behind {
             self.lowered.notify_waiters();
         }
     }
@@ -53,7 +62,13 @@ impl Pressure {
     /// Whether writers have to wait.
     #[inline]
     pub(crate) fn is_high(&self) -> bool {
-        self.is_high.load(Ordering::Relaxed)
+        self.is_memory_high.load(Ordering::Relaxed) || self.is_log_behind.load(Ordering::Relaxed)
+    }
+
+    /// Whether memory is the reason for that.
+    #[inline]
+    pub(crate) fn is_memory_high(&self) -> bool {
+        self.is_memory_high.load(Ordering::Relaxed)
     }
 
     /// Waits until writers may go on; `RegionTooBusyException` if that takes too long.
@@ -70,11 +85,15 @@ impl Pressure {
         };
         tokio::time::timeout(self.hold_back_max, lowered).await.map_err(|_| {
             self.refused.fetch_add(1, Ordering::Relaxed);
-            RpcError::region_too_busy(format!(
-                "the memstores of this server hold {} bytes, the limit is {}",
-                self.used_bytes.load(Ordering::Relaxed),
-                self.high_bytes
-            ))
+            let used_bytes = self.used_bytes.load(Ordering::Relaxed);
+            RpcError::region_too_busy(if self.is_log_behind.load(Ordering::Relaxed) {
+                "the log of this server is behind with what is to be written".to_string()
+            } else {
+                format!(
+                    "the memstores of this server hold {used_bytes} bytes, the limit is {}",
+                    self.high_bytes
+                )
+            })
         })
     }
 

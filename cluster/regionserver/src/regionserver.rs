@@ -35,7 +35,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::compactor::{Compactor, Lane};
 use crate::counters::{Counters, RequestRate};
 use crate::flusher::RegionQueue;
-use crate::logs::{Logs, WRITE_PERIOD};
+use crate::logs::Logs;
 use crate::nonces::Nonces;
 use crate::pool::DiskPool;
 use crate::pressure::Pressure;
@@ -331,10 +331,8 @@ impl RegionServer {
 
     fn start_threads(self: &Arc<Self>) -> Result<()> {
         self.start_thread("log", |server| {
-            if server.settings.wal_sync == halcyon_wal::SyncMode::Written {
-                server.pause(WRITE_PERIOD);
-            }
             server.logs.turn();
+            server.pressure.update_log(server.logs.is_behind());
             server.check_logs();
         })?;
         self.start_thread("log-roller", |server| {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use halcyon_env::Clock;
+use halcyon_env::{Clock, Stalls};
 use halcyon_regionserver::RegionServer;
 use halcyon_rpc::RpcStatsSnapshot;
 
@@ -15,6 +15,7 @@ type ReadStats = Box<dyn Fn() -> RpcStatsSnapshot + Send + Sync>;
 /// What the pages are made of. Shared by both ports.
 pub struct Sources {
     pub clock: Arc<dyn Clock>,
+    pub stalls: Arc<Stalls>,
     pub started_ms: i64,
     pub cluster_id: String,
     /// The settings as printed.
@@ -28,6 +29,7 @@ impl Sources {
     pub fn page(&self, path: &str) -> Option<Page> {
         match path {
             "/" => Some(Page::text(self.state())),
+            "/stalls" => Some(Page::text(self.stalls())),
             "/metrics" => Some(Page::metrics(self.metrics())),
             _ => None,
         }
@@ -64,6 +66,21 @@ impl Sources {
         out
     }
 
+    /// The latest waits over the threshold, then sums by cause.
+    fn stalls(&self) -> String {
+        let mut out = String::from("ended (ms since 1970)  ms  cause  what\n");
+        for stall in self.stalls.recent() {
+            let ms = stall.time.as_secs_f64() * 1000.0;
+            let _ = writeln!(out, "{}  {ms:.1}  {}  {}", stall.at_ms, stall.cause, stall.detail);
+        }
+        out.push_str("\ncause  count  total ms  longest ms\n");
+        for (cause, sum) in self.stalls.sums() {
+            let (total, longest) = (sum.total.as_secs_f64() * 1000.0, sum.longest.as_secs_f64() * 1000.0);
+            let _ = writeln!(out, "{cause}  {}  {total:.1}  {longest:.1}", sum.count);
+        }
+        out
+    }
+
     fn metrics(&self) -> String {
         let mut out = String::new();
         for (port, read) in &self.rpc {
@@ -90,6 +107,19 @@ impl Sources {
         out.push_str("# TYPE halcyon_memory_bytes gauge\n");
         for (part, bytes) in self.region_server.memory() {
             let _ = writeln!(out, "halcyon_memory_bytes{{part=\"{part}\"}} {bytes}");
+        }
+        for (name, kind) in
+            [("stalls_total", "counter"), ("stalls_seconds_total", "counter"), ("stall_seconds_max", "gauge")]
+        {
+            let _ = writeln!(out, "# TYPE halcyon_{name} {kind}");
+            for (cause, sum) in self.stalls.sums() {
+                let value = match name {
+                    "stalls_total" => sum.count as f64,
+                    "stalls_seconds_total" => sum.total.as_secs_f64(),
+                    _ => sum.longest.as_secs_f64(),
+                };
+                let _ = writeln!(out, "halcyon_{name}{{cause=\"{cause}\"}} {value}");
+            }
         }
         let counters = &self.region_server.counters;
         for (name, counter) in [

@@ -7,11 +7,11 @@
 
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use halcyon_coord::{ClusterZnodes, ZkServer, ZkSettings, ZnodeTree};
-use halcyon_env::{Env, FileLock};
+use halcyon_env::{Env, FileLock, spawn_thread};
 use halcyon_master::{ClientMetaService, Master, MasterService, MasterSettings, RegionServerDoor};
 use halcyon_regionserver::{AdminService, ClientService, RegionServer};
 use halcyon_rpc::{BoundServer, Call, Lanes, Outcome, RpcError, RpcServer, Service, Services};
@@ -33,6 +33,8 @@ const OPEN_FILES_MIN: u64 = 4096;
 const LOCK_FILE: &str = ".halcyon.lock";
 /// How long calls under way may take when the server stops.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(5);
+/// How often it is looked whether threads run when they want to.
+const STALL_CHECK_PERIOD: Duration = Duration::from_millis(20);
 /// How often it is looked whether the region server gave up.
 const FAILURE_CHECK_PERIOD: Duration = Duration::from_millis(200);
 
@@ -259,12 +261,16 @@ impl Bound {
         let services = roles.services()?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let lanes = Lanes::start(cores).map_err(|error| format!("cannot start threads: {error}"))?;
+        lanes.watch(&env.clock, &env.stalls, STALL_CHECK_PERIOD);
+        watch_scheduler(env, Arc::downgrade(&roles.region_server))
+            .map_err(|error| format!("cannot start threads: {error}"))?;
         let master = self.master.on_lanes(Arc::clone(&lanes)).serve(services.clone(), cluster_id.clone());
         let region_server = self.region_server.on_lanes(lanes).serve(services, cluster_id.clone());
         let (master, region_server) = (Arc::new(master), Arc::new(region_server));
 
         let mut sources = Sources {
             clock: env.clock.clone(),
+            stalls: env.stalls.clone(),
             started_ms: roles.master_name.start_code,
             cluster_id: cluster_id.clone(),
             settings: settings.to_string(),
@@ -295,6 +301,21 @@ impl Bound {
         znodes.set_meta_region_server(&server_name);
         Ok(Ports { zookeeper: self.zookeeper, master, region_server, master_info, region_server_info })
     }
+}
+
+/// Records when a thread that has nothing to do but to wake up does so late: then the machine is what others wait for.
+/// Ends with the region server.
+fn watch_scheduler(env: &Env, region_server: Weak<RegionServer>) -> io::Result<()> {
+    let env = env.clone();
+    spawn_thread("stall-monitor", move || {
+        while region_server.strong_count() > 0 {
+            let due_ns = env.clock.monotonic_ns() + STALL_CHECK_PERIOD.as_nanos() as u64;
+            env.clock.sleep(STALL_CHECK_PERIOD);
+            let late_ns = env.clock.monotonic_ns().saturating_sub(due_ns);
+            env.stalls.took(&*env.clock, "scheduler", || "a thread that only sleeps".into(), late_ns);
+        }
+    })
+    .map(|_| ())
 }
 
 /// Every port, served.

@@ -19,7 +19,7 @@ use crate::api::{
 use crate::mvcc::WriteTicket;
 use crate::region::Region;
 use crate::row_lock::{AHEAD_MS_MAX, RowGuards};
-use crate::write::{BatchOutcome, Edit, Edits, deletes_now, with_ttl};
+use crate::write::{BatchOutcome, Edit, Edits, deletes_now, puts, with_ttl};
 
 /// What became of a checkAndMutate.
 pub struct CheckOutcome {
@@ -43,7 +43,7 @@ impl Region {
     ) -> Result<Option<WriteTicket>> {
         let done = self.check_mutation(&mutation).and_then(|()| {
             let mut row = self.row_locks.lock_one(&mutation.row);
-            let now_ms = row.stamp(self.services.env.clock.now_ms(), false);
+            let now_ms = row.stamp(self.services.env.clock.now_ms(), true, false);
             let mut edits = Edits::default();
             edits.wish(self.durability_of(&mutation));
             let cells = self.add_new_values(&mutation, &mut row, now_ms, mode, &mut edits)?;
@@ -156,7 +156,7 @@ impl Region {
         mode: ReadMode,
     ) -> Result<(Vec<MutationResult>, WriteTicket)> {
         let now_ms = self.services.env.clock.now_ms().max(not_before.unwrap_or(i64::MIN));
-        let now_ms = guards.stamp(now_ms, batch.iter().any(deletes_now));
+        let now_ms = guards.stamp(now_ms, batch.iter().any(puts), batch.iter().any(deletes_now));
         let mut edits = Edits::default();
         let mut results: Vec<MutationResult> = Vec::with_capacity(batch.len());
         let count = batch.len() as u64;

@@ -78,13 +78,13 @@ impl RowLocks {
 impl RowGuards<'_> {
     /// The timestamp for cells of a batch that leave it to the server: `now_ms`, unless that would put a cell
     /// under a delete that came before it, or leave one uncovered that a delete comes after. `deletes`: the batch
-    /// has deletes that get this timestamp.
-    pub fn stamp(&mut self, now_ms: i64, deletes: bool) -> i64 {
+    /// has deletes that get this timestamp; `puts`: it has other cells.
+    pub fn stamp(&mut self, now_ms: i64, puts: bool, deletes: bool) -> i64 {
         let stripes = match &mut self.guards {
             Guards::One(stripe) => std::slice::from_mut(stripe),
             Guards::Many(stripes) => stripes,
         };
-        let floor = |stripe: &Stamped| stripe.at_ms.saturating_add(i64::from(stripe.deleted && !deletes));
+        let floor = |stripe: &Stamped| stripe.at_ms.saturating_add(i64::from(stripe.deleted && puts));
         let wanted = stripes.iter().map(|stripe| floor(stripe)).max().unwrap_or(now_ms).max(now_ms);
         // Held at the limit rather than sent back to the clock: what was given before was held there as well.
         let at_ms = wanted.min(now_ms.saturating_add(AHEAD_MS_MAX));
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn a_delete_hides_what_was_before_it_and_nothing_after() {
         let locks = RowLocks::new();
-        let stamp = |now_ms, deletes| locks.lock_one(b"r").stamp(now_ms, deletes);
+        let stamp = |now_ms, deletes: bool| locks.lock_one(b"r").stamp(now_ms, !deletes, deletes);
         assert_eq!(stamp(5, false), 5);
         assert_eq!(stamp(5, false), 5, "puts alone follow the clock");
         assert_eq!(stamp(5, true), 5);
@@ -126,9 +126,13 @@ mod tests {
         assert_eq!(stamp(5, false), 6, "behind the delete");
         assert_eq!(stamp(5, true), 6, "covers what was put before it");
         assert_eq!(stamp(5, false), 7);
+        let both = locks.lock_one(b"r").stamp(5, true, true);
+        assert_eq!(both, 7, "a put beside a delete, with no delete before it");
+        let both = locks.lock_one(b"r").stamp(5, true, true);
+        assert_eq!(both, 8, "a put beside a delete is behind the delete before it");
         assert_eq!(stamp(9, false), 9, "the clock has caught up");
-        assert_eq!(locks.lock_all([&b"r"[..], b"s"].into_iter()).stamp(9, true), 9);
-        assert_eq!(locks.lock_one(b"s").stamp(9, false), 10);
+        assert_eq!(locks.lock_all([&b"r"[..], b"s"].into_iter()).stamp(9, false, true), 9);
+        assert_eq!(locks.lock_one(b"s").stamp(9, true, false), 10);
     }
 
     #[test]
@@ -137,7 +141,7 @@ mod tests {
         let mut last = i64::MIN;
         for now_ms in 0..500 {
             locks.lock_one(b"r").raise(now_ms * 3, now_ms);
-            let at_ms = locks.lock_one(b"r").stamp(now_ms, false);
+            let at_ms = locks.lock_one(b"r").stamp(now_ms, true, false);
             assert!(at_ms >= last && at_ms <= now_ms + AHEAD_MS_MAX);
             last = at_ms;
         }
@@ -147,23 +151,23 @@ mod tests {
     fn an_opening_does_not_forget_what_ran_ahead() {
         let locks = RowLocks::new();
         locks.continue_behind(4, 5);
-        assert_eq!(locks.lock_one(b"r").stamp(5, false), 5);
+        assert_eq!(locks.lock_one(b"r").stamp(5, true, false), 5);
         locks.continue_behind(7, 5);
-        assert_eq!(locks.lock_one(b"r").stamp(5, false), 8);
-        assert_eq!(locks.lock_one(b"s").stamp(5, true), 7);
+        assert_eq!(locks.lock_one(b"r").stamp(5, true, false), 8);
+        assert_eq!(locks.lock_one(b"s").stamp(5, false, true), 7);
         locks.continue_behind(i64::MAX, 5);
-        assert_eq!(locks.lock_one(b"r").stamp(5, false), 5 + AHEAD_MS_MAX);
+        assert_eq!(locks.lock_one(b"r").stamp(5, true, false), 5 + AHEAD_MS_MAX);
     }
 
     #[test]
     fn what_ran_ahead_is_not_overtaken() {
         let locks = RowLocks::new();
         locks.lock_one(b"r").raise(7, 5);
-        assert_eq!(locks.lock_one(b"r").stamp(5, false), 7);
-        assert_eq!(locks.lock_one(b"r").stamp(5, true), 7);
-        assert_eq!(locks.lock_one(b"r").stamp(5, false), 8);
+        assert_eq!(locks.lock_one(b"r").stamp(5, true, false), 7);
+        assert_eq!(locks.lock_one(b"r").stamp(5, false, true), 7);
+        assert_eq!(locks.lock_one(b"r").stamp(5, true, false), 8);
         locks.lock_one(b"r").raise(8, 9);
-        assert_eq!(locks.lock_one(b"r").stamp(9, false), 9);
+        assert_eq!(locks.lock_one(b"r").stamp(9, true, false), 9);
     }
 
     #[test]
@@ -171,7 +175,7 @@ mod tests {
         let locks = RowLocks::new();
         for _ in 0..5000 {
             for deletes in [true, false] {
-                let at_ms = locks.lock_one(b"r").stamp(0, deletes);
+                let at_ms = locks.lock_one(b"r").stamp(0, !deletes, deletes);
                 assert!((0..=AHEAD_MS_MAX).contains(&at_ms));
             }
         }

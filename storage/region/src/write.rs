@@ -129,7 +129,8 @@ impl Region {
         let rows = run.iter().map(|mutation| mutation.row.as_ref());
         let mut guards =
             if single { self.row_locks.lock_one(&run[0].row) } else { self.row_locks.lock_all(rows) };
-        let now_ms = guards.stamp(self.services.env.clock.now_ms(), run.iter().any(deletes_now));
+        let (puts, deletes) = (run.iter().any(puts), run.iter().any(deletes_now));
+        let now_ms = guards.stamp(self.services.env.clock.now_ms(), puts, deletes);
         let mut edits = Edits::default();
         for (at, mutation) in run.into_iter().enumerate() {
             let result = &mut results[first_result + at];
@@ -355,6 +356,11 @@ fn is_plain(mutation: &Mutation) -> bool {
 
 fn is_newest_version_delete(cell: &Cell) -> bool {
     cell.cell_type() == CellType::Delete && cell.timestamp() == LATEST_TIMESTAMP
+}
+
+/// Whether the mutation has cells that are no deletes.
+pub(crate) fn puts(mutation: &Mutation) -> bool {
+    mutation.cells.iter().any(|cell| !cell.cell_type().is_delete())
 }
 
 /// Whether the mutation has a delete that gets its timestamp from the server.

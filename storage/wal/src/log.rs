@@ -199,6 +199,20 @@ impl Wal {
         }
     }
 
+    /// Writes what is buffered in one round and runs its completions. Returns whether there is more for somebody: what
+    /// others append meanwhile does not keep the caller. False also if another thread is at it.
+    pub fn drive_once(&self) -> bool {
+        let Some(leader) = self.leader.try_lock() else { return false };
+        self.drive_round();
+        drop(leader);
+        self.has_work()
+    }
+
+    /// Bytes that were appended and not yet taken to be written.
+    pub fn buffered_bytes(&self) -> usize {
+        self.appends.lock().buffer.len()
+    }
+
     /// Blocks until there is something to drive, at most `timeout`; returns whether there is.
     pub fn wait_for_work(&self, timeout: Duration) -> bool {
         let mut appends = self.appends.lock();
@@ -251,10 +265,6 @@ impl Wal {
             ErrorKind::Busy,
             format!("the log's buffer of {} bytes is full", self.config.buffer_max_bytes),
         ))
-    }
-
-    pub(crate) fn buffered_bytes(&self) -> usize {
-        self.appends.lock().buffer.len()
     }
 
     pub(crate) fn has_work(&self) -> bool {

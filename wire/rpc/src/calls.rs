@@ -23,6 +23,8 @@ use crate::{
 
 /// Frames from here on are counted while they arrive, not only once they are whole.
 const LARGE_FRAME_BYTES: usize = READ_BYTES_MAX;
+/// A connection that has received this much in one turn lets the others of its thread have theirs.
+const TURN_BYTES_MAX: usize = 256 << 10;
 /// Words of 2.6.4 for a call that found no room.
 const QUEUE_FULL: &str = "Call queue is full, is hbase.ipc.server.max.callqueue.size too small?";
 
@@ -46,6 +48,8 @@ pub(crate) struct Calls {
     broken: bool,
     /// Bytes charged for a large frame of which only a part is here.
     charged_bytes: usize,
+    /// Bytes received in the turn at hand.
+    turn_bytes: usize,
     tally: Tally,
 }
 
@@ -113,6 +117,7 @@ impl Calls {
             eof: false,
             broken: false,
             charged_bytes: 0,
+            turn_bytes: 0,
             tally: Tally::default(),
         }
     }
@@ -134,6 +139,7 @@ impl Calls {
 
     /// One turn; everything that returned `Pending` in it wakes the task.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        self.turn_bytes = 0;
         loop {
             if self.task.control.closing.load(Ordering::SeqCst) {
                 return Poll::Ready(End::Gone);
@@ -157,6 +163,10 @@ impl Calls {
                 }
             }
             if !moved {
+                return Poll::Pending;
+            }
+            if self.turn_bytes >= TURN_BYTES_MAX {
+                cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
         }
@@ -396,6 +406,7 @@ impl Calls {
         read.map_ok(|len| {
             self.eof = len == 0;
             self.tally.received_bytes += len as u64;
+            self.turn_bytes += len;
         })
     }
 

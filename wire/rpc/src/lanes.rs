@@ -1,10 +1,13 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use halcyon_env::spawn_thread;
+use halcyon_env::{Clock, Stalls, spawn_thread};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
+
+const EVENT_INTERVAL: u32 = 8;
 
 /// Threads that serve connections, each with an event loop of its own.
 ///
@@ -24,7 +27,9 @@ impl Lanes {
     pub fn start(count: usize) -> io::Result<Arc<Lanes>> {
         let (mut handles, mut stops) = (Vec::new(), Vec::new());
         for lane in 0..count.max(1) {
-            let runtime = Builder::new_current_thread().enable_all().build()?;
+            // Sockets and timers are looked at after so many turns of connections at the latest.
+            let runtime =
+                Builder::new_current_thread().enable_all().event_interval(EVENT_INTERVAL).build()?;
             let (stop, stopped) = oneshot::channel::<()>();
             handles.push(runtime.handle().clone());
             stops.push(stop);
@@ -34,6 +39,22 @@ impl Lanes {
             })?;
         }
         Ok(Arc::new(Lanes { handles, _stops: stops, next: AtomicUsize::new(0) }))
+    }
+
+    /// Looks on every lane, each `period`, how much later than wanted it gets there, and records what is too late: so
+    /// long did everything wait that the lane serves.
+    pub fn watch(&self, clock: &Arc<dyn Clock>, stalls: &Arc<Stalls>, period: Duration) {
+        for (lane, handle) in self.handles.iter().enumerate() {
+            let (clock, stalls) = (Arc::clone(clock), Arc::clone(stalls));
+            handle.spawn(async move {
+                loop {
+                    let due_ns = clock.monotonic_ns() + period.as_nanos() as u64;
+                    tokio::time::sleep(period).await;
+                    let late_ns = clock.monotonic_ns().saturating_sub(due_ns);
+                    stalls.took(&*clock, "network-thread", || format!("network-{lane}"), late_ns);
+                }
+            });
+        }
     }
 
     /// The lane for one more connection: each in turn.

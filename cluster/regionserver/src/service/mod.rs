@@ -47,15 +47,19 @@ impl Service for ClientService {
         if let Err(error) = server.check_serving() {
             return Outcome::Ready(Err(error));
         }
-        let outcome = match call.method.as_str() {
-            "Get" => get::call(server, call),
-            "Mutate" => mutate::call(server, call),
-            "Multi" => multi::call(server, call),
-            "Scan" => scan::call(server, call),
-            "PrepareBulkLoad" | "BulkLoadHFile" | "CleanupBulkLoad" => bulk_load::call(&call),
-            "ExecService" | "ExecRegionServerService" => exec_service::call(server, call),
-            method => Outcome::Ready(Err(RpcError::unknown_method(method))),
+        let started_ns = server.env.clock.monotonic_ns();
+        let (name, outcome) = match call.method.as_str() {
+            "Get" => ("Get", get::call(server, call)),
+            "Mutate" => ("Mutate", mutate::call(server, call)),
+            "Multi" => ("Multi", multi::call(server, call)),
+            "Scan" => ("Scan", scan::call(server, call)),
+            "PrepareBulkLoad" | "BulkLoadHFile" | "CleanupBulkLoad" => ("BulkLoad", bulk_load::call(&call)),
+            "ExecService" | "ExecRegionServerService" => ("ExecService", exec_service::call(server, call)),
+            method => ("unknown", Outcome::Ready(Err(RpcError::unknown_method(method)))),
         };
+        // What was answered here, or brought on its way, kept other connections of this thread waiting.
+        let time_ns = server.env.clock.monotonic_ns().saturating_sub(started_ns);
+        server.env.stalls.took(&*server.env.clock, "call", || name.to_string(), time_ns);
         if let Outcome::Ready(Err(_)) = &outcome {
             server.counters.failed.add(1);
         }
@@ -63,7 +67,8 @@ impl Service for ClientService {
     }
 
     fn batch_done(&self) {
-        self.server.drive_logs();
+        let env = &self.server.env;
+        env.stalls.watch(&*env.clock, "log", || "on a network thread".into(), || self.server.drive_logs());
     }
 }
 

@@ -61,7 +61,7 @@ impl Bench {
     }
 
     pub fn env(&self) -> Env {
-        Env { fs: self.fs.clone(), clock: self.clock.clone() }
+        Env { fs: self.fs.clone(), clock: self.clock.clone(), stalls: Arc::default() }
     }
 
     /// Closes in peace and opens again.
@@ -121,7 +121,7 @@ fn open(
     info: &RegionInfo,
     incarnation: u32,
 ) -> Result<Opened> {
-    let env = Env { fs: fs.clone(), clock: clock.clone() };
+    let env = Env { fs: fs.clone(), clock: clock.clone(), stalls: Arc::default() };
     let wals = root().join("WALs");
     let old = root().join("oldWALs");
     let edits = root().join("data/default/t").join(info.encoded_name()).join("recovered.edits");

@@ -1,0 +1,145 @@
+//! A file system that remembers what took too long.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::{Clock, DirEntry, FileLock, FileSystem, ReadableFile, Stalls, WritableFile};
+
+/// Passes everything on to another file system and records slow calls. Causes: `sync`, `read`, `write`, `rename` and
+/// `files` (all that changes or lists names).
+pub struct WatchedFileSystem {
+    inner: Arc<dyn FileSystem>,
+    watch: Watch,
+}
+
+#[derive(Clone)]
+struct Watch {
+    stalls: Arc<Stalls>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Watch {
+    #[inline]
+    fn over<T>(&self, cause: &'static str, path: &Path, body: impl FnOnce() -> T) -> T {
+        self.stalls.watch(&*self.clock, cause, || path.display().to_string(), body)
+    }
+}
+
+impl WatchedFileSystem {
+    pub fn new(inner: Arc<dyn FileSystem>, clock: Arc<dyn Clock>, stalls: Arc<Stalls>) -> WatchedFileSystem {
+        WatchedFileSystem { inner, watch: Watch { stalls, clock } }
+    }
+}
+
+impl FileSystem for WatchedFileSystem {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
+        let inner = self.watch.over("files", path, || self.inner.create(path))?;
+        Ok(Box::new(WatchedWriter { inner, watch: self.watch.clone() }))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadableFile>> {
+        let inner = self.watch.over("files", path, || self.inner.open(path))?;
+        Ok(Arc::new(WatchedReader { inner, watch: self.watch.clone() }))
+    }
+
+    fn put_new(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.watch.over("sync", path, || self.inner.put_new(path, bytes))
+    }
+
+    fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.watch.over("sync", path, || self.inner.replace(path, bytes))
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.watch.over("read", path, || self.inner.read(path))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.watch.over("rename", to, || self.inner.rename(from, to))
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.watch.over("files", path, || self.inner.remove_file(path))
+    }
+
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.watch.over("files", path, || self.inner.remove_dir_all(path))
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.watch.over("files", path, || self.inner.create_dir_all(path))
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
+        self.watch.over("files", path, || self.inner.list(path))
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        self.inner.exists(path)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.watch.over("sync", path, || self.inner.sync_dir(path))
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        self.inner.lock(path)
+    }
+}
+
+struct WatchedWriter {
+    inner: Box<dyn WritableFile>,
+    watch: Watch,
+}
+
+impl WritableFile for WatchedWriter {
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let WatchedWriter { inner, watch } = self;
+        let started_ns = watch.clock.monotonic_ns();
+        let written = inner.write_all(bytes);
+        let time_ns = watch.clock.monotonic_ns().saturating_sub(started_ns);
+        watch.stalls.took(&*watch.clock, "write", || inner.path().display().to_string(), time_ns);
+        written
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        let WatchedWriter { inner, watch } = self;
+        let started_ns = watch.clock.monotonic_ns();
+        let synced = inner.sync();
+        let time_ns = watch.clock.monotonic_ns().saturating_sub(started_ns);
+        watch.stalls.took(&*watch.clock, "sync", || inner.path().display().to_string(), time_ns);
+        synced
+    }
+
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+
+    fn path(&self) -> &Path {
+        self.inner.path()
+    }
+}
+
+struct WatchedReader {
+    inner: Arc<dyn ReadableFile>,
+    watch: Watch,
+}
+
+impl ReadableFile for WatchedReader {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.watch.over("read", self.inner.path(), || self.inner.read_exact_at(buffer, offset))
+    }
+
+    fn read_resident_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<bool> {
+        self.inner.read_resident_at(buffer, offset)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.inner.len()
+    }
+
+    fn path(&self) -> &PathBuf {
+        self.inner.path()
+    }
+}
