@@ -100,6 +100,12 @@ impl Logs {
         self.written.store(true, Ordering::Release);
     }
 
+    /// Whether something was noted that [`Logs::drive`] would bring along.
+    #[inline]
+    pub(crate) fn is_noted(&self) -> bool {
+        self.written.load(Ordering::Relaxed) && self.config.sync_mode == SyncMode::Written
+    }
+
     /// Whether so much waits to be written that more writes had better wait too.
     #[inline]
     pub(crate) fn is_behind(&self) -> bool {
@@ -110,10 +116,7 @@ impl Logs {
     #[inline]
     pub(crate) fn drive(&self) {
         // Whoever takes the flag drives what was appended before it was set, or meets a thread that does.
-        if self.config.sync_mode == SyncMode::Written
-            && self.written.load(Ordering::Relaxed)
-            && self.written.swap(false, Ordering::AcqRel)
-        {
+        if self.is_noted() && self.written.swap(false, Ordering::AcqRel) {
             let is_left = |wal: &Arc<Wal>| wal.buffered_bytes() > INLINE_BYTES_MAX || wal.drive_once();
             let left = is_left(&self.tables);
             if self.meta.get().is_some_and(is_left) || left {

@@ -7,7 +7,7 @@ use halcyon_env::{Clock, Stalls, spawn_thread};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-const EVENT_INTERVAL: u32 = 8;
+const EVENT_INTERVAL: u32 = 24;
 
 /// Threads that serve connections, each with an event loop of its own.
 ///

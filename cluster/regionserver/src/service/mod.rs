@@ -67,8 +67,11 @@ impl Service for ClientService {
     }
 
     fn batch_done(&self) {
-        let env = &self.server.env;
-        env.stalls.watch(&*env.clock, "log", || "on a network thread".into(), || self.server.drive_logs());
+        let server = &self.server;
+        if server.logs.is_noted() {
+            let driven = || server.drive_logs();
+            server.env.stalls.watch(&*server.env.clock, "log", || "on a network thread".into(), driven);
+        }
     }
 }
 
