@@ -39,6 +39,16 @@ pub enum ChecksumType {
 }
 
 impl ChecksumType {
+    /// By HBase's name of it (`hbase.hstore.checksum.algorithm`).
+    pub fn from_name(name: &str) -> Option<ChecksumType> {
+        match name {
+            "NULL" => Some(ChecksumType::Null),
+            "CRC32" => Some(ChecksumType::Crc32),
+            "CRC32C" => Some(ChecksumType::Crc32c),
+            _ => None,
+        }
+    }
+
     pub(crate) fn code(self) -> u8 {
         match self {
             ChecksumType::Null => 0,
@@ -76,7 +86,7 @@ const MAGICS: [(&[u8; 8], BlockKind); 9] = [
     (b"BLMFMET2", BlockKind::GeneralBloomMeta),
     (b"DFBLMET2", BlockKind::DeleteFamilyBloomMeta),
 ];
-const ENCODED_DATA_MAGIC: &[u8; 8] = b"DATABLKE";
+pub(crate) const ENCODED_DATA_MAGIC: &[u8; 8] = b"DATABLKE";
 
 /// Kinds of blocks, for tables indexed by [`kind_index`].
 pub(crate) const KINDS_COUNT: usize = MAGICS.len();

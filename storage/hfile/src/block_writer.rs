@@ -4,7 +4,7 @@ use halcyon_cache::BlockKind;
 use halcyon_cell::{Error, Result};
 use halcyon_env::WritableFile;
 
-use crate::block::{BLOCK_BYTES_MAX, HEADER_LEN, KINDS_COUNT, kind_index, magic};
+use crate::block::{BLOCK_BYTES_MAX, ENCODED_DATA_MAGIC, HEADER_LEN, KINDS_COUNT, kind_index, magic};
 use crate::{ChecksumType, Compression};
 
 /// Bytes collected before the file is written to.
@@ -61,6 +61,16 @@ impl BlockWriter {
     }
 
     pub(crate) fn write_block(&mut self, kind: BlockKind, payload: &[u8]) -> Result<BlockPlace> {
+        self.write(kind, magic(kind), payload)
+    }
+
+    /// As `write_block`, for a block of cells; encoded ones have a magic of their own.
+    pub(crate) fn write_data_block(&mut self, payload: &[u8], encoded: bool) -> Result<BlockPlace> {
+        let magic = if encoded { ENCODED_DATA_MAGIC } else { magic(BlockKind::Data) };
+        self.write(BlockKind::Data, magic, payload)
+    }
+
+    fn write(&mut self, kind: BlockKind, magic: &[u8; 8], payload: &[u8]) -> Result<BlockPlace> {
         let offset = self.position();
         let start = self.out.len();
         self.out.extend_from_slice(&[0; HEADER_LEN]);
@@ -75,7 +85,7 @@ impl BlockWriter {
         }
         let previous = std::mem::replace(&mut self.previous[kind_index(kind)], offset as i64);
         let header = &mut self.out[start..start + HEADER_LEN];
-        header[..8].copy_from_slice(magic(kind));
+        header[..8].copy_from_slice(magic);
         let on_disk_len = guarded_len + checksums_len;
         header[8..12].copy_from_slice(&((on_disk_len - HEADER_LEN) as u32).to_be_bytes());
         header[12..16].copy_from_slice(&(payload.len() as u32).to_be_bytes());

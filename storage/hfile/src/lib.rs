@@ -43,6 +43,7 @@ pub use block::ChecksumType;
 pub use bloom::BloomType;
 pub use compression::Compression;
 pub use file_info::FileInfo;
+pub use halcyon_schema::BlockEncoding;
 pub use reader::{HFile, ReadMode, ReaderOptions};
 pub use scanner::HFileScanner;
 pub use writer::{FileMeta, HFileWriter, WriterOptions, WrittenFile};

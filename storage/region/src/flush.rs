@@ -22,7 +22,7 @@ use halcyon_hfile::{FileMeta, HFileWriter};
 use crate::region::Region;
 use crate::scan::matcher::{MatchCode, Matcher};
 use crate::scan::source::Heap;
-use crate::store::{Commit, Part, Store, StoreFile};
+use crate::store::{Commit, Part, Store, StoreFile, WrittenBy};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlushOutcome {
@@ -103,7 +103,8 @@ impl Region {
         let mut heap = Heap::new(store.comparator, sources);
         heap.seek(Key::first_on_row(b"").get())?;
         let mut matcher = Matcher::minor(store.keeping, now_ms);
-        let mut writer = HFileWriter::create(env, path, store.writer_options(false, now_ms)?)?;
+        let options = store.writer_options(&self.table, WrittenBy::Flush, now_ms)?;
+        let mut writer = HFileWriter::create(env, path, options)?;
         let mut cells = 0u64;
         copy_kept(&mut heap, &mut matcher, |cell| {
             cells += 1;

@@ -107,10 +107,8 @@ public class HFileGolden {
       String name = encoding.name().toLowerCase().replace("_", "-");
       write(dir, name, cells, options(encoding, Compression.Algorithm.NONE).withBlockSize(1024),
         BloomType.NONE);
-      if (encoding != DataBlockEncoding.ROW_INDEX_V1) {
-        write(dir, name + "-tags", few, options(encoding, Compression.Algorithm.SNAPPY)
-          .withBlockSize(1024).withCompressTags(true), BloomType.NONE);
-      }
+      write(dir, name + "-tags", few, options(encoding, Compression.Algorithm.NONE)
+        .withBlockSize(1024).withCompressTags(true), BloomType.NONE);
     }
     write(dir, "meta", meta, options(DataBlockEncoding.NONE, Compression.Algorithm.NONE)
       .withCellComparator(MetaCellComparator.META_COMPARATOR), BloomType.ROWCOL);

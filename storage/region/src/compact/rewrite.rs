@@ -9,7 +9,7 @@ use crate::flush::copy_kept;
 use crate::region::Region;
 use crate::scan::matcher::Matcher;
 use crate::scan::source::{Heap, Source};
-use crate::store::{Commit, Store, StoreFile};
+use crate::store::{Commit, Store, StoreFile, WrittenBy};
 
 /// Cells between two looks at the cancel flag.
 const CELLS_BETWEEN_LOOKS: u64 = 1024;
@@ -180,7 +180,9 @@ impl Region {
         } else {
             Matcher::minor(store.keeping, now_ms)
         };
-        let mut writer = HFileWriter::create(&self.services.env, path, store.writer_options(true, now_ms)?)?;
+        let written_by = if major { WrittenBy::MajorCompaction } else { WrittenBy::MinorCompaction };
+        let options = store.writer_options(&self.table, written_by, now_ms)?;
+        let mut writer = HFileWriter::create(&self.services.env, path, options)?;
         let mut cells = 0u64;
         copy_kept(&mut heap, &mut matcher, |cell| {
             cells += 1;

@@ -1,29 +1,12 @@
-//! Turns encoded data blocks into plain ones when they are loaded; behind that nobody knows of encodings.
-//!
-//! ```text
-//! int16 encoding | int32 size of the plain cells | cell*                       PREFIX 2, DIFF 3, FAST_DIFF 4
-//! int16 encoding | plain cells | int32 rows | rows * int32 offset | int32 size   ROW_INDEX_V1 7
-//!
-//! PREFIX      cInt key length | cInt value length | cInt common | rest of key | value
-//! DIFF        family once at the head; flags | [key length] | [value length] | cInt common
-//!             | rest of row | rest of qualifier | timestamp | [type] | value
-//! FAST_DIFF   flags | [key length] | [value length] | cInt common | rest of row | rest of qualifier
-//!             | rest of timestamp | [type] | [value]          (the first cell: whole key, value)
-//! each cell   then: [ cInt tags length | tags ] | [ VLong sequence id ]
-//! ```
-//!
-//! *common* counts the leading bytes of the key that are those of the cell before. Tags are plain or, where file
-//! info says so, go through a dictionary that starts empty in each block. Checked against HBase's
-//! `PrefixKeyDeltaEncoder`, `DiffKeyDeltaEncoder`, `FastDiffDeltaEncoder`, `RowIndexCodecV1` and
-//! `TagCompressionContext`.
+//! Reading encoded blocks. `mod.rs` draws the bytes.
 
 use halcyon_cell::{Error, FIXED_KEY_LEN, KEY_OFFSET, Result};
 
+use super::tags::TagDictionary;
+use super::{KEY_TAIL, diff, fast_diff};
 use crate::data_block::CellLayout;
 use crate::format::{Reader, write_vlong};
 
-/// Bytes of timestamp and type at a key's end.
-const KEY_TAIL: usize = 9;
 /// What is reserved before any cell was decoded, whatever the block claims.
 const RESERVED_BYTES_MAX: usize = 1 << 20;
 
@@ -146,11 +129,16 @@ impl<'a> Decoder<'a> {
         let previous = self.previous.unwrap_or_default();
         let flags = self.reader.u8("flags")?;
         let same = |bit: u8| flags & bit != 0;
-        if first && same(0x01 | 0x02 | 0x04 | 0x08) {
+        if first && same(diff::SAME_KEY_LEN | diff::SAME_VALUE_LEN | diff::SAME_TYPE | diff::IS_DIFFERENCE) {
             return Err(Error::corrupt(format!("flags of the first cell: found {flags:02x}")));
         }
-        let key_len = if same(0x01) { previous.key_len } else { self.compressed_int("key length")? };
-        let value_len = if same(0x02) { previous.value_len } else { self.compressed_int("value length")? };
+        let key_len =
+            if same(diff::SAME_KEY_LEN) { previous.key_len } else { self.compressed_int("key length")? };
+        let value_len = if same(diff::SAME_VALUE_LEN) {
+            previous.value_len
+        } else {
+            self.compressed_int("value length")?
+        };
         self.start_cell(key_len, value_len)?;
         let key = self.out.len();
         let family = std::mem::take(&mut self.family);
@@ -166,20 +154,21 @@ impl<'a> Decoder<'a> {
     }
 
     fn diff_tail(&mut self, flags: u8, previous: Previous) -> Result<()> {
-        let len = usize::from((flags >> 4) & 7) + 1;
+        let len = usize::from((flags >> diff::TIMESTAMP_LEN_SHIFT) & 7) + 1;
         let little = self.reader.take(len, "timestamp")?;
         let magnitude = little.iter().rev().fold(0u64, |sum, &b| (sum << 8) | u64::from(b));
         let mut timestamp = magnitude as i64;
-        if flags & 0x80 != 0 {
+        if flags & diff::NEGATIVE != 0 {
             timestamp = timestamp.wrapping_neg();
         }
         let tail = previous.key + previous.key_len;
-        if flags & 0x08 != 0 {
+        if flags & diff::IS_DIFFERENCE != 0 {
             let before = &self.out[tail - KEY_TAIL..tail - 1];
             let before = i64::from_be_bytes(before.try_into().expect("eight bytes"));
             timestamp = before.wrapping_sub(timestamp);
         }
-        let type_code = if flags & 0x04 != 0 { self.out[tail - 1] } else { self.reader.u8("type")? };
+        let type_code =
+            if flags & diff::SAME_TYPE != 0 { self.out[tail - 1] } else { self.reader.u8("type")? };
         self.out.extend_from_slice(&timestamp.to_be_bytes());
         self.out.push(type_code);
         Ok(())
@@ -193,9 +182,14 @@ impl<'a> Decoder<'a> {
         if first && flags != 0 {
             return Err(Error::corrupt(format!("flags of the first cell: expected 00, found {flags:02x}")));
         }
-        let key_len = if same(0x08) { previous.key_len } else { self.compressed_int("key length")? };
-        let value_len = if same(0x10) { previous.value_len } else { self.compressed_int("value length")? };
-        if same(0x40) && value_len != previous.value_len {
+        let key_len =
+            if same(fast_diff::SAME_KEY_LEN) { previous.key_len } else { self.compressed_int("key length")? };
+        let value_len = if same(fast_diff::SAME_VALUE_LEN) {
+            previous.value_len
+        } else {
+            self.compressed_int("value length")?
+        };
+        if same(fast_diff::SAME_VALUE) && value_len != previous.value_len {
             return Err(Error::corrupt("a repeated value of another length"));
         }
         self.start_cell(key_len, value_len)?;
@@ -220,15 +214,15 @@ impl<'a> Decoder<'a> {
             decoder.repeat(at, len, limit, "family length").map(|()| len)
         })?;
         let tail = previous.key + previous.key_len;
-        let common_timestamp = usize::from(flags & 7);
+        let common_timestamp = usize::from(flags & fast_diff::TIMESTAMP_COMMON_MASK);
         self.repeat(tail - KEY_TAIL, common_timestamp, 8, "timestamp")?;
         self.copy(8 - common_timestamp, "timestamp")?;
-        if same(0x20) {
+        if same(fast_diff::SAME_TYPE) {
             self.repeat(tail - 1, 1, 1, "type")?;
         } else {
             self.copy(1, "type")?;
         }
-        if same(0x40) {
+        if same(fast_diff::SAME_VALUE) {
             self.repeat(tail, value_len, previous.value_len, "value")?;
         } else {
             self.copy(value_len, "value")?;
@@ -310,92 +304,13 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// Slots of the tag dictionary of a block.
-const TAG_SLOTS_COUNT: usize = 127;
-
-/// Tags of a block that were seen already. When all slots are taken the least recently used is given away.
-#[derive(Default)]
-struct TagDictionary<'a> {
-    slots: Vec<(&'a [u8], u64)>,
-    /// Counts uses; a slot's number is that of its last.
-    uses: u64,
-}
-
-impl<'a> TagDictionary<'a> {
-    /// Appends tags of `len` plain bytes.
-    fn read(&mut self, reader: &mut Reader<'a>, len: usize, out: &mut Vec<u8>) -> Result<()> {
-        let end = out.len() + len;
-        while out.len() < end {
-            let tag = self.tag(reader)?;
-            let left = end - out.len();
-            if tag.len() + 2 > left {
-                let found = tag.len() + 2;
-                return Err(Error::corrupt(format!("tag: expected at most {left} bytes, found {found}")));
-            }
-            out.extend_from_slice(&(tag.len() as u16).to_be_bytes());
-            out.extend_from_slice(tag);
-        }
-        Ok(())
-    }
-
-    fn tag(&mut self, reader: &mut Reader<'a>) -> Result<&'a [u8]> {
-        self.uses += 1;
-        let status = reader.u8("tag status")?;
-        if status != 0xff {
-            let slot = usize::from(status) << 8 | usize::from(reader.u8("tag index")?);
-            let count = self.slots.len();
-            let Some(found) = self.slots.get_mut(slot) else {
-                return Err(Error::corrupt(format!("tag index: expected one below {count}, found {slot}")));
-            };
-            found.1 = self.uses;
-            return Ok(found.0);
-        }
-        let len = reader.varint32("tag length")? as usize;
-        let tag = reader.take(len, "tag")?;
-        if !tag.is_empty() {
-            self.add(tag);
-        }
-        Ok(tag)
-    }
-
-    fn add(&mut self, tag: &'a [u8]) {
-        if self.slots.len() < TAG_SLOTS_COUNT {
-            self.slots.push((tag, self.uses));
-        } else if let Some(oldest) = self.slots.iter_mut().min_by_key(|slot| slot.1) {
-            *oldest = (tag, self.uses);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::data_block;
-    use crate::format::hex;
+    use crate::encoding::tests::{golden, plain};
 
     const BOTH: CellLayout = CellLayout { tags: true, mvcc: true, seq: None };
-
-    fn plain() -> Vec<u8> {
-        hex("00000011 00000002 0002 7231 01 66 7131 00000000000003e8 04 7631 0000 05
-             00000011 00000002 0002 7231 01 66 7132 00000000000003e9 04 7631 000b 0009080000 00000000ea60 06
-             0000000f 00000000 0002 7232 01 66 0000000000000384 0e 0000 8e012c")
-    }
-
-    fn golden() -> [Vec<u8>; 4] {
-        let row_index = [hex("0007"), plain(), hex("00000002 00000000 00000047 00000063")].concat();
-        [
-            hex("0002 00000063 11 02 00 0002 7231 01 66 7131 00000000000003e8 04 7631 00 05
-                 0a 02 07 32 00000000000003e9 04 7631 0b 0009080000 00000000ea60 06
-                 0c 00 03 32 01 66 0000000000000384 0e 00 8e012c"),
-            hex("0003 00000063 01 66 10 11 02 00 0002 7231 7131 e803 04 7631 00 05
-                 8f 07 32 01 7631 0b 0009080000 00000000ea60 06
-                 08 0f 00 03 32 65 0e 00 8e012c"),
-            hex("0004 00000063 00 11 02 00 0002 7231 01 66 7131 00000000000003e8 04 7631 00 05
-                 7f 07 32 e9 0b 0009080000 00000000ea60 06
-                 07 0f 00 03 32 84 0e 00 8e012c"),
-            row_index,
-        ]
-    }
 
     #[test]
     fn golden_blocks_of_hbase() {
@@ -420,23 +335,5 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn the_tag_dictionary_gives_its_oldest_slot_away() {
-        let names: Vec<[u8; 2]> = (0..TAG_SLOTS_COUNT as u8 + 1).map(|n| [8, n]).collect();
-        let mut tags = TagDictionary::default();
-        let mut read = |bytes: &[u8]| {
-            let bytes = Box::leak(bytes.to_vec().into_boxed_slice());
-            tags.tag(&mut Reader::new(bytes)).map(<[u8]>::to_vec)
-        };
-        for name in &names[..TAG_SLOTS_COUNT] {
-            assert_eq!(read(&[&[0xff, 2], &name[..]].concat()).unwrap(), name);
-        }
-        assert_eq!(read(&[0, 0]).unwrap(), names[0]);
-        read(&[&[0xff, 2], &names[TAG_SLOTS_COUNT][..]].concat()).unwrap();
-        assert_eq!(read(&[0, 0]).unwrap(), names[0], "it was used, so slot 1 was given away");
-        assert_eq!(read(&[0, 1]).unwrap(), names[TAG_SLOTS_COUNT]);
-        assert!(read(&[0, 127]).is_err());
     }
 }
