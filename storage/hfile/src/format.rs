@@ -13,6 +13,12 @@ impl<'a> Reader<'a> {
         Reader { bytes, at: 0 }
     }
 
+    /// A reader that has passed over the first `at` bytes.
+    pub(crate) fn at_position(bytes: &'a [u8], at: usize) -> Reader<'a> {
+        assert!(at <= bytes.len());
+        Reader { bytes, at }
+    }
+
     pub(crate) fn at(&self) -> usize {
         self.at
     }

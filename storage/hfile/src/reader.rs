@@ -7,12 +7,13 @@ use bytes::Bytes;
 use halcyon_cache::{Block, BlockCache, BlockKey, BlockKind, BlockPriority};
 use halcyon_cell::{CellComparator, Error, Key, KeyRef, Result};
 use halcyon_env::Env;
+use halcyon_schema::BlockEncoding;
 
 use crate::block::{BlockSource, RawBlock};
 use crate::block_writer::BlockPlace;
 use crate::bloom::{Bloom, BloomType, row_col_key};
 use crate::data_block::{self, CellLayout};
-use crate::encoding;
+use crate::encoding::{RowIndex, Runs, check_runs, encoding_of};
 use crate::file_info::FileInfo;
 use crate::index::{KeyOrder, RootIndex, check_node};
 use crate::load_on_open::LoadOnOpen;
@@ -295,25 +296,49 @@ impl HFile {
         self.check_block(raw).map_err(|e| e.context(self.source.place(place.offset)))
     }
 
-    fn check_block(&self, mut raw: RawBlock) -> Result<Block> {
-        let kind = raw.header.kind;
-        if raw.header.encoded {
-            let plain = encoding::decode(&raw.payload, self.layout, self.info.has_compressed_tags())?;
-            raw.held_bytes = plain.capacity();
-            raw.payload = Bytes::from(plain);
-        }
-        let marks = match kind {
-            BlockKind::Data => data_block::check(&raw.payload, self.layout, self.comparator())?,
-            BlockKind::LeafIndex | BlockKind::IntermediateIndex => {
-                check_node(&raw.payload, self.comparator())?;
-                Box::new([])
+    fn check_block(&self, raw: RawBlock) -> Result<Block> {
+        let RawBlock { header, payload, held_bytes } = raw;
+        let kind = header.kind;
+        match kind {
+            BlockKind::Data if header.encoded => return self.check_encoded_block(payload, held_bytes),
+            BlockKind::Data => {
+                let marks = data_block::check(&payload, self.layout, self.comparator(), |_| {})?;
+                return Ok(Block::new(kind, payload, marks, held_bytes));
             }
-            BlockKind::BloomChunk if raw.payload.is_empty() => {
+            BlockKind::LeafIndex | BlockKind::IntermediateIndex => check_node(&payload, self.comparator())?,
+            BlockKind::BloomChunk if payload.is_empty() => {
                 return Err(Error::corrupt("expected a bloom chunk with bits, found none"));
             }
-            _ => Box::new([]),
-        };
-        Ok(Block::new(kind, raw.payload, marks, raw.held_bytes))
+            _ => {}
+        }
+        Ok(Block::new(kind, payload, Box::new([]), held_bytes))
+    }
+
+    /// The block stays as it is, beside what it takes to read it.
+    fn check_encoded_block(&self, payload: Bytes, held_bytes: usize) -> Result<Block> {
+        if encoding_of(&payload) != Some(BlockEncoding::RowIndexV1) {
+            let index = check_runs(&payload, self.layout, self.info.has_compressed_tags())?;
+            let block = Block::new(BlockKind::Data, payload, index.marks, held_bytes);
+            return Ok(block.with_notes(index.notes));
+        }
+        let mut rows = RowIndex::parse(&payload)?;
+        let cells = payload.slice(rows.cells());
+        let marks = data_block::check(&cells, self.layout, self.comparator(), |start| rows.see(start))?;
+        rows.finish()?;
+        Ok(Block::new(BlockKind::Data, cells, marks, held_bytes))
+    }
+
+    /// The runs of a data block of differences; `None` if its cells lie there whole.
+    pub(crate) fn runs<'b>(&self, block: &'b Block) -> Option<Runs<'b>> {
+        (!block.notes().is_empty()).then(|| Runs::of(block.marks(), block.notes()))
+    }
+
+    /// The plain cells of one run of a data block, or of the whole block if its cells lie there whole.
+    pub(crate) fn plain_cells(&self, block: &Block, run: usize) -> Result<Bytes> {
+        match self.runs(block) {
+            None => Ok(block.bytes().clone()),
+            Some(runs) => runs.cells(block.bytes(), run, self.layout, self.info.has_compressed_tags()),
+        }
     }
 }
 

@@ -1,44 +1,20 @@
-//! Reading encoded blocks. `mod.rs` draws the bytes.
+//! Reading cells that are stored as differences, one after the other. `mod.rs` draws the bytes.
+//!
+//! A decoder writes plain cells, one behind the other. It may start at the head of a block or, given the cell
+//! before, at any other cell; `runs.rs` decides where.
 
-use halcyon_cell::{Error, FIXED_KEY_LEN, KEY_OFFSET, Result};
+use halcyon_cell::{Error, FIXED_KEY_LEN, KEY_OFFSET, KeyRef, Result};
+use halcyon_schema::BlockEncoding;
 
 use super::tags::TagDictionary;
 use super::{KEY_TAIL, diff, fast_diff};
 use crate::data_block::CellLayout;
 use crate::format::{Reader, write_vlong};
 
-/// What is reserved before any cell was decoded, whatever the block claims.
-const RESERVED_BYTES_MAX: usize = 1 << 20;
+/// Bytes in front of the cells: encoding and plain size.
+const HEAD_LEN: usize = 6;
 
-/// The plain form of an encoded block's payload. Its structure is not checked yet.
-pub(crate) fn decode(payload: &[u8], layout: CellLayout, compressed_tags: bool) -> Result<Vec<u8>> {
-    let mut reader = Reader::new(payload);
-    match reader.u16("block encoding")? {
-        2 => Decoder::new(reader, layout, compressed_tags)?.run(Decoder::prefix_cell),
-        3 => {
-            let mut decoder = Decoder::new(reader, layout, compressed_tags)?;
-            let family_len = usize::from(decoder.reader.u8("family length")?);
-            let family = decoder.reader.take(family_len, "family")?;
-            decoder.family = [&[family_len as u8], family].concat();
-            decoder.run(Decoder::diff_cell)
-        }
-        4 => Decoder::new(reader, layout, compressed_tags)?.run(Decoder::fast_diff_cell),
-        7 => row_index_cells(reader.take(reader.left(), "cells")?).map(<[u8]>::to_vec),
-        other => Err(Error::corrupt(format!("block encoding: expected 2, 3, 4 or 7, found {other}"))),
-    }
-}
-
-/// The size of the cell area stands at the end; what lies between is the row index, which our marks replace.
-fn row_index_cells(bytes: &[u8]) -> Result<&[u8]> {
-    let Some((rest, len)) = bytes.split_last_chunk::<4>() else {
-        return Err(Error::corrupt(format!("row index: expected 4 bytes, found {}", bytes.len())));
-    };
-    let len = u32::from_be_bytes(*len) as usize;
-    rest.get(..len)
-        .ok_or_else(|| Error::corrupt(format!("size of cells: expected at most {}, found {len}", rest.len())))
-}
-
-/// Where the cell before lies in the output.
+/// Where the cell before lies in the output: its key, and the value behind it.
 #[derive(Clone, Copy, Default)]
 struct Previous {
     key: usize,
@@ -47,47 +23,155 @@ struct Previous {
     row_len: usize,
 }
 
-struct Decoder<'a> {
+/// What of the cell before must be known to decode a cell in the middle of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Before<'k> {
+    pub(super) key: &'k [u8],
+    /// Where its value lies in the payload.
+    pub(super) value_at: usize,
+    pub(super) value_len: usize,
+}
+
+pub(super) struct Decoder<'a> {
+    encoding: BlockEncoding,
     reader: Reader<'a>,
     layout: CellLayout,
+    /// What the next cell needs of the one before, and behind it the cells.
     out: Vec<u8>,
-    /// The plain size that the block claims.
-    plain_len: usize,
-    /// `None` before the first cell.
+    /// Where the cells start in `out`, and how long it may get.
+    cells_start: usize,
+    limit: usize,
+    /// `None` before the first cell of the block.
     previous: Option<Previous>,
+    /// Where the value of the cell before lies in the payload.
+    value_at: usize,
     /// DIFF: family length and family of all cells.
-    family: Vec<u8>,
+    family: &'a [u8],
     tags: Option<TagDictionary<'a>>,
 }
 
 impl<'a> Decoder<'a> {
-    fn new(mut reader: Reader<'a>, layout: CellLayout, compressed_tags: bool) -> Result<Decoder<'a>> {
+    /// A decoder at the head of a block, and the size that the block claims for its plain cells.
+    pub(super) fn open(
+        payload: &'a [u8],
+        layout: CellLayout,
+        tags: Option<TagDictionary<'a>>,
+    ) -> Result<(Decoder<'a>, usize)> {
+        let mut reader = Reader::new(payload);
+        let id = reader.u16("block encoding")?;
+        let encoding = BlockEncoding::from_id(id).filter(|&encoding| super::stores_differences(encoding));
+        let encoding = encoding
+            .ok_or_else(|| Error::corrupt(format!("block encoding: expected 2, 3, 4 or 7, found {id}")))?;
         let plain_len = reader.count("plain size")? as usize;
-        Ok(Decoder {
+        let mut family: &[u8] = &[];
+        if encoding == BlockEncoding::Diff {
+            let len = usize::from(reader.u8("family length")?);
+            reader.take(len, "family")?;
+            family = &payload[HEAD_LEN..HEAD_LEN + 1 + len];
+        }
+        let decoder = Decoder {
+            encoding,
             reader,
             layout,
-            out: Vec::with_capacity(plain_len.min(RESERVED_BYTES_MAX)),
-            plain_len,
+            out: Vec::new(),
+            cells_start: 0,
+            limit: 0,
             previous: None,
-            family: Vec::new(),
-            tags: compressed_tags.then(TagDictionary::default),
-        })
+            value_at: 0,
+            family,
+            tags,
+        };
+        Ok((decoder, plain_len))
     }
 
-    fn run(mut self, decode_cell: fn(&mut Self) -> Result<Previous>) -> Result<Vec<u8>> {
-        while self.reader.left() > 0 {
-            let at = self.reader.at();
-            let place = |e: Error| e.context(format_args!("encoded cell at position {at}"));
-            let previous = decode_cell(&mut self).map_err(place)?;
-            self.previous = Some(previous);
-            self.finish_cell().map_err(place)?;
+    /// A decoder at position `start` of a block that was checked, for cells of `plain_len` bytes.
+    pub(super) fn resume(
+        payload: &'a [u8],
+        layout: CellLayout,
+        tags: Option<TagDictionary<'a>>,
+        start: usize,
+        before: Option<Before<'_>>,
+        plain_len: usize,
+    ) -> Result<Decoder<'a>> {
+        let (mut decoder, _) = Decoder::open(payload, layout, tags)?;
+        let key_len = before.map_or(0, |before| before.key.len());
+        if let Some(before) = before {
+            decoder.reader = Reader::at_position(payload, start);
+            let repeats_value = decoder.encoding == BlockEncoding::FastDiff
+                && payload.get(start).is_some_and(|flags| flags & fast_diff::SAME_VALUE != 0);
+            let value: &[u8] = match repeats_value {
+                true => &payload[before.value_at..before.value_at + before.value_len],
+                false => &[],
+            };
+            decoder.out.reserve_exact(key_len + value.len() + plain_len);
+            decoder.out.extend_from_slice(before.key);
+            decoder.out.extend_from_slice(value);
+            decoder.value_at = before.value_at;
+            let row_len = KeyRef::trusted(before.key).row().len();
+            decoder.previous = Some(Previous { key: 0, key_len, value_len: before.value_len, row_len });
+        } else {
+            decoder.out.reserve_exact(plain_len);
         }
-        if self.out.len() != self.plain_len {
-            let (expected, found) = (self.plain_len, self.out.len());
-            return Err(Error::corrupt(format!("plain size: expected {expected}, found {found}")));
+        decoder.cells_start = decoder.out.len();
+        decoder.limit = decoder.cells_start + plain_len;
+        Ok(decoder)
+    }
+
+    /// Forgets the cells so far, but for what the next one needs; at most `plain_len` bytes of cells may follow.
+    pub(super) fn begin_run(&mut self, plain_len: usize) {
+        if let Some(previous) = &mut self.previous {
+            let len = previous.key_len + previous.value_len;
+            self.out.copy_within(previous.key..previous.key + len, 0);
+            self.out.truncate(len);
+            previous.key = 0;
         }
-        self.out.shrink_to_fit();
-        Ok(self.out)
+        self.cells_start = self.out.len();
+        self.limit = self.cells_start.saturating_add(plain_len);
+    }
+
+    /// Position of the next cell in the payload.
+    pub(super) fn position(&self) -> usize {
+        self.reader.at()
+    }
+
+    pub(super) fn at_end(&self) -> bool {
+        self.reader.left() == 0
+    }
+
+    /// What the next cell needs; `None` at the head of the block.
+    pub(super) fn before(&self) -> Option<Before<'_>> {
+        let previous = self.previous?;
+        let key = &self.out[previous.key..previous.key + previous.key_len];
+        Some(Before { key, value_at: self.value_at, value_len: previous.value_len })
+    }
+
+    /// The cells so far.
+    pub(super) fn cells(&self) -> &[u8] {
+        &self.out[self.cells_start..]
+    }
+
+    /// All that was decoded, and where the cells start in it.
+    pub(super) fn into_cells(self) -> (Vec<u8>, usize) {
+        (self.out, self.cells_start)
+    }
+
+    pub(super) fn into_tags(self) -> Option<TagDictionary<'a>> {
+        self.tags
+    }
+
+    /// Decodes the next cell, which must be there.
+    pub(super) fn next_cell(&mut self) -> Result<()> {
+        let at = self.reader.at();
+        self.decode_cell().map_err(|e| e.context(format_args!("encoded cell at position {at}")))
+    }
+
+    fn decode_cell(&mut self) -> Result<()> {
+        self.previous = Some(match self.encoding {
+            BlockEncoding::Prefix => self.prefix_cell()?,
+            BlockEncoding::Diff => self.diff_cell()?,
+            _ => self.fast_diff_cell()?,
+        });
+        self.finish_cell()
     }
 
     /// Tags and sequence id.
@@ -106,7 +190,9 @@ impl<'a> Decoder<'a> {
         if self.layout.mvcc {
             let seq = self.reader.vlong("sequence id")?;
             write_vlong(&mut self.out, seq);
-            self.reserve(0)?;
+            if self.out.len() > self.limit {
+                return Err(Error::corrupt("plain size: expected bytes for a sequence id, found none"));
+            }
         }
         Ok(())
     }
@@ -120,7 +206,7 @@ impl<'a> Decoder<'a> {
         let key = self.out.len();
         self.repeat(previous.key, common, previous.key_len, "common length")?;
         self.copy(key_len, "rest of key")?;
-        self.copy(value_len, "value")?;
+        self.copy_value(value_len)?;
         Ok(Previous { key, key_len: common + key_len, value_len, row_len: 0 })
     }
 
@@ -141,15 +227,12 @@ impl<'a> Decoder<'a> {
         };
         self.start_cell(key_len, value_len)?;
         let key = self.out.len();
-        let family = std::mem::take(&mut self.family);
         let row_len = self.key_without_tail(key_len, previous, first, |decoder| {
-            decoder.out.extend_from_slice(&family);
-            Ok(family.len())
-        });
-        self.family = family;
-        let row_len = row_len?;
+            decoder.out.extend_from_slice(decoder.family);
+            Ok(())
+        })?;
         self.diff_tail(flags, previous)?;
-        self.copy(value_len, "value")?;
+        self.copy_value(value_len)?;
         Ok(Previous { key, key_len, value_len, row_len })
     }
 
@@ -200,7 +283,7 @@ impl<'a> Decoder<'a> {
                 return Err(Error::corrupt(format!("common length: expected 0, found {common}")));
             }
             self.copy(key_len, "key")?;
-            self.copy(value_len, "value")?;
+            self.copy_value(value_len)?;
             let row_len = usize::from(u16::from_be_bytes([self.out[key], self.out[key + 1]]));
             if FIXED_KEY_LEN + row_len > key_len {
                 return Err(Error::corrupt(format!("row length {row_len} in a key of {key_len} bytes")));
@@ -211,7 +294,7 @@ impl<'a> Decoder<'a> {
             let at = previous.key + 2 + previous.row_len;
             let len = 1 + usize::from(decoder.out[at]);
             let limit = previous.key_len - KEY_TAIL - 2 - previous.row_len;
-            decoder.repeat(at, len, limit, "family length").map(|()| len)
+            decoder.repeat(at, len, limit, "family length")
         })?;
         let tail = previous.key + previous.key_len;
         let common_timestamp = usize::from(flags & fast_diff::TIMESTAMP_COMMON_MASK);
@@ -225,7 +308,7 @@ impl<'a> Decoder<'a> {
         if same(fast_diff::SAME_VALUE) {
             self.repeat(tail, value_len, previous.value_len, "value")?;
         } else {
-            self.copy(value_len, "value")?;
+            self.copy_value(value_len)?;
         }
         Ok(Previous { key, key_len, value_len, row_len })
     }
@@ -237,7 +320,7 @@ impl<'a> Decoder<'a> {
         key_len: usize,
         previous: Previous,
         first: bool,
-        family: impl FnOnce(&mut Self) -> Result<usize>,
+        family: impl FnOnce(&mut Self) -> Result<()>,
     ) -> Result<usize> {
         let key = self.out.len();
         let head_len = key_len - KEY_TAIL;
@@ -277,7 +360,7 @@ impl<'a> Decoder<'a> {
 
     /// Refuses what does not fit the size that the block claims.
     fn reserve(&self, len: usize) -> Result<()> {
-        let left = self.plain_len.saturating_sub(self.out.len());
+        let left = self.limit.saturating_sub(self.out.len());
         if len > left {
             return Err(Error::corrupt(format!("plain size: expected {len} more bytes, found {left}")));
         }
@@ -294,6 +377,11 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
+    fn copy_value(&mut self, len: usize) -> Result<()> {
+        self.value_at = self.reader.at();
+        self.copy(len, "value")
+    }
+
     /// Appends bytes of the output again.
     fn repeat(&mut self, start: usize, len: usize, len_max: usize, what: &str) -> Result<()> {
         if len > len_max {
@@ -301,39 +389,5 @@ impl<'a> Decoder<'a> {
         }
         self.out.extend_from_within(start..start + len);
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::data_block;
-    use crate::encoding::tests::{golden, plain};
-
-    const BOTH: CellLayout = CellLayout { tags: true, mvcc: true, seq: None };
-
-    #[test]
-    fn golden_blocks_of_hbase() {
-        for block in golden() {
-            assert_eq!(decode(&block, BOTH, false).unwrap(), plain(), "encoding {}", block[1]);
-        }
-    }
-
-    #[test]
-    fn truncated_and_damaged_blocks_never_panic() {
-        for block in golden() {
-            for at in 0..block.len() {
-                for compressed_tags in [false, true] {
-                    let _ = decode(&block[..at], BOTH, compressed_tags);
-                    for bit in 0..8 {
-                        let mut bad = block.clone();
-                        bad[at] ^= 1 << bit;
-                        if let Ok(out) = decode(&bad, BOTH, compressed_tags) {
-                            let _ = data_block::check(&out, BOTH, halcyon_cell::CellComparator::Default);
-                        }
-                    }
-                }
-            }
-        }
     }
 }

@@ -9,7 +9,7 @@ use halcyon_cell::{CellComparator, CellRef, Error, KEY_OFFSET, KeyRef, Result};
 use halcyon_schema::BlockEncoding;
 
 use super::tags::TagEncoder;
-use super::{KEY_TAIL, diff, fast_diff};
+use super::{KEY_TAIL, diff, fast_diff, stores_differences};
 use crate::data_block::CellLayout;
 use crate::format::{vlong_len, write_varint32, write_vlong};
 
@@ -223,11 +223,6 @@ impl BlockEncoder {
     }
 }
 
-/// Whether cells are stored as what differs from the cell before.
-fn stores_differences(encoding: BlockEncoding) -> bool {
-    matches!(encoding, BlockEncoding::Prefix | BlockEncoding::Diff | BlockEncoding::FastDiff)
-}
-
 fn write_prefix(out: &mut Vec<u8>, cell: &CellRef<'_>, last: Option<CellRef<'_>>) {
     let key = cell.key().bytes();
     let common = last.map_or(0, |last| {
@@ -358,8 +353,7 @@ mod tests {
 
     use super::*;
     use crate::data_block::cell_at;
-    use crate::encoding::decode;
-    use crate::encoding::tests::{golden, plain};
+    use crate::encoding::tests::{decode, golden, plain};
 
     const ENCODINGS: [BlockEncoding; 4] =
         [BlockEncoding::Prefix, BlockEncoding::Diff, BlockEncoding::FastDiff, BlockEncoding::RowIndexV1];

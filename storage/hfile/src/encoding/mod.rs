@@ -19,10 +19,26 @@
 
 mod decode;
 mod encode;
+mod row_index;
+mod runs;
 mod tags;
 
-pub(crate) use decode::decode;
+use halcyon_schema::BlockEncoding;
+
 pub(crate) use encode::{BlockEncoder, EncoderOptions};
+pub(crate) use row_index::RowIndex;
+pub(crate) use runs::{Runs, check as check_runs};
+
+/// Whether cells are stored as what differs from the cell before.
+pub(crate) fn stores_differences(encoding: BlockEncoding) -> bool {
+    matches!(encoding, BlockEncoding::Prefix | BlockEncoding::Diff | BlockEncoding::FastDiff)
+}
+
+/// The encoding of an encoded block's payload; `None` if it is too short or of an encoding that does not exist.
+pub(crate) fn encoding_of(payload: &[u8]) -> Option<BlockEncoding> {
+    let id = payload.first_chunk::<2>().map(|id| u16::from_be_bytes(*id))?;
+    BlockEncoding::from_id(id).filter(|&encoding| encoding != BlockEncoding::None)
+}
 
 /// Bytes of timestamp and type at a key's end.
 const KEY_TAIL: usize = 9;
@@ -52,7 +68,32 @@ mod fast_diff {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+    use halcyon_cell::{CellComparator, Result};
+
+    use super::*;
+    use crate::data_block::{self, CellLayout};
     use crate::format::hex;
+
+    const BOTH: CellLayout = CellLayout { tags: true, mvcc: true, seq: None };
+
+    /// All cells of a block, checked as a reader does and then put together from its runs.
+    pub(super) fn decode(payload: &[u8], layout: CellLayout, compressed_tags: bool) -> Result<Vec<u8>> {
+        if encoding_of(payload) == Some(BlockEncoding::RowIndexV1) {
+            let mut rows = RowIndex::parse(payload)?;
+            let cells = &payload[rows.cells()];
+            data_block::check(cells, layout, CellComparator::Default, |start| rows.see(start))?;
+            rows.finish()?;
+            return Ok(cells.to_vec());
+        }
+        let index = check_runs(payload, layout, compressed_tags)?;
+        let runs = Runs::of(&index.marks, &index.notes);
+        let run = |at| -> Result<Bytes> { runs.cells(payload, at, layout, compressed_tags) };
+        // Backwards, so that no run can rely on another having been read.
+        let mut cells = (0..runs.count()).rev().map(run).collect::<Result<Vec<Bytes>>>()?;
+        cells.reverse();
+        Ok(cells.concat())
+    }
 
     /// Three cells of HBase's without encoding.
     pub(super) fn plain() -> Vec<u8> {
@@ -76,5 +117,42 @@ mod tests {
                  07 0f 00 03 32 84 0e 00 8e012c"),
             row_index,
         ]
+    }
+
+    #[test]
+    fn golden_blocks_of_hbase() {
+        for block in golden() {
+            assert_eq!(decode(&block, BOTH, false).unwrap(), plain(), "encoding {}", block[1]);
+        }
+    }
+
+    #[test]
+    fn truncated_and_damaged_blocks_never_panic() {
+        for block in golden() {
+            for at in 0..block.len() {
+                for compressed_tags in [false, true] {
+                    assert!(decode(&block[..at], BOTH, compressed_tags).is_err());
+                    for bit in 0..8 {
+                        let mut bad = block.clone();
+                        bad[at] ^= 1 << bit;
+                        let _ = decode(&bad, BOTH, compressed_tags);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_index_that_does_not_fit_its_cells_is_refused() {
+        let [.., block] = golden();
+        for (at, what) in
+            [(103, "row count"), (107, "row offset"), (111, "row offset"), (115, "size of cells")]
+        {
+            let mut bad = block.clone();
+            let at = block.len() - 117 + at;
+            bad[at] += 1;
+            let error = decode(&bad, BOTH, false).unwrap_err();
+            assert!(error.message().contains(what), "{at}: {error:?}");
+        }
     }
 }

@@ -20,7 +20,7 @@ const NEW_TAG: u8 = 0xff;
 
 /// Tags of a block that were written already.
 #[derive(Default)]
-pub(crate) struct TagEncoder {
+pub(super) struct TagEncoder {
     slot_of: HashMap<Vec<u8>, usize>,
     slots: Vec<(Vec<u8>, u64)>,
     /// Counts uses; a slot's number is that of its last.
@@ -28,13 +28,13 @@ pub(crate) struct TagEncoder {
 }
 
 impl TagEncoder {
-    pub(crate) fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.slot_of.clear();
         self.slots.clear();
     }
 
     /// Writes the tags of one cell, which are well formed.
-    pub(crate) fn write(&mut self, mut tags: &[u8], out: &mut Vec<u8>) {
+    pub(super) fn write(&mut self, mut tags: &[u8], out: &mut Vec<u8>) {
         while let Some((len, rest)) = tags.split_first_chunk::<2>() {
             let (tag, rest) = rest.split_at(usize::from(u16::from_be_bytes(*len)));
             self.write_tag(tag, out);
@@ -71,32 +71,71 @@ impl TagEncoder {
     }
 }
 
-/// Tags of a block that were seen already. When all slots are taken the least recently used is given away.
-#[derive(Default)]
-pub(crate) struct TagDictionary<'a> {
+/// Tags of a block that were seen already.
+///
+/// Which slot a new tag takes depends on every use before it. So that a reader may start in the middle of a block,
+/// the first reading of it writes down each tag that took a slot, and later ones replay that.
+pub(super) struct TagDictionary<'a> {
+    /// Tag, and the number of its last use.
     slots: Vec<(&'a [u8], u64)>,
     /// Counts uses; a slot's number is that of its last.
     uses: u64,
+    log: TagLog<'a>,
+}
+
+/// Entries are `u32 position of the tag | u16 its length | u16 slot`.
+enum TagLog<'a> {
+    Learning(Vec<u64>),
+    /// What is still to come.
+    Replaying(std::slice::Iter<'a, u64>),
 }
 
 impl<'a> TagDictionary<'a> {
+    /// For the first reading of a block, from its head.
+    pub(super) fn learning() -> TagDictionary<'a> {
+        TagDictionary { slots: Vec::new(), uses: 0, log: TagLog::Learning(Vec::new()) }
+    }
+
+    /// For reading the block `payload` again from position `start` on.
+    pub(super) fn replaying(payload: &'a [u8], log: &'a [u64], start: usize) -> Result<TagDictionary<'a>> {
+        let done = log.partition_point(|&entry| ((entry >> 32) as usize) < start);
+        let mut dictionary =
+            TagDictionary { slots: Vec::new(), uses: 0, log: TagLog::Replaying(log[done..].iter()) };
+        for &entry in &log[..done] {
+            let (at, len) = ((entry >> 32) as usize, (entry >> 16) as u16);
+            dictionary.put(entry as u16, &payload[at..at + usize::from(len)])?;
+        }
+        Ok(dictionary)
+    }
+
+    /// What later readings need; empty in a block without tags.
+    pub(super) fn into_log(self) -> Vec<u64> {
+        match self.log {
+            TagLog::Learning(log) => log,
+            TagLog::Replaying(_) => Vec::new(),
+        }
+    }
+
     /// Appends tags of `len` plain bytes.
-    pub(crate) fn read(&mut self, reader: &mut Reader<'a>, len: usize, out: &mut Vec<u8>) -> Result<()> {
+    pub(super) fn read(&mut self, reader: &mut Reader<'a>, len: usize, out: &mut Vec<u8>) -> Result<()> {
         let end = out.len() + len;
         while out.len() < end {
-            let tag = self.tag(reader)?;
             let left = end - out.len();
-            if tag.len() + 2 > left {
-                let found = tag.len() + 2;
-                return Err(Error::corrupt(format!("tag: expected at most {left} bytes, found {found}")));
-            }
+            let tag = self.tag(reader, left)?;
             out.extend_from_slice(&(tag.len() as u16).to_be_bytes());
             out.extend_from_slice(tag);
         }
         Ok(())
     }
 
-    fn tag(&mut self, reader: &mut Reader<'a>) -> Result<&'a [u8]> {
+    /// The next tag, which takes at most `plain_len` bytes with its length.
+    fn tag(&mut self, reader: &mut Reader<'a>, plain_len: usize) -> Result<&'a [u8]> {
+        let fits = |len: usize| {
+            if len + 2 <= plain_len {
+                return Ok(());
+            }
+            Err(Error::corrupt(format!("tag: expected at most {plain_len} bytes, found {}", len + 2)))
+        };
         self.uses += 1;
         let status = reader.u8("tag status")?;
         if status != NEW_TAG {
@@ -106,23 +145,46 @@ impl<'a> TagDictionary<'a> {
                 return Err(Error::corrupt(format!("tag index: expected one below {count}, found {slot}")));
             };
             found.1 = self.uses;
-            return Ok(found.0);
+            return fits(found.0.len()).map(|()| found.0);
         }
         let len = reader.varint32("tag length")? as usize;
+        fits(len)?;
+        let at = reader.at();
         let tag = reader.take(len, "tag")?;
         if !tag.is_empty() {
-            self.add(tag);
+            self.add(tag, at)?;
         }
         Ok(tag)
     }
 
-    fn add(&mut self, tag: &'a [u8]) {
-        if self.slots.len() < TAG_SLOTS_COUNT {
-            self.slots.push((tag, self.uses));
-        } else {
-            let oldest = oldest_slot(self.slots.iter().map(|slot| slot.1));
-            self.slots[oldest] = (tag, self.uses);
+    fn add(&mut self, tag: &'a [u8], at: usize) -> Result<()> {
+        let slot = match &mut self.log {
+            TagLog::Learning(log) => {
+                let slot = match self.slots.len() {
+                    free if free < TAG_SLOTS_COUNT => free,
+                    _ => oldest_slot(self.slots.iter().map(|slot| slot.1)),
+                };
+                log.push((at as u64) << 32 | (tag.len() as u64) << 16 | slot as u64);
+                slot as u16
+            }
+            TagLog::Replaying(log) => {
+                let entry = log.next().filter(|&&entry| (entry >> 32) as usize == at);
+                *entry.ok_or_else(|| {
+                    Error::corrupt(format!("tag at {at}: not there when the block was checked"))
+                })? as u16
+            }
+        };
+        self.put(slot, tag)
+    }
+
+    fn put(&mut self, slot: u16, tag: &'a [u8]) -> Result<()> {
+        let (slot, count) = (usize::from(slot), self.slots.len());
+        match self.slots.get_mut(slot) {
+            Some(taken) => *taken = (tag, self.uses),
+            None if slot == count => self.slots.push((tag, self.uses)),
+            None => return Err(Error::corrupt(format!("tag slot: expected at most {count}, found {slot}"))),
         }
+        Ok(())
     }
 }
 
@@ -137,10 +199,10 @@ mod tests {
     #[test]
     fn the_tag_dictionary_gives_its_oldest_slot_away() {
         let names: Vec<[u8; 2]> = (0..TAG_SLOTS_COUNT as u8 + 1).map(|n| [8, n]).collect();
-        let mut tags = TagDictionary::default();
+        let mut tags = TagDictionary::learning();
         let mut read = |bytes: &[u8]| {
             let bytes = Box::leak(bytes.to_vec().into_boxed_slice());
-            tags.tag(&mut Reader::new(bytes)).map(<[u8]>::to_vec)
+            tags.tag(&mut Reader::new(bytes), 100).map(<[u8]>::to_vec)
         };
         for name in &names[..TAG_SLOTS_COUNT] {
             assert_eq!(read(&[&[0xff, 2], &name[..]].concat()).unwrap(), name);
@@ -153,18 +215,35 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_however_often_slots_change_hands() {
-        let (mut encoder, mut packed, mut plain) = (TagEncoder::default(), Vec::new(), Vec::new());
-        for n in 0..4000usize {
+    fn what_was_written_is_read_from_any_tag_on() {
+        let mut encoder = TagEncoder::default();
+        let (mut packed, mut plain, mut starts) = (Vec::new(), Vec::new(), Vec::new());
+        for n in 0..2000usize {
             let (number, len) = (n * n % 311, n % 5);
             let body: Vec<u8> = (0..len).map(|at| (number >> (at % 2 * 4)) as u8).collect();
             let tag = [&(len as u16).to_be_bytes()[..], &body].concat();
+            starts.push((packed.len(), plain.len()));
             encoder.write(&tag, &mut packed);
             plain.extend_from_slice(&tag);
         }
-        let (mut dictionary, mut reader, mut out) =
-            (TagDictionary::default(), Reader::new(&packed), Vec::new());
-        dictionary.read(&mut reader, plain.len(), &mut out).unwrap();
-        assert!(out == plain && reader.left() == 0 && packed.len() < plain.len());
+        assert!(packed.len() < plain.len());
+        let log = read_rest(TagDictionary::learning(), &packed, &plain, (0, 0));
+        assert!(log.len() > TAG_SLOTS_COUNT, "slots changed hands");
+        for &from in starts.iter().step_by(37) {
+            let dictionary = TagDictionary::replaying(&packed, &log, from.0).unwrap();
+            read_rest(dictionary, &packed, &plain, from);
+        }
+    }
+
+    fn read_rest<'a>(
+        mut dictionary: TagDictionary<'a>,
+        packed: &'a [u8],
+        plain: &[u8],
+        from: (usize, usize),
+    ) -> Vec<u64> {
+        let (mut reader, mut out) = (Reader::at_position(packed, from.0), Vec::new());
+        dictionary.read(&mut reader, plain.len() - from.1, &mut out).unwrap();
+        assert!(out == plain[from.1..] && reader.left() == 0);
+        dictionary.into_log()
     }
 }
