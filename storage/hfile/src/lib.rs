@@ -19,7 +19,7 @@
 //!   the first cell of its own. Equal keys never straddle a block boundary.
 //!
 //! When you change what the writer puts into a file, also touch `FORMAT.md`, the golden files under
-//! `testdata/`, and their generator in `testing/compat/golden/`.
+//! `testdata/`, and their generator in `testing/compat/golden/`; `testing/compat/files.sh` tries every combination.
 
 mod block;
 mod block_writer;

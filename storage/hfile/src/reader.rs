@@ -231,7 +231,7 @@ impl HFile {
     }
 
     /// Levels of the index, the root included.
-    pub(crate) fn index_levels(&self) -> usize {
+    pub fn index_levels(&self) -> usize {
         self.trailer.proto.num_data_index_levels().max(1) as usize
     }
 

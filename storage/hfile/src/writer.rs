@@ -34,6 +34,8 @@ pub struct WriterOptions {
     /// Tags go through a dictionary. Only PREFIX, DIFF and FAST_DIFF can.
     pub compress_tags: bool,
     pub compression: Compression,
+    /// ZSTD as HBase's module codec has it, in Hadoop's records; else a plain frame, as Hadoop's own codec.
+    pub zstd_in_records: bool,
     pub bloom: BloomType,
     /// Whether rows with a family delete marker have a filter of their own (never with ROWCOL, which has them).
     pub delete_family_bloom: bool,
@@ -62,6 +64,7 @@ impl Default for WriterOptions {
             encoded_block_size_ratio: 0.0,
             compress_tags: false,
             compression: Compression::None,
+            zstd_in_records: false,
             bloom: BloomType::Row,
             delete_family_bloom: true,
             bloom_error_rate: 0.01,
@@ -151,8 +154,7 @@ impl HFileWriter {
     pub fn create(env: &Env, path: &Path, mut options: WriterOptions) -> Result<HFileWriter> {
         let file = env.fs.create(path)?;
         options.create_time_ms.get_or_insert_with(|| env.clock.now_ms());
-        let blocks =
-            BlockWriter::new(file, options.compression, options.checksum, options.bytes_per_checksum);
+        let blocks = BlockWriter::new(file, &options);
         let row_col = options.bloom == BloomType::RowCol;
         let order = if row_col { KeyOrder::Cells(options.comparator) } else { KeyOrder::Bytes };
         let bloom = |order| BloomWriter::new(order, options.bloom_chunk_bytes, options.bloom_error_rate);
@@ -181,6 +183,7 @@ impl HFileWriter {
     pub fn append(&mut self, cell: CellRef<'_>) -> Result<()> {
         let key = cell.key();
         let change = self.compare_with_last(key)?;
+        self.add_to_blooms(&cell, key, change); // first, as HBase: it may fill a chunk that goes out behind the block
         if change != Change::None && self.block_is_full() {
             self.close_block()?;
             self.write_full_inline_blocks()?;
@@ -188,7 +191,6 @@ impl HFileWriter {
         if self.stats.entries == 0 {
             self.first_key = key.bytes().to_vec();
         }
-        self.add_to_blooms(&cell, key, change);
         self.block.append(&cell)?;
         self.stats.add(&cell, key);
         Ok(())

@@ -74,6 +74,9 @@ pub(super) fn options(
     let mut checksum = String::new();
     settings.take("hbase.hstore.checksum.algorithm", &mut checksum);
     options.checksum = ChecksumType::from_name(&checksum).unwrap_or(options.checksum);
+    let mut zstd_codec = String::new();
+    settings.take("hbase.io.compress.zstd.codec", &mut zstd_codec);
+    options.zstd_in_records = zstd_codec.starts_with("org.apache.hadoop.hbase.io.compress.");
     options.keep_in_bounds();
     Ok(options)
 }
@@ -147,6 +150,7 @@ mod tests {
             .with("hfile.index.block.max.size", "4096")
             .with("io.storefile.bloom.block.size", "2048")
             .with("hbase.hstore.checksum.algorithm", "CRC32")
+            .with("hbase.io.compress.zstd.codec", "org.apache.hadoop.hbase.io.compress.zstd.ZstdCodec")
             .with("io.storefile.delete.family.bloom.enabled", "false");
         let family = family()
             .with_configuration("hfile.index.block.max.size", "512")
@@ -160,6 +164,6 @@ mod tests {
         assert_eq!((options.bloom_chunk_bytes, options.bloom_error_rate), (2048, 0.01));
         assert_eq!((options.checksum, options.bytes_per_checksum), (ChecksumType::Crc32, 64));
         assert_eq!((options.bloom, options.delete_family_bloom), (BloomType::None, false));
-        assert!(options.encoded_block_size_ratio == 0.5);
+        assert!(options.encoded_block_size_ratio == 0.5 && options.zstd_in_records);
     }
 }
