@@ -67,7 +67,7 @@ mod fast_diff {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use bytes::Bytes;
     use halcyon_cell::{CellComparator, Result};
 
@@ -78,7 +78,7 @@ mod tests {
     const BOTH: CellLayout = CellLayout { tags: true, mvcc: true, seq: None };
 
     /// All cells of a block, checked as a reader does and then put together from its runs.
-    pub(super) fn decode(payload: &[u8], layout: CellLayout, compressed_tags: bool) -> Result<Vec<u8>> {
+    pub(crate) fn decode(payload: &[u8], layout: CellLayout, compressed_tags: bool) -> Result<Vec<u8>> {
         if encoding_of(payload) == Some(BlockEncoding::RowIndexV1) {
             let mut rows = RowIndex::parse(payload)?;
             let cells = &payload[rows.cells()];
