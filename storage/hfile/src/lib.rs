@@ -46,7 +46,7 @@ pub use bloom::BloomType;
 pub use compression::Compression;
 pub use file_info::FileInfo;
 pub use halcyon_schema::BlockEncoding;
-pub use reader::{HFile, ReadMode, ReaderOptions};
+pub use reader::{CacheKinds, HFile, ReadMode, ReaderOptions};
 pub use scanner::HFileScanner;
 pub use writer::{FileMeta, HFileWriter, WriterOptions, WrittenFile};
 

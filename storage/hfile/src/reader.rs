@@ -47,6 +47,28 @@ impl Default for ReaderOptions {
     }
 }
 
+/// Kinds of blocks that are to be in the cache before anybody reads them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheKinds {
+    pub data: bool,
+    pub index: bool,
+    pub bloom: bool,
+}
+
+impl CacheKinds {
+    pub const NONE: CacheKinds = CacheKinds { data: false, index: false, bloom: false };
+    pub const ALL: CacheKinds = CacheKinds { data: true, index: true, bloom: true };
+
+    fn contains(self, kind: BlockKind) -> bool {
+        match kind {
+            BlockKind::Data => self.data,
+            BlockKind::LeafIndex | BlockKind::IntermediateIndex => self.index,
+            BlockKind::BloomChunk => self.bloom,
+            _ => false, // in memory as long as the file is open
+        }
+    }
+}
+
 /// An open HFile.
 ///
 /// *Thread safety*: shared by any number of readers; nothing in it changes after `open`. The file stays
@@ -214,6 +236,33 @@ impl HFile {
         crate::verify::verify(self)
     }
 
+    /// Puts blocks of the file into the cache, from its beginning on, until the cache is nearly full: then what is read
+    /// by someone would have to go for what perhaps nobody reads. Reads the whole file (what is to be skipped by its
+    /// headers). *Blocking*.
+    pub fn fill_cache(&self, kinds: CacheKinds) -> Result<()> {
+        let (mut offset, end) = (0, self.trailer.proto.load_on_open_data_offset());
+        while offset < end && kinds != CacheKinds::NONE {
+            let stats = self.cache.stats();
+            if stats.used_bytes >= stats.capacity_bytes / 10 * 9 {
+                break;
+            }
+            let header = self.source.read_header(offset)?;
+            let place = BlockPlace { offset, on_disk_len: header.on_disk_len as u32 };
+            let key = BlockKey { file: self.number, offset };
+            if kinds.contains(header.kind) {
+                self.keep_block(key, Arc::new(self.read_block(place, header.kind)?));
+            }
+            offset += header.on_disk_len as u64;
+        }
+        Ok(())
+    }
+
+    fn keep_block(&self, key: BlockKey, block: Arc<Block>) {
+        let dear = block.kind().is_index_or_bloom() || self.options.in_memory;
+        let priority = if dear { BlockPriority::High } else { BlockPriority::Normal };
+        self.cache.insert(key, block, priority);
+    }
+
     pub(crate) fn root(&self) -> &RootIndex {
         &self.root
     }
@@ -276,9 +325,7 @@ impl HFile {
         };
         let block = Arc::new(block);
         if keep && (kind != BlockKind::Data || self.options.cache_data) {
-            let dear = kind.is_index_or_bloom() || self.options.in_memory;
-            let priority = if dear { BlockPriority::High } else { BlockPriority::Normal };
-            self.cache.insert(key, block.clone(), priority);
+            self.keep_block(key, block.clone());
         }
         Ok(block)
     }

@@ -86,7 +86,12 @@ impl Region {
         let path = self.temporary_file(store)?;
         let written = self.write_snapshot(store, &snapshot, &path, seq, now_ms)?;
         let commit = Commit { file: written.then_some(path.as_path()), flushed: &snapshot, compacted: &[] };
-        store.commit(&self.services.env, &commit, |path| self.open_file(store, path), &self.archive_dir)
+        store.commit(
+            &self.services.env,
+            &commit,
+            |path| self.open_file(store, path, WrittenBy::Flush),
+            &self.archive_dir,
+        )
     }
 
     /// Returns whether a cell was left to write; the file is removed if not.
@@ -145,8 +150,17 @@ impl Region {
         Ok(dir.join(name))
     }
 
-    pub(crate) fn open_file(&self, store: &Store, path: &std::path::Path) -> Result<Arc<StoreFile>> {
-        StoreFile::open(&self.services.env, path, &store.family, &self.services.cache)
+    /// Opens a file that was just written, and puts of it into the cache what the family wants there. HBase keeps
+    /// blocks while it writes them; here they are read again, so that nothing enters the cache unchecked.
+    pub(crate) fn open_file(
+        &self,
+        store: &Store,
+        path: &std::path::Path,
+        written_by: WrittenBy,
+    ) -> Result<Arc<StoreFile>> {
+        let file = StoreFile::open(&self.services.env, path, &store.family, &self.services.cache)?;
+        file.fill_cache(store.cached_on_write(&self.table, written_by));
+        Ok(file)
     }
 }
 

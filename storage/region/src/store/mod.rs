@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use halcyon_cell::{CellComparator, Result};
-use halcyon_hfile::WriterOptions;
+use halcyon_hfile::{CacheKinds, WriterOptions};
 use halcyon_memstore::{ChunkPool, Segment, SegmentSize};
 use halcyon_schema::{FamilyDescriptor, TableDescriptor};
 use parking_lot::{Mutex, RwLock};
@@ -206,5 +206,10 @@ impl Store {
         now_ms: i64,
     ) -> Result<WriterOptions> {
         writer::options(&self.family, table, written_by, self.comparator, now_ms)
+    }
+
+    /// Blocks of a new file that are to be in the cache at once.
+    pub fn cached_on_write(&self, table: &TableDescriptor, written_by: WrittenBy) -> CacheKinds {
+        writer::cached_on_write(&self.family, table, written_by)
     }
 }

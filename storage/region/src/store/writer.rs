@@ -4,7 +4,7 @@
 use std::str::FromStr;
 
 use halcyon_cell::{CellComparator, Result};
-use halcyon_hfile::{BloomType, ChecksumType, Compression, WriterOptions};
+use halcyon_hfile::{BloomType, CacheKinds, ChecksumType, Compression, WriterOptions};
 use halcyon_schema::{self as schema, FamilyDescriptor, TableDescriptor};
 
 /// What a file is written for. The compression may differ.
@@ -79,6 +79,24 @@ pub(super) fn options(
     options.zstd_in_records = zstd_codec.starts_with("org.apache.hadoop.hbase.io.compress.");
     options.keep_in_bounds();
     Ok(options)
+}
+
+/// Blocks of a new file that are to be in the cache at once. Data blocks of a compaction would push out what was
+/// read, so they are not unless that is asked for (HBase: `StoreFileTrackerBase.createWriter`, `CacheConfig`).
+pub(super) fn cached_on_write(
+    family: &FamilyDescriptor,
+    table: &TableDescriptor,
+    written_by: WrittenBy,
+) -> CacheKinds {
+    let settings = Settings { family, table };
+    if written_by != WrittenBy::Flush && settings.is_on("hbase.rs.cachecompactedblocksonwrite", false) {
+        return CacheKinds::ALL;
+    }
+    CacheKinds {
+        data: family.cache_data_on_write() && written_by == WrittenBy::Flush,
+        index: family.cache_indexes_on_write(),
+        bloom: family.cache_blooms_on_write(),
+    }
 }
 
 fn compression_of(chosen: schema::Compression) -> Compression {
