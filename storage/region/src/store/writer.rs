@@ -82,20 +82,23 @@ pub(super) fn options(
 }
 
 /// Blocks of a new file that are to be in the cache at once. Data blocks of a compaction would push out what was
-/// read, so they are not unless that is asked for (HBase: `StoreFileTrackerBase.createWriter`, `CacheConfig`).
+/// read, so they are not unless that is asked for; and whoever wants data blocks gets all blocks (HBase:
+/// `StoreFileTrackerBase.createWriter`, `CacheConfig.enableCacheOnWrite`).
 pub(super) fn cached_on_write(
     family: &FamilyDescriptor,
     table: &TableDescriptor,
     written_by: WrittenBy,
 ) -> CacheKinds {
-    let settings = Settings { family, table };
-    if written_by != WrittenBy::Flush && settings.is_on("hbase.rs.cachecompactedblocksonwrite", false) {
-        return CacheKinds::ALL;
-    }
+    let data = match written_by {
+        WrittenBy::Flush => family.cache_data_on_write(),
+        WrittenBy::MinorCompaction | WrittenBy::MajorCompaction => {
+            Settings { family, table }.is_on("hbase.rs.cachecompactedblocksonwrite", false)
+        }
+    };
     CacheKinds {
-        data: family.cache_data_on_write() && written_by == WrittenBy::Flush,
-        index: family.cache_indexes_on_write(),
-        bloom: family.cache_blooms_on_write(),
+        data,
+        index: data || family.cache_indexes_on_write(),
+        bloom: data || family.cache_blooms_on_write(),
     }
 }
 
