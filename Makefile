@@ -1,6 +1,7 @@
 # make run     builds the server and starts it; DATA=directory, OPTIONS="more options of halcyon standalone"
 # make test    everything that a change must pass: checks, unit tests, real clients, kill -9
 # make build   only the server
+# make files   HFiles and logs both ways with HBase's own classes, in every combination (fetches them through Maven)
 # make bench-compare   the same load against Halcyon and HBase; BENCH="options of testing/bench/side-by-side.sh"
 # CARGO_TARGET_DIR says where the build goes; the default stays outside the source tree.
 
@@ -11,7 +12,7 @@ OPTIONS ?=
 BENCH ?=
 HALCYON := $(CARGO_TARGET_DIR)/release/halcyon
 
-.PHONY: run build test check unit compat bench-compare
+.PHONY: run build test check unit compat files bench-compare
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -29,6 +30,9 @@ unit:
 
 compat: build
 	HALCYON="$(HALCYON)" testing/compat/run.sh
+
+files:
+	testing/compat/files.sh
 
 bench-compare: build
 	HALCYON="$(HALCYON)" testing/bench/side-by-side.sh $(BENCH)

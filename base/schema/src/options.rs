@@ -106,7 +106,7 @@ pub enum BlockEncoding {
 }
 
 impl BlockEncoding {
-    const ALL: [BlockEncoding; 5] = [
+    pub const ALL: [BlockEncoding; 5] = [
         BlockEncoding::None,
         BlockEncoding::Prefix,
         BlockEncoding::Diff,

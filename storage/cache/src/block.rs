@@ -21,12 +21,14 @@ impl BlockKind {
     }
 }
 
-/// An uncompressed block payload whose structure was checked when it was loaded.
+/// An uncompressed block payload whose structure was checked when it was loaded. Data blocks stay encoded as they
+/// are in the file.
 #[derive(Debug)]
 pub struct Block {
     kind: BlockKind,
     bytes: Bytes,
     marks: Box<[u64]>,
+    notes: Box<[u8]>,
     held_bytes: usize,
 }
 
@@ -36,7 +38,13 @@ impl Block {
     /// than the payload.
     pub fn new(kind: BlockKind, bytes: Bytes, marks: Box<[u64]>, held_bytes: usize) -> Block {
         debug_assert!(held_bytes >= bytes.len());
-        Block { kind, bytes, marks, held_bytes }
+        Block { kind, bytes, marks, notes: Box::new([]), held_bytes }
+    }
+
+    /// Adds bytes that the owner of this kind of block wants back beside the marks.
+    pub fn with_notes(mut self, notes: Box<[u8]>) -> Block {
+        self.notes = notes;
+        self
     }
 
     #[inline]
@@ -55,13 +63,18 @@ impl Block {
         &self.marks
     }
 
+    #[inline]
+    pub fn notes(&self) -> &[u8] {
+        &self.notes
+    }
+
     /// Memory that goes when the last reference is dropped, with what the allocator and the cache's own tables
     /// need for it.
     pub fn weight_bytes(&self) -> u64 {
         /// Arc counters, the shared header behind `Bytes`, allocator rounding, the cache's slot with its ghost
         /// share (64 bytes at one and a half slots per entry), and the entry in the table of files.
         const OVERHEAD_BYTES: usize = 16 + 32 + 48 + 96 + 32;
-        let own = size_of::<Block>() + size_of_val(&*self.marks);
+        let own = size_of::<Block>() + size_of_val(&*self.marks) + self.notes.len();
         (self.held_bytes + own + OVERHEAD_BYTES) as u64
     }
 }

@@ -1,4 +1,4 @@
-//! The block cache: uncompressed HFile blocks in memory, behind one door.
+//! The block cache: HFile blocks in memory, uncompressed but encoded as in the file, behind one door.
 //!
 //! A reader asks with [`BlockCache::get`]; on a miss it reads the block from its file, checks and decompresses
 //! it, and hands it in with [`BlockCache::insert`]. What comes out is an `Arc<Block>` whose [`Bytes`] are shared

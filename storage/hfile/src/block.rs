@@ -9,7 +9,7 @@
 //! 25  int32    bytes per checksum
 //! 29  int32    size of header and payload on disk, without checksums
 //! 33  payload, compressed if the file is
-//!     ( int32 checksum )* over each run of that many bytes of header and payload as on disk
+//!     ( int32 checksum )* over each run of that many bytes of header and payload as on disk; of type NULL zeros
 //! ```
 
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(crate) const BLOCK_BYTES_MAX: usize = i32::MAX as usize;
 /// How a block's bytes are guarded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChecksumType {
-    /// No checksums: the file system's own must do.
+    /// Zeros in place of checksums: the file system's own must do.
     Null,
     /// The polynomial of zlib.
     Crc32,
@@ -39,6 +39,16 @@ pub enum ChecksumType {
 }
 
 impl ChecksumType {
+    /// By HBase's name of it (`hbase.hstore.checksum.algorithm`).
+    pub fn from_name(name: &str) -> Option<ChecksumType> {
+        match name {
+            "NULL" => Some(ChecksumType::Null),
+            "CRC32" => Some(ChecksumType::Crc32),
+            "CRC32C" => Some(ChecksumType::Crc32c),
+            _ => None,
+        }
+    }
+
     pub(crate) fn code(self) -> u8 {
         match self {
             ChecksumType::Null => 0,
@@ -76,7 +86,7 @@ const MAGICS: [(&[u8; 8], BlockKind); 9] = [
     (b"BLMFMET2", BlockKind::GeneralBloomMeta),
     (b"DFBLMET2", BlockKind::DeleteFamilyBloomMeta),
 ];
-const ENCODED_DATA_MAGIC: &[u8; 8] = b"DATABLKE";
+pub(crate) const ENCODED_DATA_MAGIC: &[u8; 8] = b"DATABLKE";
 
 /// Kinds of blocks, for tables indexed by [`kind_index`].
 pub(crate) const KINDS_COUNT: usize = MAGICS.len();
@@ -121,13 +131,10 @@ impl Header {
         let checksum = ChecksumType::from_code(reader.u8("checksum type")?)?;
         let bytes_per_checksum = reader.count("bytes per checksum")? as usize;
         let guarded_len = reader.count("size with header")? as usize;
-        let checksums_len = match checksum {
-            ChecksumType::Null => 0,
-            _ if bytes_per_checksum == 0 => {
-                return Err(Error::corrupt("bytes per checksum: expected more than 0, found 0"));
-            }
-            _ => guarded_len.div_ceil(bytes_per_checksum) * 4,
-        };
+        if bytes_per_checksum == 0 {
+            return Err(Error::corrupt("bytes per checksum: expected more than 0, found 0"));
+        }
+        let checksums_len = guarded_len.div_ceil(bytes_per_checksum) * 4;
         if guarded_len < HEADER_LEN || guarded_len + checksums_len != on_disk_len {
             return Err(Error::corrupt(format!(
                 "on-disk size: expected {checksums_len} bytes of checksums behind {guarded_len} bytes of \

@@ -4,8 +4,8 @@ use halcyon_cache::BlockKind;
 use halcyon_cell::{Error, Result};
 use halcyon_env::WritableFile;
 
-use crate::block::{BLOCK_BYTES_MAX, HEADER_LEN, KINDS_COUNT, kind_index, magic};
-use crate::{ChecksumType, Compression};
+use crate::block::{BLOCK_BYTES_MAX, ENCODED_DATA_MAGIC, HEADER_LEN, KINDS_COUNT, kind_index, magic};
+use crate::{ChecksumType, Compression, WriterOptions};
 
 /// Bytes collected before the file is written to.
 const OUT_BYTES: usize = 1 << 20;
@@ -24,6 +24,7 @@ pub(crate) struct BlockWriter {
     /// Bytes that went to the file before `out`.
     written: u64,
     compression: Compression,
+    zstd_in_records: bool,
     checksum: ChecksumType,
     bytes_per_checksum: usize,
     previous: [i64; KINDS_COUNT],
@@ -32,18 +33,15 @@ pub(crate) struct BlockWriter {
 }
 
 impl BlockWriter {
-    pub(crate) fn new(
-        file: Box<dyn WritableFile>,
-        compression: Compression,
-        checksum: ChecksumType,
-        bytes_per_checksum: usize,
-    ) -> BlockWriter {
+    pub(crate) fn new(file: Box<dyn WritableFile>, options: &WriterOptions) -> BlockWriter {
+        let WriterOptions { compression, zstd_in_records, checksum, bytes_per_checksum, .. } = *options;
         assert!(bytes_per_checksum > 0 && bytes_per_checksum <= i32::MAX as usize);
         BlockWriter {
             file,
             out: Vec::with_capacity(OUT_BYTES + OUT_BYTES / 4),
             written: 0,
             compression,
+            zstd_in_records,
             checksum,
             bytes_per_checksum,
             previous: [-1; KINDS_COUNT],
@@ -61,21 +59,28 @@ impl BlockWriter {
     }
 
     pub(crate) fn write_block(&mut self, kind: BlockKind, payload: &[u8]) -> Result<BlockPlace> {
+        self.write(kind, magic(kind), payload)
+    }
+
+    /// As `write_block`, for a block of cells; encoded ones have a magic of their own.
+    pub(crate) fn write_data_block(&mut self, payload: &[u8], encoded: bool) -> Result<BlockPlace> {
+        let magic = if encoded { ENCODED_DATA_MAGIC } else { magic(BlockKind::Data) };
+        self.write(BlockKind::Data, magic, payload)
+    }
+
+    fn write(&mut self, kind: BlockKind, magic: &[u8; 8], payload: &[u8]) -> Result<BlockPlace> {
         let offset = self.position();
         let start = self.out.len();
         self.out.extend_from_slice(&[0; HEADER_LEN]);
-        self.compression.compress(payload, &mut self.out)?;
+        self.compression.compress(payload, self.zstd_in_records, &mut self.out)?;
         let guarded_len = self.out.len() - start;
-        let checksums_len = match self.checksum {
-            ChecksumType::Null => 0,
-            _ => guarded_len.div_ceil(self.bytes_per_checksum) * 4,
-        };
+        let checksums_len = guarded_len.div_ceil(self.bytes_per_checksum) * 4;
         if payload.len().max(guarded_len + checksums_len) > BLOCK_BYTES_MAX {
             return Err(Error::invalid(format!("a block of {} bytes is too large", payload.len())));
         }
         let previous = std::mem::replace(&mut self.previous[kind_index(kind)], offset as i64);
         let header = &mut self.out[start..start + HEADER_LEN];
-        header[..8].copy_from_slice(magic(kind));
+        header[..8].copy_from_slice(magic);
         let on_disk_len = guarded_len + checksums_len;
         header[8..12].copy_from_slice(&((on_disk_len - HEADER_LEN) as u32).to_be_bytes());
         header[12..16].copy_from_slice(&(payload.len() as u32).to_be_bytes());
@@ -93,9 +98,6 @@ impl BlockWriter {
     }
 
     fn append_checksums(&mut self, start: usize) {
-        if self.checksum == ChecksumType::Null {
-            return;
-        }
         let end = self.out.len();
         let mut at = start;
         while at < end {

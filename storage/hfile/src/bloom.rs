@@ -54,8 +54,10 @@ pub(crate) struct Bloom {
 }
 
 impl Bloom {
-    /// Parses the payload of a bloom meta block.
-    pub(crate) fn parse(payload: &Bytes, row_col: bool) -> Result<Bloom> {
+    /// Parses the payload of a bloom meta block; `cells` is the file's order of cells if the filter's keys are
+    /// cells. Keys were added in that order, whatever comparator is named: HBase names the default one in files of
+    /// `hbase:meta` too.
+    pub(crate) fn parse(payload: &Bytes, cells: Option<CellComparator>) -> Result<Bloom> {
         let mut reader = Reader::new(payload);
         let version = reader.i32("bloom version")?;
         if version != BLOOM_VERSION {
@@ -73,9 +75,12 @@ impl Bloom {
         reader.i64("bloom key capacity")?;
         let chunks_count = reader.count("bloom chunk count")?;
         let comparator = reader.vint_bytes("bloom comparator name")?;
-        let order = match row_col {
-            true => KeyOrder::Cells(comparator_of(&String::from_utf8_lossy(comparator))?),
-            false => KeyOrder::Bytes,
+        let order = match cells {
+            Some(order) => {
+                comparator_of(&String::from_utf8_lossy(comparator))?;
+                KeyOrder::Cells(order)
+            }
+            None => KeyOrder::Bytes,
         };
         let chunks = RootIndex::parse(payload, reader.at(), chunks_count, order)?;
         Ok(Bloom { hash_type, hash_count: hash_count as u32, order, chunks, last_key: None })

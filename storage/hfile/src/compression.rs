@@ -7,7 +7,7 @@
 //! ```
 //!
 //! GZ is one gzip stream. ZSTD is a plain frame, as Hadoop's own codec writes it; HBase's module codec puts
-//! frames into the block framing, so both are read.
+//! frames into the block framing. Neither of the two reads what the other wrote; both are read here, and either is written.
 
 use std::io::{Read, Write};
 
@@ -71,8 +71,8 @@ impl Compression {
         }
     }
 
-    /// Appends the compressed form of `raw` to `out`.
-    pub(crate) fn compress(self, raw: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    /// Appends the compressed form of `raw` to `out`. With `zstd_in_records` ZSTD frames go into Hadoop's records.
+    pub(crate) fn compress(self, raw: &[u8], zstd_in_records: bool, out: &mut Vec<u8>) -> Result<()> {
         let failed = |e: &dyn std::fmt::Display| Error::invalid(format!("compressing a block: {e}"));
         match self {
             Compression::None => out.extend_from_slice(raw),
@@ -89,6 +89,11 @@ impl Compression {
             Compression::Lz4 => {
                 frame(raw, out, lz4_flex::block::get_maximum_output_size, |piece, space| {
                     lz4_flex::block::compress_into(piece, space).map_err(|e| failed(&e))
+                })?;
+            }
+            Compression::Zstd if zstd_in_records => {
+                frame(raw, out, zstd::zstd_safe::compress_bound, |piece, space| {
+                    zstd::bulk::compress_to_buffer(piece, space, ZSTD_LEVEL).map_err(|e| failed(&e))
                 })?;
             }
             Compression::Zstd => {
@@ -226,11 +231,13 @@ mod tests {
 
     #[test]
     fn payloads_come_back() {
-        for codec in ALL {
+        for (codec, in_records) in
+            ALL.map(|codec| (codec, false)).into_iter().chain([(Compression::Zstd, true)])
+        {
             for len in [0, 1, 100, 65_536, 1_000_000] {
                 for raw in [sample(len), vec![b'a'; len]] {
                     let mut packed = Vec::new();
-                    codec.compress(&raw, &mut packed).unwrap();
+                    codec.compress(&raw, in_records, &mut packed).unwrap();
                     assert!(codec.decompress(&packed, len).unwrap() == raw, "{codec:?} {len}");
                     assert!(codec.decompress(&packed, len + 1).is_err());
                     assert!(len <= 1 || codec.decompress(&packed, len - 1).is_err());
@@ -245,7 +252,7 @@ mod tests {
         for codec in ALL {
             let raw = sample(2000);
             let mut packed = Vec::new();
-            codec.compress(&raw, &mut packed).unwrap();
+            codec.compress(&raw, false, &mut packed).unwrap();
             for at in 0..packed.len() {
                 let _ = codec.decompress(&packed[..at], raw.len());
                 let mut bad = packed.clone();

@@ -84,25 +84,43 @@ fn key_at(bytes: &[u8], start: usize) -> KeyRef<'_> {
     KeyRef::trusted(&bytes[start + KEY_OFFSET..start + KEY_OFFSET + key_len])
 }
 
-/// Checks every length, key and tag of a block and returns its marks. The error says at which position.
-pub(crate) fn check(bytes: &[u8], layout: CellLayout, comparator: CellComparator) -> Result<Box<[u64]>> {
+/// Checks every length, key and tag of a block and returns its marks; `see` is told where each cell starts. The
+/// error says at which position.
+pub(crate) fn check(
+    bytes: &[u8],
+    layout: CellLayout,
+    comparator: CellComparator,
+    mut see: impl FnMut(usize),
+) -> Result<Box<[u64]>> {
     if bytes.is_empty() || bytes.len() > i32::MAX as usize {
         return Err(Error::corrupt(format!("expected a data block with cells, found {} bytes", bytes.len())));
     }
     let mut starts = Vec::with_capacity(bytes.len() / (MARK_EVERY * 32) + 2);
-    let (mut at, mut last, mut count) = (0, 0, 0usize);
-    while at < bytes.len() {
+    let (mut last, mut count) = (0, 0usize);
+    check_cells(bytes, layout, |start| {
         if count.is_multiple_of(MARK_EVERY) {
-            starts.push(at);
+            starts.push(start);
         }
-        last = at;
-        at = check_cell(bytes, at, layout).map_err(|e| e.context(format_args!("cell at position {at}")))?;
+        last = start;
         count += 1;
-    }
+        see(start);
+    })?;
     if starts.last() != Some(&last) {
         starts.push(last);
     }
     Ok(Marks::pack(bytes, &starts, comparator))
+}
+
+/// Checks every length, key and tag of plain cells, and tells where each of them starts.
+pub(crate) fn check_cells(bytes: &[u8], layout: CellLayout, mut see: impl FnMut(usize)) -> Result<()> {
+    let mut at = 0;
+    while at < bytes.len() {
+        let next =
+            check_cell(bytes, at, layout).map_err(|e| e.context(format_args!("cell at position {at}")))?;
+        see(at);
+        at = next;
+    }
+    Ok(())
 }
 
 /// A block's marks as the cache keeps them.
@@ -230,10 +248,21 @@ pub(crate) fn seek(
     from: usize,
 ) -> Option<usize> {
     // The cell under the last such mark is before the key; between marks there is no way but to walk.
-    let mut start = match marks.count_before(bytes, comparator, key) {
+    let start = match marks.count_before(bytes, comparator, key) {
         0 => from,
         before => from.max(marks.start(before - 1)),
     };
+    walk(bytes, layout, comparator, key, start)
+}
+
+/// As `seek`, cell by cell from `start` on.
+pub(crate) fn walk(
+    bytes: &[u8],
+    layout: CellLayout,
+    comparator: CellComparator,
+    key: KeyRef<'_>,
+    mut start: usize,
+) -> Option<usize> {
     while start < bytes.len() {
         if compare(bytes, start, comparator, key).is_ge() {
             return Some(start);
@@ -252,11 +281,21 @@ pub(crate) fn seek_before(
     key: KeyRef<'_>,
 ) -> Option<usize> {
     let before = marks.count_before(bytes, comparator, key);
-    let mut found = marks.start(before.checked_sub(1)?);
+    Some(walk_before(bytes, layout, comparator, key, marks.start(before.checked_sub(1)?)))
+}
+
+/// Start of the last cell before `key`, from `found` on, which is before it.
+pub(crate) fn walk_before(
+    bytes: &[u8],
+    layout: CellLayout,
+    comparator: CellComparator,
+    key: KeyRef<'_>,
+    mut found: usize,
+) -> usize {
     loop {
         let next = cell_at(bytes, found, layout).next;
         if next >= bytes.len() || compare(bytes, next, comparator, key).is_ge() {
-            return Some(found);
+            return found;
         }
         found = next;
     }
@@ -277,7 +316,7 @@ mod tests {
     #[test]
     fn golden_cells_of_hbase() {
         let bytes = golden();
-        let marks = check(&bytes, BOTH, CellComparator::Default).unwrap();
+        let marks = check(&bytes, BOTH, CellComparator::Default, |_| {}).unwrap();
         let marks = Marks::of(&marks);
         assert_eq!((marks.marks.len(), marks.start(0), marks.last_cell()), (2, 0, 30));
         let first = cell_at(&bytes, 0, BOTH);
@@ -303,7 +342,7 @@ mod tests {
                     if bit < 8 && at < bad.len() {
                         bad[at] ^= 1 << bit;
                     }
-                    let Ok(marks) = check(&bad, layout, CellComparator::Default) else { continue };
+                    let Ok(marks) = check(&bad, layout, CellComparator::Default, |_| {}) else { continue };
                     let marks = Marks::of(&marks);
                     let mut start = 0;
                     while start < bad.len() {

@@ -13,6 +13,12 @@ impl<'a> Reader<'a> {
         Reader { bytes, at: 0 }
     }
 
+    /// A reader that has passed over the first `at` bytes.
+    pub(crate) fn at_position(bytes: &'a [u8], at: usize) -> Reader<'a> {
+        assert!(at <= bytes.len());
+        Reader { bytes, at }
+    }
+
     pub(crate) fn at(&self) -> usize {
         self.at
     }
@@ -95,7 +101,7 @@ pub(crate) fn read_vlong(bytes: &[u8]) -> Option<(i64, usize)> {
     if first >= -112 {
         return Some((i64::from(first), 1));
     }
-    let len = vlong_len(first);
+    let len = vlong_len_by_first(first);
     let magnitude = bytes.get(1..len)?.iter().fold(0u64, |sum, &b| (sum << 8) | u64::from(b));
     let negative = first < -120;
     Some((if negative { !magnitude as i64 } else { magnitude as i64 }, len))
@@ -103,12 +109,21 @@ pub(crate) fn read_vlong(bytes: &[u8]) -> Option<(i64, usize)> {
 
 /// Bytes of a VLong that starts with `first`.
 #[inline]
-fn vlong_len(first: i8) -> usize {
+fn vlong_len_by_first(first: i8) -> usize {
     match first {
         -112.. => 1,
         -120..-112 => (-111 - i32::from(first)) as usize,
         _ => (-119 - i32::from(first)) as usize,
     }
+}
+
+/// Bytes that `write_vlong` writes.
+pub(crate) fn vlong_len(value: i64) -> usize {
+    if (-112..=127).contains(&value) {
+        return 1;
+    }
+    let magnitude = if value < 0 { !value as u64 } else { value as u64 };
+    9 - (magnitude.leading_zeros() / 8) as usize
 }
 
 #[inline]
@@ -136,6 +151,14 @@ fn read_varint32(bytes: &[u8]) -> Option<(u32, usize)> {
     None
 }
 
+pub(crate) fn write_varint32(out: &mut Vec<u8>, mut value: u32) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
 #[cfg(test)]
 pub(crate) fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
@@ -154,7 +177,11 @@ mod tests {
         for value in [0, 1, -1, 127, 128, -112, -113, 255, 256, -256, -257, 1 << 31, i64::MAX, i64::MIN] {
             out.clear();
             write_vlong(&mut out, value);
-            assert_eq!(read_vlong(&out), Some((value, out.len())), "{value}");
+            assert_eq!(
+                (read_vlong(&out), vlong_len(value)),
+                (Some((value, out.len())), out.len()),
+                "{value}"
+            );
             for cut in 0..out.len() {
                 assert_eq!(read_vlong(&out[..cut]), None);
             }
@@ -167,5 +194,10 @@ mod tests {
         assert_eq!(read_varint32(&[0xff; 8]), None);
         assert_eq!(read_varint32(&[0xff, 0xff, 0xff, 0xff, 0x1f]), None);
         assert_eq!(read_varint32(&[0xff, 0xff, 0xff, 0xff, 0x0f]), Some((u32::MAX, 5)));
+        for value in [0, 1, 127, 128, 300, 1 << 14, u32::MAX] {
+            let mut out = Vec::new();
+            write_varint32(&mut out, value);
+            assert_eq!(read_varint32(&out), Some((value, out.len())), "{value}");
+        }
     }
 }

@@ -202,7 +202,7 @@ impl IndexWriter {
                 on_disk_len: u32::from_be_bytes(place[8..].try_into().expect("four bytes")),
             };
             node.add(key, place, 0);
-            let full = node.root_len >= self.chunk_bytes_max && node.len() >= self.entries_min;
+            let full = at >= self.entries_min && node.root_len >= self.chunk_bytes_max;
             if full || at + 1 == below.len() {
                 let place = self.write_node(blocks, BlockKind::IntermediateIndex, Some(&node))?;
                 above.add(&node.entry(0)[12..], place, 0);

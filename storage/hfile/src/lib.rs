@@ -7,7 +7,9 @@
 //!
 //! A read starts at [`HFile::open`], which takes trailer, root index, file info and bloom roots into memory.
 //! [`HFileScanner`] walks the index to a block, takes it from the block cache or (if it may) with one positional
-//! read from the disk, and steps over cells that stay where they are: a cell is a slice of its block.
+//! read from the disk, and steps over cells that stay where they are: a cell is a slice of its block. Blocks stay
+//! encoded in the cache; of PREFIX, DIFF and FAST_DIFF blocks a few dozen cells at a time are decoded, and a cell is
+//! a slice of those (`encoding/runs.rs`).
 //!
 //! What must always hold:
 //! - A block's checksums are verified when it is read, and its structure is walked once before it enters the
@@ -17,7 +19,7 @@
 //!   the first cell of its own. Equal keys never straddle a block boundary.
 //!
 //! When you change what the writer puts into a file, also touch `FORMAT.md`, the golden files under
-//! `testdata/`, and their generator in `testing/compat/golden/`.
+//! `testdata/`, and their generator in `testing/compat/golden/`; `testing/compat/files.sh` tries every combination.
 
 mod block;
 mod block_writer;
@@ -43,7 +45,8 @@ pub use block::ChecksumType;
 pub use bloom::BloomType;
 pub use compression::Compression;
 pub use file_info::FileInfo;
-pub use reader::{HFile, ReadMode, ReaderOptions};
+pub use halcyon_schema::BlockEncoding;
+pub use reader::{CacheKinds, HFile, ReadMode, ReaderOptions};
 pub use scanner::HFileScanner;
 pub use writer::{FileMeta, HFileWriter, WriterOptions, WrittenFile};
 

@@ -63,14 +63,14 @@ impl LoadOnOpen {
         match block.header.kind {
             BlockKind::GeneralBloomMeta => {
                 let row_col = self.info.bloom_type() == BloomType::RowCol;
-                let mut bloom = Bloom::parse(&block.payload, row_col)?;
+                let mut bloom = Bloom::parse(&block.payload, row_col.then_some(trailer.comparator))?;
                 if trailer.comparator == CellComparator::Default {
                     bloom.set_last_key(self.info.get(name::LAST_BLOOM_KEY))?;
                 }
                 self.general_bloom = Some(bloom);
             }
             BlockKind::DeleteFamilyBloomMeta => {
-                self.delete_bloom = Some(Bloom::parse(&block.payload, false)?);
+                self.delete_bloom = Some(Bloom::parse(&block.payload, None)?);
             }
             found => {
                 return Err(Error::corrupt(format!("expected a bloom meta block, found {found:?}")));

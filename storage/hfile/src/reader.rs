@@ -7,12 +7,13 @@ use bytes::Bytes;
 use halcyon_cache::{Block, BlockCache, BlockKey, BlockKind, BlockPriority};
 use halcyon_cell::{CellComparator, Error, Key, KeyRef, Result};
 use halcyon_env::Env;
+use halcyon_schema::BlockEncoding;
 
 use crate::block::{BlockSource, RawBlock};
 use crate::block_writer::BlockPlace;
 use crate::bloom::{Bloom, BloomType, row_col_key};
 use crate::data_block::{self, CellLayout};
-use crate::encoding;
+use crate::encoding::{RowIndex, Runs, check_runs, encoding_of};
 use crate::file_info::FileInfo;
 use crate::index::{KeyOrder, RootIndex, check_node};
 use crate::load_on_open::LoadOnOpen;
@@ -43,6 +44,28 @@ pub struct ReaderOptions {
 impl Default for ReaderOptions {
     fn default() -> ReaderOptions {
         ReaderOptions { cache_data: true, in_memory: false, cell_seq: None }
+    }
+}
+
+/// Kinds of blocks that are to be in the cache before anybody reads them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheKinds {
+    pub data: bool,
+    pub index: bool,
+    pub bloom: bool,
+}
+
+impl CacheKinds {
+    pub const NONE: CacheKinds = CacheKinds { data: false, index: false, bloom: false };
+    pub const ALL: CacheKinds = CacheKinds { data: true, index: true, bloom: true };
+
+    fn contains(self, kind: BlockKind) -> bool {
+        match kind {
+            BlockKind::Data => self.data,
+            BlockKind::LeafIndex | BlockKind::IntermediateIndex => self.index,
+            BlockKind::BloomChunk => self.bloom,
+            _ => false, // in memory as long as the file is open
+        }
     }
 }
 
@@ -213,6 +236,33 @@ impl HFile {
         crate::verify::verify(self)
     }
 
+    /// Puts blocks of the file into the cache, from its beginning on, until the cache is nearly full: then what is read
+    /// by someone would have to go for what perhaps nobody reads. Reads the whole file (what is to be skipped by its
+    /// headers). *Blocking*.
+    pub fn fill_cache(&self, kinds: CacheKinds) -> Result<()> {
+        let (mut offset, end) = (0, self.trailer.proto.load_on_open_data_offset());
+        while offset < end && kinds != CacheKinds::NONE {
+            let stats = self.cache.stats();
+            if stats.used_bytes >= stats.capacity_bytes / 10 * 9 {
+                break;
+            }
+            let header = self.source.read_header(offset)?;
+            let place = BlockPlace { offset, on_disk_len: header.on_disk_len as u32 };
+            let key = BlockKey { file: self.number, offset };
+            if kinds.contains(header.kind) {
+                self.keep_block(key, Arc::new(self.read_block(place, header.kind)?));
+            }
+            offset += header.on_disk_len as u64;
+        }
+        Ok(())
+    }
+
+    fn keep_block(&self, key: BlockKey, block: Arc<Block>) {
+        let dear = block.kind().is_index_or_bloom() || self.options.in_memory;
+        let priority = if dear { BlockPriority::High } else { BlockPriority::Normal };
+        self.cache.insert(key, block, priority);
+    }
+
     pub(crate) fn root(&self) -> &RootIndex {
         &self.root
     }
@@ -230,7 +280,7 @@ impl HFile {
     }
 
     /// Levels of the index, the root included.
-    pub(crate) fn index_levels(&self) -> usize {
+    pub fn index_levels(&self) -> usize {
         self.trailer.proto.num_data_index_levels().max(1) as usize
     }
 
@@ -275,9 +325,7 @@ impl HFile {
         };
         let block = Arc::new(block);
         if keep && (kind != BlockKind::Data || self.options.cache_data) {
-            let dear = kind.is_index_or_bloom() || self.options.in_memory;
-            let priority = if dear { BlockPriority::High } else { BlockPriority::Normal };
-            self.cache.insert(key, block.clone(), priority);
+            self.keep_block(key, block.clone());
         }
         Ok(block)
     }
@@ -295,25 +343,49 @@ impl HFile {
         self.check_block(raw).map_err(|e| e.context(self.source.place(place.offset)))
     }
 
-    fn check_block(&self, mut raw: RawBlock) -> Result<Block> {
-        let kind = raw.header.kind;
-        if raw.header.encoded {
-            let plain = encoding::decode(&raw.payload, self.layout, self.info.has_compressed_tags())?;
-            raw.held_bytes = plain.capacity();
-            raw.payload = Bytes::from(plain);
-        }
-        let marks = match kind {
-            BlockKind::Data => data_block::check(&raw.payload, self.layout, self.comparator())?,
-            BlockKind::LeafIndex | BlockKind::IntermediateIndex => {
-                check_node(&raw.payload, self.comparator())?;
-                Box::new([])
+    fn check_block(&self, raw: RawBlock) -> Result<Block> {
+        let RawBlock { header, payload, held_bytes } = raw;
+        let kind = header.kind;
+        match kind {
+            BlockKind::Data if header.encoded => return self.check_encoded_block(payload, held_bytes),
+            BlockKind::Data => {
+                let marks = data_block::check(&payload, self.layout, self.comparator(), |_| {})?;
+                return Ok(Block::new(kind, payload, marks, held_bytes));
             }
-            BlockKind::BloomChunk if raw.payload.is_empty() => {
+            BlockKind::LeafIndex | BlockKind::IntermediateIndex => check_node(&payload, self.comparator())?,
+            BlockKind::BloomChunk if payload.is_empty() => {
                 return Err(Error::corrupt("expected a bloom chunk with bits, found none"));
             }
-            _ => Box::new([]),
-        };
-        Ok(Block::new(kind, raw.payload, marks, raw.held_bytes))
+            _ => {}
+        }
+        Ok(Block::new(kind, payload, Box::new([]), held_bytes))
+    }
+
+    /// The block stays as it is, beside what it takes to read it.
+    fn check_encoded_block(&self, payload: Bytes, held_bytes: usize) -> Result<Block> {
+        if encoding_of(&payload) != Some(BlockEncoding::RowIndexV1) {
+            let index = check_runs(&payload, self.layout, self.info.has_compressed_tags())?;
+            let block = Block::new(BlockKind::Data, payload, index.marks, held_bytes);
+            return Ok(block.with_notes(index.notes));
+        }
+        let mut rows = RowIndex::parse(&payload)?;
+        let cells = payload.slice(rows.cells());
+        let marks = data_block::check(&cells, self.layout, self.comparator(), |start| rows.see(start))?;
+        rows.finish()?;
+        Ok(Block::new(BlockKind::Data, cells, marks, held_bytes))
+    }
+
+    /// The runs of a data block of differences; `None` if its cells lie there whole.
+    pub(crate) fn runs<'b>(&self, block: &'b Block) -> Option<Runs<'b>> {
+        (!block.notes().is_empty()).then(|| Runs::of(block.marks(), block.notes()))
+    }
+
+    /// The plain cells of one run of a data block, or of the whole block if its cells lie there whole.
+    pub(crate) fn plain_cells(&self, block: &Block, run: usize) -> Result<Bytes> {
+        match self.runs(block) {
+            None => Ok(block.bytes().clone()),
+            Some(runs) => runs.cells(block.bytes(), run, self.layout, self.info.has_compressed_tags()),
+        }
     }
 }
 

@@ -1,11 +1,16 @@
 //! Walks a file's cells. The position is one cell's place in one block, and the way to that block in the index.
+//!
+//! Cells of most blocks lie in the block itself. A block of differences is decoded run by run (`encoding/runs.rs`): the
+//! scanner then holds the plain cells of one run.
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use halcyon_cache::{Block, BlockKind};
 use halcyon_cell::{Cell, CellRef, CellScanner, Error, KeyRef, Result};
 
 use crate::data_block::{self, CellLayout, CellSpan, Marks, cell_at};
+use crate::encoding::Runs;
 use crate::index::IndexCursor;
 use crate::reader::{HFile, ReadMode};
 
@@ -21,7 +26,11 @@ pub struct HFileScanner {
     index: IndexCursor,
     /// The block under the scanner; `None` when it stands nowhere.
     block: Option<Arc<Block>>,
-    /// The cell under the scanner; all zeros when it stands nowhere.
+    /// Plain cells of the block, or of the run of it under the scanner; empty when it stands nowhere.
+    cells: Bytes,
+    /// The run that `cells` are of; 0 in a block whose cells lie there whole.
+    run: usize,
+    /// The cell under the scanner, in `cells`; all zeros when it stands nowhere.
     span: CellSpan,
 }
 
@@ -37,6 +46,8 @@ impl HFileScanner {
             layout,
             index: IndexCursor::default(),
             block: None,
+            cells: Bytes::new(),
+            run: 0,
             span: NOWHERE,
         }
     }
@@ -50,55 +61,87 @@ impl HFileScanner {
         self.leave();
         if self.index.seek_to_first(&self.file, self.mode)? {
             self.enter_block()?;
-            self.stand_at(0);
         }
         Ok(())
     }
 
     fn leave(&mut self) {
         self.block = None;
+        self.cells = Bytes::new();
         self.span = NOWHERE;
     }
 
     /// Takes the block under the index cursor. On an error the scanner stands nowhere.
-    fn enter_block(&mut self) -> Result<()> {
+    fn load_block(&mut self) -> Result<()> {
         let place = self.index.place(&self.file);
-        match self.file.load_block(place, BlockKind::Data, self.mode, self.cache_blocks) {
-            Ok(block) => {
-                self.block = Some(block);
-                Ok(())
-            }
-            Err(error) => {
-                self.leave();
-                self.index.clear();
-                Err(error)
-            }
-        }
+        let loaded = self.file.load_block(place, BlockKind::Data, self.mode, self.cache_blocks);
+        self.block = Some(self.or_nowhere(loaded)?);
+        self.cells = Bytes::new();
+        Ok(())
+    }
+
+    /// Takes the cells of a run of the block. On an error the scanner stands nowhere.
+    fn enter_run(&mut self, run: usize) -> Result<()> {
+        let block = self.block.as_ref().expect("a block was loaded");
+        let cells = self.file.plain_cells(block, run);
+        let named = |e: Error| e.context(self.file.source().place(self.index.place(&self.file).offset));
+        let cells = cells.map_err(named);
+        self.cells = self.or_nowhere(cells)?;
+        self.run = run;
+        Ok(())
+    }
+
+    fn or_nowhere<T>(&mut self, result: Result<T>) -> Result<T> {
+        result.inspect_err(|_| {
+            self.leave();
+            self.index.clear();
+        })
+    }
+
+    /// Takes the block under the index cursor and stands at its first cell.
+    fn enter_block(&mut self) -> Result<()> {
+        self.load_block()?;
+        self.enter_run(0)?;
+        self.stand_at(0);
+        Ok(())
+    }
+
+    /// The runs of the block; `None` if its cells lie there whole, or there is no block.
+    fn runs(&self) -> Option<Runs<'_>> {
+        self.block.as_ref().and_then(|block| self.file.runs(block))
     }
 
     #[inline]
     fn stand_at(&mut self, start: usize) {
-        self.span = cell_at(self.bytes(), start, self.layout);
+        self.span = cell_at(&self.cells, start, self.layout);
     }
 
-    /// The payload under the scanner, empty when it stands nowhere.
-    #[inline]
-    fn bytes(&self) -> &[u8] {
-        self.block.as_ref().map_or(&[], |block| block.bytes())
-    }
-
-    /// The marks of the block that the scanner has.
+    /// The marks of the block that the scanner has, whose cells lie there whole.
     fn marks(&self) -> Marks<'_> {
         Marks::of(self.block.as_ref().map_or(&[], |block| block.marks()))
     }
 
+    /// The last key of the block that the scanner has.
+    fn last_key(&self) -> KeyRef<'_> {
+        match self.runs() {
+            Some(runs) => runs.last_key(runs.count() - 1),
+            None => cell_at(&self.cells, self.marks().last_cell(), self.layout).cell(&self.cells).key(),
+        }
+    }
+
+    /// Goes to the first cell behind `cells`.
+    fn next_run(&mut self) -> Result<()> {
+        if self.runs().is_some_and(|runs| self.run + 1 < runs.count()) {
+            self.enter_run(self.run + 1)?;
+            self.stand_at(0);
+            return Ok(());
+        }
+        self.next_block()
+    }
+
     fn next_block(&mut self) -> Result<()> {
         match self.index.next(&self.file, self.mode) {
-            Ok(true) => {
-                self.enter_block()?;
-                self.stand_at(0);
-                Ok(())
-            }
+            Ok(true) => self.enter_block(),
             Ok(false) => {
                 self.leave();
                 Ok(())
@@ -110,10 +153,24 @@ impl HFileScanner {
         }
     }
 
-    /// Goes to the first cell from `from` on in this block that is not before `key`, else into the next block.
-    fn seek_in_block(&mut self, key: KeyRef<'_>, from: usize) -> Result<()> {
+    /// Goes to the first cell of the block that is not before `key`, else into the next block. `from` is the start of
+    /// a cell that is not behind it, in the run under the scanner if it has one.
+    fn seek_in_block(&mut self, key: KeyRef<'_>, mut from: usize) -> Result<()> {
         let comparator = self.file.comparator();
-        match data_block::seek(self.bytes(), self.marks(), self.layout, comparator, key, from) {
+        let found = if let Some(runs) = self.runs() {
+            let (run, count) = (runs.find(comparator, key), runs.count());
+            if run < count && (self.cells.is_empty() || run != self.run) {
+                self.enter_run(run)?;
+                from = 0;
+            }
+            if run < count { data_block::walk(&self.cells, self.layout, comparator, key, from) } else { None }
+        } else {
+            if self.cells.is_empty() {
+                self.enter_run(0)?;
+            }
+            data_block::seek(&self.cells, self.marks(), self.layout, comparator, key, from)
+        };
+        match found {
             Some(start) => {
                 self.stand_at(start);
                 Ok(())
@@ -122,29 +179,52 @@ impl HFileScanner {
             None => self.next_block(),
         }
     }
+
+    /// Goes to the last cell of the block that is before `key`; `false` if there is none.
+    fn seek_before_in_block(&mut self, key: KeyRef<'_>) -> Result<bool> {
+        let comparator = self.file.comparator();
+        let Some(runs) = self.runs() else {
+            self.enter_run(0)?;
+            let found = data_block::seek_before(&self.cells, self.marks(), self.layout, comparator, key);
+            found.inspect(|&start| self.stand_at(start));
+            return Ok(found.is_some());
+        };
+        // All runs in front of this one are before the key; it may begin behind it.
+        let run = runs.find(comparator, key).min(runs.count() - 1);
+        for run in [Some(run), run.checked_sub(1)].into_iter().flatten() {
+            self.enter_run(run)?;
+            self.stand_at(0);
+            if comparator.compare_keys(self.span.cell(&self.cells).key(), key).is_lt() {
+                let start = data_block::walk_before(&self.cells, self.layout, comparator, key, 0);
+                self.stand_at(start);
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
 }
 
 impl CellScanner for HFileScanner {
     #[inline]
     fn peek(&self) -> Option<CellRef<'_>> {
-        let block = self.block.as_ref()?;
-        if self.span.next == 0 { None } else { Some(self.span.cell(block.bytes())) }
+        if self.span.next == 0 { None } else { Some(self.span.cell(&self.cells)) }
     }
 
     fn cell(&self) -> Option<Cell> {
-        let block = self.block.as_ref().filter(|_| self.span.next != 0)?;
-        Some(Cell::trusted(block.bytes().slice(self.span.start..self.span.end), self.span.seq))
+        if self.span.next == 0 {
+            return None;
+        }
+        Some(Cell::trusted(self.cells.slice(self.span.start..self.span.end), self.span.seq))
     }
 
     #[inline]
     fn next(&mut self) -> Result<()> {
-        let Some(block) = &self.block else { return Ok(()) };
         let next = self.span.next;
-        if next < block.bytes().len() {
-            self.span = cell_at(block.bytes(), next, self.layout);
+        if next < self.cells.len() {
+            self.span = cell_at(&self.cells, next, self.layout);
             return Ok(());
         }
-        self.next_block()
+        if self.block.is_none() { Ok(()) } else { self.next_run() }
     }
 
     fn seek(&mut self, key: KeyRef<'_>) -> Result<()> {
@@ -152,7 +232,7 @@ impl CellScanner for HFileScanner {
         if !self.index.seek(&self.file, key, self.mode)? {
             return Ok(());
         }
-        self.enter_block()?;
+        self.load_block()?;
         self.seek_in_block(key, 0)
     }
 
@@ -162,8 +242,7 @@ impl CellScanner for HFileScanner {
         if comparator.compare_keys(cell.key(), key).is_ge() {
             return Ok(());
         }
-        let last = cell_at(self.bytes(), self.marks().last_cell(), self.layout);
-        if comparator.compare_keys(last.cell(self.bytes()).key(), key).is_ge() {
+        if comparator.compare_keys(self.last_key(), key).is_ge() {
             return self.seek_in_block(key, self.span.start);
         }
         self.seek(key)
@@ -171,16 +250,13 @@ impl CellScanner for HFileScanner {
 
     fn seek_before(&mut self, key: KeyRef<'_>) -> Result<()> {
         self.leave();
-        let comparator = self.file.comparator();
         if !self.index.seek_before(&self.file, key, self.mode)? {
             return Ok(());
         }
         // An index key may be before all cells of its block, so the cell may be one block further back.
         for _ in 0..2 {
-            self.enter_block()?;
-            let found = data_block::seek_before(self.bytes(), self.marks(), self.layout, comparator, key);
-            if let Some(start) = found {
-                self.stand_at(start);
+            self.load_block()?;
+            if self.seek_before_in_block(key)? {
                 return Ok(());
             }
             self.leave();
@@ -194,9 +270,15 @@ impl CellScanner for HFileScanner {
 
     fn seek_to_last(&mut self) -> Result<()> {
         self.leave();
-        if self.index.seek_to_last(&self.file, self.mode)? {
-            self.enter_block()?;
-            self.stand_at(self.marks().last_cell());
+        if !self.index.seek_to_last(&self.file, self.mode)? {
+            return Ok(());
+        }
+        self.load_block()?;
+        self.enter_run(self.runs().map_or(0, |runs| runs.count() - 1))?;
+        let last_mark = if self.runs().is_none() { self.marks().last_cell() } else { 0 };
+        self.stand_at(last_mark);
+        while self.span.next < self.cells.len() {
+            self.stand_at(self.span.next);
         }
         Ok(())
     }

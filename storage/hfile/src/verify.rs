@@ -42,8 +42,8 @@ fn walk_index(file: &Arc<HFile>) -> Result<()> {
     while more {
         let place = index.place(file);
         let block = file.read_block(place, BlockKind::Data)?;
-        walk.block(file, &index.key(file), &block)
-            .map_err(|e| e.context(file.source().place(place.offset)))?;
+        let walked = walk.block(file, &index.key(file), &block);
+        walked.map_err(|e| e.context(file.source().place(place.offset)))?;
         more = index.next(file, ReadMode::AnyDisk)?;
     }
     walk.end(file)
@@ -58,10 +58,24 @@ struct Walk {
 
 impl Walk {
     fn block(&mut self, file: &HFile, index_key: &[u8], block: &Block) -> Result<()> {
+        let runs_count = file.runs(block).map_or(1, |runs| runs.count());
+        for run in 0..runs_count {
+            let cells = file.plain_cells(block, run)?;
+            if run == 0 {
+                self.check_index_key(file, index_key, cell_at(&cells, 0, file.layout()).cell(&cells).key())?;
+            }
+            self.cells(file, &cells)?;
+            let last = KeyRef::trusted(&self.last_key);
+            if file.runs(block).is_some_and(|runs| runs.last_key(run) != last) {
+                return Err(Error::corrupt(format!("last key of run {run}: expected {last:?}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_index_key(&self, file: &HFile, index_key: &[u8], first: KeyRef<'_>) -> Result<()> {
         let comparator = file.comparator();
-        let (bytes, layout) = (block.bytes(), file.layout());
         let index_key = KeyRef::trusted(index_key);
-        let first = cell_at(bytes, 0, layout).cell(bytes).key();
         let behind_last = self.last_key.is_empty()
             || comparator.compare_keys(KeyRef::trusted(&self.last_key), index_key).is_lt();
         if !behind_last || comparator.compare_keys(index_key, first).is_gt() {
@@ -69,6 +83,11 @@ impl Walk {
                 "index key: expected one up to {first:?}, found {index_key:?}"
             )));
         }
+        Ok(())
+    }
+
+    fn cells(&mut self, file: &HFile, bytes: &[u8]) -> Result<()> {
+        let (comparator, layout) = (file.comparator(), file.layout());
         let mut at = 0;
         while at < bytes.len() {
             let span = cell_at(bytes, at, layout);

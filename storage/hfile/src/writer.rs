@@ -6,14 +6,15 @@ use halcyon_cache::BlockKind;
 use halcyon_cell::{CellComparator, CellRef, CellType, Error, Key, KeyRef, Result};
 use halcyon_env::Env;
 use halcyon_proto::pb::FileTrailerProto;
+use halcyon_schema::BlockEncoding;
 
 use crate::block_writer::BlockWriter;
 use crate::bloom::{BloomType, row_col_key};
 use crate::bloom_writer::BloomWriter;
 use crate::cell_stats::CellStats;
-use crate::data_block::{CellLayout, cell_at};
+use crate::data_block::CellLayout;
+use crate::encoding::{BlockEncoder, EncoderOptions};
 use crate::file_info::{FileInfoWriter, boolean, name};
-use crate::format::write_vlong;
 use crate::index::KeyOrder;
 use crate::index_writer::{IndexWriter, WrittenIndex};
 use crate::trailer;
@@ -23,10 +24,21 @@ use crate::{ChecksumType, Compression};
 #[derive(Clone, Debug)]
 pub struct WriterOptions {
     pub comparator: CellComparator,
-    /// A data block is closed once it holds this many bytes.
+    /// A data block is closed once its cells take this many bytes, encoded or not.
     pub block_size: usize,
+    /// How cells lie in data blocks.
+    pub encoding: BlockEncoding,
+    /// Above 0 a block is closed when its encoded cells take this share of `block_size`, whatever they take without
+    /// encoding (`hbase.writer.unified.encoded.blocksize.ratio`).
+    pub encoded_block_size_ratio: f32,
+    /// Tags go through a dictionary. Only PREFIX, DIFF and FAST_DIFF can.
+    pub compress_tags: bool,
     pub compression: Compression,
+    /// ZSTD as HBase's module codec has it, in Hadoop's records; else a plain frame, as Hadoop's own codec.
+    pub zstd_in_records: bool,
     pub bloom: BloomType,
+    /// Whether rows with a family delete marker have a filter of their own (never with ROWCOL, which has them).
+    pub delete_family_bloom: bool,
     /// Largest share of absent keys that a bloom filter lets through.
     pub bloom_error_rate: f32,
     pub bloom_chunk_bytes: usize,
@@ -48,8 +60,13 @@ impl Default for WriterOptions {
         WriterOptions {
             comparator: CellComparator::Default,
             block_size: 64 * 1024,
+            encoding: BlockEncoding::None,
+            encoded_block_size_ratio: 0.0,
+            compress_tags: false,
             compression: Compression::None,
+            zstd_in_records: false,
             bloom: BloomType::Row,
+            delete_family_bloom: true,
             bloom_error_rate: 0.01,
             bloom_chunk_bytes: 128 * 1024,
             checksum: ChecksumType::Crc32c,
@@ -60,6 +77,20 @@ impl Default for WriterOptions {
             index_entries_min: 16,
             create_time_ms: None,
         }
+    }
+}
+
+impl WriterOptions {
+    /// Brings sizes that came from outside to the nearest that can be written.
+    pub fn keep_in_bounds(&mut self) {
+        const INT_MAX: usize = i32::MAX as usize;
+        self.block_size = self.block_size.clamp(1, INT_MAX / 4);
+        self.bytes_per_checksum = self.bytes_per_checksum.clamp(64, INT_MAX);
+        self.index_chunk_bytes = self.index_chunk_bytes.clamp(1, INT_MAX / 4);
+        self.index_entries_min = self.index_entries_min.max(2);
+        self.bloom_chunk_bytes = self.bloom_chunk_bytes.clamp(1, INT_MAX / 4);
+        self.bloom_error_rate = self.bloom_error_rate.clamp(0.000_01, 0.5);
+        self.encoded_block_size_ratio = self.encoded_block_size_ratio.clamp(0.0, 1000.0);
     }
 }
 
@@ -106,15 +137,15 @@ pub struct HFileWriter {
     delete_bloom: Option<BloomWriter>,
     bloom_key: Vec<u8>,
     info: FileInfoWriter,
-    layout: CellLayout,
-    /// Payload of the open data block, and where its last cell starts.
-    block: Vec<u8>,
-    last_cell: usize,
+    /// The open data block.
+    block: BlockEncoder,
     /// Last key of the block before; empty in the first block.
     previous_block_last_key: Vec<u8>,
     first_key: Vec<u8>,
     first_data_block: Option<u64>,
     last_data_block: Option<u64>,
+    /// Index blocks from the intermediate ones on, which HBase leaves out of the file's uncompressed size.
+    uncounted_bytes: u64,
     stats: CellStats,
 }
 
@@ -123,8 +154,7 @@ impl HFileWriter {
     pub fn create(env: &Env, path: &Path, mut options: WriterOptions) -> Result<HFileWriter> {
         let file = env.fs.create(path)?;
         options.create_time_ms.get_or_insert_with(|| env.clock.now_ms());
-        let blocks =
-            BlockWriter::new(file, options.compression, options.checksum, options.bytes_per_checksum);
+        let blocks = BlockWriter::new(file, &options);
         let row_col = options.bloom == BloomType::RowCol;
         let order = if row_col { KeyOrder::Cells(options.comparator) } else { KeyOrder::Bytes };
         let bloom = |order| BloomWriter::new(order, options.bloom_chunk_bytes, options.bloom_error_rate);
@@ -133,35 +163,35 @@ impl HFileWriter {
             blocks,
             index: IndexWriter::new(options.index_chunk_bytes, options.index_entries_min),
             general_bloom: (options.bloom != BloomType::None).then(|| bloom(order)),
-            delete_bloom: (!row_col).then(|| bloom(KeyOrder::Bytes)),
+            delete_bloom: (options.delete_family_bloom && !row_col).then(|| bloom(KeyOrder::Bytes)),
             bloom_key: Vec::new(),
             info: FileInfoWriter::default(),
-            layout: CellLayout { tags: options.include_tags, mvcc: options.include_mvcc, seq: None },
-            block: Vec::with_capacity(options.block_size + options.block_size / 4),
-            last_cell: 0,
+            block: BlockEncoder::new(encoder_options(&options), options.block_size),
             previous_block_last_key: Vec::new(),
             first_key: Vec::new(),
             first_data_block: None,
             last_data_block: None,
+            uncounted_bytes: 0,
             stats: CellStats::new(),
             options,
         })
     }
 
     /// Adds a cell. It must not sort before the one added last: such a cell is refused as `Corrupt`, because
-    /// it means that the source of the cells was not in order, and the file must not be finished.
+    /// it means that the source of the cells was not in order. A cell of another family is `Invalid` where the
+    /// encoding stores the family once. After an error the file must not be finished.
     pub fn append(&mut self, cell: CellRef<'_>) -> Result<()> {
         let key = cell.key();
         let change = self.compare_with_last(key)?;
-        if self.block.len() >= self.options.block_size && change != Change::None {
+        self.add_to_blooms(&cell, key, change); // first, as HBase: it may fill a chunk that goes out behind the block
+        if change != Change::None && self.block_is_full() {
             self.close_block()?;
+            self.write_full_inline_blocks()?;
         }
         if self.stats.entries == 0 {
             self.first_key = key.bytes().to_vec();
         }
-        self.add_to_blooms(&cell, key, change);
-        self.last_cell = self.block.len();
-        append_cell(&mut self.block, &cell, self.layout);
+        self.block.append(&cell)?;
         self.stats.add(&cell, key);
         Ok(())
     }
@@ -173,7 +203,7 @@ impl HFileWriter {
 
     /// Bytes in the file so far, the open block's included, uncompressed. For deciding when to start another.
     pub fn len_estimate(&self) -> u64 {
-        self.blocks.position() + self.block.len() as u64
+        self.blocks.position() + self.block.encoded_len() as u64
     }
 
     pub fn entries(&self) -> u64 {
@@ -189,7 +219,9 @@ impl HFileWriter {
             bloom.write_last_chunk(&mut self.blocks)?;
         }
         let index = std::mem::replace(&mut self.index, IndexWriter::new(0, 0));
+        let uncompressed_before_index = self.blocks.uncompressed_bytes();
         let (load_on_open_offset, index) = index.finish(&mut self.blocks)?;
+        self.uncounted_bytes = self.blocks.uncompressed_bytes() - uncompressed_before_index;
         self.blocks.write_block(BlockKind::RootIndex, &[])?; // the meta index: store files have no meta blocks
         let file_info_offset = self.blocks.position();
         self.complete_file_info(&meta, last_key.as_ref());
@@ -211,10 +243,20 @@ impl HFileWriter {
     }
 
     fn last_key(&self) -> Option<KeyRef<'_>> {
-        if !self.block.is_empty() {
-            return Some(cell_at(&self.block, self.last_cell, self.layout).cell(&self.block).key());
+        self.block.last_key().or_else(|| {
+            let key = &self.previous_block_last_key;
+            (!key.is_empty()).then(|| KeyRef::trusted(key))
+        })
+    }
+
+    /// HBase: `HFileWriterImpl.checkBlockBoundary`.
+    fn block_is_full(&self) -> bool {
+        let (options, block) = (&self.options, &self.block);
+        let encoded_max = (options.block_size as f32 * options.encoded_block_size_ratio) as usize;
+        if encoded_max > 0 {
+            return block.encoded_len() >= encoded_max;
         }
-        (!self.previous_block_last_key.is_empty()).then(|| KeyRef::trusted(&self.previous_block_last_key))
+        block.plain_len() >= options.block_size || block.encoded_len() >= options.block_size
     }
 
     /// How `key` differs from the last one.
@@ -259,23 +301,28 @@ impl HFileWriter {
         }
     }
 
-    /// Writes the open block, and index and bloom blocks that are full.
+    /// Writes the open block.
     fn close_block(&mut self) -> Result<()> {
         if self.block.is_empty() {
             return Ok(());
         }
-        let place = self.blocks.write_block(BlockKind::Data, &self.block)?;
+        let encoded = self.options.encoding != BlockEncoding::None;
+        let place = self.blocks.write_data_block(self.block.finish(), encoded)?;
         self.first_data_block.get_or_insert(place.offset);
         self.last_data_block = Some(place.offset);
-        let first = cell_at(&self.block, 0, self.layout).cell(&self.block).key();
+        let first = self.block.first_key();
         let key = separator(self.options.comparator, &self.previous_block_last_key, first);
         self.index.add(key.get().bytes(), place);
-        let last = cell_at(&self.block, self.last_cell, self.layout).cell(&self.block).key();
         self.previous_block_last_key.clear();
-        self.previous_block_last_key.extend_from_slice(last.bytes());
-        self.block.clear();
-        self.block.shrink_to(4 * self.options.block_size);
-        self.last_cell = 0;
+        if let Some(last) = self.block.last_key() {
+            self.previous_block_last_key.extend_from_slice(last.bytes());
+        }
+        self.block.clear(4 * self.options.block_size);
+        Ok(())
+    }
+
+    /// Writes index and bloom blocks that are full.
+    fn write_full_inline_blocks(&mut self) -> Result<()> {
         self.index.write_full_leaf(&mut self.blocks)?;
         for bloom in [&mut self.general_bloom, &mut self.delete_bloom].into_iter().flatten() {
             bloom.write_full_chunks(&mut self.blocks)?;
@@ -307,7 +354,8 @@ impl HFileWriter {
         info.put_i64(name::CREATE_TIME, self.options.create_time_ms.expect("create filled it in"));
         if self.options.include_tags {
             info.put_i32(name::MAX_TAGS_LEN, self.stats.max_tags_len as i32);
-            info.put(name::TAGS_COMPRESSED.as_bytes(), &boolean(false));
+            let compressed = self.options.compress_tags && self.options.encoding != BlockEncoding::None;
+            info.put(name::TAGS_COMPRESSED.as_bytes(), &boolean(compressed));
         }
         if self.options.include_mvcc {
             info.put_i32(name::KEY_VALUE_VERSION, 1);
@@ -321,6 +369,9 @@ impl HFileWriter {
             info.put(name::EXCLUDE_FROM_MINOR.as_bytes(), &boolean(true));
         }
         info.put(name::HISTORICAL.as_bytes(), &boolean(false));
+        if self.options.encoding != BlockEncoding::None {
+            info.put(name::DATA_BLOCK_ENCODING.as_bytes(), self.options.encoding.name().as_bytes());
+        }
         info.put_compaction_event(&meta.compacted_from);
         if let Some(bloom) = self.general_bloom.as_ref().filter(|b| b.keys_count() > 0) {
             info.put(name::BLOOM_TYPE.as_bytes(), self.options.bloom.name().as_bytes());
@@ -338,12 +389,14 @@ impl HFileWriter {
         file_info_offset: u64,
         index: &WrittenIndex,
     ) -> FileTrailerProto {
+        let uncompressed_bytes =
+            self.blocks.uncompressed_bytes() - self.uncounted_bytes + trailer::TRAILER_LEN as u64;
         let or_none = |offset: Option<u64>| Some(offset.unwrap_or(u64::MAX)); // -1 as HBase writes it
         FileTrailerProto {
             file_info_offset: Some(file_info_offset),
             load_on_open_data_offset: Some(load_on_open_offset),
             uncompressed_data_index_size: Some(index.uncompressed_bytes),
-            total_uncompressed_bytes: Some(self.blocks.uncompressed_bytes() + trailer::TRAILER_LEN as u64),
+            total_uncompressed_bytes: Some(uncompressed_bytes),
             data_index_count: Some(index.root_entries_count),
             meta_index_count: Some(0),
             entry_count: Some(self.stats.entries),
@@ -367,24 +420,17 @@ enum Change {
     None,
 }
 
-/// Adds a cell in the block's layout.
-#[inline]
-fn append_cell(block: &mut Vec<u8>, cell: &CellRef<'_>, layout: CellLayout) {
-    let tags = cell.tags();
-    if layout.tags && !tags.is_empty() {
-        block.extend_from_slice(cell.bytes());
-    } else {
-        block.extend_from_slice(cell.bytes_without_tags());
-        if layout.tags {
-            block.extend_from_slice(&[0; 2]);
-        }
-    }
-    if layout.mvcc {
-        write_vlong(block, cell.seq() as i64);
+fn encoder_options(options: &WriterOptions) -> EncoderOptions {
+    EncoderOptions {
+        encoding: options.encoding,
+        layout: CellLayout { tags: options.include_tags, mvcc: options.include_mvcc, seq: None },
+        compress_tags: options.compress_tags,
+        comparator: options.comparator,
     }
 }
 
-/// A short key that is behind `last` (of the block before, empty for the first block) and not behind `first`.
+/// A short key that is behind `last` (of the block before, empty for the first block) and not behind `first`; the
+/// one that HBase makes (`HFileWriterImpl.getMidpoint`).
 fn separator(comparator: CellComparator, last: &[u8], first: KeyRef<'_>) -> Key {
     // Rows of meta sort by their parts: bytes in the middle may be anywhere else in that order.
     if last.is_empty() || comparator == CellComparator::Meta {
@@ -392,20 +438,21 @@ fn separator(comparator: CellComparator, last: &[u8], first: KeyRef<'_>) -> Key 
     }
     let last = KeyRef::trusted(last);
     if last.row() != first.row() {
-        Key::first_on_row(between(last.row(), first.row()))
+        Key::first_on_row(&between(last.row(), first.row()))
     } else if last.family() != first.family() {
-        Key::first_on_column(first.row(), between(last.family(), first.family()), b"")
+        Key::first_on_column(first.row(), &between(last.family(), first.family()), b"")
     } else if last.qualifier() != first.qualifier() {
-        Key::first_on_column(first.row(), first.family(), between(last.qualifier(), first.qualifier()))
+        Key::first_on_column(first.row(), first.family(), &between(last.qualifier(), first.qualifier()))
     } else {
         first.to_key()
     }
 }
 
-/// The shortest beginning of `high` that is above `low`; `low` must be below `high`.
-fn between<'a>(low: &[u8], high: &'a [u8]) -> &'a [u8] {
+/// A short name above `low` and not above `high`; `low` must be below `high`.
+fn between(low: &[u8], high: &[u8]) -> Vec<u8> {
     let common = low.iter().zip(high).take_while(|(l, h)| l == h).count();
-    &high[..common + 1]
+    let next = low.get(common).map_or(0, |&byte| byte + 1); // below `high`'s byte, so it is not ff
+    [&high[..common], &[next]].concat()
 }
 
 #[cfg(test)]

@@ -9,7 +9,8 @@ use halcyon_cache::BlockCache;
 use halcyon_cell::{Cell, CellScanner, Key};
 use halcyon_env::Env;
 use halcyon_hfile::{
-    BloomType, Compression, FileMeta, HFile, HFileWriter, ReadMode, ReaderOptions, WriterOptions,
+    BlockEncoding, BloomType, Compression, FileMeta, HFile, HFileWriter, ReadMode, ReaderOptions,
+    WriterOptions,
 };
 
 const CELLS_COUNT: usize = 1_000_000;
@@ -67,17 +68,26 @@ fn bench_write_scan_seek() {
         ("write, ROW, SNAPPY", BloomType::Row, Compression::Snappy),
         ("write, ROW, LZ4", BloomType::Row, Compression::Lz4),
         ("write, ROW, ZSTD", BloomType::Row, Compression::Zstd),
-        ("write, ROW", BloomType::Row, Compression::None),
     ] {
         let options = WriterOptions { bloom, compression, ..Default::default() };
         timed(&env, what, CELLS_COUNT, || write(&env, &path, &cells, options));
     }
+    for encoding in BlockEncoding::ALL {
+        println!("encoding {}", encoding.name());
+        let options = WriterOptions { encoding, ..Default::default() };
+        timed(&env, "write, ROW", CELLS_COUNT, || write(&env, &path, &cells, options));
+        read(&env, &path, &cells);
+    }
+    std::fs::remove_file(&path).unwrap();
+}
+
+fn read(env: &Env, path: &Path, cells: &[Cell]) {
     let cache = Arc::new(BlockCache::new(1 << 30));
-    let file = HFile::open(&env, &path, 1, cache.clone(), ReaderOptions::default()).unwrap();
-    println!("{} bytes, {} blocks cached at first", file.len(), cache.stats().blocks_count);
+    let file = HFile::open(env, path, 1, cache.clone(), ReaderOptions::default()).unwrap();
+    println!("{} bytes", file.len());
     let mut scanner = file.scanner(ReadMode::AnyDisk, true);
     for what in ["scan, cold cache", "scan, warm cache", "scan, warm cache"] {
-        timed(&env, what, CELLS_COUNT, || {
+        timed(env, what, CELLS_COUNT, || {
             let mut bytes = 0;
             scanner.seek_to_first().unwrap();
             while let Some(cell) = scanner.peek() {
@@ -87,7 +97,8 @@ fn bench_write_scan_seek() {
             assert_eq!(bytes, cells.iter().map(|c| c.bytes().len()).sum::<usize>());
         });
     }
-    timed(&env, "scan, warm, shared cells", CELLS_COUNT, || {
+    println!("{} bytes in the cache", cache.stats().used_bytes);
+    timed(env, "scan, warm, shared cells", CELLS_COUNT, || {
         scanner.seek_to_first().unwrap();
         while let Some(cell) = scanner.cell() {
             std::hint::black_box(cell);
@@ -97,32 +108,32 @@ fn bench_write_scan_seek() {
     let seeks = 300_000;
     let rows = CELLS_COUNT / CELLS_PER_ROW;
     let keys: Vec<Key> = (0..seeks).map(|n| Key::first_on_row(&row(n * 7_919 % rows))).collect();
-    timed(&env, "seek, cached", seeks, || {
+    timed(env, "seek, cached", seeks, || {
         for key in &keys {
             scanner.seek(key.get()).unwrap();
             assert!(scanner.peek().is_some());
         }
     });
-    timed(&env, "seek and new scanner, cached", seeks, || {
+    timed(env, "seek and new scanner, cached", seeks, || {
         for key in &keys {
             let mut scanner = file.scanner(ReadMode::CacheOnly, true);
             scanner.seek(key.get()).unwrap();
             assert!(scanner.peek().is_some());
         }
     });
-    timed(&env, "seek_before, cached", seeks, || {
+    timed(env, "seek_before, cached", seeks, || {
         for key in &keys {
             scanner.seek_before(key.get()).unwrap();
         }
     });
     let next_rows: Vec<Key> = (0..rows).map(|n| Key::first_on_row(&row(n))).collect();
     scanner.seek_to_first().unwrap();
-    timed(&env, "reseek to the next row", rows, || {
+    timed(env, "reseek to the next row", rows, || {
         for key in &next_rows {
             scanner.reseek(key.get()).unwrap();
         }
     });
-    timed(&env, "bloom, present and absent", seeks * 2, || {
+    timed(env, "bloom, present and absent", seeks * 2, || {
         for key in &keys {
             let key = key.get();
             let row = key.row();
@@ -130,5 +141,4 @@ fn bench_write_scan_seek() {
             std::hint::black_box(file.may_contain_row(&row[..row.len() - 1], ReadMode::AnyDisk).unwrap());
         }
     });
-    std::fs::remove_file(&path).unwrap();
 }

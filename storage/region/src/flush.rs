@@ -22,7 +22,7 @@ use halcyon_hfile::{FileMeta, HFileWriter};
 use crate::region::Region;
 use crate::scan::matcher::{MatchCode, Matcher};
 use crate::scan::source::Heap;
-use crate::store::{Commit, Part, Store, StoreFile};
+use crate::store::{Commit, Part, Store, StoreFile, WrittenBy};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlushOutcome {
@@ -86,7 +86,12 @@ impl Region {
         let path = self.temporary_file(store)?;
         let written = self.write_snapshot(store, &snapshot, &path, seq, now_ms)?;
         let commit = Commit { file: written.then_some(path.as_path()), flushed: &snapshot, compacted: &[] };
-        store.commit(&self.services.env, &commit, |path| self.open_file(store, path), &self.archive_dir)
+        store.commit(
+            &self.services.env,
+            &commit,
+            |path| self.open_file(store, path, WrittenBy::Flush),
+            &self.archive_dir,
+        )
     }
 
     /// Returns whether a cell was left to write; the file is removed if not.
@@ -103,7 +108,8 @@ impl Region {
         let mut heap = Heap::new(store.comparator, sources);
         heap.seek(Key::first_on_row(b"").get())?;
         let mut matcher = Matcher::minor(store.keeping, now_ms);
-        let mut writer = HFileWriter::create(env, path, store.writer_options(false, now_ms)?)?;
+        let options = store.writer_options(&self.table, WrittenBy::Flush, now_ms)?;
+        let mut writer = HFileWriter::create(env, path, options)?;
         let mut cells = 0u64;
         copy_kept(&mut heap, &mut matcher, |cell| {
             cells += 1;
@@ -144,8 +150,17 @@ impl Region {
         Ok(dir.join(name))
     }
 
-    pub(crate) fn open_file(&self, store: &Store, path: &std::path::Path) -> Result<Arc<StoreFile>> {
-        StoreFile::open(&self.services.env, path, &store.family, &self.services.cache)
+    /// Opens a file that was just written, and puts of it into the cache what the family wants there. HBase keeps
+    /// blocks while it writes them; here they are read again, so that nothing enters the cache unchecked.
+    pub(crate) fn open_file(
+        &self,
+        store: &Store,
+        path: &std::path::Path,
+        written_by: WrittenBy,
+    ) -> Result<Arc<StoreFile>> {
+        let file = StoreFile::open(&self.services.env, path, &store.family, &self.services.cache)?;
+        file.fill_cache(store.cached_on_write(&self.table, written_by));
+        Ok(file)
     }
 }
 

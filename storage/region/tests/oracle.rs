@@ -15,7 +15,7 @@ use halcyon_cell::{Cell, CellType};
 use halcyon_env::Clock;
 use halcyon_env::sim::CrashMode;
 use halcyon_region::*;
-use halcyon_schema::FamilyDescriptor;
+use halcyon_schema::{BlockEncoding, FamilyDescriptor};
 use halcyon_testkit::{Engine, FamilyOptions, KeepDeletedCells, OracleScan, check_seeds};
 
 struct RegionEngine {
@@ -31,8 +31,11 @@ fn descriptor(options: &FamilyOptions) -> FamilyDescriptor {
         KeepDeletedCells::Ttl => "TTL",
     };
     let policies = ["EAGER", "BASIC", "ADAPTIVE", "NONE"];
+    let name_sum: usize = options.name.iter().map(|&byte| usize::from(byte)).sum();
+    let encoding = BlockEncoding::ALL[options.versions_max.wrapping_add(name_sum) % BlockEncoding::ALL.len()];
     let mut family = FamilyDescriptor::new(&options.name)
         .unwrap()
+        .with("DATA_BLOCK_ENCODING", encoding.name())
         .with("VERSIONS", options.versions_max.min(i32::MAX as usize).to_string())
         .with("MIN_VERSIONS", options.min_versions.to_string())
         .with("KEEP_DELETED_CELLS", keep)

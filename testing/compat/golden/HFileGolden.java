@@ -55,6 +55,17 @@ public class HFileGolden {
   static final Configuration CONF = HBaseConfiguration.create();
 
   public static void main(String[] args) throws Exception {
+    prepare();
+    if (args[0].equals("write")) {
+      writeAll(args[1]);
+    } else {
+      for (int i = 1; i < args.length; i++) {
+        read(args[i], System.out);
+      }
+    }
+  }
+
+  static void prepare() {
     CONF.set("hbase.io.compress.snappy.codec", "org.apache.hadoop.hbase.io.compress.xerial.SnappyCodec");
     CONF.set("hbase.io.compress.zstd.codec", "org.apache.hadoop.hbase.io.compress.zstd.ZstdCodec");
     Compression.Algorithm.SNAPPY.reload(CONF);
@@ -65,13 +76,6 @@ public class HFileGolden {
     CONF.setInt("hfile.index.block.max.size", 256);
     CONF.setInt("hfile.index.block.min.entries", 3);
     CONF.setInt("io.storefile.bloom.block.size", 128);
-    if (args[0].equals("write")) {
-      writeAll(args[1]);
-    } else {
-      for (int i = 1; i < args.length; i++) {
-        read(args[i], System.out);
-      }
-    }
   }
 
   static FileSystem fs() throws Exception {
@@ -107,10 +111,8 @@ public class HFileGolden {
       String name = encoding.name().toLowerCase().replace("_", "-");
       write(dir, name, cells, options(encoding, Compression.Algorithm.NONE).withBlockSize(1024),
         BloomType.NONE);
-      if (encoding != DataBlockEncoding.ROW_INDEX_V1) {
-        write(dir, name + "-tags", few, options(encoding, Compression.Algorithm.SNAPPY)
-          .withBlockSize(1024).withCompressTags(true), BloomType.NONE);
-      }
+      write(dir, name + "-tags", few, options(encoding, Compression.Algorithm.NONE)
+        .withBlockSize(1024).withCompressTags(true), BloomType.NONE);
     }
     write(dir, "meta", meta, options(DataBlockEncoding.NONE, Compression.Algorithm.NONE)
       .withCellComparator(MetaCellComparator.META_COMPARATOR), BloomType.ROWCOL);
@@ -129,8 +131,13 @@ public class HFileGolden {
 
   static void write(String dir, String name, List<KeyValue> cells, HFileContextBuilder options,
     BloomType bloom) throws Exception {
+    write(CONF, dir, name, cells, options, bloom);
+  }
+
+  static void write(Configuration conf, String dir, String name, List<KeyValue> cells,
+    HFileContextBuilder options, BloomType bloom) throws Exception {
     Path path = new Path(Paths.get(dir, name + ".hfile").toAbsolutePath().toUri());
-    StoreFileWriter writer = new StoreFileWriter.Builder(CONF, new CacheConfig(CONF), fs())
+    StoreFileWriter writer = new StoreFileWriter.Builder(conf, new CacheConfig(conf), fs())
       .withFilePath(path).withFileContext(options.build()).withBloomType(bloom).withMaxKeyCount(1000)
       .build();
     for (KeyValue cell : cells) {

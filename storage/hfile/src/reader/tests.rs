@@ -3,7 +3,7 @@ use halcyon_env::sim::SimFileSystem;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{BloomType, ChecksumType, Compression, FileMeta, HFileWriter, WriterOptions};
+use crate::{BlockEncoding, BloomType, ChecksumType, Compression, FileMeta, HFileWriter, WriterOptions};
 
 /// One file in memory.
 struct Scratch(Env);
@@ -116,6 +116,47 @@ fn cells_come_back_through_every_codec_checksum_and_bloom() {
             file.verify().unwrap();
         }
     }
+}
+
+#[test]
+fn cells_come_back_through_every_encoding() {
+    let scratch = Scratch::new();
+    let cells = sample(2000);
+    for (encoding, compress_tags) in BlockEncoding::ALL.into_iter().flat_map(|e| [(e, false), (e, true)]) {
+        for compression in [Compression::None, Compression::Lz4] {
+            let options = WriterOptions {
+                encoding,
+                compress_tags,
+                compression,
+                ..deep(BloomType::RowPrefixFixedLength(7))
+            };
+            write(&scratch, &cells, options);
+            let file = open(&scratch);
+            assert!(file.index_levels() >= 3, "{} levels", file.index_levels());
+            assert_eq!(scan(&file).unwrap(), cells);
+            file.verify().unwrap();
+        }
+    }
+}
+
+#[test]
+fn blocks_of_encoded_cells_are_as_large_as_the_ratio_says() {
+    let scratch = Scratch::new();
+    let cells = sample(2000);
+    let blocks = |encoded_block_size_ratio| {
+        let encoding = BlockEncoding::FastDiff;
+        let options = WriterOptions { encoding, encoded_block_size_ratio, ..deep(BloomType::None) };
+        write(&scratch, &cells, options);
+        let (file, mut index, mut count) = (open(&scratch), crate::index::IndexCursor::default(), 1);
+        assert_eq!(scan(&file).unwrap(), cells);
+        index.seek_to_first(&file, ReadMode::AnyDisk).unwrap();
+        while index.next(&file, ReadMode::AnyDisk).unwrap() {
+            count += 1;
+        }
+        count
+    };
+    let (plain, half, whole) = (blocks(0.0), blocks(0.5), blocks(1.0));
+    assert!(whole * 3 < half * 2 && whole * 3 < plain * 2, "{plain}, {half}, {whole}");
 }
 
 #[test]
@@ -311,22 +352,27 @@ fn check_error(error: &Error) {
 
 #[test]
 fn truncated_and_damaged_files_never_panic_and_never_give_wrong_cells() {
-    let scratch = Scratch::new();
     let cells = sample(60);
-    for (compression, checksum) in
-        [(Compression::None, ChecksumType::Crc32c), (Compression::Snappy, ChecksumType::Crc32)]
-    {
-        let options = WriterOptions { compression, checksum, ..deep(BloomType::RowCol) };
+    for (compression, checksum, encoding) in [
+        (Compression::None, ChecksumType::Crc32c, BlockEncoding::None),
+        (Compression::None, ChecksumType::Crc32c, BlockEncoding::FastDiff),
+        (Compression::Snappy, ChecksumType::Crc32, BlockEncoding::RowIndexV1),
+    ] {
+        let options =
+            WriterOptions { compression, checksum, encoding, compress_tags: true, ..deep(BloomType::RowCol) };
+        let scratch = Scratch::new();
         write(&scratch, &cells, options);
         let good = scratch.bytes();
         let blocks_end = good.len() - trailer::TRAILER_LEN;
         for at in (0..good.len()).filter(|at| at % 13 == 0 || *at > good.len() - 40) {
+            let scratch = Scratch::new();
             scratch.put(&good[..at]);
             read_everything(&scratch, &cells);
         }
         for at in (0..good.len()).filter(|&at| at < blocks_end + 150 || at > good.len() - 8) {
             let mut bad = good.clone();
             bad[at] ^= 1 << (at * 7 % 8);
+            let scratch = Scratch::new();
             scratch.put(&bad);
             read_everything(&scratch, &cells);
         }
@@ -335,15 +381,21 @@ fn truncated_and_damaged_files_never_panic_and_never_give_wrong_cells() {
 
 #[test]
 fn without_checksums_damage_still_does_not_panic() {
-    let scratch = Scratch::new();
     let cells = sample(40);
-    let options = WriterOptions { checksum: ChecksumType::Null, ..deep(BloomType::Row) };
-    write(&scratch, &cells, options);
-    let good = scratch.bytes();
+    for encoding in BlockEncoding::ALL {
+        let (checksum, compress_tags) = (ChecksumType::Null, true);
+        let scratch = Scratch::new();
+        write(&scratch, &cells, WriterOptions { checksum, encoding, compress_tags, ..deep(BloomType::Row) });
+        damage_every_byte(&scratch.bytes(), &cells);
+    }
+}
+
+fn damage_every_byte(good: &[u8], cells: &[Cell]) {
     let cache = Arc::new(BlockCache::new(0));
     for at in 0..good.len() - trailer::TRAILER_LEN {
-        let mut bad = good.clone();
+        let mut bad = good.to_vec();
         bad[at] ^= 1 << (at * 5 % 8);
+        let scratch = Scratch::new(); // one remembers every version of the file
         scratch.put(&bad);
         let Ok(file) = open_with(&scratch, &cache, ReaderOptions::default()) else { continue };
         let mut scanner = file.scanner(ReadMode::AnyDisk, true);
@@ -390,12 +442,25 @@ proptest! {
         meta in any::<bool>(),
         bloom in prop::sample::select(BLOOMS.to_vec()),
         compression in prop::sample::select(vec![Compression::None, Compression::Snappy]),
+        encoding in prop::sample::select(BlockEncoding::ALL.to_vec()),
+        compress_tags in any::<bool>(),
+        block_size in prop::sample::select(vec![256, 4096, 65536]),
+        (include_tags, include_mvcc) in any::<(bool, bool)>(),
     ) {
         let comparator = if meta { CellComparator::Meta } else { CellComparator::Default };
         let mut cells = cells;
         cells.sort_by(|a, b| comparator.compare(a.get(), b.get()));
+        let stored = |cell: Cell| {
+            let seq = if include_mvcc { cell.seq() } else { 0 };
+            let bytes = if include_tags { cell.get().bytes() } else { cell.get().bytes_without_tags() };
+            CellRef::trusted(bytes, seq).to_cell()
+        };
         let scratch = Scratch::new();
-        write(&scratch, &cells, WriterOptions { comparator, compression, ..deep(bloom) });
+        let options = WriterOptions {
+            comparator, compression, encoding, compress_tags, block_size, include_tags, include_mvcc, ..deep(bloom)
+        };
+        write(&scratch, &cells, options);
+        cells = cells.into_iter().map(stored).collect();
         let file = open(&scratch);
         prop_assert_eq!(&scan(&file).unwrap(), &cells);
         file.verify().unwrap();

@@ -9,7 +9,7 @@ use crate::flush::copy_kept;
 use crate::region::Region;
 use crate::scan::matcher::Matcher;
 use crate::scan::source::{Heap, Source};
-use crate::store::{Commit, Store, StoreFile};
+use crate::store::{Commit, Store, StoreFile, WrittenBy};
 
 /// Cells between two looks at the cancel flag.
 const CELLS_BETWEEN_LOOKS: u64 = 1024;
@@ -137,13 +137,14 @@ impl Region {
                 return Err(error);
             }
         };
+        let written_by = written_by(major);
         // Without a cell left there is still a file, which remembers the sequence id and the inputs.
         let commit = Commit { file: Some(&path), flushed: &[], compacted: inputs };
         let _open = self.enter()?;
         let file = store.commit(
             env,
             &commit,
-            |path| self.open_file(store, path),
+            |path| self.open_file(store, path, written_by),
             &self.archive_dir.join(&*store.family.name_str()),
         )?;
         for input in inputs {
@@ -180,7 +181,8 @@ impl Region {
         } else {
             Matcher::minor(store.keeping, now_ms)
         };
-        let mut writer = HFileWriter::create(&self.services.env, path, store.writer_options(true, now_ms)?)?;
+        let options = store.writer_options(&self.table, written_by(major), now_ms)?;
+        let mut writer = HFileWriter::create(&self.services.env, path, options)?;
         let mut cells = 0u64;
         copy_kept(&mut heap, &mut matcher, |cell| {
             cells += 1;
@@ -215,6 +217,10 @@ impl Region {
         let settled = files.len() == 1 && oldest.is_major();
         age as f64 > period && !settled
     }
+}
+
+fn written_by(major: bool) -> WrittenBy {
+    if major { WrittenBy::MajorCompaction } else { WrittenBy::MinorCompaction }
 }
 
 fn oldest_first(store: &Store) -> Vec<Arc<StoreFile>> {

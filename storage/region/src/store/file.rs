@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use halcyon_cache::BlockCache;
 use halcyon_cell::Result;
 use halcyon_env::Env;
-use halcyon_hfile::{HFile, ReaderOptions};
+use halcyon_hfile::{CacheKinds, HFile, ReaderOptions};
 use halcyon_schema::FamilyDescriptor;
 
 use crate::api::TimeRange;
@@ -44,7 +44,7 @@ impl StoreFile {
         let info = hfile.info();
         // A bulk-loaded file has its sequence id in its name: <32 hex>_SeqId_<n>_.
         let max_seq = info.max_seq_id().or_else(|| seq_in_name(&name)).unwrap_or(0);
-        Ok(Arc::new(StoreFile {
+        let file = Arc::new(StoreFile {
             path: path.to_path_buf(),
             name,
             number,
@@ -53,7 +53,18 @@ impl StoreFile {
             max_cell_seq: info.max_mvcc(),
             time_range: info.time_range(),
             hfile,
-        }))
+        });
+        if family.prefetch_blocks_on_open() {
+            file.fill_cache(CacheKinds { data: family.block_cache(), ..CacheKinds::ALL });
+        }
+        Ok(file)
+    }
+
+    /// As [`HFile::fill_cache`]. A file is no worse for not being in the cache, so an error is only told.
+    pub fn fill_cache(&self, kinds: CacheKinds) {
+        if let Err(error) = self.hfile.fill_cache(kinds) {
+            tracing::warn!(%error, "blocks were not put into the cache");
+        }
     }
 
     /// Whether a cell in `range` that is not older than `oldest` can be in the file.

@@ -7,20 +7,22 @@
 mod commit;
 mod file;
 mod part;
+mod writer;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use halcyon_cell::{CellComparator, Result};
-use halcyon_hfile::{BloomType, Compression, WriterOptions};
+use halcyon_hfile::{CacheKinds, WriterOptions};
 use halcyon_memstore::{ChunkPool, Segment, SegmentSize};
-use halcyon_schema::FamilyDescriptor;
+use halcyon_schema::{FamilyDescriptor, TableDescriptor};
 use parking_lot::{Mutex, RwLock};
 
 pub(crate) use commit::{Commit, archive};
 pub(crate) use file::{StoreFile, is_store_file_name};
 pub(crate) use part::Part;
+pub(crate) use writer::WrittenBy;
 
 use crate::scan::matcher::Keeping;
 
@@ -197,32 +199,17 @@ impl Store {
     }
 
     /// How this family's files are written.
-    pub fn writer_options(&self, for_compaction: bool, now_ms: i64) -> Result<WriterOptions> {
-        use halcyon_schema as schema;
-        let chosen =
-            if for_compaction { self.family.compression_compact()? } else { self.family.compression()? };
-        let compression = match chosen {
-            schema::Compression::None => Compression::None,
-            schema::Compression::Gz => Compression::Gz,
-            schema::Compression::Snappy => Compression::Snappy,
-            schema::Compression::Lz4 => Compression::Lz4,
-            schema::Compression::Zstd => Compression::Zstd,
-        };
-        let bloom = match self.family.bloom() {
-            schema::BloomType::None => BloomType::None,
-            schema::BloomType::Row => BloomType::Row,
-            schema::BloomType::RowCol => BloomType::RowCol,
-            schema::BloomType::RowPrefixFixedLength(len) => {
-                BloomType::RowPrefixFixedLength(u16::try_from(len).unwrap_or(u16::MAX))
-            }
-        };
-        Ok(WriterOptions {
-            comparator: self.comparator,
-            block_size: self.family.block_size(),
-            compression,
-            bloom,
-            create_time_ms: Some(now_ms),
-            ..WriterOptions::default()
-        })
+    pub fn writer_options(
+        &self,
+        table: &TableDescriptor,
+        written_by: WrittenBy,
+        now_ms: i64,
+    ) -> Result<WriterOptions> {
+        writer::options(&self.family, table, written_by, self.comparator, now_ms)
+    }
+
+    /// Blocks of a new file that are to be in the cache at once.
+    pub fn cached_on_write(&self, table: &TableDescriptor, written_by: WrittenBy) -> CacheKinds {
+        writer::cached_on_write(&self.family, table, written_by)
     }
 }

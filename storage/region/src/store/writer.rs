@@ -1,0 +1,190 @@
+//! What the files of a family look like: its attributes and settings, and those of its table, in terms of the
+//! HFile writer (HBase: `StoreUtils.createStoreConfiguration`, `HStore.createFileContext`, `BloomFilterFactory`).
+
+use std::str::FromStr;
+
+use halcyon_cell::{CellComparator, Result};
+use halcyon_hfile::{BloomType, CacheKinds, ChecksumType, Compression, WriterOptions};
+use halcyon_schema::{self as schema, FamilyDescriptor, TableDescriptor};
+
+/// What a file is written for. The compression may differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WrittenBy {
+    Flush,
+    MinorCompaction,
+    MajorCompaction,
+}
+
+/// Settings of the family, then those of the table, by HBase's property names. A value that cannot be read is
+/// passed over, as in [`crate::RegionSettings::for_table`].
+struct Settings<'a> {
+    family: &'a FamilyDescriptor,
+    table: &'a TableDescriptor,
+}
+
+impl Settings<'_> {
+    fn take<T: FromStr>(&self, name: &str, field: &mut T) {
+        let text = self.family.setting(name).or_else(|| self.table.setting(name));
+        if let Some(value) = text.and_then(|text| text.trim().parse().ok()) {
+            *field = value;
+        }
+    }
+
+    fn is_on(&self, name: &str, default: bool) -> bool {
+        let mut on = default;
+        self.take(name, &mut on);
+        on
+    }
+}
+
+/// How a file of `family` is written. Invalid if the family asks for a compression that does not exist here.
+pub(super) fn options(
+    family: &FamilyDescriptor,
+    table: &TableDescriptor,
+    written_by: WrittenBy,
+    comparator: CellComparator,
+    now_ms: i64,
+) -> Result<WriterOptions> {
+    let compression = match written_by {
+        WrittenBy::Flush => family.compression()?,
+        WrittenBy::MinorCompaction => family.compression_compact_minor()?,
+        WrittenBy::MajorCompaction => family.compression_compact_major()?,
+    };
+    let settings = Settings { family, table };
+    let mut options = WriterOptions {
+        comparator,
+        block_size: family.block_size(),
+        encoding: family.block_encoding(),
+        compress_tags: family.compress_tags(),
+        compression: compression_of(compression),
+        bloom: bloom_of(family.bloom()),
+        create_time_ms: Some(now_ms),
+        ..WriterOptions::default()
+    };
+    if !settings.is_on("io.storefile.bloom.enabled", true) {
+        options.bloom = BloomType::None;
+    }
+    options.delete_family_bloom = settings.is_on("io.storefile.delete.family.bloom.enabled", true);
+    settings.take("hbase.writer.unified.encoded.blocksize.ratio", &mut options.encoded_block_size_ratio);
+    settings.take("hfile.index.block.max.size", &mut options.index_chunk_bytes);
+    settings.take("hfile.index.block.min.entries", &mut options.index_entries_min);
+    settings.take("io.storefile.bloom.block.size", &mut options.bloom_chunk_bytes);
+    settings.take("io.storefile.bloom.error.rate", &mut options.bloom_error_rate);
+    settings.take("hbase.hstore.bytes.per.checksum", &mut options.bytes_per_checksum);
+    let mut checksum = String::new();
+    settings.take("hbase.hstore.checksum.algorithm", &mut checksum);
+    options.checksum = ChecksumType::from_name(&checksum).unwrap_or(options.checksum);
+    let mut zstd_codec = String::new();
+    settings.take("hbase.io.compress.zstd.codec", &mut zstd_codec);
+    options.zstd_in_records = zstd_codec.starts_with("org.apache.hadoop.hbase.io.compress.");
+    options.keep_in_bounds();
+    Ok(options)
+}
+
+/// Blocks of a new file that are to be in the cache at once. Data blocks of a compaction would push out what was
+/// read, so they are not unless that is asked for; and whoever wants data blocks gets all blocks (HBase:
+/// `StoreFileTrackerBase.createWriter`, `CacheConfig.enableCacheOnWrite`).
+pub(super) fn cached_on_write(
+    family: &FamilyDescriptor,
+    table: &TableDescriptor,
+    written_by: WrittenBy,
+) -> CacheKinds {
+    let data = match written_by {
+        WrittenBy::Flush => family.cache_data_on_write(),
+        WrittenBy::MinorCompaction | WrittenBy::MajorCompaction => {
+            Settings { family, table }.is_on("hbase.rs.cachecompactedblocksonwrite", false)
+        }
+    };
+    CacheKinds {
+        data,
+        index: data || family.cache_indexes_on_write(),
+        bloom: data || family.cache_blooms_on_write(),
+    }
+}
+
+fn compression_of(chosen: schema::Compression) -> Compression {
+    match chosen {
+        schema::Compression::None => Compression::None,
+        schema::Compression::Gz => Compression::Gz,
+        schema::Compression::Snappy => Compression::Snappy,
+        schema::Compression::Lz4 => Compression::Lz4,
+        schema::Compression::Zstd => Compression::Zstd,
+    }
+}
+
+fn bloom_of(chosen: schema::BloomType) -> BloomType {
+    match chosen {
+        schema::BloomType::None => BloomType::None,
+        schema::BloomType::Row => BloomType::Row,
+        schema::BloomType::RowCol => BloomType::RowCol,
+        schema::BloomType::RowPrefixFixedLength(len) => {
+            BloomType::RowPrefixFixedLength(u16::try_from(len).unwrap_or(u16::MAX))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use halcyon_schema::{BlockEncoding, TableName};
+
+    use super::*;
+
+    fn options_of(family: FamilyDescriptor, table: TableDescriptor, by: WrittenBy) -> WriterOptions {
+        options(&family, &table, by, CellComparator::Default, 7).unwrap()
+    }
+
+    fn family() -> FamilyDescriptor {
+        FamilyDescriptor::new("f").unwrap()
+    }
+
+    fn table() -> TableDescriptor {
+        TableDescriptor::new(TableName::parse(b"t").unwrap()).with_family(family())
+    }
+
+    #[test]
+    fn attributes_reach_the_writer() {
+        let family = family()
+            .with("DATA_BLOCK_ENCODING", "FAST_DIFF")
+            .with("COMPRESS_TAGS", "false")
+            .with("BLOCKSIZE", "8192")
+            .with("COMPRESSION", "SNAPPY")
+            .with("COMPRESSION_COMPACT", "GZ")
+            .with("COMPRESSION_COMPACT_MAJOR", "ZSTD")
+            .with("BLOOMFILTER", "ROWPREFIX_FIXED_LENGTH")
+            .with_configuration("RowPrefixBloomFilter.prefix_length", "5");
+        let of = |by| options_of(family.clone(), table(), by);
+        let flush = of(WrittenBy::Flush);
+        assert_eq!(
+            (flush.encoding, flush.compress_tags, flush.block_size),
+            (BlockEncoding::FastDiff, false, 8192)
+        );
+        assert_eq!((flush.bloom, flush.create_time_ms), (BloomType::RowPrefixFixedLength(5), Some(7)));
+        assert_eq!(flush.compression, Compression::Snappy);
+        assert_eq!(of(WrittenBy::MinorCompaction).compression, Compression::Gz);
+        assert_eq!(of(WrittenBy::MajorCompaction).compression, Compression::Zstd);
+        assert!(options_of(self::family(), table(), WrittenBy::Flush).compress_tags, "HBase's default");
+    }
+
+    #[test]
+    fn settings_of_the_family_win_over_the_tables() {
+        let table = table()
+            .with("hfile.index.block.max.size", "4096")
+            .with("io.storefile.bloom.block.size", "2048")
+            .with("hbase.hstore.checksum.algorithm", "CRC32")
+            .with("hbase.io.compress.zstd.codec", "org.apache.hadoop.hbase.io.compress.zstd.ZstdCodec")
+            .with("io.storefile.delete.family.bloom.enabled", "false");
+        let family = family()
+            .with_configuration("hfile.index.block.max.size", "512")
+            .with_configuration("hfile.index.block.min.entries", "4")
+            .with_configuration("hbase.hstore.bytes.per.checksum", "0")
+            .with_configuration("hbase.writer.unified.encoded.blocksize.ratio", "0.5")
+            .with_configuration("io.storefile.bloom.error.rate", "often")
+            .with_configuration("io.storefile.bloom.enabled", "false");
+        let options = options_of(family, table, WrittenBy::Flush);
+        assert_eq!((options.index_chunk_bytes, options.index_entries_min), (512, 4));
+        assert_eq!((options.bloom_chunk_bytes, options.bloom_error_rate), (2048, 0.01));
+        assert_eq!((options.checksum, options.bytes_per_checksum), (ChecksumType::Crc32, 64));
+        assert_eq!((options.bloom, options.delete_family_bloom), (BloomType::None, false));
+        assert!(options.encoded_block_size_ratio == 0.5 && options.zstd_in_records);
+    }
+}
