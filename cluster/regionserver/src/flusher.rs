@@ -125,6 +125,7 @@ impl RegionServer {
         let idle = sized.iter().filter(|(bytes, o)| *bytes > 0 && !o.flush_queued.load(Ordering::Relaxed));
         for (_, online) in idle.take(free) {
             self.flush_queue.push(online);
+            self.pressure.note_flushes(1);
         }
     }
 

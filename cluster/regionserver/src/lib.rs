@@ -24,6 +24,7 @@ mod regionserver;
 mod scanners;
 mod service;
 mod settings;
+mod tuner;
 
 pub use counters::{Counter, Counters};
 pub use load::ServerStats;

@@ -12,8 +12,8 @@ use tokio::sync::Notify;
 
 /// See the head of the file. *Thread safety*: all methods from any thread.
 pub(crate) struct Pressure {
-    low_bytes: u64,
-    high_bytes: u64,
+    low_bytes: AtomicU64,
+    high_bytes: AtomicU64,
     hold_back_max: Duration,
     used_bytes: AtomicU64,
     is_memory_high: AtomicBool,
@@ -21,13 +21,14 @@ pub(crate) struct Pressure {
     lowered: Notify,
     held_back: AtomicU64,
     refused: AtomicU64,
+    flushes: AtomicU64,
 }
 
 impl Pressure {
     pub(crate) fn new(low_bytes: u64, high_bytes: u64, hold_back_max: Duration) -> Pressure {
         Pressure {
-            low_bytes,
-            high_bytes,
+            low_bytes: AtomicU64::new(low_bytes),
+            high_bytes: AtomicU64::new(high_bytes),
             hold_back_max,
             used_bytes: AtomicU64::new(0),
             is_memory_high: AtomicBool::new(false),
@@ -35,13 +36,14 @@ impl Pressure {
             lowered: Notify::new(),
             held_back: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+            flushes: AtomicU64::new(0),
         }
     }
 
     /// Takes note of what the memstores hold now.
     pub(crate) fn update(&self, used_bytes: u64) {
         self.used_bytes.store(used_bytes, Ordering::Relaxed);
-        let high = used_bytes >= self.high_bytes;
+        let high = used_bytes >= self.high_bytes();
         if self.is_memory_high.swap(high, Ordering::Relaxed) && !high {
             self.lowered.notify_waiters();
         }
@@ -56,7 +58,7 @@ impl Pressure {
 
     /// Whether a flush is wanted for the sake of memory.
     pub(crate) fn is_over_low(&self) -> bool {
-        self.used_bytes.load(Ordering::Relaxed) >= self.low_bytes
+        self.used_bytes.load(Ordering::Relaxed) >= self.low_bytes.load(Ordering::Relaxed)
     }
 
     /// Whether writers have to wait.
@@ -91,7 +93,7 @@ impl Pressure {
             } else {
                 format!(
                     "the memstores of this server hold {used_bytes} bytes, the limit is {}",
-                    self.high_bytes
+                    self.high_bytes()
                 )
             })
         })
@@ -102,7 +104,23 @@ impl Pressure {
     }
 
     pub(crate) fn high_bytes(&self) -> u64 {
-        self.high_bytes
+        self.high_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Moves the marks.
+    pub(crate) fn set_high(&self, high_bytes: u64, low_bytes: u64) {
+        self.high_bytes.store(high_bytes, Ordering::Relaxed);
+        self.low_bytes.store(low_bytes, Ordering::Relaxed);
+    }
+
+    /// Takes note of flushes for the sake of memory.
+    pub(crate) fn note_flushes(&self, count: u64) {
+        self.flushes.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Flushes for the sake of memory so far.
+    pub(crate) fn flushes(&self) -> u64 {
+        self.flushes.load(Ordering::Relaxed)
     }
 
     /// Writers held back so far, and those of them that were refused.

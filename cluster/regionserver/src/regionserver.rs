@@ -43,6 +43,7 @@ use crate::recover::recover_logs;
 use crate::region_table::{OnlineRegion, RegionTable};
 use crate::scanners::Scanners;
 use crate::settings::RegionServerSettings;
+use crate::tuner::{self, Tuner};
 
 /// How long a worker thread waits for work before it looks whether the server still runs.
 const IDLE_WAIT: Duration = Duration::from_millis(500);
@@ -114,8 +115,8 @@ impl RegionServer {
         )?;
         let clock = env.clock.clone();
         let high_bytes = settings.memstore_high_bytes();
-        let pooled_bytes_max = high_bytes as f64 * settings.chunk_pool_share;
-        let pooled_chunks_max = pooled_bytes_max as usize / settings.chunk_bytes.max(1);
+        let pooled_chunks_max =
+            (high_bytes as f64 * settings.chunk_pool_share) as usize / settings.chunk_bytes.max(1);
         let server = Arc::new(RegionServer {
             root: root.to_path_buf(),
             wal_dir,
@@ -348,7 +349,7 @@ impl RegionServer {
         self.start_thread("chunks", |server| server.chunks.keep_ready(READY_CHUNKS, IDLE_WAIT))?;
         self.start_thread("compactor-small", |server| server.compact_turn(Lane::Small, IDLE_WAIT))?;
         self.start_thread("compactor-large", |server| server.compact_turn(Lane::Large, IDLE_WAIT))?;
-        let mut chores = Chores::default();
+        let mut chores = Chores::new(Tuner::new(self.settings.memstore_share, self.settings.cache_share));
         self.start_thread("chores", move |server| {
             server.pause(MEASURE_PERIOD);
             server.do_chores(&mut chores);
@@ -398,6 +399,9 @@ impl RegionServer {
     fn do_chores(&self, chores: &mut Chores) {
         self.measure_memory();
         let now_ns = self.env.clock.monotonic_ns();
+        if chores.tuning.is_due(now_ns, tuner::PERIOD) {
+            self.tune_memory(&mut chores.tuner);
+        }
         if chores.leases.is_due(now_ns, LEASE_CHECK_PERIOD) {
             self.counters.leases_expired.add(self.scanners.expire() as u64);
         }
@@ -411,11 +415,19 @@ impl RegionServer {
 }
 
 /// When each chore was done last.
-#[derive(Default)]
 struct Chores {
+    tuner: Tuner,
+    tuning: Chore,
     leases: Chore,
     old_edits: Chore,
     compactions: Chore,
+}
+
+impl Chores {
+    fn new(tuner: Tuner) -> Chores {
+        let never = Chore::default;
+        Chores { tuner, tuning: never(), leases: never(), old_edits: never(), compactions: never() }
+    }
 }
 
 #[derive(Default)]

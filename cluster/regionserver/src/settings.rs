@@ -28,6 +28,8 @@ pub struct RegionServerSettings {
     pub chunk_pool_share: f64,
     /// Part of the memory for blocks (`hfile.block.cache.size`).
     pub cache_share: f64,
+    /// Whether the two shares follow the load, as they do unless one of them is set (`halcyon.memory.adapts`).
+    pub adapts_shares: bool,
     /// How long a writer is held back at the high mark before it is told to come again. Shorter than any
     /// client's own patience.
     pub hold_back_max: Duration,
@@ -84,6 +86,7 @@ impl Default for RegionServerSettings {
             chunk_bytes: CHUNK_SIZE_BYTES_DEFAULT,
             chunk_pool_share: 1.0,
             cache_share: 0.35,
+            adapts_shares: true,
             hold_back_max: Duration::from_secs(5),
             scanner_lease: Duration::from_secs(60),
             rpc_timeout: Duration::from_secs(60),
@@ -128,11 +131,22 @@ impl RegionServerSettings {
     pub fn set(&mut self, name: &str, value: &str) -> Result<bool> {
         match name {
             "halcyon.memory.bytes" => self.memory_bytes = number(name, value)?,
-            "hbase.regionserver.global.memstore.size" => self.memstore_share = share(name, value)?,
+            "hbase.regionserver.global.memstore.size" => {
+                self.memstore_share = share(name, value)?;
+                self.adapts_shares = false;
+            }
             "hbase.regionserver.global.memstore.size.lower.limit" => {
                 self.memstore_low_share = share(name, value)?;
             }
-            "hfile.block.cache.size" => self.cache_share = share(name, value)?,
+            "hfile.block.cache.size" => {
+                self.cache_share = share(name, value)?;
+                self.adapts_shares = false;
+            }
+            "halcyon.memory.adapts" => {
+                let parsed = value.trim().parse();
+                self.adapts_shares = parsed
+                    .map_err(|_| Error::invalid(format!("{name}: {value:?} is neither true nor false")))?;
+            }
             "hbase.client.scanner.timeout.period" => self.scanner_lease = millis(name, value)?,
             "hbase.rpc.timeout" => self.rpc_timeout = millis(name, value)?,
             "hbase.server.scanner.max.result.size" => self.result_bytes_max = number(name, value)?,
@@ -194,6 +208,7 @@ impl fmt::Display for RegionServerSettings {
         writeln!(f, "hbase.regionserver.global.memstore.size = {}", self.memstore_share)?;
         writeln!(f, "hbase.regionserver.global.memstore.size.lower.limit = {}", self.memstore_low_share)?;
         writeln!(f, "hfile.block.cache.size = {}", self.cache_share)?;
+        writeln!(f, "halcyon.memory.adapts = {}", self.adapts_shares)?;
         writeln!(f, "hbase.client.scanner.timeout.period = {}", self.scanner_lease.as_millis())?;
         writeln!(f, "hbase.rpc.timeout = {}", self.rpc_timeout.as_millis())?;
         writeln!(f, "hbase.server.scanner.max.result.size = {}", self.result_bytes_max)?;

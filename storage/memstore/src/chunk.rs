@@ -32,7 +32,7 @@ const CHUNK_SIZE_BYTES_MAX: usize = 1 << 30;
 /// Thread-safe. The role of HBase's `ChunkCreator`.
 pub struct ChunkPool {
     chunk_size_bytes: usize,
-    pooled_chunks_max: usize,
+    pooled_chunks_max: AtomicUsize,
     allocated_bytes: AtomicUsize,
     pooled: Mutex<Vec<Pages>>,
     /// Told when a chunk was taken from the pool.
@@ -46,7 +46,7 @@ impl ChunkPool {
         let size = chunk_size_bytes.clamp(CHUNK_SIZE_BYTES_MIN, CHUNK_SIZE_BYTES_MAX);
         Arc::new(ChunkPool {
             chunk_size_bytes: size.next_multiple_of(PAGE_BYTES),
-            pooled_chunks_max,
+            pooled_chunks_max: AtomicUsize::new(pooled_chunks_max),
             allocated_bytes: AtomicUsize::new(0),
             pooled: Mutex::new(Vec::new()),
             taken: Condvar::new(),
@@ -96,11 +96,27 @@ impl ChunkPool {
         })
     }
 
+    /// Changes how many bytes of unused chunks are kept. What is too much goes back to the operating system, chunk by
+    /// chunk.
+    pub fn set_pooled_max(&self, bytes: usize) {
+        let count = bytes / self.chunk_size_bytes;
+        self.pooled_chunks_max.store(count, Ordering::Relaxed);
+        loop {
+            let mut pooled = self.pooled.lock();
+            if pooled.len() <= count {
+                return;
+            }
+            let memory = pooled.pop();
+            drop(pooled);
+            self.allocated_bytes.fetch_sub(memory.map_or(0, |memory| memory.len()), Ordering::Relaxed);
+        }
+    }
+
     /// Waits until fewer than `count` chunks are pooled, at most `timeout`, and adds one whose memory is there to the
     /// last page: a writer that needs a chunk need not wait while the operating system finds one. For a thread that
     /// does nothing else. *Blocking*.
     pub fn keep_ready(&self, count: usize, timeout: Duration) {
-        let count = count.min(self.pooled_chunks_max);
+        let count = count.min(self.pooled_chunks_max.load(Ordering::Relaxed));
         let mut pooled = self.pooled.lock();
         if pooled.len() >= count {
             self.taken.wait_for(&mut pooled, timeout);
@@ -118,7 +134,7 @@ impl ChunkPool {
     fn give_back(&self, memory: Pages) {
         if memory.len() == self.chunk_size_bytes {
             let mut pooled = self.pooled.lock();
-            if pooled.len() < self.pooled_chunks_max {
+            if pooled.len() < self.pooled_chunks_max.load(Ordering::Relaxed) {
                 pooled.push(memory);
                 return;
             }
@@ -248,6 +264,10 @@ mod tests {
         drop(taken);
         pool.keep_ready(100, Duration::ZERO);
         assert_eq!(pool.pooled_bytes(), 3 * 8192);
+        pool.set_pooled_max(10_000);
+        assert_eq!((pool.allocated_bytes(), pool.pooled_bytes()), (8192, 8192));
+        pool.keep_ready(2, Duration::ZERO);
+        assert_eq!(pool.pooled_bytes(), 8192);
     }
 
     #[test]
