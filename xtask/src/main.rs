@@ -5,6 +5,7 @@
 //! cargo xtask test [ARGS]      all unit and integration tests
 //! cargo xtask fuzz [DECODER]   damaged input for one decoder or all, with new seeds, for HALCYON_FUZZ_SECONDS each
 //!                              (default 60)
+//! cargo xtask memory           the unsafe code under an interleaving checker and, where there is one, a memory checker
 //! ```
 //!
 //! `check` runs all its parts and tells of all that is wrong before it fails. It reads the files that git knows of, so
@@ -21,7 +22,7 @@ mod tidy;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-const USAGE: &str = "cargo xtask check | test [ARGS] | fuzz [DECODER]...";
+const USAGE: &str = "cargo xtask check | test [ARGS] | fuzz [DECODER]... | memory";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         Some("check") => check(),
         Some("test") => run("cargo", &[&["test", "--workspace"], strs(rest).as_slice()].concat()),
         Some("fuzz") => fuzz::fuzz(rest),
+        Some("memory") => memory(),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(64);
@@ -51,6 +53,39 @@ fn check() -> bool {
     println!("format: {}", verdict(format));
     println!("lint: {}", verdict(lint));
     complaints.is_empty() && format && lint
+}
+
+/// Shuttle tries many interleavings of the memstore's writers and readers, Miri watches every access to memory.
+fn memory() -> bool {
+    let interleavings = Command::new("cargo")
+        .args(["test", "--release", "-p", "halcyon-memstore", "--test", "interleavings"])
+        .env("RUSTFLAGS", "--cfg halcyon_shuttle")
+        .env("CARGO_TARGET_DIR", target_dir().join("shuttle"))
+        .current_dir(root())
+        .status()
+        .is_ok_and(|status| status.success());
+    println!("interleavings: {}", verdict(interleavings));
+    let has_miri = Command::new("cargo").args(["+nightly", "miri", "--version"]).output();
+    if !has_miri.is_ok_and(|output| output.status.success()) {
+        println!("memory: skipped, there is no Miri here (rustup +nightly component add miri)");
+        return interleavings;
+    }
+    let memory = ["model", "threads"].iter().all(|test| {
+        Command::new("cargo")
+            .args(["+nightly", "miri", "test", "-p", "halcyon-memstore", "--test", test])
+            .env("MIRIFLAGS", "-Zmiri-disable-isolation")
+            .env("CARGO_TARGET_DIR", target_dir().join("miri"))
+            .current_dir(root())
+            .status()
+            .is_ok_and(|status| status.success())
+    });
+    println!("memory: {}", verdict(memory));
+    interleavings && memory
+}
+
+/// Flags of a compiler that others share would make everything be built again, so these runs have places of their own.
+fn target_dir() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
 fn verdict(good: bool) -> &'static str {

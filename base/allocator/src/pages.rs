@@ -7,6 +7,7 @@ use std::io;
 use std::ptr::NonNull;
 
 /// A huge page of x86-64, and of 64-bit Arm with 4 KiB pages.
+#[cfg_attr(miri, allow(dead_code))] // it maps nothing
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// Zeroed memory that is this value's own; goes back when dropped.

@@ -13,11 +13,10 @@
 //!
 //! `unsafe` stands in `chunk` (memory), `node` (layout of a node in that memory), `list` (linking), `segment`
 //! (who owns which chunk), `scanner` (a position that keeps its segment alive) and `flat` (nodes of held segments). What they rely on is said at
-//! the top of each. After a change there, run the tests under Miri, and the interleavings:
+//! the top of each. After a change there, run Miri and Shuttle:
 //!
 //! ```text
-//! MIRIFLAGS=-Zmiri-many-seeds=0..8 cargo +nightly miri test -p halcyon-memstore
-//! RUSTFLAGS="--cfg halcyon_shuttle" cargo test --release -p halcyon-memstore --test interleavings
+//! cargo xtask memory
 //! cargo test --release -p halcyon-memstore --test speed -- --ignored --nocapture
 //! ```
 //!
