@@ -2,7 +2,7 @@
 //!
 //! Regions come from flushes, from a check every few seconds (which is also how major compactions become due)
 //! and from administrators. A region stands in one queue at a time, before all whose stores have more room for
-//! files. Large ones have a thread of their own, so that small ones do not wait for hours. How fast both write is
+//! files. Large compactions have a thread of their own, so that small ones do not wait for hours. How fast both write is
 //! decided in `throughput`.
 
 use std::collections::VecDeque;
@@ -65,14 +65,14 @@ impl Compactor {
         if online.compaction_queued.swap(true, Ordering::AcqRel) {
             return;
         }
-        let stats = online.region.stats();
-        let lane = if stats.store_file_bytes > self.large_bytes { Lane::Large } else { Lane::Small };
+        let is_large = online.region.compaction_bytes() > self.large_bytes;
+        let lane = if is_large { Lane::Large } else { Lane::Small };
+        let files_left = online.region.store_files_left();
         let queue = self.lane(lane);
         let mut regions = queue.regions.lock();
         if regions.len() >= queue_max {
             return online.forget_compaction(); // the next check finds it again
         }
-        let files_left = online.region.store_files_left();
         let place = regions.partition_point(|(left, _)| *left <= files_left);
         regions.insert(place, (files_left, online.clone()));
         queue.filled.notify_one();

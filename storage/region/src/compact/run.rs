@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use halcyon_cell::Result;
+use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_hfile::FileInfo;
 
 use super::CompactionControl;
@@ -61,14 +61,24 @@ impl Region {
 
     /// Whether `compact` would find something to do.
     pub fn compaction_wanted(&self) -> bool {
-        self.stores.iter().any(|store| {
-            let wanted = store.major_wanted.load(Ordering::Acquire);
-            let files = oldest_first(store);
-            let states = file_states(&files);
-            let state = self.store_state(store, &files, &states);
-            let drops = state.policy == CompactionPolicy::Fifo && !expired(&state).is_empty();
-            drops || select(&state, CompactionRequest { major: wanted, user: wanted }).is_some()
-        })
+        self.stores.iter().any(|store| self.wanted_bytes(store).is_some())
+    }
+
+    /// Bytes of the files that `compact` would read now.
+    pub fn compaction_bytes(&self) -> u64 {
+        self.stores.iter().filter_map(|store| self.wanted_bytes(store)).sum()
+    }
+
+    fn wanted_bytes(&self, store: &Store) -> Option<u64> {
+        let wanted = store.major_wanted.load(Ordering::Acquire);
+        let files = oldest_first(store);
+        let states = file_states(&files);
+        let state = self.store_state(store, &files, &states);
+        let drops = state.policy == CompactionPolicy::Fifo && !expired(&state).is_empty();
+        match select(&state, CompactionRequest { major: wanted, user: wanted }) {
+            Some(selection) => Some(selection.files.iter().map(|&at| files[at].len_bytes).sum()),
+            None => drops.then_some(0),
+        }
     }
 
     /// How urgent compactions are: 0 up to the fewest files that are worth one, 1 at the number of files at which
@@ -184,7 +194,10 @@ impl Region {
         all: bool,
     ) -> Result<u64> {
         let commit = Commit { files: written, flushed: &[], compacted: inputs };
-        let _open = self.enter()?;
+        // Whoever closes the region holds `closed` and waits for `compacting`, which is held here: no waiting.
+        let Some(_open) = self.closed.try_read().filter(|closed| !**closed) else {
+            return Err(Error::new(ErrorKind::Stopping, "the region is closing"));
+        };
         let files = store.commit(
             &self.services.env,
             &commit,
