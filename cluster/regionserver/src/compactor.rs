@@ -1,8 +1,9 @@
 //! Decides which region is compacted when, and by which of two threads.
 //!
 //! Regions come from flushes, from a check every few seconds (which is also how major compactions become due)
-//! and from administrators. A region stands in one queue at a time. Large ones have a thread of their own, so
-//! that small ones do not wait for hours.
+//! and from administrators. A region stands in one queue at a time, before all whose stores have more room for
+//! files. Large compactions have a thread of their own, so that small ones do not wait for hours. How fast both write is
+//! decided in `throughput`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::RegionServer;
 use crate::region_table::OnlineRegion;
+use crate::throughput::Throughput;
 
 /// Which queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +28,7 @@ pub(crate) enum Lane {
 /// The two queues and the switch.
 pub(crate) struct Compactor {
     large_bytes: u64,
+    pub(crate) throughput: Throughput,
     lanes: [LaneQueue; 2],
     enabled: AtomicBool,
     /// Tells running compactions to give up.
@@ -34,14 +37,16 @@ pub(crate) struct Compactor {
 
 #[derive(Default)]
 struct LaneQueue {
-    regions: Mutex<VecDeque<Arc<OnlineRegion>>>,
+    /// With the files that each may still get before flushes wait, fewest first.
+    regions: Mutex<VecDeque<(i64, Arc<OnlineRegion>)>>,
     filled: Condvar,
 }
 
 impl Compactor {
-    pub(crate) fn new(large_bytes: u64) -> Compactor {
+    pub(crate) fn new(large_bytes: u64, throughput: Throughput) -> Compactor {
         Compactor {
             large_bytes,
+            throughput,
             lanes: Default::default(),
             enabled: AtomicBool::new(true),
             cancel: AtomicBool::new(false),
@@ -60,14 +65,16 @@ impl Compactor {
         if online.compaction_queued.swap(true, Ordering::AcqRel) {
             return;
         }
-        let stats = online.region.stats();
-        let lane = if stats.store_file_bytes > self.large_bytes { Lane::Large } else { Lane::Small };
+        let is_large = online.region.compaction_bytes() > self.large_bytes;
+        let lane = if is_large { Lane::Large } else { Lane::Small };
+        let files_left = online.region.store_files_left();
         let queue = self.lane(lane);
         let mut regions = queue.regions.lock();
         if regions.len() >= queue_max {
             return online.forget_compaction(); // the next check finds it again
         }
-        regions.push_back(online.clone());
+        let place = regions.partition_point(|(left, _)| *left <= files_left);
+        regions.insert(place, (files_left, online.clone()));
         queue.filled.notify_one();
     }
 
@@ -77,12 +84,12 @@ impl Compactor {
         if regions.is_empty() {
             queue.filled.wait_for(&mut regions, timeout);
         }
-        regions.pop_front()
+        regions.pop_front().map(|(_, online)| online)
     }
 
     /// Empties a queue (`ClearCompactionQueues`).
     pub(crate) fn clear(&self, lane: Lane) {
-        for online in self.lane(lane).regions.lock().drain(..) {
+        for (_, online) in self.lane(lane).regions.lock().drain(..) {
             online.forget_compaction();
         }
     }
@@ -121,7 +128,10 @@ impl RegionServer {
         let request =
             CompactionRequest { major: false, user: online.compaction_asked.swap(false, Ordering::AcqRel) };
         online.major_asked.store(false, Ordering::Release);
-        let outcome = online.region.compact(None, request, &self.compactor.cancel);
+        let mut paced = self.compactor.throughput.begin(&self.compactor.cancel);
+        let outcome = online.region.compact(None, request, &mut paced);
+        let slept = paced.slept();
+        drop(paced);
         // Whoever asks from here on queues the region; whoever asked since the flags were cleared, and found it
         // queued, is seen below.
         online.compaction_queued.swap(false, Ordering::AcqRel);
@@ -132,7 +142,7 @@ impl RegionServer {
         match outcome {
             Ok(outcome) if compacted => {
                 self.counters.compactions.add(1);
-                tracing::debug!(region = name, ?outcome, "compacted");
+                tracing::debug!(region = name, ?outcome, ?slept, "compacted");
             }
             Ok(_) => {}
             Err(error) if matches!(error.kind(), ErrorKind::Moved | ErrorKind::Stopping) => {
@@ -140,6 +150,12 @@ impl RegionServer {
             }
             Err(error) => tracing::error!(region = name, %error, "compaction failed; the old files stay"),
         }
+    }
+
+    /// Sets the limit of throughput by the store that needs compactions most.
+    pub(crate) fn tune_compactions(&self) {
+        let pressures = self.regions.online().into_iter().map(|online| online.region.compaction_pressure());
+        self.compactor.throughput.tune(pressures.fold(0.0, f64::max));
     }
 
     /// Queues every region that wants a compaction.

@@ -3,7 +3,8 @@
 //! A region is flushed because it is over its flush size (seen by whoever wrote last), because all memstores
 //! together are over the low mark (the largest goes first), because it holds the oldest log file, because it
 //! has held edits for an hour, or because somebody asked. All of these are a place in one queue; a region
-//! stands in it once. What a flush leaves behind for the compactor is handed on.
+//! stands in it once. What a flush leaves behind for the compactor is handed on. A region with too many files waits
+//! beside the queue, see `held.rs`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -60,6 +61,10 @@ impl RegionServer {
     pub(crate) fn flush_turn(&self, timeout: Duration) {
         let Some(online) = self.flush_queue.pop(timeout) else { return };
         let name = online.region.info().encoded_name();
+        let waited = online.flush_waited.swap(false, Ordering::AcqRel);
+        if !waited && self.has_too_many_files(&online) {
+            return self.hold_flush(online);
+        }
         match online.region.flush(None) {
             Ok(outcome) => {
                 self.counters.flushes.add(u64::from(outcome.flushed));

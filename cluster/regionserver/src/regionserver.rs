@@ -35,6 +35,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::compactor::{Compactor, Lane};
 use crate::counters::{Counters, RequestRate};
 use crate::flusher::RegionQueue;
+use crate::held::HeldFlushes;
 use crate::logs::Logs;
 use crate::nonces::Nonces;
 use crate::pool::DiskPool;
@@ -43,6 +44,7 @@ use crate::recover::recover_logs;
 use crate::region_table::{OnlineRegion, RegionTable};
 use crate::scanners::Scanners;
 use crate::settings::RegionServerSettings;
+use crate::throughput::Throughput;
 use crate::tuner::{self, Tuner};
 
 /// How long a worker thread waits for work before it looks whether the server still runs.
@@ -70,6 +72,7 @@ pub struct RegionServer {
     pub(crate) pressure: Pressure,
     pub(crate) flush_queue: RegionQueue,
     pub(crate) memory_queue: RegionQueue,
+    pub(crate) held_flushes: HeldFlushes,
     pub(crate) compactor: Compactor,
     pub(crate) logs: Logs,
     pub(crate) cache: Arc<BlockCache>,
@@ -114,6 +117,8 @@ impl RegionServer {
             &name.to_string(),
         )?;
         let clock = env.clock.clone();
+        let off_peak = settings.region.compaction.off_peak;
+        let throughput = Throughput::new(settings.throughput.clone(), off_peak, clock.clone());
         let high_bytes = settings.memstore_high_bytes();
         let pooled_chunks_max =
             (high_bytes as f64 * settings.chunk_pool_share) as usize / settings.chunk_bytes.max(1);
@@ -127,7 +132,8 @@ impl RegionServer {
             pressure: Pressure::new(settings.memstore_low_bytes(), high_bytes, settings.hold_back_max),
             flush_queue: RegionQueue::new(|online| &online.flush_queued),
             memory_queue: RegionQueue::new(|online| &online.memory_queued),
-            compactor: Compactor::new(settings.compaction_large_bytes),
+            held_flushes: HeldFlushes::default(),
+            compactor: Compactor::new(settings.compaction_large_bytes, throughput),
             logs,
             cache: Arc::new(BlockCache::new(settings.cache_bytes())),
             chunks: ChunkPool::new(settings.chunk_bytes, pooled_chunks_max),
@@ -411,6 +417,10 @@ impl RegionServer {
         if chores.compactions.is_due(now_ns, self.settings.compaction_check_period) {
             self.check_compactions();
         }
+        if chores.throughput.is_due(now_ns, self.compactor.throughput.tune_period()) {
+            self.tune_compactions();
+        }
+        self.release_held_flushes();
     }
 }
 
@@ -421,12 +431,20 @@ struct Chores {
     leases: Chore,
     old_edits: Chore,
     compactions: Chore,
+    throughput: Chore,
 }
 
 impl Chores {
     fn new(tuner: Tuner) -> Chores {
         let never = Chore::default;
-        Chores { tuner, tuning: never(), leases: never(), old_edits: never(), compactions: never() }
+        Chores {
+            tuner,
+            tuning: never(),
+            leases: never(),
+            old_edits: never(),
+            compactions: never(),
+            throughput: never(),
+        }
     }
 }
 

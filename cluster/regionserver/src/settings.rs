@@ -9,6 +9,8 @@ use halcyon_region::RegionSettings;
 use halcyon_schema::InMemoryCompaction;
 use halcyon_wal::SyncMode;
 
+use crate::throughput::ThroughputSettings;
+
 /// Settings of a region server. Names in parentheses are the HBase properties that set them.
 ///
 /// They print as `name = value` lines that [`RegionServerSettings::set`] reads back.
@@ -71,6 +73,11 @@ pub struct RegionServerSettings {
     pub compaction_check_period: Duration,
     /// Regions that wait for a compaction at most; beyond it the next check finds them again.
     pub compaction_queue_max: usize,
+    /// How fast compactions write.
+    pub throughput: ThroughputSettings,
+    /// How long a flush waits for the compaction of a store that has too many files
+    /// (`hbase.hstore.blockingWaitTime`).
+    pub blocking_files_wait: Duration,
     /// Calls that take longer are logged (`hbase.ipc.warn.response.time`).
     pub slow_call: Duration,
     /// What every region is opened with.
@@ -106,6 +113,8 @@ impl Default for RegionServerSettings {
             compaction_large_bytes: 2560 << 20,
             compaction_check_period: Duration::from_secs(10),
             compaction_queue_max: 10_000,
+            throughput: ThroughputSettings::default(),
+            blocking_files_wait: Duration::from_secs(90),
             slow_call: Duration::from_secs(10),
             region: RegionSettings::default(),
         }
@@ -160,9 +169,8 @@ impl RegionServerSettings {
             "hbase.regionserver.thread.compaction.throttle" => {
                 self.compaction_large_bytes = number(name, value)?;
             }
+            "hbase.hstore.blockingWaitTime" => self.blocking_files_wait = millis(name, value)?,
             "hbase.server.compactchecker.interval" => self.compaction_check_period = millis(name, value)?,
-            "hbase.hregion.majorcompaction" => self.region.major_period_ms = number(name, value)? as i64,
-            "hbase.hregion.majorcompaction.jitter" => self.region.major_jitter = share(name, value)?,
             "hbase.hregion.memstore.flush.size" => self.region.flush_size_bytes = number(name, value)?,
             "hbase.hregion.memstore.block.multiplier" => self.region.block_multiplier = number(name, value)?,
             "hbase.server.keyvalue.maxsize" => {
@@ -185,17 +193,8 @@ impl RegionServerSettings {
             }
             "hbase.hregion.memstore.mslab.chunksize" => self.chunk_bytes = number(name, value)? as usize,
             "hbase.hregion.memstore.chunkpool.maxsize" => self.chunk_pool_share = share(name, value)?,
-            "hbase.hstore.compaction.max" => {
-                self.region.compaction_files_max = number(name, value)? as usize;
-            }
-            "hbase.hstore.compaction.min" => {
-                self.region.compaction_files_min = number(name, value)? as usize;
-            }
-            "hbase.hstore.blockingStoreFiles" => {
-                self.region.blocking_files_count = number(name, value)? as usize;
-            }
             "hbase.ipc.warn.response.time" => self.slow_call = millis(name, value)?,
-            _ => return Ok(false),
+            _ => return Ok(self.throughput.set(name, value)? || self.region.compaction.set(name, value)?),
         }
         Ok(true)
     }
@@ -221,8 +220,6 @@ impl fmt::Display for RegionServerSettings {
         writeln!(f, "hbase.regionserver.maxlogs = {}", self.wal_files_count_max)?;
         writeln!(f, "hbase.regionserver.thread.compaction.throttle = {}", self.compaction_large_bytes)?;
         writeln!(f, "hbase.server.compactchecker.interval = {}", self.compaction_check_period.as_millis())?;
-        writeln!(f, "hbase.hregion.majorcompaction = {}", self.region.major_period_ms)?;
-        writeln!(f, "hbase.hregion.majorcompaction.jitter = {}", self.region.major_jitter)?;
         writeln!(f, "hbase.hregion.memstore.flush.size = {}", self.region.flush_size_bytes)?;
         writeln!(f, "hbase.hregion.memstore.block.multiplier = {}", self.region.block_multiplier)?;
         writeln!(f, "hbase.server.keyvalue.maxsize = {}", self.region.keyvalue_max_bytes)?;
@@ -236,10 +233,9 @@ impl fmt::Display for RegionServerSettings {
         writeln!(f, "hbase.hregion.compacting.memstore.adaptive.compaction.threshold = {share}")?;
         writeln!(f, "hbase.hregion.memstore.mslab.chunksize = {}", self.chunk_bytes)?;
         writeln!(f, "hbase.hregion.memstore.chunkpool.maxsize = {}", self.chunk_pool_share)?;
-        writeln!(f, "hbase.hstore.compaction.max = {}", self.region.compaction_files_max)?;
-        writeln!(f, "hbase.hstore.compaction.min = {}", self.region.compaction_files_min)?;
-        writeln!(f, "hbase.hstore.blockingStoreFiles = {}", self.region.blocking_files_count)?;
-        writeln!(f, "hbase.ipc.warn.response.time = {}", self.slow_call.as_millis())
+        writeln!(f, "hbase.hstore.blockingWaitTime = {}", self.blocking_files_wait.as_millis())?;
+        writeln!(f, "hbase.ipc.warn.response.time = {}", self.slow_call.as_millis())?;
+        write!(f, "{}{}", self.throughput, self.region.compaction)
     }
 }
 

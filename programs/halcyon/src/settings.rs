@@ -87,7 +87,6 @@ impl StandaloneSettings {
 
     /// Sets one by its property name; `Ok(false)` if no setting has that name.
     pub fn set(&mut self, name: &str, value: &str) -> Result<bool, String> {
-        let region = &mut self.regionserver.region;
         match name {
             "hbase.rootdir" => self.data = local_path(value)?,
             "hbase.master.ipc.address" | "hbase.regionserver.ipc.address" => {
@@ -109,16 +108,6 @@ impl StandaloneSettings {
             "hbase.wal.hsync" => {
                 let on_disk = parsed(name, value, "true or false")?;
                 self.regionserver.wal_sync = if on_disk { SyncMode::Fsync } else { SyncMode::Written };
-            }
-            "hbase.hstore.compactionThreshold" => {
-                region.compaction_files_min = parsed(name, value, "a count")?;
-            }
-            "hbase.hstore.compaction.ratio" => region.compaction_ratio = parsed(name, value, "a number")?,
-            "hbase.hstore.compaction.min.size" => {
-                region.compaction_min_size_bytes = parsed(name, value, "a size in bytes")?;
-            }
-            "hbase.hstore.compaction.max.size" => {
-                region.compaction_max_size_bytes = parsed(name, value, "a size in bytes")?;
             }
             _ => return self.regionserver.set(name, value).map_err(|error| error.to_string()),
         }
@@ -181,7 +170,6 @@ impl StandaloneSettings {
 impl fmt::Display for StandaloneSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let info_port = |port: Option<u16>| port.map_or(-1, i32::from);
-        let region = &self.regionserver.region;
         writeln!(f, "hbase.rootdir = {}", self.data.display())?;
         writeln!(f, "hbase.master.ipc.address = {}", self.bind)?;
         writeln!(f, "hbase.master.hostname = {}", self.hostname)?;
@@ -193,9 +181,6 @@ impl fmt::Display for StandaloneSettings {
         writeln!(f, "zookeeper.znode.parent = {}", self.znode_parent)?;
         writeln!(f, "hbase.ipc.max.request.size = {}", self.rpc.frame_bytes_max)?;
         writeln!(f, "hbase.ipc.server.max.callqueue.size = {}", self.rpc.request_bytes_max)?;
-        writeln!(f, "hbase.hstore.compaction.ratio = {}", region.compaction_ratio)?;
-        writeln!(f, "hbase.hstore.compaction.min.size = {}", region.compaction_min_size_bytes)?;
-        writeln!(f, "hbase.hstore.compaction.max.size = {}", region.compaction_max_size_bytes)?;
         write!(f, "{}", self.regionserver)
     }
 }
@@ -271,7 +256,7 @@ mod tests {
             ..StandaloneSettings::default()
         };
         settings.rpc.frame_bytes_max = 4711;
-        settings.regionserver.region.compaction_ratio = 1.5;
+        settings.regionserver.region.compaction.ratio = 1.5;
         let printed = settings.to_string();
         let mut read = StandaloneSettings::default();
         for line in printed.lines() {

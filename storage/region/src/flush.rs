@@ -85,13 +85,11 @@ impl Region {
         let now_ms = self.services.env.clock.now_ms();
         let path = self.temporary_file(store)?;
         let written = self.write_snapshot(store, &snapshot, &path, seq, now_ms)?;
-        let commit = Commit { file: written.then_some(path.as_path()), flushed: &snapshot, compacted: &[] };
-        store.commit(
-            &self.services.env,
-            &commit,
-            |path| self.open_file(store, path, WrittenBy::Flush),
-            &self.archive_dir,
-        )
+        let file = written.then_some(path);
+        let commit = Commit { files: file.as_slice(), flushed: &snapshot, compacted: &[] };
+        let open = |path: &std::path::Path| self.open_file(store, path, WrittenBy::Flush);
+        let files = store.commit(&self.services.env, &commit, open, &self.archive_dir)?;
+        Ok(files.into_iter().next())
     }
 
     /// Returns whether a cell was left to write; the file is removed if not.
@@ -170,16 +168,27 @@ pub(crate) fn copy_kept(
     matcher: &mut Matcher,
     mut keep: impl FnMut(halcyon_cell::CellRef<'_>) -> Result<()>,
 ) -> Result<()> {
+    look_at_all(heap, matcher, |cell, kept| if kept { keep(cell) } else { Ok(()) })
+}
+
+/// Walks everything in the heap and shows each cell that it looks at, and whether the matcher keeps it.
+pub(crate) fn look_at_all(
+    heap: &mut Heap,
+    matcher: &mut Matcher,
+    mut look: impl FnMut(halcyon_cell::CellRef<'_>, bool) -> Result<()>,
+) -> Result<()> {
     let mut no_filter = None;
     while let Some(cell) = heap.peek() {
         if !matcher.on_row() || cell.row() != matcher.row() {
             matcher.set_row(cell.row());
         }
-        match matcher.match_cell(cell, &mut no_filter)? {
-            MatchCode::Include | MatchCode::IncludeAndSeekNextCol | MatchCode::IncludeAndSeekNextRow => {
-                keep(cell)?;
-                heap.next()?;
-            }
+        let code = matcher.match_cell(cell, &mut no_filter)?;
+        let kept = matches!(
+            code,
+            MatchCode::Include | MatchCode::IncludeAndSeekNextCol | MatchCode::IncludeAndSeekNextRow
+        );
+        look(cell, kept)?;
+        match code {
             MatchCode::SeekNextCol => {
                 let key = matcher.next_column_key(cell);
                 heap.reseek(key.get())?;
@@ -188,9 +197,7 @@ pub(crate) fn copy_kept(
                 let key = Key::last_on_row(cell.row());
                 heap.reseek(key.get())?;
             }
-            MatchCode::Skip | MatchCode::SeekNextUsingHint | MatchCode::Done | MatchCode::DoneScan => {
-                heap.next()?;
-            }
+            _ => heap.next()?,
         }
     }
     Ok(())

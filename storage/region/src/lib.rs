@@ -35,7 +35,10 @@ pub use api::{
     Condition, ConditionTest, Durability, Mutation, MutationKind, MutationResult, NextState, Nonce, ReadMode,
     Scan, ScanCounts, ScanLimits, TimeRange,
 };
-pub use compact::{CompactionOutcome, CompactionRequest};
+pub use compact::{
+    CompactionControl, CompactionOutcome, CompactionPolicy, CompactionRequest, CompactionSettings,
+    DateTieredSettings, OffPeakHours,
+};
 pub use flush::FlushOutcome;
 pub use modify::CheckOutcome;
 pub use mvcc::WriteTicket;

@@ -14,6 +14,7 @@ use halcyon_schema::{FamilyDescriptor, RegionInfo, TableDescriptor, layout};
 use halcyon_wal::WalReader;
 use parking_lot::{Mutex, RwLock};
 
+use crate::CompactionSettings;
 use crate::mvcc::Mvcc;
 use crate::region::{Counters, Region, RegionServices};
 use crate::row_lock::RowLocks;
@@ -75,7 +76,17 @@ impl Region {
         }
         let mut stores = Vec::new();
         for family in table.families() {
-            stores.push(open_store(&services, &dir, &archive_dir, family, &info)?);
+            let compaction = services.settings.compaction.clone().for_store(&table, family);
+            if let Err(class) = compaction.policy() {
+                tracing::warn!(
+                    region = info.encoded_name(),
+                    table = %info.table(),
+                    family = %family.name_str(),
+                    class,
+                    "this way of compacting is not available; the exploring policy is used"
+                );
+            }
+            stores.push(open_store(&services, &dir, &archive_dir, family, compaction, &info)?);
         }
         let edits_dir = dir.join(RECOVERED_EDITS);
         let known = highest_known_seq(&env, &stores, &edits_dir)?;
@@ -245,6 +256,7 @@ fn open_store(
     region_dir: &Path,
     archive_dir: &Path,
     family: &FamilyDescriptor,
+    compaction: CompactionSettings,
     info: &RegionInfo,
 ) -> Result<Store> {
     let env = &services.env;
@@ -268,7 +280,15 @@ fn open_store(
     // Rows between two keys begin with what both keys begin with.
     let (start, end) = (info.start_key(), info.end_key());
     let common = start.iter().zip(end).take_while(|(a, b)| a == b).count();
-    Ok(Store::new(family.clone(), info.comparator(), dir, files, &services.chunks, &start[..common]))
+    Ok(Store::new(
+        family.clone(),
+        compaction,
+        info.comparator(),
+        dir,
+        files,
+        &services.chunks,
+        &start[..common],
+    ))
 }
 
 fn highest_known_seq(env: &Env, stores: &[Store], edits_dir: &Path) -> Result<u64> {

@@ -30,9 +30,11 @@ struct Row {
     acknowledged: usize,
 }
 
-fn families() -> Vec<FamilyDescriptor> {
-    // Small blocks, so that files have several; one version, so that compaction has something to drop.
-    ["f", "g"].map(|name| FamilyDescriptor::new(name).unwrap().with("BLOCKSIZE", "64")).to_vec()
+fn families(policy: Policy) -> Vec<FamilyDescriptor> {
+    // Small blocks, so that files have several; one version, so that compaction has something to drop. The clock
+    // moves a millisecond with each write, so windows of some milliseconds give files of several windows.
+    let family = |name| FamilyDescriptor::new(name).unwrap().with("BLOCKSIZE", "64");
+    ["f", "g"].map(|name| with_policy(family(name), policy, 4)).to_vec()
 }
 
 fn write(bench: &Bench, journal: &mut Journal, row: &'static str, state: Option<u32>) -> Result<()> {
@@ -102,8 +104,18 @@ fn check(bench: &Bench, journal: &Journal, what: &str) {
 
 #[test]
 fn every_sync_point() {
+    die_at_every_sync_point(&families(Policy::Exploring));
+}
+
+/// A compaction here writes several files, and only the last one makes its inputs obsolete.
+#[test]
+fn every_sync_point_with_files_by_windows_of_time() {
+    die_at_every_sync_point(&families(Policy::DateTiered));
+}
+
+fn die_at_every_sync_point(families: &[FamilyDescriptor]) {
     let fs = Arc::new(SimFileSystem::new());
-    let mut bench = Bench::on(fs.clone(), &families());
+    let mut bench = Bench::on(fs.clone(), families);
     let before = fs.sync_points();
     workload(&mut bench, &mut Journal::default()).unwrap();
     let points = fs.sync_points();
@@ -114,10 +126,10 @@ fn every_sync_point() {
             fs.fail_at(point);
             let mut journal = Journal::default();
             let what = format!("death at sync point {point} of {points}, {mode:?}");
-            let Ok(mut bench) = Bench::try_on(fs.clone(), &families()) else {
+            let Ok(mut bench) = Bench::try_on(fs.clone(), families) else {
                 // It died while the region was made: opening on what is left must simply work.
                 let left = Arc::new(fs.crash(mode, point));
-                Bench::try_on(left, &families()).unwrap_or_else(|e| panic!("{what}: {e}"));
+                Bench::try_on(left, families).unwrap_or_else(|e| panic!("{what}: {e}"));
                 continue;
             };
             let done = workload(&mut bench, &mut journal);

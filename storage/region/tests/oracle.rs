@@ -1,7 +1,7 @@
 //! Random scripts over a region and the oracle: every read must agree, through flushes, compactions (in memory
 //! too), reopenings and crashes.
 //!
-//! `HALCYON_SEEDS` sets how many scripts are tried.
+//! Once for each compaction policy. `HALCYON_SEEDS` sets how many scripts are tried.
 
 mod common;
 
@@ -22,9 +22,10 @@ struct RegionEngine {
     bench: Bench,
     crashes: u64,
     writes: u64,
+    policy: Policy,
 }
 
-fn descriptor(options: &FamilyOptions) -> FamilyDescriptor {
+fn descriptor(options: &FamilyOptions, policy: Policy) -> FamilyDescriptor {
     let keep = match options.keep_deleted_cells {
         KeepDeletedCells::False => "FALSE",
         KeepDeletedCells::True => "TRUE",
@@ -49,13 +50,14 @@ fn descriptor(options: &FamilyOptions) -> FamilyDescriptor {
         assert_eq!(ttl_ms % 1000, 0, "a family's time to live is in seconds");
         family = family.with("TTL", (ttl_ms / 1000).to_string());
     }
-    family
+    with_policy(family, policy, 2000)
 }
 
 impl RegionEngine {
-    fn new(families: &[FamilyOptions]) -> RegionEngine {
-        let families: Vec<FamilyDescriptor> = families.iter().map(descriptor).collect();
-        RegionEngine { bench: Bench::new(&families), crashes: 0, writes: 0 }
+    fn new(families: &[FamilyOptions], policy: Policy) -> RegionEngine {
+        let families: Vec<FamilyDescriptor> =
+            families.iter().map(|options| descriptor(options, policy)).collect();
+        RegionEngine { bench: Bench::new(&families), crashes: 0, writes: 0, policy }
     }
 }
 
@@ -139,6 +141,12 @@ impl Engine for RegionEngine {
 
     fn compact(&mut self, major: bool) -> Result<bool, String> {
         let outcome = self.bench.compact(major).map_err(|e| e.to_string())?;
+        if self.policy == Policy::Fifo {
+            return match outcome.compacted_files {
+                0 => Ok(false),
+                count => Err(format!("{count} files were rewritten")),
+            };
+        }
         if outcome.major && !major {
             // One family's selection held all its files. The oracle knows only the whole table's.
             self.bench.compact(true).map_err(|e| e.to_string())?;
@@ -158,8 +166,28 @@ impl Engine for RegionEngine {
     }
 }
 
+fn agrees(policy: Policy, test: &str, seeds: u64) {
+    let seeds = std::env::var("HALCYON_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(seeds);
+    let command = format!("cargo test -p halcyon-region --test oracle {test}");
+    check_seeds(&command, 1..1 + seeds, 300, |families| RegionEngine::new(families, policy));
+}
+
 #[test]
 fn random_scripts_agree_with_the_oracle() {
-    let seeds = std::env::var("HALCYON_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(150);
-    check_seeds("cargo test -p halcyon-region --test oracle", 1..1 + seeds, 300, RegionEngine::new);
+    agrees(Policy::Exploring, "random_scripts", 150);
+}
+
+#[test]
+fn by_ratio() {
+    agrees(Policy::RatioBased, "by_ratio", 40);
+}
+
+#[test]
+fn by_windows_of_time() {
+    agrees(Policy::DateTiered, "by_windows_of_time", 150);
+}
+
+#[test]
+fn first_in_first_out() {
+    agrees(Policy::Fifo, "first_in_first_out", 80);
 }

@@ -1,7 +1,28 @@
-//! Compaction: `select` says which files, `rewrite` merges them into one.
+//! Compaction: many files of a store become few, and what no reader may see any more goes.
+//!
+//! ```text
+//! settings   hbase-site, table, family -> CompactionSettings
+//! select     files of a store -> which, by the policy: ratio.rs, date_tiered.rs; expired ones: expired.rs
+//! run        Region::compact: expired files dropped, selection, rewrite, commit
+//! rewrite    merge -> matcher -> one file, or one for each window of time
+//! ```
+//!
+//! Choosing is a function of what is known of the files; only `run` and `rewrite` touch a disk. A compaction asks
+//! its [`CompactionControl`] after every mebibyte whether it goes on, which is also where the server's limit of
+//! throughput makes it wait. One that was ended leaves nothing but the wish for it.
 
+mod control;
+mod date_tiered;
+mod expired;
+mod ratio;
 mod rewrite;
+mod run;
 mod select;
+mod settings;
 
-pub use rewrite::{CompactionOutcome, CompactionRequest};
-pub(crate) use select::{FileChoice, select};
+pub use control::CompactionControl;
+pub use run::{CompactionOutcome, CompactionRequest};
+pub use settings::{CompactionPolicy, CompactionSettings, DateTieredSettings, OffPeakHours};
+
+#[cfg(test)]
+mod tests;

@@ -1,173 +1,122 @@
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+//! The work of a compaction: inputs merged, what nobody may see dropped, the rest in one file or, by windows of
+//! time, in several.
+//!
+//! Only the file that is put in place last names the inputs. A crash before that leaves inputs and some copies of
+//! their cells, which is as good as the inputs alone; after it, opening the store archives the inputs.
 
-use halcyon_cell::{Error, ErrorKind, Key, Result};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use halcyon_cell::{CellRef, Error, ErrorKind, Key, Result};
+use halcyon_env::Env;
 use halcyon_hfile::{FileMeta, HFileWriter, ReadMode};
 
-use super::{FileChoice, select};
-use crate::flush::copy_kept;
+use super::CompactionControl;
+use super::select::Selection;
+use crate::flush::look_at_all;
 use crate::region::Region;
 use crate::scan::matcher::Matcher;
 use crate::scan::source::{Heap, Source};
-use crate::store::{Commit, Store, StoreFile, WrittenBy};
+use crate::store::{Store, StoreFile, WrittenBy};
 
-/// Cells between two looks at the cancel flag.
-const CELLS_BETWEEN_LOOKS: u64 = 1024;
+/// Bytes of cells between two questions whether the compaction goes on. HBase asks every 10 MB
+/// (`hbase.hstore.close.check.interval`).
+const BYTES_BETWEEN_QUESTIONS: u64 = 1 << 20;
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CompactionRequest {
-    /// All files of the store, markers dropped.
-    pub major: bool,
-    /// Somebody asked, so two files are enough.
-    pub user: bool,
+/// Files in `.tmp`, complete and synced. They are removed if nobody has moved them when this is dropped.
+pub(super) struct Written {
+    env: Env,
+    paths: Vec<PathBuf>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CompactionOutcome {
-    /// Files that were merged; 0: nothing was to be done.
-    pub compacted_files: usize,
-    pub bytes_read: u64,
-    pub bytes_written: u64,
-    pub major: bool,
-}
-
-/// Counts a running compaction while it lives.
-struct Running<'a>(&'a AtomicU64);
-
-impl<'a> Running<'a> {
-    fn begin(count: &'a AtomicU64) -> Running<'a> {
-        count.fetch_add(1, Ordering::Relaxed);
-        Running(count)
+impl Written {
+    /// In the order in which they are to be put in place.
+    pub fn paths(&self) -> &[PathBuf] {
+        &self.paths
     }
 }
 
-impl Drop for Running<'_> {
+impl Drop for Written {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        for path in &self.paths {
+            let _ = self.env.fs.remove_file(path); // `.tmp` is emptied at the next open anyway
+        }
+    }
+}
+
+/// One file for each window of time that has cells.
+struct Outputs<'a> {
+    region: &'a Region,
+    store: &'a Store,
+    now_ms: i64,
+    boundaries: &'a [i64],
+    /// All files of the store are merged.
+    all: bool,
+    /// By boundary, made when its first cell comes.
+    writers: Vec<Option<HFileWriter>>,
+    written: Written,
+}
+
+impl<'a> Outputs<'a> {
+    fn new(region: &'a Region, store: &'a Store, now_ms: i64, selection: &'a Selection) -> Outputs<'a> {
+        let env = region.services.env.clone();
+        let boundaries = &selection.boundaries[..];
+        let writers = boundaries.iter().map(|_| None).collect();
+        let written = Written { env, paths: Vec::new() };
+        Outputs { region, store, now_ms, boundaries, all: selection.all, writers, written }
+    }
+
+    fn append(&mut self, cell: CellRef<'_>) -> Result<()> {
+        let after = self.boundaries.partition_point(|&start| start <= cell.timestamp());
+        self.writer(after.saturating_sub(1))?.append(cell)
+    }
+
+    fn writer(&mut self, at: usize) -> Result<&mut HFileWriter> {
+        if self.writers[at].is_none() {
+            let path = self.region.temporary_file(self.store)?;
+            let options = self.store.writer_options(&self.region.table, written_by(self.all), self.now_ms)?;
+            self.written.paths.push(path.clone());
+            self.writers[at] = Some(HFileWriter::create(&self.written.env, &path, options)?);
+        }
+        Ok(self.writers[at].as_mut().expect("it was just made"))
+    }
+
+    /// Completes the files, oldest window first. Without a cell left there is still a file, which remembers the
+    /// sequence id and the inputs.
+    fn finish(mut self, inputs: &[Arc<StoreFile>]) -> Result<Written> {
+        if self.writers.iter().all(Option::is_none) {
+            self.writer(0)?;
+        }
+        let mut open: Vec<HFileWriter> = std::mem::take(&mut self.writers).into_iter().flatten().collect();
+        let last = open.pop().expect("one was made");
+        let meta = FileMeta {
+            max_seq_id: inputs.iter().map(|file| file.max_seq).max(),
+            major_compaction: self.all,
+            ..FileMeta::default()
+        };
+        let mut paths = Vec::new();
+        for writer in open {
+            paths.push(writer.finish(meta.clone())?.path);
+        }
+        let compacted_from = inputs.iter().map(|file| file.name.clone()).collect();
+        paths.push(last.finish(FileMeta { compacted_from, ..meta })?.path);
+        self.written.paths = paths;
+        Ok(self.written)
     }
 }
 
 impl Region {
-    /// Remembers that a major compaction is wanted, of one family or of all.
-    pub fn request_major_compaction(&self, family: Option<&[u8]>) {
-        for store in &self.stores {
-            if family.is_none_or(|family| family == store.family.name()) {
-                store.major_wanted.store(true, Ordering::Release);
-            }
-        }
-    }
-
-    /// Whether `compact` would find something to do.
-    pub fn compaction_wanted(&self) -> bool {
-        let now_ms = self.services.env.clock.now_ms();
-        self.stores.iter().any(|store| {
-            let files = oldest_first(store);
-            let major = store.major_wanted.load(Ordering::Acquire) || self.major_is_due(&files, now_ms);
-            select(&choices(&files), major, major, &self.services.settings).is_some()
-        })
-    }
-
-    /// Merges files of one family, or of all, one store after the other. *Blocking*, on the caller's thread;
-    /// ends early (with an error of kind `Stopping`, and nothing changed in that store) when `cancel` is set
-    /// or the region closes.
-    pub fn compact(
-        &self,
-        family: Option<&[u8]>,
-        request: CompactionRequest,
-        cancel: &AtomicBool,
-    ) -> Result<CompactionOutcome> {
-        if let Some(family) = family {
-            self.store_or_error(family)?;
-        }
-        let mut sum = CompactionOutcome::default();
-        for store in &self.stores {
-            if family.is_some_and(|family| family != store.family.name()) {
-                continue;
-            }
-            let done = self.compact_store(store, request, cancel)?;
-            sum.compacted_files += done.compacted_files;
-            sum.bytes_read += done.bytes_read;
-            sum.bytes_written += done.bytes_written;
-            sum.major |= done.major;
-        }
-        Ok(sum)
-    }
-
-    fn compact_store(
-        &self,
-        store: &Store,
-        request: CompactionRequest,
-        cancel: &AtomicBool,
-    ) -> Result<CompactionOutcome> {
-        let _compacting = store.compacting.lock();
-        let now_ms = self.services.env.clock.now_ms();
-        let files = oldest_first(store);
-        let wanted = store.major_wanted.swap(false, Ordering::AcqRel);
-        let major = request.major || wanted || self.major_is_due(&files, now_ms);
-        let forced = request.user || wanted;
-        let Some(selection) = select(&choices(&files), major, forced, &self.services.settings) else {
-            return Ok(CompactionOutcome::default());
-        };
-        let running =
-            if selection.major { &self.counters.major_running } else { &self.counters.minor_running };
-        let _running = Running::begin(running);
-        let inputs = &files[selection.from..selection.to];
-        let outcome = self.rewrite(store, inputs, selection.major, now_ms, cancel);
-        if outcome.is_err() && wanted {
-            store.major_wanted.store(true, Ordering::Release);
-        }
-        outcome
-    }
-
-    fn rewrite(
+    /// Writes the files that are to take the place of `inputs`, oldest first. `Stopping` if `control` or the
+    /// region's closing ends it; nothing is left behind then.
+    pub(super) fn rewrite(
         &self,
         store: &Store,
         inputs: &[Arc<StoreFile>],
-        major: bool,
-        now_ms: i64,
-        cancel: &AtomicBool,
-    ) -> Result<CompactionOutcome> {
-        let env = &self.services.env;
-        let path = self.temporary_file(store)?;
-        let written = self.merge(store, inputs, major, now_ms, cancel, &path);
-        let cells = match written {
-            Ok(cells) => cells,
-            Err(error) => {
-                let _ = env.fs.remove_file(&path); // .tmp is emptied at the next open anyway
-                return Err(error);
-            }
-        };
-        let written_by = written_by(major);
-        // Without a cell left there is still a file, which remembers the sequence id and the inputs.
-        let commit = Commit { file: Some(&path), flushed: &[], compacted: inputs };
-        let _open = self.enter()?;
-        let file = store.commit(
-            env,
-            &commit,
-            |path| self.open_file(store, path, written_by),
-            &self.archive_dir.join(&*store.family.name_str()),
-        )?;
-        for input in inputs {
-            self.services.cache.evict_file(input.number);
-        }
-        tracing::debug!(region = self.info.encoded_name(), inputs = inputs.len(), cells, major, "compacted");
-        Ok(CompactionOutcome {
-            compacted_files: inputs.len(),
-            bytes_read: inputs.iter().map(|file| file.len_bytes).sum(),
-            bytes_written: file.map_or(0, |file| file.len_bytes),
-            major,
-        })
-    }
-
-    fn merge(
-        &self,
-        store: &Store,
-        inputs: &[Arc<StoreFile>],
-        major: bool,
-        now_ms: i64,
-        cancel: &AtomicBool,
-        path: &std::path::Path,
-    ) -> Result<u64> {
+        selection: &Selection,
+        control: &mut dyn CompactionControl,
+    ) -> Result<Written> {
+        let now_ms = self.services.env.clock.now_ms();
         // Newest first; blocks that only a compaction reads are not worth a place in the cache.
         let sources = inputs.iter().rev().map(|file| Source::File {
             scanner: file.hfile.scanner(ReadMode::AnyDisk, false),
@@ -175,64 +124,39 @@ impl Region {
         });
         let mut heap = Heap::new(store.comparator, sources.collect());
         heap.seek(Key::first_on_row(b"").get())?;
-        let mut matcher = if major {
+        let mut matcher = if selection.all {
             let earliest = inputs.iter().filter_map(|file| file.hfile.info().earliest_put_ts()).min();
             Matcher::major(store.keeping, earliest.unwrap_or(i64::MAX), now_ms)
         } else {
             Matcher::minor(store.keeping, now_ms)
         };
-        let options = store.writer_options(&self.table, written_by(major), now_ms)?;
-        let mut writer = HFileWriter::create(&self.services.env, path, options)?;
-        let mut cells = 0u64;
-        copy_kept(&mut heap, &mut matcher, |cell| {
-            cells += 1;
-            if cells.is_multiple_of(CELLS_BETWEEN_LOOKS)
-                && (cancel.load(Ordering::Relaxed) || self.closing.load(Ordering::Relaxed))
-            {
-                return Err(Error::new(ErrorKind::Stopping, "the compaction was called off"));
+        let mut outputs = Outputs::new(self, store, now_ms, selection);
+        let (mut looked_at_bytes, mut written_bytes) = (0, 0);
+        look_at_all(&mut heap, &mut matcher, |cell, kept| {
+            let len = cell.bytes().len() as u64;
+            looked_at_bytes += len;
+            if kept {
+                written_bytes += len;
+                outputs.append(cell)?;
             }
-            writer.append(cell)
+            if looked_at_bytes < BYTES_BETWEEN_QUESTIONS {
+                return Ok(());
+            }
+            looked_at_bytes = 0;
+            self.ask(control, std::mem::take(&mut written_bytes))
         })?;
-        writer.finish(FileMeta {
-            max_seq_id: inputs.iter().map(|file| file.max_seq).max(),
-            major_compaction: major,
-            compacted_from: inputs.iter().map(|file| file.name.clone()).collect(),
-            ..FileMeta::default()
-        })?;
-        Ok(cells)
+        outputs.finish(inputs)
     }
 
-    /// Whether the oldest file is older than the major period, varied by the file's name so that not all
-    /// regions come due together (`RatioBasedCompactionPolicy.shouldPerformMajorCompaction`).
-    fn major_is_due(&self, files: &[Arc<StoreFile>], now_ms: i64) -> bool {
-        let settings = &self.services.settings;
-        let Some(oldest) = files.first() else { return false };
-        if settings.major_period_ms <= 0 {
-            return false;
+    fn ask(&self, control: &mut dyn CompactionControl, written_bytes: u64) -> Result<()> {
+        let is_closing = || self.closing.load(Ordering::Acquire);
+        if control.go_on(written_bytes, &is_closing) && !is_closing() {
+            return Ok(());
         }
-        let share = oldest.name.bytes().fold(0u64, |sum, byte| sum.wrapping_mul(31) + u64::from(byte)) % 1000;
-        let jitter = settings.major_jitter * (share as f64 / 500.0 - 1.0);
-        let period = settings.major_period_ms as f64 * (1.0 + jitter);
-        let age = now_ms.saturating_sub(oldest.hfile.info().create_time_ms().unwrap_or(now_ms));
-        let settled = files.len() == 1 && oldest.is_major();
-        age as f64 > period && !settled
+        Err(Error::new(ErrorKind::Stopping, "the compaction was called off"))
     }
 }
 
-fn written_by(major: bool) -> WrittenBy {
-    if major { WrittenBy::MajorCompaction } else { WrittenBy::MinorCompaction }
-}
-
-fn oldest_first(store: &Store) -> Vec<Arc<StoreFile>> {
-    store.view().files.iter().rev().cloned().collect()
-}
-
-fn choices(files: &[Arc<StoreFile>]) -> Vec<FileChoice> {
-    files
-        .iter()
-        .map(|file| FileChoice {
-            len_bytes: file.len_bytes,
-            major_only: file.hfile.info().is_excluded_from_minor_compaction(),
-        })
-        .collect()
+pub(super) fn written_by(all: bool) -> WrittenBy {
+    if all { WrittenBy::MajorCompaction } else { WrittenBy::MinorCompaction }
 }

@@ -1,126 +1,178 @@
-use crate::RegionSettings;
+//! Which files of a store are compacted (HBase: `SortedCompactionPolicy` and the policies below it).
 
-/// What selection looks at in a file. Files are given oldest first.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct FileChoice {
+use super::date_tiered;
+use super::ratio::{self, Limits};
+use super::run::CompactionRequest;
+use super::settings::{CompactionPolicy, CompactionSettings};
+
+/// What selection looks at in a file.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct FileState {
     pub len_bytes: u64,
+    pub entries: u64,
     /// Left out of minor compactions (`EXCLUDE_FROM_MINOR_COMPACTION`).
     pub major_only: bool,
+    /// Stands for rows of another region's file, which can go when nothing refers to it.
+    pub reference: bool,
+    /// Written by a compaction of all files.
+    pub major: bool,
+    pub bulk_loaded: bool,
+    pub created_ms: i64,
+    /// Smallest and largest timestamp, inclusive; `None`: not known, or no cells.
+    pub time_range: Option<(i64, i64)>,
 }
 
-/// A run of adjacent files to be merged: indices into the files given, and whether nothing older is left out.
+/// What selection knows of a store.
+pub(crate) struct StoreState<'a> {
+    /// Oldest first: by sequence id, then by largest timestamp.
+    pub files: &'a [FileState],
+    pub settings: &'a CompactionSettings,
+    pub policy: CompactionPolicy,
+    pub now_ms: i64,
+    /// Age at which a file's cells may be forgotten; `None`: for ever, or the family has `MIN_VERSIONS`.
+    pub file_ttl_ms: Option<i64>,
+    /// This store's period of major compactions, its variation included; 0: only on demand.
+    pub major_period_ms: i64,
+    pub flush_size_bytes: u64,
+}
+
+/// What is to be merged, and into what.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Selection {
-    pub from: usize,
-    pub to: usize,
-    pub major: bool,
+    /// Indices into the files given, ascending.
+    pub files: Vec<usize>,
+    /// Nothing of the store is left out, so that delete markers can go.
+    pub all: bool,
+    /// Timestamps at which a new file begins, ascending, `i64::MIN` first.
+    pub boundaries: Vec<i64>,
 }
 
-/// Chooses by HBase's exploring policy (`ExploringCompactionPolicy`): of all runs of adjacent files whose
-/// members are alike in size, the one with the most files, and of those the smallest.
-///
-/// `major`: all files are wanted. `forced`: somebody asked, so two files, and one that was never compacted as
-/// major, are worth the work.
-pub(crate) fn select(
-    files: &[FileChoice],
-    major: bool,
-    forced: bool,
-    settings: &RegionSettings,
-) -> Option<Selection> {
-    if files.is_empty() {
-        return None;
+impl StoreState<'_> {
+    pub(super) fn is_off_peak(&self) -> bool {
+        self.settings.off_peak.contains(self.now_ms)
     }
-    if major {
-        return Some(Selection { from: 0, to: files.len(), major: true });
-    }
-    // Files too large for minor compactions count as settled together with all that is older.
-    let from = files
-        .iter()
-        .rposition(|file| file.len_bytes > settings.compaction_max_size_bytes || file.major_only)
-        .map_or(0, |at| at + 1);
-    let min = if forced { 2 } else { settings.compaction_files_min.max(2) };
-    let mut best: Option<(usize, usize, u64)> = None;
-    let mut smallest: Option<(usize, usize, u64)> = None;
-    let may_be_stuck = files.len() >= settings.blocking_files_count;
-    for start in from..files.len() {
-        let longest = files.len().min(start + settings.compaction_files_max);
-        for end in start + min..=longest {
-            let run = &files[start..end];
-            let size: u64 = run.iter().map(|file| file.len_bytes).sum();
-            if may_be_stuck && smallest.is_none_or(|(_, _, least)| size < least) {
-                smallest = Some((start, end, size));
-            }
-            if size > settings.compaction_max_size_bytes {
-                continue;
-            }
-            if size >= settings.compaction_min_size_bytes && !alike(run, size, settings.compaction_ratio) {
-                continue;
-            }
-            let better = match best {
-                None => true,
-                Some((s, e, least)) => end - start > e - s || (end - start == e - s && size < least),
-            };
-            if better {
-                best = Some((start, end, size));
-            }
+
+    pub(super) fn limits(&self, files_min: usize, stuck: bool) -> Limits {
+        let settings = self.settings;
+        let off_peak = self.is_off_peak();
+        Limits {
+            files_min,
+            files_max: settings.files_max,
+            ratio: if off_peak { settings.ratio_offpeak } else { settings.ratio },
+            min_size_bytes: settings.min_size_bytes.unwrap_or(self.flush_size_bytes),
+            max_size_bytes: self.max_size_bytes(),
+            stuck,
         }
     }
-    let (from, to, _) = best.or(smallest)?;
-    Some(Selection { from, to, major: from == 0 && to == files.len() })
+
+    fn max_size_bytes(&self) -> u64 {
+        match self.settings.max_size_offpeak_bytes {
+            Some(bytes) if self.is_off_peak() => bytes,
+            _ => self.settings.max_size_bytes,
+        }
+    }
+
+    fn files_min(&self) -> usize {
+        self.settings.files_min.max(2)
+    }
+
+    pub(super) fn by_size(
+        &self,
+        policy: CompactionPolicy,
+        files: &[FileState],
+        limits: &Limits,
+    ) -> Vec<usize> {
+        let run = match policy {
+            CompactionPolicy::RatioBased => ratio::ratio_based(files, limits),
+            _ => ratio::exploring(files, limits),
+        };
+        run.collect()
+    }
 }
 
-/// No file is larger than `ratio` times all the others together (`filesInRatio`).
-fn alike(run: &[FileChoice], total: u64, ratio: f64) -> bool {
-    run.iter().all(|file| file.len_bytes as f64 <= (total - file.len_bytes) as f64 * ratio)
+/// Chooses files by the store's policy; `None`: nothing is to be done.
+///
+/// A major compaction that a user asked for takes all files. One that is due, or asked for by the server, becomes
+/// a minor one if there are too many files or too large ones. After a split or merge everything is taken, so that
+/// no reference is left.
+pub(crate) fn select(store: &StoreState<'_>, request: CompactionRequest) -> Option<Selection> {
+    let count = store.files.len();
+    let is_after_split = store.files.iter().any(|file| file.reference);
+    if store.policy == CompactionPolicy::Fifo && !is_after_split {
+        return None; // nothing is rewritten; files go when they have expired
+    }
+    let stuck = count >= store.settings.blocking_files_count;
+    let skipped = if request.major { 0 } else { too_large(store) };
+    let candidates = &store.files[skipped..];
+    if candidates.is_empty() {
+        return None;
+    }
+    let has_all = skipped == 0;
+    let forced = request.major && has_all;
+    let major = (forced && request.user)
+        || ((forced || is_major_due(store, candidates)) && candidates.len() < store.settings.files_max);
+    let (mut chosen, boundaries) = if major || is_after_split {
+        let boundaries = match store.policy {
+            CompactionPolicy::DateTiered => date_tiered::boundaries_for_major(store, candidates),
+            _ => vec![i64::MIN],
+        };
+        ((0..candidates.len()).collect(), boundaries)
+    } else {
+        select_minor(store, candidates, stuck)
+    };
+    if !(major && request.user) {
+        chosen.truncate(store.settings.files_max);
+    }
+    if chosen.is_empty() {
+        return None;
+    }
+    let all = chosen.len() == count;
+    Some(Selection { files: chosen.into_iter().map(|at| at + skipped).collect(), all, boundaries })
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MB: u64 = 1 << 20;
-
-    fn files(sizes: &[u64]) -> Vec<FileChoice> {
-        sizes.iter().map(|&mb| FileChoice { len_bytes: mb * MB, major_only: false }).collect()
+fn select_minor(store: &StoreState<'_>, candidates: &[FileState], stuck: bool) -> (Vec<usize>, Vec<i64>) {
+    if store.policy == CompactionPolicy::DateTiered {
+        return date_tiered::select_minor(store, candidates, store.files_min(), stuck);
     }
-
-    fn run(sizes: &[u64]) -> Option<(usize, usize)> {
-        let settings = RegionSettings { compaction_min_size_bytes: 10 * MB, ..RegionSettings::default() };
-        select(&files(sizes), false, false, &settings).map(|s| (s.from, s.to))
+    let (places, files): (Vec<usize>, Vec<FileState>) =
+        candidates.iter().cloned().enumerate().filter(|(_, file)| !file.major_only).unzip();
+    let limits = store.limits(store.files_min(), stuck);
+    let mut chosen = store.by_size(store.policy, &files, &limits);
+    if chosen.len() < limits.files_min {
+        chosen.clear();
     }
+    (chosen.into_iter().map(|at| places[at]).collect(), vec![i64::MIN])
+}
 
-    #[test]
-    fn too_few_files_wait() {
-        assert_eq!(run(&[]), None);
-        assert_eq!(run(&[50, 50]), None);
-    }
+/// Number of oldest files that are too large for minor compactions.
+fn too_large(store: &StoreState<'_>) -> usize {
+    let max_bytes = store.max_size_bytes();
+    store.files.iter().take_while(|file| !file.reference && file.len_bytes > max_bytes).count()
+}
 
-    #[test]
-    fn a_large_old_file_stays_out() {
-        assert_eq!(run(&[1000, 50, 60, 55]), Some((1, 4)));
+/// Whether the period since the oldest of the files was written is over, and a major compaction would change
+/// something (`shouldPerformMajorCompaction`).
+///
+/// HBase leaves a single file that no major compaction wrote as it is; here it is taken, as its markers can go.
+fn is_major_due(store: &StoreState<'_>, files: &[FileState]) -> bool {
+    let written_ms = files.iter().map(|file| file.created_ms).min().unwrap_or(0);
+    let is_over = store.major_period_ms > 0
+        && written_ms > 0
+        && written_ms < store.now_ms.saturating_sub(store.major_period_ms);
+    if !is_over {
+        return false;
     }
+    if store.policy == CompactionPolicy::DateTiered {
+        return date_tiered::is_major_useful(store, files);
+    }
+    match files {
+        [file] => !file.major || has_expired_cells(store, file),
+        _ => true,
+    }
+}
 
-    #[test]
-    fn the_longest_run_wins_then_the_smallest() {
-        assert_eq!(run(&[500, 100, 100, 100, 20, 20, 20, 20]), Some((1, 8)));
-        assert_eq!(run(&[900, 300, 20, 20, 20]), Some((2, 5)));
-    }
-
-    #[test]
-    fn small_files_are_taken_whatever_their_ratio() {
-        assert_eq!(run(&[6, 1, 1]), Some((0, 3)));
-    }
-
-    #[test]
-    fn a_store_that_is_stuck_takes_the_smallest_run() {
-        let sizes: Vec<u64> = (0..16).map(|n| 11 << (2 * (16 - n))).collect();
-        assert!(run(&sizes).is_some());
-    }
-
-    #[test]
-    fn the_whole_store_is_major() {
-        let settings = RegionSettings::default();
-        assert!(select(&files(&[1, 1, 1]), false, false, &settings).unwrap().major);
-        assert!(select(&files(&[1]), true, true, &settings).unwrap().major);
-    }
+/// Whether a cell of the file has expired.
+pub(super) fn has_expired_cells(store: &StoreState<'_>, file: &FileState) -> bool {
+    let (Some(ttl_ms), Some((oldest, _))) = (store.file_ttl_ms, file.time_range) else { return false };
+    store.now_ms.saturating_sub(oldest) > ttl_ms
 }

@@ -4,8 +4,9 @@
 //! view is swapped, so that readers see the new set or the old one and nothing between; the files that it
 //! takes the place of are moved to the archive. A crash before the first step leaves the old set, after it the
 //! new one: a compacted file names its inputs (`COMPACTION_EVENT_KEY`), and inputs that are still there are
-//! archived when the store is opened. A flushed file that made it is simply there, and replay passes over the
-//! edits it holds.
+//! archived when the store is opened. Of several files of one compaction the last one placed does; those before
+//! it hold copies of cells that the inputs have as well. A flushed file that made it is simply there, and replay
+//! passes over the edits it holds.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,36 +18,36 @@ use super::{Part, Store, StoreFile, StoreView};
 
 /// What changes.
 pub(crate) struct Commit<'a> {
-    /// Written and synced file in `.tmp`, and the name it gets in the store; `None` if nothing was left to
-    /// write.
-    pub file: Option<&'a Path>,
-    /// Parts of the snapshot whose cells are in the file.
+    /// Written and synced files in `.tmp` with the names they get in the store, in the order in which they are
+    /// put in place. None if nothing was left to write.
+    pub files: &'a [PathBuf],
+    /// Parts of the snapshot whose cells are in the files.
     pub flushed: &'a [Part],
-    /// Files whose cells are in the file.
+    /// Files whose cells are in the files.
     pub compacted: &'a [Arc<StoreFile>],
 }
 
 impl Store {
-    /// Carries out one change of the file set. `open` opens the file in its final place, `archive_dir` is
-    /// where the compacted files go. *Crash safety*: see the head of this module.
+    /// Carries out one change of the file set. `open` opens a file in its final place, `archive_dir` is
+    /// where the compacted files go. Returns the new files. *Crash safety*: see the head of this module.
     pub fn commit(
         &self,
         env: &Env,
         commit: &Commit<'_>,
-        open: impl FnOnce(&Path) -> Result<Arc<StoreFile>>,
+        open: impl Fn(&Path) -> Result<Arc<StoreFile>>,
         archive_dir: &Path,
-    ) -> Result<Option<Arc<StoreFile>>> {
-        let file = match commit.file {
-            None => None,
-            Some(from) => Some(open(&self.place(env, from)?)?),
-        };
+    ) -> Result<Vec<Arc<StoreFile>>> {
+        let mut files = Vec::with_capacity(commit.files.len());
+        for from in commit.files {
+            files.push(open(&self.place(env, from)?)?);
+        }
         {
             let mut view = self.view.write();
-            let next = changed(&view, commit, file.as_ref());
+            let next = changed(&view, commit, &files);
             *view = Arc::new(next);
         }
         archive(env, commit.compacted.iter().map(|file| file.path.as_path()), archive_dir)?;
-        Ok(file)
+        Ok(files)
     }
 
     fn place(&self, env: &Env, from: &Path) -> Result<PathBuf> {
@@ -61,12 +62,12 @@ impl Store {
     }
 }
 
-fn changed(view: &StoreView, commit: &Commit<'_>, file: Option<&Arc<StoreFile>>) -> StoreView {
+fn changed(view: &StoreView, commit: &Commit<'_>, files: &[Arc<StoreFile>]) -> StoreView {
     let mut next = view.clone();
     next.snapshot.retain(|part| !commit.flushed.iter().any(|done| done.is(part)));
     next.files.retain(|file| !commit.compacted.iter().any(|done| done.number == file.number));
-    if let Some(file) = file {
-        next.files.push(file.clone());
+    if !files.is_empty() {
+        next.files.extend_from_slice(files);
         // Newest first; a compacted file stands where its newest input stood.
         next.files.sort_by(|a, b| b.max_seq.cmp(&a.max_seq).then(b.number.cmp(&a.number)));
     }

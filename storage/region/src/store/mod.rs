@@ -24,6 +24,7 @@ pub(crate) use file::{StoreFile, is_store_file_name};
 pub(crate) use part::Part;
 pub(crate) use writer::WrittenBy;
 
+use crate::CompactionSettings;
 use crate::scan::matcher::Keeping;
 
 /// Everything a reader of the family sees.
@@ -59,6 +60,8 @@ impl StoreView {
 
 pub(crate) struct Store {
     pub family: FamilyDescriptor,
+    /// How its files are compacted.
+    pub compaction: CompactionSettings,
     pub keeping: Keeping,
     pub comparator: CellComparator,
     /// `<region>/<family>`.
@@ -91,6 +94,7 @@ impl MemStoreSize {
 impl Store {
     pub fn new(
         family: FamilyDescriptor,
+        compaction: CompactionSettings,
         comparator: CellComparator,
         dir: PathBuf,
         files: Vec<Arc<StoreFile>>,
@@ -107,6 +111,7 @@ impl Store {
         let view = StoreView { active, pipeline: Vec::new(), snapshot: Vec::new(), files };
         Store {
             family,
+            compaction,
             keeping,
             comparator,
             dir,

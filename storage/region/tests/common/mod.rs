@@ -31,8 +31,14 @@ pub fn root() -> PathBuf {
 }
 
 pub fn settings() -> RegionSettings {
-    // Small files, so that selection looks at sizes, mini-batches of two rows, and any cell is enough for the pipeline.
-    RegionSettings { mini_batch_rows_max: 2, in_memory_flush_share: 0.0, ..RegionSettings::default() }
+    // Two files are enough for a compaction, two rows for a mini-batch, and any cell for the pipeline.
+    let compaction = CompactionSettings { files_min: 2, ..CompactionSettings::default() };
+    RegionSettings {
+        mini_batch_rows_max: 2,
+        in_memory_flush_share: 0.0,
+        compaction,
+        ..RegionSettings::default()
+    }
 }
 
 pub fn table(families: &[FamilyDescriptor]) -> Arc<TableDescriptor> {
@@ -108,7 +114,7 @@ impl Bench {
     }
 
     pub fn compact(&self, major: bool) -> Result<CompactionOutcome> {
-        self.region.compact(None, CompactionRequest { major, user: true }, &AtomicBool::new(false))
+        self.region.compact(None, CompactionRequest { major, user: true }, &mut &AtomicBool::new(false))
     }
 }
 
@@ -144,6 +150,38 @@ fn open(
     };
     let region = Region::open(services, Path::new("/root"), info.clone(), table.clone())?;
     Ok((wal, region))
+}
+
+/// How a family asks for a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    Exploring,
+    RatioBased,
+    Fifo,
+    DateTiered,
+}
+
+/// The family with the policy in its configuration. Windows are `base_window_ms` long and soon grow.
+pub fn with_policy(family: FamilyDescriptor, policy: Policy, base_window_ms: u64) -> FamilyDescriptor {
+    const CLASS: &str = "hbase.hstore.defaultengine.compactionpolicy.class";
+    const POLICIES: &str = "org.apache.hadoop.hbase.regionserver.compactions";
+    const TIERED: &str = "hbase.hstore.compaction.date.tiered";
+    match policy {
+        Policy::Exploring => family,
+        Policy::RatioBased => {
+            family.with_configuration(CLASS, format!("{POLICIES}.RatioBasedCompactionPolicy"))
+        }
+        Policy::Fifo => family.with_configuration(CLASS, format!("{POLICIES}.FIFOCompactionPolicy")),
+        Policy::DateTiered => family
+            .with_configuration(
+                "hbase.hstore.engine.class",
+                "org.apache.hadoop.hbase.regionserver.DateTieredStoreEngine",
+            )
+            .with_configuration(format!("{TIERED}.base.window.millis"), base_window_ms.to_string())
+            .with_configuration(format!("{TIERED}.windows.per.tier"), "2")
+            .with_configuration(format!("{TIERED}.incoming.window.min"), "2")
+            .with_configuration(format!("{TIERED}.single.output.for.minor.compaction"), "false"),
+    }
 }
 
 pub fn mutation(kind: MutationKind, row: &[u8], cells: Vec<Cell>) -> Mutation {

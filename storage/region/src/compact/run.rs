@@ -1,0 +1,268 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use halcyon_cell::{Error, ErrorKind, Result};
+use halcyon_hfile::FileInfo;
+
+use super::CompactionControl;
+use super::expired::expired;
+use super::rewrite::written_by;
+use super::select::{FileState, Selection, StoreState, select};
+use super::settings::CompactionPolicy;
+use crate::region::Region;
+use crate::store::{Commit, Store, StoreFile};
+
+/// What somebody asks for. The default: whatever the policy finds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CompactionRequest {
+    /// All files of the store, markers dropped.
+    pub major: bool,
+    /// A user asked: a major compaction takes all files, however many and large they are.
+    pub user: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CompactionOutcome {
+    /// Files that were merged; 0: nothing was to be done.
+    pub compacted_files: usize,
+    /// Files that were dropped unread because all their cells had expired.
+    pub expired_files: usize,
+    pub bytes_read: u64,
+    pub bytes_written: u64,
+    /// All files of a store were merged, so markers and what they hide are gone.
+    pub major: bool,
+}
+
+/// Counts a running compaction while it lives.
+struct Running<'a>(&'a AtomicU64);
+
+impl<'a> Running<'a> {
+    fn begin(count: &'a AtomicU64) -> Running<'a> {
+        count.fetch_add(1, Ordering::Relaxed);
+        Running(count)
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Region {
+    /// Remembers that a major compaction is wanted, of one family or of all.
+    pub fn request_major_compaction(&self, family: Option<&[u8]>) {
+        for store in &self.stores {
+            if family.is_none_or(|family| family == store.family.name()) {
+                store.major_wanted.store(true, Ordering::Release);
+            }
+        }
+    }
+
+    /// Whether `compact` would find something to do.
+    pub fn compaction_wanted(&self) -> bool {
+        self.stores.iter().any(|store| self.wanted_bytes(store).is_some())
+    }
+
+    /// Bytes of the files that `compact` would read now.
+    pub fn compaction_bytes(&self) -> u64 {
+        self.stores.iter().filter_map(|store| self.wanted_bytes(store)).sum()
+    }
+
+    fn wanted_bytes(&self, store: &Store) -> Option<u64> {
+        let wanted = store.major_wanted.load(Ordering::Acquire);
+        let files = oldest_first(store);
+        let states = file_states(&files);
+        let state = self.store_state(store, &files, &states);
+        let drops = state.policy == CompactionPolicy::Fifo && !expired(&state).is_empty();
+        match select(&state, CompactionRequest { major: wanted, user: wanted }) {
+            Some(selection) => Some(selection.files.iter().map(|&at| files[at].len_bytes).sum()),
+            None => drops.then_some(0),
+        }
+    }
+
+    /// How urgent compactions are: 0 up to the fewest files that are worth one, 1 at the number of files at which
+    /// flushes wait; the most urgent store's (HBase: `HStore.getCompactionPressure`).
+    pub fn compaction_pressure(&self) -> f64 {
+        let of_store = |store: &Store| {
+            let (count, min) = (store.view().files.len(), store.compaction.files_min.max(2));
+            let room = store.compaction.blocking_files_count.saturating_sub(min).max(1);
+            count.saturating_sub(min) as f64 / room as f64
+        };
+        self.stores.iter().map(of_store).fold(0.0, f64::max)
+    }
+
+    /// Files that the fullest store may still get before flushes wait; negative: it has more already.
+    pub fn store_files_left(&self) -> i64 {
+        let left = |store: &Store| {
+            let limit = i64::try_from(store.compaction.blocking_files_count).unwrap_or(i64::MAX);
+            limit.saturating_sub_unsigned(store.view().files.len() as u64)
+        };
+        self.stores.iter().map(left).min().unwrap_or(i64::MAX)
+    }
+
+    /// Merges files of one family, or of all, one store after the other. *Blocking*, on the caller's thread;
+    /// ends early (with an error of kind `Stopping`, and nothing changed in that store) when `control` says so or
+    /// the region closes.
+    pub fn compact(
+        &self,
+        family: Option<&[u8]>,
+        request: CompactionRequest,
+        control: &mut dyn CompactionControl,
+    ) -> Result<CompactionOutcome> {
+        if let Some(family) = family {
+            self.store_or_error(family)?;
+        }
+        let mut sum = CompactionOutcome::default();
+        for store in &self.stores {
+            if family.is_some_and(|family| family != store.family.name()) {
+                continue;
+            }
+            let done = self.compact_store(store, request, control)?;
+            sum.compacted_files += done.compacted_files;
+            sum.expired_files += done.expired_files;
+            sum.bytes_read += done.bytes_read;
+            sum.bytes_written += done.bytes_written;
+            sum.major |= done.major;
+        }
+        Ok(sum)
+    }
+
+    fn compact_store(
+        &self,
+        store: &Store,
+        request: CompactionRequest,
+        control: &mut dyn CompactionControl,
+    ) -> Result<CompactionOutcome> {
+        let _compacting = store.compacting.lock();
+        let expired_files = self.drop_expired_files(store)?;
+        let wanted = store.major_wanted.swap(false, Ordering::AcqRel);
+        let files = oldest_first(store);
+        let request = CompactionRequest { major: request.major || wanted, user: request.user || wanted };
+        let states = file_states(&files);
+        let Some(selection) = select(&self.store_state(store, &files, &states), request) else {
+            return Ok(CompactionOutcome { expired_files, ..CompactionOutcome::default() });
+        };
+        let running = if selection.all { &self.counters.major_running } else { &self.counters.minor_running };
+        let _running = Running::begin(running);
+        let outcome = self.rewrite_selected(store, &files, &selection, control);
+        if outcome.is_err() && wanted {
+            store.major_wanted.store(true, Ordering::Release);
+        }
+        Ok(CompactionOutcome { expired_files, ..outcome? })
+    }
+
+    fn rewrite_selected(
+        &self,
+        store: &Store,
+        files: &[Arc<StoreFile>],
+        selection: &Selection,
+        control: &mut dyn CompactionControl,
+    ) -> Result<CompactionOutcome> {
+        let inputs: Vec<Arc<StoreFile>> = selection.files.iter().map(|&at| files[at].clone()).collect();
+        let written = self.rewrite(store, &inputs, selection, control)?;
+        self.replace(store, &inputs, written.paths(), selection.all).map(|bytes_written| CompactionOutcome {
+            compacted_files: inputs.len(),
+            expired_files: 0,
+            bytes_read: inputs.iter().map(|file| file.len_bytes).sum(),
+            bytes_written,
+            major: selection.all,
+        })
+    }
+
+    /// Drops the files of which no cell can be seen any more. Returns their number.
+    fn drop_expired_files(&self, store: &Store) -> Result<usize> {
+        let files = oldest_first(store);
+        let states = file_states(&files);
+        let state = self.store_state(store, &files, &states);
+        if !store.compaction.delete_expired_files && state.policy != CompactionPolicy::Fifo {
+            return Ok(0);
+        }
+        let gone: Vec<Arc<StoreFile>> = expired(&state).into_iter().map(|at| files[at].clone()).collect();
+        if !gone.is_empty() {
+            self.replace(store, &gone, &[], false)?;
+        }
+        Ok(gone.len())
+    }
+
+    /// Puts the written files in the place of their inputs. Returns their bytes.
+    fn replace(
+        &self,
+        store: &Store,
+        inputs: &[Arc<StoreFile>],
+        written: &[std::path::PathBuf],
+        all: bool,
+    ) -> Result<u64> {
+        let commit = Commit { files: written, flushed: &[], compacted: inputs };
+        // Whoever closes the region holds `closed` and waits for `compacting`, which is held here: no waiting.
+        let Some(_open) = self.closed.try_read().filter(|closed| !**closed) else {
+            return Err(Error::new(ErrorKind::Stopping, "the region is closing"));
+        };
+        let files = store.commit(
+            &self.services.env,
+            &commit,
+            |path| self.open_file(store, path, written_by(all)),
+            &self.archive_dir.join(&*store.family.name_str()),
+        )?;
+        for input in inputs {
+            self.services.cache.evict_file(input.number);
+        }
+        tracing::debug!(
+            region = self.info.encoded_name(),
+            inputs = inputs.len(),
+            outputs = files.len(),
+            "compacted"
+        );
+        Ok(files.iter().map(|file| file.len_bytes).sum())
+    }
+
+    fn store_state<'a>(
+        &self,
+        store: &'a Store,
+        files: &[Arc<StoreFile>],
+        states: &'a [FileState],
+    ) -> StoreState<'a> {
+        let has_ttl = store.keeping.min_versions == 0;
+        StoreState {
+            files: states,
+            settings: &store.compaction,
+            policy: store.compaction.policy().unwrap_or(CompactionPolicy::Exploring),
+            now_ms: self.services.env.clock.now_ms(),
+            file_ttl_ms: store.keeping.ttl_ms.filter(|_| has_ttl),
+            major_period_ms: major_period_ms(store, files),
+            flush_size_bytes: self.flush_size_bytes(),
+        }
+    }
+}
+
+/// The period of major compactions, varied by the oldest file's name so that not all stores come due together.
+fn major_period_ms(store: &Store, files: &[Arc<StoreFile>]) -> i64 {
+    let Some(oldest) = files.first() else { return 0 };
+    let share = oldest.name.bytes().fold(0u64, |sum, byte| sum.wrapping_mul(31) + u64::from(byte)) % 1000;
+    let jitter = store.compaction.major_jitter * (share as f64 / 500.0 - 1.0);
+    (store.compaction.major_period_ms as f64 * (1.0 + jitter)) as i64
+}
+
+/// The order in which files are chosen. Files of one compaction have one sequence id; there time decides.
+fn oldest_first(store: &Store) -> Vec<Arc<StoreFile>> {
+    let mut files: Vec<Arc<StoreFile>> = store.view().files.iter().rev().cloned().collect();
+    files.sort_by_key(|file| (file.max_seq, file.time_range.map(|(_, newest)| newest)));
+    files
+}
+
+fn file_states(files: &[Arc<StoreFile>]) -> Vec<FileState> {
+    files.iter().map(|file| file_state(file, file.hfile.info())).collect()
+}
+
+fn file_state(file: &StoreFile, info: &FileInfo) -> FileState {
+    FileState {
+        len_bytes: file.len_bytes,
+        entries: info.entry_count(),
+        major_only: info.is_excluded_from_minor_compaction(),
+        reference: false,
+        major: file.is_major(),
+        bulk_loaded: info.bulk_load_time_ms().is_some(),
+        created_ms: info.create_time_ms().unwrap_or(0),
+        time_range: file.time_range,
+    }
+}

@@ -1,0 +1,382 @@
+//! How a store's files are compacted: HBase's properties, from hbase-site, the table and the family.
+
+use std::fmt;
+use std::str::FromStr;
+
+use halcyon_cell::{Error, Result};
+use halcyon_schema::{FamilyDescriptor, TableDescriptor};
+
+/// Which rule chooses the files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompactionPolicy {
+    /// Of all runs of files alike in size the one with the most files (`ExploringCompactionPolicy`).
+    Exploring,
+    /// The oldest file that is not much larger than all newer ones, and those (`RatioBasedCompactionPolicy`).
+    RatioBased,
+    /// Files go when all their cells have expired, and are never rewritten (`FIFOCompactionPolicy`).
+    Fifo,
+    /// Files of the same window of time, by a rule for each window (`DateTieredCompactionPolicy`).
+    DateTiered,
+}
+
+/// Settings of date-tiered compaction (`hbase.hstore.compaction.date.tiered.*`). Times in milliseconds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DateTieredSettings {
+    /// Files whose newest cell is older take no part in minor compactions (`max.storefile.age.millis`).
+    pub file_age_max_ms: i64,
+    /// Fewest files of the newest window that are worth a compaction (`incoming.window.min`).
+    pub incoming_files_min: usize,
+    /// The rule inside a window, a class name (`window.policy.class`).
+    pub window_policy_class: String,
+    /// Minor compactions write one file, whatever windows their cells belong to
+    /// (`single.output.for.minor.compaction`).
+    pub single_output: bool,
+    /// Length of the newest window (`base.window.millis`).
+    pub base_window_ms: i64,
+    /// Windows of one length before the next, as many times longer, begins (`windows.per.tier`).
+    pub windows_per_tier: i64,
+    /// Windows before this age grow no longer; `None`: `file_age_max_ms` (`max.tier.age.millis`).
+    pub tier_age_max_ms: Option<i64>,
+}
+
+/// Hours of the day in which compactions may take more, in UTC (`hbase.offpeak.start.hour`, `.end.hour`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OffPeakHours {
+    /// First hour, -1: none.
+    pub start: i64,
+    /// The hour that does not belong to it any more, -1: none.
+    pub end: i64,
+}
+
+/// Settings of one store's compactions; names in parentheses are the properties that set them.
+///
+/// HBase: `CompactionConfiguration`, and for the order in which table and family are asked
+/// `StoreUtils.createStoreConfiguration`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CompactionSettings {
+    /// (`hbase.hstore.engine.class`); see [`CompactionSettings::policy`].
+    pub engine_class: String,
+    /// (`hbase.hstore.defaultengine.compactionpolicy.class`); see [`CompactionSettings::policy`].
+    pub policy_class: String,
+    /// Most files a minor compaction takes (`hbase.hstore.compaction.max`).
+    pub files_max: usize,
+    /// Fewest files a minor compaction takes, at least 2 (`hbase.hstore.compaction.min`).
+    pub files_min: usize,
+    /// A file larger than this many times the sum of the others stays out (`hbase.hstore.compaction.ratio`).
+    pub ratio: f64,
+    /// The same in off-peak hours (`hbase.hstore.compaction.ratio.offpeak`).
+    pub ratio_offpeak: f64,
+    /// Files below this size are always taken; `None`: the flush size (`hbase.hstore.compaction.min.size`).
+    pub min_size_bytes: Option<u64>,
+    /// Files above this size are left to major compactions (`hbase.hstore.compaction.max.size`).
+    pub max_size_bytes: u64,
+    /// The same in off-peak hours; `None`: no other (`hbase.hstore.compaction.max.size.offpeak`).
+    pub max_size_offpeak_bytes: Option<u64>,
+    pub off_peak: OffPeakHours,
+    /// A store with this many files is to be relieved before anything else; with more, flushes wait
+    /// (`hbase.hstore.blockingStoreFiles`).
+    pub blocking_files_count: usize,
+    /// Milliseconds between major compactions, 0: only on demand (`hbase.hregion.majorcompaction`).
+    pub major_period_ms: i64,
+    /// Share of `major_period_ms` by which it varies from store to store
+    /// (`hbase.hregion.majorcompaction.jitter`).
+    pub major_jitter: f64,
+    /// Whether files whose cells have all expired are removed without being read
+    /// (`hbase.store.delete.expired.storefile`).
+    pub delete_expired_files: bool,
+    pub date_tiered: DateTieredSettings,
+}
+
+impl Default for CompactionSettings {
+    fn default() -> CompactionSettings {
+        CompactionSettings {
+            engine_class: "org.apache.hadoop.hbase.regionserver.DefaultStoreEngine".to_string(),
+            policy_class: "org.apache.hadoop.hbase.regionserver.compactions.ExploringCompactionPolicy"
+                .to_string(),
+            files_max: 10,
+            files_min: 3,
+            ratio: 1.2,
+            ratio_offpeak: 5.0,
+            min_size_bytes: None,
+            max_size_bytes: i64::MAX as u64,
+            max_size_offpeak_bytes: None,
+            off_peak: OffPeakHours { start: -1, end: -1 },
+            blocking_files_count: 16,
+            major_period_ms: 7 * 24 * 3_600_000,
+            major_jitter: 0.5,
+            delete_expired_files: true,
+            date_tiered: DateTieredSettings {
+                file_age_max_ms: i64::MAX,
+                incoming_files_min: 6,
+                window_policy_class:
+                    "org.apache.hadoop.hbase.regionserver.compactions.ExploringCompactionPolicy".to_string(),
+                single_output: true,
+                base_window_ms: 6 * 3_600_000,
+                windows_per_tier: 4,
+                tier_age_max_ms: None,
+            },
+        }
+    }
+}
+
+const ENGINE: &str = "hbase.hstore.engine.class";
+const POLICY: &str = "hbase.hstore.defaultengine.compactionpolicy.class";
+const COUNT_MIN_OLD_NAME: &str = "hbase.hstore.compactionThreshold";
+const COUNT_MIN: &str = "hbase.hstore.compaction.min";
+const COUNT_MAX: &str = "hbase.hstore.compaction.max";
+const RATIO: &str = "hbase.hstore.compaction.ratio";
+const RATIO_OFFPEAK: &str = "hbase.hstore.compaction.ratio.offpeak";
+const MIN_SIZE: &str = "hbase.hstore.compaction.min.size";
+const MAX_SIZE: &str = "hbase.hstore.compaction.max.size";
+const MAX_SIZE_OFFPEAK: &str = "hbase.hstore.compaction.max.size.offpeak";
+const OFFPEAK_START: &str = "hbase.offpeak.start.hour";
+const OFFPEAK_END: &str = "hbase.offpeak.end.hour";
+const BLOCKING_FILES: &str = "hbase.hstore.blockingStoreFiles";
+const MAJOR_PERIOD: &str = "hbase.hregion.majorcompaction";
+const MAJOR_JITTER: &str = "hbase.hregion.majorcompaction.jitter";
+const DELETE_EXPIRED: &str = "hbase.store.delete.expired.storefile";
+const TIERED_AGE_MAX: &str = "hbase.hstore.compaction.date.tiered.max.storefile.age.millis";
+const TIERED_INCOMING_MIN: &str = "hbase.hstore.compaction.date.tiered.incoming.window.min";
+const TIERED_WINDOW_POLICY: &str = "hbase.hstore.compaction.date.tiered.window.policy.class";
+const TIERED_SINGLE_OUTPUT: &str = "hbase.hstore.compaction.date.tiered.single.output.for.minor.compaction";
+const TIERED_BASE_WINDOW: &str = "hbase.hstore.compaction.date.tiered.base.window.millis";
+const TIERED_WINDOWS: &str = "hbase.hstore.compaction.date.tiered.windows.per.tier";
+const TIERED_TIER_AGE_MAX: &str = "hbase.hstore.compaction.date.tiered.max.tier.age.millis";
+
+/// All of them; the old name before the one that wins over it.
+const NAMES: [&str; 23] = [
+    ENGINE,
+    POLICY,
+    COUNT_MIN_OLD_NAME,
+    COUNT_MIN,
+    COUNT_MAX,
+    RATIO,
+    RATIO_OFFPEAK,
+    MIN_SIZE,
+    MAX_SIZE,
+    MAX_SIZE_OFFPEAK,
+    OFFPEAK_START,
+    OFFPEAK_END,
+    BLOCKING_FILES,
+    MAJOR_PERIOD,
+    MAJOR_JITTER,
+    DELETE_EXPIRED,
+    TIERED_AGE_MAX,
+    TIERED_INCOMING_MIN,
+    TIERED_WINDOW_POLICY,
+    TIERED_SINGLE_OUTPUT,
+    TIERED_BASE_WINDOW,
+    TIERED_WINDOWS,
+    TIERED_TIER_AGE_MAX,
+];
+
+impl CompactionSettings {
+    /// Sets one by its property name; `Ok(false)` if no setting has that name. Times are in milliseconds.
+    /// Invalid if the value makes no sense.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<bool> {
+        let tiered = &mut self.date_tiered;
+        match name {
+            ENGINE => self.engine_class = value.trim().to_string(),
+            POLICY => self.policy_class = value.trim().to_string(),
+            COUNT_MIN | COUNT_MIN_OLD_NAME => self.files_min = parsed(name, value)?,
+            COUNT_MAX => self.files_max = parsed(name, value)?,
+            RATIO => self.ratio = parsed(name, value)?,
+            RATIO_OFFPEAK => self.ratio_offpeak = parsed(name, value)?,
+            MIN_SIZE => self.min_size_bytes = Some(parsed(name, value)?),
+            MAX_SIZE => self.max_size_bytes = parsed(name, value)?,
+            MAX_SIZE_OFFPEAK => self.max_size_offpeak_bytes = Some(parsed(name, value)?),
+            OFFPEAK_START => self.off_peak.start = parsed(name, value)?,
+            OFFPEAK_END => self.off_peak.end = parsed(name, value)?,
+            BLOCKING_FILES => self.blocking_files_count = parsed(name, value)?,
+            MAJOR_PERIOD => self.major_period_ms = parsed(name, value)?,
+            MAJOR_JITTER => self.major_jitter = share(name, value)?,
+            DELETE_EXPIRED => self.delete_expired_files = parsed(name, value)?,
+            TIERED_AGE_MAX => tiered.file_age_max_ms = parsed(name, value)?,
+            TIERED_INCOMING_MIN => tiered.incoming_files_min = parsed(name, value)?,
+            TIERED_WINDOW_POLICY => tiered.window_policy_class = value.trim().to_string(),
+            TIERED_SINGLE_OUTPUT => tiered.single_output = parsed(name, value)?,
+            TIERED_BASE_WINDOW => tiered.base_window_ms = positive(name, value)?,
+            TIERED_WINDOWS => tiered.windows_per_tier = positive(name, value)?,
+            TIERED_TIER_AGE_MAX => tiered.tier_age_max_ms = Some(parsed(name, value)?),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// These settings with what the table and its family set for themselves; the family wins. A value that
+    /// cannot be read is named in the log and passed over.
+    pub(crate) fn for_store(
+        mut self,
+        table: &TableDescriptor,
+        family: &FamilyDescriptor,
+    ) -> CompactionSettings {
+        for name in NAMES {
+            for value in [table.setting(name), family.setting(name)].into_iter().flatten() {
+                if let Err(error) = self.set(name, value) {
+                    tracing::warn!(table = %table.name(), family = %family.name_str(), %error, "not used");
+                }
+            }
+        }
+        self
+    }
+
+    /// The rule that the classes ask for. Of a class that is not known here, its name instead.
+    pub fn policy(&self) -> std::result::Result<CompactionPolicy, &str> {
+        match class_name(&self.engine_class) {
+            "DateTieredStoreEngine" => Ok(CompactionPolicy::DateTiered),
+            "DefaultStoreEngine" | "" => match class_name(&self.policy_class) {
+                "ExploringCompactionPolicy" | "" => Ok(CompactionPolicy::Exploring),
+                "RatioBasedCompactionPolicy" => Ok(CompactionPolicy::RatioBased),
+                "FIFOCompactionPolicy" => Ok(CompactionPolicy::Fifo),
+                "DateTieredCompactionPolicy" => Ok(CompactionPolicy::DateTiered),
+                _ => Err(&self.policy_class),
+            },
+            _ => Err(&self.engine_class),
+        }
+    }
+
+    /// The rule inside a window of date-tiered compaction.
+    pub(crate) fn window_policy(&self) -> CompactionPolicy {
+        match class_name(&self.date_tiered.window_policy_class) {
+            "RatioBasedCompactionPolicy" => CompactionPolicy::RatioBased,
+            _ => CompactionPolicy::Exploring,
+        }
+    }
+}
+
+impl fmt::Display for CompactionSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tiered = &self.date_tiered;
+        writeln!(f, "{ENGINE} = {}", self.engine_class)?;
+        writeln!(f, "{POLICY} = {}", self.policy_class)?;
+        writeln!(f, "{COUNT_MIN} = {}", self.files_min)?;
+        writeln!(f, "{COUNT_MAX} = {}", self.files_max)?;
+        writeln!(f, "{RATIO} = {}", self.ratio)?;
+        writeln!(f, "{RATIO_OFFPEAK} = {}", self.ratio_offpeak)?;
+        if let Some(bytes) = self.min_size_bytes {
+            writeln!(f, "{MIN_SIZE} = {bytes}")?;
+        }
+        writeln!(f, "{MAX_SIZE} = {}", self.max_size_bytes)?;
+        if let Some(bytes) = self.max_size_offpeak_bytes {
+            writeln!(f, "{MAX_SIZE_OFFPEAK} = {bytes}")?;
+        }
+        writeln!(f, "{OFFPEAK_START} = {}", self.off_peak.start)?;
+        writeln!(f, "{OFFPEAK_END} = {}", self.off_peak.end)?;
+        writeln!(f, "{BLOCKING_FILES} = {}", self.blocking_files_count)?;
+        writeln!(f, "{MAJOR_PERIOD} = {}", self.major_period_ms)?;
+        writeln!(f, "{MAJOR_JITTER} = {}", self.major_jitter)?;
+        writeln!(f, "{DELETE_EXPIRED} = {}", self.delete_expired_files)?;
+        writeln!(f, "{TIERED_AGE_MAX} = {}", tiered.file_age_max_ms)?;
+        writeln!(f, "{TIERED_INCOMING_MIN} = {}", tiered.incoming_files_min)?;
+        writeln!(f, "{TIERED_WINDOW_POLICY} = {}", tiered.window_policy_class)?;
+        writeln!(f, "{TIERED_SINGLE_OUTPUT} = {}", tiered.single_output)?;
+        writeln!(f, "{TIERED_BASE_WINDOW} = {}", tiered.base_window_ms)?;
+        writeln!(f, "{TIERED_WINDOWS} = {}", tiered.windows_per_tier)?;
+        if let Some(age) = tiered.tier_age_max_ms {
+            writeln!(f, "{TIERED_TIER_AGE_MAX} = {age}")?;
+        }
+        Ok(())
+    }
+}
+
+impl OffPeakHours {
+    /// Whether wall time `now_ms` lies in them. Never, if one of the two is no hour (HBase: `OffPeakHours`).
+    pub fn contains(&self, now_ms: i64) -> bool {
+        let hours = 0..24;
+        if !hours.contains(&self.start) || !hours.contains(&self.end) {
+            return false;
+        }
+        let hour = now_ms.div_euclid(3_600_000).rem_euclid(24);
+        if self.start <= self.end {
+            self.start <= hour && hour < self.end
+        } else {
+            hour < self.end || self.start <= hour
+        }
+    }
+}
+
+/// A Java class without its package.
+fn class_name(class: &str) -> &str {
+    class.rsplit('.').next().unwrap_or(class)
+}
+
+fn parsed<T: FromStr>(name: &str, value: &str) -> Result<T> {
+    value.trim().parse().map_err(|_| Error::invalid(format!("{name}: {value:?} makes no sense")))
+}
+
+fn positive(name: &str, value: &str) -> Result<i64> {
+    let number: i64 = parsed(name, value)?;
+    if number > 0 { Ok(number) } else { Err(Error::invalid(format!("{name}: {value:?} is not positive"))) }
+}
+
+fn share(name: &str, value: &str) -> Result<f64> {
+    let share = value.trim().parse::<f64>().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| Error::invalid(format!("{name}: {value:?} is not between 0 and 1")))
+}
+
+#[cfg(test)]
+mod tests {
+    use halcyon_schema::TableName;
+
+    use super::*;
+
+    #[test]
+    fn settings_print_and_parse_back() {
+        let mut settings = CompactionSettings::default();
+        for name in NAMES {
+            let value = match name {
+                _ if name.ends_with("class") => "a.b.FIFOCompactionPolicy",
+                DELETE_EXPIRED | TIERED_SINGLE_OUTPUT => "false",
+                MAJOR_JITTER => "0.25",
+                _ => "7",
+            };
+            assert!(settings.set(name, value).unwrap(), "{name}");
+        }
+        let printed = settings.to_string();
+        let mut read = CompactionSettings::default();
+        for line in printed.lines() {
+            let (name, value) = line.split_once(" = ").expect("name = value");
+            assert!(read.set(name, value).unwrap(), "{name}");
+        }
+        assert_eq!(read, settings);
+        assert_eq!(printed.lines().count(), NAMES.len() - 1, "all but the old name");
+        assert!(!read.set("some.other.name", "1").unwrap());
+        assert!(read.set(TIERED_BASE_WINDOW, "0").is_err());
+    }
+
+    #[test]
+    fn the_family_wins_over_the_table_and_the_table_over_the_server() {
+        let family = FamilyDescriptor::new("f").unwrap().with_configuration(COUNT_MIN, "5");
+        let table = TableDescriptor::new(TableName::parse(b"t").unwrap())
+            .with(COUNT_MIN, "4")
+            .with(COUNT_MAX, "20")
+            .with(RATIO, "often")
+            .with(ENGINE, "org.apache.hadoop.hbase.regionserver.DateTieredStoreEngine");
+        let server = CompactionSettings { files_min: 3, ratio: 2.0, ..CompactionSettings::default() };
+        let store = server.for_store(&table, &family);
+        assert_eq!((store.files_min, store.files_max, store.ratio), (5, 20, 2.0));
+        assert_eq!(store.policy(), Ok(CompactionPolicy::DateTiered));
+    }
+
+    #[test]
+    fn classes_and_policies() {
+        let mut settings = CompactionSettings::default();
+        assert_eq!(settings.policy(), Ok(CompactionPolicy::Exploring));
+        settings
+            .set(POLICY, "org.apache.hadoop.hbase.regionserver.compactions.FIFOCompactionPolicy")
+            .unwrap();
+        assert_eq!(settings.policy(), Ok(CompactionPolicy::Fifo));
+        settings.set(ENGINE, "org.apache.hadoop.hbase.regionserver.StripeStoreEngine").unwrap();
+        assert_eq!(settings.policy(), Err("org.apache.hadoop.hbase.regionserver.StripeStoreEngine"));
+    }
+
+    #[test]
+    fn off_peak_hours_may_span_midnight() {
+        let at = |hour: i64| hour * 3_600_000 + 59 * 60_000;
+        let night = OffPeakHours { start: 22, end: 6 };
+        assert!(night.contains(at(22)) && night.contains(at(5)) && !night.contains(at(6)));
+        let noon = OffPeakHours { start: 11, end: 13 };
+        assert!(noon.contains(at(24 + 11)) && noon.contains(at(12)) && !noon.contains(at(13)));
+        assert!(!OffPeakHours { start: -1, end: 6 }.contains(at(3)));
+    }
+}

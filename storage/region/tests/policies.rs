@@ -1,0 +1,120 @@
+//! What each compaction policy leaves in a store.
+
+mod common;
+
+use std::time::Duration;
+
+use common::*;
+use halcyon_cell::CellType;
+use halcyon_env::{Clock, FileSystem};
+use halcyon_region::*;
+use halcyon_schema::FamilyDescriptor;
+
+fn family() -> FamilyDescriptor {
+    FamilyDescriptor::new("f").unwrap()
+}
+
+fn file_with(bench: &Bench, row: &str, timestamp: i64) {
+    let cell = parse_cell(row, &format!("f:q=v@{timestamp}"), CellType::Put, false);
+    bench.mutate(mutation(MutationKind::Put, row.as_bytes(), vec![cell])).unwrap();
+    bench.region.flush(None).unwrap();
+}
+
+fn files(bench: &Bench) -> usize {
+    bench.fs.list(&bench.region.dir().join("f")).unwrap().len()
+}
+
+fn rows(bench: &Bench) -> Vec<String> {
+    let rows = bench.scan(Scan { max_versions: 1, ..Scan::default() }).unwrap();
+    rows.iter().map(|cells| cells[0].row().escape_ascii().to_string()).collect()
+}
+
+#[test]
+fn files_that_have_expired_go_unread_and_the_newest_stays() {
+    let mut bench = Bench::new(&[with_policy(family().with("TTL", "10"), Policy::Fifo, 0)]);
+    let now_ms = bench.clock.now_ms();
+    for (row, age_ms) in [("a", 9_000), ("b", 2_000), ("c", 9_000), ("d", 9_000)] {
+        file_with(&bench, row, now_ms - age_ms);
+    }
+    assert!(!bench.region.compaction_wanted());
+    bench.clock.advance(Duration::from_secs(2));
+    assert!(bench.region.compaction_wanted());
+    let seq = bench.region.stats().flushed_seqs[0].1;
+    let outcome = bench.compact(true).unwrap();
+    assert_eq!((outcome.expired_files, outcome.compacted_files, outcome.bytes_read), (2, 0, 0));
+    assert_eq!((rows(&bench), files(&bench)), (vec!["b".to_string()], 2));
+    assert!(!bench.region.compaction_wanted());
+    bench.reopen().unwrap();
+    assert_eq!(bench.region.stats().flushed_seqs[0].1, seq, "replay has to know what is in files");
+    assert!(bench.region.open_seq_num() > seq);
+}
+
+#[test]
+fn versions_that_are_kept_for_ever_keep_their_files() {
+    let kept = family().with("TTL", "10").with("MIN_VERSIONS", "1");
+    let bench = Bench::new(&[with_policy(kept, Policy::Fifo, 0)]);
+    let now_ms = bench.clock.now_ms();
+    ["a", "b", "c"].iter().for_each(|row| file_with(&bench, row, now_ms - 60_000));
+    assert_eq!(bench.compact(true).unwrap().expired_files, 0);
+    assert_eq!((rows(&bench).len(), files(&bench)), (3, 3));
+}
+
+#[test]
+fn other_policies_drop_expired_files_as_well_unless_told_not_to() {
+    for (delete, expired) in [("true", 2), ("false", 0)] {
+        let family = family()
+            .with("TTL", "10")
+            .with_configuration("hbase.store.delete.expired.storefile", delete)
+            .with_configuration("hbase.hstore.compaction.min", "100");
+        let bench = Bench::new(&[family]);
+        let now_ms = bench.clock.now_ms();
+        for (row, age_ms) in [("a", 9_000), ("b", 9_000), ("c", 0)] {
+            file_with(&bench, row, now_ms - age_ms);
+        }
+        bench.clock.advance(Duration::from_secs(2));
+        assert_eq!(bench.compact(false).unwrap().expired_files, expired);
+        assert_eq!((rows(&bench), files(&bench)), (vec!["c".to_string()], 3 - expired));
+    }
+}
+
+#[test]
+fn a_major_compaction_by_time_leaves_a_file_for_each_window() {
+    let mut bench = Bench::new(&[with_policy(family().with("VERSIONS", "5"), Policy::DateTiered, 1_000)]);
+    let now_ms = bench.clock.now_ms();
+    for age_ms in [100, 8_000, 90_000, 100_000] {
+        file_with(&bench, &format!("row{age_ms:06}"), now_ms - age_ms);
+        file_with(&bench, "same", now_ms - age_ms);
+    }
+    let outcome = bench.compact(true).unwrap();
+    assert!(outcome.major && outcome.compacted_files >= 2);
+    assert_eq!(files(&bench), 3, "the two oldest share a window");
+    let stats = bench.region.stats();
+    assert_eq!(stats.store_files, 3);
+    bench.reopen().unwrap();
+    assert_eq!(rows(&bench).len(), 5);
+    assert_eq!(files(&bench), 3);
+    assert!(!bench.region.compaction_wanted());
+    // Markers of one window hide cells of older ones.
+    let marker = parse_cell("same", &format!("f:q@{}", now_ms - 8_000), CellType::DeleteColumn, false);
+    bench.mutate(mutation(MutationKind::Delete, b"same", vec![marker])).unwrap();
+    bench.region.flush(None).unwrap();
+    let versions = || {
+        let same = Scan { max_versions: 5, ..Scan::of_row(bytes::Bytes::from_static(b"same")) };
+        bench.region.get(same, ReadMode::AnyDisk).unwrap().len()
+    };
+    assert_eq!(versions(), 1);
+    bench.compact(true).unwrap();
+    assert_eq!((versions(), files(&bench)), (1, 3));
+}
+
+#[test]
+fn an_unknown_engine_is_the_default_one() {
+    let family = family().with_configuration(
+        "hbase.hstore.engine.class",
+        "org.apache.hadoop.hbase.regionserver.StripeStoreEngine",
+    );
+    let bench = Bench::new(&[family]);
+    ["a", "b", "c"].iter().for_each(|row| file_with(&bench, row, 1));
+    assert_eq!(bench.compact(false).unwrap().compacted_files, 3);
+    assert_eq!((rows(&bench).len(), files(&bench)), (3, 1));
+}
