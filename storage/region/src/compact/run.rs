@@ -1,3 +1,9 @@
+//! What a region offers to whoever drives its compactions: whether one is wanted, how urgently, and one step of it.
+//!
+//! A step of a store: files of which nothing can be seen any more are dropped, the policy chooses among the rest, the
+//! chosen ones are rewritten, and what was written takes their place in one commit. `compacting` is held meanwhile;
+//! readers, writers and flushes go on.
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
