@@ -6,7 +6,7 @@
 # SECONDS_A_ROUND           how long each round writes, default 4
 # KILL9_DIR                 where data and logs go, default a fresh directory that is removed after success
 # SERVER_OPTIONS            more options for the server
-# In turn a round only writes, flushes meanwhile, or flushes and compacts meanwhile.
+# In turn a round only writes, splits and merges regions meanwhile, flushes and compacts meanwhile, or flushes meanwhile.
 set -euo pipefail
 HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 ROUNDS="${1:-10}"
@@ -35,9 +35,9 @@ kill9() { # kill9 write|verify ...
 
 trap 'server_kill' EXIT
 LOG="$DIR/acknowledged.log"
-KINDS=("" flush compact)
+KINDS=("" reshape compact flush)
 for round in $(seq 1 "$ROUNDS"); do
-  kind="${KINDS[$(( (round - 1) % 3 ))]}"
+  kind="${KINDS[$(( (round - 1) % 4 ))]}"
   server_start "$DIR/data" "$DIR/server-$round.log"
   # the writer would stop later than the server is killed: it ends because the server is gone
   kill9 write "$ZK" "$LOG" $(( SECONDS_A_ROUND + 30 )) $kind > "$DIR/writer-$round.log" 2>&1 &
@@ -52,7 +52,7 @@ for round in $(seq 1 "$ROUNDS"); do
   wait "$writer" || { echo "round $round: the writer failed" >&2; cat "$DIR/writer-$round.log" >&2; exit 1; }
   started=$(date +%s%3N)
   server_start "$DIR/data" "$DIR/server-$round-again.log"
-  echo "round $round (${kind:-puts only}): $(grep "^acknowledged" "$DIR/writer-$round.log" | tail -n 1), up again after $(( $(date +%s%3N) - started )) ms"
+  echo "round $round (${kind:-puts only}): $(grep "^acknowledged" "$DIR/writer-$round.log" | tail -n 1), $(grep -c "^reshaped" "$DIR/writer-$round.log" || true) splits and merges, up again after $(( $(date +%s%3N) - started )) ms"
   if ! kill9 verify "$ZK" "$LOG"; then
     echo "round $round: acknowledged rows are missing; data and logs stay in $DIR" >&2
     exit 1

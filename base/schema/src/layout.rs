@@ -5,6 +5,7 @@
 //! data/<namespace>/<table>/.tabledesc/.tableinfo.<10-digit sequence>.<length>
 //! data/<namespace>/<table>/<encoded region>/.regioninfo
 //! data/<namespace>/<table>/<encoded region>/<family>/<hfile>
+//! data/<namespace>/<table>/<encoded region>/<family>/<hfile>.<encoded parent>    a reference
 //! archive/data/<namespace>/<table>/...
 //! WALs/<server name>/  oldWALs/  corrupt/  .tmp/  MasterData/  .hbase-snapshot/
 //! ```
@@ -87,6 +88,19 @@ pub fn snapshots_dir(root: &Path) -> PathBuf {
     root.join(".hbase-snapshot")
 }
 
+/// Name of the file by which a region refers to a store file of its parent.
+pub fn reference_name(file: &str, parent: &str) -> String {
+    format!("{file}.{parent}")
+}
+
+/// The store file and the parent's encoded name that a reference's name holds; `None` for any other name
+/// (`StoreFileInfo.REF_NAME_PATTERN`, with an encoded name of 32 digits).
+pub fn parse_reference_name(name: &str) -> Option<(&str, &str)> {
+    let (file, parent) = name.rsplit_once('.')?;
+    let is_encoded = parent.len() == 32 && parent.bytes().all(|byte| byte.is_ascii_hexdigit());
+    (is_encoded && !file.is_empty() && !file.starts_with('.')).then_some((file, parent))
+}
+
 /// File name of a table descriptor of `len` bytes.
 pub fn table_info_name(sequence: u32, len: usize) -> String {
     format!("{TABLE_INFO_PREFIX}{sequence:010}.{len}")
@@ -120,5 +134,15 @@ mod tests {
         assert_eq!(parse_table_info_name(".tableinfo.0000000007"), Some((7, None)));
         assert_eq!(parse_table_info_name(".tableinfo.7"), None);
         assert_eq!(parse_table_info_name("x"), None);
+        let parent = "2140f686c386930b96c060b1030c2875";
+        assert_eq!(
+            parse_reference_name(&reference_name("ab_SeqId_7_", parent)),
+            Some(("ab_SeqId_7_", parent))
+        );
+        for name in
+            ["ab", "ab.cd", ".2140f686c386930b96c060b1030c2875", ".copy-a.2140f686c386930b96c060b1030c2875"]
+        {
+            assert_eq!(parse_reference_name(name), None, "{name}");
+        }
     }
 }

@@ -50,16 +50,20 @@ pub(crate) fn archive_family(core: &Core, table: &TableName, encoded_name: &str,
     remove_dir(fs, &from)
 }
 
-/// Archives every region directory of a table, then removes the table's directory with its descriptor.
-pub(crate) fn archive_table(core: &Core, table: &TableName) -> Result<()> {
-    let fs = &*core.env.fs;
-    let dir = layout::table_dir(&core.root, table);
-    for entry in list(fs, &dir)? {
+/// Archives every region directory of a table.
+pub(crate) fn archive_regions(core: &Core, table: &TableName) -> Result<()> {
+    for entry in list(&*core.env.fs, &layout::table_dir(&core.root, table))? {
         if entry.is_dir && !entry.name.starts_with('.') {
             archive_region(core, table, &entry.name)?;
         }
     }
-    remove_dir(fs, &dir)
+    Ok(())
+}
+
+/// Archives every region directory of a table, then removes the table's directory with its descriptor.
+pub(crate) fn archive_table(core: &Core, table: &TableName) -> Result<()> {
+    archive_regions(core, table)?;
+    remove_dir(&*core.env.fs, &layout::table_dir(&core.root, table))
 }
 
 /// Removes a directory, durably; one that is gone is no error.

@@ -19,6 +19,7 @@ use parking_lot::{Condvar, Mutex};
 use tracing::{info, warn};
 
 use crate::descriptors::list;
+use crate::janitor;
 use crate::procedure::Engine;
 use crate::snapshot;
 use crate::state::Core;
@@ -83,6 +84,9 @@ impl Shared {
                 return;
             }
             drop(stopping);
+            if let Err(error) = janitor::run(&self.core, &self.engine) {
+                warn!(%error, "parents of splits and merges could not be looked for");
+            }
             if let Err(error) = self.run() {
                 warn!(%error, "archive and old logs could not be cleaned");
             }

@@ -1,7 +1,18 @@
+use std::path::Path;
+
 use bytes::Bytes;
 use halcyon_cell::{Cell, Result};
 use halcyon_proto::pb;
 use halcyon_schema::{RegionInfo, ServerName, TableDescriptor};
+
+/// Whether a region can be split or merged now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RegionShape {
+    pub splittable: bool,
+    pub mergeable: bool,
+    /// Where it would be split; `None` if nobody asked, or if there is no such row.
+    pub split_row: Option<Bytes>,
+}
 
 /// The master's view of a region server. Blocking; every call is idempotent, so that a step may run twice.
 ///
@@ -21,6 +32,31 @@ pub trait RegionServerDoor: Send + Sync {
     /// Flushes these families, or all if none is named.
     fn flush_region(&self, encoded_name: &str, families: &[Bytes]) -> Result<()>;
 
+    /// Whether an open region can be split or merged, and, if `find_row`, where it would be split; that may flush
+    /// the region.
+    fn region_shape(&self, encoded_name: &str, find_row: bool) -> Result<RegionShape>;
+
+    /// Makes the directories of a split's daughters anew, durably, with references to the files of the parent,
+    /// which is closed. `Invalid` if the parent has references itself.
+    fn split_region_files(
+        &self,
+        table: &TableDescriptor,
+        parent: &RegionInfo,
+        daughters: &[RegionInfo; 2],
+    ) -> Result<()>;
+
+    /// As `split_region_files`, for the region that takes the place of adjacent ones.
+    fn merge_region_files(
+        &self,
+        table: &TableDescriptor,
+        parents: &[RegionInfo],
+        merged: &RegionInfo,
+    ) -> Result<()>;
+
+    /// Writes the cells of the store file `from` that are of the region's rows as `to`, a store file of the region,
+    /// whole or not at all. Does nothing if that is there.
+    fn copy_rows(&self, table: &TableDescriptor, region: &RegionInfo, from: &Path, to: &Path) -> Result<()>;
+
     /// The server's load, including that of its regions.
     fn server_load(&self) -> pb::ServerLoad;
 
@@ -29,6 +65,9 @@ pub trait RegionServerDoor: Send + Sync {
     /// Writes rows of `hbase:meta`: puts, and deletes as delete cells. Cells of one row stand together and
     /// become visible together; all are durable on return. `LATEST_TIMESTAMP` is replaced by the server's clock.
     fn meta_put(&self, cells: Vec<Cell>) -> Result<()>;
+
+    /// As `meta_put`, but all rows become visible together and survive a crash together.
+    fn meta_put_together(&self, cells: Vec<Cell>) -> Result<()>;
 
     /// Rows of `hbase:meta` in `[start_row, stop_row)` (empty: open) in the meta order; of each row the cells of
     /// families `info` and `table`, newest version first.

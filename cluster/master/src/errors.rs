@@ -36,6 +36,13 @@ pub(crate) fn region_state(message: String) -> RpcError {
     error
 }
 
+/// Regions cannot be merged as they are (`MergeRegionException`).
+pub(crate) fn merge_region(message: String) -> RpcError {
+    let mut error = RpcError::do_not_retry(message);
+    error.class = Cow::Borrowed("org.apache.hadoop.hbase.exceptions.MergeRegionException");
+    error
+}
+
 /// A rule about what may be done to what (`ConstraintException`). Clients without the server's jar, which has the
 /// class, see a DoNotRetryIOException.
 pub(crate) fn constraint(message: String) -> RpcError {

@@ -7,6 +7,7 @@
 //!                                       ├─> meta.rs        rows of hbase:meta, through the door
 //!                                       ├─> descriptors.rs .tabledesc files
 //!                                       ├─> regions.rs     open, close; through the door
+//!                                       ├─> janitor.rs     parents of splits and merges, when they are not needed
 //!                                       └─> archive.rs, snapshot.rs   store files; cleaner.rs deletes old ones
 //! ```
 //!
@@ -27,6 +28,7 @@ mod cleaner;
 mod descriptors;
 mod door;
 mod errors;
+mod janitor;
 mod master;
 mod meta;
 mod names;
@@ -42,7 +44,7 @@ mod state;
 mod switches;
 
 pub use bootstrap::root_dir as prepare_root_dir;
-pub use door::RegionServerDoor;
+pub use door::{RegionServerDoor, RegionShape};
 pub use master::Master;
 pub use registry::ClientMetaService;
 pub use service::MasterService;

@@ -3,6 +3,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
+use bytes::Bytes;
 use halcyon_cell::Result;
 use halcyon_env::Env;
 use halcyon_schema::{ClusterId, RegionInfo, TableName};
@@ -11,10 +12,10 @@ use tracing::{info, warn};
 
 use crate::cleaner::Cleaner;
 use crate::namespaces::Namespaces;
-use crate::procedure::{Engine, RegionAction, Resource, Submission, TransitRegion};
+use crate::procedure::{Engine, RegionAction, Resource, SplitRegion, Submission, TransitRegion};
 use crate::settings::StopRequest;
 use crate::state::{Core, TableEntry, TableState, Tables};
-use crate::switches::Switches;
+use crate::switches::{Switch, Switches};
 use crate::{MasterSettings, RegionServerDoor, bootstrap, descriptors, meta, regions};
 
 /// A running master. Dropping it ends its threads between two steps; unfinished procedures go on when the next
@@ -81,6 +82,15 @@ impl Master {
 
     pub fn cluster_id(&self) -> &ClusterId {
         &self.core.cluster_id
+    }
+
+    /// Splits a region at a row, when its turn comes; checked as a client's request. What a region server calls
+    /// when a region has grown too large. Does not wait.
+    pub fn request_split(&self, region: &RegionInfo, row: Bytes) {
+        if self.core.switches.lock().get(Switch::Split) {
+            let split = SplitRegion::new(region.clone(), Some(row));
+            drop(self.engine.submit(Box::new(split), Submission::default()));
+        }
     }
 
     /// What to do when a client asks the process to end (`Shutdown`, `StopMaster`). Called on a network thread:

@@ -5,6 +5,8 @@
 //!                     info:server      host:port           info:serverstartcode int64
 //!                     info:sn          host,port,code      info:seqnumDuringOpen int64
 //!                     info:server_0001, ...                the same of replica 1
+//!                     info:splitA, info:splitB   PBUF RegionInfo: the daughters of a region that was split
+//!                     info:merge0000, ...        PBUF RegionInfo: the regions that this one was merged of
 //! row = table name    table:state      TableState, without PBUF
 //! ```
 
@@ -26,6 +28,8 @@ const SERVER: &[u8] = b"server";
 const START_CODE: &[u8] = b"serverstartcode";
 const SERVER_NAME: &[u8] = b"sn";
 const STATE: &[u8] = b"state";
+const DAUGHTERS: [&[u8]; 2] = [b"splitA", b"splitB"];
+const MERGE_PREFIX: &str = "merge";
 
 /// The row of a region that is not open.
 pub(crate) fn closed_region(region: &RegionInfo, timestamp: i64) -> Vec<Cell> {
@@ -90,6 +94,59 @@ pub(crate) fn delete_replicas(
         .collect()
 }
 
+/// The rows after a split: the parent's, which stays until nothing refers to its files, and those of its daughters,
+/// not open yet. A client drops a location when it learns of one with a higher number, so the daughters' begins
+/// with the parent's.
+pub(crate) fn split_region(
+    parent: &RegionInfo,
+    daughters: &[RegionInfo; 2],
+    parent_open_seq: u64,
+    timestamp: i64,
+) -> Vec<Cell> {
+    let mut cells = region_in_state(parent, RegionState::Split, timestamp);
+    for (qualifier, daughter) in DAUGHTERS.into_iter().zip(daughters) {
+        let value = daughter.encode_value();
+        cells.push(Cell::put(parent.region_name(), INFO, qualifier, timestamp, &value));
+    }
+    cells.extend(daughters.iter().flat_map(|daughter| unopened_region(daughter, parent_open_seq, timestamp)));
+    cells
+}
+
+/// The rows after a merge: that of the new region, not open yet, which names the ones it was merged of; theirs go.
+pub(crate) fn merge_regions(
+    parents: &[RegionInfo],
+    merged: &RegionInfo,
+    parents_open_seq: u64,
+    timestamp: i64,
+) -> Vec<Cell> {
+    let mut cells: Vec<Cell> = parents.iter().map(|parent| delete_region(parent, timestamp)).collect();
+    cells.extend(unopened_region(merged, parents_open_seq, timestamp));
+    for (number, parent) in parents.iter().enumerate() {
+        let value = parent.encode_value();
+        cells.push(Cell::put(merged.region_name(), INFO, &merge_column(number), timestamp, &value));
+    }
+    cells
+}
+
+fn unopened_region(region: &RegionInfo, open_seq: u64, timestamp: i64) -> Vec<Cell> {
+    let mut cells = closed_region(region, timestamp);
+    cells.push(Cell::put(region.region_name(), INFO, SEQ_NUM, timestamp, &open_seq.to_be_bytes()));
+    cells
+}
+
+fn merge_column(number: usize) -> Vec<u8> {
+    format!("{MERGE_PREFIX}{number:04}").into_bytes()
+}
+
+/// Forgets that a region was merged of `count` others.
+pub(crate) fn delete_merge_columns(region: &RegionInfo, count: usize, timestamp: i64) -> Vec<Cell> {
+    let columns = (0..count).map(merge_column);
+    let delete = |qualifier: Vec<u8>| {
+        Cell::build(region.region_name(), INFO, &qualifier, timestamp, CellType::DeleteColumn, b"", b"", 0)
+    };
+    columns.map(delete).collect()
+}
+
 /// Takes a region's row away.
 pub(crate) fn delete_region(region: &RegionInfo, timestamp: i64) -> Cell {
     Cell::build(region.region_name(), INFO, b"", timestamp, CellType::DeleteFamily, b"", b"", 0)
@@ -144,13 +201,53 @@ fn read_row(row: &[Cell], content: &mut MetaContent) -> Result<()> {
     let state = value(INFO, STATE).and_then(|text| std::str::from_utf8(text).ok());
     let state = state.and_then(RegionState::from_str_name).unwrap_or(RegionState::Offline);
     let seq = value(INFO, SEQ_NUM).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_be_bytes);
-    content.regions.push((region, RegionEntry { state, open_seq: seq }));
+    let daughters = DAUGHTERS.iter().filter_map(|qualifier| value(INFO, qualifier));
+    let is_merge =
+        |cell: &&Cell| cell.family() == INFO && cell.qualifier().starts_with(MERGE_PREFIX.as_bytes());
+    let entry = RegionEntry {
+        state,
+        open_seq: seq,
+        daughters: daughters.map(RegionInfo::decode_value).collect::<Result<_>>()?,
+        merged_of: row
+            .iter()
+            .filter(is_merge)
+            .map(|cell| RegionInfo::decode_value(cell.value()))
+            .collect::<Result<_>>()?,
+    };
+    content.regions.push((region, entry));
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn splits_and_merges_are_read_back() {
+        let region = |start: &'static str, end: &'static str, id| {
+            RegionInfo::new(TableName::parse(b"t").unwrap(), start.into(), end.into(), id)
+        };
+        let rows = |cells: &[Cell]| -> Vec<Vec<Cell>> {
+            cells.chunk_by(|a, b| a.row() == b.row()).map(<[Cell]>::to_vec).collect()
+        };
+        let parent = region("", "", 7).with_flags(true, true);
+        let daughters = [region("", "m", 8), region("m", "", 8)];
+        let content = read(&rows(&split_region(&parent, &daughters, 30, 1000)));
+        assert_eq!(content.regions[0].0, parent);
+        assert_eq!(content.regions[0].1.state, RegionState::Split);
+        assert_eq!(content.regions[0].1.daughters, daughters);
+        assert_eq!((content.regions[1].0.clone(), content.regions[1].1.open_seq), (daughters[0].clone(), 30));
+
+        let merged = region("", "", 9);
+        let cells = merge_regions(&daughters, &merged, 40, 1000);
+        let (gone, left): (Vec<_>, Vec<_>) = cells.into_iter().partition(|cell| cell.cell_type().is_delete());
+        assert_eq!(gone.len(), 2);
+        assert_eq!(left.last().unwrap().qualifier(), b"merge0001");
+        let content = read(&rows(&left));
+        assert_eq!((content.regions[0].0.clone(), content.regions[0].1.open_seq), (merged.clone(), 40));
+        assert_eq!(content.regions[0].1.merged_of, daughters);
+        assert_eq!(delete_merge_columns(&merged, 2, 1000)[1].qualifier(), b"merge0001");
+    }
 
     #[test]
     fn rows_are_those_that_clients_read() {

@@ -139,8 +139,8 @@ fn write_opened(
     }
     for one in opened {
         core.update_table(one.region.table(), |entry| {
-            let region = RegionEntry { state: RegionState::Open, open_seq: one.seq };
-            entry.regions.insert(one.region.clone(), region);
+            let region = entry.regions.entry(one.region.clone()).or_insert_with(RegionEntry::closed);
+            (region.state, region.open_seq) = (RegionState::Open, one.seq);
         });
     }
     for region in failed {
@@ -150,7 +150,7 @@ fn write_opened(
 }
 
 /// Shows regions in transition; in memory alone, because a restart begins every transition anew.
-fn mark(core: &Core, table: &TableName, regions: &[RegionInfo], state: RegionState) {
+pub(crate) fn mark(core: &Core, table: &TableName, regions: &[RegionInfo], state: RegionState) {
     core.update_table(table, |entry| {
         for region in regions {
             if let Some(known) = entry.regions.get_mut(region) {

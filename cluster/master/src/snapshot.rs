@@ -13,6 +13,7 @@
 use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use halcyon_cell::{Error, Result};
@@ -119,7 +120,11 @@ pub(crate) fn named_files(core: &Core) -> Result<HashSet<String>> {
             };
             let manifest: pb::SnapshotDataManifest = decode(&path, &bytes)?;
             let families = manifest.region_manifests.into_iter().flat_map(|region| region.family_files);
-            names.extend(families.flat_map(|family| family.store_files).map(|file| file.name));
+            for file in families.flat_map(|family| family.store_files) {
+                // A reference needs its parent's file, wherever that is.
+                names.extend(layout::parse_reference_name(&file.name).map(|(file, _)| file.to_string()));
+                names.insert(file.name);
+            }
         }
     }
     Ok(names)
@@ -137,18 +142,29 @@ fn manifest_of(
     let mut family_files = Vec::new();
     for family in table.families() {
         let dir = region.dir(&core.root).join(&*family.name_str());
-        let files = steady_files(&*core.env.fs, &dir)?;
-        let store_files = files.into_iter().map(|(name, len)| pb::snapshot_region_manifest::StoreFile {
-            name,
-            reference: None,
-            file_size: Some(len),
-        });
-        family_files.push(pb::snapshot_region_manifest::FamilyFiles {
-            family_name: family.name().clone(),
-            store_files: store_files.collect(),
-        });
+        let mut store_files = Vec::new();
+        for (name, len) in steady_files(&*core.env.fs, &dir)? {
+            let reference = match layout::parse_reference_name(&name) {
+                Some(_) => Some(read_reference(core, region, &family.name_str(), &name)?),
+                None => None,
+            };
+            let file_size = Some(len);
+            store_files.push(pb::snapshot_region_manifest::StoreFile { name, reference, file_size });
+        }
+        let family_name = family.name().clone();
+        family_files.push(pb::snapshot_region_manifest::FamilyFiles { family_name, store_files });
     }
     Ok(pb::SnapshotRegionManifest { version: None, region_info: region.to_pb(), family_files })
+}
+
+/// Reads a reference, which a compaction may have sent to the archive meanwhile.
+fn read_reference(core: &Core, region: &RegionInfo, family: &str, name: &str) -> Result<pb::Reference> {
+    let fs = &*core.env.fs;
+    let path = region.dir(&core.root).join(family).join(name);
+    let archived = layout::archive_region_dir(&core.root, region.table(), region.encoded_name());
+    let bytes = fs.read(&path).or_else(|_| fs.read(&archived.join(family).join(name)))?;
+    let message = bytes.strip_prefix(&halcyon_proto::PB_MAGIC[..]);
+    decode(&path, message.ok_or_else(|| Error::corrupt(format!("{} is no reference", path.display())))?)
 }
 
 /// The store files of a directory that a compaction may be changing: it puts its output in before it takes its
@@ -170,14 +186,16 @@ fn steady_files(fs: &dyn FileSystem, dir: &Path) -> Result<Vec<(String, u64)>> {
     Err(Error::new(halcyon_cell::ErrorKind::Busy, format!("{} keeps changing", dir.display())))
 }
 
-/// Copies the files of a snapshot into regions that exist already, each to the one of its range. May run twice.
+/// Copies the files of a snapshot into regions that exist already, each to the one of its range. Of a file that was
+/// referred to, the region's own rows are copied. May run twice.
 pub(crate) fn copy_files(
     core: &Core,
     source: &TableName,
+    table: &TableDescriptor,
     manifest: &pb::SnapshotDataManifest,
     targets: &[RegionInfo],
 ) -> Result<()> {
-    let mut copies = Vec::new();
+    let (mut copies, mut halves) = (Vec::new(), Vec::new());
     for region in &manifest.region_manifests {
         let from = RegionInfo::from_pb(&region.region_info)?;
         let to = targets
@@ -187,20 +205,31 @@ pub(crate) fn copy_files(
         for family in &region.family_files {
             let family_name = String::from_utf8_lossy(&family.family_name).into_owned();
             for file in &family.store_files {
-                if file.reference.is_some() {
-                    return Err(Error::invalid(format!("{from}: references in snapshots are not supported")));
+                let (name, owner) =
+                    layout::parse_reference_name(&file.name).unwrap_or((&file.name, from.encoded_name()));
+                let place = Path::new(&family_name).join(name);
+                let live = layout::region_dir(&core.root, source, owner).join(&place);
+                let archived = layout::archive_region_dir(&core.root, source, owner).join(&place);
+                let target = to.dir(&core.root).join(&place);
+                match &file.reference {
+                    None => copies.push((live, archived, target)),
+                    Some(_) => halves.push((live, archived, target, to.clone())),
                 }
-                let place = Path::new(&family_name).join(&file.name);
-                let live = layout::region_dir(&core.root, source, from.encoded_name()).join(&place);
-                let archived =
-                    layout::archive_region_dir(&core.root, source, from.encoded_name()).join(&place);
-                copies.push((live, archived, to.dir(&core.root).join(&place)));
             }
         }
     }
     let fs = core.env.fs.clone();
+    let copying = fs.clone();
     parallel::for_each(core.settings.region_threads, copies, move |(live, archived, to)| {
-        copy_file(&*fs, &live, &archived, &to)
+        copy_file(&*copying, &live, &archived, &to)
+    })?;
+    let (door, table) = (core.door.clone(), Arc::new(table.clone()));
+    parallel::for_each(core.settings.region_threads, halves, move |(live, archived, to, region)| {
+        // In this order: a file goes from the one place to the other.
+        let Some(from) = [live, archived].into_iter().find(|path| fs.exists(path)) else {
+            return Err(Error::invalid(format!("what {} was copied from is gone", to.display())));
+        };
+        door.copy_rows(&table, &region, &from, &to)
     })?;
     Ok(())
 }

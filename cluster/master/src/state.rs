@@ -73,11 +73,21 @@ pub(crate) struct RegionEntry {
     pub(crate) state: RegionState,
     /// `info:seqnumDuringOpen`, which grows with every open.
     pub(crate) open_seq: u64,
+    /// What a region was split into; it stays known until its files are not needed any more.
+    pub(crate) daughters: Vec<RegionInfo>,
+    /// What a region was merged of, as long as files of theirs may be needed.
+    pub(crate) merged_of: Vec<RegionInfo>,
 }
 
 impl RegionEntry {
     pub(crate) fn closed() -> RegionEntry {
-        RegionEntry { state: RegionState::Closed, open_seq: 0 }
+        RegionEntry::unopened(0)
+    }
+
+    /// A new region that takes the place of others with open numbers up to this.
+    pub(crate) fn unopened(open_seq: u64) -> RegionEntry {
+        let (daughters, merged_of) = (Vec::new(), Vec::new());
+        RegionEntry { state: RegionState::Closed, open_seq, daughters, merged_of }
     }
 }
 
@@ -172,6 +182,11 @@ impl Core {
     /// row is never hidden by it; not ahead of the clock, because clients read meta up to *their* now.
     pub(crate) fn meta_put(&self, cells: impl FnOnce(i64) -> Vec<Cell>) -> Result<()> {
         self.door.meta_put(cells(self.next_meta_timestamp()))
+    }
+
+    /// As [`Core::meta_put`], but all rows become visible, and survive a crash, together or not at all.
+    pub(crate) fn meta_put_together(&self, cells: impl FnOnce(i64) -> Vec<Cell>) -> Result<()> {
+        self.door.meta_put_together(cells(self.next_meta_timestamp()))
     }
 
     fn next_meta_timestamp(&self) -> i64 {

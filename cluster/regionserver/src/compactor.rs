@@ -43,12 +43,12 @@ struct LaneQueue {
 }
 
 impl Compactor {
-    pub(crate) fn new(large_bytes: u64, throughput: Throughput) -> Compactor {
+    pub(crate) fn new(large_bytes: u64, enabled: bool, throughput: Throughput) -> Compactor {
         Compactor {
             large_bytes,
             throughput,
             lanes: Default::default(),
-            enabled: AtomicBool::new(true),
+            enabled: AtomicBool::new(enabled),
             cancel: AtomicBool::new(false),
         }
     }
@@ -120,7 +120,8 @@ impl RegionServer {
     /// One turn of a compactor's thread: waits for a region, at most `timeout`, and compacts it.
     pub(crate) fn compact_turn(&self, lane: Lane, timeout: Duration) {
         let Some(online) = self.compactor.pop(lane, timeout) else { return };
-        if !self.compactor.is_enabled() {
+        // One that was closed while it waited may be the parent of a split, whose directory goes.
+        if !self.compactor.is_enabled() || !self.regions.serves(&online) {
             online.forget_compaction();
             return;
         }
@@ -143,6 +144,7 @@ impl RegionServer {
             Ok(outcome) if compacted => {
                 self.counters.compactions.add(1);
                 tracing::debug!(region = name, ?outcome, ?slept, "compacted");
+                self.check_split(&online);
             }
             Ok(_) => {}
             Err(error) if matches!(error.kind(), ErrorKind::Moved | ErrorKind::Stopping) => {

@@ -1,10 +1,11 @@
 //! The master's door to a region server in the same process.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use bytes::Bytes;
 use halcyon_cell::{Cell, Error, ErrorKind, LATEST_TIMESTAMP, Result};
-use halcyon_master::RegionServerDoor;
+use halcyon_master::{RegionServerDoor, RegionShape};
 use halcyon_proto::pb;
 use halcyon_region::{
     Durability, Mutation, MutationKind, Nonce, ReadMode, Region, Scan, ScanLimits, TimeRange,
@@ -36,6 +37,32 @@ impl RegionServerDoor for RegionServer {
         RegionServer::flush_region(self, encoded_name, families).map(|_| ())
     }
 
+    fn region_shape(&self, encoded_name: &str, find_row: bool) -> Result<RegionShape> {
+        self.shape_by_name(encoded_name, find_row)
+    }
+
+    fn split_region_files(
+        &self,
+        table: &TableDescriptor,
+        parent: &RegionInfo,
+        daughters: &[RegionInfo; 2],
+    ) -> Result<()> {
+        self.split_files(table, parent, daughters)
+    }
+
+    fn merge_region_files(
+        &self,
+        table: &TableDescriptor,
+        parents: &[RegionInfo],
+        merged: &RegionInfo,
+    ) -> Result<()> {
+        self.merge_files(table, parents, merged)
+    }
+
+    fn copy_rows(&self, table: &TableDescriptor, region: &RegionInfo, from: &Path, to: &Path) -> Result<()> {
+        self.copy_region_rows(table, region, from, to)
+    }
+
     fn server_load(&self) -> pb::ServerLoad {
         RegionServer::server_load(self)
     }
@@ -56,6 +83,16 @@ impl RegionServerDoor for RegionServer {
         }
         self.logs.drive_now();
         tickets.into_iter().try_for_each(|ticket| ticket.wait())?;
+        self.after_write(&online);
+        Ok(())
+    }
+
+    fn meta_put_together(&self, cells: Vec<Cell>) -> Result<()> {
+        let online = self.meta_region()?;
+        let rows: Vec<Mutation> = rows_of(cells).into_iter().flatten().collect();
+        let outcome = online.region.mutate_rows(Vec::new(), rows, Nonce::default(), ReadMode::AnyDisk)?;
+        self.logs.drive_now();
+        outcome.ticket.wait()?;
         self.after_write(&online);
         Ok(())
     }

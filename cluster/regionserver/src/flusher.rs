@@ -71,6 +71,7 @@ impl RegionServer {
                 if outcome.compaction_wanted {
                     self.compactor.push(&online, self.settings.compaction_queue_max);
                 }
+                self.check_split(&online);
             }
             Err(error) if matches!(error.kind(), ErrorKind::Moved | ErrorKind::Stopping) => {
                 tracing::debug!(region = name, %error, "not flushed: closing");

@@ -25,6 +25,8 @@ mod regionserver;
 mod scanners;
 mod service;
 mod settings;
+mod split_policy;
+mod splitter;
 mod throughput;
 mod tuner;
 
@@ -34,4 +36,5 @@ pub use region_table::{OnlineRegion, RegionTable};
 pub use regionserver::RegionServer;
 pub use service::{AdminService, ClientService};
 pub use settings::RegionServerSettings;
+pub use split_policy::SplitSettings;
 pub use throughput::ThroughputSettings;

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use halcyon_proto::pb;
@@ -31,6 +31,8 @@ pub struct OnlineRegion {
     pub(crate) compaction_asked: AtomicBool,
     /// An administrator asked for a major compaction, and it has not begun.
     pub(crate) major_asked: AtomicBool,
+    /// When the master was asked for a split, in `monotonic_ns`; 0: never.
+    pub(crate) split_asked_ns: AtomicU64,
 }
 
 impl OnlineRegion {
@@ -43,6 +45,7 @@ impl OnlineRegion {
             compaction_queued: AtomicBool::new(false),
             compaction_asked: AtomicBool::new(false),
             major_asked: AtomicBool::new(false),
+            split_asked_ns: AtomicU64::new(0),
         })
     }
 

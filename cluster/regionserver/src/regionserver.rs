@@ -5,6 +5,7 @@
 //! logs      logs.rs          one thread: write, sync        one thread: roll, archive
 //! memory    pressure.rs <- flusher.rs                       threads: flush; compact in memory; chunks
 //! files     compactor.rs                                    two threads: compact
+//! size      splitter.rs, split_policy.rs                    asks the master to split what has grown too large
 //! time      scanners.rs, nonces.rs, old edits               one thread: chores
 //! ```
 //!
@@ -19,7 +20,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -44,6 +45,7 @@ use crate::recover::recover_logs;
 use crate::region_table::{OnlineRegion, RegionTable};
 use crate::scanners::Scanners;
 use crate::settings::RegionServerSettings;
+use crate::splitter::SplitRequest;
 use crate::throughput::Throughput;
 use crate::tuner::{self, Tuner};
 
@@ -79,6 +81,7 @@ pub struct RegionServer {
     pub(crate) chunks: Arc<ChunkPool>,
     pub counters: Counters,
     pub(crate) request_rate: RequestRate,
+    pub(crate) split_request: OnceLock<SplitRequest>,
     life: AtomicU8,
     failure: Mutex<Option<String>>,
     pauses: Mutex<()>,
@@ -133,12 +136,17 @@ impl RegionServer {
             flush_queue: RegionQueue::new(|online| &online.flush_queued),
             memory_queue: RegionQueue::new(|online| &online.memory_queued),
             held_flushes: HeldFlushes::default(),
-            compactor: Compactor::new(settings.compaction_large_bytes, throughput),
+            compactor: Compactor::new(
+                settings.compaction_large_bytes,
+                settings.compactions_enabled,
+                throughput,
+            ),
             logs,
             cache: Arc::new(BlockCache::new(settings.cache_bytes())),
             chunks: ChunkPool::new(settings.chunk_bytes, pooled_chunks_max),
             counters: Counters::default(),
             request_rate: RequestRate::default(),
+            split_request: OnceLock::new(),
             life: AtomicU8::new(Life::Serving as u8),
             failure: Mutex::new(None),
             pauses: Mutex::new(()),
@@ -206,6 +214,37 @@ impl RegionServer {
         Region::create_on_disk(&self.env, &self.root, info, table.families())
     }
 
+    /// Gives a split's daughters, or a merged region, references to the files of closed parents. *Blocking*.
+    pub(crate) fn split_files(
+        &self,
+        table: &TableDescriptor,
+        parent: &RegionInfo,
+        daughters: &[RegionInfo; 2],
+    ) -> Result<()> {
+        Region::split_files(&self.env, &self.root, &self.cache, table, parent, daughters)
+    }
+
+    /// See `split_files`.
+    pub(crate) fn merge_files(
+        &self,
+        table: &TableDescriptor,
+        parents: &[RegionInfo],
+        merged: &RegionInfo,
+    ) -> Result<()> {
+        Region::merge_files(&self.env, &self.root, &self.cache, table, parents, merged)
+    }
+
+    /// Copies the cells of a file that are of a region's rows. *Blocking*.
+    pub(crate) fn copy_region_rows(
+        &self,
+        table: &TableDescriptor,
+        region: &RegionInfo,
+        from: &Path,
+        to: &Path,
+    ) -> Result<()> {
+        Region::copy_rows(&self.services(region)?, table, region, from, to)
+    }
+
     /// Opens a region and returns its open sequence number. *Blocking*. An open region stays as it is; `Busy`
     /// while it is opening or closing.
     pub fn open_region(&self, info: &RegionInfo, table: &TableDescriptor) -> Result<u64> {
@@ -221,21 +260,27 @@ impl RegionServer {
         }
         let opened = self.open_on_disk(info, table);
         let online = opened.as_ref().ok().map(|region| OnlineRegion::new(region.clone()));
-        self.regions.complete_open(encoded, online);
+        self.regions.complete_open(encoded, online.clone());
         let region = opened?;
+        if let Some(online) = online.filter(|online| online.region.has_references()) {
+            self.compactor.push(&online, self.settings.compaction_queue_max);
+        }
         tracing::info!(region = encoded, table = %info.table(), seq = region.open_seq_num(), "opened");
         Ok(region.open_seq_num())
     }
 
     fn open_on_disk(&self, info: &RegionInfo, table: &TableDescriptor) -> Result<Arc<Region>> {
-        let services = RegionServices {
+        Region::open(self.services(info)?, &self.root, info.clone(), Arc::new(table.clone()))
+    }
+
+    fn services(&self, info: &RegionInfo) -> Result<RegionServices> {
+        Ok(RegionServices {
             env: self.env.clone(),
             wal: if info.is_meta() { self.logs.meta()? } else { self.logs.tables().clone() },
             cache: self.cache.clone(),
             chunks: self.chunks.clone(),
             settings: self.settings.region.clone(),
-        };
-        Region::open(services, &self.root, info.clone(), Arc::new(table.clone()))
+        })
     }
 
     /// Closes a region, flushing it unless `abort`. *Blocking*. An unknown region is no error. If the flush
@@ -267,6 +312,7 @@ impl RegionServer {
         if outcome.compaction_wanted {
             self.compactor.push(online, self.settings.compaction_queue_max);
         }
+        self.check_split(online);
         Ok(outcome.flushed)
     }
 
@@ -416,6 +462,7 @@ impl RegionServer {
         }
         if chores.compactions.is_due(now_ns, self.settings.compaction_check_period) {
             self.check_compactions();
+            self.check_splits();
         }
         if chores.throughput.is_due(now_ns, self.compactor.throughput.tune_period()) {
             self.tune_compactions();

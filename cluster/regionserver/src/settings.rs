@@ -9,6 +9,7 @@ use halcyon_region::RegionSettings;
 use halcyon_schema::InMemoryCompaction;
 use halcyon_wal::SyncMode;
 
+use crate::split_policy::SplitSettings;
 use crate::throughput::ThroughputSettings;
 
 /// Settings of a region server. Names in parentheses are the HBase properties that set them.
@@ -66,6 +67,8 @@ pub struct RegionServerSettings {
     pub wal_roll_period: Duration,
     /// With more log files than this, their regions are flushed (`hbase.regionserver.maxlogs`).
     pub wal_files_count_max: usize,
+    /// Whether compactions run until somebody says otherwise (`hbase.regionserver.compaction.enabled`).
+    pub compactions_enabled: bool,
     /// Selections above this go to the thread for large compactions
     /// (`hbase.regionserver.thread.compaction.throttle`).
     pub compaction_large_bytes: u64,
@@ -80,6 +83,8 @@ pub struct RegionServerSettings {
     pub blocking_files_wait: Duration,
     /// Calls that take longer are logged (`hbase.ipc.warn.response.time`).
     pub slow_call: Duration,
+    /// When regions are split.
+    pub split: SplitSettings,
     /// What every region is opened with.
     pub region: RegionSettings,
 }
@@ -110,12 +115,14 @@ impl Default for RegionServerSettings {
             wal_roll_bytes: 128 << 20,
             wal_roll_period: Duration::from_secs(3600),
             wal_files_count_max: 32,
+            compactions_enabled: true,
             compaction_large_bytes: 2560 << 20,
             compaction_check_period: Duration::from_secs(10),
             compaction_queue_max: 10_000,
             throughput: ThroughputSettings::default(),
             blocking_files_wait: Duration::from_secs(90),
             slow_call: Duration::from_secs(10),
+            split: SplitSettings::default(),
             region: RegionSettings::default(),
         }
     }
@@ -169,6 +176,7 @@ impl RegionServerSettings {
             "hbase.regionserver.thread.compaction.throttle" => {
                 self.compaction_large_bytes = number(name, value)?;
             }
+            "hbase.regionserver.compaction.enabled" => self.compactions_enabled = flag(name, value)?,
             "hbase.hstore.blockingWaitTime" => self.blocking_files_wait = millis(name, value)?,
             "hbase.server.compactchecker.interval" => self.compaction_check_period = millis(name, value)?,
             "hbase.hregion.memstore.flush.size" => self.region.flush_size_bytes = number(name, value)?,
@@ -194,7 +202,11 @@ impl RegionServerSettings {
             "hbase.hregion.memstore.mslab.chunksize" => self.chunk_bytes = number(name, value)? as usize,
             "hbase.hregion.memstore.chunkpool.maxsize" => self.chunk_pool_share = share(name, value)?,
             "hbase.ipc.warn.response.time" => self.slow_call = millis(name, value)?,
-            _ => return Ok(self.throughput.set(name, value)? || self.region.compaction.set(name, value)?),
+            _ => {
+                return Ok(self.throughput.set(name, value)?
+                    || self.region.compaction.set(name, value)?
+                    || self.split.set(name, value)?);
+            }
         }
         Ok(true)
     }
@@ -219,6 +231,7 @@ impl fmt::Display for RegionServerSettings {
         writeln!(f, "hbase.regionserver.logroll.period = {}", self.wal_roll_period.as_millis())?;
         writeln!(f, "hbase.regionserver.maxlogs = {}", self.wal_files_count_max)?;
         writeln!(f, "hbase.regionserver.thread.compaction.throttle = {}", self.compaction_large_bytes)?;
+        writeln!(f, "hbase.regionserver.compaction.enabled = {}", self.compactions_enabled)?;
         writeln!(f, "hbase.server.compactchecker.interval = {}", self.compaction_check_period.as_millis())?;
         writeln!(f, "hbase.hregion.memstore.flush.size = {}", self.region.flush_size_bytes)?;
         writeln!(f, "hbase.hregion.memstore.block.multiplier = {}", self.region.block_multiplier)?;
@@ -235,12 +248,16 @@ impl fmt::Display for RegionServerSettings {
         writeln!(f, "hbase.hregion.memstore.chunkpool.maxsize = {}", self.chunk_pool_share)?;
         writeln!(f, "hbase.hstore.blockingWaitTime = {}", self.blocking_files_wait.as_millis())?;
         writeln!(f, "hbase.ipc.warn.response.time = {}", self.slow_call.as_millis())?;
-        write!(f, "{}{}", self.throughput, self.region.compaction)
+        write!(f, "{}{}{}", self.throughput, self.region.compaction, self.split)
     }
 }
 
 fn number(name: &str, value: &str) -> Result<u64> {
     value.trim().parse().map_err(|_| Error::invalid(format!("{name}: {value:?} is not a whole number")))
+}
+
+fn flag(name: &str, value: &str) -> Result<bool> {
+    value.trim().parse().map_err(|_| Error::invalid(format!("{name}: {value:?} is neither true nor false")))
 }
 
 fn millis(name: &str, value: &str) -> Result<Duration> {

@@ -2,13 +2,16 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use common::{Lab, class};
 use halcyon_env::Env;
-use halcyon_env::sim::CrashMode;
+use halcyon_env::sim::{CrashMode, SimFileSystem};
 use halcyon_proto::pb;
 use halcyon_proto::pb::get_region_info_response::CompactionState;
+use parking_lot::Mutex;
 
 fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     for _ in 0..500 {
@@ -43,6 +46,40 @@ fn a_region_tells_about_itself() {
         class(lab.admin::<pb::GetRegionInfoResponse>("GetRegionInfo", &elsewhere)),
         "NotServingRegionException"
     );
+}
+
+/// The answer names a row in the middle, for which the region is flushed; and the server itself asks for a split
+/// there, but not again and again.
+#[test]
+fn a_region_that_grew_wants_to_be_split() {
+    let mut settings = common::settings();
+    settings.split.policy = "ConstantSizeRegionSplitPolicy".to_string();
+    settings.split.region_bytes_max = 100_000;
+    let lab = Lab::with(SimFileSystem::new(), settings);
+    let asked: Arc<Mutex<Vec<Bytes>>> = Arc::default();
+    let seen = asked.clone();
+    lab.server.on_split_wanted(move |_, row| seen.lock().push(row));
+    let ask = |best_split_row| -> pb::GetRegionInfoResponse {
+        let (region, best_split_row) = (lab.specifier(), Some(best_split_row));
+        let request = pb::GetRegionInfoRequest { region, compaction_state: None, best_split_row };
+        lab.admin("GetRegionInfo", &request).unwrap()
+    };
+    let whole = ask(true);
+    assert_eq!((whole.splittable(), whole.mergeable(), whole.best_split_row), (true, true, None));
+    for row in 0..400 {
+        lab.put(&format!("r{row:03}"), "q", &"x".repeat(500));
+    }
+    assert_eq!(ask(false).best_split_row, None);
+    assert!(asked.lock().is_empty());
+    let row = ask(true).best_split_row.unwrap();
+    assert!((&b"r100"[..]..=b"r300").contains(&&row[..]), "{row:?}");
+    eventually("a split is asked for", || !asked.lock().is_empty());
+    for _ in 0..3 {
+        lab.put("r000", "q", "more");
+        let flush = pb::FlushRegionRequest { region: lab.specifier(), ..Default::default() };
+        let _: pb::FlushRegionResponse = lab.admin("FlushRegion", &flush).unwrap();
+    }
+    assert_eq!(*asked.lock(), [row]);
 }
 
 #[test]

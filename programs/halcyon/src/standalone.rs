@@ -184,6 +184,12 @@ impl Roles {
                 return Err(format!("the master cannot start: {error}"));
             }
         };
+        let splitter = Arc::downgrade(&master);
+        region_server.on_split_wanted(move |region, row| {
+            if let Some(master) = splitter.upgrade() {
+                master.request_split(region, row);
+            }
+        });
         Ok(Roles { region_server, master, master_name, _lock: lock })
     }
 

@@ -156,7 +156,8 @@ impl Region {
         path: &std::path::Path,
         written_by: WrittenBy,
     ) -> Result<Arc<StoreFile>> {
-        let file = StoreFile::open(&self.services.env, path, &store.family, &self.services.cache)?;
+        let archive = self.archive_dir.parent().unwrap_or(&self.archive_dir);
+        let file = StoreFile::open(&self.services.env, path, archive, &store.family, &self.services.cache)?;
         file.fill_cache(store.cached_on_write(&self.table, written_by));
         Ok(file)
     }

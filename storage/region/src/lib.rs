@@ -6,6 +6,7 @@
 //! flush    flush.rs    snapshot -> HFile in .tmp -> store/commit
 //! compact  compact/    select -> rewrite -> store/commit
 //! open     open.rs     repair -> files -> replay -> flush
+//! split    split.rs    files of a closed region -> references of its daughters; merge likewise
 //! ```
 //!
 //! What must always hold:
@@ -28,6 +29,7 @@ mod region;
 mod row_lock;
 mod scan;
 mod settings;
+mod split;
 mod store;
 mod write;
 

@@ -20,7 +20,7 @@ use crate::region::{Counters, Region, RegionServices};
 use crate::row_lock::RowLocks;
 use crate::store::{Store, StoreFile, archive, is_store_file_name};
 
-const RECOVERED_EDITS: &str = "recovered.edits";
+pub(crate) const RECOVERED_EDITS: &str = "recovered.edits";
 const REGION_INFO: &str = ".regioninfo";
 /// Replayed bytes after which the memstores are flushed in between.
 const REPLAY_FLUSH_BYTES: u64 = 64 << 20;
@@ -240,13 +240,8 @@ impl Region {
             return Err(Error::invalid("cells are left in memory after the last flush"));
         }
         self.services.wal.region_closed(self.info.encoded_name().as_bytes());
-        for store in &self.stores {
-            for file in &store.view().files {
-                if store.family.evict_blocks_on_close() {
-                    self.services.cache.evict_file(file.number);
-                }
-            }
-        }
+        // Who opens the files again, this region or one that refers to them, gives them other numbers.
+        self.evict_blocks();
         Ok(())
     }
 }
@@ -262,15 +257,22 @@ fn open_store(
     let env = &services.env;
     let dir = region_dir.join(&*family.name_str());
     env.fs.create_dir_all(&dir)?;
+    let archive_table_dir = archive_dir.parent().unwrap_or(archive_dir);
     let mut files = Vec::new();
     for entry in env.fs.list(&dir)? {
         if !entry.is_dir && is_store_file_name(&entry.name) {
-            files.push(StoreFile::open(env, &dir.join(&entry.name), family, &services.cache)?);
+            let path = dir.join(&entry.name);
+            files.push(StoreFile::open(env, &path, archive_table_dir, family, &services.cache)?);
         }
     }
     let mut compacted: Vec<String> = Vec::new();
-    for file in &files {
-        compacted.extend(file.hfile.info().compacted_from()?);
+    // What went into the file of a reference stood in another directory.
+    for file in files.iter().filter(|file| !file.is_reference()) {
+        for input in file.hfile.info().compacted_from()? {
+            // What a snapshot has of a reference is restored under the file's own name.
+            compacted.extend(layout::parse_reference_name(&input).map(|(file, _)| file.to_string()));
+            compacted.push(input);
+        }
     }
     let (done, mut files): (Vec<_>, Vec<_>) =
         files.into_iter().partition(|file| compacted.contains(&file.name));
@@ -292,13 +294,17 @@ fn open_store(
 }
 
 fn highest_known_seq(env: &Env, stores: &[Store], edits_dir: &Path) -> Result<u64> {
-    let mut highest = stores.iter().map(Store::max_flushed_seq).max().unwrap_or(0);
-    if env.fs.exists(edits_dir) {
-        for entry in env.fs.list(edits_dir)? {
-            highest = highest.max(seq_of_marker(&entry.name).unwrap_or(0));
-        }
+    let highest = stores.iter().map(Store::max_flushed_seq).max().unwrap_or(0);
+    Ok(highest.max(highest_marker(env, edits_dir)?).max(1))
+}
+
+/// The sequence id that the last opening made durable; 0 if there is none.
+pub(crate) fn highest_marker(env: &Env, edits_dir: &Path) -> Result<u64> {
+    if !env.fs.exists(edits_dir) {
+        return Ok(0);
     }
-    Ok(highest.max(1))
+    let names = env.fs.list(edits_dir)?;
+    Ok(names.iter().filter_map(|entry| seq_of_marker(&entry.name)).max().unwrap_or(0))
 }
 
 fn seq_of_marker(name: &str) -> Option<u64> {

@@ -135,7 +135,7 @@ fn open_store(
         if file_is_wanted(file, single_row, wanted, time_range, oldest, scan.raw, mode)? {
             let newest = if file.max_cell_seq > read_point { read_point } else { u64::MAX };
             let cache = scan.cache_blocks && store.family.block_cache();
-            sources.push(Source::File { scanner: file.hfile.scanner(mode, cache), read_point: newest });
+            sources.push(file.source(mode, cache, newest));
         }
     }
     let matcher =

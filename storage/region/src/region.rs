@@ -90,6 +90,10 @@ pub struct RegionStats {
     pub major_compactions_running: u64,
     /// Largest number of files in one store.
     pub files_in_a_store_max: usize,
+    /// Bytes of the largest store's files.
+    pub store_bytes_max: u64,
+    /// Files that stand for a part of a parent's.
+    pub references: usize,
 }
 
 impl Region {
@@ -222,6 +226,9 @@ impl Region {
         for store in &self.stores {
             let view = store.view();
             stats.files_in_a_store_max = stats.files_in_a_store_max.max(view.files.len());
+            let store_bytes = view.files.iter().map(|file| file.len_bytes).sum();
+            stats.store_bytes_max = stats.store_bytes_max.max(store_bytes);
+            stats.references += view.files.iter().filter(|file| file.is_reference()).count();
             for file in &view.files {
                 stats.store_files += 1;
                 stats.store_file_bytes += file.len_bytes;

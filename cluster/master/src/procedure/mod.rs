@@ -9,6 +9,7 @@
 //! The record names the step to run next, so a step may run twice and a step before it never runs again. What
 //! must be the same both times (region ids, the descriptor's sequence) is decided in `prepare` and recorded.
 
+mod clean_regions;
 mod create_namespace;
 mod create_table;
 mod delete_namespace;
@@ -18,11 +19,13 @@ mod enable_table;
 mod engine;
 mod flush_table;
 mod lock;
+mod merge_regions;
 mod modify_namespace;
 mod modify_table;
 mod record;
 mod restore_snapshot;
 mod results;
+mod split_region;
 mod take_snapshot;
 mod transit_region;
 mod truncate_region;
@@ -34,6 +37,7 @@ use prost::Message;
 
 use crate::state::Core;
 
+pub(crate) use clean_regions::CleanRegions;
 pub(crate) use create_namespace::CreateNamespace;
 pub(crate) use create_table::CreateTable;
 pub(crate) use delete_namespace::DeleteNamespace;
@@ -43,9 +47,11 @@ pub(crate) use enable_table::EnableTable;
 pub(crate) use engine::{Engine, ProcedureStatus, ProcedureView, Submission};
 pub(crate) use flush_table::FlushTable;
 pub(crate) use lock::{Lock, Resource};
+pub(crate) use merge_regions::MergeRegions;
 pub(crate) use modify_namespace::ModifyNamespace;
 pub(crate) use modify_table::{Change, ModifyTable};
 pub(crate) use restore_snapshot::RestoreSnapshot;
+pub(crate) use split_region::SplitRegion;
 pub(crate) use take_snapshot::TakeSnapshot;
 pub(crate) use transit_region::{RegionAction, TransitRegion};
 pub(crate) use truncate_region::TruncateRegion;
@@ -92,6 +98,9 @@ pub(crate) fn decode(kind: &str, payload: &[u8]) -> Result<Box<dyn Procedure>> {
         flush_table::KIND => Box::new(FlushTable::decode(payload)?),
         transit_region::KIND => Box::new(TransitRegion::decode(payload)?),
         truncate_region::KIND => Box::new(TruncateRegion::decode(payload)?),
+        split_region::KIND => Box::new(SplitRegion::decode(payload)?),
+        merge_regions::KIND => Box::new(MergeRegions::decode(payload)?),
+        clean_regions::KIND => Box::new(CleanRegions::decode(payload)?),
         take_snapshot::KIND => Box::new(TakeSnapshot::decode(payload)?),
         restore_snapshot::KIND => Box::new(RestoreSnapshot::decode(payload)?),
         create_namespace::KIND => Box::new(CreateNamespace::decode(payload)?),

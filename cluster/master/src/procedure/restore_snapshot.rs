@@ -138,7 +138,7 @@ impl Procedure for RestoreSnapshot {
             2 => {
                 let manifest = snapshot::read_manifest(core, &self.snapshot)?;
                 let source = TableName::parse(self.plan.source.as_bytes())?;
-                snapshot::copy_files(core, &source, &manifest, &new)
+                snapshot::copy_files(core, &source, &descriptor, &manifest, &new)
             }
             3 => {
                 let state = if self.plan.is_clone { TableState::Enabling } else { TableState::Disabled };

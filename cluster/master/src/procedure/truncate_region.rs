@@ -19,6 +19,8 @@ pub(super) const KIND: &str = "truncate_region";
 pub(crate) struct TruncateRegion {
     old: RegionInfo,
     new: RegionInfo,
+    /// Regions that only the old one refers to.
+    merged_of: Vec<RegionInfo>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -27,11 +29,13 @@ struct Payload {
     old: pb::RegionInfo,
     #[prost(message, required, tag = "2")]
     new: pb::RegionInfo,
+    #[prost(message, repeated, tag = "3")]
+    merged_of: Vec<pb::RegionInfo>,
 }
 
 impl TruncateRegion {
     pub(crate) fn new(region: RegionInfo) -> TruncateRegion {
-        TruncateRegion { new: region.clone(), old: region }
+        TruncateRegion { new: region.clone(), old: region, merged_of: Vec::new() }
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<TruncateRegion> {
@@ -39,6 +43,7 @@ impl TruncateRegion {
         Ok(TruncateRegion {
             old: RegionInfo::from_pb(&payload.old)?,
             new: RegionInfo::from_pb(&payload.new)?,
+            merged_of: payload.merged_of.iter().map(RegionInfo::from_pb).collect::<Result<_>>()?,
         })
     }
 }
@@ -66,7 +71,8 @@ impl Procedure for TruncateRegion {
             ));
         }
         let tables = core.tables.read();
-        self.old = check_live(&tables, &self.old)?.0.clone();
+        let (old, known) = check_live(&tables, &self.old)?;
+        (self.old, self.merged_of) = (old.clone(), known.merged_of.clone());
         let id = (core.now_ms().max(1) as u64).max(self.old.region_id() + 1);
         let (start, end) = (self.old.start_key().clone(), self.old.end_key().clone());
         self.new = RegionInfo::new(self.old.table().clone(), start, end, id);
@@ -74,7 +80,8 @@ impl Procedure for TruncateRegion {
     }
 
     fn payload(&self) -> Vec<u8> {
-        Payload { old: self.old.to_pb(), new: self.new.to_pb() }.encode_to_vec()
+        let merged_of = self.merged_of.iter().map(RegionInfo::to_pb).collect();
+        Payload { old: self.old.to_pb(), new: self.new.to_pb(), merged_of }.encode_to_vec()
     }
 
     fn steps(&self) -> &'static [&'static str] {
@@ -89,7 +96,10 @@ impl Procedure for TruncateRegion {
             0 => regions::create_files(core, &entry.descriptor, new),
             1 => self.replace(core),
             2 => regions::open(core, &entry.descriptor, new, None),
-            _ => archive::archive_region(core, table, self.old.encoded_name()),
+            _ => {
+                let mut gone = std::iter::once(&self.old).chain(&self.merged_of);
+                gone.try_for_each(|region| archive::archive_region(core, table, region.encoded_name()))
+            }
         }
     }
 }

@@ -101,12 +101,10 @@ impl Procedure for TruncateTable {
     }
 }
 
-/// Takes regions out of meta and memory, and their files to the archive.
+/// Takes all regions of a table out of meta and memory, and their files to the archive; also those of regions that
+/// went into a merge, which have no row any more.
 pub(super) fn delete_regions(core: &Core, table: &TableName, old: Vec<RegionInfo>) -> Result<()> {
     core.meta_put(|timestamp| old.iter().map(|region| meta::delete_region(region, timestamp)).collect())?;
     core.update_table(table, |entry| entry.regions.clear());
-    for region in old {
-        archive::archive_region(core, table, region.encoded_name())?;
-    }
-    Ok(())
+    archive::archive_regions(core, table)
 }

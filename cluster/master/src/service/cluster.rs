@@ -67,7 +67,10 @@ fn in_transition(entry: &TableEntry) -> Vec<pb::RegionInTransition> {
 }
 
 fn is_moving(state: RegionState) -> bool {
-    matches!(state, RegionState::Opening | RegionState::Closing)
+    matches!(
+        state,
+        RegionState::Opening | RegionState::Closing | RegionState::Splitting | RegionState::Merging
+    )
 }
 
 fn count(entry: &TableEntry) -> pb::TableRegionStatesCount {

@@ -151,8 +151,14 @@ impl MasterService {
             "TruncateRegion" => {
                 self.submit(call, regions::truncate, |id| pb::TruncateRegionResponse { proc_id: Some(id) })
             }
-            "SplitRegion" => Err(errors::unsupported("Splitting regions is")),
-            "MergeTableRegions" => Err(errors::unsupported("Merging regions is")),
+            "SplitRegion" => {
+                self.submit(call, regions::split, |id| pb::SplitTableRegionResponse { proc_id: Some(id) })
+            }
+            "MergeTableRegions" => self.submit(
+                call,
+                |request| regions::merge(core, request),
+                |id| pb::MergeTableRegionsResponse { proc_id: Some(id) },
+            ),
 
             // Procedures and locks.
             "getProcedureResult" => ready(call, |request| Ok(procedures::result(engine, &request))),
@@ -212,7 +218,12 @@ impl MasterService {
                 let value = core.switches.lock().get(Switch::CatalogJanitor);
                 Ok(pb::IsCatalogJanitorEnabledResponse { value })
             }),
-            "RunCatalogScan" => ready(call, |_: pb::RunCatalogScanRequest| Ok(switches::catalog_scan(core))),
+            "RunCatalogScan" => {
+                let engine = engine.clone();
+                self.blocking(call, move |core, _: pb::RunCatalogScanRequest| {
+                    switches::catalog_scan(core, &engine)
+                })
+            }
             "SetCleanerChoreRunning" => self.blocking(call, switches::set_cleaner_chore),
             "IsCleanerChoreEnabled" => ready(call, |_: pb::IsCleanerChoreEnabledRequest| {
                 let value = core.switches.lock().get(Switch::CleanerChore);

@@ -6,7 +6,7 @@ use halcyon_schema::{RegionInfo, ServerName, parse_region_name};
 
 use super::{Answer, Request};
 use crate::errors::invalid;
-use crate::procedure::{Procedure, RegionAction, TransitRegion, TruncateRegion};
+use crate::procedure::{MergeRegions, Procedure, RegionAction, SplitRegion, TransitRegion, TruncateRegion};
 use crate::state::Core;
 
 type Transit = Answer<Option<Box<dyn Procedure>>>;
@@ -46,6 +46,19 @@ pub(super) fn truncate(request: pb::TruncateRegionRequest) -> Answer<Request> {
     let nonce = (request.nonce_group(), request.nonce());
     let region = RegionInfo::from_pb(&request.region_info).map_err(invalid)?;
     Ok((Box::new(TruncateRegion::new(region)), nonce))
+}
+
+pub(super) fn split(request: pb::SplitTableRegionRequest) -> Answer<Request> {
+    let nonce = (request.nonce_group(), request.nonce());
+    let region = RegionInfo::from_pb(&request.region_info).map_err(invalid)?;
+    let row = request.split_row.filter(|row| !row.is_empty());
+    Ok((Box::new(SplitRegion::new(region, row)), nonce))
+}
+
+pub(super) fn merge(core: &Core, request: pb::MergeTableRegionsRequest) -> Answer<Request> {
+    let nonce = (request.nonce_group(), request.nonce());
+    let regions = request.region.iter().map(|specifier| find(core, specifier)).collect::<Answer<_>>()?;
+    Ok((Box::new(MergeRegions::new(regions)?), nonce))
 }
 
 /// Finds a region by full or encoded name, whichever the specifier says it is.

@@ -1,14 +1,15 @@
 //! Things turned on and off, and the work they stand for.
 //!
-//! With one region server the balancer has nothing to move, and without automatic splits and merges neither
-//! normalizer nor catalog janitor has anything to do: each says whether it ran, and that it did nothing.
+//! With one region server the balancer has nothing to move, and without a normalizer nothing is normalized: each
+//! says whether it ran, and that it did nothing.
 
 use halcyon_proto::pb;
 
 use super::Answer;
-use crate::errors;
+use crate::procedure::Engine;
 use crate::state::Core;
 use crate::switches::Switch;
+use crate::{errors, janitor};
 
 fn set(core: &Core, switch: Switch, on: bool) -> Answer<bool> {
     core.set_switch(switch, on).map_err(|error| errors::from_error(&error))
@@ -43,10 +44,10 @@ pub(super) fn enable_catalog_janitor(
     Ok(pb::EnableCatalogJanitorResponse { prev_value })
 }
 
-/// -1 if the janitor is off, else the rows it cleaned.
-pub(super) fn catalog_scan(core: &Core) -> pb::RunCatalogScanResponse {
-    let on = core.switches.lock().get(Switch::CatalogJanitor);
-    pb::RunCatalogScanResponse { scan_result: Some(if on { 0 } else { -1 }) }
+/// -1 if the janitor is off, else the regions that it found done with and begins to take away.
+pub(super) fn catalog_scan(core: &Core, engine: &Engine) -> Answer<pb::RunCatalogScanResponse> {
+    let found = janitor::run(core, engine).map_err(|error| errors::from_error(&error))?;
+    Ok(pb::RunCatalogScanResponse { scan_result: Some(found.map_or(-1, |count| count as i32)) })
 }
 
 pub(super) fn set_cleaner_chore(

@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use halcyon_cell::{Cell, CellComparator, CellType, Error, Result};
 use halcyon_env::{Clock, Env, SystemClock};
-use halcyon_master::{ClientMetaService, Master, MasterService, MasterSettings, RegionServerDoor};
+use halcyon_master::{
+    ClientMetaService, Master, MasterService, MasterSettings, RegionServerDoor, RegionShape,
+};
 use halcyon_proto::pb;
 use halcyon_rpc::{Call, Connection, Outcome, RpcError, Service};
 use halcyon_schema::{FamilyDescriptor, RegionInfo, ServerName, TableDescriptor, TableName};
@@ -69,6 +71,65 @@ impl FakeDoor {
         let cell =
             cells.find(|c| c.family() == family.as_bytes() && c.qualifier() == qualifier.as_bytes())?;
         Some(cell.value().to_vec())
+    }
+}
+
+impl FakeDoor {
+    fn has_references(&self, region: &RegionInfo) -> bool {
+        self.files(region).iter().any(|file| file.contains('.'))
+    }
+
+    /// Names of a region's store files, with their families.
+    pub fn files(&self, region: &RegionInfo) -> Vec<String> {
+        let dir = region.dir(&self.root);
+        let families = self.env.fs.list(&dir).unwrap().into_iter().filter(|entry| entry.is_dir);
+        let of_family = |family: &str| self.env.fs.list(&dir.join(family)).unwrap();
+        families
+            .flat_map(|family| {
+                of_family(&family.name).into_iter().map(move |file| (family.name.clone(), file))
+            })
+            .map(|(family, file)| format!("{family}/{}", file.name))
+            .collect()
+    }
+
+    /// References of every child to every file of every parent, which must be closed.
+    fn refer(&self, table: &TableDescriptor, parents: &[RegionInfo], children: &[RegionInfo]) -> Result<()> {
+        for child in children {
+            let dir = child.dir(&self.root);
+            if self.env.fs.exists(&dir) {
+                self.env.fs.remove_dir_all(&dir)?;
+            }
+            self.create_region_files(child, table)?;
+            if table.attribute(b"TORN").is_some() {
+                return Err(Error::corrupt("a file of this table cannot be read"));
+            }
+        }
+        for parent in parents {
+            assert!(!self.online_names().contains(parent.encoded_name()), "{parent} is not closed");
+            for file in self.files(parent) {
+                assert!(!file.contains('.'), "{file} of {parent} is a reference");
+                for child in children {
+                    let name = format!("{file}.{}", parent.encoded_name());
+                    let reference = pb::Reference { splitkey: Bytes::new(), range: 0 }.encode_to_vec();
+                    let bytes = [&b"PBUF"[..], &reference].concat();
+                    self.env.fs.put_new(&child.dir(&self.root).join(name), &bytes)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What a compaction does: files of the region's own take the place of its references.
+    pub fn compact(&self, region: &RegionInfo) {
+        for file in self.files(region) {
+            if let Some((own, _)) = file.split_once('.') {
+                let dir = region.dir(&self.root);
+                self.env.fs.replace(&dir.join(own), b"cells").unwrap();
+                let reference = dir.join(&file);
+                self.env.fs.remove_file(&reference).unwrap();
+                self.env.fs.sync_dir(reference.parent().unwrap()).unwrap();
+            }
+        }
     }
 }
 
@@ -135,6 +196,42 @@ impl RegionServerDoor for FakeDoor {
         Ok(())
     }
 
+    fn region_shape(&self, encoded_name: &str, find_row: bool) -> Result<RegionShape> {
+        let Some((region, table)) = self.online.lock().get(encoded_name).cloned() else {
+            return Err(Error::new(halcyon_cell::ErrorKind::Moved, "not online"));
+        };
+        let whole = !self.has_references(&region);
+        let row = [region.start_key(), &b"0m"[..]].concat();
+        Ok(RegionShape {
+            splittable: whole && table.split_enabled(),
+            mergeable: whole && table.merge_enabled(),
+            split_row: find_row.then(|| row.into()),
+        })
+    }
+
+    fn split_region_files(
+        &self,
+        table: &TableDescriptor,
+        parent: &RegionInfo,
+        daughters: &[RegionInfo; 2],
+    ) -> Result<()> {
+        self.refer(table, std::slice::from_ref(parent), daughters)
+    }
+
+    fn merge_region_files(
+        &self,
+        table: &TableDescriptor,
+        parents: &[RegionInfo],
+        merged: &RegionInfo,
+    ) -> Result<()> {
+        self.refer(table, parents, std::slice::from_ref(merged))
+    }
+
+    fn copy_rows(&self, _: &TableDescriptor, _: &RegionInfo, from: &Path, to: &Path) -> Result<()> {
+        let bytes = self.env.fs.read(from)?;
+        Ok(self.env.fs.replace(to, &bytes)?)
+    }
+
     fn server_load(&self) -> pb::ServerLoad {
         let specifier =
             |region: &RegionInfo| pb::RegionSpecifier { r#type: 1, value: region.region_name().clone() };
@@ -169,6 +266,10 @@ impl RegionServerDoor for FakeDoor {
         self.env.fs.replace(&self.root.join("fake-meta"), &bytes)?;
         *meta = changed;
         Ok(())
+    }
+
+    fn meta_put_together(&self, cells: Vec<Cell>) -> Result<()> {
+        self.meta_put(cells)
     }
 
     fn meta_scan(&self, start_row: &[u8], stop_row: &[u8]) -> Result<Vec<Vec<Cell>>> {
@@ -324,8 +425,22 @@ impl Cluster {
         response.table_schema.first().map(|schema| TableDescriptor::from_pb(schema).unwrap())
     }
 
-    /// Regions of a table as meta has them, in order.
+    /// Regions of a table as meta has them, in order; without those that were split.
     pub fn regions(&self, table: &str) -> Vec<RegionInfo> {
+        self.all_regions(table).into_iter().filter(|region| !region.is_split()).collect()
+    }
+
+    /// Regions that other regions may refer to: parents of splits, and what was merged.
+    pub fn parents(&self, table: &str) -> Vec<RegionInfo> {
+        let rows = self.door.meta_scan(b"", b"").unwrap();
+        let merged = rows.iter().flatten().filter(|cell| cell.qualifier().starts_with(b"merge"));
+        let merged = merged.map(|cell| RegionInfo::decode_value(cell.value()).unwrap());
+        let merged = merged.filter(|region| region.table().as_str() == table);
+        let split = self.all_regions(table).into_iter().filter(|region| region.is_split());
+        split.chain(merged).collect()
+    }
+
+    fn all_regions(&self, table: &str) -> Vec<RegionInfo> {
         let rows = self.door.meta_scan(b"", b"").unwrap();
         let infos = rows.iter().flatten().filter(|cell| cell.qualifier() == b"regioninfo");
         let infos = infos.map(|cell| RegionInfo::decode_value(cell.value()).unwrap());
@@ -351,10 +466,22 @@ impl Cluster {
                 dirs.into_iter().map(|dir| dir.name).filter(|dir| !dir.starts_with('.')).collect();
             assert_eq!(
                 dirs,
-                regions.iter().map(|region| region.encoded_name().to_string()).collect(),
+                regions
+                    .iter()
+                    .chain(&self.parents(table.as_str()))
+                    .map(|region| region.encoded_name().to_string())
+                    .collect(),
                 "{table}"
             );
+            for region in self.parents(table.as_str()) {
+                assert!(!self.door.online_names().contains(region.encoded_name()), "{region} is open");
+            }
             for region in &regions {
+                for file in self.door.files(region).iter().filter(|file| file.contains('.')) {
+                    let (family_and_file, parent) = file.split_once('.').unwrap();
+                    let referred = table.dir(&self.root).join(parent).join(family_and_file);
+                    assert!(self.env.fs.exists(&referred), "{file} of {region} leads nowhere");
+                }
                 let column = |name: &str| self.door.meta_value(region.region_name(), "info", name);
                 let open = column("state").unwrap() == b"OPEN";
                 let online = self.door.online_names().contains(region.encoded_name());
@@ -480,6 +607,22 @@ pub fn namespace(name: &str) -> pb::NamespaceDescriptor {
 
 pub fn specifier(value: &Bytes) -> pb::RegionSpecifier {
     pb::RegionSpecifier { r#type: 1, value: value.clone() }
+}
+
+pub fn split(region: &RegionInfo, row: Option<&'static str>) -> pb::SplitTableRegionRequest {
+    pb::SplitTableRegionRequest {
+        region_info: region.to_pb(),
+        split_row: row.map(|row| Bytes::from_static(row.as_bytes())),
+        ..Default::default()
+    }
+}
+
+pub fn merge(regions: &[RegionInfo]) -> pb::MergeTableRegionsRequest {
+    let encoded = |region: &RegionInfo| pb::RegionSpecifier {
+        r#type: 2,
+        value: Bytes::copy_from_slice(region.encoded_name().as_bytes()),
+    };
+    pb::MergeTableRegionsRequest { region: regions.iter().map(encoded).collect(), ..Default::default() }
 }
 
 pub fn snapshot(name: &str, table: &str) -> pb::SnapshotRequest {

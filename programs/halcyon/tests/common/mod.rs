@@ -294,6 +294,12 @@ impl Client {
         Ok(())
     }
 
+    /// Turns compactions of the server on or off.
+    pub async fn switch_compactions(&self, enabled: bool) {
+        let request = pb::CompactionSwitchRequest { enabled };
+        let _: pb::CompactionSwitchResponse = self.admin.call("CompactionSwitch", &request).await.unwrap();
+    }
+
     /// Asks for a compaction and waits until the region says that none is going on.
     pub async fn compact(&self, region: &RegionInfo, major: bool) -> Result<(), ClientError> {
         let request =

@@ -17,7 +17,7 @@ use super::select::Selection;
 use crate::flush::look_at_all;
 use crate::region::Region;
 use crate::scan::matcher::Matcher;
-use crate::scan::source::{Heap, Source};
+use crate::scan::source::Heap;
 use crate::store::{Store, StoreFile, WrittenBy};
 
 /// Bytes of cells between two questions whether the compaction goes on. HBase asks every 10 MB
@@ -118,10 +118,7 @@ impl Region {
     ) -> Result<Written> {
         let now_ms = self.services.env.clock.now_ms();
         // Newest first; blocks that only a compaction reads are not worth a place in the cache.
-        let sources = inputs.iter().rev().map(|file| Source::File {
-            scanner: file.hfile.scanner(ReadMode::AnyDisk, false),
-            read_point: u64::MAX,
-        });
+        let sources = inputs.iter().rev().map(|file| file.source(ReadMode::AnyDisk, false, u64::MAX));
         let mut heap = Heap::new(store.comparator, sources.collect());
         heap.seek(Key::first_on_row(b"").get())?;
         let mut matcher = if selection.all {

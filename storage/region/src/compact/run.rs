@@ -265,7 +265,7 @@ fn file_state(file: &StoreFile, info: &FileInfo) -> FileState {
         len_bytes: file.len_bytes,
         entries: info.entry_count(),
         major_only: info.is_excluded_from_minor_compaction(),
-        reference: false,
+        reference: file.is_reference(),
         major: file.is_major(),
         bulk_loaded: info.bulk_load_time_ms().is_some(),
         created_ms: info.create_time_ms().unwrap_or(0),

@@ -1,7 +1,7 @@
 use std::cmp::Ordering;
 
 use halcyon_cell::{Cell, CellRef, CellScanner, KeyRef, Result};
-use halcyon_hfile::HFileScanner;
+use halcyon_hfile::{HFileScanner, HalfScanner};
 use halcyon_memstore::{FlatScanner, SegmentScanner};
 
 /// One sorted source of a store. An enum rather than a boxed trait, so that `peek` and `next` are inlined
@@ -16,6 +16,8 @@ pub(crate) enum Source {
         /// Cells above it are passed over. `u64::MAX` where the file holds none.
         read_point: u64,
     },
+    /// Some rows of a file, for a reference; `read_point` as for `File`.
+    Half { scanner: HalfScanner, read_point: u64 },
 }
 
 impl Source {
@@ -25,6 +27,7 @@ impl Source {
             Source::Segment(scanner) => scanner.peek(),
             Source::Flat(scanner) => scanner.peek(),
             Source::File { scanner, .. } => scanner.peek(),
+            Source::Half { scanner, .. } => scanner.peek(),
         }
     }
 
@@ -33,6 +36,7 @@ impl Source {
             Source::Segment(scanner) => scanner.cell(),
             Source::Flat(scanner) => scanner.cell(),
             Source::File { scanner, .. } => scanner.cell(),
+            Source::Half { scanner, .. } => scanner.cell(),
         }
     }
 
@@ -41,9 +45,13 @@ impl Source {
         match self {
             Source::Segment(scanner) => scanner.next(),
             Source::Flat(scanner) => scanner.next(),
-            Source::File { scanner, .. } => {
+            Source::File { scanner, read_point } => {
                 scanner.next()?;
-                self.pass_over_newer()
+                pass_over_newer(scanner, *read_point)
+            }
+            Source::Half { scanner, read_point } => {
+                scanner.next()?;
+                pass_over_newer(scanner, *read_point)
             }
         }
     }
@@ -52,9 +60,13 @@ impl Source {
         match self {
             Source::Segment(scanner) => scanner.seek(key),
             Source::Flat(scanner) => scanner.seek(key),
-            Source::File { scanner, .. } => {
+            Source::File { scanner, read_point } => {
                 scanner.seek(key)?;
-                self.pass_over_newer()
+                pass_over_newer(scanner, *read_point)
+            }
+            Source::Half { scanner, read_point } => {
+                scanner.seek(key)?;
+                pass_over_newer(scanner, *read_point)
             }
         }
     }
@@ -63,9 +75,13 @@ impl Source {
         match self {
             Source::Segment(scanner) => scanner.reseek(key),
             Source::Flat(scanner) => scanner.reseek(key),
-            Source::File { scanner, .. } => {
+            Source::File { scanner, read_point } => {
                 scanner.reseek(key)?;
-                self.pass_over_newer()
+                pass_over_newer(scanner, *read_point)
+            }
+            Source::Half { scanner, read_point } => {
+                scanner.reseek(key)?;
+                pass_over_newer(scanner, *read_point)
             }
         }
     }
@@ -80,6 +96,10 @@ impl Source {
                 scanner.seek_before(key)?;
                 pass_back_over_newer(scanner, *read_point)
             }
+            Source::Half { scanner, read_point } => {
+                scanner.seek_before(key)?;
+                pass_back_over_newer(scanner, *read_point)
+            }
         }
     }
 
@@ -91,24 +111,26 @@ impl Source {
                 scanner.seek_to_last()?;
                 pass_back_over_newer(scanner, *read_point)
             }
-        }
-    }
-
-    #[inline]
-    fn pass_over_newer(&mut self) -> Result<()> {
-        if let Source::File { scanner, read_point } = self {
-            if *read_point == u64::MAX {
-                return Ok(());
-            }
-            while scanner.peek().is_some_and(|cell| cell.seq() > *read_point) {
-                scanner.next()?;
+            Source::Half { scanner, read_point } => {
+                scanner.seek_to_last()?;
+                pass_back_over_newer(scanner, *read_point)
             }
         }
-        Ok(())
     }
 }
 
-fn pass_back_over_newer(scanner: &mut HFileScanner, read_point: u64) -> Result<()> {
+#[inline]
+fn pass_over_newer(scanner: &mut impl CellScanner, read_point: u64) -> Result<()> {
+    if read_point == u64::MAX {
+        return Ok(());
+    }
+    while scanner.peek().is_some_and(|cell| cell.seq() > read_point) {
+        scanner.next()?;
+    }
+    Ok(())
+}
+
+fn pass_back_over_newer(scanner: &mut impl CellScanner, read_point: u64) -> Result<()> {
     while let Some(cell) = scanner.peek()
         && cell.seq() > read_point
     {

@@ -3,20 +3,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use halcyon_cache::BlockCache;
-use halcyon_cell::Result;
+use halcyon_cell::{Error, Result};
 use halcyon_env::Env;
-use halcyon_hfile::{CacheKinds, HFile, ReaderOptions};
-use halcyon_schema::FamilyDescriptor;
+use halcyon_hfile::{CacheKinds, HFile, HalfScanner, ReadMode, ReaderOptions, RowRange};
+use halcyon_schema::{FamilyDescriptor, layout};
 
+use super::reference::Reference;
 use crate::api::TimeRange;
+use crate::scan::source::Source;
 
-/// One HFile of a store, open for reading.
+/// One HFile of a store, open for reading; or the part of another region's file that a reference stands for.
 pub(crate) struct StoreFile {
     pub hfile: Arc<HFile>,
+    /// Of the reference, if it is one.
     pub path: PathBuf,
     pub name: String,
+    /// Rows that are shown; only of a reference.
+    pub half: Option<RowRange>,
     /// Number under which its blocks are cached; unique in this process.
     pub number: u64,
+    /// Of a reference about what its rows take.
     pub len_bytes: u64,
     pub max_seq: u64,
     /// Highest sequence id of a cell in it: readers at an older point have to look at each cell.
@@ -26,9 +32,27 @@ pub(crate) struct StoreFile {
 }
 
 impl StoreFile {
+    /// Opens the store file or reference at `path`. `archive_table_dir` is where the file of a reference is if
+    /// the region that it belonged to is gone already.
     pub fn open(
         env: &Env,
         path: &Path,
+        archive_table_dir: &Path,
+        family: &FamilyDescriptor,
+        cache: &Arc<BlockCache>,
+    ) -> Result<Arc<StoreFile>> {
+        let file = StoreFile::inspect(env, path, archive_table_dir, family, cache)?;
+        if family.prefetch_blocks_on_open() {
+            file.fill_cache(CacheKinds { data: family.block_cache(), ..CacheKinds::ALL });
+        }
+        Ok(file)
+    }
+
+    /// As `open`, for a look at the file: puts nothing into the cache by itself.
+    pub fn inspect(
+        env: &Env,
+        path: &Path,
+        archive_table_dir: &Path,
         family: &FamilyDescriptor,
         cache: &Arc<BlockCache>,
     ) -> Result<Arc<StoreFile>> {
@@ -39,25 +63,39 @@ impl StoreFile {
             in_memory: family.in_memory(),
             ..ReaderOptions::default()
         };
-        let hfile = HFile::open(env, path, number, cache.clone(), options)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let (hfile, reference) = match layout::parse_reference_name(&name) {
+            None => (HFile::open(env, path, number, cache.clone(), options)?, None),
+            Some((file, parent)) => {
+                let reference = Reference::read(env, path)?;
+                let referred = referred_file(env, path, archive_table_dir, file, parent)?;
+                let hfile = HFile::open(env, &referred, number, cache.clone(), options)
+                    .map_err(|error| error.context(path.display()))?;
+                (hfile, Some(reference))
+            }
+        };
         let info = hfile.info();
         // A bulk-loaded file has its sequence id in its name: <32 hex>_SeqId_<n>_.
-        let max_seq = info.max_seq_id().or_else(|| seq_in_name(&name)).unwrap_or(0);
-        let file = Arc::new(StoreFile {
+        let file_name = name.split('.').next().unwrap_or_default();
+        let mut max_seq = info.max_seq_id().or_else(|| seq_in_name(file_name)).unwrap_or(0);
+        // As HBase counts (`HStoreFile.open`).
+        max_seq += u64::from(reference.as_ref().is_some_and(|reference| reference.top));
+        let half = reference.map(|reference| reference.range());
+        let len_bytes = match &half {
+            Some(range) if !covers(range, &hfile) => hfile.len() / 2,
+            _ => hfile.len(),
+        };
+        Ok(Arc::new(StoreFile {
             path: path.to_path_buf(),
             name,
+            half,
             number,
-            len_bytes: hfile.len(),
+            len_bytes,
             max_seq,
             max_cell_seq: info.max_mvcc(),
             time_range: info.time_range(),
             hfile,
-        });
-        if family.prefetch_blocks_on_open() {
-            file.fill_cache(CacheKinds { data: family.block_cache(), ..CacheKinds::ALL });
-        }
-        Ok(file)
+        }))
     }
 
     /// As [`HFile::fill_cache`]. A file is no worse for not being in the cache, so an error is only told.
@@ -76,16 +114,55 @@ impl StoreFile {
     }
 
     pub fn is_major(&self) -> bool {
-        self.hfile.info().is_major()
+        !self.is_reference() && self.hfile.info().is_major()
     }
+
+    pub fn is_reference(&self) -> bool {
+        self.half.is_some()
+    }
+
+    /// What the file gives to a merge; `read_point` as in [`Source::File`].
+    pub fn source(&self, mode: ReadMode, cache_blocks: bool, read_point: u64) -> Source {
+        let scanner = self.hfile.scanner(mode, cache_blocks);
+        match &self.half {
+            None => Source::File { scanner, read_point },
+            Some(range) => Source::Half { scanner: HalfScanner::new(scanner, range.clone()), read_point },
+        }
+    }
+}
+
+/// Whether all rows of the file are in the range.
+fn covers(range: &RowRange, hfile: &HFile) -> bool {
+    let (Some(first), Some(last)) = (hfile.info().first_key(), hfile.info().last_key()) else { return true };
+    range.start.as_ref().is_none_or(|start| first.row() >= &start[..])
+        && range.end.as_ref().is_none_or(|end| last.row() < &end[..])
+}
+
+/// Where the file is that the reference at this path names: with its region, or archived. Corrupt if it is nowhere.
+fn referred_file(
+    env: &Env,
+    reference: &Path,
+    archive_table_dir: &Path,
+    file: &str,
+    parent: &str,
+) -> Result<PathBuf> {
+    let nowhere = || Error::invalid(format!("{} is in no region's directory", reference.display()));
+    let family_dir = reference.parent().ok_or_else(nowhere)?;
+    let family = family_dir.file_name().ok_or_else(nowhere)?;
+    let table_dir = family_dir.parent().and_then(Path::parent).ok_or_else(nowhere)?;
+    let place = Path::new(parent).join(family).join(file);
+    let places = [table_dir.join(&place), archive_table_dir.join(&place)];
+    let found = places.into_iter().find(|path| env.fs.exists(path));
+    found.ok_or_else(|| Error::corrupt(format!("{} leads to no file", reference.display())))
 }
 
 fn seq_in_name(name: &str) -> Option<u64> {
     name.split_once("_SeqId_")?.1.strip_suffix('_')?.parse().ok()
 }
 
-/// Whether a name in a family directory is a store file's.
+/// Whether a name in a family directory is a store file's or a reference's.
 pub(crate) fn is_store_file_name(name: &str) -> bool {
+    let name = layout::parse_reference_name(name).map_or(name, |(file, _)| file);
     let (hex, rest) = match name.find("_SeqId_") {
         Some(at) => name.split_at(at),
         None => (name, ""),
@@ -102,6 +179,8 @@ mod tests {
     fn names_of_store_files() {
         assert!(is_store_file_name("0123456789abcdef0123456789abcdef"));
         assert!(is_store_file_name("0123456789abcdef0123456789abcdef_SeqId_42_"));
+        assert!(is_store_file_name("0123456789abcdef0123456789abcdef.2140f686c386930b96c060b1030c2875"));
+        assert!(is_store_file_name("01_SeqId_42_.2140f686c386930b96c060b1030c2875"));
         assert!(!is_store_file_name(".tmp"));
         assert!(!is_store_file_name("0123.parent"));
         assert_eq!(seq_in_name("ab_SeqId_42_"), Some(42));

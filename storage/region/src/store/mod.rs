@@ -7,6 +7,7 @@
 mod commit;
 mod file;
 mod part;
+mod reference;
 mod writer;
 
 use std::path::PathBuf;
@@ -22,6 +23,7 @@ use parking_lot::{Mutex, RwLock};
 pub(crate) use commit::{Commit, archive};
 pub(crate) use file::{StoreFile, is_store_file_name};
 pub(crate) use part::Part;
+pub(crate) use reference::Reference;
 pub(crate) use writer::WrittenBy;
 
 use crate::CompactionSettings;
@@ -196,6 +198,10 @@ impl Store {
             size.add(part.size());
         }
         size
+    }
+
+    pub fn has_references(&self) -> bool {
+        self.view().files.iter().any(|file| file.is_reference())
     }
 
     /// Highest sequence id that is in a file.

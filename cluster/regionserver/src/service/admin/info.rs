@@ -1,29 +1,40 @@
 use std::sync::Arc;
 
 use halcyon_proto::pb;
-use halcyon_rpc::{Call, Reply, RpcError};
+use halcyon_rpc::{Call, Outcome, Reply, RpcError};
 use halcyon_schema::TableName;
 
-use super::decode;
+use super::{decode, pooled, ready};
 use crate::RegionServer;
 use crate::errors;
 use crate::load;
 
-pub(super) fn region_info(server: &RegionServer, call: &Call) -> Result<Reply, RpcError> {
-    let request: pb::GetRegionInfoRequest = decode(&call.method, call.param.clone())?;
+/// Looking for a split row may flush the region, so that goes to the pool.
+pub(super) fn region_info(server: &Arc<RegionServer>, call: Call) -> Outcome {
+    let request: pb::GetRegionInfoRequest = match decode(&call.method, call.param) {
+        Ok(request) => request,
+        Err(error) => return ready(Err(error)),
+    };
+    if request.best_split_row() {
+        return pooled(server, move |server| tell_region(server, &request));
+    }
+    ready(tell_region(server, &request))
+}
+
+fn tell_region(server: &RegionServer, request: &pb::GetRegionInfoRequest) -> Result<Reply, RpcError> {
     let online = server.regions.find(&request.region)?;
     let info = online.region.info();
     let state = request.compaction_state().then(|| {
         let state = load::compaction_state(&online, &online.region.stats());
         state as i32 // the two messages' enumerations have the same numbers
     });
-    let whole = !info.is_split() && !info.is_offline() && !info.is_meta();
+    let shape = server.shape_of(&online, request.best_split_row()).map_err(|error| errors::to_rpc(&error))?;
     Ok(Reply::message(&pb::GetRegionInfoResponse {
         region_info: info.to_pb(),
         compaction_state: state,
-        splittable: Some(whole && online.region.table().split_enabled()),
-        mergeable: Some(whole && online.region.table().merge_enabled()),
-        best_split_row: None,
+        splittable: Some(shape.splittable),
+        mergeable: Some(shape.mergeable),
+        best_split_row: shape.split_row,
     }))
 }
 

@@ -34,6 +34,7 @@ impl Service for AdminService {
         }
         match call.method.as_str() {
             "FlushRegion" => flush::call(server, call),
+            "GetRegionInfo" => info::region_info(server, call),
             "RollWALWriter" => logs::roll(server),
             "ClearRegionBlockCache" => cache::clear(server, call),
             _ => ready(answer_now(server, &call)),
@@ -44,7 +45,6 @@ impl Service for AdminService {
 /// What is answered without waiting for anything.
 fn answer_now(server: &Arc<RegionServer>, call: &Call) -> Result<Reply, RpcError> {
     match call.method.as_str() {
-        "GetRegionInfo" => info::region_info(server, call),
         "GetOnlineRegion" => Ok(info::online_regions(server)),
         "GetServerInfo" => Ok(info::server_info(server)),
         "GetRegionLoad" => info::region_load(server, call),

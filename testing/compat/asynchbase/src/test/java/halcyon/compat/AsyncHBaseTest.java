@@ -248,4 +248,33 @@ class AsyncHBaseTest {
     assertFalse(join(client.atomicCreate(put("created", "q", "2"))));
     assertArrayEquals(bytes("1"), join(client.get(new GetRequest(TABLE, "created"))).get(0).value());
   }
+
+  /** The client has the locations of regions that are gone. */
+  @Test
+  void regionsThatSplit() throws Exception {
+    for (int i = 0; i < 50; i++) {
+      join(client.put(put(String.format("split%02d", i), "q", "v" + i)));
+    }
+    try (var admin = connection.getAdmin()) {
+      TableName name = TableName.valueOf(TABLE);
+      var last = admin.getRegions(name).get(2);
+      admin.splitRegionAsync(last.getRegionName(), bytes("split25")).get();
+      assertEquals(4, admin.getRegions(name).size());
+    }
+    for (int i = 0; i < 50; i++) {
+      String row = String.format("split%02d", i);
+      assertEquals("v" + i, text(join(client.get(new GetRequest(TABLE, row, "f", "q"))).get(0).value()));
+      join(client.put(put(row, "q", "w" + i)));
+    }
+    Scanner scanner = client.newScanner(TABLE);
+    scanner.setStartKey("split");
+    scanner.setStopKey("split~");
+    int rows = 0;
+    for (var batch = join(scanner.nextRows(7)); batch != null; batch = join(scanner.nextRows(7))) {
+      for (var row : batch) {
+        assertEquals("w" + rows++, text(row.get(0).value()));
+      }
+    }
+    assertEquals(50, rows);
+  }
 }

@@ -267,4 +267,49 @@ class ClientTest {
       assertEquals(3, async.getAdmin().getRegions(NAME).get(30, TimeUnit.SECONDS).size());
     }
   }
+
+  /** The connection goes on with locations that it has of regions which are gone. */
+  @Test
+  void splitAndMerge() throws Exception {
+    TableName name = TableName.valueOf(NAME.getNameAsString() + "_regions");
+    admin.createTable(descriptor(name));
+    try (Table own = connection.getTable(name)) {
+      for (int i = 0; i < 100; i++) {
+        own.put(put(String.format("r%02d", i), "v" + i));
+      }
+      admin.splitRegionAsync(admin.getRegions(name).get(0).getRegionName(), bytes("r40")).get(60, TimeUnit.SECONDS);
+      assertEquals(2, admin.getRegions(name).size());
+      checkRegions(own);
+      byte[][] daughters = new byte[2][];
+      for (int i = 0; i < 2; i++) {
+        daughters[i] = admin.getRegions(name).get(i).getEncodedNameAsBytes();
+      }
+      for (int tries = 0; admin.getRegions(name).size() > 1; tries++) {
+        try {
+          admin.mergeRegionsAsync(daughters, false).get(60, TimeUnit.SECONDS);
+        } catch (java.util.concurrent.ExecutionException e) {
+          assertTrue(tries < 200, "the daughters refer to their parent until they are compacted: " + e);
+          Thread.sleep(50);
+        }
+      }
+      checkRegions(own);
+    } finally {
+      admin.disableTable(name);
+      admin.deleteTable(name);
+    }
+  }
+
+  private static void checkRegions(Table own) throws IOException {
+    int rows = 0;
+    try (ResultScanner scanner = own.getScanner(new Scan())) {
+      for (Result result : scanner) {
+        assertEquals("v" + rows++, Bytes.toString(result.getValue(F, Q)));
+      }
+    }
+    assertEquals(100, rows);
+    for (String row : List.of("r00", "r39", "r40", "r99")) {
+      own.put(new Put(bytes(row)).addColumn(F, bytes("more"), bytes("x")));
+      assertEquals(2, own.get(new Get(bytes(row))).size());
+    }
+  }
 }

@@ -3,11 +3,9 @@ package halcyon.compat;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
-import java.util.List;
 import org.apache.hadoop.hbase.DoNotRetryIOException;
 import org.apache.hadoop.hbase.TableName;
 import org.apache.hadoop.hbase.client.CoprocessorDescriptorBuilder;
-import org.apache.hadoop.hbase.client.RegionInfo;
 import org.apache.hadoop.hbase.client.Table;
 import org.apache.hadoop.hbase.client.TableDescriptorBuilder;
 import org.apache.hadoop.hbase.quotas.QuotaSettingsFactory;
@@ -58,15 +56,5 @@ class RefusedTest extends CompatTest {
   @Test
   void newVersionBehavior() throws Exception {
     refused(() -> admin.createTable(descriptor(freshName(), family(F).setNewVersionBehavior(true).build())));
-  }
-
-  @Test
-  void splitsAndMerges() throws Exception {
-    Table table = create(new byte[][] {bytes("m")}, family(F).build());
-    List<RegionInfo> regions = admin.getRegions(table.getName());
-    refused(() -> get(admin.mergeRegionsAsync(regions.get(0).getEncodedNameAsBytes(),
-        regions.get(1).getEncodedNameAsBytes(), false)));
-    refused(() -> get(admin.splitRegionAsync(regions.get(0).getRegionName(), bytes("c"))));
-    assertEquals(2, admin.getRegions(table.getName()).size());
   }
 }

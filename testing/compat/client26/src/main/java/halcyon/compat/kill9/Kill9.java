@@ -15,8 +15,10 @@ import java.util.Map;
 import java.util.Random;
 import java.util.TreeMap;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.hbase.DoNotRetryIOException;
 import org.apache.hadoop.hbase.HBaseConfiguration;
 import org.apache.hadoop.hbase.TableName;
 import org.apache.hadoop.hbase.client.Admin;
@@ -26,6 +28,7 @@ import org.apache.hadoop.hbase.client.ConnectionFactory;
 import org.apache.hadoop.hbase.client.Get;
 import org.apache.hadoop.hbase.client.Increment;
 import org.apache.hadoop.hbase.client.Put;
+import org.apache.hadoop.hbase.client.RegionInfo;
 import org.apache.hadoop.hbase.client.Result;
 import org.apache.hadoop.hbase.client.ResultScanner;
 import org.apache.hadoop.hbase.client.Scan;
@@ -37,8 +40,8 @@ import org.apache.hadoop.hbase.util.Bytes;
  * Writes rows until the server dies, remembers what was acknowledged, and asks for all of it after the next start.
  *
  * <pre>
- * write HOST:PORT LOG SECONDS [flush|compact]   until the server dies or SECONDS have passed
- * verify HOST:PORT LOG                          exit 1 on any loss
+ * write HOST:PORT LOG SECONDS [flush|compact|reshape]   until the server dies or SECONDS have passed
+ * verify HOST:PORT LOG                                  exit 1 on any loss
  * </pre>
  *
  * Each writing thread owns rows and goes through three kinds of work: single puts of two families, lists of puts, and
@@ -61,11 +64,13 @@ public final class Kill9 {
 
   public static void main(String[] args) throws Exception {
     if (args.length < 3) {
-      System.err.println("write HOST:PORT LOG SECONDS [flush|compact]  or  verify HOST:PORT LOG");
+      System.err.println("write HOST:PORT LOG SECONDS [flush|compact|reshape]  or  verify HOST:PORT LOG");
       System.exit(64);
     }
     Path log = Path.of(args[2]);
-    try (Connection connection = ConnectionFactory.createConnection(configuration(args[1], args[0].equals("write")))) {
+    boolean reshape = args.length > 4 && args[4].equals("reshape");
+    int tries = args[0].equals("verify") ? 10 : reshape ? 5 : 1;
+    try (Connection connection = ConnectionFactory.createConnection(configuration(args[1], tries))) {
       switch (args[0]) {
         case "write" -> {
           write(connection, log, Integer.parseInt(args[3]), args.length > 4 ? args[4] : "");
@@ -79,12 +84,15 @@ public final class Kill9 {
     System.exit(0);
   }
 
-  private static Configuration configuration(String zk, boolean impatient) {
+  /**
+   * A writer gives up at the first error: a retry could hide which answer was the server's. Only where regions come and
+   * go it has to look for them anew.
+   */
+  private static Configuration configuration(String zk, int tries) {
     Configuration conf = HBaseConfiguration.create();
     conf.set("hbase.zookeeper.quorum", zk.split(":")[0]);
     conf.set("hbase.zookeeper.property.clientPort", zk.split(":")[1]);
-    // A writer gives up at the first error: a retry could hide which answer was the server's.
-    conf.setInt("hbase.client.retries.number", impatient ? 1 : 10);
+    conf.setInt("hbase.client.retries.number", tries);
     conf.setInt("hbase.client.pause", 100);
     conf.setInt("hbase.rpc.timeout", 10_000);
     conf.setInt("hbase.client.operation.timeout", 30_000);
@@ -205,11 +213,36 @@ public final class Kill9 {
     }
   }
 
-  /** Flushes or compacts again and again, so that the kill falls into the middle of one now and then. */
+  /** Splits a region or merges two; or tries to, as those that refer to a parent's files are refused. */
+  private static void reshape(Admin admin, Random random) throws IOException, InterruptedException {
+    List<RegionInfo> regions = admin.getRegions(TABLE);
+    int at = random.nextInt(regions.size());
+    try {
+      if (regions.size() < 3 || (regions.size() < 8 && random.nextBoolean())) {
+        byte[] row = Bytes.toBytes(random.nextInt(10) + "-" + random.nextInt(THREADS));
+        admin.splitRegionAsync(regions.get(at).getRegionName(), row).get();
+      } else {
+        at = Math.min(at, regions.size() - 2);
+        byte[][] pair = {regions.get(at).getEncodedNameAsBytes(), regions.get(at + 1).getEncodedNameAsBytes()};
+        admin.mergeRegionsAsync(pair, false).get();
+      }
+      System.out.println("reshaped");
+    } catch (ExecutionException | DoNotRetryIOException e) {
+      // the next one may be possible
+    }
+  }
+
+  /** Flushes, compacts or reshapes again and again, so that the kill falls into the middle of one now and then. */
   private static void disturb(Connection connection, String what, long deadline) {
     Thread thread = new Thread(() -> {
       try (Admin admin = connection.getAdmin()) {
+        Random random = new Random();
         for (int i = 0; System.nanoTime() < deadline; i++) {
+          if (what.equals("reshape")) {
+            Thread.sleep(50);
+            reshape(admin, random);
+            continue;
+          }
           Thread.sleep(250);
           admin.flush(TABLE);
           if (what.equals("compact") && i % 3 == 2) {

@@ -3,15 +3,19 @@
 //!
 //! Reads and writes choose among the ways in which clients do them: Mutate or Multi, cells in the cell block or in
 //! the message, Get, Multi or Scan with any number of rows, small results, parts of rows, the limit of rows kept
-//! here or there. Many tables have several regions, and a scan goes from one to the next as a client does.
+//! here or there. Many tables have several regions, and a scan goes from one to the next as a client does. Regions
+//! are split and merged before flushes, and while the server is killed.
 //!
 //! `HALCYON_SEEDS` sets how many scripts are tried, `HALCYON_SEED` chooses one.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod regions;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use common::{Client, Server, fresh_dir, site, specifier, store_files};
@@ -95,6 +99,7 @@ impl Lab {
                 ("hbase.hstore.compaction.min", "100000"),
                 ("hbase.hstore.blockingStoreFiles", "100000"),
                 ("hbase.hregion.majorcompaction", "0"),
+                ("hbase.regionserver.compaction.enabled", "false"),
             ],
         );
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
@@ -138,6 +143,8 @@ struct ServerEngine {
     lab: Arc<Mutex<Lab>>,
     random: Random,
     table: String,
+    /// Whether regions may be split and merged.
+    reshapes: bool,
     regions: Vec<RegionInfo>,
 }
 
@@ -177,7 +184,7 @@ impl ServerEngine {
         let regions = here.runtime.block_on(here.client().create_table(&name, families, splits));
         assert_eq!(regions.len(), splits.len() + 1);
         drop(here);
-        ServerEngine { lab: Arc::clone(lab), random, table: name, regions }
+        ServerEngine { lab: Arc::clone(lab), random, table: name, reshapes: !keeps, regions }
     }
 
     fn region_of(&self, row: &[u8]) -> &RegionInfo {
@@ -282,7 +289,11 @@ impl Engine for ServerEngine {
     }
 
     fn flush(&mut self) -> Result<(), String> {
-        let lab = self.lab.lock().unwrap();
+        let lab = Arc::clone(&self.lab);
+        let lab = lab.lock().unwrap();
+        if self.reshapes && self.random.one_in(2) {
+            lab.runtime.block_on(self.reshape(lab.client()))?;
+        }
         for region in &self.regions {
             lab.runtime.block_on(lab.client().flush(region)).map_err(|error| error.to_string())?;
         }
@@ -292,10 +303,12 @@ impl Engine for ServerEngine {
     fn compact(&mut self, major: bool) -> Result<bool, String> {
         let lab = self.lab.lock().unwrap();
         let compact = |major: bool| -> Result<(), String> {
+            lab.runtime.block_on(lab.client().switch_compactions(true));
             for region in &self.regions {
                 let done = lab.runtime.block_on(lab.client().compact(region, major));
                 done.map_err(|error| error.to_string())?;
             }
+            lab.runtime.block_on(lab.client().switch_compactions(false));
             Ok(())
         };
         let files = || -> Vec<PathBuf> {
@@ -319,10 +332,16 @@ impl Engine for ServerEngine {
     }
 
     fn crash(&mut self) -> Result<(), String> {
-        let mut lab = self.lab.lock().unwrap();
+        let lab = Arc::clone(&self.lab);
+        let mut lab = lab.lock().unwrap();
+        if self.reshapes && self.random.one_in(2) {
+            lab.runtime.block_on(self.begin_reshape(lab.client()))?;
+            let pause = Duration::from_millis(self.random.below(20) as u64);
+            lab.runtime.block_on(async { tokio::time::sleep(pause).await });
+        }
         lab.server().kill();
         lab.start();
-        Ok(())
+        lab.runtime.block_on(self.find_regions(lab.client()))
     }
 }
 
@@ -586,4 +605,5 @@ fn random_scripts_agree_with_the_oracle() {
             panic!("{mismatch}\nthe script, made short:\n{short}\nrepeat: HALCYON_SEED={seed} {COMMAND}");
         }
     }
+    println!("{} splits and merges", regions::RESHAPED.load(std::sync::atomic::Ordering::Relaxed));
 }

@@ -1,0 +1,195 @@
+//! Merges adjacent regions into one.
+//!
+//! The same way as a split, backwards: flush the parents; close them, let the merged region refer to their files,
+//! and in one write to meta put it in their place; open it. Until that write the parents are the regions, from there
+//! on the merged one is. Its row names the parents until their files are not needed any more (`janitor.rs`).
+
+use halcyon_cell::Result;
+use halcyon_proto::pb;
+use halcyon_rpc::RpcError;
+use halcyon_schema::RegionInfo;
+use prost::Message;
+
+use super::transit_region::check_live;
+use super::{Lock, Procedure, payload};
+use crate::state::{Core, RegionEntry, RegionState};
+use crate::switches::Switch;
+use crate::{archive, errors, janitor, meta, regions};
+
+pub(super) const KIND: &str = "merge_regions";
+
+pub(crate) struct MergeRegions {
+    /// In the order of their rows.
+    parents: Vec<RegionInfo>,
+    /// Decided in `prepare`.
+    merged: RegionInfo,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Payload {
+    #[prost(message, repeated, tag = "1")]
+    parents: Vec<pb::RegionInfo>,
+    #[prost(message, required, tag = "2")]
+    merged: pb::RegionInfo,
+}
+
+impl MergeRegions {
+    /// Checks what can be said of the regions themselves (`MergeTableRegionsProcedure.checkRegionsToMerge`). Also a
+    /// forced merge is of neighbours: others would leave rows that belong to two regions.
+    pub(crate) fn new(mut parents: Vec<RegionInfo>) -> std::result::Result<MergeRegions, RpcError> {
+        let refuse = |message: String| Err(errors::merge_region(message));
+        parents.sort();
+        let (Some(first), Some(last)) = (parents.first(), parents.last()) else {
+            return refuse("Need two Regions at least to run a Merge".to_string());
+        };
+        if parents.windows(2).any(|pair| pair[0] == pair[1]) {
+            return refuse("Duplicate regions specified; cannot merge a region to itself".to_string());
+        }
+        if parents.len() < 2 {
+            return refuse("Need two Regions at least to run a Merge".to_string());
+        }
+        for pair in parents.windows(2) {
+            if pair[0].table() != pair[1].table() {
+                let message = format!("Can't merge regions from different tables: {}, {}", pair[0], pair[1]);
+                return refuse(message);
+            }
+            if pair[0].end_key() != pair[1].start_key() {
+                return refuse(format!("Unable to merge non-adjacent regions '{}', '{}'", pair[0], pair[1]));
+            }
+        }
+        if let Some(replica) = parents.iter().find(|region| region.replica_id() != 0) {
+            return refuse(format!("Can't merge non-default replicas; {replica}"));
+        }
+        let (table, start, end) = (first.table().clone(), first.start_key().clone(), last.end_key().clone());
+        Ok(MergeRegions { merged: RegionInfo::new(table, start, end, 0), parents })
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<MergeRegions> {
+        let payload: Payload = payload(KIND, bytes)?;
+        Ok(MergeRegions {
+            parents: payload.parents.iter().map(RegionInfo::from_pb).collect::<Result<_>>()?,
+            merged: RegionInfo::from_pb(&payload.merged)?,
+        })
+    }
+
+    fn check_parent(&self, core: &Core, parent: &RegionInfo) -> std::result::Result<(), RpcError> {
+        {
+            let tables = core.tables.read();
+            let (_, entry) = check_live(&tables, parent)?;
+            if entry.state != RegionState::Open {
+                let state = entry.state.as_str_name();
+                let message = format!("Unable to merge regions that are NOT online: {parent} is {state}");
+                return Err(errors::merge_region(message));
+            }
+        }
+        let shape = core.door.region_shape(parent.encoded_name(), false);
+        let shape =
+            shape.map_err(|error| errors::merge_region(format!("{parent} NOT mergeable: {error}")))?;
+        if !shape.mergeable {
+            let message =
+                format!("Skip merging {}, because a parent, {parent}, is not mergeable", self.merged);
+            return Err(errors::merge_region(message));
+        }
+        Ok(())
+    }
+}
+
+impl Procedure for MergeRegions {
+    fn kind(&self) -> &'static str {
+        KIND
+    }
+
+    fn class_name(&self) -> &'static str {
+        "org.apache.hadoop.hbase.master.assignment.MergeTableRegionsProcedure"
+    }
+
+    fn locks(&self) -> Vec<Lock> {
+        Lock::table(self.merged.table())
+    }
+
+    fn prepare(&mut self, core: &Core) -> std::result::Result<(), RpcError> {
+        if !core.switches.lock().get(Switch::Merge) {
+            let message = format!("Merge of {:?} failed because merge switch is off", self.parents);
+            return Err(RpcError::do_not_retry(message));
+        }
+        if self.merged.is_meta() {
+            return Err(errors::merge_region("hbase:meta has one region".to_string()));
+        }
+        if !core.table(self.merged.table())?.descriptor.merge_enabled() {
+            let regions = &self.parents;
+            let message = format!("Merge of {regions:?} failed as region merge is disabled for the table");
+            return Err(RpcError::do_not_retry(message));
+        }
+        for parent in &self.parents {
+            self.check_parent(core, parent)?;
+        }
+        let newest = self.parents.iter().map(RegionInfo::region_id).max().unwrap_or(0);
+        let id = (core.now_ms().max(1) as u64).max(newest + 1);
+        let (start, end) = (self.merged.start_key().clone(), self.merged.end_key().clone());
+        self.merged = RegionInfo::new(self.merged.table().clone(), start, end, id);
+        Ok(())
+    }
+
+    fn payload(&self) -> Vec<u8> {
+        let parents = self.parents.iter().map(RegionInfo::to_pb).collect();
+        Payload { parents, merged: self.merged.to_pb() }.encode_to_vec()
+    }
+
+    fn steps(&self) -> &'static [&'static str] {
+        &["flush", "replace in meta", "open merged"]
+    }
+
+    fn run(&mut self, core: &Core, step: usize) -> Result<()> {
+        let entry = core.locked_table(self.merged.table())?;
+        match step {
+            0 => {
+                for parent in &self.parents {
+                    core.door.open_region(parent, &entry.descriptor)?;
+                }
+                regions::flush(core, &self.parents, &[])
+            }
+            1 => self.replace(core),
+            _ => regions::open_what_can(core, &entry.descriptor, std::slice::from_ref(&self.merged), None),
+        }
+    }
+
+    fn undo(&mut self, core: &Core) -> Result<()> {
+        let entry = core.locked_table(self.merged.table())?;
+        if entry.regions.contains_key(&self.merged) {
+            return Ok(()); // it is in their place
+        }
+        archive::remove_dir(&*core.env.fs, &self.merged.dir(&core.root))?;
+        regions::open_what_can(core, &entry.descriptor, &self.parents, None)
+    }
+}
+
+impl MergeRegions {
+    fn replace(&self, core: &Core) -> Result<()> {
+        let table = self.merged.table();
+        if core.locked_table(table)?.regions.contains_key(&self.merged) {
+            return Ok(()); // done before a crash
+        }
+        for parent in &self.parents {
+            janitor::end_merge(core, parent)?;
+        }
+        regions::mark(core, table, &self.parents, RegionState::Merging);
+        let mut entry = core.locked_table(table)?;
+        // Opened first, so that edits of a life before are in its files.
+        for parent in &self.parents {
+            core.door.open_region(parent, &entry.descriptor)?;
+        }
+        regions::close_only(core, &self.parents, false)?;
+        core.door.merge_region_files(&entry.descriptor, &self.parents, &self.merged)?;
+        let removed = self.parents.iter().filter_map(|parent| entry.regions.remove(parent));
+        let open_seq = removed.map(|known| known.open_seq).max().unwrap_or(0);
+        core.meta_put_together(|timestamp| {
+            meta::merge_regions(&self.parents, &self.merged, open_seq, timestamp)
+        })?;
+        let merged_of = self.parents.clone();
+        entry
+            .regions
+            .insert(self.merged.clone(), RegionEntry { merged_of, ..RegionEntry::unopened(open_seq) });
+        core.tables.write().put(entry);
+        Ok(())
+    }
+}

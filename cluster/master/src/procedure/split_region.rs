@@ -1,0 +1,189 @@
+//! Splits a region in two.
+//!
+//! ```text
+//! flush the parent      so that it is away for a short time only
+//! replace the parent    closed; its files referred to by the daughters'; then, in one write to meta, the parent is
+//!                       offline and split and the daughters are there
+//! open the daughters
+//! ```
+//!
+//! Until the write to meta the parent is the region: a master that starts opens it, and the step closes it and
+//! makes the daughters' files again. From there on the daughters are, and there is no way back. The parent's row and
+//! files stay until compactions have written all that the daughters refer to (`janitor.rs`).
+
+use bytes::Bytes;
+use halcyon_cell::Result;
+use halcyon_proto::pb;
+use halcyon_rpc::RpcError;
+use halcyon_schema::RegionInfo;
+use prost::Message;
+
+use super::transit_region::check_live;
+use super::{Lock, Procedure, payload};
+use crate::state::{Core, RegionEntry, RegionState};
+use crate::switches::Switch;
+use crate::{archive, errors, janitor, meta, regions};
+
+pub(super) const KIND: &str = "split_region";
+
+pub(crate) struct SplitRegion {
+    parent: RegionInfo,
+    /// `None`: in the middle.
+    row: Option<Bytes>,
+    /// Decided in `prepare`.
+    daughters: [RegionInfo; 2],
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Payload {
+    #[prost(message, required, tag = "1")]
+    parent: pb::RegionInfo,
+    #[prost(message, required, tag = "2")]
+    first: pb::RegionInfo,
+    #[prost(message, required, tag = "3")]
+    second: pb::RegionInfo,
+}
+
+impl SplitRegion {
+    pub(crate) fn new(parent: RegionInfo, row: Option<Bytes>) -> SplitRegion {
+        SplitRegion { daughters: [parent.clone(), parent.clone()], parent, row }
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<SplitRegion> {
+        let payload: Payload = payload(KIND, bytes)?;
+        let daughters = [RegionInfo::from_pb(&payload.first)?, RegionInfo::from_pb(&payload.second)?];
+        Ok(SplitRegion { parent: RegionInfo::from_pb(&payload.parent)?, row: None, daughters })
+    }
+
+    /// Checked in the order and with the words of `SplitTableRegionProcedure.checkSplittable`.
+    fn find_row(&self, core: &Core) -> std::result::Result<Bytes, RpcError> {
+        let refuse = |message: String| Err(RpcError::do_not_retry(message));
+        let parent = &self.parent;
+        let shape = core.door.region_shape(parent.encoded_name(), self.row.is_none());
+        let shape =
+            shape.map_err(|error| RpcError::do_not_retry(format!("{parent} NOT splittable: {error}")))?;
+        if !shape.splittable {
+            return refuse(format!("{parent} NOT splittable"));
+        }
+        let Some(row) = self.row.clone().or(shape.split_row) else {
+            return refuse(
+                "Region not splittable because bestSplitPoint = null, maybe table is too small for auto split. \
+                 For force split, try specifying split row"
+                    .to_string(),
+            );
+        };
+        if row == parent.start_key() {
+            return refuse(format!("Split row is equal to startkey: {}", row.escape_ascii()));
+        }
+        if !parent.contains_row(&row) {
+            let row = row.escape_ascii();
+            return refuse(format!(
+                "Split row is not inside region key range splitKey:{row} region: {parent}"
+            ));
+        }
+        Ok(row)
+    }
+}
+
+impl Procedure for SplitRegion {
+    fn kind(&self) -> &'static str {
+        KIND
+    }
+
+    fn class_name(&self) -> &'static str {
+        "org.apache.hadoop.hbase.master.assignment.SplitTableRegionProcedure"
+    }
+
+    fn locks(&self) -> Vec<Lock> {
+        Lock::table(self.parent.table())
+    }
+
+    fn prepare(&mut self, core: &Core) -> std::result::Result<(), RpcError> {
+        if !core.switches.lock().get(Switch::Split) {
+            let message = format!("Split region {} failed due to split switch off", self.parent);
+            return Err(RpcError::do_not_retry(message));
+        }
+        if self.parent.is_meta() {
+            return Err(RpcError::do_not_retry(format!("{} NOT splittable", self.parent)));
+        }
+        if self.parent.replica_id() != 0 {
+            return Err(RpcError::do_not_retry("Can't invoke split on non-default regions directly"));
+        }
+        {
+            let tables = core.tables.read();
+            let (region, entry) = check_live(&tables, &self.parent)?;
+            if entry.state != RegionState::Open {
+                let state = entry.state.as_str_name();
+                return Err(errors::region_state(format!("{region} is not OPEN; state={state}")));
+            }
+            self.parent = region.clone();
+        }
+        let row = self.find_row(core)?;
+        let parent = &self.parent;
+        let id = (core.now_ms().max(1) as u64).max(parent.region_id() + 1);
+        let daughter = |start: &Bytes, end: &Bytes| {
+            RegionInfo::new(parent.table().clone(), start.clone(), end.clone(), id)
+        };
+        self.daughters = [daughter(parent.start_key(), &row), daughter(&row, parent.end_key())];
+        Ok(())
+    }
+
+    fn payload(&self) -> Vec<u8> {
+        let (first, second) = (self.daughters[0].to_pb(), self.daughters[1].to_pb());
+        Payload { parent: self.parent.to_pb(), first, second }.encode_to_vec()
+    }
+
+    fn steps(&self) -> &'static [&'static str] {
+        &["flush", "replace in meta", "open daughters"]
+    }
+
+    fn run(&mut self, core: &Core, step: usize) -> Result<()> {
+        let entry = core.locked_table(self.parent.table())?;
+        match step {
+            0 => {
+                core.door.open_region(&self.parent, &entry.descriptor)?;
+                core.door.flush_region(self.parent.encoded_name(), &[])
+            }
+            1 => self.replace(core),
+            _ => regions::open_what_can(core, &entry.descriptor, &self.daughters, None),
+        }
+    }
+
+    fn undo(&mut self, core: &Core) -> Result<()> {
+        let entry = core.locked_table(self.parent.table())?;
+        if !entry.regions.contains_key(&self.parent) {
+            return Ok(()); // the daughters are in its place
+        }
+        for daughter in &self.daughters {
+            archive::remove_dir(&*core.env.fs, &daughter.dir(&core.root))?;
+        }
+        regions::open_what_can(core, &entry.descriptor, std::slice::from_ref(&self.parent), None)
+    }
+}
+
+impl SplitRegion {
+    fn replace(&self, core: &Core) -> Result<()> {
+        let (table, parent) = (self.parent.table(), std::slice::from_ref(&self.parent));
+        janitor::end_merge(core, &self.parent)?;
+        let mut entry = core.locked_table(table)?;
+        let Some(known) = entry.regions.remove(&self.parent) else {
+            return Ok(()); // done before a crash: what is in its place has other flags
+        };
+        regions::mark(core, table, parent, RegionState::Splitting);
+        // Opened first, so that edits of a life before are in its files.
+        core.door.open_region(&self.parent, &entry.descriptor)?;
+        regions::close_only(core, parent, false)?;
+        core.door.split_region_files(&entry.descriptor, &self.parent, &self.daughters)?;
+        let split = self.parent.clone().with_flags(true, true);
+        core.meta_put_together(|timestamp| {
+            meta::split_region(&split, &self.daughters, known.open_seq, timestamp)
+        })?;
+        for daughter in &self.daughters {
+            entry.regions.insert(daughter.clone(), RegionEntry::unopened(known.open_seq));
+        }
+        let daughters = self.daughters.to_vec();
+        entry.regions.insert(split, RegionEntry { state: RegionState::Split, daughters, ..known });
+        core.tables.write().put(entry);
+        Ok(())
+    }
+}

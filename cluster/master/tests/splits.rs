@@ -1,0 +1,261 @@
+//! Splits and merges: what is refused, what clients see, and what becomes of the parents.
+
+mod common;
+
+use common::*;
+use halcyon_master::MasterSettings;
+use halcyon_proto::pb;
+use halcyon_proto::pb::MasterSwitchType;
+use halcyon_schema::RegionInfo;
+
+fn refused(result: Result<u64, halcyon_rpc::RpcError>, class: &str, text: &str) {
+    let error = result.expect_err(text);
+    assert!(error.class.ends_with(&format!(".{class}")), "{}", error.class);
+    assert!(error.message.contains(text), "{}", error.message);
+}
+
+fn bounds(regions: &[RegionInfo]) -> Vec<String> {
+    let text = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
+    regions.iter().map(|region| format!("{}..{}", text(region.start_key()), text(region.end_key()))).collect()
+}
+
+fn with_table() -> (halcyon_env::sim::SimFileSystem, Cluster) {
+    let (sim, cluster) = Cluster::simulated();
+    cluster.run("CreateTable", &create(&table("t", &["f", "g"]), &["b", "c"])).unwrap();
+    cluster.run("FlushTable", &flush("t")).unwrap();
+    (sim, cluster)
+}
+
+fn turn(cluster: &Cluster, switch: MasterSwitchType, enabled: bool) {
+    let request = pb::SetSplitOrMergeEnabledRequest {
+        enabled,
+        switch_types: vec![switch as i32],
+        ..Default::default()
+    };
+    let _: pb::SetSplitOrMergeEnabledResponse = cluster.call("SetSplitOrMergeEnabled", &request).unwrap();
+}
+
+fn scan_catalog(cluster: &Cluster) -> i32 {
+    let response: pb::RunCatalogScanResponse =
+        cluster.call("RunCatalogScan", &pb::RunCatalogScanRequest {}).unwrap();
+    cluster.quiet();
+    response.scan_result.unwrap()
+}
+
+#[test]
+fn a_split_and_its_parent() {
+    let (_sim, cluster) = with_table();
+    let parent = cluster.regions("t")[1].clone();
+    let seq = |region: &RegionInfo| cluster.door.meta_value(region.region_name(), "info", "seqnumDuringOpen");
+    let parent_seq = seq(&parent).unwrap();
+    cluster.run("SplitRegion", &split(&parent, Some("bm"))).unwrap();
+    cluster.check();
+    let regions = cluster.regions("t");
+    assert_eq!(bounds(&regions), ["..b", "b..bm", "bm..c", "c.."]);
+    assert!(seq(&regions[1]).unwrap() > parent_seq, "clients must take the new location");
+    let row = parent.region_name();
+    let first = cluster.door.meta_value(row, "info", "splitA").unwrap();
+    assert_eq!(RegionInfo::decode_value(&first).unwrap(), regions[1]);
+    assert_eq!(cluster.door.meta_value(row, "info", "state").unwrap(), b"SPLIT");
+    assert_eq!(cluster.parents("t").len(), 1);
+    assert_eq!(cluster.door.files(&regions[1]).len(), 2);
+
+    // Neither a daughter with references nor the parent can be split again.
+    refused(
+        cluster.run("SplitRegion", &split(&regions[1], Some("bg"))),
+        "DoNotRetryIOException",
+        "NOT splittable",
+    );
+    refused(
+        cluster.run("SplitRegion", &split(&parent, Some("bg"))),
+        "DoNotRetryRegionException",
+        "parent of a split",
+    );
+
+    // The parent stays while one daughter refers to it.
+    assert_eq!(scan_catalog(&cluster), 0);
+    cluster.door.compact(&regions[1]);
+    assert_eq!(scan_catalog(&cluster), 0);
+    cluster.door.compact(&regions[2]);
+    assert_eq!(scan_catalog(&cluster), 1);
+    cluster.check();
+    assert!(cluster.parents("t").is_empty());
+    let archived = cluster.root.join("archive/data/default/t").join(parent.encoded_name());
+    assert_eq!(cluster.env.fs.list(&archived.join("f")).unwrap().len(), 1);
+    cluster.run("SplitRegion", &split(&regions[1], None)).unwrap();
+    assert_eq!(
+        bounds(&cluster.regions("t")),
+        ["..b", "b..b0m", "b0m..bm", "bm..c", "c.."].map(str::to_string)
+    );
+}
+
+#[test]
+fn a_merge_and_its_parents() {
+    let (_sim, cluster) = with_table();
+    let parents = cluster.regions("t");
+    cluster.run("MergeTableRegions", &merge(&parents)).unwrap();
+    cluster.check();
+    let merged = cluster.regions("t").remove(0);
+    assert_eq!(bounds(&cluster.regions("t")), [".."]);
+    assert_eq!(cluster.parents("t"), parents);
+    assert_eq!(cluster.door.files(&merged).len(), 6);
+    refused(
+        cluster.run("SplitRegion", &split(&merged, Some("x"))),
+        "DoNotRetryIOException",
+        "NOT splittable",
+    );
+    assert_eq!(scan_catalog(&cluster), 0);
+    cluster.door.compact(&merged);
+    // A split finds the parents done with by itself.
+    cluster.run("SplitRegion", &split(&merged, Some("x"))).unwrap();
+    cluster.check();
+    assert_eq!(cluster.parents("t").len(), 1);
+    assert_eq!(bounds(&cluster.regions("t")), ["..x", "x.."]);
+}
+
+#[test]
+fn what_is_refused() {
+    let (_sim, cluster) = with_table();
+    let regions = cluster.regions("t");
+    let split_at = |row| cluster.run("SplitRegion", &split(&regions[1], Some(row)));
+    refused(split_at("b"), "DoNotRetryIOException", "equal to startkey");
+    refused(split_at("c"), "DoNotRetryIOException", "not inside region key range");
+    refused(split_at("a"), "DoNotRetryIOException", "not inside region key range");
+    let merge_of = |at: &[usize]| {
+        let chosen: Vec<_> = at.iter().map(|&at| regions[at].clone()).collect();
+        cluster.run("MergeTableRegions", &merge(&chosen))
+    };
+    refused(merge_of(&[]), "MergeRegionException", "two Regions");
+    refused(merge_of(&[1]), "MergeRegionException", "two Regions");
+    refused(merge_of(&[1, 1]), "MergeRegionException", "Duplicate");
+    refused(merge_of(&[0, 2]), "MergeRegionException", "non-adjacent");
+
+    turn(&cluster, MasterSwitchType::Split, false);
+    refused(split_at("bb"), "DoNotRetryIOException", "split switch off");
+    turn(&cluster, MasterSwitchType::Split, true);
+    turn(&cluster, MasterSwitchType::Merge, false);
+    refused(merge_of(&[0, 1]), "DoNotRetryIOException", "merge switch is off");
+    turn(&cluster, MasterSwitchType::Merge, true);
+
+    let locked = table("u", &["f"]).with("SPLIT_ENABLED", "false").with("MERGE_ENABLED", "false");
+    cluster.run("CreateTable", &create(&locked, &["m"])).unwrap();
+    let regions = cluster.regions("u");
+    refused(
+        cluster.run("SplitRegion", &split(&regions[0], Some("b"))),
+        "DoNotRetryIOException",
+        "NOT splittable",
+    );
+    refused(
+        cluster.run("MergeTableRegions", &merge(&regions)),
+        "DoNotRetryIOException",
+        "merge is disabled for the table",
+    );
+    cluster.run("DisableTable", &disable("t")).unwrap();
+    refused(split_at("bb"), "TableNotEnabledException", "t");
+    cluster.check();
+}
+
+#[test]
+fn a_merge_needs_regions_without_references() {
+    let (_sim, cluster) = with_table();
+    cluster.run("SplitRegion", &split(&cluster.regions("t")[0], Some("a"))).unwrap();
+    let regions = cluster.regions("t");
+    let daughters = &regions[..2];
+    refused(cluster.run("MergeTableRegions", &merge(daughters)), "MergeRegionException", "not mergeable");
+    daughters.iter().for_each(|daughter| cluster.door.compact(daughter));
+    cluster.run("MergeTableRegions", &merge(daughters)).unwrap();
+    cluster.check();
+    // The grandparent has nobody who needs it; the daughters are needed by the merged region.
+    assert_eq!(scan_catalog(&cluster), 1);
+    cluster.check();
+    assert_eq!(cluster.parents("t"), daughters);
+}
+
+/// What cannot be carried through is taken back: the parents serve as before.
+#[test]
+fn a_failure_before_meta_is_undone() {
+    let (_sim, cluster) = Cluster::simulated();
+    let torn = table("t", &["f"]).with("TORN", "true");
+    cluster.run("CreateTable", &create(&torn, &["m"])).unwrap();
+    let regions = cluster.regions("t");
+    refused(
+        cluster.run("SplitRegion", &split(&regions[0], Some("b"))),
+        "DoNotRetryIOException",
+        "cannot be read",
+    );
+    cluster.check();
+    refused(cluster.run("MergeTableRegions", &merge(&regions)), "DoNotRetryIOException", "cannot be read");
+    cluster.check();
+    assert_eq!(cluster.regions("t"), regions);
+}
+
+/// Deleting, truncating and disabling take parents along, whoever refers to them.
+#[test]
+fn whole_tables_with_parents() {
+    let (_sim, cluster) = with_table();
+    let split_and_merge = || {
+        let regions = cluster.regions("t");
+        cluster.run("SplitRegion", &split(&regions[0], Some("a"))).unwrap();
+        cluster.run("MergeTableRegions", &merge(&regions[1..])).unwrap();
+        cluster.check();
+        assert_eq!(cluster.parents("t").len(), 3);
+    };
+    split_and_merge();
+    cluster.run("DisableTable", &disable("t")).unwrap();
+    cluster.check();
+    cluster.run("EnableTable", &enable("t")).unwrap();
+    cluster.check();
+    let request = pb::TruncateRegionRequest {
+        region_info: cluster.regions("t").last().unwrap().to_pb(),
+        ..Default::default()
+    };
+    cluster.run("TruncateRegion", &request).unwrap();
+    cluster.check();
+    assert_eq!(cluster.parents("t").len(), 1, "what the truncated region was merged of is gone with it");
+    cluster.run("DisableTable", &disable("t")).unwrap();
+    cluster.run("truncateTable", &truncate("t", true)).unwrap();
+    cluster.check();
+    assert_eq!(bounds(&cluster.regions("t")), ["..a", "a..b", "b.."]);
+    assert!(cluster.parents("t").is_empty());
+    cluster.run("FlushTable", &flush("t")).unwrap();
+    split_and_merge_again(&cluster);
+    cluster.run("DisableTable", &disable("t")).unwrap();
+    cluster.run("DeleteTable", &delete("t")).unwrap();
+    cluster.check();
+}
+
+fn split_and_merge_again(cluster: &Cluster) {
+    let regions = cluster.regions("t");
+    cluster.run("MergeTableRegions", &merge(&regions[..2])).unwrap();
+    cluster.run("SplitRegion", &split(&regions[2], Some("x"))).unwrap();
+    cluster.check();
+}
+
+/// A snapshot of regions with references keeps what they refer to, and can be cloned when all of it is archived.
+#[test]
+fn snapshots_of_references() {
+    let sim = halcyon_env::sim::SimFileSystem::new();
+    let zero = std::time::Duration::ZERO;
+    let settings = MasterSettings { archive_keep: zero, ..settings() };
+    let env = with_real_clock(sim.env());
+    let cluster = Cluster::start_with(env, std::path::Path::new(ROOT), 1, settings).unwrap();
+    cluster.run("CreateTable", &create(&table("t", &["f", "g"]), &[])).unwrap();
+    cluster.run("FlushTable", &flush("t")).unwrap();
+    cluster.run("SplitRegion", &split(&cluster.regions("t")[0], Some("m"))).unwrap();
+    cluster.run("Snapshot", &snapshot("s", "t")).unwrap();
+    let regions = cluster.regions("t");
+    regions.iter().for_each(|region| cluster.door.compact(region));
+    assert_eq!(scan_catalog(&cluster), 1);
+    for _ in 0..2 {
+        let _: pb::RunCleanerChoreResponse =
+            cluster.call("RunCleanerChore", &pb::RunCleanerChoreRequest {}).unwrap();
+    }
+    cluster.run("RestoreSnapshot", &restore("s", "u")).unwrap();
+    cluster.check();
+    let clones = cluster.regions("u");
+    assert_eq!(bounds(&clones), ["..m", "m.."]);
+    for clone in &clones {
+        let files = cluster.door.files(clone);
+        assert!(files.len() == 2 && files.iter().all(|file| !file.contains('.')), "{files:?}");
+    }
+}

@@ -1,0 +1,313 @@
+//! Whether a region is large enough to be split, and where: HBase's split policies.
+//!
+//! | policy | splits when a store is over |
+//! |---|---|
+//! | `ConstantSize` | the maximum |
+//! | `IncreasingToUpperBound` | the initial size times the cube of the number of the table's regions here; at most the maximum |
+//! | `Stepping` (the default) | the initial size while the table has one region here, then the maximum |
+//! | `KeyPrefix`, `DelimitedKeyPrefix` | as `IncreasingToUpperBound`; rows of one prefix stay together |
+//! | `Busy` | as `IncreasingToUpperBound`: requests are not looked at |
+//! | `Disabled` | never, not even when asked |
+//!
+//! The maximum is `MAX_FILESIZE` of the table or `hbase.hregion.max.filesize`, varied from region to region so that
+//! not all split at once. Checked against the classes `*RegionSplitPolicy` of 2.6.4.
+
+use std::fmt;
+
+use bytes::Bytes;
+use halcyon_cell::{Error, Result};
+use halcyon_region::RegionStats;
+use halcyon_schema::{RegionInfo, TableDescriptor};
+
+/// With more regions of a table on a server than this, `IncreasingToUpperBound` waits for the maximum.
+const CUBED_REGIONS_MAX: u64 = 100;
+const POLICY: &str = "hbase.regionserver.region.split.policy";
+
+/// What a server splits by where the table does not say.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SplitSettings {
+    /// Simple or full class name (`hbase.regionserver.region.split.policy`).
+    pub policy: String,
+    /// A region with a larger store is split (`hbase.hregion.max.filesize`).
+    pub region_bytes_max: u64,
+    /// Share of the maximum by which it varies, half of it to either side
+    /// (`hbase.hregion.max.filesize.jitter`).
+    pub jitter: f64,
+    /// First size of the growing policies; 0: twice the flush size (`hbase.increasing.policy.initial.size`).
+    pub initial_bytes: u64,
+    /// Whether all stores together count, and not the largest (`hbase.hregion.split.overallfiles`).
+    pub overall_files: bool,
+    /// A server with this many regions asks for no more (`hbase.regionserver.regionSplitLimit`).
+    pub regions_max: usize,
+}
+
+impl Default for SplitSettings {
+    fn default() -> SplitSettings {
+        SplitSettings {
+            policy: "SteppingSplitPolicy".to_string(),
+            region_bytes_max: 10 << 30,
+            jitter: 0.25,
+            initial_bytes: 0,
+            overall_files: false,
+            regions_max: 1000,
+        }
+    }
+}
+
+impl SplitSettings {
+    /// Sets one by its property name; `Ok(false)` if no setting has that name.
+    pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<bool> {
+        fn read<T: std::str::FromStr>(name: &str, value: &str) -> Result<T> {
+            value.trim().parse().map_err(|_| Error::invalid(format!("{name}: cannot read {value:?}")))
+        }
+        match name {
+            POLICY => {
+                if Policy::by_name(value).is_none() {
+                    return Err(Error::invalid(format!("{name}: {value:?} is no policy that is known")));
+                }
+                self.policy = value.trim().to_string();
+            }
+            "hbase.hregion.max.filesize" => self.region_bytes_max = read(name, value)?,
+            "hbase.hregion.max.filesize.jitter" => self.jitter = read(name, value)?,
+            "hbase.increasing.policy.initial.size" => self.initial_bytes = read(name, value)?,
+            "hbase.hregion.split.overallfiles" => self.overall_files = read(name, value)?,
+            "hbase.regionserver.regionSplitLimit" => self.regions_max = read(name, value)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+impl fmt::Display for SplitSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{POLICY} = {}", self.policy)?;
+        writeln!(f, "hbase.hregion.max.filesize = {}", self.region_bytes_max)?;
+        writeln!(f, "hbase.hregion.max.filesize.jitter = {}", self.jitter)?;
+        writeln!(f, "hbase.increasing.policy.initial.size = {}", self.initial_bytes)?;
+        writeln!(f, "hbase.hregion.split.overallfiles = {}", self.overall_files)?;
+        writeln!(f, "hbase.regionserver.regionSplitLimit = {}", self.regions_max)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Growth {
+    Constant,
+    Cubed,
+    Stepping,
+    Never,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Prefix {
+    Whole,
+    Length(usize),
+    Delimited(Vec<u8>),
+}
+
+/// The policy of one table.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Policy {
+    growth: Growth,
+    prefix: Prefix,
+}
+
+impl Policy {
+    /// The table's own policy or the server's. A name that is not known falls back to the server's: the table was
+    /// checked when it was made.
+    pub(crate) fn of(table: &TableDescriptor, settings: &SplitSettings) -> Policy {
+        let named = table.setting("SPLIT_POLICY").or_else(|| table.setting(POLICY));
+        let known = named.filter(|name| Policy::by_name(name).is_some());
+        let name = known.unwrap_or(&settings.policy);
+        let (growth, prefix) = Policy::by_name(name).unwrap_or((Growth::Stepping, ""));
+        Policy { growth, prefix: prefix_of(table, prefix) }
+    }
+
+    /// How regions grow, and the first word of the class that cuts prefixes.
+    fn by_name(name: &str) -> Option<(Growth, &'static str)> {
+        Some(match name.trim().rsplit('.').next()? {
+            "ConstantSizeRegionSplitPolicy" => (Growth::Constant, ""),
+            "IncreasingToUpperBoundRegionSplitPolicy" | "BusyRegionSplitPolicy" => (Growth::Cubed, ""),
+            "SteppingSplitPolicy" => (Growth::Stepping, ""),
+            "KeyPrefixRegionSplitPolicy" => (Growth::Cubed, "KeyPrefix"),
+            "DelimitedKeyPrefixRegionSplitPolicy" => (Growth::Cubed, "DelimitedKeyPrefix"),
+            "DisabledRegionSplitPolicy" => (Growth::Never, ""),
+            _ => return None,
+        })
+    }
+
+    /// Whether regions of the table may be split at all.
+    pub(crate) fn allows_splits(&self) -> bool {
+        self.growth != Growth::Never
+    }
+
+    /// Whether a region is large enough. `regions_count`: of its table on this server, itself included;
+    /// `flush_bytes`: its flush size.
+    pub(crate) fn should_split(
+        &self,
+        region: &RegionInfo,
+        table: &TableDescriptor,
+        stats: &RegionStats,
+        regions_count: usize,
+        flush_bytes: u64,
+        settings: &SplitSettings,
+    ) -> bool {
+        let most =
+            varied(table.max_file_size().unwrap_or(settings.region_bytes_max), settings.jitter, region);
+        let own = table.setting("hbase.increasing.policy.initial.size").and_then(|text| text.parse().ok());
+        let initial = match own.unwrap_or(settings.initial_bytes) {
+            0 => flush_bytes.saturating_mul(2),
+            bytes => bytes,
+        };
+        let count = regions_count as u64;
+        let limit = match self.growth {
+            Growth::Never => return false,
+            Growth::Constant => most,
+            Growth::Stepping => {
+                if count == 1 {
+                    initial
+                } else {
+                    most
+                }
+            }
+            Growth::Cubed if count == 0 || count > CUBED_REGIONS_MAX => most,
+            Growth::Cubed => most.min(initial.saturating_mul(count * count * count)),
+        };
+        let size = if settings.overall_files { stats.store_file_bytes } else { stats.store_bytes_max };
+        size > limit
+    }
+
+    /// Moves a split point to the beginning of its prefix.
+    pub(crate) fn at_prefix(&self, row: Bytes) -> Bytes {
+        match &self.prefix {
+            Prefix::Whole => row,
+            Prefix::Length(length) => row.slice(..row.len().min(*length)),
+            Prefix::Delimited(delimiter) => {
+                let at = row.windows(delimiter.len()).position(|part| part == &delimiter[..]);
+                at.map_or(row.clone(), |at| row.slice(..at))
+            }
+        }
+    }
+}
+
+fn prefix_of(table: &TableDescriptor, class: &str) -> Prefix {
+    let setting = |names: &[&str]| names.iter().find_map(|name| table.setting(name)).map(str::to_string);
+    match class {
+        "KeyPrefix" => {
+            let names = ["KeyPrefixRegionSplitPolicy.prefix_length", "prefix_split_key_policy.prefix_length"];
+            let length = setting(&names).and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+            if length == 0 { Prefix::Whole } else { Prefix::Length(length) }
+        }
+        "DelimitedKeyPrefix" => {
+            let delimiter = setting(&["DelimitedKeyPrefixRegionSplitPolicy.delimiter"]).unwrap_or_default();
+            if delimiter.is_empty() { Prefix::Whole } else { Prefix::Delimited(delimiter.into_bytes()) }
+        }
+        _ => Prefix::Whole,
+    }
+}
+
+/// HBase throws a die for each opening; here it is the region's name, so that a region keeps its maximum.
+fn varied(bytes: u64, jitter: f64, region: &RegionInfo) -> u64 {
+    let digits = region.encoded_name().get(..6).and_then(|hex| u32::from_str_radix(hex, 16).ok());
+    let share = f64::from(digits.unwrap_or(1 << 23)) / f64::from(1 << 24);
+    let change = bytes as f64 * (share - 0.5) * jitter;
+    bytes.saturating_add_signed(change as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use halcyon_schema::TableName;
+
+    use super::*;
+
+    const MB: u64 = 1 << 20;
+
+    fn table(attributes: &[(&str, &str)]) -> TableDescriptor {
+        let table = TableDescriptor::new(TableName::parse(b"t").unwrap());
+        attributes.iter().fold(table, |table, (name, value)| table.with(name, value))
+    }
+
+    fn splits_over(table: &TableDescriptor, settings: &SplitSettings, regions_count: usize) -> Option<u64> {
+        let region = RegionInfo::new(table.name().clone(), "".into(), "".into(), 1);
+        let policy = Policy::of(table, settings);
+        let should = |bytes| {
+            let stats = RegionStats { store_bytes_max: bytes, ..RegionStats::default() };
+            policy.should_split(&region, table, &stats, regions_count, 128 * MB, settings)
+        };
+        if !should(u64::MAX) {
+            return None;
+        }
+        let (mut low, mut high) = (0, u64::MAX);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if should(middle) { high = middle } else { low = middle + 1 }
+        }
+        Some(high - 1)
+    }
+
+    #[test]
+    fn sizes_of_every_policy() {
+        let settings = SplitSettings { jitter: 0.0, ..SplitSettings::default() };
+        let class = |name: &str| format!("org.apache.hadoop.hbase.regionserver.{name}");
+        let most = 10 << 30;
+        for (policy, expected) in [
+            ("SteppingSplitPolicy", [256 * MB, most, most, most]),
+            ("ConstantSizeRegionSplitPolicy", [most; 4]),
+            ("IncreasingToUpperBoundRegionSplitPolicy", [256 * MB, 2048 * MB, 6912 * MB, most]),
+        ] {
+            let table = table(&[("SPLIT_POLICY", &class(policy))]);
+            for (at, bytes) in expected.into_iter().enumerate() {
+                assert_eq!(splits_over(&table, &settings, at + 1), Some(bytes), "{policy} {}", at + 1);
+            }
+        }
+        assert_eq!(splits_over(&table(&[]), &settings, 1), Some(256 * MB), "stepping is the default");
+        let own = table(&[("MAX_FILESIZE", "1000"), (POLICY, &class("ConstantSizeRegionSplitPolicy"))]);
+        assert_eq!(splits_over(&own, &settings, 1), Some(1000));
+        let disabled = table(&[("SPLIT_POLICY", &class("DisabledRegionSplitPolicy"))]);
+        assert_eq!(splits_over(&disabled, &settings, 1), None);
+        assert!(!Policy::of(&disabled, &settings).allows_splits());
+        let jitter =
+            SplitSettings { policy: class("ConstantSizeRegionSplitPolicy"), ..SplitSettings::default() };
+        let varied = splits_over(&table(&[]), &jitter, 1).unwrap();
+        assert!(varied.abs_diff(most) <= most / 8 && varied != most, "{varied}");
+    }
+
+    #[test]
+    fn rows_of_a_prefix_stay_together() {
+        let settings = SplitSettings::default();
+        let cases = [
+            (vec![("SPLIT_POLICY", "KeyPrefixRegionSplitPolicy")], "user7_row"),
+            (
+                vec![
+                    ("SPLIT_POLICY", "KeyPrefixRegionSplitPolicy"),
+                    ("KeyPrefixRegionSplitPolicy.prefix_length", "4"),
+                ],
+                "user",
+            ),
+            (
+                vec![
+                    ("SPLIT_POLICY", "KeyPrefixRegionSplitPolicy"),
+                    ("prefix_split_key_policy.prefix_length", "400"),
+                ],
+                "user7_row",
+            ),
+            (
+                vec![
+                    ("SPLIT_POLICY", "DelimitedKeyPrefixRegionSplitPolicy"),
+                    ("DelimitedKeyPrefixRegionSplitPolicy.delimiter", "_"),
+                ],
+                "user7",
+            ),
+            (
+                vec![
+                    ("SPLIT_POLICY", "DelimitedKeyPrefixRegionSplitPolicy"),
+                    ("DelimitedKeyPrefixRegionSplitPolicy.delimiter", "#"),
+                ],
+                "user7_row",
+            ),
+        ];
+        for (attributes, expected) in cases {
+            let policy = Policy::of(&table(&attributes), &settings);
+            assert_eq!(policy.at_prefix("user7_row".into()), expected, "{attributes:?}");
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Splitting and merging: where a region would be cut in two, and files that one region leaves to others.
+//!
+//! ```text
+//! parent (closed)   <family>/<hfile>
+//! daughters         <family>/<hfile>.<parent>     a reference to the half below, and one to the half above
+//! merged region     <family>/<hfile>.<parent>     a reference to all of it, of each file of each parent
+//! all of them       recovered.edits/<n>.seqid     where the parents' sequence ids ended
+//! ```
+//!
+//! Nothing is copied: the next compaction of a daughter writes what she needs into files of her own. A region with
+//! references is not split and not merged, so a reference never leads to another one. The regions' rows in
+//! `hbase:meta`, and when the parents' files may go, are the master's business.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use halcyon_cache::BlockCache;
+use halcyon_cell::{CellScanner, Error, Key, Result};
+use halcyon_env::Env;
+use halcyon_hfile::{FileMeta, HFileWriter, HalfScanner, ReadMode, RowRange};
+use halcyon_schema::{FamilyDescriptor, RegionInfo, TableDescriptor, layout};
+
+use crate::open::{RECOVERED_EDITS, highest_marker};
+use crate::region::{Region, RegionServices};
+use crate::store::{Reference, Store, StoreFile, WrittenBy, is_store_file_name};
+
+impl Region {
+    /// Whether files of a parent are still needed.
+    pub fn has_references(&self) -> bool {
+        self.stores.iter().any(Store::has_references)
+    }
+
+    /// The row that would begin the second of two halves: the one in the middle of the largest file of the largest
+    /// store (HBase: `RegionSplitPolicy.getSplitPoint`, `StoreUtils.getSplitPoint`). `None` if nothing is in
+    /// files, or if a half would be empty. *Blocking.*
+    pub fn split_point(&self) -> Result<Option<Bytes>> {
+        let mut largest: Option<(u64, Bytes)> = None;
+        for store in &self.stores {
+            let view = store.view();
+            let size: u64 = view.files.iter().map(|file| file.len_bytes).sum();
+            if largest.as_ref().is_some_and(|(most, _)| *most >= size) {
+                continue;
+            }
+            let file = view.files.iter().max_by_key(|file| file.len_bytes);
+            if let Some(row) = file.map(|file| middle_row(file)).transpose()?.flatten() {
+                largest = Some((size, row));
+            }
+        }
+        let row = largest.map(|(_, row)| row);
+        Ok(row.filter(|row| self.info.contains_row(row) && row != self.info.start_key()))
+    }
+
+    /// Makes the directories of a split's daughters, durably, with references to the files of the parent, which
+    /// must be closed and free of references itself. Begins anew if something is there already. *Blocking.*
+    pub fn split_files(
+        env: &Env,
+        root: &Path,
+        cache: &Arc<BlockCache>,
+        table: &TableDescriptor,
+        parent: &RegionInfo,
+        daughters: &[RegionInfo; 2],
+    ) -> Result<()> {
+        let split_row = daughters[1].start_key().clone();
+        refer(env, root, cache, table, std::slice::from_ref(parent), daughters, |_, daughter, file| {
+            let info = file.hfile.info();
+            let (Some(first), Some(last)) = (info.first_key(), info.last_key()) else { return None };
+            let top = daughter.start_key() == &split_row;
+            let has_rows = if top { last.row() >= &split_row[..] } else { first.row() < &split_row[..] };
+            has_rows.then(|| Reference { split_row: split_row.clone(), top })
+        })
+    }
+
+    /// As `split_files`: makes the directory of the region that takes the place of adjacent ones.
+    pub fn merge_files(
+        env: &Env,
+        root: &Path,
+        cache: &Arc<BlockCache>,
+        table: &TableDescriptor,
+        parents: &[RegionInfo],
+        merged: &RegionInfo,
+    ) -> Result<()> {
+        refer(env, root, cache, table, parents, std::slice::from_ref(merged), |parent, _, file| {
+            let has_rows = file.hfile.info().first_key().is_some();
+            has_rows.then(|| Reference { split_row: parent.start_key().clone(), top: true })
+        })
+    }
+
+    /// Writes the cells of the file `from` that are of the region's rows as a store file of the region, `to`, whole
+    /// or not at all. Does nothing if that is there. For references in snapshots. *Blocking.*
+    pub fn copy_rows(
+        services: &RegionServices,
+        table: &TableDescriptor,
+        region: &RegionInfo,
+        from: &Path,
+        to: &Path,
+    ) -> Result<()> {
+        let env = &services.env;
+        if env.fs.exists(to) {
+            return Ok(());
+        }
+        let nowhere = || Error::invalid(format!("{} is in no family's directory", to.display()));
+        let dir = to.parent().ok_or_else(nowhere)?;
+        let family_name = dir.file_name().and_then(|name| name.to_str()).ok_or_else(nowhere)?;
+        let family = table.family(family_name.as_bytes()).ok_or_else(nowhere)?;
+        let archive = layout::archive_table_dir(&PathBuf::new(), region.table());
+        let file = StoreFile::inspect(env, from, &archive, family, &services.cache)?;
+        let store = Store::new(
+            family.clone(),
+            services.settings.compaction.clone(),
+            region.comparator(),
+            dir.to_path_buf(),
+            Vec::new(),
+            &services.chunks,
+            b"",
+        );
+        let end = Some(region.end_key().clone()).filter(|end| !end.is_empty());
+        let range = RowRange { start: Some(region.start_key().clone()), end };
+        let mut scanner = HalfScanner::new(file.hfile.scanner(ReadMode::AnyDisk, false), range);
+        let name = to.file_name().and_then(|name| name.to_str()).ok_or_else(nowhere)?;
+        let working = dir.join(format!(".copy-{name}"));
+        let now_ms = env.clock.now_ms();
+        let options = store.writer_options(table, WrittenBy::MinorCompaction, now_ms)?;
+        let mut writer = HFileWriter::create(env, &working, options)?;
+        scanner.seek(Key::first_on_row(b"").get())?;
+        while let Some(cell) = scanner.peek() {
+            writer.append(cell)?;
+            scanner.next()?;
+        }
+        writer.finish(FileMeta { max_seq_id: Some(file.max_seq), ..FileMeta::default() })?;
+        services.cache.evict_file(file.number);
+        env.fs.rename(&working, to)?;
+        Ok(env.fs.sync_dir(dir)?)
+    }
+}
+
+/// The row of the middle key, unless it is the file's first or last.
+fn middle_row(file: &StoreFile) -> Result<Option<Bytes>> {
+    let info = file.hfile.info();
+    let (Some(first), Some(last)) = (info.first_key(), info.last_key()) else { return Ok(None) };
+    let Some(middle) = file.hfile.mid_key(ReadMode::AnyDisk)? else { return Ok(None) };
+    let row = middle.get().row();
+    Ok((row != first.row() && row != last.row()).then(|| Bytes::copy_from_slice(row)))
+}
+
+/// Gives `children` references to the parents' files, as `choose` says for each parent, child and file.
+fn refer(
+    env: &Env,
+    root: &Path,
+    cache: &Arc<BlockCache>,
+    table: &TableDescriptor,
+    parents: &[RegionInfo],
+    children: &[RegionInfo],
+    choose: impl Fn(&RegionInfo, &RegionInfo, &StoreFile) -> Option<Reference>,
+) -> Result<()> {
+    for child in children {
+        let dir = child.dir(root);
+        if env.fs.exists(&dir) {
+            env.fs.remove_dir_all(&dir)?;
+            env.fs.sync_dir(&layout::table_dir(root, child.table()))?;
+        }
+        Region::create_on_disk(env, root, child, table.families())?;
+    }
+    let mut highest = 0;
+    for parent in parents {
+        highest = highest.max(highest_marker(env, &parent.dir(root).join(RECOVERED_EDITS))?);
+        for family in table.families() {
+            for file in files_of(env, root, cache, parent, family)? {
+                highest = highest.max(file.max_seq);
+                for child in children {
+                    if let Some(reference) = choose(parent, child, &file) {
+                        let name = layout::reference_name(&file.name, parent.encoded_name());
+                        let path = child.dir(root).join(&*family.name_str()).join(name);
+                        env.fs.put_new(&path, &reference.encode())?;
+                    }
+                }
+            }
+        }
+    }
+    for child in children {
+        let edits_dir = child.dir(root).join(RECOVERED_EDITS);
+        env.fs.create_dir_all(&edits_dir)?;
+        env.fs.put_new(&edits_dir.join(format!("{highest}.seqid")), b"")?;
+    }
+    Ok(())
+}
+
+/// The store files of one family of a closed region.
+fn files_of(
+    env: &Env,
+    root: &Path,
+    cache: &Arc<BlockCache>,
+    region: &RegionInfo,
+    family: &FamilyDescriptor,
+) -> Result<Vec<Arc<StoreFile>>> {
+    let dir = region.dir(root).join(&*family.name_str());
+    let archive = layout::archive_table_dir(root, region.table());
+    let mut files = Vec::new();
+    for entry in env.fs.list(&dir)? {
+        if entry.is_dir || !is_store_file_name(&entry.name) {
+            continue;
+        }
+        let path = dir.join(&entry.name);
+        if layout::parse_reference_name(&entry.name).is_some() {
+            return Err(Error::invalid(format!(
+                "{} is a reference: compact the region first",
+                path.display()
+            )));
+        }
+        let file = StoreFile::inspect(env, &path, &archive, family, cache)?;
+        cache.evict_file(file.number);
+        files.push(file);
+    }
+    Ok(files)
+}

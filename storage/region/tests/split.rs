@@ -1,0 +1,349 @@
+//! Files of one region that others read through references: splits, merges, compactions after them, and deaths of
+//! the machine at every sync point of all that.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use bytes::Bytes;
+use common::*;
+use halcyon_cache::BlockCache;
+use halcyon_cell::{CellType, Result};
+use halcyon_env::sim::{CrashMode, SimFileSystem};
+use halcyon_env::{Env, FileSystem, ManualClock};
+use halcyon_memstore::ChunkPool;
+use halcyon_region::*;
+use halcyon_schema::{FamilyDescriptor, RegionInfo, TableDescriptor};
+use halcyon_wal::{Wal, WalConfig};
+
+/// A log and what goes with it, for regions that are opened and closed in peace.
+struct Lab {
+    fs: Arc<SimFileSystem>,
+    services: RegionServices,
+    table: Arc<TableDescriptor>,
+}
+
+/// Rows and the value of `f:a` in each; every third row has a column in `g`, too.
+type Rows = BTreeMap<String, u32>;
+
+impl Lab {
+    fn on(fs: Arc<SimFileSystem>, life: u32) -> Result<Lab> {
+        let env = Env { fs: fs.clone(), clock: Arc::new(ManualClock::at(1_000_000)), stalls: Arc::default() };
+        let name = format!("s{life}");
+        let config = WalConfig::new(root().join("WALs").join(&name), root().join("oldWALs"), name);
+        let services = RegionServices {
+            wal: Wal::open(env.clone(), config)?,
+            env,
+            cache: Arc::new(BlockCache::new(1 << 20)),
+            chunks: ChunkPool::new(64 << 10, 4),
+            settings: settings(),
+        };
+        let families = ["f", "g"].map(|name| FamilyDescriptor::new(name).unwrap().with("BLOCKSIZE", "128"));
+        Ok(Lab { fs, services, table: table(&families) })
+    }
+
+    fn info(&self, start: &str, end: &str, id: u64) -> RegionInfo {
+        let key = |text: &str| Bytes::copy_from_slice(text.as_bytes());
+        RegionInfo::new(self.table.name().clone(), key(start), key(end), id)
+    }
+
+    fn open(&self, info: &RegionInfo) -> Result<Arc<Region>> {
+        Region::open(self.services.clone(), Path::new("/root"), info.clone(), self.table.clone())
+    }
+
+    fn put(&self, region: &Arc<Region>, row: &str, value: u32, rows: &mut Rows) -> Result<()> {
+        let mut cells = vec![parse_cell(row, &format!("f:a={value}"), CellType::Put, true)];
+        if value.is_multiple_of(3) {
+            cells.push(parse_cell(row, &format!("g:b={value}"), CellType::Put, true));
+        }
+        let put = mutation(MutationKind::Put, row.as_bytes(), cells);
+        let outcome = region.mutate(vec![put], false, Nonce::default(), ReadMode::AnyDisk)?;
+        self.services.wal.drive();
+        outcome.ticket.wait()?;
+        rows.insert(row.to_string(), value);
+        Ok(())
+    }
+
+    /// A region with 60 rows in three files for each family, closed.
+    fn parent(&self, rows: &mut Rows) -> Result<RegionInfo> {
+        let info = self.info("", "", 1);
+        let region = self.open(&info)?;
+        for round in 0..3 {
+            for number in (round..60).step_by(2) {
+                self.put(&region, &format!("r{number:02}"), round * 100 + number, rows)?;
+            }
+            region.flush(None)?;
+        }
+        region.close(false)?;
+        Ok(info)
+    }
+
+    fn split(&self, parent: &RegionInfo, row: &str) -> Result<[RegionInfo; 2]> {
+        let id = parent.region_id() + 1;
+        let text = |key: &[u8]| String::from_utf8(key.to_vec()).unwrap();
+        let daughters =
+            [self.info(&text(parent.start_key()), row, id), self.info(row, &text(parent.end_key()), id)];
+        let RegionServices { env, cache, .. } = &self.services;
+        Region::split_files(env, Path::new("/root"), cache, &self.table, parent, &daughters)?;
+        Ok(daughters)
+    }
+
+    fn merge(&self, parents: &[RegionInfo]) -> Result<RegionInfo> {
+        let merged = self.info("", "", parents[0].region_id() + 1);
+        let RegionServices { env, cache, .. } = &self.services;
+        Region::merge_files(env, Path::new("/root"), cache, &self.table, parents, &merged)?;
+        Ok(merged)
+    }
+
+    fn check(&self, region: &Arc<Region>, rows: &Rows) {
+        let expected: Vec<_> =
+            rows.iter().filter(|(row, _)| region.info().contains_row(row.as_bytes())).collect();
+        for reversed in [false, true] {
+            let scan = Scan { reversed, ..Scan::default() };
+            let mut scanner = region.scanner(scan, ReadMode::AnyDisk).unwrap();
+            let mut found = Vec::new();
+            loop {
+                let mut cells = Vec::new();
+                let state = scanner.next(&mut ScanLimits::NONE.clone(), &mut cells).unwrap();
+                if let Some(first) = cells.first() {
+                    let value = u64::from_be_bytes(first.value().try_into().unwrap()) as u32;
+                    found.push((String::from_utf8_lossy(first.row()).into_owned(), value));
+                    let columns = 1 + cells.iter().filter(|cell| cell.family() == b"g").count();
+                    assert_eq!(cells.len(), columns);
+                }
+                if state == NextState::Exhausted {
+                    break;
+                }
+            }
+            if reversed {
+                found.reverse();
+            }
+            assert_eq!(found.iter().map(|(row, value)| (row, value)).collect::<Vec<_>>(), expected);
+        }
+        for (row, value) in expected {
+            let get = Scan::of_row(Bytes::copy_from_slice(row.as_bytes()));
+            let cells = region.get(get, ReadMode::AnyDisk).unwrap();
+            assert_eq!(cells[0].value(), u64::from(*value).to_be_bytes(), "{row}");
+        }
+    }
+
+    fn files(&self, info: &RegionInfo) -> Vec<String> {
+        let dirs = ["f", "g"].map(|family| info.dir(Path::new("/root")).join(family));
+        dirs.iter().flat_map(|dir| self.fs.list(dir).unwrap()).map(|file| file.name).collect()
+    }
+}
+
+fn compact(region: &Region) {
+    let request = CompactionRequest { major: false, user: false };
+    region.compact(None, request, &mut &AtomicBool::new(false)).unwrap();
+}
+
+fn lab() -> (Lab, Rows, RegionInfo) {
+    let lab = Lab::on(Arc::new(SimFileSystem::new()), 1).unwrap();
+    let mut rows = Rows::new();
+    let parent = lab.parent(&mut rows).unwrap();
+    (lab, rows, parent)
+}
+
+#[test]
+fn daughters_read_their_halves_and_write_their_own() {
+    let (lab, mut rows, parent) = lab();
+    let newest = lab.open(&parent).unwrap();
+    let seq = newest.open_seq_num();
+    newest.close(false).unwrap();
+    let daughters = lab.split(&parent, "r20").unwrap();
+    for daughter in &daughters {
+        let region = lab.open(daughter).unwrap();
+        assert!(region.has_references() && region.compaction_wanted());
+        assert!(region.open_seq_num() > seq, "sequence ids go on behind the parent's");
+        assert_eq!(region.stats().references, 6);
+        lab.check(&region, &rows);
+        let row = if daughter.start_key().is_empty() { "r10" } else { "r30" };
+        lab.put(&region, row, 7777, &mut rows).unwrap();
+        lab.put(&region, &format!("{row}x"), 9999, &mut rows).unwrap();
+        region.flush(None).unwrap();
+        lab.check(&region, &rows);
+        compact(&region);
+        assert!(!region.has_references());
+        assert!(lab.files(daughter).iter().all(|file| !file.contains('.')));
+        lab.check(&region, &rows);
+        region.close(false).unwrap();
+    }
+    // The parent's files were needed for reading only; now they are not needed at all.
+    lab.fs.remove_dir_all(&parent.dir(Path::new("/root"))).unwrap();
+    for daughter in &daughters {
+        lab.check(&lab.open(daughter).unwrap(), &rows);
+    }
+}
+
+#[test]
+fn a_half_without_rows_refers_to_nothing() {
+    let (lab, rows, parent) = lab();
+    let daughters = lab.split(&parent, "r99").unwrap();
+    assert_eq!(lab.files(&daughters[0]).len(), 6);
+    assert!(lab.files(&daughters[1]).is_empty());
+    for daughter in &daughters {
+        lab.check(&lab.open(daughter).unwrap(), &rows);
+    }
+}
+
+#[test]
+fn merged_regions_and_references_to_the_archive() {
+    let (lab, mut rows, parent) = lab();
+    let daughters = lab.split(&parent, "r20").unwrap();
+    let refused = lab.merge(&daughters).unwrap_err();
+    assert!(refused.message().contains("is a reference"), "{refused}");
+    for daughter in &daughters {
+        let region = lab.open(daughter).unwrap();
+        compact(&region);
+        region.close(false).unwrap();
+    }
+    let merged = lab.merge(&daughters).unwrap();
+    assert_eq!(lab.files(&merged).len(), 4);
+    let region = lab.open(&merged).unwrap();
+    lab.check(&region, &rows);
+    lab.put(&region, "r19", 1, &mut rows).unwrap();
+    lab.put(&region, "r20", 2, &mut rows).unwrap();
+    lab.check(&region, &rows);
+    region.close(false).unwrap();
+    // References hold also when the files are archived, as those of a snapshot are.
+    let archive = Path::new("/root/archive/data/default/t");
+    for daughter in &daughters {
+        let dir = daughter.dir(Path::new("/root"));
+        lab.fs.remove_dir_all(&archive.join(daughter.encoded_name())).unwrap(); // her own references
+        lab.fs.rename(&dir, &archive.join(daughter.encoded_name())).unwrap();
+    }
+    let region = lab.open(&merged).unwrap();
+    lab.check(&region, &rows);
+    compact(&region);
+    lab.check(&region, &rows);
+}
+
+#[test]
+fn the_split_point_is_in_the_middle_of_the_largest_file() {
+    let (lab, _, parent) = lab();
+    let region = lab.open(&parent).unwrap();
+    let row = region.split_point().unwrap().unwrap();
+    assert!((&b"r20"[..]..=b"r40").contains(&&row[..]), "{row:?}");
+    let empty = lab.open(&lab.info("x", "y", 1)).unwrap();
+    assert_eq!(empty.split_point().unwrap(), None);
+    let mut rows = Rows::new();
+    lab.put(&empty, "x1", 1, &mut rows).unwrap();
+    empty.flush(None).unwrap();
+    assert_eq!(empty.split_point().unwrap(), None, "one row cannot be cut");
+}
+
+#[test]
+fn rows_of_a_snapshot_are_copied_by_range() {
+    let (lab, rows, parent) = lab();
+    let target = lab.info("r20", "r40", 9);
+    Region::create_on_disk(&lab.services.env, Path::new("/root"), &target, lab.table.families()).unwrap();
+    for family in ["f", "g"] {
+        let from = parent.dir(Path::new("/root")).join(family);
+        for file in lab.fs.list(&from).unwrap() {
+            let (from, to) =
+                (from.join(&file.name), target.dir(Path::new("/root")).join(family).join(&file.name));
+            for _twice in 0..2 {
+                Region::copy_rows(&lab.services, &lab.table, &target, &from, &to).unwrap();
+            }
+        }
+    }
+    let region = lab.open(&target).unwrap();
+    assert_eq!(region.stats().store_files, 6);
+    lab.check(&region, &rows);
+}
+
+/// A snapshot may name a reference and also the file that a compaction just made of it.
+#[test]
+fn a_copy_of_what_was_compacted_is_put_away() {
+    let (lab, rows, parent) = lab();
+    let daughters = lab.split(&parent, "r20").unwrap();
+    let region = lab.open(&daughters[0]).unwrap();
+    compact(&region);
+    region.close(false).unwrap();
+    let (from, to) = (parent.dir(Path::new("/root")), daughters[0].dir(Path::new("/root")));
+    let copied = lab.fs.list(&from.join("f")).unwrap().remove(0).name;
+    let place = Path::new("f").join(&copied);
+    let (from, to) = (from.join(&place), to.join(&place));
+    Region::copy_rows(&lab.services, &lab.table, &daughters[0], &from, &to).unwrap();
+    assert!(lab.files(&daughters[0]).contains(&copied));
+    let region = lab.open(&daughters[0]).unwrap();
+    assert!(!lab.files(&daughters[0]).contains(&copied));
+    lab.check(&region, &rows);
+}
+
+#[test]
+fn a_reference_that_leads_nowhere_is_damage() {
+    let (lab, _, parent) = lab();
+    let daughters = lab.split(&parent, "r20").unwrap();
+    lab.fs.remove_dir_all(&parent.dir(Path::new("/root"))).unwrap();
+    let error = lab.open(&daughters[0]).err().unwrap();
+    assert_eq!(error.kind(), halcyon_cell::ErrorKind::Corrupt);
+    assert!(error.message().contains("leads to no file"), "{error}");
+}
+
+/// The machine dies at every sync point of a split, a compaction and a merge. What was done is there; what was not
+/// can be done again.
+#[test]
+fn every_sync_point() {
+    let count = {
+        let (lab, _, parent) = lab();
+        let before = lab.fs.sync_points();
+        reshape(&lab, &parent).unwrap();
+        lab.fs.sync_points() - before
+    };
+    assert!(count > 30, "{count} sync points");
+    for point in 1..=count {
+        for mode in CrashMode::ALL {
+            let (lab, rows, parent) = lab();
+            lab.fs.fail_at(lab.fs.sync_points() + point);
+            let stage = reshape(&lab, &parent).err().map_or(Stage::Merged, |(stage, _)| stage);
+            let fs = Arc::new(lab.fs.crash(mode, point));
+            let lab = Lab::on(fs, 2).unwrap();
+            let what = format!("death at sync point {point} of {count}, {mode:?}, {stage:?}");
+            let daughters = match stage {
+                Stage::Begun => lab.split(&parent, "r20").unwrap_or_else(|e| panic!("{what}: {e}")),
+                _ => [lab.info("", "r20", 2), lab.info("r20", "", 2)],
+            };
+            if stage == Stage::Merged {
+                lab.check(&lab.open(&lab.info("", "", 3)).unwrap(), &rows);
+                continue;
+            }
+            for daughter in &daughters {
+                let region = lab.open(daughter).unwrap_or_else(|e| panic!("{what}: {e}"));
+                lab.check(&region, &rows);
+                compact(&region);
+                lab.check(&region, &rows);
+                region.close(false).unwrap();
+            }
+            let merged = lab.merge(&daughters).unwrap_or_else(|e| panic!("{what}: {e}"));
+            lab.check(&lab.open(&merged).unwrap(), &rows);
+        }
+    }
+}
+
+/// How far `reshape` came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Begun,
+    Split,
+    Merged,
+}
+
+fn reshape(lab: &Lab, parent: &RegionInfo) -> std::result::Result<(), (Stage, halcyon_cell::Error)> {
+    let daughters = lab.split(parent, "r20").map_err(|error| (Stage::Begun, error))?;
+    let rest = || -> Result<()> {
+        for daughter in &daughters {
+            let region = lab.open(daughter)?;
+            let request = CompactionRequest { major: false, user: false };
+            region.compact(None, request, &mut &AtomicBool::new(false))?;
+            region.close(false)?;
+        }
+        lab.merge(&daughters)?;
+        Ok(())
+    };
+    rest().map_err(|error| (Stage::Split, error))
+}
