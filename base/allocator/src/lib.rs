@@ -24,29 +24,3 @@ pub fn set_keep_time(time: Duration) {
     // SAFETY: the option exists, and the call stores a number and nothing else; it is safe at any time.
     unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, millis) }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[global_allocator]
-    static ALLOCATOR: Allocator = Allocator;
-
-    fn resident_bytes() -> usize {
-        #[allow(clippy::disallowed_methods)] // what the operating system says of this process
-        let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux");
-        statm.split(' ').nth(1).expect("a second number").parse::<usize>().expect("a number") * 4096
-    }
-
-    /// The option's number is written down here, so it is looked whether it is the right one: memory that was
-    /// used and freed is gone at once with a time of zero, and would stay for a second by default.
-    #[test]
-    fn free_memory_goes_back() {
-        set_keep_time(Duration::ZERO);
-        let pieces: Vec<Vec<u8>> = (0..64).map(|_| vec![1; 1 << 20]).collect();
-        let used = resident_bytes();
-        drop(pieces);
-        let left = resident_bytes();
-        assert!(used - left > 48 << 20, "{used} bytes with the pieces, {left} without");
-    }
-}
