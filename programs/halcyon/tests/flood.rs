@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Client, Server, class, family, fresh_dir, get, specifier};
+use common::{Client, Server, class, family, fresh_dir, get, site, specifier};
 use halcyon_client::ClientError;
 use halcyon_proto::pb;
 use halcyon_schema::RegionInfo;
@@ -76,7 +76,10 @@ fn value(writer: usize, number: usize) -> Vec<u8> {
 
 async fn flood(name: &str, time: Duration) {
     let data = fresh_dir(name);
-    let mut server = Server::start(&data, &["--memory", "128m", "--wal-sync", "written"]);
+    // A region of these sizes would be split, and the client of this test does not look for it again.
+    let config = site(&data, &[("hbase.regionserver.region.split.policy", "DisabledRegionSplitPolicy")]);
+    let config = config.to_str().unwrap();
+    let mut server = Server::start(&data, &["--memory", "128m", "--wal-sync", "written", "--config", config]);
     let first = Client::connect(&server).await;
     let region = first.create_table("t", vec![family("f")], &[]).await.remove(0);
     first.put(&region, "before", b"hand").await.unwrap();
@@ -129,7 +132,7 @@ async fn flood(name: &str, time: Duration) {
     first.put(&region, "after", b"all").await.unwrap();
     drop(first);
     server.kill();
-    let server = Server::start(&data, &["--memory", "128m"]);
+    let server = Server::start(&data, &["--memory", "128m", "--config", config]);
     let client = Client::connect(&server).await;
     assert_eq!(client.value(&region, "after").await.unwrap().unwrap(), b"all");
     for (writer, numbers) in acknowledged.iter().enumerate() {
@@ -142,6 +145,7 @@ async fn flood(name: &str, time: Duration) {
     drop(client);
     server.stop();
     std::fs::remove_dir_all(&data).unwrap();
+    std::fs::remove_dir_all(config).unwrap();
 }
 
 /// One answer of as much as the server gives: results of a scan or of many gets.

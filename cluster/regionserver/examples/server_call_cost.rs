@@ -1,6 +1,6 @@
 //! What a small call costs above the network: decoded parameter in, encoded answer out, one thread.
 //!
-//! `cargo run --release -p halcyon-regionserver --example call_cost -- [calls]`
+//! `cargo run --release -p halcyon-regionserver --example server_call_cost -- [calls]`
 //!
 //! Prints nanoseconds per call for a Get of a 100 byte value from memory, for a Put of one alone and with
 //! sixteen of them behind one group commit (`written` mode, files in a directory under `/tmp`), and for a Multi
