@@ -35,13 +35,15 @@ pub struct ChunkPool {
     pooled_chunks_max: AtomicUsize,
     allocated_bytes: AtomicUsize,
     pooled: Mutex<Vec<Pages>>,
+    /// As many as are in `pooled`, for those who only want to know: every write asks.
+    pooled_count: AtomicUsize,
     /// Told when a chunk was taken from the pool.
     taken: Condvar,
 }
 
 impl ChunkPool {
     /// `chunk_size_bytes` is brought into 4 KiB..=1 GiB and up to whole pages; at most
-    /// `pooled_chunks_max` unused chunks are kept, the others go back to the allocator.
+    /// `pooled_chunks_max` unused chunks are kept, the others go back to the operating system.
     pub fn new(chunk_size_bytes: usize, pooled_chunks_max: usize) -> Arc<ChunkPool> {
         let size = chunk_size_bytes.clamp(CHUNK_SIZE_BYTES_MIN, CHUNK_SIZE_BYTES_MAX);
         Arc::new(ChunkPool {
@@ -49,6 +51,7 @@ impl ChunkPool {
             pooled_chunks_max: AtomicUsize::new(pooled_chunks_max),
             allocated_bytes: AtomicUsize::new(0),
             pooled: Mutex::new(Vec::new()),
+            pooled_count: AtomicUsize::new(0),
             taken: Condvar::new(),
         })
     }
@@ -58,7 +61,7 @@ impl ChunkPool {
         self.chunk_size_bytes
     }
 
-    /// Bytes taken from the allocator and not given back: chunks in use, memory of large cells, arrays of
+    /// Bytes taken from the operating system and not given back: chunks in use, memory of large cells, arrays of
     /// flat segments, and the pool.
     pub fn allocated_bytes(&self) -> usize {
         self.allocated_bytes.load(Ordering::Relaxed)
@@ -66,7 +69,7 @@ impl ChunkPool {
 
     /// The part of [`ChunkPool::allocated_bytes`] that waits in the pool to be used again.
     pub fn pooled_bytes(&self) -> usize {
-        self.pooled.lock().len() * self.chunk_size_bytes
+        self.pooled_count.load(Ordering::Relaxed) * self.chunk_size_bytes
     }
 
     /// Bytes of chunks in use: held by a segment, or by readers of one that is gone.
@@ -78,7 +81,7 @@ impl ChunkPool {
     pub(crate) fn take(self: &Arc<Self>, size_bytes: usize, segment_id: u64) -> Arc<Chunk> {
         let size_bytes = size_bytes.next_multiple_of(PAGE_BYTES);
         let pooled = if size_bytes == self.chunk_size_bytes {
-            let pooled = self.pooled.lock().pop();
+            let pooled = self.pop_pooled(&mut self.pooled.lock());
             self.taken.notify_one();
             pooled
         } else {
@@ -106,7 +109,7 @@ impl ChunkPool {
             if pooled.len() <= count {
                 return;
             }
-            let memory = pooled.pop();
+            let memory = self.pop_pooled(&mut pooled);
             drop(pooled);
             self.allocated_bytes.fetch_sub(memory.map_or(0, |memory| memory.len()), Ordering::Relaxed);
         }
@@ -131,11 +134,18 @@ impl ChunkPool {
         self.give_back(memory);
     }
 
+    fn pop_pooled(&self, pooled: &mut Vec<Pages>) -> Option<Pages> {
+        let memory = pooled.pop();
+        self.pooled_count.store(pooled.len(), Ordering::Relaxed);
+        memory
+    }
+
     fn give_back(&self, memory: Pages) {
         if memory.len() == self.chunk_size_bytes {
             let mut pooled = self.pooled.lock();
             if pooled.len() < self.pooled_chunks_max.load(Ordering::Relaxed) {
                 pooled.push(memory);
+                self.pooled_count.store(pooled.len(), Ordering::Relaxed);
                 return;
             }
         }
@@ -238,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn full_sized_chunks_return_to_the_pool_and_odd_ones_to_the_allocator() {
+    fn full_sized_chunks_return_to_the_pool_and_odd_ones_to_the_system() {
         let pool = ChunkPool::new(8192, 1);
         let (one, two, odd) = (pool.take(8192, 1), pool.take(8192, 1), pool.take(100, 1));
         assert_eq!((pool.allocated_bytes(), pool.pooled_bytes()), (2 * 8192 + 4096, 0));

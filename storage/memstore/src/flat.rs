@@ -139,6 +139,13 @@ impl FlatSegment {
         FlatScanner { segment: self.clone(), read_point, at: self.entries.len() }
     }
 
+    /// Entries before all cells of `key` and of those behind it.
+    fn place_of(&self, key: KeyRef<'_>) -> usize {
+        let target = self.order.target(key);
+        self.entries
+            .partition_point(|entry| self.order.is_before(entry.row_prefix, self.node(entry), &target))
+    }
+
     /// Entries before the target, beginning the search at `from`, which is not behind it: takes time by the logarithm
     /// of the way.
     fn count_before(&self, from: usize, target: &Target<'_>) -> usize {
@@ -230,11 +237,7 @@ impl CellScanner for FlatScanner {
     }
 
     fn seek(&mut self, key: KeyRef<'_>) -> Result<()> {
-        let target = self.segment.order.target(key);
-        let is_before =
-            |entry: &Entry| self.segment.order.is_before(entry.row_prefix, self.segment.node(entry), &target);
-        let at = self.segment.entries.partition_point(is_before);
-        self.settle_from(at);
+        self.settle_from(self.segment.place_of(key));
         Ok(())
     }
 
@@ -250,10 +253,7 @@ impl CellScanner for FlatScanner {
     }
 
     fn seek_before(&mut self, key: KeyRef<'_>) -> Result<()> {
-        let target = self.segment.order.target(key);
-        let is_before =
-            |entry: &Entry| self.segment.order.is_before(entry.row_prefix, self.segment.node(entry), &target);
-        self.settle_before(self.segment.entries.partition_point(is_before));
+        self.settle_before(self.segment.place_of(key));
         Ok(())
     }
 
