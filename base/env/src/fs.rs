@@ -65,7 +65,11 @@ pub trait WritableFile: Send {
     /// unsynced bytes is unknown; do not go on with this file.
     fn sync(&mut self) -> io::Result<()>;
 
-    /// Bytes written so far.
+    /// Cuts the file back to its first `len` bytes, after a write that failed; later writes go on from there. The cut
+    /// is durable after `sync`; until then a crash may show more.
+    fn truncate(&mut self, len: u64) -> io::Result<()>;
+
+    /// Bytes written so far, without those of a write that failed.
     fn len(&self) -> u64;
 
     fn is_empty(&self) -> bool {

@@ -2,7 +2,7 @@
 #![allow(clippy::disallowed_methods)] // the one place that may
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -161,6 +161,13 @@ impl WritableFile for Writable {
 
     fn sync(&mut self) -> io::Result<()> {
         self.file.sync_data().map_err(|e| named(e, &self.path))
+    }
+
+    fn truncate(&mut self, len: u64) -> io::Result<()> {
+        let cut = self.file.set_len(len).and_then(|()| self.file.seek(SeekFrom::Start(len)));
+        cut.map_err(|e| named(e, &self.path))?;
+        self.len = len;
+        Ok(())
     }
 
     fn len(&self) -> u64 {

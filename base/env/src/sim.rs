@@ -56,6 +56,8 @@ struct SimWritable {
     state: Arc<Mutex<State>>,
     node: NodeId,
     path: PathBuf,
+    /// Without what a failed write left.
+    len: u64,
 }
 
 struct SimReadable {
@@ -105,7 +107,12 @@ impl SimFileSystem {
 
     /// Takes back all faults that have not happened.
     pub fn clear_faults(&self) {
-        self.state.lock().faults = Faults::default();
+        self.state.lock().faults.clear();
+    }
+
+    /// How many operations there were that a fault could have hit.
+    pub fn operations(&self) -> u64 {
+        self.state.lock().faults.count
     }
 
     /// What the machine finds when it comes back after a crash now. Open files and locks are gone, and this
@@ -159,7 +166,7 @@ impl FileSystem for SimFileSystem {
         let mut state = self.state.lock();
         state.begin(Operation::Create, path)?;
         let node = state.tree.create(path)?;
-        Ok(Box::new(SimWritable { state: self.state.clone(), node, path: path.to_path_buf() }))
+        Ok(Box::new(SimWritable { state: self.state.clone(), node, path: path.to_path_buf(), len: 0 }))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadableFile>> {
@@ -266,7 +273,9 @@ impl WritableFile for SimWritable {
         let fault = state.faults.check(Operation::Write, &self.path);
         let written = if fault.is_ok() { bytes } else { &bytes[..bytes.len() / 2] };
         state.tree.write(self.node, written);
-        fault
+        fault?;
+        self.len += bytes.len() as u64;
+        Ok(())
     }
 
     /// After a sync that failed the bytes that it was about never reach the disk, whatever later syncs say:
@@ -283,8 +292,16 @@ impl WritableFile for SimWritable {
         Ok(())
     }
 
+    fn truncate(&mut self, len: u64) -> io::Result<()> {
+        let mut state = self.state.lock();
+        state.begin(Operation::Truncate, &self.path)?;
+        state.tree.truncate(self.node, len);
+        self.len = len;
+        Ok(())
+    }
+
     fn len(&self) -> u64 {
-        self.state.lock().tree.bytes(self.node).len() as u64
+        self.len
     }
 
     fn path(&self) -> &Path {

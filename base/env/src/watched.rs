@@ -112,6 +112,10 @@ impl WritableFile for WatchedWriter {
         synced
     }
 
+    fn truncate(&mut self, len: u64) -> io::Result<()> {
+        self.inner.truncate(len)
+    }
+
     fn len(&self) -> u64 {
         self.inner.len()
     }

@@ -39,6 +39,12 @@ fn script(fs: &dyn FileSystem, root: &Path) {
     let mut buffer = [0; 5];
     open.read_exact_at(&mut buffer, 6).unwrap();
     assert_eq!(&buffer, b"world");
+    writer.write_all(b", gone").unwrap();
+    writer.truncate(11).unwrap();
+    assert_eq!((writer.len(), open.len().unwrap()), (11, 11));
+    writer.write_all(b"!").unwrap();
+    assert_eq!(fs.read(&b.join("f")).unwrap(), b"hello world!");
+    writer.truncate(11).unwrap();
     assert_eq!(kind(open.read_exact_at(&mut buffer, 7)), ErrorKind::UnexpectedEof);
     assert_eq!(fs.read(&b.join("f")).unwrap(), b"hello world");
 

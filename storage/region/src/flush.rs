@@ -63,6 +63,7 @@ impl Region {
         };
         self.mvcc.wait_for(seq, || {
             self.services.wal.drive();
+            self.check_log_space()
         })?;
         let mut outcome = FlushOutcome { seq, ..FlushOutcome::default() };
         for store in &chosen {
@@ -84,11 +85,13 @@ impl Region {
         }
         let now_ms = self.services.env.clock.now_ms();
         let path = self.temporary_file(store)?;
-        let written = self.write_snapshot(store, &snapshot, &path, seq, now_ms)?;
+        let written = self.write_snapshot(store, &snapshot, &path, seq, now_ms);
+        let written = written.inspect_err(|_| self.discard(&path))?;
         let file = written.then_some(path);
         let commit = Commit { files: file.as_slice(), flushed: &snapshot, compacted: &[] };
         let open = |path: &std::path::Path| self.open_file(store, path, WrittenBy::Flush);
-        let files = store.commit(&self.services.env, &commit, open, &self.archive_dir)?;
+        let files = store.commit(&self.services.env, &commit, open, &self.archive_dir);
+        let files = files.inspect_err(|_| file.iter().for_each(|path| self.discard(path)))?;
         Ok(files.into_iter().next())
     }
 
@@ -146,6 +149,16 @@ impl Region {
         self.services.env.fs.create_dir_all(&dir)?;
         let name: String = halcyon_env::random_bytes::<16>().iter().map(|b| format!("{b:02x}")).collect();
         Ok(dir.join(name))
+    }
+
+    /// Removes what was left of a file that could not be written: on a full disk its space is what others wait for.
+    pub(crate) fn discard(&self, path: &std::path::Path) {
+        let env = &self.services.env;
+        if env.fs.exists(path)
+            && let Err(error) = env.fs.remove_file(path)
+        {
+            tracing::warn!(%error, "a file that was not finished stays until its region opens again");
+        }
     }
 
     /// Opens a file that was just written, and puts of it into the cache what the family wants there. HBase keeps

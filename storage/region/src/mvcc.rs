@@ -166,11 +166,11 @@ impl Mvcc {
         WriteTicket { write: state.unfinished.back().cloned(), barrier: true }
     }
 
-    /// Blocks until `seq` is published; `drive` is called in between to move the log along. Fails when a write
-    /// before it failed.
-    pub fn wait_for(&self, seq: u64, mut drive: impl FnMut()) -> Result<()> {
+    /// Blocks until `seq` is published; `drive` is called in between to move the log along, and says why that cannot be
+    /// awaited. Fails when a write before it failed.
+    pub fn wait_for(&self, seq: u64, mut drive: impl FnMut() -> Result<()>) -> Result<()> {
         while self.read_point() < seq {
-            drive();
+            drive()?;
             let mut state = self.state.lock();
             if self.read_point() >= seq {
                 break;
@@ -333,7 +333,7 @@ mod tests {
         mvcc.fail(&first, &Error::invalid("disk"));
         assert!(ticket.wait().is_err());
         assert_eq!(mvcc.read_point(), 0);
-        assert!(mvcc.wait_for(2, || {}).is_err());
+        assert!(mvcc.wait_for(2, || Ok(())).is_err());
     }
 
     #[test]

@@ -112,7 +112,14 @@ impl Region {
         if self.table.read_only() {
             return Err(Error::invalid(format!("region is read only: table {}", self.table.name())));
         }
+        self.check_log_space()?;
         self.check_pressure()
+    }
+
+    /// `Busy` while the log's disk is full: found out before anything is copied.
+    #[inline]
+    pub(crate) fn check_log_space(&self) -> Result<()> {
+        self.services.wal.no_space().map_or(Ok(()), Err)
     }
 
     /// Puts and deletes that stand alone but share one log entry.

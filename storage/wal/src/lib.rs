@@ -1,6 +1,7 @@
 //! The write-ahead log: HBase's file format, group commit, archiving, reading and splitting.
 //!
 //! - `log.rs`: [`Wal`], the log being written: `append` copies into a buffer, `drive` writes and syncs it
+//! - `full.rs`: what happens while the disk has no space left
 //! - `roll.rs`: new files, closed files, which regions hold them, the archive
 //! - `format.rs`: the bytes of header, entry and trailer; drawn in full in `FORMAT.md`
 //! - `reader.rs`: [`WalReader`], one file from begin to end, with `source.rs` for its bytes and
@@ -18,6 +19,7 @@ mod compressed;
 mod config;
 mod dictionary;
 mod format;
+mod full;
 mod log;
 mod reader;
 mod roll;

@@ -18,12 +18,14 @@
 //! one gave up, or finds that a third thread has become the leader and will do the same.
 //!
 //! *Failure*: the first failed write or sync stops the log for good. What was pending is told so, every later
-//! append is refused, and the entries concerned may or may not be found by recovery.
+//! append is refused, and the entries concerned may or may not be found by recovery. A write that found no space is
+//! no failure: see `full.rs`.
 
 use std::collections::{HashMap, VecDeque};
 use std::mem;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use halcyon_cell::{CellRef, Error, ErrorKind, Result};
@@ -31,6 +33,7 @@ use halcyon_env::{Env, WritableFile};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::format::{PreparedEntry, is_marker};
+use crate::full::{Full, Put, RETRY_PERIOD, put_or_cut};
 use crate::roll::{Files, Predecessor, Rolling};
 use crate::stats::Counters;
 use crate::{Durability, SyncMode, WalConfig, WalStats};
@@ -82,12 +85,14 @@ pub struct Wal {
     pub(crate) predecessor: Mutex<Option<Predecessor>>,
     finished: Mutex<VecDeque<Finished>>,
     work: Condvar,
+    /// Whether `Appends::full` is set, for those who only want to know that.
+    pub(crate) is_full: AtomicBool,
     pub(crate) counters: Counters,
 }
 
 /// What was appended and not yet taken by a round.
 pub(crate) struct Appends {
-    buffer: Vec<u8>,
+    pub(crate) buffer: Vec<u8>,
     pending: Vec<Completion>,
     sync_wanted: bool,
     /// Bytes of the file that the buffer goes to, known to be on disk.
@@ -96,6 +101,8 @@ pub(crate) struct Appends {
     pub(crate) unflushed: Unflushed,
     /// Why nothing can be appended any more.
     pub(crate) stopped: Option<Error>,
+    /// Why nothing can be appended for now.
+    pub(crate) full: Option<Full>,
 }
 
 /// The current file.
@@ -117,7 +124,7 @@ struct Finished {
 /// Everything that one round writes.
 pub(crate) struct Batch {
     buffer: Vec<u8>,
-    completions: Vec<Completion>,
+    pub(crate) completions: Vec<Completion>,
     sync_wanted: bool,
 }
 
@@ -135,6 +142,7 @@ impl Wal {
             synced_bytes: file.len(),
             unflushed: Unflushed::default(),
             stopped: None,
+            full: None,
         };
         let writer = Writer { file, path, unsynced: false, closed: false, spare: Vec::new() };
         Ok(Arc::new(Wal {
@@ -148,6 +156,7 @@ impl Wal {
             predecessor: Mutex::new(None),
             finished: Mutex::new(VecDeque::new()),
             work: Condvar::new(),
+            is_full: AtomicBool::new(false),
             counters: Counters::default(),
         }))
     }
@@ -156,7 +165,7 @@ impl Wal {
     /// `AsyncWal` before this returns. After an error it never runs and the entry is not in the log.
     ///
     /// `Stopping` if the log was closed or has failed (the message names the first failure); `Busy` if the
-    /// buffer stayed full for about two seconds; `Invalid` for an entry without cells.
+    /// buffer stayed full for about two seconds, or if the disk is full; `Invalid` for an entry without cells.
     pub fn append(&self, entry: &WalEntry<'_>, durability: Durability, completion: Completion) -> Result<()> {
         let prepared = PreparedEntry::new(entry)?;
         let mut appends = self.lock_with_room(prepared.len())?;
@@ -215,11 +224,13 @@ impl Wal {
 
     /// Blocks until there is something to drive, at most `timeout`; returns whether there is.
     pub fn wait_for_work(&self, timeout: Duration) -> bool {
+        let now_ns = || self.env.clock.monotonic_ns();
         let mut appends = self.appends.lock();
-        if appends.buffer.is_empty() && self.finished.lock().is_empty() {
+        if !appends.is_due(now_ns) && self.finished.lock().is_empty() {
+            let timeout = if appends.full.is_some() { timeout.min(RETRY_PERIOD) } else { timeout };
             self.work.wait_for(&mut appends, timeout);
         }
-        !appends.buffer.is_empty() || !self.finished.lock().is_empty()
+        appends.is_due(now_ns) || !self.finished.lock().is_empty()
     }
 
     /// What `SyncWal` means in this log.
@@ -251,6 +262,7 @@ impl Wal {
         for _ in 0..BUSY_ROUNDS_MAX {
             let appends = self.appends.lock();
             appends.check_running()?;
+            appends.check_space()?;
             if appends.buffer.is_empty() || appends.buffer.len() + len <= self.config.buffer_max_bytes {
                 return Ok(appends);
             }
@@ -268,7 +280,7 @@ impl Wal {
     }
 
     pub(crate) fn has_work(&self) -> bool {
-        !self.appends.lock().buffer.is_empty() || !self.finished.lock().is_empty()
+        self.appends.lock().is_due(|| self.env.clock.monotonic_ns()) || !self.finished.lock().is_empty()
     }
 
     /// Tells a waiting driver that completions are to be run. Passing through the lock makes sure that it has
@@ -295,26 +307,35 @@ impl Wal {
     fn write_round(&self, writer: &mut Writer) -> bool {
         let batch = {
             let mut appends = self.appends.lock();
-            if appends.buffer.is_empty() {
+            if !appends.is_due(|| self.env.clock.monotonic_ns()) {
                 return false;
             }
             appends.take(mem::take(&mut writer.spare))
         };
         let sync = batch.sync_wanted;
-        if self.write_batch(writer, batch, false).is_ok() && sync {
+        if let Ok(Put::Written) = self.write_batch(writer, batch, false)
+            && sync
+        {
             self.appends.lock().synced_bytes = writer.file.len();
-        } // else the completions are told
+        } // else the completions are told, or wait for space
         true
     }
 
     /// Writes a batch, syncs if it or the caller wants that, and queues the completions. A failure stops
-    /// the log.
-    pub(crate) fn write_batch(&self, writer: &mut Writer, mut batch: Batch, sync: bool) -> Result<()> {
+    /// the log; if there was no space the batch is back in the append buffer.
+    pub(crate) fn write_batch(&self, writer: &mut Writer, mut batch: Batch, sync: bool) -> Result<Put> {
         let sync = sync || batch.sync_wanted;
-        let result = self.put(writer, &batch.buffer, sync);
-        let result = result.map_err(|error| error.context(writer.path.display()));
-        if let Err(error) = &result {
-            self.stop(error, &mut batch.completions);
+        let result = match self.put(writer, &batch.buffer, sync) {
+            Ok(Put::NoSpace(error)) => {
+                self.hold(batch, &error);
+                return Ok(Put::NoSpace(error));
+            }
+            Ok(Put::Written) => Ok(()),
+            Err(error) => Err(error.context(writer.path.display())),
+        };
+        match &result {
+            Ok(()) => self.note_space(),
+            Err(error) => self.stop(error, &mut batch.completions),
         }
         self.counters.set_file_bytes(writer.file.len());
         batch.buffer.clear();
@@ -322,7 +343,7 @@ impl Wal {
             writer.spare = batch.buffer;
         }
         self.finish(batch.completions, &result);
-        result
+        result.map(|()| Put::Written)
     }
 
     /// Stops the log outside a round. The completions of what is buffered are left to the driver.
@@ -333,16 +354,18 @@ impl Wal {
         self.wake_driver();
     }
 
-    fn finish(&self, completions: Vec<Completion>, result: &Result<()>) {
+    pub(crate) fn finish(&self, completions: Vec<Completion>, result: &Result<()>) {
         if !completions.is_empty() {
             self.finished.lock().push_back(Finished { completions, result: result.clone() });
         }
     }
 
-    fn put(&self, writer: &mut Writer, bytes: &[u8], sync: bool) -> Result<()> {
+    fn put(&self, writer: &mut Writer, bytes: &[u8], sync: bool) -> Result<Put> {
         if !bytes.is_empty() {
+            if let Put::NoSpace(error) = put_or_cut(writer, bytes)? {
+                return Ok(Put::NoSpace(error));
+            }
             writer.unsynced = true;
-            writer.file.write_all(bytes)?;
             self.counters.wrote();
         }
         if sync && writer.unsynced {
@@ -352,7 +375,7 @@ impl Wal {
             self.counters.synced(self.env.clock.monotonic_ns().saturating_sub(begin_ns));
             writer.unsynced = false;
         }
-        Ok(())
+        Ok(Put::Written)
     }
 
     /// Refuses all later appends, and gives the waiting ones to the failed round.
@@ -383,7 +406,16 @@ impl Appends {
         }
     }
 
-    fn note_unflushed(&mut self, region: &[u8], seq: u64) {
+    /// Undoes a `take`, also if there were appends since.
+    pub(crate) fn give_back(&mut self, mut batch: Batch) {
+        batch.buffer.append(&mut self.buffer);
+        batch.completions.append(&mut self.pending);
+        self.buffer = batch.buffer;
+        self.pending = batch.completions;
+        self.sync_wanted |= batch.sync_wanted;
+    }
+
+    pub(crate) fn note_unflushed(&mut self, region: &[u8], seq: u64) {
         match self.unflushed.get_mut(region) {
             Some(last) => *last = seq.max(*last),
             None => {

@@ -13,6 +13,7 @@ use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_env::{Env, WritableFile};
 
 use crate::format::{TRAILER, encode_header};
+use crate::full::Put;
 use crate::log::{Unflushed, Wal, Writer};
 use crate::{SyncMode, WalConfig};
 
@@ -55,8 +56,8 @@ impl Wal {
     /// Starts a new file, closes the old one and brings it to disk. Archives the closed files that hold no
     /// unflushed edits.
     ///
-    /// `Io` if the new file cannot be made: the log goes on with the old one. Any failure after that stops
-    /// the log. `Stopping` if it is stopped already.
+    /// `Io` if the new file cannot be made, `Busy` if there is no space for what is still to go to the old one: the log
+    /// goes on with the old one. Any failure after that stops the log. `Stopping` if it is stopped already.
     pub fn roll(&self) -> Result<RollOutcome> {
         self.roll_holding(&mut self.rolling.lock())
     }
@@ -78,7 +79,11 @@ impl Wal {
     }
 
     fn roll_holding(&self, rolling: &mut Rolling) -> Result<RollOutcome> {
-        self.appends.lock().check_running()?;
+        {
+            let appends = self.appends.lock();
+            appends.check_running()?;
+            appends.check_space()?;
+        }
         let (file, new_file) = rolling.create_file(&self.env, &self.config)?;
         let old_file = match self.switch_to(file, new_file.clone()) {
             Ok(old_file) => old_file,
@@ -163,7 +168,13 @@ impl Wal {
         if let Some(error) = failed {
             return Err(error);
         }
-        self.write_batch(&mut writer, batch, true)?;
+        if let Put::NoSpace(error) = self.write_batch(&mut writer, batch, true)? {
+            // Nobody will try again: what waits is told so.
+            let error = error.context(writer.path.display());
+            let rest = self.appends.lock().take(Vec::new());
+            self.finish(rest.completions, &Err(error.clone()));
+            return Err(error);
+        }
         writer.file.write_all(TRAILER)?;
         writer.file.sync()?;
         let closed = ClosedFile { path: writer.path.clone(), bytes: writer.file.len(), unflushed };
@@ -180,14 +191,19 @@ impl Wal {
     fn switch_to(&self, file: Box<dyn WritableFile>, path: PathBuf) -> Result<PathBuf> {
         let mut guard = self.writer.lock();
         let writer: &mut Writer = &mut guard;
-        let (batch, unflushed) = {
+        let (batch, unflushed, synced_bytes) = {
             let mut appends = self.appends.lock();
             appends.check_running()?;
+            let synced_bytes = appends.synced_bytes;
             // What is appended from here on goes to the new file, of which the header is on disk.
             appends.synced_bytes = file.len();
-            (appends.take(Vec::new()), mem::take(&mut appends.unflushed))
+            (appends.take(Vec::new()), mem::take(&mut appends.unflushed), synced_bytes)
         };
-        self.write_batch(writer, batch, self.config.sync_mode == SyncMode::Fsync)?;
+        let sync = self.config.sync_mode == SyncMode::Fsync;
+        if let Put::NoSpace(error) = self.write_batch(writer, batch, sync)? {
+            self.take_back(unflushed, synced_bytes);
+            return Err(Error::new(ErrorKind::Busy, error.context("cannot roll").message()));
+        }
         let bytes = writer.file.len();
         let old = mem::replace(&mut writer.file, file);
         let old_path = mem::replace(&mut writer.path, path);

@@ -9,6 +9,7 @@ pub enum Operation {
     /// Reads of a whole file or at a position.
     Read,
     Write,
+    Truncate,
     Sync,
     SyncDir,
     /// `put_new` and `replace`.
@@ -18,6 +19,13 @@ pub enum Operation {
     List,
 }
 
+impl Operation {
+    /// Whether a full disk refuses it. Not a sync: local file systems take space when bytes are written.
+    fn needs_space(self) -> bool {
+        matches!(self, Operation::Create | Operation::Write | Operation::Put | Operation::Rename)
+    }
+}
+
 /// Linux numbers of the two errors that disks are known for.
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
@@ -25,7 +33,8 @@ const ENOSPC: i32 = 28;
 /// An operation that will fail once, or from then on.
 #[derive(Clone, Debug)]
 pub struct Fault {
-    operation: Operation,
+    /// `None` for all of them.
+    operation: Option<Operation>,
     path_part: String,
     /// Matching operations that are still let through.
     skip: u64,
@@ -37,7 +46,18 @@ impl Fault {
     /// The next such operation on a path that contains `path_part` fails with `EIO`. For a rename it is the
     /// old path that counts.
     pub fn new(operation: Operation, path_part: &str) -> Fault {
-        Fault { operation, path_part: path_part.to_string(), skip: 0, forever: false, errno: EIO }
+        Fault {
+            operation: Some(operation),
+            path_part: path_part.to_string(),
+            skip: 0,
+            forever: false,
+            errno: EIO,
+        }
+    }
+
+    /// The next operation of whatever kind, on whatever path.
+    pub fn any() -> Fault {
+        Fault { operation: None, path_part: String::new(), skip: 0, forever: false, errno: EIO }
     }
 
     /// Only the `n`-th such operation fails; 1 is the next.
@@ -46,7 +66,7 @@ impl Fault {
         Fault { skip: n - 1, ..self }
     }
 
-    /// Fails with `ENOSPC`: the disk is full.
+    /// Fails with `ENOSPC`: the disk is full. With [`Fault::any`], what needs no space is let through.
     pub fn no_space(self) -> Fault {
         Fault { errno: ENOSPC, ..self }
     }
@@ -60,6 +80,8 @@ impl Fault {
 #[derive(Default)]
 pub(super) struct Faults {
     waiting: Vec<Fault>,
+    /// Operations so far.
+    pub(super) count: u64,
 }
 
 impl Faults {
@@ -67,20 +89,29 @@ impl Faults {
         self.waiting.push(fault);
     }
 
+    pub(super) fn clear(&mut self) {
+        self.waiting.clear();
+    }
+
     /// The error of the first fault whose turn it is; every matching fault counts this operation.
     pub(super) fn check(&mut self, operation: Operation, path: &Path) -> io::Result<()> {
+        self.count += 1;
         if self.waiting.is_empty() {
             return Ok(());
         }
         let text = path.to_string_lossy();
         let mut errno = None;
         self.waiting.retain_mut(|fault| {
-            if fault.operation != operation || !text.contains(&fault.path_part) {
+            let hit = fault.operation.is_none_or(|wanted| wanted == operation);
+            if !hit || !text.contains(&fault.path_part) {
                 return true;
             }
             if fault.skip > 0 {
                 fault.skip -= 1;
                 return true;
+            }
+            if fault.operation.is_none() && fault.errno == ENOSPC && !operation.needs_space() {
+                return fault.forever;
             }
             errno.get_or_insert(fault.errno);
             fault.forever

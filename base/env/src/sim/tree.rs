@@ -20,7 +20,7 @@ pub(super) enum Node {
 
 #[derive(Clone, Default)]
 pub(super) struct File {
-    /// Grows at its end only; a file that is created anew is another node.
+    /// Grows at its end, and loses at most what was not synced; a file that is created anew is another node.
     pub(super) bytes: Vec<u8>,
     pub(super) synced_len: usize,
     /// A sync has failed: nothing more reaches the disk.
@@ -208,6 +208,15 @@ impl Tree {
 
     pub(super) fn write(&mut self, id: NodeId, bytes: &[u8]) {
         self.file_mut(id).bytes.extend_from_slice(bytes);
+    }
+
+    /// What was synced stays on the disk until the cut is synced, too; a log that grows again from there overwrites it,
+    /// which is not played: nobody cuts below what was synced.
+    pub(super) fn truncate(&mut self, id: NodeId, len: u64) {
+        let file = self.file_mut(id);
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        assert!(len >= file.synced_len, "a cut below what was synced is not simulated");
+        file.bytes.truncate(len);
     }
 
     pub(super) fn sync_file(&mut self, id: NodeId) {

@@ -7,12 +7,18 @@
 //! archived when the store is opened. Of several files of one compaction the last one placed does; those before
 //! it hold copies of cells that the inputs have as well. A flushed file that made it is simply there, and replay
 //! passes over the edits it holds.
+//!
+//! A commit that fails halfway without a crash leaves files where a restart would find them: new ones that are in
+//! place and belong to no view, or inputs that did not get to the archive. Once later compactions have dropped the
+//! deletes that hide their cells, such a file would bring them back. So it is remembered as [`Unsettled`], and no
+//! later commit of the store begins before it is where it belongs.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use halcyon_cell::{Error, Result};
 use halcyon_env::Env;
+use parking_lot::Mutex;
 
 use super::{Part, Store, StoreFile, StoreView};
 
@@ -27,9 +33,39 @@ pub(crate) struct Commit<'a> {
     pub compacted: &'a [Arc<StoreFile>],
 }
 
+/// Files that a commit could not bring to where they belong. Its lock is taken by those who commit, and held over
+/// their I/O, so that none passes another.
+#[derive(Default)]
+pub(crate) struct Unsettled(Mutex<Files>);
+
+#[derive(Default)]
+struct Files {
+    /// Belong to no view.
+    remove: Vec<PathBuf>,
+    /// Others took their place.
+    archive: Vec<PathBuf>,
+}
+
+impl Files {
+    /// Brings all of them to where they belong, or fails and knows what is left.
+    fn settle(&mut self, env: &Env, archive_dir: &Path) -> Result<()> {
+        while let Some(path) = self.remove.last() {
+            if env.fs.exists(path) {
+                env.fs.remove_file(path)?;
+            }
+            // Durable before anything that could make its cells wrong: those come with a commit, which syncs.
+            self.remove.pop();
+        }
+        archive(env, self.archive.iter().map(PathBuf::as_path), archive_dir)?;
+        self.archive.clear();
+        Ok(())
+    }
+}
+
 impl Store {
     /// Carries out one change of the file set. `open` opens a file in its final place, `archive_dir` is
-    /// where the compacted files go. Returns the new files. *Crash safety*: see the head of this module.
+    /// where the compacted files go. Returns the new files. After an error nothing has changed for readers.
+    /// *Blocking*. *Crash safety*: see the head of this module.
     pub fn commit(
         &self,
         env: &Env,
@@ -37,22 +73,40 @@ impl Store {
         open: impl Fn(&Path) -> Result<Arc<StoreFile>>,
         archive_dir: &Path,
     ) -> Result<Vec<Arc<StoreFile>>> {
+        let mut unsettled = self.unsettled.0.lock();
+        let settled = unsettled.settle(env, archive_dir);
+        settled.map_err(|error| error.context("putting right what an earlier commit left"))?;
         let mut files = Vec::with_capacity(commit.files.len());
         for from in commit.files {
-            files.push(open(&self.place(env, from)?)?);
+            let opened = self.place(env, from, &mut unsettled.remove).and_then(|to| open(&to));
+            match opened {
+                Ok(file) => files.push(file),
+                Err(error) => {
+                    if let Err(left) = unsettled.settle(env, archive_dir) {
+                        tracing::error!(error = %left, "a file of a failed commit is still in its store");
+                    }
+                    return Err(error);
+                }
+            }
         }
+        unsettled.remove.clear();
         {
             let mut view = self.view.write();
             let next = changed(&view, commit, &files);
             *view = Arc::new(next);
         }
-        archive(env, commit.compacted.iter().map(|file| file.path.as_path()), archive_dir)?;
+        unsettled.archive.extend(commit.compacted.iter().map(|file| file.path.clone()));
+        if let Err(error) = unsettled.settle(env, archive_dir) {
+            tracing::error!(%error, "compacted files are not yet archived");
+        }
         Ok(files)
     }
 
-    fn place(&self, env: &Env, from: &Path) -> Result<PathBuf> {
+    /// Moves a file into the store's directory. From the moment that it may be there it stands in `in_place`.
+    fn place(&self, env: &Env, from: &Path, in_place: &mut Vec<PathBuf>) -> Result<PathBuf> {
         let name = from.file_name().ok_or_else(|| Error::invalid("a store file needs a name"))?;
         let to = self.dir.join(name);
+        in_place.push(to.clone());
         env.fs.rename(from, &to)?;
         env.fs.sync_dir(&self.dir)?;
         if let Some(temporary) = from.parent() {
@@ -86,8 +140,10 @@ pub(crate) fn archive<'a>(
             env.fs.create_dir_all(archive_dir)?;
         }
         let name = path.file_name().ok_or_else(|| Error::invalid("a store file needs a name"))?;
-        env.fs.rename(path, &archive_dir.join(name))?;
         moved_from = path.parent();
+        if env.fs.exists(path) {
+            env.fs.rename(path, &archive_dir.join(name))?;
+        } // else an attempt that failed later had moved it
     }
     if let Some(dir) = moved_from {
         env.fs.sync_dir(archive_dir)?;

@@ -20,6 +20,7 @@ use halcyon_memstore::{ChunkPool, Segment, SegmentSize};
 use halcyon_schema::{FamilyDescriptor, TableDescriptor};
 use parking_lot::{Mutex, RwLock};
 
+use commit::Unsettled;
 pub(crate) use commit::{Commit, archive};
 pub(crate) use file::{StoreFile, is_store_file_name};
 pub(crate) use part::Part;
@@ -71,6 +72,7 @@ pub(crate) struct Store {
     /// What the region's bounds say of how its rows begin.
     row_start: Box<[u8]>,
     view: RwLock<Arc<StoreView>>,
+    unsettled: Unsettled,
     /// Held while the set of files changes and while a compaction runs; never by readers or writers.
     pub compacting: Mutex<()>,
     /// Somebody asked for a major compaction.
@@ -119,6 +121,7 @@ impl Store {
             dir,
             row_start: row_start.into(),
             view: RwLock::new(Arc::new(view)),
+            unsettled: Unsettled::default(),
             compacting: Mutex::new(()),
             major_wanted: AtomicBool::new(false),
         }

@@ -1,0 +1,249 @@
+//! Every operation on files fails once, with `EIO` or for want of space, in the middle of a life of writes, flushes,
+//! compactions and rolls. Whatever the failure hits, the error names a file, what was acknowledged can be read
+//! then and after a restart, nothing that was deleted comes back, and a region whose log did not fail serves on.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use common::*;
+use halcyon_cell::{CellType, ErrorKind, Result};
+use halcyon_env::sim::{CrashMode, Fault, SimFileSystem};
+use halcyon_region::*;
+use halcyon_schema::FamilyDescriptor;
+
+const ROWS: [&str; 4] = ["r1", "r2", "r3", "r4"];
+
+#[derive(Default)]
+struct Row {
+    /// What was asked for, in order: a version, or `None` for a delete.
+    states: Vec<Option<u32>>,
+    /// How many of them, the last acknowledged one included.
+    acknowledged: usize,
+}
+
+/// A life in which failures are told and not minded.
+struct Life {
+    bench: Bench,
+    rows: BTreeMap<&'static str, Row>,
+    version: u32,
+    errors: Vec<String>,
+}
+
+impl Life {
+    fn new(fs: Arc<SimFileSystem>) -> Result<Life> {
+        let families = [FamilyDescriptor::new("f").unwrap().with("BLOCKSIZE", "64")];
+        let bench = Bench::try_on(fs, &families)?;
+        Ok(Life { bench, rows: BTreeMap::new(), version: 0, errors: Vec::new() })
+    }
+
+    fn note<T>(&mut self, what: &str, result: Result<T>) -> Option<T> {
+        result
+            .map_err(|error| {
+                // A stopped log, a full one and a read from a file: each says what and where.
+                assert!(!error.message().is_empty(), "{what} failed without a word");
+                assert!(
+                    error.message().contains('/') || error.kind() == ErrorKind::Stopping,
+                    "{what} failed and names no file: {error}"
+                );
+                self.errors.push(format!("{what}: {error}"));
+            })
+            .ok()
+    }
+
+    fn write(&mut self, row: &'static str, delete: bool) {
+        self.bench.clock.advance(Duration::from_millis(150)); // a full log tries again
+        self.version += 1;
+        let state = (!delete).then_some(self.version);
+        let mutation = match state {
+            Some(version) => {
+                let cell = parse_cell(row, &format!("f:q=v{version}"), CellType::Put, false);
+                mutation(MutationKind::Put, row.as_bytes(), vec![cell])
+            }
+            None => mutation(MutationKind::Delete, row.as_bytes(), Vec::new()),
+        };
+        self.rows.entry(row).or_default().states.push(state);
+        let outcome = self.bench.region.mutate(vec![mutation], false, Nonce::default(), ReadMode::AnyDisk);
+        self.bench.wal.drive();
+        // A write that waits for space is neither lost nor acknowledged; its client waits.
+        let done = match outcome {
+            Ok(outcome) if !outcome.ticket.is_ready() => return,
+            Ok(outcome) => outcome.ticket.wait(),
+            Err(error) => Err(error),
+        };
+        if self.note("write", done).is_some() {
+            let entry = self.rows.get_mut(row).expect("just written");
+            entry.acknowledged = entry.states.len();
+        }
+    }
+
+    fn flush(&mut self) {
+        let done = self.bench.region.flush(None);
+        self.note("flush", done);
+    }
+
+    fn compact(&mut self, major: bool) {
+        let done = self.bench.compact(major);
+        self.note("compaction", done);
+    }
+
+    fn roll(&mut self) {
+        let done = self.bench.wal.roll();
+        self.note("roll", done);
+    }
+
+    /// Deletes follow what they delete into files of their own, and major compactions drop both: a file that was left
+    /// behind before would bring cells back.
+    fn live(&mut self) {
+        for row in ROWS {
+            self.write(row, false);
+        }
+        self.flush();
+        self.write("r1", false);
+        self.flush();
+        self.compact(false);
+        self.write("r2", true);
+        self.roll();
+        self.flush();
+        self.compact(true);
+        self.write("r3", false);
+        self.write("r1", true);
+        self.read();
+        self.flush();
+        self.compact(true);
+        self.roll();
+        self.write("r4", false);
+    }
+
+    fn read(&mut self) {
+        for row in ROWS {
+            let cells =
+                self.bench.region.get(Scan::of_row(Bytes::from_static(row.as_bytes())), ReadMode::AnyDisk);
+            self.note("read", cells);
+        }
+    }
+
+    fn check(&self, what: &str) {
+        for (name, row) in &self.rows {
+            let scan = Scan::of_row(Bytes::from_static(name.as_bytes()));
+            let cells = self.bench.region.get(scan, ReadMode::AnyDisk);
+            let cells = cells.unwrap_or_else(|error| panic!("{what}: {name}: {error}"));
+            let value = cells.first().map(|cell| String::from_utf8_lossy(cell.value())[1..].parse().unwrap());
+            let allowed = &row.states[row.acknowledged.saturating_sub(1)..];
+            let fresh = row.acknowledged == 0 && value.is_none();
+            assert!(
+                fresh || allowed.contains(&value),
+                "{what}: {name} shows {value:?}, allowed are {allowed:?}; errors: {:#?}\n{:#?}",
+                self.errors,
+                self.bench.fs.dump()
+            );
+        }
+    }
+
+    /// Everything works again: the region takes writes, flushes and compacts, and files that were left are gone.
+    fn serves_again(&mut self, what: &str) {
+        let before = self.errors.len();
+        self.write("r1", false);
+        self.write("r2", false);
+        self.flush();
+        self.write("r2", true);
+        self.flush();
+        self.compact(true);
+        self.roll();
+        assert_eq!(self.errors[before..], [] as [&str; 0], "{what}: after the fault is gone");
+        let files = self.bench.fs.dump().into_iter().map(|(path, _)| path);
+        let in_store = |path: &PathBuf| {
+            path.starts_with("/root/data") && path.parent().is_some_and(|dir| dir.ends_with("f"))
+        };
+        let data: Vec<PathBuf> = files.filter(in_store).collect();
+        assert_eq!(data.len(), 1, "{what}: one file after a major compaction: {data:?}");
+        self.check(what);
+    }
+}
+
+fn fault_of(kind: &str, n: u64) -> Fault {
+    match kind {
+        "EIO" => Fault::any().nth(n),
+        "ENOSPC" => Fault::any().nth(n).no_space(),
+        "a full disk" => Fault::any().nth(n).no_space().forever(),
+        _ => Fault::any().nth(n).forever(),
+    }
+}
+
+#[test]
+fn every_operation_fails() {
+    let fs = Arc::new(SimFileSystem::new());
+    let mut whole = Life::new(fs.clone()).unwrap();
+    let first = fs.operations();
+    whole.live();
+    whole.serves_again("without a fault");
+    assert_eq!(whole.errors, [] as [&str; 0]);
+    let operations = fs.operations() - first;
+    assert!(operations > 150, "{operations} operations");
+    let mut stopped = 0;
+    for kind in ["EIO", "ENOSPC", "a full disk", "a dead disk"] {
+        for n in 1..=operations {
+            let what = format!("{kind} from operation {n} of {operations}");
+            let fs = Arc::new(SimFileSystem::new());
+            let mut life = Life::new(fs.clone()).unwrap();
+            fs.inject(fault_of(kind, n));
+            life.live();
+            fs.clear_faults();
+            life.bench.clock.advance(Duration::from_millis(150));
+            life.bench.wal.drive();
+            life.check(&what);
+            if life.bench.wal.stopped().is_some() {
+                assert!(!kind.contains("ENOSPC") && !kind.contains("full"), "{what} stopped the log");
+                stopped += 1;
+            } else {
+                life.serves_again(&what);
+            }
+            for mode in [CrashMode::Keep, CrashMode::Drop] {
+                let left = Arc::new(life.bench.fs.crash(mode, n));
+                life.bench.recover_on(left).unwrap_or_else(|e| panic!("{what}: opening again: {e}"));
+                life.check(&format!("{what}, {mode:?} and open"));
+            }
+            life.serves_again(&format!("{what}, after a restart"));
+        }
+    }
+    println!("{operations} operations, four faults each; {stopped} of them stopped the log");
+    assert!(stopped > 0);
+}
+
+/// A region is opened while operations fail: it is opened or not, and if not, opens when they no longer do.
+#[test]
+fn every_operation_of_opening_fails() {
+    let lived = || {
+        let fs = Arc::new(SimFileSystem::new());
+        let mut life = Life::new(fs).unwrap();
+        life.live();
+        life.write("r3", true);
+        life
+    };
+    let mut whole = lived();
+    let left = Arc::new(whole.bench.fs.crash(CrashMode::Keep, 1));
+    let first = left.operations();
+    whole.bench.recover_on(left.clone()).unwrap();
+    let operations = left.operations() - first;
+    for kind in ["EIO", "a full disk"] {
+        for n in 1..=operations {
+            let what = format!("{kind} from operation {n} of {operations} of an opening");
+            let mut life = lived();
+            let left = Arc::new(life.bench.fs.crash(CrashMode::Keep, n));
+            left.inject(fault_of(kind, n));
+            let opened = life.bench.recover_on(left.clone());
+            left.clear_faults();
+            if life.note("open", opened).is_none() {
+                let left = Arc::new(left.crash(CrashMode::Keep, n));
+                life.bench.recover_on(left).unwrap_or_else(|e| panic!("{what}: {e}"));
+            }
+            life.check(&what);
+            life.serves_again(&what);
+        }
+    }
+    println!("{operations} operations of an opening, two faults each");
+}

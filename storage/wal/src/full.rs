@@ -1,0 +1,113 @@
+//! A disk without space: what the log does until there is some again.
+//!
+//! A write that finds no space is cut off the file again, and its batch goes back to the front of the append buffer:
+//! the file is what it was, and nothing is in doubt. From then on appends are refused with `Busy`, so nothing new
+//! begins, and whoever drives tries the same bytes again, at most every [`RETRY_PERIOD`]. The first write that goes
+//! through ends it, and the appends that waited are acknowledged then; they are neither lost nor failed.
+//!
+//! Only a failed *write* is treated so. After a failed sync it is unknown what the disk holds, and the log stops.
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use halcyon_cell::{Error, ErrorKind, Result};
+
+use crate::log::{Appends, Batch, Unflushed, Wal, Writer};
+
+/// How often it is tried whether there is space again.
+pub(crate) const RETRY_PERIOD: Duration = Duration::from_millis(100);
+
+/// Why appends are refused for now.
+pub(crate) struct Full {
+    refusal: Error,
+    since_ns: u64,
+    retry_at_ns: u64,
+}
+
+/// What became of a batch whose write did not fail for good.
+pub(crate) enum Put {
+    Written,
+    /// The file is as it was before.
+    NoSpace(Error),
+}
+
+/// Whether an error says that the disk (or the share of it that is allowed) is full.
+fn is_no_space(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Writes all bytes, or leaves the file as it was if there is no space.
+pub(crate) fn put_or_cut(writer: &mut Writer, bytes: &[u8]) -> Result<Put> {
+    let before = writer.file.len();
+    let Err(error) = writer.file.write_all(bytes) else { return Ok(Put::Written) };
+    if !is_no_space(&error) {
+        return Err(error.into());
+    }
+    writer.file.truncate(before).map_err(|cut| {
+        Error::new(ErrorKind::Io, format!("{error}; what was written could not be cut off again: {cut}"))
+    })?;
+    Ok(Put::NoSpace(error.into()))
+}
+
+impl Wal {
+    /// Why appends are refused for now: the disk is full. `None`, cheaply, while there is space. It ends by itself,
+    /// driven like everything else.
+    #[inline]
+    pub fn no_space(&self) -> Option<Error> {
+        if !self.is_full.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.appends.lock().full.as_ref().map(|full| full.refusal.clone())
+    }
+
+    /// Gives a batch back to the append buffer, before what was appended since.
+    pub(crate) fn hold(&self, batch: Batch, error: &Error) {
+        let now_ns = self.env.clock.monotonic_ns();
+        let mut appends = self.appends.lock();
+        appends.give_back(batch);
+        let since_ns = appends.full.as_ref().map_or(now_ns, |full| full.since_ns);
+        if appends.full.is_none() {
+            let waiting = appends.buffer.len();
+            tracing::error!(%error, waiting, "no space for the write-ahead log; writes are refused until there is some");
+        }
+        let message = format!("the write-ahead log waits for space on the disk: {error}");
+        let refusal = Error::new(ErrorKind::Busy, message);
+        let retry_at_ns = now_ns + RETRY_PERIOD.as_nanos() as u64;
+        appends.full = Some(Full { refusal, since_ns, retry_at_ns });
+        self.is_full.store(true, Ordering::Relaxed);
+    }
+
+    /// A write went through.
+    pub(crate) fn note_space(&self) {
+        if !self.is_full.load(Ordering::Relaxed) {
+            return;
+        }
+        if let Some(full) = self.appends.lock().full.take() {
+            let waited_ns = self.env.clock.monotonic_ns().saturating_sub(full.since_ns);
+            tracing::info!(waited_ms = waited_ns / 1_000_000, "there is space for the write-ahead log again");
+        }
+        self.is_full.store(false, Ordering::Relaxed);
+    }
+
+    /// As [`Wal::hold`], for a batch that had been taken together with the accounts of its file.
+    pub(crate) fn take_back(&self, unflushed: Unflushed, synced_bytes: u64) {
+        let mut appends = self.appends.lock();
+        appends.synced_bytes = synced_bytes;
+        for (region, seq) in unflushed {
+            appends.note_unflushed(&region, seq);
+        }
+    }
+}
+
+impl Appends {
+    /// Whether a driver has something to write now.
+    pub(crate) fn is_due(&self, now_ns: impl FnOnce() -> u64) -> bool {
+        !self.buffer.is_empty() && self.full.as_ref().is_none_or(|full| now_ns() >= full.retry_at_ns)
+    }
+
+    /// `Busy` while the disk is full.
+    pub(crate) fn check_space(&self) -> Result<()> {
+        self.full.as_ref().map_or(Ok(()), |full| Err(full.refusal.clone()))
+    }
+}

@@ -1,0 +1,155 @@
+//! A disk without space: appends wait or are refused, nothing is lost or written twice, and the log goes on.
+
+mod common;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use halcyon_cell::{Cell, ErrorKind, Result};
+use halcyon_env::sim::{Fault, Operation, SimFileSystem};
+use halcyon_env::{Clock, Env, ManualClock};
+use halcyon_wal::{Durability, SyncMode, Wal, WalConfig, WalEntry, WalReader};
+
+const DIR: &str = "/hbase/WALs/s";
+
+struct Bench {
+    fs: SimFileSystem,
+    clock: Arc<ManualClock>,
+    wal: Arc<Wal>,
+    done: Arc<AtomicUsize>,
+    failed: Arc<AtomicUsize>,
+}
+
+impl Bench {
+    fn new(sync_mode: SyncMode) -> Bench {
+        let fs = SimFileSystem::new();
+        let clock = Arc::new(ManualClock::at(1_700_000_000_000));
+        let env = Env { clock: clock.clone(), ..fs.env() };
+        let mut config = WalConfig::new(DIR, "/hbase/oldWALs", "s");
+        config.sync_mode = sync_mode;
+        let wal = Wal::open(env, config).unwrap();
+        Bench { fs, clock, wal, done: Arc::default(), failed: Arc::default() }
+    }
+
+    fn append(&self, seq: u64) -> Result<()> {
+        let cell = Cell::put(b"r", b"f", &seq.to_be_bytes(), seq as i64, &[seq as u8; 300]).with_seq(seq);
+        let cells = [cell.get()];
+        let entry = WalEntry {
+            region: b"region",
+            table: b"t",
+            seq,
+            write_time_ms: 1,
+            nonce_group: 0,
+            nonce: 0,
+            cells: &cells,
+        };
+        let (done, failed) = (self.done.clone(), self.failed.clone());
+        let completion = move |result: &Result<()>| {
+            let count = if result.is_ok() { done } else { failed };
+            count.fetch_add(1, Ordering::SeqCst);
+        };
+        self.wal.append(&entry, Durability::SyncWal, Box::new(completion))
+    }
+
+    fn done(&self) -> usize {
+        self.done.load(Ordering::SeqCst)
+    }
+
+    /// Sequence ids in all files, oldest file first.
+    fn written(&self) -> Vec<u64> {
+        let env = Env { clock: self.clock.clone(), ..self.fs.env() };
+        let mut seqs = Vec::new();
+        for file in self.fs.dump().into_iter().filter(|(path, _)| path.starts_with(Path::new(DIR))) {
+            let mut reader = WalReader::open(&env, &file.0).unwrap();
+            for entry in &mut reader {
+                seqs.push(entry.unwrap().0.log_sequence_number);
+            }
+            assert_eq!(reader.torn_at(), None, "{}", file.0.display());
+        }
+        seqs
+    }
+
+    fn retry_later(&self) {
+        self.clock.advance(Duration::from_millis(200));
+        self.wal.drive();
+    }
+}
+
+#[test]
+fn writes_wait_for_space_and_new_ones_are_refused() {
+    for sync_mode in [SyncMode::Written, SyncMode::Fsync] {
+        let bench = Bench::new(sync_mode);
+        bench.append(1).unwrap();
+        bench.wal.drive();
+        bench.append(2).unwrap();
+        bench.append(3).unwrap();
+        bench.fs.inject(Fault::new(Operation::Write, "WALs").no_space().forever());
+        bench.wal.drive();
+        assert_eq!(bench.done(), 1, "{sync_mode:?}: the others wait");
+        let refused = bench.append(4).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Busy);
+        assert!(refused.message().contains("waits for space on the disk"), "{refused}");
+        assert!(refused.message().contains("No space left on device"), "{refused}");
+        assert!(bench.wal.no_space().is_some() && bench.wal.stopped().is_none());
+        assert_eq!(bench.wal.roll().unwrap_err().kind(), ErrorKind::Busy);
+        for _ in 0..5 {
+            bench.retry_later();
+        }
+        assert_eq!(bench.done(), 1);
+
+        bench.fs.clear_faults();
+        bench.wal.drive();
+        assert_eq!(bench.done(), 1, "not before the next attempt is due");
+        bench.retry_later();
+        assert_eq!(bench.done(), 3);
+        assert!(bench.wal.no_space().is_none());
+        bench.append(5).unwrap();
+        bench.wal.roll().unwrap();
+        bench.append(6).unwrap();
+        bench.wal.close().unwrap();
+        assert_eq!((bench.done(), bench.failed.load(Ordering::SeqCst)), (5, 0));
+        assert_eq!(bench.written(), [1, 2, 3, 5, 6], "{sync_mode:?}");
+    }
+}
+
+#[test]
+fn a_roll_that_finds_no_space_leaves_the_old_file() {
+    let bench = Bench::new(SyncMode::Fsync);
+    bench.append(1).unwrap();
+    bench.wal.drive();
+    bench.append(2).unwrap();
+    // The header of the new file fits, what waits for the old one does not.
+    bench.fs.inject(Fault::new(Operation::Write, "WALs").nth(2).no_space());
+    let file = bench.wal.current_file();
+    assert_eq!(bench.wal.roll().unwrap_err().kind(), ErrorKind::Busy);
+    assert_eq!(bench.wal.current_file(), file);
+    bench.retry_later();
+    assert_eq!(bench.done(), 2);
+    // The accounts are the old file's again: it stays as long as the region has not flushed.
+    assert!(bench.wal.roll().unwrap().archived.is_empty());
+    bench.wal.flushed(b"region", 2);
+    assert_eq!(bench.wal.archive().len(), 1);
+    assert_eq!(bench.clock.now_ms() - 1_700_000_000_000, 200);
+}
+
+#[test]
+fn a_log_that_is_closed_without_space_says_so() {
+    let bench = Bench::new(SyncMode::Written);
+    bench.append(1).unwrap();
+    bench.fs.inject(Fault::new(Operation::Write, "WALs").no_space().forever());
+    let error = bench.wal.close().unwrap_err();
+    assert!(error.message().contains("No space left on device"), "{error}");
+    assert_eq!((bench.done(), bench.failed.load(Ordering::SeqCst)), (0, 1));
+}
+
+#[test]
+fn a_failed_sync_is_never_tried_again() {
+    let bench = Bench::new(SyncMode::Fsync);
+    bench.append(1).unwrap();
+    bench.fs.inject(Fault::new(Operation::Sync, "WALs"));
+    bench.wal.drive();
+    assert_eq!((bench.done(), bench.failed.load(Ordering::SeqCst)), (0, 1));
+    assert!(bench.wal.stopped().is_some() && bench.wal.no_space().is_none());
+}
