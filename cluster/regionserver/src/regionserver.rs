@@ -369,6 +369,7 @@ impl RegionServer {
         self.stopping.notify_all();
         self.flush_queue.wake_all();
         self.memory_queue.wake_all();
+        self.chunks.wake();
         self.compactor.stop();
     }
 

@@ -134,6 +134,12 @@ impl ChunkPool {
         self.give_back(memory);
     }
 
+    /// Ends a [`ChunkPool::keep_ready`] that waits.
+    pub fn wake(&self) {
+        drop(self.pooled.lock());
+        self.taken.notify_all();
+    }
+
     fn pop_pooled(&self, pooled: &mut Vec<Pages>) -> Option<Pages> {
         let memory = pooled.pop();
         self.pooled_count.store(pooled.len(), Ordering::Relaxed);

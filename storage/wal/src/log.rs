@@ -327,6 +327,7 @@ impl Wal {
         let sync = sync || batch.sync_wanted;
         let result = match self.put(writer, &batch.buffer, sync) {
             Ok(Put::NoSpace(error)) => {
+                let error = error.context(writer.path.display());
                 self.hold(batch, &error);
                 return Ok(Put::NoSpace(error));
             }

@@ -170,7 +170,6 @@ impl Wal {
         }
         if let Put::NoSpace(error) = self.write_batch(&mut writer, batch, true)? {
             // Nobody will try again: what waits is told so.
-            let error = error.context(writer.path.display());
             let rest = self.appends.lock().take(Vec::new());
             self.finish(rest.completions, &Err(error.clone()));
             return Err(error);
