@@ -4,6 +4,8 @@
 //!
 //! `HALCYON_FAULTS` sets how many places are tried for each kind of fault.
 
+#![allow(clippy::disallowed_methods)] // sleeps and clocks of the test itself
+
 mod common;
 
 use std::collections::BTreeMap;
