@@ -77,7 +77,8 @@ impl RegionServer {
                 tracing::debug!(region = name, %error, "not flushed: closing");
             }
             Err(error) => {
-                tracing::error!(region = name, %error, "flush failed; its edits stay in memory and log")
+                tracing::error!(region = name, %error, "flush failed; its edits stay in memory and log");
+                return self.pause_flush(online);
             }
         }
         // Only now: the memstore counts what is being flushed, so a writer would queue the region again.
