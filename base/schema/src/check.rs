@@ -128,9 +128,6 @@ fn check_storable(family: &FamilyDescriptor) -> Result<()> {
     if family.attribute(b"ENCRYPTION").is_some_and(|cipher| !cipher.is_empty()) {
         return Err(Error::invalid(format!("Column family {name}: encryption is not available")));
     }
-    if family.new_version_behavior() {
-        return Err(Error::invalid(format!("Column family {name}: NEW_VERSION_BEHAVIOR is not available")));
-    }
     Ok(())
 }
 
@@ -241,7 +238,6 @@ mod tests {
                 table(family()).with("coprocessor$1", "|no.such.Coprocessor|1073741823|"),
                 "no.such.Coprocessor",
             ),
-            (table(family().with("NEW_VERSION_BEHAVIOR", "true")), "NEW_VERSION_BEHAVIOR"),
             (table(family().with("VERSIONS", "0")), "versions"),
             (table(family().with("REPLICATION_SCOPE", "5")), "scope"),
             (table(family().with("COMPRESSION", "LZO")), "LZO"),

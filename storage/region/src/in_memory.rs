@@ -62,7 +62,15 @@ impl Region {
         } else {
             self.services.settings.in_memory_compaction
         };
-        store.family.in_memory_compaction().unwrap_or(default)
+        match store.family.in_memory_compaction().unwrap_or(default) {
+            // What is hidden there still counts: it may have pushed out what is in files.
+            InMemoryCompaction::Eager | InMemoryCompaction::Adaptive
+                if store.keeping.new_version_behavior =>
+            {
+                InMemoryCompaction::Basic
+            }
+            policy => policy,
+        }
     }
 
     fn in_memory_flush_bytes(&self) -> u64 {

@@ -131,8 +131,13 @@ fn open_store(
         Some(ttl) if store.keeping.min_versions == 0 => now_ms.saturating_sub(ttl),
         _ => i64::MIN,
     };
+    // By the order of writing, newer timestamps than the asked ones have a say in what is still there.
+    let files_range = match store.keeping.new_version_behavior {
+        true => TimeRange { max: i64::MAX, ..time_range },
+        false => time_range,
+    };
     for file in &view.files {
-        if file_is_wanted(file, single_row, wanted, time_range, oldest, scan.raw, mode)? {
+        if file_is_wanted(file, single_row, wanted, files_range, oldest, scan.raw, mode)? {
             let newest = if file.max_cell_seq > read_point { read_point } else { u64::MAX };
             let cache = scan.cache_blocks && store.family.block_cache();
             sources.push(file.source(mode, cache, newest));

@@ -40,6 +40,7 @@ fn descriptor(options: &FamilyOptions, policy: Policy) -> FamilyDescriptor {
         .with("VERSIONS", options.versions_max.min(i32::MAX as usize).to_string())
         .with("MIN_VERSIONS", options.min_versions.to_string())
         .with("KEEP_DELETED_CELLS", keep)
+        .with("NEW_VERSION_BEHAVIOR", options.new_version_behavior.to_string())
         .with("BLOCKSIZE", "256")
         .with(
             "IN_MEMORY_COMPACTION",

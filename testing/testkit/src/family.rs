@@ -21,6 +21,8 @@ pub struct FamilyOptions {
     /// `TTL` in milliseconds; `None` is for ever.
     pub ttl_ms: Option<i64>,
     pub keep_deleted_cells: KeepDeletedCells,
+    /// `NEW_VERSION_BEHAVIOR`: versions and deletes by the order of writing.
+    pub new_version_behavior: bool,
 }
 
 impl FamilyOptions {
@@ -32,6 +34,7 @@ impl FamilyOptions {
             min_versions: 0,
             ttl_ms: None,
             keep_deleted_cells: KeepDeletedCells::False,
+            new_version_behavior: false,
         }
     }
 
@@ -49,6 +52,10 @@ impl FamilyOptions {
 
     pub fn keep(self, keep_deleted_cells: KeepDeletedCells) -> FamilyOptions {
         FamilyOptions { keep_deleted_cells, ..self }
+    }
+
+    pub fn new_version_behavior(self) -> FamilyOptions {
+        FamilyOptions { new_version_behavior: true, ..self }
     }
 
     /// Timestamps below this one have expired at `now_ms`.

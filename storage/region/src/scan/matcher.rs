@@ -12,6 +12,7 @@ use halcyon_schema::KeepDeleted;
 
 use super::columns::ColumnTracker;
 use super::deletes::{DeleteTracker, Hidden};
+use super::new_version::NewVersions;
 use crate::api::TimeRange;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +38,9 @@ pub(crate) struct Keeping {
     /// Milliseconds; `None`: for ever.
     pub ttl_ms: Option<i64>,
     pub keep_deleted: KeepDeleted,
+    /// Markers hide only what was written before them, and what was pushed out stays out
+    /// (`NEW_VERSION_BEHAVIOR`).
+    pub new_version_behavior: bool,
 }
 
 impl Keeping {
@@ -46,7 +50,7 @@ impl Keeping {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
+pub(super) enum Mode {
     User {
         see_past_deletes: bool,
     },
@@ -60,15 +64,17 @@ enum Mode {
 }
 
 pub(crate) struct Matcher {
-    mode: Mode,
-    keeping: Keeping,
+    pub(super) mode: Mode,
+    pub(super) keeping: Keeping,
     now_ms: i64,
-    oldest_unexpired: i64,
-    time_range: TimeRange,
-    columns: ColumnTracker,
+    pub(super) oldest_unexpired: i64,
+    pub(super) time_range: TimeRange,
+    pub(super) columns: ColumnTracker,
     deletes: DeleteTracker,
+    /// Counts versions and deletes by the order of writing instead, where the family asks for that.
+    pub(super) new_versions: Option<Box<NewVersions>>,
     /// Versions of a column that the scan wants after its filter.
-    versions_after_filter: u32,
+    pub(super) versions_after_filter: u32,
     versions_count: u32,
     versions_column: Option<Vec<u8>>,
     row: Vec<u8>,
@@ -120,6 +126,11 @@ impl Matcher {
     ) -> Matcher {
         // A raw scan sees what is stored, expired or not (StoreScanner's constructor).
         let oldest_unexpired = if mode == Mode::Raw { 0 } else { keeping.oldest_unexpired(now_ms) };
+        let new_versions = (keeping.new_version_behavior && mode != Mode::Raw).then(|| {
+            let ends_alike =
+                !matches!(mode, Mode::Major { .. }) || keeping.keep_deleted == KeepDeleted::False;
+            Box::new(NewVersions::new(keeping.max_versions, ends_alike))
+        });
         Matcher {
             mode,
             keeping,
@@ -128,6 +139,7 @@ impl Matcher {
             time_range,
             columns: ColumnTracker::new(wanted, checked_versions, keeping.min_versions, oldest_unexpired),
             deletes: DeleteTracker::default(),
+            new_versions,
             versions_after_filter,
             versions_count: 0,
             versions_column: None,
@@ -145,6 +157,9 @@ impl Matcher {
         self.sticky_next_row = false;
         self.columns.reset();
         self.deletes.reset();
+        if let Some(versions) = &mut self.new_versions {
+            versions.reset();
+        }
         self.versions_column = None;
         self.versions_count = 0;
     }
@@ -179,6 +194,9 @@ impl Matcher {
         {
             return Ok(MatchCode::DoneScan);
         }
+        if self.new_versions.is_some() {
+            return self.match_in_order_of_writing(cell, filter);
+        }
         if let Some(code) = self.before_deletes(cell) {
             return Ok(code);
         }
@@ -186,12 +204,7 @@ impl Matcher {
         match self.mode {
             Mode::User { see_past_deletes } => {
                 if cell.cell_type().is_delete() {
-                    let seen = if see_past_deletes {
-                        self.time_range.contains(timestamp)
-                    } else {
-                        timestamp >= self.time_range.min
-                    };
-                    if seen {
+                    if self.is_in_force(timestamp, see_past_deletes) {
                         self.deletes.add(cell);
                     }
                     return Ok(MatchCode::Skip);
@@ -207,8 +220,13 @@ impl Matcher {
         }
     }
 
+    /// Whether a read minds a marker. Markers behind the range count as well, unless what they hide is kept.
+    pub(super) fn is_in_force(&self, timestamp: i64, see_past_deletes: bool) -> bool {
+        if see_past_deletes { self.time_range.contains(timestamp) } else { timestamp >= self.time_range.min }
+    }
+
     /// End of row, and the time to live of family and cell.
-    fn before_deletes(&mut self, cell: CellRef<'_>) -> Option<MatchCode> {
+    pub(super) fn before_deletes(&mut self, cell: CellRef<'_>) -> Option<MatchCode> {
         if !self.on_row || cell.row() != self.row.as_slice() {
             return Some(MatchCode::Done);
         }
@@ -271,6 +289,15 @@ impl Matcher {
         ) {
             return Ok(code);
         }
+        self.ask_filter(cell, code, filter)
+    }
+
+    pub(super) fn ask_filter(
+        &mut self,
+        cell: CellRef<'_>,
+        code: MatchCode,
+        filter: &mut Option<Box<dyn Filter>>,
+    ) -> Result<MatchCode> {
         match filter {
             None => Ok(code),
             Some(filter) => {
@@ -340,12 +367,7 @@ impl Matcher {
     fn match_major(&mut self, cell: CellRef<'_>, timestamp: i64, earliest_put: i64) -> MatchCode {
         if cell.cell_type().is_delete() {
             self.track_delete(cell);
-            let kept = match self.keeping.keep_deleted {
-                KeepDeleted::True => true,
-                KeepDeleted::Ttl => timestamp >= self.oldest_unexpired,
-                KeepDeleted::False => false,
-            };
-            if !kept {
+            if !self.marker_stays(timestamp) {
                 return MatchCode::Skip;
             }
             if timestamp < earliest_put {
@@ -359,13 +381,17 @@ impl Matcher {
 
     /// With KEEP_DELETED_CELLS compaction drops cells by versions and time to live only.
     fn track_delete(&mut self, cell: CellRef<'_>) {
-        let tracked = match self.keeping.keep_deleted {
-            KeepDeleted::False => true,
-            KeepDeleted::Ttl => cell.timestamp() < self.oldest_unexpired,
-            KeepDeleted::True => false,
-        };
-        if tracked {
+        if !self.marker_stays(cell.timestamp()) {
             self.deletes.add(cell);
+        }
+    }
+
+    /// Whether a major compaction keeps a marker, and a minor one what it hides.
+    pub(super) fn marker_stays(&self, timestamp: i64) -> bool {
+        match self.keeping.keep_deleted {
+            KeepDeleted::True => true,
+            KeepDeleted::Ttl => timestamp >= self.oldest_unexpired,
+            KeepDeleted::False => false,
         }
     }
 }

@@ -4,7 +4,9 @@
 
 mod columns;
 mod deletes;
+mod match_new_version;
 pub(crate) mod matcher;
+mod new_version;
 mod region_scanner;
 pub(crate) mod source;
 pub(crate) mod store_scanner;

@@ -110,6 +110,7 @@ impl Store {
             min_versions: family.min_versions(),
             ttl_ms: family.ttl_seconds().map(|s| i64::try_from(s.saturating_mul(1000)).unwrap_or(i64::MAX)),
             keep_deleted: family.keep_deleted(),
+            new_version_behavior: family.new_version_behavior(),
         };
         let active = Segment::with_row_start(chunks.clone(), comparator, row_start);
         let view = StoreView { active, pipeline: Vec::new(), snapshot: Vec::new(), files };

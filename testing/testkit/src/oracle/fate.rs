@@ -5,14 +5,16 @@
 //! cells. Most markers stay. Which parts there are and when they are merged is the engine's choice, so the oracle
 //! takes a cell as *may be gone* from the moment at which there is any part that would lose it.
 //!
+//! With `NEW_VERSION_BEHAVIOR` parts keep everything: `new_version.rs`.
+//!
 //! A major compaction sees everything and drops the markers as well (HBase: `MajorCompactionScanQueryMatcher`).
 
 use std::collections::BTreeSet;
 
 use halcyon_cell::{Cell, CellType};
 
-use super::Stored;
 use super::read::{hides, is_cell_ttl_over};
+use super::{Stored, new_version};
 use crate::{FamilyOptions, KeepDeletedCells};
 
 /// Markers whose presence is unknown double the cases to try; more than this many never came up.
@@ -24,6 +26,13 @@ const UNKNOWN_MARKERS_MAX: usize = 10;
 /// markers that come behind such a put are lost as well, whatever they could still hide.
 pub(super) fn mark(row: &mut [Stored], options: &FamilyOptions, now_ms: i64) {
     let oldest = options.oldest_unexpired(now_ms);
+    if options.new_version_behavior {
+        // Everything is kept but files of which all has expired.
+        for stored in row.iter_mut().filter(|_| options.min_versions == 0) {
+            stored.may_be_gone |= stored.cell.timestamp() < oldest;
+        }
+        return;
+    }
     let masks = compaction_masks(row, options, now_ms);
     for column in row.chunk_by_mut(|a, b| a.cell.qualifier() == b.cell.qualifier()) {
         let mut put_times = BTreeSet::new();
@@ -80,6 +89,9 @@ pub(super) fn earliest_put<'a>(cells: impl Iterator<Item = &'a Stored>) -> i64 {
 /// Versions are counted twice: all stored ones, and those that are surely there. A cell goes if it is over the
 /// limit by the second count, and may be gone if it is by the first.
 pub(super) fn major_compact(row: &mut Vec<Stored>, options: &FamilyOptions, now_ms: i64, earliest_put: i64) {
+    if options.new_version_behavior {
+        return new_version::major_compact(row, options, now_ms, earliest_put);
+    }
     let oldest = options.oldest_unexpired(now_ms);
     let masks = compaction_masks(row, options, now_ms);
     let mut kept = Vec::new();

@@ -1,9 +1,10 @@
 //! The oracle: cells in sorted lists, and reads by HBase's rules.
 //!
 //! `read.rs` says what a read of one row and family returns; `fate.rs` says which cells may be gone and what a
-//! major compaction removes. Here the two are put together over rows and families.
+//! major compaction removes; `new_version.rs` says both for families with `NEW_VERSION_BEHAVIOR`. Here the two are put together over rows and families.
 
 mod fate;
+mod new_version;
 mod read;
 #[cfg(test)]
 mod tests;
@@ -75,6 +76,11 @@ impl Oracle {
                 fate::major_compact(row, &family.options, self.now_ms, earliest_put);
             }
             family.rows.retain(|_, row| !row.is_empty());
+            // An engine may do it twice, and then older puts than now are no reason to keep a marker.
+            let earliest_put = fate::earliest_put(family.rows.values().flatten());
+            for stored in family.rows.values_mut().flatten().filter(|it| it.cell.cell_type().is_delete()) {
+                stored.may_be_gone |= stored.cell.timestamp() < earliest_put;
+            }
         }
         self.update_fates();
     }

@@ -10,6 +10,7 @@
 
 use halcyon_cell::{Cell, CellType, TagType};
 
+use super::new_version;
 use crate::{FamilyOptions, KeepDeletedCells, OracleScan};
 
 /// The cells of `row` (one row, one family, sorted) that the scan returns.
@@ -19,7 +20,11 @@ pub(super) fn read_store(
     scan: &OracleScan,
     now_ms: i64,
 ) -> Vec<Cell> {
-    let seen = read_columns(row, options, scan, now_ms);
+    let seen = if options.new_version_behavior && !scan.raw {
+        new_version::read_columns(row, options, scan, now_ms)
+    } else {
+        read_columns(row, options, scan, now_ms)
+    };
     seen.into_iter().skip(scan.store_offset).take(scan.store_limit.unwrap_or(usize::MAX)).collect()
 }
 
@@ -30,19 +35,7 @@ fn read_columns(row: &[&Cell], options: &FamilyOptions, scan: &OracleScan, now_m
     // A raw scan sees what is stored, whatever VERSIONS and the family's TTL say.
     let oldest = if scan.raw { 0 } else { options.oldest_unexpired(now_ms) };
     let versions_max = if scan.raw { scan.versions_max } else { scan.versions_max.min(options.versions_max) };
-    let markers: Vec<&Cell> = row
-        .iter()
-        .copied()
-        .filter(|cell| !scan.raw && cell.cell_type().is_delete())
-        .filter(|marker| !(options.min_versions == 0 && marker.timestamp() < oldest))
-        .filter(|marker| !is_cell_ttl_over(marker, now_ms))
-        .filter(|marker| match options.keep_deleted_cells {
-            // Markers behind the range are in force as well, or a scan of the past would see deleted cells ...
-            KeepDeletedCells::False => marker.timestamp() >= time_range.min,
-            // ... which is what those who keep them want.
-            KeepDeletedCells::True | KeepDeletedCells::Ttl => time_range.contains(marker.timestamp()),
-        })
-        .collect();
+    let markers = markers_in_force(row, options, scan, now_ms);
 
     let mut seen = Vec::new();
     for column in row.chunk_by(|a, b| a.qualifier() == b.qualifier()) {
@@ -87,6 +80,29 @@ fn read_columns(row: &[&Cell], options: &FamilyOptions, scan: &OracleScan, now_m
         }
     }
     seen
+}
+
+/// The markers that a read minds.
+pub(super) fn markers_in_force<'a>(
+    row: &[&'a Cell],
+    options: &FamilyOptions,
+    scan: &OracleScan,
+    now_ms: i64,
+) -> Vec<&'a Cell> {
+    let time_range = scan.time_range_of(&options.name);
+    let oldest = options.oldest_unexpired(now_ms);
+    row.iter()
+        .copied()
+        .filter(|cell| !scan.raw && cell.cell_type().is_delete())
+        .filter(|marker| !(options.min_versions == 0 && marker.timestamp() < oldest))
+        .filter(|marker| !is_cell_ttl_over(marker, now_ms))
+        .filter(|marker| match options.keep_deleted_cells {
+            // Markers behind the range are in force as well, or a scan of the past would see deleted cells ...
+            KeepDeletedCells::False => marker.timestamp() >= time_range.min,
+            // ... which is what those who keep them want.
+            KeepDeletedCells::True | KeepDeletedCells::Ttl => time_range.contains(marker.timestamp()),
+        })
+        .collect()
 }
 
 /// Whether a marker hides a put of the same row and family.

@@ -42,6 +42,7 @@ fn families(random: &mut Random) -> Vec<FamilyOptions> {
                 1 => KeepDeletedCells::Ttl,
                 _ => KeepDeletedCells::False,
             };
+            family.new_version_behavior = random.one_in(3);
             family
         })
         .collect()

@@ -3,7 +3,7 @@
 //! ```text
 //! seed 7
 //! start 1000000
-//! family f versions=3 min_versions=1 ttl=400 keep=ttl
+//! family f versions=3 min_versions=1 ttl=400 keep=ttl new_version_behavior
 //! write put a f:q 999950 =v1 ttl=50 ; delete_column a f:q 999900
 //! get a versions=2 columns=f:q,g time=0..5
 //! scan from=a until=c reversed raw limit=1 store_limit=2 store_offset=1 batch=3 time:f=2..
@@ -46,7 +46,8 @@ pub(super) fn write_script(f: &mut fmt::Formatter<'_>, script: &Script) -> fmt::
             write!(f, " ttl={ttl_ms}")?;
         }
         let keep = KEEPS.iter().find(|(_, keep)| *keep == family.keep_deleted_cells);
-        writeln!(f, " keep={}", keep.expect("all are listed").0)?;
+        write!(f, " keep={}", keep.expect("all are listed").0)?;
+        writeln!(f, "{}", if family.new_version_behavior { " new_version_behavior" } else { "" })?;
     }
     script.steps.iter().try_for_each(|step| writeln!(f, "{step}"))
 }
@@ -191,6 +192,7 @@ fn parse_family(rest: &str) -> Result<FamilyOptions, String> {
     let mut family = FamilyOptions::new(&unescape(words.next().ok_or("a family has a name")?)?);
     for word in words {
         match word.split_once('=') {
+            None if word == "new_version_behavior" => family.new_version_behavior = true,
             Some(("versions", count)) => family.versions_max = number(count)?,
             Some(("min_versions", count)) => family.min_versions = number(count)?,
             Some(("ttl", ms)) => family.ttl_ms = Some(number(ms)?),
@@ -321,6 +323,7 @@ mod tests {
     #[test]
     fn text_of_one_of_each() {
         let text = "seed 7\nstart 1000000\nfamily f versions=3 min_versions=1 ttl=400 keep=ttl\n\
+            family g versions=1 keep=false new_version_behavior\n\
             write put a f:q 5 =v\\x3a1 pad=30 ttl=50 ; delete_column a\\x00 f:q 4\n\
             get a versions=2 columns=f:q,g time=0..5\n\
             scan from=a until=c versions=1 reversed raw time:f=2.. limit=1 store_limit=2 store_offset=1 batch=3\n\

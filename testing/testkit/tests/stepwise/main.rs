@@ -2,6 +2,7 @@
 //! go through a stepwise matcher at every read, flush and compaction.
 
 mod matcher;
+mod new_version;
 
 use std::collections::BTreeMap;
 

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::new_version;
 use halcyon_cell::{Cell, CellType, TagType};
 use halcyon_testkit::{FamilyOptions, KeepDeletedCells, OracleScan, TimeRange};
 
@@ -125,6 +126,9 @@ pub enum Purpose<'a> {
 pub fn walk(cells: &[Cell], options: &FamilyOptions, purpose: &Purpose<'_>, now_ms: i64) -> Vec<Cell> {
     let scan = if let Purpose::Read(scan) = purpose { Some(*scan) } else { None };
     let raw = scan.is_some_and(|scan| scan.raw);
+    if options.new_version_behavior && !raw {
+        return new_version::walk(cells, options, purpose, now_ms);
+    }
     let oldest = if raw { 0 } else { options.ttl_ms.map_or(i64::MIN, |ttl| now_ms - ttl) };
     let mut columns = Columns {
         asked: scan.and_then(|scan| scan.columns.get(&options.name).cloned().flatten()),
@@ -230,7 +234,7 @@ fn match_compaction(
     }
 }
 
-fn cell_ttl_over(cell: &Cell, now_ms: i64) -> bool {
+pub fn cell_ttl_over(cell: &Cell, now_ms: i64) -> bool {
     cell.get().tag_iter().find(|tag| tag.tag_type == TagType::TTL).is_some_and(|tag| {
         cell.timestamp() + i64::from_be_bytes(tag.value.try_into().expect("eight bytes")) < now_ms
     })

@@ -1,0 +1,283 @@
+//! Versions and deletes in the order of writing, for families with `NEW_VERSION_BEHAVIOR` (HBASE-15968; HBase:
+//! `NewVersionBehaviorTracker`).
+//!
+//! What a column shows is what it would show if each write had taken effect at once and for good: a marker hides
+//! what was written before it, a put takes the place of the one with its timestamp, and when there are more than
+//! `VERSIONS`, the one with the smallest timestamp goes. None of them comes back when what pushed it out goes later.
+//!
+//! ```text
+//! sequence id  ------------------------------------------>
+//! put @30               |=====x delete @30
+//! put @20        |======| pushed out by @30, one version being kept
+//! put @10                         |=====================>  still there
+//! ```
+//!
+//! Cells come by timestamp, the newest first, so each put finds what could push it out already placed on this line.
+//! HBase keeps counts per marker instead, and loses some puts that the rule above shows: where family markers of both
+//! kinds cross, and where a put and its replacement are replaced again. Those corners are not copied.
+
+use halcyon_cell::{CellRef, CellType};
+
+/// What has become of a put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Live,
+    /// By a marker that stays.
+    Deleted,
+    /// Nothing that stays remembers it: hidden by a marker that goes, replaced, or pushed out by newer versions.
+    Gone,
+}
+
+/// A delete marker as far as it hides anything.
+#[derive(Clone, Copy)]
+struct Marker {
+    timestamp: i64,
+    seq: u64,
+    /// All versions up to the timestamp, or only the one.
+    with_older: bool,
+    /// A compaction writes it again.
+    stays: bool,
+}
+
+impl Marker {
+    fn hides(&self, put: CellRef<'_>) -> bool {
+        let timestamp = put.timestamp();
+        self.seq >= put.seq()
+            && if self.with_older { timestamp <= self.timestamp } else { timestamp == self.timestamp }
+    }
+}
+
+/// Follows the cells of one row.
+pub(super) struct NewVersions {
+    versions_max: u32,
+    /// Whether only the end of a put matters, and not what brought it about.
+    ends_alike: bool,
+    of_family: Vec<Marker>,
+    of_column: Vec<Marker>,
+    /// The column, once there was a cell of it.
+    on_column: bool,
+    qualifier: Vec<u8>,
+    live: Timeline,
+    /// Timestamp and sequence id of the last put.
+    last_put: Option<(i64, u64)>,
+    /// Versions shown, or kept because they are still there.
+    pub shown: u32,
+    /// Puts that a compaction keeps, deleted ones included.
+    pub kept: u32,
+}
+
+/// A put counts from its moment on, a marker from right after those of its sequence id.
+fn moment_of_put(seq: u64) -> u64 {
+    seq.saturating_mul(2)
+}
+
+fn moment_of_marker(seq: u64) -> u64 {
+    seq.saturating_mul(2).saturating_add(1)
+}
+
+impl NewVersions {
+    pub fn new(versions_max: u32, ends_alike: bool) -> NewVersions {
+        NewVersions {
+            versions_max,
+            ends_alike,
+            of_family: Vec::new(),
+            of_column: Vec::new(),
+            on_column: false,
+            qualifier: Vec::new(),
+            live: Timeline::default(),
+            last_put: None,
+            shown: 0,
+            kept: 0,
+        }
+    }
+
+    /// Starts a new row.
+    pub fn reset(&mut self) {
+        self.of_family.clear();
+        self.on_column = false;
+    }
+
+    /// Called for each cell before anything else: begins a new column where one begins.
+    pub fn enter(&mut self, cell: CellRef<'_>) {
+        if self.on_column && cell.qualifier() == self.qualifier {
+            return;
+        }
+        self.on_column = true;
+        self.qualifier.clear();
+        self.qualifier.extend_from_slice(cell.qualifier());
+        self.of_column.clear();
+        self.live.clear();
+        self.last_put = None;
+        (self.shown, self.kept) = (0, 0);
+    }
+
+    /// A marker that is in force. `stays`: a compaction keeps it.
+    pub fn add(&mut self, cell: CellRef<'_>, stays: bool) {
+        let (cell_type, timestamp, seq) = (cell.cell_type(), cell.timestamp(), cell.seq());
+        let is_of_family = matches!(cell_type, CellType::DeleteFamily | CellType::DeleteFamilyVersion);
+        let with_older = matches!(cell_type, CellType::DeleteFamily | CellType::DeleteColumn);
+        let markers = if is_of_family { &mut self.of_family } else { &mut self.of_column };
+        if self.ends_alike {
+            // A marker before it that hides all older versions of later writes hides all that this one could.
+            if markers.iter().any(|earlier| earlier.with_older && earlier.seq >= seq) {
+                return;
+            }
+            if !is_of_family {
+                markers.retain(|earlier| earlier.with_older || earlier.timestamp == timestamp);
+            }
+        }
+        markers.push(Marker { timestamp, seq, with_older, stays });
+    }
+
+    /// What has become of a put, given everything before it in the row.
+    pub fn judge(&mut self, put: CellRef<'_>) -> Fate {
+        let start = moment_of_put(put.seq());
+        let (mut end, mut fate) = (u64::MAX, Fate::Live);
+        let mut is_forgotten = false;
+        for marker in self.of_family.iter().chain(&self.of_column).filter(|marker| marker.hides(put)) {
+            end = end.min(moment_of_marker(marker.seq));
+            fate = Fate::Deleted;
+            is_forgotten |= !marker.stays;
+        }
+        if let Some((timestamp, seq)) = self.last_put
+            && timestamp == put.timestamp()
+            && moment_of_put(seq) < end
+        {
+            (end, fate) = (moment_of_put(seq), Fate::Gone);
+        }
+        self.last_put = Some((put.timestamp(), put.seq()));
+        if let Some(full) = self.live.first_with(self.versions_max, start)
+            && full < end
+        {
+            (end, fate) = (full, Fate::Gone);
+        }
+        self.live.add(start, end);
+        if is_forgotten { Fate::Gone } else { fate }
+    }
+
+    /// Whether no put that follows in the column can be there still.
+    pub fn is_full(&self) -> bool {
+        self.ends_alike && self.live.count_at_end() >= self.versions_max
+    }
+}
+
+/// How many of the puts seen so far were there at each moment.
+#[derive(Default)]
+struct Timeline {
+    /// From a moment on to the next entry's, this many. Ascending; none before the first.
+    steps: Vec<(u64, u32)>,
+}
+
+impl Timeline {
+    fn clear(&mut self) {
+        self.steps.clear();
+    }
+
+    fn count_at_end(&self) -> u32 {
+        self.steps.last().map_or(0, |&(_, count)| count)
+    }
+
+    /// The first moment not before `from` at which there were at least `count`.
+    fn first_with(&self, count: u32, from: u64) -> Option<u64> {
+        let after = self.steps.partition_point(|&(moment, _)| moment <= from);
+        let steps = &self.steps[after.saturating_sub(1)..];
+        steps.iter().find(|&&(_, there)| there >= count).map(|&(moment, _)| moment.max(from))
+    }
+
+    /// One more from `start` up to, and not at, `end`; `u64::MAX` is for ever.
+    fn add(&mut self, start: u64, end: u64) {
+        if start >= end {
+            return;
+        }
+        let first = self.cut(start);
+        let last = if end == u64::MAX { self.steps.len() } else { self.cut(end) };
+        self.steps[first..last].iter_mut().for_each(|(_, count)| *count += 1);
+        self.steps.dedup_by(|step, before| step.1 == before.1);
+    }
+
+    /// The index of the step that begins at `moment`, made if there is none.
+    fn cut(&mut self, moment: u64) -> usize {
+        match self.steps.binary_search_by_key(&moment, |&(moment, _)| moment) {
+            Ok(at) => at,
+            Err(at) => {
+                let count = if at == 0 { 0 } else { self.steps[at - 1].1 };
+                self.steps.insert(at, (moment, count));
+                at
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use halcyon_cell::Cell;
+
+    use super::*;
+
+    /// Cells of one column as `type@timestamp#sequence id`, in their order; which puts are there still.
+    fn live(versions_max: u32, cells: &str) -> String {
+        let mut versions = NewVersions::new(versions_max, true);
+        let mut out = Vec::new();
+        for text in cells.split_whitespace() {
+            let (kind, rest) = text.split_once('@').unwrap();
+            let (timestamp, seq) = rest.split_once('#').unwrap();
+            let (cell_type, qualifier) = match kind {
+                "put" => (CellType::Put, "q"),
+                "delete" => (CellType::Delete, "q"),
+                "column" => (CellType::DeleteColumn, "q"),
+                "family" => (CellType::DeleteFamily, ""),
+                "version" => (CellType::DeleteFamilyVersion, ""),
+                other => panic!("unknown type {other}"),
+            };
+            let timestamp = timestamp.parse().unwrap();
+            let cell = Cell::build(b"r", b"f", qualifier.as_bytes(), timestamp, cell_type, b"", b"", 0)
+                .with_seq(seq.parse().unwrap());
+            versions.enter(cell.get());
+            if cell_type.is_delete() {
+                versions.add(cell.get(), false);
+            } else if versions.judge(cell.get()) == Fate::Live {
+                out.push(text.trim_start_matches("put"));
+            }
+        }
+        out.join(" ")
+    }
+
+    #[test]
+    fn a_marker_hides_what_was_written_before_it() {
+        assert_eq!(live(9, "column@20#2 put@10#1"), "");
+        assert_eq!(live(9, "column@20#2 put@10#3"), "@10#3");
+        assert_eq!(live(9, "family@20#2 put@30#1 put@10#3 put@5#1"), "@30#1 @10#3");
+        assert_eq!(live(9, "delete@10#2 put@10#3 put@10#1"), "@10#3");
+        assert_eq!(live(9, "version@10#2 put@11#1 put@10#1 put@9#1"), "@11#1 @9#1");
+        assert_eq!(live(9, "column@20#2 put@10#2"), "", "in one batch the marker is the later one");
+    }
+
+    #[test]
+    fn what_was_pushed_out_does_not_come_back() {
+        assert_eq!(live(1, "put@20#1 put@10#2"), "@20#1");
+        assert_eq!(live(1, "delete@20#3 put@20#1 put@10#2"), "", "there was no room for it when it came");
+        assert_eq!(live(1, "delete@20#2 put@20#1 put@10#3"), "@10#3");
+        assert_eq!(live(2, "delete@30#4 put@30#3 put@20#2 put@10#1"), "@20#2");
+        assert_eq!(live(2, "put@30#5 delete@20#4 put@20#3 put@10#1"), "@30#5 @10#1");
+    }
+
+    #[test]
+    fn a_put_takes_the_place_of_its_timestamp() {
+        assert_eq!(live(2, "put@20#3 put@20#1 put@10#2"), "@20#3 @10#2");
+        assert_eq!(live(1, "delete@20#2 put@20#3 put@20#1 put@10#1"), "@20#3");
+        assert_eq!(live(2, "put@30#9 put@20#6 put@20#4 put@20#2 put@10#1"), "@30#9 @20#6");
+    }
+
+    #[test]
+    fn the_line_of_many_versions_stays_short() {
+        let mut versions = NewVersions::new(3, true);
+        for seq in (1..10_000u64).rev() {
+            let cell = Cell::build(b"r", b"f", b"q", seq as i64, CellType::Put, b"", b"", 0).with_seq(seq);
+            versions.enter(cell.get());
+            let fate = versions.judge(cell.get());
+            assert_eq!(fate == Fate::Live, seq >= 9_997);
+            assert_eq!(versions.is_full(), seq <= 9_997);
+            assert!(versions.live.steps.len() <= 4);
+        }
+    }
+}
