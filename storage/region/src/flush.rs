@@ -1,9 +1,9 @@
-//! Flush: what is in memory becomes one HFile per family.
+//! Flush: what is in memory becomes one HFile per family, or one for each of its stripes.
 //!
 //! ```text
 //! update lock, exclusive: every store's active segment and pipeline -> snapshot; a sequence id is taken
 //! wait until everything up to that id is published (and so is in the log)
-//! per store: snapshot -> matcher -> HFile in .tmp, synced -> commit door
+//! per store: snapshot -> matcher -> HFile in .tmp (by stripes: several), synced -> commit door
 //! the log learns the sequence id
 //! ```
 //!
@@ -17,12 +17,12 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use halcyon_cell::{Key, Result};
-use halcyon_hfile::{FileMeta, HFileWriter};
+use halcyon_hfile::FileMeta;
 
 use crate::region::Region;
 use crate::scan::matcher::{MatchCode, Matcher};
 use crate::scan::source::Heap;
-use crate::store::{Commit, Part, Store, StoreFile, WrittenBy};
+use crate::store::{Commit, Cut, Outputs, Part, Store, StoreFile, Written, WrittenBy};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlushOutcome {
@@ -67,7 +67,7 @@ impl Region {
         })?;
         let mut outcome = FlushOutcome { seq, ..FlushOutcome::default() };
         for store in &chosen {
-            if let Some(file) = self.flush_store_at(store, seq)? {
+            for file in self.flush_store_at(store, seq)? {
                 outcome.flushed = true;
                 outcome.bytes += file.len_bytes;
             }
@@ -78,51 +78,44 @@ impl Region {
         Ok(outcome)
     }
 
-    pub(crate) fn flush_store_at(&self, store: &Store, seq: u64) -> Result<Option<Arc<StoreFile>>> {
+    pub(crate) fn flush_store_at(&self, store: &Store, seq: u64) -> Result<Vec<Arc<StoreFile>>> {
         let snapshot = store.view().snapshot.clone();
         if snapshot.is_empty() {
-            return Ok(None);
+            return Ok(Vec::new());
         }
         let now_ms = self.services.env.clock.now_ms();
-        let path = self.temporary_file(store)?;
-        let written = self.write_snapshot(store, &snapshot, &path, seq, now_ms);
-        let written = written.inspect_err(|_| self.discard(&path))?;
-        let file = written.then_some(path);
-        let commit = Commit { files: file.as_slice(), flushed: &snapshot, compacted: &[] };
+        let written = self.write_snapshot(store, &snapshot, seq, now_ms)?;
+        let paths = written.as_ref().map_or(&[][..], Written::paths);
+        let commit = Commit { files: paths, flushed: &snapshot, compacted: &[] };
         let open = |path: &std::path::Path| self.open_file(store, path, WrittenBy::Flush);
-        let files = store.commit(&self.services.env, &commit, open, &self.archive_dir);
-        let files = files.inspect_err(|_| file.iter().for_each(|path| self.discard(path)))?;
-        Ok(files.into_iter().next())
+        store.commit(&self.services.env, &commit, open, &self.archive_dir.join(&*store.family.name_str()))
     }
 
-    /// Returns whether a cell was left to write; the file is removed if not.
+    /// `None`: no cell was left to write.
     fn write_snapshot(
         &self,
         store: &Store,
         snapshot: &[Part],
-        path: &std::path::Path,
         seq: u64,
         now_ms: i64,
-    ) -> Result<bool> {
-        let env = &self.services.env;
+    ) -> Result<Option<Written>> {
         let sources = snapshot.iter().map(|part| part.source(u64::MAX)).collect();
         let mut heap = Heap::new(store.comparator, sources);
         heap.seek(Key::first_on_row(b"").get())?;
         let mut matcher = Matcher::minor(store.keeping, now_ms);
-        let options = store.writer_options(&self.table, WrittenBy::Flush, now_ms)?;
-        let mut writer = HFileWriter::create(env, path, options)?;
-        let mut cells = 0u64;
+        let cut = flush_cut(store, snapshot);
+        let mut outputs = Outputs::new(self, store, WrittenBy::Flush, now_ms, cut);
         copy_kept(&mut heap, &mut matcher, |cell| {
-            cells += 1;
-            writer.append(cell)
+            outputs.looked_at();
+            outputs.append(cell)
         })?;
-        if cells == 0 {
-            drop(writer);
-            env.fs.remove_file(path)?;
-            return Ok(false);
+        if outputs.is_empty() {
+            return Ok(None);
         }
-        writer.finish(FileMeta { max_seq_id: Some(seq), ..FileMeta::default() })?;
-        Ok(true)
+        // With the files before the last one alone, replay has to repeat what is not in files.
+        let before = FileMeta { max_seq_id: Some(store.max_flushed_seq()), ..FileMeta::default() };
+        let last = FileMeta { max_seq_id: Some(seq), ..FileMeta::default() };
+        outputs.finish(&before, last).map(Some)
     }
 
     /// Everything up to `seq` of the chosen stores is in files; other stores may still hold older edits.
@@ -151,16 +144,6 @@ impl Region {
         Ok(dir.join(name))
     }
 
-    /// Removes what was left of a file that could not be written: on a full disk its space is what others wait for.
-    pub(crate) fn discard(&self, path: &std::path::Path) {
-        let env = &self.services.env;
-        if env.fs.exists(path)
-            && let Err(error) = env.fs.remove_file(path)
-        {
-            tracing::warn!(%error, "a file that was not finished stays until its region opens again");
-        }
-    }
-
     /// Opens a file that was just written, and puts of it into the cache what the family wants there. HBase keeps
     /// blocks while it writes them; here they are read again, so that nothing enters the cache unchecked.
     pub(crate) fn open_file(
@@ -174,6 +157,22 @@ impl Region {
         file.fill_cache(store.cached_on_write(&self.table, written_by));
         Ok(file)
     }
+}
+
+/// One file, or one for each stripe that has cells.
+fn flush_cut(store: &Store, snapshot: &[Part]) -> Cut {
+    let settings = &store.compaction.stripes;
+    if !store.is_striped() || settings.flush_to_level0 {
+        return Cut::nowhere();
+    }
+    let view = store.view();
+    if view.stripes.count() > 0 {
+        return Cut::AtRows { starts: view.stripes.starts().to_vec(), always: 0..0 };
+    }
+    let cells: usize = snapshot.iter().map(|part| part.size().cells_count).sum();
+    let cells = (cells / settings.initial_count).max(1) as u64;
+    let span = (Bytes::new(), Bytes::new());
+    Cut::BySize { span, cells, count_max: settings.initial_count }
 }
 
 /// Walks everything in the heap and hands on the cells that the matcher keeps.

@@ -39,7 +39,7 @@ pub use api::{
 };
 pub use compact::{
     CompactionControl, CompactionOutcome, CompactionPolicy, CompactionRequest, CompactionSettings,
-    DateTieredSettings, OffPeakHours,
+    DateTieredSettings, MajorRows, OffPeakHours, StripeSettings,
 };
 pub use flush::FlushOutcome;
 pub use modify::CheckOutcome;

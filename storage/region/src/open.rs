@@ -294,7 +294,9 @@ fn open_store(
 }
 
 fn highest_known_seq(env: &Env, stores: &[Store], edits_dir: &Path) -> Result<u64> {
-    let highest = stores.iter().map(Store::max_flushed_seq).max().unwrap_or(0);
+    // A crash between two files of one flush leaves cells above what counts as flushed.
+    let of_store = |store: &Store| store.max_flushed_seq().max(store.view().max_cell_seq());
+    let highest = stores.iter().map(of_store).max().unwrap_or(0);
     Ok(highest.max(highest_marker(env, edits_dir)?).max(1))
 }
 

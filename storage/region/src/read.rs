@@ -136,7 +136,9 @@ fn open_store(
         true => TimeRange { max: i64::MAX, ..time_range },
         false => time_range,
     };
-    for file in &view.files {
+    let (low, high) =
+        if scan.reversed { (&scan.stop_row, &scan.start_row) } else { (&scan.start_row, &scan.stop_row) };
+    for file in view.files_with_rows(low, high) {
         if file_is_wanted(file, single_row, wanted, files_range, oldest, scan.raw, mode)? {
             let newest = if file.max_cell_seq > read_point { read_point } else { u64::MAX };
             let cache = scan.cache_blocks && store.family.block_cache();

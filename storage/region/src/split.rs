@@ -23,7 +23,7 @@ use halcyon_schema::{FamilyDescriptor, RegionInfo, TableDescriptor, layout};
 
 use crate::open::{RECOVERED_EDITS, highest_marker};
 use crate::region::{Region, RegionServices};
-use crate::store::{Reference, Store, StoreFile, WrittenBy, is_store_file_name};
+use crate::store::{Reference, Store, StoreFile, StoreView, WrittenBy, is_store_file_name};
 
 impl Region {
     /// Whether files of a parent are still needed.
@@ -32,8 +32,8 @@ impl Region {
     }
 
     /// The row that would begin the second of two halves: the one in the middle of the largest file of the largest
-    /// store (HBase: `RegionSplitPolicy.getSplitPoint`, `StoreUtils.getSplitPoint`). `None` if nothing is in
-    /// files, or if a half would be empty. *Blocking.*
+    /// store, or between two of its stripes (HBase: `RegionSplitPolicy.getSplitPoint`, `StoreFileManager
+    /// .getSplitPoint`). `None` if nothing is in files, or if a half would be empty. *Blocking.*
     pub fn split_point(&self) -> Result<Option<Bytes>> {
         let mut largest: Option<(u64, Bytes)> = None;
         for store in &self.stores {
@@ -42,8 +42,7 @@ impl Region {
             if largest.as_ref().is_some_and(|(most, _)| *most >= size) {
                 continue;
             }
-            let file = view.files.iter().max_by_key(|file| file.len_bytes);
-            if let Some(row) = file.map(|file| middle_row(file)).transpose()?.flatten() {
+            if let Some(row) = split_point_of(&view, store.compaction.stripes.split_imbalance_max)? {
                 largest = Some((size, row));
             }
         }
@@ -134,6 +133,59 @@ impl Region {
     }
 }
 
+/// Where a stripe begins, so that no file has rows on both sides, if the sides are alike; else the middle of the largest
+/// file, of those in the stripe that makes one side too large if that makes it better.
+fn split_point_of(view: &StoreView, imbalance_max: f64) -> Result<Option<Bytes>> {
+    let in_the_middle_of = |stripe: Option<usize>| -> Result<Option<Bytes>> {
+        let files = view.files.iter().enumerate();
+        let of_stripe = files.filter(|(at, _)| stripe.is_none() || view.stripes.of_file(*at) == stripe);
+        let largest = of_stripe.map(|(_, file)| file).max_by_key(|file| file.len_bytes);
+        Ok(largest.map(|file| middle_row(file)).transpose()?.flatten())
+    };
+    let mut sizes = vec![0; view.stripes.count()];
+    for (at, file) in view.files.iter().enumerate() {
+        if let Some(stripe) = view.stripes.of_file(at) {
+            sizes[stripe] += file.len_bytes;
+        }
+    }
+    let Some((first_right, stripe)) = between_stripes(&sizes, imbalance_max) else {
+        return in_the_middle_of(None);
+    };
+    let boundary = view.stripes.starts()[first_right].clone();
+    let divided = stripe.map(|stripe| in_the_middle_of(Some(stripe))).transpose()?.flatten();
+    Ok(Some(divided.unwrap_or(boundary)))
+}
+
+/// The first stripe of the right side, so that the sides are as alike as whole stripes allow; and the stripe in whose
+/// middle to split instead, if they are not alike enough and it would help. `None`: a side would have nothing.
+fn between_stripes(sizes: &[u64], imbalance_max: f64) -> Option<(usize, Option<usize>)> {
+    let (mut left, mut right) = (0u64, 0u64);
+    let (mut first_rest, mut end_rest) = (0, sizes.len());
+    while first_rest < end_rest {
+        if left >= right {
+            end_rest -= 1;
+            right += sizes[end_rest];
+        } else {
+            left += sizes[first_rest];
+            first_rest += 1;
+        }
+    }
+    if left == 0 || right == 0 {
+        return None;
+    }
+    let imbalance = |a: f64, b: f64| if a > b { a / b } else { b / a };
+    let now = imbalance(left as f64, right as f64);
+    if now < imbalance_max {
+        return Some((first_rest, None));
+    }
+    let is_right_larger = right >= left;
+    let larger = if is_right_larger { first_rest } else { first_rest - 1 };
+    let half = sizes[larger] as f64 / 2.0;
+    let (most, least) = if is_right_larger { (right, left) } else { (left, right) };
+    let helps = imbalance(most as f64 - half, least as f64 + half) < now;
+    Some((first_rest, helps.then_some(larger)))
+}
+
 /// The row of the middle key, unless it is the file's first or last.
 fn middle_row(file: &StoreFile) -> Result<Option<Bytes>> {
     let info = file.hfile.info();
@@ -212,4 +264,27 @@ fn files_of(
         files.push(file);
     }
     Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::between_stripes;
+
+    #[test]
+    fn sides_of_whole_stripes_if_they_are_alike() {
+        assert_eq!(between_stripes(&[10, 10, 10, 10], 1.5), Some((2, None)));
+        assert_eq!(between_stripes(&[10, 20, 10, 30], 1.5), Some((2, None)));
+        assert_eq!(between_stripes(&[10], 1.5), None);
+        assert_eq!(between_stripes(&[], 1.5), None);
+        assert_eq!(between_stripes(&[0, 10], 1.5), None);
+    }
+
+    #[test]
+    fn a_stripe_that_is_too_large_is_split_in_its_middle() {
+        assert_eq!(between_stripes(&[10, 100], 1.5), Some((1, Some(1))));
+        assert_eq!(between_stripes(&[100, 10, 10], 1.5), Some((1, Some(0))));
+        assert_eq!(between_stripes(&[10, 30, 10], 1.5), Some((1, Some(1))));
+        assert_eq!(between_stripes(&[10, 30, 10], 4.5), Some((1, None)));
+        assert_eq!(between_stripes(&[10, 17], 1.5), Some((1, None)), "its middle would be worse");
+    }
 }

@@ -113,6 +113,21 @@ fn every_sync_point_with_files_by_windows_of_time() {
     die_at_every_sync_point(&families(Policy::DateTiered));
 }
 
+/// Flushes write a file for each stripe as well, and only the last one says that all of it is in files.
+#[test]
+fn every_sync_point_with_stripes() {
+    die_at_every_sync_point(&families(Policy::Stripe));
+}
+
+/// And with stripes that are made of what is of level 0.
+#[test]
+fn every_sync_point_with_stripes_made_by_compactions() {
+    let to_level0 = |family: FamilyDescriptor| {
+        family.with_configuration("hbase.store.stripe.compaction.flushToL0", "true")
+    };
+    die_at_every_sync_point(&families(Policy::Stripe).into_iter().map(to_level0).collect::<Vec<_>>());
+}
+
 fn die_at_every_sync_point(families: &[FamilyDescriptor]) {
     let fs = Arc::new(SimFileSystem::new());
     let mut bench = Bench::on(fs.clone(), families);

@@ -109,12 +109,122 @@ fn a_major_compaction_by_time_leaves_a_file_for_each_window() {
 
 #[test]
 fn an_unknown_engine_is_the_default_one() {
-    let family = family().with_configuration(
-        "hbase.hstore.engine.class",
-        "org.apache.hadoop.hbase.regionserver.StripeStoreEngine",
-    );
+    let family = family().with_configuration("hbase.hstore.engine.class", "org.example.SomeStoreEngine");
     let bench = Bench::new(&[family]);
     ["a", "b", "c"].iter().for_each(|row| file_with(&bench, row, 1));
     assert_eq!(bench.compact(false).unwrap().compacted_files, 3);
     assert_eq!((rows(&bench).len(), files(&bench)), (3, 1));
+}
+
+const ROWS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+
+fn striped(settings: &[(&str, &str)]) -> Bench {
+    let family = with_policy(family(), Policy::Stripe, 0);
+    let set = |family: FamilyDescriptor, (name, value): &(&str, &str)| {
+        family.with_configuration(format!("hbase.store.stripe.{name}"), *value)
+    };
+    Bench::new(&[settings.iter().fold(family, set)])
+}
+
+fn flush_rows(bench: &Bench, rows: &[&str], timestamp: i64) {
+    for row in rows {
+        let cell = parse_cell(row, &format!("f:q=v@{timestamp}"), CellType::Put, false);
+        bench.mutate(mutation(MutationKind::Put, row.as_bytes(), vec![cell])).unwrap();
+    }
+    bench.region.flush(None).unwrap();
+}
+
+/// What the files say of their stripes, as `start-end`, or nothing for one of level 0.
+fn spans(bench: &Bench) -> Vec<String> {
+    let dir = bench.region.dir().join("f");
+    let cache = std::sync::Arc::new(halcyon_cache::BlockCache::new(1 << 20));
+    let mut spans: Vec<String> = bench
+        .fs
+        .list(&dir)
+        .unwrap()
+        .iter()
+        .enumerate()
+        .map(|(number, entry)| {
+            let options = halcyon_hfile::ReaderOptions::default();
+            let path = dir.join(&entry.name);
+            let file = halcyon_hfile::HFile::open(&bench.env(), &path, number as u64, cache.clone(), options)
+                .unwrap();
+            let row = |name: &str| file.info().get(name).map(|row| row.escape_ascii().to_string());
+            match (row("STRIPE_START_KEY"), row("STRIPE_END_KEY")) {
+                (Some(start), Some(end)) => format!("{start}-{end}"),
+                _ => String::new(),
+            }
+        })
+        .collect();
+    spans.sort();
+    spans
+}
+
+#[test]
+fn a_flush_writes_a_file_for_each_stripe_with_cells() {
+    let mut bench = striped(&[("initialStripeCount", "3")]);
+    flush_rows(&bench, &ROWS, 1);
+    assert_eq!(spans(&bench), ["-c", "c-e", "e-"]);
+    bench.reopen().unwrap();
+    flush_rows(&bench, &["c", "d", "f"], 2);
+    assert_eq!(spans(&bench), ["-c", "c-e", "c-e", "e-", "e-"]);
+    assert_eq!(rows(&bench), ROWS.map(String::from));
+    let limited = Scan { stop_row: bytes::Bytes::from_static(b"d"), ..Scan::default() };
+    assert_eq!(bench.scan(limited).unwrap().len(), 3);
+}
+
+#[test]
+fn level_0_becomes_stripes_and_stripes_are_divided_and_compacted_by_themselves() {
+    let mut bench = striped(&[("compaction.flushToL0", "true"), ("sizeToSplit", "100000")]);
+    flush_rows(&bench, &ROWS, 1);
+    assert!(!bench.region.compaction_wanted());
+    flush_rows(&bench, &ROWS, 2);
+    assert_eq!(spans(&bench), ["", ""]);
+    let outcome = bench.compact(false).unwrap();
+    assert!(outcome.major && outcome.compacted_files == 2);
+    assert_eq!(spans(&bench), ["-e", "e-"]);
+    bench.reopen().unwrap();
+    flush_rows(&bench, &["a"], 3);
+    flush_rows(&bench, &["b"], 3);
+    // Level 0 into the stripes: the second one has no cells of it, and no file.
+    assert_eq!(bench.compact(false).unwrap().compacted_files, 2);
+    assert_eq!(spans(&bench), ["-e", "-e", "e-"]);
+    // One stripe whole, and nothing of level 0: its markers could go.
+    let outcome = bench.compact(false).unwrap();
+    let major = MajorRows { family: "f".into(), start: "".into(), end: "e".into() };
+    assert_eq!((outcome.compacted_files, outcome.major, outcome.major_rows), (2, false, vec![major]));
+    assert_eq!(spans(&bench), ["-e", "e-"]);
+    assert!(!bench.region.compaction_wanted());
+    assert_eq!(rows(&bench), ROWS.map(String::from));
+}
+
+#[test]
+fn a_stripe_of_which_nothing_is_left_keeps_a_file() {
+    let mut bench = striped(&[("initialStripeCount", "3"), ("sizeToSplit", "100000")]);
+    flush_rows(&bench, &ROWS, 1);
+    for row in ["c", "d"] {
+        bench.mutate(mutation(MutationKind::Delete, row.as_bytes(), Vec::new())).unwrap();
+    }
+    bench.region.flush(None).unwrap();
+    assert_eq!(spans(&bench), ["-c", "c-e", "c-e", "e-"]);
+    let outcome = bench.compact(false).unwrap();
+    assert_eq!((outcome.compacted_files, outcome.major_rows.len()), (2, 1));
+    assert_eq!(spans(&bench), ["-c", "c-e", "e-"]);
+    bench.reopen().unwrap();
+    assert_eq!(rows(&bench), ["a", "b", "e", "f"]);
+    assert!(bench.compact(true).unwrap().major);
+    assert_eq!(spans(&bench), ["-c", "c-e", "e-"]);
+    assert_eq!(rows(&bench), ["a", "b", "e", "f"]);
+}
+
+#[test]
+fn a_store_that_is_no_longer_striped_takes_the_files_as_they_are() {
+    let bench = striped(&[("initialStripeCount", "3")]);
+    flush_rows(&bench, &ROWS, 1);
+    bench.region.close(false).unwrap();
+    bench.wal.close().unwrap();
+    let other = Bench::on(bench.fs.clone(), &[family()]);
+    assert_eq!(rows(&other), ROWS);
+    assert_eq!(other.compact(true).unwrap().compacted_files, 3);
+    assert_eq!((rows(&other), spans(&other)), (ROWS.map(String::from).to_vec(), vec![String::new()]));
 }

@@ -28,6 +28,6 @@ mod script;
 pub use family::{FamilyOptions, KeepDeletedCells};
 pub use oracle::Oracle;
 pub use random::Random;
-pub use run::{Engine, Mismatch, check_seeds, minimize, run_script};
+pub use run::{Engine, MajorRows, Mismatch, check_seeds, minimize, run_script};
 pub use scan::{OracleScan, TimeRange};
 pub use script::{Script, Step};

@@ -22,9 +22,9 @@ pub trait Engine {
 
     fn flush(&mut self) -> Result<(), String>;
 
-    /// Minor: whatever the engine selects. Major: all files. The script flushed just before. Returns whether
-    /// it was a major one: a selection that happens to hold all files is one, as in HBase.
-    fn compact(&mut self, major: bool) -> Result<bool, String>;
+    /// Minor: whatever the engine selects. Major: all files. The script flushed just before. Returns the rows of
+    /// which everything was compacted: a selection that happens to hold all files is a major one, as in HBase.
+    fn compact(&mut self, major: bool) -> Result<Vec<MajorRows>, String>;
 
     /// An orderly close and open.
     fn reopen(&mut self) -> Result<(), String>;
@@ -32,6 +32,24 @@ pub trait Engine {
     /// Loses what is not durable, and opens again.
     fn crash(&mut self) -> Result<(), String> {
         self.reopen()
+    }
+}
+
+/// Rows of which a compaction had everything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MajorRows {
+    /// `None`: all families.
+    pub family: Option<Vec<u8>>,
+    pub start: Vec<u8>,
+    /// The first row that does not belong to them any more; empty: there is none.
+    pub end: Vec<u8>,
+}
+
+impl MajorRows {
+    pub const ALL: MajorRows = MajorRows { family: None, start: Vec::new(), end: Vec::new() };
+
+    pub(crate) fn includes(&self, row: &[u8]) -> bool {
+        row >= &self.start[..] && (self.end.is_empty() || row < &self.end[..])
     }
 }
 
@@ -99,8 +117,8 @@ fn run_step<E: Engine + ?Sized>(
         Step::Flush => engine.flush()?,
         Step::Compact { major } => {
             engine.flush()?;
-            if engine.compact(*major)? {
-                oracle.major_compact();
+            for rows in engine.compact(*major)? {
+                oracle.major_compact(&rows);
             }
         }
         Step::Reopen => engine.reopen()?,

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! settings   hbase-site, table, family -> CompactionSettings
-//! select     files of a store -> which, by the policy: ratio.rs, date_tiered.rs; expired ones: expired.rs
+//! select     files of a store -> which, by the policy: ratio.rs, date_tiered.rs, stripe.rs; expired ones: expired.rs
 //! run        Region::compact: expired files dropped, selection, rewrite, commit
-//! rewrite    merge -> matcher -> one file, or one for each window of time
+//! rewrite    merge -> matcher -> one file, or one for each window of time or stripe of rows
 //! ```
 //!
 //! Choosing is a function of what is known of the files; only `run` and `rewrite` touch a disk. A compaction asks
@@ -19,10 +19,13 @@ mod rewrite;
 mod run;
 mod select;
 mod settings;
+mod stripe;
+mod stripe_settings;
 
 pub use control::CompactionControl;
-pub use run::{CompactionOutcome, CompactionRequest};
+pub use run::{CompactionOutcome, CompactionRequest, MajorRows};
 pub use settings::{CompactionPolicy, CompactionSettings, DateTieredSettings, OffPeakHours};
+pub use stripe_settings::StripeSettings;
 
 #[cfg(test)]
 mod tests;

@@ -7,16 +7,17 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytes::Bytes;
 use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_hfile::FileInfo;
 
 use super::CompactionControl;
 use super::expired::expired;
 use super::rewrite::written_by;
-use super::select::{FileState, Selection, StoreState, select};
+use super::select::{Drops, FileState, Selection, StoreState, select};
 use super::settings::CompactionPolicy;
 use crate::region::Region;
-use crate::store::{Commit, Store, StoreFile};
+use crate::store::{Commit, Store, StoreFile, Stripes};
 
 /// What somebody asks for. The default: whatever the policy finds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,7 +28,7 @@ pub struct CompactionRequest {
     pub user: bool,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CompactionOutcome {
     /// Files that were merged; 0: nothing was to be done.
     pub compacted_files: usize,
@@ -37,6 +38,18 @@ pub struct CompactionOutcome {
     pub bytes_written: u64,
     /// All files of a store were merged, so markers and what they hide are gone.
     pub major: bool,
+    /// Where markers and what they hide are gone, these rows or all.
+    pub major_rows: Vec<MajorRows>,
+}
+
+/// Rows of a family that a compaction had all files of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MajorRows {
+    pub family: Bytes,
+    /// Empty: no bound.
+    pub start: Bytes,
+    /// The first row that does not belong to them any more; empty: no bound.
+    pub end: Bytes,
 }
 
 /// Counts a running compaction while it lives.
@@ -77,12 +90,11 @@ impl Region {
 
     fn wanted_bytes(&self, store: &Store) -> Option<u64> {
         let wanted = store.major_wanted.load(Ordering::Acquire);
-        let files = oldest_first(store);
-        let states = file_states(&files);
-        let state = self.store_state(store, &files, &states);
+        let candidates = Candidates::of(store);
+        let state = self.store_state(store, &candidates);
         let drops = state.policy == CompactionPolicy::Fifo && !expired(&state).is_empty();
         match select(&state, CompactionRequest { major: wanted, user: wanted }) {
-            Some(selection) => Some(selection.files.iter().map(|&at| files[at].len_bytes).sum()),
+            Some(selection) => Some(selection.files.iter().map(|&at| candidates.files[at].len_bytes).sum()),
             None => drops.then_some(0),
         }
     }
@@ -91,6 +103,9 @@ impl Region {
     /// flushes wait; the most urgent store's (HBase: `HStore.getCompactionPressure`).
     pub fn compaction_pressure(&self) -> f64 {
         let of_store = |store: &Store| {
+            if store.is_striped() {
+                return stripe_pressure(store);
+            }
             let (count, min) = (store.view().files.len(), store.compaction.files_min.max(2));
             let room = store.compaction.blocking_files_count.saturating_sub(min).max(1);
             count.saturating_sub(min) as f64 / room as f64
@@ -130,6 +145,7 @@ impl Region {
             sum.bytes_read += done.bytes_read;
             sum.bytes_written += done.bytes_written;
             sum.major |= done.major;
+            sum.major_rows.extend(done.major_rows);
         }
         Ok(sum)
     }
@@ -143,15 +159,14 @@ impl Region {
         let _compacting = store.compacting.lock();
         let expired_files = self.drop_expired_files(store)?;
         let wanted = store.major_wanted.swap(false, Ordering::AcqRel);
-        let files = oldest_first(store);
+        let candidates = Candidates::of(store);
         let request = CompactionRequest { major: request.major || wanted, user: request.user || wanted };
-        let states = file_states(&files);
-        let Some(selection) = select(&self.store_state(store, &files, &states), request) else {
+        let Some(selection) = select(&self.store_state(store, &candidates), request) else {
             return Ok(CompactionOutcome { expired_files, ..CompactionOutcome::default() });
         };
         let running = if selection.all { &self.counters.major_running } else { &self.counters.minor_running };
         let _running = Running::begin(running);
-        let outcome = self.rewrite_selected(store, &files, &selection, control);
+        let outcome = self.rewrite_selected(store, &candidates.files, &selection, control);
         if outcome.is_err() && wanted {
             store.major_wanted.store(true, Ordering::Release);
         }
@@ -173,18 +188,19 @@ impl Region {
             bytes_read: inputs.iter().map(|file| file.len_bytes).sum(),
             bytes_written,
             major: selection.all,
+            major_rows: major_rows(store, &selection.drops).into_iter().collect(),
         })
     }
 
     /// Drops the files of which no cell can be seen any more. Returns their number.
     fn drop_expired_files(&self, store: &Store) -> Result<usize> {
-        let files = oldest_first(store);
-        let states = file_states(&files);
-        let state = self.store_state(store, &files, &states);
+        let candidates = Candidates::of(store);
+        let state = self.store_state(store, &candidates);
         if !store.compaction.delete_expired_files && state.policy != CompactionPolicy::Fifo {
             return Ok(0);
         }
-        let gone: Vec<Arc<StoreFile>> = expired(&state).into_iter().map(|at| files[at].clone()).collect();
+        let gone: Vec<Arc<StoreFile>> =
+            expired(&state).into_iter().map(|at| candidates.files[at].clone()).collect();
         if !gone.is_empty() {
             self.replace(store, &gone, &[], false)?;
         }
@@ -222,23 +238,50 @@ impl Region {
         Ok(files.iter().map(|file| file.len_bytes).sum())
     }
 
-    fn store_state<'a>(
-        &self,
-        store: &'a Store,
-        files: &[Arc<StoreFile>],
-        states: &'a [FileState],
-    ) -> StoreState<'a> {
+    fn store_state<'a>(&self, store: &'a Store, candidates: &'a Candidates) -> StoreState<'a> {
         let has_ttl = store.keeping.min_versions == 0;
         StoreState {
-            files: states,
+            files: &candidates.states,
             settings: &store.compaction,
-            policy: store.compaction.policy().unwrap_or(CompactionPolicy::Exploring),
+            policy: store.policy(),
+            stripes: &candidates.stripes,
             now_ms: self.services.env.clock.now_ms(),
             file_ttl_ms: store.keeping.ttl_ms.filter(|_| has_ttl),
-            major_period_ms: major_period_ms(store, files),
+            major_period_ms: major_period_ms(store, &candidates.files),
             flush_size_bytes: self.flush_size_bytes(),
         }
     }
+}
+
+fn major_rows(store: &Store, drops: &Drops) -> Option<MajorRows> {
+    let (start, end) = match drops {
+        Drops::Nothing => return None,
+        Drops::Rows(span) => span.clone(),
+        Drops::Everything => (Bytes::new(), Bytes::new()),
+    };
+    Some(MajorRows { family: store.family.name().clone(), start, end })
+}
+
+/// That of the fullest stripe, of which each has its part of the files at which flushes wait
+/// (`StripeStoreFileManager.getCompactionPressure`).
+fn stripe_pressure(store: &Store) -> f64 {
+    let (view, settings) = (store.view(), &store.compaction);
+    if view.files.len() > settings.blocking_files_count {
+        return 2.0;
+    }
+    let mut counts = vec![0usize; view.stripes.count()];
+    let mut level0 = 0usize;
+    for at in 0..view.files.len() {
+        match view.stripes.of_file(at) {
+            Some(stripe) => counts[stripe] += 1,
+            None => level0 = 1,
+        }
+    }
+    let min = settings.stripes.files_min(settings.files_min);
+    let blocking = settings.blocking_files_count / counts.len().max(1);
+    let room = blocking.saturating_sub(min).max(1);
+    let most = counts.into_iter().max().unwrap_or(0);
+    ((most + level0).saturating_sub(min) as f64 / room as f64).min(1.0)
 }
 
 /// The period of major compactions, varied by the oldest file's name so that not all stores come due together.
@@ -249,15 +292,32 @@ fn major_period_ms(store: &Store, files: &[Arc<StoreFile>]) -> i64 {
     (store.compaction.major_period_ms as f64 * (1.0 + jitter)) as i64
 }
 
-/// The order in which files are chosen. Files of one compaction have one sequence id; there time decides.
-fn oldest_first(store: &Store) -> Vec<Arc<StoreFile>> {
-    let mut files: Vec<Arc<StoreFile>> = store.view().files.iter().rev().cloned().collect();
-    files.sort_by_key(|file| (file.max_seq, file.time_range.map(|(_, newest)| newest)));
-    files
+/// The files of a store at one moment, the oldest first, and what selection looks at in them.
+struct Candidates {
+    files: Vec<Arc<StoreFile>>,
+    states: Vec<FileState>,
+    stripes: Arc<Stripes>,
 }
 
-fn file_states(files: &[Arc<StoreFile>]) -> Vec<FileState> {
-    files.iter().map(|file| file_state(file, file.hfile.info())).collect()
+impl Candidates {
+    /// Files of one compaction have one sequence id; there time decides.
+    fn of(store: &Store) -> Candidates {
+        let view = store.view();
+        let mut places: Vec<usize> = (0..view.files.len()).rev().collect();
+        places.sort_by_key(|&at| {
+            let file = &view.files[at];
+            (file.max_seq, file.time_range.map(|(_, newest)| newest))
+        });
+        let state = |&at: &usize| {
+            let file = &view.files[at];
+            FileState { stripe: view.stripes.of_file(at), ..file_state(file, file.hfile.info()) }
+        };
+        Candidates {
+            states: places.iter().map(state).collect(),
+            files: places.iter().map(|&at| view.files[at].clone()).collect(),
+            stripes: view.stripes.clone(),
+        }
+    }
 }
 
 fn file_state(file: &StoreFile, info: &FileInfo) -> FileState {
@@ -270,5 +330,6 @@ fn file_state(file: &StoreFile, info: &FileInfo) -> FileState {
         bulk_loaded: info.bulk_load_time_ms().is_some(),
         created_ms: info.create_time_ms().unwrap_or(0),
         time_range: file.time_range,
+        stripe: None,
     }
 }

@@ -4,6 +4,8 @@ use super::date_tiered;
 use super::ratio::{self, Limits};
 use super::run::CompactionRequest;
 use super::settings::{CompactionPolicy, CompactionSettings};
+use super::stripe;
+use crate::store::{Cut, RowSpan, Stripes};
 
 /// What selection looks at in a file.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -20,6 +22,8 @@ pub(crate) struct FileState {
     pub created_ms: i64,
     /// Smallest and largest timestamp, inclusive; `None`: not known, or no cells.
     pub time_range: Option<(i64, i64)>,
+    /// Of a striped store; `None`: level 0.
+    pub stripe: Option<usize>,
 }
 
 /// What selection knows of a store.
@@ -28,6 +32,7 @@ pub(crate) struct StoreState<'a> {
     pub files: &'a [FileState],
     pub settings: &'a CompactionSettings,
     pub policy: CompactionPolicy,
+    pub stripes: &'a Stripes,
     pub now_ms: i64,
     /// Age at which a file's cells may be forgotten; `None`: for ever, or the family has `MIN_VERSIONS`.
     pub file_ttl_ms: Option<i64>,
@@ -41,10 +46,18 @@ pub(crate) struct StoreState<'a> {
 pub(crate) struct Selection {
     /// Indices into the files given, ascending.
     pub files: Vec<usize>,
-    /// Nothing of the store is left out, so that delete markers can go.
+    /// Nothing of the store is left out.
     pub all: bool,
-    /// Timestamps at which a new file begins, ascending, `i64::MIN` first.
-    pub boundaries: Vec<i64>,
+    pub cut: Cut,
+    pub drops: Drops,
+}
+
+/// Of which rows nothing in files is left out, so that delete markers can go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Drops {
+    Nothing,
+    Rows(RowSpan),
+    Everything,
 }
 
 impl StoreState<'_> {
@@ -65,7 +78,7 @@ impl StoreState<'_> {
         }
     }
 
-    fn max_size_bytes(&self) -> u64 {
+    pub(super) fn max_size_bytes(&self) -> u64 {
         match self.settings.max_size_offpeak_bytes {
             Some(bytes) if self.is_off_peak() => bytes,
             _ => self.settings.max_size_bytes,
@@ -74,6 +87,14 @@ impl StoreState<'_> {
 
     fn files_min(&self) -> usize {
         self.settings.files_min.max(2)
+    }
+
+    pub(super) fn stripe_files_min(&self) -> usize {
+        self.settings.stripes.files_min(self.settings.files_min)
+    }
+
+    pub(super) fn stripe_files_max(&self) -> usize {
+        self.settings.stripes.files_max(self.settings.files_max)
     }
 
     pub(super) fn by_size(
@@ -96,6 +117,9 @@ impl StoreState<'_> {
 /// a minor one if there are too many files or too large ones. After a split or merge everything is taken, so that
 /// no reference is left.
 pub(crate) fn select(store: &StoreState<'_>, request: CompactionRequest) -> Option<Selection> {
+    if store.policy == CompactionPolicy::Stripe {
+        return stripe::select(store, request);
+    }
     let count = store.files.len();
     let is_after_split = store.files.iter().any(|file| file.reference);
     if store.policy == CompactionPolicy::Fifo && !is_after_split {
@@ -127,7 +151,9 @@ pub(crate) fn select(store: &StoreState<'_>, request: CompactionRequest) -> Opti
         return None;
     }
     let all = chosen.len() == count;
-    Some(Selection { files: chosen.into_iter().map(|at| at + skipped).collect(), all, boundaries })
+    let drops = if all { Drops::Everything } else { Drops::Nothing };
+    let files = chosen.into_iter().map(|at| at + skipped).collect();
+    Some(Selection { files, all, cut: Cut::AtTimes(boundaries), drops })
 }
 
 fn select_minor(store: &StoreState<'_>, candidates: &[FileState], stuck: bool) -> (Vec<usize>, Vec<i64>) {

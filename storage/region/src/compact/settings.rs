@@ -6,6 +6,8 @@ use std::str::FromStr;
 use halcyon_cell::{Error, Result};
 use halcyon_schema::{FamilyDescriptor, TableDescriptor};
 
+use super::stripe_settings::{self, StripeSettings};
+
 /// Which rule chooses the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompactionPolicy {
@@ -17,6 +19,8 @@ pub enum CompactionPolicy {
     Fifo,
     /// Files of the same window of time, by a rule for each window (`DateTieredCompactionPolicy`).
     DateTiered,
+    /// Files of the same stripe of rows (`StripeStoreEngine`).
+    Stripe,
 }
 
 /// Settings of date-tiered compaction (`hbase.hstore.compaction.date.tiered.*`). Times in milliseconds.
@@ -85,6 +89,7 @@ pub struct CompactionSettings {
     /// (`hbase.store.delete.expired.storefile`).
     pub delete_expired_files: bool,
     pub date_tiered: DateTieredSettings,
+    pub stripes: StripeSettings,
 }
 
 impl Default for CompactionSettings {
@@ -115,6 +120,7 @@ impl Default for CompactionSettings {
                 windows_per_tier: 4,
                 tier_age_max_ms: None,
             },
+            stripes: StripeSettings::default(),
         }
     }
 }
@@ -198,7 +204,7 @@ impl CompactionSettings {
             TIERED_BASE_WINDOW => tiered.base_window_ms = positive(name, value)?,
             TIERED_WINDOWS => tiered.windows_per_tier = positive(name, value)?,
             TIERED_TIER_AGE_MAX => tiered.tier_age_max_ms = Some(parsed(name, value)?),
-            _ => return Ok(false),
+            _ => return self.stripes.set(name, value),
         }
         Ok(true)
     }
@@ -210,7 +216,7 @@ impl CompactionSettings {
         table: &TableDescriptor,
         family: &FamilyDescriptor,
     ) -> CompactionSettings {
-        for name in NAMES {
+        for name in NAMES.into_iter().chain(stripe_settings::NAMES) {
             for value in [table.setting(name), family.setting(name)].into_iter().flatten() {
                 if let Err(error) = self.set(name, value) {
                     tracing::warn!(table = %table.name(), family = %family.name_str(), %error, "not used");
@@ -224,6 +230,7 @@ impl CompactionSettings {
     pub fn policy(&self) -> std::result::Result<CompactionPolicy, &str> {
         match class_name(&self.engine_class) {
             "DateTieredStoreEngine" => Ok(CompactionPolicy::DateTiered),
+            "StripeStoreEngine" => Ok(CompactionPolicy::Stripe),
             "DefaultStoreEngine" | "" => match class_name(&self.policy_class) {
                 "ExploringCompactionPolicy" | "" => Ok(CompactionPolicy::Exploring),
                 "RatioBasedCompactionPolicy" => Ok(CompactionPolicy::RatioBased),
@@ -275,7 +282,7 @@ impl fmt::Display for CompactionSettings {
         if let Some(age) = tiered.tier_age_max_ms {
             writeln!(f, "{TIERED_TIER_AGE_MAX} = {age}")?;
         }
-        Ok(())
+        write!(f, "{}", self.stripes)
     }
 }
 
@@ -300,7 +307,7 @@ fn class_name(class: &str) -> &str {
     class.rsplit('.').next().unwrap_or(class)
 }
 
-fn parsed<T: FromStr>(name: &str, value: &str) -> Result<T> {
+pub(super) fn parsed<T: FromStr>(name: &str, value: &str) -> Result<T> {
     value.trim().parse().map_err(|_| Error::invalid(format!("{name}: {value:?} makes no sense")))
 }
 
@@ -323,10 +330,11 @@ mod tests {
     #[test]
     fn settings_print_and_parse_back() {
         let mut settings = CompactionSettings::default();
-        for name in NAMES {
+        for name in NAMES.into_iter().chain(stripe_settings::NAMES) {
             let value = match name {
                 _ if name.ends_with("class") => "a.b.FIFOCompactionPolicy",
                 DELETE_EXPIRED | TIERED_SINGLE_OUTPUT => "false",
+                _ if name.ends_with("flushToL0") => "true",
                 MAJOR_JITTER => "0.25",
                 _ => "7",
             };
@@ -339,7 +347,8 @@ mod tests {
             assert!(read.set(name, value).unwrap(), "{name}");
         }
         assert_eq!(read, settings);
-        assert_eq!(printed.lines().count(), NAMES.len() - 1, "all but the old name");
+        let names_count = NAMES.len() + stripe_settings::NAMES.len();
+        assert_eq!(printed.lines().count(), names_count - 1, "all but the old name");
         assert!(!read.set("some.other.name", "1").unwrap());
         assert!(read.set(TIERED_BASE_WINDOW, "0").is_err());
     }
@@ -367,7 +376,9 @@ mod tests {
             .unwrap();
         assert_eq!(settings.policy(), Ok(CompactionPolicy::Fifo));
         settings.set(ENGINE, "org.apache.hadoop.hbase.regionserver.StripeStoreEngine").unwrap();
-        assert_eq!(settings.policy(), Err("org.apache.hadoop.hbase.regionserver.StripeStoreEngine"));
+        assert_eq!(settings.policy(), Ok(CompactionPolicy::Stripe));
+        settings.set(ENGINE, "org.example.SomeStoreEngine").unwrap();
+        assert_eq!(settings.policy(), Err("org.example.SomeStoreEngine"));
     }
 
     #[test]

@@ -2,17 +2,20 @@
 //!
 //! ```text
 //! select policy=exploring min=3 now=16 major user ...     settings of the store; then its files, oldest first
-//! 30 ts=0..1 major created=5 reference bulk major-only entries=0
+//! 30 ts=0..1 major created=5 reference bulk major-only entries=0 stripe=1
 //! ----
 //! 0 2..4 -> all, cut at 12
 //! ```
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
+
 use super::expired::expired;
 use super::run::CompactionRequest;
-use super::select::{FileState, Selection, StoreState, select};
+use super::select::{Drops, FileState, Selection, StoreState, select};
 use super::settings::{CompactionPolicy, CompactionSettings};
+use crate::store::{Cut, Stripes};
 
 #[test]
 fn selections() {
@@ -43,6 +46,7 @@ fn files_of_line(line: &str) -> Vec<FileState> {
                 let (oldest, newest) = range.split_once("..").expect("a range");
                 file.time_range = Some((oldest.parse().unwrap(), newest.parse().unwrap()));
             }
+            ("stripe", number) => file.stripe = Some(number.parse().unwrap()),
             ("created", at) => file.created_ms = at.parse().unwrap(),
             ("entries", count) => file.entries = count.parse().unwrap(),
             ("major", _) => file.major = true,
@@ -101,19 +105,30 @@ fn with_store<T>(
             "max-tier-age" => "hbase.hstore.compaction.date.tiered.max.tier.age.millis",
             "single" => "hbase.hstore.compaction.date.tiered.single.output.for.minor.compaction",
             "window-policy" => "hbase.hstore.compaction.date.tiered.window.policy.class",
-            "policy" | "now" | "ttl" | "period" | "major" | "user" => continue,
+            "split-size" => "hbase.store.stripe.sizeToSplit",
+            "parts" => "hbase.store.stripe.splitPartCount",
+            "initial" => "hbase.store.stripe.initialStripeCount",
+            "stripe-min" => "hbase.store.stripe.compaction.minFiles",
+            "stripe-max" => "hbase.store.stripe.compaction.maxFiles",
+            "level0-min" => "hbase.store.stripe.compaction.minFilesL0",
+            "stripes" | "policy" | "now" | "ttl" | "period" | "major" | "user" => continue,
             other => panic!("unknown setting {other}"),
         };
         assert!(settings.set(property, value).expect("a value that makes sense"));
     }
+    let row = |row: &str| Bytes::copy_from_slice(row.trim_matches('_').as_bytes()); // _: the first stripe's
+    let starts: Vec<Bytes> =
+        words.get("stripes").map_or_else(Vec::new, |text| text.split('.').map(row).collect());
     ask(&StoreState {
         files,
+        stripes: &Stripes::with_starts(starts),
         settings: &settings,
         policy: match words.get("policy").copied().unwrap_or("exploring") {
             "exploring" => CompactionPolicy::Exploring,
             "ratio" => CompactionPolicy::RatioBased,
             "fifo" => CompactionPolicy::Fifo,
             "date-tiered" => CompactionPolicy::DateTiered,
+            "stripe" => CompactionPolicy::Stripe,
             other => panic!("unknown policy {other}"),
         },
         now_ms: number("now").unwrap_or(1_000),
@@ -130,9 +145,30 @@ fn show(selection: &Option<Selection>) -> String {
     if selection.all {
         out.push_str(" (all)");
     }
-    if selection.boundaries.len() > 1 {
-        let cuts: Vec<String> = selection.boundaries[1..].iter().map(i64::to_string).collect();
-        out.push_str(&format!(" cut at {}", cuts.join(" ")));
+    let rows = |rows: &[Bytes]| -> String {
+        let rows: Vec<String> = rows.iter().map(|row| row.escape_ascii().to_string()).collect();
+        rows.join("|")
+    };
+    match &selection.cut {
+        Cut::AtTimes(times) if times.len() > 1 => {
+            let cuts: Vec<String> = times[1..].iter().map(i64::to_string).collect();
+            out.push_str(&format!(" cut at {}", cuts.join(" ")));
+        }
+        Cut::AtTimes(_) => {}
+        Cut::AtRows { starts, always } => {
+            out.push_str(&format!(" into {} always {always:?}", rows(starts)));
+        }
+        Cut::BySize { span: (start, end), cells, count_max } => {
+            let cells = if *cells == u64::MAX { "all".to_string() } else { cells.to_string() };
+            let span = rows(&[start.clone(), end.clone()]);
+            out.push_str(&format!(" into {count_max} of {cells} over {span}"));
+        }
+    }
+    match &selection.drops {
+        Drops::Rows((start, end)) => {
+            out.push_str(&format!(" major {}", rows(&[start.clone(), end.clone()])));
+        }
+        Drops::Nothing | Drops::Everything => assert_eq!(selection.all, selection.drops == Drops::Everything),
     }
     out + "\n"
 }

@@ -14,6 +14,7 @@ use super::columns::ColumnTracker;
 use super::deletes::{DeleteTracker, Hidden};
 use super::new_version::NewVersions;
 use crate::api::TimeRange;
+use crate::store::RowSpan;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MatchCode {
@@ -65,6 +66,8 @@ pub(super) enum Mode {
 
 pub(crate) struct Matcher {
     pub(super) mode: Mode,
+    /// Rows that a major compaction has all of, and how those are gone through; others as by a minor one.
+    major_within: Option<(RowSpan, Mode)>,
     pub(super) keeping: Keeping,
     now_ms: i64,
     pub(super) oldest_unexpired: i64,
@@ -115,6 +118,13 @@ impl Matcher {
         Matcher::new(mode, keeping, None, keeping.max_versions, u32::MAX, TimeRange::ALL, now_ms)
     }
 
+    /// As `major`, for rows of the span; for others as `minor`.
+    pub fn major_within(span: RowSpan, keeping: Keeping, earliest_put: i64, now_ms: i64) -> Matcher {
+        let mut matcher = Matcher::major(keeping, earliest_put, now_ms);
+        matcher.major_within = Some((span, matcher.mode));
+        matcher
+    }
+
     fn new(
         mode: Mode,
         keeping: Keeping,
@@ -133,6 +143,7 @@ impl Matcher {
         });
         Matcher {
             mode,
+            major_within: None,
             keeping,
             now_ms,
             oldest_unexpired,
@@ -154,6 +165,10 @@ impl Matcher {
         self.row.clear();
         self.row.extend_from_slice(row);
         self.on_row = true;
+        if let Some(((start, end), major)) = &self.major_within {
+            let is_within = row >= &start[..] && (end.is_empty() || row < &end[..]);
+            self.mode = if is_within { *major } else { Mode::Minor };
+        }
         self.sticky_next_row = false;
         self.columns.reset();
         self.deletes.reset();

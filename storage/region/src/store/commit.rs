@@ -6,7 +6,8 @@
 //! new one: a compacted file names its inputs (`COMPACTION_EVENT_KEY`), and inputs that are still there are
 //! archived when the store is opened. Of several files of one compaction the last one placed does; those before
 //! it hold copies of cells that the inputs have as well. A flushed file that made it is simply there, and replay
-//! passes over the edits it holds.
+//! passes over the edits it holds. Of several files of one flush only the last one placed has the flush's sequence
+//! id, so that replay repeats what those before it hold copies of.
 //!
 //! A commit that fails halfway without a crash leaves files where a restart would find them: new ones that are in
 //! place and belong to no view, or inputs that did not get to the archive. Once later compactions have dropped the
@@ -92,7 +93,8 @@ impl Store {
         unsettled.remove.clear();
         {
             let mut view = self.view.write();
-            let next = changed(&view, commit, &files);
+            let mut next = changed(&view, commit, &files);
+            next.stripes = Arc::new(super::divided(&self.compaction, self.comparator, &next.files));
             *view = Arc::new(next);
         }
         unsettled.archive.extend(commit.compacted.iter().map(|file| file.path.clone()));

@@ -2,6 +2,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytes::Bytes;
 use halcyon_cache::BlockCache;
 use halcyon_cell::{Error, Result};
 use halcyon_env::Env;
@@ -9,6 +10,7 @@ use halcyon_hfile::{CacheKinds, HFile, HalfScanner, ReadMode, ReaderOptions, Row
 use halcyon_schema::{FamilyDescriptor, layout};
 
 use super::reference::Reference;
+use super::stripes::{RowSpan, STRIPE_END_KEY, STRIPE_START_KEY};
 use crate::api::TimeRange;
 use crate::scan::source::Source;
 
@@ -29,6 +31,8 @@ pub(crate) struct StoreFile {
     pub max_cell_seq: u64,
     /// Smallest and largest timestamp, inclusive; `None`: no cells.
     pub time_range: Option<(i64, i64)>,
+    /// Rows of the stripe that it was written for, if it has no others.
+    pub stripe: Option<RowSpan>,
 }
 
 impl StoreFile {
@@ -85,6 +89,7 @@ impl StoreFile {
             Some(range) if !covers(range, &hfile) => hfile.len() / 2,
             _ => hfile.len(),
         };
+        let stripe = if half.is_some() { None } else { stripe_of(&hfile) };
         Ok(Arc::new(StoreFile {
             path: path.to_path_buf(),
             name,
@@ -94,6 +99,7 @@ impl StoreFile {
             max_seq,
             max_cell_seq: info.max_mvcc(),
             time_range: info.time_range(),
+            stripe,
             hfile,
         }))
     }
@@ -136,6 +142,14 @@ fn covers(range: &RowRange, hfile: &HFile) -> bool {
     let (Some(first), Some(last)) = (hfile.info().first_key(), hfile.info().last_key()) else { return true };
     range.start.as_ref().is_none_or(|start| first.row() >= &start[..])
         && range.end.as_ref().is_none_or(|end| last.row() < &end[..])
+}
+
+/// What the file says of its stripe, if all its rows are in that.
+fn stripe_of(hfile: &HFile) -> Option<RowSpan> {
+    let info = hfile.info();
+    let (start, end) = (info.get(STRIPE_START_KEY)?.clone(), info.get(STRIPE_END_KEY)?.clone());
+    let bound = |row: &Bytes| Some(row.clone()).filter(|row| !row.is_empty());
+    covers(&RowRange { start: bound(&start), end: bound(&end) }, hfile).then_some((start, end))
 }
 
 /// Where the file is that the reference at this path names: with its region, or archived. Corrupt if it is nowhere.

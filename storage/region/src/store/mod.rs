@@ -6,8 +6,10 @@
 
 mod commit;
 mod file;
+mod outputs;
 mod part;
 mod reference;
+mod stripes;
 mod writer;
 
 use std::path::PathBuf;
@@ -23,12 +25,14 @@ use parking_lot::{Mutex, RwLock};
 use commit::Unsettled;
 pub(crate) use commit::{Commit, archive};
 pub(crate) use file::{StoreFile, is_store_file_name};
+pub(crate) use outputs::{Cut, Outputs, Written};
 pub(crate) use part::Part;
 pub(crate) use reference::Reference;
+pub(crate) use stripes::{RowSpan, Stripes};
 pub(crate) use writer::WrittenBy;
 
-use crate::CompactionSettings;
 use crate::scan::matcher::Keeping;
+use crate::{CompactionPolicy, CompactionSettings};
 
 /// Everything a reader of the family sees.
 #[derive(Clone)]
@@ -41,6 +45,8 @@ pub(crate) struct StoreView {
     pub snapshot: Vec<Part>,
     /// Newest first.
     pub files: Vec<Arc<StoreFile>>,
+    /// How the files are divided by rows.
+    pub stripes: Arc<Stripes>,
 }
 
 impl StoreView {
@@ -52,8 +58,24 @@ impl StoreView {
     /// Cells up to this sequence id may have been dropped because of others up to it: who reads at an older point may
     /// miss something.
     pub fn dropped_up_to(&self) -> u64 {
-        let in_files = self.files.iter().map(|file| file.max_cell_seq);
-        in_files.chain(self.parts().map(Part::dropped_up_to)).max().unwrap_or(0)
+        let in_parts = self.parts().map(Part::dropped_up_to).max();
+        self.max_cell_seq().max(in_parts.unwrap_or(0))
+    }
+
+    /// Highest sequence id of a cell in a file.
+    pub fn max_cell_seq(&self) -> u64 {
+        self.files.iter().map(|file| file.max_cell_seq).max().unwrap_or(0)
+    }
+
+    /// The files in which rows from `low` to `high` can be; empty rows: no bound.
+    pub fn files_with_rows<'a>(
+        &'a self,
+        low: &[u8],
+        high: &[u8],
+    ) -> impl Iterator<Item = &'a Arc<StoreFile>> {
+        let wanted = self.stripes.with_rows(low, high);
+        let is_wanted = move |at: usize| self.stripes.of_file(at).is_none_or(|it| wanted.contains(&it));
+        self.files.iter().enumerate().filter(move |(at, _)| is_wanted(*at)).map(|(_, file)| file)
     }
 
     pub fn is_memory_empty(&self) -> bool {
@@ -113,7 +135,8 @@ impl Store {
             new_version_behavior: family.new_version_behavior(),
         };
         let active = Segment::with_row_start(chunks.clone(), comparator, row_start);
-        let view = StoreView { active, pipeline: Vec::new(), snapshot: Vec::new(), files };
+        let stripes = Arc::new(divided(&compaction, comparator, &files));
+        let view = StoreView { active, pipeline: Vec::new(), snapshot: Vec::new(), files, stripes };
         Store {
             family,
             compaction,
@@ -126,6 +149,19 @@ impl Store {
             compacting: Mutex::new(()),
             major_wanted: AtomicBool::new(false),
         }
+    }
+
+    /// The rule by which its files are compacted; of an unknown class the exploring one.
+    pub fn policy(&self) -> CompactionPolicy {
+        match self.compaction.policy() {
+            Ok(CompactionPolicy::Stripe) if !self.is_striped() => CompactionPolicy::Exploring,
+            policy => policy.unwrap_or(CompactionPolicy::Exploring),
+        }
+    }
+
+    /// Whether its rows are divided into stripes.
+    pub fn is_striped(&self) -> bool {
+        is_striped(&self.compaction, self.comparator)
     }
 
     #[inline]
@@ -227,4 +263,13 @@ impl Store {
     pub fn cached_on_write(&self, table: &TableDescriptor, written_by: WrittenBy) -> CacheKinds {
         writer::cached_on_write(&self.family, table, written_by)
     }
+}
+
+/// Stripes are in plain order of rows, which `hbase:meta` is not.
+fn is_striped(compaction: &CompactionSettings, comparator: CellComparator) -> bool {
+    compaction.policy() == Ok(CompactionPolicy::Stripe) && comparator == CellComparator::Default
+}
+
+fn divided(compaction: &CompactionSettings, comparator: CellComparator, files: &[Arc<StoreFile>]) -> Stripes {
+    if is_striped(compaction, comparator) { Stripes::of_files(files) } else { Stripes::none(files.len()) }
 }

@@ -159,6 +159,7 @@ pub enum Policy {
     RatioBased,
     Fifo,
     DateTiered,
+    Stripe,
 }
 
 /// The family with the policy in its configuration. Windows are `base_window_ms` long and soon grow.
@@ -172,6 +173,15 @@ pub fn with_policy(family: FamilyDescriptor, policy: Policy, base_window_ms: u64
             family.with_configuration(CLASS, format!("{POLICIES}.RatioBasedCompactionPolicy"))
         }
         Policy::Fifo => family.with_configuration(CLASS, format!("{POLICIES}.FIFOCompactionPolicy")),
+        Policy::Stripe => family
+            .with_configuration(
+                "hbase.hstore.engine.class",
+                "org.apache.hadoop.hbase.regionserver.StripeStoreEngine",
+            )
+            .with_configuration("hbase.store.stripe.initialStripeCount", "2")
+            .with_configuration("hbase.store.stripe.sizeToSplit", "6000")
+            .with_configuration("hbase.store.stripe.compaction.minFiles", "2")
+            .with_configuration("hbase.store.stripe.compaction.minFilesL0", "2"),
         Policy::DateTiered => family
             .with_configuration(
                 "hbase.hstore.engine.class",

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use halcyon_cell::{Cell, CellComparator};
 
-use crate::{FamilyOptions, OracleScan};
+use crate::{FamilyOptions, MajorRows, OracleScan};
 
 /// One table's (or region's) worth of cells with HBase's meaning of reads. No file, no thread, no clock: time is
 /// what [`Oracle::set_now_ms`] says.
@@ -68,17 +68,23 @@ impl Oracle {
         self.update_fates();
     }
 
-    /// A flush and then a major compaction of everything: markers and what they hide are gone for good.
-    pub fn major_compact(&mut self) {
-        for family in self.families.values_mut() {
-            let earliest_put = fate::earliest_put(family.rows.values().flatten());
-            for row in family.rows.values_mut() {
+    /// A flush and then a major compaction of these rows: markers and what they hide are gone for good.
+    pub fn major_compact(&mut self, rows: &MajorRows) {
+        for (name, family) in &mut self.families {
+            if rows.family.as_ref().is_some_and(|family| family != name) {
+                continue;
+            }
+            let within = |row: &(&Vec<u8>, &Vec<Stored>)| rows.includes(row.0);
+            let cells = family.rows.iter().filter(within).flat_map(|(_, row)| row);
+            let earliest_put = fate::earliest_put(cells);
+            for (_, row) in family.rows.iter_mut().filter(|(row, _)| rows.includes(row)) {
                 fate::major_compact(row, &family.options, self.now_ms, earliest_put);
             }
             family.rows.retain(|_, row| !row.is_empty());
             // An engine may do it twice, and then older puts than now are no reason to keep a marker.
-            let earliest_put = fate::earliest_put(family.rows.values().flatten());
-            for stored in family.rows.values_mut().flatten().filter(|it| it.cell.cell_type().is_delete()) {
+            let earliest_put = fate::earliest_put(family.rows.iter().filter(within).flat_map(|(_, row)| row));
+            let rows_within = family.rows.iter_mut().filter(|(row, _)| rows.includes(row));
+            for stored in rows_within.flat_map(|(_, row)| row).filter(|it| it.cell.cell_type().is_delete()) {
                 stored.may_be_gone |= stored.cell.timestamp() < earliest_put;
             }
         }

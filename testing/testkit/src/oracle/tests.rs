@@ -2,7 +2,7 @@
 
 use halcyon_cell::{Cell, CellType, TagType, append_tag};
 
-use crate::{FamilyOptions, KeepDeletedCells, Oracle, OracleScan};
+use crate::{FamilyOptions, KeepDeletedCells, MajorRows, Oracle, OracleScan};
 
 fn put(qualifier: &str, timestamp: i64, value: &str) -> Cell {
     Cell::put(b"r", b"f", qualifier.as_bytes(), timestamp, value.as_bytes())
@@ -70,7 +70,7 @@ fn of_equal_timestamps_the_last_written_is_seen_and_counts_once() {
 fn a_marker_hides_puts_that_come_later() {
     let mut it = oracle(family(), &[marker(CellType::DeleteColumn, "a", 10), put("a", 9, "late")]);
     assert_eq!(read(&it, &all()), "");
-    it.major_compact();
+    it.major_compact(&MajorRows::ALL);
     assert_eq!(read(&it, &all()), "", "what the marker hid went with it");
     it.apply(&[put("a", 9, "later").with_seq(9)]);
     assert_eq!(read(&it, &all()), "later");
@@ -171,18 +171,18 @@ fn raw_scans_show_markers_and_what_they_hide() {
 fn major_compaction_keeps_deleted_cells_if_told_to() {
     let cells = [put("a", 5, "5"), marker(CellType::DeleteColumn, "a", 7)];
     let mut it = oracle(family().keep(KeepDeletedCells::True), &cells);
-    it.major_compact();
+    it.major_compact(&MajorRows::ALL);
     assert_eq!(read(&it, &all().raw()), "DeleteColumn@7 5");
     let mut it = oracle(family(), &cells);
-    it.major_compact();
+    it.major_compact(&MajorRows::ALL);
     assert_eq!(read(&it, &all().raw()), "");
     // Until the marker is older than the TTL.
     let mut it = oracle(family().keep(KeepDeletedCells::Ttl).ttl_ms(10).min_versions(1), &cells);
     it.set_now_ms(17);
-    it.major_compact();
+    it.major_compact(&MajorRows::ALL);
     assert_eq!(read(&it, &all().raw()), "DeleteColumn@7 5");
     it.set_now_ms(18);
-    it.major_compact();
+    it.major_compact(&MajorRows::ALL);
     assert_eq!(read(&it, &all().raw()), "");
 }
 
@@ -190,7 +190,7 @@ fn major_compaction_keeps_deleted_cells_if_told_to() {
 fn major_compaction_keeps_versions_by_their_number() {
     let mut it = oracle(family().versions(2), &[put("a", 1, "1"), put("a", 2, "2"), put("a", 3, "3")]);
     assert_eq!(read(&it, &all().raw()), "3 2 1");
-    it.major_compact();
+    it.major_compact(&MajorRows::ALL);
     assert_eq!(read(&it, &all().raw()), "3 2");
     it.apply(&[marker(CellType::Delete, "a", 3).with_seq(9)]);
     assert_eq!(read(&it, &all()), "2");

@@ -7,7 +7,7 @@ mod new_version;
 use std::collections::BTreeMap;
 
 use halcyon_cell::{Cell, CellComparator};
-use halcyon_testkit::{Engine, FamilyOptions, OracleScan, Random, check_seeds, minimize};
+use halcyon_testkit::{Engine, FamilyOptions, MajorRows, OracleScan, Random, check_seeds, minimize};
 use matcher::{Purpose, walk};
 
 /// Which mistake the engine makes, to see that scripts find it.
@@ -128,7 +128,7 @@ impl Engine for FilesEngine {
         Ok(())
     }
 
-    fn compact(&mut self, major: bool) -> Result<bool, String> {
+    fn compact(&mut self, major: bool) -> Result<Vec<MajorRows>, String> {
         // A minor compaction takes a run of neighbouring files.
         let end = if major { self.files.len() } else { self.random.below(self.files.len() + 1) };
         let start = if major { 0 } else { self.random.below(end + 1) };
@@ -141,7 +141,7 @@ impl Engine for FilesEngine {
         };
         let merged = self.rewrite(cells, &purpose);
         self.files.insert(start, merged);
-        Ok(major)
+        Ok(if major { vec![MajorRows::ALL] } else { Vec::new() })
     }
 
     fn reopen(&mut self) -> Result<(), String> {

@@ -1,0 +1,205 @@
+//! The files that a flush or a compaction writes: one, one for each window of time, or one for each stripe.
+//!
+//! They are put in place one after the other, and a crash may come between two of them. What makes the others
+//! obsolete is therefore said by the last one only: the names of a compaction's inputs, and the sequence id up to which
+//! a flush has everything. What a crash leaves before that is copies of cells that are in the inputs or in the log
+//! as well.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use halcyon_cell::{CellRef, Result};
+use halcyon_env::Env;
+use halcyon_hfile::{FileMeta, HFileWriter};
+
+use super::stripes::{RowSpan, STRIPE_END_KEY, STRIPE_START_KEY};
+use super::{Store, WrittenBy};
+use crate::region::Region;
+
+/// Where one file ends and the next one begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Cut {
+    /// Timestamps at which a new file begins, ascending, `i64::MIN` first. Only windows with cells get a file.
+    AtTimes(Vec<i64>),
+    /// Rows at which a new stripe begins, ascending, an empty one first; the last one is open. Stripes with cells get
+    /// a file, and those of `always` (by index) also without.
+    AtRows { starts: Vec<Bytes>, always: Range<usize> },
+    /// Stripes that cover the span, each of about so many cells and whole rows, and not more than so many of them.
+    BySize { span: RowSpan, cells: u64, count_max: usize },
+}
+
+impl Cut {
+    /// All in one file.
+    pub fn nowhere() -> Cut {
+        Cut::AtTimes(vec![i64::MIN])
+    }
+}
+
+/// Files in `.tmp`. They are removed if nobody has moved them when this is dropped: on a full disk their space is what
+/// others wait for.
+pub(crate) struct Written {
+    env: Env,
+    paths: Vec<PathBuf>,
+}
+
+impl Written {
+    /// In the order in which they are to be put in place.
+    pub fn paths(&self) -> &[PathBuf] {
+        &self.paths
+    }
+}
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        for path in &self.paths {
+            let _ = self.env.fs.remove_file(path); // `.tmp` is emptied at the next open anyway
+        }
+    }
+}
+
+/// Takes cells in their order.
+pub(crate) struct Outputs<'a> {
+    region: &'a Region,
+    store: &'a Store,
+    written_by: WrittenBy,
+    now_ms: i64,
+    cut: Cut,
+    /// By position in the cut, made when its first cell comes.
+    writers: Vec<Option<HFileWriter>>,
+    /// With `BySize`: where each begins.
+    starts: Vec<Bytes>,
+    /// Position that takes cells now.
+    at: usize,
+    /// With `BySize`: cells looked at since the current one began, and its last row if it is full.
+    cells_count: u64,
+    full_with: Option<Vec<u8>>,
+    written: Written,
+}
+
+impl<'a> Outputs<'a> {
+    pub fn new(
+        region: &'a Region,
+        store: &'a Store,
+        written_by: WrittenBy,
+        now_ms: i64,
+        cut: Cut,
+    ) -> Outputs<'a> {
+        let count = match &cut {
+            Cut::AtTimes(times) => times.len(),
+            Cut::AtRows { starts, .. } => starts.len(),
+            Cut::BySize { .. } => 0,
+        };
+        let written = Written { env: region.services.env.clone(), paths: Vec::new() };
+        Outputs {
+            region,
+            store,
+            written_by,
+            now_ms,
+            cut,
+            writers: std::iter::repeat_with(|| None).take(count).collect(),
+            starts: Vec::new(),
+            at: 0,
+            cells_count: 0,
+            full_with: None,
+            written,
+        }
+    }
+
+    /// A cell was looked at, kept or not: files of like size took like parts of the inputs.
+    pub fn looked_at(&mut self) {
+        self.cells_count += 1;
+    }
+
+    pub fn append(&mut self, cell: CellRef<'_>) -> Result<()> {
+        match &self.cut {
+            Cut::AtTimes(times) => {
+                self.at = times.partition_point(|&start| start <= cell.timestamp()).saturating_sub(1);
+            }
+            Cut::AtRows { starts, .. } => {
+                while starts.get(self.at + 1).is_some_and(|start| cell.row() >= &start[..]) {
+                    self.at += 1;
+                }
+            }
+            Cut::BySize { span, cells, count_max } => {
+                if self.writers.is_empty() {
+                    self.starts.push(span.0.clone());
+                    self.writers.push(None);
+                } else if self.full_with.as_ref().is_some_and(|row| row != cell.row()) {
+                    self.full_with = None;
+                    self.cells_count = 1; // this one
+                    self.at += 1;
+                    self.starts.push(Bytes::copy_from_slice(cell.row()));
+                    self.writers.push(None);
+                }
+                let is_full = self.cells_count >= *cells && self.writers.len() < *count_max;
+                if is_full && self.full_with.is_none() {
+                    self.full_with = Some(cell.row().to_vec());
+                }
+            }
+        }
+        self.writer(self.at)?.append(cell)
+    }
+
+    fn writer(&mut self, at: usize) -> Result<&mut HFileWriter> {
+        if self.writers[at].is_none() {
+            let path = self.region.temporary_file(self.store)?;
+            let options = self.store.writer_options(&self.region.table, self.written_by, self.now_ms)?;
+            self.written.paths.push(path.clone());
+            self.writers[at] = Some(HFileWriter::create(&self.written.env, &path, options)?);
+        }
+        Ok(self.writers[at].as_mut().expect("it was just made"))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.writers.iter().all(Option::is_none)
+    }
+
+    /// Makes the files that are to be there without cells; at least one, which remembers the sequence id.
+    pub fn add_empty_files(&mut self) -> Result<()> {
+        if let Cut::AtRows { always, .. } = &self.cut {
+            for at in always.clone() {
+                self.writer(at)?;
+            }
+        }
+        if self.is_empty() {
+            if let Cut::BySize { span, .. } = &self.cut {
+                self.starts.push(span.0.clone());
+                self.writers.push(None);
+            }
+            self.writer(self.writers.len() - 1)?;
+        }
+        Ok(())
+    }
+
+    /// Completes the files; `last` is for the one that is put in place last.
+    pub fn finish(mut self, others: &FileMeta, last: FileMeta) -> Result<Written> {
+        let spans: Vec<Option<RowSpan>> = (0..self.writers.len()).map(|at| self.span(at)).collect();
+        let mut open: Vec<(HFileWriter, Option<RowSpan>)> = Vec::new();
+        for (writer, span) in std::mem::take(&mut self.writers).into_iter().zip(spans) {
+            open.extend(writer.map(|writer| (writer, span)));
+        }
+        let count = open.len();
+        let mut paths = Vec::with_capacity(count);
+        for (number, (mut writer, span)) in open.into_iter().enumerate() {
+            if let Some((start, end)) = span {
+                writer.append_file_info(STRIPE_START_KEY.as_bytes(), &start);
+                writer.append_file_info(STRIPE_END_KEY.as_bytes(), &end);
+            }
+            let meta = if number + 1 == count { last.clone() } else { others.clone() };
+            paths.push(writer.finish(meta)?.path);
+        }
+        self.written.paths = paths;
+        let env = self.written.env.clone();
+        Ok(std::mem::replace(&mut self.written, Written { env, paths: Vec::new() }))
+    }
+
+    fn span(&self, at: usize) -> Option<RowSpan> {
+        let (starts, end) = match &self.cut {
+            Cut::AtTimes(_) => return None,
+            Cut::AtRows { starts, .. } => (starts, Bytes::new()),
+            Cut::BySize { span, .. } => (&self.starts, span.1.clone()),
+        };
+        Some((starts[at].clone(), starts.get(at + 1).cloned().unwrap_or(end)))
+    }
+}
