@@ -20,6 +20,10 @@ pub trait FileSystem: Send + Sync {
     /// Opens a file for positional reads.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadableFile>>;
 
+    /// Opens a file for reads and writes at any position and gives it this length: it is created if need be, what is
+    /// behind is cut off, what is missing reads as zeros. A new name is durable after `sync_dir` of the parent.
+    fn open_update(&self, path: &Path, len: u64) -> io::Result<Arc<dyn UpdatableFile>>;
+
     /// Creates a file with these bytes if there is none of that name (else `AlreadyExists`). Whole and
     /// durable on return; after a crash the file is absent or whole.
     fn put_new(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
@@ -96,4 +100,14 @@ pub trait ReadableFile: Send + Sync {
     fn len(&self) -> io::Result<u64>;
 
     fn path(&self) -> &PathBuf;
+}
+
+/// An open file for positional reads and writes; shared between threads. A read beside a write of the same bytes may
+/// see some of both.
+pub trait UpdatableFile: ReadableFile {
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Returns when all that was written before is on the disk. Bytes written since the last sync are in doubt after
+    /// a crash, page by page; after an error they stay so.
+    fn sync(&self) -> io::Result<()>;
 }

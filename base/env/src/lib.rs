@@ -17,7 +17,7 @@ mod watched;
 use std::sync::Arc;
 
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use fs::{DirEntry, FileLock, FileSystem, ReadableFile, WritableFile};
+pub use fs::{DirEntry, FileLock, FileSystem, ReadableFile, UpdatableFile, WritableFile};
 pub use real::RealFileSystem;
 pub use stalls::{Stall, StallSum, Stalls};
 pub use watched::WatchedFileSystem;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::{DirEntry, FileLock, FileSystem, ReadableFile, WritableFile};
+use crate::{DirEntry, FileLock, FileSystem, ReadableFile, UpdatableFile, WritableFile};
 
 /// `std::fs` behind the door.
 pub struct RealFileSystem;
@@ -68,6 +68,12 @@ impl FileSystem for RealFileSystem {
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadableFile>> {
         let file = File::open(path).map_err(|e| named(e, path))?;
+        Ok(Arc::new(Readable { file, path: path.to_path_buf() }))
+    }
+
+    fn open_update(&self, path: &Path, len: u64) -> io::Result<Arc<dyn UpdatableFile>> {
+        let file = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(path);
+        let file = file.and_then(|file| file.set_len(len).map(|()| file)).map_err(|e| named(e, path))?;
         Ok(Arc::new(Readable { file, path: path.to_path_buf() }))
     }
 
@@ -200,6 +206,16 @@ impl ReadableFile for Readable {
 
     fn path(&self) -> &PathBuf {
         &self.path
+    }
+}
+
+impl UpdatableFile for Readable {
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_all_at(bytes, offset).map_err(|e| named(e, &self.path))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync_data().map_err(|e| named(e, &self.path))
     }
 }
 

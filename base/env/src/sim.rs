@@ -29,7 +29,7 @@ use parking_lot::Mutex;
 pub use crash::CrashMode;
 pub use fault::{Fault, Operation};
 
-use crate::{DirEntry, Env, FileLock, FileSystem, ManualClock, ReadableFile, WritableFile};
+use crate::{DirEntry, Env, FileLock, FileSystem, ManualClock, ReadableFile, UpdatableFile, WritableFile};
 use fault::Faults;
 use tree::{NodeId, Tree};
 
@@ -152,6 +152,19 @@ impl State {
         self.check_alive(path)
     }
 
+    /// After a sync that failed the bytes that it was about never reach the disk, whatever later syncs say:
+    /// so it is with Linux, which forgets that such pages are dirty.
+    fn sync_file(&mut self, node: NodeId, path: &Path) -> io::Result<()> {
+        self.check_alive(path)?;
+        if let Err(error) = self.faults.check(Operation::Sync, path) {
+            self.tree.lose_unsynced(node);
+            return Err(error);
+        }
+        self.sync_point(path)?;
+        self.tree.sync_file(node);
+        Ok(())
+    }
+
     fn put_whole(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let node = self.tree.create(path)?;
         self.tree.write(node, bytes);
@@ -173,6 +186,18 @@ impl FileSystem for SimFileSystem {
         let mut state = self.state.lock();
         state.begin(Operation::Open, path)?;
         let node = state.tree.find_file(path)?;
+        Ok(Arc::new(SimReadable { state: self.state.clone(), node, path: path.to_path_buf() }))
+    }
+
+    fn open_update(&self, path: &Path, len: u64) -> io::Result<Arc<dyn UpdatableFile>> {
+        let mut state = self.state.lock();
+        state.begin(Operation::Open, path)?;
+        let node = match state.tree.find_file(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => state.tree.create(path)?,
+            found => found?,
+        };
+        let len = usize::try_from(len).map_err(|_| tree::named(io::ErrorKind::StorageFull, path))?;
+        state.tree.set_len(node, len);
         Ok(Arc::new(SimReadable { state: self.state.clone(), node, path: path.to_path_buf() }))
     }
 
@@ -278,18 +303,8 @@ impl WritableFile for SimWritable {
         Ok(())
     }
 
-    /// After a sync that failed the bytes that it was about never reach the disk, whatever later syncs say:
-    /// so it is with Linux, which forgets that such pages are dirty.
     fn sync(&mut self) -> io::Result<()> {
-        let mut state = self.state.lock();
-        state.check_alive(&self.path)?;
-        if let Err(error) = state.faults.check(Operation::Sync, &self.path) {
-            state.tree.lose_unsynced(self.node);
-            return Err(error);
-        }
-        state.sync_point(&self.path)?;
-        state.tree.sync_file(self.node);
-        Ok(())
+        self.state.lock().sync_file(self.node, &self.path)
     }
 
     fn truncate(&mut self, len: u64) -> io::Result<()> {
@@ -329,6 +344,23 @@ impl ReadableFile for SimReadable {
 
     fn path(&self) -> &PathBuf {
         &self.path
+    }
+}
+
+impl UpdatableFile for SimReadable {
+    /// A write that fails leaves the first half of its bytes; one beyond the end makes the file longer.
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let mut state = self.state.lock();
+        state.check_alive(&self.path)?;
+        let fault = state.faults.check(Operation::Write, &self.path);
+        let written = if fault.is_ok() { bytes } else { &bytes[..bytes.len() / 2] };
+        state.tree.write_at(self.node, written, offset as usize);
+        fault
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut state = self.state.lock();
+        state.sync_file(self.node, &self.path)
     }
 }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::{Clock, DirEntry, FileLock, FileSystem, ReadableFile, Stalls, WritableFile};
+use crate::{Clock, DirEntry, FileLock, FileSystem, ReadableFile, Stalls, UpdatableFile, WritableFile};
 
 /// Passes everything on to another file system and records slow calls. Causes: `sync`, `read`, `write`, `rename` and
 /// `files` (all that changes or lists names).
@@ -41,6 +41,11 @@ impl FileSystem for WatchedFileSystem {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadableFile>> {
         let inner = self.watch.over("files", path, || self.inner.open(path))?;
         Ok(Arc::new(WatchedReader { inner, watch: self.watch.clone() }))
+    }
+
+    fn open_update(&self, path: &Path, len: u64) -> io::Result<Arc<dyn UpdatableFile>> {
+        let inner = self.watch.over("files", path, || self.inner.open_update(path, len))?;
+        Ok(Arc::new(WatchedUpdater { inner, watch: self.watch.clone() }))
     }
 
     fn put_new(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
@@ -145,5 +150,38 @@ impl ReadableFile for WatchedReader {
 
     fn path(&self) -> &PathBuf {
         self.inner.path()
+    }
+}
+
+struct WatchedUpdater {
+    inner: Arc<dyn UpdatableFile>,
+    watch: Watch,
+}
+
+impl ReadableFile for WatchedUpdater {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.watch.over("read", self.inner.path(), || self.inner.read_exact_at(buffer, offset))
+    }
+
+    fn read_resident_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<bool> {
+        self.inner.read_resident_at(buffer, offset)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.inner.len()
+    }
+
+    fn path(&self) -> &PathBuf {
+        self.inner.path()
+    }
+}
+
+impl UpdatableFile for WatchedUpdater {
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.watch.over("write", self.inner.path(), || self.inner.write_all_at(bytes, offset))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.watch.over("sync", self.inner.path(), || self.inner.sync())
     }
 }

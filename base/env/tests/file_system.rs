@@ -48,6 +48,21 @@ fn script(fs: &dyn FileSystem, root: &Path) {
     assert_eq!(kind(open.read_exact_at(&mut buffer, 7)), ErrorKind::UnexpectedEof);
     assert_eq!(fs.read(&b.join("f")).unwrap(), b"hello world");
 
+    // Updates in place.
+    let updated = fs.open_update(&b.join("u"), 10).unwrap();
+    updated.write_all_at(b"abc", 4).unwrap();
+    updated.sync().unwrap();
+    assert_eq!(fs.read(&b.join("u")).unwrap(), b"\0\0\0\0abc\0\0\0");
+    updated.read_exact_at(&mut buffer, 3).unwrap();
+    assert_eq!((&buffer, updated.len().unwrap()), (b"\0abc\0", 10));
+    let longer = fs.open_update(&b.join("u"), 12).unwrap();
+    assert_eq!((longer.len().unwrap(), longer.path()), (12, &b.join("u")));
+    assert_eq!(fs.read(&b.join("u")).unwrap(), b"\0\0\0\0abc\0\0\0\0\0");
+    drop(fs.open_update(&b.join("u"), 6).unwrap());
+    assert_eq!(fs.read(&b.join("u")).unwrap(), b"\0\0\0\0ab");
+    assert_eq!(kind(fs.open_update(&root.join("x/y"), 1).map(|_| ())), ErrorKind::NotFound);
+    fs.remove_file(&b.join("u")).unwrap();
+
     // Whole files.
     assert_eq!(kind(fs.put_new(&b.join("f"), b"")), ErrorKind::AlreadyExists);
     fs.put_new(&b.join("g"), b"new").unwrap();

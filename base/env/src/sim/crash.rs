@@ -124,6 +124,14 @@ impl Tree {
 }
 
 fn file_on_disk(file: &File, mode: CrashMode, dice: &mut Dice) -> File {
+    if let Some(before) = &file.before_updates {
+        let bytes = match mode {
+            CrashMode::Drop => before.clone(),
+            CrashMode::Keep => file.bytes.clone(),
+            CrashMode::Torn => mix(before, &file.bytes, dice),
+        };
+        return File { synced_len: bytes.len(), bytes, ..File::default() };
+    }
     let mut bytes = file.bytes[..file.synced_len].to_vec();
     let unsynced = &file.bytes[file.synced_len..];
     match mode {
@@ -133,7 +141,30 @@ fn file_on_disk(file: &File, mode: CrashMode, dice: &mut Dice) -> File {
         CrashMode::Torn => tear(&mut bytes, unsynced, dice),
     }
     let synced_len = bytes.len();
-    File { bytes, synced_len, lost: false }
+    File { bytes, synced_len, ..File::default() }
+}
+
+/// What a power cut may leave of a file that was written to anywhere: each page as it was or as it should be, and
+/// of pages that changed some garbage.
+fn mix(before: &[u8], after: &[u8], dice: &mut Dice) -> Vec<u8> {
+    let len = if dice.below(2) == 0 { before.len() } else { after.len() };
+    let page_of = |bytes: &[u8], start: usize, end: usize| {
+        let mut page = bytes.get(start..end.min(bytes.len())).unwrap_or_default().to_vec();
+        page.resize(end - start, 0);
+        page
+    };
+    let mut bytes = Vec::with_capacity(len);
+    for start in (0..len).step_by(PAGE_LEN) {
+        let end = len.min(start + PAGE_LEN);
+        let (mut old, new) = (page_of(before, start, end), page_of(after, start, end));
+        match dice.below(8) {
+            _ if old == new => bytes.append(&mut old),
+            0..4 => bytes.extend(new),
+            4..7 => bytes.append(&mut old),
+            _ => bytes.extend(new.iter().map(|_| dice.next() as u8)),
+        }
+    }
+    bytes
 }
 
 /// Appends to the synced bytes what a power cut may leave of the others.

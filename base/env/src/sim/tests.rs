@@ -35,6 +35,43 @@ fn unsynced_bytes_are_dropped_kept_or_torn() {
 }
 
 #[test]
+fn updates_in_place_are_in_doubt_page_by_page_until_they_are_synced() {
+    const PAGE: usize = 4096;
+    let mut seen = std::collections::HashSet::new();
+    for seed in 0..200 {
+        let build = |synced: bool| {
+            let fs = SimFileSystem::new();
+            fs.create_dir_all(path("/d")).unwrap();
+            let file = fs.open_update(path("/d/f"), 4 * PAGE as u64).unwrap();
+            fs.sync_dir(path("/d")).unwrap();
+            file.write_all_at(&[1; 2 * PAGE], 0).unwrap();
+            file.sync().unwrap();
+            file.write_all_at(&[2; 2 * PAGE], PAGE as u64).unwrap();
+            if synced {
+                file.sync().unwrap();
+            }
+            fs
+        };
+        let read = |synced, mode| build(synced).crash(mode, seed).read(path("/d/f")).unwrap();
+        let (old, new) = (read(false, CrashMode::Drop), read(false, CrashMode::Keep));
+        assert_eq!((old[0], old[PAGE], old[2 * PAGE], old[3 * PAGE]), (1, 1, 0, 0));
+        assert_eq!((new[0], new[PAGE], new[2 * PAGE], new[3 * PAGE]), (1, 2, 2, 0));
+        CrashMode::ALL.iter().for_each(|&mode| assert_eq!(read(true, mode), new));
+        let torn = read(false, CrashMode::Torn);
+        assert_eq!(
+            (torn.len(), &torn[..PAGE], &torn[3 * PAGE..]),
+            (4 * PAGE, &old[..PAGE], &old[3 * PAGE..])
+        );
+        for at in [1, 2] {
+            let page = at * PAGE..(at + 1) * PAGE;
+            let kept = if torn[page.clone()] == new[page.clone()] { "new" } else { "other" };
+            seen.insert(if torn[page.clone()] == old[page] { "old" } else { kept });
+        }
+    }
+    assert_eq!(seen.len(), 3, "old pages, new ones, garbage");
+}
+
+#[test]
 fn names_are_durable_after_a_sync_of_their_directory() {
     let fs = SimFileSystem::new();
     fs.create_dir_all(path("/d")).unwrap();

@@ -20,11 +20,14 @@ pub(super) enum Node {
 
 #[derive(Clone, Default)]
 pub(super) struct File {
-    /// Grows at its end, and loses at most what was not synced; a file that is created anew is another node.
+    /// Grows at its end, and loses at most what was not synced, unless it was opened for updates; a file that is
+    /// created anew is another node.
     pub(super) bytes: Vec<u8>,
     pub(super) synced_len: usize,
     /// A sync has failed: nothing more reaches the disk.
     pub(super) lost: bool,
+    /// What was synced last, of a file that was opened for updates: any of its bytes may have changed since.
+    pub(super) before_updates: Option<Vec<u8>>,
 }
 
 #[derive(Default)]
@@ -219,16 +222,38 @@ impl Tree {
         file.bytes.truncate(len);
     }
 
+    /// Opens a file for updates.
+    pub(super) fn set_len(&mut self, id: NodeId, len: usize) {
+        let file = self.file_mut(id);
+        if file.before_updates.is_none() {
+            file.before_updates = Some(file.bytes[..file.synced_len].to_vec());
+        }
+        file.bytes.resize(len, 0);
+    }
+
+    pub(super) fn write_at(&mut self, id: NodeId, bytes: &[u8], offset: usize) {
+        let file = self.file_mut(id);
+        let end = offset + bytes.len();
+        if file.bytes.len() < end {
+            file.bytes.resize(end, 0);
+        }
+        file.bytes[offset..end].copy_from_slice(bytes);
+    }
+
     pub(super) fn sync_file(&mut self, id: NodeId) {
         let file = self.file_mut(id);
         if !file.lost {
             file.synced_len = file.bytes.len();
+            if let Some(before) = &mut file.before_updates {
+                before.clone_from(&file.bytes);
+            }
         }
     }
 
     pub(super) fn lose_unsynced(&mut self, id: NodeId) {
         let file = self.file_mut(id);
-        file.lost = file.bytes.len() > file.synced_len;
+        let changed = file.before_updates.as_ref().is_some_and(|before| *before != file.bytes);
+        file.lost = changed || file.bytes.len() > file.synced_len;
     }
 
     /// Brings the changes of a directory's names to the disk; a rename waits for its other directory.
