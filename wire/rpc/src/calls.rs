@@ -434,6 +434,14 @@ impl Calls {
         if written > 0 {
             stats.sent_bytes.fetch_add(written, Ordering::Relaxed);
         }
+        let cells = self.task.output.take_cells();
+        for (counter, bytes) in
+            [(&stats.shared_cell_bytes, cells.shared), (&stats.copied_cell_bytes, cells.copied)]
+        {
+            if bytes > 0 {
+                counter.fetch_add(bytes, Ordering::Relaxed);
+            }
+        }
     }
 }
 

@@ -20,6 +20,9 @@ pub struct CellBlock {
     segments: Vec<Bytes>,
     tail: BytesMut,
     len: usize,
+    /// Of `len`: bytes of cells that were not copied, and of cells that were.
+    shared_len: usize,
+    copied_len: usize,
     cells_count: usize,
 }
 
@@ -31,7 +34,7 @@ impl CellBlock {
     /// With room for `bytes` of copied cells.
     pub fn with_capacity(codec: Codec, bytes: usize) -> CellBlock {
         let tail = BytesMut::with_capacity(bytes);
-        CellBlock { codec, segments: Vec::new(), tail, len: 0, cells_count: 0 }
+        CellBlock { codec, segments: Vec::new(), tail, len: 0, shared_len: 0, copied_len: 0, cells_count: 0 }
     }
 
     /// Appends a cell; a large one is shared.
@@ -44,8 +47,12 @@ impl CellBlock {
             Codec::KeyValueWithTags => cell.bytes().clone(),
             Codec::Cell | Codec::CellWithTags | Codec::Message => return self.push_copied(cell.get()),
         };
+        if shared.len() < SHARED_CELL_BYTES_MIN {
+            return self.push_copied(cell.get()); // most of it are tags
+        }
         self.tail.put_u32(u32::try_from(shared.len()).expect("a cell is shorter than 4 GiB"));
         self.len += 4 + shared.len();
+        self.shared_len += shared.len();
         self.cells_count += 1;
         self.segments.push(self.tail.split().freeze());
         self.segments.push(shared);
@@ -56,12 +63,23 @@ impl CellBlock {
         let before = self.tail.len();
         encode_cell(self.codec, cell, &mut self.tail);
         self.len += self.tail.len() - before;
+        self.copied_len += self.tail.len() - before;
         self.cells_count += 1;
     }
 
     /// Bytes of all cells, before any compression.
     pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// Bytes of the cells that are shared with whoever keeps them, without their lengths.
+    pub fn shared_len(&self) -> usize {
+        self.shared_len
+    }
+
+    /// Bytes of the cells that were copied, with their lengths.
+    pub fn copied_len(&self) -> usize {
+        self.copied_len
     }
 
     pub fn is_empty(&self) -> bool {

@@ -29,6 +29,16 @@ pub(crate) struct Output {
     len: usize,
     /// Bytes written since somebody asked.
     written: u64,
+    /// Cells taken since somebody asked.
+    cells: CellBytes,
+}
+
+/// Bytes of cells on their way out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CellBytes {
+    /// Left where they are until the socket has them.
+    pub shared: u64,
+    pub copied: u64,
 }
 
 enum Part {
@@ -50,6 +60,11 @@ impl Output {
     /// Bytes written since the last time this was asked.
     pub fn take_written(&mut self) -> u64 {
         std::mem::take(&mut self.written)
+    }
+
+    /// Bytes of cells that came in since the last time this was asked.
+    pub fn take_cells(&mut self) -> CellBytes {
+        std::mem::take(&mut self.cells)
     }
 
     /// Bytes as they are, outside any frame.
@@ -90,6 +105,12 @@ impl Output {
             self.push_head(call_id, &reply.message, 0);
             return;
         };
+        let (shared, copied) = match compressor {
+            Some(_) => (0, block.len()),
+            None => (block.shared_len(), block.copied_len()),
+        };
+        self.cells.shared += shared as u64;
+        self.cells.copied += copied as u64;
         if let Some(compressor) = compressor {
             let compressed = compressor.compress(&block.into_bytes());
             if self.push_head(call_id, &reply.message, compressed.len()) {

@@ -12,6 +12,8 @@ pub struct RpcStats {
     pub(crate) calls_waiting: AtomicUsize,
     pub(crate) received_bytes: AtomicU64,
     pub(crate) sent_bytes: AtomicU64,
+    pub(crate) shared_cell_bytes: AtomicU64,
+    pub(crate) copied_cell_bytes: AtomicU64,
     pub(crate) request_bytes: AtomicUsize,
     pub(crate) response_bytes: AtomicUsize,
 }
@@ -33,6 +35,11 @@ pub struct RpcStatsSnapshot {
     pub calls_waiting: usize,
     pub received_bytes: u64,
     pub sent_bytes: u64,
+    /// Bytes of answers' cells that went to the socket from where they lie (a cached block, a chunk of a memstore).
+    pub shared_cell_bytes: u64,
+    /// Bytes of answers' cells that were copied inside the server: small ones, and all in other forms than they are
+    /// kept in (`CellCodec`, compressed cell blocks). Cells that stand in the message itself are part of neither.
+    pub copied_cell_bytes: u64,
     /// Bytes of the frames of waiting calls.
     pub request_bytes: usize,
     /// Bytes of answers that sockets did not take yet.
@@ -53,6 +60,8 @@ impl RpcStats {
             calls_waiting: size(&self.calls_waiting),
             received_bytes: count(&self.received_bytes),
             sent_bytes: count(&self.sent_bytes),
+            shared_cell_bytes: count(&self.shared_cell_bytes),
+            copied_cell_bytes: count(&self.copied_cell_bytes),
             request_bytes: size(&self.request_bytes),
             response_bytes: size(&self.response_bytes),
         }
