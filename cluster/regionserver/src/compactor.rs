@@ -144,6 +144,7 @@ impl RegionServer {
             Ok(outcome) if compacted => {
                 self.counters.compactions.add(1);
                 tracing::debug!(region = name, ?outcome, ?slept, "compacted");
+                self.check_prefetch(&online);
                 self.check_split(&online);
             }
             Ok(_) => {}

@@ -39,7 +39,7 @@ impl RegionQueue {
         self.filled.notify_one();
     }
 
-    fn pop(&self, timeout: Duration) -> Option<Arc<OnlineRegion>> {
+    pub(crate) fn pop(&self, timeout: Duration) -> Option<Arc<OnlineRegion>> {
         let mut regions = self.regions.lock();
         if regions.is_empty() {
             self.filled.wait_for(&mut regions, timeout);
@@ -71,6 +71,7 @@ impl RegionServer {
                 if outcome.compaction_wanted {
                     self.compactor.push(&online, self.settings.compaction_queue_max);
                 }
+                self.check_prefetch(&online);
                 self.check_split(&online);
             }
             Err(error) if matches!(error.kind(), ErrorKind::Moved | ErrorKind::Stopping) => {

@@ -7,6 +7,8 @@
 //! When you add an RPC, also touch `service/mod.rs` or `service/admin/mod.rs` and the table in
 //! `service/tests.rs`; when you add a setting, `RegionServerSettings::set` and its `Display`.
 
+mod blocks;
+mod cache_settings;
 mod compactor;
 mod convert;
 mod counters;
@@ -30,6 +32,7 @@ mod splitter;
 mod throughput;
 mod tuner;
 
+pub use cache_settings::{Engine, FileTierSettings};
 pub use counters::{Counter, Counters};
 pub use load::ServerStats;
 pub use region_table::{OnlineRegion, RegionTable};

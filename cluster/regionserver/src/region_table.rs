@@ -23,6 +23,8 @@ pub struct OnlineRegion {
     pub(crate) flush_queued: AtomicBool,
     /// Is or will soon be in the queue for in-memory compaction.
     pub(crate) memory_queued: AtomicBool,
+    /// Is or will soon be in the queue of those whose blocks are read ahead.
+    pub(crate) prefetch_queued: AtomicBool,
     /// Its flush has waited for the compactor and does not wait again.
     pub(crate) flush_waited: AtomicBool,
     /// Is or will soon be in one of the compactor's queues.
@@ -41,6 +43,7 @@ impl OnlineRegion {
             region,
             flush_queued: AtomicBool::new(false),
             memory_queued: AtomicBool::new(false),
+            prefetch_queued: AtomicBool::new(false),
             flush_waited: AtomicBool::new(false),
             compaction_queued: AtomicBool::new(false),
             compaction_asked: AtomicBool::new(false),

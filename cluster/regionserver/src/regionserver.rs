@@ -5,6 +5,7 @@
 //! logs      logs.rs          one thread: write, sync        one thread: roll, archive
 //! memory    pressure.rs <- flusher.rs                       threads: flush; compact in memory; chunks
 //! files     compactor.rs                                    two threads: compact
+//! blocks    blocks.rs -> cache                              one thread: what goes on behind reads; one: read ahead
 //! size      splitter.rs, split_policy.rs                    asks the master to split what has grown too large
 //! time      scanners.rs, nonces.rs, old edits               one thread: chores
 //! ```
@@ -33,6 +34,7 @@ use halcyon_rpc::RpcError;
 use halcyon_schema::{RegionInfo, ServerName, TableDescriptor, layout};
 use parking_lot::{Condvar, Mutex};
 
+use crate::blocks;
 use crate::compactor::{Compactor, Lane};
 use crate::counters::{Counters, RequestRate};
 use crate::flusher::RegionQueue;
@@ -74,6 +76,7 @@ pub struct RegionServer {
     pub(crate) pressure: Pressure,
     pub(crate) flush_queue: RegionQueue,
     pub(crate) memory_queue: RegionQueue,
+    pub(crate) prefetch_queue: RegionQueue,
     pub(crate) held_flushes: HeldFlushes,
     pub(crate) compactor: Compactor,
     pub(crate) logs: Logs,
@@ -135,6 +138,7 @@ impl RegionServer {
             pressure: Pressure::new(settings.memstore_low_bytes(), high_bytes, settings.hold_back_max),
             flush_queue: RegionQueue::new(|online| &online.flush_queued),
             memory_queue: RegionQueue::new(|online| &online.memory_queued),
+            prefetch_queue: RegionQueue::new(|online| &online.prefetch_queued),
             held_flushes: HeldFlushes::default(),
             compactor: Compactor::new(
                 settings.compaction_large_bytes,
@@ -142,7 +146,7 @@ impl RegionServer {
                 throughput,
             ),
             logs,
-            cache: Arc::new(BlockCache::new(settings.cache_bytes())),
+            cache: Arc::new(blocks::cache_of(&env, &settings)),
             chunks: ChunkPool::new(settings.chunk_bytes, pooled_chunks_max),
             counters: Counters::default(),
             request_rate: RequestRate::default(),
@@ -262,6 +266,9 @@ impl RegionServer {
         let online = opened.as_ref().ok().map(|region| OnlineRegion::new(region.clone()));
         self.regions.complete_open(encoded, online.clone());
         let region = opened?;
+        if let Some(online) = &online {
+            self.check_prefetch(online);
+        }
         if let Some(online) = online.filter(|online| online.region.has_references()) {
             self.compactor.push(&online, self.settings.compaction_queue_max);
         }
@@ -312,6 +319,7 @@ impl RegionServer {
         if outcome.compaction_wanted {
             self.compactor.push(online, self.settings.compaction_queue_max);
         }
+        self.check_prefetch(online);
         self.check_split(online);
         Ok(outcome.flushed)
     }
@@ -333,6 +341,7 @@ impl RegionServer {
         }
         let closed = self.logs.close();
         self.join_threads();
+        self.close_cache();
         result.and(closed)?;
         self.env.fs.remove_dir_all(&self.wal_dir)?;
         self.env.fs.sync_dir(&layout::wals_dir(&self.root))?;
@@ -370,6 +379,8 @@ impl RegionServer {
         self.flush_queue.wake_all();
         self.memory_queue.wake_all();
         self.chunks.wake();
+        self.prefetch_queue.wake_all();
+        self.cache.wake();
         self.compactor.stop();
     }
 
@@ -400,6 +411,10 @@ impl RegionServer {
         }
         self.start_thread("memory-compactor", |server| server.compact_memory_turn(IDLE_WAIT))?;
         self.start_thread("chunks", |server| server.chunks.keep_ready(READY_CHUNKS, IDLE_WAIT))?;
+        self.start_thread("cache", |server| {
+            server.cache.turn(IDLE_WAIT);
+        })?;
+        self.start_thread("prefetcher", |server| server.prefetch_turn(IDLE_WAIT))?;
         self.start_thread("compactor-small", |server| server.compact_turn(Lane::Small, IDLE_WAIT))?;
         self.start_thread("compactor-large", |server| server.compact_turn(Lane::Large, IDLE_WAIT))?;
         let mut chores = Chores::new(Tuner::new(self.settings.memstore_share, self.settings.cache_share));
@@ -465,6 +480,9 @@ impl RegionServer {
             self.check_compactions();
             self.check_splits();
         }
+        if chores.sweep.is_due(now_ns, blocks::SWEEP_PERIOD) {
+            self.sweep_cache(&mut chores.swept_to);
+        }
         if chores.throughput.is_due(now_ns, self.compactor.throughput.tune_period()) {
             self.tune_compactions();
         }
@@ -480,6 +498,9 @@ struct Chores {
     old_edits: Chore,
     compactions: Chore,
     throughput: Chore,
+    sweep: Chore,
+    /// Where the next look at the cache's files begins.
+    swept_to: u64,
 }
 
 impl Chores {
@@ -492,6 +513,8 @@ impl Chores {
             old_edits: never(),
             compactions: never(),
             throughput: never(),
+            sweep: never(),
+            swept_to: 0,
         }
     }
 }

@@ -9,6 +9,7 @@ use halcyon_region::RegionSettings;
 use halcyon_schema::InMemoryCompaction;
 use halcyon_wal::SyncMode;
 
+use crate::cache_settings::FileTierSettings;
 use crate::split_policy::SplitSettings;
 use crate::throughput::ThroughputSettings;
 
@@ -31,6 +32,8 @@ pub struct RegionServerSettings {
     pub chunk_pool_share: f64,
     /// Part of the memory for blocks (`hfile.block.cache.size`).
     pub cache_share: f64,
+    /// Where blocks go that have no room in memory.
+    pub file_tier: FileTierSettings,
     /// Whether the two shares follow the load, as they do unless one of them is set (`halcyon.memory.adapts`).
     pub adapts_shares: bool,
     /// How long a writer is held back at the high mark before it is told to come again. Shorter than any
@@ -98,6 +101,7 @@ impl Default for RegionServerSettings {
             chunk_bytes: CHUNK_SIZE_BYTES_DEFAULT,
             chunk_pool_share: 1.0,
             cache_share: 0.35,
+            file_tier: FileTierSettings::default(),
             adapts_shares: true,
             hold_back_max: Duration::from_secs(5),
             scanner_lease: Duration::from_secs(60),
@@ -141,6 +145,11 @@ impl RegionServerSettings {
 
     pub fn cache_bytes(&self) -> u64 {
         (self.memory_bytes as f64 * self.cache_share) as u64
+    }
+
+    /// Whether the settings make sense together.
+    pub fn check(&self) -> Result<()> {
+        self.file_tier.check()
     }
 
     /// Sets one by its property name; `Ok(false)` if no setting has that name. Times are in milliseconds.
@@ -201,9 +210,12 @@ impl RegionServerSettings {
             }
             "hbase.hregion.memstore.mslab.chunksize" => self.chunk_bytes = number(name, value)? as usize,
             "hbase.hregion.memstore.chunkpool.maxsize" => self.chunk_pool_share = share(name, value)?,
+            "hbase.rs.evictblocksonclose" => self.region.evict_blocks_on_close = flag(name, value)?,
+            "hbase.rs.prefetchblocksonopen" => self.region.prefetch_blocks_on_open = flag(name, value)?,
             "hbase.ipc.warn.response.time" => self.slow_call = millis(name, value)?,
             _ => {
-                return Ok(self.throughput.set(name, value)?
+                return Ok(self.file_tier.set(name, value)?
+                    || self.throughput.set(name, value)?
                     || self.region.compaction.set(name, value)?
                     || self.split.set(name, value)?);
             }
@@ -247,8 +259,10 @@ impl fmt::Display for RegionServerSettings {
         writeln!(f, "hbase.hregion.memstore.mslab.chunksize = {}", self.chunk_bytes)?;
         writeln!(f, "hbase.hregion.memstore.chunkpool.maxsize = {}", self.chunk_pool_share)?;
         writeln!(f, "hbase.hstore.blockingWaitTime = {}", self.blocking_files_wait.as_millis())?;
+        writeln!(f, "hbase.rs.evictblocksonclose = {}", self.region.evict_blocks_on_close)?;
+        writeln!(f, "hbase.rs.prefetchblocksonopen = {}", self.region.prefetch_blocks_on_open)?;
         writeln!(f, "hbase.ipc.warn.response.time = {}", self.slow_call.as_millis())?;
-        write!(f, "{}{}{}", self.throughput, self.region.compaction, self.split)
+        write!(f, "{}{}{}{}", self.file_tier, self.throughput, self.region.compaction, self.split)
     }
 }
 
@@ -290,6 +304,9 @@ mod tests {
             ..RegionServerSettings::default()
         };
         settings.flush_period = Duration::from_millis(7);
+        settings.file_tier.engine = crate::cache_settings::Engine::File("/ssd/cache".into());
+        settings.file_tier.size_bytes = 3 << 19;
+        settings.file_tier.index_path = Some("/ssd/index".into());
         let printed = settings.to_string();
         let mut read = RegionServerSettings::default();
         for line in printed.lines() {

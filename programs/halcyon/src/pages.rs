@@ -46,6 +46,9 @@ impl Sources {
         if let Some(failure) = self.region_server.failure() {
             let _ = writeln!(out, "FAILED: {failure}");
         }
+        if let Some(failure) = self.region_server.file_tier_failure() {
+            let _ = writeln!(out, "the block cache's file is off: {failure}");
+        }
         let mut regions = self.region_server.regions().online();
         regions.sort_by(|a, b| a.region.info().region_name().cmp(b.region.info().region_name()));
         let _ = writeln!(out, "\n{} regions", regions.len());
@@ -95,6 +98,8 @@ impl Sources {
                 ("calls_waiting", "gauge", stats.calls_waiting as u64),
                 ("received_bytes_total", "counter", stats.received_bytes),
                 ("sent_bytes_total", "counter", stats.sent_bytes),
+                ("shared_cell_bytes_total", "counter", stats.shared_cell_bytes),
+                ("copied_cell_bytes_total", "counter", stats.copied_cell_bytes),
                 ("request_bytes", "gauge", stats.request_bytes as u64),
                 ("response_bytes", "gauge", stats.response_bytes as u64),
             ] {
@@ -121,6 +126,7 @@ impl Sources {
                 let _ = writeln!(out, "halcyon_{name}{{cause=\"{cause}\"}} {value}");
             }
         }
+        self.cache_metrics(&mut out);
         let counters = &self.region_server.counters;
         for (name, counter) in [
             ("gets", &counters.gets),
@@ -139,5 +145,48 @@ impl Sources {
             let _ = writeln!(out, "# TYPE {name} counter\n{name} {}", counter.get());
         }
         out
+    }
+
+    fn cache_metrics(&self, out: &mut String) {
+        let cache = self.region_server.stats().cache;
+        let mut put = |tier: &str, rows: &[(&str, &str, u64)]| {
+            for (name, kind, value) in rows {
+                let name = format!("halcyon_{tier}_{name}");
+                let _ = writeln!(out, "# TYPE {name} {kind}\n{name} {value}");
+            }
+        };
+        put(
+            "block_cache",
+            &[
+                ("capacity_bytes", "gauge", cache.capacity_bytes),
+                ("used_bytes", "gauge", cache.used_bytes),
+                ("blocks", "gauge", cache.blocks_count),
+                ("hits_total", "counter", cache.hits_count),
+                ("misses_total", "counter", cache.misses_count),
+                ("inserts_total", "counter", cache.inserts_count),
+                ("evictions_total", "counter", cache.evictions_count),
+                ("decoded_bytes_total", "counter", cache.decoded_bytes),
+            ],
+        );
+        let Some(tier) = cache.file_tier else { return };
+        put(
+            "block_cache_file",
+            &[
+                ("on", "gauge", u64::from(tier.is_on)),
+                ("capacity_bytes", "gauge", tier.capacity_bytes),
+                ("used_bytes", "gauge", tier.used_bytes),
+                ("blocks", "gauge", tier.blocks_count),
+                ("index_bytes", "gauge", tier.index_bytes),
+                ("queued_bytes", "gauge", tier.queued_bytes),
+                ("hits_total", "counter", tier.hits_count),
+                ("misses_total", "counter", tier.misses_count),
+                ("written_total", "counter", tier.written_count),
+                ("dropped_total", "counter", tier.dropped_count),
+                ("evictions_total", "counter", tier.evictions_count),
+                ("damaged_total", "counter", tier.damaged_count),
+                ("restored_total", "counter", tier.restored_count),
+                ("failures_total", "counter", tier.failures_count),
+            ],
+        );
     }
 }

@@ -163,7 +163,7 @@ impl StandaloneSettings {
         if !path.starts_with('/') || path.len() < 2 || path.ends_with('/') || path.contains("//") {
             return Err(format!("zookeeper.znode.parent: {path:?} is not an absolute path below the root"));
         }
-        Ok(())
+        self.regionserver.check().map_err(|error| error.to_string())
     }
 }
 
@@ -230,7 +230,13 @@ fn reason_without_effect(name: &str) -> &'static str {
         ("hbase.coprocessor.", "coprocessors are Java classes"),
         ("hbase.security.", "there is no authentication"),
         ("hbase.superuser", "there is no authentication"),
-        ("hbase.bucketcache.", "the cache has no second tier"),
+        ("hbase.bucketcache.bucket.sizes", "blocks of every size lie side by side in the cache file"),
+        ("hbase.bucketcache.", "the cache file has no use for it"),
+        (
+            "hbase.lru.blockcache.",
+            "blocks that are read again, IN_MEMORY and index blocks stay without shares of their own",
+        ),
+        ("hfile.block.cache.policy", "there is one policy: a scan does not push out what is read again"),
         ("hbase.wal.provider", "there is one kind of log"),
         ("dfs.", "there is no HDFS below"),
         ("fs.", "there is no HDFS below"),
@@ -298,6 +304,8 @@ mod tests {
             ("hbase.master.ipc.address", "somewhere"),
             ("zookeeper.znode.parent", "hbase"),
             ("hfile.block.cache.size", "7"),
+            ("hbase.bucketcache.ioengine", "mmap:/ssd/cache"),
+            ("hbase.bucketcache.size", "0.5"),
         ] {
             let told = StandaloneSettings::new(&[property(name, value)], &StandaloneArgs::default());
             assert!(told.unwrap_err().contains(name), "{name}");

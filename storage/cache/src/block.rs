@@ -52,6 +52,12 @@ impl Block {
         self.kind
     }
 
+    /// Size of the allocation behind the payload.
+    #[cfg(test)]
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
     /// The payload, uncompressed, without header and checksums.
     #[inline]
     pub fn bytes(&self) -> &Bytes {

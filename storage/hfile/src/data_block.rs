@@ -131,6 +131,9 @@ pub(crate) fn check_cells(bytes: &[u8], layout: CellLayout, mut see: impl FnMut(
 ///
 /// The hint is the four bytes of the row behind that beginning, padded with zeros: of two different hints the
 /// smaller belongs to the smaller row; equal hints say nothing.
+///
+/// The cache may keep marks in a file from one life of the process to the next: when you change what they say, also
+/// raise the version in `storage/cache/src/tier/saved.rs`.
 #[derive(Clone, Copy)]
 pub(crate) struct Marks<'a> {
     shared_len: u64,

@@ -148,7 +148,7 @@ mod tests {
         cells.iter().for_each(|cell| writer.append(cell.get()).unwrap());
         writer.finish(FileMeta::default()).unwrap();
         let cache = Arc::new(BlockCache::new(1 << 20));
-        (HFile::open(&env, path, 1, cache, ReaderOptions::default()).unwrap(), cells)
+        (HFile::open(&env, path, &cache, ReaderOptions::default()).unwrap(), cells)
     }
 
     fn shown(scanner: &HalfScanner) -> Option<Vec<u8>> {

@@ -81,6 +81,11 @@ impl RootIndex {
         self.entries[at].place
     }
 
+    /// The payload that it was parsed from.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     pub(crate) fn held_bytes(&self) -> usize {
         self.bytes.len() + size_of_val(&*self.entries)
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use halcyon_cache::{Block, BlockCache, BlockKey, BlockKind, BlockPriority};
+use halcyon_cache::{Block, BlockCache, BlockKind, BlockPriority, CachedFile, FileIdentity, FromFile};
 use halcyon_cell::{CellComparator, Error, Key, KeyRef, Result};
 use halcyon_env::Env;
 use halcyon_schema::BlockEncoding;
@@ -72,13 +72,12 @@ impl CacheKinds {
 /// An open HFile.
 ///
 /// *Thread safety*: shared by any number of readers; nothing in it changes after `open`. The file stays
-/// readable after its name is gone, as long as this lives. Who drops a file for good also calls
-/// [`BlockCache::evict_file`].
+/// readable after its name is gone, as long as this lives. Its blocks stay in the cache when it is dropped, for who
+/// opens the file again; who removes a file for good also calls [`CachedFile::retire`].
 pub struct HFile {
-    number: u64,
     len: u64,
     source: BlockSource,
-    cache: Arc<BlockCache>,
+    blocks: CachedFile,
     options: ReaderOptions,
     trailer: Trailer,
     info: FileInfo,
@@ -93,13 +92,12 @@ pub struct HFile {
 impl HFile {
     /// Opens a file: reads trailer and load-on-open section from the disk and checks them.
     ///
-    /// `file_number` must be the file's own for the life of the process. Errors: `Corrupt`; `Invalid` for what
-    /// is sound but not supported (encryption, some codecs, format 2.0 and 2.1); `Io`.
+    /// Errors: `Corrupt`; `Invalid` for what is sound but not supported (encryption, some codecs, format 2.0 and
+    /// 2.1); `Io`.
     pub fn open(
         env: &Env,
         path: &Path,
-        file_number: u64,
-        cache: Arc<BlockCache>,
+        cache: &Arc<BlockCache>,
         options: ReaderOptions,
     ) -> Result<Arc<HFile>> {
         let named = |e: Error| e.context(path.display());
@@ -113,11 +111,12 @@ impl HFile {
         let LoadOnOpen { info, root, middle, general_bloom, delete_bloom } =
             LoadOnOpen::read(&source, &trailer)?;
         let layout = CellLayout { tags: info.has_tags(), mvcc: info.has_mvcc(), seq: options.cell_seq };
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into();
+        let identity = FileIdentity { name, len, stamp: stamp(&tail, &root, &info) };
         Ok(Arc::new(HFile {
-            number: file_number,
+            blocks: cache.open_file(identity, path),
             len,
             source,
-            cache,
             options,
             trailer,
             info,
@@ -137,9 +136,9 @@ impl HFile {
         self.source.file.path()
     }
 
-    /// The number under which blocks of this file are in the cache.
-    pub fn number(&self) -> u64 {
-        self.number
+    /// The file's blocks in the cache.
+    pub fn blocks(&self) -> &CachedFile {
+        &self.blocks
     }
 
     /// Bytes of the file.
@@ -236,31 +235,33 @@ impl HFile {
         crate::verify::verify(self)
     }
 
-    /// Puts blocks of the file into the cache, from its beginning on, until the cache is nearly full: then what is read
-    /// by someone would have to go for what perhaps nobody reads. Reads the whole file (what is to be skipped by its
-    /// headers). *Blocking*.
-    pub fn fill_cache(&self, kinds: CacheKinds) -> Result<()> {
+    /// Puts blocks of the file into the cache, from its beginning on, while `go_on` says so and until the cache is
+    /// nearly full: then what is read by someone would have to go for what perhaps nobody reads. Reads the whole file
+    /// (what is to be skipped by its headers). *Blocking*.
+    pub fn fill_cache(&self, kinds: CacheKinds, go_on: impl Fn() -> bool) -> Result<()> {
         let (mut offset, end) = (0, self.trailer.proto.load_on_open_data_offset());
         while offset < end && kinds != CacheKinds::NONE {
-            let stats = self.cache.stats();
-            if stats.used_bytes >= stats.capacity_bytes / 10 * 9 {
+            if self.blocks.cache().is_nearly_full() || !go_on() {
                 break;
             }
             let header = self.source.read_header(offset)?;
             let place = BlockPlace { offset, on_disk_len: header.on_disk_len as u32 };
-            let key = BlockKey { file: self.number, offset };
-            if kinds.contains(header.kind) {
-                self.keep_block(key, Arc::new(self.read_block(place, header.kind)?));
+            if kinds.contains(header.kind) && !self.blocks.is_in_memory(offset) {
+                let block = match self.blocks.get_from_file(offset, true) {
+                    FromFile::Found(block) => block,
+                    _ => Arc::new(self.read_block(place, header.kind)?),
+                };
+                self.keep_block(offset, block);
             }
             offset += header.on_disk_len as u64;
         }
         Ok(())
     }
 
-    fn keep_block(&self, key: BlockKey, block: Arc<Block>) {
+    fn keep_block(&self, offset: u64, block: Arc<Block>) {
         let dear = block.kind().is_index_or_bloom() || self.options.in_memory;
         let priority = if dear { BlockPriority::High } else { BlockPriority::Normal };
-        self.cache.insert(key, block, priority);
+        self.blocks.insert(offset, block, priority);
     }
 
     pub(crate) fn root(&self) -> &RootIndex {
@@ -310,24 +311,45 @@ impl HFile {
         mode: ReadMode,
         keep: bool,
     ) -> Result<Arc<Block>> {
-        let key = BlockKey { file: self.number, offset: place.offset };
-        if let Some(block) = self.cache.get(&key) {
-            if block.kind() != kind {
-                let found = block.kind();
-                let message = format!("expected a {kind:?} block, found {found:?} in the cache");
-                return Err(Error::corrupt(message).context(self.source.place(place.offset)));
-            }
-            return Ok(block);
+        if let Some(block) = self.blocks.get(place.offset) {
+            return self.expect_kind(block, kind, place);
         }
-        let block = match mode {
-            ReadMode::AnyDisk => self.read_block(place, kind)?,
-            ReadMode::CacheOnly => self.read_resident_block(place, kind)?,
+        let block = match self.cached_in_file(place, kind, mode)? {
+            Some(block) => block,
+            None => Arc::new(match mode {
+                ReadMode::AnyDisk => self.read_block(place, kind)?,
+                ReadMode::CacheOnly => self.read_resident_block(place, kind)?,
+            }),
         };
-        let block = Arc::new(block);
         if keep && (kind != BlockKind::Data || self.options.cache_data) {
-            self.keep_block(key, block.clone());
+            self.keep_block(place.offset, block.clone());
         }
         Ok(block)
+    }
+
+    /// A data block from the cache's file; blocks of other kinds are never there.
+    fn cached_in_file(
+        &self,
+        place: BlockPlace,
+        kind: BlockKind,
+        mode: ReadMode,
+    ) -> Result<Option<Arc<Block>>> {
+        if kind != BlockKind::Data {
+            return Ok(None);
+        }
+        match self.blocks.get_from_file(place.offset, mode == ReadMode::AnyDisk) {
+            FromFile::Found(block) => self.expect_kind(block, kind, place).map(Some),
+            FromFile::NotThere => Ok(None),
+            FromFile::NeedsDisk => Err(Error::needs_disk()),
+        }
+    }
+
+    fn expect_kind(&self, block: Arc<Block>, kind: BlockKind, place: BlockPlace) -> Result<Arc<Block>> {
+        if block.kind() == kind {
+            return Ok(block);
+        }
+        let message = format!("expected a {kind:?} block, found {:?} in the cache", block.kind());
+        Err(Error::corrupt(message).context(self.source.place(place.offset)))
     }
 
     /// Reads and checks a block, passing the cache by.
@@ -384,9 +406,20 @@ impl HFile {
     pub(crate) fn plain_cells(&self, block: &Block, run: usize) -> Result<Bytes> {
         match self.runs(block) {
             None => Ok(block.bytes().clone()),
-            Some(runs) => runs.cells(block.bytes(), run, self.layout, self.info.has_compressed_tags()),
+            Some(runs) => {
+                let cells = runs.cells(block.bytes(), run, self.layout, self.info.has_compressed_tags())?;
+                self.blocks.note_decoded(cells.len());
+                Ok(cells)
+            }
         }
     }
+}
+
+/// What tells this file from another one of its name and length.
+fn stamp(trailer: &[u8], root: &RootIndex, info: &FileInfo) -> u64 {
+    let content = crc32c::crc32c_append(crc32c::crc32c(trailer), root.bytes());
+    let created = crc32c::crc32c(&info.create_time_ms().unwrap_or(0).to_be_bytes());
+    u64::from(content) << 32 | u64::from(created)
 }
 
 #[cfg(test)]

@@ -56,6 +56,11 @@ impl HFileScanner {
         &self.file
     }
 
+    #[cfg(test)]
+    pub(crate) fn block_for_test(&self) -> &Arc<Block> {
+        self.block.as_ref().expect("the scanner stands on a cell")
+    }
+
     /// Goes to the first cell of the file.
     pub fn seek_to_first(&mut self) -> Result<()> {
         self.leave();

@@ -83,7 +83,7 @@ fn bench_write_scan_seek() {
 
 fn read(env: &Env, path: &Path, cells: &[Cell]) {
     let cache = Arc::new(BlockCache::new(1 << 30));
-    let file = HFile::open(env, path, 1, cache.clone(), ReaderOptions::default()).unwrap();
+    let file = HFile::open(env, path, &cache, ReaderOptions::default()).unwrap();
     println!("{} bytes", file.len());
     let mut scanner = file.scanner(ReadMode::AnyDisk, true);
     for what in ["scan, cold cache", "scan, warm cache", "scan, warm cache"] {

@@ -154,7 +154,9 @@ impl Region {
     ) -> Result<Arc<StoreFile>> {
         let archive = self.archive_dir.parent().unwrap_or(&self.archive_dir);
         let file = StoreFile::open(&self.services.env, path, archive, &store.family, &self.services.cache)?;
-        file.fill_cache(store.cached_on_write(&self.table, written_by));
+        let prefetch = self.services.settings.prefetches_on_open(&store.family);
+        file.prefetch_wanted.store(prefetch, Ordering::Release);
+        file.fill_cache(store.cached_on_write(&self.table, written_by), || true);
         Ok(file)
     }
 }

@@ -233,6 +233,7 @@ impl Region {
         *closed = true;
         drop(closed);
         if abort {
+            self.evict_closed();
             return Ok(());
         }
         self.flush_stores(None)?;
@@ -240,8 +241,7 @@ impl Region {
             return Err(Error::invalid("cells are left in memory after the last flush"));
         }
         self.services.wal.region_closed(self.info.encoded_name().as_bytes());
-        // Who opens the files again, this region or one that refers to them, gives them other numbers.
-        self.evict_blocks();
+        self.evict_closed();
         Ok(())
     }
 }
@@ -262,7 +262,10 @@ fn open_store(
     for entry in env.fs.list(&dir)? {
         if !entry.is_dir && is_store_file_name(&entry.name) {
             let path = dir.join(&entry.name);
-            files.push(StoreFile::open(env, &path, archive_table_dir, family, &services.cache)?);
+            let file = StoreFile::open(env, &path, archive_table_dir, family, &services.cache)?;
+            let prefetch = services.settings.prefetches_on_open(family);
+            file.prefetch_wanted.store(prefetch, Ordering::Release);
+            files.push(file);
         }
     }
     let mut compacted: Vec<String> = Vec::new();
@@ -278,6 +281,7 @@ fn open_store(
         files.into_iter().partition(|file| compacted.contains(&file.name));
     let archive_dir = archive_dir.join(&*family.name_str());
     archive(env, done.iter().map(|file| file.path.as_path()), &archive_dir)?;
+    done.iter().for_each(|file| file.retire_blocks());
     files.sort_by(|a, b| b.max_seq.cmp(&a.max_seq).then_with(|| b.name.cmp(&a.name)));
     // Rows between two keys begin with what both keys begin with.
     let (start, end) = (info.start_key(), info.end_key());

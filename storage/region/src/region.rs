@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use halcyon_cache::BlockCache;
 use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_env::Env;
+use halcyon_hfile::CacheKinds;
 use halcyon_memstore::ChunkPool;
 use halcyon_schema::{RegionInfo, TableDescriptor};
 use halcyon_wal::Wal;
@@ -13,7 +14,7 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use crate::RegionSettings;
 use crate::mvcc::Mvcc;
 use crate::row_lock::RowLocks;
-use crate::store::{MemStoreSize, Store};
+use crate::store::{MemStoreSize, Store, StoreFile};
 
 /// What a region needs of its server. Cheap to clone.
 #[derive(Clone)]
@@ -188,10 +189,42 @@ impl Region {
         self.stores.iter().all(|store| store.view().files.is_empty())
     }
 
-    /// Drops the cached blocks of the region's files.
-    pub fn evict_blocks(&self) {
+    /// Drops the cached blocks of the region's files. Returns their number. *Blocking*, for as long as there are
+    /// blocks.
+    pub fn evict_blocks(&self) -> usize {
+        let of_store = |store: &Store| {
+            let view = store.view();
+            view.files.iter().map(|file| file.hfile.blocks().evict_now()).sum::<usize>()
+        };
+        self.stores.iter().map(of_store).sum()
+    }
+
+    /// What becomes of the cached blocks when the region has closed. They are of use to whoever opens the files again,
+    /// this region or one that refers to them, unless somebody wants them away (`EVICT_BLOCKS_ON_CLOSE`).
+    pub(crate) fn evict_closed(&self) {
         for store in &self.stores {
-            store.view().files.iter().for_each(|file| self.services.cache.evict_file(file.number));
+            if self.services.settings.evicts_on_close(&store.family) {
+                store.view().files.iter().for_each(|file| file.hfile.blocks().evict());
+            }
+        }
+    }
+
+    /// Whether there are files whose blocks are to be in the cache before they are asked for.
+    pub fn prefetch_wanted(&self) -> bool {
+        let is_wanted = |file: &Arc<StoreFile>| file.prefetch_wanted.load(Ordering::Acquire);
+        self.stores.iter().any(|store| store.view().files.iter().any(is_wanted))
+    }
+
+    /// Reads such files into the cache (`PREFETCH_BLOCKS_ON_OPEN`), each of them once, until the cache is nearly full.
+    /// *Blocking*, and long; does not keep the region from closing, and ends within a block when it does.
+    pub fn prefetch(&self) {
+        for store in &self.stores {
+            let kinds = CacheKinds { data: store.family.block_cache(), ..CacheKinds::ALL };
+            for file in &store.view().files {
+                if file.prefetch_wanted.swap(false, Ordering::AcqRel) {
+                    file.fill_cache(kinds, || !self.closing.load(Ordering::Acquire));
+                }
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 use std::str::FromStr;
 
-use halcyon_schema::{InMemoryCompaction, TableDescriptor};
+use halcyon_schema::{FamilyDescriptor, InMemoryCompaction, TableDescriptor};
 
 use crate::CompactionSettings;
 
@@ -28,6 +28,12 @@ pub struct RegionSettings {
     /// With `ADAPTIVE`, versions are dropped when they are more than this part of the cells
     /// (`hbase.hregion.compacting.memstore.adaptive.compaction.threshold`).
     pub adaptive_share: f64,
+    /// Whether closing a region drops its blocks from the cache, whatever its families say
+    /// (`hbase.rs.evictblocksonclose`).
+    pub evict_blocks_on_close: bool,
+    /// Whether files are read into the cache when they are opened, whatever their families say
+    /// (`hbase.rs.prefetchblocksonopen`).
+    pub prefetch_blocks_on_open: bool,
     /// Most rows that one log entry of a batch carries.
     pub mini_batch_rows_max: usize,
     /// Most bytes of cells that one log entry of a batch carries, unless one row alone has more.
@@ -45,13 +51,31 @@ impl Default for RegionSettings {
             in_memory_flush_share: 0.014,
             pipeline_segments_max: 2,
             adaptive_share: 0.5,
+            evict_blocks_on_close: false,
+            prefetch_blocks_on_open: false,
             mini_batch_rows_max: 256,
             mini_batch_bytes_max: 256 << 10,
         }
     }
 }
 
+pub(crate) const EVICT_ON_CLOSE: &str = "hbase.rs.evictblocksonclose";
+pub(crate) const PREFETCH_ON_OPEN: &str = "hbase.rs.prefetchblocksonopen";
+
 impl RegionSettings {
+    /// Whether blocks of the family leave the cache when the region closes: its attribute says so, or a setting of the
+    /// family, the table or the server (HBase: `CacheConfig.evictOnClose`).
+    pub(crate) fn evicts_on_close(&self, family: &FamilyDescriptor) -> bool {
+        let of_family = family.setting(EVICT_ON_CLOSE).and_then(|text| text.trim().parse().ok());
+        family.evict_blocks_on_close() || of_family.unwrap_or(self.evict_blocks_on_close)
+    }
+
+    /// Whether files of the family are read into the cache when they are opened; as `evicts_on_close`.
+    pub(crate) fn prefetches_on_open(&self, family: &FamilyDescriptor) -> bool {
+        let of_family = family.setting(PREFETCH_ON_OPEN).and_then(|text| text.trim().parse().ok());
+        family.prefetch_blocks_on_open() || of_family.unwrap_or(self.prefetch_blocks_on_open)
+    }
+
     /// These settings with what the table sets for itself, by HBase's property names as table attributes or
     /// configuration. A value that cannot be read is passed over: the table was checked when it was made. What it
     /// says of compactions is asked for each of its families.
@@ -63,6 +87,8 @@ impl RegionSettings {
         }
         take(table, "hbase.server.keyvalue.maxsize", &mut self.keyvalue_max_bytes);
         take(table, "hbase.hregion.memstore.block.multiplier", &mut self.block_multiplier);
+        take(table, EVICT_ON_CLOSE, &mut self.evict_blocks_on_close);
+        take(table, PREFETCH_ON_OPEN, &mut self.prefetch_blocks_on_open);
         if let Some(bytes) = table.memstore_flush_size() {
             self.flush_size_bytes = bytes;
         }

@@ -103,7 +103,7 @@ impl Region {
         let family_name = dir.file_name().and_then(|name| name.to_str()).ok_or_else(nowhere)?;
         let family = table.family(family_name.as_bytes()).ok_or_else(nowhere)?;
         let archive = layout::archive_table_dir(&PathBuf::new(), region.table());
-        let file = StoreFile::inspect(env, from, &archive, family, &services.cache)?;
+        let file = StoreFile::open(env, from, &archive, family, &services.cache)?;
         let store = Store::new(
             family.clone(),
             services.settings.compaction.clone(),
@@ -127,7 +127,6 @@ impl Region {
             scanner.next()?;
         }
         writer.finish(FileMeta { max_seq_id: Some(file.max_seq), ..FileMeta::default() })?;
-        services.cache.evict_file(file.number);
         env.fs.rename(&working, to)?;
         Ok(env.fs.sync_dir(dir)?)
     }
@@ -259,9 +258,7 @@ fn files_of(
                 path.display()
             )));
         }
-        let file = StoreFile::inspect(env, &path, &archive, family, cache)?;
-        cache.evict_file(file.number);
-        files.push(file);
+        files.push(StoreFile::open(env, &path, &archive, family, cache)?);
     }
     Ok(files)
 }

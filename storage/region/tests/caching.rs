@@ -6,7 +6,8 @@ mod common;
 use bytes::Bytes;
 use common::*;
 use halcyon_cell::{CellType, ErrorKind};
-use halcyon_region::{ReadMode, Scan};
+use halcyon_env::FileSystem;
+use halcyon_region::{NextState, ReadMode, Scan, ScanLimits};
 use halcyon_schema::FamilyDescriptor;
 
 const ROWS: usize = 60;
@@ -86,12 +87,99 @@ fn blocks_of_a_flush_are_cached_if_the_family_says_so() {
 }
 
 #[test]
-fn a_family_that_prefetches_is_in_memory_when_it_is_open() {
+fn a_family_that_prefetches_is_read_ahead_behind_its_opening() {
     for (prefetch, expected) in [("true", ROWS), ("false", 0)] {
         let mut bench = flushed(family().with("PREFETCH_BLOCKS_ON_OPEN", prefetch));
+        bench.region.evict_blocks();
         bench.reopen().unwrap();
+        assert_eq!(in_memory(&bench), 0, "opening does not wait for it");
+        assert_eq!(bench.region.prefetch_wanted(), expected > 0);
+        bench.region.prefetch();
+        assert!(!bench.region.prefetch_wanted());
         assert_eq!(in_memory(&bench), expected);
     }
+    // A setting of the family says the same.
+    let bench = flushed(family().with_configuration("hbase.rs.prefetchblocksonopen", "true"));
+    assert!(bench.region.prefetch_wanted(), "the file of a flush, too");
+}
+
+#[test]
+fn reading_ahead_ends_when_the_region_closes_and_when_the_cache_is_full() {
+    let mut bench = flushed(family().with("PREFETCH_BLOCKS_ON_OPEN", "true"));
+    let region = bench.region.clone();
+    bench.reopen().unwrap();
+    region.prefetch();
+    assert_eq!(in_memory(&bench), 0, "that region has closed");
+    // And many blocks more, of a kilobyte each.
+    for number in 0..600 {
+        let cell =
+            parse_cell(&format!("s{number:03}"), &format!("f:q={}", "v".repeat(1000)), CellType::Put, false);
+        let row = format!("s{number:03}");
+        bench.mutate(mutation(halcyon_region::MutationKind::Put, row.as_bytes(), vec![cell])).unwrap();
+    }
+    bench.region.flush(None).unwrap();
+    bench.region.prefetch();
+    let all = bench.cache.stats().inserts_count;
+    assert!(all > 600);
+    bench.reopen().unwrap();
+    bench.region.evict_blocks();
+    bench.cache.resize(128 << 10);
+    bench.cache.settle();
+    bench.region.prefetch();
+    let taken_in = bench.cache.stats().inserts_count - all;
+    assert!(taken_in > 50 && taken_in < all / 2, "{taken_in} of {all} blocks");
+}
+
+#[test]
+fn blocks_stay_for_the_next_opening_unless_the_family_or_a_setting_says_otherwise() {
+    let cached = || family().with("CACHE_DATA_ON_WRITE", "true");
+    let cases = [
+        (cached(), ROWS),
+        (cached().with("EVICT_BLOCKS_ON_CLOSE", "true"), 0),
+        (cached().with_configuration("hbase.rs.evictblocksonclose", "true"), 0),
+        (cached().with("EVICT_BLOCKS_ON_CLOSE", "false"), ROWS),
+    ];
+    for (family, expected) in cases {
+        let mut bench = flushed(family.clone());
+        assert_eq!(in_memory(&bench), ROWS);
+        bench.reopen().unwrap();
+        bench.cache.settle();
+        assert_eq!(in_memory(&bench), expected, "{family:?}");
+    }
+}
+
+#[test]
+fn blocks_of_files_that_were_compacted_or_whose_region_was_removed_leave() {
+    let bench = flushed(family().with("CACHE_DATA_ON_WRITE", "true"));
+    write(&bench);
+    let before = bench.cache.stats().blocks_count;
+    let mut reader = bench.region.scanner(Scan::default(), ReadMode::AnyDisk).unwrap();
+    bench.compact(true).unwrap();
+    assert!(
+        before > 0 && bench.cache.stats().blocks_count >= before,
+        "nothing is done on the caller's thread"
+    );
+    bench.cache.settle();
+    // Who still reads the old files puts nothing of them into the cache.
+    let mut cells = Vec::new();
+    while reader.next(&mut ScanLimits::NONE.clone(), &mut cells).unwrap() != NextState::Exhausted {}
+    assert_eq!((cells.len(), bench.cache.stats().blocks_count), (ROWS, 0));
+
+    assert_eq!((0..ROWS).filter(|number| get(&bench, *number, ReadMode::AnyDisk) == Ok(1)).count(), ROWS);
+    assert_eq!(in_memory(&bench), ROWS);
+    bench.region.close(false).unwrap();
+    let Bench { region, fs, cache, .. } = bench;
+    cache.sweep(&*fs, 0, 100);
+    cache.settle();
+    assert!(cache.stats().blocks_count > 0, "the file is there");
+    fs.remove_dir_all(region.dir()).unwrap();
+    cache.sweep(&*fs, 0, 100);
+    cache.settle();
+    assert!(cache.stats().blocks_count > 0, "somebody has it open");
+    drop((region, reader));
+    cache.sweep(&*fs, 0, 100);
+    cache.settle();
+    assert_eq!(cache.stats().blocks_count, 0);
 }
 
 #[test]

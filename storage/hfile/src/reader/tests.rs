@@ -33,7 +33,7 @@ fn write(scratch: &Scratch, cells: &[Cell], options: WriterOptions) -> crate::Wr
 }
 
 fn open_with(scratch: &Scratch, cache: &Arc<BlockCache>, options: ReaderOptions) -> Result<Arc<HFile>> {
-    HFile::open(&scratch.0, Path::new(NAME), 1, cache.clone(), options)
+    HFile::open(&scratch.0, Path::new(NAME), cache, options)
 }
 
 fn open(scratch: &Scratch) -> Arc<HFile> {
@@ -486,4 +486,83 @@ proptest! {
         scanner.seek_to_last().unwrap();
         prop_assert_eq!(scanner.cell(), cells.last().cloned());
     }
+}
+
+/// A cell that comes out of a cached block of plain cells is a piece of the block, not a copy.
+#[test]
+fn cells_of_a_cached_block_are_slices_of_it() {
+    for (encoding, copied) in
+        [(BlockEncoding::None, false), (BlockEncoding::RowIndexV1, false), (BlockEncoding::FastDiff, true)]
+    {
+        let scratch = Scratch::new();
+        let cells: Vec<Cell> =
+            (0..20).map(|n| Cell::put(format!("r{n:02}").as_bytes(), b"f", b"q", 1, &[n; 10_000])).collect();
+        write(&scratch, &cells, WriterOptions { encoding, ..Default::default() });
+        let cache = Arc::new(BlockCache::new(64 << 20));
+        let file = open_with(&scratch, &cache, ReaderOptions::default()).unwrap();
+        assert_eq!(scan(&file).unwrap(), cells);
+        let decoded = cache.stats().decoded_bytes;
+        let mut scanner = file.scanner(ReadMode::CacheOnly, true);
+        scanner.seek_to_first().unwrap();
+        while let Some(cell) = scanner.cell() {
+            let block = scanner.block_for_test();
+            let (block, cell) = (block.bytes().as_ptr_range(), cell.bytes().as_ptr_range());
+            let inside = block.start <= cell.start && cell.end <= block.end;
+            assert_eq!(inside, !copied, "{}", encoding.name());
+            scanner.next().unwrap();
+        }
+        let decoded = cache.stats().decoded_bytes - decoded;
+        assert_eq!(decoded > 200_000, copied, "{} bytes of {}", decoded, encoding.name());
+        assert!(copied || decoded == 0);
+    }
+}
+
+/// Blocks belong to what the file is: a file written anew under an old name begins without any.
+#[test]
+fn another_file_of_the_same_name_has_blocks_of_its_own() {
+    let scratch = Scratch::new();
+    let cache = Arc::new(BlockCache::new(64 << 20));
+    for (value, created) in [(b"one", 1), (b"two", 2), (b"one", 3)] {
+        let cells: Vec<Cell> = (0..100).map(|n| Cell::put(&[n], b"f", b"q", 1, value)).collect();
+        write(&scratch, &cells, WriterOptions { create_time_ms: Some(created), ..Default::default() });
+        let before = cache.stats();
+        for _ in 0..2 {
+            let file = open_with(&scratch, &cache, ReaderOptions::default()).unwrap();
+            assert_eq!(scan(&file).unwrap(), cells);
+        }
+        let after = cache.stats();
+        assert_eq!(after.inserts_count - before.inserts_count, 1, "found again when it was opened again");
+    }
+}
+
+/// A long scan through real files reads each block once, whatever the scanner does: what was read again stays.
+#[test]
+fn a_scan_of_a_cold_file_leaves_the_hot_one_in_memory() {
+    let scratch = Scratch::new();
+    let cells: Vec<Cell> = (0..30_000u32)
+        .map(|n| Cell::put(format!("row{n:06}").as_bytes(), b"f", b"q", 1, &[7; 1000]))
+        .collect();
+    write(&scratch, &cells[..2000], WriterOptions { block_size: 16 << 10, ..Default::default() });
+    let cache = Arc::new(BlockCache::new(8 << 20));
+    let hot = open_with(&scratch, &cache, ReaderOptions::default()).unwrap();
+    for _ in 0..3 {
+        scan(&hot).unwrap();
+    }
+    write(&scratch, &cells, WriterOptions { block_size: 16 << 10, ..Default::default() });
+    let cold = open_with(&scratch, &cache, ReaderOptions::default()).unwrap();
+    let mut scanner = cold.scanner(ReadMode::AnyDisk, true);
+    scanner.seek_to_first().unwrap();
+    for (at, cell) in cells.iter().enumerate() {
+        // As the scan of a region does it: a step, and now and then a jump to the next row.
+        if at % 3 == 0 {
+            scanner.reseek(cell.get().key()).unwrap()
+        }
+        assert_eq!(scanner.peek().unwrap().row(), cell.row());
+        scanner.next().unwrap();
+    }
+    assert!(cache.stats().evictions_count > 1000);
+    let misses = cache.stats().misses_count;
+    assert_eq!(scan(&hot).unwrap().len(), 2000);
+    let missed = cache.stats().misses_count - misses;
+    assert!(missed <= 8, "{missed} of 125 blocks had gone");
 }

@@ -465,7 +465,7 @@ fn read_file(bytes: &[u8], dice: &mut Dice) -> Result<(), Error> {
     env.fs.replace(Path::new(NAME), bytes).unwrap();
     let cache = Arc::new(BlockCache::new(if dice.one_in(2) { 0 } else { 1 << 20 }));
     let options = ReaderOptions { cell_seq: dice.one_in(8).then_some(3), ..Default::default() };
-    let file = HFile::open(&env, Path::new(NAME), 1, cache, options)?;
+    let file = HFile::open(&env, Path::new(NAME), &cache, options)?;
     let mode = ReadMode::AnyDisk;
     let mut scanner = file.scanner(mode, true);
     let mut keys = vec![Key::first_on_row(b"row050"), Key::first_on_row(b""), Key::last_on_row(&[0xff; 9])];
@@ -522,7 +522,7 @@ fn an_index_that_leads_back_is_refused() {
     let env = SimFileSystem::new().env();
     env.fs.replace(Path::new(NAME), &bytes).unwrap();
     let cache = Arc::new(BlockCache::new(1 << 20));
-    let file = HFile::open(&env, Path::new(NAME), 1, cache, ReaderOptions::default()).unwrap();
+    let file = HFile::open(&env, Path::new(NAME), &cache, ReaderOptions::default()).unwrap();
     let mut scanner = file.scanner(ReadMode::AnyDisk, true);
     scanner.seek_to_first().unwrap();
     let error = loop {

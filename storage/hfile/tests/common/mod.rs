@@ -19,7 +19,7 @@ pub fn testdata(name: &str) -> PathBuf {
 
 pub fn open(path: &Path) -> Arc<HFile> {
     let cache = Arc::new(BlockCache::new(16 << 20));
-    HFile::open(&Env::real(), path, 1, cache, ReaderOptions::default()).unwrap()
+    HFile::open(&Env::real(), path, &cache, ReaderOptions::default()).unwrap()
 }
 
 pub fn hex(bytes: &[u8]) -> String {

@@ -226,9 +226,7 @@ impl Region {
             |path| self.open_file(store, path, written_by(all)),
             &self.archive_dir.join(&*store.family.name_str()),
         )?;
-        for input in inputs {
-            self.services.cache.evict_file(input.number);
-        }
+        inputs.iter().for_each(|input| input.retire_blocks());
         tracing::debug!(
             region = self.info.encoded_name(),
             inputs = inputs.len(),

@@ -1,6 +1,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use halcyon_cache::BlockCache;
@@ -22,8 +22,10 @@ pub(crate) struct StoreFile {
     pub name: String,
     /// Rows that are shown; only of a reference.
     pub half: Option<RowRange>,
-    /// Number under which its blocks are cached; unique in this process.
+    /// Its place in the order in which files were opened; unique in this process.
     pub number: u64,
+    /// Its blocks are to be read into the cache, and nobody has begun.
+    pub prefetch_wanted: AtomicBool,
     /// Of a reference about what its rows take.
     pub len_bytes: u64,
     pub max_seq: u64,
@@ -45,21 +47,6 @@ impl StoreFile {
         family: &FamilyDescriptor,
         cache: &Arc<BlockCache>,
     ) -> Result<Arc<StoreFile>> {
-        let file = StoreFile::inspect(env, path, archive_table_dir, family, cache)?;
-        if family.prefetch_blocks_on_open() {
-            file.fill_cache(CacheKinds { data: family.block_cache(), ..CacheKinds::ALL });
-        }
-        Ok(file)
-    }
-
-    /// As `open`, for a look at the file: puts nothing into the cache by itself.
-    pub fn inspect(
-        env: &Env,
-        path: &Path,
-        archive_table_dir: &Path,
-        family: &FamilyDescriptor,
-        cache: &Arc<BlockCache>,
-    ) -> Result<Arc<StoreFile>> {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let options = ReaderOptions {
@@ -69,11 +56,11 @@ impl StoreFile {
         };
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let (hfile, reference) = match layout::parse_reference_name(&name) {
-            None => (HFile::open(env, path, number, cache.clone(), options)?, None),
+            None => (HFile::open(env, path, cache, options)?, None),
             Some((file, parent)) => {
                 let reference = Reference::read(env, path)?;
                 let referred = referred_file(env, path, archive_table_dir, file, parent)?;
-                let hfile = HFile::open(env, &referred, number, cache.clone(), options)
+                let hfile = HFile::open(env, &referred, cache, options)
                     .map_err(|error| error.context(path.display()))?;
                 (hfile, Some(reference))
             }
@@ -95,6 +82,7 @@ impl StoreFile {
             name,
             half,
             number,
+            prefetch_wanted: AtomicBool::new(false),
             len_bytes,
             max_seq,
             max_cell_seq: info.max_mvcc(),
@@ -105,9 +93,17 @@ impl StoreFile {
     }
 
     /// As [`HFile::fill_cache`]. A file is no worse for not being in the cache, so an error is only told.
-    pub fn fill_cache(&self, kinds: CacheKinds) {
-        if let Err(error) = self.hfile.fill_cache(kinds) {
+    pub fn fill_cache(&self, kinds: CacheKinds, go_on: impl Fn() -> bool) {
+        if let Err(error) = self.hfile.fill_cache(kinds, go_on) {
             tracing::warn!(%error, "blocks were not put into the cache");
+        }
+    }
+
+    /// Lets the blocks of a file go that is no store's any more. A reference's file is others' as well: what is left
+    /// of it goes with the file.
+    pub fn retire_blocks(&self) {
+        if !self.is_reference() {
+            self.hfile.blocks().retire();
         }
     }
 

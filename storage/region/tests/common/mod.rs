@@ -23,6 +23,7 @@ pub struct Bench {
     pub info: RegionInfo,
     pub wal: Arc<Wal>,
     pub region: Arc<Region>,
+    pub cache: Arc<BlockCache>,
     incarnation: u32,
 }
 
@@ -62,8 +63,9 @@ impl Bench {
         let clock = Arc::new(ManualClock::at(1_000_000));
         let table = table(families);
         let info = RegionInfo::new(table.name().clone(), Bytes::new(), Bytes::new(), 1);
-        let (wal, region) = open(&fs, &clock, &table, &info, 1)?;
-        Ok(Bench { fs, clock, table, info, wal, region, incarnation: 1 })
+        let cache = new_cache();
+        let (wal, region) = open(&fs, &clock, &table, &info, &cache, 1)?;
+        Ok(Bench { fs, clock, table, info, wal, region, cache, incarnation: 1 })
     }
 
     pub fn env(&self) -> Env {
@@ -80,12 +82,14 @@ impl Bench {
     /// Opens again on what is on `fs`, without closing.
     pub fn recover_on(&mut self, fs: Arc<SimFileSystem>) -> Result<()> {
         self.fs = fs;
+        self.cache = new_cache();
         self.open_again()
     }
 
     fn open_again(&mut self) -> Result<()> {
         self.incarnation += 1;
-        let (wal, region) = open(&self.fs, &self.clock, &self.table, &self.info, self.incarnation)?;
+        let (wal, region) =
+            open(&self.fs, &self.clock, &self.table, &self.info, &self.cache, self.incarnation)?;
         (self.wal, self.region) = (wal, region);
         Ok(())
     }
@@ -118,6 +122,10 @@ impl Bench {
     }
 }
 
+fn new_cache() -> Arc<BlockCache> {
+    Arc::new(BlockCache::new(1 << 20))
+}
+
 type Opened = (Arc<Wal>, Arc<Region>);
 
 fn open(
@@ -125,6 +133,7 @@ fn open(
     clock: &Arc<ManualClock>,
     table: &Arc<TableDescriptor>,
     info: &RegionInfo,
+    cache: &Arc<BlockCache>,
     incarnation: u32,
 ) -> Result<Opened> {
     let env = Env { fs: fs.clone(), clock: clock.clone(), stalls: Arc::default() };
@@ -144,7 +153,7 @@ fn open(
     let services = RegionServices {
         env,
         wal: wal.clone(),
-        cache: Arc::new(BlockCache::new(1 << 20)),
+        cache: cache.clone(),
         chunks: ChunkPool::new(64 << 10, 4),
         settings: settings(),
     };

@@ -3,20 +3,23 @@ use std::sync::Arc;
 use halcyon_proto::pb;
 use halcyon_rpc::{Call, Outcome, Reply};
 
-use super::{decode, ready};
+use super::{decode, pooled, ready};
 use crate::RegionServer;
 
 /// Drops the cached blocks of regions. Regions that are not here are named in the answer.
 pub(super) fn clear(server: &Arc<RegionServer>, call: Call) -> Outcome {
-    let request: pb::ClearRegionBlockCacheRequest = match decode(&call.method, call.param) {
-        Ok(request) => request,
-        Err(error) => return ready(Err(error)),
-    };
+    match decode::<pb::ClearRegionBlockCacheRequest>(&call.method, call.param) {
+        Ok(request) => pooled(server, move |server| Ok(evict(server, request))),
+        Err(error) => ready(Err(error)),
+    }
+}
+
+fn evict(server: &RegionServer, request: pb::ClearRegionBlockCacheRequest) -> Reply {
     let before = server.cache.stats();
-    let mut exception = Vec::new();
+    let (mut evicted, mut exception) = (0, Vec::new());
     for specifier in request.region {
         match server.regions.find(&specifier) {
-            Ok(online) => online.region.evict_blocks(),
+            Ok(online) => evicted += online.region.evict_blocks(),
             Err(error) => exception.push(pb::RegionExceptionMessage {
                 region: specifier,
                 exception: error.to_name_bytes_pair(),
@@ -25,10 +28,10 @@ pub(super) fn clear(server: &Arc<RegionServer>, call: Call) -> Outcome {
     }
     let after = server.cache.stats();
     let stats = pb::CacheEvictionStats {
-        evicted_blocks: Some(before.blocks_count.saturating_sub(after.blocks_count) as i64),
+        evicted_blocks: Some(evicted as i64),
         bytes_evicted: Some(before.used_bytes.saturating_sub(after.used_bytes) as i64),
         max_cache_size: Some(after.capacity_bytes as i64),
         exception,
     };
-    ready(Ok(Reply::message(&pb::ClearRegionBlockCacheResponse { stats })))
+    Reply::message(&pb::ClearRegionBlockCacheResponse { stats })
 }

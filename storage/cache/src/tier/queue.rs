@@ -1,0 +1,75 @@
+//! Blocks that have left memory and wait for their place in the cache file.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::{Block, BlockKey};
+
+/// *Thread safety*: from any thread. *Invariants*: what waits is found by its key until it is taken off.
+pub(super) struct Queue {
+    waiting: Mutex<Waiting>,
+    blocks_max: usize,
+    bytes_max: u64,
+}
+
+#[derive(Default)]
+struct Waiting {
+    order: VecDeque<BlockKey>,
+    blocks: HashMap<BlockKey, Arc<Block>>,
+    bytes: u64,
+}
+
+impl Queue {
+    pub fn new(blocks_max: usize, bytes_max: u64) -> Queue {
+        Queue { waiting: Mutex::default(), blocks_max, bytes_max }
+    }
+
+    /// False if there is no room.
+    pub fn push(&self, key: BlockKey, block: Arc<Block>) -> bool {
+        let mut waiting = self.waiting.lock();
+        if waiting.blocks.contains_key(&key) {
+            return true;
+        }
+        let bytes = waiting.bytes + block.weight_bytes();
+        if waiting.order.len() >= self.blocks_max || bytes > self.bytes_max {
+            return false;
+        }
+        waiting.bytes = bytes;
+        waiting.order.push_back(key);
+        waiting.blocks.insert(key, block);
+        true
+    }
+
+    pub fn get(&self, key: &BlockKey) -> Option<Arc<Block>> {
+        self.waiting.lock().blocks.get(key).cloned()
+    }
+
+    /// Who waits longest; stays in the queue.
+    pub fn front(&self) -> Option<(BlockKey, Arc<Block>)> {
+        let waiting = self.waiting.lock();
+        let key = *waiting.order.front()?;
+        Some((key, waiting.blocks[&key].clone()))
+    }
+
+    /// Takes the one off that `front` gave.
+    pub fn pop(&self, key: &BlockKey) {
+        let mut waiting = self.waiting.lock();
+        if waiting.order.front() == Some(key) {
+            waiting.order.pop_front();
+            if let Some(block) = waiting.blocks.remove(key) {
+                waiting.bytes -= block.weight_bytes();
+            }
+        }
+    }
+
+    pub fn clear(&self) {
+        let taken = std::mem::take(&mut *self.waiting.lock());
+        drop(taken); // outside the lock
+    }
+
+    pub fn held_bytes(&self) -> u64 {
+        self.waiting.lock().bytes
+    }
+}
