@@ -22,11 +22,6 @@ pub(crate) const SWEEP_PERIOD: Duration = Duration::from_secs(10);
 const SWEEP_FILES_MAX: usize = 1024;
 /// How long an orderly end may take to bring blocks from memory to the file tier.
 const SAVE_TIME_MAX: Duration = Duration::from_secs(5);
-/// Blocks that wait for the file tier hold at most this, or this part of the cache.
-const QUEUE_BYTES_MAX: u64 = 32 << 20;
-const QUEUE_SHARE: u64 = 8;
-/// Part of the cache's memory that the index of the file tier may take.
-const INDEX_SHARE: u64 = 4;
 
 /// The cache that the settings ask for. *Blocking*.
 pub(crate) fn cache_of(env: &Env, settings: &RegionServerSettings) -> BlockCache {
@@ -46,8 +41,6 @@ pub(crate) fn cache_of(env: &Env, settings: &RegionServerSettings) -> BlockCache
                 size_bytes: tier.size_bytes,
                 index_path: tier.index_path.clone(),
                 queue_blocks_max: tier.queue_blocks_max(),
-                queue_bytes_max: QUEUE_BYTES_MAX.min(cache_bytes / QUEUE_SHARE),
-                index_bytes_max: cache_bytes / INDEX_SHARE,
             };
             BlockCache::with_file_tier(cache_bytes, env.fs.clone(), options)
         }

@@ -232,6 +232,7 @@ fn reason_without_effect(name: &str) -> &'static str {
         ("hbase.superuser", "there is no authentication"),
         ("hbase.bucketcache.bucket.sizes", "blocks of every size lie side by side in the cache file"),
         ("hbase.bucketcache.", "the cache file has no use for it"),
+        ("hbase.rs.evictblocksonsplit", "both daughters of a split use the parent's blocks"),
         (
             "hbase.lru.blockcache.",
             "blocks that are read again, IN_MEMORY and index blocks stay without shares of their own",

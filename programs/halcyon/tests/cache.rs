@@ -211,3 +211,35 @@ async fn the_file_tier_goes_on_after_a_restart() {
     fs::remove_file(&cache).unwrap();
     let _ = fs::remove_file(&index);
 }
+
+/// A file that cannot be used is told and changes nothing else; and a family's files are read ahead behind the opening
+/// of its region.
+#[tokio::test]
+async fn without_its_file_the_server_serves_and_reads_ahead() {
+    let data = fresh_dir("cache-ahead");
+    let config =
+        site(&data, &[("hbase.bucketcache.ioengine", "file:/dev/full"), ("hbase.bucketcache.size", "16")]);
+    let flags = ["--config", config.to_str().unwrap()];
+    let server = Server::start(&data, &flags);
+    assert_eq!(metric(&server, "halcyon_block_cache_file_on"), 0);
+    assert_eq!(metric(&server, "halcyon_block_cache_file_failures_total"), 1);
+    assert!(server.log().contains("/dev/full"), "{}", server.log());
+    let client = Client::connect(&server).await;
+    let mut family = family("f");
+    family.attributes =
+        vec![pb::BytesBytesPair { first: "PREFETCH_BLOCKS_ON_OPEN".into(), second: "true".into() }];
+    let region = client.create_table("t", vec![family], &[]).await.remove(0);
+    fill(&client, &region, ROWS).await;
+    server.stop();
+
+    let server = Server::start(&data, &flags);
+    wait_for(&server, "halcyon_block_cache_used_bytes", |bytes| bytes as usize > ROWS * VALUE_LEN);
+    let client = Client::connect(&server).await;
+    let misses = metric(&server, "halcyon_block_cache_misses_total");
+    read_all(&client, &region, ROWS).await;
+    let missed = metric(&server, "halcyon_block_cache_misses_total") - misses;
+    assert!(missed <= 2, "{missed} blocks were not there (one may be of hbase:meta)");
+    server.stop();
+    fs::remove_dir_all(&data).unwrap();
+    fs::remove_dir_all(&config).unwrap();
+}

@@ -161,7 +161,7 @@ impl BlockCache {
     ) -> BlockCache {
         let mut cache = BlockCache::new(capacity_bytes);
         let path = options.path.clone();
-        match FileTier::open(fs, options, cache.registry.clone()) {
+        match FileTier::open(fs, options, capacity_bytes, cache.registry.clone()) {
             Ok(tier) => {
                 cache.tier = Some(tier);
                 cache.set_capacity(cache.wanted_bytes());
@@ -189,6 +189,9 @@ impl BlockCache {
     /// Changes the capacity. A larger one holds at once; towards a smaller one blocks go in steps, by `turn`.
     pub fn resize(&self, capacity_bytes: u64) {
         self.target_bytes.store(capacity_bytes, Ordering::Release);
+        if let Some(tier) = &self.tier {
+            tier.set_memory(capacity_bytes);
+        }
         let wanted = self.wanted_bytes();
         if wanted > self.blocks.capacity() {
             self.set_capacity(wanted);

@@ -10,11 +10,12 @@
 //!
 //! The index survives an orderly end in a file of its own (`saved.rs`). It is taken away again when it was read, and
 //! the stamp that it has in common with the cache file is drawn anew before anything is written there, so that an
-//! index can never be used for a file that has changed since.
+//! index can never be used for a file that has changed since (`life.rs`).
 //!
 //! An error of the disk turns the tier off until the next start: it is told once, and all goes on without it.
 
 mod index;
+mod life;
 mod queue;
 mod record;
 mod saved;
@@ -23,7 +24,7 @@ mod space;
 mod tests;
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -34,8 +35,8 @@ use crate::files::Registry;
 use crate::{Block, BlockKey};
 use index::{ENTRY_BYTES, Index, Slot};
 use queue::Queue;
-use saved::{Bond, Saved, SavedFile};
-use space::{Layout, Space};
+use saved::Bond;
+use space::Space;
 
 /// What a file tier is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,11 +50,13 @@ pub struct FileTierOptions {
     pub index_path: Option<PathBuf>,
     /// Blocks that wait to be written, at most (`hbase.bucketcache.writer.queuelength`).
     pub queue_blocks_max: usize,
-    /// Their bytes, at most.
-    pub queue_bytes_max: u64,
-    /// Memory for the index, at most; with small blocks the file may not be filled for it.
-    pub index_bytes_max: u64,
 }
+
+/// Part of the cache's memory that the index may take; with small blocks the file may not be filled for it.
+const INDEX_SHARE: u64 = 4;
+/// Part of it that blocks may take that wait to be written, and what they take at most.
+const QUEUE_SHARE: u64 = 8;
+const QUEUE_BYTES_MAX: u64 = 32 << 20;
 
 /// A moment's counts of a file tier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -114,6 +117,8 @@ pub(crate) struct FileTier {
     options: FileTierOptions,
     bond: Bond,
     file: Arc<dyn UpdatableFile>,
+    /// What the whole cache may take.
+    memory_bytes: AtomicU64,
     registry: Arc<Registry>,
     index: Index,
     queue: Queue,
@@ -127,71 +132,6 @@ pub(crate) struct FileTier {
 }
 
 impl FileTier {
-    /// Takes the cache file, with what an earlier life left in it if that is sound. *Blocking*. After an error nothing
-    /// is there that would be believed later.
-    pub fn open(
-        fs: Arc<dyn FileSystem>,
-        options: FileTierOptions,
-        registry: Arc<Registry>,
-    ) -> io::Result<FileTier> {
-        let layout = Layout::of(options.size_bytes);
-        let dir = parent(&options.path);
-        fs.create_dir_all(dir)?;
-        let lock = fs.lock(&options.path)?;
-        let saved =
-            options.index_path.as_ref().and_then(|path| read_saved(&*fs, path, &options.path, layout));
-        let bond = Bond { stamp: halcyon_env::random_bytes(), layout };
-        let file = fs.open_update(&options.path, layout.file_len())?;
-        // From here on no index fits the file: not the one that was just read, nor an older one.
-        file.write_all_at(&bond.header(), 0)?;
-        file.sync()?;
-        fs.sync_dir(dir)?;
-        if let Some(path) = options.index_path.as_ref().filter(|path| fs.exists(path)) {
-            fs.remove_file(path)?;
-            fs.sync_dir(parent(path))?;
-        }
-        let tier = FileTier {
-            index: Index::new(layout, registry.clone()),
-            queue: Queue::new(options.queue_blocks_max, options.queue_bytes_max),
-            space: Mutex::new(Space::new(layout)),
-            is_on: AtomicBool::new(true),
-            failure: Mutex::new(None),
-            cleared: AtomicUsize::new(0),
-            counters: Counters::default(),
-            _lock: lock,
-            fs,
-            options,
-            bond,
-            file,
-            registry,
-        };
-        if let Some(saved) = saved {
-            tier.restore(saved);
-        }
-        Ok(tier)
-    }
-
-    fn restore(&self, saved: Saved) {
-        let mut blocks: Vec<Vec<BlockKey>> = vec![Vec::new(); self.bond.layout.segments_count as usize];
-        for SavedFile { identity, path, blocks: slots } in saved.files {
-            let file = self.registry.files.remember(identity, &path);
-            for (offset, slot) in slots {
-                let key = BlockKey { file: file.number, offset };
-                self.index.add(key, slot);
-                blocks[self.index.segment(slot) as usize].push(key);
-            }
-            self.registry.forget_unused(file.number);
-        }
-        let segments =
-            saved.segments.iter().map(|segment| (*segment, std::mem::take(&mut blocks[*segment as usize])));
-        *self.space.lock() = Space::restore(self.bond.layout, segments.collect());
-        self.counters.restored.store(self.index.count(), Ordering::Relaxed);
-        tracing::info!(
-            blocks = self.index.count(),
-            "the file tier of the block cache goes on where it ended"
-        );
-    }
-
     pub fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Acquire)
     }
@@ -229,7 +169,20 @@ impl FileTier {
     /// Memory that is to be kept free for both: for the queue all that it may take, or blocks that leave memory for
     /// its sake would make it longer.
     pub fn reserved_bytes(&self) -> u64 {
-        if self.is_on() { self.index.held_bytes() + self.options.queue_bytes_max } else { self.held_bytes() }
+        if self.is_on() { self.index.held_bytes() + self.queue_bytes_max() } else { self.held_bytes() }
+    }
+
+    /// Changes what the whole cache may take; an index that is too large for it shrinks by `tidy_step`.
+    pub fn set_memory(&self, memory_bytes: u64) {
+        self.memory_bytes.store(memory_bytes, Ordering::Relaxed);
+    }
+
+    fn index_bytes_max(&self) -> u64 {
+        self.memory_bytes.load(Ordering::Relaxed) / INDEX_SHARE
+    }
+
+    fn queue_bytes_max(&self) -> u64 {
+        QUEUE_BYTES_MAX.min(self.memory_bytes.load(Ordering::Relaxed) / QUEUE_SHARE)
     }
 
     // ---- readers ----
@@ -291,7 +244,7 @@ impl FileTier {
         if !self.is_on() || !record::is_stored(block.kind()) || self.index.contains(&key) {
             return false;
         }
-        let taken = self.queue.push(key, block);
+        let taken = self.queue.push(key, block, self.queue_bytes_max());
         if !taken {
             self.counters.dropped.fetch_add(1, Ordering::Relaxed);
         }
@@ -325,7 +278,7 @@ impl FileTier {
         if !record::is_stored(block.kind()) || !space.fits(len) || self.index.contains(&key) {
             return Ok(());
         }
-        if self.index.held_bytes() + ENTRY_BYTES > self.options.index_bytes_max {
+        if self.index.held_bytes() + ENTRY_BYTES > self.index_bytes_max() {
             self.empty_segment(space, 0)?;
         }
         let mut record = Vec::with_capacity(len);
@@ -388,74 +341,18 @@ impl FileTier {
         }
     }
 
-    /// Lets go of some of the memory of a tier that is off; false if nothing is left to do.
+    /// Lets go of some of the memory of an index that is too large, or of a tier that is off; false if nothing is left
+    /// to do.
     pub fn tidy_step(&self) -> bool {
-        if self.is_on() || self.failure.lock().is_none() {
+        if self.is_on() {
+            let is_too_large = || self.index.held_bytes() > self.index_bytes_max();
+            return is_too_large() && self.empty_segment(&mut self.space.lock(), 0).is_ok() && is_too_large();
+        }
+        if self.failure.lock().is_none() {
             return false;
         }
         self.queue.clear();
         let at = self.cleared.fetch_add(1, Ordering::Relaxed);
         self.index.clear_part(at)
     }
-
-    // ---- the end ----
-
-    /// Keeps the index for the next life, if that is wanted, after `last` blocks were written too. The tier is off
-    /// then. *Blocking*.
-    pub fn save(&self, last: impl Iterator<Item = (BlockKey, Arc<Block>)>) {
-        let Some(path) = &self.options.index_path else { return };
-        while self.write_one() {}
-        last.for_each(|(key, block)| self.write_or_turn_off(key, &block));
-        let space = self.space.lock();
-        if !self.is_on.swap(false, Ordering::AcqRel) {
-            return;
-        }
-        let files = self.registry.files.all().into_iter().filter_map(|(file, path)| {
-            let slot = |offset: u64| {
-                self.index.get(&BlockKey { file: file.number, offset }).map(|slot| (offset, slot))
-            };
-            let blocks: Vec<_> =
-                self.registry.in_file.offsets(file.number).into_iter().filter_map(slot).collect();
-            (!blocks.is_empty()).then(|| SavedFile { identity: file.identity.clone(), path, blocks })
-        });
-        let saved = Saved { bond: self.bond, segments: space.in_use(), files: files.collect() };
-        let written = self.file.sync().and_then(|()| self.fs.replace(path, &saved.encode()));
-        match written {
-            Ok(()) => tracing::info!(blocks = self.index.count(), "the index of the block cache is kept"),
-            Err(error) => tracing::warn!(%error, "the index of the block cache is not kept"),
-        }
-    }
-}
-
-fn parent(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
-}
-
-/// The index that belongs to the cache file as it is, if there is one.
-fn read_saved(fs: &dyn FileSystem, path: &Path, file: &Path, layout: Layout) -> Option<Saved> {
-    if !fs.exists(path) {
-        return None;
-    }
-    let dropped = |reason: &str| {
-        tracing::warn!(path = %path.display(), reason, "the index of the block cache is dropped");
-        None
-    };
-    let Ok(bytes) = fs.read(path) else { return dropped("it cannot be read") };
-    let Some(saved) = Saved::parse(&bytes) else { return dropped("it is damaged, or of another version") };
-    let mut header = [0; saved::HEADER_LEN];
-    let found = fs.open(file).and_then(|file| file.read_exact_at(&mut header, 0).and_then(|()| file.len()));
-    match found {
-        Ok(len) if len >= layout.file_len() => {}
-        _ => return dropped("the cache file is not there, or too short"),
-    }
-    if saved.bond.layout != layout {
-        return dropped("it is of a cache file of another size");
-    }
-    if Bond::parse_header(&header) != Some(saved.bond) {
-        return dropped("it is of another cache file");
-    }
-    Some(saved)
 }

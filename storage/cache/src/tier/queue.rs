@@ -11,7 +11,6 @@ use crate::{Block, BlockKey};
 pub(super) struct Queue {
     waiting: Mutex<Waiting>,
     blocks_max: usize,
-    bytes_max: u64,
 }
 
 #[derive(Default)]
@@ -22,18 +21,18 @@ struct Waiting {
 }
 
 impl Queue {
-    pub fn new(blocks_max: usize, bytes_max: u64) -> Queue {
-        Queue { waiting: Mutex::default(), blocks_max, bytes_max }
+    pub fn new(blocks_max: usize) -> Queue {
+        Queue { waiting: Mutex::default(), blocks_max }
     }
 
-    /// False if there is no room.
-    pub fn push(&self, key: BlockKey, block: Arc<Block>) -> bool {
+    /// False if there is no room: so many bytes may wait.
+    pub fn push(&self, key: BlockKey, block: Arc<Block>, bytes_max: u64) -> bool {
         let mut waiting = self.waiting.lock();
         if waiting.blocks.contains_key(&key) {
             return true;
         }
         let bytes = waiting.bytes + block.weight_bytes();
-        if waiting.order.len() >= self.blocks_max || bytes > self.bytes_max {
+        if waiting.order.len() >= self.blocks_max || bytes > bytes_max {
             return false;
         }
         waiting.bytes = bytes;
