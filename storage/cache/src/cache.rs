@@ -326,7 +326,7 @@ impl BlockCache {
     pub fn sweep(&self, fs: &dyn FileSystem, after: u64, files_max: usize) -> Option<u64> {
         let (closed, next) = self.registry.files.closed_after(after, files_max.max(1));
         for (number, path) in closed {
-            if !fs.exists(&path) && self.registry.files.retire_closed(number) {
+            if !fs.exists(&path) && self.registry.files.retire(number, 0) {
                 self.let_go(number);
             }
         }
@@ -468,10 +468,12 @@ impl CachedFile {
         in_memory.union(&in_file).count()
     }
 
-    /// As `evict`, for a file that is gone for good: nothing of it is kept any more, whoever still reads it.
+    /// As `evict`, for a file that is gone for good: nothing of it is kept any more, though it may still be read. If it
+    /// is open elsewhere as well, its blocks stay for whoever has it there.
     pub fn retire(&self) {
-        self.cache.registry.files.retire(self.file.number);
-        self.evict();
+        if self.cache.registry.files.retire(self.file.number, 1) {
+            self.evict();
+        }
     }
 }
 

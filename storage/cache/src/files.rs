@@ -109,21 +109,16 @@ impl Files {
         self.state.lock().by_number.get(&number).map(|entry| entry.file.clone())
     }
 
-    /// Says that nobody will ask for blocks of the file any more. Who opens a file of that identity later gets
-    /// another number.
-    pub fn retire(&self, number: u64) {
+    /// Says that nobody will ask for blocks of the file any more, unless it is open more than `open_max` times: the
+    /// same file may be in several places (a table that was cloned). Returns whether it was retired. Who opens a file
+    /// of that identity later gets another number.
+    pub fn retire(&self, number: u64, open_max: usize) -> bool {
         let mut state = self.state.lock();
-        state.retire(number);
-    }
-
-    /// As `retire`, unless the file is open; returns whether it was retired.
-    pub fn retire_closed(&self, number: u64) -> bool {
-        let mut state = self.state.lock();
-        let closed = state.by_number.get(&number).is_some_and(|entry| entry.open_count == 0);
-        if closed {
+        let unused = state.by_number.get(&number).is_some_and(|entry| entry.open_count <= open_max);
+        if unused {
             state.retire(number);
         }
-        closed
+        unused
     }
 
     /// Files that are not open, with their paths: of at most `count_max` files behind number `after`. Beside them the
@@ -303,8 +298,10 @@ mod tests {
     fn a_retired_file_is_not_found_again() {
         let files = Files::default();
         let old = files.open(identity("a"), Path::new("/t/a"));
-        assert!(!files.retire_closed(old.number), "it is open");
-        files.retire(old.number);
+        let elsewhere = files.open(identity("a"), Path::new("/clone/a"));
+        assert!(!files.retire(old.number, 0) && !files.retire(old.number, 1), "it is open twice");
+        files.close(elsewhere.number);
+        assert!(files.retire(old.number, 1));
         assert!(old.is_gone());
         let new = files.open(identity("a"), Path::new("/t/a"));
         assert!(new.number != old.number && !new.is_gone());
