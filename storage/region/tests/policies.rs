@@ -143,12 +143,10 @@ fn spans(bench: &Bench) -> Vec<String> {
         .list(&dir)
         .unwrap()
         .iter()
-        .enumerate()
-        .map(|(number, entry)| {
+        .map(|entry| {
             let options = halcyon_hfile::ReaderOptions::default();
             let path = dir.join(&entry.name);
-            let file = halcyon_hfile::HFile::open(&bench.env(), &path, number as u64, cache.clone(), options)
-                .unwrap();
+            let file = halcyon_hfile::HFile::open(&bench.env(), &path, &cache, options).unwrap();
             let row = |name: &str| file.info().get(name).map(|row| row.escape_ascii().to_string());
             match (row("STRIPE_START_KEY"), row("STRIPE_END_KEY")) {
                 (Some(start), Some(end)) => format!("{start}-{end}"),
