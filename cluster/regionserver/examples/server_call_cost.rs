@@ -9,14 +9,15 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 use bytes::Bytes;
 use halcyon_cell::Cell;
 use halcyon_env::Env;
 use halcyon_proto::pb;
 use halcyon_regionserver::{ClientService, RegionServer, RegionServerSettings};
-use halcyon_rpc::{Call, Codec, Connection, Outcome, Service};
+use halcyon_rpc::{Call, CallClass, Codec, Connection, Outcome, Service};
 use halcyon_schema::{FamilyDescriptor, RegionInfo, TableDescriptor, TableName};
 use halcyon_wal::SyncMode;
 use prost::Message;
@@ -46,7 +47,8 @@ impl Bench {
             param,
             cells,
             priority: 0,
-            timeout: Some(Duration::from_secs(60)),
+            class: CallClass::Read,
+            timeout: None,
             received_ns: 0,
             connection: self.connection.clone(),
         })
@@ -103,6 +105,7 @@ fn main() {
             user: None,
             client_version: Some((2, 6)),
             codec: Some(Codec::KeyValue),
+            gone: AtomicBool::new(false),
         }),
         region: pb::RegionSpecifier { r#type: 1, value: info.region_name().clone() },
         runtime: tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime"),

@@ -6,6 +6,7 @@ use halcyon_cache::CacheStats;
 use halcyon_proto::pb;
 use halcyon_proto::pb::region_load::CompactionState;
 use halcyon_region::RegionStats;
+use halcyon_rpc::CallClass;
 use halcyon_wal::WalStats;
 
 use crate::RegionServer;
@@ -22,6 +23,8 @@ pub struct ServerStats {
     pub queued_compactions_count: usize,
     /// Calls that wait for a thread that may wait for the disk.
     pub waiting_calls_count: usize,
+    /// Bytes that the answers may have that such threads are making.
+    pub answer_bytes: u64,
     pub memstore_bytes: u64,
     /// Writers are held back from here on.
     pub memstore_high_bytes: u64,
@@ -41,7 +44,8 @@ impl RegionServer {
             open_scanners_count: self.scanners.open_count(),
             queued_flushes_count: self.flush_queue.len(),
             queued_compactions_count: self.compactor.queued_count(),
-            waiting_calls_count: self.pool.waiting_count(),
+            waiting_calls_count: CallClass::ALL.iter().map(|class| self.pool.waiting_count(*class)).sum(),
+            answer_bytes: self.pool.answer_bytes(),
             memstore_bytes: self.pressure.used_bytes(),
             memstore_high_bytes: self.pressure.high_bytes(),
             held_back_count,

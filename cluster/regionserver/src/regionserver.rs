@@ -134,7 +134,7 @@ impl RegionServer {
             regions: RegionTable::new(name.to_string()),
             scanners: Scanners::new(clock.clone(), settings.scanner_lease, settings.scanners_count_max),
             nonces: Arc::new(Nonces::new(clock, settings.nonce_grace)),
-            pool: DiskPool::new(settings.disk_threads_max, settings.disk_queue_max),
+            pool: DiskPool::new(settings.pool_limits()),
             pressure: Pressure::new(settings.memstore_low_bytes(), high_bytes, settings.hold_back_max),
             flush_queue: RegionQueue::new(|online| &online.flush_queued),
             memory_queue: RegionQueue::new(|online| &online.memory_queued),

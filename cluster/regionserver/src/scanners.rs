@@ -181,6 +181,16 @@ impl Scanners {
         }
     }
 
+    /// Takes a claim back whose call was not carried out: the next one may have its sequence number, if it was
+    /// `counted`.
+    pub(crate) fn unclaim(&self, id: u64, scanner: Box<OpenScanner>, counted: bool) {
+        let expires_ns = self.expires_ns();
+        if let Some(entry) = self.state.lock().open.get_mut(&id) {
+            entry.next_call_seq -= u64::from(counted);
+            entry.holding = Holding::Idle { scanner, expires_ns };
+        }
+    }
+
     /// Ends a claim for good. The caller drops the scanner.
     pub(crate) fn close(&self, id: u64) {
         let expires_ns = self.expires_ns();

@@ -6,10 +6,12 @@ use std::time::Duration;
 use halcyon_cell::{Error, Result};
 use halcyon_memstore::CHUNK_SIZE_BYTES_DEFAULT;
 use halcyon_region::RegionSettings;
+use halcyon_rpc::CallClass;
 use halcyon_schema::InMemoryCompaction;
 use halcyon_wal::SyncMode;
 
 use crate::cache_settings::FileTierSettings;
+use crate::pool::PoolLimits;
 use crate::split_policy::SplitSettings;
 use crate::throughput::ThroughputSettings;
 
@@ -45,6 +47,9 @@ pub struct RegionServerSettings {
     pub rpc_timeout: Duration,
     /// Most bytes of cells in one answer, whatever the client says (`hbase.server.scanner.max.result.size`).
     pub result_bytes_max: u64,
+    /// Bytes of cells in all answers that are being made by threads that wait for the disk, half of it for scans and
+    /// half for other reads. A sixteenth of the memory unless somebody says otherwise.
+    pub answer_bytes_max: u64,
     /// A scan gets at least this long before a heartbeat ends it
     /// (`hbase.region.server.rpc.minimum.scan.time.limit.delta`).
     pub scan_time_min: Duration,
@@ -52,10 +57,19 @@ pub struct RegionServerSettings {
     pub inline_scan_rows_max: u32,
     /// Open scanners at most; each holds memory of its region.
     pub scanners_count_max: usize,
-    /// Calls that wait for the disk at the same time.
+    /// Calls that wait for the disk at the same time (`hbase.regionserver.handler.count`). HBase has 30 threads that
+    /// carry out every call; here only calls that need the disk need one of these.
     pub disk_threads_max: usize,
-    /// Calls that wait for one of those (`hbase.ipc.server.max.callqueue.length` is its cousin).
+    /// As many more for calls on `hbase:meta` and those that clients put above others
+    /// (`hbase.regionserver.metahandler.count`).
+    pub meta_threads_max: usize,
+    /// Calls of each class that wait for one of those.
     pub disk_queue_max: usize,
+    /// Part of the threads for reads and scans; 0: reads, scans and writes have an eighth each for themselves and
+    /// share the rest (`hbase.ipc.server.callqueue.read.ratio`).
+    pub read_threads_share: f64,
+    /// Of that part, what is for scans; 0: reads and scans share it (`hbase.ipc.server.callqueue.scan.ratio`).
+    pub scan_threads_share: f64,
     /// How long a finished nonce is remembered (`hbase.server.hashNonce.gracePeriod`).
     pub nonce_grace: Duration,
     /// Edits older than this are flushed (`hbase.regionserver.optionalcacheflushinterval`).
@@ -107,11 +121,15 @@ impl Default for RegionServerSettings {
             scanner_lease: Duration::from_secs(60),
             rpc_timeout: Duration::from_secs(60),
             result_bytes_max: 100 << 20,
+            answer_bytes_max: 1 << 30 >> 4,
             scan_time_min: Duration::from_millis(10),
             inline_scan_rows_max: 100,
             scanners_count_max: 100_000,
             disk_threads_max: 16,
+            meta_threads_max: 2,
             disk_queue_max: 4096,
+            read_threads_share: 0.0,
+            scan_threads_share: 0.0,
             nonce_grace: Duration::from_secs(30 * 60),
             flush_period: Duration::from_secs(3600),
             flush_threads_count: 2,
@@ -152,6 +170,21 @@ impl RegionServerSettings {
         self.file_tier.check()
     }
 
+    /// How calls that may wait for the disk are kept apart.
+    pub(crate) fn pool_limits(&self) -> PoolLimits {
+        let mut limits = PoolLimits::new(
+            self.disk_threads_max,
+            self.meta_threads_max,
+            self.disk_queue_max,
+            self.read_threads_share,
+            self.scan_threads_share,
+        );
+        for class in [CallClass::Read, CallClass::Scan] {
+            limits.answer_bytes_max[class.index()] = self.answer_bytes_max / 2;
+        }
+        limits
+    }
+
     /// Sets one by its property name; `Ok(false)` if no setting has that name. Times are in milliseconds.
     pub fn set(&mut self, name: &str, value: &str) -> Result<bool> {
         match name {
@@ -175,6 +208,10 @@ impl RegionServerSettings {
             "hbase.client.scanner.timeout.period" => self.scanner_lease = millis(name, value)?,
             "hbase.rpc.timeout" => self.rpc_timeout = millis(name, value)?,
             "hbase.server.scanner.max.result.size" => self.result_bytes_max = number(name, value)?,
+            "hbase.regionserver.handler.count" => self.disk_threads_max = number(name, value)? as usize,
+            "hbase.regionserver.metahandler.count" => self.meta_threads_max = number(name, value)? as usize,
+            "hbase.ipc.server.callqueue.read.ratio" => self.read_threads_share = share(name, value)?,
+            "hbase.ipc.server.callqueue.scan.ratio" => self.scan_threads_share = share(name, value)?,
             "hbase.server.hashNonce.gracePeriod" => self.nonce_grace = millis(name, value)?,
             "hbase.regionserver.optionalcacheflushinterval" => self.flush_period = millis(name, value)?,
             "hbase.hstore.flusher.count" => self.flush_threads_count = number(name, value)? as usize,
@@ -235,6 +272,10 @@ impl fmt::Display for RegionServerSettings {
         writeln!(f, "hbase.client.scanner.timeout.period = {}", self.scanner_lease.as_millis())?;
         writeln!(f, "hbase.rpc.timeout = {}", self.rpc_timeout.as_millis())?;
         writeln!(f, "hbase.server.scanner.max.result.size = {}", self.result_bytes_max)?;
+        writeln!(f, "hbase.regionserver.handler.count = {}", self.disk_threads_max)?;
+        writeln!(f, "hbase.regionserver.metahandler.count = {}", self.meta_threads_max)?;
+        writeln!(f, "hbase.ipc.server.callqueue.read.ratio = {}", self.read_threads_share)?;
+        writeln!(f, "hbase.ipc.server.callqueue.scan.ratio = {}", self.scan_threads_share)?;
         writeln!(f, "hbase.server.hashNonce.gracePeriod = {}", self.nonce_grace.as_millis())?;
         writeln!(f, "hbase.regionserver.optionalcacheflushinterval = {}", self.flush_period.as_millis())?;
         writeln!(f, "hbase.hstore.flusher.count = {}", self.flush_threads_count)?;

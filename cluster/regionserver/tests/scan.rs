@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use common::{Lab, class, put, rows, text};
@@ -349,6 +350,30 @@ fn a_late_scan_answers_with_a_heartbeat_and_a_cursor() {
     let plain = pb::ScanRequest { client_handles_heartbeats: None, ..lab.open(100, scan) };
     let (response, _) = lab.scan(&plain).unwrap();
     assert_eq!((response.heartbeat_message, response.more_results_in_region()), (None, false));
+}
+
+/// The scanner was claimed when the call was received; a call that is not carried out must not take it along.
+#[test]
+fn a_call_that_is_dropped_leaves_its_scanner_as_it_was() {
+    use halcyon_rpc::{Dropped, Service};
+    let lab = lab();
+    lab.server.flush_region(lab.info.encoded_name(), &[]).unwrap();
+    let id = lab.scan(&lab.open(1, pb::Scan::default())).unwrap().0.scanner_id();
+    let call = lab.raw_call("Scan", next(id, 2, 0).encode_to_vec().into(), Vec::new());
+    let waiting = lab.client.call(call);
+    lab.clock.advance(Duration::from_secs(21)); // longer than the client waits, less than the lease
+    let dropped = lab.finish(&lab.client, waiting).err().expect("nobody waits for it");
+    assert_eq!(dropped.dropped, Some(Dropped::Expired));
+
+    let call = lab.raw_call("Scan", next(id, 2, 0).encode_to_vec().into(), Vec::new());
+    let waiting = lab.client.call(call);
+    lab.connection.gone.store(true, Ordering::Relaxed);
+    let dropped = lab.finish(&lab.client, waiting).err().expect("nobody is there");
+    assert_eq!(dropped.dropped, Some(Dropped::Abandoned));
+    lab.connection.gone.store(false, Ordering::Relaxed);
+
+    assert_eq!(rows(&lab.scan(&next(id, 2, 0)).unwrap().1), ["r01", "r02"]);
+    assert_eq!(rows(&lab.scan(&next(id, 2, 1)).unwrap().1), ["r03", "r04"]);
 }
 
 #[test]

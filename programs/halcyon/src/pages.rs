@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use halcyon_env::{Clock, Stalls};
 use halcyon_regionserver::RegionServer;
-use halcyon_rpc::RpcStatsSnapshot;
+use halcyon_rpc::{CallClass, ClassSnapshot, Queues, RpcStatsSnapshot};
 
 use crate::info::Page;
 
@@ -21,6 +21,8 @@ pub struct Sources {
     /// The settings as printed.
     pub settings: String,
     pub region_server: Arc<RegionServer>,
+    /// What the calls of all ports hold.
+    pub queues: Arc<Queues>,
     /// Name of a port and where its counters are read.
     pub rpc: Vec<(&'static str, ReadStats)>,
 }
@@ -95,13 +97,10 @@ impl Sources {
                 ("calls_total", "counter", stats.calls),
                 ("calls_failed_total", "counter", stats.calls_failed),
                 ("calls_refused_total", "counter", stats.calls_refused),
-                ("calls_waiting", "gauge", stats.calls_waiting as u64),
                 ("received_bytes_total", "counter", stats.received_bytes),
                 ("sent_bytes_total", "counter", stats.sent_bytes),
                 ("shared_cell_bytes_total", "counter", stats.shared_cell_bytes),
                 ("copied_cell_bytes_total", "counter", stats.copied_cell_bytes),
-                ("request_bytes", "gauge", stats.request_bytes as u64),
-                ("response_bytes", "gauge", stats.response_bytes as u64),
             ] {
                 if *port == self.rpc[0].0 {
                     let _ = writeln!(out, "# TYPE halcyon_rpc_{name} {kind}");
@@ -109,6 +108,24 @@ impl Sources {
                 let _ = writeln!(out, "halcyon_rpc_{name}{{port=\"{port}\"}} {value}");
             }
         }
+        type Read = fn(&ClassSnapshot) -> u64;
+        let of_class: [(&str, &str, Read); 5] = [
+            ("calls_waiting", "gauge", |class| class.calls_waiting as u64),
+            ("request_bytes", "gauge", |class| class.request_bytes as u64),
+            ("calls_refused_full_total", "counter", |class| class.refused),
+            ("calls_expired_total", "counter", |class| class.expired),
+            ("calls_abandoned_total", "counter", |class| class.abandoned),
+        ];
+        for (name, kind, read) in of_class {
+            let _ = writeln!(out, "# TYPE halcyon_rpc_{name} {kind}");
+            for class in CallClass::ALL {
+                let value = read(&self.queues.snapshot(class));
+                let _ = writeln!(out, "halcyon_rpc_{name}{{class=\"{}\"}} {value}", class.name());
+            }
+        }
+        let response_bytes = self.queues.response_bytes();
+        let _ = writeln!(out, "# TYPE halcyon_rpc_response_bytes gauge");
+        let _ = writeln!(out, "halcyon_rpc_response_bytes {response_bytes}");
         out.push_str("# TYPE halcyon_memory_bytes gauge\n");
         for (part, bytes) in self.region_server.memory() {
             let _ = writeln!(out, "halcyon_memory_bytes{{part=\"{part}\"}} {bytes}");

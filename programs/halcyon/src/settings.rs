@@ -3,9 +3,10 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use halcyon_regionserver::RegionServerSettings;
-use halcyon_rpc::RpcSettings;
+use halcyon_rpc::{CallClass, RpcSettings};
 use halcyon_wal::SyncMode;
 
 use crate::args::{StandaloneArgs, WalSync};
@@ -103,7 +104,25 @@ impl StandaloneSettings {
                 self.rpc.frame_bytes_max = parsed(name, value, "a size in bytes")?
             }
             REQUEST_BYTES_MAX => {
-                self.rpc.request_bytes_max = parsed(name, value, "a size in bytes")?;
+                self.rpc.queues.request_bytes_max = parsed(name, value, "a size in bytes")?;
+            }
+            "hbase.ipc.server.max.callqueue.length" => {
+                let calls_max = parsed(name, value, "a number of calls")?;
+                for class in [CallClass::Read, CallClass::Scan, CallClass::Write] {
+                    self.rpc.queues.calls_max[class.index()] = calls_max;
+                }
+            }
+            "hbase.ipc.server.priority.max.callqueue.length" => {
+                self.rpc.queues.calls_max[CallClass::Meta.index()] =
+                    parsed(name, value, "a number of calls")?;
+            }
+            "hbase.ipc.server.replication.max.callqueue.length" => {
+                let calls_max = parsed(name, value, "a number of calls")?;
+                self.rpc.queues.calls_max[CallClass::Replication.index()] = calls_max;
+            }
+            "hbase.ipc.min.client.request.timeout" => {
+                let millis = parsed(name, value, "a time in milliseconds")?;
+                self.rpc.request_timeout_min = Duration::from_millis(millis);
             }
             "hbase.wal.hsync" => {
                 let on_disk = parsed(name, value, "true or false")?;
@@ -137,9 +156,9 @@ impl StandaloneSettings {
         }
     }
 
-    /// What is neither memstore nor cache belongs to calls: an eighth of the memory each for requests under way
-    /// and for answers that clients do not take, unless a property says otherwise. One answer gets a quarter of
-    /// such a share: every thread of the disk pool may be making one. Clients ask for 2 MiB by default.
+    /// What is neither memstore nor cache belongs to calls: an eighth of the memory for requests under way, unless a
+    /// property says otherwise, and an eighth for answers, half of it for those that are being made and half for
+    /// those that clients do not take. One answer gets a quarter of such a share. Clients ask for 2 MiB by default.
     fn fit_memory(&mut self, properties: &[Property]) {
         const FLOOR_BYTES: usize = 16 << 20;
         const ANSWER_FLOOR_BYTES: u64 = 2 << 20;
@@ -152,9 +171,10 @@ impl StandaloneSettings {
         let eighth = usize::try_from(self.regionserver.memory_bytes / 8).unwrap_or(usize::MAX);
         let share = eighth.max(FLOOR_BYTES);
         if !is_set(REQUEST_BYTES_MAX) {
-            self.rpc.request_bytes_max = share;
+            self.rpc.queues.request_bytes_max = share;
         }
-        self.rpc.response_bytes_max = share;
+        self.regionserver.answer_bytes_max = share as u64 / 2;
+        self.rpc.response_bytes_max = share / 2;
         self.rpc.connection_response_bytes_max = self.rpc.connection_response_bytes_max.min(share / 4);
     }
 
@@ -180,7 +200,14 @@ impl fmt::Display for StandaloneSettings {
         writeln!(f, "hbase.regionserver.info.port = {}", info_port(self.regionserver_info_port))?;
         writeln!(f, "zookeeper.znode.parent = {}", self.znode_parent)?;
         writeln!(f, "hbase.ipc.max.request.size = {}", self.rpc.frame_bytes_max)?;
-        writeln!(f, "hbase.ipc.server.max.callqueue.size = {}", self.rpc.request_bytes_max)?;
+        writeln!(f, "hbase.ipc.server.max.callqueue.size = {}", self.rpc.queues.request_bytes_max)?;
+        let calls_max = |class: CallClass| self.rpc.queues.calls_max[class.index()];
+        writeln!(f, "hbase.ipc.server.max.callqueue.length = {}", calls_max(CallClass::Read))?;
+        writeln!(f, "hbase.ipc.server.priority.max.callqueue.length = {}", calls_max(CallClass::Meta))?;
+        let replication = calls_max(CallClass::Replication);
+        writeln!(f, "hbase.ipc.server.replication.max.callqueue.length = {replication}")?;
+        let timeout = self.rpc.request_timeout_min.as_millis();
+        writeln!(f, "hbase.ipc.min.client.request.timeout = {timeout}")?;
         write!(f, "{}", self.regionserver)
     }
 }

@@ -14,7 +14,7 @@ use halcyon_coord::{ClusterZnodes, ZkServer, ZkSettings, ZnodeTree};
 use halcyon_env::{Env, FileLock, spawn_thread};
 use halcyon_master::{ClientMetaService, Master, MasterService, MasterSettings, RegionServerDoor};
 use halcyon_regionserver::{AdminService, ClientService, RegionServer};
-use halcyon_rpc::{BoundServer, Call, Lanes, Outcome, RpcError, RpcServer, Service, Services};
+use halcyon_rpc::{BoundServer, Call, Lanes, Outcome, Queues, RpcError, RpcServer, Service, Services};
 use halcyon_schema::ServerName;
 use halcyon_wal::SyncMode;
 use tokio::sync::Notify;
@@ -270,8 +270,12 @@ impl Bound {
         lanes.watch(&env.clock, &env.stalls, STALL_CHECK_PERIOD);
         watch_scheduler(env, Arc::downgrade(&roles.region_server))
             .map_err(|error| format!("cannot start threads: {error}"))?;
-        let master = self.master.on_lanes(Arc::clone(&lanes)).serve(services.clone(), cluster_id.clone());
-        let region_server = self.region_server.on_lanes(lanes).serve(services, cluster_id.clone());
+        // Both ports take calls into the same memory.
+        let queues = Queues::new(settings.rpc.queues);
+        let (master, region_server) =
+            (self.master.sharing(Arc::clone(&queues)), self.region_server.sharing(Arc::clone(&queues)));
+        let master = master.on_lanes(Arc::clone(&lanes)).serve(services.clone(), cluster_id.clone());
+        let region_server = region_server.on_lanes(lanes).serve(services, cluster_id.clone());
         let (master, region_server) = (Arc::new(master), Arc::new(region_server));
 
         let mut sources = Sources {
@@ -281,6 +285,7 @@ impl Bound {
             cluster_id: cluster_id.clone(),
             settings: settings.to_string(),
             region_server: Arc::clone(&roles.region_server),
+            queues,
             rpc: Vec::new(),
         };
         for (name, server) in [("master", &master), ("regionserver", &region_server)] {

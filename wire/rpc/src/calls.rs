@@ -11,20 +11,26 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use halcyon_proto::pb;
 
 use crate::connection::{ConnectionTask, poll_flush};
 use crate::frame::{FrameError, Request, header_of_part};
 use crate::input::READ_BYTES_MAX;
 use crate::server::Shared;
 use crate::{
-    Call, Codec, Compressor, Connection, Outcome, Reply, ReplyFuture, RpcError, Service, decode_cells,
-    exceptions,
+    Call, CallClass, CallHead, Codec, Compressor, Connection, Dropped, Outcome, Reply, ReplyFuture, RpcError,
+    Service, decode_cells, exceptions,
 };
 
 /// Frames from here on are counted while they arrive, not only once they are whole.
 const LARGE_FRAME_BYTES: usize = READ_BYTES_MAX;
 /// A connection that has received this much in one turn lets the others of its thread have theirs.
 const TURN_BYTES_MAX: usize = 256 << 10;
+/// As long may the calls of a turn take until then. Longer than what arrives together from a client that waits
+/// for answers, so that the log is driven once for all of it.
+const TURN_NS_MAX: u64 = 5_000_000;
+/// Calls between two looks at the clock.
+const TURN_CHECK_CALLS: u32 = 8;
 /// Words of 2.6.4 for a call that found no room.
 const QUEUE_FULL: &str = "Call queue is full, is hbase.ipc.server.max.callqueue.size too small?";
 
@@ -46,10 +52,16 @@ pub(crate) struct Calls {
     eof: bool,
     /// A frame could not be read: the rest of the stream has no meaning.
     broken: bool,
-    /// Bytes charged for a large frame of which only a part is here.
-    charged_bytes: usize,
+    /// Class and bytes charged for a large frame of which only a part is here.
+    charged: Option<(CallClass, usize)>,
+    /// When bytes were received last.
+    received_ns: u64,
+    /// Whole frames may be left of what was received in an earlier turn.
+    left_over: bool,
     /// Bytes received in the turn at hand.
     turn_bytes: usize,
+    /// The turn at hand took too long.
+    turn_over: bool,
     tally: Tally,
 }
 
@@ -67,12 +79,14 @@ struct Tally {
 /// A call whose answer is to come.
 struct Waiting {
     call_id: u32,
+    class: CallClass,
     frame_bytes: usize,
     future: ReplyFuture,
 }
 
 struct Finished {
     call_id: u32,
+    class: CallClass,
     frame_bytes: usize,
     answer: Result<Reply, RpcError>,
 }
@@ -87,7 +101,8 @@ impl Future for Waiting {
             Ok(Poll::Ready(answer)) => answer,
             Err(panic) => Err(panicked(&*panic)),
         };
-        Poll::Ready(Finished { call_id: self.call_id, frame_bytes: self.frame_bytes, answer })
+        let Waiting { call_id, class, frame_bytes, .. } = *self;
+        Poll::Ready(Finished { call_id, class, frame_bytes, answer })
     }
 }
 
@@ -116,8 +131,11 @@ impl Calls {
             waiting: FuturesUnordered::new(),
             eof: false,
             broken: false,
-            charged_bytes: 0,
+            charged: None,
+            received_ns: 0,
+            left_over: false,
             turn_bytes: 0,
+            turn_over: false,
             tally: Tally::default(),
         }
     }
@@ -126,9 +144,10 @@ impl Calls {
         let end = std::future::poll_fn(|cx| self.poll(cx)).await;
         self.settle();
         self.release_charge();
-        self.task.shared.stats.response_bytes.fetch_sub(self.tally.response_bytes, Ordering::Relaxed);
+        self.task.shared.queues.sub_response_bytes(self.tally.response_bytes);
         let Calls { task, agreed, waiting, broken, .. } = self;
         let shared = Arc::clone(&task.shared);
+        agreed.connection.gone.store(true, Ordering::Relaxed);
         match end {
             End::Drained if broken => task.farewell().await,
             End::Drained | End::Gone => drop(task),
@@ -140,6 +159,7 @@ impl Calls {
     /// One turn; everything that returned `Pending` in it wakes the task.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         self.turn_bytes = 0;
+        self.turn_over = false;
         loop {
             if self.task.control.closing.load(Ordering::SeqCst) {
                 return Poll::Ready(End::Gone);
@@ -165,7 +185,7 @@ impl Calls {
             if !moved {
                 return Poll::Pending;
             }
-            if self.turn_bytes >= TURN_BYTES_MAX {
+            if self.turn_bytes >= TURN_BYTES_MAX || self.turn_over {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
@@ -182,7 +202,15 @@ impl Calls {
     }
 
     fn is_output_full(&self) -> bool {
-        self.task.output.len() >= self.task.shared.settings.connection_response_bytes_max
+        let len = self.task.output.len();
+        if len == 0 {
+            return false;
+        }
+        let (settings, queues) = (&self.task.shared.settings, &self.task.shared.queues);
+        // What is counted of this connection is what it had at the end of the last turn.
+        let others = queues.response_bytes().saturating_sub(self.tally.response_bytes);
+        len >= settings.connection_response_bytes_max
+            || len >= settings.response_bytes_max.saturating_sub(others + len) / 2
     }
 
     fn may_take_calls(&self) -> bool {
@@ -200,15 +228,16 @@ impl Calls {
         let mut any = false;
         while let Poll::Ready(Some(finished)) = self.waiting.poll_next_unpin(cx) {
             any = true;
-            let stats = &self.task.shared.stats;
-            stats.calls_waiting.fetch_sub(1, Ordering::Relaxed);
-            stats.request_bytes.fetch_sub(finished.frame_bytes, Ordering::Relaxed);
-            self.answer(finished.call_id, finished.answer);
+            self.task.shared.queues.end_wait(finished.class, finished.frame_bytes);
+            self.answer(finished.call_id, finished.class, finished.answer);
         }
         any
     }
 
-    fn answer(&mut self, call_id: u32, answer: Result<Reply, RpcError>) {
+    fn answer(&mut self, call_id: u32, class: CallClass, answer: Result<Reply, RpcError>) {
+        if let Err(RpcError { dropped: Some(why), .. }) = answer {
+            return self.task.shared.queues.note_dropped(class, why);
+        }
         self.tally.calls_failed += u64::from(answer.is_err());
         self.task.output.push_answer(call_id, answer, self.agreed.compressor);
     }
@@ -223,17 +252,24 @@ impl Calls {
         if self.task.input.bytes().len() < 4 {
             return false;
         }
-        let mut received_ns = None;
-        let mut overloaded = false;
-        while self.may_take_calls() {
-            let Some(frame) = self.next_frame() else { break };
-            let received_ns = *received_ns.get_or_insert_with(|| {
-                overloaded = self.is_overloaded();
-                self.task.shared.clock.monotonic_ns()
-            });
-            self.handle_frame(frame, received_ns, overloaded);
+        let clock = Arc::clone(&self.task.shared.clock);
+        let (mut calls, mut began_ns) = (0, self.received_ns);
+        let was_left_over = std::mem::replace(&mut self.left_over, true);
+        while self.may_take_calls() && !self.turn_over {
+            let Some(frame) = self.next_frame() else {
+                self.left_over = false;
+                break;
+            };
+            if calls == 0 && was_left_over {
+                began_ns = clock.monotonic_ns();
+            }
+            calls += 1;
+            self.handle_frame(frame, began_ns);
+            if calls % TURN_CHECK_CALLS == 0 {
+                self.turn_over = clock.monotonic_ns().saturating_sub(began_ns) >= TURN_NS_MAX;
+            }
         }
-        if received_ns.is_none() {
+        if calls == 0 {
             return false;
         }
         let service = &self.agreed.service;
@@ -251,11 +287,9 @@ impl Calls {
         let mut fresh = std::mem::take(&mut self.fresh);
         for mut call in fresh.drain(..) {
             match Pin::new(&mut call).poll(&mut cx) {
-                Poll::Ready(finished) => self.answer(finished.call_id, finished.answer),
+                Poll::Ready(finished) => self.answer(finished.call_id, finished.class, finished.answer),
                 Poll::Pending => {
-                    let stats = &self.task.shared.stats;
-                    stats.calls_waiting.fetch_add(1, Ordering::Relaxed);
-                    stats.request_bytes.fetch_add(call.frame_bytes, Ordering::Relaxed);
+                    self.task.shared.queues.begin_wait(call.class, call.frame_bytes);
                     self.waiting.push(call);
                 }
             }
@@ -263,11 +297,15 @@ impl Calls {
         self.fresh = fresh;
     }
 
-    fn is_overloaded(&self) -> bool {
-        let (settings, stats) = (&self.task.shared.settings, &self.task.shared.stats);
-        stats.calls_waiting.load(Ordering::Relaxed) >= settings.calls_max
-            || stats.request_bytes.load(Ordering::Relaxed) >= settings.request_bytes_max
-            || stats.response_bytes.load(Ordering::Relaxed) >= settings.response_bytes_max
+    /// Whether there is no room for another call of a class.
+    fn is_overloaded(&self, class: CallClass) -> bool {
+        let (settings, queues) = (&self.task.shared.settings, &self.task.shared.queues);
+        queues.is_full(class) || queues.response_bytes() >= settings.response_bytes_max
+    }
+
+    fn refuse_full(&mut self, call_id: u32, class: CallClass) {
+        self.task.shared.queues.note_refused(class);
+        self.refuse(call_id, &RpcError::call_queue_too_big(QUEUE_FULL));
     }
 
     /// Cuts the next whole frame off the input.
@@ -288,41 +326,39 @@ impl Calls {
                 self.task.input.advance(4);
                 return Some(self.task.input.take(len));
             }
-            if len < LARGE_FRAME_BYTES || self.charged_bytes > 0 || self.charge(len) {
+            if len < LARGE_FRAME_BYTES || self.charged.is_some() {
+                return None;
+            }
+            let (header, param) = header_of_part(&self.task.input.bytes()[4..])?;
+            let class = header.as_ref().map_or(CallClass::Meta, |header| self.class(header, param));
+            if self.task.shared.queues.charge(class, len) {
+                self.charged = Some((class, len));
                 return None;
             }
             // No memory for this one: its call is told as soon as its header is here, the rest is dropped.
-            let header = header_of_part(&self.task.input.bytes()[4..])?;
             if let Some(call_id) = header.and_then(|header| header.call_id) {
-                self.refuse(call_id, &RpcError::call_queue_too_big(QUEUE_FULL));
+                self.refuse_full(call_id, class);
             }
             self.task.input.skip(4 + len);
         }
     }
 
-    /// Counts a large frame from its beginning, so that many of them cannot fill the memory while they arrive.
-    /// The first one always has room.
-    fn charge(&mut self, len: usize) -> bool {
-        let shared = &self.task.shared;
-        let before = shared.stats.request_bytes.fetch_add(len, Ordering::Relaxed);
-        if before > 0 && before + len > shared.settings.request_bytes_max {
-            shared.stats.request_bytes.fetch_sub(len, Ordering::Relaxed);
-            return false;
-        }
-        self.charged_bytes = len;
-        true
+    fn class(&self, header: &pb::RequestHeader, param: &[u8]) -> CallClass {
+        let method = header.method_name.as_deref().unwrap_or_default();
+        let head = CallHead { method, priority: header.priority.unwrap_or(0), param };
+        self.agreed.service.class(&head)
     }
 
+    /// A frame that was counted while it arrived is here, or never will be.
     fn release_charge(&mut self) {
-        if self.charged_bytes > 0 {
-            let stats = &self.task.shared.stats;
-            stats.request_bytes.fetch_sub(std::mem::take(&mut self.charged_bytes), Ordering::Relaxed);
+        if let Some((class, bytes)) = self.charged.take() {
+            self.task.shared.queues.release(class, bytes);
         }
     }
 
     /// Answers a frame that is too long as soon as its header is there; nothing behind it is read.
     fn refuse_frame(&mut self, len: usize) {
-        let Some(header) = header_of_part(&self.task.input.bytes()[4..]) else { return };
+        let Some((header, _)) = header_of_part(&self.task.input.bytes()[4..]) else { return };
         self.broken = true;
         let Some(call_id) = header.and_then(|header| header.call_id) else { return };
         let max = self.task.shared.settings.frame_bytes_max;
@@ -336,7 +372,7 @@ impl Calls {
         self.refuse(call_id, &RpcError::new(class, text));
     }
 
-    fn handle_frame(&mut self, frame: Bytes, received_ns: u64, overloaded: bool) {
+    fn handle_frame(&mut self, frame: Bytes, now_ns: u64) {
         let frame_bytes = frame.len();
         let request = match Request::parse(frame) {
             Ok(request) => request,
@@ -350,23 +386,37 @@ impl Calls {
             }
         };
         let call_id = request.header.call_id.unwrap_or_default();
-        if overloaded {
-            return self.refuse(call_id, &RpcError::call_queue_too_big(QUEUE_FULL));
+        let class = self.class(&request.header, &request.param);
+        if self.is_overloaded(class) {
+            return self.refuse_full(call_id, class);
         }
-        let call = match self.call(request, received_ns) {
+        let timeout = self.timeout(&request.header);
+        if timeout.is_some_and(|timeout| now_ns.saturating_sub(self.received_ns) > timeout.as_nanos() as u64)
+        {
+            return self.task.shared.queues.note_dropped(class, Dropped::Expired);
+        }
+        let call = match self.call(request, class, timeout) {
             Ok(call) => call,
             Err(error) => return self.refuse(call_id, &error),
         };
         self.tally.calls += 1;
         let service = &self.agreed.service;
         match catch_unwind(AssertUnwindSafe(|| service.call(call))) {
-            Ok(Outcome::Ready(answer)) => self.answer(call_id, answer),
-            Ok(Outcome::Later(future)) => self.fresh.push(Waiting { call_id, frame_bytes, future }),
-            Err(panic) => self.answer(call_id, Err(panicked(&*panic))),
+            Ok(Outcome::Ready(answer)) => self.answer(call_id, class, answer),
+            Ok(Outcome::Later(future)) => {
+                self.fresh.push(Waiting { call_id, class, frame_bytes, future });
+            }
+            Err(panic) => self.answer(call_id, class, Err(panicked(&*panic))),
         }
     }
 
-    fn call(&self, request: Request, received_ns: u64) -> Result<Call, RpcError> {
+    /// How long the client waits from when its call was received.
+    fn timeout(&self, header: &pb::RequestHeader) -> Option<Duration> {
+        let timeout = header.timeout.filter(|ms| *ms > 0).map(|ms| Duration::from_millis(u64::from(ms)));
+        timeout.map(|timeout| timeout.max(self.task.shared.settings.request_timeout_min))
+    }
+
+    fn call(&self, request: Request, class: CallClass, timeout: Option<Duration>) -> Result<Call, RpcError> {
         let header = request.header;
         let cells = match (request.cell_block.is_empty(), self.agreed.connection.codec) {
             (true, _) => Vec::new(),
@@ -375,15 +425,15 @@ impl Calls {
                 return Err(RpcError::do_not_retry("a cell block, but the connection named no codec"));
             }
         };
-        let timeout = header.timeout.filter(|ms| *ms > 0).map(|ms| Duration::from_millis(u64::from(ms)));
         Ok(Call {
             id: header.call_id.unwrap_or_default(),
             method: header.method_name.unwrap_or_default(),
             param: request.param,
             cells,
             priority: header.priority.unwrap_or(0),
+            class,
             timeout,
-            received_ns,
+            received_ns: self.received_ns,
             connection: Arc::clone(&self.agreed.connection),
         })
     }
@@ -401,10 +451,11 @@ impl Calls {
     /// Reads once. `Ok` with `eof` set if the client sends no more.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let task = &mut self.task;
-        let (frame_bytes_max, has_room) = (task.shared.settings.frame_bytes_max, self.charged_bytes > 0);
+        let (frame_bytes_max, has_room) = (task.shared.settings.frame_bytes_max, self.charged.is_some());
         let read = task.input.poll_read(&mut task.stream, frame_bytes_max, has_room, cx);
         read.map_ok(|len| {
             self.eof = len == 0;
+            self.received_ns = self.task.shared.clock.monotonic_ns();
             self.tally.received_bytes += len as u64;
             self.turn_bytes += len;
         })
@@ -425,9 +476,9 @@ impl Calls {
         }
         let queued = self.task.output.len();
         if queued > tally.response_bytes {
-            stats.response_bytes.fetch_add(queued - tally.response_bytes, Ordering::Relaxed);
+            self.task.shared.queues.add_response_bytes(queued - tally.response_bytes);
         } else if queued < tally.response_bytes {
-            stats.response_bytes.fetch_sub(tally.response_bytes - queued, Ordering::Relaxed);
+            self.task.shared.queues.sub_response_bytes(tally.response_bytes - queued);
         }
         tally.response_bytes = queued;
         let written = self.task.output.take_written();
@@ -448,7 +499,9 @@ impl Calls {
 /// Drives calls of a client that has gone to their end.
 async fn finish(shared: &Shared, mut waiting: FuturesUnordered<Waiting>) {
     while let Some(finished) = waiting.next().await {
-        shared.stats.calls_waiting.fetch_sub(1, Ordering::Relaxed);
-        shared.stats.request_bytes.fetch_sub(finished.frame_bytes, Ordering::Relaxed);
+        shared.queues.end_wait(finished.class, finished.frame_bytes);
+        if let Err(RpcError { dropped: Some(why), .. }) = finished.answer {
+            shared.queues.note_dropped(finished.class, why);
+        }
     }
 }

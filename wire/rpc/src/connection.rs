@@ -5,7 +5,7 @@ use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -122,6 +122,7 @@ impl ConnectionTask {
             user: header.user,
             client_version: header.client_version,
             codec: header.codec,
+            gone: AtomicBool::new(false),
         });
         Some(Agreed { connection, service: Arc::clone(service), compressor: header.compressor })
     }

@@ -4,6 +4,7 @@ use std::fmt;
 use bytes::Bytes;
 use halcyon_proto::pb;
 
+use crate::Dropped;
 use crate::exceptions::{self, ExceptionClass};
 
 /// A call that failed, as the client is to see it: one of HBase's exceptions.
@@ -17,6 +18,8 @@ pub struct RpcError {
     pub server_overloaded: bool,
     /// Where the region went (`RegionMovedException` only).
     pub host_port: Option<(String, u16)>,
+    /// The call was not carried out and is not answered.
+    pub dropped: Option<Dropped>,
 }
 
 impl RpcError {
@@ -28,7 +31,17 @@ impl RpcError {
             do_not_retry: class.do_not_retry,
             server_overloaded: class.server_overloaded,
             host_port: None,
+            dropped: None,
         }
+    }
+
+    /// No answer: the call was dropped before it was carried out.
+    pub fn dropped(why: Dropped) -> RpcError {
+        let text = match why {
+            Dropped::Expired => "the client's time was over before the call's turn came",
+            Dropped::Abandoned => "the client had gone before the call's turn came",
+        };
+        RpcError { dropped: Some(why), ..RpcError::new(&exceptions::CALL_TIMEOUT, text) }
     }
 
     /// As 2.6.4 answers a method that its service does not have; clients test for exactly this text.

@@ -45,6 +45,7 @@ classes! {
     REGION_TOO_BUSY = retry "org.apache.hadoop.hbase.RegionTooBusyException";
     CALL_QUEUE_TOO_BIG = overloaded "org.apache.hadoop.hbase.CallQueueTooBigException";
     CALL_DROPPED = overloaded "org.apache.hadoop.hbase.CallDroppedException";
+    CALL_TIMEOUT = retry "org.apache.hadoop.hbase.ipc.CallTimeoutException";
     RPC_THROTTLING = retry "org.apache.hadoop.hbase.quotas.RpcThrottlingException";
     RETRY_IMMEDIATELY = retry "org.apache.hadoop.hbase.RetryImmediatelyException";
     MULTI_ACTION_RESULT_TOO_LARGE = retry "org.apache.hadoop.hbase.MultiActionResultTooLarge";

@@ -63,13 +63,19 @@ fn delimited(frame: &[u8], at: usize) -> Result<std::ops::Range<usize>, String> 
     Ok(start..start + len as usize)
 }
 
-/// The header of a frame whose rest is not there and never will be. `None` while too little has arrived;
-/// the inner `None` if it cannot be read.
-pub(crate) fn header_of_part(frame: &[u8]) -> Option<Option<pb::RequestHeader>> {
+/// The header of a frame of which only a part is here, and what is here of the parameter message. `None` while too
+/// little has arrived; the inner `None` if the header cannot be read.
+pub(crate) fn header_of_part(frame: &[u8]) -> Option<(Option<pb::RequestHeader>, &[u8])> {
     let complete = frame.len() >= HEADER_BYTES_MAX;
     match delimited(frame, 0) {
-        Ok(range) => Some(pb::RequestHeader::decode(&frame[range]).ok()),
-        Err(_) if complete => Some(None),
+        Ok(range) => {
+            let mut param = &frame[range.end..];
+            if prost::encoding::decode_varint(&mut param).is_err() {
+                param = &[];
+            }
+            Some((pb::RequestHeader::decode(&frame[range]).ok(), param))
+        }
+        Err(_) if complete => Some((None, &[])),
         Err(_) => None,
     }
 }

@@ -15,7 +15,10 @@
 //! ([`Outcome::Later`]) stay with the connection's task and cost no task of their own; they are driven to their
 //! end even if the client goes.
 //!
-//! What must hold: an answer is sent once per call and only for calls that were received; every length is
+//! Every call belongs to a class with limits of its own (`queues.rs`). A call whose client has given up or gone
+//! before its turn came is dropped without a word, and counted.
+//!
+//! What must hold: an answer is sent at most once per call and only for calls that were received; every length is
 //! checked against the frame before it is believed; every queue has a limit in [`RpcSettings`].
 //! Checked against HBase 2.6.4 (`NettyRpcServer`, `ServerRpcConnection`, `CellBlockBuilder`).
 //!
@@ -33,6 +36,7 @@ mod input;
 mod lanes;
 mod output;
 mod preamble;
+mod queues;
 mod server;
 mod service;
 mod stats;
@@ -43,6 +47,7 @@ pub use compress::Compressor;
 pub use error::RpcError;
 pub use exceptions::ExceptionClass;
 pub use lanes::Lanes;
+pub use queues::{CallClass, CallHead, ClassSnapshot, Dropped, QueueLimits, Queues, Terms};
 pub use server::{BoundServer, RpcServer, RpcSettings, Services};
 pub use service::{Call, Codec, Connection, Outcome, Reply, ReplyFuture, Service};
 pub use stats::{RpcStats, RpcStatsSnapshot};

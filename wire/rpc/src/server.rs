@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::connection::ConnectionTask;
-use crate::{Lanes, RpcStats, Service};
+use crate::{Lanes, QueueLimits, Queues, RpcStats, Service};
 
 /// Connections that wait to be accepted; after an outage all clients come at once.
 const BACKLOG_MAX: u32 = 4096;
@@ -32,15 +32,20 @@ pub struct RpcSettings {
     pub connections_max: usize,
     /// Calls of one connection that wait for their answer; beyond, the connection is not read. 4,096.
     pub connection_calls_max: usize,
-    /// Calls that wait for their answer; beyond, `CallQueueTooBigException`. 65,536.
-    pub calls_max: usize,
-    /// Bytes of requests that wait for their answer (`hbase.ipc.server.max.callqueue.size`); beyond,
-    /// `CallQueueTooBigException`. 512 MiB.
-    pub request_bytes_max: usize,
+    /// Calls of each class that wait for their answer (`hbase.ipc.server.max.callqueue.length`, for the class of
+    /// meta `hbase.ipc.server.priority.max.callqueue.length`, for replication
+    /// `hbase.ipc.server.replication.max.callqueue.length`), and bytes of requests that do
+    /// (`hbase.ipc.server.max.callqueue.size`); beyond, `CallQueueTooBigException` for that class. 16,384 of
+    /// each; 512 MiB.
+    pub queues: QueueLimits,
     /// Bytes of answers one client does not take; beyond, its connection is not read. 16 MiB.
     pub connection_response_bytes_max: usize,
-    /// Bytes of answers all clients do not take; beyond, `CallQueueTooBigException`. 512 MiB.
+    /// Bytes of answers all clients do not take; beyond, `CallQueueTooBigException`. A connection that has
+    /// answers waiting is not read when they are more than half of what is left of this, so that slow clients,
+    /// however many, leave room for others. 512 MiB.
     pub response_bytes_max: usize,
+    /// A timeout that a client names is at least this long (`hbase.ipc.min.client.request.timeout`). 20 ms.
+    pub request_timeout_min: Duration,
     /// Time a connection has for its preamble and header. One minute.
     pub handshake_timeout: Duration,
     /// Time a connection that is being closed has to take the last answer. Two seconds.
@@ -53,10 +58,10 @@ impl Default for RpcSettings {
             frame_bytes_max: 256 << 20,
             connections_max: 20_000,
             connection_calls_max: 4_096,
-            calls_max: 65_536,
-            request_bytes_max: 512 << 20,
+            queues: QueueLimits::new(16_384, 512 << 20),
             connection_response_bytes_max: 16 << 20,
             response_bytes_max: 512 << 20,
+            request_timeout_min: Duration::from_millis(20),
             handshake_timeout: Duration::from_secs(60),
             linger_timeout: Duration::from_secs(2),
         }
@@ -70,6 +75,7 @@ pub struct BoundServer {
     settings: RpcSettings,
     clock: Arc<dyn Clock>,
     lanes: Option<Arc<Lanes>>,
+    queues: Arc<Queues>,
 }
 
 /// A running server; dropping it without [`RpcServer::stop`] ends it without draining.
@@ -89,6 +95,7 @@ pub(crate) struct Shared {
     pub cluster_id: String,
     pub clock: Arc<dyn Clock>,
     pub stats: RpcStats,
+    pub queues: Arc<Queues>,
     lanes: Option<Arc<Lanes>>,
     connections: Mutex<HashMap<u64, Arc<Control>>>,
     /// Told when a connection ends while the server stops.
@@ -117,7 +124,8 @@ impl RpcServer {
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{address}: {error}"));
         let listener = listen(address).map_err(named)?;
         let address = listener.local_addr()?;
-        Ok(BoundServer { listener, address, settings, clock, lanes: None })
+        let queues = Queues::new(settings.queues);
+        Ok(BoundServer { listener, address, settings, clock, lanes: None, queues })
     }
 
     pub fn local_addr(&self) -> SocketAddr {
@@ -126,6 +134,11 @@ impl RpcServer {
 
     pub fn stats(&self) -> &RpcStats {
         &self.shared.stats
+    }
+
+    /// What its calls hold while they wait.
+    pub fn queues(&self) -> &Arc<Queues> {
+        &self.shared.queues
     }
 
     /// Refuses new connections and calls, waits until the calls that were received are answered, at most
@@ -190,6 +203,11 @@ impl BoundServer {
         BoundServer { lanes: Some(lanes), ..self }
     }
 
+    /// Counts calls that wait together with other servers of the process; the limits are those of `queues`.
+    pub fn sharing(self, queues: Arc<Queues>) -> BoundServer {
+        BoundServer { queues, ..self }
+    }
+
     /// Begins to serve. `cluster_id` is what clients with an RPC registry ask for before anything else.
     pub fn serve(self, services: Services, cluster_id: impl Into<String>) -> RpcServer {
         let shared = Arc::new(Shared {
@@ -199,6 +217,7 @@ impl BoundServer {
             clock: self.clock,
             stats: RpcStats::default(),
             lanes: self.lanes,
+            queues: self.queues,
             connections: Mutex::new(HashMap::new()),
             ended: Notify::new(),
             stopping: AtomicBool::new(false),

@@ -3,12 +3,13 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use halcyon_cell::Cell;
 
-use crate::{CellBlock, RpcError};
+use crate::{CallClass, CallHead, CellBlock, RpcError, Terms};
 
 /// What the connection header said, shared by every call of the connection.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub struct Connection {
     pub client_version: Option<(u32, u32)>,
     /// `None`: every cell goes inline into the protobuf message.
     pub codec: Option<Codec>,
+    /// Nobody is there to take answers any more.
+    pub gone: AtomicBool,
 }
 
 /// How cells lie in a cell block.
@@ -36,6 +39,11 @@ pub enum Codec {
 }
 
 impl Connection {
+    /// Whether somebody may still take answers.
+    pub fn is_open(&self) -> bool {
+        !self.gone.load(Ordering::Relaxed)
+    }
+
     /// Whether the client said it has at least this version.
     pub fn client_at_least(&self, major: u32, minor: u32) -> bool {
         self.client_version.is_some_and(|version| version >= (major, minor))
@@ -58,11 +66,30 @@ pub struct Call {
     /// Cells of the request's cell block, decoded and checked, in order; empty if there was none.
     pub cells: Vec<Cell>,
     pub priority: u32,
+    /// As [`Service::class`] said.
+    pub class: CallClass,
     /// How long the client waits; `None` for ever.
     pub timeout: Option<Duration>,
     /// `Clock::monotonic_ns` when the frame was complete.
     pub received_ns: u64,
     pub connection: Arc<Connection>,
+}
+
+impl Call {
+    /// What to ask before the call is carried out later.
+    pub fn terms(&self) -> Terms {
+        Terms { class: self.class, deadline_ns: self.deadline_ns(), connection: Arc::clone(&self.connection) }
+    }
+
+    /// As [`Call::terms`], of a call of which nothing else is needed any more.
+    pub fn into_terms(self) -> Terms {
+        Terms { class: self.class, deadline_ns: self.deadline_ns(), connection: self.connection }
+    }
+
+    fn deadline_ns(&self) -> u64 {
+        let timeout_ns = self.timeout.map_or(u64::MAX, |timeout| timeout.as_nanos() as u64);
+        self.received_ns.saturating_add(timeout_ns)
+    }
 }
 
 /// A successful answer.
@@ -93,6 +120,13 @@ pub enum Outcome {
 
 /// One protobuf service. Called on network threads: must not block.
 pub trait Service: Send + Sync {
+    /// Which class of calls this one belongs to. Asked before anything is decoded, perhaps of a frame that is
+    /// still arriving, so it has to be quick and to cope with any bytes. [`CallClass::Meta`] unless told
+    /// otherwise: administration is rare and goes before the rest.
+    fn class(&self, _head: &CallHead<'_>) -> CallClass {
+        CallClass::Meta
+    }
+
     fn call(&self, call: Call) -> Outcome;
 
     /// Called after a run of calls that arrived together on one connection were handed out, before their

@@ -9,13 +9,10 @@ pub struct RpcStats {
     pub(crate) calls: AtomicU64,
     pub(crate) calls_failed: AtomicU64,
     pub(crate) calls_refused: AtomicU64,
-    pub(crate) calls_waiting: AtomicUsize,
     pub(crate) received_bytes: AtomicU64,
     pub(crate) sent_bytes: AtomicU64,
     pub(crate) shared_cell_bytes: AtomicU64,
     pub(crate) copied_cell_bytes: AtomicU64,
-    pub(crate) request_bytes: AtomicUsize,
-    pub(crate) response_bytes: AtomicUsize,
 }
 
 /// What [`RpcStats`] said at one moment (each number for itself).
@@ -31,8 +28,6 @@ pub struct RpcStatsSnapshot {
     pub calls_failed: u64,
     /// Calls answered with an exception before a service saw them: a limit was reached or the frame was bad.
     pub calls_refused: u64,
-    /// Calls handed out and not answered yet.
-    pub calls_waiting: usize,
     pub received_bytes: u64,
     pub sent_bytes: u64,
     /// Bytes of answers' cells that went to the socket from where they lie (a cached block, a chunk of a memstore).
@@ -40,10 +35,6 @@ pub struct RpcStatsSnapshot {
     /// Bytes of answers' cells that were copied inside the server: small ones, and all in other forms than they are
     /// kept in (`CellCodec`, compressed cell blocks). Cells that stand in the message itself are part of neither.
     pub copied_cell_bytes: u64,
-    /// Bytes of the frames of waiting calls.
-    pub request_bytes: usize,
-    /// Bytes of answers that sockets did not take yet.
-    pub response_bytes: usize,
 }
 
 impl RpcStats {
@@ -57,13 +48,10 @@ impl RpcStats {
             calls: count(&self.calls),
             calls_failed: count(&self.calls_failed),
             calls_refused: count(&self.calls_refused),
-            calls_waiting: size(&self.calls_waiting),
             received_bytes: count(&self.received_bytes),
             sent_bytes: count(&self.sent_bytes),
             shared_cell_bytes: count(&self.shared_cell_bytes),
             copied_cell_bytes: count(&self.copied_cell_bytes),
-            request_bytes: size(&self.request_bytes),
-            response_bytes: size(&self.response_bytes),
         }
     }
 }

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use common::{Client, header, opening, request, start};
+use common::{Client, header, opening, request, request_within, start};
 use halcyon_cell::Cell;
 use halcyon_env::SystemClock;
-use halcyon_rpc::{Codec, Compressor, Lanes, RpcServer, RpcSettings, Service, Services, decode_cells};
+use halcyon_rpc::{
+    CallClass, Codec, Compressor, Lanes, QueueLimits, RpcServer, RpcSettings, Service, Services, decode_cells,
+};
 
 fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
@@ -160,12 +162,12 @@ async fn later_answers_overtake_nobody_and_hold_up_nobody() {
     client.send(&request(1, "Later", b"slow", b"")).await;
     client.send(&request(2, "Echo", b"quick", b"")).await;
     assert_eq!(client.answer().await.header.call_id, Some(2));
-    assert_eq!(server.stats().snapshot().calls_waiting, 1);
+    assert_eq!(server.queues().calls_waiting(), 1);
     service.release.add_permits(1);
     let answer = client.answer().await;
     assert_eq!((answer.header.call_id, &answer.message[..]), (Some(1), &b"slow"[..]));
-    common::eventually("nothing waits", || server.stats().snapshot().calls_waiting == 0).await;
-    assert_eq!(server.stats().snapshot().request_bytes, 0);
+    common::eventually("nothing waits", || server.queues().calls_waiting() == 0).await;
+    assert_eq!(server.queues().request_bytes(), 0);
 }
 
 #[tokio::test]
@@ -195,7 +197,7 @@ async fn large_values_go_both_ways() {
         client.send(&request(2, "Echo", &vec![b'p'; len], b"")).await;
         assert_eq!(client.answer().await.message.len(), len);
     }
-    common::eventually("all is written", || server.stats().snapshot().response_bytes == 0).await;
+    common::eventually("all is written", || server.queues().response_bytes() == 0).await;
 }
 
 #[tokio::test]
@@ -265,13 +267,13 @@ async fn calls_of_a_client_that_went_away_are_driven_to_their_end() {
     for id in 0..5 {
         client.send(&request(id, "Later", b"", b"")).await;
     }
-    common::eventually("all are waiting", || server.stats().snapshot().calls_waiting == 5).await;
+    common::eventually("all are waiting", || server.queues().calls_waiting() == 5).await;
     drop(client);
     service.release.add_permits(5);
     common::eventually("all are finished", || service.finished.load(Ordering::SeqCst) == 5).await;
     common::eventually("the service was told", || service.closed.load(Ordering::SeqCst) == 1).await;
-    let stats = server.stats().snapshot();
-    assert_eq!((stats.calls_waiting, stats.request_bytes, stats.response_bytes), (0, 0, 0));
+    let queues = server.queues();
+    assert_eq!((queues.calls_waiting(), queues.request_bytes(), queues.response_bytes()), (0, 0, 0));
     common::eventually("the connection ends", || server.stats().snapshot().connections_open == 0).await;
 }
 
@@ -297,35 +299,117 @@ async fn a_connection_with_too_many_calls_is_not_read_until_some_are_answered() 
 
 #[tokio::test]
 async fn a_full_server_refuses_calls() {
-    let settings = RpcSettings { calls_max: 2, ..RpcSettings::default() };
+    let settings = RpcSettings { queues: QueueLimits::new(2, 1 << 20), ..RpcSettings::default() };
     let (server, service) = start(settings).await;
     let mut client = Client::open(&server).await;
     for id in 0..2 {
         client.send(&request(id, "Later", b"", b"")).await;
     }
-    common::eventually("two wait", || server.stats().snapshot().calls_waiting == 2).await;
+    common::eventually("two wait", || server.queues().calls_waiting() == 2).await;
     let mut other = Client::open(&server).await;
     other.send(&request(7, "Echo", b"", b"")).await;
     let answer = other.answer().await;
     assert_eq!(answer.exception().0, "org.apache.hadoop.hbase.CallQueueTooBigException");
     assert_eq!(answer.header.exception.unwrap().server_overloaded, Some(true));
     service.release.add_permits(2);
-    common::eventually("none waits", || server.stats().snapshot().calls_waiting == 0).await;
+    common::eventually("none waits", || server.queues().calls_waiting() == 0).await;
     other.send(&request(8, "Echo", b"now", b"")).await;
     assert_eq!(&other.answer().await.message[..], b"now");
+}
+
+#[tokio::test]
+async fn a_full_class_refuses_its_calls_and_no_others() {
+    let settings = RpcSettings { queues: QueueLimits::new(2, 1 << 20), ..RpcSettings::default() };
+    let (server, service) = start(settings).await;
+    let mut client = Client::open(&server).await;
+    for id in 0..5 {
+        client.send(&request(id, "ScanLater", b"", b"")).await;
+        let waiting = 2.min(id as usize + 1);
+        common::eventually("it is handed out", || server.queues().calls_waiting() == waiting).await;
+    }
+    for id in 2..5 {
+        let answer = client.answer().await;
+        assert_eq!(answer.header.call_id, Some(id));
+        assert_eq!(answer.exception().0, "org.apache.hadoop.hbase.CallQueueTooBigException");
+    }
+    client.send(&request(5, "Echo", b"not a scan", b"")).await;
+    assert_eq!(&client.answer().await.message[..], b"not a scan");
+    let scans = server.queues().snapshot(CallClass::Scan);
+    assert_eq!((scans.calls_waiting, scans.refused), (2, 3));
+    assert_eq!(server.queues().snapshot(CallClass::Write).refused, 0);
+    service.release.add_permits(2);
+    for _ in 0..2 {
+        assert!(client.answer().await.header.exception.is_none());
+    }
+}
+
+#[tokio::test]
+async fn a_call_whose_time_is_over_is_dropped_without_a_word() {
+    let (server, service) = start(RpcSettings::default()).await;
+    let mut client = Client::open(&server).await;
+    client.send(&request_within(1, "ScanLater", b"", b"", Some(30))).await;
+    client.send(&request_within(2, "ScanLater", b"", b"", Some(600_000))).await;
+    common::eventually("both wait", || server.queues().calls_waiting() == 2).await;
+    tokio::time::sleep(Duration::from_millis(60)).await;
+    service.release.add_permits(2);
+    assert_eq!(client.answer().await.header.call_id, Some(2));
+    common::eventually("it is dropped", || server.queues().calls_waiting() == 0).await;
+    let scans = server.queues().snapshot(CallClass::Scan);
+    assert_eq!((scans.expired, scans.abandoned, scans.request_bytes), (1, 0, 0));
+    assert_eq!(service.finished.load(Ordering::SeqCst), 1);
+    client.send(&request(3, "Echo", b"on", b"")).await;
+    assert_eq!(client.answer().await.header.call_id, Some(3), "no answer came for the first one");
+}
+
+/// Frames that wait because their client takes no answers wait as well.
+#[tokio::test]
+async fn a_call_that_waited_unread_is_dropped_when_its_time_is_over() {
+    let settings = RpcSettings { connection_calls_max: 1, ..RpcSettings::default() };
+    let (server, service) = start(settings).await;
+    let mut client = Client::open(&server).await;
+    let mut both = request(1, "Later", b"", b"");
+    both.extend(request_within(2, "Echo", b"", b"", Some(30)));
+    both.extend(request_within(3, "Echo", b"", b"", Some(600_000)));
+    client.send(&both).await;
+    common::eventually("one waits", || server.queues().calls_waiting() == 1).await;
+    tokio::time::sleep(Duration::from_millis(60)).await;
+    service.release.add_permits(1);
+    for id in [1, 3] {
+        assert_eq!(client.answer().await.header.call_id, Some(id));
+    }
+    assert_eq!(server.queues().snapshot(CallClass::Write).expired, 1);
+}
+
+#[tokio::test]
+async fn what_a_client_left_behind_is_dropped() {
+    let (server, service) = start(RpcSettings::default()).await;
+    let mut client = Client::open(&server).await;
+    for id in 0..5 {
+        client.send(&request(id, "ScanLater", b"", b"")).await;
+    }
+    common::eventually("all wait", || server.queues().calls_waiting() == 5).await;
+    // Not only the end of what it sends: an answer that it cannot take any more.
+    client.stream.set_zero_linger().unwrap();
+    drop(client);
+    common::eventually("it is noticed", || server.stats().snapshot().connections_open == 1).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    service.release.add_permits(5);
+    common::eventually("none waits", || server.queues().calls_waiting() == 0).await;
+    assert_eq!(server.queues().snapshot(CallClass::Scan).abandoned, 5);
+    assert_eq!(service.finished.load(Ordering::SeqCst), 0);
 }
 
 /// Large requests are counted while they arrive: what does not fit is refused without being kept, and the
 /// connection goes on.
 #[tokio::test]
 async fn large_frames_that_arrive_slowly_do_not_fill_the_memory() {
-    let settings = RpcSettings { request_bytes_max: 1 << 20, ..RpcSettings::default() };
+    let settings = RpcSettings { queues: QueueLimits::new(100, 1 << 20), ..RpcSettings::default() };
     let (server, service) = start(settings).await;
     let (mut first, mut second) = (Client::open(&server).await, Client::open(&server).await);
     // Larger than the limit, but alone.
     let large = request(1, "Echo", &vec![1; 2 << 20], b"");
     first.send(&large[..large.len() / 2]).await;
-    common::eventually("it is counted", || server.stats().snapshot().request_bytes == large.len() - 4).await;
+    common::eventually("it is counted", || server.queues().request_bytes() == large.len() - 4).await;
     let refused = request(2, "Echo", &vec![2; 500_000], b"");
     second.send(&refused).await;
     second.send(&request(3, "Echo", b"small", b"")).await;
@@ -340,9 +424,9 @@ async fn large_frames_that_arrive_slowly_do_not_fill_the_memory() {
     second.send(&refused).await;
     assert_eq!(second.answer().await.message.len(), 500_000);
     first.send(&large[..100_000]).await;
-    common::eventually("it is counted", || server.stats().snapshot().request_bytes > 0).await;
+    common::eventually("it is counted", || server.queues().request_bytes() > 0).await;
     drop(first);
-    common::eventually("it is forgotten", || server.stats().snapshot().request_bytes == 0).await;
+    common::eventually("it is forgotten", || server.queues().request_bytes() == 0).await;
     assert_eq!(service.seen.lock().len(), 2);
 }
 
@@ -358,7 +442,7 @@ async fn a_client_that_takes_no_answers_is_not_read() {
     tokio::time::sleep(Duration::from_millis(200)).await;
     let taken = service.seen.lock().len();
     assert!(taken < 50, "{taken} answers of a megabyte were made for nobody");
-    assert!(server.stats().snapshot().response_bytes <= 3 << 20);
+    assert!(server.queues().response_bytes() <= 3 << 20);
     for id in 0..count {
         let answer = client.answer().await;
         assert_eq!((answer.header.call_id, answer.cells.len() > 1 << 20), (Some(id), true));
@@ -373,7 +457,7 @@ async fn stop_answers_what_it_took_and_refuses_the_rest() {
     let mut idle = Client::open(&server).await;
     let mut silent = Client::raw(&server).await;
     client.send(&request(1, "Later", b"x", b"")).await;
-    common::eventually("it waits", || server.stats().snapshot().calls_waiting == 1).await;
+    common::eventually("it waits", || server.queues().calls_waiting() == 1).await;
     let stopping = tokio::spawn(async move { server.stop(Duration::from_secs(10)).await });
     idle.expect_close().await;
     silent.expect_close().await;
@@ -402,7 +486,7 @@ async fn connections_on_lanes_are_served_and_drained() {
     for (id, client) in (0..).zip(&mut clients) {
         assert_eq!(client.answer().await.header.call_id, Some(id));
     }
-    common::eventually("all wait", || server.stats().snapshot().calls_waiting == 5).await;
+    common::eventually("all wait", || server.queues().calls_waiting() == 5).await;
     service.release.add_permits(5);
     assert!(server.stop(Duration::from_secs(10)).await);
     for (id, client) in (10..).zip(&mut clients) {
@@ -416,7 +500,7 @@ async fn stop_does_not_wait_for_ever() {
     let (server, _service) = start(RpcSettings::default()).await;
     let mut client = Client::open(&server).await;
     client.send(&request(1, "Later", b"x", b"")).await;
-    common::eventually("it waits", || server.stats().snapshot().calls_waiting == 1).await;
+    common::eventually("it waits", || server.queues().calls_waiting() == 1).await;
     assert!(!server.stop(Duration::from_millis(50)).await);
     client.expect_close().await;
 }

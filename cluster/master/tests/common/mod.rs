@@ -532,6 +532,7 @@ fn a_call(method: &str, request: &impl Message) -> Call {
         user: Some("tester".into()),
         client_version: Some((2, 6)),
         codec: None,
+        gone: Default::default(),
     });
     Call {
         id: 1,
@@ -539,6 +540,7 @@ fn a_call(method: &str, request: &impl Message) -> Call {
         param: request.encode_to_vec().into(),
         cells: Vec::new(),
         priority: 0,
+        class: halcyon_rpc::CallClass::Meta,
         timeout: None,
         received_ns: 0,
         connection,

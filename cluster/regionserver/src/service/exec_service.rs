@@ -9,15 +9,16 @@ use halcyon_region::{Nonce, ReadMode};
 use halcyon_rpc::{Call, Outcome, Reply, RpcError};
 use prost::Message;
 
-use super::{CallError, decode, ready};
+use super::{CallError, Waits, decode, ready};
 use crate::RegionServer;
 use crate::convert::{self, CellSource};
 use crate::errors;
 
 const MULTI_ROW_MUTATION: &str = "MultiRowMutationService";
 
-pub(super) fn call(server: &Arc<RegionServer>, call: Call) -> Outcome {
-    let request: pb::CoprocessorServiceRequest = match decode("ExecService", call.param) {
+pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
+    let request: pb::CoprocessorServiceRequest = match decode("ExecService", std::mem::take(&mut call.param))
+    {
         Ok(request) => request,
         Err(error) => return ready(Err(error)),
     };
@@ -30,10 +31,11 @@ pub(super) fn call(server: &Arc<RegionServer>, call: Call) -> Outcome {
         return ready(Err(RpcError::unknown_method(&method)));
     }
     let server = server.clone();
+    let waits = Waits::new(call.terms());
     Outcome::Later(Box::pin(async move {
         let on_pool = server.clone();
         let work = move || mutate_rows(&on_pool, &request).map_err(CallError::into_rpc);
-        let (reply, ticket) = server.run_pooled("MutateRows", work).await?;
+        let (reply, ticket) = server.run_pooled("MutateRows", waits, work).await?;
         ticket.await.map_err(|error| errors::to_rpc(&error))?;
         Ok(reply)
     }))

@@ -5,7 +5,7 @@ use halcyon_proto::pb;
 use halcyon_region::ReadMode;
 use halcyon_rpc::{Call, Codec, Outcome, Reply, RpcError};
 
-use super::{CallError, decode, ready};
+use super::{CallError, Waits, decode, ready};
 use crate::RegionServer;
 use crate::convert;
 use crate::region_table::OnlineRegion;
@@ -17,10 +17,10 @@ pub(super) struct Found {
     pub existence_only: bool,
 }
 
-pub(super) fn call(server: &Arc<RegionServer>, call: Call) -> Outcome {
+pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
     server.counters.gets.add(1);
     let codec = if call.connection.get_uses_cell_block() { call.connection.codec } else { None };
-    let request: pb::GetRequest = match decode("Get", call.param) {
+    let request: pb::GetRequest = match decode("Get", std::mem::take(&mut call.param)) {
         Ok(request) => request,
         Err(error) => return ready(Err(error)),
     };
@@ -33,10 +33,11 @@ pub(super) fn call(server: &Arc<RegionServer>, call: Call) -> Outcome {
         Err(CallError::Failed(error)) => ready(Err(error)),
         Err(CallError::NeedsDisk) => {
             let server = server.clone();
+            let waits = Waits::new(call.terms());
             Outcome::Later(Box::pin(async move {
                 let work =
                     move || read(&online, &request.get, ReadMode::AnyDisk).map_err(CallError::into_rpc);
-                Ok(reply(server.run_pooled("Get", work).await?, codec))
+                Ok(reply(server.run_pooled("Get", waits, work).await?, codec))
             }))
         }
     }

@@ -8,6 +8,7 @@
 
 mod admin;
 mod bulk_load;
+mod class;
 mod exec_service;
 mod get;
 mod multi;
@@ -24,7 +25,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use halcyon_cell::{Error, ErrorKind};
-use halcyon_rpc::{Call, Outcome, Reply, RpcError, Service};
+use halcyon_rpc::{Call, CallClass, CallHead, Outcome, Reply, RpcError, Service, Terms};
 use prost::Message;
 
 use crate::RegionServer;
@@ -42,6 +43,10 @@ impl ClientService {
 }
 
 impl Service for ClientService {
+    fn class(&self, head: &CallHead<'_>) -> CallClass {
+        class::class_of(head)
+    }
+
     fn call(&self, call: Call) -> Outcome {
         let server = &self.server;
         if let Err(error) = server.check_serving() {
@@ -107,22 +112,55 @@ impl From<Error> for CallError {
     }
 }
 
+/// How a call waits for a place where it may block.
+struct Waits {
+    terms: Terms,
+    /// How large its answer may become.
+    answer_bytes: u64,
+    /// It has changed something already, so it has to come to its end.
+    begun: bool,
+}
+
+impl Waits {
+    fn new(terms: Terms) -> Waits {
+        Waits { terms, answer_bytes: 0, begun: false }
+    }
+}
+
 impl RegionServer {
-    /// Runs a part of a call where blocking is allowed, and looks how long that took with the wait before it.
-    async fn run_pooled<T, F>(&self, method: &'static str, work: F) -> Result<T, RpcError>
+    /// What a call ends in that nobody waits for any more.
+    fn dropped(&self, terms: &Terms) -> Option<RpcError> {
+        terms.dropped(self.env.clock.monotonic_ns()).map(RpcError::dropped)
+    }
+
+    /// Runs a part of a call where blocking is allowed, and looks how long that took with the wait before it. A call
+    /// whose client has given up or gone meanwhile is dropped, and so is one that finds its class full refused, unless
+    /// it has `begun` to change something.
+    async fn run_pooled<T, F>(&self, method: &'static str, waits: Waits, work: F) -> Result<T, RpcError>
     where
         T: Send + 'static,
         F: FnOnce() -> Result<T, RpcError> + Send + 'static,
     {
         self.counters.pooled.add(1);
         let started_ns = self.env.clock.monotonic_ns();
-        let result = self.pool.run(work).await;
+        let Waits { terms, answer_bytes, begun } = waits;
+        let permit = self.pool.enter(terms.class, answer_bytes, begun).await;
+        let permit = permit.and_then(|permit| match self.dropped(&terms).filter(|_| !begun) {
+            Some(error) => Err(error),
+            None => Ok(permit),
+        });
+        let result = match permit {
+            Ok(permit) => self.pool.run(permit, work).await,
+            Err(error) => Err(error),
+        };
         let took = Duration::from_nanos(self.env.clock.monotonic_ns().saturating_sub(started_ns));
         if took >= self.settings.slow_call {
             self.counters.slow.add(1);
             tracing::warn!(method, took_ms = took.as_millis() as u64, "slow call");
         }
-        if let Err(error) = &result {
+        if let Err(error) = &result
+            && error.dropped.is_none()
+        {
             self.counters.failed.add(1);
             tracing::debug!(method, %error, "call failed");
         }

@@ -12,11 +12,12 @@ use std::sync::Arc;
 use halcyon_cell::{Cell, Error};
 use halcyon_proto::pb;
 use halcyon_region::{Mutation, Nonce, ReadMode, Region, WriteTicket};
-use halcyon_rpc::{Call, Outcome, Reply, RpcError};
+use halcyon_rpc::{Call, Outcome, Reply, RpcError, Terms};
 
+use super::class::META_NAME_START;
 use super::multi_reply::MultiReply;
 use super::mutate::{read_back, turn};
-use super::{CallError, decode, exec_service, get, ready};
+use super::{CallError, Waits, decode, exec_service, get, ready};
 use crate::RegionServer;
 use crate::convert::{self, CellSource};
 use crate::errors::{self, invalid};
@@ -38,6 +39,9 @@ pub(super) struct Run {
     pub(super) tickets: Vec<WriteTicket>,
     /// Something was written that reads may not see yet.
     pub(super) unseen: bool,
+    /// Something was written.
+    pub(super) wrote: bool,
+    terms: Terms,
     /// A write that was waited for has failed.
     failed: Option<Error>,
     pub(super) guards: Vec<NonceGuard>,
@@ -54,10 +58,13 @@ pub(super) fn call(server: &Arc<RegionServer>, call: Call) -> Outcome {
         Ok(run) => run,
         Err(error) => return ready(Err(error)),
     };
-    if server.pressure.is_high() {
+    if server.pressure.is_high() && run.writes_tables() {
         let server = server.clone();
         return Outcome::Later(Box::pin(async move {
             server.pressure.wait().await?;
+            if let Some(error) = server.dropped(&run.terms) {
+                return Err(error);
+            }
             run_on_pool(run).await
         }));
     }
@@ -69,6 +76,7 @@ pub(super) fn call(server: &Arc<RegionServer>, call: Call) -> Outcome {
 
 async fn run_on_pool(mut run: Run) -> Result<Reply, RpcError> {
     let server = run.server.clone();
+    let waits = Waits { terms: run.terms.clone(), answer_bytes: run.answer_bytes_max(), begun: run.wrote };
     let work = move || {
         let done = run.go_on(ReadMode::AnyDisk);
         run.server.drive_logs(); // nobody else does behind this thread
@@ -77,7 +85,7 @@ async fn run_on_pool(mut run: Run) -> Result<Reply, RpcError> {
             Err(NeedsDisk) => Err(CallError::NeedsDisk.into_rpc()),
         }
     };
-    match server.run_pooled("Multi", work).await?.complete() {
+    match server.run_pooled("Multi", waits, work).await?.complete() {
         Outcome::Ready(result) => result,
         Outcome::Later(later) => later.await,
     }
@@ -87,26 +95,42 @@ async fn run_on_pool(mut run: Run) -> Result<Reply, RpcError> {
 struct NeedsDisk;
 
 impl Run {
-    fn new(server: &Arc<RegionServer>, call: Call) -> Result<Run, RpcError> {
-        let may_cut_off = call.connection.client_at_least(1, 2);
-        let request: pb::MultiRequest = decode("Multi", call.param)?;
+    fn new(server: &Arc<RegionServer>, mut call: Call) -> Result<Run, RpcError> {
+        let (may_cut_off, codec) = (call.connection.client_at_least(1, 2), call.connection.codec);
+        let request: pb::MultiRequest = decode("Multi", std::mem::take(&mut call.param))?;
         Ok(Run {
             server: server.clone(),
             actions: request.region_action,
             old_condition: request.condition,
             nonce_group: request.nonce_group.unwrap_or(0),
-            source: CellSource::new(call.cells),
+            source: CellSource::new(std::mem::take(&mut call.cells)),
             may_cut_off,
-            reply: MultiReply::new(call.connection.codec),
+            reply: MultiReply::new(codec),
             processed: None,
             tickets: Vec::new(),
             unseen: false,
+            wrote: false,
+            terms: call.into_terms(),
             failed: None,
             guards: Vec::new(),
             region_at: 0,
             action_at: 0,
             decoded: None,
         })
+    }
+
+    /// Whether it changes something, and not only in meta.
+    fn writes_tables(&self) -> bool {
+        self.actions.iter().any(|region_action| {
+            !region_action.region.value.starts_with(META_NAME_START)
+                && region_action.action.iter().any(|action| action.get.is_none())
+        })
+    }
+
+    /// How large the answer may become: only cells that are read have a size to speak of.
+    fn answer_bytes_max(&self) -> u64 {
+        let mut actions = self.actions.iter().flat_map(|region_action| &region_action.action);
+        if actions.any(|action| action.get.is_some()) { self.server.settings.result_bytes_max } else { 0 }
     }
 
     /// Does what is left, as far as `mode` allows.
@@ -294,6 +318,7 @@ impl Run {
             online.region.mutate(batch, false, Nonce::default(), mode).map(|outcome| {
                 self.tickets.push(outcome.ticket);
                 self.unseen = true;
+                self.wrote = true;
                 outcome.results
             })
         };
@@ -363,6 +388,7 @@ impl Run {
         let cells = outcome.results.pop().transpose()?.flatten();
         self.tickets.push(outcome.ticket);
         self.unseen = true;
+        self.wrote = true;
         self.guards.extend(guard);
         Ok(cells.unwrap_or_default())
     }

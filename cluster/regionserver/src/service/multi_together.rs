@@ -84,12 +84,14 @@ impl Run {
             let outcome = online.region.check_and_mutate(condition, batch, nonce, mode)?;
             self.tickets.push(outcome.ticket);
             self.unseen = true;
+            self.wrote = true;
             return Ok((outcome.processed, outcome.result));
         }
         let outcome = online.region.mutate(batch, true, nonce, mode)?;
         let cells = merge_results(outcome.results, online.region.info().comparator())?;
         self.tickets.push(outcome.ticket);
         self.unseen = true;
+        self.wrote = true;
         Ok((true, cells))
     }
 

@@ -12,9 +12,9 @@ use bytes::Bytes;
 use halcyon_cell::Cell;
 use halcyon_proto::pb;
 use halcyon_region::{Mutation, MutationKind, Nonce, ReadMode, Region, Scan, WriteTicket};
-use halcyon_rpc::{Call, Codec, Outcome, Reply, RpcError};
+use halcyon_rpc::{Call, Codec, Outcome, Reply, RpcError, Terms};
 
-use super::{CallError, decode, ready};
+use super::{CallError, Waits, decode, ready};
 use crate::RegionServer;
 use crate::convert::{self, CellSource};
 use crate::errors;
@@ -40,6 +40,7 @@ struct Request {
     condition: Option<pb::Condition>,
     nonce: Nonce,
     codec: Option<Codec>,
+    terms: Terms,
 }
 
 pub(super) fn call(server: &Arc<RegionServer>, call: Call) -> Outcome {
@@ -48,10 +49,14 @@ pub(super) fn call(server: &Arc<RegionServer>, call: Call) -> Outcome {
         Ok(request) => request,
         Err(error) => return ready(Err(error)),
     };
-    if server.pressure.is_high() {
+    // Whoever opens, splits or moves a region writes to meta: that helps others on, so it does not wait.
+    if server.pressure.is_high() && !request.online.region.info().is_meta() {
         let server = server.clone();
         return Outcome::Later(Box::pin(async move {
             server.pressure.wait().await?;
+            if let Some(error) = server.dropped(&request.terms) {
+                return Err(error);
+            }
             let outcome = start(&server, request);
             server.drive_logs();
             match outcome {
@@ -64,7 +69,7 @@ pub(super) fn call(server: &Arc<RegionServer>, call: Call) -> Outcome {
 }
 
 fn start(server: &Arc<RegionServer>, request: Request) -> Outcome {
-    let Request { online, mutation, condition, nonce, codec } = request;
+    let Request { online, mutation, condition, nonce, codec, terms } = request;
     let plain = condition.is_none() && !Region::needs_reads(std::slice::from_ref(&mutation));
     if plain {
         // Nothing to repeat, nothing to remember.
@@ -79,12 +84,13 @@ fn start(server: &Arc<RegionServer>, request: Request) -> Outcome {
             Err(error) => ready(Err(error.into_rpc())),
         };
     }
-    let request = Request { online, mutation, condition, nonce, codec };
+    let request = Request { online, mutation, condition, nonce, codec, terms };
     match request.attempt(server, ReadMode::CacheOnly) {
         Ok(done) => complete(done, codec),
         Err(CallError::Failed(error)) => ready(Err(error)),
         Err(CallError::NeedsDisk) => {
             let server = server.clone();
+            let waits = Waits::new(request.terms.clone());
             Outcome::Later(Box::pin(async move {
                 let on_pool = server.clone();
                 let work = move || {
@@ -92,7 +98,7 @@ fn start(server: &Arc<RegionServer>, request: Request) -> Outcome {
                     on_pool.drive_logs(); // nobody else does behind this thread
                     done
                 };
-                match complete(server.run_pooled("Mutate", work).await?, codec) {
+                match complete(server.run_pooled("Mutate", waits, work).await?, codec) {
                     Outcome::Ready(result) => result,
                     Outcome::Later(later) => later.await,
                 }
@@ -102,13 +108,15 @@ fn start(server: &Arc<RegionServer>, request: Request) -> Outcome {
 }
 
 impl Request {
-    fn new(server: &RegionServer, call: Call) -> Result<Request, RpcError> {
-        let request: pb::MutateRequest = decode("Mutate", call.param)?;
+    fn new(server: &RegionServer, mut call: Call) -> Result<Request, RpcError> {
+        let request: pb::MutateRequest = decode("Mutate", std::mem::take(&mut call.param))?;
         let online = server.regions.find(&request.region)?;
-        let mutation = convert::mutation(&request.mutation, &mut CellSource::new(call.cells))?;
+        let mutation =
+            convert::mutation(&request.mutation, &mut CellSource::new(std::mem::take(&mut call.cells)))?;
         let nonce =
             Nonce { group: request.nonce_group.unwrap_or(0), nonce: request.mutation.nonce.unwrap_or(0) };
-        Ok(Request { online, mutation, condition: request.condition, nonce, codec: call.connection.codec })
+        let (condition, codec) = (request.condition, call.connection.codec);
+        Ok(Request { online, mutation, condition, nonce, codec, terms: call.into_terms() })
     }
 
     /// Does the work once. `CacheOnly` may end in `NeedsDisk`, with nothing done.

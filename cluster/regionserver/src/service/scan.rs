@@ -17,7 +17,7 @@ use halcyon_region::{ReadMode, RegionScanner};
 use halcyon_rpc::{Call, Outcome, Reply, RpcError};
 
 use super::scan_run::{Limits, Origin, ScanRun};
-use super::{CallError, decode, ready};
+use super::{CallError, Waits, decode, ready};
 use crate::RegionServer;
 use crate::convert;
 use crate::errors::invalid;
@@ -51,15 +51,36 @@ fn next(server: &Arc<RegionServer>, call: &Call, request: pb::ScanRequest, id: u
     let limits = Limits::new(server, call, &request);
     let small = is_small(server, &request) && !holder.has_filter;
     let inline = limits.rows == 0 || (small && holder.online.region.memory_only());
-    let run = ScanRun { server: server.clone(), holder, id, limits, origin: Origin::Claimed };
-    if inline { ready(run.run().map_err(CallError::into_rpc)) } else { pooled(server, run) }
+    let counted = request.next_call_seq.is_some();
+    let run = ScanRun { server: server.clone(), holder, id, limits, origin: Origin::Claimed, counted };
+    if inline { ready(run.run().map_err(CallError::into_rpc)) } else { pooled(server, call, run) }
 }
 
-fn pooled(server: &Arc<RegionServer>, run: ScanRun) -> Outcome {
+fn pooled(server: &Arc<RegionServer>, call: &Call, run: ScanRun) -> Outcome {
     let server = server.clone();
+    let waits = Waits { answer_bytes: run.answer_bytes_max(), ..Waits::new(call.terms()) };
+    let queued = Queued(Some(run));
     Outcome::Later(Box::pin(async move {
-        server.run_pooled("Scan", move || run.run().map_err(CallError::into_rpc)).await
+        server.run_pooled("Scan", waits, move || queued.run().map_err(CallError::into_rpc)).await
     }))
+}
+
+/// A claimed scanner whose turn has not come. If it never does, because the call is refused or dropped, the scanner
+/// is as it was before the call: the client may ask again.
+struct Queued(Option<ScanRun>);
+
+impl Queued {
+    fn run(mut self) -> Result<Reply, CallError> {
+        self.0.take().expect("it runs once").run()
+    }
+}
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        if let Some(run) = self.0.take() {
+            run.server.scanners.unclaim(run.id, run.holder, run.counted);
+        }
+    }
 }
 
 fn open(server: &Arc<RegionServer>, call: &Call, request: pb::ScanRequest) -> Outcome {
@@ -80,8 +101,11 @@ fn open(server: &Arc<RegionServer>, call: &Call, request: pb::ScanRequest) -> Ou
         }
     }
     let server = server.clone();
+    let waits = Waits { answer_bytes: opening.answer_bytes_max(), ..Waits::new(call.terms()) };
     Outcome::Later(Box::pin(async move {
-        server.run_pooled("Scan", move || opening.run(ReadMode::AnyDisk).map_err(CallError::into_rpc)).await
+        server
+            .run_pooled("Scan", waits, move || opening.run(ReadMode::AnyDisk).map_err(CallError::into_rpc))
+            .await
     }))
 }
 
@@ -102,6 +126,12 @@ struct Opening {
 }
 
 impl Opening {
+    fn answer_bytes_max(&self) -> u64 {
+        let asked = self.request.scan.as_ref().and_then(|scan| scan.max_result_size).filter(|&size| size > 0);
+        let server_max = self.server.settings.result_bytes_max;
+        if self.limits.rows == 0 { 0 } else { asked.map_or(server_max, |asked| asked.min(server_max)) }
+    }
+
     /// Whether to try it here: either nothing can need the disk, or the scanner is likely to end with the call.
     fn is_small(&self) -> bool {
         let ends = self.request.limit_of_rows.is_some_and(|limit| limit > 0 && limit <= self.limits.rows)
@@ -126,7 +156,7 @@ impl Opening {
         // A scanner that must not use the disk cannot be kept for later calls.
         let origin = Origin::Opened { next_call_seq, may_be_kept: mode == ReadMode::AnyDisk };
         let limits = self.limits.clone();
-        ScanRun { server: self.server.clone(), holder, id, limits, origin }.run()
+        ScanRun { server: self.server.clone(), holder, id, limits, origin, counted: false }.run()
     }
 }
 

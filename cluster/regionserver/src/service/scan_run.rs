@@ -79,6 +79,8 @@ pub(super) struct ScanRun {
     pub id: u64,
     pub limits: Limits,
     pub origin: Origin,
+    /// The call was counted in the scanner's sequence of calls.
+    pub counted: bool,
 }
 
 /// Where a run has its scanner from.
@@ -110,6 +112,12 @@ impl Results {
 }
 
 impl ScanRun {
+    /// How large the answer may become.
+    pub(super) fn answer_bytes_max(&self) -> u64 {
+        let server_max = self.server.settings.result_bytes_max;
+        self.holder.result_bytes_max.map_or(server_max, |size| size.min(server_max))
+    }
+
     /// Serves the call; gives the scanner back or closes it. After an error it is closed.
     pub(super) fn run(mut self) -> Result<Reply, CallError> {
         let started_ns = self.server.env.clock.monotonic_ns();
@@ -170,8 +178,7 @@ impl ScanRun {
     }
 
     fn collect(&mut self) -> halcyon_cell::Result<Results> {
-        let server_max = self.server.settings.result_bytes_max;
-        let size_max = self.holder.result_bytes_max.map_or(server_max, |size| size.min(server_max));
+        let size_max = self.answer_bytes_max();
         let mut limits = ScanLimits {
             size_bytes_left: i64::try_from(size_max).unwrap_or(i64::MAX),
             may_cut_row: self.limits.partials,

@@ -3,15 +3,16 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bytes::Bytes;
 use halcyon_cell::Cell;
 use halcyon_env::sim::SimFileSystem;
-use halcyon_env::{Env, ManualClock};
+use halcyon_env::{Clock, Env, ManualClock};
 use halcyon_proto::pb;
 use halcyon_regionserver::{AdminService, ClientService, RegionServer, RegionServerSettings};
-use halcyon_rpc::{Call, Codec, Connection, Outcome, Reply, RpcError, Service, decode_cells};
+use halcyon_rpc::{Call, CallClass, Codec, Connection, Outcome, Reply, RpcError, Service, decode_cells};
 use halcyon_schema::{FamilyDescriptor, RegionInfo, TableDescriptor, TableName};
 use halcyon_wal::SyncMode;
 use prost::Message;
@@ -46,7 +47,14 @@ pub fn table() -> TableDescriptor {
 
 pub fn connection(codec: Option<Codec>, version: Option<(u32, u32)>) -> Arc<Connection> {
     let user = Some("tester".to_string());
-    Arc::new(Connection { id: 1, peer: "127.0.0.1:9".to_string(), user, client_version: version, codec })
+    Arc::new(Connection {
+        id: 1,
+        peer: "127.0.0.1:9".to_string(),
+        user,
+        client_version: version,
+        codec,
+        gone: AtomicBool::new(false),
+    })
 }
 
 impl Lab {
@@ -89,8 +97,9 @@ impl Lab {
             param,
             cells,
             priority: 0,
+            class: CallClass::Read,
             timeout: Some(Duration::from_secs(20)),
-            received_ns: 0,
+            received_ns: self.clock.monotonic_ns(),
             connection: self.connection.clone(),
         }
     }

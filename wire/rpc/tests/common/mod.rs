@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use halcyon_cell::Cell;
-use halcyon_env::SystemClock;
+use halcyon_env::{Clock, SystemClock};
 use halcyon_proto::pb;
-use halcyon_rpc::{Call, CellBlock, Outcome, Reply, RpcError, RpcServer, RpcSettings, Service, Services};
+use halcyon_rpc::{
+    Call, CallClass, CallHead, CellBlock, Outcome, Reply, RpcError, RpcServer, RpcSettings, Service, Services,
+};
 use parking_lot::Mutex;
 use prost::Message;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -18,7 +20,7 @@ use tokio::sync::Semaphore;
 
 pub const CLUSTER_ID: &str = "01234567-89ab-cdef-0123-456789abcdef";
 
-/// Methods: `Echo` (message and cells come back), `Later` (after `release`), `Big` (a value of the length in
+/// Methods: `Echo` (message and cells come back), `Later` and `ScanLater` (after `release`, unless nobody waits then), `Big` (a value of the length in
 /// the parameter), `Fail`, `Panic`, `LaterPanic`.
 pub struct TestService {
     pub release: Arc<Semaphore>,
@@ -41,14 +43,26 @@ impl Default for TestService {
 }
 
 impl Service for TestService {
+    /// A method `Scan...` is a scan; all others change something.
+    fn class(&self, head: &CallHead<'_>) -> CallClass {
+        if head.method.starts_with("Scan") { CallClass::Scan } else { CallClass::Write }
+    }
+
     fn call(&self, call: Call) -> Outcome {
         self.seen.lock().push((call.id, call.method.clone()));
         match call.method.as_str() {
             "Echo" => Outcome::Ready(Ok(echo(&call))),
-            "Later" => {
+            "Later" | "ScanLater" => {
                 let (release, finished) = (Arc::clone(&self.release), Arc::clone(&self.finished));
+                let (terms, clock) = (call.terms(), SystemClock::new());
+                let began_ns = call.received_ns;
                 Outcome::Later(Box::pin(async move {
                     release.acquire().await.expect("never closed").forget();
+                    if call.method == "ScanLater"
+                        && let Some(why) = terms.dropped(began_ns + clock.monotonic_ns())
+                    {
+                        return Err(RpcError::dropped(why));
+                    }
                     finished.fetch_add(1, Ordering::SeqCst);
                     Ok(echo(&call))
                 }))
@@ -118,7 +132,19 @@ pub fn opening(header: &pb::ConnectionHeader) -> Vec<u8> {
 }
 
 pub fn request(call_id: u32, method: &str, param: &[u8], cells: &[u8]) -> Vec<u8> {
+    request_within(call_id, method, param, cells, None)
+}
+
+/// With the client's timeout.
+pub fn request_within(
+    call_id: u32,
+    method: &str,
+    param: &[u8],
+    cells: &[u8],
+    timeout_ms: Option<u32>,
+) -> Vec<u8> {
     let header = pb::RequestHeader {
+        timeout: timeout_ms,
         call_id: Some(call_id),
         method_name: Some(method.to_string()),
         request_param: Some(true),

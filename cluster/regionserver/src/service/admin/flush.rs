@@ -9,8 +9,8 @@ use crate::errors;
 
 /// Flushes a region or one family of it, unless it was flushed lately enough for the caller.
 pub(super) fn call(server: &Arc<RegionServer>, call: Call) -> Outcome {
-    match decode::<pb::FlushRegionRequest>(&call.method, call.param) {
-        Ok(request) => pooled(server, move |server| flush(server, &request)),
+    match decode::<pb::FlushRegionRequest>(&call.method, call.param.clone()) {
+        Ok(request) => pooled(server, call.into_terms(), move |server| flush(server, &request)),
         Err(error) => ready(Err(error)),
     }
 }

@@ -11,12 +11,12 @@ use crate::load;
 
 /// Looking for a split row may flush the region, so that goes to the pool.
 pub(super) fn region_info(server: &Arc<RegionServer>, call: Call) -> Outcome {
-    let request: pb::GetRegionInfoRequest = match decode(&call.method, call.param) {
+    let request: pb::GetRegionInfoRequest = match decode(&call.method, call.param.clone()) {
         Ok(request) => request,
         Err(error) => return ready(Err(error)),
     };
     if request.best_split_row() {
-        return pooled(server, move |server| tell_region(server, &request));
+        return pooled(server, call.into_terms(), move |server| tell_region(server, &request));
     }
     ready(tell_region(server, &request))
 }

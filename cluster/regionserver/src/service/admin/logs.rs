@@ -12,8 +12,8 @@ use crate::errors;
 const SLOW_LOG_CLASS: &str = "org.apache.hadoop.hbase.shaded.protobuf.generated.AdminProtos$SlowLogResponses";
 
 /// Starts new log files, and flushes what keeps the oldest ones from going.
-pub(super) fn roll(server: &Arc<RegionServer>) -> Outcome {
-    pooled(server, |server| {
+pub(super) fn roll(server: &Arc<RegionServer>, call: Call) -> Outcome {
+    pooled(server, call.into_terms(), |server| {
         let to_flush = server.logs.roll().map_err(|error| errors::to_rpc(&error))?;
         server.flush_for_log(&to_flush);
         let region_to_flush = to_flush.into_iter().map(Bytes::from).collect();

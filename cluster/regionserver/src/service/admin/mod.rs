@@ -9,9 +9,9 @@ mod logs;
 use std::sync::Arc;
 
 use halcyon_proto::pb;
-use halcyon_rpc::{Call, Outcome, Reply, RpcError, Service};
+use halcyon_rpc::{Call, CallClass, CallHead, Outcome, Reply, RpcError, Service, Terms};
 
-use super::{decode, ready};
+use super::{Waits, decode, ready};
 use crate::RegionServer;
 use crate::errors;
 
@@ -27,6 +27,13 @@ impl AdminService {
 }
 
 impl Service for AdminService {
+    fn class(&self, head: &CallHead<'_>) -> CallClass {
+        match head.method {
+            "ReplicateWALEntry" | "Replay" | "ReplicateToReplica" => CallClass::Replication,
+            _ => CallClass::Meta,
+        }
+    }
+
     fn call(&self, call: Call) -> Outcome {
         let server = &self.server;
         if let Err(error) = server.check_serving() {
@@ -35,7 +42,7 @@ impl Service for AdminService {
         match call.method.as_str() {
             "FlushRegion" => flush::call(server, call),
             "GetRegionInfo" => info::region_info(server, call),
-            "RollWALWriter" => logs::roll(server),
+            "RollWALWriter" => logs::roll(server, call),
             "ClearRegionBlockCache" => cache::clear(server, call),
             _ => ready(answer_now(server, &call)),
         }
@@ -70,13 +77,15 @@ fn answer_now(server: &Arc<RegionServer>, call: &Call) -> Result<Reply, RpcError
 }
 
 /// Runs what may wait for the disk on the pool.
-fn pooled<F>(server: &Arc<RegionServer>, work: F) -> Outcome
+fn pooled<F>(server: &Arc<RegionServer>, terms: Terms, work: F) -> Outcome
 where
     F: FnOnce(&RegionServer) -> Result<Reply, RpcError> + Send + 'static,
 {
     let server = server.clone();
+    // It may take long: the threads of meta are not for this.
+    let waits = Waits::new(Terms { class: CallClass::Write, ..terms });
     Outcome::Later(Box::pin(async move {
         let on_pool = server.clone();
-        server.run_pooled("admin", move || work(&on_pool)).await
+        server.run_pooled("admin", waits, move || work(&on_pool)).await
     }))
 }

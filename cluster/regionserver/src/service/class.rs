@@ -1,0 +1,203 @@
+//! Tells the class of a call from the first bytes of its message, without decoding it.
+//!
+//! | call | class |
+//! |---|---|
+//! | marked by the client as above others, or on a region of `hbase:meta` | meta |
+//! | Get | read |
+//! | Scan | scan |
+//! | Multi | write if a quarter of its actions or more change something, else read |
+//! | Mutate, calls of endpoints, bulk loads | write |
+//!
+//! HBase takes a Multi with a single mutation for a write (`RWQueueRpcExecutor.isWriteRequest`). Here a few writes
+//! among many gets wait where gets wait; what they may take of memory is not decided by the class.
+
+use halcyon_rpc::{CallClass, CallHead};
+
+/// A Multi is a write if it has a mutation for every so many actions.
+const ACTIONS_PER_WRITE: usize = 4;
+/// How the name of the region of meta begins, and its encoded name.
+pub(super) const META_NAME_START: &[u8] = b"hbase:meta,";
+const META_ENCODED: &[u8] = b"1588230740";
+
+pub(super) fn class_of(head: &CallHead<'_>) -> CallClass {
+    if head.is_above_others() {
+        return CallClass::Meta;
+    }
+    match head.method {
+        "Get" => meta_or(head.param, CallClass::Read),
+        "Scan" => meta_or(head.param, CallClass::Scan),
+        "Multi" => multi(head.param),
+        _ => meta_or(head.param, CallClass::Write),
+    }
+}
+
+/// The messages of all these calls begin with the region as their first field.
+fn meta_or(param: &[u8], class: CallClass) -> CallClass {
+    match Fields(param).next() {
+        Some((1, Value::Bytes(region))) if is_meta(region) => CallClass::Meta,
+        _ => class,
+    }
+}
+
+/// `RegionSpecifier { type = 1, value = 2 }`
+fn is_meta(specifier: &[u8]) -> bool {
+    Fields(specifier).any(|(field, value)| match value {
+        Value::Bytes(name) => field == 2 && (name.starts_with(META_NAME_START) || name == META_ENCODED),
+        Value::Number => false,
+    })
+}
+
+/// `MultiRequest { regionAction = 1 { region = 1, action = 3 { mutation = 2 } } }`
+fn multi(param: &[u8]) -> CallClass {
+    let (mut actions, mut writes) = (0, 0);
+    for (field, region_action) in Fields(param) {
+        let (1, Value::Bytes(region_action)) = (field, region_action) else { continue };
+        for (field, part) in Fields(region_action) {
+            match (field, part) {
+                (1, Value::Bytes(region)) if actions == 0 && is_meta(region) => return CallClass::Meta,
+                (3, Value::Bytes(action)) => {
+                    actions += 1;
+                    let changes = Fields(action).any(|(field, value)| field == 2 && value != Value::Number);
+                    writes += usize::from(changes);
+                }
+                _ => {}
+            }
+        }
+    }
+    // Without an action: of a large one, too little has arrived to tell. Most of these are writes.
+    if writes * ACTIONS_PER_WRITE >= actions { CallClass::Write } else { CallClass::Read }
+}
+
+/// Fields of a message in order, until the bytes end or make no sense. A last field of bytes may be cut off.
+struct Fields<'a>(&'a [u8]);
+
+#[derive(PartialEq, Eq)]
+enum Value<'a> {
+    Bytes(&'a [u8]),
+    Number,
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = (u64, Value<'a>);
+
+    fn next(&mut self) -> Option<(u64, Value<'a>)> {
+        let tag = varint(&mut self.0)?;
+        let value = match tag & 7 {
+            0 => {
+                varint(&mut self.0)?;
+                Value::Number
+            }
+            1 => {
+                self.0 = self.0.get(8..)?;
+                Value::Number
+            }
+            2 => {
+                let len = usize::try_from(varint(&mut self.0)?).ok()?;
+                let (bytes, rest) = self.0.split_at(len.min(self.0.len()));
+                self.0 = rest;
+                Value::Bytes(bytes)
+            }
+            5 => {
+                self.0 = self.0.get(4..)?;
+                Value::Number
+            }
+            _ => return None,
+        };
+        Some((tag >> 3, value))
+    }
+}
+
+#[inline]
+fn varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for at in 0..10 {
+        let (&byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        value |= u64::from(byte & 0x7f) << (7 * at).min(63);
+        if byte < 0x80 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use halcyon_proto::pb;
+    use prost::Message;
+
+    use super::*;
+
+    fn class(method: &str, priority: u32, message: &impl Message) -> CallClass {
+        let param = message.encode_to_vec();
+        // However much of it has arrived, looking at it does no harm.
+        for end in 0..param.len() {
+            class_of(&CallHead { method, priority, param: &param[..end] });
+        }
+        class_of(&CallHead { method, priority, param: &param })
+    }
+
+    fn specifier(name: &'static str) -> pb::RegionSpecifier {
+        pb::RegionSpecifier { r#type: 1, value: name.into() }
+    }
+
+    fn multi_of(region: &'static str, gets: u32, puts: u32) -> pb::MultiRequest {
+        let get = |index| pb::Action {
+            index: Some(index),
+            get: Some(pb::Get { row: "row".into(), ..Default::default() }),
+            ..Default::default()
+        };
+        let put = |index| pb::Action {
+            index: Some(index),
+            mutation: Some(pb::MutationProto { row: Some("row".into()), ..Default::default() }),
+            ..Default::default()
+        };
+        let action = (0..gets).map(get).chain((gets..gets + puts).map(put)).collect();
+        let region_action =
+            pb::RegionAction { region: specifier(region), atomic: None, action, condition: None };
+        pb::MultiRequest { region_action: vec![region_action], ..Default::default() }
+    }
+
+    #[test]
+    fn every_call_has_its_class() {
+        let get = |region| pb::GetRequest { region: specifier(region), get: pb::Get::default() };
+        assert_eq!(class("Get", 0, &get("t,,1.2140f686c386930b96c060b1030c2875.")), CallClass::Read);
+        assert_eq!(class("Get", 0, &get("hbase:meta,,1")), CallClass::Meta);
+        assert_eq!(class("Get", 0, &get("1588230740")), CallClass::Meta);
+        assert_eq!(class("Get", 200, &get("t,,1.x.")), CallClass::Meta);
+        assert_eq!(class("Get", 10, &get("t,,1.x.")), CallClass::Read);
+        let scan = |region| pb::ScanRequest { region: Some(specifier(region)), ..Default::default() };
+        assert_eq!(class("Scan", 0, &scan("t,,1.x.")), CallClass::Scan);
+        assert_eq!(class("Scan", 0, &scan("hbase:meta,,1")), CallClass::Meta);
+        let next = pb::ScanRequest { scanner_id: Some(7), ..Default::default() };
+        assert_eq!(class("Scan", 0, &next), CallClass::Scan);
+        let mutate = pb::MutateRequest { region: specifier("t,,1.x."), ..Default::default() };
+        assert_eq!(class("Mutate", 0, &mutate), CallClass::Write);
+        assert_eq!(class("ExecService", 0, &mutate), CallClass::Write);
+    }
+
+    #[test]
+    fn a_multi_is_what_most_of_it_is() {
+        assert_eq!(class("Multi", 0, &multi_of("t,,1.x.", 100, 0)), CallClass::Read);
+        assert_eq!(class("Multi", 0, &multi_of("t,,1.x.", 100, 1)), CallClass::Read);
+        assert_eq!(class("Multi", 0, &multi_of("t,,1.x.", 75, 25)), CallClass::Write);
+        assert_eq!(class("Multi", 0, &multi_of("t,,1.x.", 0, 3)), CallClass::Write);
+        assert_eq!(class("Multi", 0, &multi_of("hbase:meta,,1", 0, 3)), CallClass::Meta);
+        assert_eq!(class("Multi", 0, &pb::MultiRequest::default()), CallClass::Write);
+    }
+
+    #[test]
+    fn any_bytes_have_a_class() {
+        let mut random = 0x9e37_79b9_7f4a_7c15u64;
+        for len in 0..200 {
+            let mut param = Vec::with_capacity(len);
+            for _ in 0..len {
+                random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                param.push((random >> 56) as u8);
+            }
+            for method in ["Get", "Scan", "Multi", "Mutate", ""] {
+                class_of(&CallHead { method, priority: 0, param: &param });
+            }
+        }
+    }
+}
