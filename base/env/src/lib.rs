@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use fs::{DirEntry, FileLock, FileSystem, ReadableFile, UpdatableFile, WritableFile};
 pub use real::RealFileSystem;
-pub use stalls::{Stall, StallSum, Stalls};
+pub use stalls::{Activity, Holder, Stall, StallSum, Stalls, Watch};
 pub use watched::WatchedFileSystem;
 
 /// What a component needs of the world. Cheap to clone.
@@ -37,6 +37,24 @@ impl Env {
         let (clock, stalls) = (Arc::new(SystemClock::new()), Arc::new(Stalls::default()));
         let fs = WatchedFileSystem::new(Arc::new(RealFileSystem), clock.clone(), stalls.clone());
         Env { fs: Arc::new(fs), clock, stalls }
+    }
+
+    /// As [`Stalls::acquire`].
+    #[inline]
+    pub fn acquire<T>(
+        &self,
+        cause: &'static str,
+        at_once: impl FnOnce() -> Option<T>,
+        within: impl FnOnce(std::time::Duration) -> Option<T>,
+        at_last: impl FnOnce() -> T,
+        detail: impl FnOnce() -> String,
+    ) -> T {
+        self.stalls.acquire(&*self.clock, cause, at_once, within, at_last, detail)
+    }
+
+    /// What waits are measured and recorded with.
+    pub fn watch(&self) -> Watch {
+        Watch { stalls: self.stalls.clone(), clock: self.clock.clone() }
     }
 }
 

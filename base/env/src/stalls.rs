@@ -1,11 +1,13 @@
 //! What took too long, and why: every wait over a threshold is remembered with its cause.
 //!
 //! Whoever waits for something that ought to be quick (a disk, a lock, the processor) measures it with
-//! [`Stalls::watch`]. Under the threshold that costs two looks at the clock.
+//! [`Stalls::watch`]. Under the threshold that costs two looks at the clock. Whoever wants a lock asks
+//! [`Watch::acquire`], which costs nothing where the lock is free, and says what its holder is doing once the wait
+//! has become long: threads that hold such locks say what they are at ([`Watch::at`]).
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::Clock;
@@ -117,6 +119,165 @@ impl Stalls {
     }
 }
 
+/// What a thread is at while it holds what others may want.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Activity {
+    Nothing,
+    Read,
+    CopyIntoMemstore,
+    WaitForNumber,
+    AppendToLog,
+    WaitForRoomInLog,
+    InsertIntoMemstore,
+    BeginFlush,
+    BeginMemoryCompaction,
+    Close,
+}
+
+impl Activity {
+    const ALL: [Activity; 10] = [
+        Activity::Nothing,
+        Activity::Read,
+        Activity::CopyIntoMemstore,
+        Activity::WaitForNumber,
+        Activity::AppendToLog,
+        Activity::WaitForRoomInLog,
+        Activity::InsertIntoMemstore,
+        Activity::BeginFlush,
+        Activity::BeginMemoryCompaction,
+        Activity::Close,
+    ];
+
+    /// In words, for who waits.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Activity::Nothing => "somebody who has just let go",
+            Activity::Read => "a write that reads first",
+            Activity::CopyIntoMemstore => "a write that copies its cells into a chunk",
+            Activity::WaitForNumber => "a write waiting for its number",
+            Activity::AppendToLog => "a write appending to the log",
+            Activity::WaitForRoomInLog => "a write waiting for room in the log",
+            Activity::InsertIntoMemstore => "a write inserting into the memstore",
+            Activity::BeginFlush => "a flush taking its snapshot",
+            Activity::BeginMemoryCompaction => "an in-memory compaction taking its segment",
+            Activity::Close => "a close of the region",
+        }
+    }
+}
+
+/// Threads that say what they are at have one of so many places; more of them share.
+const PLACES: usize = 64;
+static ACTIVITIES: [AtomicU8; PLACES] = [const { AtomicU8::new(0) }; PLACES];
+
+/// A thread as those see it who wait for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holder(u8);
+
+impl Holder {
+    /// The calling thread.
+    #[inline]
+    pub fn me() -> Holder {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        thread_local! {
+            static PLACE: u8 = (NEXT.fetch_add(1, Ordering::Relaxed) % PLACES) as u8;
+        }
+        Holder(PLACE.with(|place| *place))
+    }
+
+    /// Says what the thread is at from now on.
+    #[inline]
+    pub fn is_at(self, activity: Activity) {
+        ACTIVITIES[usize::from(self.0)].store(activity as u8, Ordering::Relaxed);
+    }
+
+    /// What it said last.
+    pub fn activity(self) -> Activity {
+        Activity::ALL[usize::from(ACTIVITIES[usize::from(self.0)].load(Ordering::Relaxed))]
+    }
+
+    /// What threads are at, each thing once.
+    pub fn activities() -> Vec<&'static str> {
+        let is_at = |activity: &Activity| {
+            ACTIVITIES.iter().any(|place| place.load(Ordering::Relaxed) == *activity as u8)
+        };
+        Activity::ALL[1..].iter().filter(|activity| is_at(activity)).map(|activity| activity.text()).collect()
+    }
+
+    /// To be kept in an atomic beside a lock, for those who wait.
+    #[inline]
+    pub fn number(self) -> u8 {
+        self.0
+    }
+
+    /// What [`Holder::number`] was given out for.
+    pub fn of_number(number: u8) -> Holder {
+        Holder(number % PLACES as u8)
+    }
+}
+
+/// Stalls and the clock that they are measured with. Cheap to clone.
+#[derive(Clone)]
+pub struct Watch {
+    pub stalls: Arc<Stalls>,
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Watch {
+    /// As [`Stalls::acquire`].
+    #[inline]
+    pub fn acquire<T>(
+        &self,
+        cause: &'static str,
+        at_once: impl FnOnce() -> Option<T>,
+        within: impl FnOnce(Duration) -> Option<T>,
+        at_last: impl FnOnce() -> T,
+        detail: impl FnOnce() -> String,
+    ) -> T {
+        self.stalls.acquire(&*self.clock, cause, at_once, within, at_last, detail)
+    }
+}
+
+impl Stalls {
+    /// Takes a lock in up to three steps: `at_once` if it is free; else `within` the threshold; else `at_last`, and
+    /// then the wait is recorded with what `detail` said when the threshold was reached.
+    #[inline]
+    pub fn acquire<T>(
+        &self,
+        clock: &dyn Clock,
+        cause: &'static str,
+        at_once: impl FnOnce() -> Option<T>,
+        within: impl FnOnce(Duration) -> Option<T>,
+        at_last: impl FnOnce() -> T,
+        detail: impl FnOnce() -> String,
+    ) -> T {
+        match at_once() {
+            Some(taken) => taken,
+            None => self.acquire_slowly(clock, cause, within, at_last, detail),
+        }
+    }
+
+    #[cold]
+    fn acquire_slowly<T>(
+        &self,
+        clock: &dyn Clock,
+        cause: &'static str,
+        within: impl FnOnce(Duration) -> Option<T>,
+        at_last: impl FnOnce() -> T,
+        detail: impl FnOnce() -> String,
+    ) -> T {
+        let started_ns = clock.monotonic_ns();
+        let threshold = Duration::from_nanos(self.threshold_ns.load(Ordering::Relaxed));
+        if let Some(taken) = within(threshold) {
+            return taken;
+        }
+        let detail = detail(); // now, while what holds the lock still holds it
+        let taken = at_last();
+        self.took(clock, cause, || detail, clock.monotonic_ns().saturating_sub(started_ns));
+        taken
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,5 +306,39 @@ mod tests {
         }
         assert_eq!(stalls.recent().len(), RECENT_MAX);
         assert_eq!(longest("sync").count, 2 + RECENT_MAX as u64 + 10);
+    }
+
+    #[test]
+    fn a_long_wait_for_a_lock_tells_what_its_holder_is_at() {
+        let clock = Arc::new(ManualClock::at(5));
+        let watch = Watch { stalls: Arc::default(), clock: clock.clone() };
+        let free =
+            watch.acquire("lock", || Some(1), |_| unreachable!(), || unreachable!(), || unreachable!());
+        assert_eq!(free, 1);
+        let soon = watch.acquire("lock", || None, |_| Some(2), || unreachable!(), || unreachable!());
+        assert_eq!(soon, 2);
+        let holder = Holder::of_number(Holder::me().number());
+        holder.is_at(Activity::WaitForRoomInLog);
+        let late = watch.acquire(
+            "lock",
+            || None,
+            |time| {
+                clock.advance(time);
+                None
+            },
+            || {
+                holder.is_at(Activity::Nothing);
+                clock.advance(Duration::from_millis(30));
+                3
+            },
+            || format!("held by {}", holder.activity().text()),
+        );
+        assert_eq!(late, 3);
+        let stall = watch.stalls.recent().pop().expect("one");
+        assert_eq!((stall.cause, stall.time), ("lock", THRESHOLD_DEFAULT + Duration::from_millis(30)));
+        assert_eq!(stall.detail, "held by a write waiting for room in the log");
+        for (number, activity) in Activity::ALL.into_iter().enumerate() {
+            assert_eq!(activity as usize, number);
+        }
     }
 }

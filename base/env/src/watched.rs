@@ -4,19 +4,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::{Clock, DirEntry, FileLock, FileSystem, ReadableFile, Stalls, UpdatableFile, WritableFile};
+use crate::{
+    Clock, DirEntry, FileLock, FileSystem, ReadableFile, Stalls, UpdatableFile, Watch, WritableFile,
+};
 
 /// Passes everything on to another file system and records slow calls. Causes: `sync`, `read`, `write`, `rename` and
 /// `files` (all that changes or lists names).
 pub struct WatchedFileSystem {
     inner: Arc<dyn FileSystem>,
     watch: Watch,
-}
-
-#[derive(Clone)]
-struct Watch {
-    stalls: Arc<Stalls>,
-    clock: Arc<dyn Clock>,
 }
 
 impl Watch {

@@ -160,6 +160,7 @@ impl RegionServer {
             settings,
             name,
         });
+        server.chunks.record_stalls(server.env.watch());
         server.start_threads()?;
         Ok(server)
     }

@@ -9,12 +9,13 @@
 //! release-ordered store.
 
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use halcyon_allocator::Pages;
+use halcyon_env::Watch;
 use parking_lot::{Condvar, Mutex};
 
 /// 2 MiB, as HBase's `hbase.hregion.memstore.mslab.chunksize`.
@@ -39,6 +40,7 @@ pub struct ChunkPool {
     pooled_count: AtomicUsize,
     /// Told when a chunk was taken from the pool.
     taken: Condvar,
+    watch: OnceLock<Watch>,
 }
 
 impl ChunkPool {
@@ -53,7 +55,17 @@ impl ChunkPool {
             pooled: Mutex::new(Vec::new()),
             pooled_count: AtomicUsize::new(0),
             taken: Condvar::new(),
+            watch: OnceLock::new(),
         })
+    }
+
+    /// Waits for chunks are recorded from now on, if they are long.
+    pub fn record_stalls(&self, watch: Watch) {
+        let _ = self.watch.set(watch); // once is enough
+    }
+
+    pub(crate) fn watch(&self) -> Option<&Watch> {
+        self.watch.get()
     }
 
     /// Bytes of a full-sized chunk.
@@ -89,7 +101,12 @@ impl ChunkPool {
         };
         let memory = pooled.unwrap_or_else(|| {
             self.allocated_bytes.fetch_add(size_bytes, Ordering::Relaxed);
-            Pages::map(size_bytes).expect("the operating system has memory")
+            let map = || Pages::map(size_bytes).expect("the operating system has memory");
+            let detail = || "a chunk, from the operating system".to_string();
+            match self.watch() {
+                Some(watch) => watch.stalls.watch(&*watch.clock, "chunk-memory", detail, map),
+                None => map(),
+            }
         });
         Arc::new(Chunk {
             memory: Some(memory),

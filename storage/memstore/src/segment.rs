@@ -264,7 +264,16 @@ impl Segment {
 
     #[cold]
     fn allocate_slowly(&self, mut full: *mut Chunk, len: usize) -> (std::ptr::NonNull<u8>, Arc<Chunk>) {
-        let mut chunks = self.chunks.lock();
+        let mut chunks = match self.pool.watch() {
+            None => self.chunks.lock(),
+            Some(watch) => watch.acquire(
+                "chunk-lock",
+                || self.chunks.try_lock(),
+                |time| self.chunks.try_lock_for(time),
+                || self.chunks.lock(),
+                || "another write makes room in the same memstore".to_string(),
+            ),
+        };
         if len > self.pool.chunk_size_bytes() / LARGE_FRACTION {
             let chunk = self.pool.take(len.next_multiple_of(8), self.id);
             let range = chunk.allocate(len).expect("the chunk is as large as the cell");

@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use halcyon_cell::{Key, Result};
+use halcyon_env::Activity;
 use halcyon_hfile::FileMeta;
 
 use crate::region::Region;
@@ -55,7 +56,7 @@ impl Region {
             .filter(|store| families.is_none_or(|families| families.contains(store.family.name())))
             .collect();
         let seq = {
-            let _updates = self.updates.write();
+            let _updates = self.updates_alone(Activity::BeginFlush);
             for store in &chosen {
                 store.begin_snapshot(&self.services.chunks);
             }

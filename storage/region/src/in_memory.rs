@@ -14,6 +14,7 @@
 use std::sync::Arc;
 
 use halcyon_cell::{CellRef, Key, Result};
+use halcyon_env::Activity;
 use halcyon_memstore::{FlatSegment, Segment};
 use halcyon_schema::InMemoryCompaction;
 
@@ -47,7 +48,7 @@ impl Region {
         let bytes_min = self.in_memory_flush_bytes();
         let with_policy = || self.stores.iter().filter(|s| self.policy_of(s) != InMemoryCompaction::None);
         {
-            let _updates = self.updates.write();
+            let _updates = self.updates_alone(Activity::BeginMemoryCompaction);
             with_policy().for_each(|store| store.push_to_pipeline(&self.services.chunks, bytes_min));
         }
         for store in with_policy() {

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use halcyon_cell::{Error, Result};
-use parking_lot::{Condvar, Mutex};
+use halcyon_env::{Activity, Holder, Watch};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// A region's write numbers and its read point (HBase: `MultiVersionConcurrencyControl`).
 ///
@@ -22,6 +23,9 @@ pub(crate) struct Mvcc {
     read_point: AtomicU64,
     /// The highest number given out; its lock orders numbers and log entries alike.
     last: Mutex<u64>,
+    /// Who took that lock last.
+    last_holder: AtomicU8,
+    watch: Watch,
     state: Mutex<State>,
     moved: Condvar,
 }
@@ -51,11 +55,13 @@ struct Ending {
 
 impl Mvcc {
     /// `last`: the highest sequence id in use; everything up to it can be read.
-    pub fn new(last: u64) -> Mvcc {
+    pub fn new(last: u64, watch: Watch) -> Mvcc {
         let state = State { unfinished: VecDeque::new() };
         Mvcc {
             read_point: AtomicU64::new(last),
             last: Mutex::new(last),
+            last_holder: AtomicU8::new(0),
+            watch,
             state: Mutex::new(state),
             moved: Condvar::new(),
         }
@@ -74,7 +80,7 @@ impl Mvcc {
         steps: u8,
         log: impl FnOnce(u64, &Arc<Write>) -> Result<T>,
     ) -> Result<(Arc<Write>, T)> {
-        let mut last = self.last.lock();
+        let mut last = self.lock_last();
         let seq = *last + 1;
         let write = Arc::new(Write {
             seq,
@@ -92,6 +98,24 @@ impl Mvcc {
                 Err(error)
             }
         }
+    }
+
+    fn lock_last(&self) -> MutexGuard<'_, u64> {
+        let holder = Holder::me();
+        holder.is_at(Activity::WaitForNumber);
+        let last = self.watch.acquire(
+            "write-number",
+            || self.last.try_lock(),
+            |time| self.last.try_lock_for(time),
+            || self.last.lock(),
+            || {
+                let holder = Holder::of_number(self.last_holder.load(Ordering::Relaxed));
+                format!("held by {}", holder.activity().text())
+            },
+        );
+        self.last_holder.store(holder.number(), Ordering::Relaxed);
+        holder.is_at(Activity::AppendToLog);
+        last
     }
 
     /// One step of the write is through. The last one publishes it, and tells who waits.
@@ -286,7 +310,7 @@ mod tests {
                 self.0.fetch_add(1, Ordering::SeqCst);
             }
         }
-        let mvcc = Mvcc::new(0);
+        let mvcc = Mvcc::new(0, halcyon_env::Env::real().watch());
         let write = begin(&mvcc);
         let mut tickets = [WriteTicket::of(write.clone()), mvcc.barrier(), mvcc.barrier()];
         let counts = [(); 3].map(|()| Arc::new(Count::default()));
@@ -305,7 +329,7 @@ mod tests {
 
     #[test]
     fn read_point_waits_for_the_oldest_write() {
-        let mvcc = Mvcc::new(10);
+        let mvcc = Mvcc::new(10, halcyon_env::Env::real().watch());
         let (first, second) = (begin(&mvcc), begin(&mvcc));
         mvcc.step_done(&second);
         assert_eq!(mvcc.read_point(), 10);
@@ -319,7 +343,7 @@ mod tests {
 
     #[test]
     fn a_failed_append_gives_its_number_up() {
-        let mvcc = Mvcc::new(0);
+        let mvcc = Mvcc::new(0, halcyon_env::Env::real().watch());
         assert!(mvcc.begin(2, |_, _| Err::<(), _>(Error::invalid("no"))).is_err());
         assert_eq!(mvcc.read_point(), 1);
         assert!(mvcc.barrier().is_ready());
@@ -327,7 +351,7 @@ mod tests {
 
     #[test]
     fn a_failed_sync_fails_every_later_write() {
-        let mvcc = Mvcc::new(0);
+        let mvcc = Mvcc::new(0, halcyon_env::Env::real().watch());
         let (first, second) = (begin(&mvcc), begin(&mvcc));
         let ticket = WriteTicket::of(second);
         mvcc.fail(&first, &Error::invalid("disk"));
@@ -338,7 +362,7 @@ mod tests {
 
     #[test]
     fn a_taken_number_is_reached_with_the_writes_before_it() {
-        let mvcc = Mvcc::new(0);
+        let mvcc = Mvcc::new(0, halcyon_env::Env::real().watch());
         let first = begin(&mvcc);
         let taken = mvcc.take_number();
         assert_eq!((taken, mvcc.read_point()), (2, 0));

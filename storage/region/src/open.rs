@@ -6,7 +6,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use halcyon_cell::{Cell, Error, Result};
 use halcyon_env::Env;
@@ -91,9 +91,10 @@ impl Region {
         let edits_dir = dir.join(RECOVERED_EDITS);
         let known = highest_known_seq(&env, &stores, &edits_dir)?;
         let region = Arc::new(Region {
-            mvcc: Arc::new(Mvcc::new(known)),
-            row_locks: RowLocks::new(),
+            mvcc: Arc::new(Mvcc::new(known, env.watch())),
+            row_locks: RowLocks::new(env.watch(), info.encoded_name()),
             updates: RwLock::new(()),
+            updates_holder: AtomicU8::new(0),
             flushing: Mutex::new(()),
             compacting_memory: Mutex::new(()),
             closed: RwLock::new(false),
@@ -123,7 +124,7 @@ impl Region {
     fn restart_at(self: Arc<Self>, seq: u64) -> Arc<Region> {
         let mut region =
             Arc::try_unwrap(self).unwrap_or_else(|_| unreachable!("nobody else knows the region yet"));
-        region.mvcc = Arc::new(Mvcc::new(seq));
+        region.mvcc = Arc::new(Mvcc::new(seq, region.services.env.watch()));
         region.open_seq_num = seq + 1;
         Arc::new(region)
     }
@@ -222,7 +223,13 @@ impl Region {
     /// fine. After an error the region stays closed and its unflushed edits stay in the log.
     pub fn close(&self, abort: bool) -> Result<()> {
         self.closing.store(true, Ordering::Release);
-        let mut closed = self.closed.write();
+        let mut closed = self.services.env.acquire(
+            "region-close",
+            || self.closed.try_write(),
+            |time| self.closed.try_write_for(time),
+            || self.closed.write(),
+            || format!("region {}: waits for what is under way", self.info.encoded_name()),
+        );
         if *closed {
             return Ok(());
         }
@@ -294,6 +301,7 @@ fn open_store(
         files,
         &services.chunks,
         &start[..common],
+        env.watch(),
     ))
 }
 

@@ -1,15 +1,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 
 use halcyon_cache::BlockCache;
 use halcyon_cell::{Error, ErrorKind, Result};
-use halcyon_env::Env;
+use halcyon_env::{Activity, Env, Holder};
 use halcyon_hfile::CacheKinds;
 use halcyon_memstore::ChunkPool;
 use halcyon_schema::{RegionInfo, TableDescriptor};
 use halcyon_wal::Wal;
-use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::RegionSettings;
 use crate::mvcc::Mvcc;
@@ -49,6 +49,8 @@ pub struct Region {
     pub(crate) mvcc: Arc<Mvcc>,
     pub(crate) row_locks: RowLocks,
     pub(crate) updates: RwLock<()>,
+    /// Who wanted `updates` for itself last.
+    pub(crate) updates_holder: AtomicU8,
     pub(crate) flushing: Mutex<()>,
     pub(crate) compacting_memory: Mutex<()>,
     /// True once the region is closed.
@@ -145,6 +147,36 @@ impl Region {
         }
         let guard = self.closed.read();
         if *guard { Err(refused()) } else { Ok(guard) }
+    }
+
+    /// The update lock as writers take it.
+    #[inline]
+    pub(crate) fn updates_shared(&self) -> RwLockReadGuard<'_, ()> {
+        let holder = || Holder::of_number(self.updates_holder.load(Ordering::Relaxed));
+        self.services.env.acquire(
+            "update-lock",
+            || self.updates.try_read(),
+            |time| self.updates.try_read_for(time),
+            || self.updates.read(),
+            || format!("region {}, for {}", self.info.encoded_name(), holder().activity().text()),
+        )
+    }
+
+    /// The update lock as a flush takes it: waits for the writers that have it.
+    pub(crate) fn updates_alone(&self, why: Activity) -> RwLockWriteGuard<'_, ()> {
+        let me = Holder::me();
+        me.is_at(why);
+        self.updates_holder.store(me.number(), Ordering::Relaxed);
+        self.services.env.acquire(
+            "update-lock",
+            || self.updates.try_write(),
+            |time| self.updates.try_write_for(time),
+            || self.updates.write(),
+            || {
+                let others = Holder::activities().join("; ");
+                format!("region {}: {} waits for: {others}", self.info.encoded_name(), why.text())
+            },
+        )
     }
 
     pub(crate) fn check_row(&self, row: &[u8], operation: &str) -> Result<()> {

@@ -1,5 +1,7 @@
 use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU8, Ordering};
 
+use halcyon_env::{Activity, Holder, Watch};
 use parking_lot::{Mutex, MutexGuard};
 
 const STRIPES: usize = 1024;
@@ -14,8 +16,17 @@ const STRIPES: usize = 1024;
 /// and written again within one would hide what was acknowledged last. Clients of HBase hardly meet this, as its
 /// writes take longer.
 pub(crate) struct RowLocks {
-    stripes: Box<[Mutex<Stamped>]>,
+    stripes: Box<[Stripe]>,
     hasher: RandomState,
+    watch: Watch,
+    /// Of what rows these are, for who waits.
+    region: Box<str>,
+}
+
+struct Stripe {
+    lock: Mutex<Stamped>,
+    /// Who took it last.
+    holder: AtomicU8,
 }
 
 /// The last timestamp that the server gave to a delete of a stripe's rows, or to cells ahead of the clock.
@@ -40,9 +51,10 @@ enum Guards<'a> {
 }
 
 impl RowLocks {
-    pub fn new() -> RowLocks {
-        let stripes = (0..STRIPES).map(|_| Mutex::new(NEVER)).collect();
-        RowLocks { stripes, hasher: RandomState::new() }
+    pub fn new(watch: Watch, region: &str) -> RowLocks {
+        let stripe = |_| Stripe { lock: Mutex::new(NEVER), holder: AtomicU8::new(0) };
+        let stripes = (0..STRIPES).map(stripe).collect();
+        RowLocks { stripes, hasher: RandomState::new(), watch, region: region.into() }
     }
 
     /// Timestamps up to `newest_ms` were given before the region was opened, perhaps ahead of the clock; what they
@@ -54,7 +66,7 @@ impl RowLocks {
         // Anything further ahead was a client's own choice.
         let at_ms = newest_ms.min(now_ms.saturating_add(AHEAD_MS_MAX - 1));
         for stripe in &self.stripes {
-            *stripe.lock() = Stamped { at_ms, deleted: true };
+            *stripe.lock.lock() = Stamped { at_ms, deleted: true };
         }
     }
 
@@ -63,15 +75,35 @@ impl RowLocks {
     }
 
     pub fn lock_one(&self, row: &[u8]) -> RowGuards<'_> {
-        RowGuards { guards: Guards::One(self.stripes[self.stripe(row)].lock()) }
+        let guards = Guards::One(self.lock(self.stripe(row)));
+        Holder::me().is_at(Activity::Read);
+        RowGuards { guards }
     }
 
     pub fn lock_all<'r>(&self, rows: impl Iterator<Item = &'r [u8]>) -> RowGuards<'_> {
         let mut stripes: Vec<usize> = rows.map(|row| self.stripe(row)).collect();
         stripes.sort_unstable();
         stripes.dedup();
-        let guards = stripes.into_iter().map(|stripe| self.stripes[stripe].lock()).collect();
-        RowGuards { guards: Guards::Many(guards) }
+        let guards = Guards::Many(stripes.into_iter().map(|stripe| self.lock(stripe)).collect());
+        Holder::me().is_at(Activity::Read);
+        RowGuards { guards }
+    }
+
+    #[inline]
+    fn lock(&self, stripe: usize) -> MutexGuard<'_, Stamped> {
+        let Stripe { lock, holder } = &self.stripes[stripe];
+        let guard = self.watch.acquire(
+            "row-lock",
+            || lock.try_lock(),
+            |time| lock.try_lock_for(time),
+            || lock.lock(),
+            || {
+                let activity = Holder::of_number(holder.load(Ordering::Relaxed)).activity();
+                format!("a row of region {}, held by {}", self.region, activity.text())
+            },
+        );
+        holder.store(Holder::me().number(), Ordering::Relaxed);
+        guard
     }
 }
 
@@ -117,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_delete_hides_what_was_before_it_and_nothing_after() {
-        let locks = RowLocks::new();
+        let locks = RowLocks::new(halcyon_env::Env::real().watch(), "r");
         let stamp = |now_ms, deletes: bool| locks.lock_one(b"r").stamp(now_ms, !deletes, deletes);
         assert_eq!(stamp(5, false), 5);
         assert_eq!(stamp(5, false), 5, "puts alone follow the clock");
@@ -137,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_hot_counter_does_not_push_its_neighbours_back() {
-        let locks = RowLocks::new();
+        let locks = RowLocks::new(halcyon_env::Env::real().watch(), "r");
         let mut last = i64::MIN;
         for now_ms in 0..500 {
             locks.lock_one(b"r").raise(now_ms * 3, now_ms);
@@ -148,8 +180,27 @@ mod tests {
     }
 
     #[test]
+    fn a_long_wait_for_a_row_is_recorded_with_what_its_holder_is_at() {
+        let watch = halcyon_env::Env::real().watch();
+        watch.stalls.set_threshold(std::time::Duration::from_millis(5));
+        let locks = std::sync::Arc::new(RowLocks::new(watch.clone(), "0123"));
+        let held = locks.lock_one(b"r");
+        Holder::me().is_at(Activity::WaitForRoomInLog);
+        let others = locks.clone();
+        let waiting = halcyon_env::spawn_thread("waits", move || drop(others.lock_one(b"r"))).unwrap();
+        watch.clock.sleep(std::time::Duration::from_millis(30));
+        drop(held);
+        waiting.join().unwrap();
+        let stall = watch.stalls.recent().pop().expect("it waited long");
+        assert_eq!(stall.cause, "row-lock");
+        assert_eq!(stall.detail, "a row of region 0123, held by a write waiting for room in the log");
+        drop(locks.lock_one(b"r"));
+        assert_eq!(watch.stalls.recent().len(), 1, "a free lock is no wait");
+    }
+
+    #[test]
     fn an_opening_does_not_forget_what_ran_ahead() {
-        let locks = RowLocks::new();
+        let locks = RowLocks::new(halcyon_env::Env::real().watch(), "r");
         locks.continue_behind(4, 5);
         assert_eq!(locks.lock_one(b"r").stamp(5, true, false), 5);
         locks.continue_behind(7, 5);
@@ -161,7 +212,7 @@ mod tests {
 
     #[test]
     fn what_ran_ahead_is_not_overtaken() {
-        let locks = RowLocks::new();
+        let locks = RowLocks::new(halcyon_env::Env::real().watch(), "r");
         locks.lock_one(b"r").raise(7, 5);
         assert_eq!(locks.lock_one(b"r").stamp(5, true, false), 7);
         assert_eq!(locks.lock_one(b"r").stamp(5, false, true), 7);
@@ -172,7 +223,7 @@ mod tests {
 
     #[test]
     fn timestamps_stay_near_the_clock() {
-        let locks = RowLocks::new();
+        let locks = RowLocks::new(halcyon_env::Env::real().watch(), "r");
         for _ in 0..5000 {
             for deletes in [true, false] {
                 let at_ms = locks.lock_one(b"r").stamp(0, !deletes, deletes);

@@ -112,6 +112,7 @@ impl Region {
             Vec::new(),
             &services.chunks,
             b"",
+            env.watch(),
         );
         let end = Some(region.end_key().clone()).filter(|end| !end.is_empty());
         let range = RowRange { start: Some(region.start_key().clone()), end };

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use halcyon_cell::{Cell, CellRef, CellType, Error, LATEST_TIMESTAMP, Result, TagType, append_tag};
+use halcyon_env::{Activity, Holder};
 use halcyon_memstore::{PreparedCell, Segment};
 use halcyon_wal::{Completion, WalEntry};
 
@@ -282,7 +283,9 @@ impl Region {
     /// Writes cells whose rows are locked: chunk, log, memstore. They are published when the log gave its word.
     pub(crate) fn write_edits(&self, edits: Edits, nonce: Nonce) -> Result<WriteTicket> {
         let durability = edits.durability.unwrap_or(Durability::SyncWal);
-        let updates = self.updates.read();
+        let updates = self.updates_shared();
+        let me = Holder::me();
+        me.is_at(Activity::CopyIntoMemstore);
         let prepared = self.prepare(&edits.edits)?;
         let steps = if durability == Durability::SkipWal { 1 } else { 2 };
         let (write, ()) = self.mvcc.begin(steps, |seq, write| {
@@ -291,7 +294,9 @@ impl Region {
             }
             self.append_to_log(&prepared, seq, nonce, durability, write)
         })?;
+        me.is_at(Activity::InsertIntoMemstore);
         insert_all(prepared, write.seq());
+        me.is_at(Activity::Nothing);
         drop(updates);
         self.mvcc.step_done(&write);
         Ok(WriteTicket::of(write))

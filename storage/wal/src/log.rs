@@ -29,7 +29,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use halcyon_cell::{CellRef, Error, ErrorKind, Result};
-use halcyon_env::{Env, WritableFile};
+use halcyon_env::{Activity, Env, Holder, WritableFile};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::format::{PreparedEntry, is_marker};
@@ -260,7 +260,7 @@ impl Wal {
     /// The append buffer, with room for `len` more bytes. A single entry may be larger than the limit.
     fn lock_with_room(&self, len: usize) -> Result<MutexGuard<'_, Appends>> {
         for _ in 0..BUSY_ROUNDS_MAX {
-            let appends = self.appends.lock();
+            let appends = self.lock_appends();
             appends.check_running()?;
             appends.check_space()?;
             if appends.buffer.is_empty() || appends.buffer.len() + len <= self.config.buffer_max_bytes {
@@ -268,15 +268,33 @@ impl Wal {
             }
             drop(appends);
             // The caller may hold locks that completions want, so they are left to whoever drives.
-            let Some(mut writer) = self.writer.try_lock_for(BUSY_WAIT_MAX) else { break };
-            self.write_round(&mut writer);
-            drop(writer);
+            let holder = Holder::me();
+            let before = holder.activity();
+            holder.is_at(Activity::WaitForRoomInLog);
+            let room = || format!("a full buffer of {} bytes", self.config.buffer_max_bytes);
+            let wrote = self.env.stalls.watch(&*self.env.clock, "log-room", room, || {
+                self.writer.try_lock_for(BUSY_WAIT_MAX).map(|mut writer| self.write_round(&mut writer))
+            });
+            holder.is_at(before);
+            if wrote.is_none() {
+                break;
+            }
             self.wake_driver();
         }
         Err(Error::new(
             ErrorKind::Busy,
             format!("the log's buffer of {} bytes is full", self.config.buffer_max_bytes),
         ))
+    }
+
+    fn lock_appends(&self) -> MutexGuard<'_, Appends> {
+        self.env.acquire(
+            "log-append",
+            || self.appends.try_lock(),
+            |time| self.appends.try_lock_for(time),
+            || self.appends.lock(),
+            || format!("the log's buffer; at work: {}", Holder::activities().join("; ")),
+        )
     }
 
     pub(crate) fn has_work(&self) -> bool {

@@ -252,7 +252,6 @@ impl Calls {
         if self.task.input.bytes().len() < 4 {
             return false;
         }
-        let clock = Arc::clone(&self.task.shared.clock);
         let (mut calls, mut began_ns) = (0, self.received_ns);
         let was_left_over = std::mem::replace(&mut self.left_over, true);
         while self.may_take_calls() && !self.turn_over {
@@ -261,12 +260,13 @@ impl Calls {
                 break;
             };
             if calls == 0 && was_left_over {
-                began_ns = clock.monotonic_ns();
+                began_ns = self.task.shared.clock.monotonic_ns();
             }
             calls += 1;
             self.handle_frame(frame, began_ns);
             if calls % TURN_CHECK_CALLS == 0 {
-                self.turn_over = clock.monotonic_ns().saturating_sub(began_ns) >= TURN_NS_MAX;
+                let now_ns = self.task.shared.clock.monotonic_ns();
+                self.turn_over = now_ns.saturating_sub(began_ns) >= TURN_NS_MAX;
             }
         }
         if calls == 0 {

@@ -17,10 +17,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use halcyon_cell::{CellComparator, Result};
+use halcyon_env::Watch;
 use halcyon_hfile::{CacheKinds, WriterOptions};
 use halcyon_memstore::{ChunkPool, Segment, SegmentSize};
 use halcyon_schema::{FamilyDescriptor, TableDescriptor};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use commit::Unsettled;
 pub(crate) use commit::{Commit, archive};
@@ -94,6 +95,7 @@ pub(crate) struct Store {
     /// What the region's bounds say of how its rows begin.
     row_start: Box<[u8]>,
     view: RwLock<Arc<StoreView>>,
+    watch: Watch,
     unsettled: Unsettled,
     /// Held while the set of files changes and while a compaction runs; never by readers or writers.
     pub compacting: Mutex<()>,
@@ -126,6 +128,7 @@ impl Store {
         files: Vec<Arc<StoreFile>>,
         chunks: &Arc<ChunkPool>,
         row_start: &[u8],
+        watch: Watch,
     ) -> Store {
         let keeping = Keeping {
             max_versions: family.versions().max(1),
@@ -145,6 +148,7 @@ impl Store {
             dir,
             row_start: row_start.into(),
             view: RwLock::new(Arc::new(view)),
+            watch,
             unsettled: Unsettled::default(),
             compacting: Mutex::new(()),
             major_wanted: AtomicBool::new(false),
@@ -166,13 +170,24 @@ impl Store {
 
     #[inline]
     pub fn view(&self) -> Arc<StoreView> {
-        self.view.read().clone()
+        self.read_view().clone()
+    }
+
+    #[inline]
+    fn read_view(&self) -> RwLockReadGuard<'_, Arc<StoreView>> {
+        self.watch.acquire(
+            "memstore-view",
+            || self.view.try_read(),
+            |time| self.view.try_read_for(time),
+            || self.view.read(),
+            || format!("{}: its segments or files are being exchanged", self.dir.display()),
+        )
     }
 
     /// The segment that takes writes. Ask for it under the region's update lock, so that it stays the one.
     #[inline]
     pub fn active(&self) -> Arc<Segment> {
-        self.view.read().active.clone()
+        self.read_view().active.clone()
     }
 
     /// Puts an empty segment in place of the active one; it and the pipeline become the newest of the snapshot.
