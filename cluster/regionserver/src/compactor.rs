@@ -130,7 +130,9 @@ impl RegionServer {
             CompactionRequest { major: false, user: online.compaction_asked.swap(false, Ordering::AcqRel) };
         online.major_asked.store(false, Ordering::Release);
         let mut paced = self.compactor.throughput.begin(&self.compactor.cancel);
+        self.writers.fetch_add(1, Ordering::Relaxed);
         let outcome = online.region.compact(None, request, &mut paced);
+        self.writers.fetch_sub(1, Ordering::Relaxed);
         let slept = paced.slept();
         drop(paced);
         // Whoever asks from here on queues the region; whoever asked since the flags were cleared, and found it

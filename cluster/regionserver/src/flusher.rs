@@ -65,7 +65,10 @@ impl RegionServer {
         if !waited && self.has_too_many_files(&online) {
             return self.hold_flush(online);
         }
-        match online.region.flush(None) {
+        self.writers.fetch_add(1, Ordering::Relaxed);
+        let flushed = online.region.flush(None);
+        self.writers.fetch_sub(1, Ordering::Relaxed);
+        match flushed {
             Ok(outcome) => {
                 self.counters.flushes.add(u64::from(outcome.flushed));
                 if outcome.compaction_wanted {

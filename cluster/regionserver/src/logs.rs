@@ -24,9 +24,8 @@ use crate::settings::RegionServerSettings;
 const WRITE_PERIOD: Duration = Duration::from_millis(10);
 /// A thread that serves connections writes no more than this to the log: a fraction of a millisecond.
 const INLINE_BYTES_MAX: usize = 256 << 10;
-/// The log's buffer may take this part of the server's memory, within bounds.
-const BUFFER_PART: u64 = 16;
-const BUFFER_BYTES: std::ops::RangeInclusive<u64> = 4 << 20..=64 << 20;
+/// A buffer of the tables' log is not larger than this, however much memory there is.
+const BUFFER_BYTES_MAX: u64 = 64 << 20;
 /// How long the thread of `fsync` mode waits before it looks whether the server still runs.
 const WAIT_PERIOD: Duration = Duration::from_millis(500);
 
@@ -58,8 +57,9 @@ impl Logs {
         config.sync_mode = settings.wal_sync;
         config.roll_size_bytes = settings.wal_roll_bytes;
         config.files_count_max = settings.wal_files_count_max;
-        let buffer_bytes = settings.memory_bytes / BUFFER_PART;
-        config.buffer_max_bytes = buffer_bytes.clamp(*BUFFER_BYTES.start(), *BUFFER_BYTES.end()) as usize;
+        // One fills while the other is written. An eighth is for the log of meta.
+        let buffer_bytes = (settings.plan().log / 16 * 7).min(BUFFER_BYTES_MAX);
+        config.buffer_max_bytes = buffer_bytes as usize;
         let tables = Wal::open(env.clone(), config.clone())?;
         let rolled_ns = Mutex::new(env.clock.monotonic_ns());
         let roll_period_ns = settings.wal_roll_period.as_nanos() as u64;
@@ -85,7 +85,8 @@ impl Logs {
         if let Some(meta) = self.meta.get() {
             return Ok(meta.clone());
         }
-        let config = WalConfig { meta: true, ..self.config.clone() };
+        let buffer_max_bytes = self.config.buffer_max_bytes / 7;
+        let config = WalConfig { meta: true, buffer_max_bytes, ..self.config.clone() };
         let made = Wal::open(self.env.clone(), config)?;
         Ok(self.meta.get_or_init(|| made).clone())
     }
@@ -110,6 +111,11 @@ impl Logs {
     #[inline]
     pub(crate) fn is_behind(&self) -> bool {
         self.tables.buffered_bytes() > self.config.buffer_max_bytes / 2
+    }
+
+    /// Bytes of the logs' buffers.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.all().map(|wal| wal.held_bytes() as u64).sum()
     }
 
     /// Brings writes along that were noted, if that does not wait for the disk and is not much.

@@ -20,7 +20,7 @@
 //! taken, or while a region is called.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -85,6 +85,8 @@ pub struct RegionServer {
     pub counters: Counters,
     pub(crate) request_rate: RequestRate,
     pub(crate) split_request: OnceLock<SplitRequest>,
+    /// Flushes and compactions at work.
+    pub(crate) writers: AtomicUsize,
     life: AtomicU8,
     failure: Mutex<Option<String>>,
     pauses: Mutex<()>,
@@ -151,6 +153,7 @@ impl RegionServer {
             counters: Counters::default(),
             request_rate: RequestRate::default(),
             split_request: OnceLock::new(),
+            writers: AtomicUsize::new(0),
             life: AtomicU8::new(Life::Serving as u8),
             failure: Mutex::new(None),
             pauses: Mutex::new(()),
@@ -161,6 +164,7 @@ impl RegionServer {
             name,
         });
         server.chunks.record_stalls(server.env.watch());
+        server.chunks.set_allocated_max(high_bytes as usize);
         server.start_threads()?;
         Ok(server)
     }
@@ -182,14 +186,9 @@ impl RegionServer {
         self.failure.lock().clone()
     }
 
-    /// What holds how many bytes at this moment.
-    pub fn memory(&self) -> [(&'static str, u64); 4] {
-        [
-            ("budget", self.settings.memory_bytes),
-            ("memstores", self.chunks.used_bytes() as u64),
-            ("chunk_pool", self.chunks.pooled_bytes() as u64),
-            ("block_cache", self.cache.stats().used_bytes),
-        ]
+    /// Flushes and compactions at work.
+    pub(crate) fn writers_busy(&self) -> usize {
+        self.writers.load(Ordering::Relaxed)
     }
 
     fn is_serving(&self) -> bool {
@@ -473,6 +472,7 @@ impl RegionServer {
         }
         if chores.leases.is_due(now_ns, LEASE_CHECK_PERIOD) {
             self.counters.leases_expired.add(self.scanners.expire() as u64);
+            self.fit_cache();
         }
         if chores.old_edits.is_due(now_ns, OLD_EDITS_CHECK_PERIOD) {
             self.flush_old_edits();

@@ -79,6 +79,8 @@ impl State {
 }
 
 struct Entry {
+    /// Of the scanner, when it was last idle.
+    held_bytes: u64,
     /// What `next_call_seq` of the next call has to be.
     next_call_seq: u64,
     holding: Holding,
@@ -120,12 +122,13 @@ impl Scanners {
         next_call_seq: u64,
         scanner: Box<OpenScanner>,
     ) -> Result<(), RpcError> {
+        let held_bytes = scanner.scanner.held_bytes();
         let holding = Holding::Idle { scanner, expires_ns: self.expires_ns() };
         let mut state = self.state.lock();
         if state.open.len() >= self.open_count_max {
             return Err(RpcError::region_too_busy(format!("{} scanners are open", state.open.len())));
         }
-        state.open.insert(id, Entry { next_call_seq, holding });
+        state.open.insert(id, Entry { held_bytes, next_call_seq, holding });
         Ok(())
     }
 
@@ -175,10 +178,16 @@ impl Scanners {
 
     /// Ends a claim; the lease runs from now.
     pub(crate) fn give_back(&self, id: u64, scanner: Box<OpenScanner>) {
-        let expires_ns = self.expires_ns();
+        let (expires_ns, held_bytes) = (self.expires_ns(), scanner.scanner.held_bytes());
         if let Some(entry) = self.state.lock().open.get_mut(&id) {
+            entry.held_bytes = held_bytes;
             entry.holding = Holding::Idle { scanner, expires_ns };
         }
+    }
+
+    /// Bytes of blocks that open scanners stand on, when they were last idle.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.state.lock().open.values().map(|entry| entry.held_bytes).sum()
     }
 
     /// Takes a claim back whose call was not carried out: the next one may have its sequence number, if it was

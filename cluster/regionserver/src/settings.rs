@@ -11,9 +11,13 @@ use halcyon_schema::InMemoryCompaction;
 use halcyon_wal::SyncMode;
 
 use crate::cache_settings::FileTierSettings;
+use crate::memory::{CELLS_SHARE_MAX, MemoryPlan};
 use crate::pool::PoolLimits;
 use crate::split_policy::SplitSettings;
 use crate::throughput::ThroughputSettings;
+
+/// Threads that compact: one for small selections, one for large ones.
+const COMPACTION_THREADS: usize = 2;
 
 /// Settings of a region server. Names in parentheses are the HBase properties that set them.
 ///
@@ -48,7 +52,7 @@ pub struct RegionServerSettings {
     /// Most bytes of cells in one answer, whatever the client says (`hbase.server.scanner.max.result.size`).
     pub result_bytes_max: u64,
     /// Bytes of cells in all answers that are being made by threads that wait for the disk, half of it for scans and
-    /// half for other reads. A sixteenth of the memory unless somebody says otherwise.
+    /// half for other reads; 0: as the memory is divided.
     pub answer_bytes_max: u64,
     /// A scan gets at least this long before a heartbeat ends it
     /// (`hbase.region.server.rpc.minimum.scan.time.limit.delta`).
@@ -121,7 +125,7 @@ impl Default for RegionServerSettings {
             scanner_lease: Duration::from_secs(60),
             rpc_timeout: Duration::from_secs(60),
             result_bytes_max: 100 << 20,
-            answer_bytes_max: 1 << 30 >> 4,
+            answer_bytes_max: 0,
             scan_time_min: Duration::from_millis(10),
             inline_scan_rows_max: 100,
             scanners_count_max: 100_000,
@@ -153,7 +157,25 @@ impl Default for RegionServerSettings {
 impl RegionServerSettings {
     /// Bytes of all memstores together at which writers are held back.
     pub fn memstore_high_bytes(&self) -> u64 {
-        (self.memory_bytes as f64 * self.memstore_share) as u64
+        self.plan().memstores
+    }
+
+    /// How the memory is divided.
+    pub fn plan(&self) -> MemoryPlan {
+        let writers = self.flush_threads_count.max(1) + COMPACTION_THREADS;
+        MemoryPlan::new(self.memory_bytes, self.memstore_share, self.cache_share, writers)
+    }
+
+    /// Whether memstores and blocks leave enough for calls.
+    fn check_shares(&self) -> Result<()> {
+        let sum = self.memstore_share + self.cache_share;
+        if sum > CELLS_SHARE_MAX + 1e-9 {
+            return Err(Error::invalid(format!(
+                "hbase.regionserver.global.memstore.size and hfile.block.cache.size are {sum} of the memory together; \
+                 more than {CELLS_SHARE_MAX} leaves too little for calls"
+            )));
+        }
+        Ok(())
     }
 
     /// Bytes of all memstores together at which flushes begin.
@@ -162,11 +184,12 @@ impl RegionServerSettings {
     }
 
     pub fn cache_bytes(&self) -> u64 {
-        (self.memory_bytes as f64 * self.cache_share) as u64
+        self.plan().blocks
     }
 
     /// Whether the settings make sense together.
     pub fn check(&self) -> Result<()> {
+        self.check_shares()?;
         self.file_tier.check()
     }
 
@@ -180,7 +203,9 @@ impl RegionServerSettings {
             self.scan_threads_share,
         );
         for class in [CallClass::Read, CallClass::Scan] {
-            limits.answer_bytes_max[class.index()] = self.answer_bytes_max / 2;
+            let made =
+                if self.answer_bytes_max > 0 { self.answer_bytes_max } else { self.plan().answers_made };
+            limits.answer_bytes_max[class.index()] = made / 2;
         }
         limits
     }

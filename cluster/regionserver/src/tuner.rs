@@ -75,6 +75,7 @@ impl RegionServer {
         let memory = self.settings.memory_bytes as f64;
         let (memstores, blocks) = ((memory * share) as u64, (memory * (tuner.sum_share - share)) as u64);
         self.cache.resize(blocks);
+        self.chunks.set_allocated_max(memstores as usize);
         self.pressure.set_high(memstores, (memstores as f64 * self.settings.memstore_low_share) as u64);
         self.chunks.set_pooled_max((memstores as f64 * self.settings.chunk_pool_share) as usize);
         tracing::info!(memstores, blocks, "memory divided anew");

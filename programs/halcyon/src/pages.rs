@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use halcyon_env::{Clock, Stalls};
-use halcyon_regionserver::RegionServer;
+use halcyon_regionserver::{MemoryPart, RegionServer};
 use halcyon_rpc::{CallClass, ClassSnapshot, Queues, RpcStatsSnapshot};
 
 use crate::info::Page;
@@ -23,6 +23,10 @@ pub struct Sources {
     pub region_server: Arc<RegionServer>,
     /// What the calls of all ports hold.
     pub queues: Arc<Queues>,
+    /// Limit of the answers that clients do not take.
+    pub response_bytes_max: usize,
+    /// What the operating system says that the process takes.
+    pub resident_bytes: Box<dyn Fn() -> Option<u64> + Send + Sync>,
     /// Name of a port and where its counters are read.
     pub rpc: Vec<(&'static str, ReadStats)>,
 }
@@ -32,6 +36,7 @@ impl Sources {
         match path {
             "/" => Some(Page::text(self.state())),
             "/stalls" => Some(Page::text(self.stalls())),
+            "/memory" => Some(Page::text(self.memory_page())),
             "/metrics" => Some(Page::metrics(self.metrics())),
             _ => None,
         }
@@ -86,6 +91,39 @@ impl Sources {
         out
     }
 
+    /// What every part of the server holds.
+    fn memory(&self) -> Vec<MemoryPart> {
+        let mut parts = self.region_server.memory();
+        let limits = self.queues.limits();
+        let part = |name, held: usize, limit: usize| MemoryPart {
+            name,
+            held: held as u64,
+            limit: Some(limit as u64),
+        };
+        parts.push(part("requests", self.queues.request_bytes(), limits.request_bytes_max));
+        parts.push(part("answers-waiting", self.queues.response_bytes(), self.response_bytes_max));
+        parts
+    }
+
+    /// The ledger: who holds how much, and how much it may hold.
+    fn memory_page(&self) -> String {
+        let mut out = format!("budget {}\n\nheld  limit  part\n", self.region_server.settings().memory_bytes);
+        let (mut held, mut limits) = (0, 0);
+        for MemoryPart { name, held: bytes, limit } in self.memory() {
+            let _ = match limit {
+                Some(limit) => writeln!(out, "{bytes}  {limit}  {name}"),
+                None => writeln!(out, "{bytes}  (in the limit above)  {name}"),
+            };
+            held += bytes;
+            limits += limit.unwrap_or(0);
+        }
+        let _ = writeln!(out, "{held}  {limits}  sum");
+        if let Some(bytes) = (self.resident_bytes)() {
+            let _ = writeln!(out, "\nresident {bytes}");
+        }
+        out
+    }
+
     fn metrics(&self) -> String {
         let mut out = String::new();
         for (port, read) in &self.rpc {
@@ -127,8 +165,19 @@ impl Sources {
         let _ = writeln!(out, "# TYPE halcyon_rpc_response_bytes gauge");
         let _ = writeln!(out, "halcyon_rpc_response_bytes {response_bytes}");
         out.push_str("# TYPE halcyon_memory_bytes gauge\n");
-        for (part, bytes) in self.region_server.memory() {
-            let _ = writeln!(out, "halcyon_memory_bytes{{part=\"{part}\"}} {bytes}");
+        let (memory, plan) = (self.memory(), self.region_server.settings().plan());
+        for part in &memory {
+            let _ = writeln!(out, "halcyon_memory_bytes{{part=\"{}\"}} {}", part.name, part.held);
+        }
+        out.push_str("# TYPE halcyon_memory_limit_bytes gauge\n");
+        let _ = writeln!(out, "halcyon_memory_limit_bytes{{part=\"budget\"}} {}", plan.budget);
+        for part in &memory {
+            if let Some(limit) = part.limit {
+                let _ = writeln!(out, "halcyon_memory_limit_bytes{{part=\"{}\"}} {limit}", part.name);
+            }
+        }
+        if let Some(bytes) = (self.resident_bytes)() {
+            let _ = writeln!(out, "# TYPE halcyon_resident_bytes gauge\nhalcyon_resident_bytes {bytes}");
         }
         for (name, kind) in
             [("stalls_total", "counter"), ("stalls_seconds_total", "counter"), ("stall_seconds_max", "gauge")]

@@ -14,6 +14,7 @@ use crate::site::Property;
 use crate::sizes::Size;
 
 const REQUEST_BYTES_MAX: &str = "hbase.ipc.server.max.callqueue.size";
+const FRAME_BYTES_MAX: &str = "hbase.ipc.max.request.size";
 const RESULT_BYTES_MAX: &str = "hbase.server.scanner.max.result.size";
 
 /// All settings of `halcyon standalone`, as plain data. Names in parentheses are the HBase properties that
@@ -100,9 +101,7 @@ impl StandaloneSettings {
             "hbase.master.info.port" => self.master_info_port = info_port(name, value)?,
             "hbase.regionserver.info.port" => self.regionserver_info_port = info_port(name, value)?,
             "zookeeper.znode.parent" => self.znode_parent = value.to_string(),
-            "hbase.ipc.max.request.size" => {
-                self.rpc.frame_bytes_max = parsed(name, value, "a size in bytes")?
-            }
+            FRAME_BYTES_MAX => self.rpc.frame_bytes_max = parsed(name, value, "a size in bytes")?,
             REQUEST_BYTES_MAX => {
                 self.rpc.queues.request_bytes_max = parsed(name, value, "a size in bytes")?;
             }
@@ -156,26 +155,27 @@ impl StandaloneSettings {
         }
     }
 
-    /// What is neither memstore nor cache belongs to calls: an eighth of the memory for requests under way, unless a
-    /// property says otherwise, and an eighth for answers, half of it for those that are being made and half for
-    /// those that clients do not take. One answer gets a quarter of such a share. Clients ask for 2 MiB by default.
+    /// What calls may hold, as the memory is divided (`MemoryPlan`), unless a property says otherwise. One answer gets a
+    /// quarter of what is for answers that are being made; clients ask for 2 MiB by default.
     fn fit_memory(&mut self, properties: &[Property]) {
-        const FLOOR_BYTES: usize = 16 << 20;
         const ANSWER_FLOOR_BYTES: u64 = 2 << 20;
         let is_set = |name: &str| properties.iter().any(|property| property.name == name);
-        let server = &mut self.regionserver;
+        let plan = self.regionserver.plan();
+        let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         if !is_set(RESULT_BYTES_MAX) {
-            let fitting = (server.memory_bytes / 32).max(ANSWER_FLOOR_BYTES);
-            server.result_bytes_max = server.result_bytes_max.min(fitting);
+            let fitting = (plan.answers_made / 4).max(ANSWER_FLOOR_BYTES);
+            self.regionserver.result_bytes_max = self.regionserver.result_bytes_max.min(fitting);
         }
-        let eighth = usize::try_from(self.regionserver.memory_bytes / 8).unwrap_or(usize::MAX);
-        let share = eighth.max(FLOOR_BYTES);
         if !is_set(REQUEST_BYTES_MAX) {
-            self.rpc.queues.request_bytes_max = share;
+            self.rpc.queues.request_bytes_max = bytes(plan.requests);
         }
-        self.regionserver.answer_bytes_max = share as u64 / 2;
-        self.rpc.response_bytes_max = share / 2;
-        self.rpc.connection_response_bytes_max = self.rpc.connection_response_bytes_max.min(share / 4);
+        if !is_set(FRAME_BYTES_MAX) {
+            // A request that can never have room is better told so.
+            self.rpc.frame_bytes_max = self.rpc.frame_bytes_max.min(self.rpc.queues.request_bytes_max);
+        }
+        self.rpc.response_bytes_max = bytes(plan.answers_waiting);
+        let share = self.rpc.response_bytes_max / 2;
+        self.rpc.connection_response_bytes_max = self.rpc.connection_response_bytes_max.min(share);
     }
 
     fn check(&self) -> Result<(), String> {

@@ -286,6 +286,8 @@ impl Bound {
             settings: settings.to_string(),
             region_server: Arc::clone(&roles.region_server),
             queues,
+            response_bytes_max: settings.rpc.response_bytes_max,
+            resident_bytes: resident_bytes(env),
             rpc: Vec::new(),
         };
         for (name, server) in [("master", &master), ("regionserver", &region_server)] {
@@ -312,6 +314,17 @@ impl Bound {
         znodes.set_meta_region_server(&server_name);
         Ok(Ports { zookeeper: self.zookeeper, master, region_server, master_info, region_server_info })
     }
+}
+
+/// Asks the operating system how much memory the process takes, where it tells.
+fn resident_bytes(env: &Env) -> Box<dyn Fn() -> Option<u64> + Send + Sync> {
+    const PAGE_BYTES: u64 = 4096;
+    let env = env.clone();
+    Box::new(move || {
+        let statm = env.fs.read("/proc/self/statm".as_ref()).ok()?;
+        let pages = String::from_utf8(statm).ok()?.split(' ').nth(1)?.parse::<u64>().ok()?;
+        Some(pages * PAGE_BYTES)
+    })
 }
 
 /// Records when a thread that has nothing to do but to wake up does so late: then the machine is what others wait for.

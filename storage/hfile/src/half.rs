@@ -39,6 +39,11 @@ impl HalfScanner {
         HalfScanner { inner, range, inside: false }
     }
 
+    /// As [`HFileScanner::held_bytes`].
+    pub fn held_bytes(&self) -> usize {
+        self.inner.held_bytes()
+    }
+
     /// Looks where a move forward, which began in the range or at its start, has led.
     #[inline]
     fn settle_forward(&mut self) {

@@ -56,6 +56,13 @@ impl HFileScanner {
         &self.file
     }
 
+    /// Bytes of memory of the block that the scanner stands on, and of what was decoded of it. The block may be in the
+    /// cache as well.
+    pub fn held_bytes(&self) -> usize {
+        let block = self.block.as_ref().map_or(0, |block| block.weight_bytes() as usize);
+        block + if self.run > 0 { self.cells.len() } else { 0 }
+    }
+
     #[cfg(test)]
     pub(crate) fn block_for_test(&self) -> &Arc<Block> {
         self.block.as_ref().expect("the scanner stands on a cell")

@@ -35,6 +35,8 @@ pub struct ChunkPool {
     chunk_size_bytes: usize,
     pooled_chunks_max: AtomicUsize,
     allocated_bytes: AtomicUsize,
+    /// Chunks wait in the pool only while all together take no more than this.
+    allocated_max_bytes: AtomicUsize,
     pooled: Mutex<Vec<Pages>>,
     /// As many as are in `pooled`, for those who only want to know: every write asks.
     pooled_count: AtomicUsize,
@@ -52,6 +54,7 @@ impl ChunkPool {
             chunk_size_bytes: size.next_multiple_of(PAGE_BYTES),
             pooled_chunks_max: AtomicUsize::new(pooled_chunks_max),
             allocated_bytes: AtomicUsize::new(0),
+            allocated_max_bytes: AtomicUsize::new(usize::MAX),
             pooled: Mutex::new(Vec::new()),
             pooled_count: AtomicUsize::new(0),
             taken: Condvar::new(),
@@ -101,6 +104,7 @@ impl ChunkPool {
         };
         let memory = pooled.unwrap_or_else(|| {
             self.allocated_bytes.fetch_add(size_bytes, Ordering::Relaxed);
+            self.make_room(size_bytes);
             let map = || Pages::map(size_bytes).expect("the operating system has memory");
             let detail = || "a chunk, from the operating system".to_string();
             match self.watch() {
@@ -129,6 +133,26 @@ impl ChunkPool {
             let memory = self.pop_pooled(&mut pooled);
             drop(pooled);
             self.allocated_bytes.fetch_sub(memory.map_or(0, |memory| memory.len()), Ordering::Relaxed);
+        }
+    }
+
+    /// Limits what chunks in use and chunks in the pool take together, in bytes: chunks wait in the pool only while it
+    /// is less. Chunks in use are not limited here.
+    pub fn set_allocated_max(&self, bytes: usize) {
+        self.allocated_max_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Gives chunks that wait back to the operating system for `size_bytes` of another kind, if there is no room for
+    /// both.
+    fn make_room(&self, size_bytes: usize) {
+        let mut left = size_bytes.div_ceil(self.chunk_size_bytes);
+        while left > 0
+            && self.pooled_bytes() > 0
+            && self.allocated_bytes() > self.allocated_max_bytes.load(Ordering::Relaxed)
+        {
+            let memory = self.pop_pooled(&mut self.pooled.lock());
+            self.allocated_bytes.fetch_sub(memory.map_or(0, |memory| memory.len()), Ordering::Relaxed);
+            left -= 1;
         }
     }
 
@@ -164,7 +188,8 @@ impl ChunkPool {
     }
 
     fn give_back(&self, memory: Pages) {
-        if memory.len() == self.chunk_size_bytes {
+        let has_room = self.allocated_bytes() <= self.allocated_max_bytes.load(Ordering::Relaxed);
+        if memory.len() == self.chunk_size_bytes && has_room {
             let mut pooled = self.pooled.lock();
             if pooled.len() < self.pooled_chunks_max.load(Ordering::Relaxed) {
                 pooled.push(memory);
@@ -282,6 +307,21 @@ mod tests {
         let again = pool.take(8192, 2);
         assert_eq!((pool.allocated_bytes(), pool.pooled_bytes()), (8192, 0));
         drop(again);
+    }
+
+    #[test]
+    fn what_waits_goes_before_there_is_too_much() {
+        let pool = ChunkPool::new(8192, 10);
+        pool.set_allocated_max(4 * 8192);
+        drop((0..4).map(|_| pool.take(8192, 1)).collect::<Vec<_>>());
+        assert_eq!((pool.used_bytes(), pool.pooled_bytes()), (0, 4 * 8192));
+        let large = pool.take(3 * 8192, 1);
+        assert_eq!((pool.used_bytes(), pool.pooled_bytes()), (3 * 8192, 8192));
+        let used = [pool.take(8192, 1), pool.take(8192, 1), pool.take(8192, 1)];
+        assert_eq!((pool.used_bytes(), pool.pooled_bytes()), (6 * 8192, 0));
+        drop(used);
+        assert_eq!(pool.pooled_bytes(), 8192, "as many as there is room for");
+        drop(large);
     }
 
     #[test]

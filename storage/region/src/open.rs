@@ -293,16 +293,7 @@ fn open_store(
     // Rows between two keys begin with what both keys begin with.
     let (start, end) = (info.start_key(), info.end_key());
     let common = start.iter().zip(end).take_while(|(a, b)| a == b).count();
-    Ok(Store::new(
-        family.clone(),
-        compaction,
-        info.comparator(),
-        dir,
-        files,
-        &services.chunks,
-        &start[..common],
-        env.watch(),
-    ))
+    Ok(Store::new(family.clone(), compaction, info.comparator(), dir, files, services, &start[..common]))
 }
 
 fn highest_known_seq(env: &Env, stores: &[Store], edits_dir: &Path) -> Result<u64> {

@@ -221,6 +221,13 @@ impl Region {
         self.stores.iter().all(|store| store.view().files.is_empty())
     }
 
+    /// Bytes of memory that the region's open files take besides blocks in the cache.
+    pub fn files_held_bytes(&self) -> u64 {
+        let of =
+            |store: &Store| store.view().files.iter().map(|file| file.hfile.held_bytes() as u64).sum::<u64>();
+        self.stores.iter().map(of).sum()
+    }
+
     /// Drops the cached blocks of the region's files. Returns their number. *Blocking*, for as long as there are
     /// blocks.
     pub fn evict_blocks(&self) -> usize {

@@ -110,9 +110,8 @@ impl Region {
             region.comparator(),
             dir.to_path_buf(),
             Vec::new(),
-            &services.chunks,
+            services,
             b"",
-            env.watch(),
         );
         let end = Some(region.end_key().clone()).filter(|end| !end.is_empty());
         let range = RowRange { start: Some(region.start_key().clone()), end };

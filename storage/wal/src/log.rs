@@ -25,7 +25,7 @@ use std::collections::{HashMap, VecDeque};
 use std::mem;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use halcyon_cell::{CellRef, Error, ErrorKind, Result};
@@ -80,6 +80,10 @@ pub struct Wal {
     pub(crate) rolling: Mutex<Rolling>,
     pub(crate) writer: Mutex<Writer>,
     pub(crate) appends: Mutex<Appends>,
+    /// As in `appends`.
+    buffered: Arc<AtomicUsize>,
+    /// Bytes of memory of the buffer that is being written.
+    writing: AtomicUsize,
     pub(crate) files: Mutex<Files>,
     /// The file before the current one, while it still has to be brought to disk (see `roll.rs`).
     pub(crate) predecessor: Mutex<Option<Predecessor>>,
@@ -93,6 +97,8 @@ pub struct Wal {
 /// What was appended and not yet taken by a round.
 pub(crate) struct Appends {
     pub(crate) buffer: Vec<u8>,
+    /// The length of `buffer`, for those who only want to know: every write asks.
+    buffered: Arc<AtomicUsize>,
     pending: Vec<Completion>,
     sync_wanted: bool,
     /// Bytes of the file that the buffer goes to, known to be on disk.
@@ -135,8 +141,10 @@ impl Wal {
         env.fs.create_dir_all(&config.archive_dir)?;
         let mut rolling = Rolling::default();
         let (file, path) = rolling.create_file(&env, &config)?;
+        let buffered = Arc::new(AtomicUsize::new(0));
         let appends = Appends {
             buffer: Vec::new(),
+            buffered: buffered.clone(),
             pending: Vec::new(),
             sync_wanted: false,
             synced_bytes: file.len(),
@@ -152,6 +160,8 @@ impl Wal {
             rolling: Mutex::new(rolling),
             writer: Mutex::new(writer),
             appends: Mutex::new(appends),
+            buffered,
+            writing: AtomicUsize::new(0),
             files: Mutex::new(Files::default()),
             predecessor: Mutex::new(None),
             finished: Mutex::new(VecDeque::new()),
@@ -171,6 +181,7 @@ impl Wal {
         let mut appends = self.lock_with_room(prepared.len())?;
         let synced_bytes = appends.synced_bytes;
         prepared.put(&mut appends.buffer, synced_bytes);
+        appends.note_buffered();
         if !is_marker(entry.cells[0]) {
             appends.note_unflushed(entry.region, entry.seq);
         }
@@ -218,8 +229,14 @@ impl Wal {
     }
 
     /// Bytes that were appended and not yet taken to be written.
+    #[inline]
     pub fn buffered_bytes(&self) -> usize {
-        self.appends.lock().buffer.len()
+        self.buffered.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of memory that the buffers take: the one that fills, and one that is being written.
+    pub fn held_bytes(&self) -> usize {
+        self.appends.lock().buffer.capacity() + self.writing.load(Ordering::Relaxed)
     }
 
     /// Blocks until there is something to drive, at most `timeout`; returns whether there is.
@@ -343,15 +360,18 @@ impl Wal {
     /// the log; if there was no space the batch is back in the append buffer.
     pub(crate) fn write_batch(&self, writer: &mut Writer, mut batch: Batch, sync: bool) -> Result<Put> {
         let sync = sync || batch.sync_wanted;
+        self.writing.store(batch.buffer.capacity(), Ordering::Relaxed);
         let result = match self.put(writer, &batch.buffer, sync) {
             Ok(Put::NoSpace(error)) => {
                 let error = error.context(writer.path.display());
+                self.writing.store(0, Ordering::Relaxed);
                 self.hold(batch, &error);
                 return Ok(Put::NoSpace(error));
             }
             Ok(Put::Written) => Ok(()),
             Err(error) => Err(error.context(writer.path.display())),
         };
+        self.writing.store(0, Ordering::Relaxed);
         match &result {
             Ok(()) => self.note_space(),
             Err(error) => self.stop(error, &mut batch.completions),
@@ -418,11 +438,17 @@ impl Appends {
     /// Moves out what was appended; an empty buffer takes its place.
     pub(crate) fn take(&mut self, spare: Vec<u8>) -> Batch {
         debug_assert!(spare.is_empty());
-        Batch {
+        let batch = Batch {
             buffer: mem::replace(&mut self.buffer, spare),
             completions: mem::take(&mut self.pending),
             sync_wanted: mem::take(&mut self.sync_wanted),
-        }
+        };
+        self.note_buffered();
+        batch
+    }
+
+    fn note_buffered(&self) {
+        self.buffered.store(self.buffer.len(), Ordering::Relaxed);
     }
 
     /// Undoes a `take`, also if there were appends since.
@@ -432,6 +458,7 @@ impl Appends {
         self.buffer = batch.buffer;
         self.pending = batch.completions;
         self.sync_wanted |= batch.sync_wanted;
+        self.note_buffered();
     }
 
     pub(crate) fn note_unflushed(&mut self, region: &[u8], seq: u64) {

@@ -92,6 +92,11 @@ impl RegionScanner {
         })
     }
 
+    /// Bytes of the blocks that it stands on.
+    pub fn held_bytes(&self) -> u64 {
+        self.stores.iter().chain(&self.joined).map(|store| store.held_bytes() as u64).sum()
+    }
+
     pub fn read_point(&self) -> u64 {
         self.read_point
     }

@@ -155,6 +155,16 @@ impl Heap {
         Heap { comparator, sources, order }
     }
 
+    /// Bytes of the blocks that files' scanners stand on.
+    pub fn held_bytes(&self) -> usize {
+        let of = |source: &Source| match source {
+            Source::Segment(_) | Source::Flat(_) => 0, // the memstore's
+            Source::File { scanner, .. } => scanner.held_bytes(),
+            Source::Half { scanner, .. } => scanner.held_bytes(),
+        };
+        self.sources.iter().map(of).sum()
+    }
+
     pub fn comparator(&self) -> halcyon_cell::CellComparator {
         self.comparator
     }

@@ -67,6 +67,11 @@ impl StoreScanner {
         StoreScanner { heap, matcher, reversed, limit, offset, cells_of_row: 0 }
     }
 
+    /// See [`Heap::held_bytes`].
+    pub fn held_bytes(&self) -> usize {
+        self.heap.held_bytes()
+    }
+
     /// The first cell of the row that comes next, or the next cell of the row being read.
     #[inline]
     pub fn peek(&self) -> Option<CellRef<'_>> {

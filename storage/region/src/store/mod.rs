@@ -32,6 +32,7 @@ pub(crate) use reference::Reference;
 pub(crate) use stripes::{RowSpan, Stripes};
 pub(crate) use writer::WrittenBy;
 
+use crate::RegionServices;
 use crate::scan::matcher::Keeping;
 use crate::{CompactionPolicy, CompactionSettings};
 
@@ -126,9 +127,8 @@ impl Store {
         comparator: CellComparator,
         dir: PathBuf,
         files: Vec<Arc<StoreFile>>,
-        chunks: &Arc<ChunkPool>,
+        services: &RegionServices,
         row_start: &[u8],
-        watch: Watch,
     ) -> Store {
         let keeping = Keeping {
             max_versions: family.versions().max(1),
@@ -137,7 +137,7 @@ impl Store {
             keep_deleted: family.keep_deleted(),
             new_version_behavior: family.new_version_behavior(),
         };
-        let active = Segment::with_row_start(chunks.clone(), comparator, row_start);
+        let active = Segment::with_row_start(services.chunks.clone(), comparator, row_start);
         let stripes = Arc::new(divided(&compaction, comparator, &files));
         let view = StoreView { active, pipeline: Vec::new(), snapshot: Vec::new(), files, stripes };
         Store {
@@ -148,7 +148,7 @@ impl Store {
             dir,
             row_start: row_start.into(),
             view: RwLock::new(Arc::new(view)),
-            watch,
+            watch: services.env.watch(),
             unsettled: Unsettled::default(),
             compacting: Mutex::new(()),
             major_wanted: AtomicBool::new(false),

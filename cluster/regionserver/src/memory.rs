@@ -1,0 +1,150 @@
+//! One budget: what each part of the server may hold, and what it holds.
+//!
+//! ```text
+//! budget = memstores + blocks + requests + answers being made + answers that wait + log + working
+//!
+//! memstores   chunks, filled or not, with the lists and arrays of flat segments, and chunks that wait to be used
+//! blocks      the block cache, roots of index and bloom filters of open files, blocks under open scanners
+//! requests    frames of calls that wait, and large ones that are arriving
+//! answers     those that threads of the disk pool are making, and those that clients do not take
+//! log         what was appended and not written: a buffer that fills and one that is being written
+//! working     buffers of flushes and compactions, and read buffers of connections
+//! ```
+//!
+//! The shares of memstores and blocks are settings, at most four fifths together, as in HBase; what is left is
+//! divided here. A limit is kept by whoever gives memory out:
+//!
+//! | part | at its limit |
+//! |---|---|
+//! | memstores | writers are held back and then refused (`pressure.rs`); waiting chunks go before new ones come |
+//! | blocks | blocks leave the cache; its capacity is what open files and scanners leave of the part |
+//! | requests | calls of the class are refused (`Queues` of `halcyon-rpc`) |
+//! | answers | calls wait (`pool.rs`); a connection whose client takes nothing is not read |
+//! | log | whoever appends writes first |
+//! | working | the threads that flush and compact have a number |
+//!
+//! What one call does at once may lie above a limit: a request that is being copied into chunks is counted twice
+//! until it was copied. Code, stacks and what the allocator cannot give back come on top of the budget.
+
+use crate::RegionServer;
+
+/// What a flush or compaction holds besides blocks: a buffer for the file's bytes, an index and bloom chunks.
+const WRITER_BYTES: u64 = 2 << 20;
+/// Memstores and blocks together may have so much of the budget (HBase: all but a fifth of the heap).
+pub(crate) const CELLS_SHARE_MAX: f64 = 0.8;
+
+/// How a budget is divided, in bytes. Plain data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryPlan {
+    pub budget: u64,
+    pub memstores: u64,
+    pub blocks: u64,
+    pub requests: u64,
+    pub answers_made: u64,
+    pub answers_waiting: u64,
+    /// Both buffers together.
+    pub log: u64,
+    pub working: u64,
+}
+
+impl MemoryPlan {
+    /// `writers`: flushes and compactions at the same time. Shares above four fifths together are cut to that.
+    pub(crate) fn new(budget: u64, memstore_share: f64, cache_share: f64, writers: usize) -> MemoryPlan {
+        let sum = memstore_share + cache_share;
+        let cut = if sum > CELLS_SHARE_MAX { CELLS_SHARE_MAX / sum } else { 1.0 };
+        let part = |share: f64| (budget as f64 * share * cut) as u64;
+        let (memstores, blocks) = (part(memstore_share), part(cache_share));
+        let rest = budget.saturating_sub(memstores + blocks);
+        let log = rest / 8;
+        let working = (rest / 8).max(writers as u64 * WRITER_BYTES).min(rest / 3);
+        let calls = rest - log - working;
+        let (requests, answers) = (calls / 2, calls / 2);
+        let (answers_made, answers_waiting) = (answers / 2, answers / 2);
+        MemoryPlan { budget, memstores, blocks, requests, answers_made, answers_waiting, log, working }
+    }
+
+    /// Never more than the budget.
+    pub fn sum(&self) -> u64 {
+        let cells = self.memstores + self.blocks;
+        cells + self.requests + self.answers_made + self.answers_waiting + self.log + self.working
+    }
+}
+
+/// One line of the ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryPart {
+    pub name: &'static str,
+    /// Bytes at this moment.
+    pub held: u64,
+    /// Bytes that it may have; `None` if it shares the limit of the part above it.
+    pub limit: Option<u64>,
+}
+
+impl RegionServer {
+    /// What each part holds, but for requests and answers that wait, which the servers of the ports count.
+    pub fn memory(&self) -> Vec<MemoryPart> {
+        let plan = self.settings.plan();
+        let part = |name, held, limit| MemoryPart { name, held, limit: Some(limit) };
+        let beside = |name, held| MemoryPart { name, held, limit: None };
+        let cells = self.pressure.high_bytes();
+        let pooled = self.chunks.pooled_bytes() as u64;
+        vec![
+            part("memstores", self.chunks.used_bytes() as u64, cells),
+            beside("chunks-ready", pooled),
+            part("block-cache", self.cache.stats().used_bytes, plan.memstores + plan.blocks - cells),
+            beside("files", self.files_held_bytes()),
+            beside("scanners", self.scanners.held_bytes()),
+            part("answers-made", self.pool.answer_bytes(), plan.answers_made),
+            part("log", self.logs.held_bytes(), plan.log),
+            part("working", self.writers_busy() as u64 * WRITER_BYTES, plan.working),
+        ]
+    }
+
+    fn files_held_bytes(&self) -> u64 {
+        self.regions.online().iter().map(|online| online.region.files_held_bytes()).sum()
+    }
+
+    /// Leaves the block cache what open files and scanners do not take of their part, at least a quarter of it.
+    pub(crate) fn fit_cache(&self) {
+        let plan = self.settings.plan();
+        let blocks = (plan.memstores + plan.blocks).saturating_sub(self.pressure.high_bytes());
+        let beside = self.files_held_bytes() + self.scanners.held_bytes();
+        let capacity = blocks.saturating_sub(beside).max(blocks / 4);
+        let now = self.cache.stats().capacity_bytes;
+        // Every change locks every shard once: small ones are not worth it.
+        if capacity.abs_diff(now) > blocks / 64 || (capacity < now && beside > 0 && now > blocks) {
+            self.cache.resize(capacity);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The budget holds by construction: whatever is set, the limits are not more than it together.
+    #[test]
+    fn limits_of_all_parts_are_not_more_than_the_budget() {
+        for budget in [0, 1, 1 << 20, 64 << 20, 128 << 20, 1 << 30, 100 << 30] {
+            for memstores in [0.0, 0.1, 0.35, 0.4, 0.8, 1.0] {
+                for blocks in [0.0, 0.2, 0.35, 0.4, 1.0] {
+                    for writers in [1, 4, 40] {
+                        let plan = MemoryPlan::new(budget, memstores, blocks, writers);
+                        assert!(plan.sum() <= budget, "{plan:?}");
+                        assert!(plan.sum() + 8 >= budget, "and nearly all of it: {plan:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_gibibyte_divided() {
+        let mib = |bytes: u64| bytes >> 20;
+        let plan = MemoryPlan::new(1 << 30, 0.35, 0.35, 4);
+        let cells = (mib(plan.memstores), mib(plan.blocks));
+        assert_eq!((cells, mib(plan.requests)), ((358, 358), 115), "{plan:?}");
+        assert_eq!((mib(plan.answers_made), mib(plan.answers_waiting)), (57, 57), "{plan:?}");
+        assert_eq!((mib(plan.log), mib(plan.working)), (38, 38), "{plan:?}");
+    }
+}
