@@ -47,7 +47,7 @@ impl Service for ClientMetaService {
             }
             other => return Outcome::Ready(Err(RpcError::unknown_method(other))),
         };
-        Outcome::Ready(Ok(Reply { message: answer, cells: None }))
+        Outcome::Ready(Ok(Reply::encoded(answer)))
     }
 }
 

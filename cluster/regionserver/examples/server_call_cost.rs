@@ -9,7 +9,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -105,7 +104,7 @@ fn main() {
             user: None,
             client_version: Some((2, 6)),
             codec: Some(Codec::KeyValue),
-            gone: AtomicBool::new(false),
+            state: Default::default(),
         }),
         region: pb::RegionSpecifier { r#type: 1, value: info.region_name().clone() },
         runtime: tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime"),

@@ -23,8 +23,6 @@ pub struct ServerStats {
     pub queued_compactions_count: usize,
     /// Calls that wait for a thread that may wait for the disk.
     pub waiting_calls_count: usize,
-    /// Bytes that the answers may have that such threads are making.
-    pub answer_bytes: u64,
     pub memstore_bytes: u64,
     /// Writers are held back from here on.
     pub memstore_high_bytes: u64,
@@ -45,7 +43,6 @@ impl RegionServer {
             queued_flushes_count: self.flush_queue.len(),
             queued_compactions_count: self.compactor.queued_count(),
             waiting_calls_count: CallClass::ALL.iter().map(|class| self.pool.waiting_count(*class)).sum(),
-            answer_bytes: self.pool.answer_bytes(),
             memstore_bytes: self.pressure.used_bytes(),
             memstore_high_bytes: self.pressure.high_bytes(),
             held_back_count,

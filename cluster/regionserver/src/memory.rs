@@ -1,7 +1,7 @@
 //! One budget: what each part of the server may hold, and what it holds.
 //!
 //! ```text
-//! budget = memstores + blocks + requests + answers being made + answers that wait + log + working
+//! budget = memstores + blocks + requests + answers + log + working
 //!
 //! memstores   chunks, filled or not, with the lists and arrays of flat segments, and chunks that wait to be used
 //! blocks      the block cache, roots of index and bloom filters of open files, blocks under open scanners
@@ -19,17 +19,23 @@
 //! | memstores | writers are held back and then refused (`pressure.rs`); waiting chunks go before new ones come |
 //! | blocks | blocks leave the cache; its capacity is what open files and scanners leave of the part |
 //! | requests | calls of the class are refused (`Queues` of `halcyon-rpc`) |
-//! | answers | calls wait (`pool.rs`); a connection whose client takes nothing is not read |
+//! | answers | calls wait (`pool.rs`); a connection whose client takes nothing is not read, and closed in the end |
 //! | log | whoever appends writes first |
 //! | working | the threads that flush and compact have a number |
 //!
 //! What one call does at once may lie above a limit: a request that is being copied into chunks is counted twice
-//! until it was copied. Code, stacks and what the allocator cannot give back come on top of the budget.
+//! until it was copied. Code and stacks come on top of the budget, and so does what the allocator cannot give back:
+//! holes between what is in use. The latter may be much under mixed load, so the server also looks at what is resident,
+//! and gives memstores and blocks less while that is above the budget ([`RegionServer::fit_to_resident`]).
+
+use std::sync::atomic::Ordering;
 
 use crate::RegionServer;
 
 /// What a flush or compaction holds besides blocks: a buffer for the file's bytes, an index and bloom chunks.
 const WRITER_BYTES: u64 = 2 << 20;
+/// Code, stacks and what the allocator has in reserve; not of the budget.
+const OVERHEAD_BYTES: u64 = 16 << 20;
 /// Memstores and blocks together may have so much of the budget (HBase: all but a fifth of the heap).
 pub(crate) const CELLS_SHARE_MAX: f64 = 0.8;
 
@@ -40,8 +46,7 @@ pub struct MemoryPlan {
     pub memstores: u64,
     pub blocks: u64,
     pub requests: u64,
-    pub answers_made: u64,
-    pub answers_waiting: u64,
+    pub answers: u64,
     /// Both buffers together.
     pub log: u64,
     pub working: u64,
@@ -59,14 +64,13 @@ impl MemoryPlan {
         let working = (rest / 8).max(writers as u64 * WRITER_BYTES).min(rest / 3);
         let calls = rest - log - working;
         let (requests, answers) = (calls / 2, calls / 2);
-        let (answers_made, answers_waiting) = (answers / 2, answers / 2);
-        MemoryPlan { budget, memstores, blocks, requests, answers_made, answers_waiting, log, working }
+        MemoryPlan { budget, memstores, blocks, requests, answers, log, working }
     }
 
     /// Never more than the budget.
     pub fn sum(&self) -> u64 {
         let cells = self.memstores + self.blocks;
-        cells + self.requests + self.answers_made + self.answers_waiting + self.log + self.working
+        cells + self.requests + self.answers + self.log + self.working
     }
 }
 
@@ -81,20 +85,20 @@ pub struct MemoryPart {
 }
 
 impl RegionServer {
-    /// What each part holds, but for requests and answers that wait, which the servers of the ports count.
+    /// What each part holds, but for requests and answers, which the servers of the ports count.
     pub fn memory(&self) -> Vec<MemoryPart> {
         let plan = self.settings.plan();
         let part = |name, held, limit| MemoryPart { name, held, limit: Some(limit) };
         let beside = |name, held| MemoryPart { name, held, limit: None };
-        let cells = self.pressure.high_bytes();
+        let high = self.pressure.high_bytes();
+        let blocks = plan.memstores + plan.blocks - self.memstores_bytes.load(Ordering::Relaxed);
         let pooled = self.chunks.pooled_bytes() as u64;
         vec![
-            part("memstores", self.chunks.used_bytes() as u64, cells),
+            part("memstores", self.chunks.used_bytes() as u64, high),
             beside("chunks-ready", pooled),
-            part("block-cache", self.cache.stats().used_bytes, plan.memstores + plan.blocks - cells),
+            part("block-cache", self.cache.stats().used_bytes, blocks),
             beside("files", self.files_held_bytes()),
             beside("scanners", self.scanners.held_bytes()),
-            part("answers-made", self.pool.answer_bytes(), plan.answers_made),
             part("log", self.logs.held_bytes(), plan.log),
             part("working", self.writers_busy() as u64 * WRITER_BYTES, plan.working),
         ]
@@ -104,17 +108,63 @@ impl RegionServer {
         self.regions.online().iter().map(|online| online.region.files_held_bytes()).sum()
     }
 
-    /// Leaves the block cache what open files and scanners do not take of their part, at least a quarter of it.
+    /// Looks how much the operating system says that the process takes. While that is too much, whatever the ledger
+    /// says, memstores and blocks get less; when it is not any more, they get it back little by little.
+    pub(crate) fn fit_to_resident(&self) {
+        let plan = self.settings.plan();
+        let Some(resident) = self.resident_bytes() else { return };
+        let cut = self.cut_bytes.load(Ordering::Relaxed);
+        let next = next_cut(cut, resident, &plan);
+        if next != cut {
+            self.cut_bytes.store(next, Ordering::Relaxed);
+            self.fit_memstores();
+            self.fit_cache();
+        }
+    }
+
+    fn resident_bytes(&self) -> Option<u64> {
+        const PAGE_BYTES: u64 = 4096;
+        let statm = self.env.fs.read("/proc/self/statm".as_ref()).ok()?;
+        let pages = std::str::from_utf8(&statm).ok()?.split(' ').nth(1)?.parse::<u64>().ok()?;
+        Some(pages * PAGE_BYTES)
+    }
+
+    /// Moves the marks of the memstores to where they are to be.
+    pub(crate) fn fit_memstores(&self) {
+        let planned = self.memstores_bytes.load(Ordering::Relaxed);
+        let high = planned.saturating_sub(self.cut_bytes.load(Ordering::Relaxed) / 2).max(planned / 4);
+        self.pressure.set_high(high, (high as f64 * self.settings.memstore_low_share) as u64);
+        self.chunks.set_allocated_max(high as usize);
+        self.chunks.set_pooled_max((high as f64 * self.settings.chunk_pool_share) as usize);
+    }
+
+    /// Leaves the block cache what open files and scanners do not take of their part, at least an eighth of it.
     pub(crate) fn fit_cache(&self) {
         let plan = self.settings.plan();
-        let blocks = (plan.memstores + plan.blocks).saturating_sub(self.pressure.high_bytes());
+        let blocks =
+            (plan.memstores + plan.blocks).saturating_sub(self.memstores_bytes.load(Ordering::Relaxed));
         let beside = self.files_held_bytes() + self.scanners.held_bytes();
-        let capacity = blocks.saturating_sub(beside).max(blocks / 4);
+        let cut = self.cut_bytes.load(Ordering::Relaxed) / 2;
+        let capacity = blocks.saturating_sub(beside + cut).max(blocks / 8);
         let now = self.cache.stats().capacity_bytes;
         // Every change locks every shard once: small ones are not worth it.
-        if capacity.abs_diff(now) > blocks / 64 || (capacity < now && beside > 0 && now > blocks) {
+        if capacity.abs_diff(now) > blocks / 64 {
             self.cache.resize(capacity);
         }
+    }
+}
+
+/// How much is to be cut off memstores and blocks when so much is resident.
+fn next_cut(cut: u64, resident: u64, plan: &MemoryPlan) -> u64 {
+    let too_much = plan.budget + (plan.budget / 32).max(OVERHEAD_BYTES);
+    let enough = plan.budget - plan.budget / 16;
+    let cut_max = (plan.memstores + plan.blocks) / 4 * 3;
+    if resident > too_much {
+        (cut + (resident - too_much).max(plan.budget / 64)).min(cut_max)
+    } else if resident < enough {
+        cut.saturating_sub(plan.budget / 256)
+    } else {
+        cut
     }
 }
 
@@ -144,7 +194,23 @@ mod tests {
         let plan = MemoryPlan::new(1 << 30, 0.35, 0.35, 4);
         let cells = (mib(plan.memstores), mib(plan.blocks));
         assert_eq!((cells, mib(plan.requests)), ((358, 358), 115), "{plan:?}");
-        assert_eq!((mib(plan.answers_made), mib(plan.answers_waiting)), (57, 57), "{plan:?}");
+        assert_eq!(mib(plan.answers), 115, "{plan:?}");
         assert_eq!((mib(plan.log), mib(plan.working)), (38, 38), "{plan:?}");
+    }
+
+    #[test]
+    fn what_is_resident_counts_in_the_end() {
+        let plan = MemoryPlan::new(1 << 30, 0.35, 0.35, 4);
+        let mut cut = 0;
+        for _ in 0..10 {
+            cut = next_cut(cut, plan.budget + (100 << 20), &plan);
+        }
+        assert!(cut > 300 << 20 && cut <= (plan.memstores + plan.blocks) / 4 * 3);
+        assert_eq!(next_cut(cut, plan.budget, &plan), cut, "neither too much nor much less");
+        for _ in 0..300 {
+            cut = next_cut(cut, plan.budget / 2, &plan);
+        }
+        assert_eq!(cut, 0);
+        assert_eq!(next_cut(0, plan.budget + 1, &plan), 0);
     }
 }

@@ -6,14 +6,18 @@
 //! and handlers of its own (`RWQueueRpcExecutor`); with both ratios set the threads are divided here as they are
 //! there.
 //!
-//! Reads and scans also announce how large their answers may become: those that are being made at the same time
-//! have a limit, which each of the two classes has for itself.
+//! Reads and scans also announce how large their answers may become, and begin when there is room for that
+//! (`Queues::reserve` of `halcyon-rpc`). A call whose client does not take what it asked for before is passed over,
+//! and looked at again when another one ends or somebody says so ([`DiskPool::look_again`]).
 
+use std::cell::Cell;
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 
-use halcyon_rpc::{CallClass, RpcError};
+use halcyon_rpc::{CallClass, NoRoom, Queues, Reservation, RpcError, Terms};
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 /// Limits of a pool. Plain data; arrays are in the order of [`CallClass::ALL`].
@@ -25,8 +29,6 @@ pub(crate) struct PoolLimits {
     pub reserved: [usize; CallClass::COUNT],
     /// Calls of one class that wait for a thread.
     pub waiting_max: usize,
-    /// Bytes of answers that calls of a class are making.
-    pub answer_bytes_max: [u64; CallClass::COUNT],
 }
 
 impl PoolLimits {
@@ -62,7 +64,7 @@ impl PoolLimits {
         }
         let threads_max = threads + meta_threads.max(1);
         assert!(reserved.iter().sum::<usize>() <= threads_max, "{reserved:?} of {threads_max} threads");
-        PoolLimits { threads_max, reserved, waiting_max, answer_bytes_max: [u64::MAX; CallClass::COUNT] }
+        PoolLimits { threads_max, reserved, waiting_max }
     }
 }
 
@@ -72,20 +74,23 @@ pub(crate) struct DiskPool(Arc<Shared>);
 struct Shared {
     limits: PoolLimits,
     state: Mutex<State>,
+    queues: OnceLock<Arc<Queues>>,
+    /// Whose threads do the work; `None`: those of whoever waits.
+    threads: OnceLock<Handle>,
 }
 
 #[derive(Default)]
 struct State {
     running: [usize; CallClass::COUNT],
-    answer_bytes: [u64; CallClass::COUNT],
     waiting: [VecDeque<Waiting>; CallClass::COUNT],
     /// The class whose turn is next.
     turn: usize,
 }
 
 struct Waiting {
-    answer_bytes: u64,
-    start: oneshot::Sender<Permit>,
+    terms: Terms,
+    answer_bytes: usize,
+    start: oneshot::Sender<(Permit, Option<Reservation>)>,
 }
 
 /// A place among those that run, until dropped.
@@ -93,37 +98,71 @@ pub(crate) struct Permit {
     /// `None` once the place was given back.
     shared: Option<Arc<Shared>>,
     class: CallClass,
-    answer_bytes: u64,
 }
+
+/// A connection that has this many calls waiting for a thread is refused more of them while its class is half full.
+const GREEDY_CALLS_MIN: usize = 64;
+/// How many calls whose clients are slow are passed over to find one whose client is not.
+const PASSED_OVER_MAX: usize = 64;
 
 impl DiskPool {
     pub(crate) fn new(limits: PoolLimits) -> DiskPool {
-        DiskPool(Arc::new(Shared { limits, state: Mutex::default() }))
+        DiskPool(Arc::new(Shared {
+            limits,
+            state: Mutex::default(),
+            queues: OnceLock::new(),
+            threads: OnceLock::new(),
+        }))
     }
 
-    /// Waits for a place; `CallQueueTooBigException` if too many of the class wait already, unless the call has begun
-    /// and `must` run. `answer_bytes`: how large its answer may become.
+    /// Does the work on the threads of one runtime from now on. Otherwise every network thread has a pool of its own,
+    /// and memory that one thread has freed is of no use to another.
+    pub(crate) fn work_on(&self, threads: Handle) {
+        let _ = self.0.threads.set(threads);
+    }
+
+    /// Keeps room for answers there from now on.
+    pub(crate) fn keep_room_in(&self, queues: Arc<Queues>) {
+        let _ = self.0.queues.set(queues); // once is enough
+    }
+
+    /// Waits for a place, and for room for an answer of up to `answer_bytes`. `CallQueueTooBigException` if too many of
+    /// the class wait already, unless the call has begun and `must` run.
     pub(crate) async fn enter(
         &self,
-        class: CallClass,
-        answer_bytes: u64,
+        terms: &Terms,
+        answer_bytes: usize,
         must: bool,
-    ) -> Result<Permit, RpcError> {
+    ) -> Result<(Permit, Option<Reservation>), RpcError> {
+        let class = terms.class;
         let started = {
             let mut state = self.0.state.lock();
             let waiting = state.waiting[class.index()].len();
-            if waiting == 0 && self.0.has_room(&state, class, answer_bytes) {
-                return Ok(self.0.start(&mut state, class, answer_bytes));
+            if waiting == 0
+                && self.0.has_thread(&state, class)
+                && let Ok(reservation) = self.0.reserve(terms, answer_bytes)
+            {
+                return Ok((self.0.start(&mut state, class), reservation));
             }
-            if waiting >= self.0.limits.waiting_max && !must {
+            let of_connection = &terms.connection.state.queued;
+            let queued = of_connection.load(Ordering::Relaxed);
+            let waiting_max = self.0.limits.waiting_max;
+            let is_greedy = queued >= GREEDY_CALLS_MIN && waiting >= waiting_max / 2;
+            if (waiting >= waiting_max || is_greedy) && !must {
                 let text = format!("{waiting} calls ({}) wait for the disk", class.name());
                 return Err(RpcError::call_queue_too_big(text));
             }
             let (start, started) = oneshot::channel();
-            state.waiting[class.index()].push_back(Waiting { answer_bytes, start });
+            of_connection.fetch_add(1, Ordering::Relaxed);
+            state.waiting[class.index()].push_back(Waiting { terms: terms.clone(), answer_bytes, start });
             started
         };
         started.await.map_err(|_| RpcError::io("the call was lost inside the server: the pool is gone"))
+    }
+
+    /// Starts calls that wait for something else than a thread and have it now. To be called now and then.
+    pub(crate) fn look_again(&self) {
+        self.0.start_waiting(&mut self.0.state.lock());
     }
 
     /// Runs `work` on a thread that may block.
@@ -132,10 +171,16 @@ impl DiskPool {
         T: Send + 'static,
         F: FnOnce() -> Result<T, RpcError> + Send + 'static,
     {
-        let running = tokio::task::spawn_blocking(move || {
+        let work = move || {
             let _permit = permit;
-            work()
-        });
+            let result = work();
+            give_back_now_and_then();
+            result
+        };
+        let running = match self.0.threads.get() {
+            Some(threads) => threads.spawn_blocking(work),
+            None => tokio::task::spawn_blocking(work),
+        };
         match running.await {
             Ok(result) => result,
             Err(error) => Err(RpcError::io(format!("the call was lost inside the server: {error}"))),
@@ -146,21 +191,24 @@ impl DiskPool {
     pub(crate) fn waiting_count(&self, class: CallClass) -> usize {
         self.0.state.lock().waiting[class.index()].len()
     }
+}
 
-    /// Bytes that the answers may have that are being made.
-    pub(crate) fn answer_bytes(&self) -> u64 {
-        self.0.state.lock().answer_bytes.iter().sum()
+/// After every so many calls a thread gives back what others have freed of what it had allocated.
+fn give_back_now_and_then() {
+    const CALLS: u32 = 32;
+    thread_local! {
+        static CALLS_DONE: Cell<u32> = const { Cell::new(0) };
+    }
+    let done = CALLS_DONE.get() + 1;
+    CALLS_DONE.set(done % CALLS);
+    if done == CALLS {
+        halcyon_allocator::give_back();
     }
 }
 
 impl Shared {
-    fn has_room(&self, state: &State, class: CallClass, answer_bytes: u64) -> bool {
-        let at = class.index();
-        let limits = &self.limits;
-        let making = state.answer_bytes[at];
-        if answer_bytes > 0 && making > 0 && making + answer_bytes > limits.answer_bytes_max[at] {
-            return false;
-        }
+    fn has_thread(&self, state: &State, class: CallClass) -> bool {
+        let (at, limits) = (class.index(), &self.limits);
         if state.running[at] < limits.reserved[at] {
             return true;
         }
@@ -169,37 +217,57 @@ impl Shared {
         state.running.iter().sum::<usize>() + kept < limits.threads_max
     }
 
-    fn start(self: &Arc<Self>, state: &mut State, class: CallClass, answer_bytes: u64) -> Permit {
+    fn reserve(&self, terms: &Terms, answer_bytes: usize) -> Result<Option<Reservation>, NoRoom> {
+        match self.queues.get() {
+            Some(queues) if answer_bytes > 0 => queues.reserve(terms, answer_bytes).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    fn start(self: &Arc<Self>, state: &mut State, class: CallClass) -> Permit {
         state.running[class.index()] += 1;
-        state.answer_bytes[class.index()] += answer_bytes;
-        Permit { shared: Some(self.clone()), class, answer_bytes }
+        Permit { shared: Some(self.clone()), class }
     }
 
-    fn end(state: &mut State, class: CallClass, answer_bytes: u64) {
-        state.running[class.index()] -= 1;
-        state.answer_bytes[class.index()] -= answer_bytes;
-    }
-
-    /// Starts whoever waits and has room now, one of each class in turn.
+    /// Starts whoever waits and can run now, one of each class in turn.
     fn start_waiting(self: &Arc<Self>, state: &mut State) {
         let mut passed = 0;
         while passed < CallClass::COUNT {
             let class = CallClass::ALL[state.turn];
             state.turn = (state.turn + 1) % CallClass::COUNT;
-            passed += 1;
-            let Some(first) = state.waiting[class.index()].front() else { continue };
-            if !self.has_room(state, class, first.answer_bytes) {
-                continue;
-            }
-            let Waiting { answer_bytes, start } =
-                state.waiting[class.index()].pop_front().expect("it was looked at");
-            let permit = self.start(state, class, answer_bytes);
-            if let Err(mut unwanted) = start.send(permit) {
-                unwanted.shared = None; // who waited is gone; under the lock already
-                Shared::end(state, class, answer_bytes);
-            }
-            passed = 0;
+            passed = if self.start_one(state, class) { 0 } else { passed + 1 };
         }
+    }
+
+    /// Starts the first of a class that can run. False if none can.
+    fn start_one(self: &Arc<Self>, state: &mut State, class: CallClass) -> bool {
+        let at = class.index();
+        let looked_at = state.waiting[at].len().min(PASSED_OVER_MAX);
+        for _ in 0..looked_at {
+            if !self.has_thread(state, class) {
+                return false;
+            }
+            let Some(first) = state.waiting[at].front() else { return false };
+            let reserved = self.reserve(&first.terms, first.answer_bytes);
+            if matches!(reserved, Err(NoRoom::ForClass)) {
+                return false;
+            }
+            let first = state.waiting[at].pop_front().expect("it was looked at");
+            let Ok(reservation) = reserved else {
+                state.waiting[at].push_back(first);
+                continue;
+            };
+            first.terms.connection.state.queued.fetch_sub(1, Ordering::Relaxed);
+            let permit = self.start(state, class);
+            match first.start.send((permit, reservation)) {
+                Ok(()) => return true,
+                Err((mut unwanted, _)) => {
+                    unwanted.shared = None; // who waited is gone; under the lock already
+                    state.running[at] -= 1;
+                }
+            }
+        }
+        false
     }
 }
 
@@ -207,7 +275,7 @@ impl Drop for Permit {
     fn drop(&mut self) {
         if let Some(shared) = self.shared.take() {
             let mut state = shared.state.lock();
-            Shared::end(&mut state, self.class, self.answer_bytes);
+            state.running[self.class.index()] -= 1;
             shared.start_waiting(&mut state);
         }
     }
@@ -225,9 +293,21 @@ mod tests {
         future.poll(&mut Context::from_waker(Waker::noop()))
     }
 
+    fn terms(class: CallClass) -> Terms {
+        let connection = halcyon_rpc::Connection {
+            id: 1,
+            peer: String::new(),
+            user: None,
+            client_version: None,
+            codec: None,
+            state: Default::default(),
+        };
+        Terms { class, deadline_ns: u64::MAX, connection: Arc::new(connection) }
+    }
+
     fn enter_now(pool: &DiskPool, class: CallClass) -> Option<Permit> {
-        match poll(pin!(pool.enter(class, 0, false))) {
-            Poll::Ready(permit) => permit.ok(),
+        match poll(pin!(pool.enter(&terms(class), 0, false))) {
+            Poll::Ready(entered) => entered.ok().map(|(permit, _)| permit),
             Poll::Pending => None,
         }
     }
@@ -268,16 +348,17 @@ mod tests {
         let pool = DiskPool::new(PoolLimits::new(3, 1, 3, 1.0, 0.5));
         let (scan, read) = (enter_now(&pool, CallClass::Scan), enter_now(&pool, CallClass::Read));
         assert!(scan.is_some() && read.is_some());
-        let mut waiting: Vec<_> = (0..3).map(|_| Box::pin(pool.enter(CallClass::Scan, 0, false))).collect();
+        let scan_terms = terms(CallClass::Scan);
+        let mut waiting: Vec<_> = (0..3).map(|_| Box::pin(pool.enter(&scan_terms, 0, false))).collect();
         for entering in &mut waiting {
             assert!(poll(entering.as_mut()).is_pending());
         }
         assert_eq!(pool.waiting_count(CallClass::Scan), 3);
-        match poll(pin!(pool.enter(CallClass::Scan, 0, false))) {
+        match poll(pin!(pool.enter(&scan_terms, 0, false))) {
             Poll::Ready(Err(error)) => assert!(error.class.ends_with(".CallQueueTooBigException")),
             _ => panic!("the class is full"),
         }
-        let mut begun = Box::pin(pool.enter(CallClass::Scan, 0, true));
+        let mut begun = Box::pin(pool.enter(&scan_terms, 0, true));
         assert!(poll(begun.as_mut()).is_pending(), "what has begun is not refused");
         assert!(enter_now(&pool, CallClass::Write).is_some(), "another class is not full");
         drop(read);
@@ -289,20 +370,65 @@ mod tests {
         assert!(poll(waiting[1].as_mut()).is_pending());
     }
 
+    fn room_for(bytes: usize) -> Arc<Queues> {
+        let limits = halcyon_rpc::QueueLimits::new(10, 1000);
+        Queues::new(halcyon_rpc::QueueLimits { answer_bytes_max: bytes, ..limits })
+    }
+
     #[test]
-    fn answers_that_are_made_at_the_same_time_have_a_limit() {
-        let mut limits = PoolLimits::new(16, 1, 10, 0.0, 0.0);
-        limits.answer_bytes_max[CallClass::Scan.index()] = 100;
-        let pool = DiskPool::new(limits);
-        let mut large = pin!(pool.enter(CallClass::Scan, 500, false));
-        let Poll::Ready(Ok(large)) = poll(large.as_mut()) else { panic!("alone it may be of any size") };
-        let mut small = pin!(pool.enter(CallClass::Scan, 60, false));
-        assert!(poll(small.as_mut()).is_pending());
-        let mut smaller = pin!(pool.enter(CallClass::Scan, 40, false));
-        assert!(poll(smaller.as_mut()).is_pending());
-        assert_eq!(pool.answer_bytes(), 500);
+    fn a_call_begins_when_there_is_room_for_its_answer() {
+        let pool = DiskPool::new(PoolLimits::new(16, 1, 10, 0.0, 0.0));
+        let queues = room_for(1000);
+        pool.keep_room_in(queues.clone());
+        let (silent, other) = (terms(CallClass::Scan), terms(CallClass::Scan));
+        let large = match poll(pin!(pool.enter(&silent, 300, false))) {
+            Poll::Ready(Ok((permit, reservation))) => {
+                drop(permit); // the answer is made and waits for its client
+                reservation.expect("it was asked for")
+            }
+            _ => panic!("alone it may be of any size"),
+        };
+        let mut next = pin!(pool.enter(&silent, 100, false));
+        assert!(poll(next.as_mut()).is_pending(), "its client has enough to take");
+        let mut large_one = pin!(pool.enter(&other, 300, false));
+        assert!(poll(large_one.as_mut()).is_pending(), "half of the room is not for scans");
+        let mut small_one = pin!(pool.enter(&other, 200, false));
+        assert!(poll(small_one.as_mut()).is_pending(), "it waits behind the others");
+        assert_eq!(queues.reserved_bytes(), 300);
         drop(large);
-        assert!(poll(small.as_mut()).is_ready());
-        assert!(poll(smaller.as_mut()).is_ready());
+        assert!(poll(next.as_mut()).is_pending(), "nobody has looked");
+        pool.look_again();
+        assert!(poll(next.as_mut()).is_ready() && poll(large_one.as_mut()).is_ready());
+        assert!(poll(small_one.as_mut()).is_pending());
+        assert_eq!(pool.waiting_count(CallClass::Scan), 1);
+    }
+
+    #[test]
+    fn who_asks_for_much_is_refused_before_others() {
+        let pool = DiskPool::new(PoolLimits::new(3, 1, 3 * GREEDY_CALLS_MIN, 1.0, 0.5));
+        let (greedy, other) = (terms(CallClass::Scan), terms(CallClass::Scan));
+        let _running = enter_now(&pool, CallClass::Scan);
+        let mut waiting: Vec<_> =
+            (0..3 * GREEDY_CALLS_MIN / 2).map(|_| Box::pin(pool.enter(&greedy, 0, false))).collect();
+        assert!(waiting.iter_mut().all(|entering| poll(entering.as_mut()).is_pending()));
+        assert!(matches!(poll(pin!(pool.enter(&greedy, 0, false))), Poll::Ready(Err(_))));
+        let mut entering = pin!(pool.enter(&other, 0, false));
+        assert!(poll(entering.as_mut()).is_pending(), "there is room for others");
+    }
+
+    #[test]
+    fn who_takes_nothing_is_passed_over() {
+        let pool = DiskPool::new(PoolLimits::new(3, 1, 10, 1.0, 0.5));
+        pool.keep_room_in(room_for(1000));
+        let (silent, other) = (terms(CallClass::Scan), terms(CallClass::Scan));
+        let Poll::Ready(Ok((permit, _held))) = poll(pin!(pool.enter(&silent, 300, false))) else {
+            panic!("alone");
+        };
+        let mut silent_next = pin!(pool.enter(&silent, 100, false));
+        let mut other_next = pin!(pool.enter(&other, 100, false));
+        assert!(poll(silent_next.as_mut()).is_pending() && poll(other_next.as_mut()).is_pending());
+        drop(permit);
+        assert!(poll(other_next.as_mut()).is_ready());
+        assert!(poll(silent_next.as_mut()).is_pending());
     }
 }

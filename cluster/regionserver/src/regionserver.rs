@@ -20,7 +20,7 @@
 //! taken, or while a region is called.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -30,9 +30,10 @@ use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_env::{Env, spawn_thread};
 use halcyon_memstore::ChunkPool;
 use halcyon_region::{Region, RegionServices};
-use halcyon_rpc::RpcError;
+use halcyon_rpc::{Queues, RpcError};
 use halcyon_schema::{RegionInfo, ServerName, TableDescriptor, layout};
 use parking_lot::{Condvar, Mutex};
+use tokio::runtime::Handle;
 
 use crate::blocks;
 use crate::compactor::{Compactor, Lane};
@@ -85,6 +86,10 @@ pub struct RegionServer {
     pub counters: Counters,
     pub(crate) request_rate: RequestRate,
     pub(crate) split_request: OnceLock<SplitRequest>,
+    /// Bytes that the limits of memstores and blocks are below what was planned, because more is resident.
+    pub(crate) cut_bytes: AtomicU64,
+    /// What the memstores may hold before that is taken off.
+    pub(crate) memstores_bytes: AtomicU64,
     /// Flushes and compactions at work.
     pub(crate) writers: AtomicUsize,
     life: AtomicU8,
@@ -153,6 +158,8 @@ impl RegionServer {
             counters: Counters::default(),
             request_rate: RequestRate::default(),
             split_request: OnceLock::new(),
+            cut_bytes: AtomicU64::new(0),
+            memstores_bytes: AtomicU64::new(high_bytes),
             writers: AtomicUsize::new(0),
             life: AtomicU8::new(Life::Serving as u8),
             failure: Mutex::new(None),
@@ -175,6 +182,13 @@ impl RegionServer {
 
     pub fn regions(&self) -> &RegionTable {
         &self.regions
+    }
+
+    /// Keeps room for answers where the servers of the ports count them, and lets the threads of one runtime do what
+    /// may wait for the disk.
+    pub fn serve_behind(&self, queues: Arc<Queues>, threads: Handle) {
+        self.pool.work_on(threads);
+        self.pool.keep_room_in(queues);
     }
 
     pub fn settings(&self) -> &RegionServerSettings {
@@ -466,6 +480,8 @@ impl RegionServer {
 
     fn do_chores(&self, chores: &mut Chores) {
         self.measure_memory();
+        self.pool.look_again();
+        self.fit_to_resident();
         let now_ns = self.env.clock.monotonic_ns();
         if chores.tuning.is_due(now_ns, tuner::PERIOD) {
             self.tune_memory(&mut chores.tuner);

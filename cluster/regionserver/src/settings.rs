@@ -6,7 +6,6 @@ use std::time::Duration;
 use halcyon_cell::{Error, Result};
 use halcyon_memstore::CHUNK_SIZE_BYTES_DEFAULT;
 use halcyon_region::RegionSettings;
-use halcyon_rpc::CallClass;
 use halcyon_schema::InMemoryCompaction;
 use halcyon_wal::SyncMode;
 
@@ -51,9 +50,6 @@ pub struct RegionServerSettings {
     pub rpc_timeout: Duration,
     /// Most bytes of cells in one answer, whatever the client says (`hbase.server.scanner.max.result.size`).
     pub result_bytes_max: u64,
-    /// Bytes of cells in all answers that are being made by threads that wait for the disk, half of it for scans and
-    /// half for other reads; 0: as the memory is divided.
-    pub answer_bytes_max: u64,
     /// A scan gets at least this long before a heartbeat ends it
     /// (`hbase.region.server.rpc.minimum.scan.time.limit.delta`).
     pub scan_time_min: Duration,
@@ -125,7 +121,6 @@ impl Default for RegionServerSettings {
             scanner_lease: Duration::from_secs(60),
             rpc_timeout: Duration::from_secs(60),
             result_bytes_max: 100 << 20,
-            answer_bytes_max: 0,
             scan_time_min: Duration::from_millis(10),
             inline_scan_rows_max: 100,
             scanners_count_max: 100_000,
@@ -195,19 +190,13 @@ impl RegionServerSettings {
 
     /// How calls that may wait for the disk are kept apart.
     pub(crate) fn pool_limits(&self) -> PoolLimits {
-        let mut limits = PoolLimits::new(
+        PoolLimits::new(
             self.disk_threads_max,
             self.meta_threads_max,
             self.disk_queue_max,
             self.read_threads_share,
             self.scan_threads_share,
-        );
-        for class in [CallClass::Read, CallClass::Scan] {
-            let made =
-                if self.answer_bytes_max > 0 { self.answer_bytes_max } else { self.plan().answers_made };
-            limits.answer_bytes_max[class.index()] = made / 2;
-        }
-        limits
+        )
     }
 
     /// Sets one by its property name; `Ok(false)` if no setting has that name. Times are in milliseconds.

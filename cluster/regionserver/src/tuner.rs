@@ -4,6 +4,7 @@
 //! some had to leave for others that were not there. When one side is short and the other is not, a step of memory
 //! changes hands. Settings that name a share fix both.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::RegionServer;
@@ -72,13 +73,13 @@ impl RegionServer {
             missed: cache.misses_count,
         };
         let Some(share) = tuner.step(needs) else { return };
-        let memory = self.settings.memory_bytes as f64;
-        let (memstores, blocks) = ((memory * share) as u64, (memory * (tuner.sum_share - share)) as u64);
-        self.cache.resize(blocks);
-        self.chunks.set_allocated_max(memstores as usize);
-        self.pressure.set_high(memstores, (memstores as f64 * self.settings.memstore_low_share) as u64);
-        self.chunks.set_pooled_max((memstores as f64 * self.settings.chunk_pool_share) as usize);
-        tracing::info!(memstores, blocks, "memory divided anew");
+        let plan = self.settings.plan();
+        let cells = plan.memstores + plan.blocks;
+        let memstores = (cells as f64 * (share / tuner.sum_share)) as u64;
+        self.memstores_bytes.store(memstores, Ordering::Relaxed);
+        self.fit_memstores();
+        self.fit_cache();
+        tracing::info!(memstores, blocks = cells - memstores, "memory divided anew");
     }
 }
 

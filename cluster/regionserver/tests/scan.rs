@@ -367,10 +367,10 @@ fn a_call_that_is_dropped_leaves_its_scanner_as_it_was() {
 
     let call = lab.raw_call("Scan", next(id, 2, 0).encode_to_vec().into(), Vec::new());
     let waiting = lab.client.call(call);
-    lab.connection.gone.store(true, Ordering::Relaxed);
+    lab.connection.state.gone.store(true, Ordering::Relaxed);
     let dropped = lab.finish(&lab.client, waiting).err().expect("nobody is there");
     assert_eq!(dropped.dropped, Some(Dropped::Abandoned));
-    lab.connection.gone.store(false, Ordering::Relaxed);
+    lab.connection.state.gone.store(false, Ordering::Relaxed);
 
     assert_eq!(rows(&lab.scan(&next(id, 2, 0)).unwrap().1), ["r01", "r02"]);
     assert_eq!(rows(&lab.scan(&next(id, 2, 1)).unwrap().1), ["r03", "r04"]);

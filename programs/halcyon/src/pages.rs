@@ -23,8 +23,6 @@ pub struct Sources {
     pub region_server: Arc<RegionServer>,
     /// What the calls of all ports hold.
     pub queues: Arc<Queues>,
-    /// Limit of the answers that clients do not take.
-    pub response_bytes_max: usize,
     /// What the operating system says that the process takes.
     pub resident_bytes: Box<dyn Fn() -> Option<u64> + Send + Sync>,
     /// Name of a port and where its counters are read.
@@ -101,7 +99,9 @@ impl Sources {
             limit: Some(limit as u64),
         };
         parts.push(part("requests", self.queues.request_bytes(), limits.request_bytes_max));
-        parts.push(part("answers-waiting", self.queues.response_bytes(), self.response_bytes_max));
+        parts.push(part("answers-waiting", self.queues.response_bytes(), limits.answer_bytes_max));
+        let reserved = self.queues.reserved_bytes() as u64;
+        parts.push(MemoryPart { name: "answers-being-made", held: reserved, limit: None });
         parts
     }
 
@@ -131,6 +131,7 @@ impl Sources {
             for (name, kind, value) in [
                 ("connections_opened_total", "counter", stats.connections_opened),
                 ("connections_refused_total", "counter", stats.connections_refused),
+                ("connections_left_total", "counter", stats.connections_left),
                 ("connections_open", "gauge", stats.connections_open as u64),
                 ("calls_total", "counter", stats.calls),
                 ("calls_failed_total", "counter", stats.calls_failed),

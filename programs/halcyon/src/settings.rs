@@ -155,15 +155,15 @@ impl StandaloneSettings {
         }
     }
 
-    /// What calls may hold, as the memory is divided (`MemoryPlan`), unless a property says otherwise. One answer gets a
-    /// quarter of what is for answers that are being made; clients ask for 2 MiB by default.
+    /// What calls may hold, as the memory is divided (`MemoryPlan`), unless a property says otherwise. One answer gets an
+    /// eighth of what is for answers; clients ask for 2 MiB by default.
     fn fit_memory(&mut self, properties: &[Property]) {
         const ANSWER_FLOOR_BYTES: u64 = 2 << 20;
         let is_set = |name: &str| properties.iter().any(|property| property.name == name);
         let plan = self.regionserver.plan();
         let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         if !is_set(RESULT_BYTES_MAX) {
-            let fitting = (plan.answers_made / 4).max(ANSWER_FLOOR_BYTES);
+            let fitting = (plan.answers / 8).max(ANSWER_FLOOR_BYTES);
             self.regionserver.result_bytes_max = self.regionserver.result_bytes_max.min(fitting);
         }
         if !is_set(REQUEST_BYTES_MAX) {
@@ -173,8 +173,8 @@ impl StandaloneSettings {
             // A request that can never have room is better told so.
             self.rpc.frame_bytes_max = self.rpc.frame_bytes_max.min(self.rpc.queues.request_bytes_max);
         }
-        self.rpc.response_bytes_max = bytes(plan.answers_waiting);
-        let share = self.rpc.response_bytes_max / 2;
+        self.rpc.queues.answer_bytes_max = bytes(plan.answers);
+        let share = self.rpc.queues.answer_bytes_max / 4;
         self.rpc.connection_response_bytes_max = self.rpc.connection_response_bytes_max.min(share);
     }
 

@@ -272,6 +272,7 @@ impl Bound {
             .map_err(|error| format!("cannot start threads: {error}"))?;
         // Both ports take calls into the same memory.
         let queues = Queues::new(settings.rpc.queues);
+        roles.region_server.serve_behind(Arc::clone(&queues), tokio::runtime::Handle::current());
         let (master, region_server) =
             (self.master.sharing(Arc::clone(&queues)), self.region_server.sharing(Arc::clone(&queues)));
         let master = master.on_lanes(Arc::clone(&lanes)).serve(services.clone(), cluster_id.clone());
@@ -286,7 +287,6 @@ impl Bound {
             settings: settings.to_string(),
             region_server: Arc::clone(&roles.region_server),
             queues,
-            response_bytes_max: settings.rpc.response_bytes_max,
             resident_bytes: resident_bytes(env),
             rpc: Vec::new(),
         };

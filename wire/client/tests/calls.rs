@@ -22,7 +22,7 @@ impl Service for Echo {
                     call.cells.iter().for_each(|cell| block.push(cell));
                     block
                 });
-                Ok(Reply { message: call.param, cells })
+                Ok(Reply { cells, ..Reply::encoded(call.param) })
             }
             "Never" => return Outcome::Later(Box::pin(std::future::pending())),
             "GetClusterId" => Ok(Reply::message(&pb::GetClusterIdResponse { cluster_id: Some("c".into()) })),

@@ -147,7 +147,7 @@ impl Calls {
         self.task.shared.queues.sub_response_bytes(self.tally.response_bytes);
         let Calls { task, agreed, waiting, broken, .. } = self;
         let shared = Arc::clone(&task.shared);
-        agreed.connection.gone.store(true, Ordering::Relaxed);
+        agreed.connection.state.gone.store(true, Ordering::Relaxed);
         match end {
             End::Drained if broken => task.farewell().await,
             End::Drained | End::Gone => drop(task),
@@ -164,6 +164,9 @@ impl Calls {
             if self.task.control.closing.load(Ordering::SeqCst) {
                 return Poll::Ready(End::Gone);
             }
+            if self.task.control.detaching.swap(false, Ordering::Relaxed) {
+                self.task.output.detach();
+            }
             let mut moved = self.collect_finished(cx);
             moved |= self.handle_frames();
             let was_full = self.is_output_full();
@@ -175,6 +178,8 @@ impl Calls {
                 Poll::Ready(Ok(())) if self.is_last_turn() => return Poll::Ready(End::Drained),
                 Poll::Ready(Ok(())) | Poll::Pending => moved |= was_full && !self.is_output_full(),
             }
+            // What is left for one connection changes with what others have, without a word.
+            moved |= self.left_over && self.may_take_calls();
             if self.may_read() {
                 match self.poll_read(cx) {
                     Poll::Ready(Err(_)) => return Poll::Ready(End::Gone),
@@ -198,7 +203,8 @@ impl Calls {
 
     /// No call will come and none is left.
     fn is_last_turn(&self) -> bool {
-        (self.eof || self.broken || self.is_stopping()) && self.waiting.is_empty()
+        let none_left = self.broken || self.is_stopping() || (self.eof && !self.left_over);
+        none_left && self.waiting.is_empty()
     }
 
     fn is_output_full(&self) -> bool {
@@ -207,10 +213,7 @@ impl Calls {
             return false;
         }
         let (settings, queues) = (&self.task.shared.settings, &self.task.shared.queues);
-        // What is counted of this connection is what it had at the end of the last turn.
-        let others = queues.response_bytes().saturating_sub(self.tally.response_bytes);
-        len >= settings.connection_response_bytes_max
-            || len >= settings.response_bytes_max.saturating_sub(others + len) / 2
+        len >= settings.connection_response_bytes_max || len >= queues.connection_bytes_max()
     }
 
     fn may_take_calls(&self) -> bool {
@@ -250,6 +253,7 @@ impl Calls {
     /// Handles the whole frames of the input. False if there was none.
     fn handle_frames(&mut self) -> bool {
         if self.task.input.bytes().len() < 4 {
+            self.left_over = false;
             return false;
         }
         let (mut calls, mut began_ns) = (0, self.received_ns);
@@ -295,12 +299,6 @@ impl Calls {
             }
         }
         self.fresh = fresh;
-    }
-
-    /// Whether there is no room for another call of a class.
-    fn is_overloaded(&self, class: CallClass) -> bool {
-        let (settings, queues) = (&self.task.shared.settings, &self.task.shared.queues);
-        queues.is_full(class) || queues.response_bytes() >= settings.response_bytes_max
     }
 
     fn refuse_full(&mut self, call_id: u32, class: CallClass) {
@@ -387,7 +385,7 @@ impl Calls {
         };
         let call_id = request.header.call_id.unwrap_or_default();
         let class = self.class(&request.header, &request.param);
-        if self.is_overloaded(class) {
+        if self.task.shared.queues.is_full(class) {
             return self.refuse_full(call_id, class);
         }
         let timeout = self.timeout(&request.header);
@@ -480,8 +478,19 @@ impl Calls {
         } else if queued < tally.response_bytes {
             self.task.shared.queues.sub_response_bytes(tally.response_bytes - queued);
         }
+        if queued != tally.response_bytes {
+            self.agreed.connection.state.waiting_bytes.store(queued, Ordering::Relaxed);
+        }
         tally.response_bytes = queued;
         let written = self.task.output.take_written();
+        let silent_since_ns = &self.task.control.silent_since_ns;
+        if queued == 0 || written > 0 {
+            if silent_since_ns.load(Ordering::Relaxed) > 0 {
+                silent_since_ns.store(0, Ordering::Relaxed);
+            }
+        } else if silent_since_ns.load(Ordering::Relaxed) == 0 {
+            silent_since_ns.store(self.task.shared.clock.monotonic_ns().max(1), Ordering::Relaxed);
+        }
         if written > 0 {
             stats.sent_bytes.fetch_add(written, Ordering::Relaxed);
         }

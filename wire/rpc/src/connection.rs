@@ -5,7 +5,7 @@ use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -18,7 +18,7 @@ use crate::input::Input;
 use crate::output::{Output, SLICES_MAX};
 use crate::preamble::{CONNECTION_HEADER_BYTES_MAX, Header, PREAMBLE_LEN, Preamble, SWITCH_TO_SIMPLE};
 use crate::server::{Control, Shared};
-use crate::{Connection, Reply, RpcError, exceptions};
+use crate::{Connection, ConnectionState, Reply, RpcError, exceptions};
 
 /// The call id of answers to nobody in particular.
 const NO_CALL: u32 = u32::MAX;
@@ -122,7 +122,7 @@ impl ConnectionTask {
             user: header.user,
             client_version: header.client_version,
             codec: header.codec,
-            gone: AtomicBool::new(false),
+            state: ConnectionState::default(),
         });
         Some(Agreed { connection, service: Arc::clone(service), compressor: header.compressor })
     }

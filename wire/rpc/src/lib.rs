@@ -47,7 +47,9 @@ pub use compress::Compressor;
 pub use error::RpcError;
 pub use exceptions::ExceptionClass;
 pub use lanes::Lanes;
-pub use queues::{CallClass, CallHead, ClassSnapshot, Dropped, QueueLimits, Queues, Terms};
+pub use queues::{
+    CallClass, CallHead, ClassSnapshot, Dropped, NoRoom, QueueLimits, Queues, Reservation, Terms,
+};
 pub use server::{BoundServer, RpcServer, RpcSettings, Services};
-pub use service::{Call, Codec, Connection, Outcome, Reply, ReplyFuture, Service};
+pub use service::{Call, Codec, Connection, ConnectionState, Outcome, Reply, ReplyFuture, Service};
 pub use stats::{RpcStats, RpcStatsSnapshot};

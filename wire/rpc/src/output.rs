@@ -67,6 +67,16 @@ impl Output {
         std::mem::take(&mut self.cells)
     }
 
+    /// Copies what is kept by reference, so that an answer that waits for long keeps nothing of others' memory: a piece
+    /// of a chunk keeps the whole chunk.
+    pub fn detach(&mut self) {
+        for part in &mut self.parts {
+            if let Part::Shared(bytes) = part {
+                *bytes = Bytes::copy_from_slice(bytes);
+            }
+        }
+    }
+
     /// Bytes as they are, outside any frame.
     pub fn push_raw(&mut self, bytes: &[u8]) {
         let before = self.copied.len();
@@ -260,6 +270,22 @@ mod tests {
             assert_eq!(output.take_written(), expected.len() as u64);
             assert!(output.copied.capacity() <= KEPT_BYTES_MAX);
         }
+    }
+
+    #[test]
+    fn what_waits_for_long_keeps_nothing_alive() {
+        let mut output = Output::default();
+        let pieces: Vec<Bytes> = (0..3u8).map(|at| Bytes::from(vec![at; 5000])).collect();
+        pieces.iter().for_each(|piece| output.push_piece(piece.clone()));
+        output.advance(100);
+        assert!(!pieces[1].is_unique());
+        output.detach();
+        assert!(pieces.iter().all(Bytes::is_unique));
+        let mut taken = Vec::new();
+        while !output.is_empty() {
+            take(&mut output, 1 << 20, &mut taken);
+        }
+        assert!(taken == pieces.concat()[100..]);
     }
 
     fn take(output: &mut Output, step: usize, taken: &mut Vec<u8>) {

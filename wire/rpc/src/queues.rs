@@ -11,6 +11,11 @@
 //! request_bytes_max = meta 1/16 + reads 1/8 + scans 1/8 + writes 5/8 + replication 1/16
 //! ```
 //!
+//! Answers have one limit for all: those that are being made (who makes a large one keeps room for it,
+//! [`Queues::reserve`]) and those that clients did not take yet. Scans begin only while half of it is free, other
+//! reads while a quarter is. A connection gets half of what is left, so that clients that take nothing leave
+//! something to others; when a quarter of all waits for clients, those that took nothing for a while are closed.
+//!
 //! A large frame is counted from its beginning, when its class is known and little more. A frame that is larger
 //! than its class may hold gets room while no other request is counted, so the sum stays within the limit as long
 //! as no frame may be longer than that.
@@ -87,12 +92,15 @@ pub struct QueueLimits {
     pub calls_max: [usize; CallClass::COUNT],
     /// Bytes of requests that wait for their answer, of all classes together.
     pub request_bytes_max: usize,
+    /// Bytes of answers that are being made or that clients did not take yet.
+    pub answer_bytes_max: usize,
 }
 
 impl QueueLimits {
-    /// The same number of calls for every class.
+    /// The same number of calls for every class, and 512 MiB of answers.
     pub fn new(calls_max: usize, request_bytes_max: usize) -> QueueLimits {
-        QueueLimits { calls_max: [calls_max; CallClass::COUNT], request_bytes_max }
+        let calls_max = [calls_max; CallClass::COUNT];
+        QueueLimits { calls_max, request_bytes_max, answer_bytes_max: 512 << 20 }
     }
 
     /// Of them, what one class may hold.
@@ -132,13 +140,22 @@ pub struct ClassSnapshot {
 pub struct Queues {
     limits: QueueLimits,
     held: [Held; CallClass::COUNT],
-    /// Answers that sockets did not take yet.
-    response_bytes: AtomicUsize,
+    answers: Answers,
+}
+
+/// Bytes of answers, on a cache line of their own.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Answers {
+    /// Sockets did not take them yet.
+    waiting: AtomicUsize,
+    /// They are being made and may become so large.
+    reserved: AtomicUsize,
 }
 
 impl Queues {
     pub fn new(limits: QueueLimits) -> Arc<Queues> {
-        Arc::new(Queues { limits, held: Default::default(), response_bytes: AtomicUsize::new(0) })
+        Arc::new(Queues { limits, held: Default::default(), answers: Answers::default() })
     }
 
     pub fn limits(&self) -> &QueueLimits {
@@ -168,7 +185,53 @@ impl Queues {
 
     /// Bytes of answers that sockets did not take yet.
     pub fn response_bytes(&self) -> usize {
-        self.response_bytes.load(Ordering::Relaxed)
+        self.answers.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that answers may have that are being made.
+    pub fn reserved_bytes(&self) -> usize {
+        self.answers.reserved.load(Ordering::Relaxed)
+    }
+
+    fn answer_bytes(&self) -> usize {
+        self.response_bytes() + self.reserved_bytes()
+    }
+
+    /// What one connection may have of answers: half of what is left. However many take nothing, something is left.
+    pub(crate) fn connection_bytes_max(&self) -> usize {
+        self.limits.answer_bytes_max.saturating_sub(self.answer_bytes()) / 2
+    }
+
+    /// What answers of all calls may have when a call of this class begins: scans leave room for other reads, and
+    /// reads for the small answers of the rest.
+    fn class_answer_bytes_max(&self, class: CallClass) -> usize {
+        match class {
+            CallClass::Scan => self.limits.answer_bytes_max / 2,
+            CallClass::Read => self.limits.answer_bytes_max / 4 * 3,
+            _ => self.limits.answer_bytes_max,
+        }
+    }
+
+    /// Keeps room for an answer of up to `bytes`. A call that is alone always gets it.
+    pub fn reserve(self: &Arc<Self>, terms: &Terms, bytes: usize) -> Result<Reservation, NoRoom> {
+        let of_connection = &terms.connection.state;
+        let reserved = of_connection.reserved_bytes.load(Ordering::Relaxed);
+        let has = reserved + of_connection.waiting_bytes.load(Ordering::Relaxed);
+        if terms.connection.is_open() && has > 0 && has + bytes > self.connection_bytes_max() {
+            return Err(NoRoom::ForConnection);
+        }
+        let all = self.answer_bytes();
+        if all > 0 && all + bytes > self.class_answer_bytes_max(terms.class) {
+            return Err(NoRoom::ForClass);
+        }
+        self.answers.reserved.fetch_add(bytes, Ordering::Relaxed);
+        of_connection.reserved_bytes.fetch_add(bytes, Ordering::Relaxed);
+        Ok(Reservation { queues: self.clone(), connection: terms.connection.clone(), bytes })
+    }
+
+    /// Whether so much waits for clients that those who take nothing have to go.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.response_bytes() > self.limits.answer_bytes_max / 4
     }
 
     #[inline]
@@ -176,6 +239,7 @@ impl Queues {
         let held = &self.held[class.index()];
         held.calls.load(Ordering::Relaxed) >= self.limits.calls_max[class.index()]
             || held.bytes.load(Ordering::Relaxed) >= self.limits.class_bytes_max(class)
+            || self.response_bytes() >= self.class_answer_bytes_max(class)
     }
 
     pub(crate) fn note_refused(&self, class: CallClass) {
@@ -220,12 +284,36 @@ impl Queues {
     }
 
     pub(crate) fn add_response_bytes(&self, bytes: usize) {
-        self.response_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.answers.waiting.fetch_add(bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn sub_response_bytes(&self, bytes: usize) {
-        self.response_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.answers.waiting.fetch_sub(bytes, Ordering::Relaxed);
     }
+}
+
+/// Room for an answer that is being made, until it is handed to its connection or dropped.
+#[derive(Debug)]
+pub struct Reservation {
+    queues: Arc<Queues>,
+    connection: Arc<Connection>,
+    bytes: usize,
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.queues.answers.reserved.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.connection.state.reserved_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// Why there is no room for an answer now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoRoom {
+    /// Its client has not taken what it has asked for before.
+    ForConnection,
+    /// Calls of its class have all that they may have.
+    ForClass,
 }
 
 /// Why a call was not carried out. Nobody is told: nobody waits (HBase: `CallRunner.run`).
@@ -296,5 +384,36 @@ mod tests {
         queues.release(CallClass::Read, 1500);
         assert!(!queues.charge(CallClass::Read, 1500));
         assert!(queues.charge(CallClass::Read, 200));
+    }
+
+    #[test]
+    fn clients_that_take_nothing_leave_room_for_others() {
+        let connection = |id| {
+            Arc::new(Connection {
+                id,
+                peer: String::new(),
+                user: None,
+                client_version: None,
+                codec: None,
+                state: Default::default(),
+            })
+        };
+        let terms = |connection: &Arc<Connection>, class| Terms {
+            class,
+            deadline_ns: u64::MAX,
+            connection: connection.clone(),
+        };
+        let queues = Queues::new(QueueLimits { answer_bytes_max: 1000, ..QueueLimits::new(10, 1600) });
+        let (silent, other) = (connection(1), connection(2));
+        let first = queues.reserve(&terms(&silent, CallClass::Scan), 300).expect("alone");
+        let refused = queues.reserve(&terms(&silent, CallClass::Scan), 100).err();
+        assert_eq!(refused, Some(NoRoom::ForConnection), "300 and 100 of the 350 that it may have");
+        assert_eq!(queues.reserve(&terms(&other, CallClass::Scan), 300).err(), Some(NoRoom::ForClass));
+        let second = queues.reserve(&terms(&other, CallClass::Read), 300).expect("a read may have more");
+        assert_eq!(queues.reserved_bytes(), 600);
+        drop((first, second));
+        assert_eq!((queues.reserved_bytes(), queues.connection_bytes_max()), (0, 500));
+        queues.add_response_bytes(600);
+        assert!(queues.is_full(CallClass::Scan) && !queues.is_full(CallClass::Read) && queues.is_crowded());
     }
 }

@@ -1,9 +1,8 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -18,6 +17,8 @@ use crate::{Lanes, QueueLimits, Queues, RpcStats, Service};
 
 /// Connections that wait to be accepted; after an outage all clients come at once.
 const BACKLOG_MAX: u32 = 4096;
+/// How often it is looked whether clients take their answers.
+const SILENT_CHECK_PERIOD: Duration = Duration::from_millis(250);
 
 /// Services by their simple descriptor name (`ClientService`).
 pub type Services = HashMap<&'static str, Arc<dyn Service>>;
@@ -40,10 +41,9 @@ pub struct RpcSettings {
     pub queues: QueueLimits,
     /// Bytes of answers one client does not take; beyond, its connection is not read. 16 MiB.
     pub connection_response_bytes_max: usize,
-    /// Bytes of answers all clients do not take; beyond, `CallQueueTooBigException`. A connection that has
-    /// answers waiting is not read when they are more than half of what is left of this, so that slow clients,
-    /// however many, leave room for others. 512 MiB.
-    pub response_bytes_max: usize,
+    /// A client that takes nothing of what it asked for for this long is left when room for answers is short
+    /// (`Queues`). Five seconds.
+    pub silent_timeout: Duration,
     /// A timeout that a client names is at least this long (`hbase.ipc.min.client.request.timeout`). 20 ms.
     pub request_timeout_min: Duration,
     /// Time a connection has for its preamble and header. One minute.
@@ -60,7 +60,7 @@ impl Default for RpcSettings {
             connection_calls_max: 4_096,
             queues: QueueLimits::new(16_384, 512 << 20),
             connection_response_bytes_max: 16 << 20,
-            response_bytes_max: 512 << 20,
+            silent_timeout: Duration::from_secs(5),
             request_timeout_min: Duration::from_millis(20),
             handshake_timeout: Duration::from_secs(60),
             linger_timeout: Duration::from_secs(2),
@@ -110,6 +110,12 @@ pub(crate) struct Control {
     pub stopping: AtomicBool,
     /// Close now.
     pub closing: AtomicBool,
+    /// Its client takes nothing: what waits for it is to keep nothing else alive.
+    pub detaching: AtomicBool,
+    /// The `silent_since_ns` for which that was done.
+    pub detached_ns: AtomicU64,
+    /// `Clock::monotonic_ns` since when its client takes nothing; 0 if there is nothing to take, or it does.
+    pub silent_since_ns: AtomicU64,
     /// The task, once it ran for the first time; it stays the same for the task's life.
     pub waker: OnceLock<Waker>,
 }
@@ -223,6 +229,7 @@ impl BoundServer {
             stopping: AtomicBool::new(false),
         });
         let accepting = tokio::spawn(accept(self.listener, Arc::clone(&shared)));
+        tokio::spawn(leave_silent(Arc::downgrade(&shared)));
         RpcServer { shared, address: self.address, accepting }
     }
 }
@@ -233,6 +240,39 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.set_keepalive(true)?; // inherited: a client whose machine died is noticed in the end
     socket.bind(address)?;
     socket.listen(BACKLOG_MAX)
+}
+
+/// Looks after connections whose clients take nothing: what waits for them is made to keep nothing else alive, and they
+/// are closed when room for answers is short. Ends with the server.
+async fn leave_silent(shared: Weak<Shared>) {
+    loop {
+        tokio::time::sleep(SILENT_CHECK_PERIOD).await;
+        let Some(shared) = shared.upgrade() else { return };
+        if shared.queues.response_bytes() == 0 {
+            continue;
+        }
+        let now_ns = shared.clock.monotonic_ns();
+        let limit_ns = shared.settings.silent_timeout.as_nanos() as u64;
+        let is_crowded = shared.queues.is_crowded();
+        for (id, control) in shared.connections.lock().iter() {
+            let since_ns = control.silent_since_ns.load(Ordering::Relaxed);
+            let silent_ns = if since_ns == 0 { 0 } else { now_ns.saturating_sub(since_ns) };
+            if silent_ns > SILENT_CHECK_PERIOD.as_nanos() as u64
+                && control.detached_ns.swap(since_ns, Ordering::Relaxed) != since_ns
+            {
+                control.detaching.store(true, Ordering::Relaxed);
+                control.wake();
+            }
+            if is_crowded && silent_ns > limit_ns {
+                tracing::warn!(
+                    connection = id,
+                    "left a client that takes no answers: there is no room for more"
+                );
+                shared.stats.connections_left.fetch_add(1, Ordering::Relaxed);
+                control.close();
+            }
+        }
+    }
 }
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {

@@ -3,13 +3,13 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use halcyon_cell::Cell;
 
-use crate::{CallClass, CallHead, CellBlock, RpcError, Terms};
+use crate::{CallClass, CallHead, CellBlock, Reservation, RpcError, Terms};
 
 /// What the connection header said, shared by every call of the connection.
 #[derive(Debug)]
@@ -24,8 +24,21 @@ pub struct Connection {
     pub client_version: Option<(u32, u32)>,
     /// `None`: every cell goes inline into the protobuf message.
     pub codec: Option<Codec>,
+    /// What changes while it is open.
+    pub state: ConnectionState,
+}
+
+/// How a connection is doing, for those who do its calls.
+#[derive(Debug, Default)]
+pub struct ConnectionState {
     /// Nobody is there to take answers any more.
     pub gone: AtomicBool,
+    /// Calls of it that wait for a thread, for whoever makes them wait.
+    pub queued: AtomicUsize,
+    /// Bytes of answers that the client did not take yet, as of the last turn.
+    pub(crate) waiting_bytes: AtomicUsize,
+    /// Bytes that answers may have that are being made.
+    pub(crate) reserved_bytes: AtomicUsize,
 }
 
 /// How cells lie in a cell block.
@@ -41,7 +54,7 @@ pub enum Codec {
 impl Connection {
     /// Whether somebody may still take answers.
     pub fn is_open(&self) -> bool {
-        !self.gone.load(Ordering::Relaxed)
+        !self.state.gone.load(Ordering::Relaxed)
     }
 
     /// Whether the client said it has at least this version.
@@ -98,12 +111,19 @@ pub struct Reply {
     pub message: Bytes,
     /// Cells that go behind the message; `None` or empty: no cell block.
     pub cells: Option<CellBlock>,
+    /// Room that was kept for the answer; goes with it.
+    pub reservation: Option<Reservation>,
 }
 
 impl Reply {
     /// A message without a cell block.
     pub fn message(message: &impl prost::Message) -> Reply {
-        Reply { message: Bytes::from(message.encode_to_vec()), cells: None }
+        Reply::encoded(Bytes::from(message.encode_to_vec()))
+    }
+
+    /// A message that is encoded already.
+    pub fn encoded(message: Bytes) -> Reply {
+        Reply { message, cells: None, reservation: None }
     }
 }
 

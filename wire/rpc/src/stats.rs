@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 pub struct RpcStats {
     pub(crate) connections_opened: AtomicU64,
     pub(crate) connections_refused: AtomicU64,
+    pub(crate) connections_left: AtomicU64,
     pub(crate) connections_open: AtomicUsize,
     pub(crate) calls: AtomicU64,
     pub(crate) calls_failed: AtomicU64,
@@ -21,6 +22,8 @@ pub struct RpcStatsSnapshot {
     pub connections_opened: u64,
     /// Closed at once because there were too many.
     pub connections_refused: u64,
+    /// Closed because their clients took no answers and room for those was short.
+    pub connections_left: u64,
     pub connections_open: usize,
     /// Calls handed to a service.
     pub calls: u64,
@@ -44,6 +47,7 @@ impl RpcStats {
         RpcStatsSnapshot {
             connections_opened: count(&self.connections_opened),
             connections_refused: count(&self.connections_refused),
+            connections_left: count(&self.connections_left),
             connections_open: size(&self.connections_open),
             calls: count(&self.calls),
             calls_failed: count(&self.calls_failed),

@@ -532,7 +532,7 @@ fn a_call(method: &str, request: &impl Message) -> Call {
         user: Some("tester".into()),
         client_version: Some((2, 6)),
         codec: None,
-        gone: Default::default(),
+        state: Default::default(),
     });
     Call {
         id: 1,

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use halcyon_cell::{Error, ErrorKind};
-use halcyon_rpc::{Call, CallClass, CallHead, Outcome, Reply, RpcError, Service, Terms};
+use halcyon_rpc::{Call, CallClass, CallHead, Outcome, Reply, Reservation, RpcError, Service, Terms};
 use prost::Message;
 
 use crate::RegionServer;
@@ -116,7 +116,7 @@ impl From<Error> for CallError {
 struct Waits {
     terms: Terms,
     /// How large its answer may become.
-    answer_bytes: u64,
+    answer_bytes: usize,
     /// It has changed something already, so it has to come to its end.
     begun: bool,
 }
@@ -124,6 +124,11 @@ struct Waits {
 impl Waits {
     fn new(terms: Terms) -> Waits {
         Waits { terms, answer_bytes: 0, begun: false }
+    }
+
+    fn of_answer(terms: Terms, answer_bytes: u64) -> Waits {
+        let answer_bytes = usize::try_from(answer_bytes).unwrap_or(usize::MAX);
+        Waits { answer_bytes, ..Waits::new(terms) }
     }
 }
 
@@ -141,16 +146,32 @@ impl RegionServer {
         T: Send + 'static,
         F: FnOnce() -> Result<T, RpcError> + Send + 'static,
     {
+        self.run_reserved(method, waits, work).await.map(|(result, _)| result)
+    }
+
+    /// As [`RegionServer::run_pooled`]; beside the result is the room that was kept for the answer.
+    async fn run_reserved<T, F>(
+        &self,
+        method: &'static str,
+        waits: Waits,
+        work: F,
+    ) -> Result<(T, Option<Reservation>), RpcError>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> Result<T, RpcError> + Send + 'static,
+    {
         self.counters.pooled.add(1);
         let started_ns = self.env.clock.monotonic_ns();
         let Waits { terms, answer_bytes, begun } = waits;
-        let permit = self.pool.enter(terms.class, answer_bytes, begun).await;
-        let permit = permit.and_then(|permit| match self.dropped(&terms).filter(|_| !begun) {
+        let entered = self.pool.enter(&terms, answer_bytes, begun).await;
+        let entered = entered.and_then(|entered| match self.dropped(&terms).filter(|_| !begun) {
             Some(error) => Err(error),
-            None => Ok(permit),
+            None => Ok(entered),
         });
-        let result = match permit {
-            Ok(permit) => self.pool.run(permit, work).await,
+        let result = match entered {
+            Ok((permit, reservation)) => {
+                self.pool.run(permit, work).await.map(|result| (result, reservation))
+            }
             Err(error) => Err(error),
         };
         let took = Duration::from_nanos(self.env.clock.monotonic_ns().saturating_sub(started_ns));

@@ -24,6 +24,9 @@ use crate::errors::{self, invalid};
 use crate::nonces::{NonceGuard, Turn};
 use crate::region_table::OnlineRegion;
 
+/// A longer Multi does not run on the thread that received it: some milliseconds of work.
+const INLINE_BYTES_MAX: usize = 1 << 20;
+
 /// A Multi and how far it has come.
 pub(super) struct Run {
     pub(super) server: Arc<RegionServer>,
@@ -42,6 +45,8 @@ pub(super) struct Run {
     /// Something was written.
     pub(super) wrote: bool,
     terms: Terms,
+    /// It would keep the thread that received it for too long.
+    is_large: bool,
     /// A write that was waited for has failed.
     failed: Option<Error>,
     pub(super) guards: Vec<NonceGuard>,
@@ -68,6 +73,9 @@ pub(super) fn call(server: &Arc<RegionServer>, call: Call) -> Outcome {
             run_on_pool(run).await
         }));
     }
+    if run.is_large {
+        return Outcome::Later(Box::pin(run_on_pool(run)));
+    }
     match run.go_on(ReadMode::CacheOnly) {
         Ok(()) => run.complete(),
         Err(NeedsDisk) => Outcome::Later(Box::pin(run_on_pool(run))),
@@ -76,7 +84,7 @@ pub(super) fn call(server: &Arc<RegionServer>, call: Call) -> Outcome {
 
 async fn run_on_pool(mut run: Run) -> Result<Reply, RpcError> {
     let server = run.server.clone();
-    let waits = Waits { terms: run.terms.clone(), answer_bytes: run.answer_bytes_max(), begun: run.wrote };
+    let waits = Waits { begun: run.wrote, ..Waits::of_answer(run.terms.clone(), run.answer_bytes_max()) };
     let work = move || {
         let done = run.go_on(ReadMode::AnyDisk);
         run.server.drive_logs(); // nobody else does behind this thread
@@ -85,10 +93,12 @@ async fn run_on_pool(mut run: Run) -> Result<Reply, RpcError> {
             Err(NeedsDisk) => Err(CallError::NeedsDisk.into_rpc()),
         }
     };
-    match server.run_pooled("Multi", waits, work).await?.complete() {
+    let (run, reservation) = server.run_reserved("Multi", waits, work).await?;
+    let reply = match run.complete() {
         Outcome::Ready(result) => result,
         Outcome::Later(later) => later.await,
-    }
+    };
+    reply.map(|reply| Reply { reservation, ..reply })
 }
 
 /// The step at hand cannot be done from memory; nothing of it was done.
@@ -96,6 +106,7 @@ struct NeedsDisk;
 
 impl Run {
     fn new(server: &Arc<RegionServer>, mut call: Call) -> Result<Run, RpcError> {
+        let bytes = call.param.len() + call.cells.iter().map(|cell| cell.bytes().len()).sum::<usize>();
         let (may_cut_off, codec) = (call.connection.client_at_least(1, 2), call.connection.codec);
         let request: pb::MultiRequest = decode("Multi", std::mem::take(&mut call.param))?;
         Ok(Run {
@@ -110,6 +121,7 @@ impl Run {
             tickets: Vec::new(),
             unseen: false,
             wrote: false,
+            is_large: bytes > INLINE_BYTES_MAX,
             terms: call.into_terms(),
             failed: None,
             guards: Vec::new(),

@@ -113,7 +113,7 @@ impl MultiReply {
         if statistics {
             put_delimited(3, &[], &mut self.message);
         }
-        Reply { message: Bytes::from(self.message), cells: self.block }
+        Reply { cells: self.block, ..Reply::encoded(Bytes::from(self.message)) }
     }
 }
 

@@ -229,7 +229,7 @@ fn complete(done: Done, codec: Option<Codec>) -> Outcome {
 fn reply(processed: Option<bool>, result: Option<Vec<Cell>>, codec: Option<Codec>) -> Reply {
     let Some(cells) = result else {
         if processed == Some(true) {
-            return Reply { message: Bytes::from_static(PROCESSED), cells: None };
+            return Reply::encoded(Bytes::from_static(PROCESSED));
         }
         return Reply::message(&pb::MutateResponse { processed, ..Default::default() });
     };

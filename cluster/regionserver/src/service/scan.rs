@@ -58,10 +58,12 @@ fn next(server: &Arc<RegionServer>, call: &Call, request: pb::ScanRequest, id: u
 
 fn pooled(server: &Arc<RegionServer>, call: &Call, run: ScanRun) -> Outcome {
     let server = server.clone();
-    let waits = Waits { answer_bytes: run.answer_bytes_max(), ..Waits::new(call.terms()) };
+    let waits = Waits::of_answer(call.terms(), run.answer_bytes_max());
     let queued = Queued(Some(run));
     Outcome::Later(Box::pin(async move {
-        server.run_pooled("Scan", waits, move || queued.run().map_err(CallError::into_rpc)).await
+        let work = move || queued.run().map_err(CallError::into_rpc);
+        let (reply, reservation) = server.run_reserved("Scan", waits, work).await?;
+        Ok(Reply { reservation, ..reply })
     }))
 }
 
@@ -101,11 +103,11 @@ fn open(server: &Arc<RegionServer>, call: &Call, request: pb::ScanRequest) -> Ou
         }
     }
     let server = server.clone();
-    let waits = Waits { answer_bytes: opening.answer_bytes_max(), ..Waits::new(call.terms()) };
+    let waits = Waits::of_answer(call.terms(), opening.answer_bytes_max());
     Outcome::Later(Box::pin(async move {
-        server
-            .run_pooled("Scan", waits, move || opening.run(ReadMode::AnyDisk).map_err(CallError::into_rpc))
-            .await
+        let work = move || opening.run(ReadMode::AnyDisk).map_err(CallError::into_rpc);
+        let (reply, reservation) = server.run_reserved("Scan", waits, work).await?;
+        Ok(Reply { reservation, ..reply })
     }))
 }
 

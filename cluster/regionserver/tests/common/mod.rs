@@ -3,7 +3,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -53,7 +52,7 @@ pub fn connection(codec: Option<Codec>, version: Option<(u32, u32)>) -> Arc<Conn
         user,
         client_version: version,
         codec,
-        gone: AtomicBool::new(false),
+        state: Default::default(),
     })
 }
 

@@ -72,7 +72,7 @@ impl Service for TestService {
                 let codec = call.connection.codec.expect("the test names one");
                 let mut block = CellBlock::new(codec);
                 block.push(&Cell::put(b"row", b"f", b"q", 7, &vec![b'v'; len]));
-                Outcome::Ready(Ok(Reply { message: Bytes::new(), cells: Some(block) }))
+                Outcome::Ready(Ok(Reply { cells: Some(block), ..Reply::encoded(Bytes::new()) }))
             }
             "Fail" => Outcome::Ready(Err(RpcError::region_moved("h2", 16021, 5, 6))),
             "Panic" => panic!("as asked"),
@@ -96,7 +96,7 @@ fn echo(call: &Call) -> Reply {
         call.cells.iter().for_each(|cell| block.push(cell));
         block
     });
-    Reply { message: call.param.clone(), cells }
+    Reply { cells, ..Reply::encoded(call.param.clone()) }
 }
 
 pub async fn start(settings: RpcSettings) -> (RpcServer, Arc<TestService>) {
