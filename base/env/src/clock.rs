@@ -1,10 +1,18 @@
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
 /// Wall time for timestamps, monotonic time for measuring.
 pub trait Clock: Send + Sync {
     /// Milliseconds since 1970 (what cell timestamps are made of). May step when the machine's clock is set.
     fn now_ms(&self) -> i64;
+
+    /// The hour of the day, 0 to 23, that it is now where the machine stands.
+    fn hour_of_day(&self) -> i64 {
+        self.now_ms().div_euclid(3_600_000).rem_euclid(24)
+    }
 
     /// Nanoseconds since some fixed point; never goes back.
     fn monotonic_ns(&self) -> u64;
@@ -13,15 +21,17 @@ pub trait Clock: Send + Sync {
     fn sleep(&self, time: Duration);
 }
 
-/// The machine's clock.
+/// The machine's clock. Its time zone is that of the variable `TZ`, else the system's, else UTC, as it was when the clock
+/// was made.
 pub struct SystemClock {
     start: Instant,
+    zone: TimeZone,
 }
 
 impl SystemClock {
     #[allow(clippy::disallowed_methods, clippy::new_without_default)] // the one place that may
     pub fn new() -> SystemClock {
-        SystemClock { start: Instant::now() }
+        SystemClock { start: Instant::now(), zone: TimeZone::try_system().unwrap_or(TimeZone::UTC) }
     }
 }
 
@@ -30,6 +40,10 @@ impl Clock for SystemClock {
     fn now_ms(&self) -> i64 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    }
+
+    fn hour_of_day(&self) -> i64 {
+        hour_in(&self.zone, self.now_ms())
     }
 
     fn monotonic_ns(&self) -> u64 {
@@ -41,7 +55,12 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that a test moves by hand; sleeping moves it as well.
+fn hour_in(zone: &TimeZone, wall_ms: i64) -> i64 {
+    let at = Timestamp::from_millisecond(wall_ms).unwrap_or(Timestamp::UNIX_EPOCH);
+    i64::from(zone.to_datetime(at).hour())
+}
+
+/// A clock that a test moves by hand; sleeping moves it as well. It stands where UTC is.
 #[derive(Default)]
 pub struct ManualClock {
     wall_ms: AtomicI64,
@@ -70,5 +89,21 @@ impl Clock for ManualClock {
 
     fn sleep(&self, time: Duration) {
         self.advance(time);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hours_are_those_of_the_zone() {
+        let zone = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").expect("a rule");
+        let (winter_ms, summer_ms) = (1_768_476_600_000, 1_784_114_999_999); // 2026-01-15 11:30, 2026-07-15 11:29 UTC
+        assert_eq!(hour_in(&TimeZone::UTC, winter_ms), 11);
+        assert_eq!((hour_in(&zone, winter_ms), hour_in(&zone, summer_ms)), (12, 13));
+        assert_eq!(hour_in(&TimeZone::UTC, -1), 23);
+        assert!((0..24).contains(&SystemClock::new().hour_of_day()));
+        assert_eq!(ManualClock::at(25 * 3_600_000).hour_of_day(), 1);
     }
 }

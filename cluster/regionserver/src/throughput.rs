@@ -132,7 +132,7 @@ impl Throughput {
         let settings = &self.settings;
         let limit = if settings.is_unlimited() || pressure > 1.0 {
             u64::MAX
-        } else if self.off_peak.contains(self.clock.now_ms()) {
+        } else if self.off_peak.contains(self.clock.hour_of_day()) {
             settings.offpeak_bytes
         } else {
             let room = settings.higher_bytes.saturating_sub(settings.lower_bytes);

@@ -244,6 +244,7 @@ impl Region {
             policy: store.policy(),
             stripes: &candidates.stripes,
             now_ms: self.services.env.clock.now_ms(),
+            hour_of_day: self.services.env.clock.hour_of_day(),
             file_ttl_ms: store.keeping.ttl_ms.filter(|_| has_ttl),
             major_period_ms: major_period_ms(store, &candidates.files),
             flush_size_bytes: self.flush_size_bytes(),

@@ -34,6 +34,7 @@ pub(crate) struct StoreState<'a> {
     pub policy: CompactionPolicy,
     pub stripes: &'a Stripes,
     pub now_ms: i64,
+    pub hour_of_day: i64,
     /// Age at which a file's cells may be forgotten; `None`: for ever, or the family has `MIN_VERSIONS`.
     pub file_ttl_ms: Option<i64>,
     /// This store's period of major compactions, its variation included; 0: only on demand.
@@ -62,7 +63,7 @@ pub(crate) enum Drops {
 
 impl StoreState<'_> {
     pub(super) fn is_off_peak(&self) -> bool {
-        self.settings.off_peak.contains(self.now_ms)
+        self.settings.off_peak.contains(self.hour_of_day)
     }
 
     pub(super) fn limits(&self, files_min: usize, stuck: bool) -> Limits {

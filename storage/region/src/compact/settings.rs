@@ -43,7 +43,7 @@ pub struct DateTieredSettings {
     pub tier_age_max_ms: Option<i64>,
 }
 
-/// Hours of the day in which compactions may take more, in UTC (`hbase.offpeak.start.hour`, `.end.hour`).
+/// Hours of the day in which compactions may take more, in the server's time zone (`hbase.offpeak.start.hour`, `.end.hour`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OffPeakHours {
     /// First hour, -1: none.
@@ -287,13 +287,12 @@ impl fmt::Display for CompactionSettings {
 }
 
 impl OffPeakHours {
-    /// Whether wall time `now_ms` lies in them. Never, if one of the two is no hour (HBase: `OffPeakHours`).
-    pub fn contains(&self, now_ms: i64) -> bool {
+    /// Whether an hour of the day is one of them. Never, if one of the two is no hour (HBase: `OffPeakHours`).
+    pub fn contains(&self, hour: i64) -> bool {
         let hours = 0..24;
         if !hours.contains(&self.start) || !hours.contains(&self.end) {
             return false;
         }
-        let hour = now_ms.div_euclid(3_600_000).rem_euclid(24);
         if self.start <= self.end {
             self.start <= hour && hour < self.end
         } else {
@@ -383,11 +382,10 @@ mod tests {
 
     #[test]
     fn off_peak_hours_may_span_midnight() {
-        let at = |hour: i64| hour * 3_600_000 + 59 * 60_000;
         let night = OffPeakHours { start: 22, end: 6 };
-        assert!(night.contains(at(22)) && night.contains(at(5)) && !night.contains(at(6)));
+        assert!(night.contains(22) && night.contains(5) && !night.contains(6));
         let noon = OffPeakHours { start: 11, end: 13 };
-        assert!(noon.contains(at(24 + 11)) && noon.contains(at(12)) && !noon.contains(at(13)));
-        assert!(!OffPeakHours { start: -1, end: 6 }.contains(at(3)));
+        assert!(noon.contains(11) && noon.contains(12) && !noon.contains(13));
+        assert!(!OffPeakHours { start: -1, end: 6 }.contains(3));
     }
 }

@@ -132,6 +132,7 @@ fn with_store<T>(
             other => panic!("unknown policy {other}"),
         },
         now_ms: number("now").unwrap_or(1_000),
+        hour_of_day: number("now").unwrap_or(1_000).div_euclid(3_600_000).rem_euclid(24),
         file_ttl_ms: number("ttl"),
         major_period_ms: number("period").unwrap_or(0),
         flush_size_bytes: 10,
