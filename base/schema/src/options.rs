@@ -33,9 +33,10 @@ pub enum BloomType {
     None,
     #[default]
     Row,
+    /// Row and qualifier.
     RowCol,
     /// The first so many bytes of the row.
-    RowPrefixFixedLength(usize),
+    RowPrefixFixedLength(u16),
 }
 
 /// The configuration key that gives `ROWPREFIX_FIXED_LENGTH` its length.
@@ -58,7 +59,11 @@ impl BloomType {
             "NONE" => BloomType::None,
             "ROW" => BloomType::Row,
             "ROWCOL" => BloomType::RowCol,
-            "ROWPREFIX_FIXED_LENGTH" => BloomType::RowPrefixFixedLength(prefix_len.filter(|&len| len > 0)?),
+            "ROWPREFIX_FIXED_LENGTH" => {
+                // No row is longer than what a u16 counts.
+                let len = prefix_len.filter(|&len| len > 0)?;
+                BloomType::RowPrefixFixedLength(u16::try_from(len).unwrap_or(u16::MAX))
+            }
             _ => return None,
         })
     }
@@ -76,6 +81,9 @@ pub enum Compression {
 }
 
 impl Compression {
+    pub const ALL: [Compression; 5] =
+        [Compression::None, Compression::Gz, Compression::Snappy, Compression::Lz4, Compression::Zstd];
+
     pub fn name(self) -> &'static str {
         match self {
             Compression::None => "NONE",
@@ -86,11 +94,20 @@ impl Compression {
         }
     }
 
+    /// The number in an HFile's trailer.
+    pub fn code(self) -> u32 {
+        match self {
+            Compression::Gz => 1,
+            Compression::None => 2,
+            Compression::Snappy => 3,
+            Compression::Lz4 => 4,
+            Compression::Zstd => 6,
+        }
+    }
+
     /// `None` for LZO, BZIP2, LZMA, BROTLI and words HBase does not know either.
     pub fn parse(text: &str) -> Option<Compression> {
-        let all =
-            [Compression::None, Compression::Gz, Compression::Snappy, Compression::Lz4, Compression::Zstd];
-        all.into_iter().find(|compression| compression.name().eq_ignore_ascii_case(text))
+        Compression::ALL.into_iter().find(|compression| compression.name().eq_ignore_ascii_case(text))
     }
 }
 

@@ -20,6 +20,7 @@ use halcyon_cell::{Error, Result};
 use halcyon_env::ReadableFile;
 
 use crate::Compression;
+use crate::compression::decompress;
 use crate::format::Reader;
 
 pub(crate) const HEADER_LEN: usize = 33;
@@ -176,7 +177,7 @@ pub(crate) fn open_block(bytes: Vec<u8>, compression: Compression) -> Result<Raw
         let payload = Bytes::from(bytes).slice(HEADER_LEN..header.guarded_len);
         return Ok(RawBlock { header, payload, held_bytes });
     }
-    let mut raw = compression.decompress(&bytes[HEADER_LEN..header.guarded_len], header.raw_len)?;
+    let mut raw = decompress(compression, &bytes[HEADER_LEN..header.guarded_len], header.raw_len)?;
     raw.shrink_to_fit();
     let held_bytes = raw.capacity();
     Ok(RawBlock { header, payload: Bytes::from(raw), held_bytes })

@@ -5,6 +5,7 @@ use halcyon_cell::{Error, Result};
 use halcyon_env::WritableFile;
 
 use crate::block::{BLOCK_BYTES_MAX, ENCODED_DATA_MAGIC, HEADER_LEN, KINDS_COUNT, kind_index, magic};
+use crate::compression::compress;
 use crate::{ChecksumType, Compression, WriterOptions};
 
 /// Bytes collected before the file is written to.
@@ -72,7 +73,7 @@ impl BlockWriter {
         let offset = self.position();
         let start = self.out.len();
         self.out.extend_from_slice(&[0; HEADER_LEN]);
-        self.compression.compress(payload, self.zstd_in_records, &mut self.out)?;
+        compress(self.compression, payload, self.zstd_in_records, &mut self.out)?;
         let guarded_len = self.out.len() - start;
         let checksums_len = guarded_len.div_ceil(self.bytes_per_checksum) * 4;
         if payload.len().max(guarded_len + checksums_len) > BLOCK_BYTES_MAX {

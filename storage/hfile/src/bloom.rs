@@ -12,30 +12,6 @@ use crate::hash::HashType;
 use crate::index::{KeyOrder, RootIndex};
 use crate::trailer::comparator_of;
 
-/// What a store's general bloom filter is made of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum BloomType {
-    None,
-    #[default]
-    Row,
-    /// Row and qualifier.
-    RowCol,
-    /// The first so many bytes of the row (`ROWPREFIX_FIXED_LENGTH`).
-    RowPrefixFixedLength(u16),
-}
-
-impl BloomType {
-    /// The name in file info and in a column family's `BLOOMFILTER` attribute.
-    pub fn name(self) -> &'static str {
-        match self {
-            BloomType::None => "NONE",
-            BloomType::Row => "ROW",
-            BloomType::RowCol => "ROWCOL",
-            BloomType::RowPrefixFixedLength(_) => "ROWPREFIX_FIXED_LENGTH",
-        }
-    }
-}
-
 /// The version of the compound filter; the only one that was ever written.
 pub(crate) const BLOOM_VERSION: i32 = 3;
 /// More would be slower than reading the block.

@@ -12,17 +12,7 @@
 use std::io::{Read, Write};
 
 use halcyon_cell::{Error, Result};
-
-/// A compression that this crate can read and write.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Compression {
-    #[default]
-    None,
-    Gz,
-    Snappy,
-    Lz4,
-    Zstd,
-}
+use halcyon_schema::Compression;
 
 /// Raw bytes per record of Hadoop's block framing: what fits a decompressor's 256 KiB buffer in the worst case
 /// of either codec (Hadoop keeps a sixth and 32 bytes free for SNAPPY, less for LZ4).
@@ -32,120 +22,100 @@ const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// What is reserved before any output is there, whatever a length field says.
 const RESERVED_BYTES_MAX: usize = 1 << 20;
 
-impl Compression {
-    /// The number in the trailer.
-    pub fn code(self) -> u32 {
-        match self {
-            Compression::Gz => 1,
-            Compression::None => 2,
-            Compression::Snappy => 3,
-            Compression::Lz4 => 4,
-            Compression::Zstd => 6,
-        }
+/// What the number in a trailer stands for. `Invalid` names a codec of HBase that is not supported here.
+pub(crate) fn codec_of(code: u32) -> Result<Compression> {
+    if let Some(codec) = Compression::ALL.into_iter().find(|codec| codec.code() == code) {
+        return Ok(codec);
     }
+    let name = match code {
+        0 => "LZO",
+        5 => "BZIP2",
+        7 => "LZMA",
+        8 => "BROTLI",
+        _ => return Err(Error::corrupt(format!("compression codec: expected 0 to 8, found {code}"))),
+    };
+    Err(Error::invalid(format!("compression {name} is not supported")))
+}
 
-    /// `Invalid` names a codec of HBase that is not supported here.
-    pub fn from_code(code: u32) -> Result<Compression> {
-        Ok(match code {
-            1 => Compression::Gz,
-            2 => Compression::None,
-            3 => Compression::Snappy,
-            4 => Compression::Lz4,
-            6 => Compression::Zstd,
-            0 | 5 | 7 | 8 => {
-                let name = ["LZO", "", "", "", "", "BZIP2", "", "LZMA", "BROTLI"][code as usize];
-                return Err(Error::invalid(format!("compression {name} is not supported")));
-            }
-            _ => return Err(Error::corrupt(format!("compression codec: expected 0 to 8, found {code}"))),
-        })
+/// Appends the compressed form of `raw` to `out`. With `zstd_in_records` ZSTD frames go into Hadoop's records.
+pub(crate) fn compress(
+    codec: Compression,
+    raw: &[u8],
+    zstd_in_records: bool,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    let failed = |e: &dyn std::fmt::Display| Error::invalid(format!("compressing a block: {e}"));
+    match codec {
+        Compression::None => out.extend_from_slice(raw),
+        Compression::Gz => {
+            let mut encoder = flate2::write::GzEncoder::new(out, flate2::Compression::default());
+            encoder.write_all(raw).and_then(|()| encoder.finish().map(|_| ())).map_err(|e| failed(&e))?;
+        }
+        Compression::Snappy => {
+            let mut encoder = snap::raw::Encoder::new();
+            frame(raw, out, snap::raw::max_compress_len, |piece, space| {
+                encoder.compress(piece, space).map_err(|e| failed(&e))
+            })?;
+        }
+        Compression::Lz4 => {
+            frame(raw, out, lz4_flex::block::get_maximum_output_size, |piece, space| {
+                lz4_flex::block::compress_into(piece, space).map_err(|e| failed(&e))
+            })?;
+        }
+        Compression::Zstd if zstd_in_records => {
+            frame(raw, out, zstd::zstd_safe::compress_bound, |piece, space| {
+                zstd::bulk::compress_to_buffer(piece, space, ZSTD_LEVEL).map_err(|e| failed(&e))
+            })?;
+        }
+        Compression::Zstd => {
+            let packed = zstd::bulk::compress(raw, ZSTD_LEVEL).map_err(|e| failed(&e))?;
+            out.extend_from_slice(&packed);
+        }
     }
+    Ok(())
+}
 
-    /// The name in a column family's `COMPRESSION` attribute.
-    pub fn name(self) -> &'static str {
-        match self {
-            Compression::None => "NONE",
-            Compression::Gz => "GZ",
-            Compression::Snappy => "SNAPPY",
-            Compression::Lz4 => "LZ4",
-            Compression::Zstd => "ZSTD",
+/// The raw payload, which must have exactly `raw_len` bytes.
+pub(crate) fn decompress(codec: Compression, packed: &[u8], raw_len: usize) -> Result<Vec<u8>> {
+    let mut out = Vec::with_capacity(raw_len.min(RESERVED_BYTES_MAX));
+    let failed = |e: &dyn std::fmt::Display| Error::corrupt(format!("{} payload: {e}", codec.name()));
+    match codec {
+        Compression::None => out.extend_from_slice(packed),
+        Compression::Gz => {
+            let limit = raw_len as u64 + 1;
+            flate2::read::MultiGzDecoder::new(packed)
+                .take(limit)
+                .read_to_end(&mut out)
+                .map_err(|e| failed(&e))?;
         }
+        Compression::Snappy => unframe(packed, raw_len, &mut out, |piece, room, out| {
+            let len = snap::raw::decompress_len(piece).map_err(|e| failed(&e))?;
+            // Snappy copies at most 64 bytes per three: a longer claim is a lie.
+            if len > room || len > piece.len().saturating_mul(24) {
+                return Err(failed(&format!("a piece claims {len} bytes")));
+            }
+            append_with(out, len, |space| {
+                snap::raw::Decoder::new().decompress(piece, space).map_err(|e| failed(&e))
+            })
+        })?,
+        Compression::Lz4 => unframe(packed, raw_len, &mut out, |piece, room, out| {
+            // One byte of LZ4 stands for at most 255.
+            let len = room.min(piece.len().saturating_mul(256));
+            append_with(out, len, |space| {
+                lz4_flex::block::decompress_into(piece, space).map_err(|e| failed(&e))
+            })
+        })?,
+        Compression::Zstd if packed.starts_with(&ZSTD_MAGIC) => {
+            decompress_zstd(packed, raw_len, &mut out).map_err(|e| failed(&e))?;
+        }
+        Compression::Zstd => unframe(packed, raw_len, &mut out, |piece, room, out| {
+            decompress_zstd(piece, room, out).map_err(|e| failed(&e))
+        })?,
     }
-
-    /// Appends the compressed form of `raw` to `out`. With `zstd_in_records` ZSTD frames go into Hadoop's records.
-    pub(crate) fn compress(self, raw: &[u8], zstd_in_records: bool, out: &mut Vec<u8>) -> Result<()> {
-        let failed = |e: &dyn std::fmt::Display| Error::invalid(format!("compressing a block: {e}"));
-        match self {
-            Compression::None => out.extend_from_slice(raw),
-            Compression::Gz => {
-                let mut encoder = flate2::write::GzEncoder::new(out, flate2::Compression::default());
-                encoder.write_all(raw).and_then(|()| encoder.finish().map(|_| ())).map_err(|e| failed(&e))?;
-            }
-            Compression::Snappy => {
-                let mut encoder = snap::raw::Encoder::new();
-                frame(raw, out, snap::raw::max_compress_len, |piece, space| {
-                    encoder.compress(piece, space).map_err(|e| failed(&e))
-                })?;
-            }
-            Compression::Lz4 => {
-                frame(raw, out, lz4_flex::block::get_maximum_output_size, |piece, space| {
-                    lz4_flex::block::compress_into(piece, space).map_err(|e| failed(&e))
-                })?;
-            }
-            Compression::Zstd if zstd_in_records => {
-                frame(raw, out, zstd::zstd_safe::compress_bound, |piece, space| {
-                    zstd::bulk::compress_to_buffer(piece, space, ZSTD_LEVEL).map_err(|e| failed(&e))
-                })?;
-            }
-            Compression::Zstd => {
-                let packed = zstd::bulk::compress(raw, ZSTD_LEVEL).map_err(|e| failed(&e))?;
-                out.extend_from_slice(&packed);
-            }
-        }
-        Ok(())
+    if out.len() != raw_len {
+        return Err(failed(&format!("expected {raw_len} raw bytes, found {} or more", out.len())));
     }
-
-    /// The raw payload, which must have exactly `raw_len` bytes.
-    pub(crate) fn decompress(self, packed: &[u8], raw_len: usize) -> Result<Vec<u8>> {
-        let mut out = Vec::with_capacity(raw_len.min(RESERVED_BYTES_MAX));
-        let failed = |e: &dyn std::fmt::Display| Error::corrupt(format!("{} payload: {e}", self.name()));
-        match self {
-            Compression::None => out.extend_from_slice(packed),
-            Compression::Gz => {
-                let limit = raw_len as u64 + 1;
-                flate2::read::MultiGzDecoder::new(packed)
-                    .take(limit)
-                    .read_to_end(&mut out)
-                    .map_err(|e| failed(&e))?;
-            }
-            Compression::Snappy => unframe(packed, raw_len, &mut out, |piece, room, out| {
-                let len = snap::raw::decompress_len(piece).map_err(|e| failed(&e))?;
-                // Snappy copies at most 64 bytes per three: a longer claim is a lie.
-                if len > room || len > piece.len().saturating_mul(24) {
-                    return Err(failed(&format!("a piece claims {len} bytes")));
-                }
-                append_with(out, len, |space| {
-                    snap::raw::Decoder::new().decompress(piece, space).map_err(|e| failed(&e))
-                })
-            })?,
-            Compression::Lz4 => unframe(packed, raw_len, &mut out, |piece, room, out| {
-                // One byte of LZ4 stands for at most 255.
-                let len = room.min(piece.len().saturating_mul(256));
-                append_with(out, len, |space| {
-                    lz4_flex::block::decompress_into(piece, space).map_err(|e| failed(&e))
-                })
-            })?,
-            Compression::Zstd if packed.starts_with(&ZSTD_MAGIC) => {
-                decompress_zstd(packed, raw_len, &mut out).map_err(|e| failed(&e))?;
-            }
-            Compression::Zstd => unframe(packed, raw_len, &mut out, |piece, room, out| {
-                decompress_zstd(piece, room, out).map_err(|e| failed(&e))
-            })?,
-        }
-        if out.len() != raw_len {
-            return Err(failed(&format!("expected {raw_len} raw bytes, found {} or more", out.len())));
-        }
-        Ok(out)
-    }
+    Ok(out)
 }
 
 fn decompress_zstd(packed: &[u8], room: usize, out: &mut Vec<u8>) -> std::io::Result<()> {
@@ -216,9 +186,6 @@ fn unframe(
 #[cfg(test)]
 mod tests {
     use super::*;
-    const ALL: [Compression; 5] =
-        [Compression::None, Compression::Gz, Compression::Snappy, Compression::Lz4, Compression::Zstd];
-
     fn sample(len: usize) -> Vec<u8> {
         let mut state = 1u32;
         (0..len)
@@ -232,16 +199,16 @@ mod tests {
     #[test]
     fn payloads_come_back() {
         for (codec, in_records) in
-            ALL.map(|codec| (codec, false)).into_iter().chain([(Compression::Zstd, true)])
+            Compression::ALL.map(|codec| (codec, false)).into_iter().chain([(Compression::Zstd, true)])
         {
             for len in [0, 1, 100, 65_536, 1_000_000] {
                 for raw in [sample(len), vec![b'a'; len]] {
                     let mut packed = Vec::new();
-                    codec.compress(&raw, in_records, &mut packed).unwrap();
-                    assert!(codec.decompress(&packed, len).unwrap() == raw, "{codec:?} {len}");
-                    assert!(codec.decompress(&packed, len + 1).is_err());
-                    assert!(len <= 1 || codec.decompress(&packed, len - 1).is_err());
-                    assert_eq!(Compression::from_code(codec.code()).unwrap(), codec);
+                    compress(codec, &raw, in_records, &mut packed).unwrap();
+                    assert!(decompress(codec, &packed, len).unwrap() == raw, "{codec:?} {len}");
+                    assert!(decompress(codec, &packed, len + 1).is_err());
+                    assert!(len <= 1 || decompress(codec, &packed, len - 1).is_err());
+                    assert_eq!(codec_of(codec.code()).unwrap(), codec);
                 }
             }
         }
@@ -249,15 +216,15 @@ mod tests {
 
     #[test]
     fn damaged_payloads_are_refused_or_have_the_right_length() {
-        for codec in ALL {
+        for codec in Compression::ALL {
             let raw = sample(2000);
             let mut packed = Vec::new();
-            codec.compress(&raw, false, &mut packed).unwrap();
+            compress(codec, &raw, false, &mut packed).unwrap();
             for at in 0..packed.len() {
-                let _ = codec.decompress(&packed[..at], raw.len());
+                let _ = decompress(codec, &packed[..at], raw.len());
                 let mut bad = packed.clone();
                 bad[at] ^= 1 << (at % 8);
-                if let Ok(got) = codec.decompress(&bad, raw.len()) {
+                if let Ok(got) = decompress(codec, &bad, raw.len()) {
                     assert_eq!(got.len(), raw.len());
                 }
             }
@@ -272,11 +239,11 @@ mod tests {
             packed.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
             packed.extend_from_slice(&bytes);
         }
-        assert_eq!(Compression::Snappy.decompress(&packed, 6).unwrap(), b"abcdef");
+        assert_eq!(decompress(Compression::Snappy, &packed, 6).unwrap(), b"abcdef");
         let frame = zstd::bulk::compress(b"abcdef", 1).unwrap();
         let mut packed = 6u32.to_be_bytes().to_vec();
         packed.extend_from_slice(&(frame.len() as u32).to_be_bytes());
         packed.extend_from_slice(&frame);
-        assert_eq!(Compression::Zstd.decompress(&packed, 6).unwrap(), b"abcdef");
+        assert_eq!(decompress(Compression::Zstd, &packed, 6).unwrap(), b"abcdef");
     }
 }

@@ -44,10 +44,8 @@ mod verify;
 mod writer;
 
 pub use block::ChecksumType;
-pub use bloom::BloomType;
-pub use compression::Compression;
 pub use file_info::FileInfo;
-pub use halcyon_schema::BlockEncoding;
+pub use halcyon_schema::{BlockEncoding, BloomType, Compression};
 pub use half::{HalfScanner, RowRange};
 pub use reader::{CacheKinds, HFile, ReadMode, ReaderOptions};
 pub use scanner::HFileScanner;

@@ -5,9 +5,10 @@ use bytes::Bytes;
 use halcyon_cache::BlockKind;
 use halcyon_cell::{CellComparator, Error, Result};
 
+use crate::BloomType;
 use crate::block::{BlockSource, Header, RawBlock, open_block};
 use crate::block_writer::BlockPlace;
-use crate::bloom::{Bloom, BloomType};
+use crate::bloom::Bloom;
 use crate::file_info::{FileInfo, name};
 use crate::format::Reader;
 use crate::index::{KeyOrder, RootIndex};

@@ -9,9 +9,10 @@ use halcyon_cell::{CellComparator, Error, Key, KeyRef, Result};
 use halcyon_env::Env;
 use halcyon_schema::BlockEncoding;
 
+use crate::BloomType;
 use crate::block::{BlockSource, RawBlock};
 use crate::block_writer::BlockPlace;
-use crate::bloom::{Bloom, BloomType, row_col_key};
+use crate::bloom::{Bloom, row_col_key};
 use crate::data_block::{self, CellLayout};
 use crate::encoding::{RowIndex, Runs, check_runs, encoding_of};
 use crate::file_info::FileInfo;

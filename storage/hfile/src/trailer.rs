@@ -13,6 +13,7 @@ use halcyon_proto::pb::FileTrailerProto;
 use prost::Message;
 
 use crate::Compression;
+use crate::compression::codec_of;
 
 pub(crate) const TRAILER_LEN: usize = 4096;
 const TRAILER_V2_LEN: usize = 212;
@@ -82,7 +83,7 @@ fn check(len: usize, proto: FileTrailerProto) -> Result<Trailer> {
         )));
     }
     let comparator = comparator_of(proto.comparator_class_name())?;
-    let compression = Compression::from_code(proto.compression_codec())?;
+    let compression = codec_of(proto.compression_codec())?;
     Ok(Trailer { len, proto, comparator, compression })
 }
 

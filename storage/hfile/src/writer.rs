@@ -8,8 +8,9 @@ use halcyon_env::Env;
 use halcyon_proto::pb::FileTrailerProto;
 use halcyon_schema::BlockEncoding;
 
+use crate::BloomType;
 use crate::block_writer::BlockWriter;
-use crate::bloom::{BloomType, row_col_key};
+use crate::bloom::row_col_key;
 use crate::bloom_writer::BloomWriter;
 use crate::cell_stats::CellStats;
 use crate::data_block::CellLayout;

@@ -4,8 +4,8 @@
 use std::str::FromStr;
 
 use halcyon_cell::{CellComparator, Result};
-use halcyon_hfile::{BloomType, CacheKinds, ChecksumType, Compression, WriterOptions};
-use halcyon_schema::{self as schema, FamilyDescriptor, TableDescriptor};
+use halcyon_hfile::{BloomType, CacheKinds, ChecksumType, WriterOptions};
+use halcyon_schema::{FamilyDescriptor, TableDescriptor};
 
 /// What a file is written for. The compression may differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,8 +56,8 @@ pub(super) fn options(
         block_size: family.block_size(),
         encoding: family.block_encoding(),
         compress_tags: family.compress_tags(),
-        compression: compression_of(compression),
-        bloom: bloom_of(family.bloom()),
+        compression,
+        bloom: family.bloom(),
         create_time_ms: Some(now_ms),
         ..WriterOptions::default()
     };
@@ -102,30 +102,9 @@ pub(super) fn cached_on_write(
     }
 }
 
-fn compression_of(chosen: schema::Compression) -> Compression {
-    match chosen {
-        schema::Compression::None => Compression::None,
-        schema::Compression::Gz => Compression::Gz,
-        schema::Compression::Snappy => Compression::Snappy,
-        schema::Compression::Lz4 => Compression::Lz4,
-        schema::Compression::Zstd => Compression::Zstd,
-    }
-}
-
-fn bloom_of(chosen: schema::BloomType) -> BloomType {
-    match chosen {
-        schema::BloomType::None => BloomType::None,
-        schema::BloomType::Row => BloomType::Row,
-        schema::BloomType::RowCol => BloomType::RowCol,
-        schema::BloomType::RowPrefixFixedLength(len) => {
-            BloomType::RowPrefixFixedLength(u16::try_from(len).unwrap_or(u16::MAX))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use halcyon_schema::{BlockEncoding, TableName};
+    use halcyon_schema::{BlockEncoding, Compression, TableName};
 
     use super::*;
 
