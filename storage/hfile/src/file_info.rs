@@ -184,6 +184,11 @@ impl FileInfo {
         Ok(tracker.compacted_store_file.iter().map(|n| String::from_utf8_lossy(n).into_owned()).collect())
     }
 
+    /// Bytes of the longest tags of a cell; 0 if none has any.
+    pub fn max_tags_len(&self) -> u32 {
+        self.i32(name::MAX_TAGS_LEN).ok().flatten().unwrap_or(0).max(0) as u32
+    }
+
     pub(crate) fn has_tags(&self) -> bool {
         self.get(name::MAX_TAGS_LEN).is_some()
     }

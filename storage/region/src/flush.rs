@@ -105,7 +105,7 @@ impl Region {
         heap.seek(Key::first_on_row(b"").get())?;
         let mut matcher = Matcher::minor(store.keeping, now_ms);
         let cut = flush_cut(store, snapshot);
-        let mut outputs = Outputs::new(self, store, WrittenBy::Flush, now_ms, cut);
+        let mut outputs = Outputs::new(self, store, WrittenBy::Flush, now_ms, cut, true);
         copy_kept(&mut heap, &mut matcher, |cell| {
             outputs.looked_at();
             outputs.append(cell)

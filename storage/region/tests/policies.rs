@@ -116,6 +116,35 @@ fn an_unknown_engine_is_the_default_one() {
     assert_eq!((rows(&bench).len(), files(&bench)), (3, 1));
 }
 
+/// What file info says of tags: the length of the longest, if cells have a part for them.
+fn tags(bench: &Bench) -> Vec<Option<u32>> {
+    let of = |file: &halcyon_hfile::HFile| {
+        file.info().get("hfile.MAX_TAGS_LEN").map(|_| file.info().max_tags_len())
+    };
+    store_files(bench).iter().map(of).collect()
+}
+
+#[test]
+fn a_compaction_leaves_the_part_for_tags_out_where_there_are_none() {
+    let bench = Bench::new(&[family()]);
+    ["a", "b"].iter().for_each(|row| file_with(&bench, row, 1));
+    assert_eq!(tags(&bench), [Some(0), Some(0)]);
+    bench.compact(true).unwrap();
+    assert_eq!(tags(&bench), [None]);
+    let mut ttl = mutation(MutationKind::Put, b"c", vec![parse_cell("c", "f:q=v", CellType::Put, false)]);
+    ttl.cell_ttl_ms = Some(1_000);
+    bench.mutate(ttl).unwrap();
+    bench.region.flush(None).unwrap();
+    bench.compact(true).unwrap();
+    assert_eq!(
+        (tags(&bench).len(), rows(&bench)),
+        (1, vec!["a".to_string(), "b".to_string(), "c".to_string()])
+    );
+    assert!(tags(&bench)[0].is_some_and(|len| len > 0));
+    bench.clock.advance(Duration::from_secs(2));
+    assert_eq!(rows(&bench), ["a", "b"]);
+}
+
 const ROWS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
 fn striped(settings: &[(&str, &str)]) -> Bench {
@@ -134,19 +163,23 @@ fn flush_rows(bench: &Bench, rows: &[&str], timestamp: i64) {
     bench.region.flush(None).unwrap();
 }
 
-/// What the files say of their stripes, as `start-end`, or nothing for one of level 0.
-fn spans(bench: &Bench) -> Vec<String> {
+fn store_files(bench: &Bench) -> Vec<std::sync::Arc<halcyon_hfile::HFile>> {
     let dir = bench.region.dir().join("f");
     let cache = std::sync::Arc::new(halcyon_cache::BlockCache::new(1 << 20));
-    let mut spans: Vec<String> = bench
-        .fs
-        .list(&dir)
-        .unwrap()
+    let names = bench.fs.list(&dir).unwrap().into_iter().enumerate();
+    let open = |(number, name): (usize, String)| {
+        let options = halcyon_hfile::ReaderOptions::default();
+        let path = dir.join(name);
+        halcyon_hfile::HFile::open(&bench.env(), &path, number as u64, cache.clone(), options).unwrap()
+    };
+    names.map(|(number, entry)| open((number, entry.name))).collect()
+}
+
+/// What the files say of their stripes, as `start-end`, or nothing for one of level 0.
+fn spans(bench: &Bench) -> Vec<String> {
+    let mut spans: Vec<String> = store_files(bench)
         .iter()
-        .map(|entry| {
-            let options = halcyon_hfile::ReaderOptions::default();
-            let path = dir.join(&entry.name);
-            let file = halcyon_hfile::HFile::open(&bench.env(), &path, &cache, options).unwrap();
+        .map(|file| {
             let row = |name: &str| file.info().get(name).map(|row| row.escape_ascii().to_string());
             match (row("STRIPE_START_KEY"), row("STRIPE_END_KEY")) {
                 (Some(start), Some(end)) => format!("{start}-{end}"),

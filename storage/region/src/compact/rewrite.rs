@@ -45,7 +45,9 @@ impl Region {
             Drops::Rows(span) => Matcher::major_within(span.clone(), store.keeping, earliest, now_ms),
         };
         let by = written_by(selection.all);
-        let mut outputs = Outputs::new(self, store, by, now_ms, selection.cut.clone());
+        // As in HBase (`Compactor.createWriter`): without a tag there is no part for tags.
+        let tags = inputs.iter().any(|file| file.hfile.info().max_tags_len() > 0);
+        let mut outputs = Outputs::new(self, store, by, now_ms, selection.cut.clone(), tags);
         let (mut looked_at_bytes, mut written_bytes) = (0, 0);
         look_at_all(&mut heap, &mut matcher, |cell, kept| {
             let len = cell.bytes().len() as u64;

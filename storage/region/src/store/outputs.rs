@@ -65,6 +65,8 @@ pub(crate) struct Outputs<'a> {
     written_by: WrittenBy,
     now_ms: i64,
     cut: Cut,
+    /// Whether cells have a part for tags.
+    tags: bool,
     /// By position in the cut, made when its first cell comes.
     writers: Vec<Option<HFileWriter>>,
     /// With `BySize`: where each begins.
@@ -84,6 +86,7 @@ impl<'a> Outputs<'a> {
         written_by: WrittenBy,
         now_ms: i64,
         cut: Cut,
+        tags: bool,
     ) -> Outputs<'a> {
         let count = match &cut {
             Cut::AtTimes(times) => times.len(),
@@ -97,6 +100,7 @@ impl<'a> Outputs<'a> {
             written_by,
             now_ms,
             cut,
+            tags,
             writers: std::iter::repeat_with(|| None).take(count).collect(),
             starts: Vec::new(),
             at: 0,
@@ -144,7 +148,8 @@ impl<'a> Outputs<'a> {
     fn writer(&mut self, at: usize) -> Result<&mut HFileWriter> {
         if self.writers[at].is_none() {
             let path = self.region.temporary_file(self.store)?;
-            let options = self.store.writer_options(&self.region.table, self.written_by, self.now_ms)?;
+            let mut options = self.store.writer_options(&self.region.table, self.written_by, self.now_ms)?;
+            options.include_tags = self.tags;
             self.written.paths.push(path.clone());
             self.writers[at] = Some(HFileWriter::create(&self.written.env, &path, options)?);
         }
