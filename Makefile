@@ -3,6 +3,8 @@
 # make build   only the server
 # make files   HFiles and logs both ways with HBase's own classes, in every combination (fetches them through Maven)
 # make bench-compare   the same load against Halcyon and HBase; BENCH="options of testing/bench/side-by-side.sh"
+# make bench   what the engine costs: bench-engine (beside RocksDB, which is built for it: needs a C++ compiler and libclang)
+#              and bench-cell (a cell's way); BENCH="options", see programs/bench/README.md
 # CARGO_TARGET_DIR says where the build goes; the default stays outside the source tree.
 
 CARGO_TARGET_DIR ?= $(HOME)/.cache/halcyon/target
@@ -12,7 +14,7 @@ OPTIONS ?=
 BENCH ?=
 HALCYON := $(CARGO_TARGET_DIR)/release/halcyon
 
-.PHONY: run build test check unit compat files bench-compare
+.PHONY: run build test check unit compat files bench-compare bench bench-engine bench-cell bench-build
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -36,3 +38,16 @@ files:
 
 bench-compare: build
 	HALCYON="$(HALCYON)" testing/bench/side-by-side.sh $(BENCH)
+
+bench: bench-engine bench-cell
+
+bench-engine: bench-build
+	cargo build --release --manifest-path programs/bench/rocksdb/Cargo.toml --target-dir "$(CARGO_TARGET_DIR)/rocksdb"
+	"$(CARGO_TARGET_DIR)/release/halcyon-engine-bench" compare \
+		--beside "$(CARGO_TARGET_DIR)/rocksdb/release/halcyon-bench-rocksdb" $(BENCH)
+
+bench-cell: bench-build
+	"$(CARGO_TARGET_DIR)/release/halcyon-cell-bench" $(BENCH)
+
+bench-build:
+	cargo build --release --package halcyon-bench

@@ -1,0 +1,30 @@
+//! How fast the engine is, measured beside others and cell by cell. Not tests: nothing here fails because it is slow.
+//!
+//! ```text
+//! bin/engine.rs   compare: starts one process per engine, repetition and kind of load, in turns; prints medians
+//!                 run:     one such process for our own engine; rocksdb/ is the same for RocksDB
+//! plan.rs         what is asked of an engine, as options of both commands
+//! phases.rs       the loads: fills, reads, scans, mixed
+//! measure.rs      latencies, processor time, bytes written, memory
+//! ```
+//!
+//! An engine runs in a process of its own, so that peak memory and bytes written are its own, and with the allocator
+//! it is shipped with. RocksDB lives in a crate outside the workspace (`rocksdb/`), which nobody has to build who does
+//! not compare.
+//!
+//! When you add a load, also add its line to README.md.
+
+#![allow(clippy::disallowed_methods)] // a tool for people: real files, real time, real threads
+
+pub mod compare;
+pub mod engine;
+#[cfg(feature = "halcyon")]
+pub mod halcyon;
+pub mod keys;
+pub mod machine;
+pub mod measure;
+mod phases;
+pub mod plan;
+
+pub use engine::{Engine, Failure, Opening, Row};
+pub use phases::run;
