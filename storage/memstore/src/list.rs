@@ -148,6 +148,10 @@ impl SkipList {
     /// The nodes live as long as the list, were written for a list of this comparator and row start, are in no list
     /// yet, and nobody else is linking them.
     pub(crate) unsafe fn insert_all<'l>(&'l self, nodes: &[NodeRef<'l>]) -> usize {
+        if let [node] = nodes {
+            // SAFETY: the caller's promise.
+            return usize::from(unsafe { self.insert(*node) });
+        }
         let mut replaced = 0;
         let mut places: [Places<'l>; SEARCHES_MAX] = [[(&self.head, None); HEIGHT_MAX]; SEARCHES_MAX];
         for group in nodes.chunks(SEARCHES_MAX) {

@@ -80,6 +80,12 @@ impl Region {
         let mut outcome =
             BatchOutcome { results: Vec::with_capacity(batch.len()), ticket: WriteTicket::ready() };
         let single = batch.len() == 1;
+        if single && is_plain(&batch[0]) {
+            if let Some(ticket) = self.write_run(batch, nonce, mode, single, &mut outcome.results)? {
+                outcome.ticket = ticket;
+            }
+            return Ok(outcome);
+        }
         let mut rest = batch.into_iter().peekable();
         while rest.peek().is_some() {
             let mut run = Vec::new();
@@ -352,6 +358,10 @@ impl Region {
 
 /// Links cells into their memstores, those of one family together and in order.
 fn insert_all(mut prepared: Vec<(Arc<Segment>, PreparedCell)>, seq: u64) {
+    if prepared.len() == 1 {
+        let (segment, cell) = prepared.remove(0);
+        return segment.insert(cell, seq);
+    }
     while let Some((segment, _)) = prepared.first() {
         let segment = segment.clone();
         let (same, others): (Vec<_>, Vec<_>) =

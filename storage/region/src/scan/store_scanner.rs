@@ -255,6 +255,12 @@ impl StoreScanner {
     }
 
     fn row_done(&mut self) -> Result<StoreState> {
+        // Nearly always the merge has left the row by itself, and then nothing has to be looked for.
+        let is_left = !self.reversed && self.heap.peek().is_none_or(|cell| cell.row() != self.matcher.row());
+        if is_left {
+            self.matcher.clear_row();
+            return Ok(StoreState::RowDone);
+        }
         let row = self.matcher.row().to_vec();
         self.leave_row(&row)?;
         self.matcher.clear_row();
