@@ -4,7 +4,7 @@
 # make files   HFiles and logs both ways with HBase's own classes, in every combination (fetches them through Maven)
 # make bench-compare   the same load against Halcyon and HBase; BENCH="options of testing/bench/side-by-side.sh"
 # make bench   what the engine costs: bench-engine (beside RocksDB, which is built for it: needs a C++ compiler and libclang)
-#              and bench-cell (a cell's way); BENCH="options", see programs/bench/README.md
+#              bench-cell (a cell's way) and bench-server (ten minutes of a mixed load on a server); BENCH="options", see programs/bench/README.md
 # CARGO_TARGET_DIR says where the build goes; the default stays outside the source tree.
 
 CARGO_TARGET_DIR ?= $(HOME)/.cache/halcyon/target
@@ -14,7 +14,7 @@ OPTIONS ?=
 BENCH ?=
 HALCYON := $(CARGO_TARGET_DIR)/release/halcyon
 
-.PHONY: run build test check unit compat files bench-compare bench bench-engine bench-cell bench-build
+.PHONY: run build test check unit compat files bench-compare bench bench-engine bench-cell bench-server bench-build
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -39,7 +39,7 @@ files:
 bench-compare: build
 	HALCYON="$(HALCYON)" testing/bench/side-by-side.sh $(BENCH)
 
-bench: bench-engine bench-cell
+bench: bench-engine bench-cell bench-server
 
 bench-engine: bench-build
 	cargo build --release --manifest-path programs/bench/rocksdb/Cargo.toml --target-dir "$(CARGO_TARGET_DIR)/rocksdb"
@@ -48,6 +48,9 @@ bench-engine: bench-build
 
 bench-cell: bench-build
 	"$(CARGO_TARGET_DIR)/release/halcyon-cell-bench" $(BENCH)
+
+bench-server: bench-build build
+	"$(CARGO_TARGET_DIR)/release/halcyon-server-bench" --halcyon "$(HALCYON)" $(BENCH)
 
 bench-build:
 	cargo build --release --package halcyon-bench

@@ -25,6 +25,8 @@ pub mod machine;
 pub mod measure;
 mod phases;
 pub mod plan;
+#[cfg(feature = "halcyon")]
+pub mod server;
 
 pub use engine::{Engine, Failure, Opening, Row};
 pub use phases::run;

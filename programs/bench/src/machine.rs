@@ -28,7 +28,12 @@ pub fn describe() -> String {
 
 fn commit() -> String {
     let git = |arguments: &[&str]| {
-        let output = Command::new("git").args(arguments).output().ok().filter(|out| out.status.success())?;
+        let output = Command::new("git")
+            .args(["-C", env!("CARGO_MANIFEST_DIR")])
+            .args(arguments)
+            .output()
+            .ok()
+            .filter(|out| out.status.success())?;
         Some(String::from_utf8_lossy(&output.stdout).trim().to_string())
     };
     let Some(commit) = git(&["rev-parse", "--short=12", "HEAD"]) else { return "unknown".to_string() };
