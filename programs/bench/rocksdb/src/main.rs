@@ -44,7 +44,7 @@ struct RocksEngine {
 impl RocksEngine {
     fn open(opening: &Opening) -> Result<Box<dyn Engine>, Failure> {
         let mut blocks = BlockBasedOptions::default();
-        blocks.set_block_cache(&Cache::new_hyper_clock_cache(opening.cache_bytes, 0));
+        blocks.set_block_cache(&Cache::new_lru_cache(opening.cache_bytes));
         blocks.set_bloom_filter(10.0, false);
         if let Some(bytes) = opening.block_bytes {
             blocks.set_block_size(bytes);
