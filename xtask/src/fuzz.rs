@@ -13,6 +13,7 @@ const DECODERS: &[(&str, &[&str])] = &[
     ("cells", &["-p", "halcyon-rpc", "--test", "garbage", "damaged_cell_blocks"]),
     ("wal", &["-p", "halcyon-wal", "--test", "damage"]),
     ("hfile", &["-p", "halcyon-hfile", "--lib", "tests::damage::"]),
+    ("cache", &["-p", "halcyon-cache", "--test", "random"]),
     ("filter", &["-p", "halcyon-filter", "--test", "hostile"]),
 ];
 
