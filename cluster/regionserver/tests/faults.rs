@@ -22,7 +22,7 @@ use halcyon_env::{Clock, Env, SystemClock};
 use halcyon_master::{Master, MasterService, MasterSettings, RegionServerDoor};
 use halcyon_proto::pb;
 use halcyon_regionserver::{AdminService, ClientService, RegionServer};
-use halcyon_rpc::{Call, Codec, Outcome, Reply, ReplyFuture, RpcError, Service};
+use halcyon_rpc::{Call, CallClass, Codec, Outcome, Reply, ReplyFuture, RpcError, Service};
 use halcyon_schema::{FamilyDescriptor, RegionInfo, ServerName, TableDescriptor, TableName};
 use prost::Message;
 
@@ -88,6 +88,7 @@ impl Site {
             param: request.encode_to_vec().into(),
             cells,
             priority: 0,
+            class: CallClass::Read,
             timeout: Some(PATIENCE),
             received_ns: 0,
             connection: connection(Some(Codec::KeyValue), Some((2, 6))),

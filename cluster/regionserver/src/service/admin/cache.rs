@@ -8,8 +8,8 @@ use crate::RegionServer;
 
 /// Drops the cached blocks of regions. Regions that are not here are named in the answer.
 pub(super) fn clear(server: &Arc<RegionServer>, call: Call) -> Outcome {
-    match decode::<pb::ClearRegionBlockCacheRequest>(&call.method, call.param) {
-        Ok(request) => pooled(server, move |server| Ok(evict(server, request))),
+    match decode::<pb::ClearRegionBlockCacheRequest>(&call.method, call.param.clone()) {
+        Ok(request) => pooled(server, call.into_terms(), move |server| Ok(evict(server, request))),
         Err(error) => ready(Err(error)),
     }
 }
