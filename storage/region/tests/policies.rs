@@ -118,7 +118,7 @@ fn an_unknown_engine_is_the_default_one() {
 
 /// What file info says of tags: the length of the longest, if cells have a part for them.
 fn tags(bench: &Bench) -> Vec<Option<u32>> {
-    let of = |file: &halcyon_hfile::HFile| {
+    let of = |file: &std::sync::Arc<halcyon_hfile::HFile>| {
         file.info().get("hfile.MAX_TAGS_LEN").map(|_| file.info().max_tags_len())
     };
     store_files(bench).iter().map(of).collect()
@@ -166,13 +166,11 @@ fn flush_rows(bench: &Bench, rows: &[&str], timestamp: i64) {
 fn store_files(bench: &Bench) -> Vec<std::sync::Arc<halcyon_hfile::HFile>> {
     let dir = bench.region.dir().join("f");
     let cache = std::sync::Arc::new(halcyon_cache::BlockCache::new(1 << 20));
-    let names = bench.fs.list(&dir).unwrap().into_iter().enumerate();
-    let open = |(number, name): (usize, String)| {
+    let open = |entry: halcyon_env::DirEntry| {
         let options = halcyon_hfile::ReaderOptions::default();
-        let path = dir.join(name);
-        halcyon_hfile::HFile::open(&bench.env(), &path, number as u64, cache.clone(), options).unwrap()
+        halcyon_hfile::HFile::open(&bench.env(), &dir.join(entry.name), &cache, options).unwrap()
     };
-    names.map(|(number, entry)| open((number, entry.name))).collect()
+    bench.fs.list(&dir).unwrap().into_iter().map(open).collect()
 }
 
 /// What the files say of their stripes, as `start-end`, or nothing for one of level 0.
