@@ -53,10 +53,15 @@ fn readers_never_see_a_block_that_is_being_written_over() {
         });
         let readers: Vec<_> = (0..4u64)
             .map(|seed| {
-                let (files, from_file) = (&files, &from_file);
+                let (cache, files, from_file) = (&cache, &files, &from_file);
                 scope.spawn(move || {
                     let mut dice = Random::new(seed);
-                    for _ in 0..20_000 {
+                    // Until enough has gone through the file: how soon depends on who gets to run.
+                    let begin = Instant::now();
+                    while !(cache.stats().file_tier.is_some_and(|tier| tier.evictions_count > 100)
+                        && from_file.load(Ordering::Relaxed) > 1000)
+                    {
+                        assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", cache.stats());
                         let name = dice.below(4) as u64;
                         let (file, offset) = (&files[name as usize], dice.below(600) as u64);
                         let found = file.get(offset).or_else(|| match file.get_from_file(offset, true) {
@@ -82,8 +87,7 @@ fn readers_never_see_a_block_that_is_being_written_over() {
         done.store(true, Ordering::Relaxed);
     });
     let tier = cache.stats().file_tier.unwrap();
-    assert!(tier.is_on && tier.evictions_count > 100, "{tier:?}");
-    assert!(from_file.into_inner() > 1000, "{tier:?}");
+    assert!(tier.is_on, "{tier:?}");
     assert_eq!(tier.damaged_count, 0, "what was written over meanwhile is no damage");
     std::fs::remove_dir_all(&dir).unwrap();
 }

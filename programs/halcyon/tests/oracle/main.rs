@@ -158,6 +158,7 @@ fn schema(options: &FamilyOptions) -> pb::ColumnFamilySchema {
         ("VERSIONS", options.versions_max.to_string()),
         ("MIN_VERSIONS", options.min_versions.to_string()),
         ("KEEP_DELETED_CELLS", keep.to_string()),
+        ("NEW_VERSION_BEHAVIOR", options.new_version_behavior.to_string()),
         ("BLOCKSIZE", "256".to_string()),
         ("BLOOMFILTER", if options.versions_max.is_multiple_of(2) { "ROWCOL" } else { "ROW" }.to_string()),
     ];
