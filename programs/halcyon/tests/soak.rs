@@ -256,6 +256,15 @@ fn ask_and_read_nothing(server: std::net::SocketAddr, region: &RegionInfo, load:
     }
 }
 
+/// Gigabytes that are not to stay when the test fails.
+struct RemovedAtEnd(std::path::PathBuf);
+
+impl Drop for RemovedAtEnd {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
 /// A page of the info port.
 fn page(server: &Server, path: &str) -> String {
     let mut stream = TcpStream::connect(server.address("regionserver-info")).unwrap();
@@ -287,6 +296,7 @@ async fn probe(client: &Client, region: &RegionInfo) -> Result<Duration, ClientE
 
 async fn soak(name: &str, time: Duration) {
     let data = fresh_dir(name);
+    let _removed = RemovedAtEnd(data.clone());
     let config = site(&data, &[("hbase.regionserver.region.split.policy", "DisabledRegionSplitPolicy")]);
     let config = config.to_str().unwrap();
     let mut server = Server::start(&data, &["--memory", "512m", "--wal-sync", "written", "--config", config]);
@@ -429,7 +439,6 @@ async fn soak(name: &str, time: Duration) {
     }
     drop(first);
     server.stop();
-    std::fs::remove_dir_all(&data).unwrap();
     std::fs::remove_dir_all(config).unwrap();
 }
 
