@@ -2,7 +2,7 @@
 
 use halcyon_cell::{Error, Result};
 
-use crate::{FamilyDescriptor, TableDescriptor};
+use crate::{FamilyDescriptor, STORE_FILE_TRACKER, TableDescriptor};
 
 /// Attribute that turns the checks off with the value `false`.
 const SANITY_CHECKS: &str = "hbase.table.sanity.checks";
@@ -47,6 +47,22 @@ impl TableDescriptor {
                      sanity checks"
                 ))
             })
+    }
+
+    /// Invalid if the files of the table, which another program may have made, say something that this one cannot act
+    /// on, so that it would show wrong cells or none.
+    pub fn check_files(&self) -> Result<()> {
+        let of_families = self.families().iter().filter_map(|family| family.setting(STORE_FILE_TRACKER));
+        let mut trackers = self.setting(STORE_FILE_TRACKER).into_iter().chain(of_families);
+        if let Some(tracker) =
+            trackers.find(|name| *name != "DEFAULT" && !name.ends_with("DefaultStoreFileTracker"))
+        {
+            return Err(Error::invalid(format!(
+                "{STORE_FILE_TRACKER} is {tracker}: which files belong to a store stands in a list that this program \
+                 does not read. Bring the table to DEFAULT at HBase, through MIGRATION, first"
+            )));
+        }
+        self.families().iter().try_for_each(check_available)
     }
 
     fn check_limits(&self) -> std::result::Result<(), String> {
@@ -125,6 +141,12 @@ fn check_storable(family: &FamilyDescriptor) -> Result<()> {
     family.compression()?;
     family.compression_compact_major()?;
     family.compression_compact_minor()?;
+    check_available(family)
+}
+
+/// What this program does not have, and what would be shown wrong if it were passed over.
+fn check_available(family: &FamilyDescriptor) -> Result<()> {
+    let name = family.name_str();
     if family.attribute(b"ENCRYPTION").is_some_and(|cipher| !cipher.is_empty()) {
         return Err(Error::invalid(format!("Column family {name}: encryption is not available")));
     }
@@ -218,6 +240,20 @@ mod tests {
         off.check().unwrap();
         let built_in = format!("|{BUILT_IN_COPROCESSOR}|536870911|");
         table(family()).with("coprocessor$1", &built_in).check().unwrap();
+    }
+
+    #[test]
+    fn files_that_would_be_misread_are_refused() {
+        table(family()).check_files().unwrap();
+        table(family().with("BLOCKSIZE", "many")).check_files().unwrap();
+        table(family()).with(STORE_FILE_TRACKER, "DEFAULT").check_files().unwrap();
+        for table in [
+            table(family()).with(STORE_FILE_TRACKER, "FILE"),
+            table(family().with_configuration(STORE_FILE_TRACKER, "MIGRATION")),
+            table(family().with("ENCRYPTION", "AES")),
+        ] {
+            assert!(table.check_files().is_err(), "{table:?}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! data/<namespace>/<table>/<encoded region>/.regioninfo
 //! data/<namespace>/<table>/<encoded region>/<family>/<hfile>
 //! data/<namespace>/<table>/<encoded region>/<family>/<hfile>.<encoded parent>    a reference
+//! data/<namespace>/<table>/<encoded region>/<family>/[<namespace>=]<table>=<region>-<hfile>    a link; HBase's only
 //! archive/data/<namespace>/<table>/...
 //! WALs/<server name>/  oldWALs/  corrupt/  .tmp/  MasterData/  .hbase-snapshot/
 //! ```
@@ -101,6 +102,19 @@ pub fn parse_reference_name(name: &str) -> Option<(&str, &str)> {
     (is_encoded && !file.is_empty() && !file.starts_with('.')).then_some((file, parent))
 }
 
+/// The table, the encoded region and the store file that the name of a link holds: `<table>=<region>-<hfile>` or
+/// `<namespace>=<table>=<region>-<hfile>`, by which HBase lets a region use a file of another table; `None` for any other
+/// name (`HFileLink.LINK_NAME_PATTERN`).
+pub fn parse_link_name(name: &str) -> Option<(TableName, &str, &str)> {
+    let (table, rest) = name.rsplit_once('=')?;
+    let (region, file) = rest.split_once('-')?;
+    let is_hex = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_file = file.split("_SeqId_").next().is_some_and(is_hex);
+    let (namespace, qualifier) = table.split_once('=').unwrap_or((TableName::DEFAULT_NAMESPACE, table));
+    let table = TableName::new(namespace.as_bytes(), qualifier.as_bytes()).ok()?;
+    (is_hex(region) && is_file).then_some((table, region, file))
+}
+
 /// File name of a table descriptor of `len` bytes.
 pub fn table_info_name(sequence: u32, len: usize) -> String {
     format!("{TABLE_INFO_PREFIX}{sequence:010}.{len}")
@@ -143,6 +157,14 @@ mod tests {
             ["ab", "ab.cd", ".2140f686c386930b96c060b1030c2875", ".copy-a.2140f686c386930b96c060b1030c2875"]
         {
             assert_eq!(parse_reference_name(name), None, "{name}");
+        }
+        let table = |name: &str| TableName::parse(name.as_bytes()).unwrap();
+        assert_eq!(parse_link_name("a-b.c=0f-1a"), Some((table("a-b.c"), "0f", "1a")));
+        assert_eq!(parse_link_name("ns=t=0f-1a_SeqId_7_"), Some((table("ns:t"), "0f", "1a_SeqId_7_")));
+        let reference = format!("t=0f-1a.{parent}");
+        assert_eq!(parse_reference_name(&reference), Some(("t=0f-1a", parent)));
+        for name in ["0f-1a", "t=0f", "t=xy-1a", "t=0f-.tmp", "=0f-1a", &reference] {
+            assert_eq!(parse_link_name(name), None, "{name}");
         }
     }
 }

@@ -17,6 +17,7 @@ mod name;
 mod options;
 mod region;
 mod server;
+mod system;
 mod table;
 
 pub use family::FamilyDescriptor;
@@ -24,6 +25,7 @@ pub use name::{NamespaceDescriptor, TableName, check_namespace_name, check_table
 pub use options::{BlockEncoding, BloomType, Compression, Durability, InMemoryCompaction, KeepDeleted};
 pub use region::{META_ENCODED_NAME, RegionInfo, RegionNameParts, parse_region_name};
 pub use server::{ClusterId, ServerName};
+pub use system::STORE_FILE_TRACKER;
 pub use table::TableDescriptor;
 
 use halcyon_cell::{Error, Result};

@@ -28,6 +28,9 @@ impl TableName {
     /// `hbase:namespace`, a real table up to HBase 2.x.
     pub const NAMESPACE: TableName =
         TableName { full: Bytes::from_static(b"hbase:namespace"), namespace_len: Some(5) };
+    /// `master:store`, which HBase's master keeps for itself outside the tables' directory.
+    pub const MASTER_STORE: TableName =
+        TableName { full: Bytes::from_static(b"master:store"), namespace_len: Some(6) };
 
     /// Reads `q`, `ns:q` or `default:q`. Invalid if a name breaks HBase's rules.
     pub fn parse(name: &[u8]) -> Result<TableName> {

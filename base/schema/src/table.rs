@@ -57,25 +57,6 @@ impl TableDescriptor {
         self
     }
 
-    /// The descriptor of `hbase:meta` (`FSTableDescriptors.createMetaTableDescriptorBuilder`).
-    pub fn meta() -> TableDescriptor {
-        let family = |name: &str| FamilyDescriptor::new(name).expect("meta's family names are legal");
-        let in_memory = |name: &str, versions: &str| {
-            family(name)
-                .with("VERSIONS", versions)
-                .with("IN_MEMORY", "true")
-                .with("BLOCKSIZE", "8192")
-                .with("BLOOMFILTER", "ROWCOL")
-                .with("DATA_BLOCK_ENCODING", "ROW_INDEX_V1")
-                .with("REPLICATION_SCOPE", "0")
-        };
-        TableDescriptor::new(TableName::META)
-            .with("IS_META", "true")
-            .with_family(in_memory("info", "3"))
-            .with_family(in_memory("rep_barrier", "2147483647"))
-            .with_family(in_memory("table", "3"))
-    }
-
     /// Invalid if a name breaks the rules or two families have one name.
     pub fn from_pb(schema: &pb::TableSchema) -> Result<TableDescriptor> {
         let name =

@@ -72,4 +72,22 @@ pub trait RegionServerDoor: Send + Sync {
     /// Rows of `hbase:meta` in `[start_row, stop_row)` (empty: open) in the meta order; of each row the cells of
     /// families `info` and `table`, newest version first.
     fn meta_scan(&self, start_row: &[u8], stop_row: &[u8]) -> Result<Vec<Vec<Cell>>>;
+
+    /// As `meta_put`, for another open region.
+    fn put_rows(&self, encoded_name: &str, cells: Vec<Cell>) -> Result<()>;
+
+    /// All rows of an open region; of each row the newest version of each cell.
+    fn scan_rows(&self, encoded_name: &str) -> Result<Vec<Vec<Cell>>>;
+
+    /// Opens a region that lies in a root directory of its own, `root`, and that nobody serves; gives its rows to
+    /// `visit`, writes the cells that come back, and closes it with everything in one file for each family. Logs
+    /// that its last user left under `root` are recovered first, and the region is made if it is not there. An
+    /// error of `visit` is the result.
+    fn visit_region(
+        &self,
+        root: &Path,
+        region: &RegionInfo,
+        table: &TableDescriptor,
+        visit: &mut dyn FnMut(Vec<Vec<Cell>>) -> Result<Vec<Cell>>,
+    ) -> Result<()>;
 }

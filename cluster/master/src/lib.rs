@@ -9,6 +9,8 @@
 //!                                       ├─> regions.rs     open, close; through the door
 //!                                       ├─> janitor.rs     parents of splits and merges, when they are not needed
 //!                                       └─> archive.rs, snapshot.rs   store files; cleaner.rs deletes old ones
+//! start, stop ─> master_store.rs   what HBase's master would have to know to take the directory over;
+//!                  links.rs          files that tables of HBase's share become their own
 //! ```
 //!
 //! An action is a *procedure*: it takes its locks, checks the request (what is wrong then goes straight back to
@@ -29,7 +31,9 @@ mod descriptors;
 mod door;
 mod errors;
 mod janitor;
+mod links;
 mod master;
+mod master_store;
 mod meta;
 mod names;
 mod namespaces;

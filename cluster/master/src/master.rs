@@ -11,12 +11,13 @@ use parking_lot::{Mutex, RwLock};
 use tracing::{info, warn};
 
 use crate::cleaner::Cleaner;
-use crate::namespaces::Namespaces;
 use crate::procedure::{Engine, RegionAction, Resource, SplitRegion, Submission, TransitRegion};
 use crate::settings::StopRequest;
 use crate::state::{Core, TableEntry, TableState, Tables};
 use crate::switches::{Switch, Switches};
-use crate::{MasterSettings, RegionServerDoor, bootstrap, descriptors, meta, regions};
+use crate::{
+    MasterSettings, RegionServerDoor, bootstrap, descriptors, master_store, meta, namespaces, regions,
+};
 
 /// A running master. Dropping it ends its threads between two steps; unfinished procedures go on when the next
 /// master starts over the same directory.
@@ -27,6 +28,8 @@ pub struct Master {
     pub(crate) core: Arc<Core>,
     pub(crate) engine: Arc<Engine>,
     pub(crate) cleaner: Cleaner,
+    /// As the master's region has them.
+    switches_saved: Mutex<Switches>,
 }
 
 impl Master {
@@ -42,6 +45,7 @@ impl Master {
         door: Arc<dyn RegionServerDoor>,
     ) -> Result<Arc<Master>> {
         let cluster_id = bootstrap::root_dir(&env, root)?;
+        master_store::take_over(&env, root, &door)?;
         let meta_open_seq = bootstrap::open_meta(&env, root, &door)?;
         let content = meta::read(&door.meta_scan(b"", b"")?);
         let newest_timestamp = content.newest_timestamp;
@@ -52,8 +56,7 @@ impl Master {
             cluster_id,
             meta_open_seq: meta_open_seq.max(1),
             tables: RwLock::new(tables),
-            namespaces: RwLock::new(Namespaces::load(&env, root)?),
-            namespaces_file: Mutex::new(()),
+            namespaces: RwLock::default(),
             switches: Mutex::new(Switches::load(&env, root)?),
             switches_file: Mutex::new(()),
             stop_callback: Mutex::new(None),
@@ -63,6 +66,8 @@ impl Master {
             settings,
             door,
         });
+        namespaces::load(&core)?;
+        let switches_at_start = core.switches.lock().clone();
         let engine = Arc::new(Engine::load(core.clone())?);
         let failed = open_enabled(&core, &engine)?;
         engine.start()?;
@@ -71,13 +76,22 @@ impl Master {
             drop(engine.submit(Box::new(again), Submission::default()));
         }
         let cleaner = Cleaner::start(core.clone(), engine.clone())?;
-        Ok(Arc::new(Master { core, engine, cleaner }))
+        Ok(Arc::new(Master { core, engine, cleaner, switches_saved: Mutex::new(switches_at_start) }))
     }
 
-    /// Ends the master's threads between two steps. Calls that wait are refused. Idempotent.
+    /// Ends the master's threads between two steps. Calls that wait are refused. Idempotent. *Blocking.*
     pub fn stop(&self) {
         self.cleaner.stop();
         self.engine.stop();
+        let (mut saved, switches) = (self.switches_saved.lock(), self.core.switches.lock().clone());
+        if *saved != switches {
+            match master_store::save_switches(&self.core.root, &self.core.door, &switches) {
+                Ok(()) => *saved = switches,
+                Err(error) => {
+                    warn!(%error, "HBase would not learn of what was switched; the next start sees to it")
+                }
+            }
+        }
     }
 
     pub fn cluster_id(&self) -> &ClusterId {

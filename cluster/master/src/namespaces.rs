@@ -1,72 +1,35 @@
-//! Namespaces, kept in `MasterData/namespaces`.
+//! Namespaces: the rows of `hbase:namespace`, where HBase 2.6 has them too.
 //!
 //! ```text
-//! int8 format number 1 | ( varint length | NamespaceDescriptor )*
+//! row = namespace     info:d    NamespaceDescriptor, without PBUF
 //! ```
+//!
+//! The table is made with the cluster, as an ordinary one of one region.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use halcyon_cell::{Error, Result};
-use halcyon_env::Env;
+use halcyon_cell::{Cell, CellType, Error, Result};
 use halcyon_proto::pb;
-use halcyon_schema::{NamespaceDescriptor, TableName, layout};
+use halcyon_schema::{NamespaceDescriptor, RegionInfo, TableDescriptor, TableName, layout};
 use prost::Message;
+use tracing::warn;
 
-const FORMAT: u8 = 1;
+use crate::state::{Core, RegionEntry, TableEntry, TableState};
+use crate::{descriptors, meta};
 
-#[derive(Clone)]
+const FAMILY: &[u8] = b"info";
+const QUALIFIER: &[u8] = b"d";
+/// The number of the region that is made with a cluster. Always the same, so that a start that was cut off is simply
+/// done again.
+const REGION_ID: u64 = 1;
+
+#[derive(Clone, Default)]
 pub(crate) struct Namespaces {
     by_name: BTreeMap<String, NamespaceDescriptor>,
 }
 
 impl Namespaces {
-    /// Those of the file, and always `default` and `hbase`. Namespaces that have a directory but stand nowhere
-    /// (a root directory that another program made) are taken in.
-    pub(crate) fn load(env: &Env, root: &Path) -> Result<Namespaces> {
-        let mut namespaces = Namespaces { by_name: BTreeMap::new() };
-        let path = file(root);
-        if env.fs.exists(&path) {
-            let bytes = env.fs.read(&path)?;
-            namespaces.decode(&bytes).map_err(|error| error.context(path.display()))?;
-        }
-        for name in [TableName::DEFAULT_NAMESPACE, TableName::SYSTEM_NAMESPACE] {
-            namespaces.by_name.entry(name.to_string()).or_insert_with(|| NamespaceDescriptor::new(name));
-            env.fs.create_dir_all(&layout::namespace_dir(root, name))?;
-        }
-        if !env.fs.exists(&path) {
-            for entry in crate::descriptors::list(&*env.fs, &layout::data_dir(root))? {
-                if entry.is_dir && halcyon_schema::check_namespace_name(entry.name.as_bytes()).is_ok() {
-                    let name = entry.name;
-                    namespaces.by_name.entry(name.clone()).or_insert_with(|| NamespaceDescriptor::new(name));
-                }
-            }
-            namespaces.save(env, root)?;
-        }
-        Ok(namespaces)
-    }
-
-    pub(crate) fn save(&self, env: &Env, root: &Path) -> Result<()> {
-        let mut bytes = vec![FORMAT];
-        for namespace in self.by_name.values() {
-            namespace.to_pb().encode_length_delimited(&mut bytes).expect("a Vec grows as needed");
-        }
-        Ok(env.fs.replace(&file(root), &bytes)?)
-    }
-
-    fn decode(&mut self, bytes: &[u8]) -> Result<()> {
-        let Some((&FORMAT, mut rest)) = bytes.split_first() else {
-            return Err(Error::corrupt(format!("format {:?}, expected {FORMAT}", bytes.first())));
-        };
-        while !rest.is_empty() {
-            let message = pb::NamespaceDescriptor::decode_length_delimited(&mut rest)
-                .map_err(|error| Error::corrupt(error.to_string()))?;
-            let namespace = NamespaceDescriptor::from_pb(&message)?;
-            self.by_name.insert(namespace.name.clone(), namespace);
-        }
-        Ok(())
-    }
-
     pub(crate) fn get(&self, name: &str) -> Option<&NamespaceDescriptor> {
         self.by_name.get(name)
     }
@@ -89,6 +52,99 @@ pub(crate) fn is_reserved(name: &str) -> bool {
     name == TableName::DEFAULT_NAMESPACE || name == TableName::SYSTEM_NAMESPACE
 }
 
-fn file(root: &Path) -> PathBuf {
-    layout::master_dir(root).join("namespaces")
+/// Opens `hbase:namespace` and reads it; makes it if it is not there, with those namespaces that have a directory.
+/// `default` and `hbase` always exist.
+pub(crate) fn load(core: &Core) -> Result<()> {
+    let is_new = !core.tables.read().by_name.contains_key(&TableName::NAMESPACE);
+    if is_new {
+        create_table(core)?;
+    }
+    let (region, descriptor) = table_region(core)?;
+    core.door.open_region(&region, &descriptor).map_err(|error| error.context(&region))?;
+    let mut namespaces = Namespaces::default();
+    for row in core.door.scan_rows(region.encoded_name())? {
+        match decode(&row) {
+            Ok(namespace) => namespaces.put(namespace),
+            Err(error) => {
+                warn!(row = %row[0].row().escape_ascii(), %error, "a row of hbase:namespace is left out");
+            }
+        }
+    }
+    let mut wanted = vec![TableName::DEFAULT_NAMESPACE.to_string(), TableName::SYSTEM_NAMESPACE.to_string()];
+    if is_new {
+        let dirs = descriptors::list(&*core.env.fs, &layout::data_dir(&core.root))?;
+        let dirs = dirs.into_iter().filter(|entry| entry.is_dir).map(|entry| entry.name);
+        wanted.extend(dirs.filter(|name| halcyon_schema::check_namespace_name(name.as_bytes()).is_ok()));
+    }
+    for name in wanted {
+        core.env.fs.create_dir_all(&layout::namespace_dir(&core.root, &name))?;
+        if namespaces.get(&name).is_none() {
+            let namespace = NamespaceDescriptor::new(name);
+            write(core, put(&namespace))?;
+            namespaces.put(namespace);
+        }
+    }
+    *core.namespaces.write() = namespaces;
+    Ok(())
+}
+
+/// Writes a namespace to the table, then to memory.
+pub(crate) fn change(core: &Core, namespace: &NamespaceDescriptor) -> Result<()> {
+    write(core, put(namespace))?;
+    core.namespaces.write().put(namespace.clone());
+    Ok(())
+}
+
+/// Takes a namespace out of the table, then out of memory.
+pub(crate) fn delete(core: &Core, name: &str) -> Result<()> {
+    write(core, |timestamp| {
+        Cell::build(name.as_bytes(), FAMILY, b"", timestamp, CellType::DeleteFamily, b"", b"", 0)
+    })?;
+    core.namespaces.write().remove(name);
+    Ok(())
+}
+
+fn write(core: &Core, cell: impl FnOnce(i64) -> Cell) -> Result<()> {
+    let (region, _) = table_region(core)?;
+    core.door.put_rows(region.encoded_name(), vec![cell(core.next_meta_timestamp())])
+}
+
+fn put(namespace: &NamespaceDescriptor) -> impl FnOnce(i64) -> Cell {
+    let (name, value) = (namespace.name.clone(), namespace.to_pb().encode_to_vec());
+    move |timestamp| Cell::put(name.as_bytes(), FAMILY, QUALIFIER, timestamp, &value)
+}
+
+fn decode(row: &[Cell]) -> Result<NamespaceDescriptor> {
+    let cell = row.iter().find(|cell| cell.family() == FAMILY && cell.qualifier() == QUALIFIER);
+    let cell = cell.ok_or_else(|| Error::corrupt("there is no info:d"))?;
+    let message = pb::NamespaceDescriptor::decode(cell.value());
+    NamespaceDescriptor::from_pb(&message.map_err(|error| Error::corrupt(error.to_string()))?)
+}
+
+fn table_region(core: &Core) -> Result<(RegionInfo, Arc<TableDescriptor>)> {
+    let entry = core.locked_table(&TableName::NAMESPACE)?;
+    let region = entry.live_regions().into_iter().next();
+    let region = region.ok_or_else(|| Error::corrupt("hbase:namespace has no region in hbase:meta"))?;
+    Ok((region, entry.descriptor))
+}
+
+/// Each step may run twice; what clients can see comes last.
+fn create_table(core: &Core) -> Result<()> {
+    const SEQUENCE: u32 = 1;
+    let descriptor = TableDescriptor::namespaces();
+    let region = RegionInfo::new(TableName::NAMESPACE, "".into(), "".into(), REGION_ID);
+    descriptors::write(&core.env, &core.root, &descriptor, SEQUENCE)?;
+    core.door.create_region_files(&region, &descriptor)?;
+    core.meta_put_together(|timestamp| {
+        let mut cells = meta::closed_region(&region, timestamp);
+        cells.push(meta::table_state(&TableName::NAMESPACE, TableState::Enabled, timestamp));
+        cells
+    })?;
+    core.tables.write().put(TableEntry {
+        descriptor: Arc::new(descriptor),
+        descriptor_sequence: SEQUENCE,
+        state: TableState::Enabled,
+        regions: BTreeMap::from([(region, RegionEntry::closed())]),
+    });
+    Ok(())
 }

@@ -121,8 +121,9 @@ pub(crate) fn named_files(core: &Core) -> Result<HashSet<String>> {
             let manifest: pb::SnapshotDataManifest = decode(&path, &bytes)?;
             let families = manifest.region_manifests.into_iter().flat_map(|region| region.family_files);
             for file in families.flat_map(|family| family.store_files) {
-                // A reference needs its parent's file, wherever that is.
-                names.extend(layout::parse_reference_name(&file.name).map(|(file, _)| file.to_string()));
+                // A reference needs its parent's file, and a link that of its table, wherever that is.
+                let of = layout::parse_reference_name(&file.name).map_or(&*file.name, |(file, _)| file);
+                names.insert(layout::parse_link_name(of).map_or(of, |(_, _, file)| file).to_string());
                 names.insert(file.name);
             }
         }
@@ -207,9 +208,11 @@ pub(crate) fn copy_files(
             for file in &family.store_files {
                 let (name, owner) =
                     layout::parse_reference_name(&file.name).unwrap_or((&file.name, from.encoded_name()));
+                let own = (source.clone(), owner, name);
+                let (table, owner, name) = layout::parse_link_name(name).unwrap_or(own);
                 let place = Path::new(&family_name).join(name);
-                let live = layout::region_dir(&core.root, source, owner).join(&place);
-                let archived = layout::archive_region_dir(&core.root, source, owner).join(&place);
+                let live = layout::region_dir(&core.root, &table, owner).join(&place);
+                let archived = layout::archive_region_dir(&core.root, &table, owner).join(&place);
                 let target = to.dir(&core.root).join(&place);
                 match &file.reference {
                     None => copies.push((live, archived, target)),
@@ -235,7 +238,7 @@ pub(crate) fn copy_files(
 }
 
 /// Copies from where the file is, now or by the time it is looked for in the other place.
-fn copy_file(fs: &dyn FileSystem, live: &Path, archived: &Path, to: &Path) -> Result<()> {
+pub(crate) fn copy_file(fs: &dyn FileSystem, live: &Path, archived: &Path, to: &Path) -> Result<()> {
     if fs.exists(to) {
         return Ok(()); // renamed into place when it was whole
     }

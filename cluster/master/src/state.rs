@@ -41,10 +41,8 @@ pub(crate) struct Core {
     pub(crate) meta_open_seq: u64,
     pub(crate) tables: RwLock<Tables>,
     pub(crate) namespaces: RwLock<Namespaces>,
-    /// Held while the file is written, so that writers follow each other; readers take `namespaces` alone.
-    pub(crate) namespaces_file: Mutex<()>,
     pub(crate) switches: Mutex<Switches>,
-    /// As `namespaces_file`.
+    /// Held while the file is written, so that writers follow each other; readers take `switches` alone.
     pub(crate) switches_file: Mutex<()>,
     pub(crate) stop_callback: Mutex<Option<StopCallback>>,
     /// Timestamp of the newest write to meta.
@@ -156,16 +154,6 @@ impl Core {
         self.namespaces.read().get(name).cloned().ok_or_else(|| RpcError::namespace_not_found(name))
     }
 
-    /// Changes the namespaces on disk, then in memory.
-    pub(crate) fn change_namespaces(&self, change: impl FnOnce(&mut Namespaces)) -> Result<()> {
-        let _one_at_a_time = self.namespaces_file.lock();
-        let mut changed = self.namespaces.read().clone();
-        change(&mut changed);
-        changed.save(&self.env, &self.root)?;
-        *self.namespaces.write() = changed;
-        Ok(())
-    }
-
     /// Turns a switch, on disk and in memory; returns the value before.
     pub(crate) fn set_switch(&self, switch: Switch, on: bool) -> Result<bool> {
         let _one_at_a_time = self.switches_file.lock();
@@ -189,7 +177,8 @@ impl Core {
         self.door.meta_put_together(cells(self.next_meta_timestamp()))
     }
 
-    fn next_meta_timestamp(&self) -> i64 {
+    /// Above all that were given before, and that stand in meta.
+    pub(crate) fn next_meta_timestamp(&self) -> i64 {
         const WAITS_MAX: u32 = 50; // a clock set back further than this many ms is not waited for
         for _ in 0..WAITS_MAX {
             let (now, last) = (self.now_ms(), self.meta_timestamp_ms.load(Ordering::SeqCst));

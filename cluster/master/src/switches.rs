@@ -34,6 +34,16 @@ const ALL: [(Switch, &str, bool); 10] = [
     (Switch::ReplicationPeerModification, "replication_peer_modification", true),
 ];
 
+/// Those that HBase's master keeps in its region, by the names it has for them there.
+const OF_HBASE: [(Switch, &str); 6] = [
+    (Switch::Balancer, "load_balancer_on"),
+    (Switch::Normalizer, "region_normalizer_on"),
+    (Switch::Split, "split_enabled"),
+    (Switch::Merge, "merge_enabled"),
+    (Switch::SnapshotCleanup, "snapshot_cleanup_enabled"),
+    (Switch::ReplicationPeerModification, "replication_peer_modification_on"),
+];
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Switches {
     on: [bool; ALL.len()],
@@ -67,6 +77,17 @@ impl Switches {
 
     pub(crate) fn get(&self, switch: Switch) -> bool {
         self.on[switch as usize]
+    }
+
+    pub(crate) fn of_hbase(&self) -> impl Iterator<Item = (&'static str, bool)> {
+        OF_HBASE.iter().map(|(switch, name)| (*name, self.get(*switch)))
+    }
+
+    /// Sets a switch by its name in HBase; one that is not known changes nothing.
+    pub(crate) fn set_of_hbase(&mut self, name: &str, on: bool) {
+        if let Some((switch, _)) = OF_HBASE.iter().find(|(_, known)| *known == name) {
+            self.set(*switch, on);
+        }
     }
 
     /// Returns the value before.

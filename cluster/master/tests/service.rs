@@ -247,7 +247,7 @@ fn a_damaged_region_is_left_behind() {
     sim.env().fs.remove_file(&bad.dir(Path::new(ROOT)).join(".regioninfo")).unwrap();
     let c = Cluster::start(with_real_clock(sim.env()), Path::new(ROOT), 2).unwrap();
     c.quiet();
-    assert_eq!((state(&c), c.door.online_names().len()), (b"FAILED_OPEN".to_vec(), 2));
+    assert_eq!((state(&c), c.door.online_names().len()), (b"FAILED_OPEN".to_vec(), 3));
     let request = pb::GetClusterStatusRequest { options: vec![pb::Option::RegionsInTransition as i32] };
     let status: pb::GetClusterStatusResponse = c.call("GetClusterStatus", &request).unwrap();
     assert_eq!(status.cluster_status.regions_in_transition.len(), 1);
@@ -314,7 +314,7 @@ fn tables_are_listed_by_pattern_namespace_and_state() {
         )
     };
     assert_eq!(of(None, false, None), ["ns:t1", "t1", "t2"]);
-    assert_eq!(of(None, true, None), ["hbase:meta", "ns:t1", "t1", "t2"]);
+    assert_eq!(of(None, true, None), ["hbase:meta", "hbase:namespace", "ns:t1", "t1", "t2"]);
     assert_eq!(of(Some("t.*"), false, None), ["t1", "t2"]);
     assert_eq!(of(Some("default:t1"), false, None), ["t1"]);
     assert_eq!(of(Some(".*t1"), false, Some("ns")), ["ns:t1"]);
@@ -415,9 +415,10 @@ fn status_capabilities_and_registry() {
     let status = all.cluster_status;
     assert_eq!(status.hbase_version.unwrap().version, "2.6.4");
     assert_eq!(status.live_servers.len(), 1);
-    assert_eq!(status.live_servers[0].server_load.region_loads.len(), 3);
+    assert_eq!(status.live_servers[0].server_load.region_loads.len(), 4);
     assert_eq!(status.master.unwrap().port(), 16000);
-    let counts = &status.table_region_states_count[0];
+    let mut counts = status.table_region_states_count.iter();
+    let counts = counts.find(|counts| counts.table_name.qualifier == "t").unwrap();
     assert_eq!(
         (counts.table_name.qualifier.as_ref(), counts.region_states_count.open_regions),
         (&b"t"[..], 2)

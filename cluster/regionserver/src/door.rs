@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
 use halcyon_cell::{Cell, Error, ErrorKind, LATEST_TIMESTAMP, Result};
 use halcyon_master::{RegionServerDoor, RegionShape};
 use halcyon_proto::pb;
 use halcyon_region::{
-    Durability, Mutation, MutationKind, Nonce, ReadMode, Region, Scan, ScanLimits, TimeRange,
+    CompactionRequest, Durability, Mutation, MutationKind, Nonce, ReadMode, Region, Scan, ScanLimits,
+    TimeRange,
 };
 use halcyon_schema::{META_ENCODED_NAME, RegionInfo, ServerName, TableDescriptor};
 use std::sync::Arc;
@@ -72,23 +74,18 @@ impl RegionServerDoor for RegionServer {
     }
 
     fn meta_put(&self, cells: Vec<Cell>) -> Result<()> {
-        let online = self.meta_region()?;
-        let mut tickets = Vec::new();
-        for batch in rows_of(cells) {
-            let reads = Region::needs_reads(&batch);
-            debug_assert!(!reads, "meta is written with plain deletes");
-            let outcome = online.region.mutate(batch, true, Nonce::default(), ReadMode::AnyDisk)?;
-            outcome.results.into_iter().try_for_each(|result| result.map(|_| ()))?;
-            tickets.push(outcome.ticket);
-        }
-        self.logs.drive_now();
-        tickets.into_iter().try_for_each(|ticket| ticket.wait())?;
+        self.put_rows(META_ENCODED_NAME, cells)
+    }
+
+    fn put_rows(&self, encoded_name: &str, cells: Vec<Cell>) -> Result<()> {
+        let online = self.online_region(encoded_name)?;
+        self.put_into(&online.region, cells)?;
         self.after_write(&online);
         Ok(())
     }
 
     fn meta_put_together(&self, cells: Vec<Cell>) -> Result<()> {
-        let online = self.meta_region()?;
+        let online = self.online_region(META_ENCODED_NAME)?;
         let rows: Vec<Mutation> = rows_of(cells).into_iter().flatten().collect();
         let outcome = online.region.mutate_rows(Vec::new(), rows, Nonce::default(), ReadMode::AnyDisk)?;
         self.logs.drive_now();
@@ -98,32 +95,75 @@ impl RegionServerDoor for RegionServer {
     }
 
     fn meta_scan(&self, start_row: &[u8], stop_row: &[u8]) -> Result<Vec<Vec<Cell>>> {
-        let online = self.meta_region()?;
+        let online = self.online_region(META_ENCODED_NAME)?;
         let scan = Scan {
             start_row: Bytes::copy_from_slice(start_row),
             stop_row: Bytes::copy_from_slice(stop_row),
             families: [&b"info"[..], b"table"].map(|family| (Bytes::from_static(family), None)).into(),
             ..Scan::default()
         };
-        let mut scanner = online.region.scanner(scan, ReadMode::AnyDisk)?;
-        let mut rows = Vec::new();
-        loop {
-            let mut row = Vec::new();
-            let state = scanner.next(&mut ScanLimits::NONE.clone(), &mut row)?;
-            if !row.is_empty() {
-                rows.push(row);
-            }
-            if state == halcyon_region::NextState::Exhausted {
-                return Ok(rows);
-            }
-        }
+        rows_found(&online.region, scan)
+    }
+
+    fn scan_rows(&self, encoded_name: &str) -> Result<Vec<Vec<Cell>>> {
+        rows_found(&self.online_region(encoded_name)?.region, Scan::default())
+    }
+
+    fn visit_region(
+        &self,
+        root: &Path,
+        region: &RegionInfo,
+        table: &TableDescriptor,
+        visit: &mut dyn FnMut(Vec<Vec<Cell>>) -> Result<Vec<Cell>>,
+    ) -> Result<()> {
+        let region = self.open_apart(root, region, table)?;
+        let visited = rows_found(&region, Scan::default()).and_then(|rows| {
+            let cells = visit(rows)?;
+            self.put_into(&region, cells)?;
+            region.flush(None)?;
+            let whole = CompactionRequest { major: true, user: true };
+            region.compact(None, whole, &mut &AtomicBool::new(false))
+        });
+        region.close(visited.is_err())?;
+        visited.map(|_| ())
     }
 }
 
 impl RegionServer {
-    fn meta_region(&self) -> Result<Arc<OnlineRegion>> {
-        let missing = || Error::new(ErrorKind::Moved, format!("hbase:meta is not online on {}", self.name));
-        self.regions.get(META_ENCODED_NAME).ok_or_else(missing)
+    fn online_region(&self, encoded_name: &str) -> Result<Arc<OnlineRegion>> {
+        let missing =
+            || Error::new(ErrorKind::Moved, format!("{encoded_name} is not online on {}", self.name));
+        self.regions.get(encoded_name).ok_or_else(missing)
+    }
+
+    /// Writes rows, durably.
+    fn put_into(&self, region: &Arc<Region>, cells: Vec<Cell>) -> Result<()> {
+        let mut tickets = Vec::new();
+        for batch in rows_of(cells) {
+            let reads = Region::needs_reads(&batch);
+            debug_assert!(!reads, "system tables are written with plain deletes");
+            let outcome = region.mutate(batch, true, Nonce::default(), ReadMode::AnyDisk)?;
+            outcome.results.into_iter().try_for_each(|result| result.map(|_| ()))?;
+            tickets.push(outcome.ticket);
+        }
+        self.logs.drive_now();
+        tickets.into_iter().try_for_each(|ticket| ticket.wait())
+    }
+}
+
+/// All rows that a scan finds.
+fn rows_found(region: &Arc<Region>, scan: Scan) -> Result<Vec<Vec<Cell>>> {
+    let mut scanner = region.scanner(scan, ReadMode::AnyDisk)?;
+    let mut rows = Vec::new();
+    loop {
+        let mut row = Vec::new();
+        let state = scanner.next(&mut ScanLimits::NONE.clone(), &mut row)?;
+        if !row.is_empty() {
+            rows.push(row);
+        }
+        if state == halcyon_region::NextState::Exhausted {
+            return Ok(rows);
+        }
     }
 }
 

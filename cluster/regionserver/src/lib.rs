@@ -26,6 +26,7 @@ mod recover;
 mod region_table;
 mod regionserver;
 mod scanners;
+mod servable;
 mod service;
 mod settings;
 mod split_policy;

@@ -12,10 +12,11 @@ use std::path::{Path, PathBuf};
 
 use halcyon_cell::Result;
 use halcyon_env::Env;
-use halcyon_schema::{TableName, layout};
+use halcyon_schema::{RegionInfo, TableName, layout};
 use halcyon_wal::{RECOVERED_EDITS_DIR, split_logs};
 
 const SPLITTING: &str = "-splitting";
+const LEFT_LOGS: &str = "recovered.wals";
 
 /// Splits every log under `WALs`. To be called while no region server of this root directory runs; *blocking*.
 /// Returns the number of logs.
@@ -31,6 +32,13 @@ pub(crate) fn recover_logs(env: &Env, root: &Path) -> Result<usize> {
         }
     }
     Ok(count)
+}
+
+/// Splits logs that stand in a region's own directory, where HBase's master brings its own when it starts, before it
+/// replays them (`MasterRegion.REPLAY_EDITS_DIR`).
+pub(crate) fn recover_left_logs(env: &Env, root: &Path, region: &RegionInfo) -> Result<usize> {
+    let dir = region.dir(root).join(LEFT_LOGS);
+    if env.fs.exists(&dir) { split(env, root, &dir) } else { Ok(0) }
 }
 
 fn begin_splitting(env: &Env, wals: &Path, name: &str) -> Result<PathBuf> {
@@ -66,7 +74,7 @@ fn split(env: &Env, root: &Path, dir: &Path) -> Result<usize> {
     }
     env.fs.sync_dir(&old_wals)?;
     env.fs.remove_dir_all(dir)?;
-    env.fs.sync_dir(&layout::wals_dir(root))?;
+    env.fs.sync_dir(dir.parent().expect("logs lie in a directory of some other"))?;
     Ok(report.logs.len())
 }
 

@@ -44,9 +44,10 @@ use crate::logs::Logs;
 use crate::nonces::Nonces;
 use crate::pool::DiskPool;
 use crate::pressure::Pressure;
-use crate::recover::recover_logs;
+use crate::recover::{recover_left_logs, recover_logs};
 use crate::region_table::{OnlineRegion, RegionTable};
 use crate::scanners::Scanners;
+use crate::servable;
 use crate::settings::RegionServerSettings;
 use crate::splitter::SplitRequest;
 use crate::throughput::Throughput;
@@ -291,7 +292,21 @@ impl RegionServer {
     }
 
     fn open_on_disk(&self, info: &RegionInfo, table: &TableDescriptor) -> Result<Arc<Region>> {
+        servable::check(&self.env, &self.root, table)?;
         Region::open(self.services(info)?, &self.root, info.clone(), Arc::new(table.clone()))
+    }
+
+    /// Opens a region of another root directory, for the caller alone, with what the logs there have for it.
+    /// *Blocking*.
+    pub(crate) fn open_apart(
+        &self,
+        root: &Path,
+        info: &RegionInfo,
+        table: &TableDescriptor,
+    ) -> Result<Arc<Region>> {
+        recover_logs(&self.env, root)?;
+        recover_left_logs(&self.env, root, info)?;
+        Region::open(self.services(info)?, root, info.clone(), Arc::new(table.clone()))
     }
 
     fn services(&self, info: &RegionInfo) -> Result<RegionServices> {

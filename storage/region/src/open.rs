@@ -267,8 +267,11 @@ fn open_store(
     let archive_table_dir = archive_dir.parent().unwrap_or(archive_dir);
     let mut files = Vec::new();
     for entry in env.fs.list(&dir)? {
+        let path = dir.join(&entry.name);
+        if layout::parse_link_name(&entry.name).is_some() {
+            return Err(Error::corrupt(format!("{} is a link to a file that is not there", path.display())));
+        }
         if !entry.is_dir && is_store_file_name(&entry.name) {
-            let path = dir.join(&entry.name);
             let file = StoreFile::open(env, &path, archive_table_dir, family, &services.cache)?;
             let prefetch = services.settings.prefetches_on_open(family);
             file.prefetch_wanted.store(prefetch, Ordering::Release);

@@ -7,6 +7,7 @@ use halcyon_schema::{NamespaceDescriptor, layout};
 use prost::Message;
 
 use super::{Lock, Procedure, payload};
+use crate::namespaces;
 use crate::state::Core;
 
 pub(super) const KIND: &str = "create_namespace";
@@ -53,6 +54,6 @@ impl Procedure for CreateNamespace {
 
     fn run(&mut self, core: &Core, _step: usize) -> Result<()> {
         core.env.fs.create_dir_all(&layout::namespace_dir(&core.root, &self.namespace.name))?;
-        core.change_namespaces(|namespaces| namespaces.put(self.namespace.clone()))
+        namespaces::change(core, &self.namespace)
     }
 }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use halcyon_cell::{Error, Result};
 use halcyon_proto::pb;
 use halcyon_rpc::RpcError;
-use halcyon_schema::{RegionInfo, TableDescriptor, TableName};
+use halcyon_schema::{RegionInfo, STORE_FILE_TRACKER, TableDescriptor, TableName};
 use prost::Message;
 
 use super::{Lock, Procedure, payload};
@@ -83,8 +83,8 @@ impl Procedure for CreateTable {
         let keys = std::mem::take(&mut self.split_keys);
         self.regions = split(self.table(), keys, id).map_err(errors::invalid)?;
         // HBase's server writes the tracker it uses into every new table.
-        if self.descriptor.attribute(TRACKER.as_bytes()).is_none() {
-            self.descriptor = self.descriptor.clone().with(TRACKER, "DEFAULT");
+        if self.descriptor.attribute(STORE_FILE_TRACKER.as_bytes()).is_none() {
+            self.descriptor = self.descriptor.clone().with(STORE_FILE_TRACKER, "DEFAULT");
         }
         Ok(())
     }
@@ -116,8 +116,6 @@ impl Procedure for CreateTable {
     }
 }
 
-/// The store file tracker's attribute.
-const TRACKER: &str = "hbase.store.file-tracker.impl";
 /// Number of a new table's descriptor file.
 pub(super) const FIRST_SEQUENCE: u32 = 1;
 

@@ -7,7 +7,7 @@ use halcyon_schema::layout;
 use super::{Lock, Procedure};
 use crate::archive::remove_dir;
 use crate::errors;
-use crate::namespaces::is_reserved;
+use crate::namespaces::{self, is_reserved};
 use crate::state::Core;
 
 pub(super) const KIND: &str = "delete_namespace";
@@ -62,7 +62,7 @@ impl Procedure for DeleteNamespace {
 
     fn run(&mut self, core: &Core, step: usize) -> Result<()> {
         if step == 0 {
-            return core.change_namespaces(|namespaces| namespaces.remove(&self.name));
+            return namespaces::delete(core, &self.name);
         }
         // What stands there belongs to no table: those are gone, and their files are in the archive.
         remove_dir(&*core.env.fs, &layout::namespace_dir(&core.root, &self.name))

@@ -50,6 +50,7 @@ pub(crate) use lock::{Lock, Resource};
 pub(crate) use merge_regions::MergeRegions;
 pub(crate) use modify_namespace::ModifyNamespace;
 pub(crate) use modify_table::{Change, ModifyTable};
+pub(crate) use record::forget_records;
 pub(crate) use restore_snapshot::RestoreSnapshot;
 pub(crate) use split_region::SplitRegion;
 pub(crate) use take_snapshot::TakeSnapshot;

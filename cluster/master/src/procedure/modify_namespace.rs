@@ -7,6 +7,7 @@ use halcyon_schema::NamespaceDescriptor;
 use prost::Message;
 
 use super::{Lock, Procedure, payload};
+use crate::namespaces;
 use crate::state::Core;
 
 pub(super) const KIND: &str = "modify_namespace";
@@ -48,6 +49,6 @@ impl Procedure for ModifyNamespace {
     }
 
     fn run(&mut self, core: &Core, _step: usize) -> Result<()> {
-        core.change_namespaces(|namespaces| namespaces.put(self.namespace.clone()))
+        namespaces::change(core, &self.namespace)
     }
 }

@@ -6,11 +6,13 @@
 //!
 //! `MasterData/procedures/next` holds, as text, the first number that no procedure has had.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use halcyon_cell::{Error, Result};
+use halcyon_env::Env;
 use halcyon_schema::layout;
 use prost::Message;
+use tracing::warn;
 
 use crate::descriptors::list;
 use crate::state::Core;
@@ -43,7 +45,32 @@ pub(crate) struct Record {
 }
 
 fn dir(core: &Core) -> PathBuf {
-    layout::master_dir(&core.root).join("procedures")
+    dir_in(&core.root)
+}
+
+fn dir_in(root: &Path) -> PathBuf {
+    layout::master_dir(root).join("procedures")
+}
+
+/// Removes all records: HBase has worked in the directory since they were written, and what its tables are now is not
+/// what they were about.
+pub(crate) fn forget_records(env: &Env, root: &Path) -> Result<()> {
+    let dir = dir_in(root);
+    let mut forgotten = 0;
+    for entry in list(&*env.fs, &dir)? {
+        if entry.name.parse::<u64>().is_err() {
+            continue;
+        }
+        let path = dir.join(&entry.name);
+        let kind = decode(&env.fs.read(&path)?).map_or_else(|error| error.to_string(), |record| record.kind);
+        warn!(id = entry.name, kind, "a procedure that was under way before HBase worked here is forgotten");
+        env.fs.remove_file(&path)?;
+        forgotten += 1;
+    }
+    if forgotten > 0 {
+        env.fs.sync_dir(&dir)?;
+    }
+    Ok(())
 }
 
 pub(crate) fn write(core: &Core, record: &Record) -> Result<()> {

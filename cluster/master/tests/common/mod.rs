@@ -28,29 +28,33 @@ pub struct FakeDoor {
     root: PathBuf,
     start_code: i64,
     online: Mutex<BTreeMap<String, (RegionInfo, TableDescriptor)>>,
-    meta: Mutex<Vec<Cell>>,
+    /// Cells of regions that hold some, by encoded name.
+    cells: Mutex<BTreeMap<String, Vec<Cell>>>,
     files: AtomicU64,
 }
 
+const META: &str = "1588230740";
+
 impl FakeDoor {
     pub fn new(env: Env, root: &Path, start_code: i64) -> Arc<FakeDoor> {
-        let path = root.join("fake-meta");
-        let mut meta = Vec::new();
-        if env.fs.exists(&path) {
-            let bytes = Bytes::from(env.fs.read(&path).unwrap());
-            let mut at = 0;
+        let mut regions = BTreeMap::new();
+        for entry in env.fs.list(root).unwrap() {
+            let Some(name) = entry.name.strip_prefix("fake-") else { continue };
+            let bytes = Bytes::from(env.fs.read(&root.join(&entry.name)).unwrap());
+            let (mut cells, mut at) = (Vec::new(), 0);
             while at < bytes.len() {
                 let len = u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
-                meta.push(Cell::parse(bytes.slice(at + 4..at + 4 + len), 0).unwrap());
+                cells.push(Cell::parse(bytes.slice(at + 4..at + 4 + len), 0).unwrap());
                 at += 4 + len;
             }
+            regions.insert(name.to_string(), cells);
         }
         Arc::new(FakeDoor {
             env,
             root: root.to_path_buf(),
             start_code,
             online: Mutex::default(),
-            meta: Mutex::new(meta),
+            cells: Mutex::new(regions),
             files: AtomicU64::new(1),
         })
     }
@@ -249,8 +253,21 @@ impl RegionServerDoor for FakeDoor {
     }
 
     fn meta_put(&self, cells: Vec<Cell>) -> Result<()> {
-        let mut meta = self.meta.lock();
-        let mut changed = meta.clone();
+        self.put_rows(META, cells)
+    }
+
+    fn meta_put_together(&self, cells: Vec<Cell>) -> Result<()> {
+        self.meta_put(cells)
+    }
+
+    fn meta_scan(&self, start_row: &[u8], stop_row: &[u8]) -> Result<Vec<Vec<Cell>>> {
+        assert!(start_row.is_empty() && stop_row.is_empty(), "only whole scans are played");
+        self.scan_rows(META)
+    }
+
+    fn put_rows(&self, encoded_name: &str, cells: Vec<Cell>) -> Result<()> {
+        let mut all = self.cells.lock();
+        let mut changed = all.get(encoded_name).cloned().unwrap_or_default();
         for cell in cells {
             assert!(
                 cell.cell_type().is_delete() || !hidden(&cell, &changed),
@@ -263,21 +280,17 @@ impl RegionServerDoor for FakeDoor {
             bytes.extend_from_slice(&(cell.bytes().len() as u32).to_be_bytes());
             bytes.extend_from_slice(cell.bytes());
         }
-        self.env.fs.replace(&self.root.join("fake-meta"), &bytes)?;
-        *meta = changed;
+        self.env.fs.replace(&self.root.join(format!("fake-{encoded_name}")), &bytes)?;
+        all.insert(encoded_name.to_string(), changed);
         Ok(())
     }
 
-    fn meta_put_together(&self, cells: Vec<Cell>) -> Result<()> {
-        self.meta_put(cells)
-    }
-
-    fn meta_scan(&self, start_row: &[u8], stop_row: &[u8]) -> Result<Vec<Vec<Cell>>> {
-        assert!(start_row.is_empty() && stop_row.is_empty(), "only whole scans are played");
-        let all = self.meta.lock().clone();
+    fn scan_rows(&self, encoded_name: &str) -> Result<Vec<Vec<Cell>>> {
+        let all = self.cells.lock().get(encoded_name).cloned().unwrap_or_default();
         let shown = all.iter().filter(|cell| !cell.cell_type().is_delete() && !hidden(cell, &all));
         let mut shown: Vec<Cell> = shown.cloned().collect();
-        shown.sort_by(|left, right| CellComparator::Meta.compare(left.get(), right.get()));
+        let order = if encoded_name == META { CellComparator::Meta } else { CellComparator::Default };
+        shown.sort_by(|left, right| order.compare(left.get(), right.get()));
         shown.dedup_by(|next, kept| {
             next.row() == kept.row() && next.family() == kept.family() && next.qualifier() == kept.qualifier()
         });
@@ -289,6 +302,20 @@ impl RegionServerDoor for FakeDoor {
             }
         }
         Ok(rows)
+    }
+
+    fn visit_region(
+        &self,
+        _: &Path,
+        region: &RegionInfo,
+        _: &TableDescriptor,
+        visit: &mut dyn FnMut(Vec<Vec<Cell>>) -> Result<Vec<Cell>>,
+    ) -> Result<()> {
+        let rows = self.scan_rows(region.encoded_name())?;
+        // One clock for all that has to be later than what is there.
+        let last = rows.iter().flatten().map(Cell::timestamp).max().unwrap_or(0);
+        let cells = visit(rows)?;
+        self.put_rows(region.encoded_name(), cells.iter().map(|cell| cell.with_timestamp(last + 1)).collect())
     }
 }
 
@@ -449,9 +476,11 @@ impl Cluster {
 
     /// What must hold whenever no procedure is under way.
     pub fn check(&self) {
-        let all: pb::GetTableNamesResponse =
-            self.call("GetTableNames", &pb::GetTableNamesRequest::default()).unwrap();
-        let tables: Vec<TableName> = all.table_names.iter().map(|t| TableName::from_pb(t).unwrap()).collect();
+        let request = pb::GetTableNamesRequest { include_sys_tables: Some(true), ..Default::default() };
+        let all: pb::GetTableNamesResponse = self.call("GetTableNames", &request).unwrap();
+        let tables = all.table_names.iter().map(|table| TableName::from_pb(table).unwrap());
+        let tables: Vec<TableName> = tables.filter(|table| !table.is_meta()).collect();
+        assert!(tables.contains(&TableName::NAMESPACE));
         let mut expected_online = BTreeSet::from(["1588230740".to_string()]);
         for table in &tables {
             let state = self.state(table.as_str()).unwrap();
