@@ -259,6 +259,7 @@ impl RegionServerSettings {
             "hbase.hregion.compacting.memstore.adaptive.compaction.threshold" => {
                 self.region.adaptive_share = share(name, value)?;
             }
+            "hbase.io.compress.zstd.codec" => self.region.zstd_codec = value.trim().to_string(),
             "hbase.hregion.memstore.mslab.chunksize" => self.chunk_bytes = number(name, value)? as usize,
             "hbase.hregion.memstore.chunkpool.maxsize" => self.chunk_pool_share = share(name, value)?,
             "hbase.rs.evictblocksonclose" => self.region.evict_blocks_on_close = flag(name, value)?,
@@ -311,6 +312,7 @@ impl fmt::Display for RegionServerSettings {
         writeln!(f, "hbase.hregion.compacting.pipeline.segments.limit = {limit}")?;
         let share = self.region.adaptive_share;
         writeln!(f, "hbase.hregion.compacting.memstore.adaptive.compaction.threshold = {share}")?;
+        writeln!(f, "hbase.io.compress.zstd.codec = {}", self.region.zstd_codec)?;
         writeln!(f, "hbase.hregion.memstore.mslab.chunksize = {}", self.chunk_bytes)?;
         writeln!(f, "hbase.hregion.memstore.chunkpool.maxsize = {}", self.chunk_pool_share)?;
         writeln!(f, "hbase.hstore.blockingWaitTime = {}", self.blocking_files_wait.as_millis())?;

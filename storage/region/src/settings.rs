@@ -34,6 +34,10 @@ pub struct RegionSettings {
     /// Whether files are read into the cache when they are opened, whatever their families say
     /// (`hbase.rs.prefetchblocksonopen`).
     pub prefetch_blocks_on_open: bool,
+    /// HBase's class for ZSTD, which decides between two forms of a block (`hbase.io.compress.zstd.codec`). One of
+    /// HBase's own (`org.apache.hadoop.hbase.io.compress...`) puts frames into records; Hadoop's, which is what an
+    /// empty name stands for, does not. Neither reads the other's, so who shares a directory with HBase says the same.
+    pub zstd_codec: String,
     /// Most rows that one log entry of a batch carries.
     pub mini_batch_rows_max: usize,
     /// Most bytes of cells that one log entry of a batch carries, unless one row alone has more.
@@ -53,6 +57,7 @@ impl Default for RegionSettings {
             adaptive_share: 0.5,
             evict_blocks_on_close: false,
             prefetch_blocks_on_open: false,
+            zstd_codec: String::new(),
             mini_batch_rows_max: 256,
             mini_batch_bytes_max: 256 << 10,
         }

@@ -91,6 +91,8 @@ pub(crate) struct Store {
     pub compaction: CompactionSettings,
     pub keeping: Keeping,
     pub comparator: CellComparator,
+    /// As in the region's settings.
+    pub zstd_codec: String,
     /// `<region>/<family>`.
     pub dir: PathBuf,
     /// What the region's bounds say of how its rows begin.
@@ -145,6 +147,7 @@ impl Store {
             compaction,
             keeping,
             comparator,
+            zstd_codec: services.settings.zstd_codec.clone(),
             dir,
             row_start: row_start.into(),
             view: RwLock::new(Arc::new(view)),
@@ -271,7 +274,7 @@ impl Store {
         written_by: WrittenBy,
         now_ms: i64,
     ) -> Result<WriterOptions> {
-        writer::options(&self.family, table, written_by, self.comparator, now_ms)
+        writer::options(&self.family, table, written_by, self.comparator, &self.zstd_codec, now_ms)
     }
 
     /// Blocks of a new file that are to be in the cache at once.

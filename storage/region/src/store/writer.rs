@@ -43,6 +43,7 @@ pub(super) fn options(
     table: &TableDescriptor,
     written_by: WrittenBy,
     comparator: CellComparator,
+    zstd_codec: &str,
     now_ms: i64,
 ) -> Result<WriterOptions> {
     let compression = match written_by {
@@ -74,7 +75,7 @@ pub(super) fn options(
     let mut checksum = String::new();
     settings.take("hbase.hstore.checksum.algorithm", &mut checksum);
     options.checksum = ChecksumType::from_name(&checksum).unwrap_or(options.checksum);
-    let mut zstd_codec = String::new();
+    let mut zstd_codec = zstd_codec.to_string();
     settings.take("hbase.io.compress.zstd.codec", &mut zstd_codec);
     options.zstd_in_records = zstd_codec.starts_with("org.apache.hadoop.hbase.io.compress.");
     options.keep_in_bounds();
@@ -109,7 +110,7 @@ mod tests {
     use super::*;
 
     fn options_of(family: FamilyDescriptor, table: TableDescriptor, by: WrittenBy) -> WriterOptions {
-        options(&family, &table, by, CellComparator::Default, 7).unwrap()
+        options(&family, &table, by, CellComparator::Default, "", 7).unwrap()
     }
 
     fn family() -> FamilyDescriptor {

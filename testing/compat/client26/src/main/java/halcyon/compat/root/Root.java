@@ -69,10 +69,11 @@ public final class Root {
     Configuration conf = HBaseConfiguration.create();
     conf.set("hbase.zookeeper.quorum", args[1].split(":")[0]);
     conf.set("hbase.zookeeper.property.clientPort", args[1].split(":")[1]);
-    conf.setInt("hbase.client.retries.number", 12);
+    conf.setInt("hbase.client.retries.number", 8);
+    conf.setInt("hbase.client.scanner.timeout.period", 10_000);
     conf.setInt("hbase.client.pause", 100);
-    conf.setInt("hbase.rpc.timeout", 20_000);
-    conf.setInt("hbase.client.operation.timeout", 40_000);
+    conf.setInt("hbase.rpc.timeout", 10_000);
+    conf.setInt("hbase.client.operation.timeout", 30_000);
     try (Connection connection = ConnectionFactory.createConnection(conf)) {
       Root root = new Root(connection);
       switch (args[0]) {
@@ -400,8 +401,12 @@ public final class Root {
       for (RegionInfo region : admin.getRegions(name)) {
         lines.add("region " + region.getRegionNameAsString() + " to " + Bytes.toStringBinary(region.getEndKey()));
       }
-      scan(lines, name, new Scan().readAllVersions(), "cell");
-      scan(lines, name, new Scan().readAllVersions().setRaw(true), "raw");
+      try {
+        scan(lines, name, new Scan().readAllVersions(), "cell");
+        scan(lines, name, new Scan().readAllVersions().setRaw(true), "raw");
+      } catch (IOException e) {
+        lines.add("unreadable " + name + " " + String.valueOf(e.getMessage()).lines().findFirst().orElse(""));
+      }
       if (disabled) {
         admin.disableTable(name);
       }
