@@ -79,10 +79,9 @@ hbase_kill() {
   fi
 }
 
-hbase_stop() { # in order, within 60 s
+hbase_stop() { # waits until it has ended, after its client asked it to
   local waited=0
   [ -n "$HBASE_PID" ] || return 0
-  kill "$HBASE_PID" 2> /dev/null || true
   while kill -0 "$HBASE_PID" 2> /dev/null; do
     [ $waited -ge 600 ] && { echo "HBase did not stop within 60 s" >&2; hbase_kill; return 1; }
     sleep 0.1

@@ -46,6 +46,8 @@ import org.apache.hadoop.hbase.util.Bytes;
  * fill HOST:PORT                 makes the tables
  * unflushed HOST:PORT            writes rows that stay in memory and in the log
  * work HOST:PORT                 writes, flushes, splits, merges and compacts tables that `fill` made
+ * half HOST:PORT                 asks for a table of many regions and does not wait
+ * stop HOST:PORT                 ends the cluster in order
  * dump HOST:PORT FILE            one line for each namespace, descriptor, state, region, snapshot and cell
  * </pre>
  *
@@ -56,6 +58,9 @@ public final class Root {
   private static final byte[] Q = Bytes.toBytes("q");
   /** A past that every run shares. */
   private static final long T0 = 1_600_000_000_000L;
+
+  /** So many files that no server compacts by itself what a raw scan is to find again. */
+  private static final String FILES_MIN = "hbase.hstore.compaction.min";
 
   private final Connection connection;
   private final Admin admin;
@@ -80,6 +85,8 @@ public final class Root {
         case "fill" -> root.fill();
         case "unflushed" -> root.unflushed();
         case "work" -> root.work();
+        case "half" -> root.half();
+        case "stop" -> root.admin.shutdown();
         case "dump" -> Files.write(Path.of(args[2]), root.dump());
         default -> throw new IllegalArgumentException(args[0]);
       }
@@ -169,7 +176,7 @@ public final class Root {
     TableName name = TableName.valueOf("n1:wide");
     admin.createTable(table("n1:wide", family("v").setMaxVersions(5).setMinVersions(1), family("ttl").setTimeToLive(400_000_000),
         family("kept").setKeepDeletedCells(org.apache.hadoop.hbase.KeepDeletedCells.TRUE), family("mem").setInMemory(true))
-        .setValue("a setting", "its value").setMaxFileSize(7L << 30).build(), splits);
+        .setValue("a setting", "its value").setMaxFileSize(7L << 30).setValue(FILES_MIN, "100").build(), splits);
     byte[] v = Bytes.toBytes("v"), ttl = Bytes.toBytes("ttl"), kept = Bytes.toBytes("kept");
     try (Table table = connection.getTable(name)) {
       for (int round = 0; round < 3; round++) {
@@ -189,9 +196,7 @@ public final class Root {
           table.delete(new Delete(row(i + 8)).addFamilyVersion(v, T0));
           table.increment(new Increment(row(i)).addColumn(Bytes.toBytes("mem"), Q, round + 7));
         }
-        if (round < 2) {
-          admin.flush(name);
-        }
+        admin.flush(name);
       }
       Put large = new Put(row(555));
       large.addColumn(v, Bytes.toBytes("large"), T0, value(1, 3 << 20));
@@ -217,7 +222,7 @@ public final class Root {
   /** Several files that hold the same cells with other values: the later write counts. */
   private void layers() throws Exception {
     TableName name = TableName.valueOf("layers");
-    admin.createTable(table("layers", family("f").setMaxVersions(1)).build());
+    admin.createTable(table("layers", family("f").setMaxVersions(1)).setValue(FILES_MIN, "100").build());
     for (int file = 0; file < 6; file++) {
       List<Put> puts = new ArrayList<>();
       for (int i = 0; i < 200; i++) {
@@ -305,23 +310,34 @@ public final class Root {
 
   /** Rows that were not flushed, in tables that regions of which have been split, merged and cloned. */
   private void unflushed() throws IOException {
+    // No two runs write the same cells, and no cell is deleted that may still be in memory: whether a raw scan shows those depends
+    // on when they were flushed.
+    long at = System.currentTimeMillis();
     for (String table : new String[] {"n1:split", "merged", "layers", "truncated", "altered", "n1:cloned", "cloned_and_split"}) {
       TableName name = TableName.valueOf(table);
       List<Put> puts = new ArrayList<>();
       for (int i = 0; i < 600; i += 7) {
-        puts.add(new Put(row(i)).addColumn(Bytes.toBytes("f"), Bytes.toBytes("unflushed"), T0 + 5, value(i, 25)));
+        puts.add(new Put(row(i)).addColumn(Bytes.toBytes("f"), Bytes.toBytes("unflushed"), at, value(i, 25)));
       }
       put(name, puts);
       try (Table opened = connection.getTable(name)) {
-        opened.delete(new Delete(row(14)));
-        opened.increment(new Increment(row(15)).addColumn(Bytes.toBytes("f"), Bytes.toBytes("count"), 5));
+        opened.delete(new Delete(row(15)));
+        opened.increment(new Increment(row(10_000 + at % 10_000)).addColumn(Bytes.toBytes("f"), Bytes.toBytes("count"), 5));
       }
     }
     TableName late = TableName.valueOf("late");
     if (!admin.tableExists(late)) {
       admin.createTable(table("late", family("f")).build());
+      rows(late, 100);
     }
-    rows(late, 100);
+  }
+
+  private void half() throws Exception {
+    byte[][] splits = new byte[300][];
+    for (int i = 0; i < splits.length; i++) {
+      splits[i] = row(i + 1);
+    }
+    admin.createTableAsync(table("half", family("f")).build(), splits);
   }
 
   private void work() throws Exception {
@@ -338,7 +354,9 @@ public final class Root {
     rows(more, 100);
     admin.createNamespace(NamespaceDescriptor.create("ns" + admin.listNamespaceDescriptors().length).build());
     admin.enableTable(TableName.valueOf("n1:disabled"));
-    rows(TableName.valueOf("n1:disabled"), 130);
+    TableName copy = TableName.valueOf("copy" + admin.listTableDescriptors().size());
+    admin.cloneSnapshot("second_picture", copy);
+    rows(copy, 3);
     admin.disableTable(TableName.valueOf("n1:disabled"));
     admin.modifyColumnFamily(TableName.valueOf("altered"), family("h").setMaxVersions(9).build());
   }
