@@ -2,6 +2,7 @@
 # make test    everything that a change must pass: checks, unit tests, real clients, kill -9
 # make build   only the server
 # make files   HFiles and logs both ways with HBase's own classes, in every combination (fetches them through Maven)
+# make roots   root directories under a real HBase and under Halcyon in turn, killed and stopped; a short form is part of make test
 # make bench-compare   the same load against Halcyon and HBase; BENCH="options of testing/bench/side-by-side.sh"
 # make bench   what the engine costs: bench-engine (beside RocksDB, which is built for it: needs a C++ compiler and libclang)
 #              bench-cell (a cell's way) and bench-server (ten minutes of a mixed load on a server); BENCH="options", see programs/bench/README.md
@@ -14,7 +15,7 @@ OPTIONS ?=
 BENCH ?=
 HALCYON := $(CARGO_TARGET_DIR)/release/halcyon
 
-.PHONY: run build test check unit compat files bench-compare bench bench-engine bench-cell bench-server bench-build
+.PHONY: run build test check unit compat files roots bench-compare bench bench-engine bench-cell bench-server bench-build
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -35,6 +36,9 @@ compat: build
 
 files:
 	testing/compat/files.sh
+
+roots: build
+	HALCYON="$(HALCYON)" testing/compat/root.sh all
 
 bench-compare: build
 	HALCYON="$(HALCYON)" testing/bench/side-by-side.sh $(BENCH)
