@@ -184,10 +184,17 @@ pub(crate) fn open_block(bytes: Vec<u8>, compression: Compression) -> Result<Raw
 }
 
 fn verify_checksums(header: &Header, bytes: &[u8]) -> Result<()> {
-    if header.checksum == ChecksumType::Null {
-        return Ok(());
-    }
     let (guarded, checksums) = bytes.split_at(header.guarded_len);
+    if header.checksum == ChecksumType::Null {
+        // Another type, if one bit of it fell.
+        return match checksums.iter().find(|byte| **byte != 0) {
+            Some(found) => Err(Error::corrupt(format!(
+                "checksums of type {:?}: expected zeros, found {found:02x}",
+                header.checksum
+            ))),
+            None => Ok(()),
+        };
+    }
     let runs = guarded.chunks(header.bytes_per_checksum);
     for (at, (run, stored)) in runs.zip(checksums.chunks_exact(4)).enumerate() {
         let stored = u32::from_be_bytes(stored.try_into().expect("four bytes"));

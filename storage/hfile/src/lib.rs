@@ -54,4 +54,5 @@ pub use writer::{FileMeta, HFileWriter, WriterOptions, WrittenFile};
 #[cfg(test)]
 mod tests {
     mod damage;
+    mod rot;
 }

@@ -27,7 +27,7 @@ use crate::{
     ReaderOptions, WriterOptions,
 };
 
-const NAME: &str = "/file";
+pub(super) const NAME: &str = "/file";
 /// No seed file has as many cells, however its index is bent.
 const CELLS_COUNT_MAX: usize = 100_000;
 /// Above what the tests of this crate hold at once.
@@ -119,8 +119,8 @@ impl Dice {
     }
 }
 
-struct Seed {
-    bytes: Vec<u8>,
+pub(super) struct Seed {
+    pub(super) bytes: Vec<u8>,
     compression: Compression,
     comparator: CellComparator,
 }
@@ -132,7 +132,7 @@ impl Seed {
     }
 
     /// Where blocks start, and what their headers say.
-    fn blocks(&self) -> Vec<(usize, Header)> {
+    pub(super) fn blocks(&self) -> Vec<(usize, Header)> {
         let mut blocks = Vec::new();
         let mut at = 0;
         while at < self.bytes.len() - TRAILER_LEN {
@@ -144,7 +144,7 @@ impl Seed {
     }
 }
 
-fn seeds() -> Vec<Seed> {
+pub(super) fn seeds() -> Vec<Seed> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata");
     let mut paths: Vec<_> =
         std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();

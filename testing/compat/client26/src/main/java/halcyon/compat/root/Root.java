@@ -347,7 +347,7 @@ public final class Root {
       admin.flush(TableName.valueOf(table));
     }
     compact(name);
-    split(name, 300);
+    split(name, 270 + 10 * admin.getRegions(name).size());
     compact(TableName.valueOf("n1:wide"));
     TableName more = TableName.valueOf("n1:more" + admin.listTableDescriptors().size());
     admin.createTable(table(more.getNameAsString(), family("f")).build());
