@@ -126,12 +126,13 @@ impl WalReader {
     }
 
     fn read_header(&mut self) -> Decode<Bytes> {
-        if self.source.take(MAGIC.len())? != MAGIC {
-            return bad("no PWAL magic");
+        let magic = self.source.take(MAGIC.len())?;
+        if magic != MAGIC {
+            return bad(format!("magic: expected {}, found {}", MAGIC.escape_ascii(), magic.escape_ascii()));
         }
         let len = self.source.varint32()? as usize;
         if len > HEADER_LEN_MAX {
-            return bad(format!("header of {len} bytes"));
+            return bad(format!("header length: expected at most {HEADER_LEN_MAX}, found {len}"));
         }
         Ok(Bytes::copy_from_slice(self.source.take(len)?))
     }
@@ -176,25 +177,27 @@ impl WalReader {
     fn decode(&mut self) -> Decode<Decoded> {
         let key_len = self.source.varint32()? as usize;
         if key_len == 0 || key_len > KEY_LEN_MAX {
-            return bad(format!("key of {key_len} bytes"));
+            return bad(format!("key length: expected 1 to {KEY_LEN_MAX}, found {key_len}"));
         }
         let key_bytes = Bytes::copy_from_slice(self.source.take(key_len)?);
         let check = Check::of_key(&key_bytes);
         if self.checked && check.is_none() {
-            return bad("entry without check");
+            return bad("key: expected a check at its end, found none");
         }
-        let mut key = pb::WalKey::decode(key_bytes.clone()).or_else(|error| bad(format!("key: {error}")))?;
+        let mut key = pb::WalKey::decode(key_bytes.clone())
+            .or_else(|error| bad(format!("key: expected a WALKey, found that {error}")))?;
         if let Some(context) = &mut self.compression {
             context.expand_key(&mut key)?;
         }
         if key.encoded_region_name.is_empty() {
-            return bad("key without region");
+            return bad("key: expected the name of a region, found none");
         }
         let cells = self.decode_cells(&key)?;
         let mut synced_bytes = 0;
         if let Some(check) = check.filter(|_| self.checked) {
-            if !check.holds(&key_bytes, &cells) {
-                return bad("the check does not hold");
+            let found = check.compute(&key_bytes, &cells);
+            if found != check.crc {
+                return bad(format!("check of key and cells: expected {:08x}, found {found:08x}", check.crc));
             }
             synced_bytes = check.synced_bytes;
         }
@@ -216,7 +219,7 @@ impl WalReader {
             };
             len += cell.bytes().len();
             if len > ENTRY_LEN_MAX {
-                return bad(format!("entry of more than {ENTRY_LEN_MAX} bytes"));
+                return bad(format!("entry length: expected at most {ENTRY_LEN_MAX}, found more"));
             }
             cells.push(cell);
         }
@@ -356,7 +359,11 @@ impl WalReader {
 
     fn error(&self, at: u64, stop: Stop) -> Error {
         match stop {
-            Stop::End => Error::corrupt(format!("{}: the entry at offset {at} is cut short", self.path)),
+            Stop::End => {
+                let end = self.source.end();
+                let what = format!("expected an entry that ends before {end}, found one that is cut short");
+                Error::corrupt(format!("{}: at offset {at}: {what}", self.path))
+            }
             Stop::Bad(what) => Error::corrupt(format!("{}: at offset {at}: {what}", self.path)),
             Stop::Io(error) => Error::from(error).context(format_args!("{} at offset {at}", self.path)),
         }
@@ -375,8 +382,8 @@ fn read_plain_cell(source: &mut Source, seq: u64) -> Decode<Cell> {
     let len = source.take(4)?;
     let len = u32::from_be_bytes(len.try_into().expect("four bytes")) as usize;
     if len > CELL_LEN_MAX {
-        return bad(format!("cell of {len} bytes"));
+        return bad(format!("cell length: expected at most {CELL_LEN_MAX}, found {len}"));
     }
     let bytes = Bytes::copy_from_slice(source.take(len)?);
-    Cell::parse(bytes, seq).or_else(|error| bad(error.to_string()))
+    Cell::parse(bytes, seq).or_else(|error| bad(format!("cell: expected a KeyValue, found that {error}")))
 }

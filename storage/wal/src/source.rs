@@ -102,10 +102,11 @@ impl Source {
             let byte = self.byte()?;
             number |= u64::from(byte & 0x7f) << shift;
             if byte & 0x80 == 0 {
-                return u32::try_from(number).or_else(|_| bad(format!("varint {number} is over 32 bits")));
+                return u32::try_from(number)
+                    .or_else(|_| bad(format!("varint: expected 32 bits, found {number}")));
             }
         }
-        bad("varint of more than five bytes")
+        bad("varint: expected at most five bytes, found more")
     }
 
     fn fill(&mut self, len: usize) -> Decode<()> {

@@ -117,7 +117,9 @@ fn a_changed_byte_is_noticed() {
                 let error = found.end.expect_err("was on disk");
                 assert_eq!(error.kind(), ErrorKind::Corrupt);
                 let place = format!("offset {}", offsets[hit]);
-                assert!(error.message().contains("/log") && error.message().contains(&place), "{error}");
+                for word in ["/log", &place, "expected ", "found "] {
+                    assert!(error.message().contains(word), "byte {at}: {error} says nothing of {word}");
+                }
             } else {
                 assert!(found.end.is_ok());
                 assert_eq!(found.torn_at, Some(offsets[hit]));
