@@ -24,7 +24,7 @@ fn read(bytes: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
     let env = SimFileSystem::new().env();
     env.fs.replace(Path::new(NAME), bytes)?;
     let cache = Arc::new(BlockCache::new(0));
-    let file = HFile::open(&env, Path::new(NAME), 1, cache, ReaderOptions::default())?;
+    let file = HFile::open(&env, Path::new(NAME), &cache, ReaderOptions::default())?;
     let mut scanner = file.scanner(ReadMode::AnyDisk, true);
     let mut cells = Vec::new();
     scanner.seek_to_first()?;
