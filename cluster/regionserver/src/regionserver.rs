@@ -439,6 +439,7 @@ impl RegionServer {
             self.start_thread(&format!("flusher-{number}"), |server| server.flush_turn(IDLE_WAIT))?;
         }
         self.start_thread("memory-compactor", |server| server.compact_memory_turn(IDLE_WAIT))?;
+        self.chunks.free_beside();
         self.start_thread("chunks", |server| server.chunks.keep_ready(READY_CHUNKS, IDLE_WAIT))?;
         self.start_thread("cache", |server| {
             server.cache.turn(IDLE_WAIT);

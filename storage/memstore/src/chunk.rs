@@ -9,7 +9,7 @@
 //! release-ordered store.
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -37,12 +37,41 @@ pub struct ChunkPool {
     allocated_bytes: AtomicUsize,
     /// Chunks wait in the pool only while all together take no more than this.
     allocated_max_bytes: AtomicUsize,
-    pooled: Mutex<Vec<Pages>>,
-    /// As many as are in `pooled`, for those who only want to know: every write asks.
+    unused: Mutex<Unused>,
+    /// Somebody calls `keep_ready`, so what is to go can be left to them.
+    frees_beside: AtomicBool,
+    /// As many as are pooled, for those who only want to know: every write asks.
     pooled_count: AtomicUsize,
-    /// Told when a chunk was taken from the pool.
-    taken: Condvar,
+    /// Told when a chunk was taken from the pool, or something is to go.
+    work: Condvar,
     watch: OnceLock<Watch>,
+}
+
+/// Memory that nobody reads any more.
+#[derive(Default)]
+struct Unused {
+    /// Chunks that will be used again.
+    pooled: Vec<Pages>,
+    /// Goes back to the operating system, piece by piece; counts as allocated until then.
+    going: Vec<Going>,
+}
+
+enum Going {
+    Pages(Pages),
+    /// What was charged with so many bytes.
+    Charged {
+        _memory: Box<dyn Send>,
+        bytes: usize,
+    },
+}
+
+impl Going {
+    fn len(&self) -> usize {
+        match self {
+            Going::Pages(pages) => pages.len(),
+            Going::Charged { bytes, .. } => *bytes,
+        }
+    }
 }
 
 impl ChunkPool {
@@ -55,9 +84,10 @@ impl ChunkPool {
             pooled_chunks_max: AtomicUsize::new(pooled_chunks_max),
             allocated_bytes: AtomicUsize::new(0),
             allocated_max_bytes: AtomicUsize::new(usize::MAX),
-            pooled: Mutex::new(Vec::new()),
+            unused: Mutex::default(),
+            frees_beside: AtomicBool::new(false),
             pooled_count: AtomicUsize::new(0),
-            taken: Condvar::new(),
+            work: Condvar::new(),
             watch: OnceLock::new(),
         })
     }
@@ -96,8 +126,10 @@ impl ChunkPool {
     pub(crate) fn take(self: &Arc<Self>, size_bytes: usize, segment_id: u64) -> Arc<Chunk> {
         let size_bytes = size_bytes.next_multiple_of(PAGE_BYTES);
         let pooled = if size_bytes == self.chunk_size_bytes {
-            let pooled = self.pop_pooled(&mut self.pooled.lock());
-            self.taken.notify_one();
+            let mut unused = self.unused.lock();
+            let pooled = self.pop_pooled(&mut unused).or_else(|| self.pop_going(&mut unused));
+            drop(unused);
+            self.work.notify_one();
             pooled
         } else {
             None
@@ -126,12 +158,12 @@ impl ChunkPool {
         let count = bytes / self.chunk_size_bytes;
         self.pooled_chunks_max.store(count, Ordering::Relaxed);
         loop {
-            let mut pooled = self.pooled.lock();
-            if pooled.len() <= count {
+            let mut unused = self.unused.lock();
+            if unused.pooled.len() <= count {
                 return;
             }
-            let memory = self.pop_pooled(&mut pooled);
-            drop(pooled);
+            let memory = self.pop_pooled(&mut unused);
+            drop(unused);
             self.allocated_bytes.fetch_sub(memory.map_or(0, |memory| memory.len()), Ordering::Relaxed);
         }
     }
@@ -150,25 +182,39 @@ impl ChunkPool {
             && self.pooled_bytes() > 0
             && self.allocated_bytes() > self.allocated_max_bytes.load(Ordering::Relaxed)
         {
-            let memory = self.pop_pooled(&mut self.pooled.lock());
+            let memory = self.pop_pooled(&mut self.unused.lock());
             self.allocated_bytes.fetch_sub(memory.map_or(0, |memory| memory.len()), Ordering::Relaxed);
             left -= 1;
         }
     }
 
-    /// Waits until fewer than `count` chunks are pooled, at most `timeout`, and adds one whose memory is there to the
-    /// last page: a writer that needs a chunk need not wait while the operating system finds one. For a thread that
-    /// does nothing else. *Blocking*.
+    /// From now on memory that is to go back to the operating system is left to whoever calls
+    /// [`ChunkPool::keep_ready`]: the last reader of a large memstore must not pay for all of it.
+    pub fn free_beside(&self) {
+        self.frees_beside.store(true, Ordering::Relaxed);
+    }
+
+    /// Does one thing, and waits until there is one to be done, at most `timeout`. Frees a piece of memory that waits for
+    /// it; or, if fewer than `count` chunks are pooled, adds one whose memory is there to the last page: a writer that
+    /// needs a chunk need not wait while the operating system finds one. For a thread that does nothing else.
+    /// *Blocking*.
     pub fn keep_ready(&self, count: usize, timeout: Duration) {
         let count = count.min(self.pooled_chunks_max.load(Ordering::Relaxed));
-        let mut pooled = self.pooled.lock();
-        if pooled.len() >= count {
-            self.taken.wait_for(&mut pooled, timeout);
+        let mut unused = self.unused.lock();
+        if unused.going.is_empty() && unused.pooled.len() >= count {
+            self.work.wait_for(&mut unused, timeout);
         }
-        if pooled.len() >= count {
+        if let Some(going) = unused.going.pop() {
+            drop(unused);
+            let len = going.len();
+            drop(going);
+            self.allocated_bytes.fetch_sub(len, Ordering::Relaxed);
             return;
         }
-        drop(pooled);
+        if unused.pooled.len() >= count {
+            return;
+        }
+        drop(unused);
         let memory = Pages::map(self.chunk_size_bytes).expect("the operating system has memory");
         memory.populate();
         self.allocated_bytes.fetch_add(memory.len(), Ordering::Relaxed);
@@ -177,46 +223,59 @@ impl ChunkPool {
 
     /// Ends a [`ChunkPool::keep_ready`] that waits.
     pub fn wake(&self) {
-        drop(self.pooled.lock());
-        self.taken.notify_all();
+        drop(self.unused.lock());
+        self.work.notify_all();
     }
 
-    fn pop_pooled(&self, pooled: &mut Vec<Pages>) -> Option<Pages> {
-        let memory = pooled.pop();
-        self.pooled_count.store(pooled.len(), Ordering::Relaxed);
+    fn pop_pooled(&self, unused: &mut Unused) -> Option<Pages> {
+        let memory = unused.pooled.pop();
+        self.pooled_count.store(unused.pooled.len(), Ordering::Relaxed);
         memory
+    }
+
+    /// A full-sized chunk that was about to go.
+    fn pop_going(&self, unused: &mut Unused) -> Option<Pages> {
+        let is_full_sized =
+            |going: &Going| matches!(going, Going::Pages(pages) if pages.len() == self.chunk_size_bytes);
+        match unused.going.pop_if(|last| is_full_sized(last))? {
+            Going::Pages(pages) => Some(pages),
+            Going::Charged { .. } => None,
+        }
     }
 
     fn give_back(&self, memory: Pages) {
         let has_room = self.allocated_bytes() <= self.allocated_max_bytes.load(Ordering::Relaxed);
         if memory.len() == self.chunk_size_bytes && has_room {
-            let mut pooled = self.pooled.lock();
-            if pooled.len() < self.pooled_chunks_max.load(Ordering::Relaxed) {
-                pooled.push(memory);
-                self.pooled_count.store(pooled.len(), Ordering::Relaxed);
+            let mut unused = self.unused.lock();
+            if unused.pooled.len() < self.pooled_chunks_max.load(Ordering::Relaxed) {
+                unused.pooled.push(memory);
+                self.pooled_count.store(unused.pooled.len(), Ordering::Relaxed);
                 return;
             }
         }
-        self.allocated_bytes.fetch_sub(memory.len(), Ordering::Relaxed);
+        self.let_go(Going::Pages(memory));
     }
-}
 
-/// Memory besides chunks that counts as used of a pool, for as long as this lives.
-pub(crate) struct Charge {
-    pool: Arc<ChunkPool>,
-    bytes: usize,
-}
-
-impl Charge {
-    pub(crate) fn new(pool: Arc<ChunkPool>, bytes: usize) -> Charge {
-        pool.allocated_bytes.fetch_add(bytes, Ordering::Relaxed);
-        Charge { pool, bytes }
+    /// Memory besides chunks counts as used of this pool, until it is [`ChunkPool::release`]d.
+    pub(crate) fn charge(&self, bytes: usize) {
+        self.allocated_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
-}
 
-impl Drop for Charge {
-    fn drop(&mut self) {
-        self.pool.allocated_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    /// Frees what was charged.
+    pub(crate) fn release(&self, memory: Box<dyn Send>, bytes: usize) {
+        self.let_go(Going::Charged { _memory: memory, bytes });
+    }
+
+    /// Frees at once, or leaves it to the thread that does.
+    fn let_go(&self, going: Going) {
+        if self.frees_beside.load(Ordering::Relaxed) {
+            self.unused.lock().going.push(going);
+            self.work.notify_one();
+            return;
+        }
+        let len = going.len();
+        drop(going);
+        self.allocated_bytes.fetch_sub(len, Ordering::Relaxed);
     }
 }
 
@@ -341,6 +400,40 @@ mod tests {
         assert_eq!((pool.allocated_bytes(), pool.pooled_bytes()), (8192, 8192));
         pool.keep_ready(2, Duration::ZERO);
         assert_eq!(pool.pooled_bytes(), 8192);
+    }
+
+    /// The last reader of a memstore hands over what it held; somebody else pays for it, one piece at a time.
+    #[test]
+    fn memory_goes_piece_by_piece_beside() {
+        let pool = ChunkPool::new(8192, 1);
+        pool.free_beside();
+        pool.charge(5000);
+        let odd = pool.take(100_000, 1);
+        let chunks: Vec<_> = (0..10).map(|_| pool.take(8192, 1)).collect();
+        let all = pool.allocated_bytes();
+        drop((odd, chunks));
+        pool.release(Box::new([0u8; 5000]), 5000);
+        assert_eq!(
+            (pool.allocated_bytes(), pool.pooled_bytes()),
+            (all, 8192),
+            "one was pooled, nothing was freed"
+        );
+        let mut before = all;
+        let mut steps = 0;
+        while pool.allocated_bytes() > 8192 {
+            pool.keep_ready(0, Duration::ZERO);
+            let step = before - pool.allocated_bytes();
+            assert!(step > 0 && step <= 102_400, "{step}");
+            before -= step;
+            steps += 1;
+        }
+        assert_eq!(steps, 11);
+        // What is about to go is taken again rather than mapped anew.
+        drop((0..3).map(|_| pool.take(8192, 1)).collect::<Vec<_>>());
+        assert_eq!(pool.allocated_bytes(), 3 * 8192);
+        let again: Vec<_> = (0..3).map(|_| pool.take(8192, 2)).collect();
+        assert_eq!(pool.allocated_bytes(), 3 * 8192);
+        drop(again);
     }
 
     #[test]

@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use halcyon_cell::{Cell, CellComparator, CellRef, CellScanner, KeyRef, Result};
 
-use crate::chunk::Charge;
 use crate::node::{Header, NodeRef};
 use crate::order::{Order, Target};
 use crate::scanner::owned_cell;
@@ -29,8 +28,6 @@ pub struct FlatSegment {
     entries: Box<[Entry]>,
     owners: Vec<Arc<Segment>>,
     max_seq: u64,
-    /// For the array.
-    _charge: Charge,
 }
 
 #[derive(Clone, Copy)]
@@ -40,10 +37,20 @@ struct Entry {
     node: NonNull<Header>,
 }
 
+// SAFETY: says where a node is; who goes there answers for it.
+unsafe impl Send for Entry {}
 // SAFETY: the nodes are never written again, and the segments that keep them alive are thread-safe.
 unsafe impl Send for FlatSegment {}
 // SAFETY: as above.
 unsafe impl Sync for FlatSegment {}
+
+/// The array may be large: who lets go of it last does not free it, the pool sees to that.
+impl Drop for FlatSegment {
+    fn drop(&mut self) {
+        let bytes = std::mem::size_of_val(&self.entries[..]);
+        self.owners[0].pool().release(Box::new(std::mem::take(&mut self.entries)), bytes);
+    }
+}
 
 impl FlatSegment {
     /// The cells of a segment that takes no more inserts.
@@ -85,8 +92,8 @@ impl FlatSegment {
 
     fn made(order: Order, entries: Vec<Entry>, max_seq: u64, owners: Vec<Arc<Segment>>) -> Arc<FlatSegment> {
         let entries = entries.into_boxed_slice();
-        let charge = Charge::new(owners[0].pool().clone(), std::mem::size_of_val(&entries[..]));
-        Arc::new(FlatSegment { order, entries, owners, max_seq, _charge: charge })
+        owners[0].pool().charge(std::mem::size_of_val(&entries[..]));
+        Arc::new(FlatSegment { order, entries, owners, max_seq })
     }
 
     fn node<'s>(&'s self, entry: &Entry) -> NodeRef<'s> {
