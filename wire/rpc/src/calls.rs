@@ -124,6 +124,8 @@ enum End {
 
 impl Calls {
     pub fn new(task: ConnectionTask, agreed: Agreed) -> Calls {
+        // The first calls may have come with the opening.
+        let received_ns = task.shared.clock.monotonic_ns();
         Calls {
             task,
             agreed,
@@ -132,7 +134,7 @@ impl Calls {
             eof: false,
             broken: false,
             charged: None,
-            received_ns: 0,
+            received_ns,
             left_over: false,
             turn_bytes: 0,
             turn_over: false,

@@ -361,6 +361,20 @@ async fn a_call_whose_time_is_over_is_dropped_without_a_word() {
     assert_eq!(client.answer().await.header.call_id, Some(3), "no answer came for the first one");
 }
 
+/// A call may come in one piece with the opening of its connection; its time began then, and not with the clock.
+#[tokio::test]
+async fn a_call_behind_the_opening_has_all_its_time() {
+    let (server, service) = start(RpcSettings::default()).await;
+    let asleep = Duration::from_millis(30); // the server's clock began with it
+    tokio::time::sleep(asleep).await;
+    let mut client = Client::raw(&server).await;
+    let mut bytes = common::opening(&common::header(None, None));
+    bytes.extend(request(1, "Echo", b"first", b""));
+    client.send(&bytes).await;
+    assert_eq!(&client.answer().await.message[..], b"first");
+    assert!(u128::from(service.received_ns.load(Ordering::SeqCst)) >= asleep.as_nanos());
+}
+
 /// Frames that wait because their client takes no answers wait as well.
 #[tokio::test]
 async fn a_call_that_waited_unread_is_dropped_when_its_time_is_over() {

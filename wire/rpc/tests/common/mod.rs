@@ -2,7 +2,7 @@
 #![allow(dead_code)] // every test file uses a part of it
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -28,11 +28,14 @@ pub struct TestService {
     pub closed: AtomicUsize,
     pub finished: Arc<AtomicUsize>,
     pub seen: Mutex<Vec<(u32, String)>>,
+    /// Of the last call.
+    pub received_ns: AtomicU64,
 }
 
 impl Default for TestService {
     fn default() -> TestService {
         TestService {
+            received_ns: AtomicU64::new(0),
             release: Arc::new(Semaphore::new(0)),
             batches: AtomicUsize::new(0),
             closed: AtomicUsize::new(0),
@@ -50,6 +53,7 @@ impl Service for TestService {
 
     fn call(&self, call: Call) -> Outcome {
         self.seen.lock().push((call.id, call.method.clone()));
+        self.received_ns.store(call.received_ns, Ordering::SeqCst);
         match call.method.as_str() {
             "Echo" => Outcome::Ready(Ok(echo(&call))),
             "Later" | "ScanLater" => {

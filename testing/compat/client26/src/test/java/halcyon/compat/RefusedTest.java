@@ -52,9 +52,4 @@ class RefusedTest extends CompatTest {
     refused(() -> admin.createTable(TableDescriptorBuilder.newBuilder(freshName()).setColumnFamily(family(F).build())
         .setCoprocessor(CoprocessorDescriptorBuilder.newBuilder("no.such.Coprocessor").build()).build()));
   }
-
-  @Test
-  void newVersionBehavior() throws Exception {
-    refused(() -> admin.createTable(descriptor(freshName(), family(F).setNewVersionBehavior(true).build())));
-  }
 }
