@@ -66,6 +66,8 @@ const SIDEWAYS: &[(&str, &str)] = &[
     ("halcyon-client", "halcyon-rpc"),
     // the master says what it asks of a region server as a trait, and the region server implements it
     ("halcyon-regionserver", "halcyon-master"),
+    // one binary: the lab is a library of its own, and a subcommand of the program
+    ("halcyon", "halcyon-lab"),
 ];
 
 /// Libraries that stay out of floors: (floor, library, why).

@@ -19,6 +19,8 @@ pub struct Args {
 pub enum Command {
     /// A whole database in one process.
     Standalone(StandaloneArgs),
+    /// Collector logs and advice, for those who run HBase on a JVM.
+    Lab(halcyon_lab::LabArgs),
 }
 
 /// Flags win over the configuration file; what neither names has the default.

@@ -1,7 +1,8 @@
 //! `halcyon`: the database as one program.
 //!
 //! `halcyon standalone` runs master, region server and the coordination endpoint in one process, wired in
-//! `standalone.rs`. Settings come from `hbase-site.xml` (`site.rs`) and from flags (`args.rs`), which win.
+//! `standalone.rs`. Settings come from `hbase-site.xml` (`site.rs`) and from flags (`args.rs`), which win. `halcyon lab` is
+//! the library `halcyon-lab`; nothing of the server is started for it.
 
 mod args;
 mod info;
@@ -13,7 +14,7 @@ mod site;
 mod sizes;
 mod standalone;
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -28,6 +29,17 @@ static ALLOCATOR: Allocator = Allocator;
 /// Long enough for a buffer that is wanted again at once; what is used again and again has pools of its own.
 const FREE_MEMORY_KEEP_TIME: Duration = Duration::from_millis(10);
 
+/// Prints what the lab has to say; a reader that went away (`| head`) is no error.
+fn lab(args: &halcyon_lab::LabArgs) -> Result<(), String> {
+    let text = halcyon_lab::run(&halcyon_env::Env::real(), args)?;
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(format!("standard output: {error}"))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn main() -> ExitCode {
     halcyon_allocator::set_keep_time(FREE_MEMORY_KEEP_TIME);
     let args = Args::parse();
@@ -38,6 +50,7 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).init();
     let ended = match args.command {
         Command::Standalone(args) => standalone::run(args),
+        Command::Lab(args) => lab(&args),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,

@@ -165,7 +165,7 @@ fn pieces_do_not_matter() {
     }
 }
 
-/// A log of two gigabytes: the reader keeps its pauses and nothing that grows with the phases.
+/// The reader keeps pauses, and nothing that grows with lines, phases or names.
 #[test]
 fn long_lines_and_many_names_are_bounded() {
     let mut reader = Reader::new();
@@ -182,6 +182,70 @@ fn long_lines_and_many_names_are_bounded() {
     assert_eq!((log.pauses.len(), log.lines_unknown), (1, 1));
     assert!(log.phases.len() < 500, "{}", log.phases.len());
     assert_eq!(log.phases.values().map(|found| found.count).sum::<u64>(), 20_000);
+}
+
+/// A directory of the test's own, with files in it; gone when dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    #[allow(clippy::disallowed_methods)] // a test's own files
+    fn with(name: &str, files: &[(&str, &[u8])]) -> Folder {
+        let path = std::env::temp_dir().join(format!("halcyon-gclog-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        for (file, bytes) in files {
+            std::fs::write(path.join(file), bytes).unwrap();
+        }
+        Folder(path)
+    }
+
+    fn run(&self, files: &[&str]) -> Result<String, String> {
+        let files = files.iter().map(|file| self.0.join(file)).collect();
+        run(&halcyon_env::Env::real(), &GclogArgs { files, json: true, pauses: true })
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn what_is_no_log_is_said() {
+    let folder = Folder::with(
+        "bad",
+        &[("empty", b""), ("notes", b"Dear reader,\nall is well.\n"), ("bytes", &[0xfe; 100])],
+    );
+    for (file, said) in [
+        ("absent", "no such file"),
+        ("empty", "it is empty"),
+        ("notes", "Dear reader,"),
+        ("bytes", "not a collector's log"),
+        (".", "directory"),
+    ] {
+        let error = folder.run(&[file]).unwrap_err();
+        assert!(error.contains(said) && error.contains(file), "{file}: {error}");
+    }
+}
+
+/// `-Xlog` with `filecount` leaves pieces; whichever order they come in, they are one log.
+#[test]
+fn rotated_pieces_in_any_order() {
+    for name in ["g1-17", "gshen-25", "composed-jdk8-g1"] {
+        let bytes = file(&format!("{name}.log"));
+        let line_ends: Vec<usize> =
+            (0..bytes.len()).filter(|at| bytes[*at] == b'\n').map(|at| at + 1).collect();
+        let (first, second) = (line_ends[line_ends.len() / 3], line_ends[line_ends.len() * 2 / 3]);
+        let pieces: &[(&str, &[u8])] = &[
+            ("gc.log.0", &bytes[..first]),
+            ("gc.log.1", &bytes[first..second]),
+            ("gc.log", &bytes[second..]),
+        ];
+        let folder = Folder::with(name, &[pieces, &[("whole.log", bytes.as_slice())]].concat());
+        let whole = folder.run(&["whole.log"]).unwrap();
+        assert_eq!(folder.run(&["gc.log", "gc.log.0", "gc.log.1"]).unwrap(), whole, "{name}");
+        assert_eq!(folder.run(&["gc.log.1", "gc.log", "gc.log.0"]).unwrap(), whole, "{name}");
+    }
 }
 
 proptest! {
