@@ -39,12 +39,16 @@ impl Reader {
         if let Some(rest) = text.strip_prefix("[Eden: ") {
             return self.jdk8_g1_heap(rest);
         }
+        if self.jdk8_head(text) {
+            self.state.open = None;
+            return true;
+        }
         if let Some(mut open) = self.state.open.take() {
             open.text.push(' ');
             open.text.push_str(line.message);
             return self.jdk8_more(open);
         }
-        self.jdk8_head(text)
+        false
     }
 
     fn jdk8_mark(&mut self) {

@@ -122,13 +122,11 @@ impl Reader {
         self.keep(last);
     }
 
-    /// The end of a file: a line that was cut off is read as it is, and a pause that was never finished is forgotten.
+    /// The end of a file: a line that was cut off is read as it is. The next file may go on in the middle of a pause.
     pub fn end_file(&mut self) {
         if !self.line.is_empty() {
             self.end_line();
         }
-        self.state.open = None;
-        self.state.pause_start = None;
     }
 
     pub fn finish(mut self) -> Log {
