@@ -104,7 +104,7 @@ const AGAINST: &[Against] = &[
     (
         "ResizePLAB",
         |m, flag| m.g1() && (9..=16).contains(&m.jdk) && flag.value == "-",
-        "fixed buffers are divided among all threads from JDK 9 until the repair in 16: JDK-8257145",
+        "fixed buffers are divided among all threads on JDK 9 to 16: JDK-8257145",
         rules::PLAB,
     ),
     (

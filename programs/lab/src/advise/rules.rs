@@ -343,7 +343,7 @@ const TRAPS: &[Trap] = &[
         says: |m| {
             (m.g1() && (9..=16).contains(&m.jdk)).then(|| {
                 "do not carry -XX:-ResizePLAB over from JDK 8: from JDK 9 on the fixed buffer is divided among all threads, \
-                 which cost HBase nearly 20 % on JDK 11 (JDK-8257145, repaired in 2020 for JDK 16)"
+                 which cost HBase nearly 20 % on JDK 11 (JDK-8257145, reported in 2020 and repaired around JDK 16)"
                     .to_string()
             })
         },

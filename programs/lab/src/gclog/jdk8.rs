@@ -188,6 +188,9 @@ fn jdk8_names<'a>(base: &str, inside: &[&'a str], whole: &str) -> (String, &'a s
         }
         .to_string();
     }
+    if whole.contains(")--") && extra.is_empty() {
+        extra.push_str(", evacuation failed");
+    }
     if whole.contains("promotion failed") || whole.contains("concurrent mode failure") {
         extra.push_str(", promotion failed");
     }
