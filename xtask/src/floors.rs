@@ -68,6 +68,8 @@ const SIDEWAYS: &[(&str, &str)] = &[
     ("halcyon-regionserver", "halcyon-master"),
     // one binary: the lab is a library of its own, and a subcommand of the program
     ("halcyon", "halcyon-lab"),
+    // the load generators are subcommands of the one program, and a crate of their own
+    ("halcyon", "halcyon-load"),
 ];
 
 /// Libraries that stay out of floors: (floor, library, why).

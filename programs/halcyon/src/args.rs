@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use halcyon_load::args::BenchCommand;
 
 use crate::sizes::Size;
 
@@ -21,6 +22,9 @@ pub enum Command {
     Standalone(StandaloneArgs),
     /// Collector logs and advice, for those who run HBase on a JVM.
     Lab(halcyon_lab::LabArgs),
+    /// Load generators for Halcyon and HBase.
+    #[command(subcommand)]
+    Bench(Box<BenchCommand>),
 }
 
 /// Flags win over the configuration file; what neither names has the default.

@@ -2,7 +2,7 @@
 //!
 //! `halcyon standalone` runs master, region server and the coordination endpoint in one process, wired in
 //! `standalone.rs`. Settings come from `hbase-site.xml` (`site.rs`) and from flags (`args.rs`), which win. `halcyon lab` is
-//! the library `halcyon-lab`; nothing of the server is started for it.
+//! the library `halcyon-lab`, and `halcyon bench` is `halcyon-load`; nothing of the server is started for them.
 
 mod args;
 mod info;
@@ -51,6 +51,7 @@ fn main() -> ExitCode {
     let ended = match args.command {
         Command::Standalone(args) => standalone::run(args),
         Command::Lab(args) => lab(&args),
+        Command::Bench(command) => halcyon_load::bench(*command),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,

@@ -125,6 +125,11 @@ impl Connection {
         Ok(Connection { shared, codec: options.codec, compressor, tasks })
     }
 
+    /// Whether it broke or was closed: every call fails from now on.
+    pub fn has_ended(&self) -> bool {
+        self.shared.state.lock().ended.is_some()
+    }
+
     /// A message for a message, without cells.
     pub async fn call<M: Message + Default>(
         &self,

@@ -2,6 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use halcyon_proto::pb;
+use halcyon_rpc::exceptions;
 
 /// Why a call has no answer. Cheap to clone: the end of a connection goes to all its calls.
 #[derive(Clone, Debug)]
@@ -37,6 +38,19 @@ impl RemoteException {
         }
     }
 
+    /// An exception of one action within a batch. Whether to retry is known by its class alone.
+    pub(crate) fn of_pair(pair: &pb::NameBytesPair) -> RemoteException {
+        let class = pair.name.clone();
+        let trace = pair.value.as_deref().map(String::from_utf8_lossy).unwrap_or_default().into_owned();
+        let known = exceptions::ALL.iter().find(|known| known.name == class);
+        RemoteException {
+            trace: if trace.is_empty() { class.clone() } else { trace },
+            do_not_retry: known.is_some_and(|known| known.do_not_retry),
+            server_overloaded: known.is_some_and(|known| known.server_overloaded),
+            class,
+        }
+    }
+
     /// The class without its package.
     pub fn simple_class(&self) -> &str {
         self.class.rsplit('.').next().unwrap_or(&self.class)
@@ -44,6 +58,21 @@ impl RemoteException {
 }
 
 impl ClientError {
+    pub(crate) fn of_pair(pair: &pb::NameBytesPair) -> ClientError {
+        ClientError::Remote(Box::new(RemoteException::of_pair(pair)))
+    }
+
+    /// One word for counting: the exception's simple class, or what went wrong here.
+    pub fn class(&self) -> &str {
+        match self {
+            ClientError::Remote(exception) => exception.simple_class(),
+            ClientError::Io(error) if error.kind() == std::io::ErrorKind::TimedOut => "Timeout",
+            ClientError::Io(_) => "Io",
+            ClientError::Malformed(_) => "Malformed",
+            ClientError::Closed => "Closed",
+        }
+    }
+
     /// The exception, if the server sent one.
     pub fn remote(&self) -> Option<&RemoteException> {
         match self {

@@ -5,7 +5,7 @@ use halcyon_proto::pb;
 use halcyon_schema::ServerName;
 use prost::Message;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, ToSocketAddrs};
 
 use crate::{ClientError, ConnectOptions, Connection, RemoteException};
 
@@ -41,7 +41,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    pub async fn connect(server: SocketAddr) -> Result<Registry, ClientError> {
+    pub async fn connect(server: impl ToSocketAddrs) -> Result<Registry, ClientError> {
         let options = ConnectOptions { codec: None, ..ConnectOptions::new("ClientMetaService") };
         Ok(Registry { connection: Connection::connect(server, &options).await? })
     }

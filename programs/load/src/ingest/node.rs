@@ -1,0 +1,95 @@
+//! A node: a random row that names another one.
+//!
+//! ```text
+//! row        16 hex digits of a number below 2^63
+//! qualifier  4 hex digits of a number below 2^15
+//! value      writer ":" count, 16 hex digits ":" row of the node before, or nothing ":" checksum, 8 hex digits
+//! ```
+//!
+//! The checksum is a CRC-32 of row, family, qualifier and the value up to it. The form is that of Accumulo's
+//! `ContinuousIngest`.
+
+use bytes::Bytes;
+use halcyon_cell::Cell;
+
+/// Rows lie below this.
+pub(super) const ROW_END: u64 = 1 << 63;
+pub(super) const QUALIFIER_END: u64 = 1 << 15;
+pub(super) const FAMILY: &[u8] = b"ci";
+
+pub(super) fn row_key(row: u64) -> Bytes {
+    Bytes::from(format!("{row:016x}"))
+}
+
+/// The cell of a node that refers to `before`.
+pub(super) fn cell(row: u64, qualifier: u64, writer: &str, count: u64, before: Option<u64>) -> Cell {
+    let (key, qualifier) = (row_key(row), format!("{qualifier:04x}"));
+    let before = before.map_or(String::new(), |before| format!("{before:016x}"));
+    let mut value = format!("{writer}:{count:016x}:{before}:");
+    let sum = checksum(&key, qualifier.as_bytes(), value.as_bytes());
+    value.push_str(&format!("{sum:08x}"));
+    Cell::put(&key, FAMILY, qualifier.as_bytes(), i64::MAX, value.as_bytes())
+}
+
+fn checksum(row: &[u8], qualifier: &[u8], value: &[u8]) -> u32 {
+    let mut sum = crc32fast::Hasher::new();
+    [row, FAMILY, qualifier, value].into_iter().for_each(|part| sum.update(part));
+    sum.finalize()
+}
+
+/// A node as it was found: its row, and the one it refers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Node {
+    pub row: u64,
+    pub before: Option<u64>,
+}
+
+/// Reads a node; `None` if its checksum or its form is wrong.
+pub(super) fn parse(cell: &Cell) -> Option<Node> {
+    let value = cell.value();
+    let end = value.len().checked_sub(8)?;
+    let (body, sum) = value.split_at(end);
+    if number(sum)? != u64::from(checksum(cell.row(), cell.qualifier(), body)) {
+        return None;
+    }
+    let mut parts = body.strip_suffix(b":")?.rsplit(|byte| *byte == b':');
+    let before = match parts.next()? {
+        b"" => None,
+        before => Some(number(before)?),
+    };
+    Some(Node { row: number(cell.row())?, before })
+}
+
+/// A number of hex digits.
+fn number(digits: &[u8]) -> Option<u64> {
+    u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_comes_back_as_it_was() {
+        let first = cell(0xabc, 0x12, "writer", 7, None);
+        assert_eq!(first.row(), b"0000000000000abc");
+        assert_eq!(first.qualifier(), b"0012");
+        assert!(first.value().starts_with(b"writer:0000000000000007::"));
+        assert_eq!(parse(&first), Some(Node { row: 0xabc, before: None }));
+        let second = cell(5, 0, "writer", 8, Some(0xabc));
+        assert_eq!(parse(&second), Some(Node { row: 5, before: Some(0xabc) }));
+    }
+
+    #[test]
+    fn a_changed_byte_anywhere_is_noticed() {
+        let good = cell(0xabc, 0x12, "writer", 7, Some(1));
+        for at in 0..good.value().len() {
+            let mut value = good.value().to_vec();
+            value[at] ^= 1;
+            assert_eq!(parse(&Cell::put(good.row(), FAMILY, good.qualifier(), 1, &value)), None, "{at}");
+        }
+        assert_eq!(parse(&Cell::put(b"0000000000000abd", FAMILY, good.qualifier(), 1, good.value())), None);
+        assert_eq!(parse(&Cell::put(good.row(), FAMILY, b"0013", 1, good.value())), None);
+        assert_eq!(parse(&Cell::put(good.row(), FAMILY, b"0012", 1, b"")), None);
+    }
+}

@@ -1,0 +1,48 @@
+//! Load generators: `halcyon bench pe|ycsb|ingest|limits`, for Halcyon and for HBase alike.
+//!
+//! - `pe/`: the commands and options of HBase's PerformanceEvaluation, with its tables, row keys and values
+//! - `ycsb/`: YCSB's core workloads with their property files
+//! - `ingest/`: linked lists of random rows, which show a lost write, and their verifier
+//! - `limits.rs`: a call that does nothing, a log and nothing else, bytes sent and nothing else
+//! - `run/`: what all share: clients, pace, latencies, progress, results
+//! - `random.rs`: numbers; `args.rs`: options that all share
+//!
+//! Everything goes through `halcyon-client`; nothing here knows which server answers. A client is a task, not a thread:
+//! five hundred of them cost what their calls cost.
+//!
+//! When you add a generator, also touch `docs/LOAD.md`.
+
+pub mod args;
+pub mod ingest;
+pub mod limits;
+pub mod pe;
+pub mod random;
+pub mod run;
+pub mod ycsb;
+
+use halcyon_env::Env;
+
+use crate::args::BenchCommand;
+
+/// Runs one generator to its end. The error is a sentence for the user; results were printed before.
+pub fn bench(command: BenchCommand) -> Result<(), String> {
+    let threads = command.report().runtime_threads;
+    // Few threads that are busy cost less than many that wake each other.
+    let mut runtime = match threads {
+        1 => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
+    let runtime = runtime.worker_threads(threads).enable_all().build();
+    let runtime = runtime.map_err(|error| format!("no runtime: {error}"))?;
+    let env = Env::real();
+    let result = runtime.block_on(async {
+        match command {
+            BenchCommand::Pe(args) => pe::pe(&env, &args).await,
+            BenchCommand::Ycsb(args) => ycsb::ycsb(&env, &args).await,
+            BenchCommand::Ingest(args) => ingest::ingest(&env, &args).await,
+            BenchCommand::Limits(args) => limits::limits(&env, &args).await,
+        }
+    });
+    runtime.shutdown_background();
+    result
+}

@@ -1,0 +1,111 @@
+//! Scans: one long one of which each row is a step, or many short ones.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use halcyon_client::{ClientError, ScanRun, Table};
+use halcyon_proto::pb;
+
+use crate::pe::options::{Command, Options};
+use crate::pe::rows::{Columns, family, filter, format_row, generate_value, random_row};
+use crate::random::Random;
+
+/// Rows after which randomSeekScan ends.
+const SEEK_SCAN_ROWS: i64 = 120;
+
+/// Scans a table.
+pub(super) struct Scans {
+    table: Table,
+    options: Arc<Options>,
+    columns: Vec<pb::Column>,
+    start_row: u64,
+    long: Option<ScanRun>,
+}
+
+impl Scans {
+    pub fn new(table: Table, options: Arc<Options>, start_row: u64) -> Scans {
+        let columns = Columns::new(&options).wanted(options.args.add_columns);
+        Scans { table, options, columns, start_row, long: None }
+    }
+
+    /// The next row of the long scan, or one short scan.
+    pub async fn row(&mut self, random: &mut Random) -> Result<bool, ClientError> {
+        let range = match self.options.args.command {
+            Command::ScanRange10 => Some(10),
+            Command::ScanRange100 => Some(100),
+            Command::ScanRange1000 => Some(1_000),
+            Command::ScanRange10000 => Some(10_000),
+            _ => None,
+        };
+        match (self.options.args.command, range) {
+            (_, Some(range)) => {
+                let start = random_row(random, &self.options);
+                let mut scan = self.template();
+                scan.start_row = Some(format_row(start));
+                scan.stop_row = Some(format_row(start + range));
+                self.whole(scan).await?;
+            }
+            (Command::RandomSeekScan, _) => {
+                let mut scan = self.template();
+                scan.start_row = Some(format_row(random_row(random, &self.options)));
+                let page = filter::page_while(SEEK_SCAN_ROWS);
+                scan.filter = Some(filter::list(scan.filter.take().into_iter().chain([page]).collect()));
+                self.whole(scan).await?;
+            }
+            (Command::FilterScan, _) => {
+                let mut scan = self.template();
+                let value = Bytes::from(generate_value(random, self.options.args.value_size));
+                let wanted = filter::column_value(family(0), Bytes::from_static(b"0"), value);
+                scan.column.truncate(1);
+                scan.filter = Some(filter::list([wanted].into_iter().chain(scan.filter.take()).collect()));
+                self.whole(scan).await?;
+            }
+            _ => {
+                let long = match &mut self.long {
+                    Some(long) => long,
+                    None => {
+                        let mut scan = self.template();
+                        if self.options.args.command == Command::ReverseScan {
+                            scan.reversed = Some(true);
+                        } else {
+                            scan.start_row = Some(format_row(self.start_row));
+                        }
+                        self.long.insert(self.table.scan(scan, self.options.args.caching))
+                    }
+                };
+                long.next().await?; // a scan that is at its end stays there
+            }
+        }
+        Ok(true)
+    }
+
+    fn template(&self) -> pb::Scan {
+        let args = &self.options.args;
+        let read_type = match args.scan_read_type.to_ascii_lowercase().as_str() {
+            "stream" => pb::scan::ReadType::Stream,
+            "pread" => pb::scan::ReadType::Pread,
+            _ => pb::scan::ReadType::Default,
+        };
+        pb::Scan {
+            column: self.columns.clone(),
+            cache_blocks: Some(args.cache_blocks),
+            filter: args.filter_all.then(filter::all),
+            read_type: Some(read_type as i32),
+            ..Default::default()
+        }
+    }
+
+    async fn whole(&self, scan: pb::Scan) -> Result<(), ClientError> {
+        let mut scan = self.table.scan(scan, self.options.args.caching);
+        while scan.next().await?.is_some() {}
+        scan.close().await;
+        Ok(())
+    }
+
+    pub async fn finish(&mut self) -> Result<(), ClientError> {
+        if let Some(long) = self.long.take() {
+            long.close().await;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,238 @@
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use halcyon_client::ClientError;
+use halcyon_env::{Clock, Env};
+use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
+
+use crate::args::ReportArgs;
+use crate::run::machine::{Machine, cpu_seconds};
+use crate::run::pace::Pace;
+use crate::run::progress::Progress;
+use crate::run::{Recorder, Totals};
+
+/// Time that clients have to end their last operation after Ctrl-C.
+const LAST_OPERATION_MAX: Duration = Duration::from_secs(3);
+const TICK: Duration = Duration::from_secs(1);
+
+/// One client: a task that does one operation after the other.
+pub trait Client: Send + 'static {
+    /// The next operation, from making its bytes to having its answer.
+    fn step(&mut self) -> impl Future<Output = Result<Step, ClientError>> + Send;
+
+    /// How many operations a step is, for who wants so many a second.
+    fn operations_per_step(&self) -> u64 {
+        1
+    }
+
+    /// What is still buffered, when the steps are at an end or were broken off.
+    fn finish(&mut self) -> impl Future<Output = Result<(), ClientError>> + Send {
+        async { Ok(()) }
+    }
+}
+
+/// What a step has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    Done(Done),
+    /// There was nothing left to do.
+    End,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// How many operations this was.
+    pub operations: u64,
+    /// The kind under which its latency counts; `None` if it is not to be measured.
+    pub kind: Option<usize>,
+}
+
+/// A run to be made.
+pub struct Plan<'a> {
+    pub env: &'a Env,
+    /// `pe randomRead`.
+    pub name: String,
+    pub report: &'a ReportArgs,
+    pub kinds: &'static [&'static str],
+    /// How many operations are to be done, if that is known.
+    pub operations: Option<u64>,
+    /// When to stop at the latest.
+    pub time_max: Option<Duration>,
+}
+
+/// One second of a run.
+#[derive(Clone, Debug)]
+pub struct Second {
+    pub elapsed_s: f64,
+    pub operations: u64,
+    pub p50_us: u64,
+    pub p99_us: u64,
+    pub max_us: u64,
+}
+
+/// How a run went.
+pub struct Outcome {
+    pub totals: Totals,
+    pub elapsed_s: f64,
+    pub client_cpu_s: f64,
+    pub server_cpu_s: Option<f64>,
+    pub series: Vec<Second>,
+    /// Why it ended before its end.
+    pub partial: Option<String>,
+}
+
+/// Drives all clients to their end. Whatever happens, what was measured comes back.
+pub async fn run<C: Client>(plan: &Plan<'_>, clients: Vec<(C, Arc<Recorder>)>) -> Outcome {
+    let clock = Arc::clone(&plan.env.clock);
+    let machine = Machine::new(plan.env);
+    let server_cpu = || plan.report.server_pid.and_then(|process| machine.process_cpu_seconds(process));
+    let (client_cpu_before, server_cpu_before) = (cpu_seconds(), server_cpu());
+    let start_ns = clock.monotonic_ns();
+    let stop = Arc::new(AtomicBool::new(false));
+    let recorders: Vec<Arc<Recorder>> = clients.iter().map(|(_, recorder)| Arc::clone(recorder)).collect();
+    let mut gathering = Gathering::new(plan, recorders, start_ns);
+
+    let clients_count = clients.len();
+    let mut tasks = JoinSet::new();
+    for (number, (client, recorder)) in clients.into_iter().enumerate() {
+        let steps = |rate: f64| rate / client.operations_per_step() as f64;
+        let pace = plan.report.rate.map(|rate| Pace::new(steps(rate), clients_count, number, start_ns));
+        let (clock, stop) = (Arc::clone(&clock), Arc::clone(&stop));
+        tasks.spawn(async move {
+            let pace = pace.transpose().map_err(ClientError::from)?;
+            drive(client, pace, &recorder, &*clock, &stop).await
+        });
+    }
+
+    let mut tick = tokio::time::interval(TICK);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    tick.tick().await; // the first one comes at once
+    let mut partial = None;
+    let interrupted = tokio::signal::ctrl_c();
+    let mut interrupted = std::pin::pin!(interrupted);
+    loop {
+        tokio::select! {
+            ended = tasks.join_next() => match ended {
+                None => break,
+                Some(Ok(Ok(()))) => {}
+                Some(Ok(Err(error))) => {
+                    gathering.totals.errors.entry(error.class().to_string()).and_modify(|n| *n += 1).or_insert(1);
+                    partial = Some(format!("an operation failed: {}", first_line(&error)));
+                    break;
+                }
+                Some(Err(error)) => {
+                    partial = Some(format!("a client ended: {error}"));
+                    break;
+                }
+            },
+            _ = tick.tick() => {
+                gathering.tick(clock.monotonic_ns());
+                if plan.time_max.is_some_and(|max| gathering.elapsed(clock.monotonic_ns()) >= max.as_secs_f64()) {
+                    stop.store(true, Ordering::Relaxed);
+                }
+            }
+            _ = &mut interrupted => {
+                partial = Some("interrupted".to_string());
+                break;
+            }
+        }
+    }
+    stop.store(true, Ordering::Relaxed);
+    let rest = async { while tasks.join_next().await.is_some() {} };
+    if tokio::time::timeout(LAST_OPERATION_MAX, rest).await.is_err() {
+        tasks.shutdown().await;
+    }
+    let end_ns = clock.monotonic_ns();
+    gathering.tick(end_ns);
+    gathering.progress.finish();
+    Outcome {
+        elapsed_s: gathering.elapsed(end_ns),
+        client_cpu_s: cpu_seconds() - client_cpu_before,
+        server_cpu_s: server_cpu().zip(server_cpu_before).map(|(after, before)| after - before),
+        totals: gathering.totals,
+        series: gathering.series,
+        partial,
+    }
+}
+
+fn first_line(error: &ClientError) -> String {
+    error.to_string().lines().next().unwrap_or_default().to_string()
+}
+
+/// One client's life.
+async fn drive<C: Client>(
+    mut client: C,
+    mut pace: Option<Pace>,
+    recorder: &Recorder,
+    clock: &dyn Clock,
+    stop: &AtomicBool,
+) -> Result<(), ClientError> {
+    while !stop.load(Ordering::Relaxed) {
+        let mut begin_ns = clock.monotonic_ns();
+        if let Some(pace) = &mut pace {
+            let intended_ns = pace.next();
+            if intended_ns > begin_ns {
+                pace.sleep(Duration::from_nanos(intended_ns - begin_ns)).await?;
+            }
+            begin_ns = intended_ns;
+        }
+        match client.step().await? {
+            Step::End => break,
+            Step::Done(done) => {
+                let latency_ns = clock.monotonic_ns().saturating_sub(begin_ns);
+                recorder.done(done.operations, done.kind, latency_ns);
+            }
+        }
+    }
+    client.finish().await
+}
+
+/// What is known so far.
+struct Gathering {
+    recorders: Vec<Arc<Recorder>>,
+    start_ns: u64,
+    last_ns: u64,
+    totals: Totals,
+    series: Vec<Second>,
+    kinds: &'static [&'static str],
+    progress: Progress,
+}
+
+impl Gathering {
+    fn new(plan: &Plan<'_>, recorders: Vec<Arc<Recorder>>, start_ns: u64) -> Gathering {
+        Gathering {
+            recorders,
+            start_ns,
+            last_ns: start_ns,
+            totals: Totals::new(plan.kinds),
+            series: Vec::new(),
+            kinds: plan.kinds,
+            progress: Progress::new(&plan.name, plan.operations, Duration::from_secs(plan.report.period)),
+        }
+    }
+
+    fn elapsed(&self, now_ns: u64) -> f64 {
+        (now_ns - self.start_ns) as f64 / 1e9
+    }
+
+    fn tick(&mut self, now_ns: u64) {
+        let mut since = Totals::new(self.kinds);
+        self.recorders.iter().for_each(|recorder| recorder.drain(&mut since));
+        let all = since.all();
+        let second = Second {
+            elapsed_s: self.elapsed(now_ns),
+            operations: since.operations,
+            p50_us: all.value_at_quantile(0.5),
+            p99_us: all.value_at_quantile(0.99),
+            max_us: all.max(),
+        };
+        self.totals.add(&since);
+        let period_s = (now_ns - self.last_ns) as f64 / 1e9;
+        self.last_ns = now_ns;
+        self.progress.update(self.totals.operations, &second, period_s);
+        self.series.push(second);
+    }
+}
