@@ -120,7 +120,7 @@ pub async fn run<C: Client>(plan: &Plan<'_>, clients: Vec<(C, Arc<Recorder>)>) -
                 Some(Ok(Ok(()))) => {}
                 Some(Ok(Err(error))) => {
                     gathering.totals.errors.entry(error.class().to_string()).and_modify(|n| *n += 1).or_insert(1);
-                    partial = Some(format!("an operation failed: {}", first_line(&error)));
+                    partial = Some(why(&error));
                     break;
                 }
                 Some(Err(error)) => {
@@ -158,8 +158,14 @@ pub async fn run<C: Client>(plan: &Plan<'_>, clients: Vec<(C, Arc<Recorder>)>) -
     }
 }
 
-fn first_line(error: &ClientError) -> String {
-    error.to_string().lines().next().unwrap_or_default().to_string()
+/// Why a run ended, in a line.
+fn why(error: &ClientError) -> String {
+    let text = error.to_string();
+    let what = match error.class() {
+        "Timeout" => "the cluster does not answer any more",
+        _ => "an operation failed",
+    };
+    format!("{what}: {}", text.lines().next().unwrap_or_default())
 }
 
 /// One client's life.
