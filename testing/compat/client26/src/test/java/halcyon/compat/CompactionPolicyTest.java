@@ -103,6 +103,38 @@ class CompactionPolicyTest extends CompatTest {
   }
 
   @Test
+  void stripes() throws Exception {
+    TableName name = dropLater(freshName());
+    admin.createTable(TableDescriptorBuilder.newBuilder(name).setColumnFamily(family(F).setMaxVersions(2).build())
+        .setValue(ENGINE, "org.apache.hadoop.hbase.regionserver.StripeStoreEngine")
+        .setValue("hbase.store.stripe.initialStripeCount", "3")
+        .setValue("hbase.hstore.blockingStoreFiles", "100").build());
+    Table table = table(name);
+    List<String> expected = new java.util.ArrayList<>();
+    for (int flush = 0; flush < 2; flush++) {
+      for (int row = 0; row < 300; row++) {
+        table.put(put(bytes(String.format("row%03d", row)), "f:q", "v" + flush));
+        if (flush == 0) {
+          expected.add(String.format("row%03d", row));
+        }
+      }
+      admin.flush(name);
+    }
+    assertEquals(6, files(table), "each flush wrote a file for each stripe");
+    assertEquals(expected, rows(table, new Scan()));
+    assertEquals(2, table.get(new Get(bytes("row150")).readAllVersions()).size());
+    // What is flushed from here on belongs to the stripes; a delete goes when its stripe is compacted as a whole.
+    table.delete(new Delete(bytes("row007")));
+    putAndFlush(table, "row299", System.currentTimeMillis(), "late");
+    expected.remove("row007");
+    assertEquals(expected, rows(table, new Scan()));
+    admin.majorCompact(name);
+    eventually("a file for each stripe", () -> files(table) == 3);
+    assertEquals(expected, rows(table, new Scan()));
+    assertEquals("late", value(table, bytes("row299"), "f:q"));
+  }
+
+  @Test
   void aFamilyChangesItsMind() throws Exception {
     ColumnFamilyDescriptorBuilder family = family(F).setConfiguration(FILES_MIN, "100")
         .setConfiguration(POLICY, POLICIES + "RatioBasedCompactionPolicy");
