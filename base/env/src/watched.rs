@@ -36,12 +36,12 @@ impl FileSystem for WatchedFileSystem {
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadableFile>> {
         let inner = self.watch.over("files", path, || self.inner.open(path))?;
-        Ok(Arc::new(WatchedReader { inner, watch: self.watch.clone() }))
+        Ok(Arc::new(WatchedFile { inner, watch: self.watch.clone() }))
     }
 
     fn open_update(&self, path: &Path, len: u64) -> io::Result<Arc<dyn UpdatableFile>> {
         let inner = self.watch.over("files", path, || self.inner.open_update(path, len))?;
-        Ok(Arc::new(WatchedUpdater { inner, watch: self.watch.clone() }))
+        Ok(Arc::new(WatchedFile { inner, watch: self.watch.clone() }))
     }
 
     fn put_new(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
@@ -126,12 +126,13 @@ impl WritableFile for WatchedWriter {
     }
 }
 
-struct WatchedReader {
-    inner: Arc<dyn ReadableFile>,
+/// A file that is read, and perhaps written to anywhere.
+struct WatchedFile<F: ?Sized> {
+    inner: Arc<F>,
     watch: Watch,
 }
 
-impl ReadableFile for WatchedReader {
+impl<F: ReadableFile + ?Sized> ReadableFile for WatchedFile<F> {
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         self.watch.over("read", self.inner.path(), || self.inner.read_exact_at(buffer, offset))
     }
@@ -149,30 +150,7 @@ impl ReadableFile for WatchedReader {
     }
 }
 
-struct WatchedUpdater {
-    inner: Arc<dyn UpdatableFile>,
-    watch: Watch,
-}
-
-impl ReadableFile for WatchedUpdater {
-    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        self.watch.over("read", self.inner.path(), || self.inner.read_exact_at(buffer, offset))
-    }
-
-    fn read_resident_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<bool> {
-        self.inner.read_resident_at(buffer, offset)
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.inner.len()
-    }
-
-    fn path(&self) -> &PathBuf {
-        self.inner.path()
-    }
-}
-
-impl UpdatableFile for WatchedUpdater {
+impl UpdatableFile for WatchedFile<dyn UpdatableFile> {
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.watch.over("write", self.inner.path(), || self.inner.write_all_at(bytes, offset))
     }
