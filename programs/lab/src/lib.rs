@@ -4,8 +4,9 @@
 //!   much memory was asked for and grew old.
 //! - [`advise`] says which flags the published experience recommends for a region server, and why, and what it would
 //!   change about those in use.
+//! - [`outcome`] is the shape of what an experiment finds.
 //!
-//! Both are functions from bytes to text without a network, threads or clocks; files come through `halcyon-env`.
+//! All are functions from bytes to text without a network, threads or clocks; files come through `halcyon-env`.
 //! `halcyon lab` in `programs/halcyon` is the door ([`LabArgs`], [`run`]). Everything is also there as a library.
 //!
 //! When you change what a log's line means, also run `gclog/tests.rs` with `UPDATE=1` and read the difference in
@@ -14,6 +15,7 @@
 pub mod advise;
 pub mod gclog;
 pub mod json;
+pub mod outcome;
 
 use halcyon_env::Env;
 
