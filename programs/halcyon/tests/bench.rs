@@ -128,9 +128,15 @@ async fn performance_evaluation_works_upon_its_table() {
     let text = run(&server, &line);
     assert!(text.contains("1000 operations") && text.contains("us per operation"), "{text}");
     let result = std::fs::read_to_string(&json).unwrap();
-    for word in
-        ["\"benchmark\": \"pe sequentialWrite\"", "\"operations\": 1000", "\"partial\": null", "\"p99.9\""]
-    {
+    for word in [
+        "\"benchmark\": \"pe sequentialWrite\"",
+        "\"operations\": 1000",
+        "\"partial\": null",
+        "\"p99.9\"",
+        "\"p99.9_us\"",
+        "\"started_ms\": 1",
+        "\"slow_left_out\": 0",
+    ] {
         assert!(result.contains(word), "{word}: {result}");
     }
     let cluster = cluster(&server).await;
@@ -170,6 +176,22 @@ async fn performance_evaluation_works_upon_its_table() {
         }
         run(&server, &format!("pe {line}"));
     }
+    let line = format!(
+        "pe --rows=4000 --rate=2000 --warmup 1 --slow-ms 0.001 --json {} randomRead 2",
+        json.display()
+    );
+    let text = run(&server, &line);
+    assert!(text.contains("after a warm-up of 1 s with "), "{text}");
+    let result = std::fs::read_to_string(&json).unwrap();
+    let number = |name: &str| -> f64 {
+        let (_, rest) = result.split_once(&format!("\"{name}\": ")).unwrap();
+        rest.split([',', '\n']).next().unwrap().parse().unwrap()
+    };
+    assert_eq!(number("operations") + number("warmup_operations"), 8_000.0, "{text}");
+    assert!((1_500.0..2_500.0).contains(&number("warmup_operations")), "{text}");
+    // every read takes longer than a microsecond; those that were under way when the warm-up ended are not measured
+    let slow = result.matches("\"at_s\"").count() as f64;
+    assert!(slow <= number("operations") && slow > number("operations") - 100.0, "{slow}: {text}");
     let counter = |row: &Vec<Cell>| {
         row.iter().find(|cell| cell.qualifier() == b"IncrementTest").unwrap().value().to_vec()
     };

@@ -80,8 +80,14 @@ impl ClusterArgs {
 #[derive(Clone, Debug, Args)]
 pub struct ReportArgs {
     /// Operations a second, all clients together; latency counts from the moment an operation should have begun.
-    #[arg(long, aliases = ["throttle", "target"], value_name = "PER SECOND", value_parser = rate)]
+    #[arg(long, aliases = ["throttle", "target"], value_name = "PER SECOND", value_parser = positive)]
     pub rate: Option<f64>,
+    /// Let the clients work for so long before anything is measured.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=86_400))]
+    pub warmup: u64,
+    /// Tell of every operation that took longer, one by one, in the JSON file.
+    #[arg(long, value_name = "MILLISECONDS", default_value_t = 10.0, value_parser = positive)]
+    pub slow_ms: f64,
     /// Write results here as JSON.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -99,9 +105,9 @@ pub struct ReportArgs {
     pub seed: Option<u64>,
 }
 
-fn rate(text: &str) -> Result<f64, String> {
+fn positive(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
-        Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(rate),
-        _ => Err("a rate is a number above 0".to_string()),
+        Ok(number) if number.is_finite() && number > 0.0 => Ok(number),
+        _ => Err("it is a number above 0".to_string()),
     }
 }

@@ -22,7 +22,7 @@ use tokio::sync::oneshot;
 
 use crate::args::ReportArgs;
 use crate::run::{
-    Client, Done, Outcome as RunOutcome, Plan, Recorder, Step, result_json, result_text, run, write_json,
+    Client, Done, Outcome as RunOutcome, Plan, Step, result_json, result_text, run, write_json,
 };
 
 const KINDS: &[&str] = &["call"];
@@ -88,7 +88,7 @@ impl Measure<'_> {
             operations: None,
             time_max: Some(Duration::from_secs(self.args.seconds)),
         };
-        let clients = clients.into_iter().map(|client| (client, Arc::new(Recorder::new(KINDS)))).collect();
+        let clients = clients.into_iter().map(|client| (client, plan.recorder())).collect();
         let outcome: RunOutcome = run(&plan, clients).await;
         print!("{}", result_text(&plan, &outcome, None));
         let megabytes = outcome.totals.operations as f64 * bytes as f64 / 1e6 / outcome.elapsed_s;

@@ -24,7 +24,7 @@ use serde_json::json;
 
 use crate::args::{ClusterArgs, ReportArgs};
 use crate::random::{Random, random_seed};
-use crate::run::{Plan, Recorder, conclude, run};
+use crate::run::{Plan, conclude, run};
 
 /// Options of both parts.
 #[derive(Clone, Debug, Args)]
@@ -117,14 +117,6 @@ async fn write(env: &Env, cluster: &Cluster, name: &TableName, args: &WriteArgs)
     made.map_err(|error| format!("table {name}: {error}"))?;
     let seed = args.common.report.seed.unwrap_or_else(random_seed);
     let left = Arc::new(AtomicU64::new(args.nodes));
-    let clients = (0..args.common.clients).map(|number| {
-        // another run is another writer, whatever the seed
-        let writer = format!("{:016x}-{number}", random_seed());
-        let random = Random::fork(seed, number as u64);
-        let table = cluster.table(name.clone(), number);
-        let writer = write::Writer::new(table, writer, random, Arc::clone(&left), args.batch, args.layer);
-        (writer, Arc::new(Recorder::new(&["batch"])))
-    });
     let plan = Plan {
         env,
         name: "ingest write".to_string(),
@@ -133,6 +125,14 @@ async fn write(env: &Env, cluster: &Cluster, name: &TableName, args: &WriteArgs)
         operations: Some(args.nodes),
         time_max: args.time.map(Duration::from_secs),
     };
+    let clients = (0..args.common.clients).map(|number| {
+        // another run is another writer, whatever the seed
+        let writer = format!("{:016x}-{number}", random_seed());
+        let random = Random::fork(seed, number as u64);
+        let table = cluster.table(name.clone(), number);
+        let writer = write::Writer::new(table, writer, random, Arc::clone(&left), args.batch, args.layer);
+        (writer, plan.recorder())
+    });
     let outcome = run(&plan, clients.collect()).await;
     let extra = json!({ "table": args.common.table, "clients": args.common.clients, "batch": args.batch,
         "layer": args.layer, "seed": seed });
@@ -153,12 +153,6 @@ async fn prepare(cluster: &Cluster, name: &TableName, regions: u32) -> Result<()
 async fn verify(env: &Env, cluster: &Cluster, name: &TableName, args: &VerifyArgs) -> Result<(), String> {
     let found = Arc::new(Mutex::new(verify::Found::default()));
     let count = args.common.clients;
-    let clients = (0..count).map(|number| {
-        let table = cluster.table(name.clone(), number);
-        let found = Arc::clone(&found);
-        let reader = verify::Reader::new(&table, number as u64, count as u64, args.caching, found);
-        (reader, Arc::new(Recorder::new(&["thousand rows"])))
-    });
     let plan = Plan {
         env,
         name: "ingest verify".to_string(),
@@ -167,6 +161,12 @@ async fn verify(env: &Env, cluster: &Cluster, name: &TableName, args: &VerifyArg
         operations: None,
         time_max: None,
     };
+    let clients = (0..count).map(|number| {
+        let table = cluster.table(name.clone(), number);
+        let found = Arc::clone(&found);
+        let reader = verify::Reader::new(&table, number as u64, count as u64, args.caching, found);
+        (reader, plan.recorder())
+    });
     let outcome = run(&plan, clients.collect()).await;
     let mut found = found.lock();
     let verdict = found.judge();

@@ -60,7 +60,7 @@ pub async fn pe(env: &Env, args: &PeArgs) -> Result<(), String> {
         time_max: None,
     };
     let clients = (0..args.clients).map(|number| {
-        let recorder = Arc::new(Recorder::new(KINDS));
+        let recorder = plan.recorder();
         (PeClient::new(env, &cluster, &name, &options, number, seed, &recorder), recorder)
     });
     let outcome = run(&plan, clients.collect()).await;

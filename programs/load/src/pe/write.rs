@@ -103,7 +103,7 @@ impl Writer {
         self.under_way = Some(tokio::spawn(async move {
             let start_ns = clock.monotonic_ns();
             table.batch(&actions).await?;
-            recorder.record(FLUSH, clock.monotonic_ns() - start_ns);
+            recorder.record(FLUSH, start_ns, clock.monotonic_ns());
             Ok(())
         }));
         Ok(())

@@ -63,6 +63,13 @@ pub struct Plan<'a> {
     pub time_max: Option<Duration>,
 }
 
+impl Plan<'_> {
+    /// Where one client's measurements go.
+    pub fn recorder(&self) -> Arc<Recorder> {
+        Arc::new(Recorder::new(self.kinds, (self.report.slow_ms * 1e3) as u64))
+    }
+}
+
 /// One second of a run.
 #[derive(Clone, Debug)]
 pub struct Second {
@@ -70,12 +77,19 @@ pub struct Second {
     pub operations: u64,
     pub p50_us: u64,
     pub p99_us: u64,
+    pub p999_us: u64,
     pub max_us: u64,
 }
 
-/// How a run went.
+/// How a run went, from the end of its warm-up on.
 pub struct Outcome {
     pub totals: Totals,
+    /// When the measuring began, by the wall clock.
+    pub started_ms: i64,
+    /// The same moment by the clock of latencies.
+    pub start_ns: u64,
+    /// Operations of the warm-up.
+    pub warmup_operations: u64,
     pub elapsed_s: f64,
     pub client_cpu_s: f64,
     pub server_cpu_s: Option<f64>,
@@ -87,13 +101,14 @@ pub struct Outcome {
 /// Drives all clients to their end. Whatever happens, what was measured comes back.
 pub async fn run<C: Client>(plan: &Plan<'_>, clients: Vec<(C, Arc<Recorder>)>) -> Outcome {
     let clock = Arc::clone(&plan.env.clock);
-    let machine = Machine::new(plan.env);
-    let server_cpu = || plan.report.server_pid.and_then(|process| machine.process_cpu_seconds(process));
-    let (client_cpu_before, server_cpu_before) = (cpu_seconds(), server_cpu());
     let start_ns = clock.monotonic_ns();
     let stop = Arc::new(AtomicBool::new(false));
     let recorders: Vec<Arc<Recorder>> = clients.iter().map(|(_, recorder)| Arc::clone(recorder)).collect();
     let mut gathering = Gathering::new(plan, recorders, start_ns);
+    let warmup = Duration::from_secs(plan.report.warmup);
+    if warmup.is_zero() {
+        gathering.begin(start_ns);
+    }
 
     let clients_count = clients.len();
     let mut tasks = JoinSet::new();
@@ -113,6 +128,7 @@ pub async fn run<C: Client>(plan: &Plan<'_>, clients: Vec<(C, Arc<Recorder>)>) -
     let mut partial = None;
     let interrupted = tokio::signal::ctrl_c();
     let mut interrupted = std::pin::pin!(interrupted);
+    let mut warm = std::pin::pin!(tokio::time::sleep(warmup));
     loop {
         tokio::select! {
             ended = tasks.join_next() => match ended {
@@ -130,10 +146,13 @@ pub async fn run<C: Client>(plan: &Plan<'_>, clients: Vec<(C, Arc<Recorder>)>) -
             },
             _ = tick.tick() => {
                 gathering.tick(clock.monotonic_ns());
-                if plan.time_max.is_some_and(|max| gathering.elapsed(clock.monotonic_ns()) >= max.as_secs_f64()) {
+                let elapsed_s = gathering.elapsed(clock.monotonic_ns());
+                let is_over = plan.time_max.is_some_and(|max| elapsed_s >= max.as_secs_f64());
+                if gathering.is_measuring() && is_over {
                     stop.store(true, Ordering::Relaxed);
                 }
             }
+            _ = &mut warm, if !gathering.is_measuring() => gathering.begin(clock.monotonic_ns()),
             _ = &mut interrupted => {
                 partial = Some("interrupted".to_string());
                 break;
@@ -146,16 +165,13 @@ pub async fn run<C: Client>(plan: &Plan<'_>, clients: Vec<(C, Arc<Recorder>)>) -
         tasks.shutdown().await;
     }
     let end_ns = clock.monotonic_ns();
+    if !gathering.is_measuring() {
+        gathering.begin(end_ns);
+        partial.get_or_insert("all was done before the warm-up was over".to_string());
+    }
     gathering.tick(end_ns);
     gathering.progress.finish();
-    Outcome {
-        elapsed_s: gathering.elapsed(end_ns),
-        client_cpu_s: cpu_seconds() - client_cpu_before,
-        server_cpu_s: server_cpu().zip(server_cpu_before).map(|(after, before)| after - before),
-        totals: gathering.totals,
-        series: gathering.series,
-        partial,
-    }
+    gathering.conclude(end_ns, partial)
 }
 
 /// Why a run ended, in a line.
@@ -188,35 +204,92 @@ async fn drive<C: Client>(
         match client.step().await? {
             Step::End => break,
             Step::Done(done) => {
-                let latency_ns = clock.monotonic_ns().saturating_sub(begin_ns);
-                recorder.done(done.operations, done.kind, latency_ns);
+                recorder.done(done.operations, done.kind, begin_ns, clock.monotonic_ns());
             }
         }
     }
     client.finish().await
 }
 
+/// How things stood when the measuring began.
+struct Before {
+    started_ms: i64,
+    warmup_operations: u64,
+    client_cpu_s: f64,
+    server_cpu_s: Option<f64>,
+}
+
 /// What is known so far.
-struct Gathering {
+struct Gathering<'a> {
+    env: &'a Env,
+    server_pid: Option<u32>,
     recorders: Vec<Arc<Recorder>>,
+    /// Of the warm-up, then of the measuring.
     start_ns: u64,
     last_ns: u64,
+    before: Option<Before>,
     totals: Totals,
     series: Vec<Second>,
     kinds: &'static [&'static str],
     progress: Progress,
 }
 
-impl Gathering {
-    fn new(plan: &Plan<'_>, recorders: Vec<Arc<Recorder>>, start_ns: u64) -> Gathering {
+impl<'a> Gathering<'a> {
+    fn new(plan: &Plan<'a>, recorders: Vec<Arc<Recorder>>, start_ns: u64) -> Gathering<'a> {
         Gathering {
+            env: plan.env,
+            server_pid: plan.report.server_pid,
             recorders,
             start_ns,
             last_ns: start_ns,
+            before: None,
             totals: Totals::new(plan.kinds),
             series: Vec::new(),
             kinds: plan.kinds,
             progress: Progress::new(&plan.name, plan.operations, Duration::from_secs(plan.report.period)),
+        }
+    }
+
+    fn server_cpu_seconds(&self) -> Option<f64> {
+        self.server_pid.and_then(|process| Machine::new(self.env).process_cpu_seconds(process))
+    }
+
+    fn is_measuring(&self) -> bool {
+        self.before.is_some()
+    }
+
+    /// Forgets what was so far: the measuring begins.
+    fn begin(&mut self, now_ns: u64) {
+        self.recorders.iter().for_each(|recorder| recorder.measure_from(now_ns));
+        if now_ns > self.start_ns {
+            self.tick(now_ns);
+        }
+        let warmup_operations = self.totals.operations;
+        self.progress.begin(warmup_operations);
+        self.totals = Totals::new(self.kinds);
+        self.series.clear();
+        self.start_ns = now_ns;
+        self.before = Some(Before {
+            started_ms: self.env.clock.now_ms(),
+            warmup_operations,
+            client_cpu_s: cpu_seconds(),
+            server_cpu_s: self.server_cpu_seconds(),
+        });
+    }
+
+    fn conclude(self, end_ns: u64, partial: Option<String>) -> Outcome {
+        let before = self.before.as_ref().expect("the measuring has begun");
+        let server_cpu = self.server_cpu_seconds().zip(before.server_cpu_s);
+        Outcome {
+            started_ms: before.started_ms,
+            start_ns: self.start_ns,
+            warmup_operations: before.warmup_operations,
+            elapsed_s: self.elapsed(end_ns),
+            client_cpu_s: cpu_seconds() - before.client_cpu_s,
+            server_cpu_s: server_cpu.map(|(after, before)| after - before),
+            totals: self.totals,
+            series: self.series,
+            partial,
         }
     }
 
@@ -233,6 +306,7 @@ impl Gathering {
             operations: since.operations,
             p50_us: all.value_at_quantile(0.5),
             p99_us: all.value_at_quantile(0.99),
+            p999_us: all.value_at_quantile(0.999),
             max_us: all.max(),
         };
         self.totals.add(&since);

@@ -9,6 +9,9 @@ use crate::run::driver::Second;
 pub(super) struct Progress {
     name: String,
     operations: Option<u64>,
+    is_warming: bool,
+    /// Of the warm-up.
+    before_operations: u64,
     bar: Option<ProgressBar>,
     period_s: f64,
     said_s: f64,
@@ -34,6 +37,8 @@ impl Progress {
         Progress {
             name: name.to_string(),
             operations,
+            is_warming: true,
+            before_operations: 0,
             bar,
             period_s: period.as_secs_f64(),
             said_s: 0.0,
@@ -42,9 +47,20 @@ impl Progress {
         }
     }
 
+    /// The warm-up is over, after so many operations.
+    pub fn begin(&mut self, operations: u64) {
+        self.is_warming = false;
+        self.before_operations = operations;
+        (self.said_s, self.said_operations) = (0.0, operations);
+    }
+
     pub fn update(&mut self, operations: u64, second: &Second, period_s: f64) {
         self.idle_s = if second.operations == 0 { self.idle_s + period_s } else { 0.0 };
-        let latencies = format!("p50 {} p99 {} max {} us", second.p50_us, second.p99_us, second.max_us);
+        let operations = self.before_operations + operations;
+        let latencies = match self.is_warming {
+            true => "is warm-up".to_string(),
+            false => format!("p50 {} p99 {} max {} us", second.p50_us, second.p99_us, second.max_us),
+        };
         let idle =
             if self.idle_s >= 2.0 { format!("; no answer for {:.0} s", self.idle_s) } else { String::new() };
         if let Some(bar) = &self.bar {

@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
 
 use crate::run::machine::Machine;
-use crate::run::{Outcome, Plan};
+use crate::run::{Outcome, Plan, SlowOperation};
 
 /// Percentiles that are told.
 const QUANTILES: [(&str, f64); 6] =
@@ -64,6 +64,13 @@ pub fn result_text(plan: &Plan<'_>, outcome: &Outcome, cluster: Option<&Cluster>
         outcome.elapsed_s,
         per(operations as f64, outcome.elapsed_s)
     );
+    if plan.report.warmup > 0 {
+        let _ = writeln!(
+            out,
+            "  after a warm-up of {} s with {} operations",
+            plan.report.warmup, outcome.warmup_operations
+        );
+    }
     for (kind, histogram) in outcome.totals.latencies.iter().filter(|(_, histogram)| !histogram.is_empty()) {
         let _ = writeln!(
             out,
@@ -120,7 +127,15 @@ pub fn result_json(plan: &Plan<'_>, outcome: &Outcome, cluster: Option<&Cluster>
             "operations": second.operations,
             "p50_us": second.p50_us,
             "p99_us": second.p99_us,
+            "p99.9_us": second.p999_us,
             "max_us": second.max_us,
+        })
+    };
+    let slow = |slow: &SlowOperation| {
+        json!({
+            "at_s": (slow.begin_ns - outcome.start_ns) as f64 / 1e9,
+            "kind": plan.kinds[slow.kind],
+            "latency_us": slow.latency_us,
         })
     };
     let machine = Machine::new(plan.env);
@@ -129,7 +144,10 @@ pub fn result_json(plan: &Plan<'_>, outcome: &Outcome, cluster: Option<&Cluster>
         "command_line": std::env::args().collect::<Vec<_>>(),
         "environment": machine.describe(),
         "cluster": cluster.map(|cluster| cluster.address().to_string()),
+        "started_ms": outcome.started_ms,
         "ended_ms": plan.env.clock.now_ms(),
+        "warmup_s": plan.report.warmup,
+        "warmup_operations": outcome.warmup_operations,
         "partial": outcome.partial,
         "rate_wanted_per_s": plan.report.rate,
         "elapsed_s": outcome.elapsed_s,
@@ -145,6 +163,9 @@ pub fn result_json(plan: &Plan<'_>, outcome: &Outcome, cluster: Option<&Cluster>
         "errors": outcome.totals.errors,
         "retries": cluster.map(Cluster::retries),
         "series": outcome.series.iter().map(second).collect::<Vec<_>>(),
+        "slow_ms": plan.report.slow_ms,
+        "slow": outcome.totals.slow.in_order().iter().map(slow).collect::<Vec<_>>(),
+        "slow_left_out": outcome.totals.slow.left_out(),
         "extra": extra,
     })
 }

@@ -87,8 +87,17 @@ pub async fn ycsb(env: &Env, args: &YcsbArgs) -> Result<(), String> {
         left: AtomicU64::new(operations),
         is_load,
     });
+    let phase = if is_load { "load" } else { "run" };
+    let plan = Plan {
+        env,
+        name: format!("ycsb {phase}"),
+        report: &args.report,
+        kinds: KINDS,
+        operations: Some(operations),
+        time_max: (workload.seconds_max > 0).then(|| Duration::from_secs(workload.seconds_max)),
+    };
     let clients = (0..args.threads).map(|number| {
-        let recorder = Arc::new(Recorder::new(KINDS));
+        let recorder = plan.recorder();
         let client = YcsbClient {
             table: cluster.table(name.clone(), number),
             requests: workload.requests.clone(),
@@ -99,15 +108,6 @@ pub async fn ycsb(env: &Env, args: &YcsbArgs) -> Result<(), String> {
         };
         (client, recorder)
     });
-    let phase = if is_load { "load" } else { "run" };
-    let plan = Plan {
-        env,
-        name: format!("ycsb {phase}"),
-        report: &args.report,
-        kinds: KINDS,
-        operations: Some(operations),
-        time_max: (workload.seconds_max > 0).then(|| Duration::from_secs(workload.seconds_max)),
-    };
     let outcome = run(&plan, clients.collect()).await;
     let extra = json!({ "phase": phase, "clients": args.threads, "connections": args.connections,
         "properties": properties.all(), "seed": seed });
