@@ -28,6 +28,10 @@ impl Page {
         Page { content_type: "text/plain; charset=utf-8", body }
     }
 
+    pub fn json(body: String) -> Page {
+        Page { content_type: "application/json", body }
+    }
+
     /// Prometheus' text form.
     pub fn metrics(body: String) -> Page {
         Page { content_type: "text/plain; version=0.0.4; charset=utf-8", body }

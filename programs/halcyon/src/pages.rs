@@ -3,9 +3,10 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use halcyon_env::{Clock, Stalls};
+use halcyon_env::{Clock, Stall, Stalls};
 use halcyon_regionserver::{MemoryPart, RegionServer};
 use halcyon_rpc::{CallClass, ClassSnapshot, Queues, RpcStatsSnapshot};
+use serde_json::{Value, json};
 
 use crate::info::Page;
 
@@ -34,6 +35,7 @@ impl Sources {
         match path {
             "/" => Some(Page::text(self.state())),
             "/stalls" => Some(Page::text(self.stalls())),
+            "/stalls.json" => Some(Page::json(self.stalls_json())),
             "/memory" => Some(Page::text(self.memory_page())),
             "/metrics" => Some(Page::metrics(self.metrics())),
             _ => None,
@@ -87,6 +89,17 @@ impl Sources {
             let _ = writeln!(out, "{cause}  {}  {total:.1}  {longest:.1}", sum.count);
         }
         out
+    }
+
+    /// The latest waits over the threshold, for programs.
+    fn stalls_json(&self) -> String {
+        let stall = |stall: Stall| {
+            let length_ms = stall.time.as_secs_f64() * 1000.0;
+            json!({ "ended_ms": stall.at_ms, "length_ms": length_ms, "cause": stall.cause, "what": stall.detail })
+        };
+        let stalls: Vec<Value> = self.stalls.recent().into_iter().map(stall).collect();
+        let count: u64 = self.stalls.sums().iter().map(|(_, sum)| sum.count).sum();
+        json!({ "count": count, "stalls": stalls }).to_string()
     }
 
     /// What every part of the server holds.

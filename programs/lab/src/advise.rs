@@ -24,5 +24,5 @@ pub use command::{AdviseArgs, run};
 pub use compare::{Change, Verdict, compare};
 pub use env_file::EnvFile;
 pub use flags::Flag;
-pub use machine::{Collector, Machine};
+pub use machine::{Collector, Machine, parse_size, print_size};
 pub use rules::{Advice, Source, Warning, advice, warnings};

@@ -5,8 +5,9 @@
 //! - [`advise`] says which flags the published experience recommends for a region server, and why, and what it would
 //!   change about those in use.
 //! - [`outcome`] is the shape of what an experiment finds.
+//! - [`peers`] starts the servers that are compared, watches them and ends them.
 //!
-//! All are functions from bytes to text without a network, threads or clocks; files come through `halcyon-env`.
+//! The first two are functions from bytes to text without a network, threads or clocks; files come through `halcyon-env`.
 //! `halcyon lab` in `programs/halcyon` is the door ([`LabArgs`], [`run`]). Everything is also there as a library.
 //!
 //! When you change what a log's line means, also run `gclog/tests.rs` with `UPDATE=1` and read the difference in
@@ -16,6 +17,7 @@ pub mod advise;
 pub mod gclog;
 pub mod json;
 pub mod outcome;
+pub mod peers;
 
 use halcyon_env::Env;
 
@@ -32,6 +34,9 @@ enum LabCommand {
     Gclog(gclog::GclogArgs),
     /// Flags for an HBase region server's JVM, each with reason and source.
     Advise(advise::AdviseArgs),
+    /// Keeps a server for the lab: nothing for people.
+    #[command(hide = true)]
+    Keep(peers::KeepArgs),
 }
 
 /// The text to print, or a sentence that says what was wrong.
@@ -39,5 +44,6 @@ pub fn run(env: &Env, args: &LabArgs) -> Result<String, String> {
     match &args.command {
         LabCommand::Gclog(args) => gclog::run(env, args),
         LabCommand::Advise(args) => advise::run(env, args),
+        LabCommand::Keep(args) => peers::keep(args),
     }
 }

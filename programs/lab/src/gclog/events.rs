@@ -74,6 +74,8 @@ pub struct HeapChange {
 pub struct Stall {
     /// As [`Pause::start_s`].
     pub start_s: f64,
+    /// As [`Pause::start_wall_ms`].
+    pub start_wall_ms: Option<f64>,
     pub length_ms: f64,
     /// `Allocation Stall`, `Relocation Stall`.
     pub kind: Name,

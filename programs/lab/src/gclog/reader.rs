@@ -303,7 +303,8 @@ impl Reader {
         self.log.stall_lengths.entry(kind).or_default().add(ms);
         if self.log.stalls.len() < STALLS_MAX {
             let start_s = (self.state.now_s - ms / 1e3).max(0.0);
-            self.log.stalls.push(Stall { start_s, length_ms: ms, kind, jvm });
+            let start_wall_ms = self.state.wall_ms.map(|wall_ms| wall_ms - ms);
+            self.log.stalls.push(Stall { start_s, start_wall_ms, length_ms: ms, kind, jvm });
         }
     }
 
