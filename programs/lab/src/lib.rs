@@ -4,8 +4,8 @@
 //!   much memory was asked for and grew old.
 //! - [`advise`] says which flags the published experience recommends for a region server, and why, and what it would
 //!   change about those in use.
-//! - [`outcome`] is the shape of what an experiment finds.
 //! - [`peers`] starts the servers that are compared, watches them and ends them.
+//! - [`outcome`] is the shape of what an experiment finds, and [`page`] draws it as one HTML file.
 //!
 //! The first two are functions from bytes to text without a network, threads or clocks; files come through `halcyon-env`.
 //! `halcyon lab` in `programs/halcyon` is the door ([`LabArgs`], [`run`]). Everything is also there as a library.
@@ -18,6 +18,7 @@ pub mod gclog;
 pub mod json;
 pub mod outcome;
 pub mod peers;
+pub mod page;
 
 use halcyon_env::Env;
 
@@ -37,6 +38,8 @@ enum LabCommand {
     /// Keeps a server for the lab: nothing for people.
     #[command(hide = true)]
     Keep(peers::KeepArgs),
+    /// Draw the page of an experiment from its results.
+    Page(page::PageArgs),
 }
 
 /// The text to print, or a sentence that says what was wrong.
@@ -45,5 +48,6 @@ pub fn run(env: &Env, args: &LabArgs) -> Result<String, String> {
         LabCommand::Gclog(args) => gclog::run(env, args),
         LabCommand::Advise(args) => advise::run(env, args),
         LabCommand::Keep(args) => peers::keep(args),
+        LabCommand::Page(args) => page::run(env, args),
     }
 }

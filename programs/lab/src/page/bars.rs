@@ -1,0 +1,135 @@
+//! Bars from zero, one for each side in each case: the median, whiskers from the least to the most, a dot for each repetition.
+
+use super::markup::Markup;
+use super::plot::{percent, swatch};
+use super::quantity::Quantity;
+use super::scale::Scale;
+use super::view::{View, spread};
+use crate::outcome::{Case, Run};
+
+/// What is drawn as bars.
+pub struct Measure {
+    pub title: &'static str,
+    /// Below the title.
+    pub remark: &'static str,
+    /// With a space before it; after the numbers.
+    pub unit: &'static str,
+    pub quantity: Quantity,
+    pub of: fn(&Run) -> Option<f64>,
+}
+
+/// Operations in a second.
+pub const THROUGHPUT: Measure = Measure {
+    title: "Throughput",
+    remark: "Operations in a second; more is better.",
+    unit: " /s",
+    quantity: Quantity::Count,
+    of: |run| Some(run.operations_per_s),
+};
+
+/// The server's processor time for each operation; the page's only figure that says what a machine could do.
+pub const SERVER_CPU: Measure = Measure {
+    title: "Processor time of the server for each operation",
+    remark: "Less is better. All of its threads, collector and compactions included.",
+    unit: "",
+    quantity: Quantity::Length,
+    of: |run| (run.operations > 0).then(|| run.resources.server_cpu_s * 1e6 / run.operations as f64),
+};
+
+/// Not zero: then nobody looked.
+pub const MEMORY: Measure = Measure {
+    title: "Resident memory of the server, at most",
+    remark: "Less is better. What the operating system counts, heap and everything else.",
+    unit: "",
+    quantity: Quantity::Bytes,
+    of: |run| (run.resources.resident_peak_bytes > 0).then_some(run.resources.resident_peak_bytes as f64),
+};
+
+pub fn draw(view: &View<'_>, measure: &Measure, page: &mut Markup) {
+    let cases: Vec<&Case> = view.experiment.cases.iter().filter(|case| view.has_runs(case)).collect();
+    page.element("h3", &[], measure.title);
+    page.within("p", &[("class", &"note")], |p| {
+        p.text(measure.remark);
+        p.text(" Each case has its own scale. Bar: median; whisker: least to most; dots: repetitions.");
+    });
+    page.within("div", &[("class", &"panels bars")], |panels| {
+        for case in cases {
+            of_case(view, measure, case, panels);
+        }
+    });
+}
+
+fn of_case(view: &View<'_>, measure: &Measure, case: &Case, panels: &mut Markup) {
+    let values = |runs: &[&Run]| -> Vec<f64> {
+        runs.iter().filter_map(|run| (measure.of)(run)).filter(|value| value.is_finite()).collect()
+    };
+    let sides: Vec<_> =
+        view.sides.iter().map(|looked| (looked, values(&view.runs(looked.side, case)))).collect();
+    let scale = Scale::linear(sides.iter().flat_map(|(_, values)| values).copied());
+    panels.within("figure", &[("class", &"bars")], |figure| {
+        figure.element("figcaption", &[], &case.label);
+        for (looked, values) in &sides {
+            let spread = spread(values.iter().copied());
+            figure.within("div", &[("class", &"row")], |row| {
+                row.within("span", &[("class", &"side")], |side| {
+                    swatch(side, looked.class(), Some(looked.look));
+                    side.text(&looked.side.label);
+                });
+                let Some(spread) = spread else {
+                    row.element("span", &[("class", &"value absent")], "not measured");
+                    return;
+                };
+                let text = |value| format!("{}{}", measure.quantity.text(value), measure.unit);
+                row.within("span", &[("class", &"value")], |value| {
+                    value.element("b", &[], &text(spread.median));
+                    if values.len() > 1 {
+                        let range = format!("{} – {}", text(spread.min), text(spread.max));
+                        value.element("span", &[("class", &"range")], &range);
+                    }
+                });
+                bar(row, looked.class(), &scale, values, (spread.min, spread.median, spread.max));
+            });
+        }
+    });
+}
+
+fn bar(row: &mut Markup, class: &str, scale: &Scale, values: &[f64], (min, median, max): (f64, f64, f64)) {
+    let (zero, median) = (scale.at(0.0), scale.at(median));
+    let attributes: &[(&'static str, &dyn std::fmt::Display)] =
+        &[("class", &"bar"), ("width", &"100%"), ("height", &"18"), ("aria-hidden", &"true")];
+    row.within("svg", attributes, |svg| {
+        svg.void(
+            "rect",
+            &[("class", &"track"), ("width", &"100%"), ("height", &"12"), ("y", &"3"), ("rx", &"2")],
+        );
+        let (x, width) = (percent(zero.min(median)), percent((median - zero).abs()));
+        let class = format!("fill {class}");
+        svg.void(
+            "rect",
+            &[("class", &class), ("x", &x), ("width", &width), ("height", &"12"), ("y", &"3"), ("rx", &"2")],
+        );
+        if values.len() > 1 {
+            let (low, high) = (percent(scale.at(min)), percent(scale.at(max)));
+            let whisker: &[(&'static str, &dyn std::fmt::Display)] =
+                &[("class", &"whisker"), ("x1", &low), ("x2", &high), ("y1", &"9"), ("y2", &"9")];
+            svg.void("line", whisker);
+            for end in [&low, &high] {
+                svg.void(
+                    "line",
+                    &[("class", &"whisker"), ("x1", end), ("x2", end), ("y1", &"4"), ("y2", &"14")],
+                );
+            }
+            for value in values {
+                svg.void(
+                    "circle",
+                    &[
+                        ("class", &"repetition"),
+                        ("cx", &percent(scale.at(*value))),
+                        ("cy", &"9"),
+                        ("r", &"2.5"),
+                    ],
+                );
+            }
+        }
+    });
+}

@@ -1,0 +1,244 @@
+//! Pauses and slow responses against time: one panel for each side, all on the same axes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::markup::Markup;
+use super::plot::{Axis, Mark, Plot, Shape};
+use super::quantity::{Quantity, grouped, length};
+use super::scale::Scale;
+use super::view::{Looked, View};
+use crate::outcome::{Case, PauseKind, Run};
+
+/// Drawn at most of one kind in a panel, so that the page stays light.
+const POINTS_MAX: usize = 2500;
+/// Panels are thinned as if they were this wide and high, in pixels; coarser where it is not enough.
+const RASTER: (f64, f64) = (640.0, 220.0);
+/// Causes that are told apart where the pointer is.
+const CAUSES_MAX: usize = 24;
+
+/// Second since the start and length in microseconds.
+type Point = (f64, f64);
+
+pub fn draw(view: &View<'_>, case: &Case, page: &mut Markup) {
+    let runs: Vec<&Run> = view.sides.iter().flat_map(|looked| view.runs(looked.side, case)).collect();
+    if runs.iter().all(|run| run.pauses.is_empty() && run.slow.is_empty()) {
+        let sentence = "No pause and no slow response was recorded for any side.";
+        page.element("p", &[("class", &"note")], sentence);
+        return;
+    }
+    let times = runs
+        .iter()
+        .map(|run| run.elapsed_s)
+        .chain(runs.iter().flat_map(|run| points(run)).map(|point| point.0));
+    let x = Axis { scale: Scale::linear(times), quantity: Quantity::Seconds, name: "since the start" };
+    let lengths = runs.iter().flat_map(|run| points(run)).map(|point| point.1);
+    let y = Axis { scale: Scale::log(lengths), quantity: Quantity::Length, name: "length" };
+    page.within("div", &[("class", &format!("panels of-{}", view.sides.len().min(9)))], |panels| {
+        for looked in &view.sides {
+            panel(looked, &view.runs(looked.side, case), x.clone(), y.clone()).draw(panels);
+        }
+    });
+}
+
+fn points(run: &Run) -> impl Iterator<Item = Point> {
+    let pauses = run.pauses.iter().map(|pause| (pause.at_s, pause.length_ms * 1e3));
+    pauses.chain(run.slow.iter().map(|slow| (slow.at_s, slow.latency_us as f64))).filter(finite)
+}
+
+fn finite(point: &Point) -> bool {
+    point.0.is_finite() && point.1.is_finite()
+}
+
+fn panel(looked: &Looked<'_>, runs: &[&Run], x: Axis, y: Axis) -> Plot {
+    let mut marks = Vec::new();
+    let mut legend = Vec::new();
+    let mut notes = Vec::new();
+    let mut drawn = Thinned::default();
+    let slow: Vec<Point> = runs
+        .iter()
+        .flat_map(|run| &run.slow)
+        .map(|slow| (slow.at_s, slow.latency_us as f64))
+        .filter(finite)
+        .collect();
+    let left_out: u64 = runs.iter().map(|run| run.slow_left_out).fold(0, u64::saturating_add);
+    if !slow.is_empty() {
+        legend.push(("slow".to_string(), None, "slow responses".to_string()));
+        let longest = slow.iter().map(|point| point.1).fold(0.0, f64::max);
+        let total = (slow.len() as u64).saturating_add(left_out);
+        notes.push(format!("{} slow responses, the slowest {}", grouped(total), length(longest)));
+        let mut kinds: BTreeMap<&str, Vec<Point>> = BTreeMap::new();
+        let kept: BTreeSet<(u64, u64)> = drawn.thin(&slow).into_iter().map(bits).collect();
+        let all = runs.iter().flat_map(|run| &run.slow);
+        for slow in all {
+            let point = (slow.at_s, slow.latency_us as f64);
+            if kept.contains(&bits(point)) {
+                kinds.entry(&slow.kind).or_default().push(point);
+            }
+        }
+        for (kind, points) in kinds {
+            let name = format!("slow {kind}");
+            marks.push(Mark {
+                shape: Shape::Dots { square: false },
+                class: "slow".into(),
+                name,
+                points,
+                sign: None,
+            });
+        }
+    }
+    for kind in [PauseKind::Stall, PauseKind::Safepoint, PauseKind::Collection, PauseKind::AllocationStall] {
+        let (class, name) = looks(kind);
+        let of_kind = runs.iter().flat_map(|run| &run.pauses).filter(|pause| pause.kind == kind);
+        let mut causes: BTreeMap<&str, Vec<Point>> = BTreeMap::new();
+        for pause in of_kind {
+            let point = (pause.at_s, pause.length_ms * 1e3);
+            if finite(&point) {
+                causes.entry(&pause.cause).or_default().push(point);
+            }
+        }
+        let all: Vec<Point> = causes.values().flatten().copied().collect();
+        if all.is_empty() {
+            continue;
+        }
+        let longest = all.iter().map(|point| point.1).fold(0.0, f64::max);
+        let sum: f64 = all.iter().map(|point| point.1.max(0.0)).sum();
+        let count = grouped(all.len() as u64);
+        notes.push(format!("{count} {name}, the longest {}, {} in all", length(longest), length(sum)));
+        let class = format!("{class} {}", looked.class());
+        legend.push((class.clone(), None, name.to_string()));
+        let kept: BTreeSet<(u64, u64)> = drawn.thin(&all).into_iter().map(bits).collect();
+        let mut causes: Vec<(&str, Vec<Point>)> = causes.into_iter().collect();
+        causes.sort_by_key(|(_, points)| std::cmp::Reverse(points.len()));
+        let mut others = Vec::new();
+        for (at, (cause, points)) in causes.into_iter().enumerate() {
+            let points: Vec<Point> =
+                points.into_iter().filter(|point| kept.contains(&bits(*point))).collect();
+            if at >= CAUSES_MAX {
+                others.extend(points);
+                continue;
+            }
+            let shape = Shape::Dots { square: kind == PauseKind::Safepoint };
+            marks.push(Mark { shape, class: class.clone(), name: cause.to_string(), points, sign: None });
+        }
+        let shape = Shape::Dots { square: kind == PauseKind::Safepoint };
+        marks.push(Mark { shape, class, name: "other causes".into(), points: others, sign: None });
+    }
+    let mut note =
+        if notes.is_empty() { "No pause and no slow response".to_string() } else { notes.join("; ") };
+    note.push_str(&match runs.len() {
+        0 => ": it was not measured".to_string(),
+        1 => String::new(),
+        several => format!(". {several} repetitions, drawn over each other"),
+    });
+    note.push('.');
+    let description = note.clone();
+    if let Some(sentence) = drawn.sentence() {
+        note.push(' ');
+        note.push_str(&sentence);
+    }
+    if left_out > 0 {
+        note.push_str(&format!(" {} more slow responses were counted and not kept.", grouped(left_out)));
+    }
+    Plot {
+        title: looked.side.label.clone(),
+        title_look: Some((looked.look, looked.class())),
+        description,
+        x,
+        y,
+        marks,
+        legend,
+        note,
+        empty: if runs.is_empty() { "not measured" } else { "none" },
+    }
+}
+
+/// Class and name, in the plural.
+fn looks(kind: PauseKind) -> (&'static str, &'static str) {
+    match kind {
+        PauseKind::Collection => ("collection", "collections"),
+        PauseKind::Safepoint => ("safepoint", "other safepoints"),
+        PauseKind::AllocationStall => ("allocation", "allocation stalls"),
+        PauseKind::Stall => ("stall", "stalls"),
+    }
+}
+
+fn bits(point: Point) -> (u64, u64) {
+    (point.0.to_bits(), point.1.to_bits())
+}
+
+/// What was left out of a panel because something longer is drawn at the same place.
+#[derive(Default)]
+struct Thinned {
+    all: usize,
+    drawn: usize,
+    /// Pixels of the coarsest raster used.
+    cell: f64,
+}
+
+impl Thinned {
+    /// The longest of each cell of a raster; a cell is a pixel, or as many as it takes to have at most [`POINTS_MAX`]. The
+    /// longest of all is always among them.
+    fn thin(&mut self, points: &[Point]) -> Vec<Point> {
+        self.all += points.len();
+        if points.len() <= POINTS_MAX {
+            self.drawn += points.len();
+            return points.to_vec();
+        }
+        let x = Scale::linear(points.iter().map(|point| point.0));
+        let y = Scale::log(points.iter().map(|point| point.1));
+        let mut cell = 1.0;
+        loop {
+            let mut longest: BTreeMap<(u32, u32), Point> = BTreeMap::new();
+            for point in points {
+                let place =
+                    ((x.at(point.0) * RASTER.0 / cell) as u32, (y.at(point.1) * RASTER.1 / cell) as u32);
+                let kept = longest.entry(place).or_insert(*point);
+                if point.1 > kept.1 {
+                    *kept = *point;
+                }
+            }
+            if longest.len() <= POINTS_MAX {
+                self.drawn += longest.len();
+                self.cell = self.cell.max(cell);
+                return longest.into_values().collect();
+            }
+            cell *= 1.25;
+        }
+    }
+
+    fn sentence(&self) -> Option<String> {
+        (self.drawn < self.all).then(|| {
+            format!(
+                "{} of {} points are drawn: of those within about {} pixels of each other only the longest.",
+                grouped(self.drawn as u64),
+                grouped(self.all as u64),
+                self.cell.ceil()
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thinning_keeps_the_longest_and_says_so() {
+        let points: Vec<Point> = (0..200_000u32)
+            .map(|n| (f64::from(n % 997), f64::from(n.wrapping_mul(2_654_435_761) >> 8) + 1.0))
+            .collect();
+        let longest = points.iter().map(|point| point.1).fold(0.0, f64::max);
+        let mut thinned = Thinned::default();
+        let kept = thinned.thin(&points);
+        assert!(kept.len() <= POINTS_MAX && kept.len() > POINTS_MAX / 2, "{}", kept.len());
+        assert!(kept.iter().any(|point| point.1 == longest));
+        assert!(
+            thinned.sentence().unwrap().contains("of 200,000 points are drawn"),
+            "{:?}",
+            thinned.sentence()
+        );
+        let mut whole = Thinned::default();
+        assert_eq!(whole.thin(&points[..100]).len(), 100);
+        assert_eq!(whole.sentence(), None);
+    }
+}
