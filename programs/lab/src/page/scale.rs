@@ -62,12 +62,15 @@ impl Scale {
 
     /// 0 at the low end, 1 at the high end; what is beyond is at the end, and what is no number at the low one.
     pub fn at(&self, value: f64) -> f64 {
+        if value.is_nan() {
+            return 0.0;
+        }
         let part = match *self {
             Scale::Linear { low, high } => (value - low) / (high - low),
             Scale::Log { low, high } => (value.max(low) / low).log10() / (high / low).log10(),
             Scale::Nines { high } => -(1.0 - value).max(1e-12).log10() / high,
         };
-        if part.is_nan() { 0.0 } else { part.clamp(0.0, 1.0) }
+        part.clamp(0.0, 1.0)
     }
 
     pub fn ticks(&self, quantity: Quantity) -> Vec<Tick> {
@@ -148,7 +151,7 @@ fn nines_ticks(scale: &Scale, high: f64) -> Vec<Tick> {
 /// The nearest 1, 2 or 5 times a power of ten that is not above.
 fn round_down(value: f64) -> f64 {
     let power = 10f64.powf(value.log10().floor());
-    [5.0, 2.0, 1.0]
+    [10.0, 5.0, 2.0, 1.0]
         .into_iter()
         .map(|factor| factor * power)
         .find(|round| *round <= value * 1.000_001)
@@ -194,7 +197,7 @@ mod tests {
     #[test]
     fn logarithmic_axes_have_decades() {
         let ends = |low: f64, high: f64| labels(Scale::log([low, high].into_iter()), Quantity::Length);
-        assert_eq!(ends(120.0, 4_100_000.0), "1 ms 10 ms 100 ms 1 s");
+        assert_eq!(ends(120.0, 4_100_000.0), "100 µs 1 ms 10 ms 100 ms 1 s");
         assert_eq!(ends(12_000.0, 80_000.0), "10 ms 20 ms 50 ms 100 ms");
         assert_eq!(ends(7.0, 7.0), "5 µs 10 µs 20 µs 50 µs");
         assert_eq!(ends(0.0, 0.0), "0.001 µs 0.002 µs 0.005 µs 0.01 µs");

@@ -150,7 +150,8 @@ fn a_large_page_is_light_and_sound() {
     assert!(page.len() < 700 << 10, "{} bytes", page.len());
     assert!(page.len() < results.len() / 2, "{} of {}", page.len(), results.len());
     if let Some(path) = std::env::var_os("PAGE_SAMPLE") {
-        std::fs::write(path, results).unwrap();
+        std::fs::write(&path, results).unwrap();
+        std::fs::write(PathBuf::from(path).with_extension("html"), page).unwrap();
     }
 }
 
