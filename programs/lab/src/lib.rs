@@ -17,8 +17,8 @@ pub mod advise;
 pub mod gclog;
 pub mod json;
 pub mod outcome;
-pub mod peers;
 pub mod page;
+pub mod peers;
 
 use halcyon_env::Env;
 
