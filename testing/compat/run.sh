@@ -2,6 +2,7 @@
 # The real clients against a server of our own, on free ports and with a directory that goes away afterwards.
 # HALCYON          the server's binary, default target/release/halcyon below CARGO_TARGET_DIR
 # KILL9_ROUNDS     default 2
+# INGEST_KILLS     default 2
 # CONFORMANCE      a folder with run.sh, HBase's own tests for a server outside the JVM; default ../shared/conformance
 #                  beside the source tree. Without it they are skipped.
 # CONFORMANCE_PICK which of its classes, a regular expression; default a few quick ones
@@ -46,4 +47,5 @@ ROOT_DIR="$DIR/root" "$HERE/root.sh" < /dev/null || { echo "FAILED: root directo
 
 KILL9_DIR="$DIR/kill9" SECONDS_A_ROUND="${SECONDS_A_ROUND:-3}" "$HERE/kill9.sh" "${KILL9_ROUNDS:-2}" < /dev/null \
   || { echo "FAILED: kill -9" >&2; failed=1; }
+"$HERE/../bench/ingest-kills.sh" "${INGEST_KILLS:-2}" || { echo "FAILED: an ingest through kill -9" >&2; failed=1; }
 exit $failed

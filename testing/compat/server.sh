@@ -1,13 +1,15 @@
 # Shared by the scripts that start a server of their own. Source it after setting HALCYON (the binary).
 # server_start DATA LOG sets SERVER_PID and the addresses ZK, MASTER and REGIONSERVER (host:port).
+# SERVER_PORTS="zookeeper master regionserver"     the ports it is to have; default three free ones
 SERVER_PID=""
 
 server_start() { # server_start DATA LOG
-  local log="$2" waited=0
+  local log="$2" waited=0 ports
+  read -r -a ports <<< "${SERVER_PORTS:-0 0 0}"
   : > "$log"
   # shellcheck disable=SC2086
   "$HALCYON" standalone --data "$1" --bind 127.0.0.1 --memory "${SERVER_MEMORY:-512m}" \
-    --zookeeper-port 0 --master-port 0 --regionserver-port 0 --master-info-port 0 --regionserver-info-port 0 \
+    --zookeeper-port "${ports[0]}" --master-port "${ports[1]}" --regionserver-port "${ports[2]}" --master-info-port 0 --regionserver-info-port 0 \
     ${SERVER_OPTIONS:-} > "$log" 2>&1 < /dev/null &
   SERVER_PID=$!
   until grep -q '^ready' "$log"; do
