@@ -3,7 +3,7 @@
 //! - `pe/`: the commands and options of HBase's PerformanceEvaluation, with its tables, row keys and values
 //! - `ycsb/`: YCSB's core workloads with their property files
 //! - `ingest/`: linked lists of random rows, which show a lost write, and their verifier
-//! - `limits.rs`: a call that does nothing, a log and nothing else, bytes sent and nothing else
+//! - `limits/`: calls that do nothing, a log and nothing else, bytes sent and nothing else
 //! - `run/`: what all share: clients, pace, latencies, progress, results
 //! - `random.rs`: numbers; `args.rs`: options that all share
 //!

@@ -3,6 +3,7 @@
 // CASES is a file with one run a line, fields apart by tabs:
 //   pe     NAME  SECONDS_MAX  SERVER  arguments of PE apart by spaces
 //   count  NAME  SECONDS_MAX  SERVER  TABLE ROWS        RowCounter must find ROWS rows; "N-M" is a range
+//   cells  NAME  SECONDS_MAX  SERVER  TABLE ROWS CELLS BYTES    a scan must find so many rows, cells, and bytes of values
 // SERVER is host:port of the cluster's ZooKeeper, or host:port/PID to see what the server's process PID consumes meanwhile.
 // What a run prints goes to LOG_DIR/NAME.log. A run passes when it returns 0 and printed no exception. Prints a line for
 // each run, writes its figures to LOG_DIR/results.tsv (see Figures), and ends with 1 if any run failed. A run that does not
@@ -25,8 +26,16 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.hbase.Cell;
 import org.apache.hadoop.hbase.HBaseConfiguration;
 import org.apache.hadoop.hbase.PerformanceEvaluation;
+import org.apache.hadoop.hbase.TableName;
+import org.apache.hadoop.hbase.client.Connection;
+import org.apache.hadoop.hbase.client.ConnectionFactory;
+import org.apache.hadoop.hbase.client.Result;
+import org.apache.hadoop.hbase.client.ResultScanner;
+import org.apache.hadoop.hbase.client.Scan;
+import org.apache.hadoop.hbase.client.Table;
 import org.apache.hadoop.hbase.mapreduce.RowCounter;
 import org.apache.hadoop.mapreduce.Job;
 import org.apache.hadoop.util.ToolRunner;
@@ -63,7 +72,11 @@ public class PeRunner {
       Configuration conf = configuration(logs, server.split("/")[0]);
       Consumption consumption = new Consumption(server.contains("/") ? server.split("/")[1] : "");
       String complaint;
-      Future<String> run = POOL.submit(() -> kind.equals("count") ? count(arguments, conf) : evaluate(arguments, conf));
+      Future<String> run = POOL.submit(() -> switch (kind) {
+        case "count" -> count(arguments, conf);
+        case "cells" -> cells(arguments, conf);
+        default -> evaluate(arguments, conf);
+      });
       try {
         complaint = run.get(Long.parseLong(fields[2]), TimeUnit.SECONDS);
       } catch (TimeoutException e) {
@@ -112,6 +125,24 @@ public class PeRunner {
   private static String evaluate(String arguments, Configuration conf) throws Exception {
     int code = ToolRunner.run(conf, new PerformanceEvaluation(conf), arguments.split(" +"));
     return code == 0 ? "" : "PerformanceEvaluation returned " + code;
+  }
+
+  private static String cells(String arguments, Configuration conf) throws Exception {
+    String[] fields = arguments.split(" ", 2);
+    long rows = 0, cells = 0, bytes = 0;
+    try (Connection connection = ConnectionFactory.createConnection(conf);
+        Table table = connection.getTable(TableName.valueOf(fields[0]));
+        ResultScanner scanner = table.getScanner(new Scan().setCaching(100))) {
+      for (Result row : scanner) {
+        rows++;
+        for (Cell cell : row.rawCells()) {
+          cells++;
+          bytes += cell.getValueLength();
+        }
+      }
+    }
+    String found = rows + " " + cells + " " + bytes;
+    return found.equals(fields[1]) ? "" : "found " + found + " and not " + fields[1] + " rows, cells, bytes";
   }
 
   private static String count(String arguments, Configuration conf) throws Exception {

@@ -84,6 +84,33 @@ impl Cluster {
         locations.cached(table, row).ok_or_else(hole)
     }
 
+    /// The region of a row and the server that has it (`host:port`), read from meta and not remembered
+    /// (`RegionLocator.getRegionLocation` with `reload`). `None` if meta has no region with a server for the row.
+    pub async fn read_location(
+        &self,
+        table: &TableName,
+        row: &[u8],
+        slot: usize,
+    ) -> Result<Option<(RegionInfo, String)>, ClientError> {
+        // the last region whose start key is not above the row: no id of a region has more digits
+        let start = [&b","[..], row, b",99999999999999"].concat();
+        let scan = pb::Scan {
+            reversed: Some(true),
+            start_row: Some(meta_row(table, &start)),
+            stop_row: Some(meta_row(table, b",,")),
+            include_stop_row: Some(true),
+            read_type: Some(pb::scan::ReadType::Pread as i32),
+            ..info_scan()
+        };
+        let mut scan = ScanRun::new(self.clone(), TableName::META, slot, scan, 1).with_limit(1);
+        let found = match scan.next().await? {
+            Some(row) => region_of(&row)?,
+            None => None,
+        };
+        scan.close().await;
+        Ok(found.filter(|(info, _)| info.table() == table && info.contains_row(row)))
+    }
+
     async fn locate_meta(&self) -> Result<Arc<Location>, ClientError> {
         let address = self.meta_server().await?.address();
         let info = RegionInfo::meta();
@@ -124,11 +151,10 @@ type RowsFuture = Pin<Box<dyn Future<Output = Result<Vec<Vec<Cell>>, ClientError
 /// The rows of a table in meta; tried once, as whoever locates tries again. Boxed: reading meta is a scan, a scan locates, and locating reads meta.
 fn meta_rows(cluster: Cluster, table: TableName) -> RowsFuture {
     let scan = pb::Scan {
-        column: vec![pb::Column { family: Bytes::from_static(b"info"), qualifier: Vec::new() }],
         start_row: Some(meta_row(&table, b",,")),
         // the blank sorts as the end of the table's name (`MetaTableAccessor`)
         stop_row: Some(meta_row(&table, b" ,,")),
-        ..Default::default()
+        ..info_scan()
     };
     Box::pin(async move {
         let mut scan = ScanRun::new(cluster, TableName::META, 0, scan, META_CACHING).with_single_try();
@@ -138,6 +164,12 @@ fn meta_rows(cluster: Cluster, table: TableName) -> RowsFuture {
         }
         Ok(rows)
     })
+}
+
+/// A scan of the family that says where regions are.
+fn info_scan() -> pb::Scan {
+    let info = pb::Column { family: Bytes::from_static(b"info"), qualifier: Vec::new() };
+    pb::Scan { column: vec![info], ..Default::default() }
 }
 
 pub(crate) fn specifier(info: &RegionInfo) -> pb::RegionSpecifier {

@@ -4,14 +4,17 @@
 //! - `rows.rs`: row keys, values and columns as PerformanceEvaluation makes them: a table that one has loaded can be
 //!   read by the other
 //! - `table.rs`: which table is made, or made anew
-//! - `write.rs`, `read.rs`, `scan.rs`, `cas.rs`: the commands
+//! - `write.rs`, `read.rs`, `scan.rs`, `cas.rs`, `meta.rs`: the commands
+//! - `found.rs`: how much of what was asked for was there
 //!
 //! Checked against `org.apache.hadoop.hbase.PerformanceEvaluation` of 2.6. What differs: clients are tasks; a buffer
 //! of puts is counted by the bytes of its cells, not by the Java heap they take; a read command never deletes the
-//! table; `--usetags` sends the tags, which Java's client leaves out unless its codec is set. There are no commands of
-//! `hbase:meta`, no region replicas, no tracing and no MapReduce.
+//! table; `--usetags` sends the tags, which Java's client leaves out unless its codec is set; the commands of
+//! `hbase:meta` are for the table of `--table`. There are no region replicas, no tracing and no MapReduce.
 
 mod cas;
+mod found;
+mod meta;
 mod options;
 mod read;
 mod rows;
@@ -30,6 +33,7 @@ use serde_json::json;
 pub use options::{Command, PeArgs};
 pub use rows::{format_row, generate_value};
 
+use crate::pe::found::Found;
 use crate::pe::options::Options;
 use crate::random::{Random, random_seed};
 use crate::run::{Client, Done, Plan, Recorder, Step, conclude, run};
@@ -59,9 +63,11 @@ pub async fn pe(env: &Env, args: &PeArgs) -> Result<(), String> {
         operations: Some(rows),
         time_max: None,
     };
+    let found = Arc::new(Found::default());
     let clients = (0..args.clients).map(|number| {
         let recorder = plan.recorder();
-        (PeClient::new(env, &cluster, &name, &options, number, seed, &recorder), recorder)
+        let shared = Shared { env, cluster: &cluster, name: &name, options: &options, found: &found, seed };
+        (PeClient::new(&shared, number, &recorder), recorder)
     });
     let outcome = run(&plan, clients.collect()).await;
     if args.latency_threshold > 0 {
@@ -69,8 +75,12 @@ pub async fn pe(env: &Env, args: &PeArgs) -> Result<(), String> {
         let over = rows.count_between(args.latency_threshold * 1_000, u64::MAX);
         println!("  {over} rows took {} ms or longer", args.latency_threshold);
     }
+    if options.is_read() {
+        println!("  {found}");
+    }
     let extra = json!({
         "table": options.args.table,
+        "found": options.is_read().then(|| found.to_json()),
         "clients": args.clients,
         "connections": connections,
         "rows_per_client": options.rows_per_client,
@@ -102,20 +112,24 @@ enum Work {
     Read(read::Reader),
     Scan(Box<scan::Scans>),
     Cas(cas::Cas),
+    Meta(meta::Meta),
+}
+
+/// What all clients have in common.
+struct Shared<'a> {
+    env: &'a Env,
+    cluster: &'a Cluster,
+    name: &'a TableName,
+    options: &'a Arc<Options>,
+    found: &'a Arc<Found>,
+    seed: u64,
 }
 
 impl PeClient {
-    fn new(
-        env: &Env,
-        cluster: &Cluster,
-        name: &TableName,
-        options: &Arc<Options>,
-        number: usize,
-        seed: u64,
-        recorder: &Arc<Recorder>,
-    ) -> PeClient {
+    fn new(shared: &Shared<'_>, number: usize, recorder: &Arc<Recorder>) -> PeClient {
         use Command::*;
-        let table = cluster.table(name.clone(), number);
+        let &Shared { env, cluster, name, options, found, seed } = shared;
+        let (table, found) = (cluster.table(name.clone(), number), Arc::clone(found));
         let start = match options.args.command {
             // clients overlap on purpose
             Increment | Append | CheckAndMutate | CheckAndPut | CheckAndDelete => 0,
@@ -126,12 +140,17 @@ impl PeClient {
             SequentialWrite | RandomWrite | SequentialDelete | RandomDelete => Work::Write(
                 write::Writer::new(table, Arc::clone(options), Arc::clone(&env.clock), Arc::clone(recorder)),
             ),
-            SequentialRead | RandomRead => Work::Read(read::Reader::new(table, Arc::clone(options))),
+            SequentialRead | RandomRead => Work::Read(read::Reader::new(table, Arc::clone(options), found)),
             Increment | Append | CheckAndMutate | CheckAndPut | CheckAndDelete => {
                 Work::Cas(cas::Cas::new(table, Arc::clone(options)))
             }
             Scan | ReverseScan | RandomSeekScan | FilterScan | ScanRange10 | ScanRange100 | ScanRange1000
-            | ScanRange10000 => Work::Scan(Box::new(scan::Scans::new(table, Arc::clone(options), start))),
+            | ScanRange10000 => {
+                Work::Scan(Box::new(scan::Scans::new(table, Arc::clone(options), start, found)))
+            }
+            MetaWrite | MetaRandomRead | CleanMeta => {
+                Work::Meta(meta::Meta::new(cluster, name, Arc::clone(options), number, env, found))
+            }
         };
         PeClient {
             work,
@@ -175,6 +194,7 @@ impl Client for PeClient {
             Work::Read(reader) => reader.row(row, random).await?,
             Work::Scan(scans) => scans.row(random).await?,
             Work::Cas(cas) => cas.row(row).await?,
+            Work::Meta(meta) => meta.row(row, random).await?,
         };
         Ok(Step::Done(Done { operations: 1, kind: (is_measured && is_sent).then_some(ROW) }))
     }
@@ -184,7 +204,7 @@ impl Client for PeClient {
             Work::Write(writer) => writer.finish().await,
             Work::Read(reader) => reader.finish().await,
             Work::Scan(scans) => scans.finish().await,
-            Work::Cas(_) => Ok(()),
+            Work::Cas(_) | Work::Meta(_) => Ok(()),
         }
     }
 }

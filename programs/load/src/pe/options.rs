@@ -15,7 +15,9 @@ const SIZE_DEFAULT: f64 = 1.0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "camelCase")]
 pub enum Command {
+    #[value(alias = "asyncSequentialWrite")]
     SequentialWrite,
+    #[value(alias = "asyncRandomWrite")]
     RandomWrite,
     #[value(alias = "asyncSequentialRead")]
     SequentialRead,
@@ -41,6 +43,12 @@ pub enum Command {
     CheckAndDelete,
     SequentialDelete,
     RandomDelete,
+    /// Write regions that do not exist into hbase:meta.
+    MetaWrite,
+    /// Look regions up in hbase:meta.
+    MetaRandomRead,
+    /// Remove what metaWrite has written.
+    CleanMeta,
 }
 
 /// Options of PerformanceEvaluation, and ours.
@@ -81,6 +89,7 @@ pub struct PeArgs {
     pub columns: u32,
     #[arg(long, default_value = "NONE")]
     pub compress: String,
+    /// Cipher of the table's files; the server says whether it has it.
     #[arg(long, default_value = "NONE")]
     pub encryption: String,
     #[arg(long, default_value = "ROW")]
@@ -141,6 +150,9 @@ pub struct PeArgs {
     /// Rows of one call of a scan.
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
     pub caching: u32,
+    /// Let a scan fetch the next rows while the last ones are taken.
+    #[arg(long)]
+    pub async_prefetch: bool,
     #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true")]
     pub cache_blocks: bool,
     /// default, stream or pread.
@@ -171,6 +183,12 @@ pub struct PeArgs {
     /// Always so; taken so that command lines need not change.
     #[arg(long)]
     pub nomapred: bool,
+    /// Progress comes by time (--progress-period); taken so that command lines need not change.
+    #[arg(long = "period", value_name = "ROWS")]
+    pub rows_period: Option<u64>,
+    /// Hadoop's properties, which do not go: there is no such configuration here.
+    #[arg(short = 'D', value_name = "PROPERTY=VALUE")]
+    pub property: Vec<String>,
 
     #[command(flatten)]
     pub cluster: ClusterArgs,
@@ -229,6 +247,12 @@ impl Options {
         ["read", "scan", "delete"].iter().any(|word| name.contains(word)) && !name.starts_with("check")
     }
 
+    /// Whether something is asked for that may be there or not.
+    pub fn is_read(&self) -> bool {
+        let name = self.command_name().to_lowercase();
+        ["read", "scan", "cleanmeta"].iter().any(|word| name.contains(word))
+    }
+
     pub fn is_write(&self) -> bool {
         !self.needs_table() || self.command_name().ends_with("Delete")
     }
@@ -241,13 +265,18 @@ fn refuse(args: &PeArgs) -> Result<(), String> {
         false => Err(format!("--{what}: there is no '{text}'")),
     };
     if args.replicas != 1 {
-        return Err("--replicas: region replicas are not supported, only 1".to_string());
+        return Err(
+            "--replicas: reads go to a region's first replica only; there is nothing but 1".to_string()
+        );
     }
     if args.trace_rate != 0.0 {
-        return Err("--traceRate: tracing is not supported, only 0".to_string());
+        return Err("--traceRate: nothing here collects traces; there is nothing but 0".to_string());
     }
-    if !args.encryption.eq_ignore_ascii_case("NONE") {
-        return Err("--encryption: encrypted files are not supported, only NONE".to_string());
+    if let Some(property) = args.property.first() {
+        return Err(format!(
+            "-D{property}: there is no Hadoop configuration here; --zookeeper, --znode-parent, --registry, \
+             --call-timeout and --operation-timeout say what such properties say of a client"
+        ));
     }
     if !args.auto_flush && args.multi_put > 0 {
         return Err("--multiPut needs --autoFlush=true".to_string());
@@ -335,6 +364,10 @@ mod tests {
         assert!(options("asyncRandomRead 1").unwrap().needs_table());
         assert!(options("randomDelete 1").unwrap().needs_table());
         assert!(!options("checkAndDelete 1").unwrap().needs_table());
+        assert!(options("--period=10 --asyncPrefetch asyncScan 1").unwrap().args.async_prefetch);
+        assert!(!options("--encryption=AES asyncRandomWrite 1").unwrap().needs_table());
+        assert!(options("metaRandomRead 1").unwrap().needs_table());
+        assert!(!options("metaWrite 1").unwrap().needs_table());
         assert!(!options("increment 1").unwrap().needs_table());
     }
 
@@ -342,14 +375,16 @@ mod tests {
     fn what_cannot_be_done_is_refused() {
         for (line, word) in [
             ("--replicas=3 randomRead 1", "replicas"),
-            ("--traceRate=1 randomRead 1", "tracing"),
+            ("--traceRate=1 randomRead 1", "traces"),
             ("--multiPut=3 randomWrite 1", "autoFlush"),
             ("--compress=ZIPPY randomWrite 1", "ZIPPY"),
             ("--blockEncoding=SOME randomWrite 1", "SOME"),
             ("--valueZipf --valueRandom randomWrite 1", "contradict"),
             ("--sampleRate=0 randomRead 1", "sampleRate"),
             ("--rows=3000000000 randomWrite 1", "numbers rows"),
-            ("metaWrite 1", "metaWrite"),
+            ("-Dhbase.rpc.timeout=1 randomRead 1", "--call-timeout"),
+            ("--traceRate=1 metaWrite 1", "traces"),
+            ("com.example.OwnTest 1", "possible values"),
             ("randomRead 0", "0"),
         ] {
             let error = options(line).unwrap_err();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use halcyon_client::{Action, ClientError, Table};
 use halcyon_proto::pb;
 
+use crate::pe::found::Found;
 use crate::pe::options::{Command, Options};
 use crate::pe::rows::{Columns, filter, format_row, random_row};
 use crate::random::Random;
@@ -16,12 +17,13 @@ pub(super) struct Reader {
     options: Arc<Options>,
     columns: Vec<pb::Column>,
     gets: Vec<Action>,
+    found: Arc<Found>,
 }
 
 impl Reader {
-    pub fn new(table: Table, options: Arc<Options>) -> Reader {
+    pub fn new(table: Table, options: Arc<Options>, found: Arc<Found>) -> Reader {
         let columns = Columns::new(&options).wanted(options.args.add_columns);
-        Reader { table, options, columns, gets: Vec::new() }
+        Reader { table, options, columns, gets: Vec::new(), found }
     }
 
     /// Reads a row; false if it only waits for others to go with it in one call.
@@ -39,7 +41,7 @@ impl Reader {
             ..Default::default()
         };
         if args.multi_get == 0 || !draws {
-            self.table.get(get).await?;
+            self.found.row(&self.table.get(get).await?);
             return Ok(true);
         }
         self.gets.push(Action::Get(get));
@@ -53,7 +55,8 @@ impl Reader {
     /// Reads what still waits.
     pub async fn finish(&mut self) -> Result<(), ClientError> {
         if !self.gets.is_empty() {
-            self.table.batch(&self.gets).await?;
+            let rows = self.table.batch(&self.gets).await?;
+            rows.iter().for_each(|row| self.found.row(row));
             self.gets.clear();
         }
         Ok(())

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use halcyon_cell::Cell;
 use halcyon_client::{ClientError, ScanRun, Table};
 use halcyon_proto::pb;
+use tokio::sync::mpsc;
 
+use crate::pe::found::Found;
 use crate::pe::options::{Command, Options};
 use crate::pe::rows::{Columns, family, filter, format_row, generate_value, random_row};
 use crate::random::Random;
@@ -19,13 +22,14 @@ pub(super) struct Scans {
     options: Arc<Options>,
     columns: Vec<pb::Column>,
     start_row: u64,
-    long: Option<ScanRun>,
+    long: Option<Rows>,
+    found: Arc<Found>,
 }
 
 impl Scans {
-    pub fn new(table: Table, options: Arc<Options>, start_row: u64) -> Scans {
+    pub fn new(table: Table, options: Arc<Options>, start_row: u64, found: Arc<Found>) -> Scans {
         let columns = Columns::new(&options).wanted(options.args.add_columns);
-        Scans { table, options, columns, start_row, long: None }
+        Scans { table, options, columns, start_row, long: None, found }
     }
 
     /// The next row of the long scan, or one short scan.
@@ -70,10 +74,14 @@ impl Scans {
                         } else {
                             scan.start_row = Some(format_row(self.start_row));
                         }
-                        self.long.insert(self.table.scan(scan, self.options.args.caching))
+                        let rows = self.open(scan);
+                        self.long.insert(rows)
                     }
                 };
-                long.next().await?; // a scan that is at its end stays there
+                // a scan that is at its end stays there
+                if let Some(row) = long.next().await? {
+                    self.found.row(&row);
+                }
             }
         }
         Ok(true)
@@ -96,10 +104,20 @@ impl Scans {
     }
 
     async fn whole(&self, scan: pb::Scan) -> Result<(), ClientError> {
-        let mut scan = self.table.scan(scan, self.options.args.caching);
-        while scan.next().await?.is_some() {}
-        scan.close().await;
+        let mut rows = self.open(scan);
+        while let Some(row) = rows.next().await? {
+            self.found.row(&row);
+        }
+        rows.close().await;
         Ok(())
+    }
+
+    fn open(&self, scan: pb::Scan) -> Rows {
+        let run = self.table.scan(scan, self.options.args.caching);
+        match self.options.args.async_prefetch {
+            true => Rows::ahead(run, self.options.args.caching as usize),
+            false => Rows::Asked(Box::new(run)),
+        }
     }
 
     pub async fn finish(&mut self) -> Result<(), ClientError> {
@@ -107,5 +125,42 @@ impl Scans {
             long.close().await;
         }
         Ok(())
+    }
+}
+
+/// Rows of a scan: fetched when they are asked for, or by a task that is a call ahead (HBase:
+/// `ClientAsyncPrefetchScanner`).
+enum Rows {
+    Asked(Box<ScanRun>),
+    Ahead(mpsc::Receiver<Result<Vec<Cell>, ClientError>>),
+}
+
+impl Rows {
+    fn ahead(mut run: ScanRun, rows_max: usize) -> Rows {
+        let (sender, receiver) = mpsc::channel(rows_max);
+        tokio::spawn(async move {
+            while let Some(row) = run.next().await.transpose() {
+                let is_last = row.is_err();
+                // whoever wanted the rows may be gone
+                if sender.send(row).await.is_err() || is_last {
+                    break;
+                }
+            }
+            run.close().await;
+        });
+        Rows::Ahead(receiver)
+    }
+
+    async fn next(&mut self) -> Result<Option<Vec<Cell>>, ClientError> {
+        match self {
+            Rows::Asked(run) => run.next().await,
+            Rows::Ahead(rows) => rows.recv().await.transpose(),
+        }
+    }
+
+    async fn close(self) {
+        if let Rows::Asked(run) = self {
+            run.close().await;
+        }
     }
 }

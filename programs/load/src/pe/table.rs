@@ -64,6 +64,9 @@ fn descriptor(name: &TableName, options: &Options) -> halcyon_cell::Result<Table
             .with("BLOOMFILTER", args.bloom_filter.to_ascii_uppercase())
             .with("BLOCKSIZE", args.block_size.to_string())
             .with("IN_MEMORY_COMPACTION", args.in_memory_compaction.to_ascii_uppercase());
+        if !args.encryption.eq_ignore_ascii_case("NONE") {
+            descriptor = descriptor.with("ENCRYPTION", args.encryption.clone());
+        }
         if args.in_memory {
             descriptor = descriptor.with("IN_MEMORY", "true");
         }

@@ -133,7 +133,7 @@ pub fn result_json(plan: &Plan<'_>, outcome: &Outcome, cluster: Option<&Cluster>
     };
     let slow = |slow: &SlowOperation| {
         json!({
-            "at_s": (slow.begin_ns - outcome.start_ns) as f64 / 1e9,
+            "at_s": slow.begin_ns.saturating_sub(outcome.start_ns) as f64 / 1e9,
             "kind": plan.kinds[slow.kind],
             "latency_us": slow.latency_us,
         })
