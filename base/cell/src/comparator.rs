@@ -2,6 +2,9 @@ use std::cmp::Ordering;
 
 use crate::{CellRef, CellType, KeyRef};
 
+/// Words of eight bytes that are compared in place.
+const INLINE_WORDS: usize = 4;
+
 /// The order of cells: row, family, qualifier ascending; timestamp, type, sequence id descending.
 ///
 /// `Meta` differs in the row part alone (HBase: `MetaCellComparator`).
@@ -17,7 +20,7 @@ impl CellComparator {
     #[inline]
     pub fn compare_rows(self, left: &[u8], right: &[u8]) -> Ordering {
         match self {
-            CellComparator::Default => left.cmp(right),
+            CellComparator::Default => compare_bytes(left, right),
             CellComparator::Meta => compare_meta_rows(left, right),
         }
     }
@@ -44,6 +47,45 @@ impl CellComparator {
             CellComparator::Default => "org.apache.hadoop.hbase.KeyValue$KVComparator",
             CellComparator::Meta => "org.apache.hadoop.hbase.KeyValue$MetaComparator",
         }
+    }
+}
+
+/// `left.cmp(right)`, without a call for what lies within the first bytes: rows are short, and are compared at every
+/// step of a merge.
+#[inline]
+fn compare_bytes(mut left: &[u8], mut right: &[u8]) -> Ordering {
+    for _ in 0..INLINE_WORDS {
+        let (Some((left_word, left_rest)), Some((right_word, right_rest))) =
+            (left.split_first_chunk::<8>(), right.split_first_chunk::<8>())
+        else {
+            break;
+        };
+        if left_word != right_word {
+            return u64::from_be_bytes(*left_word).cmp(&u64::from_be_bytes(*right_word));
+        }
+        (left, right) = (left_rest, right_rest);
+    }
+    left.cmp(right)
+}
+
+/// `left == right`, without a call for short slices.
+#[inline]
+pub fn same_bytes(left: &[u8], right: &[u8]) -> bool {
+    if left.len() != right.len() {
+        return false;
+    }
+    match left.len() {
+        0..=3 => left.iter().zip(right).all(|(left, right)| left == right),
+        4..=7 => {
+            left.first_chunk::<4>() == right.first_chunk() && left.last_chunk::<4>() == right.last_chunk()
+        }
+        8..=16 => {
+            left.first_chunk::<8>() == right.first_chunk() && left.last_chunk::<8>() == right.last_chunk()
+        }
+        17..=32 => {
+            left.first_chunk::<16>() == right.first_chunk() && left.last_chunk::<16>() == right.last_chunk()
+        }
+        _ => left == right,
     }
 }
 
@@ -105,6 +147,26 @@ fn split_last(rest: &[u8]) -> (&[u8], &[u8]) {
 mod tests {
     use super::*;
     use crate::{Cell, Key};
+
+    #[test]
+    fn short_ways_say_what_the_long_ones_say() {
+        let long: Vec<u8> = (0..45).collect();
+        for left_len in 0..=long.len() {
+            for right_len in 0..=long.len() {
+                let (left, right) = (&long[..left_len], &long[..right_len]);
+                assert_eq!(same_bytes(left, right), left == right);
+                assert_eq!(compare_bytes(left, right), left.cmp(right));
+            }
+            for at in 0..left_len {
+                let mut other = long[..left_len].to_vec();
+                other[at] ^= 0x81;
+                let left = &long[..left_len];
+                assert!(!same_bytes(left, &other));
+                assert_eq!(compare_bytes(left, &other), left.cmp(&other[..]));
+                assert_eq!(compare_bytes(&other, left), other[..].cmp(left));
+            }
+        }
+    }
 
     #[test]
     fn orders_versions_newest_first_and_deletes_before_puts() {

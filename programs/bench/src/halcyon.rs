@@ -1,7 +1,8 @@
 //! Our engine: one region, driven as the region server drives it.
 //!
-//! Writers bring the log along themselves, as network threads do (`regionserver/logs.rs`); with the disk's word the
-//! log's own thread does, and a group of writes shares it. One thread flushes, one compacts, one keeps chunks ready.
+//! Writers bring the log along themselves, in turns. (In a server network threads do, and where they would wait for the
+//! disk the log's own thread does instead: `regionserver/logs.rs`.) One thread flushes, one compacts, one keeps chunks
+//! ready.
 //! There is no limit of throughput, and none of the engines has one here.
 
 use std::path::PathBuf;
@@ -47,7 +48,6 @@ struct Shared {
     env: Env,
     chunks: Arc<ChunkPool>,
     archive: PathBuf,
-    fsync: bool,
     stopping: AtomicBool,
     failed: AtomicBool,
     turn: Mutex<Turn>,
@@ -136,13 +136,12 @@ impl HalcyonEngine {
             env,
             chunks,
             archive: opening.dir.join("archive"),
-            fsync: opening.fsync,
             stopping: AtomicBool::new(false),
             failed: AtomicBool::new(false),
             turn: Mutex::default(),
             changed: Condvar::new(),
         });
-        let mut threads = vec![
+        let threads = vec![
             shared.spawn("flush", Shared::flush_turn)?,
             shared.spawn("compact", Shared::compact_turn)?,
             shared.spawn("chunks", |shared| {
@@ -150,13 +149,6 @@ impl HalcyonEngine {
                 Ok(())
             })?,
         ];
-        if opening.fsync {
-            threads.push(shared.spawn("log", |shared| {
-                shared.wal.wait_for_work(IDLE_WAIT);
-                shared.wal.drive();
-                Ok(())
-            })?);
-        }
         Ok(Box::new(HalcyonEngine { shared, threads }))
     }
 
@@ -301,9 +293,7 @@ impl Engine for HalcyonEngine {
                 Err(error) => return Err(error.into()),
             }
         };
-        if !shared.fsync {
-            shared.wal.drive();
-        }
+        shared.wal.drive_until(|| outcome.ticket.is_ready());
         outcome.ticket.wait()?;
         for result in outcome.results {
             result?;

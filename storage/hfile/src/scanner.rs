@@ -34,6 +34,17 @@ pub struct HFileScanner {
     span: CellSpan,
 }
 
+/// A block under a counter of its own. Each cell that is given out counts a reference, and who walks through blocks
+/// gives out many: on the block's own counter, which all its readers write, two scans of the same rows would wait for
+/// each other at every cell. A read of one row stays with the block's counter and allocates nothing.
+struct WalkedBlock(Arc<Block>);
+
+impl AsRef<[u8]> for WalkedBlock {
+    fn as_ref(&self) -> &[u8] {
+        self.0.bytes()
+    }
+}
+
 const NOWHERE: CellSpan = CellSpan { start: 0, end: 0, next: 0, seq: 0 };
 
 impl HFileScanner {
@@ -153,7 +164,11 @@ impl HFileScanner {
 
     fn next_block(&mut self) -> Result<()> {
         match self.index.next(&self.file, self.mode) {
-            Ok(true) => self.enter_block(),
+            Ok(true) => {
+                self.enter_block()?;
+                self.count_alone();
+                Ok(())
+            }
             Ok(false) => {
                 self.leave();
                 Ok(())
@@ -162,6 +177,15 @@ impl HFileScanner {
                 self.leave();
                 Err(error)
             }
+        }
+    }
+
+    /// Cells of the block are given out under a counter that only this scanner's cells write.
+    fn count_alone(&mut self) {
+        if let Some(block) = &self.block
+            && self.file.runs(block).is_none()
+        {
+            self.cells = Bytes::from_owner(WalkedBlock(block.clone()));
         }
     }
 

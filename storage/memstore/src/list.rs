@@ -8,12 +8,18 @@
 //! A node goes in front of equal ones, and then marks the one behind it as replaced, so of equal nodes only the
 //! first is unmarked. Between the two steps a reader may see both; the read point keeps readers away until the
 //! insert has returned.
+//!
+//! Rows often come in their order. So the list remembers the last node of each level, and a node that belongs behind
+//! the last but a few is looked for from there. These *tails* are hints: threads may set them in any order, and each
+//! is compared with the new node before it is followed.
 
 use crate::node::{HEIGHT_MAX, Link, NodeRef};
 use crate::order::{Order, Target};
 
 pub(crate) struct SkipList {
     head: [Link; HEIGHT_MAX],
+    /// Of each level a node that was its last once; it reaches that level.
+    tails: [Link; HEIGHT_MAX],
     order: Order,
 }
 
@@ -23,6 +29,9 @@ pub(crate) type Places<'l> = [(&'l [Link], Option<NodeRef<'l>>); HEIGHT_MAX];
 /// Searches that go on at the same time: enough that a node has arrived when its search's turn comes again, and few
 /// enough that what they look at stays in the nearest cache.
 pub(crate) const SEARCHES_MAX: usize = 8;
+
+/// Levels from whose tails a search begins. About 4^3 nodes lie behind the farthest.
+const TAIL_LEVELS: usize = if HEIGHT_MAX < 4 { HEIGHT_MAX } else { 4 };
 
 /// One of several searches that take turns.
 struct Search<'l, 'k> {
@@ -37,7 +46,8 @@ struct Search<'l, 'k> {
 
 impl SkipList {
     pub(crate) fn new(order: Order) -> SkipList {
-        SkipList { head: std::array::from_fn(|_| Link::end()), order }
+        let ends = || std::array::from_fn(|_| Link::end());
+        SkipList { head: ends(), tails: ends(), order }
     }
 
     pub(crate) fn order(&self) -> &Order {
@@ -155,6 +165,13 @@ impl SkipList {
         let mut replaced = 0;
         let mut places: [Places<'l>; SEARCHES_MAX] = [[(&self.head, None); HEIGHT_MAX]; SEARCHES_MAX];
         for group in nodes.chunks(SEARCHES_MAX) {
+            if self.belongs_near_end(&self.target_of(group[0])) {
+                for node in group {
+                    // SAFETY: the caller's promise.
+                    replaced += usize::from(unsafe { self.insert(*node) });
+                }
+                continue;
+            }
             self.find_places(group, &mut places);
             for (node, places) in group.iter().zip(&mut places) {
                 // SAFETY: the caller's promise.
@@ -171,13 +188,51 @@ impl SkipList {
     pub(crate) unsafe fn insert<'l>(&'l self, node: NodeRef<'l>) -> bool {
         let target = self.target_of(node);
         let mut places: Places<'l> = [(&self.head, None); HEIGHT_MAX];
-        let (mut links, mut next) = (&self.head[..], None);
-        for level in (0..HEIGHT_MAX).rev() {
-            (links, next) = self.advance(links, level, next, &target);
-            places[level] = (links, next);
+        if !self.find_places_near_end(node.links().len(), &target, &mut places) {
+            let (mut links, mut next) = (&self.head[..], None);
+            for level in (0..HEIGHT_MAX).rev() {
+                (links, next) = self.advance(links, level, next, &target);
+                places[level] = (links, next);
+            }
         }
         // SAFETY: the caller's promise.
         unsafe { self.link(node, &mut places) }
+    }
+
+    /// The tail of a level, if it is before the target.
+    #[inline]
+    fn tail_before(&self, level: usize, target: &Target<'_>) -> Option<NodeRef<'_>> {
+        self.tails[level].load().filter(|tail| self.is_before(*tail, target))
+    }
+
+    #[inline]
+    fn belongs_near_end(&self, target: &Target<'_>) -> bool {
+        self.tail_before(TAIL_LEVELS - 1, target).is_some()
+    }
+
+    /// The places on the lowest `height` levels for a target behind the last nodes but a few; false if it is not.
+    #[inline]
+    fn find_places_near_end<'l>(
+        &'l self,
+        height: usize,
+        target: &Target<'_>,
+        places: &mut Places<'l>,
+    ) -> bool {
+        if !self.belongs_near_end(target) {
+            return false;
+        }
+        let nearest = (0..TAIL_LEVELS).find_map(|level| Some((level, self.tail_before(level, target)?)));
+        let Some((nearest_level, nearest)) = nearest else { return false };
+        for (level, place) in places.iter_mut().enumerate().take(height).skip(nearest_level + 1) {
+            let links = self.tail_before(level, target).map_or(&self.head[..], NodeRef::links);
+            *place = self.advance(links, level, None, target);
+        }
+        let (mut links, mut next) = (nearest.links(), None);
+        for level in (0..=nearest_level).rev() {
+            (links, next) = self.advance(links, level, next, target);
+            places[level] = (links, next);
+        }
+        true
     }
 
     /// Links a node at its places; where something came in between since they were found, the search goes on there.
@@ -195,6 +250,10 @@ impl SkipList {
                     break;
                 }
                 (*links, *next) = self.advance(links, level, None, &self.target_of(node));
+            }
+            if next.is_none() {
+                // SAFETY: the caller promised that the node lives as long as the list and its links.
+                unsafe { self.tails[level].set(node) };
             }
             if level == 0
                 && let Some(next) = *next

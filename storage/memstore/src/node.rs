@@ -71,6 +71,17 @@ impl Link {
     }
 }
 
+impl Link {
+    /// Makes the link point at `node`.
+    ///
+    /// # Safety
+    /// `node` lives as long as the link.
+    #[inline]
+    pub(crate) unsafe fn set(&self, node: NodeRef<'_>) {
+        self.0.store(node.at.as_ptr(), Ordering::Release);
+    }
+}
+
 fn address(node: Option<NodeRef<'_>>) -> *mut Header {
     node.map_or(ptr::null_mut(), |node| node.at.as_ptr())
 }

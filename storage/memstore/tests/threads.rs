@@ -136,3 +136,46 @@ fn equal_cells_of_many_threads_leave_one() {
         assert_eq!((rows.len() as u64, segment.size().cells_count as u64), (KEYS, KEYS));
     }
 }
+
+/// Rows that come nearly in order are linked from the end of the list, by each thread from where it thinks the end is.
+#[test]
+fn rows_nearly_in_order_by_many_threads() {
+    let rows: u64 = if cfg!(miri) { 200 } else { 40_000 };
+    for batch in [1, 20] {
+        let segment = Segment::new(ChunkPool::new(64 << 10, 0), CellComparator::Default);
+        let next = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    loop {
+                        let first = next.fetch_add(batch, Ordering::Relaxed);
+                        if first >= rows {
+                            return;
+                        }
+                        // The first and the last of a hundred change places.
+                        let row = |at: u64| match at % 100 {
+                            0 => at + 99,
+                            99 => at - 99,
+                            _ => at,
+                        };
+                        let cells = (first..(first + batch).min(rows)).map(|at| {
+                            let name = format!("{:08}", row(at));
+                            let cell = Cell::put(name.as_bytes(), b"f", b"q", 1, b"v");
+                            segment.prepare(cell.bytes(), None)
+                        });
+                        segment.insert_all(cells.collect(), first + 1);
+                    }
+                });
+            }
+        });
+        let mut scanner = segment.scanner(u64::MAX);
+        scanner.seek(Key::first_on_row(b"").get()).unwrap();
+        for at in 0..rows {
+            let cell = scanner.peek().expect("every row is there");
+            assert_eq!(cell.row(), format!("{at:08}").as_bytes());
+            scanner.next().unwrap();
+        }
+        assert!(scanner.peek().is_none());
+        assert_eq!(segment.size().cells_count as u64, rows);
+    }
+}

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use halcyon_cell::{Key, Result};
+use halcyon_cell::{Key, Result, same_bytes};
 use halcyon_env::Activity;
 use halcyon_hfile::FileMeta;
 
@@ -195,7 +195,7 @@ pub(crate) fn look_at_all(
 ) -> Result<()> {
     let mut no_filter = None;
     while let Some(cell) = heap.peek() {
-        if !matcher.on_row() || cell.row() != matcher.row() {
+        if !matcher.on_row() || !same_bytes(cell.row(), matcher.row()) {
             matcher.set_row(cell.row());
         }
         let code = matcher.match_cell(cell, &mut no_filter)?;

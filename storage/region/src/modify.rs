@@ -43,8 +43,9 @@ impl Region {
     ) -> Result<Option<WriteTicket>> {
         let done = self.check_mutation(&mutation).and_then(|()| {
             let mut row = self.row_locks.lock_one(&mutation.row);
-            let now_ms = row.stamp(self.services.env.clock.now_ms(), true, false);
-            let mut edits = Edits::default();
+            let clock_ms = self.services.env.clock.now_ms();
+            let now_ms = row.stamp(clock_ms, true, false);
+            let mut edits = Edits::new(clock_ms);
             edits.wish(self.durability_of(&mutation));
             let cells = self.add_new_values(&mutation, &mut row, now_ms, mode, &mut edits)?;
             let ticket =
@@ -155,9 +156,10 @@ impl Region {
         nonce: Nonce,
         mode: ReadMode,
     ) -> Result<(Vec<MutationResult>, WriteTicket)> {
-        let now_ms = self.services.env.clock.now_ms().max(not_before.unwrap_or(i64::MIN));
+        let clock_ms = self.services.env.clock.now_ms();
+        let now_ms = clock_ms.max(not_before.unwrap_or(i64::MIN));
         let now_ms = guards.stamp(now_ms, batch.iter().any(puts), batch.iter().any(deletes_now));
-        let mut edits = Edits::default();
+        let mut edits = Edits::new(clock_ms);
         let mut results: Vec<MutationResult> = Vec::with_capacity(batch.len());
         let count = batch.len() as u64;
         for mutation in batch {

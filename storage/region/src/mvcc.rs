@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Waker};
 use halcyon_cell::{Error, Result};
 use halcyon_env::{Activity, Holder, Watch};
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use smallvec::SmallVec;
 
 /// Looks at a write before its thread sleeps: a few microseconds, less than it takes to be woken.
 const SPINS_BEFORE_SLEEP: u32 = 200;
@@ -39,17 +40,30 @@ struct State {
 }
 
 /// One write on its way.
+///
+/// How it ended stands in `end`, so that neither who ends it nor who looks needs a lock. Only who sleeps, or is to be
+/// woken, takes the one of `ending`: it registers there and then sets `AWAITED`, and who ends the write looks for that
+/// bit with the same step with which it sets its own. One of the two sees the other.
 pub(crate) struct Write {
-    seq: u64,
+    /// Set before anybody else knows of the write.
+    seq: AtomicU64,
     /// What is still missing: the memstore insert, and the log's word.
     steps_left: AtomicU8,
+    /// `PUBLISHED`, `FAILED`, `AWAITED`.
+    end: AtomicU8,
     ending: Mutex<Ending>,
     ended: Condvar,
 }
 
+const PUBLISHED: u8 = 1;
+const FAILED: u8 = 2;
+/// Somebody is registered in `ending`, or sleeps there.
+const AWAITED: u8 = 4;
+
 #[derive(Default)]
 struct Ending {
-    result: Option<Result<()>>,
+    /// Why it failed; set before `FAILED` is.
+    error: Option<Error>,
     /// Of the task that awaits the write's own ticket.
     waker: Option<Waker>,
     /// Of tasks that await barriers behind which this write was the last.
@@ -83,14 +97,10 @@ impl Mvcc {
         steps: u8,
         log: impl FnOnce(u64, &Arc<Write>) -> Result<T>,
     ) -> Result<(Arc<Write>, T)> {
+        let write = Arc::new(Write::new(0, steps)); // made before the lock is held
         let mut last = self.lock_last();
         let seq = *last + 1;
-        let write = Arc::new(Write {
-            seq,
-            steps_left: AtomicU8::new(steps),
-            ending: Mutex::new(Ending::default()),
-            ended: Condvar::new(),
-        });
+        write.seq.store(seq, Ordering::Relaxed);
         *last = seq;
         self.state.lock().unfinished.push_back(write.clone());
         match log(seq, &write) {
@@ -130,27 +140,27 @@ impl Mvcc {
 
     /// The log refused the write: it is never published, nor is any after it.
     pub fn fail(&self, write: &Write, error: &Error) {
-        write.end(Err(error.clone()));
+        write.end(Err(error));
         // Whoever waits for a later number would wait for ever.
         let waiting: Vec<Arc<Write>> = {
             let state = self.state.lock();
-            state.unfinished.iter().filter(|other| other.seq > write.seq).cloned().collect()
+            state.unfinished.iter().filter(|other| other.seq() > write.seq()).cloned().collect()
         };
         for other in waiting {
-            other.end(Err(error.clone()));
+            other.end(Err(error));
         }
         self.moved.notify_all();
     }
 
     fn publish(&self) {
-        let mut done = Vec::new();
+        let mut done = SmallVec::<[Arc<Write>; 4]>::new();
         {
             let mut state = self.state.lock();
             while let Some(front) = state.unfinished.front()
                 && front.steps_left.load(Ordering::Acquire) == 0
             {
                 let write = state.unfinished.pop_front().expect("there is a front");
-                self.read_point.store(write.seq, Ordering::Release);
+                self.read_point.store(write.seq(), Ordering::Release);
                 done.push(write);
             }
         }
@@ -172,12 +182,7 @@ impl Mvcc {
             self.read_point.store(seq, Ordering::Release);
         } else {
             // Published as soon as the writes before it are.
-            state.unfinished.push_back(Arc::new(Write {
-                seq,
-                steps_left: AtomicU8::new(0),
-                ending: Mutex::new(Ending::default()),
-                ended: Condvar::new(),
-            }));
+            state.unfinished.push_back(Arc::new(Write::new(seq, 0)));
         }
         seq
     }
@@ -203,9 +208,9 @@ impl Mvcc {
                 break;
             }
             if let Some(front) = state.unfinished.front()
-                && let Some(Err(error)) = &front.ending.lock().result
+                && let Some(Err(error)) = front.result()
             {
-                return Err(error.clone());
+                return Err(error);
             }
             self.moved.wait_for(&mut state, std::time::Duration::from_millis(5));
         }
@@ -214,20 +219,60 @@ impl Mvcc {
 }
 
 impl Write {
-    pub fn seq(&self) -> u64 {
-        self.seq
+    fn new(seq: u64, steps: u8) -> Write {
+        Write {
+            seq: AtomicU64::new(seq),
+            steps_left: AtomicU8::new(steps),
+            end: AtomicU8::new(0),
+            ending: Mutex::new(Ending::default()),
+            ended: Condvar::new(),
+        }
     }
 
-    fn end(&self, result: Result<()>) {
+    #[inline]
+    pub fn seq(&self) -> u64 {
+        self.seq.load(Ordering::Relaxed)
+    }
+
+    /// How it ended; `None` before that.
+    #[inline]
+    fn result(&self) -> Option<Result<()>> {
+        match self.end.load(Ordering::Acquire) & (PUBLISHED | FAILED) {
+            0 => None,
+            FAILED => Some(Err(self.ending.lock().failure())),
+            _ => Some(Ok(())),
+        }
+    }
+
+    /// Marks the write as awaited by who is registered in `ending`; if it has ended before, says how.
+    fn await_in(&self, ending: &Ending) -> Option<Result<()>> {
+        match self.end.fetch_or(AWAITED, Ordering::AcqRel) & (PUBLISHED | FAILED) {
+            0 => None,
+            FAILED => Some(Err(ending.failure())),
+            _ => Some(Ok(())),
+        }
+    }
+
+    fn end(&self, result: std::result::Result<(), &Error>) {
+        if let Err(error) = result {
+            self.ending.lock().error.get_or_insert_with(|| error.clone());
+        }
+        let bit = if result.is_ok() { PUBLISHED } else { FAILED };
+        if self.end.fetch_or(bit, Ordering::AcqRel) & AWAITED == 0 {
+            return; // who comes to wait from now on finds the bit
+        }
         let (waker, barrier_wakers) = {
             let mut ending = self.ending.lock();
-            if ending.result.is_none() {
-                ending.result = Some(result);
-            }
             (ending.waker.take(), std::mem::take(&mut ending.barrier_wakers))
         };
         self.ended.notify_all();
         waker.into_iter().chain(barrier_wakers).for_each(Waker::wake);
+    }
+}
+
+impl Ending {
+    fn failure(&self) -> Error {
+        self.error.clone().expect("an error is set before its bit")
     }
 }
 
@@ -253,7 +298,8 @@ impl WriteTicket {
 
     /// Whether awaiting it would return at once.
     pub fn is_ready(&self) -> bool {
-        self.write.as_ref().is_none_or(|write| write.ending.lock().result.is_some())
+        let ended = |write: &Arc<Write>| write.end.load(Ordering::Acquire) & (PUBLISHED | FAILED) != 0;
+        self.write.as_ref().is_none_or(ended)
     }
 
     /// Blocks the calling thread. The log has to be driven by another one.
@@ -261,15 +307,15 @@ impl WriteTicket {
         let Some(write) = self.write else { return Ok(()) };
         // Where the log waits for no disk, its word is here before a thread has been put to sleep.
         for _ in 0..SPINS_BEFORE_SLEEP {
-            if write.steps_left.load(Ordering::Acquire) == 0 {
-                break;
+            if let Some(result) = write.result() {
+                return result;
             }
             std::hint::spin_loop();
         }
         let mut ending = write.ending.lock();
         loop {
-            if let Some(result) = &ending.result {
-                return result.clone();
+            if let Some(result) = write.await_in(&ending) {
+                return result;
             }
             write.ended.wait(&mut ending);
         }
@@ -281,20 +327,16 @@ impl Future for WriteTicket {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
         let Some(write) = &self.write else { return Poll::Ready(Ok(())) };
-        let mut ending = write.ending.lock();
-        match &ending.result {
-            Some(result) => Poll::Ready(result.clone()),
-            None if self.barrier => {
-                if !ending.barrier_wakers.iter().any(|waker| waker.will_wake(context.waker())) {
-                    ending.barrier_wakers.push(context.waker().clone());
-                }
-                Poll::Pending
-            }
-            None => {
-                ending.waker = Some(context.waker().clone());
-                Poll::Pending
-            }
+        if let Some(result) = write.result() {
+            return Poll::Ready(result);
         }
+        let mut ending = write.ending.lock();
+        if !self.barrier {
+            ending.waker = Some(context.waker().clone());
+        } else if !ending.barrier_wakers.iter().any(|waker| waker.will_wake(context.waker())) {
+            ending.barrier_wakers.push(context.waker().clone());
+        }
+        write.await_in(&ending).map_or(Poll::Pending, Poll::Ready)
     }
 }
 

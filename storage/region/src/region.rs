@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 
 use halcyon_cache::BlockCache;
-use halcyon_cell::{Error, ErrorKind, Result};
+use halcyon_cell::{Error, ErrorKind, Result, same_bytes};
 use halcyon_env::{Activity, Env, Holder};
 use halcyon_hfile::CacheKinds;
 use halcyon_memstore::ChunkPool;
@@ -124,7 +124,7 @@ impl Region {
 
     pub(crate) fn store(&self, family: &[u8]) -> Option<&Store> {
         // A handful of families: walking is faster than hashing.
-        self.stores.iter().find(|store| store.family.name() == family)
+        self.stores.iter().find(|store| same_bytes(store.family.name(), family))
     }
 
     pub(crate) fn store_or_error(&self, family: &[u8]) -> Result<&Store> {

@@ -9,10 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use halcyon_cell::{Cell, CellRef, CellType, Error, LATEST_TIMESTAMP, Result, TagType, append_tag};
+use halcyon_cell::{
+    Cell, CellRef, CellType, Error, LATEST_TIMESTAMP, Result, TagType, append_tag, same_bytes,
+};
 use halcyon_env::{Activity, Holder};
 use halcyon_memstore::{PreparedCell, Segment};
 use halcyon_wal::{Completion, WalEntry};
+use smallvec::SmallVec;
 
 use crate::api::{Durability, Mutation, MutationKind, MutationResult, Nonce, ReadMode, Scan};
 use crate::mvcc::{Write, WriteTicket};
@@ -32,14 +35,22 @@ pub(crate) struct Edit {
     pub timestamp: Option<i64>,
 }
 
+/// Cells in the chunks of their segments, not yet linked.
+type Prepared = SmallVec<[(Arc<Segment>, PreparedCell); 1]>;
+
 /// Cells of one or more rows that are written together.
-#[derive(Default)]
 pub(crate) struct Edits {
-    pub edits: Vec<Edit>,
+    pub edits: SmallVec<[Edit; 1]>,
     pub durability: Option<Durability>,
+    /// When the write began, as the log tells it; asked for once, because every look at the clock costs.
+    clock_ms: i64,
 }
 
 impl Edits {
+    pub fn new(clock_ms: i64) -> Edits {
+        Edits { edits: SmallVec::new(), durability: None, clock_ms }
+    }
+
     pub fn push(&mut self, cell: Cell, now_ms: i64) {
         let timestamp = (cell.timestamp() == LATEST_TIMESTAMP).then_some(now_ms);
         self.edits.push(Edit { cell, timestamp });
@@ -144,8 +155,9 @@ impl Region {
         let mut guards =
             if single { self.row_locks.lock_one(&run[0].row) } else { self.row_locks.lock_all(rows) };
         let (puts, deletes) = (run.iter().any(puts), run.iter().any(deletes_now));
-        let now_ms = guards.stamp(self.services.env.clock.now_ms(), puts, deletes);
-        let mut edits = Edits::default();
+        let clock_ms = self.services.env.clock.now_ms();
+        let now_ms = guards.stamp(clock_ms, puts, deletes);
+        let mut edits = Edits::new(clock_ms);
         for (at, mutation) in run.into_iter().enumerate() {
             let result = &mut results[first_result + at];
             if result.is_err() {
@@ -181,14 +193,14 @@ impl Region {
         let limit = self.services.settings.keyvalue_max_bytes;
         let mut previous: Option<&[u8]> = None;
         for cell in &mutation.cells {
-            if cell.row() != mutation.row {
+            if !same_bytes(cell.row(), &mutation.row) {
                 return Err(Error::invalid(format!(
                     "The row in {cell:?} doesn't match the mutation's row {}",
                     mutation.row.escape_ascii()
                 )));
             }
             let family = cell.get().family();
-            if previous != Some(family) {
+            if !previous.is_some_and(|previous| same_bytes(previous, family)) {
                 self.store_or_error(family)?;
                 previous = Some(family);
             }
@@ -298,7 +310,7 @@ impl Region {
             if durability == Durability::SkipWal {
                 return Ok(());
             }
-            self.append_to_log(&prepared, seq, nonce, durability, write)
+            self.append_to_log(&prepared, seq, edits.clock_ms, nonce, durability, write)
         })?;
         me.is_at(Activity::InsertIntoMemstore);
         insert_all(prepared, write.seq());
@@ -309,12 +321,12 @@ impl Region {
     }
 
     /// Copies the cells into the chunks of their stores. Under the update lock.
-    fn prepare(&self, edits: &[Edit]) -> Result<Vec<(Arc<Segment>, PreparedCell)>> {
-        let mut prepared = Vec::with_capacity(edits.len());
+    fn prepare(&self, edits: &[Edit]) -> Result<Prepared> {
+        let mut prepared = Prepared::with_capacity(edits.len());
         let mut current: Option<(&Bytes, Arc<Segment>)> = None;
         for edit in edits {
             let family = edit.cell.family();
-            if current.as_ref().is_none_or(|(name, _)| name.as_ref() != family) {
+            if current.as_ref().is_none_or(|(name, _)| !same_bytes(name, family)) {
                 let store = self.store_or_error(family)?;
                 current = Some((store.family.name(), store.active()));
             }
@@ -328,16 +340,17 @@ impl Region {
         &self,
         prepared: &[(Arc<Segment>, PreparedCell)],
         seq: u64,
+        clock_ms: i64,
         nonce: Nonce,
         durability: Durability,
         write: &Arc<Write>,
     ) -> Result<()> {
-        let cells: Vec<CellRef<'_>> = prepared.iter().map(|(_, cell)| cell.cell_ref(seq)).collect();
+        let cells: SmallVec<[CellRef<'_>; 1]> = prepared.iter().map(|(_, cell)| cell.cell_ref(seq)).collect();
         let entry = WalEntry {
             region: self.info.encoded_name().as_bytes(),
             table: self.info.table().full_name(),
             seq,
-            write_time_ms: self.services.env.clock.now_ms(),
+            write_time_ms: clock_ms,
             nonce_group: nonce.group,
             nonce: nonce.nonce,
             cells: &cells,
@@ -357,14 +370,18 @@ impl Region {
 }
 
 /// Links cells into their memstores, those of one family together and in order.
-fn insert_all(mut prepared: Vec<(Arc<Segment>, PreparedCell)>, seq: u64) {
-    if prepared.len() == 1 {
-        let (segment, cell) = prepared.remove(0);
+fn insert_all(mut prepared: Prepared, seq: u64) {
+    if prepared.len() == 1
+        && let Some((segment, cell)) = prepared.pop()
+    {
         return segment.insert(cell, seq);
     }
     while let Some((segment, _)) = prepared.first() {
         let segment = segment.clone();
-        let (same, others): (Vec<_>, Vec<_>) =
+        if prepared.iter().all(|(other, _)| Arc::ptr_eq(other, &segment)) {
+            return segment.insert_all(prepared.into_iter().map(|(_, cell)| cell).collect(), seq);
+        }
+        let (same, others): (Prepared, Prepared) =
             prepared.into_iter().partition(|(other, _)| Arc::ptr_eq(other, &segment));
         segment.insert_all(same.into_iter().map(|(_, cell)| cell).collect(), seq);
         prepared = others;

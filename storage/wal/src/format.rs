@@ -25,6 +25,7 @@
 use halcyon_cell::{Cell, CellRef, Error, Result};
 use halcyon_proto::pb;
 use prost::Message;
+use smallvec::SmallVec;
 
 use crate::WalEntry;
 
@@ -75,9 +76,12 @@ pub(crate) fn encode_header() -> Vec<u8> {
     out
 }
 
+/// The key of an entry without its check. Keys of tables with names of usual length need no memory of their own.
+type Head = SmallVec<[u8; 128]>;
+
 /// An entry made ready outside the log's lock: what is left to do inside is to copy.
 pub(crate) struct PreparedEntry<'a> {
-    head: Vec<u8>,
+    head: Head,
     cells: &'a [CellRef<'a>],
     /// Over the head and the cells.
     crc: u32,
@@ -98,10 +102,10 @@ impl<'a> PreparedEntry<'a> {
         let mut key = key.clone();
         key.extended_attributes.retain(|attribute| attribute.key != CHECK_NAME);
         key.following_kv_count = Some(cells.len() as u32);
-        PreparedEntry::from_head(key.encode_to_vec(), cells)
+        PreparedEntry::from_head(key.encode_to_vec().into(), cells)
     }
 
-    fn from_head(head: Vec<u8>, cells: &'a [CellRef<'a>]) -> PreparedEntry<'a> {
+    fn from_head(head: Head, cells: &'a [CellRef<'a>]) -> PreparedEntry<'a> {
         let mut crc = crc32c::crc32c(&head);
         let mut cells_len = 0;
         for cell in cells {
@@ -138,8 +142,9 @@ impl<'a> PreparedEntry<'a> {
 }
 
 /// A `WALKey` without check. By hand, because this is the hot path and the field order is fixed.
-fn encode_key(entry: &WalEntry<'_>) -> Vec<u8> {
-    let mut out = Vec::with_capacity(64 + entry.region.len() + entry.table.len());
+fn encode_key(entry: &WalEntry<'_>) -> Head {
+    let mut out = Head::new();
+    out.reserve(64 + entry.region.len() + entry.table.len());
     put_bytes(&mut out, 1, entry.region);
     put_bytes(&mut out, 2, entry.table);
     put_number(&mut out, 3, entry.seq);
@@ -154,23 +159,23 @@ fn encode_key(entry: &WalEntry<'_>) -> Vec<u8> {
     out
 }
 
-fn put_bytes(out: &mut Vec<u8>, field: u8, bytes: &[u8]) {
+fn put_bytes(out: &mut Head, field: u8, bytes: &[u8]) {
     out.push(field << 3 | 2);
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
-fn put_number(out: &mut Vec<u8>, field: u8, number: u64) {
+fn put_number(out: &mut Head, field: u8, number: u64) {
     out.push(field << 3);
     put_varint(out, number);
 }
 
-pub(crate) fn put_varint(out: &mut Vec<u8>, mut number: u64) {
+pub(crate) fn put_varint(out: &mut impl Extend<u8>, mut number: u64) {
     while number >= 0x80 {
-        out.push(number as u8 | 0x80);
+        out.extend([number as u8 | 0x80]);
         number >>= 7;
     }
-    out.push(number as u8);
+    out.extend([number as u8]);
 }
 
 pub(crate) fn varint_len(number: u64) -> usize {

@@ -15,7 +15,12 @@
 //!
 //! *Nobody is left behind*: `drive` gives up only if another thread holds the leader lock. That thread looks
 //! at the buffer once more after letting go of the lock, so it sees all that was appended before the other
-//! one gave up, or finds that a third thread has become the leader and will do the same.
+//! one gave up, or finds that a third thread has become the leader and will do the same. Both have a fence between
+//! their two steps (append, then lock; let go, then look), so at least one of them sees what the other did.
+//!
+//! *In turns*: a thread that waits for its own write (`drive_until`) writes one round at a time and leaves the next to
+//! others that wait, so that their writes are made ready while this one's is written. The last one that stops waiting
+//! drives what is left.
 //!
 //! *Failure*: the first failed write or sync stops the log for good. What was pending is told so, every later
 //! append is refused, and the entries concerned may or may not be found by recovery. A write that found no space is
@@ -25,7 +30,7 @@ use std::collections::{HashMap, VecDeque};
 use std::mem;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::time::Duration;
 
 use halcyon_cell::{CellRef, Error, ErrorKind, Result};
@@ -44,6 +49,11 @@ const BUSY_WAIT_MAX: Duration = Duration::from_secs(2);
 const BUSY_ROUNDS_MAX: usize = 16;
 /// A buffer that grew beyond this is given back after its round.
 const BUFFER_KEPT_MAX_BYTES: usize = 8 << 20;
+/// Room for completions that is kept from round to round.
+const COMPLETIONS_KEPT_MAX: usize = 1 << 10;
+/// How often a thread in `drive_until` looks whether another one has finished its round: some ten microseconds, less
+/// than it takes to be put to sleep and woken.
+const LOOKS_MAX: u32 = 500;
 
 /// One atomic edit of a region: HBase's `WALKey` and `WALEdit`.
 #[derive(Clone, Copy)]
@@ -76,7 +86,9 @@ pub(crate) type Unflushed = HashMap<Box<[u8]>, u64>;
 pub struct Wal {
     pub(crate) env: Env,
     pub(crate) config: WalConfig,
-    pub(crate) leader: Mutex<()>,
+    leader: Mutex<Leader>,
+    /// Threads in `drive_until` that look after what is buffered.
+    waiting: AtomicUsize,
     pub(crate) rolling: Mutex<Rolling>,
     pub(crate) writer: Mutex<Writer>,
     pub(crate) appends: Mutex<Appends>,
@@ -88,6 +100,8 @@ pub struct Wal {
     /// The file before the current one, while it still has to be brought to disk (see `roll.rs`).
     pub(crate) predecessor: Mutex<Option<Predecessor>>,
     finished: Mutex<VecDeque<Finished>>,
+    /// As many as are in `finished`.
+    finished_count: AtomicUsize,
     work: Condvar,
     /// Whether `Appends::full` is set, for those who only want to know that.
     pub(crate) is_full: AtomicBool,
@@ -119,6 +133,13 @@ pub(crate) struct Writer {
     pub(crate) unsynced: bool,
     pub(crate) closed: bool,
     spare: Vec<u8>,
+}
+
+/// Who drives the log.
+#[derive(Default)]
+struct Leader {
+    /// Empty; its memory takes the completions of the round after next.
+    spare: Vec<Completion>,
 }
 
 /// A round whose completions are still to be run.
@@ -156,7 +177,8 @@ impl Wal {
         Ok(Arc::new(Wal {
             env,
             config,
-            leader: Mutex::new(()),
+            leader: Mutex::default(),
+            waiting: AtomicUsize::new(0),
             rolling: Mutex::new(rolling),
             writer: Mutex::new(writer),
             appends: Mutex::new(appends),
@@ -165,6 +187,7 @@ impl Wal {
             files: Mutex::new(Files::default()),
             predecessor: Mutex::new(None),
             finished: Mutex::new(VecDeque::new()),
+            finished_count: AtomicUsize::new(0),
             work: Condvar::new(),
             is_full: AtomicBool::new(false),
             counters: Counters::default(),
@@ -193,8 +216,8 @@ impl Wal {
                 None
             }
         };
-        drop(appends);
         self.counters.appended(prepared.len());
+        drop(appends);
         self.work.notify_one();
         if let Some(completion) = at_once {
             completion(&Ok(()));
@@ -208,8 +231,9 @@ impl Wal {
     pub fn drive(&self) -> bool {
         let mut worked = false;
         loop {
-            let Some(leader) = self.leader.try_lock() else { return worked };
-            while self.drive_round() {
+            fence(Ordering::SeqCst); // the append was before this
+            let Some(mut leader) = self.leader.try_lock() else { return worked };
+            while self.drive_round(&mut leader) {
                 worked = true;
             }
             drop(leader);
@@ -222,10 +246,31 @@ impl Wal {
     /// Writes what is buffered in one round and runs its completions. Returns whether there is more for somebody: what
     /// others append meanwhile does not keep the caller. False also if another thread is at it.
     pub fn drive_once(&self) -> bool {
-        let Some(leader) = self.leader.try_lock() else { return false };
-        self.drive_round();
+        fence(Ordering::SeqCst); // as in `drive`
+        let Some(mut leader) = self.leader.try_lock() else { return false };
+        self.drive_round(&mut leader);
         drop(leader);
         self.has_work()
+    }
+
+    /// Brings the log along until `is_done`, which says whether the caller's own write was completed: for a thread
+    /// that has nothing else to do before. Several of them take turns. Returns earlier if another thread is at a long
+    /// round; what was appended is taken care of then, and the caller may sleep until it is told.
+    pub fn drive_until(&self, is_done: impl Fn() -> bool) {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let mut looks = 0;
+        while looks < LOOKS_MAX && !is_done() {
+            let leader = if self.leader.is_locked() { None } else { self.leader.try_lock() };
+            let worked = leader.is_some_and(|mut leader| self.drive_round(&mut leader));
+            if !worked {
+                looks += 1;
+                std::hint::spin_loop();
+            }
+        }
+        // Others that wait will look; the last one leaves nothing behind.
+        if self.waiting.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.drive();
+        }
     }
 
     /// Bytes that were appended and not yet taken to be written.
@@ -243,11 +288,11 @@ impl Wal {
     pub fn wait_for_work(&self, timeout: Duration) -> bool {
         let now_ns = || self.env.clock.monotonic_ns();
         let mut appends = self.appends.lock();
-        if !appends.is_due(now_ns) && self.finished.lock().is_empty() {
+        if !appends.is_due(now_ns) && !self.has_finished() {
             let timeout = if appends.full.is_some() { timeout.min(RETRY_PERIOD) } else { timeout };
             self.work.wait_for(&mut appends, timeout);
         }
-        appends.is_due(now_ns) || !self.finished.lock().is_empty()
+        appends.is_due(now_ns) || self.has_finished()
     }
 
     /// What `SyncWal` means in this log.
@@ -290,7 +335,8 @@ impl Wal {
             holder.is_at(Activity::WaitForRoomInLog);
             let room = || format!("a full buffer of {} bytes", self.config.buffer_max_bytes);
             let wrote = self.env.stalls.watch(&*self.env.clock, "log-room", room, || {
-                self.writer.try_lock_for(BUSY_WAIT_MAX).map(|mut writer| self.write_round(&mut writer))
+                let writer = self.writer.try_lock_for(BUSY_WAIT_MAX);
+                writer.map(|mut writer| self.write_round(&mut writer, &mut Vec::new()))
             });
             holder.is_at(before);
             if wrote.is_none() {
@@ -314,8 +360,22 @@ impl Wal {
         )
     }
 
-    pub(crate) fn has_work(&self) -> bool {
-        self.appends.lock().is_due(|| self.env.clock.monotonic_ns()) || !self.finished.lock().is_empty()
+    /// Whether there is something to drive; to be asked after letting go of the leader lock.
+    fn has_work(&self) -> bool {
+        fence(Ordering::SeqCst); // see the head of this file
+        self.seems_to_have_work()
+            && (self.has_finished() || self.appends.lock().is_due(|| self.env.clock.monotonic_ns()))
+    }
+
+    /// Without a lock. What another thread does at this moment may be missed.
+    #[inline]
+    fn seems_to_have_work(&self) -> bool {
+        self.buffered_bytes() > 0 || self.has_finished()
+    }
+
+    #[inline]
+    fn has_finished(&self) -> bool {
+        self.finished_count.load(Ordering::Acquire) > 0
     }
 
     /// Tells a waiting driver that completions are to be run. Passing through the lock makes sure that it has
@@ -325,27 +385,41 @@ impl Wal {
         self.work.notify_one();
     }
 
-    fn drive_round(&self) -> bool {
-        let wrote = self.write_round(&mut self.writer.lock());
+    fn drive_round(&self, leader: &mut Leader) -> bool {
+        if !self.seems_to_have_work() {
+            return false;
+        }
+        let wrote = self.write_round(&mut self.writer.lock(), &mut leader.spare);
         let mut completed = false;
-        loop {
-            let Some(finished) = self.finished.lock().pop_front() else { break };
+        while self.has_finished() {
+            let Some(mut finished) = self.take_finished() else { break };
             completed = true;
-            for completion in finished.completions {
+            for completion in finished.completions.drain(..) {
                 completion(&finished.result);
+            }
+            if finished.completions.capacity() <= COMPLETIONS_KEPT_MAX {
+                leader.spare = finished.completions;
             }
         }
         wrote || completed
     }
 
-    /// Takes the buffer and writes it; false if there was nothing. The completions are left in `finished`.
-    fn write_round(&self, writer: &mut Writer) -> bool {
+    fn take_finished(&self) -> Option<Finished> {
+        let mut finished = self.finished.lock();
+        let first = finished.pop_front();
+        self.finished_count.store(finished.len(), Ordering::Release);
+        first
+    }
+
+    /// Takes the buffer and writes it; false if there was nothing. The completions are left in `finished`. `spare`
+    /// is room for those of later appends.
+    fn write_round(&self, writer: &mut Writer, spare: &mut Vec<Completion>) -> bool {
         let batch = {
             let mut appends = self.appends.lock();
             if !appends.is_due(|| self.env.clock.monotonic_ns()) {
                 return false;
             }
-            appends.take(mem::take(&mut writer.spare))
+            appends.take(mem::take(&mut writer.spare), mem::take(spare))
         };
         let sync = batch.sync_wanted;
         if let Ok(Put::Written) = self.write_batch(writer, batch, false)
@@ -395,7 +469,9 @@ impl Wal {
 
     pub(crate) fn finish(&self, completions: Vec<Completion>, result: &Result<()>) {
         if !completions.is_empty() {
-            self.finished.lock().push_back(Finished { completions, result: result.clone() });
+            let mut finished = self.finished.lock();
+            finished.push_back(Finished { completions, result: result.clone() });
+            self.finished_count.store(finished.len(), Ordering::Release);
         }
     }
 
@@ -425,7 +501,7 @@ impl Wal {
             let message = format!("the write-ahead log stopped when a write failed: {error}");
             appends.stopped = Some(Error::new(ErrorKind::Stopping, message));
         }
-        let rest = appends.take(Vec::new());
+        let rest = appends.take(Vec::new(), Vec::new());
         completions.extend(rest.completions);
     }
 }
@@ -435,12 +511,12 @@ impl Appends {
         self.stopped.clone().map_or(Ok(()), Err)
     }
 
-    /// Moves out what was appended; an empty buffer takes its place.
-    pub(crate) fn take(&mut self, spare: Vec<u8>) -> Batch {
-        debug_assert!(spare.is_empty());
+    /// Moves out what was appended; an empty buffer and an empty list of completions take its place.
+    pub(crate) fn take(&mut self, spare: Vec<u8>, spare_pending: Vec<Completion>) -> Batch {
+        debug_assert!(spare.is_empty() && spare_pending.is_empty());
         let batch = Batch {
             buffer: mem::replace(&mut self.buffer, spare),
-            completions: mem::take(&mut self.pending),
+            completions: mem::replace(&mut self.pending, spare_pending),
             sync_wanted: mem::take(&mut self.sync_wanted),
         };
         self.note_buffered();

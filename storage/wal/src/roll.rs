@@ -163,14 +163,14 @@ impl Wal {
             let mut appends = self.appends.lock();
             let failed = appends.stopped.clone();
             appends.stopped.get_or_insert_with(|| Error::new(ErrorKind::Stopping, "the log is closed"));
-            (appends.take(Vec::new()), mem::take(&mut appends.unflushed), failed)
+            (appends.take(Vec::new(), Vec::new()), mem::take(&mut appends.unflushed), failed)
         };
         if let Some(error) = failed {
             return Err(error);
         }
         if let Put::NoSpace(error) = self.write_batch(&mut writer, batch, true)? {
             // Nobody will try again: what waits is told so.
-            let rest = self.appends.lock().take(Vec::new());
+            let rest = self.appends.lock().take(Vec::new(), Vec::new());
             self.finish(rest.completions, &Err(error.clone()));
             return Err(error);
         }
@@ -196,7 +196,7 @@ impl Wal {
             let synced_bytes = appends.synced_bytes;
             // What is appended from here on goes to the new file, of which the header is on disk.
             appends.synced_bytes = file.len();
-            (appends.take(Vec::new()), mem::take(&mut appends.unflushed), synced_bytes)
+            (appends.take(Vec::new(), Vec::new()), mem::take(&mut appends.unflushed), synced_bytes)
         };
         let sync = self.config.sync_mode == SyncMode::Fsync;
         if let Put::NoSpace(error) = self.write_batch(writer, batch, sync)? {

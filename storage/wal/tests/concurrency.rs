@@ -44,24 +44,46 @@ fn seqs_by_region(env: &Env, dir: &Path) -> HashMap<Vec<u8>, Vec<u64>> {
 /// behind, it would wait for ever: there is no other driver.
 #[test]
 fn appenders_that_drive_are_never_left_behind() {
-    let scratch = Scratch::new("drive");
+    appenders_finish("drive", SyncMode::Written, |wal, _| {
+        wal.drive();
+    });
+}
+
+/// The same with threads that leave the next round to each other.
+#[test]
+fn appenders_that_drive_in_turns_are_never_left_behind() {
+    appenders_finish("turns", SyncMode::Written, |wal, is_done| wal.drive_until(is_done));
+}
+
+/// The same with rounds that take long, so that most threads stop looking before their write is done.
+#[test]
+fn appenders_that_drive_in_turns_and_wait_for_the_disk_are_never_left_behind() {
+    appenders_finish("turns-sync", SyncMode::Fsync, |wal, is_done| wal.drive_until(is_done));
+}
+
+fn appenders_finish(name: &str, sync_mode: SyncMode, drive: impl Fn(&Wal, &dyn Fn() -> bool) + Sync) {
+    let scratch = Scratch::new(name);
     let env = Env::real();
     let mut config = scratch.config();
-    config.sync_mode = SyncMode::Written;
+    config.sync_mode = sync_mode;
     config.roll_size_bytes = 20_000;
     let wal = Wal::open(env.clone(), config.clone()).unwrap();
     let finished = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for thread in 0..8u64 {
-            let (wal, finished) = (&wal, &finished);
+            let (wal, finished, drive) = (&wal, &finished, &drive);
             scope.spawn(move || {
                 let region = format!("region{thread}");
                 let (sender, receiver) = mpsc::channel();
+                let done = Arc::new(AtomicU64::new(0));
                 for seq in 1..=300 {
-                    let sender = sender.clone();
-                    let tell = move |result: &Result<()>| sender.send((seq, result.clone())).unwrap();
+                    let (sender, note) = (sender.clone(), done.clone());
+                    let tell = move |result: &Result<()>| {
+                        note.store(seq, Ordering::Release);
+                        sender.send((seq, result.clone())).unwrap();
+                    };
                     append(wal, region.as_bytes(), seq, &vec![7; seq as usize % 90], Box::new(tell)).unwrap();
-                    wal.drive();
+                    drive(wal, &|| done.load(Ordering::Acquire) == seq);
                     let (told, result) = receiver.recv_timeout(Duration::from_secs(20)).expect("left behind");
                     assert_eq!(told, seq);
                     result.unwrap();

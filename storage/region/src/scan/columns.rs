@@ -2,7 +2,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use halcyon_cell::{CellRef, CellType};
+use halcyon_cell::{CellRef, CellType, same_bytes};
 
 use super::matcher::MatchCode;
 
@@ -108,9 +108,12 @@ impl ColumnTracker {
         let type_code = cell.type_code();
         match &mut self.kind {
             Kind::Wildcard { qualifier, on_column } => {
-                if !*on_column || cell.qualifier() != qualifier.as_slice() {
+                let is_same = same_bytes(cell.qualifier(), qualifier);
+                if !is_same {
                     qualifier.clear();
                     qualifier.extend_from_slice(cell.qualifier());
+                }
+                if !*on_column || !is_same {
                     *on_column = true;
                     self.count = 0;
                     self.last_timestamp = None;

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use halcyon_cell::{CellRef, Key, Result, TagType};
+use halcyon_cell::{CellRef, Key, Result, TagType, same_bytes};
 use halcyon_filter::{Filter, ReturnCode};
 use halcyon_schema::KeepDeleted;
 
@@ -242,7 +242,7 @@ impl Matcher {
 
     /// End of row, and the time to live of family and cell.
     pub(super) fn before_deletes(&mut self, cell: CellRef<'_>) -> Option<MatchCode> {
-        if !self.on_row || cell.row() != self.row.as_slice() {
+        if !self.on_row || !same_bytes(cell.row(), &self.row) {
             return Some(MatchCode::Done);
         }
         if self.columns.done() {

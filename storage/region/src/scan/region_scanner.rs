@@ -2,7 +2,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use halcyon_cell::{Cell, CellComparator, Error, Key, Result};
+use halcyon_cell::{Cell, CellComparator, Error, Key, Result, same_bytes};
 use halcyon_env::Clock;
 use halcyon_filter::{Filter, RowOutcome, finish_row};
 
@@ -217,6 +217,9 @@ impl RegionScanner {
 
     /// The row that comes next: the first (reversed: the last) that any deciding store stands on.
     fn peek_row(&self) -> Option<&[u8]> {
+        if let [store] = &self.stores[..] {
+            return store.peek().map(|cell| cell.row());
+        }
         let mut best: Option<&[u8]> = None;
         for store in &self.stores {
             let Some(row) = store.peek().map(|cell| cell.row()) else { continue };
@@ -384,7 +387,7 @@ fn read_row(
     out: &mut Vec<Cell>,
 ) -> Result<(Progress, usize)> {
     for at in from..stores.len() {
-        if stores[at].peek().is_none_or(|cell| cell.row() != row) {
+        if stores[at].peek().is_none_or(|cell| !same_bytes(cell.row(), row)) {
             continue;
         }
         let state = match stores[at].next(filter, budget, out)? {

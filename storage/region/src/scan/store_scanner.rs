@@ -1,6 +1,6 @@
 use std::cmp::Ordering;
 
-use halcyon_cell::{Cell, CellRef, Key, KeyRef, Result};
+use halcyon_cell::{Cell, CellRef, Key, KeyRef, Result, same_bytes};
 use halcyon_filter::Filter;
 
 use super::matcher::{MatchCode, Matcher};
@@ -154,6 +154,10 @@ impl StoreScanner {
                     let key = self.matcher.next_column_key(cell);
                     self.heap.reseek(key.get())?;
                 }
+                MatchCode::Done if !self.reversed => {
+                    self.matcher.clear_row(); // the merge has left the row by itself
+                    return Ok(StoreState::RowDone);
+                }
                 MatchCode::SeekNextRow | MatchCode::Done => return self.row_done(),
                 MatchCode::SeekNextUsingHint => {
                     if self.seek_to_hint(filter)? {
@@ -256,7 +260,8 @@ impl StoreScanner {
 
     fn row_done(&mut self) -> Result<StoreState> {
         // Nearly always the merge has left the row by itself, and then nothing has to be looked for.
-        let is_left = !self.reversed && self.heap.peek().is_none_or(|cell| cell.row() != self.matcher.row());
+        let is_elsewhere = |cell: CellRef<'_>| !same_bytes(cell.row(), self.matcher.row());
+        let is_left = !self.reversed && self.heap.peek().is_none_or(is_elsewhere);
         if is_left {
             self.matcher.clear_row();
             return Ok(StoreState::RowDone);

@@ -249,7 +249,7 @@ impl Store {
     }
 
     pub fn memstore_size(&self) -> MemStoreSize {
-        let view = self.view();
+        let view = self.read_view();
         let mut size = MemStoreSize::default();
         size.add(view.active.size());
         for part in view.parts() {
