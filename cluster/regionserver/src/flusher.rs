@@ -70,6 +70,7 @@ impl RegionServer {
         self.writers.fetch_sub(1, Ordering::Relaxed);
         match flushed {
             Ok(outcome) => {
+                self.scanners.region_flushed(&online);
                 self.counters.flushes.add(u64::from(outcome.flushed));
                 if outcome.compaction_wanted {
                     self.compactor.push(&online, self.settings.compaction_queue_max);
@@ -95,7 +96,10 @@ impl RegionServer {
         let Some(online) = self.memory_queue.pop(timeout) else { return };
         online.memory_queued.store(false, Ordering::Release);
         match online.region.compact_memory() {
-            Ok(done) => self.counters.memory_compactions.add(u64::from(done)),
+            Ok(done) => {
+                self.scanners.region_flushed(&online);
+                self.counters.memory_compactions.add(u64::from(done));
+            }
             Err(error) => {
                 let region = online.region.info().encoded_name();
                 tracing::debug!(region, %error, "not compacted in memory");

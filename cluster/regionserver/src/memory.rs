@@ -93,8 +93,16 @@ impl RegionServer {
         let high = self.pressure.high_bytes();
         let blocks = plan.memstores + plan.blocks - self.memstores_bytes.load(Ordering::Relaxed);
         let pooled = self.chunks.pooled_bytes() as u64;
+        let regions = self.regions.online();
+        let live = regions.iter().map(|online| online.region.chunks_bytes()).sum::<u64>();
+        let used = self.chunks.used_bytes() as u64;
+        let by_readers = (self.chunks.in_segments_bytes() as u64).saturating_sub(live);
+        let (in_cells, going) = (self.chunks.in_cells_bytes() as u64, self.chunks.going_bytes() as u64);
         vec![
-            part("memstores", self.chunks.used_bytes() as u64, high),
+            part("memstores", used.saturating_sub(by_readers + in_cells + going), high),
+            beside("memstores-flushed-held-by-scans", by_readers),
+            beside("memstores-flushed-held-by-answers", in_cells),
+            beside("memstores-being-freed", going),
             beside("chunks-ready", pooled),
             part("block-cache", self.cache.stats().used_bytes, blocks),
             beside("files", self.files_held_bytes()),

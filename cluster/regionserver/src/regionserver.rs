@@ -344,6 +344,7 @@ impl RegionServer {
 
     pub(crate) fn flush_online(&self, online: &Arc<OnlineRegion>, families: &[bytes::Bytes]) -> Result<bool> {
         let outcome = online.region.flush((!families.is_empty()).then_some(families))?;
+        self.scanners.region_flushed(online);
         self.counters.flushes.add(u64::from(outcome.flushed));
         if outcome.compaction_wanted {
             self.compactor.push(online, self.settings.compaction_queue_max);

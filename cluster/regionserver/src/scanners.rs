@@ -3,8 +3,13 @@
 //! A scanner is either idle, with a lease that runs, or busy in one call, with no lease at all; a second call
 //! for a busy scanner finds no lease and is told so. A scanner whose lease ran out is forgotten and its id is
 //! unknown from then on. The ids of scanners that were closed in good order are remembered for one lease
-//! period, because older clients close what the server has closed already. Checked against `RSRpcServices`
+//! period, because older clients close what the server has closed already. A scanner goes with the connection that used
+//! it last: who opened it cannot come back for it, and a client that lost its connection begins anew behind what it
+//! has when it is told that the scanner is unknown. Checked against `RSRpcServices`
 //! (`getRegionScanner`, `checkScanNextCallSeq`, `closeScanner`) and `LeaseManager` of 2.6.4.
+//!
+//! An idle scanner holds no memory that was flushed: it lets go of its view then, and takes a new one when it is called
+//! again (HBase: `StoreScanner.updateReaders`). What it may still see is kept for it in files.
 //!
 //! *Thread safety*: one lock, held for a hash probe; scanners are dropped outside of it.
 
@@ -15,8 +20,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use halcyon_env::{Clock, random_bytes};
-use halcyon_region::RegionScanner;
-use halcyon_rpc::RpcError;
+use halcyon_region::{LetGo, RegionScanner};
+use halcyon_rpc::{Connection, RpcError};
 use parking_lot::Mutex;
 
 use crate::region_table::{OnlineRegion, text};
@@ -29,6 +34,8 @@ const CLOSED_COUNT_MAX: usize = 1 << 16;
 pub(crate) struct OpenScanner {
     pub(crate) scanner: RegionScanner,
     pub(crate) online: Arc<OnlineRegion>,
+    /// Of the call that used it last.
+    pub(crate) connection: Arc<Connection>,
     /// The row of the last result of the last answer, if that result was a part of a row.
     pub(crate) partial_row: Option<Bytes>,
     pub(crate) needs_cursor: bool,
@@ -86,6 +93,21 @@ struct Entry {
     holding: Holding,
 }
 
+impl Entry {
+    /// Makes the scanner idle. It holds nothing that was flushed while it was busy; that is returned, to be freed when no
+    /// lock is held.
+    fn rest(&mut self, mut scanner: Box<OpenScanner>, expires_ns: u64) -> Option<LetGo> {
+        let let_go = let_go_flushed(&mut scanner);
+        self.held_bytes = scanner.scanner.held_bytes();
+        self.holding = Holding::Idle { scanner, expires_ns };
+        let_go
+    }
+}
+
+fn let_go_flushed(scanner: &mut OpenScanner) -> Option<LetGo> {
+    scanner.scanner.holds_flushed().then(|| scanner.scanner.let_go())
+}
+
 enum Holding {
     Idle {
         scanner: Box<OpenScanner>,
@@ -122,13 +144,16 @@ impl Scanners {
         next_call_seq: u64,
         scanner: Box<OpenScanner>,
     ) -> Result<(), RpcError> {
-        let held_bytes = scanner.scanner.held_bytes();
-        let holding = Holding::Idle { scanner, expires_ns: self.expires_ns() };
+        let expires_ns = self.expires_ns();
         let mut state = self.state.lock();
         if state.open.len() >= self.open_count_max {
             return Err(RpcError::region_too_busy(format!("{} scanners are open", state.open.len())));
         }
-        state.open.insert(id, Entry { held_bytes, next_call_seq, holding });
+        let mut entry = Entry { held_bytes: 0, next_call_seq, holding: Holding::Busy };
+        let let_go = entry.rest(scanner, expires_ns);
+        state.open.insert(id, entry);
+        drop(state);
+        drop(let_go);
         Ok(())
     }
 
@@ -178,11 +203,11 @@ impl Scanners {
 
     /// Ends a claim; the lease runs from now.
     pub(crate) fn give_back(&self, id: u64, scanner: Box<OpenScanner>) {
-        let (expires_ns, held_bytes) = (self.expires_ns(), scanner.scanner.held_bytes());
-        if let Some(entry) = self.state.lock().open.get_mut(&id) {
-            entry.held_bytes = held_bytes;
-            entry.holding = Holding::Idle { scanner, expires_ns };
-        }
+        let expires_ns = self.expires_ns();
+        let mut state = self.state.lock();
+        let let_go = state.open.get_mut(&id).and_then(|entry| entry.rest(scanner, expires_ns));
+        drop(state);
+        drop(let_go);
     }
 
     /// Bytes of blocks that open scanners stand on, when they were last idle.
@@ -194,10 +219,13 @@ impl Scanners {
     /// `counted`.
     pub(crate) fn unclaim(&self, id: u64, scanner: Box<OpenScanner>, counted: bool) {
         let expires_ns = self.expires_ns();
-        if let Some(entry) = self.state.lock().open.get_mut(&id) {
+        let mut state = self.state.lock();
+        let let_go = state.open.get_mut(&id).and_then(|entry| {
             entry.next_call_seq -= u64::from(counted);
-            entry.holding = Holding::Idle { scanner, expires_ns };
-        }
+            entry.rest(scanner, expires_ns)
+        });
+        drop(state);
+        drop(let_go);
     }
 
     /// Ends a claim for good. The caller drops the scanner.
@@ -208,6 +236,33 @@ impl Scanners {
         if let Some(entry) = state.open.remove(&id) {
             state.remember_closed(id, entry.next_call_seq, expires_ns);
         }
+    }
+
+    /// Lets idle scanners let go of memory of a region that was flushed or compacted in memory.
+    pub(crate) fn region_flushed(&self, online: &Arc<OnlineRegion>) {
+        let mut let_go = Vec::new();
+        let mut state = self.state.lock();
+        for entry in state.open.values_mut() {
+            if let Holding::Idle { scanner, .. } = &mut entry.holding
+                && Arc::ptr_eq(&scanner.online, online)
+                && let Some(held) = let_go_flushed(scanner)
+            {
+                entry.held_bytes = 0;
+                let_go.push(held);
+            }
+        }
+        drop(state);
+        drop(let_go);
+    }
+
+    /// Drops the idle scanners that a connection used last. All calls of the connection have ended.
+    pub(crate) fn connection_closed(&self, connection: &Connection) {
+        let mut state = self.state.lock();
+        let is_last_user = |entry: &Entry| matches!(&entry.holding, Holding::Idle { scanner, .. } if scanner.connection.id == connection.id);
+        let ids: Vec<u64> = state.open.iter().filter(|(_, e)| is_last_user(e)).map(|(&id, _)| id).collect();
+        let dropped: Vec<Entry> = ids.iter().filter_map(|id| state.open.remove(id)).collect();
+        drop(state);
+        drop(dropped);
     }
 
     /// Lets go of the idle scanners of a region that is closing.

@@ -391,3 +391,71 @@ fn a_scanner_serves_one_call_at_a_time() {
     assert_eq!(rows(&common::decoded::<pb::ScanResponse>(reply).1), ["r01", "r02"]);
     assert_eq!(rows(&lab.scan(&next(id, 2, 1)).unwrap().1), ["r03", "r04"]);
 }
+
+/// Bytes of a line of the ledger.
+fn held(lab: &Lab, part: &str) -> u64 {
+    lab.server.memory().iter().find(|it| it.name == part).expect("a line of the ledger").held
+}
+
+#[test]
+fn an_idle_scanner_holds_nothing_that_was_flushed_and_goes_on() {
+    const HELD: &str = "memstores-flushed-held-by-scans";
+    for reversed in [false, true] {
+        let lab = Lab::new();
+        wide(&lab);
+        for number in 0..20 {
+            lab.put(&format!("r{number:02}"), "q", &"v".repeat(1000));
+        }
+        let all =
+            lab.scan(&lab.open(100, pb::Scan { reversed: Some(reversed), ..Default::default() })).unwrap().1;
+        let scans = [
+            pb::Scan { reversed: Some(reversed), max_result_size: Some(300), ..Default::default() },
+            pb::Scan { reversed: Some(reversed), batch_size: Some(3), ..Default::default() },
+            pb::Scan { reversed: Some(reversed), filter: Some(prefix_filter("r")), ..Default::default() },
+        ];
+        let mut found: Vec<(u64, Vec<Cell>)> = Vec::new();
+        for scan in scans {
+            let (response, cells) = lab.scan(&lab.open(1, scan)).unwrap();
+            assert!(response.more_results_in_region());
+            found.push((response.scanner_id(), cells));
+        }
+        assert_eq!(held(&lab, HELD), 0);
+        lab.server.flush_region(lab.info.encoded_name(), &[]).unwrap();
+        assert_eq!(held(&lab, HELD), 0, "they let go when it was flushed");
+        for (at, (id, cells)) in found.iter_mut().enumerate() {
+            for seq in 0.. {
+                let (response, more) = lab.scan(&next(*id, 2, seq)).unwrap();
+                cells.extend(more);
+                if !response.more_results_in_region() {
+                    break;
+                }
+                lab.put("z", "q", "not seen");
+                lab.server.flush_region(lab.info.encoded_name(), &[]).unwrap();
+                assert_eq!(held(&lab, HELD), 0);
+            }
+            let expected = all.iter().filter(|cell| at < 2 || cell.row().starts_with(b"r"));
+            let bytes = |cell: &Cell| cell.bytes().clone();
+            assert_eq!(cells.iter().map(bytes).collect::<Vec<_>>(), expected.map(bytes).collect::<Vec<_>>());
+        }
+    }
+}
+
+#[test]
+fn a_connection_that_ends_takes_its_scanners_along() {
+    use halcyon_rpc::Service;
+    let mut lab = lab();
+    let open = |lab: &Lab| lab.scan(&lab.open(1, pb::Scan::default())).unwrap().0.scanner_id();
+    let (left, taken_over) = (open(&lab), open(&lab));
+    let first = lab.connection.clone();
+    let mut second = common::connection(Some(Codec::KeyValue), Some((2, 6)));
+    std::sync::Arc::get_mut(&mut second).unwrap().id = 2;
+    lab.connection = second;
+    assert_eq!(rows(&lab.scan(&next(taken_over, 1, 0)).unwrap().1), ["r01"]);
+    lab.client.connection_closed(&first);
+    assert_eq!(class(lab.scan(&next(left, 1, 0))), "UnknownScannerException");
+    assert_eq!(
+        rows(&lab.scan(&next(taken_over, 1, 1)).unwrap().1),
+        ["r02"],
+        "another connection went on with it"
+    );
+}

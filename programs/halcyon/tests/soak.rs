@@ -361,7 +361,7 @@ async fn soak(name: &str, time: Duration) {
         }
         pause_max = pause_max.max(progressed.elapsed());
     }
-    let metrics = page(&server, "/metrics");
+    let (metrics, at_the_end) = (page(&server, "/metrics"), page(&server, "/memory"));
     load.stop.store(true, Ordering::Relaxed);
     let stopped = Instant::now();
     for task in tasks {
@@ -386,7 +386,13 @@ async fn soak(name: &str, time: Duration) {
     for number in 0..2_000u64 {
         let asked = Instant::now();
         let row = row(number * 101);
-        first.put(region_of(&regions, &row), &row, &[b'v'; 1_000]).await.expect("no write is refused");
+        let written = first.put(region_of(&regions, &row), &row, &[b'v'; 1_000]).await;
+        if let Err(error) = written {
+            panic!(
+                "a write is refused: {error}\n{}\nat the end of the load: {at_the_end}",
+                page(&server, "/memory")
+            );
+        }
         slowest = slowest.max(asked.elapsed());
     }
     let calm_writes = began.elapsed();
@@ -425,6 +431,7 @@ async fn soak(name: &str, time: Duration) {
         peak >> 20,
         MEMORY_BYTES >> 20
     );
+    println!("at the end of the load {at_the_end}");
     let stalls = page(&server, "/stalls");
     println!("{}", stalls.split("\ncause  count").nth(1).unwrap_or_default());
     let limit = MEMORY_BYTES + MEMORY_BYTES / OVER_PART;

@@ -35,6 +35,11 @@ pub struct ChunkPool {
     chunk_size_bytes: usize,
     pooled_chunks_max: AtomicUsize,
     allocated_bytes: AtomicUsize,
+    /// The part of it in chunks of segments that are there.
+    in_segments_bytes: AtomicUsize,
+    /// The part of it that is charged for other memory than chunks, and the part that is to go.
+    charged_bytes: AtomicUsize,
+    going_bytes: AtomicUsize,
     /// Chunks wait in the pool only while all together take no more than this.
     allocated_max_bytes: AtomicUsize,
     unused: Mutex<Unused>,
@@ -83,6 +88,9 @@ impl ChunkPool {
             chunk_size_bytes: size.next_multiple_of(PAGE_BYTES),
             pooled_chunks_max: AtomicUsize::new(pooled_chunks_max),
             allocated_bytes: AtomicUsize::new(0),
+            in_segments_bytes: AtomicUsize::new(0),
+            charged_bytes: AtomicUsize::new(0),
+            going_bytes: AtomicUsize::new(0),
             allocated_max_bytes: AtomicUsize::new(usize::MAX),
             unused: Mutex::default(),
             frees_beside: AtomicBool::new(false),
@@ -120,6 +128,31 @@ impl ChunkPool {
     /// Bytes of chunks in use: held by a segment, or by readers of one that is gone.
     pub fn used_bytes(&self) -> usize {
         self.allocated_bytes().saturating_sub(self.pooled_bytes())
+    }
+
+    /// The part of [`ChunkPool::used_bytes`] that is in segments, whoever holds those, arrays of flat ones included.
+    pub fn in_segments_bytes(&self) -> usize {
+        self.in_segments_bytes.load(Ordering::Relaxed) + self.charged_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The part of [`ChunkPool::used_bytes`] that nobody holds any more: it is on its way to the operating system.
+    pub fn going_bytes(&self) -> usize {
+        self.going_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The part of [`ChunkPool::used_bytes`] whose segments are gone: single cells, in answers that wait, hold it.
+    pub fn in_cells_bytes(&self) -> usize {
+        self.used_bytes().saturating_sub(self.in_segments_bytes() + self.going_bytes())
+    }
+
+    /// A segment has taken a chunk in.
+    pub(crate) fn note_in_segment(&self, chunk: &Chunk) {
+        self.in_segments_bytes.fetch_add(chunk.size_bytes(), Ordering::Relaxed);
+    }
+
+    /// A segment with chunks of so many bytes is gone.
+    pub(crate) fn note_segment_gone(&self, bytes: usize) {
+        self.in_segments_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// A chunk of `size_bytes`: from the pool if it is the full size and there is one.
@@ -209,6 +242,7 @@ impl ChunkPool {
             let len = going.len();
             drop(going);
             self.allocated_bytes.fetch_sub(len, Ordering::Relaxed);
+            self.going_bytes.fetch_sub(len, Ordering::Relaxed);
             return;
         }
         if unused.pooled.len() >= count {
@@ -238,7 +272,10 @@ impl ChunkPool {
         let is_full_sized =
             |going: &Going| matches!(going, Going::Pages(pages) if pages.len() == self.chunk_size_bytes);
         match unused.going.pop_if(|last| is_full_sized(last))? {
-            Going::Pages(pages) => Some(pages),
+            Going::Pages(pages) => {
+                self.going_bytes.fetch_sub(pages.len(), Ordering::Relaxed);
+                Some(pages)
+            }
             Going::Charged { .. } => None,
         }
     }
@@ -259,16 +296,19 @@ impl ChunkPool {
     /// Memory besides chunks counts as used of this pool, until it is [`ChunkPool::release`]d.
     pub(crate) fn charge(&self, bytes: usize) {
         self.allocated_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.charged_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Frees what was charged.
     pub(crate) fn release(&self, memory: Box<dyn Send>, bytes: usize) {
+        self.charged_bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.let_go(Going::Charged { _memory: memory, bytes });
     }
 
     /// Frees at once, or leaves it to the thread that does.
     fn let_go(&self, going: Going) {
         if self.frees_beside.load(Ordering::Relaxed) {
+            self.going_bytes.fetch_add(going.len(), Ordering::Relaxed);
             self.unused.lock().going.push(going);
             self.work.notify_one();
             return;
@@ -306,6 +346,10 @@ impl Chunk {
         }
         // SAFETY: start + size is inside the allocation, so start is.
         Some(unsafe { memory.base().add(start) })
+    }
+
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.memory.as_ref().expect("a live chunk has its memory").len()
     }
 
     /// How far the chunk is used: a number that is different at nearly every allocation.

@@ -123,6 +123,12 @@ impl FlatSegment {
         size
     }
 
+    /// Bytes of the chunks that hold its cells, and of the array.
+    pub fn chunks_bytes(&self) -> usize {
+        let owners = self.owners.iter().map(|owner| owner.chunks_bytes()).sum::<usize>();
+        owners + std::mem::size_of_val(&self.entries[..])
+    }
+
     /// Different columns of different rows among the cells: the others are further versions of them. Takes time by
     /// the number of cells.
     pub fn columns_count(&self) -> usize {

@@ -50,6 +50,8 @@ struct Chunks {
     held: Vec<Arc<Chunk>>,
     /// How many of them were ever `current`; the others hold one large cell each.
     filled_count: usize,
+    /// Of all that are held.
+    size_bytes: usize,
 }
 
 /// What a segment holds.
@@ -196,6 +198,11 @@ impl Segment {
         }
     }
 
+    /// Bytes of the chunks that it holds, filled or not.
+    pub fn chunks_bytes(&self) -> usize {
+        self.chunks.lock().size_bytes
+    }
+
     pub fn is_empty(&self) -> bool {
         self.list.first().is_none()
     }
@@ -277,7 +284,7 @@ impl Segment {
         if len > self.pool.chunk_size_bytes() / LARGE_FRACTION {
             let chunk = self.pool.take(len.next_multiple_of(8), self.id);
             let range = chunk.allocate(len).expect("the chunk is as large as the cell");
-            chunks.held.push(chunk.clone());
+            self.hold(&mut chunks, chunk.clone());
             return (range, chunk);
         }
         loop {
@@ -291,9 +298,15 @@ impl Segment {
             let chunk = self.pool.take(self.next_chunk_size_bytes(chunks.filled_count, len), self.id);
             chunks.filled_count += 1;
             let address = Arc::as_ptr(&chunk).cast_mut();
-            chunks.held.push(chunk);
+            self.hold(&mut chunks, chunk);
             self.current.store(address, Ordering::Release);
         }
+    }
+
+    fn hold(&self, chunks: &mut Chunks, chunk: Arc<Chunk>) {
+        self.pool.note_in_segment(&chunk);
+        chunks.size_bytes += chunk.size_bytes();
+        chunks.held.push(chunk);
     }
 
     fn next_chunk_size_bytes(&self, filled_count: usize, len: usize) -> usize {
@@ -327,6 +340,12 @@ impl Segment {
         if cell_type.is_delete() && !self.has_deletes() {
             self.has_deletes.store(true, Ordering::Relaxed);
         }
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        self.pool.note_segment_gone(self.chunks.get_mut().size_bytes);
     }
 }
 

@@ -103,7 +103,8 @@ impl Region {
         let sources = snapshot.iter().map(|part| part.source(u64::MAX)).collect();
         let mut heap = Heap::new(store.comparator, sources);
         heap.seek(Key::first_on_row(b"").get())?;
-        let mut matcher = Matcher::minor(store.keeping, now_ms);
+        let keep_above = self.read_points.keep_above();
+        let mut matcher = Matcher::minor(store.keeping, now_ms).keeping_above(keep_above);
         let cut = flush_cut(store, snapshot);
         let mut outputs = Outputs::new(self, store, WrittenBy::Flush, now_ms, cut, true);
         copy_kept(&mut heap, &mut matcher, |cell| {

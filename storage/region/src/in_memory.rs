@@ -126,7 +126,9 @@ impl Region {
         let part = Part::Flat { segment: segment.clone(), dropped_up_to: 0 };
         let mut heap = Heap::new(store.comparator, vec![part.source(u64::MAX)]);
         heap.seek(Key::first_on_row(b"").get())?;
-        let mut matcher = Matcher::minor(store.keeping, self.services.env.clock.now_ms());
+        let keep_above = self.read_points.keep_above();
+        let now_ms = self.services.env.clock.now_ms();
+        let mut matcher = Matcher::minor(store.keeping, now_ms).keeping_above(keep_above);
         let active = store.active();
         let kept = Segment::with_row_start(
             self.services.chunks.clone(),

@@ -11,7 +11,8 @@
 //!
 //! What must always hold:
 //! - What is published is in the memstore or in a file of the current view, and as durable as was asked.
-//! - A reader's view never changes under it; it sees no cell above its read point.
+//! - A reader's view never changes under it; it sees no cell above its read point. A scanner between two calls may let go of
+//!   its view and take a newer one: what its read point sees is kept for it (`read_points.rs`).
 //! - The set of a store's files changes in `store/commit.rs` and nowhere else.
 //! - A region starts no thread and never schedules itself.
 //!
@@ -25,6 +26,7 @@ mod modify;
 mod mvcc;
 mod open;
 mod read;
+mod read_points;
 mod region;
 mod row_lock;
 mod scan;
@@ -45,7 +47,7 @@ pub use flush::FlushOutcome;
 pub use modify::CheckOutcome;
 pub use mvcc::WriteTicket;
 pub use region::{Region, RegionServices, RegionStats};
-pub use scan::RegionScanner;
+pub use scan::{LetGo, RegionScanner};
 pub use settings::RegionSettings;
 pub use store::MemStoreSize;
 pub use write::BatchOutcome;

@@ -92,6 +92,7 @@ impl Region {
         let known = highest_known_seq(&env, &stores, &edits_dir)?;
         let region = Arc::new(Region {
             mvcc: Arc::new(Mvcc::new(known, env.watch())),
+            read_points: Arc::default(),
             row_locks: RowLocks::new(env.watch(), info.encoded_name()),
             updates: RwLock::new(()),
             updates_holder: AtomicU8::new(0),

@@ -6,12 +6,13 @@ use bytes::Bytes;
 use halcyon_cell::{Cell, Key, Result};
 
 use crate::api::{NextState, ReadMode, Scan, ScanLimits, TimeRange};
+use crate::read_points::HeldReadPoint;
 use crate::region::Region;
-use crate::scan::RegionScanner;
 use crate::scan::matcher::Matcher;
 use crate::scan::source::{Heap, Source};
 use crate::scan::store_scanner::StoreScanner;
-use crate::store::{Store, StoreFile, StoreView};
+use crate::scan::{RegionScanner, Stay};
+use crate::store::{SeenMemory, Store, StoreFile, StoreView};
 
 impl Region {
     /// Reads one row (`Scan::of_row` with what else is wanted). With `ReadMode::CacheOnly` the answer may be an
@@ -32,26 +33,34 @@ impl Region {
         self.scanner_at(Some(self.clone()), scan, mode, None)
     }
 
-    /// The stores of a scan with what they hold, and the read point of the scan.
+    /// The stores of a scan with what they hold, and the read point of the scan; if the scan `stays`, held.
     ///
     /// A flush leaves versions out that newer ones hide, and who came for an older read point before would find
     /// neither in the file. So a read point that is older than what was left out of some view is taken anew: what is
     /// in files was published before. One that the client brought along stays.
-    fn views_for<'a>(&'a self, scan: &'a Scan, newest: bool) -> Result<(Vec<Chosen<'a>>, u64)> {
+    fn views_for<'a>(
+        &'a self,
+        scan: &'a Scan,
+        newest: bool,
+        stays: bool,
+    ) -> Result<(Vec<Chosen<'a>>, u64, Option<HeldReadPoint>)> {
         let fixed = if newest || scan.read_uncommitted { Some(u64::MAX) } else { scan.read_point };
         loop {
-            let read_point = fixed.unwrap_or_else(|| self.read_point());
+            let take = || fixed.unwrap_or_else(|| self.read_point());
+            let held = (stays && fixed != Some(u64::MAX)).then(|| self.read_points.hold(take));
+            let read_point = held.as_ref().map_or_else(take, HeldReadPoint::point);
             let mut chosen: Vec<Chosen<'a>> = Vec::with_capacity(self.stores.len());
             if scan.families.is_empty() {
-                chosen.extend(self.stores.iter().map(|store| (store, None, store.view())));
+                chosen.extend((0..self.stores.len()).map(|at| Chosen::new(self, at, None, stays)));
             }
             for (family, wanted) in &scan.families {
-                let store = self.store_or_error(family)?;
-                chosen.push((store, wanted.as_ref(), store.view()));
+                self.store_or_error(family)?;
+                let at = self.stores.iter().position(|store| store.family.name() == family);
+                chosen.extend(at.map(|at| Chosen::new(self, at, wanted.as_ref(), stays)));
             }
-            let is_whole = |(_, _, view): &Chosen<'_>| view.dropped_up_to() <= read_point;
+            let is_whole = |chosen: &Chosen<'_>| chosen.view.dropped_up_to() <= read_point;
             if fixed.is_some() || chosen.iter().all(is_whole) {
-                return Ok((chosen, read_point));
+                return Ok((chosen, read_point, held));
             }
         }
     }
@@ -65,7 +74,7 @@ impl Region {
         newest: Option<()>,
     ) -> Result<RegionScanner> {
         let mut filter = scan.filter.take();
-        let (chosen, read_point) = self.views_for(&scan, newest.is_some())?;
+        let (chosen, read_point, held) = self.views_for(&scan, newest.is_some(), region.is_some())?;
         if let Some(filter) = &mut filter
             && scan.reversed
         {
@@ -73,51 +82,110 @@ impl Region {
         }
         let now_ms = self.services.env.clock.now_ms();
         let (mut stores, mut joined) = (Vec::new(), Vec::new());
-        for (store, wanted, view) in chosen {
+        for chosen in chosen {
+            let store = chosen.store;
             let essential = !scan.load_families_on_demand
                 || filter.as_ref().is_none_or(|f| f.is_family_essential(store.family.name()).unwrap_or(true));
-            let mut scanner =
-                open_store(store, &view, &scan, wanted, filter.is_some(), read_point, mode, now_ms)?;
+            let mut scanner = open_store(&chosen, &scan, filter.is_some(), read_point, mode, now_ms)?;
             position(&mut scanner, &scan)?;
+            scanner.remember(chosen.seen);
             if essential { stores.push(scanner) } else { joined.push(scanner) }
         }
         if stores.is_empty() {
             std::mem::swap(&mut stores, &mut joined); // somebody has to say which rows there are
         }
+        let (stop_row, include_stop_row) = (scan.stop_row.clone(), scan.include_stop_row);
+        let (reversed, batch) = (scan.reversed, scan.batch);
+        let stay = region.map(|region| Stay { region, scan, now_ms, _held: held, has_let_go: false });
         RegionScanner::new(crate::scan::Parts {
-            region,
+            stay,
             clock: self.services.env.clock.clone(),
             comparator: self.info.comparator(),
             read_point,
             stores,
             joined,
             filter,
-            stop_row: scan.stop_row,
-            include_stop_row: scan.include_stop_row,
-            reversed: scan.reversed,
-            batch: scan.batch,
+            stop_row,
+            include_stop_row,
+            reversed,
+            batch,
         })
+    }
+
+    /// Lets the scanners of a scan that had let go go on in what their stores have now. *Blocking*. `Moved` if the
+    /// region is closing.
+    pub(crate) fn open_again<'s>(
+        &self,
+        scan: &Scan,
+        read_point: u64,
+        now_ms: i64,
+        scanners: impl Iterator<Item = &'s mut StoreScanner>,
+    ) -> Result<()> {
+        let _open = self.enter()?;
+        for scanner in scanners {
+            let store = &self.stores[scanner.store_at];
+            let wanted = scan.families.get(store.family.name()).and_then(Option::as_ref);
+            let seen = store.see_memory();
+            let sources = sources(store, &store.view(), scan, wanted, read_point, ReadMode::AnyDisk, now_ms)?;
+            scanner.open_again(Heap::new(store.comparator, sources), seen)?;
+        }
+        Ok(())
     }
 }
 
 /// A family that is read, the columns that are wanted of it (`None`: all), and what there is to read.
-type Chosen<'a> = (&'a Store, Option<&'a BTreeSet<Bytes>>, Arc<StoreView>);
+struct Chosen<'a> {
+    /// The number of the store in its region.
+    at: usize,
+    store: &'a Store,
+    wanted: Option<&'a BTreeSet<Bytes>>,
+    seen: Option<SeenMemory>,
+    view: Arc<StoreView>,
+}
 
-#[allow(clippy::too_many_arguments)] // what a scan asks of one family
+impl<'a> Chosen<'a> {
+    fn new(region: &'a Region, at: usize, wanted: Option<&'a BTreeSet<Bytes>>, stays: bool) -> Chosen<'a> {
+        let store = &region.stores[at];
+        let seen = stays.then(|| store.see_memory());
+        Chosen { at, store, wanted, seen, view: store.view() }
+    }
+}
+
 fn open_store(
-    store: &Store,
-    view: &StoreView,
+    chosen: &Chosen<'_>,
     scan: &Scan,
-    wanted: Option<&BTreeSet<Bytes>>,
     has_filter: bool,
     read_point: u64,
     mode: ReadMode,
     now_ms: i64,
 ) -> Result<StoreScanner> {
+    let Chosen { at, store, wanted, view, .. } = chosen;
     if scan.raw && wanted.is_some() {
         return Err(halcyon_cell::Error::invalid("Cannot specify any column for a raw scan"));
     }
-    let time_range = scan.family_time_ranges.get(store.family.name()).copied().unwrap_or(scan.time_range);
+    let sources = sources(store, view, scan, *wanted, read_point, mode, now_ms)?;
+    let time_range = time_range_of(store, scan);
+    let matcher =
+        Matcher::user(store.keeping, *wanted, scan.max_versions, time_range, scan.raw, has_filter, now_ms);
+    let heap = Heap::new(store.comparator, sources);
+    Ok(StoreScanner::new(*at, heap, matcher, scan.reversed, scan.store_limit, scan.store_offset))
+}
+
+fn time_range_of(store: &Store, scan: &Scan) -> TimeRange {
+    scan.family_time_ranges.get(store.family.name()).copied().unwrap_or(scan.time_range)
+}
+
+/// What of a store can hold cells of the scan, newest first.
+fn sources(
+    store: &Store,
+    view: &StoreView,
+    scan: &Scan,
+    wanted: Option<&BTreeSet<Bytes>>,
+    read_point: u64,
+    mode: ReadMode,
+    now_ms: i64,
+) -> Result<Vec<Source>> {
+    let time_range = time_range_of(store, scan);
     let mut sources = Vec::with_capacity(1 + view.pipeline.len() + view.snapshot.len() + view.files.len());
     if !view.active.is_empty() {
         sources.push(Source::Segment(view.active.scanner(read_point)));
@@ -145,10 +213,7 @@ fn open_store(
             sources.push(file.source(mode, cache, newest));
         }
     }
-    let matcher =
-        Matcher::user(store.keeping, wanted, scan.max_versions, time_range, scan.raw, has_filter, now_ms);
-    let heap = Heap::new(store.comparator, sources);
-    Ok(StoreScanner::new(heap, matcher, scan.reversed, scan.store_limit, scan.store_offset))
+    Ok(sources)
 }
 
 fn file_is_wanted(

@@ -13,6 +13,7 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::RegionSettings;
 use crate::mvcc::Mvcc;
+use crate::read_points::ReadPoints;
 use crate::row_lock::RowLocks;
 use crate::store::{MemStoreSize, Store, StoreFile};
 
@@ -47,6 +48,8 @@ pub struct Region {
     /// In order of family names.
     pub(crate) stores: Vec<Store>,
     pub(crate) mvcc: Arc<Mvcc>,
+    /// Of scanners that stay open between calls.
+    pub(crate) read_points: Arc<ReadPoints>,
     pub(crate) row_locks: RowLocks,
     pub(crate) updates: RwLock<()>,
     /// Who wanted `updates` for itself last.
@@ -204,6 +207,12 @@ impl Region {
             sum.heap_bytes += size.heap_bytes;
         }
         sum
+    }
+
+    /// Bytes of the chunks and arrays of all memstores, what is being flushed included. What readers hold of memstores
+    /// that were flushed is not.
+    pub fn chunks_bytes(&self) -> u64 {
+        self.stores.iter().map(|store| store.chunks_bytes() as u64).sum()
     }
 
     /// The size at which the region wants to be flushed.

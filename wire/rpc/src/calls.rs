@@ -174,6 +174,9 @@ impl Calls {
             let was_full = self.is_output_full();
             let flushed = poll_flush(&mut self.task.stream, &mut self.task.output, cx);
             self.settle();
+            if self.task.control.is_detached() {
+                self.task.output.detach(); // what has come since as well
+            }
             match flushed {
                 Poll::Ready(Err(_)) => return Poll::Ready(End::Gone),
                 Poll::Ready(Ok(())) if was_full => moved = true, // there may be frames left

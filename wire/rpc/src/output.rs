@@ -26,6 +26,8 @@ pub(crate) struct Output {
     copied: Vec<u8>,
     copied_start: usize,
     parts: VecDeque<Part>,
+    /// Some piece may be kept by reference.
+    has_shared: bool,
     len: usize,
     /// Bytes written since somebody asked.
     written: u64,
@@ -45,6 +47,8 @@ enum Part {
     /// That many of the copied bytes.
     Copied(usize),
     Shared(Bytes),
+    /// A copy that was made because it waited for long.
+    Own(Bytes),
 }
 
 impl Output {
@@ -70,9 +74,12 @@ impl Output {
     /// Copies what is kept by reference, so that an answer that waits for long keeps nothing of others' memory: a piece
     /// of a chunk keeps the whole chunk.
     pub fn detach(&mut self) {
+        if !std::mem::take(&mut self.has_shared) {
+            return;
+        }
         for part in &mut self.parts {
             if let Part::Shared(bytes) = part {
-                *bytes = Bytes::copy_from_slice(bytes);
+                *part = Part::Own(Bytes::copy_from_slice(bytes));
             }
         }
     }
@@ -174,6 +181,7 @@ impl Output {
         }
         self.len += piece.len();
         self.parts.push_back(Part::Shared(piece));
+        self.has_shared = true;
     }
 
     /// Notes that `copied` grew from `before`.
@@ -196,7 +204,7 @@ impl Output {
                     at += len;
                     IoSlice::new(&self.copied[at - len..at])
                 }
-                Part::Shared(bytes) => IoSlice::new(bytes),
+                Part::Shared(bytes) | Part::Own(bytes) => IoSlice::new(bytes),
             };
             count += 1;
         }
@@ -217,7 +225,7 @@ impl Output {
                     self.copied_start += taken;
                     (taken, *len == 0)
                 }
-                Part::Shared(bytes) => {
+                Part::Shared(bytes) | Part::Own(bytes) => {
                     let taken = written.min(bytes.len());
                     bytes.advance(taken);
                     (taken, bytes.is_empty())
@@ -281,11 +289,16 @@ mod tests {
         assert!(!pieces[1].is_unique());
         output.detach();
         assert!(pieces.iter().all(Bytes::is_unique));
+        let late = Bytes::from(vec![9; 5000]);
+        output.push_piece(late.clone());
+        assert!(!late.is_unique());
+        output.detach();
+        assert!(late.is_unique(), "again, when more has come");
         let mut taken = Vec::new();
         while !output.is_empty() {
             take(&mut output, 1 << 20, &mut taken);
         }
-        assert!(taken == pieces.concat()[100..]);
+        assert!(taken == [&pieces.concat()[100..], &late].concat());
     }
 
     fn take(output: &mut Output, step: usize, taken: &mut Vec<u8>) {

@@ -182,6 +182,12 @@ impl Drop for RpcServer {
 }
 
 impl Control {
+    /// Whether its client takes nothing, and what waits for it was made to keep nothing else alive.
+    pub fn is_detached(&self) -> bool {
+        let since_ns = self.silent_since_ns.load(Ordering::Relaxed);
+        since_ns != 0 && self.detached_ns.load(Ordering::Relaxed) == since_ns
+    }
+
     fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
         self.wake();

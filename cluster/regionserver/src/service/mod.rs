@@ -25,7 +25,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use halcyon_cell::{Error, ErrorKind};
-use halcyon_rpc::{Call, CallClass, CallHead, Outcome, Reply, Reservation, RpcError, Service, Terms};
+use halcyon_rpc::{
+    Call, CallClass, CallHead, Connection, Outcome, Reply, Reservation, RpcError, Service, Terms,
+};
 use prost::Message;
 
 use crate::RegionServer;
@@ -77,6 +79,10 @@ impl Service for ClientService {
             let driven = || server.drive_logs();
             server.env.stalls.watch(&*server.env.clock, "log", || "on a network thread".into(), driven);
         }
+    }
+
+    fn connection_closed(&self, connection: &Connection) {
+        self.server.scanners.connection_closed(connection);
     }
 }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use halcyon_proto::pb;
 use halcyon_region::{ReadMode, RegionScanner};
-use halcyon_rpc::{Call, Outcome, Reply, RpcError};
+use halcyon_rpc::{Call, Connection, Outcome, Reply, RpcError};
 
 use super::scan_run::{Limits, Origin, ScanRun};
 use super::{CallError, Waits, decode, ready};
@@ -38,7 +38,7 @@ pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
 
 fn next(server: &Arc<RegionServer>, call: &Call, request: pb::ScanRequest, id: u64) -> Outcome {
     let echo = || Reply::message(&pb::ScanResponse { scanner_id: Some(id), ..Default::default() });
-    let holder = match server.scanners.claim(id, request.next_call_seq, request.renew()) {
+    let mut holder = match server.scanners.claim(id, request.next_call_seq, request.renew()) {
         Ok(Claim::Owned(holder)) => holder,
         Ok(Claim::AlreadyClosed | Claim::Renewed) => return ready(Ok(echo())),
         Err(error) => return ready(Err(error)),
@@ -48,9 +48,12 @@ fn next(server: &Arc<RegionServer>, call: &Call, request: pb::ScanRequest, id: u
         let name = holder.online.region.info().region_name().clone();
         return ready(Err(server.regions.not_online(&name)));
     }
+    holder.connection = Arc::clone(&call.connection);
     let limits = Limits::new(server, call, &request);
     let small = is_small(server, &request) && !holder.has_filter;
-    let inline = limits.rows == 0 || (small && holder.online.region.memory_only());
+    // One that has let go of its view may find a file when it takes another.
+    let is_in_memory = holder.online.region.memory_only() && !holder.scanner.has_let_go();
+    let inline = limits.rows == 0 || (small && is_in_memory);
     let counted = request.next_call_seq.is_some();
     let run = ScanRun { server: server.clone(), holder, id, limits, origin: Origin::Claimed, counted };
     if inline { ready(run.run().map_err(CallError::into_rpc)) } else { pooled(server, call, run) }
@@ -93,8 +96,13 @@ fn open(server: &Arc<RegionServer>, call: &Call, request: pb::ScanRequest) -> Ou
         Ok(online) => online,
         Err(error) => return ready(Err(error)),
     };
-    let opening =
-        Opening { server: server.clone(), online, limits: Limits::new(server, call, &request), request };
+    let opening = Opening {
+        server: server.clone(),
+        online,
+        connection: Arc::clone(&call.connection),
+        limits: Limits::new(server, call, &request),
+        request,
+    };
     if opening.is_small() {
         let mode = if opening.online.region.memory_only() { ReadMode::AnyDisk } else { ReadMode::CacheOnly };
         match opening.run(mode) {
@@ -123,6 +131,7 @@ fn is_small(server: &RegionServer, request: &pb::ScanRequest) -> bool {
 struct Opening {
     server: Arc<RegionServer>,
     online: Arc<OnlineRegion>,
+    connection: Arc<Connection>,
     request: pb::ScanRequest,
     limits: Limits,
 }
@@ -149,6 +158,7 @@ impl Opening {
         let holder = Box::new(OpenScanner {
             scanner,
             online: self.online.clone(),
+            connection: Arc::clone(&self.connection),
             partial_row: None,
             needs_cursor: proto.need_cursor_result(),
             has_filter: proto.filter.is_some(),

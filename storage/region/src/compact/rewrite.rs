@@ -39,11 +39,13 @@ impl Region {
         heap.seek(Key::first_on_row(b"").get())?;
         let earliest = inputs.iter().filter_map(|file| file.hfile.info().earliest_put_ts()).min();
         let earliest = earliest.unwrap_or(i64::MAX);
-        let mut matcher = match &selection.drops {
+        let keep_above = self.read_points.keep_above();
+        let matcher = match &selection.drops {
             Drops::Nothing => Matcher::minor(store.keeping, now_ms),
             Drops::Everything => Matcher::major(store.keeping, earliest, now_ms),
             Drops::Rows(span) => Matcher::major_within(span.clone(), store.keeping, earliest, now_ms),
         };
+        let mut matcher = matcher.keeping_above(keep_above);
         let by = written_by(selection.all);
         // As in HBase (`Compactor.createWriter`): without a tag there is no part for tags.
         let tags = inputs.iter().any(|file| file.hfile.info().max_tags_len() > 0);

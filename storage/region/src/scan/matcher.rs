@@ -69,6 +69,8 @@ pub(crate) struct Matcher {
     /// Rows that a major compaction has all of, and how those are gone through; others as by a minor one.
     major_within: Option<(RowSpan, Mode)>,
     pub(super) keeping: Keeping,
+    /// A compaction keeps cells above this sequence id, and judges the others as if they were not there.
+    keep_above: u64,
     now_ms: i64,
     pub(super) oldest_unexpired: i64,
     pub(super) time_range: TimeRange,
@@ -125,6 +127,12 @@ impl Matcher {
         matcher
     }
 
+    /// For flushes and compactions: keeps every cell above `seq`, and what would be kept if those had not been written.
+    pub fn keeping_above(mut self, seq: u64) -> Matcher {
+        self.keep_above = seq;
+        self
+    }
+
     fn new(
         mode: Mode,
         keeping: Keeping,
@@ -145,6 +153,7 @@ impl Matcher {
             mode,
             major_within: None,
             keeping,
+            keep_above: u64::MAX,
             now_ms,
             oldest_unexpired,
             time_range,
@@ -209,6 +218,26 @@ impl Matcher {
         {
             return Ok(MatchCode::DoneScan);
         }
+        if self.keep_above == u64::MAX {
+            return self.judge(cell, filter);
+        }
+        if cell.seq() > self.keep_above && self.on_row && cell.row() == self.row {
+            return Ok(if self.is_hidden_from_all(cell) { MatchCode::Skip } else { MatchCode::Include });
+        }
+        // What would be passed over unseen may be above.
+        Ok(match self.judge(cell, filter)? {
+            MatchCode::IncludeAndSeekNextCol | MatchCode::IncludeAndSeekNextRow => MatchCode::Include,
+            MatchCode::SeekNextCol | MatchCode::SeekNextRow => MatchCode::Skip,
+            code => code,
+        })
+    }
+
+    /// Whether a marker that everybody sees hides a newer put: the marker may go, and would have to take the put along.
+    fn is_hidden_from_all(&mut self, cell: CellRef<'_>) -> bool {
+        !cell.cell_type().is_delete() && self.new_versions.is_none() && self.check_hidden(cell).is_some()
+    }
+
+    fn judge(&mut self, cell: CellRef<'_>, filter: &mut Option<Box<dyn Filter>>) -> Result<MatchCode> {
         if self.new_versions.is_some() {
             return self.match_in_order_of_writing(cell, filter);
         }

@@ -11,5 +11,5 @@ mod region_scanner;
 pub(crate) mod source;
 pub(crate) mod store_scanner;
 
-pub(crate) use region_scanner::Parts;
-pub use region_scanner::RegionScanner;
+pub use region_scanner::{LetGo, RegionScanner};
+pub(crate) use region_scanner::{Parts, Stay};

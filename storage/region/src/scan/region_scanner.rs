@@ -6,16 +6,20 @@ use halcyon_cell::{Cell, CellComparator, Error, Key, Result, same_bytes};
 use halcyon_env::Clock;
 use halcyon_filter::{Filter, RowOutcome, finish_row};
 
+use super::source::Heap;
 use super::store_scanner::{Budget, StoreScanner, StoreState};
-use crate::api::{NextState, ScanCounts, ScanLimits};
+use crate::api::{NextState, Scan, ScanCounts, ScanLimits};
+use crate::read_points::HeldReadPoint;
 use crate::region::Region;
 
 /// Reads rows of one region at one read point, family by family (HBase: `RegionScannerImpl`).
 ///
-/// Holds on to the segments and files it started with, so flushes and compactions go on beside it. Owned by
-/// one call at a time; after an error it is of no use any more.
+/// Holds on to the segments and files it started with, so flushes and compactions go on beside it. Between two calls
+/// it can let go of them ([`RegionScanner::let_go`]); the next call goes on in what is there then, at the same read
+/// point. Owned by one call at a time; after an error it is of no use any more.
 pub struct RegionScanner {
-    region: Option<Arc<Region>>,
+    /// `None`: it lives for one call.
+    stay: Option<Stay>,
     clock: Arc<dyn Clock>,
     comparator: CellComparator,
     read_point: u64,
@@ -34,6 +38,23 @@ pub struct RegionScanner {
     exhausted: bool,
 }
 
+/// What a scanner needs to go on later with other segments and files.
+pub(crate) struct Stay {
+    pub region: Arc<Region>,
+    /// Without its filter.
+    pub scan: Scan,
+    /// The time at which the scan began; what expires later is still there for it.
+    pub now_ms: i64,
+    /// `None` for a reader of what is not published yet: nothing is kept for it.
+    pub _held: Option<HeldReadPoint>,
+    pub has_let_go: bool,
+}
+
+/// Segments, files and blocks that a scanner held.
+pub struct LetGo {
+    _heaps: Vec<Heap>,
+}
+
 /// Where in a row the scanner stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Position {
@@ -46,7 +67,7 @@ enum Position {
 
 /// What a scanner is made of; filled by `Region::scanner`.
 pub(crate) struct Parts {
-    pub region: Option<Arc<Region>>,
+    pub stay: Option<Stay>,
     pub clock: Arc<dyn Clock>,
     pub comparator: CellComparator,
     pub read_point: u64,
@@ -74,7 +95,7 @@ impl RegionScanner {
             ));
         }
         Ok(RegionScanner {
-            region: parts.region,
+            stay: parts.stay,
             clock: parts.clock,
             comparator: parts.comparator,
             read_point: parts.read_point,
@@ -101,9 +122,32 @@ impl RegionScanner {
         self.read_point
     }
 
-    /// The region scanned; `None` for the scan inside a Get.
-    pub fn region(&self) -> Option<&Arc<Region>> {
-        self.region.as_ref()
+    /// Whether it may hold memory that was flushed since it began, or since it went on.
+    pub fn holds_flushed(&self) -> bool {
+        self.stores.iter().chain(&self.joined).any(StoreScanner::holds_flushed)
+    }
+
+    /// Gives up segments, files and blocks until the next call of [`RegionScanner::next`], which may have to wait for the
+    /// disk then. Takes little time; freeing what is returned may take more.
+    pub fn let_go(&mut self) -> LetGo {
+        let Some(stay) = &mut self.stay else { return LetGo { _heaps: Vec::new() } };
+        if std::mem::replace(&mut stay.has_let_go, true) {
+            return LetGo { _heaps: Vec::new() };
+        }
+        LetGo { _heaps: self.stores.iter_mut().chain(&mut self.joined).map(StoreScanner::let_go).collect() }
+    }
+
+    /// Whether it has let go, and not gone on since.
+    pub fn has_let_go(&self) -> bool {
+        self.stay.as_ref().is_some_and(|stay| stay.has_let_go)
+    }
+
+    fn go_on(&mut self) -> Result<()> {
+        let Some(stay) = self.stay.as_mut().filter(|stay| stay.has_let_go) else { return Ok(()) };
+        let stores = self.stores.iter_mut().chain(&mut self.joined);
+        stay.region.open_again(&stay.scan, self.read_point, stay.now_ms, stores)?;
+        stay.has_let_go = false;
+        Ok(())
     }
 
     pub fn counts(&self) -> ScanCounts {
@@ -132,6 +176,7 @@ impl RegionScanner {
         if self.exhausted {
             return Ok(NextState::Exhausted);
         }
+        self.go_on()?;
         let start = out.len();
         let mut limits_in_row = *limits;
         if self.filter_has_row() {

@@ -5,6 +5,7 @@ use halcyon_filter::Filter;
 
 use super::matcher::{MatchCode, Matcher};
 use super::source::Heap;
+use crate::store::SeenMemory;
 
 /// How often a long row or a long run of dropped cells looks at the clock.
 const CELLS_BETWEEN_CLOCK_LOOKS: u32 = 128;
@@ -48,6 +49,12 @@ impl Budget<'_> {
 /// Reads one family, row by row.
 pub(crate) struct StoreScanner {
     heap: Heap,
+    /// The number of the store in its region.
+    pub store_at: usize,
+    /// Only of a scanner that may stay open between calls.
+    seen: Option<SeenMemory>,
+    /// While the scanner has let go: the cell that it stood on.
+    stood_on: Option<(Key, u64)>,
     matcher: Matcher,
     reversed: bool,
     /// Most cells of a row after the skipped ones.
@@ -58,13 +65,69 @@ pub(crate) struct StoreScanner {
 
 impl StoreScanner {
     pub fn new(
+        store_at: usize,
         heap: Heap,
         matcher: Matcher,
         reversed: bool,
         limit: Option<u32>,
         offset: u32,
     ) -> StoreScanner {
-        StoreScanner { heap, matcher, reversed, limit, offset, cells_of_row: 0 }
+        StoreScanner {
+            heap,
+            store_at,
+            seen: None,
+            stood_on: None,
+            matcher,
+            reversed,
+            limit,
+            offset,
+            cells_of_row: 0,
+        }
+    }
+
+    /// From now on `holds_flushed` can be told.
+    pub fn remember(&mut self, seen: Option<SeenMemory>) {
+        self.seen = seen;
+    }
+
+    /// Whether it may hold memory that is not the store's any more.
+    pub fn holds_flushed(&self) -> bool {
+        self.seen.as_ref().is_some_and(SeenMemory::has_left)
+    }
+
+    /// Gives up what it reads from, and remembers where it stands. Whatever it knows of the row that it is in stays.
+    pub fn let_go(&mut self) -> Heap {
+        self.stood_on = self.heap.peek().map(|cell| (cell.key().to_key(), cell.seq()));
+        self.seen = None;
+        let nothing = Heap::new(self.heap.comparator(), Vec::new());
+        std::mem::replace(&mut self.heap, nothing)
+    }
+
+    /// Goes on where `let_go` left off, in a heap of what the store has now. The cell that it stood on may be gone by
+    /// now, if nobody at this read point could see it; it goes on with the next one then.
+    pub fn open_again(&mut self, mut heap: Heap, seen: SeenMemory) -> Result<()> {
+        if let Some((key, seq)) = &self.stood_on {
+            heap.seek(key.get())?;
+            let comparator = heap.comparator();
+            let is_before = |cell: CellRef<'_>| {
+                cell.seq() > *seq && comparator.compare_keys(cell.key(), key.get()) == Ordering::Equal
+            };
+            while heap.peek().is_some_and(is_before) {
+                heap.next()?;
+            }
+            let row = key.get().row();
+            if heap.peek().is_none_or(|cell| cell.row() != row) {
+                // Nothing is left of the row that could be seen.
+                self.matcher.clear_row();
+                if self.reversed {
+                    heap.seek_to_row_before(Some(Key::first_on_row(row).get()))?;
+                }
+            }
+        }
+        self.heap = heap;
+        self.seen = Some(seen);
+        self.stood_on = None;
+        Ok(())
     }
 
     /// See [`Heap::held_bytes`].

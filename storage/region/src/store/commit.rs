@@ -97,6 +97,9 @@ impl Store {
             next.stripes = Arc::new(super::divided(&self.compaction, self.comparator, &next.files));
             *view = Arc::new(next);
         }
+        if !commit.flushed.is_empty() {
+            self.note_memory_left();
+        }
         unsettled.archive.extend(commit.compacted.iter().map(|file| file.path.clone()));
         if let Err(error) = unsettled.settle(env, archive_dir) {
             tracing::error!(%error, "compacted files are not yet archived");

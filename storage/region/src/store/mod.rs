@@ -14,7 +14,7 @@ mod writer;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use halcyon_cell::{CellComparator, Result};
 use halcyon_env::Watch;
@@ -98,12 +98,27 @@ pub(crate) struct Store {
     /// What the region's bounds say of how its rows begin.
     row_start: Box<[u8]>,
     view: RwLock<Arc<StoreView>>,
+    /// How often memory has left the view.
+    memory_left: Arc<AtomicU64>,
     watch: Watch,
     unsettled: Unsettled,
     /// Held while the set of files changes and while a compaction runs; never by readers or writers.
     pub compacting: Mutex<()>,
     /// Somebody asked for a major compaction.
     pub major_wanted: AtomicBool,
+}
+
+/// What a reader that stays remembers of a store, to know when it holds memory that has no other use.
+pub(crate) struct SeenMemory {
+    memory_left: Arc<AtomicU64>,
+    before: u64,
+}
+
+impl SeenMemory {
+    /// Whether memory has left the store's view since.
+    pub fn has_left(&self) -> bool {
+        self.memory_left.load(Ordering::Acquire) != self.before
+    }
 }
 
 /// Bytes in memory.
@@ -151,6 +166,7 @@ impl Store {
             dir,
             row_start: row_start.into(),
             view: RwLock::new(Arc::new(view)),
+            memory_left: Arc::default(),
             watch: services.env.watch(),
             unsettled: Unsettled::default(),
             compacting: Mutex::new(()),
@@ -174,6 +190,16 @@ impl Store {
     #[inline]
     pub fn view(&self) -> Arc<StoreView> {
         self.read_view().clone()
+    }
+
+    /// To be called before the view is taken.
+    pub fn see_memory(&self) -> SeenMemory {
+        SeenMemory { memory_left: self.memory_left.clone(), before: self.memory_left.load(Ordering::Acquire) }
+    }
+
+    /// Called after a view with less memory was put in place.
+    fn note_memory_left(&self) {
+        self.memory_left.fetch_add(1, Ordering::Release);
     }
 
     #[inline]
@@ -243,8 +269,12 @@ impl Store {
         };
         let Some(at) = (0..view.pipeline.len()).find(is_there) else { return false };
         let mut next = StoreView::clone(&view);
+        let leaves_cells_out = part.dropped_up_to() > 0;
         next.pipeline.splice(at..at + old.len(), [part]);
         *view = Arc::new(next);
+        if leaves_cells_out {
+            self.note_memory_left(); // otherwise the chunks are the same
+        }
         true
     }
 
@@ -256,6 +286,12 @@ impl Store {
             size.add(part.size());
         }
         size
+    }
+
+    /// Memory of what new readers see.
+    pub fn chunks_bytes(&self) -> usize {
+        let view = self.view();
+        view.active.chunks_bytes() + view.parts().map(Part::chunks_bytes).sum::<usize>()
     }
 
     pub fn has_references(&self) -> bool {

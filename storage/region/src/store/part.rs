@@ -25,6 +25,14 @@ impl Part {
         }
     }
 
+    /// Memory that goes with it.
+    pub fn chunks_bytes(&self) -> usize {
+        match self {
+            Part::List(segment) => segment.chunks_bytes(),
+            Part::Flat { segment, .. } => segment.chunks_bytes(),
+        }
+    }
+
     /// Its cells with sequence ids up to `read_point`.
     pub fn source(&self, read_point: u64) -> Source {
         match self {

@@ -2,6 +2,8 @@
 
 #![allow(dead_code)] // each test uses its part
 
+pub mod scripts;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -24,6 +26,7 @@ pub struct Bench {
     pub wal: Arc<Wal>,
     pub region: Arc<Region>,
     pub cache: Arc<BlockCache>,
+    pub chunks: Arc<ChunkPool>,
     incarnation: u32,
 }
 
@@ -64,8 +67,8 @@ impl Bench {
         let table = table(families);
         let info = RegionInfo::new(table.name().clone(), Bytes::new(), Bytes::new(), 1);
         let cache = new_cache();
-        let (wal, region) = open(&fs, &clock, &table, &info, &cache, 1)?;
-        Ok(Bench { fs, clock, table, info, wal, region, cache, incarnation: 1 })
+        let (wal, region, chunks) = open(&fs, &clock, &table, &info, &cache, 1)?;
+        Ok(Bench { fs, clock, table, info, wal, region, cache, chunks, incarnation: 1 })
     }
 
     pub fn env(&self) -> Env {
@@ -88,9 +91,8 @@ impl Bench {
 
     fn open_again(&mut self) -> Result<()> {
         self.incarnation += 1;
-        let (wal, region) =
+        (self.wal, self.region, self.chunks) =
             open(&self.fs, &self.clock, &self.table, &self.info, &self.cache, self.incarnation)?;
-        (self.wal, self.region) = (wal, region);
         Ok(())
     }
 
@@ -126,7 +128,7 @@ fn new_cache() -> Arc<BlockCache> {
     Arc::new(BlockCache::new(1 << 20))
 }
 
-type Opened = (Arc<Wal>, Arc<Region>);
+type Opened = (Arc<Wal>, Arc<Region>, Arc<ChunkPool>);
 
 fn open(
     fs: &Arc<SimFileSystem>,
@@ -150,15 +152,16 @@ fn open(
     let mut config = WalConfig::new(wals.join(format!("s{incarnation}")), old, format!("s{incarnation}"));
     config.sync_mode = SyncMode::Fsync;
     let wal = Wal::open(env.clone(), config)?;
+    let chunks = ChunkPool::new(64 << 10, 4);
     let services = RegionServices {
         env,
         wal: wal.clone(),
         cache: cache.clone(),
-        chunks: ChunkPool::new(64 << 10, 4),
+        chunks: chunks.clone(),
         settings: settings(),
     };
     let region = Region::open(services, Path::new("/root"), info.clone(), table.clone())?;
-    Ok((wal, region))
+    Ok((wal, region, chunks))
 }
 
 /// How a family asks for a policy.

@@ -1,0 +1,83 @@
+//! Read points that somebody will come back with.
+//!
+//! A scanner that stays open between calls need not hold on to the segments and files that it began with: it may let
+//! go of them and open what is there later, at the read point that it has. For that its read point is held here, and
+//! flushes, compactions in memory and compactions of files keep whatever it may still see: every cell above the lowest
+//! of these points stays, and what is up to it is judged as if nothing had been written since (HBase:
+//! `HRegion.getSmallestReadPoint` and `StoreScanner.updateReaders`).
+//!
+//! *Thread safety*: all verbs from any thread. A point is taken and held under one lock. So who asks for the lowest
+//! before the point was held knows that the point is not below what was published then; all that a flush or compaction
+//! goes through was published before it asks.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+/// See the head of the file.
+#[derive(Default)]
+pub(crate) struct ReadPoints {
+    /// How often each point is held.
+    held: Mutex<BTreeMap<u64, usize>>,
+}
+
+/// A read point that is respected as long as this lives.
+pub(crate) struct HeldReadPoint {
+    points: Arc<ReadPoints>,
+    point: u64,
+}
+
+impl ReadPoints {
+    /// Takes a read point and holds it.
+    pub fn hold(self: &Arc<Self>, read_point: impl FnOnce() -> u64) -> HeldReadPoint {
+        let mut held = self.held.lock();
+        let point = read_point();
+        *held.entry(point).or_default() += 1;
+        HeldReadPoint { points: self.clone(), point }
+    }
+
+    /// Cells above it are to be kept whatever hides them; `u64::MAX` if nobody holds a point. To be asked after what is
+    /// to be gone through was published.
+    pub fn keep_above(&self) -> u64 {
+        self.held.lock().first_key_value().map_or(u64::MAX, |(&point, _)| point)
+    }
+}
+
+impl HeldReadPoint {
+    pub fn point(&self) -> u64 {
+        self.point
+    }
+}
+
+impl Drop for HeldReadPoint {
+    fn drop(&mut self) {
+        let mut held = self.points.held.lock();
+        if let Some(count) = held.get_mut(&self.point) {
+            *count -= 1;
+            if *count == 0 {
+                held.remove(&self.point);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lowest_point_counts_until_its_last_holder_has_gone() {
+        let points = Arc::new(ReadPoints::default());
+        assert_eq!(points.keep_above(), u64::MAX);
+        let (first, second) = (points.hold(|| 5), points.hold(|| 5));
+        let later = points.hold(|| 9);
+        assert_eq!((first.point(), points.keep_above()), (5, 5));
+        drop(first);
+        assert_eq!(points.keep_above(), 5);
+        drop(second);
+        assert_eq!(points.keep_above(), 9);
+        drop(later);
+        assert_eq!(points.keep_above(), u64::MAX);
+    }
+}
