@@ -8,7 +8,7 @@
 //! has when it is told that the scanner is unknown. Checked against `RSRpcServices`
 //! (`getRegionScanner`, `checkScanNextCallSeq`, `closeScanner`) and `LeaseManager` of 2.6.4.
 //!
-//! An idle scanner holds no memory that was flushed: it lets go of its view then, and takes a new one when it is called
+//! A scanner that is idle, or whose call waits for its turn, holds no memory that was flushed: it lets go of its view then, and takes a new one when it is called
 //! again (HBase: `StoreScanner.updateReaders`). What it may still see is kept for it in files.
 //!
 //! *Thread safety*: one lock, held for a hash probe; scanners are dropped outside of it.
@@ -113,6 +113,8 @@ enum Holding {
         scanner: Box<OpenScanner>,
         expires_ns: u64,
     },
+    /// A call for it waits for its turn. No lease runs.
+    Waiting(Box<OpenScanner>),
     Busy,
     /// The region was closed under the idle scanner.
     RegionClosed {
@@ -178,7 +180,10 @@ impl Scanners {
             };
         };
         match std::mem::replace(&mut entry.holding, Holding::Busy) {
-            Holding::Busy => Err(RpcError::lease(format!("lease '{id}' does not exist"))),
+            busy @ (Holding::Busy | Holding::Waiting(_)) => {
+                entry.holding = busy;
+                Err(RpcError::lease(format!("lease '{id}' does not exist")))
+            }
             Holding::RegionClosed { region, .. } => {
                 state.open.remove(&id);
                 Err(RpcError::not_serving_region(format!("{region} was closed under scanner {id}")))
@@ -197,6 +202,30 @@ impl Scanners {
                     return Ok(Claim::Renewed);
                 }
                 Ok(Claim::Owned(scanner))
+            }
+        }
+    }
+
+    /// Keeps a claimed scanner until the turn of its call has come, which may be seconds away: it holds no memory that
+    /// is flushed meanwhile, either.
+    pub(crate) fn await_turn(&self, id: u64, mut scanner: Box<OpenScanner>) {
+        let let_go = let_go_flushed(&mut scanner);
+        if let Some(entry) = self.state.lock().open.get_mut(&id) {
+            entry.held_bytes = scanner.scanner.held_bytes();
+            entry.holding = Holding::Waiting(scanner);
+        }
+        drop(let_go);
+    }
+
+    /// The scanner of a call whose turn has come, which is the caller's again. None if it waits no more.
+    pub(crate) fn take_turn(&self, id: u64) -> Option<Box<OpenScanner>> {
+        let mut state = self.state.lock();
+        let entry = state.open.get_mut(&id)?;
+        match std::mem::replace(&mut entry.holding, Holding::Busy) {
+            Holding::Waiting(scanner) => Some(scanner),
+            other => {
+                entry.holding = other;
+                None
             }
         }
     }
@@ -238,12 +267,12 @@ impl Scanners {
         }
     }
 
-    /// Lets idle scanners let go of memory of a region that was flushed or compacted in memory.
+    /// Lets scanners that no call is at let go of memory of a region that was flushed or compacted in memory.
     pub(crate) fn region_flushed(&self, online: &Arc<OnlineRegion>) {
         let mut let_go = Vec::new();
         let mut state = self.state.lock();
         for entry in state.open.values_mut() {
-            if let Holding::Idle { scanner, .. } = &mut entry.holding
+            if let Holding::Idle { scanner, .. } | Holding::Waiting(scanner) = &mut entry.holding
                 && Arc::ptr_eq(&scanner.online, online)
                 && let Some(held) = let_go_flushed(scanner)
             {
@@ -288,7 +317,7 @@ impl Scanners {
             Holding::Idle { expires_ns, .. } | Holding::RegionClosed { expires_ns, .. } => {
                 expires_ns <= now_ns
             }
-            Holding::Busy => false,
+            Holding::Busy | Holding::Waiting(_) => false,
         };
         let ids: Vec<u64> = state.open.iter().filter(|(_, e)| expired(e)).map(|(&id, _)| id).collect();
         let dropped: Vec<Entry> = ids.iter().filter_map(|id| state.open.remove(id)).collect();

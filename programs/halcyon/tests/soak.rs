@@ -450,7 +450,6 @@ async fn soak(name: &str, time: Duration) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "beside other work writes may still be refused seconds after the load: who holds the memory is not found yet"]
 async fn a_short_soak() {
     soak("soak-short", Duration::from_secs(6)).await;
 }

@@ -62,7 +62,9 @@ fn next(server: &Arc<RegionServer>, call: &Call, request: pb::ScanRequest, id: u
 fn pooled(server: &Arc<RegionServer>, call: &Call, run: ScanRun) -> Outcome {
     let server = server.clone();
     let waits = Waits::of_answer(call.terms(), run.answer_bytes_max());
-    let queued = Queued(Some(run));
+    let ScanRun { holder, id, limits, counted, .. } = run;
+    server.scanners.await_turn(id, holder);
+    let queued = Queued { server: server.clone(), id, limits: Some(limits), counted };
     Outcome::Later(Box::pin(async move {
         let work = move || queued.run().map_err(CallError::into_rpc);
         let (reply, reservation) = server.run_reserved("Scan", waits, work).await?;
@@ -70,20 +72,36 @@ fn pooled(server: &Arc<RegionServer>, call: &Call, run: ScanRun) -> Outcome {
     }))
 }
 
-/// A claimed scanner whose turn has not come. If it never does, because the call is refused or dropped, the scanner
-/// is as it was before the call: the client may ask again.
-struct Queued(Option<ScanRun>);
+/// A call for a claimed scanner whose turn has not come. If it never does, because the call is refused or dropped, the
+/// scanner is as it was before the call: the client may ask again.
+struct Queued {
+    server: Arc<RegionServer>,
+    id: u64,
+    /// `None` once its turn has come.
+    limits: Option<Limits>,
+    counted: bool,
+}
 
 impl Queued {
     fn run(mut self) -> Result<Reply, CallError> {
-        self.0.take().expect("it runs once").run()
+        let limits = self.limits.take().expect("it runs once");
+        let (server, id, counted) = (self.server.clone(), self.id, self.counted);
+        let holder = server.scanners.take_turn(id).expect("nobody else ends the wait");
+        if !server.regions.serves(&holder.online) {
+            server.scanners.close(id);
+            let name = holder.online.region.info().region_name();
+            return Err(CallError::Failed(server.regions.not_online(name)));
+        }
+        ScanRun { server, holder, id, limits, origin: Origin::Claimed, counted }.run()
     }
 }
 
 impl Drop for Queued {
     fn drop(&mut self) {
-        if let Some(run) = self.0.take() {
-            run.server.scanners.unclaim(run.id, run.holder, run.counted);
+        if self.limits.is_some()
+            && let Some(holder) = self.server.scanners.take_turn(self.id)
+        {
+            self.server.scanners.unclaim(self.id, holder, self.counted);
         }
     }
 }
