@@ -14,7 +14,7 @@ mod sends;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use halcyon_env::Env;
 use halcyon_wal::SyncMode;
 use serde_json::{Value, json};
@@ -26,8 +26,19 @@ use crate::run::{Client, Done, Outcome, Plan, Step, result_json, result_text, ru
 const KINDS: &[&str] = &["call"];
 const STEP: Step = Step::Done(Done { operations: 1, kind: Some(0) });
 
+/// What can be measured by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Part {
+    Calls,
+    Log,
+    Send,
+}
+
 #[derive(Clone, Debug, Args)]
 pub struct LimitsArgs {
+    /// Measure only this.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "calls,log,send")]
+    pub only: Vec<Part>,
     /// Calls that do nothing: over so many connections, so many calls at once.
     #[arg(
         long,
@@ -68,18 +79,24 @@ pub struct LimitsArgs {
 pub async fn limits(env: &Env, args: &LimitsArgs) -> Result<(), String> {
     let measure = Measure { env, args, report: ReportArgs { json: None, ..args.report.clone() } };
     let mut results = Vec::new();
-    for question in [Question::Nothing, Question::Get] {
-        for concurrency in &args.calls {
-            results.push(measure.calls(question, *concurrency).await?);
+    if args.only.contains(&Part::Calls) {
+        for question in [Question::Nothing, Question::Get] {
+            for concurrency in &args.calls {
+                results.push(measure.calls(question, *concurrency).await?);
+            }
         }
     }
-    for mode in [SyncMode::Written, SyncMode::Fsync] {
-        results.push(measure.log(mode).await?);
+    if args.only.contains(&Part::Log) {
+        for mode in [SyncMode::Written, SyncMode::Fsync] {
+            results.push(measure.log(mode).await?);
+        }
     }
-    for size in &args.send_sizes {
-        results.push(measure.sends(1, *size).await?);
+    if args.only.contains(&Part::Send) {
+        for size in &args.send_sizes {
+            results.push(measure.sends(1, *size).await?);
+        }
+        results.push(measure.sends(sends::PIECES, sends::PIECE_LEN).await?);
     }
-    results.push(measure.sends(sends::PIECES, sends::PIECE_LEN).await?);
     if let Some(file) = &args.report.json {
         write_json(env, file, &Value::Array(results.iter().map(|(json, _)| json.clone()).collect()))?;
     }
