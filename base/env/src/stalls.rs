@@ -13,8 +13,8 @@ use std::time::Duration;
 use crate::Clock;
 
 /// Waits that are kept whole; of older ones the sums stay.
-const RECENT_MAX: usize = 256;
-const THRESHOLD_DEFAULT: Duration = Duration::from_millis(20);
+const RECENT_MAX: usize = 1024;
+const THRESHOLD_DEFAULT: Duration = Duration::from_millis(10);
 
 /// One wait over the threshold.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use halcyon_cache::BlockCache;
 use halcyon_cell::{Error, ErrorKind, Result};
-use halcyon_env::{Env, spawn_thread};
+use halcyon_env::{Env, spawn_thread, step_back};
 use halcyon_memstore::ChunkPool;
 use halcyon_region::{Region, RegionServices};
 use halcyon_rpc::{Queues, RpcError};
@@ -57,6 +57,9 @@ use crate::tuner::{self, Tuner};
 const IDLE_WAIT: Duration = Duration::from_millis(500);
 /// Chunks that wait for a writer with their memory in place.
 const READY_CHUNKS: usize = 3;
+/// How far flushes, compactions and reading ahead step back before calls (in steps of `nice`): where all want one processor
+/// they get two parts in seven of it. Not further, as calls wait for them in the end, when memory or files run short.
+const BEHIND_CALLS_STEPS: i32 = 4;
 /// How often memory is measured.
 const MEASURE_PERIOD: Duration = Duration::from_millis(100);
 /// How often leases and log files are looked at.
@@ -437,17 +440,18 @@ impl RegionServer {
             }
         })?;
         for number in 0..self.settings.flush_threads_count.max(1) {
-            self.start_thread(&format!("flusher-{number}"), |server| server.flush_turn(IDLE_WAIT))?;
+            self.start_behind(&format!("flusher-{number}"), |server| server.flush_turn(IDLE_WAIT))?;
         }
-        self.start_thread("memory-compactor", |server| server.compact_memory_turn(IDLE_WAIT))?;
+        self.start_behind("memory-compactor", |server| server.compact_memory_turn(IDLE_WAIT))?;
         self.chunks.free_beside();
         self.start_thread("chunks", |server| server.chunks.keep_ready(READY_CHUNKS, IDLE_WAIT))?;
         self.start_thread("cache", |server| {
             server.cache.turn(IDLE_WAIT);
         })?;
-        self.start_thread("prefetcher", |server| server.prefetch_turn(IDLE_WAIT))?;
-        self.start_thread("compactor-small", |server| server.compact_turn(Lane::Small, IDLE_WAIT))?;
-        self.start_thread("compactor-large", |server| server.compact_turn(Lane::Large, IDLE_WAIT))?;
+        self.start_behind("prefetcher", |server| server.prefetch_turn(IDLE_WAIT))?;
+        for (name, lane) in [("compactor-small", Lane::Small), ("compactor-large", Lane::Large)] {
+            self.start_behind(name, move |server| server.compact_turn(lane, IDLE_WAIT))?;
+        }
         let mut chores = Chores::new(Tuner::new(self.settings.memstore_share, self.settings.cache_share));
         self.start_thread("chores", move |server| {
             server.pause(MEASURE_PERIOD);
@@ -469,6 +473,21 @@ impl RegionServer {
         })?;
         self.threads.lock().push(thread);
         Ok(())
+    }
+
+    /// As `start_thread`, for work that calls go before.
+    fn start_behind(
+        self: &Arc<Self>,
+        name: &str,
+        mut turn: impl FnMut(&RegionServer) + Send + 'static,
+    ) -> Result<()> {
+        let mut is_behind = false;
+        self.start_thread(name, move |server| {
+            if !std::mem::replace(&mut is_behind, true) {
+                step_back(BEHIND_CALLS_STEPS);
+            }
+            turn(server);
+        })
     }
 
     /// Waits by real time, so that a test's clock does not make threads spin; ends early when the server stops.

@@ -17,6 +17,7 @@ use halcyon_schema::RegionInfo;
 use prost::Message;
 
 use crate::Failure;
+use crate::generators::Generators;
 use crate::halcyon::{FAMILY, QUALIFIER};
 use crate::keys::{Key, key};
 
@@ -68,6 +69,32 @@ pub struct Stall {
     pub ms: f64,
     pub cause: String,
     pub detail: String,
+}
+
+/// How many calls took no longer than so many seconds, as `/metrics` tells.
+#[derive(Clone, Debug, Default)]
+pub struct CallTimes {
+    up_to: Vec<(f64, u64)>,
+}
+
+impl CallTimes {
+    /// Without what was there before.
+    pub fn since(mut self, before: &CallTimes) -> CallTimes {
+        for (bucket, before) in self.up_to.iter_mut().zip(&before.up_to) {
+            bucket.1 -= before.1;
+        }
+        self
+    }
+
+    pub fn count(&self) -> u64 {
+        self.up_to.last().map_or(0, |(_, count)| *count)
+    }
+
+    /// The bound, in milliseconds, that this share of the calls did not exceed. Bounds are half a doubling apart.
+    pub fn at(&self, share: f64) -> f64 {
+        let wanted = (self.count() as f64 * share).ceil() as u64;
+        self.up_to.iter().find(|(_, count)| *count >= wanted).map_or(0.0, |(bound, _)| bound * 1e3)
+    }
 }
 
 impl Server {
@@ -134,6 +161,23 @@ impl Server {
         Ok(counters.filter_map(|(name, value)| Some((name.to_string(), value.parse().ok()?))).collect())
     }
 
+    /// What calls of each class took inside the server until now: seconds and how many took no longer.
+    pub fn call_times(&self) -> Result<BTreeMap<String, CallTimes>, Failure> {
+        let page = self.page("/metrics")?;
+        let mut times: BTreeMap<String, CallTimes> = BTreeMap::new();
+        for line in page.lines() {
+            let Some(line) = line.strip_prefix("halcyon_rpc_call_seconds_bucket{class=\"") else { continue };
+            let bucket = line.split_once("\",le=\"").and_then(|(class, line)| {
+                let (bound, count) = line.split_once("\"} ")?;
+                let bound = if bound == "+Inf" { f64::INFINITY } else { bound.parse().ok()? };
+                Some((class.to_string(), (bound, count.parse::<u64>().ok()?)))
+            });
+            let (class, bucket) = bucket.ok_or_else(|| format!("no bucket: {line}"))?;
+            times.entry(class).or_default().up_to.push(bucket);
+        }
+        Ok(times)
+    }
+
     /// Milliseconds that the threads of each name have run, and have waited for a processor to run on.
     pub fn threads(&self) -> Result<BTreeMap<String, (f64, f64)>, Failure> {
         let mut threads: BTreeMap<String, (f64, f64)> = BTreeMap::new();
@@ -187,8 +231,14 @@ pub struct Table {
 }
 
 impl Table {
-    /// Makes the table, split evenly over keys below `rows`, and opens it on so many connections.
-    pub async fn make(server: &Server, rows: u64, connections: usize) -> Result<Vec<Table>, Failure> {
+    /// Makes the table, split evenly over keys below `rows`, and opens it on so many connections, spread over the
+    /// generators.
+    pub async fn make(
+        server: &Server,
+        rows: u64,
+        generators: &Generators,
+        connections: usize,
+    ) -> Result<Vec<Table>, Failure> {
         let options = &server.options;
         let address = server.address("regionserver")?;
         let master = server.address("master")?;
@@ -204,10 +254,11 @@ impl Table {
         if regions.len() as u64 != options.regions {
             return Err(format!("{} regions are open, not {}", regions.len(), options.regions).into());
         }
-        // One after the other and nothing in between: the server deals connections to its threads in turn.
         let mut tables = Vec::new();
-        for _ in 0..connections {
-            let rows = Connection::connect(address, &ConnectOptions::new("ClientService")).await?;
+        for connection in 0..connections {
+            let connecting =
+                async move { Connection::connect(address, &ConnectOptions::new("ClientService")).await };
+            let rows = generators.of_connection(connection).spawn(connecting).await??;
             tables.push(Table { rows, regions: regions.clone() });
         }
         Ok(tables)

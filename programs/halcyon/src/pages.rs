@@ -175,6 +175,7 @@ impl Sources {
                 let _ = writeln!(out, "halcyon_rpc_{name}{{class=\"{}\"}} {value}", class.name());
             }
         }
+        self.call_times(&mut out);
         let response_bytes = self.queues.response_bytes();
         let _ = writeln!(out, "# TYPE halcyon_rpc_response_bytes gauge");
         let _ = writeln!(out, "halcyon_rpc_response_bytes {response_bytes}");
@@ -225,6 +226,26 @@ impl Sources {
             let _ = writeln!(out, "# TYPE {name} counter\n{name} {}", counter.get());
         }
         out
+    }
+
+    /// From when a call was read from its socket until its answer was given to it.
+    fn call_times(&self, out: &mut String) {
+        let _ = writeln!(out, "# TYPE halcyon_rpc_call_seconds histogram");
+        for class in CallClass::ALL {
+            let (name, times) = (class.name(), self.queues.times(class));
+            let mut bucket = |bound: &str, count: u64| {
+                let _ = writeln!(
+                    out,
+                    "halcyon_rpc_call_seconds_bucket{{class=\"{name}\",le=\"{bound}\"}} {count}"
+                );
+            };
+            for (seconds, count) in &times.up_to {
+                bucket(&seconds.to_string(), *count);
+            }
+            bucket("+Inf", times.count);
+            let _ = writeln!(out, "halcyon_rpc_call_seconds_sum{{class=\"{name}\"}} {}", times.sum_seconds);
+            let _ = writeln!(out, "halcyon_rpc_call_seconds_count{{class=\"{name}\"}} {}", times.count);
+        }
     }
 
     fn cache_metrics(&self, out: &mut String) {

@@ -33,8 +33,9 @@ const OPEN_FILES_MIN: u64 = 4096;
 const LOCK_FILE: &str = ".halcyon.lock";
 /// How long calls under way may take when the server stops.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(5);
-/// How often it is looked whether threads run when they want to.
-const STALL_CHECK_PERIOD: Duration = Duration::from_millis(20);
+/// How often it is looked whether threads run when they want to. Short against what counts as a stall: of one that
+/// begins while the thread sleeps anyway, the rest of that sleep is not seen.
+const STALL_CHECK_PERIOD: Duration = Duration::from_millis(3);
 /// How often it is looked whether the region server gave up.
 const FAILURE_CHECK_PERIOD: Duration = Duration::from_millis(200);
 

@@ -16,6 +16,7 @@ use halcyon_proto::pb;
 use crate::connection::{ConnectionTask, poll_flush};
 use crate::frame::{FrameError, Request, header_of_part};
 use crate::input::READ_BYTES_MAX;
+use crate::lanes::Seat;
 use crate::server::Shared;
 use crate::{
     Call, CallClass, CallHead, Codec, Compressor, Connection, Dropped, Outcome, Reply, ReplyFuture, RpcError,
@@ -37,6 +38,7 @@ const QUEUE_FULL: &str = "Call queue is full, is hbase.ipc.server.max.callqueue.
 /// What the connection header settled.
 pub(crate) struct Agreed {
     pub connection: Arc<Connection>,
+    pub service_name: &'static str,
     pub service: Arc<dyn Service>,
     pub compressor: Option<Compressor>,
 }
@@ -45,6 +47,8 @@ pub(crate) struct Agreed {
 pub(crate) struct Calls {
     task: ConnectionTask,
     agreed: Agreed,
+    /// Its place, where the server has lanes.
+    seat: Option<Seat>,
     /// Calls of this turn that were not ready at once.
     fresh: Vec<Waiting>,
     waiting: FuturesUnordered<Waiting>,
@@ -63,6 +67,15 @@ pub(crate) struct Calls {
     /// The turn at hand took too long.
     turn_over: bool,
     tally: Tally,
+    /// Calls answered since the last write to the socket.
+    answered: Vec<Answered>,
+}
+
+/// Calls of one class that arrived together.
+struct Answered {
+    class: CallClass,
+    received_ns: u64,
+    count: u64,
 }
 
 /// Counts of the turn at hand, before they go to the server's counters.
@@ -80,6 +93,7 @@ struct Tally {
 struct Waiting {
     call_id: u32,
     class: CallClass,
+    received_ns: u64,
     frame_bytes: usize,
     future: ReplyFuture,
 }
@@ -87,6 +101,7 @@ struct Waiting {
 struct Finished {
     call_id: u32,
     class: CallClass,
+    received_ns: u64,
     frame_bytes: usize,
     answer: Result<Reply, RpcError>,
 }
@@ -101,8 +116,8 @@ impl Future for Waiting {
             Ok(Poll::Ready(answer)) => answer,
             Err(panic) => Err(panicked(&*panic)),
         };
-        let Waiting { call_id, class, frame_bytes, .. } = *self;
-        Poll::Ready(Finished { call_id, class, frame_bytes, answer })
+        let Waiting { call_id, class, received_ns, frame_bytes, .. } = *self;
+        Poll::Ready(Finished { call_id, class, received_ns, frame_bytes, answer })
     }
 }
 
@@ -123,12 +138,13 @@ enum End {
 }
 
 impl Calls {
-    pub fn new(task: ConnectionTask, agreed: Agreed) -> Calls {
+    pub fn new(task: ConnectionTask, agreed: Agreed, seat: Option<Seat>) -> Calls {
         // The first calls may have come with the opening.
         let received_ns = task.shared.clock.monotonic_ns();
         Calls {
             task,
             agreed,
+            seat,
             fresh: Vec::new(),
             waiting: FuturesUnordered::new(),
             eof: false,
@@ -139,10 +155,12 @@ impl Calls {
             turn_bytes: 0,
             turn_over: false,
             tally: Tally::default(),
+            answered: Vec::new(),
         }
     }
 
     pub async fn run(mut self) {
+        std::future::poll_fn(|cx| Poll::Ready(self.task.control.is_served_by(cx.waker()))).await;
         let end = std::future::poll_fn(|cx| self.poll(cx)).await;
         self.settle();
         self.release_charge();
@@ -173,6 +191,7 @@ impl Calls {
             moved |= self.handle_frames();
             let was_full = self.is_output_full();
             let flushed = poll_flush(&mut self.task.stream, &mut self.task.output, cx);
+            self.note_times();
             self.settle();
             if self.task.control.is_detached() {
                 self.task.output.detach(); // what has come since as well
@@ -237,17 +256,37 @@ impl Calls {
         while let Poll::Ready(Some(finished)) = self.waiting.poll_next_unpin(cx) {
             any = true;
             self.task.shared.queues.end_wait(finished.class, finished.frame_bytes);
-            self.answer(finished.call_id, finished.class, finished.answer);
+            self.finish(finished);
         }
         any
     }
 
-    fn answer(&mut self, call_id: u32, class: CallClass, answer: Result<Reply, RpcError>) {
+    fn finish(&mut self, finished: Finished) {
+        let Finished { call_id, class, received_ns, answer, .. } = finished;
+        self.answer(call_id, class, received_ns, answer);
+    }
+
+    fn answer(&mut self, call_id: u32, class: CallClass, received_ns: u64, answer: Result<Reply, RpcError>) {
         if let Err(RpcError { dropped: Some(why), .. }) = answer {
             return self.task.shared.queues.note_dropped(class, why);
         }
         self.tally.calls_failed += u64::from(answer.is_err());
         self.task.output.push_answer(call_id, answer, self.agreed.compressor);
+        match self.answered.last_mut() {
+            Some(last) if last.class == class && last.received_ns == received_ns => last.count += 1,
+            _ => self.answered.push(Answered { class, received_ns, count: 1 }),
+        }
+    }
+
+    /// Counts how long the calls took whose answers the socket has just been given.
+    fn note_times(&mut self) {
+        if self.answered.is_empty() {
+            return;
+        }
+        let now_ns = self.task.shared.clock.monotonic_ns();
+        for Answered { class, received_ns, count } in self.answered.drain(..) {
+            self.task.shared.queues.note_time(class, now_ns.saturating_sub(received_ns), count);
+        }
     }
 
     fn refuse(&mut self, call_id: u32, error: &RpcError) {
@@ -296,7 +335,7 @@ impl Calls {
         let mut fresh = std::mem::take(&mut self.fresh);
         for mut call in fresh.drain(..) {
             match Pin::new(&mut call).poll(&mut cx) {
-                Poll::Ready(finished) => self.answer(finished.call_id, finished.class, finished.answer),
+                Poll::Ready(finished) => self.finish(finished),
                 Poll::Pending => {
                     self.task.shared.queues.begin_wait(call.class, call.frame_bytes);
                     self.waiting.push(call);
@@ -403,13 +442,13 @@ impl Calls {
             Err(error) => return self.refuse(call_id, &error),
         };
         self.tally.calls += 1;
-        let service = &self.agreed.service;
+        let (service, received_ns) = (&self.agreed.service, self.received_ns);
         match catch_unwind(AssertUnwindSafe(|| service.call(call))) {
-            Ok(Outcome::Ready(answer)) => self.answer(call_id, class, answer),
+            Ok(Outcome::Ready(answer)) => self.answer(call_id, class, received_ns, answer),
             Ok(Outcome::Later(future)) => {
-                self.fresh.push(Waiting { call_id, class, frame_bytes, future });
+                self.fresh.push(Waiting { call_id, class, received_ns, frame_bytes, future });
             }
-            Err(panic) => self.answer(call_id, class, Err(panicked(&*panic))),
+            Err(panic) => self.answer(call_id, class, received_ns, Err(panicked(&*panic))),
         }
     }
 
@@ -467,6 +506,9 @@ impl Calls {
     /// Moves the counts of this turn to the server's counters.
     fn settle(&mut self) {
         let (tally, stats) = (&mut self.tally, &self.task.shared.stats);
+        if let Some(seat) = self.seat.as_ref().filter(|_| tally.calls > 0) {
+            seat.note_calls(tally.calls);
+        }
         for (count, counter) in [
             (&mut tally.calls, &stats.calls),
             (&mut tally.calls_failed, &stats.calls_failed),

@@ -13,7 +13,7 @@ use halcyon_proto::pb;
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::calls::{Agreed, Calls};
+use crate::calls::Agreed;
 use crate::input::Input;
 use crate::output::{Output, SLICES_MAX};
 use crate::preamble::{CONNECTION_HEADER_BYTES_MAX, Header, PREAMBLE_LEN, Preamble, SWITCH_TO_SIMPLE};
@@ -36,6 +36,25 @@ pub(crate) struct ConnectionTask {
     pub output: Output,
 }
 
+/// A connection between two event loops.
+pub(crate) struct Moving {
+    shared: Arc<Shared>,
+    control: Arc<Control>,
+    id: u64,
+    peer: SocketAddr,
+    stream: std::net::TcpStream,
+    input: Input,
+    output: Output,
+}
+
+impl Moving {
+    /// Gives the socket to the event loop of the calling task.
+    pub fn arrive(self) -> io::Result<ConnectionTask> {
+        let Moving { shared, control, id, peer, stream, input, output } = self;
+        Ok(ConnectionTask { shared, control, id, peer, stream: TcpStream::from_std(stream)?, input, output })
+    }
+}
+
 impl ConnectionTask {
     pub fn new(
         shared: Arc<Shared>,
@@ -48,19 +67,27 @@ impl ConnectionTask {
         ConnectionTask { shared, control, id, peer, stream, input, output }
     }
 
-    pub async fn run(mut self) {
+    /// Reads what stands before the first call. `None`: there will be none.
+    pub async fn open(mut self) -> Option<(ConnectionTask, Agreed)> {
         let control = Arc::clone(&self.control);
         let time = self.shared.settings.handshake_timeout;
         let handshake = unless_stopping(&control, tokio::time::timeout(time, self.handshake())).await;
         let agreed = match handshake {
-            None | Some(Err(_)) | Some(Ok(Err(_))) => return, // stopping, too slow, or gone
+            None | Some(Err(_)) | Some(Ok(Err(_))) => return None, // stopping, too slow, or gone
             Some(Ok(Ok(agreed))) => agreed,
         };
         match agreed {
-            Some(agreed) => Calls::new(self, agreed).run().await,
+            Some(agreed) => return Some((self, agreed)),
             None if self.output.is_empty() => {} // the protocol has no answer to a header
             None => self.farewell().await,
         }
+        None
+    }
+
+    /// Takes the socket away from its event loop, to go on with another one.
+    pub fn into_moving(self) -> io::Result<Moving> {
+        let ConnectionTask { shared, control, id, peer, stream, input, output } = self;
+        Ok(Moving { shared, control, id, peer, stream: stream.into_std()?, input, output })
     }
 
     /// Reads preamble and header. `None`: what `output` holds is the last word.
@@ -112,7 +139,8 @@ impl ConnectionTask {
                 return None;
             }
         };
-        let Some(service) = self.shared.services.get(header.service.as_str()) else {
+        let Some((service_name, service)) = self.shared.services.get_key_value(header.service.as_str())
+        else {
             tracing::warn!(peer = %self.peer, service = header.service, "unknown service");
             return None;
         };
@@ -124,7 +152,8 @@ impl ConnectionTask {
             codec: header.codec,
             state: ConnectionState::default(),
         });
-        Some(Agreed { connection, service: Arc::clone(service), compressor: header.compressor })
+        let service = Arc::clone(service);
+        Some(Agreed { connection, service_name, service, compressor: header.compressor })
     }
 
     /// Bytes behind an int32 length.
@@ -170,7 +199,7 @@ impl ConnectionTask {
 async fn unless_stopping<F: Future>(control: &Control, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     std::future::poll_fn(|cx| {
-        control.waker.get_or_init(|| cx.waker().clone());
+        control.is_served_by(cx.waker());
         if control.stopping.load(Ordering::SeqCst) {
             return Poll::Ready(None);
         }

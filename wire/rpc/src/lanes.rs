@@ -1,9 +1,11 @@
+use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use halcyon_env::{Clock, Stalls, spawn_thread};
+use parking_lot::Mutex;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
@@ -15,50 +17,154 @@ const EVENT_INTERVAL: u32 = 24;
 /// and answered without waking another thread. A runtime that shares its tasks among threads wakes a second one
 /// for most requests of a lightly loaded server, which costs more than a small Get does.
 ///
+/// Which lane that is, is decided when a connection has said which service it wants: clients open connections of
+/// several kinds side by side, and those of one kind are spread evenly ([`Lanes::deal`]).
+///
 /// Lanes end when the last reference goes.
 pub struct Lanes {
-    handles: Vec<Handle>,
+    lanes: Vec<Lane>,
     _stops: Vec<oneshot::Sender<()>>,
-    next: AtomicUsize,
+    dealt: Mutex<Dealt>,
+}
+
+struct Lane {
+    handle: Handle,
+    calls: Calls,
+}
+
+/// Calls that a lane was given, on a cache line of their own.
+#[derive(Default)]
+#[repr(align(64))]
+struct Calls(AtomicU64);
+
+/// Who was given which lane.
+#[derive(Default)]
+struct Dealt {
+    /// Open connections of each service, lane by lane.
+    open: HashMap<&'static str, Vec<usize>>,
+    /// What each lane's `calls` were when the last connection was dealt.
+    calls_before: Vec<u64>,
+    /// Calls of each lane; those before the last connection count half, before the last but one a quarter ...
+    lately: Vec<u64>,
+}
+
+/// A connection's place on a lane, until dropped.
+pub(crate) struct Seat {
+    lanes: Arc<Lanes>,
+    lane: usize,
+    service: &'static str,
 }
 
 impl Lanes {
     /// Starts `count` lanes (at least one).
     pub fn start(count: usize) -> io::Result<Arc<Lanes>> {
-        let (mut handles, mut stops) = (Vec::new(), Vec::new());
+        let (mut lanes, mut stops) = (Vec::new(), Vec::new());
         for lane in 0..count.max(1) {
             // Sockets and timers are looked at after so many turns of connections at the latest.
             let runtime =
                 Builder::new_current_thread().enable_all().event_interval(EVENT_INTERVAL).build()?;
             let (stop, stopped) = oneshot::channel::<()>();
-            handles.push(runtime.handle().clone());
+            lanes.push(Lane { handle: runtime.handle().clone(), calls: Calls::default() });
             stops.push(stop);
             spawn_thread(&format!("network-{lane}"), move || {
                 let _ = runtime.block_on(stopped); // ends when the sender goes
                 runtime.shutdown_background();
             })?;
         }
-        Ok(Arc::new(Lanes { handles, _stops: stops, next: AtomicUsize::new(0) }))
+        Ok(Arc::new(Lanes { lanes, _stops: stops, dealt: Mutex::default() }))
     }
 
     /// Looks on every lane, each `period`, how much later than wanted it gets there, and records what is too late: so
     /// long did everything wait that the lane serves.
     pub fn watch(&self, clock: &Arc<dyn Clock>, stalls: &Arc<Stalls>, period: Duration) {
-        for (lane, handle) in self.handles.iter().enumerate() {
+        for (number, lane) in self.lanes.iter().enumerate() {
             let (clock, stalls) = (Arc::clone(clock), Arc::clone(stalls));
-            handle.spawn(async move {
+            lane.handle.spawn(async move {
                 loop {
                     let due_ns = clock.monotonic_ns() + period.as_nanos() as u64;
                     tokio::time::sleep(period).await;
                     let late_ns = clock.monotonic_ns().saturating_sub(due_ns);
-                    stalls.took(&*clock, "network-thread", || format!("network-{lane}"), late_ns);
+                    stalls.took(&*clock, "network-thread", || format!("network-{number}"), late_ns);
                 }
             });
         }
     }
 
-    /// The lane for one more connection: each in turn.
-    pub(crate) fn pick(&self) -> &Handle {
-        &self.handles[self.next.fetch_add(1, Ordering::Relaxed) % self.handles.len()]
+    /// A lane for one more connection: one with the fewest open connections of its service, of these the one that has
+    /// had the fewest calls lately.
+    pub(crate) fn deal(self: &Arc<Self>, service: &'static str) -> Seat {
+        let mut dealt = self.dealt.lock();
+        let Dealt { open, calls_before, lately } = &mut *dealt;
+        calls_before.resize(self.lanes.len(), 0);
+        lately.resize(self.lanes.len(), 0);
+        for (number, lane) in self.lanes.iter().enumerate() {
+            let calls = lane.calls.0.load(Ordering::Relaxed);
+            lately[number] = lately[number] / 2 + (calls - calls_before[number]);
+            calls_before[number] = calls;
+        }
+        let open = open.entry(service).or_insert_with(|| vec![0; self.lanes.len()]);
+        let least = |lane: &usize| (open[*lane], lately[*lane]);
+        let lane = (0..self.lanes.len()).min_by_key(least).expect("there is a lane");
+        open[lane] += 1;
+        Seat { lanes: Arc::clone(self), lane, service }
+    }
+}
+
+impl Seat {
+    /// The lane's event loop.
+    pub fn handle(&self) -> &Handle {
+        &self.lanes.lanes[self.lane].handle
+    }
+
+    /// So many calls came on this connection.
+    #[inline]
+    pub fn note_calls(&self, count: u64) {
+        self.lanes.lanes[self.lane].calls.0.fetch_add(count, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        if let Some(open) = self.lanes.dealt.lock().open.get_mut(self.service) {
+            open[self.lane] -= 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_of_a_service_are_spread_whatever_comes_between() {
+        let lanes = Lanes::start(2).unwrap();
+        let mut seats = Vec::new();
+        for _ in 0..4 {
+            seats.push(lanes.deal("AdminService"));
+            seats.push(lanes.deal("ClientService"));
+        }
+        for service in ["AdminService", "ClientService"] {
+            let mut on: Vec<usize> =
+                seats.iter().filter(|seat| seat.service == service).map(|seat| seat.lane).collect();
+            on.sort();
+            assert_eq!(on, [0, 0, 1, 1], "{service}");
+        }
+        seats.retain(|seat| seat.lane == 0);
+        let next = lanes.deal("ClientService");
+        assert_eq!(next.lane, 1, "where some have ended");
+    }
+
+    #[test]
+    fn of_lanes_with_equally_many_the_idle_one_is_taken() {
+        let lanes = Lanes::start(3).unwrap();
+        let seats: Vec<Seat> = (0..3).map(|_| lanes.deal("ClientService")).collect();
+        for (seat, calls) in seats.iter().zip([500, 20, 100]) {
+            seat.note_calls(calls);
+        }
+        let other = lanes.deal("MasterService");
+        assert_eq!(other.lane, seats[1].lane);
+        let order: Vec<Seat> = (0..3).map(|_| lanes.deal("ClientService")).collect();
+        let expected = [seats[1].lane, seats[2].lane, seats[0].lane];
+        assert_eq!(order.iter().map(|seat| seat.lane).collect::<Vec<_>>(), expected);
     }
 }

@@ -15,6 +15,10 @@
 //! ([`Outcome::Later`]) stay with the connection's task and cost no task of their own; they are driven to their
 //! end even if the client goes.
 //!
+//! Where there are [`Lanes`], another task opens the connection first: its lane is dealt when it is known which service
+//! it wants (`lanes.rs`). What a call took from its bytes being read to its answer being given to the socket is counted
+//! by class (`times.rs`).
+//!
 //! Every call belongs to a class with limits of its own (`queues.rs`). A call whose client has given up or gone
 //! before its turn came is dropped without a word, and counted.
 //!
@@ -40,6 +44,7 @@ mod queues;
 mod server;
 mod service;
 mod stats;
+mod times;
 
 pub use cell_block::CellBlock;
 pub use codec::{decode_cells, encode_cell};
@@ -53,3 +58,4 @@ pub use queues::{
 pub use server::{BoundServer, RpcServer, RpcSettings, Services};
 pub use service::{Call, Codec, Connection, ConnectionState, Outcome, Reply, ReplyFuture, Service};
 pub use stats::{RpcStats, RpcStatsSnapshot};
+pub use times::CallTimesSnapshot;

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::Connection;
+use crate::times::{CallTimes, CallTimesSnapshot};
 
 /// What a call is to the limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,6 +119,7 @@ struct Held {
     refused: AtomicU64,
     expired: AtomicU64,
     abandoned: AtomicU64,
+    times: CallTimes,
 }
 
 /// What the calls of one class hold at a moment (each number for itself).
@@ -240,6 +242,15 @@ impl Queues {
         held.calls.load(Ordering::Relaxed) >= self.limits.calls_max[class.index()]
             || held.bytes.load(Ordering::Relaxed) >= self.limits.class_bytes_max(class)
             || self.response_bytes() >= self.class_answer_bytes_max(class)
+    }
+
+    /// What answered calls of the class took inside the server.
+    pub fn times(&self, class: CallClass) -> CallTimesSnapshot {
+        self.held[class.index()].times.snapshot()
+    }
+
+    pub(crate) fn note_time(&self, class: CallClass, time_ns: u64, count: u64) {
+        self.held[class.index()].times.record(time_ns, count);
     }
 
     pub(crate) fn note_refused(&self, class: CallClass) {

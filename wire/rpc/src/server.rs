@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -12,7 +12,9 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
+use crate::calls::{Agreed, Calls};
 use crate::connection::ConnectionTask;
+use crate::lanes::Seat;
 use crate::{Lanes, QueueLimits, Queues, RpcStats, Service};
 
 /// Connections that wait to be accepted; after an outage all clients come at once.
@@ -116,8 +118,8 @@ pub(crate) struct Control {
     pub detached_ns: AtomicU64,
     /// `Clock::monotonic_ns` since when its client takes nothing; 0 if there is nothing to take, or it does.
     pub silent_since_ns: AtomicU64,
-    /// The task, once it ran for the first time; it stays the same for the task's life.
-    pub waker: OnceLock<Waker>,
+    /// The task at work, once it ran for the first time: one opens the connection, another one may serve its calls.
+    waker: Mutex<Option<Waker>>,
 }
 
 impl RpcServer {
@@ -198,9 +200,18 @@ impl Control {
         self.stop();
     }
 
+    /// Says which task is to be woken from now on.
+    pub(crate) fn is_served_by(&self, task: &Waker) {
+        let mut waker = self.waker.lock();
+        if !waker.as_ref().is_some_and(|waker| waker.will_wake(task)) {
+            *waker = Some(task.clone());
+        }
+    }
+
     fn wake(&self) {
-        if let Some(waker) = self.waker.get() {
-            waker.wake_by_ref();
+        let waker = self.waker.lock().clone();
+        if let Some(waker) = waker {
+            waker.wake();
         }
     }
 }
@@ -316,28 +327,35 @@ fn begin_connection(shared: &Arc<Shared>, id: u64, stream: TcpStream, peer: Sock
         control.stop();
     }
     let open = OpenConnection { shared: Arc::clone(shared), id };
-    let Some(lanes) = &shared.lanes else {
-        let task = ConnectionTask::new(Arc::clone(shared), control, id, stream, peer);
-        tokio::spawn(serve_connection(open, task));
-        return;
-    };
-    let moved = stream.into_std();
-    let shared_there = Arc::clone(shared);
-    lanes.pick().spawn(async move {
-        // A socket belongs to the event loop that it is registered with.
-        match moved.and_then(TcpStream::from_std) {
-            Ok(stream) => {
-                let task = ConnectionTask::new(shared_there, control, id, stream, peer);
-                serve_connection(open, task).await;
-            }
-            Err(error) => tracing::warn!(%peer, %error, "cannot move the connection to its lane"),
-        }
-    });
+    let task = ConnectionTask::new(Arc::clone(shared), control, id, stream, peer);
+    tokio::spawn(serve_connection(open, task));
 }
 
 async fn serve_connection(open: OpenConnection, task: ConnectionTask) {
-    let _open = open;
-    task.run().await;
+    let Some((task, agreed)) = task.open().await else { return };
+    match &open.shared.lanes {
+        None => Calls::new(task, agreed, None).run().await,
+        Some(lanes) => {
+            let seat = lanes.deal(agreed.service_name);
+            move_to_lane(open, task, agreed, seat);
+        }
+    }
+}
+
+/// Goes on with the connection on its lane. A socket belongs to the event loop that it is registered with.
+fn move_to_lane(open: OpenConnection, task: ConnectionTask, agreed: Agreed, seat: Seat) {
+    let moving = match task.into_moving() {
+        Ok(moving) => moving,
+        Err(error) => return tracing::warn!(%error, "cannot move a connection to its lane"),
+    };
+    let lane = seat.handle().clone();
+    lane.spawn(async move {
+        let _open = open;
+        match moving.arrive() {
+            Ok(task) => Calls::new(task, agreed, Some(seat)).run().await,
+            Err(error) => tracing::warn!(%error, "cannot move a connection to its lane"),
+        }
+    });
 }
 
 /// Takes the connection off the list however its task ends.

@@ -533,3 +533,66 @@ fn cells_of_every_codec_come_back() {
         assert_eq!(decode_cells(codec, bytes).unwrap(), cells, "{codec:?}");
     }
 }
+
+#[tokio::test]
+async fn a_client_of_several_services_has_each_on_all_lanes() {
+    let threads = Arc::new(parking_lot::Mutex::new(Vec::new()));
+    let mut services = Services::new();
+    services.insert("TestService", Arc::new(OnThread(Arc::clone(&threads))) as Arc<dyn Service>);
+    services.insert("Other", Arc::new(common::TestService::default()) as Arc<dyn Service>);
+    let address = "127.0.0.1:0".parse().unwrap();
+    let bound = RpcServer::bind(address, RpcSettings::default(), Arc::new(SystemClock::new())).await;
+    let server = bound.unwrap().on_lanes(Lanes::start(2).unwrap()).serve(services, "c");
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        let mut other = Client::raw(&server).await;
+        other.send(&opening(&pb_header("Other"))).await;
+        let mut client = Client::open(&server).await;
+        for client in [&mut other, &mut client] {
+            client.send(&request(1, "Echo", b"x", b"")).await;
+            client.answer().await;
+        }
+        clients.extend([other, client]);
+    }
+    let mut threads = threads.lock().clone();
+    threads.sort();
+    assert_eq!(threads, ["network-0", "network-0", "network-1", "network-1"]);
+    // Told to each connection's task, although another one opened the connection.
+    assert!(server.stop(Duration::from_secs(10)).await);
+    for client in &mut clients {
+        client.expect_close().await;
+    }
+}
+
+/// Remembers which threads did its calls.
+struct OnThread(Arc<parking_lot::Mutex<Vec<String>>>);
+
+impl Service for OnThread {
+    fn call(&self, call: halcyon_rpc::Call) -> halcyon_rpc::Outcome {
+        self.0.lock().push(std::thread::current().name().unwrap_or_default().to_string());
+        halcyon_rpc::Outcome::Ready(Ok(halcyon_rpc::Reply::encoded(call.param)))
+    }
+}
+
+fn pb_header(service: &str) -> halcyon_proto::pb::ConnectionHeader {
+    halcyon_proto::pb::ConnectionHeader { service_name: Some(service.to_string()), ..header(None, None) }
+}
+
+#[tokio::test]
+async fn what_calls_took_is_counted_by_class() {
+    let (server, service) = start(RpcSettings::default()).await;
+    let mut client = Client::open(&server).await;
+    client.send(&request(1, "ScanLater", b"x", b"")).await;
+    common::eventually("it waits", || server.queues().calls_waiting() == 1).await;
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    service.release.add_permits(1);
+    client.answer().await;
+    client.send(&request(2, "Echo", b"x", b"")).await;
+    client.answer().await;
+    common::eventually("both are counted", || server.queues().times(CallClass::Write).count == 1).await;
+    let times = server.queues().times(CallClass::Scan);
+    assert_eq!(times.count, 1);
+    assert!(times.sum_seconds >= 0.02, "{times:?}");
+    let (_, soon) = times.up_to.iter().rev().find(|(seconds, _)| *seconds < 0.02).unwrap();
+    assert_eq!((*soon, times.up_to.last().unwrap().1), (0, 1));
+}

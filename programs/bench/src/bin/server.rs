@@ -3,16 +3,19 @@
 //! The server is started for it, a table filled, and the peak found: as many calls as it answers when every answer
 //! asks the next question. Then comes a share of that as an open load, whose calls have times at which they are meant
 //! to start whether or not earlier ones were answered; latencies count from there, so a stall shows in every call that
-//! it held up. At the end the server's own monitor says what it waited for.
+//! it held up. How late calls were begun is told apart, and so is what calls took inside the server. At the end the
+//! server's own monitor says what it waited for.
 
 #![allow(clippy::disallowed_methods)] // a tool for people: real files, real time, real threads
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::Parser;
+use halcyon_bench::generators::Generators;
 use halcyon_bench::keys::{Dice, Values, key};
 use halcyon_bench::measure::Latencies;
 use halcyon_bench::server::{Server, ServerOptions, Table};
@@ -58,6 +61,9 @@ struct Arguments {
     /// them, and the peak is one that calls which come one by one cannot reach
     #[arg(long, default_value_t = 4)]
     depth: usize,
+    /// Threads that make the calls
+    #[arg(long, default_value_t = 2)]
+    threads: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +85,8 @@ struct Slow {
 struct Seen {
     reads: Latencies,
     writes: Latencies,
+    /// How late calls were begun: the load generator's own part of their latency.
+    begun: Latencies,
     slowest: Vec<Slow>,
     refused: u64,
     first_refusal: Option<String>,
@@ -112,6 +120,7 @@ fn now_ms() -> i64 {
 
 /// What calls are made of, shared by all tasks.
 struct Load {
+    generators: Generators,
     tables: Vec<Table>,
     values: Values,
     rows: u64,
@@ -133,9 +142,11 @@ impl Load {
 
     /// A call that was meant to start at `intended`.
     async fn timed(&self, connection: usize, dice: &mut Dice, intended: Instant) {
+        let late = intended.elapsed();
         let (kind, done) = self.call(connection, dice).await;
         let latency = intended.elapsed();
         let mut seen = self.seen.lock();
+        seen.begun.record(late);
         match done {
             Ok(()) => seen.record(kind, latency),
             Err(error) => seen.refuse(error),
@@ -145,7 +156,7 @@ impl Load {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let done = match runtime {
         Ok(runtime) => runtime.block_on(run(&arguments)),
         Err(error) => Err(error.into()),
@@ -168,8 +179,11 @@ async fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 async fn measure(arguments: &Arguments, server: &Server) -> Result<(), Failure> {
+    let generators = Generators::start(arguments.threads)?;
+    let tables = Table::make(server, arguments.rows, &generators, arguments.connections.max(1)).await?;
     let load = Arc::new(Load {
-        tables: Table::make(server, arguments.rows, arguments.connections.max(1)).await?,
+        generators,
+        tables,
         values: Values::new(arguments.value_len),
         rows: arguments.rows,
         read_share: arguments.reads,
@@ -196,8 +210,9 @@ async fn measure(arguments: &Arguments, server: &Server) -> Result<(), Failure> 
     tokio::time::sleep(Duration::from_secs(2)).await;
     *load.seen.lock() = Seen::default();
     let (before, threads_before, begin_ms) = (server.counters()?, server.threads()?, now_ms());
+    let times_before = server.call_times()?;
     let late = open_load(&load, rate, Duration::from_secs(arguments.seconds)).await?;
-    let after = server.counters()?;
+    let (after, times) = (server.counters()?, server.call_times()?);
     let seen = std::mem::take(&mut *load.seen.lock());
     let calls = (seen.reads.count() + seen.writes.count()) as f64 / arguments.seconds as f64;
     println!("open load: {rate:.0} calls/s wanted, {calls:.0} answered, for {} s", arguments.seconds);
@@ -210,7 +225,7 @@ async fn measure(arguments: &Arguments, server: &Server) -> Result<(), Failure> 
         println!("{name} meanwhile: {during:.0}");
     }
     println!("\n{:<8} {:>9} {:>9} {:>9} {:>9} {:>9}", "ms", "p50", "p99", "p99.9", "p99.99", "max");
-    for (name, latencies) in [("reads", &seen.reads), ("writes", &seen.writes)] {
+    for (name, latencies) in [("reads", &seen.reads), ("writes", &seen.writes), ("begun", &seen.begun)] {
         let at = |quantile| latencies.at(quantile) / 1e3;
         println!(
             "{name:<8} {:>9.3} {:>9.3} {:>9.3} {:>9.3} {:>9.3}",
@@ -220,6 +235,16 @@ async fn measure(arguments: &Arguments, server: &Server) -> Result<(), Failure> 
             at(0.9999),
             latencies.max() / 1e3
         );
+    }
+    println!(
+        "\"begun\": how late calls were begun. Inside the server, from reading a call to giving its answer away:"
+    );
+    for (class, times) in times {
+        let times = times_before.get(&class).map_or(times.clone(), |before| times.since(before));
+        if times.count() > 0 {
+            let [p50, p99, p999, p9999, max] = [0.5, 0.99, 0.999, 0.9999, 1.0].map(|share| times.at(share));
+            println!("{class:<8} {p50:>9.3} {p99:>9.3} {p999:>9.3} {p9999:>9.3} {max:>9.3}  or less");
+        }
     }
     println!(
         "\n{:<18} {:>9} {:>9}   of the server's threads, in per cent of the time",
@@ -242,6 +267,14 @@ fn tell_stalls(server: &Server, seen: &Seen, begin_ms: i64) -> Result<(), Failur
     let mut since: Vec<_> = stalls.iter().filter(|stall| stall.at_ms >= begin_ms).collect();
     since.sort_by(|a, b| b.ms.total_cmp(&a.ms));
     println!("\nstalls that the monitor saw: {}", since.len());
+    let mut causes = BTreeMap::<&str, (usize, f64)>::new();
+    for stall in &since {
+        let (count, longest) = causes.entry(&stall.cause).or_default();
+        (*count, *longest) = (*count + 1, longest.max(stall.ms));
+    }
+    for (cause, (count, longest)) in causes {
+        println!("  {cause}: {count}, the longest {longest:.1} ms");
+    }
     for stall in since.iter().take(SLOWEST_COUNT) {
         println!("  {:>8.1} ms  {}  {}", stall.ms, stall.cause, stall.detail);
     }
@@ -266,7 +299,8 @@ async fn fill(load: &Arc<Load>) -> Result<(), Failure> {
     let mut tasks = Vec::new();
     for connection in 0..load.tables.len() {
         let (load, next) = (load.clone(), next.clone());
-        tasks.push(tokio::spawn(async move {
+        let generator = load.generators.of_connection(connection).clone();
+        tasks.push(generator.spawn(async move {
             loop {
                 let first = next.fetch_add(FILL_BATCH, Ordering::Relaxed);
                 if first >= load.rows {
@@ -290,10 +324,12 @@ async fn peak(arguments: &Arguments, load: &Arc<Load>) -> Result<f64, Failure> {
     let mut tasks = Vec::new();
     for at in 0..load.tables.len() * arguments.depth {
         let (load, stop, calls) = (load.clone(), stop.clone(), calls.clone());
-        tasks.push(tokio::spawn(async move {
+        let connection = at % load.tables.len();
+        let generator = load.generators.of_connection(connection).clone();
+        tasks.push(generator.spawn(async move {
             let mut dice = Dice::new(at as u64 + 1000);
             while !stop.load(Ordering::Relaxed) {
-                load.timed(at, &mut dice, Instant::now()).await;
+                load.timed(connection, &mut dice, Instant::now()).await;
                 calls.fetch_add(1, Ordering::Relaxed);
             }
         }));
@@ -312,25 +348,27 @@ async fn peak(arguments: &Arguments, load: &Arc<Load>) -> Result<f64, Failure> {
 
 /// Starts calls when they are due. Returns how many had to be held back, which still count from when they were due.
 async fn open_load(load: &Arc<Load>, rate: f64, time: Duration) -> Result<u64, Failure> {
-    let (load, runtime) = (load.clone(), tokio::runtime::Handle::current());
+    let load = load.clone();
     let dispatch = move || {
         let (begin, mut started, mut late) = (Instant::now(), 0u64, 0);
         let due_at = |call: u64| begin + Duration::from_secs_f64(call as f64 / rate);
         let mut dice = Dice::new(5);
+        let mut due: Vec<Vec<Due>> = (0..load.generators.count()).map(|_| Vec::new()).collect();
         while begin.elapsed() < time {
-            while due_at(started) <= Instant::now() {
+            let now = Instant::now();
+            while due_at(started) <= now {
                 if load.under_way.load(Ordering::Relaxed) >= UNDER_WAY_MAX {
                     late += 1;
                     break;
                 }
-                let (load, mut dice, intended) = (load.clone(), Dice::new(dice.roll()), due_at(started));
                 load.under_way.fetch_add(1, Ordering::Relaxed);
-                let connection = started as usize;
-                runtime.spawn(async move {
-                    load.timed(connection, &mut dice, intended).await;
-                    load.under_way.fetch_sub(1, Ordering::Relaxed);
-                });
+                let connection = started as usize % load.tables.len();
+                let call = Due { connection, dice: Dice::new(dice.roll()), intended: due_at(started) };
+                due[connection % load.generators.count()].push(call);
                 started += 1;
+            }
+            for due in due.iter_mut().filter(|due| !due.is_empty()) {
+                begin_calls(&load, std::mem::take(due));
             }
             std::thread::sleep(LOOK_PERIOD);
         }
@@ -341,4 +379,26 @@ async fn open_load(load: &Arc<Load>, rate: f64, time: Duration) -> Result<u64, F
         late
     };
     Ok(tokio::task::spawn_blocking(dispatch).await?)
+}
+
+/// A call of the open load whose time has come.
+struct Due {
+    connection: usize,
+    dice: Dice,
+    intended: Instant,
+}
+
+/// Begins calls of connections of one generator, there.
+fn begin_calls(load: &Arc<Load>, due: Vec<Due>) {
+    let load = load.clone();
+    let generator = load.generators.of_connection(due[0].connection).clone();
+    generator.spawn(async move {
+        for Due { connection, mut dice, intended } in due {
+            let load = load.clone();
+            tokio::spawn(async move {
+                load.timed(connection, &mut dice, intended).await;
+                load.under_way.fetch_sub(1, Ordering::Relaxed);
+            });
+        }
+    });
 }
