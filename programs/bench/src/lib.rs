@@ -5,7 +5,7 @@
 //!                 run:     one such process for our own engine; rocksdb/ is the same for RocksDB
 //! plan.rs         what is asked of an engine, as options of both commands
 //! phases.rs       the loads: fills, reads, scans, mixed
-//! server.rs       a standalone server and tables on it, for bin/server.rs; generators.rs: the threads that call it
+//! server.rs       a standalone server and tables on it, for bin/server.rs
 //! measure.rs      latencies, processor time, bytes written, memory
 //! ```
 //!
@@ -19,8 +19,6 @@
 
 pub mod compare;
 pub mod engine;
-#[cfg(feature = "halcyon")]
-pub mod generators;
 #[cfg(feature = "halcyon")]
 pub mod halcyon;
 pub mod keys;

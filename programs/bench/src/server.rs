@@ -17,7 +17,6 @@ use halcyon_schema::RegionInfo;
 use prost::Message;
 
 use crate::Failure;
-use crate::generators::Generators;
 use crate::halcyon::{FAMILY, QUALIFIER};
 use crate::keys::{Key, key};
 
@@ -231,14 +230,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// Makes the table, split evenly over keys below `rows`, and opens it on so many connections, spread over the
-    /// generators.
-    pub async fn make(
-        server: &Server,
-        rows: u64,
-        generators: &Generators,
-        connections: usize,
-    ) -> Result<Vec<Table>, Failure> {
+    /// Makes the table, split evenly over keys below `rows`, and opens it on so many connections.
+    pub async fn make(server: &Server, rows: u64, connections: usize) -> Result<Vec<Table>, Failure> {
         let options = &server.options;
         let address = server.address("regionserver")?;
         let master = server.address("master")?;
@@ -255,10 +248,8 @@ impl Table {
             return Err(format!("{} regions are open, not {}", regions.len(), options.regions).into());
         }
         let mut tables = Vec::new();
-        for connection in 0..connections {
-            let connecting =
-                async move { Connection::connect(address, &ConnectOptions::new("ClientService")).await };
-            let rows = generators.of_connection(connection).spawn(connecting).await??;
+        for _ in 0..connections {
+            let rows = Connection::connect(address, &ConnectOptions::new("ClientService")).await?;
             tables.push(Table { rows, regions: regions.clone() });
         }
         Ok(tables)

@@ -15,7 +15,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::Parser;
-use halcyon_bench::generators::Generators;
 use halcyon_bench::keys::{Dice, Values, key};
 use halcyon_bench::measure::Latencies;
 use halcyon_bench::server::{Server, ServerOptions, Table};
@@ -26,6 +25,10 @@ use parking_lot::Mutex;
 const UNDER_WAY_MAX: u64 = 20_000;
 /// How often the open load looks which calls are due.
 const LOOK_PERIOD: Duration = Duration::from_micros(100);
+/// Turns of tasks after which a thread of the load generator takes up calls that are due, and looks at its sockets. With
+/// the runtime's own numbers a call in a thousand was begun ten milliseconds late.
+const DUE_INTERVAL: u32 = 3;
+const SOCKETS_INTERVAL: u32 = 11;
 /// Answers that are told one by one.
 const SLOWEST_COUNT: usize = 12;
 /// Rows of one request of the fill.
@@ -61,9 +64,6 @@ struct Arguments {
     /// them, and the peak is one that calls which come one by one cannot reach
     #[arg(long, default_value_t = 4)]
     depth: usize,
-    /// Threads that make the calls
-    #[arg(long, default_value_t = 2)]
-    threads: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,7 +120,6 @@ fn now_ms() -> i64 {
 
 /// What calls are made of, shared by all tasks.
 struct Load {
-    generators: Generators,
     tables: Vec<Table>,
     values: Values,
     rows: u64,
@@ -156,7 +155,12 @@ impl Load {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .global_queue_interval(DUE_INTERVAL)
+        .event_interval(SOCKETS_INTERVAL)
+        .build();
     let done = match runtime {
         Ok(runtime) => runtime.block_on(run(&arguments)),
         Err(error) => Err(error.into()),
@@ -179,11 +183,8 @@ async fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 async fn measure(arguments: &Arguments, server: &Server) -> Result<(), Failure> {
-    let generators = Generators::start(arguments.threads)?;
-    let tables = Table::make(server, arguments.rows, &generators, arguments.connections.max(1)).await?;
     let load = Arc::new(Load {
-        generators,
-        tables,
+        tables: Table::make(server, arguments.rows, arguments.connections.max(1)).await?,
         values: Values::new(arguments.value_len),
         rows: arguments.rows,
         read_share: arguments.reads,
@@ -299,8 +300,7 @@ async fn fill(load: &Arc<Load>) -> Result<(), Failure> {
     let mut tasks = Vec::new();
     for connection in 0..load.tables.len() {
         let (load, next) = (load.clone(), next.clone());
-        let generator = load.generators.of_connection(connection).clone();
-        tasks.push(generator.spawn(async move {
+        tasks.push(tokio::spawn(async move {
             loop {
                 let first = next.fetch_add(FILL_BATCH, Ordering::Relaxed);
                 if first >= load.rows {
@@ -324,12 +324,10 @@ async fn peak(arguments: &Arguments, load: &Arc<Load>) -> Result<f64, Failure> {
     let mut tasks = Vec::new();
     for at in 0..load.tables.len() * arguments.depth {
         let (load, stop, calls) = (load.clone(), stop.clone(), calls.clone());
-        let connection = at % load.tables.len();
-        let generator = load.generators.of_connection(connection).clone();
-        tasks.push(generator.spawn(async move {
+        tasks.push(tokio::spawn(async move {
             let mut dice = Dice::new(at as u64 + 1000);
             while !stop.load(Ordering::Relaxed) {
-                load.timed(connection, &mut dice, Instant::now()).await;
+                load.timed(at, &mut dice, Instant::now()).await;
                 calls.fetch_add(1, Ordering::Relaxed);
             }
         }));
@@ -348,27 +346,25 @@ async fn peak(arguments: &Arguments, load: &Arc<Load>) -> Result<f64, Failure> {
 
 /// Starts calls when they are due. Returns how many had to be held back, which still count from when they were due.
 async fn open_load(load: &Arc<Load>, rate: f64, time: Duration) -> Result<u64, Failure> {
-    let load = load.clone();
+    let (load, runtime) = (load.clone(), tokio::runtime::Handle::current());
     let dispatch = move || {
         let (begin, mut started, mut late) = (Instant::now(), 0u64, 0);
         let due_at = |call: u64| begin + Duration::from_secs_f64(call as f64 / rate);
         let mut dice = Dice::new(5);
-        let mut due: Vec<Vec<Due>> = (0..load.generators.count()).map(|_| Vec::new()).collect();
         while begin.elapsed() < time {
-            let now = Instant::now();
-            while due_at(started) <= now {
+            while due_at(started) <= Instant::now() {
                 if load.under_way.load(Ordering::Relaxed) >= UNDER_WAY_MAX {
                     late += 1;
                     break;
                 }
+                let (load, mut dice, intended) = (load.clone(), Dice::new(dice.roll()), due_at(started));
                 load.under_way.fetch_add(1, Ordering::Relaxed);
-                let connection = started as usize % load.tables.len();
-                let call = Due { connection, dice: Dice::new(dice.roll()), intended: due_at(started) };
-                due[connection % load.generators.count()].push(call);
+                let connection = started as usize;
+                runtime.spawn(async move {
+                    load.timed(connection, &mut dice, intended).await;
+                    load.under_way.fetch_sub(1, Ordering::Relaxed);
+                });
                 started += 1;
-            }
-            for due in due.iter_mut().filter(|due| !due.is_empty()) {
-                begin_calls(&load, std::mem::take(due));
             }
             std::thread::sleep(LOOK_PERIOD);
         }
@@ -379,26 +375,4 @@ async fn open_load(load: &Arc<Load>, rate: f64, time: Duration) -> Result<u64, F
         late
     };
     Ok(tokio::task::spawn_blocking(dispatch).await?)
-}
-
-/// A call of the open load whose time has come.
-struct Due {
-    connection: usize,
-    dice: Dice,
-    intended: Instant,
-}
-
-/// Begins calls of connections of one generator, there.
-fn begin_calls(load: &Arc<Load>, due: Vec<Due>) {
-    let load = load.clone();
-    let generator = load.generators.of_connection(due[0].connection).clone();
-    generator.spawn(async move {
-        for Due { connection, mut dice, intended } in due {
-            let load = load.clone();
-            tokio::spawn(async move {
-                load.timed(connection, &mut dice, intended).await;
-                load.under_way.fetch_sub(1, Ordering::Relaxed);
-            });
-        }
-    });
 }
