@@ -89,6 +89,22 @@ pub fn same_bytes(left: &[u8], right: &[u8]) -> bool {
     }
 }
 
+/// Puts `bytes` in place of what `kept` holds, without a call for short slices of the length of those before.
+#[inline]
+pub fn keep_bytes(kept: &mut Vec<u8>, bytes: &[u8]) {
+    if kept.len() == bytes.len()
+        && let (Some(first), Some(last)) = (bytes.first_chunk::<8>(), bytes.last_chunk::<8>())
+        && bytes.len() <= 16
+    {
+        let last_at = bytes.len() - 8;
+        kept[..8].copy_from_slice(first);
+        kept[last_at..].copy_from_slice(last);
+        return;
+    }
+    kept.clear();
+    kept.extend_from_slice(bytes);
+}
+
 fn compare_behind_row(left: KeyRef<'_>, right: KeyRef<'_>) -> Ordering {
     let (left_family, right_family) = (left.family(), right.family());
     let (left_qualifier, right_qualifier) = (left.qualifier(), right.qualifier());
@@ -156,6 +172,9 @@ mod tests {
                 let (left, right) = (&long[..left_len], &long[..right_len]);
                 assert_eq!(same_bytes(left, right), left == right);
                 assert_eq!(compare_bytes(left, right), left.cmp(right));
+                let mut kept = vec![0xff; right_len];
+                keep_bytes(&mut kept, left);
+                assert_eq!(kept, left);
             }
             for at in 0..left_len {
                 let mut other = long[..left_len].to_vec();

@@ -20,7 +20,7 @@ mod scanner;
 mod tags;
 
 pub use cell::{Cell, CellRef, CellType, FIXED_KEY_LEN, KEY_OFFSET};
-pub use comparator::{CellComparator, same_bytes};
+pub use comparator::{CellComparator, keep_bytes, same_bytes};
 pub use error::{Error, ErrorKind, Result};
 pub use key::{Key, KeyRef};
 pub use scanner::CellScanner;

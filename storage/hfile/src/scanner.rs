@@ -246,6 +246,7 @@ impl CellScanner for HFileScanner {
         if self.span.next == 0 { None } else { Some(self.span.cell(&self.cells)) }
     }
 
+    #[inline]
     fn cell(&self) -> Option<Cell> {
         if self.span.next == 0 {
             return None;

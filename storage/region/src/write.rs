@@ -322,7 +322,14 @@ impl Region {
 
     /// Copies the cells into the chunks of their stores. Under the update lock.
     fn prepare(&self, edits: &[Edit]) -> Result<Prepared> {
-        let mut prepared = Prepared::with_capacity(edits.len());
+        let mut prepared = Prepared::new();
+        if let [edit] = edits {
+            let segment = self.store_or_error(edit.cell.family())?.active();
+            let cell = segment.prepare(edit.cell.bytes(), edit.timestamp);
+            prepared.push((segment, cell));
+            return Ok(prepared);
+        }
+        prepared.reserve(edits.len());
         let mut current: Option<(&Bytes, Arc<Segment>)> = None;
         for edit in edits {
             let family = edit.cell.family();

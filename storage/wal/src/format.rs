@@ -71,7 +71,7 @@ pub(crate) fn encode_header() -> Vec<u8> {
     let mut message = header.encode_to_vec();
     HeaderExtension { checked: Some(true) }.encode_raw(&mut message);
     let mut out = MAGIC.to_vec();
-    put_varint(&mut out, message.len() as u64);
+    put_varint(|byte| out.push(byte), message.len() as u64);
     out.extend_from_slice(&message);
     out
 }
@@ -127,7 +127,7 @@ impl<'a> PreparedEntry<'a> {
     /// Appends the entry to `out`; `synced_bytes` of the file it goes to are known to be on disk.
     pub(crate) fn put(&self, out: &mut Vec<u8>, synced_bytes: u64) {
         out.reserve(self.len);
-        put_varint(out, (self.head.len() + CHECK_LEN) as u64);
+        put_varint(|byte| out.push(byte), (self.head.len() + CHECK_LEN) as u64);
         out.extend_from_slice(&self.head);
         let synced = synced_bytes.to_be_bytes();
         out.extend_from_slice(CHECK_PREFIX);
@@ -161,21 +161,21 @@ fn encode_key(entry: &WalEntry<'_>) -> Head {
 
 fn put_bytes(out: &mut Head, field: u8, bytes: &[u8]) {
     out.push(field << 3 | 2);
-    put_varint(out, bytes.len() as u64);
+    put_varint(|byte| out.push(byte), bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
 fn put_number(out: &mut Head, field: u8, number: u64) {
     out.push(field << 3);
-    put_varint(out, number);
+    put_varint(|byte| out.push(byte), number);
 }
 
-pub(crate) fn put_varint(out: &mut impl Extend<u8>, mut number: u64) {
+pub(crate) fn put_varint(mut put: impl FnMut(u8), mut number: u64) {
     while number >= 0x80 {
-        out.extend([number as u8 | 0x80]);
+        put(number as u8 | 0x80);
         number >>= 7;
     }
-    out.extend([number as u8]);
+    put(number as u8);
 }
 
 pub(crate) fn varint_len(number: u64) -> usize {
@@ -226,7 +226,7 @@ mod tests {
         for shift in 0..64 {
             for number in [1u64 << shift, (1u64 << shift) - 1, (1u64 << shift) + 1] {
                 let mut out = Vec::new();
-                put_varint(&mut out, number);
+                put_varint(|byte| out.push(byte), number);
                 assert_eq!(out.len(), varint_len(number), "{number}");
             }
         }

@@ -10,8 +10,9 @@
 //!    many threads   (appends lock)          (writer lock)                   (leader lock)
 //! ```
 //!
-//! *Lock order*: leader, rolling, writer, predecessor, appends, files, finished. Completions run
-//! under the leader lock only, so they may append, and may call `drive` (which then returns at once).
+//! *Lock order*: next leader, leader, rolling, writer, predecessor, appends, files, finished. Completions run
+//! under the leader lock only, so they may append, and may call `drive` (which then returns at once), but not
+//! `drive_until`.
 //!
 //! *Nobody is left behind*: `drive` gives up only if another thread holds the leader lock. That thread looks
 //! at the buffer once more after letting go of the lock, so it sees all that was appended before the other
@@ -51,9 +52,10 @@ const BUSY_ROUNDS_MAX: usize = 16;
 const BUFFER_KEPT_MAX_BYTES: usize = 8 << 20;
 /// Room for completions that is kept from round to round.
 const COMPLETIONS_KEPT_MAX: usize = 1 << 10;
-/// How often a thread in `drive_until` looks whether another one has finished its round: some ten microseconds, less
-/// than it takes to be put to sleep and woken.
-const LOOKS_MAX: u32 = 500;
+/// How often a thread in `drive_until` looks whether another one has finished its round: some ten microseconds without
+/// giving up the processor, then about a hundred for whoever else wants it. To be put to sleep and woken takes as long.
+const SPINS_MAX: u32 = 500;
+const LOOKS_MAX: u32 = SPINS_MAX + 300;
 
 /// One atomic edit of a region: HBase's `WALKey` and `WALEdit`.
 #[derive(Clone, Copy)]
@@ -87,7 +89,9 @@ pub struct Wal {
     pub(crate) env: Env,
     pub(crate) config: WalConfig,
     leader: Mutex<Leader>,
-    /// Threads in `drive_until` that look after what is buffered.
+    /// Held by the one thread that sleeps for `leader`.
+    next_leader: Mutex<()>,
+    /// Threads in `drive_until`, which look after what is buffered.
     waiting: AtomicUsize,
     pub(crate) rolling: Mutex<Rolling>,
     pub(crate) writer: Mutex<Writer>,
@@ -178,6 +182,7 @@ impl Wal {
             env,
             config,
             leader: Mutex::default(),
+            next_leader: Mutex::new(()),
             waiting: AtomicUsize::new(0),
             rolling: Mutex::new(rolling),
             writer: Mutex::new(writer),
@@ -254,23 +259,38 @@ impl Wal {
     }
 
     /// Brings the log along until `is_done`, which says whether the caller's own write was completed: for a thread
-    /// that has nothing else to do before. Several of them take turns. Returns earlier if another thread is at a long
-    /// round; what was appended is taken care of then, and the caller may sleep until it is told.
+    /// that has nothing else to do before. Several of them take turns. Returns earlier if others look after what the
+    /// caller appended, or if nothing can be written for now; then the caller may sleep until it is told.
     pub fn drive_until(&self, is_done: impl Fn() -> bool) {
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        let mut looks = 0;
-        while looks < LOOKS_MAX && !is_done() {
-            let leader = if self.leader.is_locked() { None } else { self.leader.try_lock() };
-            let worked = leader.is_some_and(|mut leader| self.drive_round(&mut leader));
-            if !worked {
-                looks += 1;
-                std::hint::spin_loop();
+        while !is_done() {
+            let Some(mut leader) = self.take_turn(&is_done) else { break };
+            if is_done() || !self.drive_round(&mut leader) {
+                break;
             }
         }
         // Others that wait will look; the last one leaves nothing behind.
-        if self.waiting.fetch_sub(1, Ordering::SeqCst) == 1 {
+        if self.waiting.fetch_sub(1, Ordering::SeqCst) == 1 && self.has_work() {
             self.drive();
         }
+    }
+
+    /// The leader lock, unless `is_done` before it is free, or another thread sleeps for it already: that one writes
+    /// what is there for all.
+    fn take_turn(&self, is_done: impl Fn() -> bool) -> Option<MutexGuard<'_, Leader>> {
+        for look in 0..LOOKS_MAX {
+            if !self.leader.is_locked()
+                && let Some(leader) = self.leader.try_lock()
+            {
+                return Some(leader);
+            }
+            if is_done() {
+                return None;
+            }
+            if look < SPINS_MAX { std::hint::spin_loop() } else { std::thread::yield_now() }
+        }
+        let _next = self.next_leader.try_lock()?;
+        Some(self.leader.lock())
     }
 
     /// Bytes that were appended and not yet taken to be written.

@@ -2,7 +2,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use halcyon_cell::{CellRef, CellType, same_bytes};
+use halcyon_cell::{CellRef, CellType, keep_bytes, same_bytes};
 
 use super::matcher::MatchCode;
 
@@ -83,6 +83,7 @@ impl ColumnTracker {
     }
 
     /// Whether the cell's column is wanted.
+    #[inline]
     pub fn check_column(&mut self, cell: CellRef<'_>) -> MatchCode {
         let Kind::Explicit { qualifiers, at } = &mut self.kind else { return MatchCode::Include };
         let qualifier = cell.qualifier();
@@ -104,14 +105,14 @@ impl ColumnTracker {
     }
 
     /// Counts the cell as a version of its column. With `ignore_count` it is let through uncounted.
+    #[inline]
     pub fn check_versions(&mut self, cell: CellRef<'_>, timestamp: i64, ignore_count: bool) -> MatchCode {
         let type_code = cell.type_code();
         match &mut self.kind {
             Kind::Wildcard { qualifier, on_column } => {
                 let is_same = same_bytes(cell.qualifier(), qualifier);
                 if !is_same {
-                    qualifier.clear();
-                    qualifier.extend_from_slice(cell.qualifier());
+                    keep_bytes(qualifier, cell.qualifier());
                 }
                 if !*on_column || !is_same {
                     *on_column = true;

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use halcyon_cell::{CellRef, Key, Result, TagType, same_bytes};
+use halcyon_cell::{CellRef, Key, Result, TagType, keep_bytes, same_bytes};
 use halcyon_filter::{Filter, ReturnCode};
 use halcyon_schema::KeepDeleted;
 
@@ -170,9 +170,9 @@ impl Matcher {
     }
 
     /// Starts on the row of `cell`.
+    #[inline]
     pub fn set_row(&mut self, row: &[u8]) {
-        self.row.clear();
-        self.row.extend_from_slice(row);
+        keep_bytes(&mut self.row, row);
         self.on_row = true;
         if let Some(((start, end), major)) = &self.major_within {
             let is_within = row >= &start[..] && (end.is_empty() || row < &end[..]);
@@ -208,6 +208,7 @@ impl Matcher {
         }
     }
 
+    #[inline]
     pub fn match_cell(
         &mut self,
         cell: CellRef<'_>,
@@ -270,6 +271,7 @@ impl Matcher {
     }
 
     /// End of row, and the time to live of family and cell.
+    #[inline]
     pub(super) fn before_deletes(&mut self, cell: CellRef<'_>) -> Option<MatchCode> {
         if !self.on_row || !same_bytes(cell.row(), &self.row) {
             return Some(MatchCode::Done);
@@ -309,6 +311,7 @@ impl Matcher {
         }
     }
 
+    #[inline]
     fn match_column(
         &mut self,
         cell: CellRef<'_>,
@@ -336,6 +339,7 @@ impl Matcher {
         self.ask_filter(cell, code, filter)
     }
 
+    #[inline]
     pub(super) fn ask_filter(
         &mut self,
         cell: CellRef<'_>,

@@ -2,7 +2,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use halcyon_cell::{Cell, CellComparator, Error, Key, Result, same_bytes};
+use halcyon_cell::{Cell, CellComparator, Error, Key, Result, keep_bytes, same_bytes};
 use halcyon_env::Clock;
 use halcyon_filter::{Filter, RowOutcome, finish_row};
 
@@ -261,6 +261,7 @@ impl RegionScanner {
     }
 
     /// The row that comes next: the first (reversed: the last) that any deciding store stands on.
+    #[inline]
     fn peek_row(&self) -> Option<&[u8]> {
         if let [store] = &self.stores[..] {
             return store.peek().map(|cell| cell.row());
@@ -282,6 +283,7 @@ impl RegionScanner {
         best
     }
 
+    #[inline]
     fn is_past_stop(&self, row: &[u8]) -> bool {
         if self.stop_row.is_empty() {
             return false;
@@ -297,8 +299,7 @@ impl RegionScanner {
         let mut row = std::mem::take(&mut self.row);
         let found = match self.peek_row() {
             Some(next) if !self.is_past_stop(next) => {
-                row.clear();
-                row.extend_from_slice(next);
+                keep_bytes(&mut row, next);
                 true
             }
             _ => false,

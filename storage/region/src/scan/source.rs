@@ -147,12 +147,14 @@ pub(crate) struct Heap {
     sources: Vec<Source>,
     /// Indices of the sources that have a cell, as a binary heap with the smallest cell on top.
     order: Vec<u32>,
+    /// Which of the two behind the top is the smaller one, as long as only the top moves: it alone has to be compared.
+    runner_up: Option<usize>,
 }
 
 impl Heap {
     pub fn new(comparator: halcyon_cell::CellComparator, sources: Vec<Source>) -> Heap {
         let order = Vec::with_capacity(sources.len());
-        Heap { comparator, sources, order }
+        Heap { comparator, sources, order, runner_up: None }
     }
 
     /// Bytes of the blocks that files' scanners stand on.
@@ -232,6 +234,7 @@ impl Heap {
             Some(row) => self.seek(halcyon_cell::Key::first_on_row(&row).get()),
             None => {
                 self.order.clear();
+                self.runner_up = None;
                 Ok(())
             }
         }
@@ -239,6 +242,7 @@ impl Heap {
 
     fn rebuild(&mut self) {
         self.order.clear();
+        self.runner_up = None;
         for at in 0..self.sources.len() {
             if self.sources[at].peek().is_some() {
                 self.order.push(at as u32);
@@ -254,9 +258,22 @@ impl Heap {
     fn settle_top(&mut self) {
         if self.sources[self.order[0] as usize].peek().is_none() {
             self.order.swap_remove(0);
+            self.runner_up = None;
         }
-        if self.order.len() > 1 {
-            self.sift_down(0);
+        if self.order.len() < 2 {
+            return;
+        }
+        let child = match self.runner_up {
+            Some(child) => child,
+            None => {
+                let right_is_less = self.order.len() > 2 && self.before(self.order[2], self.order[1]);
+                *self.runner_up.insert(1 + usize::from(right_is_less))
+            }
+        };
+        if self.before(self.order[child], self.order[0]) {
+            self.order.swap(0, child);
+            self.runner_up = None;
+            self.sift_down(child);
         }
     }
 
