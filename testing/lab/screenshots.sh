@@ -69,6 +69,26 @@ addEventListener("load", () => {
       }));
     }
   }
+  // the page's own script: every button there and back, and the pointer over every plot
+  for (let round = 0; round < 2; round += 1) for (const button of document.querySelectorAll(".switch:not(.cases) button")) {
+    button.click();
+    for (const node of button.parentElement.nextElementSibling.querySelectorAll("path, use, text")) {
+      for (const place of ["d", "x", "y"]) if (/NaN|undefined|Infinity/.test(node.getAttribute(place))) found.push("no number in " + place);
+    }
+    if (document.documentElement.scrollWidth > wide) found.push("wider after " + button.textContent);
+  }
+  let answered = 0, pointed = 0;
+  for (const picture of document.querySelectorAll("svg.picture")) {
+    if (!picture.querySelector("path[data-name].line")) continue;
+    pointed += 1;
+    const box = picture.getBoundingClientRect();
+    const at = { clientX: box.left + box.width / 2, clientY: box.top + box.height / 2, bubbles: true };
+    picture.dispatchEvent(new PointerEvent("pointermove", at));
+    const out = picture.parentElement.querySelector(".read-out");
+    if (out && out.textContent && !/NaN|undefined/.test(out.textContent)) answered += 1;
+    if (document.documentElement.scrollWidth > wide) found.push("wider under the pointer");
+  }
+  if (answered < pointed) found.push("pointed at " + pointed + " plots of lines, " + answered + " answered");
   const dark = matchMedia("(prefers-color-scheme: dark)").matches && light(getComputedStyle(document.body).backgroundColor) < 0.05;
   const body = document.body.dataset;
   body.look = [wide, Math.ceil(document.documentElement.getBoundingClientRect().height), dark ? "dark" : "light", least.toFixed(2)].join(" ");
@@ -81,24 +101,39 @@ sed "/<\/body>/{
   r $DIR/look.html
 }" "$DIR/page.html" > "$DIR/looked.html"
 echo "</body></html>" >> "$DIR/looked.html"
+# a browser's window is never narrower than 500: a phone is a frame in it
+framed() { # framed WIDTH HEIGHT PAGE prints the name of a file with a frame of that size, and what was found in it
+  cat > "$DIR/framed-$3" <<FRAME
+<!DOCTYPE html><html><head><meta name="color-scheme" content="light dark"/></head><body style="margin:0"><iframe id="phone" src="$3" style="border:0;display:block;width:$1px;height:$2px"></iframe>
+<script>
+addEventListener("load", () => Object.assign(document.body.dataset, document.getElementById("phone").contentDocument.body.dataset));
+</script></body></html>
+FRAME
+  echo "framed-$3"
+}
 
 run() { # run WIDTH HEIGHT light|dark OPTIONS... FILE
   local width=$1 height=$2 scheme=1; [ "$3" = light ] || scheme=0; shift 3
   timeout 120 "$browser" --headless=new --no-sandbox --disable-gpu --hide-scrollbars --no-first-run --user-data-dir="$DIR/profile" \
-    --force-device-scale-factor=1 --blink-settings=preferredColorScheme=$scheme --window-size="$width,$height" "$@" 2>> "$DIR/browser.log"
+    --force-device-scale-factor=1 --allow-file-access-from-files --blink-settings=preferredColorScheme=$scheme --window-size="$width,$height" "$@" 2>> "$DIR/browser.log"
 }
 
 failed=0
 for width in 1440 390; do
   for scheme in light dark; do
-    dom="$(run $width 1000 $scheme --dump-dom "file://$DIR/looked.html")" || { tail -n 5 "$DIR/browser.log" >&2; exit 1; }
+    looked=looked.html
+    [ $width -ge 500 ] || looked="$(framed $width 1000 looked.html)"
+    dom="$(run $width 1000 $scheme --dump-dom "file://$DIR/$looked")" || { tail -n 5 "$DIR/browser.log" >&2; exit 1; }
     attribute() { sed -n "s/.*<body[^>]* data-$1=\"\([^\"]*\)\".*/\1/p" <<< "$dom" | head -n 1; }
     read -r seen height colours contrast <<< "$(attribute look)"
     found="$(attribute found)"; error="$(attribute error)"
     [ "${seen:-}" = "$width" ] || found="$found | the window is ${seen:-of no} wide"
     [ "${colours:-}" = "$scheme" ] || found="$found | the colours are ${colours:-unknown}"
     [ -z "$error" ] || found="$found | script: $error"
-    run $width "$((height > 16000 ? 16000 : height))" $scheme --screenshot="$OUT/page-$width-$scheme.png" "file://$DIR/page.html"
+    high=$((${height:-1000} > 16000 ? 16000 : ${height:-1000}))
+    shown=page.html
+    [ $width -ge 500 ] || shown="$(framed $width $high page.html)"
+    run $width $high $scheme --screenshot="$OUT/page-$width-$scheme.png" "file://$DIR/$shown"
     echo "$width $scheme: ${height:-?} pixels high, least contrast ${contrast:-?}${found:+, WRONG: $found}"
     [ -z "$found" ] || failed=1
   done

@@ -106,8 +106,8 @@ fn content(view: &View<'_>, raw: &str, main: &mut Markup) {
         section(main, "tables", "As published, and here", |s| tables::published(&experiment.tables, s));
     }
     if !measured.is_empty() {
-        section(main, "totals", "Throughput and what it cost", |s| {
-            for measure in [bars::THROUGHPUT, bars::SERVER_CPU, bars::MEMORY] {
+        section(main, "totals", "Throughput, and what it cost", |s| {
+            for measure in [bars::THROUGHPUT, bars::SERVER_CPU, bars::LONGEST_PAUSE, bars::MEMORY] {
                 bars::draw(view, &measure, s);
             }
         });

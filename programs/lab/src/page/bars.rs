@@ -15,6 +15,8 @@ pub struct Measure {
     /// With a space before it; after the numbers.
     pub unit: &'static str,
     pub quantity: Quantity,
+    /// Said where there is no value.
+    pub absent: &'static str,
     pub of: fn(&Run) -> Option<f64>,
 }
 
@@ -24,6 +26,7 @@ pub const THROUGHPUT: Measure = Measure {
     remark: "Operations in a second; more is better.",
     unit: " /s",
     quantity: Quantity::Count,
+    absent: "not measured",
     of: |run| Some(run.operations_per_s),
 };
 
@@ -33,7 +36,23 @@ pub const SERVER_CPU: Measure = Measure {
     remark: "Less is better. All of its threads, collector and compactions included.",
     unit: "",
     quantity: Quantity::Length,
-    of: |run| (run.operations > 0).then(|| run.resources.server_cpu_s * 1e6 / run.operations as f64),
+    absent: "not measured",
+    of: |run| {
+        let known = run.operations > 0 && run.resources.server_cpu_s > 0.0;
+        known.then(|| run.resources.server_cpu_s * 1e6 / run.operations as f64)
+    },
+};
+
+/// What clients feel most.
+pub const LONGEST_PAUSE: Measure = Measure {
+    title: "Longest pause",
+    remark: "Less is better. Collections, safepoints and allocation stalls of a JVM; stalls of Halcyon.",
+    unit: "",
+    quantity: Quantity::Length,
+    absent: "none recorded",
+    of: |run| {
+        run.pauses.iter().map(|pause| pause.length_ms * 1e3).filter(|us| us.is_finite()).reduce(f64::max)
+    },
 };
 
 /// Not zero: then nobody looked.
@@ -42,6 +61,7 @@ pub const MEMORY: Measure = Measure {
     remark: "Less is better. What the operating system counts, heap and everything else.",
     unit: "",
     quantity: Quantity::Bytes,
+    absent: "not measured",
     of: |run| (run.resources.resident_peak_bytes > 0).then_some(run.resources.resident_peak_bytes as f64),
 };
 
@@ -63,28 +83,42 @@ fn of_case(view: &View<'_>, measure: &Measure, case: &Case, panels: &mut Markup)
     let values = |runs: &[&Run]| -> Vec<f64> {
         runs.iter().filter_map(|run| (measure.of)(run)).filter(|value| value.is_finite()).collect()
     };
-    let sides: Vec<_> =
-        view.sides.iter().map(|looked| (looked, values(&view.runs(looked.side, case)))).collect();
-    let scale = Scale::linear(sides.iter().flat_map(|(_, values)| values).copied());
+    let sides: Vec<_> = view
+        .sides
+        .iter()
+        .map(|looked| (looked, view.runs(looked.side, case)))
+        .map(|(looked, runs)| (looked, values(&runs), runs))
+        .collect();
+    let scale = Scale::linear(sides.iter().flat_map(|(_, values, _)| values).copied());
     panels.within("figure", &[("class", &"bars")], |figure| {
         figure.element("figcaption", &[], &case.label);
-        for (looked, values) in &sides {
+        for (looked, values, runs) in &sides {
             let spread = spread(values.iter().copied());
             figure.within("div", &[("class", &"row")], |row| {
                 row.within("span", &[("class", &"side")], |side| {
                     swatch(side, looked.class(), Some(looked.look));
-                    side.text(&looked.side.label);
+                    side.element("span", &[], &looked.side.label);
                 });
                 let Some(spread) = spread else {
-                    row.element("span", &[("class", &"value absent")], "not measured");
+                    row.element(
+                        "span",
+                        &[("class", &"value absent")],
+                        if runs.is_empty() { "not measured" } else { measure.absent },
+                    );
                     return;
                 };
-                let text = |value| format!("{}{}", measure.quantity.text(value), measure.unit);
                 row.within("span", &[("class", &"value")], |value| {
-                    value.element("b", &[], &text(spread.median));
+                    value.element(
+                        "b",
+                        &[],
+                        &format!("{}{}", measure.quantity.text(spread.median), measure.unit),
+                    );
                     if values.len() > 1 {
-                        let range = format!("{} – {}", text(spread.min), text(spread.max));
-                        value.element("span", &[("class", &"range")], &range);
+                        value.element(
+                            "span",
+                            &[("class", &"range")],
+                            &measure.quantity.range(spread.min, spread.max),
+                        );
                     }
                 });
                 bar(row, looked.class(), &scale, values, (spread.min, spread.median, spread.max));
@@ -116,7 +150,7 @@ fn bar(row: &mut Markup, class: &str, scale: &Scale, values: &[f64], (min, media
             for end in [&low, &high] {
                 svg.void(
                     "line",
-                    &[("class", &"whisker"), ("x1", end), ("x2", end), ("y1", &"4"), ("y2", &"14")],
+                    &[("class", &"whisker"), ("x1", end), ("x2", end), ("y1", &"5"), ("y2", &"13")],
                 );
             }
             for value in values {
@@ -126,7 +160,7 @@ fn bar(row: &mut Markup, class: &str, scale: &Scale, values: &[f64], (min, media
                         ("class", &"repetition"),
                         ("cx", &percent(scale.at(*value))),
                         ("cy", &"9"),
-                        ("r", &"2.5"),
+                        ("r", &"2"),
                     ],
                 );
             }

@@ -93,7 +93,10 @@ fn percentiles(view: &View<'_>, case: &Case, kind: &str) -> Plot {
         y,
         marks,
         legend: legend(&measured.iter().map(|(looked, _)| **looked).collect::<Vec<_>>()),
-        note: format!("Line: median of the repetitions at each percentile; band: least to most.{wanted}"),
+        notes: vec![
+            "Line: median of the repetitions at each percentile; band: least to most.".to_string(),
+            wanted.to_string(),
+        ],
         empty: "not measured",
     }
 }
@@ -112,12 +115,12 @@ fn rates_wanted(view: &View<'_>, case: &Case) -> &'static str {
     let runs: Vec<&Run> = view.sides.iter().flat_map(|looked| view.runs(looked.side, case)).collect();
     match runs.iter().filter(|run| run.rate_wanted_per_s.is_some()).count() {
         0 => {
-            " As fast as each side answered: no rate was asked for, so latencies of different loads stand side by side."
+            "As fast as each side answered: no rate was asked for, so latencies of different loads stand side by side."
         }
         some if some == runs.len() => {
-            " At a rate that was asked for; counted from the intended start of each operation."
+            "At a rate that was asked for; counted from the intended start of each operation."
         }
-        _ => " Some of the runs had a rate that was asked for.",
+        _ => "Some of the runs had a rate that was asked for.",
     }
 }
 
@@ -223,10 +226,14 @@ fn timed(
     let times = lines.iter().flat_map(|(_, points)| points).map(|point| point.0);
     let x = Axis { scale: Scale::linear(times), quantity: Quantity::Seconds, name: "since the start" };
     let heights = || lines.iter().flat_map(|(_, points)| points).map(|point| point.1);
-    let scale = if quantity == Quantity::Length { Scale::log(heights()) } else { Scale::linear(heights()) };
-    let mut note = "The repetition in the middle by throughput.".to_string();
+    let scale = if quantity == Quantity::Length {
+        Scale::log(heights())
+    } else {
+        Scale::linear(heights()).rounded(quantity)
+    };
+    let mut notes = vec!["The repetition in the middle by throughput.".to_string()];
     if together > 1 {
-        note.push_str(&format!(" Up to {together} seconds make one point."));
+        notes.push(format!("Up to {together} seconds make one point."));
     }
     Plot {
         title: title.to_string(),
@@ -243,13 +250,14 @@ fn timed(
             .into_iter()
             .map(|(looked, points)| Mark {
                 shape: Shape::Line,
-                class: looked.class().into(),
+                // noise in dashes is hard to read: here the signs alone tell the sides apart
+                class: format!("{} solid", looked.class()),
                 name: looked.side.label.clone(),
                 points,
                 sign: Some(looked.look),
             })
             .collect(),
-        note,
+        notes,
         empty: "not recorded",
     }
 }

@@ -154,7 +154,7 @@
     const kept = pictures.map((picture) => [picture.innerHTML, picture.dataset.y]);
     const button = document.createElement("button");
     button.type = "button";
-    button.textContent = "Linear lengths";
+    button.textContent = "Linear axis";
     button.setAttribute("aria-pressed", "false");
     button.addEventListener("click", () => {
       const on = button.getAttribute("aria-pressed") === "false";

@@ -70,8 +70,8 @@ pub struct Plot {
     pub marks: Vec<Mark>,
     /// Class, sign and text of what is drawn.
     pub legend: Vec<(String, Option<usize>, String)>,
-    /// Below the plot.
-    pub note: String,
+    /// Below the plot, each on a line of its own.
+    pub notes: Vec<String>,
     /// Instead of marks, where there is nothing to draw.
     pub empty: &'static str,
 }
@@ -85,20 +85,19 @@ impl Plot {
                 }
                 caption.text(&self.title);
             });
-            if !self.legend.is_empty() {
-                figure.within("div", &[("class", &"legend")], |legend| {
-                    for (class, sign, text) in &self.legend {
-                        legend.within("span", &[], |entry| {
-                            swatch(entry, class, *sign);
-                            entry.text(text);
-                        });
-                    }
-                });
-            }
+            // also where they are empty: panels beside each other share the rows of their four parts
+            figure.within("div", &[("class", &"legend")], |legend| {
+                for (class, sign, text) in &self.legend {
+                    legend.within("span", &[], |entry| {
+                        swatch(entry, class, *sign);
+                        entry.text(text);
+                    });
+                }
+            });
             figure.within("div", &[("class", &"frame")], |frame| self.picture(frame));
-            if !self.note.is_empty() {
-                figure.element("p", &[("class", &"note")], &self.note);
-            }
+            figure.within("p", &[("class", &"note")], |note| {
+                self.notes.iter().for_each(|line| note.element("span", &[], line));
+            });
         });
     }
 

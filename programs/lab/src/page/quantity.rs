@@ -24,6 +24,15 @@ impl Quantity {
         }
     }
 
+    /// From one to another, with the unit once if it is the same.
+    pub fn range(self, low: f64, high: f64) -> String {
+        let (low, high) = (self.text(low), self.text(high));
+        match (low.split_once(' '), high.split_once(' ')) {
+            (Some((value, unit)), Some((_, other))) if unit == other => format!("{value} – {high}"),
+            _ => format!("{low} – {high}"),
+        }
+    }
+
     /// Divisor and name of the unit that fits an axis that ends at `end`.
     pub fn axis_unit(self, end: f64) -> (f64, &'static str) {
         let steps: &[(f64, &str)] = match self {
@@ -213,6 +222,9 @@ mod tests {
             [1e3, 2e6, 5e4, 20.0, 1e12].map(length_short),
             ["1 ms", "2 s", "50 ms", "20 µs", "1,000,000 s"]
         );
+        assert_eq!(Quantity::Length.range(1.0, 2.0), "1.00 – 2.00 µs");
+        assert_eq!(Quantity::Length.range(900.0, 2000.0), "900 µs – 2.00 ms");
+        assert_eq!(Quantity::Count.range(900.0, 2000.0), "900 – 2,000");
         assert_eq!(share(0.0123), "1.23 %");
     }
 

@@ -44,6 +44,18 @@ impl Scale {
         Scale::Linear { low, high }
     }
 
+    /// A linear scale up to the next half step of its ticks, so that the highest value does not touch the top.
+    pub fn rounded(self, quantity: Quantity) -> Scale {
+        match self {
+            Scale::Linear { low, high } => {
+                let unit = quantity.axis_unit(high.max(-low)).0;
+                let half = step((high - low) / unit) * unit / 2.0;
+                Scale::Linear { low, high: (high / half + 0.2).ceil() * half }
+            }
+            other => other,
+        }
+    }
+
     /// From the 1, 2 or 5 of a decade below the lowest to that above the highest; at least a decade.
     pub fn log(values: impl Iterator<Item = f64>) -> Scale {
         let (mut low, mut high) = (f64::INFINITY, 0f64);
@@ -190,6 +202,8 @@ mod tests {
         assert_eq!(end(300.0, Quantity::Seconds), "0 1 2 3 4 5");
         assert_eq!(end(180.0, Quantity::Seconds), "0 50 100 150");
         assert_eq!(end(7.3 * 1024.0 * 1_048_576.0, Quantity::Bytes), "0 2 4 6");
+        let rounded = Scale::linear([4.9].into_iter()).rounded(Quantity::Count);
+        assert_eq!(rounded, Scale::Linear { low: 0.0, high: 5.0 });
         assert_eq!(end(f64::INFINITY, Quantity::Count), "0 0.2 0.4 0.6 0.8 1");
         assert!(!end(f64::MAX, Quantity::Bytes).is_empty());
     }

@@ -10,7 +10,7 @@ use super::view::{Looked, View};
 use crate::outcome::{Case, PauseKind, Run};
 
 /// Drawn at most of one kind in a panel, so that the page stays light.
-const POINTS_MAX: usize = 2500;
+const POINTS_MAX: usize = 4000;
 /// Panels are thinned as if they were this wide and high, in pixels; coarser where it is not enough.
 const RASTER: (f64, f64) = (640.0, 220.0);
 /// Causes that are told apart where the pointer is.
@@ -65,13 +65,13 @@ fn panel(looked: &Looked<'_>, runs: &[&Run], x: Axis, y: Axis) -> Plot {
         legend.push(("slow".to_string(), None, "slow responses".to_string()));
         let longest = slow.iter().map(|point| point.1).fold(0.0, f64::max);
         let total = (slow.len() as u64).saturating_add(left_out);
-        notes.push(format!("{} slow responses, the slowest {}", grouped(total), length(longest)));
+        notes.push(format!("{} slow responses, the slowest {}.", grouped(total), length(longest)));
         let mut kinds: BTreeMap<&str, Vec<Point>> = BTreeMap::new();
-        let kept: BTreeSet<(u64, u64)> = drawn.thin(&slow).into_iter().map(bits).collect();
+        let mut kept: BTreeSet<(u64, u64)> = drawn.thin(&slow).into_iter().map(bits).collect();
         let all = runs.iter().flat_map(|run| &run.slow);
         for slow in all {
             let point = (slow.at_s, slow.latency_us as f64);
-            if kept.contains(&bits(point)) {
+            if kept.remove(&bits(point)) {
                 kinds.entry(&slow.kind).or_default().push(point);
             }
         }
@@ -103,16 +103,15 @@ fn panel(looked: &Looked<'_>, runs: &[&Run], x: Axis, y: Axis) -> Plot {
         let longest = all.iter().map(|point| point.1).fold(0.0, f64::max);
         let sum: f64 = all.iter().map(|point| point.1.max(0.0)).sum();
         let count = grouped(all.len() as u64);
-        notes.push(format!("{count} {name}, the longest {}, {} in all", length(longest), length(sum)));
+        notes.push(format!("{count} {name}, the longest {}, {} in all.", length(longest), length(sum)));
         let class = format!("{class} {}", looked.class());
         legend.push((class.clone(), None, name.to_string()));
-        let kept: BTreeSet<(u64, u64)> = drawn.thin(&all).into_iter().map(bits).collect();
+        let mut kept: BTreeSet<(u64, u64)> = drawn.thin(&all).into_iter().map(bits).collect();
         let mut causes: Vec<(&str, Vec<Point>)> = causes.into_iter().collect();
         causes.sort_by_key(|(_, points)| std::cmp::Reverse(points.len()));
         let mut others = Vec::new();
         for (at, (cause, points)) in causes.into_iter().enumerate() {
-            let points: Vec<Point> =
-                points.into_iter().filter(|point| kept.contains(&bits(*point))).collect();
+            let points: Vec<Point> = points.into_iter().filter(|point| kept.remove(&bits(*point))).collect();
             if at >= CAUSES_MAX {
                 others.extend(points);
                 continue;
@@ -123,21 +122,18 @@ fn panel(looked: &Looked<'_>, runs: &[&Run], x: Axis, y: Axis) -> Plot {
         let shape = Shape::Dots { square: kind == PauseKind::Safepoint };
         marks.push(Mark { shape, class, name: "other causes".into(), points: others, sign: None });
     }
-    let mut note =
-        if notes.is_empty() { "No pause and no slow response".to_string() } else { notes.join("; ") };
-    note.push_str(&match runs.len() {
-        0 => ": it was not measured".to_string(),
-        1 => String::new(),
-        several => format!(". {several} repetitions, drawn over each other"),
-    });
-    note.push('.');
-    let description = note.clone();
-    if let Some(sentence) = drawn.sentence() {
-        note.push(' ');
-        note.push_str(&sentence);
+    if runs.is_empty() {
+        notes.push("Not measured.".to_string());
+    } else if notes.is_empty() {
+        notes.push("No pause and no slow response.".to_string());
     }
+    let description = notes.join(" ");
+    if runs.len() > 1 {
+        notes.push(format!("{} repetitions, drawn over each other.", runs.len()));
+    }
+    notes.extend(drawn.sentence());
     if left_out > 0 {
-        note.push_str(&format!(" {} more slow responses were counted and not kept.", grouped(left_out)));
+        notes.push(format!("{} more slow responses were counted and not kept.", grouped(left_out)));
     }
     Plot {
         title: looked.side.label.clone(),
@@ -147,7 +143,7 @@ fn panel(looked: &Looked<'_>, runs: &[&Run], x: Axis, y: Axis) -> Plot {
         y,
         marks,
         legend,
-        note,
+        notes,
         empty: if runs.is_empty() { "not measured" } else { "none" },
     }
 }

@@ -10,12 +10,14 @@ use crate::outcome::{Case, Entry, Run, Table};
 pub fn published(tables: &[Table], page: &mut Markup) {
     for table in tables {
         let columns: Vec<&str> = table.columns.iter().map(String::as_str).collect();
-        framed(page, &table.title, &columns, |body| {
-            for row in &table.rows {
-                body.within("tr", &[], |tr| {
-                    row.iter().enumerate().for_each(|(at, entry)| cell(tr, at == 0, entry));
-                });
-            }
+        framed(page, &table.title, &columns, |rows| {
+            rows.within("tbody", &[], |body| {
+                for row in &table.rows {
+                    body.within("tr", &[], |tr| {
+                        row.iter().enumerate().for_each(|(at, entry)| cell(tr, at == 0, entry));
+                    });
+                }
+            });
         });
         if !table.remark.is_empty() {
             page.element("p", &[("class", &"note")], &table.remark);
@@ -23,7 +25,7 @@ pub fn published(tables: &[Table], page: &mut Markup) {
     }
 }
 
-/// A table that scrolls by itself where it is wider than the page.
+/// A table that scrolls by itself where it is wider than the page; `rows` are bodies of it.
 fn framed(page: &mut Markup, title: &str, columns: &[&str], rows: impl FnOnce(&mut Markup)) {
     let region: super::markup::Attribute<'_> = ("role", &"region");
     page.within(
@@ -31,13 +33,14 @@ fn framed(page: &mut Markup, title: &str, columns: &[&str], rows: impl FnOnce(&m
         &[("class", &"scroll"), region, ("aria-label", &title), ("tabindex", &"0")],
         |frame| {
             frame.within("table", &[], |table| {
-                table.element("caption", &[], title);
+                // its text stays where it is while the table scrolls below it
+                table.within("caption", &[], |caption| caption.element("span", &[], title));
                 table.within("thead", &[], |head| {
                     head.within("tr", &[], |tr| {
                         columns.iter().for_each(|column| tr.element("th", &[("scope", &"col")], column));
                     });
                 });
-                table.within("tbody", &[], rows);
+                rows(table);
             });
         },
     );
@@ -78,35 +81,41 @@ pub fn of_case(view: &View<'_>, case: &Case, page: &mut Markup) {
     let kinds = kinds(view, case);
     let mut columns: Vec<String> = vec!["side".into(), "operations".into()];
     for kind in &kinds {
-        columns.extend(["50 %", "99 %", "99.9 %", "slowest"].map(|part| format!("{kind} {part}")));
+        columns.extend(
+            ["50\u{a0}%", "99\u{a0}%", "99.9\u{a0}%", "slowest"].map(|part| format!("{kind} {part}")),
+        );
     }
     columns.extend(["longest pause", "pauses", "time in pauses", "slow responses"].map(str::to_string));
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
-    framed(page, &format!("{}: medians of the repetitions", case.label), &columns, |body| {
-        for looked in &view.sides {
-            let runs = view.runs(looked.side, case);
-            body.within("tr", &[], |tr| {
-                side_head(tr, looked);
-                if runs.is_empty() {
-                    let why = looked.side.missing.as_deref().unwrap_or("it was not run");
-                    let span = columns.len() - 1;
-                    tr.element(
-                        "td",
-                        &[("class", &"absent"), ("colspan", &span)],
-                        &format!("not measured: {why}"),
-                    );
-                    return;
-                }
-                side_cells(tr, &runs, &kinds);
-            });
-        }
+    framed(page, &format!("{}: medians of the repetitions", case.label), &columns, |rows| {
+        rows.within("tbody", &[], |body| {
+            for looked in &view.sides {
+                let runs = view.runs(looked.side, case);
+                body.within("tr", &[], |tr| {
+                    side_head(tr, looked);
+                    if runs.is_empty() {
+                        let why = looked.side.missing.as_deref().unwrap_or("it was not run");
+                        let span = columns.len() - 1;
+                        tr.element(
+                            "td",
+                            &[("class", &"absent"), ("colspan", &span)],
+                            &format!("not measured: {why}"),
+                        );
+                        return;
+                    }
+                    side_cells(tr, &runs, &kinds);
+                });
+            }
+        });
     });
 }
 
 fn side_head(tr: &mut Markup, looked: &Looked<'_>) {
     tr.within("th", &[("scope", &"row")], |th| {
-        swatch(th, looked.class(), Some(looked.look));
-        th.text(&looked.side.label);
+        th.within("span", &[("class", &"side")], |side| {
+            swatch(side, looked.class(), Some(looked.look));
+            side.element("span", &[], &looked.side.label);
+        });
     });
 }
 
@@ -138,7 +147,6 @@ fn side_cells(tr: &mut Markup, runs: &[&Run], kinds: &[String]) {
 /// Who used what, for each case and side.
 pub fn limits(view: &View<'_>, page: &mut Markup) {
     let columns = [
-        "case",
         "side",
         "bound by",
         "server, cores",
@@ -151,23 +159,22 @@ pub fn limits(view: &View<'_>, page: &mut Markup) {
         "on disk after it",
         "errors",
     ];
-    framed(page, "Who used what, medians of the repetitions", &columns, |body| {
+    framed(page, "Who used what, medians of the repetitions", &columns, |rows| {
         for case in view.experiment.cases.iter().filter(|case| view.has_runs(case)) {
-            let sides: Vec<_> = view
-                .sides
-                .iter()
-                .map(|looked| (looked, view.runs(looked.side, case)))
-                .filter(|(_, runs)| !runs.is_empty())
-                .collect();
-            for (at, (looked, runs)) in sides.iter().enumerate() {
-                body.within("tr", &[], |tr| {
-                    if at == 0 {
-                        tr.element("th", &[("scope", &"rowgroup"), ("rowspan", &sides.len())], &case.label);
-                    }
-                    side_head(tr, looked);
-                    limit_cells(tr, runs);
+            rows.within("tbody", &[], |body| {
+                body.within("tr", &[("class", &"group")], |tr| {
+                    tr.element("th", &[("scope", &"rowgroup"), ("colspan", &columns.len())], &case.label);
                 });
-            }
+                for looked in &view.sides {
+                    let runs = view.runs(looked.side, case);
+                    if !runs.is_empty() {
+                        body.within("tr", &[], |tr| {
+                            side_head(tr, looked);
+                            limit_cells(tr, &runs);
+                        });
+                    }
+                }
+            });
         }
     });
 }
