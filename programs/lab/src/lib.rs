@@ -35,6 +35,10 @@ enum LabCommand {
     Gclog(gclog::GclogArgs),
     /// Flags for an HBase region server's JVM, each with reason and source.
     Advise(advise::AdviseArgs),
+    /// What there is to compare with: JDKs, HBase, Accumulo.
+    Peers(peers::PeersArgs),
+    /// Start a server to compare with.
+    Start(peers::StartArgs),
     /// Keeps a server for the lab: nothing for people.
     #[command(hide = true)]
     Keep(peers::KeepArgs),
@@ -47,6 +51,8 @@ pub fn run(env: &Env, args: &LabArgs) -> Result<String, String> {
     match &args.command {
         LabCommand::Gclog(args) => gclog::run(env, args),
         LabCommand::Advise(args) => advise::run(env, args),
+        LabCommand::Peers(args) => peers::peers(env, args),
+        LabCommand::Start(args) => peers::start_and_wait(env, args),
         LabCommand::Keep(args) => peers::keep(args),
         LabCommand::Page(args) => page::run(env, args),
     }

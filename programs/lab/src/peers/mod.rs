@@ -14,6 +14,8 @@
 //! A server counts as started when it has acknowledged a put. Every wait has an end, and every error is a sentence that
 //! shows the last lines of the server's log.
 
+mod accumulo;
+mod command;
 mod halcyon;
 mod hbase;
 mod jdk;
@@ -35,6 +37,7 @@ use std::time::Duration;
 
 use halcyon_env::Env;
 
+pub use command::{PeersArgs, StartArgs, peers, start_and_wait};
 pub use jdk::Jdk;
 pub use keeper::{KeepArgs, keep};
 pub use running::Running;
@@ -159,7 +162,7 @@ pub fn available(lab: &Lab, spec: &Spec) -> Result<(), String> {
     match spec {
         Spec::Halcyon(_) => Ok(()),
         Spec::Hbase(spec) => hbase::available(lab, spec),
-        Spec::Accumulo(_) => Err(format!("{} cannot be started yet", spec.label())),
+        Spec::Accumulo(spec) => accumulo::available(lab, spec),
     }
 }
 
@@ -170,7 +173,7 @@ pub fn start(lab: &Lab, spec: &Spec, data: &Path, keep_data: bool) -> Result<Run
     match spec {
         Spec::Halcyon(spec) => halcyon::start(lab, spec, &place),
         Spec::Hbase(spec) => hbase::start(lab, spec, &place),
-        Spec::Accumulo(_) => Err(format!("{} cannot be started yet", spec.label())),
+        Spec::Accumulo(spec) => accumulo::start(lab, spec, &place, keep_data),
     }
 }
 

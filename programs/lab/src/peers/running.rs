@@ -1,6 +1,7 @@
 //! A server that has acknowledged its first put.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use halcyon_env::Env;
 
@@ -8,6 +9,8 @@ use super::kept::Kept;
 use super::usage::{Group, Usage, directory_bytes, of_process};
 use super::{halcyon, pauses};
 use crate::outcome::Pause;
+
+const WAIT_PERIOD: Duration = Duration::from_millis(200);
 
 /// A started server. Ends with all its processes when dropped, and when the lab ends in whatever way.
 ///
@@ -108,6 +111,16 @@ impl Running {
             cause: pause.cause,
         };
         Ok(found.into_iter().map(since).collect())
+    }
+
+    /// Waits for its end, and says how it ended.
+    pub fn wait(self) -> String {
+        loop {
+            if let Some(how) = self.kept.ended() {
+                return format!("{how}; {}", self.kept.last_lines());
+            }
+            self.env.clock.sleep(WAIT_PERIOD);
+        }
     }
 
     /// Asks it to end and waits; what does not go is killed, and that is the error.

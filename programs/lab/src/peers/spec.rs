@@ -52,7 +52,7 @@ pub struct AccumuloSpec {
 }
 
 /// What an acknowledged write has survived.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Durability {
     /// It is with the operating system: survives the end of the process, not of the machine.
     Written,
