@@ -27,7 +27,9 @@ const INGEST: &str = include_str!("files/Ingest.java");
 const START_TIME_MAX: Duration = Duration::from_secs(240);
 const STOP_TIME_MAX: Duration = Duration::from_secs(60);
 const BUILD_TIME_MAX: Duration = Duration::from_secs(300);
-/// Hadoop 3.3, which comes with it, calls what later releases took away.
+/// The lab's own programs are written for this one.
+const JDK_MIN: u32 = 17;
+/// Hadoop 3.3, which comes with Accumulo, calls what later releases took away.
 const JDK_MAX: u32 = 23;
 /// Of the process that starts the others, and of the load generator.
 const STARTER_FLAGS: &[&str] = &["-Xmx128m", "-XX:+UseSerialGC"];
@@ -46,8 +48,8 @@ rootLogger.appenderRef.out.ref = out
 
 pub(super) fn available(lab: &Lab, spec: &AccumuloSpec) -> Result<(), String> {
     let jdk = lab.jdk(spec.jdk, true)?;
-    if jdk.major > JDK_MAX {
-        return Err(format!("Accumulo 2.1.4 does not start on JDK {}: it comes with Hadoop 3.3", jdk.major));
+    if !(JDK_MIN..=JDK_MAX).contains(&jdk.major) {
+        return Err(format!("Accumulo 2.1.4 is started on JDK {JDK_MIN} to {JDK_MAX}, not {}", jdk.major));
     }
     takes_flags(
         &jdk,
@@ -193,7 +195,8 @@ pub(super) fn start(
     })
 }
 
-/// The mini cluster's own sizes are those of tests; the caches here leave room in a heap of 1 GB.
+/// The mini cluster's own sizes and delays are those of tests: logs and delays here are Accumulo's defaults, and the
+/// caches leave room in a heap of 1 GB.
 fn chosen_properties(spec: &AccumuloSpec) -> Vec<(String, String)> {
     let durability = match spec.durability {
         Durability::Written => "flush",
@@ -204,7 +207,9 @@ fn chosen_properties(spec: &AccumuloSpec) -> Vec<(String, String)> {
         property("table.durability", durability.to_string()),
         property("tserver.memory.maps.native.enabled", (spec.maps == Maps::Native).to_string()),
         property("tserver.memory.maps.max", spec.maps_max_bytes.to_string()),
-        property("tserver.walog.max.size", "512M".to_string()),
+        property("tserver.wal.max.size", "1G".to_string()),
+        property("tserver.compaction.major.delay", "30s".to_string()),
+        property("gc.cycle.delay", "5m".to_string()),
         property("tserver.cache.data.size", "64M".to_string()),
         property("tserver.cache.index.size", "32M".to_string()),
     ]

@@ -74,6 +74,7 @@ impl Jars {
             out: out.clone(),
             grace: Duration::from_secs(1),
         };
+        eprintln!("fetching {} through Maven into {}", self.label, directory.display());
         let maven = Kept::start(&lab.env, &lab.exe, order).map_err(|why| {
             format!(
                 "{} is not in {} and Maven, which fetches it, did not start: {why}",

@@ -34,7 +34,6 @@ import org.apache.accumulo.core.client.BatchWriterConfig;
 import org.apache.accumulo.core.client.TableExistsException;
 import org.apache.accumulo.core.client.admin.NewTableConfiguration;
 import org.apache.accumulo.core.data.Mutation;
-import org.apache.accumulo.core.data.Value;
 import org.apache.hadoop.io.Text;
 
 public class Ingest {
@@ -237,14 +236,17 @@ public class Ingest {
         }
       }
     }));
-    boolean whole;
-    try (AccumuloClient client = Accumulo.newClient().from(properties).build()) {
+    boolean whole = false;
+    try {
+      // never closed, as a close may wait for a cluster that is gone
+      AccumuloClient client = Accumulo.newClient().from(properties).build();
       prepare(client);
       whole = run(client, properties.getProperty("instance.zookeepers"));
+    } catch (Exception e) {
+      System.err.println("ingest: " + e);
     }
-    // halt: the hook waits for this thread
     System.out.flush();
-    Runtime.getRuntime().halt(whole ? 0 : 1);
+    Runtime.getRuntime().halt(whole ? 0 : 1); // the hook waits for this thread
   }
 
   /** Makes the table, divided evenly, if it is not there. */
@@ -337,6 +339,9 @@ public class Ingest {
             thread.join(Math.max(1, (untilNs - System.nanoTime()) / 1_000_000));
           }
           nowNs = System.nanoTime();
+          if (partial == null && threads.stream().anyMatch(Thread::isAlive)) {
+            partial = "the cluster does not answer any more";
+          }
         }
         var since = new Histogram();
         var slowSince = new ArrayList<Slow>();
@@ -547,7 +552,7 @@ public class Ingest {
       sum.update(column);
       sum.update(ascii(value));
       var mutation = new Mutation(key);
-      mutation.put(FAMILY, column, new Value(ascii(value + hex(sum.getValue(), 8))));
+      mutation.put(FAMILY, column, ascii(value + hex(sum.getValue(), 8)));
       return mutation;
     }
   }
