@@ -160,7 +160,11 @@ impl Calls {
     }
 
     pub async fn run(mut self) {
-        std::future::poll_fn(|cx| Poll::Ready(self.task.control.is_served_by(cx.waker()))).await;
+        std::future::poll_fn(|cx| {
+            self.task.control.is_served_by(cx.waker());
+            Poll::Ready(())
+        })
+        .await;
         let end = std::future::poll_fn(|cx| self.poll(cx)).await;
         self.settle();
         self.release_charge();
