@@ -12,11 +12,12 @@ fn nice() -> i32 {
 
 #[test]
 fn a_thread_that_steps_back_leaves_others_where_they_are() {
-    let before = nice();
-    let behind = spawn_thread("behind", move || {
+    let (before, (told, behind)) = (nice(), std::sync::mpsc::channel());
+    let thread = spawn_thread("behind", move || {
         step_back(3);
-        nice()
+        told.send(nice()).unwrap();
     });
-    assert_eq!(behind.unwrap().join().unwrap(), (before + 3).min(19));
+    assert_eq!(behind.recv().unwrap(), (before + 3).min(19));
     assert_eq!(nice(), before);
+    thread.unwrap().join().unwrap();
 }

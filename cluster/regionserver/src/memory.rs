@@ -24,9 +24,9 @@
 //! | working | the threads that flush and compact have a number |
 //!
 //! What one call does at once may lie above a limit: a request that is being copied into chunks is counted twice
-//! until it was copied. Code and stacks come on top of the budget, and so does what the allocator cannot give back:
+//! until it was copied. The ledger knows nothing of code and stacks, nor of what the allocator cannot give back:
 //! holes between what is in use. The latter may be much under mixed load, so the server also looks at what is resident,
-//! and gives memstores and blocks less while that is above the budget ([`RegionServer::fit_to_resident`]).
+//! and gives memstores and blocks less, chunks that wait first, while that is above the budget ([`RegionServer::fit_to_resident`]).
 
 use std::sync::atomic::Ordering;
 
@@ -34,8 +34,8 @@ use crate::RegionServer;
 
 /// What a flush or compaction holds besides blocks: a buffer for the file's bytes, an index and bloom chunks.
 const WRITER_BYTES: u64 = 2 << 20;
-/// Code, stacks and what the allocator has in reserve; not of the budget.
-const OVERHEAD_BYTES: u64 = 16 << 20;
+/// While memstores get less than was planned, so many chunks of theirs may wait to be used as fill this part of them.
+const READY_PART_WHEN_CUT: f64 = 0.125;
 /// Memstores and blocks together may have so much of the budget (HBase: all but a fifth of the heap).
 pub(crate) const CELLS_SHARE_MAX: f64 = 0.8;
 
@@ -143,7 +143,9 @@ impl RegionServer {
         let high = planned.saturating_sub(self.cut_bytes.load(Ordering::Relaxed) / 2).max(planned / 4);
         self.pressure.set_high(high, (high as f64 * self.settings.memstore_low_share) as u64);
         self.chunks.set_allocated_max(high as usize);
-        self.chunks.set_pooled_max((high as f64 * self.settings.chunk_pool_share) as usize);
+        let part = self.settings.chunk_pool_share;
+        let part = if high < planned { part.min(READY_PART_WHEN_CUT) } else { part };
+        self.chunks.set_pooled_max((high as f64 * part) as usize);
     }
 
     /// Leaves the block cache what open files and scanners do not take of their part, at least an eighth of it.
@@ -164,11 +166,10 @@ impl RegionServer {
 
 /// How much is to be cut off memstores and blocks when so much is resident.
 fn next_cut(cut: u64, resident: u64, plan: &MemoryPlan) -> u64 {
-    let too_much = plan.budget + (plan.budget / 32).max(OVERHEAD_BYTES);
     let enough = plan.budget - plan.budget / 16;
     let cut_max = (plan.memstores + plan.blocks) / 4 * 3;
-    if resident > too_much {
-        (cut + (resident - too_much).max(plan.budget / 64)).min(cut_max)
+    if resident > plan.budget {
+        (cut + (resident - plan.budget).max(plan.budget / 64)).min(cut_max)
     } else if resident < enough {
         cut.saturating_sub(plan.budget / 256)
     } else {
@@ -219,6 +220,6 @@ mod tests {
             cut = next_cut(cut, plan.budget / 2, &plan);
         }
         assert_eq!(cut, 0);
-        assert_eq!(next_cut(0, plan.budget + 1, &plan), 0);
+        assert_eq!(next_cut(0, plan.budget, &plan), 0);
     }
 }
