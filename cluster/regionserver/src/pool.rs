@@ -98,6 +98,8 @@ pub(crate) struct Permit {
     /// `None` once the place was given back.
     shared: Option<Arc<Shared>>,
     class: CallClass,
+    /// At most so large is the answer.
+    answer_bytes: usize,
 }
 
 /// A connection that has this many calls waiting for a thread is refused more of them while its class is half full.
@@ -142,7 +144,7 @@ impl DiskPool {
                 && self.0.has_thread(&state, class)
                 && let Ok(reservation) = self.0.reserve(terms, answer_bytes)
             {
-                return Ok((self.0.start(&mut state, class), reservation));
+                return Ok((self.0.start(&mut state, class, answer_bytes), reservation));
             }
             let of_connection = &terms.connection.state.queued;
             let queued = of_connection.load(Ordering::Relaxed);
@@ -172,9 +174,9 @@ impl DiskPool {
         F: FnOnce() -> Result<T, RpcError> + Send + 'static,
     {
         let work = move || {
-            let _permit = permit;
+            let permit = permit; // as a whole, until the end
             let result = work();
-            give_back_now_and_then();
+            give_back_now_and_then(permit.answer_bytes);
             result
         };
         let running = match self.0.threads.get() {
@@ -193,15 +195,20 @@ impl DiskPool {
     }
 }
 
-/// After every so many calls a thread gives back what others have freed of what it had allocated.
-fn give_back_now_and_then() {
+/// After every so many calls, or so many bytes of answers, a thread gives back what others have freed of what it had
+/// allocated.
+fn give_back_now_and_then(answer_bytes: usize) {
     const CALLS: u32 = 32;
+    const ANSWER_BYTES: usize = 1 << 20;
     thread_local! {
-        static CALLS_DONE: Cell<u32> = const { Cell::new(0) };
+        static DONE: Cell<(u32, usize)> = const { Cell::new((0, 0)) };
     }
-    let done = CALLS_DONE.get() + 1;
-    CALLS_DONE.set(done % CALLS);
-    if done == CALLS {
+    let (calls, bytes) = DONE.get();
+    let done = (calls + 1, bytes + answer_bytes);
+    if done.0 < CALLS && done.1 < ANSWER_BYTES {
+        DONE.set(done);
+    } else {
+        DONE.set((0, 0));
         halcyon_allocator::give_back();
     }
 }
@@ -224,9 +231,9 @@ impl Shared {
         }
     }
 
-    fn start(self: &Arc<Self>, state: &mut State, class: CallClass) -> Permit {
+    fn start(self: &Arc<Self>, state: &mut State, class: CallClass, answer_bytes: usize) -> Permit {
         state.running[class.index()] += 1;
-        Permit { shared: Some(self.clone()), class }
+        Permit { shared: Some(self.clone()), class, answer_bytes }
     }
 
     /// Starts whoever waits and can run now, one of each class in turn.
@@ -258,7 +265,7 @@ impl Shared {
                 continue;
             };
             first.terms.connection.state.queued.fetch_sub(1, Ordering::Relaxed);
-            let permit = self.start(state, class);
+            let permit = self.start(state, class, first.answer_bytes);
             match first.start.send((permit, reservation)) {
                 Ok(()) => return true,
                 Err((mut unwanted, _)) => {

@@ -36,6 +36,8 @@ const DRAIN_TIME_MAX: Duration = Duration::from_secs(5);
 /// How often it is looked whether threads run when they want to. Short against what counts as a stall: of one that
 /// begins while the thread sleeps anyway, the rest of that sleep is not seen.
 const STALL_CHECK_PERIOD: Duration = Duration::from_millis(3);
+/// How often network threads give back memory that others have freed.
+const GIVE_BACK_PERIOD: Duration = Duration::from_millis(20);
 /// How often it is looked whether the region server gave up.
 const FAILURE_CHECK_PERIOD: Duration = Duration::from_millis(200);
 
@@ -269,6 +271,7 @@ impl Bound {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let lanes = Lanes::start(cores).map_err(|error| format!("cannot start threads: {error}"))?;
         lanes.watch(&env.clock, &env.stalls, STALL_CHECK_PERIOD);
+        lanes.give_back_memory(GIVE_BACK_PERIOD);
         watch_scheduler(env, Arc::downgrade(&roles.region_server))
             .map_err(|error| format!("cannot start threads: {error}"))?;
         // Both ports take calls into the same memory.

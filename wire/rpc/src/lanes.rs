@@ -90,6 +90,19 @@ impl Lanes {
         }
     }
 
+    /// Gives memory back on every lane, each `period`: frames that a lane has read are freed by other threads, and it
+    /// would keep them until it reads others of their size.
+    pub fn give_back_memory(&self, period: Duration) {
+        for lane in &self.lanes {
+            lane.handle.spawn(async move {
+                loop {
+                    tokio::time::sleep(period).await;
+                    halcyon_allocator::give_back();
+                }
+            });
+        }
+    }
+
     /// A lane for one more connection: one with the fewest open connections of its service, of these the one that has
     /// had the fewest calls lately.
     pub(crate) fn deal(self: &Arc<Self>, service: &'static str) -> Seat {
