@@ -100,11 +100,8 @@ impl Input {
             }
         }
         let wanted = self.room_wanted(frame_bytes_max, has_room);
-        if self.bytes.capacity() - self.bytes.len() < wanted {
-            self.bytes.reserve(wanted);
-        }
+        self.make_room(wanted);
         let room = self.bytes.capacity() - self.bytes.len();
-        self.large_buffer |= self.bytes.capacity() > READ_BYTES_MAX;
         let read = pin!(stream.read_buf(&mut self.bytes)).poll(cx);
         match &read {
             Poll::Ready(Ok(len)) => {
@@ -133,6 +130,22 @@ impl Input {
         }
         // Nobody gets a large buffer for announcing a large frame, only for sending it.
         missing.clamp(1, self.bytes.len().min(GROWTH_BYTES_MAX))
+    }
+
+    /// Makes room for `wanted` more bytes, in the memory that is there if its frames are gone, else in a buffer just
+    /// large enough: `BytesMut::reserve` would double the whole of what was once made for a large frame.
+    fn make_room(&mut self, wanted: usize) {
+        if self.bytes.capacity() - self.bytes.len() >= wanted {
+            return;
+        }
+        let may_stay = !self.large_buffer || wanted > READ_BYTES_MAX;
+        if may_stay && self.bytes.try_reclaim(wanted) {
+            return;
+        }
+        let mut bytes = BytesMut::with_capacity(self.bytes.len() + wanted);
+        bytes.extend_from_slice(&self.bytes);
+        self.large_buffer = bytes.capacity() > READ_BYTES_MAX;
+        self.bytes = bytes;
     }
 
     fn adapt_read_bytes(&mut self, len: usize, room: usize) {
