@@ -5,6 +5,7 @@
 //! - [`advise`] says which flags the published experience recommends for a region server, and why, and what it would
 //!   change about those in use.
 //! - [`peers`] starts the servers that are compared, watches them and ends them.
+//! - [`experiment`] repeats published experiments with them.
 //! - [`outcome`] is the shape of what an experiment finds, and [`page`] draws it as one HTML file.
 //!
 //! The first two are functions from bytes to text without a network, threads or clocks; files come through `halcyon-env`.
@@ -14,6 +15,7 @@
 //! `testdata/`. When you change a rule of advice, also look at its source again, and at README.md.
 
 pub mod advise;
+pub mod experiment;
 pub mod gclog;
 pub mod json;
 pub mod outcome;
@@ -39,6 +41,8 @@ enum LabCommand {
     Peers(peers::PeersArgs),
     /// Start a server to compare with.
     Start(peers::StartArgs),
+    /// Repeat a published experiment with HBase or Accumulo and Halcyon side by side.
+    Run(Box<experiment::RunArgs>),
     /// Keeps a server for the lab: nothing for people.
     #[command(hide = true)]
     Keep(peers::KeepArgs),
@@ -53,6 +57,7 @@ pub fn run(env: &Env, args: &LabArgs) -> Result<String, String> {
         LabCommand::Advise(args) => advise::run(env, args),
         LabCommand::Peers(args) => peers::peers(env, args),
         LabCommand::Start(args) => peers::start_and_wait(env, args),
+        LabCommand::Run(args) => experiment::run(env, args),
         LabCommand::Keep(args) => peers::keep(args),
         LabCommand::Page(args) => page::run(env, args),
     }
