@@ -75,6 +75,9 @@ pub struct SizeArgs {
     /// Length of a measurement, where time ends it.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub seconds: Option<u64>,
+    /// Operations a second where all sides get the same.
+    #[arg(long, value_name = "PER SECOND", value_parser = clap::value_parser!(u64).range(1..))]
+    pub rate: Option<u64>,
     /// Before each measurement.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..=86_400))]
     pub warmup: Option<u64>,
@@ -117,6 +120,7 @@ impl SizeArgs {
             ("threads", !self.threads.is_empty()),
             ("value-size", !self.value_size.is_empty()),
             ("seconds", self.seconds.is_some()),
+            ("rate", self.rate.is_some()),
             ("warmup", self.warmup.is_some()),
         ];
         match given.iter().find(|(name, is_given)| *is_given && !allowed.contains(name)) {

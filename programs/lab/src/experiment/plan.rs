@@ -142,6 +142,8 @@ impl Load {
 pub enum Rate {
     /// As many as go.
     Free,
+    /// The same for all sides.
+    Fixed { per_s: f64 },
     /// A share of what the same side reached in another case, which comes before.
     Share { of: String, share: f64 },
 }
@@ -178,7 +180,7 @@ impl Plan {
         let case = self.cases.iter().find(|case| case.id == id);
         let needed = case.and_then(|case| match &case.rate {
             Rate::Share { of, .. } => Some(of.clone()),
-            Rate::Free => None,
+            Rate::Free | Rate::Fixed { .. } => None,
         });
         needed.into_iter().chain([id.to_string()]).collect()
     }

@@ -31,10 +31,10 @@ pub fn about() -> About {
     }
 }
 
-/// `peak` comes first: `half` is measured at half of each side's own.
+/// `peak` comes first: `half` is measured at half of each side's own. `same` is one rate for all.
 pub fn plan(args: &RunArgs, machine: &Machine) -> Result<Plan, String> {
     let sizes = &args.sizes;
-    sizes.allow(Name::ReadPauses, &["heap", "jdk", "records", "threads", "seconds", "warmup"])?;
+    sizes.allow(Name::ReadPauses, &["heap", "jdk", "records", "threads", "rate", "seconds", "warmup"])?;
     let quick = args.quick;
     let default = if quick { 2 << 30 } else { PUBLISHED_HEAP.min(machine.heap_max()) };
     let heap = SizeArgs::one("heap", &sizes.heap, default)?;
@@ -43,15 +43,27 @@ pub fn plan(args: &RunArgs, machine: &Machine) -> Result<Plan, String> {
     let full = PUBLISHED_RECORDS.min(heap / RECORD_LEN * 2);
     let records = sizes.records.unwrap_or(if quick { 100_000 } else { full });
     let threads = SizeArgs::one("threads", &sizes.threads, 16)?;
-    let seconds = sizes.seconds.unwrap_or(if quick { 10 } else { 300 });
-    let warmup = sizes.warmup.unwrap_or(if quick { 3 } else { 60 });
+    // what an HBase on these cores can do without effort
+    let rate = sizes.rate.unwrap_or(1_500 * u64::from(machine.cores));
+    let seconds = sizes.seconds.unwrap_or(if quick { 8 } else { 300 });
+    let warmup = sizes.warmup.unwrap_or(if quick { 2 } else { 60 });
 
     let load = ycsb_load(machine, records, threads);
     let run = ycsb_run(machine, 'c', records, threads, seconds);
     let peak = case("peak", "YCSB C, as fast as it goes", std::slice::from_ref(&load), run.clone(), warmup);
     let half = CasePlan {
         rate: Rate::Share { of: "peak".to_string(), share: 0.5 },
-        ..case("half", "YCSB C, at half of the side's own peak", &[load], run, warmup)
+        ..case(
+            "half",
+            "YCSB C, at half of the side's own peak",
+            std::slice::from_ref(&load),
+            run.clone(),
+            warmup,
+        )
+    };
+    let same = CasePlan {
+        rate: Rate::Fixed { per_s: rate as f64 },
+        ..case("same", &format!("YCSB C, at {rate}/s on all sides"), &[load], run, warmup)
     };
     let goal = ["-XX:MaxGCPauseMillis=100".to_string()];
     let g1 = with_flags(hbase("hbase-g1", Collector::G1, jdk, heap), &goal);
@@ -65,7 +77,7 @@ pub fn plan(args: &RunArgs, machine: &Machine) -> Result<Plan, String> {
         repetitions: args.repetitions.unwrap_or(if quick { 2 } else { 3 }),
         durability: args.durability,
         sides: vec![g1, tuned, halcyon("halcyon", heap)],
-        cases: vec![peak, half],
+        cases: vec![peak, half, same],
         scaled: [
             here("Heap", &size_text(PUBLISHED_HEAP), &size_text(heap)),
             here("Records", &PUBLISHED_RECORDS.to_string(), &records.to_string()),

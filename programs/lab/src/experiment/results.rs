@@ -169,7 +169,7 @@ impl Results {
     }
 
     fn write<T: Serialize>(&self, path: &Path, value: &T) -> Result<(), String> {
-        let mut bytes = serde_json::to_vec_pretty(value).map_err(|error| error.to_string())?;
+        let mut bytes = serde_json::to_vec(value).map_err(|error| error.to_string())?;
         bytes.push(b'\n');
         self.env.fs.replace(path, &bytes).map_err(|error| error.to_string())
     }

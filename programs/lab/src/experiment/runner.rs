@@ -215,7 +215,11 @@ impl Runner<'_> {
     }
 
     fn rate(&self, visit: Visit<'_>, case: &CasePlan) -> Result<Option<f64>, String> {
-        let Rate::Share { of, share } = &case.rate else { return Ok(None) };
+        let (of, share) = match &case.rate {
+            Rate::Free => return Ok(None),
+            Rate::Fixed { per_s } => return Ok(Some(*per_s)),
+            Rate::Share { of, share } => (of, share),
+        };
         let peak = self.results.run(visit.repetition, &visit.side.id, of);
         match peak.map(|run| run.operations_per_s).filter(|peak| *peak > 0.0) {
             Some(peak) => Ok(Some((peak * share).max(1.0))),

@@ -188,7 +188,7 @@ fn plan() -> Plan {
         cases: vec![
             case("peak", &["fill"], Rate::Free),
             case("half", &["fill"], half),
-            case("other", &["fill", "more"], Rate::Free),
+            case("other", &["fill", "more"], Rate::Fixed { per_s: 3.0 }),
         ],
         scaled: Vec::new(),
     }
@@ -211,7 +211,7 @@ fn call(env: &Env, plan: &Plan, fake: &mut Fake) -> (Course, Listener) {
 
 fn expected() -> Vec<String> {
     let visit = |side: &str| {
-        ["fill", "peak", "half at 5", "more", "other"].map(|words| format!("{side} {words}")).to_vec()
+        ["fill", "peak", "half at 5", "more", "other at 3"].map(|words| format!("{side} {words}")).to_vec()
     };
     let mut all = Vec::new();
     for side in ["a", "b", "a", "b"] {
