@@ -90,7 +90,7 @@ pub fn plan(args: &RunArgs, machine: &Machine) -> Result<Plan, String> {
 fn sides(jdk: u32, memory: u64) -> Vec<SidePlan> {
     let heap = hbase(HEAP_ID, Collector::G1, jdk, memory);
     let heap = SidePlan { label: format!("{}, all on the heap", heap.label), ..heap };
-    let (half, quarter_mb) = (memory / 2, memory / 4 >> 20);
+    let (half, quarter_mb) = (memory / 2, (memory / 4) >> 20);
     let offheap = hbase(OFFHEAP_ID, Collector::G1, jdk, half);
     let offheap = SidePlan {
         label: format!("HBase 2.6.4, G1, JDK {jdk}, heap {}, memstores and cache off it", size_text(half)),
