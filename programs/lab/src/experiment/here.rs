@@ -15,7 +15,7 @@ use super::loaded;
 use super::options::{Machine, RunArgs};
 use super::plan::{Collector, Durability, Server, SidePlan};
 use super::stage::{Order, Stage, Started};
-use crate::outcome::{Environment, Run};
+use crate::outcome::{Environment, Product, Run};
 use crate::peers::{self, Lab, Running, Sample, Spec, Watcher, others_cpu_s};
 
 /// What a load may take above what is expected: a slow machine is no reason to give up, a server that hangs is.
@@ -33,6 +33,10 @@ pub struct Here {
     display: Arc<Display>,
     is_interrupted: Arc<AtomicBool>,
     running: Option<Running>,
+    /// Threads that the load of this server may use at once.
+    load_threads: u32,
+    /// Whether that load is `halcyon bench`, not the Java client that Accumulo needs.
+    is_own_client: bool,
     machine: Machine,
 }
 
@@ -58,7 +62,18 @@ impl Here {
         };
         let (data, durability) = (out.join("data"), args.durability);
         let env = env.clone();
-        Ok(Here { env, lab, data, durability, display, is_interrupted, running: None, machine })
+        Ok(Here {
+            env,
+            lab,
+            data,
+            durability,
+            display,
+            is_interrupted,
+            running: None,
+            load_threads: 1,
+            is_own_client: true,
+            machine,
+        })
     }
 
     pub fn machine(&self) -> Machine {
@@ -134,6 +149,9 @@ impl Here {
         let mut add = |name: &str, value: String| command.extend([name.to_string(), value]);
         add("--json", json.to_string_lossy().into_owned());
         add("--progress-period", "1".to_string());
+        if self.is_own_client {
+            add("--runtime-threads", self.load_threads.to_string());
+        }
         if order.warmup_s > 0 {
             add("--warmup", order.warmup_s.to_string());
         }
@@ -173,7 +191,7 @@ impl Here {
             Circumstances {
                 elapsed_s: run.elapsed_s,
                 cores: self.machine.cores,
-                client_threads: self.machine.client_threads(),
+                client_threads: self.load_threads,
                 rate_wanted_per_s: order.rate,
                 rate_per_s: run.operations_per_s,
             },
@@ -216,6 +234,10 @@ impl Stage for Here {
     fn start(&mut self, side: &SidePlan) -> Result<Started, String> {
         let running = peers::start(&self.lab, &spec(side, self.durability), &self.data, false)?;
         let started = Started { command_line: running.command_line(), settings: running.settings() };
+        self.is_own_client = side.server.product() != Product::Accumulo;
+        // a Java client has as many threads as it likes
+        self.load_threads =
+            if self.is_own_client { self.machine.client_threads() } else { self.machine.cores };
         self.running = Some(running);
         Ok(started)
     }

@@ -57,9 +57,8 @@ pub fn plan(args: &RunArgs, machine: &Machine) -> Result<Plan, String> {
     let load = Load::new(
         seconds as f64,
         &format!(
-            "ingest write --nodes {} --time {seconds} --clients {threads} --batch 1000 --presplit {REGIONS} --runtime-threads {}",
+            "ingest write --nodes {} --time {seconds} --clients {threads} --batch 1000 --presplit {REGIONS}",
             u64::from(u32::MAX),
-            machine.client_threads()
         ),
     );
     let label = format!("Continuous ingest, {threads} writers");

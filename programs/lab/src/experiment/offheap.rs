@@ -65,11 +65,11 @@ pub fn plan(args: &RunArgs, machine: &Machine) -> Result<Plan, String> {
     let mut cases: Vec<CasePlan> = Vec::new();
     for value in &values {
         for threads in &threads {
-            cases.push(write(machine, records, *threads, *value));
+            cases.push(write(records, *threads, *value));
         }
     }
     for threads in &threads {
-        cases.push(read(machine, records, *threads));
+        cases.push(read(records, *threads));
     }
     let threads_here: Vec<String> = threads.iter().map(usize::to_string).collect();
     Ok(Plan {
@@ -115,29 +115,23 @@ fn sides(jdk: u32, memory: u64) -> Vec<SidePlan> {
 }
 
 /// Each write case has a table of its own.
-fn write(machine: &Machine, records: u64, threads: usize, value: u64) -> CasePlan {
+fn write(records: u64, threads: usize, value: u64) -> CasePlan {
     // large values: fewer rows, so that each case writes about as much; small ones: not more rows than asked for
     let rows = (records * 1_000 / value).clamp(1_000, records) / threads as u64;
     let all = rows as f64 * threads as f64;
     let load = Load::new(
         all / 60_000.0 + all * value as f64 / 80e6,
         &format!(
-            "pe --table=W{threads}x{value} --rows={rows} --presplit={PRESPLIT} --valueSize={value} --runtime-threads {} \
+            "pe --table=W{threads}x{value} --rows={rows} --presplit={PRESPLIT} --valueSize={value} \
              randomWrite {threads}",
-            machine.client_threads()
         ),
     );
     case(&write_id(threads, value), &format!("Writes, {threads} clients, {value} bytes"), &[], load, 0)
 }
 
 /// Multi-gets from one table, whose rows have been flushed and read once, so that they come from the cache.
-fn read(machine: &Machine, records: u64, threads: usize) -> CasePlan {
-    let pe = |expected_s: f64, words: &str| {
-        Load::new(
-            expected_s,
-            &format!("pe --table=Reads --runtime-threads {} {words}", machine.client_threads()),
-        )
-    };
+fn read(records: u64, threads: usize) -> CasePlan {
+    let pe = |expected_s: f64, words: &str| Load::new(expected_s, &format!("pe --table=Reads {words}"));
     let expected_s = records as f64 / 60_000.0;
     let fill = pe(
         expected_s,

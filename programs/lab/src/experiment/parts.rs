@@ -1,6 +1,6 @@
 //! What plans of several experiments are made of.
 
-use super::options::{Machine, size_text};
+use super::options::size_text;
 use super::plan::{CasePlan, Collector, Load, Rate, Server, SidePlan};
 
 /// Below this, G1's regions are set: HBase's chunks of 2 MiB must be smaller than half a region, or each takes whole ones.
@@ -74,28 +74,26 @@ pub fn with_properties(mut side: SidePlan, added: &[(&str, String)]) -> SidePlan
 }
 
 /// YCSB's table, filled anew: records of ten fields of 100 bytes.
-pub fn ycsb_load(machine: &Machine, records: u64, threads: usize) -> Load {
+pub fn ycsb_load(records: u64, threads: usize) -> Load {
     // a record is a call of its own; HBase takes about ten thousand a second on two cores
     let expected_s = records as f64 / 10_000.0;
     Load::new(
         expected_s,
         &format!(
             "ycsb load --workload a -p recordcount={records} -p hbase.presplit={PRESPLIT} -p hbase.recreate=true \
-             --threads {threads} --runtime-threads {}",
-            machine.client_threads()
+             --threads {threads}",
         ),
     )
 }
 
 /// A workload upon that table, for a time.
-pub fn ycsb_run(machine: &Machine, workload: char, records: u64, threads: usize, seconds: u64) -> Load {
+pub fn ycsb_run(workload: char, records: u64, threads: usize, seconds: u64) -> Load {
     Load::new(
         seconds as f64,
         &format!(
             "ycsb run --workload {workload} -p recordcount={records} -p operationcount={} -p maxexecutiontime={seconds} \
-             --threads {threads} --runtime-threads {}",
+             --threads {threads}",
             u64::from(u32::MAX),
-            machine.client_threads()
         ),
     )
 }

@@ -53,8 +53,7 @@ pub fn plan(args: &RunArgs, machine: &Machine) -> Result<Plan, String> {
         rows * value_size as f64 / 80e6,
         &format!(
             "pe --table=Plab --rows={records} --presplit={PRESPLIT} --compress=SNAPPY --inmemoryCompaction=BASIC \
-             --valueSize={value_size} --runtime-threads {} sequentialWrite {threads}",
-            machine.client_threads()
+             --valueSize={value_size} sequentialWrite {threads}"
         ),
     );
     let label = format!("PE sequentialWrite, {threads} clients, Snappy, BASIC");

@@ -48,8 +48,8 @@ pub fn plan(args: &RunArgs, machine: &Machine) -> Result<Plan, String> {
     let seconds = sizes.seconds.unwrap_or(if quick { 8 } else { 300 });
     let warmup = sizes.warmup.unwrap_or(if quick { 2 } else { 60 });
 
-    let load = ycsb_load(machine, records, threads);
-    let run = ycsb_run(machine, 'c', records, threads, seconds);
+    let load = ycsb_load(records, threads);
+    let run = ycsb_run('c', records, threads, seconds);
     let peak = case("peak", "YCSB C, as fast as it goes", std::slice::from_ref(&load), run.clone(), warmup);
     let half = CasePlan {
         rate: Rate::Share { of: "peak".to_string(), share: 0.5 },

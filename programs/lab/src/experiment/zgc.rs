@@ -74,11 +74,11 @@ pub fn plan(args: &RunArgs, machine: &Machine) -> Result<Plan, String> {
         }
         sides.push(halcyon(&format!("halcyon-{size}"), *heap));
     }
-    let load = ycsb_load(machine, records, threads);
+    let load = ycsb_load(records, threads);
     let prepare = std::slice::from_ref(&load);
     let mut cases = Vec::new();
     for (letter, label) in WORKLOADS {
-        let run = ycsb_run(machine, letter, records, threads, seconds);
+        let run = ycsb_run(letter, records, threads, seconds);
         cases.push(case(&format!("ycsb-{letter}"), label, prepare, run.clone(), warmup));
         // the tail at half of the own peak, for the workload that writes most; in the full form for all
         if letter == 'a' || !quick {
