@@ -141,6 +141,6 @@ fn a_server_that_dies_costs_its_visit_and_is_said() {
     assert!(experiment.partial.unwrap().starts_with("1 of 3 runs are whole"));
     assert!(experiment.runs[0].partial.is_none());
     let half = run_of(&out, "half").expect("what was measured before is kept");
-    assert_eq!(half.partial.as_deref(), Some("the server ended"));
+    assert!(half.partial.unwrap().starts_with("the server ended"));
     std::fs::remove_dir_all(out).unwrap();
 }

@@ -11,6 +11,8 @@ use rustix::process::{Pid, Signal, kill_process};
 const LOOK_PERIOD: Duration = Duration::from_millis(50);
 /// From the wish to end to the signal: on a terminal the process has had one already.
 const ASKED_AFTER: Duration = Duration::from_secs(1);
+/// From the wish to end to the other signal: in the background of a shell the first one may be ignored.
+const TOLD_AFTER: Duration = Duration::from_secs(8);
 /// From the wish to end to the end by force.
 const KILLED_AFTER: Duration = Duration::from_secs(15);
 
@@ -50,7 +52,7 @@ pub fn run(
     let begun_ns = env.clock.monotonic_ns();
     let since = |from_ns: u64| Duration::from_nanos(env.clock.monotonic_ns().saturating_sub(from_ns));
     let mut asked: Option<(String, u64)> = None;
-    let mut is_told = false;
+    let mut signals = [(ASKED_AFTER, Signal::INT), (TOLD_AFTER, Signal::TERM)].into_iter().peekable();
     loop {
         let status = child.0.try_wait().map_err(|error| format!("{program}: {error}"))?;
         if let Some(status) = status {
@@ -67,11 +69,11 @@ pub fn run(
             Some((_, from_ns)) if since(*from_ns) > KILLED_AFTER => {
                 let _ = child.0.kill(); // it may just have ended
             }
-            Some((_, from_ns)) if since(*from_ns) > ASKED_AFTER && !is_told => {
-                is_told = true;
-                let _ = kill_process(Pid::from_child(&child.0), Signal::INT); // it may just have ended
+            Some((_, from_ns)) => {
+                if let Some((_, signal)) = signals.next_if(|(after, _)| since(*from_ns) > *after) {
+                    let _ = kill_process(Pid::from_child(&child.0), signal); // it may just have ended
+                }
             }
-            Some(_) => {}
         }
         env.clock.sleep(LOOK_PERIOD);
     }
@@ -130,7 +132,7 @@ mod tests {
 
     #[test]
     fn it_is_asked_to_end() {
-        let waits = "trap 'echo interrupted >&2; exit 1' INT; while :; do sleep 0.05; done";
+        let waits = "trap 'echo interrupted >&2; exit 1' INT TERM; while :; do sleep 0.05; done";
         let ended = run(&Env::real(), &shell(waits), |_, _| Some("too long".to_string())).unwrap();
         assert_eq!((ended.asked.as_deref(), ended.said.as_str()), (Some("too long"), "interrupted"));
     }

@@ -21,6 +21,8 @@ use crate::peers::{self, Lab, Running, Sample, Spec, Watcher, others_cpu_s};
 /// What a load may take above what is expected: a slow machine is no reason to give up, a server that hangs is.
 const PATIENCE: f64 = 20.0;
 const PATIENCE_MIN: Duration = Duration::from_secs(300);
+/// Of a server's last words, in characters.
+const LINE_LEN_MAX: usize = 200;
 /// Writes of 4 KiB that are timed.
 const SYNCS: usize = 41;
 
@@ -124,6 +126,16 @@ impl Here {
         self.env.fs.remove_file(&path).map_err(failed)?;
         times_ms.sort_by(f64::total_cmp);
         Ok(Some(times_ms[SYNCS / 2]))
+    }
+
+    /// What a server that is gone said of it: that it had no memory left, else its last line.
+    fn server_ended(&self) -> String {
+        let said = self.env.fs.read(&self.data.join("logs/out.log")).unwrap_or_default();
+        let said = String::from_utf8_lossy(&said);
+        let lines = || said.lines().map(str::trim).filter(|line| !line.is_empty());
+        let line = lines().find(|line| line.contains("OutOfMemoryError")).or_else(|| lines().last());
+        let line: String = line.unwrap_or_default().chars().take(LINE_LEN_MAX).collect();
+        if line.is_empty() { "the server ended".to_string() } else { format!("the server ended: {line}") }
     }
 
     fn running(&self) -> &Running {
@@ -260,7 +272,7 @@ impl Stage for Here {
             }
             match () {
                 () if self.is_interrupted() => Some("interrupted".to_string()),
-                () if !self.running().is_running() => Some("the server ended".to_string()),
+                () if !self.running().is_running() => Some(self.server_ended()),
                 () if since > patience => Some(format!("it was not done after {} s", since.as_secs())),
                 () => None,
             }

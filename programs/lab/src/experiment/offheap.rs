@@ -116,8 +116,8 @@ fn sides(jdk: u32, memory: u64) -> Vec<SidePlan> {
 
 /// Each write case has a table of its own.
 fn write(records: u64, threads: usize, value: u64) -> CasePlan {
-    // large values: fewer rows, so that each case writes about as much; small ones: not more rows than asked for
-    let rows = (records * 1_000 / value).clamp(1_000, records) / threads as u64;
+    // large values: fewer rows, small ones: more, so that each case writes about as much, within reason
+    let rows = (records * 1_000 / value).clamp(1_000, records * 3) / threads as u64;
     let all = rows as f64 * threads as f64;
     let load = Load::new(
         all / 60_000.0 + all * value as f64 / 80e6,

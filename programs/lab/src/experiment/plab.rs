@@ -39,7 +39,8 @@ pub fn plan(args: &RunArgs, machine: &Machine) -> Result<Plan, String> {
     let sizes = &args.sizes;
     sizes.allow(Name::Plab, &["heap", "jdk", "records", "threads", "value-size"])?;
     let quick = args.quick;
-    let heap = if quick { 2 << 30 } else { (16 << 30).min(machine.heap_max()) };
+    // less is not enough for HBase: with 2 GB it ran out of memory in this load
+    let heap = if quick { 4 << 30 } else { (16 << 30).min(machine.heap_max()) };
     let heap = SizeArgs::one("heap", &sizes.heap, heap)?;
     let default: &[u32] = if quick { &[17] } else { &[11, 17, 25] };
     let jdks = machine.jdks(&sizes.jdk, default);

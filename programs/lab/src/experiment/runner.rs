@@ -180,7 +180,7 @@ impl Runner<'_> {
         let failed = match loaded {
             Ok(mut run) => {
                 if !is_running && !is_interrupted {
-                    run.partial = Some("the server ended".to_string());
+                    run.partial.get_or_insert("the server ended".to_string());
                 }
                 if is_interrupted {
                     run.partial.get_or_insert("interrupted".to_string());
