@@ -133,7 +133,7 @@ impl Here {
         let said = self.env.fs.read(&self.data.join("logs/out.log")).unwrap_or_default();
         let said = String::from_utf8_lossy(&said);
         let lines = || said.lines().map(str::trim).filter(|line| !line.is_empty());
-        let line = lines().find(|line| line.contains("OutOfMemoryError")).or_else(|| lines().last());
+        let line = lines().find(|line| line.contains("OutOfMemoryError")).or_else(|| lines().next_back());
         let line: String = line.unwrap_or_default().chars().take(LINE_LEN_MAX).collect();
         if line.is_empty() { "the server ended".to_string() } else { format!("the server ended: {line}") }
     }
