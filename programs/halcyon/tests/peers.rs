@@ -115,6 +115,126 @@ fn a_server_that_does_not_start_is_told_with_its_last_words() {
     std::fs::remove_dir_all(data).unwrap();
 }
 
+/// A machine with a JDK and a Maven of shell scripts.
+struct FakeMachine {
+    root: PathBuf,
+}
+
+impl FakeMachine {
+    fn new(name: &str) -> FakeMachine {
+        let machine = FakeMachine { root: fresh_dir(name) };
+        std::fs::create_dir_all(machine.root.join("programs")).unwrap();
+        std::fs::create_dir_all(machine.root.join("jdk/bin")).unwrap();
+        std::fs::write(machine.root.join("jdk/release"), "JAVA_VERSION=\"99.0.1\"\n").unwrap();
+        for program in ["sh", "sleep", "mkdir", "touch", "cat"] {
+            let real = ["/usr/bin", "/bin"].map(|dir| Path::new(dir).join(program));
+            let real = real.iter().find(|path| path.exists()).unwrap();
+            std::os::unix::fs::symlink(real, machine.root.join("programs").join(program)).unwrap();
+        }
+        machine.script("jdk/bin/java", "exit 0");
+        machine
+    }
+
+    fn script(&self, path: &str, body: &str) {
+        use std::os::unix::fs::PermissionsExt;
+        let path = self.root.join(path);
+        std::fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// A server that does so; asked for its version, it is well.
+    fn java(&self, body: &str) {
+        let version = "for last; do :; done; [ \"$last\" = -version ] && exit 0";
+        self.script("jdk/bin/java", &format!("{version}\n{body}"));
+    }
+
+    /// Fetches one jar.
+    fn maven(&self) {
+        let body =
+            "for last; do :; done; to=${last#-DoutputDirectory=}; mkdir -p \"$to\"; touch \"$to/a.jar\"";
+        self.script("programs/mvn", body);
+    }
+
+    fn start(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(HALCYON);
+        command.args(["lab", "start", "hbase", "--cache"]).arg(self.root.join("cache"));
+        command.arg("--data").arg(self.root.join("data")).args(arguments);
+        command.env_clear().env("PATH", self.root.join("programs")).env("HOME", &self.root);
+        command.env("JAVA_HOME", self.root.join("jdk")).stdin(Stdio::null());
+        command
+    }
+
+    fn told(&self, arguments: &[&str]) -> String {
+        let done = self.start(arguments).output().unwrap();
+        assert!(!done.status.success());
+        assert!(!self.root.join("data/files").exists());
+        String::from_utf8_lossy(&done.stderr).into_owned()
+    }
+}
+
+#[test]
+fn what_is_missing_is_told_in_a_sentence() {
+    let machine = FakeMachine::new("lab-missing");
+    assert!(machine.told(&["--jdk", "98"]).contains("halcyon: no JDK 98 was found (there are"));
+    let told = machine.told(&["--jdk", "99"]);
+    assert!(told.contains("HBase 2.6.4 is not in") && told.contains("mvn: No such file"), "{told}");
+    let unknown =
+        "echo '[ERROR] Failed to collect dependencies: repo.maven.apache.org: Unknown host'; exit 1";
+    machine.script("programs/mvn", unknown);
+    let told = machine.told(&["--jdk", "99"]);
+    assert!(told.contains("the network or the repository cannot be reached: Failed to collect"), "{told}");
+    machine.script("jdk/bin/java", "echo \"Unrecognized VM option 'UseMagic'\"; exit 1");
+    let told = machine.told(&["--jdk", "99", "--jvm=-XX:+UseMagic"]);
+    assert!(told.contains("-XX:+UseMagic: Unrecognized VM option 'UseMagic'"), "{told}");
+    let told = machine.told(&["--jdk", "99", "--gc", "zgc"]);
+    assert!(told.contains("JDK 99 has ZGC with two generations only"), "{told}");
+    std::fs::remove_dir_all(&machine.root).unwrap();
+}
+
+#[test]
+fn a_jvm_that_ends_at_once_is_told_and_jars_are_fetched_once() {
+    let machine = FakeMachine::new("lab-ends");
+    machine.maven();
+    machine.java("echo 'java.net.BindException: Address already in use'; exit 3");
+    for _ in 0..2 {
+        let told = machine.told(&["--jdk", "99"]);
+        assert!(told.contains("it ended with code 3") && told.contains("java.net.BindException"), "{told}");
+        // the second time there is no Maven any more
+        let _ = std::fs::remove_file(machine.root.join("programs/mvn"));
+    }
+    assert!(machine.root.join("cache/hbase-2.6.4/lib/a.jar").exists());
+    std::fs::remove_dir_all(&machine.root).unwrap();
+}
+
+#[test]
+fn a_lab_that_is_killed_leaves_no_server() {
+    let machine = FakeMachine::new("lab-killed");
+    machine.maven();
+    machine.java("trap '' TERM INT HUP; echo $$; sleep 300 & echo $!; while :; do sleep 1; done");
+    for signal in ["-KILL", "-TERM"] {
+        // what the round before said must not be taken for what this one says
+        let out = machine.root.join("data/logs/out.log");
+        let _ = std::fs::remove_file(&out);
+        let mut lab = machine.start(&["--jdk", "99"]).stderr(Stdio::null()).spawn().unwrap();
+        let start = Instant::now();
+        let pids = loop {
+            let text = std::fs::read_to_string(&out).unwrap_or_default();
+            let pids: Vec<u32> = text.lines().filter_map(|line| line.parse().ok()).collect();
+            if pids.len() == 2 {
+                break pids;
+            }
+            assert!(start.elapsed() < Duration::from_secs(20), "{text}");
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        assert!(pids.iter().all(|pid| is_there(*pid)));
+        let killed = Command::new("kill").args([signal, &lab.id().to_string()]).status().unwrap();
+        assert!(killed.success());
+        lab.wait().unwrap();
+        assert_gone(&pids);
+    }
+    std::fs::remove_dir_all(&machine.root).unwrap();
+}
+
 /// A keeper of a shell, as the lab would start one.
 struct Keeper {
     child: Child,
