@@ -42,8 +42,8 @@ struct Open {
 impl Open {
     fn new(bench: &Bench, scan: &OracleScan, seed: u64) -> Open {
         let open = || {
-            let filter = (seed % 4 == 0 && scan.batch.is_none()).then(|| a_filter(seed));
-            let asked = Scan { filter, load_families_on_demand: seed % 8 == 0, ..region_scan(scan) };
+            let filter = (seed.is_multiple_of(4) && scan.batch.is_none()).then(|| a_filter(seed));
+            let asked = Scan { filter, load_families_on_demand: seed.is_multiple_of(8), ..region_scan(scan) };
             bench.region.scanner(asked, ReadMode::AnyDisk).unwrap()
         };
         let (mut at_once, mut limits) = (open(), Random::new(seed));
@@ -104,7 +104,7 @@ fn run(seed: u64, policy: Policy) -> usize {
     let mut script = Script::random(seed, 300);
     // A version that newer ones push out may be dropped, and comes into sight again when those are deleted one by one, if
     // it was not. So there are either no versions too many, or no markers for one version.
-    let keeps_all_versions = seed % 2 == 0;
+    let keeps_all_versions = seed.is_multiple_of(2);
     for family in &mut script.families {
         (family.ttl_ms, family.min_versions) = (None, 0);
         if keeps_all_versions {
