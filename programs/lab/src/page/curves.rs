@@ -186,6 +186,16 @@ pub fn over_time(view: &View<'_>, case: &Case, page: &mut Markup) {
     });
 }
 
+/// Takes off a last point that follows the one before by less than half a second: what is left of a second when a run ends has
+/// few operations, and would look like a fall. Whether there was one.
+fn without_remainder(points: &mut Vec<(f64, f64)>) -> bool {
+    let remainder = matches!(points.as_slice(), [.., _, before, last] if last.0 - before.0 < 0.5);
+    if remainder {
+        points.pop();
+    }
+    remainder
+}
+
 /// `join` makes one value of those that are put together, and of their number.
 fn timed(
     runs: &[(Looked<'_>, &Run)],
@@ -198,10 +208,12 @@ fn timed(
     let mut lines = Vec::new();
     let mut sentences = Vec::new();
     let mut together = 1;
+    let mut cut = false;
     for (looked, run) in runs {
         let mut points = values(run);
         points.retain(|point| point.0.is_finite() && point.1.is_finite());
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        cut |= without_remainder(&mut points);
         let size = points.len().div_ceil(TIMES_MAX).max(1);
         together = together.max(size);
         let joined =
@@ -232,6 +244,9 @@ fn timed(
         Scale::linear(heights()).rounded(quantity)
     };
     let mut notes = vec!["The repetition in the middle by throughput.".to_string()];
+    if cut {
+        notes.push("The last second is left out where it was not whole.".to_string());
+    }
     if together > 1 {
         notes.push(format!("Up to {together} seconds make one point."));
     }
@@ -259,5 +274,19 @@ fn timed(
             .collect(),
         notes,
         empty: "not recorded",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_that_was_not_whole_is_no_fall() {
+        let mut points = vec![(1.0, 50.0), (2.0, 51.0), (2.02, 1.0)];
+        assert!(without_remainder(&mut points));
+        assert_eq!(points, [(1.0, 50.0), (2.0, 51.0)]);
+        assert!(!without_remainder(&mut points));
+        assert!(!without_remainder(&mut vec![]));
     }
 }

@@ -65,7 +65,7 @@ fn panel(looked: &Looked<'_>, runs: &[&Run], x: Axis, y: Axis) -> Plot {
         legend.push(("slow".to_string(), None, "slow responses".to_string()));
         let longest = slow.iter().map(|point| point.1).fold(0.0, f64::max);
         let total = (slow.len() as u64).saturating_add(left_out);
-        notes.push(format!("{} slow responses, the slowest {}.", grouped(total), length(longest)));
+        notes.push(format!("{}, the slowest {}.", counted(total, "slow response"), length(longest)));
         let mut kinds: BTreeMap<&str, Vec<Point>> = BTreeMap::new();
         let mut kept: BTreeSet<(u64, u64)> = drawn.thin(&slow).into_iter().map(bits).collect();
         let all = runs.iter().flat_map(|run| &run.slow);
@@ -102,10 +102,10 @@ fn panel(looked: &Looked<'_>, runs: &[&Run], x: Axis, y: Axis) -> Plot {
         }
         let longest = all.iter().map(|point| point.1).fold(0.0, f64::max);
         let sum: f64 = all.iter().map(|point| point.1.max(0.0)).sum();
-        let count = grouped(all.len() as u64);
-        notes.push(format!("{count} {name}, the longest {}, {} in all.", length(longest), length(sum)));
+        let count = counted(all.len() as u64, name);
+        notes.push(format!("{count}, the longest {}, {} in all.", length(longest), length(sum)));
         let class = format!("{class} {}", looked.class());
-        legend.push((class.clone(), None, name.to_string()));
+        legend.push((class.clone(), None, format!("{name}s")));
         let mut kept: BTreeSet<(u64, u64)> = drawn.thin(&all).into_iter().map(bits).collect();
         let mut causes: Vec<(&str, Vec<Point>)> = causes.into_iter().collect();
         causes.sort_by_key(|(_, points)| std::cmp::Reverse(points.len()));
@@ -148,14 +148,19 @@ fn panel(looked: &Looked<'_>, runs: &[&Run], x: Axis, y: Axis) -> Plot {
     }
 }
 
-/// Class and name, in the plural.
+/// Class and name, in the singular.
 fn looks(kind: PauseKind) -> (&'static str, &'static str) {
     match kind {
-        PauseKind::Collection => ("collection", "collections"),
-        PauseKind::Safepoint => ("safepoint", "other safepoints"),
-        PauseKind::AllocationStall => ("allocation", "allocation stalls"),
-        PauseKind::Stall => ("stall", "stalls"),
+        PauseKind::Collection => ("collection", "collection"),
+        PauseKind::Safepoint => ("safepoint", "other safepoint"),
+        PauseKind::AllocationStall => ("allocation", "allocation stall"),
+        PauseKind::Stall => ("stall", "stall"),
     }
+}
+
+/// `1 stall`, `2 stalls`.
+fn counted(count: u64, name: &str) -> String {
+    format!("{} {name}{}", grouped(count), if count == 1 { "" } else { "s" })
 }
 
 fn bits(point: Point) -> (u64, u64) {

@@ -10,7 +10,9 @@ use crate::outcome::{Case, Entry, Run, Table};
 pub fn published(tables: &[Table], page: &mut Markup) {
     for table in tables {
         let columns: Vec<&str> = table.columns.iter().map(String::as_str).collect();
-        framed(page, &table.title, &columns, |rows| {
+        // a column of words stands at the left, and so does its head
+        let words = |at: usize| table.rows.iter().any(|row| matches!(row.get(at), Some(Entry::Text(_))));
+        framed(page, &table.title, &columns, words, |rows| {
             rows.within("tbody", &[], |body| {
                 for row in &table.rows {
                     body.within("tr", &[], |tr| {
@@ -26,7 +28,13 @@ pub fn published(tables: &[Table], page: &mut Markup) {
 }
 
 /// A table that scrolls by itself where it is wider than the page; `rows` are bodies of it.
-fn framed(page: &mut Markup, title: &str, columns: &[&str], rows: impl FnOnce(&mut Markup)) {
+fn framed(
+    page: &mut Markup,
+    title: &str,
+    columns: &[&str],
+    words: impl Fn(usize) -> bool,
+    rows: impl FnOnce(&mut Markup),
+) {
     let region: super::markup::Attribute<'_> = ("role", &"region");
     page.within(
         "div",
@@ -37,7 +45,10 @@ fn framed(page: &mut Markup, title: &str, columns: &[&str], rows: impl FnOnce(&m
                 table.within("caption", &[], |caption| caption.element("span", &[], title));
                 table.within("thead", &[], |head| {
                     head.within("tr", &[], |tr| {
-                        columns.iter().for_each(|column| tr.element("th", &[("scope", &"col")], column));
+                        for (at, column) in columns.iter().enumerate() {
+                            let class = if words(at) { "words" } else { "numbers" };
+                            tr.element("th", &[("scope", &"col"), ("class", &class)], column);
+                        }
                     });
                 });
                 rows(table);
@@ -61,10 +72,7 @@ fn cell(tr: &mut Markup, first: bool, entry: &Entry) {
             td.element("span", &[("class", &"range")], "published");
         }),
         Entry::Absent(why) => tr.within("td", &[("class", &"absent")], |td| {
-            td.text("not measured");
-            if !why.is_empty() {
-                td.element("span", &[("class", &"range")], why);
-            }
+            td.text(if why.is_empty() { "not measured" } else { why });
         }),
     }
 }
@@ -87,27 +95,33 @@ pub fn of_case(view: &View<'_>, case: &Case, page: &mut Markup) {
     }
     columns.extend(["longest pause", "pauses", "time in pauses", "slow responses"].map(str::to_string));
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
-    framed(page, &format!("{}: medians of the repetitions", case.label), &columns, |rows| {
-        rows.within("tbody", &[], |body| {
-            for looked in &view.sides {
-                let runs = view.runs(looked.side, case);
-                body.within("tr", &[], |tr| {
-                    side_head(tr, looked);
-                    if runs.is_empty() {
-                        let why = looked.side.missing.as_deref().unwrap_or("it was not run");
-                        let span = columns.len() - 1;
-                        tr.element(
-                            "td",
-                            &[("class", &"absent"), ("colspan", &span)],
-                            &format!("not measured: {why}"),
-                        );
-                        return;
-                    }
-                    side_cells(tr, &runs, &kinds);
-                });
-            }
-        });
-    });
+    framed(
+        page,
+        &format!("{}: medians of the repetitions", case.label),
+        &columns,
+        |at| at == 0,
+        |rows| {
+            rows.within("tbody", &[], |body| {
+                for looked in &view.sides {
+                    let runs = view.runs(looked.side, case);
+                    body.within("tr", &[], |tr| {
+                        side_head(tr, looked);
+                        if runs.is_empty() {
+                            let why = looked.side.missing.as_deref().unwrap_or("it was not run");
+                            let span = columns.len() - 1;
+                            tr.element(
+                                "td",
+                                &[("class", &"absent"), ("colspan", &span)],
+                                &format!("not measured: {why}"),
+                            );
+                            return;
+                        }
+                        side_cells(tr, &runs, &kinds);
+                    });
+                }
+            });
+        },
+    );
 }
 
 fn side_head(tr: &mut Markup, looked: &Looked<'_>) {
@@ -159,24 +173,30 @@ pub fn limits(view: &View<'_>, page: &mut Markup) {
         "on disk after it",
         "errors",
     ];
-    framed(page, "Who used what, medians of the repetitions", &columns, |rows| {
-        for case in view.experiment.cases.iter().filter(|case| view.has_runs(case)) {
-            rows.within("tbody", &[], |body| {
-                body.within("tr", &[("class", &"group")], |tr| {
-                    tr.element("th", &[("scope", &"rowgroup"), ("colspan", &columns.len())], &case.label);
-                });
-                for looked in &view.sides {
-                    let runs = view.runs(looked.side, case);
-                    if !runs.is_empty() {
-                        body.within("tr", &[], |tr| {
-                            side_head(tr, looked);
-                            limit_cells(tr, &runs);
-                        });
+    framed(
+        page,
+        "Who used what, medians of the repetitions",
+        &columns,
+        |at| matches!(at, 0 | 1 | 10),
+        |rows| {
+            for case in view.experiment.cases.iter().filter(|case| view.has_runs(case)) {
+                rows.within("tbody", &[], |body| {
+                    body.within("tr", &[("class", &"group")], |tr| {
+                        tr.element("th", &[("scope", &"rowgroup"), ("colspan", &columns.len())], &case.label);
+                    });
+                    for looked in &view.sides {
+                        let runs = view.runs(looked.side, case);
+                        if !runs.is_empty() {
+                            body.within("tr", &[], |tr| {
+                                side_head(tr, looked);
+                                limit_cells(tr, &runs);
+                            });
+                        }
                     }
-                }
-            });
-        }
-    });
+                });
+            }
+        },
+    );
 }
 
 fn limit_cells(tr: &mut Markup, runs: &[&Run]) {
