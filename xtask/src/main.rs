@@ -110,5 +110,7 @@ fn strs(strings: &[String]) -> Vec<&str> {
 }
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the project").to_path_buf()
+    // Told anew by cargo at each run: several checkouts may share one target directory, and so this program.
+    let own = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    Path::new(&own).parent().expect("xtask is a folder of the project").to_path_buf()
 }
