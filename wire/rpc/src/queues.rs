@@ -16,6 +16,8 @@
 //! reads while a quarter is. A connection gets half of what is left, so that clients that take nothing leave
 //! something to others; when a quarter of all waits for clients, those that took nothing for a while are closed.
 //!
+//! A call that waits is counted with its frame and with [`CALL_BYTES`] for what was made of it.
+//!
 //! A large frame is counted from its beginning, when its class is known and little more. A frame that is larger
 //! than its class may hold gets room while no other request is counted, so the sum stays within the limit as long
 //! as no frame may be longer than that.
@@ -25,6 +27,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::Connection;
 use crate::times::{CallTimes, CallTimesSnapshot};
+
+/// What a call that waits takes beside its frame: its decoded message and the state of its work, seen under a flood.
+const CALL_BYTES: usize = 8 << 10;
 
 /// What a call is to the limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -266,16 +271,16 @@ impl Queues {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn begin_wait(&self, class: CallClass, bytes: usize) {
+    pub(crate) fn begin_wait(&self, class: CallClass, frame_bytes: usize) {
         let held = &self.held[class.index()];
         held.calls.fetch_add(1, Ordering::Relaxed);
-        held.bytes.fetch_add(bytes, Ordering::Relaxed);
+        held.bytes.fetch_add(frame_bytes + CALL_BYTES, Ordering::Relaxed);
     }
 
-    pub(crate) fn end_wait(&self, class: CallClass, bytes: usize) {
+    pub(crate) fn end_wait(&self, class: CallClass, frame_bytes: usize) {
         let held = &self.held[class.index()];
         held.calls.fetch_sub(1, Ordering::Relaxed);
-        held.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        held.bytes.fetch_sub(frame_bytes + CALL_BYTES, Ordering::Relaxed);
     }
 
     /// Counts a frame that is arriving; false, with nothing counted, if there is no room for it.
@@ -372,17 +377,17 @@ mod tests {
 
     #[test]
     fn a_full_class_leaves_the_others_alone() {
-        let queues = Queues::new(QueueLimits::new(2, 1600));
+        let queues = Queues::new(QueueLimits::new(2, 1600 << 10));
         queues.begin_wait(CallClass::Scan, 10);
         assert!(!queues.is_full(CallClass::Scan));
         queues.begin_wait(CallClass::Scan, 10);
         assert!(queues.is_full(CallClass::Scan), "by calls");
-        queues.begin_wait(CallClass::Write, 1000);
+        queues.begin_wait(CallClass::Write, 1000 << 10);
         assert!(queues.is_full(CallClass::Write), "by bytes");
         assert!(!queues.is_full(CallClass::Read) && !queues.is_full(CallClass::Meta));
-        queues.end_wait(CallClass::Write, 1000);
+        queues.end_wait(CallClass::Write, 1000 << 10);
         assert!(!queues.is_full(CallClass::Write));
-        assert_eq!((queues.calls_waiting(), queues.request_bytes()), (2, 20));
+        assert_eq!((queues.calls_waiting(), queues.request_bytes()), (2, 2 * (10 + CALL_BYTES)));
     }
 
     #[test]
