@@ -379,7 +379,12 @@ async fn soak(name: &str, time: Duration) {
         if calm {
             break stopped.elapsed();
         }
-        assert!(stopped.elapsed() < drained + RECOVERY_MAX, "{}", page(&server, "/metrics"));
+        assert!(
+            stopped.elapsed() < drained + RECOVERY_MAX,
+            "{}\n{}",
+            page(&server, "/metrics"),
+            server.log()
+        );
         tokio::time::sleep(Duration::from_millis(20)).await;
     };
     let (began, mut slowest) = (Instant::now(), Duration::ZERO);

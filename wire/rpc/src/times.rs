@@ -44,10 +44,8 @@ fn bucket_of(time_ns: u64) -> usize {
         return 0;
     }
     let doublings = ((time_ns - 1) / FIRST_NS).ilog2() as usize; // the last bound that is below it
-    if 2 * doublings + 1 > BOUNDS {
-        return BOUNDS;
-    }
-    2 * doublings + 1 + usize::from(time_ns > bound_ns(2 * doublings + 1))
+    let bucket = 2 * doublings + 1;
+    if bucket >= BOUNDS { BOUNDS } else { bucket + usize::from(time_ns > bound_ns(bucket)) }
 }
 
 impl CallTimes {
@@ -81,6 +79,9 @@ mod tests {
             assert_eq!(bucket_of(bound_ns(bucket) + 1), bucket + 1);
         }
         assert_eq!((bucket_of(0), bucket_of(u64::MAX)), (0, BOUNDS));
+        for seconds in 9..600 {
+            assert_eq!(bucket_of(seconds * 1_000_000_000), BOUNDS, "{seconds} seconds");
+        }
         let times = CallTimes::default();
         times.record(9_000, 3);
         times.record(20_000_000_000, 1);
