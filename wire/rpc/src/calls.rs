@@ -165,7 +165,15 @@ impl Calls {
             Poll::Ready(())
         })
         .await;
-        let end = std::future::poll_fn(|cx| self.poll(cx)).await;
+        // Whatever fails by an assertion, what was counted for this connection is taken back below.
+        let turn = |cx: &mut Context<'_>| match catch_unwind(AssertUnwindSafe(|| self.poll(cx))) {
+            Ok(turn) => turn,
+            Err(panic) => {
+                panicked(&*panic);
+                Poll::Ready(End::Gone)
+            }
+        };
+        let end = std::future::poll_fn(turn).await;
         self.settle();
         self.release_charge();
         self.task.shared.queues.sub_response_bytes(self.tally.response_bytes);

@@ -260,6 +260,24 @@ async fn a_frame_far_over_the_limit_can_be_sent_to_its_end() {
     client.expect_close().await;
 }
 
+/// A connection whose own work fails by an assertion ends, and leaves nothing counted.
+#[tokio::test]
+async fn a_connection_that_fails_takes_nothing_along() {
+    let (server, service) = start(RpcSettings::default()).await;
+    let mut client = Client::open(&server).await;
+    for id in 0..5 {
+        client.send(&request(id, "Later", b"", b"")).await;
+    }
+    common::eventually("all are waiting", || server.queues().calls_waiting() == 5).await;
+    client.send(&request(5, "PanicEarly", b"", b"")).await;
+    client.expect_close().await;
+    service.release.add_permits(5);
+    common::eventually("the service was told", || service.closed.load(Ordering::SeqCst) == 1).await;
+    let queues = server.queues();
+    assert_eq!((queues.calls_waiting(), queues.request_bytes(), queues.response_bytes()), (0, 0, 0));
+    common::eventually("the connection ends", || server.stats().snapshot().connections_open == 0).await;
+}
+
 #[tokio::test]
 async fn calls_of_a_client_that_went_away_are_driven_to_their_end() {
     let (server, service) = start(RpcSettings::default()).await;

@@ -46,8 +46,9 @@ impl Default for TestService {
 }
 
 impl Service for TestService {
-    /// A method `Scan...` is a scan; all others change something.
+    /// A method `Scan...` is a scan; all others change something. `PanicEarly` fails here, outside of any call.
     fn class(&self, head: &CallHead<'_>) -> CallClass {
+        assert_ne!(head.method, "PanicEarly", "as asked, early");
         if head.method.starts_with("Scan") { CallClass::Scan } else { CallClass::Write }
     }
 
