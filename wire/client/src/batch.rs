@@ -186,9 +186,13 @@ fn collect(
             indexes.iter().for_each(|&index| fail(location, index, &missing));
             continue;
         }
-        for one in &result.result_or_exception {
-            let Some(&index) = one.index.and_then(|index| indexes.iter().find(|&&i| i == index as usize))
-            else {
+        for (at, one) in result.result_or_exception.iter().enumerate() {
+            // servers answer in the order of asking; one that does not costs a search
+            let asked = |index: u32| match indexes[at] == index as usize {
+                true => Some(index as usize),
+                false => indexes.iter().copied().find(|&i| i == index as usize),
+            };
+            let Some(index) = one.index.and_then(asked) else {
                 fail(location, indexes[0], &missing);
                 continue;
             };

@@ -10,7 +10,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::args::ReportArgs;
 use crate::run::machine::{Machine, cpu_seconds};
-use crate::run::pace::Pace;
+use crate::run::pace::{Pace, Pacer};
 use crate::run::progress::Progress;
 use crate::run::{Recorder, Totals};
 
@@ -110,16 +110,18 @@ pub async fn run<C: Client>(plan: &Plan<'_>, clients: Vec<(C, Arc<Recorder>)>) -
         gathering.begin(start_ns);
     }
 
-    let clients_count = clients.len();
     let mut tasks = JoinSet::new();
+    let pacer = match plan.report.rate {
+        Some(_) => Pacer::start(clients.len(), Arc::clone(&clock)).map(Some).map_err(ClientError::from),
+        None => Ok(None),
+    };
     for (number, (client, recorder)) in clients.into_iter().enumerate() {
-        let steps = |rate: f64| rate / client.operations_per_step() as f64;
-        let pace = plan.report.rate.map(|rate| Pace::new(steps(rate), clients_count, number, start_ns));
-        let (clock, stop) = (Arc::clone(&clock), Arc::clone(&stop));
-        tasks.spawn(async move {
-            let pace = pace.transpose().map_err(ClientError::from)?;
-            drive(client, pace, &recorder, &*clock, &stop).await
+        let pace = pacer.as_ref().map_err(Clone::clone).map(|pacer| {
+            let rate = plan.report.rate? / client.operations_per_step() as f64;
+            Some(Pace::new(pacer.as_ref()?, rate, number, start_ns))
         });
+        let (clock, stop) = (Arc::clone(&clock), Arc::clone(&stop));
+        tasks.spawn(async move { drive(client, pace?, &recorder, &*clock, &stop).await });
     }
 
     let mut tick = tokio::time::interval(TICK);
@@ -195,11 +197,7 @@ async fn drive<C: Client>(
     while !stop.load(Ordering::Relaxed) {
         let mut begin_ns = clock.monotonic_ns();
         if let Some(pace) = &mut pace {
-            let intended_ns = pace.next();
-            if intended_ns > begin_ns {
-                pace.sleep(Duration::from_nanos(intended_ns - begin_ns)).await?;
-            }
-            begin_ns = intended_ns;
+            begin_ns = pace.turn().await?;
         }
         match client.step().await? {
             Step::End => break,
