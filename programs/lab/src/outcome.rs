@@ -175,6 +175,13 @@ pub enum PauseKind {
     Stall,
 }
 
+impl PauseKind {
+    /// Of the application as a whole, not of one of its threads.
+    pub fn stops_all(self) -> bool {
+        matches!(self, PauseKind::Collection | PauseKind::Safepoint)
+    }
+}
+
 /// Who used what during a run, and so who was the limit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Resources {
@@ -190,7 +197,11 @@ pub struct Resources {
     pub disk_written_bytes: u64,
     /// Time the machine waited for disks with nothing else to do.
     pub io_wait_s: f64,
-    /// `server CPU`, `client CPU`, `disk`, `the rate that was asked for`, `nothing: latency and concurrency`.
+    /// Processor time, all cores together, that a virtual machine wanted and its host gave to others.
+    #[serde(default)]
+    pub stolen_s: f64,
+    /// `server CPU`, `client CPU`, `CPU that others used`, `CPU that the host gave to others`, `disk`,
+    /// `the rate that was asked for`, `nothing: latency and concurrency`.
     pub bound_by: String,
 }
 

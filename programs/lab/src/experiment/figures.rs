@@ -46,8 +46,7 @@ pub fn longest_pause_ms(run: &Run) -> Option<f64> {
 
 /// Of the application as a whole: waits of single threads are left out.
 pub fn stopped(run: &Run) -> impl Iterator<Item = f64> {
-    let whole = |kind| matches!(kind, PauseKind::Collection | PauseKind::Safepoint);
-    run.pauses.iter().filter(move |pause| whole(pause.kind)).map(|pause| pause.length_ms)
+    run.pauses.iter().filter(|pause| pause.kind.stops_all()).map(|pause| pause.length_ms)
 }
 
 /// How much of the time the application stood still, in percent.

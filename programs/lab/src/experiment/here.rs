@@ -193,6 +193,7 @@ impl Here {
             used.disk_written_bytes =
                 last.server.disk_written_bytes.saturating_sub(first.server.disk_written_bytes);
             used.io_wait_s = last.machine.io_wait_s - first.machine.io_wait_s;
+            used.stolen_s = last.machine.steal_s - first.machine.steal_s;
             for second in &mut run.series {
                 let now_ms = run.started_ms + (second.at_s * 1e3) as u64;
                 second.resident_bytes = at(samples, now_ms).map(|sample| sample.server.resident_bytes);

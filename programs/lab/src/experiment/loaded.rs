@@ -94,6 +94,7 @@ pub fn run_of(json: &[u8]) -> Result<Run, String> {
             disk_read_bytes: 0,
             disk_written_bytes: 0,
             io_wait_s: 0.0,
+            stolen_s: 0.0,
             bound_by: String::new(),
         },
         errors: loaded.errors.into_iter().collect(),

@@ -132,6 +132,7 @@ fn result(words: &str, rate: Option<f64>, partial: Option<String>) -> Run {
             disk_read_bytes: 0,
             disk_written_bytes: 0,
             io_wait_s: 0.0,
+            stolen_s: 0.0,
             bound_by: "server CPU".to_string(),
         },
         errors: Vec::new(),

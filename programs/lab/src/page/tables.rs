@@ -93,7 +93,7 @@ pub fn of_case(view: &View<'_>, case: &Case, page: &mut Markup) {
             ["50\u{a0}%", "99\u{a0}%", "99.9\u{a0}%", "slowest"].map(|part| format!("{kind} {part}")),
         );
     }
-    columns.extend(["longest pause", "pauses", "time in pauses", "slow responses"].map(str::to_string));
+    columns.extend(["longest pause", "pauses", "all stood still", "slow responses"].map(str::to_string));
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
     framed(
         page,
@@ -152,8 +152,13 @@ fn side_cells(tr: &mut Markup, runs: &[&Run], kinds: &[String]) {
     let longest = |run: &Run| -> f64 { Vec::into_iter(lengths(run)).fold(0.0, f64::max) };
     put(median(&longest, &|us| if us > 0.0 { length(us) } else { "none".into() }));
     put(median(&|run| run.pauses.len() as f64, &|count| grouped(count.round() as u64)));
-    let in_pauses = |run: &Run| -> f64 { Vec::into_iter(lengths(run)).sum::<f64>() / 1e6 / run.elapsed_s };
-    put(median(&in_pauses, &share));
+    // waits of single threads overlap: they add up to nothing
+    let stopped = |run: &Run| -> f64 {
+        let all = run.pauses.iter().filter(|pause| pause.kind.stops_all());
+        let lengths_ms = all.map(|pause| pause.length_ms).filter(|ms| ms.is_finite());
+        lengths_ms.sum::<f64>() / 1e3 / run.elapsed_s
+    };
+    put(median(&stopped, &share));
     let slow = |run: &Run| run.slow.len() as f64 + run.slow_left_out as f64;
     put(median(&slow, &|count| grouped(count.round() as u64)));
 }
@@ -167,6 +172,7 @@ pub fn limits(view: &View<'_>, page: &mut Markup) {
         "client, cores",
         "others, cores",
         "waiting for disks",
+        "taken by the host, cores",
         "client for each operation",
         "read",
         "written",
@@ -177,7 +183,7 @@ pub fn limits(view: &View<'_>, page: &mut Markup) {
         page,
         "Who used what, medians of the repetitions",
         &columns,
-        |at| matches!(at, 0 | 1 | 10),
+        |at| matches!(at, 0 | 1 | 11),
         |rows| {
             for case in view.experiment.cases.iter().filter(|case| view.has_runs(case)) {
                 rows.within("tbody", &[], |body| {
@@ -216,6 +222,7 @@ fn limit_cells(tr: &mut Markup, runs: &[&Run]) {
     put(median(&|run| run.resources.client_cpu_s / run.elapsed_s), &number);
     put(median(&|run| run.resources.others_cpu_s / run.elapsed_s), &number);
     put(median(&|run| run.resources.io_wait_s / run.elapsed_s), &share);
+    put(median(&|run| run.resources.stolen_s / run.elapsed_s), &number);
     put(median(&|run| run.resources.client_cpu_s * 1e6 / run.operations as f64), &length);
     put(median(&|run| run.resources.disk_read_bytes as f64), &bytes);
     put(median(&|run| run.resources.disk_written_bytes as f64), &bytes);

@@ -283,6 +283,7 @@ fn runs() -> impl Strategy<Value = Run> {
                     disk_read_bytes: count,
                     disk_written_bytes: count,
                     io_wait_s: n[4],
+                    stolen_s: n[4],
                     bound_by: word.clone(),
                 },
                 errors: vec![(word, count)],
