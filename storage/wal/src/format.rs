@@ -76,6 +76,11 @@ pub(crate) fn encode_header() -> Vec<u8> {
     out
 }
 
+/// Bytes of the longest varint.
+const VARINT_LEN_MAX: usize = 10;
+/// From this field of a `WALKey` on, numbers that are 0 are left out.
+const FIELD_NONCE_GROUP: u8 = 9;
+
 /// The key of an entry without its check. Keys of tables with names of usual length need no memory of their own.
 type Head = SmallVec<[u8; 128]>;
 
@@ -147,15 +152,25 @@ fn encode_key(entry: &WalEntry<'_>) -> Head {
     out.reserve(64 + entry.region.len() + entry.table.len());
     put_bytes(&mut out, 1, entry.region);
     put_bytes(&mut out, 2, entry.table);
-    put_number(&mut out, 3, entry.seq);
-    put_number(&mut out, 4, entry.write_time_ms as u64);
-    put_number(&mut out, 7, entry.cells.len() as u64);
-    if entry.nonce_group != 0 {
-        put_number(&mut out, 9, entry.nonce_group);
+    let numbers = [
+        (3, entry.seq),
+        (4, entry.write_time_ms as u64),
+        (7, entry.cells.len() as u64),
+        (FIELD_NONCE_GROUP, entry.nonce_group),
+        (10, entry.nonce),
+    ];
+    let (mut bytes, mut len) = ([0; 5 * (1 + VARINT_LEN_MAX)], 0);
+    let mut put = |byte| {
+        bytes[len] = byte;
+        len += 1;
+    };
+    for (field, number) in numbers {
+        if field < FIELD_NONCE_GROUP || number != 0 {
+            put(field << 3);
+            put_varint(&mut put, number);
+        }
     }
-    if entry.nonce != 0 {
-        put_number(&mut out, 10, entry.nonce);
-    }
+    out.extend_from_slice(&bytes[..len]);
     out
 }
 
@@ -163,11 +178,6 @@ fn put_bytes(out: &mut Head, field: u8, bytes: &[u8]) {
     out.push(field << 3 | 2);
     put_varint(|byte| out.push(byte), bytes.len() as u64);
     out.extend_from_slice(bytes);
-}
-
-fn put_number(out: &mut Head, field: u8, number: u64) {
-    out.push(field << 3);
-    put_varint(|byte| out.push(byte), number);
 }
 
 pub(crate) fn put_varint(mut put: impl FnMut(u8), mut number: u64) {

@@ -22,6 +22,7 @@ mod format;
 mod full;
 mod log;
 mod reader;
+mod region_hash;
 mod roll;
 mod source;
 mod split;

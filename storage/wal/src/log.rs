@@ -28,6 +28,7 @@
 //! no failure: see `full.rs`.
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::BuildHasherDefault;
 use std::mem;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -40,6 +41,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::format::{PreparedEntry, is_marker};
 use crate::full::{Full, Put, RETRY_PERIOD, put_or_cut};
+use crate::region_hash::RegionHasher;
 use crate::roll::{Files, Predecessor, Rolling};
 use crate::stats::Counters;
 use crate::{Durability, SyncMode, WalConfig, WalStats};
@@ -79,7 +81,7 @@ pub struct WalEntry<'a> {
 pub type Completion = Box<dyn FnOnce(&Result<()>) + Send>;
 
 /// Seq of the last edit that a log holds of each region and that is not flushed; no name, nothing held.
-pub(crate) type Unflushed = HashMap<Box<[u8]>, u64>;
+pub(crate) type Unflushed = HashMap<Box<[u8]>, u64, BuildHasherDefault<RegionHasher>>;
 
 /// A write-ahead log: one file being written, and older ones waiting for their regions to flush.
 ///
