@@ -1,7 +1,6 @@
-use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use halcyon_env::{Activity, Holder, Watch};
+use halcyon_env::{Activity, Holder, Watch, random_bytes};
 use parking_lot::{Mutex, MutexGuard};
 
 const STRIPES: usize = 1024;
@@ -17,7 +16,8 @@ const STRIPES: usize = 1024;
 /// writes take longer.
 pub(crate) struct RowLocks {
     stripes: Box<[Stripe]>,
-    hasher: RandomState,
+    /// Random, so that nobody can choose rows that share a stripe.
+    hash_keys: [u64; 2],
     watch: Watch,
     /// Of what rows these are, for who waits.
     region: Box<str>,
@@ -54,7 +54,12 @@ impl RowLocks {
     pub fn new(watch: Watch, region: &str) -> RowLocks {
         let stripe = |_| Stripe { lock: Mutex::new(NEVER), holder: AtomicU8::new(0) };
         let stripes = (0..STRIPES).map(stripe).collect();
-        RowLocks { stripes, hasher: RandomState::new(), watch, region: region.into() }
+        RowLocks {
+            stripes,
+            hash_keys: [(); 2].map(|()| u64::from_le_bytes(random_bytes())),
+            watch,
+            region: region.into(),
+        }
     }
 
     /// Timestamps up to `newest_ms` were given before the region was opened, perhaps ahead of the clock; what they
@@ -71,7 +76,7 @@ impl RowLocks {
     }
 
     fn stripe(&self, row: &[u8]) -> usize {
-        (self.hasher.hash_one(row) % STRIPES as u64) as usize
+        (hash(self.hash_keys, row) % STRIPES as u64) as usize
     }
 
     pub fn lock_one(&self, row: &[u8]) -> RowGuards<'_> {
@@ -105,6 +110,20 @@ impl RowLocks {
         holder.store(Holder::me().number(), Ordering::Relaxed);
         guard
     }
+}
+
+/// Word by word: multiplied, and the product's halves laid over one another.
+fn hash([start, factor]: [u64; 2], row: &[u8]) -> u64 {
+    let fold = |hash: u64, word: u64| {
+        let product = u128::from(hash ^ word) * u128::from(factor | 1);
+        (product >> 64) as u64 ^ product as u64
+    };
+    let (words, rest) = row.as_chunks::<8>();
+    let mut hash = words.iter().fold(start, |hash, word| fold(hash, u64::from_le_bytes(*word)));
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    hash = fold(hash, u64::from_le_bytes(last));
+    fold(hash, row.len() as u64)
 }
 
 impl RowGuards<'_> {
@@ -165,6 +184,20 @@ mod tests {
         assert_eq!(stamp(9, false), 9, "the clock has caught up");
         assert_eq!(locks.lock_all([&b"r"[..], b"s"].into_iter()).stamp(9, false, true), 9);
         assert_eq!(locks.lock_one(b"s").stamp(9, true, false), 10);
+    }
+
+    #[test]
+    fn rows_spread_over_the_stripes() {
+        let locks = RowLocks::new(halcyon_env::Env::real().watch(), "r");
+        for rows in
+            [|at: u64| format!("{at:016}"), |at: u64| format!("{at}"), |at| format!("{at:x}-of-a-user")]
+        {
+            let mut counts = vec![0; STRIPES];
+            (0..16 * STRIPES as u64).for_each(|at| counts[locks.stripe(rows(at).as_bytes())] += 1);
+            let most = counts.iter().max().copied().unwrap_or(0);
+            let unused_count = counts.iter().filter(|&&count| count == 0).count();
+            assert!(most < 64 && unused_count < 10, "{most} rows in one stripe, {unused_count} without any");
+        }
     }
 
     #[test]
