@@ -1,7 +1,7 @@
 //! Building a bloom filter. `bloom.rs` says what it is; chunks go out between data blocks as they fill up.
 
 use halcyon_cache::BlockKind;
-use halcyon_cell::Result;
+use halcyon_cell::{Result, keep_bytes, same_bytes};
 
 use crate::block_writer::{BlockPlace, BlockWriter};
 use crate::bloom::{BLOOM_VERSION, order_name, probes};
@@ -99,7 +99,7 @@ impl BloomWriter {
 
     /// Adds a key; keys come in the order of the file's cells. The same key again is not added twice.
     pub(crate) fn add(&mut self, key: &[u8]) {
-        if self.keys_count > 0 && self.last_key == key {
+        if self.keys_count > 0 && same_bytes(&self.last_key, key) {
             return;
         }
         if self.filling.as_ref().is_some_and(|f| f.keys_count >= self.shape.keys_max) {
@@ -119,8 +119,7 @@ impl BloomWriter {
         }
         filling.keys_count += 1;
         self.keys_count += 1;
-        self.last_key.clear();
-        self.last_key.extend_from_slice(key);
+        keep_bytes(&mut self.last_key, key);
     }
 
     fn close_chunk(&mut self) {

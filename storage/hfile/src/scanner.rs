@@ -279,6 +279,13 @@ impl CellScanner for HFileScanner {
         if comparator.compare_keys(cell.key(), key).is_ge() {
             return Ok(());
         }
+        // Behind an older version or the last cell of a row it is the next one.
+        if self.span.next < self.cells.len() {
+            self.stand_at(self.span.next);
+            if comparator.compare_keys(self.span.cell(&self.cells).key(), key).is_ge() {
+                return Ok(());
+            }
+        }
         if comparator.compare_keys(self.last_key(), key).is_ge() {
             return self.seek_in_block(key, self.span.start);
         }

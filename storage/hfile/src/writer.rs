@@ -263,6 +263,9 @@ impl HFileWriter {
     /// How `key` differs from the last one.
     fn compare_with_last(&self, key: KeyRef<'_>) -> Result<Change> {
         let Some(last) = self.last_key() else { return Ok(Change::Row) };
+        if self.options.comparator.compare_rows(last.row(), key.row()).is_lt() {
+            return Ok(Change::Row);
+        }
         if last.bytes() == key.bytes() {
             return Ok(Change::None);
         }

@@ -116,7 +116,7 @@ impl BlockEncoder {
             self.first_key.extend_from_slice(cell.key().bytes());
         }
         match self.options.encoding {
-            BlockEncoding::None => self.append_plain(cell),
+            BlockEncoding::None => self.plain_len += self.append_plain(cell),
             BlockEncoding::RowIndexV1 => {
                 let new_row = first || {
                     let last = self.last_cell();
@@ -125,11 +125,13 @@ impl BlockEncoder {
                 if new_row {
                     self.row_starts.push((self.out.len() - self.head_len()) as u32);
                 }
-                self.append_plain(cell);
+                self.plain_len += self.append_plain(cell);
             }
-            _ => self.append_difference(cell, first)?,
+            _ => {
+                self.append_difference(cell, first)?;
+                self.plain_len += self.plain_len_of(cell);
+            }
         }
-        self.plain_len += self.plain_len_of(cell);
         Ok(())
     }
 
@@ -140,8 +142,9 @@ impl BlockEncoder {
         cell.bytes_without_tags().len() + tags_len + seq_len
     }
 
+    /// Returns the bytes that the cell takes.
     #[inline]
-    fn append_plain(&mut self, cell: &CellRef<'_>) {
+    fn append_plain(&mut self, cell: &CellRef<'_>) -> usize {
         self.last_start = self.out.len();
         let (layout, tags) = (self.options.layout, cell.tags());
         if layout.tags && !tags.is_empty() {
@@ -155,6 +158,7 @@ impl BlockEncoder {
         if layout.mvcc {
             write_vlong(&mut self.out, cell.seq() as i64);
         }
+        self.out.len() - self.last_start
     }
 
     fn append_difference(&mut self, cell: &CellRef<'_>, first: bool) -> Result<()> {
