@@ -1,6 +1,6 @@
 use std::fmt;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 
 use crate::{Error, FAMILY_LEN_MAX, KeyRef, ROW_LEN_MAX, Result, TagIterator};
 
@@ -90,6 +90,14 @@ impl<'a> CellRef<'a> {
         read_u32(self.bytes, 0)
     }
 
+    /// Where the value ends.
+    #[inline]
+    fn value_end(&self) -> usize {
+        let lengths: &[u8; KEY_OFFSET] = self.bytes.first_chunk().expect("a cell begins with its lengths");
+        let lengths = u64::from_be_bytes(*lengths);
+        KEY_OFFSET + (lengths >> 32) as usize + lengths as u32 as usize
+    }
+
     #[inline]
     pub fn value_len(&self) -> usize {
         read_u32(self.bytes, 4)
@@ -142,8 +150,7 @@ impl<'a> CellRef<'a> {
     /// Tag bytes without their total length; empty if there are none.
     #[inline]
     pub fn tags(&self) -> &'a [u8] {
-        let end = KEY_OFFSET + self.key_len() + self.value_len();
-        if self.bytes.len() > end + 2 { &self.bytes[end + 2..] } else { &[] }
+        self.bytes.get(self.value_end() + 2..).unwrap_or(&[])
     }
 
     pub fn tag_iter(&self) -> TagIterator<'a> {
@@ -153,7 +160,7 @@ impl<'a> CellRef<'a> {
     /// The KeyValue without tags: what `KeyValueCodec` puts on the wire.
     #[inline]
     pub fn bytes_without_tags(&self) -> &'a [u8] {
-        &self.bytes[..KEY_OFFSET + self.key_len() + self.value_len()]
+        &self.bytes[..self.value_end()]
     }
 
     pub fn to_cell(&self) -> Cell {
@@ -206,22 +213,23 @@ impl Cell {
         );
         let key_len = FIXED_KEY_LEN + row.len() + family.len() + qualifier.len();
         let tags_len = if tags.is_empty() { 0 } else { 2 + tags.len() };
-        let mut out = BytesMut::with_capacity(KEY_OFFSET + key_len + value.len() + tags_len);
-        out.put_u32(u32::try_from(key_len).expect("a key is shorter than 4 GiB"));
-        out.put_u32(u32::try_from(value.len()).expect("a value is shorter than 4 GiB"));
-        out.put_u16(row.len() as u16);
-        out.put_slice(row);
-        out.put_u8(family.len() as u8);
-        out.put_slice(family);
-        out.put_slice(qualifier);
-        out.put_i64(timestamp);
-        out.put_u8(cell_type as u8);
-        out.put_slice(value);
+        let mut out = Vec::with_capacity(KEY_OFFSET + key_len + value.len() + tags_len);
+        let mut put = |bytes: &[u8]| out.extend_from_slice(bytes);
+        put(&u32::try_from(key_len).expect("a key is shorter than 4 GiB").to_be_bytes());
+        put(&u32::try_from(value.len()).expect("a value is shorter than 4 GiB").to_be_bytes());
+        put(&(row.len() as u16).to_be_bytes());
+        put(row);
+        put(&[family.len() as u8]);
+        put(family);
+        put(qualifier);
+        put(&timestamp.to_be_bytes());
+        put(&[cell_type as u8]);
+        put(value);
         if !tags.is_empty() {
-            out.put_u16(tags.len() as u16);
-            out.put_slice(tags);
+            put(&(tags.len() as u16).to_be_bytes());
+            put(tags);
         }
-        Cell { bytes: out.freeze(), seq }
+        Cell { bytes: out.into(), seq }
     }
 
     /// A put without tags, sequence id 0.
@@ -321,7 +329,7 @@ impl Eq for Cell {}
 
 #[inline]
 fn read_u32(bytes: &[u8], at: usize) -> usize {
-    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]) as usize
+    u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes")) as usize
 }
 
 fn check(bytes: &[u8]) -> Result<()> {
