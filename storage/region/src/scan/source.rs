@@ -24,6 +24,14 @@ impl Source {
     #[inline]
     pub fn peek(&self) -> Option<CellRef<'_>> {
         match self {
+            Source::File { scanner, .. } => scanner.peek(),
+            _ => self.peek_elsewhere(),
+        }
+    }
+
+    /// Apart from files, so that looking at a file's cell takes no call.
+    fn peek_elsewhere(&self) -> Option<CellRef<'_>> {
+        match self {
             Source::Segment(scanner) => scanner.peek(),
             Source::Flat(scanner) => scanner.peek(),
             Source::File { scanner, .. } => scanner.peek(),
@@ -297,6 +305,9 @@ impl Heap {
     fn before(&self, left: u32, right: u32) -> bool {
         let a = self.sources[left as usize].peek().expect("a source in the heap has a cell");
         let b = self.sources[right as usize].peek().expect("a source in the heap has a cell");
-        self.comparator.compare(a, b).then(left.cmp(&right)) == Ordering::Less
+        match self.comparator.compare_rows(a.row(), b.row()) {
+            Ordering::Equal => self.comparator.compare(a, b).then(left.cmp(&right)) == Ordering::Less,
+            unequal => unequal == Ordering::Less,
+        }
     }
 }

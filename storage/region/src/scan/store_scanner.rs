@@ -186,6 +186,11 @@ impl StoreScanner {
             let Some(cell) = self.heap.peek() else {
                 return self.row_done();
             };
+            if looks > 0 && filter.is_none() && !self.reversed && !same_bytes(cell.row(), self.matcher.row())
+            {
+                self.matcher.clear_row(); // nobody has to be asked about it
+                return Ok(StoreState::RowDone);
+            }
             let code = self.matcher.match_cell(cell, filter)?;
             match code {
                 MatchCode::Include | MatchCode::IncludeAndSeekNextCol | MatchCode::IncludeAndSeekNextRow => {
