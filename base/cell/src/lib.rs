@@ -17,6 +17,7 @@ mod comparator;
 mod error;
 mod key;
 mod scanner;
+mod shared_cells;
 mod tags;
 
 pub use cell::{Cell, CellRef, CellType, FIXED_KEY_LEN, KEY_OFFSET};
@@ -24,6 +25,7 @@ pub use comparator::{CellComparator, keep_bytes, same_bytes};
 pub use error::{Error, ErrorKind, Result};
 pub use key::{Key, KeyRef};
 pub use scanner::CellScanner;
+pub use shared_cells::SharedCells;
 pub use tags::{Tag, TagIterator, TagType, append_tag};
 
 /// A timestamp that asks the server for its own clock, and the newest one there is.

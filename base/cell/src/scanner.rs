@@ -1,4 +1,4 @@
-use crate::{Cell, CellRef, KeyRef, Result};
+use crate::{Cell, CellRef, KeyRef, Result, SharedCells};
 
 /// Walks the cells of one sorted source (a memstore segment, an HFile) in comparator order.
 ///
@@ -10,6 +10,9 @@ pub trait CellScanner: Send {
 
     /// The same cell, shared: holds on to its chunk or block, copies no value bytes.
     fn cell(&self) -> Option<Cell>;
+
+    /// Appends the same cell to others, of which those of one block hold on to it together.
+    fn share(&self, out: &mut SharedCells);
 
     /// Goes to the next cell. Does nothing at the end.
     fn next(&mut self) -> Result<()>;
@@ -34,6 +37,10 @@ impl<T: CellScanner + ?Sized> CellScanner for Box<T> {
 
     fn cell(&self) -> Option<Cell> {
         (**self).cell()
+    }
+
+    fn share(&self, out: &mut SharedCells) {
+        (**self).share(out)
     }
 
     fn next(&mut self) -> Result<()> {

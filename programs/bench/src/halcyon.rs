@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use halcyon_cache::BlockCache;
-use halcyon_cell::{Cell, CellType, ErrorKind, LATEST_TIMESTAMP};
+use halcyon_cell::{Cell, CellType, ErrorKind, LATEST_TIMESTAMP, SharedCells};
 use halcyon_env::{Env, spawn_thread};
 use halcyon_memstore::{CHUNK_SIZE_BYTES_DEFAULT, ChunkPool};
 use halcyon_region::{
@@ -32,6 +32,8 @@ pub const FAMILY: &[u8] = b"f";
 pub const QUALIFIER: &[u8] = b"q";
 /// As in the region server: one chunk waits to be taken.
 const READY_CHUNKS: usize = 1;
+/// Cells that a scan collects before anybody looks at them, as a server does for an answer.
+pub const ANSWER_CELLS: usize = 1000;
 /// How long a thread waits before it looks again whether it is still wanted.
 const IDLE_WAIT: Duration = Duration::from_millis(100);
 /// How long a writer that was refused waits for a flush before it tries again.
@@ -311,14 +313,19 @@ impl Engine for HalcyonEngine {
 
     fn scan(&self) -> Result<Scanned, Failure> {
         let mut scanner = self.shared.region.scanner(Scan::default(), ReadMode::AnyDisk)?;
-        let (mut scanned, mut cells, mut limits) = (Scanned::default(), Vec::new(), ScanLimits::NONE);
+        let (mut scanned, mut cells, mut limits) = (Scanned::default(), SharedCells::new(), ScanLimits::NONE);
         loop {
-            let state = scanner.next(&mut limits, &mut cells)?;
-            for cell in cells.drain(..) {
+            let state = scanner.next_shared(&mut limits, &mut cells)?;
+            let is_last = state == NextState::Exhausted;
+            if cells.len() < ANSWER_CELLS && !is_last {
+                continue;
+            }
+            for cell in cells.iter() {
                 scanned.rows += 1;
                 scanned.bytes += (cell.row().len() + cell.value().len()) as u64;
             }
-            if state == NextState::Exhausted {
+            cells.truncate(0);
+            if is_last {
                 return Ok(scanned);
             }
         }

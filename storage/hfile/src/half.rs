@@ -4,7 +4,7 @@
 //! this, until a compaction has written it anew (HBase: `HalfStoreFileReader`).
 
 use bytes::Bytes;
-use halcyon_cell::{Cell, CellRef, CellScanner, Key, KeyRef, Result};
+use halcyon_cell::{Cell, CellRef, CellScanner, Key, KeyRef, Result, SharedCells};
 
 use crate::scanner::HFileScanner;
 
@@ -64,6 +64,13 @@ impl CellScanner for HalfScanner {
 
     fn cell(&self) -> Option<Cell> {
         if self.inside { self.inner.cell() } else { None }
+    }
+
+    #[inline]
+    fn share(&self, out: &mut SharedCells) {
+        if self.inside {
+            self.inner.share(out);
+        }
     }
 
     #[inline]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use halcyon_cache::{Block, BlockKind};
-use halcyon_cell::{Cell, CellRef, CellScanner, Error, KeyRef, Result};
+use halcyon_cell::{Cell, CellRef, CellScanner, Error, KeyRef, Result, SharedCells};
 
 use crate::data_block::{self, CellLayout, CellSpan, Marks, cell_at};
 use crate::encoding::Runs;
@@ -252,6 +252,13 @@ impl CellScanner for HFileScanner {
             return None;
         }
         Some(Cell::trusted(self.cells.slice(self.span.start..self.span.end), self.span.seq))
+    }
+
+    #[inline]
+    fn share(&self, out: &mut SharedCells) {
+        if self.span.next != 0 {
+            out.push_slice(&self.cells, self.span.start..self.span.end, self.span.seq);
+        }
     }
 
     #[inline]

@@ -8,11 +8,11 @@ use std::cmp::Ordering;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use halcyon_cell::{Cell, CellComparator, CellRef, CellScanner, KeyRef, Result};
+use halcyon_cell::{Cell, CellComparator, CellRef, CellScanner, KeyRef, Result, SharedCells};
 
 use crate::node::{Header, NodeRef};
 use crate::order::{Order, Target};
-use crate::scanner::owned_cell;
+use crate::scanner::{owned_cell, share_cell};
 use crate::{Segment, SegmentSize};
 
 /// Nodes that a walk asks for ahead of time.
@@ -239,6 +239,13 @@ impl CellScanner for FlatScanner {
 
     fn cell(&self) -> Option<Cell> {
         self.node().map(owned_cell)
+    }
+
+    #[inline]
+    fn share(&self, out: &mut SharedCells) {
+        if let Some(node) = self.node() {
+            share_cell(node, out);
+        }
     }
 
     #[inline]

@@ -2,7 +2,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use halcyon_cell::{Cell, CellRef, CellScanner, KeyRef, Result};
+use halcyon_cell::{Cell, CellRef, CellScanner, KeyRef, Result, SharedCells};
 
 use crate::Segment;
 use crate::lookahead::Lookahead;
@@ -109,6 +109,17 @@ pub(crate) fn owned_cell(node: NodeRef<'_>) -> Cell {
     Cell::trusted(bytes, cell.seq())
 }
 
+/// Puts a cell among others that stay when the scanner goes on.
+#[inline]
+pub(crate) fn share_cell(node: NodeRef<'_>, out: &mut SharedCells) {
+    let cell = node.cell();
+    if cell.bytes().len() < SHARED_LEN_MIN {
+        out.push_copy(cell);
+    } else {
+        out.push(Cell::trusted(node.share_cell(), cell.seq()));
+    }
+}
+
 impl CellScanner for SegmentScanner {
     #[inline]
     fn peek(&self) -> Option<CellRef<'_>> {
@@ -117,6 +128,13 @@ impl CellScanner for SegmentScanner {
 
     fn cell(&self) -> Option<Cell> {
         self.node().map(owned_cell)
+    }
+
+    #[inline]
+    fn share(&self, out: &mut SharedCells) {
+        if let Some(node) = self.node() {
+            share_cell(node, out);
+        }
     }
 
     #[inline]

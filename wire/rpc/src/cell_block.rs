@@ -6,7 +6,7 @@ use crate::{Codec, encode_cell};
 /// Cells from here on are shared with the answer instead of copied into it.
 ///
 /// Below it, copying is cheaper than one more piece for the socket's vectored write.
-const SHARED_CELL_BYTES_MIN: usize = 4 << 10;
+pub const SHARED_CELL_BYTES_MIN: usize = 4 << 10;
 
 /// The cells of an answer in the form of the connection's codec.
 ///

@@ -46,7 +46,7 @@ mod service;
 mod stats;
 mod times;
 
-pub use cell_block::CellBlock;
+pub use cell_block::{CellBlock, SHARED_CELL_BYTES_MIN};
 pub use codec::{decode_cells, encode_cell};
 pub use compress::Compressor;
 pub use error::RpcError;

@@ -1,7 +1,7 @@
 use bytes::Bytes;
-use halcyon_cell::Cell;
+use halcyon_cell::{Cell, SharedCells};
 use halcyon_proto::pb;
-use halcyon_rpc::{CellBlock, Codec};
+use halcyon_rpc::{CellBlock, Codec, SHARED_CELL_BYTES_MIN};
 
 /// Room made ahead for copied cells; beyond it large cells are likely, and those are not copied.
 const COPIED_BYTES_MAX: usize = 1 << 20;
@@ -34,6 +34,23 @@ pub(crate) fn cell_block(codec: Codec, cells: &[Cell]) -> Option<CellBlock> {
     let size_bytes: usize = cells.iter().map(|cell| 4 + cell.bytes().len()).sum();
     let mut block = CellBlock::with_capacity(codec, size_bytes.min(COPIED_BYTES_MAX));
     cells.iter().for_each(|cell| block.push(cell));
+    Some(block)
+}
+
+/// As [`cell_block`], for the cells of a scan. Small ones are copied from their blocks, without counting references.
+pub(crate) fn shared_cell_block(codec: Codec, cells: &SharedCells) -> Option<CellBlock> {
+    if cells.is_empty() {
+        return None;
+    }
+    let size_bytes: usize = cells.iter().map(|cell| 4 + cell.bytes().len()).sum();
+    let mut block = CellBlock::with_capacity(codec, size_bytes.min(COPIED_BYTES_MAX));
+    for (at, cell) in cells.iter().enumerate() {
+        if cell.bytes().len() < SHARED_CELL_BYTES_MIN {
+            block.push_copied(cell)
+        } else {
+            block.push(&cells.cell(at))
+        }
+    }
     Some(block)
 }
 

@@ -15,7 +15,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use halcyon_cell::Cell;
+use halcyon_cell::{Cell, SharedCells};
 use halcyon_proto::pb;
 use halcyon_region::{NextState, ScanCounts, ScanLimits};
 use halcyon_rpc::{Call, CellBlock, Codec, Reply};
@@ -95,7 +95,7 @@ pub(super) enum Origin {
 /// Results of one call.
 #[derive(Default)]
 struct Results {
-    cells: Vec<Cell>,
+    cells: SharedCells,
     /// Cells of each result, and whether it may be a part of a row.
     shapes: Vec<(u32, bool)>,
     more_in_region: bool,
@@ -188,7 +188,7 @@ impl ScanRun {
         let mut complete_rows = 0;
         loop {
             let start = results.cells.len();
-            let state = self.holder.scanner.next(&mut limits, &mut results.cells)?;
+            let state = self.holder.scanner.next_shared(&mut limits, &mut results.cells)?;
             let count = results.cells.len() - start;
             let more_in_row = matches!(
                 state,
@@ -236,10 +236,10 @@ impl ScanRun {
 
     /// Whether the result that begins at `start` is of another row than the part of a row before it.
     fn begins_row_after_part(&self, results: &Results, start: usize) -> bool {
-        let row = results.cells[start].row();
+        let row = results.cells.get(start).row();
         match results.shapes.last() {
             None => self.holder.partial_row.as_ref().is_some_and(|partial| partial != row),
-            Some(&(_, partial)) => partial && results.cells[start - 1].row() != row,
+            Some(&(_, partial)) => partial && results.cells.get(start - 1).row() != row,
         }
     }
 
@@ -268,7 +268,7 @@ impl ScanRun {
                 response.cells_per_result = results.shapes.iter().map(|&(count, _)| count).collect();
                 response.partial_flag_per_result =
                     results.shapes.iter().map(|&(_, partial)| partial).collect();
-                convert::cell_block(codec, &results.cells)
+                convert::shared_cell_block(codec, &results.cells)
             }
             None => {
                 response.results = inline(results);
@@ -282,9 +282,9 @@ impl ScanRun {
 fn inline(results: &Results) -> Vec<pb::Result> {
     let mut at = 0;
     let inline = results.shapes.iter().map(|&(count, partial)| {
-        let cells = &results.cells[at..at + count as usize];
+        let cells: Vec<Cell> = (at..at + count as usize).map(|at| results.cells.cell(at)).collect();
         at += count as usize;
-        convert::inline_result(cells, partial)
+        convert::inline_result(&cells, partial)
     });
     inline.collect()
 }

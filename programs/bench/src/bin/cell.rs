@@ -15,9 +15,10 @@ use bytes::Bytes;
 use clap::{Parser, ValueEnum};
 use halcyon_allocator::CountingAllocator;
 use halcyon_bench::engine::Compression;
-use halcyon_bench::halcyon::{Opened, open_region, put};
+use halcyon_bench::halcyon::{ANSWER_CELLS, Opened, open_region, put};
 use halcyon_bench::keys::{Dice, Key, Values, key, shuffled};
 use halcyon_bench::{Failure, Opening, machine};
+use halcyon_cell::SharedCells;
 use halcyon_region::{CompactionRequest, NextState, Nonce, ReadMode, Scan, ScanLimits};
 
 #[global_allocator]
@@ -278,9 +279,12 @@ impl Way<'_> {
 
     fn scan(&self) -> Result<(), Failure> {
         let mut scanner = self.opened.region.scanner(Scan::default(), ReadMode::AnyDisk)?;
-        let (mut count, mut cells, mut limits) = (0, Vec::new(), ScanLimits::NONE);
-        while scanner.next(&mut limits, &mut cells)? != NextState::Exhausted {
-            count += cells.drain(..).count();
+        let (mut count, mut cells, mut limits) = (0, SharedCells::new(), ScanLimits::NONE);
+        while scanner.next_shared(&mut limits, &mut cells)? != NextState::Exhausted {
+            if cells.len() >= ANSWER_CELLS {
+                count += cells.len();
+                cells.truncate(0);
+            }
         }
         count += cells.len();
         if count as u64 == 2 * self.cells { Ok(()) } else { Err(format!("{count} cells").into()) }

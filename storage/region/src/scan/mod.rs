@@ -4,6 +4,7 @@
 
 mod columns;
 mod deletes;
+mod found;
 mod match_new_version;
 pub(crate) mod matcher;
 mod new_version;

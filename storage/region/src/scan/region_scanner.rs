@@ -2,10 +2,11 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use halcyon_cell::{Cell, CellComparator, Error, Key, Result, keep_bytes, same_bytes};
+use halcyon_cell::{Cell, CellComparator, Error, Key, Result, SharedCells, keep_bytes, same_bytes};
 use halcyon_env::Clock;
 use halcyon_filter::{Filter, RowOutcome, finish_row};
 
+use super::found::FoundCells;
 use super::source::Heap;
 use super::store_scanner::{Budget, StoreScanner, StoreState};
 use crate::api::{NextState, Scan, ScanCounts, ScanLimits};
@@ -173,11 +174,21 @@ impl RegionScanner {
 
     /// Reads one row, or a part of one, appending its cells to `out`.
     pub fn next(&mut self, limits: &mut ScanLimits, out: &mut Vec<Cell>) -> Result<NextState> {
+        self.next_into(limits, out)
+    }
+
+    /// As [`RegionScanner::next`], for whoever takes many rows before it looks at them: cells of a block hold on to it
+    /// together.
+    pub fn next_shared(&mut self, limits: &mut ScanLimits, out: &mut SharedCells) -> Result<NextState> {
+        self.next_into(limits, out)
+    }
+
+    fn next_into(&mut self, limits: &mut ScanLimits, out: &mut impl FoundCells) -> Result<NextState> {
         if self.exhausted {
             return Ok(NextState::Exhausted);
         }
         self.go_on()?;
-        let start = out.len();
+        let start = out.count();
         let mut limits_in_row = *limits;
         if self.filter_has_row() {
             limits_in_row.may_cut_row = false; // the filter has to see whole rows
@@ -198,7 +209,12 @@ impl RegionScanner {
         Ok(state)
     }
 
-    fn next_row(&mut self, limits: &mut ScanLimits, out: &mut Vec<Cell>, start: usize) -> Result<NextState> {
+    fn next_row(
+        &mut self,
+        limits: &mut ScanLimits,
+        out: &mut impl FoundCells,
+        start: usize,
+    ) -> Result<NextState> {
         let size_before = limits.size_bytes_left;
         loop {
             if self.position == Position::BetweenRows {
@@ -231,7 +247,7 @@ impl RegionScanner {
                 self.counts.rows_scanned += 1;
                 if !self.row_stays(out, start)? {
                     self.counts.rows_filtered += 1;
-                    out.truncate(start);
+                    out.cut(start);
                     limits.size_bytes_left = size_before;
                     self.leave_row()?;
                     if scan_done {
@@ -248,7 +264,7 @@ impl RegionScanner {
                 return Ok(state);
             }
             self.position = Position::BetweenRows;
-            if out.len() > start || scan_done {
+            if out.count() > start || scan_done {
                 let end = scan_done || self.peek_row().is_none_or(|row| self.is_past_stop(row));
                 return Ok(if end { NextState::Exhausted } else { NextState::RowDone });
             }
@@ -320,7 +336,7 @@ impl RegionScanner {
     fn read_stores(
         &mut self,
         limits: &mut ScanLimits,
-        out: &mut Vec<Cell>,
+        out: &mut impl FoundCells,
         start: usize,
     ) -> Result<Progress> {
         let Position::InStores(from) = self.position else { return Ok(Progress::Complete) };
@@ -329,7 +345,7 @@ impl RegionScanner {
             from,
             &self.row,
             &mut self.filter,
-            &mut budget(limits, self.batch, out.len() - start, &*self.clock),
+            &mut budget(limits, self.batch, out.count() - start, &*self.clock),
             out,
         )?;
         self.position = Position::InStores(at);
@@ -339,7 +355,7 @@ impl RegionScanner {
     fn read_joined(
         &mut self,
         limits: &mut ScanLimits,
-        out: &mut Vec<Cell>,
+        out: &mut impl FoundCells,
         start: usize,
     ) -> Result<Progress> {
         let Position::InJoined(from) = self.position else { return Ok(Progress::Complete) };
@@ -363,7 +379,7 @@ impl RegionScanner {
             from,
             &self.row,
             &mut self.filter,
-            &mut budget(limits, self.batch, out.len() - start, &*self.clock),
+            &mut budget(limits, self.batch, out.count() - start, &*self.clock),
             out,
         )?;
         self.position = Position::InJoined(at);
@@ -371,13 +387,13 @@ impl RegionScanner {
     }
 
     /// Asks the filter about the row read so far. An empty row does not stay.
-    fn row_stays(&mut self, out: &mut Vec<Cell>, start: usize) -> Result<bool> {
-        let was_empty = out.len() == start;
+    fn row_stays(&mut self, out: &mut impl FoundCells, start: usize) -> Result<bool> {
+        let was_empty = out.count() == start;
         let Some(filter) = &mut self.filter else { return Ok(!was_empty) };
         if filter.has_filter_row() {
-            let mut row = out.split_off(start);
+            let mut row = out.take_out(start);
             let outcome = finish_row(filter.as_mut(), &mut row)?;
-            out.append(&mut row);
+            row.into_iter().for_each(|cell| out.take(cell));
             return Ok(!was_empty && outcome != RowOutcome::Exclude);
         }
         if was_empty {
@@ -430,7 +446,7 @@ fn read_row(
     row: &[u8],
     filter: &mut Option<Box<dyn Filter>>,
     budget: &mut Budget<'_>,
-    out: &mut Vec<Cell>,
+    out: &mut impl FoundCells,
 ) -> Result<(Progress, usize)> {
     for at in from..stores.len() {
         if stores[at].peek().is_none_or(|cell| !same_bytes(cell.row(), row)) {

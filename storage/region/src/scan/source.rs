@@ -1,6 +1,6 @@
 use std::cmp::Ordering;
 
-use halcyon_cell::{Cell, CellRef, CellScanner, KeyRef, Result};
+use halcyon_cell::{Cell, CellRef, CellScanner, KeyRef, Result, SharedCells};
 use halcyon_hfile::{HFileScanner, HalfScanner};
 use halcyon_memstore::{FlatScanner, SegmentScanner};
 
@@ -45,6 +45,16 @@ impl Source {
             Source::Flat(scanner) => scanner.cell(),
             Source::File { scanner, .. } => scanner.cell(),
             Source::Half { scanner, .. } => scanner.cell(),
+        }
+    }
+
+    #[inline]
+    fn share(&self, out: &mut SharedCells) {
+        match self {
+            Source::Segment(scanner) => scanner.share(out),
+            Source::Flat(scanner) => scanner.share(out),
+            Source::File { scanner, .. } => scanner.share(out),
+            Source::Half { scanner, .. } => scanner.share(out),
         }
     }
 
@@ -186,6 +196,14 @@ impl Heap {
 
     pub fn cell(&self) -> Option<Cell> {
         self.order.first().and_then(|&top| self.sources[top as usize].cell())
+    }
+
+    /// Appends the cell that it stands on, if it does.
+    #[inline]
+    pub fn share(&self, out: &mut SharedCells) {
+        if let Some(&top) = self.order.first() {
+            self.sources[top as usize].share(out);
+        }
     }
 
     #[inline]

@@ -1,8 +1,9 @@
 use std::cmp::Ordering;
 
-use halcyon_cell::{Cell, CellRef, Key, KeyRef, Result, same_bytes};
+use halcyon_cell::{CellRef, Key, KeyRef, Result, same_bytes};
 use halcyon_filter::Filter;
 
+use super::found::FoundCells;
 use super::matcher::{MatchCode, Matcher};
 use super::source::Heap;
 use crate::store::SeenMemory;
@@ -170,11 +171,11 @@ impl StoreScanner {
 
     /// Goes on with the row that `peek` stands on and appends its cells to `out`, until the row ends or a
     /// limit is reached. After a limit the next call goes on in the same row.
-    pub fn next(
+    pub(super) fn next(
         &mut self,
         filter: &mut Option<Box<dyn Filter>>,
         budget: &mut Budget<'_>,
-        out: &mut Vec<Cell>,
+        out: &mut impl FoundCells,
     ) -> Result<StoreState> {
         let Some(first) = self.heap.peek() else { return Ok(StoreState::RowDone) };
         if !self.matcher.on_row() {
@@ -244,20 +245,25 @@ impl StoreScanner {
         }
     }
 
+    #[inline]
     fn include(
         &mut self,
         filter: &mut Option<Box<dyn Filter>>,
         budget: &mut Budget<'_>,
-        out: &mut Vec<Cell>,
+        out: &mut impl FoundCells,
     ) -> Result<()> {
-        let mut cell = self.heap.cell().expect("the cell was peeked at");
-        if let Some(filter) = filter
+        let len = if let Some(filter) = filter
             && filter.transforms()
         {
-            cell = filter.transform_cell(cell)?;
-        }
-        *budget.size_bytes_left -= cell.bytes().len() as i64 + CELL_OVERHEAD_BYTES;
-        out.push(cell);
+            let cell = filter.transform_cell(self.heap.cell().expect("the cell was peeked at"))?;
+            let len = cell.bytes().len();
+            out.take(cell);
+            len
+        } else {
+            out.take_from(&self.heap);
+            self.heap.peek().expect("the cell was peeked at").bytes().len()
+        };
+        *budget.size_bytes_left -= len as i64 + CELL_OVERHEAD_BYTES;
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
 use halcyon_cache::BlockCache;
-use halcyon_cell::{Cell, CellType, LATEST_TIMESTAMP, Result};
+use halcyon_cell::{Cell, CellType, LATEST_TIMESTAMP, Result, SharedCells};
 use halcyon_env::sim::SimFileSystem;
 use halcyon_env::{Env, FileSystem, ManualClock};
 use halcyon_memstore::ChunkPool;
@@ -104,19 +104,21 @@ impl Bench {
         outcome.results.remove(0)
     }
 
+    /// All rows in one answer, as the server reads them.
     pub fn scan(&self, scan: Scan) -> Result<Vec<Vec<Cell>>> {
         let mut scanner = self.region.scanner(scan, ReadMode::AnyDisk)?;
-        let mut rows = Vec::new();
+        let (mut cells, mut counts) = (SharedCells::new(), Vec::new());
         loop {
-            let mut cells = Vec::new();
-            let state = scanner.next(&mut ScanLimits::NONE.clone(), &mut cells)?;
-            if !cells.is_empty() {
-                rows.push(cells);
-            }
+            let start = cells.len();
+            let state = scanner.next_shared(&mut ScanLimits::NONE.clone(), &mut cells)?;
+            counts.push(cells.len() - start);
             if state == NextState::Exhausted {
-                return Ok(rows);
+                break;
             }
         }
+        let mut cells = cells.split_off(0).into_iter();
+        counts.retain(|&count| count > 0);
+        Ok(counts.into_iter().map(|count| cells.by_ref().take(count).collect()).collect())
     }
 
     pub fn compact(&self, major: bool) -> Result<CompactionOutcome> {
