@@ -6,8 +6,8 @@
 //! tags = ( int16 length of type and value | byte type | value )*
 //! ```
 //!
-//! All integers are big-endian. [`CellRef`] borrows these bytes, [`Cell`] shares them by reference count, and
-//! [`Key`] is the key part alone, built for seeking. The sequence id (HBase: mvcc) of a cell is engine time
+//! All integers are big-endian. [`CellRef`] borrows these bytes, [`Cell`] shares them by reference count,
+//! [`SharedCells`] do so block by block, and [`Key`] is the key part alone, built for seeking. The sequence id (HBase: mvcc) of a cell is engine time
 //! and stands beside the bytes, never in them. Checked against HBase's `KeyValue` and `CellComparatorImpl`.
 //!
 //! When you change the order of keys, also look at the index keys of `hfile` and at `testkit`'s oracle.

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 use bytes::Bytes;
 use common::*;
 use halcyon_cache::BlockCache;
-use halcyon_cell::{CellType, Result};
+use halcyon_cell::{CellType, Result, SharedCells};
 use halcyon_env::sim::{CrashMode, SimFileSystem};
 use halcyon_env::{Env, FileSystem, ManualClock};
 use halcyon_memstore::ChunkPool;
@@ -106,8 +106,9 @@ impl Lab {
             let mut scanner = region.scanner(scan, ReadMode::AnyDisk).unwrap();
             let mut found = Vec::new();
             loop {
-                let mut cells = Vec::new();
-                let state = scanner.next(&mut ScanLimits::NONE.clone(), &mut cells).unwrap();
+                let mut cells = SharedCells::new();
+                let state = scanner.next_shared(&mut ScanLimits::NONE.clone(), &mut cells).unwrap();
+                let cells = cells.split_off(0);
                 if let Some(first) = cells.first() {
                     let value = u64::from_be_bytes(first.value().try_into().unwrap()) as u32;
                     found.push((String::from_utf8_lossy(first.row()).into_owned(), value));

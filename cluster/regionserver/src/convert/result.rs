@@ -96,4 +96,24 @@ mod tests {
         assert_eq!(decoded.cell[0].row.as_deref(), Some(&b"r"[..]));
         assert_eq!(decoded.cell[0].cell_type, Some(4));
     }
+
+    #[test]
+    fn a_scans_block_is_that_of_its_cells_one_by_one() {
+        let tags = [0, 2, 8, 1];
+        let of = |row: &[u8], len: usize| {
+            Cell::build(row, b"f", b"q", 1, halcyon_cell::CellType::Put, &vec![7; len], &tags, 0)
+        };
+        let cells = [of(b"a", 10), of(b"b", 10_000), of(b"c", 0), of(b"d", SHARED_CELL_BYTES_MIN)];
+        let mut shared = SharedCells::new();
+        for cell in &cells {
+            shared.push_slice(cell.bytes(), 0..cell.bytes().len(), 0);
+        }
+        for codec in [Codec::KeyValue, Codec::KeyValueWithTags, Codec::Message] {
+            let (one, other) = (cell_block(codec, &cells), shared_cell_block(codec, &shared));
+            let (one, other) = (one.expect("cells"), other.expect("cells"));
+            assert_eq!((one.len(), one.shared_len()), (other.len(), other.shared_len()));
+            assert_eq!(format!("{one:?}"), format!("{other:?}"));
+        }
+        assert!(shared_cell_block(Codec::KeyValue, &SharedCells::new()).is_none());
+    }
 }
