@@ -109,7 +109,13 @@ impl Table {
     ) -> Result<Answer, ClientError> {
         let options = &self.cluster.inner.options;
         let connection = server.connection(self.slot, &options.connect).await?;
-        let mut block = CellBlock::new(self.codec()?);
+        let mutations =
+            regions.iter().flat_map(|(_, indexes)| indexes).filter_map(|&index| match &actions[index] {
+                Action::Get(_) => None,
+                Action::Mutate(mutation) => Some(&mutation.cells),
+            });
+        let bytes = mutations.flatten().map(|cell| 4 + cell.bytes().len()).sum();
+        let mut block = CellBlock::with_capacity(self.codec()?, bytes);
         let mut request = pb::MultiRequest { nonce_group: Some(1), ..Default::default() };
         for (location, indexes) in regions {
             let mut action = Vec::with_capacity(indexes.len());

@@ -106,7 +106,8 @@ impl Jars {
         let no_network = NETWORK.iter().any(|sign| said.contains(sign));
         let what =
             if no_network { "the network or the repository cannot be reached" } else { "Maven failed" };
-        let errors = said.lines().filter_map(|line| line.strip_prefix("[ERROR] "));
+        // Maven puts escapes for colours in front, terminal or not
+        let errors = said.lines().filter_map(|line| Some(line.split_once("[ERROR] ")?.1));
         let first: String = errors.clone().next().unwrap_or("it said nothing").chars().take(400).collect();
         format!(
             "{} is not in {} and could not be fetched: {what}: {first} (all of it: {})",
@@ -161,7 +162,7 @@ mod tests {
 
     #[test]
     fn what_maven_says_becomes_a_sentence() {
-        let said = "[INFO] x\n[ERROR] Plugin p or one of its dependencies could not be resolved: Unknown host repo\n[ERROR] more";
+        let said = "[INFO] x\n\x1b[0m[ERROR] Plugin p or one of its dependencies could not be resolved: Unknown host repo\n[ERROR] more";
         let told = JARS.why("/cache".as_ref(), said, "/cache/fetch.log".as_ref());
         assert!(told.contains("the network or the repository cannot be reached: Plugin p or one"), "{told}");
         let told = JARS.why("/cache".as_ref(), "[ERROR] Malformed POM", "/cache/fetch.log".as_ref());
