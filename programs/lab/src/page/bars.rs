@@ -49,9 +49,11 @@ pub const LONGEST_PAUSE: Measure = Measure {
     remark: "Less is better. Collections, safepoints and allocation stalls of a JVM; stalls of Halcyon.",
     unit: "",
     quantity: Quantity::Length,
-    absent: "none recorded",
+    absent: "not known",
+    // a run without any counts: the median is that of all runs
     of: |run| {
-        run.pauses.iter().map(|pause| pause.length_ms * 1e3).filter(|us| us.is_finite()).reduce(f64::max)
+        let lengths_us = run.pauses.iter().map(|pause| pause.length_ms * 1e3);
+        Some(lengths_us.filter(|us| us.is_finite()).fold(0.0, f64::max))
     },
 };
 

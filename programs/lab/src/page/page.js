@@ -58,8 +58,9 @@
     let lines = [], at = null, least = NEAR_PX;
     for (const mark of marks) {
       if (mark.line) {
-        const [point, distance] = nearest(mark.points, (point) => Math.abs(point[0] - x));
-        if (point && distance < 0.05) {
+        const [point] = nearest(mark.points, (point) => Math.abs(point[0] - x));
+        const xs = mark.points.map((point) => point[0]);
+        if (point && x > Math.min(...xs) - 0.05 && x < Math.max(...xs) + 0.05) {
           lines.push([mark.name + ": " + text(up, 1 - point[1]), point[1]]);
           at = at || [point[0], y];
         }
