@@ -38,7 +38,7 @@ pub(super) fn cell(row: u64, qualifier: u64, writer: &str, count: u64, before: O
     Cell::put(&key, FAMILY, &qualifier, i64::MAX, &value)
 }
 
-/// The last `N` hex digits of a number. Formatting it would be a fifth of what a node costs its writer.
+/// The last `N` hex digits of a number. Formatting it was a sixth of what a node costs its writer.
 fn digits<const N: usize>(number: u64) -> [u8; N] {
     std::array::from_fn(|at| b"0123456789abcdef"[(number >> (4 * (N - 1 - at)) & 0xf) as usize])
 }
