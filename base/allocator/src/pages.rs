@@ -6,6 +6,7 @@
 use std::io;
 use std::ptr::NonNull;
 
+const PAGE_BYTES: usize = 4 << 10;
 /// A huge page of x86-64, and of 64-bit Arm with 4 KiB pages.
 #[cfg_attr(miri, allow(dead_code))] // it maps nothing
 const HUGE_PAGE_BYTES: usize = 2 << 20;
@@ -27,14 +28,21 @@ unsafe impl Sync for Pages {}
 impl Pages {
     /// `len` bytes, a multiple of 4,096 and not 0. From 2 MiB on they begin at a multiple of that.
     pub fn map(len: usize) -> io::Result<Pages> {
-        assert!(len > 0 && len.is_multiple_of(4096), "whole pages are mapped, not {len} bytes");
+        assert!(len > 0 && len.is_multiple_of(PAGE_BYTES), "whole pages are mapped, not {len} bytes");
         sys::map(len)
     }
 
-    /// Has the operating system find and clear the memory now instead of at the first touch. *Blocking*: this can take
-    /// milliseconds. Without it nothing is lost but time later.
-    pub fn populate(&self) {
-        sys::populate(self);
+    /// As [`Pages::map`]; the operating system has found and cleared the memory already. *Blocking*: this can take
+    /// milliseconds, and tens of them in a virtual machine whose host has to find the memory too.
+    pub fn map_present(len: usize) -> io::Result<Pages> {
+        let pages = Pages::map(len)?;
+        // Page by page: Linux has an advice that does it at once (`MADV_POPULATE_WRITE`), but meanwhile holds a lock that
+        // whoever maps something waits for, and behind him all who give memory back.
+        for offset in (0..len).step_by(PAGE_BYTES) {
+            // SAFETY: within the mapping, which nobody else has seen; it holds zeros, and bytes have no alignment.
+            unsafe { pages.base.add(offset).write_volatile(0) };
+        }
+        Ok(pages)
     }
 
     pub fn base(&self) -> NonNull<u8> {
@@ -80,11 +88,6 @@ mod sys {
         }
     }
 
-    pub(super) fn populate(pages: &Pages) {
-        // SAFETY: the advice leaves the contents as they are.
-        let _ = unsafe { madvise(pages.base.as_ptr().cast(), pages.len, Advice::LinuxPopulateWrite) };
-    }
-
     impl Drop for Pages {
         fn drop(&mut self) {
             // SAFETY: the range was mapped by `map` and is unmapped once.
@@ -102,7 +105,7 @@ mod sys {
     use super::*;
 
     fn layout(len: usize) -> Layout {
-        Layout::from_size_align(len, 4096).expect("a length of memory")
+        Layout::from_size_align(len, PAGE_BYTES).expect("a length of memory")
     }
 
     pub(super) fn map(len: usize) -> io::Result<Pages> {
@@ -110,8 +113,6 @@ mod sys {
         let base = unsafe { alloc_zeroed(layout(len)) };
         Ok(Pages { base: NonNull::new(base).ok_or(io::ErrorKind::OutOfMemory)?, len })
     }
-
-    pub(super) fn populate(_: &Pages) {}
 
     impl Drop for Pages {
         fn drop(&mut self) {
@@ -127,8 +128,10 @@ mod tests {
 
     #[test]
     fn mapped_memory_is_zeroed_aligned_and_writable() {
-        for len in [4096, 64 << 10, HUGE_PAGE_BYTES, 3 * HUGE_PAGE_BYTES + 4096] {
-            let pages = Pages::map(len).expect("memory");
+        let lens = [4096, 64 << 10, HUGE_PAGE_BYTES, 3 * HUGE_PAGE_BYTES + 4096];
+        let mapped = lens.iter().flat_map(|len| [(*len, Pages::map(*len)), (*len, Pages::map_present(*len))]);
+        for (len, pages) in mapped {
+            let pages = pages.expect("memory");
             assert_eq!((pages.len(), pages.is_empty()), (len, false));
             assert!(
                 len < HUGE_PAGE_BYTES || (pages.base().as_ptr() as usize).is_multiple_of(HUGE_PAGE_BYTES)
@@ -137,8 +140,6 @@ mod tests {
             let bytes = unsafe { std::slice::from_raw_parts_mut(pages.base().as_ptr(), len) };
             assert!(bytes.iter().all(|byte| *byte == 0));
             bytes.fill(7);
-            pages.populate();
-            assert_eq!(bytes[len - 1], 7);
         }
     }
 

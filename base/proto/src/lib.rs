@@ -13,5 +13,17 @@ pub mod pb {
     include!(concat!(env!("OUT_DIR"), "/hbase.pb.rs"));
 }
 
+impl pb::Action {
+    /// A Get among the actions of a Multi.
+    pub fn of_get(index: u32, get: pb::Get) -> pb::Action {
+        pb::Action { index: Some(index), get: Some(Box::new(get)), ..Default::default() }
+    }
+
+    /// A Put, Delete, Increment or Append among the actions of a Multi.
+    pub fn of_mutation(index: u32, mutation: pb::MutationProto) -> pb::Action {
+        pb::Action { index: Some(index), mutation: Some(Box::new(mutation)), ..Default::default() }
+    }
+}
+
 /// Bytes that start every protobuf in a file or znode of HBase (`ProtobufMagic`).
 pub const PB_MAGIC: &[u8; 4] = b"PBUF";

@@ -19,6 +19,7 @@
 //! *Thread safety*: all methods from any thread. *Lock order*: no lock of this crate is held while another is
 //! taken, or while a region is called.
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -55,8 +56,10 @@ use crate::tuner::{self, Tuner};
 
 /// How long a worker thread waits for work before it looks whether the server still runs.
 const IDLE_WAIT: Duration = Duration::from_millis(500);
-/// Chunks that wait for a writer with their memory in place.
-const READY_CHUNKS: usize = 3;
+/// Part of the memstores' memory that waits for writers in chunks that are there to the last page, and how many chunks that
+/// are at least and at most. Regions that are written alike need their next chunks at the same time.
+const READY_PART: u64 = 32;
+const READY_CHUNKS: RangeInclusive<usize> = 3..=16;
 /// How far flushes, compactions and reading ahead step back before calls (in steps of `nice`): where all want one processor
 /// they get two parts in seven of it. Not further, as calls wait for them in the end, when memory or files run short.
 const BEHIND_CALLS_STEPS: i32 = 4;
@@ -444,7 +447,10 @@ impl RegionServer {
         }
         self.start_behind("memory-compactor", |server| server.compact_memory_turn(IDLE_WAIT))?;
         self.chunks.free_beside();
-        self.start_thread("chunks", |server| server.chunks.keep_ready(READY_CHUNKS, IDLE_WAIT))?;
+        let ready_bytes = (self.settings.memstore_high_bytes() / READY_PART) as usize;
+        let ready = ready_bytes / self.chunks.chunk_size_bytes();
+        let ready = ready.clamp(*READY_CHUNKS.start(), *READY_CHUNKS.end());
+        self.start_thread("chunks", move |server| server.chunks.keep_ready(ready, IDLE_WAIT))?;
         self.start_thread("cache", |server| {
             server.cache.turn(IDLE_WAIT);
         })?;

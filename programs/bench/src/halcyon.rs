@@ -30,8 +30,8 @@ use crate::{Engine, Failure, Opening, Row};
 
 pub const FAMILY: &[u8] = b"f";
 pub const QUALIFIER: &[u8] = b"q";
-/// As in the region server: one chunk waits to be taken.
-const READY_CHUNKS: usize = 1;
+/// As in a region server of some hundred megabytes: so many chunks wait to be taken.
+const READY_CHUNKS: usize = 3;
 /// Cells that a scan collects before anybody looks at them, as a server does for an answer.
 pub const ANSWER_CELLS: usize = 1000;
 /// How long a thread waits before it looks again whether it is still wanted.

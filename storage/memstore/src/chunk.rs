@@ -249,8 +249,7 @@ impl ChunkPool {
             return;
         }
         drop(unused);
-        let memory = Pages::map(self.chunk_size_bytes).expect("the operating system has memory");
-        memory.populate();
+        let memory = Pages::map_present(self.chunk_size_bytes).expect("the operating system has memory");
         self.allocated_bytes.fetch_add(memory.len(), Ordering::Relaxed);
         self.give_back(memory);
     }
