@@ -145,11 +145,7 @@ fn main() {
         bench.end(outcomes);
     }
     report("Put, 16 to a commit", calls, started);
-    let action = (0..100).map(|index| pb::Action {
-        index: Some(index),
-        mutation: Some(bench.put_param()),
-        ..Default::default()
-    });
+    let action = (0..100).map(|index| pb::Action::of_mutation(index, bench.put_param()));
     let region_action = pb::RegionAction {
         region: bench.region.clone(),
         atomic: None,

@@ -46,10 +46,7 @@ fn client(lab: &Lab, number: u64, sum: &AtomicU64) {
         let action = pb::RegionAction {
             region: lab.specifier(),
             atomic: None,
-            action: vec![
-                pb::Action { index: Some(0), mutation: Some(common::put(1)), ..Default::default() },
-                pb::Action { index: Some(1), get: Some(read), ..Default::default() },
-            ],
+            action: vec![pb::Action::of_mutation(0, common::put(1)), pb::Action::of_get(1, read)],
             condition: None,
         };
         let request = pb::MultiRequest { region_action: vec![action], ..Default::default() };

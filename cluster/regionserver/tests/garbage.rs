@@ -36,8 +36,8 @@ fn requests(lab: &Lab) -> Vec<(&'static str, Vec<u8>)> {
     let full_get = pb::Get { column: vec![column.clone()], filter: Some(filter.clone()), ..get("r") };
     let action = |mutation: Option<pb::MutationProto>, get: Option<pb::Get>| pb::Action {
         index: Some(1),
-        mutation,
-        get,
+        mutation: mutation.map(Box::new),
+        get: get.map(Box::new),
         service_call: None,
     };
     let actions = vec![action(Some(mutation.clone()), None), action(None, Some(full_get.clone()))];

@@ -13,11 +13,11 @@ fn cell(row: &str, value: &str) -> Cell {
 }
 
 fn mutate(index: u32, mutation: pb::MutationProto) -> pb::Action {
-    pb::Action { index: Some(index), mutation: Some(mutation), ..Default::default() }
+    pb::Action::of_mutation(index, mutation)
 }
 
 fn read(index: u32, row: &str) -> pb::Action {
-    pb::Action { index: Some(index), get: Some(get(row)), ..Default::default() }
+    pb::Action::of_get(index, get(row))
 }
 
 fn region_action(lab: &Lab, action: Vec<pb::Action>) -> pb::RegionAction {

@@ -289,8 +289,7 @@ impl Table {
             if request.region_action.last().is_none_or(|last| last.region.value != region.value) {
                 request.region_action.push(pb::RegionAction { region, ..Default::default() });
             }
-            let action =
-                pb::Action { index: Some(index as u32), mutation: Some(put()), ..Default::default() };
+            let action = pb::Action::of_mutation(index as u32, put());
             request.region_action.last_mut().expect("one was added").action.push(action);
         }
         let answer = self.rows.call_with_cells("Multi", &request, Some(block), Some(CALL_TIMEOUT)).await?;

@@ -220,7 +220,7 @@ async fn wrong_calls_fail_alone() {
     // In a Multi, only the action is refused.
     let cells = [("large", 11 << 20), ("small", 3)]
         .map(|(row, len)| Cell::put(row.as_bytes(), b"f", b"q", i64::MAX, &vec![b'x'; len]));
-    let action = |index| pb::Action { index: Some(index), mutation: Some(put(1)), ..Default::default() };
+    let action = |index| pb::Action::of_mutation(index, put(1));
     let region_action = pb::RegionAction {
         region: specifier(&region),
         atomic: None,

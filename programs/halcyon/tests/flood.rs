@@ -161,11 +161,8 @@ async fn read_much(client: &Client, region: &RegionInfo, by_scan: bool) -> Resul
         };
         ("Scan", client.call("Scan", &request, &[]).await?.cells)
     } else {
-        let gets = (0..READ_ROWS).map(|number| pb::Action {
-            index: Some(number as u32),
-            get: Some(get(row(0, number).as_bytes())),
-            ..Default::default()
-        });
+        let gets =
+            (0..READ_ROWS).map(|number| pb::Action::of_get(number as u32, get(row(0, number).as_bytes())));
         let region_action = pb::RegionAction {
             region: specifier(region),
             atomic: None,

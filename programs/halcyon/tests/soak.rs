@@ -138,11 +138,8 @@ async fn write_batches(client: Client, regions: Arc<Vec<RegionInfo>>, load: Arc<
                 Cell::put(row.as_bytes(), b"f", b"q", i64::MAX, &value(&mut random, len))
             })
             .collect();
-        let action = (0..count).map(|at| pb::Action {
-            index: Some(at as u32),
-            mutation: Some(pb::MutationProto { row: None, ..put(1) }),
-            ..Default::default()
-        });
+        let action = (0..count)
+            .map(|at| pb::Action::of_mutation(at as u32, pb::MutationProto { row: None, ..put(1) }));
         let region_action = pb::RegionAction {
             region: specifier(region),
             atomic: None,

@@ -120,15 +120,13 @@ impl Table {
         for (location, indexes) in regions {
             let mut action = Vec::with_capacity(indexes.len());
             for &index in indexes {
-                let mut one = pb::Action { index: Some(index as u32), ..Default::default() };
-                match &actions[index] {
-                    Action::Get(get) => one.get = Some(get.clone()),
+                action.push(match &actions[index] {
+                    Action::Get(get) => pb::Action::of_get(index as u32, get.clone()),
                     Action::Mutate(mutation) => {
                         mutation.cells.iter().for_each(|cell| block.push(cell));
-                        one.mutation = Some(mutation.to_pb());
+                        pb::Action::of_mutation(index as u32, mutation.to_pb())
                     }
-                }
-                action.push(one);
+                });
             }
             let region = location.specifier.clone();
             request.region_action.push(pb::RegionAction { region, action, ..Default::default() });

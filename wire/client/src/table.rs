@@ -137,11 +137,7 @@ impl Table {
             let mut action = Vec::with_capacity(mutations.len());
             for (index, mutation) in mutations.iter().enumerate() {
                 mutation.cells.iter().for_each(|cell| block.push(cell));
-                action.push(pb::Action {
-                    index: Some(index as u32),
-                    mutation: Some(mutation.to_pb()),
-                    ..Default::default()
-                });
+                action.push(pb::Action::of_mutation(index as u32, mutation.to_pb()));
             }
             let region_action = pb::RegionAction {
                 region: location.specifier.clone(),

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
@@ -227,7 +227,8 @@ impl Calls {
                 return Poll::Pending;
             }
             if self.turn_bytes >= TURN_BYTES_MAX || self.turn_over {
-                cx.waker().wake_by_ref();
+                // Woken once the thread has looked for new input, so that others who have just sent a call go before.
+                let _ = pin!(tokio::task::yield_now()).poll(cx);
                 return Poll::Pending;
             }
         }

@@ -1,15 +1,16 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use halcyon_env::{Clock, Stalls, spawn_thread};
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Handle};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
-const EVENT_INTERVAL: u32 = 24;
+/// After so many turns of connections a lane looks for new input at the latest.
+const EVENT_INTERVAL: u32 = 8;
 
 /// Threads that serve connections, each with an event loop of its own.
 ///
@@ -29,13 +30,18 @@ pub struct Lanes {
 
 struct Lane {
     handle: Handle,
-    calls: Calls,
+    calls: Arc<Calls>,
 }
 
 /// Calls that a lane was given, on a cache line of their own.
 #[derive(Default)]
 #[repr(align(64))]
-struct Calls(AtomicU64);
+struct Calls {
+    count: AtomicU64,
+    /// Nobody looks whether there are more; the next one is to say so ([`Calls::stay_awake`]).
+    unwatched: AtomicBool,
+    came: Notify,
+}
 
 /// Who was given which lane.
 #[derive(Default)]
@@ -60,11 +66,10 @@ impl Lanes {
     pub fn start(count: usize) -> io::Result<Arc<Lanes>> {
         let (mut lanes, mut stops) = (Vec::new(), Vec::new());
         for lane in 0..count.max(1) {
-            // Sockets and timers are looked at after so many turns of connections at the latest.
             let runtime =
                 Builder::new_current_thread().enable_all().event_interval(EVENT_INTERVAL).build()?;
             let (stop, stopped) = oneshot::channel::<()>();
-            lanes.push(Lane { handle: runtime.handle().clone(), calls: Calls::default() });
+            lanes.push(Lane { handle: runtime.handle().clone(), calls: Arc::default() });
             stops.push(stop);
             spawn_thread(&format!("network-{lane}"), move || {
                 let _ = runtime.block_on(stopped); // ends when the sender goes
@@ -90,6 +95,18 @@ impl Lanes {
         }
     }
 
+    /// Keeps each lane awake for `time` after its latest call: it looks for input all along, where it would sleep otherwise. To
+    /// be woken costs more than a small call does, most of all where an idle core is taken away from a virtual machine; the
+    /// price is processor time that others could use. No time: lanes sleep at once.
+    pub fn stay_awake(&self, clock: &Arc<dyn Clock>, time: Duration) {
+        if time.is_zero() {
+            return;
+        }
+        for lane in &self.lanes {
+            lane.handle.spawn(Arc::clone(&lane.calls).stay_awake(Arc::clone(clock), time));
+        }
+    }
+
     /// Gives memory back on every lane, each `period`: frames that a lane has read are freed by other threads, and it
     /// would keep them until it reads others of their size.
     pub fn give_back_memory(&self, period: Duration) {
@@ -111,7 +128,7 @@ impl Lanes {
         calls_before.resize(self.lanes.len(), 0);
         lately.resize(self.lanes.len(), 0);
         for (number, lane) in self.lanes.iter().enumerate() {
-            let calls = lane.calls.0.load(Ordering::Relaxed);
+            let calls = lane.calls.count.load(Ordering::Relaxed);
             lately[number] = lately[number] / 2 + (calls - calls_before[number]);
             calls_before[number] = calls;
         }
@@ -132,7 +149,33 @@ impl Seat {
     /// So many calls came on this connection.
     #[inline]
     pub fn note_calls(&self, count: u64) {
-        self.lanes.lanes[self.lane].calls.0.fetch_add(count, Ordering::Relaxed);
+        let calls = &self.lanes.lanes[self.lane].calls;
+        calls.count.fetch_add(count, Ordering::Relaxed);
+        if calls.unwatched.load(Ordering::Relaxed) && calls.unwatched.swap(false, Ordering::Relaxed) {
+            calls.came.notify_one();
+        }
+    }
+}
+
+impl Calls {
+    /// A lane with a task that wants to go on does not sleep; this one wants to until there was no call for `time`. It lets
+    /// go in a way that makes the lane look for input before it comes to its turn again. Never ends.
+    async fn stay_awake(self: Arc<Self>, clock: Arc<dyn Clock>, time: Duration) {
+        let time_ns = time.as_nanos() as u64;
+        loop {
+            self.unwatched.store(true, Ordering::Relaxed);
+            self.came.notified().await;
+            let (mut count, mut since_ns) = (self.count.load(Ordering::Relaxed), clock.monotonic_ns());
+            loop {
+                tokio::task::yield_now().await;
+                let (now, now_ns) = (self.count.load(Ordering::Relaxed), clock.monotonic_ns());
+                if now != count {
+                    (count, since_ns) = (now, now_ns);
+                } else if now_ns.saturating_sub(since_ns) >= time_ns {
+                    break;
+                }
+            }
+        }
     }
 }
 

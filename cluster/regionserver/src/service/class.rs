@@ -142,15 +142,10 @@ mod tests {
     }
 
     fn multi_of(region: &'static str, gets: u32, puts: u32) -> pb::MultiRequest {
-        let get = |index| pb::Action {
-            index: Some(index),
-            get: Some(pb::Get { row: "row".into(), ..Default::default() }),
-            ..Default::default()
-        };
-        let put = |index| pb::Action {
-            index: Some(index),
-            mutation: Some(pb::MutationProto { row: Some("row".into()), ..Default::default() }),
-            ..Default::default()
+        let get = |index| pb::Action::of_get(index, pb::Get { row: "row".into(), ..Default::default() });
+        let put = |index| {
+            let mutation = pb::MutationProto { row: Some("row".into()), ..Default::default() };
+            pb::Action::of_mutation(index, mutation)
         };
         let action = (0..gets).map(get).chain((gets..gets + puts).map(put)).collect();
         let region_action =

@@ -300,21 +300,23 @@ impl Run {
         actions: &[pb::Action],
         mode: ReadMode,
     ) -> Result<usize, NeedsDisk> {
-        let decoded = match self.decoded.take() {
-            Some(decoded) => decoded,
-            None => actions
-                .iter()
-                .map_while(|action| action.mutation.as_ref().filter(|mutation| is_put_or_delete(mutation)))
-                .map(|mutation| convert::mutation(mutation, &mut self.source))
-                .collect(),
+        let (mut batch, mut failed) = (Vec::with_capacity(actions.len()), Vec::new());
+        let mut note = |at: usize, decoded: Result<Mutation, RpcError>| match decoded {
+            Ok(mutation) => batch.push(mutation),
+            Err(error) => failed.push((at, error)),
         };
-        let count = decoded.len();
-        let mut failed: Vec<(usize, RpcError)> = Vec::new();
-        let mut batch = Vec::with_capacity(count);
-        for (at, mutation) in decoded.into_iter().enumerate() {
-            match mutation {
-                Ok(mutation) => batch.push(mutation),
-                Err(error) => failed.push((at, error)),
+        let mut count = 0;
+        match self.decoded.take() {
+            Some(decoded) => {
+                count = decoded.len();
+                decoded.into_iter().enumerate().for_each(|(at, decoded)| note(at, decoded));
+            }
+            None => {
+                let mutations = actions.iter().map_while(|action| action.mutation.as_ref());
+                for mutation in mutations.take_while(|mutation| is_put_or_delete(mutation)) {
+                    note(count, convert::mutation(mutation, &mut self.source));
+                    count += 1;
+                }
             }
         }
         let reads = Region::needs_reads(&batch);

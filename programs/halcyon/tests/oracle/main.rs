@@ -259,11 +259,10 @@ impl Engine for ServerEngine {
         let lab = self.lab.lock().unwrap();
         let client = lab.client();
         let done = if multi {
-            let action = parts.iter().enumerate().map(|(index, part)| pb::Action {
-                index: Some(index as u32),
-                mutation: Some(make(part)),
-                ..Default::default()
-            });
+            let action = parts
+                .iter()
+                .enumerate()
+                .map(|(index, part)| pb::Action::of_mutation(index as u32, make(part)));
             let region_action = pb::RegionAction {
                 region: specifier(region),
                 atomic: (parts.len() > 1).then_some(true),
@@ -430,7 +429,7 @@ impl ServerEngine {
         if self.random.one_in(2) {
             return client.get(&region, request).await.map_err(|error| error.to_string());
         }
-        let action = pb::Action { index: Some(0), get: Some(request), ..Default::default() };
+        let action = pb::Action::of_get(0, request);
         let region_action = pb::RegionAction {
             region: specifier(&region),
             atomic: None,
