@@ -54,6 +54,8 @@ const SIDEWAYS: &[(&str, &str)] = &[
     // descriptors are protobuf messages, and hold names and times of cells
     ("halcyon-schema", "halcyon-cell"),
     ("halcyon-schema", "halcyon-proto"),
+    // threads come through one door
+    ("halcyon-env", "halcyon-scheduler"),
     // blocks are read through the cache
     ("halcyon-hfile", "halcyon-cache"),
     // the region is where the storage floor comes together

@@ -15,12 +15,16 @@ mod stalls;
 mod watched;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use fs::{DirEntry, FileLock, FileSystem, ReadableFile, UpdatableFile, WritableFile};
 pub use real::RealFileSystem;
 pub use stalls::{Activity, Holder, Stall, StallSum, Stalls, Watch};
 pub use watched::WatchedFileSystem;
+
+/// Some ten small requests.
+const SHORT_TURN: Duration = Duration::from_micros(200);
 
 /// What a component needs of the world. Cheap to clone.
 #[derive(Clone)]
@@ -45,7 +49,7 @@ impl Env {
         &self,
         cause: &'static str,
         at_once: impl FnOnce() -> Option<T>,
-        within: impl FnOnce(std::time::Duration) -> Option<T>,
+        within: impl FnOnce(Duration) -> Option<T>,
         at_last: impl FnOnce() -> T,
         detail: impl FnOnce() -> String,
     ) -> T {
@@ -75,6 +79,13 @@ pub fn step_back(steps: i32) {
     if let Ok(nice) = rustix::process::getpriority_process(None) {
         let _ = rustix::process::setpriority_process(None, nice + steps);
     }
+}
+
+/// From now on the calling thread, when it wakes up, goes before others that have run for longer than a moment already; where
+/// the operating system knows such a thing (see `halcyon-scheduler`). For threads that do little at a time and have others
+/// wait for it.
+pub fn go_before() {
+    let _ = halcyon_scheduler::ask_for_turns_of(SHORT_TURN); // it does as well without
 }
 
 /// `N` unpredictable bytes from the operating system.

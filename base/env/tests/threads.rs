@@ -1,7 +1,10 @@
 //! What a thread says of itself to the operating system.
 #![allow(clippy::disallowed_methods)] // looks into /proc
 
-use halcyon_env::{spawn_thread, step_back};
+use std::time::Duration;
+
+use halcyon_env::{go_before, spawn_thread, step_back};
+use halcyon_scheduler::length_of_turns;
 
 /// The calling thread's `nice`: the nineteenth field.
 fn nice() -> i32 {
@@ -19,5 +22,22 @@ fn a_thread_that_steps_back_leaves_others_where_they_are() {
     });
     assert_eq!(behind.recv().unwrap(), (before + 3).min(19));
     assert_eq!(nice(), before);
+    thread.unwrap().join().unwrap();
+}
+
+#[test]
+fn a_thread_that_goes_before_leaves_what_it_starts_where_it_was() {
+    let nothing_asked = length_of_turns().unwrap();
+    let (told, asked) = std::sync::mpsc::channel();
+    let thread = spawn_thread("before", move || {
+        go_before();
+        told.send((length_of_turns().unwrap(), nice())).unwrap();
+        let child = spawn_thread("child", move || told.send((length_of_turns().unwrap(), nice())).unwrap());
+        child.unwrap().join().unwrap();
+    });
+    let (before, child) = (asked.recv().unwrap(), asked.recv().unwrap());
+    // Linux before 6.12 knows no such thing.
+    assert!(before.0 == nothing_asked || before.0 <= Duration::from_millis(1), "{before:?}");
+    assert_eq!((before.1, child), (nice(), (nothing_asked, nice())));
     thread.unwrap().join().unwrap();
 }

@@ -431,7 +431,11 @@ impl RegionServer {
     // ---- threads ----
 
     fn start_threads(self: &Arc<Self>) -> Result<()> {
-        self.start_thread("log", |server| {
+        let mut is_before = false;
+        self.start_thread("log", move |server| {
+            if !std::mem::replace(&mut is_before, true) {
+                halcyon_env::go_before(); // calls wait for it
+            }
             server.logs.turn();
             server.pressure.update_log(server.logs.is_behind());
             server.check_logs();

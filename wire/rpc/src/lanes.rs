@@ -72,6 +72,7 @@ impl Lanes {
             lanes.push(Lane { handle: runtime.handle().clone(), calls: Arc::default() });
             stops.push(stop);
             spawn_thread(&format!("network-{lane}"), move || {
+                halcyon_env::go_before();
                 let _ = runtime.block_on(stopped); // ends when the sender goes
                 runtime.shutdown_background();
             })?;

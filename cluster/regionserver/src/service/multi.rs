@@ -24,8 +24,10 @@ use crate::errors::{self, invalid};
 use crate::nonces::{NonceGuard, Turn};
 use crate::region_table::OnlineRegion;
 
-/// A longer Multi does not run on the thread that received it: some milliseconds of work.
-const INLINE_BYTES_MAX: usize = 1 << 20;
+/// A Multi with more bytes, or more actions, does not run on the thread that received it: about a millisecond of work, for
+/// which all other connections of that thread would wait.
+const INLINE_BYTES_MAX: usize = 64 << 10;
+const INLINE_ACTIONS_MAX: usize = 400;
 
 /// A Multi and how far it has come.
 pub(super) struct Run {
@@ -109,6 +111,7 @@ impl Run {
         let bytes = call.param.len() + call.cells.iter().map(|cell| cell.bytes().len()).sum::<usize>();
         let (may_cut_off, codec) = (call.connection.client_at_least(1, 2), call.connection.codec);
         let request: pb::MultiRequest = decode("Multi", std::mem::take(&mut call.param))?;
+        let actions_count: usize = request.region_action.iter().map(|action| action.action.len()).sum();
         Ok(Run {
             server: server.clone(),
             actions: request.region_action,
@@ -121,7 +124,7 @@ impl Run {
             tickets: Vec::new(),
             unseen: false,
             wrote: false,
-            is_large: bytes > INLINE_BYTES_MAX,
+            is_large: bytes > INLINE_BYTES_MAX || actions_count > INLINE_ACTIONS_MAX,
             terms: call.into_terms(),
             failed: None,
             guards: Vec::new(),
