@@ -171,8 +171,18 @@ pub enum PauseKind {
     Safepoint,
     /// A thread of a JVM that waited for memory.
     AllocationStall,
-    /// Of Halcyon's stall monitor: a thread that had to wait for a core, a lock or a disk.
+    /// Of Halcyon's stall monitor: a thread that had to wait for a core, a lock or memory, or a call that took long on a
+    /// thread that others wait for.
     Stall,
+    /// Of Halcyon's stall monitor: a thread that had to wait for a disk. The logs of a JVM tell nothing of such waits.
+    Disk,
+}
+
+impl Run {
+    /// What stood still for other reasons than the disk's, which only one of the sides records.
+    pub fn pauses_but_of_disk(&self) -> impl Iterator<Item = &Pause> {
+        self.pauses.iter().filter(|pause| pause.kind != PauseKind::Disk)
+    }
 }
 
 impl PauseKind {

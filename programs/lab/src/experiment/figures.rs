@@ -39,9 +39,16 @@ pub fn latency_max_ms(run: &Run) -> Option<f64> {
     values.map(|(value, _)| *value as f64 / 1e3).reduce(f64::max)
 }
 
-/// The longest time the server, or a thread of it, stood still; 0 where it never did for as long as is recorded.
+/// The longest time the server, or a thread of it, stood still without waiting for a disk; 0 where it never did for as
+/// long as is recorded.
 pub fn longest_pause_ms(run: &Run) -> Option<f64> {
-    Some(run.pauses.iter().map(|pause| pause.length_ms).fold(0.0, f64::max))
+    Some(run.pauses_but_of_disk().map(|pause| pause.length_ms).fold(0.0, f64::max))
+}
+
+/// The longest time a thread of the server waited for a disk; `None` where nothing is known of such waits.
+pub fn longest_disk_wait_ms(run: &Run) -> Option<f64> {
+    let of_disk = run.pauses.iter().filter(|pause| pause.kind == PauseKind::Disk);
+    of_disk.map(|pause| pause.length_ms).reduce(f64::max)
 }
 
 /// Of the application as a whole: waits of single threads are left out.
@@ -160,13 +167,14 @@ pub fn all_runs(experiment: &Experiment) -> Table {
     let client_us =
         |run: &Run| (run.operations > 0).then(|| run.resources.client_cpu_s * 1e6 / run.operations as f64);
     let others = |run: &Run| (run.elapsed_s > 0.0).then(|| run.resources.others_cpu_s / run.elapsed_s);
-    let figures: [Figure<'_>; 12] = [
+    let figures: [Figure<'_>; 13] = [
         ("operations", "/s", &throughput),
         ("p50", "ms", &latency_ms(0.5)),
         ("p99", "ms", &latency_ms(0.99)),
         ("p99.9", "ms", &latency_ms(0.999)),
         ("longest", "ms", &latency_max_ms),
         ("longest stall", "ms", &longest_pause_ms),
+        ("longest wait for a disk", "ms", &longest_disk_wait_ms),
         ("server CPU each", "us", &server_us),
         ("for a server CPU second", "", &per_cpu_second),
         ("client CPU each", "us", &client_us),

@@ -86,7 +86,14 @@ fn panel(looked: &Looked<'_>, runs: &[&Run], x: Axis, y: Axis) -> Plot {
             });
         }
     }
-    for kind in [PauseKind::Stall, PauseKind::Safepoint, PauseKind::Collection, PauseKind::AllocationStall] {
+    let kinds = [
+        PauseKind::Disk,
+        PauseKind::Stall,
+        PauseKind::Safepoint,
+        PauseKind::Collection,
+        PauseKind::AllocationStall,
+    ];
+    for kind in kinds {
         let (class, name) = looks(kind);
         let of_kind = runs.iter().flat_map(|run| &run.pauses).filter(|pause| pause.kind == kind);
         let mut causes: BTreeMap<&str, Vec<Point>> = BTreeMap::new();
@@ -155,6 +162,7 @@ fn looks(kind: PauseKind) -> (&'static str, &'static str) {
         PauseKind::Safepoint => ("safepoint", "other safepoint"),
         PauseKind::AllocationStall => ("allocation", "allocation stall"),
         PauseKind::Stall => ("stall", "stall"),
+        PauseKind::Disk => ("disk", "disk wait"),
     }
 }
 

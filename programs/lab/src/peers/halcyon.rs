@@ -82,6 +82,9 @@ fn lines(text: &str, name: &str) -> Option<String> {
     whole.lines().find_map(|line| line.strip_prefix(name)).map(|rest| rest.trim().to_string())
 }
 
+/// Causes of stalls that are operations on files (`halcyon_env::WatchedFileSystem`).
+const CAUSES_OF_DISK: [&str; 4] = ["read", "write", "sync", "files"];
+
 #[derive(Deserialize)]
 struct StallsPage {
     stalls: Vec<StallEntry>,
@@ -104,7 +107,7 @@ pub(super) fn stalls(address: &str) -> Result<Vec<Found>, String> {
     let found = |stall: StallEntry| Found {
         start_ms: stall.ended_ms as f64 - stall.length_ms,
         length_ms: stall.length_ms,
-        kind: PauseKind::Stall,
+        kind: if CAUSES_OF_DISK.contains(&stall.cause.as_str()) { PauseKind::Disk } else { PauseKind::Stall },
         cause: format!("{}: {}", stall.cause, stall.what),
     };
     Ok(page.stalls.into_iter().map(found).collect())
