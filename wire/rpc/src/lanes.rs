@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use halcyon_env::{Clock, Stalls, spawn_thread};
@@ -38,10 +38,14 @@ struct Lane {
 #[repr(align(64))]
 struct Calls {
     count: AtomicU64,
-    /// Nobody looks whether there are more; the next one is to say so ([`Calls::stay_awake`]).
-    unwatched: AtomicBool,
+    /// Whether the lane looks for more of them where it could sleep ([`Calls::stay_awake`]).
+    watch: AtomicU8,
     came: Notify,
 }
+
+/// Values of `Calls::watch`: it will with the next call, which is to say so; it does. 0: it never does.
+const RESTS: u8 = 1;
+const AWAKE: u8 = 2;
 
 /// Who was given which lane.
 #[derive(Default)]
@@ -108,6 +112,11 @@ impl Lanes {
         }
     }
 
+    /// Lanes that look for calls at this moment where they could sleep.
+    pub fn awake_count(&self) -> usize {
+        self.lanes.iter().filter(|lane| lane.calls.watch.load(Ordering::Relaxed) == AWAKE).count()
+    }
+
     /// Gives memory back on every lane, each `period`: frames that a lane has read are freed by other threads, and it
     /// would keep them until it reads others of their size.
     pub fn give_back_memory(&self, period: Duration) {
@@ -152,7 +161,8 @@ impl Seat {
     pub fn note_calls(&self, count: u64) {
         let calls = &self.lanes.lanes[self.lane].calls;
         calls.count.fetch_add(count, Ordering::Relaxed);
-        if calls.unwatched.load(Ordering::Relaxed) && calls.unwatched.swap(false, Ordering::Relaxed) {
+        if calls.watch.load(Ordering::Relaxed) == RESTS && calls.watch.swap(AWAKE, Ordering::Relaxed) == RESTS
+        {
             calls.came.notify_one();
         }
     }
@@ -164,7 +174,7 @@ impl Calls {
     async fn stay_awake(self: Arc<Self>, clock: Arc<dyn Clock>, time: Duration) {
         let time_ns = time.as_nanos() as u64;
         loop {
-            self.unwatched.store(true, Ordering::Relaxed);
+            self.watch.store(RESTS, Ordering::Relaxed);
             self.came.notified().await;
             let (mut count, mut since_ns) = (self.count.load(Ordering::Relaxed), clock.monotonic_ns());
             loop {

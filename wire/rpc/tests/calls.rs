@@ -2,16 +2,12 @@
 
 mod common;
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use common::{Client, header, opening, request, request_within, start};
 use halcyon_cell::Cell;
-use halcyon_env::SystemClock;
-use halcyon_rpc::{
-    CallClass, Codec, Compressor, Lanes, QueueLimits, RpcServer, RpcSettings, Service, Services, decode_cells,
-};
+use halcyon_rpc::{CallClass, Codec, Compressor, QueueLimits, RpcSettings, decode_cells};
 
 fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
@@ -501,33 +497,6 @@ async fn stop_answers_what_it_took_and_refuses_the_rest() {
 }
 
 #[tokio::test]
-async fn connections_on_lanes_are_served_and_drained() {
-    let service = Arc::new(common::TestService::default());
-    let mut services = Services::new();
-    services.insert("TestService", Arc::clone(&service) as Arc<dyn Service>);
-    let address = "127.0.0.1:0".parse().unwrap();
-    let bound = RpcServer::bind(address, RpcSettings::default(), Arc::new(SystemClock::new())).await;
-    let server = bound.unwrap().on_lanes(Lanes::start(2).unwrap()).serve(services, "c");
-    let mut clients = Vec::new();
-    for id in 0..5 {
-        let mut client = Client::open(&server).await;
-        client.send(&request(id, "Echo", b"x", b"")).await;
-        client.send(&request(id + 10, "Later", b"y", b"")).await;
-        clients.push(client);
-    }
-    for (id, client) in (0..).zip(&mut clients) {
-        assert_eq!(client.answer().await.header.call_id, Some(id));
-    }
-    common::eventually("all wait", || server.queues().calls_waiting() == 5).await;
-    service.release.add_permits(5);
-    assert!(server.stop(Duration::from_secs(10)).await);
-    for (id, client) in (10..).zip(&mut clients) {
-        assert_eq!(client.answer().await.header.call_id, Some(id));
-        client.expect_close().await;
-    }
-}
-
-#[tokio::test]
 async fn stop_does_not_wait_for_ever() {
     let (server, _service) = start(RpcSettings::default()).await;
     let mut client = Client::open(&server).await;
@@ -550,50 +519,6 @@ fn cells_of_every_codec_come_back() {
         assert_eq!(bytes.len(), len);
         assert_eq!(decode_cells(codec, bytes).unwrap(), cells, "{codec:?}");
     }
-}
-
-#[tokio::test]
-async fn a_client_of_several_services_has_each_on_all_lanes() {
-    let threads = Arc::new(parking_lot::Mutex::new(Vec::new()));
-    let mut services = Services::new();
-    services.insert("TestService", Arc::new(OnThread(Arc::clone(&threads))) as Arc<dyn Service>);
-    services.insert("Other", Arc::new(common::TestService::default()) as Arc<dyn Service>);
-    let address = "127.0.0.1:0".parse().unwrap();
-    let bound = RpcServer::bind(address, RpcSettings::default(), Arc::new(SystemClock::new())).await;
-    let server = bound.unwrap().on_lanes(Lanes::start(2).unwrap()).serve(services, "c");
-    let mut clients = Vec::new();
-    for _ in 0..4 {
-        let mut other = Client::raw(&server).await;
-        other.send(&opening(&pb_header("Other"))).await;
-        let mut client = Client::open(&server).await;
-        for client in [&mut other, &mut client] {
-            client.send(&request(1, "Echo", b"x", b"")).await;
-            client.answer().await;
-        }
-        clients.extend([other, client]);
-    }
-    let mut threads = threads.lock().clone();
-    threads.sort();
-    assert_eq!(threads, ["network-0", "network-0", "network-1", "network-1"]);
-    // Told to each connection's task, although another one opened the connection.
-    assert!(server.stop(Duration::from_secs(10)).await);
-    for client in &mut clients {
-        client.expect_close().await;
-    }
-}
-
-/// Remembers which threads did its calls.
-struct OnThread(Arc<parking_lot::Mutex<Vec<String>>>);
-
-impl Service for OnThread {
-    fn call(&self, call: halcyon_rpc::Call) -> halcyon_rpc::Outcome {
-        self.0.lock().push(std::thread::current().name().unwrap_or_default().to_string());
-        halcyon_rpc::Outcome::Ready(Ok(halcyon_rpc::Reply::encoded(call.param)))
-    }
-}
-
-fn pb_header(service: &str) -> halcyon_proto::pb::ConnectionHeader {
-    halcyon_proto::pb::ConnectionHeader { service_name: Some(service.to_string()), ..header(None, None) }
 }
 
 #[tokio::test]

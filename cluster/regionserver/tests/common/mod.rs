@@ -26,7 +26,7 @@ pub struct Lab {
     pub admin: AdminService,
     pub connection: Arc<Connection>,
     pub info: RegionInfo,
-    runtime: tokio::runtime::Runtime,
+    pub runtime: tokio::runtime::Runtime,
 }
 
 pub fn settings() -> RegionServerSettings {
