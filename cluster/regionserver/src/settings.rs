@@ -29,7 +29,8 @@ pub struct RegionServerSettings {
     /// (`hbase.regionserver.global.memstore.size`).
     pub memstore_share: f64,
     /// Part of the memstores' memory at which flushes begin, largest region first
-    /// (`hbase.regionserver.global.memstore.size.lower.limit`).
+    /// (`hbase.regionserver.global.memstore.size.lower.limit`). 0.95 in HBase; with 0.8 there is room for what comes while
+    /// the largest ones are flushed, and writers need not be held back.
     pub memstore_low_share: f64,
     /// Bytes of a chunk of memstore memory (`hbase.hregion.memstore.mslab.chunksize`).
     pub chunk_bytes: usize,
@@ -111,7 +112,7 @@ impl Default for RegionServerSettings {
         RegionServerSettings {
             memory_bytes: 1 << 30,
             memstore_share: 0.35,
-            memstore_low_share: 0.95,
+            memstore_low_share: 0.8,
             chunk_bytes: CHUNK_SIZE_BYTES_DEFAULT,
             chunk_pool_share: 1.0,
             cache_share: 0.35,

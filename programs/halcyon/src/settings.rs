@@ -43,8 +43,6 @@ pub struct StandaloneSettings {
     pub znode_parent: String,
     /// Limits of both RPC ports (`hbase.ipc.max.request.size`, `hbase.ipc.server.max.callqueue.size`).
     pub rpc: RpcSettings,
-    /// How long a network thread looks for more calls before it sleeps (`halcyon.ipc.awake.micros`).
-    pub awake: Duration,
     pub regionserver: RegionServerSettings,
 }
 
@@ -61,7 +59,6 @@ impl Default for StandaloneSettings {
             regionserver_info_port: Some(16030),
             znode_parent: "/hbase".to_string(),
             rpc: RpcSettings::default(),
-            awake: Duration::ZERO,
             regionserver: RegionServerSettings::default(),
         }
     }
@@ -125,9 +122,6 @@ impl StandaloneSettings {
             "hbase.ipc.min.client.request.timeout" => {
                 let millis = parsed(name, value, "a time in milliseconds")?;
                 self.rpc.request_timeout_min = Duration::from_millis(millis);
-            }
-            "halcyon.ipc.awake.micros" => {
-                self.awake = Duration::from_micros(parsed(name, value, "a time in microseconds")?);
             }
             "hbase.wal.hsync" => {
                 let on_disk = parsed(name, value, "true or false")?;
@@ -214,7 +208,6 @@ impl fmt::Display for StandaloneSettings {
         writeln!(f, "hbase.ipc.server.replication.max.callqueue.length = {replication}")?;
         let timeout = self.rpc.request_timeout_min.as_millis();
         writeln!(f, "hbase.ipc.min.client.request.timeout = {timeout}")?;
-        writeln!(f, "halcyon.ipc.awake.micros = {}", self.awake.as_micros())?;
         write!(f, "{}", self.regionserver)
     }
 }

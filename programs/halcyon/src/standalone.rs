@@ -271,7 +271,6 @@ impl Bound {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let lanes = Lanes::start(cores).map_err(|error| format!("cannot start threads: {error}"))?;
         lanes.watch(&env.clock, &env.stalls, STALL_CHECK_PERIOD);
-        lanes.stay_awake(&env.clock, settings.awake);
         lanes.give_back_memory(GIVE_BACK_PERIOD);
         watch_scheduler(env, Arc::downgrade(&roles.region_server))
             .map_err(|error| format!("cannot start threads: {error}"))?;

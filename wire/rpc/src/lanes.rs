@@ -1,13 +1,13 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use halcyon_env::{Clock, Stalls, spawn_thread};
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Handle};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 
 /// After so many turns of connections a lane looks for new input at the latest.
 const EVENT_INTERVAL: u32 = 8;
@@ -30,22 +30,13 @@ pub struct Lanes {
 
 struct Lane {
     handle: Handle,
-    calls: Arc<Calls>,
+    calls: Calls,
 }
 
 /// Calls that a lane was given, on a cache line of their own.
 #[derive(Default)]
 #[repr(align(64))]
-struct Calls {
-    count: AtomicU64,
-    /// Whether the lane looks for more of them where it could sleep ([`Calls::stay_awake`]).
-    watch: AtomicU8,
-    came: Notify,
-}
-
-/// Values of `Calls::watch`: it will with the next call, which is to say so; it does. 0: it never does.
-const RESTS: u8 = 1;
-const AWAKE: u8 = 2;
+struct Calls(AtomicU64);
 
 /// Who was given which lane.
 #[derive(Default)]
@@ -73,7 +64,7 @@ impl Lanes {
             let runtime =
                 Builder::new_current_thread().enable_all().event_interval(EVENT_INTERVAL).build()?;
             let (stop, stopped) = oneshot::channel::<()>();
-            lanes.push(Lane { handle: runtime.handle().clone(), calls: Arc::default() });
+            lanes.push(Lane { handle: runtime.handle().clone(), calls: Calls::default() });
             stops.push(stop);
             spawn_thread(&format!("network-{lane}"), move || {
                 halcyon_env::go_before();
@@ -100,23 +91,6 @@ impl Lanes {
         }
     }
 
-    /// Keeps each lane awake for `time` after its latest call: it looks for input all along, where it would sleep otherwise. To
-    /// be woken costs more than a small call does, most of all where an idle core is taken away from a virtual machine; the
-    /// price is processor time that others could use. No time: lanes sleep at once.
-    pub fn stay_awake(&self, clock: &Arc<dyn Clock>, time: Duration) {
-        if time.is_zero() {
-            return;
-        }
-        for lane in &self.lanes {
-            lane.handle.spawn(Arc::clone(&lane.calls).stay_awake(Arc::clone(clock), time));
-        }
-    }
-
-    /// Lanes that look for calls at this moment where they could sleep.
-    pub fn awake_count(&self) -> usize {
-        self.lanes.iter().filter(|lane| lane.calls.watch.load(Ordering::Relaxed) == AWAKE).count()
-    }
-
     /// Gives memory back on every lane, each `period`: frames that a lane has read are freed by other threads, and it
     /// would keep them until it reads others of their size.
     pub fn give_back_memory(&self, period: Duration) {
@@ -138,7 +112,7 @@ impl Lanes {
         calls_before.resize(self.lanes.len(), 0);
         lately.resize(self.lanes.len(), 0);
         for (number, lane) in self.lanes.iter().enumerate() {
-            let calls = lane.calls.count.load(Ordering::Relaxed);
+            let calls = lane.calls.0.load(Ordering::Relaxed);
             lately[number] = lately[number] / 2 + (calls - calls_before[number]);
             calls_before[number] = calls;
         }
@@ -159,34 +133,7 @@ impl Seat {
     /// So many calls came on this connection.
     #[inline]
     pub fn note_calls(&self, count: u64) {
-        let calls = &self.lanes.lanes[self.lane].calls;
-        calls.count.fetch_add(count, Ordering::Relaxed);
-        if calls.watch.load(Ordering::Relaxed) == RESTS && calls.watch.swap(AWAKE, Ordering::Relaxed) == RESTS
-        {
-            calls.came.notify_one();
-        }
-    }
-}
-
-impl Calls {
-    /// A lane with a task that wants to go on does not sleep; this one wants to until there was no call for `time`. It lets
-    /// go in a way that makes the lane look for input before it comes to its turn again. Never ends.
-    async fn stay_awake(self: Arc<Self>, clock: Arc<dyn Clock>, time: Duration) {
-        let time_ns = time.as_nanos() as u64;
-        loop {
-            self.watch.store(RESTS, Ordering::Relaxed);
-            self.came.notified().await;
-            let (mut count, mut since_ns) = (self.count.load(Ordering::Relaxed), clock.monotonic_ns());
-            loop {
-                tokio::task::yield_now().await;
-                let (now, now_ns) = (self.count.load(Ordering::Relaxed), clock.monotonic_ns());
-                if now != count {
-                    (count, since_ns) = (now, now_ns);
-                } else if now_ns.saturating_sub(since_ns) >= time_ns {
-                    break;
-                }
-            }
-        }
+        self.lanes.lanes[self.lane].calls.0.fetch_add(count, Ordering::Relaxed);
     }
 }
 

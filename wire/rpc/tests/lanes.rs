@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::{Client, header, opening, request};
-use halcyon_env::{Clock, ManualClock, SystemClock};
+use halcyon_env::SystemClock;
 use halcyon_rpc::{Lanes, RpcServer, RpcSettings, Service, Services};
 
 async fn serve<const N: usize>(
@@ -82,37 +82,4 @@ impl Service for OnThread {
 
 fn pb_header(service: &str) -> halcyon_proto::pb::ConnectionHeader {
     halcyon_proto::pb::ConnectionHeader { service_name: Some(service.to_string()), ..header(None, None) }
-}
-
-#[tokio::test]
-async fn lanes_that_stay_awake_serve_and_go_to_sleep() {
-    let lanes = Lanes::start(1).unwrap();
-    let clock = Arc::new(ManualClock::at(0));
-    let service = Arc::new(common::TestService::default());
-    let shared: Arc<dyn Clock> = clock.clone();
-    lanes.stay_awake(&shared, Duration::from_micros(50));
-    let services = [("TestService", Arc::clone(&service) as Arc<dyn Service>)];
-    let server = serve(services, Ok(Arc::clone(&lanes))).await;
-    let mut clients = [Client::open(&server).await, Client::open(&server).await];
-    for round in 0..20u32 {
-        for client in &mut clients {
-            client.send(&request(round, "Echo", b"x", b"")).await;
-            assert_eq!(client.answer().await.header.call_id, Some(round));
-        }
-        if round % 5 == 4 {
-            // By its own clock the lane has been idle for long enough: it sleeps until the next call, which wakes it.
-            common::eventually("it is awake", || lanes.awake_count() == 1).await;
-            let sleeps = || {
-                clock.advance(Duration::from_millis(1));
-                lanes.awake_count() == 0
-            };
-            common::eventually("it sleeps", sleeps).await;
-        }
-    }
-    // By a clock that stands still it stays awake, and others have their turns nevertheless.
-    clients[0].send(&request(90, "Later", b"x", b"")).await;
-    common::eventually("it waits", || server.queues().calls_waiting() == 1).await;
-    service.release.add_permits(1);
-    assert_eq!(clients[0].answer().await.header.call_id, Some(90));
-    assert!(server.stop(Duration::from_secs(10)).await);
 }
