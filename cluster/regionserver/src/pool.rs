@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
+use halcyon_env::Clock;
 use halcyon_rpc::{CallClass, NoRoom, Queues, Reservation, RpcError, Terms};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -73,6 +74,7 @@ pub(crate) struct DiskPool(Arc<Shared>);
 
 struct Shared {
     limits: PoolLimits,
+    clock: Arc<dyn Clock>,
     state: Mutex<State>,
     queues: OnceLock<Arc<Queues>>,
     /// Whose threads do the work; `None`: those of whoever waits.
@@ -90,8 +92,13 @@ struct State {
 struct Waiting {
     terms: Terms,
     answer_bytes: usize,
-    start: oneshot::Sender<(Permit, Option<Reservation>)>,
+    /// It has begun; not dropped whoever has gone.
+    must: bool,
+    start: oneshot::Sender<Entered>,
 }
+
+/// A place, and room for the answer.
+type Entered = Result<(Permit, Option<Reservation>), RpcError>;
 
 /// A place among those that run, until dropped.
 pub(crate) struct Permit {
@@ -106,11 +113,14 @@ pub(crate) struct Permit {
 const GREEDY_CALLS_MIN: usize = 64;
 /// How many calls whose clients are slow are passed over to find one whose client is not.
 const PASSED_OVER_MAX: usize = 64;
+/// How many calls that nobody waits for are dropped in one go.
+const DROPPED_MAX: usize = 256;
 
 impl DiskPool {
-    pub(crate) fn new(limits: PoolLimits) -> DiskPool {
+    pub(crate) fn new(limits: PoolLimits, clock: Arc<dyn Clock>) -> DiskPool {
         DiskPool(Arc::new(Shared {
             limits,
+            clock,
             state: Mutex::default(),
             queues: OnceLock::new(),
             threads: OnceLock::new(),
@@ -129,13 +139,9 @@ impl DiskPool {
     }
 
     /// Waits for a place, and for room for an answer of up to `answer_bytes`. `CallQueueTooBigException` if too many of
-    /// the class wait already, unless the call has begun and `must` run.
-    pub(crate) async fn enter(
-        &self,
-        terms: &Terms,
-        answer_bytes: usize,
-        must: bool,
-    ) -> Result<(Permit, Option<Reservation>), RpcError> {
+    /// the class wait already, and dropped if nobody waits for the answer any more when its turn comes, unless the call
+    /// has begun and `must` run.
+    pub(crate) async fn enter(&self, terms: &Terms, answer_bytes: usize, must: bool) -> Entered {
         let class = terms.class;
         let started = {
             let mut state = self.0.state.lock();
@@ -156,10 +162,16 @@ impl DiskPool {
             }
             let (start, started) = oneshot::channel();
             of_connection.fetch_add(1, Ordering::Relaxed);
-            state.waiting[class.index()].push_back(Waiting { terms: terms.clone(), answer_bytes, start });
+            state.waiting[class.index()].push_back(Waiting {
+                terms: terms.clone(),
+                answer_bytes,
+                must,
+                start,
+            });
             started
         };
-        started.await.map_err(|_| RpcError::io("the call was lost inside the server: the pool is gone"))
+        let lost = |_| RpcError::io("the call was lost inside the server: the pool is gone");
+        started.await.map_err(lost).flatten()
     }
 
     /// Starts calls that wait for something else than a thread and have it now. To be called now and then.
@@ -249,11 +261,12 @@ impl Shared {
     /// Starts the first of a class that can run. False if none can.
     fn start_one(self: &Arc<Self>, state: &mut State, class: CallClass) -> bool {
         let at = class.index();
+        if !self.has_thread(state, class) {
+            return false;
+        }
+        self.drop_unwanted(state, class);
         let looked_at = state.waiting[at].len().min(PASSED_OVER_MAX);
         for _ in 0..looked_at {
-            if !self.has_thread(state, class) {
-                return false;
-            }
             let Some(first) = state.waiting[at].front() else { return false };
             let reserved = self.reserve(&first.terms, first.answer_bytes);
             if matches!(reserved, Err(NoRoom::ForClass)) {
@@ -266,15 +279,35 @@ impl Shared {
             };
             first.terms.connection.state.queued.fetch_sub(1, Ordering::Relaxed);
             let permit = self.start(state, class, first.answer_bytes);
-            match first.start.send((permit, reservation)) {
+            match first.start.send(Ok((permit, reservation))) {
                 Ok(()) => return true,
-                Err((mut unwanted, _)) => {
-                    unwanted.shared = None; // who waited is gone; under the lock already
+                Err(unwanted) => {
+                    // Who waited is gone; under the lock already.
+                    let (mut permit, _) = unwanted.expect("it was sent a place");
+                    permit.shared = None;
                     state.running[at] -= 1;
                 }
             }
         }
         false
+    }
+
+    /// Tells the first ones of a class that they are dropped if nobody waits for them, so that they take neither a place
+    /// nor room from those behind them.
+    fn drop_unwanted(&self, state: &mut State, class: CallClass) {
+        let waiting = &mut state.waiting[class.index()];
+        let now_ns = if waiting.is_empty() { 0 } else { self.clock.monotonic_ns() };
+        for _ in 0..DROPPED_MAX {
+            let may_be_dropped = |first: &&Waiting| !first.must;
+            let Some(why) =
+                waiting.front().filter(may_be_dropped).and_then(|first| first.terms.dropped(now_ns))
+            else {
+                return;
+            };
+            let first = waiting.pop_front().expect("it was looked at");
+            first.terms.connection.state.queued.fetch_sub(1, Ordering::Relaxed);
+            let _ = first.start.send(Err(RpcError::dropped(why))); // or nobody is there at all
+        }
     }
 }
 
@@ -301,6 +334,10 @@ mod tests {
     }
 
     fn terms(class: CallClass) -> Terms {
+        until(class, u64::MAX)
+    }
+
+    fn until(class: CallClass, deadline_ns: u64) -> Terms {
         let connection = halcyon_rpc::Connection {
             id: 1,
             peer: String::new(),
@@ -309,7 +346,11 @@ mod tests {
             codec: None,
             state: Default::default(),
         };
-        Terms { class, deadline_ns: u64::MAX, connection: Arc::new(connection) }
+        Terms { class, deadline_ns, connection: Arc::new(connection) }
+    }
+
+    fn pool(limits: PoolLimits) -> DiskPool {
+        DiskPool::new(limits, Arc::new(halcyon_env::SystemClock::new()))
     }
 
     fn enter_now(pool: &DiskPool, class: CallClass) -> Option<Permit> {
@@ -321,7 +362,7 @@ mod tests {
 
     #[test]
     fn a_flood_of_one_class_leaves_threads_to_the_others() {
-        let pool = DiskPool::new(PoolLimits::new(16, 2, 4096, 0.0, 0.0));
+        let pool = pool(PoolLimits::new(16, 2, 4096, 0.0, 0.0));
         let mut scans = Vec::new();
         while let Some(permit) = enter_now(&pool, CallClass::Scan) {
             scans.push(permit);
@@ -352,7 +393,7 @@ mod tests {
 
     #[test]
     fn classes_take_turns_and_a_class_keeps_its_order() {
-        let pool = DiskPool::new(PoolLimits::new(3, 1, 3, 1.0, 0.5));
+        let pool = pool(PoolLimits::new(3, 1, 3, 1.0, 0.5));
         let (scan, read) = (enter_now(&pool, CallClass::Scan), enter_now(&pool, CallClass::Read));
         assert!(scan.is_some() && read.is_some());
         let scan_terms = terms(CallClass::Scan);
@@ -384,7 +425,7 @@ mod tests {
 
     #[test]
     fn a_call_begins_when_there_is_room_for_its_answer() {
-        let pool = DiskPool::new(PoolLimits::new(16, 1, 10, 0.0, 0.0));
+        let pool = pool(PoolLimits::new(16, 1, 10, 0.0, 0.0));
         let queues = room_for(1000);
         pool.keep_room_in(queues.clone());
         let (silent, other) = (terms(CallClass::Scan), terms(CallClass::Scan));
@@ -412,7 +453,7 @@ mod tests {
 
     #[test]
     fn who_asks_for_much_is_refused_before_others() {
-        let pool = DiskPool::new(PoolLimits::new(3, 1, 3 * GREEDY_CALLS_MIN, 1.0, 0.5));
+        let pool = pool(PoolLimits::new(3, 1, 3 * GREEDY_CALLS_MIN, 1.0, 0.5));
         let (greedy, other) = (terms(CallClass::Scan), terms(CallClass::Scan));
         let _running = enter_now(&pool, CallClass::Scan);
         let mut waiting: Vec<_> =
@@ -425,7 +466,7 @@ mod tests {
 
     #[test]
     fn who_takes_nothing_is_passed_over() {
-        let pool = DiskPool::new(PoolLimits::new(3, 1, 10, 1.0, 0.5));
+        let pool = pool(PoolLimits::new(3, 1, 10, 1.0, 0.5));
         pool.keep_room_in(room_for(1000));
         let (silent, other) = (terms(CallClass::Scan), terms(CallClass::Scan));
         let Poll::Ready(Ok((permit, _held))) = poll(pin!(pool.enter(&silent, 300, false))) else {
@@ -437,5 +478,26 @@ mod tests {
         drop(permit);
         assert!(poll(other_next.as_mut()).is_ready());
         assert!(poll(silent_next.as_mut()).is_pending());
+    }
+
+    /// They are told in one go as soon as there is a place, which goes to the first one that somebody waits for.
+    #[test]
+    fn who_is_not_waited_for_takes_no_place() {
+        let pool = pool(PoolLimits::new(3, 1, 10, 1.0, 0.5));
+        let running = enter_now(&pool, CallClass::Scan);
+        let (late, other) = (until(CallClass::Scan, 0), terms(CallClass::Scan));
+        let mut left: Vec<_> = (0..3).map(|_| Box::pin(pool.enter(&late, 0, false))).collect();
+        let mut begun = pin!(pool.enter(&late, 0, true));
+        let mut next = pin!(pool.enter(&other, 0, false));
+        assert!(left.iter_mut().all(|entering| poll(entering.as_mut()).is_pending()));
+        assert!(poll(begun.as_mut()).is_pending() && poll(next.as_mut()).is_pending());
+        drop(running);
+        for entering in &mut left {
+            let Poll::Ready(Err(error)) = poll(entering.as_mut()) else { panic!("its time is over") };
+            assert_eq!(error.dropped, Some(halcyon_rpc::Dropped::Expired));
+        }
+        let Poll::Ready(Ok(_running)) = poll(begun.as_mut()) else { panic!("it must come to its end") };
+        assert!(poll(next.as_mut()).is_pending());
+        assert_eq!(pool.waiting_count(CallClass::Scan), 1);
     }
 }

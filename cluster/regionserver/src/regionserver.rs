@@ -148,7 +148,7 @@ impl RegionServer {
             regions: RegionTable::new(name.to_string()),
             scanners: Scanners::new(clock.clone(), settings.scanner_lease, settings.scanners_count_max),
             nonces: Arc::new(Nonces::new(clock, settings.nonce_grace)),
-            pool: DiskPool::new(settings.pool_limits()),
+            pool: DiskPool::new(settings.pool_limits(), Arc::clone(&env.clock)),
             pressure: Pressure::new(settings.memstore_low_bytes(), high_bytes, settings.hold_back_max),
             flush_queue: RegionQueue::new(|online| &online.flush_queued),
             memory_queue: RegionQueue::new(|online| &online.memory_queued),

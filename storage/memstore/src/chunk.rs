@@ -16,7 +16,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use halcyon_allocator::Pages;
 use halcyon_env::Watch;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// 2 MiB, as HBase's `hbase.hregion.memstore.mslab.chunksize`.
 pub const CHUNK_SIZE_BYTES_DEFAULT: usize = 2 << 20;
@@ -156,10 +156,10 @@ impl ChunkPool {
     }
 
     /// A chunk of `size_bytes`: from the pool if it is the full size and there is one.
-    pub(crate) fn take(self: &Arc<Self>, size_bytes: usize, segment_id: u64) -> Arc<Chunk> {
+    pub(crate) fn take(self: &Arc<Self>, size_bytes: usize) -> Arc<Chunk> {
         let size_bytes = size_bytes.next_multiple_of(PAGE_BYTES);
         let pooled = if size_bytes == self.chunk_size_bytes {
-            let mut unused = self.unused.lock();
+            let mut unused = locked(&self.unused);
             let pooled = self.pop_pooled(&mut unused).or_else(|| self.pop_going(&mut unused));
             drop(unused);
             self.work.notify_one();
@@ -177,12 +177,7 @@ impl ChunkPool {
                 None => map(),
             }
         });
-        Arc::new(Chunk {
-            memory: Some(memory),
-            used_bytes: AtomicUsize::new(0),
-            segment_id,
-            pool: self.clone(),
-        })
+        Arc::new(Chunk { memory: Some(memory), used_bytes: AtomicUsize::new(0), pool: self.clone() })
     }
 
     /// Changes how many bytes of unused chunks are kept. What is too much goes back to the operating system, chunk by
@@ -191,7 +186,7 @@ impl ChunkPool {
         let count = bytes / self.chunk_size_bytes;
         self.pooled_chunks_max.store(count, Ordering::Relaxed);
         loop {
-            let mut unused = self.unused.lock();
+            let mut unused = locked(&self.unused);
             if unused.pooled.len() <= count {
                 return;
             }
@@ -215,7 +210,7 @@ impl ChunkPool {
             && self.pooled_bytes() > 0
             && self.allocated_bytes() > self.allocated_max_bytes.load(Ordering::Relaxed)
         {
-            let memory = self.pop_pooled(&mut self.unused.lock());
+            let memory = self.pop_pooled(&mut locked(&self.unused));
             self.allocated_bytes.fetch_sub(memory.map_or(0, |memory| memory.len()), Ordering::Relaxed);
             left -= 1;
         }
@@ -233,7 +228,7 @@ impl ChunkPool {
     /// *Blocking*.
     pub fn keep_ready(&self, count: usize, timeout: Duration) {
         let count = count.min(self.pooled_chunks_max.load(Ordering::Relaxed));
-        let mut unused = self.unused.lock();
+        let mut unused = locked(&self.unused);
         if unused.going.is_empty() && unused.pooled.len() >= count {
             self.work.wait_for(&mut unused, timeout);
         }
@@ -256,7 +251,7 @@ impl ChunkPool {
 
     /// Ends a [`ChunkPool::keep_ready`] that waits.
     pub fn wake(&self) {
-        drop(self.unused.lock());
+        drop(locked(&self.unused));
         self.work.notify_all();
     }
 
@@ -282,7 +277,7 @@ impl ChunkPool {
     fn give_back(&self, memory: Pages) {
         let has_room = self.allocated_bytes() <= self.allocated_max_bytes.load(Ordering::Relaxed);
         if memory.len() == self.chunk_size_bytes && has_room {
-            let mut unused = self.unused.lock();
+            let mut unused = locked(&self.unused);
             if unused.pooled.len() < self.pooled_chunks_max.load(Ordering::Relaxed) {
                 unused.pooled.push(memory);
                 self.pooled_count.store(unused.pooled.len(), Ordering::Relaxed);
@@ -308,7 +303,7 @@ impl ChunkPool {
     fn let_go(&self, going: Going) {
         if self.frees_beside.load(Ordering::Relaxed) {
             self.going_bytes.fetch_add(going.len(), Ordering::Relaxed);
-            self.unused.lock().going.push(going);
+            locked(&self.unused).going.push(going);
             self.work.notify_one();
             return;
         }
@@ -318,14 +313,12 @@ impl ChunkPool {
     }
 }
 
-/// A piece of memory that belongs to one segment.
+/// A piece of memory that belongs to a segment, or to several that follow each other.
 pub(crate) struct Chunk {
     /// `None` only inside `drop`.
     memory: Option<Pages>,
     /// May run past the end; then the chunk is full.
     used_bytes: AtomicUsize,
-    /// Which segment the chunk was taken for; no two segments of a process have the same.
-    pub(crate) segment_id: u64,
     pool: Arc<ChunkPool>,
 }
 
@@ -393,6 +386,17 @@ pub(crate) unsafe fn share(chunk: Arc<Chunk>, bytes: &[u8]) -> Bytes {
     Bytes::from_owner(ChunkBytes { start: NonNull::from(bytes).cast(), len: bytes.len(), _chunk: chunk })
 }
 
+/// Takes a lock. Under Miri nobody sleeps for one: it objects to the types with which `parking_lot` calls the kernel.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    while cfg!(miri) {
+        if let Some(guard) = mutex.try_lock() {
+            return guard;
+        }
+        std::thread::yield_now();
+    }
+    mutex.lock()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -400,13 +404,13 @@ mod tests {
     #[test]
     fn full_sized_chunks_return_to_the_pool_and_odd_ones_to_the_system() {
         let pool = ChunkPool::new(8192, 1);
-        let (one, two, odd) = (pool.take(8192, 1), pool.take(8192, 1), pool.take(100, 1));
+        let (one, two, odd) = (pool.take(8192), pool.take(8192), pool.take(100));
         assert_eq!((pool.allocated_bytes(), pool.pooled_bytes()), (2 * 8192 + 4096, 0));
         drop((one, odd));
         assert_eq!((pool.allocated_bytes(), pool.pooled_bytes()), (2 * 8192, 8192));
         drop(two);
         assert_eq!((pool.allocated_bytes(), pool.pooled_bytes()), (8192, 8192));
-        let again = pool.take(8192, 2);
+        let again = pool.take(8192);
         assert_eq!((pool.allocated_bytes(), pool.pooled_bytes()), (8192, 0));
         drop(again);
     }
@@ -415,11 +419,11 @@ mod tests {
     fn what_waits_goes_before_there_is_too_much() {
         let pool = ChunkPool::new(8192, 10);
         pool.set_allocated_max(4 * 8192);
-        drop((0..4).map(|_| pool.take(8192, 1)).collect::<Vec<_>>());
+        drop((0..4).map(|_| pool.take(8192)).collect::<Vec<_>>());
         assert_eq!((pool.used_bytes(), pool.pooled_bytes()), (0, 4 * 8192));
-        let large = pool.take(3 * 8192, 1);
+        let large = pool.take(3 * 8192);
         assert_eq!((pool.used_bytes(), pool.pooled_bytes()), (3 * 8192, 8192));
-        let used = [pool.take(8192, 1), pool.take(8192, 1), pool.take(8192, 1)];
+        let used = [pool.take(8192), pool.take(8192), pool.take(8192)];
         assert_eq!((pool.used_bytes(), pool.pooled_bytes()), (6 * 8192, 0));
         drop(used);
         assert_eq!(pool.pooled_bytes(), 8192, "as many as there is room for");
@@ -433,7 +437,7 @@ mod tests {
             pool.keep_ready(2, Duration::ZERO);
         }
         assert_eq!((pool.allocated_bytes(), pool.pooled_bytes()), (2 * 8192, 2 * 8192));
-        let taken = pool.take(8192, 1);
+        let taken = pool.take(8192);
         pool.keep_ready(2, Duration::ZERO);
         assert_eq!((pool.allocated_bytes(), pool.pooled_bytes()), (3 * 8192, 2 * 8192));
         drop(taken);
@@ -451,8 +455,8 @@ mod tests {
         let pool = ChunkPool::new(8192, 1);
         pool.free_beside();
         pool.charge(5000);
-        let odd = pool.take(100_000, 1);
-        let chunks: Vec<_> = (0..10).map(|_| pool.take(8192, 1)).collect();
+        let odd = pool.take(100_000);
+        let chunks: Vec<_> = (0..10).map(|_| pool.take(8192)).collect();
         let all = pool.allocated_bytes();
         drop((odd, chunks));
         pool.release(Box::new([0u8; 5000]), 5000);
@@ -472,9 +476,9 @@ mod tests {
         }
         assert_eq!(steps, 11);
         // What is about to go is taken again rather than mapped anew.
-        drop((0..3).map(|_| pool.take(8192, 1)).collect::<Vec<_>>());
+        drop((0..3).map(|_| pool.take(8192)).collect::<Vec<_>>());
         assert_eq!(pool.allocated_bytes(), 3 * 8192);
-        let again: Vec<_> = (0..3).map(|_| pool.take(8192, 2)).collect();
+        let again: Vec<_> = (0..3).map(|_| pool.take(8192)).collect();
         assert_eq!(pool.allocated_bytes(), 3 * 8192);
         drop(again);
     }
@@ -482,7 +486,7 @@ mod tests {
     #[test]
     fn ranges_are_aligned_and_end_with_the_chunk() {
         let pool = ChunkPool::new(4096, 1);
-        let chunk = pool.take(4096, 1);
+        let chunk = pool.take(4096);
         let first = chunk.allocate(13).expect("room");
         let second = chunk.allocate(4080).expect("room");
         assert_eq!(second.as_ptr() as usize - first.as_ptr() as usize, 16);
@@ -493,7 +497,7 @@ mod tests {
     #[test]
     fn shared_bytes_keep_the_chunk() {
         let pool = ChunkPool::new(4096, 4);
-        let chunk = pool.take(4096, 1);
+        let chunk = pool.take(4096);
         let start = chunk.allocate(4).expect("room");
         // SAFETY: four fresh bytes of the chunk, written before they are shared.
         let bytes = unsafe {

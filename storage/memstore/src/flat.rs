@@ -177,6 +177,17 @@ impl FlatSegment {
 fn merge(order: &Order, first: &[Entry], second: &[Entry]) -> Vec<Entry> {
     // SAFETY: both runs are of nodes that the caller keeps alive.
     let of = |entry: &Entry| (entry.row_prefix, unsafe { NodeRef::new(entry.node) });
+    // Rows that come in their order: nothing has to be compared.
+    let is_before = |earlier: &[Entry], later: &[Entry]| match (earlier.last(), later.first()) {
+        (Some(end), Some(start)) => order.compare(of(end), of(start)) == Ordering::Less,
+        _ => true,
+    };
+    if is_before(first, second) {
+        return [first, second].concat();
+    }
+    if is_before(second, first) {
+        return [second, first].concat();
+    }
     let mut merged = Vec::with_capacity(first.len() + second.len());
     let (mut left, mut right) = (first.iter().peekable(), second.iter().peekable());
     while let (Some(a), Some(b)) = (left.peek(), right.peek()) {

@@ -4,6 +4,8 @@
 //! prepare: KeyValue bytes --copy, stamp--> chunk [ node | cell ]   (not visible; the WAL reads it here)
 //! insert:  sequence id into the node, node linked into the skip list, bottom level first
 //! scan:    bottom level from node to node; cells above the read point are passed over
+//! find:    where the row was found last (`hints`), else level by level; over versions of a column by column links (`node`)
+//! succeed: the segment that follows one in a pipeline goes on with its chunk
 //! flatten: pointers to the nodes of segments that take no more cells, sorted, as one array
 //! drop:    the segment lets go of its chunks; each goes back to the pool when nobody holds a cell of it
 //! ```
@@ -11,7 +13,7 @@
 //! A cell is copied once, and nothing is allocated per cell: a node and its cell are one piece of a chunk.
 //! Readers take no lock and never wait; writers wait only for each other while a new chunk is put in place.
 //!
-//! `unsafe` stands in `chunk` (memory), `node` (layout of a node in that memory), `list` (linking), `segment`
+//! `unsafe` stands in `chunk` (memory), `node` (layout of a node in that memory), `list` (linking), `hints` (a table in that memory), `segment`
 //! (who owns which chunk), `scanner` (a position that keeps its segment alive) and `flat` (nodes of held segments). What they rely on is said at
 //! the top of each. After a change there, run Miri and Shuttle:
 //!
@@ -24,6 +26,7 @@
 
 mod chunk;
 mod flat;
+mod hints;
 mod list;
 mod lookahead;
 mod node;

@@ -13,6 +13,9 @@
 //! the last but a few is looked for from there. These *tails* are hints: threads may set them in any order, and each
 //! is compared with the new node before it is followed.
 
+use halcyon_cell::KEY_OFFSET;
+
+use crate::hints::RowHints;
 use crate::node::{HEIGHT_MAX, Link, NodeRef};
 use crate::order::{Order, Target};
 
@@ -20,6 +23,7 @@ pub(crate) struct SkipList {
     head: [Link; HEIGHT_MAX],
     /// Of each level a node that was its last once; it reaches that level.
     tails: [Link; HEIGHT_MAX],
+    hints: RowHints,
     order: Order,
 }
 
@@ -28,7 +32,16 @@ pub(crate) type Places<'l> = [(&'l [Link], Option<NodeRef<'l>>); HEIGHT_MAX];
 
 /// Searches that go on at the same time: enough that a node has arrived when its search's turn comes again, and few
 /// enough that what they look at stays in the nearest cache.
-pub(crate) const SEARCHES_MAX: usize = 8;
+pub(crate) const SEARCHES_MAX: usize = 16;
+
+/// Nodes that are looked at behind what was remembered of a row.
+const HINT_STEPS_MAX: usize = 4;
+
+/// Timestamp and type.
+const KEY_END_LEN: usize = 9;
+
+/// Nodes that are looked at for one of the same column that has a column link.
+const COLUMN_STEPS_MAX: usize = 32;
 
 /// Levels from whose tails a search begins. About 4^3 nodes lie behind the farthest.
 const TAIL_LEVELS: usize = if HEIGHT_MAX < 4 { HEIGHT_MAX } else { 4 };
@@ -47,7 +60,12 @@ struct Search<'l, 'k> {
 impl SkipList {
     pub(crate) fn new(order: Order) -> SkipList {
         let ends = || std::array::from_fn(|_| Link::end());
-        SkipList { head: ends(), tails: ends(), order }
+        SkipList { head: ends(), tails: ends(), hints: RowHints::none(), order }
+    }
+
+    /// What [`SkipList::find`] remembers of rows.
+    pub(crate) fn hints(&self) -> &RowHints {
+        &self.hints
     }
 
     pub(crate) fn order(&self) -> &Order {
@@ -72,19 +90,63 @@ impl SkipList {
 
     /// The first node that is not before the target.
     pub(crate) fn find(&self, target: &Target<'_>) -> Option<NodeRef<'_>> {
-        self.find_below(&self.head, HEIGHT_MAX, target)
+        let Some(hint) = self.hints.place(target.key.row()) else {
+            return self.find_below(&self.head, HEIGHT_MAX, target);
+        };
+        if let Some(before) = hint.load()
+            && let Some(found) = self.find_close_behind(before, target)
+        {
+            return found;
+        }
+        let (mut before, mut links, mut found) = (None, &self.head[..], None);
+        for level in (0..HEIGHT_MAX).rev() {
+            (links, found) = self.advance(links, level, found, target, &mut before);
+        }
+        if let Some(before) = before {
+            // SAFETY: the node is in the list, so it lives as long as the list and its hints.
+            unsafe { hint.set(before) };
+        }
+        found
     }
 
-    /// As [`SkipList::find`], starting at a node before the target: takes time by the logarithm of the way.
-    pub(crate) fn find_after<'a>(&'a self, from: NodeRef<'a>, target: &Target<'_>) -> Option<NodeRef<'a>> {
-        let mut links = from.links();
-        while let Some(next) = links[links.len() - 1].load() {
-            if !self.is_before(next, target) {
-                break;
-            }
-            links = next.links();
+    /// What [`SkipList::find`] finds, if that is close behind `before`.
+    #[inline]
+    fn find_close_behind<'a>(
+        &'a self,
+        before: NodeRef<'a>,
+        target: &Target<'_>,
+    ) -> Option<Option<NodeRef<'a>>> {
+        if !self.is_before(before, target) {
+            return None;
         }
-        self.find_below(links, links.len(), target)
+        let mut next = before.links()[0].load();
+        for _ in 0..HINT_STEPS_MAX {
+            let Some(node) = next.filter(|node| self.is_before(*node, target)) else { return Some(next) };
+            if node.row_prefix() != target.row_prefix {
+                return None; // of another row, or one that has come in between
+            }
+            next = node.links()[0].load();
+        }
+        None
+    }
+
+    /// As [`SkipList::find`], starting at a node before the target: takes time by the logarithm of the way, and over
+    /// versions of one column only a few steps.
+    pub(crate) fn find_after<'a>(&'a self, from: NodeRef<'a>, target: &Target<'_>) -> Option<NodeRef<'a>> {
+        let mut here = from;
+        loop {
+            if let Some(later) = here.later_in_column()
+                && self.is_before(later, target)
+            {
+                here = later;
+                continue;
+            }
+            let links = here.links();
+            match links[links.len() - 1].load() {
+                Some(next) if self.is_before(next, target) => here = next,
+                _ => return self.find_below(links, links.len(), target),
+            }
+        }
     }
 
     /// Goes down from level `height - 1` of the node whose `links` these are.
@@ -96,13 +158,14 @@ impl SkipList {
     ) -> Option<NodeRef<'a>> {
         let mut found = None;
         for level in (0..height).rev() {
-            (links, found) = self.advance(links, level, found, target);
+            (links, found) = self.advance(links, level, found, target, &mut None);
         }
         found
     }
 
     /// Walks one level from `links` to the last node before the target; returns its links and what follows.
-    /// `known` was found not to be before the target one level up and is not compared again.
+    /// `known` was found not to be before the target one level up and is not compared again. `before` is the node whose
+    /// links they are, if it was left or was known.
     #[inline]
     fn advance<'a>(
         &'a self,
@@ -110,6 +173,7 @@ impl SkipList {
         level: usize,
         known: Option<NodeRef<'a>>,
         target: &Target<'_>,
+        before: &mut Option<NodeRef<'a>>,
     ) -> (&'a [Link], Option<NodeRef<'a>>) {
         let mut next = links[level].load();
         prefetch_below(links, level);
@@ -117,6 +181,7 @@ impl SkipList {
             if next == known || !self.is_before(node, target) {
                 break;
             }
+            *before = Some(node);
             links = node.links();
             next = links[level].load();
             prefetch_below(links, level);
@@ -191,7 +256,7 @@ impl SkipList {
         if !self.find_places_near_end(node.links().len(), &target, &mut places) {
             let (mut links, mut next) = (&self.head[..], None);
             for level in (0..HEIGHT_MAX).rev() {
-                (links, next) = self.advance(links, level, next, &target);
+                (links, next) = self.advance(links, level, next, &target, &mut None);
                 places[level] = (links, next);
             }
         }
@@ -225,11 +290,11 @@ impl SkipList {
         let Some((nearest_level, nearest)) = nearest else { return false };
         for (level, place) in places.iter_mut().enumerate().take(height).skip(nearest_level + 1) {
             let links = self.tail_before(level, target).map_or(&self.head[..], NodeRef::links);
-            *place = self.advance(links, level, None, target);
+            *place = self.advance(links, level, None, target, &mut None);
         }
         let (mut links, mut next) = (nearest.links(), None);
         for level in (0..=nearest_level).rev() {
-            (links, next) = self.advance(links, level, next, target);
+            (links, next) = self.advance(links, level, next, target, &mut None);
             places[level] = (links, next);
         }
         true
@@ -245,11 +310,15 @@ impl SkipList {
             loop {
                 // SAFETY: `next` is in the list and so lives as long as the list, as does `node`.
                 unsafe { node.set_link(level, *next) };
+                if level == 0 && node.has_column_link() {
+                    // SAFETY: as above.
+                    unsafe { node.set_later_in_column(self.latest_in_column(node, *next)) };
+                }
                 // SAFETY: the caller promised that the node lives as long as the list and its links.
                 if unsafe { links[level].swap_in(*next, node) } {
                     break;
                 }
-                (*links, *next) = self.advance(links, level, None, &self.target_of(node));
+                (*links, *next) = self.advance(links, level, None, &self.target_of(node), &mut None);
             }
             if next.is_none() {
                 // SAFETY: the caller promised that the node lives as long as the list and its links.
@@ -264,6 +333,24 @@ impl SkipList {
             }
         }
         replaces
+    }
+
+    /// The farthest node of the same column that is known from `next`, which is going to follow the node.
+    fn latest_in_column<'l>(
+        &'l self,
+        node: NodeRef<'_>,
+        mut next: Option<NodeRef<'l>>,
+    ) -> Option<NodeRef<'l>> {
+        let mut latest = None;
+        for _ in 0..COLUMN_STEPS_MAX {
+            let Some(later) = next.filter(|later| is_same_column(node, *later)) else { break };
+            latest = Some(later);
+            if later.has_column_link() {
+                return later.later_in_column().or(latest);
+            }
+            next = later.links()[0].load();
+        }
+        latest
     }
 
     /// The places of at most [`SEARCHES_MAX`] nodes, all levels of them.
@@ -305,6 +392,15 @@ impl SkipList {
     }
 }
 
+/// Whether row, family and qualifier are the same: what stands in a key before timestamp and type.
+fn is_same_column(left: NodeRef<'_>, right: NodeRef<'_>) -> bool {
+    fn column(node: NodeRef<'_>) -> &[u8] {
+        let cell = node.cell();
+        &cell.bytes()[KEY_OFFSET..KEY_OFFSET + cell.key_len() - KEY_END_LEN]
+    }
+    left.row_prefix() == right.row_prefix() && column(left) == column(right)
+}
+
 /// Asks for the node that comes next if the search goes down a level, while the one on this level is compared:
 /// in a large list both are far away, and so they are waited for at the same time.
 #[inline]
@@ -313,5 +409,82 @@ fn prefetch_below(links: &[Link], level: usize) {
         && let Some(node) = links[below].load()
     {
         node.prefetch();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use halcyon_cell::{Cell, CellComparator, CellScanner, Key};
+
+    use crate::{ChunkPool, Segment};
+
+    #[test]
+    fn column_links_lead_over_versions() {
+        const VERSIONS: i64 = if cfg!(miri) { 200 } else { 5_000 };
+        let orders: [fn(i64) -> i64; 3] = [|at| at, |at| (at * 2_654_435_761) % 4_999, |at| -at];
+        let steps = orders.map(|timestamp_of| {
+            let segment = Segment::new(ChunkPool::new(1 << 20, 0), CellComparator::Default);
+            let put = |qualifier, timestamp, seq| {
+                let cell = Cell::put(b"row", b"f", qualifier, timestamp, b"value");
+                segment.insert(segment.prepare(cell.bytes(), None), seq);
+            };
+            put(b"p", 1, 1);
+            put(b"r", 1, 1);
+            (0..VERSIONS).for_each(|at| put(b"q", 10_000 + timestamp_of(at), 2 + at as u64));
+
+            let mut scanner = segment.scanner(u64::MAX);
+            scanner.seek(Key::first_on_column(b"row", b"f", b"q").get()).unwrap();
+            scanner.reseek(Key::last_on_column(b"row", b"f", b"q").get()).unwrap();
+            assert_eq!(scanner.peek().unwrap().qualifier(), b"r");
+
+            // Along column links, and from node to node where there is none.
+            let list = segment.list();
+            let first = Key::first_on_column(b"row", b"f", b"q");
+            let mut here = list.find(&list.order().target(first.get())).unwrap();
+            let mut steps = 0;
+            while here.cell().qualifier() == b"q" {
+                here = here.later_in_column().or_else(|| here.links()[0].load()).unwrap();
+                steps += 1;
+            }
+            steps
+        });
+        assert!(steps[0] < 40 && steps[1] < 200, "{steps:?}");
+        assert_eq!(steps[2], VERSIONS, "each came behind all others, so none knew of one behind it");
+    }
+
+    /// What is remembered is the node in front of a row; what comes in between, or before, is found all the same.
+    #[test]
+    fn rows_that_were_read_are_remembered() {
+        let segment = Segment::new(ChunkPool::new(4096, 0), CellComparator::Default);
+        let put = |row: &str, seq| {
+            let cell = Cell::put(row.as_bytes(), b"f", b"q", 1, &[b'v'; 100]);
+            segment.insert(segment.prepare(cell.bytes(), None), seq);
+        };
+        (0..100).for_each(|at| put(&format!("row{:04}", 2 * at), 1));
+        let list = segment.list();
+        let first_of = |row: &str| {
+            let key = Key::first_on_row(row.as_bytes());
+            let found = list.find(&list.order().target(key.get())).expect("it is not behind all");
+            String::from_utf8(found.cell().row().to_vec()).unwrap()
+        };
+        let remembered = |row: &str| {
+            let before = list.hints().place(row.as_bytes()).expect("there is a table").load();
+            before.map(|node| String::from_utf8(node.cell().row().to_vec()).unwrap())
+        };
+        for _ in 0..2 {
+            assert_eq!(first_of("row0100"), "row0100");
+            assert_eq!(remembered("row0100").as_deref(), Some("row0098"));
+        }
+        put("row0099", 2); // in between
+        put("row0100", 2); // in front of the old version
+        assert_eq!(first_of("row0100"), "row0100");
+        assert_eq!(remembered("row0100").as_deref(), Some("row0099"));
+        assert_eq!(first_of("row0101"), "row0102", "a row that is not there");
+        assert_eq!(first_of("row"), "row0000", "nothing is in front of the first one");
+        (0..100).for_each(|at| put(&format!("row{:04}", 2 * at + 1), 3));
+        for at in 0..200 {
+            let row = format!("row{at:04}");
+            assert_eq!((first_of(&row), first_of(&row)), (row.clone(), row));
+        }
     }
 }

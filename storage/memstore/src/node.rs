@@ -1,15 +1,21 @@
 //! A node of the skip list and its cell, as one range of a chunk.
 //!
 //! ```text
-//! u64 row prefix | u64 sequence id | chunk | u32 cell length | u8 height | bool replaced | links (height) | cell
+//! u64 row prefix | u64 sequence id | chunk | u32 cell length | u8 height | bool replaced | links (height)
+//!     | column link (if height > 1) | cell
 //! ```
+//!
+//! The column link of a node points at a node of the same column somewhere behind it: over versions that a reader does
+//! not want it leads to the column's end. Only nodes that reach the second level have one: the next of them is some four
+//! steps away.
 //!
 //! Header, lowest links and the start of the cell are neighbours, so that a step of a search touches one or
 //! two cache lines. The row prefix (eight bytes of the row as a number, see [`Order::prefix_of`]) decides most comparisons
 //! without reading the cell; two rows of different prefixes are ordered like them.
 //!
 //! # Invariants
-//! - A node is written by one thread until it is linked; after that only its links and `replaced` change.
+//! - A node is written by one thread until it is linked; after that only its links (not the column link) and `replaced`
+//!   change.
 //! - A node outlives every link that points at it: [`Link::swap_in`] and [`NodeRef::set_link`] are unsafe
 //!   because of this, and all that reads links is safe because of this.
 
@@ -101,7 +107,8 @@ impl PartialEq for NodeRef<'_> {
 
 /// Bytes that a node takes besides its cell and the padding behind it.
 pub(crate) const fn node_len(height: usize) -> usize {
-    LINKS_OFFSET + height * size_of::<Link>()
+    let column_links = if height > 1 { 1 } else { 0 };
+    LINKS_OFFSET + (height + column_links) * size_of::<Link>()
 }
 
 /// Writes a node: all of it but the sequence id.
@@ -133,11 +140,12 @@ pub(crate) unsafe fn write_node(
     // are written follow each other and are initialised before they are read or borrowed.
     let cell = unsafe {
         node.write(header);
-        let links = range.add(LINKS_OFFSET).cast::<Link>();
-        for level in 0..height {
-            links.add(level).write(Link::end());
-        }
         let cell = range.add(node_len(height));
+        let mut link = range.add(LINKS_OFFSET);
+        while link < cell {
+            link.cast::<Link>().write(Link::end());
+            link = link.add(size_of::<Link>());
+        }
         cell.copy_from_nonoverlapping(NonNull::from(kv).cast(), kv.len());
         std::slice::from_raw_parts_mut(cell.as_ptr(), kv.len())
     };
@@ -214,6 +222,37 @@ impl<'a> NodeRef<'a> {
     #[inline]
     pub(crate) unsafe fn set_link(self, level: usize, next: Option<NodeRef<'_>>) {
         self.links()[level].0.store(address(next), Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn column_link(self) -> Option<&'a Link> {
+        let height = usize::from(self.header().height);
+        // SAFETY: `write_node` put one more link behind those of a node that has several; the pointer comes from the
+        // whole range.
+        (height > 1)
+            .then(|| unsafe { self.at.cast::<u8>().add(LINKS_OFFSET).cast::<Link>().add(height).as_ref() })
+    }
+
+    /// A node of the same column behind this one, if one is known.
+    #[inline]
+    pub(crate) fn later_in_column(self) -> Option<NodeRef<'a>> {
+        self.column_link().and_then(Link::load)
+    }
+
+    /// Whether it can point at a node of its column.
+    #[inline]
+    pub(crate) fn has_column_link(self) -> bool {
+        self.header().height > 1
+    }
+
+    /// Points the column link, where there is one, at `later` before the node is linked.
+    ///
+    /// # Safety
+    /// `later` lives as long as this node.
+    pub(crate) unsafe fn set_later_in_column(self, later: Option<NodeRef<'_>>) {
+        if let Some(link) = self.column_link() {
+            link.0.store(address(later), Ordering::Relaxed);
+        }
     }
 
     #[inline]

@@ -6,7 +6,8 @@ use halcyon_cell::{CellComparator, CellRef, CellType};
 use parking_lot::Mutex;
 
 use crate::SegmentScanner;
-use crate::chunk::{Chunk, ChunkPool};
+use crate::chunk::{Chunk, ChunkPool, locked};
+use crate::hints::table_len;
 use crate::list::SkipList;
 use crate::node::{HEIGHT_MAX, Header, NodeRef, node_len, write_node};
 use crate::order::Order;
@@ -16,6 +17,9 @@ use crate::order::Order;
 const FIRST_CHUNKS_FRACTIONS: [usize; 4] = [32, 8, 4, 2];
 /// What takes more than this fraction of a chunk gets memory of its own, or the ends of chunks would be lost.
 const LARGE_FRACTION: usize = 8;
+
+/// Whoever holds less than this fraction of a chunk finds rows without hints.
+const HINTS_FRACTION: usize = 8;
 
 static NEXT_SEGMENT_ID: AtomicU64 = AtomicU64::new(1);
 
@@ -29,7 +33,8 @@ static NEXT_SEGMENT_ID: AtomicU64 = AtomicU64::new(1);
 /// when a chunk is full and for large cells.
 ///
 /// # Invariants
-/// - All linked nodes lie in chunks of `chunks`, which only grows until the segment is dropped.
+/// - All linked nodes lie in chunks of `chunks`, of which none goes until the segment is dropped. Other segments may have
+///   nodes in them too.
 /// - `current`, if not null, points at one of `chunks`.
 pub struct Segment {
     id: u64,
@@ -59,7 +64,7 @@ struct Chunks {
 pub struct SegmentSize {
     /// Bytes of all inserted cells (KeyValue bytes), replaced ones included: they are still in memory.
     pub data_bytes: usize,
-    /// Bytes of nodes and of padding.
+    /// Bytes of nodes, of padding, and of what is remembered of rows.
     pub overhead_bytes: usize,
     /// Cells that a scanner of the highest read point would find.
     pub cells_count: usize,
@@ -71,7 +76,10 @@ pub struct SegmentSize {
 /// lost until the chunk goes.
 pub struct PreparedCell {
     node: std::ptr::NonNull<Header>,
-    chunk: Arc<Chunk>,
+    /// Which segment it was prepared by; no two segments of a process have the same.
+    segment_id: u64,
+    /// Keeps the node.
+    _chunk: Arc<Chunk>,
 }
 
 // SAFETY: a prepared cell is the only owner of its node until it is inserted, and gives out shared borrows of
@@ -128,6 +136,25 @@ impl Segment {
         })
     }
 
+    /// An empty segment for what is written after this one, which goes on with this one's chunk where that is not full:
+    /// segments that are smaller than a chunk would leave much of theirs unused.
+    pub fn successor(&self, row_start: &[u8]) -> Arc<Segment> {
+        let mut next = Segment::with_row_start(self.pool.clone(), self.comparator(), row_start);
+        let mut chunks = self.chunks.lock();
+        let current = self.current.load(Ordering::Acquire);
+        let shared = chunks.held.iter().find(|chunk| Arc::as_ptr(chunk) == current).cloned();
+        if let (Some(shared), Some(next)) = (shared, Arc::get_mut(&mut next)) {
+            // Counted where it is filled.
+            chunks.size_bytes -= shared.size_bytes();
+            let size_bytes = shared.size_bytes();
+            let filled_count = chunks.filled_count;
+            *next.chunks.get_mut() = Chunks { held: vec![shared], filled_count, size_bytes };
+            *next.current.get_mut() = current;
+        }
+        drop(chunks);
+        next
+    }
+
     /// Copies a KeyValue into a chunk, its timestamp replaced by `timestamp` if there is one.
     ///
     /// `kv` must be a whole KeyValue that passed [`CellRef::parse`]; other bytes make this or a later call
@@ -139,7 +166,7 @@ impl Segment {
         let (range, chunk) = self.allocate(len);
         // SAFETY: the range is fresh from `allocate`, which gives `len` aligned bytes to this call alone.
         let node = unsafe { write_node(range, &chunk, height, self.list.order(), kv, timestamp) };
-        PreparedCell { node, chunk }
+        PreparedCell { node, segment_id: self.id, _chunk: chunk }
     }
 
     /// Makes a prepared cell visible under its sequence id. Of equal keys with equal sequence ids the one that
@@ -164,9 +191,9 @@ impl Segment {
     /// Makes a cell's node ready for being linked and counts it. The node was written for this list, is in none yet,
     /// and lives as long as the segment. To be called once for a cell, by who has it for himself.
     fn own<'s>(&'s self, prepared: &PreparedCell, seq: u64) -> NodeRef<'s> {
-        assert_eq!(prepared.chunk.segment_id, self.id, "a cell is inserted where it was prepared");
-        // SAFETY: `prepare` wrote the node; its chunk has this segment's id, so it is among `chunks` and lives as
-        // long as the segment.
+        assert_eq!(prepared.segment_id, self.id, "a cell is inserted where it was prepared");
+        // SAFETY: `prepare` of this segment wrote the node, in a chunk that is among `chunks` and lives as long as the
+        // segment.
         let node: NodeRef<'s> = unsafe { NodeRef::new(prepared.node) };
         // SAFETY: the node is not linked, and its only user is the caller.
         unsafe { node.set_seq(seq) };
@@ -272,7 +299,7 @@ impl Segment {
     #[cold]
     fn allocate_slowly(&self, mut full: *mut Chunk, len: usize) -> (std::ptr::NonNull<u8>, Arc<Chunk>) {
         let mut chunks = match self.pool.watch() {
-            None => self.chunks.lock(),
+            None => locked(&self.chunks),
             Some(watch) => watch.acquire(
                 "chunk-lock",
                 || self.chunks.try_lock(),
@@ -282,7 +309,7 @@ impl Segment {
             ),
         };
         if len > self.pool.chunk_size_bytes() / LARGE_FRACTION {
-            let chunk = self.pool.take(len.next_multiple_of(8), self.id);
+            let chunk = self.pool.take(len.next_multiple_of(8));
             let range = chunk.allocate(len).expect("the chunk is as large as the cell");
             self.hold(&mut chunks, chunk.clone());
             return (range, chunk);
@@ -295,12 +322,29 @@ impl Segment {
                 return done; // another thread was faster
             }
             full = current;
-            let chunk = self.pool.take(self.next_chunk_size_bytes(chunks.filled_count, len), self.id);
+            let chunk = self.pool.take(self.next_chunk_size_bytes(chunks.filled_count, len));
             chunks.filled_count += 1;
             let address = Arc::as_ptr(&chunk).cast_mut();
             self.hold(&mut chunks, chunk);
             self.current.store(address, Ordering::Release);
+            self.grow_hints(&mut chunks);
         }
+    }
+
+    /// Gives the list a larger table of hints if it has grown enough, in a chunk of its own.
+    fn grow_hints(&self, chunks: &mut Chunks) {
+        if chunks.size_bytes < self.pool.chunk_size_bytes() / HINTS_FRACTION {
+            return;
+        }
+        let Some(places_count) = self.list.hints().wanted_places(chunks.size_bytes) else { return };
+        let len = table_len(places_count);
+        let chunk = self.pool.take(len);
+        let range = chunk.allocate(len).expect("the chunk is as large as the table");
+        // SAFETY: the range is fresh and of this length, `allocate` aligns it to 8, it lives as long as the segment, whose
+        // the list is; the lock of `chunks` is held.
+        unsafe { self.list.hints().replace(range, places_count) };
+        self.overhead_bytes.fetch_add(len, Ordering::Relaxed);
+        self.hold(chunks, chunk);
     }
 
     fn hold(&self, chunks: &mut Chunks, chunk: Arc<Chunk>) {

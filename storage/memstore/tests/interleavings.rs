@@ -38,7 +38,8 @@ fn explore(body: impl Fn() + Send + Sync + Clone + 'static) {
 #[test]
 fn two_writers_and_a_reader() {
     explore(|| {
-        let segment = Segment::new(ChunkPool::new(1 << 16, 0), CellComparator::Default);
+        // Chunks so small that the first one brings a table of hints.
+        let segment = Segment::new(ChunkPool::new(1 << 12, 0), CellComparator::Default);
         insert(&segment, "b", "0", 1);
         let threads = [("a", "c"), ("d", "b")].map(|(first, second)| {
             let segment = segment.clone();
@@ -50,6 +51,11 @@ fn two_writers_and_a_reader() {
         let seen = scan(&segment);
         assert!(seen.is_sorted_by(|a, b| a[..1] <= b[..1]), "{seen:?}");
         assert!(seen.contains(&"b=0".to_string()), "{seen:?}");
+        let mut scanner = segment.scanner(u64::MAX);
+        for _ in 0..2 {
+            scanner.seek(Key::first_on_row(b"b").get()).unwrap();
+            assert_eq!(scanner.peek().unwrap().row(), b"b");
+        }
         for thread in threads {
             thread.join().unwrap();
         }

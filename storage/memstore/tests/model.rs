@@ -323,3 +323,49 @@ fn the_same_inserts_take_the_same_memory() {
     };
     assert_eq!(size(), size());
 }
+
+/// Small segments one after the other fill chunks together, and each keeps what its cells need.
+#[test]
+fn a_successor_goes_on_with_the_chunk() {
+    const CELLS_EACH: u32 = 10;
+    let pool = ChunkPool::new(1 << 16, 0);
+    let cell = |i: u32| Cell::put(&i.to_be_bytes(), b"f", b"q", 1, &[b'v'; 500]);
+    let mut segments = vec![Segment::new(pool.clone(), CellComparator::Default)];
+    let late = segments[0].prepare(cell(1_000).bytes(), None);
+    for i in 0..10 * CELLS_EACH {
+        let segment = segments.last().unwrap();
+        segment.insert(segment.prepare(cell(i).bytes(), None), 1);
+        if (i + 1).is_multiple_of(CELLS_EACH) {
+            segments.push(segment.successor(b""));
+        }
+    }
+    segments[0].insert(late, 1);
+    let held: usize = segments.iter().map(|segment| segment.chunks_bytes()).sum();
+    assert_eq!((held, pool.in_segments_bytes()), (pool.allocated_bytes(), pool.allocated_bytes()));
+    let filled: usize =
+        segments.iter().map(|segment| segment.size()).map(|s| s.data_bytes + s.overhead_bytes).sum();
+    assert!(held < 2 * filled, "{held} for {filled}");
+
+    // In whatever order they go, what is left is whole.
+    let numbers = |segment: &Arc<Segment>| {
+        let mut scanner = segment.scanner(1);
+        scanner.seek(Key::first_on_row(b"").get()).unwrap();
+        let mut out = Vec::new();
+        while let Some(cell) = scanner.peek() {
+            assert_eq!(cell.value(), [b'v'; 500]);
+            out.push(u32::from_be_bytes(cell.row().try_into().unwrap()));
+            scanner.next().unwrap();
+        }
+        out
+    };
+    let expected = |at: u32| (at * CELLS_EACH..(at + 1) * CELLS_EACH).collect::<Vec<_>>();
+    drop(segments.drain(5..)); // and the youngest, which the others share chunks with
+    for (at, segment) in (1..).zip(&segments[1..]) {
+        assert_eq!(numbers(segment), expected(at));
+    }
+    assert_eq!(numbers(&segments[0]), [expected(0), vec![1_000]].concat());
+    drop(segments.drain(..4));
+    assert_eq!(numbers(&segments[0]), expected(4));
+    drop(segments);
+    assert_eq!((pool.allocated_bytes(), pool.in_segments_bytes()), (0, 0));
+}

@@ -49,7 +49,7 @@ impl Region {
         let with_policy = || self.stores.iter().filter(|s| self.policy_of(s) != InMemoryCompaction::None);
         {
             let _updates = self.updates_alone(Activity::BeginMemoryCompaction);
-            with_policy().for_each(|store| store.push_to_pipeline(&self.services.chunks, bytes_min));
+            with_policy().for_each(|store| store.push_to_pipeline(bytes_min));
         }
         for store in with_policy() {
             self.work_on_pipeline(store)?;

@@ -17,7 +17,8 @@ use crate::connection::{ConnectionTask, poll_flush};
 use crate::frame::{FrameError, Request, header_of_part};
 use crate::input::READ_BYTES_MAX;
 use crate::lanes::Seat;
-use crate::server::Shared;
+use crate::queues::OwnWaiting;
+use crate::server::{Arriving, Shared};
 use crate::{
     Call, CallClass, CallHead, Codec, Compressor, Connection, Dropped, Outcome, Reply, ReplyFuture, RpcError,
     Service, decode_cells, exceptions,
@@ -49,9 +50,13 @@ pub(crate) struct Calls {
     agreed: Agreed,
     /// Its place, where the server has lanes.
     seat: Option<Seat>,
+    /// Until it has had a turn.
+    arriving: Option<Arriving>,
     /// Calls of this turn that were not ready at once.
     fresh: Vec<Waiting>,
     waiting: FuturesUnordered<Waiting>,
+    /// What `fresh` and `waiting` hold of each class.
+    held: [OwnWaiting; CallClass::COUNT],
     /// The client sends no more.
     eof: bool,
     /// A frame could not be read: the rest of the stream has no meaning.
@@ -138,15 +143,22 @@ enum End {
 }
 
 impl Calls {
-    pub fn new(task: ConnectionTask, agreed: Agreed, seat: Option<Seat>) -> Calls {
+    pub fn new(
+        task: ConnectionTask,
+        agreed: Agreed,
+        seat: Option<Seat>,
+        arriving: Option<Arriving>,
+    ) -> Calls {
         // The first calls may have come with the opening.
         let received_ns = task.shared.clock.monotonic_ns();
         Calls {
             task,
             agreed,
             seat,
+            arriving,
             fresh: Vec::new(),
             waiting: FuturesUnordered::new(),
+            held: Default::default(),
             eof: false,
             broken: false,
             charged: None,
@@ -166,12 +178,13 @@ impl Calls {
         })
         .await;
         // Whatever fails by an assertion, what was counted for this connection is taken back below.
-        let turn = |cx: &mut Context<'_>| match catch_unwind(AssertUnwindSafe(|| self.poll(cx))) {
-            Ok(turn) => turn,
-            Err(panic) => {
+        let turn = |cx: &mut Context<'_>| {
+            let turn = catch_unwind(AssertUnwindSafe(|| self.poll(cx))).unwrap_or_else(|panic| {
                 panicked(&*panic);
                 Poll::Ready(End::Gone)
-            }
+            });
+            self.arriving = None;
+            turn
         };
         let end = std::future::poll_fn(turn).await;
         self.settle();
@@ -275,7 +288,8 @@ impl Calls {
     }
 
     fn finish(&mut self, finished: Finished) {
-        let Finished { call_id, class, received_ns, answer, .. } = finished;
+        let Finished { call_id, class, received_ns, frame_bytes, answer } = finished;
+        self.held[class.index()].sub(frame_bytes);
         self.answer(call_id, class, received_ns, answer);
     }
 
@@ -442,7 +456,7 @@ impl Calls {
         };
         let call_id = request.header.call_id.unwrap_or_default();
         let class = self.class(&request.header, &request.param);
-        if self.task.shared.queues.is_full(class) {
+        if self.task.shared.queues.is_full(class, &self.held[class.index()]) {
             return self.refuse_full(call_id, class);
         }
         let timeout = self.timeout(&request.header);
@@ -459,6 +473,7 @@ impl Calls {
         match catch_unwind(AssertUnwindSafe(|| service.call(call))) {
             Ok(Outcome::Ready(answer)) => self.answer(call_id, class, received_ns, answer),
             Ok(Outcome::Later(future)) => {
+                self.held[class.index()].add(frame_bytes);
                 self.fresh.push(Waiting { call_id, class, received_ns, frame_bytes, future });
             }
             Err(panic) => self.answer(call_id, class, received_ns, Err(panicked(&*panic))),

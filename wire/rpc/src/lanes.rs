@@ -11,6 +11,9 @@ use tokio::sync::oneshot;
 
 /// After so many turns of connections a lane looks for new input at the latest.
 const EVENT_INTERVAL: u32 = 8;
+/// One turn in so many goes to who was woken by another thread (a disk, the log), before those whose turn the lane itself
+/// has noted. Tokio's own number, 31, lets a few connections with much to do starve whoever waits for a disk.
+const WOKEN_ELSEWHERE_INTERVAL: u32 = 2;
 
 /// Threads that serve connections, each with an event loop of its own.
 ///
@@ -61,8 +64,11 @@ impl Lanes {
     pub fn start(count: usize) -> io::Result<Arc<Lanes>> {
         let (mut lanes, mut stops) = (Vec::new(), Vec::new());
         for lane in 0..count.max(1) {
-            let runtime =
-                Builder::new_current_thread().enable_all().event_interval(EVENT_INTERVAL).build()?;
+            let runtime = Builder::new_current_thread()
+                .enable_all()
+                .event_interval(EVENT_INTERVAL)
+                .global_queue_interval(WOKEN_ELSEWHERE_INTERVAL)
+                .build()?;
             let (stop, stopped) = oneshot::channel::<()>();
             lanes.push(Lane { handle: runtime.handle().clone(), calls: Calls::default() });
             stops.push(stop);
@@ -147,6 +153,8 @@ impl Drop for Seat {
 
 #[cfg(test)]
 mod tests {
+    use std::task::Poll;
+
     use super::*;
 
     #[test]
@@ -166,6 +174,55 @@ mod tests {
         seats.retain(|seat| seat.lane == 0);
         let next = lanes.deal("ClientService");
         assert_eq!(next.lane, 1, "where some have ended");
+    }
+
+    /// The lane has plenty to do of its own while what another thread has woken waits.
+    #[test]
+    fn who_is_woken_by_another_thread_has_every_other_turn() {
+        const WOKEN: usize = 50;
+        let lanes = Lanes::start(1).unwrap();
+        let lane = &lanes.lanes[0].handle;
+        let (turns, left) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(WOKEN as u64)));
+        let mut wakers = Vec::new();
+        for _ in 0..WOKEN {
+            let (wake, woken) = oneshot::channel::<()>();
+            let left = Arc::clone(&left);
+            lane.spawn(async move {
+                let _ = woken.await;
+                left.fetch_sub(1, Ordering::SeqCst);
+            });
+            wakers.push(wake);
+        }
+        let (held, hold) = std::sync::mpsc::channel::<()>();
+        let (all_wait, holding) = std::sync::mpsc::channel::<()>();
+        let busy: Vec<_> = (0..4)
+            .map(|_| {
+                let (turns, left) = (Arc::clone(&turns), Arc::clone(&left));
+                lane.spawn(std::future::poll_fn(move |cx| {
+                    if left.load(Ordering::SeqCst) == 0 {
+                        return Poll::Ready(());
+                    }
+                    turns.fetch_add(1, Ordering::SeqCst);
+                    cx.waker().wake_by_ref();
+                    Poll::Pending
+                }))
+            })
+            .collect();
+        lane.spawn(async move {
+            all_wait.send(()).unwrap();
+            hold.recv().unwrap(); // nobody on the lane has a turn
+        });
+        holding.recv().unwrap();
+        let before = turns.load(Ordering::SeqCst);
+        wakers.into_iter().for_each(|wake| wake.send(()).unwrap());
+        held.send(()).unwrap();
+        Builder::new_current_thread().build().unwrap().block_on(async {
+            for busy in busy {
+                busy.await.unwrap();
+            }
+        });
+        let turns = turns.load(Ordering::SeqCst) - before;
+        assert!(turns <= 2 * WOKEN as u64, "{WOKEN} that were woken waited for {turns} turns");
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! A call belongs to one class ([`CallClass`]), which its service tells from its first bytes. Each class has its
 //! own limits in calls and in bytes of requests; a class that is full refuses its calls with
-//! `CallQueueTooBigException` and touches no other. HBase keeps its classes apart with a queue and threads for
+//! `CallQueueTooBigException` and touches no other, and so is a connection's call while more of its calls wait than the
+//! class has places left. HBase keeps its classes apart with a queue and threads for
 //! each (`SimpleRpcScheduler`, `RWQueueRpcExecutor`); here most calls are done by the thread that received them,
 //! and what is counted is what that thread had to put aside: calls that wait for a disk, for the log, or for
 //! memory. One [`Queues`] may be shared by several servers of a process, whose memory is the same.
@@ -127,6 +128,25 @@ struct Held {
     times: CallTimes,
 }
 
+/// What waits of one class and one connection. Plain data.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct OwnWaiting {
+    calls: usize,
+    bytes: usize,
+}
+
+impl OwnWaiting {
+    pub fn add(&mut self, frame_bytes: usize) {
+        self.calls += 1;
+        self.bytes += frame_bytes + CALL_BYTES;
+    }
+
+    pub fn sub(&mut self, frame_bytes: usize) {
+        self.calls -= 1;
+        self.bytes -= frame_bytes + CALL_BYTES;
+    }
+}
+
 /// What the calls of one class hold at a moment (each number for itself).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassSnapshot {
@@ -241,11 +261,18 @@ impl Queues {
         self.response_bytes() > self.limits.answer_bytes_max / 4
     }
 
+    /// Whether a class has no room for one more call of a connection that has `own` of it waiting. No connection may have
+    /// more than what is left: alone it gets half, and however many ask for much, who waits for nothing has a place.
     #[inline]
-    pub(crate) fn is_full(&self, class: CallClass) -> bool {
+    pub(crate) fn is_full(&self, class: CallClass, own: &OwnWaiting) -> bool {
         let held = &self.held[class.index()];
-        held.calls.load(Ordering::Relaxed) >= self.limits.calls_max[class.index()]
-            || held.bytes.load(Ordering::Relaxed) >= self.limits.class_bytes_max(class)
+        let (calls, bytes) = (held.calls.load(Ordering::Relaxed), held.bytes.load(Ordering::Relaxed));
+        let (calls_max, bytes_max) =
+            (self.limits.calls_max[class.index()], self.limits.class_bytes_max(class));
+        calls >= calls_max
+            || bytes >= bytes_max
+            || own.calls > calls_max - calls
+            || own.bytes > bytes_max - bytes
             || self.response_bytes() >= self.class_answer_bytes_max(class)
     }
 
@@ -378,16 +405,35 @@ mod tests {
     #[test]
     fn a_full_class_leaves_the_others_alone() {
         let queues = Queues::new(QueueLimits::new(2, 1600 << 10));
+        let is_full = |class| queues.is_full(class, &OwnWaiting::default());
         queues.begin_wait(CallClass::Scan, 10);
-        assert!(!queues.is_full(CallClass::Scan));
+        assert!(!is_full(CallClass::Scan));
         queues.begin_wait(CallClass::Scan, 10);
-        assert!(queues.is_full(CallClass::Scan), "by calls");
+        assert!(is_full(CallClass::Scan), "by calls");
         queues.begin_wait(CallClass::Write, 1000 << 10);
-        assert!(queues.is_full(CallClass::Write), "by bytes");
-        assert!(!queues.is_full(CallClass::Read) && !queues.is_full(CallClass::Meta));
+        assert!(is_full(CallClass::Write), "by bytes");
+        assert!(!is_full(CallClass::Read) && !is_full(CallClass::Meta));
         queues.end_wait(CallClass::Write, 1000 << 10);
-        assert!(!queues.is_full(CallClass::Write));
+        assert!(!is_full(CallClass::Write));
         assert_eq!((queues.calls_waiting(), queues.request_bytes()), (2, 2 * (10 + CALL_BYTES)));
+    }
+
+    /// One after the other, each takes what it gets: the first one half, and the last one a place.
+    #[test]
+    fn no_connection_has_more_of_a_class_than_what_is_left() {
+        for (calls_max, request_bytes_max, frame_bytes) in [(64, 1 << 30, 100), (1 << 20, 8 << 20, 8 << 10)] {
+            let queues = Queues::new(QueueLimits::new(calls_max, request_bytes_max));
+            let mut taken = Vec::new();
+            for _ in 0..8 {
+                let mut own = OwnWaiting::default();
+                while !queues.is_full(CallClass::Scan, &own) {
+                    queues.begin_wait(CallClass::Scan, frame_bytes);
+                    own.add(frame_bytes);
+                }
+                taken.push(own.calls);
+            }
+            assert_eq!(taken, [33, 16, 8, 4, 2, 1, 0, 0], "{calls_max} {request_bytes_max}");
+        }
     }
 
     #[test]
@@ -430,6 +476,7 @@ mod tests {
         drop((first, second));
         assert_eq!((queues.reserved_bytes(), queues.connection_bytes_max()), (0, 500));
         queues.add_response_bytes(600);
-        assert!(queues.is_full(CallClass::Scan) && !queues.is_full(CallClass::Read) && queues.is_crowded());
+        let is_full = |class| queues.is_full(class, &OwnWaiting::default());
+        assert!(is_full(CallClass::Scan) && !is_full(CallClass::Read) && queues.is_crowded());
     }
 }

@@ -1,6 +1,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use halcyon_env::Clock;
 use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 
 use crate::calls::{Agreed, Calls};
@@ -19,6 +20,11 @@ use crate::{Lanes, QueueLimits, Queues, RpcStats, Service};
 
 /// Connections that wait to be accepted; after an outage all clients come at once.
 const BACKLOG_MAX: u32 = 4096;
+/// Connections that are accepted and had no turn of calls yet; while there are so many, others wait to be accepted. However
+/// fast clients come and leave, those who stay wait behind so many newcomers at most.
+const ARRIVING_MAX: usize = 64;
+/// A client that takes longer to say who it is keeps no other from arriving.
+const ARRIVING_TIME_MAX: Duration = Duration::from_millis(50);
 /// How often it is looked whether clients take their answers.
 const SILENT_CHECK_PERIOD: Duration = Duration::from_millis(250);
 
@@ -294,11 +300,13 @@ async fn leave_silent(shared: Weak<Shared>) {
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+    let places = Arc::new(Semaphore::new(ARRIVING_MAX));
     loop {
+        let arriving = places.clone().acquire_owned().await.expect("nobody closes it");
         match listener.accept().await {
             Ok((stream, peer)) => {
                 let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-                begin_connection(&shared, id, stream, peer);
+                begin_connection(&shared, id, stream, peer, arriving);
             }
             Err(error) => {
                 // Most likely out of file descriptors: wait for some connection to end.
@@ -309,7 +317,10 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-fn begin_connection(shared: &Arc<Shared>, id: u64, stream: TcpStream, peer: SocketAddr) {
+/// Among those that have just been accepted, until dropped.
+pub(crate) type Arriving = OwnedSemaphorePermit;
+
+fn begin_connection(shared: &Arc<Shared>, id: u64, stream: TcpStream, peer: SocketAddr, arriving: Arriving) {
     let stats = &shared.stats;
     if stats.connections_open.load(Ordering::Relaxed) >= shared.settings.connections_max {
         stats.connections_refused.fetch_add(1, Ordering::Relaxed);
@@ -328,22 +339,37 @@ fn begin_connection(shared: &Arc<Shared>, id: u64, stream: TcpStream, peer: Sock
     }
     let open = OpenConnection { shared: Arc::clone(shared), id };
     let task = ConnectionTask::new(Arc::clone(shared), control, id, stream, peer);
-    tokio::spawn(serve_connection(open, task));
+    tokio::spawn(serve_connection(open, task, arriving));
 }
 
-async fn serve_connection(open: OpenConnection, task: ConnectionTask) {
-    let Some((task, agreed)) = task.open().await else { return };
+async fn serve_connection(open: OpenConnection, task: ConnectionTask, arriving: Arriving) {
+    let mut arriving = Some(arriving);
+    let mut opening = pin!(task.open());
+    let opened = match tokio::time::timeout(ARRIVING_TIME_MAX, &mut opening).await {
+        Ok(opened) => opened,
+        Err(_) => {
+            arriving = None;
+            opening.await
+        }
+    };
+    let Some((task, agreed)) = opened else { return };
     match &open.shared.lanes {
-        None => Calls::new(task, agreed, None).run().await,
+        None => Calls::new(task, agreed, None, arriving).run().await,
         Some(lanes) => {
             let seat = lanes.deal(agreed.service_name);
-            move_to_lane(open, task, agreed, seat);
+            move_to_lane(open, task, agreed, seat, arriving);
         }
     }
 }
 
 /// Goes on with the connection on its lane. A socket belongs to the event loop that it is registered with.
-fn move_to_lane(open: OpenConnection, task: ConnectionTask, agreed: Agreed, seat: Seat) {
+fn move_to_lane(
+    open: OpenConnection,
+    task: ConnectionTask,
+    agreed: Agreed,
+    seat: Seat,
+    arriving: Option<Arriving>,
+) {
     let moving = match task.into_moving() {
         Ok(moving) => moving,
         Err(error) => return tracing::warn!(%error, "cannot move a connection to its lane"),
@@ -352,7 +378,7 @@ fn move_to_lane(open: OpenConnection, task: ConnectionTask, agreed: Agreed, seat
     lane.spawn(async move {
         let _open = open;
         match moving.arrive() {
-            Ok(task) => Calls::new(task, agreed, Some(seat)).run().await,
+            Ok(task) => Calls::new(task, agreed, Some(seat), arriving).run().await,
             Err(error) => tracing::warn!(%error, "cannot move a connection to its lane"),
         }
     });

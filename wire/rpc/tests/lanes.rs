@@ -70,6 +70,58 @@ async fn a_client_of_several_services_has_each_on_all_lanes() {
     }
 }
 
+/// However fast newcomers come, those who are there wait behind a few of them only: the rest is not accepted yet.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lane_that_is_behind_has_few_newcomers_waiting() {
+    const CLIENTS: usize = 300;
+    let (holding, hold) = std::sync::mpsc::channel::<()>();
+    let service = HeldUp(parking_lot::Mutex::new(hold));
+    let server = serve([("TestService", Arc::new(service) as Arc<dyn Service>)], Lanes::start(1)).await;
+    let mut first = Client::open(&server).await;
+    first.send(&request(0, "Hold", b"x", b"")).await;
+    common::eventually("the lane is held up", || server.stats().snapshot().received_bytes > 0).await;
+    let mut clients = Vec::new();
+    for _ in 0..CLIENTS {
+        let mut client = Client::open(&server).await;
+        client.send(&request(1, "Echo", b"x", b"")).await;
+        clients.push(client);
+    }
+    common::eventually("some have come", || server.stats().snapshot().connections_opened >= 64).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let opened = server.stats().snapshot().connections_opened;
+    assert_eq!(opened, 64, "the first one, whose turn is not over, among them");
+    holding.send(()).unwrap();
+    for client in &mut clients {
+        assert_eq!(client.answer().await.header.call_id, Some(1));
+    }
+    assert_eq!(server.stats().snapshot().connections_opened, 1 + CLIENTS as u64);
+}
+
+#[tokio::test]
+async fn who_does_not_say_who_he_is_keeps_nobody_out() {
+    let service = Arc::new(common::TestService::default());
+    let server = serve([("TestService", service as Arc<dyn Service>)], Lanes::start(1)).await;
+    let mut silent = Vec::new();
+    for _ in 0..300 {
+        silent.push(Client::raw(&server).await);
+    }
+    let mut client = Client::open(&server).await;
+    client.send(&request(1, "Echo", b"x", b"")).await;
+    assert_eq!(client.answer().await.header.call_id, Some(1));
+}
+
+/// A method `Hold` keeps its thread until it is told.
+struct HeldUp(parking_lot::Mutex<std::sync::mpsc::Receiver<()>>);
+
+impl Service for HeldUp {
+    fn call(&self, call: halcyon_rpc::Call) -> halcyon_rpc::Outcome {
+        if call.method == "Hold" {
+            self.0.lock().recv().unwrap();
+        }
+        halcyon_rpc::Outcome::Ready(Ok(halcyon_rpc::Reply::encoded(call.param)))
+    }
+}
+
 /// Remembers which threads did its calls.
 struct OnThread(Arc<parking_lot::Mutex<Vec<String>>>);
 

@@ -64,6 +64,9 @@ struct Arguments {
     /// them, and the peak is one that calls which come one by one cannot reach
     #[arg(long, default_value_t = 4)]
     depth: usize,
+    /// Threads of the load generator. More than it needs take cores from the server, and wake each other
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,8 +158,12 @@ impl Load {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
+    let mut builder = match arguments.threads {
+        0 | 1 => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
+    let runtime = builder
+        .worker_threads(arguments.threads.max(1))
         .enable_all()
         .global_queue_interval(DUE_INTERVAL)
         .event_interval(SOCKETS_INTERVAL)

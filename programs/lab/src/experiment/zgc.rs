@@ -20,6 +20,8 @@ const WORKLOADS: [(char, &str); 5] = [
 
 /// Published with 31 GB (below compressed pointers' bound); the others show how it goes with the heap.
 const HEAPS: [u64; 4] = [4 << 30, 8 << 30, 16 << 30, 31 << 30];
+/// Enough that every side has all the calls that it can do: with 16, Halcyon waits for its clients.
+const CLIENTS: usize = 64;
 const PUBLISHED_RECORDS: u64 = 100_000_000;
 const RECORD_LEN: u64 = 1_200;
 
@@ -61,7 +63,7 @@ pub fn plan(args: &RunArgs, machine: &Machine) -> Result<Plan, String> {
     // as much as the smallest heap's cache and memstores hold, so that all sizes do the same
     let full = PUBLISHED_RECORDS.min(least / 2 / RECORD_LEN);
     let records = sizes.records.unwrap_or(if quick { 50_000 } else { full });
-    let threads = SizeArgs::one("threads", &sizes.threads, 16)?;
+    let threads = SizeArgs::one("threads", &sizes.threads, CLIENTS)?;
     let seconds = sizes.seconds.unwrap_or(if quick { 4 } else { 60 });
     let warmup = sizes.warmup.unwrap_or(if quick { 1 } else { 20 });
 

@@ -241,7 +241,7 @@ impl Store {
 
     /// Moves the active segment to the pipeline if it holds `bytes_min`. Called with the region's update lock held
     /// exclusively.
-    pub fn push_to_pipeline(&self, chunks: &Arc<ChunkPool>, bytes_min: u64) {
+    pub fn push_to_pipeline(&self, bytes_min: u64) {
         let mut view = self.view.write();
         let size = view.active.size();
         if view.active.is_empty() || ((size.data_bytes + size.overhead_bytes) as u64) < bytes_min {
@@ -255,7 +255,7 @@ impl Store {
         } else {
             view.active.expected_row_start()
         };
-        next.active = Segment::with_row_start(chunks.clone(), self.comparator, row_start);
+        next.active = view.active.successor(row_start);
         next.pipeline.insert(0, Part::List(view.active.clone()));
         *view = Arc::new(next);
     }

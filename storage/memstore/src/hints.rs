@@ -1,0 +1,107 @@
+//! Where rows begin, for those that were read before.
+//!
+//! A search in a large list is a row of waits for memory. Those who read tend to read the same rows again: a table with a
+//! place for each hash of a row remembers the node in front of what was found last. Nodes stay where they are in the order,
+//! so such a node is never wrong, only far away by now, or of another row with the same hash; whoever uses it looks.
+//!
+//! # Invariants
+//! - A table and the nodes that it points at live as long as the list: both lie in chunks of its segment.
+
+use std::mem::size_of;
+use std::ptr::NonNull;
+#[cfg(not(halcyon_shuttle))]
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+#[cfg(halcyon_shuttle)]
+use shuttle::sync::atomic::{AtomicPtr, Ordering};
+
+use crate::node::Link;
+
+/// Bytes of chunks for which there is one place, when a table is new.
+const BYTES_PER_PLACE: usize = 512;
+const PLACES_MIN: usize = 8;
+const PLACES_MAX: usize = 1 << 20;
+
+/// The table in use, if any. *Thread safety*: looked at from any thread; replaced by one at a time.
+pub(crate) struct RowHints {
+    table: AtomicPtr<Table>,
+}
+
+/// Followed by as many places.
+#[repr(C)]
+struct Table {
+    places_count: usize,
+}
+
+impl RowHints {
+    pub(crate) fn none() -> RowHints {
+        RowHints { table: AtomicPtr::default() }
+    }
+
+    fn table(&self) -> Option<NonNull<Table>> {
+        // Acquire: pairs with `replace`.
+        NonNull::new(self.table.load(Ordering::Acquire))
+    }
+
+    fn places(&self) -> &[Link] {
+        let Some(table) = self.table() else { return &[] };
+        // SAFETY: `replace` wrote the table and its places, which live as long as this value; the pointer comes from the
+        // whole range.
+        unsafe {
+            let count = table.as_ref().places_count;
+            std::slice::from_raw_parts(table.add(1).cast::<Link>().as_ptr(), count)
+        }
+    }
+
+    /// The place of a row.
+    #[inline]
+    pub(crate) fn place(&self, row: &[u8]) -> Option<&Link> {
+        let places = self.places();
+        let at = (u128::from(hash(row)) * places.len() as u128) >> 64;
+        places.get(at as usize)
+    }
+
+    /// How many places a larger table is to have when this many bytes are held; `None` if there are enough.
+    pub(crate) fn wanted_places(&self, held_bytes: usize) -> Option<usize> {
+        let wanted = (held_bytes / BYTES_PER_PLACE).min(PLACES_MAX);
+        let wanted = (wanted + 1).next_power_of_two() / 2;
+        // With what stands in front of them they fill pages.
+        (wanted >= PLACES_MIN && wanted > 4 * self.places().len()).then_some(wanted - 1)
+    }
+
+    /// Goes on with an empty table of so many places.
+    ///
+    /// # Safety
+    /// `range` is writable, not shared, aligned to 8, of at least [`table_len`] bytes, and lives as long as this value.
+    /// Nobody else replaces the table.
+    pub(crate) unsafe fn replace(&self, range: NonNull<u8>, places_count: usize) {
+        let table = range.cast::<Table>();
+        // SAFETY: the caller promised room, alignment and that nobody else has the range.
+        unsafe {
+            table.write(Table { places_count });
+            let places = table.add(1).cast::<Link>();
+            for at in 0..places_count {
+                places.add(at).write(Link::end());
+            }
+        }
+        self.table.store(table.as_ptr(), Ordering::Release);
+    }
+}
+
+pub(crate) const fn table_len(places_count: usize) -> usize {
+    size_of::<Table>() + places_count * size_of::<Link>()
+}
+
+/// Spreads rows over places; equal for equal rows.
+#[inline]
+fn hash(row: &[u8]) -> u64 {
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut hash = row.len() as u64;
+    let mut add = |word: u64| hash = (hash.rotate_left(23) ^ word).wrapping_mul(FACTOR);
+    let (words, rest) = row.as_chunks::<8>();
+    words.iter().for_each(|word| add(u64::from_le_bytes(*word)));
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    add(u64::from_le_bytes(last));
+    hash
+}
