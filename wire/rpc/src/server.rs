@@ -23,8 +23,6 @@ const BACKLOG_MAX: u32 = 4096;
 /// Connections that are accepted and had no turn of calls yet; while there are so many, others wait to be accepted. However
 /// fast clients come and leave, those who stay wait behind so many newcomers at most.
 const ARRIVING_MAX: usize = 64;
-/// A client that takes longer to say who it is keeps no other from arriving.
-const ARRIVING_TIME_MAX: Duration = Duration::from_millis(50);
 /// How often it is looked whether clients take their answers.
 const SILENT_CHECK_PERIOD: Duration = Duration::from_millis(250);
 
@@ -54,6 +52,8 @@ pub struct RpcSettings {
     pub silent_timeout: Duration,
     /// A timeout that a client names is at least this long (`hbase.ipc.min.client.request.timeout`). 20 ms.
     pub request_timeout_min: Duration,
+    /// A client that takes longer to say who it is keeps no other from arriving. 50 ms.
+    pub arriving_timeout: Duration,
     /// Time a connection has for its preamble and header. One minute.
     pub handshake_timeout: Duration,
     /// Time a connection that is being closed has to take the last answer. Two seconds.
@@ -70,6 +70,7 @@ impl Default for RpcSettings {
             connection_response_bytes_max: 16 << 20,
             silent_timeout: Duration::from_secs(5),
             request_timeout_min: Duration::from_millis(20),
+            arriving_timeout: Duration::from_millis(50),
             handshake_timeout: Duration::from_secs(60),
             linger_timeout: Duration::from_secs(2),
         }
@@ -345,7 +346,7 @@ fn begin_connection(shared: &Arc<Shared>, id: u64, stream: TcpStream, peer: Sock
 async fn serve_connection(open: OpenConnection, task: ConnectionTask, arriving: Arriving) {
     let mut arriving = Some(arriving);
     let mut opening = pin!(task.open());
-    let opened = match tokio::time::timeout(ARRIVING_TIME_MAX, &mut opening).await {
+    let opened = match tokio::time::timeout(open.shared.settings.arriving_timeout, &mut opening).await {
         Ok(opened) => opened,
         Err(_) => {
             arriving = None;

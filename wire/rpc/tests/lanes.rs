@@ -3,6 +3,7 @@
 mod common;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::{Client, header, opening, request};
@@ -13,8 +14,16 @@ async fn serve<const N: usize>(
     services: [(&'static str, Arc<dyn Service>); N],
     lanes: std::io::Result<Arc<Lanes>>,
 ) -> RpcServer {
+    serve_with(RpcSettings::default(), services, lanes).await
+}
+
+async fn serve_with<const N: usize>(
+    settings: RpcSettings,
+    services: [(&'static str, Arc<dyn Service>); N],
+    lanes: std::io::Result<Arc<Lanes>>,
+) -> RpcServer {
     let address = "127.0.0.1:0".parse().unwrap();
-    let bound = RpcServer::bind(address, RpcSettings::default(), Arc::new(SystemClock::new())).await;
+    let bound = RpcServer::bind(address, settings, Arc::new(SystemClock::new())).await;
     bound.unwrap().on_lanes(lanes.unwrap()).serve(Services::from(services), "c")
 }
 
@@ -74,12 +83,15 @@ async fn a_client_of_several_services_has_each_on_all_lanes() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lane_that_is_behind_has_few_newcomers_waiting() {
     const CLIENTS: usize = 300;
-    let (holding, hold) = std::sync::mpsc::channel::<()>();
-    let service = HeldUp(parking_lot::Mutex::new(hold));
-    let server = serve([("TestService", Arc::new(service) as Arc<dyn Service>)], Lanes::start(1)).await;
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let service = Arc::new(HeldUp { held: parking_lot::Mutex::new(held), holds: AtomicBool::new(false) });
+    // However slowly this machine lets a client say who it is.
+    let settings = RpcSettings { arriving_timeout: Duration::from_secs(60), ..RpcSettings::default() };
+    let services = [("TestService", Arc::clone(&service) as Arc<dyn Service>)];
+    let server = serve_with(settings, services, Lanes::start(1)).await;
     let mut first = Client::open(&server).await;
     first.send(&request(0, "Hold", b"x", b"")).await;
-    common::eventually("the lane is held up", || server.stats().snapshot().received_bytes > 0).await;
+    common::eventually("the lane is held up", || service.holds.load(Ordering::SeqCst)).await;
     let mut clients = Vec::new();
     for _ in 0..CLIENTS {
         let mut client = Client::open(&server).await;
@@ -89,8 +101,11 @@ async fn a_lane_that_is_behind_has_few_newcomers_waiting() {
     common::eventually("some have come", || server.stats().snapshot().connections_opened >= 64).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     let opened = server.stats().snapshot().connections_opened;
-    assert_eq!(opened, 64, "the first one, whose turn is not over, among them");
-    holding.send(()).unwrap();
+    assert!(
+        opened == 64 || opened == 65,
+        "{opened}: 64, and the first one if it had a turn before it held the lane up"
+    );
+    release.send(()).unwrap();
     for client in &mut clients {
         assert_eq!(client.answer().await.header.call_id, Some(1));
     }
@@ -111,12 +126,16 @@ async fn who_does_not_say_who_he_is_keeps_nobody_out() {
 }
 
 /// A method `Hold` keeps its thread until it is told.
-struct HeldUp(parking_lot::Mutex<std::sync::mpsc::Receiver<()>>);
+struct HeldUp {
+    held: parking_lot::Mutex<std::sync::mpsc::Receiver<()>>,
+    holds: AtomicBool,
+}
 
 impl Service for HeldUp {
     fn call(&self, call: halcyon_rpc::Call) -> halcyon_rpc::Outcome {
         if call.method == "Hold" {
-            self.0.lock().recv().unwrap();
+            self.holds.store(true, Ordering::SeqCst);
+            self.held.lock().recv().unwrap();
         }
         halcyon_rpc::Outcome::Ready(Ok(halcyon_rpc::Reply::encoded(call.param)))
     }
