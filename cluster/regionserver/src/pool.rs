@@ -1,6 +1,7 @@
 //! Where calls run that may wait for the disk.
 //!
-//! A bounded number of threads, and a bounded queue before them for each class of calls. Every class has some
+//! A bounded number of threads, and a queue before them for each class of calls, which holds no more than `Queues` of
+//! `halcyon-rpc` lets wait of that class. Every class has some
 //! threads that no other class may take, and all of them share the rest; who waits is served class by class in
 //! turn. So a scan waits behind ten thousand scans, and a Get beside them does not. HBase gives each class a queue
 //! and handlers of its own (`RWQueueRpcExecutor`); with both ratios set the threads are divided here as they are
@@ -12,7 +13,6 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use halcyon_env::Clock;
@@ -28,21 +28,13 @@ pub(crate) struct PoolLimits {
     pub threads_max: usize,
     /// Of them, those that only calls of a class may take.
     pub reserved: [usize; CallClass::COUNT],
-    /// Calls of one class that wait for a thread.
-    pub waiting_max: usize,
 }
 
 impl PoolLimits {
     /// `threads` for all classes but meta's, which has `meta_threads` besides. `read_share`: part of the threads that
     /// is for reads and scans alone, the rest being for writes; 0: divided as they come, but for an eighth each.
     /// `scan_share`: part of the former that is for scans alone, in the same way.
-    pub fn new(
-        threads: usize,
-        meta_threads: usize,
-        waiting_max: usize,
-        read_share: f64,
-        scan_share: f64,
-    ) -> PoolLimits {
+    pub fn new(threads: usize, meta_threads: usize, read_share: f64, scan_share: f64) -> PoolLimits {
         let threads = threads.max(3);
         let some = (threads / 8).max(1);
         let part = |whole: usize, share: f64| {
@@ -65,7 +57,7 @@ impl PoolLimits {
         }
         let threads_max = threads + meta_threads.max(1);
         assert!(reserved.iter().sum::<usize>() <= threads_max, "{reserved:?} of {threads_max} threads");
-        PoolLimits { threads_max, reserved, waiting_max }
+        PoolLimits { threads_max, reserved }
     }
 }
 
@@ -109,8 +101,6 @@ pub(crate) struct Permit {
     answer_bytes: usize,
 }
 
-/// A connection that has this many calls waiting for a thread is refused more of them while its class is half full.
-const GREEDY_CALLS_MIN: usize = 64;
 /// How many calls whose clients are slow are passed over to find one whose client is not.
 const PASSED_OVER_MAX: usize = 64;
 /// How many calls that nobody waits for are dropped in one go.
@@ -138,30 +128,19 @@ impl DiskPool {
         let _ = self.0.queues.set(queues); // once is enough
     }
 
-    /// Waits for a place, and for room for an answer of up to `answer_bytes`. `CallQueueTooBigException` if too many of
-    /// the class wait already, and dropped if nobody waits for the answer any more when its turn comes, unless the call
-    /// has begun and `must` run.
+    /// Waits for a place, and for room for an answer of up to `answer_bytes`. Dropped if nobody waits for the answer any
+    /// more when its turn comes, unless the call has begun and `must` run.
     pub(crate) async fn enter(&self, terms: &Terms, answer_bytes: usize, must: bool) -> Entered {
         let class = terms.class;
         let started = {
             let mut state = self.0.state.lock();
-            let waiting = state.waiting[class.index()].len();
-            if waiting == 0
+            if state.waiting[class.index()].is_empty()
                 && self.0.has_thread(&state, class)
                 && let Ok(reservation) = self.0.reserve(terms, answer_bytes)
             {
                 return Ok((self.0.start(&mut state, class, answer_bytes), reservation));
             }
-            let of_connection = &terms.connection.state.queued;
-            let queued = of_connection.load(Ordering::Relaxed);
-            let waiting_max = self.0.limits.waiting_max;
-            let is_greedy = queued >= GREEDY_CALLS_MIN && waiting >= waiting_max / 2;
-            if (waiting >= waiting_max || is_greedy) && !must {
-                let text = format!("{waiting} calls ({}) wait for the disk", class.name());
-                return Err(RpcError::call_queue_too_big(text));
-            }
             let (start, started) = oneshot::channel();
-            of_connection.fetch_add(1, Ordering::Relaxed);
             state.waiting[class.index()].push_back(Waiting {
                 terms: terms.clone(),
                 answer_bytes,
@@ -277,7 +256,6 @@ impl Shared {
                 state.waiting[at].push_back(first);
                 continue;
             };
-            first.terms.connection.state.queued.fetch_sub(1, Ordering::Relaxed);
             let permit = self.start(state, class, first.answer_bytes);
             match first.start.send(Ok((permit, reservation))) {
                 Ok(()) => return true,
@@ -305,7 +283,6 @@ impl Shared {
                 return;
             };
             let first = waiting.pop_front().expect("it was looked at");
-            first.terms.connection.state.queued.fetch_sub(1, Ordering::Relaxed);
             let _ = first.start.send(Err(RpcError::dropped(why))); // or nobody is there at all
         }
     }
@@ -362,7 +339,7 @@ mod tests {
 
     #[test]
     fn a_flood_of_one_class_leaves_threads_to_the_others() {
-        let pool = pool(PoolLimits::new(16, 2, 4096, 0.0, 0.0));
+        let pool = pool(PoolLimits::new(16, 2, 0.0, 0.0));
         let mut scans = Vec::new();
         while let Some(permit) = enter_now(&pool, CallClass::Scan) {
             scans.push(permit);
@@ -379,12 +356,12 @@ mod tests {
 
     #[test]
     fn ratios_divide_the_threads() {
-        let limits = PoolLimits::new(16, 2, 4096, 0.5, 0.25);
+        let limits = PoolLimits::new(16, 2, 0.5, 0.25);
         assert_eq!(limits.reserved, [2, 6, 2, 8, 0]);
-        assert_eq!(PoolLimits::new(16, 2, 4096, 0.75, 0.0).reserved, [2, 2, 2, 4, 0]);
+        assert_eq!(PoolLimits::new(16, 2, 0.75, 0.0).reserved, [2, 2, 2, 4, 0]);
         for threads in 0..40 {
             for shares in [(0.0, 0.0), (0.01, 0.01), (0.5, 0.5), (1.0, 0.0), (1.0, 1.0), (0.3, 1.0)] {
-                let limits = PoolLimits::new(threads, 1, 1, shares.0, shares.1);
+                let limits = PoolLimits::new(threads, 1, shares.0, shares.1);
                 let some = CallClass::ALL.iter().filter(|class| limits.reserved[class.index()] > 0).count();
                 assert_eq!(some, 4, "{threads} {shares:?}: {limits:?}");
             }
@@ -393,7 +370,7 @@ mod tests {
 
     #[test]
     fn classes_take_turns_and_a_class_keeps_its_order() {
-        let pool = pool(PoolLimits::new(3, 1, 3, 1.0, 0.5));
+        let pool = pool(PoolLimits::new(3, 1, 1.0, 0.5));
         let (scan, read) = (enter_now(&pool, CallClass::Scan), enter_now(&pool, CallClass::Read));
         assert!(scan.is_some() && read.is_some());
         let scan_terms = terms(CallClass::Scan);
@@ -402,13 +379,7 @@ mod tests {
             assert!(poll(entering.as_mut()).is_pending());
         }
         assert_eq!(pool.waiting_count(CallClass::Scan), 3);
-        match poll(pin!(pool.enter(&scan_terms, 0, false))) {
-            Poll::Ready(Err(error)) => assert!(error.class.ends_with(".CallQueueTooBigException")),
-            _ => panic!("the class is full"),
-        }
-        let mut begun = Box::pin(pool.enter(&scan_terms, 0, true));
-        assert!(poll(begun.as_mut()).is_pending(), "what has begun is not refused");
-        assert!(enter_now(&pool, CallClass::Write).is_some(), "another class is not full");
+        assert!(enter_now(&pool, CallClass::Write).is_some(), "another class does not wait behind them");
         drop(read);
         assert!(poll(waiting[0].as_mut()).is_pending(), "the read's thread stays the read's");
         drop(waiting.remove(0)); // gives up
@@ -425,7 +396,7 @@ mod tests {
 
     #[test]
     fn a_call_begins_when_there_is_room_for_its_answer() {
-        let pool = pool(PoolLimits::new(16, 1, 10, 0.0, 0.0));
+        let pool = pool(PoolLimits::new(16, 1, 0.0, 0.0));
         let queues = room_for(1000);
         pool.keep_room_in(queues.clone());
         let (silent, other) = (terms(CallClass::Scan), terms(CallClass::Scan));
@@ -452,21 +423,8 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_much_is_refused_before_others() {
-        let pool = pool(PoolLimits::new(3, 1, 3 * GREEDY_CALLS_MIN, 1.0, 0.5));
-        let (greedy, other) = (terms(CallClass::Scan), terms(CallClass::Scan));
-        let _running = enter_now(&pool, CallClass::Scan);
-        let mut waiting: Vec<_> =
-            (0..3 * GREEDY_CALLS_MIN / 2).map(|_| Box::pin(pool.enter(&greedy, 0, false))).collect();
-        assert!(waiting.iter_mut().all(|entering| poll(entering.as_mut()).is_pending()));
-        assert!(matches!(poll(pin!(pool.enter(&greedy, 0, false))), Poll::Ready(Err(_))));
-        let mut entering = pin!(pool.enter(&other, 0, false));
-        assert!(poll(entering.as_mut()).is_pending(), "there is room for others");
-    }
-
-    #[test]
     fn who_takes_nothing_is_passed_over() {
-        let pool = pool(PoolLimits::new(3, 1, 10, 1.0, 0.5));
+        let pool = pool(PoolLimits::new(3, 1, 1.0, 0.5));
         pool.keep_room_in(room_for(1000));
         let (silent, other) = (terms(CallClass::Scan), terms(CallClass::Scan));
         let Poll::Ready(Ok((permit, _held))) = poll(pin!(pool.enter(&silent, 300, false))) else {
@@ -483,7 +441,7 @@ mod tests {
     /// They are told in one go as soon as there is a place, which goes to the first one that somebody waits for.
     #[test]
     fn who_is_not_waited_for_takes_no_place() {
-        let pool = pool(PoolLimits::new(3, 1, 10, 1.0, 0.5));
+        let pool = pool(PoolLimits::new(3, 1, 1.0, 0.5));
         let running = enter_now(&pool, CallClass::Scan);
         let (late, other) = (until(CallClass::Scan, 0), terms(CallClass::Scan));
         let mut left: Vec<_> = (0..3).map(|_| Box::pin(pool.enter(&late, 0, false))).collect();

@@ -64,8 +64,6 @@ pub struct RegionServerSettings {
     /// As many more for calls on `hbase:meta` and those that clients put above others
     /// (`hbase.regionserver.metahandler.count`).
     pub meta_threads_max: usize,
-    /// Calls of each class that wait for one of those.
-    pub disk_queue_max: usize,
     /// Part of the threads for reads and scans; 0: reads, scans and writes have an eighth each for themselves and
     /// share the rest (`hbase.ipc.server.callqueue.read.ratio`).
     pub read_threads_share: f64,
@@ -127,7 +125,6 @@ impl Default for RegionServerSettings {
             scanners_count_max: 100_000,
             disk_threads_max: 16,
             meta_threads_max: 2,
-            disk_queue_max: 4096,
             read_threads_share: 0.0,
             scan_threads_share: 0.0,
             nonce_grace: Duration::from_secs(30 * 60),
@@ -194,7 +191,6 @@ impl RegionServerSettings {
         PoolLimits::new(
             self.disk_threads_max,
             self.meta_threads_max,
-            self.disk_queue_max,
             self.read_threads_share,
             self.scan_threads_share,
         )

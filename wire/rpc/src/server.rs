@@ -42,7 +42,7 @@ pub struct RpcSettings {
     /// Calls of each class that wait for their answer (`hbase.ipc.server.max.callqueue.length`, for the class of
     /// meta `hbase.ipc.server.priority.max.callqueue.length`, for replication
     /// `hbase.ipc.server.replication.max.callqueue.length`), and bytes of requests that do
-    /// (`hbase.ipc.server.max.callqueue.size`); beyond, `CallQueueTooBigException` for that class. 16,384 of
+    /// (`hbase.ipc.server.max.callqueue.size`); beyond, `CallQueueTooBigException` for that class. 4,096 of
     /// each; 512 MiB.
     pub queues: QueueLimits,
     /// Bytes of answers one client does not take; beyond, its connection is not read. 16 MiB.
@@ -66,7 +66,7 @@ impl Default for RpcSettings {
             frame_bytes_max: 256 << 20,
             connections_max: 20_000,
             connection_calls_max: 4_096,
-            queues: QueueLimits::new(16_384, 512 << 20),
+            queues: QueueLimits::new(4_096, 512 << 20),
             connection_response_bytes_max: 16 << 20,
             silent_timeout: Duration::from_secs(5),
             request_timeout_min: Duration::from_millis(20),

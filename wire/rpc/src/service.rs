@@ -33,8 +33,6 @@ pub struct Connection {
 pub struct ConnectionState {
     /// Nobody is there to take answers any more.
     pub gone: AtomicBool,
-    /// Calls of it that wait for a thread, for whoever makes them wait.
-    pub queued: AtomicUsize,
     /// Bytes of answers that the client did not take yet, as of the last turn.
     pub(crate) waiting_bytes: AtomicUsize,
     /// Bytes that answers may have that are being made.
