@@ -2,7 +2,8 @@
 //!
 //! A search in a large list is a row of waits for memory. Those who read tend to read the same rows again: a table with a
 //! place for each hash of a row remembers the node in front of what was found last. Nodes stay where they are in the order,
-//! so such a node is never wrong, only far away by now, or of another row with the same hash; whoever uses it looks.
+//! so such a node is never wrong, only far away by now, or of another row with the same hash; whoever uses it looks. Most
+//! nodes of other rows are known by a few bits of their hashes, so that they need not be waited for.
 //!
 //! # Invariants
 //! - A table and the nodes that it points at live as long as the list: both lie in chunks of its segment.
@@ -15,7 +16,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 #[cfg(halcyon_shuttle)]
 use shuttle::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::node::Link;
+use crate::node::{NodeRef, TAGS, TaggedLink};
 
 /// Bytes of chunks for which there is one place, when a table is new.
 const BYTES_PER_PLACE: usize = 512;
@@ -25,6 +26,28 @@ const PLACES_MAX: usize = 1 << 20;
 /// The table in use, if any. *Thread safety*: looked at from any thread; replaced by one at a time.
 pub(crate) struct RowHints {
     table: AtomicPtr<Table>,
+}
+
+/// Where a row may be remembered.
+pub(crate) struct Place<'t> {
+    link: &'t TaggedLink,
+    tag: usize,
+}
+
+impl<'t> Place<'t> {
+    /// The node in front of the row, or of another one.
+    #[inline]
+    pub(crate) fn load(&self) -> Option<NodeRef<'t>> {
+        self.link.load(self.tag)
+    }
+
+    /// # Safety
+    /// `node` is in the list whose hints these are.
+    #[inline]
+    pub(crate) unsafe fn remember(&self, node: NodeRef<'_>) {
+        // SAFETY: it lives as long as the list and its hints; the tag is a remainder.
+        unsafe { self.link.set(node, self.tag) };
+    }
 }
 
 /// Followed by as many places.
@@ -43,22 +66,24 @@ impl RowHints {
         NonNull::new(self.table.load(Ordering::Acquire))
     }
 
-    fn places(&self) -> &[Link] {
+    fn places(&self) -> &[TaggedLink] {
         let Some(table) = self.table() else { return &[] };
         // SAFETY: `replace` wrote the table and its places, which live as long as this value; the pointer comes from the
         // whole range.
         unsafe {
             let count = table.as_ref().places_count;
-            std::slice::from_raw_parts(table.add(1).cast::<Link>().as_ptr(), count)
+            std::slice::from_raw_parts(table.add(1).cast::<TaggedLink>().as_ptr(), count)
         }
     }
 
     /// The place of a row.
     #[inline]
-    pub(crate) fn place(&self, row: &[u8]) -> Option<&Link> {
+    pub(crate) fn place(&self, row: &[u8]) -> Option<Place<'_>> {
         let places = self.places();
-        let at = (u128::from(hash(row)) * places.len() as u128) >> 64;
-        places.get(at as usize)
+        // The place comes from the upper end of the product, the tag from the lower one.
+        let product = u128::from(hash(row)) * places.len() as u128;
+        let link = places.get((product >> 64) as usize)?;
+        Some(Place { link, tag: (product as u64 >> 32) as usize % TAGS })
     }
 
     /// How many places a larger table is to have when this many bytes are held; `None` if there are enough.
@@ -79,9 +104,9 @@ impl RowHints {
         // SAFETY: the caller promised room, alignment and that nobody else has the range.
         unsafe {
             table.write(Table { places_count });
-            let places = table.add(1).cast::<Link>();
+            let places = table.add(1).cast::<TaggedLink>();
             for at in 0..places_count {
-                places.add(at).write(Link::end());
+                places.add(at).write(TaggedLink::end());
             }
         }
         self.table.store(table.as_ptr(), Ordering::Release);
@@ -89,7 +114,7 @@ impl RowHints {
 }
 
 pub(crate) const fn table_len(places_count: usize) -> usize {
-    size_of::<Table>() + places_count * size_of::<Link>()
+    size_of::<Table>() + places_count * size_of::<TaggedLink>()
 }
 
 /// Spreads rows over places; equal for equal rows.

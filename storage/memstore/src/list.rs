@@ -103,8 +103,8 @@ impl SkipList {
             (links, found) = self.advance(links, level, found, target, &mut before);
         }
         if let Some(before) = before {
-            // SAFETY: the node is in the list, so it lives as long as the list and its hints.
-            unsafe { hint.set(before) };
+            // SAFETY: the node is in the list.
+            unsafe { hint.remember(before) };
         }
         found
     }

@@ -77,6 +77,35 @@ impl Link {
     }
 }
 
+/// How many different tags fit into the address of a node.
+pub(crate) const TAGS: usize = chunk::RANGE_ALIGN;
+
+/// A link with a number below [`TAGS`] that says for whom it was set.
+#[repr(transparent)]
+pub(crate) struct TaggedLink(Link);
+
+impl TaggedLink {
+    pub(crate) fn end() -> TaggedLink {
+        TaggedLink(Link::end())
+    }
+
+    /// The node it points at, unless it was set with another tag.
+    #[inline]
+    pub(crate) fn load(&self, tag: usize) -> Option<NodeRef<'_>> {
+        // Acquire: pairs with `set`.
+        let tagged = NonNull::new(self.0.0.load(Ordering::Acquire))?;
+        let at = NonNull::new(tagged.as_ptr().map_addr(|address| address & !(TAGS - 1)))?;
+        (tagged.addr().get() & (TAGS - 1) == tag).then_some(NodeRef { at, life: PhantomData })
+    }
+
+    /// # Safety
+    /// `node` lives as long as the link; `tag` is below [`TAGS`].
+    #[inline]
+    pub(crate) unsafe fn set(&self, node: NodeRef<'_>, tag: usize) {
+        self.0.0.store(node.at.as_ptr().map_addr(|address| address | tag), Ordering::Release);
+    }
+}
+
 impl Link {
     /// Makes the link point at `node`.
     ///
