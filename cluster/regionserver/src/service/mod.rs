@@ -145,8 +145,7 @@ impl RegionServer {
     }
 
     /// Runs a part of a call where blocking is allowed, and looks how long that took with the wait before it. A call
-    /// whose client has given up or gone meanwhile is dropped, and so is one that finds its class full refused, unless
-    /// it has `begun` to change something.
+    /// whose client has given up or gone meanwhile is dropped, unless it has `begun` to change something.
     async fn run_pooled<T, F>(&self, method: &'static str, waits: Waits, work: F) -> Result<T, RpcError>
     where
         T: Send + 'static,
