@@ -199,7 +199,7 @@ pub fn all_runs(experiment: &Experiment) -> Table {
         rows,
         remark: "Medians, with the least and the most of the repetitions. Where a rate was asked for, latency counts from the moment \
                  at which an operation should have begun. A longest stall is a JVM's longest pause, or the longest wait that \
-                 Halcyon's stall monitor recorded. Others: everybody else on the machine."
+                 Halcyon's stall monitor recorded: 10 ms and more, so 0 is anything below. Others: everybody else on the machine."
             .to_string(),
     }
 }

@@ -130,7 +130,8 @@ pub fn tables(experiment: &Experiment) -> Vec<Table> {
         by_workload(
             "Longest stall",
             "ms",
-            "A JVM's longest pause, or wait for memory of one of its threads; Halcyon's longest recorded wait.",
+            "A JVM's longest pause, or wait for memory of one of its threads; Halcyon's longest recorded wait (its \
+             monitor records what takes 10 ms, so 0 is anything below).",
             &longest_pause_ms,
         ),
         shaped(
