@@ -264,6 +264,9 @@ impl Shared {
         } else {
             self.wal.roll_if_needed()?.map_or_else(|| self.wal.archive(), |rolled| rolled.archived)
         };
+        // A roll writes what is buffered and leaves it to whoever drives the log to tell those who wait for it. A server has a
+        // thread for that; here a lone writer may be asleep by now.
+        self.wal.drive();
         for path in archived {
             self.env.fs.remove_file(&path)?;
         }
