@@ -45,7 +45,7 @@ impl<'t> Place<'t> {
     /// `node` is in the list whose hints these are.
     #[inline]
     pub(crate) unsafe fn remember(&self, node: NodeRef<'_>) {
-        // SAFETY: it lives as long as the list and its hints; the tag is a remainder.
+        // SAFETY: it lives as long as the list and its hints; the tag is one of `TAGS` parts.
         unsafe { self.link.set(node, self.tag) };
     }
 }
@@ -80,10 +80,14 @@ impl RowHints {
     #[inline]
     pub(crate) fn place(&self, row: &[u8]) -> Option<Place<'_>> {
         let places = self.places();
-        // The place comes from the upper end of the product, the tag from the lower one.
-        let product = u128::from(hash(row)) * places.len() as u128;
-        let link = places.get((product >> 64) as usize)?;
-        Some(Place { link, tag: (product as u64 >> 32) as usize % TAGS })
+        // Where the hash lies among all, in places, and then within its place, in tags: its upper bits are the mixed ones.
+        let split = |part: u64, parts: usize| {
+            let product = u128::from(part) * parts as u128;
+            ((product >> 64) as usize, product as u64)
+        };
+        let (at, within) = split(hash(row), places.len());
+        let link = places.get(at)?;
+        Some(Place { link, tag: split(within, TAGS).0 })
     }
 
     /// How many places a larger table is to have when this many bytes are held; `None` if there are enough.
@@ -129,4 +133,37 @@ fn hash(row: &[u8]) -> u64 {
     last[..rest.len()].copy_from_slice(rest);
     add(u64::from_le_bytes(last));
     hash
+}
+
+#[cfg(test)]
+mod tests {
+    use halcyon_cell::{Cell, CellComparator, Key};
+
+    use crate::{ChunkPool, Segment};
+
+    /// What one row has left at a place is nothing for another row with other bits.
+    #[test]
+    fn a_node_of_another_row_is_known_by_its_tag() {
+        let segment = Segment::new(ChunkPool::new(4096, 0), CellComparator::Default);
+        let rows: Vec<_> = (0..200).map(|at| format!("row{at:04}")).collect();
+        for row in &rows {
+            let cell = Cell::put(row.as_bytes(), b"f", b"q", 1, &[b'v'; 100]);
+            segment.insert(segment.prepare(cell.bytes(), None), 1);
+        }
+        let list = segment.list();
+        let (mut same, mut others) = (0, 0);
+        for row in &rows[1..] {
+            let key = Key::first_on_row(row.as_bytes());
+            list.find(&list.order().target(key.get()));
+            let place = list.hints().place(row.as_bytes()).expect("there is a table");
+            for other in rows.iter().filter(|other| *other != row) {
+                let of_other = list.hints().place(other.as_bytes()).expect("there is a table");
+                if std::ptr::eq(place.link, of_other.link) {
+                    assert_eq!(of_other.load().is_some(), place.tag == of_other.tag, "{row} {other}");
+                    *if place.tag == of_other.tag { &mut same } else { &mut others } += 1;
+                }
+            }
+        }
+        assert!(others > 4 * same, "{others} of other tags, {same} of the same");
+    }
 }

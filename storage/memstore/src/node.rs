@@ -75,6 +75,15 @@ impl Link {
     pub(crate) unsafe fn swap_in(&self, old: Option<NodeRef<'_>>, new: NodeRef<'_>) -> bool {
         self.0.compare_exchange(address(old), new.at.as_ptr(), Ordering::Release, Ordering::Relaxed).is_ok()
     }
+
+    /// Makes the link point at `node`.
+    ///
+    /// # Safety
+    /// `node` lives as long as the link.
+    #[inline]
+    pub(crate) unsafe fn set(&self, node: NodeRef<'_>) {
+        self.0.store(node.at.as_ptr(), Ordering::Release);
+    }
 }
 
 /// How many different tags fit into the address of a node.
@@ -103,17 +112,6 @@ impl TaggedLink {
     #[inline]
     pub(crate) unsafe fn set(&self, node: NodeRef<'_>, tag: usize) {
         self.0.0.store(node.at.as_ptr().map_addr(|address| address | tag), Ordering::Release);
-    }
-}
-
-impl Link {
-    /// Makes the link point at `node`.
-    ///
-    /// # Safety
-    /// `node` lives as long as the link.
-    #[inline]
-    pub(crate) unsafe fn set(&self, node: NodeRef<'_>) {
-        self.0.store(node.at.as_ptr(), Ordering::Release);
     }
 }
 
