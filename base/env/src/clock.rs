@@ -17,6 +17,11 @@ pub trait Clock: Send + Sync {
     /// Nanoseconds since some fixed point; never goes back.
     fn monotonic_ns(&self) -> u64;
 
+    /// Nanoseconds for which the calling thread has had a processor, since it began; `None` where that is not known.
+    fn thread_ran_ns(&self) -> Option<u64> {
+        None
+    }
+
     /// Blocks the calling thread.
     fn sleep(&self, time: Duration);
 }
@@ -50,6 +55,11 @@ impl Clock for SystemClock {
         self.start.elapsed().as_nanos() as u64
     }
 
+    fn thread_ran_ns(&self) -> Option<u64> {
+        let ran = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        Duration::try_from(ran).ok().map(|ran| ran.as_nanos() as u64)
+    }
+
     fn sleep(&self, time: Duration) {
         std::thread::sleep(time);
     }
@@ -65,11 +75,17 @@ fn hour_in(zone: &TimeZone, wall_ms: i64) -> i64 {
 pub struct ManualClock {
     wall_ms: AtomicI64,
     monotonic_ns: AtomicU64,
+    thread_ran_ns: AtomicU64,
 }
 
 impl ManualClock {
     pub fn at(wall_ms: i64) -> ManualClock {
-        ManualClock { wall_ms: AtomicI64::new(wall_ms), monotonic_ns: AtomicU64::new(0) }
+        ManualClock { wall_ms: AtomicI64::new(wall_ms), ..ManualClock::default() }
+    }
+
+    /// All threads have had a processor for so much longer; the time is as before.
+    pub fn advance_thread(&self, ran: Duration) {
+        self.thread_ran_ns.fetch_add(ran.as_nanos() as u64, Ordering::SeqCst);
     }
 
     pub fn advance(&self, time: Duration) {
@@ -85,6 +101,10 @@ impl Clock for ManualClock {
 
     fn monotonic_ns(&self) -> u64 {
         self.monotonic_ns.load(Ordering::SeqCst)
+    }
+
+    fn thread_ran_ns(&self) -> Option<u64> {
+        Some(self.thread_ran_ns.load(Ordering::SeqCst))
     }
 
     fn sleep(&self, time: Duration) {

@@ -20,7 +20,7 @@ use std::time::Duration;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use fs::{DirEntry, FileLock, FileSystem, ReadableFile, UpdatableFile, WritableFile};
 pub use real::RealFileSystem;
-pub use stalls::{Activity, Holder, Stall, StallSum, Stalls, Watch};
+pub use stalls::{Activity, Due, Holder, Stall, StallSum, Stalls, Watch};
 pub use watched::WatchedFileSystem;
 
 /// Some ten small requests.

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use crate::Clock;
@@ -40,6 +40,7 @@ pub struct StallSum {
 pub struct Stalls {
     threshold_ns: AtomicU64,
     recorded: Mutex<Recorded>,
+    host: OnceLock<Host>,
 }
 
 #[derive(Default)]
@@ -53,6 +54,7 @@ impl Default for Stalls {
         Stalls {
             threshold_ns: AtomicU64::new(THRESHOLD_DEFAULT.as_nanos() as u64),
             recorded: Mutex::default(),
+            host: OnceLock::new(),
         }
     }
 }
@@ -89,7 +91,25 @@ impl Stalls {
     ) {
         if time_ns >= self.threshold_ns.load(Ordering::Relaxed) {
             let time = Duration::from_nanos(time_ns);
-            self.record(Stall { at_ms: clock.now_ms(), cause, detail: detail(), time });
+            let mut detail = detail();
+            if let Some(stolen) = self.host.get().and_then(|host| host.stolen_lately(clock)) {
+                detail.push_str(&stolen);
+            }
+            self.record(Stall { at_ms: clock.now_ms(), cause, detail, time });
+        }
+    }
+
+    /// From now on stalls tell what the host of this virtual machine took lately, as `stolen` says: the sum over all
+    /// processors since the start. Whoever asks for this calls [`Stalls::look_at_host`] from time to time.
+    pub fn ask_host(&self, clock: &dyn Clock, stolen: Box<dyn Fn() -> Option<Duration> + Send + Sync>) {
+        let looks = Mutex::new([(clock.monotonic_ns(), stolen().unwrap_or_default()); 2]);
+        let _ = self.host.set(Host { stolen, looks }); // once is enough
+    }
+
+    /// "Lately" begins at the last look but one.
+    pub fn look_at_host(&self, clock: &dyn Clock) {
+        if let Some(host) = self.host.get() {
+            host.look(clock);
         }
     }
 
@@ -116,6 +136,54 @@ impl Stalls {
     pub fn sums(&self) -> Vec<(&'static str, StallSum)> {
         let recorded = self.recorded.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         recorded.sums.iter().map(|(cause, sum)| (*cause, *sum)).collect()
+    }
+}
+
+/// What a virtual machine's host takes for others while threads want to run.
+struct Host {
+    stolen: Box<dyn Fn() -> Option<Duration> + Send + Sync>,
+    /// The last look but one and the last one: when, and what had been taken by then.
+    looks: Mutex<[(u64, Duration); 2]>,
+}
+
+impl Host {
+    fn look(&self, clock: &dyn Clock) {
+        let Some(stolen) = (self.stolen)() else { return };
+        let mut looks = self.looks.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        *looks = [looks[1], (clock.monotonic_ns(), stolen)];
+    }
+
+    fn stolen_lately(&self, clock: &dyn Clock) -> Option<String> {
+        let (since_ns, before) = self.looks.lock().unwrap_or_else(|poisoned| poisoned.into_inner())[0];
+        let stolen = (self.stolen)()?.checked_sub(before).filter(|stolen| !stolen.is_zero())?;
+        let span = Duration::from_nanos(clock.monotonic_ns().saturating_sub(since_ns));
+        Some(format!("; the host took {} ms of the last {} ms", stolen.as_millis(), span.as_millis()))
+    }
+}
+
+/// A time at which a thread means to run again.
+pub struct Due<'w> {
+    watch: &'w Watch,
+    set_ns: u64,
+    period_ns: u64,
+    ran_ns: Option<u64>,
+}
+
+impl Due<'_> {
+    /// The thread runs, or it has come to this in what it does. Being late is recorded, and how long it ran meanwhile: the
+    /// rest it waited for a processor.
+    pub fn came(self, cause: &'static str, detail: impl FnOnce() -> String) {
+        let Due { watch: Watch { stalls, clock }, set_ns, period_ns, ran_ns } = self;
+        let since_ns = clock.monotonic_ns().saturating_sub(set_ns);
+        let detail = || {
+            let mut detail = detail();
+            if let (Some(before), Some(now)) = (ran_ns, clock.thread_ran_ns()) {
+                let (ran, since) = (now.saturating_sub(before) as f64 / 1e6, since_ns as f64 / 1e6);
+                detail.push_str(&format!(", which ran for {ran:.1} ms of {since:.1}"));
+            }
+            detail
+        };
+        stalls.took(&**clock, cause, detail, since_ns.saturating_sub(period_ns));
     }
 }
 
@@ -224,6 +292,16 @@ pub struct Watch {
 }
 
 impl Watch {
+    /// To be asked before a wait of this length, by the thread that waits.
+    pub fn due_in(&self, period: Duration) -> Due<'_> {
+        Due {
+            watch: self,
+            set_ns: self.clock.monotonic_ns(),
+            period_ns: period.as_nanos() as u64,
+            ran_ns: self.clock.thread_ran_ns(),
+        }
+    }
+
     /// As [`Stalls::acquire`].
     #[inline]
     pub fn acquire<T>(
@@ -306,6 +384,36 @@ mod tests {
         }
         assert_eq!(stalls.recent().len(), RECENT_MAX);
         assert_eq!(longest("sync").count, 2 + RECENT_MAX as u64 + 10);
+    }
+
+    #[test]
+    fn who_runs_late_tells_how_long_it_ran_and_what_the_host_took() {
+        let clock = Arc::new(ManualClock::at(5));
+        let watch = Watch { stalls: Arc::default(), clock: clock.clone() };
+        let period = Duration::from_millis(3);
+        let late = |ms, ran_ms| {
+            let due = watch.due_in(period);
+            clock.advance(Duration::from_millis(ms));
+            clock.advance_thread(Duration::from_millis(ran_ms));
+            due.came("lane", || "lane 1".into());
+            watch.stalls.recent().pop()
+        };
+        assert_eq!(late(12, 0), None);
+        let stall = late(30, 4).expect("too late");
+        assert_eq!((stall.cause, stall.time), ("lane", Duration::from_millis(27)));
+        assert_eq!(stall.detail, "lane 1, which ran for 4.0 ms of 30.0");
+        let stolen = Arc::new(AtomicU64::new(70));
+        let source = Arc::clone(&stolen);
+        let source = move || Some(Duration::from_millis(source.load(Ordering::Relaxed)));
+        watch.stalls.ask_host(&*clock, Box::new(source));
+        assert_eq!(late(30, 30).expect("too late").detail, "lane 1, which ran for 30.0 ms of 30.0");
+        stolen.store(90, Ordering::Relaxed);
+        watch.stalls.look_at_host(&*clock);
+        let took = |ms, of| format!("; the host took {ms} ms of the last {of} ms");
+        assert!(late(20, 0).expect("too late").detail.ends_with(&took(20, 50)));
+        watch.stalls.look_at_host(&*clock);
+        stolen.store(100, Ordering::Relaxed);
+        assert!(late(20, 0).expect("too late").detail.ends_with(&took(10, 40)));
     }
 
     #[test]

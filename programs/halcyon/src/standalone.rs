@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use halcyon_coord::{ClusterZnodes, ZkServer, ZkSettings, ZnodeTree};
-use halcyon_env::{Env, FileLock, spawn_thread};
+use halcyon_env::{Env, FileLock, FileSystem, RealFileSystem, spawn_thread};
 use halcyon_master::{ClientMetaService, Master, MasterService, MasterSettings, RegionServerDoor};
 use halcyon_regionserver::{AdminService, ClientService, RegionServer};
 use halcyon_rpc::{BoundServer, Call, Lanes, Outcome, Queues, RpcError, RpcServer, Service, Services};
@@ -36,6 +36,8 @@ const DRAIN_TIME_MAX: Duration = Duration::from_secs(5);
 /// How often it is looked whether threads run when they want to. Short against what counts as a stall: of one that
 /// begins while the thread sleeps anyway, the rest of that sleep is not seen.
 const STALL_CHECK_PERIOD: Duration = Duration::from_millis(3);
+/// How often the monitor looks what the host of a virtual machine took.
+const HOST_LOOK_PERIOD: Duration = Duration::from_secs(1);
 /// How often network threads give back memory that others have freed.
 const GIVE_BACK_PERIOD: Duration = Duration::from_millis(20);
 /// How often it is looked whether the region server gave up.
@@ -270,7 +272,7 @@ impl Bound {
         let services = roles.services()?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let lanes = Lanes::start(cores).map_err(|error| format!("cannot start threads: {error}"))?;
-        lanes.watch(&env.clock, &env.stalls, STALL_CHECK_PERIOD);
+        lanes.watch(&env.watch(), STALL_CHECK_PERIOD);
         lanes.give_back_memory(GIVE_BACK_PERIOD);
         watch_scheduler(env, Arc::downgrade(&roles.region_server))
             .map_err(|error| format!("cannot start threads: {error}"))?;
@@ -334,16 +336,35 @@ fn resident_bytes(env: &Env) -> Box<dyn Fn() -> Option<u64> + Send + Sync> {
 /// Records when a thread that has nothing to do but to wake up does so late: then the machine is what others wait for.
 /// Ends with the region server.
 fn watch_scheduler(env: &Env, region_server: Weak<RegionServer>) -> io::Result<()> {
-    let env = env.clone();
+    let watch = env.watch();
+    // Not by `env`, which would record it if this read was slow, and ask again.
+    let stolen = || stolen(&RealFileSystem.read("/proc/stat".as_ref()).ok()?);
+    watch.stalls.ask_host(&*watch.clock, Box::new(stolen));
     spawn_thread("stall-monitor", move || {
-        while region_server.strong_count() > 0 {
-            let due_ns = env.clock.monotonic_ns() + STALL_CHECK_PERIOD.as_nanos() as u64;
-            env.clock.sleep(STALL_CHECK_PERIOD);
-            let late_ns = env.clock.monotonic_ns().saturating_sub(due_ns);
-            env.stalls.took(&*env.clock, "scheduler", || "a thread that only sleeps".into(), late_ns);
+        let looks = HOST_LOOK_PERIOD.as_nanos() / STALL_CHECK_PERIOD.as_nanos();
+        for turn in 0u128.. {
+            if region_server.strong_count() == 0 {
+                return;
+            }
+            if turn.is_multiple_of(looks) {
+                watch.stalls.look_at_host(&*watch.clock);
+            }
+            let due = watch.due_in(STALL_CHECK_PERIOD);
+            watch.clock.sleep(STALL_CHECK_PERIOD);
+            due.came("scheduler", || "a thread that only sleeps".into());
         }
     })
     .map(|_| ())
+}
+
+/// What the host of this virtual machine has taken from all processors since the start, as Linux tells in `/proc/stat`: the
+/// eighth number of its first line (`proc_stat(5)`).
+fn stolen(stat: &[u8]) -> Option<Duration> {
+    const STEAL: usize = 8;
+    const TICKS_PER_SECOND: u64 = 100;
+    let line = std::str::from_utf8(stat).ok()?.lines().next()?;
+    let ticks = line.strip_prefix("cpu ")?.split_whitespace().nth(STEAL - 1)?.parse::<u64>().ok()?;
+    Some(Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND))
 }
 
 /// Every port, served.
@@ -415,4 +436,20 @@ fn tell(env: &Env, settings: &StandaloneSettings, roles: &Roles, ports: &Ports, 
     text += &format!("ready after {took_ms} ms\n");
     let mut out = io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush()); // nobody has to listen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_s_part_is_read_as_linux_writes_it() {
+        let stat = b"cpu  374456 551 43992 93479 3424 0 4696 3207 0 0\ncpu0 1 2 3 4 5 6 7 8 9 10\nintr 5\n";
+        assert_eq!(stolen(stat), Some(Duration::from_millis(32_070)));
+        for other in
+            [&b""[..], b"cpu  1 2 3", b"cpu0 1 2 3 4 5 6 7 8 9 10", b"cpu  1 2 3 4 5 6 7 x 9 10", b"\xff"]
+        {
+            assert_eq!(stolen(other), None);
+        }
+    }
 }

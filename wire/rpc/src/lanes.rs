@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use halcyon_env::{Clock, Stalls, spawn_thread};
+use halcyon_env::{Watch, spawn_thread};
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
@@ -83,15 +83,14 @@ impl Lanes {
 
     /// Looks on every lane, each `period`, how much later than wanted it gets there, and records what is too late: so
     /// long did everything wait that the lane serves.
-    pub fn watch(&self, clock: &Arc<dyn Clock>, stalls: &Arc<Stalls>, period: Duration) {
+    pub fn watch(&self, watch: &Watch, period: Duration) {
         for (number, lane) in self.lanes.iter().enumerate() {
-            let (clock, stalls) = (Arc::clone(clock), Arc::clone(stalls));
+            let watch = watch.clone();
             lane.handle.spawn(async move {
                 loop {
-                    let due_ns = clock.monotonic_ns() + period.as_nanos() as u64;
+                    let due = watch.due_in(period);
                     tokio::time::sleep(period).await;
-                    let late_ns = clock.monotonic_ns().saturating_sub(due_ns);
-                    stalls.took(&*clock, "network-thread", || format!("network-{number}"), late_ns);
+                    due.came("network-thread", || format!("network-{number}"));
                 }
             });
         }
