@@ -2,6 +2,7 @@
 //!
 //! A chunk is handed out from front to back by an atomic counter and never piecewise freed. Whoever needs
 //! bytes of it to stay holds the chunk by reference count; with the last reference it goes back to the pool.
+//! What is to lie together lies in a part of a chunk, which is a chunk itself and holds the one around it.
 //!
 //! # Thread safety
 //! [`Chunk::allocate`] may be called from many threads at once; the ranges it returns never overlap. What is
@@ -177,7 +178,7 @@ impl ChunkPool {
                 None => map(),
             }
         });
-        Arc::new(Chunk { memory: Some(memory), used_bytes: AtomicUsize::new(0), pool: self.clone() })
+        Chunk::pooled(memory, self.clone())
     }
 
     /// Changes how many bytes of unused chunks are kept. What is too much goes back to the operating system, chunk by
@@ -315,33 +316,70 @@ impl ChunkPool {
 
 /// A piece of memory that belongs to a segment, or to several that follow each other.
 pub(crate) struct Chunk {
-    /// `None` only inside `drop`.
-    memory: Option<Pages>,
+    memory: Memory,
     /// May run past the end; then the chunk is full.
     used_bytes: AtomicUsize,
-    pool: Arc<ChunkPool>,
 }
 
+enum Memory {
+    Pooled {
+        /// `None` only inside `drop`.
+        pages: Option<Pages>,
+        pool: Arc<ChunkPool>,
+    },
+    /// A range of another chunk, which no other part overlaps.
+    Part { start: NonNull<u8>, len: usize, _of: Arc<Chunk> },
+}
+
+// SAFETY: the memory is reached through ranges that `allocate` gives to one caller each; a part keeps the chunk that it
+// lies in.
+unsafe impl Send for Chunk {}
+// SAFETY: as above; what `allocate` changes is atomic.
+unsafe impl Sync for Chunk {}
+
 impl Chunk {
+    fn pooled(pages: Pages, pool: Arc<ChunkPool>) -> Arc<Chunk> {
+        let memory = Memory::Pooled { pages: Some(pages), pool };
+        Arc::new(Chunk { memory, used_bytes: AtomicUsize::new(0) })
+    }
+
+    /// A chunk of `size_bytes` inside this one; `None` if this one is full.
+    pub(crate) fn part(self: &Arc<Self>, size_bytes: usize) -> Option<Arc<Chunk>> {
+        let start = self.allocate(size_bytes)?;
+        let memory = Memory::Part { start, len: size_bytes, _of: self.clone() };
+        Some(Arc::new(Chunk { memory, used_bytes: AtomicUsize::new(0) }))
+    }
+
+    #[inline]
+    fn range(&self) -> (NonNull<u8>, usize) {
+        match &self.memory {
+            Memory::Pooled { pages, .. } => {
+                let pages = pages.as_ref().expect("a live chunk has its memory");
+                (pages.base(), pages.len())
+            }
+            Memory::Part { start, len, .. } => (*start, *len),
+        }
+    }
+
     /// Takes `size_bytes` of uninitialised memory aligned to [`RANGE_ALIGN`]; `None` if the chunk is full.
     /// The range is the caller's alone, and is valid as long as the chunk is.
     #[inline]
     pub(crate) fn allocate(&self, size_bytes: usize) -> Option<NonNull<u8>> {
         let size_bytes = size_bytes.next_multiple_of(RANGE_ALIGN);
-        let memory = self.memory.as_ref().expect("a live chunk has its memory");
-        if self.used_bytes.load(Ordering::Relaxed) > memory.len() {
+        let (base, len) = self.range();
+        if self.used_bytes.load(Ordering::Relaxed) > len {
             return None; // full before: do not let the counter run on
         }
         let start = self.used_bytes.fetch_add(size_bytes, Ordering::Relaxed);
-        if start.checked_add(size_bytes)? > memory.len() {
+        if start.checked_add(size_bytes)? > len {
             return None;
         }
-        // SAFETY: start + size is inside the allocation, so start is.
-        Some(unsafe { memory.base().add(start) })
+        // SAFETY: start + size is inside the range, so start is.
+        Some(unsafe { base.add(start) })
     }
 
     pub(crate) fn size_bytes(&self) -> usize {
-        self.memory.as_ref().expect("a live chunk has its memory").len()
+        self.range().1
     }
 
     /// How far the chunk is used: a number that is different at nearly every allocation.
@@ -353,8 +391,10 @@ impl Chunk {
 
 impl Drop for Chunk {
     fn drop(&mut self) {
-        if let Some(memory) = self.memory.take() {
-            self.pool.give_back(memory);
+        if let Memory::Pooled { pages, pool } = &mut self.memory
+            && let Some(pages) = pages.take()
+        {
+            pool.give_back(pages);
         }
     }
 }

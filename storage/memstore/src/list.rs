@@ -32,7 +32,7 @@ pub(crate) type Places<'l> = [(&'l [Link], Option<NodeRef<'l>>); HEIGHT_MAX];
 
 /// Searches that go on at the same time: enough that a node has arrived when its search's turn comes again, and few
 /// enough that what they look at stays in the nearest cache.
-pub(crate) const SEARCHES_MAX: usize = 16;
+pub(crate) const SEARCHES_MAX: usize = 24;
 
 /// Nodes that are looked at behind what was remembered of a row.
 const HINT_STEPS_MAX: usize = 4;
@@ -228,7 +228,8 @@ impl SkipList {
             return usize::from(unsafe { self.insert(*node) });
         }
         let mut replaced = 0;
-        let mut places: [Places<'l>; SEARCHES_MAX] = [[(&self.head, None); HEIGHT_MAX]; SEARCHES_MAX];
+        let unknown: Places<'l> = [(&self.head, None); HEIGHT_MAX];
+        let mut places = vec![unknown; nodes.len().min(SEARCHES_MAX)];
         for group in nodes.chunks(SEARCHES_MAX) {
             if self.belongs_near_end(&self.target_of(group[0])) {
                 for node in group {
@@ -354,7 +355,7 @@ impl SkipList {
     }
 
     /// The places of at most [`SEARCHES_MAX`] nodes, all levels of them.
-    fn find_places<'l>(&'l self, nodes: &[NodeRef<'l>], places: &mut [Places<'l>; SEARCHES_MAX]) {
+    fn find_places<'l>(&'l self, nodes: &[NodeRef<'l>], places: &mut [Places<'l>]) {
         let mut searches: [Option<Search<'l, 'l>>; SEARCHES_MAX] = std::array::from_fn(|at| {
             let target = self.target_of(*nodes.get(at)?);
             let level = HEIGHT_MAX - 1;

@@ -1,9 +1,10 @@
 use std::fmt;
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use halcyon_cell::{CellComparator, CellRef, CellType};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::SegmentScanner;
 use crate::chunk::{Chunk, ChunkPool, locked};
@@ -17,6 +18,14 @@ use crate::order::Order;
 const FIRST_CHUNKS_FRACTIONS: [usize; 4] = [32, 8, 4, 2];
 /// What takes more than this fraction of a chunk gets memory of its own, or the ends of chunks would be lost.
 const LARGE_FRACTION: usize = 8;
+
+/// Nodes of so many levels and more lie next to each other, in parts of chunks: one in 64 nodes, which most steps of a search
+/// come by. Among all others each of them would lie on a page of its own, and the processor knows the places of some
+/// thousand pages only.
+const TALL_HEIGHT: usize = 4;
+/// How large those parts are, as a fraction of their chunk, and what is too large for them, as a fraction of the part.
+const TALL_PART_FRACTION: usize = 64;
+const TALL_NODE_FRACTION: usize = 8;
 
 /// Whoever holds less than this fraction of a chunk finds rows without hints.
 const HINTS_FRACTION: usize = 8;
@@ -35,11 +44,13 @@ static NEXT_SEGMENT_ID: AtomicU64 = AtomicU64::new(1);
 /// # Invariants
 /// - All linked nodes lie in chunks of `chunks`, of which none goes until the segment is dropped. Other segments may have
 ///   nodes in them too.
-/// - `current`, if not null, points at one of `chunks`.
+/// - `current` and `tall`, if not null, point at one of `chunks`.
 pub struct Segment {
     id: u64,
     list: SkipList,
     current: AtomicPtr<Chunk>,
+    /// The part of a chunk that takes nodes of [`TALL_HEIGHT`].
+    tall: AtomicPtr<Chunk>,
     pool: Arc<ChunkPool>,
     chunks: Mutex<Chunks>,
     data_bytes: AtomicUsize,
@@ -53,9 +64,9 @@ pub struct Segment {
 #[derive(Default)]
 struct Chunks {
     held: Vec<Arc<Chunk>>,
-    /// How many of them were ever `current`; the others hold one large cell each.
+    /// How many of them were ever `current`; the others hold one large cell each, or are parts.
     filled_count: usize,
-    /// Of all that are held.
+    /// Of all that are held, parts not counted: they lie in others.
     size_bytes: usize,
 }
 
@@ -75,7 +86,7 @@ pub struct SegmentSize {
 /// Holds its chunk, so it may outlive the segment. Dropping it gives up the cell; its bytes of the chunk are
 /// lost until the chunk goes.
 pub struct PreparedCell {
-    node: std::ptr::NonNull<Header>,
+    node: NonNull<Header>,
     /// Which segment it was prepared by; no two segments of a process have the same.
     segment_id: u64,
     /// Keeps the node.
@@ -125,6 +136,7 @@ impl Segment {
             id: NEXT_SEGMENT_ID.fetch_add(1, Ordering::Relaxed),
             list: SkipList::new(Order::new(comparator, row_start)),
             current: AtomicPtr::default(),
+            tall: AtomicPtr::default(),
             pool,
             chunks: Mutex::default(),
             data_bytes: AtomicUsize::new(0),
@@ -163,7 +175,7 @@ impl Segment {
         debug_assert!(CellRef::parse(kv, 0).is_ok(), "prepare wants a whole KeyValue");
         let height = self.draw_height();
         let len = node_len(height) + kv.len();
-        let (range, chunk) = self.allocate(len);
+        let (range, chunk) = self.allocate(len, height);
         // SAFETY: the range is fresh from `allocate`, which gives `len` aligned bytes to this call alone.
         let node = unsafe { write_node(range, &chunk, height, self.list.order(), kv, timestamp) };
         PreparedCell { node, segment_id: self.id, _chunk: chunk }
@@ -268,24 +280,26 @@ impl Segment {
         &self.list
     }
 
-    /// Takes `len` bytes of the current chunk, or of a new one.
-    fn allocate(&self, len: usize) -> (std::ptr::NonNull<u8>, Arc<Chunk>) {
+    /// Takes `len` bytes for a node of so many levels.
+    fn allocate(&self, len: usize, height: usize) -> (NonNull<u8>, Arc<Chunk>) {
+        if height >= TALL_HEIGHT
+            && let Some(done) = self.allocate_tall(len)
+        {
+            return done;
+        }
         let mut full = std::ptr::null_mut();
         if len <= self.pool.chunk_size_bytes() / LARGE_FRACTION {
             full = self.current.load(Ordering::Acquire);
-            if let Some(done) = self.allocate_in_current(full, len) {
+            if let Some(done) = self.allocate_in(full, len) {
                 return done;
             }
         }
         self.allocate_slowly(full, len)
     }
 
+    /// Takes `len` bytes of `current` or `tall`, as it was read.
     #[inline]
-    fn allocate_in_current(
-        &self,
-        current: *mut Chunk,
-        len: usize,
-    ) -> Option<(std::ptr::NonNull<u8>, Arc<Chunk>)> {
+    fn allocate_in(&self, current: *mut Chunk, len: usize) -> Option<(NonNull<u8>, Arc<Chunk>)> {
         // SAFETY: `current` is null or points at a chunk that `chunks` holds as long as `self` is.
         let range = unsafe { current.as_ref() }?.allocate(len)?;
         // SAFETY: as above; the pointer came from `Arc::as_ptr`.
@@ -296,9 +310,35 @@ impl Segment {
         Some((range, chunk))
     }
 
-    #[cold]
-    fn allocate_slowly(&self, mut full: *mut Chunk, len: usize) -> (std::ptr::NonNull<u8>, Arc<Chunk>) {
-        let mut chunks = match self.pool.watch() {
+    /// Takes `len` bytes of the part for tall nodes, or of a new one; `None` if they are too many, or the current chunk has
+    /// no room for a part.
+    fn allocate_tall(&self, len: usize) -> Option<(NonNull<u8>, Arc<Chunk>)> {
+        let full = self.tall.load(Ordering::Acquire);
+        if let Some(done) = self.allocate_in(full, len) {
+            return Some(done);
+        }
+        let mut chunks = self.lock_chunks();
+        let tall = self.tall.load(Ordering::Acquire);
+        if tall != full
+            && let Some(done) = self.allocate_in(tall, len)
+        {
+            return Some(done); // another thread was faster
+        }
+        let current = self.current.load(Ordering::Acquire);
+        let chunk = chunks.held.iter().rfind(|chunk| Arc::as_ptr(chunk) == current)?;
+        let part_bytes = chunk.size_bytes() / TALL_PART_FRACTION;
+        if len > part_bytes / TALL_NODE_FRACTION {
+            return None;
+        }
+        let part = chunk.part(part_bytes)?;
+        let range = part.allocate(len)?;
+        self.tall.store(Arc::as_ptr(&part).cast_mut(), Ordering::Release);
+        chunks.held.push(part.clone());
+        Some((range, part))
+    }
+
+    fn lock_chunks(&self) -> MutexGuard<'_, Chunks> {
+        match self.pool.watch() {
             None => locked(&self.chunks),
             Some(watch) => watch.acquire(
                 "chunk-lock",
@@ -307,7 +347,13 @@ impl Segment {
                 || self.chunks.lock(),
                 || "another write makes room in the same memstore".to_string(),
             ),
-        };
+        }
+    }
+
+    /// Takes `len` bytes of the current chunk, or of a new one.
+    #[cold]
+    fn allocate_slowly(&self, mut full: *mut Chunk, len: usize) -> (NonNull<u8>, Arc<Chunk>) {
+        let mut chunks = self.lock_chunks();
         if len > self.pool.chunk_size_bytes() / LARGE_FRACTION {
             let chunk = self.pool.take(len.next_multiple_of(8));
             let range = chunk.allocate(len).expect("the chunk is as large as the cell");
@@ -317,7 +363,7 @@ impl Segment {
         loop {
             let current = self.current.load(Ordering::Acquire);
             if current != full
-                && let Some(done) = self.allocate_in_current(current, len)
+                && let Some(done) = self.allocate_in(current, len)
             {
                 return done; // another thread was faster
             }
@@ -360,13 +406,15 @@ impl Segment {
     }
 
     /// Levels of a new node: one, and with a chance of one in four each, more. The randomness comes from how
-    /// far the chunk is filled, so that the same cells in the same order always take the same memory.
+    /// far the chunks are filled, so that the same cells in the same order always take the same memory.
     fn draw_height(&self) -> usize {
-        let current = self.current.load(Ordering::Acquire);
-        // SAFETY: `current` is null or points at a chunk that `chunks` holds as long as `self` is.
-        let used = unsafe { current.as_ref() }.map_or(0, Chunk::used_bytes) as u64;
+        let used = |chunk: &AtomicPtr<Chunk>| {
+            // SAFETY: it is null or points at a chunk that `chunks` holds as long as `self` is.
+            unsafe { chunk.load(Ordering::Acquire).as_ref() }.map_or(0, Chunk::used_bytes) as u64
+        };
         let cells = self.cells_count.load(Ordering::Relaxed) as u64;
-        let bits = mix(used << 32 ^ cells) | 1 << (2 * (HEIGHT_MAX - 1));
+        let bits =
+            mix(mix(used(&self.current) << 32 ^ cells) ^ used(&self.tall)) | 1 << (2 * (HEIGHT_MAX - 1));
         1 + bits.trailing_zeros() as usize / 2
     }
 
@@ -403,5 +451,31 @@ fn mix(mut x: u64) -> u64 {
 impl fmt::Debug for Segment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Segment").field("id", &self.id).field("size", &self.size()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use halcyon_cell::Cell;
+
+    use super::*;
+
+    /// Of the cells of one batch as well, of which none is inserted while heights are drawn.
+    #[test]
+    fn one_node_in_64_is_tall_and_those_lie_together() {
+        const CELLS: usize = 40_000;
+        const PAGE_BYTES: usize = 4096;
+        let segment = Segment::new(ChunkPool::new(2 << 20, 0), CellComparator::Default);
+        let cell = |at| Cell::put(format!("row{at:08}").as_bytes(), b"f", b"q", 1, &[b'v'; 40]);
+        let prepared: Vec<_> = (0..CELLS).map(|at| segment.prepare(cell(at).bytes(), None)).collect();
+        let tall: Vec<_> = prepared.iter().filter(|cell| cell.node().links().len() >= TALL_HEIGHT).collect();
+        assert!((CELLS / 64 / 2..CELLS / 64 * 2).contains(&tall.len()), "{} of {CELLS}", tall.len());
+        let page = |cell: &&PreparedCell| cell.node().address().addr().get() / PAGE_BYTES;
+        let pages: BTreeSet<_> = tall.iter().map(page).collect();
+        assert!(pages.len() * 10 < tall.len(), "{} nodes on {} pages", tall.len(), pages.len());
+        segment.insert_all(prepared, 1);
+        assert_eq!(segment.size().cells_count, CELLS);
     }
 }
