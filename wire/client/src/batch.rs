@@ -73,7 +73,7 @@ impl Table {
         pending: &[Pending],
     ) -> (Vec<Share>, Vec<(Pending, ClientError)>) {
         let (mut shares, mut failed) = (Vec::<Share>::new(), Vec::new());
-        // places of servers and regions by their address in memory, which the shares keep alive
+        // places of servers, and of regions in those, by their address in memory, which the shares keep alive
         let (mut servers, mut regions) = (HashMap::new(), HashMap::new());
         for one in pending {
             let index = one.index;
@@ -85,16 +85,18 @@ impl Table {
             }
             match self.cluster.locate(&self.name, actions[index].row(), one.stale).await {
                 Ok(location) => {
-                    let server = *servers.entry(Arc::as_ptr(&location.server).addr()).or_insert_with(|| {
-                        shares.push((Arc::clone(&location.server), Vec::new()));
-                        shares.len() - 1
-                    });
-                    let of_server = &mut shares[server].1;
-                    let region = *regions.entry(Arc::as_ptr(&location).addr()).or_insert_with(|| {
+                    let address = Arc::as_ptr(&location).addr();
+                    let (server, region) = *regions.entry(address).or_insert_with(|| {
+                        let server =
+                            *servers.entry(Arc::as_ptr(&location.server).addr()).or_insert_with(|| {
+                                shares.push((Arc::clone(&location.server), Vec::new()));
+                                shares.len() - 1
+                            });
+                        let of_server = &mut shares[server].1;
                         of_server.push((location, Vec::new()));
-                        of_server.len() - 1
+                        (server, of_server.len() - 1)
                     });
-                    of_server[region].1.push(index);
+                    shares[server].1[region].1.push(index);
                 }
                 Err(error) => failed.push((Pending { index, stale: one.stale }, error)),
             }
