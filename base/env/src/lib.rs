@@ -9,6 +9,7 @@
 
 mod clock;
 mod fs;
+mod host;
 mod real;
 pub mod sim;
 mod stalls;

@@ -7,14 +7,17 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use crate::Clock;
+use crate::host::Host;
 
 /// Waits that are kept whole; of older ones the sums stay.
 const RECENT_MAX: usize = 1024;
 const THRESHOLD_DEFAULT: Duration = Duration::from_millis(10);
+/// An operating system counts what its host took when its own clock ticks next, a hundred times in a second or more often.
+const HOST_TOLD_AFTER_NS: u64 = 10_000_000;
 
 /// One wait over the threshold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +48,8 @@ pub struct Stalls {
 
 #[derive(Default)]
 struct Recorded {
+    /// Those since the last look at the host, and when they ended by the monotonic clock.
+    fresh: Vec<(Stall, u64)>,
     recent: VecDeque<Stall>,
     sums: BTreeMap<&'static str, StallSum>,
 }
@@ -90,74 +95,77 @@ impl Stalls {
         time_ns: u64,
     ) {
         if time_ns >= self.threshold_ns.load(Ordering::Relaxed) {
-            let time = Duration::from_nanos(time_ns);
-            let mut detail = detail();
-            if let Some(stolen) = self.host.get().and_then(|host| host.stolen_lately(clock)) {
-                detail.push_str(&stolen);
-            }
-            self.record(Stall { at_ms: clock.now_ms(), cause, detail, time });
+            let stall =
+                Stall { at_ms: clock.now_ms(), cause, detail: detail(), time: Duration::from_nanos(time_ns) };
+            self.record(stall, clock.monotonic_ns());
         }
     }
 
-    /// From now on stalls tell what the host of this virtual machine took lately, as `stolen` says: the sum over all
-    /// processors since the start. Whoever asks for this calls [`Stalls::look_at_host`] from time to time.
-    pub fn ask_host(&self, clock: &dyn Clock, stolen: Box<dyn Fn() -> Option<Duration> + Send + Sync>) {
-        let looks = Mutex::new([(clock.monotonic_ns(), stolen().unwrap_or_default()); 2]);
-        let _ = self.host.set(Host { stolen, looks }); // once is enough
+    /// From now on what the host of this virtual machine takes is told apart: `taken` says how much it has taken of each
+    /// processor, on average, since the start. It is asked by [`Stalls::look_at_host`], which somebody is to call several
+    /// times in a second. A stall of which the host took half or more has the cause `host`.
+    pub fn ask_host(&self, taken: Box<dyn Fn() -> Option<Duration> + Send + Sync>) {
+        let _ = self.host.set(Host::new(taken)); // once is enough
     }
 
-    /// "Lately" begins at the last look but one.
+    /// Sees what the host took, and so of whose making the stalls are that ended since the last look, but for the very last.
     pub fn look_at_host(&self, clock: &dyn Clock) {
-        if let Some(host) = self.host.get() {
-            host.look(clock);
+        let Some(host) = self.host.get() else { return };
+        let now_ns = clock.monotonic_ns();
+        host.look(now_ns);
+        let mut recorded = self.recorded();
+        let is_told = |(_, ended_ns): &mut (Stall, u64)| *ended_ns + HOST_TOLD_AFTER_NS <= now_ns;
+        let told: Vec<_> = recorded.fresh.extract_if(.., is_told).collect();
+        for (mut stall, ended_ns) in told {
+            host.judge(&mut stall, ended_ns);
+            recorded.keep(stall);
         }
     }
 
     #[cold]
-    fn record(&self, stall: Stall) {
-        let mut recorded = self.recorded.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let sum = recorded.sums.entry(stall.cause).or_default();
-        sum.count += 1;
-        sum.total += stall.time;
-        sum.longest = sum.longest.max(stall.time);
-        if recorded.recent.len() == RECENT_MAX {
-            recorded.recent.pop_front();
+    fn record(&self, stall: Stall, ended_ns: u64) {
+        let mut recorded = self.recorded();
+        if self.host.get().is_some() && recorded.fresh.len() < RECENT_MAX {
+            recorded.fresh.push((stall, ended_ns));
+        } else {
+            recorded.keep(stall);
         }
-        recorded.recent.push_back(stall);
+    }
+
+    fn recorded(&self) -> MutexGuard<'_, Recorded> {
+        self.recorded.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// The latest ones, the oldest first.
     pub fn recent(&self) -> Vec<Stall> {
-        let recorded = self.recorded.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        recorded.recent.iter().cloned().collect()
+        let recorded = self.recorded();
+        recorded.recent.iter().chain(recorded.fresh.iter().map(|(stall, _)| stall)).cloned().collect()
     }
 
     /// Sums since the start, by cause.
     pub fn sums(&self) -> Vec<(&'static str, StallSum)> {
-        let recorded = self.recorded.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        recorded.sums.iter().map(|(cause, sum)| (*cause, *sum)).collect()
+        let recorded = self.recorded();
+        let mut sums = recorded.sums.clone();
+        recorded.fresh.iter().for_each(|(stall, _)| sums.entry(stall.cause).or_default().add(stall));
+        sums.into_iter().collect()
     }
 }
 
-/// What a virtual machine's host takes for others while threads want to run.
-struct Host {
-    stolen: Box<dyn Fn() -> Option<Duration> + Send + Sync>,
-    /// The last look but one and the last one: when, and what had been taken by then.
-    looks: Mutex<[(u64, Duration); 2]>,
+impl StallSum {
+    fn add(&mut self, stall: &Stall) {
+        self.count += 1;
+        self.total += stall.time;
+        self.longest = self.longest.max(stall.time);
+    }
 }
 
-impl Host {
-    fn look(&self, clock: &dyn Clock) {
-        let Some(stolen) = (self.stolen)() else { return };
-        let mut looks = self.looks.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        *looks = [looks[1], (clock.monotonic_ns(), stolen)];
-    }
-
-    fn stolen_lately(&self, clock: &dyn Clock) -> Option<String> {
-        let (since_ns, before) = self.looks.lock().unwrap_or_else(|poisoned| poisoned.into_inner())[0];
-        let stolen = (self.stolen)()?.checked_sub(before).filter(|stolen| !stolen.is_zero())?;
-        let span = Duration::from_nanos(clock.monotonic_ns().saturating_sub(since_ns));
-        Some(format!("; the host took {} ms of the last {} ms", stolen.as_millis(), span.as_millis()))
+impl Recorded {
+    fn keep(&mut self, stall: Stall) {
+        self.sums.entry(stall.cause).or_default().add(&stall);
+        if self.recent.len() == RECENT_MAX {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(stall);
     }
 }
 
@@ -361,6 +369,8 @@ mod tests {
     use super::*;
     use crate::ManualClock;
 
+    const TWENTY: Duration = Duration::from_millis(20);
+
     #[test]
     fn only_long_waits_are_kept_and_only_so_many() {
         let (clock, stalls) = (ManualClock::at(5), Stalls::default());
@@ -387,12 +397,11 @@ mod tests {
     }
 
     #[test]
-    fn who_runs_late_tells_how_long_it_ran_and_what_the_host_took() {
+    fn who_runs_late_tells_how_long_it_ran() {
         let clock = Arc::new(ManualClock::at(5));
         let watch = Watch { stalls: Arc::default(), clock: clock.clone() };
-        let period = Duration::from_millis(3);
         let late = |ms, ran_ms| {
-            let due = watch.due_in(period);
+            let due = watch.due_in(Duration::from_millis(3));
             clock.advance(Duration::from_millis(ms));
             clock.advance_thread(Duration::from_millis(ran_ms));
             due.came("lane", || "lane 1".into());
@@ -402,18 +411,42 @@ mod tests {
         let stall = late(30, 4).expect("too late");
         assert_eq!((stall.cause, stall.time), ("lane", Duration::from_millis(27)));
         assert_eq!(stall.detail, "lane 1, which ran for 4.0 ms of 30.0");
-        let stolen = Arc::new(AtomicU64::new(70));
-        let source = Arc::clone(&stolen);
-        let source = move || Some(Duration::from_millis(source.load(Ordering::Relaxed)));
-        watch.stalls.ask_host(&*clock, Box::new(source));
-        assert_eq!(late(30, 30).expect("too late").detail, "lane 1, which ran for 30.0 ms of 30.0");
-        stolen.store(90, Ordering::Relaxed);
-        watch.stalls.look_at_host(&*clock);
-        let took = |ms, of| format!("; the host took {ms} ms of the last {of} ms");
-        assert!(late(20, 0).expect("too late").detail.ends_with(&took(20, 50)));
-        watch.stalls.look_at_host(&*clock);
-        stolen.store(100, Ordering::Relaxed);
-        assert!(late(20, 0).expect("too late").detail.ends_with(&took(10, 40)));
+    }
+
+    #[test]
+    fn what_the_host_took_is_told_apart() {
+        let (clock, stalls) = (ManualClock::at(5), Stalls::default());
+        let taken_ms = Arc::new(AtomicU64::new(7000));
+        let source = Arc::clone(&taken_ms);
+        stalls.ask_host(Box::new(move || Some(Duration::from_millis(source.load(Ordering::Relaxed)))));
+        let wait = |ms, taken| {
+            stalls.watch(&clock, "lock", || "of a row".into(), || clock.advance(Duration::from_millis(ms)));
+            taken_ms.fetch_add(taken, Ordering::Relaxed);
+        };
+        let look = |after_ms| {
+            clock.advance(Duration::from_millis(after_ms));
+            stalls.look_at_host(&clock);
+            stalls.recent().pop().map(|stall| (stall.cause, stall.detail))
+        };
+        let told = |cause, detail: &str| Some((cause, detail.to_string()));
+        assert_eq!(look(1000), None);
+        wait(20, 9);
+        assert_eq!(stalls.recent().len(), 1, "seen before it is known whose it is");
+        assert_eq!(look(9), told("lock", "of a row"));
+        assert_eq!(stalls.sums()[0], ("lock", StallSum { count: 1, total: TWENTY, longest: TWENTY }));
+        assert_eq!(look(1), told("lock", "of a row; the host took 9 ms of each processor in 30 ms"));
+        wait(20, 10);
+        assert_eq!(look(10), told("host", "lock: of a row; the host took 10 ms of each processor in 30 ms"));
+        // What it takes before counts only as far as there was no look in between.
+        clock.advance(Duration::from_millis(20));
+        wait(20, 10);
+        assert_eq!(look(10), told("host", "lock: of a row; the host took 10 ms of each processor in 50 ms"));
+        taken_ms.fetch_add(10, Ordering::Relaxed);
+        look(10);
+        wait(20, 0);
+        assert_eq!(look(10), told("lock", "of a row"));
+        let sums: Vec<_> = stalls.sums().into_iter().map(|(cause, sum)| (cause, sum.count)).collect();
+        assert_eq!(sums, [("host", 2), ("lock", 2)]);
     }
 
     #[test]

@@ -37,7 +37,7 @@ const DRAIN_TIME_MAX: Duration = Duration::from_secs(5);
 /// begins while the thread sleeps anyway, the rest of that sleep is not seen.
 const STALL_CHECK_PERIOD: Duration = Duration::from_millis(3);
 /// How often the monitor looks what the host of a virtual machine took.
-const HOST_LOOK_PERIOD: Duration = Duration::from_secs(1);
+const HOST_LOOK_PERIOD: Duration = Duration::from_millis(30);
 /// How often network threads give back memory that others have freed.
 const GIVE_BACK_PERIOD: Duration = Duration::from_millis(20);
 /// How often it is looked whether the region server gave up.
@@ -338,8 +338,8 @@ fn resident_bytes(env: &Env) -> Box<dyn Fn() -> Option<u64> + Send + Sync> {
 fn watch_scheduler(env: &Env, region_server: Weak<RegionServer>) -> io::Result<()> {
     let watch = env.watch();
     // Not by `env`, which would record it if this read was slow, and ask again.
-    let stolen = || stolen(&RealFileSystem.read("/proc/stat".as_ref()).ok()?);
-    watch.stalls.ask_host(&*watch.clock, Box::new(stolen));
+    let taken = || taken_by_host(&RealFileSystem.read("/proc/stat".as_ref()).ok()?);
+    watch.stalls.ask_host(Box::new(taken));
     spawn_thread("stall-monitor", move || {
         let looks = HOST_LOOK_PERIOD.as_nanos() / STALL_CHECK_PERIOD.as_nanos();
         for turn in 0u128.. {
@@ -357,14 +357,16 @@ fn watch_scheduler(env: &Env, region_server: Weak<RegionServer>) -> io::Result<(
     .map(|_| ())
 }
 
-/// What the host of this virtual machine has taken from all processors since the start, as Linux tells in `/proc/stat`: the
-/// eighth number of its first line (`proc_stat(5)`).
-fn stolen(stat: &[u8]) -> Option<Duration> {
+/// What the host of this virtual machine has taken of each processor, on average, since the start, as Linux tells in
+/// `/proc/stat`: the eighth number of its first line, which is a sum (`proc_stat(5)`).
+fn taken_by_host(stat: &[u8]) -> Option<Duration> {
     const STEAL: usize = 8;
-    const TICKS_PER_SECOND: u64 = 100;
-    let line = std::str::from_utf8(stat).ok()?.lines().next()?;
-    let ticks = line.strip_prefix("cpu ")?.split_whitespace().nth(STEAL - 1)?.parse::<u64>().ok()?;
-    Some(Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND))
+    const MS_PER_TICK: u64 = 10;
+    let text = std::str::from_utf8(stat).ok()?;
+    let processors = text.lines().skip(1).take_while(|line| line.starts_with("cpu")).count() as u64;
+    let sum = text.lines().next()?.strip_prefix("cpu ")?;
+    let ticks = sum.split_whitespace().nth(STEAL - 1)?.parse::<u64>().ok()?;
+    Some(Duration::from_millis((ticks * MS_PER_TICK).checked_div(processors)?))
 }
 
 /// Every port, served.
@@ -444,12 +446,12 @@ mod tests {
 
     #[test]
     fn the_host_s_part_is_read_as_linux_writes_it() {
-        let stat = b"cpu  374456 551 43992 93479 3424 0 4696 3207 0 0\ncpu0 1 2 3 4 5 6 7 8 9 10\nintr 5\n";
-        assert_eq!(stolen(stat), Some(Duration::from_millis(32_070)));
-        for other in
-            [&b""[..], b"cpu  1 2 3", b"cpu0 1 2 3 4 5 6 7 8 9 10", b"cpu  1 2 3 4 5 6 7 x 9 10", b"\xff"]
-        {
-            assert_eq!(stolen(other), None);
+        let stat = b"cpu  374456 551 43992 93479 3424 0 4696 3207 0 0\ncpu0 1\ncpu1 2\nintr 5\n";
+        assert_eq!(taken_by_host(stat), Some(Duration::from_millis(32_070 / 2)));
+        let others =
+            ["", "cpu  1 2 3\ncpu0 1\n", "cpu0 1 2 3 4 5 6 7 8 9 10", "cpu  1 2 3 4 5 6 7 x 9 10\ncpu0 1\n"];
+        for other in others {
+            assert_eq!(taken_by_host(other.as_bytes()), None);
         }
     }
 }

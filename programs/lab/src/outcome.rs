@@ -176,12 +176,15 @@ pub enum PauseKind {
     Stall,
     /// Of Halcyon's stall monitor: a thread that had to wait for a disk. The logs of a JVM tell nothing of such waits.
     Disk,
+    /// Of Halcyon's stall monitor: a time of which the host of the virtual machine took half or more for others. The logs of a
+    /// JVM tell nothing of it either, and a pause of a JVM may contain it.
+    Host,
 }
 
 impl Run {
-    /// What stood still for other reasons than the disk's, which only one of the sides records.
-    pub fn pauses_but_of_disk(&self) -> impl Iterator<Item = &Pause> {
-        self.pauses.iter().filter(|pause| pause.kind != PauseKind::Disk)
+    /// What stood still for other reasons than the disk's or the host's, which only one of the sides records.
+    pub fn own_pauses(&self) -> impl Iterator<Item = &Pause> {
+        self.pauses.iter().filter(|pause| !matches!(pause.kind, PauseKind::Disk | PauseKind::Host))
     }
 }
 

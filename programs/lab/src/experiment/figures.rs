@@ -39,16 +39,26 @@ pub fn latency_max_ms(run: &Run) -> Option<f64> {
     values.map(|(value, _)| *value as f64 / 1e3).reduce(f64::max)
 }
 
-/// The longest time the server, or a thread of it, stood still without waiting for a disk; 0 where it never did for as
-/// long as is recorded.
+/// The longest time the server, or a thread of it, stood still without waiting for a disk, and not because of the host; 0
+/// where it never did for as long as is recorded.
 pub fn longest_pause_ms(run: &Run) -> Option<f64> {
-    Some(run.pauses_but_of_disk().map(|pause| pause.length_ms).fold(0.0, f64::max))
+    Some(run.own_pauses().map(|pause| pause.length_ms).fold(0.0, f64::max))
 }
 
 /// The longest time a thread of the server waited for a disk; `None` where nothing is known of such waits.
 pub fn longest_disk_wait_ms(run: &Run) -> Option<f64> {
-    let of_disk = run.pauses.iter().filter(|pause| pause.kind == PauseKind::Disk);
-    of_disk.map(|pause| pause.length_ms).reduce(f64::max)
+    longest_of(run, PauseKind::Disk)
+}
+
+/// The longest time that the server, or a thread of it, stood still because of the virtual machine's host; `None` where
+/// nothing is known of such times.
+pub fn longest_host_wait_ms(run: &Run) -> Option<f64> {
+    longest_of(run, PauseKind::Host)
+}
+
+fn longest_of(run: &Run, kind: PauseKind) -> Option<f64> {
+    let of_kind = run.pauses.iter().filter(|pause| pause.kind == kind);
+    of_kind.map(|pause| pause.length_ms).reduce(f64::max)
 }
 
 /// Of the application as a whole: waits of single threads are left out.
@@ -167,7 +177,7 @@ pub fn all_runs(experiment: &Experiment) -> Table {
     let client_us =
         |run: &Run| (run.operations > 0).then(|| run.resources.client_cpu_s * 1e6 / run.operations as f64);
     let others = |run: &Run| (run.elapsed_s > 0.0).then(|| run.resources.others_cpu_s / run.elapsed_s);
-    let figures: [Figure<'_>; 13] = [
+    let figures: [Figure<'_>; 14] = [
         ("operations", "/s", &throughput),
         ("p50", "ms", &latency_ms(0.5)),
         ("p99", "ms", &latency_ms(0.99)),
@@ -175,6 +185,7 @@ pub fn all_runs(experiment: &Experiment) -> Table {
         ("longest", "ms", &latency_max_ms),
         ("longest stall", "ms", &longest_pause_ms),
         ("longest wait for a disk", "ms", &longest_disk_wait_ms),
+        ("longest because of the host", "ms", &longest_host_wait_ms),
         ("server CPU each", "us", &server_us),
         ("for a server CPU second", "", &per_cpu_second),
         ("client CPU each", "us", &client_us),
@@ -199,7 +210,8 @@ pub fn all_runs(experiment: &Experiment) -> Table {
         rows,
         remark: "Medians, with the least and the most of the repetitions. Where a rate was asked for, latency counts from the moment \
                  at which an operation should have begun. A longest stall is a JVM's longest pause, or the longest wait that \
-                 Halcyon's stall monitor recorded: 10 ms and more, so 0 is anything below. Others: everybody else on the machine."
+                 Halcyon's stall monitor recorded: 10 ms and more, so 0 is anything below. What waited for a disk, and that of which the host \
+                 of a virtual machine took half or more, is told apart: no JVM's log knows of it. Others: everybody else on the machine."
             .to_string(),
     }
 }

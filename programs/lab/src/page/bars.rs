@@ -46,13 +46,13 @@ pub const SERVER_CPU: Measure = Measure {
 /// What clients feel most.
 pub const LONGEST_PAUSE: Measure = Measure {
     title: "Longest pause",
-    remark: "Less is better. Collections, safepoints and allocation stalls of a JVM; stalls of Halcyon, but for waits for a disk.",
+    remark: "Less is better. Collections, safepoints and allocation stalls of a JVM; stalls of Halcyon, but for waits for a disk and for what the host of a virtual machine took.",
     unit: "",
     quantity: Quantity::Length,
     absent: "not known",
     // a run without any counts: the median is that of all runs
     of: |run| {
-        let lengths_us = run.pauses_but_of_disk().map(|pause| pause.length_ms * 1e3);
+        let lengths_us = run.own_pauses().map(|pause| pause.length_ms * 1e3);
         Some(lengths_us.filter(|us| us.is_finite()).fold(0.0, f64::max))
     },
 };

@@ -256,6 +256,9 @@ fn pauses(manner: &Manner, seconds: f64, chance: &mut Chance) -> Vec<Pause> {
         }
         let (kind, cause) = match manner.side {
             "halcyon" if chance.part() < 0.3 => (PauseKind::Stall, "scheduler: a thread that only sleeps"),
+            "halcyon" if chance.part() < 0.3 => {
+                (PauseKind::Host, "host: scheduler: a thread that only sleeps")
+            }
             "halcyon" => (PauseKind::Disk, "sync: the log"),
             "g1" if chance.part() < 0.08 => (PauseKind::Collection, "Mixed, G1 Evacuation Pause"),
             "g1" => (PauseKind::Collection, "Young (Normal), G1 Evacuation Pause"),

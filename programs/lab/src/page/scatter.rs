@@ -88,6 +88,7 @@ fn panel(looked: &Looked<'_>, runs: &[&Run], x: Axis, y: Axis) -> Plot {
     }
     let kinds = [
         PauseKind::Disk,
+        PauseKind::Host,
         PauseKind::Stall,
         PauseKind::Safepoint,
         PauseKind::Collection,
@@ -95,6 +96,7 @@ fn panel(looked: &Looked<'_>, runs: &[&Run], x: Axis, y: Axis) -> Plot {
     ];
     for kind in kinds {
         let (class, name) = looks(kind);
+        let square = matches!(kind, PauseKind::Safepoint | PauseKind::Host);
         let of_kind = runs.iter().flat_map(|run| &run.pauses).filter(|pause| pause.kind == kind);
         let mut causes: BTreeMap<&str, Vec<Point>> = BTreeMap::new();
         for pause in of_kind {
@@ -123,10 +125,10 @@ fn panel(looked: &Looked<'_>, runs: &[&Run], x: Axis, y: Axis) -> Plot {
                 others.extend(points);
                 continue;
             }
-            let shape = Shape::Dots { square: kind == PauseKind::Safepoint };
+            let shape = Shape::Dots { square };
             marks.push(Mark { shape, class: class.clone(), name: cause.to_string(), points, sign: None });
         }
-        let shape = Shape::Dots { square: kind == PauseKind::Safepoint };
+        let shape = Shape::Dots { square };
         marks.push(Mark { shape, class, name: "other causes".into(), points: others, sign: None });
     }
     if runs.is_empty() {
@@ -163,6 +165,7 @@ fn looks(kind: PauseKind) -> (&'static str, &'static str) {
         PauseKind::AllocationStall => ("allocation", "allocation stall"),
         PauseKind::Stall => ("stall", "stall"),
         PauseKind::Disk => ("disk", "disk wait"),
+        PauseKind::Host => ("host", "host stall"),
     }
 }
 

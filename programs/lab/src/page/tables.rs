@@ -147,12 +147,12 @@ fn side_cells(tr: &mut Markup, runs: &[&Run], kinds: &[String]) {
         }
     }
     let lengths = |run: &Run| {
-        let lengths_us = run.pauses_but_of_disk().map(|pause| pause.length_ms * 1e3);
+        let lengths_us = run.own_pauses().map(|pause| pause.length_ms * 1e3);
         lengths_us.filter(|us| us.is_finite()).collect()
     };
     let longest = |run: &Run| -> f64 { Vec::into_iter(lengths(run)).fold(0.0, f64::max) };
     put(median(&longest, &|us| if us > 0.0 { length(us) } else { "none".into() }));
-    put(median(&|run| run.pauses_but_of_disk().count() as f64, &|count| grouped(count.round() as u64)));
+    put(median(&|run| run.own_pauses().count() as f64, &|count| grouped(count.round() as u64)));
     // waits of single threads overlap: they add up to nothing
     let stopped = |run: &Run| -> f64 {
         let all = run.pauses.iter().filter(|pause| pause.kind.stops_all());

@@ -222,13 +222,14 @@ fn names() -> impl Strategy<Value = String> {
 }
 
 fn runs() -> impl Strategy<Value = Run> {
-    let pause = (numbers(), numbers(), names(), 0..5usize).prop_map(|(at_s, length_ms, cause, kind)| {
+    let pause = (numbers(), numbers(), names(), 0..6usize).prop_map(|(at_s, length_ms, cause, kind)| {
         let kinds = [
             PauseKind::Collection,
             PauseKind::Safepoint,
             PauseKind::AllocationStall,
             PauseKind::Stall,
             PauseKind::Disk,
+            PauseKind::Host,
         ];
         Pause { at_s, length_ms, kind: kinds[kind], cause }
     });

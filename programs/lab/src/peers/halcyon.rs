@@ -84,6 +84,8 @@ fn lines(text: &str, name: &str) -> Option<String> {
 
 /// Causes of stalls that are operations on files (`halcyon_env::WatchedFileSystem`).
 const CAUSES_OF_DISK: [&str; 4] = ["read", "write", "sync", "files"];
+/// The cause of stalls of which the virtual machine's host took half or more (`halcyon_env::Stalls`).
+const CAUSE_OF_HOST: &str = "host";
 
 #[derive(Deserialize)]
 struct StallsPage {
@@ -107,7 +109,11 @@ pub(super) fn stalls(address: &str) -> Result<Vec<Found>, String> {
     let found = |stall: StallEntry| Found {
         start_ms: stall.ended_ms as f64 - stall.length_ms,
         length_ms: stall.length_ms,
-        kind: if CAUSES_OF_DISK.contains(&stall.cause.as_str()) { PauseKind::Disk } else { PauseKind::Stall },
+        kind: match stall.cause.as_str() {
+            CAUSE_OF_HOST => PauseKind::Host,
+            cause if CAUSES_OF_DISK.contains(&cause) => PauseKind::Disk,
+            _ => PauseKind::Stall,
+        },
         cause: format!("{}: {}", stall.cause, stall.what),
     };
     Ok(page.stalls.into_iter().map(found).collect())
