@@ -142,26 +142,18 @@ impl Stalls {
         recorded.recent.iter().chain(recorded.fresh.iter().map(|(stall, _)| stall)).cloned().collect()
     }
 
-    /// Sums since the start, by cause.
+    /// Sums since the start, by cause, which never go back: a stall counts once it is known whether it is the host's.
     pub fn sums(&self) -> Vec<(&'static str, StallSum)> {
-        let recorded = self.recorded();
-        let mut sums = recorded.sums.clone();
-        recorded.fresh.iter().for_each(|(stall, _)| sums.entry(stall.cause).or_default().add(stall));
-        sums.into_iter().collect()
-    }
-}
-
-impl StallSum {
-    fn add(&mut self, stall: &Stall) {
-        self.count += 1;
-        self.total += stall.time;
-        self.longest = self.longest.max(stall.time);
+        self.recorded().sums.iter().map(|(cause, sum)| (*cause, *sum)).collect()
     }
 }
 
 impl Recorded {
     fn keep(&mut self, stall: Stall) {
-        self.sums.entry(stall.cause).or_default().add(&stall);
+        let sum = self.sums.entry(stall.cause).or_default();
+        sum.count += 1;
+        sum.total += stall.time;
+        sum.longest = sum.longest.max(stall.time);
         if self.recent.len() == RECENT_MAX {
             self.recent.pop_front();
         }
@@ -433,8 +425,9 @@ mod tests {
         wait(20, 9);
         assert_eq!(stalls.recent().len(), 1, "seen before it is known whose it is");
         assert_eq!(look(9), told("lock", "of a row"));
-        assert_eq!(stalls.sums()[0], ("lock", StallSum { count: 1, total: TWENTY, longest: TWENTY }));
+        assert_eq!(stalls.sums(), []);
         assert_eq!(look(1), told("lock", "of a row; the host took 9 ms of each processor in 30 ms"));
+        assert_eq!(stalls.sums(), [("lock", StallSum { count: 1, total: TWENTY, longest: TWENTY })]);
         wait(20, 10);
         assert_eq!(look(10), told("host", "lock: of a row; the host took 10 ms of each processor in 30 ms"));
         // What it takes before counts only as far as there was no look in between.
