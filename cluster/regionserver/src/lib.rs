@@ -1,46 +1,38 @@
 //! The region server role: HBase's `ClientService` and `AdminService` on top of regions.
 //!
-//! The tour is in `regionserver.rs`; what each call does stands in `service/`, one file per RPC. The crate knows
-//! both floors below it, which are strangers to each other: `convert/` turns messages of the wire into requests
-//! of a region and cells into answers, `errors.rs` turns error kinds into HBase's exceptions.
+//! ```text
+//! service/      what clients call, one file per RPC         convert/     messages to requests of a region, cells to answers
+//! calls/        what calls share: scanners, nonces, pool    errors.rs    error kinds to HBase's exceptions
+//! regions/      the open regions; the master's way to them
+//! background/   flushes, compactions, splits, block cache   memory/      the budget and who is held back
+//! wal/          logs, and those of dead servers             metrics/     counters and reported load
+//! settings/     all settings                                regionserver.rs   start, open, close, stop; the threads
+//! ```
+//!
+//! The crate knows both floors below it, `storage` and `wire`, which do not know each other.
 //!
 //! When you add an RPC, also touch `service/mod.rs` or `service/admin/mod.rs` and the table in
 //! `service/tests.rs`; when you add a setting, `RegionServerSettings::set` and its `Display`.
 
-mod blocks;
-mod cache_settings;
-mod compactor;
+mod background;
+mod calls;
 mod convert;
-mod counters;
-mod door;
 pub mod errors;
-mod flusher;
-mod held;
-mod load;
-mod logs;
 mod memory;
-mod nonces;
-mod pool;
-mod pressure;
-mod recover;
-mod region_table;
+mod metrics;
+mod regions;
 mod regionserver;
-mod scanners;
-mod servable;
 mod service;
 mod settings;
-mod split_policy;
-mod splitter;
-mod throughput;
-mod tuner;
+mod wal;
 
-pub use cache_settings::{Engine, FileTierSettings};
-pub use counters::{Counter, Counters};
-pub use load::ServerStats;
-pub use memory::{MemoryPart, MemoryPlan};
-pub use region_table::{OnlineRegion, RegionTable};
+pub use background::split_policy::SplitSettings;
+pub use background::throughput::ThroughputSettings;
+pub use memory::budget::{MemoryPart, MemoryPlan};
+pub use metrics::counters::{Counter, Counters};
+pub use metrics::load::ServerStats;
+pub use regions::region_table::{OnlineRegion, RegionTable};
 pub use regionserver::RegionServer;
 pub use service::{AdminService, ClientService};
-pub use settings::RegionServerSettings;
-pub use split_policy::SplitSettings;
-pub use throughput::ThroughputSettings;
+pub use settings::cache::{Engine, FileTierSettings};
+pub use settings::server::RegionServerSettings;

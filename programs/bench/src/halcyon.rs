@@ -1,7 +1,7 @@
 //! Our engine: one region, driven as the region server drives it.
 //!
 //! Writers bring the log along themselves, in turns. (In a server network threads do, and where they would wait for the
-//! disk the log's own thread does instead: `regionserver/logs.rs`.) One thread flushes, one compacts, one keeps chunks
+//! disk the log's own thread does instead: `regionserver/wal/logs.rs`.) One thread flushes, one compacts, one keeps chunks
 //! ready.
 //! There is no limit of throughput, and none of the engines has one here.
 

@@ -8,7 +8,7 @@ use halcyon_rpc::{Call, Codec, Outcome, Reply, RpcError};
 use super::{CallError, Waits, decode, ready};
 use crate::RegionServer;
 use crate::convert;
-use crate::region_table::OnlineRegion;
+use crate::regions::region_table::OnlineRegion;
 
 /// What a read of one row found.
 pub(super) struct Found {

@@ -4,7 +4,7 @@
 //! `NeedsDisk` when it is not; the call then runs again, or goes on where it was, on the [`DiskPool`]. A write's
 //! answer waits for its ticket, which the log resolves in [`Service::batch_done`] or on its own thread.
 //!
-//! [`DiskPool`]: crate::pool::DiskPool
+//! [`DiskPool`]: crate::calls::pool::DiskPool
 
 mod admin;
 mod bulk_load;

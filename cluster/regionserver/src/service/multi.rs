@@ -19,10 +19,10 @@ use super::multi_reply::MultiReply;
 use super::mutate::{read_back, turn};
 use super::{CallError, Waits, decode, exec_service, get, ready};
 use crate::RegionServer;
+use crate::calls::nonces::{NonceGuard, Turn};
 use crate::convert::{self, CellSource};
 use crate::errors::{self, invalid};
-use crate::nonces::{NonceGuard, Turn};
-use crate::region_table::OnlineRegion;
+use crate::regions::region_table::OnlineRegion;
 
 /// A Multi with more bytes, or more actions, does not run on the thread that received it: about a millisecond of work, for
 /// which all other connections of that thread would wait.

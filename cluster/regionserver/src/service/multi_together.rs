@@ -10,10 +10,10 @@ use halcyon_rpc::RpcError;
 use super::CallError;
 use super::multi::Run;
 use super::mutate::turn;
+use crate::calls::nonces::{NonceGuard, Turn};
 use crate::convert;
 use crate::errors::invalid;
-use crate::nonces::{NonceGuard, Turn};
-use crate::region_table::OnlineRegion;
+use crate::regions::region_table::OnlineRegion;
 
 impl Run {
     /// Does a region action as one. `NeedsDisk` leaves it to be done again.

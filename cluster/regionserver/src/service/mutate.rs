@@ -16,10 +16,10 @@ use halcyon_rpc::{Call, Codec, Outcome, Reply, RpcError, Terms};
 
 use super::{CallError, Waits, decode, ready};
 use crate::RegionServer;
+use crate::calls::nonces::{NonceGuard, Turn};
 use crate::convert::{self, CellSource};
 use crate::errors;
-use crate::nonces::{NonceGuard, Turn};
-use crate::region_table::OnlineRegion;
+use crate::regions::region_table::OnlineRegion;
 
 /// `MutateResponse { processed: true }`.
 const PROCESSED: &[u8] = &[0x10, 0x01];

@@ -19,10 +19,10 @@ use halcyon_rpc::{Call, Connection, Outcome, Reply, RpcError};
 use super::scan_run::{Limits, Origin, ScanRun};
 use super::{CallError, Waits, decode, ready};
 use crate::RegionServer;
+use crate::calls::scanners::{Claim, OpenScanner};
 use crate::convert;
 use crate::errors::invalid;
-use crate::region_table::OnlineRegion;
-use crate::scanners::{Claim, OpenScanner};
+use crate::regions::region_table::OnlineRegion;
 
 pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
     server.counters.scans.add(1);

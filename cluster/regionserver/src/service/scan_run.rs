@@ -23,8 +23,8 @@ use halcyon_rpc::{Call, CellBlock, Codec, Reply};
 use super::CallError;
 use super::scan::reset_error;
 use crate::RegionServer;
+use crate::calls::scanners::OpenScanner;
 use crate::convert;
-use crate::scanners::OpenScanner;
 
 /// What one call may take, from its message and its connection.
 #[derive(Clone)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::decode;
 use crate::RegionServer;
-use crate::compactor::Lane;
+use crate::background::compactor::Lane;
 use crate::errors;
 
 /// Queues a compaction; it runs in the background.

@@ -7,7 +7,7 @@ use halcyon_schema::TableName;
 use super::{decode, pooled, ready};
 use crate::RegionServer;
 use crate::errors;
-use crate::load;
+use crate::metrics::load;
 
 /// Looking for a split row may flush the region, so that goes to the pool.
 pub(super) fn region_info(server: &Arc<RegionServer>, call: Call) -> Outcome {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::RegionServer;
-use crate::region_table::OnlineRegion;
+use crate::regions::region_table::OnlineRegion;
 
 /// Regions whose flush waits; they count as queued for the flusher.
 #[derive(Default)]

@@ -15,7 +15,7 @@ use halcyon_cell::ErrorKind;
 use parking_lot::{Condvar, Mutex};
 
 use crate::RegionServer;
-use crate::region_table::OnlineRegion;
+use crate::regions::region_table::OnlineRegion;
 
 /// Regions that wait for something, each at most once.
 pub(crate) struct RegionQueue {

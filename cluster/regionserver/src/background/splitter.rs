@@ -14,8 +14,8 @@ use halcyon_master::RegionShape;
 use halcyon_schema::RegionInfo;
 
 use crate::RegionServer;
-use crate::region_table::OnlineRegion;
-use crate::split_policy::Policy;
+use crate::background::split_policy::Policy;
+use crate::regions::region_table::OnlineRegion;
 
 /// The master is not asked again for the same region before this.
 const ASK_PERIOD: Duration = Duration::from_secs(5);

@@ -9,11 +9,11 @@ use halcyon_region::RegionSettings;
 use halcyon_schema::InMemoryCompaction;
 use halcyon_wal::SyncMode;
 
-use crate::cache_settings::FileTierSettings;
-use crate::memory::{CELLS_SHARE_MAX, MemoryPlan};
-use crate::pool::PoolLimits;
-use crate::split_policy::SplitSettings;
-use crate::throughput::ThroughputSettings;
+use crate::background::split_policy::SplitSettings;
+use crate::background::throughput::ThroughputSettings;
+use crate::calls::pool::PoolLimits;
+use crate::memory::budget::{CELLS_SHARE_MAX, MemoryPlan};
+use crate::settings::cache::FileTierSettings;
 
 /// Threads that compact: one for small selections, one for large ones.
 const COMPACTION_THREADS: usize = 2;
@@ -358,7 +358,7 @@ mod tests {
             ..RegionServerSettings::default()
         };
         settings.flush_period = Duration::from_millis(7);
-        settings.file_tier.engine = crate::cache_settings::Engine::File("/ssd/cache".into());
+        settings.file_tier.engine = crate::settings::cache::Engine::File("/ssd/cache".into());
         settings.file_tier.size_bytes = 3 << 19;
         settings.file_tier.index_path = Some("/ssd/index".into());
         let printed = settings.to_string();

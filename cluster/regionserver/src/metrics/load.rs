@@ -10,7 +10,7 @@ use halcyon_rpc::CallClass;
 use halcyon_wal::WalStats;
 
 use crate::RegionServer;
-use crate::region_table::OnlineRegion;
+use crate::regions::region_table::OnlineRegion;
 
 const MIB: u64 = 1 << 20;
 

@@ -24,7 +24,7 @@ use halcyon_region::{LetGo, RegionScanner};
 use halcyon_rpc::{Connection, RpcError};
 use parking_lot::Mutex;
 
-use crate::region_table::{OnlineRegion, text};
+use crate::regions::region_table::{OnlineRegion, text};
 
 /// Closed ids that are remembered at most. A client that closes what is forgotten is told that it is unknown,
 /// which clients only log.

@@ -18,7 +18,7 @@ use halcyon_env::Env;
 use halcyon_wal::{SyncMode, Wal, WalConfig};
 use parking_lot::{Condvar, Mutex};
 
-use crate::settings::RegionServerSettings;
+use crate::settings::server::RegionServerSettings;
 
 /// How long an `ASYNC_WAL` edit stays unwritten at most, in `written` mode.
 const WRITE_PERIOD: Duration = Duration::from_millis(10);

@@ -15,8 +15,8 @@ use halcyon_region::CompactionRequest;
 use parking_lot::{Condvar, Mutex};
 
 use crate::RegionServer;
-use crate::region_table::OnlineRegion;
-use crate::throughput::Throughput;
+use crate::background::throughput::Throughput;
+use crate::regions::region_table::OnlineRegion;
 
 /// Which queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use halcyon_schema::{META_ENCODED_NAME, RegionInfo, ServerName, TableDescriptor}
 use std::sync::Arc;
 
 use crate::RegionServer;
-use crate::region_table::OnlineRegion;
+use crate::regions::region_table::OnlineRegion;
 
 impl RegionServerDoor for RegionServer {
     fn server_name(&self) -> ServerName {

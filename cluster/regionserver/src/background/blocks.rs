@@ -12,9 +12,9 @@ use halcyon_cache::{BlockCache, FileTierOptions};
 use halcyon_env::Env;
 
 use crate::RegionServer;
-use crate::cache_settings::Engine;
-use crate::region_table::OnlineRegion;
-use crate::settings::RegionServerSettings;
+use crate::regions::region_table::OnlineRegion;
+use crate::settings::cache::Engine;
+use crate::settings::server::RegionServerSettings;
 
 /// How often files that nobody has open are looked for on the disk.
 pub(crate) const SWEEP_PERIOD: Duration = Duration::from_secs(10);

@@ -1,0 +1,5 @@
+//! The memory budget: how it is divided, what holds writers back, how the shares follow the load.
+
+pub(crate) mod budget;
+pub(crate) mod pressure;
+pub(crate) mod tuner;

@@ -1,0 +1,4 @@
+//! Counters, and the load that a server reports.
+
+pub(crate) mod counters;
+pub(crate) mod load;

@@ -1,0 +1,5 @@
+//! Which regions are open here, which tables can be served, and how the master reaches both.
+
+mod door;
+pub(crate) mod region_table;
+pub(crate) mod servable;

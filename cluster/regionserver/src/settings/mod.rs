@@ -1,0 +1,4 @@
+//! Settings of a region server.
+
+pub(crate) mod cache;
+pub(crate) mod server;
