@@ -1,6 +1,7 @@
 # make run     builds the server and starts it; DATA=directory, OPTIONS="more options of halcyon standalone"
-# make test    everything that a change must pass: checks, unit tests, real clients, kill -9
+# make test    everything that a change must pass: checks, unit tests, real clients, a few of HBase's own tests, kill -9
 # make build   only the server
+# make conformance    all 467 of HBase's own client tests; CONFORMANCE="options of testing/conformance/run.sh"
 # make files   HFiles and logs both ways with HBase's own classes, in every combination (fetches them through Maven)
 # make roots   root directories under a real HBase and under Halcyon in turn, killed and stopped; a short form is part of make test
 # make bench-compare   the same load against Halcyon and HBase; BENCH="options of testing/bench/side-by-side.sh"
@@ -13,9 +14,10 @@ export CARGO_TARGET_DIR
 DATA ?= ./halcyon-data
 OPTIONS ?=
 BENCH ?=
+CONFORMANCE ?=
 HALCYON := $(CARGO_TARGET_DIR)/release/halcyon
 
-.PHONY: run build test check unit compat files roots bench-compare bench bench-engine bench-cell bench-server bench-build
+.PHONY: run build test check unit compat conformance files roots bench-compare bench bench-engine bench-cell bench-server bench-build
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -33,6 +35,9 @@ unit:
 
 compat: build
 	HALCYON="$(HALCYON)" testing/compat/run.sh
+
+conformance: build
+	HALCYON="$(HALCYON)" testing/conformance/run.sh $(CONFORMANCE)
 
 files:
 	testing/compat/files.sh

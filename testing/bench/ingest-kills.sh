@@ -29,22 +29,6 @@ finish() { # finish EXIT_CODE
 trap 'finish $?' EXIT
 trap 'exit 130' INT TERM
 
-# Below the ports that connections take for themselves: while the server is down, a client that looks for it may get its port.
-free_ports() {
-  local base port tries=0
-  while [ $tries -lt 100 ]; do
-    base=$((20000 + RANDOM % 10000))
-    tries=$((tries + 1))
-    for port in $base $((base + 1)) $((base + 2)); do
-      if (exec 3<> "/dev/tcp/127.0.0.1/$port") 2>/dev/null; then continue 2; fi
-    done
-    echo "$base $((base + 1)) $((base + 2))"
-    return
-  done
-  echo "no free ports below 32768" >&2
-  return 1
-}
-
 nodes() { # how many nodes the ingest had written when it last said so
   sed -n 's/^ingest write: [0-9]* s, \([0-9]*\)[ ,].*/\1/p' "$DIR/writer.log" | tail -n 1 | grep . || echo 0
 }
@@ -59,7 +43,8 @@ gone_on() { # gone_on NODES waits until there are more
   done
 }
 
-ports="$(free_ports)"
+# below the ports of connections: while the server is down, a client that looks for it may get its port
+ports="$(free_port) $(free_port) $(free_port)"
 SERVER_PORTS="$ports" server_start "$DIR/data" "$DIR/server-0.log"
 "$HALCYON" bench ingest write --zookeeper "$ZK" --nodes 1000000000000 --rate "${RATE:-20000}" --clients "${CLIENTS:-4}" --batch "${BATCH:-100}" \
   --layer 2000 --operation-timeout $PATIENCE --call-timeout 5 --progress-period 1 --json "$DIR/ingest.json" > "$DIR/writer.out" 2> "$DIR/writer.log" < /dev/null &

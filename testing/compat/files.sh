@@ -5,10 +5,8 @@
 set -euo pipefail
 HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 LIB="${HALCYON_HBASE_LIB:-$HOME/.cache/halcyon/hbase-lib-2.6.4}"
-if [ -z "${HALCYON_HBASE_LIB:-}" ] && ! cmp -s "$HERE/files/pom.xml" "$LIB/.complete"; then
-  mvn -q -B -ntp -f "$HERE/files/pom.xml" dependency:copy-dependencies -DoutputDirectory="$LIB" < /dev/null
-  cp "$HERE/files/pom.xml" "$LIB/.complete"
-fi
+. "$HERE/java.sh"
+[ -n "${HALCYON_HBASE_LIB:-}" ] || maven_jars "$HERE/files/pom.xml" "$LIB"
 export HALCYON_HBASE_LIB="$LIB"
 cd "$HERE/../.."
 cargo test -p halcyon-hfile --test golden -- --ignored

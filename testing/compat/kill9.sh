@@ -18,20 +18,10 @@ mkdir -p "$DIR"
 DIR="$(cd "$DIR" && pwd)"
 [ -x "$HALCYON" ] || { echo "no server at $HALCYON: build it, or set HALCYON" >&2; exit 66; }
 . "$HERE/server.sh"
+. "$HERE/java.sh"
 
-CLASSES="$HERE/client26/target/classes"
-if [ ! -f "$HERE/client26/target/classpath.txt" ] || [ -n "$(find "$HERE/client26/src/main" -newer "$HERE/client26/target/classpath.txt" -name '*.java')" ]; then
-  mvn -q -B -f "$HERE/pom.xml" -pl client26 process-classes
-fi
-# JDK 18 to 23 want it for Hadoop's classes inside the client, later ones do not know it
-SECURITY=-Djava.security.manager=allow
-java $SECURITY -version > /dev/null 2>&1 || SECURITY=
-kill9() { # kill9 write|verify ...
-  java -Xmx400m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djava.net.preferIPv4Stack=true \
-    --add-opens=java.base/java.nio=ALL-UNNAMED --add-opens=java.base/java.lang=ALL-UNNAMED \
-    -Dorg.slf4j.simpleLogger.defaultLogLevel=off $SECURITY \
-    -cp "$CLASSES:$(cat "$HERE/client26/target/classpath.txt")" halcyon.compat.kill9.Kill9 "$@"
-}
+client26_classes
+kill9() { client26 halcyon.compat.kill9.Kill9 "$@"; } # kill9 write|verify ...
 
 trap 'server_kill' EXIT
 LOG="$DIR/acknowledged.log"

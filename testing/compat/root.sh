@@ -15,26 +15,19 @@ KEEP="${ROOT_DIR:-}"
 DIR="${ROOT_DIR:-$(mktemp -d "${TMPDIR:-/tmp}/halcyon-root.XXXXXX")}"
 mkdir -p "$DIR/conf"
 DIR="$(cd "$DIR" && pwd)"
+. "$HERE/java.sh"
 . "$HERE/server.sh"
 . "$HERE/hbase.sh"
 trap 'server_kill; hbase_kill' EXIT
 hbase_fetch
 
-CLASSES="$HERE/client26/target/classes"
-if [ ! -f "$HERE/client26/target/classpath.txt" ] || [ -n "$(find "$HERE/client26/src/main" -newer "$HERE/client26/target/classpath.txt" -name '*.java')" ]; then
-  mvn -q -B -f "$HERE/pom.xml" -pl client26 process-classes < /dev/null
-fi
+client26_classes
 # ZSTD in the form of HBase's own codec, which needs no native library
 echo '<configuration><property><name>hbase.io.compress.zstd.codec</name><value>org.apache.hadoop.hbase.io.compress.zstd.ZstdCodec</value></property></configuration>' \
   > "$DIR/conf/hbase-site.xml"
 SERVER_OPTIONS="--config $DIR/conf"
-SECURITY=-Djava.security.manager=allow
-java $SECURITY -version > /dev/null 2>&1 || SECURITY=
 root() { # root fill|unflushed|work|half|stop|dump HOST:PORT ...
-  timeout 240 java -Xmx600m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djava.net.preferIPv4Stack=true \
-    --add-opens=java.base/java.nio=ALL-UNNAMED --add-opens=java.base/java.lang=ALL-UNNAMED \
-    -Dorg.slf4j.simpleLogger.defaultLogLevel=off $SECURITY \
-    -cp "$CLASSES:$(cat "$HERE/client26/target/classpath.txt")" halcyon.compat.root.Root "$@"
+  CLIENT26_MEMORY=600m CLIENT26_SECONDS=240 client26 halcyon.compat.root.Root "$@"
 }
 halcyon_open() { server_start "$DIR/$1" "$DIR/$1.halcyon.log"; }
 hbase_open() { mkdir -p "$DIR/$1.hbase"; hbase_start "$DIR/$1.hbase" "$DIR/$1"; }

@@ -3,15 +3,10 @@
 # HALCYON          the server's binary, default target/release/halcyon below CARGO_TARGET_DIR
 # KILL9_ROUNDS     default 2
 # INGEST_KILLS     default 2
-# CONFORMANCE      a folder with run.sh, HBase's own tests for a server outside the JVM; default ../shared/conformance
-#                  beside the source tree. Without it they are skipped.
-# CONFORMANCE_PICK which of its classes, a regular expression; default a few quick ones
+# CONFORMANCE      which of HBase's own tests, arguments of testing/conformance/run.sh; default --quick
 set -euo pipefail
 HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
-ROOT="$(cd "$HERE/../.." && pwd)"
 HALCYON="${HALCYON:-${CARGO_TARGET_DIR:-$HOME/.cache/halcyon/target}/release/halcyon}"
-CONFORMANCE="${CONFORMANCE:-$ROOT/../shared/conformance}"
-CONFORMANCE_PICK="${CONFORMANCE_PICK:-TestCheckAndMutate$|TestIncrementsFromClientSide$|TestMultipleTimestamps$|TestColumnRangeFilter$}"
 [ -x "$HALCYON" ] || { echo "no server at $HALCYON: make build" >&2; exit 66; }
 export HALCYON
 . "$HERE/server.sh"
@@ -31,13 +26,9 @@ timeout 900 mvn -B -ntp -fae -f "$HERE/pom.xml" test \
   -Dcompat.zk="$ZK" -Dcompat.registry="$MASTER" -Dcompat.halcyon=true < /dev/null || failed=1
 [ $failed -eq 0 ] || echo "FAILED: the clients of testing/compat" >&2
 
-if [ -x "$CONFORMANCE/run.sh" ]; then
-  LAB_DIR="${LAB_DIR:-$HOME/.cache/halcyon-lab}" RUN_DIR="$DIR/conformance" \
-    timeout 900 "$CONFORMANCE/run.sh" "$ZK" --masters "$MASTER" "$CONFORMANCE_PICK" < /dev/null \
-    || { echo "FAILED: HBase's own tests" >&2; failed=1; }
-else
-  echo "skipped: HBase's own tests, there is no $CONFORMANCE/run.sh"
-fi
+# shellcheck disable=SC2086
+RUN_DIR="$DIR/conformance" timeout 900 "$HERE/../conformance/run.sh" "$ZK" --masters "$MASTER" ${CONFORMANCE:---quick} < /dev/null \
+  || { echo "FAILED: HBase's own tests" >&2; failed=1; }
 kill -0 "$SERVER_PID" 2>/dev/null || { echo "FAILED: the server did not survive the tests" >&2; tail -n 30 "$DIR/server.log" >&2; failed=1; }
 server_stop || failed=1
 

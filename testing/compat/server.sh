@@ -1,27 +1,59 @@
 # Shared by the scripts that start a server of their own. Source it after setting HALCYON (the binary).
 # server_start DATA LOG sets SERVER_PID and the addresses ZK, MASTER and REGIONSERVER (host:port).
-# SERVER_PORTS="zookeeper master regionserver"     the ports it is to have; default three free ones
+# SERVER_PORTS="zookeeper master regionserver"     the ports of the server; default three free ones
+# SERVER_MEMORY      default 512m
+# SERVER_OPTIONS     more options
 SERVER_PID=""
 
+free_port() { # a port nobody listens on, below those that the kernel gives to connections
+  local port
+  while :; do
+    port=$((10000 + RANDOM % 20000))
+    (exec 3<> "/dev/tcp/127.0.0.1/$port") 2> /dev/null || { echo "$port"; return; }
+  done
+}
+
+# process_await PID SECONDS COMMAND...: waits until COMMAND succeeds; fails if the process ends before, or after SECONDS.
+process_await() {
+  local pid="$1" tries=$(($2 * 10))
+  shift 2
+  until "$@" 2> /dev/null; do
+    kill -0 "$pid" 2> /dev/null && [ $((tries--)) -gt 0 ] || return 1
+    sleep 0.1
+  done
+}
+
+process_kill() { # process_kill PID: SIGKILL
+  [ -n "$1" ] || return 0
+  kill -9 "$1" 2> /dev/null || true
+  wait "$1" 2> /dev/null || true
+}
+
+# process_end PID SECONDS: waits until the process has ended; after SECONDS it is killed and the result is 1.
+process_end() {
+  local tries=$(($2 * 10))
+  while kill -0 "$1" 2> /dev/null; do
+    [ $((tries--)) -gt 0 ] || { echo "process $1 did not end within $2 s" >&2; process_kill "$1"; return 1; }
+    sleep 0.1
+  done
+  wait "$1" 2> /dev/null || true
+}
+
 server_start() { # server_start DATA LOG
-  local log="$2" waited=0 ports
+  local log="$2" ports
   read -r -a ports <<< "${SERVER_PORTS:-0 0 0}"
   : > "$log"
   # shellcheck disable=SC2086
-  "$HALCYON" standalone --data "$1" --bind 127.0.0.1 --memory "${SERVER_MEMORY:-512m}" \
-    --zookeeper-port "${ports[0]}" --master-port "${ports[1]}" --regionserver-port "${ports[2]}" --master-info-port 0 --regionserver-info-port 0 \
+  "$HALCYON" standalone --data "$1" --bind 127.0.0.1 --memory "${SERVER_MEMORY:-512m}" --zookeeper-port "${ports[0]}" \
+    --master-port "${ports[1]}" --regionserver-port "${ports[2]}" --master-info-port 0 --regionserver-info-port 0 \
     ${SERVER_OPTIONS:-} > "$log" 2>&1 < /dev/null &
   SERVER_PID=$!
-  until grep -q '^ready' "$log"; do
-    if ! kill -0 "$SERVER_PID" 2>/dev/null || [ $waited -ge 600 ]; then
-      echo "the server did not become ready; its output:" >&2
-      tail -n 30 "$log" >&2
-      server_kill
-      return 1
-    fi
-    sleep 0.1
-    waited=$((waited + 1))
-  done
+  if ! process_await "$SERVER_PID" 60 grep -q '^ready' "$log"; then
+    echo "the server did not become ready; its output:" >&2
+    tail -n 30 "$log" >&2
+    server_kill
+    return 1
+  fi
   ZK="$(server_address zookeeper "$log")"
   MASTER="$(server_address master "$log")"
   REGIONSERVER="$(server_address regionserver "$log")"
@@ -31,23 +63,15 @@ server_address() { # server_address NAME LOG
   sed -n "s/^$1 \([0-9.]*:[0-9]*\).*/\1/p" "$2" | head -n 1
 }
 
-server_kill() { # without a chance to say goodbye
-  if [ -n "$SERVER_PID" ]; then
-    kill -9 "$SERVER_PID" 2>/dev/null || true
-    wait "$SERVER_PID" 2>/dev/null || true
-    SERVER_PID=""
-  fi
+server_kill() { # SIGKILL
+  process_kill "$SERVER_PID"
+  SERVER_PID=""
 }
 
-server_stop() { # in order, within 30 s
-  local waited=0
+server_stop() { # SIGTERM; the server has 30 s to stop
   [ -n "$SERVER_PID" ] || return 0
-  kill "$SERVER_PID" 2>/dev/null || true
-  while kill -0 "$SERVER_PID" 2>/dev/null; do
-    [ $waited -ge 300 ] && { echo "the server did not stop within 30 s" >&2; server_kill; return 1; }
-    sleep 0.1
-    waited=$((waited + 1))
-  done
-  wait "$SERVER_PID" 2>/dev/null || true
+  local pid="$SERVER_PID"
   SERVER_PID=""
+  kill "$pid" 2> /dev/null || true
+  process_end "$pid" 30
 }

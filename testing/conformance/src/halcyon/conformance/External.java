@@ -1,0 +1,366 @@
+package halcyon.conformance;
+
+import java.io.File;
+import java.io.IOException;
+import java.util.Collections;
+import java.util.EnumSet;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.hbase.ClusterMetrics.Option;
+import org.apache.hadoop.hbase.Coprocessor;
+import org.apache.hadoop.hbase.HBaseTestingUtility;
+import org.apache.hadoop.hbase.HBaseZKTestingUtility;
+import org.apache.hadoop.hbase.MiniHBaseCluster;
+import org.apache.hadoop.hbase.NamespaceDescriptor;
+import org.apache.hadoop.hbase.ServerName;
+import org.apache.hadoop.hbase.TableName;
+import org.apache.hadoop.hbase.client.Admin;
+import org.apache.hadoop.hbase.client.Connection;
+import org.apache.hadoop.hbase.client.ConnectionFactory;
+import org.apache.hadoop.hbase.client.RegionInfo;
+import org.apache.hadoop.hbase.client.SnapshotDescription;
+import org.apache.hadoop.hbase.client.TableDescriptor;
+import org.apache.hadoop.hbase.client.TableState;
+import org.apache.hadoop.hbase.master.HMaster;
+import org.apache.hadoop.hbase.master.MasterFileSystem;
+import org.apache.hadoop.hbase.master.TableStateManager;
+import org.apache.hadoop.hbase.regionserver.HRegion;
+import org.apache.hadoop.hbase.regionserver.HRegionServer;
+import org.apache.hadoop.hbase.replication.ReplicationPeerDescription;
+import org.apache.hadoop.hbase.zookeeper.MiniZooKeeperCluster;
+import org.apache.hadoop.hdfs.MiniDFSCluster;
+import org.junit.AssumptionViolatedException;
+import org.mockito.Mockito;
+
+/** What the rewritten testing utility calls. */
+public final class External {
+  private static final String ZK = System.getProperty("conformance.zk", "");
+  private static final String REGISTRY = System.getProperty("conformance.registry", "");
+  private static final String ZNODE = System.getProperty("conformance.znode", "/hbase");
+  private static final String MASTERS = System.getProperty("conformance.masters", "");
+
+  static volatile HBaseTestingUtility util;
+  private static MiniHBaseCluster mini;
+  private static MiniZooKeeperCluster zk;
+  private static MiniDFSCluster dfs;
+
+  private External() {
+  }
+
+  /** Says that a test asks for what only a cluster inside this JVM has. */
+  public static void internals(String what) {
+    throw new AssumptionViolatedException("JVM internals: " + what);
+  }
+
+  /** Points a configuration at the server under test. */
+  public static void point(Configuration conf) {
+    if (!ZK.isEmpty()) {
+      int c = ZK.lastIndexOf(':');
+      conf.set("hbase.zookeeper.quorum", c < 0 ? ZK : ZK.substring(0, c));
+      conf.set("hbase.zookeeper.property.clientPort", c < 0 ? "2181" : ZK.substring(c + 1));
+      conf.set("zookeeper.znode.parent", ZNODE);
+    }
+    String masters = MASTERS.isEmpty() ? REGISTRY : MASTERS;
+    if (!masters.isEmpty()) {
+      conf.set("hbase.masters", masters);
+    }
+    if (!REGISTRY.isEmpty()) {
+      conf.set("hbase.client.bootstrap.servers", REGISTRY);
+      if (ZK.isEmpty()) {
+        conf.set("hbase.client.registry.impl",
+          "org.apache.hadoop.hbase.client.RpcConnectionRegistry");
+      }
+    }
+  }
+
+  /** Local directories where a mini DFS would have been. */
+  public static void local(HBaseZKTestingUtility u) throws IOException {
+    Configuration conf = u.getConfiguration();
+    conf.set("fs.defaultFS", "file:///");
+    conf.setBoolean("hbase.unsafe.stream.capability.enforce", false);
+    conf.set("mapreduce.framework.name", "local");
+    if (conf.get("conformance.base") == null) {
+      File base = new File(System.getProperty("conformance.dir", "."), "fs").getAbsoluteFile();
+      base.mkdirs();
+      conf.set("conformance.base", base.getPath());
+      conf.set("hbase.rootdir", new File(base, "root").toURI().toString());
+      conf.set("hbase.fs.tmp.dir", new File(base, "staging").toURI().toString());
+      conf.set("hadoop.tmp.dir", new File(base, "hadoop-tmp").getPath());
+    }
+    point(conf);
+  }
+
+  public static MiniHBaseCluster start(HBaseTestingUtility u) throws Exception {
+    util = u;
+    local(u);
+    FileSystem.getLocal(u.getConfiguration());
+    clean(u.getConfiguration());
+    for (String m : u.getConfiguration().getStrings("hbase.coprocessor.master.classes", new String[0])) {
+      // some classes only want to see that their observer was started once
+      step("start of " + m, () -> ((Coprocessor) Class.forName(m).getDeclaredConstructor()
+        .newInstance()).start(null));
+    }
+    return mini();
+  }
+
+  public static void stop(HBaseTestingUtility u) throws IOException {
+    u.closeConnection();
+  }
+
+  /** Takes away what earlier classes left; says what the server would not do, and goes on. */
+  static void clean(Configuration from) throws Exception {
+    Configuration conf = new Configuration(from);
+    conf.setInt("hbase.client.retries.number", 6);
+    conf.unset("hbase.client.async.connection.impl");
+    try (Connection c = ConnectionFactory.createConnection(conf); Admin a = c.getAdmin()) {
+      step("recommission", () -> {
+        for (ServerName s : a.listDecommissionedRegionServers()) {
+          a.recommissionRegionServer(s, Collections.emptyList());
+        }
+      });
+      step("tables", () -> {
+        for (TableDescriptor td : a.listTableDescriptors()) {
+          TableName t = td.getTableName();
+          step("table " + t, () -> {
+            if (a.isTableEnabled(t)) {
+              a.disableTable(t);
+            }
+            a.deleteTable(t);
+          });
+        }
+      });
+      step("snapshots", () -> {
+        for (SnapshotDescription s : a.listSnapshots()) {
+          a.deleteSnapshot(s.getName());
+        }
+      });
+      step("namespaces", () -> {
+        for (NamespaceDescriptor n : a.listNamespaceDescriptors()) {
+          if (!n.getName().equals("default") && !n.getName().equals("hbase")) {
+            step("namespace " + n.getName(), () -> a.deleteNamespace(n.getName()));
+          }
+        }
+      });
+      step("peers", () -> {
+        for (ReplicationPeerDescription p : a.listReplicationPeers()) {
+          a.removeReplicationPeer(p.getPeerId());
+        }
+      });
+      step("balancer on", () -> a.balancerSwitch(true, true));
+      step("split switch on", () -> a.splitSwitch(true, true));
+      step("merge switch on", () -> a.mergeSwitch(true, true));
+      step("normalizer on", () -> a.normalizerSwitch(true));
+      step("janitor on", () -> a.catalogJanitorSwitch(true));
+    }
+  }
+
+  interface Step {
+    void run() throws Exception;
+  }
+
+  private static void step(String what, Step s) {
+    try {
+      s.run();
+    } catch (Throwable t) {
+      System.err.println("conformance: clean " + what + ": " + t);
+    }
+  }
+
+  public static void waitNoRit(HBaseTestingUtility u, long ms) throws IOException {
+    long end = System.currentTimeMillis() + ms;
+    while (!u.getAdmin().getClusterMetrics(EnumSet.of(Option.REGIONS_IN_TRANSITION))
+      .getRegionStatesInTransition().isEmpty()) {
+      if (System.currentTimeMillis() > end) {
+        throw new AssertionError("regions still in transition after " + ms + " ms");
+      }
+      pause();
+    }
+  }
+
+  public static boolean ensureServers(HBaseTestingUtility u, int n) throws IOException {
+    return false; // none was started: a test goes on with the servers there are
+  }
+
+  public static void moveAndWait(HBaseTestingUtility u, RegionInfo r, ServerName to)
+    throws IOException {
+    u.getAdmin().move(r.getEncodedNameAsBytes(), to);
+    for (int i = 0; i < 600; i++) {
+      if (to.equals(u.getConnection().getRegionLocator(r.getTable())
+        .getRegionLocation(r.getStartKey(), true).getServerName())) {
+        return;
+      }
+      pause();
+    }
+    throw new AssertionError(r + " did not reach " + to);
+  }
+
+  private static void pause() {
+    try {
+      Thread.sleep(100);
+    } catch (InterruptedException e) {
+      throw new IllegalStateException(e);
+    }
+  }
+
+  public static synchronized MiniHBaseCluster mini() {
+    if (mini == null) {
+      mini = Mockito.mock(ExternalCluster.class,
+        Mockito.withSettings().stubOnly().defaultAnswer(i -> {
+          if (i.getMethod().getDeclaringClass() == ExternalCluster.class) {
+            return i.callRealMethod();
+          }
+          if (i.getMethod().getName().equals("toString")) {
+            return "external cluster";
+          }
+          throw new AssumptionViolatedException(
+            "JVM internals: MiniHBaseCluster." + i.getMethod().getName());
+        }));
+    }
+    return mini;
+  }
+
+  /** A region as far as the client API tells of it. */
+  static HRegion region(RegionInfo r) {
+    return Mockito.mock(HRegion.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
+      switch (i.getMethod().getName()) {
+        case "getRegionInfo":
+          return r;
+        case "getTableDescriptor":
+          return util.getAdmin().getDescriptor(r.getTable());
+        case "waitForFlushesAndCompactions":
+        case "waitForFlushes":
+        case "waitForCompactions":
+          return i.getMethod().getReturnType() == boolean.class ? true : null;
+        case "flush":
+        case "flushcache":
+          util.getAdmin().flushRegion(r.getRegionName());
+          return null;
+        case "toString":
+          return r.getRegionNameAsString();
+        default:
+          throw new AssumptionViolatedException("JVM internals: HRegion." + i.getMethod().getName());
+      }
+    }));
+  }
+
+  /** The server of a table's first region as far as the client API tells of it. */
+  public static HRegionServer server(HBaseTestingUtility u, TableName t) throws IOException {
+    ServerName sn = u.getConnection().getRegionLocator(t).getAllRegionLocations().get(0)
+      .getServerName();
+    return Mockito.mock(HRegionServer.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
+      switch (i.getMethod().getName()) {
+        case "getServerName":
+          return sn;
+        case "getConfiguration":
+          return u.getConfiguration();
+        case "getRegions":
+          return mini().getRegions(
+            i.getArguments().length == 1 ? (TableName) i.getArgument(0) : t);
+        case "toString":
+          return sn.toString();
+        default:
+          throw new AssumptionViolatedException(
+            "JVM internals: HRegionServer." + i.getMethod().getName());
+      }
+    }));
+  }
+
+  /** The master as far as the client API tells of it. */
+  static HMaster master() {
+    return Mockito.mock(HMaster.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
+      switch (i.getMethod().getName()) {
+        case "isInitialized":
+        case "isActiveMaster":
+          return true;
+        case "getServerName":
+          return util.getAdmin().getMaster();
+        case "getConfiguration":
+          return util.getConfiguration();
+        case "getHFileCleaner":
+        case "getLogCleaner":
+          return Mockito.mock(i.getMethod().getReturnType()); // cleaning is the server's own affair
+        case "getMasterFileSystem": // an empty directory: what looks into it fails, what clears it does not
+          return Mockito.mock(MasterFileSystem.class,
+            Mockito.withSettings().stubOnly().defaultAnswer(j -> {
+              switch (j.getMethod().getName()) {
+                case "getFileSystem":
+                case "getWALFileSystem":
+                  return FileSystem.getLocal(util.getConfiguration());
+                case "getRootDir":
+                case "getWALRootDir":
+                  return new Path(util.getConfiguration().get("hbase.rootdir"));
+                case "getConfiguration":
+                  return util.getConfiguration();
+                default:
+                  throw new AssumptionViolatedException(
+                    "JVM internals: MasterFileSystem." + j.getMethod().getName());
+              }
+            }));
+        case "getTableStateManager":
+          return Mockito.mock(TableStateManager.class,
+            Mockito.withSettings().stubOnly().defaultAnswer(j -> {
+              if (!j.getMethod().getName().equals("isTableState")) {
+                throw new AssumptionViolatedException(
+                  "JVM internals: TableStateManager." + j.getMethod().getName());
+              }
+              TableName t = j.getArgument(0);
+              for (TableState.State s : (TableState.State[]) j.getRawArguments()[1]) {
+                if (s == TableState.State.ENABLED && util.getAdmin().isTableEnabled(t)
+                  || s == TableState.State.DISABLED && util.getAdmin().isTableDisabled(t)) {
+                  return true;
+                }
+              }
+              return false;
+            }));
+        case "toString":
+          return "external master";
+        default:
+          throw new AssumptionViolatedException("JVM internals: HMaster." + i.getMethod().getName());
+      }
+    }));
+  }
+
+  public static synchronized MiniZooKeeperCluster zk() {
+    if (ZK.isEmpty()) {
+      internals("ZooKeeper");
+    }
+    if (zk == null) {
+      zk = Mockito.mock(MiniZooKeeperCluster.class,
+        Mockito.withSettings().stubOnly().defaultAnswer(i -> {
+          switch (i.getMethod().getName()) {
+            case "getClientPort":
+              return Integer.parseInt(ZK.substring(ZK.lastIndexOf(':') + 1));
+            case "getAddress":
+              return ZK;
+            case "toString":
+              return ZK;
+            default:
+              throw new AssumptionViolatedException(
+                "JVM internals: MiniZooKeeperCluster." + i.getMethod().getName());
+          }
+        }));
+    }
+    return zk;
+  }
+
+  public static synchronized MiniDFSCluster dfs() {
+    if (dfs == null) {
+      dfs = Mockito.mock(MiniDFSCluster.class,
+        Mockito.withSettings().stubOnly().defaultAnswer(i -> {
+          switch (i.getMethod().getName()) {
+            case "getFileSystem":
+              return FileSystem.getLocal(new Configuration());
+            case "toString":
+              return "no DFS";
+            case "shutdown":
+              return null;
+            default:
+              throw new AssumptionViolatedException(
+                "JVM internals: MiniDFSCluster." + i.getMethod().getName());
+          }
+        }));
+    }
+    return dfs;
+  }
+}
