@@ -2,6 +2,7 @@
 # The real clients against a server of our own, on free ports and with a directory that goes away afterwards.
 # HALCYON          the server's binary, default target/release/halcyon below CARGO_TARGET_DIR
 # KILL9_ROUNDS     default 2
+# NONCE_KILLS      default 20
 # INGEST_KILLS     default 2
 # CONFORMANCE      which of HBase's own tests, arguments of testing/conformance/run.sh; default --quick
 set -euo pipefail
@@ -38,5 +39,7 @@ ROOT_DIR="$DIR/root" "$HERE/root.sh" < /dev/null || { echo "FAILED: root directo
 
 KILL9_DIR="$DIR/kill9" SECONDS_A_ROUND="${SECONDS_A_ROUND:-3}" "$HERE/kill9.sh" "${KILL9_ROUNDS:-2}" < /dev/null \
   || { echo "FAILED: kill -9" >&2; failed=1; }
+NONCE_KILLS_DIR="$DIR/nonces" "$HERE/nonce-kills.sh" "${NONCE_KILLS:-20}" < /dev/null \
+  || { echo "FAILED: increments and appends through kill -9" >&2; failed=1; }
 "$HERE/../bench/ingest-kills.sh" "${INGEST_KILLS:-2}" || { echo "FAILED: an ingest through kill -9" >&2; failed=1; }
 exit $failed
