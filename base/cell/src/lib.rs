@@ -17,6 +17,7 @@ mod comparator;
 mod error;
 mod key;
 mod scanner;
+mod sequence;
 mod shared_cells;
 mod tags;
 
@@ -25,6 +26,7 @@ pub use comparator::{CellComparator, keep_bytes, same_bytes};
 pub use error::{Error, ErrorKind, Result};
 pub use key::{Key, KeyRef};
 pub use scanner::CellScanner;
+pub use sequence::{ReadPoint, SeqId};
 pub use shared_cells::SharedCells;
 pub use tags::{Tag, TagIterator, TagType, append_tag};
 

@@ -10,6 +10,7 @@
 mod clock;
 mod fs;
 mod host;
+mod invariants;
 mod real;
 pub mod sim;
 mod stalls;
@@ -20,6 +21,7 @@ use std::time::Duration;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use fs::{DirEntry, FileLock, FileSystem, ReadableFile, UpdatableFile, WritableFile};
+pub use invariants::{INVARIANTS, Witness};
 pub use real::RealFileSystem;
 pub use stalls::{Activity, Due, Holder, Stall, StallSum, Stalls, Watch};
 pub use watched::WatchedFileSystem;

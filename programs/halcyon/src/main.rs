@@ -40,7 +40,20 @@ fn lab(args: &halcyon_lab::LabArgs) -> Result<(), String> {
     }
 }
 
+/// A build that checks invariants ends with the first one that does not hold, on whatever thread. Otherwise only that thread
+/// would end, and a test would not notice.
+fn abort_on_panic() {
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        print(panic);
+        std::process::abort();
+    }));
+}
+
 fn main() -> ExitCode {
+    if halcyon_env::INVARIANTS {
+        abort_on_panic();
+    }
     halcyon_allocator::set_keep_time(FREE_MEMORY_KEEP_TIME);
     let args = Args::parse();
     let filter = tracing_subscriber::EnvFilter::try_from_env("HALCYON_LOG")
