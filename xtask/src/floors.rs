@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, read_workspace};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Floor {
@@ -80,53 +80,26 @@ const OUTSIDE: &[(Floor, &str, &str)] = &[
     (Floor::Storage, "tokio", "the caller drives storage; it has no runtime of its own"),
 ];
 
-/// Reads all manifests below the root; each complaint is one line.
+/// Looks at all crates of the workspace; each complaint is one line.
 pub fn check(root: &Path) -> Vec<String> {
-    let mut crates = Vec::new();
-    let mut complaints = Vec::new();
-    for member in members(root) {
-        let path = root.join(&member).join("Cargo.toml");
-        let text = match std::fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) => {
-                complaints.push(format!("{member}/Cargo.toml: {error}"));
-                continue;
-            }
-        };
-        match Manifest::parse(&text) {
-            Ok(manifest) => crates.push((member, manifest)),
-            Err(error) => complaints.push(format!("{member}/Cargo.toml: {error}")),
-        }
+    match read_workspace(root) {
+        Ok(crates) => judge(&crates),
+        Err(error) => vec![error],
     }
-    complaints.extend(judge(&crates));
-    complaints
 }
 
-/// The folders that the workspace lists.
-fn members(root: &Path) -> Vec<String> {
-    let text = std::fs::read_to_string(root.join("Cargo.toml")).unwrap_or_default();
-    text.lines()
-        .skip_while(|line| !line.starts_with("members"))
-        .take_while(|line| !line.starts_with(']'))
-        .filter_map(|line| line.trim().strip_prefix('"'))
-        .filter_map(|line| line.split('"').next())
-        .map(str::to_string)
-        .collect()
-}
-
-/// Crates as (folder, manifest).
-fn judge(crates: &[(String, Manifest)]) -> Vec<String> {
+fn judge(crates: &[Manifest]) -> Vec<String> {
     let mut complaints = Vec::new();
     let mut floors = BTreeMap::new();
-    for (folder, manifest) in crates {
-        match folder.split('/').next().and_then(Floor::of_folder) {
+    for manifest in crates {
+        match manifest.folder.split('/').next().and_then(Floor::of_folder) {
             Some(floor) => {
                 floors.insert(manifest.name.as_str(), floor);
             }
-            None => complaints.push(format!("{folder}: lies on no floor")),
+            None => complaints.push(format!("{}: lies on no floor", manifest.folder)),
         }
     }
-    for (folder, manifest) in crates {
+    for manifest in crates {
         let Some(&own) = floors.get(manifest.name.as_str()) else { continue };
         for dependency in &manifest.dependencies {
             let verdict = match floors.get(dependency.name.as_str()) {
@@ -134,8 +107,8 @@ fn judge(crates: &[(String, Manifest)]) -> Vec<String> {
                 None => outside(own, &dependency.name, dependency.dev),
             };
             if let Some(why) = verdict {
-                complaints
-                    .push(format!("{folder}/Cargo.toml: {} on {}: {why}", manifest.name, dependency.name));
+                let Manifest { folder, name, .. } = manifest;
+                complaints.push(format!("{folder}/Cargo.toml: {name} on {}: {why}", dependency.name));
             }
         }
     }
@@ -177,7 +150,7 @@ mod tests {
     use super::*;
     use crate::manifest::Dependency;
 
-    fn krate(folder: &str, name: &str, uses: &[&str]) -> (String, Manifest) {
+    fn krate(folder: &str, name: &str, uses: &[&str]) -> Manifest {
         let dependencies = uses
             .iter()
             .map(|used| match used.strip_prefix("dev:") {
@@ -185,7 +158,7 @@ mod tests {
                 None => Dependency { name: used.to_string(), dev: false },
             })
             .collect();
-        (folder.to_string(), Manifest { name: name.to_string(), dependencies })
+        Manifest { folder: folder.to_string(), name: name.to_string(), dependencies }
     }
 
     /// A house in which everything is as it should be, with one crate more.
@@ -255,7 +228,7 @@ mod tests {
     #[test]
     fn this_workspace_holds() {
         let root = crate::root();
-        assert!(members(&root).len() > 10);
+        assert!(read_workspace(&root).expect("cargo knows the workspace").len() > 10);
         assert_eq!(check(&root), Vec::<String>::new());
     }
 }

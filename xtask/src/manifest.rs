@@ -1,11 +1,15 @@
-//! The little of a `Cargo.toml` that the floors are about: the crate's name and what it depends on.
-//!
-//! Read line by line and not by a TOML library: the manifests of this workspace are written one dependency a line, and
-//! a form that this reader does not know is an error and not silence.
+//! The crates of the workspace and what each depends on, as `cargo metadata` tells it.
 
-/// A crate as its manifest describes it.
+use std::path::Path;
+use std::process::Command;
+
+use serde::Deserialize;
+
+/// A crate of the workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
+    /// Its folder below the root of the workspace, such as `base/cell`.
+    pub folder: String,
     pub name: String,
     pub dependencies: Vec<Dependency>,
 }
@@ -13,131 +17,80 @@ pub struct Manifest {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dependency {
     pub name: String,
-    /// Only for tests and benchmarks.
+    /// Only for tests, examples and benchmarks.
     pub dev: bool,
 }
 
-impl Manifest {
-    /// Reads a manifest; the error is a sentence.
-    pub fn parse(text: &str) -> Result<Manifest, String> {
-        let mut name = None;
-        let mut dependencies = Vec::new();
-        let mut section = String::new();
-        let mut depth = 0_i32; // inside a value that goes over several lines
-        for (number, line) in text.lines().enumerate() {
-            let line = line.split('#').next().unwrap_or_default().trim();
-            if line.is_empty() {
-                continue;
-            }
-            if depth == 0 {
-                if let Some(header) = line.strip_prefix('[') {
-                    section = header.trim_end_matches(']').trim_matches('[').trim().to_string();
-                    if let Some(dependency) = table_of_one(&section) {
-                        dependencies.push(dependency);
-                    }
-                    continue;
-                }
-                let (key, value) = line
-                    .split_once('=')
-                    .ok_or_else(|| format!("line {}: neither a section nor a key", number + 1))?;
-                let key = key.trim();
-                if section == "package" && key == "name" {
-                    name = Some(value.trim().trim_matches('"').to_string());
-                } else if let Some(dev) = kind(&section) {
-                    let crate_name = key.split('.').next().unwrap_or(key).trim_matches('"');
-                    dependencies.push(Dependency { name: crate_name.to_string(), dev });
-                }
-            }
-            depth += brackets(line);
-        }
-        let name = name.ok_or("no package name")?;
-        Ok(Manifest { name, dependencies })
+/// Part of what `cargo metadata --format-version 1` prints.
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    name: String,
+    manifest_path: String,
+    dependencies: Vec<PackageDependency>,
+}
+
+#[derive(Deserialize)]
+struct PackageDependency {
+    name: String,
+    /// `dev`, `build`, or null for an ordinary one.
+    kind: Option<String>,
+}
+
+/// Asks `cargo` for the crates of the workspace at `root`. The error is a sentence.
+pub fn read_workspace(root: &Path) -> Result<Vec<Manifest>, String> {
+    let output = Command::new("cargo")
+        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
+        .current_dir(root)
+        .output()
+        .map_err(|error| format!("cargo metadata: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr).trim()));
     }
+    let root = root.canonicalize().map_err(|error| format!("{}: {error}", root.display()))?;
+    parse(&output.stdout, &root)
 }
 
-/// Whether a section lists dependencies, and if so whether those of tests.
-fn kind(section: &str) -> Option<bool> {
-    match section.rsplit('.').next() {
-        Some("dependencies" | "build-dependencies") => Some(false),
-        Some("dev-dependencies") => Some(true),
-        _ => None,
-    }
+fn parse(json: &[u8], root: &Path) -> Result<Vec<Manifest>, String> {
+    let metadata: Metadata =
+        serde_json::from_slice(json).map_err(|error| format!("cargo metadata: {error}"))?;
+    metadata.packages.into_iter().map(|package| manifest(package, root)).collect()
 }
 
-/// `[dependencies.some-crate]`, a section for one dependency.
-fn table_of_one(section: &str) -> Option<Dependency> {
-    let (parent, name) = section.rsplit_once('.')?;
-    let dev = kind(parent)?;
-    Some(Dependency { name: name.trim_matches('"').to_string(), dev })
-}
-
-fn brackets(line: &str) -> i32 {
-    line.chars().fold(0, |depth, c| match c {
-        '[' | '{' => depth + 1,
-        ']' | '}' => depth - 1,
-        _ => depth,
-    })
+fn manifest(package: Package, root: &Path) -> Result<Manifest, String> {
+    let folder = Path::new(&package.manifest_path)
+        .parent()
+        .and_then(|folder| folder.strip_prefix(root).ok())
+        .ok_or_else(|| format!("{}: not below {}", package.manifest_path, root.display()))?;
+    let dependencies = package
+        .dependencies
+        .into_iter()
+        .map(|used| Dependency { name: used.name, dev: used.kind.as_deref() == Some("dev") })
+        .collect();
+    Ok(Manifest { folder: folder.to_string_lossy().into_owned(), name: package.name, dependencies })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn names(manifest: &Manifest) -> Vec<(&str, bool)> {
-        manifest.dependencies.iter().map(|d| (d.name.as_str(), d.dev)).collect()
-    }
-
     #[test]
-    fn reads_every_way_to_write_a_dependency() {
-        let manifest = Manifest::parse(
-            r#"
-[package]
-name = "halcyon-x" # a comment
-version.workspace = true
-
-[dependencies]
-bytes.workspace = true
-halcyon-cell = { path = "../cell" }
-tokio = { workspace = true, features = [
-    "rt",
-    "net",
-] }
-
-[dependencies.halcyon-env]
-workspace = true
-
-[target.'cfg(unix)'.dependencies]
-libc = "0.2"
-
-[dev-dependencies]
-halcyon-testkit.workspace = true
-
-[build-dependencies]
-protox.workspace = true
-
-[lints]
-workspace = true
-"#,
-        )
-        .expect("a manifest");
-        assert_eq!(manifest.name, "halcyon-x");
-        assert_eq!(
-            names(&manifest),
-            [
-                ("bytes", false),
-                ("halcyon-cell", false),
-                ("tokio", false),
-                ("halcyon-env", false),
-                ("libc", false),
-                ("halcyon-testkit", true),
-                ("protox", false),
-            ]
-        );
-    }
-
-    #[test]
-    fn refuses_what_it_does_not_understand() {
-        assert!(Manifest::parse("[package]\nname = \"x\"\n[dependencies]\nsomething odd\n").is_err());
-        assert!(Manifest::parse("[dependencies]\nbytes = \"1\"\n").is_err());
+    fn reads_names_folders_and_kinds() {
+        let json = br#"{"packages": [{"name": "halcyon-x", "manifest_path": "/house/base/x/Cargo.toml", "dependencies": [
+            {"name": "bytes", "kind": null}, {"name": "protox", "kind": "build"}, {"name": "proptest", "kind": "dev"}]}]}"#;
+        let manifests = parse(json, Path::new("/house")).expect("valid");
+        let used = |name: &str, dev| Dependency { name: name.to_string(), dev };
+        let expected = Manifest {
+            folder: "base/x".to_string(),
+            name: "halcyon-x".to_string(),
+            dependencies: vec![used("bytes", false), used("protox", false), used("proptest", true)],
+        };
+        assert_eq!(manifests, [expected]);
+        assert!(parse(json, Path::new("/other")).is_err());
+        assert!(parse(b"{}", Path::new("/house")).is_err());
     }
 }

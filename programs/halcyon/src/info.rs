@@ -1,57 +1,54 @@
-//! The pages behind the info ports: a text page and Prometheus metrics, without a web framework.
+//! The HTTP server of an info port: `axum` routes, `hyper` connections with limits.
+//!
+//! `axum::serve` has no limit on connections and none on the time a client may take to send its request, so one
+//! slow client could hold the port. The accept loop here enforces [`Limits`].
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-/// Longest request that is read.
+/// Size limit of a request's head. `hyper` accepts no smaller buffer.
 const REQUEST_BYTES_MAX: usize = 8 << 10;
-/// Requests at the same time; more wait.
-const CONNECTIONS_MAX: usize = 64;
-/// A request and its answer take at most this long.
-const TIME_MAX: Duration = Duration::from_secs(10);
+/// Pause after an error of `accept`, such as too many open files.
+const ACCEPT_ERROR_PAUSE: Duration = Duration::from_millis(50);
 
-/// What a page says.
-pub struct Page {
-    pub content_type: &'static str,
-    pub body: String,
+/// What one info port grants its clients.
+#[derive(Clone, Copy)]
+struct Limits {
+    /// Connections at the same time. Further ones wait in the listen backlog.
+    connections_max: usize,
+    /// How long a client may take to send the head of a request.
+    request_time_max: Duration,
+    /// How long a connection may stay open, all its requests and responses included.
+    connection_time_max: Duration,
 }
 
-impl Page {
-    pub fn text(body: String) -> Page {
-        Page { content_type: "text/plain; charset=utf-8", body }
-    }
+const LIMITS: Limits = Limits {
+    connections_max: 64,
+    request_time_max: Duration::from_secs(10),
+    connection_time_max: Duration::from_secs(60),
+};
 
-    pub fn json(body: String) -> Page {
-        Page { content_type: "application/json", body }
-    }
-
-    /// Prometheus' text form.
-    pub fn metrics(body: String) -> Page {
-        Page { content_type: "text/plain; version=0.0.4; charset=utf-8", body }
-    }
-}
-
-/// Makes the page of a path; `None` if there is none.
-pub type Pages = dyn Fn(&str) -> Option<Page> + Send + Sync;
-
-/// A port that answers HTTP GET; ends when dropped.
+/// An info port that serves; it stops when dropped.
 pub struct InfoServer {
     address: SocketAddr,
     serving: JoinHandle<()>,
 }
 
-/// A port that is taken but not answered yet.
+/// An info port that is bound and does not serve yet.
 pub struct BoundInfo(TcpListener);
 
 impl BoundInfo {
-    /// The error names the address.
+    /// Binds the port. The error names the address.
     pub async fn bind(address: SocketAddr) -> io::Result<BoundInfo> {
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{address}: {error}"));
         Ok(BoundInfo(TcpListener::bind(address).await.map_err(named)?))
@@ -61,9 +58,14 @@ impl BoundInfo {
         self.0.local_addr()
     }
 
-    pub fn serve(self, pages: Arc<Pages>) -> io::Result<InfoServer> {
+    /// Starts to answer requests with `routes`. Must be called within a `tokio` runtime.
+    pub fn serve(self, routes: Router) -> io::Result<InfoServer> {
+        self.serve_within(routes, LIMITS)
+    }
+
+    fn serve_within(self, routes: Router, limits: Limits) -> io::Result<InfoServer> {
         let address = self.0.local_addr()?;
-        Ok(InfoServer { address, serving: tokio::spawn(accept(self.0, pages)) })
+        Ok(InfoServer { address, serving: tokio::spawn(accept(self.0, routes, limits)) })
     }
 }
 
@@ -79,55 +81,49 @@ impl Drop for InfoServer {
     }
 }
 
-async fn accept(listener: TcpListener, pages: Arc<Pages>) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+async fn accept(listener: TcpListener, routes: Router, limits: Limits) {
+    let slots = Arc::new(Semaphore::new(limits.connections_max));
     loop {
-        let place = Arc::clone(&places).acquire_owned().await.expect("never closed");
+        let slot = Arc::clone(&slots).acquire_owned().await.expect("the semaphore is never closed");
         match listener.accept().await {
             Ok((stream, _)) => {
-                let pages = Arc::clone(&pages);
+                let routes = routes.clone();
                 tokio::spawn(async move {
-                    let _place = place;
-                    let _ = tokio::time::timeout(TIME_MAX, answer(stream, &*pages)).await;
+                    let _slot = slot;
+                    let serving = serve_connection(stream, routes, limits.request_time_max);
+                    let _ = tokio::time::timeout(limits.connection_time_max, serving).await;
                 });
             }
-            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+            Err(_) => tokio::time::sleep(ACCEPT_ERROR_PAUSE).await,
         }
     }
 }
 
-async fn answer(mut stream: TcpStream, pages: &Pages) -> io::Result<()> {
-    let mut request = Vec::new();
-    while !request.windows(4).any(|end| end == b"\r\n\r\n") {
-        if request.len() > REQUEST_BYTES_MAX || stream.read_buf(&mut request).await? == 0 {
-            return Ok(());
-        }
-    }
-    let line = request.split(|byte| *byte == b'\r').next().unwrap_or_default();
-    let line = String::from_utf8_lossy(line);
-    let mut words = line.split(' ');
-    let (method, target) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
-    let path = target.split('?').next().unwrap_or("");
-    let (status, page) = match (method, pages(path)) {
-        ("GET" | "HEAD", Some(page)) => ("200 OK", page),
-        ("GET" | "HEAD", None) => ("404 Not Found", Page::text("There is no such page.\n".to_string())),
-        _ => ("405 Method Not Allowed", Page::text("Only GET is answered.\n".to_string())),
-    };
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
-        page.content_type,
-        page.body.len()
-    );
-    stream.write_all(head.as_bytes()).await?;
-    if method != "HEAD" {
-        stream.write_all(page.body.as_bytes()).await?;
-    }
-    stream.shutdown().await
+/// Serves the requests of one connection. An error is the client's and ends its connection only.
+async fn serve_connection(
+    stream: TcpStream,
+    routes: Router,
+    request_time_max: Duration,
+) -> hyper::Result<()> {
+    http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(request_time_max)
+        .max_buf_size(REQUEST_BYTES_MAX)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes))
+        .await
 }
 
 #[cfg(test)]
 mod tests {
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
     use super::*;
+
+    async fn start(limits: Limits) -> InfoServer {
+        let bound = BoundInfo::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        bound.serve_within(Router::new().route("/", get(|| async { "all is well\n" })), limits).unwrap()
+    }
 
     async fn ask(server: &InfoServer, request: &str) -> String {
         let mut stream = TcpStream::connect(server.local_addr()).await.unwrap();
@@ -138,20 +134,44 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn pages_are_found_and_other_things_refused() {
-        let bound = BoundInfo::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
-        let pages = |path: &str| (path == "/").then(|| Page::text("all is well\n".to_string()));
-        let server = bound.serve(Arc::new(pages)).unwrap();
-        let answer = ask(&server, "GET /?x=1 HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    async fn answers_get_and_head_and_refuses_the_rest() {
+        let server = start(LIMITS).await;
+        let request = |line: &str| format!("{line} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        let answer = ask(&server, &request("GET /?x=1")).await;
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nall is well\n"));
-        assert!(ask(&server, "GET /no HTTP/1.1\r\n\r\n").await.starts_with("HTTP/1.1 404"));
-        assert!(ask(&server, "POST / HTTP/1.1\r\n\r\n").await.starts_with("HTTP/1.1 405"));
-        assert!(ask(&server, "HEAD / HTTP/1.1\r\n\r\n").await.ends_with("\r\n\r\n"));
+        assert!(ask(&server, &request("GET /no")).await.starts_with("HTTP/1.1 404"));
+        assert!(ask(&server, &request("POST /")).await.starts_with("HTTP/1.1 405"));
+        assert!(ask(&server, &request("HEAD /")).await.ends_with("\r\n\r\n"));
+    }
+
+    #[tokio::test]
+    async fn a_long_head_is_refused_and_garbage_ends_the_connection() {
+        let server = start(LIMITS).await;
         let long = format!("GET /{} HTTP/1.1\r\n", "x".repeat(3 * REQUEST_BYTES_MAX));
         let mut stream = TcpStream::connect(server.local_addr()).await.unwrap();
         let _ = stream.write_all(long.as_bytes()).await;
-        let mut nothing = Vec::new();
-        let _ = stream.read_to_end(&mut nothing).await;
-        assert!(nothing.is_empty());
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer).await;
+        assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 4"), "{}", answer.escape_ascii());
+        assert!(!ask(&server, "\0\u{1}\u{2}nothing of HTTP\r\n\r\n").await.contains("200 OK"));
+        assert!(ask(&server, "GET / HTTP/1.0\r\n\r\n").await.contains("200 OK"), "the port still answers");
+    }
+
+    #[tokio::test]
+    async fn silent_clients_lose_their_connections() {
+        for (request_ms, connection_ms) in [(50, 60_000), (60_000, 50)] {
+            let server = start(Limits {
+                connections_max: 2,
+                request_time_max: Duration::from_millis(request_ms),
+                connection_time_max: Duration::from_millis(connection_ms),
+            });
+            let server = server.await;
+            let _silent = [
+                TcpStream::connect(server.local_addr()).await.unwrap(),
+                TcpStream::connect(server.local_addr()).await.unwrap(),
+            ];
+            // both slots are taken, so this request waits until one of the two loses its slot
+            assert!(ask(&server, "GET / HTTP/1.0\r\n\r\n").await.contains("200 OK"));
+        }
     }
 }

@@ -7,6 +7,7 @@
 mod args;
 mod info;
 mod limits;
+mod metrics;
 mod pages;
 mod settings;
 mod signals;

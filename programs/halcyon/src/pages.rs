@@ -1,19 +1,24 @@
-//! What the info ports say.
+//! The pages of the info ports. Both ports answer the same paths: `/`, `/memory`, `/stalls`, `/stalls.json` and `/metrics`.
 
 use std::fmt::Write;
 use std::sync::Arc;
 
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
 use halcyon_env::{Clock, Stall, Stalls};
 use halcyon_regionserver::{MemoryPart, RegionServer};
-use halcyon_rpc::{CallClass, ClassSnapshot, Queues, RpcStatsSnapshot};
+use halcyon_rpc::{Queues, RpcStatsSnapshot};
 use serde_json::{Value, json};
 
-use crate::info::Page;
+use crate::metrics;
 
 /// Reads the counters of a port.
 type ReadStats = Box<dyn Fn() -> RpcStatsSnapshot + Send + Sync>;
 
-/// What the pages are made of. Shared by both ports.
+/// What the pages and metrics are made from. Both ports share one.
 pub struct Sources {
     pub clock: Arc<dyn Clock>,
     pub stalls: Arc<Stalls>,
@@ -30,18 +35,27 @@ pub struct Sources {
     pub rpc: Vec<(&'static str, ReadStats)>,
 }
 
-impl Sources {
-    pub fn page(&self, path: &str) -> Option<Page> {
-        match path {
-            "/" => Some(Page::text(self.state())),
-            "/stalls" => Some(Page::text(self.stalls())),
-            "/stalls.json" => Some(Page::json(self.stalls_json())),
-            "/memory" => Some(Page::text(self.memory_page())),
-            "/metrics" => Some(Page::metrics(self.metrics())),
-            _ => None,
-        }
-    }
+/// The routes of an info port.
+pub fn routes(sources: Arc<Sources>) -> Router {
+    type Shared = State<Arc<Sources>>;
+    Router::new()
+        .route("/", get(|State(sources): Shared| async move { sources.state() }))
+        .route("/memory", get(|State(sources): Shared| async move { sources.memory_page() }))
+        .route("/stalls", get(|State(sources): Shared| async move { sources.stalls() }))
+        .route("/stalls.json", get(|State(sources): Shared| async move { Json(sources.stalls_json()) }))
+        .route("/metrics", get(|State(sources): Shared| async move { metrics_page(&sources) }))
+        .fallback(|| async { (StatusCode::NOT_FOUND, "There is no such page.\n") })
+        .with_state(sources)
+}
 
+fn metrics_page(sources: &Arc<Sources>) -> Response {
+    match metrics::text(sources) {
+        Ok(text) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+    }
+}
+
+impl Sources {
     fn state(&self) -> String {
         let up_s = (self.clock.now_ms() - self.started_ms).max(0) / 1000;
         let mut out = format!(
@@ -92,18 +106,18 @@ impl Sources {
     }
 
     /// The latest waits over the threshold, for programs.
-    fn stalls_json(&self) -> String {
+    fn stalls_json(&self) -> Value {
         let stall = |stall: Stall| {
             let length_ms = stall.time.as_secs_f64() * 1000.0;
             json!({ "ended_ms": stall.at_ms, "length_ms": length_ms, "cause": stall.cause, "what": stall.detail })
         };
         let stalls: Vec<Value> = self.stalls.recent().into_iter().map(stall).collect();
         let count: u64 = self.stalls.sums().iter().map(|(_, sum)| sum.count).sum();
-        json!({ "count": count, "stalls": stalls }).to_string()
+        json!({ "count": count, "stalls": stalls })
     }
 
     /// What every part of the server holds.
-    fn memory(&self) -> Vec<MemoryPart> {
+    pub(crate) fn memory(&self) -> Vec<MemoryPart> {
         let mut parts = self.region_server.memory();
         let limits = self.queues.limits();
         let part = |name, held: usize, limit: usize| MemoryPart {
@@ -135,159 +149,5 @@ impl Sources {
             let _ = writeln!(out, "\nresident {bytes}");
         }
         out
-    }
-
-    fn metrics(&self) -> String {
-        let mut out = String::new();
-        for (port, read) in &self.rpc {
-            let stats = read();
-            for (name, kind, value) in [
-                ("connections_opened_total", "counter", stats.connections_opened),
-                ("connections_refused_total", "counter", stats.connections_refused),
-                ("connections_left_total", "counter", stats.connections_left),
-                ("connections_open", "gauge", stats.connections_open as u64),
-                ("calls_total", "counter", stats.calls),
-                ("calls_failed_total", "counter", stats.calls_failed),
-                ("calls_refused_total", "counter", stats.calls_refused),
-                ("received_bytes_total", "counter", stats.received_bytes),
-                ("sent_bytes_total", "counter", stats.sent_bytes),
-                ("shared_cell_bytes_total", "counter", stats.shared_cell_bytes),
-                ("copied_cell_bytes_total", "counter", stats.copied_cell_bytes),
-            ] {
-                if *port == self.rpc[0].0 {
-                    let _ = writeln!(out, "# TYPE halcyon_rpc_{name} {kind}");
-                }
-                let _ = writeln!(out, "halcyon_rpc_{name}{{port=\"{port}\"}} {value}");
-            }
-        }
-        type Read = fn(&ClassSnapshot) -> u64;
-        let of_class: [(&str, &str, Read); 5] = [
-            ("calls_waiting", "gauge", |class| class.calls_waiting as u64),
-            ("request_bytes", "gauge", |class| class.request_bytes as u64),
-            ("calls_refused_full_total", "counter", |class| class.refused),
-            ("calls_expired_total", "counter", |class| class.expired),
-            ("calls_abandoned_total", "counter", |class| class.abandoned),
-        ];
-        for (name, kind, read) in of_class {
-            let _ = writeln!(out, "# TYPE halcyon_rpc_{name} {kind}");
-            for class in CallClass::ALL {
-                let value = read(&self.queues.snapshot(class));
-                let _ = writeln!(out, "halcyon_rpc_{name}{{class=\"{}\"}} {value}", class.name());
-            }
-        }
-        self.call_times(&mut out);
-        let response_bytes = self.queues.response_bytes();
-        let _ = writeln!(out, "# TYPE halcyon_rpc_response_bytes gauge");
-        let _ = writeln!(out, "halcyon_rpc_response_bytes {response_bytes}");
-        out.push_str("# TYPE halcyon_memory_bytes gauge\n");
-        let (memory, plan) = (self.memory(), self.region_server.settings().plan());
-        for part in &memory {
-            let _ = writeln!(out, "halcyon_memory_bytes{{part=\"{}\"}} {}", part.name, part.held);
-        }
-        out.push_str("# TYPE halcyon_memory_limit_bytes gauge\n");
-        let _ = writeln!(out, "halcyon_memory_limit_bytes{{part=\"budget\"}} {}", plan.budget);
-        for part in &memory {
-            if let Some(limit) = part.limit {
-                let _ = writeln!(out, "halcyon_memory_limit_bytes{{part=\"{}\"}} {limit}", part.name);
-            }
-        }
-        if let Some(bytes) = (self.resident_bytes)() {
-            let _ = writeln!(out, "# TYPE halcyon_resident_bytes gauge\nhalcyon_resident_bytes {bytes}");
-        }
-        for (name, kind) in
-            [("stalls_total", "counter"), ("stalls_seconds_total", "counter"), ("stall_seconds_max", "gauge")]
-        {
-            let _ = writeln!(out, "# TYPE halcyon_{name} {kind}");
-            for (cause, sum) in self.stalls.sums() {
-                let value = match name {
-                    "stalls_total" => sum.count as f64,
-                    "stalls_seconds_total" => sum.total.as_secs_f64(),
-                    _ => sum.longest.as_secs_f64(),
-                };
-                let _ = writeln!(out, "halcyon_{name}{{cause=\"{cause}\"}} {value}");
-            }
-        }
-        self.cache_metrics(&mut out);
-        let counters = &self.region_server.counters;
-        for (name, counter) in [
-            ("gets", &counters.gets),
-            ("scans", &counters.scans),
-            ("mutations", &counters.mutations),
-            ("multis", &counters.multis),
-            ("calls_pooled", &counters.pooled),
-            ("calls_failed", &counters.failed),
-            ("calls_slow", &counters.slow),
-            ("leases_expired", &counters.leases_expired),
-            ("flushes", &counters.flushes),
-            ("memory_compactions", &counters.memory_compactions),
-            ("compactions", &counters.compactions),
-        ] {
-            let name = format!("halcyon_regionserver_{name}_total");
-            let _ = writeln!(out, "# TYPE {name} counter\n{name} {}", counter.get());
-        }
-        out
-    }
-
-    /// From when a call was read from its socket until its answer was given to it.
-    fn call_times(&self, out: &mut String) {
-        let _ = writeln!(out, "# TYPE halcyon_rpc_call_seconds histogram");
-        for class in CallClass::ALL {
-            let (name, times) = (class.name(), self.queues.times(class));
-            let mut bucket = |bound: &str, count: u64| {
-                let _ = writeln!(
-                    out,
-                    "halcyon_rpc_call_seconds_bucket{{class=\"{name}\",le=\"{bound}\"}} {count}"
-                );
-            };
-            for (seconds, count) in &times.up_to {
-                bucket(&seconds.to_string(), *count);
-            }
-            bucket("+Inf", times.count);
-            let _ = writeln!(out, "halcyon_rpc_call_seconds_sum{{class=\"{name}\"}} {}", times.sum_seconds);
-            let _ = writeln!(out, "halcyon_rpc_call_seconds_count{{class=\"{name}\"}} {}", times.count);
-        }
-    }
-
-    fn cache_metrics(&self, out: &mut String) {
-        let cache = self.region_server.stats().cache;
-        let mut put = |tier: &str, rows: &[(&str, &str, u64)]| {
-            for (name, kind, value) in rows {
-                let name = format!("halcyon_{tier}_{name}");
-                let _ = writeln!(out, "# TYPE {name} {kind}\n{name} {value}");
-            }
-        };
-        put(
-            "block_cache",
-            &[
-                ("capacity_bytes", "gauge", cache.capacity_bytes),
-                ("used_bytes", "gauge", cache.used_bytes),
-                ("blocks", "gauge", cache.blocks_count),
-                ("hits_total", "counter", cache.hits_count),
-                ("misses_total", "counter", cache.misses_count),
-                ("inserts_total", "counter", cache.inserts_count),
-                ("evictions_total", "counter", cache.evictions_count),
-                ("decoded_bytes_total", "counter", cache.decoded_bytes),
-            ],
-        );
-        let Some(tier) = cache.file_tier else { return };
-        put(
-            "block_cache_file",
-            &[
-                ("on", "gauge", u64::from(tier.is_on)),
-                ("capacity_bytes", "gauge", tier.capacity_bytes),
-                ("used_bytes", "gauge", tier.used_bytes),
-                ("blocks", "gauge", tier.blocks_count),
-                ("index_bytes", "gauge", tier.index_bytes),
-                ("queued_bytes", "gauge", tier.queued_bytes),
-                ("hits_total", "counter", tier.hits_count),
-                ("misses_total", "counter", tier.misses_count),
-                ("written_total", "counter", tier.written_count),
-                ("dropped_total", "counter", tier.dropped_count),
-                ("evictions_total", "counter", tier.evictions_count),
-                ("damaged_total", "counter", tier.damaged_count),
-                ("restored_total", "counter", tier.restored_count),
-                ("failures_total", "counter", tier.failures_count),
-            ],
-        );
     }
 }

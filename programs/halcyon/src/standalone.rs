@@ -22,7 +22,7 @@ use tokio::sync::Notify;
 use crate::args::StandaloneArgs;
 use crate::info::{BoundInfo, InfoServer};
 use crate::limits;
-use crate::pages::Sources;
+use crate::pages::{self, Sources};
 use crate::settings::StandaloneSettings;
 use crate::signals::StopSignals;
 use crate::site;
@@ -303,8 +303,7 @@ impl Bound {
         }
         let sources = Arc::new(sources);
         let show = |info: Option<BoundInfo>| {
-            let sources = Arc::clone(&sources);
-            info.map(|info| info.serve(Arc::new(move |path: &str| sources.page(path)))).transpose()
+            info.map(|info| info.serve(pages::routes(Arc::clone(&sources)))).transpose()
         };
         let no_page = |error: io::Error| format!("cannot show a page: {error}");
         let master_info = show(self.master_info).map_err(no_page)?;

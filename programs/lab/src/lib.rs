@@ -17,7 +17,6 @@
 pub mod advise;
 pub mod experiment;
 pub mod gclog;
-pub mod json;
 pub mod outcome;
 pub mod page;
 pub mod peers;

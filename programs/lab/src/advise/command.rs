@@ -65,7 +65,7 @@ pub fn run(env: &Env, args: &AdviseArgs) -> Result<String, String> {
     let machine = machine(args, flags.as_deref().unwrap_or_default())?;
     let in_use = flags.map(|flags| InUse { changes: compare(&machine, &flags), not_understood });
     Ok(match args.json {
-        true => format!("{}\n", print::json(&machine, in_use.as_ref())),
+        true => format!("{:#}\n", print::json(&machine, in_use.as_ref())),
         false => print::text(&machine, in_use.as_ref()),
     })
 }

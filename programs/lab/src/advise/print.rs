@@ -1,9 +1,10 @@
 //! Advice as text and as JSON.
 
+use serde_json::{Value, json};
+
 use super::compare::{Change, Verdict};
 use super::machine::{Machine, print_size};
 use super::rules::{Advice, Source, Warning, advice, warnings};
-use crate::json::Json;
 
 /// What was asked, in one line.
 fn about(machine: &Machine) -> String {
@@ -103,47 +104,45 @@ fn wrap(text: &str, indent: usize) -> String {
     out
 }
 
-pub(super) fn json(machine: &Machine, in_use: Option<&InUse>) -> Json {
-    let source = |source: &Source| [("title", source.title.into()), ("source", source.url.into())];
-    let rows = advice(machine).into_iter().map(|row| {
-        let mut fields =
-            vec![("rule", row.rule.into()), ("flag", row.flag.into()), ("reason", row.reason.into())];
-        fields.extend(source(&row.source));
-        Json::Object(fields)
+pub(super) fn json(machine: &Machine, in_use: Option<&InUse>) -> Value {
+    let flags = advice(machine).into_iter().map(|row| {
+        json!({
+            "rule": row.rule,
+            "flag": row.flag,
+            "reason": row.reason,
+            "title": row.source.title,
+            "source": row.source.url,
+        })
     });
     let traps = warnings(machine).into_iter().map(|row| {
-        let mut fields = vec![("rule", row.rule.into()), ("text", row.text.into())];
-        fields.extend(source(&row.source));
-        Json::Object(fields)
+        json!({ "rule": row.rule, "text": row.text, "title": row.source.title, "source": row.source.url })
     });
-    let mut fields = vec![
-        ("jdk", u64::from(machine.jdk).into()),
-        ("heap_bytes", machine.heap.into()),
-        ("cores", u64::from(machine.cores).into()),
-        ("collector", machine.collector.to_string().into()),
-        ("memstore_share", machine.memstore_share.into()),
-        ("cache_share", machine.cache_share.into()),
-        ("offheap_bytes", Json::or_null(machine.offheap)),
-        ("bucket_cache_bytes", machine.bucket_cache.into()),
-        ("offheap_memstore_bytes", machine.offheap_memstore.into()),
-        ("flags", Json::List(rows.collect())),
-        ("traps", Json::List(traps.collect())),
-    ];
+    let mut whole = json!({
+        "jdk": machine.jdk,
+        "heap_bytes": machine.heap,
+        "cores": machine.cores,
+        "collector": machine.collector.to_string(),
+        "memstore_share": machine.memstore_share,
+        "cache_share": machine.cache_share,
+        "offheap_bytes": machine.offheap,
+        "bucket_cache_bytes": machine.bucket_cache,
+        "offheap_memstore_bytes": machine.offheap_memstore,
+        "flags": flags.collect::<Value>(),
+        "traps": traps.collect::<Value>(),
+    });
     if let Some(in_use) = in_use {
         let changes = in_use.changes.iter().map(|change| {
-            Json::Object(vec![
-                ("do", change.verdict.word().into()),
-                ("flag", change.flag.as_str().into()),
-                ("instead", change.instead.as_str().into()),
-                ("reason", change.reason.as_str().into()),
-                ("source", Json::or_null(change.source.map(|source| source.url))),
-            ])
+            json!({
+                "do": change.verdict.word(),
+                "flag": change.flag,
+                "instead": change.instead,
+                "reason": change.reason,
+                "source": change.source.map(|source| source.url),
+            })
         });
-        let lines = in_use.not_understood.iter().map(|(at, text)| {
-            Json::Object(vec![("line", (*at as u64).into()), ("text", text.as_str().into())])
-        });
-        fields.push(("in_use", Json::List(changes.collect())));
-        fields.push(("not_understood", Json::List(lines.collect())));
+        let lines = in_use.not_understood.iter().map(|(at, text)| json!({ "line": at, "text": text }));
+        whole["in_use"] = changes.collect();
+        whole["not_understood"] = lines.collect();
     }
-    Json::Object(fields)
+    whole
 }

@@ -269,7 +269,7 @@ fn an_environment_file() {
     let in_use = InUse { changes: compare(&machine, &file.flags()), not_understood: file.not_understood };
     golden("hbase-env", &print::text(&machine, Some(&in_use)));
     let json = print::json(&machine, Some(&in_use)).to_string();
-    assert!(json.contains("\"do\": \"drop\", \"flag\": \"-XX:-ResizePLAB\""), "{json}");
+    assert!(json.contains("\"do\":\"drop\",\"flag\":\"-XX:-ResizePLAB\""), "{json}");
 }
 
 #[test]

@@ -32,7 +32,7 @@ pub struct GclogArgs {
 pub fn run(env: &Env, args: &GclogArgs) -> Result<String, String> {
     let log = read_all(env, &args.files)?;
     Ok(match (args.json, args.pauses) {
-        (true, with_pauses) => format!("{}\n", print::json(&log, with_pauses)),
+        (true, with_pauses) => format!("{:#}\n", print::json(&log, with_pauses)),
         (false, true) => print::pauses(&log),
         (false, false) => print::text(&log),
     })

@@ -2,10 +2,11 @@
 
 use std::fmt::{self, Write};
 
+use serde_json::{Value, json};
+
 use super::events::Pause;
 use super::reader::Log;
 use super::table::{Row, Table};
-use crate::json::Json;
 
 const MB: f64 = (1u64 << 20) as f64;
 /// Concurrent phases listed; the shortest in total are left out.
@@ -148,92 +149,96 @@ pub(super) fn pauses(log: &Log) -> String {
     out
 }
 
-/// Everything, for programs. With the single stops if asked.
-pub(super) fn json(log: &Log, with_pauses: bool) -> Json {
+/// Everything, for programs. With the single pauses if asked.
+pub(super) fn json(log: &Log, with_pauses: bool) -> Value {
     let table = Table::of(log);
-    let name = |name| Json::from(log.names.text(name));
-    let jvms = log.jvms.iter().map(|jvm| {
-        Json::Object(vec![
-            ("collector", Json::or_null(jvm.collector.clone())),
-            ("version", Json::or_null(jvm.version.clone())),
-            ("wall_s", jvm.wall_s.into()),
-        ])
-    });
-    let rows = table.pauses.iter().map(|(kind, cause, row)| {
-        object(row, vec![("kind", kind.as_str().into()), ("cause", cause.as_str().into())])
-    });
+    let name = |name| log.names.text(name);
+    let jvms = log.jvms.iter().map(
+        |jvm| json!({ "collector": jvm.collector, "version": jvm.version, "wall_s": rounded(jvm.wall_s) }),
+    );
+    let pauses =
+        table.pauses.iter().map(|(kind, cause, row)| merged(json!({ "kind": kind, "cause": cause }), row));
     let safepoints = log.safepoints.iter().map(|(operation, found)| {
-        let front = vec![
-            ("operation", name(*operation)),
-            ("collection", found.collection.into()),
-            ("reaching_total_ms", found.reaching.total_ms.into()),
-            ("reaching_max_ms", found.reaching.max_ms.into()),
-        ];
-        object(&Row::from(&found.total), front)
-    });
-    let lengths = |(key, found): (&_, &_)| object(&Row::from(found), vec![("name", name(*key))]);
-    let cycles = log.cycles.iter().map(|((kind, cause), count)| {
-        Json::Object(vec![("kind", name(*kind)), ("cause", name(*cause)), ("count", (*count).into())])
-    });
-    let mut fields = vec![
-        ("jvms", Json::List(jvms.collect())),
-        ("wall_s", table.wall_s.into()),
-        ("stopped_ms", table.stopped_ms.into()),
-        ("stopped_share", Json::or_null(table.stopped_share())),
-        ("pauses_all", object(&table.all_pauses, vec![])),
-        ("pauses_by_cause", Json::List(rows.collect())),
-        ("safepoints_other_all", object(&table.all_other, vec![])),
-        ("safepoints", Json::List(safepoints.collect())),
-        ("stalls", Json::List(log.stall_lengths.iter().map(lengths).collect())),
-        ("concurrent", Json::List(log.phases.iter().map(lengths).collect())),
-        ("cycles", Json::List(cycles.collect())),
-        ("pacing_ms", log.pacing_ms.into()),
-        ("allocated_bytes", log.memory.allocated.into()),
-        ("promoted_bytes", Json::or_null(log.memory.promoted)),
-        ("used_max_bytes", log.memory.used_max.into()),
-        ("capacity_max_bytes", log.memory.capacity_max.into()),
-        ("lines", log.lines.into()),
-        ("lines_unknown", log.lines_unknown.into()),
-    ];
-    if with_pauses {
-        fields.push(("pauses", Json::List(log.pauses.iter().map(|pause| one(log, pause)).collect())));
-        let stalls = log.stalls.iter().map(|stall| {
-            Json::Object(vec![
-                ("start_s", stall.start_s.into()),
-                ("length_ms", stall.length_ms.into()),
-                ("kind", name(stall.kind)),
-                ("jvm", u64::from(stall.jvm).into()),
-            ])
+        let front = json!({
+            "operation": name(*operation),
+            "collection": found.collection,
+            "reaching_total_ms": rounded(found.reaching.total_ms),
+            "reaching_max_ms": rounded(found.reaching.max_ms),
         });
-        fields.push(("stall_list", Json::List(stalls.collect())));
+        merged(front, &Row::from(&found.total))
+    });
+    let lengths = |(key, found): (&_, &_)| merged(json!({ "name": name(*key) }), &Row::from(found));
+    let cycles = log
+        .cycles
+        .iter()
+        .map(|((kind, cause), count)| json!({ "kind": name(*kind), "cause": name(*cause), "count": count }));
+    let mut whole = json!({
+        "jvms": jvms.collect::<Value>(),
+        "wall_s": rounded(table.wall_s),
+        "stopped_ms": rounded(table.stopped_ms),
+        "stopped_share": table.stopped_share().map(rounded),
+        "pauses_all": merged(json!({}), &table.all_pauses),
+        "pauses_by_cause": pauses.collect::<Value>(),
+        "safepoints_other_all": merged(json!({}), &table.all_other),
+        "safepoints": safepoints.collect::<Value>(),
+        "stalls": log.stall_lengths.iter().map(lengths).collect::<Value>(),
+        "concurrent": log.phases.iter().map(lengths).collect::<Value>(),
+        "cycles": cycles.collect::<Value>(),
+        "pacing_ms": rounded(log.pacing_ms),
+        "allocated_bytes": log.memory.allocated,
+        "promoted_bytes": log.memory.promoted,
+        "used_max_bytes": log.memory.used_max,
+        "capacity_max_bytes": log.memory.capacity_max,
+        "lines": log.lines,
+        "lines_unknown": log.lines_unknown,
+    });
+    if with_pauses {
+        whole["pauses"] = log.pauses.iter().map(|pause| pause_json(log, pause)).collect();
+        let stalls = log.stalls.iter().map(|stall| {
+            json!({
+                "start_s": rounded(stall.start_s),
+                "length_ms": rounded(stall.length_ms),
+                "kind": name(stall.kind),
+                "jvm": stall.jvm,
+            })
+        });
+        whole["stall_list"] = stalls.collect();
     }
-    Json::Object(fields)
+    whole
 }
 
-fn object(row: &Row, front: Vec<(&'static str, Json)>) -> Json {
-    let mut fields = front;
-    fields.extend([
-        ("count", row.count.into()),
-        ("total_ms", row.total_ms.into()),
-        ("mean_ms", row.mean_ms.into()),
-        ("p50_ms", row.p50_ms.into()),
-        ("p99_ms", row.p99_ms.into()),
-        ("p999_ms", row.p999_ms.into()),
-        ("max_ms", row.max_ms.into()),
-    ]);
-    Json::Object(fields)
+/// The fields of `front`, then those of `row`.
+fn merged(mut front: Value, row: &Row) -> Value {
+    front["count"] = row.count.into();
+    let lengths = [
+        ("total_ms", row.total_ms),
+        ("mean_ms", row.mean_ms),
+        ("p50_ms", row.p50_ms),
+        ("p99_ms", row.p99_ms),
+        ("p999_ms", row.p999_ms),
+        ("max_ms", row.max_ms),
+    ];
+    for (name, length) in lengths {
+        front[name] = rounded(length);
+    }
+    front
 }
 
-fn one(log: &Log, pause: &Pause) -> Json {
-    Json::Object(vec![
-        ("jvm", u64::from(pause.jvm).into()),
-        ("start_s", pause.start_s.into()),
-        ("start_wall_ms", Json::or_null(pause.start_wall_ms)),
-        ("length_ms", pause.length_ms.into()),
-        ("collection", pause.collection.into()),
-        ("kind", log.names.text(pause.kind).into()),
-        ("cause", log.names.text(pause.cause).into()),
-        ("before_bytes", Json::or_null(pause.heap.map(|heap| heap.before))),
-        ("after_bytes", Json::or_null(pause.heap.map(|heap| heap.after))),
-    ])
+fn pause_json(log: &Log, pause: &Pause) -> Value {
+    json!({
+        "jvm": pause.jvm,
+        "start_s": rounded(pause.start_s),
+        "start_wall_ms": pause.start_wall_ms.map(rounded),
+        "length_ms": rounded(pause.length_ms),
+        "collection": pause.collection,
+        "kind": log.names.text(pause.kind),
+        "cause": log.names.text(pause.cause),
+        "before_bytes": pause.heap.map(|heap| heap.before),
+        "after_bytes": pause.heap.map(|heap| heap.after),
+    })
+}
+
+/// Rounded to a millionth, which is a nanosecond where milliseconds are meant. `null` if it is not finite.
+fn rounded(number: f64) -> Value {
+    ((number * 1e6).round() / 1e6).into()
 }
