@@ -57,15 +57,24 @@ fn check() -> bool {
     complaints.is_empty() && format && lint
 }
 
-/// Shuttle tries many interleavings of the memstore's writers and readers, Miri watches every access to memory.
+/// Where Shuttle tries many interleavings: the memstore's writers and readers, the numbers of writes and their readers.
+const INTERLEAVINGS: &[&[&str]] = &[
+    &["-p", "halcyon-memstore", "--test", "interleavings"],
+    &["-p", "halcyon-region", "--lib", "interleavings"],
+];
+
+/// Shuttle tries many interleavings, Miri watches every access to memory.
 fn memory() -> bool {
-    let interleavings = Command::new("cargo")
-        .args(["test", "--release", "-p", "halcyon-memstore", "--test", "interleavings"])
-        .env("RUSTFLAGS", "--cfg halcyon_shuttle")
-        .env("CARGO_TARGET_DIR", target_dir().join("shuttle"))
-        .current_dir(root())
-        .status()
-        .is_ok_and(|status| status.success());
+    let interleavings = INTERLEAVINGS.iter().all(|tests| {
+        Command::new("cargo")
+            .args(["test", "--release"])
+            .args(*tests)
+            .env("RUSTFLAGS", "--cfg halcyon_shuttle")
+            .env("CARGO_TARGET_DIR", target_dir().join("shuttle"))
+            .current_dir(root())
+            .status()
+            .is_ok_and(|status| status.success())
+    });
     println!("interleavings: {}", verdict(interleavings));
     let has_miri = Command::new("cargo").args(["+nightly", "miri", "--version"]).output();
     if !has_miri.is_ok_and(|output| output.status.success()) {

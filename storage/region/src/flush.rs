@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use halcyon_cell::{Key, Result, same_bytes};
-use halcyon_env::Activity;
+use halcyon_env::{Activity, invariant};
 use halcyon_hfile::FileMeta;
 
 use crate::region::Region;
@@ -66,6 +66,10 @@ impl Region {
             self.services.wal.drive();
             self.check_log_space()
         })?;
+        assert!(
+            seq <= self.mvcc.read_point() && seq <= self.mvcc.last(),
+            "what goes into a file is published: a crash leaves the file, and perhaps not the log's last entries"
+        );
         let mut outcome = FlushOutcome { seq, ..FlushOutcome::default() };
         for store in &chosen {
             for file in self.flush_store_at(store, seq)? {
@@ -84,12 +88,22 @@ impl Region {
         if snapshot.is_empty() {
             return Ok(Vec::new());
         }
+        let flushed_before = store.max_flushed_seq();
+        assert!(
+            seq >= flushed_before,
+            "files hold edits up to {flushed_before} already; {seq} would pass over newer ones"
+        );
         let now_ms = self.services.env.clock.now_ms();
         let written = self.write_snapshot(store, &snapshot, seq, now_ms)?;
         let paths = written.as_ref().map_or(&[][..], Written::paths);
         let commit = Commit { files: paths, flushed: &snapshot, compacted: &[] };
         let open = |path: &std::path::Path| self.open_file(store, path, WrittenBy::Flush);
-        store.commit(&self.services.env, &commit, open, &self.archive_dir.join(&*store.family.name_str()))
+        let archive_dir = self.archive_dir.join(&*store.family.name_str());
+        let files = store.commit(&self.services.env, &commit, open, &archive_dir)?;
+        if let Some(written) = &written {
+            written.check(&files);
+        }
+        Ok(files)
     }
 
     /// `None`: no cell was left to write.
@@ -108,6 +122,10 @@ impl Region {
         let cut = flush_cut(store, snapshot);
         let mut outputs = Outputs::new(self, store, WrittenBy::Flush, now_ms, cut, true);
         copy_kept(&mut heap, &mut matcher, |cell| {
+            invariant!(
+                cell.seq() <= seq,
+                "{cell:?} is newer than {seq}: replay would apply it to the file again"
+            );
             outputs.looked_at();
             outputs.append(cell)
         })?;
@@ -122,6 +140,10 @@ impl Region {
 
     /// Everything up to `seq` of the chosen stores is in files; other stores may still hold older edits.
     fn tell_log(&self, seq: u64, chosen: &[&Store]) {
+        assert!(
+            chosen.iter().all(|store| store.view().snapshot.is_empty()),
+            "the log would forget edits up to {seq} of which some are only in memory"
+        );
         let region = self.info.encoded_name().as_bytes();
         if chosen.len() == self.stores.len() {
             self.services.wal.flushed(region, seq);

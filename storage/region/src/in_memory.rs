@@ -82,7 +82,13 @@ impl Region {
     fn work_on_pipeline(&self, store: &Store) -> Result<()> {
         for part in store.view().pipeline.clone() {
             if let Part::List(segment) = &part {
-                let flat = Part::Flat { segment: FlatSegment::of(segment), dropped_up_to: 0 };
+                let (cells_count, flat) = (segment.size().cells_count, FlatSegment::of(segment));
+                assert!(
+                    flat.size().cells_count == cells_count,
+                    "{cells_count} cells became {}: a segment of the pipeline takes no more writes",
+                    flat.size().cells_count
+                );
+                let flat = Part::Flat { segment: flat, dropped_up_to: 0 };
                 if !store.replace_in_pipeline(&[part], flat) {
                     return Ok(()); // a flush has taken all
                 }
@@ -96,6 +102,10 @@ impl Region {
             return Ok(());
         }
         let merged = FlatSegment::merged(&flat);
+        assert!(
+            flat.iter().all(|part| part.max_seq() <= merged.max_seq()),
+            "what is merged is as new as its newest part: readers before that look at each cell"
+        );
         let dropped_up_to = parts.iter().map(Part::dropped_up_to).max().unwrap_or(0);
         let is_wanted = match policy {
             InMemoryCompaction::Eager => true,
@@ -123,6 +133,10 @@ impl Region {
 
     /// The cells that a flush would write, in chunks of their own.
     fn without_hidden(&self, store: &Store, segment: &Arc<FlatSegment>) -> Result<Arc<FlatSegment>> {
+        assert!(
+            segment.max_seq() <= self.read_point(),
+            "a write that is not published may fail: it must hide nothing from anybody"
+        );
         let part = Part::Flat { segment: segment.clone(), dropped_up_to: 0 };
         let mut heap = Heap::new(store.comparator, vec![part.source(u64::MAX)]);
         heap.seek(Key::first_on_row(b"").get())?;
@@ -139,6 +153,11 @@ impl Region {
             kept.insert(kept.prepare(cell.bytes(), None), cell.seq());
             Ok(())
         })?;
-        Ok(FlatSegment::of(&kept))
+        let kept = FlatSegment::of(&kept);
+        assert!(
+            kept.size().cells_count <= segment.size().cells_count && kept.max_seq() <= segment.max_seq(),
+            "leaving cells out makes none"
+        );
+        Ok(kept)
     }
 }

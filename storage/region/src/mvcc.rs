@@ -1,25 +1,39 @@
+//! The numbers of writes, and what readers see of them (HBase: `MultiVersionConcurrencyControl`).
+//!
+//! ```text
+//! begin        number taken and log entry appended under one lock: both have one order
+//! step_done    the cells are in the memstore; the log has made its entry durable: two steps, on two threads
+//! publish      the front of the queue has no step left: the read point moves over it, and over all behind it that are done
+//! end          whoever waits for the write is woken: a thread, a task, tasks at a barrier
+//! ```
+//!
+//! `mvcc/interleavings.rs` runs this file in many thousand interleavings (`cargo xtask memory`).
+
+mod sync;
+
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use halcyon_cell::{Error, Result};
-use halcyon_env::{Activity, Holder, Watch};
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use halcyon_env::{Activity, Holder, Watch, invariant};
 use smallvec::SmallVec;
 
-/// Looks at a write before its thread sleeps: a few microseconds, less than it takes to be woken.
-const SPINS_BEFORE_SLEEP: u32 = 200;
+use sync::{AtomicU8, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 
-/// A region's write numbers and its read point (HBase: `MultiVersionConcurrencyControl`).
+/// Looks at a write before its thread sleeps: a few microseconds, less than it takes to be woken. Few where each look is
+/// one more choice of the interleaving checker.
+const SPINS_BEFORE_SLEEP: u32 = if cfg!(halcyon_shuttle) { 1 } else { 200 };
+
+/// A region's write numbers and its read point.
 ///
 /// A write begins with the next number and is published when its cells stand in the memstore and its log
 /// entry is as durable as was asked. The read point is the highest number such that it and all before it are
 /// published. *Thread safety*: all verbs may be called from any thread; none blocks on I/O.
 ///
-/// *Invariant*: `read_point` never falls, and equals the number before the front of `unfinished`.
+/// *Invariant*: `read_point` rises by one with each write, and is the number before the front of `unfinished`.
 ///
 /// *Lock order*: `last`, then `state`. The log is called under `last` alone, because it may run completions of
 /// earlier writes, which publish.
@@ -60,6 +74,9 @@ const FAILED: u8 = 2;
 /// Somebody is registered in `ending`, or sleeps there.
 const AWAITED: u8 = 4;
 
+const _: () =
+    assert!(PUBLISHED & FAILED == 0 && (PUBLISHED | FAILED) & AWAITED == 0, "each bit says one thing");
+
 #[derive(Default)]
 struct Ending {
     /// Why it failed; set before `FAILED` is.
@@ -97,12 +114,16 @@ impl Mvcc {
         steps: u8,
         log: impl FnOnce(u64, &Arc<Write>) -> Result<T>,
     ) -> Result<(Arc<Write>, T)> {
+        assert!(
+            steps > 0,
+            "a write with no step left would be published before its cells are in the memstore"
+        );
         let write = Arc::new(Write::new(0, steps)); // made before the lock is held
         let mut last = self.lock_last();
         let seq = *last + 1;
         write.seq.store(seq, Ordering::Relaxed);
         *last = seq;
-        self.state.lock().unfinished.push_back(write.clone());
+        self.enqueue(&mut self.state.lock(), write.clone());
         match log(seq, &write) {
             Ok(value) => Ok((write, value)),
             Err(error) => {
@@ -111,6 +132,20 @@ impl Mvcc {
                 Err(error)
             }
         }
+    }
+
+    /// Puts a write behind those before it. Under the lock of `last`.
+    fn enqueue(&self, state: &mut State, write: Arc<Write>) {
+        let seq = write.seq();
+        assert!(
+            seq > self.read_point(),
+            "number {seq} is not above the read point: readers would see a half write"
+        );
+        invariant!(
+            state.unfinished.back().is_none_or(|last| last.seq() + 1 == seq),
+            "number {seq} does not follow the last one begun: publication would leave one out"
+        );
+        state.unfinished.push_back(write);
     }
 
     fn lock_last(&self) -> MutexGuard<'_, u64> {
@@ -133,7 +168,9 @@ impl Mvcc {
 
     /// One step of the write is through. The last one publishes it, and tells who waits.
     pub fn step_done(&self, write: &Write) {
-        if write.steps_left.fetch_sub(1, Ordering::AcqRel) == 1 {
+        let steps_left = write.steps_left.fetch_sub(1, Ordering::AcqRel);
+        assert!(steps_left > 0, "write {} has more steps than were announced", write.seq());
+        if steps_left == 1 {
             self.publish();
         }
     }
@@ -160,7 +197,7 @@ impl Mvcc {
                 && front.steps_left.load(Ordering::Acquire) == 0
             {
                 let write = state.unfinished.pop_front().expect("there is a front");
-                self.read_point.store(write.seq(), Ordering::Release);
+                self.raise_read_point(write.seq());
                 done.push(write);
             }
         }
@@ -172,6 +209,17 @@ impl Mvcc {
         }
     }
 
+    /// Lets readers see the next write. Under the lock of `state`.
+    #[inline]
+    fn raise_read_point(&self, seq: u64) {
+        let before = self.read_point.load(Ordering::Relaxed);
+        assert!(
+            seq == before + 1,
+            "write {seq} is published after {before}: one between them would be seen half done"
+        );
+        self.read_point.store(seq, Ordering::Release);
+    }
+
     /// Takes a number without a write: everything before it can be waited for (used by flush).
     pub fn take_number(&self) -> u64 {
         let mut last = self.last.lock();
@@ -179,10 +227,10 @@ impl Mvcc {
         let seq = *last;
         let mut state = self.state.lock();
         if state.unfinished.is_empty() {
-            self.read_point.store(seq, Ordering::Release);
+            self.raise_read_point(seq);
         } else {
             // Published as soon as the writes before it are.
-            state.unfinished.push_back(Arc::new(Write::new(seq, 0)));
+            self.enqueue(&mut state, Arc::new(Write::new(seq, 0)));
         }
         seq
     }
@@ -258,7 +306,13 @@ impl Write {
             self.ending.lock().error.get_or_insert_with(|| error.clone());
         }
         let bit = if result.is_ok() { PUBLISHED } else { FAILED };
-        if self.end.fetch_or(bit, Ordering::AcqRel) & AWAITED == 0 {
+        let before = self.end.fetch_or(bit, Ordering::AcqRel);
+        assert!(
+            before & (PUBLISHED | FAILED) & !bit == 0,
+            "write {} is published and failed: its client was told one thing and readers see the other",
+            self.seq()
+        );
+        if before & AWAITED == 0 {
             return; // who comes to wait from now on finds the bit
         }
         let (waker, barrier_wakers) = {
@@ -310,7 +364,7 @@ impl WriteTicket {
             if let Some(result) = write.result() {
                 return result;
             }
-            std::hint::spin_loop();
+            sync::spin_loop();
         }
         let mut ending = write.ending.lock();
         loop {
@@ -340,7 +394,10 @@ impl Future for WriteTicket {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, halcyon_shuttle))]
+mod interleavings;
+
+#[cfg(all(test, not(halcyon_shuttle)))]
 mod tests {
     use super::*;
 

@@ -109,9 +109,19 @@ impl Region {
             archive_dir,
             stores,
         });
+        assert!(
+            region.stores.is_sorted_by(|a, b| a.family.name() < b.family.name()),
+            "rows are put together from families in the order of their names"
+        );
         region.services.wal.region_opened(region.info.encoded_name().as_bytes());
         let replayed = region.replay(&edits_dir)?;
         let region = if replayed > known { region.restart_at(replayed) } else { region };
+        let in_files = region.stores.iter().map(highest_seq).max().unwrap_or(0);
+        assert!(
+            region.open_seq_num > in_files.max(replayed) && region.read_point() + 1 == region.open_seq_num,
+            "the first number of this opening, {}, is above all before it: {in_files} in files, {replayed} replayed",
+            region.open_seq_num
+        );
         region.remember_seq(&edits_dir)?;
         let now_ms = region.services.env.clock.now_ms();
         let files = region.stores.iter().flat_map(|store| store.view().files.clone());
@@ -150,6 +160,10 @@ impl Region {
         if applied > 0 {
             self.flush_replayed(highest)?;
         }
+        assert!(
+            files.is_empty() || self.stores.iter().all(|store| store.view().is_memory_empty()),
+            "replayed edits are in no log of this server: they are in files before those of recovered.edits go"
+        );
         for path in &files {
             env.fs.remove_file(path)?;
         }
@@ -245,6 +259,10 @@ impl Region {
             return Ok(());
         }
         self.flush_stores(None)?;
+        assert!(
+            self.mvcc.barrier().is_ready(),
+            "a closed region has no write under way: all of them hold `closed`"
+        );
         if self.stores.iter().any(|store| store.memstore_size().data_bytes > 0) {
             return Err(Error::invalid("cells are left in memory after the last flush"));
         }
@@ -301,10 +319,14 @@ fn open_store(
 }
 
 fn highest_known_seq(env: &Env, stores: &[Store], edits_dir: &Path) -> Result<u64> {
-    // A crash between two files of one flush leaves cells above what counts as flushed.
-    let of_store = |store: &Store| store.max_flushed_seq().max(store.view().max_cell_seq());
-    let highest = stores.iter().map(of_store).max().unwrap_or(0);
+    let highest = stores.iter().map(highest_seq).max().unwrap_or(0);
     Ok(highest.max(highest_marker(env, edits_dir)?).max(1))
+}
+
+/// Highest sequence id that a store's files tell of. A crash between two files of one flush leaves cells above what counts
+/// as flushed.
+fn highest_seq(store: &Store) -> u64 {
+    store.max_flushed_seq().max(store.view().max_cell_seq())
 }
 
 /// The sequence id that the last opening made durable; 0 if there is none.

@@ -60,6 +60,10 @@ impl Region {
             }
             let is_whole = |chosen: &Chosen<'_>| chosen.view.dropped_up_to() <= read_point;
             if fixed.is_some() || chosen.iter().all(is_whole) {
+                assert!(
+                    fixed.is_some() || read_point <= self.read_point(),
+                    "a read at {read_point} would see writes that are not published"
+                );
                 return Ok((chosen, read_point, held));
             }
         }
@@ -168,7 +172,7 @@ fn open_store(
     let matcher =
         Matcher::user(store.keeping, *wanted, scan.max_versions, time_range, scan.raw, has_filter, now_ms);
     let heap = Heap::new(store.comparator, sources);
-    Ok(StoreScanner::new(*at, heap, matcher, scan.reversed, scan.store_limit, scan.store_offset))
+    Ok(StoreScanner::new(*at, read_point, heap, matcher, scan.reversed, scan.store_limit, scan.store_offset))
 }
 
 fn time_range_of(store: &Store, scan: &Scan) -> TimeRange {

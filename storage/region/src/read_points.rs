@@ -13,6 +13,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use halcyon_env::invariant;
 use parking_lot::Mutex;
 
 /// See the head of the file.
@@ -34,6 +35,10 @@ impl ReadPoints {
         let mut held = self.held.lock();
         let point = read_point();
         *held.entry(point).or_default() += 1;
+        invariant!(
+            held.values().all(|&count| count > 0),
+            "a point that nobody holds is kept: flushes would keep everything above it"
+        );
         HeldReadPoint { points: self.clone(), point }
     }
 
@@ -53,11 +58,10 @@ impl HeldReadPoint {
 impl Drop for HeldReadPoint {
     fn drop(&mut self) {
         let mut held = self.points.held.lock();
-        if let Some(count) = held.get_mut(&self.point) {
-            *count -= 1;
-            if *count == 0 {
-                held.remove(&self.point);
-            }
+        let count = held.get_mut(&self.point).expect("a point stays until its last holder has gone");
+        *count -= 1; // a count of 0 is not kept, so this one is at least 1
+        if *count == 0 {
+            held.remove(&self.point);
         }
     }
 }

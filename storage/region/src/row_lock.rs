@@ -5,6 +5,8 @@ use parking_lot::{Mutex, MutexGuard};
 
 const STRIPES: usize = 1024;
 
+const _: () = assert!(STRIPES.is_power_of_two(), "a row's stripe is some bits of its hash: no division");
+
 /// Striped locks of rows: equal rows share a lock, and so may different ones.
 ///
 /// Held from before a write reads what it depends on until its cells stand in the memstore; never across I/O
@@ -39,6 +41,9 @@ struct Stamped {
 const NEVER: Stamped = Stamped { at_ms: i64::MIN, deleted: false };
 /// How far timestamps may run ahead of the clock when a row is deleted and written again and again.
 pub(crate) const AHEAD_MS_MAX: i64 = 100;
+
+const _: () =
+    assert!(AHEAD_MS_MAX > 0, "a row that is deleted and written within a millisecond needs two of them");
 
 /// Holds the locks of one batch.
 pub(crate) struct RowGuards<'a> {
@@ -79,6 +84,11 @@ impl RowLocks {
         (hash(self.hash_keys, row) % STRIPES as u64) as usize
     }
 
+    /// Whether somebody holds the row's lock. For assertions: the caller ought to.
+    pub fn is_locked(&self, row: &[u8]) -> bool {
+        self.stripes[self.stripe(row)].lock.is_locked()
+    }
+
     pub fn lock_one(&self, row: &[u8]) -> RowGuards<'_> {
         let guards = Guards::One(self.lock(self.stripe(row)));
         Holder::me().is_at(Activity::Read);
@@ -89,6 +99,10 @@ impl RowLocks {
         let mut stripes: Vec<usize> = rows.map(|row| self.stripe(row)).collect();
         stripes.sort_unstable();
         stripes.dedup();
+        assert!(
+            stripes.is_sorted_by(|a, b| a < b),
+            "two batches that take stripes in different orders wait for each other; one stripe twice for itself"
+        );
         let guards = Guards::Many(stripes.into_iter().map(|stripe| self.lock(stripe)).collect());
         Holder::me().is_at(Activity::Read);
         RowGuards { guards }
@@ -139,6 +153,10 @@ impl RowGuards<'_> {
         let wanted = stripes.iter().map(|stripe| floor(stripe)).max().unwrap_or(now_ms).max(now_ms);
         // Held at the limit rather than sent back to the clock: what was given before was held there as well.
         let at_ms = wanted.min(now_ms.saturating_add(AHEAD_MS_MAX));
+        assert!(
+            at_ms >= now_ms,
+            "a cell stamped {at_ms} at {now_ms} would lie under what was written before it"
+        );
         if deletes || at_ms > now_ms {
             stripes.iter_mut().for_each(|stripe| **stripe = Stamped { at_ms, deleted: deletes });
         }

@@ -61,6 +61,12 @@ impl Region {
         daughters: &[RegionInfo; 2],
     ) -> Result<()> {
         let split_row = daughters[1].start_key().clone();
+        assert!(
+            daughters[0].start_key() == parent.start_key()
+                && daughters[0].end_key() == &split_row
+                && daughters[1].end_key() == parent.end_key(),
+            "daughters have all rows of their parent, and no row twice"
+        );
         refer(env, root, cache, table, std::slice::from_ref(parent), daughters, |_, daughter, file| {
             let info = file.hfile.info();
             let (Some(first), Some(last)) = (info.first_key(), info.last_key()) else { return None };
@@ -172,6 +178,7 @@ fn between_stripes(sizes: &[u64], imbalance_max: f64) -> Option<(usize, Option<u
     if left == 0 || right == 0 {
         return None;
     }
+    assert!(0 < first_rest && first_rest < sizes.len(), "both sides have a stripe, as both have bytes");
     let imbalance = |a: f64, b: f64| if a > b { a / b } else { b / a };
     let now = imbalance(left as f64, right as f64);
     if now < imbalance_max {
@@ -218,13 +225,16 @@ fn refer(
         for family in table.families() {
             for file in files_of(env, root, cache, parent, family)? {
                 highest = highest.max(file.max_seq);
+                let mut referred = file.hfile.info().first_key().is_none();
                 for child in children {
                     if let Some(reference) = choose(parent, child, &file) {
                         let name = layout::reference_name(&file.name, parent.encoded_name());
                         let path = child.dir(root).join(&*family.name_str()).join(name);
                         env.fs.put_new(&path, &reference.encode())?;
+                        referred = true;
                     }
                 }
+                assert!(referred, "no child has the rows of {}: they would go with the parent", file.name);
             }
         }
     }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use halcyon_cell::{
     Cell, CellRef, CellType, Error, LATEST_TIMESTAMP, Result, TagType, append_tag, same_bytes,
 };
-use halcyon_env::{Activity, Holder};
+use halcyon_env::{Activity, Holder, invariant};
 use halcyon_memstore::{PreparedCell, Segment};
 use halcyon_wal::{Completion, WalEntry};
 use smallvec::SmallVec;
@@ -290,6 +290,10 @@ impl Region {
 
     /// Reads a row with the newest cells, published or not. The row is locked.
     pub(crate) fn read_row_newest(&self, scan: Scan, mode: ReadMode) -> Result<Vec<Cell>> {
+        invariant!(
+            self.row_locks.is_locked(&scan.start_row),
+            "what is read without the row's lock may change before the write that depends on it"
+        );
         let mut cells = Vec::new();
         let mut scanner = self.scanner_at(None, scan, mode, Some(()))?;
         while scanner.next(&mut crate::api::ScanLimits::NONE.clone(), &mut cells)?
@@ -301,10 +305,22 @@ impl Region {
     /// Writes cells whose rows are locked: chunk, log, memstore. They are published when the log gave its word.
     pub(crate) fn write_edits(&self, edits: Edits, nonce: Nonce) -> Result<WriteTicket> {
         let durability = edits.durability.unwrap_or(Durability::SyncWal);
+        invariant!(
+            edits.edits.iter().all(|edit| self.info.contains_row(edit.cell.row())),
+            "a row outside of the region would be lost when the region moves or splits"
+        );
+        invariant!(
+            edits.edits.iter().all(|edit| self.row_locks.is_locked(edit.cell.row())),
+            "a row is written without its lock: another write may have read what this one changes"
+        );
         let updates = self.updates_shared();
         let me = Holder::me();
         me.is_at(Activity::CopyIntoMemstore);
         let prepared = self.prepare(&edits.edits)?;
+        assert!(
+            prepared.len() == edits.edits.len(),
+            "every cell of the log entry goes into the memstore, and no other"
+        );
         let steps = if durability == Durability::SkipWal { 1 } else { 2 };
         let (write, ()) = self.mvcc.begin(steps, |seq, write| {
             if durability == Durability::SkipWal {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use halcyon_cell::{Error, ErrorKind, Key, Result};
+use halcyon_env::invariant;
 use halcyon_hfile::{FileMeta, ReadMode};
 
 use super::CompactionControl;
@@ -22,6 +23,9 @@ use crate::store::{Outputs, Store, StoreFile, Written, WrittenBy};
 /// (`hbase.hstore.close.check.interval`).
 const BYTES_BETWEEN_QUESTIONS: u64 = 1 << 20;
 
+const _: () =
+    assert!(BYTES_BETWEEN_QUESTIONS <= 10 << 20, "a region that closes waits no longer than HBase's");
+
 impl Region {
     /// Writes the files that are to take the place of `inputs`, oldest first. `Stopping` if `control` or the
     /// region's closing ends it; nothing is left behind then.
@@ -35,7 +39,15 @@ impl Region {
         let now_ms = self.services.env.clock.now_ms();
         // Newest first; blocks that only a compaction reads are not worth a place in the cache.
         let sources = inputs.iter().rev().map(|file| file.source(ReadMode::AnyDisk, false, u64::MAX));
+        assert!(
+            inputs.is_sorted_by(|older, newer| older.max_seq <= newer.max_seq),
+            "inputs come oldest first: of equal cells the newer file's counts"
+        );
         let mut heap = Heap::new(store.comparator, sources.collect());
+        assert!(
+            heap.sources_count() == inputs.len(),
+            "an input that is not read is archived, and its cells with it"
+        );
         heap.seek(Key::first_on_row(b"").get())?;
         let earliest = inputs.iter().filter_map(|file| file.hfile.info().earliest_put_ts()).min();
         let earliest = earliest.unwrap_or(i64::MAX);
@@ -50,8 +62,14 @@ impl Region {
         // As in HBase (`Compactor.createWriter`): without a tag there is no part for tags.
         let tags = inputs.iter().any(|file| file.hfile.info().max_tags_len() > 0);
         let mut outputs = Outputs::new(self, store, by, now_ms, selection.cut.clone(), tags);
+        let newest = inputs.iter().map(|file| file.max_seq.max(file.max_cell_seq)).max().unwrap_or(0);
         let (mut looked_at_bytes, mut written_bytes) = (0, 0);
         look_at_all(&mut heap, &mut matcher, |cell, kept| {
+            invariant!(cell.seq() <= newest, "{cell:?} is newer than what its file says of itself, {newest}");
+            invariant!(
+                kept || cell.seq() <= keep_above || !cell.cell_type().is_delete(),
+                "{cell:?} is dropped, and cells that a scanner at {keep_above} may not see any more come back"
+            );
             let len = cell.bytes().len() as u64;
             looked_at_bytes += len;
             outputs.looked_at();
@@ -71,7 +89,7 @@ impl Region {
             major_compaction: selection.all,
             ..FileMeta::default()
         };
-        let compacted_from = inputs.iter().map(|file| file.name.clone()).collect();
+        let compacted_from: Vec<String> = inputs.iter().map(|file| file.name.clone()).collect();
         outputs.finish(&meta, FileMeta { compacted_from, ..meta.clone() })
     }
 

@@ -182,7 +182,10 @@ impl Region {
     ) -> Result<CompactionOutcome> {
         let inputs: Vec<Arc<StoreFile>> = selection.files.iter().map(|&at| files[at].clone()).collect();
         let written = self.rewrite(store, &inputs, selection, control)?;
-        self.replace(store, &inputs, written.paths(), selection.all).map(|bytes_written| CompactionOutcome {
+        let files = self.replace(store, &inputs, written.paths(), selection.all)?;
+        written.check(&files);
+        let bytes_written = files.iter().map(|file| file.len_bytes).sum();
+        Ok(CompactionOutcome {
             compacted_files: inputs.len(),
             expired_files: 0,
             bytes_read: inputs.iter().map(|file| file.len_bytes).sum(),
@@ -201,20 +204,24 @@ impl Region {
         }
         let gone: Vec<Arc<StoreFile>> =
             expired(&state).into_iter().map(|at| candidates.files[at].clone()).collect();
+        assert!(
+            gone.is_empty() || gone.len() < candidates.files.len(),
+            "the newest file stays though its cells have expired: it remembers the highest sequence id"
+        );
         if !gone.is_empty() {
             self.replace(store, &gone, &[], false)?;
         }
         Ok(gone.len())
     }
 
-    /// Puts the written files in the place of their inputs. Returns their bytes.
+    /// Puts the written files in the place of their inputs.
     fn replace(
         &self,
         store: &Store,
         inputs: &[Arc<StoreFile>],
         written: &[std::path::PathBuf],
         all: bool,
-    ) -> Result<u64> {
+    ) -> Result<Vec<Arc<StoreFile>>> {
         let commit = Commit { files: written, flushed: &[], compacted: inputs };
         // Whoever closes the region holds `closed` and waits for `compacting`, which is held here: no waiting.
         let Some(_open) = self.closed.try_read().filter(|closed| !**closed) else {
@@ -233,7 +240,7 @@ impl Region {
             outputs = files.len(),
             "compacted"
         );
-        Ok(files.iter().map(|file| file.len_bytes).sum())
+        Ok(files)
     }
 
     fn store_state<'a>(&self, store: &'a Store, candidates: &'a Candidates) -> StoreState<'a> {

@@ -112,15 +112,63 @@ impl StoreState<'_> {
     }
 }
 
+impl Selection {
+    /// What holds of the choice of every policy.
+    fn check(&self, store: &StoreState<'_>) {
+        assert!(
+            self.files.is_sorted_by(|a, b| a < b)
+                && self.files.last().is_some_and(|&at| at < store.files.len()),
+            "a selection names files of the store, oldest first and each once: {:?} of {}",
+            self.files,
+            store.files.len()
+        );
+        assert!(
+            self.all == (self.files.len() == store.files.len())
+                && (self.all || self.drops != Drops::Everything),
+            "markers go only where no file is left out that has cells which they hide"
+        );
+        let is_chosen = |at: &usize| self.files.binary_search(at).is_ok();
+        let left_out: Vec<usize> = (0..store.files.len()).filter(|at| !is_chosen(at)).collect();
+        for &at in &left_out {
+            let file = &store.files[at];
+            if let Drops::Rows(span) = &self.drops {
+                let stripe = file.stripe.map(|stripe| store.stripes.span(stripe));
+                assert!(
+                    stripe.is_some_and(|stripe| are_apart(&stripe, span)),
+                    "markers of {span:?} go, and file {at} is left out, which has rows of it"
+                );
+            }
+            let mut alike = self.files.iter().filter(|&&chosen| store.files[chosen].stripe == file.stripe);
+            let is_between = alike.clone().any(|&chosen| chosen < at) && alike.any(|&chosen| chosen > at);
+            assert!(
+                !is_between || file.major_only,
+                "file {at} is passed over by one that counts as newer and has older cells: {:?}",
+                self.files
+            );
+        }
+    }
+}
+
+/// Whether no row is in both.
+fn are_apart(a: &RowSpan, b: &RowSpan) -> bool {
+    let ends_before = |a: &RowSpan, b: &RowSpan| !a.1.is_empty() && a.1 <= b.0;
+    ends_before(a, b) || ends_before(b, a)
+}
+
 /// Chooses files by the store's policy; `None`: nothing is to be done.
-///
+pub(crate) fn select(store: &StoreState<'_>, request: CompactionRequest) -> Option<Selection> {
+    let selection = match store.policy {
+        CompactionPolicy::Stripe => stripe::select(store, request),
+        _ => select_files(store, request),
+    }?;
+    selection.check(store);
+    Some(selection)
+}
+
 /// A major compaction that a user asked for takes all files. One that is due, or asked for by the server, becomes
 /// a minor one if there are too many files or too large ones. After a split or merge everything is taken, so that
 /// no reference is left.
-pub(crate) fn select(store: &StoreState<'_>, request: CompactionRequest) -> Option<Selection> {
-    if store.policy == CompactionPolicy::Stripe {
-        return stripe::select(store, request);
-    }
+fn select_files(store: &StoreState<'_>, request: CompactionRequest) -> Option<Selection> {
     let count = store.files.len();
     let is_after_split = store.files.iter().any(|file| file.reference);
     if store.policy == CompactionPolicy::Fifo && !is_after_split {
@@ -153,6 +201,11 @@ pub(crate) fn select(store: &StoreState<'_>, request: CompactionRequest) -> Opti
     }
     let all = chosen.len() == count;
     let drops = if all { Drops::Everything } else { Drops::Nothing };
+    assert!(
+        major && request.user || chosen.len() <= store.settings.files_max,
+        "a compaction that nobody asked for reads at most {} files at a time",
+        store.settings.files_max
+    );
     let files = chosen.into_iter().map(|at| at + skipped).collect();
     Some(Selection { files, all, cut: Cut::AtTimes(boundaries), drops })
 }

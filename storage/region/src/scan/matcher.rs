@@ -3,10 +3,12 @@
 //! The order of questions is HBase's: end of row, time to live, delete markers, time range, wanted columns,
 //! versions up to the family's limit, filter, versions up to the scan's limit.
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use halcyon_cell::{CellRef, Key, Result, TagType, keep_bytes, same_bytes};
+use halcyon_cell::{CellComparator, CellRef, Key, Result, TagType, keep_bytes, same_bytes};
+use halcyon_env::Witness;
 use halcyon_filter::{Filter, ReturnCode};
 use halcyon_schema::KeepDeleted;
 
@@ -85,6 +87,15 @@ pub(crate) struct Matcher {
     row: Vec<u8>,
     on_row: bool,
     sticky_next_row: bool,
+    seen: Witness<SeenOfRow>,
+}
+
+/// What invariants remember of the row.
+#[derive(Default)]
+struct SeenOfRow {
+    last: Option<Key>,
+    /// Cells of the column that were let through.
+    versions_count: u32,
 }
 
 impl Matcher {
@@ -166,6 +177,7 @@ impl Matcher {
             row: Vec::new(),
             on_row: false,
             sticky_next_row: false,
+            seen: Witness::default(),
         }
     }
 
@@ -186,6 +198,7 @@ impl Matcher {
         }
         self.versions_column = None;
         self.versions_count = 0;
+        self.seen = Witness::default();
     }
 
     pub fn clear_row(&mut self) {
@@ -220,7 +233,9 @@ impl Matcher {
             return Ok(MatchCode::DoneScan);
         }
         if self.keep_above == u64::MAX {
-            return self.judge(cell, filter);
+            let code = self.judge(cell, filter)?;
+            self.check_seen(cell, code);
+            return Ok(code);
         }
         if cell.seq() > self.keep_above && self.on_row && cell.row() == self.row {
             return Ok(if self.is_hidden_from_all(cell) { MatchCode::Skip } else { MatchCode::Include });
@@ -231,6 +246,45 @@ impl Matcher {
             MatchCode::SeekNextCol | MatchCode::SeekNextRow => MatchCode::Skip,
             code => code,
         })
+    }
+
+    /// Cells of a row come in their order, on which columns and deletes rely, and a column has no more versions than asked.
+    #[inline]
+    fn check_seen(&mut self, cell: CellRef<'_>, code: MatchCode) {
+        let wanted = match self.mode {
+            Mode::User { .. } => self.versions_after_filter,
+            Mode::Raw => u32::MAX,
+            Mode::Minor | Mode::Major { .. } => self.keeping.max_versions,
+        };
+        let is_counted = self.on_row && self.new_versions.is_none() && !cell.cell_type().is_delete();
+        let (on_row, comparator) = (self.on_row && cell.row() == self.row, CellComparator::Default);
+        self.seen.check(|seen| {
+            if !on_row {
+                return;
+            }
+            let key = cell.key();
+            if let Some(last) = &seen.last {
+                let order = comparator.compare_keys(last.get(), key);
+                assert!(
+                    order != Ordering::Greater,
+                    "{cell:?} is before a cell of its row that was looked at already"
+                );
+                if last.get().qualifier() != key.qualifier() || last.get().family() != key.family() {
+                    seen.versions_count = 0;
+                }
+            }
+            seen.last = Some(key.to_key());
+            let is_included = matches!(
+                code,
+                MatchCode::Include | MatchCode::IncludeAndSeekNextCol | MatchCode::IncludeAndSeekNextRow
+            );
+            seen.versions_count += u32::from(is_included && is_counted);
+            assert!(
+                seen.versions_count <= wanted,
+                "{cell:?} is version {} of its column, and {wanted} are wanted",
+                seen.versions_count
+            );
+        });
     }
 
     /// Whether a marker that everybody sees hides a newer put: the marker may go, and would have to take the put along.

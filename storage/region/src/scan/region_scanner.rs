@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use halcyon_cell::{Cell, CellComparator, Error, Key, Result, SharedCells, keep_bytes, same_bytes};
-use halcyon_env::Clock;
+use halcyon_env::{Clock, invariant};
 use halcyon_filter::{Filter, RowOutcome, finish_row};
 
 use super::found::FoundCells;
@@ -95,6 +95,11 @@ impl RegionScanner {
                 "Cannot set batch on a scan using a filter that returns true for filter.hasFilterRow",
             ));
         }
+        let is_ordered = |stores: &[StoreScanner]| stores.is_sorted_by(|a, b| a.store_at < b.store_at);
+        assert!(
+            is_ordered(&parts.stores) && is_ordered(&parts.joined),
+            "families come in the order of their names, and each of them once"
+        );
         Ok(RegionScanner {
             stay: parts.stay,
             clock: parts.clock,
@@ -311,10 +316,21 @@ impl RegionScanner {
         order == Ordering::Greater || (order == Ordering::Equal && !self.include_stop_row)
     }
 
+    /// Whether a scan comes to `next` after `row`.
+    fn is_ahead(&self, row: &[u8], next: &[u8]) -> bool {
+        let wanted = if self.reversed { Ordering::Greater } else { Ordering::Less };
+        self.comparator.compare_rows(row, next) == wanted
+    }
+
     fn begin_row(&mut self) -> Result<bool> {
         let mut row = std::mem::take(&mut self.row);
         let found = match self.peek_row() {
             Some(next) if !self.is_past_stop(next) => {
+                invariant!(
+                    row.is_empty() || self.is_ahead(&row, next),
+                    "row {:?} comes after {row:?}: rows come in one direction, each of them once",
+                    next
+                );
                 keep_bytes(&mut row, next);
                 true
             }

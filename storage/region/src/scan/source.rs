@@ -1,6 +1,7 @@
 use std::cmp::Ordering;
 
 use halcyon_cell::{Cell, CellRef, CellScanner, KeyRef, Result, SharedCells};
+use halcyon_env::{INVARIANTS, Witness};
 use halcyon_hfile::{HFileScanner, HalfScanner};
 use halcyon_memstore::{FlatScanner, SegmentScanner};
 
@@ -167,12 +168,14 @@ pub(crate) struct Heap {
     order: Vec<u32>,
     /// Which of the two behind the top is the smaller one, as long as only the top moves: it alone has to be compared.
     runner_up: Option<usize>,
+    /// The cell on top before this one; none after a seek.
+    last: Witness<Option<Cell>>,
 }
 
 impl Heap {
     pub fn new(comparator: halcyon_cell::CellComparator, sources: Vec<Source>) -> Heap {
         let order = Vec::with_capacity(sources.len());
-        Heap { comparator, sources, order, runner_up: None }
+        Heap { comparator, sources, order, runner_up: None, last: Witness::default() }
     }
 
     /// Bytes of the blocks that files' scanners stand on.
@@ -183,6 +186,11 @@ impl Heap {
             Source::Half { scanner, .. } => scanner.held_bytes(),
         };
         self.sources.iter().map(of).sum()
+    }
+
+    /// What is merged, exhausted or not.
+    pub fn sources_count(&self) -> usize {
+        self.sources.len()
     }
 
     pub fn comparator(&self) -> halcyon_cell::CellComparator {
@@ -277,6 +285,27 @@ impl Heap {
         for at in (0..self.order.len() / 2).rev() {
             self.sift_down(at);
         }
+        self.last = Witness::default();
+        self.check_top();
+    }
+
+    /// The cell on top is the smallest of all, and not before the one that was there last.
+    #[inline]
+    fn check_top(&mut self) {
+        if !INVARIANTS || self.order.is_empty() {
+            return;
+        }
+        let is_least = (1..self.order.len()).all(|at| !self.before(self.order[at], self.order[0]));
+        assert!(is_least, "a cell below the top of the heap is smaller: it would come out too late");
+        let top = self.sources[self.order[0] as usize].cell().expect("a source in the heap has a cell");
+        let comparator = self.comparator;
+        self.last.check(|last| {
+            if let Some(last) = last {
+                let order = comparator.compare(last.get(), top.get());
+                assert!(order != Ordering::Greater, "{top:?} comes after {last:?}: a merge never goes back");
+            }
+            *last = Some(top);
+        });
     }
 
     /// Restores the order after the top source moved forward or ended.
@@ -287,7 +316,7 @@ impl Heap {
             self.runner_up = None;
         }
         if self.order.len() < 2 {
-            return;
+            return self.check_top();
         }
         let child = match self.runner_up {
             Some(child) => child,
@@ -301,6 +330,7 @@ impl Heap {
             self.runner_up = None;
             self.sift_down(child);
         }
+        self.check_top();
     }
 
     fn sift_down(&mut self, mut at: usize) {

@@ -1,6 +1,7 @@
 use std::cmp::Ordering;
 
 use halcyon_cell::{CellRef, Key, KeyRef, Result, same_bytes};
+use halcyon_env::invariant;
 use halcyon_filter::Filter;
 
 use super::found::FoundCells;
@@ -10,6 +11,8 @@ use crate::store::SeenMemory;
 
 /// How often a long row or a long run of dropped cells looks at the clock.
 const CELLS_BETWEEN_CLOCK_LOOKS: u32 = 128;
+
+const _: () = assert!(CELLS_BETWEEN_CLOCK_LOOKS.is_power_of_two(), "asked for each cell: no division");
 
 /// What a cell costs against the size limit beside its bytes. Clients compute limits with their own estimate of a
 /// cell in memory, and so does HBase's server (`KeyValue.heapSize`).
@@ -52,6 +55,8 @@ pub(crate) struct StoreScanner {
     heap: Heap,
     /// The number of the store in its region.
     pub store_at: usize,
+    /// No cell above it comes out.
+    read_point: u64,
     /// Only of a scanner that may stay open between calls.
     seen: Option<SeenMemory>,
     /// While the scanner has let go: the cell that it stood on.
@@ -67,6 +72,7 @@ pub(crate) struct StoreScanner {
 impl StoreScanner {
     pub fn new(
         store_at: usize,
+        read_point: u64,
         heap: Heap,
         matcher: Matcher,
         reversed: bool,
@@ -76,6 +82,7 @@ impl StoreScanner {
         StoreScanner {
             heap,
             store_at,
+            read_point,
             seen: None,
             stood_on: None,
             matcher,
@@ -187,6 +194,12 @@ impl StoreScanner {
             let Some(cell) = self.heap.peek() else {
                 return self.row_done();
             };
+            invariant!(
+                cell.seq() <= self.read_point,
+                "{cell:?} of write {} is above the read point {}: a source has let it through",
+                cell.seq(),
+                self.read_point
+            );
             if looks > 0 && filter.is_none() && !self.reversed && !same_bytes(cell.row(), self.matcher.row())
             {
                 self.matcher.clear_row(); // nobody has to be asked about it

@@ -93,8 +93,10 @@ impl Store {
         unsettled.remove.clear();
         {
             let mut view = self.view.write();
+            check_against(&view, commit, &files);
             let mut next = changed(&view, commit, &files);
             next.stripes = Arc::new(super::divided(&self.compaction, self.comparator, &next.files));
+            next.check();
             *view = Arc::new(next);
         }
         if !commit.flushed.is_empty() {
@@ -119,6 +121,41 @@ impl Store {
         }
         Ok(to)
     }
+}
+
+/// What a commit must agree with: the view that it changes, and what is written in its own files. A reader's view and what a
+/// restart finds are made by different code, and this is where they are the same.
+fn check_against(view: &StoreView, commit: &Commit<'_>, files: &[Arc<StoreFile>]) {
+    let is_in_view = |done: &Arc<StoreFile>| view.files.iter().any(|file| file.number == done.number);
+    assert!(
+        commit.compacted.iter().all(is_in_view),
+        "a compaction read a file that is not in the view: what took its place would be there twice"
+    );
+    assert!(
+        commit.flushed.iter().all(|done| view.snapshot.iter().any(|part| part.is(done))),
+        "a flush wrote a part that is not in the snapshot: its cells would stay in memory and in a file"
+    );
+    let Some(last) = files.last() else { return };
+    if commit.compacted.is_empty() {
+        let flushed_before = view.files.iter().map(|file| file.max_seq).max().unwrap_or(0);
+        assert!(
+            last.max_seq >= flushed_before,
+            "a flush up to {} comes behind a file up to {flushed_before}: readers would take it for older",
+            last.max_seq
+        );
+        return;
+    }
+    let newest = commit.compacted.iter().map(|file| file.max_seq).max().unwrap_or(0);
+    assert!(
+        files.iter().all(|file| file.max_seq == newest),
+        "a compacted file stands where its newest input stood ({newest}): above it would hide newer files' numbers from replay"
+    );
+    let named = last.hfile.info().compacted_from().unwrap_or_default();
+    assert!(
+        named.len() == commit.compacted.len()
+            && commit.compacted.iter().all(|file| named.contains(&file.name)),
+        "the last file names {named:?} as its inputs: a restart would archive these and no others"
+    );
 }
 
 fn changed(view: &StoreView, commit: &Commit<'_>, files: &[Arc<StoreFile>]) -> StoreView {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use halcyon_cell::{CellComparator, Result};
-use halcyon_env::Watch;
+use halcyon_env::{Watch, invariant};
 use halcyon_hfile::{CacheKinds, WriterOptions};
 use halcyon_memstore::{ChunkPool, Segment, SegmentSize};
 use halcyon_schema::{FamilyDescriptor, TableDescriptor};
@@ -78,6 +78,20 @@ impl StoreView {
         let wanted = self.stripes.with_rows(low, high);
         let is_wanted = move |at: usize| self.stripes.of_file(at).is_none_or(|it| wanted.contains(&it));
         self.files.iter().enumerate().filter(move |(at, _)| is_wanted(*at)).map(|(_, file)| file)
+    }
+
+    /// What holds of every view. Called before one is put in place because files changed.
+    fn check(&self) {
+        assert!(
+            self.files.is_sorted_by(|newer, older| newer.max_seq >= older.max_seq),
+            "files are newest first: of equal cells the one of the newer file counts"
+        );
+        let is_there_twice = |at: usize| self.files[..at].iter().any(|it| it.number == self.files[at].number);
+        invariant!(
+            !(0..self.files.len()).any(is_there_twice),
+            "a file that is in a view twice shows its cells twice"
+        );
+        self.stripes.check(&self.files);
     }
 
     pub fn is_memory_empty(&self) -> bool {
@@ -157,6 +171,7 @@ impl Store {
         let active = Segment::with_row_start(services.chunks.clone(), comparator, row_start);
         let stripes = Arc::new(divided(&compaction, comparator, &files));
         let view = StoreView { active, pipeline: Vec::new(), snapshot: Vec::new(), files, stripes };
+        view.check();
         Store {
             family,
             compaction,
@@ -236,6 +251,10 @@ impl Store {
         }
         taken.append(&mut next.snapshot);
         next.snapshot = taken;
+        assert!(
+            next.active.is_empty() && next.pipeline.is_empty(),
+            "what is in memory before a flush's number is in the snapshot: the log forgets it by that number"
+        );
         *view = Arc::new(next);
     }
 
@@ -257,6 +276,7 @@ impl Store {
         };
         next.active = view.active.successor(row_start);
         next.pipeline.insert(0, Part::List(view.active.clone()));
+        assert!(next.active.is_empty(), "a segment in the pipeline takes no more writes: another one has to");
         *view = Arc::new(next);
     }
 
@@ -270,6 +290,11 @@ impl Store {
         let Some(at) = (0..view.pipeline.len()).find(is_there) else { return false };
         let mut next = StoreView::clone(&view);
         let leaves_cells_out = part.dropped_up_to() > 0;
+        let dropped_before = old.iter().map(Part::dropped_up_to).max().unwrap_or(0);
+        assert!(
+            part.dropped_up_to() >= dropped_before,
+            "versions up to {dropped_before} are gone: a reader at an older point has to be told"
+        );
         next.pipeline.splice(at..at + old.len(), [part]);
         *view = Arc::new(next);
         if leaves_cells_out {

@@ -7,14 +7,15 @@
 
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use halcyon_cell::{CellRef, Result};
-use halcyon_env::Env;
+use halcyon_env::{Env, invariant};
 use halcyon_hfile::{FileMeta, HFileWriter};
 
 use super::stripes::{RowSpan, STRIPE_END_KEY, STRIPE_START_KEY};
-use super::{Store, WrittenBy};
+use super::{Store, StoreFile, WrittenBy};
 use crate::region::Region;
 
 /// Where one file ends and the next one begins.
@@ -34,6 +35,26 @@ impl Cut {
     pub fn nowhere() -> Cut {
         Cut::AtTimes(vec![i64::MIN])
     }
+
+    /// Every cell has one file to go to.
+    fn check(&self) {
+        match self {
+            Cut::AtTimes(times) => assert!(
+                times.first() == Some(&i64::MIN) && times.is_sorted_by(|a, b| a < b),
+                "windows of time follow each other, the first one open: {times:?}"
+            ),
+            Cut::AtRows { starts, always } => assert!(
+                starts.first().is_some_and(|start| start.is_empty())
+                    && starts.is_sorted_by(|a, b| a < b)
+                    && always.end <= starts.len(),
+                "stripes follow each other, the first one open"
+            ),
+            Cut::BySize { span: (start, end), cells, count_max } => assert!(
+                (end.is_empty() || start < end) && *cells > 0 && *count_max > 0,
+                "a stripe has rows and cells"
+            ),
+        }
+    }
 }
 
 /// Files in `.tmp`. They are removed if nobody has moved them when this is dropped: on a full disk their space is what
@@ -41,9 +62,22 @@ impl Cut {
 pub(crate) struct Written {
     env: Env,
     paths: Vec<PathBuf>,
+    /// In all of them.
+    cells_count: u64,
 }
 
 impl Written {
+    /// Asserts that the files, opened again, have as many cells as went into them: what is committed now takes the place of
+    /// the only other copy.
+    pub fn check(&self, files: &[Arc<StoreFile>]) {
+        let found: u64 = files.iter().map(|file| file.hfile.info().entry_count()).sum();
+        assert!(
+            found == self.cells_count,
+            "{} cells were written, and {found} are in the files",
+            self.cells_count
+        );
+    }
+
     /// In the order in which they are to be put in place.
     pub fn paths(&self) -> &[PathBuf] {
         &self.paths
@@ -93,7 +127,8 @@ impl<'a> Outputs<'a> {
             Cut::AtRows { starts, .. } => starts.len(),
             Cut::BySize { .. } => 0,
         };
-        let written = Written { env: region.services.env.clone(), paths: Vec::new() };
+        cut.check();
+        let written = Written { env: region.services.env.clone(), paths: Vec::new(), cells_count: 0 };
         Outputs {
             region,
             store,
@@ -142,6 +177,13 @@ impl<'a> Outputs<'a> {
                 }
             }
         }
+        invariant!(
+            self.span(self.at).is_none_or(|(start, end)| {
+                cell.row() >= &start[..] && (end.is_empty() || cell.row() < &end[..])
+            }),
+            "{cell:?} goes into a file of another stripe: reads of its row would not find it"
+        );
+        self.written.cells_count += 1;
         self.writer(self.at)?.append(cell)
     }
 
@@ -196,7 +238,7 @@ impl<'a> Outputs<'a> {
         }
         self.written.paths = paths;
         let env = self.written.env.clone();
-        Ok(std::mem::replace(&mut self.written, Written { env, paths: Vec::new() }))
+        Ok(std::mem::replace(&mut self.written, Written { env, paths: Vec::new(), cells_count: 0 }))
     }
 
     fn span(&self, at: usize) -> Option<RowSpan> {

@@ -64,6 +64,27 @@ impl Stripes {
         Stripes { starts, of_files }
     }
 
+    /// What holds of the stripes of these files.
+    pub fn check(&self, files: &[Arc<StoreFile>]) {
+        assert!(self.of_files.len() == files.len(), "every file is of a stripe or of level 0");
+        assert!(
+            self.starts.first().is_none_or(|start| start.is_empty())
+                && self.starts.is_sorted_by(|a, b| a < b),
+            "stripes cover all rows, without an overlap: a row is looked for in one of them"
+        );
+        for (file, stripe) in files.iter().zip(&self.of_files) {
+            let Some(stripe) = *stripe else { continue };
+            let (start, end) = self.span(stripe);
+            let (first, last) = (file.hfile.info().first_key(), file.hfile.info().last_key());
+            assert!(
+                first.is_none_or(|first| first.row() >= &start[..])
+                    && last.is_none_or(|last| end.is_empty() || last.row() < &end[..]),
+                "{} has rows outside of its stripe: reads of those would not find them",
+                file.name
+            );
+        }
+    }
+
     pub fn count(&self) -> usize {
         self.starts.len()
     }
