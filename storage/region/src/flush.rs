@@ -77,7 +77,7 @@ impl Region {
                 outcome.bytes += file.len_bytes;
             }
         }
-        self.tell_log(seq, &chosen);
+        self.report_flushed(seq, &chosen);
         self.counters.last_flush_ms.store(self.services.env.clock.now_ms(), Ordering::Relaxed);
         outcome.compaction_wanted = self.compaction_wanted();
         Ok(outcome)
@@ -139,7 +139,7 @@ impl Region {
     }
 
     /// Everything up to `seq` of the chosen stores is in files; other stores may still hold older edits.
-    fn tell_log(&self, seq: u64, chosen: &[&Store]) {
+    fn report_flushed(&self, seq: u64, chosen: &[&Store]) {
         assert!(
             chosen.iter().all(|store| store.view().snapshot.is_empty()),
             "the log would forget edits up to {seq} of which some are only in memory"

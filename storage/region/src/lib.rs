@@ -47,7 +47,7 @@ pub use flush::FlushOutcome;
 pub use modify::CheckOutcome;
 pub use mvcc::WriteTicket;
 pub use region::{Region, RegionServices, RegionStats};
-pub use scan::{LetGo, RegionScanner};
+pub use scan::{RegionScanner, ReleasedView};
 pub use settings::RegionSettings;
 pub use store::MemStoreSize;
 pub use write::BatchOutcome;

@@ -46,7 +46,7 @@ impl Region {
             let clock_ms = self.services.env.clock.now_ms();
             let now_ms = row.stamp(clock_ms, true, false);
             let mut edits = Edits::new(clock_ms);
-            edits.wish(self.durability_of(&mutation));
+            edits.raise_durability(self.durability_of(&mutation));
             let cells = self.add_new_values(&mutation, &mut row, now_ms, mode, &mut edits)?;
             let ticket =
                 if edits.edits.is_empty() { self.mvcc.barrier() } else { self.write_edits(edits, nonce)? };
@@ -163,7 +163,7 @@ impl Region {
         let mut results: Vec<MutationResult> = Vec::with_capacity(batch.len());
         let count = batch.len() as u64;
         for mutation in batch {
-            edits.wish(self.durability_of(&mutation));
+            edits.raise_durability(self.durability_of(&mutation));
             results.push(match mutation.kind {
                 MutationKind::Put | MutationKind::Delete => {
                     self.add_edits(mutation, now_ms, mode, &mut edits)?;

@@ -1,3 +1,16 @@
+//! The read path (HBase: `HRegion.get`, `getScanner`, `HStore.getScanners`).
+//!
+//! ```text
+//! get, scanner     the region is open, the row is the region's
+//! views_for        read point, and of each wanted family its view; held for a scanner that is resumed later
+//! open_store       sources that can hold wanted cells (rows, times, bloom filters) -> heap -> matcher -> StoreScanner
+//! position         every store to the first row
+//! RegionScanner    rows (`scan/region_scanner.rs`)
+//! ```
+//!
+//! The read point is taken first and the views afterwards: what a flush or compaction leaves out of a file after that is
+//! hidden at the read point, or the read point is taken anew.
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,8 +24,17 @@ use crate::region::Region;
 use crate::scan::matcher::Matcher;
 use crate::scan::source::{Heap, Source};
 use crate::scan::store_scanner::StoreScanner;
-use crate::scan::{RegionScanner, Stay};
+use crate::scan::{RegionScanner, ResumableScan};
 use crate::store::{SeenMemory, Store, StoreFile, StoreView};
+
+/// Which writes a read sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Visible {
+    /// Those up to the read point.
+    Published,
+    /// Also those that are not published yet, for reads under a row lock.
+    Newest,
+}
 
 impl Region {
     /// Reads one row (`Scan::of_row` with what else is wanted). With `ReadMode::CacheOnly` the answer may be an
@@ -21,7 +43,7 @@ impl Region {
         let _open = self.enter()?;
         self.check_row(&scan.start_row, "get")?;
         let mut cells = Vec::new();
-        let mut scanner = self.scanner_at(None, scan, mode, None)?;
+        let mut scanner = self.scanner_at(None, scan, mode, Visible::Published)?;
         while scanner.next(&mut ScanLimits::NONE.clone(), &mut cells)? != NextState::Exhausted {}
         self.counters.reads.fetch_add(1, Ordering::Relaxed);
         Ok(cells)
@@ -30,7 +52,7 @@ impl Region {
     /// Starts a scan. *Blocking* with `ReadMode::AnyDisk`.
     pub fn scanner(self: &Arc<Self>, scan: Scan, mode: ReadMode) -> Result<RegionScanner> {
         let _open = self.enter()?;
-        self.scanner_at(Some(self.clone()), scan, mode, None)
+        self.scanner_at(Some(self.clone()), scan, mode, Visible::Published)
     }
 
     /// The stores of a scan with what they hold, and the read point of the scan; if the scan `stays`, held.
@@ -41,24 +63,27 @@ impl Region {
     fn views_for<'a>(
         &'a self,
         scan: &'a Scan,
-        newest: bool,
+        visible: Visible,
         stays: bool,
-    ) -> Result<(Vec<Chosen<'a>>, u64, Option<HeldReadPoint>)> {
-        let fixed = if newest || scan.read_uncommitted { Some(u64::MAX) } else { scan.read_point };
+    ) -> Result<(Vec<SelectedStore<'a>>, u64, Option<HeldReadPoint>)> {
+        let fixed = match visible {
+            Visible::Published if !scan.read_uncommitted => scan.read_point,
+            _ => Some(u64::MAX),
+        };
         loop {
             let take = || fixed.unwrap_or_else(|| self.read_point());
             let held = (stays && fixed != Some(u64::MAX)).then(|| self.read_points.hold(take));
             let read_point = held.as_ref().map_or_else(take, HeldReadPoint::point);
-            let mut chosen: Vec<Chosen<'a>> = Vec::with_capacity(self.stores.len());
+            let mut chosen: Vec<SelectedStore<'a>> = Vec::with_capacity(self.stores.len());
             if scan.families.is_empty() {
-                chosen.extend((0..self.stores.len()).map(|at| Chosen::new(self, at, None, stays)));
+                chosen.extend((0..self.stores.len()).map(|at| SelectedStore::new(self, at, None, stays)));
             }
             for (family, wanted) in &scan.families {
                 self.store_or_error(family)?;
                 let at = self.stores.iter().position(|store| store.family.name() == family);
-                chosen.extend(at.map(|at| Chosen::new(self, at, wanted.as_ref(), stays)));
+                chosen.extend(at.map(|at| SelectedStore::new(self, at, wanted.as_ref(), stays)));
             }
-            let is_whole = |chosen: &Chosen<'_>| chosen.view.dropped_up_to() <= read_point;
+            let is_whole = |chosen: &SelectedStore<'_>| chosen.view.dropped_up_to() <= read_point;
             if fixed.is_some() || chosen.iter().all(is_whole) {
                 assert!(
                     fixed.is_some() || read_point <= self.read_point(),
@@ -69,16 +94,16 @@ impl Region {
         }
     }
 
-    /// `newest`: see also writes that are not published yet, for reads under a row lock.
+    /// With a `region` the scanner can be resumed in later calls.
     pub(crate) fn scanner_at(
         &self,
         region: Option<Arc<Region>>,
         mut scan: Scan,
         mode: ReadMode,
-        newest: Option<()>,
+        visible: Visible,
     ) -> Result<RegionScanner> {
         let mut filter = scan.filter.take();
-        let (chosen, read_point, held) = self.views_for(&scan, newest.is_some(), region.is_some())?;
+        let (chosen, read_point, held) = self.views_for(&scan, visible, region.is_some())?;
         if let Some(filter) = &mut filter
             && scan.reversed
         {
@@ -100,9 +125,10 @@ impl Region {
         }
         let (stop_row, include_stop_row) = (scan.stop_row.clone(), scan.include_stop_row);
         let (reversed, batch) = (scan.reversed, scan.batch);
-        let stay = region.map(|region| Stay { region, scan, now_ms, _held: held, has_let_go: false });
+        let resumable =
+            region.map(|region| ResumableScan { region, scan, now_ms, _held: held, has_let_go: false });
         RegionScanner::new(crate::scan::Parts {
-            stay,
+            resumable,
             clock: self.services.env.clock.clone(),
             comparator: self.info.comparator(),
             read_point,
@@ -137,8 +163,8 @@ impl Region {
     }
 }
 
-/// A family that is read, the columns that are wanted of it (`None`: all), and what there is to read.
-struct Chosen<'a> {
+/// A family that is read: the columns that are wanted of it (`None`: all), and what there is to read.
+struct SelectedStore<'a> {
     /// The number of the store in its region.
     at: usize,
     store: &'a Store,
@@ -147,23 +173,28 @@ struct Chosen<'a> {
     view: Arc<StoreView>,
 }
 
-impl<'a> Chosen<'a> {
-    fn new(region: &'a Region, at: usize, wanted: Option<&'a BTreeSet<Bytes>>, stays: bool) -> Chosen<'a> {
+impl<'a> SelectedStore<'a> {
+    fn new(
+        region: &'a Region,
+        at: usize,
+        wanted: Option<&'a BTreeSet<Bytes>>,
+        stays: bool,
+    ) -> SelectedStore<'a> {
         let store = &region.stores[at];
         let seen = stays.then(|| store.see_memory());
-        Chosen { at, store, wanted, seen, view: store.view() }
+        SelectedStore { at, store, wanted, seen, view: store.view() }
     }
 }
 
 fn open_store(
-    chosen: &Chosen<'_>,
+    chosen: &SelectedStore<'_>,
     scan: &Scan,
     has_filter: bool,
     read_point: u64,
     mode: ReadMode,
     now_ms: i64,
 ) -> Result<StoreScanner> {
-    let Chosen { at, store, wanted, view, .. } = chosen;
+    let SelectedStore { at, store, wanted, view, .. } = chosen;
     if scan.raw && wanted.is_some() {
         return Err(halcyon_cell::Error::invalid("Cannot specify any column for a raw scan"));
     }

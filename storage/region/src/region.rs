@@ -1,3 +1,8 @@
+//! A region and what the server asks of it between reads and writes: its locks, its sizes, its numbers for load reports.
+//!
+//! What a region does stands in other files, each an `impl Region`: `read.rs`, `write.rs`, `modify.rs`, `flush.rs`,
+//! `in_memory.rs`, `compact/run.rs`, `open.rs`, `split.rs`.
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};

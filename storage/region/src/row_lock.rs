@@ -1,3 +1,5 @@
+//! Locks of rows, and the last timestamps given to them (HBase: `HRegion.getRowLock`).
+
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use halcyon_env::{Activity, Holder, Watch, random_bytes};

@@ -19,6 +19,7 @@ use smallvec::SmallVec;
 
 use crate::api::{Durability, Mutation, MutationKind, MutationResult, Nonce, ReadMode, Scan};
 use crate::mvcc::{Write, WriteTicket};
+use crate::read::Visible;
 use crate::region::Region;
 
 /// What became of a batch.
@@ -56,8 +57,8 @@ impl Edits {
         self.edits.push(Edit { cell, timestamp });
     }
 
-    /// The most durable wish wins.
-    pub fn wish(&mut self, durability: Durability) {
+    /// The most durable of the mutations decides for all.
+    pub fn raise_durability(&mut self, durability: Durability) {
         self.durability = Some(self.durability.map_or(durability, |have| have.max(durability)));
     }
 }
@@ -91,7 +92,7 @@ impl Region {
         let mut outcome =
             BatchOutcome { results: Vec::with_capacity(batch.len()), ticket: WriteTicket::ready() };
         let single = batch.len() == 1;
-        if single && is_plain(&batch[0]) {
+        if single && is_put_or_delete(&batch[0]) {
             if let Some(ticket) = self.write_run(batch, nonce, mode, single, &mut outcome.results)? {
                 outcome.ticket = ticket;
             }
@@ -103,13 +104,13 @@ impl Region {
             let mut bytes = 0;
             while let Some(next) = rest.peek()
                 && (run.is_empty() || self.fits(run.len(), bytes, next))
-                && (run.is_empty() || is_plain(&run[run.len() - 1]) && is_plain(next))
+                && (run.is_empty() || is_put_or_delete(&run[run.len() - 1]) && is_put_or_delete(next))
             {
                 let next = rest.next().expect("it was peeked at");
                 bytes += bytes_of(&next);
                 run.push(next);
             }
-            let done = if is_plain(&run[0]) {
+            let done = if is_put_or_delete(&run[0]) {
                 self.write_run(run, nonce, mode, single, &mut outcome.results)?
             } else {
                 self.modify_one(run.remove(0), nonce, mode, single, &mut outcome.results)?
@@ -166,7 +167,7 @@ impl Region {
             let durability = self.durability_of(&mutation);
             let written = edits.edits.len();
             match self.add_edits(mutation, now_ms, mode, &mut edits) {
-                Ok(()) => edits.wish(durability),
+                Ok(()) => edits.raise_durability(durability),
                 Err(error) if single && error.kind() == halcyon_cell::ErrorKind::NeedsDisk => {
                     return Err(error);
                 }
@@ -295,7 +296,7 @@ impl Region {
             "what is read without the row's lock may change before the write that depends on it"
         );
         let mut cells = Vec::new();
-        let mut scanner = self.scanner_at(None, scan, mode, Some(()))?;
+        let mut scanner = self.scanner_at(None, scan, mode, Visible::Newest)?;
         while scanner.next(&mut crate::api::ScanLimits::NONE.clone(), &mut cells)?
             != crate::api::NextState::Exhausted
         {}
@@ -412,7 +413,7 @@ fn insert_all(mut prepared: Prepared, seq: u64) {
 }
 
 /// Puts and deletes need no read half of their own.
-fn is_plain(mutation: &Mutation) -> bool {
+fn is_put_or_delete(mutation: &Mutation) -> bool {
     matches!(mutation.kind, MutationKind::Put | MutationKind::Delete)
 }
 

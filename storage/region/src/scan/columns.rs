@@ -1,3 +1,5 @@
+//! Counts versions, and follows the wanted columns of a row.
+
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 

@@ -1,3 +1,5 @@
+//! Delete markers of a row, and which cells they hide.
+
 use halcyon_cell::{CellRef, CellType};
 
 /// What hides a cell.

@@ -1,3 +1,5 @@
+//! What a scan's cells are appended to.
+
 use halcyon_cell::{Cell, SharedCells};
 
 use super::source::Heap;
@@ -6,17 +8,17 @@ use super::source::Heap;
 pub(super) trait FoundCells {
     fn count(&self) -> usize;
 
-    /// Takes the cell that `heap` stands on, if it does.
-    fn take_from(&mut self, heap: &Heap);
+    /// Appends the cell that `heap` stands on, if it does.
+    fn push_from(&mut self, heap: &Heap);
 
-    /// Takes a cell that was made anew.
-    fn take(&mut self, cell: Cell);
+    /// Appends a cell that was made anew.
+    fn push(&mut self, cell: Cell);
 
-    /// Leaves the first `count`.
-    fn cut(&mut self, count: usize);
+    /// Keeps the first `count`.
+    fn truncate(&mut self, count: usize);
 
-    /// Takes those from `start` on out.
-    fn take_out(&mut self, start: usize) -> Vec<Cell>;
+    /// Removes those from `start` on and returns them.
+    fn split_off(&mut self, start: usize) -> Vec<Cell>;
 }
 
 impl FoundCells for Vec<Cell> {
@@ -24,20 +26,20 @@ impl FoundCells for Vec<Cell> {
         self.len()
     }
 
-    fn take_from(&mut self, heap: &Heap) {
+    fn push_from(&mut self, heap: &Heap) {
         self.extend(heap.cell());
     }
 
-    fn take(&mut self, cell: Cell) {
-        self.push(cell);
+    fn push(&mut self, cell: Cell) {
+        Vec::push(self, cell);
     }
 
-    fn cut(&mut self, count: usize) {
-        self.truncate(count);
+    fn truncate(&mut self, count: usize) {
+        Vec::truncate(self, count);
     }
 
-    fn take_out(&mut self, start: usize) -> Vec<Cell> {
-        self.split_off(start)
+    fn split_off(&mut self, start: usize) -> Vec<Cell> {
+        Vec::split_off(self, start)
     }
 }
 
@@ -47,19 +49,19 @@ impl FoundCells for SharedCells {
     }
 
     #[inline]
-    fn take_from(&mut self, heap: &Heap) {
+    fn push_from(&mut self, heap: &Heap) {
         heap.share(self);
     }
 
-    fn take(&mut self, cell: Cell) {
-        self.push(cell);
+    fn push(&mut self, cell: Cell) {
+        SharedCells::push(self, cell);
     }
 
-    fn cut(&mut self, count: usize) {
-        self.truncate(count);
+    fn truncate(&mut self, count: usize) {
+        SharedCells::truncate(self, count);
     }
 
-    fn take_out(&mut self, start: usize) -> Vec<Cell> {
-        self.split_off(start)
+    fn split_off(&mut self, start: usize) -> Vec<Cell> {
+        SharedCells::split_off(self, start)
     }
 }

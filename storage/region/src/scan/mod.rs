@@ -12,5 +12,5 @@ mod region_scanner;
 pub(crate) mod source;
 pub(crate) mod store_scanner;
 
-pub use region_scanner::{LetGo, RegionScanner};
-pub(crate) use region_scanner::{Parts, Stay};
+pub(crate) use region_scanner::{Parts, ResumableScan};
+pub use region_scanner::{RegionScanner, ReleasedView};

@@ -1,3 +1,6 @@
+//! Puts the families of a region together into rows, runs the filter over them, and keeps to the limits of a call (HBase:
+//! `RegionScannerImpl`).
+
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -20,7 +23,7 @@ use crate::region::Region;
 /// point. Owned by one call at a time; after an error it is of no use any more.
 pub struct RegionScanner {
     /// `None`: it lives for one call.
-    stay: Option<Stay>,
+    resumable: Option<ResumableScan>,
     clock: Arc<dyn Clock>,
     comparator: CellComparator,
     read_point: u64,
@@ -39,8 +42,8 @@ pub struct RegionScanner {
     exhausted: bool,
 }
 
-/// What a scanner needs to go on later with other segments and files.
-pub(crate) struct Stay {
+/// What a scanner needs to resume later with other segments and files.
+pub(crate) struct ResumableScan {
     pub region: Arc<Region>,
     /// Without its filter.
     pub scan: Scan,
@@ -51,8 +54,8 @@ pub(crate) struct Stay {
     pub has_let_go: bool,
 }
 
-/// Segments, files and blocks that a scanner held.
-pub struct LetGo {
+/// Segments, files and blocks that a scanner held; freed when this is dropped.
+pub struct ReleasedView {
     _heaps: Vec<Heap>,
 }
 
@@ -68,7 +71,7 @@ enum Position {
 
 /// What a scanner is made of; filled by `Region::scanner`.
 pub(crate) struct Parts {
-    pub stay: Option<Stay>,
+    pub resumable: Option<ResumableScan>,
     pub clock: Arc<dyn Clock>,
     pub comparator: CellComparator,
     pub read_point: u64,
@@ -101,7 +104,7 @@ impl RegionScanner {
             "families come in the order of their names, and each of them once"
         );
         Ok(RegionScanner {
-            stay: parts.stay,
+            resumable: parts.resumable,
             clock: parts.clock,
             comparator: parts.comparator,
             read_point: parts.read_point,
@@ -135,24 +138,28 @@ impl RegionScanner {
 
     /// Gives up segments, files and blocks until the next call of [`RegionScanner::next`], which may have to wait for the
     /// disk then. Takes little time; freeing what is returned may take more.
-    pub fn let_go(&mut self) -> LetGo {
-        let Some(stay) = &mut self.stay else { return LetGo { _heaps: Vec::new() } };
-        if std::mem::replace(&mut stay.has_let_go, true) {
-            return LetGo { _heaps: Vec::new() };
+    pub fn let_go(&mut self) -> ReleasedView {
+        let Some(resumable) = &mut self.resumable else { return ReleasedView { _heaps: Vec::new() } };
+        if std::mem::replace(&mut resumable.has_let_go, true) {
+            return ReleasedView { _heaps: Vec::new() };
         }
-        LetGo { _heaps: self.stores.iter_mut().chain(&mut self.joined).map(StoreScanner::let_go).collect() }
+        ReleasedView {
+            _heaps: self.stores.iter_mut().chain(&mut self.joined).map(StoreScanner::let_go).collect(),
+        }
     }
 
     /// Whether it has let go, and not gone on since.
     pub fn has_let_go(&self) -> bool {
-        self.stay.as_ref().is_some_and(|stay| stay.has_let_go)
+        self.resumable.as_ref().is_some_and(|resumable| resumable.has_let_go)
     }
 
     fn go_on(&mut self) -> Result<()> {
-        let Some(stay) = self.stay.as_mut().filter(|stay| stay.has_let_go) else { return Ok(()) };
+        let Some(resumable) = self.resumable.as_mut().filter(|resumable| resumable.has_let_go) else {
+            return Ok(());
+        };
         let stores = self.stores.iter_mut().chain(&mut self.joined);
-        stay.region.open_again(&stay.scan, self.read_point, stay.now_ms, stores)?;
-        stay.has_let_go = false;
+        resumable.region.open_again(&resumable.scan, self.read_point, resumable.now_ms, stores)?;
+        resumable.has_let_go = false;
         Ok(())
     }
 
@@ -227,18 +234,13 @@ impl RegionScanner {
                     return Ok(NextState::Exhausted);
                 }
                 if self.row_key_is_filtered()? {
-                    self.counts.rows_filtered += 1;
                     let done = self.filter_done()?;
                     // HBase does not count the row that ends a scan as scanned.
                     self.counts.rows_scanned += u64::from(!done);
-                    self.leave_row()?;
-                    if done {
-                        return Ok(NextState::Exhausted);
+                    match self.drop_row(limits, done)? {
+                        Some(end) => return Ok(end),
+                        None => continue,
                     }
-                    if self.is_late(limits) {
-                        return Ok(NextState::TimeReached { mid_row: false });
-                    }
-                    continue;
                 }
                 self.position = Position::InStores(0);
             }
@@ -251,17 +253,12 @@ impl RegionScanner {
                 }
                 self.counts.rows_scanned += 1;
                 if !self.row_stays(out, start)? {
-                    self.counts.rows_filtered += 1;
-                    out.cut(start);
+                    out.truncate(start);
                     limits.size_bytes_left = size_before;
-                    self.leave_row()?;
-                    if scan_done {
-                        return Ok(NextState::Exhausted);
+                    match self.drop_row(limits, scan_done)? {
+                        Some(end) => return Ok(end),
+                        None => continue,
                     }
-                    if self.is_late(limits) {
-                        return Ok(NextState::TimeReached { mid_row: false });
-                    }
-                    continue;
                 }
                 self.position = Position::InJoined(0);
             }
@@ -407,15 +404,26 @@ impl RegionScanner {
         let was_empty = out.count() == start;
         let Some(filter) = &mut self.filter else { return Ok(!was_empty) };
         if filter.has_filter_row() {
-            let mut row = out.take_out(start);
+            let mut row = out.split_off(start);
             let outcome = finish_row(filter.as_mut(), &mut row)?;
-            row.into_iter().for_each(|cell| out.take(cell));
+            row.into_iter().for_each(|cell| out.push(cell));
             return Ok(!was_empty && outcome != RowOutcome::Exclude);
         }
         if was_empty {
             return Ok(false);
         }
         Ok(!filter.filter_row()?)
+    }
+
+    /// Leaves a row that does not pass the filter. Returns how the call ends there, if it does: the row was the scan's last, or
+    /// the time is over.
+    fn drop_row(&mut self, limits: &ScanLimits, is_last: bool) -> Result<Option<NextState>> {
+        self.counts.rows_filtered += 1;
+        self.leave_row()?;
+        if is_last {
+            return Ok(Some(NextState::Exhausted));
+        }
+        Ok(self.is_late(limits).then_some(NextState::TimeReached { mid_row: false }))
     }
 
     /// Leaves the row behind in every deciding store and starts the filter anew.

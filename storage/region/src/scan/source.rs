@@ -1,3 +1,13 @@
+//! The sources of a store, and their merge.
+//!
+//! ```text
+//! Source   one segment in memory, or one file: cells in order, none above the read point
+//! Heap     several of them as one order; the smallest cell is on top (HBase: `KeyValueHeap`)
+//! ```
+//!
+//! Sources are given newest first: of equal cells that of the newer source comes out first. `seek` goes anywhere; `next`
+//! and `reseek` only forward, and move no source that need not move.
+
 use std::cmp::Ordering;
 
 use halcyon_cell::{Cell, CellRef, CellScanner, KeyRef, Result, SharedCells};
@@ -5,158 +15,150 @@ use halcyon_env::{INVARIANTS, Witness};
 use halcyon_hfile::{HFileScanner, HalfScanner};
 use halcyon_memstore::{FlatScanner, SegmentScanner};
 
-/// One sorted source of a store. An enum rather than a boxed trait, so that `peek` and `next` are inlined
-/// into the merge.
+/// One sorted source of a store. An enum rather than a boxed trait, so that `peek` and `next` are inlined into the merge.
 pub(crate) enum Source {
-    /// Hides cells newer than its read point by itself.
+    /// Hides cells above its read point by itself.
     Segment(SegmentScanner),
     /// Likewise.
     Flat(FlatScanner),
-    File {
-        scanner: HFileScanner,
-        /// Cells above it are passed over. `u64::MAX` where the file holds none.
-        read_point: u64,
-    },
-    /// Some rows of a file, for a reference; `read_point` as for `File`.
-    Half { scanner: HalfScanner, read_point: u64 },
+    File(UpTo<HFileScanner>),
+    /// Some rows of a file, for a reference.
+    Half(UpTo<HalfScanner>),
+}
+
+/// The same call on whichever scanner it is.
+macro_rules! delegate {
+    ($source:expr, $scanner:ident => $call:expr) => {
+        match $source {
+            Source::Segment($scanner) => $call,
+            Source::Flat($scanner) => $call,
+            Source::File($scanner) => $call,
+            Source::Half($scanner) => $call,
+        }
+    };
 }
 
 impl Source {
     #[inline]
     pub fn peek(&self) -> Option<CellRef<'_>> {
         match self {
-            Source::File { scanner, .. } => scanner.peek(),
+            Source::File(scanner) => scanner.peek(),
             _ => self.peek_elsewhere(),
         }
     }
 
     /// Apart from files, so that looking at a file's cell takes no call.
     fn peek_elsewhere(&self) -> Option<CellRef<'_>> {
-        match self {
-            Source::Segment(scanner) => scanner.peek(),
-            Source::Flat(scanner) => scanner.peek(),
-            Source::File { scanner, .. } => scanner.peek(),
-            Source::Half { scanner, .. } => scanner.peek(),
-        }
+        delegate!(self, scanner => scanner.peek())
     }
 
     pub fn cell(&self) -> Option<Cell> {
-        match self {
-            Source::Segment(scanner) => scanner.cell(),
-            Source::Flat(scanner) => scanner.cell(),
-            Source::File { scanner, .. } => scanner.cell(),
-            Source::Half { scanner, .. } => scanner.cell(),
-        }
+        delegate!(self, scanner => scanner.cell())
     }
 
     #[inline]
     fn share(&self, out: &mut SharedCells) {
-        match self {
-            Source::Segment(scanner) => scanner.share(out),
-            Source::Flat(scanner) => scanner.share(out),
-            Source::File { scanner, .. } => scanner.share(out),
-            Source::Half { scanner, .. } => scanner.share(out),
-        }
+        delegate!(self, scanner => scanner.share(out))
     }
 
     #[inline]
     pub fn next(&mut self) -> Result<()> {
-        match self {
-            Source::Segment(scanner) => scanner.next(),
-            Source::Flat(scanner) => scanner.next(),
-            Source::File { scanner, read_point } => {
-                scanner.next()?;
-                pass_over_newer(scanner, *read_point)
-            }
-            Source::Half { scanner, read_point } => {
-                scanner.next()?;
-                pass_over_newer(scanner, *read_point)
-            }
-        }
+        delegate!(self, scanner => scanner.next())
     }
 
     pub fn seek(&mut self, key: KeyRef<'_>) -> Result<()> {
-        match self {
-            Source::Segment(scanner) => scanner.seek(key),
-            Source::Flat(scanner) => scanner.seek(key),
-            Source::File { scanner, read_point } => {
-                scanner.seek(key)?;
-                pass_over_newer(scanner, *read_point)
-            }
-            Source::Half { scanner, read_point } => {
-                scanner.seek(key)?;
-                pass_over_newer(scanner, *read_point)
-            }
-        }
+        delegate!(self, scanner => scanner.seek(key))
     }
 
     pub fn reseek(&mut self, key: KeyRef<'_>) -> Result<()> {
-        match self {
-            Source::Segment(scanner) => scanner.reseek(key),
-            Source::Flat(scanner) => scanner.reseek(key),
-            Source::File { scanner, read_point } => {
-                scanner.reseek(key)?;
-                pass_over_newer(scanner, *read_point)
-            }
-            Source::Half { scanner, read_point } => {
-                scanner.reseek(key)?;
-                pass_over_newer(scanner, *read_point)
-            }
-        }
+        delegate!(self, scanner => scanner.reseek(key))
     }
 
-    /// Goes to the last visible cell before `key`. Equal keys stand newest first, so when the last of them is
-    /// too new for the read point all of them are.
     pub fn seek_before(&mut self, key: KeyRef<'_>) -> Result<()> {
-        match self {
-            Source::Segment(scanner) => scanner.seek_before(key),
-            Source::Flat(scanner) => scanner.seek_before(key),
-            Source::File { scanner, read_point } => {
-                scanner.seek_before(key)?;
-                pass_back_over_newer(scanner, *read_point)
-            }
-            Source::Half { scanner, read_point } => {
-                scanner.seek_before(key)?;
-                pass_back_over_newer(scanner, *read_point)
-            }
-        }
+        delegate!(self, scanner => scanner.seek_before(key))
     }
 
     pub fn seek_to_last(&mut self) -> Result<()> {
-        match self {
-            Source::Segment(scanner) => scanner.seek_to_last(),
-            Source::Flat(scanner) => scanner.seek_to_last(),
-            Source::File { scanner, read_point } => {
-                scanner.seek_to_last()?;
-                pass_back_over_newer(scanner, *read_point)
-            }
-            Source::Half { scanner, read_point } => {
-                scanner.seek_to_last()?;
-                pass_back_over_newer(scanner, *read_point)
-            }
+        delegate!(self, scanner => scanner.seek_to_last())
+    }
+}
+
+/// A file's scanner that passes over cells above a read point.
+pub(crate) struct UpTo<S> {
+    scanner: S,
+    /// `u64::MAX` where the file holds none above it.
+    read_point: u64,
+}
+
+impl<S: CellScanner> UpTo<S> {
+    pub fn new(scanner: S, read_point: u64) -> UpTo<S> {
+        UpTo { scanner, read_point }
+    }
+
+    #[inline]
+    fn pass_over_newer(&mut self) -> Result<()> {
+        if self.read_point == u64::MAX {
+            return Ok(());
         }
+        while self.scanner.peek().is_some_and(|cell| cell.seq() > self.read_point) {
+            self.scanner.next()?;
+        }
+        Ok(())
+    }
+
+    /// Equal keys stand newest first, so when the last of them is too new for the read point all of them are.
+    fn pass_back_over_newer(&mut self) -> Result<()> {
+        while let Some(cell) = self.scanner.peek()
+            && cell.seq() > self.read_point
+        {
+            let key = cell.key().to_key();
+            self.scanner.seek_before(key.get())?;
+        }
+        Ok(())
     }
 }
 
-#[inline]
-fn pass_over_newer(scanner: &mut impl CellScanner, read_point: u64) -> Result<()> {
-    if read_point == u64::MAX {
-        return Ok(());
+impl<S: CellScanner> CellScanner for UpTo<S> {
+    #[inline]
+    fn peek(&self) -> Option<CellRef<'_>> {
+        self.scanner.peek()
     }
-    while scanner.peek().is_some_and(|cell| cell.seq() > read_point) {
-        scanner.next()?;
-    }
-    Ok(())
-}
 
-fn pass_back_over_newer(scanner: &mut impl CellScanner, read_point: u64) -> Result<()> {
-    while let Some(cell) = scanner.peek()
-        && cell.seq() > read_point
-    {
-        let key = cell.key().to_key();
-        scanner.seek_before(key.get())?;
+    fn cell(&self) -> Option<Cell> {
+        self.scanner.cell()
     }
-    Ok(())
+
+    #[inline]
+    fn share(&self, out: &mut SharedCells) {
+        self.scanner.share(out);
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        self.scanner.next()?;
+        self.pass_over_newer()
+    }
+
+    fn seek(&mut self, key: KeyRef<'_>) -> Result<()> {
+        self.scanner.seek(key)?;
+        self.pass_over_newer()
+    }
+
+    fn reseek(&mut self, key: KeyRef<'_>) -> Result<()> {
+        self.scanner.reseek(key)?;
+        self.pass_over_newer()
+    }
+
+    /// Goes to the last visible cell before `key`.
+    fn seek_before(&mut self, key: KeyRef<'_>) -> Result<()> {
+        self.scanner.seek_before(key)?;
+        self.pass_back_over_newer()
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.scanner.seek_to_last()?;
+        self.pass_back_over_newer()
+    }
 }
 
 /// Merges sources into one order. Sources are given newest first: of equal cells the newer source's comes out
@@ -182,8 +184,8 @@ impl Heap {
     pub fn held_bytes(&self) -> usize {
         let of = |source: &Source| match source {
             Source::Segment(_) | Source::Flat(_) => 0, // the memstore's
-            Source::File { scanner, .. } => scanner.held_bytes(),
-            Source::Half { scanner, .. } => scanner.held_bytes(),
+            Source::File(file) => file.scanner.held_bytes(),
+            Source::Half(half) => half.scanner.held_bytes(),
         };
         self.sources.iter().map(of).sum()
     }

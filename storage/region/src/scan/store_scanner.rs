@@ -1,3 +1,8 @@
+//! Reads one family of a region row by row: heap, matcher, limits inside a row (HBase: `StoreScanner`).
+//!
+//! The matcher says of each cell on top of the heap what becomes of it, and where to go next; [`StoreScanner::next`] does
+//! so. A row may be left and entered again at a limit: matcher and counts keep what they know of it.
+
 use std::cmp::Ordering;
 
 use halcyon_cell::{CellRef, Key, KeyRef, Result, same_bytes};
@@ -270,10 +275,10 @@ impl StoreScanner {
         {
             let cell = filter.transform_cell(self.heap.cell().expect("the cell was peeked at"))?;
             let len = cell.bytes().len();
-            out.take(cell);
+            out.push(cell);
             len
         } else {
-            out.take_from(&self.heap);
+            out.push_from(&self.heap);
             self.heap.peek().expect("the cell was peeked at").bytes().len()
         };
         *budget.size_bytes_left -= len as i64 + CELL_OVERHEAD_BYTES;

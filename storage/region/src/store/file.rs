@@ -1,3 +1,5 @@
+//! One file of a store: an HFile of its own, or a reference to rows of another region's.
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,7 +14,7 @@ use halcyon_schema::{FamilyDescriptor, layout};
 use super::reference::Reference;
 use super::stripes::{RowSpan, STRIPE_END_KEY, STRIPE_START_KEY};
 use crate::api::TimeRange;
-use crate::scan::source::Source;
+use crate::scan::source::{Source, UpTo};
 
 /// One HFile of a store, open for reading; or the part of another region's file that a reference stands for.
 pub(crate) struct StoreFile {
@@ -123,12 +125,12 @@ impl StoreFile {
         self.half.is_some()
     }
 
-    /// What the file gives to a merge; `read_point` as in [`Source::File`].
+    /// What the file gives to a merge; cells above `read_point` are passed over.
     pub fn source(&self, mode: ReadMode, cache_blocks: bool, read_point: u64) -> Source {
         let scanner = self.hfile.scanner(mode, cache_blocks);
         match &self.half {
-            None => Source::File { scanner, read_point },
-            Some(range) => Source::Half { scanner: HalfScanner::new(scanner, range.clone()), read_point },
+            None => Source::File(UpTo::new(scanner, read_point)),
+            Some(range) => Source::Half(UpTo::new(HalfScanner::new(scanner, range.clone()), read_point)),
         }
     }
 }

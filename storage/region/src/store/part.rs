@@ -1,3 +1,5 @@
+//! Segments of a store that take no more writes.
+
 use std::sync::Arc;
 
 use halcyon_memstore::{FlatSegment, Segment, SegmentSize};
