@@ -11,17 +11,17 @@
 //! along. *Crash safety*: until the commit of a file its edits are in the log; afterwards replay passes over
 //! them by the file's sequence id.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use halcyon_cell::{Key, Result, same_bytes};
+use halcyon_cell::{Key, Result};
 use halcyon_env::{Activity, invariant};
 use halcyon_hfile::FileMeta;
 
+use crate::new_files::copy_kept;
 use crate::region::Region;
-use crate::scan::matcher::{MatchCode, Matcher};
+use crate::scan::matcher::Matcher;
 use crate::scan::source::Heap;
 use crate::store::{Commit, Cut, Outputs, Part, Store, StoreFile, Written, WrittenBy};
 
@@ -120,13 +120,14 @@ impl Region {
         let keep_above = self.read_points.keep_above();
         let mut matcher = Matcher::minor(store.keeping, now_ms).keeping_above(keep_above);
         let cut = flush_cut(store, snapshot);
-        let mut outputs = Outputs::new(self, store, WrittenBy::Flush, now_ms, cut, true);
+        let target = self.file_target(store, WrittenBy::Flush, now_ms, true)?;
+        let mut outputs = Outputs::new(target, cut);
         copy_kept(&mut heap, &mut matcher, |cell| {
             invariant!(
                 cell.seq() <= seq,
                 "{cell:?} is newer than {seq}: replay would apply it to the file again"
             );
-            outputs.looked_at();
+            outputs.note_visited();
             outputs.append(cell)
         })?;
         if outputs.is_empty() {
@@ -159,30 +160,6 @@ impl Region {
             self.services.wal.flushed(region, seq);
         }
     }
-
-    /// A fresh name under the region's `.tmp`.
-    pub(crate) fn temporary_file(&self, store: &Store) -> Result<PathBuf> {
-        let dir = self.dir.join(".tmp").join(&*store.family.name_str());
-        self.services.env.fs.create_dir_all(&dir)?;
-        let name: String = halcyon_env::random_bytes::<16>().iter().map(|b| format!("{b:02x}")).collect();
-        Ok(dir.join(name))
-    }
-
-    /// Opens a file that was just written, and puts of it into the cache what the family wants there. HBase keeps
-    /// blocks while it writes them; here they are read again, so that nothing enters the cache unchecked.
-    pub(crate) fn open_file(
-        &self,
-        store: &Store,
-        path: &std::path::Path,
-        written_by: WrittenBy,
-    ) -> Result<Arc<StoreFile>> {
-        let archive = self.archive_dir.parent().unwrap_or(&self.archive_dir);
-        let file = StoreFile::open(&self.services.env, path, archive, &store.family, &self.services.cache)?;
-        let prefetch = self.services.settings.prefetches_on_open(&store.family);
-        file.prefetch_wanted.store(prefetch, Ordering::Release);
-        file.fill_cache(store.cached_on_write(&self.table, written_by), || true);
-        Ok(file)
-    }
 }
 
 /// One file, or one for each stripe that has cells.
@@ -199,45 +176,4 @@ fn flush_cut(store: &Store, snapshot: &[Part]) -> Cut {
     let cells = (cells / settings.initial_count).max(1) as u64;
     let span = (Bytes::new(), Bytes::new());
     Cut::BySize { span, cells, count_max: settings.initial_count }
-}
-
-/// Walks everything in the heap and hands on the cells that the matcher keeps.
-pub(crate) fn copy_kept(
-    heap: &mut Heap,
-    matcher: &mut Matcher,
-    mut keep: impl FnMut(halcyon_cell::CellRef<'_>) -> Result<()>,
-) -> Result<()> {
-    look_at_all(heap, matcher, |cell, kept| if kept { keep(cell) } else { Ok(()) })
-}
-
-/// Walks everything in the heap and shows each cell that it looks at, and whether the matcher keeps it.
-pub(crate) fn look_at_all(
-    heap: &mut Heap,
-    matcher: &mut Matcher,
-    mut look: impl FnMut(halcyon_cell::CellRef<'_>, bool) -> Result<()>,
-) -> Result<()> {
-    let mut no_filter = None;
-    while let Some(cell) = heap.peek() {
-        if !matcher.on_row() || !same_bytes(cell.row(), matcher.row()) {
-            matcher.set_row(cell.row());
-        }
-        let code = matcher.match_cell(cell, &mut no_filter)?;
-        let kept = matches!(
-            code,
-            MatchCode::Include | MatchCode::IncludeAndSeekNextCol | MatchCode::IncludeAndSeekNextRow
-        );
-        look(cell, kept)?;
-        match code {
-            MatchCode::SeekNextCol => {
-                let key = matcher.next_column_key(cell);
-                heap.reseek(key.get())?;
-            }
-            MatchCode::SeekNextRow => {
-                let key = Key::last_on_row(cell.row());
-                heap.reseek(key.get())?;
-            }
-            _ => heap.next()?,
-        }
-    }
-    Ok(())
 }

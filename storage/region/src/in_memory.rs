@@ -18,7 +18,7 @@ use halcyon_env::Activity;
 use halcyon_memstore::{FlatSegment, Segment};
 use halcyon_schema::InMemoryCompaction;
 
-use crate::flush::copy_kept;
+use crate::new_files::copy_kept;
 use crate::region::Region;
 use crate::scan::matcher::Matcher;
 use crate::scan::source::Heap;

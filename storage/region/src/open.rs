@@ -315,6 +315,7 @@ fn open_store(
     // Rows between two keys begin with what both keys begin with.
     let (start, end) = (info.start_key(), info.end_key());
     let common = start.iter().zip(end).take_while(|(a, b)| a == b).count();
+    let services = services.of_store();
     Ok(Store::new(family.clone(), compaction, info.comparator(), dir, files, services, &start[..common]))
 }
 

@@ -20,7 +20,7 @@ use crate::RegionSettings;
 use crate::mvcc::Mvcc;
 use crate::read_points::ReadPoints;
 use crate::row_lock::RowLocks;
-use crate::store::{MemStoreSize, Store, StoreFile};
+use crate::store::{MemStoreSize, Store, StoreFile, StoreServices};
 
 /// What a region needs of its server. Cheap to clone.
 #[derive(Clone)]
@@ -30,6 +30,12 @@ pub struct RegionServices {
     pub cache: Arc<BlockCache>,
     pub chunks: Arc<ChunkPool>,
     pub settings: RegionSettings,
+}
+
+impl RegionServices {
+    pub(crate) fn of_store(&self) -> StoreServices<'_> {
+        StoreServices { chunks: &self.chunks, watch: self.env.watch(), zstd_codec: &self.settings.zstd_codec }
+    }
 }
 
 /// A range of a table's rows, open for reading and writing.

@@ -116,7 +116,7 @@ impl Region {
             region.comparator(),
             dir.to_path_buf(),
             Vec::new(),
-            services,
+            services.of_store(),
             b"",
         );
         let end = Some(region.end_key().clone()).filter(|end| !end.is_empty());

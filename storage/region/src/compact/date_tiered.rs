@@ -12,7 +12,8 @@
 
 use std::cmp::Ordering;
 
-use super::select::{FileState, StoreState, has_expired_cells};
+use super::ratio;
+use super::state::{FileState, StoreState, has_expired_cells};
 
 /// Files that one compaction writes at most; what is older than so many windows shares one.
 const OUTPUTS_COUNT_MAX: usize = 64;
@@ -106,7 +107,7 @@ pub(super) fn select_minor(
             let chosen = if stuck {
                 (0..of_window.len()).collect()
             } else {
-                store.by_size(store.settings.window_policy(), of_window, &store.limits(enough, false))
+                ratio::by_size(store.settings.window_policy(), of_window, &store.limits(enough, false))
             };
             if !chosen.is_empty() {
                 let single = settings.single_output || chosen.len() != of_window.len();

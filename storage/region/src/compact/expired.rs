@@ -1,4 +1,4 @@
-use super::select::StoreState;
+use super::state::StoreState;
 
 /// Files of which no reader sees a cell any more: they can go without being read.
 ///

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! settings   hbase-site, table, family -> CompactionSettings
+//! state      what is asked, what is known of the files, what is chosen
 //! select     files of a store -> which, by the policy: ratio.rs, date_tiered.rs, stripe.rs; expired ones: expired.rs
 //! run        Region::compact: expired files dropped, selection, rewrite, commit
 //! rewrite    merge -> matcher -> one file, or one for each window of time or stripe of rows
@@ -19,12 +20,14 @@ mod rewrite;
 mod run;
 mod select;
 mod settings;
+mod state;
 mod stripe;
 mod stripe_settings;
 
 pub use control::CompactionControl;
-pub use run::{CompactionOutcome, CompactionRequest, MajorRows};
+pub use run::{CompactionOutcome, MajorRows};
 pub use settings::{CompactionPolicy, CompactionSettings, DateTieredSettings, OffPeakHours};
+pub use state::CompactionRequest;
 pub use stripe_settings::StripeSettings;
 
 #[cfg(test)]

@@ -3,23 +3,20 @@
 
 use std::ops::Range;
 
-use super::select::FileState;
-
-/// By what the two rules choose.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
-    pub files_min: usize,
-    pub files_max: usize,
-    pub ratio: f64,
-    /// Runs below this size need not be alike.
-    pub min_size_bytes: u64,
-    pub max_size_bytes: u64,
-    /// The store has so many files that any compaction is better than none.
-    pub stuck: bool,
-}
+use super::settings::CompactionPolicy;
+use super::state::{FileState, Limits};
 
 /// How much better a run must be, in files for each byte, to take the place of an earlier one in a stuck store.
 const BETTER_BY: f64 = 1.05;
+
+/// Indices of the files that the policy chooses by their sizes; one that is not by size chooses as the exploring one.
+pub(super) fn by_size(policy: CompactionPolicy, files: &[FileState], limits: &Limits) -> Vec<usize> {
+    let run = match policy {
+        CompactionPolicy::RatioBased => ratio_based(files, limits),
+        _ => exploring(files, limits),
+    };
+    run.collect()
+}
 
 /// Of all runs whose members are alike in size the one with the most files, and of those the smallest. In a stuck
 /// store the one that removes most files for its bytes; and if none is alike, the smallest.

@@ -12,8 +12,8 @@ use halcyon_env::invariant;
 use halcyon_hfile::{FileMeta, ReadMode};
 
 use super::CompactionControl;
-use super::select::{Drops, Selection};
-use crate::flush::look_at_all;
+use super::state::{Drops, Selection};
+use crate::new_files::visit_cells;
 use crate::region::Region;
 use crate::scan::matcher::Matcher;
 use crate::scan::source::Heap;
@@ -61,10 +61,11 @@ impl Region {
         let by = written_by(selection.all);
         // As in HBase (`Compactor.createWriter`): without a tag there is no part for tags.
         let tags = inputs.iter().any(|file| file.hfile.info().max_tags_len() > 0);
-        let mut outputs = Outputs::new(self, store, by, now_ms, selection.cut.clone(), tags);
+        let target = self.file_target(store, by, now_ms, tags)?;
+        let mut outputs = Outputs::new(target, selection.cut.clone());
         let newest = inputs.iter().map(|file| file.max_seq.max(file.max_cell_seq)).max().unwrap_or(0);
         let (mut looked_at_bytes, mut written_bytes) = (0, 0);
-        look_at_all(&mut heap, &mut matcher, |cell, kept| {
+        visit_cells(&mut heap, &mut matcher, |cell, kept| {
             invariant!(cell.seq() <= newest, "{cell:?} is newer than what its file says of itself, {newest}");
             invariant!(
                 kept || cell.seq() <= keep_above || !cell.cell_type().is_delete(),
@@ -72,7 +73,7 @@ impl Region {
             );
             let len = cell.bytes().len() as u64;
             looked_at_bytes += len;
-            outputs.looked_at();
+            outputs.note_visited();
             if kept {
                 written_bytes += len;
                 outputs.append(cell)?;

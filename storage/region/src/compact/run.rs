@@ -14,19 +14,11 @@ use halcyon_hfile::FileInfo;
 use super::CompactionControl;
 use super::expired::expired;
 use super::rewrite::written_by;
-use super::select::{Drops, FileState, Selection, StoreState, select};
+use super::select::select;
 use super::settings::CompactionPolicy;
+use super::state::{CompactionRequest, Drops, FileState, Selection, StoreState};
 use crate::region::Region;
 use crate::store::{Commit, Store, StoreFile, Stripes};
-
-/// What somebody asks for. The default: whatever the policy finds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CompactionRequest {
-    /// All files of the store, markers dropped.
-    pub major: bool,
-    /// A user asked: a major compaction takes all files, however many and large they are.
-    pub user: bool,
-}
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CompactionOutcome {

@@ -8,8 +8,7 @@
 use bytes::Bytes;
 
 use super::ratio;
-use super::run::CompactionRequest;
-use super::select::{Drops, FileState, Selection, StoreState};
+use super::state::{CompactionRequest, Drops, FileState, Selection, StoreState};
 use crate::store::Cut;
 
 /// Stripes that one compaction makes at most.

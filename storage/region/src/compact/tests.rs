@@ -12,9 +12,9 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use super::expired::expired;
-use super::run::CompactionRequest;
-use super::select::{Drops, FileState, Selection, StoreState, select};
+use super::select::select;
 use super::settings::{CompactionPolicy, CompactionSettings};
+use super::state::{CompactionRequest, Drops, FileState, Selection, StoreState};
 use crate::store::{Cut, Stripes};
 
 #[test]

@@ -16,7 +16,7 @@ use super::columns::ColumnTracker;
 use super::deletes::{DeleteTracker, Hidden};
 use super::new_version::NewVersions;
 use crate::api::TimeRange;
-use crate::store::RowSpan;
+use crate::keeping::{Keeping, RowSpan};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MatchCode {
@@ -31,25 +31,6 @@ pub(crate) enum MatchCode {
     Done,
     /// The filter wants no more rows.
     DoneScan,
-}
-
-/// What a family keeps; the part of its descriptor that decides about cells.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Keeping {
-    pub max_versions: u32,
-    pub min_versions: u32,
-    /// Milliseconds; `None`: for ever.
-    pub ttl_ms: Option<i64>,
-    pub keep_deleted: KeepDeleted,
-    /// Markers hide only what was written before them, and what was pushed out stays out
-    /// (`NEW_VERSION_BEHAVIOR`).
-    pub new_version_behavior: bool,
-}
-
-impl Keeping {
-    fn oldest_unexpired(&self, now_ms: i64) -> i64 {
-        self.ttl_ms.map_or(i64::MIN, |ttl| now_ms.saturating_sub(ttl))
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

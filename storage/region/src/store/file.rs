@@ -12,8 +12,9 @@ use halcyon_hfile::{CacheKinds, HFile, HalfScanner, ReadMode, ReaderOptions, Row
 use halcyon_schema::{FamilyDescriptor, layout};
 
 use super::reference::Reference;
-use super::stripes::{RowSpan, STRIPE_END_KEY, STRIPE_START_KEY};
+use super::stripes::{STRIPE_END_KEY, STRIPE_START_KEY};
 use crate::api::TimeRange;
+use crate::keeping::RowSpan;
 use crate::scan::source::{Source, UpTo};
 
 /// One HFile of a store, open for reading; or the part of another region's file that a reference stands for.

@@ -26,15 +26,14 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use commit::Unsettled;
 pub(crate) use commit::{Commit, archive};
 pub(crate) use file::{StoreFile, is_store_file_name};
-pub(crate) use outputs::{Cut, Outputs, Written};
+pub(crate) use outputs::{Cut, FileTarget, Outputs, Written};
 pub(crate) use part::Part;
 pub(crate) use reference::Reference;
-pub(crate) use stripes::{RowSpan, Stripes};
+pub(crate) use stripes::Stripes;
 pub(crate) use writer::WrittenBy;
 
-use crate::RegionServices;
-use crate::scan::matcher::Keeping;
-use crate::{CompactionPolicy, CompactionSettings};
+use crate::compact::{CompactionPolicy, CompactionSettings};
+use crate::keeping::Keeping;
 
 /// Everything a reader of the family sees.
 #[derive(Clone)]
@@ -122,6 +121,14 @@ pub(crate) struct Store {
     pub major_wanted: AtomicBool,
 }
 
+/// What a store needs of its server.
+pub(crate) struct StoreServices<'a> {
+    pub chunks: &'a Arc<ChunkPool>,
+    pub watch: Watch,
+    /// As in the region's settings.
+    pub zstd_codec: &'a str,
+}
+
 /// What a reader that stays remembers of a store, to know when it holds memory that has no other use.
 pub(crate) struct SeenMemory {
     memory_left: Arc<AtomicU64>,
@@ -158,16 +165,10 @@ impl Store {
         comparator: CellComparator,
         dir: PathBuf,
         files: Vec<Arc<StoreFile>>,
-        services: &RegionServices,
+        services: StoreServices<'_>,
         row_start: &[u8],
     ) -> Store {
-        let keeping = Keeping {
-            max_versions: family.versions().max(1),
-            min_versions: family.min_versions(),
-            ttl_ms: family.ttl_seconds().map(|s| i64::try_from(s.saturating_mul(1000)).unwrap_or(i64::MAX)),
-            keep_deleted: family.keep_deleted(),
-            new_version_behavior: family.new_version_behavior(),
-        };
+        let keeping = Keeping::of(&family);
         let active = Segment::with_row_start(services.chunks.clone(), comparator, row_start);
         let stripes = Arc::new(divided(&compaction, comparator, &files));
         let view = StoreView { active, pipeline: Vec::new(), snapshot: Vec::new(), files, stripes };
@@ -177,12 +178,12 @@ impl Store {
             compaction,
             keeping,
             comparator,
-            zstd_codec: services.settings.zstd_codec.clone(),
+            zstd_codec: services.zstd_codec.to_string(),
             dir,
             row_start: row_start.into(),
             view: RwLock::new(Arc::new(view)),
             memory_left: Arc::default(),
-            watch: services.env.watch(),
+            watch: services.watch,
             unsettled: Unsettled::default(),
             compacting: Mutex::new(()),
             major_wanted: AtomicBool::new(false),

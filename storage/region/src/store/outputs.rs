@@ -12,11 +12,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use halcyon_cell::{CellRef, Result};
 use halcyon_env::{Env, invariant};
-use halcyon_hfile::{FileMeta, HFileWriter};
+use halcyon_hfile::{FileMeta, HFileWriter, WriterOptions};
 
-use super::stripes::{RowSpan, STRIPE_END_KEY, STRIPE_START_KEY};
-use super::{Store, StoreFile, WrittenBy};
-use crate::region::Region;
+use super::StoreFile;
+use super::stripes::{STRIPE_END_KEY, STRIPE_START_KEY};
+use crate::keeping::RowSpan;
 
 /// Where one file ends and the next one begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,15 +92,27 @@ impl Drop for Written {
     }
 }
 
+/// Where new files are made, and how they are written.
+pub(crate) struct FileTarget {
+    pub env: Env,
+    /// The family's directory in the region's `.tmp`.
+    pub dir: PathBuf,
+    pub options: WriterOptions,
+}
+
+impl FileTarget {
+    /// A name of its own, in a directory that is there.
+    pub fn new_path(&self) -> Result<PathBuf> {
+        self.env.fs.create_dir_all(&self.dir)?;
+        let name: String = halcyon_env::random_bytes::<16>().iter().map(|b| format!("{b:02x}")).collect();
+        Ok(self.dir.join(name))
+    }
+}
+
 /// Takes cells in their order.
-pub(crate) struct Outputs<'a> {
-    region: &'a Region,
-    store: &'a Store,
-    written_by: WrittenBy,
-    now_ms: i64,
+pub(crate) struct Outputs {
+    target: FileTarget,
     cut: Cut,
-    /// Whether cells have a part for tags.
-    tags: bool,
     /// By position in the cut, made when its first cell comes.
     writers: Vec<Option<HFileWriter>>,
     /// With `BySize`: where each begins.
@@ -113,29 +125,18 @@ pub(crate) struct Outputs<'a> {
     written: Written,
 }
 
-impl<'a> Outputs<'a> {
-    pub fn new(
-        region: &'a Region,
-        store: &'a Store,
-        written_by: WrittenBy,
-        now_ms: i64,
-        cut: Cut,
-        tags: bool,
-    ) -> Outputs<'a> {
+impl Outputs {
+    pub fn new(target: FileTarget, cut: Cut) -> Outputs {
         let count = match &cut {
             Cut::AtTimes(times) => times.len(),
             Cut::AtRows { starts, .. } => starts.len(),
             Cut::BySize { .. } => 0,
         };
         cut.check();
-        let written = Written { env: region.services.env.clone(), paths: Vec::new(), cells_count: 0 };
+        let written = Written { env: target.env.clone(), paths: Vec::new(), cells_count: 0 };
         Outputs {
-            region,
-            store,
-            written_by,
-            now_ms,
+            target,
             cut,
-            tags,
             writers: std::iter::repeat_with(|| None).take(count).collect(),
             starts: Vec::new(),
             at: 0,
@@ -146,7 +147,7 @@ impl<'a> Outputs<'a> {
     }
 
     /// A cell was looked at, kept or not: files of like size took like parts of the inputs.
-    pub fn looked_at(&mut self) {
+    pub fn note_visited(&mut self) {
         self.cells_count += 1;
     }
 
@@ -189,9 +190,8 @@ impl<'a> Outputs<'a> {
 
     fn writer(&mut self, at: usize) -> Result<&mut HFileWriter> {
         if self.writers[at].is_none() {
-            let path = self.region.temporary_file(self.store)?;
-            let mut options = self.store.writer_options(&self.region.table, self.written_by, self.now_ms)?;
-            options.include_tags = self.tags;
+            let path = self.target.new_path()?;
+            let options = self.target.options.clone();
             self.written.paths.push(path.clone());
             self.writers[at] = Some(HFileWriter::create(&self.written.env, &path, options)?);
         }

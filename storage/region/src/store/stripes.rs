@@ -20,14 +20,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::StoreFile;
+use crate::keeping::RowSpan;
 
 /// In a file's info: its stripe's first row; empty: there is none before it.
 pub(crate) const STRIPE_START_KEY: &str = "STRIPE_START_KEY";
 /// The row at which the next stripe begins; empty: there is none.
 pub(crate) const STRIPE_END_KEY: &str = "STRIPE_END_KEY";
-
-/// From this row on, and before that one; empty: no bound.
-pub(crate) type RowSpan = (Bytes, Bytes);
 
 /// The stripes of a set of files. Without stripes everything is of level 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,0 +1,85 @@
+//! What flushes and compactions have in common: cells go through a matcher into new files, and the files are opened.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use halcyon_cell::{CellRef, Key, Result, same_bytes};
+
+use crate::region::Region;
+use crate::scan::matcher::{MatchCode, Matcher};
+use crate::scan::source::Heap;
+use crate::store::{FileTarget, Store, StoreFile, WrittenBy};
+
+impl Region {
+    /// Where files of the store are made. `tags`: whether their cells have a part for tags.
+    pub(crate) fn file_target(
+        &self,
+        store: &Store,
+        written_by: WrittenBy,
+        now_ms: i64,
+        tags: bool,
+    ) -> Result<FileTarget> {
+        let mut options = store.writer_options(&self.table, written_by, now_ms)?;
+        options.include_tags = tags;
+        let dir = self.dir.join(".tmp").join(&*store.family.name_str());
+        Ok(FileTarget { env: self.services.env.clone(), dir, options })
+    }
+
+    /// Opens a file that was just written, and puts of it into the cache what the family wants there. HBase keeps
+    /// blocks while it writes them; here they are read again, so that nothing enters the cache unchecked.
+    pub(crate) fn open_file(
+        &self,
+        store: &Store,
+        path: &Path,
+        written_by: WrittenBy,
+    ) -> Result<Arc<StoreFile>> {
+        let archive = self.archive_dir.parent().unwrap_or(&self.archive_dir);
+        let file = StoreFile::open(&self.services.env, path, archive, &store.family, &self.services.cache)?;
+        let prefetch = self.services.settings.prefetches_on_open(&store.family);
+        file.prefetch_wanted.store(prefetch, Ordering::Release);
+        file.fill_cache(store.cached_on_write(&self.table, written_by), || true);
+        Ok(file)
+    }
+}
+
+/// Walks everything in the heap and hands on the cells that the matcher keeps.
+pub(crate) fn copy_kept(
+    heap: &mut Heap,
+    matcher: &mut Matcher,
+    mut keep: impl FnMut(CellRef<'_>) -> Result<()>,
+) -> Result<()> {
+    visit_cells(heap, matcher, |cell, kept| if kept { keep(cell) } else { Ok(()) })
+}
+
+/// Walks everything in the heap and shows each cell that it looks at, and whether the matcher keeps it.
+pub(crate) fn visit_cells(
+    heap: &mut Heap,
+    matcher: &mut Matcher,
+    mut look: impl FnMut(CellRef<'_>, bool) -> Result<()>,
+) -> Result<()> {
+    let mut no_filter = None;
+    while let Some(cell) = heap.peek() {
+        if !matcher.on_row() || !same_bytes(cell.row(), matcher.row()) {
+            matcher.set_row(cell.row());
+        }
+        let code = matcher.match_cell(cell, &mut no_filter)?;
+        let kept = matches!(
+            code,
+            MatchCode::Include | MatchCode::IncludeAndSeekNextCol | MatchCode::IncludeAndSeekNextRow
+        );
+        look(cell, kept)?;
+        match code {
+            MatchCode::SeekNextCol => {
+                let key = matcher.next_column_key(cell);
+                heap.reseek(key.get())?;
+            }
+            MatchCode::SeekNextRow => {
+                let key = Key::last_on_row(cell.row());
+                heap.reseek(key.get())?;
+            }
+            _ => heap.next()?,
+        }
+    }
+    Ok(())
+}
