@@ -279,7 +279,7 @@ impl RegionServer {
         let encoded = info.encoded_name();
         if !self.regions.begin_open(encoded) {
             return match self.regions.get(encoded) {
-                Some(online) => Ok(online.region.open_seq_num()),
+                Some(online) => Ok(online.region.open_seq_num().get()),
                 None => Err(Error::new(ErrorKind::Busy, format!("{encoded} is opening or closing"))),
             };
         }
@@ -293,8 +293,8 @@ impl RegionServer {
         if let Some(online) = online.filter(|online| online.region.has_references()) {
             self.compactor.push(&online, self.settings.compaction_queue_max);
         }
-        tracing::info!(region = encoded, table = %info.table(), seq = region.open_seq_num(), "opened");
-        Ok(region.open_seq_num())
+        tracing::info!(region = encoded, table = %info.table(), seq = region.open_seq_num().get(), "opened");
+        Ok(region.open_seq_num().get())
     }
 
     fn open_on_disk(&self, info: &RegionInfo, table: &TableDescriptor) -> Result<Arc<Region>> {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use halcyon_cell::Cell;
+use halcyon_cell::{Cell, ReadPoint};
 use halcyon_filter::Filter;
 use halcyon_proto::pb::CompareType;
 
@@ -55,7 +55,7 @@ pub struct Scan {
     /// See writes that are not published yet.
     pub read_uncommitted: bool,
     /// Read at this point instead of now (a client that goes on in the middle of a row).
-    pub read_point: Option<u64>,
+    pub read_point: Option<ReadPoint>,
 }
 
 impl Default for Scan {

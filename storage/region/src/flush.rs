@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use halcyon_cell::{Key, Result};
+use halcyon_cell::{Key, ReadPoint, Result, SeqId};
 use halcyon_env::{Activity, invariant};
 use halcyon_hfile::FileMeta;
 
@@ -30,7 +30,7 @@ pub struct FlushOutcome {
     /// Whether a file was written.
     pub flushed: bool,
     /// Everything up to this sequence id is in files (of the flushed families).
-    pub seq: u64,
+    pub seq: SeqId,
     /// Bytes of the files written.
     pub bytes: u64,
     pub compaction_wanted: bool,
@@ -67,7 +67,7 @@ impl Region {
             self.check_log_space()
         })?;
         assert!(
-            seq <= self.mvcc.read_point() && seq <= self.mvcc.last(),
+            self.mvcc.read_point().sees(seq) && seq <= self.mvcc.last(),
             "what goes into a file is published: a crash leaves the file, and perhaps not the log's last entries"
         );
         let mut outcome = FlushOutcome { seq, ..FlushOutcome::default() };
@@ -83,7 +83,7 @@ impl Region {
         Ok(outcome)
     }
 
-    pub(crate) fn flush_store_at(&self, store: &Store, seq: u64) -> Result<Vec<Arc<StoreFile>>> {
+    pub(crate) fn flush_store_at(&self, store: &Store, seq: SeqId) -> Result<Vec<Arc<StoreFile>>> {
         let snapshot = store.view().snapshot.clone();
         if snapshot.is_empty() {
             return Ok(Vec::new());
@@ -111,10 +111,10 @@ impl Region {
         &self,
         store: &Store,
         snapshot: &[Part],
-        seq: u64,
+        seq: SeqId,
         now_ms: i64,
     ) -> Result<Option<Written>> {
-        let sources = snapshot.iter().map(|part| part.source(u64::MAX)).collect();
+        let sources = snapshot.iter().map(|part| part.source(ReadPoint::NEWEST)).collect();
         let mut heap = Heap::new(store.comparator, sources);
         heap.seek(Key::first_on_row(b"").get())?;
         let keep_above = self.read_points.keep_above();
@@ -124,7 +124,7 @@ impl Region {
         let mut outputs = Outputs::new(target, cut);
         copy_kept(&mut heap, &mut matcher, |cell| {
             invariant!(
-                cell.seq() <= seq,
+                SeqId::new(cell.seq()) <= seq,
                 "{cell:?} is newer than {seq}: replay would apply it to the file again"
             );
             outputs.note_visited();
@@ -134,20 +134,20 @@ impl Region {
             return Ok(None);
         }
         // With the files before the last one alone, replay has to repeat what is not in files.
-        let before = FileMeta { max_seq_id: Some(store.max_flushed_seq()), ..FileMeta::default() };
-        let last = FileMeta { max_seq_id: Some(seq), ..FileMeta::default() };
+        let before = FileMeta { max_seq_id: Some(store.max_flushed_seq().get()), ..FileMeta::default() };
+        let last = FileMeta { max_seq_id: Some(seq.get()), ..FileMeta::default() };
         outputs.finish(&before, last).map(Some)
     }
 
     /// Everything up to `seq` of the chosen stores is in files; other stores may still hold older edits.
-    fn report_flushed(&self, seq: u64, chosen: &[&Store]) {
+    fn report_flushed(&self, seq: SeqId, chosen: &[&Store]) {
         assert!(
             chosen.iter().all(|store| store.view().snapshot.is_empty()),
             "the log would forget edits up to {seq} of which some are only in memory"
         );
         let region = self.info.encoded_name().as_bytes();
         if chosen.len() == self.stores.len() {
-            self.services.wal.flushed(region, seq);
+            self.services.wal.flushed(region, seq.get());
             return;
         }
         let others_are_empty = self
@@ -157,7 +157,7 @@ impl Region {
             .all(|store| store.view().is_memory_empty());
         // Edits that arrived since have numbers above `seq`, so an empty store holds nothing older.
         if others_are_empty {
-            self.services.wal.flushed(region, seq);
+            self.services.wal.flushed(region, seq.get());
         }
     }
 }

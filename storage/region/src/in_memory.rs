@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use halcyon_cell::{CellRef, Key, Result};
+use halcyon_cell::{CellRef, Key, ReadPoint, Result, SeqId};
 use halcyon_env::Activity;
 use halcyon_memstore::{FlatSegment, Segment};
 use halcyon_schema::InMemoryCompaction;
@@ -88,7 +88,7 @@ impl Region {
                     "{cells_count} cells became {}: a segment of the pipeline takes no more writes",
                     flat.size().cells_count
                 );
-                let flat = Part::Flat { segment: flat, dropped_up_to: 0 };
+                let flat = Part::Flat { segment: flat, dropped_up_to: SeqId::ZERO };
                 if !store.replace_in_pipeline(&[part], flat) {
                     return Ok(()); // a flush has taken all
                 }
@@ -106,17 +106,17 @@ impl Region {
             flat.iter().all(|part| part.max_seq() <= merged.max_seq()),
             "what is merged is as new as its newest part: readers before that look at each cell"
         );
-        let dropped_up_to = parts.iter().map(Part::dropped_up_to).max().unwrap_or(0);
+        let dropped_up_to = parts.iter().map(Part::dropped_up_to).max().unwrap_or_default();
         let is_wanted = match policy {
             InMemoryCompaction::Eager => true,
             InMemoryCompaction::Adaptive => self.has_enough_to_drop(&merged),
             InMemoryCompaction::Basic | InMemoryCompaction::None => false,
         };
         // Only what everybody sees may hide something from everybody.
-        let is_published = merged.max_seq() <= self.read_point();
+        let is_published = self.read_point().sees(SeqId::new(merged.max_seq()));
         let part = if is_wanted && is_published {
             let kept = self.without_hidden(store, &merged)?;
-            Part::Flat { segment: kept, dropped_up_to: merged.max_seq() }
+            Part::Flat { segment: kept, dropped_up_to: SeqId::new(merged.max_seq()) }
         } else if is_long {
             Part::Flat { segment: merged, dropped_up_to }
         } else {
@@ -134,11 +134,11 @@ impl Region {
     /// The cells that a flush would write, in chunks of their own.
     fn without_hidden(&self, store: &Store, segment: &Arc<FlatSegment>) -> Result<Arc<FlatSegment>> {
         assert!(
-            segment.max_seq() <= self.read_point(),
+            self.read_point().sees(SeqId::new(segment.max_seq())),
             "a write that is not published may fail: it must hide nothing from anybody"
         );
-        let part = Part::Flat { segment: segment.clone(), dropped_up_to: 0 };
-        let mut heap = Heap::new(store.comparator, vec![part.source(u64::MAX)]);
+        let part = Part::Flat { segment: segment.clone(), dropped_up_to: SeqId::ZERO };
+        let mut heap = Heap::new(store.comparator, vec![part.source(ReadPoint::NEWEST)]);
         heap.seek(Key::first_on_row(b"").get())?;
         let keep_above = self.read_points.keep_above();
         let now_ms = self.services.env.clock.now_ms();

@@ -17,7 +17,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use halcyon_cell::{Error, Result};
+use halcyon_cell::{Error, ReadPoint, Result, SeqId};
 use halcyon_env::{Activity, Holder, Watch, invariant};
 use smallvec::SmallVec;
 
@@ -40,7 +40,7 @@ const SPINS_BEFORE_SLEEP: u32 = if cfg!(halcyon_shuttle) { 1 } else { 200 };
 pub(crate) struct Mvcc {
     read_point: AtomicU64,
     /// The highest number given out; its lock orders numbers and log entries alike.
-    last: Mutex<u64>,
+    last: Mutex<SeqId>,
     /// Who took that lock last.
     last_holder: AtomicU8,
     watch: Watch,
@@ -89,10 +89,10 @@ struct Ending {
 
 impl Mvcc {
     /// `last`: the highest sequence id in use; everything up to it can be read.
-    pub fn new(last: u64, watch: Watch) -> Mvcc {
+    pub fn new(last: SeqId, watch: Watch) -> Mvcc {
         let state = State { unfinished: VecDeque::new() };
         Mvcc {
-            read_point: AtomicU64::new(last),
+            read_point: AtomicU64::new(last.get()),
             last: Mutex::new(last),
             last_holder: AtomicU8::new(0),
             watch,
@@ -102,8 +102,8 @@ impl Mvcc {
     }
 
     #[inline]
-    pub fn read_point(&self) -> u64 {
-        self.read_point.load(Ordering::Acquire)
+    pub fn read_point(&self) -> ReadPoint {
+        ReadPoint::new(self.read_point.load(Ordering::Acquire))
     }
 
     /// Begins a write with the next number and hands it to `log`, under the lock that orders numbers: what
@@ -112,16 +112,16 @@ impl Mvcc {
     pub fn begin<T>(
         &self,
         steps: u8,
-        log: impl FnOnce(u64, &Arc<Write>) -> Result<T>,
+        log: impl FnOnce(SeqId, &Arc<Write>) -> Result<T>,
     ) -> Result<(Arc<Write>, T)> {
         assert!(
             steps > 0,
             "a write with no step left would be published before its cells are in the memstore"
         );
-        let write = Arc::new(Write::new(0, steps)); // made before the lock is held
+        let write = Arc::new(Write::new(SeqId::ZERO, steps)); // made before the lock is held
         let mut last = self.lock_last();
-        let seq = *last + 1;
-        write.seq.store(seq, Ordering::Relaxed);
+        let seq = last.next();
+        write.seq.store(seq.get(), Ordering::Relaxed);
         *last = seq;
         self.enqueue(&mut self.state.lock(), write.clone());
         match log(seq, &write) {
@@ -138,17 +138,17 @@ impl Mvcc {
     fn enqueue(&self, state: &mut State, write: Arc<Write>) {
         let seq = write.seq();
         assert!(
-            seq > self.read_point(),
+            !self.read_point().sees(seq),
             "number {seq} is not above the read point: readers would see a half write"
         );
         invariant!(
-            state.unfinished.back().is_none_or(|last| last.seq() + 1 == seq),
+            state.unfinished.back().is_none_or(|last| last.seq().next() == seq),
             "number {seq} does not follow the last one begun: publication would leave one out"
         );
         state.unfinished.push_back(write);
     }
 
-    fn lock_last(&self) -> MutexGuard<'_, u64> {
+    fn lock_last(&self) -> MutexGuard<'_, SeqId> {
         let holder = Holder::me();
         holder.is_at(Activity::WaitForNumber);
         let last = self.watch.acquire(
@@ -211,20 +211,20 @@ impl Mvcc {
 
     /// Lets readers see the next write. Under the lock of `state`.
     #[inline]
-    fn raise_read_point(&self, seq: u64) {
-        let before = self.read_point.load(Ordering::Relaxed);
+    fn raise_read_point(&self, seq: SeqId) {
+        let before = SeqId::new(self.read_point.load(Ordering::Relaxed));
         assert!(
-            seq == before + 1,
+            seq == before.next(),
             "write {seq} is published after {before}: one between them would be seen half done"
         );
-        self.read_point.store(seq, Ordering::Release);
+        self.read_point.store(seq.get(), Ordering::Release);
     }
 
     /// Takes a number without a write: everything before it can be waited for (used by flush).
-    pub fn take_number(&self) -> u64 {
+    pub fn take_number(&self) -> SeqId {
         let mut last = self.last.lock();
-        *last += 1;
-        let seq = *last;
+        let seq = last.next();
+        *last = seq;
         let mut state = self.state.lock();
         if state.unfinished.is_empty() {
             self.raise_read_point(seq);
@@ -236,7 +236,7 @@ impl Mvcc {
     }
 
     /// The highest number given out.
-    pub fn last(&self) -> u64 {
+    pub fn last(&self) -> SeqId {
         *self.last.lock()
     }
 
@@ -248,11 +248,11 @@ impl Mvcc {
 
     /// Blocks until `seq` is published; `drive` is called in between to move the log along, and says why that cannot be
     /// awaited. Fails when a write before it failed.
-    pub fn wait_for(&self, seq: u64, mut drive: impl FnMut() -> Result<()>) -> Result<()> {
-        while self.read_point() < seq {
+    pub fn wait_for(&self, seq: SeqId, mut drive: impl FnMut() -> Result<()>) -> Result<()> {
+        while !self.read_point().sees(seq) {
             drive()?;
             let mut state = self.state.lock();
-            if self.read_point() >= seq {
+            if self.read_point().sees(seq) {
                 break;
             }
             if let Some(front) = state.unfinished.front()
@@ -267,9 +267,9 @@ impl Mvcc {
 }
 
 impl Write {
-    fn new(seq: u64, steps: u8) -> Write {
+    fn new(seq: SeqId, steps: u8) -> Write {
         Write {
-            seq: AtomicU64::new(seq),
+            seq: AtomicU64::new(seq.get()),
             steps_left: AtomicU8::new(steps),
             end: AtomicU8::new(0),
             ending: Mutex::new(Ending::default()),
@@ -278,8 +278,8 @@ impl Write {
     }
 
     #[inline]
-    pub fn seq(&self) -> u64 {
-        self.seq.load(Ordering::Relaxed)
+    pub fn seq(&self) -> SeqId {
+        SeqId::new(self.seq.load(Ordering::Relaxed))
     }
 
     /// How it ended; `None` before that.
@@ -419,7 +419,7 @@ mod tests {
                 self.0.fetch_add(1, Ordering::SeqCst);
             }
         }
-        let mvcc = Mvcc::new(0, halcyon_env::Env::real().watch());
+        let mvcc = Mvcc::new(SeqId::ZERO, halcyon_env::Env::real().watch());
         let write = begin(&mvcc);
         let mut tickets = [WriteTicket::of(write.clone()), mvcc.barrier(), mvcc.barrier()];
         let counts = [(); 3].map(|()| Arc::new(Count::default()));
@@ -438,44 +438,44 @@ mod tests {
 
     #[test]
     fn read_point_waits_for_the_oldest_write() {
-        let mvcc = Mvcc::new(10, halcyon_env::Env::real().watch());
+        let mvcc = Mvcc::new(SeqId::new(10), halcyon_env::Env::real().watch());
         let (first, second) = (begin(&mvcc), begin(&mvcc));
         mvcc.step_done(&second);
-        assert_eq!(mvcc.read_point(), 10);
+        assert_eq!(mvcc.read_point().get(), 10);
         let ticket = WriteTicket::of(second);
         assert!(!ticket.is_ready());
         mvcc.step_done(&first);
-        assert_eq!(mvcc.read_point(), 12);
+        assert_eq!(mvcc.read_point().get(), 12);
         assert!(ticket.is_ready());
         ticket.wait().unwrap();
     }
 
     #[test]
     fn a_failed_append_gives_its_number_up() {
-        let mvcc = Mvcc::new(0, halcyon_env::Env::real().watch());
+        let mvcc = Mvcc::new(SeqId::ZERO, halcyon_env::Env::real().watch());
         assert!(mvcc.begin(2, |_, _| Err::<(), _>(Error::invalid("no"))).is_err());
-        assert_eq!(mvcc.read_point(), 1);
+        assert_eq!(mvcc.read_point().get(), 1);
         assert!(mvcc.barrier().is_ready());
     }
 
     #[test]
     fn a_failed_sync_fails_every_later_write() {
-        let mvcc = Mvcc::new(0, halcyon_env::Env::real().watch());
+        let mvcc = Mvcc::new(SeqId::ZERO, halcyon_env::Env::real().watch());
         let (first, second) = (begin(&mvcc), begin(&mvcc));
         let ticket = WriteTicket::of(second);
         mvcc.fail(&first, &Error::invalid("disk"));
         assert!(ticket.wait().is_err());
-        assert_eq!(mvcc.read_point(), 0);
-        assert!(mvcc.wait_for(2, || Ok(())).is_err());
+        assert_eq!(mvcc.read_point().get(), 0);
+        assert!(mvcc.wait_for(SeqId::new(2), || Ok(())).is_err());
     }
 
     #[test]
     fn a_taken_number_is_reached_with_the_writes_before_it() {
-        let mvcc = Mvcc::new(0, halcyon_env::Env::real().watch());
+        let mvcc = Mvcc::new(SeqId::ZERO, halcyon_env::Env::real().watch());
         let first = begin(&mvcc);
         let taken = mvcc.take_number();
-        assert_eq!((taken, mvcc.read_point()), (2, 0));
+        assert_eq!((taken.get(), mvcc.read_point().get()), (2, 0));
         mvcc.step_done(&first);
-        assert_eq!(mvcc.read_point(), 2);
+        assert_eq!(mvcc.read_point().get(), 2);
     }
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-use halcyon_cell::{Cell, Error, Result};
+use halcyon_cell::{Cell, Error, Result, SeqId};
 use halcyon_env::Env;
 use halcyon_schema::{FamilyDescriptor, RegionInfo, TableDescriptor, layout};
 use halcyon_wal::WalReader;
@@ -100,7 +100,7 @@ impl Region {
             compacting_memory: Mutex::new(()),
             closed: RwLock::new(false),
             closing: AtomicBool::new(false),
-            open_seq_num: known + 1,
+            open_seq_num: known.next(),
             counters: Counters::default(),
             info,
             table,
@@ -116,9 +116,10 @@ impl Region {
         region.services.wal.region_opened(region.info.encoded_name().as_bytes());
         let replayed = region.replay(&edits_dir)?;
         let region = if replayed > known { region.restart_at(replayed) } else { region };
-        let in_files = region.stores.iter().map(highest_seq).max().unwrap_or(0);
+        let in_files = region.stores.iter().map(highest_seq).max().unwrap_or_default();
         assert!(
-            region.open_seq_num > in_files.max(replayed) && region.read_point() + 1 == region.open_seq_num,
+            region.open_seq_num > in_files.max(replayed)
+                && SeqId::new(region.read_point().get()).next() == region.open_seq_num,
             "the first number of this opening, {}, is above all before it: {in_files} in files, {replayed} replayed",
             region.open_seq_num
         );
@@ -132,17 +133,17 @@ impl Region {
     }
 
     /// The same region with its numbers starting behind what was replayed.
-    fn restart_at(self: Arc<Self>, seq: u64) -> Arc<Region> {
+    fn restart_at(self: Arc<Self>, seq: SeqId) -> Arc<Region> {
         let mut region =
             Arc::try_unwrap(self).unwrap_or_else(|_| unreachable!("nobody else knows the region yet"));
         region.mvcc = Arc::new(Mvcc::new(seq, region.services.env.watch()));
-        region.open_seq_num = seq + 1;
+        region.open_seq_num = seq.next();
         Arc::new(region)
     }
 
     /// Puts the edits of `recovered.edits` into the memstores and flushes them. Returns the highest sequence
     /// id seen. The files go only after the flush, so a crash in between repeats the replay.
-    fn replay(&self, dir: &Path) -> Result<u64> {
+    fn replay(&self, dir: &Path) -> Result<SeqId> {
         let env = &self.services.env;
         let mut files = Vec::new();
         if env.fs.exists(dir) {
@@ -152,7 +153,7 @@ impl Region {
                 }
             }
         }
-        let mut highest = 0;
+        let mut highest = SeqId::ZERO;
         let mut applied = 0;
         for path in &files {
             self.replay_file(path, &mut highest, &mut applied)?;
@@ -174,11 +175,11 @@ impl Region {
         Ok(highest)
     }
 
-    fn replay_file(&self, path: &Path, highest: &mut u64, applied: &mut u64) -> Result<()> {
-        let flushed: Vec<u64> = self.stores.iter().map(Store::max_flushed_seq).collect();
+    fn replay_file(&self, path: &Path, highest: &mut SeqId, applied: &mut u64) -> Result<()> {
+        let flushed: Vec<SeqId> = self.stores.iter().map(Store::max_flushed_seq).collect();
         let mut reader = WalReader::open(&self.services.env, path)?;
         while let Some((key, cells)) = reader.next_entry()? {
-            let seq = key.log_sequence_number;
+            let seq = SeqId::new(key.log_sequence_number);
             *highest = (*highest).max(seq);
             for cell in cells {
                 if cell.family() == META_FAMILY {
@@ -193,7 +194,7 @@ impl Region {
         Ok(())
     }
 
-    fn replay_cell(&self, cell: &Cell, seq: u64, flushed: &[u64]) -> bool {
+    fn replay_cell(&self, cell: &Cell, seq: SeqId, flushed: &[SeqId]) -> bool {
         // A family that was dropped since has no store: its edits are dropped with it.
         let Some(at) = self.stores.iter().position(|store| store.family.name() == cell.family()) else {
             return false;
@@ -203,12 +204,12 @@ impl Region {
         }
         let segment = self.stores[at].active();
         let prepared = segment.prepare(cell.bytes(), None);
-        segment.insert(prepared, seq);
+        segment.insert(prepared, seq.get());
         true
     }
 
     /// Writes out what was replayed so far. Nothing of it is in this server's log, so the log is not asked.
-    fn flush_replayed(&self, seq: u64) -> Result<()> {
+    fn flush_replayed(&self, seq: SeqId) -> Result<()> {
         for store in &self.stores {
             store.begin_snapshot(&self.services.chunks);
             self.flush_store_at(store, seq)?;
@@ -319,26 +320,26 @@ fn open_store(
     Ok(Store::new(family.clone(), compaction, info.comparator(), dir, files, services, &start[..common]))
 }
 
-fn highest_known_seq(env: &Env, stores: &[Store], edits_dir: &Path) -> Result<u64> {
-    let highest = stores.iter().map(highest_seq).max().unwrap_or(0);
-    Ok(highest.max(highest_marker(env, edits_dir)?).max(1))
+fn highest_known_seq(env: &Env, stores: &[Store], edits_dir: &Path) -> Result<SeqId> {
+    let highest = stores.iter().map(highest_seq).max().unwrap_or_default();
+    Ok(highest.max(highest_marker(env, edits_dir)?).max(SeqId::ZERO.next()))
 }
 
 /// Highest sequence id that a store's files tell of. A crash between two files of one flush leaves cells above what counts
 /// as flushed.
-fn highest_seq(store: &Store) -> u64 {
+fn highest_seq(store: &Store) -> SeqId {
     store.max_flushed_seq().max(store.view().max_cell_seq())
 }
 
 /// The sequence id that the last opening made durable; 0 if there is none.
-pub(crate) fn highest_marker(env: &Env, edits_dir: &Path) -> Result<u64> {
+pub(crate) fn highest_marker(env: &Env, edits_dir: &Path) -> Result<SeqId> {
     if !env.fs.exists(edits_dir) {
-        return Ok(0);
+        return Ok(SeqId::ZERO);
     }
     let names = env.fs.list(edits_dir)?;
-    Ok(names.iter().filter_map(|entry| seq_of_marker(&entry.name)).max().unwrap_or(0))
+    Ok(names.iter().filter_map(|entry| seq_of_marker(&entry.name)).max().unwrap_or_default())
 }
 
-fn seq_of_marker(name: &str) -> Option<u64> {
-    name.strip_suffix(".seqid").or_else(|| name.strip_suffix("_seqid"))?.parse().ok()
+fn seq_of_marker(name: &str) -> Option<SeqId> {
+    name.strip_suffix(".seqid").or_else(|| name.strip_suffix("_seqid"))?.parse().ok().map(SeqId::new)
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use halcyon_cell::{Cell, Key, Result};
+use halcyon_cell::{Cell, Key, ReadPoint, Result};
 
 use crate::api::{NextState, ReadMode, Scan, ScanLimits, TimeRange};
 use crate::read_points::HeldReadPoint;
@@ -65,14 +65,14 @@ impl Region {
         scan: &'a Scan,
         visible: Visible,
         stays: bool,
-    ) -> Result<(Vec<SelectedStore<'a>>, u64, Option<HeldReadPoint>)> {
+    ) -> Result<(Vec<SelectedStore<'a>>, ReadPoint, Option<HeldReadPoint>)> {
         let fixed = match visible {
             Visible::Published if !scan.read_uncommitted => scan.read_point,
-            _ => Some(u64::MAX),
+            _ => Some(ReadPoint::NEWEST),
         };
         loop {
             let take = || fixed.unwrap_or_else(|| self.read_point());
-            let held = (stays && fixed != Some(u64::MAX)).then(|| self.read_points.hold(take));
+            let held = (stays && fixed != Some(ReadPoint::NEWEST)).then(|| self.read_points.hold(take));
             let read_point = held.as_ref().map_or_else(take, HeldReadPoint::point);
             let mut chosen: Vec<SelectedStore<'a>> = Vec::with_capacity(self.stores.len());
             if scan.families.is_empty() {
@@ -83,7 +83,7 @@ impl Region {
                 let at = self.stores.iter().position(|store| store.family.name() == family);
                 chosen.extend(at.map(|at| SelectedStore::new(self, at, wanted.as_ref(), stays)));
             }
-            let is_whole = |chosen: &SelectedStore<'_>| chosen.view.dropped_up_to() <= read_point;
+            let is_whole = |chosen: &SelectedStore<'_>| read_point.sees(chosen.view.dropped_up_to());
             if fixed.is_some() || chosen.iter().all(is_whole) {
                 assert!(
                     fixed.is_some() || read_point <= self.read_point(),
@@ -147,7 +147,7 @@ impl Region {
     pub(crate) fn open_again<'s>(
         &self,
         scan: &Scan,
-        read_point: u64,
+        read_point: ReadPoint,
         now_ms: i64,
         scanners: impl Iterator<Item = &'s mut StoreScanner>,
     ) -> Result<()> {
@@ -190,7 +190,7 @@ fn open_store(
     chosen: &SelectedStore<'_>,
     scan: &Scan,
     has_filter: bool,
-    read_point: u64,
+    read_point: ReadPoint,
     mode: ReadMode,
     now_ms: i64,
 ) -> Result<StoreScanner> {
@@ -216,14 +216,14 @@ fn sources(
     view: &StoreView,
     scan: &Scan,
     wanted: Option<&BTreeSet<Bytes>>,
-    read_point: u64,
+    read_point: ReadPoint,
     mode: ReadMode,
     now_ms: i64,
 ) -> Result<Vec<Source>> {
     let time_range = time_range_of(store, scan);
     let mut sources = Vec::with_capacity(1 + view.pipeline.len() + view.snapshot.len() + view.files.len());
     if !view.active.is_empty() {
-        sources.push(Source::Segment(view.active.scanner(read_point)));
+        sources.push(Source::Segment(view.active.scanner(read_point.get())));
     }
     sources.extend(view.parts().map(|part| part.source(read_point)));
     // The row of a Get can be looked up in the files' bloom filters.
@@ -243,7 +243,7 @@ fn sources(
         if scan.reversed { (&scan.stop_row, &scan.start_row) } else { (&scan.start_row, &scan.stop_row) };
     for file in view.files_with_rows(low, high) {
         if file_is_wanted(file, single_row, wanted, files_range, oldest, scan.raw, mode)? {
-            let newest = if file.max_cell_seq > read_point { read_point } else { u64::MAX };
+            let newest = if read_point.sees(file.max_cell_seq) { ReadPoint::NEWEST } else { read_point };
             let cache = scan.cache_blocks && store.family.block_cache();
             sources.push(file.source(mode, cache, newest));
         }

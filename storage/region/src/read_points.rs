@@ -13,6 +13,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use halcyon_cell::ReadPoint;
 use halcyon_env::invariant;
 use parking_lot::Mutex;
 
@@ -20,18 +21,18 @@ use parking_lot::Mutex;
 #[derive(Default)]
 pub(crate) struct ReadPoints {
     /// How often each point is held.
-    held: Mutex<BTreeMap<u64, usize>>,
+    held: Mutex<BTreeMap<ReadPoint, usize>>,
 }
 
 /// A read point that is respected as long as this lives.
 pub(crate) struct HeldReadPoint {
     points: Arc<ReadPoints>,
-    point: u64,
+    point: ReadPoint,
 }
 
 impl ReadPoints {
     /// Takes a read point and holds it.
-    pub fn hold(self: &Arc<Self>, read_point: impl FnOnce() -> u64) -> HeldReadPoint {
+    pub fn hold(self: &Arc<Self>, read_point: impl FnOnce() -> ReadPoint) -> HeldReadPoint {
         let mut held = self.held.lock();
         let point = read_point();
         *held.entry(point).or_default() += 1;
@@ -42,15 +43,15 @@ impl ReadPoints {
         HeldReadPoint { points: self.clone(), point }
     }
 
-    /// Cells above it are to be kept whatever hides them; `u64::MAX` if nobody holds a point. To be asked after what is
+    /// Cells above it are to be kept whatever hides them; [`ReadPoint::NEWEST`] if nobody holds a point. To be asked after what is
     /// to be gone through was published.
-    pub fn keep_above(&self) -> u64 {
-        self.held.lock().first_key_value().map_or(u64::MAX, |(&point, _)| point)
+    pub fn keep_above(&self) -> ReadPoint {
+        self.held.lock().first_key_value().map_or(ReadPoint::NEWEST, |(&point, _)| point)
     }
 }
 
 impl HeldReadPoint {
-    pub fn point(&self) -> u64 {
+    pub fn point(&self) -> ReadPoint {
         self.point
     }
 }
@@ -73,15 +74,15 @@ mod tests {
     #[test]
     fn the_lowest_point_counts_until_its_last_holder_has_gone() {
         let points = Arc::new(ReadPoints::default());
-        assert_eq!(points.keep_above(), u64::MAX);
-        let (first, second) = (points.hold(|| 5), points.hold(|| 5));
-        let later = points.hold(|| 9);
-        assert_eq!((first.point(), points.keep_above()), (5, 5));
+        assert_eq!(points.keep_above(), ReadPoint::NEWEST);
+        let (first, second) = (points.hold(|| ReadPoint::new(5)), points.hold(|| ReadPoint::new(5)));
+        let later = points.hold(|| ReadPoint::new(9));
+        assert_eq!((first.point().get(), points.keep_above().get()), (5, 5));
         drop(first);
-        assert_eq!(points.keep_above(), 5);
+        assert_eq!(points.keep_above().get(), 5);
         drop(second);
-        assert_eq!(points.keep_above(), 9);
+        assert_eq!(points.keep_above().get(), 9);
         drop(later);
-        assert_eq!(points.keep_above(), u64::MAX);
+        assert_eq!(points.keep_above(), ReadPoint::NEWEST);
     }
 }

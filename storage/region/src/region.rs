@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 
 use halcyon_cache::BlockCache;
-use halcyon_cell::{Error, ErrorKind, Result, same_bytes};
+use halcyon_cell::{Error, ErrorKind, ReadPoint, Result, SeqId, same_bytes};
 use halcyon_env::{Activity, Env, Holder};
 use halcyon_hfile::CacheKinds;
 use halcyon_memstore::ChunkPool;
@@ -71,7 +71,7 @@ pub struct Region {
     pub(crate) closed: RwLock<bool>,
     /// Set before `closed` is waited for, so that scans and compactions end early.
     pub(crate) closing: AtomicBool,
-    pub(crate) open_seq_num: u64,
+    pub(crate) open_seq_num: SeqId,
     pub(crate) counters: Counters,
 }
 
@@ -96,9 +96,9 @@ pub struct RegionStats {
     pub filtered_read_requests: u64,
     pub write_requests: u64,
     /// Highest sequence id given out.
-    pub max_seq: u64,
+    pub max_seq: SeqId,
     /// Per family: highest sequence id that is in a file.
-    pub flushed_seqs: Vec<(bytes::Bytes, u64)>,
+    pub flushed_seqs: Vec<(bytes::Bytes, SeqId)>,
     /// When the oldest file that a major compaction wrote was written; 0 if some file is not of one.
     pub last_major_compaction_ms: i64,
     /// When memory was written out last; opening counts.
@@ -123,12 +123,12 @@ impl Region {
     }
 
     /// The first sequence id of this opening; greater than any before it.
-    pub fn open_seq_num(&self) -> u64 {
+    pub fn open_seq_num(&self) -> SeqId {
         self.open_seq_num
     }
 
     /// What a new read sees.
-    pub fn read_point(&self) -> u64 {
+    pub fn read_point(&self) -> ReadPoint {
         self.mvcc.read_point()
     }
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use halcyon_cache::BlockCache;
-use halcyon_cell::{CellScanner, Error, Key, Result};
+use halcyon_cell::{CellScanner, Error, Key, Result, SeqId};
 use halcyon_env::Env;
 use halcyon_hfile::{FileMeta, HFileWriter, HalfScanner, ReadMode, RowRange};
 use halcyon_schema::{FamilyDescriptor, RegionInfo, TableDescriptor, layout};
@@ -132,7 +132,7 @@ impl Region {
             writer.append(cell)?;
             scanner.next()?;
         }
-        writer.finish(FileMeta { max_seq_id: Some(file.max_seq), ..FileMeta::default() })?;
+        writer.finish(FileMeta { max_seq_id: Some(file.max_seq.get()), ..FileMeta::default() })?;
         env.fs.rename(&working, to)?;
         Ok(env.fs.sync_dir(dir)?)
     }
@@ -219,7 +219,7 @@ fn refer(
         }
         Region::create_on_disk(env, root, child, table.families())?;
     }
-    let mut highest = 0;
+    let mut highest = SeqId::ZERO;
     for parent in parents {
         highest = highest.max(highest_marker(env, &parent.dir(root).join(RECOVERED_EDITS))?);
         for family in table.families() {

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use halcyon_cell::{
-    Cell, CellRef, CellType, Error, LATEST_TIMESTAMP, Result, TagType, append_tag, same_bytes,
+    Cell, CellRef, CellType, Error, LATEST_TIMESTAMP, Result, SeqId, TagType, append_tag, same_bytes,
 };
 use halcyon_env::{Activity, Holder, invariant};
 use halcyon_memstore::{PreparedCell, Segment};
@@ -363,17 +363,18 @@ impl Region {
     fn append_to_log(
         &self,
         prepared: &[(Arc<Segment>, PreparedCell)],
-        seq: u64,
+        seq: SeqId,
         clock_ms: i64,
         nonce: Nonce,
         durability: Durability,
         write: &Arc<Write>,
     ) -> Result<()> {
-        let cells: SmallVec<[CellRef<'_>; 1]> = prepared.iter().map(|(_, cell)| cell.cell_ref(seq)).collect();
+        let cells: SmallVec<[CellRef<'_>; 1]> =
+            prepared.iter().map(|(_, cell)| cell.cell_ref(seq.get())).collect();
         let entry = WalEntry {
             region: self.info.encoded_name().as_bytes(),
             table: self.info.table().full_name(),
-            seq,
+            seq: seq.get(),
             write_time_ms: clock_ms,
             nonce_group: nonce.group,
             nonce: nonce.nonce,
@@ -394,20 +395,20 @@ impl Region {
 }
 
 /// Links cells into their memstores, those of one family together and in order.
-fn insert_all(mut prepared: Prepared, seq: u64) {
+fn insert_all(mut prepared: Prepared, seq: SeqId) {
     if prepared.len() == 1
         && let Some((segment, cell)) = prepared.pop()
     {
-        return segment.insert(cell, seq);
+        return segment.insert(cell, seq.get());
     }
     while let Some((segment, _)) = prepared.first() {
         let segment = segment.clone();
         if prepared.iter().all(|(other, _)| Arc::ptr_eq(other, &segment)) {
-            return segment.insert_all(prepared.into_iter().map(|(_, cell)| cell).collect(), seq);
+            return segment.insert_all(prepared.into_iter().map(|(_, cell)| cell).collect(), seq.get());
         }
         let (same, others): (Prepared, Prepared) =
             prepared.into_iter().partition(|(other, _)| Arc::ptr_eq(other, &segment));
-        segment.insert_all(same.into_iter().map(|(_, cell)| cell).collect(), seq);
+        segment.insert_all(same.into_iter().map(|(_, cell)| cell).collect(), seq.get());
         prepared = others;
     }
 }

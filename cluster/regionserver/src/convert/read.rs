@@ -55,7 +55,7 @@ pub(crate) fn scan(proto: &pb::Scan) -> Result<Scan, RpcError> {
         cache_blocks: proto.cache_blocks(),
         load_families_on_demand: proto.load_column_families_on_demand.unwrap_or(true),
         read_uncommitted: read_uncommitted(&proto.attribute),
-        read_point: proto.mvcc_read_point.filter(|&point| point > 0),
+        read_point: proto.mvcc_read_point.filter(|&point| point > 0).map(halcyon_cell::ReadPoint::new),
         start_row,
         stop_row,
     };

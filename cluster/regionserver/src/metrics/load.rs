@@ -82,11 +82,11 @@ pub(crate) fn region_load(online: &OnlineRegion) -> pb::RegionLoad {
     let stats = online.region.stats();
     let info = online.region.info();
     let name = pb::region_specifier::RegionSpecifierType::RegionName as i32;
-    let flushed_max = stats.flushed_seqs.iter().map(|(_, seq)| *seq).max().unwrap_or(0);
+    let flushed_max = stats.flushed_seqs.iter().map(|(_, seq)| seq.get()).max().unwrap_or(0);
     let per_store = stats
         .flushed_seqs
         .iter()
-        .map(|(family, seq)| pb::StoreSequenceId { family_name: family.clone(), sequence_id: *seq });
+        .map(|(family, seq)| pb::StoreSequenceId { family_name: family.clone(), sequence_id: seq.get() });
     pb::RegionLoad {
         region_specifier: pb::RegionSpecifier { r#type: name, value: info.region_name().clone() },
         stores: Some(online.region.table().families().len() as u32),

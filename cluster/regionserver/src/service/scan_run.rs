@@ -255,7 +255,7 @@ impl ScanRun {
         };
         if matches!(self.origin, Origin::Opened { .. }) {
             response.ttl = Some(u32::try_from(self.server.scanners.lease().as_millis()).unwrap_or(u32::MAX));
-            response.mvcc_read_point = Some(self.holder.scanner.read_point());
+            response.mvcc_read_point = Some(self.holder.scanner.read_point().get());
         }
         if self.limits.track_metrics && self.limits.rows > 0 {
             let now_ns = self.server.env.clock.monotonic_ns();

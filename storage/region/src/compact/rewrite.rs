@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use halcyon_cell::{Error, ErrorKind, Key, Result};
+use halcyon_cell::{Error, ErrorKind, Key, ReadPoint, Result, SeqId};
 use halcyon_env::invariant;
 use halcyon_hfile::{FileMeta, ReadMode};
 
@@ -38,7 +38,8 @@ impl Region {
     ) -> Result<Written> {
         let now_ms = self.services.env.clock.now_ms();
         // Newest first; blocks that only a compaction reads are not worth a place in the cache.
-        let sources = inputs.iter().rev().map(|file| file.source(ReadMode::AnyDisk, false, u64::MAX));
+        let sources =
+            inputs.iter().rev().map(|file| file.source(ReadMode::AnyDisk, false, ReadPoint::NEWEST));
         assert!(
             inputs.is_sorted_by(|older, newer| older.max_seq <= newer.max_seq),
             "inputs come oldest first: of equal cells the newer file's counts"
@@ -63,12 +64,15 @@ impl Region {
         let tags = inputs.iter().any(|file| file.hfile.info().max_tags_len() > 0);
         let target = self.file_target(store, by, now_ms, tags)?;
         let mut outputs = Outputs::new(target, selection.cut.clone());
-        let newest = inputs.iter().map(|file| file.max_seq.max(file.max_cell_seq)).max().unwrap_or(0);
+        let newest = inputs.iter().map(|file| file.max_seq.max(file.max_cell_seq)).max().unwrap_or_default();
         let (mut looked_at_bytes, mut written_bytes) = (0, 0);
         visit_cells(&mut heap, &mut matcher, |cell, kept| {
-            invariant!(cell.seq() <= newest, "{cell:?} is newer than what its file says of itself, {newest}");
             invariant!(
-                kept || cell.seq() <= keep_above || !cell.cell_type().is_delete(),
+                SeqId::new(cell.seq()) <= newest,
+                "{cell:?} is newer than what its file says of itself, {newest}"
+            );
+            invariant!(
+                kept || keep_above.sees(SeqId::new(cell.seq())) || !cell.cell_type().is_delete(),
                 "{cell:?} is dropped, and cells that a scanner at {keep_above} may not see any more come back"
             );
             let len = cell.bytes().len() as u64;
@@ -86,7 +90,7 @@ impl Region {
         })?;
         outputs.add_empty_files()?;
         let meta = FileMeta {
-            max_seq_id: inputs.iter().map(|file| file.max_seq).max(),
+            max_seq_id: inputs.iter().map(|file| file.max_seq.get()).max(),
             major_compaction: selection.all,
             ..FileMeta::default()
         };

@@ -29,7 +29,7 @@ struct Region {
 impl Region {
     fn new() -> Arc<Region> {
         Arc::new(Region {
-            mvcc: Mvcc::new(0, halcyon_env::Env::real().watch()),
+            mvcc: Mvcc::new(SeqId::ZERO, halcyon_env::Env::real().watch()),
             inserted: [(); WRITES_MAX].map(|()| AtomicBool::new(false)),
             durable: [(); WRITES_MAX].map(|()| AtomicBool::new(false)),
             log: Default::default(),
@@ -37,13 +37,13 @@ impl Region {
     }
 
     /// As `Region::write_edits`: number and log entry, memstore, ticket.
-    fn write(&self) -> (u64, WriteTicket) {
-        let append = |_: u64, write: &Arc<Write>| {
+    fn write(&self) -> (SeqId, WriteTicket) {
+        let append = |_: SeqId, write: &Arc<Write>| {
             self.log.lock().unwrap().push_back(write.clone());
             Ok(())
         };
         let (write, ()) = self.mvcc.begin(2, append).unwrap();
-        self.inserted[write.seq() as usize].store(true, Ordering::SeqCst);
+        self.inserted[write.seq().get() as usize].store(true, Ordering::SeqCst);
         self.mvcc.step_done(&write);
         (write.seq(), WriteTicket::of(write))
     }
@@ -51,7 +51,7 @@ impl Region {
     /// One entry becomes durable; false if there is none.
     fn sync_one(&self) -> bool {
         let Some(write) = self.log.lock().unwrap().pop_front() else { return false };
-        self.durable[write.seq() as usize].store(true, Ordering::SeqCst);
+        self.durable[write.seq().get() as usize].store(true, Ordering::SeqCst);
         self.mvcc.step_done(&write);
         true
     }
@@ -72,9 +72,9 @@ impl Region {
     }
 
     /// Takes a read point, and looks at everything that it sees.
-    fn read(&self) -> u64 {
+    fn read(&self) -> ReadPoint {
         let point = self.mvcc.read_point();
-        for seq in 1..=point as usize {
+        for seq in 1..=point.get() as usize {
             assert!(self.inserted[seq].load(Ordering::SeqCst), "{seq} is not in the memstore at {point}");
             assert!(self.durable[seq].load(Ordering::SeqCst), "{seq} is not durable at {point}");
         }
@@ -94,11 +94,11 @@ fn two_writers_and_a_reader() {
                 for _ in 0..count {
                     let (seq, ticket) = region.write();
                     ticket.wait().unwrap();
-                    assert!(region.read() >= seq, "an acknowledged write can be read");
+                    assert!(region.read().sees(seq), "an acknowledged write can be read");
                 }
             })
         });
-        let mut last = 0;
+        let mut last = ReadPoint::at(SeqId::ZERO);
         for _ in 0..3 {
             let point = region.read();
             assert!(point >= last, "the read point went back from {last} to {point}");
@@ -106,7 +106,7 @@ fn two_writers_and_a_reader() {
         }
         writers.into_iter().for_each(|writer| writer.join().unwrap());
         log.join().unwrap();
-        assert_eq!((region.read(), region.mvcc.last()), (3, 3));
+        assert_eq!((region.read().get(), region.mvcc.last().get()), (3, 3));
     });
 }
 
@@ -121,13 +121,13 @@ fn a_flush_waits_for_the_writes_before_it() {
             thread::spawn(move || region.write().1.wait().unwrap())
         });
         let seq = region.mvcc.take_number();
-        region.inserted[seq as usize].store(true, Ordering::SeqCst);
-        region.durable[seq as usize].store(true, Ordering::SeqCst);
+        region.inserted[seq.get() as usize].store(true, Ordering::SeqCst);
+        region.durable[seq.get() as usize].store(true, Ordering::SeqCst);
         region.mvcc.wait_for(seq, || Ok(())).unwrap();
-        assert!(region.mvcc.read_point() >= seq);
+        assert!(region.mvcc.read_point().sees(seq));
         writers.into_iter().for_each(|writer| writer.join().unwrap());
         log.join().unwrap();
-        assert_eq!(region.mvcc.read_point(), 3);
+        assert_eq!(region.mvcc.read_point().get(), 3);
     });
 }
 
@@ -141,7 +141,7 @@ fn tasks_are_woken() {
             let region = region.clone();
             thread::spawn(move || {
                 shuttle::future::block_on(region.mvcc.barrier()).unwrap();
-                assert!(region.mvcc.read_point() >= seq);
+                assert!(region.mvcc.read_point().sees(seq));
             })
         });
         let waiting = thread::spawn(move || shuttle::future::block_on(ticket).unwrap());
@@ -163,11 +163,11 @@ fn a_failed_log_fails_all_that_wait() {
             .map(|ticket| thread::spawn(move || assert!(ticket.wait().is_err(), "the log has refused it")));
         let flush = {
             let region = region.clone();
-            thread::spawn(move || assert!(region.mvcc.wait_for(2, || Ok(())).is_err()))
+            thread::spawn(move || assert!(region.mvcc.wait_for(SeqId::new(2), || Ok(())).is_err()))
         };
         region.mvcc.fail(&entry, &Error::invalid("disk"));
         waiting.into_iter().for_each(|waiting| waiting.join().unwrap());
         flush.join().unwrap();
-        assert_eq!(region.mvcc.read_point(), 0);
+        assert_eq!(region.mvcc.read_point().get(), 0);
     });
 }

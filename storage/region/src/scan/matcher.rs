@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use halcyon_cell::{CellComparator, CellRef, Key, Result, TagType, keep_bytes, same_bytes};
+use halcyon_cell::{CellComparator, CellRef, Key, ReadPoint, Result, SeqId, TagType, keep_bytes, same_bytes};
 use halcyon_env::Witness;
 use halcyon_filter::{Filter, ReturnCode};
 use halcyon_schema::KeepDeleted;
@@ -53,7 +53,7 @@ pub(crate) struct Matcher {
     major_within: Option<(RowSpan, Mode)>,
     pub(super) keeping: Keeping,
     /// A compaction keeps cells above this sequence id, and judges the others as if they were not there.
-    keep_above: u64,
+    keep_above: ReadPoint,
     now_ms: i64,
     pub(super) oldest_unexpired: i64,
     pub(super) time_range: TimeRange,
@@ -119,9 +119,9 @@ impl Matcher {
         matcher
     }
 
-    /// For flushes and compactions: keeps every cell above `seq`, and what would be kept if those had not been written.
-    pub fn keeping_above(mut self, seq: u64) -> Matcher {
-        self.keep_above = seq;
+    /// For flushes and compactions: keeps every cell above `point`, and what would be kept if those had not been written.
+    pub fn keeping_above(mut self, point: ReadPoint) -> Matcher {
+        self.keep_above = point;
         self
     }
 
@@ -145,7 +145,7 @@ impl Matcher {
             mode,
             major_within: None,
             keeping,
-            keep_above: u64::MAX,
+            keep_above: ReadPoint::NEWEST,
             now_ms,
             oldest_unexpired,
             time_range,
@@ -213,12 +213,12 @@ impl Matcher {
         {
             return Ok(MatchCode::DoneScan);
         }
-        if self.keep_above == u64::MAX {
+        if self.keep_above.is_newest() {
             let code = self.judge(cell, filter)?;
             self.check_seen(cell, code);
             return Ok(code);
         }
-        if cell.seq() > self.keep_above && self.on_row && cell.row() == self.row {
+        if !self.keep_above.sees(SeqId::new(cell.seq())) && self.on_row && cell.row() == self.row {
             return Ok(if self.is_hidden_from_all(cell) { MatchCode::Skip } else { MatchCode::Include });
         }
         // What would be passed over unseen may be above.

@@ -5,7 +5,9 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use halcyon_cell::{Cell, CellComparator, Error, Key, Result, SharedCells, keep_bytes, same_bytes};
+use halcyon_cell::{
+    Cell, CellComparator, Error, Key, ReadPoint, Result, SharedCells, keep_bytes, same_bytes,
+};
 use halcyon_env::{Clock, invariant};
 use halcyon_filter::{Filter, RowOutcome, finish_row};
 
@@ -26,7 +28,7 @@ pub struct RegionScanner {
     resumable: Option<ResumableScan>,
     clock: Arc<dyn Clock>,
     comparator: CellComparator,
-    read_point: u64,
+    read_point: ReadPoint,
     /// Families that decide about a row, in order of their names.
     stores: Vec<StoreScanner>,
     /// Families that the filter does not need; read for rows that passed.
@@ -74,7 +76,7 @@ pub(crate) struct Parts {
     pub resumable: Option<ResumableScan>,
     pub clock: Arc<dyn Clock>,
     pub comparator: CellComparator,
-    pub read_point: u64,
+    pub read_point: ReadPoint,
     pub stores: Vec<StoreScanner>,
     pub joined: Vec<StoreScanner>,
     pub filter: Option<Box<dyn Filter>>,
@@ -127,7 +129,7 @@ impl RegionScanner {
         self.stores.iter().chain(&self.joined).map(|store| store.held_bytes() as u64).sum()
     }
 
-    pub fn read_point(&self) -> u64 {
+    pub fn read_point(&self) -> ReadPoint {
         self.read_point
     }
 

@@ -10,7 +10,7 @@
 
 use std::cmp::Ordering;
 
-use halcyon_cell::{Cell, CellRef, CellScanner, KeyRef, Result, SharedCells};
+use halcyon_cell::{Cell, CellRef, CellScanner, KeyRef, ReadPoint, Result, SeqId, SharedCells};
 use halcyon_env::{INVARIANTS, Witness};
 use halcyon_hfile::{HFileScanner, HalfScanner};
 use halcyon_memstore::{FlatScanner, SegmentScanner};
@@ -86,21 +86,21 @@ impl Source {
 /// A file's scanner that passes over cells above a read point.
 pub(crate) struct UpTo<S> {
     scanner: S,
-    /// `u64::MAX` where the file holds none above it.
-    read_point: u64,
+    /// [`ReadPoint::NEWEST`] where the file holds none above it.
+    read_point: ReadPoint,
 }
 
 impl<S: CellScanner> UpTo<S> {
-    pub fn new(scanner: S, read_point: u64) -> UpTo<S> {
+    pub fn new(scanner: S, read_point: ReadPoint) -> UpTo<S> {
         UpTo { scanner, read_point }
     }
 
     #[inline]
     fn pass_over_newer(&mut self) -> Result<()> {
-        if self.read_point == u64::MAX {
+        if self.read_point.is_newest() {
             return Ok(());
         }
-        while self.scanner.peek().is_some_and(|cell| cell.seq() > self.read_point) {
+        while self.scanner.peek().is_some_and(|cell| !self.read_point.sees(SeqId::new(cell.seq()))) {
             self.scanner.next()?;
         }
         Ok(())
@@ -109,7 +109,7 @@ impl<S: CellScanner> UpTo<S> {
     /// Equal keys stand newest first, so when the last of them is too new for the read point all of them are.
     fn pass_back_over_newer(&mut self) -> Result<()> {
         while let Some(cell) = self.scanner.peek()
-            && cell.seq() > self.read_point
+            && !self.read_point.sees(SeqId::new(cell.seq()))
         {
             let key = cell.key().to_key();
             self.scanner.seek_before(key.get())?;

@@ -5,7 +5,7 @@
 
 use std::cmp::Ordering;
 
-use halcyon_cell::{CellRef, Key, KeyRef, Result, same_bytes};
+use halcyon_cell::{CellRef, Key, KeyRef, ReadPoint, Result, SeqId, same_bytes};
 use halcyon_env::invariant;
 use halcyon_filter::Filter;
 
@@ -61,11 +61,11 @@ pub(crate) struct StoreScanner {
     /// The number of the store in its region.
     pub store_at: usize,
     /// No cell above it comes out.
-    read_point: u64,
+    read_point: ReadPoint,
     /// Only of a scanner that may stay open between calls.
     seen: Option<SeenMemory>,
     /// While the scanner has let go: the cell that it stood on.
-    stood_on: Option<(Key, u64)>,
+    stood_on: Option<(Key, SeqId)>,
     matcher: Matcher,
     reversed: bool,
     /// Most cells of a row after the skipped ones.
@@ -77,7 +77,7 @@ pub(crate) struct StoreScanner {
 impl StoreScanner {
     pub fn new(
         store_at: usize,
-        read_point: u64,
+        read_point: ReadPoint,
         heap: Heap,
         matcher: Matcher,
         reversed: bool,
@@ -110,7 +110,7 @@ impl StoreScanner {
 
     /// Gives up what it reads from, and remembers where it stands. Whatever it knows of the row that it is in stays.
     pub fn let_go(&mut self) -> Heap {
-        self.stood_on = self.heap.peek().map(|cell| (cell.key().to_key(), cell.seq()));
+        self.stood_on = self.heap.peek().map(|cell| (cell.key().to_key(), SeqId::new(cell.seq())));
         self.seen = None;
         let nothing = Heap::new(self.heap.comparator(), Vec::new());
         std::mem::replace(&mut self.heap, nothing)
@@ -123,7 +123,8 @@ impl StoreScanner {
             heap.seek(key.get())?;
             let comparator = heap.comparator();
             let is_before = |cell: CellRef<'_>| {
-                cell.seq() > *seq && comparator.compare_keys(cell.key(), key.get()) == Ordering::Equal
+                SeqId::new(cell.seq()) > *seq
+                    && comparator.compare_keys(cell.key(), key.get()) == Ordering::Equal
             };
             while heap.peek().is_some_and(is_before) {
                 heap.next()?;
@@ -200,7 +201,7 @@ impl StoreScanner {
                 return self.row_done();
             };
             invariant!(
-                cell.seq() <= self.read_point,
+                self.read_point.sees(SeqId::new(cell.seq())),
                 "{cell:?} of write {} is above the read point {}: a source has let it through",
                 cell.seq(),
                 self.read_point

@@ -137,7 +137,7 @@ fn check_against(view: &StoreView, commit: &Commit<'_>, files: &[Arc<StoreFile>]
     );
     let Some(last) = files.last() else { return };
     if commit.compacted.is_empty() {
-        let flushed_before = view.files.iter().map(|file| file.max_seq).max().unwrap_or(0);
+        let flushed_before = view.files.iter().map(|file| file.max_seq).max().unwrap_or_default();
         assert!(
             last.max_seq >= flushed_before,
             "a flush up to {} comes behind a file up to {flushed_before}: readers would take it for older",
@@ -145,7 +145,7 @@ fn check_against(view: &StoreView, commit: &Commit<'_>, files: &[Arc<StoreFile>]
         );
         return;
     }
-    let newest = commit.compacted.iter().map(|file| file.max_seq).max().unwrap_or(0);
+    let newest = commit.compacted.iter().map(|file| file.max_seq).max().unwrap_or_default();
     assert!(
         files.iter().all(|file| file.max_seq == newest),
         "a compacted file stands where its newest input stood ({newest}): above it would hide newer files' numbers from replay"

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use halcyon_cache::BlockCache;
-use halcyon_cell::{Error, Result};
+use halcyon_cell::{Error, ReadPoint, Result, SeqId};
 use halcyon_env::Env;
 use halcyon_hfile::{CacheKinds, HFile, HalfScanner, ReadMode, ReaderOptions, RowRange};
 use halcyon_schema::{FamilyDescriptor, layout};
@@ -31,9 +31,9 @@ pub(crate) struct StoreFile {
     pub prefetch_wanted: AtomicBool,
     /// Of a reference about what its rows take.
     pub len_bytes: u64,
-    pub max_seq: u64,
+    pub max_seq: SeqId,
     /// Highest sequence id of a cell in it: readers at an older point have to look at each cell.
-    pub max_cell_seq: u64,
+    pub max_cell_seq: SeqId,
     /// Smallest and largest timestamp, inclusive; `None`: no cells.
     pub time_range: Option<(i64, i64)>,
     /// Rows of the stripe that it was written for, if it has no others.
@@ -87,8 +87,8 @@ impl StoreFile {
             number,
             prefetch_wanted: AtomicBool::new(false),
             len_bytes,
-            max_seq,
-            max_cell_seq: info.max_mvcc(),
+            max_seq: SeqId::new(max_seq),
+            max_cell_seq: SeqId::new(info.max_mvcc()),
             time_range: info.time_range(),
             stripe,
             hfile,
@@ -127,7 +127,7 @@ impl StoreFile {
     }
 
     /// What the file gives to a merge; cells above `read_point` are passed over.
-    pub fn source(&self, mode: ReadMode, cache_blocks: bool, read_point: u64) -> Source {
+    pub fn source(&self, mode: ReadMode, cache_blocks: bool, read_point: ReadPoint) -> Source {
         let scanner = self.hfile.scanner(mode, cache_blocks);
         match &self.half {
             None => Source::File(UpTo::new(scanner, read_point)),

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use halcyon_cell::{CellComparator, Result};
+use halcyon_cell::{CellComparator, Result, SeqId};
 use halcyon_env::{Watch, invariant};
 use halcyon_hfile::{CacheKinds, WriterOptions};
 use halcyon_memstore::{ChunkPool, Segment, SegmentSize};
@@ -58,14 +58,14 @@ impl StoreView {
 
     /// Cells up to this sequence id may have been dropped because of others up to it: who reads at an older point may
     /// miss something.
-    pub fn dropped_up_to(&self) -> u64 {
+    pub fn dropped_up_to(&self) -> SeqId {
         let in_parts = self.parts().map(Part::dropped_up_to).max();
-        self.max_cell_seq().max(in_parts.unwrap_or(0))
+        self.max_cell_seq().max(in_parts.unwrap_or_default())
     }
 
     /// Highest sequence id of a cell in a file.
-    pub fn max_cell_seq(&self) -> u64 {
-        self.files.iter().map(|file| file.max_cell_seq).max().unwrap_or(0)
+    pub fn max_cell_seq(&self) -> SeqId {
+        self.files.iter().map(|file| file.max_cell_seq).max().unwrap_or_default()
     }
 
     /// The files in which rows from `low` to `high` can be; empty rows: no bound.
@@ -290,8 +290,8 @@ impl Store {
         };
         let Some(at) = (0..view.pipeline.len()).find(is_there) else { return false };
         let mut next = StoreView::clone(&view);
-        let leaves_cells_out = part.dropped_up_to() > 0;
-        let dropped_before = old.iter().map(Part::dropped_up_to).max().unwrap_or(0);
+        let leaves_cells_out = part.dropped_up_to() > SeqId::ZERO;
+        let dropped_before = old.iter().map(Part::dropped_up_to).max().unwrap_or_default();
         assert!(
             part.dropped_up_to() >= dropped_before,
             "versions up to {dropped_before} are gone: a reader at an older point has to be told"
@@ -325,8 +325,8 @@ impl Store {
     }
 
     /// Highest sequence id that is in a file.
-    pub fn max_flushed_seq(&self) -> u64 {
-        self.view().files.iter().map(|file| file.max_seq).max().unwrap_or(0)
+    pub fn max_flushed_seq(&self) -> SeqId {
+        self.view().files.iter().map(|file| file.max_seq).max().unwrap_or_default()
     }
 
     /// How this family's files are written.

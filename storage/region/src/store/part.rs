@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use halcyon_cell::{ReadPoint, SeqId};
 use halcyon_memstore::{FlatSegment, Segment, SegmentSize};
 
 use crate::scan::source::Source;
@@ -15,7 +16,7 @@ pub(crate) enum Part {
     Flat {
         segment: Arc<FlatSegment>,
         /// Versions were left out because of others up to this sequence id; 0 if none were.
-        dropped_up_to: u64,
+        dropped_up_to: SeqId,
     },
 }
 
@@ -36,10 +37,10 @@ impl Part {
     }
 
     /// Its cells with sequence ids up to `read_point`.
-    pub fn source(&self, read_point: u64) -> Source {
+    pub fn source(&self, read_point: ReadPoint) -> Source {
         match self {
-            Part::List(segment) => Source::Segment(segment.scanner(read_point)),
-            Part::Flat { segment, .. } => Source::Flat(segment.scanner(read_point)),
+            Part::List(segment) => Source::Segment(segment.scanner(read_point.get())),
+            Part::Flat { segment, .. } => Source::Flat(segment.scanner(read_point.get())),
         }
     }
 
@@ -50,9 +51,9 @@ impl Part {
         }
     }
 
-    pub fn dropped_up_to(&self) -> u64 {
+    pub fn dropped_up_to(&self) -> SeqId {
         match self {
-            Part::List(_) => 0,
+            Part::List(_) => SeqId::ZERO,
             Part::Flat { dropped_up_to, .. } => *dropped_up_to,
         }
     }
