@@ -11,6 +11,7 @@ mod clock;
 mod fs;
 mod host;
 mod invariants;
+mod proc;
 mod real;
 pub mod sim;
 mod stalls;
@@ -22,6 +23,10 @@ use std::time::Duration;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use fs::{DirEntry, FileLock, FileSystem, ReadableFile, UpdatableFile, WritableFile};
 pub use invariants::{INVARIANTS, Witness};
+pub use proc::{
+    ProcessUsage, ProcessorTimes, memory_bytes, process_usage, processor_model, processor_times,
+    resident_bytes,
+};
 pub use real::RealFileSystem;
 pub use stalls::{Activity, Due, Holder, Stall, StallSum, Stalls, Watch};
 pub use watched::WatchedFileSystem;

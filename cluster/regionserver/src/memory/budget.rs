@@ -120,7 +120,7 @@ impl RegionServer {
     /// says, memstores and blocks get less; when it is not any more, they get it back little by little.
     pub(crate) fn fit_to_resident(&self) {
         let plan = self.settings.plan();
-        let Some(resident) = self.resident_bytes() else { return };
+        let Some(resident) = halcyon_env::resident_bytes(&*self.env.fs) else { return };
         let cut = self.cut_bytes.load(Ordering::Relaxed);
         let next = next_cut(cut, resident, &plan);
         if next != cut {
@@ -128,13 +128,6 @@ impl RegionServer {
             self.fit_memstores();
             self.fit_cache();
         }
-    }
-
-    fn resident_bytes(&self) -> Option<u64> {
-        const PAGE_BYTES: u64 = 4096;
-        let statm = self.env.fs.read("/proc/self/statm".as_ref()).ok()?;
-        let pages = std::str::from_utf8(&statm).ok()?.split(' ').nth(1)?.parse::<u64>().ok()?;
-        Some(pages * PAGE_BYTES)
     }
 
     /// Moves the marks of the memstores to where they are to be.

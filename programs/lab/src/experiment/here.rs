@@ -56,10 +56,9 @@ impl Here {
         let mut jdks: Vec<u32> = lab.jdks().iter().map(|jdk| jdk.major).collect();
         jdks.sort_unstable();
         jdks.dedup();
-        let memory_kib = number_of(env, "/proc/meminfo", "MemTotal").unwrap_or(0);
         let machine = Machine {
             cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
-            memory_bytes: memory_kib << 10,
+            memory_bytes: halcyon_env::memory_bytes(&*env.fs).unwrap_or(0),
             jdks,
         };
         let (data, durability) = (out.join("data"), args.durability);
@@ -86,7 +85,7 @@ impl Here {
     pub fn machine_text(&self) -> String {
         format!(
             "{}, {} cores, {} MiB, halcyon {}",
-            text_of(&self.env, "/proc/cpuinfo", "model name").unwrap_or_default(),
+            halcyon_env::processor_model(&*self.env.fs).unwrap_or_default(),
             self.machine.cores,
             self.machine.memory_bytes >> 20,
             env!("CARGO_PKG_VERSION")
@@ -100,7 +99,7 @@ impl Here {
         let system = system.map_or_else(String::new, |name| format!("{}, ", name.trim_matches('"')));
         let jdks = self.lab.jdks();
         Ok(Environment {
-            cpu: text_of(&self.env, "/proc/cpuinfo", "model name").unwrap_or_default(),
+            cpu: halcyon_env::processor_model(&*self.env.fs).unwrap_or_default(),
             cores: self.machine.cores,
             memory_bytes: self.machine.memory_bytes,
             system: format!("{system}Linux {kernel}"),
@@ -356,8 +355,4 @@ fn text_of(env: &Env, file: &str, name: &str) -> Option<String> {
     let text = String::from_utf8_lossy(&bytes);
     let line = text.lines().find(|line| line.starts_with(name))?;
     Some(line.split_once([':', '='])?.1.trim().to_string())
-}
-
-fn number_of(env: &Env, file: &str, name: &str) -> Option<u64> {
-    text_of(env, file, name)?.split_whitespace().next()?.parse().ok()
 }

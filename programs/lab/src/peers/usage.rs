@@ -6,9 +6,6 @@ use std::sync::{Arc, Mutex};
 
 use halcyon_env::Env;
 
-/// Clock ticks of `/proc/PID/stat` in a second; Linux has no other.
-const TICKS_PER_S: f64 = 100.0;
-
 /// What processes have used so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Usage {
@@ -117,34 +114,25 @@ fn stat(env: &Env, pid: u32) -> Option<String> {
 
 /// `None` if it is gone.
 pub fn of_process(env: &Env, pid: u32) -> Option<Usage> {
-    let stat = stat(env, pid)?;
-    let mut fields = stat.split(' ').skip(11);
-    let mut ticks = || fields.next()?.parse::<f64>().ok();
-    let cpu_s = (ticks()? + ticks()?) / TICKS_PER_S;
-    let number = |text: &Option<String>, name: &str| {
-        let line = text.as_deref()?.lines().find_map(|line| line.strip_prefix(name))?;
-        line.trim().trim_end_matches(" kB").parse::<u64>().ok()
-    };
-    let status = text(env, &format!("/proc/{pid}/status"));
-    let io = text(env, &format!("/proc/{pid}/io"));
+    let usage = halcyon_env::process_usage(&*env.fs, pid)?;
     Some(Usage {
-        cpu_s,
-        resident_bytes: number(&status, "VmRSS:").unwrap_or(0) << 10,
-        resident_peak_bytes: number(&status, "VmHWM:").unwrap_or(0) << 10,
-        disk_read_bytes: number(&io, "read_bytes:").unwrap_or(0),
-        disk_written_bytes: number(&io, "write_bytes:").unwrap_or(0),
+        cpu_s: usage.cpu.as_secs_f64(),
+        resident_bytes: usage.resident_bytes,
+        resident_peak_bytes: usage.resident_peak_bytes,
+        disk_read_bytes: usage.disk_read_bytes,
+        disk_written_bytes: usage.disk_written_bytes,
     })
 }
 
 /// `None` where there is no `/proc/stat`.
 pub fn of_machine(env: &Env) -> Option<MachineUsage> {
-    let stat = text(env, "/proc/stat")?;
-    let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
-    let ticks: Vec<f64> = line.split_whitespace().filter_map(|field| field.parse().ok()).collect();
-    // user nice system idle iowait irq softirq steal
-    let seconds = |at: usize| ticks.get(at).copied().unwrap_or(0.0) / TICKS_PER_S;
-    let busy_s = seconds(0) + seconds(1) + seconds(2) + seconds(5) + seconds(6);
-    Some(MachineUsage { busy_s, io_wait_s: seconds(4), steal_s: seconds(7) })
+    let times = halcyon_env::processor_times(&*env.fs)?;
+    let seconds = |time: std::time::Duration| time.as_secs_f64();
+    Some(MachineUsage {
+        busy_s: seconds(times.busy),
+        io_wait_s: seconds(times.io_wait),
+        steal_s: seconds(times.steal),
+    })
 }
 
 /// Bytes of the files in a directory and below.

@@ -4,9 +4,6 @@ use halcyon_env::Env;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
-/// Clock ticks of `/proc/PID/stat` in a second; Linux has no other.
-const TICKS_PER_SECOND: f64 = 100.0;
-
 /// User and system time of this process so far, in seconds.
 pub fn cpu_seconds() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
@@ -29,26 +26,20 @@ impl<'a> Machine<'a> {
 
     /// User and system time of another process in seconds; `None` if it is gone.
     pub fn process_cpu_seconds(&self, process: u32) -> Option<f64> {
-        let stat = self.text(&format!("/proc/{process}/stat"))?;
-        // fields 14 and 15; the name before them may hold blanks
-        let mut fields = stat.rsplit_once(") ")?.1.split(' ').skip(11);
-        let mut ticks = || fields.next()?.parse::<f64>().ok();
-        Some((ticks()? + ticks()?) / TICKS_PER_SECOND)
+        Some(halcyon_env::process_usage(&*self.env.fs, process)?.cpu.as_secs_f64())
     }
 
     /// Resident memory of another process in bytes.
     pub fn process_resident_bytes(&self, process: u32) -> Option<u64> {
-        let status = self.text(&format!("/proc/{process}/status"))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-        Some(line.trim().trim_end_matches(" kB").parse::<u64>().ok()? * 1024)
+        Some(halcyon_env::process_usage(&*self.env.fs, process)?.resident_bytes)
     }
 
     pub fn describe(&self) -> Value {
-        let cpu = self.text("/proc/cpuinfo").and_then(|text| value_of(&text, "model name"));
-        let memory = self.text("/proc/meminfo").and_then(|text| value_of(&text, "MemTotal"));
+        let fs = &*self.env.fs;
+        let memory = halcyon_env::memory_bytes(fs).map(|bytes| format!("{} kB", bytes >> 10));
         let line = |path| self.text(path).map(|text| text.trim().to_string());
         json!({
-            "cpu": cpu,
+            "cpu": halcyon_env::processor_model(fs),
             "cores": std::thread::available_parallelism().map_or(1, usize::from),
             "memory": memory,
             "kernel": line("/proc/sys/kernel/osrelease"),
@@ -56,12 +47,6 @@ impl<'a> Machine<'a> {
             "halcyon": env!("CARGO_PKG_VERSION"),
         })
     }
-}
-
-/// The text behind `name:` of a file of such lines.
-fn value_of(text: &str, name: &str) -> Option<String> {
-    let line = text.lines().find(|line| line.starts_with(name))?;
-    Some(line.split_once(':')?.1.trim().to_string())
 }
 
 #[cfg(test)]
