@@ -54,7 +54,8 @@ pub trait FileSystem: Send + Sync {
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
 
     /// Takes an exclusive lock on a file, which is created if need be; `WouldBlock` if another process (or
-    /// another holder in this one) has it. Released when the guard is dropped or the process dies.
+    /// another holder in this one) has it: the error names the process if it is known. Released when the guard is
+    /// dropped or the process dies.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>>;
 }
 

@@ -147,11 +147,20 @@ impl FileSystem for RealFileSystem {
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
         let file = OpenOptions::new().create(true).truncate(false).write(true).open(path);
-        let file = file.map_err(|e| named(e, path))?;
+        let mut file = file.map_err(|e| named(e, path))?;
         match file.try_lock() {
-            Ok(()) => Ok(Box::new(Lock { _file: file })),
+            Ok(()) => {
+                // For whoever finds it locked.
+                let told = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+                told.map_err(|e| named(e, path))?;
+                Ok(Box::new(Lock { _file: file }))
+            }
             Err(TryLockError::WouldBlock) => {
-                Err(io::Error::new(io::ErrorKind::WouldBlock, format!("{} is locked", path.display())))
+                let holder =
+                    std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<u32>().ok());
+                let by = holder.map_or_else(String::new, |pid| format!(" by process {pid}"));
+                let text = format!("{} is locked{by}", path.display());
+                Err(io::Error::new(io::ErrorKind::WouldBlock, text))
             }
             Err(TryLockError::Error(e)) => Err(named(e, path)),
         }

@@ -48,8 +48,8 @@ pub(crate) fn read(env: &Env, root: &Path, table: &TableName) -> Result<Option<(
     Ok(Some((descriptor, sequence)))
 }
 
-/// Every table that has a descriptor.
-pub(crate) fn read_all(env: &Env, root: &Path) -> Result<BTreeMap<TableName, (TableDescriptor, u32)>> {
+/// Every table of a root directory that has a descriptor, with the descriptor's sequence.
+pub fn read_all(env: &Env, root: &Path) -> Result<BTreeMap<TableName, (TableDescriptor, u32)>> {
     let mut tables = BTreeMap::new();
     let data = layout::data_dir(root);
     for namespace in list(&*env.fs, &data)?.into_iter().filter(|entry| entry.is_dir) {

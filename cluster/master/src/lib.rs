@@ -48,6 +48,7 @@ mod state;
 mod switches;
 
 pub use bootstrap::root_dir as prepare_root_dir;
+pub use descriptors::read_all as table_descriptors;
 pub use door::{RegionServerDoor, RegionShape};
 pub use master::Master;
 pub use registry::ClientMetaService;

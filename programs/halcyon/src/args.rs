@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand, ValueEnum};
 use halcyon_load::args::BenchCommand;
 
+use crate::safe_start::Protection;
 use crate::sizes::Size;
 
 /// An HBase-compatible database.
@@ -63,6 +64,10 @@ pub struct StandaloneArgs {
     /// Directory with an hbase-site.xml.
     #[arg(long, value_name = "DIR")]
     pub config: Option<PathBuf>,
+    /// Start although the site file or the data directory needs NAME, which Halcyon lacks, and accept its loss. May be
+    /// repeated.
+    #[arg(long, value_enum, value_name = "NAME")]
+    pub accept_without: Vec<Protection>,
     /// Print the settings in force and end.
     #[arg(long)]
     pub print_settings: bool,

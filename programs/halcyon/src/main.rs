@@ -9,6 +9,8 @@ mod info;
 mod limits;
 mod metrics;
 mod pages;
+mod references;
+mod safe_start;
 mod settings;
 mod signals;
 mod site;
@@ -29,6 +31,18 @@ static ALLOCATOR: Allocator = Allocator;
 
 /// Long enough for a buffer that is wanted again at once; what is used again and again has pools of its own.
 const FREE_MEMORY_KEEP_TIME: Duration = Duration::from_millis(10);
+
+/// Why the program ends.
+struct Failure {
+    sentence: String,
+    exit_code: u8,
+}
+
+impl From<String> for Failure {
+    fn from(sentence: String) -> Failure {
+        Failure { sentence, exit_code: 1 }
+    }
+}
 
 /// Prints what the lab has to say; a reader that went away (`| head`) is no error.
 fn lab(args: &halcyon_lab::LabArgs) -> Result<(), String> {
@@ -64,14 +78,14 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).init();
     let ended = match args.command {
         Command::Standalone(args) => standalone::run(args),
-        Command::Lab(args) => lab(&args),
-        Command::Bench(command) => halcyon_load::bench(*command),
+        Command::Lab(args) => lab(&args).map_err(Failure::from),
+        Command::Bench(command) => halcyon_load::bench(*command).map_err(Failure::from),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,
-        Err(sentence) => {
+        Err(Failure { sentence, exit_code }) => {
             eprintln!("halcyon: {sentence}");
-            ExitCode::FAILURE
+            ExitCode::from(exit_code)
         }
     }
 }

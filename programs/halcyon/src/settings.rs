@@ -10,6 +10,7 @@ use halcyon_rpc::{CallClass, RpcSettings};
 use halcyon_wal::SyncMode;
 
 use crate::args::{StandaloneArgs, WalSync};
+use crate::references::first_reference;
 use crate::site::Property;
 use crate::sizes::Size;
 
@@ -74,12 +75,18 @@ impl StandaloneSettings {
         let mut settings = StandaloneSettings::default();
         let mut unused = Vec::new();
         for Property { name, value } in properties {
-            if value.contains("${") {
-                unused.push(format!("{name} is not used: references such as in {value:?} are not resolved"));
-            } else if !settings.set(name, value)? {
+            let known = settings.set(name, value);
+            if known != Ok(false) {
+                check_resolved(name, value)?;
+            }
+            if !known? {
                 let reason = reason_without_effect(name);
                 unused.push(format!("{name} is not used: {reason}"));
             }
+        }
+        if let Some(parent) = default_parent(properties) {
+            check_resolved("hbase.tmp.dir", parent)?;
+            settings.data = local_path("hbase.tmp.dir", parent)?.join("hbase");
         }
         settings.apply(flags);
         settings.fit_memory(properties);
@@ -90,7 +97,7 @@ impl StandaloneSettings {
     /// Sets one by its property name; `Ok(false)` if no setting has that name.
     pub fn set(&mut self, name: &str, value: &str) -> Result<bool, String> {
         match name {
-            "hbase.rootdir" => self.data = local_path(value)?,
+            "hbase.rootdir" => self.data = local_path(name, value)?,
             "hbase.master.ipc.address" | "hbase.regionserver.ipc.address" => {
                 self.bind = parsed(name, value, "an IP address")?;
             }
@@ -223,18 +230,32 @@ fn info_port(name: &str, value: &str) -> Result<Option<u16>, String> {
     parsed(name, value, "a port or -1").map(Some)
 }
 
+/// Refuses a value that still has a reference. Used as it is, it would name another directory or address.
+fn check_resolved(name: &str, value: &str) -> Result<(), String> {
+    match first_reference(value) {
+        Some((start, end)) => Err(format!("{name}: nothing defines {} in {value:?}", &value[start..end])),
+        None => Ok(()),
+    }
+}
+
+/// Where HBase keeps its data if the file does not say: in `hbase` below `hbase.tmp.dir`.
+fn default_parent(properties: &[Property]) -> Option<&str> {
+    let value = |name: &str| properties.iter().find(|property| property.name == name);
+    value("hbase.tmp.dir").filter(|_| value("hbase.rootdir").is_none()).map(|found| found.value.as_str())
+}
+
 /// A path, or a `file:` address in one of its forms.
-fn local_path(value: &str) -> Result<PathBuf, String> {
+pub fn local_path(name: &str, value: &str) -> Result<PathBuf, String> {
     let path = match value.split_once(':') {
         None => value,
         Some(("file", rest)) => match rest.strip_prefix("//") {
             Some(rest) => &rest[rest.find('/').unwrap_or(rest.len())..],
             None => rest,
         },
-        Some(_) => return Err(format!("hbase.rootdir: {value:?} is not on the local disk")),
+        Some(_) => return Err(format!("{name}: {value:?} is not on the local disk")),
     };
     if path.is_empty() {
-        return Err(format!("hbase.rootdir: {value:?} names no directory"));
+        return Err(format!("{name}: {value:?} names no directory"));
     }
     Ok(PathBuf::from(path))
 }
@@ -247,16 +268,25 @@ fn reason_without_effect(name: &str) -> &'static str {
         ("hbase.zookeeper.property.dataDir", "the endpoint that clients ask keeps nothing on disk"),
         ("hbase.zookeeper.", "there is no ZooKeeper behind the endpoint that clients ask"),
         ("zookeeper.", "there is no ZooKeeper behind the endpoint that clients ask"),
-        ("hbase.tmp.dir", "temporary files lie in the data directory"),
-        ("hbase.local.dir", "temporary files lie in the data directory"),
+        (
+            "hbase.tmp.dir",
+            "temporary files are in the data directory; without hbase.rootdir the data is below it",
+        ),
+        ("hbase.local.dir", "temporary files are in the data directory"),
         ("hbase.unsafe.stream.capability.enforce", "the local disk has what is needed"),
         ("hbase.client.", "only clients read it"),
+        ("hbase.rpc.protection", "traffic is not encrypted"),
         ("hbase.rpc.", "only clients read it"),
-        ("hbase.regionserver.handler.count", "calls have no handler threads"),
-        ("hbase.ipc.server.", "calls have no handler threads and no call queue"),
-        ("hbase.coprocessor.", "coprocessors are Java classes"),
-        ("hbase.security.", "there is no authentication"),
-        ("hbase.superuser", "there is no authentication"),
+        (
+            "hbase.ipc.server.",
+            "the scheduler of calls has other settings: see the properties that --print-settings shows",
+        ),
+        ("hbase.coprocessor.", "coprocessors do not run"),
+        ("hbase.quota.", "there are no quotas"),
+        ("hbase.security.", "clients are not authenticated"),
+        ("hbase.server.netty.tls.", "there is no TLS"),
+        ("hbase.superuser", "clients are not authenticated: every user may do what a superuser may"),
+        ("hbase.wal.dir", "WALs are in the root directory"),
         ("hbase.bucketcache.bucket.sizes", "blocks of every size lie side by side in the cache file"),
         ("hbase.bucketcache.", "the cache file has no use for it"),
         ("hbase.rs.evictblocksonsplit", "both daughters of a split use the parent's blocks"),
@@ -308,7 +338,7 @@ mod tests {
             property("hbase.regionserver.port", "2"),
             property("hbase.wal.hsync", "false"),
             property("hbase.cluster.distributed", "true"),
-            property("hbase.tmp.dir", "${user.home}/tmp"),
+            property("hbase.tmp.dir", "/home/ada/tmp"),
             property("my.own", "x"),
         ];
         let flags =
@@ -341,10 +371,33 @@ mod tests {
     }
 
     #[test]
+    fn references_that_nothing_defines_are_refused_where_they_matter() {
+        let new = |name: &str, value: &str| {
+            StandaloneSettings::new(&[property(name, value)], &StandaloneArgs::default())
+        };
+        let error = new("hbase.rootdir", "file://${no.such}/hbase").unwrap_err();
+        assert_eq!(error, r#"hbase.rootdir: nothing defines ${no.such} in "file://${no.such}/hbase""#);
+        for name in ["hbase.master.port", "hbase.regionserver.hostname", "hbase.tmp.dir"] {
+            let error = new(name, "${no.such}").unwrap_err();
+            assert!(error.contains("nothing defines ${no.such}"), "{error}");
+        }
+        assert_eq!(new("my.own", "${no.such}").unwrap().1, ["my.own is not used: it is not known here"]);
+    }
+
+    #[test]
+    fn without_a_root_directory_the_data_is_where_hbase_has_it() {
+        let properties = [property("hbase.tmp.dir", "/srv/tmp")];
+        let new = |flags: &StandaloneArgs| StandaloneSettings::new(&properties, flags).unwrap().0.data;
+        assert_eq!(new(&StandaloneArgs::default()), PathBuf::from("/srv/tmp/hbase"));
+        let flags = StandaloneArgs { data: Some(PathBuf::from("/d")), ..StandaloneArgs::default() };
+        assert_eq!(new(&flags), PathBuf::from("/d"));
+    }
+
+    #[test]
     fn the_forms_of_a_local_address() {
         for text in ["/a/b", "file:/a/b", "file:///a/b", "file://localhost/a/b"] {
-            assert_eq!(local_path(text), Ok(PathBuf::from("/a/b")), "{text}");
+            assert_eq!(local_path("hbase.rootdir", text), Ok(PathBuf::from("/a/b")), "{text}");
         }
-        assert!(local_path("file:").is_err());
+        assert!(local_path("hbase.rootdir", "file:").is_err());
     }
 }

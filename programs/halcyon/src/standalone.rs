@@ -19,18 +19,23 @@ use halcyon_schema::ServerName;
 use halcyon_wal::SyncMode;
 use tokio::sync::Notify;
 
+use crate::Failure;
 use crate::args::StandaloneArgs;
 use crate::info::{BoundInfo, InfoServer};
 use crate::limits;
 use crate::pages::{self, Sources};
+use crate::safe_start::{self, Protection};
 use crate::settings::StandaloneSettings;
 use crate::signals::StopSignals;
-use crate::site;
+use crate::site::{self, Property};
 use crate::sizes::Size;
 
 /// With fewer open files than this an operator should know.
 const OPEN_FILES_MIN: u64 = 4096;
 const LOCK_FILE: &str = ".halcyon.lock";
+/// How long another process may hold the data directory before the start fails, and how often the lock is tried.
+const LOCK_TIME_MAX: Duration = Duration::from_secs(10);
+const LOCK_RETRY_PERIOD: Duration = Duration::from_millis(50);
 /// How long calls under way may take when the server stops.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(5);
 /// How often it is looked whether threads run when they want to. Short against what counts as a stall: of one that
@@ -43,8 +48,8 @@ const GIVE_BACK_PERIOD: Duration = Duration::from_millis(20);
 /// How often it is looked whether the region server gave up.
 const FAILURE_CHECK_PERIOD: Duration = Duration::from_millis(200);
 
-/// Runs until a signal or a client ends it. The error is one sentence.
-pub fn run(args: StandaloneArgs) -> Result<(), String> {
+/// Runs until a signal or a client ends it.
+pub fn run(args: StandaloneArgs) -> Result<(), Failure> {
     let env = Env::real();
     let started_ns = env.clock.monotonic_ns();
     let properties = match &args.config {
@@ -59,6 +64,14 @@ pub fn run(args: StandaloneArgs) -> Result<(), String> {
         print!("{settings}");
         return Ok(());
     }
+    check_safe_start(&env, &settings, &properties, &args.accept_without)?;
+    if !settings.bind.is_loopback() {
+        tracing::warn!(
+            address = %settings.bind,
+            "clients are not authenticated: whoever reaches this address can read, change and delete all tables and \
+             stop the server"
+        );
+    }
     if let Some(files_max) = limits::take_open_files()
         && files_max < OPEN_FILES_MIN
     {
@@ -68,12 +81,34 @@ pub fn run(args: StandaloneArgs) -> Result<(), String> {
     let runtime = runtime.map_err(|error| format!("cannot start threads: {error}"))?;
     let ended = runtime.block_on(serve(env, settings, started_ns));
     runtime.shutdown_background(); // what had to be waited for has ended
-    ended
+    Ok(ended?)
+}
+
+/// Fails if the site file or the data directory needs something that is lacking here and is not accepted. Warns of what is.
+fn check_safe_start(
+    env: &Env,
+    settings: &StandaloneSettings,
+    properties: &[Property],
+    accepted: &[Protection],
+) -> Result<(), Failure> {
+    let root = &settings.data;
+    let is_new_here = !env.fs.exists(&root.join(LOCK_FILE));
+    let mut findings = safe_start::of_properties(properties, root);
+    findings.extend(safe_start::of_directory(env, root, is_new_here)?);
+    let judged = safe_start::judge(findings, accepted);
+    let warning = judged.map_err(|sentence| Failure { sentence, exit_code: safe_start::EXIT_CODE })?;
+    if let Some(warning) = warning {
+        tracing::warn!("{warning}");
+    }
+    Ok(())
 }
 
 async fn serve(env: Env, settings: StandaloneSettings, started_ns: u64) -> Result<(), String> {
     let mut signals = StopSignals::watch().map_err(|error| format!("cannot watch for signals: {error}"))?;
-    let lock = take_data_dir(&env, &settings)?;
+    let lock = tokio::select! {
+        lock = take_data_dir(&env, &settings) => lock?,
+        signal = signals.next() => return Err(format!("{signal} while starting")),
+    };
     let bound = Bound::new(&env, &settings).await?;
     let host = host_name(&env, &settings);
     let starting = tokio::task::spawn_blocking({
@@ -127,17 +162,30 @@ async fn serve(env: Env, settings: StandaloneSettings, started_ns: u64) -> Resul
     }
 }
 
-/// Makes the data directory if need be and takes it for this process.
-fn take_data_dir(env: &Env, settings: &StandaloneSettings) -> Result<Box<dyn FileLock>, String> {
+/// Makes the data directory if need be and takes it for this process. A process that was just killed may hold the lock
+/// until the kernel has cleared it away, so the lock is waited for.
+async fn take_data_dir(env: &Env, settings: &StandaloneSettings) -> Result<Box<dyn FileLock>, String> {
     let data = &settings.data;
     let failed = |error: io::Error| format!("cannot use the data directory: {error}");
     env.fs.create_dir_all(data).map_err(failed)?;
-    env.fs.lock(&data.join(LOCK_FILE)).map_err(|error| match error.kind() {
-        io::ErrorKind::WouldBlock => {
-            format!("the data directory {} is in use by another process", data.display())
+    let path = data.join(LOCK_FILE);
+    let mut waited = Duration::ZERO;
+    loop {
+        match env.fs.lock(&path) {
+            Ok(lock) => return Ok(lock),
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(failed(error)),
+            Err(error) if waited >= LOCK_TIME_MAX => {
+                let data = data.display();
+                return Err(format!(
+                    "the data directory {data} is in use by another process, for {LOCK_TIME_MAX:?} at least: {error}"
+                ));
+            }
+            Err(error) if waited.is_zero() => tracing::info!(%error, "waiting for the data directory"),
+            Err(_) => {}
         }
-        _ => failed(error),
-    })
+        tokio::time::sleep(LOCK_RETRY_PERIOD).await;
+        waited += LOCK_RETRY_PERIOD;
+    }
 }
 
 /// What clients are told to connect to.
@@ -293,7 +341,10 @@ impl Bound {
             settings: settings.to_string(),
             region_server: Arc::clone(&roles.region_server),
             queues,
-            resident_bytes: resident_bytes(env),
+            resident_bytes: {
+                let env = env.clone();
+                Box::new(move || halcyon_env::resident_bytes(&*env.fs))
+            },
             rpc: Vec::new(),
         };
         for (name, server) in [("master", &master), ("regionserver", &region_server)] {
@@ -321,23 +372,12 @@ impl Bound {
     }
 }
 
-/// Asks the operating system how much memory the process takes, where it tells.
-fn resident_bytes(env: &Env) -> Box<dyn Fn() -> Option<u64> + Send + Sync> {
-    const PAGE_BYTES: u64 = 4096;
-    let env = env.clone();
-    Box::new(move || {
-        let statm = env.fs.read("/proc/self/statm".as_ref()).ok()?;
-        let pages = String::from_utf8(statm).ok()?.split(' ').nth(1)?.parse::<u64>().ok()?;
-        Some(pages * PAGE_BYTES)
-    })
-}
-
 /// Records when a thread that has nothing to do but to wake up does so late: then the machine is what others wait for.
 /// Ends with the region server.
 fn watch_scheduler(env: &Env, region_server: Weak<RegionServer>) -> io::Result<()> {
     let watch = env.watch();
     // Not by `env`, which would record it if this read was slow, and ask again.
-    let taken = || taken_by_host(&RealFileSystem.read("/proc/stat".as_ref()).ok()?);
+    let taken = || steal_per_processor(&RealFileSystem);
     watch.stalls.ask_host(Box::new(taken));
     spawn_thread("stall-monitor", move || {
         let looks = HOST_LOOK_PERIOD.as_nanos() / STALL_CHECK_PERIOD.as_nanos();
@@ -356,16 +396,10 @@ fn watch_scheduler(env: &Env, region_server: Weak<RegionServer>) -> io::Result<(
     .map(|_| ())
 }
 
-/// What the host of this virtual machine has taken of each processor, on average, since the start, as Linux tells in
-/// `/proc/stat`: the eighth number of its first line, which is a sum (`proc_stat(5)`).
-fn taken_by_host(stat: &[u8]) -> Option<Duration> {
-    const STEAL: usize = 8;
-    const MS_PER_TICK: u64 = 10;
-    let text = std::str::from_utf8(stat).ok()?;
-    let processors = text.lines().skip(1).take_while(|line| line.starts_with("cpu")).count() as u64;
-    let sum = text.lines().next()?.strip_prefix("cpu ")?;
-    let ticks = sum.split_whitespace().nth(STEAL - 1)?.parse::<u64>().ok()?;
-    Some(Duration::from_millis((ticks * MS_PER_TICK).checked_div(processors)?))
+/// CPU steal of each processor, on average, since the start of the machine.
+fn steal_per_processor(fs: &dyn FileSystem) -> Option<Duration> {
+    let times = halcyon_env::processor_times(fs)?;
+    times.steal.checked_div(u32::try_from(times.processors_count).ok()?)
 }
 
 /// Every port, served.
@@ -441,16 +475,18 @@ fn tell(env: &Env, settings: &StandaloneSettings, roles: &Roles, ports: &Ports, 
 
 #[cfg(test)]
 mod tests {
+    use halcyon_env::sim::SimFileSystem;
+
     use super::*;
 
     #[test]
-    fn the_host_s_part_is_read_as_linux_writes_it() {
-        let stat = b"cpu  374456 551 43992 93479 3424 0 4696 3207 0 0\ncpu0 1\ncpu1 2\nintr 5\n";
-        assert_eq!(taken_by_host(stat), Some(Duration::from_millis(32_070 / 2)));
-        let others =
-            ["", "cpu  1 2 3\ncpu0 1\n", "cpu0 1 2 3 4 5 6 7 8 9 10", "cpu  1 2 3 4 5 6 7 x 9 10\ncpu0 1\n"];
-        for other in others {
-            assert_eq!(taken_by_host(other.as_bytes()), None);
-        }
+    fn steal_is_that_of_one_processor() {
+        let fs = SimFileSystem::new();
+        assert_eq!(steal_per_processor(&fs), None);
+        fs.create_dir_all("/proc".as_ref()).unwrap();
+        let stat = "cpu  374456 551 43992 93479 3424 0 4696 3207 0 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n\
+                    cpu1 1 1 1 1 1 1 1 1 0 0\nctxt 7\nbtime 1700000000\nprocesses 9\n";
+        fs.put_new("/proc/stat".as_ref(), stat.as_bytes()).unwrap();
+        assert_eq!(steal_per_processor(&fs), Some(Duration::from_millis(32_070 / 2)));
     }
 }

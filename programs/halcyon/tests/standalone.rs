@@ -194,7 +194,8 @@ fn what_is_in_use_is_told_in_a_sentence() {
     let server = Server::start(&data);
     let (code, said) = refused(&mut command(&data, &ANY_PORTS));
     assert_eq!(code, Some(1));
-    assert!(said.contains("is in use by another process"), "{said}");
+    let holder = format!(".halcyon.lock is locked by process {}", server.child.id());
+    assert!(said.contains("is in use by another process") && said.contains(&holder), "{said}");
 
     let port = server.address("master").port().to_string();
     let mut ports = ANY_PORTS;
@@ -208,6 +209,27 @@ fn what_is_in_use_is_told_in_a_sentence() {
     }
 }
 
+/// The kernel may take seconds to clear a killed process away; a start in between ended at once.
+#[test]
+fn a_start_waits_for_the_process_before_it() {
+    let data = fresh_dir("waits");
+    let mut server = Server::start(&data);
+    let next = std::thread::spawn({
+        let data = data.clone();
+        move || said_until_ready(&mut command(&data, &ANY_PORTS))
+    });
+    std::thread::sleep(Duration::from_secs(1));
+    server.signal("KILL");
+    let pid = server.child.id();
+    server.wait();
+    let said = next.join().unwrap();
+    assert!(
+        said.contains("waiting for the data directory") && said.contains(&format!("process {pid}")),
+        "{said}"
+    );
+    fs::remove_dir_all(&data).unwrap();
+}
+
 #[test]
 fn a_newer_format_is_left_alone() {
     let data = fresh_dir("newer");
@@ -217,6 +239,106 @@ fn a_newer_format_is_left_alone() {
     assert_eq!(code, Some(1));
     assert!(said.contains("newer"), "{said}");
     fs::remove_dir_all(&data).unwrap();
+}
+
+/// A configuration directory with these properties.
+fn config(name: &str, properties: &[(&str, &str)]) -> PathBuf {
+    let config = fresh_dir(name);
+    fs::create_dir_all(&config).unwrap();
+    let property = |(name, value): &(&str, &str)| {
+        format!("<property><name>{name}</name><value>{value}</value></property>")
+    };
+    let text: String = properties.iter().map(property).collect();
+    fs::write(config.join("hbase-site.xml"), format!("<configuration>{text}</configuration>")).unwrap();
+    config
+}
+
+/// A site file asked for Kerberos, and the server started all the same, open to all.
+#[test]
+fn what_would_be_lost_in_silence_refuses_the_start() {
+    let data = fresh_dir("unsafe");
+    fs::create_dir_all(data.join("data/hbase/acl")).unwrap();
+    let config = config(
+        "unsafe-conf",
+        &[
+            ("hbase.security.authentication", "kerberos"),
+            ("hbase.wal.dir", "file://${env.HALCYON_TEST_DIR:-/elsewhere}/wal"),
+        ],
+    );
+    let config_dir = config.to_str().unwrap();
+    let flags = [&ANY_PORTS[..], &["--config", config_dir]].concat();
+    let (code, said) = refused(command(&data, &flags).env_remove("HALCYON_TEST_DIR"));
+    assert_eq!(code, Some(78), "{said}");
+    let acl = data.join("data/hbase/acl");
+    let expected = format!(
+        "halcyon: refuses to start, as Halcyon lacks what was found:\n  \
+         kerberos: hbase.security.authentication = kerberos in hbase-site.xml: clients are not authenticated\n  \
+         acls: table hbase:acl in {}: permissions of tables and cells are not enforced\n  \
+         wal-dir: hbase.wal.dir = file:///elsewhere/wal in hbase-site.xml: logs there are not recovered\n\
+         To start without it, and accept its loss, add: --accept-without kerberos --accept-without acls \
+         --accept-without wal-dir\n",
+        acl.display()
+    );
+    assert!(said.ends_with(&expected), "{said}");
+    assert!(!data.join(".halcyon.lock").exists(), "nothing was changed");
+
+    let flags = [&flags[..], &["--accept-without", "kerberos", "--accept-without", "wal-dir"]].concat();
+    let (code, said) = refused(&mut command(&data, &flags));
+    assert_eq!(code, Some(78), "{said}");
+    assert!(said.ends_with("add: --accept-without acls\n"), "{said}");
+    for dir in [data, config] {
+        fs::remove_dir_all(dir).unwrap();
+    }
+}
+
+/// Runs until the server is ready, and returns what it said on the standard error.
+fn said_until_ready(command: &mut Command) -> String {
+    let mut child = command.spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let ready = lines.map_while(Result::ok).any(|line| line.starts_with("ready"));
+    child.kill().unwrap();
+    let said = String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap();
+    assert!(ready, "{said}");
+    said
+}
+
+#[test]
+fn what_was_accepted_is_said_at_every_start_and_so_is_an_open_address() {
+    let data = fresh_dir("accepted");
+    let config = config("accepted-conf", &[("hbase.security.authorization", "true")]);
+    let config_dir = config.to_str().unwrap();
+    let flags = [&ANY_PORTS[..], &["--config", config_dir, "--accept-without", "authorization"]].concat();
+    for _ in 0..2 {
+        let said = said_until_ready(&mut command(&data, &flags));
+        let warning =
+            "accepted losses (--accept-without):\n  authorization: hbase.security.authorization = true";
+        assert_eq!(said.matches(warning).count(), 1, "{said}");
+        assert!(!said.contains("whoever reaches this address"), "{said}");
+    }
+    let said = said_until_ready(&mut command(&data, &[&flags[..], &["--bind", "0.0.0.0"]].concat()));
+    assert_eq!(said.matches("whoever reaches this address").count(), 1, "{said}");
+    for dir in [data, config] {
+        fs::remove_dir_all(dir).unwrap();
+    }
+}
+
+#[test]
+fn references_in_the_site_file_are_resolved_or_refused() {
+    let printed = |value: &str| {
+        let config =
+            config("references", &[("hbase.rootdir", value), ("my.data", "/srv/${env.HALCYON_TEST_DIR}")]);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_halcyon"));
+        command.arg("standalone").arg("--print-settings").arg("--config").arg(&config);
+        let output = command.env("HALCYON_TEST_DIR", "here").output().unwrap();
+        fs::remove_dir_all(&config).unwrap();
+        (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    let (code, said) = printed("file://${my.data}/hbase");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("hbase.rootdir = /srv/here/hbase\n"), "{said}");
+    let (code, said) = printed("${hadoop.tmp.dir}/hbase");
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("hbase.rootdir: nothing defines ${hadoop.tmp.dir}"), "{said}");
 }
 
 #[test]

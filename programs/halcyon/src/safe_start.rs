@@ -1,0 +1,328 @@
+//! Refuses to start where HBase would protect or complete data in a way that Halcyon does not have.
+//!
+//! A site file may ask for authentication, and a directory may come from a cluster with ACLs. A server that started all
+//! the same would be open to all, or would lose data, without a word. So the start looks at both before it changes
+//! anything, names all that it finds in one message, and ends with [`EXIT_CODE`]. `--accept-without NAME` accepts the
+//! loss of one kind; one warning at every start then names what was accepted.
+//!
+//! Replication peers that are kept in ZooKeeper cannot be seen from here. A family with `REPLICATION_SCOPE` 1 in a
+//! directory that Halcyon has not served before stands for them.
+
+use std::fmt;
+use std::path::Path;
+
+use clap::ValueEnum;
+use halcyon_env::Env;
+use halcyon_schema::{TableDescriptor, TableName, layout};
+
+use crate::site::Property;
+
+/// `EX_CONFIG` of `sysexits.h`: a restart does not help.
+pub const EXIT_CODE: u8 = 78;
+/// The coprocessor that is built in.
+const BUILT_IN_COPROCESSOR: &str = "org.apache.hadoop.hbase.coprocessor.MultiRowMutationEndpoint";
+/// Tables that HBase makes where a protection is in use.
+const PROTECTING_TABLES: [(&str, Protection); 4] = [
+    ("acl", Protection::Acls),
+    ("labels", Protection::Visibility),
+    ("quota", Protection::Quotas),
+    ("replication", Protection::Replication),
+];
+/// Replication peers, where they are files (`hbase.replication.peers.directory`).
+const PEERS_DIR: &str = "peers";
+
+/// What HBase has and Halcyon does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum Protection {
+    /// Authentication: clients are who they say they are, unchecked.
+    Kerberos,
+    /// Permission checks: every client may read, change and delete everything.
+    Authorization,
+    /// Integrity and privacy of calls (`hbase.rpc.protection`): calls travel in plain text.
+    RpcProtection,
+    /// TLS of calls and pages: both travel in plain text.
+    Tls,
+    /// Encryption of the WAL: it is written in plain text.
+    Encryption,
+    /// Coprocessors: their code does not run.
+    Coprocessors,
+    /// ACLs of tables and cells: they are kept and not enforced.
+    Acls,
+    /// Visibility labels: cells that have them are shown to every client.
+    Visibility,
+    /// Quotas: neither requests nor space are limited.
+    Quotas,
+    /// Replication: nothing is sent to the peers, and logs that they wait for are deleted.
+    Replication,
+    /// WALs outside the root directory: those of a killed server are not recovered.
+    WalDir,
+}
+
+impl Protection {
+    /// What is lost without it.
+    fn loss(self) -> &'static str {
+        match self {
+            Protection::Kerberos => "clients are not authenticated",
+            Protection::Authorization => "every client may do everything",
+            Protection::RpcProtection | Protection::Tls => "traffic is not encrypted",
+            Protection::Encryption => "the WAL is not encrypted",
+            Protection::Coprocessors => "the code does not run",
+            Protection::Acls => "permissions of tables and cells are not enforced",
+            Protection::Visibility => "cells with labels are shown to every client",
+            Protection::Quotas => "nothing is limited",
+            Protection::Replication => "peers receive nothing, and logs that they wait for are deleted",
+            Protection::WalDir => "logs there are not recovered",
+        }
+    }
+}
+
+impl fmt::Display for Protection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.to_possible_value().expect("no protection is skipped");
+        f.write_str(value.get_name())
+    }
+}
+
+/// One thing that asks for a protection.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Finding {
+    pub protection: Protection,
+    /// What was found, and where.
+    pub what: String,
+}
+
+/// What a site file asks for. `root` is the root directory in force.
+pub fn of_properties(properties: &[Property], root: &Path) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let coprocessors_on = !properties.iter().any(|Property { name, value }| {
+        name == "hbase.coprocessor.enabled" && value.trim().eq_ignore_ascii_case("false")
+    });
+    for Property { name, value } in properties {
+        let value = value.trim();
+        let Some(protection) = asked_by(name, value, root) else { continue };
+        if protection == Protection::Coprocessors && !coprocessors_on {
+            continue;
+        }
+        findings.push(Finding { protection, what: format!("{name} = {value} in hbase-site.xml") });
+    }
+    findings
+}
+
+fn asked_by(name: &str, value: &str, root: &Path) -> Option<Protection> {
+    let is_true = value.eq_ignore_ascii_case("true");
+    let items = || value.split(',').map(str::trim).filter(|item| !item.is_empty());
+    let (asks, protection) = match name {
+        "hbase.security.authentication"
+        | "hbase.security.authentication.ui"
+        | "hadoop.security.authentication" => {
+            (!value.is_empty() && !value.eq_ignore_ascii_case("simple"), Protection::Kerberos)
+        }
+        "hbase.security.authorization"
+        | "hadoop.security.authorization"
+        | "hbase.security.exec.permission.checks" => (is_true, Protection::Authorization),
+        "hbase.rpc.protection" => {
+            (items().any(|item| !item.eq_ignore_ascii_case("authentication")), Protection::RpcProtection)
+        }
+        "hbase.server.netty.tls.enabled" | "hbase.ssl.enabled" => (is_true, Protection::Tls),
+        "hbase.regionserver.wal.encryption" => (is_true, Protection::Encryption),
+        "hbase.quota.enabled" => (is_true, Protection::Quotas),
+        "hbase.wal.dir" => (!is_path(value, root), Protection::WalDir),
+        _ if name.starts_with("hbase.coprocessor.") && name.ends_with(".classes") => {
+            let class =
+                |item: &str| item.split('|').next().unwrap_or_default().trim() == BUILT_IN_COPROCESSOR;
+            (items().any(|item| !class(item)), Protection::Coprocessors)
+        }
+        _ => return None,
+    };
+    asks.then_some(protection)
+}
+
+/// Whether a path or `file:` address is this directory.
+fn is_path(value: &str, dir: &Path) -> bool {
+    let absolute = |path: &Path| std::path::absolute(path).ok();
+    crate::settings::local_path("hbase.wal.dir", value).is_ok_and(|path| absolute(&path) == absolute(dir))
+}
+
+/// What a root directory holds that HBase would protect or complete. Nothing is changed.
+pub fn of_directory(env: &Env, root: &Path, is_new_here: bool) -> Result<Vec<Finding>, String> {
+    let mut findings = Vec::new();
+    for (qualifier, protection) in PROTECTING_TABLES {
+        let table = TableName::new(TableName::SYSTEM_NAMESPACE.as_bytes(), qualifier.as_bytes());
+        let dir = layout::table_dir(root, &table.expect("the names above are valid"));
+        if env.fs.exists(&dir) {
+            let what = format!("table hbase:{qualifier} in {}", dir.display());
+            findings.push(Finding { protection, what });
+        }
+    }
+    let peers = root.join(PEERS_DIR);
+    if env.fs.list(&peers).is_ok_and(|entries| !entries.is_empty()) {
+        let what = format!("replication peers in {}", peers.display());
+        findings.push(Finding { protection: Protection::Replication, what });
+    }
+    let tables = halcyon_master::table_descriptors(env, root);
+    let tables = tables.map_err(|error| format!("cannot look at the data directory: {error}"))?;
+    for (table, _) in tables.values() {
+        findings.extend(of_table(table, &layout::table_desc_dir(root, table.name()), is_new_here));
+    }
+    Ok(findings)
+}
+
+fn of_table(table: &TableDescriptor, dir: &Path, is_new_here: bool) -> Vec<Finding> {
+    let finding = |protection, what: String| Finding {
+        protection,
+        what: format!("table {} has {what} in {}", table.name(), dir.display()),
+    };
+    let coprocessors =
+        table.attributes().filter(|(key, _)| key.to_ascii_lowercase().starts_with(b"coprocessor$"));
+    let classes = coprocessors.map(|(_, value)| {
+        // path | class | priority | arguments
+        String::from_utf8_lossy(value.split(|&byte| byte == b'|').nth(1).unwrap_or_default())
+            .trim()
+            .to_string()
+    });
+    let classes = classes.filter(|class| class != BUILT_IN_COPROCESSOR);
+    let mut findings: Vec<_> =
+        classes.map(|class| finding(Protection::Coprocessors, format!("coprocessor {class}"))).collect();
+    let replicated = table.families().iter().find(|family| is_new_here && family.scope() == 1);
+    if let Some(family) = replicated.filter(|_| !table.name().is_system()) {
+        let what = format!("REPLICATION_SCOPE 1 for family {}", family.name_str());
+        findings.push(finding(Protection::Replication, what));
+    }
+    findings
+}
+
+/// The message that refuses the start, unless all that was found is accepted. Then the warning to show, if there is any.
+pub fn judge(mut findings: Vec<Finding>, accepted: &[Protection]) -> Result<Option<String>, String> {
+    findings.sort();
+    let (accepted, refused): (Vec<_>, Vec<_>) =
+        findings.into_iter().partition(|finding| accepted.contains(&finding.protection));
+    if refused.is_empty() {
+        let lines: String = accepted.iter().map(line).collect();
+        return Ok((!accepted.is_empty()).then(|| format!("accepted losses (--accept-without):{lines}")));
+    }
+    let lines: String = refused.iter().map(line).collect();
+    let mut names: Vec<_> = refused.iter().map(|finding| finding.protection).collect();
+    names.dedup();
+    let options: String = names.iter().map(|name| format!(" --accept-without {name}")).collect();
+    Err(format!(
+        "refuses to start, as Halcyon lacks what was found:{lines}\nTo start without it, and accept its loss, add:{options}"
+    ))
+}
+
+fn line(finding: &Finding) -> String {
+    format!("\n  {}: {}: {}", finding.protection, finding.what, finding.protection.loss())
+}
+
+#[cfg(test)]
+mod tests {
+    use halcyon_env::sim::SimFileSystem;
+    use halcyon_schema::FamilyDescriptor;
+
+    use super::*;
+
+    fn asked(name: &str, value: &str) -> Option<Protection> {
+        let property = Property { name: name.to_string(), value: value.to_string() };
+        let findings = of_properties(&[property], Path::new("/data/hbase"));
+        findings.first().map(|finding| finding.protection)
+    }
+
+    #[test]
+    fn properties_that_ask_for_what_is_lacking() {
+        use Protection::*;
+        for (name, value, expected) in [
+            ("hbase.security.authentication", "kerberos", Some(Kerberos)),
+            ("hbase.security.authentication", "KERBEROS", Some(Kerberos)),
+            ("hbase.security.authentication", "${no.such}", Some(Kerberos)),
+            ("hbase.security.authentication", "simple", None),
+            ("hbase.security.authorization", "True", Some(Authorization)),
+            ("hbase.security.authorization", "false", None),
+            ("hbase.rpc.protection", "authentication", None),
+            ("hbase.rpc.protection", "authentication, privacy", Some(RpcProtection)),
+            ("hbase.rpc.protection", "integrity", Some(RpcProtection)),
+            ("hbase.server.netty.tls.enabled", "true", Some(Tls)),
+            ("hbase.client.netty.tls.enabled", "true", None),
+            ("hbase.ssl.enabled", "true", Some(Tls)),
+            ("hbase.regionserver.wal.encryption", "true", Some(Encryption)),
+            ("hbase.quota.enabled", "true", Some(Quotas)),
+            ("hbase.coprocessor.region.classes", "org.x.Observer", Some(Coprocessors)),
+            ("hbase.coprocessor.master.classes", "", None),
+            ("hbase.coprocessor.user.region.classes", BUILT_IN_COPROCESSOR, None),
+            ("hbase.wal.dir", "file:///ssd/wal", Some(WalDir)),
+            ("hbase.wal.dir", "hdfs://n/wal", Some(WalDir)),
+            ("hbase.wal.dir", "file:///data/hbase", None),
+            ("hbase.superuser", "admin", None),
+        ] {
+            assert_eq!(asked(name, value), expected, "{name} = {value}");
+        }
+    }
+
+    #[test]
+    fn coprocessors_that_are_turned_off_are_not_missed() {
+        let property = |name: &str, value: &str| Property { name: name.into(), value: value.into() };
+        let properties = [
+            property("hbase.coprocessor.region.classes", "org.x.Observer"),
+            property("hbase.coprocessor.enabled", "false"),
+        ];
+        assert_eq!(of_properties(&properties, Path::new("/data")), []);
+    }
+
+    #[test]
+    fn a_directory_is_looked_through() {
+        let env = SimFileSystem::new().env();
+        let root = Path::new("/data");
+        let found = |is_new| -> Vec<_> {
+            let findings = of_directory(&env, root, is_new).unwrap();
+            findings.into_iter().map(|finding| (finding.protection, finding.what)).collect()
+        };
+        assert_eq!(found(true), []);
+        for dir in ["data/hbase/acl", "data/hbase/labels", "data/hbase/quota", "peers", "peers/p1"] {
+            env.fs.create_dir_all(&root.join(dir)).unwrap();
+        }
+        let family = FamilyDescriptor::new("f").unwrap().with("REPLICATION_SCOPE", "1");
+        let table = TableDescriptor::new(TableName::parse(b"ns:t").unwrap())
+            .with_family(family)
+            .with("coprocessor$1", format!("|{BUILT_IN_COPROCESSOR}|1|"))
+            .with("COPROCESSOR$2", "hdfs:///x.jar|org.x.Index|1001|k=v");
+        let (dir, bytes) = (layout::table_desc_dir(root, table.name()), table.encode_file());
+        env.fs.create_dir_all(&dir).unwrap();
+        env.fs.put_new(&dir.join(layout::table_info_name(1, bytes.len())), &bytes).unwrap();
+        let expected = [
+            (Protection::Acls, "table hbase:acl in /data/data/hbase/acl"),
+            (Protection::Visibility, "table hbase:labels in /data/data/hbase/labels"),
+            (Protection::Quotas, "table hbase:quota in /data/data/hbase/quota"),
+            (Protection::Replication, "replication peers in /data/peers"),
+            (
+                Protection::Coprocessors,
+                "table ns:t has coprocessor org.x.Index in /data/data/ns/t/.tabledesc",
+            ),
+            (
+                Protection::Replication,
+                "table ns:t has REPLICATION_SCOPE 1 for family f in /data/data/ns/t/.tabledesc",
+            ),
+        ];
+        let expected = expected.map(|(protection, what)| (protection, what.to_string()));
+        assert_eq!(found(true), expected);
+        assert_eq!(found(false), expected[..5], "tables made here may have a scope: there are no peers here");
+    }
+
+    #[test]
+    fn the_message_names_all_that_is_not_accepted() {
+        let finding = |protection, what: &str| Finding { protection, what: what.to_string() };
+        let findings = vec![
+            finding(Protection::Tls, "b"),
+            finding(Protection::Kerberos, "a"),
+            finding(Protection::Tls, "c"),
+        ];
+        assert_eq!(
+            judge(findings.clone(), &[]).unwrap_err(),
+            "refuses to start, as Halcyon lacks what was found:\n  kerberos: a: clients are not authenticated\n  \
+             tls: b: traffic is not encrypted\n  tls: c: traffic is not encrypted\n\
+             To start without it, and accept its loss, add: --accept-without kerberos --accept-without tls"
+        );
+        let rest = judge(findings.clone(), &[Protection::Kerberos]).unwrap_err();
+        assert!(!rest.contains("kerberos") && rest.ends_with("add: --accept-without tls"), "{rest}");
+        let warning = judge(findings, &[Protection::Tls, Protection::Kerberos]).unwrap().unwrap();
+        assert!(warning.contains("kerberos: a") && warning.contains("tls: c"), "{warning}");
+        assert_eq!(judge(Vec::new(), &[Protection::Tls]), Ok(None));
+    }
+}
