@@ -21,7 +21,7 @@
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -30,7 +30,7 @@ use halcyon_cache::BlockCache;
 use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_env::{Env, spawn_thread, step_back};
 use halcyon_memstore::ChunkPool;
-use halcyon_region::{Region, RegionServices};
+use halcyon_region::{Region, RegionServices, RegionSettings};
 use halcyon_rpc::{Queues, RpcError};
 use halcyon_schema::{RegionInfo, ServerName, TableDescriptor, layout};
 use parking_lot::{Condvar, Mutex};
@@ -48,6 +48,7 @@ use crate::calls::scanners::Scanners;
 use crate::memory::pressure::Pressure;
 use crate::memory::tuner::{self, Tuner};
 use crate::metrics::counters::{Counters, RequestRate};
+use crate::metrics::users::UserLoads;
 use crate::regions::region_table::{OnlineRegion, RegionTable};
 use crate::regions::servable;
 use crate::settings::server::RegionServerSettings;
@@ -92,6 +93,9 @@ pub struct RegionServer {
     pub(crate) chunks: Arc<ChunkPool>,
     pub counters: Counters,
     pub(crate) request_rate: RequestRate,
+    pub(crate) user_loads: UserLoads,
+    /// Where the server's page is; 0: nowhere.
+    info_port: AtomicU16,
     pub(crate) split_request: OnceLock<SplitRequest>,
     /// Bytes that the limits of memstores and blocks are below what was planned, because more is resident.
     pub(crate) cut_bytes: AtomicU64,
@@ -147,7 +151,7 @@ impl RegionServer {
             wal_dir,
             regions: RegionTable::new(name.to_string()),
             scanners: Scanners::new(clock.clone(), settings.scanner_lease, settings.scanners_count_max),
-            nonces: Arc::new(Nonces::new(clock, settings.nonce_grace)),
+            nonces: Arc::new(Nonces::new(clock, settings.nonce_grace, settings.nonces_bytes_max())),
             pool: DiskPool::new(settings.pool_limits(), Arc::clone(&env.clock)),
             pressure: Pressure::new(settings.memstore_low_bytes(), high_bytes, settings.hold_back_max),
             flush_queue: RegionQueue::new(|online| &online.flush_queued),
@@ -163,7 +167,9 @@ impl RegionServer {
             cache: Arc::new(blocks::cache_of(&env, &settings)),
             chunks: ChunkPool::new(settings.chunk_bytes, pooled_chunks_max),
             counters: Counters::default(),
-            request_rate: RequestRate::default(),
+            request_rate: RequestRate::new(env.clock.monotonic_ns(), env.clock.now_ms()),
+            user_loads: UserLoads::default(),
+            info_port: AtomicU16::new(0),
             split_request: OnceLock::new(),
             cut_bytes: AtomicU64::new(0),
             memstores_bytes: AtomicU64::new(high_bytes),
@@ -196,6 +202,16 @@ impl RegionServer {
     pub fn serve_behind(&self, queues: Arc<Queues>, threads: Handle) {
         self.pool.work_on(threads);
         self.pool.keep_room_in(queues);
+    }
+
+    /// Where the server's page is; 0: nowhere.
+    pub fn info_port(&self) -> u32 {
+        u32::from(self.info_port.load(Ordering::Relaxed))
+    }
+
+    /// Lets clients know where the server's page is.
+    pub fn set_info_port(&self, port: u16) {
+        self.info_port.store(port, Ordering::Relaxed);
     }
 
     pub fn settings(&self) -> &RegionServerSettings {
@@ -284,6 +300,9 @@ impl RegionServer {
             };
         }
         let opened = self.open_on_disk(info, table);
+        if let Ok(region) = &opened {
+            self.nonces.report_replayed(&region.take_replayed_nonces());
+        }
         let online = opened.as_ref().ok().map(|region| OnlineRegion::new(region.clone()));
         self.regions.complete_open(encoded, online.clone());
         let region = opened?;
@@ -321,7 +340,10 @@ impl RegionServer {
             wal: if info.is_meta() { self.logs.meta()? } else { self.logs.tables().clone() },
             cache: self.cache.clone(),
             chunks: self.chunks.clone(),
-            settings: self.settings.region.clone(),
+            settings: RegionSettings {
+                nonce_age_max: self.nonces.replayed_age_max(),
+                ..self.settings.region.clone()
+            },
         })
     }
 
@@ -334,6 +356,7 @@ impl RegionServer {
         if let Err(error) = &closed {
             self.give_up(&format!("region {encoded_name} could not be closed: {error}"));
         }
+        self.counters.closed_writes.add(online.region.stats().write_requests);
         self.regions.complete_close(encoded_name);
         tracing::info!(region = encoded_name, abort, "closed");
         closed
@@ -529,11 +552,15 @@ impl RegionServer {
         self.pool.look_again();
         self.fit_to_resident();
         let now_ns = self.env.clock.monotonic_ns();
+        self.request_rate.update(self.counters.requests(), now_ns, self.env.clock.now_ms());
         if chores.tuning.is_due(now_ns, tuner::PERIOD) {
             self.tune_memory(&mut chores.tuner);
         }
         if chores.leases.is_due(now_ns, LEASE_CHECK_PERIOD) {
             self.counters.leases_expired.add(self.scanners.expire() as u64);
+            self.nonces.expire();
+            let forgotten = self.nonces.stats().forgotten_early_count;
+            self.counters.nonces_forgotten.add(forgotten - self.counters.nonces_forgotten.get());
             self.fit_cache();
         }
         if chores.old_edits.is_due(now_ns, OLD_EDITS_CHECK_PERIOD) {

@@ -199,6 +199,67 @@ fn conditions_decide() {
     assert_eq!(lab.row("r"), ["n"]);
 }
 
+/// The repeated call was told that the condition held, although nothing had been done.
+#[test]
+fn a_condition_that_did_not_hold_is_looked_at_again() {
+    let lab = Lab::new();
+    let try_put = |expected, nonce| {
+        let request = pb::MutateRequest {
+            region: lab.specifier(),
+            mutation: pb::MutationProto { nonce: Some(nonce), ..put(1) },
+            condition: Some(condition(expected, pb::CompareType::Equal)),
+            nonce_group: Some(1),
+        };
+        let cell = Cell::put(b"r", b"f", b"q", i64::MAX, b"new");
+        lab.call::<pb::MutateResponse>("Mutate", &request, vec![cell]).unwrap().0.processed
+    };
+    assert_eq!(try_put(Some("old"), 1), Some(false));
+    assert_eq!(try_put(Some("old"), 1), Some(false), "nothing was done");
+    lab.put("r", "q", "old");
+    assert_eq!(try_put(Some("old"), 2), Some(true));
+    assert_eq!(try_put(Some("old"), 2), Some(true), "it was done, and is not looked at again");
+    assert_eq!(lab.row("r"), ["new"]);
+}
+
+#[test]
+fn rows_that_are_changed_together_are_changed_once() {
+    let lab = Lab::new();
+    let value = pb::mutation_proto::column_value::QualifierValue {
+        qualifier: Some("n".into()),
+        value: Some(number(1).into()),
+        ..Default::default()
+    };
+    let column = pb::mutation_proto::ColumnValue { family: "f".into(), qualifier_value: vec![value] };
+    let increment = pb::MutationProto {
+        row: Some("r".into()),
+        column_value: vec![column],
+        ..mutation(MutationType::Increment, 0)
+    };
+    let mutate_rows = |nonce| {
+        let rows = pb::MutateRowsRequest {
+            mutation_request: vec![increment.clone()],
+            nonce_group: Some(1),
+            nonce: Some(nonce),
+            ..Default::default()
+        };
+        let call = pb::CoprocessorServiceCall {
+            row: "r".into(),
+            service_name: "hbase.pb.MultiRowMutationService".to_string(),
+            method_name: "MutateRows".to_string(),
+            request: rows.encode_to_vec().into(),
+        };
+        let request = pb::CoprocessorServiceRequest { region: lab.specifier(), call };
+        let (response, _): (pb::CoprocessorServiceResponse, _) =
+            lab.call("ExecService", &request, Vec::new()).unwrap();
+        let answer = pb::MutateRowsResponse::decode(response.value.value.unwrap()).unwrap();
+        let value = lab.get(get("r")).unwrap().1[0].value().to_vec();
+        (answer.processed(), value)
+    };
+    assert_eq!(mutate_rows(5), (true, number(1)));
+    assert_eq!(mutate_rows(5), (true, number(1)), "a repeated call");
+    assert_eq!(mutate_rows(6), (true, number(2)));
+}
+
 #[test]
 fn mixed_puts_and_newest_version_deletes() {
     let lab = Lab::new();

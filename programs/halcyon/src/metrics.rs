@@ -113,6 +113,11 @@ const SERVER_COUNTERS: &[ServerCounter] = &[
     ("regionserver_leases_expired", "Scanners closed because their lease expired", |counters| {
         counters.leases_expired.get()
     }),
+    (
+        "regionserver_nonces_forgotten",
+        "Nonces forgotten before their grace period was over, for want of memory",
+        |counters| counters.nonces_forgotten.get(),
+    ),
     ("regionserver_flushes", "Memstore flushes", |counters| counters.flushes.get()),
     ("regionserver_memory_compactions", "In-memory compactions", |counters| {
         counters.memory_compactions.get()

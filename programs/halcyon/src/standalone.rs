@@ -365,7 +365,9 @@ impl Bound {
         let server_name = roles.region_server.server_name().to_pb();
         znodes.set_cluster_id(&cluster_id);
         znodes.set_running(&format!("{} ms since 1970", roles.master_name.start_code));
-        znodes.set_region_server(&server_name, info_port(&region_server_info));
+        let page_port = info_port(&region_server_info);
+        roles.region_server.set_info_port(page_port);
+        znodes.set_region_server(&server_name, page_port);
         znodes.set_master(&roles.master_name.to_pb(), info_port(&master_info));
         znodes.set_meta_region_server(&server_name);
         Ok(Ports { zookeeper: self.zookeeper, master, region_server, master_info, region_server_info })

@@ -1,4 +1,4 @@
-use std::collections::{VecDeque, hash_set};
+use std::collections::{HashSet, VecDeque, hash_set};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -421,6 +421,14 @@ impl CachedFile {
     /// Whether the block is in memory; no use of it.
     pub fn is_in_memory(&self, offset: u64) -> bool {
         self.cache.blocks.contains_key(&self.key(offset))
+    }
+
+    /// Blocks of the file in either tier.
+    pub fn cached_count(&self) -> usize {
+        let registry = &self.cache.registry;
+        let (number, in_file) = (self.file.number, registry.in_file.offsets(self.file.number));
+        let in_memory = registry.in_memory.offsets(number);
+        in_memory.iter().chain(&in_file).collect::<HashSet<_>>().len()
     }
 
     /// A block that `get` did not find, from the file tier; it belongs into memory again. *Blocking* if it `may_wait`

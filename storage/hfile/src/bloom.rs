@@ -21,6 +21,8 @@ const HASH_COUNT_MAX: i32 = 64;
 pub(crate) struct Bloom {
     hash_type: HashType,
     hash_count: u32,
+    /// Bytes of all chunks.
+    pub(crate) size_bytes: u64,
     /// The order of chunk keys.
     pub(crate) order: KeyOrder,
     /// One entry per chunk.
@@ -39,7 +41,7 @@ impl Bloom {
         if version != BLOOM_VERSION {
             return Err(Error::corrupt(format!("bloom version: expected {BLOOM_VERSION}, found {version}")));
         }
-        reader.i64("bloom size")?;
+        let size_bytes = reader.i64("bloom size")?.max(0) as u64;
         let hash_count = reader.i32("bloom hash count")?;
         if !(1..=HASH_COUNT_MAX).contains(&hash_count) {
             return Err(Error::corrupt(format!(
@@ -59,7 +61,7 @@ impl Bloom {
             None => KeyOrder::Bytes,
         };
         let chunks = RootIndex::parse(payload, reader.at(), chunks_count, order)?;
-        Ok(Bloom { hash_type, hash_count: hash_count as u32, order, chunks, last_key: None })
+        Ok(Bloom { hash_type, hash_count: hash_count as u32, size_bytes, order, chunks, last_key: None })
     }
 
     /// Takes the last key from file info.

@@ -48,7 +48,7 @@ pub use file_info::FileInfo;
 pub use halcyon_schema::{BlockEncoding, BloomType, Compression};
 pub use half::{HalfScanner, RowRange};
 pub use reader::{CacheKinds, HFile, ReadMode, ReaderOptions};
-pub use scanner::HFileScanner;
+pub use scanner::{BlockReads, HFileScanner};
 pub use writer::{FileMeta, HFileWriter, WriterOptions, WrittenFile};
 
 #[cfg(test)]

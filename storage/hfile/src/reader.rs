@@ -159,6 +159,21 @@ impl HFile {
         size_of::<HFile>() + self.root.held_bytes() + blooms.map(|b| b.chunks.held_bytes()).sum::<usize>()
     }
 
+    /// Bytes of memory that the root of the data index takes.
+    pub fn root_index_bytes(&self) -> u64 {
+        self.root.held_bytes() as u64
+    }
+
+    /// Bytes of all levels of the data index before compression.
+    pub fn data_index_bytes(&self) -> u64 {
+        self.trailer.proto.uncompressed_data_index_size()
+    }
+
+    /// Bytes of the bloom filter for rows or columns; 0 if there is none.
+    pub fn bloom_bytes(&self) -> u64 {
+        self.general_bloom.as_ref().map_or(0, |bloom| bloom.size_bytes)
+    }
+
     pub fn comparator(&self) -> CellComparator {
         self.trailer.comparator
     }
@@ -238,15 +253,21 @@ impl HFile {
 
     /// Puts blocks of the file into the cache, from its beginning on, while `go_on` says so and until the cache is
     /// nearly full: then what is read by someone would have to go for what perhaps nobody reads. Reads the whole file
-    /// (what is to be skipped by its headers). *Blocking*.
-    pub fn fill_cache(&self, kinds: CacheKinds, go_on: impl Fn() -> bool) -> Result<()> {
+    /// (what is to be skipped by its headers). *Blocking*. Returns the number of blocks in the cache if it came to the
+    /// end of the file.
+    pub fn fill_cache(&self, kinds: CacheKinds, go_on: impl Fn() -> bool) -> Result<Option<usize>> {
         let (mut offset, end) = (0, self.trailer.proto.load_on_open_data_offset());
-        while offset < end && kinds != CacheKinds::NONE {
+        let mut count = 0;
+        if kinds == CacheKinds::NONE {
+            return Ok(None);
+        }
+        while offset < end {
             if self.blocks.cache().is_nearly_full() || !go_on() {
-                break;
+                return Ok(None);
             }
             let header = self.source.read_header(offset)?;
             let place = BlockPlace { offset, on_disk_len: header.on_disk_len as u32 };
+            count += usize::from(kinds.contains(header.kind));
             if kinds.contains(header.kind) && !self.blocks.is_in_memory(offset) {
                 let block = match self.blocks.get_from_file(offset, true) {
                     FromFile::Found(block) => block,
@@ -256,7 +277,7 @@ impl HFile {
             }
             offset += header.on_disk_len as u64;
         }
-        Ok(())
+        Ok(Some(count))
     }
 
     fn keep_block(&self, offset: u64, block: Arc<Block>) {
@@ -312,20 +333,34 @@ impl HFile {
         mode: ReadMode,
         keep: bool,
     ) -> Result<Arc<Block>> {
+        self.find_block(place, kind, mode, keep).map(|(block, _)| block)
+    }
+
+    /// As `load_block`; also whether the block was in no tier of the cache.
+    pub(crate) fn find_block(
+        &self,
+        place: BlockPlace,
+        kind: BlockKind,
+        mode: ReadMode,
+        keep: bool,
+    ) -> Result<(Arc<Block>, bool)> {
         if let Some(block) = self.blocks.get(place.offset) {
-            return self.expect_kind(block, kind, place);
+            return self.expect_kind(block, kind, place).map(|block| (block, false));
         }
-        let block = match self.cached_in_file(place, kind, mode)? {
-            Some(block) => block,
-            None => Arc::new(match mode {
-                ReadMode::AnyDisk => self.read_block(place, kind)?,
-                ReadMode::CacheOnly => self.read_resident_block(place, kind)?,
-            }),
+        let (block, is_from_disk) = match self.cached_in_file(place, kind, mode)? {
+            Some(block) => (block, false),
+            None => {
+                let read = match mode {
+                    ReadMode::AnyDisk => self.read_block(place, kind)?,
+                    ReadMode::CacheOnly => self.read_resident_block(place, kind)?,
+                };
+                (Arc::new(read), true)
+            }
         };
         if keep && (kind != BlockKind::Data || self.options.cache_data) {
             self.keep_block(place.offset, block.clone());
         }
-        Ok(block)
+        Ok((block, is_from_disk))
     }
 
     /// A data block from the cache's file; blocks of other kinds are never there.

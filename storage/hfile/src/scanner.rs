@@ -4,6 +4,7 @@
 //! scanner then holds the plain cells of one run.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use halcyon_cache::{Block, BlockKind};
@@ -32,6 +33,18 @@ pub struct HFileScanner {
     run: usize,
     /// The cell under the scanner, in `cells`; all zeros when it stands nowhere.
     span: CellSpan,
+    /// Where to count blocks; `None`: nobody asks.
+    reads: Option<Arc<BlockReads>>,
+}
+
+/// Data blocks that the scanners of one scan took.
+#[derive(Debug, Default)]
+pub struct BlockReads {
+    /// Bytes of all of them, plain.
+    pub scanned_bytes: AtomicU64,
+    /// Those that were not in the cache, and their bytes in the file.
+    pub disk_count: AtomicU64,
+    pub disk_bytes: AtomicU64,
 }
 
 /// A block under a counter of its own. Each cell that is given out counts a reference, and who walks through blocks
@@ -60,7 +73,13 @@ impl HFileScanner {
             cells: Bytes::new(),
             run: 0,
             span: NOWHERE,
+            reads: None,
         }
+    }
+
+    /// Counts the blocks that it takes from here on.
+    pub fn counting(self, reads: Option<Arc<BlockReads>>) -> HFileScanner {
+        HFileScanner { reads, ..self }
     }
 
     pub fn file(&self) -> &Arc<HFile> {
@@ -97,8 +116,16 @@ impl HFileScanner {
     /// Takes the block under the index cursor. On an error the scanner stands nowhere.
     fn load_block(&mut self) -> Result<()> {
         let place = self.index.place(&self.file);
-        let loaded = self.file.load_block(place, BlockKind::Data, self.mode, self.cache_blocks);
-        self.block = Some(self.or_nowhere(loaded)?);
+        let loaded = self.file.find_block(place, BlockKind::Data, self.mode, self.cache_blocks);
+        let (block, is_from_disk) = self.or_nowhere(loaded)?;
+        if let Some(reads) = &self.reads {
+            reads.scanned_bytes.fetch_add(block.bytes().len() as u64, Ordering::Relaxed);
+            if is_from_disk {
+                reads.disk_count.fetch_add(1, Ordering::Relaxed);
+                reads.disk_bytes.fetch_add(u64::from(place.on_disk_len), Ordering::Relaxed);
+            }
+        }
+        self.block = Some(block);
         self.cells = Bytes::new();
         Ok(())
     }

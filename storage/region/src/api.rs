@@ -1,13 +1,14 @@
 //! Requests and answers of a region, free of wire types.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use halcyon_cell::{Cell, ReadPoint};
 use halcyon_filter::Filter;
 use halcyon_proto::pb::CompareType;
 
-pub use halcyon_hfile::ReadMode;
+pub use halcyon_hfile::{BlockReads, ReadMode};
 
 /// A half-open range `[min, max)` of cell timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +57,8 @@ pub struct Scan {
     pub read_uncommitted: bool,
     /// Read at this point instead of now (a client that goes on in the middle of a row).
     pub read_point: Option<ReadPoint>,
+    /// Where to count the data blocks that are looked at; `None`: nobody asks.
+    pub reads: Option<Arc<BlockReads>>,
 }
 
 impl Default for Scan {
@@ -79,6 +82,7 @@ impl Default for Scan {
             load_families_on_demand: false,
             read_uncommitted: false,
             read_point: None,
+            reads: None,
         }
     }
 }
@@ -127,7 +131,11 @@ pub enum NextState {
 pub struct ScanCounts {
     pub rows_scanned: u64,
     pub rows_filtered: u64,
+    /// Of data blocks; 0 where the scan does not count them (`Scan::reads`), as for what follows.
     pub block_bytes_scanned: u64,
+    /// Data blocks that were not in the cache, and their bytes.
+    pub disk_blocks_read: u64,
+    pub disk_bytes_read: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -30,6 +30,7 @@ mod open;
 mod read;
 mod read_points;
 mod region;
+mod replayed_nonces;
 mod row_lock;
 mod scan;
 mod settings;
@@ -38,8 +39,8 @@ mod store;
 mod write;
 
 pub use api::{
-    Condition, ConditionTest, Durability, Mutation, MutationKind, MutationResult, NextState, Nonce, ReadMode,
-    Scan, ScanCounts, ScanLimits, TimeRange,
+    BlockReads, Condition, ConditionTest, Durability, Mutation, MutationKind, MutationResult, NextState,
+    Nonce, ReadMode, Scan, ScanCounts, ScanLimits, TimeRange,
 };
 pub use compact::{
     CompactionControl, CompactionOutcome, CompactionPolicy, CompactionRequest, CompactionSettings,
@@ -49,6 +50,7 @@ pub use flush::FlushOutcome;
 pub use modify::CheckOutcome;
 pub use mvcc::WriteTicket;
 pub use region::{Region, RegionServices, RegionStats};
+pub use replayed_nonces::ReplayedNonce;
 pub use scan::{RegionScanner, ReleasedView};
 pub use settings::RegionSettings;
 pub use store::MemStoreSize;

@@ -15,8 +15,10 @@ use halcyon_wal::WalReader;
 use parking_lot::{Mutex, RwLock};
 
 use crate::CompactionSettings;
+use crate::api::Nonce;
 use crate::mvcc::Mvcc;
 use crate::region::{Counters, Region, RegionServices};
+use crate::replayed_nonces::{ReplayedNonce, ReplayedNonces};
 use crate::row_lock::RowLocks;
 use crate::store::{Store, StoreFile, archive, is_store_file_name};
 
@@ -102,6 +104,7 @@ impl Region {
             closing: AtomicBool::new(false),
             open_seq_num: known.next(),
             counters: Counters::default(),
+            replayed_nonces: Mutex::default(),
             info,
             table,
             services,
@@ -155,8 +158,10 @@ impl Region {
         }
         let mut highest = SeqId::ZERO;
         let mut applied = 0;
+        let age_max_ms = self.services.settings.nonce_age_max.as_millis() as i64;
+        let mut nonces = ReplayedNonces::read(env, dir, env.clock.now_ms().saturating_sub(age_max_ms))?;
         for path in &files {
-            self.replay_file(path, &mut highest, &mut applied)?;
+            self.replay_file(path, &mut highest, &mut applied, &mut nonces)?;
         }
         if applied > 0 {
             self.flush_replayed(highest)?;
@@ -165,6 +170,8 @@ impl Region {
             files.is_empty() || self.stores.iter().all(|store| store.view().is_memory_empty()),
             "replayed edits are in no log of this server: they are in files before those of recovered.edits go"
         );
+        nonces.keep(env, dir)?; // before the edits go that they stand in
+        *self.replayed_nonces.lock() = nonces.into_vec();
         for path in &files {
             env.fs.remove_file(path)?;
         }
@@ -175,12 +182,29 @@ impl Region {
         Ok(highest)
     }
 
-    fn replay_file(&self, path: &Path, highest: &mut SeqId, applied: &mut u64) -> Result<()> {
+    /// The nonces of operations that the region was told of by replay. The server asks once, before the region serves
+    /// calls.
+    pub fn take_replayed_nonces(&self) -> Vec<ReplayedNonce> {
+        std::mem::take(&mut *self.replayed_nonces.lock())
+    }
+
+    fn replay_file(
+        &self,
+        path: &Path,
+        highest: &mut SeqId,
+        applied: &mut u64,
+        nonces: &mut ReplayedNonces,
+    ) -> Result<()> {
         let flushed: Vec<SeqId> = self.stores.iter().map(Store::max_flushed_seq).collect();
         let mut reader = WalReader::open(&self.services.env, path)?;
         while let Some((key, cells)) = reader.next_entry()? {
             let seq = SeqId::new(key.log_sequence_number);
             *highest = (*highest).max(seq);
+            // Also of entries whose cells are in files already: the answer may have been lost all the same.
+            nonces.add(ReplayedNonce {
+                nonce: Nonce { group: key.nonce_group(), nonce: key.nonce() },
+                write_time_ms: key.write_time as i64,
+            });
             for cell in cells {
                 if cell.family() == META_FAMILY {
                     continue; // a marker, not data

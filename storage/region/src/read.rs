@@ -13,7 +13,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use halcyon_cell::{Cell, Key, ReadPoint, Result};
@@ -45,7 +44,7 @@ impl Region {
         let mut cells = Vec::new();
         let mut scanner = self.scanner_at(None, scan, mode, Visible::Published)?;
         while scanner.next(&mut ScanLimits::NONE.clone(), &mut cells)? != NextState::Exhausted {}
-        self.counters.reads.fetch_add(1, Ordering::Relaxed);
+        self.note_scanned(1, scanner.counts().rows_filtered);
         Ok(cells)
     }
 
@@ -245,7 +244,7 @@ fn sources(
         if file_is_wanted(file, single_row, wanted, files_range, oldest, scan.raw, mode)? {
             let newest = if read_point.sees(file.max_cell_seq) { ReadPoint::NEWEST } else { read_point };
             let cache = scan.cache_blocks && store.family.block_cache();
-            sources.push(file.source(mode, cache, newest));
+            sources.push(file.source_counting(mode, cache, newest, scan.reads.clone()));
         }
     }
     Ok(sources)

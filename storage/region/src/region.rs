@@ -19,6 +19,7 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::RegionSettings;
 use crate::mvcc::Mvcc;
 use crate::read_points::ReadPoints;
+use crate::replayed_nonces::ReplayedNonce;
 use crate::row_lock::RowLocks;
 use crate::store::{MemStoreSize, Store, StoreFile, StoreServices};
 
@@ -73,6 +74,8 @@ pub struct Region {
     pub(crate) closing: AtomicBool,
     pub(crate) open_seq_num: SeqId,
     pub(crate) counters: Counters,
+    /// Until the server takes them.
+    pub(crate) replayed_nonces: Mutex<Vec<ReplayedNonce>>,
 }
 
 #[derive(Default)]
@@ -99,12 +102,24 @@ pub struct RegionStats {
     pub max_seq: SeqId,
     /// Per family: highest sequence id that is in a file.
     pub flushed_seqs: Vec<(bytes::Bytes, SeqId)>,
-    /// When the oldest file that a major compaction wrote was written; 0 if some file is not of one.
+    /// When the oldest file that a major compaction wrote was written; 0 if there is none. Other files do not matter
+    /// (HBase: `HRegion.getOldestHfileTs`).
     pub last_major_compaction_ms: i64,
     /// When memory was written out last; opening counts.
     pub last_flush_ms: i64,
     pub minor_compactions_running: u64,
     pub major_compactions_running: u64,
+    /// Cells of the files that are compacted, and those of them that were looked at; of the last compactions where none
+    /// runs.
+    pub compacting_cells: u64,
+    pub compacted_cells: u64,
+    /// Bytes of memory that roots of data indexes take.
+    pub root_index_bytes: u64,
+    /// Bytes of all levels of data indexes, and of bloom filters, before compression.
+    pub data_index_bytes: u64,
+    pub bloom_bytes: u64,
+    /// Readers that have a file open at this moment, summed over the files.
+    pub file_readers: usize,
     /// Largest number of files in one store.
     pub files_in_a_store_max: usize,
     /// Bytes of the largest store's files.
@@ -302,6 +317,25 @@ impl Region {
         ))
     }
 
+    /// Counts rounds of a scan and the rows that its filter dropped. HBase counts each call of `RegionScanner.next` as a
+    /// read request, also the one that finds nothing.
+    pub fn note_scanned(&self, rounds: u64, filtered_rows: u64) {
+        self.counters.reads.fetch_add(rounds, Ordering::Relaxed);
+        if filtered_rows > 0 {
+            self.counters.filtered_reads.fetch_add(filtered_rows, Ordering::Relaxed);
+        }
+    }
+
+    /// Names of the files of which all blocks were put into the cache and are still there.
+    pub fn cached_files(&self) -> Vec<String> {
+        let views = self.stores.iter().map(Store::view);
+        let names = |view: Arc<crate::store::StoreView>| -> Vec<String> {
+            let cached = view.files.iter().filter(|file| file.is_fully_cached());
+            cached.map(|file| file.name.clone()).collect()
+        };
+        views.flat_map(names).collect()
+    }
+
     pub fn stats(&self) -> RegionStats {
         let mut stats = RegionStats {
             memstore: self.memstore_size(),
@@ -325,10 +359,16 @@ impl Region {
                 stats.store_files += 1;
                 stats.store_file_bytes += file.len_bytes;
                 stats.uncompressed_bytes += file.hfile.uncompressed_len();
-                let written =
-                    if file.is_major() { file.hfile.info().create_time_ms().unwrap_or(0) } else { 0 };
-                oldest_major = oldest_major.min(written);
+                stats.root_index_bytes += file.hfile.root_index_bytes();
+                stats.data_index_bytes += file.hfile.data_index_bytes();
+                stats.bloom_bytes += file.hfile.bloom_bytes();
+                stats.file_readers += Arc::strong_count(&file.hfile).saturating_sub(1); // one is the store's
+                if file.is_major() {
+                    oldest_major = oldest_major.min(file.hfile.info().create_time_ms().unwrap_or(0));
+                }
             }
+            stats.compacting_cells += store.progress.total_cells.load(Ordering::Relaxed);
+            stats.compacted_cells += store.progress.done_cells.load(Ordering::Relaxed);
             stats.flushed_seqs.push((store.family.name().clone(), store.max_flushed_seq()));
         }
         stats.last_major_compaction_ms = if oldest_major == i64::MAX { 0 } else { oldest_major };

@@ -1,4 +1,5 @@
 use std::str::FromStr;
+use std::time::Duration;
 
 use halcyon_schema::{FamilyDescriptor, InMemoryCompaction, TableDescriptor};
 
@@ -38,6 +39,9 @@ pub struct RegionSettings {
     /// HBase's own (`org.apache.hadoop.hbase.io.compress...`) puts frames into records; Hadoop's, which is what an
     /// empty name stands for, does not. Neither reads the other's, so who shares a directory with HBase says the same.
     pub zstd_codec: String,
+    /// Replay reports nonces of log entries that are not older than this. HBase: one and a half times
+    /// `hbase.server.hashNonce.gracePeriod`, because the clocks of two servers may differ.
+    pub nonce_age_max: Duration,
     /// Most rows that one log entry of a batch carries.
     pub mini_batch_rows_max: usize,
     /// Most bytes of cells that one log entry of a batch carries, unless one row alone has more.
@@ -58,6 +62,7 @@ impl Default for RegionSettings {
             evict_blocks_on_close: false,
             prefetch_blocks_on_open: false,
             zstd_codec: String::new(),
+            nonce_age_max: Duration::from_secs(45 * 60),
             mini_batch_rows_max: 256,
             mini_batch_bytes_max: 256 << 10,
         }

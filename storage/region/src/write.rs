@@ -300,6 +300,7 @@ impl Region {
         while scanner.next(&mut crate::api::ScanLimits::NONE.clone(), &mut cells)?
             != crate::api::NextState::Exhausted
         {}
+        self.note_scanned(1, 0);
         Ok(cells)
     }
 

@@ -75,7 +75,14 @@ fn entries_come_back_in_order_and_split_by_region() {
         assert_eq!(report.files, [root.join("aaaa/recovered.edits/0000000000000000500")]);
     }
     let reader = WalReader::open(&env, &root.join("aaaa/recovered.edits/0000000000000000500")).unwrap();
-    let seqs: Vec<u64> = reader.map(|entry| entry.unwrap().0.log_sequence_number).collect();
+    let keys: Vec<_> = reader.map(|entry| entry.unwrap().0).collect();
+    // Replay tells the server of the nonces, so that a repeated operation is not applied again.
+    let nonces = keys.iter().map(|key| (key.nonce_group(), key.nonce(), key.write_time));
+    assert!(
+        nonces.eq((2..=500).step_by(2).map(|seq| (1, seq, 1000))),
+        "a split keeps nonces and write times"
+    );
+    let seqs: Vec<u64> = keys.iter().map(|key| key.log_sequence_number).collect();
     assert_eq!(seqs, (2..=500).step_by(2).collect::<Vec<_>>());
 }
 

@@ -20,8 +20,8 @@ use crate::lanes::Seat;
 use crate::queues::OwnWaiting;
 use crate::server::{Arriving, Shared};
 use crate::{
-    Call, CallClass, CallHead, Codec, Compressor, Connection, Dropped, Outcome, Reply, ReplyFuture, RpcError,
-    Service, decode_cells, exceptions,
+    AnsweredCalls, Call, CallClass, CallHead, Codec, Compressor, Connection, Dropped, Outcome, Reply,
+    ReplyFuture, RpcError, Service, decode_cells, exceptions,
 };
 
 /// Frames from here on are counted while they arrive, not only once they are whole.
@@ -81,6 +81,7 @@ struct Answered {
     class: CallClass,
     received_ns: u64,
     count: u64,
+    failed_count: u64,
 }
 
 /// Counts of the turn at hand, before they go to the server's counters.
@@ -297,11 +298,15 @@ impl Calls {
         if let Err(RpcError { dropped: Some(why), .. }) = answer {
             return self.task.shared.queues.note_dropped(class, why);
         }
-        self.tally.calls_failed += u64::from(answer.is_err());
+        let failed = u64::from(answer.is_err());
+        self.tally.calls_failed += failed;
         self.task.output.push_answer(call_id, answer, self.agreed.compressor);
         match self.answered.last_mut() {
-            Some(last) if last.class == class && last.received_ns == received_ns => last.count += 1,
-            _ => self.answered.push(Answered { class, received_ns, count: 1 }),
+            Some(last) if last.class == class && last.received_ns == received_ns => {
+                last.count += 1;
+                last.failed_count += failed;
+            }
+            _ => self.answered.push(Answered { class, received_ns, count: 1, failed_count: failed }),
         }
     }
 
@@ -311,8 +316,11 @@ impl Calls {
             return;
         }
         let now_ns = self.task.shared.clock.monotonic_ns();
-        for Answered { class, received_ns, count } in self.answered.drain(..) {
-            self.task.shared.queues.note_time(class, now_ns.saturating_sub(received_ns), count);
+        for Answered { class, received_ns, count, failed_count } in self.answered.drain(..) {
+            let took_ns = now_ns.saturating_sub(received_ns);
+            self.task.shared.queues.note_time(class, took_ns, count);
+            let connection = &self.agreed.connection;
+            self.agreed.service.answered(&AnsweredCalls { connection, class, count, failed_count, took_ns });
         }
     }
 

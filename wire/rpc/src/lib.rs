@@ -56,6 +56,8 @@ pub use queues::{
     CallClass, CallHead, ClassSnapshot, Dropped, NoRoom, QueueLimits, Queues, Reservation, Terms,
 };
 pub use server::{BoundServer, RpcServer, RpcSettings, Services};
-pub use service::{Call, Codec, Connection, ConnectionState, Outcome, Reply, ReplyFuture, Service};
+pub use service::{
+    AnsweredCalls, Call, Codec, Connection, ConnectionState, Outcome, Reply, ReplyFuture, Service,
+};
 pub use stats::{RpcStats, RpcStatsSnapshot};
 pub use times::CallTimesSnapshot;

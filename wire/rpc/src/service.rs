@@ -1,9 +1,10 @@
 //! What a service sees: calls in, outcomes back.
 
+use std::any::Any;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -37,6 +38,8 @@ pub struct ConnectionState {
     pub(crate) waiting_bytes: AtomicUsize,
     /// Bytes that answers may have that are being made.
     pub(crate) reserved_bytes: AtomicUsize,
+    /// What a service keeps for the connection. The first to put something there has the place.
+    pub kept: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
 /// How cells lie in a cell block.
@@ -136,6 +139,16 @@ pub enum Outcome {
     Later(ReplyFuture),
 }
 
+/// Calls of one class that arrived together and are answered.
+#[derive(Clone, Copy, Debug)]
+pub struct AnsweredCalls<'a> {
+    pub connection: &'a Connection,
+    pub class: CallClass,
+    pub count: u64,
+    pub failed_count: u64,
+    pub took_ns: u64,
+}
+
 /// One protobuf service. Called on network threads: must not block.
 pub trait Service: Send + Sync {
     /// Which class of calls this one belongs to. Asked before anything is decoded, perhaps of a frame that is
@@ -150,6 +163,10 @@ pub trait Service: Send + Sync {
     /// Called after a run of calls that arrived together on one connection were handed out, before their
     /// answers are sent: the place to drive group commit.
     fn batch_done(&self) {}
+
+    /// Called when answers were given to the socket: `calls` that arrived together on one connection, how long they took
+    /// from then on, and how many of them ended in an exception.
+    fn answered(&self, _calls: &AnsweredCalls<'_>) {}
 
     /// Called when a connection ends.
     fn connection_closed(&self, _connection: &Connection) {}

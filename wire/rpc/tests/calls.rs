@@ -113,7 +113,7 @@ async fn unknown_service_codec_and_compressor_close_without_a_word() {
 
 #[tokio::test]
 async fn failures_are_exceptions_and_the_connection_goes_on() {
-    let (server, _service) = start(RpcSettings::default()).await;
+    let (server, service) = start(RpcSettings::default()).await;
     let mut client = Client::open(&server).await;
     client.send(&request(1, "Fail", b"", b"")).await;
     let answer = client.answer().await;
@@ -135,6 +135,9 @@ async fn failures_are_exceptions_and_the_connection_goes_on() {
     client.send(&request(5, "Echo", b"still here", b"")).await;
     assert_eq!(&client.answer().await.message[..], b"still here");
     assert_eq!(server.stats().snapshot().calls_failed, 4);
+    // The service learns of all of them, also of those that it could not know itself.
+    let told = || *service.answered.lock() == (5, 4);
+    common::eventually("the service is told of each answer", told).await;
 }
 
 #[tokio::test]

@@ -2,22 +2,36 @@
 //!
 //! An Increment, Append or atomic batch that carries a nonce begins here. The first call with the pair does the
 //! work; a second one that comes meanwhile waits for it; one that comes later learns that the work is done and
-//! answers with what it reads. A failed operation is forgotten, so that a retry does the work. Checked against
-//! `ServerNonceManager` of 2.6.4.
+//! answers with what it reads. A failed operation is forgotten, so that a retry does the work. What replay finds in
+//! the WAL is reported here before a region serves calls. Checked against `ServerNonceManager` of 2.6.4.
+//!
+//! A finished pair is remembered for the grace period, as a key of eight bytes: the nonce, exclusive-or a hash of its
+//! group. Two nonces of one group never have the same key, and nonces of two groups as rarely as two random numbers.
+//! Keys lie in *generations*, sets that grow until they are full or a quarter of the grace period old, and that are
+//! forgotten as a whole. A full generation takes about 10 bytes for each key. Memory is bounded: beyond the bound the
+//! oldest generation is forgotten early and counted. The bytes are part of the block cache's share (`memory.rs`).
 //!
 //! *Thread safety*: all methods from any thread. [`Nonces::begin`] never blocks; [`Nonces::wait`] does.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashSet, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use halcyon_env::Clock;
-use halcyon_region::Nonce;
+use halcyon_region::{Nonce, ReplayedNonce};
 use parking_lot::{Condvar, Mutex};
 
-/// Finished pairs that are remembered at most, over all stripes.
-const REMEMBERED_COUNT_MAX: usize = 1 << 20;
 const STRIPES_COUNT: usize = 16;
+/// Generations that begin in one grace period when none is full before.
+const GENERATIONS_PER_GRACE: u32 = 4;
+/// Full generations that fit into the memory of a stripe.
+const FULL_GENERATIONS: usize = 8;
+/// Buckets of the smallest full generation.
+const BUCKETS_MIN: usize = 64;
+/// Bytes of a bucket of a hash set of keys: the key, and a byte to find it by.
+const BUCKET_BYTES: usize = 9;
 
 /// What a call with a nonce is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +49,20 @@ pub(crate) struct Nonces {
     clock: Arc<dyn Clock>,
     /// How long a finished pair is remembered.
     grace: Duration,
+    /// Keys of a generation at most.
+    generation_count_max: usize,
+    stripe_bytes_max: usize,
+    forgotten_early: AtomicU64,
     stripes: [Stripe; STRIPES_COUNT],
+}
+
+/// What is remembered at this moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NonceStats {
+    pub remembered_count: u64,
+    pub held_bytes: u64,
+    /// Since start: pairs that were forgotten before their grace period was over, for want of memory.
+    pub forgotten_early_count: u64,
 }
 
 #[derive(Default)]
@@ -46,15 +73,93 @@ struct Stripe {
 
 #[derive(Default)]
 struct StripeState {
-    /// `true`: done.
-    operations: HashMap<Nonce, bool>,
-    /// Done pairs, oldest first, with the monotonic time at which they may be forgotten.
-    expiry: VecDeque<(u64, Nonce)>,
+    running: HashSet<Nonce>,
+    /// Oldest first; the last one grows.
+    generations: VecDeque<Generation>,
+}
+
+struct Generation {
+    keys: HashSet<u64, BuildHasherDefault<KeyHasher>>,
+    began_ns: u64,
+    /// When the last key came.
+    newest_ns: u64,
+}
+
+/// Keys are mixed already.
+#[derive(Default)]
+struct KeyHasher(u64);
+
+impl Hasher for KeyHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        debug_assert!(bytes.is_empty(), "keys are numbers");
+    }
+
+    fn write_u64(&mut self, key: u64) {
+        self.0 = key.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(32);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// Different for two nonces of one group.
+fn key_of(nonce: Nonce) -> u64 {
+    let mut group = nonce.group;
+    for factor in [0xBF58_476D_1CE4_E5B9, 0x94D0_49BB_1331_11EB] {
+        group = (group ^ (group >> 31)).wrapping_mul(factor);
+    }
+    nonce.nonce ^ group ^ (group >> 31)
+}
+
+impl Generation {
+    fn new(now_ns: u64) -> Generation {
+        Generation { keys: HashSet::default(), began_ns: now_ns, newest_ns: now_ns }
+    }
+
+    /// Bytes of the set: hash sets have a power of two of buckets and fill seven of eight.
+    fn held_bytes(&self) -> usize {
+        if self.keys.capacity() == 0 {
+            0
+        } else {
+            (self.keys.capacity() * 8 / 7).next_power_of_two() * BUCKET_BYTES
+        }
+    }
+}
+
+impl StripeState {
+    fn is_done(&self, nonce: Nonce) -> bool {
+        let key = key_of(nonce);
+        self.generations.iter().rev().any(|generation| generation.keys.contains(&key))
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.generations.iter().map(Generation::held_bytes).sum()
+    }
+
+    /// Forgets generations whose last key is as old as the grace period.
+    fn expire(&mut self, now_ns: u64, grace_ns: u64) {
+        while self.generations.front().is_some_and(|oldest| oldest.newest_ns + grace_ns <= now_ns) {
+            self.generations.pop_front();
+        }
+    }
 }
 
 impl Nonces {
-    pub(crate) fn new(clock: Arc<dyn Clock>, grace: Duration) -> Nonces {
-        Nonces { clock, grace, stripes: Default::default() }
+    /// `bytes_max`: of what is remembered, all generations together.
+    pub(crate) fn new(clock: Arc<dyn Clock>, grace: Duration, bytes_max: u64) -> Nonces {
+        let stripe_bytes_max = bytes_max as usize / STRIPES_COUNT;
+        let buckets = stripe_bytes_max / FULL_GENERATIONS / BUCKET_BYTES;
+        // The largest power of two that is not above.
+        let buckets = ((buckets + 1).next_power_of_two() / 2).max(BUCKETS_MIN);
+        Nonces {
+            clock,
+            grace,
+            generation_count_max: buckets / 8 * 7,
+            stripe_bytes_max,
+            forgotten_early: AtomicU64::new(0),
+            stripes: Default::default(),
+        }
     }
 
     fn stripe(&self, nonce: Nonce) -> &Stripe {
@@ -68,13 +173,13 @@ impl Nonces {
             return Turn::Work;
         }
         let mut state = self.stripe(nonce).state.lock();
-        match state.operations.get(&nonce) {
-            None => {
-                state.operations.insert(nonce, false);
-                Turn::Work
-            }
-            Some(false) => Turn::Running,
-            Some(true) => Turn::Done,
+        if state.running.contains(&nonce) {
+            Turn::Running
+        } else if state.is_done(nonce) {
+            Turn::Done
+        } else {
+            state.running.insert(nonce);
+            Turn::Work
         }
     }
 
@@ -87,7 +192,7 @@ impl Nonces {
         let stripe = self.stripe(nonce);
         let mut state = stripe.state.lock();
         let deadline_ns = self.clock.monotonic_ns() + timeout.as_nanos() as u64;
-        while state.operations.get(&nonce) == Some(&false) {
+        while state.running.contains(&nonce) {
             let left_ns = deadline_ns.saturating_sub(self.clock.monotonic_ns());
             if left_ns == 0 {
                 return Turn::Running;
@@ -103,25 +208,80 @@ impl Nonces {
         if nonce.nonce == 0 {
             return;
         }
-        let now_ns = self.clock.monotonic_ns();
         let stripe = self.stripe(nonce);
         let mut state = stripe.state.lock();
+        state.running.remove(&nonce);
         if done {
-            state.operations.insert(nonce, true);
-            state.expiry.push_back((now_ns + self.grace.as_nanos() as u64, nonce));
-        } else {
-            state.operations.remove(&nonce);
-        }
-        while let Some(&(expires_ns, oldest)) = state.expiry.front() {
-            let full = state.expiry.len() > REMEMBERED_COUNT_MAX / STRIPES_COUNT;
-            if !full && expires_ns > now_ns {
-                break;
-            }
-            state.expiry.pop_front();
-            state.operations.remove(&oldest);
+            self.remember(&mut state, nonce);
         }
         drop(state);
         stripe.ended.notify_all();
+    }
+
+    /// What replay found: these operations are done. Entries that are older than one and a half grace periods are left
+    /// out, because the clocks of two servers may differ; the others are remembered for a grace period from now, as in HBase.
+    pub(crate) fn report_replayed(&self, found: &[ReplayedNonce]) {
+        let oldest_ms = self.clock.now_ms().saturating_sub(self.replayed_age_max().as_millis() as i64);
+        for found in found {
+            if found.nonce.nonce != 0 && found.write_time_ms >= oldest_ms {
+                let mut state = self.stripe(found.nonce).state.lock();
+                if !state.is_done(found.nonce) {
+                    self.remember(&mut state, found.nonce);
+                }
+            }
+        }
+    }
+
+    /// How old an entry of the WAL may be whose nonce still counts.
+    pub(crate) fn replayed_age_max(&self) -> Duration {
+        self.grace * 3 / 2
+    }
+
+    /// Forgets what is old enough, so that its memory is free also when nothing comes.
+    pub(crate) fn expire(&self) {
+        let (now_ns, grace_ns) = (self.clock.monotonic_ns(), self.grace.as_nanos() as u64);
+        for stripe in &self.stripes {
+            stripe.state.lock().expire(now_ns, grace_ns);
+        }
+    }
+
+    pub(crate) fn stats(&self) -> NonceStats {
+        let forgotten_early_count = self.forgotten_early.load(Ordering::Relaxed);
+        let mut stats = NonceStats { forgotten_early_count, ..NonceStats::default() };
+        for stripe in &self.stripes {
+            let state = stripe.state.lock();
+            stats.remembered_count += state.generations.iter().map(|g| g.keys.len() as u64).sum::<u64>();
+            stats.held_bytes += state.held_bytes() as u64;
+        }
+        stats
+    }
+
+    fn remember(&self, state: &mut StripeState, nonce: Nonce) {
+        let (now_ns, grace_ns) = (self.clock.monotonic_ns(), self.grace.as_nanos() as u64);
+        state.expire(now_ns, grace_ns);
+        let span_ns = grace_ns / u64::from(GENERATIONS_PER_GRACE);
+        let grows = |last: &&mut Generation| {
+            last.keys.len() < self.generation_count_max && now_ns < last.began_ns + span_ns
+        };
+        let generation = match state.generations.back_mut().filter(grows) {
+            Some(last) => last,
+            None => {
+                state.generations.push_back(Generation::new(now_ns));
+                state.generations.back_mut().expect("it was just put in")
+            }
+        };
+        generation.keys.insert(key_of(nonce));
+        generation.newest_ns = now_ns;
+        while state.held_bytes() > self.stripe_bytes_max && state.generations.len() > 1 {
+            let forgotten = state.generations.pop_front().map_or(0, |oldest| oldest.keys.len());
+            if self.forgotten_early.fetch_add(forgotten as u64, Ordering::Relaxed) == 0 {
+                let bytes_max = self.stripe_bytes_max * STRIPES_COUNT;
+                tracing::warn!(
+                    bytes_max,
+                    "no memory for nonces: the oldest are forgotten before their grace period is over"
+                );
+            }
+        }
     }
 }
 
@@ -159,7 +319,7 @@ mod tests {
     #[test]
     fn done_once_failed_again_and_forgotten_late() {
         let clock = Arc::new(ManualClock::at(0));
-        let nonces = Arc::new(Nonces::new(clock.clone(), Duration::from_secs(10)));
+        let nonces = Arc::new(Nonces::new(clock.clone(), Duration::from_secs(10), 1 << 20));
         assert_eq!(nonces.begin(N), Turn::Work);
         assert_eq!(nonces.begin(N), Turn::Running);
         drop(NonceGuard::new(&nonces, N)); // failed
@@ -179,7 +339,7 @@ mod tests {
 
     #[test]
     fn a_duplicate_waits_for_the_first() {
-        let nonces = Arc::new(Nonces::new(halcyon_env::Env::real().clock, Duration::from_secs(10)));
+        let nonces = Arc::new(Nonces::new(halcyon_env::Env::real().clock, Duration::from_secs(10), 1 << 20));
         assert_eq!(nonces.begin(N), Turn::Work);
         let waiting = nonces.clone();
         let thread = halcyon_env::spawn_thread("duplicate", move || {
@@ -194,9 +354,74 @@ mod tests {
 
     #[test]
     fn nonce_zero_is_none() {
-        let nonces = Nonces::new(Arc::new(ManualClock::at(0)), Duration::from_secs(1));
+        let nonces = Nonces::new(Arc::new(ManualClock::at(0)), Duration::from_secs(1), 1 << 20);
         let none = Nonce { group: 3, nonce: 0 };
         assert_eq!(nonces.begin(none), Turn::Work);
         assert_eq!(nonces.begin(none), Turn::Work);
+    }
+
+    #[test]
+    fn what_replay_reports_is_done() {
+        let clock = Arc::new(ManualClock::at(1_000_000));
+        let nonces = Nonces::new(clock.clone(), Duration::from_secs(10), 1 << 20);
+        let found = |nonce, age_ms: i64| ReplayedNonce {
+            nonce: Nonce { group: 4, nonce },
+            write_time_ms: 1_000_000 - age_ms,
+        };
+        // A client may repeat its call late, and the other server's clock may have been ahead.
+        nonces.report_replayed(&[
+            found(1, 0),
+            found(2, 15_000),
+            found(3, 15_001),
+            found(0, 0),
+            found(5, -90_000),
+        ]);
+        let turns = [1, 2, 3, 5].map(|nonce| nonces.begin(Nonce { group: 4, nonce }));
+        assert_eq!(turns, [Turn::Done, Turn::Done, Turn::Work, Turn::Done]);
+        assert_eq!(nonces.stats().remembered_count, 3);
+        clock.advance(Duration::from_secs(10));
+        nonces.expire();
+        assert_eq!(nonces.stats().remembered_count, 0, "the grace period runs from the report on");
+    }
+
+    /// 65,536 pairs a stripe were remembered once, whatever memory there was: above 580 operations a second the grace
+    /// period was not kept, and nobody was told.
+    #[test]
+    fn a_grace_period_of_many_operations_is_kept_in_its_memory() {
+        let clock = Arc::new(ManualClock::at(0));
+        let grace = Duration::from_secs(1800);
+        let nonces = Nonces::new(clock.clone(), grace, 64 << 20);
+        let nonce = |at: u64| Nonce { group: 7, nonce: at.wrapping_mul(0x2545_F491_4F6C_DD1D) | 1 };
+        let (seconds, a_second) = (1800, 2000);
+        for at in 0..seconds * a_second {
+            if at % a_second == 0 {
+                clock.advance(Duration::from_secs(1));
+            }
+            nonces.end(nonce(at), true);
+        }
+        let stats = nonces.stats();
+        assert_eq!(stats.forgotten_early_count, 0, "{stats:?}");
+        assert!(stats.held_bytes <= 64 << 20, "{stats:?}");
+        assert!((0..seconds * a_second).step_by(997).all(|at| nonces.begin(nonce(at)) == Turn::Done));
+    }
+
+    #[test]
+    fn beyond_the_memory_the_oldest_are_forgotten_and_counted() {
+        let clock = Arc::new(ManualClock::at(0));
+        let nonces = Nonces::new(clock.clone(), Duration::from_secs(1800), 1 << 20);
+        let count = 400_000;
+        for nonce in 1..=count {
+            clock.advance(Duration::from_micros(100));
+            nonces.end(Nonce { group: 3, nonce }, true);
+            if nonce % 1000 == 0 {
+                assert!(nonces.stats().held_bytes <= 1 << 20);
+            }
+        }
+        let stats = nonces.stats();
+        assert!(stats.forgotten_early_count > 0);
+        assert_eq!(stats.remembered_count + stats.forgotten_early_count, count);
+        assert!(stats.remembered_count > 70_000, "a key takes about ten bytes: {stats:?}");
+        assert_eq!(nonces.begin(Nonce { group: 3, nonce: count }), Turn::Done, "the newest stay");
+        assert_eq!(nonces.begin(Nonce { group: 3, nonce: 1 }), Turn::Work);
     }
 }

@@ -11,6 +11,10 @@ use crate::errors::invalid;
 
 const TTL: &str = "_ttl";
 const RETURN_RESULTS: &str = "_rr_";
+/// HBase's AccessController turns it into tags of the cells.
+const ACL: &str = "acl";
+/// HBase's VisibilityController turns it into tags of the cells.
+const VISIBILITY: &str = "VISIBILITY";
 
 /// The cells of a request's cell block, taken in order by the mutations that count them.
 pub(crate) struct CellSource {
@@ -59,6 +63,7 @@ pub(crate) fn mutation(proto: &pb::MutationProto, cells: &mut CellSource) -> Res
         _ => return Err(invalid("a mutation needs a row or cells")),
     };
     check_row(&row)?;
+    check_protection(&proto.attribute)?;
     let timestamp = proto.timestamp.map_or(LATEST_TIMESTAMP, |timestamp| timestamp as i64);
     let cells = if count > 0 {
         check_block(&block, &row, kind)?;
@@ -83,6 +88,24 @@ pub(crate) fn mutation(proto: &pb::MutationProto, cells: &mut CellSource) -> Res
             .is_none_or(|value| value.first().is_none_or(|&byte| byte != 0)),
         cell_ttl_ms: ttl(&proto.attribute)?,
     })
+}
+
+/// Refuses attributes that ask for protection which nothing here enforces. HBase without the coprocessor ignores them,
+/// and cells that somebody wanted to protect are open to everybody.
+///
+/// The cluster ids of `_cs.id` are accepted and ignored: they end circles of replication, and nothing is replicated.
+fn check_protection(attributes: &[pb::NameBytesPair]) -> Result<(), RpcError> {
+    for (name, protection, keeper) in [
+        (ACL, "a cell ACL", "AccessController"),
+        (VISIBILITY, "a visibility expression", "VisibilityController"),
+    ] {
+        if attribute(attributes, name).is_some() {
+            return Err(invalid(format!(
+                "The mutation carries {protection} (attribute {name}), but this server has no {keeper}: it would not be enforced"
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn kind(proto: &pb::MutationProto) -> Result<MutationKind, RpcError> {

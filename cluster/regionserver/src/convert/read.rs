@@ -14,6 +14,10 @@ const ISOLATION_LEVEL: &str = "_isolationlevel_";
 const READ_UNCOMMITTED: u8 = 2;
 
 /// A Get as a scan of its row.
+///
+/// The authorizations of a Get or Scan (attribute `VISIBILITY`) are accepted and ignored, as by HBase without its
+/// VisibilityController. No cell here has a visibility expression, because mutations that carry one are refused. Cells
+/// without an expression are visible whatever the authorizations are.
 pub(crate) fn get(get: &pb::Get) -> Result<Scan, RpcError> {
     check_row(&get.row)?;
     let mut scan = Scan::of_row(get.row.clone());
@@ -56,6 +60,7 @@ pub(crate) fn scan(proto: &pb::Scan) -> Result<Scan, RpcError> {
         load_families_on_demand: proto.load_column_families_on_demand.unwrap_or(true),
         read_uncommitted: read_uncommitted(&proto.attribute),
         read_point: proto.mvcc_read_point.filter(|&point| point > 0).map(halcyon_cell::ReadPoint::new),
+        reads: None,
         start_row,
         stop_row,
     };

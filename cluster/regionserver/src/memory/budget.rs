@@ -4,7 +4,8 @@
 //! budget = memstores + blocks + requests + answers + log + working
 //!
 //! memstores   chunks, filled or not, with the lists and arrays of flat segments, and chunks that wait to be used
-//! blocks      the block cache, roots of index and bloom filters of open files, blocks under open scanners
+//! blocks      the block cache, roots of index and bloom filters of open files, blocks under open scanners, nonces of
+//!             finished operations
 //! requests    frames of calls that wait, and large ones that are arriving
 //! answers     those that threads of the disk pool are making, and those that clients do not take
 //! log         what was appended and not written: a buffer that fills and one that is being written
@@ -17,7 +18,7 @@
 //! | part | at its limit |
 //! |---|---|
 //! | memstores | writers are held back and then refused (`pressure.rs`); waiting chunks go before new ones come |
-//! | blocks | blocks leave the cache; its capacity is what open files and scanners leave of the part |
+//! | blocks | blocks leave the cache; its capacity is what open files, scanners and nonces leave of the part; nonces have a sixteenth of the budget at most |
 //! | requests | calls of the class are refused (`Queues` of `halcyon-rpc`) |
 //! | answers | calls wait (`pool.rs`); a connection whose client takes nothing is not read, and closed in the end |
 //! | log | whoever appends writes first |
@@ -107,6 +108,7 @@ impl RegionServer {
             part("block-cache", self.cache.stats().used_bytes, blocks),
             beside("files", self.files_held_bytes()),
             beside("scanners", self.scanners.held_bytes()),
+            beside("nonces", self.nonces.stats().held_bytes),
             part("log", self.logs.held_bytes(), plan.log),
             part("working", self.writers_busy() as u64 * WRITER_BYTES, plan.working),
         ]
@@ -141,12 +143,12 @@ impl RegionServer {
         self.chunks.set_pooled_max((high as f64 * part) as usize);
     }
 
-    /// Leaves the block cache what open files and scanners do not take of their part, at least an eighth of it.
+    /// Leaves the block cache what open files, scanners and nonces do not take of their part, at least an eighth of it.
     pub(crate) fn fit_cache(&self) {
         let plan = self.settings.plan();
         let blocks =
             (plan.memstores + plan.blocks).saturating_sub(self.memstores_bytes.load(Ordering::Relaxed));
-        let beside = self.files_held_bytes() + self.scanners.held_bytes();
+        let beside = self.files_held_bytes() + self.scanners.held_bytes() + self.nonces.stats().held_bytes;
         let cut = self.cut_bytes.load(Ordering::Relaxed) / 2;
         let capacity = blocks.saturating_sub(beside + cut).max(blocks / 8);
         let now = self.cache.stats().capacity_bytes;

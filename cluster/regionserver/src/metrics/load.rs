@@ -10,8 +10,10 @@ use halcyon_rpc::CallClass;
 use halcyon_wal::WalStats;
 
 use crate::RegionServer;
+use crate::calls::nonces::NonceStats;
 use crate::regions::region_table::OnlineRegion;
 
+const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
 /// What is queued and held at this moment, for the console.
@@ -29,6 +31,7 @@ pub struct ServerStats {
     /// Writers held back since start, and those of them that were refused.
     pub held_back_count: u64,
     pub refused_count: u64,
+    pub nonces: NonceStats,
     pub cache: CacheStats,
     /// Of the tables' log.
     pub wal: WalStats,
@@ -47,6 +50,7 @@ impl RegionServer {
             memstore_high_bytes: self.pressure.high_bytes(),
             held_back_count,
             refused_count,
+            nonces: self.nonces.stats(),
             cache: self.cache.stats(),
             wal: self.logs.tables().stats(),
         }
@@ -56,22 +60,21 @@ impl RegionServer {
     pub fn server_load(&self) -> pb::ServerLoad {
         let region_loads: Vec<pb::RegionLoad> =
             self.regions.online().iter().map(|o| region_load(o)).collect();
-        let total: u64 =
-            region_loads.iter().map(|load| load.read_requests_count() + load.write_requests_count()).sum();
-        let writes = region_loads.iter().map(|load| load.write_requests_count()).sum();
-        let used_bytes = self.chunks.allocated_bytes() as u64 + self.cache.stats().used_bytes;
-        let now_ms = self.env.clock.now_ms();
-        let (per_second, since_ms) = self.request_rate.sample(total, now_ms);
+        let writes = region_loads.iter().map(|load| load.write_requests_count()).sum::<u64>();
+        let counted_bytes = || self.chunks.allocated_bytes() as u64 + self.cache.stats().used_bytes;
+        let used_bytes = halcyon_env::resident_bytes(&*self.env.fs).unwrap_or_else(counted_bytes);
+        let rate = self.request_rate.get();
         pb::ServerLoad {
-            number_of_requests: Some(per_second),
-            total_number_of_requests: Some(total),
+            number_of_requests: Some(rate.per_second),
+            total_number_of_requests: Some(self.counters.requests()),
             used_heap_mb: Some(whole_mib(used_bytes)),
             max_heap_mb: Some(whole_mib(self.settings.memory_bytes)),
             region_loads,
-            report_start_time: Some(since_ms.max(0) as u64),
-            report_end_time: Some(now_ms.max(0) as u64),
-            info_server_port: Some(0),
-            write_requests_count: Some(writes),
+            report_start_time: Some(rate.since_ms.max(0) as u64),
+            report_end_time: Some(self.env.clock.now_ms().max(0) as u64),
+            info_server_port: Some(self.info_port()),
+            write_requests_count: Some(writes + self.counters.closed_writes.get()),
+            user_loads: self.user_loads.to_pb(),
             ..Default::default()
         }
     }
@@ -97,10 +100,23 @@ pub(crate) fn region_load(online: &OnlineRegion) -> pb::RegionLoad {
         read_requests_count: Some(stats.read_requests),
         write_requests_count: Some(stats.write_requests),
         filtered_read_requests_count: Some(stats.filtered_read_requests),
-        total_compacting_k_vs: Some(0),
-        current_compacted_k_vs: Some(0),
+        total_compacting_k_vs: Some(stats.compacting_cells),
+        current_compacted_k_vs: Some(stats.compacted_cells),
+        // HBase gives the roots' size for both.
+        storefile_index_size_kb: Some(whole_kib(stats.root_index_bytes)),
+        root_index_size_kb: Some(narrow(whole_kib(stats.root_index_bytes))),
+        total_static_index_size_kb: Some(narrow(whole_kib(stats.data_index_bytes))),
+        total_static_bloom_size_kb: Some(narrow(whole_kib(stats.bloom_bytes))),
+        store_ref_count: Some(i32::try_from(stats.file_readers).unwrap_or(i32::MAX)),
+        // Compacted files are archived at once: none waits in the store for its readers.
+        max_compacted_store_file_ref_count: Some(0),
+        // There are no coprocessors.
+        cp_requests_count: Some(0),
         complete_sequence_id: Some(flushed_max),
+        // All blocks lie on the disk of this machine.
         data_locality: Some(1.0),
+        blocks_local_weight: Some(stats.store_file_bytes),
+        blocks_total_weight: Some(stats.store_file_bytes),
         last_major_compaction_ts: Some(stats.last_major_compaction_ms.max(0) as u64),
         compaction_state: Some(compaction_state(online, &stats) as i32),
         region_size_mb: Some(whole_mib(stats.store_file_bytes)),
@@ -122,6 +138,15 @@ pub(crate) fn compaction_state(online: &OnlineRegion, stats: &RegionStats) -> Co
         (false, true) => CompactionState::Major,
         (true, true) => CompactionState::MajorAndMinor,
     }
+}
+
+/// KiB, where anything that is not nothing is at least one.
+fn whole_kib(bytes: u64) -> u64 {
+    if bytes == 0 { 0 } else { (bytes / KIB).max(1) }
+}
+
+fn narrow(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
 }
 
 /// MiB, where anything that is not nothing is at least one.

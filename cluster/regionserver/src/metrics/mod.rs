@@ -2,3 +2,4 @@
 
 pub(crate) mod counters;
 pub(crate) mod load;
+pub(crate) mod users;

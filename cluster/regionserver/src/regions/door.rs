@@ -162,6 +162,7 @@ fn rows_found(region: &Arc<Region>, scan: Scan) -> Result<Vec<Vec<Cell>>> {
             rows.push(row);
         }
         if state == halcyon_region::NextState::Exhausted {
+            region.note_scanned(rows.len() as u64 + 1, scanner.counts().rows_filtered);
             return Ok(rows);
         }
     }

@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use halcyon_proto::pb;
-use halcyon_region::{Nonce, ReadMode};
+use halcyon_region::{Nonce, ReadMode, WriteTicket};
 use halcyon_rpc::{Call, Outcome, Reply, RpcError};
 use prost::Message;
 
+use super::mutate::turn;
 use super::{CallError, Waits, decode, ready};
 use crate::RegionServer;
+use crate::calls::nonces::{NonceGuard, Turn};
 use crate::convert::{self, CellSource};
 use crate::errors;
 
@@ -35,8 +37,11 @@ pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
     Outcome::Later(Box::pin(async move {
         let on_pool = server.clone();
         let work = move || mutate_rows(&on_pool, &request).map_err(CallError::into_rpc);
-        let (reply, ticket) = server.run_pooled("MutateRows", waits, work).await?;
+        let RowsMutated { reply, ticket, guard } = server.run_pooled("MutateRows", waits, work).await?;
         ticket.await.map_err(|error| errors::to_rpc(&error))?;
+        if let Some(guard) = guard {
+            guard.end(true);
+        }
         Ok(reply)
     }))
 }
@@ -47,11 +52,20 @@ pub(super) fn no_such_service(name: &str) -> RpcError {
     RpcError::unknown_protocol(format!("No registered coprocessor service found for {name}"))
 }
 
-/// `MultiRowMutationEndpoint.mutateRows`. Cells stand inline in the message.
+/// What `MutateRows` did, before it is durable.
+struct RowsMutated {
+    reply: Reply,
+    ticket: WriteTicket,
+    /// `None` if there is nothing to remember.
+    guard: Option<NonceGuard>,
+}
+
+/// `MultiRowMutationEndpoint.mutateRows`. Cells stand inline in the message. A call that is repeated with its nonce is
+/// applied once; HBase applies it again.
 fn mutate_rows(
     server: &RegionServer,
     request: &pb::CoprocessorServiceRequest,
-) -> Result<(Reply, halcyon_region::WriteTicket), CallError> {
+) -> Result<RowsMutated, CallError> {
     let online = server.regions.find(&request.region)?;
     let rows: pb::MutateRowsRequest = decode("MutateRows", request.call.request.clone())?;
     let mut no_cells = CellSource::new(Vec::new());
@@ -59,14 +73,30 @@ fn mutate_rows(
     let mutations = mutations.collect::<Result<Vec<_>, _>>()?;
     let conditions = rows.condition.iter().map(convert::condition).collect::<Result<Vec<_>, _>>()?;
     let nonce = Nonce { group: rows.nonce_group(), nonce: rows.nonce() };
+    if turn(server, nonce, ReadMode::AnyDisk)? == Turn::Done {
+        return Ok(RowsMutated {
+            reply: rows_reply(request, true),
+            ticket: WriteTicket::ready(),
+            guard: None,
+        });
+    }
+    let guard = (nonce.nonce != 0).then(|| NonceGuard::new(&server.nonces, nonce));
     let outcome = online.region.mutate_rows(conditions, mutations, nonce, ReadMode::AnyDisk)?;
     server.after_write(&online);
     server.drive_logs();
-    let response = pb::MutateRowsResponse { processed: Some(outcome.processed) };
+    Ok(RowsMutated {
+        reply: rows_reply(request, outcome.processed),
+        ticket: outcome.ticket,
+        guard: guard.filter(|_| outcome.processed),
+    })
+}
+
+fn rows_reply(request: &pb::CoprocessorServiceRequest, processed: bool) -> Reply {
+    let response = pb::MutateRowsResponse { processed: Some(processed) };
     let value = pb::NameBytesPair {
         name: "hbase.pb.MutateRowsResponse".to_string(),
         value: Some(Bytes::from(response.encode_to_vec())),
     };
     let reply = pb::CoprocessorServiceResponse { region: request.region.clone(), value };
-    Ok((Reply::message(&reply), outcome.ticket))
+    Reply::message(&reply)
 }

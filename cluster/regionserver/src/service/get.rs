@@ -19,6 +19,7 @@ pub(super) struct Found {
 
 pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
     server.counters.gets.add(1);
+    server.user_loads.note_reads(&call.connection, 1);
     let codec = if call.connection.get_uses_cell_block() { call.connection.codec } else { None };
     let request: pb::GetRequest = match decode("Get", std::mem::take(&mut call.param)) {
         Ok(request) => request,

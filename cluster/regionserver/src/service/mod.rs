@@ -26,7 +26,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use halcyon_cell::{Error, ErrorKind};
 use halcyon_rpc::{
-    Call, CallClass, CallHead, Connection, Outcome, Reply, Reservation, RpcError, Service, Terms,
+    AnsweredCalls, Call, CallClass, CallHead, Connection, Outcome, Reply, Reservation, RpcError, Service,
+    Terms,
 };
 use prost::Message;
 
@@ -55,6 +56,9 @@ impl Service for ClientService {
             return Outcome::Ready(Err(error));
         }
         let started_ns = server.env.clock.monotonic_ns();
+        if !matches!(call.method.as_str(), "Get" | "Mutate" | "Multi" | "Scan") {
+            server.counters.others.add(1);
+        }
         let (name, outcome) = match call.method.as_str() {
             "Get" => ("Get", get::call(server, call)),
             "Mutate" => ("Mutate", mutate::call(server, call)),
@@ -67,10 +71,11 @@ impl Service for ClientService {
         // What was answered here, or brought on its way, kept other connections of this thread waiting.
         let time_ns = server.env.clock.monotonic_ns().saturating_sub(started_ns);
         server.env.stalls.took(&*server.env.clock, "call", || name.to_string(), time_ns);
-        if let Outcome::Ready(Err(_)) = &outcome {
-            server.counters.failed.add(1);
-        }
         outcome
+    }
+
+    fn answered(&self, calls: &AnsweredCalls<'_>) {
+        self.server.note_answered(calls);
     }
 
     fn batch_done(&self) {
@@ -83,6 +88,7 @@ impl Service for ClientService {
 
     fn connection_closed(&self, connection: &Connection) {
         self.server.scanners.connection_closed(connection);
+        self.server.user_loads.connection_closed(connection);
     }
 }
 
@@ -139,6 +145,25 @@ impl Waits {
 }
 
 impl RegionServer {
+    /// Counts calls that failed or took long, wherever they ran.
+    fn note_answered(&self, calls: &AnsweredCalls<'_>) {
+        if calls.failed_count > 0 {
+            self.counters.failed.add(calls.failed_count);
+        }
+        let took = Duration::from_nanos(calls.took_ns);
+        if took >= self.settings.slow_call {
+            self.counters.slow.add(calls.count);
+            let (class, client) = (calls.class.name(), &*calls.connection.peer);
+            tracing::warn!(
+                class,
+                client,
+                count = calls.count,
+                took_ms = took.as_millis() as u64,
+                "slow calls"
+            );
+        }
+    }
+
     /// What a call ends in that nobody waits for any more.
     fn dropped(&self, terms: &Terms) -> Option<RpcError> {
         terms.dropped(self.env.clock.monotonic_ns()).map(RpcError::dropped)
@@ -181,13 +206,11 @@ impl RegionServer {
         };
         let took = Duration::from_nanos(self.env.clock.monotonic_ns().saturating_sub(started_ns));
         if took >= self.settings.slow_call {
-            self.counters.slow.add(1);
-            tracing::warn!(method, took_ms = took.as_millis() as u64, "slow call");
+            tracing::warn!(method, took_ms = took.as_millis() as u64, "slow call on the disk pool");
         }
         if let Err(error) = &result
             && error.dropped.is_none()
         {
-            self.counters.failed.add(1);
             tracing::debug!(method, %error, "call failed");
         }
         result

@@ -112,6 +112,10 @@ impl Run {
         let (may_cut_off, codec) = (call.connection.client_at_least(1, 2), call.connection.codec);
         let request: pb::MultiRequest = decode("Multi", std::mem::take(&mut call.param))?;
         let actions_count: usize = request.region_action.iter().map(|action| action.action.len()).sum();
+        let all_actions = request.region_action.iter().flat_map(|action| &action.action);
+        let gets_count = all_actions.filter(|action| action.get.is_some()).count();
+        server.user_loads.note_reads(&call.connection, gets_count as u64);
+        server.user_loads.note_writes(&call.connection, (actions_count - gets_count) as u64);
         Ok(Run {
             server: server.clone(),
             actions: request.region_action,

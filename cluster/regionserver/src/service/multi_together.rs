@@ -46,7 +46,8 @@ impl Run {
             self.decoded = kept.map(|kept| kept.into_iter().map(Ok).collect());
         }
         let (processed, cells) = done?;
-        self.guards.extend(guard);
+        // A condition that did not hold is looked at again when the call is repeated.
+        self.guards.extend(guard.filter(|_| processed));
         self.push_together(actions, cells, Some(processed), condition.is_some());
         Ok(())
     }

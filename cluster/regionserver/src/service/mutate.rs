@@ -45,6 +45,7 @@ struct Request {
 
 pub(super) fn call(server: &Arc<RegionServer>, call: Call) -> Outcome {
     server.counters.mutations.add(1);
+    server.user_loads.note_writes(&call.connection, 1);
     let request = match Request::new(server, call) {
         Ok(request) => request,
         Err(error) => return ready(Err(error)),
@@ -151,7 +152,8 @@ impl Request {
             processed: Some(outcome.processed),
             result: outcome.result,
             ticket: Some(outcome.ticket),
-            guard,
+            // A condition that did not hold is looked at again when the call is repeated.
+            guard: guard.filter(|_| outcome.processed),
         })
     }
 

@@ -171,7 +171,8 @@ impl Opening {
     /// Opens the scanner and serves the first results. `CacheOnly` may end in `NeedsDisk`, with no trace left.
     fn run(&self, mode: ReadMode) -> Result<Reply, CallError> {
         let proto = self.request.scan.as_ref().expect("checked by open");
-        let scan = convert::scan(proto)?;
+        let mut scan = convert::scan(proto)?;
+        scan.reads = self.limits.track_metrics.then(Arc::default);
         let scanner: RegionScanner = self.online.region.scanner(scan, mode)?;
         let holder = Box::new(OpenScanner {
             scanner,

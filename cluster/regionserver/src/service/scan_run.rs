@@ -37,7 +37,7 @@ pub(super) struct Limits {
     partials: bool,
     /// `Clock::monotonic_ns` at which a heartbeat is due.
     deadline_ns: Option<u64>,
-    track_metrics: bool,
+    pub track_metrics: bool,
     /// `Clock::monotonic_ns` when the call was complete.
     received_ns: u64,
     codec: Option<Codec>,
@@ -103,6 +103,8 @@ struct Results {
     limit_reached: bool,
     heartbeat: bool,
     cursor: Option<Bytes>,
+    /// How often the scanner was asked for a row or a part of one.
+    rounds: u64,
 }
 
 impl Results {
@@ -121,14 +123,23 @@ impl ScanRun {
     /// Serves the call; gives the scanner back or closes it. After an error it is closed.
     pub(super) fn run(mut self) -> Result<Reply, CallError> {
         let started_ns = self.server.env.clock.monotonic_ns();
-        let before = self.holder.scanner.counts();
+        // What was looked at to open the scanner is part of this call.
+        let before = match self.origin {
+            Origin::Claimed => self.holder.scanner.counts(),
+            Origin::Opened { .. } => ScanCounts::default(),
+        };
         let (results, filter_done) = match self.results() {
             Ok(results) => results,
             Err(error) => return Err(self.fail(CallError::from(error))),
         };
         let nothing_left = results.limit_reached || (filter_done && results.shapes.is_empty());
         let reply = self.reply(&results, nothing_left, before, started_ns);
-        if nothing_left || !results.more_in_region || self.limits.close {
+        let is_over = nothing_left || !results.more_in_region || self.limits.close;
+        if !is_over && matches!(self.origin, Origin::Opened { may_be_kept: false, .. }) {
+            return Err(CallError::NeedsDisk); // it runs once more, and counts then
+        }
+        self.note_scanned(results.rounds, before);
+        if is_over {
             self.close();
             return Ok(reply);
         }
@@ -138,10 +149,19 @@ impl ScanRun {
         let scanners = &self.server.scanners;
         match self.origin {
             Origin::Claimed => scanners.give_back(self.id, self.holder),
-            Origin::Opened { may_be_kept: false, .. } => return Err(CallError::NeedsDisk),
             Origin::Opened { next_call_seq, .. } => scanners.keep(self.id, next_call_seq, self.holder)?,
         }
         Ok(reply)
+    }
+
+    /// Counts what this call read, once for the call.
+    fn note_scanned(&self, rounds: u64, before: ScanCounts) {
+        let filtered = self.holder.scanner.counts().rows_filtered - before.rows_filtered;
+        self.holder.online.region.note_scanned(rounds, filtered);
+        self.server.user_loads.note_reads(&self.holder.connection, rounds);
+        if filtered > 0 {
+            self.server.user_loads.note_filtered(&self.holder.connection, filtered);
+        }
     }
 
     fn close(&self) {
@@ -188,6 +208,7 @@ impl ScanRun {
         let mut complete_rows = 0;
         loop {
             let start = results.cells.len();
+            results.rounds += 1;
             let state = self.holder.scanner.next_shared(&mut limits, &mut results.cells)?;
             let count = results.cells.len() - start;
             let more_in_row = matches!(
@@ -300,6 +321,8 @@ fn metrics(before: ScanCounts, after: ScanCounts, queued_ns: u64, took_ns: u64) 
             pair("ROWS_SCANNED", after.rows_scanned - before.rows_scanned),
             pair("ROWS_FILTERED", after.rows_filtered - before.rows_filtered),
             pair("BLOCK_BYTES_SCANNED", after.block_bytes_scanned - before.block_bytes_scanned),
+            pair("BYTES_READ_FROM_FS", after.disk_bytes_read - before.disk_bytes_read),
+            pair("BLOCK_READ_OPS_COUNT", after.disk_blocks_read - before.disk_blocks_read),
             pair("RPC_SCAN_PROCESSING_TIME", took_ns / 1_000_000),
             pair("RPC_SCAN_QUEUE_WAIT_TIME", queued_ns / 1_000_000),
         ],

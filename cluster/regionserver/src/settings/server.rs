@@ -180,6 +180,12 @@ impl RegionServerSettings {
         self.plan().blocks
     }
 
+    /// Bytes that nonces of finished operations may take, of the part for blocks. With a gibibyte of memory they keep 30
+    /// minutes of 3,500 operations a second.
+    pub fn nonces_bytes_max(&self) -> u64 {
+        self.memory_bytes / 16
+    }
+
     /// Whether the settings make sense together.
     pub fn check(&self) -> Result<()> {
         self.check_shares()?;

@@ -65,7 +65,7 @@ impl Region {
         let target = self.file_target(store, by, now_ms, tags)?;
         let mut outputs = Outputs::new(target, selection.cut.clone());
         let newest = inputs.iter().map(|file| file.max_seq.max(file.max_cell_seq)).max().unwrap_or_default();
-        let (mut looked_at_bytes, mut written_bytes) = (0, 0);
+        let (mut looked_at_bytes, mut looked_at_cells, mut written_bytes) = (0, 0, 0);
         visit_cells(&mut heap, &mut matcher, |cell, kept| {
             invariant!(
                 SeqId::new(cell.seq()) <= newest,
@@ -77,6 +77,7 @@ impl Region {
             );
             let len = cell.bytes().len() as u64;
             looked_at_bytes += len;
+            looked_at_cells += 1;
             outputs.note_visited();
             if kept {
                 written_bytes += len;
@@ -86,6 +87,7 @@ impl Region {
                 return Ok(());
             }
             looked_at_bytes = 0;
+            store.progress.advance(std::mem::take(&mut looked_at_cells));
             self.ask(control, std::mem::take(&mut written_bytes))
         })?;
         outputs.add_empty_files()?;

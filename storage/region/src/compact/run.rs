@@ -158,7 +158,9 @@ impl Region {
         };
         let running = if selection.all { &self.counters.major_running } else { &self.counters.minor_running };
         let _running = Running::begin(running);
+        store.progress.begin(selection.files.iter().map(|&at| candidates.states[at].entries).sum());
         let outcome = self.rewrite_selected(store, &candidates.files, &selection, control);
+        store.progress.end(outcome.is_ok());
         if outcome.is_err() && wanted {
             store.major_wanted.store(true, Ordering::Release);
         }

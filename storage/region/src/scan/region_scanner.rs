@@ -3,6 +3,7 @@
 
 use std::cmp::Ordering;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
 use halcyon_cell::{
@@ -166,7 +167,13 @@ impl RegionScanner {
     }
 
     pub fn counts(&self) -> ScanCounts {
-        self.counts
+        let reads = self.resumable.as_ref().and_then(|resumable| resumable.scan.reads.as_ref());
+        reads.map_or(self.counts, |reads| ScanCounts {
+            block_bytes_scanned: reads.scanned_bytes.load(Relaxed),
+            disk_blocks_read: reads.disk_count.load(Relaxed),
+            disk_bytes_read: reads.disk_bytes.load(Relaxed),
+            ..self.counts
+        })
     }
 
     /// The row looked at last, for cursors.
@@ -269,7 +276,10 @@ impl RegionScanner {
             }
             self.position = Position::BetweenRows;
             if out.count() > start || scan_done {
-                let end = scan_done || self.peek_row().is_none_or(|row| self.is_past_stop(row));
+                // Where the size limit falls on the end of a row HBase does not look whether another one follows
+                // (`RegionScannerImpl.nextInternal`): the next call finds out. Clients count on it.
+                let is_full = limits.may_cut_row && limits.size_bytes_left <= 0;
+                let end = scan_done || (!is_full && self.peek_row().is_none_or(|row| self.is_past_stop(row)));
                 return Ok(if end { NextState::Exhausted } else { NextState::RowDone });
             }
             self.counts.rows_filtered += 1;

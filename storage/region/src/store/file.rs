@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use halcyon_cache::BlockCache;
 use halcyon_cell::{Error, ReadPoint, Result, SeqId};
 use halcyon_env::Env;
-use halcyon_hfile::{CacheKinds, HFile, HalfScanner, ReadMode, ReaderOptions, RowRange};
+use halcyon_hfile::{BlockReads, CacheKinds, HFile, HalfScanner, ReadMode, ReaderOptions, RowRange};
 use halcyon_schema::{FamilyDescriptor, layout};
 
 use super::reference::Reference;
@@ -29,6 +29,8 @@ pub(crate) struct StoreFile {
     pub number: u64,
     /// Its blocks are to be read into the cache, and nobody has begun.
     pub prefetch_wanted: AtomicBool,
+    /// Blocks that were in the cache when all of them had been put there; 0: they never were.
+    filled_count: AtomicUsize,
     /// Of a reference about what its rows take.
     pub len_bytes: u64,
     pub max_seq: SeqId,
@@ -86,6 +88,7 @@ impl StoreFile {
             half,
             number,
             prefetch_wanted: AtomicBool::new(false),
+            filled_count: AtomicUsize::new(0),
             len_bytes,
             max_seq: SeqId::new(max_seq),
             max_cell_seq: SeqId::new(info.max_mvcc()),
@@ -97,9 +100,17 @@ impl StoreFile {
 
     /// As [`HFile::fill_cache`]. A file is no worse for not being in the cache, so an error is only told.
     pub fn fill_cache(&self, kinds: CacheKinds, go_on: impl Fn() -> bool) {
-        if let Err(error) = self.hfile.fill_cache(kinds, go_on) {
-            tracing::warn!(%error, "blocks were not put into the cache");
+        match self.hfile.fill_cache(kinds, go_on) {
+            Ok(filled) if kinds.data => self.filled_count.store(filled.unwrap_or(0), Ordering::Relaxed),
+            Ok(_) => {}
+            Err(error) => tracing::warn!(%error, "blocks were not put into the cache"),
         }
+    }
+
+    /// Whether all blocks were put into the cache ahead of reads, and all are still there.
+    pub fn is_fully_cached(&self) -> bool {
+        let filled = self.filled_count.load(Ordering::Relaxed);
+        filled > 0 && self.hfile.blocks().cached_count() >= filled
     }
 
     /// Lets the blocks of a file go that is no store's any more. A reference's file is others' as well: what is left
@@ -128,7 +139,18 @@ impl StoreFile {
 
     /// What the file gives to a merge; cells above `read_point` are passed over.
     pub fn source(&self, mode: ReadMode, cache_blocks: bool, read_point: ReadPoint) -> Source {
-        let scanner = self.hfile.scanner(mode, cache_blocks);
+        self.source_counting(mode, cache_blocks, read_point, None)
+    }
+
+    /// As `source`, of a scan that wants its blocks counted.
+    pub fn source_counting(
+        &self,
+        mode: ReadMode,
+        cache_blocks: bool,
+        read_point: ReadPoint,
+        reads: Option<Arc<BlockReads>>,
+    ) -> Source {
+        let scanner = self.hfile.scanner(mode, cache_blocks).counting(reads);
         match &self.half {
             None => Source::File(UpTo::new(scanner, read_point)),
             Some(range) => Source::Half(UpTo::new(HalfScanner::new(scanner, range.clone()), read_point)),

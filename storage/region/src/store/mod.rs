@@ -119,6 +119,34 @@ pub(crate) struct Store {
     pub compacting: Mutex<()>,
     /// Somebody asked for a major compaction.
     pub major_wanted: AtomicBool,
+    pub progress: CompactionProgress,
+}
+
+/// How far the running compaction of a store is, or how far the last one came. HBase: `CompactionProgress`.
+#[derive(Default)]
+pub(crate) struct CompactionProgress {
+    /// Cells of the files that are compacted.
+    pub total_cells: AtomicU64,
+    /// Those that were looked at.
+    pub done_cells: AtomicU64,
+}
+
+impl CompactionProgress {
+    pub fn begin(&self, total_cells: u64) {
+        self.done_cells.store(0, Ordering::Relaxed);
+        self.total_cells.store(total_cells, Ordering::Relaxed);
+    }
+
+    pub fn advance(&self, cells: u64) {
+        self.done_cells.fetch_add(cells, Ordering::Relaxed);
+    }
+
+    /// A compaction that is over has done all of it, and one that failed has done nothing.
+    pub fn end(&self, succeeded: bool) {
+        let done = if succeeded { self.total_cells.load(Ordering::Relaxed) } else { 0 };
+        self.done_cells.store(done, Ordering::Relaxed);
+        self.total_cells.store(done, Ordering::Relaxed);
+    }
 }
 
 /// What a store needs of its server.
@@ -187,6 +215,7 @@ impl Store {
             unsettled: Unsettled::default(),
             compacting: Mutex::new(()),
             major_wanted: AtomicBool::new(false),
+            progress: CompactionProgress::default(),
         }
     }
 

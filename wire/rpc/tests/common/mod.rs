@@ -10,7 +10,8 @@ use halcyon_cell::Cell;
 use halcyon_env::{Clock, SystemClock};
 use halcyon_proto::pb;
 use halcyon_rpc::{
-    Call, CallClass, CallHead, CellBlock, Outcome, Reply, RpcError, RpcServer, RpcSettings, Service, Services,
+    AnsweredCalls, Call, CallClass, CallHead, CellBlock, Outcome, Reply, RpcError, RpcServer, RpcSettings,
+    Service, Services,
 };
 use parking_lot::Mutex;
 use prost::Message;
@@ -27,6 +28,8 @@ pub struct TestService {
     pub batches: AtomicUsize,
     pub closed: AtomicUsize,
     pub finished: Arc<AtomicUsize>,
+    /// Calls and failed calls that the service was told of as answered.
+    pub answered: Mutex<(u64, u64)>,
     pub seen: Mutex<Vec<(u32, String)>>,
     /// Of the last call.
     pub received_ns: AtomicU64,
@@ -40,6 +43,7 @@ impl Default for TestService {
             batches: AtomicUsize::new(0),
             closed: AtomicUsize::new(0),
             finished: Arc::default(),
+            answered: Mutex::default(),
             seen: Mutex::default(),
         }
     }
@@ -84,6 +88,12 @@ impl Service for TestService {
             "LaterPanic" => Outcome::Later(Box::pin(async { panic!("as asked, later") })),
             other => Outcome::Ready(Err(RpcError::unknown_method(other))),
         }
+    }
+
+    fn answered(&self, calls: &AnsweredCalls<'_>) {
+        let mut answered = self.answered.lock();
+        answered.0 += calls.count;
+        answered.1 += calls.failed_count;
     }
 
     fn batch_done(&self) {

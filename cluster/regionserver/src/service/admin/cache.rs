@@ -35,3 +35,10 @@ fn evict(server: &RegionServer, request: pb::ClearRegionBlockCacheRequest) -> Re
     };
     Reply::message(&pb::ClearRegionBlockCacheResponse { stats })
 }
+
+/// Names of the files of which all blocks were read ahead into the cache and are still there.
+pub(super) fn cached_files(server: &RegionServer) -> Reply {
+    let regions = server.regions.online();
+    let cached_files = regions.iter().flat_map(|online| online.region.cached_files()).collect();
+    Reply::message(&pb::GetCachedFilesListResponse { cached_files })
+}

@@ -45,7 +45,8 @@ pub(super) fn online_regions(server: &RegionServer) -> Reply {
 }
 
 pub(super) fn server_info(server: &RegionServer) -> Reply {
-    let server_info = pb::ServerInfo { server_name: server.name.to_pb(), webui_port: Some(0) };
+    let server_info =
+        pb::ServerInfo { server_name: server.name.to_pb(), webui_port: Some(server.info_port()) };
     Reply::message(&pb::GetServerInfoResponse { server_info })
 }
 

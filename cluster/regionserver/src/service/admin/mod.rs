@@ -9,7 +9,7 @@ mod logs;
 use std::sync::Arc;
 
 use halcyon_proto::pb;
-use halcyon_rpc::{Call, CallClass, CallHead, Outcome, Reply, RpcError, Service, Terms};
+use halcyon_rpc::{AnsweredCalls, Call, CallClass, CallHead, Outcome, Reply, RpcError, Service, Terms};
 
 use super::{Waits, decode, ready};
 use crate::RegionServer;
@@ -34,11 +34,16 @@ impl Service for AdminService {
         }
     }
 
+    fn answered(&self, calls: &AnsweredCalls<'_>) {
+        self.server.note_answered(calls);
+    }
+
     fn call(&self, call: Call) -> Outcome {
         let server = &self.server;
         if let Err(error) = server.check_serving() {
             return ready(Err(error));
         }
+        server.counters.others.add(1);
         match call.method.as_str() {
             "FlushRegion" => flush::call(server, call),
             "GetRegionInfo" => info::region_info(server, call),
@@ -61,11 +66,12 @@ fn answer_now(server: &Arc<RegionServer>, call: &Call) -> Result<Reply, RpcError
         "ClearCompactionQueues" => compaction::clear_queues(server, call),
         // Nothing is read again while the server runs, so there is nothing that could have changed.
         "UpdateConfiguration" => Ok(Reply::message(&pb::UpdateConfigurationResponse::default())),
-        "GetCachedFilesList" => Ok(Reply::message(&pb::GetCachedFilesListResponse::default())),
+        "GetCachedFilesList" => Ok(cache::cached_files(server)),
         "GetSlowLogResponses" | "GetLargeLogResponses" => {
             Ok(Reply::message(&pb::SlowLogResponses::default()))
         }
-        "ClearSlowLogsResponses" => Ok(Reply::message(&pb::ClearSlowLogResponses { is_cleaned: true })),
+        // As HBase without `hbase.regionserver.slowlog.buffer.enabled`: there is no buffer to clear.
+        "ClearSlowLogsResponses" => Ok(Reply::message(&pb::ClearSlowLogResponses { is_cleaned: false })),
         "GetLogEntries" => logs::entries(call),
         // The master opens and closes regions through its own door; replication and the rest are not served.
         "OpenRegion" | "CloseRegion" | "WarmupRegion" | "ExecuteProcedures" | "ReplicateWALEntry"

@@ -1,0 +1,289 @@
+//! Numbers that the server tells of itself are true: `status 'detailed'`, `hbtop` and balancers read them.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Lab, class, mutation, put};
+use halcyon_cell::Cell;
+use halcyon_env::Env;
+use halcyon_env::sim::SimFileSystem;
+use halcyon_proto::pb;
+use halcyon_proto::pb::mutation_proto::MutationType;
+use halcyon_rpc::{AnsweredCalls, CallClass, Service};
+use prost::Message;
+
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    for _ in 0..500 {
+        if holds() {
+            return;
+        }
+        Env::real().clock.sleep(Duration::from_millis(10));
+    }
+    panic!("never: {what}");
+}
+
+fn region_load(lab: &Lab) -> pb::RegionLoad {
+    lab.server.server_load().region_loads.remove(0)
+}
+
+fn flush(lab: &Lab) {
+    lab.server.flush_region(lab.info.encoded_name(), &[]).unwrap();
+}
+
+fn filled(rows: usize) -> Lab {
+    let lab = Lab::new();
+    (0..rows).for_each(|row| lab.put(&format!("r{row:02}"), "q", "value"));
+    lab
+}
+
+fn prefix_filter(prefix: &str) -> pb::Filter {
+    let serialized = pb::PrefixFilter { prefix: Some(prefix.to_string().into()) }.encode_to_vec();
+    pb::Filter {
+        name: "org.apache.hadoop.hbase.filter.PrefixFilter".to_string(),
+        serialized_filter: Some(serialized.into()),
+    }
+}
+
+/// Gets alone were counted: whoever scanned saw no load.
+#[test]
+fn scans_count_a_read_for_each_row_and_filtered_rows_are_counted() {
+    let lab = filled(10);
+    lab.row("r03");
+    assert_eq!(region_load(&lab).read_requests_count(), 1);
+    let (response, _) = lab.scan(&lab.open(100, pb::Scan::default())).unwrap();
+    assert!(!response.more_results_in_region());
+    assert_eq!(region_load(&lab).read_requests_count(), 11);
+    flush(&lab); // a scan that may need the disk, and runs twice perhaps, counts once
+    lab.scan(&lab.open(4, pb::Scan::default())).unwrap();
+    assert_eq!(region_load(&lab).read_requests_count(), 15);
+    assert_eq!(region_load(&lab).filtered_read_requests_count(), 0);
+    // One call looks for a row and drops others on the way, as many as it tells the client.
+    let filtered = pb::Scan { filter: Some(prefix_filter("r08")), ..Default::default() };
+    let tracked = pb::ScanRequest { track_scan_metrics: Some(true), ..lab.open(1, filtered) };
+    let metrics = lab.scan(&tracked).unwrap().0.scan_metrics.unwrap().metrics;
+    let dropped = metrics.iter().find(|pair| pair.name() == "ROWS_FILTERED").unwrap().value() as u64;
+    assert!(dropped >= 1);
+    assert_eq!(region_load(&lab).read_requests_count(), 16);
+    assert_eq!(region_load(&lab).filtered_read_requests_count(), dropped);
+    let get = pb::Get { filter: Some(prefix_filter("x")), ..common::get("r01") };
+    lab.get(get).unwrap();
+    assert_eq!(region_load(&lab).filtered_read_requests_count(), dropped + 1);
+    // As in HBase, an Increment reads before it writes.
+    let cell = Cell::put(b"n", b"f", b"n", i64::MAX, &1i64.to_be_bytes());
+    lab.mutate(mutation(MutationType::Increment, 1), vec![cell]).unwrap();
+    assert_eq!((region_load(&lab).read_requests_count(), region_load(&lab).write_requests_count()), (18, 11));
+}
+
+#[test]
+fn sums_of_the_server_never_fall_and_its_rate_is_of_a_fixed_window() {
+    let lab = filled(20);
+    lab.scan(&lab.open(100, pb::Scan::default())).unwrap();
+    let first = lab.server.server_load();
+    assert_eq!(first.total_number_of_requests(), 21);
+    assert_eq!(first.report_start_time(), 1_700_000_000_000, "the server's start, not 1970");
+    assert_eq!((first.number_of_requests(), first.write_requests_count()), (0, 20));
+    lab.clock.advance(Duration::from_secs(5));
+    eventually("the window is over", || lab.server.server_load().number_of_requests() == 4);
+    lab.server.close_region(lab.info.encoded_name(), false).unwrap();
+    let closed = lab.server.server_load();
+    assert!(closed.region_loads.is_empty());
+    assert_eq!((closed.total_number_of_requests(), closed.write_requests_count()), (21, 20));
+    assert_eq!(closed.number_of_requests(), 4, "asking again does not change it");
+}
+
+#[test]
+fn the_port_of_the_page_and_what_each_user_does() {
+    let lab = filled(3);
+    lab.server.set_info_port(16030);
+    let info: pb::GetServerInfoResponse =
+        lab.admin("GetServerInfo", &pb::GetServerInfoRequest::default()).unwrap();
+    assert_eq!(info.server_info.webui_port, Some(16030));
+    lab.row("r01");
+    lab.scan(&lab.open(2, pb::Scan::default())).unwrap();
+    let load = lab.server.server_load();
+    assert_eq!(load.info_server_port, Some(16030));
+    let [user] = &load.user_loads[..] else { panic!("{:?}", load.user_loads) };
+    let client = pb::ClientMetrics {
+        host_name: "127.0.0.1".to_string(),
+        read_requests_count: Some(3),
+        write_requests_count: Some(3),
+        filtered_requests_count: Some(0),
+    };
+    assert_eq!((&*user.user_name, &user.client_metrics[..]), ("tester", &[client][..]));
+}
+
+#[test]
+fn sizes_of_indexes_and_readers_of_files() {
+    let lab = filled(10);
+    let empty = region_load(&lab);
+    assert_eq!((empty.storefile_index_size_kb, empty.total_static_bloom_size_kb), (Some(0), Some(0)));
+    flush(&lab);
+    let load = region_load(&lab);
+    for (name, size) in [
+        ("index", load.storefile_index_size_kb()),
+        ("root index", u64::from(load.root_index_size_kb())),
+        ("all of the index", u64::from(load.total_static_index_size_kb())),
+        ("bloom filters", u64::from(load.total_static_bloom_size_kb())),
+    ] {
+        assert!((1..100).contains(&size), "{name}: {size} KiB");
+    }
+    assert_eq!(load.store_ref_count(), 0);
+    let (open, _) = lab.scan(&lab.open(1, pb::Scan::default())).unwrap();
+    assert_eq!(region_load(&lab).store_ref_count(), 1);
+    let close =
+        pb::ScanRequest { scanner_id: open.scanner_id, close_scanner: Some(true), ..Default::default() };
+    lab.scan(&close).unwrap();
+    eventually("the scanner lets go of the file", || region_load(&lab).store_ref_count() == 0);
+}
+
+/// A file that no major compaction wrote made the time of the last one unknown.
+#[test]
+fn compactions_tell_how_far_they_are_and_when_the_last_major_one_was() {
+    let lab = filled(10);
+    flush(&lab);
+    lab.put("s", "q", "v");
+    flush(&lab);
+    let before = region_load(&lab);
+    assert_eq!((before.total_compacting_k_vs(), before.last_major_compaction_ts()), (0, 0));
+    let compact = pb::CompactRegionRequest { region: lab.specifier(), major: Some(true), family: None };
+    lab.admin::<pb::CompactRegionResponse>("CompactRegion", &compact).unwrap();
+    eventually("the compaction ends", || region_load(&lab).last_major_compaction_ts() > 0);
+    eventually("all cells are counted", || {
+        let load = region_load(&lab);
+        (load.total_compacting_k_vs(), load.current_compacted_k_vs()) == (11, 11)
+    });
+    let at = region_load(&lab).last_major_compaction_ts();
+    lab.clock.advance(Duration::from_secs(1));
+    lab.put("t", "q", "v");
+    flush(&lab);
+    assert_eq!(region_load(&lab).last_major_compaction_ts(), at, "a newer file does not matter");
+}
+
+#[test]
+fn files_that_are_cached_as_a_whole_are_listed() {
+    let mut settings = common::settings();
+    settings.region.prefetch_blocks_on_open = true;
+    let fs = SimFileSystem::new();
+    let lab = Lab::with(fs.clone(), settings.clone());
+    lab.put("r", "q", "v");
+    let cached = |lab: &Lab| -> Vec<String> {
+        lab.admin::<pb::GetCachedFilesListResponse>(
+            "GetCachedFilesList",
+            &pb::GetCachedFilesListRequest::default(),
+        )
+        .unwrap()
+        .cached_files
+    };
+    assert!(cached(&lab).is_empty());
+    lab.server.stop().unwrap();
+    let again = Lab::with(fs.clone(), settings);
+    eventually("the file is in the cache", || cached(&again).len() == 1);
+    let name = cached(&again).remove(0);
+    assert!(fs.dump().iter().any(|(path, _)| path.ends_with(&name)), "{name} is a file");
+    let evict = pb::ClearRegionBlockCacheRequest { region: vec![again.specifier()] };
+    let _: pb::ClearRegionBlockCacheResponse = again.admin("ClearRegionBlockCache", &evict).unwrap();
+    assert!(cached(&again).is_empty(), "none of its blocks is there any more");
+}
+
+#[test]
+fn without_a_slow_log_nothing_is_cleared() {
+    let lab = Lab::new();
+    let cleared: pb::ClearSlowLogResponses =
+        lab.admin("ClearSlowLogsResponses", &pb::ClearSlowLogResponseRequest::default()).unwrap();
+    assert!(!cleared.is_cleaned);
+}
+
+/// Only calls that went to the disk pool could be slow, so a put that waited for the log was not.
+#[test]
+fn calls_are_slow_or_failed_wherever_they_ran() {
+    let lab = Lab::new();
+    let calls = |took_s: u64, count, failed_count| AnsweredCalls {
+        connection: &lab.connection,
+        class: CallClass::Write,
+        count,
+        failed_count,
+        took_ns: took_s * 1_000_000_000,
+    };
+    lab.client.answered(&calls(1, 5, 2));
+    lab.client.answered(&calls(11, 3, 0));
+    lab.admin.answered(&calls(30, 1, 1));
+    let counters = &lab.server.counters;
+    assert_eq!((counters.slow.get(), counters.failed.get()), (4, 3));
+}
+
+/// HBase without these coprocessors drops the attributes, and what was to be protected is open to everybody.
+#[test]
+fn mutations_that_ask_for_protection_are_refused() {
+    let lab = Lab::new();
+    for (name, keeper) in [("acl", "AccessController"), ("VISIBILITY", "VisibilityController")] {
+        let attribute = pb::NameBytesPair { name: name.to_string(), value: Some("secret|topsecret".into()) };
+        let protected = pb::MutationProto { attribute: vec![attribute], ..put(1) };
+        let cell = Cell::put(b"r", b"f", b"q", i64::MAX, b"v");
+        let error = lab.mutate(protected.clone(), vec![cell.clone()]).unwrap_err();
+        assert!(error.do_not_retry && error.message.contains(keeper), "{error}");
+        let action = pb::Action { index: Some(0), mutation: Some(Box::new(protected)), ..Default::default() };
+        let region_action =
+            pb::RegionAction { region: lab.specifier(), action: vec![action], ..Default::default() };
+        let multi = pb::MultiRequest { region_action: vec![region_action], ..Default::default() };
+        let (response, _): (pb::MultiResponse, _) = lab.call("Multi", &multi, vec![cell]).unwrap();
+        let refused = &response.region_action_result[0].result_or_exception[0];
+        let text = String::from_utf8_lossy(refused.exception.as_ref().unwrap().value()).into_owned();
+        assert!(text.contains(keeper), "{text}");
+    }
+    assert!(lab.row("r").is_empty());
+    // Authorizations of a read, and the clusters that a mutation has passed, ask for no protection.
+    let attribute = |name: &str| vec![pb::NameBytesPair { name: name.to_string(), value: Some("x".into()) }];
+    let passed = pb::MutationProto { attribute: attribute("_cs.id"), ..put(1) };
+    lab.mutate(passed, vec![Cell::put(b"r", b"f", b"q", i64::MAX, b"v")]).unwrap();
+    let get = pb::Get { attribute: attribute("VISIBILITY"), ..common::get("r") };
+    assert_eq!(common::text(&lab.get(get).unwrap().1), ["v"]);
+    assert_eq!(class(lab.get(common::get(""))), "DoNotRetryIOException");
+}
+
+/// HBase's clients count on the call that finds nothing more (`TestAsyncTableScanMetricsWithScannerSuspending`).
+#[test]
+fn a_size_limit_on_the_end_of_a_row_leaves_it_open_whether_another_follows() {
+    for file in [false, true] {
+        let lab = filled(2);
+        if file {
+            flush(&lab);
+        }
+        let scan = pb::Scan { max_result_size: Some(1), ..Default::default() };
+        let (mut response, cells) = lab.scan(&lab.open(100, scan)).unwrap();
+        assert_eq!((cells.len(), response.more_results_in_region()), (1, true));
+        let mut counts = Vec::new();
+        while response.more_results_in_region() {
+            let next = pb::ScanRequest {
+                scanner_id: response.scanner_id,
+                number_of_rows: Some(100),
+                client_handles_partials: Some(true),
+                client_handles_heartbeats: Some(true),
+                ..Default::default()
+            };
+            let (answer, cells) = lab.scan(&next).unwrap();
+            counts.push(cells.len());
+            response = pb::ScanResponse { scanner_id: response.scanner_id, ..answer };
+        }
+        assert_eq!(counts, [1, 0]);
+    }
+}
+
+#[test]
+fn scan_metrics_tell_which_blocks_came_from_the_disk() {
+    let lab = filled(10);
+    flush(&lab);
+    let evict = pb::ClearRegionBlockCacheRequest { region: vec![lab.specifier()] };
+    let _: pb::ClearRegionBlockCacheResponse = lab.admin("ClearRegionBlockCache", &evict).unwrap();
+    let tracked = pb::ScanRequest { track_scan_metrics: Some(true), ..lab.open(100, pb::Scan::default()) };
+    let metrics = |names: [&str; 3]| {
+        let (response, _) = lab.scan(&tracked).unwrap();
+        let metrics = response.scan_metrics.unwrap().metrics;
+        names.map(|name| metrics.iter().find(|pair| pair.name() == name).unwrap().value())
+    };
+    let names = ["BLOCK_READ_OPS_COUNT", "BYTES_READ_FROM_FS", "BLOCK_BYTES_SCANNED"];
+    let [count, from_disk, scanned] = metrics(names);
+    assert_eq!(count, 1);
+    assert!(from_disk > 100 && scanned > 100, "{from_disk} and {scanned} bytes");
+    assert_eq!(metrics(names), [0, 0, scanned], "the block is in the cache now");
+}
