@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use halcyon_env::{Clock, random_bytes};
-use halcyon_region::{LetGo, RegionScanner};
+use halcyon_region::{RegionScanner, ReleasedView};
 use halcyon_rpc::{Connection, RpcError};
 use parking_lot::Mutex;
 
@@ -96,7 +96,7 @@ struct Entry {
 impl Entry {
     /// Makes the scanner idle. It holds nothing that was flushed while it was busy; that is returned, to be freed when no
     /// lock is held.
-    fn rest(&mut self, mut scanner: Box<OpenScanner>, expires_ns: u64) -> Option<LetGo> {
+    fn rest(&mut self, mut scanner: Box<OpenScanner>, expires_ns: u64) -> Option<ReleasedView> {
         let let_go = let_go_flushed(&mut scanner);
         self.held_bytes = scanner.scanner.held_bytes();
         self.holding = Holding::Idle { scanner, expires_ns };
@@ -104,7 +104,7 @@ impl Entry {
     }
 }
 
-fn let_go_flushed(scanner: &mut OpenScanner) -> Option<LetGo> {
+fn let_go_flushed(scanner: &mut OpenScanner) -> Option<ReleasedView> {
     scanner.scanner.holds_flushed().then(|| scanner.scanner.let_go())
 }
 
