@@ -6,6 +6,8 @@ use std::io;
 pub enum ErrorKind {
     /// What was asked for is not here (any more): look it up again.
     Moved,
+    /// The row of the request is not in the region: the region was split or merged, look it up again.
+    RowOutOfRange,
     /// Try again later: a limit was reached.
     Busy,
     /// The server or region is going down.
@@ -14,12 +16,21 @@ pub enum ErrorKind {
     Expired,
     /// The request is wrong and will be wrong again.
     Invalid,
+    /// As `Invalid`: the table has no such column family.
+    NoSuchFamily,
     /// Bytes on disk or wire are wrong. The message names file, offset, expected and found.
     Corrupt,
     /// The operating system said no.
     Io,
     /// The answer needs a block from disk and the caller asked for memory only.
     NeedsDisk,
+}
+
+impl ErrorKind {
+    /// Whether the same request will always fail.
+    pub fn is_permanent(self) -> bool {
+        matches!(self, ErrorKind::Invalid | ErrorKind::NoSuchFamily | ErrorKind::Corrupt)
+    }
 }
 
 /// The error of the storage floor and of everything that decodes cells.

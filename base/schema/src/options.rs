@@ -161,21 +161,24 @@ impl BlockEncoding {
     }
 }
 
-/// How a write is made safe (`DURABILITY`; the numbers are those of the wire).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// When a write is acknowledged (`DURABILITY`), from the least durable to the most. `USE_DEFAULT`, which HBase counts
+/// among them, is the absence of one here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Durability {
-    #[default]
-    UseDefault,
+    /// Not written to the WAL.
     SkipWal,
+    /// Before it is written to the WAL.
     AsyncWal,
+    /// When it is written to the WAL, or synced, as the server's sync mode says.
     SyncWal,
+    /// When the WAL is synced to disk.
     FsyncWal,
 }
 
 impl Durability {
+    /// `None` for `USE_DEFAULT`, and for what is none of them.
     pub fn parse(text: &str) -> Option<Durability> {
         Some(match text.to_ascii_uppercase().as_str() {
-            "USE_DEFAULT" => Durability::UseDefault,
             "SKIP_WAL" => Durability::SkipWal,
             "ASYNC_WAL" => Durability::AsyncWal,
             "SYNC_WAL" => Durability::SyncWal,

@@ -140,8 +140,7 @@ impl TableDescriptor {
 
     /// `None`: not said, or `USE_DEFAULT`.
     pub fn durability(&self) -> Option<Durability> {
-        let durability = Durability::parse(self.setting("DURABILITY")?)?;
-        (durability != Durability::UseDefault).then_some(durability)
+        Durability::parse(self.setting("DURABILITY")?)
     }
 
     pub fn read_only(&self) -> bool {
@@ -205,6 +204,7 @@ mod tests {
         assert_eq!(again, table);
         assert_eq!(again.to_pb(), table.to_pb());
         assert_eq!(again.durability(), Some(Durability::AsyncWal));
+        assert_eq!(again.clone().with("DURABILITY", "use_default").durability(), None);
         assert_eq!(again.max_file_size(), Some(1 << 30));
         assert_eq!(again.attribute(b"X-UNKNOWN").unwrap(), "kept");
         assert_eq!((again.region_replication(), again.read_only()), (1, false));

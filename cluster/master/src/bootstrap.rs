@@ -4,13 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use halcyon_cell::{Error, Result};
+use halcyon_contract::{ClusterServices, OpenRegionRequest};
 use halcyon_env::{Env, random_bytes};
 use halcyon_proto::{PB_MAGIC, pb};
 use halcyon_schema::{ClusterId, RegionInfo, TableDescriptor, TableName, layout};
 use prost::Message;
 use tracing::info;
 
-use crate::{RegionServerDoor, descriptors};
+use crate::descriptors;
 
 /// The layout of the root directory (`HConstants.FILE_SYSTEM_VERSION`).
 const LAYOUT_VERSION: u32 = 8;
@@ -65,7 +66,7 @@ fn check_version(env: &Env, root: &Path) -> Result<()> {
 }
 
 /// Makes `hbase:meta` if it is not there and opens it; returns its open sequence number.
-pub(crate) fn open_meta(env: &Env, root: &Path, door: &Arc<dyn RegionServerDoor>) -> Result<u64> {
+pub(crate) fn open_meta(env: &Env, root: &Path, cluster: &ClusterServices) -> Result<u64> {
     let descriptor = match descriptors::read(env, root, &TableName::META)? {
         Some((descriptor, _)) => descriptor,
         None => {
@@ -75,6 +76,7 @@ pub(crate) fn open_meta(env: &Env, root: &Path, door: &Arc<dyn RegionServerDoor>
         }
     };
     let meta = RegionInfo::meta();
-    door.create_region_files(&meta, &descriptor)?;
-    door.open_region(&meta, &descriptor).map_err(|error| error.context("hbase:meta"))
+    cluster.files.create_region_files(&meta, &descriptor)?;
+    let opened = cluster.region_server.open_region(&OpenRegionRequest::new(&meta, &Arc::new(descriptor)));
+    opened.map(|opened| opened.open_seq_num).map_err(|error| error.context("hbase:meta"))
 }

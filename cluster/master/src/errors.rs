@@ -9,7 +9,7 @@ use halcyon_schema::TableName;
 /// A step's or a file's error as a client is to see it.
 pub(crate) fn from_error(error: &Error) -> RpcError {
     match error.kind() {
-        ErrorKind::Invalid | ErrorKind::Corrupt => RpcError::do_not_retry(error.message()),
+        kind if kind.is_permanent() => RpcError::do_not_retry(error.message()),
         ErrorKind::Busy => RpcError::please_hold(error.message()),
         _ => RpcError::io(error.message()),
     }

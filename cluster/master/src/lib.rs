@@ -4,9 +4,9 @@
 //! call ─> service/*.rs ──(reads)──> state.rs                      answered from memory, on the network thread
 //!                      └─(actions)─> procedure/engine.rs ─> procedure/create_table.rs, ...
 //!                                       │  record under MasterData/procedures, then step by step
-//!                                       ├─> meta.rs        rows of hbase:meta, through the door
+//!                                       ├─> meta.rs        rows of hbase:meta, through `SystemTables`
 //!                                       ├─> descriptors.rs .tabledesc files
-//!                                       ├─> regions.rs     open, close; through the door
+//!                                       ├─> regions.rs     open, close; through `RegionServerApi`
 //!                                       ├─> janitor.rs     parents of splits and merges, when they are not needed
 //!                                       └─> archive.rs, snapshot.rs   store files; cleaner.rs deletes old ones
 //! start, stop ─> master_store.rs   what HBase's master would have to know to take the directory over;
@@ -18,7 +18,7 @@
 //! unfinished ones and goes on. What clients may see is in `hbase:meta` first and in memory second, so memory
 //! never promises what a restart would not find.
 //!
-//! Region servers are reached through [`RegionServerDoor`] alone. Nothing here is asynchronous: procedures run on
+//! Region servers, files of regions and rows of system tables are reached through the traits of `halcyon-contract`. Nothing here is asynchronous: procedures run on
 //! threads of their own, and calls that wait for them are answered through a channel.
 //!
 //! When you add an action: a file under `procedure/` with its record, a line in `procedure::decode`, a method
@@ -28,7 +28,6 @@ mod archive;
 mod bootstrap;
 mod cleaner;
 mod descriptors;
-mod door;
 mod errors;
 mod janitor;
 mod links;
@@ -49,7 +48,6 @@ mod switches;
 
 pub use bootstrap::root_dir as prepare_root_dir;
 pub use descriptors::read_all as table_descriptors;
-pub use door::{RegionServerDoor, RegionShape};
 pub use master::Master;
 pub use registry::ClientMetaService;
 pub use service::MasterService;

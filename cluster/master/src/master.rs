@@ -3,10 +3,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
-use bytes::Bytes;
 use halcyon_cell::Result;
+use halcyon_contract::{ClusterServices, RegionServerStatus, RegionStateTransition};
 use halcyon_env::Env;
-use halcyon_schema::{ClusterId, RegionInfo, TableName};
+use halcyon_schema::{ClusterId, RegionInfo, ServerName, TableName};
 use parking_lot::{Mutex, RwLock};
 use tracing::{info, warn};
 
@@ -15,9 +15,7 @@ use crate::procedure::{Engine, RegionAction, Resource, SplitRegion, Submission, 
 use crate::settings::StopRequest;
 use crate::state::{Core, TableEntry, TableState, Tables};
 use crate::switches::{Switch, Switches};
-use crate::{
-    MasterSettings, RegionServerDoor, bootstrap, descriptors, master_store, meta, namespaces, regions,
-};
+use crate::{MasterSettings, bootstrap, descriptors, master_store, meta, namespaces, regions};
 
 /// A running master. Dropping it ends its threads between two steps; unfinished procedures go on when the next
 /// master starts over the same directory.
@@ -42,12 +40,12 @@ impl Master {
         env: Env,
         root: &Path,
         settings: MasterSettings,
-        door: Arc<dyn RegionServerDoor>,
+        cluster: ClusterServices,
     ) -> Result<Arc<Master>> {
         let cluster_id = bootstrap::root_dir(&env, root)?;
-        master_store::take_over(&env, root, &door)?;
-        let meta_open_seq = bootstrap::open_meta(&env, root, &door)?;
-        let content = meta::read(&door.meta_scan(b"", b"")?);
+        master_store::take_over(&env, root, &cluster)?;
+        let meta_open_seq = bootstrap::open_meta(&env, root, &cluster)?;
+        let content = meta::read(&cluster.system_tables.meta_scan(b"", b"")?);
         let newest_timestamp = content.newest_timestamp;
         let tables = load_tables(&env, root, content)?;
         info!(tables = tables.by_name.len(), "hbase:meta is loaded");
@@ -64,7 +62,7 @@ impl Master {
             meta_timestamp_ms: AtomicI64::new(newest_timestamp.min(env.clock.now_ms())),
             env,
             settings,
-            door,
+            cluster,
         });
         namespaces::load(&core)?;
         let switches_at_start = core.switches.lock().clone();
@@ -85,7 +83,7 @@ impl Master {
         self.engine.stop();
         let (mut saved, switches) = (self.switches_saved.lock(), self.core.switches.lock().clone());
         if *saved != switches {
-            match master_store::save_switches(&self.core.root, &self.core.door, &switches) {
+            match master_store::save_switches(&self.core.root, &self.core.cluster, &switches) {
                 Ok(()) => *saved = switches,
                 Err(error) => {
                     warn!(%error, "HBase would not learn of what was switched; the next start sees to it")
@@ -98,19 +96,24 @@ impl Master {
         &self.core.cluster_id
     }
 
-    /// Splits a region at a row, when its turn comes; checked as a client's request. What a region server calls
-    /// when a region has grown too large. Does not wait.
-    pub fn request_split(&self, region: &RegionInfo, row: Bytes) {
-        if self.core.switches.lock().get(Switch::Split) {
-            let split = SplitRegion::new(region.clone(), Some(row));
-            drop(self.engine.submit(Box::new(split), Submission::default()));
-        }
-    }
-
     /// What to do when a client asks the process to end (`Shutdown`, `StopMaster`). Called on a network thread:
     /// must not block. Without one such calls are refused.
     pub fn on_stop_request(&self, callback: impl Fn(StopRequest) + Send + Sync + 'static) {
         *self.core.stop_callback.lock() = Some(Box::new(callback));
+    }
+}
+
+impl RegionServerStatus for Master {
+    fn report_region_state_transition(&self, _server: &ServerName, transition: RegionStateTransition) {
+        match transition {
+            // Checked like a client's request when its turn comes.
+            RegionStateTransition::ReadyToSplit { parent, split_row } => {
+                if self.core.switches.lock().get(Switch::Split) {
+                    let split = SplitRegion::new(parent, Some(split_row));
+                    drop(self.engine.submit(Box::new(split), Submission::default()));
+                }
+            }
+        }
     }
 }
 

@@ -14,9 +14,9 @@
 //! and opens its regions elsewhere. So both rows name this server from its start on, however it ends.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use halcyon_cell::{Cell, CellType, Error, LATEST_TIMESTAMP, Result};
+use halcyon_contract::ClusterServices;
 use halcyon_env::Env;
 use halcyon_proto::pb;
 use halcyon_schema::{RegionInfo, ServerName, TableDescriptor, TableName, layout};
@@ -25,7 +25,7 @@ use tracing::{info, warn};
 
 use crate::procedure::forget_records;
 use crate::switches::Switches;
-use crate::{RegionServerDoor, descriptors, links, meta};
+use crate::{descriptors, links, meta};
 
 /// The number of its only region (`MasterRegion.REGION_ID`).
 const REGION_ID: u64 = 1;
@@ -66,7 +66,7 @@ const NOTHING_LEFT_OUT: &[&str] = &[
 ///
 /// Invalid if HBase has procedures under way that only HBase can end; nothing is changed then that HBase would not do
 /// itself at its next start.
-pub(crate) fn take_over(env: &Env, root: &Path, door: &Arc<dyn RegionServerDoor>) -> Result<()> {
+pub(crate) fn take_over(env: &Env, root: &Path, cluster: &ClusterServices) -> Result<()> {
     let store_root = layout::master_dir(root);
     let descriptor = TableDescriptor::master_store();
     let region = RegionInfo::new(TableName::MASTER_STORE, "".into(), "".into(), REGION_ID);
@@ -75,8 +75,8 @@ pub(crate) fn take_over(env: &Env, root: &Path, door: &Arc<dyn RegionServerDoor>
         descriptors::write(env, &store_root, &descriptor, 1)?;
     }
     env.fs.create_dir_all(&table_dir.join(INITIALIZED))?;
-    let server = door.server_name();
-    door.visit_region(&store_root, &region, &descriptor, &mut |rows| {
+    let server = cluster.region_server.server_name();
+    cluster.files.visit_region(&store_root, &region, &descriptor, &mut |rows| {
         if let Some(hbase) = last_server_of_hbase(&rows) {
             refuse_unfinished(&rows)?;
             info!(last = hbase, "the root directory was HBase's");
@@ -97,14 +97,10 @@ pub(crate) fn take_over(env: &Env, root: &Path, door: &Arc<dyn RegionServerDoor>
 }
 
 /// Brings switches that clients turned to where HBase looks for them; `take_over` does it too.
-pub(crate) fn save_switches(
-    root: &Path,
-    door: &Arc<dyn RegionServerDoor>,
-    switches: &Switches,
-) -> Result<()> {
+pub(crate) fn save_switches(root: &Path, cluster: &ClusterServices, switches: &Switches) -> Result<()> {
     let region = RegionInfo::new(TableName::MASTER_STORE, "".into(), "".into(), REGION_ID);
     let (store_root, descriptor) = (layout::master_dir(root), TableDescriptor::master_store());
-    door.visit_region(&store_root, &region, &descriptor, &mut |_| Ok(switch_rows(switches)))
+    cluster.files.visit_region(&store_root, &region, &descriptor, &mut |_| Ok(switch_rows(switches)))
 }
 
 fn switch_rows(switches: &Switches) -> Vec<Cell> {

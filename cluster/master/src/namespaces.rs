@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use halcyon_cell::{Cell, CellType, Error, Result};
+use halcyon_contract::OpenRegionRequest;
 use halcyon_proto::pb;
 use halcyon_schema::{NamespaceDescriptor, RegionInfo, TableDescriptor, TableName, layout};
 use prost::Message;
@@ -60,9 +61,10 @@ pub(crate) fn load(core: &Core) -> Result<()> {
         create_table(core)?;
     }
     let (region, descriptor) = table_region(core)?;
-    core.door.open_region(&region, &descriptor).map_err(|error| error.context(&region))?;
+    let request = OpenRegionRequest::new(&region, &descriptor);
+    core.cluster.region_server.open_region(&request).map_err(|error| error.context(&region))?;
     let mut namespaces = Namespaces::default();
-    for row in core.door.scan_rows(region.encoded_name())? {
+    for row in core.cluster.system_tables.scan_rows(region.encoded_name())? {
         match decode(&row) {
             Ok(namespace) => namespaces.put(namespace),
             Err(error) => {
@@ -106,7 +108,7 @@ pub(crate) fn delete(core: &Core, name: &str) -> Result<()> {
 
 fn write(core: &Core, cell: impl FnOnce(i64) -> Cell) -> Result<()> {
     let (region, _) = table_region(core)?;
-    core.door.put_rows(region.encoded_name(), vec![cell(core.next_meta_timestamp())])
+    core.cluster.system_tables.put_rows(region.encoded_name(), vec![cell(core.next_meta_timestamp())])
 }
 
 fn put(namespace: &NamespaceDescriptor) -> impl FnOnce(i64) -> Cell {
@@ -134,7 +136,7 @@ fn create_table(core: &Core) -> Result<()> {
     let descriptor = TableDescriptor::namespaces();
     let region = RegionInfo::new(TableName::NAMESPACE, "".into(), "".into(), REGION_ID);
     descriptors::write(&core.env, &core.root, &descriptor, SEQUENCE)?;
-    core.door.create_region_files(&region, &descriptor)?;
+    core.cluster.files.create_region_files(&region, &descriptor)?;
     core.meta_put_together(|timestamp| {
         let mut cells = meta::closed_region(&region, timestamp);
         cells.push(meta::table_state(&TableName::NAMESPACE, TableState::Enabled, timestamp));

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use halcyon_cell::{Error, ErrorKind, Result};
+use halcyon_cell::{Error, Result};
+use halcyon_contract::{CloseRegionRequest, FlushRegionRequest, OpenRegionRequest};
 use halcyon_schema::{RegionInfo, TableDescriptor, TableName};
 use tracing::warn;
 
@@ -12,9 +13,9 @@ use crate::{meta, parallel};
 
 /// Makes the directories of new regions.
 pub(crate) fn create_files(core: &Core, table: &TableDescriptor, regions: &[RegionInfo]) -> Result<()> {
-    let (door, table) = (core.door.clone(), table.clone());
+    let (files, table) = (core.cluster.files.clone(), table.clone());
     parallel::for_each(core.settings.region_threads, regions.to_vec(), move |region| {
-        door.create_region_files(&region, &table)
+        files.create_region_files(&region, &table)
     })?;
     Ok(())
 }
@@ -88,7 +89,7 @@ pub(crate) fn open_at_start(
 
 /// Whether an open that failed so will always fail.
 fn is_final(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Corrupt)
+    error.kind().is_permanent()
 }
 
 struct Opened {
@@ -107,9 +108,10 @@ fn try_open(
     core: &Core,
     regions: Vec<(RegionInfo, Arc<TableDescriptor>)>,
 ) -> Result<Vec<(RegionInfo, i32, Result<u64>)>> {
-    let door = core.door.clone();
+    let server = core.cluster.region_server.clone();
     parallel::for_each(core.settings.region_threads, regions, move |(region, table)| {
-        let result = door.open_region(&region, &table).map_err(|error| error.context(&region));
+        let opened = server.open_region(&OpenRegionRequest::new(&region, &table));
+        let result = opened.map(|opened| opened.open_seq_num).map_err(|error| error.context(&region));
         if let Err(error) = &result {
             warn!(%region, %error, "a region could not be opened");
         }
@@ -127,7 +129,7 @@ fn write_opened(
     for one in &mut opened {
         one.seq = growing(core, &one.region, one.seq);
     }
-    let server = core.door.server_name();
+    let server = core.cluster.region_server.server_name();
     core.meta_put(|timestamp| {
         let open = |one: &Opened| meta::open_region(&one.region, one.replicas, &server, one.seq, timestamp);
         let rows = opened.iter().flat_map(open);
@@ -193,17 +195,20 @@ pub(crate) fn close(
 
 /// Closes regions and tells nobody: they are opened again at once, or about to be deleted.
 pub(crate) fn close_only(core: &Core, regions: &[RegionInfo], abort: bool) -> Result<()> {
-    let door = core.door.clone();
+    let server = core.cluster.region_server.clone();
     parallel::for_each(core.settings.region_threads, regions.to_vec(), move |region| {
-        door.close_region(region.encoded_name(), abort).map_err(|error| error.context(&region))
+        let request = CloseRegionRequest { encoded_name: region.encoded_name().to_string(), abort };
+        server.close_region(&request).map_err(|error| error.context(&region))
     })?;
     Ok(())
 }
 
 pub(crate) fn flush(core: &Core, regions: &[RegionInfo], families: &[Bytes]) -> Result<()> {
-    let (door, families) = (core.door.clone(), families.to_vec());
+    let (server, families) = (core.cluster.region_server.clone(), families.to_vec());
     parallel::for_each(core.settings.region_threads, regions.to_vec(), move |region| {
-        door.flush_region(region.encoded_name(), &families).map_err(|error| error.context(&region))
+        let families = families.clone();
+        let request = FlushRegionRequest { encoded_name: region.encoded_name().to_string(), families };
+        server.flush_region(&request).map_err(|error| error.context(&region))
     })?;
     Ok(())
 }

@@ -37,14 +37,14 @@ impl Service for ClientMetaService {
             "GetMetaRegionLocations" => {
                 let location = pb::RegionLocation {
                     region_info: RegionInfo::meta().to_pb(),
-                    server_name: Some(core.door.server_name().to_pb()),
+                    server_name: Some(core.cluster.region_server.server_name().to_pb()),
                     seq_num: core.meta_open_seq as i64,
                 };
                 encode(&pb::GetMetaRegionLocationsResponse { meta_locations: vec![location] })
             }
-            "GetBootstrapNodes" => {
-                encode(&pb::GetBootstrapNodesResponse { server_name: vec![core.door.server_name().to_pb()] })
-            }
+            "GetBootstrapNodes" => encode(&pb::GetBootstrapNodesResponse {
+                server_name: vec![core.cluster.region_server.server_name().to_pb()],
+            }),
             other => return Outcome::Ready(Err(RpcError::unknown_method(other))),
         };
         Outcome::Ready(Ok(Reply::encoded(answer)))

@@ -226,13 +226,13 @@ pub(crate) fn copy_files(
     parallel::for_each(core.settings.region_threads, copies, move |(live, archived, to)| {
         copy_file(&*copying, &live, &archived, &to)
     })?;
-    let (door, table) = (core.door.clone(), Arc::new(table.clone()));
+    let (region_files, table) = (core.cluster.files.clone(), Arc::new(table.clone()));
     parallel::for_each(core.settings.region_threads, halves, move |(live, archived, to, region)| {
         // In this order: a file goes from the one place to the other.
         let Some(from) = [live, archived].into_iter().find(|path| fs.exists(path)) else {
             return Err(Error::invalid(format!("what {} was copied from is gone", to.display())));
         };
-        door.copy_rows(&table, &region, &from, &to)
+        region_files.copy_rows(&table, &region, &from, &to)
     })?;
     Ok(())
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use halcyon_cell::{Cell, Result};
+use halcyon_contract::ClusterServices;
 use halcyon_env::Env;
 use halcyon_proto::pb;
 use halcyon_rpc::RpcError;
@@ -16,7 +17,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::namespaces::Namespaces;
 use crate::settings::StopRequest;
 use crate::switches::{Switch, Switches};
-use crate::{MasterSettings, RegionServerDoor, errors};
+use crate::{MasterSettings, errors};
 
 pub(crate) use pb::region_state::State as RegionState;
 pub(crate) use pb::table_state::State as TableState;
@@ -26,7 +27,7 @@ type StopCallback = Box<dyn Fn(StopRequest) + Send + Sync>;
 /// Everything procedures and services share.
 ///
 /// # Thread safety
-/// The locks are held for look-ups and swaps only, never across a call of the door or a file. Order, if two are
+/// The locks are held for look-ups and swaps only, never across a call of `cluster` or a file. Order, if two are
 /// ever needed: `tables`, `namespaces`, `switches`.
 ///
 /// # Invariants
@@ -36,7 +37,7 @@ pub(crate) struct Core {
     pub(crate) env: Env,
     pub(crate) root: PathBuf,
     pub(crate) settings: MasterSettings,
-    pub(crate) door: Arc<dyn RegionServerDoor>,
+    pub(crate) cluster: ClusterServices,
     pub(crate) cluster_id: ClusterId,
     pub(crate) meta_open_seq: u64,
     pub(crate) tables: RwLock<Tables>,
@@ -169,12 +170,12 @@ impl Core {
     /// Writes to meta under a timestamp of its own. Strictly growing, so that a put behind a delete of the same
     /// row is never hidden by it; not ahead of the clock, because clients read meta up to *their* now.
     pub(crate) fn meta_put(&self, cells: impl FnOnce(i64) -> Vec<Cell>) -> Result<()> {
-        self.door.meta_put(cells(self.next_meta_timestamp()))
+        self.cluster.system_tables.meta_put(cells(self.next_meta_timestamp()))
     }
 
     /// As [`Core::meta_put`], but all rows become visible, and survive a crash, together or not at all.
     pub(crate) fn meta_put_together(&self, cells: impl FnOnce(i64) -> Vec<Cell>) -> Result<()> {
-        self.door.meta_put_together(cells(self.next_meta_timestamp()))
+        self.cluster.system_tables.meta_put_together(cells(self.next_meta_timestamp()))
     }
 
     /// Above all that were given before, and that stand in meta.

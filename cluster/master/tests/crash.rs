@@ -452,7 +452,7 @@ fn split_of_a_merged_region() {
         set_up: |c| {
             with_table(c);
             c.run("MergeTableRegions", &merge(&c.regions("t")[..2])).unwrap();
-            c.door.compact(&c.regions("t")[0]);
+            c.server.compact(&c.regions("t")[0]);
         },
         act: |c| c.submit("SplitRegion", &split(&c.regions("t")[0], Some("bm"))),
         is_done: |c| c.regions("t").len() == 3,
@@ -466,7 +466,7 @@ fn janitor() {
             with_table(c);
             c.run("SplitRegion", &split(&c.regions("t")[0], Some("a"))).unwrap();
             c.run("MergeTableRegions", &merge(&c.regions("t")[2..])).unwrap();
-            c.regions("t").iter().for_each(|region| c.door.compact(region));
+            c.regions("t").iter().for_each(|region| c.server.compact(region));
         },
         act: |c| {
             let scan: Result<pb::RunCatalogScanResponse, _> =

@@ -11,9 +11,10 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use common::*;
+use halcyon_contract::RegionServerApi;
 use halcyon_env::Env;
 use halcyon_env::sim::{Fault, Operation, SimFileSystem};
-use halcyon_master::{RegionServerDoor, StopRequest};
+use halcyon_master::StopRequest;
 use halcyon_proto::pb;
 use halcyon_proto::pb::table_state::State;
 use halcyon_rpc::RpcError;
@@ -39,7 +40,7 @@ fn a_table_lives_and_dies() {
     assert_eq!(c.regions("t").len(), 2);
     let region = c.regions("t")[0].clone();
     let seq = |c: &Cluster| {
-        let bytes = c.door.meta_value(region.region_name(), "info", "seqnumDuringOpen").unwrap();
+        let bytes = c.server.meta_value(region.region_name(), "info", "seqnumDuringOpen").unwrap();
         u64::from_be_bytes(bytes.try_into().unwrap())
     };
     let first = seq(&c);
@@ -128,7 +129,7 @@ fn families_are_added_changed_and_deleted() {
     request.reopen_regions = Some(false);
     c.run("ModifyTable", &request).unwrap();
     assert_eq!(c.descriptor("t").unwrap().priority(), 5);
-    assert_eq!(c.door.descriptor_of(c.regions("t")[0].encoded_name()).unwrap().priority(), 0);
+    assert_eq!(c.server.descriptor_of(c.regions("t")[0].encoded_name()).unwrap().priority(), 0);
     let mut request = modify(&lazy.with_family(family("h")));
     request.reopen_regions = Some(false);
     assert_eq!(class(c.submit("ModifyTable", &request)), "DoNotRetryIOException");
@@ -139,10 +140,10 @@ fn replicas_have_locations_as_long_as_the_table_has_them() {
     let (_sim, c) = Cluster::simulated();
     c.run("CreateTable", &create(&table("t", &["f"]).with("REGION_REPLICATION", "3"), &[])).unwrap();
     let row = c.regions("t")[0].region_name().clone();
-    assert_eq!(c.door.meta_value(&row, "info", "server_0002").unwrap(), b"127.0.0.1:16020");
+    assert_eq!(c.server.meta_value(&row, "info", "server_0002").unwrap(), b"127.0.0.1:16020");
     c.run("ModifyTable", &modify(&c.descriptor("t").unwrap().with("REGION_REPLICATION", "2"))).unwrap();
-    assert_eq!(c.door.meta_value(&row, "info", "server_0002"), None);
-    assert_eq!(c.door.meta_value(&row, "info", "server_0001").unwrap(), b"127.0.0.1:16020");
+    assert_eq!(c.server.meta_value(&row, "info", "server_0002"), None);
+    assert_eq!(c.server.meta_value(&row, "info", "server_0001").unwrap(), b"127.0.0.1:16020");
     c.check();
 }
 
@@ -242,12 +243,12 @@ fn a_damaged_region_is_left_behind() {
     let (sim, c) = Cluster::simulated();
     c.run("CreateTable", &create(&table("t", &["f"]), &["m"])).unwrap();
     let bad = c.regions("t")[0].clone();
-    let state = |c: &Cluster| c.door.meta_value(bad.region_name(), "info", "state").unwrap();
+    let state = |c: &Cluster| c.server.meta_value(bad.region_name(), "info", "state").unwrap();
     drop(c);
     sim.env().fs.remove_file(&bad.dir(Path::new(ROOT)).join(".regioninfo")).unwrap();
     let c = Cluster::start(with_real_clock(sim.env()), Path::new(ROOT), 2).unwrap();
     c.quiet();
-    assert_eq!((state(&c), c.door.online_names().len()), (b"FAILED_OPEN".to_vec(), 3));
+    assert_eq!((state(&c), c.server.online_names().len()), (b"FAILED_OPEN".to_vec(), 3));
     let request = pb::GetClusterStatusRequest { options: vec![pb::Option::RegionsInTransition as i32] };
     let status: pb::GetClusterStatusResponse = c.call("GetClusterStatus", &request).unwrap();
     assert_eq!(status.cluster_status.regions_in_transition.len(), 1);
@@ -359,7 +360,7 @@ fn regions_are_moved_assigned_and_truncated() {
         "DoNotRetryRegionException"
     );
     c.call::<pb::UnassignRegionResponse>("UnassignRegion", &unassign).unwrap();
-    assert!(!c.door.online_names().contains(region.encoded_name()));
+    assert!(!c.server.online_names().contains(region.encoded_name()));
     assert_eq!(
         class(c.call::<pb::UnassignRegionResponse>("UnassignRegion", &unassign)),
         "DoNotRetryRegionException"
@@ -367,7 +368,7 @@ fn regions_are_moved_assigned_and_truncated() {
     c.call::<pb::AssignRegionResponse>("AssignRegion", &assign(false)).unwrap();
     let moved = pb::MoveRegionRequest { region: encoded.clone(), dest_server_name: None };
     c.call::<pb::MoveRegionResponse>("MoveRegion", &moved).unwrap();
-    let here = Some(c.door.server_name().to_pb());
+    let here = Some(c.server.server_name().to_pb());
     let moved = pb::MoveRegionRequest { region: encoded, dest_server_name: here };
     c.call::<pb::MoveRegionResponse>("MoveRegion", &moved).unwrap();
     let unknown = pb::MoveRegionRequest { region: specifier(&"abc".into()), dest_server_name: None };
@@ -437,7 +438,7 @@ fn status_capabilities_and_registry() {
 
     let meta: pb::GetMetaRegionLocationsResponse =
         answer(&c.registry, "GetMetaRegionLocations", &pb::GetMetaRegionLocationsRequest {}).unwrap();
-    assert_eq!(meta.meta_locations[0].server_name, Some(c.door.server_name().to_pb()));
+    assert_eq!(meta.meta_locations[0].server_name, Some(c.server.server_name().to_pb()));
     let id: pb::GetClusterIdResponse =
         answer(&c.registry, "GetClusterId", &pb::GetClusterIdRequest {}).unwrap();
     assert_eq!(id.cluster_id(), c.master.cluster_id().0);

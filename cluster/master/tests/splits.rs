@@ -46,7 +46,8 @@ fn scan_catalog(cluster: &Cluster) -> i32 {
 fn a_split_and_its_parent() {
     let (_sim, cluster) = with_table();
     let parent = cluster.regions("t")[1].clone();
-    let seq = |region: &RegionInfo| cluster.door.meta_value(region.region_name(), "info", "seqnumDuringOpen");
+    let seq =
+        |region: &RegionInfo| cluster.server.meta_value(region.region_name(), "info", "seqnumDuringOpen");
     let parent_seq = seq(&parent).unwrap();
     cluster.run("SplitRegion", &split(&parent, Some("bm"))).unwrap();
     cluster.check();
@@ -54,11 +55,11 @@ fn a_split_and_its_parent() {
     assert_eq!(bounds(&regions), ["..b", "b..bm", "bm..c", "c.."]);
     assert!(seq(&regions[1]).unwrap() > parent_seq, "clients must take the new location");
     let row = parent.region_name();
-    let first = cluster.door.meta_value(row, "info", "splitA").unwrap();
+    let first = cluster.server.meta_value(row, "info", "splitA").unwrap();
     assert_eq!(RegionInfo::decode_value(&first).unwrap(), regions[1]);
-    assert_eq!(cluster.door.meta_value(row, "info", "state").unwrap(), b"SPLIT");
+    assert_eq!(cluster.server.meta_value(row, "info", "state").unwrap(), b"SPLIT");
     assert_eq!(cluster.parents("t").len(), 1);
-    assert_eq!(cluster.door.files(&regions[1]).len(), 2);
+    assert_eq!(cluster.server.files(&regions[1]).len(), 2);
 
     // Neither a daughter with references nor the parent can be split again.
     refused(
@@ -74,9 +75,9 @@ fn a_split_and_its_parent() {
 
     // The parent stays while one daughter refers to it.
     assert_eq!(scan_catalog(&cluster), 0);
-    cluster.door.compact(&regions[1]);
+    cluster.server.compact(&regions[1]);
     assert_eq!(scan_catalog(&cluster), 0);
-    cluster.door.compact(&regions[2]);
+    cluster.server.compact(&regions[2]);
     assert_eq!(scan_catalog(&cluster), 1);
     cluster.check();
     assert!(cluster.parents("t").is_empty());
@@ -98,14 +99,14 @@ fn a_merge_and_its_parents() {
     let merged = cluster.regions("t").remove(0);
     assert_eq!(bounds(&cluster.regions("t")), [".."]);
     assert_eq!(cluster.parents("t"), parents);
-    assert_eq!(cluster.door.files(&merged).len(), 6);
+    assert_eq!(cluster.server.files(&merged).len(), 6);
     refused(
         cluster.run("SplitRegion", &split(&merged, Some("x"))),
         "DoNotRetryIOException",
         "NOT splittable",
     );
     assert_eq!(scan_catalog(&cluster), 0);
-    cluster.door.compact(&merged);
+    cluster.server.compact(&merged);
     // A split finds the parents done with by itself.
     cluster.run("SplitRegion", &split(&merged, Some("x"))).unwrap();
     cluster.check();
@@ -162,7 +163,7 @@ fn a_merge_needs_regions_without_references() {
     let regions = cluster.regions("t");
     let daughters = &regions[..2];
     refused(cluster.run("MergeTableRegions", &merge(daughters)), "MergeRegionException", "not mergeable");
-    daughters.iter().for_each(|daughter| cluster.door.compact(daughter));
+    daughters.iter().for_each(|daughter| cluster.server.compact(daughter));
     cluster.run("MergeTableRegions", &merge(daughters)).unwrap();
     cluster.check();
     // The grandparent has nobody who needs it; the daughters are needed by the merged region.
@@ -244,7 +245,7 @@ fn snapshots_of_references() {
     cluster.run("SplitRegion", &split(&cluster.regions("t")[0], Some("m"))).unwrap();
     cluster.run("Snapshot", &snapshot("s", "t")).unwrap();
     let regions = cluster.regions("t");
-    regions.iter().for_each(|region| cluster.door.compact(region));
+    regions.iter().for_each(|region| cluster.server.compact(region));
     assert_eq!(scan_catalog(&cluster), 1);
     for _ in 0..2 {
         let _: pb::RunCleanerChoreResponse =
@@ -255,7 +256,7 @@ fn snapshots_of_references() {
     let clones = cluster.regions("u");
     assert_eq!(bounds(&clones), ["..m", "m.."]);
     for clone in &clones {
-        let files = cluster.door.files(clone);
+        let files = cluster.server.files(clone);
         assert!(files.len() == 2 && files.iter().all(|file| !file.contains('.')), "{files:?}");
     }
 }

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use common::*;
 use halcyon_cell::{Cell, ErrorKind};
+use halcyon_contract::SystemTables;
 use halcyon_env::Env;
 use halcyon_env::sim::SimFileSystem;
-use halcyon_master::RegionServerDoor;
 use halcyon_proto::pb;
 use halcyon_schema::{RegionInfo, TableName};
 use prost::Message;
@@ -31,15 +31,15 @@ fn as_hbase(sim: &SimFileSystem, cells: &[(&[u8], &str, &str, &[u8])]) {
     env.fs.create_dir_all(Path::new(ROOT)).unwrap();
     static CALLS: AtomicI64 = AtomicI64::new(1);
     let at_ms = env.clock.now_ms() + CALLS.fetch_add(1, Ordering::SeqCst);
-    let door = FakeDoor::new(env, Path::new(ROOT), 7);
+    let server = FakeRegionServer::new(env, Path::new(ROOT), 7);
     let cells = cells.iter().map(|(row, family, qualifier, value)| {
         Cell::put(row, family.as_bytes(), qualifier.as_bytes(), at_ms, value)
     });
-    door.put_rows(store().encoded_name(), cells.collect()).unwrap();
+    server.put_rows(store().encoded_name(), cells.collect()).unwrap();
 }
 
 fn column(c: &Cluster, row: &[u8], family: &str, qualifier: &str) -> Option<Vec<u8>> {
-    let rows = c.door.scan_rows(store().encoded_name()).unwrap();
+    let rows = c.server.scan_rows(store().encoded_name()).unwrap();
     let mut cells = rows.iter().flatten().filter(|cell| cell.row() == row);
     let cell = cells.find(|c| c.family() == family.as_bytes() && c.qualifier() == qualifier.as_bytes());
     cell.map(|cell| cell.value().to_vec())
@@ -167,7 +167,7 @@ fn links_become_files() {
     fs.replace(&clone.dir(&root).join("f").join(reference), b"PBUF").unwrap();
     as_hbase(&sim, &[(META_ROW, "info", "sn", HBASE.as_bytes())]);
     let c = Cluster::start(env(&sim), Path::new(ROOT), 2).unwrap();
-    let files = c.door.files(&clone);
+    let files = c.server.files(&clone);
     assert_eq!(files, ["f/1a".to_string(), format!("f/1a.{}", clone.encoded_name()), "f/2b".to_string()]);
     assert_eq!(fs.read(&clone.dir(&root).join("f/1a")).unwrap(), b"archived");
     assert_eq!(fs.read(&clone.dir(&root).join("f/2b")).unwrap(), b"live");

@@ -94,8 +94,8 @@ fn main() {
     let info = RegionInfo::new(TableName::parse(b"t").expect("a name"), Bytes::new(), Bytes::new(), 1);
     let family = FamilyDescriptor::new(b"f").expect("a name");
     let table = TableDescriptor::new(info.table().clone()).with_family(family);
-    server.create_region_files(&info, &table).expect("a directory");
-    server.open_region(&info, &table).expect("opens");
+    server.region_files().create_region_files(&info, &table).expect("a directory");
+    server.open_region(&info, &table.into()).expect("opens");
     let bench = Bench {
         service: ClientService::new(server.clone()),
         connection: Arc::new(Connection {

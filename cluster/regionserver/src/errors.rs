@@ -2,11 +2,13 @@
 //!
 //! | kind | exception |
 //! |---|---|
-//! | `Moved` | `NotServingRegionException`; `WrongRegionException` when the message speaks of a row out of range |
+//! | `Moved` | `NotServingRegionException` |
+//! | `RowOutOfRange` | `WrongRegionException` |
 //! | `Busy` | `RegionTooBusyException` |
 //! | `Stopping` | `RegionServerStoppedException` |
 //! | `Expired` | `TimeoutIOException` |
-//! | `Invalid` | `DoNotRetryIOException`; `NoSuchColumnFamilyException` when the message begins with "Column family" |
+//! | `Invalid` | `DoNotRetryIOException` |
+//! | `NoSuchFamily` | `NoSuchColumnFamilyException` |
 //! | `Corrupt`, `Io`, `NeedsDisk` | `java.io.IOException` |
 //!
 //! Checked against the exceptions that `RSRpcServices` and `HRegion` of 2.6.4 throw in these cases.
@@ -14,26 +16,19 @@
 use halcyon_cell::{Error, ErrorKind};
 use halcyon_rpc::{ExceptionClass, RpcError, exceptions};
 
-/// How `HRegion.checkFamily` begins its message, and the storage floor with it.
-const NO_SUCH_FAMILY: &str = "Column family";
-/// How `HRegion.checkRow` begins its message.
-const ROW_OUT_OF_RANGE: &str = "Requested row out of range";
-
 /// The exception for an error of the storage floor.
 pub fn to_rpc(error: &Error) -> RpcError {
-    RpcError::new(class_of(error), error.message())
+    RpcError::new(class_of(error.kind()), error.message())
 }
 
-fn class_of(error: &Error) -> &'static ExceptionClass {
-    match error.kind() {
-        ErrorKind::Moved if error.message().starts_with(ROW_OUT_OF_RANGE) => &exceptions::WRONG_REGION,
+fn class_of(kind: ErrorKind) -> &'static ExceptionClass {
+    match kind {
+        ErrorKind::RowOutOfRange => &exceptions::WRONG_REGION,
         ErrorKind::Moved => &exceptions::NOT_SERVING_REGION,
         ErrorKind::Busy => &exceptions::REGION_TOO_BUSY,
         ErrorKind::Stopping => &exceptions::REGION_SERVER_STOPPED,
         ErrorKind::Expired => &exceptions::TIMEOUT_IO,
-        ErrorKind::Invalid if error.message().starts_with(NO_SUCH_FAMILY) => {
-            &exceptions::NO_SUCH_COLUMN_FAMILY
-        }
+        ErrorKind::NoSuchFamily => &exceptions::NO_SUCH_COLUMN_FAMILY,
         ErrorKind::Invalid => &exceptions::DO_NOT_RETRY_IO,
         ErrorKind::Corrupt | ErrorKind::Io | ErrorKind::NeedsDisk => &exceptions::IO,
     }
@@ -62,12 +57,14 @@ mod tests {
     fn every_kind_has_its_exception_and_flag() {
         let table = [
             (ErrorKind::Moved, "t,,1.x. is closed", "NotServingRegionException", false),
-            (ErrorKind::Moved, "Requested row out of range for Get", "WrongRegionException", false),
+            (ErrorKind::Moved, "Requested row out of range for Get", "NotServingRegionException", false),
+            (ErrorKind::RowOutOfRange, "not between a and b", "WrongRegionException", false),
             (ErrorKind::Busy, "over the limit", "RegionTooBusyException", false),
             (ErrorKind::Stopping, "going down", "RegionServerStoppedException", false),
             (ErrorKind::Expired, "too late", "TimeoutIOException", false),
             (ErrorKind::Invalid, "bad", "DoNotRetryIOException", true),
-            (ErrorKind::Invalid, "Column family x does not exist", "NoSuchColumnFamilyException", true),
+            (ErrorKind::Invalid, "Column family x does not exist", "DoNotRetryIOException", true),
+            (ErrorKind::NoSuchFamily, "x is not there", "NoSuchColumnFamilyException", true),
             (ErrorKind::Corrupt, "file f, offset 7", "IOException", false),
             (ErrorKind::Io, "no space", "IOException", false),
             (ErrorKind::NeedsDisk, "", "IOException", false),

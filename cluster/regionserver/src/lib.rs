@@ -1,23 +1,33 @@
 //! The region server role: HBase's `ClientService` and `AdminService` on top of regions.
 //!
 //! ```text
-//! service/      what clients call, one file per RPC         convert/     messages to requests of a region, cells to answers
-//! calls/        what calls share: scanners, nonces, pool    errors.rs    error kinds to HBase's exceptions
-//! regions/      the open regions; the master's way to them
-//! background/   flushes, compactions, splits, block cache   memory/      the budget and who is held back
-//! wal/          logs, and those of dead servers             metrics/     counters and reported load
-//! settings/     all settings                                regionserver.rs   start, open, close, stop; the threads
+//! service/         what clients and the master call, one file per RPC    convert/   messages to requests, cells to answers
+//! regionserver.rs  start, open, close, stop                              errors.rs  error kinds to HBase's exceptions
+//! background/      flushes, compactions, splits, WAL threads, chores     lifecycle.rs  serving, stopping, aborted
+//! memory/          the budget, and who is held back
+//! wal/             WALs, and those of dead servers
+//! calls/           what calls share: scanners, nonces, disk pool
+//! regions/         the open regions, and files of regions that are not open
+//! metrics/         counters and reported load                            settings/  all settings
 //! ```
 //!
-//! The crate knows both floors below it, `storage` and `wire`, which do not know each other.
+//! Imports point down this list: `service` uses `regionserver`, which puts the parts of `background` together; those use
+//! `memory`, `wal`, `calls`, `regions` and `metrics`. No part below `regionserver.rs` knows the server. `settings` knows
+//! the settings that a part declares beside its code.
 //!
-//! When you add an RPC, also touch `service/mod.rs` or `service/admin/mod.rs` and the table in
-//! `service/tests.rs`; when you add a setting, `RegionServerSettings::set` and its `Display`.
+//! The crate knows both floors below it, `storage` and `wire`, which do not know each other. It does not know the
+//! master: the messages between the two are in `halcyon-contract`.
+//!
+//! When you add an RPC, also touch `service/mod.rs` or `service/admin/mod.rs`, and the table in `service/class.rs`. When
+//! you add a background thread, write a `Worker` and start it in `background/mod.rs`. When a part of the server holds
+//! memory, also touch `memory/accountant.rs`. When you add a setting, also touch `RegionServerSettings::set` and its
+//! `Display`.
 
 mod background;
 mod calls;
 mod convert;
 pub mod errors;
+mod lifecycle;
 mod memory;
 mod metrics;
 mod regions;

@@ -2,15 +2,17 @@
 
 mod common;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
 use common::{Lab, class};
+use halcyon_contract::{RegionServerStatus, RegionStateTransition};
 use halcyon_env::Env;
 use halcyon_env::sim::{CrashMode, SimFileSystem};
 use halcyon_proto::pb;
 use halcyon_proto::pb::get_region_info_response::CompactionState;
+use halcyon_schema::ServerName;
 use parking_lot::Mutex;
 
 fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
@@ -48,6 +50,20 @@ fn a_region_tells_about_itself() {
     );
 }
 
+/// A master that remembers where regions were ready to be split.
+#[derive(Default)]
+struct MasterDouble {
+    split_rows: Mutex<Vec<Bytes>>,
+}
+
+impl RegionServerStatus for MasterDouble {
+    fn report_region_state_transition(&self, server: &ServerName, transition: RegionStateTransition) {
+        assert!(server.to_string().starts_with("localhost,16020,"), "{server}");
+        let RegionStateTransition::ReadyToSplit { split_row, .. } = transition;
+        self.split_rows.lock().push(split_row);
+    }
+}
+
 /// The answer names a row in the middle, for which the region is flushed; and the server itself asks for a split
 /// there, but not again and again.
 #[test]
@@ -56,9 +72,10 @@ fn a_region_that_grew_wants_to_be_split() {
     settings.split.policy = "ConstantSizeRegionSplitPolicy".to_string();
     settings.split.region_bytes_max = 100_000;
     let lab = Lab::with(SimFileSystem::new(), settings);
-    let asked: Arc<Mutex<Vec<Bytes>>> = Arc::default();
-    let seen = asked.clone();
-    lab.server.on_split_wanted(move |_, row| seen.lock().push(row));
+    let master = Arc::new(MasterDouble::default());
+    let status: Weak<MasterDouble> = Arc::downgrade(&master);
+    lab.server.report_to(status);
+    let asked = &master.split_rows;
     let ask = |best_split_row| -> pb::GetRegionInfoResponse {
         let (region, best_split_row) = (lab.specifier(), Some(best_split_row));
         let request = pb::GetRegionInfoRequest { region, compaction_state: None, best_split_row };

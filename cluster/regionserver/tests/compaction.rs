@@ -81,7 +81,7 @@ fn closing_a_region_ends_its_compaction() {
     compact(&lab);
     eventually("it runs", || load(&lab).compaction_state() == CompactionState::Major);
     lab.server.close_region(lab.info.encoded_name(), false).unwrap();
-    lab.server.open_region(&lab.info, &table()).unwrap();
+    lab.server.open_region(&lab.info, &table().into()).unwrap();
     assert_eq!(load(&lab).storefiles(), 2);
     assert!(lab.row("r07")[0].starts_with("1x"));
 }

@@ -122,7 +122,7 @@ fn increments_count_once_whatever_happens_to_the_region() {
                 lab.server.flush_region(&name, &[]).unwrap();
                 if turn % 3 == 2 {
                     lab.server.close_region(&name, false).unwrap();
-                    lab.server.open_region(&lab.info, &common::table()).unwrap();
+                    lab.server.open_region(&lab.info, &common::table().into()).unwrap();
                 }
                 lab.clock.advance(std::time::Duration::from_millis(1));
                 Env::real().clock.sleep(std::time::Duration::from_millis(2));

@@ -17,9 +17,10 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use common::{ROOT, connection, decoded, put, settings};
 use halcyon_cell::Cell;
+use halcyon_contract::RegionServerApi;
 use halcyon_env::sim::{CrashMode, Fault, SimFileSystem};
 use halcyon_env::{Clock, Env, SystemClock};
-use halcyon_master::{Master, MasterService, MasterSettings, RegionServerDoor};
+use halcyon_master::{Master, MasterService, MasterSettings};
 use halcyon_proto::pb;
 use halcyon_regionserver::{AdminService, ClientService, RegionServer};
 use halcyon_rpc::{Call, CallClass, Codec, Outcome, Reply, ReplyFuture, RpcError, Service};
@@ -56,8 +57,7 @@ impl Site {
         let mut master = MasterSettings::new(ServerName::new("localhost", 16000, env.clock.now_ms()));
         master.retry_pause = Duration::from_millis(1);
         master.retry_pause_max = Duration::from_millis(20);
-        let door = server.clone() as Arc<dyn RegionServerDoor>;
-        let master = Master::start(env, root, master, door).map_err(|error| {
+        let master = Master::start(env, root, master, server.cluster_services()).map_err(|error| {
             server.abort("the master cannot start");
             error.to_string()
         })?;

@@ -35,8 +35,10 @@ fn start(fs: &SimFileSystem, clock: &Arc<ManualClock>) -> Option<Lab> {
     let env = Env { clock: clock.clone(), ..fs.env() };
     let server = RegionServer::start(env, Path::new(ROOT), durable(), "localhost", 16020).ok()?;
     let info = halcyon_schema::RegionInfo::new(table().name().clone(), "".into(), "".into(), 1);
-    let opened =
-        server.create_region_files(&info, &table()).and_then(|()| server.open_region(&info, &table()));
+    let opened = server
+        .region_files()
+        .create_region_files(&info, &table())
+        .and_then(|()| server.open_region(&info, &table().into()));
     if opened.is_err() {
         server.abort("the region does not open");
         return None;

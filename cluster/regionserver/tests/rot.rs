@@ -85,12 +85,12 @@ fn an_index_that_cannot_be_read_keeps_its_region_from_opening() {
         let mut bad = good.clone();
         bad[offset + 5] ^= 1;
         fs.env().fs.replace(&dir.join(&name), &bad).unwrap();
-        let error = lab.server.open_region(&lab.info, &table()).unwrap_err();
+        let error = lab.server.open_region(&lab.info, &table().into()).unwrap_err();
         for word in [&name[..], "expected ", "found "] {
             assert!(error.message().contains(word), "{error} says nothing of {word}");
         }
     }
     fs.env().fs.replace(&dir.join(&name), &good).unwrap();
-    lab.server.open_region(&lab.info, &table()).unwrap();
+    lab.server.open_region(&lab.info, &table().into()).unwrap();
     assert_eq!(read(&lab, 5).unwrap(), value(5));
 }

@@ -184,7 +184,7 @@ fn a_region_that_closes_takes_its_scanners_along() {
     assert_eq!(class(lab.scan(&next(id, 1, 0))), "NotServingRegionException");
     assert_eq!(class(lab.scan(&next(id, 1, 1))), "UnknownScannerException");
     assert_eq!(class(lab.scan(&lab.open(1, pb::Scan::default()))), "NotServingRegionException");
-    lab.server.open_region(&lab.info, &common::table()).unwrap();
+    lab.server.open_region(&lab.info, &common::table().into()).unwrap();
     assert_eq!(rows(&lab.scan(&lab.open(1, pb::Scan::default())).unwrap().1), ["r00"]);
 }
 

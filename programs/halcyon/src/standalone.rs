@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use halcyon_coord::{ClusterZnodes, ZkServer, ZkSettings, ZnodeTree};
 use halcyon_env::{Env, FileLock, FileSystem, RealFileSystem, spawn_thread};
-use halcyon_master::{ClientMetaService, Master, MasterService, MasterSettings, RegionServerDoor};
+use halcyon_master::{ClientMetaService, Master, MasterService, MasterSettings};
 use halcyon_regionserver::{AdminService, ClientService, RegionServer};
-use halcyon_rpc::{BoundServer, Call, Lanes, Outcome, Queues, RpcError, RpcServer, Service, Services};
+use halcyon_rpc::{BoundServer, Call, EventLoops, Outcome, Queues, RpcError, RpcServer, Service, Services};
 use halcyon_schema::ServerName;
 use halcyon_wal::SyncMode;
 use tokio::sync::Notify;
@@ -229,20 +229,15 @@ impl Roles {
         let master_name = ServerName::new(host, ports.0, env.clock.now_ms());
         let mut master_settings = MasterSettings::new(master_name.clone());
         master_settings.info_port = info_port.map_or(-1, i32::from);
-        let door = Arc::clone(&region_server) as Arc<dyn RegionServerDoor>;
-        let master = match Master::start(env, root, master_settings, door) {
+        let master = match Master::start(env, root, master_settings, region_server.cluster_services()) {
             Ok(master) => master,
             Err(error) => {
                 region_server.abort("the master cannot start");
                 return Err(format!("the master cannot start: {error}"));
             }
         };
-        let splitter = Arc::downgrade(&master);
-        region_server.on_split_wanted(move |region, row| {
-            if let Some(master) = splitter.upgrade() {
-                master.request_split(region, row);
-            }
-        });
+        let status: Weak<Master> = Arc::downgrade(&master);
+        region_server.report_to(status);
         Ok(Roles { region_server, master, master_name, _lock: lock })
     }
 
@@ -319,9 +314,10 @@ impl Bound {
         let cluster_id = roles.master.cluster_id().to_string();
         let services = roles.services()?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let lanes = Lanes::start(cores).map_err(|error| format!("cannot start threads: {error}"))?;
-        lanes.watch(&env.watch(), STALL_CHECK_PERIOD);
-        lanes.give_back_memory(GIVE_BACK_PERIOD);
+        let event_loops =
+            EventLoops::start(cores).map_err(|error| format!("cannot start threads: {error}"))?;
+        event_loops.watch(&env.watch(), STALL_CHECK_PERIOD);
+        event_loops.give_back_memory(GIVE_BACK_PERIOD);
         watch_scheduler(env, Arc::downgrade(&roles.region_server))
             .map_err(|error| format!("cannot start threads: {error}"))?;
         // Both ports take calls into the same memory.
@@ -329,8 +325,9 @@ impl Bound {
         roles.region_server.serve_behind(Arc::clone(&queues), tokio::runtime::Handle::current());
         let (master, region_server) =
             (self.master.sharing(Arc::clone(&queues)), self.region_server.sharing(Arc::clone(&queues)));
-        let master = master.on_lanes(Arc::clone(&lanes)).serve(services.clone(), cluster_id.clone());
-        let region_server = region_server.on_lanes(lanes).serve(services, cluster_id.clone());
+        let master =
+            master.on_event_loops(Arc::clone(&event_loops)).serve(services.clone(), cluster_id.clone());
+        let region_server = region_server.on_event_loops(event_loops).serve(services, cluster_id.clone());
         let (master, region_server) = (Arc::new(master), Arc::new(region_server));
 
         let mut sources = Sources {

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use halcyon_cell::{Cell, ReadPoint};
 use halcyon_filter::Filter;
 use halcyon_proto::pb::CompareType;
+use halcyon_schema::Durability;
 
 pub use halcyon_hfile::{BlockReads, ReadMode};
 
@@ -144,15 +145,6 @@ pub enum MutationKind {
     Delete,
     Increment,
     Append,
-}
-
-/// How sure a write must be before it is acknowledged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Durability {
-    SkipWal,
-    AsyncWal,
-    SyncWal,
-    FsyncWal,
 }
 
 /// One mutation of one row.

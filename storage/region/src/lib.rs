@@ -39,14 +39,15 @@ mod store;
 mod write;
 
 pub use api::{
-    BlockReads, Condition, ConditionTest, Durability, Mutation, MutationKind, MutationResult, NextState,
-    Nonce, ReadMode, Scan, ScanCounts, ScanLimits, TimeRange,
+    BlockReads, Condition, ConditionTest, Mutation, MutationKind, MutationResult, NextState, Nonce, ReadMode,
+    Scan, ScanCounts, ScanLimits, TimeRange,
 };
 pub use compact::{
     CompactionControl, CompactionOutcome, CompactionPolicy, CompactionRequest, CompactionSettings,
     DateTieredSettings, MajorRows, OffPeakHours, StripeSettings,
 };
 pub use flush::FlushOutcome;
+pub use halcyon_schema::Durability;
 pub use modify::CheckOutcome;
 pub use mvcc::WriteTicket;
 pub use region::{Region, RegionServices, RegionStats};

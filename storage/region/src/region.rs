@@ -158,12 +158,13 @@ impl Region {
 
     pub(crate) fn store_or_error(&self, family: &[u8]) -> Result<&Store> {
         self.store(family).ok_or_else(|| {
-            Error::invalid(format!(
+            let message = format!(
                 "Column family {} does not exist in region {} in table {}",
                 family.escape_ascii(),
                 self.info.region_name().escape_ascii(),
                 self.table.name()
-            ))
+            );
+            Error::new(ErrorKind::NoSuchFamily, message)
         })
     }
 
@@ -213,7 +214,7 @@ impl Region {
             return Ok(());
         }
         Err(Error::new(
-            ErrorKind::Moved,
+            ErrorKind::RowOutOfRange,
             format!(
                 "Requested row out of range for {operation} on HRegion {}, startKey='{}', endKey='{}', row='{}'",
                 self.info.region_name().escape_ascii(),

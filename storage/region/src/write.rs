@@ -14,10 +14,11 @@ use halcyon_cell::{
 };
 use halcyon_env::{Activity, Holder, invariant};
 use halcyon_memstore::{PreparedCell, Segment};
+use halcyon_schema::Durability;
 use halcyon_wal::{Completion, WalEntry};
 use smallvec::SmallVec;
 
-use crate::api::{Durability, Mutation, MutationKind, MutationResult, Nonce, ReadMode, Scan};
+use crate::api::{Mutation, MutationKind, MutationResult, Nonce, ReadMode, Scan};
 use crate::mvcc::{Write, WriteTicket};
 use crate::read::Visible;
 use crate::region::Region;
@@ -217,13 +218,7 @@ impl Region {
     }
 
     pub(crate) fn durability_of(&self, mutation: &Mutation) -> Durability {
-        use halcyon_schema as schema;
-        mutation.durability.unwrap_or(match self.table.durability().unwrap_or_default() {
-            schema::Durability::SkipWal => Durability::SkipWal,
-            schema::Durability::AsyncWal => Durability::AsyncWal,
-            schema::Durability::FsyncWal => Durability::FsyncWal,
-            schema::Durability::SyncWal | schema::Durability::UseDefault => Durability::SyncWal,
-        })
+        mutation.durability.or_else(|| self.table.durability()).unwrap_or(Durability::SyncWal)
     }
 
     /// Turns a put or delete into the cells to be written. The row is locked.
@@ -381,17 +376,12 @@ impl Region {
             nonce: nonce.nonce,
             cells: &cells,
         };
-        let wanted = match durability {
-            Durability::AsyncWal | Durability::SkipWal => halcyon_wal::Durability::AsyncWal,
-            Durability::SyncWal => halcyon_wal::Durability::SyncWal,
-            Durability::FsyncWal => halcyon_wal::Durability::FsyncWal,
-        };
         let (mvcc, write) = (self.mvcc.clone(), write.clone());
         let completion: Completion = Box::new(move |result: &Result<()>| match result {
             Ok(()) => mvcc.step_done(&write),
             Err(error) => mvcc.fail(&write, error),
         });
-        self.services.wal.append(&entry, wanted, completion)
+        self.services.wal.append(&entry, durability, completion)
     }
 }
 

@@ -10,17 +10,6 @@ pub enum SyncMode {
     Fsync,
 }
 
-/// What one append waits for. `SKIP_WAL` never reaches the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Durability {
-    /// Nothing: it is written with the next round.
-    AsyncWal,
-    /// As [`SyncMode`] says.
-    SyncWal,
-    /// `fdatasync`.
-    FsyncWal,
-}
-
 /// Settings of one log.
 #[derive(Clone, Debug)]
 pub struct WalConfig {

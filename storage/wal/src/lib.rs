@@ -28,8 +28,9 @@ mod source;
 mod split;
 mod stats;
 
-pub use config::{Durability, SyncMode, WalConfig};
+pub use config::{SyncMode, WalConfig};
 pub use format::{COMPACTION_QUALIFIER, META_FAMILY, is_marker};
+pub use halcyon_schema::Durability;
 pub use log::{Completion, Wal, WalEntry};
 pub use reader::{CELL_LEN_MAX, ENTRY_LEN_MAX, KEY_LEN_MAX, WalReader};
 pub use roll::RollOutcome;

@@ -37,6 +37,7 @@ use std::time::Duration;
 
 use halcyon_cell::{CellRef, Error, ErrorKind, Result};
 use halcyon_env::{Activity, Env, Holder, WritableFile};
+use halcyon_schema::Durability;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::format::{PreparedEntry, is_marker};
@@ -44,7 +45,7 @@ use crate::full::{Full, Put, RETRY_PERIOD, put_or_cut};
 use crate::region_hash::RegionHasher;
 use crate::roll::{Files, Predecessor, Rolling};
 use crate::stats::Counters;
-use crate::{Durability, SyncMode, WalConfig, WalStats};
+use crate::{SyncMode, WalConfig, WalStats};
 
 /// An append waits this long for a full buffer to be written before it is refused.
 const BUSY_WAIT_MAX: Duration = Duration::from_secs(2);
@@ -207,6 +208,7 @@ impl Wal {
     /// `Stopping` if the log was closed or has failed (the message names the first failure); `Busy` if the
     /// buffer stayed full for about two seconds, or if the disk is full; `Invalid` for an entry without cells.
     pub fn append(&self, entry: &WalEntry<'_>, durability: Durability, completion: Completion) -> Result<()> {
+        debug_assert_ne!(durability, Durability::SkipWal, "a write without WAL never reaches it");
         let prepared = PreparedEntry::new(entry)?;
         let mut appends = self.lock_with_room(prepared.len())?;
         let synced_bytes = appends.synced_bytes;
@@ -216,7 +218,7 @@ impl Wal {
             appends.note_unflushed(entry.region, entry.seq);
         }
         let at_once = match durability {
-            Durability::AsyncWal => Some(completion),
+            Durability::SkipWal | Durability::AsyncWal => Some(completion),
             Durability::SyncWal | Durability::FsyncWal => {
                 appends.sync_wanted |= self.needs_sync(durability);
                 appends.pending.push(completion);

@@ -14,14 +14,14 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use halcyon_proto::pb;
 
 use crate::connection::{ConnectionTask, poll_flush};
+use crate::event_loops::LoopHandle;
 use crate::frame::{FrameError, Request, header_of_part};
 use crate::input::READ_BYTES_MAX;
-use crate::lanes::Seat;
 use crate::queues::OwnWaiting;
-use crate::server::{Arriving, Shared};
+use crate::shared::{Agreed, Arriving, Shared};
 use crate::{
-    AnsweredCalls, Call, CallClass, CallHead, Codec, Compressor, Connection, Dropped, Outcome, Reply,
-    ReplyFuture, RpcError, Service, decode_cells, exceptions,
+    AnsweredCalls, Call, CallClass, CallHead, Codec, Dropped, Outcome, Reply, ReplyFuture, RpcError,
+    decode_cells, exceptions,
 };
 
 /// Frames from here on are counted while they arrive, not only once they are whole.
@@ -36,20 +36,12 @@ const TURN_CHECK_CALLS: u32 = 8;
 /// Words of 2.6.4 for a call that found no room.
 const QUEUE_FULL: &str = "Call queue is full, is hbase.ipc.server.max.callqueue.size too small?";
 
-/// What the connection header settled.
-pub(crate) struct Agreed {
-    pub connection: Arc<Connection>,
-    pub service_name: &'static str,
-    pub service: Arc<dyn Service>,
-    pub compressor: Option<Compressor>,
-}
-
 /// A connection that serves calls.
 pub(crate) struct Calls {
     task: ConnectionTask,
     agreed: Agreed,
-    /// Its place, where the server has lanes.
-    seat: Option<Seat>,
+    /// Its place, where the server has event loops.
+    loop_handle: Option<LoopHandle>,
     /// Until it has had a turn.
     arriving: Option<Arriving>,
     /// Calls of this turn that were not ready at once.
@@ -147,7 +139,7 @@ impl Calls {
     pub fn new(
         task: ConnectionTask,
         agreed: Agreed,
-        seat: Option<Seat>,
+        loop_handle: Option<LoopHandle>,
         arriving: Option<Arriving>,
     ) -> Calls {
         // The first calls may have come with the opening.
@@ -155,7 +147,7 @@ impl Calls {
         Calls {
             task,
             agreed,
-            seat,
+            loop_handle,
             arriving,
             fresh: Vec::new(),
             waiting: FuturesUnordered::new(),
@@ -542,8 +534,8 @@ impl Calls {
     /// Moves the counts of this turn to the server's counters.
     fn settle(&mut self) {
         let (tally, stats) = (&mut self.tally, &self.task.shared.stats);
-        if let Some(seat) = self.seat.as_ref().filter(|_| tally.calls > 0) {
-            seat.note_calls(tally.calls);
+        if let Some(loop_handle) = self.loop_handle.as_ref().filter(|_| tally.calls > 0) {
+            loop_handle.note_calls(tally.calls);
         }
         for (count, counter) in [
             (&mut tally.calls, &stats.calls),

@@ -13,11 +13,10 @@ use halcyon_proto::pb;
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::calls::Agreed;
 use crate::input::Input;
 use crate::output::{Output, SLICES_MAX};
 use crate::preamble::{CONNECTION_HEADER_BYTES_MAX, Header, PREAMBLE_LEN, Preamble, SWITCH_TO_SIMPLE};
-use crate::server::{Control, Shared};
+use crate::shared::{Agreed, Control, Shared};
 use crate::{Connection, ConnectionState, Reply, RpcError, exceptions};
 
 /// The call id of answers to nobody in particular.

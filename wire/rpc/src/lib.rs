@@ -15,9 +15,9 @@
 //! ([`Outcome::Later`]) stay with the connection's task and cost no task of their own; they are driven to their
 //! end even if the client goes.
 //!
-//! Where there are [`Lanes`], another task opens the connection first: its lane is dealt when it is known which service
-//! it wants (`lanes.rs`). What a call took from its bytes being read to its answer being given to the socket is counted
-//! by class (`times.rs`).
+//! With [`EventLoops`], another task opens the connection first. The connection moves to an event loop when it has named
+//! its service (`event_loops.rs`). The time of a call, from its bytes being read to its answer being given to the
+//! socket, is counted by class (`times.rs`).
 //!
 //! Every call belongs to a class with limits of its own (`queues.rs`). A call whose client has given up or gone
 //! before its turn came is dropped without a word, and counted.
@@ -34,15 +34,16 @@ mod codec;
 mod compress;
 mod connection;
 mod error;
+mod event_loops;
 pub mod exceptions;
 mod frame;
 mod input;
-mod lanes;
 mod output;
 mod preamble;
 mod queues;
 mod server;
 mod service;
+mod shared;
 mod stats;
 mod times;
 
@@ -50,14 +51,15 @@ pub use cell_block::{CellBlock, SHARED_CELL_BYTES_MIN};
 pub use codec::{decode_cells, encode_cell};
 pub use compress::Compressor;
 pub use error::RpcError;
+pub use event_loops::EventLoops;
 pub use exceptions::ExceptionClass;
-pub use lanes::Lanes;
 pub use queues::{
     CallClass, CallHead, ClassSnapshot, Dropped, NoRoom, QueueLimits, Queues, Reservation, Terms,
 };
-pub use server::{BoundServer, RpcServer, RpcSettings, Services};
+pub use server::{BoundServer, RpcServer};
 pub use service::{
     AnsweredCalls, Call, Codec, Connection, ConnectionState, Outcome, Reply, ReplyFuture, Service,
 };
+pub use shared::{RpcSettings, Services};
 pub use stats::{RpcStats, RpcStatsSnapshot};
 pub use times::CallTimesSnapshot;

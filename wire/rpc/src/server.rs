@@ -4,19 +4,19 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::task::Waker;
 use std::time::Duration;
 
 use halcyon_env::Clock;
 use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 
-use crate::calls::{Agreed, Calls};
+use crate::calls::Calls;
 use crate::connection::ConnectionTask;
-use crate::lanes::Seat;
-use crate::{Lanes, QueueLimits, Queues, RpcStats, Service};
+use crate::event_loops::LoopHandle;
+use crate::shared::{Agreed, Arriving, Control, RpcSettings, Services, Shared};
+use crate::{EventLoops, Queues, RpcStats};
 
 /// Connections that wait to be accepted; after an outage all clients come at once.
 const BACKLOG_MAX: u32 = 4096;
@@ -26,64 +26,13 @@ const ARRIVING_MAX: usize = 64;
 /// How often it is looked whether clients take their answers.
 const SILENT_CHECK_PERIOD: Duration = Duration::from_millis(250);
 
-/// Services by their simple descriptor name (`ClientService`).
-pub type Services = HashMap<&'static str, Arc<dyn Service>>;
-
-/// Limits of a server. Plain data; the defaults are for one machine with some gigabytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RpcSettings {
-    /// Longest request frame in bytes (`hbase.ipc.max.request.size`); a longer one is refused and ends the
-    /// connection. 256 MiB as in HBase.
-    pub frame_bytes_max: usize,
-    /// Open connections; one more is closed at once. 20,000: HBase has no limit, a machine has.
-    pub connections_max: usize,
-    /// Calls of one connection that wait for their answer; beyond, the connection is not read. 4,096.
-    pub connection_calls_max: usize,
-    /// Calls of each class that wait for their answer (`hbase.ipc.server.max.callqueue.length`, for the class of
-    /// meta `hbase.ipc.server.priority.max.callqueue.length`, for replication
-    /// `hbase.ipc.server.replication.max.callqueue.length`), and bytes of requests that do
-    /// (`hbase.ipc.server.max.callqueue.size`); beyond, `CallQueueTooBigException` for that class. 4,096 of
-    /// each; 512 MiB.
-    pub queues: QueueLimits,
-    /// Bytes of answers one client does not take; beyond, its connection is not read. 16 MiB.
-    pub connection_response_bytes_max: usize,
-    /// A client that takes nothing of what it asked for for this long is left when room for answers is short
-    /// (`Queues`). Five seconds.
-    pub silent_timeout: Duration,
-    /// A timeout that a client names is at least this long (`hbase.ipc.min.client.request.timeout`). 20 ms.
-    pub request_timeout_min: Duration,
-    /// A client that takes longer to say who it is keeps no other from arriving. 50 ms.
-    pub arriving_timeout: Duration,
-    /// Time a connection has for its preamble and header. One minute.
-    pub handshake_timeout: Duration,
-    /// Time a connection that is being closed has to take the last answer. Two seconds.
-    pub linger_timeout: Duration,
-}
-
-impl Default for RpcSettings {
-    fn default() -> RpcSettings {
-        RpcSettings {
-            frame_bytes_max: 256 << 20,
-            connections_max: 20_000,
-            connection_calls_max: 4_096,
-            queues: QueueLimits::new(4_096, 512 << 20),
-            connection_response_bytes_max: 16 << 20,
-            silent_timeout: Duration::from_secs(5),
-            request_timeout_min: Duration::from_millis(20),
-            arriving_timeout: Duration::from_millis(50),
-            handshake_timeout: Duration::from_secs(60),
-            linger_timeout: Duration::from_secs(2),
-        }
-    }
-}
-
 /// A port that is taken but not served yet: clients that connect wait.
 pub struct BoundServer {
     listener: TcpListener,
     address: SocketAddr,
     settings: RpcSettings,
     clock: Arc<dyn Clock>,
-    lanes: Option<Arc<Lanes>>,
+    event_loops: Option<Arc<EventLoops>>,
     queues: Arc<Queues>,
 }
 
@@ -97,38 +46,6 @@ pub struct RpcServer {
     accepting: JoinHandle<()>,
 }
 
-/// What all connections of a server see.
-pub(crate) struct Shared {
-    pub settings: RpcSettings,
-    pub services: Services,
-    pub cluster_id: String,
-    pub clock: Arc<dyn Clock>,
-    pub stats: RpcStats,
-    pub queues: Arc<Queues>,
-    lanes: Option<Arc<Lanes>>,
-    connections: Mutex<HashMap<u64, Arc<Control>>>,
-    /// Told when a connection ends while the server stops.
-    ended: Notify,
-    stopping: AtomicBool,
-}
-
-/// How the server reaches one connection's task.
-#[derive(Default)]
-pub(crate) struct Control {
-    /// No new calls: answer what is there and end.
-    pub stopping: AtomicBool,
-    /// Close now.
-    pub closing: AtomicBool,
-    /// Its client takes nothing: what waits for it is to keep nothing else alive.
-    pub detaching: AtomicBool,
-    /// The `silent_since_ns` for which that was done.
-    pub detached_ns: AtomicU64,
-    /// `Clock::monotonic_ns` since when its client takes nothing; 0 if there is nothing to take, or it does.
-    pub silent_since_ns: AtomicU64,
-    /// The task at work, once it ran for the first time: one opens the connection, another one may serve its calls.
-    waker: Mutex<Option<Waker>>,
-}
-
 impl RpcServer {
     /// Takes the port (0: any). The error names the address.
     pub async fn bind(
@@ -140,7 +57,7 @@ impl RpcServer {
         let listener = listen(address).map_err(named)?;
         let address = listener.local_addr()?;
         let queues = Queues::new(settings.queues);
-        Ok(BoundServer { listener, address, settings, clock, lanes: None, queues })
+        Ok(BoundServer { listener, address, settings, clock, event_loops: None, queues })
     }
 
     pub fn local_addr(&self) -> SocketAddr {
@@ -190,47 +107,14 @@ impl Drop for RpcServer {
     }
 }
 
-impl Control {
-    /// Whether its client takes nothing, and what waits for it was made to keep nothing else alive.
-    pub fn is_detached(&self) -> bool {
-        let since_ns = self.silent_since_ns.load(Ordering::Relaxed);
-        since_ns != 0 && self.detached_ns.load(Ordering::Relaxed) == since_ns
-    }
-
-    fn stop(&self) {
-        self.stopping.store(true, Ordering::SeqCst);
-        self.wake();
-    }
-
-    fn close(&self) {
-        self.closing.store(true, Ordering::SeqCst);
-        self.stop();
-    }
-
-    /// Says which task is to be woken from now on.
-    pub(crate) fn is_served_by(&self, task: &Waker) {
-        let mut waker = self.waker.lock();
-        if !waker.as_ref().is_some_and(|waker| waker.will_wake(task)) {
-            *waker = Some(task.clone());
-        }
-    }
-
-    fn wake(&self) {
-        let waker = self.waker.lock().clone();
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-}
-
 impl BoundServer {
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves connections on these lanes instead of the caller's runtime.
-    pub fn on_lanes(self, lanes: Arc<Lanes>) -> BoundServer {
-        BoundServer { lanes: Some(lanes), ..self }
+    /// Serves connections on these event loops instead of the caller's runtime.
+    pub fn on_event_loops(self, event_loops: Arc<EventLoops>) -> BoundServer {
+        BoundServer { event_loops: Some(event_loops), ..self }
     }
 
     /// Counts calls that wait together with other servers of the process; the limits are those of `queues`.
@@ -246,7 +130,7 @@ impl BoundServer {
             cluster_id: cluster_id.into(),
             clock: self.clock,
             stats: RpcStats::default(),
-            lanes: self.lanes,
+            event_loops: self.event_loops,
             queues: self.queues,
             connections: Mutex::new(HashMap::new()),
             ended: Notify::new(),
@@ -318,9 +202,6 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-/// Among those that have just been accepted, until dropped.
-pub(crate) type Arriving = OwnedSemaphorePermit;
-
 fn begin_connection(shared: &Arc<Shared>, id: u64, stream: TcpStream, peer: SocketAddr, arriving: Arriving) {
     let stats = &shared.stats;
     if stats.connections_open.load(Ordering::Relaxed) >= shared.settings.connections_max {
@@ -354,33 +235,33 @@ async fn serve_connection(open: OpenConnection, task: ConnectionTask, arriving: 
         }
     };
     let Some((task, agreed)) = opened else { return };
-    match &open.shared.lanes {
+    match &open.shared.event_loops {
         None => Calls::new(task, agreed, None, arriving).run().await,
-        Some(lanes) => {
-            let seat = lanes.deal(agreed.service_name);
-            move_to_lane(open, task, agreed, seat, arriving);
+        Some(event_loops) => {
+            let loop_handle = event_loops.assign(agreed.service_name);
+            move_to_event_loop(open, task, agreed, loop_handle, arriving);
         }
     }
 }
 
-/// Goes on with the connection on its lane. A socket belongs to the event loop that it is registered with.
-fn move_to_lane(
+/// Goes on with the connection on its event loop. A socket belongs to the event loop that it is registered with.
+fn move_to_event_loop(
     open: OpenConnection,
     task: ConnectionTask,
     agreed: Agreed,
-    seat: Seat,
+    loop_handle: LoopHandle,
     arriving: Option<Arriving>,
 ) {
     let moving = match task.into_moving() {
         Ok(moving) => moving,
-        Err(error) => return tracing::warn!(%error, "cannot move a connection to its lane"),
+        Err(error) => return tracing::warn!(%error, "cannot move a connection to its event loop"),
     };
-    let lane = seat.handle().clone();
-    lane.spawn(async move {
+    let event_loop = loop_handle.handle().clone();
+    event_loop.spawn(async move {
         let _open = open;
         match moving.arrive() {
-            Ok(task) => Calls::new(task, agreed, Some(seat), arriving).run().await,
-            Err(error) => tracing::warn!(%error, "cannot move a connection to its lane"),
+            Ok(task) => Calls::new(task, agreed, Some(loop_handle), arriving).run().await,
+            Err(error) => tracing::warn!(%error, "cannot move a connection to its event loop"),
         }
     });
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use halcyon_cell::{Error, ErrorKind, Result};
+use halcyon_cell::{Error, Result};
 use halcyon_env::spawn_thread;
 use halcyon_rpc::RpcError;
 use parking_lot::{Condvar, Mutex};
@@ -366,7 +366,7 @@ impl Shared {
             }
             match job.procedure.run(&self.core, job.record.step as usize) {
                 Ok(()) => job.attempts = 0,
-                Err(error) if matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Corrupt) => {
+                Err(error) if error.kind().is_permanent() => {
                     warn!(id = job.record.id, kind = job.record.kind, step = steps[job.record.step as usize],
                         %error, "a procedure cannot go on");
                     job.failed = Some(errors::from_error(&error));

@@ -5,6 +5,7 @@
 //! on the merged one is. Its row names the parents until their files are not needed any more (`janitor.rs`).
 
 use halcyon_cell::Result;
+use halcyon_contract::{OpenRegionRequest, RegionInfoRequest};
 use halcyon_proto::pb;
 use halcyon_rpc::RpcError;
 use halcyon_schema::RegionInfo;
@@ -82,7 +83,9 @@ impl MergeRegions {
                 return Err(errors::merge_region(message));
             }
         }
-        let shape = core.door.region_shape(parent.encoded_name(), false);
+        let encoded_name = parent.encoded_name().to_string();
+        let request = RegionInfoRequest { encoded_name, best_split_row: false };
+        let shape = core.cluster.region_server.region_info(&request);
         let shape =
             shape.map_err(|error| errors::merge_region(format!("{parent} NOT mergeable: {error}")))?;
         if !shape.mergeable {
@@ -144,7 +147,9 @@ impl Procedure for MergeRegions {
         match step {
             0 => {
                 for parent in &self.parents {
-                    core.door.open_region(parent, &entry.descriptor)?;
+                    core.cluster
+                        .region_server
+                        .open_region(&OpenRegionRequest::new(parent, &entry.descriptor))?;
                 }
                 regions::flush(core, &self.parents, &[])
             }
@@ -176,10 +181,10 @@ impl MergeRegions {
         let mut entry = core.locked_table(table)?;
         // Opened first, so that edits of a life before are in its files.
         for parent in &self.parents {
-            core.door.open_region(parent, &entry.descriptor)?;
+            core.cluster.region_server.open_region(&OpenRegionRequest::new(parent, &entry.descriptor))?;
         }
         regions::close_only(core, &self.parents, false)?;
-        core.door.merge_region_files(&entry.descriptor, &self.parents, &self.merged)?;
+        core.cluster.files.merge_region_files(&entry.descriptor, &self.parents, &self.merged)?;
         let removed = self.parents.iter().filter_map(|parent| entry.regions.remove(parent));
         let open_seq = removed.map(|known| known.open_seq).max().unwrap_or(0);
         core.meta_put_together(|timestamp| {

@@ -13,6 +13,7 @@
 
 use bytes::Bytes;
 use halcyon_cell::Result;
+use halcyon_contract::{FlushRegionRequest, OpenRegionRequest, RegionInfoRequest};
 use halcyon_proto::pb;
 use halcyon_rpc::RpcError;
 use halcyon_schema::RegionInfo;
@@ -59,13 +60,17 @@ impl SplitRegion {
     fn find_row(&self, core: &Core) -> std::result::Result<Bytes, RpcError> {
         let refuse = |message: String| Err(RpcError::do_not_retry(message));
         let parent = &self.parent;
-        let shape = core.door.region_shape(parent.encoded_name(), self.row.is_none());
+        let request = RegionInfoRequest {
+            encoded_name: parent.encoded_name().to_string(),
+            best_split_row: self.row.is_none(),
+        };
+        let shape = core.cluster.region_server.region_info(&request);
         let shape =
             shape.map_err(|error| RpcError::do_not_retry(format!("{parent} NOT splittable: {error}")))?;
         if !shape.splittable {
             return refuse(format!("{parent} NOT splittable"));
         }
-        let Some(row) = self.row.clone().or(shape.split_row) else {
+        let Some(row) = self.row.clone().or(shape.best_split_row) else {
             return refuse(
                 "Region not splittable because bestSplitPoint = null, maybe table is too small for auto split. \
                  For force split, try specifying split row"
@@ -141,8 +146,9 @@ impl Procedure for SplitRegion {
         let entry = core.locked_table(self.parent.table())?;
         match step {
             0 => {
-                core.door.open_region(&self.parent, &entry.descriptor)?;
-                core.door.flush_region(self.parent.encoded_name(), &[])
+                let server = &core.cluster.region_server;
+                server.open_region(&OpenRegionRequest::new(&self.parent, &entry.descriptor))?;
+                server.flush_region(&FlushRegionRequest::all_families(&self.parent))
             }
             1 => self.replace(core),
             _ => regions::open_what_can(core, &entry.descriptor, &self.daughters, None),
@@ -171,9 +177,10 @@ impl SplitRegion {
         };
         regions::mark(core, table, parent, RegionState::Splitting);
         // Opened first, so that edits of a life before are in its files.
-        core.door.open_region(&self.parent, &entry.descriptor)?;
+        let request = OpenRegionRequest::new(&self.parent, &entry.descriptor);
+        core.cluster.region_server.open_region(&request)?;
         regions::close_only(core, parent, false)?;
-        core.door.split_region_files(&entry.descriptor, &self.parent, &self.daughters)?;
+        core.cluster.files.split_region_files(&entry.descriptor, &self.parent, &self.daughters)?;
         let split = self.parent.clone().with_flags(true, true);
         core.meta_put_together(|timestamp| {
             meta::split_region(&split, &self.daughters, known.open_seq, timestamp)

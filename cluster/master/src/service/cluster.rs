@@ -27,11 +27,12 @@ pub(super) fn status(
         status.cluster_id = Some(pb::ClusterId { cluster_id: core.cluster_id.to_string() });
     }
     if wanted(pb::Option::LiveServers) {
-        let server = core.door.server_name().to_pb();
-        status.live_servers.push(pb::LiveServerInfo { server, server_load: core.door.server_load() });
+        let report = core.cluster.reports.newest_report();
+        let server = report.server.to_pb();
+        status.live_servers.push(pb::LiveServerInfo { server, server_load: report.load });
     }
     if wanted(pb::Option::ServersName) {
-        status.servers_name.push(core.door.server_name().to_pb());
+        status.servers_name.push(core.cluster.region_server.server_name().to_pb());
     }
     if wanted(pb::Option::Master) {
         status.master = Some(core.settings.server_name.to_pb());
@@ -99,7 +100,7 @@ pub(super) fn last_major_compaction(
     request: pb::MajorCompactionTimestampRequest,
 ) -> Answer<pb::MajorCompactionTimestampResponse> {
     let table = TableName::from_pb(&request.table_name).map_err(invalid)?;
-    let loads = core.door.server_load().region_loads;
+    let loads = core.cluster.reports.newest_report().load.region_loads;
     let of_table = loads.iter().filter(|load| {
         parse_region_name(&load.region_specifier.value).is_ok_and(|parts| parts.table == table)
     });
@@ -111,7 +112,7 @@ pub(super) fn last_major_compaction_of_region(
     core: &Core,
     request: pb::MajorCompactionTimestampForRegionRequest,
 ) -> Answer<pb::MajorCompactionTimestampResponse> {
-    let loads = core.door.server_load().region_loads;
+    let loads = core.cluster.reports.newest_report().load.region_loads;
     let load = loads.iter().find(|load| load.region_specifier.value == request.region.value);
     let compaction_timestamp = load.map_or(0, |load| load.last_major_compaction_ts() as i64);
     Ok(pb::MajorCompactionTimestampResponse { compaction_timestamp })

@@ -16,7 +16,8 @@ type Transit = Answer<Option<Box<dyn Procedure>>>;
 pub(super) fn move_region(core: &Core, request: pb::MoveRegionRequest) -> Transit {
     let region = find(core, &request.region)?;
     if let Some(to) = &request.dest_server_name {
-        let (to, here) = (ServerName::from_pb(to).map_err(invalid)?, core.door.server_name());
+        let (to, here) =
+            (ServerName::from_pb(to).map_err(invalid)?, core.cluster.region_server.server_name());
         if to == here {
             return Ok(None);
         }

@@ -10,10 +10,13 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use halcyon_cell::{Cell, CellComparator, CellType, Error, Result};
-use halcyon_env::{Clock, Env, SystemClock};
-use halcyon_master::{
-    ClientMetaService, Master, MasterService, MasterSettings, RegionServerDoor, RegionShape,
+use halcyon_contract::{
+    CloseRegionRequest, ClusterServices, FlushRegionRequest, OpenRegionRequest, OpenRegionResponse,
+    RegionFiles, RegionInfoRequest, RegionInfoResponse, RegionServerApi, ServerReport, ServerReports,
+    SystemTables,
 };
+use halcyon_env::{Clock, Env, SystemClock};
+use halcyon_master::{ClientMetaService, Master, MasterService, MasterSettings};
 use halcyon_proto::pb;
 use halcyon_rpc::{Call, Connection, Outcome, RpcError, Service};
 use halcyon_schema::{FamilyDescriptor, RegionInfo, ServerName, TableDescriptor, TableName};
@@ -23,7 +26,7 @@ use prost::Message;
 pub const ROOT: &str = "/hbase";
 
 /// Keeps meta in one file, region directories as a region server would, and what is open in memory.
-pub struct FakeDoor {
+pub struct FakeRegionServer {
     env: Env,
     root: PathBuf,
     start_code: i64,
@@ -35,8 +38,8 @@ pub struct FakeDoor {
 
 const META: &str = "1588230740";
 
-impl FakeDoor {
-    pub fn new(env: Env, root: &Path, start_code: i64) -> Arc<FakeDoor> {
+impl FakeRegionServer {
+    pub fn new(env: Env, root: &Path, start_code: i64) -> Arc<FakeRegionServer> {
         let mut regions = BTreeMap::new();
         for entry in env.fs.list(root).unwrap() {
             let Some(name) = entry.name.strip_prefix("fake-") else { continue };
@@ -49,7 +52,7 @@ impl FakeDoor {
             }
             regions.insert(name.to_string(), cells);
         }
-        Arc::new(FakeDoor {
+        Arc::new(FakeRegionServer {
             env,
             root: root.to_path_buf(),
             start_code,
@@ -78,7 +81,7 @@ impl FakeDoor {
     }
 }
 
-impl FakeDoor {
+impl FakeRegionServer {
     fn has_references(&self, region: &RegionInfo) -> bool {
         self.files(region).iter().any(|file| file.contains('.'))
     }
@@ -148,20 +151,13 @@ fn hidden(cell: &Cell, all: &[Cell]) -> bool {
     })
 }
 
-impl RegionServerDoor for FakeDoor {
+impl RegionServerApi for FakeRegionServer {
     fn server_name(&self) -> ServerName {
         ServerName::new("127.0.0.1", 16020, self.start_code)
     }
 
-    fn create_region_files(&self, region: &RegionInfo, table: &TableDescriptor) -> Result<()> {
-        let dir = region.dir(&self.root);
-        for family in table.families() {
-            self.env.fs.create_dir_all(&dir.join(&*family.name_str()))?;
-        }
-        Ok(self.env.fs.replace(&dir.join(".regioninfo"), &region.encode_file())?)
-    }
-
-    fn open_region(&self, region: &RegionInfo, table: &TableDescriptor) -> Result<u64> {
+    fn open_region(&self, request: &OpenRegionRequest) -> Result<OpenRegionResponse> {
+        let (region, table) = (&request.region, &*request.table);
         let dir = region.dir(&self.root);
         if !self.env.fs.exists(&dir.join(".regioninfo")) {
             return Err(Error::invalid(format!("{} has no files", dir.display())));
@@ -176,18 +172,21 @@ impl RegionServerDoor for FakeDoor {
         }
         let mut online = self.online.lock();
         online.entry(region.encoded_name().to_string()).or_insert_with(|| (region.clone(), table.clone()));
-        Ok(2) // a region whose number does not grow: the master must see to it
+        // A number that does not grow: the master must see to it.
+        Ok(OpenRegionResponse { open_seq_num: 2 })
     }
 
-    fn close_region(&self, encoded_name: &str, _abort: bool) -> Result<()> {
-        self.online.lock().remove(encoded_name);
+    fn close_region(&self, request: &CloseRegionRequest) -> Result<()> {
+        self.online.lock().remove(&request.encoded_name);
         Ok(())
     }
 
-    fn flush_region(&self, encoded_name: &str, families: &[Bytes]) -> Result<()> {
-        let Some((region, table)) = self.online.lock().get(encoded_name).cloned() else { return Ok(()) };
+    fn flush_region(&self, request: &FlushRegionRequest) -> Result<()> {
+        let Some((region, table)) = self.online.lock().get(&request.encoded_name).cloned() else {
+            return Ok(());
+        };
         for family in table.families() {
-            if families.is_empty() || families.contains(family.name()) {
+            if request.families.is_empty() || request.families.contains(family.name()) {
                 // What was flushed once leaves nothing to flush.
                 let dir = region.dir(&self.root).join(&*family.name_str());
                 if !self.env.fs.list(&dir)?.is_empty() {
@@ -200,17 +199,46 @@ impl RegionServerDoor for FakeDoor {
         Ok(())
     }
 
-    fn region_shape(&self, encoded_name: &str, find_row: bool) -> Result<RegionShape> {
-        let Some((region, table)) = self.online.lock().get(encoded_name).cloned() else {
+    fn region_info(&self, request: &RegionInfoRequest) -> Result<RegionInfoResponse> {
+        let Some((region, table)) = self.online.lock().get(&request.encoded_name).cloned() else {
             return Err(Error::new(halcyon_cell::ErrorKind::Moved, "not online"));
         };
         let whole = !self.has_references(&region);
         let row = [region.start_key(), &b"0m"[..]].concat();
-        Ok(RegionShape {
+        Ok(RegionInfoResponse {
             splittable: whole && table.split_enabled(),
             mergeable: whole && table.merge_enabled(),
-            split_row: find_row.then(|| row.into()),
+            best_split_row: request.best_split_row.then(|| row.into()),
         })
+    }
+
+    fn online_regions(&self) -> Vec<RegionInfo> {
+        self.online.lock().values().map(|(region, _)| region.clone()).collect()
+    }
+}
+
+impl ServerReports for FakeRegionServer {
+    fn newest_report(&self) -> ServerReport {
+        let specifier =
+            |region: &RegionInfo| pb::RegionSpecifier { r#type: 1, value: region.region_name().clone() };
+        let load = |(region, _): &(RegionInfo, TableDescriptor)| pb::RegionLoad {
+            region_specifier: specifier(region),
+            last_major_compaction_ts: Some(77),
+            ..Default::default()
+        };
+        let region_loads = self.online.lock().values().map(load).collect();
+        let load = pb::ServerLoad { region_loads, ..Default::default() };
+        ServerReport { server: self.server_name(), load }
+    }
+}
+
+impl RegionFiles for FakeRegionServer {
+    fn create_region_files(&self, region: &RegionInfo, table: &TableDescriptor) -> Result<()> {
+        let dir = region.dir(&self.root);
+        for family in table.families() {
+            self.env.fs.create_dir_all(&dir.join(&*family.name_str()))?;
+        }
+        Ok(self.env.fs.replace(&dir.join(".regioninfo"), &region.encode_file())?)
     }
 
     fn split_region_files(
@@ -236,22 +264,22 @@ impl RegionServerDoor for FakeDoor {
         Ok(self.env.fs.replace(to, &bytes)?)
     }
 
-    fn server_load(&self) -> pb::ServerLoad {
-        let specifier =
-            |region: &RegionInfo| pb::RegionSpecifier { r#type: 1, value: region.region_name().clone() };
-        let load = |(region, _): &(RegionInfo, TableDescriptor)| pb::RegionLoad {
-            region_specifier: specifier(region),
-            last_major_compaction_ts: Some(77),
-            ..Default::default()
-        };
-        let region_loads = self.online.lock().values().map(load).collect();
-        pb::ServerLoad { region_loads, ..Default::default() }
+    fn visit_region(
+        &self,
+        _: &Path,
+        region: &RegionInfo,
+        _: &TableDescriptor,
+        visit: &mut dyn FnMut(Vec<Vec<Cell>>) -> Result<Vec<Cell>>,
+    ) -> Result<()> {
+        let rows = self.scan_rows(region.encoded_name())?;
+        // One clock for all that has to be later than what is there.
+        let last = rows.iter().flatten().map(Cell::timestamp).max().unwrap_or(0);
+        let cells = visit(rows)?;
+        self.put_rows(region.encoded_name(), cells.iter().map(|cell| cell.with_timestamp(last + 1)).collect())
     }
+}
 
-    fn online_regions(&self) -> Vec<RegionInfo> {
-        self.online.lock().values().map(|(region, _)| region.clone()).collect()
-    }
-
+impl SystemTables for FakeRegionServer {
     fn meta_put(&self, cells: Vec<Cell>) -> Result<()> {
         self.put_rows(META, cells)
     }
@@ -303,19 +331,15 @@ impl RegionServerDoor for FakeDoor {
         }
         Ok(rows)
     }
+}
 
-    fn visit_region(
-        &self,
-        _: &Path,
-        region: &RegionInfo,
-        _: &TableDescriptor,
-        visit: &mut dyn FnMut(Vec<Vec<Cell>>) -> Result<Vec<Cell>>,
-    ) -> Result<()> {
-        let rows = self.scan_rows(region.encoded_name())?;
-        // One clock for all that has to be later than what is there.
-        let last = rows.iter().flatten().map(Cell::timestamp).max().unwrap_or(0);
-        let cells = visit(rows)?;
-        self.put_rows(region.encoded_name(), cells.iter().map(|cell| cell.with_timestamp(last + 1)).collect())
+/// What a master needs, all of it from the double.
+pub fn services(server: &Arc<FakeRegionServer>) -> ClusterServices {
+    ClusterServices {
+        region_server: server.clone(),
+        reports: server.clone(),
+        files: server.clone(),
+        system_tables: server.clone(),
     }
 }
 
@@ -323,7 +347,7 @@ impl RegionServerDoor for FakeDoor {
 pub struct Cluster {
     pub env: Env,
     pub root: PathBuf,
-    pub door: Arc<FakeDoor>,
+    pub server: Arc<FakeRegionServer>,
     pub master: Arc<Master>,
     pub service: MasterService,
     pub registry: ClientMetaService,
@@ -343,11 +367,11 @@ impl Cluster {
 
     pub fn start_with(env: Env, root: &Path, start_code: i64, settings: MasterSettings) -> Result<Cluster> {
         env.fs.create_dir_all(root)?;
-        let door = FakeDoor::new(env.clone(), root, start_code);
-        let master = Master::start(env.clone(), root, settings, door.clone())?;
+        let server = FakeRegionServer::new(env.clone(), root, start_code);
+        let master = Master::start(env.clone(), root, settings, services(&server))?;
         let service = MasterService::new(master.clone())?;
         let registry = ClientMetaService::new(master.clone());
-        Ok(Cluster { env, root: root.to_path_buf(), door, master, service, registry })
+        Ok(Cluster { env, root: root.to_path_buf(), server, master, service, registry })
     }
 
     /// A cluster on a simulated disk, with the machine's clock.
@@ -459,7 +483,7 @@ impl Cluster {
 
     /// Regions that other regions may refer to: parents of splits, and what was merged.
     pub fn parents(&self, table: &str) -> Vec<RegionInfo> {
-        let rows = self.door.meta_scan(b"", b"").unwrap();
+        let rows = self.server.meta_scan(b"", b"").unwrap();
         let merged = rows.iter().flatten().filter(|cell| cell.qualifier().starts_with(b"merge"));
         let merged = merged.map(|cell| RegionInfo::decode_value(cell.value()).unwrap());
         let merged = merged.filter(|region| region.table().as_str() == table);
@@ -468,7 +492,7 @@ impl Cluster {
     }
 
     fn all_regions(&self, table: &str) -> Vec<RegionInfo> {
-        let rows = self.door.meta_scan(b"", b"").unwrap();
+        let rows = self.server.meta_scan(b"", b"").unwrap();
         let infos = rows.iter().flatten().filter(|cell| cell.qualifier() == b"regioninfo");
         let infos = infos.map(|cell| RegionInfo::decode_value(cell.value()).unwrap());
         infos.filter(|region| region.table().as_str() == table).collect()
@@ -484,7 +508,7 @@ impl Cluster {
         let mut expected_online = BTreeSet::from(["1588230740".to_string()]);
         for table in &tables {
             let state = self.state(table.as_str()).unwrap();
-            let in_meta = self.door.meta_value(table.full_name(), "table", "state").unwrap();
+            let in_meta = self.server.meta_value(table.full_name(), "table", "state").unwrap();
             assert_eq!(in_meta, pb::TableState { state: state as i32 }.encode_to_vec(), "{table}");
             let regions = self.regions(table.as_str());
             assert_eq!(regions[0].start_key(), "", "{table}");
@@ -503,31 +527,31 @@ impl Cluster {
                 "{table}"
             );
             for region in self.parents(table.as_str()) {
-                assert!(!self.door.online_names().contains(region.encoded_name()), "{region} is open");
+                assert!(!self.server.online_names().contains(region.encoded_name()), "{region} is open");
             }
             for region in &regions {
-                for file in self.door.files(region).iter().filter(|file| file.contains('.')) {
+                for file in self.server.files(region).iter().filter(|file| file.contains('.')) {
                     let (family_and_file, parent) = file.split_once('.').unwrap();
                     let referred = table.dir(&self.root).join(parent).join(family_and_file);
                     assert!(self.env.fs.exists(&referred), "{file} of {region} leads nowhere");
                 }
-                let column = |name: &str| self.door.meta_value(region.region_name(), "info", name);
+                let column = |name: &str| self.server.meta_value(region.region_name(), "info", name);
                 let open = column("state").unwrap() == b"OPEN";
-                let online = self.door.online_names().contains(region.encoded_name());
+                let online = self.server.online_names().contains(region.encoded_name());
                 assert_eq!((open, online), (state == pb::table_state::State::Enabled, open), "{region}");
                 if open {
                     assert_eq!(column("server").unwrap(), b"127.0.0.1:16020");
-                    assert_eq!(column("sn").unwrap(), self.door.server_name().to_string().as_bytes());
+                    assert_eq!(column("sn").unwrap(), self.server.server_name().to_string().as_bytes());
                     assert_eq!(
-                        self.door.descriptor_of(region.encoded_name()),
+                        self.server.descriptor_of(region.encoded_name()),
                         self.descriptor(table.as_str())
                     );
                     expected_online.insert(region.encoded_name().to_string());
                 }
             }
         }
-        assert_eq!(self.door.online_names(), expected_online);
-        let rows = self.door.meta_scan(b"", b"").unwrap();
+        assert_eq!(self.server.online_names(), expected_online);
+        let rows = self.server.meta_scan(b"", b"").unwrap();
         for row in rows {
             let text = String::from_utf8_lossy(row[0].row()).into_owned();
             let table = text.split(',').next().unwrap().to_string();

@@ -1,165 +1,197 @@
-//! Decides which region is flushed when.
+//! Decides which region is flushed when (HBase: `MemStoreFlusher`).
 //!
-//! A region is flushed because it is over its flush size (seen by whoever wrote last), because all memstores
-//! together are over the low mark (the largest goes first), because it holds the oldest log file, because it
-//! has held edits for an hour, or because somebody asked. All of these are a place in one queue; a region
-//! stands in it once. What a flush leaves behind for the compactor is handed on. A region with too many files waits
-//! beside the queue, see `held.rs`.
+//! | a region is flushed because | seen by |
+//! |---|---|
+//! | it is over its flush size | the thread that wrote last (`write_monitor.rs`) |
+//! | all memstores together are over the low mark; the largest goes first | [`Flusher::relieve_memory`] |
+//! | it holds the oldest WAL file | `wal_threads.rs` |
+//! | it has held edits for an hour | `chores.rs` |
+//! | a client or the master asked | [`Flusher::flush`], on the caller's thread |
+//!
+//! All but the last go through one queue, and a region stands in it once. A region with too many files waits beside
+//! the queue, see `held_flushes.rs`.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use halcyon_cell::ErrorKind;
-use parking_lot::{Condvar, Mutex};
+use bytes::Bytes;
+use halcyon_cell::{ErrorKind, Result};
+use halcyon_env::Clock;
+use halcyon_memstore::ChunkPool;
+use halcyon_region::FlushOutcome;
 
-use crate::RegionServer;
-use crate::regions::region_table::OnlineRegion;
+use super::compactions::Compactions;
+use super::held_flushes::HeldFlushes;
+use super::listener::StoreFileListeners;
+use super::queue::RegionQueue;
+use super::workers::Worker;
+use crate::calls::scanners::Scanners;
+use crate::memory::pressure::Pressure;
+use crate::memory::writers::FileWriters;
+use crate::metrics::counters::Counters;
+use crate::regions::region_table::{OnlineRegion, RegionTable};
 
-/// Regions that wait for something, each at most once.
-pub(crate) struct RegionQueue {
-    regions: Mutex<VecDeque<Arc<OnlineRegion>>>,
-    filled: Condvar,
-    /// Where a region remembers that it waits.
-    queued: fn(&OnlineRegion) -> &AtomicBool,
+/// What a flusher needs of the rest of the server.
+pub(crate) struct FlusherParts {
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) regions: Arc<RegionTable>,
+    pub(crate) scanners: Arc<Scanners>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) pressure: Arc<Pressure>,
+    pub(crate) chunks: Arc<ChunkPool>,
+    pub(crate) writers: Arc<FileWriters>,
+    pub(crate) compactions: Arc<Compactions>,
+    pub(crate) listeners: StoreFileListeners,
 }
 
-impl RegionQueue {
-    pub(crate) fn new(queued: fn(&OnlineRegion) -> &AtomicBool) -> RegionQueue {
-        RegionQueue { regions: Mutex::default(), filled: Condvar::new(), queued }
-    }
-
-    /// Queues a region unless it is queued already.
-    pub(crate) fn push(&self, online: &Arc<OnlineRegion>) {
-        if (self.queued)(online).swap(true, Ordering::AcqRel) {
-            return;
-        }
-        self.regions.lock().push_back(online.clone());
-        self.filled.notify_one();
-    }
-
-    pub(crate) fn pop(&self, timeout: Duration) -> Option<Arc<OnlineRegion>> {
-        let mut regions = self.regions.lock();
-        if regions.is_empty() {
-            self.filled.wait_for(&mut regions, timeout);
-        }
-        regions.pop_front()
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.regions.lock().len()
-    }
-
-    pub(crate) fn wake_all(&self) {
-        self.filled.notify_all();
-    }
+/// Plain values out of the server's settings.
+pub(crate) struct FlusherSettings {
+    pub(crate) threads_count: usize,
+    /// Edits that are older are flushed.
+    pub(crate) period: Duration,
+    /// How long a flush waits for a compaction when a store has too many files.
+    pub(crate) blocking_files_wait: Duration,
 }
 
-impl RegionServer {
-    /// One turn of a flusher's thread: waits for a region, at most `timeout`, and flushes it.
-    pub(crate) fn flush_turn(&self, timeout: Duration) {
-        let Some(online) = self.flush_queue.pop(timeout) else { return };
+/// See the head of the file.
+pub(crate) struct Flusher {
+    parts: FlusherParts,
+    settings: FlusherSettings,
+    queue: RegionQueue<OnlineRegion>,
+    held: HeldFlushes,
+}
+
+impl Flusher {
+    pub(crate) fn new(parts: FlusherParts, settings: FlusherSettings) -> Flusher {
+        let queue = RegionQueue::new(|online: &OnlineRegion| &online.flush_queued);
+        Flusher { parts, settings, queue, held: HeldFlushes::default() }
+    }
+
+    /// Queues a region.
+    pub(crate) fn request(&self, online: &Arc<OnlineRegion>) {
+        self.queue.push(online);
+    }
+
+    pub(crate) fn queued_count(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Flushes families of a region, or all if none is named. *Blocking*. Returns whether there was anything to
+    /// flush.
+    pub(crate) fn flush(&self, online: &Arc<OnlineRegion>, families: &[Bytes]) -> Result<bool> {
+        let outcome = online.region.flush((!families.is_empty()).then_some(families))?;
+        self.after_flush(online, &outcome);
+        Ok(outcome.flushed)
+    }
+
+    /// What every flush leaves for others to do.
+    fn after_flush(&self, online: &Arc<OnlineRegion>, outcome: &FlushOutcome) {
+        let parts = &self.parts;
+        parts.scanners.region_flushed(online);
+        parts.counters.flushes.add(u64::from(outcome.flushed));
+        if outcome.compaction_wanted {
+            parts.compactions.request(online);
+        }
+        parts.listeners.iter().for_each(|listener| listener.store_files_changed(online));
+    }
+
+    fn flush_queued(&self, online: Arc<OnlineRegion>) {
         let name = online.region.info().encoded_name();
         let waited = online.flush_waited.swap(false, Ordering::AcqRel);
         if !waited && self.has_too_many_files(&online) {
-            return self.hold_flush(online);
+            tracing::warn!(region = name, "too many store files; the flush waits for a compaction");
+            self.parts.compactions.request(&online);
+            return self.held.wait_for_compaction(online, self.parts.clock.monotonic_ns());
         }
-        self.writers.fetch_add(1, Ordering::Relaxed);
+        let writing = self.parts.writers.enter();
         let flushed = online.region.flush(None);
-        self.writers.fetch_sub(1, Ordering::Relaxed);
+        drop(writing);
         match flushed {
-            Ok(outcome) => {
-                self.scanners.region_flushed(&online);
-                self.counters.flushes.add(u64::from(outcome.flushed));
-                if outcome.compaction_wanted {
-                    self.compactor.push(&online, self.settings.compaction_queue_max);
-                }
-                self.check_prefetch(&online);
-                self.check_split(&online);
-            }
+            Ok(outcome) => self.after_flush(&online, &outcome),
             Err(error) if matches!(error.kind(), ErrorKind::Moved | ErrorKind::Stopping) => {
                 tracing::debug!(region = name, %error, "not flushed: closing");
             }
             Err(error) => {
-                tracing::error!(region = name, %error, "flush failed; its edits stay in memory and log");
-                return self.pause_flush(online);
+                tracing::error!(region = name, %error, "flush failed; its edits stay in the memstore and the WAL");
+                return self.held.pause_after_failure(online, self.parts.clock.monotonic_ns());
             }
         }
         // Only now: the memstore counts what is being flushed, so a writer would queue the region again.
         online.flush_queued.store(false, Ordering::Release);
-        self.measure_memory();
+        self.relieve_memory();
     }
 
-    /// One turn of the thread for in-memory compaction: waits for a region, at most `timeout`.
-    pub(crate) fn compact_memory_turn(&self, timeout: Duration) {
-        let Some(online) = self.memory_queue.pop(timeout) else { return };
-        online.memory_queued.store(false, Ordering::Release);
-        match online.region.compact_memory() {
-            Ok(done) => {
-                self.scanners.region_flushed(&online);
-                self.counters.memory_compactions.add(u64::from(done));
-            }
-            Err(error) => {
-                let region = online.region.info().encoded_name();
-                tracing::debug!(region, %error, "not compacted in memory");
-            }
-        }
+    fn has_too_many_files(&self, online: &OnlineRegion) -> bool {
+        !online.region.info().is_meta()
+            && !self.parts.pressure.is_over_low()
+            && !self.settings.blocking_files_wait.is_zero()
+            && online.region.store_files_left() < 0
     }
 
-    /// Looks at a region that was just written to, and remembers that its log is to be driven.
-    #[inline]
-    pub(crate) fn after_write(&self, online: &Arc<OnlineRegion>) {
-        self.logs.note_write();
-        if online.region.flush_wanted() {
-            self.flush_queue.push(online);
-        } else if online.region.memory_compaction_wanted() {
-            self.memory_queue.push(online);
-        }
-        if self.logs.is_behind() {
-            self.pressure.update_log(true);
-        }
-        // Between two looks of the chores' thread a flood writes many times what is left.
-        if !self.pressure.is_memory_high() && self.chunks.used_bytes() as u64 >= self.pressure.high_bytes() {
-            self.measure_memory();
+    /// Queues held regions that have fewer files now, or have waited long enough. A region that was closed meanwhile
+    /// is forgotten.
+    pub(crate) fn release_held(&self) {
+        let parts = &self.parts;
+        let wait = self.settings.blocking_files_wait;
+        let released = self.held.take_released(parts.clock.monotonic_ns(), wait, |online| {
+            (parts.regions.serves(online), self.has_too_many_files(online))
+        });
+        for held in released {
+            held.online.flush_waited.store(!held.failed, Ordering::Release);
+            held.online.flush_queued.store(false, Ordering::Release);
+            self.queue.push(&held.online);
         }
     }
 
-    /// Looks how much the memstores take, and queues the largest regions while that is too much. What counts is the
-    /// memory of their chunks, filled or not, until nobody reads there any more.
-    pub(crate) fn measure_memory(&self) {
-        self.pressure.update(self.chunks.used_bytes() as u64);
-        if !self.pressure.is_over_low() {
+    /// Measures the memstores, and queues the largest regions while they take too much. What counts is the memory of
+    /// their chunks, filled or not, until nobody reads there any more.
+    pub(crate) fn relieve_memory(&self) {
+        let parts = &self.parts;
+        parts.pressure.update(parts.chunks.used_bytes() as u64);
+        if !parts.pressure.is_over_low() {
             return;
         }
-        let regions = self.regions.online();
+        let regions = parts.regions.online();
         let sized = regions.iter().map(|online| (online.region.memstore_size().heap_bytes, online));
         let mut sized: Vec<(u64, &Arc<OnlineRegion>)> = sized.collect();
         sized.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
-        let free = self.settings.flush_threads_count.saturating_sub(self.flush_queue.len());
+        let free = self.settings.threads_count.saturating_sub(self.queue.len());
         let idle = sized.iter().filter(|(bytes, o)| *bytes > 0 && !o.flush_queued.load(Ordering::Relaxed));
         for (_, online) in idle.take(free) {
-            self.flush_queue.push(online);
-            self.pressure.note_flushes(1);
+            self.queue.push(online);
+            parts.pressure.note_flushes(1);
         }
     }
 
     /// Queues regions whose edits have been in memory for too long.
     pub(crate) fn flush_old_edits(&self) {
-        let now_ms = self.env.clock.now_ms();
-        let period_ms = i64::try_from(self.settings.flush_period.as_millis()).unwrap_or(i64::MAX);
-        for online in self.regions.online() {
+        let now_ms = self.parts.clock.now_ms();
+        let period_ms = i64::try_from(self.settings.period.as_millis()).unwrap_or(i64::MAX);
+        for online in self.parts.regions.online() {
             let holds = online.region.memstore_size().data_bytes > 0;
             if holds && now_ms.saturating_sub(online.region.stats().last_flush_ms) >= period_ms {
-                self.flush_queue.push(&online);
+                self.queue.push(&online);
             }
         }
     }
 
-    /// Queues the regions that keep old log files from going.
-    pub(crate) fn flush_for_log(&self, encoded_names: &[String]) {
-        for online in encoded_names.iter().filter_map(|name| self.regions.get(name)) {
-            self.flush_queue.push(&online);
+    /// Queues the regions that keep old WAL files from being archived.
+    pub(crate) fn flush_for_wal(&self, encoded_names: &[String]) {
+        for online in encoded_names.iter().filter_map(|name| self.parts.regions.get(name)) {
+            self.queue.push(&online);
         }
+    }
+}
+
+impl Worker for Flusher {
+    fn run_once(&self, timeout: Duration) {
+        if let Some(online) = self.queue.pop(timeout) {
+            self.flush_queued(online);
+        }
+    }
+
+    fn wake(&self) {
+        self.queue.wake_all();
     }
 }

@@ -1,9 +1,259 @@
-//! Work behind calls: flushes, compactions and their speed, splits, care of the block cache.
+//! Work behind calls: flushes, compactions and their speed, splits, WAL files, care of the block cache.
+//!
+//! ```text
+//! write_monitor ─┐
+//! wal_threads ───┼─> flusher ──> compactions ──> listeners: prefetcher, split_checker
+//! chores ────────┘      └──────────────────────> listeners
+//! ```
+//!
+//! Arrows are imports, and they point one way. A part has what it needs and no more; none knows the server. What a
+//! flush or compaction leaves to do comes to the prefetcher and the split checker through [`listener`].
 
-pub(crate) mod blocks;
-pub(crate) mod compactor;
+pub(crate) mod cache_upkeep;
+pub(crate) mod chores;
+pub(crate) mod compactions;
 pub(crate) mod flusher;
-pub(crate) mod held;
+mod held_flushes;
+pub(crate) mod listener;
+pub(crate) mod memory_compactor;
+pub(crate) mod prefetcher;
+mod queue;
+pub(crate) mod split_checker;
 pub(crate) mod split_policy;
-pub(crate) mod splitter;
 pub(crate) mod throughput;
+pub(crate) mod wal_threads;
+pub(crate) mod workers;
+pub(crate) mod write_monitor;
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use halcyon_cell::Result;
+
+use self::cache_upkeep::CacheUpkeep;
+use self::chores::{ChoreParts, Chores};
+use self::compactions::{CompactionLimits, CompactionParts, CompactionSize, CompactionWorker, Compactions};
+use self::flusher::{Flusher, FlusherParts, FlusherSettings};
+use self::listener::{StoreFileListener, StoreFileListeners};
+use self::memory_compactor::MemoryCompactor;
+use self::prefetcher::Prefetcher;
+use self::split_checker::SplitChecker;
+use self::throughput::Throughput;
+use self::wal_threads::{WalRoller, WalWriter};
+use self::workers::{IDLE_WAIT, Priority, Workers};
+use self::write_monitor::WriteMonitor;
+use crate::calls::nonces::Nonces;
+use crate::calls::pool::DiskPool;
+use crate::calls::scanners::Scanners;
+use crate::lifecycle::Lifecycle;
+use crate::memory::accountant::{MemoryAccountant, MemoryParts, MemoryShares};
+use crate::memory::pressure::Pressure;
+use crate::memory::writers::FileWriters;
+use crate::metrics::counters::{Counters, RequestRate};
+use crate::regions::region_table::RegionTable;
+use crate::regions::resources::RegionResources;
+use crate::settings::server::RegionServerSettings;
+
+/// Part of the memstores' memory that waits for writers in chunks that are there to the last page, and how many chunks
+/// that are at least and at most. Regions that are written alike need their next chunks at the same time.
+const READY_PART: u64 = 32;
+const READY_CHUNKS: RangeInclusive<usize> = 3..=16;
+
+/// What background work shares with calls.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub(crate) lifecycle: Arc<Lifecycle>,
+    pub(crate) resources: Arc<RegionResources>,
+    pub(crate) regions: Arc<RegionTable>,
+    pub(crate) scanners: Arc<Scanners>,
+    pub(crate) nonces: Arc<Nonces>,
+    pub(crate) pool: Arc<DiskPool>,
+    pub(crate) pressure: Arc<Pressure>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) request_rate: Arc<RequestRate>,
+}
+
+/// All parts that work behind calls, and their threads.
+pub(crate) struct Background {
+    pub(crate) prefetcher: Arc<Prefetcher>,
+    pub(crate) splits: Arc<SplitChecker>,
+    pub(crate) compactions: Arc<Compactions>,
+    pub(crate) flusher: Arc<Flusher>,
+    pub(crate) memory_compactor: Arc<MemoryCompactor>,
+    pub(crate) memory: Arc<MemoryAccountant>,
+    pub(crate) cache: Arc<CacheUpkeep>,
+    pub(crate) write_monitor: WriteMonitor,
+    workers: Workers,
+}
+
+impl Background {
+    /// Puts the parts together; no thread runs yet.
+    pub(crate) fn new(shared: &Shared, splits: SplitChecker, settings: &RegionServerSettings) -> Background {
+        let resources = &shared.resources;
+        let (prefetcher, splits) = (Arc::new(Prefetcher::new()), Arc::new(splits));
+        let listeners: [Arc<dyn StoreFileListener>; 2] = [prefetcher.clone(), splits.clone()];
+        let listeners: StoreFileListeners = listeners.into();
+        let writers = Arc::new(FileWriters::default());
+        let compactions = Arc::new(new_compactions(shared, &writers, &listeners, settings));
+        let flusher = Arc::new(new_flusher(shared, &writers, &compactions, listeners, settings));
+        let memory_compactor =
+            Arc::new(MemoryCompactor::new(shared.scanners.clone(), shared.counters.clone()));
+        Background {
+            write_monitor: WriteMonitor {
+                logs: resources.logs.clone(),
+                pressure: shared.pressure.clone(),
+                chunks: resources.chunks.clone(),
+                flusher: flusher.clone(),
+                memory_compactor: memory_compactor.clone(),
+            },
+            memory: Arc::new(new_accountant(shared, writers, settings)),
+            cache: Arc::new(CacheUpkeep::new(resources.env.clone(), resources.cache.clone())),
+            workers: Workers::new(shared.lifecycle.clone()),
+            prefetcher,
+            splits,
+            compactions,
+            flusher,
+            memory_compactor,
+        }
+    }
+
+    /// Starts all threads.
+    pub(crate) fn start(&self, shared: &Shared, settings: &RegionServerSettings) -> Result<()> {
+        let workers = &self.workers;
+        self.start_wal_threads(shared)?;
+        for number in 0..settings.flush_threads_count.max(1) {
+            workers.start(&format!("flusher-{number}"), Priority::BelowCalls, self.flusher.clone())?;
+        }
+        workers.start("memory-compactor", Priority::BelowCalls, self.memory_compactor.clone())?;
+        self.start_chunk_thread(shared, settings)?;
+        workers.start("cache", Priority::SameAsCalls, self.cache.clone())?;
+        workers.start("prefetcher", Priority::BelowCalls, self.prefetcher.clone())?;
+        for (name, size) in
+            [("compactor-small", CompactionSize::Small), ("compactor-large", CompactionSize::Large)]
+        {
+            workers.start(name, Priority::BelowCalls, CompactionWorker::new(&self.compactions, size))?;
+        }
+        let mut chores = self.chores(shared, settings);
+        workers.repeat("chores", Priority::SameAsCalls, move || chores.run_once())
+    }
+
+    /// Waits for the ends of all threads. The server must have stopped serving.
+    pub(crate) fn join(&self) {
+        self.workers.join();
+    }
+
+    fn start_wal_threads(&self, shared: &Shared) -> Result<()> {
+        let (logs, lifecycle) = (&shared.resources.logs, &shared.lifecycle);
+        let writer =
+            WalWriter { logs: logs.clone(), pressure: shared.pressure.clone(), lifecycle: lifecycle.clone() };
+        self.workers.repeat("log", Priority::AboveCalls, move || writer.run_once())?;
+        let roller =
+            WalRoller { logs: logs.clone(), flusher: self.flusher.clone(), lifecycle: lifecycle.clone() };
+        self.workers.repeat("log-roller", Priority::SameAsCalls, move || roller.run_once())
+    }
+
+    /// Has chunks ready before writers need them.
+    fn start_chunk_thread(&self, shared: &Shared, settings: &RegionServerSettings) -> Result<()> {
+        let chunks = shared.resources.chunks.clone();
+        chunks.free_beside();
+        let ready_bytes = (settings.memstore_high_bytes() / READY_PART) as usize;
+        let ready = ready_bytes / chunks.chunk_size_bytes();
+        let ready = ready.clamp(*READY_CHUNKS.start(), *READY_CHUNKS.end());
+        let woken = chunks.clone();
+        shared.lifecycle.on_end(move || woken.wake());
+        self.workers.repeat("chunks", Priority::SameAsCalls, move || chunks.keep_ready(ready, IDLE_WAIT))
+    }
+
+    fn chores(&self, shared: &Shared, settings: &RegionServerSettings) -> Chores {
+        let parts = ChoreParts {
+            clock: shared.resources.env.clock.clone(),
+            lifecycle: shared.lifecycle.clone(),
+            flusher: self.flusher.clone(),
+            compactions: self.compactions.clone(),
+            splits: self.splits.clone(),
+            memory: self.memory.clone(),
+            cache: self.cache.clone(),
+            pool: shared.pool.clone(),
+            scanners: shared.scanners.clone(),
+            nonces: shared.nonces.clone(),
+            counters: shared.counters.clone(),
+            request_rate: shared.request_rate.clone(),
+        };
+        Chores::new(parts, settings.compaction_check_period)
+    }
+}
+
+fn new_compactions(
+    shared: &Shared,
+    writers: &Arc<FileWriters>,
+    listeners: &StoreFileListeners,
+    settings: &RegionServerSettings,
+) -> Compactions {
+    let parts = CompactionParts {
+        regions: shared.regions.clone(),
+        counters: shared.counters.clone(),
+        writers: writers.clone(),
+        listeners: listeners.clone(),
+    };
+    let limits = CompactionLimits {
+        large_bytes: settings.compaction_large_bytes,
+        queue_max: settings.compaction_queue_max,
+    };
+    let off_peak = settings.region.compaction.off_peak;
+    let clock = shared.resources.env.clock.clone();
+    let throughput = Throughput::new(settings.throughput.clone(), off_peak, clock);
+    Compactions::new(parts, limits, settings.compactions_enabled, throughput)
+}
+
+fn new_flusher(
+    shared: &Shared,
+    writers: &Arc<FileWriters>,
+    compactions: &Arc<Compactions>,
+    listeners: StoreFileListeners,
+    settings: &RegionServerSettings,
+) -> Flusher {
+    let parts = FlusherParts {
+        clock: shared.resources.env.clock.clone(),
+        regions: shared.regions.clone(),
+        scanners: shared.scanners.clone(),
+        counters: shared.counters.clone(),
+        pressure: shared.pressure.clone(),
+        chunks: shared.resources.chunks.clone(),
+        writers: writers.clone(),
+        compactions: compactions.clone(),
+        listeners,
+    };
+    let settings = FlusherSettings {
+        threads_count: settings.flush_threads_count,
+        period: settings.flush_period,
+        blocking_files_wait: settings.blocking_files_wait,
+    };
+    Flusher::new(parts, settings)
+}
+
+fn new_accountant(
+    shared: &Shared,
+    writers: Arc<FileWriters>,
+    settings: &RegionServerSettings,
+) -> MemoryAccountant {
+    let parts = MemoryParts {
+        fs: shared.resources.env.fs.clone(),
+        regions: shared.regions.clone(),
+        scanners: shared.scanners.clone(),
+        nonces: shared.nonces.clone(),
+        pressure: shared.pressure.clone(),
+        chunks: shared.resources.chunks.clone(),
+        cache: shared.resources.cache.clone(),
+        logs: shared.resources.logs.clone(),
+        writers,
+    };
+    let shares = MemoryShares {
+        plan: settings.plan(),
+        memstore_share: settings.memstore_share,
+        cache_share: settings.cache_share,
+        memstore_low_share: settings.memstore_low_share,
+        chunk_pool_share: settings.chunk_pool_share,
+        adapts: settings.adapts_shares,
+    };
+    MemoryAccountant::new(parts, shares)
+}

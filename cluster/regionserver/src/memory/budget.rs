@@ -25,18 +25,10 @@
 //! | working | the threads that flush and compact have a number |
 //!
 //! What one call does at once may lie above a limit: a request that is being copied into chunks is counted twice
-//! until it was copied. The ledger knows nothing of code and stacks, nor of what the allocator cannot give back:
-//! holes between what is in use. The latter may be much under mixed load, so the server also looks at what is resident,
-//! and gives memstores and blocks less, chunks that wait first, while that is above the budget ([`RegionServer::fit_to_resident`]).
-
-use std::sync::atomic::Ordering;
-
-use crate::RegionServer;
+//! until it was copied. `accountant.rs` holds the server to the plan.
 
 /// What a flush or compaction holds besides blocks: a buffer for the file's bytes, an index and bloom chunks.
-const WRITER_BYTES: u64 = 2 << 20;
-/// While memstores get less than was planned, so many chunks of theirs may wait to be used as fill this part of them.
-const READY_PART_WHEN_CUT: f64 = 0.125;
+pub(crate) const WRITER_BYTES: u64 = 2 << 20;
 /// Memstores and blocks together may have so much of the budget (HBase: all but a fifth of the heap).
 pub(crate) const CELLS_SHARE_MAX: f64 = 0.8;
 
@@ -85,82 +77,8 @@ pub struct MemoryPart {
     pub limit: Option<u64>,
 }
 
-impl RegionServer {
-    /// What each part holds, but for requests and answers, which the servers of the ports count.
-    pub fn memory(&self) -> Vec<MemoryPart> {
-        let plan = self.settings.plan();
-        let part = |name, held, limit| MemoryPart { name, held, limit: Some(limit) };
-        let beside = |name, held| MemoryPart { name, held, limit: None };
-        let high = self.pressure.high_bytes();
-        let blocks = plan.memstores + plan.blocks - self.memstores_bytes.load(Ordering::Relaxed);
-        let pooled = self.chunks.pooled_bytes() as u64;
-        let regions = self.regions.online();
-        let live = regions.iter().map(|online| online.region.chunks_bytes()).sum::<u64>();
-        let used = self.chunks.used_bytes() as u64;
-        let by_readers = (self.chunks.in_segments_bytes() as u64).saturating_sub(live);
-        let (in_cells, going) = (self.chunks.in_cells_bytes() as u64, self.chunks.going_bytes() as u64);
-        vec![
-            part("memstores", used.saturating_sub(by_readers + in_cells + going), high),
-            beside("memstores-flushed-held-by-scans", by_readers),
-            beside("memstores-flushed-held-by-answers", in_cells),
-            beside("memstores-being-freed", going),
-            beside("chunks-ready", pooled),
-            part("block-cache", self.cache.stats().used_bytes, blocks),
-            beside("files", self.files_held_bytes()),
-            beside("scanners", self.scanners.held_bytes()),
-            beside("nonces", self.nonces.stats().held_bytes),
-            part("log", self.logs.held_bytes(), plan.log),
-            part("working", self.writers_busy() as u64 * WRITER_BYTES, plan.working),
-        ]
-    }
-
-    fn files_held_bytes(&self) -> u64 {
-        self.regions.online().iter().map(|online| online.region.files_held_bytes()).sum()
-    }
-
-    /// Looks how much the operating system says that the process takes. While that is too much, whatever the ledger
-    /// says, memstores and blocks get less; when it is not any more, they get it back little by little.
-    pub(crate) fn fit_to_resident(&self) {
-        let plan = self.settings.plan();
-        let Some(resident) = halcyon_env::resident_bytes(&*self.env.fs) else { return };
-        let cut = self.cut_bytes.load(Ordering::Relaxed);
-        let next = next_cut(cut, resident, &plan);
-        if next != cut {
-            self.cut_bytes.store(next, Ordering::Relaxed);
-            self.fit_memstores();
-            self.fit_cache();
-        }
-    }
-
-    /// Moves the marks of the memstores to where they are to be.
-    pub(crate) fn fit_memstores(&self) {
-        let planned = self.memstores_bytes.load(Ordering::Relaxed);
-        let high = planned.saturating_sub(self.cut_bytes.load(Ordering::Relaxed) / 2).max(planned / 4);
-        self.pressure.set_high(high, (high as f64 * self.settings.memstore_low_share) as u64);
-        self.chunks.set_allocated_max(high as usize);
-        let part = self.settings.chunk_pool_share;
-        let part = if high < planned { part.min(READY_PART_WHEN_CUT) } else { part };
-        self.chunks.set_pooled_max((high as f64 * part) as usize);
-    }
-
-    /// Leaves the block cache what open files, scanners and nonces do not take of their part, at least an eighth of it.
-    pub(crate) fn fit_cache(&self) {
-        let plan = self.settings.plan();
-        let blocks =
-            (plan.memstores + plan.blocks).saturating_sub(self.memstores_bytes.load(Ordering::Relaxed));
-        let beside = self.files_held_bytes() + self.scanners.held_bytes() + self.nonces.stats().held_bytes;
-        let cut = self.cut_bytes.load(Ordering::Relaxed) / 2;
-        let capacity = blocks.saturating_sub(beside + cut).max(blocks / 8);
-        let now = self.cache.stats().capacity_bytes;
-        // Every change locks every shard once: small ones are not worth it.
-        if capacity.abs_diff(now) > blocks / 64 {
-            self.cache.resize(capacity);
-        }
-    }
-}
-
 /// How much is to be cut off memstores and blocks when so much is resident.
-fn next_cut(cut: u64, resident: u64, plan: &MemoryPlan) -> u64 {
+pub(crate) fn next_cut(cut: u64, resident: u64, plan: &MemoryPlan) -> u64 {
     let enough = plan.budget - plan.budget / 16;
     let cut_max = (plan.memstores + plan.blocks) / 4 * 3;
     if resident > plan.budget {

@@ -4,10 +4,7 @@
 //! some had to leave for others that were not there. When one side is short and the other is not, a step of memory
 //! changes hands. Settings that name a share fix both.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
-
-use crate::RegionServer;
 
 /// How often it is looked.
 pub(crate) const PERIOD: Duration = Duration::from_secs(10);
@@ -41,6 +38,11 @@ impl Tuner {
         Tuner { seen: Needs::default(), memstore_share, sum_share: memstore_share + cache_share }
     }
 
+    /// The memstores' new part of what both sides have together, if it is to change.
+    pub(crate) fn next_memstore_part(&mut self, now: Needs) -> Option<f64> {
+        self.step(now).map(|share| share / self.sum_share)
+    }
+
     /// The memstores' new share, if it is to change.
     fn step(&mut self, now: Needs) -> Option<f64> {
         let before = std::mem::replace(&mut self.seen, now);
@@ -57,29 +59,6 @@ impl Tuner {
             self.memstore_share = share;
             share
         })
-    }
-}
-
-impl RegionServer {
-    /// Looks, and moves memory if it is wanted elsewhere.
-    pub(crate) fn tune_memory(&self, tuner: &mut Tuner) {
-        if !self.settings.adapts_shares {
-            return;
-        }
-        let cache = self.cache.stats();
-        let needs = Needs {
-            memstores: self.pressure.flushes() + self.pressure.held_back().0,
-            evicted: cache.evictions_count,
-            missed: cache.misses_count,
-        };
-        let Some(share) = tuner.step(needs) else { return };
-        let plan = self.settings.plan();
-        let cells = plan.memstores + plan.blocks;
-        let memstores = (cells as f64 * (share / tuner.sum_share)) as u64;
-        self.memstores_bytes.store(memstores, Ordering::Relaxed);
-        self.fit_memstores();
-        self.fit_cache();
-        tracing::info!(memstores, blocks = cells - memstores, "memory divided anew");
     }
 }
 

@@ -43,15 +43,15 @@ impl RegionServer {
         ServerStats {
             regions_count: self.regions.online().len(),
             open_scanners_count: self.scanners.open_count(),
-            queued_flushes_count: self.flush_queue.len(),
-            queued_compactions_count: self.compactor.queued_count(),
+            queued_flushes_count: self.background.flusher.queued_count(),
+            queued_compactions_count: self.background.compactions.queued_count(),
             waiting_calls_count: CallClass::ALL.iter().map(|class| self.pool.waiting_count(*class)).sum(),
             memstore_bytes: self.pressure.used_bytes(),
             memstore_high_bytes: self.pressure.high_bytes(),
             held_back_count,
             refused_count,
             nonces: self.nonces.stats(),
-            cache: self.cache.stats(),
+            cache: self.resources.cache.stats(),
             wal: self.logs.tables().stats(),
         }
     }
@@ -61,7 +61,8 @@ impl RegionServer {
         let region_loads: Vec<pb::RegionLoad> =
             self.regions.online().iter().map(|o| region_load(o)).collect();
         let writes = region_loads.iter().map(|load| load.write_requests_count()).sum::<u64>();
-        let counted_bytes = || self.chunks.allocated_bytes() as u64 + self.cache.stats().used_bytes;
+        let counted_bytes =
+            || self.resources.chunks.allocated_bytes() as u64 + self.resources.cache.stats().used_bytes;
         let used_bytes = halcyon_env::resident_bytes(&*self.env.fs).unwrap_or_else(counted_bytes);
         let rate = self.request_rate.get();
         pb::ServerLoad {

@@ -1,5 +1,7 @@
-//! Which regions are open here, which tables can be served, and how the master reaches both.
+//! Which regions are open here, what they share, and the files of regions that are not open.
 
-mod door;
+pub(crate) mod files;
 pub(crate) mod region_table;
+pub(crate) mod resources;
+pub(crate) mod rows;
 pub(crate) mod servable;

@@ -11,6 +11,7 @@ mod bulk_load;
 mod class;
 mod exec_service;
 mod get;
+mod master;
 mod multi;
 mod multi_reply;
 mod multi_together;

@@ -67,8 +67,8 @@ impl Lab {
         let env = Env { clock: clock.clone(), ..fs.env() };
         let server = RegionServer::start(env, Path::new(ROOT), settings, "localhost", 16020).unwrap();
         let info = RegionInfo::new(TableName::parse(b"t").unwrap(), Bytes::new(), Bytes::new(), 1);
-        server.create_region_files(&info, &table()).unwrap();
-        server.open_region(&info, &table()).unwrap();
+        server.region_files().create_region_files(&info, &table()).unwrap();
+        server.open_region(&info, &table().into()).unwrap();
         Lab {
             fs,
             clock,

@@ -15,7 +15,7 @@ pub(super) fn clear(server: &Arc<RegionServer>, call: Call) -> Outcome {
 }
 
 fn evict(server: &RegionServer, request: pb::ClearRegionBlockCacheRequest) -> Reply {
-    let before = server.cache.stats();
+    let before = server.resources.cache.stats();
     let (mut evicted, mut exception) = (0, Vec::new());
     for specifier in request.region {
         match server.regions.find(&specifier) {
@@ -26,7 +26,7 @@ fn evict(server: &RegionServer, request: pb::ClearRegionBlockCacheRequest) -> Re
             }),
         }
     }
-    let after = server.cache.stats();
+    let after = server.resources.cache.stats();
     let stats = pb::CacheEvictionStats {
         evicted_blocks: Some(evicted as i64),
         bytes_evicted: Some(before.used_bytes.saturating_sub(after.used_bytes) as i64),

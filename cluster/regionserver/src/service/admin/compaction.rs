@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::decode;
 use crate::RegionServer;
-use crate::background::compactor::Lane;
+use crate::background::compactions::CompactionSize;
 use crate::errors;
 
 /// Queues a compaction; it runs in the background.
@@ -12,14 +12,16 @@ pub(super) fn compact(server: &Arc<RegionServer>, call: &Call) -> Result<Reply, 
     let request: pb::CompactRegionRequest = decode(&call.method, call.param.clone())?;
     let online = server.regions.find(&request.region)?;
     server
-        .request_compaction(&online, request.family.as_deref(), request.major())
+        .background
+        .compactions
+        .request_by_user(&online, request.family.as_deref(), request.major())
         .map_err(|error| errors::to_rpc(&error))?;
     Ok(Reply::message(&pb::CompactRegionResponse::default()))
 }
 
 pub(super) fn switch(server: &RegionServer, call: &Call) -> Result<Reply, RpcError> {
     let request: pb::CompactionSwitchRequest = decode(&call.method, call.param.clone())?;
-    let prev_state = server.compactor.switch(request.enabled);
+    let prev_state = server.background.compactions.switch(request.enabled);
     Ok(Reply::message(&pb::CompactionSwitchResponse { prev_state }))
 }
 
@@ -27,8 +29,8 @@ pub(super) fn clear_queues(server: &RegionServer, call: &Call) -> Result<Reply, 
     let request: pb::ClearCompactionQueuesRequest = decode(&call.method, call.param.clone())?;
     for name in &request.queue_name {
         match name.as_str() {
-            "long" => server.compactor.clear(Lane::Large),
-            "short" => server.compactor.clear(Lane::Small),
+            "long" => server.background.compactions.clear(CompactionSize::Large),
+            "short" => server.background.compactions.clear(CompactionSize::Small),
             name => return Err(errors::invalid(format!("Unknown queue name {name}"))),
         }
     }

@@ -21,7 +21,9 @@ fn flush(server: &RegionServer, request: &pb::FlushRegionRequest) -> Result<Repl
     let mut flushed = None;
     if request.if_older_than_ts.is_none_or(|time| last_flush_ms() < time) {
         let families: Vec<_> = request.family.iter().cloned().collect();
-        flushed = Some(server.flush_online(&online, &families).map_err(|error| errors::to_rpc(&error))?);
+        flushed = Some(
+            server.background.flusher.flush(&online, &families).map_err(|error| errors::to_rpc(&error))?,
+        );
     }
     Ok(Reply::message(&pb::FlushRegionResponse {
         last_flush_time: last_flush_ms(),

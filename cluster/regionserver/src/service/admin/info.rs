@@ -28,13 +28,14 @@ fn tell_region(server: &RegionServer, request: &pb::GetRegionInfoRequest) -> Res
         let state = load::compaction_state(&online, &online.region.stats());
         state as i32 // the two messages' enumerations have the same numbers
     });
-    let shape = server.shape_of(&online, request.best_split_row()).map_err(|error| errors::to_rpc(&error))?;
+    let shape =
+        server.region_info_of(&online, request.best_split_row()).map_err(|error| errors::to_rpc(&error))?;
     Ok(Reply::message(&pb::GetRegionInfoResponse {
         region_info: info.to_pb(),
         compaction_state: state,
         splittable: Some(shape.splittable),
         mergeable: Some(shape.mergeable),
-        best_split_row: shape.split_row,
+        best_split_row: shape.best_split_row,
     }))
 }
 

@@ -15,7 +15,7 @@ const SLOW_LOG_CLASS: &str = "org.apache.hadoop.hbase.shaded.protobuf.generated.
 pub(super) fn roll(server: &Arc<RegionServer>, call: Call) -> Outcome {
     pooled(server, call.into_terms(), |server| {
         let to_flush = server.logs.roll().map_err(|error| errors::to_rpc(&error))?;
-        server.flush_for_log(&to_flush);
+        server.background.flusher.flush_for_wal(&to_flush);
         let region_to_flush = to_flush.into_iter().map(Bytes::from).collect();
         Ok(Reply::message(&pb::RollWalWriterResponse { region_to_flush }))
     })

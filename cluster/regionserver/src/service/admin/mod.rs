@@ -73,7 +73,7 @@ fn answer_now(server: &Arc<RegionServer>, call: &Call) -> Result<Reply, RpcError
         // As HBase without `hbase.regionserver.slowlog.buffer.enabled`: there is no buffer to clear.
         "ClearSlowLogsResponses" => Ok(Reply::message(&pb::ClearSlowLogResponses { is_cleaned: false })),
         "GetLogEntries" => logs::entries(call),
-        // The master opens and closes regions through its own door; replication and the rest are not served.
+        // The master opens and closes regions through `master.rs`; replication and the rest are not served.
         "OpenRegion" | "CloseRegion" | "WarmupRegion" | "ExecuteProcedures" | "ReplicateWALEntry"
         | "Replay" | "ReplicateToReplica" | "GetStoreFile" | "UpdateFavoredNodes" | "StopServer" => {
             Err(errors::unsupported(&call.method))

@@ -8,29 +8,30 @@ use std::time::Duration;
 
 use common::{Client, header, opening, request};
 use halcyon_env::SystemClock;
-use halcyon_rpc::{Lanes, RpcServer, RpcSettings, Service, Services};
+use halcyon_rpc::{EventLoops, RpcServer, RpcSettings, Service, Services};
 
 async fn serve<const N: usize>(
     services: [(&'static str, Arc<dyn Service>); N],
-    lanes: std::io::Result<Arc<Lanes>>,
+    event_loops: std::io::Result<Arc<EventLoops>>,
 ) -> RpcServer {
-    serve_with(RpcSettings::default(), services, lanes).await
+    serve_with(RpcSettings::default(), services, event_loops).await
 }
 
 async fn serve_with<const N: usize>(
     settings: RpcSettings,
     services: [(&'static str, Arc<dyn Service>); N],
-    lanes: std::io::Result<Arc<Lanes>>,
+    event_loops: std::io::Result<Arc<EventLoops>>,
 ) -> RpcServer {
     let address = "127.0.0.1:0".parse().unwrap();
     let bound = RpcServer::bind(address, settings, Arc::new(SystemClock::new())).await;
-    bound.unwrap().on_lanes(lanes.unwrap()).serve(Services::from(services), "c")
+    bound.unwrap().on_event_loops(event_loops.unwrap()).serve(Services::from(services), "c")
 }
 
 #[tokio::test]
-async fn connections_on_lanes_are_served_and_drained() {
+async fn connections_on_event_loops_are_served_and_drained() {
     let service = Arc::new(common::TestService::default());
-    let server = serve([("TestService", Arc::clone(&service) as Arc<dyn Service>)], Lanes::start(2)).await;
+    let server =
+        serve([("TestService", Arc::clone(&service) as Arc<dyn Service>)], EventLoops::start(2)).await;
     let mut clients = Vec::new();
     for id in 0..5 {
         let mut client = Client::open(&server).await;
@@ -51,13 +52,13 @@ async fn connections_on_lanes_are_served_and_drained() {
 }
 
 #[tokio::test]
-async fn a_client_of_several_services_has_each_on_all_lanes() {
+async fn a_client_of_several_services_has_each_on_all_event_loops() {
     let threads = Arc::new(parking_lot::Mutex::new(Vec::new()));
     let services = [
         ("TestService", Arc::new(OnThread(Arc::clone(&threads))) as Arc<dyn Service>),
         ("Other", Arc::new(common::TestService::default()) as Arc<dyn Service>),
     ];
-    let server = serve(services, Lanes::start(2)).await;
+    let server = serve(services, EventLoops::start(2)).await;
     let mut clients = Vec::new();
     for _ in 0..4 {
         let mut other = Client::raw(&server).await;
@@ -81,17 +82,17 @@ async fn a_client_of_several_services_has_each_on_all_lanes() {
 
 /// However fast newcomers come, those who are there wait behind a few of them only: the rest is not accepted yet.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lane_that_is_behind_has_few_newcomers_waiting() {
+async fn an_event_loop_that_is_behind_has_few_connections_in_handshake() {
     const CLIENTS: usize = 300;
     let (release, held) = std::sync::mpsc::channel::<()>();
     let service = Arc::new(HeldUp { held: parking_lot::Mutex::new(held), holds: AtomicBool::new(false) });
     // However slowly this machine lets a client say who it is.
     let settings = RpcSettings { arriving_timeout: Duration::from_secs(60), ..RpcSettings::default() };
     let services = [("TestService", Arc::clone(&service) as Arc<dyn Service>)];
-    let server = serve_with(settings, services, Lanes::start(1)).await;
+    let server = serve_with(settings, services, EventLoops::start(1)).await;
     let mut first = Client::open(&server).await;
     first.send(&request(0, "Hold", b"x", b"")).await;
-    common::eventually("the lane is held up", || service.holds.load(Ordering::SeqCst)).await;
+    common::eventually("the event loop is held up", || service.holds.load(Ordering::SeqCst)).await;
     let mut clients = Vec::new();
     for _ in 0..CLIENTS {
         let mut client = Client::open(&server).await;
@@ -103,7 +104,7 @@ async fn a_lane_that_is_behind_has_few_newcomers_waiting() {
     let opened = server.stats().snapshot().connections_opened;
     assert!(
         opened == 64 || opened == 65,
-        "{opened}: 64, and the first one if it had a turn before it held the lane up"
+        "{opened}: 64, and the first one if it had a turn before it held the event loop up"
     );
     release.send(()).unwrap();
     for client in &mut clients {
@@ -115,7 +116,7 @@ async fn a_lane_that_is_behind_has_few_newcomers_waiting() {
 #[tokio::test]
 async fn who_does_not_say_who_he_is_keeps_nobody_out() {
     let service = Arc::new(common::TestService::default());
-    let server = serve([("TestService", service as Arc<dyn Service>)], Lanes::start(1)).await;
+    let server = serve([("TestService", service as Arc<dyn Service>)], EventLoops::start(1)).await;
     let mut silent = Vec::new();
     for _ in 0..300 {
         silent.push(Client::raw(&server).await);

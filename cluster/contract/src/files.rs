@@ -1,0 +1,47 @@
+//! Work on the files of regions that no server has open.
+
+use std::path::Path;
+
+use halcyon_cell::{Cell, Result};
+use halcyon_schema::{RegionInfo, TableDescriptor};
+
+/// HBase's master does this work itself, on the shared file system. It needs no open region and no region server.
+pub trait RegionFiles: Send + Sync {
+    /// Makes the region's directory, `.regioninfo` and one directory per family, durably. Existing ones stay.
+    fn create_region_files(&self, region: &RegionInfo, table: &TableDescriptor) -> Result<()>;
+
+    /// Makes the directories of a split's daughters anew, durably. They get references to the files of the parent,
+    /// which is closed. `Invalid` if the parent has references itself.
+    fn split_region_files(
+        &self,
+        table: &TableDescriptor,
+        parent: &RegionInfo,
+        daughters: &[RegionInfo; 2],
+    ) -> Result<()>;
+
+    /// As `split_region_files`, for the region that replaces adjacent ones.
+    fn merge_region_files(
+        &self,
+        table: &TableDescriptor,
+        parents: &[RegionInfo],
+        merged: &RegionInfo,
+    ) -> Result<()>;
+
+    /// Copies those cells of the store file `from` whose rows are the region's into `to`, a store file of the region.
+    /// `to` is written whole or not at all. Does nothing if `to` exists.
+    fn copy_rows(&self, table: &TableDescriptor, region: &RegionInfo, from: &Path, to: &Path) -> Result<()>;
+
+    /// Opens a region below a root directory of its own, `root`, which no server serves (HBase: `MasterRegion`).
+    /// Gives its rows to `visit`, writes the cells that come back, compacts each family to one file, closes the
+    /// region.
+    ///
+    /// Logs that the last user left under `root` are recovered first. The region is made if it does not exist. An
+    /// error of `visit` is the result.
+    fn visit_region(
+        &self,
+        root: &Path,
+        region: &RegionInfo,
+        table: &TableDescriptor,
+        visit: &mut dyn FnMut(Vec<Vec<Cell>>) -> Result<Vec<Cell>>,
+    ) -> Result<()>;
+}

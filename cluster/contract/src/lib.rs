@@ -1,0 +1,45 @@
+//! The contract between the master and the region servers: traits and plain types, no behaviour.
+//!
+//! ```text
+//! master ──orders──> region server     region_server.rs   HBase: AdminService, ExecuteProcedures
+//! master <─reports── region server     status.rs          HBase: RegionServerStatusService
+//! master ──> files of regions          files.rs           HBase: work of the master itself (MasterFileSystem)
+//! master ──> rows of system tables     system_tables.rs   HBase: ordinary client calls (MetaTableAccessor)
+//! ```
+//!
+//! The first two groups are what a network carries. Their requests and answers are plain types that mirror HBase's
+//! messages. The other two groups never become messages between master and region server. The files are those of a
+//! shared file system. The rows are reached as any client reaches them.
+//!
+//! `halcyon-master` and `halcyon-regionserver` both depend on this crate and not on each other.
+//!
+//! All calls block, and all are idempotent, because a step of a procedure may run twice. An error of kind `Invalid`
+//! or `Corrupt` means that the same request will always fail; the master repeats a request after any other error.
+//!
+//! When you add a method, also touch the region server's side (`cluster/regionserver/src/regions/files.rs`,
+//! `service/master/`) and the double in `cluster/master/tests/common`. When you add a request, compare it with
+//! `Admin.proto` or `RegionServerStatus.proto` in `base/proto`.
+
+mod files;
+mod region_server;
+mod status;
+mod system_tables;
+
+use std::sync::Arc;
+
+pub use files::RegionFiles;
+pub use region_server::{
+    CloseRegionRequest, FlushRegionRequest, OpenRegionRequest, OpenRegionResponse, RegionInfoRequest,
+    RegionInfoResponse, RegionServerApi,
+};
+pub use status::{RegionServerStatus, RegionStateTransition, ServerReport, ServerReports};
+pub use system_tables::SystemTables;
+
+/// What a master needs of the cluster.
+#[derive(Clone)]
+pub struct ClusterServices {
+    pub region_server: Arc<dyn RegionServerApi>,
+    pub reports: Arc<dyn ServerReports>,
+    pub files: Arc<dyn RegionFiles>,
+    pub system_tables: Arc<dyn SystemTables>,
+}

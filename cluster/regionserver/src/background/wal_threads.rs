@@ -1,0 +1,54 @@
+//! The two threads of the WALs: one writes and syncs, one rolls.
+//!
+//! A server whose WAL failed gives up, so that the next start recovers its WALs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::flusher::Flusher;
+use crate::lifecycle::Lifecycle;
+use crate::memory::pressure::Pressure;
+use crate::wal::logs::Logs;
+
+/// How often the size and age of WAL files are checked.
+const ROLL_CHECK_PERIOD: Duration = Duration::from_secs(1);
+
+/// Writes what calls appended.
+pub(crate) struct WalWriter {
+    pub(crate) logs: Arc<Logs>,
+    pub(crate) pressure: Arc<Pressure>,
+    pub(crate) lifecycle: Arc<Lifecycle>,
+}
+
+impl WalWriter {
+    pub(crate) fn run_once(&self) {
+        self.logs.turn();
+        self.pressure.update_log(self.logs.is_behind());
+        if self.lifecycle.is_serving()
+            && let Some(error) = self.logs.failure()
+            && self.lifecycle.is_serving()
+        {
+            self.lifecycle.abort(&format!("its log failed: {error}"));
+        }
+    }
+}
+
+/// Starts new WAL files, and has regions flushed whose edits keep old ones (HBase: `LogRoller`).
+pub(crate) struct WalRoller {
+    pub(crate) logs: Arc<Logs>,
+    pub(crate) flusher: Arc<Flusher>,
+    pub(crate) lifecycle: Arc<Lifecycle>,
+}
+
+impl WalRoller {
+    pub(crate) fn run_once(&self) {
+        self.lifecycle.pause(ROLL_CHECK_PERIOD);
+        if !self.lifecycle.is_serving() {
+            return;
+        }
+        match self.logs.roll_if_due() {
+            Ok(to_flush) => self.flusher.flush_for_wal(&to_flush),
+            Err(error) => tracing::error!(%error, "the WAL could not be rolled"),
+        }
+    }
+}

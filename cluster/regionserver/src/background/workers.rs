@@ -1,0 +1,89 @@
+//! The background threads of a server: how they start, and how they end.
+//!
+//! A thread repeats one small function as long as the server serves. It waits inside that function, and never longer
+//! than the timeout it is given, so that a missed wake-up delays the end of the server and does not prevent it.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use halcyon_cell::Result;
+use halcyon_env::{go_before, spawn_thread, step_back};
+use parking_lot::Mutex;
+
+use crate::lifecycle::Lifecycle;
+
+/// How long a worker waits for work before it looks whether the server still serves.
+pub(crate) const IDLE_WAIT: Duration = Duration::from_millis(500);
+/// How far flushes, compactions and prefetching lower their priority below calls, in steps of `nice`. Where all want
+/// one processor they get two parts in seven of it. Not further, because calls wait for them in the end, when memory or
+/// files run short.
+const BEHIND_CALLS_STEPS: i32 = 4;
+
+/// Work that one thread repeats.
+pub(crate) trait Worker: Send + Sync + 'static {
+    /// Waits for work, at most `timeout`, and does one piece of it.
+    fn run_once(&self, timeout: Duration);
+
+    /// Ends the wait.
+    fn wake(&self);
+}
+
+/// Which goes first where a thread and the calls want the same processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Priority {
+    /// Calls wait for the thread.
+    AboveCalls,
+    SameAsCalls,
+    BelowCalls,
+}
+
+/// See the head of the file.
+pub(crate) struct Workers {
+    lifecycle: Arc<Lifecycle>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Workers {
+    pub(crate) fn new(lifecycle: Arc<Lifecycle>) -> Workers {
+        Workers { lifecycle, threads: Mutex::default() }
+    }
+
+    /// Starts a thread for a worker.
+    pub(crate) fn start(&self, name: &str, priority: Priority, worker: Arc<impl Worker>) -> Result<()> {
+        let woken = Arc::clone(&worker);
+        self.lifecycle.on_end(move || woken.wake());
+        self.repeat(name, priority, move || worker.run_once(IDLE_WAIT))
+    }
+
+    /// Starts a thread that repeats `run`, which does not wait for long.
+    pub(crate) fn repeat(
+        &self,
+        name: &str,
+        priority: Priority,
+        mut run: impl FnMut() + Send + 'static,
+    ) -> Result<()> {
+        let lifecycle = Arc::clone(&self.lifecycle);
+        let thread = spawn_thread(name, move || {
+            match priority {
+                Priority::AboveCalls => go_before(),
+                Priority::SameAsCalls => {}
+                Priority::BelowCalls => step_back(BEHIND_CALLS_STEPS),
+            }
+            while lifecycle.is_serving() {
+                run();
+            }
+        })?;
+        self.threads.lock().push(thread);
+        Ok(())
+    }
+
+    /// Waits for the ends of all threads but the calling one. The server must have stopped serving.
+    pub(crate) fn join(&self) {
+        let threads = std::mem::take(&mut *self.threads.lock());
+        let current = std::thread::current().id();
+        for thread in threads.into_iter().filter(|thread| thread.thread().id() != current) {
+            let _ = thread.join(); // a panic was reported when it happened
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Whether a server serves, stops or has given up, and why.
+//!
+//! *Thread safety*: all methods from any thread. *Invariants*: a server that stopped serving never serves again; one
+//! that gave up stays so.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use halcyon_rpc::RpcError;
+use halcyon_schema::ServerName;
+use parking_lot::{Condvar, Mutex};
+
+/// Stages of a server's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Life {
+    Serving,
+    Stopping,
+    /// Gave up; the next start recovers its WALs.
+    Aborted,
+}
+
+impl Life {
+    fn of(stored: u8) -> Life {
+        match stored {
+            stored if stored == Life::Serving as u8 => Life::Serving,
+            stored if stored == Life::Stopping as u8 => Life::Stopping,
+            _ => Life::Aborted,
+        }
+    }
+}
+
+/// Ends the wait of a thread, so that it sees that the server stops.
+type Waker = Box<dyn Fn() + Send + Sync>;
+
+/// See the head of the file.
+pub(crate) struct Lifecycle {
+    server_name: ServerName,
+    life: AtomicU8,
+    failure: Mutex<Option<String>>,
+    pauses: Mutex<()>,
+    ended: Condvar,
+    /// Called once, when the server stops serving.
+    wakers: Mutex<Vec<Waker>>,
+}
+
+impl Lifecycle {
+    pub(crate) fn new(server_name: ServerName) -> Lifecycle {
+        Lifecycle {
+            server_name,
+            life: AtomicU8::new(Life::Serving as u8),
+            failure: Mutex::new(None),
+            pauses: Mutex::new(()),
+            ended: Condvar::new(),
+            wakers: Mutex::default(),
+        }
+    }
+
+    #[inline]
+    fn life(&self) -> Life {
+        Life::of(self.life.load(Ordering::Acquire))
+    }
+
+    #[inline]
+    pub(crate) fn is_serving(&self) -> bool {
+        self.life() == Life::Serving
+    }
+
+    /// Refuses calls to a server that stops or has given up.
+    #[inline]
+    pub(crate) fn check_serving(&self) -> Result<(), RpcError> {
+        match self.life() {
+            Life::Serving => Ok(()),
+            Life::Stopping => {
+                Err(RpcError::region_server_stopped(format!("Server {} is stopping", self.server_name)))
+            }
+            Life::Aborted => {
+                Err(RpcError::region_server_aborted(format!("Server {} aborting", self.server_name)))
+            }
+        }
+    }
+
+    /// Why the server has given up; `None` while it has not.
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.failure.lock().clone()
+    }
+
+    /// Ends an orderly life. False if it had ended already.
+    pub(crate) fn begin_stop(&self) -> bool {
+        let (serving, stopping) = (Life::Serving as u8, Life::Stopping as u8);
+        let left = self.life.compare_exchange(serving, stopping, Ordering::AcqRel, Ordering::Acquire);
+        self.wake_all();
+        left.is_ok()
+    }
+
+    /// Gives up, also during an orderly stop. The first reason stays.
+    pub(crate) fn abort(&self, reason: &str) {
+        if Life::of(self.life.swap(Life::Aborted as u8, Ordering::AcqRel)) == Life::Aborted {
+            return;
+        }
+        tracing::error!(server = %self.server_name, reason, "the server gives up");
+        *self.failure.lock() = Some(reason.to_string());
+        self.wake_all();
+    }
+
+    /// Has `waker` called when the server stops serving; at once if it has.
+    pub(crate) fn on_end(&self, waker: impl Fn() + Send + Sync + 'static) {
+        self.wakers.lock().push(Box::new(waker));
+        if !self.is_serving() {
+            self.wake_all();
+        }
+    }
+
+    fn wake_all(&self) {
+        drop(self.pauses.lock());
+        self.ended.notify_all();
+        // Each is needed once; what they hold may hold this.
+        let wakers = std::mem::take(&mut *self.wakers.lock());
+        wakers.iter().for_each(|wake| wake());
+    }
+
+    /// Waits by real time, so that a test's clock does not make threads spin. Ends early when the server stops.
+    pub(crate) fn pause(&self, time: Duration) {
+        let mut pauses = self.pauses.lock();
+        if self.is_serving() {
+            self.ended.wait_for(&mut pauses, time);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    fn lifecycle() -> Lifecycle {
+        Lifecycle::new(ServerName::new("h", 16020, 1))
+    }
+
+    #[test]
+    fn each_stage_refuses_calls_with_its_own_exception() {
+        let lifecycle = lifecycle();
+        assert!(lifecycle.is_serving() && lifecycle.check_serving().is_ok());
+        assert!(lifecycle.begin_stop());
+        assert!(!lifecycle.begin_stop(), "a second stop does nothing");
+        let stopping = lifecycle.check_serving().unwrap_err();
+        assert!(stopping.class.ends_with(".RegionServerStoppedException"), "{}", stopping.class);
+        lifecycle.abort("a flush failed");
+        let aborted = lifecycle.check_serving().unwrap_err();
+        assert!(aborted.class.ends_with(".RegionServerAbortedException"), "{}", aborted.class);
+        lifecycle.abort("something else");
+        assert_eq!(lifecycle.failure().as_deref(), Some("a flush failed"));
+        assert!(!lifecycle.begin_stop(), "who gave up does not stop in order");
+    }
+
+    #[test]
+    fn wakers_run_once_and_late_ones_at_once() {
+        let (lifecycle, woken) = (lifecycle(), Arc::new(AtomicUsize::new(0)));
+        let waker = |woken: &Arc<AtomicUsize>| {
+            let woken = Arc::clone(woken);
+            move || drop(woken.fetch_add(1, Ordering::Relaxed))
+        };
+        lifecycle.on_end(waker(&woken));
+        assert_eq!(woken.load(Ordering::Relaxed), 0);
+        lifecycle.begin_stop();
+        lifecycle.abort("in addition");
+        assert_eq!(woken.load(Ordering::Relaxed), 1);
+        lifecycle.on_end(waker(&woken));
+        assert_eq!(woken.load(Ordering::Relaxed), 2);
+        lifecycle.pause(Duration::from_secs(3600)); // does not wait any more
+    }
+}

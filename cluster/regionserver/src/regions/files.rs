@@ -1,0 +1,71 @@
+//! Files of regions that no server has open.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use halcyon_cell::{Cell, Result};
+use halcyon_contract::RegionFiles;
+use halcyon_region::{CompactionRequest, Region};
+use halcyon_schema::{RegionInfo, TableDescriptor};
+
+use super::resources::RegionResources;
+use super::rows;
+use crate::wal::recover::{recover_left_logs, recover_logs};
+
+/// [`RegionFiles`] on the server's file system. All methods block.
+pub(crate) struct LocalRegionFiles(Arc<RegionResources>);
+
+impl LocalRegionFiles {
+    pub(crate) fn new(resources: Arc<RegionResources>) -> LocalRegionFiles {
+        LocalRegionFiles(resources)
+    }
+}
+
+impl RegionFiles for LocalRegionFiles {
+    fn create_region_files(&self, region: &RegionInfo, table: &TableDescriptor) -> Result<()> {
+        Region::create_on_disk(&self.0.env, &self.0.root, region, table.families())
+    }
+
+    fn split_region_files(
+        &self,
+        table: &TableDescriptor,
+        parent: &RegionInfo,
+        daughters: &[RegionInfo; 2],
+    ) -> Result<()> {
+        Region::split_files(&self.0.env, &self.0.root, &self.0.cache, table, parent, daughters)
+    }
+
+    fn merge_region_files(
+        &self,
+        table: &TableDescriptor,
+        parents: &[RegionInfo],
+        merged: &RegionInfo,
+    ) -> Result<()> {
+        Region::merge_files(&self.0.env, &self.0.root, &self.0.cache, table, parents, merged)
+    }
+
+    fn copy_rows(&self, table: &TableDescriptor, region: &RegionInfo, from: &Path, to: &Path) -> Result<()> {
+        Region::copy_rows(&self.0.services(region)?, table, region, from, to)
+    }
+
+    fn visit_region(
+        &self,
+        root: &Path,
+        region: &RegionInfo,
+        table: &TableDescriptor,
+        visit: &mut dyn FnMut(Vec<Vec<Cell>>) -> Result<Vec<Cell>>,
+    ) -> Result<()> {
+        recover_logs(&self.0.env, root)?;
+        recover_left_logs(&self.0.env, root, region)?;
+        let region = self.0.open_below(root, region, &Arc::new(table.clone()))?;
+        let visited = rows::scan_all(&region).and_then(|rows| {
+            rows::put(&region, &self.0.logs, visit(rows)?)?;
+            region.flush(None)?;
+            let whole = CompactionRequest { major: true, user: true };
+            region.compact(None, whole, &mut &AtomicBool::new(false))
+        });
+        region.close(visited.is_err())?;
+        visited.map(|_| ())
+    }
+}

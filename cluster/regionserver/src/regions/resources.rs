@@ -1,0 +1,51 @@
+//! What the regions of a server share: files, WALs, block cache, chunks of memstores.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use halcyon_cache::BlockCache;
+use halcyon_cell::Result;
+use halcyon_env::Env;
+use halcyon_memstore::ChunkPool;
+use halcyon_region::{Region, RegionServices, RegionSettings};
+use halcyon_schema::{RegionInfo, TableDescriptor};
+
+use super::servable;
+use crate::wal::logs::Logs;
+
+pub(crate) struct RegionResources {
+    pub(crate) env: Env,
+    pub(crate) root: PathBuf,
+    pub(crate) logs: Arc<Logs>,
+    pub(crate) cache: Arc<BlockCache>,
+    pub(crate) chunks: Arc<ChunkPool>,
+    pub(crate) settings: RegionSettings,
+}
+
+impl RegionResources {
+    pub(crate) fn services(&self, info: &RegionInfo) -> Result<RegionServices> {
+        Ok(RegionServices {
+            env: self.env.clone(),
+            wal: if info.is_meta() { self.logs.meta()? } else { self.logs.tables().clone() },
+            cache: self.cache.clone(),
+            chunks: self.chunks.clone(),
+            settings: self.settings.clone(),
+        })
+    }
+
+    /// Opens a region of the server's root directory. *Blocking*.
+    pub(crate) fn open(&self, info: &RegionInfo, table: &Arc<TableDescriptor>) -> Result<Arc<Region>> {
+        servable::check(&self.env, &self.root, table)?;
+        self.open_below(&self.root, info, table)
+    }
+
+    /// Opens a region of any root directory. *Blocking*.
+    pub(crate) fn open_below(
+        &self,
+        root: &Path,
+        info: &RegionInfo,
+        table: &Arc<TableDescriptor>,
+    ) -> Result<Arc<Region>> {
+        Region::open(self.services(info)?, root, info.clone(), Arc::clone(table))
+    }
+}
