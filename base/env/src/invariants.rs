@@ -1,16 +1,16 @@
-//! Assertions that are too dear for a server that people use.
+//! Assertions that are too expensive for production.
 //!
-//! An `assert!` stays on everywhere; it costs a comparison or happens seldom. [`invariant!`](crate::invariant) costs more
-//! than that (it walks a list, copies a key, runs for each cell) and is compiled in under the feature `invariants` of this
-//! crate. Every storage crate has a feature of the same name that turns this one on. Tests turn it on through their
-//! dev-dependencies, a server built for the soak with `--features invariants`; a plain build leaves it off, and then
-//! neither the condition nor what a [`Witness`] remembers exists in the program.
+//! An `assert!` is always on: it costs one comparison, or runs rarely. [`invariant!`](crate::invariant) costs more: it walks
+//! a list, copies a key, or runs for each cell. It is compiled in under the feature `invariants` of this crate. Each storage
+//! crate has a feature of the same name that enables this one. Tests enable it through their dev-dependencies; a server is
+//! built with `--features invariants`. Without the feature the program contains neither the condition nor the state of a
+//! [`Witness`].
 
 /// Whether invariants are checked in this build.
 pub const INVARIANTS: bool = cfg!(feature = "invariants");
 
-/// Asserts what must hold: `invariant!(a <= b, "why it must hold: {a}")`. Only with the feature `invariants`; otherwise the
-/// condition is compiled but never run.
+/// Asserts an invariant: `invariant!(a <= b, "why it must hold: {a}")`. Without the feature `invariants` the condition is
+/// type-checked and never run.
 #[macro_export]
 macro_rules! invariant {
     ($condition:expr, $($why:tt)+) => {
@@ -20,7 +20,7 @@ macro_rules! invariant {
     };
 }
 
-/// What only invariants look at, such as the key before this one. Has no size where they are not checked.
+/// State that only invariants use, such as the previous key. Zero-sized without the feature `invariants`.
 #[derive(Debug, Default)]
 pub struct Witness<T> {
     #[cfg(feature = "invariants")]
@@ -30,7 +30,7 @@ pub struct Witness<T> {
 }
 
 impl<T> Witness<T> {
-    /// Runs `check` on what is remembered, and does nothing where invariants are not checked.
+    /// Runs `check` on the state. Does nothing without the feature `invariants`.
     #[inline]
     pub fn check(&mut self, check: impl FnOnce(&mut T)) {
         #[cfg(feature = "invariants")]
@@ -44,7 +44,7 @@ impl<T> Witness<T> {
 mod tests {
     use super::*;
 
-    /// The feature of the workspace's tests decides, so both halves are written for whichever it is.
+    /// Holds with the feature and without it: other crates' tests may enable it.
     #[test]
     fn conditions_run_only_under_the_feature() {
         let mut runs = 0;

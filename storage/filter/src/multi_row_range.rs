@@ -97,6 +97,10 @@ fn merge(mut ranges: Vec<RowRange>) -> Result<Vec<RowRange>> {
             _ => merged.push(range),
         }
     }
+    assert!(
+        merged.is_sorted_by(|left, right| left.start <= right.start && !left.touches(right)),
+        "ranges ascend with gaps between them: a row is looked for from the range of the row before it"
+    );
     Ok(merged)
 }
 

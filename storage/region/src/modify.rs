@@ -290,6 +290,10 @@ fn column_holds(stored: Option<&Cell>, op: CompareType, value: &[u8]) -> bool {
 fn new_cell(mutation: &Mutation, delta: &Cell, current: Option<&Cell>, now_ms: i64) -> Result<Cell> {
     let asked = if delta.timestamp() == LATEST_TIMESTAMP { now_ms } else { delta.timestamp() };
     let timestamp = current.map_or(asked, |cell| asked.max(cell.timestamp().saturating_add(1)));
+    assert!(
+        current.is_none_or(|cell| timestamp > cell.timestamp() || timestamp == i64::MAX),
+        "the new value at {timestamp} would lie under the one that it was made from"
+    );
     let sum;
     let joined;
     let value: &[u8] = match mutation.kind {

@@ -4,10 +4,10 @@
 //! begin        number taken and log entry appended under one lock: both have one order
 //! step_done    the cells are in the memstore; the log has made its entry durable: two steps, on two threads
 //! publish      the front of the queue has no step left: the read point moves over it, and over all behind it that are done
-//! end          whoever waits for the write is woken: a thread, a task, tasks at a barrier
+//! end          wakes the waiting thread, the task of the write and the tasks of barriers
 //! ```
 //!
-//! `mvcc/interleavings.rs` runs this file in many thousand interleavings (`cargo xtask memory`).
+//! `mvcc/interleavings.rs` tests this file under Shuttle (`cargo xtask memory`).
 
 mod sync;
 
@@ -168,6 +168,11 @@ impl Mvcc {
 
     /// One step of the write is through. The last one publishes it, and tells who waits.
     pub fn step_done(&self, write: &Write) {
+        assert!(
+            write.end.load(Ordering::Relaxed) & PUBLISHED == 0,
+            "write {} was published before all of its steps were done: readers saw it half done",
+            write.seq()
+        );
         let steps_left = write.steps_left.fetch_sub(1, Ordering::AcqRel);
         assert!(steps_left > 0, "write {} has more steps than were announced", write.seq());
         if steps_left == 1 {

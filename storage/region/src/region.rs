@@ -1,6 +1,6 @@
-//! A region and what the server asks of it between reads and writes: its locks, its sizes, its numbers for load reports.
+//! A region: its parts, its locks, its sizes, and its numbers for load reports.
 //!
-//! What a region does stands in other files, each an `impl Region`: `read.rs`, `write.rs`, `modify.rs`, `flush.rs`,
+//! Its operations are in other files, each with an `impl Region`: `read.rs`, `write.rs`, `modify.rs`, `flush.rs`,
 //! `in_memory.rs`, `compact/run.rs`, `open.rs`, `split.rs`.
 
 use std::path::{Path, PathBuf};

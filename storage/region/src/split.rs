@@ -17,7 +17,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use halcyon_cache::BlockCache;
 use halcyon_cell::{CellScanner, Error, Key, Result, SeqId};
-use halcyon_env::Env;
+use halcyon_env::{Env, invariant};
 use halcyon_hfile::{FileMeta, HFileWriter, HalfScanner, ReadMode, RowRange};
 use halcyon_schema::{FamilyDescriptor, RegionInfo, TableDescriptor, layout};
 
@@ -129,6 +129,7 @@ impl Region {
         let mut writer = HFileWriter::create(env, &working, options)?;
         scanner.seek(Key::first_on_row(b"").get())?;
         while let Some(cell) = scanner.peek() {
+            invariant!(region.contains_row(cell.row()), "{cell:?} is another region's, which has it as well");
             writer.append(cell)?;
             scanner.next()?;
         }

@@ -111,6 +111,11 @@ impl Region {
                 bytes += bytes_of(&next);
                 run.push(next);
             }
+            assert!(
+                run.len() == 1 || run.len() <= self.services.settings.mini_batch_rows_max,
+                "the rows of one log entry are locked together: {} of them is too many",
+                run.len()
+            );
             let done = if is_put_or_delete(&run[0]) {
                 self.write_run(run, nonce, mode, single, &mut outcome.results)?
             } else {
@@ -302,6 +307,7 @@ impl Region {
     /// Writes cells whose rows are locked: chunk, log, memstore. They are published when the log gave its word.
     pub(crate) fn write_edits(&self, edits: Edits, nonce: Nonce) -> Result<WriteTicket> {
         let durability = edits.durability.unwrap_or(Durability::SyncWal);
+        assert!(!edits.edits.is_empty(), "a log entry without cells takes a number and says nothing");
         invariant!(
             edits.edits.iter().all(|edit| self.info.contains_row(edit.cell.row())),
             "a row outside of the region would be lost when the region moves or splits"

@@ -53,6 +53,15 @@ impl Window {
     }
 
     fn earlier(&self) -> Window {
+        let earlier = self.one_before();
+        assert!(
+            earlier.start_ms() < self.start_ms() || earlier.start_ms() == i64::MIN,
+            "windows are walked until the oldest cell: {earlier:?} does not come before {self:?}"
+        );
+        earlier
+    }
+
+    fn one_before(&self) -> Window {
         let longer_ms = self.len_ms.checked_mul(self.windows_per_tier);
         let stays = self.position % self.windows_per_tier > 0
             || longer_ms.is_none_or(|longer_ms| self.start_ms().saturating_sub(longer_ms) < self.cutoff_ms);

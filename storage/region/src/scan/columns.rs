@@ -162,6 +162,11 @@ impl ColumnTracker {
 
     fn count_explicit(&mut self, timestamp: i64, type_code: u8) -> MatchCode {
         self.count += 1;
+        assert!(
+            self.count <= self.max_versions.max(1),
+            "a wanted column is left with its last version; this one would be version {}",
+            self.count
+        );
         self.last_timestamp = Some(timestamp);
         self.last_type = type_code;
         let expired = timestamp < self.oldest_unexpired;

@@ -17,6 +17,7 @@
 //! kinds cross, and where a put and its replacement are replaced again. Those corners are not copied.
 
 use halcyon_cell::{CellRef, CellType};
+use halcyon_env::invariant;
 
 /// What has become of a put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,6 +146,10 @@ impl NewVersions {
         {
             (end, fate) = (moment_of_put(seq), Fate::Gone);
         }
+        invariant!(
+            self.last_put.is_none_or(|last| last >= (put.timestamp(), put.seq())),
+            "{put:?} is newer than the put before it: versions are counted from the newest on"
+        );
         self.last_put = Some((put.timestamp(), put.seq()));
         if let Some(full) = self.live.first_with(self.versions_max, start)
             && full < end
@@ -152,6 +157,12 @@ impl NewVersions {
             (end, fate) = (full, Fate::Gone);
         }
         self.live.add(start, end);
+        invariant!(
+            self.live.count_at_end() <= self.versions_max,
+            "{} puts of a column are there, of {} that it may have",
+            self.live.count_at_end(),
+            self.versions_max
+        );
         if is_forgotten { Fate::Gone } else { fate }
     }
 
@@ -193,6 +204,11 @@ impl Timeline {
         let last = if end == u64::MAX { self.steps.len() } else { self.cut(end) };
         self.steps[first..last].iter_mut().for_each(|(_, count)| *count += 1);
         self.steps.dedup_by(|step, before| step.1 == before.1);
+        invariant!(
+            self.steps.is_sorted_by(|a, b| a.0 < b.0),
+            "moments ascend, as they are searched by halves: {:?}",
+            self.steps
+        );
     }
 
     /// The index of the step that begins at `moment`, made if there is none.

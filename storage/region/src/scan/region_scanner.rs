@@ -106,6 +106,10 @@ impl RegionScanner {
             is_ordered(&parts.stores) && is_ordered(&parts.joined),
             "families come in the order of their names, and each of them once"
         );
+        assert!(
+            parts.joined.is_empty() || parts.filter.is_some(),
+            "families are read late for rows that pass a filter: without one all families decide"
+        );
         Ok(RegionScanner {
             resumable: parts.resumable,
             clock: parts.clock,

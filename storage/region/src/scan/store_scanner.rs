@@ -1,7 +1,7 @@
 //! Reads one family of a region row by row: heap, matcher, limits inside a row (HBase: `StoreScanner`).
 //!
-//! The matcher says of each cell on top of the heap what becomes of it, and where to go next; [`StoreScanner::next`] does
-//! so. A row may be left and entered again at a limit: matcher and counts keep what they know of it.
+//! The matcher decides for the cell on top of the heap: return it, skip it, or seek. [`StoreScanner::next`] carries that out.
+//! A limit may interrupt a row; matcher and counters keep their state for the next call.
 
 use std::cmp::Ordering;
 

@@ -113,6 +113,7 @@ impl Store {
     fn place(&self, env: &Env, from: &Path, in_place: &mut Vec<PathBuf>) -> Result<PathBuf> {
         let name = from.file_name().ok_or_else(|| Error::invalid("a store file needs a name"))?;
         let to = self.dir.join(name);
+        assert!(from != to, "a file is made elsewhere: a crash would leave half of it among the store's");
         in_place.push(to.clone());
         env.fs.rename(from, &to)?;
         env.fs.sync_dir(&self.dir)?;
@@ -148,7 +149,7 @@ fn check_against(view: &StoreView, commit: &Commit<'_>, files: &[Arc<StoreFile>]
     let newest = commit.compacted.iter().map(|file| file.max_seq).max().unwrap_or_default();
     assert!(
         files.iter().all(|file| file.max_seq == newest),
-        "a compacted file stands where its newest input stood ({newest}): above it would hide newer files' numbers from replay"
+        "a compacted file has its newest input's sequence id, {newest}: it stands where that stood"
     );
     let named = last.hfile.info().compacted_from().unwrap_or_default();
     assert!(

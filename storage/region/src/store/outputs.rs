@@ -227,6 +227,7 @@ impl Outputs {
             open.extend(writer.map(|writer| (writer, span)));
         }
         let count = open.len();
+        assert!(count > 0, "the last file says what makes its inputs obsolete: there has to be one");
         let mut paths = Vec::with_capacity(count);
         for (number, (mut writer, span)) in open.into_iter().enumerate() {
             if let Some((start, end)) = span {
