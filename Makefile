@@ -2,6 +2,7 @@
 # make test    everything that a change must pass: checks, unit tests, real clients, a few of HBase's own tests, kill -9
 # make build   only the server
 # make conformance    all 467 of HBase's own client tests; CONFORMANCE="options of testing/conformance/run.sh"
+# make nonce-kills    1,000 kills around the answer of an increment or append, about 30 minutes; ROUNDS=number
 # make files   HFiles and logs both ways with HBase's own classes, in every combination (fetches them through Maven)
 # make roots   root directories under a real HBase and under Halcyon in turn, killed and stopped; a short form is part of make test
 # make bench-compare   the same load against Halcyon and HBase; BENCH="options of testing/bench/side-by-side.sh"
@@ -15,9 +16,10 @@ DATA ?= ./halcyon-data
 OPTIONS ?=
 BENCH ?=
 CONFORMANCE ?=
+ROUNDS ?= 1000
 HALCYON := $(CARGO_TARGET_DIR)/release/halcyon
 
-.PHONY: run build test check unit compat conformance files roots bench-compare bench bench-engine bench-cell bench-server bench-build
+.PHONY: run build test check unit compat conformance nonce-kills files roots bench-compare bench bench-engine bench-cell bench-server bench-build
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -38,6 +40,9 @@ compat: build
 
 conformance: build
 	HALCYON="$(HALCYON)" testing/conformance/run.sh $(CONFORMANCE)
+
+nonce-kills: build
+	HALCYON="$(HALCYON)" testing/compat/nonce-kills.sh $(ROUNDS)
 
 files:
 	testing/compat/files.sh

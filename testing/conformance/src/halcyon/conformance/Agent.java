@@ -47,71 +47,50 @@ public final class Agent implements ClassFileTransformer {
     }
   }
 
+  /** The new body of a method of HBaseTestingUtility; null leaves the method as it is. */
   private static String htu(CtMethod m) throws Exception {
-    int n = m.getParameterTypes().length;
-    switch (m.getName()) {
-      case "startMiniCluster":
-      case "startMiniHBaseCluster":
-        // every overload ends in one place; the options (how many servers, WAL dir) are not ours
-        return "{ return halcyon.conformance.External.start(this); }";
-      case "startMiniDFSCluster":
-      case "startMiniDFSClusterForTestWAL":
-        return "{ halcyon.conformance.External.local(this); return halcyon.conformance.External.dfs(); }";
-      case "getDFSCluster":
-        return "{ return halcyon.conformance.External.dfs(); }";
-      case "startMiniMapReduceCluster":
-        return m.getReturnType() == CtClass.voidType ? "{ halcyon.conformance.External.local(this); }"
-          : "{ halcyon.conformance.External.local(this); return null; }";
-      case "shutdownMiniMapReduceCluster":
-        return "{}";
-      case "shutdownMiniCluster":
-      case "shutdownMiniHBaseCluster":
-        return "{ halcyon.conformance.External.stop(this); }";
-      case "shutdownMiniDFSCluster":
-        return "{}";
-      case "killMiniHBaseCluster":
-      case "restartHBaseCluster":
-      case "expireMasterSession":
-      case "expireRegionServerSession":
-      case "expireSession":
-        return "{ halcyon.conformance.External.internals(\"" + m.getName() + "\"); }";
-      case "invalidateConnection":
-        return "{ closeConnection(); }";
-      case "getMiniHBaseCluster":
-      case "getHBaseCluster":
-        return "{ return halcyon.conformance.External.mini(); }";
-      case "getHBaseClusterInterface":
-        return "{ return halcyon.conformance.External.mini(); }";
-      case "setHBaseCluster":
-        return "{}";
-      case "waitUntilNoRegionsInTransition":
-        return n == 1 ? "{ halcyon.conformance.External.waitNoRit(this, $1); }"
-          : "{ halcyon.conformance.External.waitNoRit(this, 900000L); }";
-      case "getRSForFirstRegionInTable":
-        return "{ return halcyon.conformance.External.server(this, $1); }";
-      case "getOtherRegionServer":
-      case "getSplittableRegion":
-        return "{ halcyon.conformance.External.internals(\"" + m.getName() + "\"); return null; }";
-      case "ensureSomeRegionServersAvailable":
-      case "ensureSomeNonStoppedRegionServersAvailable":
-        return "{ return halcyon.conformance.External.ensureServers(this, $1); }";
-      case "moveRegionAndWait":
-        return "{ halcyon.conformance.External.moveAndWait(this, $1, $2); }";
-      default:
-        return null;
-    }
+    return switch (m.getName()) {
+      // the options of the overloads (number of servers, WAL directory) have no meaning here
+      case "startMiniCluster", "startMiniHBaseCluster" -> returns("start(this)");
+      case "startMiniDFSCluster", "startMiniDFSClusterForTestWAL" -> "{" + call("local(this)") + "return " + call("dfs()") + "}";
+      case "getDFSCluster" -> returns("dfs()");
+      case "startMiniMapReduceCluster" ->
+          "{" + call("local(this)") + (m.getReturnType() == CtClass.voidType ? "}" : "return null; }");
+      case "shutdownMiniCluster", "shutdownMiniHBaseCluster" -> "{" + call("stop(this)") + "}";
+      case "shutdownMiniMapReduceCluster", "shutdownMiniDFSCluster", "setHBaseCluster" -> "{}";
+      case "killMiniHBaseCluster", "restartHBaseCluster", "expireMasterSession", "expireRegionServerSession", "expireSession" ->
+          "{" + internals(m) + "}";
+      case "getOtherRegionServer", "getSplittableRegion" -> "{" + internals(m) + "return null; }";
+      case "invalidateConnection" -> "{ closeConnection(); }";
+      case "getMiniHBaseCluster", "getHBaseCluster", "getHBaseClusterInterface" -> returns("mini()");
+      case "waitUntilNoRegionsInTransition" ->
+          "{" + call("waitNoRit(this, " + (m.getParameterTypes().length == 1 ? "$1" : "900000L") + ")") + "}";
+      case "getRSForFirstRegionInTable" -> returns("server(this, $1)");
+      case "ensureSomeRegionServersAvailable", "ensureSomeNonStoppedRegionServersAvailable" -> returns("ensureServers(this, $1)");
+      case "moveRegionAndWait" -> "{" + call("moveAndWait(this, $1, $2)") + "}";
+      default -> null;
+    };
   }
 
-  private static String ztu(CtMethod m) throws Exception {
-    switch (m.getName()) {
-      case "startMiniZKCluster":
-        return "{ halcyon.conformance.External.local(this); return halcyon.conformance.External.zk(); }";
-      case "shutdownMiniZKCluster":
-        return "{}";
-      case "getZkCluster":
-        return "{ return halcyon.conformance.External.zk(); }";
-      default:
-        return null;
-    }
+  /** The same for HBaseZKTestingUtility. */
+  private static String ztu(CtMethod m) {
+    return switch (m.getName()) {
+      case "startMiniZKCluster" -> "{" + call("local(this)") + "return " + call("zk()") + "}";
+      case "shutdownMiniZKCluster" -> "{}";
+      case "getZkCluster" -> returns("zk()");
+      default -> null;
+    };
+  }
+
+  private static String returns(String expression) {
+    return "{ return " + call(expression) + "}";
+  }
+
+  private static String call(String expression) {
+    return "halcyon.conformance.External." + expression + "; ";
+  }
+
+  private static String internals(CtMethod m) {
+    return call("internals(\"" + m.getName() + "\")");
   }
 }

@@ -33,7 +33,10 @@ import org.apache.hadoop.hdfs.MiniDFSCluster;
 import org.junit.AssumptionViolatedException;
 import org.mockito.Mockito;
 
-/** What the rewritten testing utility calls. */
+/**
+ * What the rewritten testing utility calls: the external server in the place of a mini cluster, as far as the client API can
+ * tell of it. Whatever else a test asks for ends it as an assumption that does not hold, which counts as skipped.
+ */
 public final class External {
   private static final String ZK = System.getProperty("conformance.zk", "");
   private static final String REGISTRY = System.getProperty("conformance.registry", "");
@@ -48,7 +51,7 @@ public final class External {
   private External() {
   }
 
-  /** Says that a test asks for what only a cluster inside this JVM has. */
+  /** Skips a test that asks for what only a cluster inside this JVM has. */
   public static void internals(String what) {
     throw new AssumptionViolatedException("JVM internals: " + what);
   }
@@ -97,7 +100,7 @@ public final class External {
     FileSystem.getLocal(u.getConfiguration());
     clean(u.getConfiguration());
     for (String m : u.getConfiguration().getStrings("hbase.coprocessor.master.classes", new String[0])) {
-      // some classes only want to see that their observer was started once
+      // some classes only check that their observer was started
       step("start of " + m, () -> ((Coprocessor) Class.forName(m).getDeclaredConstructor()
         .newInstance()).start(null));
     }
@@ -108,7 +111,7 @@ public final class External {
     u.closeConnection();
   }
 
-  /** Takes away what earlier classes left; says what the server would not do, and goes on. */
+  /** Removes what earlier classes left. A step that the server refuses is logged, and the next one follows. */
   static void clean(Configuration from) throws Exception {
     Configuration conf = new Configuration(from);
     conf.setInt("hbase.client.retries.number", 6);
@@ -179,7 +182,7 @@ public final class External {
   }
 
   public static boolean ensureServers(HBaseTestingUtility u, int n) throws IOException {
-    return false; // none was started: a test goes on with the servers there are
+    return false; // none was started; the test continues with the servers that run
   }
 
   public static void moveAndWait(HBaseTestingUtility u, RegionInfo r, ServerName to)
@@ -220,67 +223,78 @@ public final class External {
     return mini;
   }
 
-  /** A region as far as the client API tells of it. */
+  /** A region, with what the client API tells of it. */
   static HRegion region(RegionInfo r) {
     return Mockito.mock(HRegion.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
       switch (i.getMethod().getName()) {
-        case "getRegionInfo":
+        case "getRegionInfo" -> {
           return r;
-        case "getTableDescriptor":
+        }
+        case "getTableDescriptor" -> {
           return util.getAdmin().getDescriptor(r.getTable());
-        case "waitForFlushesAndCompactions":
-        case "waitForFlushes":
-        case "waitForCompactions":
+        }
+        case "waitForFlushesAndCompactions", "waitForFlushes", "waitForCompactions" -> {
           return i.getMethod().getReturnType() == boolean.class ? true : null;
-        case "flush":
-        case "flushcache":
+        }
+        case "flush", "flushcache" -> {
           util.getAdmin().flushRegion(r.getRegionName());
           return null;
-        case "toString":
+        }
+        case "toString" -> {
           return r.getRegionNameAsString();
-        default:
+        }
+        default -> {
           throw new AssumptionViolatedException("JVM internals: HRegion." + i.getMethod().getName());
+        }
       }
     }));
   }
 
-  /** The server of a table's first region as far as the client API tells of it. */
+  /** The server of a table's first region, with what the client API tells of it. */
   public static HRegionServer server(HBaseTestingUtility u, TableName t) throws IOException {
     ServerName sn = u.getConnection().getRegionLocator(t).getAllRegionLocations().get(0)
       .getServerName();
     return Mockito.mock(HRegionServer.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
       switch (i.getMethod().getName()) {
-        case "getServerName":
+        case "getServerName" -> {
           return sn;
-        case "getConfiguration":
+        }
+        case "getConfiguration" -> {
           return u.getConfiguration();
-        case "getRegions":
+        }
+        case "getRegions" -> {
           return mini().getRegions(
             i.getArguments().length == 1 ? (TableName) i.getArgument(0) : t);
-        case "toString":
+        }
+        case "toString" -> {
           return sn.toString();
-        default:
+        }
+        default -> {
           throw new AssumptionViolatedException(
             "JVM internals: HRegionServer." + i.getMethod().getName());
+        }
       }
     }));
   }
 
-  /** The master as far as the client API tells of it. */
+  /** The master, with what the client API tells of it. */
   static HMaster master() {
     return Mockito.mock(HMaster.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
       switch (i.getMethod().getName()) {
-        case "isInitialized":
-        case "isActiveMaster":
+        case "isInitialized", "isActiveMaster" -> {
           return true;
-        case "getServerName":
+        }
+        case "getServerName" -> {
           return util.getAdmin().getMaster();
-        case "getConfiguration":
+        }
+        case "getConfiguration" -> {
           return util.getConfiguration();
-        case "getHFileCleaner":
-        case "getLogCleaner":
-          return Mockito.mock(i.getMethod().getReturnType()); // cleaning is the server's own affair
-        case "getMasterFileSystem": // an empty directory: what looks into it fails, what clears it does not
+        }
+        case "getHFileCleaner", "getLogCleaner" -> {
+          return Mockito.mock(i.getMethod().getReturnType()); // the external server cleans by itself
+        }
+        // of an empty directory: a test may clear it, but finds nothing in it
+        case "getMasterFileSystem" -> {
           return Mockito.mock(MasterFileSystem.class,
             Mockito.withSettings().stubOnly().defaultAnswer(j -> {
               switch (j.getMethod().getName()) {
@@ -297,7 +311,8 @@ public final class External {
                     "JVM internals: MasterFileSystem." + j.getMethod().getName());
               }
             }));
-        case "getTableStateManager":
+        }
+        case "getTableStateManager" -> {
           return Mockito.mock(TableStateManager.class,
             Mockito.withSettings().stubOnly().defaultAnswer(j -> {
               if (!j.getMethod().getName().equals("isTableState")) {
@@ -313,10 +328,13 @@ public final class External {
               }
               return false;
             }));
-        case "toString":
+        }
+        case "toString" -> {
           return "external master";
-        default:
+        }
+        default -> {
           throw new AssumptionViolatedException("JVM internals: HMaster." + i.getMethod().getName());
+        }
       }
     }));
   }
@@ -329,15 +347,19 @@ public final class External {
       zk = Mockito.mock(MiniZooKeeperCluster.class,
         Mockito.withSettings().stubOnly().defaultAnswer(i -> {
           switch (i.getMethod().getName()) {
-            case "getClientPort":
+            case "getClientPort" -> {
               return Integer.parseInt(ZK.substring(ZK.lastIndexOf(':') + 1));
-            case "getAddress":
+            }
+            case "getAddress" -> {
               return ZK;
-            case "toString":
+            }
+            case "toString" -> {
               return ZK;
-            default:
+            }
+            default -> {
               throw new AssumptionViolatedException(
                 "JVM internals: MiniZooKeeperCluster." + i.getMethod().getName());
+            }
           }
         }));
     }
@@ -349,15 +371,19 @@ public final class External {
       dfs = Mockito.mock(MiniDFSCluster.class,
         Mockito.withSettings().stubOnly().defaultAnswer(i -> {
           switch (i.getMethod().getName()) {
-            case "getFileSystem":
+            case "getFileSystem" -> {
               return FileSystem.getLocal(new Configuration());
-            case "toString":
+            }
+            case "toString" -> {
               return "no DFS";
-            case "shutdown":
+            }
+            case "shutdown" -> {
               return null;
-            default:
+            }
+            default -> {
               throw new AssumptionViolatedException(
                 "JVM internals: MiniDFSCluster." + i.getMethod().getName());
+            }
           }
         }));
     }

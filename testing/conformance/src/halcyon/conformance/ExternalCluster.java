@@ -17,8 +17,8 @@ import org.apache.hadoop.hbase.regionserver.HRegion;
 import org.apache.hadoop.hbase.util.Bytes;
 
 /**
- * The mini cluster as far as it can be had through the client API. Never constructed: a mock of this
- * class answers with these methods, and says "JVM internals" to all others.
+ * The part of the mini cluster that the client API can provide. It is never constructed: a mock of this class calls these
+ * methods, and skips the test that calls any other.
  */
 public class ExternalCluster extends MiniHBaseCluster {
   public ExternalCluster(Configuration conf) throws IOException, InterruptedException {

@@ -37,7 +37,7 @@ public final class Run {
     return d.getMethodName() == null ? "(class)" : d.getMethodName().replaceAll("\\s+", "_");
   }
 
-  /** The test's name less what differs from one run to the next in a parameter's printed form. */
+  /** The test's name without what differs from run to run, such as the hash in a parameter's text. */
   private static String key(Description d) {
     return className(d) + " " + stable(test(d));
   }
@@ -136,7 +136,7 @@ public final class Run {
     long classLimit = Long.getLong("conformance.classSeconds", 600) * 1000;
     long begun = System.currentTimeMillis();
     Set<Description> running = ConcurrentHashMap.newKeySet();
-    Thread dog = new Thread(() -> {
+    Thread watchdog = new Thread(() -> {
       while (true) {
         try {
           Thread.sleep(500);
@@ -157,8 +157,8 @@ public final class Run {
         }
       }
     });
-    dog.setDaemon(true);
-    dog.start();
+    watchdog.setDaemon(true);
+    watchdog.start();
     JUnitCore core = new JUnitCore();
     core.addListener(new RunListener() {
       @Override
@@ -217,7 +217,7 @@ public final class Run {
     try {
       System.setSecurityManager(null);
     } catch (Throwable t) {
-      // fine: there was none
+      // there was none
     }
     Runtime.getRuntime().halt(rc);
   }
