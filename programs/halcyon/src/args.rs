@@ -19,65 +19,64 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// A whole database in one process.
+    /// Run master, region server and ZooKeeper endpoint in one process.
     Standalone(StandaloneArgs),
-    /// Collector logs and advice, for those who run HBase on a JVM.
+    /// Compare with HBase and Accumulo; read GC logs; recommend JVM flags.
     Lab(halcyon_lab::LabArgs),
-    /// Load generators for Halcyon and HBase.
+    /// Generate load on Halcyon or HBase and measure it.
     #[command(subcommand)]
     Bench(Box<BenchCommand>),
 }
 
-/// Flags win over the configuration file; what neither names has the default.
+/// Command-line options override `hbase-site.xml`, which overrides the defaults.
 #[derive(Debug, Default, clap::Args)]
 pub struct StandaloneArgs {
-    /// Directory of all data, HBase's root directory; made if need be [default: ./halcyon-data].
+    /// Root directory in HBase's layout; created if it does not exist [default: ./halcyon-data].
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// Memory for cells and blocks together, such as 512m or 4g [default: 1g].
+    /// Memory budget for memstores, block cache and requests, such as 512m or 4g [default: 1g].
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<Size>,
-    /// What an acknowledged write has survived [default: fsync].
+    /// Durability of acknowledged writes [default: fsync].
     #[arg(long, value_enum, value_name = "HOW")]
     pub wal_sync: Option<WalSync>,
-    /// Address to listen on [default: 127.0.0.1].
+    /// IP address to listen on [default: 127.0.0.1].
     #[arg(long, value_name = "ADDRESS")]
     pub bind: Option<IpAddr>,
-    /// Name that clients are told to connect to [default: the address, or the machine's name for 0.0.0.0].
+    /// Host name that clients connect to [default: the bind address, or the machine's name for 0.0.0.0].
     #[arg(long, value_name = "HOST")]
     pub hostname: Option<String>,
-    /// Port where clients look for the cluster; 0 takes any [default: 2181].
+    /// Port of the ZooKeeper endpoint; 0 picks a free port [default: 2181].
     #[arg(long, value_name = "PORT")]
     pub zookeeper_port: Option<u16>,
-    /// Port of the master; 0 takes any [default: 16000].
+    /// RPC port of the master; 0 picks a free port [default: 16000].
     #[arg(long, value_name = "PORT")]
     pub master_port: Option<u16>,
-    /// Port of the region server; 0 takes any [default: 16020].
+    /// RPC port of the region server; 0 picks a free port [default: 16020].
     #[arg(long, value_name = "PORT")]
     pub regionserver_port: Option<u16>,
-    /// Port of the master's page; 0 takes any [default: 16010].
+    /// HTTP port of the master; 0 picks a free port [default: 16010].
     #[arg(long, value_name = "PORT")]
     pub master_info_port: Option<u16>,
-    /// Port of the region server's page; 0 takes any [default: 16030].
+    /// HTTP port of the region server; 0 picks a free port [default: 16030].
     #[arg(long, value_name = "PORT")]
     pub regionserver_info_port: Option<u16>,
-    /// Directory with an hbase-site.xml.
+    /// Directory that contains an hbase-site.xml.
     #[arg(long, value_name = "DIR")]
     pub config: Option<PathBuf>,
-    /// Start although the site file or the data directory needs NAME, which Halcyon lacks, and accept its loss. May be
-    /// repeated.
+    /// Start although the site file or the directory asks for NAME, which Halcyon lacks; accepts the loss. Repeatable.
     #[arg(long, value_enum, value_name = "NAME")]
     pub accept_without: Vec<Protection>,
-    /// Print the settings in force and end.
+    /// Print the effective settings and exit.
     #[arg(long)]
     pub print_settings: bool,
 }
 
-/// When a write counts as logged.
+/// When a WAL write counts as complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum WalSync {
-    /// On the disk: survives a crash of the machine.
+    /// After fsync: acknowledged writes survive a power failure.
     Fsync,
-    /// With the operating system: survives a crash of the process.
+    /// After write(): acknowledged writes survive a crash of the process only.
     Written,
 }

@@ -97,7 +97,7 @@ fn an_interrupted_experiment_goes_on() {
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(
-        !output.status.success() && said(&output).contains("goes on where it stopped"),
+        !output.status.success() && said(&output).contains("run the same command again to resume"),
         "{}",
         said(&output)
     );

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use common::fresh_dir;
 use halcyon_env::Env;
 use halcyon_lab::peers::{
-    Durability, HalcyonSpec, Lab, Running, Spec, Watcher, available, others_cpu_s, start,
+    Durability, HalcyonSpec, Lab, Spec, StartedServer, Watcher, available, others_cpu_s, start,
 };
 
 const HALCYON: &str = env!("CARGO_BIN_EXE_halcyon");
@@ -42,7 +42,7 @@ fn assert_gone(pids: &[u32]) {
     }
 }
 
-fn write(running: &Running, json: &Path) {
+fn write(running: &StartedServer, json: &Path) {
     let mut command = running.ingest_command();
     command.extend(["--nodes=20000", "--batch=500", "--json"].map(str::to_string));
     let done = Command::new(&command[0]).args(&command[1..]).arg(json).output().unwrap();
@@ -235,8 +235,8 @@ fn a_lab_that_is_killed_leaves_no_server() {
     std::fs::remove_dir_all(&machine.root).unwrap();
 }
 
-/// A keeper of a shell, as the lab would start one.
-struct Keeper {
+/// A supervisor of a shell, as the lab would start one.
+struct Supervisor {
     child: Child,
     said: BufReader<std::process::ChildStdout>,
     /// Of the shell, and of what the shell has started.
@@ -244,13 +244,13 @@ struct Keeper {
     out: PathBuf,
 }
 
-impl Keeper {
+impl Supervisor {
     fn clean(self) {
         std::fs::remove_dir_all(self.out.parent().unwrap()).unwrap();
     }
 }
 
-fn keeper(name: &str, grace: &str, script: &str) -> Keeper {
+fn supervisor(name: &str, grace: &str, script: &str) -> Supervisor {
     let out = fresh_dir(name).join("out");
     std::fs::create_dir_all(out.parent().unwrap()).unwrap();
     let mut command = Command::new(HALCYON);
@@ -270,7 +270,7 @@ fn keeper(name: &str, grace: &str, script: &str) -> Keeper {
         std::thread::sleep(Duration::from_millis(10));
     };
     pids.extend(text.lines().filter_map(|line| line.parse::<u32>().ok()));
-    Keeper { child, said, pids, out }
+    Supervisor { child, said, pids, out }
 }
 
 fn line(said: &mut impl BufRead) -> String {
@@ -286,12 +286,12 @@ const DEAF: &str = "trap '' TERM; sleep 300 & echo $!; echo up; while :; do wait
 #[test]
 fn when_the_lab_is_gone_so_is_everything() {
     for (name, script) in [("keep-gone", WITH_CHILDREN), ("keep-gone-deaf", DEAF)] {
-        let mut keeper = keeper(name, "60", script);
-        assert!(keeper.pids.len() >= 2 && keeper.pids.iter().all(|pid| is_there(*pid)));
-        drop(keeper.child.stdin.take()); // as at the end of the lab, however it ends
-        keeper.child.wait().unwrap();
-        assert_gone(&keeper.pids);
-        keeper.clean();
+        let mut supervisor = supervisor(name, "60", script);
+        assert!(supervisor.pids.len() >= 2 && supervisor.pids.iter().all(|pid| is_there(*pid)));
+        drop(supervisor.child.stdin.take()); // as at the end of the lab, however it ends
+        supervisor.child.wait().unwrap();
+        assert_gone(&supervisor.pids);
+        supervisor.clean();
     }
 }
 
@@ -302,23 +302,23 @@ fn stop_is_polite_and_then_firm() {
         ("keep-polite", polite, "ended with code 0"),
         ("keep-deaf", DEAF, "ended by force: it was still there 1 s after SIGTERM"),
     ] {
-        let mut keeper = keeper(name, "1", script);
-        keeper.child.stdin.as_mut().unwrap().write_all(b"stop\n").unwrap();
-        assert_eq!(line(&mut keeper.said), ended, "{name}");
-        keeper.child.wait().unwrap();
-        assert_gone(&keeper.pids);
-        assert_eq!(std::fs::read_to_string(&keeper.out).unwrap().contains("bye"), name == "keep-polite");
-        keeper.clean();
+        let mut supervisor = supervisor(name, "1", script);
+        supervisor.child.stdin.as_mut().unwrap().write_all(b"stop\n").unwrap();
+        assert_eq!(line(&mut supervisor.said), ended, "{name}");
+        supervisor.child.wait().unwrap();
+        assert_gone(&supervisor.pids);
+        assert_eq!(std::fs::read_to_string(&supervisor.out).unwrap().contains("bye"), name == "keep-polite");
+        supervisor.clean();
     }
 }
 
 #[test]
 fn what_a_server_leaves_behind_goes_with_it() {
-    let mut keeper = keeper("keep-left", "60", "sleep 300 & echo $!; echo up; exit 3");
-    assert_eq!(line(&mut keeper.said), "ended with code 3");
-    keeper.child.wait().unwrap();
-    assert_gone(&keeper.pids);
-    keeper.clean();
+    let mut supervisor = supervisor("keep-left", "60", "sleep 300 & echo $!; echo up; exit 3");
+    assert_eq!(line(&mut supervisor.said), "ended with code 3");
+    supervisor.child.wait().unwrap();
+    assert_gone(&supervisor.pids);
+    supervisor.clean();
 }
 
 #[test]

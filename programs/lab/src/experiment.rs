@@ -5,28 +5,29 @@
 //!                  sides × cases × repetitions                         │           │
 //!                                                                    stage      a directory
 //!                                                                      │
-//!                                         here: peers start servers, `halcyon bench` loads them
+//!                                LocalMachine: peers start servers, `halcyon bench` loads them
 //! ```
 //!
 //! - `plan.rs`: what is to be measured, plain data; `parts.rs`: what plans have in common; `options.rs`: the command line
 //! - `runner.rs`: one visit after the other, interleaved; `stage.rs`: what it drives, which a test can fake
-//! - `here.rs`: this machine; `child.rs`: a load generator; `loaded.rs`: what it wrote; `bound.rs`: who was the limit
-//! - `results.rs`: the directory, from which an interrupted experiment goes on; `report.rs`: the whole and its tables as
-//!   text; `figures.rs`: medians and percentiles; `display.rs`: progress
-//! - `read_pauses.rs`, `plab.rs`, `offheap.rs`, `zgc.rs`, `native_map.rs`: the experiments: what each asks, plans and tells
+//! - `local_machine.rs`: this machine; `child.rs`: a load generator; `bench_result.rs`: its JSON file;
+//!   `bound.rs`: which resource was the bottleneck
+//! - `results.rs`: the results directory, from which an interrupted experiment resumes; `report.rs`: the outcome and its
+//!   tables as text; `figures.rs`: medians and percentiles; `display.rs`: progress
+//! - `read_pauses.rs`, `plab.rs`, `offheap.rs`, `zgc.rs`, `native_map.rs`: one `Definition` each
 //!
 //! Repetitions are interleaved (A B C A B C) because machines drift, and each visit starts from empty data. Durability is
-//! one for all sides. Figures are medians of whole runs; what is partial is shown and never counted.
+//! one for all sides. Figures are medians of whole runs; partial runs are shown and never counted.
 //!
-//! When you add an experiment, also touch `options::Name`, the three functions at the end of this file, and docs/LAB.md.
+//! When you add an experiment, also touch `options::Name`, `definition` at the end of this file, and docs/LAB.md.
 
 mod about;
+mod bench_result;
 mod bound;
 mod child;
 mod display;
 mod figures;
-mod here;
-mod loaded;
+mod local_machine;
 mod native_map;
 mod offheap;
 mod options;
@@ -51,47 +52,46 @@ use halcyon_env::Env;
 pub use options::{Name, RunArgs, SizeArgs};
 pub use plan::Durability;
 
-use crate::outcome::{Environment, Experiment, Table};
+use crate::outcome::{Environment, Experiment};
 use crate::page;
-use about::About;
+use about::Definition;
 use display::{Display, duration_text};
-use here::Here;
-use options::Machine;
+use local_machine::LocalMachine;
 use plan::Plan;
 use results::{Beginning, Results};
-use runner::{Audience, Course};
+use runner::{Observer, Progress};
 
-/// Runs an experiment to its end, or goes on with one. The text tells what was found. The error is a sentence for the user:
-/// nothing could be measured, or it was interrupted; what was measured is printed before.
+/// Runs an experiment to its end, or resumes one. Returns the results as text. The error is a sentence for the user: the
+/// experiment measured nothing, or it was interrupted; then the partial results are printed first.
 pub fn run(env: &Env, args: &RunArgs) -> Result<String, String> {
     let out = directory(args)?;
     let display = Arc::new(Display::new(env));
-    let mut here = Here::new(env, args, &out, Arc::clone(&display))?;
-    let machine = here.machine();
-    let mut plan = plan_of(args, &machine)?;
+    let mut local = LocalMachine::new(env, args, &out, Arc::clone(&display))?;
+    let machine = local.machine();
+    let mut plan = definition(args.name).plan(args, &machine)?;
     plan.choose(&args.sides, &args.cases)?;
     if args.plan {
         return Ok(plan_text(&plan, &out));
     }
     let beginning = Beginning {
-        machine: here.machine_text(),
+        machine: local.machine_text(),
         started_ms: env.clock.now_ms().max(0) as u64,
         plan: plan.clone(),
     };
     let mut results = Results::open(env, &out, beginning, args.fresh)?;
-    let environment = here.environment()?;
+    let environment = local.environment()?;
     let reporter = Reporter { env, args, plan: &plan, environment };
-    let mut shown = Shown { display: &display, reporter: &reporter };
-    let course = runner::run(&plan, &mut results, &mut here, &mut shown)?;
+    let mut observer = ConsoleReporter { display: &display, reporter: &reporter };
+    let progress = runner::run(&plan, &mut results, &mut local, &mut observer)?;
     display.finish();
-    let experiment = reporter.publish(&results, &course, true)?;
+    let experiment = reporter.publish(&results, &progress, true)?;
     let text = text(&experiment, &out);
-    if course.is_interrupted {
+    if progress.is_interrupted {
         print!("{text}");
-        return Err("interrupted; the same command goes on where it stopped".to_string());
+        return Err("interrupted; run the same command again to resume".to_string());
     }
     if experiment.runs.iter().all(|run| run.operations == 0) {
-        return Err(format!("nothing could be measured: {}", course.notes.join("; ")));
+        return Err(format!("nothing could be measured: {}", progress.notes.join("; ")));
     }
     Ok(text)
 }
@@ -103,7 +103,7 @@ fn directory(args: &RunArgs) -> Result<PathBuf, String> {
     std::path::absolute(&out).map_err(|error| format!("{}: {error}", out.display()))
 }
 
-/// Puts the whole together.
+/// Writes results and page.
 struct Reporter<'a> {
     env: &'a Env,
     args: &'a RunArgs,
@@ -112,23 +112,25 @@ struct Reporter<'a> {
 }
 
 impl Reporter<'_> {
-    fn publish(&self, results: &Results, course: &Course, is_over: bool) -> Result<Experiment, String> {
+    fn publish(&self, results: &Results, progress: &Progress, is_over: bool) -> Result<Experiment, String> {
         let ended_ms = is_over.then(|| self.env.clock.now_ms().max(0) as u64);
-        let (about, name) = (about_of(self.args.name), self.args.name);
-        let tables = |experiment: &Experiment| tables_of(name, experiment);
+        let definition = definition(self.args.name);
+        let tables = |experiment: &Experiment| definition.tables(experiment);
+        let about = definition.about();
         let experiment =
-            report::assemble(&about, tables, self.plan, results, course, &self.environment, ended_ms);
+            report::assemble(&about, tables, self.plan, results, progress, &self.environment, ended_ms);
         results.publish(&experiment, &page::html(&experiment))?;
         Ok(experiment)
     }
 }
 
-struct Shown<'a> {
+/// Shows progress on the console and publishes the page after each visit.
+struct ConsoleReporter<'a> {
     display: &'a Display,
     reporter: &'a Reporter<'a>,
 }
 
-impl Audience for Shown<'_> {
+impl Observer for ConsoleReporter<'_> {
     fn begins(&mut self, number: usize, of: usize, title: &str, left_s: f64) {
         self.display.begins(number, of, title, left_s);
     }
@@ -137,8 +139,8 @@ impl Audience for Shown<'_> {
         self.display.says(sentence);
     }
 
-    fn visited(&mut self, results: &Results, course: &Course) {
-        if let Err(sentence) = self.reporter.publish(results, course, false) {
+    fn visited(&mut self, results: &Results, progress: &Progress) {
+        if let Err(sentence) = self.reporter.publish(results, progress, false) {
             self.display.says(&sentence);
         }
     }
@@ -179,32 +181,13 @@ fn plan_text(plan: &Plan, out: &Path) -> String {
     text
 }
 
-fn about_of(name: Name) -> About {
+/// The one place that knows which experiments there are.
+fn definition(name: Name) -> &'static dyn Definition {
     match name {
-        Name::ReadPauses => read_pauses::about(),
-        Name::Plab => plab::about(),
-        Name::Offheap => offheap::about(),
-        Name::Zgc => zgc::about(),
-        Name::NativeMap => native_map::about(),
-    }
-}
-
-fn plan_of(args: &RunArgs, machine: &Machine) -> Result<Plan, String> {
-    match args.name {
-        Name::ReadPauses => read_pauses::plan(args, machine),
-        Name::Plab => plab::plan(args, machine),
-        Name::Offheap => offheap::plan(args, machine),
-        Name::Zgc => zgc::plan(args, machine),
-        Name::NativeMap => native_map::plan(args, machine),
-    }
-}
-
-fn tables_of(name: Name, experiment: &Experiment) -> Vec<Table> {
-    match name {
-        Name::ReadPauses => read_pauses::tables(experiment),
-        Name::Plab => plab::tables(experiment),
-        Name::Offheap => offheap::tables(experiment),
-        Name::Zgc => zgc::tables(experiment),
-        Name::NativeMap => native_map::tables(experiment),
+        Name::ReadPauses => &read_pauses::ReadPauses,
+        Name::Plab => &plab::Plab,
+        Name::Offheap => &offheap::Offheap,
+        Name::Zgc => &zgc::Zgc,
+        Name::NativeMap => &native_map::NativeMap,
     }
 }

@@ -1,18 +1,16 @@
-//! The lab: what people who run HBase on a JVM want to know about that JVM, and what our comparisons with it read.
+//! The lab: tools for HBase's JVM, and experiments that compare HBase and Accumulo with Halcyon.
 //!
-//! - [`gclog`] reads a collector's log, from JDK 8 to 25: which pauses, why, how long; which safepoints were none; how
-//!   much memory was asked for and grew old.
-//! - [`advise`] says which flags the published experience recommends for a region server, and why, and what it would
-//!   change about those in use.
-//! - [`peers`] starts the servers that are compared, watches them and ends them.
+//! - [`gclog`] reads a GC log of JDK 8 to 25: pauses by cause, other safepoints, allocation and promotion.
+//! - [`advise`] recommends JVM flags for a region server from published experience, and compares them with flags in use.
+//! - [`peers`] starts, watches and stops the servers under comparison.
 //! - [`experiment`] repeats published experiments with them.
-//! - [`outcome`] is the shape of what an experiment finds, and [`page`] draws it as one HTML file.
+//! - [`outcome`] holds the results of an experiment, and [`page`] renders them as one HTML file.
 //!
-//! The first two are functions from bytes to text without a network, threads or clocks; files come through `halcyon-env`.
-//! `halcyon lab` in `programs/halcyon` is the door ([`LabArgs`], [`run`]). Everything is also there as a library.
+//! `gclog` and `advise` are functions from bytes to text without network, threads or clocks. Files come through
+//! `halcyon-env`. `halcyon lab` in `programs/halcyon` calls [`run`] with [`LabArgs`].
 //!
-//! When you change what a log's line means, also run `gclog/tests.rs` with `UPDATE=1` and read the difference in
-//! `testdata/`. When you change a rule of advice, also look at its source again, and at README.md.
+//! When you change what a log's line means, run `gclog/tests.rs` with `UPDATE=1` and read the difference in
+//! `testdata/`. When you change a rule of advice, check its source again.
 
 pub mod advise;
 pub mod experiment;
@@ -32,24 +30,24 @@ pub struct LabArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum LabCommand {
-    /// Read collector logs: pauses by cause, safepoints, allocation.
+    /// Summarise GC logs: pauses by cause, safepoints, allocation.
     Gclog(gclog::GclogArgs),
-    /// Flags for an HBase region server's JVM, each with reason and source.
+    /// Recommend JVM flags for an HBase region server, with reasons and sources.
     Advise(advise::AdviseArgs),
-    /// What there is to compare with: JDKs, HBase, Accumulo.
+    /// List or fetch JDKs, HBase and Accumulo.
     Peers(peers::PeersArgs),
-    /// Start a server to compare with.
+    /// Start Halcyon, HBase or Accumulo for a comparison.
     Start(peers::StartArgs),
-    /// Repeat a published experiment with HBase or Accumulo and Halcyon side by side.
+    /// Repeat a published experiment with HBase or Accumulo and Halcyon.
     Run(Box<experiment::RunArgs>),
-    /// Keeps a server for the lab: nothing for people.
+    /// Supervise a server; used by the lab itself.
     #[command(hide = true)]
     Keep(peers::KeepArgs),
-    /// Draw the page of an experiment from its results.
+    /// Render the HTML page of an experiment from its results.
     Page(page::PageArgs),
 }
 
-/// The text to print, or a sentence that says what was wrong.
+/// Returns the text to print. The error is a sentence.
 pub fn run(env: &Env, args: &LabArgs) -> Result<String, String> {
     match &args.command {
         LabCommand::Gclog(args) => gclog::run(env, args),

@@ -1,4 +1,4 @@
-//! Options that all generators share.
+//! Options that all load generators share.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use crate::limits::LimitsArgs;
 use crate::pe::PeArgs;
 use crate::ycsb::YcsbArgs;
 
-/// Loads a server, Halcyon or HBase, and measures it.
+/// Generate load on Halcyon or HBase and measure it.
 #[derive(Debug, Subcommand)]
 pub enum BenchCommand {
-    /// The commands of HBase's PerformanceEvaluation.
+    /// Run a command of HBase's PerformanceEvaluation.
     Pe(Box<PeArgs>),
-    /// YCSB's core workloads, A to F.
+    /// Run YCSB's core workloads A to F.
     Ycsb(YcsbArgs),
-    /// Accumulo's continuous ingest: linked lists of random rows, and their verifier.
+    /// Run Accumulo's continuous ingest (linked lists of random rows) or its verifier.
     Ingest(IngestArgs),
-    /// What bounds every result on this machine.
+    /// Measure this machine's upper bounds: no-op calls, WAL appends, network sends.
     Limits(LimitsArgs),
 }
 
@@ -36,7 +36,7 @@ impl BenchCommand {
     }
 }
 
-/// Where the cluster is.
+/// How to find the cluster.
 #[derive(Clone, Debug, Args)]
 pub struct ClusterArgs {
     /// ZooKeeper servers of the cluster.
@@ -45,19 +45,19 @@ pub struct ClusterArgs {
     /// Base znode of the cluster.
     #[arg(long, value_name = "PATH", default_value = "/hbase")]
     pub znode_parent: String,
-    /// Find the cluster through its masters or region servers instead (the RPC registry).
+    /// Use the RPC registry instead of ZooKeeper: masters or region servers of the cluster.
     #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',')]
     pub registry: Vec<String>,
-    /// Seconds that one call may take.
+    /// Timeout of one call.
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     pub call_timeout: u64,
-    /// Seconds that an operation may take with all retries; one that takes longer ends the run.
+    /// Timeout of one operation with all retries; exceeding it ends the run.
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub operation_timeout: u64,
 }
 
 impl ClusterArgs {
-    /// Connects; the error says in a sentence where there was no cluster.
+    /// Connects. The error is a sentence that names the address.
     pub async fn connect(&self, connections: usize, codec: Codec) -> Result<Cluster, String> {
         let address = if self.registry.is_empty() {
             let base = self.znode_parent.trim_end_matches('/').to_string();
@@ -72,35 +72,35 @@ impl ClusterArgs {
             ..ClusterOptions::default()
         };
         options.connect.codec = Some(codec);
-        Cluster::connect(address, options).await.map_err(|error| format!("no cluster: {error}"))
+        Cluster::connect(address, options).await.map_err(|error| format!("cannot find the cluster: {error}"))
     }
 }
 
-/// How a run is made and told of.
+/// How a run is paced and reported.
 #[derive(Clone, Debug, Args)]
 pub struct ReportArgs {
-    /// Operations a second, all clients together; latency counts from the moment an operation should have begun.
+    /// Open loop: operations per second of all clients together. Latency counts from the planned start.
     #[arg(long, aliases = ["throttle", "target"], value_name = "PER SECOND", value_parser = positive)]
     pub rate: Option<f64>,
-    /// Let the clients work for so long before anything is measured.
+    /// Length of the warm-up, which is not measured.
     #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=86_400))]
     pub warmup: u64,
-    /// Tell of every operation that took longer, one by one, in the JSON file.
+    /// List each operation slower than this in the JSON file.
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 10.0, value_parser = positive)]
     pub slow_ms: f64,
-    /// Write results here as JSON.
+    /// Write the results to this file as JSON.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Seconds from one line of progress to the next where there is no terminal.
+    /// Interval between progress lines when the output is not a terminal.
     #[arg(long = "progress-period", value_name = "SECONDS", default_value_t = 10)]
     pub period: u64,
-    /// Threads that all clients share.
+    /// Threads that run all clients.
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=256))]
     pub runtime_threads: usize,
-    /// The server's process, whose processor time is to be measured too.
+    /// Process id of a local server, to measure its CPU time.
     #[arg(long, value_name = "PID")]
     pub server_pid: Option<u32>,
-    /// Seed of everything that is random [default: another one each time].
+    /// Seed of the random generator [default: a new one for each run].
     #[arg(long, value_name = "NUMBER")]
     pub seed: Option<u64>,
 }
@@ -108,6 +108,6 @@ pub struct ReportArgs {
 fn positive(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(number) if number.is_finite() && number > 0.0 => Ok(number),
-        _ => Err("it is a number above 0".to_string()),
+        _ => Err("expected a number above 0".to_string()),
     }
 }

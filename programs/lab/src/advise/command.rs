@@ -13,53 +13,53 @@ use super::print::{self, InUse};
 /// Largest hbase-env.sh that is read, in bytes.
 const FILE_LEN_MAX: u64 = 1 << 20;
 
-/// Flags for an HBase region server's JVM, each with reason and source; or what to change about those in use.
+/// Recommend JVM flags for an HBase region server, or changes to the flags in use.
 #[derive(Debug, clap::Args)]
 pub struct AdviseArgs {
     /// Feature release of the JDK, such as 8, 11, 17.
     #[arg(long, value_name = "RELEASE", value_parser = clap::value_parser!(u32).range(8..=99))]
     pub jdk: u32,
-    /// The heap, such as 31g or 100g [default: that of the flags in use].
+    /// Heap size, such as 31g or 100g [default: -Xmx of the flags in use].
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub heap: Option<u64>,
     /// Logical processors.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub cores: u32,
-    /// The collector [default: that of the flags in use, else g1].
+    /// Garbage collector [default: that of the flags in use, else g1].
     #[arg(long, value_enum, value_name = "NAME")]
     pub gc: Option<Collector>,
-    /// Direct memory, HBASE_OFFHEAPSIZE or -XX:MaxDirectMemorySize.
+    /// Direct memory: HBASE_OFFHEAPSIZE or -XX:MaxDirectMemorySize.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub offheap: Option<u64>,
-    /// hbase.bucketcache.size, where the engine is offheap.
+    /// hbase.bucketcache.size, if the engine is offheap.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub bucket_cache: Option<u64>,
     /// hbase.regionserver.offheap.global.memstore.size.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub offheap_memstore: Option<u64>,
-    /// hbase.regionserver.global.memstore.size, of the heap.
+    /// hbase.regionserver.global.memstore.size, as a fraction of the heap.
     #[arg(long, value_name = "SHARE", default_value_t = 0.4, value_parser = parse_share)]
     pub memstore_share: f64,
-    /// hfile.block.cache.size, of the heap.
+    /// hfile.block.cache.size, as a fraction of the heap.
     #[arg(long, value_name = "SHARE", default_value_t = 0.4, value_parser = parse_share)]
     pub cache_share: f64,
-    /// An hbase-env.sh, whose flags are compared with the advice. It is read, not run.
+    /// An hbase-env.sh to compare with the recommendation. The file is parsed, not executed.
     #[arg(long, value_name = "FILE", conflicts_with = "flags")]
     pub from: Option<PathBuf>,
-    /// Machine-readable.
+    /// Print JSON.
     #[arg(long)]
     pub json: bool,
-    /// A JVM command line behind --, compared with the advice.
+    /// A JVM command line after --, to compare with the recommendation.
     #[arg(last = true, value_name = "FLAGS")]
     pub flags: Vec<String>,
 }
 
 fn parse_share(text: &str) -> Result<f64, String> {
     let share: f64 = text.parse().map_err(|_| format!("{text:?} is not a share such as 0.4"))?;
-    if (0.0..=1.0).contains(&share) { Ok(share) } else { Err("a share lies between 0 and 1".to_string()) }
+    if (0.0..=1.0).contains(&share) { Ok(share) } else { Err("a share must be between 0 and 1".to_string()) }
 }
 
-/// The text to print, or a sentence that says what was wrong.
+/// Returns the text to print. The error is a sentence.
 pub fn run(env: &Env, args: &AdviseArgs) -> Result<String, String> {
     let (flags, not_understood) = in_use(env, args)?;
     let machine = machine(args, flags.as_deref().unwrap_or_default())?;
@@ -87,7 +87,7 @@ fn in_use(env: &Env, args: &AdviseArgs) -> Result<InUseFlags, String> {
     };
     let len = env.fs.open(path).and_then(|file| file.len()).map_err(failed)?;
     if len > FILE_LEN_MAX {
-        return Err(format!("{}: {len} bytes are too many for an hbase-env.sh", path.display()));
+        return Err(format!("{}: {len} bytes is too large for an hbase-env.sh", path.display()));
     }
     let bytes = env.fs.read(path).map_err(failed)?;
     let file = EnvFile::read(&String::from_utf8_lossy(&bytes));
@@ -99,12 +99,14 @@ fn machine(args: &AdviseArgs, flags: &[Flag]) -> Result<Machine, String> {
     let size = |name: &str| last(name).and_then(|flag| parse_size(&flag.value).ok());
     let heap = args.heap.or(size("-Xmx")).or(size("MaxHeapSize"));
     let Some(heap) = heap.filter(|heap| *heap >= 1 << 20) else {
-        return Err("how large is the heap? Give --heap, such as --heap 31g, or flags with -Xmx".to_string());
+        return Err(
+            "the heap size is missing: add --heap, such as --heap 31g, or flags with -Xmx".to_string()
+        );
     };
     let zgc = last("UseZGC").is_some_and(|flag| flag.value == "+");
     let collector = args.gc.unwrap_or(if zgc { Collector::Zgc } else { Collector::G1 });
     if collector == Collector::Zgc && args.jdk < 11 {
-        return Err(format!("JDK {} has no ZGC; it came with JDK 11", args.jdk));
+        return Err(format!("JDK {} has no ZGC; ZGC requires JDK 11 or later", args.jdk));
     }
     let mut machine = Machine::new(args.jdk, heap, args.cores, collector);
     machine.offheap = args.offheap.or(size("MaxDirectMemorySize"));

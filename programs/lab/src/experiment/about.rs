@@ -1,6 +1,20 @@
-//! What an experiment is about.
+//! What defines an experiment: its question, its plan and its tables.
 
-use crate::outcome::Source;
+use super::options::{Machine, RunArgs};
+use super::plan::Plan;
+use crate::outcome::{Experiment, Source, Table};
+
+/// One published experiment that the lab repeats.
+pub trait Definition: Sync {
+    /// Title, question and sources.
+    fn about(&self) -> About;
+
+    /// Sides, cases and repetitions for this machine. The error names an option that does not fit.
+    fn plan(&self, args: &RunArgs, machine: &Machine) -> Result<Plan, String>;
+
+    /// Published and measured figures.
+    fn tables(&self, experiment: &Experiment) -> Vec<Table>;
+}
 
 /// In words.
 #[derive(Debug, Clone, Copy)]

@@ -27,7 +27,7 @@ pub struct Ended {
 
 /// What it said on standard error.
 #[derive(Default)]
-struct Said {
+struct LastOutput {
     progress: String,
     last: String,
 }
@@ -47,7 +47,7 @@ pub fn run(
         .stderr(Stdio::piped())
         .spawn();
     let mut child = Killed(child.map_err(|error| format!("{program}: {error}"))?);
-    let said = Arc::new(Mutex::new(Said::default()));
+    let said = Arc::new(Mutex::new(LastOutput::default()));
     listen(&mut child.0, &said)?;
     let begun_ns = env.clock.monotonic_ns();
     let since = |from_ns: u64| Duration::from_nanos(env.clock.monotonic_ns().saturating_sub(from_ns));
@@ -89,7 +89,7 @@ impl Drop for Killed {
     }
 }
 
-fn listen(child: &mut Child, said: &Arc<Mutex<Said>>) -> Result<(), String> {
+fn listen(child: &mut Child, said: &Arc<Mutex<LastOutput>>) -> Result<(), String> {
     let stderr = child.stderr.take().expect("it was asked for");
     let said = Arc::clone(said);
     let listening = spawn_thread("load-said", move || {

@@ -1,6 +1,6 @@
 //! `offheap`: writes into memstores on and off the heap and compacting ones; reads from caches on and off the heap.
 
-use super::about::About;
+use super::about::{About, Definition};
 use super::figures::{absent, collection_s, measured, median, published, text, throughput};
 use super::options::{Machine, Name, RunArgs, SizeArgs, size_text};
 use super::parts::{PRESPLIT, case, halcyon, hbase, with_flags, with_properties};
@@ -22,69 +22,80 @@ const PUBLISHED_READS: [(usize, f64, f64); 4] = [
 /// Rows of one multi-get, as published.
 const MULTI_GET: u64 = 100;
 
-pub fn about() -> About {
-    About {
-        title: "Memory off the heap, and compacted in the heap",
-        question: "HBase moved its block cache and then its memstores out of the collector's sight, and compacts what stays inside. What \
-                   does each bring to writes and reads, against threads and size of values, and how far from it is a server \
-                   whose memory was never in a heap?",
-        sources: &[
-            (
-                "Offheaping the Read Path in Apache HBase, part 2 (2015)",
-                "https://blogs.apache.org/hbase/entry/offheaping_the_read_path_in1",
-            ),
-            (
-                "Offheap Read-Path in Production, the Alibaba story (2017)",
-                "https://blogs.apache.org/hbase/entry/offheap-read-path-in-production",
-            ),
-            (
-                "Accordion: HBase Breathes with In-Memory Compaction (2017)",
-                "https://blogs.apache.org/hbase/entry/accordion-hbase-breathes-with-in",
-            ),
-        ],
-        not_comparable: &[
-            "Published reads: 8 cores, 150 GB, 9 GB of heap and 102 GB off it, before and after HBASE-11425; the HBase here has only what came after.",
-            "Published writes: Accordion's gains are of 100 to 200 GB of data under YCSB, mostly fewer flushes; a short run flushes little.",
-            "All sides have the same memory in sum: the off-heap side has half of it as heap and a quarter each for memstores and cache.",
-        ],
-    }
-}
+/// The experiment `offheap`.
+pub struct Offheap;
 
-pub fn plan(args: &RunArgs, machine: &Machine) -> Result<Plan, String> {
-    let sizes = &args.sizes;
-    sizes.allow(Name::Offheap, &["heap", "jdk", "records", "threads", "value-size"])?;
-    let quick = args.quick;
-    let memory = if quick { 2 << 30 } else { (100 << 30).min(machine.heap_max()) };
-    let memory = SizeArgs::one("heap", &sizes.heap, memory)?;
-    let jdk = SizeArgs::one("jdk", &machine.jdks(&sizes.jdk, &[17]), 17)?;
-    // of each case, all clients together
-    let records = sizes.records.unwrap_or(if quick { 200_000 } else { (memory / 2 / 1_200).min(20_000_000) });
-    let threads = SizeArgs::some(&sizes.threads, if quick { &[4, 16] } else { &[10, 25, 50, 75] });
-    let values = SizeArgs::some(&sizes.value_size, if quick { &[100, 1_000] } else { &[100, 1_000, 10_000] });
-
-    let mut cases: Vec<CasePlan> = Vec::new();
-    for value in &values {
-        for threads in &threads {
-            cases.push(write(records, *threads, *value));
+impl Definition for Offheap {
+    fn about(&self) -> About {
+        About {
+            title: "Memory off the heap, and compacted in the heap",
+            question: "HBase moved its block cache and then its memstores out of the collector's sight, and compacts what stays inside. What \
+                       does each bring to writes and reads, against threads and size of values, and how far from it is a server \
+                       whose memory was never in a heap?",
+            sources: &[
+                (
+                    "Offheaping the Read Path in Apache HBase, part 2 (2015)",
+                    "https://blogs.apache.org/hbase/entry/offheaping_the_read_path_in1",
+                ),
+                (
+                    "Offheap Read-Path in Production, the Alibaba story (2017)",
+                    "https://blogs.apache.org/hbase/entry/offheap-read-path-in-production",
+                ),
+                (
+                    "Accordion: HBase Breathes with In-Memory Compaction (2017)",
+                    "https://blogs.apache.org/hbase/entry/accordion-hbase-breathes-with-in",
+                ),
+            ],
+            not_comparable: &[
+                "Published reads: 8 cores, 150 GB, 9 GB of heap and 102 GB off it, before and after HBASE-11425; the HBase here has only what came after.",
+                "Published writes: Accordion's gains are of 100 to 200 GB of data under YCSB, mostly fewer flushes; a short run flushes little.",
+                "All sides have the same memory in sum: the off-heap side has half of it as heap and a quarter each for memstores and cache.",
+            ],
         }
     }
-    for threads in &threads {
-        cases.push(read(records, *threads));
+
+    fn plan(&self, args: &RunArgs, machine: &Machine) -> Result<Plan, String> {
+        let sizes = &args.sizes;
+        sizes.allow(Name::Offheap, &["heap", "jdk", "records", "threads", "value-size"])?;
+        let quick = args.quick;
+        let memory = if quick { 2 << 30 } else { (100 << 30).min(machine.heap_max()) };
+        let memory = SizeArgs::one("heap", &sizes.heap, memory)?;
+        let jdk = SizeArgs::one("jdk", &machine.jdks(&sizes.jdk, &[17]), 17)?;
+        // of each case, all clients together
+        let records =
+            sizes.records.unwrap_or(if quick { 200_000 } else { (memory / 2 / 1_200).min(20_000_000) });
+        let threads = SizeArgs::some(&sizes.threads, if quick { &[4, 16] } else { &[10, 25, 50, 75] });
+        let values =
+            SizeArgs::some(&sizes.value_size, if quick { &[100, 1_000] } else { &[100, 1_000, 10_000] });
+
+        let mut cases: Vec<CasePlan> = Vec::new();
+        for value in &values {
+            for threads in &threads {
+                cases.push(write(records, *threads, *value));
+            }
+        }
+        for threads in &threads {
+            cases.push(read(records, *threads));
+        }
+        let threads_here: Vec<String> = threads.iter().map(usize::to_string).collect();
+        Ok(Plan {
+            name: Name::Offheap.text().to_string(),
+            quick,
+            repetitions: args.repetitions.unwrap_or(if quick { 1 } else { 3 }),
+            durability: args.durability,
+            sides: sides(jdk, memory),
+            cases,
+            scaled: vec![
+                format!("Memory: {} here, 111g as published.", size_text(memory)),
+                format!("Threads: {} here, 10, 25, 50, 75 as published.", threads_here.join(", ")),
+                format!("Rows of a case: {records} here, 100 million as published."),
+            ],
+        })
     }
-    let threads_here: Vec<String> = threads.iter().map(usize::to_string).collect();
-    Ok(Plan {
-        name: Name::Offheap.text().to_string(),
-        quick,
-        repetitions: args.repetitions.unwrap_or(if quick { 1 } else { 3 }),
-        durability: args.durability,
-        sides: sides(jdk, memory),
-        cases,
-        scaled: vec![
-            format!("Memory: {} here, 111g as published.", size_text(memory)),
-            format!("Threads: {} here, 10, 25, 50, 75 as published.", threads_here.join(", ")),
-            format!("Rows of a case: {records} here, 100 million as published."),
-        ],
-    })
+
+    fn tables(&self, experiment: &Experiment) -> Vec<Table> {
+        vec![writes(experiment), reads(experiment)]
+    }
 }
 
 fn sides(jdk: u32, memory: u64) -> Vec<SidePlan> {
@@ -154,10 +165,6 @@ fn write_id(threads: usize, value: u64) -> String {
 
 fn read_id(threads: usize) -> String {
     format!("read-t{threads}")
-}
-
-pub fn tables(experiment: &Experiment) -> Vec<Table> {
-    vec![writes(experiment), reads(experiment)]
 }
 
 /// Threads and sizes of values downwards, sides across, as the posts have it.

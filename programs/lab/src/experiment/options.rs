@@ -1,4 +1,4 @@
-//! The command line of `halcyon lab run`, and what of a machine a plan depends on.
+//! The command line of `halcyon lab run`, and the properties of a machine that plans depend on.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use clap::builder::RangedU64ValueParser;
 use super::plan::Durability;
 use crate::advise::parse_size;
 
-/// What of the machine plans depend on.
+/// Properties of the machine that plans depend on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Machine {
     pub cores: u32,
@@ -16,69 +16,69 @@ pub struct Machine {
     pub jdks: Vec<u32>,
 }
 
-/// Repeats a published experiment with HBase or Accumulo and Halcyon side by side on this machine.
+/// Repeat a published experiment with HBase or Accumulo and Halcyon on this machine.
 #[derive(Debug, Clone, clap::Args)]
 pub struct RunArgs {
-    /// Which one.
+    /// The experiment.
     #[arg(value_enum, value_name = "NAME")]
     pub name: Name,
-    /// About five minutes in all, on 2 cores and 6 GB of memory.
+    /// Use small sizes: about five minutes on 2 cores with 6 GB of memory.
     #[arg(long)]
     pub quick: bool,
-    /// How often each side is measured [default: 3; with --quick as many as fit].
+    /// Number of repetitions for each side [default: 3; with --quick as many as fit].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub repetitions: Option<u32>,
-    /// Only these sides.
+    /// Run only these sides.
     #[arg(long, value_name = "ID,...", value_delimiter = ',')]
     pub sides: Vec<String>,
-    /// Only these cases.
+    /// Run only these cases.
     #[arg(long, value_name = "ID,...", value_delimiter = ',')]
     pub cases: Vec<String>,
-    /// Where results go, and are looked for to go on [default: ./lab-NAME, ./lab-NAME-quick].
+    /// Output directory; an interrupted run found there is resumed [default: ./lab-NAME, ./lab-NAME-quick].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Throw away the results that are there.
+    /// Discard results of earlier runs in the output directory.
     #[arg(long)]
     pub fresh: bool,
-    /// Tell what would be measured, and end.
+    /// Print the plan and exit.
     #[arg(long)]
     pub plan: bool,
-    /// What an acknowledged write has survived, on all sides.
+    /// Durability of acknowledged writes, the same on all sides.
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Durability::Written)]
     pub durability: Durability,
-    /// Downloaded jars and data of servers [default: ~/.cache/halcyon/lab].
+    /// Directory of fetched jars [default: ~/.cache/halcyon/lab].
     #[arg(long, value_name = "DIR")]
     pub cache: Option<PathBuf>,
     #[command(flatten)]
     pub sizes: SizeArgs,
 }
 
-/// Sizes; each experiment has those it needs, with defaults as published where this machine has room.
+/// Sizes. Defaults are the published sizes where the machine has enough memory.
 #[derive(Debug, Clone, Default, PartialEq, clap::Args)]
 #[command(next_help_heading = "Sizes")]
 pub struct SizeArgs {
-    /// Heap of the servers on a JVM; several where the experiment compares them.
+    /// Heap of the JVM servers; a list if the experiment compares heap sizes.
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',', value_parser = parse_size)]
     pub heap: Vec<u64>,
-    /// Feature releases of the JDKs to take.
+    /// Feature releases of the JDKs to use.
     #[arg(long, value_name = "RELEASE,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(8..=99))]
     pub jdk: Vec<u32>,
-    /// Records, rows or nodes: of YCSB's table, of each PerformanceEvaluation client.
+    /// YCSB records, rows for each PerformanceEvaluation client, or ingest nodes.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1_000..))]
     pub records: Option<u64>,
-    /// Clients at work; several where the experiment compares them.
+    /// Number of clients; a list if the experiment compares them.
     #[arg(long, value_name = "COUNT,...", value_delimiter = ',', value_parser = RangedU64ValueParser::<usize>::new().range(1..=10_000))]
     pub threads: Vec<usize>,
-    /// Bytes of a value; several where the experiment compares them.
+    /// Value size in bytes; a list if the experiment compares sizes.
     #[arg(long, value_name = "BYTES,...", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub value_size: Vec<u64>,
-    /// Length of a measurement, where time ends it.
+    /// Length of a measurement that is limited by time.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub seconds: Option<u64>,
-    /// Operations a second where all sides get the same.
+    /// Operations per second in cases with one rate for all sides.
     #[arg(long, value_name = "PER SECOND", value_parser = clap::value_parser!(u64).range(1..))]
     pub rate: Option<u64>,
-    /// Before each measurement.
+    /// Warm-up before each measurement.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..=86_400))]
     pub warmup: Option<u64>,
 }
@@ -86,15 +86,15 @@ pub struct SizeArgs {
 /// The experiments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Name {
-    /// Pauses under reads alone: G1, G1 as Intel tuned it, Halcyon.
+    /// Read-only pauses: G1, G1 with Intel's tuning, Halcyon.
     ReadPauses,
-    /// Writes in order with and without G1's fixed promotion buffers.
+    /// Sequential writes with and without G1's fixed promotion buffers.
     Plab,
-    /// Writes and reads from heap and off heap.
+    /// Writes and reads on heap and off heap.
     Offheap,
-    /// YCSB at several heap sizes with G1 and ZGC.
+    /// YCSB with G1 and ZGC at several heap sizes.
     Zgc,
-    /// Accumulo's continuous ingest with native and Java maps.
+    /// Continuous ingest with Accumulo's native and Java maps.
     NativeMap,
 }
 
@@ -124,7 +124,7 @@ impl SizeArgs {
             ("warmup", self.warmup.is_some()),
         ];
         match given.iter().find(|(name, is_given)| *is_given && !allowed.contains(name)) {
-            Some((name, _)) => Err(format!("{} has no --{name}", experiment.text())),
+            Some((name, _)) => Err(format!("the experiment {} does not use --{name}", experiment.text())),
             None => Ok(()),
         }
     }
@@ -134,11 +134,11 @@ impl SizeArgs {
         match values {
             [] => Ok(default),
             [value] => Ok(*value),
-            _ => Err(format!("only one --{name} here")),
+            _ => Err(format!("--{name} takes one value in this experiment")),
         }
     }
 
-    /// The values of an option, without those that stand twice.
+    /// The values of an option without duplicates.
     pub fn some<T: Copy + PartialEq>(values: &[T], default: &[T]) -> Vec<T> {
         let mut some = Vec::new();
         for value in if values.is_empty() { default } else { values } {
@@ -203,8 +203,14 @@ mod tests {
         assert_eq!((size_text(4 << 30), size_text(1536 << 20)), ("4g".to_string(), "1536m".to_string()));
         let args = SizeArgs { heap: vec![1], ..SizeArgs::default() };
         assert_eq!(args.allow(Name::Zgc, &["heap"]), Ok(()));
-        assert_eq!(args.allow(Name::NativeMap, &["seconds"]), Err("native-map has no --heap".to_string()));
-        assert_eq!(SizeArgs::one("heap", &[1, 2], 3), Err("only one --heap here".to_string()));
+        assert_eq!(
+            args.allow(Name::NativeMap, &["seconds"]),
+            Err("the experiment native-map does not use --heap".to_string())
+        );
+        assert_eq!(
+            SizeArgs::one("heap", &[1, 2], 3),
+            Err("--heap takes one value in this experiment".to_string())
+        );
         assert_eq!(SizeArgs::some(&[1, 2, 1], &[3]), [1, 2]);
     }
 }

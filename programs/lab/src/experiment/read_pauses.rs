@@ -1,6 +1,6 @@
 //! `read-pauses`: YCSB reads alone, as Intel's engineers ran them in 2014 to tune G1 for HBase.
 
-use super::about::About;
+use super::about::{About, Definition};
 use super::figures::{
     Figure, absent, entries, latency_max_ms, latency_ms, longest_pause_ms, published, stopped,
     stopped_percent, text, throughput,
@@ -14,79 +14,89 @@ const PUBLISHED_HEAP: u64 = 100 << 30;
 const PUBLISHED_RECORDS: u64 = 400_000_000;
 const RECORD_LEN: u64 = 1_200;
 
-pub fn about() -> About {
-    About {
-        title: "Pauses under reads: G1, tuned G1, Halcyon",
-        question: "How long does a server stand still while it does nothing but answer reads, how much of that does the \
-                   published tuning of G1 take away, and what is left without a collector?",
-        sources: &[(
-            "Kaczmarek, Yi, Wang: Tuning Java Garbage Collection for HBase (2014)",
-            "https://blog.cloudera.com/tuning-java-garbage-collection-for-hbase/",
-        )],
-        not_comparable: &[
-            "Published with JDK 7 and HBase 0.98.1 on 40 logical processors and 256 GB; JDKs since then have taken over much of the tuning.",
-            "The tuned side fixes its promotion buffers (-XX:-ResizePLAB) as published; JDK 9 to 16 made that a mistake, see the experiment plab.",
-            "The load generator runs on the machine of the server.",
-        ],
+/// The experiment `read-pauses`.
+pub struct ReadPauses;
+
+impl Definition for ReadPauses {
+    fn about(&self) -> About {
+        About {
+            title: "Pauses under reads: G1, tuned G1, Halcyon",
+            question: "How long does a server stand still while it does nothing but answer reads, how much of that does the \
+                       published tuning of G1 take away, and what is left without a collector?",
+            sources: &[(
+                "Kaczmarek, Yi, Wang: Tuning Java Garbage Collection for HBase (2014)",
+                "https://blog.cloudera.com/tuning-java-garbage-collection-for-hbase/",
+            )],
+            not_comparable: &[
+                "Published with JDK 7 and HBase 0.98.1 on 40 logical processors and 256 GB; JDKs since then have taken over much of the tuning.",
+                "The tuned side fixes its promotion buffers (-XX:-ResizePLAB) as published; JDK 9 to 16 made that a mistake, see the experiment plab.",
+                "The load generator runs on the machine of the server.",
+            ],
+        }
     }
-}
 
-/// `peak` comes first: `half` is measured at half of each side's own. `same` is one rate for all.
-pub fn plan(args: &RunArgs, machine: &Machine) -> Result<Plan, String> {
-    let sizes = &args.sizes;
-    sizes.allow(Name::ReadPauses, &["heap", "jdk", "records", "threads", "rate", "seconds", "warmup"])?;
-    let quick = args.quick;
-    let default = if quick { 2 << 30 } else { PUBLISHED_HEAP.min(machine.heap_max()) };
-    let heap = SizeArgs::one("heap", &sizes.heap, default)?;
-    let jdk = SizeArgs::one("jdk", &machine.jdks(&sizes.jdk, &[17]), 17)?;
-    // the published table was nearly six times the heap
-    let full = PUBLISHED_RECORDS.min(heap / RECORD_LEN * 2);
-    let records = sizes.records.unwrap_or(if quick { 100_000 } else { full });
-    let threads = SizeArgs::one("threads", &sizes.threads, 16)?;
-    // what an HBase on these cores can do without effort
-    let rate = sizes.rate.unwrap_or(1_500 * u64::from(machine.cores));
-    let seconds = sizes.seconds.unwrap_or(if quick { 8 } else { 300 });
-    let warmup = sizes.warmup.unwrap_or(if quick { 2 } else { 60 });
+    /// `peak` comes first: `half` is measured at half of each side's own. `same` is one rate for all.
+    fn plan(&self, args: &RunArgs, machine: &Machine) -> Result<Plan, String> {
+        let sizes = &args.sizes;
+        sizes.allow(Name::ReadPauses, &["heap", "jdk", "records", "threads", "rate", "seconds", "warmup"])?;
+        let quick = args.quick;
+        let default = if quick { 2 << 30 } else { PUBLISHED_HEAP.min(machine.heap_max()) };
+        let heap = SizeArgs::one("heap", &sizes.heap, default)?;
+        let jdk = SizeArgs::one("jdk", &machine.jdks(&sizes.jdk, &[17]), 17)?;
+        // the published table was nearly six times the heap
+        let full = PUBLISHED_RECORDS.min(heap / RECORD_LEN * 2);
+        let records = sizes.records.unwrap_or(if quick { 100_000 } else { full });
+        let threads = SizeArgs::one("threads", &sizes.threads, 16)?;
+        // what an HBase on these cores can do without effort
+        let rate = sizes.rate.unwrap_or(1_500 * u64::from(machine.cores));
+        let seconds = sizes.seconds.unwrap_or(if quick { 8 } else { 300 });
+        let warmup = sizes.warmup.unwrap_or(if quick { 2 } else { 60 });
 
-    let load = ycsb_load(records, threads);
-    let run = ycsb_run('c', records, threads, seconds);
-    let peak = case("peak", "YCSB C, as fast as it goes", std::slice::from_ref(&load), run.clone(), warmup);
-    let half = CasePlan {
-        rate: Rate::Share { of: "peak".to_string(), share: 0.5 },
-        ..case(
-            "half",
-            "YCSB C, at half of the side's own peak",
-            std::slice::from_ref(&load),
-            run.clone(),
-            warmup,
-        )
-    };
-    let same = CasePlan {
-        rate: Rate::Fixed { per_s: rate as f64 },
-        ..case("same", &format!("YCSB C, at {rate}/s on all sides"), &[load], run, warmup)
-    };
-    let goal = ["-XX:MaxGCPauseMillis=100".to_string()];
-    let g1 = with_flags(hbase("hbase-g1", Collector::G1, jdk, heap), &goal);
-    let mut tuned = with_flags(hbase("hbase-g1-tuned", Collector::G1, jdk, heap), &goal);
-    tuned.label = tuned.label.replace("G1", "tuned G1");
-    let tuned = with_flags(tuned, &tuning(machine.cores, heap));
-    let here = |what, published: &str, here: &str| scaled(what, published, here);
-    Ok(Plan {
-        name: Name::ReadPauses.text().to_string(),
-        quick,
-        repetitions: args.repetitions.unwrap_or(if quick { 2 } else { 3 }),
-        durability: args.durability,
-        sides: vec![g1, tuned, halcyon("halcyon", heap)],
-        cases: vec![peak, half, same],
-        scaled: [
-            here("Heap", &size_text(PUBLISHED_HEAP), &size_text(heap)),
-            here("Records", &PUBLISHED_RECORDS.to_string(), &records.to_string()),
-            here("Logical processors", "40", &machine.cores.to_string()),
-        ]
-        .into_iter()
-        .flatten()
-        .collect(),
-    })
+        let load = ycsb_load(records, threads);
+        let run = ycsb_run('c', records, threads, seconds);
+        let peak =
+            case("peak", "YCSB C, as fast as it goes", std::slice::from_ref(&load), run.clone(), warmup);
+        let half = CasePlan {
+            rate: Rate::Share { of: "peak".to_string(), share: 0.5 },
+            ..case(
+                "half",
+                "YCSB C, at half of the side's own peak",
+                std::slice::from_ref(&load),
+                run.clone(),
+                warmup,
+            )
+        };
+        let same = CasePlan {
+            rate: Rate::Fixed { per_s: rate as f64 },
+            ..case("same", &format!("YCSB C, at {rate}/s on all sides"), &[load], run, warmup)
+        };
+        let goal = ["-XX:MaxGCPauseMillis=100".to_string()];
+        let g1 = with_flags(hbase("hbase-g1", Collector::G1, jdk, heap), &goal);
+        let mut tuned = with_flags(hbase("hbase-g1-tuned", Collector::G1, jdk, heap), &goal);
+        tuned.label = tuned.label.replace("G1", "tuned G1");
+        let tuned = with_flags(tuned, &tuning(machine.cores, heap));
+        let here = |what, published: &str, here: &str| scaled(what, published, here);
+        Ok(Plan {
+            name: Name::ReadPauses.text().to_string(),
+            quick,
+            repetitions: args.repetitions.unwrap_or(if quick { 2 } else { 3 }),
+            durability: args.durability,
+            sides: vec![g1, tuned, halcyon("halcyon", heap)],
+            cases: vec![peak, half, same],
+            scaled: [
+                here("Heap", &size_text(PUBLISHED_HEAP), &size_text(heap)),
+                here("Records", &PUBLISHED_RECORDS.to_string(), &records.to_string()),
+                here("Logical processors", "40", &machine.cores.to_string()),
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
+        })
+    }
+
+    fn tables(&self, experiment: &Experiment) -> Vec<Table> {
+        vec![pauses(experiment), latencies(experiment)]
+    }
 }
 
 /// What the post recommends, for a machine of so many processors and a heap of this size.
@@ -104,10 +114,6 @@ fn tuning(cores: u32, heap: u64) -> Vec<String> {
         "-XX:+UnlockExperimentalVMOptions".to_string(),
         format!("-XX:G1NewSizePercent={new_size_percent}"),
     ]
-}
-
-pub fn tables(experiment: &Experiment) -> Vec<Table> {
-    vec![pauses(experiment), latencies(experiment)]
 }
 
 /// Pauses by length.

@@ -6,7 +6,7 @@ use super::about::About;
 use super::figures::all_runs;
 use super::plan::Plan;
 use super::results::Results;
-use super::runner::Course;
+use super::runner::Progress;
 use crate::outcome::{Case, Entry, Environment, Experiment, FORMAT, Run, Side, Table};
 
 /// Of what is there; `ended_ms` once nothing more comes.
@@ -15,7 +15,7 @@ pub fn assemble(
     tables: impl Fn(&Experiment) -> Vec<Table>,
     plan: &Plan,
     results: &Results,
-    course: &Course,
+    progress: &Progress,
     environment: &Environment,
     ended_ms: Option<u64>,
 ) -> Experiment {
@@ -27,7 +27,7 @@ pub fn assemble(
             product: side.server.product(),
             command_line: started.command_line,
             settings: started.settings,
-            missing: course.missing.get(&side.id).cloned(),
+            missing: progress.missing.get(&side.id).cloned(),
         }
     };
     let case = |case: &super::plan::CasePlan| Case { id: case.id.clone(), label: case.label.clone() };
@@ -38,7 +38,7 @@ pub fn assemble(
         question: about.question.to_string(),
         sources: about.sources(),
         quick: plan.quick,
-        partial: partial(plan, results, course),
+        partial: partial(plan, results, progress),
         started_ms: results.started_ms,
         ended_ms,
         environment: environment.clone(),
@@ -72,13 +72,13 @@ fn in_order(plan: &Plan, results: &Results) -> Vec<Run> {
 }
 
 /// Why it is not whole; nothing if each run is.
-fn partial(plan: &Plan, results: &Results, course: &Course) -> Option<String> {
+fn partial(plan: &Plan, results: &Results, progress: &Progress) -> Option<String> {
     let wanted = plan.sides.len() * plan.cases.len() * plan.repetitions as usize;
     let whole = results.runs().iter().filter(|run| run.partial.is_none()).count();
     if whole == wanted {
         return None;
     }
-    let notes = course.notes.join("; ");
+    let notes = progress.notes.join("; ");
     let colon = if notes.is_empty() { "" } else { ": " };
     Some(format!("{whole} of {wanted} runs are whole{colon}{notes}"))
 }

@@ -12,7 +12,7 @@ use crate::outcome::Run;
 
 /// How it went.
 #[derive(Debug, Default, PartialEq)]
-pub struct Course {
+pub struct Progress {
     pub is_interrupted: bool,
     /// Why it is not whole, a sentence each.
     pub notes: Vec<String>,
@@ -21,7 +21,7 @@ pub struct Course {
 }
 
 /// What the user sees meanwhile.
-pub trait Audience {
+pub trait Observer {
     /// A run begins: its number, of how many, and about how many seconds are left for all.
     fn begins(&mut self, number: usize, of: usize, title: &str, left_s: f64);
 
@@ -29,15 +29,15 @@ pub trait Audience {
     fn says(&mut self, sentence: &str);
 
     /// A visit is over: what is there may be shown.
-    fn visited(&mut self, results: &Results, course: &Course);
+    fn visited(&mut self, results: &Results, progress: &Progress);
 }
 
 struct Runner<'a> {
     plan: &'a Plan,
     results: &'a mut Results,
     stage: &'a mut dyn Stage,
-    audience: &'a mut dyn Audience,
-    course: Course,
+    observer: &'a mut dyn Observer,
+    progress: Progress,
     /// Sides whose server has run here.
     proven: HashSet<String>,
 }
@@ -56,17 +56,17 @@ pub fn run(
     plan: &Plan,
     results: &mut Results,
     stage: &mut dyn Stage,
-    audience: &mut dyn Audience,
-) -> Result<Course, String> {
-    let (course, proven) = (Course::default(), HashSet::new());
-    let mut runner = Runner { plan, results, stage, audience, course, proven };
+    observer: &mut dyn Observer,
+) -> Result<Progress, String> {
+    let (progress, proven) = (Progress::default(), HashSet::new());
+    let mut runner = Runner { plan, results, stage, observer, progress, proven };
     runner.find_missing();
     for visit in plan.visits() {
-        if runner.cases_left(visit).is_empty() || runner.course.missing.contains_key(&visit.side.id) {
+        if runner.cases_left(visit).is_empty() || runner.progress.missing.contains_key(&visit.side.id) {
             continue;
         }
         if runner.stage.is_interrupted() {
-            runner.course.is_interrupted = true;
+            runner.progress.is_interrupted = true;
             break;
         }
         let ended = runner.visit(visit);
@@ -74,31 +74,31 @@ pub fn run(
         match ended {
             Ok(()) => {}
             Err(Ended::Interrupted) => {
-                runner.course.is_interrupted = true;
+                runner.progress.is_interrupted = true;
                 break;
             }
             Err(Ended::Useless(sentence)) => runner.note(sentence),
             Err(Ended::Failed(sentence)) => return Err(sentence),
         }
-        runner.audience.visited(runner.results, &runner.course);
+        runner.observer.visited(runner.results, &runner.progress);
     }
-    if runner.course.is_interrupted {
-        runner.course.notes.push("it was interrupted".to_string());
+    if runner.progress.is_interrupted {
+        runner.progress.notes.push("it was interrupted".to_string());
     }
-    Ok(runner.course)
+    Ok(runner.progress)
 }
 
 impl Runner<'_> {
     fn note(&mut self, sentence: String) {
-        self.audience.says(&sentence);
-        self.course.notes.push(sentence);
+        self.observer.says(&sentence);
+        self.progress.notes.push(sentence);
     }
 
     fn find_missing(&mut self) {
         for side in &self.plan.sides {
             if let Err(sentence) = self.stage.available(side) {
                 self.note(format!("{} is left out: {sentence}", side.label));
-                self.course.missing.insert(side.id.clone(), sentence);
+                self.progress.missing.insert(side.id.clone(), sentence);
             }
         }
     }
@@ -118,7 +118,7 @@ impl Runner<'_> {
             Err(sentence) => {
                 // one that never ran will not do so later
                 if !self.proven.contains(&side.id) {
-                    self.course.missing.insert(side.id.clone(), sentence.clone());
+                    self.progress.missing.insert(side.id.clone(), sentence.clone());
                 }
                 let visit = format!("repetition {}", visit.repetition);
                 return Err(Ended::Useless(format!("{} did not start, {visit}: {sentence}", side.label)));
@@ -232,7 +232,7 @@ impl Runner<'_> {
         let mut left_s = 0.0;
         let mut left = 0;
         for other in self.plan.visits() {
-            if self.course.missing.contains_key(&other.side.id) {
+            if self.progress.missing.contains_key(&other.side.id) {
                 continue;
             }
             let cases = self.cases_left(other);
@@ -245,7 +245,7 @@ impl Runner<'_> {
             left_s += self.plan.visit_s(other.side, cases.into_iter());
         }
         let all = self.plan.sides.len() * self.plan.cases.len() * self.plan.repetitions as usize;
-        self.audience.begins(all - left + 1, all, title, left_s);
+        self.observer.begins(all - left + 1, all, title, left_s);
     }
 }
 

@@ -13,9 +13,9 @@ use halcyon_env::sim::SimFileSystem;
 use super::options::{Machine, Name, RunArgs};
 use super::plan::{CasePlan, Durability, Load, Plan, Rate, Server, SidePlan};
 use super::results::{Beginning, Results};
-use super::runner::{self, Audience, Course};
+use super::runner::{self, Observer, Progress};
 use super::stage::{Order, Stage, Started};
-use super::{about_of, plan_of, report, tables_of};
+use super::{definition, report};
 use crate::outcome::{Entry, Environment, Resources, Run};
 
 /// What has happened, a word or two each.
@@ -149,7 +149,7 @@ struct Listener {
     visits: usize,
 }
 
-impl Audience for Listener {
+impl Observer for Listener {
     fn begins(&mut self, number: usize, of: usize, _: &str, left_s: f64) {
         self.numbers.push((number, of));
         self.left_s.push(left_s);
@@ -159,7 +159,7 @@ impl Audience for Listener {
         self.said.push(sentence.to_string());
     }
 
-    fn visited(&mut self, _: &Results, _: &Course) {
+    fn visited(&mut self, _: &Results, _: &Progress) {
         self.visits += 1;
     }
 }
@@ -203,11 +203,11 @@ fn open(env: &Env, plan: &Plan, fresh: bool) -> Result<Results, String> {
 }
 
 /// One call of the command.
-fn call(env: &Env, plan: &Plan, fake: &mut Fake) -> (Course, Listener) {
+fn call(env: &Env, plan: &Plan, fake: &mut Fake) -> (Progress, Listener) {
     let mut results = open(env, plan, false).unwrap();
     let mut listener = Listener::default();
-    let course = runner::run(plan, &mut results, fake, &mut listener).unwrap();
-    (course, listener)
+    let progress = runner::run(plan, &mut results, fake, &mut listener).unwrap();
+    (progress, listener)
 }
 
 fn expected() -> Vec<String> {
@@ -225,9 +225,9 @@ fn expected() -> Vec<String> {
 #[test]
 fn repetitions_are_interleaved_and_a_rate_comes_from_the_own_peak() {
     let (env, mut fake) = (SimFileSystem::new().env(), Fake::default());
-    let (course, listener) = call(&env, &plan(), &mut fake);
+    let (progress, listener) = call(&env, &plan(), &mut fake);
     assert_eq!(*fake.diary.borrow(), expected());
-    assert_eq!(course, Course::default());
+    assert_eq!(progress, Progress::default());
     assert_eq!((listener.numbers[0], *listener.numbers.last().unwrap()), ((1, 12), (12, 12)));
     assert!(listener.left_s.is_sorted_by(|a, b| a >= b), "{:?}", listener.left_s);
     assert_eq!((listener.visits, listener.said.len()), (4, 0));
@@ -253,14 +253,14 @@ fn it_goes_on_after_a_kill_at_any_step() {
                     assert!(catch_unwind(AssertUnwindSafe(|| call(&env, &plan(), &mut first))).is_err());
                 }
                 _ => {
-                    let (course, _) = call(&env, &plan(), &mut first);
-                    assert!(course.is_interrupted && !course.notes.is_empty());
+                    let (progress, _) = call(&env, &plan(), &mut first);
+                    assert!(progress.is_interrupted && !progress.notes.is_empty());
                 }
             }
             let done: Vec<(u32, String, String)> = whole(&env);
             let mut second = Fake::default();
-            let (course, _) = call(&env, &plan(), &mut second);
-            assert_eq!(course, Course::default());
+            let (progress, _) = call(&env, &plan(), &mut second);
+            assert_eq!(progress, Progress::default());
             assert_eq!(whole(&env).len(), 12, "step {at}");
             // nothing that was whole is measured again
             let measured = |case: &str, fake: &Fake| {
@@ -301,14 +301,14 @@ fn what_goes_wrong_costs_as_little_as_can_be() {
     ] {
         let env = SimFileSystem::new().env();
         let mut fake = Fake { mishap: Some((at, mishap)), ..Fake::default() };
-        let (course, listener) = call(&env, &plan(), &mut fake);
+        let (progress, listener) = call(&env, &plan(), &mut fake);
         assert_eq!(whole(&env).len(), whole_after, "step {at}");
-        assert!(!course.is_interrupted && !course.notes.is_empty());
-        assert_eq!(listener.said, course.notes);
-        assert_eq!(course.missing.contains_key("a"), at == 0);
+        assert!(!progress.is_interrupted && !progress.notes.is_empty());
+        assert_eq!(listener.said, progress.notes);
+        assert_eq!(progress.missing.contains_key("a"), at == 0);
         // the next call measures what is missing, and only that
-        let (course, _) = call(&env, &plan(), &mut Fake::default());
-        assert_eq!((whole(&env).len(), course), (12, Course::default()));
+        let (progress, _) = call(&env, &plan(), &mut Fake::default());
+        assert_eq!((whole(&env).len(), progress), (12, Progress::default()));
     }
 }
 
@@ -316,16 +316,20 @@ fn what_goes_wrong_costs_as_little_as_can_be() {
 fn a_partial_run_is_kept_and_marked() {
     let env = SimFileSystem::new().env();
     let mut fake = Fake { mishap: Some((3, Mishap::Partial)), ..Fake::default() };
-    let (course, _) = call(&env, &plan(), &mut fake);
+    let (progress, _) = call(&env, &plan(), &mut fake);
     let results = open(&env, &plan(), false).unwrap();
     assert_eq!(results.run(1, "a", "half").unwrap().partial.as_deref(), Some("timed out"));
-    let experiment = whole_of(&plan(), &results, &course);
+    let experiment = whole_of(&plan(), &results, &progress);
     let partial = experiment.partial.unwrap();
     assert!(partial.starts_with("11 of 12 runs are whole: ") && partial.contains("timed out"), "{partial}");
     assert_eq!(experiment.runs.len(), 12);
 }
 
-fn whole_of(plan: &Plan, results: &Results, course: &Course) -> crate::outcome::Experiment {
+fn plan_for(args: &RunArgs, machine: &Machine) -> Result<Plan, String> {
+    definition(args.name).plan(args, machine)
+}
+
+fn whole_of(plan: &Plan, results: &Results, progress: &Progress) -> crate::outcome::Experiment {
     let environment = Environment {
         cpu: String::new(),
         cores: 2,
@@ -336,7 +340,16 @@ fn whole_of(plan: &Plan, results: &Results, course: &Course) -> crate::outcome::
         jdks: Vec::new(),
     };
     let name = Name::ReadPauses;
-    report::assemble(&about_of(name), |e| tables_of(name, e), plan, results, course, &environment, Some(9))
+    let definition = definition(name);
+    report::assemble(
+        &definition.about(),
+        |e| definition.tables(e),
+        plan,
+        results,
+        progress,
+        &environment,
+        Some(9),
+    )
 }
 
 #[test]
@@ -344,11 +357,11 @@ fn a_missing_side_is_left_out_and_said() {
     let env = SimFileSystem::new().env();
     let missing = HashMap::from([("a".to_string(), "no JDK 11 was found".to_string())]);
     let mut fake = Fake { missing, ..Fake::default() };
-    let (course, listener) = call(&env, &plan(), &mut fake);
+    let (progress, listener) = call(&env, &plan(), &mut fake);
     assert!(!fake.diary.borrow().iter().any(|line| line.contains("start a")));
     assert_eq!(listener.said, ["A is left out: no JDK 11 was found"]);
     let results = open(&env, &plan(), false).unwrap();
-    let experiment = whole_of(&plan(), &results, &course);
+    let experiment = whole_of(&plan(), &results, &progress);
     assert_eq!(experiment.sides[0].missing.as_deref(), Some("no JDK 11 was found"));
     let row = experiment.tables[0].rows.iter().find(|row| row[0] == Entry::Text("A".to_string())).unwrap();
     assert_eq!(row[2], Entry::Absent("no JDK 11 was found".to_string()));
@@ -408,7 +421,7 @@ const ALL: [&str; 5] = ["read-pauses", "plab", "offheap", "zgc", "native-map"];
 #[test]
 fn quick_forms_take_about_five_minutes_and_little_memory() {
     for name in ALL {
-        let plan = plan_of(&args(&format!("{name} --quick")), &machine()).unwrap();
+        let plan = plan_for(&args(&format!("{name} --quick")), &machine()).unwrap();
         let all_s: f64 = plan.visits().map(|visit| plan.visit_s(visit.side, plan.cases.iter())).sum();
         assert!((100.0..360.0).contains(&all_s), "{name}: {all_s} s");
         for side in &plan.sides {
@@ -427,8 +440,8 @@ fn quick_forms_take_about_five_minutes_and_little_memory() {
 fn plans_are_sound() {
     for name in ALL {
         for form in ["", "--quick"] {
-            let plan = plan_of(&args(&format!("{name} {form}")), &machine()).unwrap();
-            assert_eq!(plan, plan_of(&args(&format!("{name} {form}")), &machine()).unwrap());
+            let plan = plan_for(&args(&format!("{name} {form}")), &machine()).unwrap();
+            assert_eq!(plan, plan_for(&args(&format!("{name} {form}")), &machine()).unwrap());
             let unique = |ids: Vec<&str>| {
                 let mut seen: Vec<&str> = ids.clone();
                 seen.sort_unstable();
@@ -450,7 +463,7 @@ fn plans_are_sound() {
 
 #[test]
 fn sides_and_cases_are_chosen() {
-    let mut plan = plan_of(&args("zgc --quick"), &machine()).unwrap();
+    let mut plan = plan_for(&args("zgc --quick"), &machine()).unwrap();
     let all = plan.sides.len();
     plan.choose(&["halcyon-2g".to_string()], &["ycsb-a-half".to_string()]).unwrap();
     let cases: Vec<&str> = plan.cases.iter().map(|case| case.id.as_str()).collect();
@@ -462,10 +475,10 @@ fn sides_and_cases_are_chosen() {
 
 #[test]
 fn options_that_mean_nothing_are_refused() {
-    let told = |line: &str| plan_of(&args(line), &machine()).unwrap_err();
-    assert_eq!(told("plab --seconds 5"), "plab has no --seconds");
-    assert_eq!(told("read-pauses --heap 1g,2g"), "only one --heap here");
-    let plan = plan_of(&args("zgc --heap 1g,2g --jdk 21"), &machine()).unwrap();
+    let told = |line: &str| plan_for(&args(line), &machine()).unwrap_err();
+    assert_eq!(told("plab --seconds 5"), "the experiment plab does not use --seconds");
+    assert_eq!(told("read-pauses --heap 1g,2g"), "--heap takes one value in this experiment");
+    let plan = plan_for(&args("zgc --heap 1g,2g --jdk 21"), &machine()).unwrap();
     let ids: Vec<&str> = plan.sides.iter().map(|side| side.id.as_str()).collect();
     assert_eq!(ids[..3], ["hbase-21-g1-1g", "hbase-21-zgc-1g", "halcyon-1g"]);
     assert_eq!(plan.sides.len(), 6);
@@ -476,14 +489,14 @@ fn tables_stand_without_results() {
     let env = SimFileSystem::new().env();
     for (at, name) in ALL.into_iter().enumerate() {
         let args = args(&format!("{name} --quick"));
-        let plan = plan_of(&args, &machine()).unwrap();
+        let plan = plan_for(&args, &machine()).unwrap();
         let beginning = Beginning { plan: plan.clone(), machine: String::new(), started_ms: 1 };
         let results = Results::open(&env, &Path::new("/").join(at.to_string()), beginning, false).unwrap();
-        let environment = whole_of(&plan, &results, &Course::default()).environment;
-        let tables = |e: &crate::outcome::Experiment| tables_of(args.name, e);
-        let about = about_of(args.name);
-        let course = Course::default();
-        let experiment = report::assemble(&about, tables, &plan, &results, &course, &environment, None);
+        let environment = whole_of(&plan, &results, &Progress::default()).environment;
+        let tables = |e: &crate::outcome::Experiment| definition(args.name).tables(e);
+        let about = definition(args.name).about();
+        let progress = Progress::default();
+        let experiment = report::assemble(&about, tables, &plan, &results, &progress, &environment, None);
         for table in &experiment.tables {
             assert!(table.rows.iter().all(|row| row.len() == table.columns.len()), "{name}: {}", table.title);
             assert!(!report::text(table).is_empty());

@@ -1,6 +1,6 @@
 //! `zgc`: YCSB at several heap sizes with G1 and with ZGC.
 
-use super::about::About;
+use super::about::{About, Definition};
 use super::figures::{
     absent, latency_ms, longest_pause_ms, measured, per_cpu_second, published, text, throughput,
 };
@@ -25,87 +25,125 @@ const CLIENTS: usize = 64;
 const PUBLISHED_RECORDS: u64 = 100_000_000;
 const RECORD_LEN: u64 = 1_200;
 
-pub fn about() -> About {
-    About {
-        title: "G1, ZGC, and no collector",
-        question: "ZGC's pauses do not grow with the heap. What does it cost in throughput and processor time, at which heap sizes \
-                   does it hold, and what is left to gain without any collector?",
-        sources: &[
-            (
-                "Evaluating ZGC vs G1 GC performance in HBase clusters",
-                "https://besthub.dev/articles/evaluating-zgc-vs-g1-gc-performance-in-hbase-clusters-65a7b5c1c2a4",
-            ),
-            (
-                "Applying ZGC in 58.com HBase cluster",
-                "https://www.besthub.dev/articles/applying-zgc-in-58-com-hbase-cluster-background-implementation-performance-evaluation-and-tuning-7838ad2b3d43",
-            ),
-            (
-                "Yoshida: Adopting ZGC in HBase for LINE Messaging (2024)",
-                "https://speakerdeck.com/lycorptech_jp/jjugccc_2024spring",
-            ),
-        ],
-        not_comparable: &[
-            "Published with HBase 2.1.0 on three servers of 24 processors, heaps of 31 GB and 100 million rows.",
-            "ZGC of JDK 17 maps its heap three times, and the kernel counts each of them as resident: divide what is above the rest.",
-            "A JVM's heap and Halcyon's memory are set so that both have the same room for cells and blocks.",
-        ],
-    }
-}
+/// The experiment `zgc`.
+pub struct Zgc;
 
-pub fn plan(args: &RunArgs, machine: &Machine) -> Result<Plan, String> {
-    let sizes = &args.sizes;
-    sizes.allow(Name::Zgc, &["heap", "jdk", "records", "threads", "seconds", "warmup"])?;
-    let quick = args.quick;
-    let heaps = if quick { vec![2 << 30] } else { fitting(machine) };
-    let heaps = SizeArgs::some(&sizes.heap, &heaps);
-    let jdks = machine.jdks(&sizes.jdk, if quick { &[17] } else { &[17, 25] });
-    let least = heaps.iter().copied().min().expect("there is one");
-    // as much as the smallest heap's cache and memstores hold, so that all sizes do the same
-    let full = PUBLISHED_RECORDS.min(least / 2 / RECORD_LEN);
-    let records = sizes.records.unwrap_or(if quick { 50_000 } else { full });
-    let threads = SizeArgs::one("threads", &sizes.threads, CLIENTS)?;
-    let seconds = sizes.seconds.unwrap_or(if quick { 4 } else { 60 });
-    let warmup = sizes.warmup.unwrap_or(if quick { 1 } else { 20 });
-
-    let mut sides: Vec<SidePlan> = Vec::new();
-    for heap in &heaps {
-        let size = size_text(*heap);
-        for jdk in &jdks {
-            sides.push(hbase(&format!("hbase-{jdk}-g1-{size}"), Collector::G1, *jdk, *heap));
-            sides.push(hbase(&format!("hbase-{jdk}-zgc-{size}"), zgc_of(*jdk), *jdk, *heap));
-        }
-        sides.push(halcyon(&format!("halcyon-{size}"), *heap));
-    }
-    let load = ycsb_load(records, threads);
-    let prepare = std::slice::from_ref(&load);
-    let mut cases = Vec::new();
-    for (letter, label) in WORKLOADS {
-        let run = ycsb_run(letter, records, threads, seconds);
-        cases.push(case(&format!("ycsb-{letter}"), label, prepare, run.clone(), warmup));
-        // the tail at half of the own peak, for the workload that writes most; in the full form for all
-        if letter == 'a' || !quick {
-            cases.push(CasePlan {
-                rate: Rate::Share { of: format!("ycsb-{letter}"), share: 0.5 },
-                ..case(&half_id(letter), &format!("{label}, at half of the own peak"), prepare, run, warmup)
-            });
+impl Definition for Zgc {
+    fn about(&self) -> About {
+        About {
+            title: "G1, ZGC, and no collector",
+            question: "ZGC's pauses do not grow with the heap. What does it cost in throughput and processor time, at which heap sizes \
+                       does it hold, and what is left to gain without any collector?",
+            sources: &[
+                (
+                    "Evaluating ZGC vs G1 GC performance in HBase clusters",
+                    "https://besthub.dev/articles/evaluating-zgc-vs-g1-gc-performance-in-hbase-clusters-65a7b5c1c2a4",
+                ),
+                (
+                    "Applying ZGC in 58.com HBase cluster",
+                    "https://www.besthub.dev/articles/applying-zgc-in-58-com-hbase-cluster-background-implementation-performance-evaluation-and-tuning-7838ad2b3d43",
+                ),
+                (
+                    "Yoshida: Adopting ZGC in HBase for LINE Messaging (2024)",
+                    "https://speakerdeck.com/lycorptech_jp/jjugccc_2024spring",
+                ),
+            ],
+            not_comparable: &[
+                "Published with HBase 2.1.0 on three servers of 24 processors, heaps of 31 GB and 100 million rows.",
+                "ZGC of JDK 17 maps its heap three times, and the kernel counts each of them as resident: divide what is above the rest.",
+                "A JVM's heap and Halcyon's memory are set so that both have the same room for cells and blocks.",
+            ],
         }
     }
-    let heaps_here: Vec<String> = heaps.iter().map(|heap| size_text(*heap)).collect();
-    Ok(Plan {
-        name: Name::Zgc.text().to_string(),
-        quick,
-        repetitions: args.repetitions.unwrap_or(if quick { 2 } else { 3 }),
-        durability: args.durability,
-        sides,
-        cases,
-        scaled: [
-            scaled("Heap", "31g", &heaps_here.join(", ")),
-            scaled("Records", &PUBLISHED_RECORDS.to_string(), &records.to_string()),
+
+    fn plan(&self, args: &RunArgs, machine: &Machine) -> Result<Plan, String> {
+        let sizes = &args.sizes;
+        sizes.allow(Name::Zgc, &["heap", "jdk", "records", "threads", "seconds", "warmup"])?;
+        let quick = args.quick;
+        let heaps = if quick { vec![2 << 30] } else { fitting(machine) };
+        let heaps = SizeArgs::some(&sizes.heap, &heaps);
+        let jdks = machine.jdks(&sizes.jdk, if quick { &[17] } else { &[17, 25] });
+        let least = heaps.iter().copied().min().expect("there is one");
+        // as much as the smallest heap's cache and memstores hold, so that all sizes do the same
+        let full = PUBLISHED_RECORDS.min(least / 2 / RECORD_LEN);
+        let records = sizes.records.unwrap_or(if quick { 50_000 } else { full });
+        let threads = SizeArgs::one("threads", &sizes.threads, CLIENTS)?;
+        let seconds = sizes.seconds.unwrap_or(if quick { 4 } else { 60 });
+        let warmup = sizes.warmup.unwrap_or(if quick { 1 } else { 20 });
+
+        let mut sides: Vec<SidePlan> = Vec::new();
+        for heap in &heaps {
+            let size = size_text(*heap);
+            for jdk in &jdks {
+                sides.push(hbase(&format!("hbase-{jdk}-g1-{size}"), Collector::G1, *jdk, *heap));
+                sides.push(hbase(&format!("hbase-{jdk}-zgc-{size}"), zgc_of(*jdk), *jdk, *heap));
+            }
+            sides.push(halcyon(&format!("halcyon-{size}"), *heap));
+        }
+        let load = ycsb_load(records, threads);
+        let prepare = std::slice::from_ref(&load);
+        let mut cases = Vec::new();
+        for (letter, label) in WORKLOADS {
+            let run = ycsb_run(letter, records, threads, seconds);
+            cases.push(case(&format!("ycsb-{letter}"), label, prepare, run.clone(), warmup));
+            // the tail at half of the own peak, for the workload that writes most; in the full form for all
+            if letter == 'a' || !quick {
+                cases.push(CasePlan {
+                    rate: Rate::Share { of: format!("ycsb-{letter}"), share: 0.5 },
+                    ..case(
+                        &half_id(letter),
+                        &format!("{label}, at half of the own peak"),
+                        prepare,
+                        run,
+                        warmup,
+                    )
+                });
+            }
+        }
+        let heaps_here: Vec<String> = heaps.iter().map(|heap| size_text(*heap)).collect();
+        Ok(Plan {
+            name: Name::Zgc.text().to_string(),
+            quick,
+            repetitions: args.repetitions.unwrap_or(if quick { 2 } else { 3 }),
+            durability: args.durability,
+            sides,
+            cases,
+            scaled: [
+                scaled("Heap", "31g", &heaps_here.join(", ")),
+                scaled("Records", &PUBLISHED_RECORDS.to_string(), &records.to_string()),
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
+        })
+    }
+
+    /// Throughput by workload as the published tables have it, then tails and pauses in the same shape.
+    fn tables(&self, experiment: &Experiment) -> Vec<Table> {
+        let by_workload = |title: &str, unit: &str, remark: &str, of: &dyn Fn(&Run) -> Option<f64>| {
+            shaped(experiment, title, unit, remark, &|case| !case.ends_with("-half"), of)
+        };
+        let is_half = |case: &str| case.ends_with("-half");
+        vec![
+            by_workload("Throughput", "/s", PUBLISHED_REMARK, &throughput),
+            by_workload("Operations for a second of the server's processor time", "", "", &per_cpu_second),
+            by_workload(
+                "Longest stall",
+                "ms",
+                "A JVM's longest pause, or wait for memory of one of its threads; Halcyon's longest recorded wait (its \
+                 monitor records what takes 10 ms, so 0 is anything below).",
+                &longest_pause_ms,
+            ),
+            shaped(
+                experiment,
+                "p99.9 at half of the side's own peak",
+                "ms",
+                "From the moment at which an operation should have begun.",
+                &is_half,
+                &latency_ms(0.999),
+            ),
         ]
-        .into_iter()
-        .flatten()
-        .collect(),
-    })
+    }
 }
 
 fn half_id(letter: char) -> String {
@@ -116,33 +154,6 @@ fn half_id(letter: char) -> String {
 fn fitting(machine: &Machine) -> Vec<u64> {
     let fitting: Vec<u64> = HEAPS.into_iter().filter(|heap| *heap <= machine.heap_max()).collect();
     if fitting.is_empty() { vec![2 << 30] } else { fitting }
-}
-
-/// Throughput by workload as the published tables have it, then tails and pauses in the same shape.
-pub fn tables(experiment: &Experiment) -> Vec<Table> {
-    let by_workload = |title: &str, unit: &str, remark: &str, of: &dyn Fn(&Run) -> Option<f64>| {
-        shaped(experiment, title, unit, remark, &|case| !case.ends_with("-half"), of)
-    };
-    let is_half = |case: &str| case.ends_with("-half");
-    vec![
-        by_workload("Throughput", "/s", PUBLISHED_REMARK, &throughput),
-        by_workload("Operations for a second of the server's processor time", "", "", &per_cpu_second),
-        by_workload(
-            "Longest stall",
-            "ms",
-            "A JVM's longest pause, or wait for memory of one of its threads; Halcyon's longest recorded wait (its \
-             monitor records what takes 10 ms, so 0 is anything below).",
-            &longest_pause_ms,
-        ),
-        shaped(
-            experiment,
-            "p99.9 at half of the side's own peak",
-            "ms",
-            "From the moment at which an operation should have begun.",
-            &is_half,
-            &latency_ms(0.999),
-        ),
-    ]
 }
 
 const PUBLISHED_REMARK: &str = "Of the published comparisons the setting was found, 31 GB heaps and AHBench on YCSB's core, and the \

@@ -14,21 +14,21 @@ const STEP: usize = 256 << 10;
 /// Looked at to find the first time of a file.
 const FRONT: usize = 64 << 10;
 
-/// What a JVM's collector wrote about itself: pauses by cause, safepoints, memory.
+/// Summarise GC logs: pauses by cause, safepoints, allocation.
 #[derive(Debug, clap::Args)]
 pub struct GclogArgs {
-    /// Logs of one JVM (rotated files in any order) or of several; - reads standard input.
+    /// GC logs of one or several JVMs, rotated files in any order; - reads standard input.
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Machine-readable; with --pauses every stop and stall as well.
+    /// Print JSON; with --pauses it includes every pause and stall.
     #[arg(long)]
     pub json: bool,
-    /// Every stop with start and length, one a line, separated by tabs.
+    /// List every pause with start and length, one on each line, separated by tabs.
     #[arg(long)]
     pub pauses: bool,
 }
 
-/// The text to print, or a sentence that says what was wrong.
+/// Returns the text to print. The error is a sentence.
 pub fn run(env: &Env, args: &GclogArgs) -> Result<String, String> {
     let log = read_all(env, &args.files)?;
     Ok(match (args.json, args.pauses) {
@@ -61,10 +61,10 @@ fn not_a_log(path: &Path, log: &Log, len: u64) -> String {
     let found = match (&log.first_unknown, len) {
         (_, 0) => "it is empty".to_string(),
         (Some(line), _) => format!("it has lines such as {line:?}"),
-        (None, _) => "its lines tell of no collection, safepoint or collector".to_string(),
+        (None, _) => "no line is about a collection, a safepoint or a collector".to_string(),
     };
     format!(
-        "{}: not a collector's log: {found}; expected are lines such as \
+        "{}: not a GC log: {found}; expected lines such as \
          \"[0.046s][info][gc] GC(0) Pause Young (Normal) (G1 Evacuation Pause) 6M->1M(96M) 1.375ms\" (JDK 9 and later, \
          -Xlog:gc*,safepoint) or \"0.522: [GC pause (G1 Evacuation Pause) (young), 0.02 secs]\" (JDK 8, -XX:+PrintGCDetails)",
         path.display()

@@ -220,7 +220,7 @@ fn what_is_no_log_is_said() {
         ("absent", "no such file"),
         ("empty", "it is empty"),
         ("notes", "Dear reader,"),
-        ("bytes", "not a collector's log"),
+        ("bytes", "not a GC log"),
         (".", "directory"),
     ] {
         let error = folder.run(&[file]).unwrap_err();

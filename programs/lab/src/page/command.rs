@@ -7,21 +7,21 @@ use halcyon_env::Env;
 use super::html_beside;
 use crate::outcome::{Experiment, FORMAT};
 
-/// Results of more than this are somebody's mistake.
+/// Larger files are refused.
 const RESULTS_BYTES_MAX: u64 = 1 << 30;
 
-/// Draw the page of an experiment from its results: one HTML file that opens without a network.
+/// Render the page of an experiment from its results: one HTML file that needs no network.
 #[derive(Debug, clap::Args)]
 pub struct PageArgs {
-    /// What `halcyon lab run` wrote.
+    /// The results.json that `halcyon lab run` wrote.
     #[arg(value_name = "RESULTS.json")]
     pub results: PathBuf,
-    /// Where the page goes (- is standard output); without it, beside the results with the ending html.
+    /// Output file; - is standard output [default: the path of the results with the extension html].
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }
 
-/// Where the page was written, or a sentence that says what was wrong.
+/// Returns the path of the page. The error is a sentence.
 pub fn run(env: &Env, args: &PageArgs) -> Result<String, String> {
     let experiment = read(env, &args.results)?;
     let name = args.results.file_name().map_or("results.json".into(), |name| name.to_string_lossy());
@@ -49,7 +49,7 @@ pub fn read(env: &Env, path: &Path) -> Result<Experiment, String> {
     let len = env.fs.open(path).and_then(|file| file.len()).map_err(failed)?;
     if len > RESULTS_BYTES_MAX {
         return Err(format!(
-            "{}: {len} bytes are too many for results (at most {RESULTS_BYTES_MAX})",
+            "{}: {len} bytes is too large for results (at most {RESULTS_BYTES_MAX})",
             path.display()
         ));
     }
@@ -58,7 +58,7 @@ pub fn read(env: &Env, path: &Path) -> Result<Experiment, String> {
         .map_err(|error| format!("{}: not the results of an experiment: {error}", path.display()))?;
     if experiment.format > FORMAT {
         return Err(format!(
-            "{}: format {} of a newer version; this one reads up to {FORMAT}",
+            "{}: format {} is from a newer version; this version reads up to {FORMAT}",
             path.display(),
             experiment.format
         ));

@@ -19,6 +19,16 @@ const CAUSES_MAX: usize = 24;
 /// Second since the start and length in microseconds.
 type Point = (f64, f64);
 
+/// Later kinds are drawn over earlier ones.
+const KINDS_IN_ORDER: [PauseKind; 6] = [
+    PauseKind::Disk,
+    PauseKind::Host,
+    PauseKind::Stall,
+    PauseKind::Safepoint,
+    PauseKind::Collection,
+    PauseKind::AllocationStall,
+];
+
 pub fn draw(view: &View<'_>, case: &Case, page: &mut Markup) {
     let runs: Vec<&Run> = view.sides.iter().flat_map(|looked| view.runs(looked.side, case)).collect();
     if runs.iter().all(|run| run.pauses.is_empty() && run.slow.is_empty()) {
@@ -49,54 +59,77 @@ fn finite(point: &Point) -> bool {
     point.0.is_finite() && point.1.is_finite()
 }
 
+/// One side's panel while it is put together. Marks are drawn in the order in which they are added.
+#[derive(Default)]
+struct Panel {
+    marks: Vec<Mark>,
+    legend: Vec<(String, Option<usize>, String)>,
+    notes: Vec<String>,
+    thinned: Thinned,
+}
+
 fn panel(looked: &Looked<'_>, runs: &[&Run], x: Axis, y: Axis) -> Plot {
-    let mut marks = Vec::new();
-    let mut legend = Vec::new();
-    let mut notes = Vec::new();
-    let mut drawn = Thinned::default();
-    let slow: Vec<Point> = runs
-        .iter()
-        .flat_map(|run| &run.slow)
-        .map(|slow| (slow.at_s, slow.latency_us as f64))
-        .filter(finite)
-        .collect();
+    let mut panel = Panel::default();
     let left_out: u64 = runs.iter().map(|run| run.slow_left_out).fold(0, u64::saturating_add);
-    if !slow.is_empty() {
-        legend.push(("slow".to_string(), None, "slow responses".to_string()));
+    panel.add_slow(runs, left_out);
+    for kind in KINDS_IN_ORDER {
+        panel.add_pauses(looked, runs, kind);
+    }
+    if runs.is_empty() {
+        panel.notes.push("Not measured.".to_string());
+    } else if panel.notes.is_empty() {
+        panel.notes.push("No pause and no slow response.".to_string());
+    }
+    let description = panel.notes.join(" ");
+    if runs.len() > 1 {
+        panel.notes.push(format!("{} repetitions, drawn over each other.", runs.len()));
+    }
+    panel.notes.extend(panel.thinned.sentence());
+    if left_out > 0 {
+        panel.notes.push(format!("{} more slow responses were counted and not kept.", grouped(left_out)));
+    }
+    Plot {
+        title: looked.side.label.clone(),
+        title_look: Some((looked.look, looked.class())),
+        description,
+        x,
+        y,
+        marks: panel.marks,
+        legend: panel.legend,
+        notes: panel.notes,
+        empty: if runs.is_empty() { "not measured" } else { "none" },
+    }
+}
+
+impl Panel {
+    /// Slow responses, one mark for each kind of operation.
+    fn add_slow(&mut self, runs: &[&Run], left_out: u64) {
+        let all = || runs.iter().flat_map(|run| &run.slow);
+        let slow: Vec<Point> = all().map(|slow| (slow.at_s, slow.latency_us as f64)).filter(finite).collect();
+        if slow.is_empty() {
+            return;
+        }
+        self.legend.push(("slow".to_string(), None, "slow responses".to_string()));
         let longest = slow.iter().map(|point| point.1).fold(0.0, f64::max);
         let total = (slow.len() as u64).saturating_add(left_out);
-        notes.push(format!("{}, the slowest {}.", counted(total, "slow response"), length(longest)));
+        self.notes.push(format!("{}, the slowest {}.", counted(total, "slow response"), length(longest)));
         let mut kinds: BTreeMap<&str, Vec<Point>> = BTreeMap::new();
-        let mut kept: BTreeSet<(u64, u64)> = drawn.thin(&slow).into_iter().map(bits).collect();
-        let all = runs.iter().flat_map(|run| &run.slow);
-        for slow in all {
+        let mut kept: BTreeSet<(u64, u64)> = self.thinned.thin(&slow).into_iter().map(bits).collect();
+        for slow in all() {
             let point = (slow.at_s, slow.latency_us as f64);
             if kept.remove(&bits(point)) {
                 kinds.entry(&slow.kind).or_default().push(point);
             }
         }
         for (kind, points) in kinds {
-            let name = format!("slow {kind}");
-            marks.push(Mark {
-                shape: Shape::Dots { square: false },
-                class: "slow".into(),
-                name,
-                points,
-                sign: None,
-            });
+            let (shape, name) = (Shape::Dots { square: false }, format!("slow {kind}"));
+            self.marks.push(Mark { shape, class: "slow".into(), name, points, sign: None });
         }
     }
-    let kinds = [
-        PauseKind::Disk,
-        PauseKind::Host,
-        PauseKind::Stall,
-        PauseKind::Safepoint,
-        PauseKind::Collection,
-        PauseKind::AllocationStall,
-    ];
-    for kind in kinds {
+
+    /// Pauses of one kind: a mark for each of the most frequent causes, and one for all others.
+    fn add_pauses(&mut self, looked: &Looked<'_>, runs: &[&Run], kind: PauseKind) {
         let (class, name) = looks(kind);
-        let square = matches!(kind, PauseKind::Safepoint | PauseKind::Host);
         let of_kind = runs.iter().flat_map(|run| &run.pauses).filter(|pause| pause.kind == kind);
         let mut causes: BTreeMap<&str, Vec<Point>> = BTreeMap::new();
         for pause in of_kind {
@@ -107,17 +140,18 @@ fn panel(looked: &Looked<'_>, runs: &[&Run], x: Axis, y: Axis) -> Plot {
         }
         let all: Vec<Point> = causes.values().flatten().copied().collect();
         if all.is_empty() {
-            continue;
+            return;
         }
         let longest = all.iter().map(|point| point.1).fold(0.0, f64::max);
         let sum: f64 = all.iter().map(|point| point.1.max(0.0)).sum();
         let count = counted(all.len() as u64, name);
-        notes.push(format!("{count}, the longest {}, {} in all.", length(longest), length(sum)));
+        self.notes.push(format!("{count}, the longest {}, {} in all.", length(longest), length(sum)));
         let class = format!("{class} {}", looked.class());
-        legend.push((class.clone(), None, format!("{name}s")));
-        let mut kept: BTreeSet<(u64, u64)> = drawn.thin(&all).into_iter().map(bits).collect();
+        self.legend.push((class.clone(), None, format!("{name}s")));
+        let mut kept: BTreeSet<(u64, u64)> = self.thinned.thin(&all).into_iter().map(bits).collect();
         let mut causes: Vec<(&str, Vec<Point>)> = causes.into_iter().collect();
         causes.sort_by_key(|(_, points)| std::cmp::Reverse(points.len()));
+        let square = matches!(kind, PauseKind::Safepoint | PauseKind::Host);
         let mut others = Vec::new();
         for (at, (cause, points)) in causes.into_iter().enumerate() {
             let points: Vec<Point> = points.into_iter().filter(|point| kept.remove(&bits(*point))).collect();
@@ -126,34 +160,16 @@ fn panel(looked: &Looked<'_>, runs: &[&Run], x: Axis, y: Axis) -> Plot {
                 continue;
             }
             let shape = Shape::Dots { square };
-            marks.push(Mark { shape, class: class.clone(), name: cause.to_string(), points, sign: None });
+            self.marks.push(Mark {
+                shape,
+                class: class.clone(),
+                name: cause.to_string(),
+                points,
+                sign: None,
+            });
         }
         let shape = Shape::Dots { square };
-        marks.push(Mark { shape, class, name: "other causes".into(), points: others, sign: None });
-    }
-    if runs.is_empty() {
-        notes.push("Not measured.".to_string());
-    } else if notes.is_empty() {
-        notes.push("No pause and no slow response.".to_string());
-    }
-    let description = notes.join(" ");
-    if runs.len() > 1 {
-        notes.push(format!("{} repetitions, drawn over each other.", runs.len()));
-    }
-    notes.extend(drawn.sentence());
-    if left_out > 0 {
-        notes.push(format!("{} more slow responses were counted and not kept.", grouped(left_out)));
-    }
-    Plot {
-        title: looked.side.label.clone(),
-        title_look: Some((looked.look, looked.class())),
-        description,
-        x,
-        y,
-        marks,
-        legend,
-        notes,
-        empty: if runs.is_empty() { "not measured" } else { "none" },
+        self.marks.push(Mark { shape, class, name: "other causes".into(), points: others, sign: None });
     }
 }
 

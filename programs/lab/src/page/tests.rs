@@ -382,7 +382,7 @@ fn the_command_says_what_is_wrong_and_writes_the_page_whole() {
     let mut experiment = small();
     experiment.format = FORMAT + 1;
     fs.replace("/new.json".as_ref(), &serde_json::to_vec(&experiment).unwrap()).unwrap();
-    assert_eq!(wrong("/new.json"), "/new.json: format 2 of a newer version; this one reads up to 1");
+    assert_eq!(wrong("/new.json"), "/new.json: format 2 is from a newer version; this version reads up to 1");
     fs.replace("/good.json".as_ref(), &serde_json::to_vec(&small()).unwrap()).unwrap();
     assert!(run(&env, &args("/good.json", Some("/good.json"))).is_err());
     assert!(run(&env, &args("/good.json", None)).unwrap().starts_with("/good.html ("));

@@ -12,11 +12,11 @@ use std::time::Duration;
 use halcyon_env::Env;
 
 use super::hbase::takes_flags;
-use super::kept::{Kept, Order};
 use super::maven::Jars;
-use super::running::{PauseSource, Running};
+use super::server_process::{Order, ServerProcess};
 use super::spec::{AccumuloSpec, Durability, Maps};
-use super::{LOOK_PERIOD, Lab, Place, free_ports, jvm, site};
+use super::started_server::{PauseSource, StartedServer};
+use super::{DataDir, LOOK_PERIOD, Lab, free_ports, jvm, site};
 use crate::advise::print_size;
 
 pub(super) const JARS: Jars =
@@ -103,16 +103,16 @@ fn build_step(
         out: directory.join("build.log"),
         grace: Duration::from_secs(1),
     };
-    let step = Kept::start(&lab.env, &lab.exe, order)?;
+    let step = ServerProcess::start(&lab.env, &lab.exe, order)?;
     if step.wait(BUILD_TIME_MAX)? { Ok(()) } else { Err(step.last_lines()) }
 }
 
 pub(super) fn start(
     lab: &Lab,
     spec: &AccumuloSpec,
-    place: &Place,
+    data_dir: &DataDir,
     keep_data: bool,
-) -> Result<Running, String> {
+) -> Result<StartedServer, String> {
     if keep_data {
         return Err(
             "Accumulo's mini cluster always begins with nothing: it cannot go on with its data".to_string()
@@ -126,7 +126,7 @@ pub(super) fn start(
     };
     let [zookeeper_port] = free_ports()?;
     let text = |path: &Path| path.to_string_lossy().into_owned();
-    let conf = place.conf();
+    let conf = data_dir.conf();
     let raw = ("fs.file.impl".to_string(), "org.apache.hadoop.fs.RawLocalFileSystem".to_string());
     site::write(&lab.env, &conf.join("core-site.xml"), &[raw])?;
     let mut properties = chosen_properties(spec);
@@ -152,45 +152,45 @@ pub(super) fn start(
         command
     };
     let mut command = java(STARTER_FLAGS, "MiniCluster.java");
-    command.extend([text(&place.files()), zookeeper_port.to_string()]);
+    command.extend([text(&data_dir.files()), zookeeper_port.to_string()]);
     command.push(native.map_or_else(|| "none".to_string(), |native| text(&native)));
     command.extend([(spec.heap_bytes >> 20).to_string(), text(&site_file), text(&client_file)]);
     // of every JVM that is started: the only way into those of the mini cluster
-    let mut flags = jvm::log_flags(jdk.major, &place.logs().join("gc-%p.log"));
+    let mut flags = jvm::log_flags(jdk.major, &data_dir.logs().join("gc-%p.log"));
     flags.extend(spec.jvm_flags.iter().cloned());
     let order = Order {
         command,
         variables: vec![("JAVA_TOOL_OPTIONS".to_string(), flags.join(" "))],
-        directory: place.logs(),
-        out: place.out(),
+        directory: data_dir.logs(),
+        out: data_dir.out(),
         grace: STOP_TIME_MAX,
     };
-    lab.env.fs.create_dir_all(&place.files()).map_err(|error| error.to_string())?;
+    lab.env.fs.create_dir_all(&data_dir.files()).map_err(|error| error.to_string())?;
     let start_ns = lab.env.clock.monotonic_ns();
-    let kept = Kept::start(&lab.env, &lab.exe, order)?;
+    let process = ServerProcess::start(&lab.env, &lab.exe, order)?;
     let is_ready = || {
-        let said = lab.env.fs.read(&place.out()).unwrap_or_default();
+        let said = lab.env.fs.read(&data_dir.out()).unwrap_or_default();
         String::from_utf8_lossy(&said).lines().any(|line| line == "ready").then_some(())
     };
-    let ready = lab.wait_until(&kept, START_TIME_MAX, LOOK_PERIOD, is_ready);
+    let ready = lab.wait_until(&process, START_TIME_MAX, LOOK_PERIOD, is_ready);
     ready.map_err(|why| format!("Accumulo did not start: {why}"))?;
     let ready_ms = (lab.env.clock.monotonic_ns() - start_ns) / 1_000_000;
-    let server_pid = kept.group().members().into_iter().find(|pid| is_tablet_server(&lab.env, *pid));
+    let server_pid = process.group().members().into_iter().find(|pid| is_tablet_server(&lab.env, *pid));
     let server_pid = server_pid.ok_or("Accumulo started without a tablet server")?;
     let mut ingest = java(CLIENT_FLAGS, "Ingest.java");
     ingest.push(text(&client_file));
     let mut settings = vec![format!("-Xmx{}", print_size(spec.heap_bytes))];
     settings.extend(spec.jvm_flags.iter().cloned());
     settings.extend(properties.iter().map(|(name, value)| format!("{name}={value}")));
-    Ok(Running {
+    Ok(StartedServer {
         env: lab.env.clone(),
-        kept,
+        process,
         settings,
-        data: place.files(),
+        data: data_dir.files(),
         ready_ms,
         server_pid,
         zookeeper: format!("127.0.0.1:{zookeeper_port}"),
-        pauses: PauseSource::Log(place.logs().join(format!("gc-{server_pid}.log"))),
+        pauses: PauseSource::Log(data_dir.logs().join(format!("gc-{server_pid}.log"))),
         ingest,
     })
 }

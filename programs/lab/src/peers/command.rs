@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use halcyon_env::Env;
 
-use super::jdk::{Jdk, Places, find};
+use super::jdk::{Jdk, SearchPaths, find};
 use super::maven::Jars;
 use super::{
     AccumuloSpec, Collector, Durability, HalcyonSpec, HbaseSpec, Lab, Maps, Spec, accumulo, available, hbase,
@@ -14,52 +14,52 @@ use super::{
 };
 use crate::advise::parse_size;
 
-/// JDKs of this machine, and products that are in the cache.
+/// List the JDKs of this machine and the products in the cache.
 #[derive(Debug, clap::Args)]
 pub struct PeersArgs {
-    /// Fetch what is missing, through Maven.
+    /// Fetch missing jars through Maven.
     #[arg(long)]
     fetch: bool,
-    /// Where jars are kept [default: ~/.cache/halcyon/lab].
+    /// Directory of fetched jars [default: ~/.cache/halcyon/lab].
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
 }
 
-/// Starts a server and keeps it until Ctrl-C.
+/// Start a server and run it until Ctrl-C.
 #[derive(Debug, clap::Args)]
 pub struct StartArgs {
     #[arg(value_enum)]
     product: ProductName,
-    /// Feature release.
+    /// Feature release of the JDK, such as 17.
     #[arg(long, default_value_t = 17)]
     jdk: u32,
     #[arg(long, value_enum, default_value = "g1")]
     gc: Collector,
-    /// Of the JVM; what Halcyon may take for cells and blocks.
+    /// Heap of the JVM, or memory budget of Halcyon.
     #[arg(long, value_name = "SIZE", default_value = "1g", value_parser = parse_size)]
     heap: u64,
-    /// Of Accumulo.
+    /// Accumulo's in-memory maps.
     #[arg(long, value_enum, default_value = "native")]
     maps: Maps,
-    /// `tserver.memory.maps.max` of Accumulo.
+    /// Accumulo's tserver.memory.maps.max.
     #[arg(long, value_name = "SIZE", default_value = "256m", value_parser = parse_size)]
     maps_max: u64,
-    /// What an acknowledged write has survived.
+    /// Durability of acknowledged writes.
     #[arg(long, value_enum, default_value = "written")]
     durability: Durability,
-    /// A flag of the JVM, such as --jvm=-XX:MaxGCPauseMillis=50; as often as wanted.
+    /// A JVM flag, such as --jvm=-XX:MaxGCPauseMillis=50; repeatable.
     #[arg(long = "jvm", value_name = "FLAG", allow_hyphen_values = true)]
     jvm_flags: Vec<String>,
-    /// A property of the server; as often as wanted.
+    /// A property of the server; repeatable.
     #[arg(short = 'D', value_name = "NAME=VALUE", value_parser = property)]
     properties: Vec<(String, String)>,
-    /// Directory of data and logs; emptied first.
+    /// Directory of data and logs; cleared at start.
     #[arg(long, value_name = "DIR", default_value = "./halcyon-lab-data")]
     data: PathBuf,
-    /// Go on with the data of the last start.
+    /// Keep the data of the last start.
     #[arg(long)]
     keep_data: bool,
-    /// Where jars are kept [default: ~/.cache/halcyon/lab].
+    /// Directory of fetched jars [default: ~/.cache/halcyon/lab].
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
 }
@@ -108,12 +108,12 @@ impl StartArgs {
 pub fn peers(env: &Env, args: &PeersArgs) -> Result<String, String> {
     let lab = Lab::new(env, args.cache.clone())?;
     let mut out = String::new();
-    let jdks = find(env, &Places::of_environment());
+    let jdks = find(env, &SearchPaths::of_environment());
     for jdk in &jdks {
         out.push_str(&jdk_line(jdk));
     }
     if jdks.is_empty() {
-        out.push_str("no JDK: JAVA_HOME, PATH, /usr/lib/jvm and ~/.sdkman were looked at\n");
+        out.push_str("no JDK found in JAVA_HOME, PATH, /usr/lib/jvm or ~/.sdkman\n");
     }
     for jars in products() {
         if args.fetch {
@@ -148,7 +148,7 @@ pub fn start_and_wait(env: &Env, args: &StartArgs) -> Result<String, String> {
     running.settings().iter().for_each(|setting| text += &format!("setting {setting}\n"));
     text += &format!("pid {}\naddress {}\n", running.pid(), running.address_args().join(" "));
     text += &format!("load {}\n", running.ingest_command().join(" "));
-    text += &format!("ready after {} ms; Ctrl-C ends it\n", running.ready_ms());
+    text += &format!("ready after {} ms; press Ctrl-C to stop\n", running.ready_ms());
     let mut out = std::io::stdout();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush()); // nobody has to listen
     Err(format!("{} ended {}", spec.label(), running.wait()))

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::kept::{Kept, Order};
 use super::pauses::Found;
-use super::running::{PauseSource, Running};
+use super::server_process::{Order, ServerProcess};
 use super::spec::{Durability, HalcyonSpec};
-use super::{LOOK_PERIOD, Lab, Place, site};
+use super::started_server::{PauseSource, StartedServer};
+use super::{DataDir, LOOK_PERIOD, Lab, site};
 use crate::advise::print_size;
 use crate::outcome::PauseKind;
 
@@ -19,7 +19,7 @@ const START_TIME_MAX: Duration = Duration::from_secs(60);
 const STOP_TIME_MAX: Duration = Duration::from_secs(60);
 const PAGE_TIME_MAX: Duration = Duration::from_secs(10);
 
-pub(super) fn start(lab: &Lab, spec: &HalcyonSpec, place: &Place) -> Result<Running, String> {
+pub(super) fn start(lab: &Lab, spec: &HalcyonSpec, data_dir: &DataDir) -> Result<StartedServer, String> {
     let durability = match spec.durability {
         Durability::Written => "written",
         Durability::Fsync => "fsync",
@@ -27,14 +27,14 @@ pub(super) fn start(lab: &Lab, spec: &HalcyonSpec, place: &Place) -> Result<Runn
     let memory = print_size(spec.memory_bytes);
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let mut command: Vec<String> = vec![text(&lab.exe), "standalone".into()];
-    command.extend(["--data".into(), text(&place.files())]);
+    command.extend(["--data".into(), text(&data_dir.files())]);
     command.extend(["--memory".into(), memory.clone(), "--wal-sync".into(), durability.into()]);
     for port in ["zookeeper", "master", "regionserver", "master-info", "regionserver-info"] {
         command.extend([format!("--{port}-port"), "0".into()]);
     }
     if !spec.properties.is_empty() {
-        site::write(&lab.env, &place.conf().join("hbase-site.xml"), &spec.properties)?;
-        command.extend(["--config".into(), text(&place.conf())]);
+        site::write(&lab.env, &data_dir.conf().join("hbase-site.xml"), &spec.properties)?;
+        command.extend(["--config".into(), text(&data_dir.conf())]);
     }
     let mut settings = vec![format!("memory={memory}"), format!("wal-sync={durability}")];
     settings.extend(spec.properties.iter().map(|(name, value)| format!("{name}={value}")));
@@ -42,27 +42,27 @@ pub(super) fn start(lab: &Lab, spec: &HalcyonSpec, place: &Place) -> Result<Runn
     let order = Order {
         command,
         variables: Vec::new(),
-        directory: place.logs(),
-        out: place.out(),
+        directory: data_dir.logs(),
+        out: data_dir.out(),
         grace: STOP_TIME_MAX,
     };
     let start_ns = lab.env.clock.monotonic_ns();
-    let kept = Kept::start(&lab.env, &lab.exe, order)?;
-    let ready = lab.wait_until(&kept, START_TIME_MAX, LOOK_PERIOD, || {
-        lines(&read(lab, &place.out()), "ready ").map(|_| ())
+    let process = ServerProcess::start(&lab.env, &lab.exe, order)?;
+    let ready = lab.wait_until(&process, START_TIME_MAX, LOOK_PERIOD, || {
+        lines(&read(lab, &data_dir.out()), "ready ").map(|_| ())
     });
     ready.map_err(|why| format!("Halcyon did not start: {why}"))?;
-    let said = read(lab, &place.out());
+    let said = read(lab, &data_dir.out());
     let found = |name: &str| lines(&said, name).ok_or_else(|| format!("Halcyon did not say its {name}"));
     let zookeeper = found("zookeeper ")?;
     let info = found("regionserver-info http://")?.trim_end_matches('/').to_string();
-    lab.first_put(&kept, &zookeeper, START_TIME_MAX).map_err(|why| format!("Halcyon: {why}"))?;
-    Ok(Running {
+    lab.first_put(&process, &zookeeper, START_TIME_MAX).map_err(|why| format!("Halcyon: {why}"))?;
+    Ok(StartedServer {
         env: lab.env.clone(),
-        server_pid: kept.pid,
-        kept,
+        server_pid: process.pid,
+        process,
         settings,
-        data: place.files(),
+        data: data_dir.files(),
         ready_ms: (lab.env.clock.monotonic_ns() - start_ns) / 1_000_000,
         ingest: lab.bench_ingest(&zookeeper),
         zookeeper,

@@ -10,11 +10,11 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::jdk::Jdk;
-use super::kept::{Kept, Order};
 use super::maven::Jars;
-use super::running::{PauseSource, Running};
+use super::server_process::{Order, ServerProcess};
 use super::spec::{Collector, Durability, HbaseSpec};
-use super::{Lab, Place, free_ports, jvm, site};
+use super::started_server::{PauseSource, StartedServer};
+use super::{DataDir, Lab, free_ports, jvm, site};
 use crate::advise::print_size;
 
 pub(super) const JARS: Jars =
@@ -74,7 +74,7 @@ pub(super) fn takes_flags(jdk: &Jdk, flags: &[String]) -> Result<(), String> {
     ))
 }
 
-pub(super) fn start(lab: &Lab, spec: &HbaseSpec, place: &Place) -> Result<Running, String> {
+pub(super) fn start(lab: &Lab, spec: &HbaseSpec, data_dir: &DataDir) -> Result<StartedServer, String> {
     let jdk = lab.jdk(spec.jdk, false)?;
     let flags = memory_flags(spec)?;
     let lib = JARS.fetch(lab)?;
@@ -82,45 +82,45 @@ pub(super) fn start(lab: &Lab, spec: &HbaseSpec, place: &Place) -> Result<Runnin
 
     let mut chosen = durability_properties(spec.durability);
     chosen.extend(spec.properties.iter().cloned());
-    let mut properties = place_properties(place, zookeeper_port, master_port, regionserver_port);
+    let mut properties = place_properties(data_dir, zookeeper_port, master_port, regionserver_port);
     properties.extend(chosen.iter().cloned());
-    site::write(&lab.env, &place.conf().join("hbase-site.xml"), &properties)?;
-    let logging = place.conf().join("log4j.properties");
+    site::write(&lab.env, &data_dir.conf().join("hbase-site.xml"), &properties)?;
+    let logging = data_dir.conf().join("log4j.properties");
     lab.env.fs.replace(&logging, LOGGING.as_bytes()).map_err(|error| error.to_string())?;
 
     let text = |path: &Path| path.to_string_lossy().into_owned();
-    let gc_log = place.logs().join("gc.log");
+    let gc_log = data_dir.logs().join("gc.log");
     let mut command = vec![text(&jdk.java())];
     command.extend(flags.iter().cloned());
     command.push("-XX:+ExitOnOutOfMemoryError".to_string());
     command.extend(jvm::log_flags(jdk.major, &gc_log));
     command.extend(jvm::access_flags(jdk.major));
-    command.push(format!("-Dhbase.log.dir={}", text(&place.logs())));
-    command.push(format!("-Dhbase.home.dir={}", text(&place.files())));
+    command.push(format!("-Dhbase.log.dir={}", text(&data_dir.logs())));
+    command.push(format!("-Dhbase.home.dir={}", text(&data_dir.files())));
     command.push("-Djava.net.preferIPv4Stack=true".to_string());
-    command.extend(["-cp".to_string(), format!("{}:{}/*", text(&place.conf()), text(&lib))]);
+    command.extend(["-cp".to_string(), format!("{}:{}/*", text(&data_dir.conf()), text(&lib))]);
     command.extend([MAIN.to_string(), "start".to_string()]);
 
     let order = Order {
         command,
         variables: Vec::new(),
-        directory: place.logs(),
-        out: place.out(),
+        directory: data_dir.logs(),
+        out: data_dir.out(),
         grace: STOP_TIME_MAX,
     };
     let start_ns = lab.env.clock.monotonic_ns();
-    let kept = Kept::start(&lab.env, &lab.exe, order)?;
+    let process = ServerProcess::start(&lab.env, &lab.exe, order)?;
     let zookeeper = format!("127.0.0.1:{zookeeper_port}");
-    let ready = lab.first_put(&kept, &zookeeper, START_TIME_MAX);
-    ready.map_err(|why| format!("HBase: {why}; {}", lab.last_lines(&place.logs().join("hbase.log"))))?;
+    let ready = lab.first_put(&process, &zookeeper, START_TIME_MAX);
+    ready.map_err(|why| format!("HBase: {why}; {}", lab.last_lines(&data_dir.logs().join("hbase.log"))))?;
     let mut settings = flags;
     settings.extend(chosen.iter().map(|(name, value)| format!("{name}={value}")));
-    Ok(Running {
+    Ok(StartedServer {
         env: lab.env.clone(),
-        server_pid: kept.pid,
-        kept,
+        server_pid: process.pid,
+        process,
         settings,
-        data: place.files(),
+        data: data_dir.files(),
         ready_ms: (lab.env.clock.monotonic_ns() - start_ns) / 1_000_000,
         ingest: lab.bench_ingest(&zookeeper),
         zookeeper,
@@ -133,8 +133,13 @@ fn property(name: &str, value: impl ToString) -> (String, String) {
 }
 
 /// Where things lie, and codecs that need no native libraries.
-fn place_properties(place: &Place, zookeeper: u16, master: u16, regionserver: u16) -> Vec<(String, String)> {
-    let path = |name: &str| place.files().join(name).display().to_string();
+fn place_properties(
+    data_dir: &DataDir,
+    zookeeper: u16,
+    master: u16,
+    regionserver: u16,
+) -> Vec<(String, String)> {
+    let path = |name: &str| data_dir.files().join(name).display().to_string();
     let codec = |name: &str| format!("org.apache.hadoop.hbase.io.compress.{name}");
     vec![
         property("hbase.cluster.distributed", false),

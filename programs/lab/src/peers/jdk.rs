@@ -33,7 +33,7 @@ impl Jdk {
 
 /// Where to look.
 #[derive(Debug, Clone, Default)]
-pub struct Places {
+pub struct SearchPaths {
     pub java_home: Option<OsString>,
     pub path: Option<OsString>,
     pub user: Option<OsString>,
@@ -41,11 +41,11 @@ pub struct Places {
     pub directories: Vec<PathBuf>,
 }
 
-impl Places {
+impl SearchPaths {
     /// Of this process's environment.
-    pub fn of_environment() -> Places {
+    pub fn of_environment() -> SearchPaths {
         let get = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-        Places {
+        SearchPaths {
             java_home: get("JAVA_HOME"),
             path: get("PATH"),
             user: get("HOME"),
@@ -55,7 +55,7 @@ impl Places {
 }
 
 /// All JDKs, each once, by version. What has no `release` file is not one: JDK 8 and all later ones have it.
-pub fn find(env: &Env, places: &Places) -> Vec<Jdk> {
+pub fn find(env: &Env, places: &SearchPaths) -> Vec<Jdk> {
     let mut homes: Vec<PathBuf> = places.java_home.iter().map(PathBuf::from).collect();
     for directory in places.path.iter().flat_map(std::env::split_paths) {
         // a link such as /usr/bin/java leads to the JDK
@@ -164,7 +164,7 @@ mod tests {
         jdk(&root.join("own/25"), &release("25.0.3"), true);
         fs::create_dir_all(root.join("bin")).unwrap();
         std::os::unix::fs::symlink(root.join("own/25/bin/java"), root.join("bin/java")).unwrap();
-        let places = Places {
+        let places = SearchPaths {
             java_home: Some(root.join("jvm/jdk8").into()),
             path: Some(root.join("bin").into()),
             user: Some(root.join("home").into()),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use halcyon_env::Env;
 
 use super::Lab;
-use super::kept::{Kept, Order};
+use super::server_process::{Order, ServerProcess};
 
 /// Named with its version, so that Maven does not ask the network which one is the newest.
 const GOAL: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies";
@@ -75,7 +75,7 @@ impl Jars {
             grace: Duration::from_secs(1),
         };
         eprintln!("fetching {} through Maven into {}", self.label, directory.display());
-        let maven = Kept::start(&lab.env, &lab.exe, order).map_err(|why| {
+        let maven = ServerProcess::start(&lab.env, &lab.exe, order).map_err(|why| {
             format!(
                 "{} is not in {} and Maven, which fetches it, did not start: {why}",
                 self.label,

@@ -1,14 +1,14 @@
 //! Servers to compare: found, fetched, started on loopback, watched, and never left behind.
 //!
 //! ```text
-//! Spec ── available() ── start() ──> Running ── usage, pauses ── stop()
+//! Spec ── available() ── start() ──> StartedServer ── usage, pauses ── stop()
 //!            │              │
-//!   JDKs (jdk.rs)     kept.rs ── keeper.rs ── the server's processes, one group
+//!   JDKs (jdk.rs)     server_process.rs ── supervisor.rs ── the server's processes, one group
 //!   jars (maven.rs)
 //! ```
 //!
 //! - `spec.rs`: what is to be started; `halcyon.rs`, `hbase.rs`, `accumulo.rs`: how
-//! - `keeper.rs`, `kept.rs`: a process between the lab and a server, so that none outlives the lab
+//! - `supervisor.rs`, `server_process.rs`: a process between the lab and a server, so that none outlives the lab
 //! - `usage.rs`, `watcher.rs`: processor time, memory and disk of the server's processes; `pauses.rs`: when it stood still
 //!
 //! A server counts as started when it has acknowledged a put. Every wait has an end, and every error is a sentence that
@@ -20,13 +20,13 @@ mod halcyon;
 mod hbase;
 mod jdk;
 mod jvm;
-mod keeper;
-mod kept;
 mod maven;
 mod pauses;
-mod running;
+mod server_process;
 mod site;
 mod spec;
+mod started_server;
+mod supervisor;
 mod usage;
 mod watcher;
 
@@ -39,13 +39,13 @@ use halcyon_env::Env;
 
 pub use command::{PeersArgs, StartArgs, peers, start_and_wait};
 pub use jdk::Jdk;
-pub use keeper::{KeepArgs, keep};
-pub use running::Running;
 pub use spec::{AccumuloSpec, Collector, Durability, HalcyonSpec, HbaseSpec, Maps, Spec};
+pub use started_server::StartedServer;
+pub use supervisor::{KeepArgs, keep};
 pub use usage::{Group, MachineUsage, Usage, of_machine, of_process};
 pub use watcher::{Sample, Watcher, others_cpu_s};
 
-use kept::Kept;
+use server_process::ServerProcess;
 
 /// A file in every directory of data that the lab has made: others are never emptied.
 const MARK: &str = ".halcyon-lab";
@@ -83,7 +83,7 @@ impl Lab {
 
     /// All that this machine has.
     pub fn jdks(&self) -> Vec<Jdk> {
-        jdk::find(&self.env, &jdk::Places::of_environment())
+        jdk::find(&self.env, &jdk::SearchPaths::of_environment())
     }
 
     /// The JDK of a feature release. The error names what there is instead.
@@ -92,13 +92,13 @@ impl Lab {
     }
 
     fn last_lines(&self, path: &Path) -> String {
-        kept::last_lines(&self.env, path)
+        server_process::last_lines(&self.env, path)
     }
 
     /// Looks every few milliseconds until there is an answer, the process has ended, or time is over.
     fn wait_until<T>(
         &self,
-        kept: &Kept,
+        process: &ServerProcess,
         within: Duration,
         period: Duration,
         mut look: impl FnMut() -> Option<T>,
@@ -108,18 +108,22 @@ impl Lab {
             if let Some(found) = look() {
                 return Ok(found);
             }
-            if let Some(how) = kept.ended() {
-                return Err(format!("it ended {how}; {}", kept.last_lines()));
+            if let Some(how) = process.ended() {
+                return Err(format!("it ended {how}; {}", process.last_lines()));
             }
             if self.env.clock.monotonic_ns() - start_ns > within.as_nanos() as u64 {
-                return Err(format!("it was not ready after {} s; {}", within.as_secs(), kept.last_lines()));
+                return Err(format!(
+                    "it was not ready after {} s; {}",
+                    within.as_secs(),
+                    process.last_lines()
+                ));
             }
             self.env.clock.sleep(period);
         }
     }
 
     /// Writes a row, again and again until the server acknowledges it.
-    fn first_put(&self, kept: &Kept, zookeeper: &str, within: Duration) -> Result<(), String> {
+    fn first_put(&self, process: &ServerProcess, zookeeper: &str, within: Duration) -> Result<(), String> {
         let mut said = String::new();
         let put = || {
             let mut put = Command::new(&self.exe);
@@ -146,7 +150,7 @@ impl Lab {
                 }
             }
         };
-        let ready = self.wait_until(kept, within, PUT_PERIOD, put);
+        let ready = self.wait_until(process, within, PUT_PERIOD, put);
         ready.map_err(|why| format!("no put was acknowledged ({said}): {why}"))
     }
 
@@ -168,12 +172,12 @@ pub fn available(lab: &Lab, spec: &Spec) -> Result<(), String> {
 
 /// Starts a server and returns when it has acknowledged a put. `data` is emptied first unless `keep_data`; a directory
 /// that the lab has not made is never emptied. The error is a sentence with the last lines of the server's log.
-pub fn start(lab: &Lab, spec: &Spec, data: &Path, keep_data: bool) -> Result<Running, String> {
-    let place = Place::take(&lab.env, data, keep_data)?;
+pub fn start(lab: &Lab, spec: &Spec, data: &Path, keep_data: bool) -> Result<StartedServer, String> {
+    let data_dir = DataDir::take(&lab.env, data, keep_data)?;
     match spec {
-        Spec::Halcyon(spec) => halcyon::start(lab, spec, &place),
-        Spec::Hbase(spec) => hbase::start(lab, spec, &place),
-        Spec::Accumulo(spec) => accumulo::start(lab, spec, &place, keep_data),
+        Spec::Halcyon(spec) => halcyon::start(lab, spec, &data_dir),
+        Spec::Hbase(spec) => hbase::start(lab, spec, &data_dir),
+        Spec::Accumulo(spec) => accumulo::start(lab, spec, &data_dir, keep_data),
     }
 }
 
@@ -192,10 +196,10 @@ fn free_ports<const N: usize>() -> Result<[u16; N], String> {
 }
 
 /// Where a server's files lie.
-struct Place(PathBuf);
+struct DataDir(PathBuf);
 
-impl Place {
-    fn take(env: &Env, data: &Path, keep_data: bool) -> Result<Place, String> {
+impl DataDir {
+    fn take(env: &Env, data: &Path, keep_data: bool) -> Result<DataDir, String> {
         let path = std::path::absolute(data).map_err(|error| format!("{}: {error}", data.display()))?;
         let failed = |error: std::io::Error| format!("cannot use the directory of data: {error}");
         let is_marked = env.fs.exists(&path.join(MARK));
@@ -203,17 +207,17 @@ impl Place {
         if env.fs.exists(&path) && !is_marked && !is_empty {
             return Err(format!("{} has files that the lab has not made: it is left alone", path.display()));
         }
-        let place = Place(path);
+        let data_dir = DataDir(path);
         if is_marked && !keep_data {
-            env.fs.remove_dir_all(&place.0).map_err(failed)?;
+            env.fs.remove_dir_all(&data_dir.0).map_err(failed)?;
         }
-        env.fs.create_dir_all(&place.logs()).map_err(failed)?;
-        env.fs.replace(&place.0.join(MARK), b"").map_err(failed)?;
+        env.fs.create_dir_all(&data_dir.logs()).map_err(failed)?;
+        env.fs.replace(&data_dir.0.join(MARK), b"").map_err(failed)?;
         // what the last start said must not be taken for what this one says
-        if env.fs.exists(&place.out()) {
-            env.fs.remove_file(&place.out()).map_err(failed)?;
+        if env.fs.exists(&data_dir.out()) {
+            env.fs.remove_file(&data_dir.out()).map_err(failed)?;
         }
-        Ok(place)
+        Ok(data_dir)
     }
 
     /// The server's own files.
@@ -243,18 +247,18 @@ mod tests {
     fn only_what_the_lab_made_is_emptied() {
         let env = halcyon_env::sim::SimFileSystem::new().env();
         let (data, other) = (Path::new("/lab"), Path::new("/other"));
-        let place = Place::take(&env, data, false).unwrap();
-        env.fs.create_dir_all(&place.files()).unwrap();
-        env.fs.put_new(&place.files().join("x"), b"1").unwrap();
-        let place = Place::take(&env, data, true).unwrap();
-        assert!(env.fs.exists(&place.files().join("x")));
-        let place = Place::take(&env, data, false).unwrap();
-        assert!(!env.fs.exists(&place.files().join("x")));
+        let data_dir = DataDir::take(&env, data, false).unwrap();
+        env.fs.create_dir_all(&data_dir.files()).unwrap();
+        env.fs.put_new(&data_dir.files().join("x"), b"1").unwrap();
+        let data_dir = DataDir::take(&env, data, true).unwrap();
+        assert!(env.fs.exists(&data_dir.files().join("x")));
+        let data_dir = DataDir::take(&env, data, false).unwrap();
+        assert!(!env.fs.exists(&data_dir.files().join("x")));
 
         env.fs.create_dir_all(other).unwrap();
         env.fs.put_new(&other.join("precious"), b"1").unwrap();
         for keep_data in [false, true] {
-            let told = Place::take(&env, other, keep_data);
+            let told = DataDir::take(&env, other, keep_data);
             assert!(told.is_err_and(|sentence| sentence.contains("left alone")));
         }
         assert!(env.fs.exists(&other.join("precious")));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use halcyon_env::{Env, spawn_thread};
 
-use super::running::Running;
+use super::started_server::StartedServer;
 use super::usage::{Group, MachineUsage, Usage, of_machine};
 
 const PERIOD: Duration = Duration::from_secs(1);
@@ -29,7 +29,7 @@ pub struct Watcher {
 
 impl Watcher {
     /// The first sample is taken at once.
-    pub fn start(env: &Env, running: &Running) -> Result<Watcher, String> {
+    pub fn start(env: &Env, running: &StartedServer) -> Result<Watcher, String> {
         let ((stop, stopped), (send, samples)) = (channel(), channel());
         let (env, group) = (env.clone(), running.group().clone());
         let mut taken = vec![sample(&env, &group)];

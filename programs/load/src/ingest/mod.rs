@@ -31,10 +31,10 @@ use crate::run::{Plan, conclude, run};
 pub struct CommonArgs {
     #[arg(long, default_value = "ci")]
     pub table: String,
-    /// Clients at work.
+    /// Number of clients.
     #[arg(long, default_value_t = 4, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=10_000))]
     pub clients: usize,
-    /// Connections to each server that the clients share [default: one each].
+    /// Connections to each server that the clients share [default: one for each client].
     #[arg(long)]
     pub connections: Option<usize>,
     #[command(flatten)]
@@ -51,24 +51,24 @@ pub struct IngestArgs {
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum Part {
-    /// Writes nodes.
+    /// Write nodes.
     Write(WriteArgs),
-    /// Reads all nodes and tells which are missing.
+    /// Read all nodes and report missing ones.
     Verify(VerifyArgs),
 }
 
 #[derive(Clone, Debug, Args)]
 pub struct WriteArgs {
-    /// Nodes to write, all clients together.
+    /// Nodes to write, by all clients together.
     #[arg(long, default_value_t = 1_000_000)]
     pub nodes: u64,
-    /// Stop after so many seconds.
+    /// Stop after this time.
     #[arg(long, value_name = "SECONDS")]
     pub time: Option<u64>,
     /// Nodes in one batch.
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub batch: u64,
-    /// Nodes of a client between a node and the one it refers to; rounded up to whole batches.
+    /// Distance in nodes between a node and the one that it references; rounded up to whole batches.
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub layer: u64,
     /// Regions of a new table.
@@ -80,7 +80,7 @@ pub struct WriteArgs {
 
 #[derive(Clone, Debug, Args)]
 pub struct VerifyArgs {
-    /// Rows of one call of a scan.
+    /// Rows in one scan call.
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub caching: u32,
     #[command(flatten)]

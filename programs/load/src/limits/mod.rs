@@ -26,7 +26,7 @@ use crate::run::{Client, Done, Outcome, Plan, Step, result_json, result_text, ru
 const KINDS: &[&str] = &["call"];
 const STEP: Step = Step::Done(Done { operations: 1, kind: Some(0) });
 
-/// What can be measured by itself.
+/// What to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Part {
     Calls,
@@ -36,10 +36,10 @@ pub enum Part {
 
 #[derive(Clone, Debug, Args)]
 pub struct LimitsArgs {
-    /// Measure only this.
+    /// Measure only these.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "calls,log,send")]
     pub only: Vec<Part>,
-    /// Calls that do nothing: over so many connections, so many calls at once.
+    /// No-op calls: pairs of connections and concurrent calls.
     #[arg(
         long,
         value_name = "CONNECTIONSxCALLS,...",
@@ -47,16 +47,16 @@ pub struct LimitsArgs {
         default_value = "1x1,1x16,4x4,4x64,16x256"
     )]
     pub calls: Vec<Concurrency>,
-    /// Appends to the log at once.
+    /// Concurrent WAL appends.
     #[arg(long, default_value_t = 64, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=10_000))]
     pub clients: usize,
-    /// Connections of the plain send.
+    /// Connections of the send test.
     #[arg(long, default_value_t = 1, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=10_000))]
     pub connections: usize,
-    /// Bytes of a log entry's value, and of the cell that answers a get.
+    /// Value size in bytes of a WAL entry and of the cell in a get's response.
     #[arg(long, default_value_t = 1_000, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=16_000_000))]
     pub value_size: usize,
-    /// Bytes of each write of the plain send.
+    /// Sizes in bytes of the writes of the send test.
     #[arg(
         long,
         value_name = "BYTES,...",
@@ -65,10 +65,10 @@ pub struct LimitsArgs {
         value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=64_000_000)
     )]
     pub send_sizes: Vec<usize>,
-    /// Seconds for each.
+    /// Duration of each measurement.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     pub seconds: u64,
-    /// Where to write the log: a directory on the disk that is to be measured; only what is made in it is removed.
+    /// Directory for the WAL, on the disk to measure. Only files created by the test are removed.
     #[arg(long, default_value = ".")]
     pub dir: PathBuf,
     #[command(flatten)]

@@ -43,44 +43,44 @@ pub enum Command {
     CheckAndDelete,
     SequentialDelete,
     RandomDelete,
-    /// Write regions that do not exist into hbase:meta.
+    /// Write entries of nonexistent regions to hbase:meta.
     MetaWrite,
     /// Look regions up in hbase:meta.
     MetaRandomRead,
-    /// Remove what metaWrite has written.
+    /// Remove the entries that metaWrite wrote.
     CleanMeta,
 }
 
-/// Options of PerformanceEvaluation, and ours.
+/// Run a command of HBase's PerformanceEvaluation.
 #[derive(Clone, Debug, Args)]
 #[command(rename_all = "camelCase")]
 pub struct PeArgs {
-    /// What each client does for each of its rows.
+    /// Operation that each client performs on each of its rows.
     #[arg(value_enum)]
     pub command: Command,
-    /// How many clients.
+    /// Number of clients.
     #[arg(value_name = "NCLIENTS", value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=10_000))]
     pub clients: usize,
 
-    /// Rows of each client.
+    /// Rows for each client.
     #[arg(long, default_value_t = ROWS_DEFAULT)]
     pub rows: u64,
-    /// Size of the whole in GiB instead of --rows; with randomRead and randomSeekScan and --rows: the range to draw from.
+    /// Total size in GiB, instead of --rows. With --rows, randomRead and randomSeekScan draw rows from this range.
     #[arg(long, default_value_t = SIZE_DEFAULT)]
     pub size: f64,
-    /// First row of every client [default: the clients' rows follow each other].
+    /// First row of every client [default: clients use consecutive ranges].
     #[arg(long, default_value_t = 0)]
     pub start_row: u64,
-    /// Do only this share of the rows.
+    /// Fraction of the rows to use.
     #[arg(long, default_value_t = 1.0)]
     pub sample_rate: f64,
-    /// How often to go over the rows.
+    /// Number of passes over the rows.
     #[arg(long, default_value_t = 1)]
     pub cycles: u32,
     #[arg(long, default_value = "TestTable")]
     pub table: String,
 
-    /// Regions of a new table; one that has another number is deleted and made anew. 0: as it comes.
+    /// Regions of a new table. A table with another number of regions is recreated. 0: keep the table as it is.
     #[arg(long, default_value_t = 0)]
     pub presplit: u32,
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -89,7 +89,7 @@ pub struct PeArgs {
     pub columns: u32,
     #[arg(long, default_value = "NONE")]
     pub compress: String,
-    /// Cipher of the table's files; the server says whether it has it.
+    /// Cipher of the table's files; a server without it refuses the table.
     #[arg(long, default_value = "NONE")]
     pub encryption: String,
     #[arg(long, default_value = "ROW")]
@@ -105,31 +105,31 @@ pub struct PeArgs {
     /// Class of the table's split policy.
     #[arg(long)]
     pub split_policy: Option<String>,
-    /// Only 1: there are no region replicas here.
+    /// Only 1 is supported: this client does not read from region replicas.
     #[arg(long, default_value_t = 1)]
     pub replicas: u32,
 
-    /// Bytes of a value.
+    /// Size of a value in bytes.
     #[arg(long, default_value_t = 1_000)]
     pub value_size: usize,
-    /// Values of any size below --valueSize.
+    /// Draw value sizes uniformly below --valueSize.
     #[arg(long)]
     pub value_random: bool,
-    /// Values of sizes up to --valueSize, small ones far more often.
+    /// Draw value sizes up to --valueSize from a Zipf distribution.
     #[arg(long)]
     pub value_zipf: bool,
     #[arg(long = "writeToWAL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true")]
     pub write_to_wal: bool,
-    /// Each put a call of its own.
+    /// Send each put as its own call.
     #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true")]
     pub auto_flush: bool,
-    /// With --autoFlush=true: calls of so many puts.
+    /// With --autoFlush=true: puts in one call.
     #[arg(long, default_value_t = 0)]
     pub multi_put: usize,
-    /// Bytes of puts that a client gathers without --autoFlush.
+    /// Write buffer of a client in bytes, without --autoFlush.
     #[arg(long, default_value_t = 2 << 20)]
     pub buffer_size: usize,
-    /// Flush the table when all is written.
+    /// Flush the table after the last write.
     #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true")]
     pub flush_commits: bool,
     /// Write tags with each cell.
@@ -138,55 +138,55 @@ pub struct PeArgs {
     #[arg(long = "numoftags", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=127))]
     pub tags_count: u8,
 
-    /// Gets of so many rows in one call; randomRead only.
+    /// Rows in one multi-get; randomRead only.
     #[arg(long, default_value_t = 0)]
     pub multi_get: usize,
-    /// Name the columns in gets and scans.
+    /// List the columns explicitly in gets and scans.
     #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true")]
     pub add_columns: bool,
-    /// Let the server throw all cells away.
+    /// Add a filter that drops all cells on the server.
     #[arg(long)]
     pub filter_all: bool,
-    /// Rows of one call of a scan.
+    /// Rows in one scan call.
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
     pub caching: u32,
-    /// Let a scan fetch the next rows while the last ones are taken.
+    /// Prefetch the next rows of a scan while the client reads the current ones.
     #[arg(long)]
     pub async_prefetch: bool,
     #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true")]
     pub cache_blocks: bool,
-    /// default, stream or pread.
+    /// Read type of scans: default, stream or pread.
     #[arg(long, default_value = "default")]
     pub scan_read_type: String,
-    /// Sleep up to so many milliseconds before each get.
+    /// Sleep up to this many milliseconds before each get.
     #[arg(long, default_value_t = 0)]
     pub random_sleep: u64,
 
-    /// Every client on one connection.
+    /// Share one connection among all clients.
     #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true")]
     pub one_con: bool,
-    /// Connections that the clients share [default: one each].
+    /// Connections that the clients share [default: one for each client].
     #[arg(long)]
     pub conn_count: Option<usize>,
-    /// Latencies are always told; taken so that command lines need not change.
+    /// No effect: latencies are always reported. Accepted for compatibility.
     #[arg(long)]
     pub latency: bool,
-    /// Also count rows that took so many milliseconds or longer.
+    /// Count rows slower than this many milliseconds.
     #[arg(long, default_value_t = 0)]
     pub latency_threshold: u64,
-    /// Leave so many rows of each client out of the latencies.
+    /// Exclude the first rows of each client from the latencies.
     #[arg(long, default_value_t = 0)]
     pub measure_after: u64,
-    /// Only 0: nothing is traced here.
+    /// Only 0 is supported: tracing is not available.
     #[arg(long, default_value_t = 0.0)]
     pub trace_rate: f64,
-    /// Always so; taken so that command lines need not change.
+    /// No effect: clients never run as MapReduce jobs. Accepted for compatibility.
     #[arg(long)]
     pub nomapred: bool,
-    /// Progress comes by time (--progress-period); taken so that command lines need not change.
+    /// No effect: see --progress-period. Accepted for compatibility.
     #[arg(long = "period", value_name = "ROWS")]
     pub rows_period: Option<u64>,
-    /// Hadoop's properties, which do not go: there is no such configuration here.
+    /// Not supported: this client has no Hadoop configuration.
     #[arg(short = 'D', value_name = "PROPERTY=VALUE")]
     pub property: Vec<String>,
 
@@ -207,7 +207,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// The error is a sentence that says what does not go.
+    /// The error is a sentence that names the unsupported combination.
     pub fn of(args: &PeArgs) -> Result<Options, String> {
         refuse(args)?;
         let value = if args.value_random { args.value_size / 2 } else { args.value_size };
@@ -262,15 +262,15 @@ impl Options {
 fn refuse(args: &PeArgs) -> Result<(), String> {
     let known = |what: &str, text: &str, ok: bool| match ok {
         true => Ok(()),
-        false => Err(format!("--{what}: there is no '{text}'")),
+        false => Err(format!("--{what}: unknown value '{text}'")),
     };
     if args.replicas != 1 {
         return Err(
-            "--replicas: reads go to a region's first replica only; there is nothing but 1".to_string()
+            "--replicas: only 1 is supported; this client does not read from region replicas".to_string()
         );
     }
     if args.trace_rate != 0.0 {
-        return Err("--traceRate: nothing here collects traces; there is nothing but 0".to_string());
+        return Err("--traceRate: only 0 is supported; tracing is not available".to_string());
     }
     if let Some(property) = args.property.first() {
         return Err(format!(

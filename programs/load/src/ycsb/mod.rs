@@ -121,7 +121,7 @@ fn read_properties(env: &Env, args: &YcsbArgs) -> Result<Properties, String> {
         }
         None => Properties::default(),
         Some(name) => Properties::core(&name.to_ascii_lowercase())
-            .ok_or_else(|| format!("--workload: there is no '{name}', only a to f"))?,
+            .ok_or_else(|| format!("--workload: unknown workload '{name}', expected a to f"))?,
     };
     for file in &args.files {
         let named = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());

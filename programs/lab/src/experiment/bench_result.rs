@@ -9,7 +9,7 @@ use crate::outcome::{Latency, Resources, Run, Second, Slow};
 /// The parts of the file that are used here. Unknown ones are left alone.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Loaded {
+struct BenchResult {
     command_line: Vec<String>,
     started_ms: u64,
     elapsed_s: f64,
@@ -22,7 +22,7 @@ struct Loaded {
     latency_us: BTreeMap<String, Summary>,
     histogram_us: BTreeMap<String, Vec<(u64, u64)>>,
     errors: BTreeMap<String, u64>,
-    series: Vec<LoadedSecond>,
+    series: Vec<BenchSecond>,
     slow: Vec<Slow>,
     slow_left_out: u64,
 }
@@ -35,7 +35,7 @@ struct Summary {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct LoadedSecond {
+struct BenchSecond {
     elapsed_s: f64,
     operations: u64,
     p50_us: u64,
@@ -45,18 +45,18 @@ struct LoadedSecond {
 
 /// A run without side, case, pauses and, but for processor time, resources. The error is a sentence.
 pub fn run_of(json: &[u8]) -> Result<Run, String> {
-    let loaded: Loaded = serde_json::from_slice(json)
+    let result: BenchResult = serde_json::from_slice(json)
         .map_err(|error| format!("what the load generator wrote cannot be read: {error}"))?;
-    if loaded.started_ms == 0 {
+    if result.started_ms == 0 {
         return Err("the load generator did not say when it began".to_string());
     }
-    let mean_us = |kind: &String| loaded.latency_us.get(kind).map_or(0.0, |summary| summary.mean);
+    let mean_us = |kind: &String| result.latency_us.get(kind).map_or(0.0, |summary| summary.mean);
     let latency = |(kind, histogram): (&String, &Vec<(u64, u64)>)| Latency {
         kind: kind.clone(),
         mean_us: mean_us(kind),
         histogram: histogram.clone(),
     };
-    let second = |second: &LoadedSecond| Second {
+    let second = |second: &BenchSecond| Second {
         at_s: second.elapsed_s,
         operations: second.operations,
         p50_us: second.p50_us,
@@ -68,26 +68,26 @@ pub fn run_of(json: &[u8]) -> Result<Run, String> {
         side: String::new(),
         case: String::new(),
         repetition: 0,
-        command_line: loaded.command_line,
-        started_ms: loaded.started_ms,
-        elapsed_s: loaded.elapsed_s,
-        partial: loaded.partial,
-        operations: loaded.operations,
-        operations_per_s: loaded.operations_per_s,
-        rate_wanted_per_s: loaded.rate_wanted_per_s,
-        latencies: loaded
+        command_line: result.command_line,
+        started_ms: result.started_ms,
+        elapsed_s: result.elapsed_s,
+        partial: result.partial,
+        operations: result.operations,
+        operations_per_s: result.operations_per_s,
+        rate_wanted_per_s: result.rate_wanted_per_s,
+        latencies: result
             .histogram_us
             .iter()
             .filter(|(_, histogram)| !histogram.is_empty())
             .map(latency)
             .collect(),
-        series: loaded.series.iter().map(second).collect(),
-        slow: loaded.slow,
-        slow_left_out: loaded.slow_left_out,
+        series: result.series.iter().map(second).collect(),
+        slow: result.slow,
+        slow_left_out: result.slow_left_out,
         pauses: Vec::new(),
         resources: Resources {
-            server_cpu_s: loaded.server_cpu_s.unwrap_or(0.0),
-            client_cpu_s: loaded.client_cpu_s,
+            server_cpu_s: result.server_cpu_s.unwrap_or(0.0),
+            client_cpu_s: result.client_cpu_s,
             others_cpu_s: 0.0,
             resident_bytes: 0,
             resident_peak_bytes: 0,
@@ -97,7 +97,7 @@ pub fn run_of(json: &[u8]) -> Result<Run, String> {
             stolen_s: 0.0,
             bound_by: String::new(),
         },
-        errors: loaded.errors.into_iter().collect(),
+        errors: result.errors.into_iter().collect(),
         disk_bytes: None,
     })
 }

@@ -8,15 +8,15 @@ use std::time::Duration;
 use halcyon_env::Env;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use super::bench_result;
 use super::bound::{Circumstances, bound_by};
 use super::child;
 use super::display::Display;
-use super::loaded;
 use super::options::{Machine, RunArgs};
 use super::plan::{Collector, Durability, Server, SidePlan};
 use super::stage::{Order, Stage, Started};
 use crate::outcome::{Environment, Product, Run};
-use crate::peers::{self, Lab, Running, Sample, Spec, Watcher, others_cpu_s};
+use crate::peers::{self, Lab, Sample, Spec, StartedServer, Watcher, others_cpu_s};
 
 /// What a load may take above what is expected: a slow machine is no reason to give up, a server that hangs is.
 const PATIENCE: f64 = 20.0;
@@ -26,7 +26,7 @@ const LINE_LEN_MAX: usize = 200;
 /// Writes of 4 KiB that are timed.
 const SYNCS: usize = 41;
 
-pub struct Here {
+pub struct LocalMachine {
     env: Env,
     lab: Lab,
     /// For servers; emptied when a server has ended.
@@ -34,7 +34,7 @@ pub struct Here {
     durability: Durability,
     display: Arc<Display>,
     is_interrupted: Arc<AtomicBool>,
-    running: Option<Running>,
+    running: Option<StartedServer>,
     /// Threads that the load of this server may use at once.
     load_threads: u32,
     /// Whether that load is `halcyon bench`, not the Java client that Accumulo needs.
@@ -42,9 +42,9 @@ pub struct Here {
     machine: Machine,
 }
 
-impl Here {
+impl LocalMachine {
     /// `out` takes the servers' data too. From here on the first Ctrl-C or SIGTERM asks to end, and the second ends.
-    pub fn new(env: &Env, args: &RunArgs, out: &Path, display: Arc<Display>) -> Result<Here, String> {
+    pub fn new(env: &Env, args: &RunArgs, out: &Path, display: Arc<Display>) -> Result<LocalMachine, String> {
         let lab = Lab::new(env, args.cache.clone())?;
         let is_interrupted = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
@@ -63,7 +63,7 @@ impl Here {
         };
         let (data, durability) = (out.join("data"), args.durability);
         let env = env.clone();
-        Ok(Here {
+        Ok(LocalMachine {
             env,
             lab,
             data,
@@ -137,7 +137,7 @@ impl Here {
         if line.is_empty() { "the server ended".to_string() } else { format!("the server ended: {line}") }
     }
 
-    fn running(&self) -> &Running {
+    fn running(&self) -> &StartedServer {
         self.running.as_ref().expect("a load comes after a start")
     }
 
@@ -238,7 +238,7 @@ fn at(samples: &[Sample], at_ms: u64) -> Option<Sample> {
     Some(sample)
 }
 
-impl Stage for Here {
+impl Stage for LocalMachine {
     fn available(&mut self, side: &SidePlan) -> Result<(), String> {
         peers::available(&self.lab, &spec(side, self.durability))
     }
@@ -270,11 +270,14 @@ impl Stage for Here {
             if !progress.is_empty() {
                 self.display.goes(progress);
             }
-            match () {
-                () if self.is_interrupted() => Some("interrupted".to_string()),
-                () if !self.running().is_running() => Some(self.server_ended()),
-                () if since > patience => Some(format!("it was not done after {} s", since.as_secs())),
-                () => None,
+            if self.is_interrupted() {
+                Some("interrupted".to_string())
+            } else if !self.running().is_running() {
+                Some(self.server_ended())
+            } else if since > patience {
+                Some(format!("the load had not ended after {} s", since.as_secs()))
+            } else {
+                None
             }
         });
         let samples = watcher.finish();
@@ -284,7 +287,7 @@ impl Stage for Here {
             false => ended.said,
         };
         let mut run = match self.env.fs.read(&json) {
-            Ok(json) => loaded::run_of(&json)?,
+            Ok(json) => bench_result::run_of(&json)?,
             Err(_) => return Err(ended.asked.unwrap_or(said)),
         };
         if let Some(why) = ended.asked {
@@ -297,7 +300,7 @@ impl Stage for Here {
     }
 
     fn is_running(&mut self) -> bool {
-        self.running.as_ref().is_some_and(Running::is_running)
+        self.running.as_ref().is_some_and(StartedServer::is_running)
     }
 
     fn stop(&mut self) {

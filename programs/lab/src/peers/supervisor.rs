@@ -1,13 +1,13 @@
 //! `halcyon lab keep`: a small process between the lab and a server, so that no server outlives the lab.
 //!
 //! ```text
-//! lab ──standard input──> keeper ──starts──> server ──may start──> more processes
+//! lab ──standard input──> supervisor ──starts──> server ──may start──> more processes
 //!     <─standard output──        └─────────── one process group ──────────────┘
 //! ```
 //!
-//! The keeper leads a process group of its own. It waits for three things: the server's end, the line `stop`, and the
+//! The supervisor leads a process group of its own. It waits for three things: the server's end, the line `stop`, and the
 //! end of its standard input, which comes when the lab ends in whatever way, `kill -9` included. `stop` is polite: the
-//! server gets SIGTERM and some time. In all cases the last thing is SIGKILL to the whole group, the keeper too.
+//! server gets SIGTERM and some time. In all cases the last thing is SIGKILL to the whole group, the supervisor too.
 //!
 //! On its standard output it says `pid NUMBER` or `failed SENTENCE` once, and `ended HOW` when the server ended.
 
@@ -22,13 +22,13 @@ use std::time::Duration;
 use halcyon_env::spawn_thread;
 use rustix::process::{Pid, Signal, getpgid, getpid, kill_process, kill_process_group, setpgid};
 
-/// Starts a command and ends it, with all it has started, at the end of standard input. For the lab alone.
+/// Supervise a command: end it and its children at the end of standard input. Used by the lab itself.
 #[derive(Debug, clap::Args)]
 pub struct KeepArgs {
-    /// File that takes the command's output; lines are added.
+    /// File to which the command's output is appended.
     #[arg(long)]
     pub out: PathBuf,
-    /// Seconds from the wish to stop to the end by force.
+    /// Time from SIGTERM to SIGKILL.
     #[arg(long, default_value_t = 60)]
     pub grace: u64,
     #[arg(last = true, required = true)]
@@ -81,13 +81,13 @@ fn wait(mut child: Child) -> Result<Receiver<Event>, String> {
     let (sender, events) = channel();
     let ends: Sender<Event> = sender.clone();
     let failed = |error: std::io::Error| format!("cannot start threads: {error}");
-    spawn_thread("keeper-server", move || {
+    spawn_thread("lab-server", move || {
         if let Ok(status) = child.wait() {
             let _ = ends.send(Event::Ended(status));
         }
     })
     .map_err(failed)?;
-    spawn_thread("keeper-input", move || {
+    spawn_thread("lab-input", move || {
         for line in std::io::stdin().lock().lines() {
             match line.as_deref() {
                 Ok("stop") => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use halcyon_env::Env;
 
-use super::kept::Kept;
+use super::server_process::ServerProcess;
 use super::usage::{Group, Usage, directory_bytes, of_process};
 use super::{halcyon, pauses};
 use crate::outcome::Pause;
@@ -15,9 +15,9 @@ const WAIT_PERIOD: Duration = Duration::from_millis(200);
 /// A started server. Ends with all its processes when dropped, and when the lab ends in whatever way.
 ///
 /// *Thread safety*: all methods from any thread.
-pub struct Running {
+pub struct StartedServer {
     pub(super) env: Env,
-    pub(super) kept: Kept,
+    pub(super) process: ServerProcess,
     pub(super) settings: Vec<String>,
     pub(super) data: PathBuf,
     pub(super) ready_ms: u64,
@@ -36,10 +36,10 @@ pub(super) enum PauseSource {
     Log(PathBuf),
 }
 
-impl Running {
+impl StartedServer {
     /// Of the server, as it was started.
     pub fn command_line(&self) -> Vec<String> {
-        self.kept.order.command.clone()
+        self.process.order.command.clone()
     }
 
     /// What differs from the product's defaults, `name=value`, without what only says where things lie.
@@ -69,12 +69,12 @@ impl Running {
     }
 
     pub fn is_running(&self) -> bool {
-        self.kept.ended().is_none()
+        self.process.ended().is_none()
     }
 
     /// All processes of the server.
     pub fn group(&self) -> &Group {
-        self.kept.group()
+        self.process.group()
     }
 
     /// What all of them together have used so far.
@@ -82,7 +82,7 @@ impl Running {
         self.group().usage()
     }
 
-    /// What [`Running::pid`] alone has used so far.
+    /// What [`StartedServer::pid`] alone has used so far.
     pub fn server_usage(&self) -> Usage {
         of_process(&self.env, self.server_pid).unwrap_or_default()
     }
@@ -116,8 +116,8 @@ impl Running {
     /// Waits for its end, and says how it ended.
     pub fn wait(self) -> String {
         loop {
-            if let Some(how) = self.kept.ended() {
-                return format!("{how}; {}", self.kept.last_lines());
+            if let Some(how) = self.process.ended() {
+                return format!("{how}; {}", self.process.last_lines());
             }
             self.env.clock.sleep(WAIT_PERIOD);
         }
@@ -125,11 +125,11 @@ impl Running {
 
     /// Asks it to end and waits; what does not go is killed, and that is the error.
     pub fn stop(self) -> Result<(), String> {
-        self.kept.stop()
+        self.process.stop()
     }
 
     /// Ends it at once, as a crash would.
     pub fn kill(self) -> Result<(), String> {
-        self.kept.kill()
+        self.process.kill()
     }
 }

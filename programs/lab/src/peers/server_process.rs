@@ -1,4 +1,4 @@
-//! The lab's end of a keeper (`keeper.rs`): a process that is gone when this is dropped, with all it has started.
+//! The lab's end of a supervisor (`supervisor.rs`): a process that is gone when this is dropped, with all it has started.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -18,8 +18,8 @@ const LOOK_PERIOD: Duration = Duration::from_millis(20);
 /// What of a log is shown when something went wrong.
 const LAST_LINES: usize = 12;
 const LAST_BYTES: u64 = 16 << 10;
-/// Given to a server beyond what its keeper gives it, before the lab itself kills the group.
-const KEEPER_TIME: Duration = Duration::from_secs(5);
+/// Given to a server beyond what its supervisor gives it, before the lab itself kills the group.
+const SUPERVISOR_TIME: Duration = Duration::from_secs(5);
 
 /// What to start.
 #[derive(Debug, Clone)]
@@ -34,75 +34,81 @@ pub(super) struct Order {
     pub grace: Duration,
 }
 
-/// A process under a keeper. *Thread safety*: all methods from any thread.
-pub(super) struct Kept {
+/// A process under a supervisor. *Thread safety*: all methods from any thread.
+pub(super) struct ServerProcess {
     env: Env,
     pub order: Order,
     pub pid: u32,
     group: Group,
-    keeper: Mutex<Keeper>,
+    supervisor: Mutex<Supervisor>,
 }
 
-struct Keeper {
+struct Supervisor {
     child: Child,
     /// Closing it ends the group.
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
-    /// How the server ended, once the keeper is gone.
+    /// How the server ended, once the supervisor is gone.
     ended: Option<String>,
 }
 
-impl Kept {
+impl ServerProcess {
     /// The error says why the command did not start; that it ended at once is not one.
-    pub fn start(env: &Env, exe: &Path, order: Order) -> Result<Kept, String> {
-        let mut keeper = Command::new(exe);
-        keeper.args(["lab", "keep", "--grace", &order.grace.as_secs().to_string(), "--out"]);
-        keeper.arg(&order.out).arg("--").args(&order.command);
-        keeper.envs(order.variables.iter().map(|(name, value)| (name, value)));
-        keeper.current_dir(&order.directory).process_group(0);
-        keeper.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = keeper.spawn().map_err(|error| format!("{}: {error}", exe.display()))?;
+    pub fn start(env: &Env, exe: &Path, order: Order) -> Result<ServerProcess, String> {
+        let mut supervisor = Command::new(exe);
+        supervisor.args(["lab", "keep", "--grace", &order.grace.as_secs().to_string(), "--out"]);
+        supervisor.arg(&order.out).arg("--").args(&order.command);
+        supervisor.envs(order.variables.iter().map(|(name, value)| (name, value)));
+        supervisor.current_dir(&order.directory).process_group(0);
+        supervisor.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = supervisor.spawn().map_err(|error| format!("{}: {error}", exe.display()))?;
         let leader = child.id();
         let input = child.stdin.take();
         let output = BufReader::new(child.stdout.take().expect("it is piped"));
-        let mut keeper = Keeper { child, input, output, ended: None };
+        let mut supervisor = Supervisor { child, input, output, ended: None };
         let mut line = String::new();
-        let read = keeper.output.read_line(&mut line);
+        let read = supervisor.output.read_line(&mut line);
         let pid = line.trim().strip_prefix("pid ").and_then(|pid| pid.parse().ok());
         let Some(pid) = pid else {
-            keeper.input = None;
-            let _ = keeper.child.wait();
+            supervisor.input = None;
+            let _ = supervisor.child.wait();
             let sentence = line.trim().strip_prefix("failed ").map(str::to_string);
-            return Err(sentence.unwrap_or_else(|| format!("the keeper said {line:?} ({read:?})")));
+            return Err(sentence.unwrap_or_else(|| format!("the supervisor said {line:?} ({read:?})")));
         };
-        Ok(Kept { env: env.clone(), order, pid, group: Group::new(env, leader), keeper: Mutex::new(keeper) })
+        Ok(ServerProcess {
+            env: env.clone(),
+            order,
+            pid,
+            group: Group::new(env, leader),
+            supervisor: Mutex::new(supervisor),
+        })
     }
 
-    fn keeper(&self) -> std::sync::MutexGuard<'_, Keeper> {
-        self.keeper.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn supervisor(&self) -> std::sync::MutexGuard<'_, Supervisor> {
+        self.supervisor.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// All processes of it but the keeper.
+    /// All processes of it but the supervisor.
     pub fn group(&self) -> &Group {
         &self.group
     }
 
     /// How it ended, or `None` while it runs.
     pub fn ended(&self) -> Option<String> {
-        let mut keeper = self.keeper();
-        if keeper.ended.is_none() && !matches!(keeper.child.try_wait(), Ok(None)) {
-            keeper.ended = Some(last_word(&mut keeper.output));
+        let mut supervisor = self.supervisor();
+        if supervisor.ended.is_none() && !matches!(supervisor.child.try_wait(), Ok(None)) {
+            supervisor.ended = Some(last_word(&mut supervisor.output));
         }
-        keeper.ended.clone()
+        supervisor.ended.clone()
     }
 
     /// Asks it to end, waits, and kills what is left. The error says that it had to be killed, or could not be.
     pub fn stop(&self) -> Result<(), String> {
         if self.ended().is_none() {
-            if let Some(input) = &mut self.keeper().input {
-                let _ = input.write_all(b"stop\n"); // the keeper may be gone: then all is
+            if let Some(input) = &mut self.supervisor().input {
+                let _ = input.write_all(b"stop\n"); // the supervisor may be gone: then all is
             }
-            let within_ns = (self.order.grace + KEEPER_TIME).as_nanos() as u64;
+            let within_ns = (self.order.grace + SUPERVISOR_TIME).as_nanos() as u64;
             let start_ns = self.env.clock.monotonic_ns();
             while self.ended().is_none() && self.env.clock.monotonic_ns() - start_ns < within_ns {
                 self.env.clock.sleep(LOOK_PERIOD);
@@ -117,7 +123,7 @@ impl Kept {
 
     /// Ends everything at once. The error names processes that would not go.
     pub fn kill(&self) -> Result<(), String> {
-        self.keeper().input = None;
+        self.supervisor().input = None;
         let leader = Pid::from_raw(self.group.leader() as i32).expect("a process has a number above 0");
         let start_ns = self.env.clock.monotonic_ns();
         loop {
@@ -125,7 +131,7 @@ impl Kept {
             if members.is_empty() && self.ended().is_some() {
                 return Ok(());
             }
-            // the keeper has done so already, unless somebody ended it before
+            // the supervisor has done so already, unless somebody ended it before
             let _ = kill_process_group(leader, Signal::KILL);
             if self.env.clock.monotonic_ns() - start_ns > KILL_TIME_MAX.as_nanos() as u64 {
                 return Err(format!("{}: processes {members:?} cannot be killed", self.name()));
@@ -160,17 +166,17 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = self.kill(); // nobody is left to be told
     }
 }
 
-/// What the keeper said about the end of the server.
+/// What the supervisor said about the end of the server.
 fn last_word(output: &mut BufReader<ChildStdout>) -> String {
     let lines = output.lines().map_while(Result::ok);
     let ended = lines.filter_map(|line| line.strip_prefix("ended ").map(str::to_string)).last();
-    ended.unwrap_or_else(|| "with its keeper".to_string())
+    ended.unwrap_or_else(|| "with its supervisor".to_string())
 }
 
 /// The last lines of a file, for a sentence about what went wrong.
