@@ -1,3 +1,5 @@
+//! The threads that serve connections, and which connection belongs to which.
+
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;

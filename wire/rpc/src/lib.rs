@@ -8,25 +8,31 @@
 //! answer      int32 length | varint, ResponseHeader | varint, message   | cell block
 //! ```
 //!
-//! One task per connection owns its socket (`connection.rs`). A turn of it (`calls.rs`) reads what is there
-//! (`input.rs`), cuts whole frames out of the read buffer without copying ([`bytes::Bytes`] slices of it become
-//! the parameter and the cells), hands each call to the service, calls [`Service::batch_done`], polls what was
-//! not ready at once, and writes all answers with one vectored write (`output.rs`). Calls that wait
-//! ([`Outcome::Later`]) stay with the connection's task and cost no task of their own; they are driven to their
-//! end even if the client goes.
+//! One task per connection owns its socket (`connection.rs`). One poll of it (`calls.rs`) does the following:
+//!
+//! 1. It reads what has arrived (`input.rs`), and cuts whole frames out of the read buffer without copying. Slices of the
+//!    buffer ([`bytes::Bytes`]) become parameters and cells.
+//! 2. It hands each call to the service, and then calls [`Service::batch_done`].
+//! 3. It polls calls that were not ready at once.
+//! 4. It writes all answers with one vectored write (`output.rs`).
+//!
+//! Calls that wait ([`Outcome::Later`]) belong to the connection's task and need no task of their own. They are driven to
+//! their end even if the client disconnects.
 //!
 //! With [`EventLoops`], another task opens the connection first. The connection moves to an event loop when it has named
 //! its service (`event_loops.rs`). The time of a call, from its bytes being read to its answer being given to the
 //! socket, is counted by class (`times.rs`).
 //!
-//! Every call belongs to a class with limits of its own (`queues.rs`). A call whose client has given up or gone
-//! before its turn came is dropped without a word, and counted.
+//! Every call belongs to a class with limits of its own (`queues.rs`). A queued call whose client timed out or
+//! disconnected is dropped without an answer, and counted.
 //!
-//! What must hold: an answer is sent at most once per call and only for calls that were received; every length is
-//! checked against the frame before it is believed; every queue has a limit in [`RpcSettings`].
+//! Invariants: an answer is sent at most once per call, and only for calls that were received. Every length is checked
+//! against the frame before it is used. Every queue has a limit in [`RpcSettings`].
 //! Checked against HBase 2.6.4 (`NettyRpcServer`, `ServerRpcConnection`, `CellBlockBuilder`).
 //!
-//! When you change the form of an answer, also look at `wire/client` and at the golden frames in `tests/`.
+//! Imports point one way: `server` to `calls` to `connection`, and all three to `shared`.
+//!
+//! When you change the form of an answer, also touch `wire/client` and the golden frames in `tests/`.
 
 mod calls;
 mod cell_block;

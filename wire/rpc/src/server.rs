@@ -1,3 +1,5 @@
+//! The server of a port: accepts connections, gives each to an event loop, and drains them when it stops.
+
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;

@@ -22,7 +22,7 @@ use halcyon_memstore::ChunkPool;
 use halcyon_region::FlushOutcome;
 
 use super::compactions::Compactions;
-use super::held_flushes::HeldFlushes;
+use super::held_flushes::{HeldFlushes, HeldState};
 use super::listener::StoreFileListeners;
 use super::queue::RegionQueue;
 use super::workers::Worker;
@@ -59,7 +59,7 @@ pub(crate) struct Flusher {
     parts: FlusherParts,
     settings: FlusherSettings,
     queue: RegionQueue<OnlineRegion>,
-    held: HeldFlushes,
+    held: HeldFlushes<OnlineRegion>,
 }
 
 impl Flusher {
@@ -135,7 +135,8 @@ impl Flusher {
         let parts = &self.parts;
         let wait = self.settings.blocking_files_wait;
         let released = self.held.take_released(parts.clock.monotonic_ns(), wait, |online| {
-            (parts.regions.serves(online), self.has_too_many_files(online))
+            let has_too_many_files = self.has_too_many_files(online);
+            HeldState { is_served: parts.regions.serves(online), has_too_many_files }
         });
         for held in released {
             held.online.flush_waited.store(!held.failed, Ordering::Release);

@@ -1,3 +1,5 @@
+//! The event by which flushes and compactions reach the parts that follow them.
+
 use std::sync::Arc;
 
 use crate::regions::region_table::OnlineRegion;

@@ -1,9 +1,9 @@
 //! How fast compactions write (HBase: `PressureAwareCompactionThroughputController`).
 //!
-//! All running compactions share one limit in equal parts. It lies between two bounds, the nearer to the upper one
-//! the more files wait for a compaction, has another value in off-peak hours, and falls away when some store is so
-//! full that flushes wait. A compaction that is ahead of its part sleeps on its own thread; what ends it ends the
-//! sleep.
+//! All running compactions share one limit in equal parts. The limit lies between two bounds; the more files wait for a
+//! compaction, the nearer it is to the upper bound. Off-peak hours have a limit of their own. There is no limit while some
+//! store is so full that flushes wait. A compaction that is ahead of its part sleeps on its own thread. Cancelling the
+//! compaction ends the sleep.
 
 use std::fmt;
 use std::sync::Arc;

@@ -22,7 +22,7 @@ pub(crate) struct WalWriter {
 
 impl WalWriter {
     pub(crate) fn run_once(&self) {
-        self.logs.turn();
+        self.logs.run_once();
         self.pressure.update_log(self.logs.is_behind());
         if self.lifecycle.is_serving()
             && let Some(error) = self.logs.failure()

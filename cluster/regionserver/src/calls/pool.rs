@@ -1,15 +1,13 @@
-//! Where calls run that may wait for the disk.
+//! The disk pool: threads for calls that may wait for the disk.
 //!
-//! A bounded number of threads, and a queue before them for each class of calls, which holds no more than `Queues` of
-//! `halcyon-rpc` lets wait of that class. Every class has some
-//! threads that no other class may take, and all of them share the rest; who waits is served class by class in
-//! turn. So a scan waits behind ten thousand scans, and a Get beside them does not. HBase gives each class a queue
-//! and handlers of its own (`RWQueueRpcExecutor`); with both ratios set the threads are divided here as they are
-//! there.
+//! The number of threads is bounded. Each class of calls has a queue, no longer than `Queues` of `halcyon-rpc` allows. Each
+//! class has some threads that no other class may take; all classes share the rest, in turn. So a scan waits behind ten
+//! thousand scans, and a Get does not. HBase gives each class a queue and handlers of its own (`RWQueueRpcExecutor`). With
+//! both of HBase's ratios set the threads are divided here as they are there.
 //!
-//! Reads and scans also announce how large their answers may become, and begin when there is room for that
-//! (`Queues::reserve` of `halcyon-rpc`). A call whose client does not take what it asked for before is passed over,
-//! and looked at again when another one ends or somebody says so ([`DiskPool::look_again`]).
+//! Reads and scans announce how large their answers may become. They begin when there is room for that (`Queues::reserve` of
+//! `halcyon-rpc`). A call whose client has not taken earlier answers is skipped. It is checked again when another call ends
+//! and when [`DiskPool::look_again`] is called.
 
 use std::cell::Cell;
 use std::collections::VecDeque;

@@ -1,15 +1,16 @@
 //! Open scanners and their leases.
 //!
-//! A scanner is either idle, with a lease that runs, or busy in one call, with no lease at all; a second call
-//! for a busy scanner finds no lease and is told so. A scanner whose lease ran out is forgotten and its id is
-//! unknown from then on. The ids of scanners that were closed in good order are remembered for one lease
-//! period, because older clients close what the server has closed already. A scanner goes with the connection that used
-//! it last: who opened it cannot come back for it, and a client that lost its connection begins anew behind what it
-//! has when it is told that the scanner is unknown. Checked against `RSRpcServices`
-//! (`getRegionScanner`, `checkScanNextCallSeq`, `closeScanner`) and `LeaseManager` of 2.6.4.
+//! A scanner is either idle, with a lease that runs, or busy in one call, with no lease. A second call for a busy scanner is
+//! refused, because it finds no lease. A scanner whose lease expired is removed, and its id is unknown from then on. The ids
+//! of scanners that were closed in order are remembered for one lease period, because older clients close what the server
+//! has closed already.
 //!
-//! A scanner that is idle, or whose call waits for its turn, holds no memory that was flushed: it lets go of its view then, and takes a new one when it is called
-//! again (HBase: `StoreScanner.updateReaders`). What it may still see is kept for it in files.
+//! A scanner is closed with the connection that used it last. No other connection can reach it. Its client opens a new
+//! scanner behind the last row it has, when the server answers that the scanner is unknown. Checked against
+//! `RSRpcServices` (`getRegionScanner`, `checkScanNextCallSeq`, `closeScanner`) and `LeaseManager` of 2.6.4.
+//!
+//! An idle scanner, or one whose call is queued, holds no memory of flushed memstores. It releases its view, and takes a new
+//! one at the next call (HBase: `StoreScanner.updateReaders`). What it may still see stays in files.
 //!
 //! *Thread safety*: one lock, held for a hash probe; scanners are dropped outside of it.
 

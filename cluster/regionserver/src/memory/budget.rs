@@ -1,31 +1,31 @@
-//! One budget: what each part of the server may hold, and what it holds.
+//! The memory budget: how it is divided among the parts of the server.
 //!
 //! ```text
 //! budget = memstores + blocks + requests + answers + log + working
 //!
-//! memstores   chunks, filled or not, with the lists and arrays of flat segments, and chunks that wait to be used
+//! memstores   chunks, filled or not, with the lists and arrays of flat segments, and chunks that are ready for writers
 //! blocks      the block cache, roots of index and bloom filters of open files, blocks under open scanners, nonces of
 //!             finished operations
-//! requests    frames of calls that wait, and large ones that are arriving
-//! answers     those that threads of the disk pool are making, and those that clients do not take
-//! log         what was appended and not written: a buffer that fills and one that is being written
+//! requests    frames of calls that wait, and large frames that are arriving
+//! answers     answers that the disk pool is making, and answers that clients have not taken yet
+//! log         WAL buffers: one that fills, and one that is being written
 //! working     buffers of flushes and compactions, and read buffers of connections
 //! ```
 //!
-//! The shares of memstores and blocks are settings, at most four fifths together, as in HBase; what is left is
-//! divided here. A limit is kept by whoever gives memory out:
+//! The shares of memstores and blocks are settings, together at most four fifths, as in HBase. The rest is divided here.
+//! The part that hands out memory enforces its limit:
 //!
 //! | part | at its limit |
 //! |---|---|
-//! | memstores | writers are held back and then refused (`pressure.rs`); waiting chunks go before new ones come |
-//! | blocks | blocks leave the cache; its capacity is what open files, scanners and nonces leave of the part; nonces have a sixteenth of the budget at most |
+//! | memstores | writers are held back and then refused (`pressure.rs`); ready chunks are used before new ones are allocated |
+//! | blocks | blocks are evicted; open files, scanners and nonces reduce the cache's capacity; nonces take at most 1/16 of the budget |
 //! | requests | calls of the class are refused (`Queues` of `halcyon-rpc`) |
-//! | answers | calls wait (`pool.rs`); a connection whose client takes nothing is not read, and closed in the end |
-//! | log | whoever appends writes first |
-//! | working | the threads that flush and compact have a number |
+//! | answers | calls wait (`calls/pool.rs`); a connection whose client reads no answers is not read, and closed in the end |
+//! | log | the thread that appends writes the buffer first |
+//! | working | the number of threads that flush and compact is fixed |
 //!
-//! What one call does at once may lie above a limit: a request that is being copied into chunks is counted twice
-//! until it was copied. `accountant.rs` holds the server to the plan.
+//! One call may exceed a limit for a moment: a request that is being copied into chunks is counted twice until the copy
+//! is complete. `accountant.rs` holds the server to the plan.
 
 /// What a flush or compaction holds besides blocks: a buffer for the file's bytes, an index and bloom chunks.
 pub(crate) const WRITER_BYTES: u64 = 2 << 20;

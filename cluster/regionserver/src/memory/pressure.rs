@@ -1,8 +1,12 @@
-//! How full the memstores of all regions are together, and whether the log keeps up.
+//! How full the memstores of all regions are together, and whether the WAL keeps up (HBase: `RegionServerAccounting`).
 //!
-//! Below the low mark nothing happens. Above it the flusher takes the largest region, again and again. At the
-//! high mark writers are held back, each for a bounded time, and then refused with `RegionTooBusyException`,
-//! which clients take as a sign to come again later. Measured is what the memstores' chunks take.
+//! | memstores | what happens |
+//! |---|---|
+//! | below the low mark | nothing |
+//! | above the low mark | the flusher takes the largest region, again and again |
+//! | at the high mark | each writer is held back for a bounded time, then refused with `RegionTooBusyException`; clients retry later |
+//!
+//! The size is that of the memstores' chunks.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;

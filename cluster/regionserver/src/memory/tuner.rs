@@ -1,8 +1,8 @@
-//! Divides the memory between memstores and blocks by what the load asks for (HBase: `DefaultHeapMemoryTuner`).
+//! Moves memory between memstores and block cache by load (HBase: `DefaultHeapMemoryTuner`).
 //!
-//! Memstores are short when regions were flushed, or writers held back, for the sake of memory. Blocks are short when
-//! some had to leave for others that were not there. When one side is short and the other is not, a step of memory
-//! changes hands. Settings that name a share fix both.
+//! Memstores are short of memory when the memory limit caused flushes or held writers back. The cache is short when blocks
+//! were evicted and others were missed. When one side is short and the other is not, one step of memory moves to it. A
+//! setting that names a share fixes both shares.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! What tables of HBase's have that is not served here: named when a region opens, before anybody reads a wrong cell.
+//! Refuses tables with features of HBase that Halcyon does not read. A region of such a table does not open, so that no
+//! client reads a wrong cell.
 
 use std::path::Path;
 

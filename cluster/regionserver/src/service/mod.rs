@@ -1,8 +1,8 @@
-//! What clients can call: one file per RPC.
+//! What clients and the master can call: one file per RPC.
 //!
-//! A call is answered on the thread that received it whenever memory is enough for it. A region says
-//! `NeedsDisk` when it is not; the call then runs again, or goes on where it was, on the [`DiskPool`]. A write's
-//! answer waits for its ticket, which the log resolves in [`Service::batch_done`] or on its own thread.
+//! An event loop answers a call itself whenever memory is enough for it. Otherwise the region answers `NeedsDisk`, and the
+//! call runs again, or resumes, on the [`DiskPool`]. The answer of a write waits for its ticket. The WAL resolves the ticket
+//! in [`Service::batch_done`] or on the WAL thread.
 //!
 //! [`DiskPool`]: crate::calls::pool::DiskPool
 

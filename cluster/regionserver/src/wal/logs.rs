@@ -1,12 +1,15 @@
-//! The write-ahead logs of a server: one for tables and, once `hbase:meta` is opened here, one for meta.
+//! The WALs of a server: one for tables, and one for `hbase:meta` once meta is opened here.
 //!
-//! Who drives them: in `written` mode the thread that handed over a run of calls does it right behind them
-//! ([`Logs::drive`]), so that a small write costs no change of threads. More than that is left to a thread of the
-//! log's own, because other connections would wait; it also takes what nobody drives (`ASYNC_WAL`, writes of this
-//! server's own), looking every few milliseconds. In `fsync` mode only that thread drives, and waits for work instead
-//! of looking.
+//! | sync mode | who writes to the WAL |
+//! |---|---|
+//! | `written` | the event loop that received the calls ([`Logs::drive`]), so that a small write needs no thread switch |
+//! | `fsync` | the WAL thread alone, which waits for work |
 //!
-//! A log that failed takes no more writes. The server then stops serving, so that its logs can be recovered.
+//! In `written` mode the WAL thread writes what is too much for an event loop, because other connections would wait. It
+//! also writes what no event loop drives: `ASYNC_WAL` edits, and writes of the server itself. It checks for these every
+//! few milliseconds.
+//!
+//! A WAL that failed accepts no more writes. The server then gives up, so that the next start recovers its WALs.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -140,8 +143,8 @@ impl Logs {
         }
     }
 
-    /// One turn of the log's own thread: waits a while, then drives.
-    pub(crate) fn turn(&self) {
+    /// What the WAL thread repeats: waits a while, then writes.
+    pub(crate) fn run_once(&self) {
         if self.config.sync_mode == SyncMode::Fsync {
             // Meta's writers wait for what they write, and drive it; a short wait is enough for the rest.
             let wait = if self.meta.get().is_some() { WRITE_PERIOD } else { WAIT_PERIOD };

@@ -1,12 +1,12 @@
-//! What a server does about the logs of those before it: the edits of each region go to its `recovered.edits`.
+//! Splits the WALs of earlier servers: the edits of each region move to its `recovered.edits`.
 //!
 //! ```text
-//! WALs/<dead>            -> WALs/<dead>-splitting      nobody writes to them any more
+//! WALs/<dead>            -> WALs/<dead>-splitting                   the dead server cannot write any more
 //! <dead>-splitting/*     -> data/../<region>/recovered.edits/*      durable before the next step
-//! <dead>-splitting/*     -> oldWALs/                   and the directory is removed
+//! <dead>-splitting/*     -> oldWALs/                                the directory is removed
 //! ```
 //!
-//! Each step may be done again after a crash.
+//! Each step may be repeated after a crash.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! What administrators' tools call on a region server: one file per group of RPCs.
+//! `AdminService`: what administrators' tools call on a region server. One file per group of RPCs.
 
 mod cache;
 mod compaction;
