@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use halcyon_env::Clock;
@@ -40,7 +40,11 @@ pub struct Stat {
 pub struct ZnodeTree {
     clock: Arc<dyn Clock>,
     state: RwLock<TreeState>,
+    /// A path, and what brings the znodes below it up to date.
+    live: OnceLock<(String, Refresh)>,
 }
+
+type Refresh = Box<dyn Fn(&ZnodeTree) + Send + Sync>;
 
 struct TreeState {
     zxid: i64,
@@ -61,7 +65,23 @@ impl ZnodeTree {
         let stat = Stat { created_zxid: zxid, modified_zxid: zxid, children_zxid: zxid, ..Stat::default() };
         let root = Znode { data: Bytes::new(), stat };
         let znodes = BTreeMap::from([("/".to_string(), root)]);
-        ZnodeTree { clock, state: RwLock::new(TreeState { zxid, znodes }) }
+        ZnodeTree { clock, state: RwLock::new(TreeState { zxid, znodes }), live: OnceLock::new() }
+    }
+
+    /// Calls `refresh` before each read of `path` or of a znode below it. One path of a tree can have this.
+    ///
+    /// `refresh` may set and remove znodes; it must not read any below `path`.
+    pub fn refresh_before_reads(&self, path: &str, refresh: impl Fn(&ZnodeTree) + Send + Sync + 'static) {
+        let first = self.live.set((path.to_string(), Box::new(refresh))).is_ok();
+        assert!(first, "only one path is refreshed");
+    }
+
+    fn refresh(&self, path: &str) {
+        if let Some((live, refresh)) = self.live.get() {
+            if path.strip_prefix(live.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
+                refresh(self);
+            }
+        }
     }
 
     /// Sets a znode's data; creates it, and parents without data, if need be.
@@ -91,16 +111,19 @@ impl ZnodeTree {
     }
 
     pub fn get(&self, path: &str) -> Option<(Bytes, Stat)> {
+        self.refresh(path);
         let state = self.state.read();
         state.znodes.get(path).map(|znode| (znode.data.clone(), znode.stat))
     }
 
     pub fn stat(&self, path: &str) -> Option<Stat> {
+        self.refresh(path);
         self.state.read().znodes.get(path).map(|znode| znode.stat)
     }
 
     /// Names of the children in order.
     pub fn children(&self, path: &str) -> Option<(Vec<String>, Stat)> {
+        self.refresh(path);
         let state = self.state.read();
         let stat = state.znodes.get(path)?.stat;
         let prefix = if path == "/" { path.to_string() } else { format!("{path}/") };

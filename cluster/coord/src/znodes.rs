@@ -1,10 +1,14 @@
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use halcyon_proto::{PB_MAGIC, pb};
+use parking_lot::Mutex;
 use prost::Message;
 
 use crate::ZnodeTree;
+use pb::deprecated_table_state::State as MirroredState;
+use pb::table_state::State as TableState;
 
 /// Owner of the znodes that go when the process goes.
 const OWN_SESSION: i64 = 1;
@@ -121,6 +125,37 @@ impl ClusterZnodes {
         };
         self.set("meta-region-server", &meta);
     }
+
+    /// `table/<name>`: the state of each table. Clients of HBase 1 look for it here; HBase 2 mirrors it for them.
+    ///
+    /// `states` is asked whenever one is read, so that a client that has waited for a change sees it.
+    pub fn mirror_tables(&self, states: impl Fn() -> BTreeMap<String, TableState> + Send + Sync + 'static) {
+        let (base, writer) = (format!("{}/table", self.base), self.writer.clone());
+        let mirrored: Mutex<BTreeMap<String, TableState>> = Mutex::default();
+        self.tree.refresh_before_reads(&base.clone(), move |tree| {
+            // The lock comes first: of two threads that read the states, the one with the older must not come last.
+            let mut mirrored = mirrored.lock();
+            let states = states();
+            for name in mirrored.keys().filter(|name| !states.contains_key(*name)) {
+                tree.remove(&format!("{base}/{name}"));
+            }
+            for (name, state) in states.iter().filter(|(name, state)| mirrored.get(*name) != Some(*state)) {
+                let message = pb::DeprecatedTableState { state: mirrored_state(*state) as i32 };
+                tree.set(&format!("{base}/{name}"), znode_data(&writer, &message));
+            }
+            *mirrored = states;
+        });
+    }
+}
+
+/// The messages of `hbase:meta` and of the mirror number the same states.
+fn mirrored_state(state: TableState) -> MirroredState {
+    match state {
+        TableState::Enabled => MirroredState::Enabled,
+        TableState::Disabled => MirroredState::Disabled,
+        TableState::Disabling => MirroredState::Disabling,
+        TableState::Enabling => MirroredState::Enabling,
+    }
 }
 
 #[cfg(test)]
@@ -161,5 +196,30 @@ mod tests {
         );
         znodes.remove_region_server(&server);
         assert_eq!(tree.children("/hbase/rs").unwrap().0.len(), 0);
+    }
+
+    #[test]
+    fn the_states_of_tables_are_those_of_the_moment() {
+        let tree = Arc::new(ZnodeTree::new(Arc::new(SystemClock::new())));
+        let znodes = ClusterZnodes::new(Arc::clone(&tree), "/hbase", 16000);
+        let states: Arc<Mutex<BTreeMap<String, TableState>>> = Arc::default();
+        let read = Arc::clone(&states);
+        znodes.mirror_tables(move || read.lock().clone());
+        let state = |path: &str| {
+            let (data, _) = tree.get(path)?;
+            Some(pb::DeprecatedTableState::decode(message_bytes(&data)).unwrap().state())
+        };
+        assert_eq!(state("/hbase/table/t"), None);
+        states.lock().insert("t".to_string(), TableState::Enabled);
+        states.lock().insert("n:t".to_string(), TableState::Disabling);
+        assert_eq!(state("/hbase/table/t"), Some(MirroredState::Enabled));
+        assert_eq!(tree.children("/hbase/table").unwrap().0, ["n:t", "t"]);
+        let before = tree.stat("/hbase/table/t").unwrap();
+        states.lock().insert("t".to_string(), TableState::Disabled);
+        states.lock().remove("n:t");
+        assert_eq!(state("/hbase/table/t"), Some(MirroredState::Disabled));
+        assert_eq!(tree.stat("/hbase/table/t").unwrap().version, before.version + 1);
+        assert_eq!(tree.children("/hbase/table").unwrap().0, ["t"]);
+        assert!(tree.get("/hbase/table-lock").is_some());
     }
 }

@@ -96,6 +96,12 @@ impl Master {
         &self.core.cluster_id
     }
 
+    /// Every table's state by its name, but of `hbase:meta`.
+    pub fn table_states(&self) -> BTreeMap<String, TableState> {
+        let tables = self.core.tables.read();
+        tables.by_name.iter().map(|(name, entry)| (name.to_string(), entry.state)).collect()
+    }
+
     /// What to do when a client asks the process to end (`Shutdown`, `StopMaster`). Called on a network thread:
     /// must not block. Without one such calls are refused.
     pub fn on_stop_request(&self, callback: impl Fn(StopRequest) + Send + Sync + 'static) {

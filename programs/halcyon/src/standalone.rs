@@ -360,6 +360,8 @@ impl Bound {
         let info_port = |info: &Option<InfoServer>| info.as_ref().map_or(0, |info| info.local_addr().port());
         let znodes = ClusterZnodes::new(self.tree, &settings.znode_parent, master.local_addr().port());
         let server_name = roles.region_server.server_name().to_pb();
+        let master_weak = Arc::downgrade(&roles.master);
+        znodes.mirror_tables(move || master_weak.upgrade().map(|m| m.table_states()).unwrap_or_default());
         znodes.set_cluster_id(&cluster_id);
         znodes.set_running(&format!("{} ms since 1970", roles.master_name.start_code));
         let page_port = info_port(&region_server_info);
