@@ -24,7 +24,7 @@ server_start "$DIR/data" "$DIR/server.log"
 echo "server up: zookeeper $ZK master $MASTER regionserver $REGIONSERVER"
 failed=0
 timeout 900 mvn -B -ntp -fae -f "$HERE/pom.xml" test \
-  -Dcompat.zk="$ZK" -Dcompat.registry="$MASTER" -Dcompat.halcyon=true < /dev/null || failed=1
+  -Dcompat.zk="$ZK" -Dcompat.registry="$MASTER" -Dcompat.root="$DIR/data" -Dcompat.halcyon=true < /dev/null || failed=1
 [ $failed -eq 0 ] || echo "FAILED: the clients of testing/compat" >&2
 
 # shellcheck disable=SC2086

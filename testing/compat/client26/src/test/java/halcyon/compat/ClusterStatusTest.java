@@ -4,11 +4,14 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import java.util.EnumSet;
 import java.util.List;
+import java.util.Set;
 import org.apache.hadoop.hbase.ClusterMetrics;
 import org.apache.hadoop.hbase.ClusterMetrics.Option;
+import org.apache.hadoop.hbase.DoNotRetryIOException;
 import org.apache.hadoop.hbase.RegionMetrics;
 import org.apache.hadoop.hbase.ServerName;
 import org.apache.hadoop.hbase.client.Table;
@@ -74,5 +77,29 @@ class ClusterStatusTest extends CompatTest {
   void proceduresAndLocksAreListed() throws Exception {
     assertNotNull(admin.getProcedures());
     assertNotNull(admin.getLocks());
+  }
+
+  /** Without quotas HBase keeps none of these switches, and says so. */
+  @Test
+  void switchesOfWhatIsNotThere() throws Exception {
+    admin.switchRpcThrottle(true);
+    assertFalse(admin.isRpcThrottleEnabled());
+    admin.exceedThrottleQuotaSwitch(true);
+    assertFalse(admin.exceedThrottleQuotaSwitch(true));
+    for (Boolean cleared : admin.clearSlowLogResponses(Set.copyOf(admin.getRegionServers()))) {
+      assertFalse(cleared, "there is no slow log");
+    }
+  }
+
+  /** Halcyon has no normalizer: whatever it answers must not look as if one had run. */
+  @Test
+  void normalizer() throws Exception {
+    assumeTrue(Target.isHalcyon(), "HBase has a normalizer");
+    try {
+      assertFalse(admin.normalize());
+    } catch (DoNotRetryIOException e) {
+      // refused, which is as true
+    }
+    assertFalse(admin.isNormalizerEnabled());
   }
 }

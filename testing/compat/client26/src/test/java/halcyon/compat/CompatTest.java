@@ -243,9 +243,13 @@ abstract class CompatTest {
 
   /** Waits for something that the server does in the background. */
   static void eventually(String what, java.util.concurrent.Callable<Boolean> condition) throws Exception {
-    long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
+    eventually(what, 30, condition);
+  }
+
+  static void eventually(String what, int secondsMax, java.util.concurrent.Callable<Boolean> condition) throws Exception {
+    long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(secondsMax);
     while (!condition.call()) {
-      assertTrue(System.nanoTime() < deadline, "not within 30 s: " + what);
+      assertTrue(System.nanoTime() < deadline, "not within " + secondsMax + " s: " + what);
       Thread.sleep(50);
     }
   }

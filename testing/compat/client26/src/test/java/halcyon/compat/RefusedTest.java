@@ -1,6 +1,8 @@
 package halcyon.compat;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import org.apache.hadoop.hbase.DoNotRetryIOException;
@@ -28,7 +30,7 @@ class RefusedTest extends CompatTest {
     long start = System.nanoTime();
     assertFails(DoNotRetryIOException.class, action);
     long ms = (System.nanoTime() - start) / 1_000_000;
-    org.junit.jupiter.api.Assertions.assertTrue(ms < 10_000, "refused only after " + ms + " ms");
+    assertTrue(ms < 10_000, "refused only after " + ms + " ms");
     // the same connection still serves
     Table table = shared();
     table.put(put(row("after"), "f:q", "v"));
@@ -51,5 +53,24 @@ class RefusedTest extends CompatTest {
   void unknownCoprocessorOnATable() throws Exception {
     refused(() -> admin.createTable(TableDescriptorBuilder.newBuilder(freshName()).setColumnFamily(family(F).build())
         .setCoprocessor(CoprocessorDescriptorBuilder.newBuilder("no.such.Coprocessor").build()).build()));
+  }
+
+  /** The sanity checks look at values; they are not what finds a class that would never run. */
+  @Test
+  void unknownCoprocessorWithoutSanityChecks() throws Exception {
+    TableName name = dropLater(freshName());
+    refused(() -> admin.createTable(TableDescriptorBuilder.newBuilder(name).setColumnFamily(family(F).build())
+        .setValue("hbase.table.sanity.checks", "false")
+        .setCoprocessor(CoprocessorDescriptorBuilder.newBuilder("no.such.Coprocessor").build()).build()));
+    assertFalse(admin.tableExists(name));
+  }
+
+  @Test
+  void unknownCoprocessorOfAnExistingTable() throws Exception {
+    Table table = create(family(F).build());
+    refused(() -> admin.modifyTable(TableDescriptorBuilder.newBuilder(admin.getDescriptor(table.getName()))
+        .setValue("hbase.table.sanity.checks", "false")
+        .setCoprocessor(CoprocessorDescriptorBuilder.newBuilder("no.such.Coprocessor").build()).build()));
+    assertTrue(admin.getDescriptor(table.getName()).getCoprocessorDescriptors().isEmpty());
   }
 }

@@ -3,7 +3,6 @@ package halcyon.compat;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
-import static org.junit.jupiter.api.Assumptions.assumeFalse;
 
 import java.util.ArrayList;
 import java.util.List;
@@ -136,7 +135,6 @@ class SchemaTest extends CompatTest {
 
   @Test
   void newVersionBehavior() throws Exception {
-    assumeFalse(Target.isHalcyon(), "refused there, see RefusedTest");
     Table table = create(family(F).setMaxVersions(3).setNewVersionBehavior(true).build());
     table.delete(new Delete(bytes("r")).addColumns(F, Q, 10));
     table.put(put(bytes("r"), "f:q", 5, "written after the marker"));

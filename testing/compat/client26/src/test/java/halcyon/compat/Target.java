@@ -2,6 +2,7 @@ package halcyon.compat;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.nio.file.Path;
 import java.util.EnumMap;
 import java.util.Map;
 import org.apache.hadoop.conf.Configuration;
@@ -9,6 +10,7 @@ import org.apache.hadoop.hbase.HBaseConfiguration;
 import org.apache.hadoop.hbase.client.AsyncConnection;
 import org.apache.hadoop.hbase.client.Connection;
 import org.apache.hadoop.hbase.client.ConnectionFactory;
+import org.junit.jupiter.api.Assumptions;
 
 /**
  * The server under test. Addresses come from the system properties {@code compat.zk} and {@code compat.registry}
@@ -23,6 +25,13 @@ final class Target {
 
   static boolean isHalcyon() {
     return Boolean.getBoolean("compat.halcyon");
+  }
+
+  /** The server's root directory, where {@code compat.root} names it; a test that needs it is skipped elsewhere. */
+  static Path rootDirectory() {
+    String directory = System.getProperty("compat.root", "");
+    Assumptions.assumeFalse(directory.isEmpty(), "compat.root does not name the server's root directory");
+    return Path.of(directory);
   }
 
   static Configuration configuration(Registry registry) {
