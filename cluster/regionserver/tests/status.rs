@@ -287,3 +287,30 @@ fn scan_metrics_tell_which_blocks_came_from_the_disk() {
     assert!(from_disk > 100 && scanned > 100, "{from_disk} and {scanned} bytes");
     assert_eq!(metrics(names), [0, 0, scanned], "the block is in the cache now");
 }
+
+/// Clients of 2.6 ask with `Query.setQueryMetricsEnabled`.
+#[test]
+fn each_result_tells_what_it_cost_if_it_is_asked_for() {
+    let lab = filled(3);
+    flush(&lab);
+    let cost = |metrics: Option<pb::QueryMetrics>| metrics.map(|metrics| metrics.block_bytes_scanned());
+    let asking = pb::Get { query_metrics_enabled: Some(true), ..common::get("r01") };
+    let (result, _) = lab.get(asking.clone()).unwrap();
+    let of_get = cost(result.metrics).unwrap();
+    assert!(of_get > 100, "{of_get} bytes");
+    assert_eq!(lab.get(common::get("r01")).unwrap().0.metrics, None);
+    let gets = [asking, common::get("r01")].into_iter().zip(0..);
+    let action = gets.map(|(get, at)| pb::Action { index: Some(at), get: Some(get), ..Default::default() });
+    let region_action =
+        pb::RegionAction { region: lab.specifier(), action: action.collect(), ..Default::default() };
+    let multi = pb::MultiRequest { region_action: vec![region_action], ..Default::default() };
+    let (mut response, cells): (pb::MultiResponse, _) = lab.call("Multi", &multi, Vec::new()).unwrap();
+    let entries = response.region_action_result.remove(0).result_or_exception;
+    let costs: Vec<_> = entries.into_iter().map(|entry| cost(entry.metrics)).collect();
+    assert_eq!((costs, cells.len()), (vec![Some(of_get), None], 2));
+    let scan = pb::Scan { query_metrics_enabled: Some(true), ..Default::default() };
+    let (response, _) = lab.scan(&lab.open(100, scan)).unwrap();
+    let costs: Vec<_> = response.query_metrics.iter().map(|m| m.block_bytes_scanned()).collect();
+    assert_eq!(costs, [of_get, 0, 0], "all rows are in the block that the first one needs");
+    assert!(lab.scan(&lab.open(100, pb::Scan::default())).unwrap().0.query_metrics.is_empty());
+}

@@ -42,6 +42,8 @@ pub(crate) struct OpenScanner {
     pub(crate) needs_cursor: bool,
     /// May look at any number of rows before it finds one to return.
     pub(crate) has_filter: bool,
+    /// The client wants to know what each result cost.
+    pub(crate) wants_metrics: bool,
     /// The client's limit for the cells of one answer; `None`: the server's alone.
     pub(crate) result_bytes_max: Option<u64>,
 }

@@ -1,8 +1,9 @@
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use halcyon_cell::Cell;
 use halcyon_proto::pb;
-use halcyon_region::ReadMode;
+use halcyon_region::{BlockReads, ReadMode};
 use halcyon_rpc::{Call, Codec, Outcome, Reply, RpcError};
 
 use super::{CallError, Waits, decode, ready};
@@ -15,6 +16,8 @@ pub(super) struct Found {
     pub cells: Vec<Cell>,
     /// Only the existence was asked for.
     pub existence_only: bool,
+    /// If the client asked for them.
+    pub metrics: Option<pb::QueryMetrics>,
 }
 
 pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
@@ -53,18 +56,28 @@ pub(super) fn read(online: &OnlineRegion, get: &pb::Get, mode: ReadMode) -> Resu
         )
         .into());
     }
-    let cells = online.region.get(convert::get(get)?, mode)?;
-    Ok(Found { cells, existence_only: get.existence_only() })
+    let mut scan = convert::get(get)?;
+    let reads: Option<Arc<BlockReads>> = get.query_metrics_enabled().then(Arc::default);
+    scan.reads.clone_from(&reads);
+    let cells = online.region.get(scan, mode)?;
+    let metrics = reads.map(|reads| query_metrics(reads.scanned_bytes.load(Ordering::Relaxed)));
+    Ok(Found { cells, existence_only: get.existence_only(), metrics })
+}
+
+/// What a client gets to know of the cost of one result, if it asks (`Query.setQueryMetricsEnabled`, since 2.6).
+pub(super) fn query_metrics(block_bytes_scanned: u64) -> pb::QueryMetrics {
+    pb::QueryMetrics { block_bytes_scanned: Some(block_bytes_scanned) }
 }
 
 fn reply(found: Found, codec: Option<Codec>) -> Reply {
-    let Found { cells, existence_only } = found;
-    let (result, cells) = if existence_only {
+    let Found { cells, existence_only, metrics } = found;
+    let (mut result, cells) = if existence_only {
         (convert::exists_result(!cells.is_empty()), None)
     } else if let Some(codec) = codec {
         (convert::no_cells_result(cells.len()), convert::cell_block(codec, &cells))
     } else {
         (convert::inline_result(&cells, false), None)
     };
+    result.metrics = metrics;
     Reply { cells, ..Reply::message(&pb::GetResponse { result: Some(result) }) }
 }

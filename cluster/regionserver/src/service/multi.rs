@@ -275,8 +275,14 @@ impl Run {
     ) -> Result<usize, NeedsDisk> {
         self.see_own_writes(mode)?;
         match get::read(online, get, mode) {
-            Ok(found) if found.existence_only => self.reply.push_exists(index, !found.cells.is_empty()),
-            Ok(found) => self.reply.push_cells(index, &found.cells),
+            Ok(found) => {
+                self.reply.set_metrics(found.metrics);
+                if found.existence_only {
+                    self.reply.push_exists(index, !found.cells.is_empty());
+                } else {
+                    self.reply.push_cells(index, &found.cells);
+                }
+            }
             Err(CallError::NeedsDisk) => return Err(NeedsDisk),
             Err(CallError::Failed(error)) => self.reply.push_error(index, &error),
         }

@@ -3,7 +3,7 @@
 //! ```text
 //! MultiResponse       1: RegionActionResult*   2: processed   3: region statistics (empty)
 //! RegionActionResult  1: ResultOrException*    2: exception   3: processed
-//! ResultOrException   1: index   2: Result   3: exception
+//! ResultOrException   1: index   2: Result   3: exception   6: metrics
 //! ```
 //!
 //! Most actions of most batches are puts, whose result is an empty message: seven bytes, written here without
@@ -11,6 +11,7 @@
 
 use bytes::Bytes;
 use halcyon_cell::Cell;
+use halcyon_proto::pb;
 use halcyon_rpc::{CellBlock, Codec, Reply, RpcError};
 use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
@@ -25,16 +26,30 @@ pub(super) struct MultiReply {
     action: Vec<u8>,
     block: Option<CellBlock>,
     cells_bytes: u64,
+    /// Of the next entry.
+    metrics: Option<pb::QueryMetrics>,
 }
 
 impl MultiReply {
     pub(super) fn new(codec: Option<Codec>) -> MultiReply {
-        MultiReply { codec, message: Vec::new(), action: Vec::new(), block: None, cells_bytes: 0 }
+        MultiReply {
+            codec,
+            message: Vec::new(),
+            action: Vec::new(),
+            block: None,
+            cells_bytes: 0,
+            metrics: None,
+        }
     }
 
     /// Bytes of cells so far.
     pub(super) fn cells_bytes(&self) -> u64 {
         self.cells_bytes
+    }
+
+    /// What the next entry cost, if its client asked for it.
+    pub(super) fn set_metrics(&mut self, metrics: Option<pb::QueryMetrics>) {
+        self.metrics = metrics;
     }
 
     /// A put or delete that was done.
@@ -75,13 +90,18 @@ impl MultiReply {
     fn push_entry(&mut self, index: u32, field: Option<u32>, bytes: &[u8]) {
         let index_len = 1 + encoded_len_varint(u64::from(index));
         let field_len = field.map_or(0, |_| 1 + encoded_len_varint(bytes.len() as u64) + bytes.len());
+        let metrics = self.metrics.take().map(|metrics| metrics.encode_to_vec());
+        let metrics_len = metrics.as_ref().map_or(0, |m| 1 + encoded_len_varint(m.len() as u64) + m.len());
         let out = &mut self.action;
         encode_key(1, WireType::LengthDelimited, out);
-        encode_varint((index_len + field_len) as u64, out);
+        encode_varint((index_len + field_len + metrics_len) as u64, out);
         encode_key(1, WireType::Varint, out);
         encode_varint(u64::from(index), out);
         if let Some(field) = field {
             put_delimited(field, bytes, out);
+        }
+        if let Some(metrics) = metrics {
+            put_delimited(6, &metrics, out);
         }
     }
 

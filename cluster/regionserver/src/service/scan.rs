@@ -172,7 +172,8 @@ impl Opening {
     fn run(&self, mode: ReadMode) -> Result<Reply, CallError> {
         let proto = self.request.scan.as_ref().expect("checked by open");
         let mut scan = convert::scan(proto)?;
-        scan.reads = self.limits.track_metrics.then(Arc::default);
+        let wants_metrics = proto.query_metrics_enabled();
+        scan.reads = (self.limits.track_metrics || wants_metrics).then(Arc::default);
         let scanner: RegionScanner = self.online.region.scanner(scan, mode)?;
         let holder = Box::new(OpenScanner {
             scanner,
@@ -181,6 +182,7 @@ impl Opening {
             partial_row: None,
             needs_cursor: proto.need_cursor_result(),
             has_filter: proto.filter.is_some(),
+            wants_metrics,
             result_bytes_max: proto.max_result_size.filter(|&size| size > 0 && size <= i64::MAX as u64),
         });
         let (id, next_call_seq) = self.server.scanners.begin(self.request.next_call_seq)?;

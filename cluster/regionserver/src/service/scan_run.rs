@@ -21,6 +21,7 @@ use halcyon_region::{NextState, ScanCounts, ScanLimits};
 use halcyon_rpc::{Call, CellBlock, Codec, Reply};
 
 use super::CallError;
+use super::get::query_metrics;
 use super::scan::reset_error;
 use crate::RegionServer;
 use crate::calls::scanners::OpenScanner;
@@ -105,6 +106,8 @@ struct Results {
     cursor: Option<Bytes>,
     /// How often the scanner was asked for a row or a part of one.
     rounds: u64,
+    /// Of each result, if the client asked for them.
+    metrics: Vec<pb::QueryMetrics>,
 }
 
 impl Results {
@@ -209,6 +212,8 @@ impl ScanRun {
         loop {
             let start = results.cells.len();
             results.rounds += 1;
+            let block_bytes_before =
+                self.holder.wants_metrics.then(|| self.block_bytes_before(results.rounds));
             let state = self.holder.scanner.next_shared(&mut limits, &mut results.cells)?;
             let count = results.cells.len() - start;
             let more_in_row = matches!(
@@ -232,6 +237,8 @@ impl ScanRun {
                     }
                 }
                 results.shapes.push((count as u32, more_in_row));
+                let scanned = block_bytes_before.map(|before| self.block_bytes() - before);
+                results.metrics.extend(scanned.map(query_metrics));
                 if results.limit_reached {
                     break;
                 }
@@ -255,6 +262,16 @@ impl ScanRun {
         Ok(results)
     }
 
+    /// Before this round of the call. What was looked at to open the scanner belongs to the first result.
+    fn block_bytes_before(&self, round: u64) -> u64 {
+        let opened = round == 1 && matches!(self.origin, Origin::Opened { .. });
+        if opened { 0 } else { self.block_bytes() }
+    }
+
+    fn block_bytes(&self) -> u64 {
+        self.holder.scanner.counts().block_bytes_scanned
+    }
+
     /// Whether the result that begins at `start` is of another row than the part of a row before it.
     fn begins_row_after_part(&self, results: &Results, start: usize) -> bool {
         let row = results.cells.get(start).row();
@@ -271,6 +288,7 @@ impl ScanRun {
             stale: Some(false),
             more_results_in_region: Some(results.more_in_region),
             heartbeat_message: results.heartbeat.then_some(true),
+            query_metrics: results.metrics.clone(),
             cursor: results.cursor.clone().map(|row| pb::Cursor { row: Some(row) }),
             ..Default::default()
         };
