@@ -20,8 +20,8 @@
 //!
 //! When you add an RPC, also touch `service/mod.rs` or `service/admin/mod.rs`, and the table in `service/class.rs`. When
 //! you add a background thread, write a `Worker` and start it in `background/mod.rs`. When a part of the server holds
-//! memory, also touch `memory/accountant.rs`. When you add a setting, also touch `RegionServerSettings::set` and its
-//! `Display`.
+//! memory, also touch `memory/accountant.rs`. When you add a setting, add a line to its table;
+//! `docs/CONFIGURATION.md` is written anew by a test of `programs/halcyon`.
 
 mod background;
 mod calls;

@@ -45,6 +45,7 @@ use crate::metrics::users::UserLoads;
 use crate::regions::files::LocalRegionFiles;
 use crate::regions::region_table::{OnlineRegion, RegionTable};
 use crate::regions::resources::RegionResources;
+use crate::settings::online::OnlineSettings;
 use crate::settings::server::RegionServerSettings;
 use crate::wal::logs::Logs;
 use crate::wal::recover::recover_logs;
@@ -52,7 +53,9 @@ use crate::wal::recover::recover_logs;
 /// See the head of the file.
 pub struct RegionServer {
     pub(crate) env: Env,
+    /// What the server was started with; see `online` for what may have changed since.
     pub(crate) settings: RegionServerSettings,
+    pub(crate) online: Arc<OnlineSettings>,
     pub(crate) name: ServerName,
     wal_dir: PathBuf,
     lifecycle: Arc<Lifecycle>,
@@ -88,7 +91,9 @@ impl RegionServer {
         let nonces = Arc::new(Nonces::new(clock.clone(), settings.nonce_grace, settings.nonces_bytes_max()));
         let region_settings =
             RegionSettings { nonce_age_max: nonces.replayed_age_max(), ..settings.region.clone() };
-        let resources = Arc::new(region_resources(&env, root, &settings, region_settings, &name, &wal_dir)?);
+        let online = Arc::new(OnlineSettings::new(settings.clone()));
+        let resources = region_resources(&env, root, &online, region_settings, &name, &wal_dir)?;
+        let resources = Arc::new(resources);
         let shared = Shared {
             lifecycle: Arc::new(Lifecycle::new(name.clone())),
             regions: Arc::new(RegionTable::new(name.to_string())),
@@ -107,9 +112,9 @@ impl RegionServer {
             request_rate: Arc::new(RequestRate::new(clock.monotonic_ns(), clock.now_ms())),
             nonces,
             resources: resources.clone(),
+            online: online.clone(),
         };
-        let splits =
-            SplitChecker::new(name.clone(), settings.split.clone(), clock.clone(), shared.regions.clone());
+        let splits = SplitChecker::new(name.clone(), online.clone(), clock.clone(), shared.regions.clone());
         let background = Background::new(&shared, splits, &settings);
         let server = Arc::new(RegionServer {
             wal_dir,
@@ -126,6 +131,7 @@ impl RegionServer {
             user_loads: UserLoads::default(),
             info_port: AtomicU16::new(0),
             background,
+            online,
             env,
             settings,
             name,
@@ -247,7 +253,6 @@ impl RegionServer {
             self.lifecycle.abort(&format!("region {encoded_name} could not be closed: {error}"));
         }
         self.counters.closed_writes.add(online.region.stats().write_requests);
-        self.counters.closed_writes.add(online.region.stats().write_requests);
         self.regions.complete_close(encoded_name);
         tracing::info!(region = encoded_name, abort, "closed");
         closed
@@ -298,13 +303,13 @@ impl Drop for RegionServer {
 fn region_resources(
     env: &Env,
     root: &Path,
-    settings: &RegionServerSettings,
+    online: &Arc<OnlineSettings>,
     region_settings: RegionSettings,
     name: &ServerName,
     wal_dir: &Path,
 ) -> Result<RegionResources> {
-    let archive_dir = layout::old_wals_dir(root);
-    let logs = Logs::open(env.clone(), settings, wal_dir.to_path_buf(), archive_dir, &name.to_string())?;
+    let (settings, archive_dir) = (online.in_force(), layout::old_wals_dir(root));
+    let logs = Logs::open(env.clone(), &settings, wal_dir.to_path_buf(), archive_dir, &name.to_string())?;
     let high_bytes = settings.memstore_high_bytes();
     let pooled_chunks_max =
         (high_bytes as f64 * settings.chunk_pool_share) as usize / settings.chunk_bytes.max(1);
@@ -315,8 +320,9 @@ fn region_resources(
         env: env.clone(),
         root: root.to_path_buf(),
         logs: Arc::new(logs),
-        cache: Arc::new(cache_upkeep::new_cache(env, settings)),
+        cache: Arc::new(cache_upkeep::new_cache(env, &settings)),
         chunks,
         settings: region_settings,
+        online: online.clone(),
     })
 }

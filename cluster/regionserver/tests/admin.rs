@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::{Lab, class};
+use common::{Lab, class, settings};
 use halcyon_contract::{RegionServerStatus, RegionStateTransition};
 use halcyon_env::Env;
 use halcyon_env::sim::{CrashMode, SimFileSystem};
@@ -145,6 +145,44 @@ fn flush_compact_and_load() {
     assert_eq!(lab.row("r3"), ["value 3"]);
     let server = lab.server.server_load();
     assert!(server.total_number_of_requests() >= 40 && server.max_heap_mb() == 64);
+}
+
+/// An update answered that it was done, and an open region went on with the thresholds it was opened with.
+#[test]
+fn an_update_of_the_configuration_reaches_open_regions() {
+    let mut settings = settings();
+    settings.region.compaction.files_min = 10;
+    let lab = Lab::with(SimFileSystem::new(), settings.clone());
+    let files_min = Arc::new(Mutex::new(Ok(10)));
+    let wanted = files_min.clone();
+    lab.server.on_configuration_update(move || {
+        let files_min = wanted.lock().clone()?;
+        let mut settings = settings.clone();
+        settings.region.compaction.files_min = files_min;
+        Ok(settings)
+    });
+    let update = || {
+        let request = pb::UpdateConfigurationRequest {};
+        lab.admin::<pb::UpdateConfigurationResponse>("UpdateConfiguration", &request)
+    };
+    for row in 0..4 {
+        lab.put(&format!("r{row}"), "q", "value");
+        let flush = pb::FlushRegionRequest { region: lab.specifier(), ..Default::default() };
+        let _: pb::FlushRegionResponse = lab.admin("FlushRegion", &flush).unwrap();
+    }
+    update().unwrap();
+    let files = || lab.server.server_load().region_loads.remove(0).storefiles();
+    assert_eq!(files(), 4, "below the threshold nothing is compacted");
+
+    *files_min.lock() = Err("no such file".to_string());
+    let error = update().unwrap_err();
+    assert!(error.to_string().contains("the configuration was not updated: no such file"), "{error}");
+
+    *files_min.lock() = Ok(2);
+    update().unwrap();
+    let compact = pb::CompactRegionRequest { region: lab.specifier(), major: Some(false), family: None };
+    lab.admin::<pb::CompactRegionResponse>("CompactRegion", &compact).unwrap();
+    eventually("the files are compacted", || files() == 1);
 }
 
 #[test]

@@ -67,7 +67,7 @@ pub struct StandaloneArgs {
     /// Start although the site file or the directory asks for NAME, which Halcyon lacks; accepts the loss. Repeatable.
     #[arg(long, value_enum, value_name = "NAME")]
     pub accept_without: Vec<Protection>,
-    /// Print the effective settings and exit.
+    /// Print the effective settings, each under its source, and exit.
     #[arg(long)]
     pub print_settings: bool,
 }

@@ -12,6 +12,8 @@ mod pages;
 mod references;
 mod safe_start;
 mod settings;
+#[cfg(test)]
+mod settings_page;
 mod signals;
 mod site;
 mod sizes;

@@ -140,7 +140,7 @@ fn asked_by(name: &str, value: &str, root: &Path) -> Option<Protection> {
 /// Whether a path or `file:` address is this directory.
 fn is_path(value: &str, dir: &Path) -> bool {
     let absolute = |path: &Path| std::path::absolute(path).ok();
-    crate::settings::local_path("hbase.wal.dir", value).is_ok_and(|path| absolute(&path) == absolute(dir))
+    crate::settings::local_path(value).is_ok_and(|path| absolute(&path) == absolute(dir))
 }
 
 /// What a root directory holds that HBase would protect or complete. Nothing is changed.

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use halcyon_regionserver::RegionServerSettings;
 use halcyon_rpc::{CallClass, RpcSettings};
+use halcyon_settings::Effect::Restart;
+use halcyon_settings::{Alias, Codec, Millis, Number, Section, Setting, Text, settings};
 use halcyon_wal::SyncMode;
 
 use crate::args::{StandaloneArgs, WalSync};
@@ -44,7 +46,30 @@ pub struct StandaloneSettings {
     pub znode_parent: String,
     /// Limits of both RPC ports (`hbase.ipc.max.request.size`, `hbase.ipc.server.max.callqueue.size`).
     pub rpc: RpcSettings,
+    pub cleaner: CleanerSettings,
     pub regionserver: RegionServerSettings,
+}
+
+/// How long the master keeps files that nothing uses any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CleanerSettings {
+    /// How often archive and old logs are cleaned (`hbase.master.cleaner.interval`). One minute, where HBase has ten: a
+    /// look costs little, and less of the disk is held under heavy compaction.
+    pub period: Duration,
+    /// How long a store file stays in the archive (`hbase.master.hfilecleaner.ttl`).
+    pub archive_keep: Duration,
+    /// How long a log stays in `oldWALs` (`hbase.master.logcleaner.ttl`).
+    pub old_wals_keep: Duration,
+}
+
+impl Default for CleanerSettings {
+    fn default() -> CleanerSettings {
+        CleanerSettings {
+            period: Duration::from_secs(60),
+            archive_keep: Duration::from_secs(5 * 60),
+            old_wals_keep: Duration::from_secs(10 * 60),
+        }
+    }
 }
 
 impl Default for StandaloneSettings {
@@ -60,6 +85,7 @@ impl Default for StandaloneSettings {
             regionserver_info_port: Some(16030),
             znode_parent: "/hbase".to_string(),
             rpc: RpcSettings::default(),
+            cleaner: CleanerSettings::default(),
             regionserver: RegionServerSettings::default(),
         }
     }
@@ -72,6 +98,44 @@ impl StandaloneSettings {
         properties: &[Property],
         flags: &StandaloneArgs,
     ) -> Result<(StandaloneSettings, Vec<String>), String> {
+        let (mut settings, unused) = StandaloneSettings::of_properties(properties)?;
+        settings.apply(flags);
+        settings.fit_memory(properties);
+        settings.check()?;
+        Ok((settings, unused))
+    }
+
+    /// The settings as lines `name = value`, under a comment that says where each value comes from.
+    pub fn print_by_source(properties: &[Property], flags: &StandaloneArgs) -> Result<String, String> {
+        let defaults = StandaloneSettings::default().to_string();
+        let (mut settings, _) = StandaloneSettings::of_properties(properties)?;
+        let of_file = settings.to_string();
+        settings.apply(flags);
+        let with_flags = settings.to_string();
+        settings.fit_memory(properties);
+        let in_force = settings.to_string();
+        let has = |text: &str, line: &str| text.lines().any(|other| other == line);
+        let source = |line: &str| {
+            let name = line.split(" =").next().unwrap_or_default();
+            match () {
+                () if !has(&with_flags, line) => 3,
+                () if !has(&of_file, line) => 2,
+                () if !has(&defaults, line) || properties.iter().any(|property| property.name == name) => 1,
+                () => 0,
+            }
+        };
+        let sources = ["default", "hbase-site.xml", "option", "computed from the memory"];
+        let mut text = String::new();
+        for (number, name) in sources.into_iter().enumerate() {
+            let lines: Vec<_> = in_force.lines().filter(|line| source(line) == number).collect();
+            if !lines.is_empty() {
+                text += &format!("# {name}\n{}\n", lines.join("\n"));
+            }
+        }
+        Ok(text)
+    }
+
+    fn of_properties(properties: &[Property]) -> Result<(StandaloneSettings, Vec<String>), String> {
         let mut settings = StandaloneSettings::default();
         let mut unused = Vec::new();
         for Property { name, value } in properties {
@@ -86,57 +150,25 @@ impl StandaloneSettings {
         }
         if let Some(parent) = default_parent(properties) {
             check_resolved("hbase.tmp.dir", parent)?;
-            settings.data = local_path("hbase.tmp.dir", parent)?.join("hbase");
+            let parent = local_path(parent).map_err(|why| format!("hbase.tmp.dir: {parent:?} {why}"))?;
+            settings.data = parent.join("hbase");
         }
-        settings.apply(flags);
-        settings.fit_memory(properties);
-        settings.check()?;
         Ok((settings, unused))
     }
 
     /// Sets one by its property name; `Ok(false)` if no setting has that name.
     pub fn set(&mut self, name: &str, value: &str) -> Result<bool, String> {
-        match name {
-            "hbase.rootdir" => self.data = local_path(name, value)?,
-            "hbase.master.ipc.address" | "hbase.regionserver.ipc.address" => {
-                self.bind = parsed(name, value, "an IP address")?;
-            }
-            "hbase.master.hostname" | "hbase.regionserver.hostname" => self.hostname = value.to_string(),
-            "hbase.zookeeper.property.clientPort" => self.zookeeper_port = parsed(name, value, "a port")?,
-            "hbase.master.port" => self.master_port = parsed(name, value, "a port")?,
-            "hbase.regionserver.port" => self.regionserver_port = parsed(name, value, "a port")?,
-            "hbase.master.info.port" => self.master_info_port = info_port(name, value)?,
-            "hbase.regionserver.info.port" => self.regionserver_info_port = info_port(name, value)?,
-            "zookeeper.znode.parent" => self.znode_parent = value.to_string(),
-            FRAME_BYTES_MAX => self.rpc.frame_bytes_max = parsed(name, value, "a size in bytes")?,
-            REQUEST_BYTES_MAX => {
-                self.rpc.queues.request_bytes_max = parsed(name, value, "a size in bytes")?;
-            }
-            "hbase.ipc.server.max.callqueue.length" => {
-                let calls_max = parsed(name, value, "a number of calls")?;
-                for class in [CallClass::Read, CallClass::Scan, CallClass::Write] {
-                    self.rpc.queues.calls_max[class.index()] = calls_max;
-                }
-            }
-            "hbase.ipc.server.priority.max.callqueue.length" => {
-                self.rpc.queues.calls_max[CallClass::Meta.index()] =
-                    parsed(name, value, "a number of calls")?;
-            }
-            "hbase.ipc.server.replication.max.callqueue.length" => {
-                let calls_max = parsed(name, value, "a number of calls")?;
-                self.rpc.queues.calls_max[CallClass::Replication.index()] = calls_max;
-            }
-            "hbase.ipc.min.client.request.timeout" => {
-                let millis = parsed(name, value, "a time in milliseconds")?;
-                self.rpc.request_timeout_min = Duration::from_millis(millis);
-            }
-            "hbase.wal.hsync" => {
-                let on_disk = parsed(name, value, "true or false")?;
-                self.regionserver.wal_sync = if on_disk { SyncMode::Fsync } else { SyncMode::Written };
-            }
-            _ => return self.regionserver.set(name, value).map_err(|error| error.to_string()),
-        }
-        Ok(true)
+        let here = halcyon_settings::set(SETTINGS, self, name, value);
+        let set = here.and_then(|known| Ok(known || self.regionserver.set(name, value)?));
+        set.map_err(|error| error.to_string())
+    }
+
+    /// All settings with their defaults.
+    #[cfg(test)]
+    pub fn describe() -> Vec<halcyon_settings::Description> {
+        let mut all = halcyon_settings::describe(SETTINGS, &StandaloneSettings::default());
+        all.extend(RegionServerSettings::describe());
+        all
     }
 
     fn apply(&mut self, flags: &StandaloneArgs) {
@@ -196,38 +228,139 @@ impl StandaloneSettings {
 
 impl fmt::Display for StandaloneSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let info_port = |port: Option<u16>| port.map_or(-1, i32::from);
-        writeln!(f, "hbase.rootdir = {}", self.data.display())?;
-        writeln!(f, "hbase.master.ipc.address = {}", self.bind)?;
-        writeln!(f, "hbase.master.hostname = {}", self.hostname)?;
-        writeln!(f, "hbase.zookeeper.property.clientPort = {}", self.zookeeper_port)?;
-        writeln!(f, "hbase.master.port = {}", self.master_port)?;
-        writeln!(f, "hbase.regionserver.port = {}", self.regionserver_port)?;
-        writeln!(f, "hbase.master.info.port = {}", info_port(self.master_info_port))?;
-        writeln!(f, "hbase.regionserver.info.port = {}", info_port(self.regionserver_info_port))?;
-        writeln!(f, "zookeeper.znode.parent = {}", self.znode_parent)?;
-        writeln!(f, "hbase.ipc.max.request.size = {}", self.rpc.frame_bytes_max)?;
-        writeln!(f, "hbase.ipc.server.max.callqueue.size = {}", self.rpc.queues.request_bytes_max)?;
-        let calls_max = |class: CallClass| self.rpc.queues.calls_max[class.index()];
-        writeln!(f, "hbase.ipc.server.max.callqueue.length = {}", calls_max(CallClass::Read))?;
-        writeln!(f, "hbase.ipc.server.priority.max.callqueue.length = {}", calls_max(CallClass::Meta))?;
-        let replication = calls_max(CallClass::Replication);
-        writeln!(f, "hbase.ipc.server.replication.max.callqueue.length = {replication}")?;
-        let timeout = self.rpc.request_timeout_min.as_millis();
-        writeln!(f, "hbase.ipc.min.client.request.timeout = {timeout}")?;
+        halcyon_settings::print(SETTINGS, self, f)?;
         write!(f, "{}", self.regionserver)
     }
 }
 
-fn parsed<T: std::str::FromStr>(name: &str, value: &str, what: &str) -> Result<T, String> {
-    value.trim().parse().map_err(|_| format!("{name}: {value:?} is not {what}"))
+const ADDRESSES: &str = "Addresses and directories";
+
+const SETTINGS: &[Section<StandaloneSettings>] = &[
+    Section { title: ADDRESSES, settings: &[ROOT_DIR] },
+    Section {
+        title: ADDRESSES,
+        settings: settings!(StandaloneSettings:
+            Restart, "hbase.master.ipc.address", "IP address", Number, bind,
+                "Address of every port. HBase: the address of the host name.";
+            Restart, "hbase.regionserver.ipc.address", "IP address", Alias<Number>, bind,
+                "The same: all ports have one address.";
+            Restart, "hbase.master.hostname", "host", Text, hostname,
+                "Name that clients connect to. Empty: the bound address, or the machine's name if that is `0.0.0.0`.";
+            Restart, "hbase.regionserver.hostname", "host", Alias<Text>, hostname, "The same.";
+            Restart, "hbase.zookeeper.property.clientPort", "port", Number, zookeeper_port,
+                "Where clients look for the cluster. 0: any port, here and below.";
+            Restart, "hbase.master.port", "port", Number, master_port, "RPC port of the master.";
+            Restart, "hbase.regionserver.port", "port", Number, regionserver_port, "RPC port of the region server.";
+            Restart, "hbase.master.info.port", "port", InfoPort, master_info_port,
+                "HTTP port of the master's page; -1: none.";
+            Restart, "hbase.regionserver.info.port", "port", InfoPort, regionserver_info_port,
+                "HTTP port of the region server's page; -1: none.";
+            Restart, "zookeeper.znode.parent", "path", Text, znode_parent,
+                "Base path of what clients find in ZooKeeper.";
+        ),
+    },
+    Section {
+        title: "Calls",
+        settings: settings!(StandaloneSettings:
+            Restart, FRAME_BYTES_MAX, "bytes", Number, rpc.frame_bytes_max,
+                "Largest request; at most what requests may hold together.";
+            Restart, REQUEST_BYTES_MAX, "bytes", Number, rpc.queues.request_bytes_max,
+                "Memory of waiting requests. Without the property: the part of the memory budget for requests.";
+            Restart, "hbase.ipc.min.client.request.timeout", "ms", Millis, rpc.request_timeout_min,
+                "Client timeouts below this count as this.";
+        ),
+    },
+    Section { title: "Calls", settings: &[CALLS_MAX, PRIORITY_CALLS_MAX, REPLICATION_CALLS_MAX] },
+    Section {
+        title: "WAL",
+        settings: settings!(StandaloneSettings:
+            Restart, "hbase.master.cleaner.interval", "ms", Millis, cleaner.period,
+                "How often the archive and old WALs are cleaned. HBase: 600000.";
+            Restart, "hbase.master.hfilecleaner.ttl", "ms", Millis, cleaner.archive_keep,
+                "How long a store file stays in the archive.";
+            Restart, "hbase.master.logcleaner.ttl", "ms", Millis, cleaner.old_wals_keep,
+                "How long a WAL stays in `oldWALs`.";
+        ),
+    },
+    Section { title: "WAL", settings: &[WAL_HSYNC] },
+];
+
+const ROOT_DIR: Setting<StandaloneSettings> = Setting {
+    name: "hbase.rootdir",
+    unit: "path",
+    effect: Restart,
+    text: "Root directory of all data, on the local disk. Not set, but `hbase.tmp.dir` is: `hbase` below that. HBase's \
+           default is below `/tmp`.",
+    set: |settings, text| {
+        settings.data = local_path(text)?;
+        Ok(())
+    },
+    get: |settings| Some(settings.data.display().to_string()),
+};
+
+const CALLS_MAX: Setting<StandaloneSettings> = Setting {
+    name: "hbase.ipc.server.max.callqueue.length",
+    unit: "calls",
+    effect: Restart,
+    text: "Calls that may wait in each class: reads, scans, writes.",
+    set: |settings, text| set_calls(settings, text, &[CallClass::Read, CallClass::Scan, CallClass::Write]),
+    get: |settings| Some(settings.rpc.queues.calls_max[CallClass::Read.index()].to_string()),
+};
+
+const PRIORITY_CALLS_MAX: Setting<StandaloneSettings> = Setting {
+    name: "hbase.ipc.server.priority.max.callqueue.length",
+    unit: "calls",
+    effect: Restart,
+    text: "Calls on `hbase:meta` that may wait.",
+    set: |settings, text| set_calls(settings, text, &[CallClass::Meta]),
+    get: |settings| Some(settings.rpc.queues.calls_max[CallClass::Meta.index()].to_string()),
+};
+
+const REPLICATION_CALLS_MAX: Setting<StandaloneSettings> = Setting {
+    name: "hbase.ipc.server.replication.max.callqueue.length",
+    unit: "calls",
+    effect: Restart,
+    text: "Calls of replication that may wait.",
+    set: |settings, text| set_calls(settings, text, &[CallClass::Replication]),
+    get: |settings| Some(settings.rpc.queues.calls_max[CallClass::Replication.index()].to_string()),
+};
+
+const WAL_HSYNC: Setting<StandaloneSettings> = Setting {
+    name: "hbase.wal.hsync",
+    unit: "true, false",
+    effect: Restart,
+    text: "`true` sets `wal.sync` to `fsync`, `false` to `written`.",
+    set: |settings, text| {
+        let on_disk: bool = text.trim().parse().map_err(|_| "is neither true nor false".to_string())?;
+        settings.regionserver.wal_sync = if on_disk { SyncMode::Fsync } else { SyncMode::Written };
+        Ok(())
+    },
+    get: |_| None,
+};
+
+fn set_calls(settings: &mut StandaloneSettings, text: &str, classes: &[CallClass]) -> Result<(), String> {
+    let calls_max = text.trim().parse().map_err(|_| "is not a number of calls".to_string())?;
+    for class in classes {
+        settings.rpc.queues.calls_max[class.index()] = calls_max;
+    }
+    Ok(())
 }
 
-fn info_port(name: &str, value: &str) -> Result<Option<u16>, String> {
-    if value.trim() == "-1" {
-        return Ok(None);
+/// A port, or -1 for none.
+struct InfoPort;
+
+impl Codec<Option<u16>> for InfoPort {
+    fn parse(text: &str) -> Option<Option<u16>> {
+        if text == "-1" { Some(None) } else { text.parse().ok().map(Some) }
     }
-    parsed(name, value, "a port or -1").map(Some)
+
+    fn print(port: &Option<u16>) -> Option<String> {
+        Some(port.map_or(-1, i32::from).to_string())
+    }
+
+    fn refused(_: &Option<u16>) -> &'static str {
+        "is neither a port nor -1"
+    }
 }
 
 /// Refuses a value that still has a reference. Used as it is, it would name another directory or address.
@@ -244,18 +377,18 @@ fn default_parent(properties: &[Property]) -> Option<&str> {
     value("hbase.tmp.dir").filter(|_| value("hbase.rootdir").is_none()).map(|found| found.value.as_str())
 }
 
-/// A path, or a `file:` address in one of its forms.
-pub fn local_path(name: &str, value: &str) -> Result<PathBuf, String> {
+/// A path, or a `file:` address in one of its forms. The error goes on after the value.
+pub fn local_path(value: &str) -> Result<PathBuf, String> {
     let path = match value.split_once(':') {
         None => value,
         Some(("file", rest)) => match rest.strip_prefix("//") {
             Some(rest) => &rest[rest.find('/').unwrap_or(rest.len())..],
             None => rest,
         },
-        Some(_) => return Err(format!("{name}: {value:?} is not on the local disk")),
+        Some(_) => return Err("is not on the local disk".to_string()),
     };
     if path.is_empty() {
-        return Err(format!("{name}: {value:?} names no directory"));
+        return Err("names no directory".to_string());
     }
     Ok(PathBuf::from(path))
 }
@@ -317,6 +450,7 @@ mod tests {
             data: PathBuf::from("/var/lib/x"),
             master_info_port: None,
             regionserver_port: 7,
+            cleaner: CleanerSettings { archive_keep: Duration::from_secs(9), ..CleanerSettings::default() },
             ..StandaloneSettings::default()
         };
         settings.rpc.frame_bytes_max = 4711;
@@ -371,6 +505,30 @@ mod tests {
     }
 
     #[test]
+    fn every_setting_is_printed_once_under_its_source() {
+        let properties =
+            [property("hbase.master.port", "16000"), property("hbase.hstore.flusher.count", "7")];
+        let flags = StandaloneArgs { memory: Some(Size(256 << 20)), ..StandaloneArgs::default() };
+        let printed = StandaloneSettings::print_by_source(&properties, &flags).unwrap();
+        let (settings, _) = StandaloneSettings::new(&properties, &flags).unwrap();
+        let sorted = |text: &str| {
+            let mut lines: Vec<_> =
+                text.lines().filter(|l| !l.starts_with('#')).map(str::to_string).collect();
+            lines.sort();
+            lines
+        };
+        assert_eq!(sorted(&printed), sorted(&settings.to_string()));
+        let section = |name: &str| {
+            let start = printed.split(&format!("# {name}\n")).nth(1).expect("the section is there");
+            start.split("# ").next().unwrap().to_string()
+        };
+        assert_eq!(section("hbase-site.xml"), "hbase.master.port = 16000\nhbase.hstore.flusher.count = 7\n");
+        assert_eq!(section("option"), "halcyon.memory.bytes = 268435456\n");
+        assert!(section("computed from the memory").contains("hbase.ipc.server.max.callqueue.size = "));
+        assert!(section("default").contains("hbase.regionserver.port = 16020\n"));
+    }
+
+    #[test]
     fn references_that_nothing_defines_are_refused_where_they_matter() {
         let new = |name: &str, value: &str| {
             StandaloneSettings::new(&[property(name, value)], &StandaloneArgs::default())
@@ -396,8 +554,8 @@ mod tests {
     #[test]
     fn the_forms_of_a_local_address() {
         for text in ["/a/b", "file:/a/b", "file:///a/b", "file://localhost/a/b"] {
-            assert_eq!(local_path("hbase.rootdir", text), Ok(PathBuf::from("/a/b")), "{text}");
+            assert_eq!(local_path(text), Ok(PathBuf::from("/a/b")), "{text}");
         }
-        assert!(local_path("hbase.rootdir", "file:").is_err());
+        assert!(local_path("file:").is_err());
     }
 }

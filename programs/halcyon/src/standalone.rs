@@ -13,7 +13,7 @@ use std::time::Duration;
 use halcyon_coord::{ClusterZnodes, ZkServer, ZkSettings, ZnodeTree};
 use halcyon_env::{Env, FileLock, FileSystem, RealFileSystem, spawn_thread};
 use halcyon_master::{ClientMetaService, Master, MasterService, MasterSettings};
-use halcyon_regionserver::{AdminService, ClientService, RegionServer};
+use halcyon_regionserver::{AdminService, ClientService, RegionServer, RegionServerSettings};
 use halcyon_rpc::{BoundServer, Call, EventLoops, Outcome, Queues, RpcError, RpcServer, Service, Services};
 use halcyon_schema::ServerName;
 use halcyon_wal::SyncMode;
@@ -61,7 +61,7 @@ pub fn run(args: StandaloneArgs) -> Result<(), Failure> {
         eprintln!("halcyon: hbase-site.xml: {sentence}");
     }
     if args.print_settings {
-        print!("{settings}");
+        print!("{}", StandaloneSettings::print_by_source(&properties, &args)?);
         return Ok(());
     }
     check_safe_start(&env, &settings, &properties, &args.accept_without)?;
@@ -79,7 +79,8 @@ pub fn run(args: StandaloneArgs) -> Result<(), Failure> {
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("server").build();
     let runtime = runtime.map_err(|error| format!("cannot start threads: {error}"))?;
-    let ended = runtime.block_on(serve(env, settings, started_ns));
+    let read_again = read_again(env.clone(), args, settings.clone());
+    let ended = runtime.block_on(serve(env, settings, started_ns, read_again));
     runtime.shutdown_background(); // what had to be waited for has ended
     Ok(ended?)
 }
@@ -103,7 +104,35 @@ fn check_safe_start(
     Ok(())
 }
 
-async fn serve(env: Env, settings: StandaloneSettings, started_ns: u64) -> Result<(), String> {
+/// Reads the site file as at the start, with the same flags. What the region server does not know needs a restart.
+fn read_again(
+    env: Env,
+    args: StandaloneArgs,
+    started: StandaloneSettings,
+) -> impl Fn() -> Result<RegionServerSettings, String> + Send + Sync + 'static {
+    move || {
+        let properties = args.config.as_ref().map_or(Ok(Vec::new()), |dir| site::read(&env, dir))?;
+        let (settings, _) = StandaloneSettings::new(&properties, &args)?;
+        let before = started.to_string();
+        let of_region_server = settings.regionserver.to_string();
+        let changed = settings.to_string();
+        let others = changed.lines().filter(|line| {
+            let is_here = |text: &str| text.lines().any(|other| other == *line);
+            !is_here(&before) && !is_here(&of_region_server)
+        });
+        for line in others {
+            tracing::warn!(setting = line, "configuration update: needs a restart");
+        }
+        Ok(settings.regionserver)
+    }
+}
+
+async fn serve(
+    env: Env,
+    settings: StandaloneSettings,
+    started_ns: u64,
+    read_again: impl Fn() -> Result<RegionServerSettings, String> + Send + Sync + 'static,
+) -> Result<(), String> {
     let mut signals = StopSignals::watch().map_err(|error| format!("cannot watch for signals: {error}"))?;
     let lock = tokio::select! {
         lock = take_data_dir(&env, &settings) => lock?,
@@ -124,6 +153,7 @@ async fn serve(env: Env, settings: StandaloneSettings, started_ns: u64) -> Resul
         signal = signals.next() => return Err(format!("{signal} while starting")),
     };
 
+    roles.region_server.on_configuration_update(read_again);
     let stop_asked = Arc::new(Notify::new());
     let asked = Arc::clone(&stop_asked);
     roles.master.on_stop_request(move |_| asked.notify_one());
@@ -229,6 +259,9 @@ impl Roles {
         let master_name = ServerName::new(host, ports.0, env.clock.now_ms());
         let mut master_settings = MasterSettings::new(master_name.clone());
         master_settings.info_port = info_port.map_or(-1, i32::from);
+        master_settings.cleaner_period = settings.cleaner.period;
+        master_settings.archive_keep = settings.cleaner.archive_keep;
+        master_settings.old_wals_keep = settings.cleaner.old_wals_keep;
         let master = match Master::start(env, root, master_settings, region_server.cluster_services()) {
             Ok(master) => master,
             Err(error) => {

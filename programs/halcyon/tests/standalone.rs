@@ -209,6 +209,58 @@ fn what_is_in_use_is_told_in_a_sentence() {
     }
 }
 
+/// `UpdateConfiguration` answered that it had been done, and nothing was read.
+#[tokio::test]
+async fn a_changed_site_file_is_in_force_after_an_update() {
+    let data = fresh_dir("update");
+    let conf = config("update-conf", &[("hbase.hstore.compaction.min", "4")]);
+    let flags = [&ANY_PORTS[..], &["--config", conf.to_str().unwrap()]].concat();
+    let mut child = command(&data, &flags).spawn().unwrap();
+    let mut lines = Vec::new();
+    for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+        lines.push(line.unwrap());
+        if lines.last().unwrap().starts_with("ready") {
+            break;
+        }
+    }
+    let log = child.stderr.take().unwrap();
+    let server = Server { child, lines };
+    let address = server.address("regionserver");
+    let admin = Connection::connect(address, &ConnectOptions::new("AdminService")).await.unwrap();
+    let update = async || {
+        let request = pb::UpdateConfigurationRequest {};
+        admin.call::<pb::UpdateConfigurationResponse>("UpdateConfiguration", &request).await
+    };
+    let changed = [
+        ("hbase.hstore.compaction.min", "5"),
+        ("hbase.master.cleaner.interval", "70000"),
+        ("hbase.hstore.flusher.count", "7"),
+    ];
+    let same = config("update-conf", &changed);
+    assert_eq!(same, conf);
+    update().await.unwrap();
+    fs::write(conf.join("hbase-site.xml"), "<configuration>").unwrap();
+    let error = update().await.unwrap_err().to_string();
+    assert!(
+        error.contains("the configuration was not updated") && error.contains("hbase-site.xml"),
+        "{error}"
+    );
+    server.signal("KILL");
+    drop(server);
+    let mut said = String::new();
+    BufReader::new(log).read_to_string(&mut said).unwrap();
+    for line in [
+        "configuration update: in force setting=\"hbase.hstore.compaction.min = 5\"",
+        "configuration update: needs a restart setting=\"hbase.hstore.flusher.count = 7\"",
+        "configuration update: needs a restart setting=\"hbase.master.cleaner.interval = 70000\"",
+    ] {
+        assert_eq!(said.matches(line).count(), 1, "{line}\n{said}");
+    }
+    for dir in [data, conf] {
+        fs::remove_dir_all(dir).unwrap();
+    }
+}
+
 /// The kernel may take seconds to clear a killed process away; a start in between ended at once.
 #[test]
 fn a_start_waits_for_the_process_before_it() {

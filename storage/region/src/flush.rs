@@ -164,7 +164,8 @@ impl Region {
 
 /// One file, or one for each stripe that has cells.
 fn flush_cut(store: &Store, snapshot: &[Part]) -> Cut {
-    let settings = &store.compaction.stripes;
+    let compaction = store.compaction();
+    let settings = &compaction.stripes;
     if !store.is_striped() || settings.flush_to_level0 {
         return Cut::nowhere();
     }

@@ -38,7 +38,8 @@ impl Region {
         let file = StoreFile::open(&self.services.env, path, archive, &store.family, &self.services.cache)?;
         let prefetch = self.services.settings.prefetches_on_open(&store.family);
         file.prefetch_wanted.store(prefetch, Ordering::Release);
-        file.fill_cache(store.cached_on_write(&self.table, written_by), || true);
+        let of_server = self.services.settings.cache_on_write;
+        file.fill_cache(store.cached_on_write(&self.table, written_by, of_server), || true);
         Ok(file)
     }
 }

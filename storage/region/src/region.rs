@@ -16,12 +16,12 @@ use halcyon_schema::{RegionInfo, TableDescriptor};
 use halcyon_wal::Wal;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::RegionSettings;
 use crate::mvcc::Mvcc;
 use crate::read_points::ReadPoints;
 use crate::replayed_nonces::ReplayedNonce;
 use crate::row_lock::RowLocks;
 use crate::store::{MemStoreSize, Store, StoreFile, StoreServices};
+use crate::{CompactionSettings, RegionSettings};
 
 /// What a region needs of its server. Cheap to clone.
 #[derive(Clone)]
@@ -245,6 +245,13 @@ impl Region {
     /// The size at which the region wants to be flushed.
     pub fn flush_size_bytes(&self) -> u64 {
         self.services.settings.flush_size_bytes
+    }
+
+    /// From now on files are compacted by these settings of the server, and by what the table and its families say.
+    pub fn set_compaction(&self, of_server: &CompactionSettings) {
+        for store in &self.stores {
+            store.set_compaction(of_server.clone().for_store(&self.table, &store.family));
+        }
     }
 
     /// Whether the memstores are over the flush size.

@@ -1,6 +1,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
+use halcyon_hfile::CacheKinds;
 use halcyon_schema::{FamilyDescriptor, InMemoryCompaction, TableDescriptor};
 
 use crate::CompactionSettings;
@@ -35,6 +36,9 @@ pub struct RegionSettings {
     /// Whether files are read into the cache when they are opened, whatever their families say
     /// (`hbase.rs.prefetchblocksonopen`).
     pub prefetch_blocks_on_open: bool,
+    /// Blocks that are in the cache as soon as a flush has written them; index blocks and bloom filters also after a
+    /// compaction (`hbase.rs.cacheblocksonwrite`, `hfile.block.index.cacheonwrite`, `hfile.block.bloom.cacheonwrite`).
+    pub cache_on_write: CacheKinds,
     /// HBase's class for ZSTD, which decides between two forms of a block (`hbase.io.compress.zstd.codec`). One of
     /// HBase's own (`org.apache.hadoop.hbase.io.compress...`) puts frames into records; Hadoop's, which is what an
     /// empty name stands for, does not. Neither reads the other's, so who shares a directory with HBase says the same.
@@ -61,6 +65,7 @@ impl Default for RegionSettings {
             adaptive_share: 0.5,
             evict_blocks_on_close: false,
             prefetch_blocks_on_open: false,
+            cache_on_write: CacheKinds::NONE,
             zstd_codec: String::new(),
             nonce_age_max: Duration::from_secs(45 * 60),
             mini_batch_rows_max: 256,

@@ -42,7 +42,7 @@ impl Region {
             if largest.as_ref().is_some_and(|(most, _)| *most >= size) {
                 continue;
             }
-            if let Some(row) = split_point_of(&view, store.compaction.stripes.split_imbalance_max)? {
+            if let Some(row) = split_point_of(&view, store.compaction().stripes.split_imbalance_max)? {
                 largest = Some((size, row));
             }
         }

@@ -16,6 +16,7 @@ use crate::lifecycle::Lifecycle;
 use crate::memory::accountant::MemoryAccountant;
 use crate::memory::tuner;
 use crate::metrics::counters::{Counters, RequestRate};
+use crate::settings::online::OnlineSettings;
 
 /// How often memory is measured.
 const MEASURE_PERIOD: Duration = Duration::from_millis(100);
@@ -51,7 +52,7 @@ impl ChoreParts {
 /// See the head of the file.
 pub(crate) struct Chores {
     parts: ChoreParts,
-    compaction_check_period: Duration,
+    settings: Arc<OnlineSettings>,
     tuning: Due,
     leases: Due,
     old_edits: Due,
@@ -61,10 +62,10 @@ pub(crate) struct Chores {
 }
 
 impl Chores {
-    pub(crate) fn new(parts: ChoreParts, compaction_check_period: Duration) -> Chores {
+    pub(crate) fn new(parts: ChoreParts, settings: Arc<OnlineSettings>) -> Chores {
         Chores {
             parts,
-            compaction_check_period,
+            settings,
             tuning: Due::default(),
             leases: Due::default(),
             old_edits: Due::default(),
@@ -94,7 +95,7 @@ impl Chores {
         if self.old_edits.is_due(now_ns, OLD_EDITS_CHECK_PERIOD) {
             parts.flusher.flush_old_edits();
         }
-        if self.compactions.is_due(now_ns, self.compaction_check_period) {
+        if self.compactions.is_due(now_ns, self.settings.in_force().compaction_check_period) {
             parts.compactions.check_all();
             parts.splits.check_all();
         }

@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use halcyon_cell::{Error, ErrorKind, Result};
-use halcyon_region::CompactionRequest;
+use halcyon_region::{CompactionRequest, OffPeakHours};
 
 use super::listener::StoreFileListeners;
 use super::queue::CompactionQueue;
-use super::throughput::Throughput;
+use super::throughput::{Throughput, ThroughputSettings};
 use super::workers::Worker;
 use crate::memory::writers::FileWriters;
 use crate::metrics::counters::Counters;
@@ -154,6 +154,12 @@ impl Compactions {
         let regions = self.parts.regions.online();
         let pressures = regions.into_iter().map(|online| online.region.compaction_pressure());
         self.throughput.tune(pressures.fold(0.0, f64::max));
+    }
+
+    /// Other settings of the throughput; in force at once.
+    pub(crate) fn set_throughput(&self, settings: ThroughputSettings, off_peak: OffPeakHours) {
+        self.throughput.set(settings, off_peak);
+        self.tune();
     }
 
     pub(crate) fn tune_period(&self) -> Duration {

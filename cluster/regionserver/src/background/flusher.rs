@@ -31,6 +31,7 @@ use crate::memory::pressure::Pressure;
 use crate::memory::writers::FileWriters;
 use crate::metrics::counters::Counters;
 use crate::regions::region_table::{OnlineRegion, RegionTable};
+use crate::settings::online::OnlineSettings;
 
 /// What a flusher needs of the rest of the server.
 pub(crate) struct FlusherParts {
@@ -48,10 +49,8 @@ pub(crate) struct FlusherParts {
 /// Plain values out of the server's settings.
 pub(crate) struct FlusherSettings {
     pub(crate) threads_count: usize,
-    /// Edits that are older are flushed.
-    pub(crate) period: Duration,
-    /// How long a flush waits for a compaction when a store has too many files.
-    pub(crate) blocking_files_wait: Duration,
+    /// For the age at which edits are flushed, and the time that a flush waits for a compaction.
+    pub(crate) online: Arc<OnlineSettings>,
 }
 
 /// See the head of the file.
@@ -125,7 +124,7 @@ impl Flusher {
     fn has_too_many_files(&self, online: &OnlineRegion) -> bool {
         !online.region.info().is_meta()
             && !self.parts.pressure.is_over_low()
-            && !self.settings.blocking_files_wait.is_zero()
+            && !self.settings.online.in_force().blocking_files_wait.is_zero()
             && online.region.store_files_left() < 0
     }
 
@@ -133,7 +132,7 @@ impl Flusher {
     /// is forgotten.
     pub(crate) fn release_held(&self) {
         let parts = &self.parts;
-        let wait = self.settings.blocking_files_wait;
+        let wait = self.settings.online.in_force().blocking_files_wait;
         let released = self.held.take_released(parts.clock.monotonic_ns(), wait, |online| {
             let has_too_many_files = self.has_too_many_files(online);
             HeldState { is_served: parts.regions.serves(online), has_too_many_files }
@@ -168,7 +167,8 @@ impl Flusher {
     /// Queues regions whose edits have been in memory for too long.
     pub(crate) fn flush_old_edits(&self) {
         let now_ms = self.parts.clock.now_ms();
-        let period_ms = i64::try_from(self.settings.period.as_millis()).unwrap_or(i64::MAX);
+        let period_ms =
+            i64::try_from(self.settings.online.in_force().flush_period.as_millis()).unwrap_or(i64::MAX);
         for online in self.parts.regions.online() {
             let holds = online.region.memstore_size().data_bytes > 0;
             if holds && now_ms.saturating_sub(online.region.stats().last_flush_ms) >= period_ms {

@@ -71,6 +71,7 @@ pub(crate) struct Shared {
     pub(crate) pressure: Arc<Pressure>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) request_rate: Arc<RequestRate>,
+    pub(crate) online: Arc<OnlineSettings>,
 }
 
 /// All parts that work behind calls, and their threads.
@@ -128,18 +129,25 @@ impl Background {
         self.start_chunk_thread(shared, settings)?;
         workers.start("cache", Priority::SameAsCalls, self.cache.clone())?;
         workers.start("prefetcher", Priority::BelowCalls, self.prefetcher.clone())?;
-        for (name, size) in
-            [("compactor-small", CompactionSize::Small), ("compactor-large", CompactionSize::Large)]
-        {
-            workers.start(name, Priority::BelowCalls, CompactionWorker::new(&self.compactions, size))?;
-        }
-        let mut chores = self.chores(shared, settings);
+        let (small, large) = (settings.small_compaction_threads, settings.large_compaction_threads);
+        self.start_compactors("compactor-small", CompactionSize::Small, small)?;
+        self.start_compactors("compactor-large", CompactionSize::Large, large)?;
+        let mut chores = self.chores(shared);
         workers.repeat("chores", Priority::SameAsCalls, move || chores.run_once())
     }
 
     /// Waits for the ends of all threads. The server must have stopped serving.
     pub(crate) fn join(&self) {
         self.workers.join();
+    }
+
+    fn start_compactors(&self, name: &str, size: CompactionSize, count: usize) -> Result<()> {
+        for number in 0..count {
+            let name = if number == 0 { name.to_string() } else { format!("{name}-{number}") };
+            let worker = CompactionWorker::new(&self.compactions, size);
+            self.workers.start(&name, Priority::BelowCalls, worker)?;
+        }
+        Ok(())
     }
 
     fn start_wal_threads(&self, shared: &Shared) -> Result<()> {
@@ -164,7 +172,7 @@ impl Background {
         self.workers.repeat("chunks", Priority::SameAsCalls, move || chunks.keep_ready(ready, IDLE_WAIT))
     }
 
-    fn chores(&self, shared: &Shared, settings: &RegionServerSettings) -> Chores {
+    fn chores(&self, shared: &Shared) -> Chores {
         let parts = ChoreParts {
             clock: shared.resources.env.clock.clone(),
             lifecycle: shared.lifecycle.clone(),
@@ -179,7 +187,7 @@ impl Background {
             counters: shared.counters.clone(),
             request_rate: shared.request_rate.clone(),
         };
-        Chores::new(parts, settings.compaction_check_period)
+        Chores::new(parts, shared.online.clone())
     }
 }
 
@@ -223,11 +231,8 @@ fn new_flusher(
         compactions: compactions.clone(),
         listeners,
     };
-    let settings = FlusherSettings {
-        threads_count: settings.flush_threads_count,
-        period: settings.flush_period,
-        blocking_files_wait: settings.blocking_files_wait,
-    };
+    let settings =
+        FlusherSettings { threads_count: settings.flush_threads_count, online: shared.online.clone() };
     Flusher::new(parts, settings)
 }
 
@@ -251,7 +256,7 @@ fn new_accountant(
         plan: settings.plan(),
         memstore_share: settings.memstore_share,
         cache_share: settings.cache_share,
-        memstore_low_share: settings.memstore_low_share,
+        online: shared.online.clone(),
         chunk_pool_share: settings.chunk_pool_share,
         adapts: settings.adapts_shares,
     };

@@ -16,8 +16,9 @@ use halcyon_region::Region;
 use halcyon_schema::ServerName;
 
 use super::listener::StoreFileListener;
-use super::split_policy::{Policy, SplitSettings};
+use super::split_policy::Policy;
 use crate::regions::region_table::{OnlineRegion, RegionTable};
+use crate::settings::online::OnlineSettings;
 
 /// The same region is not reported again before this.
 const REPORT_PERIOD: Duration = Duration::from_secs(5);
@@ -25,7 +26,7 @@ const REPORT_PERIOD: Duration = Duration::from_secs(5);
 /// See the head of the file.
 pub(crate) struct SplitChecker {
     server_name: ServerName,
-    settings: SplitSettings,
+    settings: Arc<OnlineSettings>,
     clock: Arc<dyn Clock>,
     regions: Arc<RegionTable>,
     master: OnceLock<Weak<dyn RegionServerStatus>>,
@@ -34,7 +35,7 @@ pub(crate) struct SplitChecker {
 impl SplitChecker {
     pub(crate) fn new(
         server_name: ServerName,
-        settings: SplitSettings,
+        settings: Arc<OnlineSettings>,
         clock: Arc<dyn Clock>,
         regions: Arc<RegionTable>,
     ) -> SplitChecker {
@@ -78,7 +79,8 @@ impl SplitChecker {
     }
 
     fn is_too_large(&self, region: &Region) -> bool {
-        let (info, table, settings) = (region.info(), region.table(), &self.settings);
+        let (info, table, settings) = (region.info(), region.table(), self.settings.in_force());
+        let settings = &settings.split;
         if info.table().is_system() || !table.split_enabled() || region.has_references() {
             return false;
         }
@@ -92,12 +94,12 @@ impl SplitChecker {
 
     /// Whether the policy of the region's table allows splits at all.
     pub(crate) fn allows_splits(&self, region: &Region) -> bool {
-        Policy::of(region.table(), &self.settings).allows_splits()
+        Policy::of(region.table(), &self.settings.in_force().split).allows_splits()
     }
 
     /// Where the region would be split; `None` if it has no such row. *Blocking*.
     pub(crate) fn split_row(&self, region: &Region) -> Result<Option<Bytes>> {
-        let policy = Policy::of(region.table(), &self.settings);
+        let policy = Policy::of(region.table(), &self.settings.in_force().split);
         let row = region.split_point()?.map(|row| policy.at_prefix(row));
         let info = region.info();
         // A prefix may begin where the region does.

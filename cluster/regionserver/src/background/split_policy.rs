@@ -15,9 +15,11 @@
 use std::fmt;
 
 use bytes::Bytes;
-use halcyon_cell::{Error, Result};
+use halcyon_cell::Result;
 use halcyon_region::RegionStats;
 use halcyon_schema::{RegionInfo, TableDescriptor};
+use halcyon_settings::Effect::Online;
+use halcyon_settings::{Description, Flag, Number, Section, Setting, settings};
 
 /// With more regions of a table on a server than this, `IncreasingToUpperBound` waits for the maximum.
 const CUBED_REGIONS_MAX: u64 = 100;
@@ -54,38 +56,52 @@ impl Default for SplitSettings {
     }
 }
 
+const SETTINGS: &[Section<SplitSettings>] = &[
+    Section { title: "Splits", settings: &[POLICY_SETTING] },
+    Section {
+        title: "Splits",
+        settings: settings!(SplitSettings:
+            Online, "hbase.hregion.max.filesize", "bytes", Number, region_bytes_max,
+                "A region with a larger store is split.";
+            Online, "hbase.hregion.max.filesize.jitter", "share", Number, jitter,
+                "Part of the maximum by which it varies, half to either side.";
+            Online, "hbase.increasing.policy.initial.size", "bytes", Number, initial_bytes,
+                "First size of the growing policies; 0: twice the flush size.";
+            Online, "hbase.hregion.split.overallfiles", "true, false", Flag, overall_files,
+                "Whether all stores together count, and not the largest.";
+            Online, "hbase.regionserver.regionSplitLimit", "regions", Number, regions_max,
+                "A server with this many regions asks for no more splits.";
+        ),
+    },
+];
+
+const POLICY_SETTING: Setting<SplitSettings> = Setting {
+    name: POLICY,
+    unit: "class",
+    effect: Online,
+    text: "When regions are split.",
+    set: |settings, text| {
+        Policy::by_name(text).ok_or_else(|| "is no policy that is known".to_string())?;
+        settings.policy = text.trim().to_string();
+        Ok(())
+    },
+    get: |settings| Some(settings.policy.clone()),
+};
+
 impl SplitSettings {
     /// Sets one by its property name; `Ok(false)` if no setting has that name.
     pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<bool> {
-        fn read<T: std::str::FromStr>(name: &str, value: &str) -> Result<T> {
-            value.trim().parse().map_err(|_| Error::invalid(format!("{name}: cannot read {value:?}")))
-        }
-        match name {
-            POLICY => {
-                if Policy::by_name(value).is_none() {
-                    return Err(Error::invalid(format!("{name}: {value:?} is no policy that is known")));
-                }
-                self.policy = value.trim().to_string();
-            }
-            "hbase.hregion.max.filesize" => self.region_bytes_max = read(name, value)?,
-            "hbase.hregion.max.filesize.jitter" => self.jitter = read(name, value)?,
-            "hbase.increasing.policy.initial.size" => self.initial_bytes = read(name, value)?,
-            "hbase.hregion.split.overallfiles" => self.overall_files = read(name, value)?,
-            "hbase.regionserver.regionSplitLimit" => self.regions_max = read(name, value)?,
-            _ => return Ok(false),
-        }
-        Ok(true)
+        halcyon_settings::set(SETTINGS, self, name, value)
+    }
+
+    pub(crate) fn describe() -> Vec<Description> {
+        halcyon_settings::describe(SETTINGS, &SplitSettings::default())
     }
 }
 
 impl fmt::Display for SplitSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{POLICY} = {}", self.policy)?;
-        writeln!(f, "hbase.hregion.max.filesize = {}", self.region_bytes_max)?;
-        writeln!(f, "hbase.hregion.max.filesize.jitter = {}", self.jitter)?;
-        writeln!(f, "hbase.increasing.policy.initial.size = {}", self.initial_bytes)?;
-        writeln!(f, "hbase.hregion.split.overallfiles = {}", self.overall_files)?;
-        writeln!(f, "hbase.regionserver.regionSplitLimit = {}", self.regions_max)
+        halcyon_settings::print(SETTINGS, self, f)
     }
 }
 

@@ -10,17 +10,32 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use halcyon_cell::{Error, Result};
+use halcyon_cell::Result;
 use halcyon_env::Clock;
 use halcyon_region::{CompactionControl, OffPeakHours};
+use halcyon_settings::Effect::Online;
+use halcyon_settings::{Description, Maybe, Millis, Number, Section, Text, settings};
+use parking_lot::RwLock;
 
 const CONTROLLER: &str = "hbase.regionserver.throughput.controller";
 const LOWER_BOUND: &str = "hbase.hstore.compaction.throughput.lower.bound";
-const HIGHER_BOUND: &str = "hbase.hstore.compaction.throughput.higher.bound";
-const OFFPEAK: &str = "hbase.hstore.compaction.throughput.offpeak";
-const TUNE_PERIOD: &str = "hbase.hstore.compaction.throughput.tune.period";
-const CHECK_INTERVAL: &str = "hbase.hstore.compaction.throughput.control.check.interval";
 
+const SETTINGS: &[Section<ThroughputSettings>] = &[Section {
+    title: "Compaction",
+    settings: settings!(ThroughputSettings:
+        Online, CONTROLLER, "class", Text, controller_class, "`NoLimitThroughputController` turns the limit off.";
+        Online, LOWER_BOUND, "bytes/s", Number, lower_bytes,
+            "Limit of all compactions together when nothing presses.";
+        Online, "hbase.hstore.compaction.throughput.higher.bound", "bytes/s", Number, higher_bytes,
+            "Limit just before flushes wait.";
+        Online, "hbase.hstore.compaction.throughput.offpeak", "bytes/s", Number, offpeak_bytes,
+            "Limit in off-peak hours.";
+        Online, "hbase.hstore.compaction.throughput.tune.period", "ms", Millis, tune_period,
+            "How often the limit is set anew.";
+        Online, "hbase.hstore.compaction.throughput.control.check.interval", "bytes", Maybe<Number>, check_bytes,
+            "Bytes after which a compaction looks at the time. Not set: the lower bound.";
+    ),
+}];
 /// A sleeping compaction looks this often whether it has been ended.
 const NAP: Duration = Duration::from_millis(50);
 
@@ -59,19 +74,13 @@ impl Default for ThroughputSettings {
 }
 
 impl ThroughputSettings {
-    /// Sets one by its property name; `Ok(false)` if no setting has that name. Times are in milliseconds.
-    /// Invalid if the value makes no sense.
+    /// Sets one by its property name; `Ok(false)` if no setting has that name. Invalid if the value makes no sense.
     pub fn set(&mut self, name: &str, value: &str) -> Result<bool> {
-        match name {
-            CONTROLLER => self.controller_class = value.trim().to_string(),
-            LOWER_BOUND => self.lower_bytes = number(name, value)?,
-            HIGHER_BOUND => self.higher_bytes = number(name, value)?,
-            OFFPEAK => self.offpeak_bytes = number(name, value)?,
-            TUNE_PERIOD => self.tune_period = Duration::from_millis(number(name, value)?),
-            CHECK_INTERVAL => self.check_bytes = Some(number(name, value)?),
-            _ => return Ok(false),
-        }
-        Ok(true)
+        halcyon_settings::set(SETTINGS, self, name, value)
+    }
+
+    pub(crate) fn describe() -> Vec<Description> {
+        halcyon_settings::describe(SETTINGS, &ThroughputSettings::default())
     }
 
     fn is_unlimited(&self) -> bool {
@@ -81,26 +90,13 @@ impl ThroughputSettings {
 
 impl fmt::Display for ThroughputSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{CONTROLLER} = {}", self.controller_class)?;
-        writeln!(f, "{LOWER_BOUND} = {}", self.lower_bytes)?;
-        writeln!(f, "{HIGHER_BOUND} = {}", self.higher_bytes)?;
-        writeln!(f, "{OFFPEAK} = {}", self.offpeak_bytes)?;
-        writeln!(f, "{TUNE_PERIOD} = {}", self.tune_period.as_millis())?;
-        if let Some(bytes) = self.check_bytes {
-            writeln!(f, "{CHECK_INTERVAL} = {bytes}")?;
-        }
-        Ok(())
+        halcyon_settings::print(SETTINGS, self, f)
     }
-}
-
-fn number(name: &str, value: &str) -> Result<u64> {
-    value.trim().parse().map_err(|_| Error::invalid(format!("{name}: {value:?} is not a whole number")))
 }
 
 /// The limit that all compactions of a server share. *Thread safety*: all methods from any thread.
 pub(crate) struct Throughput {
-    settings: ThroughputSettings,
-    off_peak: OffPeakHours,
+    settings: RwLock<(ThroughputSettings, OffPeakHours)>,
     clock: Arc<dyn Clock>,
     /// Bytes in a second for all together; `u64::MAX`: no limit.
     limit_bytes: AtomicU64,
@@ -115,8 +111,7 @@ impl Throughput {
     ) -> Throughput {
         let first = if settings.is_unlimited() { u64::MAX } else { settings.lower_bytes };
         Throughput {
-            settings,
-            off_peak,
+            settings: RwLock::new((settings, off_peak)),
             clock,
             limit_bytes: AtomicU64::new(first),
             running: AtomicUsize::new(0),
@@ -124,15 +119,26 @@ impl Throughput {
     }
 
     pub(crate) fn tune_period(&self) -> Duration {
-        self.settings.tune_period
+        self.settings.read().0.tune_period
+    }
+
+    /// Other settings; they count from the next [`Throughput::tune`] on.
+    pub(crate) fn set(&self, settings: ThroughputSettings, off_peak: OffPeakHours) {
+        *self.settings.write() = (settings, off_peak);
+    }
+
+    /// Bytes after which a compaction looks at the time.
+    fn check_bytes(&self) -> u64 {
+        let settings = &self.settings.read().0;
+        settings.check_bytes.unwrap_or(settings.lower_bytes)
     }
 
     /// Sets the limit by how much compactions are needed: 0 not at all, above 1 flushes wait for them.
     pub(crate) fn tune(&self, pressure: f64) {
-        let settings = &self.settings;
+        let (settings, off_peak) = &*self.settings.read();
         let limit = if settings.is_unlimited() || pressure > 1.0 {
             u64::MAX
-        } else if self.off_peak.contains(self.clock.hour_of_day()) {
+        } else if off_peak.contains(self.clock.hour_of_day()) {
             settings.offpeak_bytes
         } else {
             let room = settings.higher_bytes.saturating_sub(settings.lower_bytes);
@@ -181,8 +187,7 @@ impl Paced<'_> {
 impl CompactionControl for Paced<'_> {
     fn go_on(&mut self, written_bytes: u64, is_closing: &dyn Fn() -> bool) -> bool {
         self.bytes += written_bytes;
-        let settings = &self.throughput.settings;
-        if self.bytes >= settings.check_bytes.unwrap_or(settings.lower_bytes) {
+        if self.bytes >= self.throughput.check_bytes() {
             let clock = &self.throughput.clock;
             // Asked for anew after each nap: the limit may have been raised.
             loop {

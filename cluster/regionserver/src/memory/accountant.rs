@@ -19,6 +19,7 @@ use super::writers::FileWriters;
 use crate::calls::nonces::Nonces;
 use crate::calls::scanners::Scanners;
 use crate::regions::region_table::RegionTable;
+use crate::settings::online::OnlineSettings;
 use crate::wal::logs::Logs;
 
 /// While memstores get less than was planned, so many chunks of theirs may wait to be used as fill this part of them.
@@ -42,8 +43,8 @@ pub(crate) struct MemoryShares {
     pub(crate) plan: MemoryPlan,
     pub(crate) memstore_share: f64,
     pub(crate) cache_share: f64,
-    /// Of the memstores' high mark.
-    pub(crate) memstore_low_share: f64,
+    /// For the low mark of the memstores.
+    pub(crate) online: Arc<OnlineSettings>,
     pub(crate) chunk_pool_share: f64,
     /// Whether the shares follow the load.
     pub(crate) adapts: bool,
@@ -123,11 +124,12 @@ impl MemoryAccountant {
     }
 
     /// Moves the marks of the memstores to where they are to be.
-    fn fit_memstores(&self) {
+    pub(crate) fn fit_memstores(&self) {
+        let low_share = self.shares.online.in_force().memstore_low_share;
         let (parts, shares) = (&self.parts, &self.shares);
         let planned = self.memstores_bytes.load(Ordering::Relaxed);
         let high = planned.saturating_sub(self.cut_bytes.load(Ordering::Relaxed) / 2).max(planned / 4);
-        parts.pressure.set_high(high, (high as f64 * shares.memstore_low_share) as u64);
+        parts.pressure.set_high(high, (high as f64 * low_share) as u64);
         parts.chunks.set_allocated_max(high as usize);
         let share = shares.chunk_pool_share;
         let share = if high < planned { share.min(READY_PART_WHEN_CUT) } else { share };

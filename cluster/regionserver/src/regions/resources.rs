@@ -11,6 +11,7 @@ use halcyon_region::{Region, RegionServices, RegionSettings};
 use halcyon_schema::{RegionInfo, TableDescriptor};
 
 use super::servable;
+use crate::settings::online::OnlineSettings;
 use crate::wal::logs::Logs;
 
 pub(crate) struct RegionResources {
@@ -20,6 +21,8 @@ pub(crate) struct RegionResources {
     pub(crate) cache: Arc<BlockCache>,
     pub(crate) chunks: Arc<ChunkPool>,
     pub(crate) settings: RegionSettings,
+    /// For how files are compacted.
+    pub(crate) online: Arc<OnlineSettings>,
 }
 
 impl RegionResources {
@@ -29,7 +32,10 @@ impl RegionResources {
             wal: if info.is_meta() { self.logs.meta()? } else { self.logs.tables().clone() },
             cache: self.cache.clone(),
             chunks: self.chunks.clone(),
-            settings: self.settings.clone(),
+            settings: RegionSettings {
+                compaction: self.online.in_force().region.compaction.clone(),
+                ..self.settings.clone()
+            },
         })
     }
 

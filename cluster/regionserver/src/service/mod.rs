@@ -152,7 +152,7 @@ impl RegionServer {
             self.counters.failed.add(calls.failed_count);
         }
         let took = Duration::from_nanos(calls.took_ns);
-        if took >= self.settings.slow_call {
+        if self.online.is_slow(took) {
             self.counters.slow.add(calls.count);
             let (class, client) = (calls.class.name(), &*calls.connection.peer);
             tracing::warn!(
@@ -206,7 +206,7 @@ impl RegionServer {
             Err(error) => Err(error),
         };
         let took = Duration::from_nanos(self.env.clock.monotonic_ns().saturating_sub(started_ns));
-        if took >= self.settings.slow_call {
+        if self.online.is_slow(took) {
             tracing::warn!(method, took_ms = took.as_millis() as u64, "slow call on the disk pool");
         }
         if let Err(error) = &result

@@ -2,13 +2,69 @@ use std::fmt;
 use std::path::PathBuf;
 
 use halcyon_cell::{Error, Result};
+use halcyon_settings::Effect::Restart;
+use halcyon_settings::{Description, Positive, Section, Setting, settings};
 
 const ENGINE: &str = "hbase.bucketcache.ioengine";
 const SIZE: &str = "hbase.bucketcache.size";
 const INDEX_PATH: &str = "hbase.bucketcache.persistent.path";
-const WRITERS: &str = "hbase.bucketcache.writer.threads";
-const QUEUE: &str = "hbase.bucketcache.writer.queuelength";
 const MIB: f64 = (1 << 20) as f64;
+
+const TITLE: &str = "Memory and cache";
+
+const SETTINGS: &[Section<FileTierSettings>] = &[
+    Section { title: TITLE, settings: &[ENGINE_SETTING, SIZE_SETTING, INDEX_PATH_SETTING] },
+    Section {
+        title: TITLE,
+        settings: settings!(FileTierSettings:
+            Restart, "hbase.bucketcache.writer.threads", "count", Positive, writers_count,
+                "Times the next: blocks that may wait to be written. One thread writes.";
+            Restart, "hbase.bucketcache.writer.queuelength", "blocks", Positive, queue_len, "See above.";
+        ),
+    },
+];
+
+const ENGINE_SETTING: Setting<FileTierSettings> = Setting {
+    name: ENGINE,
+    unit: "engine",
+    effect: Restart,
+    text: "`file:PATH`: blocks that have no room in memory go to this file. Empty: no file.",
+    set: |settings, text| {
+        settings.engine = engine(text.trim())?;
+        Ok(())
+    },
+    get: |settings| {
+        Some(match &settings.engine {
+            Engine::None => String::new(),
+            Engine::Memory(name) => (*name).to_string(),
+            Engine::File(path) => format!("file:{}", path.display()),
+        })
+    },
+};
+
+const SIZE_SETTING: Setting<FileTierSettings> = Setting {
+    name: SIZE,
+    unit: "MiB",
+    effect: Restart,
+    text: "Size of the cache file.",
+    set: |settings, text| {
+        settings.size_bytes = size_bytes(text.trim())?;
+        Ok(())
+    },
+    get: |settings| Some((settings.size_bytes as f64 / MIB).to_string()),
+};
+
+const INDEX_PATH_SETTING: Setting<FileTierSettings> = Setting {
+    name: INDEX_PATH,
+    unit: "path",
+    effect: Restart,
+    text: "Where the index of the cache file is kept while the server is down. Empty: the file begins empty.",
+    set: |settings, text| {
+        settings.index_path = (!text.trim().is_empty()).then(|| PathBuf::from(text.trim()));
+        Ok(())
+    },
+    get: |settings| Some(settings.index_path.as_deref().unwrap_or("".as_ref()).display().to_string()),
+};
 
 /// The file tier of the block cache, by the names that HBase has for its bucket cache.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,18 +110,11 @@ impl FileTierSettings {
 
     /// Sets one by its property name; `Ok(false)` if no setting has that name.
     pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<bool> {
-        let value = value.trim();
-        let count = || value.parse().ok().filter(|count| *count > 0);
-        let no_count = || Error::invalid(format!("{name}: {value:?} is not a whole number above 0"));
-        match name {
-            ENGINE => self.engine = engine(value)?,
-            SIZE => self.size_bytes = size_bytes(value)?,
-            INDEX_PATH => self.index_path = (!value.is_empty()).then(|| PathBuf::from(value)),
-            WRITERS => self.writers_count = count().ok_or_else(no_count)?,
-            QUEUE => self.queue_len = count().ok_or_else(no_count)?,
-            _ => return Ok(false),
-        }
-        Ok(true)
+        halcyon_settings::set(SETTINGS, self, name, value)
+    }
+
+    pub(crate) fn describe() -> Vec<Description> {
+        halcyon_settings::describe(SETTINGS, &FileTierSettings::default())
     }
 
     /// Whether the settings make sense together.
@@ -83,47 +132,39 @@ impl FileTierSettings {
     }
 }
 
-fn engine(value: &str) -> Result<Engine> {
-    let refused = |why: &str| Error::invalid(format!("{ENGINE}: {value:?} {why}"));
+/// The error goes on after the value.
+fn engine(value: &str) -> std::result::Result<Engine, String> {
+    let refused = |why: &str| Err(why.to_string());
     match value.split_once(':') {
         None if value.is_empty() => Ok(Engine::None),
         None if value == "offheap" => Ok(Engine::Memory("offheap")),
         None if value == "heap" => Ok(Engine::Memory("heap")),
         Some(("file" | "files", path)) => {
             if path.contains(',') {
-                return Err(refused("names several files; the cache uses one, put it on a volume of them"));
+                return refused("names several files; the cache uses one, put it on a volume of them");
             }
             if path.is_empty() {
-                return Err(refused("names no file"));
+                return refused("names no file");
             }
             Ok(Engine::File(PathBuf::from(path)))
         }
         Some(("mmap" | "pmem" | "sharedmem", _)) => {
-            Err(refused("is not available: files are not mapped here; say file:PATH"))
+            refused("is not available: files are not mapped here; say file:PATH")
         }
-        _ => Err(refused("is not known; say file:PATH")),
+        _ => refused("is not known; say file:PATH"),
     }
 }
 
 /// MiB, at least one, as HBase wants it (`MemorySizeUtil.getBucketCacheSize`); 0: not said.
-fn size_bytes(value: &str) -> Result<u64> {
+fn size_bytes(value: &str) -> std::result::Result<u64, String> {
     let mib = value.parse::<f64>().ok().filter(|mib| mib.is_finite() && (*mib >= 1.0 || *mib == 0.0));
-    let told = || Error::invalid(format!("{SIZE}: {value:?} is not a number of MiB, 1 or more"));
+    let told = || "is not a number of MiB, 1 or more".to_string();
     mib.map(|mib| (mib * MIB) as u64).ok_or_else(told)
 }
 
 impl fmt::Display for FileTierSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.engine {
-            Engine::None => writeln!(f, "{ENGINE} = ")?,
-            Engine::Memory(name) => writeln!(f, "{ENGINE} = {name}")?,
-            Engine::File(path) => writeln!(f, "{ENGINE} = file:{}", path.display())?,
-        }
-        writeln!(f, "{SIZE} = {}", self.size_bytes as f64 / MIB)?;
-        let index_path = self.index_path.as_deref().unwrap_or("".as_ref());
-        writeln!(f, "{INDEX_PATH} = {}", index_path.display())?;
-        writeln!(f, "{WRITERS} = {}", self.writers_count)?;
-        writeln!(f, "{QUEUE} = {}", self.queue_len)
+        halcyon_settings::print(SETTINGS, self, f)
     }
 }
 
@@ -138,7 +179,7 @@ mod tests {
         assert_eq!(engine("offheap").unwrap(), Engine::Memory("offheap"));
         assert_eq!(engine("").unwrap(), Engine::None);
         for value in ["files:/a,/b", "file:", "mmap:/x", "pmem:/x", "sharedmem:/x", "tape", "/ssd/cache"] {
-            let told = engine(value).unwrap_err().to_string();
+            let told = FileTierSettings::default().set(ENGINE, value).unwrap_err().to_string();
             assert!(told.contains(ENGINE) && told.contains(value), "{told}");
         }
     }
@@ -148,7 +189,8 @@ mod tests {
         assert_eq!(size_bytes("8192").unwrap(), 8 << 30);
         assert_eq!(size_bytes("1.5").unwrap(), 3 << 19);
         for value in ["0.4", "-1", "much", "NaN", "inf"] {
-            assert!(size_bytes(value).unwrap_err().to_string().contains(SIZE), "{value}");
+            let told = FileTierSettings::default().set(SIZE, value).unwrap_err().to_string();
+            assert!(told.contains(SIZE), "{value}");
         }
     }
 
@@ -162,6 +204,6 @@ mod tests {
         settings.check().unwrap();
         settings.set(INDEX_PATH, "/x").unwrap();
         assert!(settings.check().unwrap_err().to_string().contains(INDEX_PATH));
-        assert!(settings.set(QUEUE, "0").is_err());
+        assert!(settings.set("hbase.bucketcache.writer.queuelength", "0").is_err());
     }
 }

@@ -1,4 +1,5 @@
 //! Settings of a region server.
 
 pub(crate) mod cache;
+pub(crate) mod online;
 pub(crate) mod server;

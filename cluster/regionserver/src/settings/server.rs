@@ -5,8 +5,12 @@ use std::time::Duration;
 
 use halcyon_cell::{Error, Result};
 use halcyon_memstore::CHUNK_SIZE_BYTES_DEFAULT;
-use halcyon_region::RegionSettings;
+use halcyon_region::{CompactionSettings, RegionSettings};
 use halcyon_schema::InMemoryCompaction;
+use halcyon_settings::Effect::{Online, Restart};
+use halcyon_settings::{
+    Codec, Description, Flag, Millis, Number, Positive, Section, Setting, Share, Text, settings,
+};
 use halcyon_wal::SyncMode;
 
 use crate::background::split_policy::SplitSettings;
@@ -14,9 +18,6 @@ use crate::background::throughput::ThroughputSettings;
 use crate::calls::pool::PoolLimits;
 use crate::memory::budget::{CELLS_SHARE_MAX, MemoryPlan};
 use crate::settings::cache::FileTierSettings;
-
-/// Threads that compact: one for small selections, one for large ones.
-const COMPACTION_THREADS: usize = 2;
 
 /// Settings of a region server. Names in parentheses are the HBase properties that set them.
 ///
@@ -79,6 +80,10 @@ pub struct RegionServerSettings {
     pub wal_sync: SyncMode,
     /// A log file is closed at this size (`hbase.regionserver.logroll.size`).
     pub wal_roll_bytes: u64,
+    /// HBase's two properties whose product is that size (`hbase.regionserver.hlog.blocksize`,
+    /// `hbase.regionserver.logroll.multiplier`).
+    pub wal_block_bytes: u64,
+    pub wal_roll_multiplier: f64,
     /// A log file is closed at this age (`hbase.regionserver.logroll.period`).
     pub wal_roll_period: Duration,
     /// With more log files than this, their regions are flushed (`hbase.regionserver.maxlogs`).
@@ -88,6 +93,10 @@ pub struct RegionServerSettings {
     /// Selections above this go to the thread for large compactions
     /// (`hbase.regionserver.thread.compaction.throttle`).
     pub compaction_large_bytes: u64,
+    /// Compactions of small selections at the same time (`hbase.regionserver.thread.compaction.small`).
+    pub small_compaction_threads: usize,
+    /// Compactions of large selections at the same time (`hbase.regionserver.thread.compaction.large`).
+    pub large_compaction_threads: usize,
     /// How often regions are asked whether a compaction is due (`hbase.server.compactchecker.interval`).
     pub compaction_check_period: Duration,
     /// Regions that wait for a compaction at most; beyond it the next check finds them again.
@@ -132,10 +141,14 @@ impl Default for RegionServerSettings {
             flush_threads_count: 2,
             wal_sync: SyncMode::Fsync,
             wal_roll_bytes: 128 << 20,
+            wal_block_bytes: 256 << 20,
+            wal_roll_multiplier: 0.5,
             wal_roll_period: Duration::from_secs(3600),
             wal_files_count_max: 32,
             compactions_enabled: true,
             compaction_large_bytes: 2560 << 20,
+            small_compaction_threads: 1,
+            large_compaction_threads: 1,
             compaction_check_period: Duration::from_secs(10),
             compaction_queue_max: 10_000,
             throughput: ThroughputSettings::default(),
@@ -155,7 +168,8 @@ impl RegionServerSettings {
 
     /// How the memory is divided.
     pub fn plan(&self) -> MemoryPlan {
-        let writers = self.flush_threads_count.max(1) + COMPACTION_THREADS;
+        let compactors = self.small_compaction_threads + self.large_compaction_threads;
+        let writers = self.flush_threads_count.max(1) + compactors;
         MemoryPlan::new(self.memory_bytes, self.memstore_share, self.cache_share, writers)
     }
 
@@ -186,6 +200,10 @@ impl RegionServerSettings {
         self.memory_bytes / 16
     }
 
+    fn wal_roll_of_blocks(&self) -> u64 {
+        (self.wal_block_bytes as f64 * self.wal_roll_multiplier) as u64
+    }
+
     /// Whether the settings make sense together.
     pub fn check(&self) -> Result<()> {
         self.check_shares()?;
@@ -204,151 +222,227 @@ impl RegionServerSettings {
 
     /// Sets one by its property name; `Ok(false)` if no setting has that name. Times are in milliseconds.
     pub fn set(&mut self, name: &str, value: &str) -> Result<bool> {
-        match name {
-            "halcyon.memory.bytes" => self.memory_bytes = number(name, value)?,
-            "hbase.regionserver.global.memstore.size" => {
-                self.memstore_share = share(name, value)?;
-                self.adapts_shares = false;
-            }
-            "hbase.regionserver.global.memstore.size.lower.limit" => {
-                self.memstore_low_share = share(name, value)?;
-            }
-            "hfile.block.cache.size" => {
-                self.cache_share = share(name, value)?;
-                self.adapts_shares = false;
-            }
-            "halcyon.memory.adapts" => {
-                let parsed = value.trim().parse();
-                self.adapts_shares = parsed
-                    .map_err(|_| Error::invalid(format!("{name}: {value:?} is neither true nor false")))?;
-            }
-            "hbase.client.scanner.timeout.period" => self.scanner_lease = millis(name, value)?,
-            "hbase.rpc.timeout" => self.rpc_timeout = millis(name, value)?,
-            "hbase.server.scanner.max.result.size" => self.result_bytes_max = number(name, value)?,
-            "hbase.regionserver.handler.count" => self.disk_threads_max = number(name, value)? as usize,
-            "hbase.regionserver.metahandler.count" => self.meta_threads_max = number(name, value)? as usize,
-            "hbase.ipc.server.callqueue.read.ratio" => self.read_threads_share = share(name, value)?,
-            "hbase.ipc.server.callqueue.scan.ratio" => self.scan_threads_share = share(name, value)?,
-            "hbase.server.hashNonce.gracePeriod" => self.nonce_grace = millis(name, value)?,
-            "hbase.regionserver.optionalcacheflushinterval" => self.flush_period = millis(name, value)?,
-            "hbase.hstore.flusher.count" => self.flush_threads_count = number(name, value)? as usize,
-            "wal.sync" => self.wal_sync = sync_mode(name, value)?,
-            "hbase.regionserver.logroll.size" => self.wal_roll_bytes = number(name, value)?,
-            "hbase.regionserver.logroll.period" => self.wal_roll_period = millis(name, value)?,
-            "hbase.regionserver.maxlogs" => self.wal_files_count_max = number(name, value)? as usize,
-            "hbase.regionserver.thread.compaction.throttle" => {
-                self.compaction_large_bytes = number(name, value)?;
-            }
-            "hbase.regionserver.compaction.enabled" => self.compactions_enabled = flag(name, value)?,
-            "hbase.hstore.blockingWaitTime" => self.blocking_files_wait = millis(name, value)?,
-            "hbase.server.compactchecker.interval" => self.compaction_check_period = millis(name, value)?,
-            "hbase.hregion.memstore.flush.size" => self.region.flush_size_bytes = number(name, value)?,
-            "hbase.hregion.memstore.block.multiplier" => self.region.block_multiplier = number(name, value)?,
-            "hbase.server.keyvalue.maxsize" => {
-                self.region.keyvalue_max_bytes = number(name, value)? as usize;
-            }
-            "hbase.hregion.compacting.memstore.type" => {
-                let policy = InMemoryCompaction::parse(value.trim());
-                self.region.in_memory_compaction = policy.ok_or_else(|| {
-                    Error::invalid(format!("{name}: {value:?} is none of NONE, BASIC, EAGER, ADAPTIVE"))
-                })?;
-            }
-            "hbase.memstore.inmemoryflush.threshold.factor" => {
-                self.region.in_memory_flush_share = share(name, value)?;
-            }
-            "hbase.hregion.compacting.pipeline.segments.limit" => {
-                self.region.pipeline_segments_max = number(name, value)? as usize;
-            }
-            "hbase.hregion.compacting.memstore.adaptive.compaction.threshold" => {
-                self.region.adaptive_share = share(name, value)?;
-            }
-            "hbase.io.compress.zstd.codec" => self.region.zstd_codec = value.trim().to_string(),
-            "hbase.hregion.memstore.mslab.chunksize" => self.chunk_bytes = number(name, value)? as usize,
-            "hbase.hregion.memstore.chunkpool.maxsize" => self.chunk_pool_share = share(name, value)?,
-            "hbase.rs.evictblocksonclose" => self.region.evict_blocks_on_close = flag(name, value)?,
-            "hbase.rs.prefetchblocksonopen" => self.region.prefetch_blocks_on_open = flag(name, value)?,
-            "hbase.ipc.warn.response.time" => self.slow_call = millis(name, value)?,
-            _ => {
-                return Ok(self.file_tier.set(name, value)?
-                    || self.throughput.set(name, value)?
-                    || self.region.compaction.set(name, value)?
-                    || self.split.set(name, value)?);
-            }
-        }
-        Ok(true)
+        Ok(halcyon_settings::set(SETTINGS, self, name, value)?
+            || self.file_tier.set(name, value)?
+            || self.throughput.set(name, value)?
+            || self.region.compaction.set(name, value)?
+            || self.split.set(name, value)?)
+    }
+
+    /// All settings with their defaults.
+    pub fn describe() -> Vec<Description> {
+        let mut all = halcyon_settings::describe(SETTINGS, &RegionServerSettings::default());
+        all.extend(FileTierSettings::describe());
+        all.extend(CompactionSettings::describe());
+        all.extend(ThroughputSettings::describe());
+        all.extend(SplitSettings::describe());
+        all
     }
 }
 
 impl fmt::Display for RegionServerSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sync = if self.wal_sync == SyncMode::Fsync { "fsync" } else { "written" };
-        writeln!(f, "halcyon.memory.bytes = {}", self.memory_bytes)?;
-        writeln!(f, "hbase.regionserver.global.memstore.size = {}", self.memstore_share)?;
-        writeln!(f, "hbase.regionserver.global.memstore.size.lower.limit = {}", self.memstore_low_share)?;
-        writeln!(f, "hfile.block.cache.size = {}", self.cache_share)?;
-        writeln!(f, "halcyon.memory.adapts = {}", self.adapts_shares)?;
-        writeln!(f, "hbase.client.scanner.timeout.period = {}", self.scanner_lease.as_millis())?;
-        writeln!(f, "hbase.rpc.timeout = {}", self.rpc_timeout.as_millis())?;
-        writeln!(f, "hbase.server.scanner.max.result.size = {}", self.result_bytes_max)?;
-        writeln!(f, "hbase.regionserver.handler.count = {}", self.disk_threads_max)?;
-        writeln!(f, "hbase.regionserver.metahandler.count = {}", self.meta_threads_max)?;
-        writeln!(f, "hbase.ipc.server.callqueue.read.ratio = {}", self.read_threads_share)?;
-        writeln!(f, "hbase.ipc.server.callqueue.scan.ratio = {}", self.scan_threads_share)?;
-        writeln!(f, "hbase.server.hashNonce.gracePeriod = {}", self.nonce_grace.as_millis())?;
-        writeln!(f, "hbase.regionserver.optionalcacheflushinterval = {}", self.flush_period.as_millis())?;
-        writeln!(f, "hbase.hstore.flusher.count = {}", self.flush_threads_count)?;
-        writeln!(f, "wal.sync = {sync}")?;
-        writeln!(f, "hbase.regionserver.logroll.size = {}", self.wal_roll_bytes)?;
-        writeln!(f, "hbase.regionserver.logroll.period = {}", self.wal_roll_period.as_millis())?;
-        writeln!(f, "hbase.regionserver.maxlogs = {}", self.wal_files_count_max)?;
-        writeln!(f, "hbase.regionserver.thread.compaction.throttle = {}", self.compaction_large_bytes)?;
-        writeln!(f, "hbase.regionserver.compaction.enabled = {}", self.compactions_enabled)?;
-        writeln!(f, "hbase.server.compactchecker.interval = {}", self.compaction_check_period.as_millis())?;
-        writeln!(f, "hbase.hregion.memstore.flush.size = {}", self.region.flush_size_bytes)?;
-        writeln!(f, "hbase.hregion.memstore.block.multiplier = {}", self.region.block_multiplier)?;
-        writeln!(f, "hbase.server.keyvalue.maxsize = {}", self.region.keyvalue_max_bytes)?;
-        let policy = self.region.in_memory_compaction;
-        writeln!(f, "hbase.hregion.compacting.memstore.type = {policy}")?;
-        let share = self.region.in_memory_flush_share;
-        writeln!(f, "hbase.memstore.inmemoryflush.threshold.factor = {share}")?;
-        let limit = self.region.pipeline_segments_max;
-        writeln!(f, "hbase.hregion.compacting.pipeline.segments.limit = {limit}")?;
-        let share = self.region.adaptive_share;
-        writeln!(f, "hbase.hregion.compacting.memstore.adaptive.compaction.threshold = {share}")?;
-        writeln!(f, "hbase.io.compress.zstd.codec = {}", self.region.zstd_codec)?;
-        writeln!(f, "hbase.hregion.memstore.mslab.chunksize = {}", self.chunk_bytes)?;
-        writeln!(f, "hbase.hregion.memstore.chunkpool.maxsize = {}", self.chunk_pool_share)?;
-        writeln!(f, "hbase.hstore.blockingWaitTime = {}", self.blocking_files_wait.as_millis())?;
-        writeln!(f, "hbase.rs.evictblocksonclose = {}", self.region.evict_blocks_on_close)?;
-        writeln!(f, "hbase.rs.prefetchblocksonopen = {}", self.region.prefetch_blocks_on_open)?;
-        writeln!(f, "hbase.ipc.warn.response.time = {}", self.slow_call.as_millis())?;
+        halcyon_settings::print(SETTINGS, self, f)?;
         write!(f, "{}{}{}{}", self.file_tier, self.throughput, self.region.compaction, self.split)
     }
 }
 
-fn number(name: &str, value: &str) -> Result<u64> {
-    value.trim().parse().map_err(|_| Error::invalid(format!("{name}: {value:?} is not a whole number")))
-}
+const SETTINGS: &[Section<RegionServerSettings>] = &[
+    Section {
+        title: "Calls",
+        settings: settings!(RegionServerSettings:
+            Restart, "hbase.regionserver.handler.count", "calls", Number, disk_threads_max,
+                "Calls that wait for the disk at the same time. HBase: threads for all calls, 30.";
+            Restart, "hbase.regionserver.metahandler.count", "calls", Number, meta_threads_max,
+                "As many more for calls on `hbase:meta` and those with a priority. HBase: 20.";
+            Restart, "hbase.ipc.server.callqueue.read.ratio", "share", Share, read_threads_share,
+                "Part of the slots for reads and scans; 0: each class has an eighth, and all share the rest.";
+            Restart, "hbase.ipc.server.callqueue.scan.ratio", "share", Share, scan_threads_share,
+                "Part of the read slots that is for scans; 0: reads and scans share them.";
+            Restart, "hbase.rpc.timeout", "ms", Millis, rpc_timeout,
+                "Client timeout of calls that do not say their own.";
+            Restart, "hbase.client.scanner.timeout.period", "ms", Millis, scanner_lease,
+                "Time that a scanner lives between two calls.";
+            Restart, "hbase.server.scanner.max.result.size", "bytes", Number, result_bytes_max,
+                "Most bytes of cells in one answer.";
+            Restart, "hbase.server.hashNonce.gracePeriod", "ms", Millis, nonce_grace,
+                "How long a finished nonce is remembered.";
+            Online, "hbase.ipc.warn.response.time", "ms", Millis, slow_call,
+                "Calls that take longer are logged as slow.";
+        ),
+    },
+    Section { title: "Memory and cache", settings: &[MEMSTORE_SHARE, CACHE_SHARE] },
+    Section {
+        title: "Memory and cache",
+        settings: settings!(RegionServerSettings:
+            Restart, "halcyon.memory.bytes", "bytes", Number, memory_bytes,
+                "Memory budget of the server (`--memory`). HBase: the heap of the JVM.";
+            // Behind the two shares, which turn it off when they are read.
+            Restart, "halcyon.memory.adapts", "true, false", Flag, adapts_shares,
+                "Whether the two shares follow the load.";
+            Online, "hbase.regionserver.global.memstore.size.lower.limit", "share", Share, memstore_low_share,
+                "Part of the memstores' memory at which flushes begin. HBase: 0.95.";
+            Restart, "hbase.hregion.memstore.mslab.chunksize", "bytes", Number, chunk_bytes,
+                "Size of a chunk of memstore memory.";
+            Restart, "hbase.hregion.memstore.chunkpool.maxsize", "share", Share, chunk_pool_share,
+                "Part of the memstores' memory that unused chunks may keep.";
+            Restart, "hbase.rs.evictblocksonclose", "true, false", Flag, region.evict_blocks_on_close,
+                "Whether closing a region drops its blocks from the cache.";
+            Restart, "hbase.rs.prefetchblocksonopen", "true, false", Flag, region.prefetch_blocks_on_open,
+                "Whether files are read into the cache when they are opened.";
+            Restart, "hbase.rs.cacheblocksonwrite", "true, false", Flag, region.cache_on_write.data,
+                "Whether a flush leaves its blocks in the cache.";
+            Restart, "hfile.block.index.cacheonwrite", "true, false", Flag, region.cache_on_write.index,
+                "Whether flushes and compactions leave index blocks in the cache.";
+            Restart, "hfile.block.bloom.cacheonwrite", "true, false", Flag, region.cache_on_write.bloom,
+                "Whether flushes and compactions leave bloom filters in the cache.";
+        ),
+    },
+    Section {
+        title: "Memstore and flush",
+        settings: settings!(RegionServerSettings:
+            Restart, "hbase.hregion.memstore.flush.size", "bytes", Number, region.flush_size_bytes,
+                "Memstore size of a region at which it is flushed.";
+            Restart, "hbase.hregion.memstore.block.multiplier", "times", Number, region.block_multiplier,
+                "At so many flush sizes writes to the region are refused.";
+            Online, "hbase.regionserver.optionalcacheflushinterval", "ms", Millis, flush_period,
+                "Edits older than this are flushed.";
+            Restart, "hbase.hstore.flusher.count", "threads", Number, flush_threads_count,
+                "Flushes at the same time.";
+            Restart, "hbase.server.keyvalue.maxsize", "bytes", Number, region.keyvalue_max_bytes,
+                "Largest cell; 0: no limit.";
+            Restart, "hbase.memstore.inmemoryflush.threshold.factor", "share", Share, region.in_memory_flush_share,
+                "Part of the flush size at which a segment goes to the pipeline.";
+            Restart, "hbase.hregion.compacting.pipeline.segments.limit", "segments", Number,
+                region.pipeline_segments_max, "Segments of a pipeline before they are merged.";
+            Restart, "hbase.hregion.compacting.memstore.adaptive.compaction.threshold", "share", Share,
+                region.adaptive_share,
+                "With `ADAPTIVE`: versions are dropped when they are more than this part of the cells.";
+        ),
+    },
+    Section { title: "Memstore and flush", settings: &[IN_MEMORY_COMPACTION] },
+    Section { title: "WAL", settings: &[WAL_SYNC, WAL_BLOCK_SIZE, WAL_ROLL_MULTIPLIER] },
+    Section {
+        title: "WAL",
+        settings: settings!(RegionServerSettings:
+            Restart, "hbase.regionserver.logroll.size", "bytes", Number, wal_roll_bytes,
+                "Size at which a WAL is rolled.";
+            Restart, "hbase.regionserver.logroll.period", "ms", Millis, wal_roll_period,
+                "Age at which a WAL is rolled.";
+            Restart, "hbase.regionserver.maxlogs", "files", Number, wal_files_count_max,
+                "With more WALs their regions are flushed.";
+        ),
+    },
+    Section {
+        title: "Compaction",
+        settings: settings!(RegionServerSettings:
+            Restart, "hbase.regionserver.compaction.enabled", "true, false", Flag, compactions_enabled,
+                "Whether compactions run; the `compaction_switch` of the shell changes it.";
+            Restart, "hbase.regionserver.thread.compaction.throttle", "bytes", Number, compaction_large_bytes,
+                "Larger selections go to the queue for large compactions.";
+            Restart, "hbase.regionserver.thread.compaction.small", "threads", Positive, small_compaction_threads,
+                "Compactions of small selections at the same time. Each has 2 MiB of the memory budget.";
+            Restart, "hbase.regionserver.thread.compaction.large", "threads", Positive, large_compaction_threads,
+                "Compactions of large selections at the same time.";
+            Online, "hbase.server.compactchecker.interval", "ms", Millis, compaction_check_period,
+                "How often regions are asked whether a compaction or a split is due.";
+            Online, "hbase.hstore.blockingWaitTime", "ms", Millis, blocking_files_wait,
+                "How long a flush waits for the compaction of a store that has too many files.";
+            Restart, "hbase.io.compress.zstd.codec", "class", Text, region.zstd_codec,
+                "HBase's own codec class writes frames into records, Hadoop's (empty) does not. Say what HBase says \
+                 that shares the directory.";
+        ),
+    },
+];
 
-fn flag(name: &str, value: &str) -> Result<bool> {
-    value.trim().parse().map_err(|_| Error::invalid(format!("{name}: {value:?} is neither true nor false")))
-}
+const MEMSTORE_SHARE: Setting<RegionServerSettings> = Setting {
+    name: "hbase.regionserver.global.memstore.size",
+    unit: "share",
+    effect: Restart,
+    text: "Part of the memory for memstores; at it writers wait. HBase: 0.4. Setting it turns `halcyon.memory.adapts` off.",
+    set: |settings, text| {
+        settings.memstore_share = share(text)?;
+        settings.adapts_shares = false;
+        Ok(())
+    },
+    get: |settings| Some(settings.memstore_share.to_string()),
+};
 
-fn millis(name: &str, value: &str) -> Result<Duration> {
-    number(name, value).map(Duration::from_millis)
-}
+const CACHE_SHARE: Setting<RegionServerSettings> = Setting {
+    name: "hfile.block.cache.size",
+    unit: "share",
+    effect: Restart,
+    text: "Part of the memory for blocks. HBase: 0.4. Setting it turns `halcyon.memory.adapts` off.",
+    set: |settings, text| {
+        settings.cache_share = share(text)?;
+        settings.adapts_shares = false;
+        Ok(())
+    },
+    get: |settings| Some(settings.cache_share.to_string()),
+};
 
-fn share(name: &str, value: &str) -> Result<f64> {
-    let share = value.trim().parse::<f64>().ok().filter(|share| (0.0..=1.0).contains(share));
-    share.ok_or_else(|| Error::invalid(format!("{name}: {value:?} is not between 0 and 1")))
-}
+const IN_MEMORY_COMPACTION: Setting<RegionServerSettings> = Setting {
+    name: "hbase.hregion.compacting.memstore.type",
+    unit: "NONE, BASIC, EAGER, ADAPTIVE",
+    effect: Restart,
+    text: "In-memory compaction of families that do not say.",
+    set: |settings, text| {
+        let policy = InMemoryCompaction::parse(text.trim());
+        let policy = policy.ok_or_else(|| "is none of NONE, BASIC, EAGER, ADAPTIVE".to_string())?;
+        settings.region.in_memory_compaction = policy;
+        Ok(())
+    },
+    get: |settings| Some(settings.region.in_memory_compaction.to_string()),
+};
 
-fn sync_mode(name: &str, value: &str) -> Result<SyncMode> {
-    match value.trim() {
-        "fsync" => Ok(SyncMode::Fsync),
-        "written" => Ok(SyncMode::Written),
-        _ => Err(Error::invalid(format!("{name}: {value:?} is neither fsync nor written"))),
-    }
+const WAL_SYNC: Setting<RegionServerSettings> = Setting {
+    name: "wal.sync",
+    unit: "fsync, written",
+    effect: Restart,
+    text: "What `SYNC_WAL` waits for (`--wal-sync`).",
+    set: |settings, text| {
+        settings.wal_sync = match text.trim() {
+            "fsync" => SyncMode::Fsync,
+            "written" => SyncMode::Written,
+            _ => return Err("is neither fsync nor written".to_string()),
+        };
+        Ok(())
+    },
+    get: |settings| {
+        let mode = if settings.wal_sync == SyncMode::Fsync { "fsync" } else { "written" };
+        Some(mode.to_string())
+    },
+};
+
+const WAL_BLOCK_SIZE: Setting<RegionServerSettings> = Setting {
+    name: "hbase.regionserver.hlog.blocksize",
+    unit: "bytes",
+    effect: Restart,
+    text: "Times the next, it sets `hbase.regionserver.logroll.size`. HBase's default gives 128 MiB, too.",
+    set: |settings, text| {
+        settings.wal_block_bytes = text.trim().parse().map_err(|_| "is not a whole number".to_string())?;
+        settings.wal_roll_bytes = settings.wal_roll_of_blocks();
+        Ok(())
+    },
+    get: |_| None,
+};
+
+const WAL_ROLL_MULTIPLIER: Setting<RegionServerSettings> = Setting {
+    name: "hbase.regionserver.logroll.multiplier",
+    unit: "share",
+    effect: Restart,
+    text: "See above.",
+    set: |settings, text| {
+        settings.wal_roll_multiplier = share(text)?;
+        settings.wal_roll_bytes = settings.wal_roll_of_blocks();
+        Ok(())
+    },
+    get: |_| None,
+};
+
+fn share(text: &str) -> std::result::Result<f64, String> {
+    let share = <Share as Codec<f64>>::parse(text.trim());
+    share.ok_or_else(|| <Share as Codec<f64>>::refused(&0.0).to_string())
 }
 
 #[cfg(test)]
@@ -375,6 +469,10 @@ mod tests {
         }
         assert_eq!(read.to_string(), printed);
         assert!(!read.set("some.other.name", "1").unwrap());
+        read.set("hbase.regionserver.hlog.blocksize", "1000").unwrap();
+        assert_eq!(read.wal_roll_bytes, 500);
+        read.set("hbase.regionserver.logroll.multiplier", "0.9").unwrap();
+        assert_eq!(read.wal_roll_bytes, 900);
         assert!(read.set("hfile.block.cache.size", "2").is_err());
     }
 }

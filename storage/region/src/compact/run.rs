@@ -15,7 +15,7 @@ use super::CompactionControl;
 use super::expired::expired;
 use super::rewrite::written_by;
 use super::select::select;
-use super::settings::CompactionPolicy;
+use super::settings::{CompactionPolicy, CompactionSettings};
 use super::state::{CompactionRequest, Drops, FileState, Selection, StoreState};
 use crate::region::Region;
 use crate::store::{Commit, Store, StoreFile, Stripes};
@@ -98,8 +98,9 @@ impl Region {
             if store.is_striped() {
                 return stripe_pressure(store);
             }
-            let (count, min) = (store.view().files.len(), store.compaction.files_min.max(2));
-            let room = store.compaction.blocking_files_count.saturating_sub(min).max(1);
+            let settings = store.compaction();
+            let (count, min) = (store.view().files.len(), settings.files_min.max(2));
+            let room = settings.blocking_files_count.saturating_sub(min).max(1);
             count.saturating_sub(min) as f64 / room as f64
         };
         self.stores.iter().map(of_store).fold(0.0, f64::max)
@@ -108,7 +109,7 @@ impl Region {
     /// Files that the fullest store may still get before flushes wait; negative: it has more already.
     pub fn store_files_left(&self) -> i64 {
         let left = |store: &Store| {
-            let limit = i64::try_from(store.compaction.blocking_files_count).unwrap_or(i64::MAX);
+            let limit = i64::try_from(store.compaction().blocking_files_count).unwrap_or(i64::MAX);
             limit.saturating_sub_unsigned(store.view().files.len() as u64)
         };
         self.stores.iter().map(left).min().unwrap_or(i64::MAX)
@@ -193,7 +194,7 @@ impl Region {
     fn drop_expired_files(&self, store: &Store) -> Result<usize> {
         let candidates = Candidates::of(store);
         let state = self.store_state(store, &candidates);
-        if !store.compaction.delete_expired_files && state.policy != CompactionPolicy::Fifo {
+        if !state.settings.delete_expired_files && state.policy != CompactionPolicy::Fifo {
             return Ok(0);
         }
         let gone: Vec<Arc<StoreFile>> =
@@ -241,7 +242,7 @@ impl Region {
         let has_ttl = store.keeping.min_versions == 0;
         StoreState {
             files: &candidates.states,
-            settings: &store.compaction,
+            settings: &candidates.settings,
             policy: store.policy(),
             stripes: &candidates.stripes,
             now_ms: self.services.env.clock.now_ms(),
@@ -265,7 +266,7 @@ fn major_rows(store: &Store, drops: &Drops) -> Option<MajorRows> {
 /// That of the fullest stripe, of which each has its part of the files at which flushes wait
 /// (`StripeStoreFileManager.getCompactionPressure`).
 fn stripe_pressure(store: &Store) -> f64 {
-    let (view, settings) = (store.view(), &store.compaction);
+    let (view, settings) = (store.view(), store.compaction());
     if view.files.len() > settings.blocking_files_count {
         return 2.0;
     }
@@ -288,12 +289,14 @@ fn stripe_pressure(store: &Store) -> f64 {
 fn major_period_ms(store: &Store, files: &[Arc<StoreFile>]) -> i64 {
     let Some(oldest) = files.first() else { return 0 };
     let share = oldest.name.bytes().fold(0u64, |sum, byte| sum.wrapping_mul(31) + u64::from(byte)) % 1000;
-    let jitter = store.compaction.major_jitter * (share as f64 / 500.0 - 1.0);
-    (store.compaction.major_period_ms as f64 * (1.0 + jitter)) as i64
+    let settings = store.compaction();
+    let jitter = settings.major_jitter * (share as f64 / 500.0 - 1.0);
+    (settings.major_period_ms as f64 * (1.0 + jitter)) as i64
 }
 
 /// The files of a store at one moment, the oldest first, and what selection looks at in them.
 struct Candidates {
+    settings: Arc<CompactionSettings>,
     files: Vec<Arc<StoreFile>>,
     states: Vec<FileState>,
     stripes: Arc<Stripes>,
@@ -302,7 +305,7 @@ struct Candidates {
 impl Candidates {
     /// Files of one compaction have one sequence id; there time decides.
     fn of(store: &Store) -> Candidates {
-        let view = store.view();
+        let (view, settings) = (store.view(), store.compaction());
         let mut places: Vec<usize> = (0..view.files.len()).rev().collect();
         places.sort_by_key(|&at| {
             let file = &view.files[at];
@@ -313,6 +316,7 @@ impl Candidates {
             FileState { stripe: view.stripes.of_file(at), ..file_state(file, file.hfile.info()) }
         };
         Candidates {
+            settings,
             states: places.iter().map(state).collect(),
             files: places.iter().map(|&at| view.files[at].clone()).collect(),
             stripes: view.stripes.clone(),

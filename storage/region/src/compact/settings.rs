@@ -1,12 +1,13 @@
 //! How a store's files are compacted: HBase's properties, from hbase-site, the table and the family.
 
 use std::fmt;
-use std::str::FromStr;
 
-use halcyon_cell::{Error, Result};
+use halcyon_cell::Result;
 use halcyon_schema::{FamilyDescriptor, TableDescriptor};
+use halcyon_settings::Effect::Online;
+use halcyon_settings::{Alias, Description, Flag, Maybe, Number, Positive, Section, Share, Text, settings};
 
-use super::stripe_settings::{self, StripeSettings};
+use super::stripe_settings::StripeSettings;
 
 /// Which rule chooses the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,88 +126,75 @@ impl Default for CompactionSettings {
     }
 }
 
-const ENGINE: &str = "hbase.hstore.engine.class";
-const POLICY: &str = "hbase.hstore.defaultengine.compactionpolicy.class";
-const COUNT_MIN_OLD_NAME: &str = "hbase.hstore.compactionThreshold";
-const COUNT_MIN: &str = "hbase.hstore.compaction.min";
-const COUNT_MAX: &str = "hbase.hstore.compaction.max";
-const RATIO: &str = "hbase.hstore.compaction.ratio";
-const RATIO_OFFPEAK: &str = "hbase.hstore.compaction.ratio.offpeak";
-const MIN_SIZE: &str = "hbase.hstore.compaction.min.size";
-const MAX_SIZE: &str = "hbase.hstore.compaction.max.size";
-const MAX_SIZE_OFFPEAK: &str = "hbase.hstore.compaction.max.size.offpeak";
-const OFFPEAK_START: &str = "hbase.offpeak.start.hour";
-const OFFPEAK_END: &str = "hbase.offpeak.end.hour";
-const BLOCKING_FILES: &str = "hbase.hstore.blockingStoreFiles";
-const MAJOR_PERIOD: &str = "hbase.hregion.majorcompaction";
-const MAJOR_JITTER: &str = "hbase.hregion.majorcompaction.jitter";
-const DELETE_EXPIRED: &str = "hbase.store.delete.expired.storefile";
-const TIERED_AGE_MAX: &str = "hbase.hstore.compaction.date.tiered.max.storefile.age.millis";
-const TIERED_INCOMING_MIN: &str = "hbase.hstore.compaction.date.tiered.incoming.window.min";
-const TIERED_WINDOW_POLICY: &str = "hbase.hstore.compaction.date.tiered.window.policy.class";
-const TIERED_SINGLE_OUTPUT: &str = "hbase.hstore.compaction.date.tiered.single.output.for.minor.compaction";
-const TIERED_BASE_WINDOW: &str = "hbase.hstore.compaction.date.tiered.base.window.millis";
-const TIERED_WINDOWS: &str = "hbase.hstore.compaction.date.tiered.windows.per.tier";
-const TIERED_TIER_AGE_MAX: &str = "hbase.hstore.compaction.date.tiered.max.tier.age.millis";
+const SECTION: &str = "Compaction";
 
-/// All of them; the old name before the one that wins over it.
-const NAMES: [&str; 23] = [
-    ENGINE,
-    POLICY,
-    COUNT_MIN_OLD_NAME,
-    COUNT_MIN,
-    COUNT_MAX,
-    RATIO,
-    RATIO_OFFPEAK,
-    MIN_SIZE,
-    MAX_SIZE,
-    MAX_SIZE_OFFPEAK,
-    OFFPEAK_START,
-    OFFPEAK_END,
-    BLOCKING_FILES,
-    MAJOR_PERIOD,
-    MAJOR_JITTER,
-    DELETE_EXPIRED,
-    TIERED_AGE_MAX,
-    TIERED_INCOMING_MIN,
-    TIERED_WINDOW_POLICY,
-    TIERED_SINGLE_OUTPUT,
-    TIERED_BASE_WINDOW,
-    TIERED_WINDOWS,
-    TIERED_TIER_AGE_MAX,
-];
+/// The old name of a setting stands before the one that wins over it.
+const SETTINGS: &[Section<CompactionSettings>] = &[Section {
+    title: SECTION,
+    settings: settings!(CompactionSettings:
+        Online, "hbase.hstore.engine.class", "class", Text, engine_class,
+            "`DefaultStoreEngine`, `DateTieredStoreEngine`, `StripeStoreEngine`. To and from stripes: when the region \
+             opens again.";
+        Online, "hbase.hstore.defaultengine.compactionpolicy.class", "class", Text, policy_class,
+            "Exploring, ratio-based, FIFO or date-tiered policy.";
+        Online, "hbase.hstore.compactionThreshold", "files", Alias<Number>, files_min,
+            "Old name of `hbase.hstore.compaction.min`.";
+        Online, "hbase.hstore.compaction.min", "files", Number, files_min, "Fewest files of a minor compaction.";
+        Online, "hbase.hstore.compaction.max", "files", Number, files_max, "Most files of a minor compaction.";
+        Online, "hbase.hstore.compaction.ratio", "times", Number, ratio,
+            "A file larger than this many times the sum of the others stays out.";
+        Online, "hbase.hstore.compaction.ratio.offpeak", "times", Number, ratio_offpeak,
+            "The same in off-peak hours.";
+        Online, "hbase.hstore.compaction.min.size", "bytes", Maybe<Number>, min_size_bytes,
+            "Smaller files are always taken. Not set: the flush size.";
+        Online, "hbase.hstore.compaction.max.size", "bytes", Number, max_size_bytes,
+            "Larger files are left to major compactions.";
+        Online, "hbase.hstore.compaction.max.size.offpeak", "bytes", Maybe<Number>, max_size_offpeak_bytes,
+            "The same in off-peak hours. Not set: no other.";
+        Online, "hbase.offpeak.start.hour", "hour", Number, off_peak.start, "First off-peak hour; -1: none.";
+        Online, "hbase.offpeak.end.hour", "hour", Number, off_peak.end,
+            "First hour that is not off-peak any more; -1: none.";
+        Online, "hbase.hstore.blockingStoreFiles", "files", Number, blocking_files_count,
+            "With more files in a store, flushes wait.";
+        Online, "hbase.hregion.majorcompaction", "ms", Number, major_period_ms,
+            "Time between major compactions; 0: on demand only.";
+        Online, "hbase.hregion.majorcompaction.jitter", "share", Share, major_jitter,
+            "Part of that time by which it varies from store to store.";
+        Online, "hbase.store.delete.expired.storefile", "true, false", Flag, delete_expired_files,
+            "Whether files whose cells have all expired are removed unread.";
+        Online, "hbase.hstore.compaction.date.tiered.max.storefile.age.millis", "ms", Number,
+            date_tiered.file_age_max_ms, "Older files take no part in minor compactions.";
+        Online, "hbase.hstore.compaction.date.tiered.incoming.window.min", "files", Number,
+            date_tiered.incoming_files_min, "Fewest files of the newest window that are worth a compaction.";
+        Online, "hbase.hstore.compaction.date.tiered.window.policy.class", "class", Text,
+            date_tiered.window_policy_class, "The policy inside a window.";
+        Online, "hbase.hstore.compaction.date.tiered.single.output.for.minor.compaction", "true, false", Flag,
+            date_tiered.single_output, "Minor compactions write one file, whatever windows its cells belong to.";
+        Online, TIERED_BASE_WINDOW, "ms", Positive, date_tiered.base_window_ms, "Length of the newest window.";
+        Online, "hbase.hstore.compaction.date.tiered.windows.per.tier", "windows", Positive,
+            date_tiered.windows_per_tier, "Windows of one length before the next, as many times longer, begins.";
+        Online, "hbase.hstore.compaction.date.tiered.max.tier.age.millis", "ms", Maybe<Number>,
+            date_tiered.tier_age_max_ms, "Windows before this age grow no longer. Not set: the age of files above.";
+    ),
+}];
+
+const TIERED_BASE_WINDOW: &str = "hbase.hstore.compaction.date.tiered.base.window.millis";
 
 impl CompactionSettings {
-    /// Sets one by its property name; `Ok(false)` if no setting has that name. Times are in milliseconds.
-    /// Invalid if the value makes no sense.
+    /// Sets one by its property name; `Ok(false)` if no setting has that name. Invalid if the value makes no sense.
     pub fn set(&mut self, name: &str, value: &str) -> Result<bool> {
-        let tiered = &mut self.date_tiered;
-        match name {
-            ENGINE => self.engine_class = value.trim().to_string(),
-            POLICY => self.policy_class = value.trim().to_string(),
-            COUNT_MIN | COUNT_MIN_OLD_NAME => self.files_min = parsed(name, value)?,
-            COUNT_MAX => self.files_max = parsed(name, value)?,
-            RATIO => self.ratio = parsed(name, value)?,
-            RATIO_OFFPEAK => self.ratio_offpeak = parsed(name, value)?,
-            MIN_SIZE => self.min_size_bytes = Some(parsed(name, value)?),
-            MAX_SIZE => self.max_size_bytes = parsed(name, value)?,
-            MAX_SIZE_OFFPEAK => self.max_size_offpeak_bytes = Some(parsed(name, value)?),
-            OFFPEAK_START => self.off_peak.start = parsed(name, value)?,
-            OFFPEAK_END => self.off_peak.end = parsed(name, value)?,
-            BLOCKING_FILES => self.blocking_files_count = parsed(name, value)?,
-            MAJOR_PERIOD => self.major_period_ms = parsed(name, value)?,
-            MAJOR_JITTER => self.major_jitter = share(name, value)?,
-            DELETE_EXPIRED => self.delete_expired_files = parsed(name, value)?,
-            TIERED_AGE_MAX => tiered.file_age_max_ms = parsed(name, value)?,
-            TIERED_INCOMING_MIN => tiered.incoming_files_min = parsed(name, value)?,
-            TIERED_WINDOW_POLICY => tiered.window_policy_class = value.trim().to_string(),
-            TIERED_SINGLE_OUTPUT => tiered.single_output = parsed(name, value)?,
-            TIERED_BASE_WINDOW => tiered.base_window_ms = positive(name, value)?,
-            TIERED_WINDOWS => tiered.windows_per_tier = positive(name, value)?,
-            TIERED_TIER_AGE_MAX => tiered.tier_age_max_ms = Some(parsed(name, value)?),
-            _ => return self.stripes.set(name, value),
-        }
-        Ok(true)
+        Ok(halcyon_settings::set(SETTINGS, self, name, value)? || self.stripes.set(name, value)?)
+    }
+
+    /// All settings with their defaults.
+    pub fn describe() -> Vec<Description> {
+        let mut all = halcyon_settings::describe(SETTINGS, &CompactionSettings::default());
+        all.extend(StripeSettings::describe());
+        all
+    }
+
+    fn names() -> impl Iterator<Item = &'static str> {
+        halcyon_settings::names(SETTINGS).chain(StripeSettings::names())
     }
 
     /// These settings with what the table and its family set for themselves; the family wins. A value that
@@ -216,7 +204,7 @@ impl CompactionSettings {
         table: &TableDescriptor,
         family: &FamilyDescriptor,
     ) -> CompactionSettings {
-        for name in NAMES.into_iter().chain(stripe_settings::NAMES) {
+        for name in CompactionSettings::names() {
             for value in [table.setting(name), family.setting(name)].into_iter().flatten() {
                 if let Err(error) = self.set(name, value) {
                     tracing::warn!(table = %table.name(), family = %family.name_str(), %error, "not used");
@@ -253,35 +241,7 @@ impl CompactionSettings {
 
 impl fmt::Display for CompactionSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let tiered = &self.date_tiered;
-        writeln!(f, "{ENGINE} = {}", self.engine_class)?;
-        writeln!(f, "{POLICY} = {}", self.policy_class)?;
-        writeln!(f, "{COUNT_MIN} = {}", self.files_min)?;
-        writeln!(f, "{COUNT_MAX} = {}", self.files_max)?;
-        writeln!(f, "{RATIO} = {}", self.ratio)?;
-        writeln!(f, "{RATIO_OFFPEAK} = {}", self.ratio_offpeak)?;
-        if let Some(bytes) = self.min_size_bytes {
-            writeln!(f, "{MIN_SIZE} = {bytes}")?;
-        }
-        writeln!(f, "{MAX_SIZE} = {}", self.max_size_bytes)?;
-        if let Some(bytes) = self.max_size_offpeak_bytes {
-            writeln!(f, "{MAX_SIZE_OFFPEAK} = {bytes}")?;
-        }
-        writeln!(f, "{OFFPEAK_START} = {}", self.off_peak.start)?;
-        writeln!(f, "{OFFPEAK_END} = {}", self.off_peak.end)?;
-        writeln!(f, "{BLOCKING_FILES} = {}", self.blocking_files_count)?;
-        writeln!(f, "{MAJOR_PERIOD} = {}", self.major_period_ms)?;
-        writeln!(f, "{MAJOR_JITTER} = {}", self.major_jitter)?;
-        writeln!(f, "{DELETE_EXPIRED} = {}", self.delete_expired_files)?;
-        writeln!(f, "{TIERED_AGE_MAX} = {}", tiered.file_age_max_ms)?;
-        writeln!(f, "{TIERED_INCOMING_MIN} = {}", tiered.incoming_files_min)?;
-        writeln!(f, "{TIERED_WINDOW_POLICY} = {}", tiered.window_policy_class)?;
-        writeln!(f, "{TIERED_SINGLE_OUTPUT} = {}", tiered.single_output)?;
-        writeln!(f, "{TIERED_BASE_WINDOW} = {}", tiered.base_window_ms)?;
-        writeln!(f, "{TIERED_WINDOWS} = {}", tiered.windows_per_tier)?;
-        if let Some(age) = tiered.tier_age_max_ms {
-            writeln!(f, "{TIERED_TIER_AGE_MAX} = {age}")?;
-        }
+        halcyon_settings::print(SETTINGS, self, f)?;
         write!(f, "{}", self.stripes)
     }
 }
@@ -306,35 +266,27 @@ fn class_name(class: &str) -> &str {
     class.rsplit('.').next().unwrap_or(class)
 }
 
-pub(super) fn parsed<T: FromStr>(name: &str, value: &str) -> Result<T> {
-    value.trim().parse().map_err(|_| Error::invalid(format!("{name}: {value:?} makes no sense")))
-}
-
-fn positive(name: &str, value: &str) -> Result<i64> {
-    let number: i64 = parsed(name, value)?;
-    if number > 0 { Ok(number) } else { Err(Error::invalid(format!("{name}: {value:?} is not positive"))) }
-}
-
-fn share(name: &str, value: &str) -> Result<f64> {
-    let share = value.trim().parse::<f64>().ok().filter(|share| (0.0..=1.0).contains(share));
-    share.ok_or_else(|| Error::invalid(format!("{name}: {value:?} is not between 0 and 1")))
-}
-
 #[cfg(test)]
 mod tests {
     use halcyon_schema::TableName;
 
     use super::*;
 
+    const ENGINE: &str = "hbase.hstore.engine.class";
+    const POLICY: &str = "hbase.hstore.defaultengine.compactionpolicy.class";
+    const COUNT_MIN: &str = "hbase.hstore.compaction.min";
+    const COUNT_MAX: &str = "hbase.hstore.compaction.max";
+    const RATIO: &str = "hbase.hstore.compaction.ratio";
+
     #[test]
     fn settings_print_and_parse_back() {
         let mut settings = CompactionSettings::default();
-        for name in NAMES.into_iter().chain(stripe_settings::NAMES) {
+        for name in CompactionSettings::names() {
             let value = match name {
                 _ if name.ends_with("class") => "a.b.FIFOCompactionPolicy",
-                DELETE_EXPIRED | TIERED_SINGLE_OUTPUT => "false",
+                _ if name.ends_with("expired.storefile") || name.contains("single.output") => "false",
                 _ if name.ends_with("flushToL0") => "true",
-                MAJOR_JITTER => "0.25",
+                _ if name.ends_with("majorcompaction.jitter") => "0.25",
                 _ => "7",
             };
             assert!(settings.set(name, value).unwrap(), "{name}");
@@ -346,7 +298,8 @@ mod tests {
             assert!(read.set(name, value).unwrap(), "{name}");
         }
         assert_eq!(read, settings);
-        let names_count = NAMES.len() + stripe_settings::NAMES.len();
+        let names_count = CompactionSettings::names().count();
+        assert_eq!(names_count, 31);
         assert_eq!(printed.lines().count(), names_count - 1, "all but the old name");
         assert!(!read.set("some.other.name", "1").unwrap());
         assert!(read.set(TIERED_BASE_WINDOW, "0").is_err());

@@ -1,8 +1,9 @@
 use std::fmt;
+use std::str::FromStr;
 
 use halcyon_cell::Result;
-
-use super::settings::parsed;
+use halcyon_settings::Effect::Online;
+use halcyon_settings::{Description, Flag, Maybe, Number, Section, Setting, settings};
 
 /// Settings of stripe compaction (`hbase.store.stripe.*`; HBase: `StripeStoreConfig`). `None`: made of others, see the
 /// methods.
@@ -42,44 +43,79 @@ impl Default for StripeSettings {
     }
 }
 
-const INITIAL_COUNT: &str = "hbase.store.stripe.initialStripeCount";
-const SIZE_TO_SPLIT: &str = "hbase.store.stripe.sizeToSplit";
-const PART_COUNT: &str = "hbase.store.stripe.splitPartCount";
-const COUNT_MIN: &str = "hbase.store.stripe.compaction.minFiles";
-const COUNT_MAX: &str = "hbase.store.stripe.compaction.maxFiles";
-const COUNT_MIN_LEVEL0: &str = "hbase.store.stripe.compaction.minFilesL0";
-const FLUSH_TO_LEVEL0: &str = "hbase.store.stripe.compaction.flushToL0";
-const IMBALANCE: &str = "hbase.store.stripe.region.split.max.imbalance";
-
-pub(super) const NAMES: [&str; 8] = [
-    INITIAL_COUNT,
-    SIZE_TO_SPLIT,
-    PART_COUNT,
-    COUNT_MIN,
-    COUNT_MAX,
-    COUNT_MIN_LEVEL0,
-    FLUSH_TO_LEVEL0,
-    IMBALANCE,
+const SETTINGS: &[Section<StripeSettings>] = &[
+    Section {
+        title: "Compaction",
+        settings: settings!(StripeSettings:
+            Online, "hbase.store.stripe.sizeToSplit", "bytes", Maybe<Number>, size_to_split_bytes,
+                "Size at which a stripe is divided. Not set: computed from the flush size.";
+            Online, "hbase.store.stripe.compaction.minFiles", "files", Maybe<Number>, files_min,
+                "Fewest files of a stripe that are worth a compaction. Not set: as `hbase.hstore.compaction.min`, at \
+                 least 4.";
+            Online, "hbase.store.stripe.compaction.maxFiles", "files", Maybe<Number>, files_max,
+                "Most files of a stripe that a compaction takes. Not set: as `hbase.hstore.compaction.max`.";
+            Online, "hbase.store.stripe.compaction.minFilesL0", "files", Number, level0_files_min,
+                "Fewest files of level 0 that are worth a compaction.";
+            Online, "hbase.store.stripe.compaction.flushToL0", "true, false", Flag, flush_to_level0,
+                "Flushes write one file for all stripes, to level 0.";
+        ),
+    },
+    Section { title: "Compaction", settings: &[INITIAL_COUNT, PART_COUNT, IMBALANCE] },
 ];
+
+const INITIAL_COUNT: Setting<StripeSettings> = Setting {
+    name: "hbase.store.stripe.initialStripeCount",
+    unit: "stripes",
+    effect: Online,
+    text: "Stripes made when there are none yet.",
+    set: |settings, text| {
+        settings.initial_count = number::<usize>(text)?.max(1);
+        Ok(())
+    },
+    get: |settings| Some(settings.initial_count.to_string()),
+};
+
+const PART_COUNT: Setting<StripeSettings> = Setting {
+    name: "hbase.store.stripe.splitPartCount",
+    unit: "parts",
+    effect: Online,
+    text: "Into how many a stripe is divided.",
+    set: |settings, text| {
+        let count = over_one(number(text)?, 2.0);
+        settings.split_part_count = if (count - 1.0).abs() < EPSILON { 2.0 } else { count };
+        Ok(())
+    },
+    get: |settings| Some(settings.split_part_count.to_string()),
+};
+
+const IMBALANCE: Setting<StripeSettings> = Setting {
+    name: "hbase.store.stripe.region.split.max.imbalance",
+    unit: "times",
+    effect: Online,
+    text: "A region is split between two stripes if neither side is more than so many times the other.",
+    set: |settings, text| {
+        settings.split_imbalance_max = over_one(number(text)?, 1.5);
+        Ok(())
+    },
+    get: |settings| Some(settings.split_imbalance_max.to_string()),
+};
+
+fn number<T: FromStr>(text: &str) -> std::result::Result<T, String> {
+    text.trim().parse().map_err(|_| "is not a number that fits".to_string())
+}
 
 impl StripeSettings {
     /// As [`super::CompactionSettings::set`].
     pub(super) fn set(&mut self, name: &str, value: &str) -> Result<bool> {
-        match name {
-            INITIAL_COUNT => self.initial_count = parsed::<usize>(name, value)?.max(1),
-            SIZE_TO_SPLIT => self.size_to_split_bytes = Some(parsed(name, value)?),
-            PART_COUNT => {
-                let count = over_one(parsed(name, value)?, 2.0);
-                self.split_part_count = if (count - 1.0).abs() < EPSILON { 2.0 } else { count };
-            }
-            COUNT_MIN => self.files_min = Some(parsed(name, value)?),
-            COUNT_MAX => self.files_max = Some(parsed(name, value)?),
-            COUNT_MIN_LEVEL0 => self.level0_files_min = parsed(name, value)?,
-            FLUSH_TO_LEVEL0 => self.flush_to_level0 = parsed(name, value)?,
-            IMBALANCE => self.split_imbalance_max = over_one(parsed(name, value)?, 1.5),
-            _ => return Ok(false),
-        }
-        Ok(true)
+        halcyon_settings::set(SETTINGS, self, name, value)
+    }
+
+    pub(super) fn describe() -> Vec<Description> {
+        halcyon_settings::describe(SETTINGS, &StripeSettings::default())
+    }
+
+    pub(super) fn names() -> impl Iterator<Item = &'static str> {
+        halcyon_settings::names(SETTINGS)
     }
 
     /// `of_others`: what `hbase.hstore.compaction.min` says.
@@ -106,20 +142,7 @@ impl StripeSettings {
 
 impl fmt::Display for StripeSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{INITIAL_COUNT} = {}", self.initial_count)?;
-        if let Some(bytes) = self.size_to_split_bytes {
-            writeln!(f, "{SIZE_TO_SPLIT} = {bytes}")?;
-        }
-        writeln!(f, "{PART_COUNT} = {}", self.split_part_count)?;
-        if let Some(count) = self.files_min {
-            writeln!(f, "{COUNT_MIN} = {count}")?;
-        }
-        if let Some(count) = self.files_max {
-            writeln!(f, "{COUNT_MAX} = {count}")?;
-        }
-        writeln!(f, "{COUNT_MIN_LEVEL0} = {}", self.level0_files_min)?;
-        writeln!(f, "{FLUSH_TO_LEVEL0} = {}", self.flush_to_level0)?;
-        writeln!(f, "{IMBALANCE} = {}", self.split_imbalance_max)
+        halcyon_settings::print(SETTINGS, self, f)
     }
 }
 
@@ -145,12 +168,16 @@ mod tests {
         assert_eq!((settings.files_min(3), settings.files_min(6), settings.files_max(10)), (4, 6, 10));
         assert_eq!(settings.size_to_split_bytes(100), 100 * 4 * 4 * 2);
         assert_eq!(settings.part_size_bytes(100), 100 * 4 * 4);
-        for (name, value) in [(FLUSH_TO_LEVEL0, "true"), (PART_COUNT, "0.4"), (SIZE_TO_SPLIT, "1000")] {
+        for (name, value) in [
+            ("hbase.store.stripe.compaction.flushToL0", "true"),
+            (PART_COUNT.name, "0.4"),
+            ("hbase.store.stripe.sizeToSplit", "1000"),
+        ] {
             assert!(settings.set(name, value).unwrap());
         }
         assert_eq!((settings.files_min(3), settings.part_size_bytes(100)), (3, 400));
-        assert!(settings.set(PART_COUNT, "1").unwrap());
-        assert!(settings.set(IMBALANCE, "-1").unwrap());
+        assert!(settings.set(PART_COUNT.name, "1").unwrap());
+        assert!(settings.set(IMBALANCE.name, "-1").unwrap());
         assert_eq!((settings.split_part_count, settings.split_imbalance_max), (2.0, 1.5));
     }
 }

@@ -95,7 +95,7 @@ impl Store {
             let mut view = self.view.write();
             check_against(&view, commit, &files);
             let mut next = changed(&view, commit, &files);
-            next.stripes = Arc::new(super::divided(&self.compaction, self.comparator, &next.files));
+            next.stripes = Arc::new(super::divided(&self.compaction(), self.comparator, &next.files));
             next.check();
             *view = Arc::new(next);
         }

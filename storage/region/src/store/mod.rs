@@ -100,8 +100,8 @@ impl StoreView {
 
 pub(crate) struct Store {
     pub family: FamilyDescriptor,
-    /// How its files are compacted.
-    pub compaction: CompactionSettings,
+    /// How its files are compacted. Replaced when the server's settings change.
+    compaction: RwLock<Arc<CompactionSettings>>,
     pub keeping: Keeping,
     pub comparator: CellComparator,
     /// As in the region's settings.
@@ -203,7 +203,7 @@ impl Store {
         view.check();
         Store {
             family,
-            compaction,
+            compaction: RwLock::new(Arc::new(compaction)),
             keeping,
             comparator,
             zstd_codec: services.zstd_codec.to_string(),
@@ -219,9 +219,24 @@ impl Store {
         }
     }
 
+    /// How its files are compacted at this moment.
+    pub fn compaction(&self) -> Arc<CompactionSettings> {
+        self.compaction.read().clone()
+    }
+
+    /// From now on its files are compacted by these settings. Whether rows are divided into stripes stays as it was
+    /// when the store was opened: its files are laid out for that.
+    pub fn set_compaction(&self, mut settings: CompactionSettings) {
+        let mut compaction = self.compaction.write();
+        if is_striped(&settings, self.comparator) != is_striped(&compaction, self.comparator) {
+            settings.engine_class.clone_from(&compaction.engine_class);
+        }
+        *compaction = Arc::new(settings);
+    }
+
     /// The rule by which its files are compacted; of an unknown class the exploring one.
     pub fn policy(&self) -> CompactionPolicy {
-        match self.compaction.policy() {
+        match self.compaction().policy() {
             Ok(CompactionPolicy::Stripe) if !self.is_striped() => CompactionPolicy::Exploring,
             policy => policy.unwrap_or(CompactionPolicy::Exploring),
         }
@@ -229,7 +244,7 @@ impl Store {
 
     /// Whether its rows are divided into stripes.
     pub fn is_striped(&self) -> bool {
-        is_striped(&self.compaction, self.comparator)
+        is_striped(&self.compaction(), self.comparator)
     }
 
     #[inline]
@@ -368,9 +383,14 @@ impl Store {
         writer::options(&self.family, table, written_by, self.comparator, &self.zstd_codec, now_ms)
     }
 
-    /// Blocks of a new file that are to be in the cache at once.
-    pub fn cached_on_write(&self, table: &TableDescriptor, written_by: WrittenBy) -> CacheKinds {
-        writer::cached_on_write(&self.family, table, written_by)
+    /// Blocks of a new file that are to be in the cache at once. `of_server`: where neither family nor table says.
+    pub fn cached_on_write(
+        &self,
+        table: &TableDescriptor,
+        written_by: WrittenBy,
+        of_server: CacheKinds,
+    ) -> CacheKinds {
+        writer::cached_on_write(&self.family, table, written_by, of_server)
     }
 }
 

@@ -84,22 +84,29 @@ pub(super) fn options(
 
 /// Blocks of a new file that are to be in the cache at once. Data blocks of a compaction would push out what was
 /// read, so they are not unless that is asked for; and whoever wants data blocks gets all blocks (HBase:
-/// `StoreFileTrackerBase.createWriter`, `CacheConfig.enableCacheOnWrite`).
+/// `StoreFileTrackerBase.createWriter`, `CacheConfig.enableCacheOnWrite`). `of_server`: where neither family nor table
+/// says.
 pub(super) fn cached_on_write(
     family: &FamilyDescriptor,
     table: &TableDescriptor,
     written_by: WrittenBy,
+    of_server: CacheKinds,
 ) -> CacheKinds {
+    let settings = Settings { family, table };
     let data = match written_by {
-        WrittenBy::Flush => family.cache_data_on_write(),
+        WrittenBy::Flush => {
+            family.cache_data_on_write() || settings.is_on("hbase.rs.cacheblocksonwrite", of_server.data)
+        }
         WrittenBy::MinorCompaction | WrittenBy::MajorCompaction => {
-            Settings { family, table }.is_on("hbase.rs.cachecompactedblocksonwrite", false)
+            settings.is_on("hbase.rs.cachecompactedblocksonwrite", false)
         }
     };
+    let index = settings.is_on("hfile.block.index.cacheonwrite", of_server.index);
+    let bloom = settings.is_on("hfile.block.bloom.cacheonwrite", of_server.bloom);
     CacheKinds {
         data,
-        index: data || family.cache_indexes_on_write(),
-        bloom: data || family.cache_blooms_on_write(),
+        index: data || index || family.cache_indexes_on_write(),
+        bloom: data || bloom || family.cache_blooms_on_write(),
     }
 }
 
@@ -119,6 +126,21 @@ mod tests {
 
     fn table() -> TableDescriptor {
         TableDescriptor::new(TableName::parse(b"t").unwrap()).with_family(family())
+    }
+
+    /// The server's properties were not known; only the family's attributes were obeyed.
+    #[test]
+    fn blocks_are_cached_on_write_as_server_table_or_family_say() {
+        let of_server = |kinds| cached_on_write(&family(), &table(), WrittenBy::Flush, kinds);
+        assert_eq!(of_server(CacheKinds::NONE), CacheKinds::NONE);
+        assert_eq!(of_server(CacheKinds { data: true, ..CacheKinds::NONE }), CacheKinds::ALL);
+        let index = CacheKinds { index: true, ..CacheKinds::NONE };
+        assert_eq!(of_server(index), index);
+        let by_compaction = cached_on_write(&family(), &table(), WrittenBy::MajorCompaction, CacheKinds::ALL);
+        assert_eq!(by_compaction, CacheKinds { data: false, ..CacheKinds::ALL });
+        let table = table().with("hfile.block.bloom.cacheonwrite", "true");
+        let of_table = cached_on_write(&family(), &table, WrittenBy::Flush, CacheKinds::NONE);
+        assert_eq!(of_table, CacheKinds { bloom: true, ..CacheKinds::NONE });
     }
 
     #[test]

@@ -49,6 +49,7 @@ impl Service for AdminService {
             "GetRegionInfo" => info::region_info(server, call),
             "RollWALWriter" => logs::roll(server, call),
             "ClearRegionBlockCache" => cache::clear(server, call),
+            "UpdateConfiguration" => pooled(server, call.into_terms(), update_configuration),
             _ => ready(answer_now(server, &call)),
         }
     }
@@ -64,8 +65,6 @@ fn answer_now(server: &Arc<RegionServer>, call: &Call) -> Result<Reply, RpcError
         "CompactRegion" => compaction::compact(server, call),
         "CompactionSwitch" => compaction::switch(server, call),
         "ClearCompactionQueues" => compaction::clear_queues(server, call),
-        // Nothing is read again while the server runs, so there is nothing that could have changed.
-        "UpdateConfiguration" => Ok(Reply::message(&pb::UpdateConfigurationResponse::default())),
         "GetCachedFilesList" => Ok(cache::cached_files(server)),
         "GetSlowLogResponses" | "GetLargeLogResponses" => {
             Ok(Reply::message(&pb::SlowLogResponses::default()))
@@ -80,6 +79,14 @@ fn answer_now(server: &Arc<RegionServer>, call: &Call) -> Result<Reply, RpcError
         }
         method => Err(RpcError::unknown_method(method)),
     }
+}
+
+/// An error names what could not be read; the settings in force stay then.
+fn update_configuration(server: &RegionServer) -> Result<Reply, RpcError> {
+    server
+        .update_configuration()
+        .map_err(|error| RpcError::do_not_retry(format!("the configuration was not updated: {error}")))?;
+    Ok(Reply::message(&pb::UpdateConfigurationResponse::default()))
 }
 
 /// Runs what may wait for the disk on the pool.
