@@ -52,6 +52,7 @@ use crate::memory::writers::FileWriters;
 use crate::metrics::counters::{Counters, RequestRate};
 use crate::regions::region_table::RegionTable;
 use crate::regions::resources::RegionResources;
+use crate::settings::online::OnlineSettings;
 use crate::settings::server::RegionServerSettings;
 
 /// Part of the memstores' memory that waits for writers in chunks that are there to the last page, and how many chunks
