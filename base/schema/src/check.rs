@@ -11,6 +11,9 @@ const FLUSH_SIZE_MIN_BYTES: i64 = 1024 * 1024;
 const BLOCK_SIZE_BYTES: std::ops::RangeInclusive<i64> = 1024..=16 * 1024 * 1024;
 const REPLICAS_MAX: i32 = 65536;
 const DATA_TIERING: &str = "hbase.hstore.datatiering.type";
+const INDEX_BLOCK_ENCODING: &str = "INDEX_BLOCK_ENCODING";
+const SPLIT_RESTRICTION: &str = "hbase.regionserver.region.split_restriction.type";
+const FLUSH_ALL_POLICY: &str = "org.apache.hadoop.hbase.regionserver.FlushAllStoresPolicy";
 const STORE_ENGINE: &str = "hbase.hstore.engine.class";
 const DATE_TIERED_ENGINE: &str = "org.apache.hadoop.hbase.regionserver.DateTieredStoreEngine";
 /// Classes under `org.apache.hadoop.hbase.regionserver` that a table may name as its split policy.
@@ -31,10 +34,14 @@ const BLOCKING_STORE_FILES: &str = "hbase.hstore.blockingStoreFiles";
 impl TableDescriptor {
     /// Invalid with the first thing that is wrong; to clients a DoNotRetryIOException of this message.
     pub fn check(&self) -> Result<()> {
-        // What cannot be stored at all is refused even where the checks are turned off.
+        // What cannot be stored or done at all is refused even where the checks are turned off: they are HBase's, about
+        // what is unwise.
         for family in self.families() {
             check_storable(family)?;
+            check_supported(self, family)?;
         }
+        self.check_coprocessors()?;
+        self.check_policies()?;
         let off = self.setting(SANITY_CHECKS).is_some_and(|text| !text.eq_ignore_ascii_case("true"));
         if off {
             return Ok(());
@@ -105,18 +112,42 @@ impl TableDescriptor {
         if self.name().is_meta() && self.read_only() {
             return Err("Meta table can't be set as read only.".to_string());
         }
-        self.check_coprocessors()
+        Ok(())
+    }
+
+    /// What HBase would do for the table and nobody here does.
+    fn check_policies(&self) -> Result<()> {
+        let refuse =
+            |what: String| Err(Error::invalid(format!("{what} is not supported (table {})", self.name())));
+        for key in ["FLUSH_POLICY", "hbase.regionserver.flush.policy"] {
+            if let Some(policy) = self.setting(key).filter(|policy| *policy != FLUSH_ALL_POLICY) {
+                return refuse(format!("{key} '{policy}': a flush writes all families, which"));
+            }
+        }
+        if let Some(kind) = self.setting(SPLIT_RESTRICTION).filter(|kind| !kind.eq_ignore_ascii_case("NONE"))
+        {
+            return refuse(format!(
+                "{SPLIT_RESTRICTION} '{kind}': use KeyPrefixRegionSplitPolicy; a restriction"
+            ));
+        }
+        if self.setting("NORMALIZATION_ENABLED").is_some_and(|on| on.eq_ignore_ascii_case("true")) {
+            return refuse("NORMALIZATION_ENABLED 'true': the normalizer".to_string());
+        }
+        Ok(())
     }
 
     /// HBase refuses a class that it cannot load; here none can be loaded, but for what is built in.
-    fn check_coprocessors(&self) -> std::result::Result<(), String> {
+    fn check_coprocessors(&self) -> Result<()> {
         for (key, value) in self.attributes() {
             // path | class | priority | arguments
             let class = value.split(|&byte| byte == b'|').nth(1).unwrap_or_default();
             if key.to_ascii_lowercase().starts_with(b"coprocessor$")
                 && class != BUILT_IN_COPROCESSOR.as_bytes()
             {
-                return Err(format!("Coprocessor '{}' cannot be loaded.", class.escape_ascii()));
+                return Err(Error::invalid(format!(
+                    "Coprocessor '{}' cannot be loaded.",
+                    class.escape_ascii()
+                )));
             }
         }
         Ok(())
@@ -151,6 +182,22 @@ fn check_available(family: &FamilyDescriptor) -> Result<()> {
         return Err(Error::invalid(format!("Column family {name}: encryption is not available")));
     }
     Ok(())
+}
+
+/// What this program takes note of and does not do. `IS_MOB` is taken, because it changes where HBase keeps a value and
+/// not what a client sees: values stay in the store files. Data tiering is taken, because it is a hint to the cache.
+fn check_supported(table: &TableDescriptor, family: &FamilyDescriptor) -> Result<()> {
+    let given = family.attribute(INDEX_BLOCK_ENCODING.as_bytes()).filter(|name| !name.is_empty());
+    let encoding = given.map(|name| String::from_utf8_lossy(name).into_owned());
+    match encoding.filter(|name| !name.eq_ignore_ascii_case("NONE")) {
+        Some(encoding) => Err(Error::invalid(format!(
+            "Column family {} of table {}: {INDEX_BLOCK_ENCODING} '{encoding}' is not supported, index blocks are \
+             written without an encoding",
+            family.name_str(),
+            table.name()
+        ))),
+        None => Ok(()),
+    }
 }
 
 fn check_family(table: &TableDescriptor, family: &FamilyDescriptor) -> std::result::Result<(), String> {
@@ -240,6 +287,38 @@ mod tests {
         off.check().unwrap();
         let built_in = format!("|{BUILT_IN_COPROCESSOR}|536870911|");
         table(family()).with("coprocessor$1", &built_in).check().unwrap();
+    }
+
+    /// Turning HBase's sanity checks off does not make this program able to do what it cannot.
+    #[test]
+    fn what_cannot_be_done_is_refused_with_and_without_sanity_checks() {
+        let restricted = |kind: &str| table(family()).with(SPLIT_RESTRICTION, kind);
+        let encoded = |name: &str| table(family().with(INDEX_BLOCK_ENCODING, name));
+        let bad = [
+            (table(family()).with("coprocessor$1", "|no.such.Coprocessor|1|"), "no.such.Coprocessor"),
+            (encoded("PREFIX_TREE"), "PREFIX_TREE"),
+            (restricted("KeyPrefix"), SPLIT_RESTRICTION),
+            (table(family()).with("NORMALIZATION_ENABLED", "true"), "normalizer"),
+            (table(family()).with("FLUSH_POLICY", "a.FlushAllLargeStoresPolicy"), "FLUSH_POLICY"),
+        ];
+        for (table, word) in bad {
+            for checks in ["true", "false"] {
+                let error = table.clone().with(SANITY_CHECKS, checks).check().unwrap_err();
+                assert!(error.message().contains(word), "{word}: {error}");
+                assert!(
+                    !error.message().contains(SANITY_CHECKS),
+                    "turning the checks off does not help: {error}"
+                );
+            }
+        }
+        let harmless = [
+            encoded("NONE"),
+            restricted("NONE"),
+            table(family()).with("NORMALIZATION_ENABLED", "false"),
+            table(family()).with("FLUSH_POLICY", FLUSH_ALL_POLICY),
+            table(family()).with(DATA_TIERING, "NONE"),
+        ];
+        harmless.iter().for_each(|table| table.check().unwrap());
     }
 
     #[test]

@@ -3,12 +3,13 @@
 //! Store files alone are kept: `.regioninfo`, recovered edits and unfinished files go (HBase: `HFileArchiver`).
 //! Every function may run twice.
 
+use std::collections::HashSet;
 use std::io;
 use std::path::Path;
 
 use halcyon_cell::Result;
 use halcyon_env::FileSystem;
-use halcyon_schema::{TableName, layout};
+use halcyon_schema::{RegionInfo, TableName, layout};
 
 use crate::descriptors::list;
 use crate::state::Core;
@@ -52,8 +53,14 @@ pub(crate) fn archive_family(core: &Core, table: &TableName, encoded_name: &str,
 
 /// Archives every region directory of a table.
 pub(crate) fn archive_regions(core: &Core, table: &TableName) -> Result<()> {
+    archive_other_regions(core, table, &[])
+}
+
+/// Archives the region directories of a table but those of `kept`.
+pub(crate) fn archive_other_regions(core: &Core, table: &TableName, kept: &[RegionInfo]) -> Result<()> {
+    let kept: HashSet<&str> = kept.iter().map(RegionInfo::encoded_name).collect();
     for entry in list(&*core.env.fs, &layout::table_dir(&core.root, table))? {
-        if entry.is_dir && !entry.name.starts_with('.') {
+        if entry.is_dir && !entry.name.starts_with('.') && !kept.contains(entry.name.as_str()) {
             archive_region(core, table, &entry.name)?;
         }
     }

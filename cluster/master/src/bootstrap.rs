@@ -65,8 +65,12 @@ fn check_version(env: &Env, root: &Path) -> Result<()> {
     )))
 }
 
-/// Makes `hbase:meta` if it is not there and opens it; returns its open sequence number.
-pub(crate) fn open_meta(env: &Env, root: &Path, cluster: &ClusterServices) -> Result<u64> {
+/// Makes `hbase:meta` if it is not there and opens it; returns its descriptor and its open sequence number.
+pub(crate) fn open_meta(
+    env: &Env,
+    root: &Path,
+    cluster: &ClusterServices,
+) -> Result<(Arc<TableDescriptor>, u64)> {
     let descriptor = match descriptors::read(env, root, &TableName::META)? {
         Some((descriptor, _)) => descriptor,
         None => {
@@ -77,6 +81,8 @@ pub(crate) fn open_meta(env: &Env, root: &Path, cluster: &ClusterServices) -> Re
     };
     let meta = RegionInfo::meta();
     cluster.files.create_region_files(&meta, &descriptor)?;
-    let opened = cluster.region_server.open_region(&OpenRegionRequest::new(&meta, &Arc::new(descriptor)));
-    opened.map(|opened| opened.open_seq_num).map_err(|error| error.context("hbase:meta"))
+    let descriptor = Arc::new(descriptor);
+    let opened = cluster.region_server.open_region(&OpenRegionRequest::new(&meta, &descriptor));
+    let opened = opened.map_err(|error| error.context("hbase:meta"))?;
+    Ok((descriptor, opened.open_seq_num))
 }

@@ -1,4 +1,4 @@
-//! Deletes archived store files and old logs that nobody can want any more.
+//! Deletes archived store files and old logs that nobody can want any more, and snapshots whose time to live is over.
 //!
 //! A store file goes to the archive when a compaction or an action on its table has done with it, a log to
 //! `oldWALs` when no region has unflushed edits in it. Both are kept for a while, for readers that are under way
@@ -20,7 +20,7 @@ use tracing::{info, warn};
 
 use crate::descriptors::list;
 use crate::janitor;
-use crate::procedure::Engine;
+use crate::procedure::{CleanRegions, DeleteSnapshot, Engine, Submission};
 use crate::snapshot;
 use crate::state::Core;
 use crate::switches::Switch;
@@ -84,14 +84,33 @@ impl Shared {
                 return;
             }
             drop(stopping);
-            if let Err(error) = janitor::run(&self.core, &self.engine) {
+            if let Err(error) = scan_catalog(&self.core, &self.engine) {
                 warn!(%error, "parents of splits and merges could not be looked for");
+            }
+            if let Err(error) = self.delete_expired_snapshots() {
+                warn!(%error, "snapshots whose time to live is over could not be looked for");
             }
             if let Err(error) = self.run() {
                 warn!(%error, "archive and old logs could not be cleaned");
             }
             stopping = self.stopping.lock();
         }
+    }
+
+    /// Begins to delete the snapshots whose time to live is over (HBase: `SnapshotCleanerChore`).
+    fn delete_expired_snapshots(&self) -> Result<()> {
+        if !self.core.switches.lock().get(Switch::SnapshotCleanup) {
+            return Ok(());
+        }
+        let now_ms = self.core.now_ms();
+        for info in snapshot::list_infos(&self.core)? {
+            if snapshot::is_expired(&info, now_ms) {
+                info!(snapshot = info.name, ttl_s = info.ttl(), "a snapshot's time to live is over");
+                let delete = DeleteSnapshot::expired(info.name);
+                drop(self.engine.submit(Box::new(delete), Submission::default()));
+            }
+        }
+        Ok(())
     }
 
     fn run(&self) -> Result<bool> {
@@ -146,6 +165,20 @@ impl Shared {
         let name = region.file_name().unwrap_or_default().to_string_lossy();
         self.engine.views().is_empty() && self.core.tables.read().region(&name).is_none()
     }
+}
+
+/// Looks for regions that were split or merged and are not needed any more, and begins to take them away. Their number;
+/// `None` if the janitor is turned off.
+pub(crate) fn scan_catalog(core: &Core, engine: &Engine) -> Result<Option<usize>> {
+    if !core.switches.lock().get(Switch::CatalogJanitor) {
+        return Ok(None);
+    }
+    let mut count = 0;
+    for (table, regions) in janitor::unused(core)? {
+        count += regions.len();
+        drop(engine.submit(Box::new(CleanRegions::new(table, regions)), Submission::default()));
+    }
+    Ok(Some(count))
 }
 
 /// One run's look at what there is.

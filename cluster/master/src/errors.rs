@@ -51,6 +51,20 @@ pub(crate) fn constraint(message: String) -> RpcError {
     error
 }
 
+/// A snapshot's time to live is over (`SnapshotTTLExpiredException`).
+pub(crate) fn snapshot_expired(name: &str) -> RpcError {
+    let mut error = RpcError::do_not_retry(format!("TTL for snapshot '{name}' has already expired."));
+    error.class = Cow::Borrowed("org.apache.hadoop.hbase.snapshot.SnapshotTTLExpiredException");
+    error
+}
+
+/// An administrator ended a procedure (`ProcedureAbortedException`).
+pub(crate) fn aborted(message: String) -> RpcError {
+    let mut error = RpcError::do_not_retry(message);
+    error.class = Cow::Borrowed("org.apache.hadoop.hbase.procedure2.ProcedureAbortedException");
+    error
+}
+
 /// The master is going down; clients look for it again.
 pub(crate) fn stopping() -> RpcError {
     RpcError::server_not_running_yet("The master is stopping")

@@ -3,7 +3,7 @@
 //! A daughter reads her parent's files through references until a compaction has written her own; so does a merged
 //! region. When no reference is left, the parents' files go to the archive, and then what meta says of them: the
 //! parent's row, or the merged region's `info:merge...` columns. The work itself is a procedure under the table's
-//! lock ([`CleanRegions`]); a crash between files and meta leaves a row whose files are gone, which is cleaned again.
+//! lock (`CleanRegions`), which `cleaner.rs` submits; a crash between files and meta leaves a row whose files are gone, which is cleaned again.
 
 use std::collections::HashSet;
 
@@ -12,18 +12,12 @@ use halcyon_schema::{RegionInfo, TableName, layout};
 use tracing::info;
 
 use crate::descriptors::list;
-use crate::procedure::{CleanRegions, Engine, Submission};
 use crate::state::Core;
-use crate::switches::Switch;
 use crate::{archive, meta};
 
-/// One look at all tables. The number of regions that are done with, `None` if the janitor is turned off. Does not
-/// wait for what it begins.
-pub(crate) fn run(core: &Core, engine: &Engine) -> Result<Option<usize>> {
-    if !core.switches.lock().get(Switch::CatalogJanitor) {
-        return Ok(None);
-    }
-    let mut count = 0;
+/// One look at all tables: per table the regions that are not needed any more.
+pub(crate) fn unused(core: &Core) -> Result<Vec<(TableName, Vec<RegionInfo>)>> {
+    let mut unused = Vec::new();
     for (table, candidates) in candidates(core) {
         let mut done = Vec::new();
         for region in candidates {
@@ -32,11 +26,10 @@ pub(crate) fn run(core: &Core, engine: &Engine) -> Result<Option<usize>> {
             }
         }
         if !done.is_empty() {
-            count += done.len();
-            drop(engine.submit(Box::new(CleanRegions::new(table, done)), Submission::default()));
+            unused.push((table, done));
         }
     }
-    Ok(Some(count))
+    Ok(unused)
 }
 
 /// Per table the parents of splits, and the regions that name what they were merged of.

@@ -48,7 +48,7 @@ mod switches;
 
 pub use bootstrap::root_dir as prepare_root_dir;
 pub use descriptors::read_all as table_descriptors;
-pub use master::Master;
+pub use master::{Master, ProcedureSummary};
 pub use registry::ClientMetaService;
-pub use service::MasterService;
+pub use service::{HbckService, MasterService};
 pub use settings::{MasterSettings, StopRequest};

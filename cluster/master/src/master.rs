@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use halcyon_cell::Result;
 use halcyon_contract::{ClusterServices, RegionServerStatus, RegionStateTransition};
@@ -11,7 +11,9 @@ use parking_lot::{Mutex, RwLock};
 use tracing::{info, warn};
 
 use crate::cleaner::Cleaner;
-use crate::procedure::{Engine, RegionAction, Resource, SplitRegion, Submission, TransitRegion};
+use crate::procedure::{
+    Engine, ProcedureView, RegionAction, Resource, SplitRegion, Submission, TransitRegion,
+};
 use crate::settings::StopRequest;
 use crate::state::{Core, TableEntry, TableState, Tables};
 use crate::switches::{Switch, Switches};
@@ -30,6 +32,22 @@ pub struct Master {
     switches_saved: Mutex<Switches>,
 }
 
+/// A procedure that has not ended.
+#[derive(Clone, Debug)]
+pub struct ProcedureSummary {
+    pub id: u64,
+    /// HBase's class, without its package.
+    pub name: &'static str,
+    /// The user who asked for it; empty: the server itself.
+    pub owner: String,
+    /// Unix time.
+    pub submitted_ms: i64,
+    /// Namespaces and tables that it locks.
+    pub locks: Vec<String>,
+    /// What it does; of a step that fails again and again the number of attempts, since when, and the last error.
+    pub state: String,
+}
+
 impl Master {
     /// Makes the root directory if it is new, opens `hbase:meta`, loads the tables, opens the regions of enabled
     /// ones, and goes on with unfinished procedures. Blocks until the regions are open.
@@ -44,7 +62,7 @@ impl Master {
     ) -> Result<Arc<Master>> {
         let cluster_id = bootstrap::root_dir(&env, root)?;
         master_store::take_over(&env, root, &cluster)?;
-        let meta_open_seq = bootstrap::open_meta(&env, root, &cluster)?;
+        let (meta_descriptor, meta_open_seq) = bootstrap::open_meta(&env, root, &cluster)?;
         let content = meta::read(&cluster.system_tables.meta_scan(b"", b"")?);
         let newest_timestamp = content.newest_timestamp;
         let tables = load_tables(&env, root, content)?;
@@ -53,11 +71,13 @@ impl Master {
             root: root.to_path_buf(),
             cluster_id,
             meta_open_seq: meta_open_seq.max(1),
+            meta_descriptor,
             tables: RwLock::new(tables),
             namespaces: RwLock::default(),
             switches: Mutex::new(Switches::load(&env, root)?),
             switches_file: Mutex::new(()),
             stop_callback: Mutex::new(None),
+            stopped: AtomicBool::new(false),
             // A clock that was set back keeps its distance; one far ahead in some cell must not stop us.
             meta_timestamp_ms: AtomicI64::new(newest_timestamp.min(env.clock.now_ms())),
             env,
@@ -77,8 +97,10 @@ impl Master {
         Ok(Arc::new(Master { core, engine, cleaner, switches_saved: Mutex::new(switches_at_start) }))
     }
 
-    /// Ends the master's threads between two steps. Calls that wait are refused. Idempotent. *Blocking.*
+    /// Ends the master's threads between two steps. Calls that wait, and all that come later, are refused; the region
+    /// server goes on. Idempotent. *Blocking.*
     pub fn stop(&self) {
+        self.core.stopped.store(true, Ordering::SeqCst);
         self.cleaner.stop();
         self.engine.stop();
         let (mut saved, switches) = (self.switches_saved.lock(), self.core.switches.lock().clone());
@@ -90,6 +112,23 @@ impl Master {
                 }
             }
         }
+    }
+
+    /// The procedures that have not ended, by number: what an operator looks at first when an action does not end.
+    pub fn procedures(&self) -> Vec<ProcedureSummary> {
+        let summary = |view: ProcedureView| ProcedureSummary {
+            id: view.id,
+            name: view.class_name.rsplit('.').next().unwrap_or_default(),
+            owner: view.owner,
+            submitted_ms: view.submitted_ms,
+            locks: view.locks.iter().map(|lock| lock.resource.to_string()).collect(),
+            state: match (&view.trouble, view.begun) {
+                (Some(trouble), _) => trouble.to_string(),
+                (None, true) => "running".to_string(),
+                (None, false) => "waits for its locks".to_string(),
+            },
+        };
+        self.engine.views().into_iter().map(summary).collect()
     }
 
     pub fn cluster_id(&self) -> &ClusterId {

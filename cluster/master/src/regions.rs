@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use halcyon_cell::{Error, Result};
+use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_contract::{CloseRegionRequest, FlushRegionRequest, OpenRegionRequest};
 use halcyon_schema::{RegionInfo, TableDescriptor, TableName};
-use tracing::warn;
+use tracing::{info, warn};
 
 use crate::state::{Core, RegionEntry, RegionState, TableState};
 use crate::{meta, parallel};
@@ -74,7 +74,10 @@ pub(crate) fn open_at_start(
         match result {
             Ok(seq) => opened.push(Opened { seq, region, replicas }),
             Err(error) if is_final(&error) => failed.push(region),
-            Err(_) => again.push(region),
+            Err(_) => {
+                mark(core, region.table(), std::slice::from_ref(&region), RegionState::Opening);
+                again.push(region);
+            }
         }
     }
     while !opened.is_empty() {
@@ -203,12 +206,20 @@ pub(crate) fn close_only(core: &Core, regions: &[RegionInfo], abort: bool) -> Re
     Ok(())
 }
 
+/// Flushes the regions that are open and passes over the others, as HBase's `FlushRegionProcedure` does: a region that
+/// is not open has nothing in memory.
 pub(crate) fn flush(core: &Core, regions: &[RegionInfo], families: &[Bytes]) -> Result<()> {
     let (server, families) = (core.cluster.region_server.clone(), families.to_vec());
     parallel::for_each(core.settings.region_threads, regions.to_vec(), move |region| {
         let families = families.clone();
         let request = FlushRegionRequest { encoded_name: region.encoded_name().to_string(), families };
-        server.flush_region(&request).map_err(|error| error.context(&region))
+        match server.flush_region(&request) {
+            Err(error) if error.kind() == ErrorKind::Moved => {
+                info!(%region, "a region that is not open is not flushed");
+                Ok(())
+            }
+            flushed => flushed.map_err(|error| error.context(&region)),
+        }
     })?;
     Ok(())
 }

@@ -30,6 +30,9 @@ pub struct MasterSettings {
     pub cleaner_period: Duration,
     /// How long a store file stays in the archive (`hbase.master.hfilecleaner.ttl`). 5 minutes.
     pub archive_keep: Duration,
+    /// Time to live of a snapshot that is taken without one; zero: it is kept for ever (`hbase.master.snapshot.ttl`,
+    /// in seconds). Zero, as in HBase.
+    pub snapshot_ttl: Duration,
     /// How long a log stays in `oldWALs` (`hbase.master.logcleaner.ttl`). 10 minutes.
     pub old_wals_keep: Duration,
 }
@@ -50,6 +53,7 @@ impl MasterSettings {
             retry_pause_max: Duration::from_secs(10),
             cleaner_period: Duration::from_secs(60),
             archive_keep: Duration::from_secs(5 * 60),
+            snapshot_ttl: Duration::ZERO,
             old_wals_keep: Duration::from_secs(10 * 60),
         }
     }

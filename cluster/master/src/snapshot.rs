@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use halcyon_cell::{Error, Result};
-use halcyon_env::FileSystem;
+use halcyon_env::{FileSystem, ReadableFile};
 use halcyon_proto::pb;
 use halcyon_schema::{RegionInfo, TableDescriptor, TableName, layout};
 use prost::Message;
@@ -27,6 +27,8 @@ use crate::descriptors::list;
 use crate::parallel;
 use crate::state::Core;
 
+/// Start key of the region under which HBase lists a table's separate files for large values.
+const MOB_START_KEY: &[u8] = b".mob";
 const INFO: &str = ".snapshotinfo";
 const MANIFEST: &str = "data.manifest";
 /// The layout with a manifest (`SnapshotManifestV2`).
@@ -131,8 +133,38 @@ pub(crate) fn named_files(core: &Core) -> Result<HashSet<String>> {
     Ok(names)
 }
 
+/// Invalid if a region that is not open has edits in its `recovered.edits`, so that its files are not all of it.
+pub(crate) fn check_unreplayed(core: &Core, regions: &[RegionInfo]) -> Result<()> {
+    let online = core.cluster.region_server.online_regions();
+    let online: HashSet<&str> = online.iter().map(RegionInfo::encoded_name).collect();
+    for region in regions.iter().filter(|region| !online.contains(region.encoded_name())) {
+        let edits = list(&*core.env.fs, &region.dir(&core.root).join(layout::RECOVERED_EDITS))?;
+        // `.seqid` files are markers of HBase's, `.temp` files those of a recovery that is not complete.
+        if edits.iter().any(|file| !file.is_dir && file.len > 0 && !file.name.ends_with(".seqid")) {
+            return Err(Error::invalid(format!(
+                "{region} is not open and has recovered edits that were not replayed: a snapshot would lack them. \
+                 Assign the region first"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Removes what [`write`] left of a snapshot that is not complete. May run twice.
+pub(crate) fn delete_working(core: &Core, name: &str) -> Result<()> {
+    crate::archive::remove_dir(&*core.env.fs, &dir(core, ".tmp").join(name))
+}
+
+/// Deletes a snapshot: at once for everybody who looks for it, then its files. May run twice.
 pub(crate) fn delete(core: &Core, name: &str) -> Result<()> {
-    crate::archive::remove_dir(&*core.env.fs, &dir(core, name))
+    let (fs, complete, leaving) = (&*core.env.fs, dir(core, name), dir(core, ".tmp").join(name));
+    if fs.exists(&complete) {
+        crate::archive::remove_dir(fs, &leaving)?;
+        fs.create_dir_all(&dir(core, ".tmp"))?;
+        fs.rename(&complete, &leaving)?;
+        fs.sync_dir(&layout::snapshots_dir(&core.root))?;
+    }
+    crate::archive::remove_dir(fs, &leaving)
 }
 
 fn manifest_of(
@@ -187,23 +219,45 @@ fn steady_files(fs: &dyn FileSystem, dir: &Path) -> Result<Vec<(String, u64)>> {
     Err(Error::new(halcyon_cell::ErrorKind::Busy, format!("{} keeps changing", dir.display())))
 }
 
-/// Copies the files of a snapshot into regions that exist already, each to the one of its range. Of a file that was
-/// referred to, the region's own rows are copied. May run twice.
-pub(crate) fn copy_files(
+/// A store file of a snapshot: where it is, and where a copy of it goes.
+pub(crate) struct FileCopy {
+    /// With its table; where it goes from there is the archive.
+    live: PathBuf,
+    archived: PathBuf,
+    target: PathBuf,
+    /// The region that gets it.
+    region: RegionInfo,
+    /// The snapshot has a reference to the file: only the region's own rows are copied.
+    by_rows: bool,
+    /// As the manifest says.
+    len: Option<u64>,
+}
+
+/// What has to be copied to fill `targets`, regions of the table `table`, from a snapshot of `source`. Corrupt if a region
+/// of the snapshot has no place among them, or a family none in the table.
+pub(crate) fn copies(
     core: &Core,
     source: &TableName,
     table: &TableDescriptor,
     manifest: &pb::SnapshotDataManifest,
     targets: &[RegionInfo],
-) -> Result<()> {
-    let (mut copies, mut halves) = (Vec::new(), Vec::new());
-    for region in &manifest.region_manifests {
-        let from = RegionInfo::from_pb(&region.region_info)?;
+) -> Result<Vec<FileCopy>> {
+    let mut copies = Vec::new();
+    for (from, region) in live_regions(manifest)? {
+        let same_range = |target: &&RegionInfo| {
+            target.start_key() == from.start_key() && target.end_key() == from.end_key()
+        };
         let to = targets
             .iter()
-            .find(|target| target.start_key() == from.start_key() && target.end_key() == from.end_key())
+            .find(same_range)
             .ok_or_else(|| Error::corrupt(format!("no region takes the range of {from}")))?;
         for family in &region.family_files {
+            if table.family(&family.family_name).is_none() && !family.store_files.is_empty() {
+                let name = family.family_name.escape_ascii();
+                return Err(Error::corrupt(format!(
+                    "{from} has files of family {name}, which the table lacks"
+                )));
+            }
             let family_name = String::from_utf8_lossy(&family.family_name).into_owned();
             for file in &family.store_files {
                 let (name, owner) =
@@ -211,30 +265,61 @@ pub(crate) fn copy_files(
                 let own = (source.clone(), owner, name);
                 let (table, owner, name) = layout::parse_link_name(name).unwrap_or(own);
                 let place = Path::new(&family_name).join(name);
-                let live = layout::region_dir(&core.root, &table, owner).join(&place);
-                let archived = layout::archive_region_dir(&core.root, &table, owner).join(&place);
-                let target = to.dir(&core.root).join(&place);
-                match &file.reference {
-                    None => copies.push((live, archived, target)),
-                    Some(_) => halves.push((live, archived, target, to.clone())),
-                }
+                copies.push(FileCopy {
+                    live: layout::region_dir(&core.root, &table, owner).join(&place),
+                    archived: layout::archive_region_dir(&core.root, &table, owner).join(&place),
+                    target: to.dir(&core.root).join(&place),
+                    region: to.clone(),
+                    by_rows: file.reference.is_some(),
+                    len: file.file_size.filter(|_| file.reference.is_none()),
+                });
             }
         }
     }
+    Ok(copies)
+}
+
+/// Corrupt if a file is neither with its table nor in the archive, or has not the length that the manifest says.
+pub(crate) fn check_files(core: &Core, copies: Vec<FileCopy>) -> Result<()> {
     let fs = core.env.fs.clone();
-    let copying = fs.clone();
-    parallel::for_each(core.settings.region_threads, copies, move |(live, archived, to)| {
-        copy_file(&*copying, &live, &archived, &to)
-    })?;
-    let (region_files, table) = (core.cluster.files.clone(), Arc::new(table.clone()));
-    parallel::for_each(core.settings.region_threads, halves, move |(live, archived, to, region)| {
-        // In this order: a file goes from the one place to the other.
-        let Some(from) = [live, archived].into_iter().find(|path| fs.exists(path)) else {
-            return Err(Error::invalid(format!("what {} was copied from is gone", to.display())));
-        };
-        region_files.copy_rows(&table, &region, &from, &to)
+    parallel::for_each(core.settings.region_threads, copies, move |copy| {
+        let found = open_either(&*fs, &copy.live, &copy.archived)?.len()?;
+        match copy.len {
+            Some(len) if len != found => {
+                let path = copy.live.display();
+                Err(Error::corrupt(format!("{path} has {found} bytes, the snapshot's manifest says {len}")))
+            }
+            _ => Ok(()),
+        }
     })?;
     Ok(())
+}
+
+/// Copies files into regions that exist already. May run twice.
+pub(crate) fn copy_files(core: &Core, table: &TableDescriptor, copies: Vec<FileCopy>) -> Result<()> {
+    let (fs, files, table) = (core.env.fs.clone(), core.cluster.files.clone(), Arc::new(table.clone()));
+    parallel::for_each(core.settings.region_threads, copies, move |copy| {
+        if !copy.by_rows {
+            return copy_file(&*fs, &copy.live, &copy.archived, &copy.target);
+        }
+        // In this order: a file goes from the one place to the other.
+        let Some(from) = [&copy.live, &copy.archived].into_iter().find(|path| fs.exists(path)) else {
+            return Err(Error::invalid(format!("what {} was copied from is gone", copy.target.display())));
+        };
+        files.copy_rows(&table, &copy.region, from, &copy.target)
+    })?;
+    Ok(())
+}
+
+/// Opens a file where it is, now or by the time it is looked for in the other place.
+fn open_either(fs: &dyn FileSystem, live: &Path, archived: &Path) -> Result<Arc<dyn ReadableFile>> {
+    let opened = fs.open(live).or_else(|_| fs.open(archived)).or_else(|_| fs.open(live));
+    opened.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            Error::corrupt(format!("{} is neither there nor archived", live.display()))
+        }
+        _ => Error::from(error),
+    })
 }
 
 /// Copies from where the file is, now or by the time it is looked for in the other place.
@@ -242,13 +327,7 @@ pub(crate) fn copy_file(fs: &dyn FileSystem, live: &Path, archived: &Path, to: &
     if fs.exists(to) {
         return Ok(()); // renamed into place when it was whole
     }
-    let opened = fs.open(live).or_else(|_| fs.open(archived)).or_else(|_| fs.open(live));
-    let source = opened.map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => {
-            Error::invalid(format!("{} is neither there nor archived", live.display()))
-        }
-        _ => Error::from(error),
-    })?;
+    let source = open_either(fs, live, archived)?;
     let parent = to.parent().expect("a store file is in a family's directory");
     let name = to.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let working = parent.join(format!(".copy-{name}"));
@@ -267,8 +346,51 @@ pub(crate) fn copy_file(fs: &dyn FileSystem, live: &Path, archived: &Path, to: &
     Ok(fs.sync_dir(parent)?)
 }
 
-/// The keys between the regions of a snapshot.
-pub(crate) fn split_keys(manifest: &pb::SnapshotDataManifest) -> Vec<Bytes> {
-    let starts = manifest.region_manifests.iter().filter_map(|region| region.region_info.start_key.clone());
-    starts.filter(|key| !key.is_empty()).collect()
+/// The regions of a snapshot that hold rows. Those that were split are left out, as HBase's snapshots name them beside
+/// their daughters, which refer to their files; so are replicas. Corrupt if the snapshot has values in HBase's separate
+/// files for large ones (MOB), whose region is none of the table's.
+fn live_regions(
+    manifest: &pb::SnapshotDataManifest,
+) -> Result<Vec<(RegionInfo, &pb::SnapshotRegionManifest)>> {
+    let mut regions = Vec::new();
+    for region in &manifest.region_manifests {
+        let info = RegionInfo::from_pb(&region.region_info)?;
+        if info.is_split() || info.is_offline() || info.replica_id() != 0 {
+            continue;
+        }
+        if info.start_key() == MOB_START_KEY && info.region_id() == 0 {
+            if region.family_files.iter().all(|family| family.store_files.is_empty()) {
+                continue;
+            }
+            return Err(Error::corrupt("the snapshot has MOB files, which are not read here"));
+        }
+        regions.push((info, region));
+    }
+    regions.sort_by(|(left, _), (right, _)| left.start_key().cmp(right.start_key()));
+    Ok(regions)
+}
+
+/// The keys between the regions of a snapshot. Corrupt if they leave a gap or overlap.
+pub(crate) fn split_keys(manifest: &pb::SnapshotDataManifest) -> Result<Vec<Bytes>> {
+    let regions = live_regions(manifest)?;
+    let (Some((first, _)), Some((last, _))) = (regions.first(), regions.last()) else {
+        return Err(Error::corrupt("the snapshot has no region"));
+    };
+    if !first.start_key().is_empty() || !last.end_key().is_empty() {
+        return Err(Error::corrupt("the regions of the snapshot do not cover all rows"));
+    }
+    for pair in regions.windows(2) {
+        if pair[0].0.end_key() != pair[1].0.start_key() {
+            let (left, right) = (&pair[0].0, &pair[1].0);
+            return Err(Error::corrupt(format!("{left} and {right} of the snapshot are not neighbours")));
+        }
+    }
+    Ok(regions.iter().skip(1).map(|(info, _)| info.start_key().clone()).collect())
+}
+
+/// Whether the time to live of a snapshot is over (`SnapshotDescriptionUtils.isExpiredSnapshot`).
+pub(crate) fn is_expired(info: &pb::SnapshotDescription, now_ms: i64) -> bool {
+    let (ttl_s, created_ms) = (info.ttl(), info.creation_time());
+    ttl_s > 0
+        && ttl_s.checked_mul(1000).and_then(|ttl| created_ms.checked_add(ttl)).is_some_and(|end| end < now_ms)
 }

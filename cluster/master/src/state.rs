@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use halcyon_cell::{Cell, Result};
@@ -40,12 +40,16 @@ pub(crate) struct Core {
     pub(crate) cluster: ClusterServices,
     pub(crate) cluster_id: ClusterId,
     pub(crate) meta_open_seq: u64,
+    /// With which `hbase:meta` is open.
+    pub(crate) meta_descriptor: Arc<TableDescriptor>,
     pub(crate) tables: RwLock<Tables>,
     pub(crate) namespaces: RwLock<Namespaces>,
     pub(crate) switches: Mutex<Switches>,
     /// Held while the file is written, so that writers follow each other; readers take `switches` alone.
     pub(crate) switches_file: Mutex<()>,
     pub(crate) stop_callback: Mutex<Option<StopCallback>>,
+    /// The master has ended, or is about to: no call is answered any more.
+    pub(crate) stopped: AtomicBool,
     /// Timestamp of the newest write to meta.
     pub(crate) meta_timestamp_ms: AtomicI64,
 }
@@ -91,6 +95,17 @@ impl RegionEntry {
 }
 
 impl TableEntry {
+    /// A table whose regions are not open.
+    pub(crate) fn closed(
+        descriptor: &TableDescriptor,
+        descriptor_sequence: u32,
+        regions: &[RegionInfo],
+        state: TableState,
+    ) -> TableEntry {
+        let regions = regions.iter().map(|region| (region.clone(), RegionEntry::closed())).collect();
+        TableEntry { descriptor: descriptor.clone().into(), descriptor_sequence, state, regions }
+    }
+
     /// Regions that hold rows: not the parents of splits.
     pub(crate) fn live_regions(&self) -> Vec<RegionInfo> {
         self.regions.keys().filter(|region| !region.is_split() && !region.is_offline()).cloned().collect()
@@ -131,6 +146,11 @@ impl Tables {
 impl Core {
     pub(crate) fn now_ms(&self) -> i64 {
         self.env.clock.now_ms()
+    }
+
+    /// ServerNotRunningYetException once the master has been stopped.
+    pub(crate) fn check_running(&self) -> std::result::Result<(), RpcError> {
+        if self.stopped.load(Ordering::SeqCst) { Err(errors::stopping()) } else { Ok(()) }
     }
 
     /// A copy of a table's entry; TableNotFoundException if there is none.

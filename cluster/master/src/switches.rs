@@ -10,18 +10,17 @@ use halcyon_schema::layout;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Switch {
     Balancer,
+    /// Kept for HBase's master, which may take the directory over: there is no normalizer here.
     Normalizer,
     CatalogJanitor,
     CleanerChore,
     Split,
     Merge,
     SnapshotCleanup,
-    RpcThrottle,
-    ExceedThrottleQuota,
     ReplicationPeerModification,
 }
 
-const ALL: [(Switch, &str, bool); 10] = [
+const ALL: [(Switch, &str, bool); 8] = [
     (Switch::Balancer, "balancer", true),
     (Switch::Normalizer, "normalizer", true),
     (Switch::CatalogJanitor, "catalog_janitor", true),
@@ -29,8 +28,6 @@ const ALL: [(Switch, &str, bool); 10] = [
     (Switch::Split, "split", true),
     (Switch::Merge, "merge", true),
     (Switch::SnapshotCleanup, "snapshot_cleanup", true),
-    (Switch::RpcThrottle, "rpc_throttle", true),
-    (Switch::ExceedThrottleQuota, "exceed_throttle_quota", false),
     (Switch::ReplicationPeerModification, "replication_peer_modification", true),
 ];
 

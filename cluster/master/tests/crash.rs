@@ -395,6 +395,137 @@ fn restore_snapshot() {
     });
 }
 
+/// As `restore_snapshot`, of a table that has lost a family since: the descriptor changes with the regions.
+#[test]
+fn restore_snapshot_with_another_descriptor() {
+    crash_everywhere(Action {
+        set_up: |c| {
+            with_snapshot(c);
+            c.run("DisableTable", &disable("t")).unwrap();
+            let changed = c.descriptor("t").unwrap().with("PRIORITY", "3").without_family(b"g");
+            c.run("ModifyTable", &modify(&changed)).unwrap();
+        },
+        act: |c| c.submit("RestoreSnapshot", &restore("s", "t")),
+        is_done: |c| {
+            assert_eq!((c.state("t"), c.regions("t").len()), (Some(State::Disabled), 3));
+            let restored = c.descriptor("t").unwrap().family(b"g").is_some();
+            assert_eq!(store_files(c, "t"), if restored { 6 } else { 3 });
+            restored
+        },
+    });
+}
+
+#[test]
+fn delete_snapshot() {
+    crash_everywhere(Action {
+        set_up: with_snapshot,
+        act: |c| {
+            let request = pb::DeleteSnapshotRequest { snapshot: snapshot("s", "t").snapshot };
+            c.call_and_leave("DeleteSnapshot", &request);
+            while c.env.fs.exists(Path::new("/hbase/.hbase-snapshot/s/.snapshotinfo")) {
+                c.env.fs.list(&c.root).map_err(|error| RpcError::io(error.to_string()))?;
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            Ok(0)
+        },
+        is_done: |c| {
+            let gone = found(c).is_none();
+            assert!(!gone || !c.env.fs.exists(&c.root.join("data/ns")));
+            gone
+        },
+    });
+}
+
+fn has_snapshot(c: &Cluster) -> bool {
+    let all: pb::GetCompletedSnapshotsResponse =
+        c.call("GetCompletedSnapshots", &pb::GetCompletedSnapshotsRequest {}).unwrap();
+    !all.snapshots.is_empty()
+}
+
+fn with_snapshot(c: &Cluster) {
+    with_table(c);
+    c.run("Snapshot", &snapshot("s", "t")).unwrap();
+}
+
+#[test]
+fn take_snapshot() {
+    crash_everywhere(Action {
+        set_up: with_table,
+        act: |c| c.submit("Snapshot", &snapshot("s", "t")),
+        is_done: has_snapshot,
+    });
+}
+
+#[test]
+fn clone_snapshot() {
+    crash_everywhere(Action {
+        set_up: with_snapshot,
+        act: |c| c.submit("RestoreSnapshot", &restore("s", "u")),
+        is_done: |c| match c.state("u") {
+            None => false,
+            state => {
+                assert_eq!((state, store_files(c, "u")), (Some(State::Enabled), 6));
+                true
+            }
+        },
+    });
+}
+
+#[test]
+fn restore_snapshot() {
+    crash_everywhere(Action {
+        set_up: |c| {
+            with_snapshot(c);
+            c.run("DisableTable", &disable("t")).unwrap();
+            c.run("truncateTable", &truncate("t", false)).unwrap();
+            c.run("DisableTable", &disable("t")).unwrap();
+        },
+        act: |c| c.submit("RestoreSnapshot", &restore("s", "t")),
+        is_done: |c| {
+            assert_eq!(c.state("t"), Some(State::Disabled));
+            let files = store_files(c, "t");
+            assert!(files == 0 || (files == 6 && c.regions("t").len() == 3), "{files}");
+            files == 6
+        },
+    });
+}
+
+/// As `restore_snapshot`, of a table that has lost a family since: the descriptor changes with the regions.
+#[test]
+fn restore_snapshot_with_another_descriptor() {
+    crash_everywhere(Action {
+        set_up: |c| {
+            with_snapshot(c);
+            c.run("DisableTable", &disable("t")).unwrap();
+            let changed = c.descriptor("t").unwrap().with("PRIORITY", "3").without_family(b"g");
+            c.run("ModifyTable", &modify(&changed)).unwrap();
+        },
+        act: |c| c.submit("RestoreSnapshot", &restore("s", "t")),
+        is_done: |c| {
+            assert_eq!((c.state("t"), c.regions("t").len()), (Some(State::Disabled), 3));
+            let restored = c.descriptor("t").unwrap().family(b"g").is_some();
+            assert_eq!(store_files(c, "t"), if restored { 6 } else { 3 });
+            restored
+        },
+    });
+}
+
+#[test]
+fn delete_snapshot() {
+    crash_everywhere(Action {
+        set_up: with_snapshot,
+        act: |c| {
+            let request = pb::DeleteSnapshotRequest { snapshot: snapshot("s", "t").snapshot };
+            c.call::<pb::DeleteSnapshotResponse>("DeleteSnapshot", &request).map(|_| 0)
+        },
+        is_done: |c| {
+            let gone = !has_snapshot(c);
+            assert!(!gone || !c.env.fs.exists(Path::new("/hbase/.hbase-snapshot/.tmp/s")));
+            gone
+        },
+    });
+}
+
 /// The very first start, killed everywhere.
 #[test]
 fn bootstrap() {

@@ -18,7 +18,7 @@ use halcyon_master::StopRequest;
 use halcyon_proto::pb;
 use halcyon_proto::pb::table_state::State;
 use halcyon_rpc::RpcError;
-use halcyon_schema::TableName;
+use halcyon_schema::{TableDescriptor, TableName};
 use prost::Message;
 
 /// The short class name of an error.
@@ -404,7 +404,34 @@ fn switches_stay_as_they_were_put() {
     let balance: pb::BalanceResponse = c.call("Balance", &pb::BalanceRequest::default()).unwrap();
     assert!(!balance.balancer_ran);
     let asked = pb::IsNormalizerEnabledRequest {};
-    assert!(c.call::<pb::IsNormalizerEnabledResponse>("IsNormalizerEnabled", &asked).unwrap().enabled);
+    assert!(!c.call::<pb::IsNormalizerEnabledResponse>("IsNormalizerEnabled", &asked).unwrap().enabled);
+}
+
+/// What is not there says so: it is off, did not run, and cannot be turned on.
+#[test]
+fn there_is_no_normalizer_and_no_throttle() {
+    let (_sim, c) = Cluster::simulated();
+    let ran: pb::NormalizeResponse = c.call("Normalize", &pb::NormalizeRequest::default()).unwrap();
+    assert!(!ran.normalizer_ran);
+    let set = |on| {
+        let request = pb::SetNormalizerRunningRequest { on };
+        c.call::<pb::SetNormalizerRunningResponse>("SetNormalizerRunning", &request)
+    };
+    assert!(!set(false).unwrap().prev_normalizer_value());
+    let error = set(true).unwrap_err();
+    assert!(error.do_not_retry && error.message.contains("normalizer"), "{error}");
+    for on in [true, false] {
+        let request = pb::SwitchRpcThrottleRequest { rpc_throttle_enabled: on };
+        let before: pb::SwitchRpcThrottleResponse = c.call("SwitchRpcThrottle", &request).unwrap();
+        assert!(!before.previous_rpc_throttle_enabled);
+        let asked: pb::IsRpcThrottleEnabledResponse =
+            c.call("IsRpcThrottleEnabled", &pb::IsRpcThrottleEnabledRequest {}).unwrap();
+        assert!(!asked.rpc_throttle_enabled);
+        let request = pb::SwitchExceedThrottleQuotaRequest { exceed_throttle_quota_enabled: on };
+        let before: pb::SwitchExceedThrottleQuotaResponse =
+            c.call("SwitchExceedThrottleQuota", &request).unwrap();
+        assert!(!before.previous_exceed_throttle_quota_enabled);
+    }
 }
 
 #[test]
@@ -512,6 +539,36 @@ fn what_is_not_there_is_refused_by_name() {
         class(c.submit("CreateTable", &create(&table("t", &["f"]), &[]))),
         "ServerNotRunningYetException"
     );
+}
+
+/// A master that was stopped answers nothing, neither from memory nor by procedures; its region server goes on.
+#[test]
+fn a_stopped_master_answers_no_call() {
+    let (_sim, c) = Cluster::simulated();
+    c.run("CreateTable", &create(&table("t", &["f"]), &[])).unwrap();
+    c.master.stop();
+    let asked = c.call::<pb::IsMasterRunningResponse>("IsMasterRunning", &pb::IsMasterRunningRequest {});
+    assert_eq!(class(asked), "ServerNotRunningYetException");
+    let asked = c.call::<pb::GetTableNamesResponse>("GetTableNames", &pb::GetTableNamesRequest::default());
+    assert_eq!(class(asked), "ServerNotRunningYetException");
+    assert!(c.server.online_names().contains(c.regions("t")[0].encoded_name()));
+}
+
+/// A directory that HBase made has a descriptor of `hbase:meta`, which is in force, so it is what clients see.
+#[test]
+fn the_descriptor_of_meta_is_the_one_in_force() {
+    let (sim, c) = Cluster::simulated();
+    drop(c);
+    let dir = Path::new("/hbase/data/hbase/meta/.tabledesc");
+    let fs = sim.env().fs;
+    let old = fs.list(dir).unwrap().into_iter().find(|file| file.name.starts_with(".tableinfo")).unwrap();
+    fs.remove_file(&dir.join(old.name)).unwrap();
+    let changed = TableDescriptor::meta().with("PRIORITY", "4711");
+    let bytes = changed.encode_file();
+    fs.replace(&dir.join(halcyon_schema::layout::table_info_name(7, bytes.len())), &bytes).unwrap();
+    let c = Cluster::start(with_real_clock(sim.env()), Path::new(ROOT), 2).unwrap();
+    assert_eq!(c.descriptor("hbase:meta"), Some(changed.clone()));
+    assert_eq!(c.server.descriptor_of("1588230740"), Some(changed));
 }
 
 /// On the machine's own disk, syncs included. The bound is generous: the machine may be busy.

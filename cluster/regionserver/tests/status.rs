@@ -300,7 +300,8 @@ fn each_result_tells_what_it_cost_if_it_is_asked_for() {
     assert!(of_get > 100, "{of_get} bytes");
     assert_eq!(lab.get(common::get("r01")).unwrap().0.metrics, None);
     let gets = [asking, common::get("r01")].into_iter().zip(0..);
-    let action = gets.map(|(get, at)| pb::Action { index: Some(at), get: Some(get.into()), ..Default::default() });
+    let action =
+        gets.map(|(get, at)| pb::Action { index: Some(at), get: Some(get.into()), ..Default::default() });
     let region_action =
         pb::RegionAction { region: lab.specifier(), action: action.collect(), ..Default::default() };
     let multi = pb::MultiRequest { region_action: vec![region_action], ..Default::default() };

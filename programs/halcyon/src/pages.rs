@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use halcyon_env::{Clock, Stall, Stalls};
+use halcyon_master::Master;
 use halcyon_regionserver::{MemoryPart, RegionServer};
 use halcyon_rpc::{Queues, RpcStatsSnapshot};
 use serde_json::{Value, json};
@@ -27,6 +28,7 @@ pub struct Sources {
     /// The settings as printed.
     pub settings: String,
     pub region_server: Arc<RegionServer>,
+    pub master: Arc<Master>,
     /// What the calls of all ports hold.
     pub queues: Arc<Queues>,
     /// What the operating system says that the process takes.
@@ -69,6 +71,16 @@ impl Sources {
         }
         if let Some(failure) = self.region_server.file_tier_failure() {
             let _ = writeln!(out, "the block cache's file is off: {failure}");
+        }
+        let procedures = self.master.procedures();
+        let _ = writeln!(out, "\n{} procedures", procedures.len());
+        for one in procedures {
+            let locks = one.locks.join(", ");
+            let _ = writeln!(
+                out,
+                "{} {}  owner '{}'  submitted {} ms  locks {locks}  {}",
+                one.id, one.name, one.owner, one.submitted_ms, one.state
+            );
         }
         let mut regions = self.region_server.regions().online();
         regions.sort_by(|a, b| a.region.info().region_name().cmp(b.region.info().region_name()));

@@ -60,6 +60,8 @@ pub struct CleanerSettings {
     pub archive_keep: Duration,
     /// How long a log stays in `oldWALs` (`hbase.master.logcleaner.ttl`).
     pub old_wals_keep: Duration,
+    /// Time to live of a snapshot that is taken without one; 0: it is kept (`hbase.master.snapshot.ttl`).
+    pub snapshot_ttl_s: u64,
 }
 
 impl Default for CleanerSettings {
@@ -68,6 +70,7 @@ impl Default for CleanerSettings {
             period: Duration::from_secs(60),
             archive_keep: Duration::from_secs(5 * 60),
             old_wals_keep: Duration::from_secs(10 * 60),
+            snapshot_ttl_s: 0,
         }
     }
 }
@@ -280,6 +283,8 @@ const SETTINGS: &[Section<StandaloneSettings>] = &[
                 "How long a store file stays in the archive.";
             Restart, "hbase.master.logcleaner.ttl", "ms", Millis, cleaner.old_wals_keep,
                 "How long a WAL stays in `oldWALs`.";
+            Restart, "hbase.master.snapshot.ttl", "s", Number, cleaner.snapshot_ttl_s,
+                "Time to live of a snapshot that is taken without one; 0: it is kept.";
         ),
     },
     Section { title: "WAL", settings: &[WAL_HSYNC] },

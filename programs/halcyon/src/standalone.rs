@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use halcyon_coord::{ClusterZnodes, ZkServer, ZkSettings, ZnodeTree};
 use halcyon_env::{Env, FileLock, FileSystem, RealFileSystem, spawn_thread};
-use halcyon_master::{ClientMetaService, Master, MasterService, MasterSettings};
+use halcyon_master::{ClientMetaService, HbckService, Master, MasterService, MasterSettings, StopRequest};
 use halcyon_regionserver::{AdminService, ClientService, RegionServer, RegionServerSettings};
 use halcyon_rpc::{BoundServer, Call, EventLoops, Outcome, Queues, RpcError, RpcServer, Service, Services};
 use halcyon_schema::ServerName;
@@ -156,7 +156,11 @@ async fn serve(
     roles.region_server.on_configuration_update(read_again);
     let stop_asked = Arc::new(Notify::new());
     let asked = Arc::clone(&stop_asked);
-    roles.master.on_stop_request(move |_| asked.notify_one());
+    let master = Arc::downgrade(&roles.master);
+    roles.master.on_stop_request(move |request| match request {
+        StopRequest::Cluster => asked.notify_one(),
+        StopRequest::Master => stop_master(&master),
+    });
     let ports = bound.serve(&env, &settings, &roles)?;
     tell(&env, &settings, &roles, &ports, started_ns);
 
@@ -189,6 +193,15 @@ async fn serve(
             eprintln!("halcyon: {signal} while stopping: ends at once");
             std::process::exit(1);
         }
+    }
+}
+
+/// Ends the master and lets the region server go on, as HBase's `StopMaster` does. Does not wait.
+fn stop_master(master: &Weak<Master>) {
+    let Some(master) = master.upgrade() else { return };
+    tracing::info!("a client stops the master; the region server goes on");
+    if let Err(error) = spawn_thread("master-stop", move || master.stop()) {
+        tracing::warn!(%error, "the master could not be stopped");
     }
 }
 
@@ -262,6 +275,7 @@ impl Roles {
         master_settings.cleaner_period = settings.cleaner.period;
         master_settings.archive_keep = settings.cleaner.archive_keep;
         master_settings.old_wals_keep = settings.cleaner.old_wals_keep;
+        master_settings.snapshot_ttl = Duration::from_secs(settings.cleaner.snapshot_ttl_s);
         let master = match Master::start(env, root, master_settings, region_server.cluster_services()) {
             Ok(master) => master,
             Err(error) => {
@@ -292,7 +306,8 @@ impl Roles {
         services.insert("MasterService", Arc::new(master_service));
         services.insert("ClientMetaService", Arc::new(ClientMetaService::new(Arc::clone(&self.master))));
         services.insert("LockService", Arc::new(Refused("LockService")));
-        services.insert("HbckService", Arc::new(Refused("HbckService")));
+        let hbck_service = HbckService::new(Arc::clone(&self.master)).map_err(|error| error.to_string())?;
+        services.insert("HbckService", Arc::new(hbck_service));
         Ok(services)
     }
 }
@@ -370,6 +385,7 @@ impl Bound {
             cluster_id: cluster_id.clone(),
             settings: settings.to_string(),
             region_server: Arc::clone(&roles.region_server),
+            master: Arc::clone(&roles.master),
             queues,
             resident_bytes: {
                 let env = env.clone();

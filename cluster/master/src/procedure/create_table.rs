@@ -8,7 +8,7 @@ use halcyon_schema::{RegionInfo, STORE_FILE_TRACKER, TableDescriptor, TableName}
 use prost::Message;
 
 use super::{Lock, Procedure, payload};
-use crate::state::{Core, RegionEntry, TableEntry, TableState};
+use crate::state::{Core, TableEntry, TableState};
 use crate::{archive, descriptors, errors, meta, regions};
 
 pub(super) const KIND: &str = "create_table";
@@ -109,6 +109,10 @@ impl Procedure for CreateTable {
         }
     }
 
+    fn can_undo(&self, _core: &Core, _step: usize) -> bool {
+        true
+    }
+
     fn undo(&mut self, core: &Core) -> Result<()> {
         regions::close_only(core, &self.regions, true)?;
         delete_from_meta(core, self.table(), &self.regions)?;
@@ -149,12 +153,7 @@ pub(super) fn write_meta(
         let rows = regions.iter().flat_map(|region| meta::closed_region(region, timestamp));
         rows.chain([meta::table_state(descriptor.name(), state, timestamp)]).collect()
     })?;
-    core.tables.write().put(TableEntry {
-        descriptor: descriptor.clone().into(),
-        descriptor_sequence: sequence,
-        state,
-        regions: regions.iter().map(|region| (region.clone(), RegionEntry::closed())).collect(),
-    });
+    core.tables.write().put(TableEntry::closed(descriptor, sequence, regions, state));
     Ok(())
 }
 

@@ -57,6 +57,15 @@ impl Procedure for EnableTable {
         let entry = core.locked_table(&self.table)?;
         regions::open_what_can(core, &entry.descriptor, &entry.live_regions(), Some(TableState::Enabled))
     }
+
+    fn can_undo(&self, _core: &Core, _step: usize) -> bool {
+        true
+    }
+
+    fn undo(&mut self, core: &Core) -> Result<()> {
+        let live = core.locked_table(&self.table)?.live_regions();
+        regions::close(core, &self.table, &live, Some(TableState::Disabled))
+    }
 }
 
 /// What actions on a disabled table ask first (`HMaster.checkTableModifiable`).

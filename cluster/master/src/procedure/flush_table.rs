@@ -1,4 +1,4 @@
-//! Flushes every region of an enabled table.
+//! Flushes every open region of an enabled table. Regions that are not open are passed over.
 
 use bytes::Bytes;
 use halcyon_cell::Result;
@@ -78,6 +78,11 @@ impl Procedure for FlushTable {
 
     fn steps(&self) -> &'static [&'static str] {
         &["flush regions"]
+    }
+
+    /// A flush changes nothing that could be seen.
+    fn can_undo(&self, _core: &Core, _step: usize) -> bool {
+        true
     }
 
     fn run(&mut self, core: &Core, _step: usize) -> Result<()> {

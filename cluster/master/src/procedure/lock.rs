@@ -1,6 +1,7 @@
 //! Which procedures may run beside each other.
 
 use std::collections::HashMap;
+use std::fmt;
 
 use halcyon_schema::TableName;
 
@@ -8,6 +9,18 @@ use halcyon_schema::TableName;
 pub(crate) enum Resource {
     Namespace(String),
     Table(TableName),
+    /// By its name: what reads a snapshot shares it, what makes or deletes one has it alone.
+    Snapshot(String),
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Resource::Namespace(name) => write!(f, "namespace {name}"),
+            Resource::Table(name) => write!(f, "table {name}"),
+            Resource::Snapshot(name) => write!(f, "snapshot {name}"),
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +43,14 @@ impl Lock {
         let mut locks = Lock::table(table);
         locks[1].shared = true;
         locks
+    }
+
+    pub(crate) fn snapshot(name: &str) -> Lock {
+        Lock { resource: Resource::Snapshot(name.to_string()), shared: false }
+    }
+
+    pub(crate) fn snapshot_shared(name: &str) -> Lock {
+        Lock { shared: true, ..Lock::snapshot(name) }
     }
 
     pub(crate) fn namespace(name: &str) -> Vec<Lock> {
@@ -58,9 +79,17 @@ impl LockTable {
         }
     }
 
+    /// Whether each of these is held, and in that way, by somebody.
+    pub(crate) fn holds(&self, locks: &[Lock]) -> bool {
+        locks
+            .iter()
+            .all(|lock| self.held.get(&lock.resource).is_some_and(|&holders| (holders > 0) == lock.shared))
+    }
+
     pub(crate) fn release(&mut self, locks: &[Lock]) {
         for lock in locks {
             let holders = self.held.get_mut(&lock.resource).expect("a lock is held until it is released");
+            assert!((*holders > 0) == lock.shared, "{lock:?} is released in the way it was taken");
             *holders -= if lock.shared { 1 } else { -1 };
             if *holders == 0 {
                 self.held.remove(&lock.resource);

@@ -158,6 +158,11 @@ impl Procedure for MergeRegions {
         }
     }
 
+    /// Until the write to meta that puts the new in the place of the old.
+    fn can_undo(&self, core: &Core, _step: usize) -> bool {
+        core.table(self.merged.table()).is_ok_and(|entry| !entry.regions.contains_key(&self.merged))
+    }
+
     fn undo(&mut self, core: &Core) -> Result<()> {
         let entry = core.locked_table(self.merged.table())?;
         if entry.regions.contains_key(&self.merged) {

@@ -3,7 +3,8 @@
 //! ```text
 //! submit ─> waiting ─(locks free)─> prepare ─> record on disk ─> step 0 ─> step 1 ─> ... ─> record removed
 //!                                     │ wrong request                │ error
-//!                                     └─> the caller, nothing done   └─> the same step again, after a pause
+//!                                     └─> the caller, nothing done   ├─ final, or aborted ─> undo ─> record removed
+//!                                                                    └─ else ─> the same step again, after a pause
 //! ```
 //!
 //! The record names the step to run next, so a step may run twice and a step before it never runs again. What
@@ -13,6 +14,7 @@ mod clean_regions;
 mod create_namespace;
 mod create_table;
 mod delete_namespace;
+mod delete_snapshot;
 mod delete_table;
 mod disable_table;
 mod enable_table;
@@ -41,6 +43,7 @@ pub(crate) use clean_regions::CleanRegions;
 pub(crate) use create_namespace::CreateNamespace;
 pub(crate) use create_table::CreateTable;
 pub(crate) use delete_namespace::DeleteNamespace;
+pub(crate) use delete_snapshot::DeleteSnapshot;
 pub(crate) use delete_table::DeleteTable;
 pub(crate) use disable_table::DisableTable;
 pub(crate) use enable_table::EnableTable;
@@ -81,7 +84,13 @@ pub(crate) trait Procedure: Send {
     /// ends the procedure; any other runs the step again later.
     fn run(&mut self, core: &Core, step: usize) -> Result<()>;
 
-    /// Takes back what the steps did, after a final error. May run twice.
+    /// Whether [`Procedure::undo`] leads back to the state before while this step has not ended: then an
+    /// administrator may abort the procedure.
+    fn can_undo(&self, _core: &Core, _step: usize) -> bool {
+        false
+    }
+
+    /// Takes back what the steps did, after a final error or an abort. May run twice.
     fn undo(&mut self, _core: &Core) -> Result<()> {
         Ok(())
     }
@@ -104,6 +113,7 @@ pub(crate) fn decode(kind: &str, payload: &[u8]) -> Result<Box<dyn Procedure>> {
         clean_regions::KIND => Box::new(CleanRegions::decode(payload)?),
         take_snapshot::KIND => Box::new(TakeSnapshot::decode(payload)?),
         restore_snapshot::KIND => Box::new(RestoreSnapshot::decode(payload)?),
+        delete_snapshot::KIND => Box::new(DeleteSnapshot::decode(payload)?),
         create_namespace::KIND => Box::new(CreateNamespace::decode(payload)?),
         modify_namespace::KIND => Box::new(ModifyNamespace::decode(payload)?),
         delete_namespace::KIND => Box::new(DeleteNamespace::decode(payload)?),

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use halcyon_cell::{Error, Result};
 use halcyon_env::Env;
+use halcyon_rpc::RpcError;
 use halcyon_schema::layout;
 use prost::Message;
 use tracing::warn;
@@ -42,6 +43,33 @@ pub(crate) struct Record {
     pub(crate) nonce: u64,
     #[prost(string, tag = "8")]
     pub(crate) owner: String,
+    /// An administrator ended the procedure (`BypassProcedure`): it must not run again.
+    #[prost(bool, tag = "9")]
+    pub(crate) bypassed: bool,
+    /// Why the procedure failed. From then on it is undone, also after a restart.
+    #[prost(message, optional, tag = "10")]
+    pub(crate) failure: Option<Failure>,
+}
+
+/// An error as a client sees it.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Failure {
+    #[prost(string, tag = "1")]
+    pub(crate) class: String,
+    #[prost(string, tag = "2")]
+    pub(crate) message: String,
+}
+
+impl Failure {
+    pub(crate) fn of(error: &RpcError) -> Failure {
+        Failure { class: error.class.clone().into_owned(), message: error.message.clone() }
+    }
+
+    pub(crate) fn to_error(&self) -> RpcError {
+        let mut error = RpcError::do_not_retry(self.message.clone());
+        error.class = self.class.clone().into();
+        error
+    }
 }
 
 fn dir(core: &Core) -> PathBuf {
@@ -77,6 +105,15 @@ pub(crate) fn write(core: &Core, record: &Record) -> Result<()> {
     let mut bytes = vec![FORMAT];
     record.encode(&mut bytes).expect("a Vec grows as needed");
     Ok(core.env.fs.replace(&dir(core).join(record.id.to_string()), &bytes)?)
+}
+
+/// Sees to it that no master goes on with the procedure, which may be running.
+pub(crate) fn mark_bypassed(core: &Core, id: u64) -> Result<()> {
+    let bytes = match core.env.fs.read(&dir(core).join(id.to_string())) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()), // not recorded yet
+        bytes => bytes?,
+    };
+    write(core, &Record { bypassed: true, ..decode(&bytes)? })
 }
 
 /// Removes a record. Not durable by itself, which saves a sync: a record that comes back after a crash runs its

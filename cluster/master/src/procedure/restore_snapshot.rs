@@ -1,26 +1,35 @@
 //! Makes a table of a snapshot: a new one (clone), or a disabled one again what it was (restore).
 //!
-//! Both fill new regions with copies of the snapshot's files. A restored table gets new regions, too: edits that
-//! the write-ahead log still holds for the old ones must not come back with them.
+//! ```text
+//! prepare          the whole snapshot is looked at: manifest, families, regions, every file, time to live
+//! write files      directories of new regions, which nobody sees yet
+//! copy files       the snapshot's files, into them
+//! write meta       in one write the new regions take the place of the old ones
+//! a clone: open regions               a restore: archive old regions
+//! ```
+//!
+//! Until the write to meta a restored table is what it was, and a failure takes the new directories away; from there on it
+//! is what the snapshot holds. It gets new regions, because edits that the write-ahead log still holds for the old ones
+//! must not come back with them.
 
 use halcyon_cell::{Error, Result};
 use halcyon_proto::pb;
 use halcyon_rpc::RpcError;
-use halcyon_schema::{RegionInfo, TableDescriptor, TableName};
+use halcyon_schema::{RegionInfo, STORE_FILE_TRACKER, TableDescriptor, TableName};
 use prost::Message;
 
-use super::create_table::{FIRST_SEQUENCE, delete_from_meta, split, write_meta};
+use super::create_table::{FIRST_SEQUENCE, delete_from_meta, split};
 use super::enable_table::check_disabled;
-use super::truncate_table::delete_regions;
 use super::{Lock, Procedure, payload};
-use crate::state::{Core, TableState};
-use crate::{archive, descriptors, errors, regions, snapshot};
+use crate::state::{Core, TableEntry, TableState};
+use crate::{archive, descriptors, errors, meta, regions, snapshot};
 
 pub(super) const KIND: &str = "restore_snapshot";
 
 pub(crate) struct RestoreSnapshot {
     snapshot: String,
     table: TableName,
+    set_tracker: bool,
     plan: Payload,
 }
 
@@ -43,17 +52,21 @@ struct Payload {
     new_regions: Vec<pb::RegionInfo>,
     #[prost(bool, tag = "7")]
     is_clone: bool,
+    /// The descriptor of the table as it is, for an undo.
+    #[prost(message, optional, tag = "8")]
+    old_schema: Option<pb::TableSchema>,
 }
 
 impl RestoreSnapshot {
-    pub(crate) fn new(snapshot: String, table: TableName) -> RestoreSnapshot {
-        RestoreSnapshot { snapshot, table, plan: Payload::default() }
+    /// `set_tracker`: the table's files are to be found by HBase's default tracker, whatever the snapshot says.
+    pub(crate) fn new(snapshot: String, table: TableName, set_tracker: bool) -> RestoreSnapshot {
+        RestoreSnapshot { snapshot, table, set_tracker, plan: Payload::default() }
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<RestoreSnapshot> {
         let plan: Payload = payload(KIND, bytes)?;
         let table = TableDescriptor::from_pb(&plan.schema)?.name().clone();
-        Ok(RestoreSnapshot { snapshot: plan.snapshot.clone(), table, plan })
+        Ok(RestoreSnapshot { snapshot: plan.snapshot.clone(), table, set_tracker: false, plan })
     }
 
     fn plan(&self, core: &Core) -> std::result::Result<Payload, RpcError> {
@@ -62,9 +75,25 @@ impl RestoreSnapshot {
             let message = format!("Snapshot '{}' doesn't exist on the filesystem", self.snapshot);
             return Err(RpcError::snapshot_does_not_exist(message));
         };
-        let manifest = snapshot::read_manifest(core, &self.snapshot).map_err(failed)?;
-        let schema =
+        if snapshot::is_expired(&info, core.now_ms()) {
+            return Err(errors::snapshot_expired(&self.snapshot));
+        }
+        let broken = |error: Error| {
+            if !error.kind().is_permanent() {
+                return errors::from_error(&error);
+            }
+            RpcError::corrupted_snapshot(format!("Snapshot '{}': {}", self.snapshot, error.message()))
+        };
+        let manifest = snapshot::read_manifest(core, &self.snapshot).map_err(broken)?;
+        let source = TableName::parse(info.table().as_bytes()).map_err(broken)?;
+        let mut schema =
             pb::TableSchema { table_name: Some(self.table.to_pb()), ..manifest.table_schema.clone() };
+        let mut descriptor = TableDescriptor::from_pb(&schema).map_err(broken)?;
+        if self.set_tracker {
+            descriptor = descriptor.with(STORE_FILE_TRACKER, "DEFAULT");
+            schema = descriptor.to_pb();
+        }
+        descriptor.check().and_then(|()| descriptor.check_files()).map_err(errors::invalid)?;
         let existing = core.tables.read().by_name.get(&self.table).cloned();
         let (mut old_regions, mut descriptor_sequence, mut newest) = (Vec::new(), FIRST_SEQUENCE, 0);
         if let Some(entry) = &existing {
@@ -74,7 +103,10 @@ impl RestoreSnapshot {
             newest = entry.regions.keys().map(RegionInfo::region_id).max().unwrap_or(0);
         }
         let id = (core.now_ms().max(1) as u64).max(newest + 1);
-        let new_regions = split(&self.table, snapshot::split_keys(&manifest), id).map_err(failed)?;
+        let new_regions =
+            split(&self.table, snapshot::split_keys(&manifest).map_err(broken)?, id).map_err(broken)?;
+        let copies = snapshot::copies(core, &source, &descriptor, &manifest, &new_regions);
+        copies.and_then(|copies| snapshot::check_files(core, copies)).map_err(broken)?;
         Ok(Payload {
             snapshot: self.snapshot.clone(),
             source: info.table().to_string(),
@@ -83,6 +115,7 @@ impl RestoreSnapshot {
             old_regions,
             new_regions: new_regions.iter().map(RegionInfo::to_pb).collect(),
             is_clone: existing.is_none(),
+            old_schema: existing.map(|entry| entry.descriptor.to_pb()),
         })
     }
 }
@@ -101,7 +134,9 @@ impl Procedure for RestoreSnapshot {
     }
 
     fn locks(&self) -> Vec<Lock> {
-        Lock::table(&self.table)
+        let mut locks = Lock::table(&self.table);
+        locks.push(Lock::snapshot_shared(&self.snapshot));
+        locks
     }
 
     fn prepare(&mut self, core: &Core) -> std::result::Result<(), RpcError> {
@@ -117,11 +152,12 @@ impl Procedure for RestoreSnapshot {
         self.plan.encode_to_vec()
     }
 
+    /// The first step does nothing. In records of earlier versions the steps after it have these numbers, too.
     fn steps(&self) -> &'static [&'static str] {
         if self.plan.is_clone {
-            &["delete old regions", "write files", "copy files", "write meta", "open regions"]
+            &["begin", "write files", "copy files", "write meta", "open regions"]
         } else {
-            &["delete old regions", "write files", "copy files", "write meta"]
+            &["begin", "write files", "copy files", "write meta", "archive old regions"]
         }
     }
 
@@ -129,34 +165,74 @@ impl Procedure for RestoreSnapshot {
         let descriptor = TableDescriptor::from_pb(&self.plan.schema)?;
         let new = infos(&self.plan.new_regions)?;
         match step {
-            0 if self.plan.is_clone => Ok(()),
-            0 => delete_regions(core, &self.table, infos(&self.plan.old_regions)?),
-            1 => {
-                descriptors::write(&core.env, &core.root, &descriptor, self.plan.descriptor_sequence)?;
-                regions::create_files(core, &descriptor, &new)
-            }
+            0 => Ok(()),
+            1 => regions::create_files(core, &descriptor, &new),
             2 => {
                 let manifest = snapshot::read_manifest(core, &self.snapshot)?;
                 let source = TableName::parse(self.plan.source.as_bytes())?;
-                snapshot::copy_files(core, &source, &descriptor, &manifest, &new)
+                let copies = snapshot::copies(core, &source, &descriptor, &manifest, &new)?;
+                snapshot::copy_files(core, &descriptor, copies)
             }
-            3 => {
-                let state = if self.plan.is_clone { TableState::Enabling } else { TableState::Disabled };
-                write_meta(core, &descriptor, self.plan.descriptor_sequence, &new, state)
-            }
-            _ => regions::open(core, &descriptor, &new, Some(TableState::Enabled)),
+            3 => self.write_meta(core, &descriptor, &new),
+            _ if self.plan.is_clone => regions::open(core, &descriptor, &new, Some(TableState::Enabled)),
+            _ => archive::archive_other_regions(core, &self.table, &new),
         }
     }
 
-    /// A clone leaves nothing behind. A restore has nothing to go back to: its old regions are in the archive.
+    fn can_undo(&self, core: &Core, _step: usize) -> bool {
+        self.plan.is_clone || !self.is_replaced(core)
+    }
+
+    /// A clone leaves nothing behind. A restore leaves the old table, or, once meta has it, the new one.
     fn undo(&mut self, core: &Core) -> Result<()> {
-        if !self.plan.is_clone {
+        let new = infos(&self.plan.new_regions)?;
+        if self.plan.is_clone {
+            regions::close_only(core, &new, true)?;
+            delete_from_meta(core, &self.table, &new)?;
+            return archive::archive_table(core, &self.table);
+        }
+        if self.is_replaced(core) {
             return Ok(());
         }
-        let new = infos(&self.plan.new_regions)?;
-        regions::close_only(core, &new, true)?;
-        delete_from_meta(core, &self.table, &new)?;
-        archive::archive_table(core, &self.table)
+        self.restore_descriptor(core)?;
+        new.iter().try_for_each(|region| archive::remove_dir(&*core.env.fs, &region.dir(&core.root)))
+    }
+}
+
+impl RestoreSnapshot {
+    /// The new regions in the place of the old ones. Both are in one write, so that a crash leaves the one or the other.
+    fn write_meta(&self, core: &Core, descriptor: &TableDescriptor, new: &[RegionInfo]) -> Result<()> {
+        descriptors::write(&core.env, &core.root, descriptor, self.plan.descriptor_sequence)?;
+        let state = if self.plan.is_clone { TableState::Enabling } else { TableState::Disabled };
+        let old = infos(&self.plan.old_regions)?;
+        core.meta_put_together(|timestamp| {
+            let gone = old.iter().map(|region| meta::delete_region(region, timestamp));
+            let there = new.iter().flat_map(|region| meta::closed_region(region, timestamp));
+            gone.chain(there).chain([meta::table_state(&self.table, state, timestamp)]).collect()
+        })?;
+        core.tables.write().put(TableEntry::closed(descriptor, self.plan.descriptor_sequence, new, state));
+        Ok(())
+    }
+
+    /// Puts the old descriptor back, under a number of its own, if the new one was written.
+    fn restore_descriptor(&self, core: &Core) -> Result<()> {
+        let Some(old) = &self.plan.old_schema else { return Ok(()) };
+        let written = descriptors::read(&core.env, &core.root, &self.table)?;
+        if written.is_none_or(|(_, sequence)| sequence != self.plan.descriptor_sequence) {
+            return Ok(());
+        }
+        let (old, sequence) = (TableDescriptor::from_pb(old)?, self.plan.descriptor_sequence + 1);
+        descriptors::write(&core.env, &core.root, &old, sequence)?;
+        core.update_table(&self.table, |entry| {
+            (entry.descriptor, entry.descriptor_sequence) = (old.into(), sequence);
+        });
+        Ok(())
+    }
+
+    /// Whether the table has the new regions. The same after a restart, which reads meta.
+    fn is_replaced(&self, core: &Core) -> bool {
+        let Ok(new) = infos(&self.plan.new_regions) else { return false };
+        core.table(&self.table).is_ok_and(|entry| new.iter().any(|region| entry.regions.contains_key(region)))
     }
 }
 

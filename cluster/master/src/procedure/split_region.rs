@@ -155,6 +155,11 @@ impl Procedure for SplitRegion {
         }
     }
 
+    /// Until the write to meta that puts the new in the place of the old.
+    fn can_undo(&self, core: &Core, _step: usize) -> bool {
+        core.table(self.parent.table()).is_ok_and(|entry| entry.regions.contains_key(&self.parent))
+    }
+
     fn undo(&mut self, core: &Core) -> Result<()> {
         let entry = core.locked_table(self.parent.table())?;
         if !entry.regions.contains_key(&self.parent) {

@@ -1,4 +1,8 @@
 //! Takes a snapshot of a table.
+//!
+//! A region that is not open (unassigned by an administrator, FAILED_OPEN, of a disabled table) is taken from its files,
+//! which hold all of it: it was flushed when it was closed. The exception is a region with edits to replay, recovered
+//! from the log of a server that was killed; a snapshot without them would lack acknowledged writes and is refused.
 
 use halcyon_cell::Result;
 use halcyon_proto::pb;
@@ -55,7 +59,9 @@ impl Procedure for TakeSnapshot {
     }
 
     fn locks(&self) -> Vec<Lock> {
-        Lock::table(&self.table)
+        let mut locks = Lock::table(&self.table);
+        locks.push(Lock::snapshot(&self.plan.info.name));
+        locks
     }
 
     fn prepare(&mut self, core: &Core) -> std::result::Result<(), RpcError> {
@@ -83,9 +89,18 @@ impl Procedure for TakeSnapshot {
         }
         info.creation_time = Some(core.now_ms());
         info.version = Some(snapshot::LAYOUT_VERSION);
-        info.max_file_size = entry.descriptor.max_file_size().map(|size| size as i64);
+        let mut descriptor = TableDescriptor::clone(&entry.descriptor);
+        // As HBase's `loadTableDescriptorSnapshot`: the snapshot's own limit counts where the table has none.
+        match (descriptor.max_file_size(), info.max_file_size()) {
+            (None, given) if given > 0 => descriptor = descriptor.with("MAX_FILESIZE", &given.to_string()),
+            (Some(size), 0) => info.max_file_size = Some(size as i64),
+            _ => {}
+        }
+        if info.ttl() == 0 {
+            info.ttl = Some(core.settings.snapshot_ttl.as_secs() as i64);
+        }
         self.plan.flush = enabled && asked != pb::snapshot_description::Type::Skipflush;
-        self.plan.schema = entry.descriptor.to_pb();
+        self.plan.schema = descriptor.to_pb();
         self.plan.regions = entry.live_regions().iter().map(RegionInfo::to_pb).collect();
         Ok(())
     }
@@ -104,8 +119,18 @@ impl Procedure for TakeSnapshot {
             0 if self.plan.flush => regions::flush(core, &infos, &[]),
             0 => Ok(()),
             _ => {
+                snapshot::check_unreplayed(core, &infos)?;
                 snapshot::write(core, &self.plan.info, &TableDescriptor::from_pb(&self.plan.schema)?, &infos)
             }
         }
+    }
+
+    /// Until the snapshot is complete it is a directory that nobody sees.
+    fn can_undo(&self, _core: &Core, _step: usize) -> bool {
+        true
+    }
+
+    fn undo(&mut self, core: &Core) -> Result<()> {
+        snapshot::delete_working(core, &self.plan.info.name)
     }
 }

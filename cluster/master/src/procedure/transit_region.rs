@@ -107,6 +107,20 @@ impl Procedure for TransitRegion {
             }
         }
     }
+
+    /// An open can be given up; a close that does not work makes the region server stop.
+    fn can_undo(&self, _core: &Core, step: usize) -> bool {
+        self.steps()[step] == "open"
+    }
+
+    /// A region that can never be opened stays FAILED_OPEN, which tells more than CLOSED.
+    fn undo(&mut self, core: &Core) -> Result<()> {
+        let state = core.tables.read().region(self.region.encoded_name()).map(|(_, _, entry)| entry.state);
+        match state {
+            None | Some(RegionState::FailedOpen) => Ok(()),
+            Some(_) => regions::close(core, self.region.table(), std::slice::from_ref(&self.region), None),
+        }
+    }
 }
 
 /// Finds a region that can be acted on: known, of an enabled table, not the parent of a split.

@@ -1,10 +1,12 @@
-//! `MasterService`: every method by its name, and what answers it.
+//! `MasterService`, which administers the cluster; `methods.rs` has its methods by name.
 //!
 //! Reads are answered on the network thread from memory. What writes a file or asks a region server goes to a
 //! thread; procedures answer when their request has been checked and recorded.
 
 mod cluster;
+mod hbck;
 mod legacy;
+mod methods;
 mod namespaces;
 mod procedures;
 mod regions;
@@ -18,12 +20,15 @@ use std::sync::Arc;
 use halcyon_proto::pb;
 use halcyon_rpc::{Call, Outcome, Reply, RpcError, Service};
 use prost::Message;
+use tracing::info;
 
-use crate::procedure::{Procedure, Submission};
-use crate::settings::StopRequest;
+use crate::procedure::{Lock, Procedure, Submission};
+use crate::state::Core;
 use crate::switches::Switch;
 use crate::{Master, errors};
 use work::Workers;
+
+pub use hbck::HbckService;
 
 type Answer<T> = Result<T, RpcError>;
 /// A procedure and the nonce (group and number) it was asked for with.
@@ -44,248 +49,23 @@ impl MasterService {
 
 impl Service for MasterService {
     fn call(&self, call: Call) -> Outcome {
-        match self.dispatch(&call) {
-            Ok(outcome) => outcome,
-            Err(error) => Outcome::Ready(Err(error)),
-        }
+        let outcome = self.master.core.check_running().and_then(|()| self.dispatch(&call));
+        outcome.unwrap_or_else(|error| Outcome::Ready(Err(error)))
     }
 }
 
 impl MasterService {
     fn dispatch(&self, call: &Call) -> Answer<Outcome> {
-        let core = &self.master.core;
-        let engine = &self.master.engine;
-        match call.method.as_str() {
-            // Whether there is a master.
-            "IsMasterRunning" => ready(call, |_: pb::IsMasterRunningRequest| {
-                Ok(pb::IsMasterRunningResponse { is_master_running: true })
-            }),
-            "IsMasterInMaintenanceMode" => ready(call, |_: pb::IsInMaintenanceModeRequest| {
-                Ok(pb::IsInMaintenanceModeResponse { in_maintenance_mode: false })
-            }),
-            "Shutdown" => ready(call, |_: pb::ShutdownRequest| {
-                cluster::stop(core, StopRequest::Cluster).map(|()| pb::ShutdownResponse {})
-            }),
-            "StopMaster" => ready(call, |_: pb::StopMasterRequest| {
-                cluster::stop(core, StopRequest::Master).map(|()| pb::StopMasterResponse {})
-            }),
+        let handler = methods::find(&call.method).ok_or_else(|| refused(&call.method))?;
+        handler(self, call)
+    }
 
-            // Tables.
-            "GetTableNames" => ready(call, |request| tables::names(core, &request)),
-            "GetTableDescriptors" => ready(call, |request| tables::descriptors(core, &request)),
-            "ListTableNamesByState" => ready(call, |request| Ok(tables::names_by_state(core, &request))),
-            "ListTableDescriptorsByState" => {
-                ready(call, |request| Ok(tables::descriptors_by_state(core, &request)))
-            }
-            "GetTableState" => ready(call, |request| tables::state(core, &request)),
-            "GetSchemaAlterStatus" => ready(call, |request| Ok(tables::alter_status(core, &request))),
-            "CreateTable" => self.submit(
-                call,
-                |request| tables::create(core, request),
-                |id| pb::CreateTableResponse { proc_id: Some(id) },
-            ),
-            "DeleteTable" => {
-                self.submit(call, tables::delete, |id| pb::DeleteTableResponse { proc_id: Some(id) })
-            }
-            "truncateTable" => {
-                self.submit(call, tables::truncate, |id| pb::TruncateTableResponse { proc_id: Some(id) })
-            }
-            "EnableTable" => {
-                self.submit(call, tables::enable, |id| pb::EnableTableResponse { proc_id: Some(id) })
-            }
-            "DisableTable" => {
-                self.submit(call, tables::disable, |id| pb::DisableTableResponse { proc_id: Some(id) })
-            }
-            "ModifyTable" => {
-                self.submit(call, tables::modify, |id| pb::ModifyTableResponse { proc_id: Some(id) })
-            }
-            "AddColumn" => {
-                self.submit(call, tables::add_family, |id| pb::AddColumnResponse { proc_id: Some(id) })
-            }
-            "ModifyColumn" => {
-                self.submit(call, tables::modify_family, |id| pb::ModifyColumnResponse { proc_id: Some(id) })
-            }
-            "DeleteColumn" => {
-                self.submit(call, tables::delete_family, |id| pb::DeleteColumnResponse { proc_id: Some(id) })
-            }
-            "FlushTable" => {
-                self.submit(call, tables::flush, |id| pb::FlushTableResponse { proc_id: Some(id) })
-            }
+    fn core(&self) -> &Core {
+        &self.master.core
+    }
 
-            "ModifyTableStoreFileTracker" => self.submit(
-                call,
-                |request| tables::modify_tracker(core, request),
-                |id| pb::ModifyTableStoreFileTrackerResponse { proc_id: Some(id) },
-            ),
-            "ModifyColumnStoreFileTracker" => self.submit(
-                call,
-                |request| tables::modify_family_tracker(core, request),
-                |id| pb::ModifyColumnStoreFileTrackerResponse { proc_id: Some(id) },
-            ),
-
-            // Namespaces.
-            "CreateNamespace" => {
-                self.submit(call, namespaces::create, |id| pb::CreateNamespaceResponse { proc_id: Some(id) })
-            }
-            "ModifyNamespace" => {
-                self.submit(call, namespaces::modify, |id| pb::ModifyNamespaceResponse { proc_id: Some(id) })
-            }
-            "DeleteNamespace" => {
-                self.submit(call, namespaces::delete, |id| pb::DeleteNamespaceResponse { proc_id: Some(id) })
-            }
-            "GetNamespaceDescriptor" => ready(call, |request| namespaces::get(core, &request)),
-            "ListNamespaces" => ready(call, |_: pb::ListNamespacesRequest| Ok(namespaces::names(core))),
-            "ListNamespaceDescriptors" => {
-                ready(call, |_: pb::ListNamespaceDescriptorsRequest| Ok(namespaces::descriptors(core)))
-            }
-            "ListTableNamesByNamespace" => ready(call, |request| namespaces::table_names(core, &request)),
-            "ListTableDescriptorsByNamespace" => {
-                ready(call, |request| namespaces::table_descriptors(core, &request))
-            }
-
-            // Regions.
-            "MoveRegion" => self.transit(call, regions::move_region, pb::MoveRegionResponse {}),
-            "AssignRegion" => self.transit(call, regions::assign, pb::AssignRegionResponse {}),
-            "UnassignRegion" => self.transit(call, regions::unassign, pb::UnassignRegionResponse {}),
-            "OfflineRegion" => self.transit(call, regions::offline, pb::OfflineRegionResponse {}),
-            "TruncateRegion" => {
-                self.submit(call, regions::truncate, |id| pb::TruncateRegionResponse { proc_id: Some(id) })
-            }
-            "SplitRegion" => {
-                self.submit(call, regions::split, |id| pb::SplitTableRegionResponse { proc_id: Some(id) })
-            }
-            "MergeTableRegions" => self.submit(
-                call,
-                |request| regions::merge(core, request),
-                |id| pb::MergeTableRegionsResponse { proc_id: Some(id) },
-            ),
-
-            // Procedures and locks.
-            "getProcedureResult" => ready(call, |request| Ok(procedures::result(engine, &request))),
-            "AbortProcedure" => ready(call, |request: pb::AbortProcedureRequest| {
-                Ok(pb::AbortProcedureResponse { is_procedure_aborted: engine.abort(request.proc_id) })
-            }),
-            "GetProcedures" => ready(call, |_: pb::GetProceduresRequest| Ok(procedures::list(engine))),
-            "GetLocks" => ready(call, |_: pb::GetLocksRequest| Ok(procedures::locks(engine))),
-            "ExecProcedure" | "ExecProcedureWithRet" => self.exec_procedure(call),
-            "IsProcedureDone" => {
-                let engine = engine.clone();
-                self.blocking(call, move |core, request| legacy::is_done(core, &engine, request))
-            }
-
-            // The cluster as a whole.
-            "GetClusterStatus" => self.blocking(call, cluster::status),
-            "getLastMajorCompactionTimestamp" => self.blocking(call, cluster::last_major_compaction),
-            "getLastMajorCompactionTimestampForRegion" => {
-                self.blocking(call, cluster::last_major_compaction_of_region)
-            }
-            "getSecurityCapabilities" => {
-                ready(call, |_: pb::SecurityCapabilitiesRequest| Ok(cluster::security_capabilities()))
-            }
-            "ListDecommissionedRegionServers" => {
-                ready(call, |_: pb::ListDecommissionedRegionServersRequest| {
-                    Ok(pb::ListDecommissionedRegionServersResponse::default())
-                })
-            }
-            "ClearDeadServers" => {
-                // Those named that could not be cleared; none is dead.
-                ready(call, |_: pb::ClearDeadServersRequest| Ok(pb::ClearDeadServersResponse::default()))
-            }
-            "DecommissionRegionServers" | "RecommissionRegionServer" => {
-                Err(errors::unsupported("Decommissioning the only region server is"))
-            }
-            "FlushMasterStore" => {
-                // Every write of the master's own files is durable already.
-                ready(call, |_: pb::FlushMasterStoreRequest| Ok(pb::FlushMasterStoreResponse {}))
-            }
-            "GetLogEntries" => ready(call, |request| cluster::log_entries(&request)),
-
-            // Switches, and the work behind them.
-            "SetBalancerRunning" => self.blocking(call, switches::set_balancer),
-            "IsBalancerEnabled" => ready(call, |_: pb::IsBalancerEnabledRequest| {
-                Ok(pb::IsBalancerEnabledResponse { enabled: core.switches.lock().get(Switch::Balancer) })
-            }),
-            "Balance" => ready(call, |request| Ok(switches::balance(core, &request))),
-            "SetNormalizerRunning" => self.blocking(call, switches::set_normalizer),
-            "IsNormalizerEnabled" => ready(call, |_: pb::IsNormalizerEnabledRequest| {
-                Ok(pb::IsNormalizerEnabledResponse { enabled: core.switches.lock().get(Switch::Normalizer) })
-            }),
-            "Normalize" => ready(call, |_: pb::NormalizeRequest| {
-                Ok(pb::NormalizeResponse { normalizer_ran: core.switches.lock().get(Switch::Normalizer) })
-            }),
-            "EnableCatalogJanitor" => self.blocking(call, switches::enable_catalog_janitor),
-            "IsCatalogJanitorEnabled" => ready(call, |_: pb::IsCatalogJanitorEnabledRequest| {
-                let value = core.switches.lock().get(Switch::CatalogJanitor);
-                Ok(pb::IsCatalogJanitorEnabledResponse { value })
-            }),
-            "RunCatalogScan" => {
-                let engine = engine.clone();
-                self.blocking(call, move |core, _: pb::RunCatalogScanRequest| {
-                    switches::catalog_scan(core, &engine)
-                })
-            }
-            "SetCleanerChoreRunning" => self.blocking(call, switches::set_cleaner_chore),
-            "IsCleanerChoreEnabled" => ready(call, |_: pb::IsCleanerChoreEnabledRequest| {
-                let value = core.switches.lock().get(Switch::CleanerChore);
-                Ok(pb::IsCleanerChoreEnabledResponse { value })
-            }),
-            "RunCleanerChore" => {
-                let master = self.master.clone();
-                self.blocking(call, move |_, _: pb::RunCleanerChoreRequest| {
-                    let cleaner_chore_ran =
-                        master.cleaner.run().map_err(|error| errors::from_error(&error))?;
-                    Ok(pb::RunCleanerChoreResponse { cleaner_chore_ran })
-                })
-            }
-            "SetSplitOrMergeEnabled" => self.blocking(call, switches::set_split_or_merge),
-            "IsSplitOrMergeEnabled" => ready(call, |request| Ok(switches::is_split_or_merge(core, &request))),
-            "SwitchSnapshotCleanup" => self.blocking(call, switches::set_snapshot_cleanup),
-            "IsSnapshotCleanupEnabled" => ready(call, |_: pb::IsSnapshotCleanupEnabledRequest| {
-                let enabled = core.switches.lock().get(Switch::SnapshotCleanup);
-                Ok(pb::IsSnapshotCleanupEnabledResponse { enabled })
-            }),
-            "SwitchRpcThrottle" => self.blocking(call, switches::set_rpc_throttle),
-            "IsRpcThrottleEnabled" => ready(call, |_: pb::IsRpcThrottleEnabledRequest| {
-                let rpc_throttle_enabled = core.switches.lock().get(Switch::RpcThrottle);
-                Ok(pb::IsRpcThrottleEnabledResponse { rpc_throttle_enabled })
-            }),
-            "SwitchExceedThrottleQuota" => self.blocking(call, switches::set_exceed_throttle_quota),
-
-            // Snapshots.
-            "Snapshot" => self.submit(
-                call,
-                |request| snapshots::take(call, request),
-                |id| pb::SnapshotResponse {
-                    expected_timeout: snapshots::EXPECTED_TIMEOUT_MS,
-                    proc_id: Some(id as i64),
-                },
-            ),
-            "RestoreSnapshot" => {
-                self.submit(call, snapshots::restore, |id| pb::RestoreSnapshotResponse { proc_id: id })
-            }
-            "GetCompletedSnapshots" => self.blocking(call, snapshots::list),
-            "DeleteSnapshot" => self.blocking(call, snapshots::delete),
-            "IsSnapshotDone" => {
-                let engine = engine.clone();
-                self.blocking(call, move |core, request| snapshots::is_done(core, &engine, request))
-            }
-
-            // What is always empty.
-            "ListReplicationPeers" => ready(call, |_: pb::ListReplicationPeersRequest| {
-                Ok(pb::ListReplicationPeersResponse::default())
-            }),
-            "GetReplicationPeerConfig" => ready(call, |request: pb::GetReplicationPeerConfigRequest| {
-                legacy::no_such_peer::<pb::GetReplicationPeerConfigResponse>(&request.peer_id)
-            }),
-            "GetSpaceQuotaRegionSizes" => ready(call, |_: pb::GetSpaceQuotaRegionSizesRequest| {
-                Ok(pb::GetSpaceQuotaRegionSizesResponse::default())
-            }),
-            "GetQuotaStates" => {
-                ready(call, |_: pb::GetQuotaStatesRequest| Ok(pb::GetQuotaStatesResponse::default()))
-            }
-
-            other => Err(refused(other)),
-        }
+    fn is_on(&self, switch: Switch) -> bool {
+        self.core().switches.lock().get(switch)
     }
 
     /// A call that asks for a procedure; the answer carries its number.
@@ -300,6 +80,7 @@ impl MasterService {
         R: Message,
     {
         let (procedure, nonce) = request(decode(call)?)?;
+        audit(call, &procedure.locks());
         let receiver = self.master.engine.submit(procedure, submission(call, nonce));
         Ok(Outcome::Later(Box::pin(async move {
             let id = receiver.await.map_err(|_| errors::stopping())??;
@@ -311,7 +92,7 @@ impl MasterService {
     fn transit<M, R>(
         &self,
         call: &Call,
-        request: impl FnOnce(&crate::state::Core, M) -> Answer<Option<Box<dyn Procedure>>>,
+        request: impl FnOnce(&Core, M) -> Answer<Option<Box<dyn Procedure>>>,
         response: R,
     ) -> Answer<Outcome>
     where
@@ -321,6 +102,7 @@ impl MasterService {
         let Some(procedure) = request(&self.master.core, decode(call)?)? else {
             return Ok(Outcome::Ready(Ok(Reply::message(&response))));
         };
+        audit(call, &procedure.locks());
         let done = self.master.engine.run(procedure, submission(call, (0, 0)));
         Ok(Outcome::Later(Box::pin(async move { done.await.map(|_| Reply::message(&response)) })))
     }
@@ -329,19 +111,21 @@ impl MasterService {
     fn blocking<M, R>(
         &self,
         call: &Call,
-        work: impl FnOnce(&crate::state::Core, M) -> Answer<R> + Send + 'static,
+        work: impl FnOnce(&Core, M) -> Answer<R> + Send + 'static,
     ) -> Answer<Outcome>
     where
         M: Message + Default + Send + 'static,
         R: Message,
     {
         let request: M = decode(call)?;
+        audit_change(call);
         let core = self.master.core.clone();
         self.workers.run(move || work(&core, request).map(|response| Reply::message(&response)))
     }
 
     fn exec_procedure(&self, call: &Call) -> Answer<Outcome> {
         let procedure = legacy::exec(call, decode(call)?)?;
+        audit(call, &procedure.locks());
         let receiver = self.master.engine.submit(procedure, submission(call, (0, 0)));
         Ok(Outcome::Later(Box::pin(async move {
             receiver.await.map_err(|_| errors::stopping())??;
@@ -390,6 +174,23 @@ fn submission(call: &Call, nonce: (u64, u64)) -> Submission {
     }
 }
 
+/// As [`audit`], for a call without a procedure; not for one that only reads, by HBase's naming.
+fn audit_change(call: &Call) {
+    if !["Get", "get", "Is", "List"].iter().any(|verb| call.method.starts_with(verb)) {
+        audit(call, &[]);
+    }
+}
+
+/// One line for each administrative call that changes something: who, from where, what. The tables and namespaces are
+/// those that its procedure locks exclusively.
+fn audit(call: &Call, locks: &[Lock]) {
+    let user = call.connection.user.as_deref().unwrap_or_default();
+    let on: Vec<String> =
+        locks.iter().filter(|lock| !lock.shared).map(|lock| lock.resource.to_string()).collect();
+    let (address, method, on) = (&call.connection.peer, &call.method, on.join(", "));
+    info!(target: "halcyon_audit", user, %address, %method, %on, "administrative call");
+}
+
 fn decode<M: Message + Default>(call: &Call) -> Answer<M> {
     M::decode(call.param.clone()).map_err(|error| {
         RpcError::do_not_retry(format!("{}: the request cannot be read: {error}", call.method))
@@ -402,6 +203,8 @@ where
     M: Message + Default,
     R: Message,
 {
-    let response = work(decode(call)?)?;
+    let request = decode(call)?;
+    audit_change(call);
+    let response = work(request)?;
     Ok(Outcome::Ready(Ok(Reply::message(&response))))
 }

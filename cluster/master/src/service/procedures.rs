@@ -42,6 +42,11 @@ fn exception(error: &RpcError) -> pb::ForeignExceptionMessage {
     }
 }
 
+pub(super) fn abort(engine: &Engine, request: &pb::AbortProcedureRequest) -> pb::AbortProcedureResponse {
+    let is_procedure_aborted = engine.abort(request.proc_id, request.may_interrupt_if_running());
+    pb::AbortProcedureResponse { is_procedure_aborted }
+}
+
 /// Procedures under way, then those that ended lately.
 pub(super) fn list(engine: &Engine) -> pb::GetProceduresResponse {
     let mut procedure: Vec<pb::Procedure> = engine.views().iter().map(view).collect();
@@ -64,7 +69,11 @@ pub(super) fn list(engine: &Engine) -> pb::GetProceduresResponse {
 }
 
 fn view(view: &ProcedureView) -> pb::Procedure {
-    let state = if view.running { pb::ProcedureState::Runnable } else { pb::ProcedureState::Waiting };
+    let state = match (&view.trouble, view.running) {
+        (_, true) => pb::ProcedureState::Runnable,
+        (Some(_), false) => pb::ProcedureState::WaitingTimeout,
+        (None, false) => pb::ProcedureState::Waiting,
+    };
     pb::Procedure {
         class_name: view.class_name.to_string(),
         proc_id: view.id,
@@ -72,21 +81,25 @@ fn view(view: &ProcedureView) -> pb::Procedure {
         owner: Some(view.owner.clone()),
         state: state as i32,
         last_update: view.updated_ms as u64,
+        exception: view.trouble.as_ref().map(|trouble| exception(&RpcError::io(trouble.to_string()))),
         nonce_group: Some(view.nonce.0),
         nonce: Some(view.nonce.1),
-        locked: Some(view.running),
+        locked: Some(view.begun),
+        executed: Some(view.begun),
         ..Default::default()
     }
 }
 
-/// The locks of running procedures.
+/// The locks of procedures that have begun, also of those that wait to repeat a step.
 pub(super) fn locks(engine: &Engine) -> pb::GetLocksResponse {
     let mut response = pb::GetLocksResponse::default();
-    for running in engine.views().iter().filter(|view| view.running) {
+    for running in engine.views().iter().filter(|view| view.begun) {
         for lock in &running.locks {
             let (kind, name) = match &lock.resource {
                 Resource::Namespace(name) => (pb::LockedResourceType::Namespace, name.clone()),
                 Resource::Table(name) => (pb::LockedResourceType::Table, name.to_string()),
+                // HBase has no such lock, so no client knows a type for it; the info page shows it.
+                Resource::Snapshot(_) => continue,
             };
             let kind = kind as i32;
             let known = response.lock.iter_mut().find(|known| {

@@ -6,14 +6,14 @@ use halcyon_proto::pb;
 use halcyon_rpc::{Call, RpcError};
 use halcyon_schema::TableName;
 
-use super::{Answer, Request};
+use super::{Answer, Request, tables};
 use crate::errors::{self, invalid};
-use crate::procedure::{Engine, RestoreSnapshot, TakeSnapshot};
+use crate::procedure::{DeleteSnapshot, Engine, Procedure, Resource, RestoreSnapshot, TakeSnapshot};
 use crate::snapshot;
 use crate::state::Core;
 
 /// How long clients may wait for a snapshot, in milliseconds (`hbase.snapshot.master.timeout.millis`).
-pub(super) const EXPECTED_TIMEOUT_MS: i64 = 300_000;
+const EXPECTED_TIMEOUT_MS: i64 = 300_000;
 
 pub(super) fn take(call: &Call, request: pb::SnapshotRequest) -> Answer<Request> {
     let nonce = (request.nonce_group(), request.nonce());
@@ -21,11 +21,28 @@ pub(super) fn take(call: &Call, request: pb::SnapshotRequest) -> Answer<Request>
     Ok((Box::new(TakeSnapshot::new(request.snapshot, owner).map_err(invalid)?), nonce))
 }
 
-/// The snapshot's `table` is the table to be.
-pub(super) fn restore(request: pb::RestoreSnapshotRequest) -> Answer<Request> {
+pub(super) fn taken(id: u64) -> pb::SnapshotResponse {
+    pb::SnapshotResponse { expected_timeout: EXPECTED_TIMEOUT_MS, proc_id: Some(id as i64) }
+}
+
+/// The snapshot's `table` is the table to be. `restoreACL` has nothing to do for a snapshot without permissions, as in
+/// HBase without access control; one with them is refused, because they would be lost.
+pub(super) fn restore(core: &Core, request: pb::RestoreSnapshotRequest) -> Answer<Request> {
     let nonce = (request.nonce_group(), request.nonce());
     let table = TableName::parse(request.snapshot.table().as_bytes()).map_err(invalid)?;
-    Ok((Box::new(RestoreSnapshot::new(request.snapshot.name, table)), nonce))
+    let name = request.snapshot.name.clone();
+    if request.restore_acl() {
+        let info = snapshot::read_info(core, &name).map_err(|error| errors::from_error(&error))?;
+        let permissions = info.and_then(|info| info.users_and_permissions);
+        if permissions.is_some_and(|all| !all.user_permissions.is_empty()) {
+            return Err(errors::unsupported(&format!(
+                "RESTORE_ACL of snapshot '{name}', which has permissions of users, is"
+            )));
+        }
+    }
+    let tracker = request.custom_sft.as_deref().filter(|tracker| !tracker.is_empty());
+    tracker.map_or(Ok(()), tables::check_tracker)?;
+    Ok((Box::new(RestoreSnapshot::new(name, table, tracker.is_some())), nonce))
 }
 
 pub(super) fn list(
@@ -36,15 +53,9 @@ pub(super) fn list(
     Ok(pb::GetCompletedSnapshotsResponse { snapshots })
 }
 
-pub(super) fn delete(core: &Core, request: pb::DeleteSnapshotRequest) -> Answer<pb::DeleteSnapshotResponse> {
-    let name = &request.snapshot.name;
-    let failed = |error| errors::from_error(&error);
-    if snapshot::read_info(core, name).map_err(failed)?.is_none() {
-        let message = format!("Snapshot '{name}' doesn't exist on the filesystem");
-        return Err(RpcError::snapshot_does_not_exist(message));
-    }
-    snapshot::delete(core, name).map_err(failed)?;
-    Ok(pb::DeleteSnapshotResponse {})
+/// Answered when the snapshot is gone: what clones or restores it ends first.
+pub(super) fn delete(_core: &Core, request: pb::DeleteSnapshotRequest) -> Answer<Option<Box<dyn Procedure>>> {
+    Ok(Some(Box::new(DeleteSnapshot::new(request.snapshot.name))))
 }
 
 /// Older clients ask for the snapshot itself, not for its procedure.
@@ -58,7 +69,10 @@ pub(super) fn is_done(
     if found.is_some() {
         return Ok(pb::IsSnapshotDoneResponse { done: Some(true), snapshot: found });
     }
-    if engine.views().iter().any(|view| view.class_name.ends_with(".SnapshotProcedure")) {
+    let taken = Resource::Snapshot(name.clone());
+    let mut taking =
+        engine.views().into_iter().filter(|view| view.class_name.ends_with(".SnapshotProcedure"));
+    if taking.any(|view| view.locks.iter().any(|lock| lock.resource == taken)) {
         return Ok(pb::IsSnapshotDoneResponse { done: Some(false), snapshot: None });
     }
     let message = format!("Snapshot '{name}' is neither being taken nor one of the completed snapshots");

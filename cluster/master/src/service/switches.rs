@@ -1,7 +1,8 @@
 //! Things turned on and off, and the work they stand for.
 //!
-//! With one region server the balancer has nothing to move, and without a normalizer nothing is normalized: each
-//! says whether it ran, and that it did nothing.
+//! With one region server the balancer has nothing to move: it says whether it ran, and that it did nothing. There is no
+//! normalizer: it is off, says that it did not run, and cannot be turned on. There are no quotas, so the throttle switches
+//! answer as HBase's `MasterQuotaManager` does with quotas off: false, and nothing is kept.
 
 use halcyon_proto::pb;
 
@@ -9,7 +10,7 @@ use super::Answer;
 use crate::procedure::Engine;
 use crate::state::Core;
 use crate::switches::Switch;
-use crate::{errors, janitor};
+use crate::{cleaner, errors};
 
 fn set(core: &Core, switch: Switch, on: bool) -> Answer<bool> {
     core.set_switch(switch, on).map_err(|error| errors::from_error(&error))
@@ -28,12 +29,14 @@ pub(super) fn balance(core: &Core, request: &pb::BalanceRequest) -> pb::BalanceR
     pb::BalanceResponse { balancer_ran, moves_calculated: Some(0), moves_executed: Some(0) }
 }
 
+/// There is no normalizer: it is always off, and scripts that turn it off for a while get what they ask for.
 pub(super) fn set_normalizer(
-    core: &Core,
-    request: pb::SetNormalizerRunningRequest,
+    request: &pb::SetNormalizerRunningRequest,
 ) -> Answer<pb::SetNormalizerRunningResponse> {
-    let prev_normalizer_value = Some(set(core, Switch::Normalizer, request.on)?);
-    Ok(pb::SetNormalizerRunningResponse { prev_normalizer_value })
+    if request.on {
+        return Err(errors::unsupported("The normalizer is"));
+    }
+    Ok(pb::SetNormalizerRunningResponse { prev_normalizer_value: Some(false) })
 }
 
 pub(super) fn enable_catalog_janitor(
@@ -46,7 +49,7 @@ pub(super) fn enable_catalog_janitor(
 
 /// -1 if the janitor is off, else the regions that it found done with and begins to take away.
 pub(super) fn catalog_scan(core: &Core, engine: &Engine) -> Answer<pb::RunCatalogScanResponse> {
-    let found = janitor::run(core, engine).map_err(|error| errors::from_error(&error))?;
+    let found = cleaner::scan_catalog(core, engine).map_err(|error| errors::from_error(&error))?;
     Ok(pb::RunCatalogScanResponse { scan_result: Some(found.map_or(-1, |count| count as i32)) })
 }
 
@@ -64,23 +67,6 @@ pub(super) fn set_snapshot_cleanup(
 ) -> Answer<pb::SetSnapshotCleanupResponse> {
     let prev_snapshot_cleanup = set(core, Switch::SnapshotCleanup, request.enabled)?;
     Ok(pb::SetSnapshotCleanupResponse { prev_snapshot_cleanup })
-}
-
-pub(super) fn set_rpc_throttle(
-    core: &Core,
-    request: pb::SwitchRpcThrottleRequest,
-) -> Answer<pb::SwitchRpcThrottleResponse> {
-    let previous_rpc_throttle_enabled = set(core, Switch::RpcThrottle, request.rpc_throttle_enabled)?;
-    Ok(pb::SwitchRpcThrottleResponse { previous_rpc_throttle_enabled })
-}
-
-pub(super) fn set_exceed_throttle_quota(
-    core: &Core,
-    request: pb::SwitchExceedThrottleQuotaRequest,
-) -> Answer<pb::SwitchExceedThrottleQuotaResponse> {
-    let on = request.exceed_throttle_quota_enabled;
-    let previous_exceed_throttle_quota_enabled = set(core, Switch::ExceedThrottleQuota, on)?;
-    Ok(pb::SwitchExceedThrottleQuotaResponse { previous_exceed_throttle_quota_enabled })
 }
 
 fn split_or_merge(switch: pb::MasterSwitchType) -> Switch {

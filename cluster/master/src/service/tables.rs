@@ -88,7 +88,7 @@ pub(super) fn list(
     let mut found: Vec<TableDescriptor> =
         tables.by_name.values().map(|entry| TableDescriptor::clone(&entry.descriptor)).collect();
     drop(tables);
-    found.push(TableDescriptor::meta());
+    found.push(TableDescriptor::clone(&core.meta_descriptor));
     found.retain(|table| include_system || !table.name().is_system());
     found.retain(|table| namespace.is_empty() || table.name().namespace() == namespace);
     found.sort_by(|left, right| left.name().cmp(right.name()));
@@ -106,7 +106,7 @@ fn retain_matching(found: &mut Vec<TableDescriptor>, regex: Option<&str>) -> Ans
 
 fn descriptor(core: &Core, name: &TableName) -> Option<TableDescriptor> {
     if name.is_meta() {
-        return Some(TableDescriptor::meta());
+        return Some(TableDescriptor::clone(&core.meta_descriptor));
     }
     core.tables.read().by_name.get(name).map(|entry| TableDescriptor::clone(&entry.descriptor))
 }
@@ -190,7 +190,7 @@ pub(super) fn flush(request: pb::FlushTableRequest) -> Answer<Request> {
 /// The setting that names the store file tracker.
 const TRACKER: &str = "hbase.store.file-tracker.impl";
 
-fn check_tracker(tracker: &str) -> Answer<()> {
+pub(super) fn check_tracker(tracker: &str) -> Answer<()> {
     if tracker.eq_ignore_ascii_case("DEFAULT") {
         return Ok(());
     }

@@ -16,7 +16,7 @@ use halcyon_contract::{
     SystemTables,
 };
 use halcyon_env::{Clock, Env, SystemClock};
-use halcyon_master::{ClientMetaService, Master, MasterService, MasterSettings};
+use halcyon_master::{ClientMetaService, HbckService, Master, MasterService, MasterSettings};
 use halcyon_proto::pb;
 use halcyon_rpc::{Call, Connection, Outcome, RpcError, Service};
 use halcyon_schema::{FamilyDescriptor, RegionInfo, ServerName, TableDescriptor, TableName};
@@ -34,6 +34,19 @@ pub struct FakeRegionServer {
     /// Cells of regions that hold some, by encoded name.
     cells: Mutex<BTreeMap<String, Vec<Cell>>>,
     files: AtomicU64,
+    /// What the server does instead of its work, by the name of the method.
+    faults: Mutex<BTreeMap<&'static str, ServerFault>>,
+}
+
+/// How a method of the region server fails as long as the fault is there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum ServerFault {
+    /// An error that may go away.
+    Fails,
+    /// An error that will not go away.
+    Refuses,
+    /// It does not answer.
+    Hangs,
 }
 
 const META: &str = "1588230740";
@@ -59,7 +72,29 @@ impl FakeRegionServer {
             online: Mutex::default(),
             cells: Mutex::new(regions),
             files: AtomicU64::new(1),
+            faults: Mutex::default(),
         })
+    }
+
+    pub fn set_fault(&self, method: &'static str, fault: Option<ServerFault>) {
+        match fault {
+            Some(fault) => drop(self.faults.lock().insert(method, fault)),
+            None => drop(self.faults.lock().remove(method)),
+        }
+    }
+
+    fn fault(&self, method: &'static str) -> Result<()> {
+        loop {
+            match self.faults.lock().get(method) {
+                None => return Ok(()),
+                Some(ServerFault::Fails) => {
+                    return Err(Error::new(halcyon_cell::ErrorKind::Io, format!("{method} fails")));
+                }
+                Some(ServerFault::Refuses) => return Err(Error::invalid(format!("{method} refuses"))),
+                Some(ServerFault::Hangs) => {}
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     pub fn online_names(&self) -> BTreeSet<String> {
@@ -158,6 +193,9 @@ impl RegionServerApi for FakeRegionServer {
 
     fn open_region(&self, request: &OpenRegionRequest) -> Result<OpenRegionResponse> {
         let (region, table) = (&request.region, &*request.table);
+        if !region.table().is_system() {
+            self.fault("open_region")?;
+        }
         let dir = region.dir(&self.root);
         if !self.env.fs.exists(&dir.join(".regioninfo")) {
             return Err(Error::invalid(format!("{} has no files", dir.display())));
@@ -182,8 +220,9 @@ impl RegionServerApi for FakeRegionServer {
     }
 
     fn flush_region(&self, request: &FlushRegionRequest) -> Result<()> {
+        self.fault("flush_region")?;
         let Some((region, table)) = self.online.lock().get(&request.encoded_name).cloned() else {
-            return Ok(());
+            return Err(Error::new(halcyon_cell::ErrorKind::Moved, "not online"));
         };
         for family in table.families() {
             if request.families.is_empty() || request.families.contains(family.name()) {
@@ -234,6 +273,7 @@ impl ServerReports for FakeRegionServer {
 
 impl RegionFiles for FakeRegionServer {
     fn create_region_files(&self, region: &RegionInfo, table: &TableDescriptor) -> Result<()> {
+        self.fault("create_region_files")?;
         let dir = region.dir(&self.root);
         for family in table.families() {
             self.env.fs.create_dir_all(&dir.join(&*family.name_str()))?;
@@ -285,6 +325,7 @@ impl SystemTables for FakeRegionServer {
     }
 
     fn meta_put_together(&self, cells: Vec<Cell>) -> Result<()> {
+        self.fault("meta_put_together")?;
         self.meta_put(cells)
     }
 
@@ -345,6 +386,7 @@ pub fn services(server: &Arc<FakeRegionServer>) -> ClusterServices {
 
 /// A master, its services and its region server.
 pub struct Cluster {
+    pub hbck: HbckService,
     pub env: Env,
     pub root: PathBuf,
     pub server: Arc<FakeRegionServer>,
@@ -371,7 +413,8 @@ impl Cluster {
         let master = Master::start(env.clone(), root, settings, services(&server))?;
         let service = MasterService::new(master.clone())?;
         let registry = ClientMetaService::new(master.clone());
-        Ok(Cluster { env, root: root.to_path_buf(), server, master, service, registry })
+        let hbck = HbckService::new(master.clone())?;
+        Ok(Cluster { hbck, env, root: root.to_path_buf(), server, master, service, registry })
     }
 
     /// A cluster on a simulated disk, with the machine's clock.

@@ -1,0 +1,75 @@
+//! Deletes a snapshot, when no clone or restore reads it any more.
+
+use halcyon_cell::Result;
+use halcyon_rpc::RpcError;
+use prost::Message;
+
+use super::{Lock, Procedure, payload};
+use crate::state::Core;
+use crate::{errors, snapshot};
+
+pub(super) const KIND: &str = "delete_snapshot";
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct DeleteSnapshot {
+    #[prost(string, tag = "1")]
+    name: String,
+    /// The cleaner asks: only a snapshot whose time to live is over goes.
+    #[prost(bool, tag = "2")]
+    only_expired: bool,
+}
+
+impl DeleteSnapshot {
+    pub(crate) fn new(name: String) -> DeleteSnapshot {
+        DeleteSnapshot { name, only_expired: false }
+    }
+
+    pub(crate) fn expired(name: String) -> DeleteSnapshot {
+        DeleteSnapshot { name, only_expired: true }
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<DeleteSnapshot> {
+        payload(KIND, bytes)
+    }
+}
+
+impl Procedure for DeleteSnapshot {
+    fn kind(&self) -> &'static str {
+        KIND
+    }
+
+    /// HBase deletes a snapshot without a procedure; the name is ours, in the form of HBase's.
+    fn class_name(&self) -> &'static str {
+        "org.apache.hadoop.hbase.master.procedure.DeleteSnapshotProcedure"
+    }
+
+    fn locks(&self) -> Vec<Lock> {
+        vec![Lock::snapshot(&self.name)]
+    }
+
+    fn prepare(&mut self, core: &Core) -> std::result::Result<(), RpcError> {
+        let found = snapshot::read_info(core, &self.name).map_err(|error| errors::from_error(&error))?;
+        match found {
+            Some(info) if self.only_expired && !snapshot::is_expired(&info, core.now_ms()) => {
+                Err(RpcError::do_not_retry(format!("Snapshot '{}' is another one now", self.name)))
+            }
+            Some(_) => Ok(()),
+            None => {
+                let message = format!("Snapshot '{}' doesn't exist on the filesystem", self.name);
+                Err(RpcError::snapshot_does_not_exist(message))
+            }
+        }
+    }
+
+    fn payload(&self) -> Vec<u8> {
+        self.encode_to_vec()
+    }
+
+    fn steps(&self) -> &'static [&'static str] {
+        &["delete"]
+    }
+
+    fn run(&mut self, core: &Core, _step: usize) -> Result<()> {
+        snapshot::delete(core, &self.name)
+    }
+}
