@@ -12,10 +12,10 @@ use halcyon_env::FileSystem;
 use halcyon_schema::{RegionInfo, TableName, layout};
 
 use crate::descriptors::list;
-use crate::state::Core;
+use crate::state::MasterState;
 
 /// Archives a region's store files and removes its directory.
-pub(crate) fn archive_region(core: &Core, table: &TableName, encoded_name: &str) -> Result<()> {
+pub(crate) fn archive_region(core: &MasterState, table: &TableName, encoded_name: &str) -> Result<()> {
     let fs = &*core.env.fs;
     let from = layout::region_dir(&core.root, table, encoded_name);
     if !fs.exists(&from) {
@@ -30,7 +30,12 @@ pub(crate) fn archive_region(core: &Core, table: &TableName, encoded_name: &str)
 }
 
 /// Archives the store files of one family of a region and removes its directory.
-pub(crate) fn archive_family(core: &Core, table: &TableName, encoded_name: &str, family: &str) -> Result<()> {
+pub(crate) fn archive_family(
+    core: &MasterState,
+    table: &TableName,
+    encoded_name: &str,
+    family: &str,
+) -> Result<()> {
     let fs = &*core.env.fs;
     let from = layout::region_dir(&core.root, table, encoded_name).join(family);
     let files = list(fs, &from)?;
@@ -52,12 +57,16 @@ pub(crate) fn archive_family(core: &Core, table: &TableName, encoded_name: &str,
 }
 
 /// Archives every region directory of a table.
-pub(crate) fn archive_regions(core: &Core, table: &TableName) -> Result<()> {
+pub(crate) fn archive_regions(core: &MasterState, table: &TableName) -> Result<()> {
     archive_other_regions(core, table, &[])
 }
 
 /// Archives the region directories of a table but those of `kept`.
-pub(crate) fn archive_other_regions(core: &Core, table: &TableName, kept: &[RegionInfo]) -> Result<()> {
+pub(crate) fn archive_other_regions(
+    core: &MasterState,
+    table: &TableName,
+    kept: &[RegionInfo],
+) -> Result<()> {
     let kept: HashSet<&str> = kept.iter().map(RegionInfo::encoded_name).collect();
     for entry in list(&*core.env.fs, &layout::table_dir(&core.root, table))? {
         if entry.is_dir && !entry.name.starts_with('.') && !kept.contains(entry.name.as_str()) {
@@ -68,7 +77,7 @@ pub(crate) fn archive_other_regions(core: &Core, table: &TableName, kept: &[Regi
 }
 
 /// Archives every region directory of a table, then removes the table's directory with its descriptor.
-pub(crate) fn archive_table(core: &Core, table: &TableName) -> Result<()> {
+pub(crate) fn archive_table(core: &MasterState, table: &TableName) -> Result<()> {
     archive_regions(core, table)?;
     remove_dir(&*core.env.fs, &layout::table_dir(&core.root, table))
 }

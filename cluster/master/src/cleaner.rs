@@ -22,7 +22,7 @@ use crate::descriptors::list;
 use crate::janitor;
 use crate::procedure::{CleanRegions, DeleteSnapshot, Engine, Submission};
 use crate::snapshot;
-use crate::state::Core;
+use crate::state::MasterState;
 use crate::switches::Switch;
 
 /// The chore and its thread.
@@ -35,7 +35,7 @@ pub(crate) struct Cleaner {
 }
 
 struct Shared {
-    core: Arc<Core>,
+    core: Arc<MasterState>,
     engine: Arc<Engine>,
     /// When each file or empty directory was first seen, in `monotonic_ns`.
     seen: Mutex<HashMap<PathBuf, u64>>,
@@ -44,7 +44,7 @@ struct Shared {
 }
 
 impl Cleaner {
-    pub(crate) fn start(core: Arc<Core>, engine: Arc<Engine>) -> Result<Cleaner> {
+    pub(crate) fn start(core: Arc<MasterState>, engine: Arc<Engine>) -> Result<Cleaner> {
         let (seen, stopping, wake) = (Mutex::default(), Mutex::new(false), Condvar::new());
         let shared = Arc::new(Shared { core, engine, seen, stopping, wake });
         let thread = spawn_thread("master-cleaner", {
@@ -169,7 +169,7 @@ impl Shared {
 
 /// Looks for regions that were split or merged and are not needed any more, and begins to take them away. Their number;
 /// `None` if the janitor is turned off.
-pub(crate) fn scan_catalog(core: &Core, engine: &Engine) -> Result<Option<usize>> {
+pub(crate) fn scan_catalog(core: &MasterState, engine: &Engine) -> Result<Option<usize>> {
     if !core.switches.lock().get(Switch::CatalogJanitor) {
         return Ok(None);
     }
@@ -183,7 +183,7 @@ pub(crate) fn scan_catalog(core: &Core, engine: &Engine) -> Result<Option<usize>
 
 /// One run's look at what there is.
 struct Pass<'a> {
-    core: &'a Core,
+    core: &'a MasterState,
     now_ns: u64,
     before: &'a HashMap<PathBuf, u64>,
     after: HashMap<PathBuf, u64>,
@@ -208,7 +208,7 @@ impl Pass<'_> {
 }
 
 /// `archive/data/<namespace>/<table>/<region>`.
-fn archived_regions(core: &Core) -> Result<Vec<PathBuf>> {
+fn archived_regions(core: &MasterState) -> Result<Vec<PathBuf>> {
     let mut dirs = vec![layout::archive_dir(&core.root).join(layout::DATA)];
     for _level in ["namespace", "table", "region"] {
         let mut below = Vec::new();

@@ -12,11 +12,11 @@ use halcyon_schema::{RegionInfo, TableName, layout};
 use tracing::info;
 
 use crate::descriptors::list;
-use crate::state::Core;
+use crate::state::MasterState;
 use crate::{archive, meta};
 
 /// One look at all tables: per table the regions that are not needed any more.
-pub(crate) fn unused(core: &Core) -> Result<Vec<(TableName, Vec<RegionInfo>)>> {
+pub(crate) fn unused(core: &MasterState) -> Result<Vec<(TableName, Vec<RegionInfo>)>> {
     let mut unused = Vec::new();
     for (table, candidates) in candidates(core) {
         let mut done = Vec::new();
@@ -33,7 +33,7 @@ pub(crate) fn unused(core: &Core) -> Result<Vec<(TableName, Vec<RegionInfo>)>> {
 }
 
 /// Per table the parents of splits, and the regions that name what they were merged of.
-fn candidates(core: &Core) -> Vec<(TableName, Vec<RegionInfo>)> {
+fn candidates(core: &MasterState) -> Vec<(TableName, Vec<RegionInfo>)> {
     let tables = core.tables.read();
     let of_table = tables.by_name.iter().map(|(name, entry)| {
         let regions = entry.regions.iter();
@@ -43,7 +43,7 @@ fn candidates(core: &Core) -> Vec<(TableName, Vec<RegionInfo>)> {
     of_table.filter(|(_, regions)| !regions.is_empty()).collect()
 }
 
-fn is_done(core: &Core, region: &RegionInfo) -> Result<bool> {
+fn is_done(core: &MasterState, region: &RegionInfo) -> Result<bool> {
     let (daughters, merged_of) = {
         let tables = core.tables.read();
         let Some((_, _, known)) = tables.region(region.encoded_name()) else { return Ok(false) };
@@ -56,7 +56,7 @@ fn is_done(core: &Core, region: &RegionInfo) -> Result<bool> {
 }
 
 /// Whether a child has a reference to a file of one of the parents.
-fn refers(core: &Core, children: &[RegionInfo], parents: &[RegionInfo]) -> Result<bool> {
+fn refers(core: &MasterState, children: &[RegionInfo], parents: &[RegionInfo]) -> Result<bool> {
     let parents: HashSet<&str> = parents.iter().map(RegionInfo::encoded_name).collect();
     for child in children {
         let dir = child.dir(&core.root);
@@ -74,7 +74,7 @@ fn refers(core: &Core, children: &[RegionInfo], parents: &[RegionInfo]) -> Resul
 
 /// As [`forget_merged`], where the region is about to make place for others and must be done with its parents:
 /// Invalid if it is not.
-pub(crate) fn end_merge(core: &Core, region: &RegionInfo) -> Result<()> {
+pub(crate) fn end_merge(core: &MasterState, region: &RegionInfo) -> Result<()> {
     if forget_merged(core, region)? {
         return Ok(());
     }
@@ -82,7 +82,7 @@ pub(crate) fn end_merge(core: &Core, region: &RegionInfo) -> Result<()> {
 }
 
 /// Takes the parent of a split away if its daughters do not need it. The table's lock is held. May run twice.
-pub(crate) fn forget_split(core: &Core, parent: &RegionInfo) -> Result<()> {
+pub(crate) fn forget_split(core: &MasterState, parent: &RegionInfo) -> Result<()> {
     let table = parent.table();
     let Ok(entry) = core.table(table) else { return Ok(()) };
     let Some(known) = entry.regions.get(parent).filter(|_| parent.is_split()) else { return Ok(()) };
@@ -100,7 +100,7 @@ pub(crate) fn forget_split(core: &Core, parent: &RegionInfo) -> Result<()> {
 
 /// Takes away what a region was merged of, if it was. The table's lock is held. False if the region still refers to
 /// files of theirs. May run twice.
-pub(crate) fn forget_merged(core: &Core, region: &RegionInfo) -> Result<bool> {
+pub(crate) fn forget_merged(core: &MasterState, region: &RegionInfo) -> Result<bool> {
     let table = region.table();
     let Ok(entry) = core.table(table) else { return Ok(true) };
     let Some(known) = entry.regions.get(region).filter(|known| !known.merged_of.is_empty()) else {

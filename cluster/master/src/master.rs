@@ -15,7 +15,7 @@ use crate::procedure::{
     Engine, ProcedureView, RegionAction, Resource, SplitRegion, Submission, TransitRegion,
 };
 use crate::settings::StopRequest;
-use crate::state::{Core, TableEntry, TableState, Tables};
+use crate::state::{MasterState, TableEntry, TableState, Tables};
 use crate::switches::{Switch, Switches};
 use crate::{MasterSettings, bootstrap, descriptors, master_store, meta, namespaces, regions};
 
@@ -25,7 +25,7 @@ use crate::{MasterSettings, bootstrap, descriptors, master_store, meta, namespac
 /// # Thread safety
 /// Shared by reference; see `state.rs` for the locks behind it.
 pub struct Master {
-    pub(crate) core: Arc<Core>,
+    pub(crate) core: Arc<MasterState>,
     pub(crate) engine: Arc<Engine>,
     pub(crate) cleaner: Cleaner,
     /// As the master's region has them.
@@ -67,7 +67,7 @@ impl Master {
         let newest_timestamp = content.newest_timestamp;
         let tables = load_tables(&env, root, content)?;
         info!(tables = tables.by_name.len(), "hbase:meta is loaded");
-        let core = Arc::new(Core {
+        let core = Arc::new(MasterState {
             root: root.to_path_buf(),
             cluster_id,
             meta_open_seq: meta_open_seq.max(1),
@@ -187,7 +187,7 @@ fn load_tables(env: &Env, root: &Path, content: meta::MetaContent) -> Result<Tab
 
 /// Opens the regions of enabled tables; returns those that did not open. A table that was being enabled or disabled
 /// is left to its procedure; should there be none, it gets where it was going.
-fn open_enabled(core: &Core, engine: &Engine) -> Result<Vec<RegionInfo>> {
+fn open_enabled(core: &MasterState, engine: &Engine) -> Result<Vec<RegionInfo>> {
     let busy: HashSet<Resource> =
         engine.views().into_iter().flat_map(|view| view.locks).map(|lock| lock.resource).collect();
     let entries: Vec<TableEntry> = core.tables.read().by_name.values().cloned().collect();

@@ -16,7 +16,7 @@ use halcyon_schema::{NamespaceDescriptor, RegionInfo, TableDescriptor, TableName
 use prost::Message;
 use tracing::warn;
 
-use crate::state::{Core, RegionEntry, TableEntry, TableState};
+use crate::state::{MasterState, RegionEntry, TableEntry, TableState};
 use crate::{descriptors, meta};
 
 const FAMILY: &[u8] = b"info";
@@ -55,7 +55,7 @@ pub(crate) fn is_reserved(name: &str) -> bool {
 
 /// Opens `hbase:namespace` and reads it; makes it if it is not there, with those namespaces that have a directory.
 /// `default` and `hbase` always exist.
-pub(crate) fn load(core: &Core) -> Result<()> {
+pub(crate) fn load(core: &MasterState) -> Result<()> {
     let is_new = !core.tables.read().by_name.contains_key(&TableName::NAMESPACE);
     if is_new {
         create_table(core)?;
@@ -91,14 +91,14 @@ pub(crate) fn load(core: &Core) -> Result<()> {
 }
 
 /// Writes a namespace to the table, then to memory.
-pub(crate) fn change(core: &Core, namespace: &NamespaceDescriptor) -> Result<()> {
+pub(crate) fn change(core: &MasterState, namespace: &NamespaceDescriptor) -> Result<()> {
     write(core, put(namespace))?;
     core.namespaces.write().put(namespace.clone());
     Ok(())
 }
 
 /// Takes a namespace out of the table, then out of memory.
-pub(crate) fn delete(core: &Core, name: &str) -> Result<()> {
+pub(crate) fn delete(core: &MasterState, name: &str) -> Result<()> {
     write(core, |timestamp| {
         Cell::build(name.as_bytes(), FAMILY, b"", timestamp, CellType::DeleteFamily, b"", b"", 0)
     })?;
@@ -106,7 +106,7 @@ pub(crate) fn delete(core: &Core, name: &str) -> Result<()> {
     Ok(())
 }
 
-fn write(core: &Core, cell: impl FnOnce(i64) -> Cell) -> Result<()> {
+fn write(core: &MasterState, cell: impl FnOnce(i64) -> Cell) -> Result<()> {
     let (region, _) = table_region(core)?;
     core.cluster.system_tables.put_rows(region.encoded_name(), vec![cell(core.next_meta_timestamp())])
 }
@@ -123,7 +123,7 @@ fn decode(row: &[Cell]) -> Result<NamespaceDescriptor> {
     NamespaceDescriptor::from_pb(&message.map_err(|error| Error::corrupt(error.to_string()))?)
 }
 
-fn table_region(core: &Core) -> Result<(RegionInfo, Arc<TableDescriptor>)> {
+fn table_region(core: &MasterState) -> Result<(RegionInfo, Arc<TableDescriptor>)> {
     let entry = core.locked_table(&TableName::NAMESPACE)?;
     let region = entry.live_regions().into_iter().next();
     let region = region.ok_or_else(|| Error::corrupt("hbase:namespace has no region in hbase:meta"))?;
@@ -131,7 +131,7 @@ fn table_region(core: &Core) -> Result<(RegionInfo, Arc<TableDescriptor>)> {
 }
 
 /// Each step may run twice; what clients can see comes last.
-fn create_table(core: &Core) -> Result<()> {
+fn create_table(core: &MasterState) -> Result<()> {
     const SEQUENCE: u32 = 1;
     let descriptor = TableDescriptor::namespaces();
     let region = RegionInfo::new(TableName::NAMESPACE, "".into(), "".into(), REGION_ID);

@@ -8,11 +8,15 @@ use halcyon_contract::{CloseRegionRequest, FlushRegionRequest, OpenRegionRequest
 use halcyon_schema::{RegionInfo, TableDescriptor, TableName};
 use tracing::{info, warn};
 
-use crate::state::{Core, RegionEntry, RegionState, TableState};
+use crate::state::{MasterState, RegionEntry, RegionState, TableState};
 use crate::{meta, parallel};
 
 /// Makes the directories of new regions.
-pub(crate) fn create_files(core: &Core, table: &TableDescriptor, regions: &[RegionInfo]) -> Result<()> {
+pub(crate) fn create_files(
+    core: &MasterState,
+    table: &TableDescriptor,
+    regions: &[RegionInfo],
+) -> Result<()> {
     let (files, table) = (core.cluster.files.clone(), table.clone());
     parallel::for_each(core.settings.region_threads, regions.to_vec(), move |region| {
         files.create_region_files(&region, &table)
@@ -22,7 +26,7 @@ pub(crate) fn create_files(core: &Core, table: &TableDescriptor, regions: &[Regi
 
 /// Opens regions, all or none; meta then shows them open and, if `state` is given, the table in that state.
 pub(crate) fn open(
-    core: &Core,
+    core: &MasterState,
     table: &TableDescriptor,
     regions: &[RegionInfo],
     state: Option<TableState>,
@@ -46,7 +50,7 @@ pub(crate) fn open(
 /// As [`open`], but a region that will never open (its files are damaged, say) is left behind as FAILED_OPEN, so
 /// that the others serve and the table can be worked on.
 pub(crate) fn open_what_can(
-    core: &Core,
+    core: &MasterState,
     table: &TableDescriptor,
     regions: &[RegionInfo],
     state: Option<TableState>,
@@ -65,7 +69,7 @@ pub(crate) fn open_what_can(
 
 /// Opens the regions of many tables when the master starts. Returns those to be tried again.
 pub(crate) fn open_at_start(
-    core: &Core,
+    core: &MasterState,
     regions: Vec<(RegionInfo, Arc<TableDescriptor>)>,
 ) -> Result<Vec<RegionInfo>> {
     const ROWS_MAX: usize = 1000; // of one write to meta
@@ -108,7 +112,7 @@ fn with_table(table: &TableDescriptor, regions: &[RegionInfo]) -> Vec<(RegionInf
 
 /// Tries every region, and tells how it went with the number of its replicas.
 fn try_open(
-    core: &Core,
+    core: &MasterState,
     regions: Vec<(RegionInfo, Arc<TableDescriptor>)>,
 ) -> Result<Vec<(RegionInfo, i32, Result<u64>)>> {
     let server = core.cluster.region_server.clone();
@@ -124,7 +128,7 @@ fn try_open(
 
 /// Writes what became of regions, and a table's new state, to meta and then to memory.
 fn write_opened(
-    core: &Core,
+    core: &MasterState,
     mut opened: Vec<Opened>,
     failed: &[RegionInfo],
     state: Option<(&TableName, TableState)>,
@@ -155,7 +159,7 @@ fn write_opened(
 }
 
 /// Shows regions in transition; in memory alone, because a restart begins every transition anew.
-pub(crate) fn mark(core: &Core, table: &TableName, regions: &[RegionInfo], state: RegionState) {
+pub(crate) fn mark(core: &MasterState, table: &TableName, regions: &[RegionInfo], state: RegionState) {
     core.update_table(table, |entry| {
         for region in regions {
             if let Some(known) = entry.regions.get_mut(region) {
@@ -166,7 +170,7 @@ pub(crate) fn mark(core: &Core, table: &TableName, regions: &[RegionInfo], state
 }
 
 /// Clients drop a location whose number is not above the one they know: the number grows with every open.
-fn growing(core: &Core, region: &RegionInfo, seq: u64) -> u64 {
+fn growing(core: &MasterState, region: &RegionInfo, seq: u64) -> u64 {
     let tables = core.tables.read();
     let known = tables.by_name.get(region.table()).and_then(|entry| entry.regions.get(region));
     seq.max(known.map_or(0, |entry| entry.open_seq) + 1)
@@ -174,7 +178,7 @@ fn growing(core: &Core, region: &RegionInfo, seq: u64) -> u64 {
 
 /// Closes regions; meta then shows them closed and, if `state` is given, the table in that state.
 pub(crate) fn close(
-    core: &Core,
+    core: &MasterState,
     table: &TableName,
     regions: &[RegionInfo],
     state: Option<TableState>,
@@ -197,7 +201,7 @@ pub(crate) fn close(
 }
 
 /// Closes regions and tells nobody: they are opened again at once, or about to be deleted.
-pub(crate) fn close_only(core: &Core, regions: &[RegionInfo], abort: bool) -> Result<()> {
+pub(crate) fn close_only(core: &MasterState, regions: &[RegionInfo], abort: bool) -> Result<()> {
     let server = core.cluster.region_server.clone();
     parallel::for_each(core.settings.region_threads, regions.to_vec(), move |region| {
         let request = CloseRegionRequest { encoded_name: region.encoded_name().to_string(), abort };
@@ -208,7 +212,7 @@ pub(crate) fn close_only(core: &Core, regions: &[RegionInfo], abort: bool) -> Re
 
 /// Flushes the regions that are open and passes over the others, as HBase's `FlushRegionProcedure` does: a region that
 /// is not open has nothing in memory.
-pub(crate) fn flush(core: &Core, regions: &[RegionInfo], families: &[Bytes]) -> Result<()> {
+pub(crate) fn flush(core: &MasterState, regions: &[RegionInfo], families: &[Bytes]) -> Result<()> {
     let (server, families) = (core.cluster.region_server.clone(), families.to_vec());
     parallel::for_each(core.settings.region_threads, regions.to_vec(), move |region| {
         let families = families.clone();
@@ -225,7 +229,7 @@ pub(crate) fn flush(core: &Core, regions: &[RegionInfo], families: &[Bytes]) -> 
 }
 
 /// Writes a table's state to meta, then to memory.
-pub(crate) fn set_table_state(core: &Core, table: &TableName, state: TableState) -> Result<()> {
+pub(crate) fn set_table_state(core: &MasterState, table: &TableName, state: TableState) -> Result<()> {
     core.meta_put(|timestamp| vec![meta::table_state(table, state, timestamp)])?;
     core.update_table(table, |entry| entry.state = state);
     Ok(())

@@ -25,7 +25,7 @@ use tracing::warn;
 
 use crate::descriptors::list;
 use crate::parallel;
-use crate::state::Core;
+use crate::state::MasterState;
 
 /// Start key of the region under which HBase lists a table's separate files for large values.
 const MOB_START_KEY: &[u8] = b".mob";
@@ -38,12 +38,12 @@ const COPY_BYTES: u64 = 1 << 20;
 /// Looks at a directory that keeps changing.
 const LOOKS_MAX: usize = 100;
 
-fn dir(core: &Core, name: &str) -> PathBuf {
+fn dir(core: &MasterState, name: &str) -> PathBuf {
     layout::snapshots_dir(&core.root).join(name)
 }
 
 /// The description of a complete snapshot, if there is one of this name.
-pub(crate) fn read_info(core: &Core, name: &str) -> Result<Option<pb::SnapshotDescription>> {
+pub(crate) fn read_info(core: &MasterState, name: &str) -> Result<Option<pb::SnapshotDescription>> {
     if halcyon_schema::check_table_qualifier(name.as_bytes()).is_err() {
         return Ok(None); // no snapshot has such a name, and no path is made of it
     }
@@ -54,7 +54,7 @@ pub(crate) fn read_info(core: &Core, name: &str) -> Result<Option<pb::SnapshotDe
     decode(&path, &core.env.fs.read(&path)?).map(Some)
 }
 
-pub(crate) fn read_manifest(core: &Core, name: &str) -> Result<pb::SnapshotDataManifest> {
+pub(crate) fn read_manifest(core: &MasterState, name: &str) -> Result<pb::SnapshotDataManifest> {
     let path = dir(core, name).join(MANIFEST);
     match core.env.fs.read(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -69,7 +69,7 @@ fn decode<M: Message + Default>(path: &Path, bytes: &[u8]) -> Result<M> {
 }
 
 /// Every complete snapshot; one that cannot be read is named in the log and left out.
-pub(crate) fn list_infos(core: &Core) -> Result<Vec<pb::SnapshotDescription>> {
+pub(crate) fn list_infos(core: &MasterState) -> Result<Vec<pb::SnapshotDescription>> {
     let mut infos = Vec::new();
     for entry in list(&*core.env.fs, &layout::snapshots_dir(&core.root))? {
         if !entry.is_dir || entry.name.starts_with('.') {
@@ -85,7 +85,7 @@ pub(crate) fn list_infos(core: &Core) -> Result<Vec<pb::SnapshotDescription>> {
 
 /// Writes a snapshot of these regions as their files are now. May run twice.
 pub(crate) fn write(
-    core: &Core,
+    core: &MasterState,
     info: &pb::SnapshotDescription,
     table: &TableDescriptor,
     regions: &[RegionInfo],
@@ -109,7 +109,7 @@ pub(crate) fn write(
 
 /// Names of all store files that snapshots name, complete ones and those being written. An unreadable manifest is
 /// an error: what it names must not be deleted.
-pub(crate) fn named_files(core: &Core) -> Result<HashSet<String>> {
+pub(crate) fn named_files(core: &MasterState) -> Result<HashSet<String>> {
     let fs = &*core.env.fs;
     let root = layout::snapshots_dir(&core.root);
     let mut names = HashSet::new();
@@ -134,7 +134,7 @@ pub(crate) fn named_files(core: &Core) -> Result<HashSet<String>> {
 }
 
 /// Invalid if a region that is not open has edits in its `recovered.edits`, so that its files are not all of it.
-pub(crate) fn check_unreplayed(core: &Core, regions: &[RegionInfo]) -> Result<()> {
+pub(crate) fn check_unreplayed(core: &MasterState, regions: &[RegionInfo]) -> Result<()> {
     let online = core.cluster.region_server.online_regions();
     let online: HashSet<&str> = online.iter().map(RegionInfo::encoded_name).collect();
     for region in regions.iter().filter(|region| !online.contains(region.encoded_name())) {
@@ -151,12 +151,12 @@ pub(crate) fn check_unreplayed(core: &Core, regions: &[RegionInfo]) -> Result<()
 }
 
 /// Removes what [`write`] left of a snapshot that is not complete. May run twice.
-pub(crate) fn delete_working(core: &Core, name: &str) -> Result<()> {
+pub(crate) fn delete_working(core: &MasterState, name: &str) -> Result<()> {
     crate::archive::remove_dir(&*core.env.fs, &dir(core, ".tmp").join(name))
 }
 
 /// Deletes a snapshot: at once for everybody who looks for it, then its files. May run twice.
-pub(crate) fn delete(core: &Core, name: &str) -> Result<()> {
+pub(crate) fn delete(core: &MasterState, name: &str) -> Result<()> {
     let (fs, complete, leaving) = (&*core.env.fs, dir(core, name), dir(core, ".tmp").join(name));
     if fs.exists(&complete) {
         crate::archive::remove_dir(fs, &leaving)?;
@@ -168,7 +168,7 @@ pub(crate) fn delete(core: &Core, name: &str) -> Result<()> {
 }
 
 fn manifest_of(
-    core: &Core,
+    core: &MasterState,
     table: &TableDescriptor,
     region: &RegionInfo,
 ) -> Result<pb::SnapshotRegionManifest> {
@@ -191,7 +191,12 @@ fn manifest_of(
 }
 
 /// Reads a reference, which a compaction may have sent to the archive meanwhile.
-fn read_reference(core: &Core, region: &RegionInfo, family: &str, name: &str) -> Result<pb::Reference> {
+fn read_reference(
+    core: &MasterState,
+    region: &RegionInfo,
+    family: &str,
+    name: &str,
+) -> Result<pb::Reference> {
     let fs = &*core.env.fs;
     let path = region.dir(&core.root).join(family).join(name);
     let archived = layout::archive_region_dir(&core.root, region.table(), region.encoded_name());
@@ -236,7 +241,7 @@ pub(crate) struct FileCopy {
 /// What has to be copied to fill `targets`, regions of the table `table`, from a snapshot of `source`. Corrupt if a region
 /// of the snapshot has no place among them, or a family none in the table.
 pub(crate) fn copies(
-    core: &Core,
+    core: &MasterState,
     source: &TableName,
     table: &TableDescriptor,
     manifest: &pb::SnapshotDataManifest,
@@ -280,7 +285,7 @@ pub(crate) fn copies(
 }
 
 /// Corrupt if a file is neither with its table nor in the archive, or has not the length that the manifest says.
-pub(crate) fn check_files(core: &Core, copies: Vec<FileCopy>) -> Result<()> {
+pub(crate) fn check_files(core: &MasterState, copies: Vec<FileCopy>) -> Result<()> {
     let fs = core.env.fs.clone();
     parallel::for_each(core.settings.region_threads, copies, move |copy| {
         let found = open_either(&*fs, &copy.live, &copy.archived)?.len()?;
@@ -296,7 +301,7 @@ pub(crate) fn check_files(core: &Core, copies: Vec<FileCopy>) -> Result<()> {
 }
 
 /// Copies files into regions that exist already. May run twice.
-pub(crate) fn copy_files(core: &Core, table: &TableDescriptor, copies: Vec<FileCopy>) -> Result<()> {
+pub(crate) fn copy_files(core: &MasterState, table: &TableDescriptor, copies: Vec<FileCopy>) -> Result<()> {
     let (fs, files, table) = (core.env.fs.clone(), core.cluster.files.clone(), Arc::new(table.clone()));
     parallel::for_each(core.settings.region_threads, copies, move |copy| {
         if !copy.by_rows {

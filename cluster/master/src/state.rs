@@ -33,7 +33,7 @@ type StopCallback = Box<dyn Fn(StopRequest) + Send + Sync>;
 /// # Invariants
 /// `tables` follows `hbase:meta`: a change is written there first. Only a procedure that holds the table's lock
 /// changes the table's entry.
-pub(crate) struct Core {
+pub(crate) struct MasterState {
     pub(crate) env: Env,
     pub(crate) root: PathBuf,
     pub(crate) settings: MasterSettings,
@@ -143,7 +143,7 @@ impl Tables {
     }
 }
 
-impl Core {
+impl MasterState {
     pub(crate) fn now_ms(&self) -> i64 {
         self.env.clock.now_ms()
     }
@@ -158,7 +158,7 @@ impl Core {
         self.tables.read().by_name.get(name).cloned().ok_or_else(|| errors::table_not_found(name))
     }
 
-    /// As [`Core::table`], where a procedure's lock says that the table is there.
+    /// As [`MasterState::table`], where a procedure's lock says that the table is there.
     pub(crate) fn locked_table(&self, name: &TableName) -> Result<TableEntry> {
         let missing = || halcyon_cell::Error::invalid(format!("Table {name} is gone"));
         self.tables.read().by_name.get(name).cloned().ok_or_else(missing)
@@ -193,7 +193,7 @@ impl Core {
         self.cluster.system_tables.meta_put(cells(self.next_meta_timestamp()))
     }
 
-    /// As [`Core::meta_put`], but all rows become visible, and survive a crash, together or not at all.
+    /// As [`MasterState::meta_put`], but all rows become visible, and survive a crash, together or not at all.
     pub(crate) fn meta_put_together(&self, cells: impl FnOnce(i64) -> Vec<Cell>) -> Result<()> {
         self.cluster.system_tables.meta_put_together(cells(self.next_meta_timestamp()))
     }

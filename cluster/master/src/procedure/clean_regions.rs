@@ -8,7 +8,7 @@ use prost::Message;
 
 use super::{Lock, Procedure, payload};
 use crate::janitor;
-use crate::state::Core;
+use crate::state::MasterState;
 
 pub(super) const KIND: &str = "clean_regions";
 
@@ -53,7 +53,7 @@ impl Procedure for CleanRegions {
         Lock::table(&self.table)
     }
 
-    fn prepare(&mut self, _core: &Core) -> std::result::Result<(), RpcError> {
+    fn prepare(&mut self, _core: &MasterState) -> std::result::Result<(), RpcError> {
         Ok(())
     }
 
@@ -67,12 +67,12 @@ impl Procedure for CleanRegions {
     }
 
     /// What was cleaned is not needed; the rest is left to the next run of the janitor.
-    fn can_undo(&self, _core: &Core, _step: usize) -> bool {
+    fn can_undo(&self, _core: &MasterState, _step: usize) -> bool {
         true
     }
 
     /// Each region is looked at again: the table may be another one than when the janitor looked.
-    fn run(&mut self, core: &Core, _step: usize) -> Result<()> {
+    fn run(&mut self, core: &MasterState, _step: usize) -> Result<()> {
         for region in &self.regions {
             janitor::forget_split(core, region)?;
             janitor::forget_merged(core, region)?;

@@ -8,7 +8,7 @@ use prost::Message;
 
 use super::{Lock, Procedure, payload};
 use crate::namespaces;
-use crate::state::Core;
+use crate::state::MasterState;
 
 pub(super) const KIND: &str = "create_namespace";
 
@@ -36,7 +36,7 @@ impl Procedure for CreateNamespace {
         Lock::namespace(&self.namespace.name)
     }
 
-    fn prepare(&mut self, core: &Core) -> std::result::Result<(), RpcError> {
+    fn prepare(&mut self, core: &MasterState) -> std::result::Result<(), RpcError> {
         if core.namespace(&self.namespace.name).is_ok() {
             let message = format!("Namespace {} already exists", self.namespace.name);
             return Err(RpcError::namespace_exist(message));
@@ -52,7 +52,7 @@ impl Procedure for CreateNamespace {
         &["write"]
     }
 
-    fn run(&mut self, core: &Core, _step: usize) -> Result<()> {
+    fn run(&mut self, core: &MasterState, _step: usize) -> Result<()> {
         core.env.fs.create_dir_all(&layout::namespace_dir(&core.root, &self.namespace.name))?;
         namespaces::change(core, &self.namespace)
     }

@@ -8,7 +8,7 @@ use halcyon_schema::{RegionInfo, STORE_FILE_TRACKER, TableDescriptor, TableName}
 use prost::Message;
 
 use super::{Lock, Procedure, payload};
-use crate::state::{Core, TableEntry, TableState};
+use crate::state::{MasterState, TableEntry, TableState};
 use crate::{archive, descriptors, errors, meta, regions};
 
 pub(super) const KIND: &str = "create_table";
@@ -48,7 +48,7 @@ impl CreateTable {
     }
 
     /// What can be said of the request before its turn comes.
-    pub(crate) fn check(&self, core: &Core) -> std::result::Result<(), RpcError> {
+    pub(crate) fn check(&self, core: &MasterState) -> std::result::Result<(), RpcError> {
         core.namespace(self.table().namespace())?;
         if self.table().is_meta() {
             return Err(RpcError::table_exists(self.table().to_string()));
@@ -74,7 +74,7 @@ impl Procedure for CreateTable {
         Lock::table(self.table())
     }
 
-    fn prepare(&mut self, core: &Core) -> std::result::Result<(), RpcError> {
+    fn prepare(&mut self, core: &MasterState) -> std::result::Result<(), RpcError> {
         self.check(core)?;
         if core.tables.read().by_name.contains_key(self.table()) {
             return Err(RpcError::table_exists(self.table().to_string()));
@@ -98,7 +98,7 @@ impl Procedure for CreateTable {
         &["write files", "write meta", "open regions"]
     }
 
-    fn run(&mut self, core: &Core, step: usize) -> Result<()> {
+    fn run(&mut self, core: &MasterState, step: usize) -> Result<()> {
         match step {
             0 => {
                 descriptors::write(&core.env, &core.root, &self.descriptor, FIRST_SEQUENCE)?;
@@ -109,11 +109,11 @@ impl Procedure for CreateTable {
         }
     }
 
-    fn can_undo(&self, _core: &Core, _step: usize) -> bool {
+    fn can_undo(&self, _core: &MasterState, _step: usize) -> bool {
         true
     }
 
-    fn undo(&mut self, core: &Core) -> Result<()> {
+    fn undo(&mut self, core: &MasterState) -> Result<()> {
         regions::close_only(core, &self.regions, true)?;
         delete_from_meta(core, self.table(), &self.regions)?;
         archive::archive_table(core, self.table())
@@ -143,7 +143,7 @@ pub(super) fn split(table: &TableName, mut keys: Vec<Bytes>, id: u64) -> Result<
 
 /// Makes a table known, with closed regions.
 pub(super) fn write_meta(
-    core: &Core,
+    core: &MasterState,
     descriptor: &TableDescriptor,
     sequence: u32,
     regions: &[RegionInfo],
@@ -158,7 +158,7 @@ pub(super) fn write_meta(
 }
 
 /// Takes a table and its regions out of meta and memory.
-pub(super) fn delete_from_meta(core: &Core, table: &TableName, regions: &[RegionInfo]) -> Result<()> {
+pub(super) fn delete_from_meta(core: &MasterState, table: &TableName, regions: &[RegionInfo]) -> Result<()> {
     core.meta_put(|timestamp| {
         let rows = regions.iter().map(|region| meta::delete_region(region, timestamp));
         rows.chain([meta::delete_table_state(table, timestamp)]).collect()

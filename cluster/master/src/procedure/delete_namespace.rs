@@ -8,7 +8,7 @@ use super::{Lock, Procedure};
 use crate::archive::remove_dir;
 use crate::errors;
 use crate::namespaces::{self, is_reserved};
-use crate::state::Core;
+use crate::state::MasterState;
 
 pub(super) const KIND: &str = "delete_namespace";
 
@@ -36,7 +36,7 @@ impl Procedure for DeleteNamespace {
         Lock::namespace(&self.name)
     }
 
-    fn prepare(&mut self, core: &Core) -> std::result::Result<(), RpcError> {
+    fn prepare(&mut self, core: &MasterState) -> std::result::Result<(), RpcError> {
         core.namespace(&self.name)?;
         if is_reserved(&self.name) {
             let message = format!("Reserved namespace {} cannot be removed.", self.name);
@@ -60,7 +60,7 @@ impl Procedure for DeleteNamespace {
         &["write", "remove directory"]
     }
 
-    fn run(&mut self, core: &Core, step: usize) -> Result<()> {
+    fn run(&mut self, core: &MasterState, step: usize) -> Result<()> {
         if step == 0 {
             return namespaces::delete(core, &self.name);
         }

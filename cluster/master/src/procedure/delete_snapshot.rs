@@ -5,7 +5,7 @@ use halcyon_rpc::RpcError;
 use prost::Message;
 
 use super::{Lock, Procedure, payload};
-use crate::state::Core;
+use crate::state::MasterState;
 use crate::{errors, snapshot};
 
 pub(super) const KIND: &str = "delete_snapshot";
@@ -47,7 +47,7 @@ impl Procedure for DeleteSnapshot {
         vec![Lock::snapshot(&self.name)]
     }
 
-    fn prepare(&mut self, core: &Core) -> std::result::Result<(), RpcError> {
+    fn prepare(&mut self, core: &MasterState) -> std::result::Result<(), RpcError> {
         let found = snapshot::read_info(core, &self.name).map_err(|error| errors::from_error(&error))?;
         match found {
             Some(info) if self.only_expired && !snapshot::is_expired(&info, core.now_ms()) => {
@@ -69,7 +69,7 @@ impl Procedure for DeleteSnapshot {
         &["delete"]
     }
 
-    fn run(&mut self, core: &Core, _step: usize) -> Result<()> {
+    fn run(&mut self, core: &MasterState, _step: usize) -> Result<()> {
         snapshot::delete(core, &self.name)
     }
 }

@@ -10,7 +10,7 @@ use super::create_table::delete_from_meta;
 use super::enable_table::check_disabled;
 use super::{Lock, Procedure, payload};
 use crate::archive;
-use crate::state::Core;
+use crate::state::MasterState;
 
 pub(super) const KIND: &str = "delete_table";
 
@@ -54,7 +54,7 @@ impl Procedure for DeleteTable {
         Lock::table(&self.table)
     }
 
-    fn prepare(&mut self, core: &Core) -> std::result::Result<(), RpcError> {
+    fn prepare(&mut self, core: &MasterState) -> std::result::Result<(), RpcError> {
         if self.table.is_meta() {
             return Err(RpcError::do_not_retry("Can't modify catalog tables"));
         }
@@ -73,7 +73,7 @@ impl Procedure for DeleteTable {
         &["delete from meta", "archive files"]
     }
 
-    fn run(&mut self, core: &Core, step: usize) -> Result<()> {
+    fn run(&mut self, core: &MasterState, step: usize) -> Result<()> {
         match step {
             0 => delete_from_meta(core, &self.table, &self.regions),
             _ => archive::archive_table(core, &self.table),

@@ -8,7 +8,7 @@ use prost::Message;
 
 use super::enable_table::check_enabled;
 use super::{Lock, Procedure, payload};
-use crate::state::{Core, TableState};
+use crate::state::{MasterState, TableState};
 use crate::{errors, regions};
 
 pub(super) const KIND: &str = "disable_table";
@@ -36,7 +36,7 @@ impl Procedure for DisableTable {
         Lock::table(&self.table)
     }
 
-    fn prepare(&mut self, core: &Core) -> std::result::Result<(), RpcError> {
+    fn prepare(&mut self, core: &MasterState) -> std::result::Result<(), RpcError> {
         if self.table.is_meta() {
             return Err(errors::constraint(format!("Cannot disable {}", self.table)));
         }
@@ -51,7 +51,7 @@ impl Procedure for DisableTable {
         &["set DISABLING", "close regions"]
     }
 
-    fn run(&mut self, core: &Core, step: usize) -> Result<()> {
+    fn run(&mut self, core: &MasterState, step: usize) -> Result<()> {
         if step == 0 {
             return regions::set_table_state(core, &self.table, TableState::Disabling);
         }

@@ -8,7 +8,7 @@ use prost::Message;
 
 use super::{Lock, Procedure, payload};
 use crate::regions;
-use crate::state::{Core, TableEntry, TableState};
+use crate::state::{MasterState, TableEntry, TableState};
 
 pub(super) const KIND: &str = "enable_table";
 
@@ -35,7 +35,7 @@ impl Procedure for EnableTable {
         Lock::table(&self.table)
     }
 
-    fn prepare(&mut self, core: &Core) -> std::result::Result<(), RpcError> {
+    fn prepare(&mut self, core: &MasterState) -> std::result::Result<(), RpcError> {
         if self.table.is_meta() {
             return Err(RpcError::table_not_disabled("Not DISABLED tableName=hbase:meta, state=ENABLED"));
         }
@@ -50,7 +50,7 @@ impl Procedure for EnableTable {
         &["set ENABLING", "open regions"]
     }
 
-    fn run(&mut self, core: &Core, step: usize) -> Result<()> {
+    fn run(&mut self, core: &MasterState, step: usize) -> Result<()> {
         if step == 0 {
             return regions::set_table_state(core, &self.table, TableState::Enabling);
         }
@@ -58,11 +58,11 @@ impl Procedure for EnableTable {
         regions::open_what_can(core, &entry.descriptor, &entry.live_regions(), Some(TableState::Enabled))
     }
 
-    fn can_undo(&self, _core: &Core, _step: usize) -> bool {
+    fn can_undo(&self, _core: &MasterState, _step: usize) -> bool {
         true
     }
 
-    fn undo(&mut self, core: &Core) -> Result<()> {
+    fn undo(&mut self, core: &MasterState) -> Result<()> {
         let live = core.locked_table(&self.table)?.live_regions();
         regions::close(core, &self.table, &live, Some(TableState::Disabled))
     }

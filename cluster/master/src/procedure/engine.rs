@@ -18,7 +18,7 @@ use super::record::{self, Failure, Record};
 use super::results::{Finished, Results};
 use super::{Procedure, decode};
 use crate::errors;
-use crate::state::Core;
+use crate::state::MasterState;
 
 type Answer<T> = std::result::Result<T, RpcError>;
 
@@ -38,7 +38,7 @@ pub(crate) struct Engine {
 }
 
 struct Shared {
-    core: Arc<Core>,
+    core: Arc<MasterState>,
     state: Mutex<State>,
     /// There may be something to run.
     wake: Condvar,
@@ -153,7 +153,7 @@ enum Progress {
 
 impl Engine {
     /// Loads the unfinished procedures; they run when [`Engine::start`] is called.
-    pub(crate) fn load(core: Arc<Core>) -> Result<Engine> {
+    pub(crate) fn load(core: Arc<MasterState>) -> Result<Engine> {
         let records = record::load(&core)?;
         let keep_ms = core.settings.result_keep.as_millis() as i64;
         let mut state = State {
@@ -625,7 +625,7 @@ impl Job {
         self.procedure.steps().get(self.record.step as usize).copied().unwrap_or("remove the record")
     }
 
-    fn is_undoable(&self, core: &Core) -> bool {
+    fn is_undoable(&self, core: &MasterState) -> bool {
         !self.has_run() && self.procedure.can_undo(core, self.record.step as usize)
     }
 
@@ -634,7 +634,7 @@ impl Job {
         self.failed = Some(error);
     }
 
-    fn abort(&mut self, core: &Core) {
+    fn abort(&mut self, core: &MasterState) {
         if !self.is_undoable(core) || self.failed.is_some() {
             return;
         }
@@ -690,7 +690,7 @@ impl State {
         self.waiting.push_back(job);
     }
 
-    fn next_id(&mut self, core: &Core) -> Result<u64> {
+    fn next_id(&mut self, core: &MasterState) -> Result<u64> {
         if self.ids.is_empty() {
             self.ids = record::reserve_ids(core)?;
         }

@@ -10,7 +10,7 @@ use prost::Message;
 use super::enable_table::check_enabled;
 use super::{Lock, Procedure, payload};
 use crate::regions;
-use crate::state::Core;
+use crate::state::MasterState;
 
 pub(super) const KIND: &str = "flush_table";
 
@@ -52,7 +52,7 @@ impl Procedure for FlushTable {
         Lock::table_shared(&self.table)
     }
 
-    fn prepare(&mut self, core: &Core) -> std::result::Result<(), RpcError> {
+    fn prepare(&mut self, core: &MasterState) -> std::result::Result<(), RpcError> {
         let entry = if self.table.is_meta() { None } else { Some(core.table(&self.table)?) };
         let Some(entry) = entry else { return Ok(()) };
         check_enabled(&entry)?;
@@ -81,11 +81,11 @@ impl Procedure for FlushTable {
     }
 
     /// A flush changes nothing that could be seen.
-    fn can_undo(&self, _core: &Core, _step: usize) -> bool {
+    fn can_undo(&self, _core: &MasterState, _step: usize) -> bool {
         true
     }
 
-    fn run(&mut self, core: &Core, _step: usize) -> Result<()> {
+    fn run(&mut self, core: &MasterState, _step: usize) -> Result<()> {
         if self.table.is_meta() {
             return regions::flush(core, &[halcyon_schema::RegionInfo::meta()], &self.families);
         }

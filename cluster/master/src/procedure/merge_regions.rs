@@ -13,7 +13,7 @@ use prost::Message;
 
 use super::transit_region::check_live;
 use super::{Lock, Procedure, payload};
-use crate::state::{Core, RegionEntry, RegionState};
+use crate::state::{MasterState, RegionEntry, RegionState};
 use crate::switches::Switch;
 use crate::{archive, errors, janitor, meta, regions};
 
@@ -73,7 +73,7 @@ impl MergeRegions {
         })
     }
 
-    fn check_parent(&self, core: &Core, parent: &RegionInfo) -> std::result::Result<(), RpcError> {
+    fn check_parent(&self, core: &MasterState, parent: &RegionInfo) -> std::result::Result<(), RpcError> {
         {
             let tables = core.tables.read();
             let (_, entry) = check_live(&tables, parent)?;
@@ -110,7 +110,7 @@ impl Procedure for MergeRegions {
         Lock::table(self.merged.table())
     }
 
-    fn prepare(&mut self, core: &Core) -> std::result::Result<(), RpcError> {
+    fn prepare(&mut self, core: &MasterState) -> std::result::Result<(), RpcError> {
         if !core.switches.lock().get(Switch::Merge) {
             let message = format!("Merge of {:?} failed because merge switch is off", self.parents);
             return Err(RpcError::do_not_retry(message));
@@ -142,7 +142,7 @@ impl Procedure for MergeRegions {
         &["flush", "replace in meta", "open merged"]
     }
 
-    fn run(&mut self, core: &Core, step: usize) -> Result<()> {
+    fn run(&mut self, core: &MasterState, step: usize) -> Result<()> {
         let entry = core.locked_table(self.merged.table())?;
         match step {
             0 => {
@@ -159,11 +159,11 @@ impl Procedure for MergeRegions {
     }
 
     /// Until the write to meta that puts the new in the place of the old.
-    fn can_undo(&self, core: &Core, _step: usize) -> bool {
+    fn can_undo(&self, core: &MasterState, _step: usize) -> bool {
         core.table(self.merged.table()).is_ok_and(|entry| !entry.regions.contains_key(&self.merged))
     }
 
-    fn undo(&mut self, core: &Core) -> Result<()> {
+    fn undo(&mut self, core: &MasterState) -> Result<()> {
         let entry = core.locked_table(self.merged.table())?;
         if entry.regions.contains_key(&self.merged) {
             return Ok(()); // it is in their place
@@ -174,7 +174,7 @@ impl Procedure for MergeRegions {
 }
 
 impl MergeRegions {
-    fn replace(&self, core: &Core) -> Result<()> {
+    fn replace(&self, core: &MasterState) -> Result<()> {
         let table = self.merged.table();
         if core.locked_table(table)?.regions.contains_key(&self.merged) {
             return Ok(()); // done before a crash

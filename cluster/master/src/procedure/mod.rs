@@ -37,7 +37,7 @@ use halcyon_cell::{Error, Result};
 use halcyon_rpc::RpcError;
 use prost::Message;
 
-use crate::state::Core;
+use crate::state::MasterState;
 
 pub(crate) use clean_regions::CleanRegions;
 pub(crate) use create_namespace::CreateNamespace;
@@ -73,7 +73,7 @@ pub(crate) trait Procedure: Send {
     fn locks(&self) -> Vec<Lock>;
 
     /// Checks the request and decides what the record keeps. The locks are held; nothing may be changed yet.
-    fn prepare(&mut self, core: &Core) -> std::result::Result<(), RpcError>;
+    fn prepare(&mut self, core: &MasterState) -> std::result::Result<(), RpcError>;
 
     /// What [`decode`] needs to go on.
     fn payload(&self) -> Vec<u8>;
@@ -82,16 +82,16 @@ pub(crate) trait Procedure: Send {
 
     /// Runs one step; may find that a part or all of it was done before. An error of kind `Invalid` or `Corrupt`
     /// ends the procedure; any other runs the step again later.
-    fn run(&mut self, core: &Core, step: usize) -> Result<()>;
+    fn run(&mut self, core: &MasterState, step: usize) -> Result<()>;
 
     /// Whether [`Procedure::undo`] leads back to the state before while this step has not ended: then an
     /// administrator may abort the procedure.
-    fn can_undo(&self, _core: &Core, _step: usize) -> bool {
+    fn can_undo(&self, _core: &MasterState, _step: usize) -> bool {
         false
     }
 
     /// Takes back what the steps did, after a final error or an abort. May run twice.
-    fn undo(&mut self, _core: &Core) -> Result<()> {
+    fn undo(&mut self, _core: &MasterState) -> Result<()> {
         Ok(())
     }
 }

@@ -8,7 +8,7 @@ use prost::Message;
 
 use super::{Lock, Procedure, payload};
 use crate::namespaces;
-use crate::state::Core;
+use crate::state::MasterState;
 
 pub(super) const KIND: &str = "modify_namespace";
 
@@ -36,7 +36,7 @@ impl Procedure for ModifyNamespace {
         Lock::namespace(&self.namespace.name)
     }
 
-    fn prepare(&mut self, core: &Core) -> std::result::Result<(), RpcError> {
+    fn prepare(&mut self, core: &MasterState) -> std::result::Result<(), RpcError> {
         core.namespace(&self.namespace.name).map(|_| ())
     }
 
@@ -48,7 +48,7 @@ impl Procedure for ModifyNamespace {
         &["write"]
     }
 
-    fn run(&mut self, core: &Core, _step: usize) -> Result<()> {
+    fn run(&mut self, core: &MasterState, _step: usize) -> Result<()> {
         namespaces::change(core, &self.namespace)
     }
 }

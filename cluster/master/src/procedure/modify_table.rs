@@ -10,7 +10,7 @@ use halcyon_schema::{FamilyDescriptor, TableDescriptor, TableName};
 use prost::Message;
 
 use super::{Lock, Procedure, payload};
-use crate::state::{Core, TableState};
+use crate::state::{MasterState, TableState};
 use crate::{archive, descriptors, errors, meta, regions};
 
 pub(super) const KIND: &str = "modify_table";
@@ -75,7 +75,7 @@ impl Procedure for ModifyTable {
         Lock::table(&self.table)
     }
 
-    fn prepare(&mut self, core: &Core) -> std::result::Result<(), RpcError> {
+    fn prepare(&mut self, core: &MasterState) -> std::result::Result<(), RpcError> {
         if self.table.is_meta() {
             return Err(RpcError::do_not_retry("Can't modify catalog tables"));
         }
@@ -112,7 +112,7 @@ impl Procedure for ModifyTable {
         &["write descriptor", "reopen regions", "archive families"]
     }
 
-    fn run(&mut self, core: &Core, step: usize) -> Result<()> {
+    fn run(&mut self, core: &MasterState, step: usize) -> Result<()> {
         match step {
             0 => self.write_descriptor(core),
             1 => self.reopen(core),
@@ -122,7 +122,7 @@ impl Procedure for ModifyTable {
 }
 
 impl ModifyTable {
-    fn write_descriptor(&self, core: &Core) -> Result<()> {
+    fn write_descriptor(&self, core: &MasterState) -> Result<()> {
         let descriptor = Arc::new(TableDescriptor::from_pb(&self.plan.schema)?);
         descriptors::write(&core.env, &core.root, &descriptor, self.plan.sequence)?;
         core.update_table(&self.table, |entry| {
@@ -132,7 +132,7 @@ impl ModifyTable {
         Ok(())
     }
 
-    fn reopen(&self, core: &Core) -> Result<()> {
+    fn reopen(&self, core: &MasterState) -> Result<()> {
         let entry = core.locked_table(&self.table)?;
         let live = entry.live_regions();
         if self.plan.families_added {
@@ -153,7 +153,7 @@ impl ModifyTable {
         Ok(())
     }
 
-    fn archive_families(&self, core: &Core) -> Result<()> {
+    fn archive_families(&self, core: &MasterState) -> Result<()> {
         if self.plan.deleted_families.is_empty() {
             return Ok(());
         }

@@ -16,7 +16,7 @@ use prost::Message;
 use tracing::warn;
 
 use crate::descriptors::list;
-use crate::state::Core;
+use crate::state::MasterState;
 
 const FORMAT: u8 = 1;
 const NEXT: &str = "next";
@@ -72,7 +72,7 @@ impl Failure {
     }
 }
 
-fn dir(core: &Core) -> PathBuf {
+fn dir(core: &MasterState) -> PathBuf {
     dir_in(&core.root)
 }
 
@@ -101,14 +101,14 @@ pub(crate) fn forget_records(env: &Env, root: &Path) -> Result<()> {
     Ok(())
 }
 
-pub(crate) fn write(core: &Core, record: &Record) -> Result<()> {
+pub(crate) fn write(core: &MasterState, record: &Record) -> Result<()> {
     let mut bytes = vec![FORMAT];
     record.encode(&mut bytes).expect("a Vec grows as needed");
     Ok(core.env.fs.replace(&dir(core).join(record.id.to_string()), &bytes)?)
 }
 
 /// Sees to it that no master goes on with the procedure, which may be running.
-pub(crate) fn mark_bypassed(core: &Core, id: u64) -> Result<()> {
+pub(crate) fn mark_bypassed(core: &MasterState, id: u64) -> Result<()> {
     let bytes = match core.env.fs.read(&dir(core).join(id.to_string())) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()), // not recorded yet
         bytes => bytes?,
@@ -119,7 +119,7 @@ pub(crate) fn mark_bypassed(core: &Core, id: u64) -> Result<()> {
 /// Removes a record. Not durable by itself, which saves a sync: a record that comes back after a crash runs its
 /// last step once more. Nothing newer can have happened to its table by then, because the record of a newer
 /// procedure makes the names of the directory durable, this removal among them.
-pub(crate) fn remove(core: &Core, id: u64) -> Result<()> {
+pub(crate) fn remove(core: &MasterState, id: u64) -> Result<()> {
     match core.env.fs.remove_file(&dir(core).join(id.to_string())) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         other => Ok(other?),
@@ -127,7 +127,7 @@ pub(crate) fn remove(core: &Core, id: u64) -> Result<()> {
 }
 
 /// All records, in the order of their numbers.
-pub(crate) fn load(core: &Core) -> Result<Vec<Record>> {
+pub(crate) fn load(core: &MasterState) -> Result<Vec<Record>> {
     let dir = dir(core);
     core.env.fs.create_dir_all(&dir)?;
     let mut records = Vec::new();
@@ -155,7 +155,7 @@ fn decode(bytes: &[u8]) -> Result<Record> {
 }
 
 /// Takes numbers that no procedure had, also none of an earlier master: clients ask for results by number.
-pub(crate) fn reserve_ids(core: &Core) -> Result<std::ops::Range<u64>> {
+pub(crate) fn reserve_ids(core: &MasterState) -> Result<std::ops::Range<u64>> {
     let path = dir(core).join(NEXT);
     let first = if core.env.fs.exists(&path) {
         let bytes = core.env.fs.read(&path)?;

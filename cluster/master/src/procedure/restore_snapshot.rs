@@ -21,7 +21,7 @@ use prost::Message;
 use super::create_table::{FIRST_SEQUENCE, delete_from_meta, split};
 use super::enable_table::check_disabled;
 use super::{Lock, Procedure, payload};
-use crate::state::{Core, TableEntry, TableState};
+use crate::state::{MasterState, TableEntry, TableState};
 use crate::{archive, descriptors, errors, meta, regions, snapshot};
 
 pub(super) const KIND: &str = "restore_snapshot";
@@ -69,7 +69,7 @@ impl RestoreSnapshot {
         Ok(RestoreSnapshot { snapshot: plan.snapshot.clone(), table, set_tracker: false, plan })
     }
 
-    fn plan(&self, core: &Core) -> std::result::Result<Payload, RpcError> {
+    fn plan(&self, core: &MasterState) -> std::result::Result<Payload, RpcError> {
         let failed = |error: Error| errors::from_error(&error);
         let Some(info) = snapshot::read_info(core, &self.snapshot).map_err(failed)? else {
             let message = format!("Snapshot '{}' doesn't exist on the filesystem", self.snapshot);
@@ -139,7 +139,7 @@ impl Procedure for RestoreSnapshot {
         locks
     }
 
-    fn prepare(&mut self, core: &Core) -> std::result::Result<(), RpcError> {
+    fn prepare(&mut self, core: &MasterState) -> std::result::Result<(), RpcError> {
         core.namespace(self.table.namespace())?;
         if self.table.is_meta() {
             return Err(RpcError::do_not_retry("Can't modify catalog tables"));
@@ -161,7 +161,7 @@ impl Procedure for RestoreSnapshot {
         }
     }
 
-    fn run(&mut self, core: &Core, step: usize) -> Result<()> {
+    fn run(&mut self, core: &MasterState, step: usize) -> Result<()> {
         let descriptor = TableDescriptor::from_pb(&self.plan.schema)?;
         let new = infos(&self.plan.new_regions)?;
         match step {
@@ -179,12 +179,12 @@ impl Procedure for RestoreSnapshot {
         }
     }
 
-    fn can_undo(&self, core: &Core, _step: usize) -> bool {
+    fn can_undo(&self, core: &MasterState, _step: usize) -> bool {
         self.plan.is_clone || !self.is_replaced(core)
     }
 
     /// A clone leaves nothing behind. A restore leaves the old table, or, once meta has it, the new one.
-    fn undo(&mut self, core: &Core) -> Result<()> {
+    fn undo(&mut self, core: &MasterState) -> Result<()> {
         let new = infos(&self.plan.new_regions)?;
         if self.plan.is_clone {
             regions::close_only(core, &new, true)?;
@@ -201,7 +201,7 @@ impl Procedure for RestoreSnapshot {
 
 impl RestoreSnapshot {
     /// The new regions in the place of the old ones. Both are in one write, so that a crash leaves the one or the other.
-    fn write_meta(&self, core: &Core, descriptor: &TableDescriptor, new: &[RegionInfo]) -> Result<()> {
+    fn write_meta(&self, core: &MasterState, descriptor: &TableDescriptor, new: &[RegionInfo]) -> Result<()> {
         descriptors::write(&core.env, &core.root, descriptor, self.plan.descriptor_sequence)?;
         let state = if self.plan.is_clone { TableState::Enabling } else { TableState::Disabled };
         let old = infos(&self.plan.old_regions)?;
@@ -215,7 +215,7 @@ impl RestoreSnapshot {
     }
 
     /// Puts the old descriptor back, under a number of its own, if the new one was written.
-    fn restore_descriptor(&self, core: &Core) -> Result<()> {
+    fn restore_descriptor(&self, core: &MasterState) -> Result<()> {
         let Some(old) = &self.plan.old_schema else { return Ok(()) };
         let written = descriptors::read(&core.env, &core.root, &self.table)?;
         if written.is_none_or(|(_, sequence)| sequence != self.plan.descriptor_sequence) {
@@ -230,7 +230,7 @@ impl RestoreSnapshot {
     }
 
     /// Whether the table has the new regions. The same after a restart, which reads meta.
-    fn is_replaced(&self, core: &Core) -> bool {
+    fn is_replaced(&self, core: &MasterState) -> bool {
         let Ok(new) = infos(&self.plan.new_regions) else { return false };
         core.table(&self.table).is_ok_and(|entry| new.iter().any(|region| entry.regions.contains_key(region)))
     }

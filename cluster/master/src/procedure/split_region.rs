@@ -21,7 +21,7 @@ use prost::Message;
 
 use super::transit_region::check_live;
 use super::{Lock, Procedure, payload};
-use crate::state::{Core, RegionEntry, RegionState};
+use crate::state::{MasterState, RegionEntry, RegionState};
 use crate::switches::Switch;
 use crate::{archive, errors, janitor, meta, regions};
 
@@ -57,7 +57,7 @@ impl SplitRegion {
     }
 
     /// Checked in the order and with the words of `SplitTableRegionProcedure.checkSplittable`.
-    fn find_row(&self, core: &Core) -> std::result::Result<Bytes, RpcError> {
+    fn find_row(&self, core: &MasterState) -> std::result::Result<Bytes, RpcError> {
         let refuse = |message: String| Err(RpcError::do_not_retry(message));
         let parent = &self.parent;
         let request = RegionInfoRequest {
@@ -103,7 +103,7 @@ impl Procedure for SplitRegion {
         Lock::table(self.parent.table())
     }
 
-    fn prepare(&mut self, core: &Core) -> std::result::Result<(), RpcError> {
+    fn prepare(&mut self, core: &MasterState) -> std::result::Result<(), RpcError> {
         if !core.switches.lock().get(Switch::Split) {
             let message = format!("Split region {} failed due to split switch off", self.parent);
             return Err(RpcError::do_not_retry(message));
@@ -142,7 +142,7 @@ impl Procedure for SplitRegion {
         &["flush", "replace in meta", "open daughters"]
     }
 
-    fn run(&mut self, core: &Core, step: usize) -> Result<()> {
+    fn run(&mut self, core: &MasterState, step: usize) -> Result<()> {
         let entry = core.locked_table(self.parent.table())?;
         match step {
             0 => {
@@ -156,11 +156,11 @@ impl Procedure for SplitRegion {
     }
 
     /// Until the write to meta that puts the new in the place of the old.
-    fn can_undo(&self, core: &Core, _step: usize) -> bool {
+    fn can_undo(&self, core: &MasterState, _step: usize) -> bool {
         core.table(self.parent.table()).is_ok_and(|entry| entry.regions.contains_key(&self.parent))
     }
 
-    fn undo(&mut self, core: &Core) -> Result<()> {
+    fn undo(&mut self, core: &MasterState) -> Result<()> {
         let entry = core.locked_table(self.parent.table())?;
         if !entry.regions.contains_key(&self.parent) {
             return Ok(()); // the daughters are in its place
@@ -173,7 +173,7 @@ impl Procedure for SplitRegion {
 }
 
 impl SplitRegion {
-    fn replace(&self, core: &Core) -> Result<()> {
+    fn replace(&self, core: &MasterState) -> Result<()> {
         let (table, parent) = (self.parent.table(), std::slice::from_ref(&self.parent));
         janitor::end_merge(core, &self.parent)?;
         let mut entry = core.locked_table(table)?;

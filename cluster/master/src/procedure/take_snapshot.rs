@@ -11,7 +11,7 @@ use halcyon_schema::{RegionInfo, TableDescriptor, TableName};
 use prost::Message;
 
 use super::{Lock, Procedure, payload};
-use crate::state::{Core, TableState};
+use crate::state::{MasterState, TableState};
 use crate::{errors, regions, snapshot};
 
 pub(super) const KIND: &str = "take_snapshot";
@@ -64,7 +64,7 @@ impl Procedure for TakeSnapshot {
         locks
     }
 
-    fn prepare(&mut self, core: &Core) -> std::result::Result<(), RpcError> {
+    fn prepare(&mut self, core: &MasterState) -> std::result::Result<(), RpcError> {
         let info = &mut self.plan.info;
         halcyon_schema::check_table_qualifier(info.name.as_bytes()).map_err(errors::invalid)?;
         if snapshot::read_info(core, &info.name).map_err(|error| errors::from_error(&error))?.is_some() {
@@ -113,7 +113,7 @@ impl Procedure for TakeSnapshot {
         &["flush regions", "write snapshot"]
     }
 
-    fn run(&mut self, core: &Core, step: usize) -> Result<()> {
+    fn run(&mut self, core: &MasterState, step: usize) -> Result<()> {
         let infos = self.plan.regions.iter().map(RegionInfo::from_pb).collect::<Result<Vec<_>>>()?;
         match step {
             0 if self.plan.flush => regions::flush(core, &infos, &[]),
@@ -126,11 +126,11 @@ impl Procedure for TakeSnapshot {
     }
 
     /// Until the snapshot is complete it is a directory that nobody sees.
-    fn can_undo(&self, _core: &Core, _step: usize) -> bool {
+    fn can_undo(&self, _core: &MasterState, _step: usize) -> bool {
         true
     }
 
-    fn undo(&mut self, core: &Core) -> Result<()> {
+    fn undo(&mut self, core: &MasterState) -> Result<()> {
         snapshot::delete_working(core, &self.plan.info.name)
     }
 }

@@ -8,7 +8,7 @@ use prost::Message;
 
 use super::enable_table::check_enabled;
 use super::{Lock, Procedure, payload};
-use crate::state::{Core, RegionEntry, RegionState, Tables};
+use crate::state::{MasterState, RegionEntry, RegionState, Tables};
 use crate::{errors, regions};
 
 pub(super) const KIND: &str = "transit_region";
@@ -72,7 +72,7 @@ impl Procedure for TransitRegion {
         Lock::table(self.region.table())
     }
 
-    fn prepare(&mut self, core: &Core) -> std::result::Result<(), RpcError> {
+    fn prepare(&mut self, core: &MasterState) -> std::result::Result<(), RpcError> {
         if self.region.is_meta() {
             return Err(RpcError::do_not_retry("hbase:meta stays where the master is"));
         }
@@ -97,7 +97,7 @@ impl Procedure for TransitRegion {
         }
     }
 
-    fn run(&mut self, core: &Core, step: usize) -> Result<()> {
+    fn run(&mut self, core: &MasterState, step: usize) -> Result<()> {
         let region = std::slice::from_ref(&self.region);
         match self.steps()[step] {
             "close" => regions::close(core, self.region.table(), region, None),
@@ -109,12 +109,12 @@ impl Procedure for TransitRegion {
     }
 
     /// An open can be given up; a close that does not work makes the region server stop.
-    fn can_undo(&self, _core: &Core, step: usize) -> bool {
+    fn can_undo(&self, _core: &MasterState, step: usize) -> bool {
         self.steps()[step] == "open"
     }
 
     /// A region that can never be opened stays FAILED_OPEN, which tells more than CLOSED.
-    fn undo(&mut self, core: &Core) -> Result<()> {
+    fn undo(&mut self, core: &MasterState) -> Result<()> {
         let state = core.tables.read().region(self.region.encoded_name()).map(|(_, _, entry)| entry.state);
         match state {
             None | Some(RegionState::FailedOpen) => Ok(()),

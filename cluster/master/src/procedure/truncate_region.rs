@@ -11,7 +11,7 @@ use prost::Message;
 
 use super::transit_region::check_live;
 use super::{Lock, Procedure, payload};
-use crate::state::{Core, RegionEntry};
+use crate::state::{MasterState, RegionEntry};
 use crate::{archive, meta, regions};
 
 pub(super) const KIND: &str = "truncate_region";
@@ -61,7 +61,7 @@ impl Procedure for TruncateRegion {
         Lock::table(self.old.table())
     }
 
-    fn prepare(&mut self, core: &Core) -> std::result::Result<(), RpcError> {
+    fn prepare(&mut self, core: &MasterState) -> std::result::Result<(), RpcError> {
         if self.old.table().is_system() {
             return Err(RpcError::do_not_retry("Can't truncate region in catalog tables"));
         }
@@ -88,7 +88,7 @@ impl Procedure for TruncateRegion {
         &["write files", "close and write meta", "open", "archive"]
     }
 
-    fn run(&mut self, core: &Core, step: usize) -> Result<()> {
+    fn run(&mut self, core: &MasterState, step: usize) -> Result<()> {
         let table = self.old.table();
         let entry = core.locked_table(table)?;
         let new = std::slice::from_ref(&self.new);
@@ -106,7 +106,7 @@ impl Procedure for TruncateRegion {
 
 impl TruncateRegion {
     /// The old region leaves together with its row: as long as it has one, a restart opens it.
-    fn replace(&self, core: &Core) -> Result<()> {
+    fn replace(&self, core: &MasterState) -> Result<()> {
         regions::close_only(core, std::slice::from_ref(&self.old), false)?;
         core.meta_put(|timestamp| {
             let mut cells = meta::closed_region(&self.new, timestamp);

@@ -9,7 +9,7 @@ use prost::Message;
 use super::create_table::{split, write_meta};
 use super::enable_table::check_disabled;
 use super::{Lock, Procedure, payload};
-use crate::state::{Core, TableState};
+use crate::state::{MasterState, TableState};
 use crate::{archive, errors, meta, regions};
 
 pub(super) const KIND: &str = "truncate_table";
@@ -58,7 +58,7 @@ impl Procedure for TruncateTable {
         Lock::table(&self.table)
     }
 
-    fn prepare(&mut self, core: &Core) -> std::result::Result<(), RpcError> {
+    fn prepare(&mut self, core: &MasterState) -> std::result::Result<(), RpcError> {
         if self.table.is_meta() {
             return Err(RpcError::do_not_retry("Can't modify catalog tables"));
         }
@@ -87,7 +87,7 @@ impl Procedure for TruncateTable {
         &["delete old regions", "write files", "write meta", "open regions"]
     }
 
-    fn run(&mut self, core: &Core, step: usize) -> Result<()> {
+    fn run(&mut self, core: &MasterState, step: usize) -> Result<()> {
         let descriptor = TableDescriptor::from_pb(&self.plan.schema)?;
         let infos =
             |regions: &[pb::RegionInfo]| regions.iter().map(RegionInfo::from_pb).collect::<Result<Vec<_>>>();
@@ -103,7 +103,7 @@ impl Procedure for TruncateTable {
 
 /// Takes all regions of a table out of meta and memory, and their files to the archive; also those of regions that
 /// went into a merge, which have no row any more.
-pub(super) fn delete_regions(core: &Core, table: &TableName, old: Vec<RegionInfo>) -> Result<()> {
+pub(super) fn delete_regions(core: &MasterState, table: &TableName, old: Vec<RegionInfo>) -> Result<()> {
     core.meta_put(|timestamp| old.iter().map(|region| meta::delete_region(region, timestamp)).collect())?;
     core.update_table(table, |entry| entry.regions.clear());
     archive::archive_regions(core, table)

@@ -8,12 +8,12 @@ use prost::Message;
 use super::Answer;
 use crate::errors::{self, invalid};
 use crate::settings::StopRequest;
-use crate::state::{Core, RegionState, TableEntry};
+use crate::state::{MasterState, RegionState, TableEntry};
 use crate::switches::Switch;
 
 /// The parts asked for; with no option, all of them.
 pub(super) fn status(
-    core: &Core,
+    core: &MasterState,
     request: pb::GetClusterStatusRequest,
 ) -> Answer<pb::GetClusterStatusResponse> {
     let wanted =
@@ -96,7 +96,7 @@ fn meta_count() -> pb::TableRegionStatesCount {
 
 /// The oldest last major compaction of a table's regions; 0 if none is known.
 pub(super) fn last_major_compaction(
-    core: &Core,
+    core: &MasterState,
     request: pb::MajorCompactionTimestampRequest,
 ) -> Answer<pb::MajorCompactionTimestampResponse> {
     let table = TableName::from_pb(&request.table_name).map_err(invalid)?;
@@ -109,7 +109,7 @@ pub(super) fn last_major_compaction(
 }
 
 pub(super) fn last_major_compaction_of_region(
-    core: &Core,
+    core: &MasterState,
     request: pb::MajorCompactionTimestampForRegionRequest,
 ) -> Answer<pb::MajorCompactionTimestampResponse> {
     let loads = core.cluster.reports.newest_report().load.region_loads;
@@ -137,7 +137,7 @@ pub(super) fn log_entries(request: &pb::LogRequest) -> Answer<pb::LogEntry> {
     Ok(pb::LogEntry { log_class_name, log_message: Bytes::from(log_message) })
 }
 
-pub(super) fn stop(core: &Core, request: StopRequest) -> Answer<()> {
+pub(super) fn stop(core: &MasterState, request: StopRequest) -> Answer<()> {
     match &*core.stop_callback.lock() {
         Some(callback) => {
             callback(request);

@@ -11,7 +11,7 @@ use prost::Message;
 use super::{Answer, snapshots};
 use crate::errors::invalid;
 use crate::procedure::{Engine, FlushTable, Procedure, Resource, TakeSnapshot};
-use crate::state::Core;
+use crate::state::MasterState;
 
 /// How clients up to 2.5 flush a table.
 const FLUSH_SIGNATURE: &str = "flush-table-proc";
@@ -44,7 +44,7 @@ pub(super) fn exec(call: &Call, request: pb::ExecProcedureRequest) -> Answer<Box
 
 /// A flush is done when nothing is flushing the table any more, a snapshot when it is there.
 pub(super) fn is_done(
-    core: &Core,
+    core: &MasterState,
     engine: &Engine,
     request: pb::IsProcedureDoneRequest,
 ) -> Answer<pb::IsProcedureDoneResponse> {

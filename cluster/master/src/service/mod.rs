@@ -23,7 +23,7 @@ use prost::Message;
 use tracing::info;
 
 use crate::procedure::{Lock, Procedure, Submission};
-use crate::state::Core;
+use crate::state::MasterState;
 use crate::switches::Switch;
 use crate::{Master, errors};
 use work::Workers;
@@ -60,7 +60,7 @@ impl MasterService {
         handler(self, call)
     }
 
-    fn core(&self) -> &Core {
+    fn core(&self) -> &MasterState {
         &self.master.core
     }
 
@@ -92,7 +92,7 @@ impl MasterService {
     fn transit<M, R>(
         &self,
         call: &Call,
-        request: impl FnOnce(&Core, M) -> Answer<Option<Box<dyn Procedure>>>,
+        request: impl FnOnce(&MasterState, M) -> Answer<Option<Box<dyn Procedure>>>,
         response: R,
     ) -> Answer<Outcome>
     where
@@ -111,7 +111,7 @@ impl MasterService {
     fn blocking<M, R>(
         &self,
         call: &Call,
-        work: impl FnOnce(&Core, M) -> Answer<R> + Send + 'static,
+        work: impl FnOnce(&MasterState, M) -> Answer<R> + Send + 'static,
     ) -> Answer<Outcome>
     where
         M: Message + Default + Send + 'static,

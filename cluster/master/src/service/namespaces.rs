@@ -6,7 +6,7 @@ use halcyon_schema::{NamespaceDescriptor, TableDescriptor};
 use super::{Answer, Request, tables};
 use crate::errors::invalid;
 use crate::procedure::{CreateNamespace, DeleteNamespace, ModifyNamespace};
-use crate::state::Core;
+use crate::state::MasterState;
 
 pub(super) fn create(request: pb::CreateNamespaceRequest) -> Answer<Request> {
     let nonce = (request.nonce_group(), request.nonce());
@@ -26,26 +26,26 @@ pub(super) fn delete(request: pb::DeleteNamespaceRequest) -> Answer<Request> {
 }
 
 pub(super) fn get(
-    core: &Core,
+    core: &MasterState,
     request: &pb::GetNamespaceDescriptorRequest,
 ) -> Answer<pb::GetNamespaceDescriptorResponse> {
     let namespace_descriptor = core.namespace(&request.namespace_name)?.to_pb();
     Ok(pb::GetNamespaceDescriptorResponse { namespace_descriptor })
 }
 
-pub(super) fn names(core: &Core) -> pb::ListNamespacesResponse {
+pub(super) fn names(core: &MasterState) -> pb::ListNamespacesResponse {
     let namespaces = core.namespaces.read();
     pb::ListNamespacesResponse { namespace_name: namespaces.iter().map(|each| each.name.clone()).collect() }
 }
 
-pub(super) fn descriptors(core: &Core) -> pb::ListNamespaceDescriptorsResponse {
+pub(super) fn descriptors(core: &MasterState) -> pb::ListNamespaceDescriptorsResponse {
     let namespaces = core.namespaces.read();
     let namespace_descriptor = namespaces.iter().map(NamespaceDescriptor::to_pb).collect();
     pb::ListNamespaceDescriptorsResponse { namespace_descriptor }
 }
 
 pub(super) fn table_names(
-    core: &Core,
+    core: &MasterState,
     request: &pb::ListTableNamesByNamespaceRequest,
 ) -> Answer<pb::ListTableNamesByNamespaceResponse> {
     core.namespace(&request.namespace_name)?;
@@ -56,7 +56,7 @@ pub(super) fn table_names(
 }
 
 pub(super) fn table_descriptors(
-    core: &Core,
+    core: &MasterState,
     request: &pb::ListTableDescriptorsByNamespaceRequest,
 ) -> Answer<pb::ListTableDescriptorsByNamespaceResponse> {
     core.namespace(&request.namespace_name)?;

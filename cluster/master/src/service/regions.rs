@@ -7,13 +7,13 @@ use halcyon_schema::{RegionInfo, ServerName, parse_region_name};
 use super::{Answer, Request};
 use crate::errors::invalid;
 use crate::procedure::{MergeRegions, Procedure, RegionAction, SplitRegion, TransitRegion, TruncateRegion};
-use crate::state::Core;
+use crate::state::MasterState;
 
 type Transit = Answer<Option<Box<dyn Procedure>>>;
 
 /// Closes and opens the region where it is. With a destination that is the region's own server nothing is to do;
 /// one that is not a live server is refused.
-pub(super) fn move_region(core: &Core, request: pb::MoveRegionRequest) -> Transit {
+pub(super) fn move_region(core: &MasterState, request: pb::MoveRegionRequest) -> Transit {
     let region = find(core, &request.region)?;
     if let Some(to) = &request.dest_server_name {
         let (to, here) =
@@ -28,17 +28,17 @@ pub(super) fn move_region(core: &Core, request: pb::MoveRegionRequest) -> Transi
     Ok(Some(Box::new(TransitRegion::new(region, RegionAction::Move, false))))
 }
 
-pub(super) fn assign(core: &Core, request: pb::AssignRegionRequest) -> Transit {
+pub(super) fn assign(core: &MasterState, request: pb::AssignRegionRequest) -> Transit {
     let region = find(core, &request.region)?;
     Ok(Some(Box::new(TransitRegion::new(region, RegionAction::Assign, request.r#override()))))
 }
 
-pub(super) fn unassign(core: &Core, request: pb::UnassignRegionRequest) -> Transit {
+pub(super) fn unassign(core: &MasterState, request: pb::UnassignRegionRequest) -> Transit {
     let region = find(core, &request.region)?;
     Ok(Some(Box::new(TransitRegion::new(region, RegionAction::Unassign, request.force()))))
 }
 
-pub(super) fn offline(core: &Core, request: pb::OfflineRegionRequest) -> Transit {
+pub(super) fn offline(core: &MasterState, request: pb::OfflineRegionRequest) -> Transit {
     let region = find(core, &request.region)?;
     Ok(Some(Box::new(TransitRegion::new(region, RegionAction::Unassign, true))))
 }
@@ -56,14 +56,14 @@ pub(super) fn split(request: pb::SplitTableRegionRequest) -> Answer<Request> {
     Ok((Box::new(SplitRegion::new(region, row)), nonce))
 }
 
-pub(super) fn merge(core: &Core, request: pb::MergeTableRegionsRequest) -> Answer<Request> {
+pub(super) fn merge(core: &MasterState, request: pb::MergeTableRegionsRequest) -> Answer<Request> {
     let nonce = (request.nonce_group(), request.nonce());
     let regions = request.region.iter().map(|specifier| find(core, specifier)).collect::<Answer<_>>()?;
     Ok((Box::new(MergeRegions::new(regions)?), nonce))
 }
 
 /// Finds a region by full or encoded name, whichever the specifier says it is.
-pub(super) fn find(core: &Core, specifier: &pb::RegionSpecifier) -> Answer<RegionInfo> {
+pub(super) fn find(core: &MasterState, specifier: &pb::RegionSpecifier) -> Answer<RegionInfo> {
     let value = &specifier.value;
     let meta = RegionInfo::meta();
     if value == meta.region_name() || value == meta.encoded_name().as_bytes() {

@@ -10,7 +10,7 @@ use super::{Answer, Request, tables};
 use crate::errors::{self, invalid};
 use crate::procedure::{DeleteSnapshot, Engine, Procedure, Resource, RestoreSnapshot, TakeSnapshot};
 use crate::snapshot;
-use crate::state::Core;
+use crate::state::MasterState;
 
 /// How long clients may wait for a snapshot, in milliseconds (`hbase.snapshot.master.timeout.millis`).
 const EXPECTED_TIMEOUT_MS: i64 = 300_000;
@@ -27,7 +27,7 @@ pub(super) fn taken(id: u64) -> pb::SnapshotResponse {
 
 /// The snapshot's `table` is the table to be. `restoreACL` has nothing to do for a snapshot without permissions, as in
 /// HBase without access control; one with them is refused, because they would be lost.
-pub(super) fn restore(core: &Core, request: pb::RestoreSnapshotRequest) -> Answer<Request> {
+pub(super) fn restore(core: &MasterState, request: pb::RestoreSnapshotRequest) -> Answer<Request> {
     let nonce = (request.nonce_group(), request.nonce());
     let table = TableName::parse(request.snapshot.table().as_bytes()).map_err(invalid)?;
     let name = request.snapshot.name.clone();
@@ -46,7 +46,7 @@ pub(super) fn restore(core: &Core, request: pb::RestoreSnapshotRequest) -> Answe
 }
 
 pub(super) fn list(
-    core: &Core,
+    core: &MasterState,
     _request: pb::GetCompletedSnapshotsRequest,
 ) -> Answer<pb::GetCompletedSnapshotsResponse> {
     let snapshots = snapshot::list_infos(core).map_err(|error| errors::from_error(&error))?;
@@ -54,13 +54,16 @@ pub(super) fn list(
 }
 
 /// Answered when the snapshot is gone: what clones or restores it ends first.
-pub(super) fn delete(_core: &Core, request: pb::DeleteSnapshotRequest) -> Answer<Option<Box<dyn Procedure>>> {
+pub(super) fn delete(
+    _core: &MasterState,
+    request: pb::DeleteSnapshotRequest,
+) -> Answer<Option<Box<dyn Procedure>>> {
     Ok(Some(Box::new(DeleteSnapshot::new(request.snapshot.name))))
 }
 
 /// Older clients ask for the snapshot itself, not for its procedure.
 pub(super) fn is_done(
-    core: &Core,
+    core: &MasterState,
     engine: &Engine,
     request: pb::IsSnapshotDoneRequest,
 ) -> Answer<pb::IsSnapshotDoneResponse> {

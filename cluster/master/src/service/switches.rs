@@ -8,23 +8,23 @@ use halcyon_proto::pb;
 
 use super::Answer;
 use crate::procedure::Engine;
-use crate::state::Core;
+use crate::state::MasterState;
 use crate::switches::Switch;
 use crate::{cleaner, errors};
 
-fn set(core: &Core, switch: Switch, on: bool) -> Answer<bool> {
+fn set(core: &MasterState, switch: Switch, on: bool) -> Answer<bool> {
     core.set_switch(switch, on).map_err(|error| errors::from_error(&error))
 }
 
 pub(super) fn set_balancer(
-    core: &Core,
+    core: &MasterState,
     request: pb::SetBalancerRunningRequest,
 ) -> Answer<pb::SetBalancerRunningResponse> {
     let prev_balance_value = Some(set(core, Switch::Balancer, request.on)?);
     Ok(pb::SetBalancerRunningResponse { prev_balance_value })
 }
 
-pub(super) fn balance(core: &Core, request: &pb::BalanceRequest) -> pb::BalanceResponse {
+pub(super) fn balance(core: &MasterState, request: &pb::BalanceRequest) -> pb::BalanceResponse {
     let balancer_ran = request.dry_run() || core.switches.lock().get(Switch::Balancer);
     pb::BalanceResponse { balancer_ran, moves_calculated: Some(0), moves_executed: Some(0) }
 }
@@ -40,7 +40,7 @@ pub(super) fn set_normalizer(
 }
 
 pub(super) fn enable_catalog_janitor(
-    core: &Core,
+    core: &MasterState,
     request: pb::EnableCatalogJanitorRequest,
 ) -> Answer<pb::EnableCatalogJanitorResponse> {
     let prev_value = Some(set(core, Switch::CatalogJanitor, request.enable)?);
@@ -48,13 +48,13 @@ pub(super) fn enable_catalog_janitor(
 }
 
 /// -1 if the janitor is off, else the regions that it found done with and begins to take away.
-pub(super) fn catalog_scan(core: &Core, engine: &Engine) -> Answer<pb::RunCatalogScanResponse> {
+pub(super) fn catalog_scan(core: &MasterState, engine: &Engine) -> Answer<pb::RunCatalogScanResponse> {
     let found = cleaner::scan_catalog(core, engine).map_err(|error| errors::from_error(&error))?;
     Ok(pb::RunCatalogScanResponse { scan_result: Some(found.map_or(-1, |count| count as i32)) })
 }
 
 pub(super) fn set_cleaner_chore(
-    core: &Core,
+    core: &MasterState,
     request: pb::SetCleanerChoreRunningRequest,
 ) -> Answer<pb::SetCleanerChoreRunningResponse> {
     let prev_value = Some(set(core, Switch::CleanerChore, request.on)?);
@@ -62,7 +62,7 @@ pub(super) fn set_cleaner_chore(
 }
 
 pub(super) fn set_snapshot_cleanup(
-    core: &Core,
+    core: &MasterState,
     request: pb::SetSnapshotCleanupRequest,
 ) -> Answer<pb::SetSnapshotCleanupResponse> {
     let prev_snapshot_cleanup = set(core, Switch::SnapshotCleanup, request.enabled)?;
@@ -78,7 +78,7 @@ fn split_or_merge(switch: pb::MasterSwitchType) -> Switch {
 
 /// One value before for each switch asked for.
 pub(super) fn set_split_or_merge(
-    core: &Core,
+    core: &MasterState,
     request: pb::SetSplitOrMergeEnabledRequest,
 ) -> Answer<pb::SetSplitOrMergeEnabledResponse> {
     let asked = request.switch_types();
@@ -87,7 +87,7 @@ pub(super) fn set_split_or_merge(
 }
 
 pub(super) fn is_split_or_merge(
-    core: &Core,
+    core: &MasterState,
     request: &pb::IsSplitOrMergeEnabledRequest,
 ) -> pb::IsSplitOrMergeEnabledResponse {
     let enabled = core.switches.lock().get(split_or_merge(request.switch_type()));

@@ -10,15 +10,18 @@ use crate::names::NamePattern;
 use crate::procedure::{
     Change, CreateTable, DeleteTable, DisableTable, EnableTable, FlushTable, ModifyTable, TruncateTable,
 };
-use crate::state::{Core, RegionState, TableState};
+use crate::state::{MasterState, RegionState, TableState};
 
-pub(super) fn names(core: &Core, request: &pb::GetTableNamesRequest) -> Answer<pb::GetTableNamesResponse> {
+pub(super) fn names(
+    core: &MasterState,
+    request: &pb::GetTableNamesRequest,
+) -> Answer<pb::GetTableNamesResponse> {
     let found = list(core, request.namespace(), request.regex.as_deref(), request.include_sys_tables())?;
     Ok(pb::GetTableNamesResponse { table_names: found.iter().map(|table| table.name().to_pb()).collect() })
 }
 
 pub(super) fn descriptors(
-    core: &Core,
+    core: &MasterState,
     request: &pb::GetTableDescriptorsRequest,
 ) -> Answer<pb::GetTableDescriptorsResponse> {
     let mut found = Vec::new();
@@ -34,7 +37,7 @@ pub(super) fn descriptors(
 }
 
 pub(super) fn names_by_state(
-    core: &Core,
+    core: &MasterState,
     request: &pb::ListTableNamesByStateRequest,
 ) -> pb::ListTableNamesByStateResponse {
     let found = by_state(core, request.is_enabled);
@@ -44,7 +47,7 @@ pub(super) fn names_by_state(
 }
 
 pub(super) fn descriptors_by_state(
-    core: &Core,
+    core: &MasterState,
     request: &pb::ListTableDescriptorsByStateRequest,
 ) -> pb::ListTableDescriptorsByStateResponse {
     let found = by_state(core, request.is_enabled);
@@ -53,7 +56,10 @@ pub(super) fn descriptors_by_state(
     }
 }
 
-pub(super) fn state(core: &Core, request: &pb::GetTableStateRequest) -> Answer<pb::GetTableStateResponse> {
+pub(super) fn state(
+    core: &MasterState,
+    request: &pb::GetTableStateRequest,
+) -> Answer<pb::GetTableStateResponse> {
     let name = TableName::from_pb(&request.table_name).map_err(invalid)?;
     let state = if name.is_meta() { TableState::Enabled } else { core.table(&name)?.state };
     Ok(pb::GetTableStateResponse { table_state: pb::TableState { state: state as i32 } })
@@ -61,7 +67,7 @@ pub(super) fn state(core: &Core, request: &pb::GetTableStateRequest) -> Answer<p
 
 /// How many regions have not taken a change yet. Clients ask until there are none.
 pub(super) fn alter_status(
-    core: &Core,
+    core: &MasterState,
     request: &pb::GetSchemaAlterStatusRequest,
 ) -> pb::GetSchemaAlterStatusResponse {
     let tables = core.tables.read();
@@ -76,7 +82,7 @@ pub(super) fn alter_status(
 
 /// Tables of a namespace (empty: all), as `HMaster.getTableDescriptors` picks them.
 pub(super) fn list(
-    core: &Core,
+    core: &MasterState,
     namespace: &str,
     regex: Option<&str>,
     include_system: bool,
@@ -104,14 +110,14 @@ fn retain_matching(found: &mut Vec<TableDescriptor>, regex: Option<&str>) -> Ans
     Ok(())
 }
 
-fn descriptor(core: &Core, name: &TableName) -> Option<TableDescriptor> {
+fn descriptor(core: &MasterState, name: &TableName) -> Option<TableDescriptor> {
     if name.is_meta() {
         return Some(TableDescriptor::clone(&core.meta_descriptor));
     }
     core.tables.read().by_name.get(name).map(|entry| TableDescriptor::clone(&entry.descriptor))
 }
 
-fn by_state(core: &Core, enabled: bool) -> Vec<TableDescriptor> {
+fn by_state(core: &MasterState, enabled: bool) -> Vec<TableDescriptor> {
     let state = if enabled { TableState::Enabled } else { TableState::Disabled };
     let tables = core.tables.read();
     let asked = tables.by_name.values().filter(|entry| entry.state == state);
@@ -123,7 +129,7 @@ fn name(name: &pb::TableName) -> Answer<TableName> {
     TableName::from_pb(name).map_err(invalid)
 }
 
-pub(super) fn create(core: &Core, request: pb::CreateTableRequest) -> Answer<Request> {
+pub(super) fn create(core: &MasterState, request: pb::CreateTableRequest) -> Answer<Request> {
     let nonce = (request.nonce_group(), request.nonce());
     let descriptor = TableDescriptor::from_pb(&request.table_schema).map_err(invalid)?;
     let procedure = CreateTable::new(descriptor, request.split_keys);
@@ -198,7 +204,7 @@ pub(super) fn check_tracker(tracker: &str) -> Answer<()> {
 }
 
 pub(super) fn modify_tracker(
-    core: &Core,
+    core: &MasterState,
     request: pb::ModifyTableStoreFileTrackerRequest,
 ) -> Answer<Request> {
     let nonce = (request.nonce_group(), request.nonce());
@@ -210,7 +216,7 @@ pub(super) fn modify_tracker(
 }
 
 pub(super) fn modify_family_tracker(
-    core: &Core,
+    core: &MasterState,
     request: pb::ModifyColumnStoreFileTrackerRequest,
 ) -> Answer<Request> {
     let nonce = (request.nonce_group(), request.nonce());
