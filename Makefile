@@ -1,6 +1,7 @@
 # make run     builds the server and starts it; DATA=directory, OPTIONS="more options of halcyon standalone"
 # make test    everything that a change must pass: checks, unit tests, real clients, a few of HBase's own tests, kill -9
 # make build   only the server
+# make book    the documentation as HTML below CARGO_TARGET_DIR; needs mdbook (cargo install mdbook)
 # make conformance    all 467 of HBase's own client tests; CONFORMANCE="options of testing/conformance/run.sh"
 # make nonce-kills    1,000 kills around the answer of an increment or append, about 30 minutes; ROUNDS=number
 # make files   HFiles and logs both ways with HBase's own classes, in every combination (fetches them through Maven)
@@ -19,13 +20,17 @@ CONFORMANCE ?=
 ROUNDS ?= 1000
 HALCYON := $(CARGO_TARGET_DIR)/release/halcyon
 
-.PHONY: run build test check unit compat conformance nonce-kills files roots bench-compare bench bench-engine bench-cell bench-server bench-build
+.PHONY: run build book test check unit compat conformance nonce-kills files roots bench-compare bench bench-engine bench-cell bench-server bench-build
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
 
 build:
 	cargo build --release --package halcyon
+
+book:
+	mdbook build --dest-dir "$(CARGO_TARGET_DIR)/book"
+	@echo "$(CARGO_TARGET_DIR)/book/index.html"
 
 test: check unit compat
 

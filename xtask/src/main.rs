@@ -17,6 +17,7 @@
 mod floors;
 mod fuzz;
 mod manifest;
+mod prose;
 mod tidy;
 
 use std::path::{Path, PathBuf};

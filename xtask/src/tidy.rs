@@ -48,6 +48,7 @@ pub fn check(root: &Path) -> Vec<String> {
         // a file that is deleted but not yet committed as such is not there
         if let Ok(text) = std::fs::read_to_string(root.join(path)) {
             complaints.extend(judge(path, &text));
+            complaints.extend(crate::prose::check(path, &text, root));
         }
     }
     complaints

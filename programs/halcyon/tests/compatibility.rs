@@ -1,4 +1,4 @@
-//! What of HBase's interface works: `docs/compatibility/*.tsv` say it, and here a server is asked.
+//! Which parts of HBase's interface work: `docs/compatibility/*.tsv` say it, and a server is asked here.
 //!
 //! Each RPC method, filter and attribute of the tables is tried. One that is marked *refused* answers its refusal with
 //! the words of its line, do-not-retry; one that is marked otherwise does not. The methods are those of
@@ -7,9 +7,11 @@
 
 mod common;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -289,6 +291,41 @@ async fn every_attribute_does_what_its_line_says() {
     server.stop();
     assert_none(&complaints);
     let _ = fs::remove_dir_all(&data);
+}
+
+/// What a page of the info port says.
+fn http_get(address: std::net::SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: halcyon\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn the_page_of_metrics_lists_every_series() {
+    let data = fresh_dir("compatibility-metrics");
+    let tier = format!("file:{}", data.with_extension("tier").display());
+    let properties = [("hbase.bucketcache.ioengine", tier.as_str()), ("hbase.bucketcache.size", "16")];
+    let config = common::site(&data, &properties);
+    let server = Server::start(&data, &["--config", config.to_str().unwrap()]);
+    let metrics = http_get(server.address("regionserver-info"), "/metrics");
+    let mut served: BTreeSet<String> = BTreeSet::new();
+    for line in metrics.lines() {
+        let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' ')) else {
+            continue;
+        };
+        served.insert(if kind == "counter" { format!("{name}_total") } else { name.to_string() });
+    }
+    let page = fs::read_to_string(root().join("docs/METRICS.md")).unwrap();
+    let listed = page.lines().filter_map(|line| line.strip_prefix("| `halcyon_")?.split('`').next());
+    let listed: BTreeSet<String> = listed.map(|name| format!("halcyon_{name}")).collect();
+    server.stop();
+    assert!(served.len() > 40, "{metrics}");
+    assert_eq!(listed, served, "docs/METRICS.md (left) and /metrics (right)");
+    let _ = fs::remove_dir_all(&data);
+    let _ = fs::remove_dir_all(&config);
+    let _ = fs::remove_file(data.with_extension("tier"));
 }
 
 /// The page, from the tables.

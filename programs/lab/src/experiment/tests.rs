@@ -140,7 +140,7 @@ fn result(words: &str, rate: Option<f64>, partial: Option<String>) -> Run {
     }
 }
 
-/// Says all that it is told into the diary.
+/// Writes every notification into the diary.
 #[derive(Default)]
 struct Listener {
     numbers: Vec<(usize, usize)>,

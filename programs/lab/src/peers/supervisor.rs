@@ -140,7 +140,7 @@ fn in_words(status: ExitStatus) -> String {
     }
 }
 
-/// Nobody has to listen.
+/// A closed standard output is no error.
 fn tell(line: &str) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());

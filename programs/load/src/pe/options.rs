@@ -202,7 +202,7 @@ pub(super) struct Options {
     pub args: PeArgs,
     /// Rows of one client.
     pub rows_per_client: u64,
-    /// Random rows are drawn from so many.
+    /// Number of rows from which random rows are drawn.
     pub total_rows: u64,
 }
 

@@ -161,7 +161,7 @@ async fn prepare(cluster: &Cluster, name: &TableName, workload: &Workload) -> Re
 /// What all clients share.
 struct Shared {
     inserted: Inserted,
-    /// Operations nobody has begun.
+    /// Operations that no client has begun.
     left: AtomicU64,
     is_load: bool,
 }
