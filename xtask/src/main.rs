@@ -1,15 +1,15 @@
-//! Every command of the project that is more than one line.
+//! The project's commands that are more than one line.
 //!
 //! ```text
-//! cargo xtask check            format, lint, floors, tidiness
+//! cargo xtask check            format, lint, floors, tidiness, prose
 //! cargo xtask test [ARGS]      all unit and integration tests
 //! cargo xtask fuzz [DECODER]   damaged input for one decoder or all, with new seeds, for HALCYON_FUZZ_SECONDS each
 //!                              (default 60)
 //! cargo xtask memory           the unsafe code under an interleaving checker and, where there is one, a memory checker
 //! ```
 //!
-//! `check` runs all its parts and tells of all that is wrong before it fails. It reads the files that git knows of, so
-//! that what is ignored is nobody's concern. When you add a crate, also give it a floor (a folder) and look at
+//! `check` runs all its parts and prints every complaint before it fails. It reads the files that git tracks or would
+//! add; ignored files are not checked. When you add a crate, also give it a floor (a folder) and look at
 //! [`floors`]; when you add a decoder, name its test in [`fuzz`].
 
 #![allow(clippy::disallowed_methods)] // a tool for people: real files, real time

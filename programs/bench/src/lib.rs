@@ -1,4 +1,4 @@
-//! How fast the engine is, measured beside others and cell by cell. Not tests: nothing here fails because it is slow.
+//! The engine benchmark: the storage engine compared with RocksDB, and cell by cell. Nothing here fails because it is slow.
 //!
 //! ```text
 //! bin/engine.rs   compare: starts one process per engine, repetition and kind of load, in turns; prints medians
@@ -9,9 +9,8 @@
 //! measure.rs      latencies, processor time, bytes written, memory
 //! ```
 //!
-//! An engine runs in a process of its own, so that peak memory and bytes written are its own, and with the allocator
-//! it is shipped with. RocksDB lives in a crate outside the workspace (`rocksdb/`), which nobody has to build who does
-//! not compare.
+//! Each engine runs in its own process with its own allocator, so that peak memory and bytes written can be attributed.
+//! RocksDB is in a crate outside the workspace (`rocksdb/`), which only `make bench-engine` builds.
 //!
 //! When you add a load, also add its line to README.md.
 

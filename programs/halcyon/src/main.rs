@@ -2,7 +2,7 @@
 //!
 //! `halcyon standalone` runs master, region server and the coordination endpoint in one process, wired in
 //! `standalone.rs`. Settings come from `hbase-site.xml` (`site.rs`) and from flags (`args.rs`), which win. `halcyon lab` is
-//! the library `halcyon-lab`, and `halcyon bench` is `halcyon-load`; nothing of the server is started for them.
+//! the library `halcyon-lab`, and `halcyon bench` is `halcyon-load`; they do not start a server.
 
 mod args;
 mod info;
@@ -31,7 +31,7 @@ use crate::args::{Args, Command};
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator;
 
-/// Long enough for a buffer that is wanted again at once; what is used again and again has pools of its own.
+/// Long enough for a buffer that is needed again at once; frequently used memory has its own pools.
 const FREE_MEMORY_KEEP_TIME: Duration = Duration::from_millis(10);
 
 /// Why the program ends.
@@ -46,7 +46,7 @@ impl From<String> for Failure {
     }
 }
 
-/// Prints what the lab has to say; a reader that went away (`| head`) is no error.
+/// Prints the lab's text; a closed pipe (`| head`) is no error.
 fn lab(args: &halcyon_lab::LabArgs) -> Result<(), String> {
     let text = halcyon_lab::run(&halcyon_env::Env::real(), args)?;
     match std::io::stdout().write_all(text.as_bytes()) {

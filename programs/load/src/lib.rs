@@ -3,12 +3,12 @@
 //! - `pe/`: the commands and options of HBase's PerformanceEvaluation, with its tables, row keys and values
 //! - `ycsb/`: YCSB's core workloads with their property files
 //! - `ingest/`: linked lists of random rows, which show a lost write, and their verifier
-//! - `limits/`: calls that do nothing, a log and nothing else, bytes sent and nothing else
-//! - `run/`: what all share: clients, pace, latencies, progress, results
-//! - `random.rs`: numbers; `args.rs`: options that all share
+//! - `limits/`: no-op calls, WAL appends alone, network sends alone
+//! - `run/`: shared by all: clients, pace, latencies, progress, results
+//! - `random.rs`: random numbers; `args.rs`: shared options
 //!
-//! Everything goes through `halcyon-client`; nothing here knows which server answers. A client is a task, not a thread:
-//! five hundred of them cost what their calls cost.
+//! `halcyon bench` is the command, and this crate is `halcyon-load`; `programs/bench` is the engine benchmark. All calls go
+//! through `halcyon-client` and do not depend on the server. A client is a task, not a thread.
 //!
 //! When you add a generator, also touch `docs/LOAD.md`.
 
