@@ -1,11 +1,10 @@
-//! Where memory comes from: the allocator of the binaries, and pages from the operating system.
+//! The allocator of the binaries, and memory pages from the operating system.
 //!
-//! A server that promises to stay within a budget has to give back what it no longer uses. mimalloc keeps a free
-//! piece for a second by default, in case it is wanted again: under a flood of large values that was half of what
-//! was resident (for a budget of 128 MiB, 193 MiB with 66 MiB in use; 115 MiB when pieces go back after 10 ms).
+//! A server with a memory budget must return unused memory. By default mimalloc keeps free memory for a second in case
+//! it is needed again. Under a flood of large values that was half of the resident memory: with a budget of 128 MiB,
+//! 193 MiB resident and 66 MiB in use. With a delay of 10 ms it was 115 MiB.
 //!
-//! Unsafe are a setting of the allocator that its Rust wrapper leaves out, counting in front of it, and the mapping of
-//! pages.
+//! Unsafe code: one setting of the allocator that its Rust wrapper lacks, the counting wrapper, and page mapping.
 
 mod counting;
 mod pages;

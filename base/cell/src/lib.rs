@@ -1,4 +1,4 @@
-//! A cell in the one form that it keeps from the client's socket to the disk and back: HBase's KeyValue bytes.
+//! A cell as HBase's KeyValue bytes, its one form from the client's socket to the disk and back.
 //!
 //! ```text
 //! int32 key length | int32 value length | key | value [ int16 tags length | tags ]
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! All integers are big-endian. [`CellRef`] borrows these bytes, [`Cell`] shares them by reference count,
-//! [`SharedCells`] do so block by block, and [`Key`] is the key part alone, built for seeking. The sequence id (HBase: mvcc) of a cell is engine time
-//! and stands beside the bytes, never in them. Checked against HBase's `KeyValue` and `CellComparatorImpl`.
+//! [`SharedCells`] do so block by block, and [`Key`] is the key part alone, for seeking. The sequence id (HBase: mvcc) of a cell is engine time
+//! and is stored next to the bytes, never in them. Checked against HBase's `KeyValue` and `CellComparatorImpl`.
 //!
 //! When you change the order of keys, also look at the index keys of `hfile` and at `testkit`'s oracle.
 

@@ -1,9 +1,9 @@
-//! The doors to the world: files, clocks, randomness and threads.
+//! Access to the operating system: files, clocks, randomness and threads.
 //!
 //! Everything in `base`, `storage` and `cluster` reaches the operating system through an [`Env`], so that a
 //! test can put a simulated file system and a clock of its own in place. `clippy.toml` holds this.
 //!
-//! [`FileSystem`] is blocking: whoever calls it drives it, on a thread made for that. Durability is explicit:
+//! [`FileSystem`] is blocking: callers use threads that may block. Durability is explicit:
 //! bytes are safe after [`WritableFile::sync`], names after [`FileSystem::sync_dir`]; [`FileSystem::put_new`]
 //! and [`FileSystem::replace`] do both.
 

@@ -1,10 +1,10 @@
 //! The protobuf messages of HBase's wire and files, as Rust types.
 //!
-//! `proto/*.proto` holds names, numbers and types as HBase 2.6.4 has them (fields that later versions
-//! added are included; where 2.6 and 3.0 disagree about a number the 2.6 meaning stands or the field is
-//! left out). `bytes` fields are [`bytes::Bytes`], so decoding a frame copies no values.
+//! `proto/*.proto` has the names, numbers and types of HBase 2.6.4, and fields that later versions added. Where 2.6 and
+//! 3.0 disagree about a number, the 2.6 meaning applies or the field is left out. `services/*.proto` lists the RPC
+//! methods; no code is generated from it. `bytes` fields are [`bytes::Bytes`], so decoding a frame copies no values.
 //!
-//! When you add a field, look at `docs/` for the versions that know it.
+//! When you add a method, also touch `services/services.proto` and `docs/compatibility/rpc.tsv`.
 
 #![allow(clippy::all, rust_2018_idioms)] // generated code
 

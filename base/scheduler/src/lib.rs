@@ -1,12 +1,12 @@
-//! How long the calling thread wants to run when its turn comes.
+//! The scheduler slice of the calling thread.
 //!
-//! Linux gives every thread that wants a processor turns of some milliseconds (three, mostly). Who wakes up while all processors are
-//! taken waits for the end of such a turn, unless it has asked for turns that are shorter than those of who is running: then
-//! it goes before, and pays with turns that end earlier (EEVDF, since Linux 6.12 with a length for each thread; see
-//! `sched_setattr(2)` and `Documentation/scheduler/sched-eevdf.rst`). A thread that answers small requests runs for some ten
-//! microseconds at a time and loses nothing.
+//! Linux runs each ready thread for a slice of some milliseconds (three, mostly). A thread that wakes while all CPUs are
+//! busy waits for the end of such a slice. If it has requested a shorter slice than the running threads have, it
+//! preempts them, and its own slices end earlier (EEVDF, with a slice for each thread since Linux 6.12; see
+//! `sched_setattr(2)` and `Documentation/scheduler/sched-eevdf.rst`). A thread that answers small requests runs for
+//! about ten microseconds at a time and loses nothing.
 //!
-//! Unsafe are two system calls that no library of ours offers.
+//! Unsafe code: two system calls that no library in use offers.
 
 use std::io;
 use std::time::Duration;

@@ -1,9 +1,9 @@
-//! What tables, regions and servers are called, how they are described, and where their files lie.
+//! Names, descriptors and file layout of tables, regions and servers.
 //!
-//! Everything here is plain data without policy. A descriptor keeps its attributes exactly as the client sent
-//! them, unknown ones included, because clients compare what they get back with what they sent; the typed
-//! getters are read off once, when the descriptor is built. A value that does not parse counts as its default
-//! there and is reported by [`TableDescriptor::check`], so that an old file never keeps a region from opening.
+//! Everything here is plain data without policy. A descriptor keeps its attributes exactly as the client sent them,
+//! unknown ones included, because clients compare what they get back with what they sent. The typed getters are
+//! parsed once, when the descriptor is built. A value that does not parse counts as its default, and
+//! [`TableDescriptor::check`] reports it. An old file therefore never prevents a region from opening.
 //!
 //! Checked against HBase 2.6 `TableName`, `RegionInfoBuilder`, `ColumnFamilyDescriptorBuilder`,
 //! `TableDescriptorBuilder`, `TableDescriptorChecker` and `FSTableDescriptors`.

@@ -1,11 +1,11 @@
 //! Coordination: how clients and servers find each other.
 //!
-//! In one process there is nobody to coordinate with, but HBase's clients ask ZooKeeper where the cluster
-//! is. [`ZkServer`] answers them in ZooKeeper's protocol over a tree in memory ([`ZnodeTree`]) that the
-//! process fills through [`ClusterZnodes`]. Reading works as in ZooKeeper 3.8; writing is refused.
+//! One process needs no coordination, but HBase's clients ask ZooKeeper where the cluster is. [`ZkServer`] answers them
+//! in ZooKeeper's protocol from a tree in memory ([`ZnodeTree`]) that the process fills through [`ClusterZnodes`].
+//! Reads work as in ZooKeeper 3.8; writes are refused.
 //!
 //! A request passes through three steps: `server.rs` keeps the connection and cuts frames, `request.rs` takes
-//! one apart and asks the tree, `jute.rs` knows how numbers and strings lie. What must hold: replies come in
+//! one apart and asks the tree, `jute.rs` encodes numbers and strings. What must hold: replies come in
 //! the order of requests; zxids are positive and never go back, not even across restarts; every length is
 //! checked. Checked against ZooKeeper 3.8.4 (`ZooKeeperServer`, `ClientCnxn`) and HBase 2.6.4 (`ZNodePaths`,
 //! `RecoverableZooKeeper`).

@@ -1,7 +1,7 @@
-//! What the tests of all floors share: the oracle, and random scripts that run over it and over an engine.
+//! Shared by the tests of all floors: the oracle, and random scripts that run against it and against an engine.
 //!
 //! The [`Oracle`] is a plain sorted list of cells per family, with HBase's meaning of reads written for clarity.
-//! An [`Engine`] is whatever is under test: a memstore, a store, a region, a cluster. [`run_script`] drives both
+//! An [`Engine`] is the code under test: a memstore, a store, a region, a cluster. [`run_script`] drives both
 //! with the same [`Script`] and compares every read.
 //!
 //! ```text
@@ -11,10 +11,10 @@
 //! ```
 //!
 //! # What an engine may choose
-//! HBase may drop a cell that nobody can see at any flush or compaction, and keeps it until then. Such a cell can
-//! come into sight again (the newer versions are deleted one by one, or a scan asks for an older time range).
-//! The oracle therefore knows which stored cells *may* be gone, and [`Oracle::check`] accepts both answers; all
-//! other cells it insists on. See `oracle/fate.rs`.
+//! HBase may drop an invisible cell at any flush or compaction, and keeps it until then. Such a cell can become visible
+//! again: newer versions are deleted one by one, or a scan asks for an older time range. The oracle therefore knows
+//! which stored cells *may* be gone, and [`Oracle::check`] accepts both answers. It requires all other cells. See
+//! `oracle/fate.rs`.
 //!
 //! When you change the meaning of a read here, also look at `region`'s matcher and its compaction.
 

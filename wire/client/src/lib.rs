@@ -1,15 +1,14 @@
 //! A client of HBase's RPC: connections, and a cluster built upon them.
 //!
-//! - `connection.rs`: [`Connection`], one service of one server with many calls under way. Each call is appended to
-//!   one output buffer, a writer task sends what has gathered, a reader task hands each answer to the call it
-//!   belongs to
+//! - `connection.rs`: [`Connection`], one service of one server with many concurrent calls. Each call is appended to
+//!   one output buffer. A writer task sends the buffer, and a reader task passes each response to its call
 //! - `registry.rs`, `zookeeper.rs`: the two ways to find a cluster
 //! - `cluster.rs`: [`Cluster`], servers with several connections each; `retry.rs` says what an exception asks for
 //! - `locations.rs`: which server has which region, read from `hbase:meta` and remembered
 //! - `table.rs`, `batch.rs`, `scan.rs`: rows; `admin.rs`: tables
 //!
-//! A call that a server refuses is made again after HBase's pauses, where the region is by then, until the
-//! operation's time is over. Speaks to HBase 2.4 to 3.0 as well as to Halcyon.
+//! A rejected call is retried with HBase's pauses, at the region's current server, until the operation's timeout. The
+//! client works with HBase 2.4 to 3.0 and with Halcyon.
 //!
 //! When you change what a request looks like, also look at `halcyon-rpc`, which reads it.
 
