@@ -58,10 +58,12 @@ fn check() -> bool {
     complaints.is_empty() && format && lint
 }
 
-/// Where Shuttle tries many interleavings: the memstore's writers and readers, the numbers of writes and their readers.
+/// Where Shuttle tries many interleavings: the memstore's writers and readers, the numbers of writes and their readers,
+/// the WAL's appends, rounds and rolls.
 const INTERLEAVINGS: &[&[&str]] = &[
     &["-p", "halcyon-memstore", "--test", "interleavings"],
     &["-p", "halcyon-region", "--lib", "interleavings"],
+    &["-p", "halcyon-wal", "--test", "interleavings"],
 ];
 
 /// Shuttle tries many interleavings, Miri watches every access to memory.

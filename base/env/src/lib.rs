@@ -1,38 +1,46 @@
-//! Access to the operating system: files, clocks, randomness and threads.
+//! Access to the operating system: files, clocks, randomness, threads, and locks that record long waits.
 //!
-//! Everything in `base`, `storage` and `cluster` reaches the operating system through an [`Env`], so that a
-//! test can put a simulated file system and a clock of its own in place. `clippy.toml` holds this.
+//! Everything in `base`, `storage` and `cluster` reaches the operating system through an [`Env`]. A test replaces it by a
+//! simulated file system and a manual clock. `clippy.toml` enforces this.
 //!
-//! [`FileSystem`] is blocking: callers use threads that may block. Durability is explicit:
-//! bytes are safe after [`WritableFile::sync`], names after [`FileSystem::sync_dir`]; [`FileSystem::put_new`]
-//! and [`FileSystem::replace`] do both.
+//! [`FileSystem`] blocks its caller, so it is called on threads made for I/O. Durability is explicit: bytes are durable
+//! after [`WritableFile::sync`], names after [`FileSystem::sync_dir`]; [`FileSystem::put_new`] and [`FileSystem::replace`]
+//! do both.
+//!
+//! [`Stalls`] records waits that took too long. [`WatchedMutex`] and [`WatchedRwLock`] record theirs with what the lock's
+//! holder was doing ([`Activity`]). [`sync`] has the locks of code that also runs under Shuttle.
 
+mod activity;
 mod clock;
 mod fs;
 mod host;
 mod invariants;
+mod locks;
 mod proc;
 mod real;
 pub mod sim;
 mod stalls;
+pub mod sync;
 mod watched;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use activity::{Activity, Before, Holder};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use fs::{DirEntry, FileLock, FileSystem, ReadableFile, UpdatableFile, WritableFile};
 pub use invariants::{INVARIANTS, Witness};
+pub use locks::{WatchedMutex, WatchedRwLock};
 pub use proc::{
     ProcessUsage, ProcessorTimes, memory_bytes, process_usage, processor_model, processor_times,
     resident_bytes,
 };
 pub use real::RealFileSystem;
-pub use stalls::{Activity, Due, Holder, Stall, StallSum, Stalls, Watch};
+pub use stalls::{Due, Stall, StallSum, Stalls, Watch};
 pub use watched::WatchedFileSystem;
 
 /// Some ten small requests.
-const SHORT_TURN: Duration = Duration::from_micros(200);
+const SHORT_SLICE: Duration = Duration::from_micros(200);
 
 /// What a component needs of the world. Cheap to clone.
 #[derive(Clone)]
@@ -51,19 +59,6 @@ impl Env {
         Env { fs: Arc::new(fs), clock, stalls }
     }
 
-    /// As [`Stalls::acquire`].
-    #[inline]
-    pub fn acquire<T>(
-        &self,
-        cause: &'static str,
-        at_once: impl FnOnce() -> Option<T>,
-        within: impl FnOnce(Duration) -> Option<T>,
-        at_last: impl FnOnce() -> T,
-        detail: impl FnOnce() -> String,
-    ) -> T {
-        self.stalls.acquire(&*self.clock, cause, at_once, within, at_last, detail)
-    }
-
     /// What waits are measured and recorded with.
     pub fn watch(&self) -> Watch {
         Watch { stalls: self.stalls.clone(), clock: self.clock.clone() }
@@ -79,21 +74,21 @@ where
     std::thread::Builder::new().name(name.to_string()).spawn(body)
 }
 
-/// From now on the calling thread, and what it starts, gets less of a processor than others while there are too few for
-/// all: so many steps of `nice` less than before. It still runs, and alone as fast as ever. Where the operating system
-/// refuses, nothing changes.
-pub fn step_back(steps: i32) {
+/// Lowers the priority of the calling thread, and of threads that it starts, by this many steps of `nice`. While there are
+/// too few processors for all threads it gets less time than others; otherwise it runs as fast as before. Where the operating
+/// system refuses, nothing changes.
+pub fn lower_priority(nice_steps: i32) {
     // "No process" is the calling thread: on Linux each has its own.
     if let Ok(nice) = rustix::process::getpriority_process(None) {
-        let _ = rustix::process::setpriority_process(None, nice + steps);
+        let _ = rustix::process::setpriority_process(None, nice + nice_steps);
     }
 }
 
-/// From now on the calling thread, when it wakes up, goes before others that have run for longer than a moment already; where
-/// the operating system knows such a thing (see `halcyon-scheduler`). For threads that do little at a time and have others
-/// wait for it.
-pub fn go_before() {
-    let _ = halcyon_scheduler::ask_for_turns_of(SHORT_TURN); // it does as well without
+/// Lets the calling thread, when it wakes up, preempt threads that have run for longer than a moment, where the operating
+/// system has time slices per thread (see `halcyon-scheduler`). For threads that do little at a time while others wait for
+/// them.
+pub fn raise_priority() {
+    let _ = halcyon_scheduler::request_slice(SHORT_SLICE); // it works as well without
 }
 
 /// `N` unpredictable bytes from the operating system.

@@ -12,8 +12,10 @@
 //! - `tree.rs`: files, directories and the changes of names that are not yet on the disk
 //! - `crash.rs`: what is left after a crash
 //! - `fault.rs`: operations that fail
+//! - `dice.rs`: repeatable random numbers, for this and for tests
 
 mod crash;
+mod dice;
 mod fault;
 #[cfg(test)]
 mod tests;
@@ -27,6 +29,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 pub use crash::CrashMode;
+pub use dice::Dice;
 pub use fault::{Fault, Operation};
 
 use crate::{DirEntry, Env, FileLock, FileSystem, ManualClock, ReadableFile, UpdatableFile, WritableFile};

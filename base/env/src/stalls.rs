@@ -1,12 +1,11 @@
-//! What took too long, and why: every wait over a threshold is remembered with its cause.
+//! What took too long, and why: every wait over a threshold is recorded with its cause.
 //!
-//! Whoever waits for something that ought to be quick (a disk, a lock, the processor) measures it with
-//! [`Stalls::watch`]. Under the threshold that costs two looks at the clock. Whoever wants a lock asks
-//! [`Watch::acquire`], which costs nothing where the lock is free, and says what its holder is doing once the wait
-//! has become long: threads that hold such locks say what they are at ([`Watch::at`]).
+//! Code that waits for something that ought to be quick (a disk, the processor) measures the wait with
+//! [`Stalls::watch`]. Under the threshold that costs two clock reads. Locks measure themselves:
+//! [`WatchedMutex`](crate::WatchedMutex) and [`WatchedRwLock`](crate::WatchedRwLock).
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
@@ -187,103 +186,6 @@ impl Due<'_> {
     }
 }
 
-/// What a thread is at while it holds what others may want.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Activity {
-    Nothing,
-    Read,
-    CopyIntoMemstore,
-    WaitForNumber,
-    AppendToLog,
-    WaitForRoomInLog,
-    InsertIntoMemstore,
-    BeginFlush,
-    BeginMemoryCompaction,
-    Close,
-}
-
-impl Activity {
-    const ALL: [Activity; 10] = [
-        Activity::Nothing,
-        Activity::Read,
-        Activity::CopyIntoMemstore,
-        Activity::WaitForNumber,
-        Activity::AppendToLog,
-        Activity::WaitForRoomInLog,
-        Activity::InsertIntoMemstore,
-        Activity::BeginFlush,
-        Activity::BeginMemoryCompaction,
-        Activity::Close,
-    ];
-
-    /// In words, for who waits.
-    pub const fn text(self) -> &'static str {
-        match self {
-            Activity::Nothing => "somebody who has just let go",
-            Activity::Read => "a write that reads first",
-            Activity::CopyIntoMemstore => "a write that copies its cells into a chunk",
-            Activity::WaitForNumber => "a write waiting for its number",
-            Activity::AppendToLog => "a write appending to the log",
-            Activity::WaitForRoomInLog => "a write waiting for room in the log",
-            Activity::InsertIntoMemstore => "a write inserting into the memstore",
-            Activity::BeginFlush => "a flush taking its snapshot",
-            Activity::BeginMemoryCompaction => "an in-memory compaction taking its segment",
-            Activity::Close => "a close of the region",
-        }
-    }
-}
-
-/// Threads that say what they are at have one of so many places; more of them share.
-const PLACES: usize = 64;
-static ACTIVITIES: [AtomicU8; PLACES] = [const { AtomicU8::new(0) }; PLACES];
-
-/// A thread as those see it who wait for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Holder(u8);
-
-impl Holder {
-    /// The calling thread.
-    #[inline]
-    pub fn me() -> Holder {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        thread_local! {
-            static PLACE: u8 = (NEXT.fetch_add(1, Ordering::Relaxed) % PLACES) as u8;
-        }
-        Holder(PLACE.with(|place| *place))
-    }
-
-    /// Says what the thread is at from now on.
-    #[inline]
-    pub fn is_at(self, activity: Activity) {
-        ACTIVITIES[usize::from(self.0)].store(activity as u8, Ordering::Relaxed);
-    }
-
-    /// What it said last.
-    pub fn activity(self) -> Activity {
-        Activity::ALL[usize::from(ACTIVITIES[usize::from(self.0)].load(Ordering::Relaxed))]
-    }
-
-    /// What threads are at, each thing once.
-    pub fn activities() -> Vec<&'static str> {
-        let is_at = |activity: &Activity| {
-            ACTIVITIES.iter().any(|place| place.load(Ordering::Relaxed) == *activity as u8)
-        };
-        Activity::ALL[1..].iter().filter(|activity| is_at(activity)).map(|activity| activity.text()).collect()
-    }
-
-    /// To be kept in an atomic beside a lock, for those who wait.
-    #[inline]
-    pub fn number(self) -> u8 {
-        self.0
-    }
-
-    /// What [`Holder::number`] was given out for.
-    pub fn of_number(number: u8) -> Holder {
-        Holder(number % PLACES as u8)
-    }
-}
-
 /// Stalls and the clock that they are measured with. Cheap to clone.
 #[derive(Clone)]
 pub struct Watch {
@@ -302,56 +204,25 @@ impl Watch {
         }
     }
 
-    /// As [`Stalls::acquire`].
-    #[inline]
-    pub fn acquire<T>(
-        &self,
-        cause: &'static str,
-        at_once: impl FnOnce() -> Option<T>,
-        within: impl FnOnce(Duration) -> Option<T>,
-        at_last: impl FnOnce() -> T,
-        detail: impl FnOnce() -> String,
-    ) -> T {
-        self.stalls.acquire(&*self.clock, cause, at_once, within, at_last, detail)
-    }
-}
-
-impl Stalls {
-    /// Takes a lock in up to three steps: `at_once` if it is free; else `within` the threshold; else `at_last`, and
-    /// then the wait is recorded with what `detail` said when the threshold was reached.
-    #[inline]
-    pub fn acquire<T>(
-        &self,
-        clock: &dyn Clock,
-        cause: &'static str,
-        at_once: impl FnOnce() -> Option<T>,
-        within: impl FnOnce(Duration) -> Option<T>,
-        at_last: impl FnOnce() -> T,
-        detail: impl FnOnce() -> String,
-    ) -> T {
-        match at_once() {
-            Some(taken) => taken,
-            None => self.acquire_slowly(clock, cause, within, at_last, detail),
-        }
-    }
-
+    /// Waits for a lock that is not free: `within` the threshold, else `at_last`. A wait over the threshold is recorded
+    /// with what `detail` said when the threshold was reached, while the lock was still held.
     #[cold]
-    fn acquire_slowly<T>(
+    pub(crate) fn acquire_slowly<T>(
         &self,
-        clock: &dyn Clock,
         cause: &'static str,
         within: impl FnOnce(Duration) -> Option<T>,
         at_last: impl FnOnce() -> T,
         detail: impl FnOnce() -> String,
     ) -> T {
-        let started_ns = clock.monotonic_ns();
-        let threshold = Duration::from_nanos(self.threshold_ns.load(Ordering::Relaxed));
+        let started_ns = self.clock.monotonic_ns();
+        let threshold = Duration::from_nanos(self.stalls.threshold_ns.load(Ordering::Relaxed));
         if let Some(taken) = within(threshold) {
             return taken;
         }
-        let detail = detail(); // now, while what holds the lock still holds it
+        let detail = detail();
         let taken = at_last();
-        self.took(clock, cause, || detail, clock.monotonic_ns().saturating_sub(started_ns));
+        let waited_ns = self.clock.monotonic_ns().saturating_sub(started_ns);
+        self.stalls.took(&*self.clock, cause, || detail, waited_ns);
         taken
     }
 }
@@ -443,36 +314,28 @@ mod tests {
     }
 
     #[test]
-    fn a_long_wait_for_a_lock_tells_what_its_holder_is_at() {
+    fn a_long_wait_for_a_lock_is_recorded_as_it_was_at_the_threshold() {
         let clock = Arc::new(ManualClock::at(5));
         let watch = Watch { stalls: Arc::default(), clock: clock.clone() };
-        let free =
-            watch.acquire("lock", || Some(1), |_| unreachable!(), || unreachable!(), || unreachable!());
-        assert_eq!(free, 1);
-        let soon = watch.acquire("lock", || None, |_| Some(2), || unreachable!(), || unreachable!());
-        assert_eq!(soon, 2);
-        let holder = Holder::of_number(Holder::me().number());
-        holder.is_at(Activity::WaitForRoomInLog);
-        let late = watch.acquire(
+        let soon = watch.acquire_slowly("lock", |_| Some(2), || unreachable!(), || unreachable!());
+        assert_eq!((soon, watch.stalls.recent().len()), (2, 0));
+        let held = std::cell::Cell::new(true);
+        let late = watch.acquire_slowly(
             "lock",
-            || None,
             |time| {
                 clock.advance(time);
                 None
             },
             || {
-                holder.is_at(Activity::Nothing);
+                held.set(false);
                 clock.advance(Duration::from_millis(30));
                 3
             },
-            || format!("held by {}", holder.activity().text()),
+            || format!("held: {}", held.get()),
         );
         assert_eq!(late, 3);
         let stall = watch.stalls.recent().pop().expect("one");
         assert_eq!((stall.cause, stall.time), ("lock", THRESHOLD_DEFAULT + Duration::from_millis(30)));
-        assert_eq!(stall.detail, "held by a write waiting for room in the log");
-        for (number, activity) in Activity::ALL.into_iter().enumerate() {
-            assert_eq!(activity as usize, number);
-        }
+        assert_eq!(stall.detail, "held: true");
     }
 }

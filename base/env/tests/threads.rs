@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use halcyon_env::{go_before, spawn_thread, step_back};
-use halcyon_scheduler::length_of_turns;
+use halcyon_env::{lower_priority, raise_priority, spawn_thread};
+use halcyon_scheduler::slice_length;
 
 /// The calling thread's `nice`: the nineteenth field.
 fn nice() -> i32 {
@@ -17,7 +17,7 @@ fn nice() -> i32 {
 fn a_thread_that_steps_back_leaves_others_where_they_are() {
     let (before, (told, behind)) = (nice(), std::sync::mpsc::channel());
     let thread = spawn_thread("behind", move || {
-        step_back(3);
+        lower_priority(3);
         told.send(nice()).unwrap();
     });
     assert_eq!(behind.recv().unwrap(), (before + 3).min(19));
@@ -27,12 +27,12 @@ fn a_thread_that_steps_back_leaves_others_where_they_are() {
 
 #[test]
 fn a_thread_that_goes_before_leaves_what_it_starts_where_it_was() {
-    let nothing_asked = length_of_turns().unwrap();
+    let nothing_asked = slice_length().unwrap();
     let (told, asked) = std::sync::mpsc::channel();
     let thread = spawn_thread("before", move || {
-        go_before();
-        told.send((length_of_turns().unwrap(), nice())).unwrap();
-        let child = spawn_thread("child", move || told.send((length_of_turns().unwrap(), nice())).unwrap());
+        raise_priority();
+        told.send((slice_length().unwrap(), nice())).unwrap();
+        let child = spawn_thread("child", move || told.send((slice_length().unwrap(), nice())).unwrap());
         child.unwrap().join().unwrap();
     });
     let (before, child) = (asked.recv().unwrap(), asked.recv().unwrap());

@@ -11,18 +11,18 @@
 use std::io;
 use std::time::Duration;
 
-/// Asks for turns of this length for the calling thread, from a tenth of a millisecond to a tenth of a second; what is
-/// outside is brought inside by the operating system. Its priority stays. Threads that it starts have not asked for anything.
+/// Requests a time slice of this length for the calling thread. The operating system clamps it to 0.1 ms to 100 ms. The
+/// `nice` value stays. Threads that the thread starts have the default slice.
 ///
-/// `Unsupported` where threads have no such length, or where the thread is not scheduled like most others. Before Linux 6.12
-/// nothing changes, and nobody says so.
-pub fn ask_for_turns_of(length: Duration) -> io::Result<()> {
-    sys::ask_for_turns_of(length)
+/// `Unsupported` where the system has no slices per thread, or the thread has another scheduling policy. Before Linux 6.12
+/// the call succeeds and changes nothing.
+pub fn request_slice(length: Duration) -> io::Result<()> {
+    sys::request_slice(length)
 }
 
-/// How long the calling thread's turns are, as asked for or not; zero where the system does not say.
-pub fn length_of_turns() -> io::Result<Duration> {
-    sys::length_of_turns()
+/// The calling thread's time slice, requested or default; zero where the system does not tell.
+pub fn slice_length() -> io::Result<Duration> {
+    sys::slice_length()
 }
 
 #[cfg(all(target_os = "linux", not(miri)))]
@@ -46,7 +46,7 @@ mod sys {
         if failed == 0 { Ok(attributes) } else { Err(io::Error::last_os_error()) }
     }
 
-    pub(super) fn ask_for_turns_of(length: Duration) -> io::Result<()> {
+    pub(super) fn request_slice(length: Duration) -> io::Result<()> {
         let mut attributes = attributes()?;
         if attributes.sched_policy != SCHED_OTHER as u32 {
             return Err(io::ErrorKind::Unsupported.into());
@@ -59,7 +59,7 @@ mod sys {
         if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    pub(super) fn length_of_turns() -> io::Result<Duration> {
+    pub(super) fn slice_length() -> io::Result<Duration> {
         attributes().map(|attributes| Duration::from_nanos(attributes.sched_runtime))
     }
 }
@@ -68,11 +68,11 @@ mod sys {
 mod sys {
     use super::*;
 
-    pub(super) fn ask_for_turns_of(_: Duration) -> io::Result<()> {
+    pub(super) fn request_slice(_: Duration) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    pub(super) fn length_of_turns() -> io::Result<Duration> {
+    pub(super) fn slice_length() -> io::Result<Duration> {
         Err(io::ErrorKind::Unsupported.into())
     }
 }

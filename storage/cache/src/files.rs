@@ -92,7 +92,8 @@ impl Files {
     /// Takes back one `open`. Ask `forget_unused` afterwards.
     pub fn close(&self, number: u64) {
         if let Some(entry) = self.state.lock().by_number.get_mut(&number) {
-            entry.open_count = entry.open_count.saturating_sub(1);
+            let open_count = entry.open_count.checked_sub(1);
+            entry.open_count = open_count.expect("a file is closed as often as it was opened");
         }
     }
 
@@ -151,15 +152,27 @@ impl State {
             Some(number) => *number,
             None => {
                 self.last_number += 1;
+                let last = self.by_number.last_key_value().map_or(0, |(number, _)| *number);
+                assert!(
+                    self.last_number > last,
+                    "numbers are given out once: {} after {last}",
+                    self.last_number
+                );
                 self.by_identity.insert(identity.clone(), self.last_number);
                 self.last_number
             }
         };
-        self.by_number.entry(number).or_insert_with(|| {
+        let entry = self.by_number.entry(number).or_insert_with(|| {
             let (tag, gone) = (identity.tag(), AtomicBool::new(false));
-            let file = Arc::new(KnownFile { number, identity, tag, gone });
+            let file = Arc::new(KnownFile { number, identity: identity.clone(), tag, gone });
             Entry { file, path: path.to_path_buf(), open_count: 0 }
-        })
+        });
+        assert!(
+            entry.file.identity == identity && !entry.file.is_gone(),
+            "number {number} is of {:?}; blocks of it would be taken for those of {identity:?}",
+            entry.file.identity
+        );
+        entry
     }
 
     fn retire(&mut self, number: u64) {

@@ -9,35 +9,33 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use common::{hex, list, message};
 use halcyon_cell::{Cell, Result};
+use halcyon_env::sim::Dice;
 use halcyon_filter::{
     FILTER_DEPTH_MAX, FILTERS_COUNT_MAX, Filter, finish_row, parse_comparator, parse_filter,
 };
 use halcyon_proto::pb;
 use prost::Message;
 
-/// A small generator, so that a failure comes again (xorshift64*).
-struct Random(u64);
+/// Damage that repeats itself from its seed.
+struct Random(Dice);
 
 impl Random {
     /// `HALCYON_SEED` gives another sequence.
     fn new(seed: u64) -> Random {
         let shift = std::env::var("HALCYON_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(0u64);
-        Random((seed ^ shift.wrapping_mul(0x9e37_79b9_7f4a_7c15)).max(1))
+        Random(Dice::new(seed ^ shift.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
     }
 
     fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+        self.0.next_u64()
     }
 
     fn below(&mut self, bound: usize) -> usize {
-        (self.next() >> 33) as usize % bound
+        self.0.below(bound)
     }
 
     fn bytes(&mut self, count: usize) -> Vec<u8> {
-        (0..count).map(|_| self.next() as u8).collect()
+        self.0.bytes(count)
     }
 }
 

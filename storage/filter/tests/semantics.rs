@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use common::{Table, binary, comparator, list, message, scan_lines, table};
 use halcyon_cell::{Cell, ErrorKind};
+use halcyon_env::sim::Dice;
 use halcyon_filter::{
     Filter, ReturnCode, RowOutcome, compare_op_keeps, finish_row, parse_comparator, parse_filter,
 };
@@ -410,15 +411,12 @@ fn fuzzy_rows_hint_to_the_next_row_that_may_match() {
     assert_eq!(scan_lines(&fixed, false, &table)[3..], ["ba1 f=h[-] dropped", "end"]);
 }
 
-/// xorshift64*
-struct Random(u64);
+/// Rows that repeat themselves from their seed.
+struct Random(Dice);
 
 impl Random {
     fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % bound
+        self.0.below(bound)
     }
 
     /// Bytes of a small alphabet with both ends of the range in it.
@@ -515,7 +513,7 @@ fn random_row_filter(random: &mut Random, depth: usize) -> (pb::Filter, Meaning)
 /// directions. Rows are as long as the longest fuzzy key: a hint may pass shorter ones, in HBase too.
 #[test]
 fn hints_lose_no_row() {
-    let mut random = Random(42);
+    let mut random = Random(Dice::new(42));
     for round in 0..4_000 {
         let rows: BTreeSet<Vec<u8>> = (0..1 + random.below(40))
             .map(|_| {

@@ -24,6 +24,8 @@ use crate::compression::decompress;
 use crate::format::Reader;
 
 pub(crate) const HEADER_LEN: usize = 33;
+/// Magic, on-disk and plain length, previous block, checksum type, bytes per checksum, guarded length.
+const _: () = assert!(HEADER_LEN == 8 + 4 + 4 + 8 + 1 + 4 + 4);
 /// A block larger than this is refused; the largest cell of HBase's clients is far below.
 pub(crate) const BLOCK_BYTES_MAX: usize = i32::MAX as usize;
 

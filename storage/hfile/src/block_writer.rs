@@ -36,7 +36,10 @@ pub(crate) struct BlockWriter {
 impl BlockWriter {
     pub(crate) fn new(file: Box<dyn WritableFile>, options: &WriterOptions) -> BlockWriter {
         let WriterOptions { compression, zstd_in_records, checksum, bytes_per_checksum, .. } = *options;
-        assert!(bytes_per_checksum > 0 && bytes_per_checksum <= i32::MAX as usize);
+        assert!(
+            bytes_per_checksum > 0 && bytes_per_checksum <= i32::MAX as usize,
+            "the header has a positive int32 for it: {bytes_per_checksum} bytes per checksum"
+        );
         BlockWriter {
             file,
             out: Vec::with_capacity(OUT_BYTES + OUT_BYTES / 4),
@@ -80,6 +83,7 @@ impl BlockWriter {
             return Err(Error::invalid(format!("a block of {} bytes is too large", payload.len())));
         }
         let previous = std::mem::replace(&mut self.previous[kind_index(kind)], offset as i64);
+        assert!(previous < offset as i64, "blocks of a kind follow each other: {offset} after {previous}");
         let header = &mut self.out[start..start + HEADER_LEN];
         header[..8].copy_from_slice(magic);
         let on_disk_len = guarded_len + checksums_len;
@@ -90,7 +94,8 @@ impl BlockWriter {
         header[25..29].copy_from_slice(&(self.bytes_per_checksum as u32).to_be_bytes());
         header[29..33].copy_from_slice(&(guarded_len as u32).to_be_bytes());
         self.append_checksums(start);
-        debug_assert_eq!(self.out.len() - start, on_disk_len);
+        let written = self.out.len() - start;
+        assert_eq!(written, on_disk_len, "the header and the index promise a block of {on_disk_len} bytes");
         self.uncompressed_bytes += (payload.len() + HEADER_LEN) as u64;
         if self.out.len() >= OUT_BYTES {
             self.flush()?;
@@ -112,6 +117,8 @@ impl BlockWriter {
     fn flush(&mut self) -> Result<()> {
         self.file.write_all(&self.out)?;
         self.written += self.out.len() as u64;
+        let len = self.file.len();
+        assert_eq!(len, self.written, "the offsets in the index count from the file's beginning");
         self.out.clear();
         self.out.shrink_to(2 * OUT_BYTES);
         Ok(())

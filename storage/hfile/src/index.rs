@@ -9,6 +9,7 @@
 //! is the leaf level. An entry's key is not behind the first key below it, and behind all keys before it.
 
 use std::cmp::Ordering;
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -17,7 +18,7 @@ use halcyon_cell::{CellComparator, Error, KeyRef, Result};
 
 use crate::block_writer::BlockPlace;
 use crate::format::Reader;
-use crate::reader::{HFile, ReadMode};
+use crate::read_mode::ReadMode;
 
 /// What index keys are and how they sort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,6 +211,26 @@ pub(crate) fn leaf_key(block: &Block, at: u32) -> Result<KeyRef<'_>> {
     Ok(KeyRef::trusted(node.key(at as usize)))
 }
 
+/// What a search in an index needs of its file.
+pub(crate) trait BlockLoader {
+    fn shape(&self) -> IndexShape<'_>;
+
+    /// A checked leaf or intermediate block.
+    fn load_index_block(&self, place: BlockPlace, kind: BlockKind, mode: ReadMode) -> Result<Arc<Block>>;
+
+    /// For errors.
+    fn path(&self) -> &Path;
+}
+
+/// The part of an index that is in memory as long as its file is open.
+#[derive(Clone, Copy)]
+pub(crate) struct IndexShape<'a> {
+    pub(crate) root: &'a RootIndex,
+    /// The root included.
+    pub(crate) levels: usize,
+    pub(crate) comparator: CellComparator,
+}
+
 /// A position among a file's data blocks: the way from the root to a leaf entry.
 #[derive(Default)]
 pub(crate) struct IndexCursor {
@@ -249,43 +270,48 @@ impl IndexCursor {
 
     /// Goes to the one block that may hold `key` or, if it does not, ends just before where it would be.
     /// `false` if the file has no blocks.
-    pub(crate) fn seek(&mut self, file: &HFile, key: KeyRef<'_>, mode: ReadMode) -> Result<bool> {
-        let comparator = file.comparator();
+    pub(crate) fn seek(&mut self, file: &impl BlockLoader, key: KeyRef<'_>, mode: ReadMode) -> Result<bool> {
+        let comparator = file.shape().comparator;
         self.descend(file, mode, &Way::LastWhere(&|k| comparator.compare_keys(k, key).is_le()))
     }
 
     /// Goes to the last block whose index key is before `key`: it holds the last cell before `key`, unless
     /// its own cells all lie behind; then the block before does.
-    pub(crate) fn seek_before(&mut self, file: &HFile, key: KeyRef<'_>, mode: ReadMode) -> Result<bool> {
-        let comparator = file.comparator();
+    pub(crate) fn seek_before(
+        &mut self,
+        file: &impl BlockLoader,
+        key: KeyRef<'_>,
+        mode: ReadMode,
+    ) -> Result<bool> {
+        let comparator = file.shape().comparator;
         self.descend(file, mode, &Way::LastWhere(&|k| comparator.compare_keys(k, key).is_lt()))
     }
 
-    pub(crate) fn seek_to_first(&mut self, file: &HFile, mode: ReadMode) -> Result<bool> {
+    pub(crate) fn seek_to_first(&mut self, file: &impl BlockLoader, mode: ReadMode) -> Result<bool> {
         self.descend(file, mode, &Way::First)
     }
 
-    pub(crate) fn seek_to_last(&mut self, file: &HFile, mode: ReadMode) -> Result<bool> {
+    pub(crate) fn seek_to_last(&mut self, file: &impl BlockLoader, mode: ReadMode) -> Result<bool> {
         self.descend(file, mode, &Way::Last)
     }
 
     /// The data block under the cursor, which must stand somewhere.
-    pub(crate) fn place(&self, file: &HFile) -> BlockPlace {
-        self.path.last().expect("the cursor stands on a block").place(file.root())
+    pub(crate) fn place(&self, file: &impl BlockLoader) -> BlockPlace {
+        self.path.last().expect("the cursor stands on a block").place(file.shape().root)
     }
 
     /// The index key of the block under the cursor.
-    pub(crate) fn key(&self, file: &HFile) -> Vec<u8> {
+    pub(crate) fn key(&self, file: &impl BlockLoader) -> Vec<u8> {
         let step = self.path.last().expect("the cursor stands on a block");
         match &step.node {
-            None => file.root().key(step.at).to_vec(),
+            None => file.shape().root.key(step.at).to_vec(),
             Some(block) => Node::new(block.bytes()).key(step.at).to_vec(),
         }
     }
 
     /// Goes to the next data block; `false`, and nowhere, if there is none.
-    pub(crate) fn next(&mut self, file: &HFile, mode: ReadMode) -> Result<bool> {
-        let Some(from) = self.path.last().map(|step| step.place(file.root())) else { return Ok(false) };
+    pub(crate) fn next(&mut self, file: &impl BlockLoader, mode: ReadMode) -> Result<bool> {
+        let Some(from) = self.path.last().map(|step| step.place(file.shape().root)) else { return Ok(false) };
         while let Some(step) = self.path.last_mut() {
             if step.at + 1 < step.count {
                 step.at += 1;
@@ -299,8 +325,8 @@ impl IndexCursor {
     }
 
     /// Goes to the previous data block; `false`, and nowhere, if there is none.
-    pub(crate) fn previous(&mut self, file: &HFile, mode: ReadMode) -> Result<bool> {
-        let Some(from) = self.path.last().map(|step| step.place(file.root())) else { return Ok(false) };
+    pub(crate) fn previous(&mut self, file: &impl BlockLoader, mode: ReadMode) -> Result<bool> {
+        let Some(from) = self.path.last().map(|step| step.place(file.shape().root)) else { return Ok(false) };
         while let Some(step) = self.path.last_mut() {
             if step.at > 0 {
                 step.at -= 1;
@@ -314,7 +340,7 @@ impl IndexCursor {
     }
 
     /// Data blocks lie in a file in the order of their keys. An index that says otherwise could lead in circles.
-    fn check_order(&mut self, file: &HFile, first: BlockPlace, second: BlockPlace) -> Result<()> {
+    fn check_order(&mut self, file: &impl BlockLoader, first: BlockPlace, second: BlockPlace) -> Result<()> {
         if first.offset < second.offset {
             return Ok(());
         }
@@ -323,9 +349,9 @@ impl IndexCursor {
         Err(Error::corrupt(message).context(file.path().display()))
     }
 
-    fn descend(&mut self, file: &HFile, mode: ReadMode, way: &Way<'_>) -> Result<bool> {
+    fn descend(&mut self, file: &impl BlockLoader, mode: ReadMode, way: &Way<'_>) -> Result<bool> {
         self.path.clear();
-        let root = file.root();
+        let root = file.shape().root;
         if root.len() == 0 {
             return Ok(false);
         }
@@ -336,14 +362,15 @@ impl IndexCursor {
     }
 
     /// Adds the levels that are missing below the last step.
-    fn descend_from(&mut self, file: &HFile, mode: ReadMode, way: &Way<'_>) -> Result<()> {
-        let levels = file.index_levels();
+    fn descend_from(&mut self, file: &impl BlockLoader, mode: ReadMode, way: &Way<'_>) -> Result<()> {
+        let levels = file.shape().levels;
         while self.path.len() < levels {
-            let place = self.path.last().expect("the root is there").place(file.root());
+            let place = self.path.last().expect("the root is there").place(file.shape().root);
             let is_leaf = self.path.len() + 1 == levels;
             let kind = if is_leaf { BlockKind::LeafIndex } else { BlockKind::IntermediateIndex };
-            let loaded = file.load_block(place, kind, mode, true);
+            let loaded = file.load_index_block(place, kind, mode);
             let block = loaded.inspect_err(|_| self.path.clear())?;
+            assert!(block.kind() == kind, "a {kind:?} block was asked for, found {:?}", block.kind());
             let node = Node::new(block.bytes());
             let (count, at) = (node.count, choose(node.count, |at| node.key(at), way));
             self.path.push(Step { node: Some(block), at, count });
@@ -404,6 +431,104 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// An index of three levels without a file: two intermediate blocks over four leaves over eight data blocks, which
+    /// would lie at 1000, 1100 ...
+    struct Blocks {
+        root: RootIndex,
+        nodes: std::collections::HashMap<u64, Arc<Block>>,
+    }
+
+    impl BlockLoader for Blocks {
+        fn shape(&self) -> IndexShape<'_> {
+            IndexShape { root: &self.root, levels: 3, comparator: CellComparator::Default }
+        }
+
+        fn load_index_block(&self, place: BlockPlace, kind: BlockKind, _: ReadMode) -> Result<Arc<Block>> {
+            let block = self.nodes.get(&place.offset).expect("an entry leads to a block").clone();
+            assert_eq!(block.kind(), kind);
+            Ok(block)
+        }
+
+        fn path(&self) -> &Path {
+            Path::new("/no/file")
+        }
+    }
+
+    /// Data block `at` begins with this key.
+    fn first_key(at: usize) -> Vec<u8> {
+        key(&[b'a' + 2 * at as u8])
+    }
+
+    fn three_levels() -> Blocks {
+        let mut nodes = std::collections::HashMap::new();
+        let mut add = |offset: u64, kind, children: &[(u64, Vec<u8>)]| {
+            let mut writer = crate::index_writer::Chunk::default();
+            for (child, key) in children {
+                writer.add(key, BlockPlace { offset: *child, on_disk_len: 100 }, 0);
+            }
+            let mut bytes = Vec::new();
+            writer.write_non_root(&mut bytes);
+            check_node(&bytes, CellComparator::Default).unwrap();
+            let block = Block::new(kind, bytes.into(), Box::new([]), 0);
+            nodes.insert(offset, Arc::new(block));
+        };
+        let data = |at: usize| (1000 + 100 * at as u64, first_key(at));
+        for leaf in 0..4 {
+            add(5000 + 100 * leaf as u64, BlockKind::LeafIndex, &[data(2 * leaf), data(2 * leaf + 1)]);
+        }
+        let leaf = |at: usize| (5000 + 100 * at as u64, first_key(2 * at));
+        for node in 0..2 {
+            add(
+                6000 + 100 * node as u64,
+                BlockKind::IntermediateIndex,
+                &[leaf(2 * node), leaf(2 * node + 1)],
+            );
+        }
+        let mut root = crate::index_writer::Chunk::default();
+        for node in 0..2 {
+            root.add(
+                &first_key(4 * node),
+                BlockPlace { offset: 6000 + 100 * node as u64, on_disk_len: 100 },
+                0,
+            );
+        }
+        let mut payload = Vec::new();
+        root.write_root(&mut payload);
+        let order = KeyOrder::Cells(CellComparator::Default);
+        Blocks { root: RootIndex::parse(&payload.into(), 0, 2, order).unwrap(), nodes }
+    }
+
+    #[test]
+    fn an_index_is_searched_and_walked_without_a_file() {
+        let (blocks, mut cursor) = (three_levels(), IndexCursor::default());
+        let offset = |cursor: &IndexCursor| cursor.place(&blocks).offset;
+        let mode = ReadMode::CacheOnly;
+        for at in 0..8 {
+            let (first, behind) = (first_key(at), key(&[b'a' + 2 * at as u8, 1]));
+            let expected = 1000 + 100 * at as u64;
+            for wanted in [&first, &behind] {
+                assert!(cursor.seek(&blocks, KeyRef::trusted(wanted), mode).unwrap());
+                assert_eq!((offset(&cursor), cursor.key(&blocks)), (expected, first.clone()));
+            }
+            assert!(cursor.seek_before(&blocks, KeyRef::trusted(&first), mode).unwrap());
+            assert_eq!(offset(&cursor), 1000 + 100 * at.saturating_sub(1) as u64);
+        }
+        assert!(cursor.seek(&blocks, KeyRef::trusted(&key(b"A")), mode).unwrap());
+        assert_eq!(offset(&cursor), 1000, "in front of all keys: the first block");
+        let mut walked = vec![offset(&cursor)];
+        while cursor.next(&blocks, mode).unwrap() {
+            walked.push(offset(&cursor));
+        }
+        assert_eq!(walked, (0..8).map(|at| 1000 + 100 * at).collect::<Vec<u64>>());
+        assert!(cursor.seek_to_last(&blocks, mode).unwrap());
+        let mut back = vec![offset(&cursor)];
+        while cursor.previous(&blocks, mode).unwrap() {
+            back.push(offset(&cursor));
+        }
+        back.reverse();
+        assert_eq!(back, walked);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::block_writer::{BlockPlace, BlockWriter};
 use crate::format::write_vlong;
 
 /// HBase's bound on levels, and ours when reading.
-const LEVELS_MAX: u32 = 16;
+pub(crate) const LEVELS_MAX: u32 = 16;
 
 /// Entries of one index block.
 #[derive(Default)]
@@ -24,11 +24,20 @@ pub(crate) struct Chunk {
     blocks_before_end: Vec<u64>,
     /// Size in root form.
     root_len: usize,
+    /// End of the block that was added last: the next one lies behind it.
+    next_offset: u64,
 }
 
 impl Chunk {
     /// `blocks_count` is the number of data blocks below the entry, where the mid-key needs it.
     pub(crate) fn add(&mut self, key: &[u8], place: BlockPlace, blocks_count: u64) {
+        assert!(
+            place.offset >= self.next_offset,
+            "an entry at {} overlaps {}",
+            place.offset,
+            self.next_offset
+        );
+        self.next_offset = place.offset + u64::from(place.on_disk_len);
         self.entries.extend_from_slice(&place.offset.to_be_bytes());
         self.entries.extend_from_slice(&place.on_disk_len.to_be_bytes());
         self.entries.extend_from_slice(key);
@@ -52,21 +61,29 @@ impl Chunk {
     }
 
     pub(crate) fn write_non_root(&self, out: &mut Vec<u8>) {
+        let start = out.len();
         out.extend_from_slice(&(self.len() as u32).to_be_bytes());
         out.extend_from_slice(&0u32.to_be_bytes());
         for end in &self.ends {
             out.extend_from_slice(&end.to_be_bytes());
         }
         out.extend_from_slice(&self.entries);
+        assert_eq!(
+            out.len() - start,
+            self.non_root_len(),
+            "leaves are closed by the size that they will have"
+        );
     }
 
     pub(crate) fn write_root(&self, out: &mut Vec<u8>) {
+        let start = out.len();
         for at in 0..self.len() {
             let (place, key) = self.entry(at).split_at(12);
             out.extend_from_slice(place);
             write_vlong(out, key.len() as i64);
             out.extend_from_slice(key);
         }
+        assert_eq!(out.len() - start, self.root_len, "levels are added by the size that the root will have");
     }
 
     /// `int64 leaf offset | int32 leaf on-disk size | int32 entry in that leaf` of the middle data block.
@@ -83,7 +100,7 @@ impl Chunk {
         self.entries.clear();
         self.ends.clear();
         self.blocks_before_end.clear();
-        self.root_len = 0;
+        self.root_len = 0; // `next_offset` stays: what comes next lies behind what went out
     }
 }
 
@@ -99,6 +116,7 @@ fn vint_len(value: usize) -> usize {
 
 /// What the trailer needs to know of the finished index.
 pub(crate) struct WrittenIndex {
+    pub(crate) blocks_count: u64,
     pub(crate) root_entries_count: u32,
     pub(crate) levels: u32,
     pub(crate) uncompressed_bytes: u64,
@@ -111,6 +129,8 @@ pub(crate) struct IndexWriter {
     root: Chunk,
     scratch: Vec<u8>,
     uncompressed_bytes: u64,
+    /// Data blocks that were added.
+    blocks_count: u64,
 }
 
 impl IndexWriter {
@@ -122,11 +142,13 @@ impl IndexWriter {
             root: Chunk::default(),
             scratch: Vec::new(),
             uncompressed_bytes: 0,
+            blocks_count: 0,
         }
     }
 
     pub(crate) fn add(&mut self, key: &[u8], place: BlockPlace) {
         self.leaf.add(key, place, 1);
+        self.blocks_count += 1;
     }
 
     /// Writes the leaf chunk if it has reached its size. Call between data blocks.
@@ -162,6 +184,14 @@ impl IndexWriter {
 
     /// Writes intermediate levels and the root block; gives the root's offset, too.
     pub(crate) fn finish(mut self, blocks: &mut BlockWriter) -> Result<(u64, WrittenIndex)> {
+        let top = if self.root.len() == 0 { &self.leaf } else { &self.root };
+        let indexed = top.blocks_before_end.last().copied().unwrap_or(0);
+        assert!(
+            indexed == self.blocks_count && (self.root.len() == 0 || self.leaf.len() == 0),
+            "{} data blocks were added, the root leads to {indexed}, {} are in a leaf that was not written",
+            self.blocks_count,
+            self.leaf.len()
+        );
         let mut levels = 1;
         let mut mid_key = Vec::new();
         let mut root = if self.root.len() == 0 {
@@ -185,6 +215,7 @@ impl IndexWriter {
         self.uncompressed_bytes += payload.len() as u64;
         let place = blocks.write_block(BlockKind::RootIndex, &payload)?;
         let written = WrittenIndex {
+            blocks_count: self.blocks_count,
             root_entries_count: root.len() as u32,
             levels,
             uncompressed_bytes: self.uncompressed_bytes,

@@ -1,26 +1,28 @@
-//! HFile version 3, HBase's store file: written once in key order, then read by key for ever.
+//! HFile version 3, HBase's store file: written once in key order, then only read.
 //!
-//! A write passes through [`HFileWriter::append`] into a block buffer; a full block is compressed, given a
-//! header and checksums and goes out through one large buffer, its first key into the index, its rows into
-//! the bloom filter; both flow out as blocks of their own whenever they have filled up. [`HFileWriter::finish`]
-//! adds the roots, the file info and the trailer, and syncs. `FORMAT.md` draws the bytes.
+//! *Write.* [`HFileWriter::append`] adds a cell to the open block. A full block is compressed, gets a header and
+//! checksums, and goes out through one large buffer. Its first key goes into the index and its rows into the bloom
+//! filter. Index and bloom chunks are written between data blocks when they are full. [`HFileWriter::finish`] adds the
+//! roots, the file info and the trailer, and syncs. `FORMAT.md` draws the bytes.
 //!
-//! A read starts at [`HFile::open`], which takes trailer, root index, file info and bloom roots into memory.
-//! [`HFileScanner`] walks the index to a block, takes it from the block cache or (if it may) with one positional
-//! read from the disk, and steps over cells that stay where they are: a cell is a slice of its block. Blocks stay
-//! encoded in the cache; of PREFIX, DIFF and FAST_DIFF blocks a few dozen cells at a time are decoded, and a cell is
-//! a slice of those (`encoding/runs.rs`). That copies each cell that is walked over once per walk, whole, and is
-//! counted (`CacheStats::decoded_bytes`); of blocks without encoding and of ROW_INDEX_V1 nothing is copied.
+//! *Read.* [`HFile::open`] reads trailer, root index, file info and bloom roots into memory. [`HFileScanner`] follows the
+//! index to a block. It takes the block from the block cache, or reads it from the disk if its [`ReadMode`] allows that.
+//! A cell is a slice of its block; it is not copied. Blocks stay encoded in the cache. A scan decodes PREFIX, DIFF and
+//! FAST_DIFF blocks a few dozen cells at a time (`encoding/runs.rs`), which copies each cell once per scan
+//! (`CacheStats::decoded_bytes` counts it). Cells of plain and ROW_INDEX_V1 blocks are never copied.
+//!
+//! Modules import downwards only: `scanner`, `verify` > `reader` > `load_on_open`, `bloom` > `index` > `block`. The index
+//! loads its blocks through the trait `BlockLoader`, so it can be tested without a file.
 //!
 //! What must always hold:
-//! - A block's checksums are verified when it is read, and its structure is walked once before it enters the
-//!   cache. Behind that point bytes are trusted; in front of it nothing is, and no length allocates memory
-//!   before it was held against the size of the file.
-//! - An index key need not be a stored cell: it lies behind the last cell of the block before and not behind
-//!   the first cell of its own. Equal keys never straddle a block boundary.
+//! - The reader verifies a block's checksums and walks its structure once, before the block enters the cache. After that
+//!   its bytes are trusted. Before that nothing is: no length allocates memory before it was checked against the file size.
+//! - An index key need not be a stored cell. It is greater than the last key of the block before, and not greater than the
+//!   first key of its own block. Equal keys are never in two blocks.
+//! - Every data block is in the index, at rising offsets.
 //!
-//! When you change what the writer puts into a file, also touch `FORMAT.md`, the golden files under
-//! `testdata/`, and their generator in `testing/compat/golden/`; `testing/compat/files.sh` tries every combination.
+//! When you change what the writer puts into a file, also touch `FORMAT.md`, the golden files in `testdata/`, and their
+//! generator in `testing/compat/golden/`; `testing/compat/files.sh` tries every combination.
 
 mod block;
 mod block_writer;
@@ -37,6 +39,7 @@ mod hash;
 mod index;
 mod index_writer;
 mod load_on_open;
+mod read_mode;
 mod reader;
 mod scanner;
 mod trailer;
@@ -47,7 +50,8 @@ pub use block::ChecksumType;
 pub use file_info::FileInfo;
 pub use halcyon_schema::{BlockEncoding, BloomType, Compression};
 pub use half::{HalfScanner, RowRange};
-pub use reader::{CacheKinds, HFile, ReadMode, ReaderOptions};
+pub use read_mode::ReadMode;
+pub use reader::{CacheKinds, HFile, ReaderOptions};
 pub use scanner::{BlockReads, HFileScanner};
 pub use writer::{FileMeta, HFileWriter, WriterOptions, WrittenFile};
 

@@ -16,20 +16,10 @@ use crate::bloom::{Bloom, row_col_key};
 use crate::data_block::{self, CellLayout};
 use crate::encoding::{RowIndex, Runs, check_runs, encoding_of};
 use crate::file_info::FileInfo;
-use crate::index::{KeyOrder, RootIndex, check_node};
+use crate::index::{BlockLoader, IndexShape, KeyOrder, RootIndex, check_node};
 use crate::load_on_open::LoadOnOpen;
-use crate::scanner::HFileScanner;
+use crate::read_mode::ReadMode;
 use crate::trailer::{self, Trailer};
-
-/// Where a read may find blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReadMode {
-    /// In memory: the cache's, or the operating system's where it can tell. A block that would have to come from
-    /// the disk is an error of kind `NeedsDisk`. For threads that must never wait for a disk.
-    CacheOnly,
-    /// In the cache, else on the disk.
-    AnyDisk,
-}
 
 /// How a file is read.
 #[derive(Clone, Copy, Debug)]
@@ -178,10 +168,6 @@ impl HFile {
         self.trailer.comparator
     }
 
-    pub fn scanner(self: &Arc<Self>, mode: ReadMode, cache_blocks: bool) -> HFileScanner {
-        HFileScanner::new(self.clone(), mode, cache_blocks)
-    }
-
     /// `false` only if the file has no cell of `row` (of its prefix, with such a filter). `true` without filter.
     pub fn may_contain_row(&self, row: &[u8], mode: ReadMode) -> Result<bool> {
         match (self.info.bloom_type(), &self.general_bloom) {
@@ -245,12 +231,6 @@ impl HFile {
             .map_err(|e| e.context(self.source.place(place.offset)))
     }
 
-    /// Reads the whole file from the disk and checks that every block, the index, the order of cells, the
-    /// counts and the bloom filters agree. The first contradiction is an error.
-    pub fn verify(self: &Arc<Self>) -> Result<()> {
-        crate::verify::verify(self)
-    }
-
     /// Puts blocks of the file into the cache, from its beginning on, while `go_on` says so and until the cache is
     /// nearly full: then what is read by someone would have to go for what perhaps nobody reads. Reads the whole file
     /// (what is to be skipped by its headers). *Blocking*. Returns the number of blocks in the cache if it came to the
@@ -284,10 +264,6 @@ impl HFile {
         let dear = block.kind().is_index_or_bloom() || self.options.in_memory;
         let priority = if dear { BlockPriority::High } else { BlockPriority::Normal };
         self.blocks.insert(offset, block, priority);
-    }
-
-    pub(crate) fn root(&self) -> &RootIndex {
-        &self.root
     }
 
     pub(crate) fn source(&self) -> &BlockSource {
@@ -347,7 +323,7 @@ impl HFile {
         if let Some(block) = self.blocks.get(place.offset) {
             return self.expect_kind(block, kind, place).map(|block| (block, false));
         }
-        let (block, is_from_disk) = match self.cached_in_file(place, kind, mode)? {
+        let (block, is_from_disk) = match self.get_from_cache_file(place, kind, mode)? {
             Some(block) => (block, false),
             None => {
                 let read = match mode {
@@ -364,7 +340,7 @@ impl HFile {
     }
 
     /// A data block from the cache's file; blocks of other kinds are never there.
-    fn cached_in_file(
+    fn get_from_cache_file(
         &self,
         place: BlockPlace,
         kind: BlockKind,
@@ -448,6 +424,21 @@ impl HFile {
                 Ok(cells)
             }
         }
+    }
+}
+
+impl BlockLoader for HFile {
+    #[inline]
+    fn shape(&self) -> IndexShape<'_> {
+        IndexShape { root: &self.root, levels: self.index_levels(), comparator: self.comparator() }
+    }
+
+    fn load_index_block(&self, place: BlockPlace, kind: BlockKind, mode: ReadMode) -> Result<Arc<Block>> {
+        self.load_block(place, kind, mode, true)
+    }
+
+    fn path(&self) -> &Path {
+        HFile::path(self)
     }
 }
 

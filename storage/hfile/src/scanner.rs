@@ -13,7 +13,8 @@ use halcyon_cell::{Cell, CellRef, CellScanner, Error, KeyRef, Result, SharedCell
 use crate::data_block::{self, CellLayout, CellSpan, Marks, cell_at};
 use crate::encoding::Runs;
 use crate::index::IndexCursor;
-use crate::reader::{HFile, ReadMode};
+use crate::read_mode::ReadMode;
+use crate::reader::HFile;
 
 /// A scanner over one file; see [`CellScanner`] for what its verbs promise.
 ///
@@ -60,6 +61,12 @@ impl AsRef<[u8]> for WalkedBlock {
 
 const NOWHERE: CellSpan = CellSpan { start: 0, end: 0, next: 0, seq: 0 };
 
+impl HFile {
+    pub fn scanner(self: &Arc<Self>, mode: ReadMode, cache_blocks: bool) -> HFileScanner {
+        HFileScanner::new(self.clone(), mode, cache_blocks)
+    }
+}
+
 impl HFileScanner {
     pub(crate) fn new(file: Arc<HFile>, mode: ReadMode, cache_blocks: bool) -> HFileScanner {
         let layout = file.layout();
@@ -101,7 +108,7 @@ impl HFileScanner {
     /// Goes to the first cell of the file.
     pub fn seek_to_first(&mut self) -> Result<()> {
         self.leave();
-        if self.index.seek_to_first(&self.file, self.mode)? {
+        if self.index.seek_to_first(&*self.file, self.mode)? {
             self.enter_block()?;
         }
         Ok(())
@@ -115,7 +122,7 @@ impl HFileScanner {
 
     /// Takes the block under the index cursor. On an error the scanner stands nowhere.
     fn load_block(&mut self) -> Result<()> {
-        let place = self.index.place(&self.file);
+        let place = self.index.place(&*self.file);
         let loaded = self.file.find_block(place, BlockKind::Data, self.mode, self.cache_blocks);
         let (block, is_from_disk) = self.or_nowhere(loaded)?;
         if let Some(reads) = &self.reads {
@@ -134,7 +141,7 @@ impl HFileScanner {
     fn enter_run(&mut self, run: usize) -> Result<()> {
         let block = self.block.as_ref().expect("a block was loaded");
         let cells = self.file.plain_cells(block, run);
-        let named = |e: Error| e.context(self.file.source().place(self.index.place(&self.file).offset));
+        let named = |e: Error| e.context(self.file.source().place(self.index.place(&*self.file).offset));
         let cells = cells.map_err(named);
         self.cells = self.or_nowhere(cells)?;
         self.run = run;
@@ -190,7 +197,7 @@ impl HFileScanner {
     }
 
     fn next_block(&mut self) -> Result<()> {
-        match self.index.next(&self.file, self.mode) {
+        match self.index.next(&*self.file, self.mode) {
             Ok(true) => {
                 self.enter_block()?;
                 self.count_alone();
@@ -300,7 +307,7 @@ impl CellScanner for HFileScanner {
 
     fn seek(&mut self, key: KeyRef<'_>) -> Result<()> {
         self.leave();
-        if !self.index.seek(&self.file, key, self.mode)? {
+        if !self.index.seek(&*self.file, key, self.mode)? {
             return Ok(());
         }
         self.load_block()?;
@@ -328,7 +335,7 @@ impl CellScanner for HFileScanner {
 
     fn seek_before(&mut self, key: KeyRef<'_>) -> Result<()> {
         self.leave();
-        if !self.index.seek_before(&self.file, key, self.mode)? {
+        if !self.index.seek_before(&*self.file, key, self.mode)? {
             return Ok(());
         }
         // An index key may be before all cells of its block, so the cell may be one block further back.
@@ -338,7 +345,7 @@ impl CellScanner for HFileScanner {
                 return Ok(());
             }
             self.leave();
-            if !self.index.previous(&self.file, self.mode)? {
+            if !self.index.previous(&*self.file, self.mode)? {
                 return Ok(());
             }
         }
@@ -348,7 +355,7 @@ impl CellScanner for HFileScanner {
 
     fn seek_to_last(&mut self) -> Result<()> {
         self.leave();
-        if !self.index.seek_to_last(&self.file, self.mode)? {
+        if !self.index.seek_to_last(&*self.file, self.mode)? {
             return Ok(());
         }
         self.load_block()?;

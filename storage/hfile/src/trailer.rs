@@ -22,6 +22,8 @@ const MAJOR: u32 = 3;
 const MINOR: u32 = 3;
 /// How deep an index may claim to be; HBase stops at 16 as well.
 const INDEX_LEVELS_MAX: u32 = 16;
+/// What the writer makes, the reader takes.
+const _: () = assert!(crate::index_writer::LEVELS_MAX <= INDEX_LEVELS_MAX && TRAILER_V2_LEN < TRAILER_LEN);
 
 /// Checked contents of a trailer.
 #[derive(Clone, Debug)]

@@ -9,10 +9,19 @@ use crate::BloomType;
 use crate::block_writer::BlockPlace;
 use crate::data_block::cell_at;
 use crate::index::IndexCursor;
-use crate::reader::{HFile, ReadMode};
+use crate::read_mode::ReadMode;
+use crate::reader::HFile;
+
+impl HFile {
+    /// Reads the whole file from the disk and checks that every block, the index, the order of cells, the
+    /// counts and the bloom filters agree. The first contradiction is an error.
+    pub fn verify(self: &Arc<Self>) -> Result<()> {
+        verify(self)
+    }
+}
 
 /// See [`HFile::verify`].
-pub(crate) fn verify(file: &Arc<HFile>) -> Result<()> {
+fn verify(file: &Arc<HFile>) -> Result<()> {
     walk_blocks(file)?;
     walk_index(file).map_err(|e| e.context(file.path().display()))
 }
@@ -35,7 +44,7 @@ fn walk_blocks(file: &HFile) -> Result<()> {
 }
 
 /// Every data block by way of the index.
-fn walk_index(file: &Arc<HFile>) -> Result<()> {
+fn walk_index(file: &HFile) -> Result<()> {
     let mut walk = Walk { cells_count: 0, delete_families_count: 0, last_key: Vec::new() };
     let mut index = IndexCursor::default();
     let mut more = index.seek_to_first(file, ReadMode::AnyDisk)?;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use halcyon_cache::BlockKind;
 use halcyon_cell::{CellComparator, CellRef, CellType, Error, Key, KeyRef, Result};
-use halcyon_env::Env;
+use halcyon_env::{Env, invariant};
 use halcyon_proto::pb::FileTrailerProto;
 use halcyon_schema::BlockEncoding;
 
@@ -145,6 +145,7 @@ pub struct HFileWriter {
     first_key: Vec<u8>,
     first_data_block: Option<u64>,
     last_data_block: Option<u64>,
+    data_blocks_count: u64,
     /// Index blocks from the intermediate ones on, which HBase leaves out of the file's uncompressed size.
     uncounted_bytes: u64,
     stats: CellStats,
@@ -172,6 +173,7 @@ impl HFileWriter {
             first_key: Vec::new(),
             first_data_block: None,
             last_data_block: None,
+            data_blocks_count: 0,
             uncounted_bytes: 0,
             stats: CellStats::new(),
             options,
@@ -222,6 +224,8 @@ impl HFileWriter {
         let index = std::mem::replace(&mut self.index, IndexWriter::new(0, 0));
         let uncompressed_before_index = self.blocks.uncompressed_bytes();
         let (load_on_open_offset, index) = index.finish(&mut self.blocks)?;
+        let (indexed, written) = (index.blocks_count, self.data_blocks_count);
+        assert_eq!(indexed, written, "every data block is in the index, or its cells are lost to every seek");
         self.uncounted_bytes = self.blocks.uncompressed_bytes() - uncompressed_before_index;
         self.blocks.write_block(BlockKind::RootIndex, &[])?; // the meta index: store files have no meta blocks
         let file_info_offset = self.blocks.position();
@@ -314,8 +318,15 @@ impl HFileWriter {
         let place = self.blocks.write_data_block(self.block.finish(), encoded)?;
         self.first_data_block.get_or_insert(place.offset);
         self.last_data_block = Some(place.offset);
+        self.data_blocks_count += 1;
         let first = self.block.first_key();
         let key = separator(self.options.comparator, &self.previous_block_last_key, first);
+        let (comparator, last) = (self.options.comparator, &self.previous_block_last_key);
+        invariant!(
+            comparator.compare_keys(key.get(), first).is_le()
+                && (last.is_empty() || comparator.compare_keys(KeyRef::trusted(last), key.get()).is_lt()),
+            "an index key is behind the block before and not behind its own block: {key:?}"
+        );
         self.index.add(key.get().bytes(), place);
         self.previous_block_last_key.clear();
         if let Some(last) = self.block.last_key() {

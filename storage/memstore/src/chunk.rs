@@ -17,7 +17,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use halcyon_allocator::Pages;
 use halcyon_env::Watch;
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use halcyon_env::sync::{Condvar, Mutex, MutexGuard};
 
 /// 2 MiB, as HBase's `hbase.hregion.memstore.mslab.chunksize`.
 pub const CHUNK_SIZE_BYTES_DEFAULT: usize = 2 << 20;
@@ -28,6 +28,9 @@ pub(crate) const RANGE_ALIGN: usize = 8;
 const PAGE_BYTES: usize = 4 << 10;
 const CHUNK_SIZE_BYTES_MIN: usize = 4 << 10;
 const CHUNK_SIZE_BYTES_MAX: usize = 1 << 30;
+const _: () = assert!(CHUNK_SIZE_BYTES_MIN <= CHUNK_SIZE_BYTES_DEFAULT);
+const _: () =
+    assert!(CHUNK_SIZE_BYTES_DEFAULT <= CHUNK_SIZE_BYTES_MAX && PAGE_BYTES.is_multiple_of(RANGE_ALIGN));
 
 /// Lends chunks to segments and keeps some of those that come back. Shared by all stores of a server.
 ///
@@ -153,7 +156,7 @@ impl ChunkPool {
 
     /// A segment with chunks of so many bytes is gone.
     pub(crate) fn note_segment_gone(&self, bytes: usize) {
-        self.in_segments_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        take_off(&self.in_segments_bytes, bytes, "bytes in segments");
     }
 
     /// A chunk of `size_bytes`: from the pool if it is the full size and there is one.
@@ -193,7 +196,7 @@ impl ChunkPool {
             }
             let memory = self.pop_pooled(&mut unused);
             drop(unused);
-            self.allocated_bytes.fetch_sub(memory.map_or(0, |memory| memory.len()), Ordering::Relaxed);
+            take_off(&self.allocated_bytes, memory.map_or(0, |memory| memory.len()), "allocated bytes");
         }
     }
 
@@ -212,7 +215,7 @@ impl ChunkPool {
             && self.allocated_bytes() > self.allocated_max_bytes.load(Ordering::Relaxed)
         {
             let memory = self.pop_pooled(&mut locked(&self.unused));
-            self.allocated_bytes.fetch_sub(memory.map_or(0, |memory| memory.len()), Ordering::Relaxed);
+            take_off(&self.allocated_bytes, memory.map_or(0, |memory| memory.len()), "allocated bytes");
             left -= 1;
         }
     }
@@ -237,8 +240,8 @@ impl ChunkPool {
             drop(unused);
             let len = going.len();
             drop(going);
-            self.allocated_bytes.fetch_sub(len, Ordering::Relaxed);
-            self.going_bytes.fetch_sub(len, Ordering::Relaxed);
+            take_off(&self.allocated_bytes, len, "allocated bytes");
+            take_off(&self.going_bytes, len, "bytes that are to go");
             return;
         }
         if unused.pooled.len() >= count {
@@ -268,7 +271,7 @@ impl ChunkPool {
             |going: &Going| matches!(going, Going::Pages(pages) if pages.len() == self.chunk_size_bytes);
         match unused.going.pop_if(|last| is_full_sized(last))? {
             Going::Pages(pages) => {
-                self.going_bytes.fetch_sub(pages.len(), Ordering::Relaxed);
+                take_off(&self.going_bytes, pages.len(), "bytes that are to go");
                 Some(pages)
             }
             Going::Charged { .. } => None,
@@ -296,7 +299,7 @@ impl ChunkPool {
 
     /// Frees what was charged.
     pub(crate) fn release(&self, memory: Box<dyn Send>, bytes: usize) {
-        self.charged_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        take_off(&self.charged_bytes, bytes, "bytes charged besides chunks");
         self.let_go(Going::Charged { _memory: memory, bytes });
     }
 
@@ -310,8 +313,15 @@ impl ChunkPool {
         }
         let len = going.len();
         drop(going);
-        self.allocated_bytes.fetch_sub(len, Ordering::Relaxed);
+        take_off(&self.allocated_bytes, len, "allocated bytes");
     }
+}
+
+/// Takes bytes off an account that has them. Below nothing it would wrap, and a server that believes to have no memory left
+/// refuses every write.
+fn take_off(account: &AtomicUsize, bytes: usize, what: &str) {
+    let before = account.fetch_sub(bytes, Ordering::Relaxed);
+    assert!(before >= bytes, "{what}: {bytes} are taken off, {before} are there");
 }
 
 /// A piece of memory that belongs to a segment, or to several that follow each other.
@@ -339,6 +349,11 @@ unsafe impl Sync for Chunk {}
 
 impl Chunk {
     fn pooled(pages: Pages, pool: Arc<ChunkPool>) -> Arc<Chunk> {
+        let base = pages.base().addr().get();
+        assert!(
+            base.is_multiple_of(RANGE_ALIGN),
+            "ranges are aligned as their chunk is, which lies at {base:#x}"
+        );
         let memory = Memory::Pooled { pages: Some(pages), pool };
         Arc::new(Chunk { memory, used_bytes: AtomicUsize::new(0) })
     }
@@ -371,11 +386,22 @@ impl Chunk {
             return None; // full before: do not let the counter run on
         }
         let start = self.used_bytes.fetch_add(size_bytes, Ordering::Relaxed);
+        assert!(
+            start.is_multiple_of(RANGE_ALIGN),
+            "a node's pointers are aligned; this range begins at {start}"
+        );
         if start.checked_add(size_bytes)? > len {
             return None;
         }
         // SAFETY: start + size is inside the range, so start is.
         Some(unsafe { base.add(start) })
+    }
+
+    /// Whether these bytes lie in the chunk.
+    pub(crate) fn contains(&self, range: NonNull<u8>, size_bytes: usize) -> bool {
+        let (base, len) = self.range();
+        let start = range.addr().get().checked_sub(base.addr().get());
+        start.is_some_and(|start| start + size_bytes <= len)
     }
 
     pub(crate) fn size_bytes(&self) -> usize {

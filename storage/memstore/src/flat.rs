@@ -9,6 +9,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use halcyon_cell::{Cell, CellComparator, CellRef, CellScanner, KeyRef, Result, SharedCells};
+use halcyon_env::invariant;
 
 use crate::node::{Header, NodeRef};
 use crate::order::{Order, Target};
@@ -91,6 +92,14 @@ impl FlatSegment {
     }
 
     fn made(order: Order, entries: Vec<Entry>, max_seq: u64, owners: Vec<Arc<Segment>>) -> Arc<FlatSegment> {
+        invariant!(
+            entries.windows(2).all(|pair| {
+                // SAFETY: the caller gives the owners that keep the nodes.
+                let of = |entry: &Entry| (entry.row_prefix, unsafe { NodeRef::new(entry.node) });
+                order.compare(of(&pair[0]), of(&pair[1])) == Ordering::Less
+            }),
+            "a flat segment is searched by halves, so its cells are in order and each is there once"
+        );
         let entries = entries.into_boxed_slice();
         owners[0].pool().charge(std::mem::size_of_val(&entries[..]));
         Arc::new(FlatSegment { order, entries, owners, max_seq })

@@ -1,21 +1,31 @@
-//! The memory part of a store: chunks from a pool, and segments of cells that live in them.
+//! The in-memory part of a store: chunks from a pool, and segments of cells that are in them.
 //!
 //! ```text
 //! prepare: KeyValue bytes --copy, stamp--> chunk [ node | cell ]   (not visible; the WAL reads it here)
 //! insert:  sequence id into the node, node linked into the skip list, bottom level first
-//! scan:    bottom level from node to node; cells above the read point are passed over
-//! find:    where the row was found last (`hints`), else level by level; over versions of a column by column links (`node`)
-//! succeed: the segment that follows one in a pipeline goes on with its chunk
+//! scan:    bottom level from node to node; cells above the read point are skipped
+//! find:    from where the row was found last (`hints`), else level by level; column links skip versions (`node`)
+//! succeed: the next segment of a pipeline continues with the chunk of the last one
 //! flatten: pointers to the nodes of segments that take no more cells, sorted, as one array
-//! drop:    the segment lets go of its chunks; each goes back to the pool when nobody holds a cell of it
+//! drop:    the segment releases its chunks; a chunk returns to the pool when no cell of it is referenced
 //! ```
 //!
-//! A cell is copied once, and nothing is allocated per cell: a node and its cell are one piece of a chunk.
-//! Readers take no lock and never wait; writers wait only for each other while a new chunk is put in place.
+//! A cell is copied once. Nothing is allocated per cell: a node and its cell are one range of a chunk. Readers take no
+//! lock and never wait. Writers wait for each other only while a new chunk is installed.
 //!
-//! `unsafe` stands in `chunk` (memory), `node` (layout of a node in that memory), `list` (linking), `hints` (a table in that memory), `segment`
-//! (who owns which chunk), `scanner` (a position that keeps its segment alive) and `flat` (nodes of held segments). What they rely on is said at
-//! the top of each. After a change there, run Miri and Shuttle:
+//! These files have `unsafe` code; each says at its top what it relies on:
+//!
+//! | file | what is unsafe |
+//! |---|---|
+//! | `chunk` | memory |
+//! | `node` | the layout of a node in that memory |
+//! | `list` | linking nodes |
+//! | `hints` | a table in that memory |
+//! | `segment` | which segment owns which chunk |
+//! | `scanner` | a position that keeps its segment alive |
+//! | `flat` | nodes of the segments that it holds |
+//!
+//! After a change in one of them, run Miri and Shuttle, and compare the speed:
 //!
 //! ```text
 //! cargo xtask memory

@@ -14,6 +14,7 @@
 //! is compared with the new node before it is followed.
 
 use halcyon_cell::KEY_OFFSET;
+use halcyon_env::invariant;
 
 use crate::hints::RowHints;
 use crate::node::{HEIGHT_MAX, Link, NodeRef};
@@ -315,6 +316,10 @@ impl SkipList {
                     // SAFETY: as above.
                     unsafe { node.set_later_in_column(self.latest_in_column(node, *next)) };
                 }
+                invariant!(
+                    next.is_none_or(|next| !self.is_before(next, &self.target_of(node))),
+                    "level {level}: the node that is going to follow does not belong before this one"
+                );
                 // SAFETY: the caller promised that the node lives as long as the list and its links.
                 if unsafe { links[level].swap_in(*next, node) } {
                     break;

@@ -153,7 +153,12 @@ pub(crate) unsafe fn write_node(
     kv: &[u8],
     timestamp: Option<i64>,
 ) -> NonNull<Header> {
-    assert!((1..=HEIGHT_MAX).contains(&height));
+    assert!((1..=HEIGHT_MAX).contains(&height), "a node has a link for each of its {height} levels");
+    let address = range.addr().get();
+    assert!(
+        address.is_multiple_of(chunk::RANGE_ALIGN),
+        "a node's pointers are aligned; its range is at {address:#x}"
+    );
     let header = Header {
         row_prefix: order.prefix_of(CellRef::trusted(kv, 0).row()),
         seq: 0,

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use halcyon_cell::{CellComparator, CellRef, CellType};
-use parking_lot::{Mutex, MutexGuard};
+use halcyon_env::sync::MutexGuard;
+use halcyon_env::{WatchedMutex, invariant};
 
 use crate::SegmentScanner;
 use crate::chunk::{Chunk, ChunkPool, locked};
@@ -52,7 +53,7 @@ pub struct Segment {
     /// The part of a chunk that takes nodes of [`TALL_HEIGHT`].
     tall: AtomicPtr<Chunk>,
     pool: Arc<ChunkPool>,
-    chunks: Mutex<Chunks>,
+    chunks: WatchedMutex<Chunks>,
     data_bytes: AtomicUsize,
     overhead_bytes: AtomicUsize,
     cells_count: AtomicUsize,
@@ -90,7 +91,7 @@ pub struct PreparedCell {
     /// Which segment it was prepared by; no two segments of a process have the same.
     segment_id: u64,
     /// Keeps the node.
-    _chunk: Arc<Chunk>,
+    chunk: Arc<Chunk>,
 }
 
 // SAFETY: a prepared cell is the only owner of its node until it is inserted, and gives out shared borrows of
@@ -138,7 +139,7 @@ impl Segment {
             current: AtomicPtr::default(),
             tall: AtomicPtr::default(),
             pool,
-            chunks: Mutex::default(),
+            chunks: WatchedMutex::default(),
             data_bytes: AtomicUsize::new(0),
             overhead_bytes: AtomicUsize::new(0),
             cells_count: AtomicUsize::new(0),
@@ -152,7 +153,7 @@ impl Segment {
     /// segments that are smaller than a chunk would leave much of theirs unused.
     pub fn successor(&self, row_start: &[u8]) -> Arc<Segment> {
         let mut next = Segment::with_row_start(self.pool.clone(), self.comparator(), row_start);
-        let mut chunks = self.chunks.lock();
+        let mut chunks = self.chunks.unwatched().lock();
         let current = self.current.load(Ordering::Acquire);
         let shared = chunks.held.iter().find(|chunk| Arc::as_ptr(chunk) == current).cloned();
         if let (Some(shared), Some(next)) = (shared, Arc::get_mut(&mut next)) {
@@ -178,7 +179,7 @@ impl Segment {
         let (range, chunk) = self.allocate(len, height);
         // SAFETY: the range is fresh from `allocate`, which gives `len` aligned bytes to this call alone.
         let node = unsafe { write_node(range, &chunk, height, self.list.order(), kv, timestamp) };
-        PreparedCell { node, segment_id: self.id, _chunk: chunk }
+        PreparedCell { node, segment_id: self.id, chunk }
     }
 
     /// Makes a prepared cell visible under its sequence id. Of equal keys with equal sequence ids the one that
@@ -186,15 +187,15 @@ impl Segment {
     ///
     /// Panics if the cell was prepared by another segment.
     pub fn insert(&self, prepared: PreparedCell, seq: u64) {
-        let node = self.own(&prepared, seq);
-        // SAFETY: `own` promises what `insert` asks for, and `prepared`, the only handle of the node, ends here.
+        let node = self.ready_to_link(&prepared, seq);
+        // SAFETY: `ready_to_link` promises what `insert` asks for, and `prepared`, the only handle of the node, ends here.
         let replaces = unsafe { self.list.insert(node) };
         self.cells_count.fetch_add(usize::from(!replaces), Ordering::Relaxed);
     }
 
     /// As [`Segment::insert`] of each, in order, but in less time.
     pub fn insert_all(&self, prepared: Vec<PreparedCell>, seq: u64) {
-        let nodes: Vec<NodeRef<'_>> = prepared.iter().map(|cell| self.own(cell, seq)).collect();
+        let nodes: Vec<NodeRef<'_>> = prepared.iter().map(|cell| self.ready_to_link(cell, seq)).collect();
         // SAFETY: as in `insert`.
         let replaced_count = unsafe { self.list.insert_all(&nodes) };
         self.cells_count.fetch_add(nodes.len() - replaced_count, Ordering::Relaxed);
@@ -202,8 +203,20 @@ impl Segment {
 
     /// Makes a cell's node ready for being linked and counts it. The node was written for this list, is in none yet,
     /// and lives as long as the segment. To be called once for a cell, by who has it for himself.
-    fn own<'s>(&'s self, prepared: &PreparedCell, seq: u64) -> NodeRef<'s> {
+    fn ready_to_link<'s>(&'s self, prepared: &PreparedCell, seq: u64) -> NodeRef<'s> {
         assert_eq!(prepared.segment_id, self.id, "a cell is inserted where it was prepared");
+        assert_eq!(
+            prepared.node().seq(),
+            0,
+            "a cell is inserted once: linked twice, the list would be a ring"
+        );
+        invariant!(
+            prepared.chunk.contains(
+                prepared.node.cast(),
+                prepared.node().overhead_len() + prepared.cell_ref(0).bytes().len()
+            ),
+            "a node lies in the chunk that keeps it; others would be freed under its readers"
+        );
         // SAFETY: `prepare` of this segment wrote the node, in a chunk that is among `chunks` and lives as long as the
         // segment.
         let node: NodeRef<'s> = unsafe { NodeRef::new(prepared.node) };
@@ -239,7 +252,7 @@ impl Segment {
 
     /// Bytes of the chunks that it holds, filled or not.
     pub fn chunks_bytes(&self) -> usize {
-        self.chunks.lock().size_bytes
+        self.chunks.unwatched().lock().size_bytes
     }
 
     pub fn is_empty(&self) -> bool {
@@ -339,14 +352,8 @@ impl Segment {
 
     fn lock_chunks(&self) -> MutexGuard<'_, Chunks> {
         match self.pool.watch() {
-            None => locked(&self.chunks),
-            Some(watch) => watch.acquire(
-                "chunk-lock",
-                || self.chunks.try_lock(),
-                |time| self.chunks.try_lock_for(time),
-                || self.chunks.lock(),
-                || "another write makes room in the same memstore".to_string(),
-            ),
+            None => locked(self.chunks.unwatched()),
+            Some(watch) => self.chunks.lock(watch, "chunk-lock", |_| "another write makes room".to_string()),
         }
     }
 

@@ -16,9 +16,10 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use halcyon_cell::{Key, ReadPoint, Result, SeqId};
-use halcyon_env::{Activity, invariant};
+use halcyon_env::invariant;
 use halcyon_hfile::FileMeta;
 
+use crate::activity;
 use crate::new_files::copy_kept;
 use crate::region::Region;
 use crate::scan::matcher::Matcher;
@@ -56,7 +57,7 @@ impl Region {
             .filter(|store| families.is_none_or(|families| families.contains(store.family.name())))
             .collect();
         let seq = {
-            let _updates = self.updates_alone(Activity::BeginFlush);
+            let _updates = self.updates_alone(&activity::BEGIN_FLUSH);
             for store in &chosen {
                 store.begin_snapshot(&self.services.chunks);
             }

@@ -14,10 +14,10 @@
 use std::sync::Arc;
 
 use halcyon_cell::{CellRef, Key, ReadPoint, Result, SeqId};
-use halcyon_env::Activity;
 use halcyon_memstore::{FlatSegment, Segment};
 use halcyon_schema::InMemoryCompaction;
 
+use crate::activity;
 use crate::new_files::copy_kept;
 use crate::region::Region;
 use crate::scan::matcher::Matcher;
@@ -48,7 +48,7 @@ impl Region {
         let bytes_min = self.in_memory_flush_bytes();
         let with_policy = || self.stores.iter().filter(|s| self.policy_of(s) != InMemoryCompaction::None);
         {
-            let _updates = self.updates_alone(Activity::BeginMemoryCompaction);
+            let _updates = self.updates_alone(&activity::BEGIN_MEMORY_COMPACTION);
             with_policy().for_each(|store| store.push_to_pipeline(bytes_min));
         }
         for store in with_policy() {

@@ -18,6 +18,7 @@
 //!
 //! When you change what a flush or compaction drops, also look at the oracle in `testkit`.
 
+mod activity;
 mod api;
 mod compact;
 mod flush;

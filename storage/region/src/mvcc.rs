@@ -9,8 +9,6 @@
 //!
 //! `mvcc/interleavings.rs` tests this file under Shuttle (`cargo xtask memory`).
 
-mod sync;
-
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
@@ -18,10 +16,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use halcyon_cell::{Error, ReadPoint, Result, SeqId};
-use halcyon_env::{Activity, Holder, Watch, invariant};
+use halcyon_env::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use halcyon_env::sync::{Condvar, Mutex, MutexGuard};
+use halcyon_env::{Holder, Watch, WatchedMutex, invariant};
 use smallvec::SmallVec;
 
-use sync::{AtomicU8, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
+use crate::activity;
 
 /// Looks at a write before its thread sleeps: a few microseconds, less than it takes to be woken. Few where each look is
 /// one more choice of the interleaving checker.
@@ -40,9 +40,7 @@ const SPINS_BEFORE_SLEEP: u32 = if cfg!(halcyon_shuttle) { 1 } else { 200 };
 pub(crate) struct Mvcc {
     read_point: AtomicU64,
     /// The highest number given out; its lock orders numbers and log entries alike.
-    last: Mutex<SeqId>,
-    /// Who took that lock last.
-    last_holder: AtomicU8,
+    last: WatchedMutex<SeqId>,
     watch: Watch,
     state: Mutex<State>,
     moved: Condvar,
@@ -93,8 +91,7 @@ impl Mvcc {
         let state = State { unfinished: VecDeque::new() };
         Mvcc {
             read_point: AtomicU64::new(last.get()),
-            last: Mutex::new(last),
-            last_holder: AtomicU8::new(0),
+            last: WatchedMutex::new(last),
             watch,
             state: Mutex::new(state),
             moved: Condvar::new(),
@@ -150,19 +147,9 @@ impl Mvcc {
 
     fn lock_last(&self) -> MutexGuard<'_, SeqId> {
         let holder = Holder::me();
-        holder.is_at(Activity::WaitForNumber);
-        let last = self.watch.acquire(
-            "write-number",
-            || self.last.try_lock(),
-            |time| self.last.try_lock_for(time),
-            || self.last.lock(),
-            || {
-                let holder = Holder::of_number(self.last_holder.load(Ordering::Relaxed));
-                format!("held by {}", holder.activity().text())
-            },
-        );
-        self.last_holder.store(holder.number(), Ordering::Relaxed);
-        holder.is_at(Activity::AppendToLog);
+        holder.is_at(&activity::WAIT_FOR_NUMBER);
+        let last = self.last.lock(&self.watch, "write-number", |held_by| format!("held by {held_by}"));
+        holder.is_at(&activity::APPEND_TO_WAL);
         last
     }
 
@@ -227,7 +214,7 @@ impl Mvcc {
 
     /// Takes a number without a write: everything before it can be waited for (used by flush).
     pub fn take_number(&self) -> SeqId {
-        let mut last = self.last.lock();
+        let mut last = self.last.unwatched().lock();
         let seq = last.next();
         *last = seq;
         let mut state = self.state.lock();
@@ -242,7 +229,7 @@ impl Mvcc {
 
     /// The highest number given out.
     pub fn last(&self) -> SeqId {
-        *self.last.lock()
+        *self.last.unwatched().lock()
     }
 
     /// Resolves when everything begun so far is published.
@@ -369,7 +356,7 @@ impl WriteTicket {
             if let Some(result) = write.result() {
                 return result;
             }
-            sync::spin_loop();
+            halcyon_env::sync::spin_loop();
         }
         let mut ending = write.ending.lock();
         loop {

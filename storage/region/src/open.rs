@@ -6,15 +6,16 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use halcyon_cell::{Cell, Error, Result, SeqId};
-use halcyon_env::Env;
+use halcyon_env::{Env, Holder, WatchedRwLock};
 use halcyon_schema::{FamilyDescriptor, RegionInfo, TableDescriptor, layout};
 use halcyon_wal::WalReader;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 
 use crate::CompactionSettings;
+use crate::activity;
 use crate::api::Nonce;
 use crate::mvcc::Mvcc;
 use crate::region::{Counters, Region, RegionServices};
@@ -96,17 +97,17 @@ impl Region {
             mvcc: Arc::new(Mvcc::new(known, env.watch())),
             read_points: Arc::default(),
             row_locks: RowLocks::new(env.watch(), info.encoded_name()),
-            updates: RwLock::new(()),
-            updates_holder: AtomicU8::new(0),
+            updates: WatchedRwLock::default(),
             flushing: Mutex::new(()),
             compacting_memory: Mutex::new(()),
-            closed: RwLock::new(false),
+            closed: WatchedRwLock::default(),
             closing: AtomicBool::new(false),
             open_seq_num: known.next(),
             counters: Counters::default(),
             replayed_nonces: Mutex::default(),
             info,
             table,
+            watch: env.watch(),
             services,
             dir,
             archive_dir,
@@ -263,13 +264,10 @@ impl Region {
     /// fine. After an error the region stays closed and its unflushed edits stay in the log.
     pub fn close(&self, abort: bool) -> Result<()> {
         self.closing.store(true, Ordering::Release);
-        let mut closed = self.services.env.acquire(
-            "region-close",
-            || self.closed.try_write(),
-            |time| self.closed.try_write_for(time),
-            || self.closed.write(),
-            || format!("region {}: waits for what is under way", self.info.encoded_name()),
-        );
+        let (me, before) = (Holder::me(), Holder::me().is_at(&activity::CLOSE));
+        let detail = |others: &str| format!("region {}: waits for: {others}", self.info.encoded_name());
+        let mut closed = self.closed.write(&self.watch, "region-close", detail);
+        me.resumes(before);
         if *closed {
             return Ok(());
         }

@@ -5,16 +5,16 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use halcyon_cache::BlockCache;
 use halcyon_cell::{Error, ErrorKind, ReadPoint, Result, SeqId, same_bytes};
-use halcyon_env::{Activity, Env, Holder};
+use halcyon_env::{Activity, Env, Holder, Watch, WatchedRwLock};
 use halcyon_hfile::CacheKinds;
 use halcyon_memstore::ChunkPool;
 use halcyon_schema::{RegionInfo, TableDescriptor};
 use halcyon_wal::Wal;
-use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::{Mutex, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::mvcc::Mvcc;
 use crate::read_points::ReadPoints;
@@ -53,6 +53,7 @@ pub struct Region {
     pub(crate) info: RegionInfo,
     pub(crate) table: Arc<TableDescriptor>,
     pub(crate) services: RegionServices,
+    pub(crate) watch: Watch,
     /// `data/<namespace>/<table>/<encoded name>`
     pub(crate) dir: PathBuf,
     /// The same under `archive`.
@@ -63,13 +64,11 @@ pub struct Region {
     /// Of scanners that stay open between calls.
     pub(crate) read_points: Arc<ReadPoints>,
     pub(crate) row_locks: RowLocks,
-    pub(crate) updates: RwLock<()>,
-    /// Who wanted `updates` for itself last.
-    pub(crate) updates_holder: AtomicU8,
+    pub(crate) updates: WatchedRwLock<()>,
     pub(crate) flushing: Mutex<()>,
     pub(crate) compacting_memory: Mutex<()>,
     /// True once the region is closed.
-    pub(crate) closed: RwLock<bool>,
+    pub(crate) closed: WatchedRwLock<bool>,
     /// Set before `closed` is waited for, so that scans and compactions end early.
     pub(crate) closing: AtomicBool,
     pub(crate) open_seq_num: SeqId,
@@ -175,38 +174,23 @@ impl Region {
         if self.closing.load(Ordering::Acquire) {
             return Err(refused());
         }
-        let guard = self.closed.read();
+        let guard = self.closed.unwatched().read();
         if *guard { Err(refused()) } else { Ok(guard) }
     }
 
     /// The update lock as writers take it.
     #[inline]
     pub(crate) fn updates_shared(&self) -> RwLockReadGuard<'_, ()> {
-        let holder = || Holder::of_number(self.updates_holder.load(Ordering::Relaxed));
-        self.services.env.acquire(
-            "update-lock",
-            || self.updates.try_read(),
-            |time| self.updates.try_read_for(time),
-            || self.updates.read(),
-            || format!("region {}, for {}", self.info.encoded_name(), holder().activity().text()),
-        )
+        let name = self.info.encoded_name();
+        self.updates.read(&self.watch, "update-lock", |writer| format!("region {name}, for {writer}"))
     }
 
     /// The update lock as a flush takes it: waits for the writers that have it.
-    pub(crate) fn updates_alone(&self, why: Activity) -> RwLockWriteGuard<'_, ()> {
-        let me = Holder::me();
-        me.is_at(why);
-        self.updates_holder.store(me.number(), Ordering::Relaxed);
-        self.services.env.acquire(
-            "update-lock",
-            || self.updates.try_write(),
-            |time| self.updates.try_write_for(time),
-            || self.updates.write(),
-            || {
-                let others = Holder::activities().join("; ");
-                format!("region {}: {} waits for: {others}", self.info.encoded_name(), why.text())
-            },
-        )
+    pub(crate) fn updates_alone(&self, why: &'static Activity) -> RwLockWriteGuard<'_, ()> {
+        Holder::me().is_at(why);
+        let (name, why) = (self.info.encoded_name(), why.text());
+        let detail = |others: &str| format!("region {name}: {why} waits for: {others}");
+        self.updates.write(&self.watch, "update-lock", detail)
     }
 
     pub(crate) fn check_row(&self, row: &[u8], operation: &str) -> Result<()> {

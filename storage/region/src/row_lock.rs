@@ -1,9 +1,9 @@
 //! Locks of rows, and the last timestamps given to them (HBase: `HRegion.getRowLock`).
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use halcyon_env::sync::MutexGuard;
+use halcyon_env::{Holder, Watch, WatchedMutex, random_bytes};
 
-use halcyon_env::{Activity, Holder, Watch, random_bytes};
-use parking_lot::{Mutex, MutexGuard};
+use crate::activity;
 
 const STRIPES: usize = 1024;
 
@@ -19,18 +19,12 @@ const _: () = assert!(STRIPES.is_power_of_two(), "a row's stripe is some bits of
 /// and written again within one would hide what was acknowledged last. Clients of HBase hardly meet this, as its
 /// writes take longer.
 pub(crate) struct RowLocks {
-    stripes: Box<[Stripe]>,
+    stripes: Box<[WatchedMutex<Stamped>]>,
     /// Random, so that nobody can choose rows that share a stripe.
     hash_keys: [u64; 2],
     watch: Watch,
     /// Of what rows these are, for who waits.
     region: Box<str>,
-}
-
-struct Stripe {
-    lock: Mutex<Stamped>,
-    /// Who took it last.
-    holder: AtomicU8,
 }
 
 /// The last timestamp that the server gave to a delete of a stripe's rows, or to cells ahead of the clock.
@@ -59,8 +53,7 @@ enum Guards<'a> {
 
 impl RowLocks {
     pub fn new(watch: Watch, region: &str) -> RowLocks {
-        let stripe = |_| Stripe { lock: Mutex::new(NEVER), holder: AtomicU8::new(0) };
-        let stripes = (0..STRIPES).map(stripe).collect();
+        let stripes = (0..STRIPES).map(|_| WatchedMutex::new(NEVER)).collect();
         RowLocks {
             stripes,
             hash_keys: [(); 2].map(|()| u64::from_le_bytes(random_bytes())),
@@ -78,7 +71,7 @@ impl RowLocks {
         // Anything further ahead was a client's own choice.
         let at_ms = newest_ms.min(now_ms.saturating_add(AHEAD_MS_MAX - 1));
         for stripe in &self.stripes {
-            *stripe.lock.lock() = Stamped { at_ms, deleted: true };
+            *stripe.unwatched().lock() = Stamped { at_ms, deleted: true };
         }
     }
 
@@ -88,12 +81,12 @@ impl RowLocks {
 
     /// Whether somebody holds the row's lock. For assertions: the caller ought to.
     pub fn is_locked(&self, row: &[u8]) -> bool {
-        self.stripes[self.stripe(row)].lock.is_locked()
+        self.stripes[self.stripe(row)].unwatched().is_locked()
     }
 
     pub fn lock_one(&self, row: &[u8]) -> RowGuards<'_> {
         let guards = Guards::One(self.lock(self.stripe(row)));
-        Holder::me().is_at(Activity::Read);
+        Holder::me().is_at(&activity::READ);
         RowGuards { guards }
     }
 
@@ -106,25 +99,14 @@ impl RowLocks {
             "two batches that take stripes in different orders wait for each other; one stripe twice for itself"
         );
         let guards = Guards::Many(stripes.into_iter().map(|stripe| self.lock(stripe)).collect());
-        Holder::me().is_at(Activity::Read);
+        Holder::me().is_at(&activity::READ);
         RowGuards { guards }
     }
 
     #[inline]
     fn lock(&self, stripe: usize) -> MutexGuard<'_, Stamped> {
-        let Stripe { lock, holder } = &self.stripes[stripe];
-        let guard = self.watch.acquire(
-            "row-lock",
-            || lock.try_lock(),
-            |time| lock.try_lock_for(time),
-            || lock.lock(),
-            || {
-                let activity = Holder::of_number(holder.load(Ordering::Relaxed)).activity();
-                format!("a row of region {}, held by {}", self.region, activity.text())
-            },
-        );
-        holder.store(Holder::me().number(), Ordering::Relaxed);
-        guard
+        let detail = |held_by: &str| format!("a row of region {}, held by {held_by}", self.region);
+        self.stripes[stripe].lock(&self.watch, "row-lock", detail)
     }
 }
 
@@ -238,7 +220,7 @@ mod tests {
         watch.stalls.set_threshold(std::time::Duration::from_millis(5));
         let locks = std::sync::Arc::new(RowLocks::new(watch.clone(), "0123"));
         let held = locks.lock_one(b"r");
-        Holder::me().is_at(Activity::WaitForRoomInLog);
+        Holder::me().is_at(&activity::INSERT_INTO_MEMSTORE);
         let others = locks.clone();
         let waiting = halcyon_env::spawn_thread("waits", move || drop(others.lock_one(b"r"))).unwrap();
         watch.clock.sleep(std::time::Duration::from_millis(30));
@@ -246,7 +228,7 @@ mod tests {
         waiting.join().unwrap();
         let stall = watch.stalls.recent().pop().expect("it waited long");
         assert_eq!(stall.cause, "row-lock");
-        assert_eq!(stall.detail, "a row of region 0123, held by a write waiting for room in the log");
+        assert_eq!(stall.detail, "a row of region 0123, held by a write inserting into the memstore");
         drop(locks.lock_one(b"r"));
         assert_eq!(watch.stalls.recent().len(), 1, "a free lock is no wait");
     }

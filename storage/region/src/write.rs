@@ -12,12 +12,13 @@ use bytes::Bytes;
 use halcyon_cell::{
     Cell, CellRef, CellType, Error, LATEST_TIMESTAMP, Result, SeqId, TagType, append_tag, same_bytes,
 };
-use halcyon_env::{Activity, Holder, invariant};
+use halcyon_env::{Holder, invariant};
 use halcyon_memstore::{PreparedCell, Segment};
 use halcyon_schema::Durability;
 use halcyon_wal::{Completion, WalEntry};
 use smallvec::SmallVec;
 
+use crate::activity;
 use crate::api::{Mutation, MutationKind, MutationResult, Nonce, ReadMode, Scan};
 use crate::mvcc::{Write, WriteTicket};
 use crate::read::Visible;
@@ -318,7 +319,7 @@ impl Region {
         );
         let updates = self.updates_shared();
         let me = Holder::me();
-        me.is_at(Activity::CopyIntoMemstore);
+        me.is_at(&activity::COPY_INTO_MEMSTORE);
         let prepared = self.prepare(&edits.edits)?;
         assert!(
             prepared.len() == edits.edits.len(),
@@ -331,9 +332,9 @@ impl Region {
             }
             self.append_to_log(&prepared, seq, edits.clock_ms, nonce, durability, write)
         })?;
-        me.is_at(Activity::InsertIntoMemstore);
+        me.is_at(&activity::INSERT_INTO_MEMSTORE);
         insert_all(prepared, write.seq());
-        me.is_at(Activity::Nothing);
+        me.is_idle();
         drop(updates);
         self.mvcc.step_done(&write);
         Ok(WriteTicket::of(write))

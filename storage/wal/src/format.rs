@@ -47,6 +47,10 @@ const CELL_CODEC_CLASS: &str = "org.apache.hadoop.hbase.regionserver.wal.WALCell
 pub(crate) const CHECK_PREFIX: &[u8; 12] = b"\x62\x16\x0a\x06crc32c\x12\x0c";
 /// The whole attribute.
 pub(crate) const CHECK_LEN: usize = CHECK_PREFIX.len() + 12;
+// The lengths inside the prefix are those of what follows them: a reader that skips the attribute trusts them.
+const _: () = assert!(CHECK_PREFIX[1] as usize == CHECK_LEN - 2 && CHECK_PREFIX[11] == 12);
+const _: () = assert!(CHECK_PREFIX[3] as usize == CHECK_NAME.len());
+const _: () = assert!(TRAILER.len() == 4 + TRAILER_MAGIC.len() && TRAILER[4] == TRAILER_MAGIC[0]);
 /// Name of the check attribute.
 pub(crate) const CHECK_NAME: &str = "crc32c";
 
@@ -131,6 +135,7 @@ impl<'a> PreparedEntry<'a> {
 
     /// Appends the entry to `out`; `synced_bytes` of the file it goes to are known to be on disk.
     pub(crate) fn put(&self, out: &mut Vec<u8>, synced_bytes: u64) {
+        let start = out.len();
         out.reserve(self.len);
         put_varint(|byte| out.push(byte), (self.head.len() + CHECK_LEN) as u64);
         out.extend_from_slice(&self.head);
@@ -143,6 +148,8 @@ impl<'a> PreparedEntry<'a> {
             out.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
             out.extend_from_slice(bytes);
         }
+        let written = out.len() - start;
+        assert_eq!(written, self.len, "an entry takes the room that was asked for it");
     }
 }
 

@@ -40,13 +40,22 @@ fn is_no_space(error: &io::Error) -> bool {
 /// Writes all bytes, or leaves the file as it was if there is no space.
 pub(crate) fn put_or_cut(writer: &mut Writer, bytes: &[u8]) -> Result<Put> {
     let before = writer.file.len();
-    let Err(error) = writer.file.write_all(bytes) else { return Ok(Put::Written) };
+    let Err(error) = writer.file.write_all(bytes) else {
+        let (after, len) = (writer.file.len(), bytes.len());
+        assert_eq!(after, before + len as u64, "a batch of {len} bytes is appended behind {before}");
+        return Ok(Put::Written);
+    };
     if !is_no_space(&error) {
         return Err(error.into());
     }
     writer.file.truncate(before).map_err(|cut| {
         Error::new(ErrorKind::Io, format!("{error}; what was written could not be cut off again: {cut}"))
     })?;
+    assert_eq!(
+        writer.file.len(),
+        before,
+        "what did not fit was cut off, or its retry would follow half an entry"
+    );
     Ok(Put::NoSpace(error.into()))
 }
 
@@ -58,13 +67,13 @@ impl Wal {
         if !self.is_full.load(Ordering::Relaxed) {
             return None;
         }
-        self.appends.lock().full.as_ref().map(|full| full.refusal.clone())
+        self.appends.unwatched().lock().full.as_ref().map(|full| full.refusal.clone())
     }
 
     /// Gives a batch back to the append buffer, before what was appended since.
     pub(crate) fn hold(&self, batch: Batch, error: &Error) {
         let now_ns = self.env.clock.monotonic_ns();
-        let mut appends = self.appends.lock();
+        let mut appends = self.appends.unwatched().lock();
         appends.give_back(batch);
         let since_ns = appends.full.as_ref().map_or(now_ns, |full| full.since_ns);
         if appends.full.is_none() {
@@ -83,7 +92,7 @@ impl Wal {
         if !self.is_full.load(Ordering::Relaxed) {
             return;
         }
-        if let Some(full) = self.appends.lock().full.take() {
+        if let Some(full) = self.appends.unwatched().lock().full.take() {
             let waited_ns = self.env.clock.monotonic_ns().saturating_sub(full.since_ns);
             tracing::info!(waited_ms = waited_ns / 1_000_000, "there is space for the write-ahead log again");
         }
@@ -92,10 +101,10 @@ impl Wal {
 
     /// As [`Wal::hold`], for a batch that had been taken together with the accounts of its file.
     pub(crate) fn take_back(&self, unflushed: Unflushed, synced_bytes: u64) {
-        let mut appends = self.appends.lock();
+        let mut appends = self.appends.unwatched().lock();
         appends.synced_bytes = synced_bytes;
-        for (region, seq) in unflushed {
-            appends.note_unflushed(&region, seq);
+        for (region, held) in unflushed {
+            appends.merge_unflushed(region, held);
         }
     }
 }

@@ -1,19 +1,24 @@
-//! The write-ahead log: HBase's file format, group commit, archiving, reading and splitting.
+//! The write-ahead log (WAL): HBase's file format, group commit, archiving, reading and splitting.
 //!
-//! - `log.rs`: [`Wal`], the log being written: `append` copies into a buffer, `drive` writes and syncs it
-//! - `full.rs`: what happens while the disk has no space left
-//! - `roll.rs`: new files, closed files, which regions hold them, the archive
-//! - `format.rs`: the bytes of header, entry and trailer; drawn in full in `FORMAT.md`
-//! - `reader.rs`: [`WalReader`], one file from begin to end, with `source.rs` for its bytes and
-//!   `dictionary.rs`, `compressed.rs` for logs that HBase wrote with dictionary compression
-//! - `split.rs`: [`split_logs`], a dead server's logs to `recovered.edits` of the regions
+//! - `log.rs`: [`Wal`], the WAL being written. `append` copies an entry into a buffer; `drive` writes and syncs it.
+//! - `full.rs`: what happens while the disk is full
+//! - `roll.rs`: new files, closed files, which regions have unflushed edits in them, the archive
+//! - `format.rs`: the bytes of header, entry and trailer; `FORMAT.md` draws them in full
+//! - `reader.rs`: [`WalReader`] reads one file from begin to end. `source.rs` gives it bytes; `dictionary.rs` and
+//!   `compressed.rs` read files that HBase wrote with dictionary compression.
+//! - `split.rs`: [`split_logs`] turns a dead server's WAL into `recovered.edits` files of its regions
 //!
-//! What always holds: an entry is in a log whole or not at all; entries stand in append order; a completion
-//! says `Ok` only when everything appended before it is as durable as it is itself; a file is archived only
-//! when all its user edits are in HFiles. The crate starts no threads: callers drive.
+//! What always holds:
+//! - A file contains an entry whole or not at all. Entries are in the order of their appends.
+//! - A completion reports `Ok` only when its entry, and every entry appended before it, is as durable as was asked.
+//! - Sequence ids of a region rise strictly within a file.
+//! - A file is archived only when all its user edits are in HFiles.
+//!
+//! The crate starts no threads; its callers drive it. `tests/interleavings.rs` runs it under Shuttle
+//! (`cargo xtask memory`).
 //!
 //! When you change the bytes of an entry, also touch `FORMAT.md`, the golden files in `testdata/`, and the
-//! compatibility check with HBase's own reader.
+//! compatibility check with HBase's own reader. When you change who drives or wakes whom, run Shuttle.
 
 mod compressed;
 mod config;

@@ -32,13 +32,13 @@ use std::hash::BuildHasherDefault;
 use std::mem;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::time::Duration;
 
 use halcyon_cell::{CellRef, Error, ErrorKind, Result};
-use halcyon_env::{Activity, Env, Holder, WritableFile};
+use halcyon_env::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use halcyon_env::sync::{Condvar, Mutex, MutexGuard, spin_loop, yield_now};
+use halcyon_env::{Activity, Env, Holder, Watch, WatchedMutex, WritableFile};
 use halcyon_schema::Durability;
-use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::format::{PreparedEntry, is_marker};
 use crate::full::{Full, Put, RETRY_PERIOD, put_or_cut};
@@ -57,8 +57,10 @@ const BUFFER_KEPT_MAX_BYTES: usize = 8 << 20;
 const COMPLETIONS_KEPT_MAX: usize = 1 << 10;
 /// How often a thread in `drive_until` looks whether another one has finished its round: some ten microseconds without
 /// giving up the processor, then about a hundred for whoever else wants it. To be put to sleep and woken takes as long.
-const SPINS_MAX: u32 = 500;
-const LOOKS_MAX: u32 = SPINS_MAX + 300;
+const SPINS_MAX: u32 = if cfg!(halcyon_shuttle) { 1 } else { 500 };
+const LOOKS_MAX: u32 = SPINS_MAX + if cfg!(halcyon_shuttle) { 1 } else { 300 };
+
+static WAIT_FOR_ROOM: Activity = Activity::new("a write waiting for room in the WAL's buffer");
 
 /// One atomic edit of a region: HBase's `WALKey` and `WALEdit`.
 #[derive(Clone, Copy)]
@@ -81,8 +83,17 @@ pub struct WalEntry<'a> {
 /// log; should be quick (wake somebody).
 pub type Completion = Box<dyn FnOnce(&Result<()>) + Send>;
 
-/// Seq of the last edit that a log holds of each region and that is not flushed; no name, nothing held.
-pub(crate) type Unflushed = HashMap<Box<[u8]>, u64, BuildHasherDefault<RegionHasher>>;
+/// Edits that a file holds of each region and that are not flushed; no name, nothing held.
+pub(crate) type Unflushed = HashMap<Box<[u8]>, Held, BuildHasherDefault<RegionHasher>>;
+
+/// Edits of one region.
+#[derive(Clone, Copy)]
+pub(crate) struct Held {
+    /// The highest sequence id; up to it the region has to flush.
+    pub(crate) max_seq: u64,
+    /// The one appended last since the region was opened; 0 if there was none.
+    pub(crate) last_seq: u64,
+}
 
 /// A write-ahead log: one file being written, and older ones waiting for their regions to flush.
 ///
@@ -90,6 +101,7 @@ pub(crate) type Unflushed = HashMap<Box<[u8]>, u64, BuildHasherDefault<RegionHas
 /// `append` does so only if the buffer is full.
 pub struct Wal {
     pub(crate) env: Env,
+    watch: Watch,
     pub(crate) config: WalConfig,
     leader: Mutex<Leader>,
     /// Held by the one thread that sleeps for `leader`.
@@ -98,7 +110,7 @@ pub struct Wal {
     waiting: AtomicUsize,
     pub(crate) rolling: Mutex<Rolling>,
     pub(crate) writer: Mutex<Writer>,
-    pub(crate) appends: Mutex<Appends>,
+    pub(crate) appends: WatchedMutex<Appends>,
     /// As in `appends`.
     buffered: Arc<AtomicUsize>,
     /// Bytes of memory of the buffer that is being written.
@@ -182,6 +194,7 @@ impl Wal {
         };
         let writer = Writer { file, path, unsynced: false, closed: false, spare: Vec::new() };
         Ok(Arc::new(Wal {
+            watch: env.watch(),
             env,
             config,
             leader: Mutex::default(),
@@ -189,7 +202,7 @@ impl Wal {
             waiting: AtomicUsize::new(0),
             rolling: Mutex::new(rolling),
             writer: Mutex::new(writer),
-            appends: Mutex::new(appends),
+            appends: WatchedMutex::new(appends),
             buffered,
             writing: AtomicUsize::new(0),
             files: Mutex::new(Files::default()),
@@ -212,11 +225,11 @@ impl Wal {
         let prepared = PreparedEntry::new(entry)?;
         let mut appends = self.lock_with_room(prepared.len())?;
         let synced_bytes = appends.synced_bytes;
-        prepared.put(&mut appends.buffer, synced_bytes);
-        appends.note_buffered();
         if !is_marker(entry.cells[0]) {
             appends.note_unflushed(entry.region, entry.seq);
         }
+        prepared.put(&mut appends.buffer, synced_bytes);
+        appends.note_buffered();
         let at_once = match durability {
             Durability::SkipWal | Durability::AsyncWal => Some(completion),
             Durability::SyncWal | Durability::FsyncWal => {
@@ -291,7 +304,7 @@ impl Wal {
             if is_done() {
                 return None;
             }
-            if look < SPINS_MAX { std::hint::spin_loop() } else { std::thread::yield_now() }
+            if look < SPINS_MAX { spin_loop() } else { yield_now() }
         }
         let _next = self.next_leader.try_lock()?;
         Some(self.leader.lock())
@@ -305,13 +318,13 @@ impl Wal {
 
     /// Bytes of memory that the buffers take: the one that fills, and one that is being written.
     pub fn held_bytes(&self) -> usize {
-        self.appends.lock().buffer.capacity() + self.writing.load(Ordering::Relaxed)
+        self.appends.unwatched().lock().buffer.capacity() + self.writing.load(Ordering::Relaxed)
     }
 
     /// Blocks until there is something to drive, at most `timeout`; returns whether there is.
     pub fn wait_for_work(&self, timeout: Duration) -> bool {
         let now_ns = || self.env.clock.monotonic_ns();
-        let mut appends = self.appends.lock();
+        let mut appends = self.appends.unwatched().lock();
         if !appends.is_due(now_ns) && !self.has_finished() {
             let timeout = if appends.full.is_some() { timeout.min(RETRY_PERIOD) } else { timeout };
             self.work.wait_for(&mut appends, timeout);
@@ -326,7 +339,7 @@ impl Wal {
 
     /// Why the log takes no more appends; `None` while it does.
     pub fn stopped(&self) -> Option<Error> {
-        self.appends.lock().stopped.clone()
+        self.appends.unwatched().lock().stopped.clone()
     }
 
     pub fn stats(&self) -> WalStats {
@@ -355,14 +368,13 @@ impl Wal {
             drop(appends);
             // The caller may hold locks that completions want, so they are left to whoever drives.
             let holder = Holder::me();
-            let before = holder.activity();
-            holder.is_at(Activity::WaitForRoomInLog);
+            let before = holder.is_at(&WAIT_FOR_ROOM);
             let room = || format!("a full buffer of {} bytes", self.config.buffer_max_bytes);
             let wrote = self.env.stalls.watch(&*self.env.clock, "log-room", room, || {
                 let writer = self.writer.try_lock_for(BUSY_WAIT_MAX);
                 writer.map(|mut writer| self.write_round(&mut writer, &mut Vec::new()))
             });
-            holder.is_at(before);
+            holder.resumes(before);
             if wrote.is_none() {
                 break;
             }
@@ -375,20 +387,18 @@ impl Wal {
     }
 
     fn lock_appends(&self) -> MutexGuard<'_, Appends> {
-        self.env.acquire(
-            "log-append",
-            || self.appends.try_lock(),
-            |time| self.appends.try_lock_for(time),
-            || self.appends.lock(),
-            || format!("the log's buffer; at work: {}", Holder::activities().join("; ")),
-        )
+        let detail = |held_by: &str| {
+            format!("the WAL's buffer, held by {held_by}; at work: {}", Holder::activities().join("; "))
+        };
+        self.appends.lock(&self.watch, "log-append", detail)
     }
 
     /// Whether there is something to drive; to be asked after letting go of the leader lock.
     fn has_work(&self) -> bool {
         fence(Ordering::SeqCst); // see the head of this file
         self.seems_to_have_work()
-            && (self.has_finished() || self.appends.lock().is_due(|| self.env.clock.monotonic_ns()))
+            && (self.has_finished()
+                || self.appends.unwatched().lock().is_due(|| self.env.clock.monotonic_ns()))
     }
 
     /// Without a lock. What another thread does at this moment may be missed.
@@ -402,10 +412,10 @@ impl Wal {
         self.finished_count.load(Ordering::Acquire) > 0
     }
 
-    /// Tells a waiting driver that completions are to be run. Passing through the lock makes sure that it has
-    /// not yet looked, or is waiting.
-    pub(crate) fn wake_driver(&self) {
-        drop(self.appends.lock());
+    /// Wakes a driver in [`Wal::wait_for_work`]: completions are to be run, or the driver is to end. Passing through the
+    /// lock makes sure that it has not yet looked, or is waiting.
+    pub fn wake_driver(&self) {
+        drop(self.appends.unwatched().lock());
         self.work.notify_one();
     }
 
@@ -439,17 +449,22 @@ impl Wal {
     /// is room for those of later appends.
     fn write_round(&self, writer: &mut Writer, spare: &mut Vec<Completion>) -> bool {
         let batch = {
-            let mut appends = self.appends.lock();
+            let mut appends = self.appends.unwatched().lock();
             if !appends.is_due(|| self.env.clock.monotonic_ns()) {
                 return false;
             }
+            assert!(
+                !writer.closed,
+                "a closed WAL refuses appends, so nothing is buffered behind its trailer"
+            );
             appends.take(mem::take(&mut writer.spare), mem::take(spare))
         };
         let sync = batch.sync_wanted;
         if let Ok(Put::Written) = self.write_batch(writer, batch, false)
             && sync
         {
-            self.appends.lock().synced_bytes = writer.file.len();
+            assert!(!writer.unsynced, "a round that wanted a sync leaves nothing unsynced");
+            self.appends.unwatched().lock().note_synced(writer.file.len());
         } // else the completions are told, or wait for space
         true
     }
@@ -519,7 +534,7 @@ impl Wal {
 
     /// Refuses all later appends, and gives the waiting ones to the failed round.
     fn stop(&self, error: &Error, completions: &mut Vec<Completion>) {
-        let mut appends = self.appends.lock();
+        let mut appends = self.appends.unwatched().lock();
         if appends.stopped.is_none() {
             tracing::error!(%error, "the write-ahead log has failed; no more appends are taken");
             let message = format!("the write-ahead log stopped when a write failed: {error}");
@@ -537,7 +552,12 @@ impl Appends {
 
     /// Moves out what was appended; an empty buffer and an empty list of completions take its place.
     pub(crate) fn take(&mut self, spare: Vec<u8>, spare_pending: Vec<Completion>) -> Batch {
-        debug_assert!(spare.is_empty() && spare_pending.is_empty());
+        assert!(
+            spare.is_empty() && spare_pending.is_empty(),
+            "a spare buffer is empty: {} bytes and {} completions would be written or run twice",
+            spare.len(),
+            spare_pending.len()
+        );
         let batch = Batch {
             buffer: mem::replace(&mut self.buffer, spare),
             completions: mem::replace(&mut self.pending, spare_pending),
@@ -545,6 +565,17 @@ impl Appends {
         };
         self.note_buffered();
         batch
+    }
+
+    /// So many bytes of the current file are on disk. Entries say so to recovery, which calls damage before that place
+    /// corruption and damage behind it a torn tail.
+    fn note_synced(&mut self, bytes: u64) {
+        assert!(
+            bytes >= self.synced_bytes,
+            "bytes on disk never get fewer: {bytes} after {}",
+            self.synced_bytes
+        );
+        self.synced_bytes = bytes;
     }
 
     fn note_buffered(&self) {
@@ -563,10 +594,23 @@ impl Appends {
 
     pub(crate) fn note_unflushed(&mut self, region: &[u8], seq: u64) {
         match self.unflushed.get_mut(region) {
-            Some(last) => *last = seq.max(*last),
+            Some(Held { max_seq, last_seq }) => {
+                assert!(
+                    seq > *last_seq,
+                    "sequence ids rise strictly within a region: {seq} after {last_seq} of {}",
+                    region.escape_ascii()
+                );
+                (*max_seq, *last_seq) = (seq.max(*max_seq), seq);
+            }
             None => {
-                self.unflushed.insert(region.into(), seq);
+                self.unflushed.insert(region.into(), Held { max_seq: seq, last_seq: seq });
             }
         }
+    }
+
+    /// As [`Appends::note_unflushed`], for edits of a file that goes on after all, beside those appended since.
+    pub(crate) fn merge_unflushed(&mut self, region: Box<[u8]>, held: Held) {
+        let known = self.unflushed.entry(region).or_insert(held);
+        known.max_seq = known.max_seq.max(held.max_seq);
     }
 }

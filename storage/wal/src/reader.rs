@@ -120,7 +120,14 @@ impl WalReader {
             return Ok(None);
         }
         match self.decode() {
-            Ok(entry) => Ok(Some((entry.key, entry.cells))),
+            Ok(entry) => {
+                let (behind, end) = (self.source.offset(), self.source.end());
+                assert!(
+                    at < behind && behind <= end,
+                    "an entry from {at} to {behind} lies in front of {end}"
+                );
+                Ok(Some((entry.key, entry.cells)))
+            }
             Err(stop) => self.settle(at, stop),
         }
     }

@@ -80,7 +80,7 @@ impl Wal {
 
     fn roll_holding(&self, rolling: &mut Rolling) -> Result<RollOutcome> {
         {
-            let appends = self.appends.lock();
+            let appends = self.appends.unwatched().lock();
             appends.check_running()?;
             appends.check_space()?;
         }
@@ -112,6 +112,9 @@ impl Wal {
     /// earlier stay that was given up are kept until a flush reaches them.
     pub fn region_opened(&self, region: &[u8]) {
         tracing::trace!(region = %region.escape_ascii(), "region appends to this log");
+        if let Some(held) = self.appends.unwatched().lock().unflushed.get_mut(region) {
+            held.last_seq = 0; // the opening counts from what is in files
+        }
     }
 
     /// All edits of the region up to and with `up_to_seq` are in HFiles whose names are durable.
@@ -160,7 +163,7 @@ impl Wal {
         }
         writer.closed = true;
         let (batch, unflushed, failed) = {
-            let mut appends = self.appends.lock();
+            let mut appends = self.appends.unwatched().lock();
             let failed = appends.stopped.clone();
             appends.stopped.get_or_insert_with(|| Error::new(ErrorKind::Stopping, "the log is closed"));
             (appends.take(Vec::new(), Vec::new()), mem::take(&mut appends.unflushed), failed)
@@ -170,7 +173,7 @@ impl Wal {
         }
         if let Put::NoSpace(error) = self.write_batch(&mut writer, batch, true)? {
             // Nobody will try again: what waits is told so.
-            let rest = self.appends.lock().take(Vec::new(), Vec::new());
+            let rest = self.appends.unwatched().lock().take(Vec::new(), Vec::new());
             self.finish(rest.completions, &Err(error.clone()));
             return Err(error);
         }
@@ -191,23 +194,29 @@ impl Wal {
         let mut guard = self.writer.lock();
         let writer: &mut Writer = &mut guard;
         let (batch, unflushed, synced_bytes) = {
-            let mut appends = self.appends.lock();
+            let mut appends = self.appends.unwatched().lock();
             appends.check_running()?;
             let synced_bytes = appends.synced_bytes;
             // What is appended from here on goes to the new file, of which the header is on disk.
             appends.synced_bytes = file.len();
             (appends.take(Vec::new(), Vec::new()), mem::take(&mut appends.unflushed), synced_bytes)
         };
+        assert!(!writer.closed, "a closed WAL is not rolled");
         let sync = self.config.sync_mode == SyncMode::Fsync;
         if let Put::NoSpace(error) = self.write_batch(writer, batch, sync)? {
             self.take_back(unflushed, synced_bytes);
             return Err(Error::new(ErrorKind::Busy, error.context("cannot roll").message()));
         }
+        assert!(!(sync && writer.unsynced), "with fsync a file is on disk before the next one takes entries");
         let bytes = writer.file.len();
         let old = mem::replace(&mut writer.file, file);
         let old_path = mem::replace(&mut writer.path, path);
         writer.unsynced = false;
-        *self.predecessor.lock() = Some(Predecessor { file: old, failed: None });
+        let before = self.predecessor.lock().replace(Predecessor { file: old, failed: None });
+        assert!(
+            before.is_none(),
+            "a roll finishes its old file, or fails the WAL: two unsynced files are never left"
+        );
         self.counters.set_file_bytes(writer.file.len());
         self.files.lock().closed.push_back(ClosedFile { path: old_path.clone(), bytes, unflushed });
         Ok(old_path)
@@ -232,7 +241,7 @@ impl Wal {
     }
 
     fn strike_out(&self, region: &[u8], up_to_seq: u64) {
-        let mut appends = self.appends.lock();
+        let mut appends = self.appends.unwatched().lock();
         strike(&mut appends.unflushed, region, up_to_seq);
         for file in &mut self.files.lock().closed {
             strike(&mut file.unflushed, region, up_to_seq);
@@ -301,6 +310,7 @@ impl Rolling {
     }
 
     fn free_name(&mut self, env: &Env, config: &WalConfig) -> PathBuf {
+        // Recovery reads files in order of the times in their names, so these rise although the clock may fall.
         let mut ms = env.clock.now_ms().max(self.last_ms + 1);
         loop {
             self.last_ms = ms;
@@ -315,7 +325,7 @@ impl Rolling {
 }
 
 fn strike(unflushed: &mut Unflushed, region: &[u8], up_to_seq: u64) {
-    if unflushed.get(region).is_some_and(|last| *last <= up_to_seq) {
+    if unflushed.get(region).is_some_and(|held| held.max_seq <= up_to_seq) {
         unflushed.remove(region);
     }
 }

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use halcyon_cell::{Cell, CellRef, Error, Result};
-use halcyon_env::{DirEntry, Env, WritableFile};
+use halcyon_env::{DirEntry, Env, WritableFile, invariant};
 use halcyon_proto::pb;
 
 use crate::format::{COMPACTION_QUALIFIER, PreparedEntry, TRAILER, encode_header, is_marker};
@@ -141,6 +141,12 @@ impl Splitter<'_> {
 
     /// Writes out the region with the most bytes in memory.
     fn spill(&mut self) -> Result<()> {
+        invariant!(
+            self.outputs.values().flatten().map(|output| output.buffer.len()).sum::<usize>()
+                == self.buffered_bytes,
+            "what is buffered of all regions is what is counted: {} bytes",
+            self.buffered_bytes
+        );
         let largest = self.outputs.values_mut().flatten().max_by_key(|output| output.buffer.len());
         let Some(output) = largest else { return Ok(()) };
         self.buffered_bytes -= output.buffer.len();
@@ -191,6 +197,11 @@ impl Output {
     }
 
     fn publish(&self, env: &Env) -> Result<PathBuf> {
+        assert!(
+            self.file.is_none() && self.buffer.is_empty(),
+            "recovered edits get their name when all of them are on disk: {} bytes are in memory",
+            self.buffer.len()
+        );
         let path = self.dir.join(format!("{:019}", self.last_seq));
         let published = env.fs.rename(&self.temporary, &path).and_then(|()| env.fs.sync_dir(&self.dir));
         published.map_err(|error| Error::from(error).context("could not publish recovered edits"))?;

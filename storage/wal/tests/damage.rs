@@ -2,14 +2,11 @@
 //! error, not silence.
 #![allow(clippy::disallowed_methods)] // reads testdata
 
-mod common;
-
 use std::path::{Path, PathBuf};
 
-use common::Dice;
 use halcyon_cell::{Cell, CellRef, CellType, ErrorKind, Result, append_tag};
 use halcyon_env::FileSystem;
-use halcyon_env::sim::{CrashMode, SimFileSystem};
+use halcyon_env::sim::{CrashMode, Dice, SimFileSystem};
 use halcyon_wal::{Durability, Wal, WalConfig, WalEntry, WalReader};
 
 const ENTRIES_COUNT: u64 = 12;
@@ -20,12 +17,12 @@ fn random_cell(dice: &mut Dice) -> Cell {
     let mut tags = Vec::new();
     for _ in 0..dice.below(3) {
         let len = dice.below(20);
-        append_tag(&mut tags, dice.next() as u8, &dice.bytes(len));
+        append_tag(&mut tags, dice.next_u64() as u8, &dice.bytes(len));
     }
     let types = [CellType::Put, CellType::Delete, CellType::DeleteColumn, CellType::DeleteFamily];
     let (row, family) = (dice.bytes(row_len), dice.bytes(family_len));
     let (qualifier, value) = (dice.bytes(qualifier_len), dice.bytes(value_len));
-    let timestamp = dice.next() as i64;
+    let timestamp = dice.next_u64() as i64;
     Cell::build(&row, &family, &qualifier, timestamp, types[dice.below(4)], &value, &tags, 0)
 }
 
@@ -36,7 +33,7 @@ fn first_seed() -> u64 {
 
 /// A log of random entries, each synced by itself: its bytes, the offsets where entries begin, their cells.
 fn random_log(seed: u64, close: bool) -> (Vec<u8>, Vec<u64>, Vec<Vec<Cell>>) {
-    let mut dice = Dice(seed);
+    let mut dice = Dice::new(seed);
     let fs = SimFileSystem::new();
     let wal = Wal::open(fs.env(), WalConfig::new("/WALs/h", "/oldWALs", "h")).unwrap();
     let path = wal.current_file();
@@ -49,9 +46,9 @@ fn random_log(seed: u64, close: bool) -> (Vec<u8>, Vec<u64>, Vec<Vec<Cell>>) {
             region: &dice.bytes(region_len),
             table: &dice.bytes(table_len),
             seq,
-            write_time_ms: dice.next() as i64,
-            nonce_group: dice.next() >> dice.below(64),
-            nonce: dice.next() >> dice.below(64),
+            write_time_ms: dice.next_u64() as i64,
+            nonce_group: dice.next_u64() >> dice.below(64),
+            nonce: dice.next_u64() >> dice.below(64),
             cells: &borrowed,
         };
         offsets.push(fs.read(&path).unwrap().len() as u64);
@@ -106,7 +103,7 @@ fn a_changed_byte_is_noticed() {
     for close in [false, true] {
         let (bytes, offsets, entries) = random_log(3, close);
         let entries_end = bytes.len() - if close { 8 } else { 0 };
-        let mut dice = Dice(first_seed() + 1);
+        let mut dice = Dice::new(first_seed() + 1);
         for at in (offsets[0] as usize..entries_end).step_by(7) {
             let mut bad = bytes.clone();
             bad[at] ^= 1 + dice.below(255) as u8;
@@ -198,13 +195,13 @@ fn every_truncation_of_a_log_gives_a_prefix() {
 #[test]
 fn garbage_is_refused_in_peace() {
     let logs = golden_logs();
-    let mut dice = Dice(first_seed() + 42);
+    let mut dice = Dice::new(first_seed() + 42);
     for round in 0..4000 {
         let mut bytes = logs[dice.below(logs.len())].1.clone();
         for _ in 0..1 + dice.below(4) {
             let at = dice.below(bytes.len());
             match dice.below(6) {
-                0 => bytes[at] = dice.next() as u8,
+                0 => bytes[at] = dice.next_u64() as u8,
                 1 => bytes[at] ^= 1 << dice.below(8),
                 2 => bytes.truncate(at + 1),
                 3 => {

@@ -149,6 +149,7 @@ impl Output {
         }
         let message_len = message.len() as u64;
         let total = 1 + header_len + encoded_len_varint(message_len) + message.len() + cells_len;
+        assert!(header_len < 0x80, "the header's length is one byte: {header_len}");
         if total > i32::MAX as usize {
             let text = format!("an answer of {total} bytes is too long for a frame");
             self.push_error(call_id, &RpcError::do_not_retry(text));
@@ -165,6 +166,8 @@ impl Output {
             encode_varint(cells_len as u64, &mut self.copied);
         }
         encode_varint(message_len, &mut self.copied);
+        let head_len = self.copied.len() - before;
+        assert_eq!(head_len + message.len() + cells_len, 4 + total, "a frame is as long as it says");
         if message.len() < SHARED_BYTES_MIN {
             self.copied.extend_from_slice(message);
             self.copied_from(before);
@@ -187,6 +190,9 @@ impl Output {
     /// Notes that `copied` grew from `before`.
     fn copied_from(&mut self, before: usize) {
         let grown = self.copied.len() - before;
+        if grown == 0 {
+            return; // an empty part would be left when all is written
+        }
         self.len += grown;
         match self.parts.back_mut() {
             Some(Part::Copied(len)) => *len += grown,
@@ -237,6 +243,7 @@ impl Output {
             }
         }
         if self.len == 0 {
+            assert!(self.parts.is_empty(), "all is written, and {} parts are left", self.parts.len());
             self.copied.clear();
             self.copied.shrink_to(KEPT_BYTES_MAX);
             self.copied_start = 0;

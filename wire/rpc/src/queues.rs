@@ -53,6 +53,17 @@ const PRIORITY_NORMAL_MAX: u32 = 10;
 const BYTES_SHARES: [usize; CallClass::COUNT] = [1, 2, 2, 10, 1];
 const BYTES_SHARES_SUM: usize = 16;
 
+/// The classes share all bytes of requests, no more and no less, and each knows its place.
+const _: () = {
+    let (mut sum, mut at) = (0, 0);
+    while at < CallClass::COUNT {
+        assert!(BYTES_SHARES[at] > 0 && CallClass::ALL[at].index() == at);
+        sum += BYTES_SHARES[at];
+        at += 1;
+    }
+    assert!(sum == BYTES_SHARES_SUM);
+};
+
 impl CallClass {
     pub const COUNT: usize = 5;
     pub const ALL: [CallClass; CallClass::COUNT] =
@@ -142,8 +153,9 @@ impl OwnWaiting {
     }
 
     pub fn sub(&mut self, frame_bytes: usize) {
-        self.calls -= 1;
-        self.bytes -= frame_bytes + CALL_BYTES;
+        let (calls, bytes) = (self.calls.checked_sub(1), self.bytes.checked_sub(frame_bytes + CALL_BYTES));
+        self.calls = calls.expect("a call that ends has begun to wait");
+        self.bytes = bytes.expect("a call is taken off with the bytes that it was added with");
     }
 }
 
@@ -168,6 +180,14 @@ pub struct Queues {
     limits: QueueLimits,
     held: [Held; CallClass::COUNT],
     answers: Answers,
+}
+
+/// Takes something off an account. What is taken off was put on before, so it never gets below nothing: it would wrap, and a
+/// class with so many calls takes no more for ever.
+#[inline]
+fn take_off(account: &AtomicUsize, amount: usize, what: &str) {
+    let before = account.fetch_sub(amount, Ordering::Relaxed);
+    assert!(before >= amount, "{what}: {amount} are taken off, {before} are there");
 }
 
 /// Bytes of answers, on a cache line of their own.
@@ -306,8 +326,8 @@ impl Queues {
 
     pub(crate) fn end_wait(&self, class: CallClass, frame_bytes: usize) {
         let held = &self.held[class.index()];
-        held.calls.fetch_sub(1, Ordering::Relaxed);
-        held.bytes.fetch_sub(frame_bytes + CALL_BYTES, Ordering::Relaxed);
+        take_off(&held.calls, 1, "calls that wait");
+        take_off(&held.bytes, frame_bytes + CALL_BYTES, "bytes of calls that wait");
     }
 
     /// Counts a frame that is arriving; false, with nothing counted, if there is no room for it.
@@ -317,13 +337,13 @@ impl Queues {
         let before = held.fetch_add(bytes, Ordering::Relaxed);
         let fits = alone || before + bytes <= self.limits.class_bytes_max(class);
         if !fits {
-            held.fetch_sub(bytes, Ordering::Relaxed);
+            take_off(held, bytes, "bytes of a frame that is refused");
         }
         fits
     }
 
     pub(crate) fn release(&self, class: CallClass, bytes: usize) {
-        self.held[class.index()].bytes.fetch_sub(bytes, Ordering::Relaxed);
+        take_off(&self.held[class.index()].bytes, bytes, "bytes of a frame that has arrived");
     }
 
     pub(crate) fn add_response_bytes(&self, bytes: usize) {
@@ -331,7 +351,7 @@ impl Queues {
     }
 
     pub(crate) fn sub_response_bytes(&self, bytes: usize) {
-        self.answers.waiting.fetch_sub(bytes, Ordering::Relaxed);
+        take_off(&self.answers.waiting, bytes, "bytes of answers that sockets took");
     }
 }
 
@@ -345,8 +365,8 @@ pub struct Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.queues.answers.reserved.fetch_sub(self.bytes, Ordering::Relaxed);
-        self.connection.state.reserved_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        take_off(&self.queues.answers.reserved, self.bytes, "bytes kept for answers");
+        take_off(&self.connection.state.reserved_bytes, self.bytes, "bytes kept for a connection's answers");
     }
 }
 
@@ -400,6 +420,15 @@ mod tests {
         for (at, class) in CallClass::ALL.iter().enumerate() {
             assert_eq!(class.index(), at);
         }
+    }
+
+    #[test]
+    #[should_panic(expected = "calls that wait: 1 are taken off, 0 are there")]
+    fn a_call_cannot_end_twice() {
+        let queues = Queues::new(QueueLimits::new(2, 1600 << 10));
+        queues.begin_wait(CallClass::Scan, 10);
+        queues.end_wait(CallClass::Scan, 10);
+        queues.end_wait(CallClass::Scan, 10);
     }
 
     #[test]

@@ -7,30 +7,27 @@ use std::time::Duration;
 use bytes::Bytes;
 use common::{Client, header, opening, request, start};
 use halcyon_cell::Cell;
+use halcyon_env::sim::Dice;
 use halcyon_rpc::{CellBlock, Codec, RpcSettings, decode_cells};
 use tokio::io::AsyncWriteExt;
 
-/// A small generator (splitmix64) that repeats itself from its seed.
-struct Random(u64);
+/// Damage that repeats itself from its seed.
+struct Random(Dice);
 
 impl Random {
     fn from_environment() -> Random {
         let seed =
             std::env::var("HALCYON_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(20_261_120);
         println!("HALCYON_SEED={seed}");
-        Random(seed)
+        Random(Dice::new(seed))
     }
 
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.next_u64()
     }
 
     fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
+        self.0.below(end)
     }
 
     /// Flips, cuts, repeats or overwrites some bytes.

@@ -1,5 +1,6 @@
 //! What is left after a crash.
 
+use super::dice::Dice;
 use super::tree::{Dir, File, Node, NodeId, ROOT, Tree, with_predecessors};
 
 /// What becomes of bytes and names that were not synced.
@@ -20,27 +21,9 @@ impl CrashMode {
 
 const PAGE_LEN: usize = 4096;
 
-/// A small generator of numbers (SplitMix64); the same seed gives the same numbers for ever.
-struct Dice(u64);
-
-impl Dice {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// In `0..bound`.
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
-}
-
 /// The tree on disk, everything in it synced.
 pub(super) fn survivors(tree: &Tree, mode: CrashMode, seed: u64) -> Tree {
-    let mut dice = Dice(seed);
+    let mut dice = Dice::new(seed);
     let mut on_disk = Tree::default();
     let mut names = NamesOnDisk::choose(tree, mode, &mut dice);
     on_disk.copy_dir(tree, &mut names, ROOT, ROOT, mode, &mut dice);
@@ -161,7 +144,7 @@ fn mix(before: &[u8], after: &[u8], dice: &mut Dice) -> Vec<u8> {
             _ if old == new => bytes.append(&mut old),
             0..4 => bytes.extend(new),
             4..7 => bytes.append(&mut old),
-            _ => bytes.extend(new.iter().map(|_| dice.next() as u8)),
+            _ => bytes.extend(new.iter().map(|_| dice.next_u64() as u8)),
         }
     }
     bytes
@@ -183,7 +166,7 @@ fn tear(bytes: &mut Vec<u8>, unsynced: &[u8], dice: &mut Dice) {
             // The last page holds what was there before.
             bytes.extend_from_slice(&unsynced[..kept]);
             let page = begin.max(bytes.len() / PAGE_LEN * PAGE_LEN);
-            bytes[page..].iter_mut().for_each(|byte| *byte = dice.next() as u8);
+            bytes[page..].iter_mut().for_each(|byte| *byte = dice.next_u64() as u8);
         }
         _ => {
             // Pages are written in any order.

@@ -79,13 +79,14 @@ impl Index {
 
     /// Adds a block whose record is written.
     pub fn add(&self, key: BlockKey, slot: Slot) {
+        // Counted first: another thread may find the block and remove it at once.
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.record_bytes.fetch_add(u64::from(slot.len), Ordering::Relaxed);
+        self.live.add(self.segment(slot));
         let old = self.registry.in_file.add(key, || self.part(&key).lock().insert(key, slot));
         if let Some(old) = old {
             self.uncount(old);
         }
-        self.count.fetch_add(1, Ordering::Relaxed);
-        self.record_bytes.fetch_add(u64::from(slot.len), Ordering::Relaxed);
-        self.live.add(self.segment(slot));
     }
 
     /// Forgets a block; returns where it was.
@@ -120,8 +121,9 @@ impl Index {
     }
 
     fn uncount(&self, slot: Slot) {
-        self.count.fetch_sub(1, Ordering::Relaxed);
-        self.record_bytes.fetch_sub(u64::from(slot.len), Ordering::Relaxed);
+        let (count, len) = (self.count.fetch_sub(1, Ordering::Relaxed), u64::from(slot.len));
+        let bytes = self.record_bytes.fetch_sub(len, Ordering::Relaxed);
+        assert!(count > 0 && bytes >= len, "a block of {len} bytes leaves {count} blocks of {bytes} bytes");
         self.live.remove(self.segment(slot));
     }
 

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use halcyon_env::invariant;
 use parking_lot::Mutex;
 
 use crate::{Block, BlockKey};
@@ -57,9 +58,19 @@ impl Queue {
         let mut waiting = self.waiting.lock();
         if waiting.order.front() == Some(key) {
             waiting.order.pop_front();
-            if let Some(block) = waiting.blocks.remove(key) {
-                waiting.bytes -= block.weight_bytes();
-            }
+            let block = waiting.blocks.remove(key).expect("what is in the order is found by its key");
+            let bytes = waiting.bytes.checked_sub(block.weight_bytes());
+            waiting.bytes = bytes.expect("a block leaves with the weight that it came with");
+            let is_even = waiting.order.len() == waiting.blocks.len();
+            invariant!(
+                waiting.bytes == waiting.blocks.values().map(|block| block.weight_bytes()).sum::<u64>(),
+                "the bytes that wait are those of the blocks that wait: {}",
+                waiting.bytes
+            );
+            assert!(
+                is_even && waiting.order.is_empty() == (waiting.bytes == 0),
+                "order, blocks and bytes agree"
+            );
         }
     }
 

@@ -15,6 +15,8 @@ const SEGMENT_BYTES_MAX: u64 = 16 << 20;
 const SEGMENT_BYTES_MIN: u64 = 64 << 10;
 /// A file has about this many segments, or more.
 const SEGMENTS_COUNT: u64 = 32;
+const _: () = assert!(SEGMENT_BYTES_MIN <= SEGMENT_BYTES_MAX && SEGMENT_BYTES_MAX <= u32::MAX as u64);
+const _: () = assert!(SEGMENT_BYTES_MIN.is_multiple_of(4096) && FIRST_SEGMENT.is_multiple_of(4096));
 /// Behind the file's own header.
 pub(super) const FIRST_SEGMENT: u64 = 4096;
 
@@ -64,7 +66,8 @@ impl LiveCounts {
     }
 
     pub fn remove(&self, segment: u32) {
-        self.0[segment as usize].fetch_sub(1, Ordering::Relaxed);
+        let before = self.0[segment as usize].fetch_sub(1, Ordering::Relaxed);
+        assert!(before > 0, "a block leaves segment {segment}, which has none: it would never be free again");
     }
 
     fn is_dead(&self, segment: u32) -> bool {
@@ -123,6 +126,11 @@ impl Space {
             return None;
         }
         let position = self.layout.start_of(filling.segment) + filling.used_bytes;
+        assert!(
+            self.layout.segment_of(position, len as u32) == Some(filling.segment),
+            "a record of {len} bytes at {position} lies in segment {}",
+            filling.segment
+        );
         filling.used_bytes += len as u64;
         self.blocks[filling.segment as usize].push(key);
         Some(position)
@@ -141,6 +149,10 @@ impl Space {
     pub fn empty_one(&mut self, live: &LiveCounts) -> Option<(u32, Vec<BlockKey>)> {
         let at = self.filled.iter().position(|segment| live.is_dead(*segment)).unwrap_or(0);
         let segment = self.filled.remove(at)?;
+        assert!(
+            !self.free.contains(&segment),
+            "segment {segment} is free already: two blocks would share its bytes"
+        );
         self.free.push(segment);
         Some((segment, std::mem::take(&mut self.blocks[segment as usize])))
     }

@@ -149,8 +149,8 @@ fn blocks_of_encoded_cells_are_as_large_as_the_ratio_says() {
         write(&scratch, &cells, options);
         let (file, mut index, mut count) = (open(&scratch), crate::index::IndexCursor::default(), 1);
         assert_eq!(scan(&file).unwrap(), cells);
-        index.seek_to_first(&file, ReadMode::AnyDisk).unwrap();
-        while index.next(&file, ReadMode::AnyDisk).unwrap() {
+        index.seek_to_first(&*file, ReadMode::AnyDisk).unwrap();
+        while index.next(&*file, ReadMode::AnyDisk).unwrap() {
             count += 1;
         }
         count

@@ -33,31 +33,27 @@ const CELLS_COUNT_MAX: usize = 100_000;
 /// Above what the tests of this crate hold at once.
 const RESIDENT_KIB_MAX: u64 = 1 << 20;
 
-/// A small generator (splitmix64) that repeats itself from its seed.
-struct Dice(u64);
+/// Damage that repeats itself from its seed.
+struct Dice(halcyon_env::sim::Dice);
 
 impl Dice {
     /// `HALCYON_SEED` gives another sequence.
     fn new(test: u64) -> Dice {
         let seed = std::env::var("HALCYON_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(0u64);
         println!("HALCYON_SEED={seed}");
-        Dice(seed.wrapping_mul(1_000_003).wrapping_add(test))
+        Dice(halcyon_env::sim::Dice::new(seed.wrapping_mul(1_000_003).wrapping_add(test)))
     }
 
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.next_u64()
     }
 
     fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
+        self.0.below(end)
     }
 
     fn one_in(&mut self, chances: usize) -> bool {
-        self.below(chances) == 0
+        self.0.one_in(chances)
     }
 
     /// Bytes in which small numbers are frequent, as in lengths.

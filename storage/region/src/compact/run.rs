@@ -219,7 +219,7 @@ impl Region {
     ) -> Result<Vec<Arc<StoreFile>>> {
         let commit = Commit { files: written, flushed: &[], compacted: inputs };
         // Whoever closes the region holds `closed` and waits for `compacting`, which is held here: no waiting.
-        let Some(_open) = self.closed.try_read().filter(|closed| !**closed) else {
+        let Some(_open) = self.closed.unwatched().try_read().filter(|closed| !**closed) else {
             return Err(Error::new(ErrorKind::Stopping, "the region is closing"));
         };
         let files = store.commit(

@@ -92,7 +92,7 @@ impl Store {
         }
         unsettled.remove.clear();
         {
-            let mut view = self.view.write();
+            let mut view = self.view.unwatched().write();
             check_against(&view, commit, &files);
             let mut next = changed(&view, commit, &files);
             next.stripes = Arc::new(super::divided(&self.compaction(), self.comparator, &next.files));

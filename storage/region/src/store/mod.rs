@@ -17,11 +17,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use halcyon_cell::{CellComparator, Result, SeqId};
-use halcyon_env::{Watch, invariant};
+use halcyon_env::{Watch, WatchedRwLock, invariant};
 use halcyon_hfile::{CacheKinds, WriterOptions};
 use halcyon_memstore::{ChunkPool, Segment, SegmentSize};
 use halcyon_schema::{FamilyDescriptor, TableDescriptor};
-use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use parking_lot::{Mutex, RwLockReadGuard};
 
 use commit::Unsettled;
 pub(crate) use commit::{Commit, archive};
@@ -110,7 +110,7 @@ pub(crate) struct Store {
     pub dir: PathBuf,
     /// What the region's bounds say of how its rows begin.
     row_start: Box<[u8]>,
-    view: RwLock<Arc<StoreView>>,
+    view: WatchedRwLock<Arc<StoreView>>,
     /// How often memory has left the view.
     memory_left: Arc<AtomicU64>,
     watch: Watch,
@@ -209,7 +209,7 @@ impl Store {
             zstd_codec: services.zstd_codec.to_string(),
             dir,
             row_start: row_start.into(),
-            view: RwLock::new(Arc::new(view)),
+            view: WatchedRwLock::new(Arc::new(view)),
             memory_left: Arc::default(),
             watch: services.watch,
             unsettled: Unsettled::default(),
@@ -264,13 +264,8 @@ impl Store {
 
     #[inline]
     fn read_view(&self) -> RwLockReadGuard<'_, Arc<StoreView>> {
-        self.watch.acquire(
-            "memstore-view",
-            || self.view.try_read(),
-            |time| self.view.try_read_for(time),
-            || self.view.read(),
-            || format!("{}: its segments or files are being exchanged", self.dir.display()),
-        )
+        let detail = |_: &str| format!("{}: its segments or files are being exchanged", self.dir.display());
+        self.view.read(&self.watch, "memstore-view", detail)
     }
 
     /// The segment that takes writes. Ask for it under the region's update lock, so that it stays the one.
@@ -282,7 +277,7 @@ impl Store {
     /// Puts an empty segment in place of the active one; it and the pipeline become the newest of the snapshot.
     /// Called with the region's update lock held exclusively.
     pub fn begin_snapshot(&self, chunks: &Arc<ChunkPool>) {
-        let mut view = self.view.write();
+        let mut view = self.view.unwatched().write();
         let mut next = StoreView::clone(&view);
         let mut taken = std::mem::take(&mut next.pipeline);
         if !view.active.is_empty() {
@@ -306,7 +301,7 @@ impl Store {
     /// Moves the active segment to the pipeline if it holds `bytes_min`. Called with the region's update lock held
     /// exclusively.
     pub fn push_to_pipeline(&self, bytes_min: u64) {
-        let mut view = self.view.write();
+        let mut view = self.view.unwatched().write();
         let size = view.active.size();
         if view.active.is_empty() || ((size.data_bytes + size.overhead_bytes) as u64) < bytes_min {
             return;
@@ -327,7 +322,7 @@ impl Store {
 
     /// Puts `part` in place of neighbours in the pipeline; false if they are there no longer.
     pub fn replace_in_pipeline(&self, old: &[Part], part: Part) -> bool {
-        let mut view = self.view.write();
+        let mut view = self.view.unwatched().write();
         let is_there = |at: &usize| {
             let here = view.pipeline[*at..].iter();
             view.pipeline.len() >= *at + old.len() && here.zip(old).all(|(here, old)| here.is(old))
