@@ -160,7 +160,9 @@ mod tests {
         let (lifecycle, woken) = (lifecycle(), Arc::new(AtomicUsize::new(0)));
         let waker = |woken: &Arc<AtomicUsize>| {
             let woken = Arc::clone(woken);
-            move || drop(woken.fetch_add(1, Ordering::Relaxed))
+            move || {
+                woken.fetch_add(1, Ordering::Relaxed);
+            }
         };
         lifecycle.on_end(waker(&woken));
         assert_eq!(woken.load(Ordering::Relaxed), 0);

@@ -76,7 +76,7 @@ impl EventLoops {
             loops.push(EventLoop { handle: runtime.handle().clone(), calls: Calls::default() });
             stops.push(stop);
             spawn_thread(&format!("network-{index}"), move || {
-                halcyon_env::go_before();
+                halcyon_env::raise_priority();
                 let _ = runtime.block_on(stopped); // ends when the sender goes
                 runtime.shutdown_background();
             })?;

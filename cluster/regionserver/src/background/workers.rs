@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use halcyon_cell::Result;
-use halcyon_env::{go_before, spawn_thread, step_back};
+use halcyon_env::{lower_priority, raise_priority, spawn_thread};
 use parking_lot::Mutex;
 
 use crate::lifecycle::Lifecycle;
@@ -66,9 +66,9 @@ impl Workers {
         let lifecycle = Arc::clone(&self.lifecycle);
         let thread = spawn_thread(name, move || {
             match priority {
-                Priority::AboveCalls => go_before(),
+                Priority::AboveCalls => raise_priority(),
                 Priority::SameAsCalls => {}
-                Priority::BelowCalls => step_back(BEHIND_CALLS_STEPS),
+                Priority::BelowCalls => lower_priority(BEHIND_CALLS_STEPS),
             }
             while lifecycle.is_serving() {
                 run();

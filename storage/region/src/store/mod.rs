@@ -21,7 +21,7 @@ use halcyon_env::{Watch, WatchedRwLock, invariant};
 use halcyon_hfile::{CacheKinds, WriterOptions};
 use halcyon_memstore::{ChunkPool, Segment, SegmentSize};
 use halcyon_schema::{FamilyDescriptor, TableDescriptor};
-use parking_lot::{Mutex, RwLockReadGuard};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use commit::Unsettled;
 pub(crate) use commit::{Commit, archive};
