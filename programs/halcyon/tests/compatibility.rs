@@ -172,13 +172,13 @@ async fn try_method(server: &Server, service: &str, method: &str) -> Answer {
         };
     };
     let region = pb::RegionSpecifier { r#type: 1, value: Bytes::new() };
-    let call = pb::CoprocessorServiceCall {
+    let service_call = pb::CoprocessorServiceCall {
         row: Bytes::new(),
         service_name: format!("hbase.pb.{service}"),
         method_name: method.to_string(),
         request: Bytes::new(),
     };
-    let request = pb::CoprocessorServiceRequest { region, call };
+    let request = pb::CoprocessorServiceRequest { region, call: service_call };
     let to = if carrier == "ExecMasterService" { "MasterService" } else { "ClientService" };
     call(server, to, carrier, &request).await
 }
