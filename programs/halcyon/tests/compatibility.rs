@@ -281,7 +281,7 @@ async fn create(client: &Client, request: &pb::CreateTableRequest) -> Answer {
         Err(error) => return Answer::of::<()>(Err(error)),
     };
     let ask = pb::GetProcedureResultRequest { proc_id: created.proc_id.unwrap() };
-    loop {
+    for _ in 0..6_000 {
         let result: pb::GetProcedureResultResponse =
             client.master.call("getProcedureResult", &ask).await.unwrap();
         if result.state == pb::get_procedure_result_response::State::Finished as i32 {
@@ -293,6 +293,7 @@ async fn create(client: &Client, request: &pb::CreateTableRequest) -> Answer {
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+    panic!("a table was neither created nor refused: {request:?}");
 }
 
 #[tokio::test]
