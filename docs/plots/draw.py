@@ -7,7 +7,7 @@ import pathlib
 HERE = pathlib.Path(__file__).parent
 CASES = ["A", "B", "C", "F", "D"]
 MIX = {"A": "half updates", "B": "5 % updates", "C": "reads", "F": "read-modify-write", "D": "latest reads"}
-FOOT = "YCSB, 64 clients, heap 2 GiB, 2 cores of an AMD EPYC virtual machine, commit 4e8b077. Medians of 3."
+FOOT = "YCSB, 64 clients, heap 2 GiB, 2 cores of an AMD EPYC virtual machine, commit 4e8b077 (2026-11-22). Medians of 3."
 WIDTH, LEFT, RIGHT, TOP, ROW = 760, 150, 70, 86, 62
 CLASSES = ["g1", "zgc", "halcyon"]
 STYLE = """
