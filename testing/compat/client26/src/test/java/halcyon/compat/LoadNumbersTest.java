@@ -69,7 +69,9 @@ class LoadNumbersTest extends CompatTest {
     }
     eventually("10 gets", () -> region(table.getName()).getReadRequestCount() == before + 10);
     assertEquals(ROWS, scan(table, new Scan()));
-    eventually("a scan counts each of its rows", () -> region(table.getName()).getReadRequestCount() == before + 10 + ROWS);
+    // HBase also counts a call of RegionScanner.next that finds nothing
+    eventually("a scan counts each of its rows", () -> region(table.getName()).getReadRequestCount() >= before + 10 + ROWS);
+    assertTrue(region(table.getName()).getReadRequestCount() <= before + 10 + ROWS + 2);
     assertTrue(region(table.getName()).getWriteRequestCount() >= ROWS);
   }
 
@@ -82,13 +84,15 @@ class LoadNumbersTest extends CompatTest {
     eventually("the rows that were dropped", () -> region(table.getName()).getFilteredReadRequestCount() == ROWS * 3 / 4);
   }
 
-  /** A server's sum has what its regions counted, and does not fall when one of them closes. */
+  /** A server counts its calls, and the sum does not fall when a region closes. */
   @Test
   void sumOfTheServerDoesNotFall() throws Exception {
     long before = server().getRequestCount();
     Table table = filled();
-    assertEquals(ROWS, scan(table, new Scan()));
-    eventually("the writes and the reads", () -> server().getRequestCount() >= before + ROWS);
+    for (int i = 0; i < ROWS; i++) {
+      assertEquals(1, scan(table, new Scan().withStartRow(bytes("07")).setLimit(1)));
+    }
+    eventually("a call for each scan", () -> server().getRequestCount() >= before + ROWS);
     long after = server().getRequestCount();
     admin.disableTable(table.getName());
     for (int i = 0; i < 5; i++) {
