@@ -25,10 +25,17 @@ struct Readable {
 }
 
 struct Lock {
-    _file: File,
+    file: File,
 }
 
 impl FileLock for Lock {}
+
+impl Drop for Lock {
+    /// Nobody holds it from now on; after a crash the process that held it last stays named.
+    fn drop(&mut self) {
+        let _ = self.file.set_len(0); // the name in it is a help, not the lock
+    }
+}
 
 fn named(error: io::Error, path: &Path) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
@@ -153,7 +160,7 @@ impl FileSystem for RealFileSystem {
                 // For whoever finds it locked.
                 let told = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
                 told.map_err(|e| named(e, path))?;
-                Ok(Box::new(Lock { _file: file }))
+                Ok(Box::new(Lock { file }))
             }
             Err(TryLockError::WouldBlock) => {
                 let holder =

@@ -373,7 +373,11 @@ fn no_cluster_is_told_within_seconds_and_an_interrupt_keeps_what_was_measured() 
     let mut nowhere = Command::new(env!("CARGO_BIN_EXE_halcyon"));
     let nowhere =
         nowhere.args(["bench", "pe", "--zookeeper", "127.0.0.1:1", "randomRead", "1"]).output().unwrap();
-    assert!(!nowhere.status.success() && said(&nowhere).contains("cannot find the cluster"), "{}", said(&nowhere));
+    assert!(
+        !nowhere.status.success() && said(&nowhere).contains("cannot find the cluster"),
+        "{}",
+        said(&nowhere)
+    );
     assert!(start.elapsed() < Duration::from_secs(10));
 
     let data = fresh_dir("bench-interrupt");
