@@ -426,6 +426,8 @@ fn delete_snapshot() {
                 c.env.fs.list(&c.root).map_err(|error| RpcError::io(error.to_string()))?;
                 std::thread::sleep(Duration::from_micros(200));
             }
+            // On a dead disk nothing exists.
+            c.env.fs.list(&c.root).map_err(|error| RpcError::io(error.to_string()))?;
             Ok(0)
         },
         is_done: |c| {
