@@ -375,7 +375,7 @@ mod tests {
     fn what_cannot_be_done_is_refused() {
         for (line, word) in [
             ("--replicas=3 randomRead 1", "replicas"),
-            ("--traceRate=1 randomRead 1", "traces"),
+            ("--traceRate=1 randomRead 1", "tracing"),
             ("--multiPut=3 randomWrite 1", "autoFlush"),
             ("--compress=ZIPPY randomWrite 1", "ZIPPY"),
             ("--blockEncoding=SOME randomWrite 1", "SOME"),
@@ -383,7 +383,7 @@ mod tests {
             ("--sampleRate=0 randomRead 1", "sampleRate"),
             ("--rows=3000000000 randomWrite 1", "numbers rows"),
             ("-Dhbase.rpc.timeout=1 randomRead 1", "--call-timeout"),
-            ("--traceRate=1 metaWrite 1", "traces"),
+            ("--traceRate=1 metaWrite 1", "tracing"),
             ("com.example.OwnTest 1", "possible values"),
             ("randomRead 0", "0"),
         ] {
