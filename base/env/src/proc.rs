@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use procfs::prelude::{FromBufRead, FromBufReadSI, FromRead};
 use procfs::process::{Io, Stat, StatM, Status};
-use procfs::{CpuInfo, KernelStats, Meminfo};
+use procfs::{CpuInfo, KernelStats, LockType, Meminfo};
 
 use crate::FileSystem;
 
@@ -94,6 +94,14 @@ pub fn processor_model(fs: &dyn FileSystem) -> Option<String> {
 /// Memory of the machine in bytes.
 pub fn memory_bytes(fs: &dyn FileSystem) -> Option<u64> {
     Some(Meminfo::from_buf_read(&fs.read(Path::new("/proc/meminfo")).ok()?[..]).ok()?.mem_total)
+}
+
+/// The process that holds the lock (`flock`) on the file with this inode; `None` if the kernel does not tell. The file
+/// itself is not asked: a lock may be on a file with content of its own, such as the cache's.
+pub(crate) fn flock_holder(inode: u64) -> Option<i32> {
+    let locks = procfs::locks().ok()?;
+    let held = |lock: &&procfs::Lock| lock.lock_type == LockType::FLock && lock.inode == inode;
+    locks.iter().find(held).and_then(|lock| lock.pid).filter(|pid| *pid > 0)
 }
 
 #[cfg(test)]

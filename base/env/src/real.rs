@@ -3,12 +3,12 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::{DirEntry, FileLock, FileSystem, ReadableFile, UpdatableFile, WritableFile};
+use crate::{DirEntry, FileLock, FileSystem, ReadableFile, UpdatableFile, WritableFile, proc};
 
 /// `std::fs` behind the door.
 pub struct RealFileSystem;
@@ -25,17 +25,10 @@ struct Readable {
 }
 
 struct Lock {
-    file: File,
+    _file: File,
 }
 
 impl FileLock for Lock {}
-
-impl Drop for Lock {
-    /// Nobody holds it from now on; after a crash the process that held it last stays named.
-    fn drop(&mut self) {
-        let _ = self.file.set_len(0); // the name in it is a help, not the lock
-    }
-}
 
 fn named(error: io::Error, path: &Path) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
@@ -154,17 +147,11 @@ impl FileSystem for RealFileSystem {
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
         let file = OpenOptions::new().create(true).truncate(false).write(true).open(path);
-        let mut file = file.map_err(|e| named(e, path))?;
+        let file = file.map_err(|e| named(e, path))?;
         match file.try_lock() {
-            Ok(()) => {
-                // For whoever finds it locked.
-                let told = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
-                told.map_err(|e| named(e, path))?;
-                Ok(Box::new(Lock { file }))
-            }
+            Ok(()) => Ok(Box::new(Lock { _file: file })),
             Err(TryLockError::WouldBlock) => {
-                let holder =
-                    std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<u32>().ok());
+                let holder = file.metadata().ok().and_then(|file| proc::flock_holder(file.ino()));
                 let by = holder.map_or_else(String::new, |pid| format!(" by process {pid}"));
                 let text = format!("{} is locked{by}", path.display());
                 Err(io::Error::new(io::ErrorKind::WouldBlock, text))

@@ -95,12 +95,13 @@ fn script(fs: &dyn FileSystem, root: &Path) {
     assert_eq!(kind(fs.list(&a).map(|_| ())), ErrorKind::NotFound);
     assert_eq!(open.len().unwrap(), 11, "an open file outlives its name");
 
-    // Locks.
+    // Locks. They leave the content of their file alone.
     let guard = fs.lock(&root.join("lock")).unwrap();
     assert_eq!(kind(fs.lock(&root.join("lock")).map(|_| ())), ErrorKind::WouldBlock);
     drop(guard);
-    drop(fs.lock(&root.join("lock")).unwrap());
-    assert_eq!(names(fs, root), [dir("c"), file("lock", 0)]);
+    fs.replace(&root.join("full"), b"bytes").unwrap();
+    drop(fs.lock(&root.join("full")).unwrap());
+    assert_eq!(names(fs, root), [dir("c"), file("full", 5), file("lock", 0)]);
 }
 
 #[test]

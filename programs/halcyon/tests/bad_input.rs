@@ -105,7 +105,7 @@ async fn all_is_well(server: &Server, region: &RegionInfo) {
     assert_eq!(expect_close(zookeeper).await, b"imok");
     for page in ["master-info", "regionserver-info"] {
         let mut stream = TcpStream::connect(server.address(page)).await.unwrap();
-        stream.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n").await.unwrap();
         assert!(expect_close(stream).await.starts_with(b"HTTP/1.1 200 OK\r\n"));
     }
 }

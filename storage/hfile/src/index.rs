@@ -471,7 +471,7 @@ mod tests {
             let mut bytes = Vec::new();
             writer.write_non_root(&mut bytes);
             check_node(&bytes, CellComparator::Default).unwrap();
-            let block = Block::new(kind, bytes.into(), Box::new([]), 0);
+            let block = Block::new(kind, bytes.into(), Box::new([]), 4096);
             nodes.insert(offset, Arc::new(block));
         };
         let data = |at: usize| (1000 + 100 * at as u64, first_key(at));

@@ -175,9 +175,10 @@ mod tests {
     /// The declaration of each setting says when a change takes effect; this is what happens.
     #[test]
     fn every_setting_takes_effect_when_its_declaration_says() {
-        const VALUES: [&str; 9] = [
+        const VALUES: [&str; 10] = [
             "7",
             "0.5",
+            "0.25",
             "true",
             "false",
             "BASIC",
