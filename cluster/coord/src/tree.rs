@@ -77,10 +77,10 @@ impl ZnodeTree {
     }
 
     fn refresh(&self, path: &str) {
-        if let Some((live, refresh)) = self.live.get() {
-            if path.strip_prefix(live.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
-                refresh(self);
-            }
+        if let Some((live, refresh)) = self.live.get()
+            && path.strip_prefix(live.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        {
+            refresh(self);
         }
     }
 

@@ -34,10 +34,13 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("zookeeper.znode.parent", "/hbase"),
 ];
 
+/// Looks up an environment variable by its name.
+type Environment = Box<dyn Fn(&str) -> Option<String>>;
+
 /// What values can refer to besides the properties of the file.
 pub struct Surroundings {
     pub java: JavaProperties,
-    pub environment: Box<dyn Fn(&str) -> Option<String>>,
+    pub environment: Environment,
 }
 
 /// The system properties that a JVM would have in the place of this process.

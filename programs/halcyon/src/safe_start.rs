@@ -39,7 +39,8 @@ pub enum Protection {
     /// Permission checks: every client may read, change and delete everything.
     Authorization,
     /// Integrity and privacy of calls (`hbase.rpc.protection`): calls travel in plain text.
-    RpcProtection,
+    #[value(name = "rpc-protection")]
+    RpcQop,
     /// TLS of calls and pages: both travel in plain text.
     Tls,
     /// Encryption of the WAL: it is written in plain text.
@@ -64,7 +65,7 @@ impl Protection {
         match self {
             Protection::Kerberos => "clients are not authenticated",
             Protection::Authorization => "every client may do everything",
-            Protection::RpcProtection | Protection::Tls => "traffic is not encrypted",
+            Protection::RpcQop | Protection::Tls => "traffic is not encrypted",
             Protection::Encryption => "the WAL is not encrypted",
             Protection::Coprocessors => "the code does not run",
             Protection::Acls => "permissions of tables and cells are not enforced",
@@ -121,7 +122,7 @@ fn asked_by(name: &str, value: &str, root: &Path) -> Option<Protection> {
         | "hadoop.security.authorization"
         | "hbase.security.exec.permission.checks" => (is_true, Protection::Authorization),
         "hbase.rpc.protection" => {
-            (items().any(|item| !item.eq_ignore_ascii_case("authentication")), Protection::RpcProtection)
+            (items().any(|item| !item.eq_ignore_ascii_case("authentication")), Protection::RpcQop)
         }
         "hbase.server.netty.tls.enabled" | "hbase.ssl.enabled" => (is_true, Protection::Tls),
         "hbase.regionserver.wal.encryption" => (is_true, Protection::Encryption),
@@ -237,8 +238,8 @@ mod tests {
             ("hbase.security.authorization", "True", Some(Authorization)),
             ("hbase.security.authorization", "false", None),
             ("hbase.rpc.protection", "authentication", None),
-            ("hbase.rpc.protection", "authentication, privacy", Some(RpcProtection)),
-            ("hbase.rpc.protection", "integrity", Some(RpcProtection)),
+            ("hbase.rpc.protection", "authentication, privacy", Some(RpcQop)),
+            ("hbase.rpc.protection", "integrity", Some(RpcQop)),
             ("hbase.server.netty.tls.enabled", "true", Some(Tls)),
             ("hbase.client.netty.tls.enabled", "true", None),
             ("hbase.ssl.enabled", "true", Some(Tls)),

@@ -92,7 +92,7 @@ impl Procedure for TakeSnapshot {
         let mut descriptor = TableDescriptor::clone(&entry.descriptor);
         // As HBase's `loadTableDescriptorSnapshot`: the snapshot's own limit counts where the table has none.
         match (descriptor.max_file_size(), info.max_file_size()) {
-            (None, given) if given > 0 => descriptor = descriptor.with("MAX_FILESIZE", &given.to_string()),
+            (None, given) if given > 0 => descriptor = descriptor.with("MAX_FILESIZE", given.to_string()),
             (Some(size), 0) => info.max_file_size = Some(size as i64),
             _ => {}
         }

@@ -124,17 +124,17 @@ impl Background {
         let workers = &self.workers;
         self.start_wal_threads(shared)?;
         for number in 0..settings.flush_threads_count.max(1) {
-            workers.start(&format!("flusher-{number}"), Priority::BelowCalls, self.flusher.clone())?;
+            workers.start(&format!("flusher-{number}"), Priority::Lowered, self.flusher.clone())?;
         }
-        workers.start("memory-compactor", Priority::BelowCalls, self.memory_compactor.clone())?;
+        workers.start("memory-compactor", Priority::Lowered, self.memory_compactor.clone())?;
         self.start_chunk_thread(shared, settings)?;
-        workers.start("cache", Priority::SameAsCalls, self.cache.clone())?;
-        workers.start("prefetcher", Priority::BelowCalls, self.prefetcher.clone())?;
+        workers.start("cache", Priority::Normal, self.cache.clone())?;
+        workers.start("prefetcher", Priority::Lowered, self.prefetcher.clone())?;
         let (small, large) = (settings.small_compaction_threads, settings.large_compaction_threads);
         self.start_compactors("compactor-small", CompactionSize::Small, small)?;
         self.start_compactors("compactor-large", CompactionSize::Large, large)?;
         let mut chores = self.chores(shared);
-        workers.repeat("chores", Priority::SameAsCalls, move || chores.run_once())
+        workers.repeat("chores", Priority::Normal, move || chores.run_once())
     }
 
     /// Waits for the ends of all threads. The server must have stopped serving.
@@ -146,7 +146,7 @@ impl Background {
         for number in 0..count {
             let name = if number == 0 { name.to_string() } else { format!("{name}-{number}") };
             let worker = CompactionWorker::new(&self.compactions, size);
-            self.workers.start(&name, Priority::BelowCalls, worker)?;
+            self.workers.start(&name, Priority::Lowered, worker)?;
         }
         Ok(())
     }
@@ -155,10 +155,10 @@ impl Background {
         let (logs, lifecycle) = (&shared.resources.logs, &shared.lifecycle);
         let writer =
             WalWriter { logs: logs.clone(), pressure: shared.pressure.clone(), lifecycle: lifecycle.clone() };
-        self.workers.repeat("log", Priority::AboveCalls, move || writer.run_once())?;
+        self.workers.repeat("log", Priority::Raised, move || writer.run_once())?;
         let roller =
             WalRoller { logs: logs.clone(), flusher: self.flusher.clone(), lifecycle: lifecycle.clone() };
-        self.workers.repeat("log-roller", Priority::SameAsCalls, move || roller.run_once())
+        self.workers.repeat("log-roller", Priority::Normal, move || roller.run_once())
     }
 
     /// Has chunks ready before writers need them.
@@ -170,7 +170,7 @@ impl Background {
         let ready = ready.clamp(*READY_CHUNKS.start(), *READY_CHUNKS.end());
         let woken = chunks.clone();
         shared.lifecycle.on_end(move || woken.wake());
-        self.workers.repeat("chunks", Priority::SameAsCalls, move || chunks.keep_ready(ready, IDLE_WAIT))
+        self.workers.repeat("chunks", Priority::Normal, move || chunks.keep_ready(ready, IDLE_WAIT))
     }
 
     fn chores(&self, shared: &Shared) -> Chores {

@@ -32,10 +32,12 @@ pub(crate) trait Worker: Send + Sync + 'static {
 /// Which goes first where a thread and the calls want the same processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Priority {
-    /// Calls wait for the thread.
-    AboveCalls,
-    SameAsCalls,
-    BelowCalls,
+    /// Before calls, which wait for this thread.
+    Raised,
+    /// As calls.
+    Normal,
+    /// Behind calls.
+    Lowered,
 }
 
 /// See the head of the file.
@@ -66,9 +68,9 @@ impl Workers {
         let lifecycle = Arc::clone(&self.lifecycle);
         let thread = spawn_thread(name, move || {
             match priority {
-                Priority::AboveCalls => raise_priority(),
-                Priority::SameAsCalls => {}
-                Priority::BelowCalls => lower_priority(BEHIND_CALLS_STEPS),
+                Priority::Raised => raise_priority(),
+                Priority::Normal => {}
+                Priority::Lowered => lower_priority(BEHIND_CALLS_STEPS),
             }
             while lifecycle.is_serving() {
                 run();
