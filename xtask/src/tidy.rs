@@ -100,7 +100,7 @@ fn judge(path: &str, text: &str) -> Vec<String> {
     }
     if is_product(path) {
         // tests at the end of a file may
-        for (number, line) in text.lines().take_while(|line| line.trim() != "#[cfg(test)]").enumerate() {
+        for (number, line) in text.lines().take_while(|line| !begins_tests(line)).enumerate() {
             if line.contains(".unwrap()") && !line.trim_start().starts_with("//") {
                 complaints.push(format!("{path}:{}: unwrap() does not say why it cannot fail", number + 1));
             }
@@ -125,7 +125,14 @@ fn is_product(path: &str) -> bool {
         && path.contains("/src/")
         && !path.starts_with("testing/")
         && !path.ends_with("/tests.rs")
+        && !path.ends_with("/interleavings.rs")
         && !path.contains("/tests/")
+}
+
+/// Whether what follows is for tests, under Shuttle or not.
+fn begins_tests(line: &str) -> bool {
+    let line = line.trim();
+    line == "#[cfg(test)]" || line.starts_with("#[cfg(all(test, ")
 }
 
 /// The name of a type that is declared here and says nothing.
@@ -173,6 +180,10 @@ mod tests {
         let code = "fn f() { g().unwrap(); }\n";
         assert_eq!(judge("storage/a/src/b.rs", code).len(), 1);
         assert!(judge("storage/a/src/b.rs", &format!("#[cfg(test)]\nmod tests {{ {code} }}\n")).is_empty());
+        assert!(
+            judge("storage/a/src/b.rs", &format!("#[cfg(all(test, x))]\nmod tests {{ {code} }}\n"))
+                .is_empty()
+        );
         assert!(judge("storage/a/tests/b.rs", code).is_empty());
         assert!(judge("storage/a/src/b/tests.rs", code).is_empty());
     }

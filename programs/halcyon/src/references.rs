@@ -220,8 +220,8 @@ mod tests {
 
     #[test]
     fn users_come_from_the_password_file() {
-        let passwd = "root:x:0:0:root:/root:/bin/sh\nada:x:1000:1000::/home/ada:/bin/sh\n";
-        assert_eq!(user_of(passwd, 1000), Some(("ada".to_string(), "/home/ada".to_string())));
+        let passwd = "root:x:0:0:root:/root:/bin/sh\nada:x:1000:1000::/users/ada:/bin/sh\n";
+        assert_eq!(user_of(passwd, 1000), Some(("ada".to_string(), "/users/ada".to_string())));
         assert_eq!(user_of(passwd, 7), None);
     }
 }

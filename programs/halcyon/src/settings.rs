@@ -477,7 +477,7 @@ mod tests {
             property("hbase.regionserver.port", "2"),
             property("hbase.wal.hsync", "false"),
             property("hbase.cluster.distributed", "true"),
-            property("hbase.tmp.dir", "/home/ada/tmp"),
+            property("hbase.tmp.dir", "/ada/tmp"),
             property("my.own", "x"),
         ];
         let flags =

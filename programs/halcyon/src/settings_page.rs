@@ -69,9 +69,10 @@ fn the_page_says_what_the_code_does() {
     let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/CONFIGURATION.md"));
     let fs = Env::real().fs;
     if std::env::var_os("HALCYON_WRITE_DOCS").is_some() {
-        fs.replace(&path, page().as_bytes()).unwrap();
+        fs.replace(&path, page().as_bytes()).expect("the docs are writable");
     }
-    let written = fs.read(&path).map(|bytes| String::from_utf8(bytes).unwrap()).unwrap_or_default();
+    let written =
+        fs.read(&path).map(|bytes| String::from_utf8(bytes).expect("the page is text")).unwrap_or_default();
     assert!(
         written == page(),
         "docs/CONFIGURATION.md is not up to date: run this test with HALCYON_WRITE_DOCS=1"
