@@ -237,8 +237,9 @@ impl ScanRun {
                     }
                 }
                 results.shapes.push((count as u32, more_in_row));
-                let scanned = block_bytes_before.map(|before| self.block_bytes() - before);
-                results.metrics.extend(scanned.map(query_metrics));
+                if let Some(before) = block_bytes_before {
+                    results.metrics.push(query_metrics(self.block_bytes() - before));
+                }
                 if results.limit_reached {
                     break;
                 }
