@@ -3,6 +3,7 @@
 //! A simulated file system has no `/proc`, so that nothing of the real machine reaches a simulation. Pages and clock
 //! ticks have the size that this kernel has: 16 and 64 KiB pages are common on ARM and POWER.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -96,12 +97,18 @@ pub fn memory_bytes(fs: &dyn FileSystem) -> Option<u64> {
     Some(Meminfo::from_buf_read(&fs.read(Path::new("/proc/meminfo")).ok()?[..]).ok()?.mem_total)
 }
 
-/// The process that holds the lock (`flock`) on the file with this inode; `None` if the kernel does not tell. The file
-/// itself is not asked: a lock may be on a file with content of its own, such as the cache's.
-pub(crate) fn flock_holder(inode: u64) -> Option<i32> {
-    let locks = procfs::locks().ok()?;
-    let held = |lock: &&procfs::Lock| lock.lock_type == LockType::FLock && lock.inode == inode;
-    locks.iter().find(held).and_then(|lock| lock.pid).filter(|pid| *pid > 0)
+/// The process that holds the lock (`flock`) on a file; `None` if the kernel does not say. The file itself is not read: a
+/// lock may be on a file with content of its own, such as the cache's.
+pub(crate) fn flock_holder(file: &std::fs::Metadata) -> Option<i32> {
+    holder_among(&procfs::locks().ok()?, file.dev(), file.ino())
+}
+
+/// An inode is unique on its device only.
+fn holder_among(locks: &[procfs::Lock], device: u64, inode: u64) -> Option<i32> {
+    let device = (rustix::fs::major(device), rustix::fs::minor(device));
+    let is_of_file = |lock: &&procfs::Lock| (lock.devmaj, lock.devmin) == device && lock.inode == inode;
+    let mut held = locks.iter().filter(|lock| lock.lock_type == LockType::FLock).filter(is_of_file);
+    held.find_map(|lock| lock.pid).filter(|pid| *pid > 0)
 }
 
 #[cfg(test)]
@@ -119,6 +126,31 @@ mod tests {
         for other in ["", "5000", "5000 x 1 1 0 1 0\n"] {
             assert_eq!(resident_of(other.as_bytes(), 4096), None);
         }
+    }
+
+    /// A file of another disk had the same inode, and the message named its process.
+    #[test]
+    fn the_holder_of_a_lock_is_found_by_device_and_inode() {
+        let text = "1: POSIX  ADVISORY  WRITE 11 fe:01:77 0 EOF\n\
+                    2: FLOCK  ADVISORY  WRITE 22 08:01:77 0 EOF\n\
+                    3: FLOCK  ADVISORY  WRITE 33 fe:01:77 0 EOF\n\
+                    4: FLOCK  ADVISORY  WRITE -1 fe:01:78 0 EOF\n";
+        let locks = procfs::Locks::from_buf_read(text.as_bytes()).unwrap().0;
+        let holder = |major, minor, inode| holder_among(&locks, rustix::fs::makedev(major, minor), inode);
+        assert_eq!(holder(0xfe, 1, 77), Some(33));
+        assert_eq!(holder(8, 1, 77), Some(22));
+        assert_eq!(holder(8, 2, 77), None);
+        assert_eq!(holder(0xfe, 1, 78), None, "a lock of no process");
+    }
+
+    #[test]
+    fn a_lock_names_this_process_as_its_holder() {
+        let path = std::env::temp_dir().join(format!("halcyon-lock-{}", std::process::id()));
+        let held = RealFileSystem.lock(&path).unwrap();
+        let error = RealFileSystem.lock(&path).map(|_| ()).unwrap_err();
+        assert!(error.to_string().ends_with(&format!("by process {}", std::process::id())), "{error}");
+        drop(held);
+        RealFileSystem.remove_file(&path).unwrap();
     }
 
     #[test]

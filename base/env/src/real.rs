@@ -3,7 +3,7 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -151,7 +151,7 @@ impl FileSystem for RealFileSystem {
         match file.try_lock() {
             Ok(()) => Ok(Box::new(Lock { _file: file })),
             Err(TryLockError::WouldBlock) => {
-                let holder = file.metadata().ok().and_then(|file| proc::flock_holder(file.ino()));
+                let holder = file.metadata().ok().and_then(|file| proc::flock_holder(&file));
                 let by = holder.map_or_else(String::new, |pid| format!(" by process {pid}"));
                 let text = format!("{} is locked{by}", path.display());
                 Err(io::Error::new(io::ErrorKind::WouldBlock, text))
