@@ -2,7 +2,8 @@
 
 use halcyon_cell::{Error, Result};
 
-use crate::{FamilyDescriptor, STORE_FILE_TRACKER, TableDescriptor};
+use crate::unsupported::ENCRYPTION;
+use crate::{FamilyDescriptor, STORE_FILE_TRACKER, TableDescriptor, Unsupported};
 
 /// Attribute that turns the checks off with the value `false`.
 const SANITY_CHECKS: &str = "hbase.table.sanity.checks";
@@ -11,9 +12,6 @@ const FLUSH_SIZE_MIN_BYTES: i64 = 1024 * 1024;
 const BLOCK_SIZE_BYTES: std::ops::RangeInclusive<i64> = 1024..=16 * 1024 * 1024;
 const REPLICAS_MAX: i32 = 65536;
 const DATA_TIERING: &str = "hbase.hstore.datatiering.type";
-const INDEX_BLOCK_ENCODING: &str = "INDEX_BLOCK_ENCODING";
-const SPLIT_RESTRICTION: &str = "hbase.regionserver.region.split_restriction.type";
-const FLUSH_ALL_POLICY: &str = "org.apache.hadoop.hbase.regionserver.FlushAllStoresPolicy";
 const STORE_ENGINE: &str = "hbase.hstore.engine.class";
 const DATE_TIERED_ENGINE: &str = "org.apache.hadoop.hbase.regionserver.DateTieredStoreEngine";
 /// Classes under `org.apache.hadoop.hbase.regionserver` that a table may name as its split policy.
@@ -32,20 +30,34 @@ const BUILT_IN_COPROCESSOR: &str = "org.apache.hadoop.hbase.coprocessor.MultiRow
 const BLOCKING_STORE_FILES: &str = "hbase.hstore.blockingStoreFiles";
 
 impl TableDescriptor {
-    /// Invalid with the first thing that is wrong; to clients a DoNotRetryIOException of this message.
+    /// Both checks below; the second only where the table does not turn it off.
     pub fn check(&self) -> Result<()> {
-        // What cannot be stored or done at all is refused even where the checks are turned off: they are HBase's, about
-        // what is unwise.
-        for family in self.families() {
-            check_storable(family)?;
-            check_supported(self, family)?;
-        }
+        self.check_supported()?;
+        if self.wants_sanity_checks() { self.check_sanity() } else { Ok(()) }
+    }
+
+    /// Invalid with the first value that cannot be stored or obeyed at all. To clients a DoNotRetryIOException of this
+    /// message, also where the sanity checks are turned off.
+    pub fn check_supported(&self) -> Result<()> {
+        self.families().iter().try_for_each(check_storable)?;
         self.check_coprocessors()?;
-        self.check_policies()?;
-        let off = self.setting(SANITY_CHECKS).is_some_and(|text| !text.eq_ignore_ascii_case("true"));
-        if off {
-            return Ok(());
+        match self.unsupported().first() {
+            Some(found) => Err(Error::invalid(format!(
+                "{found} is not supported (table {}): {}",
+                self.name(),
+                found.effect
+            ))),
+            None => Ok(()),
         }
+    }
+
+    /// Whether the table leaves the sanity checks on (`hbase.table.sanity.checks`); the cluster may turn them off, too.
+    pub fn wants_sanity_checks(&self) -> bool {
+        self.setting(SANITY_CHECKS).is_none_or(|text| text.eq_ignore_ascii_case("true"))
+    }
+
+    /// Invalid with the first value that HBase considers unwise.
+    pub fn check_sanity(&self) -> Result<()> {
         self.check_limits()
             .and_then(|()| self.families().iter().try_for_each(|family| check_family(self, family)))
             .map_err(|message| {
@@ -56,20 +68,18 @@ impl TableDescriptor {
             })
     }
 
-    /// Invalid if the files of the table, which another program may have made, say something that this one cannot act
-    /// on, so that it would show wrong cells or none.
+    /// Invalid if HBase keeps the files of the table in a way that is not read here: a region would show wrong cells or
+    /// none.
     pub fn check_files(&self) -> Result<()> {
-        let of_families = self.families().iter().filter_map(|family| family.setting(STORE_FILE_TRACKER));
-        let mut trackers = self.setting(STORE_FILE_TRACKER).into_iter().chain(of_families);
-        if let Some(tracker) =
-            trackers.find(|name| *name != "DEFAULT" && !name.ends_with("DefaultStoreFileTracker"))
-        {
-            return Err(Error::invalid(format!(
-                "{STORE_FILE_TRACKER} is {tracker}: which files belong to a store stands in a list that this program \
-                 does not read. Bring the table to DEFAULT at HBase, through MIGRATION, first"
-            )));
+        let is_of_files = |found: &Unsupported| [STORE_FILE_TRACKER, ENCRYPTION].contains(&&*found.attribute);
+        match self.unsupported().into_iter().find(is_of_files) {
+            Some(found) if found.attribute == STORE_FILE_TRACKER => Err(Error::invalid(format!(
+                "{found}: {}. Change the table to DEFAULT at HBase, through MIGRATION, first",
+                found.effect
+            ))),
+            Some(found) => Err(Error::invalid(format!("{found}: {}", found.effect))),
+            None => Ok(()),
         }
-        self.families().iter().try_for_each(check_available)
     }
 
     fn check_limits(&self) -> std::result::Result<(), String> {
@@ -115,27 +125,6 @@ impl TableDescriptor {
         Ok(())
     }
 
-    /// What HBase would do for the table and nobody here does.
-    fn check_policies(&self) -> Result<()> {
-        let refuse =
-            |what: String| Err(Error::invalid(format!("{what} is not supported (table {})", self.name())));
-        for key in ["FLUSH_POLICY", "hbase.regionserver.flush.policy"] {
-            if let Some(policy) = self.setting(key).filter(|policy| *policy != FLUSH_ALL_POLICY) {
-                return refuse(format!("{key} '{policy}': a flush writes all families, which"));
-            }
-        }
-        if let Some(kind) = self.setting(SPLIT_RESTRICTION).filter(|kind| !kind.eq_ignore_ascii_case("NONE"))
-        {
-            return refuse(format!(
-                "{SPLIT_RESTRICTION} '{kind}': use KeyPrefixRegionSplitPolicy; a restriction"
-            ));
-        }
-        if self.setting("NORMALIZATION_ENABLED").is_some_and(|on| on.eq_ignore_ascii_case("true")) {
-            return refuse("NORMALIZATION_ENABLED 'true': the normalizer".to_string());
-        }
-        Ok(())
-    }
-
     /// HBase refuses a class that it cannot load; here none can be loaded, but for what is built in.
     fn check_coprocessors(&self) -> Result<()> {
         for (key, value) in self.attributes() {
@@ -172,32 +161,7 @@ fn check_storable(family: &FamilyDescriptor) -> Result<()> {
     family.compression()?;
     family.compression_compact_major()?;
     family.compression_compact_minor()?;
-    check_available(family)
-}
-
-/// What this program does not have, and what would be shown wrong if it were passed over.
-fn check_available(family: &FamilyDescriptor) -> Result<()> {
-    let name = family.name_str();
-    if family.attribute(b"ENCRYPTION").is_some_and(|cipher| !cipher.is_empty()) {
-        return Err(Error::invalid(format!("Column family {name}: encryption is not available")));
-    }
     Ok(())
-}
-
-/// What this program takes note of and does not do. `IS_MOB` is taken, because it changes where HBase keeps a value and
-/// not what a client sees: values stay in the store files. Data tiering is taken, because it is a hint to the cache.
-fn check_supported(table: &TableDescriptor, family: &FamilyDescriptor) -> Result<()> {
-    let given = family.attribute(INDEX_BLOCK_ENCODING.as_bytes()).filter(|name| !name.is_empty());
-    let encoding = given.map(|name| String::from_utf8_lossy(name).into_owned());
-    match encoding.filter(|name| !name.eq_ignore_ascii_case("NONE")) {
-        Some(encoding) => Err(Error::invalid(format!(
-            "Column family {} of table {}: {INDEX_BLOCK_ENCODING} '{encoding}' is not supported, index blocks are \
-             written without an encoding",
-            family.name_str(),
-            table.name()
-        ))),
-        None => Ok(()),
-    }
 }
 
 fn check_family(table: &TableDescriptor, family: &FamilyDescriptor) -> std::result::Result<(), String> {
@@ -266,6 +230,7 @@ fn check_fifo(table: &TableDescriptor, family: &FamilyDescriptor) -> std::result
 mod tests {
     use super::*;
     use crate::TableName;
+    use crate::unsupported::{FLUSH_ALL_POLICY, INDEX_BLOCK_ENCODING, SPLIT_RESTRICTION};
 
     fn family() -> FamilyDescriptor {
         FamilyDescriptor::new("f").unwrap()
@@ -294,12 +259,22 @@ mod tests {
     fn what_cannot_be_done_is_refused_with_and_without_sanity_checks() {
         let restricted = |kind: &str| table(family()).with(SPLIT_RESTRICTION, kind);
         let encoded = |name: &str| table(family().with(INDEX_BLOCK_ENCODING, name));
+        let configured = |tracker: &str| {
+            let mut schema = table(family()).to_pb();
+            let (name, value) = (STORE_FILE_TRACKER.to_string(), tracker.to_string());
+            schema.configuration.push(halcyon_proto::pb::NameStringPair { name, value });
+            TableDescriptor::from_pb(&schema).unwrap()
+        };
         let bad = [
             (table(family()).with("coprocessor$1", "|no.such.Coprocessor|1|"), "no.such.Coprocessor"),
             (encoded("PREFIX_TREE"), "PREFIX_TREE"),
             (restricted("KeyPrefix"), SPLIT_RESTRICTION),
             (table(family()).with("NORMALIZATION_ENABLED", "true"), "normalizer"),
             (table(family()).with("FLUSH_POLICY", "a.FlushAllLargeStoresPolicy"), "FLUSH_POLICY"),
+            (table(family()).with(STORE_FILE_TRACKER, "FILE"), STORE_FILE_TRACKER),
+            (table(family().with(STORE_FILE_TRACKER, "MIGRATION")), STORE_FILE_TRACKER),
+            (table(family().with_configuration(STORE_FILE_TRACKER, "FILE")), "of family f"),
+            (configured("FILE").with(STORE_FILE_TRACKER, "DEFAULT"), STORE_FILE_TRACKER),
         ];
         for (table, word) in bad {
             for checks in ["true", "false"] {
@@ -317,6 +292,9 @@ mod tests {
             table(family()).with("NORMALIZATION_ENABLED", "false"),
             table(family()).with("FLUSH_POLICY", FLUSH_ALL_POLICY),
             table(family()).with(DATA_TIERING, "NONE"),
+            table(family()).with(STORE_FILE_TRACKER, "default"),
+            configured("DEFAULT"),
+            table(family().with("ENCRYPTION", "")),
         ];
         harmless.iter().for_each(|table| table.check().unwrap());
     }

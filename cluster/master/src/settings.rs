@@ -33,6 +33,11 @@ pub struct MasterSettings {
     /// Time to live of a snapshot that is taken without one; zero: it is kept for ever (`hbase.master.snapshot.ttl`,
     /// in seconds). Zero, as in HBase.
     pub snapshot_ttl: Duration,
+    /// How long clients are told to wait for a snapshot (`hbase.snapshot.master.timeout.millis`). 5 minutes.
+    pub snapshot_timeout: Duration,
+    /// Whether new descriptors must pass HBase's sanity checks (`hbase.table.sanity.checks`); a table can turn them off,
+    /// too. What cannot be obeyed at all is refused in any case.
+    pub sanity_checks: bool,
     /// How long a log stays in `oldWALs` (`hbase.master.logcleaner.ttl`). 10 minutes.
     pub old_wals_keep: Duration,
 }
@@ -54,6 +59,8 @@ impl MasterSettings {
             cleaner_period: Duration::from_secs(60),
             archive_keep: Duration::from_secs(5 * 60),
             snapshot_ttl: Duration::ZERO,
+            snapshot_timeout: Duration::from_secs(5 * 60),
+            sanity_checks: true,
             old_wals_keep: Duration::from_secs(10 * 60),
         }
     }

@@ -153,6 +153,20 @@ impl MasterState {
         if self.stopped.load(Ordering::SeqCst) { Err(errors::stopping()) } else { Ok(()) }
     }
 
+    /// Invalid if a table cannot have this descriptor. What only HBase's sanity checks refuse is logged where they are
+    /// off.
+    pub(crate) fn check_descriptor(&self, descriptor: &TableDescriptor) -> Result<()> {
+        descriptor.check_supported()?;
+        let wanted = self.settings.sanity_checks && descriptor.wants_sanity_checks();
+        match descriptor.check_sanity() {
+            Err(error) if !wanted => {
+                tracing::warn!(table = %descriptor.name(), %error, "sanity checks are off: accepted");
+                Ok(())
+            }
+            checked => checked,
+        }
+    }
+
     /// A copy of a table's entry; TableNotFoundException if there is none.
     pub(crate) fn table(&self, name: &TableName) -> std::result::Result<TableEntry, RpcError> {
         self.tables.read().by_name.get(name).cloned().ok_or_else(|| errors::table_not_found(name))

@@ -18,7 +18,7 @@ use halcyon_master::StopRequest;
 use halcyon_proto::pb;
 use halcyon_proto::pb::table_state::State;
 use halcyon_rpc::RpcError;
-use halcyon_schema::{TableDescriptor, TableName};
+use halcyon_schema::{FamilyDescriptor, STORE_FILE_TRACKER, TableDescriptor, TableName};
 use prost::Message;
 
 /// The short class name of an error.
@@ -552,6 +552,53 @@ fn a_stopped_master_answers_no_call() {
     let asked = c.call::<pb::GetTableNamesResponse>("GetTableNames", &pb::GetTableNamesRequest::default());
     assert_eq!(class(asked), "ServerNotRunningYetException");
     assert!(c.server.online_names().contains(c.regions("t")[0].encoded_name()));
+}
+
+/// Was accepted, and then no region of the table opened.
+#[test]
+fn a_list_of_store_files_is_refused_before_anything_changes() {
+    let (_sim, c) = Cluster::simulated();
+    c.run("CreateTable", &create(&table("t", &["f"]), &[])).unwrap();
+    let before = c.descriptor("t");
+    let tracked = |family: FamilyDescriptor| table("t", &[]).with_family(family);
+    for changed in [
+        table("t", &["f"]).with(STORE_FILE_TRACKER, "FILE"),
+        table("t", &["f"])
+            .with(STORE_FILE_TRACKER, "DEFAULT")
+            .with_family(family("f").with_configuration(STORE_FILE_TRACKER, "FILE")),
+        tracked(family("f").with(STORE_FILE_TRACKER, "MIGRATION")),
+    ] {
+        let error = c.run("ModifyTable", &modify(&changed)).unwrap_err();
+        assert!(error.do_not_retry && error.message.contains(STORE_FILE_TRACKER), "{error:?}");
+        let mut schema = changed.to_pb();
+        schema.table_name = Some(name("new").to_pb());
+        let request = pb::CreateTableRequest { table_schema: schema, ..Default::default() };
+        let error = c.run("CreateTable", &request).unwrap_err();
+        assert!(error.do_not_retry && error.message.contains(STORE_FILE_TRACKER), "{error:?}");
+    }
+    assert_eq!((c.descriptor("t"), c.state("new")), (before, None));
+    assert!(c.server.online_names().contains(c.regions("t")[0].encoded_name()));
+    c.check();
+}
+
+/// `hbase.table.sanity.checks` and `hbase.snapshot.master.timeout.millis` of the site file.
+#[test]
+fn sanity_checks_and_the_time_for_snapshots_are_settings() {
+    let sim = SimFileSystem::new();
+    let mut settings = settings();
+    settings.sanity_checks = false;
+    settings.snapshot_timeout = std::time::Duration::from_secs(77);
+    let c = Cluster::start_with(with_real_clock(sim.env()), Path::new("/hbase"), 1, settings).unwrap();
+    let unwise = |size: &str| create(&table("t", &["f"]).with("MEMSTORE_FLUSHSIZE", size), &[]);
+    c.run("CreateTable", &unwise("1024")).unwrap();
+    let unsupported = modify(&table("t", &["f"]).with("NORMALIZATION_ENABLED", "true"));
+    assert!(c.run("ModifyTable", &unsupported).unwrap_err().message.contains("normalizer"));
+    let taken: pb::SnapshotResponse = c.call("Snapshot", &snapshot("s", "t")).unwrap();
+    assert_eq!(taken.expected_timeout, 77_000);
+    c.wait(taken.proc_id() as u64).unwrap();
+
+    let (_sim, c) = Cluster::simulated();
+    assert!(c.run("CreateTable", &unwise("1024")).unwrap_err().message.contains("hbase.table.sanity.checks"));
 }
 
 /// A directory that HBase made has a descriptor of `hbase:meta`, which is in force, so it is what clients see.

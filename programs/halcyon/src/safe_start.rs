@@ -55,6 +55,9 @@ pub enum Protection {
     Quotas,
     /// Replication: nothing is sent to the peers, and logs that they wait for are deleted.
     Replication,
+    /// Attributes of tables that change where regions split or how files are read: they are not obeyed.
+    #[value(name = "table-attributes")]
+    TableAttributes,
     /// WALs outside the root directory: those of a killed server are not recovered.
     WalDir,
 }
@@ -72,6 +75,7 @@ impl Protection {
             Protection::Visibility => "cells with labels are shown to every client",
             Protection::Quotas => "nothing is limited",
             Protection::Replication => "peers receive nothing, and logs that they wait for are deleted",
+            Protection::TableAttributes => "the attribute is not obeyed",
             Protection::WalDir => "logs there are not recovered",
         }
     }
@@ -189,6 +193,16 @@ fn of_table(table: &TableDescriptor, dir: &Path, is_new_here: bool) -> Vec<Findi
         let what = format!("REPLICATION_SCOPE 1 for family {}", family.name_str());
         findings.push(finding(Protection::Replication, what));
     }
+    let (harmless, serious): (Vec<_>, Vec<_>) =
+        table.unsupported().into_iter().partition(|found| found.is_harmless);
+    for found in harmless {
+        tracing::warn!(table = %table.name(), attribute = %found, effect = found.effect, "an attribute has no effect");
+    }
+    findings.extend(
+        serious
+            .iter()
+            .map(|found| finding(Protection::TableAttributes, format!("{found} ({})", found.effect))),
+    );
     findings
 }
 
@@ -283,6 +297,8 @@ mod tests {
         let table = TableDescriptor::new(TableName::parse(b"ns:t").unwrap())
             .with_family(family)
             .with("coprocessor$1", format!("|{BUILT_IN_COPROCESSOR}|1|"))
+            .with("hbase.regionserver.region.split_restriction.type", "KeyPrefix")
+            .with("FLUSH_POLICY", "org.x.FlushSome")
             .with("COPROCESSOR$2", "hdfs:///x.jar|org.x.Index|1001|k=v");
         let (dir, bytes) = (layout::table_desc_dir(root, table.name()), table.encode_file());
         env.fs.create_dir_all(&dir).unwrap();
@@ -300,10 +316,17 @@ mod tests {
                 Protection::Replication,
                 "table ns:t has REPLICATION_SCOPE 1 for family f in /data/data/ns/t/.tabledesc",
             ),
+            (
+                Protection::TableAttributes,
+                "table ns:t has hbase.regionserver.region.split_restriction.type 'KeyPrefix' (a region may be split \
+                 at any row; use KeyPrefixRegionSplitPolicy) in /data/data/ns/t/.tabledesc",
+            ),
         ];
         let expected = expected.map(|(protection, what)| (protection, what.to_string()));
         assert_eq!(found(true), expected);
-        assert_eq!(found(false), expected[..5], "tables made here may have a scope: there are no peers here");
+        let of_scope = |(_, what): &(_, String)| what.contains("REPLICATION_SCOPE");
+        let expected: Vec<_> = expected.into_iter().filter(|found| !of_scope(found)).collect();
+        assert_eq!(found(false), expected, "tables made here may have a scope: there are no peers here");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use halcyon_regionserver::RegionServerSettings;
 use halcyon_rpc::{CallClass, RpcSettings};
 use halcyon_settings::Effect::Restart;
-use halcyon_settings::{Alias, Codec, Millis, Number, Section, Setting, Text, settings};
+use halcyon_settings::{Alias, Codec, Flag, Millis, Number, Section, Setting, Text, settings};
 use halcyon_wal::SyncMode;
 
 use crate::args::{StandaloneArgs, WalSync};
@@ -47,6 +47,10 @@ pub struct StandaloneSettings {
     /// Limits of both RPC ports (`hbase.ipc.max.request.size`, `hbase.ipc.server.max.callqueue.size`).
     pub rpc: RpcSettings,
     pub cleaner: CleanerSettings,
+    /// How long clients are told to wait for a snapshot (`hbase.snapshot.master.timeout.millis`).
+    pub snapshot_timeout: Duration,
+    /// Whether descriptors must pass HBase's sanity checks (`hbase.table.sanity.checks`).
+    pub sanity_checks: bool,
     pub regionserver: RegionServerSettings,
 }
 
@@ -89,6 +93,8 @@ impl Default for StandaloneSettings {
             znode_parent: "/hbase".to_string(),
             rpc: RpcSettings::default(),
             cleaner: CleanerSettings::default(),
+            snapshot_timeout: Duration::from_secs(5 * 60),
+            sanity_checks: true,
             regionserver: RegionServerSettings::default(),
         }
     }
@@ -288,6 +294,15 @@ const SETTINGS: &[Section<StandaloneSettings>] = &[
         ),
     },
     Section { title: "WAL", settings: &[WAL_HSYNC] },
+    Section {
+        title: "Tables and snapshots",
+        settings: settings!(StandaloneSettings:
+            Restart, "hbase.table.sanity.checks", "true, false", Flag, sanity_checks,
+                "Whether a new or changed table must pass HBase's sanity checks. A table can also turn them off.";
+            Restart, "hbase.snapshot.master.timeout.millis", "ms", Millis, snapshot_timeout,
+                "How long a client waits for a snapshot before it gives up.";
+        ),
+    },
 ];
 
 const ROOT_DIR: Setting<StandaloneSettings> = Setting {

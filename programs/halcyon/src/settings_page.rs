@@ -9,7 +9,7 @@ use halcyon_settings::{Description, Effect};
 use crate::settings::StandaloneSettings;
 
 /// Topics in the order of the page.
-const SECTIONS: [&str; 7] = [
+const SECTIONS: [&str; 8] = [
     "Addresses and directories",
     "Calls",
     "Memory and cache",
@@ -17,6 +17,7 @@ const SECTIONS: [&str; 7] = [
     "WAL",
     "Compaction",
     "Splits",
+    "Tables and snapshots",
 ];
 
 const HEAD: &str = "# Configuration\n\n\

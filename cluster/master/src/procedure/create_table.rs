@@ -57,7 +57,7 @@ impl CreateTable {
             let message = format!("Table {} should have at least one column family.", self.table());
             return Err(RpcError::do_not_retry(message));
         }
-        self.descriptor.check().map_err(errors::invalid)
+        core.check_descriptor(&self.descriptor).map_err(errors::invalid)
     }
 }
 

@@ -87,7 +87,7 @@ impl Procedure for ModifyTable {
             let message = format!("Table {} should have at least one column family.", self.table);
             return Err(RpcError::do_not_retry(message));
         }
-        new.check().map_err(errors::invalid)?;
+        core.check_descriptor(&new).map_err(errors::invalid)?;
         if !self.reopen_regions {
             check_without_reopening(old, &new)?;
         }

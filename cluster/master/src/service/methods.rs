@@ -254,7 +254,9 @@ const METHODS: &[(&str, Handler)] = &[
     }),
     // Snapshots.
     ("Snapshot", |service, call| {
-        service.submit(call, |request| snapshots::take(call, request), snapshots::taken)
+        let timeout = service.core().settings.snapshot_timeout;
+        let taken = move |id| snapshots::taken(id, timeout);
+        service.submit(call, |request| snapshots::take(call, request), taken)
     }),
     ("RestoreSnapshot", |service, call| {
         let restore = |request| snapshots::restore(service.core(), request);

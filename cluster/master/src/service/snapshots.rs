@@ -1,6 +1,7 @@
 //! Snapshots.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use halcyon_proto::pb;
 use halcyon_rpc::{Call, RpcError};
@@ -12,17 +13,16 @@ use crate::procedure::{DeleteSnapshot, Engine, Procedure, Resource, RestoreSnaps
 use crate::snapshot;
 use crate::state::MasterState;
 
-/// How long clients may wait for a snapshot, in milliseconds (`hbase.snapshot.master.timeout.millis`).
-const EXPECTED_TIMEOUT_MS: i64 = 300_000;
-
 pub(super) fn take(call: &Call, request: pb::SnapshotRequest) -> Answer<Request> {
     let nonce = (request.nonce_group(), request.nonce());
     let owner = call.connection.user.clone().unwrap_or_default();
     Ok((Box::new(TakeSnapshot::new(request.snapshot, owner).map_err(invalid)?), nonce))
 }
 
-pub(super) fn taken(id: u64) -> pb::SnapshotResponse {
-    pb::SnapshotResponse { expected_timeout: EXPECTED_TIMEOUT_MS, proc_id: Some(id as i64) }
+/// `timeout`: how long the client may wait.
+pub(super) fn taken(id: u64, timeout: Duration) -> pb::SnapshotResponse {
+    let expected_timeout = i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX);
+    pb::SnapshotResponse { expected_timeout, proc_id: Some(id as i64) }
 }
 
 /// The snapshot's `table` is the table to be. `restoreACL` has nothing to do for a snapshot without permissions, as in

@@ -1,0 +1,101 @@
+//! Attributes that ask for what Halcyon does not do. The master refuses them in a request; a directory from HBase may
+//! hold tables that have them.
+
+use std::fmt;
+
+use crate::{FamilyDescriptor, STORE_FILE_TRACKER, TableDescriptor};
+
+pub(crate) const SPLIT_RESTRICTION: &str = "hbase.regionserver.region.split_restriction.type";
+const FLUSH_POLICIES: [&str; 2] = ["FLUSH_POLICY", "hbase.regionserver.flush.policy"];
+pub(crate) const FLUSH_ALL_POLICY: &str = "org.apache.hadoop.hbase.regionserver.FlushAllStoresPolicy";
+const NORMALIZATION: &str = "NORMALIZATION_ENABLED";
+pub(crate) const INDEX_BLOCK_ENCODING: &str = "INDEX_BLOCK_ENCODING";
+pub(crate) const ENCRYPTION: &str = "ENCRYPTION";
+const DEFAULT_TRACKER: &str = "org.apache.hadoop.hbase.regionserver.storefiletracker.DefaultStoreFileTracker";
+
+/// An attribute, or a setting in the configuration, with a value that Halcyon does not support.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsupported {
+    /// The family that has it; `None`: the table.
+    pub family: Option<String>,
+    pub attribute: String,
+    pub value: String,
+    /// What happens instead.
+    pub effect: &'static str,
+    /// Whether clients read and write the same cells in the same regions all the same.
+    pub is_harmless: bool,
+}
+
+impl fmt::Display for Unsupported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} '{}'", self.attribute, self.value)?;
+        self.family.as_ref().map_or(Ok(()), |family| write!(f, " of family {family}"))
+    }
+}
+
+impl TableDescriptor {
+    /// Every attribute of the table and its families that is not supported.
+    pub fn unsupported(&self) -> Vec<Unsupported> {
+        let of_table = |attribute: &str, value: &str, effect, is_harmless| Unsupported {
+            family: None,
+            attribute: attribute.to_string(),
+            value: value.to_string(),
+            effect,
+            is_harmless,
+        };
+        let mut found = Vec::new();
+        for key in FLUSH_POLICIES {
+            let policies = self.values_of(key).filter(|policy| *policy != FLUSH_ALL_POLICY);
+            found.extend(policies.map(|policy| of_table(key, policy, "a flush writes all families", true)));
+        }
+        let restrictions = self.values_of(SPLIT_RESTRICTION).filter(|kind| !is_none(kind));
+        let effect = "a region may be split at any row; use KeyPrefixRegionSplitPolicy";
+        found.extend(restrictions.map(|kind| of_table(SPLIT_RESTRICTION, kind, effect, false)));
+        let normalized = self.values_of(NORMALIZATION).filter(|on| on.eq_ignore_ascii_case("true"));
+        found.extend(normalized.map(|on| of_table(NORMALIZATION, on, "there is no normalizer", true)));
+        let trackers = self.values_of(STORE_FILE_TRACKER).filter(|name| !is_default_tracker(name));
+        found.extend(trackers.map(|name| of_table(STORE_FILE_TRACKER, name, TRACKER_EFFECT, false)));
+        found.extend(self.families().iter().flat_map(of_family));
+        found
+    }
+
+    /// As attribute and in the configuration, which may differ.
+    fn values_of<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
+        let attribute = self.attribute(key.as_bytes()).and_then(|value| std::str::from_utf8(value).ok());
+        attribute.into_iter().chain(self.configuration().get(key).map(String::as_str))
+    }
+}
+
+const TRACKER_EFFECT: &str =
+    "HBase's list of store files is not read, a store has all files of its directory (DEFAULT)";
+
+fn of_family(family: &FamilyDescriptor) -> Vec<Unsupported> {
+    let of_family = |attribute: &str, value: &str, effect| Unsupported {
+        family: Some(family.name_str().into_owned()),
+        attribute: attribute.to_string(),
+        value: value.to_string(),
+        effect,
+        is_harmless: false,
+    };
+    let values = |key: &'static str| {
+        let attribute = family.attribute(key.as_bytes()).and_then(|value| std::str::from_utf8(value).ok());
+        attribute.into_iter().chain(family.configuration().get(key).map(String::as_str))
+    };
+    let encodings = values(INDEX_BLOCK_ENCODING).filter(|name| !name.is_empty() && !is_none(name));
+    let effect = "index blocks are written without an encoding, and files with encoded ones are not read";
+    let encodings = encodings.map(|name| of_family(INDEX_BLOCK_ENCODING, name, effect));
+    let trackers = values(STORE_FILE_TRACKER).filter(|name| !is_default_tracker(name));
+    let trackers = trackers.map(|name| of_family(STORE_FILE_TRACKER, name, TRACKER_EFFECT));
+    let ciphers = values(ENCRYPTION).filter(|cipher| !cipher.is_empty());
+    let ciphers = ciphers.map(|cipher| of_family(ENCRYPTION, cipher, "encryption is not available"));
+    encodings.chain(trackers).chain(ciphers).collect()
+}
+
+fn is_none(value: &str) -> bool {
+    value.eq_ignore_ascii_case("NONE")
+}
+
+/// HBase takes the name in any case, or the class (`StoreFileTrackerFactory`).
+fn is_default_tracker(name: &str) -> bool {
+    name.trim().eq_ignore_ascii_case("DEFAULT") || name == DEFAULT_TRACKER
+}
