@@ -100,6 +100,11 @@ impl ClusterZnodes {
         self.tree.set_ephemeral(&path, znode_data(&self.writer, &master), OWN_SESSION);
     }
 
+    /// Removes `master`, as its session's end does: clients then find no active master.
+    pub fn remove_master(&self) {
+        self.tree.remove(&format!("{}/master", self.base));
+    }
+
     /// `rs/<server name>`: a live region server.
     pub fn set_region_server(&self, server: &pb::ServerName, info_port: u16) {
         let info = pb::RegionServerInfo { info_port: Some(i32::from(info_port)), version_info: None };
@@ -194,6 +199,8 @@ mod tests {
             tree.get("/hbase/root-region-server").is_none(),
             "asynchbase takes it for a very old cluster"
         );
+        znodes.remove_master();
+        assert!(tree.get("/hbase/master").is_none() && tree.get("/hbase/meta-region-server").is_some());
         znodes.remove_region_server(&server);
         assert_eq!(tree.children("/hbase/rs").unwrap().0.len(), 0);
     }

@@ -24,15 +24,16 @@ impl ClientMetaService {
 impl Service for ClientMetaService {
     fn call(&self, call: Call) -> Outcome {
         let core = &self.master.core;
-        let master = core.settings.server_name.to_pb();
+        let is_active = core.check_running().is_ok();
+        let master = is_active.then(|| core.settings.server_name.to_pb());
         let answer = match call.method.as_str() {
             "GetClusterId" => {
                 encode(&pb::GetClusterIdResponse { cluster_id: Some(core.cluster_id.to_string()) })
             }
-            "GetActiveMaster" => encode(&pb::GetActiveMasterResponse { server_name: Some(master) }),
+            "GetActiveMaster" => encode(&pb::GetActiveMasterResponse { server_name: master }),
             "GetMasters" => {
-                let entry = pb::GetMastersResponseEntry { server_name: master, is_active: true };
-                encode(&pb::GetMastersResponse { master_servers: vec![entry] })
+                let entry = |server_name| pb::GetMastersResponseEntry { server_name, is_active };
+                encode(&pb::GetMastersResponse { master_servers: master.map(entry).into_iter().collect() })
             }
             "GetMetaRegionLocations" => {
                 let location = pb::RegionLocation {

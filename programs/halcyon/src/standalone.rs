@@ -155,13 +155,7 @@ async fn serve(
 
     roles.region_server.on_configuration_update(read_again);
     let stop_asked = Arc::new(Notify::new());
-    let asked = Arc::clone(&stop_asked);
-    let master = Arc::downgrade(&roles.master);
-    roles.master.on_stop_request(move |request| match request {
-        StopRequest::Cluster => asked.notify_one(),
-        StopRequest::Master => stop_master(&master),
-    });
-    let ports = bound.serve(&env, &settings, &roles)?;
+    let ports = bound.serve(&env, &settings, &roles, &stop_asked)?;
     tell(&env, &settings, &roles, &ports, started_ns);
 
     let ended = tokio::select! {
@@ -196,10 +190,12 @@ async fn serve(
     }
 }
 
-/// Ends the master and lets the region server go on, as HBase's `StopMaster` does. Does not wait.
-fn stop_master(master: &Weak<Master>) {
+/// Ends the master, as HBase's `StopMaster` does; the region server continues. Clients no longer find a master, so their
+/// administrative calls end with MasterNotRunningException. Does not wait.
+fn stop_master(master: &Weak<Master>, znodes: &ClusterZnodes) {
     let Some(master) = master.upgrade() else { return };
-    tracing::info!("a client stops the master; the region server goes on");
+    tracing::info!("a client stops the master; the region server continues");
+    znodes.remove_master();
     if let Err(error) = spawn_thread("master-stop", move || master.stop()) {
         tracing::warn!(%error, "the master could not be stopped");
     }
@@ -276,6 +272,8 @@ impl Roles {
         master_settings.archive_keep = settings.cleaner.archive_keep;
         master_settings.old_wals_keep = settings.cleaner.old_wals_keep;
         master_settings.snapshot_ttl = Duration::from_secs(settings.cleaner.snapshot_ttl_s);
+        master_settings.snapshot_timeout = settings.snapshot_timeout;
+        master_settings.sanity_checks = settings.sanity_checks;
         let master = match Master::start(env, root, master_settings, region_server.cluster_services()) {
             Ok(master) => master,
             Err(error) => {
@@ -294,6 +292,16 @@ impl Roles {
         self.region_server.stop().map_err(|error| {
             format!("not everything could be flushed, the log keeps it for the next start: {error}")
         })
+    }
+
+    /// What a client's `Shutdown` and `StopMaster` do.
+    fn on_stop_request(&self, znodes: &Arc<ClusterZnodes>, stop_asked: &Arc<Notify>) {
+        let (znodes, stop_asked) = (Arc::clone(znodes), Arc::clone(stop_asked));
+        let master = Arc::downgrade(&self.master);
+        self.master.on_stop_request(move |request| match request {
+            StopRequest::Cluster => stop_asked.notify_one(),
+            StopRequest::Master => stop_master(&master, &znodes),
+        });
     }
 
     /// All services; every port serves all of them, as clients ask each address for what they want.
@@ -358,7 +366,13 @@ impl Bound {
     }
 
     /// Begins to serve and lets clients find it.
-    fn serve(self, env: &Env, settings: &StandaloneSettings, roles: &Roles) -> Result<Ports, String> {
+    fn serve(
+        self,
+        env: &Env,
+        settings: &StandaloneSettings,
+        roles: &Roles,
+        stop_asked: &Arc<Notify>,
+    ) -> Result<Ports, String> {
         let cluster_id = roles.master.cluster_id().to_string();
         let services = roles.services()?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -408,6 +422,8 @@ impl Bound {
 
         let info_port = |info: &Option<InfoServer>| info.as_ref().map_or(0, |info| info.local_addr().port());
         let znodes = ClusterZnodes::new(self.tree, &settings.znode_parent, master.local_addr().port());
+        let znodes = Arc::new(znodes);
+        roles.on_stop_request(&znodes, stop_asked);
         let server_name = roles.region_server.server_name().to_pb();
         let master_weak = Arc::downgrade(&roles.master);
         znodes.mirror_tables(move || master_weak.upgrade().map(|m| m.table_states()).unwrap_or_default());
