@@ -124,7 +124,7 @@ impl Master {
             locks: view.locks.iter().map(|lock| lock.resource.to_string()).collect(),
             state: match (&view.trouble, view.begun) {
                 (Some(trouble), _) => trouble.to_string(),
-                (None, true) => "running".to_string(),
+                (None, true) => format!("runs step '{}'", view.step),
                 (None, false) => "waits for its locks".to_string(),
             },
         };

@@ -31,40 +31,27 @@ pub(crate) fn open(
     regions: &[RegionInfo],
     state: Option<TableState>,
 ) -> Result<()> {
-    mark(core, table.name(), regions, RegionState::Opening);
-    let mut opened = Vec::new();
-    for (region, replicas, result) in try_open(core, with_table(table, regions))? {
-        match result {
-            Ok(seq) => opened.push(Opened { seq, region, replicas }),
-            Err(error) => {
-                if is_final(&error) {
-                    mark(core, table.name(), &[region], RegionState::FailedOpen);
-                }
-                return Err(error);
-            }
-        }
+    let attempts = try_open_of(core, table, regions)?;
+    if let Some((region, error)) = attempts.failed.into_iter().next() {
+        mark(core, table.name(), &[region], RegionState::FailedOpen);
+        return Err(error);
     }
-    write_opened(core, opened, &[], state.map(|state| (table.name(), state)))
+    attempts.temporary.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))?;
+    write_opened(core, attempts.opened, &[], state.map(|state| (table.name(), state)))
 }
 
-/// As [`open`], but a region that will never open (its files are damaged, say) is left behind as FAILED_OPEN, so
-/// that the others serve and the table can be worked on.
+/// As [`open`], but a region that will never open (its files are damaged, say) stays as FAILED_OPEN, so that the others
+/// serve and the table can be worked on.
 pub(crate) fn open_what_can(
     core: &MasterState,
     table: &TableDescriptor,
     regions: &[RegionInfo],
     state: Option<TableState>,
 ) -> Result<()> {
-    mark(core, table.name(), regions, RegionState::Opening);
-    let (mut opened, mut failed) = (Vec::new(), Vec::new());
-    for (region, replicas, result) in try_open(core, with_table(table, regions))? {
-        match result {
-            Ok(seq) => opened.push(Opened { seq, region, replicas }),
-            Err(error) if is_final(&error) => failed.push(region),
-            Err(error) => return Err(error),
-        }
-    }
-    write_opened(core, opened, &failed, state.map(|state| (table.name(), state)))
+    let attempts = try_open_of(core, table, regions)?;
+    attempts.temporary.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))?;
+    let failed: Vec<_> = attempts.failed.into_iter().map(|(region, _)| region).collect();
+    write_opened(core, attempts.opened, &failed, state.map(|state| (table.name(), state)))
 }
 
 /// Opens the regions of many tables when the master starts. Returns those to be tried again.
@@ -73,16 +60,11 @@ pub(crate) fn open_at_start(
     regions: Vec<(RegionInfo, Arc<TableDescriptor>)>,
 ) -> Result<Vec<RegionInfo>> {
     const ROWS_MAX: usize = 1000; // of one write to meta
-    let (mut opened, mut failed, mut again) = (Vec::new(), Vec::new(), Vec::new());
-    for (region, replicas, result) in try_open(core, regions)? {
-        match result {
-            Ok(seq) => opened.push(Opened { seq, region, replicas }),
-            Err(error) if is_final(&error) => failed.push(region),
-            Err(_) => {
-                mark(core, region.table(), std::slice::from_ref(&region), RegionState::Opening);
-                again.push(region);
-            }
-        }
+    let Attempts { mut opened, failed, temporary } = try_open(core, regions)?;
+    let failed: Vec<_> = failed.into_iter().map(|(region, _)| region).collect();
+    let again: Vec<_> = temporary.into_iter().map(|(region, _)| region).collect();
+    for region in &again {
+        mark(core, region.table(), std::slice::from_ref(region), RegionState::Opening);
     }
     while !opened.is_empty() {
         let rest = opened.split_off(opened.len().min(ROWS_MAX));
@@ -94,36 +76,50 @@ pub(crate) fn open_at_start(
     Ok(again)
 }
 
-/// Whether an open that failed so will always fail.
-fn is_final(error: &Error) -> bool {
-    error.kind().is_permanent()
-}
-
 struct Opened {
     region: RegionInfo,
     seq: u64,
     replicas: i32,
 }
 
-fn with_table(table: &TableDescriptor, regions: &[RegionInfo]) -> Vec<(RegionInfo, Arc<TableDescriptor>)> {
-    let table = Arc::new(table.clone());
-    regions.iter().map(|region| (region.clone(), table.clone())).collect()
+/// The results of opening regions.
+#[derive(Default)]
+struct Attempts {
+    opened: Vec<Opened>,
+    /// Regions that will never open as they are.
+    failed: Vec<(RegionInfo, Error)>,
+    /// Regions that may open later.
+    temporary: Vec<(RegionInfo, Error)>,
 }
 
-/// Tries every region, and tells how it went with the number of its replicas.
-fn try_open(
-    core: &MasterState,
-    regions: Vec<(RegionInfo, Arc<TableDescriptor>)>,
-) -> Result<Vec<(RegionInfo, i32, Result<u64>)>> {
+/// As [`try_open`], for regions of one table, which memory shows as OPENING meanwhile.
+fn try_open_of(core: &MasterState, table: &TableDescriptor, regions: &[RegionInfo]) -> Result<Attempts> {
+    mark(core, table.name(), regions, RegionState::Opening);
+    let table = Arc::new(table.clone());
+    try_open(core, regions.iter().map(|region| (region.clone(), table.clone())).collect())
+}
+
+/// Tries every region.
+fn try_open(core: &MasterState, regions: Vec<(RegionInfo, Arc<TableDescriptor>)>) -> Result<Attempts> {
     let server = core.cluster.region_server.clone();
-    parallel::for_each(core.settings.region_threads, regions, move |(region, table)| {
+    let results = parallel::for_each(core.settings.region_threads, regions, move |(region, table)| {
         let opened = server.open_region(&OpenRegionRequest::new(&region, &table));
         let result = opened.map(|opened| opened.open_seq_num).map_err(|error| error.context(&region));
-        if let Err(error) = &result {
-            warn!(%region, %error, "a region could not be opened");
-        }
         Ok((region, table.region_replication(), result))
-    })
+    })?;
+    let mut attempts = Attempts::default();
+    for (region, replicas, result) in results {
+        match result {
+            Ok(seq) => attempts.opened.push(Opened { region, seq, replicas }),
+            Err(error) => {
+                warn!(%region, %error, "a region could not be opened");
+                let is_final = error.kind().is_permanent();
+                let list = if is_final { &mut attempts.failed } else { &mut attempts.temporary };
+                list.push((region, error));
+            }
+        }
+    }
+    Ok(attempts)
 }
 
 /// Writes what became of regions, and a table's new state, to meta and then to memory.

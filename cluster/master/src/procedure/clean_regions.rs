@@ -1,42 +1,26 @@
 //! Takes away what is left of regions that were split or merged, once nothing refers to their files (`janitor.rs`).
 
 use halcyon_cell::Result;
-use halcyon_proto::pb;
 use halcyon_rpc::RpcError;
 use halcyon_schema::{RegionInfo, TableName};
-use prost::Message;
 
-use super::{Lock, Procedure, payload};
+use super::table_regions::TableRegions;
+use super::{HasSteps, Lock, Procedure, Step, step};
 use crate::janitor;
 use crate::state::MasterState;
 
 pub(super) const KIND: &str = "clean_regions";
 
-pub(crate) struct CleanRegions {
-    table: TableName,
-    /// Parents of splits, and merged regions.
-    regions: Vec<RegionInfo>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Payload {
-    #[prost(message, required, tag = "1")]
-    table: pb::TableName,
-    #[prost(message, repeated, tag = "2")]
-    regions: Vec<pb::RegionInfo>,
-}
+/// With parents of splits, and merged regions.
+pub(crate) struct CleanRegions(TableRegions);
 
 impl CleanRegions {
     pub(crate) fn new(table: TableName, regions: Vec<RegionInfo>) -> CleanRegions {
-        CleanRegions { table, regions }
+        CleanRegions(TableRegions { table, regions })
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<CleanRegions> {
-        let payload: Payload = payload(KIND, bytes)?;
-        Ok(CleanRegions {
-            table: TableName::from_pb(&payload.table)?,
-            regions: payload.regions.iter().map(RegionInfo::from_pb).collect::<Result<_>>()?,
-        })
+        Ok(CleanRegions(TableRegions::decode(KIND, bytes)?))
     }
 }
 
@@ -50,7 +34,7 @@ impl Procedure for CleanRegions {
     }
 
     fn locks(&self) -> Vec<Lock> {
-        Lock::table(&self.table)
+        Lock::table(&self.0.table)
     }
 
     fn prepare(&mut self, _core: &MasterState) -> std::result::Result<(), RpcError> {
@@ -58,22 +42,27 @@ impl Procedure for CleanRegions {
     }
 
     fn payload(&self) -> Vec<u8> {
-        let regions = self.regions.iter().map(RegionInfo::to_pb).collect();
-        Payload { table: self.table.to_pb(), regions }.encode_to_vec()
-    }
-
-    fn steps(&self) -> &'static [&'static str] {
-        &["archive and forget"]
+        self.0.encode()
     }
 
     /// What was cleaned is not needed; the rest is left to the next run of the janitor.
     fn can_undo(&self, _core: &MasterState, _step: usize) -> bool {
         true
     }
+}
 
+const STEPS: &[Step<CleanRegions>] = &[step("archive and forget", CleanRegions::clean)];
+
+impl HasSteps for CleanRegions {
+    fn steps(&self) -> &'static [Step<Self>] {
+        STEPS
+    }
+}
+
+impl CleanRegions {
     /// Each region is looked at again: the table may be another one than when the janitor looked.
-    fn run(&mut self, core: &MasterState, _step: usize) -> Result<()> {
-        for region in &self.regions {
+    fn clean(&mut self, core: &MasterState) -> Result<()> {
+        for region in &self.0.regions {
             janitor::forget_split(core, region)?;
             janitor::forget_merged(core, region)?;
         }

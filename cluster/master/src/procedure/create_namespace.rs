@@ -6,7 +6,7 @@ use halcyon_rpc::RpcError;
 use halcyon_schema::{NamespaceDescriptor, layout};
 use prost::Message;
 
-use super::{Lock, Procedure, payload};
+use super::{HasSteps, Lock, Procedure, Step, payload, step};
 use crate::namespaces;
 use crate::state::MasterState;
 
@@ -47,12 +47,18 @@ impl Procedure for CreateNamespace {
     fn payload(&self) -> Vec<u8> {
         self.namespace.to_pb().encode_to_vec()
     }
+}
 
-    fn steps(&self) -> &'static [&'static str] {
-        &["write"]
+const STEPS: &[Step<CreateNamespace>] = &[step("write", CreateNamespace::write)];
+
+impl HasSteps for CreateNamespace {
+    fn steps(&self) -> &'static [Step<Self>] {
+        STEPS
     }
+}
 
-    fn run(&mut self, core: &MasterState, _step: usize) -> Result<()> {
+impl CreateNamespace {
+    fn write(&mut self, core: &MasterState) -> Result<()> {
         core.env.fs.create_dir_all(&layout::namespace_dir(&core.root, &self.namespace.name))?;
         namespaces::change(core, &self.namespace)
     }

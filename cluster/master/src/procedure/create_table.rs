@@ -7,7 +7,8 @@ use halcyon_rpc::RpcError;
 use halcyon_schema::{RegionInfo, STORE_FILE_TRACKER, TableDescriptor, TableName};
 use prost::Message;
 
-use super::{Lock, Procedure, payload};
+use super::table_regions::{infos, messages};
+use super::{HasSteps, Lock, Procedure, Step, payload, step};
 use crate::state::{MasterState, TableEntry, TableState};
 use crate::{archive, descriptors, errors, meta, regions};
 
@@ -39,7 +40,7 @@ impl CreateTable {
         Ok(CreateTable {
             descriptor: TableDescriptor::from_pb(&payload.schema)?,
             split_keys: Vec::new(),
-            regions: payload.regions.iter().map(RegionInfo::from_pb).collect::<Result<_>>()?,
+            regions: infos(&payload.regions)?,
         })
     }
 
@@ -90,23 +91,8 @@ impl Procedure for CreateTable {
     }
 
     fn payload(&self) -> Vec<u8> {
-        let regions = self.regions.iter().map(RegionInfo::to_pb).collect();
+        let regions = messages(&self.regions);
         Payload { schema: self.descriptor.to_pb(), regions }.encode_to_vec()
-    }
-
-    fn steps(&self) -> &'static [&'static str] {
-        &["write files", "write meta", "open regions"]
-    }
-
-    fn run(&mut self, core: &MasterState, step: usize) -> Result<()> {
-        match step {
-            0 => {
-                descriptors::write(&core.env, &core.root, &self.descriptor, FIRST_SEQUENCE)?;
-                regions::create_files(core, &self.descriptor, &self.regions)
-            }
-            1 => write_meta(core, &self.descriptor, FIRST_SEQUENCE, &self.regions, TableState::Enabling),
-            _ => regions::open(core, &self.descriptor, &self.regions, Some(TableState::Enabled)),
-        }
     }
 
     fn can_undo(&self, _core: &MasterState, _step: usize) -> bool {
@@ -117,6 +103,33 @@ impl Procedure for CreateTable {
         regions::close_only(core, &self.regions, true)?;
         delete_from_meta(core, self.table(), &self.regions)?;
         archive::archive_table(core, self.table())
+    }
+}
+
+const STEPS: &[Step<CreateTable>] = &[
+    step("write files", CreateTable::write_files),
+    step("write meta", CreateTable::write_meta),
+    step("open regions", CreateTable::open_regions),
+];
+
+impl HasSteps for CreateTable {
+    fn steps(&self) -> &'static [Step<Self>] {
+        STEPS
+    }
+}
+
+impl CreateTable {
+    fn write_files(&mut self, core: &MasterState) -> Result<()> {
+        descriptors::write(&core.env, &core.root, &self.descriptor, FIRST_SEQUENCE)?;
+        regions::create_files(core, &self.descriptor, &self.regions)
+    }
+
+    fn write_meta(&mut self, core: &MasterState) -> Result<()> {
+        write_meta(core, &self.descriptor, FIRST_SEQUENCE, &self.regions, TableState::Enabling)
+    }
+
+    fn open_regions(&mut self, core: &MasterState) -> Result<()> {
+        regions::open(core, &self.descriptor, &self.regions, Some(TableState::Enabled))
     }
 }
 

@@ -4,7 +4,7 @@ use halcyon_cell::Result;
 use halcyon_rpc::RpcError;
 use halcyon_schema::layout;
 
-use super::{Lock, Procedure};
+use super::{HasSteps, Lock, Procedure, Step, step};
 use crate::archive::remove_dir;
 use crate::errors;
 use crate::namespaces::{self, is_reserved};
@@ -55,16 +55,22 @@ impl Procedure for DeleteNamespace {
     fn payload(&self) -> Vec<u8> {
         self.name.as_bytes().to_vec()
     }
+}
 
-    fn steps(&self) -> &'static [&'static str] {
-        &["write", "remove directory"]
+const STEPS: &[Step<DeleteNamespace>] = &[
+    step("write", |this, core| namespaces::delete(core, &this.name)),
+    step("remove directory", DeleteNamespace::remove_dir),
+];
+
+impl HasSteps for DeleteNamespace {
+    fn steps(&self) -> &'static [Step<Self>] {
+        STEPS
     }
+}
 
-    fn run(&mut self, core: &MasterState, step: usize) -> Result<()> {
-        if step == 0 {
-            return namespaces::delete(core, &self.name);
-        }
-        // What stands there belongs to no table: those are gone, and their files are in the archive.
+impl DeleteNamespace {
+    /// What is left in it belongs to no table: those are gone, and their files are in the archive.
+    fn remove_dir(&mut self, core: &MasterState) -> Result<()> {
         remove_dir(&*core.env.fs, &layout::namespace_dir(&core.root, &self.name))
     }
 }

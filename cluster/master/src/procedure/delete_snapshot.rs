@@ -4,7 +4,7 @@ use halcyon_cell::Result;
 use halcyon_rpc::RpcError;
 use prost::Message;
 
-use super::{Lock, Procedure, payload};
+use super::{HasSteps, Lock, Procedure, Step, payload, step};
 use crate::state::MasterState;
 use crate::{errors, snapshot};
 
@@ -64,12 +64,12 @@ impl Procedure for DeleteSnapshot {
     fn payload(&self) -> Vec<u8> {
         self.encode_to_vec()
     }
+}
 
-    fn steps(&self) -> &'static [&'static str] {
-        &["delete"]
-    }
+const STEPS: &[Step<DeleteSnapshot>] = &[step("delete", |this, core| snapshot::delete(core, &this.name))];
 
-    fn run(&mut self, core: &MasterState, _step: usize) -> Result<()> {
-        snapshot::delete(core, &self.name)
+impl HasSteps for DeleteSnapshot {
+    fn steps(&self) -> &'static [Step<Self>] {
+        STEPS
     }
 }

@@ -1,43 +1,28 @@
 //! Deletes a disabled table; its store files go to the archive.
 
 use halcyon_cell::Result;
-use halcyon_proto::pb;
 use halcyon_rpc::RpcError;
-use halcyon_schema::{RegionInfo, TableName};
-use prost::Message;
+use halcyon_schema::TableName;
 
 use super::create_table::delete_from_meta;
-use super::enable_table::check_disabled;
-use super::{Lock, Procedure, payload};
+use super::enable_table::disabled_table;
+use super::table_regions::TableRegions;
+use super::{HasSteps, Lock, Procedure, Step, step};
 use crate::archive;
 use crate::state::MasterState;
 
 pub(super) const KIND: &str = "delete_table";
 
-pub(crate) struct DeleteTable {
-    table: TableName,
-    regions: Vec<RegionInfo>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Payload {
-    #[prost(message, required, tag = "1")]
-    table: pb::TableName,
-    #[prost(message, repeated, tag = "2")]
-    regions: Vec<pb::RegionInfo>,
-}
+/// With all regions, which `prepare` finds.
+pub(crate) struct DeleteTable(TableRegions);
 
 impl DeleteTable {
     pub(crate) fn new(table: TableName) -> DeleteTable {
-        DeleteTable { table, regions: Vec::new() }
+        DeleteTable(TableRegions::of(table))
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<DeleteTable> {
-        let payload: Payload = payload(KIND, bytes)?;
-        Ok(DeleteTable {
-            table: TableName::from_pb(&payload.table)?,
-            regions: payload.regions.iter().map(RegionInfo::from_pb).collect::<Result<_>>()?,
-        })
+        Ok(DeleteTable(TableRegions::decode(KIND, bytes)?))
     }
 }
 
@@ -51,32 +36,27 @@ impl Procedure for DeleteTable {
     }
 
     fn locks(&self) -> Vec<Lock> {
-        Lock::table(&self.table)
+        Lock::table(&self.0.table)
     }
 
     fn prepare(&mut self, core: &MasterState) -> std::result::Result<(), RpcError> {
-        if self.table.is_meta() {
-            return Err(RpcError::do_not_retry("Can't modify catalog tables"));
-        }
-        let entry = core.table(&self.table)?;
-        check_disabled(&entry)?;
-        self.regions = entry.regions.into_keys().collect();
+        let entry = disabled_table(core, &self.0.table)?;
+        self.0.regions = entry.regions.into_keys().collect();
         Ok(())
     }
 
     fn payload(&self) -> Vec<u8> {
-        let regions = self.regions.iter().map(RegionInfo::to_pb).collect();
-        Payload { table: self.table.to_pb(), regions }.encode_to_vec()
+        self.0.encode()
     }
+}
 
-    fn steps(&self) -> &'static [&'static str] {
-        &["delete from meta", "archive files"]
-    }
+const STEPS: &[Step<DeleteTable>] = &[
+    step("delete from meta", |this, core| delete_from_meta(core, &this.0.table, &this.0.regions)),
+    step("archive files", |this, core| archive::archive_table(core, &this.0.table)),
+];
 
-    fn run(&mut self, core: &MasterState, step: usize) -> Result<()> {
-        match step {
-            0 => delete_from_meta(core, &self.table, &self.regions),
-            _ => archive::archive_table(core, &self.table),
-        }
+impl HasSteps for DeleteTable {
+    fn steps(&self) -> &'static [Step<Self>] {
+        STEPS
     }
 }

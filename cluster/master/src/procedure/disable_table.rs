@@ -7,7 +7,7 @@ use halcyon_schema::TableName;
 use prost::Message;
 
 use super::enable_table::check_enabled;
-use super::{Lock, Procedure, payload};
+use super::{HasSteps, Lock, Procedure, Step, payload, step};
 use crate::state::{MasterState, TableState};
 use crate::{errors, regions};
 
@@ -46,15 +46,21 @@ impl Procedure for DisableTable {
     fn payload(&self) -> Vec<u8> {
         self.table.to_pb().encode_to_vec()
     }
+}
 
-    fn steps(&self) -> &'static [&'static str] {
-        &["set DISABLING", "close regions"]
+const STEPS: &[Step<DisableTable>] = &[
+    step("set DISABLING", |this, core| regions::set_table_state(core, &this.table, TableState::Disabling)),
+    step("close regions", DisableTable::close_regions),
+];
+
+impl HasSteps for DisableTable {
+    fn steps(&self) -> &'static [Step<Self>] {
+        STEPS
     }
+}
 
-    fn run(&mut self, core: &MasterState, step: usize) -> Result<()> {
-        if step == 0 {
-            return regions::set_table_state(core, &self.table, TableState::Disabling);
-        }
+impl DisableTable {
+    fn close_regions(&mut self, core: &MasterState) -> Result<()> {
         let live = core.locked_table(&self.table)?.live_regions();
         regions::close(core, &self.table, &live, Some(TableState::Disabled))
     }

@@ -6,7 +6,7 @@ use halcyon_rpc::RpcError;
 use halcyon_schema::TableName;
 use prost::Message;
 
-use super::{Lock, Procedure, payload};
+use super::{HasSteps, Lock, Procedure, Step, payload, step};
 use crate::regions;
 use crate::state::{MasterState, TableEntry, TableState};
 
@@ -46,18 +46,6 @@ impl Procedure for EnableTable {
         self.table.to_pb().encode_to_vec()
     }
 
-    fn steps(&self) -> &'static [&'static str] {
-        &["set ENABLING", "open regions"]
-    }
-
-    fn run(&mut self, core: &MasterState, step: usize) -> Result<()> {
-        if step == 0 {
-            return regions::set_table_state(core, &self.table, TableState::Enabling);
-        }
-        let entry = core.locked_table(&self.table)?;
-        regions::open_what_can(core, &entry.descriptor, &entry.live_regions(), Some(TableState::Enabled))
-    }
-
     fn can_undo(&self, _core: &MasterState, _step: usize) -> bool {
         true
     }
@@ -68,6 +56,24 @@ impl Procedure for EnableTable {
     }
 }
 
+const STEPS: &[Step<EnableTable>] = &[
+    step("set ENABLING", |this, core| regions::set_table_state(core, &this.table, TableState::Enabling)),
+    step("open regions", EnableTable::open_regions),
+];
+
+impl HasSteps for EnableTable {
+    fn steps(&self) -> &'static [Step<Self>] {
+        STEPS
+    }
+}
+
+impl EnableTable {
+    fn open_regions(&mut self, core: &MasterState) -> Result<()> {
+        let entry = core.locked_table(&self.table)?;
+        regions::open_what_can(core, &entry.descriptor, &entry.live_regions(), Some(TableState::Enabled))
+    }
+}
+
 /// What actions on a disabled table ask first (`HMaster.checkTableModifiable`).
 pub(super) fn check_disabled(entry: &TableEntry) -> std::result::Result<(), RpcError> {
     if entry.state == TableState::Disabled {
@@ -75,6 +81,19 @@ pub(super) fn check_disabled(entry: &TableEntry) -> std::result::Result<(), RpcE
     }
     let (table, state) = (entry.descriptor.name(), entry.state.as_str_name());
     Err(RpcError::table_not_disabled(format!("Not DISABLED tableName={table}, state={state}")))
+}
+
+/// A disabled table, which can be deleted or emptied.
+pub(super) fn disabled_table(
+    core: &MasterState,
+    table: &TableName,
+) -> std::result::Result<TableEntry, RpcError> {
+    if table.is_meta() {
+        return Err(RpcError::do_not_retry("Can't modify catalog tables"));
+    }
+    let entry = core.table(table)?;
+    check_disabled(&entry)?;
+    Ok(entry)
 }
 
 pub(super) fn check_enabled(entry: &TableEntry) -> std::result::Result<(), RpcError> {

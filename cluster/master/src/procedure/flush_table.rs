@@ -8,7 +8,7 @@ use halcyon_schema::TableName;
 use prost::Message;
 
 use super::enable_table::check_enabled;
-use super::{Lock, Procedure, payload};
+use super::{HasSteps, Lock, Procedure, Step, payload, step};
 use crate::regions;
 use crate::state::MasterState;
 
@@ -76,16 +76,22 @@ impl Procedure for FlushTable {
         Payload { table: self.table.to_pb(), families: self.families.clone() }.encode_to_vec()
     }
 
-    fn steps(&self) -> &'static [&'static str] {
-        &["flush regions"]
-    }
-
     /// A flush changes nothing that could be seen.
     fn can_undo(&self, _core: &MasterState, _step: usize) -> bool {
         true
     }
+}
 
-    fn run(&mut self, core: &MasterState, _step: usize) -> Result<()> {
+const STEPS: &[Step<FlushTable>] = &[step("flush regions", FlushTable::flush)];
+
+impl HasSteps for FlushTable {
+    fn steps(&self) -> &'static [Step<Self>] {
+        STEPS
+    }
+}
+
+impl FlushTable {
+    fn flush(&mut self, core: &MasterState) -> Result<()> {
         if self.table.is_meta() {
             return regions::flush(core, &[halcyon_schema::RegionInfo::meta()], &self.families);
         }

@@ -11,8 +11,9 @@ use halcyon_rpc::RpcError;
 use halcyon_schema::RegionInfo;
 use prost::Message;
 
+use super::table_regions::{infos, messages};
 use super::transit_region::check_live;
-use super::{Lock, Procedure, payload};
+use super::{HasSteps, Lock, Procedure, Step, payload, step};
 use crate::state::{MasterState, RegionEntry, RegionState};
 use crate::switches::Switch;
 use crate::{archive, errors, janitor, meta, regions};
@@ -67,10 +68,7 @@ impl MergeRegions {
 
     pub(super) fn decode(bytes: &[u8]) -> Result<MergeRegions> {
         let payload: Payload = payload(KIND, bytes)?;
-        Ok(MergeRegions {
-            parents: payload.parents.iter().map(RegionInfo::from_pb).collect::<Result<_>>()?,
-            merged: RegionInfo::from_pb(&payload.merged)?,
-        })
+        Ok(MergeRegions { parents: infos(&payload.parents)?, merged: RegionInfo::from_pb(&payload.merged)? })
     }
 
     fn check_parent(&self, core: &MasterState, parent: &RegionInfo) -> std::result::Result<(), RpcError> {
@@ -134,28 +132,8 @@ impl Procedure for MergeRegions {
     }
 
     fn payload(&self) -> Vec<u8> {
-        let parents = self.parents.iter().map(RegionInfo::to_pb).collect();
+        let parents = messages(&self.parents);
         Payload { parents, merged: self.merged.to_pb() }.encode_to_vec()
-    }
-
-    fn steps(&self) -> &'static [&'static str] {
-        &["flush", "replace in meta", "open merged"]
-    }
-
-    fn run(&mut self, core: &MasterState, step: usize) -> Result<()> {
-        let entry = core.locked_table(self.merged.table())?;
-        match step {
-            0 => {
-                for parent in &self.parents {
-                    core.cluster
-                        .region_server
-                        .open_region(&OpenRegionRequest::new(parent, &entry.descriptor))?;
-                }
-                regions::flush(core, &self.parents, &[])
-            }
-            1 => self.replace(core),
-            _ => regions::open_what_can(core, &entry.descriptor, std::slice::from_ref(&self.merged), None),
-        }
     }
 
     /// Until the write to meta that puts the new in the place of the old.
@@ -173,8 +151,36 @@ impl Procedure for MergeRegions {
     }
 }
 
+const STEPS: &[Step<MergeRegions>] = &[
+    step("flush", MergeRegions::flush),
+    step("replace in meta", MergeRegions::replace),
+    step("open merged", MergeRegions::open_merged),
+];
+
+impl HasSteps for MergeRegions {
+    fn steps(&self) -> &'static [Step<Self>] {
+        STEPS
+    }
+}
+
 impl MergeRegions {
-    fn replace(&self, core: &MasterState) -> Result<()> {
+    fn flush(&mut self, core: &MasterState) -> Result<()> {
+        let entry = core.locked_table(self.merged.table())?;
+        for parent in &self.parents {
+            let request = OpenRegionRequest::new(parent, &entry.descriptor);
+            core.cluster.region_server.open_region(&request)?;
+        }
+        regions::flush(core, &self.parents, &[])
+    }
+
+    fn open_merged(&mut self, core: &MasterState) -> Result<()> {
+        let entry = core.locked_table(self.merged.table())?;
+        regions::open_what_can(core, &entry.descriptor, std::slice::from_ref(&self.merged), None)
+    }
+}
+
+impl MergeRegions {
+    fn replace(&mut self, core: &MasterState) -> Result<()> {
         let table = self.merged.table();
         if core.locked_table(table)?.regions.contains_key(&self.merged) {
             return Ok(()); // done before a crash

@@ -20,18 +20,22 @@ mod disable_table;
 mod enable_table;
 mod engine;
 mod flush_table;
+mod job;
 mod lock;
 mod merge_regions;
 mod modify_namespace;
 mod modify_table;
+mod queue;
 mod record;
 mod restore_snapshot;
 mod results;
 mod split_region;
+mod table_regions;
 mod take_snapshot;
 mod transit_region;
 mod truncate_region;
 mod truncate_table;
+mod worker;
 
 use halcyon_cell::{Error, Result};
 use halcyon_rpc::RpcError;
@@ -47,12 +51,13 @@ pub(crate) use delete_snapshot::DeleteSnapshot;
 pub(crate) use delete_table::DeleteTable;
 pub(crate) use disable_table::DisableTable;
 pub(crate) use enable_table::EnableTable;
-pub(crate) use engine::{Engine, ProcedureStatus, ProcedureView, Submission};
+pub(crate) use engine::{Engine, ProcedureStatus, Submission};
 pub(crate) use flush_table::FlushTable;
 pub(crate) use lock::{Lock, Resource};
 pub(crate) use merge_regions::MergeRegions;
 pub(crate) use modify_namespace::ModifyNamespace;
 pub(crate) use modify_table::{Change, ModifyTable};
+pub(crate) use queue::ProcedureView;
 pub(crate) use record::forget_records;
 pub(crate) use restore_snapshot::RestoreSnapshot;
 pub(crate) use split_region::SplitRegion;
@@ -61,8 +66,54 @@ pub(crate) use transit_region::{RegionAction, TransitRegion};
 pub(crate) use truncate_region::TruncateRegion;
 pub(crate) use truncate_table::TruncateTable;
 
+type Answer<T> = std::result::Result<T, RpcError>;
+
+/// A step of a procedure.
+pub(crate) struct Step<P> {
+    /// As the log output, the info page and clients show it.
+    pub(crate) name: &'static str,
+    /// May find that a part or all of it was done before. An error of kind `Invalid` or `Corrupt` ends the procedure;
+    /// any other repeats the step later.
+    run: fn(&mut P, &MasterState) -> Result<()>,
+}
+
+const fn step<P>(name: &'static str, run: fn(&mut P, &MasterState) -> Result<()>) -> Step<P> {
+    Step { name, run }
+}
+
+/// What a procedure does, in order. A record has the number of the step to run next, so the order never changes once
+/// released.
+pub(crate) trait HasSteps: Sized + 'static {
+    fn steps(&self) -> &'static [Step<Self>];
+}
+
+/// The steps of any procedure, by number.
+pub(crate) trait RunSteps {
+    fn steps_count(&self) -> usize;
+
+    /// `None` behind the last step.
+    fn step_name(&self, step: usize) -> Option<&'static str>;
+
+    /// Panics behind the last step.
+    fn run(&mut self, core: &MasterState, step: usize) -> Result<()>;
+}
+
+impl<P: HasSteps> RunSteps for P {
+    fn steps_count(&self) -> usize {
+        self.steps().len()
+    }
+
+    fn step_name(&self, step: usize) -> Option<&'static str> {
+        self.steps().get(step).map(|step| step.name)
+    }
+
+    fn run(&mut self, core: &MasterState, step: usize) -> Result<()> {
+        (self.steps()[step].run)(self, core)
+    }
+}
+
 /// One administrative action. Owned by one thread at a time.
-pub(crate) trait Procedure: Send {
+pub(crate) trait Procedure: RunSteps + Send {
     /// The word in the record; never changes once released.
     fn kind(&self) -> &'static str;
 
@@ -75,14 +126,8 @@ pub(crate) trait Procedure: Send {
     /// Checks the request and decides what the record keeps. The locks are held; nothing may be changed yet.
     fn prepare(&mut self, core: &MasterState) -> std::result::Result<(), RpcError>;
 
-    /// What [`decode`] needs to go on.
+    /// What [`decode`] needs to resume.
     fn payload(&self) -> Vec<u8>;
-
-    fn steps(&self) -> &'static [&'static str];
-
-    /// Runs one step; may find that a part or all of it was done before. An error of kind `Invalid` or `Corrupt`
-    /// ends the procedure; any other runs the step again later.
-    fn run(&mut self, core: &MasterState, step: usize) -> Result<()>;
 
     /// Whether [`Procedure::undo`] leads back to the state before while this step has not ended: then an
     /// administrator may abort the procedure.

@@ -6,7 +6,7 @@ use halcyon_rpc::RpcError;
 use halcyon_schema::NamespaceDescriptor;
 use prost::Message;
 
-use super::{Lock, Procedure, payload};
+use super::{HasSteps, Lock, Procedure, Step, payload, step};
 use crate::namespaces;
 use crate::state::MasterState;
 
@@ -43,12 +43,13 @@ impl Procedure for ModifyNamespace {
     fn payload(&self) -> Vec<u8> {
         self.namespace.to_pb().encode_to_vec()
     }
+}
 
-    fn steps(&self) -> &'static [&'static str] {
-        &["write"]
-    }
+const STEPS: &[Step<ModifyNamespace>] =
+    &[step("write", |this, core| namespaces::change(core, &this.namespace))];
 
-    fn run(&mut self, core: &MasterState, _step: usize) -> Result<()> {
-        namespaces::change(core, &self.namespace)
+impl HasSteps for ModifyNamespace {
+    fn steps(&self) -> &'static [Step<Self>] {
+        STEPS
     }
 }

@@ -9,7 +9,7 @@ use halcyon_rpc::RpcError;
 use halcyon_schema::{FamilyDescriptor, TableDescriptor, TableName};
 use prost::Message;
 
-use super::{Lock, Procedure, payload};
+use super::{HasSteps, Lock, Procedure, Step, payload, step};
 use crate::state::{MasterState, TableState};
 use crate::{archive, descriptors, errors, meta, regions};
 
@@ -107,22 +107,22 @@ impl Procedure for ModifyTable {
     fn payload(&self) -> Vec<u8> {
         self.plan.encode_to_vec()
     }
+}
 
-    fn steps(&self) -> &'static [&'static str] {
-        &["write descriptor", "reopen regions", "archive families"]
-    }
+const STEPS: &[Step<ModifyTable>] = &[
+    step("write descriptor", ModifyTable::write_descriptor),
+    step("reopen regions", ModifyTable::reopen),
+    step("archive families", ModifyTable::archive_families),
+];
 
-    fn run(&mut self, core: &MasterState, step: usize) -> Result<()> {
-        match step {
-            0 => self.write_descriptor(core),
-            1 => self.reopen(core),
-            _ => self.archive_families(core),
-        }
+impl HasSteps for ModifyTable {
+    fn steps(&self) -> &'static [Step<Self>] {
+        STEPS
     }
 }
 
 impl ModifyTable {
-    fn write_descriptor(&self, core: &MasterState) -> Result<()> {
+    fn write_descriptor(&mut self, core: &MasterState) -> Result<()> {
         let descriptor = Arc::new(TableDescriptor::from_pb(&self.plan.schema)?);
         descriptors::write(&core.env, &core.root, &descriptor, self.plan.sequence)?;
         core.update_table(&self.table, |entry| {
@@ -132,7 +132,7 @@ impl ModifyTable {
         Ok(())
     }
 
-    fn reopen(&self, core: &MasterState) -> Result<()> {
+    fn reopen(&mut self, core: &MasterState) -> Result<()> {
         let entry = core.locked_table(&self.table)?;
         let live = entry.live_regions();
         if self.plan.families_added {
@@ -153,7 +153,7 @@ impl ModifyTable {
         Ok(())
     }
 
-    fn archive_families(&self, core: &MasterState) -> Result<()> {
+    fn archive_families(&mut self, core: &MasterState) -> Result<()> {
         if self.plan.deleted_families.is_empty() {
             return Ok(());
         }

@@ -20,7 +20,8 @@ use prost::Message;
 
 use super::create_table::{FIRST_SEQUENCE, delete_from_meta, split};
 use super::enable_table::check_disabled;
-use super::{Lock, Procedure, payload};
+use super::table_regions::infos;
+use super::{HasSteps, Lock, Procedure, Step, payload, step};
 use crate::state::{MasterState, TableEntry, TableState};
 use crate::{archive, descriptors, errors, meta, regions, snapshot};
 
@@ -154,33 +155,6 @@ impl Procedure for RestoreSnapshot {
         self.plan.encode_to_vec()
     }
 
-    /// The first step does nothing. In records of earlier versions the steps after it have these numbers, too.
-    fn steps(&self) -> &'static [&'static str] {
-        if self.plan.is_clone {
-            &["begin", "write files", "copy files", "write meta", "open regions"]
-        } else {
-            &["begin", "write files", "copy files", "write meta", "archive old regions"]
-        }
-    }
-
-    fn run(&mut self, core: &MasterState, step: usize) -> Result<()> {
-        let descriptor = TableDescriptor::from_pb(&self.plan.schema)?;
-        let new = infos(&self.plan.new_regions)?;
-        match step {
-            0 => Ok(()),
-            1 => regions::create_files(core, &descriptor, &new),
-            2 => {
-                let manifest = snapshot::read_manifest(core, &self.snapshot)?;
-                let source = TableName::parse(self.plan.source.as_bytes())?;
-                let copies = snapshot::copies(core, &source, &descriptor, &manifest, &new)?;
-                snapshot::copy_files(core, &descriptor, copies)
-            }
-            3 => self.write_meta(core, &descriptor, &new),
-            _ if self.plan.is_clone => regions::open(core, &descriptor, &new, Some(TableState::Enabled)),
-            _ => archive::archive_other_regions(core, &self.table, &new),
-        }
-    }
-
     fn can_undo(&self, core: &MasterState, _step: usize) -> bool {
         self.plan.is_clone || !self.is_replaced(core)
     }
@@ -201,10 +175,57 @@ impl Procedure for RestoreSnapshot {
     }
 }
 
+/// The first step does nothing. In records of earlier versions the steps after it have these numbers, too.
+const BEGIN: Step<RestoreSnapshot> = step("begin", |_, _| Ok(()));
+const WRITE_FILES: Step<RestoreSnapshot> = step("write files", RestoreSnapshot::write_files);
+const COPY_FILES: Step<RestoreSnapshot> = step("copy files", RestoreSnapshot::copy_files);
+const WRITE_META: Step<RestoreSnapshot> = step("write meta", RestoreSnapshot::write_meta);
+const CLONE_STEPS: &[Step<RestoreSnapshot>] =
+    &[BEGIN, WRITE_FILES, COPY_FILES, WRITE_META, step("open regions", RestoreSnapshot::open_regions)];
+const RESTORE_STEPS: &[Step<RestoreSnapshot>] =
+    &[BEGIN, WRITE_FILES, COPY_FILES, WRITE_META, step("archive old regions", RestoreSnapshot::archive_old)];
+
+impl HasSteps for RestoreSnapshot {
+    fn steps(&self) -> &'static [Step<Self>] {
+        if self.plan.is_clone { CLONE_STEPS } else { RESTORE_STEPS }
+    }
+}
+
+impl RestoreSnapshot {
+    fn descriptor(&self) -> Result<TableDescriptor> {
+        TableDescriptor::from_pb(&self.plan.schema)
+    }
+
+    fn new_regions(&self) -> Result<Vec<RegionInfo>> {
+        infos(&self.plan.new_regions)
+    }
+
+    fn write_files(&mut self, core: &MasterState) -> Result<()> {
+        regions::create_files(core, &self.descriptor()?, &self.new_regions()?)
+    }
+
+    fn copy_files(&mut self, core: &MasterState) -> Result<()> {
+        let descriptor = self.descriptor()?;
+        let manifest = snapshot::read_manifest(core, &self.snapshot)?;
+        let source = TableName::parse(self.plan.source.as_bytes())?;
+        let copies = snapshot::copies(core, &source, &descriptor, &manifest, &self.new_regions()?)?;
+        snapshot::copy_files(core, &descriptor, copies)
+    }
+
+    fn open_regions(&mut self, core: &MasterState) -> Result<()> {
+        regions::open(core, &self.descriptor()?, &self.new_regions()?, Some(TableState::Enabled))
+    }
+
+    fn archive_old(&mut self, core: &MasterState) -> Result<()> {
+        archive::archive_other_regions(core, &self.table, &self.new_regions()?)
+    }
+}
+
 impl RestoreSnapshot {
     /// The new regions in the place of the old ones. Both are in one write, so that a crash leaves the one or the other.
-    fn write_meta(&self, core: &MasterState, descriptor: &TableDescriptor, new: &[RegionInfo]) -> Result<()> {
-        descriptors::write(&core.env, &core.root, descriptor, self.plan.descriptor_sequence)?;
+    fn write_meta(&mut self, core: &MasterState) -> Result<()> {
+        let (descriptor, new) = (self.descriptor()?, self.new_regions()?);
+        descriptors::write(&core.env, &core.root, &descriptor, self.plan.descriptor_sequence)?;
         let state = if self.plan.is_clone { TableState::Enabling } else { TableState::Disabled };
         let old = infos(&self.plan.old_regions)?;
         core.meta_put_together(|timestamp| {
@@ -212,7 +233,8 @@ impl RestoreSnapshot {
             let there = new.iter().flat_map(|region| meta::closed_region(region, timestamp));
             gone.chain(there).chain([meta::table_state(&self.table, state, timestamp)]).collect()
         })?;
-        core.tables.write().put(TableEntry::closed(descriptor, self.plan.descriptor_sequence, new, state));
+        let entry = TableEntry::closed(&descriptor, self.plan.descriptor_sequence, &new, state);
+        core.tables.write().put(entry);
         Ok(())
     }
 
@@ -236,8 +258,4 @@ impl RestoreSnapshot {
         let Ok(new) = infos(&self.plan.new_regions) else { return false };
         core.table(&self.table).is_ok_and(|entry| new.iter().any(|region| entry.regions.contains_key(region)))
     }
-}
-
-fn infos(regions: &[pb::RegionInfo]) -> Result<Vec<RegionInfo>> {
-    regions.iter().map(RegionInfo::from_pb).collect()
 }

@@ -20,7 +20,7 @@ use halcyon_schema::RegionInfo;
 use prost::Message;
 
 use super::transit_region::check_live;
-use super::{Lock, Procedure, payload};
+use super::{HasSteps, Lock, Procedure, Step, payload, step};
 use crate::state::{MasterState, RegionEntry, RegionState};
 use crate::switches::Switch;
 use crate::{archive, errors, janitor, meta, regions};
@@ -138,23 +138,6 @@ impl Procedure for SplitRegion {
         Payload { parent: self.parent.to_pb(), first, second }.encode_to_vec()
     }
 
-    fn steps(&self) -> &'static [&'static str] {
-        &["flush", "replace in meta", "open daughters"]
-    }
-
-    fn run(&mut self, core: &MasterState, step: usize) -> Result<()> {
-        let entry = core.locked_table(self.parent.table())?;
-        match step {
-            0 => {
-                let server = &core.cluster.region_server;
-                server.open_region(&OpenRegionRequest::new(&self.parent, &entry.descriptor))?;
-                server.flush_region(&FlushRegionRequest::all_families(&self.parent))
-            }
-            1 => self.replace(core),
-            _ => regions::open_what_can(core, &entry.descriptor, &self.daughters, None),
-        }
-    }
-
     /// Until the write to meta that puts the new in the place of the old.
     fn can_undo(&self, core: &MasterState, _step: usize) -> bool {
         core.table(self.parent.table()).is_ok_and(|entry| entry.regions.contains_key(&self.parent))
@@ -172,8 +155,34 @@ impl Procedure for SplitRegion {
     }
 }
 
+const STEPS: &[Step<SplitRegion>] = &[
+    step("flush", SplitRegion::flush),
+    step("replace in meta", SplitRegion::replace),
+    step("open daughters", SplitRegion::open_daughters),
+];
+
+impl HasSteps for SplitRegion {
+    fn steps(&self) -> &'static [Step<Self>] {
+        STEPS
+    }
+}
+
 impl SplitRegion {
-    fn replace(&self, core: &MasterState) -> Result<()> {
+    fn flush(&mut self, core: &MasterState) -> Result<()> {
+        let entry = core.locked_table(self.parent.table())?;
+        let server = &core.cluster.region_server;
+        server.open_region(&OpenRegionRequest::new(&self.parent, &entry.descriptor))?;
+        server.flush_region(&FlushRegionRequest::all_families(&self.parent))
+    }
+
+    fn open_daughters(&mut self, core: &MasterState) -> Result<()> {
+        let entry = core.locked_table(self.parent.table())?;
+        regions::open_what_can(core, &entry.descriptor, &self.daughters, None)
+    }
+}
+
+impl SplitRegion {
+    fn replace(&mut self, core: &MasterState) -> Result<()> {
         let (table, parent) = (self.parent.table(), std::slice::from_ref(&self.parent));
         janitor::end_merge(core, &self.parent)?;
         let mut entry = core.locked_table(table)?;

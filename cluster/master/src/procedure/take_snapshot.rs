@@ -10,7 +10,8 @@ use halcyon_rpc::RpcError;
 use halcyon_schema::{RegionInfo, TableDescriptor, TableName};
 use prost::Message;
 
-use super::{Lock, Procedure, payload};
+use super::table_regions::infos;
+use super::{HasSteps, Lock, Procedure, Step, payload, step};
 use crate::state::{MasterState, TableState};
 use crate::{errors, regions, snapshot};
 
@@ -109,22 +110,6 @@ impl Procedure for TakeSnapshot {
         self.plan.encode_to_vec()
     }
 
-    fn steps(&self) -> &'static [&'static str] {
-        &["flush regions", "write snapshot"]
-    }
-
-    fn run(&mut self, core: &MasterState, step: usize) -> Result<()> {
-        let infos = self.plan.regions.iter().map(RegionInfo::from_pb).collect::<Result<Vec<_>>>()?;
-        match step {
-            0 if self.plan.flush => regions::flush(core, &infos, &[]),
-            0 => Ok(()),
-            _ => {
-                snapshot::check_unreplayed(core, &infos)?;
-                snapshot::write(core, &self.plan.info, &TableDescriptor::from_pb(&self.plan.schema)?, &infos)
-            }
-        }
-    }
-
     /// Until the snapshot is complete it is a directory that nobody sees.
     fn can_undo(&self, _core: &MasterState, _step: usize) -> bool {
         true
@@ -132,5 +117,26 @@ impl Procedure for TakeSnapshot {
 
     fn undo(&mut self, core: &MasterState) -> Result<()> {
         snapshot::delete_working(core, &self.plan.info.name)
+    }
+}
+
+const STEPS: &[Step<TakeSnapshot>] =
+    &[step("flush regions", TakeSnapshot::flush), step("write snapshot", TakeSnapshot::write)];
+
+impl HasSteps for TakeSnapshot {
+    fn steps(&self) -> &'static [Step<Self>] {
+        STEPS
+    }
+}
+
+impl TakeSnapshot {
+    fn flush(&mut self, core: &MasterState) -> Result<()> {
+        if self.plan.flush { regions::flush(core, &infos(&self.plan.regions)?, &[]) } else { Ok(()) }
+    }
+
+    fn write(&mut self, core: &MasterState) -> Result<()> {
+        let (regions, table) = (infos(&self.plan.regions)?, TableDescriptor::from_pb(&self.plan.schema)?);
+        snapshot::check_unreplayed(core, &regions)?;
+        snapshot::write(core, &self.plan.info, &table, &regions)
     }
 }

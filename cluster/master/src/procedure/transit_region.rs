@@ -7,7 +7,7 @@ use halcyon_schema::RegionInfo;
 use prost::Message;
 
 use super::enable_table::check_enabled;
-use super::{Lock, Procedure, payload};
+use super::{HasSteps, Lock, Procedure, Step, payload, step};
 use crate::state::{MasterState, RegionEntry, RegionState, Tables};
 use crate::{errors, regions};
 
@@ -89,28 +89,9 @@ impl Procedure for TransitRegion {
         Payload { region: self.region.to_pb(), action: self.action as i32 }.encode_to_vec()
     }
 
-    fn steps(&self) -> &'static [&'static str] {
-        match self.action {
-            RegionAction::Assign => &["open"],
-            RegionAction::Unassign => &["close"],
-            RegionAction::Move => &["close", "open"],
-        }
-    }
-
-    fn run(&mut self, core: &MasterState, step: usize) -> Result<()> {
-        let region = std::slice::from_ref(&self.region);
-        match self.steps()[step] {
-            "close" => regions::close(core, self.region.table(), region, None),
-            _ => {
-                let entry = core.locked_table(self.region.table())?;
-                regions::open(core, &entry.descriptor, region, None)
-            }
-        }
-    }
-
     /// An open can be given up; a close that does not work makes the region server stop.
     fn can_undo(&self, _core: &MasterState, step: usize) -> bool {
-        self.steps()[step] == "open"
+        self.steps()[step].name == OPEN.name
     }
 
     /// A region that can never be opened stays FAILED_OPEN, which tells more than CLOSED.
@@ -120,6 +101,30 @@ impl Procedure for TransitRegion {
             None | Some(RegionState::FailedOpen) => Ok(()),
             Some(_) => regions::close(core, self.region.table(), std::slice::from_ref(&self.region), None),
         }
+    }
+}
+
+const CLOSE: Step<TransitRegion> = step("close", TransitRegion::close);
+const OPEN: Step<TransitRegion> = step("open", TransitRegion::open);
+
+impl HasSteps for TransitRegion {
+    fn steps(&self) -> &'static [Step<Self>] {
+        match self.action {
+            RegionAction::Assign => &[OPEN],
+            RegionAction::Unassign => &[CLOSE],
+            RegionAction::Move => &[CLOSE, OPEN],
+        }
+    }
+}
+
+impl TransitRegion {
+    fn close(&mut self, core: &MasterState) -> Result<()> {
+        regions::close(core, self.region.table(), std::slice::from_ref(&self.region), None)
+    }
+
+    fn open(&mut self, core: &MasterState) -> Result<()> {
+        let entry = core.locked_table(self.region.table())?;
+        regions::open(core, &entry.descriptor, std::slice::from_ref(&self.region), None)
     }
 }
 

@@ -9,8 +9,9 @@ use halcyon_rpc::RpcError;
 use halcyon_schema::RegionInfo;
 use prost::Message;
 
+use super::table_regions::{infos, messages};
 use super::transit_region::check_live;
-use super::{Lock, Procedure, payload};
+use super::{HasSteps, Lock, Procedure, Step, payload, step};
 use crate::state::{MasterState, RegionEntry};
 use crate::{archive, meta, regions};
 
@@ -43,7 +44,7 @@ impl TruncateRegion {
         Ok(TruncateRegion {
             old: RegionInfo::from_pb(&payload.old)?,
             new: RegionInfo::from_pb(&payload.new)?,
-            merged_of: payload.merged_of.iter().map(RegionInfo::from_pb).collect::<Result<_>>()?,
+            merged_of: infos(&payload.merged_of)?,
         })
     }
 }
@@ -80,33 +81,44 @@ impl Procedure for TruncateRegion {
     }
 
     fn payload(&self) -> Vec<u8> {
-        let merged_of = self.merged_of.iter().map(RegionInfo::to_pb).collect();
+        let merged_of = messages(&self.merged_of);
         Payload { old: self.old.to_pb(), new: self.new.to_pb(), merged_of }.encode_to_vec()
     }
+}
 
-    fn steps(&self) -> &'static [&'static str] {
-        &["write files", "close and write meta", "open", "archive"]
+const STEPS: &[Step<TruncateRegion>] = &[
+    step("write files", TruncateRegion::write_files),
+    step("close and write meta", TruncateRegion::replace),
+    step("open", TruncateRegion::open),
+    step("archive", TruncateRegion::archive),
+];
+
+impl HasSteps for TruncateRegion {
+    fn steps(&self) -> &'static [Step<Self>] {
+        STEPS
+    }
+}
+
+impl TruncateRegion {
+    fn write_files(&mut self, core: &MasterState) -> Result<()> {
+        let entry = core.locked_table(self.old.table())?;
+        regions::create_files(core, &entry.descriptor, std::slice::from_ref(&self.new))
     }
 
-    fn run(&mut self, core: &MasterState, step: usize) -> Result<()> {
-        let table = self.old.table();
-        let entry = core.locked_table(table)?;
-        let new = std::slice::from_ref(&self.new);
-        match step {
-            0 => regions::create_files(core, &entry.descriptor, new),
-            1 => self.replace(core),
-            2 => regions::open(core, &entry.descriptor, new, None),
-            _ => {
-                let mut gone = std::iter::once(&self.old).chain(&self.merged_of);
-                gone.try_for_each(|region| archive::archive_region(core, table, region.encoded_name()))
-            }
-        }
+    fn open(&mut self, core: &MasterState) -> Result<()> {
+        let entry = core.locked_table(self.old.table())?;
+        regions::open(core, &entry.descriptor, std::slice::from_ref(&self.new), None)
+    }
+
+    fn archive(&mut self, core: &MasterState) -> Result<()> {
+        let mut gone = std::iter::once(&self.old).chain(&self.merged_of);
+        gone.try_for_each(|region| archive::archive_region(core, self.old.table(), region.encoded_name()))
     }
 }
 
 impl TruncateRegion {
     /// The old region leaves together with its row: as long as it has one, a restart opens it.
-    fn replace(&self, core: &MasterState) -> Result<()> {
+    fn replace(&mut self, core: &MasterState) -> Result<()> {
         regions::close_only(core, std::slice::from_ref(&self.old), false)?;
         core.meta_put(|timestamp| {
             let mut cells = meta::closed_region(&self.new, timestamp);

@@ -7,8 +7,9 @@ use halcyon_schema::{RegionInfo, TableDescriptor, TableName};
 use prost::Message;
 
 use super::create_table::{split, write_meta};
-use super::enable_table::check_disabled;
-use super::{Lock, Procedure, payload};
+use super::enable_table::disabled_table;
+use super::table_regions::infos;
+use super::{HasSteps, Lock, Procedure, Step, payload, step};
 use crate::state::{MasterState, TableState};
 use crate::{archive, errors, meta, regions};
 
@@ -59,11 +60,7 @@ impl Procedure for TruncateTable {
     }
 
     fn prepare(&mut self, core: &MasterState) -> std::result::Result<(), RpcError> {
-        if self.table.is_meta() {
-            return Err(RpcError::do_not_retry("Can't modify catalog tables"));
-        }
-        let entry = core.table(&self.table)?;
-        check_disabled(&entry)?;
+        let entry = disabled_table(core, &self.table)?;
         let starts = entry.live_regions().into_iter().map(|region| region.start_key().clone());
         let keys = starts.filter(|start| !start.is_empty() && self.preserve_splits).collect();
         // The names of new regions must differ from those of the old ones, whose files they would inherit.
@@ -82,29 +79,49 @@ impl Procedure for TruncateTable {
     fn payload(&self) -> Vec<u8> {
         self.plan.encode_to_vec()
     }
+}
 
-    fn steps(&self) -> &'static [&'static str] {
-        &["delete old regions", "write files", "write meta", "open regions"]
-    }
+const STEPS: &[Step<TruncateTable>] = &[
+    step("delete old regions", TruncateTable::delete_old_regions),
+    step("write files", TruncateTable::write_files),
+    step("write meta", TruncateTable::write_meta),
+    step("open regions", TruncateTable::open_regions),
+];
 
-    fn run(&mut self, core: &MasterState, step: usize) -> Result<()> {
-        let descriptor = TableDescriptor::from_pb(&self.plan.schema)?;
-        let infos =
-            |regions: &[pb::RegionInfo]| regions.iter().map(RegionInfo::from_pb).collect::<Result<Vec<_>>>();
-        let new = infos(&self.plan.new_regions)?;
-        match step {
-            0 => delete_regions(core, &self.table, infos(&self.plan.old_regions)?),
-            1 => regions::create_files(core, &descriptor, &new),
-            2 => write_meta(core, &descriptor, self.plan.descriptor_sequence, &new, TableState::Enabling),
-            _ => regions::open(core, &descriptor, &new, Some(TableState::Enabled)),
-        }
+impl HasSteps for TruncateTable {
+    fn steps(&self) -> &'static [Step<Self>] {
+        STEPS
     }
 }
 
-/// Takes all regions of a table out of meta and memory, and their files to the archive; also those of regions that
-/// went into a merge, which have no row any more.
-pub(super) fn delete_regions(core: &MasterState, table: &TableName, old: Vec<RegionInfo>) -> Result<()> {
-    core.meta_put(|timestamp| old.iter().map(|region| meta::delete_region(region, timestamp)).collect())?;
-    core.update_table(table, |entry| entry.regions.clear());
-    archive::archive_regions(core, table)
+impl TruncateTable {
+    fn descriptor(&self) -> Result<TableDescriptor> {
+        TableDescriptor::from_pb(&self.plan.schema)
+    }
+
+    fn new_regions(&self) -> Result<Vec<RegionInfo>> {
+        infos(&self.plan.new_regions)
+    }
+
+    /// Takes all regions out of meta and memory, and their files to the archive; also those of regions that went into a
+    /// merge, which have no row any more.
+    fn delete_old_regions(&mut self, core: &MasterState) -> Result<()> {
+        let old = infos(&self.plan.old_regions)?;
+        core.meta_put(|timestamp| old.iter().map(|region| meta::delete_region(region, timestamp)).collect())?;
+        core.update_table(&self.table, |entry| entry.regions.clear());
+        archive::archive_regions(core, &self.table)
+    }
+
+    fn write_files(&mut self, core: &MasterState) -> Result<()> {
+        regions::create_files(core, &self.descriptor()?, &self.new_regions()?)
+    }
+
+    fn write_meta(&mut self, core: &MasterState) -> Result<()> {
+        let (descriptor, sequence) = (self.descriptor()?, self.plan.descriptor_sequence);
+        write_meta(core, &descriptor, sequence, &self.new_regions()?, TableState::Enabling)
+    }
+
+    fn open_regions(&mut self, core: &MasterState) -> Result<()> {
+        regions::open(core, &self.descriptor()?, &self.new_regions()?, Some(TableState::Enabled))
+    }
 }
