@@ -68,8 +68,8 @@ pub fn run(args: StandaloneArgs) -> Result<(), Failure> {
     if !settings.bind.is_loopback() {
         tracing::warn!(
             address = %settings.bind,
-            "clients are not authenticated: whoever reaches this address can read, change and delete all tables and \
-             stop the server"
+            "clients are not authenticated: every client that reaches this address can read, change and delete all \
+             tables and stop the server"
         );
     }
     if let Some(files_max) = limits::take_open_files()

@@ -365,10 +365,10 @@ fn what_was_accepted_is_said_at_every_start_and_so_is_an_open_address() {
         let warning =
             "accepted losses (--accept-without):\n  authorization: hbase.security.authorization = true";
         assert_eq!(said.matches(warning).count(), 1, "{said}");
-        assert!(!said.contains("whoever reaches this address"), "{said}");
+        assert!(!said.contains("every client that reaches this address"), "{said}");
     }
     let said = said_until_ready(&mut command(&data, &[&flags[..], &["--bind", "0.0.0.0"]].concat()));
-    assert_eq!(said.matches("whoever reaches this address").count(), 1, "{said}");
+    assert_eq!(said.matches("every client that reaches this address").count(), 1, "{said}");
     for dir in [data, config] {
         fs::remove_dir_all(dir).unwrap();
     }

@@ -189,7 +189,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     static NEXT_ID: AtomicU64 = AtomicU64::new(1);
     let places = Arc::new(Semaphore::new(ARRIVING_MAX));
     loop {
-        let arriving = places.clone().acquire_owned().await.expect("nobody closes it");
+        let arriving = places.clone().acquire_owned().await.expect("the semaphore is never closed");
         match listener.accept().await {
             Ok((stream, peer)) => {
                 let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);

@@ -86,7 +86,7 @@ impl Queued {
     fn run(mut self) -> Result<Reply, CallError> {
         let limits = self.limits.take().expect("it runs once");
         let (server, id, counted) = (self.server.clone(), self.id, self.counted);
-        let holder = server.scanners.take_turn(id).expect("nobody else ends the wait");
+        let holder = server.scanners.take_turn(id).expect("only this call ends the wait");
         if !server.regions.serves(&holder.online) {
             server.scanners.close(id);
             let name = holder.online.region.info().region_name();

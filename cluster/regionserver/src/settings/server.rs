@@ -304,7 +304,7 @@ const SETTINGS: &[Section<RegionServerSettings>] = &[
             Restart, "hbase.hregion.memstore.flush.size", "bytes", Number, region.flush_size_bytes,
                 "Memstore size of a region at which it is flushed.";
             Restart, "hbase.hregion.memstore.block.multiplier", "times", Number, region.block_multiplier,
-                "At so many flush sizes writes to the region are refused.";
+                "Writes to a region are refused when its memstore holds this many flush sizes.";
             Online, "hbase.regionserver.optionalcacheflushinterval", "ms", Millis, flush_period,
                 "Edits older than this are flushed.";
             Restart, "hbase.hstore.flusher.count", "threads", Number, flush_threads_count,
