@@ -35,6 +35,8 @@ server_stop || failed=1
 
 "$HERE/files.sh" || { echo "FAILED: HBase reading our files" >&2; failed=1; }
 
+"$HERE/stop-master.sh" < /dev/null || { echo "FAILED: a server whose master was stopped" >&2; failed=1; }
+
 ROOT_DIR="$DIR/root" "$HERE/root.sh" < /dev/null || { echo "FAILED: root directories under HBase" >&2; failed=1; }
 
 KILL9_DIR="$DIR/kill9" SECONDS_A_ROUND="${SECONDS_A_ROUND:-3}" "$HERE/kill9.sh" "${KILL9_ROUNDS:-2}" < /dev/null \

@@ -8,6 +8,7 @@
 //!                                       ├─> descriptors.rs .tabledesc files
 //!                                       ├─> regions.rs     open, close; through `RegionServerApi`
 //!                                       ├─> janitor.rs     parents of splits and merges, when they are not needed
+//!                                       ├─> hbck.rs        where meta, memory, server and directories disagree
 //!                                       └─> archive.rs, snapshot.rs   store files; cleaner.rs deletes old ones
 //! start, stop ─> master_store.rs   what HBase's master would have to know to take the directory over;
 //!                  links.rs          files that tables of HBase's share become their own
@@ -29,6 +30,7 @@ mod bootstrap;
 mod cleaner;
 mod descriptors;
 mod errors;
+mod hbck;
 mod janitor;
 mod links;
 mod master;

@@ -77,6 +77,7 @@ impl Master {
             switches: Mutex::new(Switches::load(&env, root)?),
             switches_file: Mutex::new(()),
             stop_callback: Mutex::new(None),
+            hbck_report: Mutex::new(None),
             stopped: AtomicBool::new(false),
             // A clock that was set back keeps its distance; one far ahead in some cell must not stop us.
             meta_timestamp_ms: AtomicI64::new(newest_timestamp.min(env.clock.now_ms())),
@@ -129,6 +130,15 @@ impl Master {
             },
         };
         self.engine.views().into_iter().map(summary).collect()
+    }
+
+    /// When meta, memory, the region server and the directories were compared last (HBCK2: `runHbckChore`), in Unix time
+    /// in ms, and what was found.
+    pub fn hbck_report(&self) -> Option<(i64, Vec<String>)> {
+        let report = self.core.hbck_report.lock();
+        report
+            .as_ref()
+            .map(|report| (report.checked_ms, report.problems.iter().map(ToString::to_string).collect()))
     }
 
     pub fn cluster_id(&self) -> &ClusterId {

@@ -41,7 +41,8 @@ pub(crate) fn failed_region(region: &RegionInfo, timestamp: i64) -> Vec<Cell> {
     region_in_state(region, RegionState::FailedOpen, timestamp)
 }
 
-fn region_in_state(region: &RegionInfo, state: RegionState, timestamp: i64) -> Vec<Cell> {
+/// The row of a region in a state that has no place on a server.
+pub(crate) fn region_in_state(region: &RegionInfo, state: RegionState, timestamp: i64) -> Vec<Cell> {
     let row = region.region_name();
     vec![
         Cell::put(row, INFO, REGION_INFO, timestamp, &region.encode_value()),
@@ -103,11 +104,7 @@ pub(crate) fn split_region(
     parent_open_seq: u64,
     timestamp: i64,
 ) -> Vec<Cell> {
-    let mut cells = region_in_state(parent, RegionState::Split, timestamp);
-    for (qualifier, daughter) in DAUGHTERS.into_iter().zip(daughters) {
-        let value = daughter.encode_value();
-        cells.push(Cell::put(parent.region_name(), INFO, qualifier, timestamp, &value));
-    }
+    let mut cells = split_parent(parent, daughters, timestamp);
     cells.extend(daughters.iter().flat_map(|daughter| unopened_region(daughter, parent_open_seq, timestamp)));
     cells
 }
@@ -124,6 +121,16 @@ pub(crate) fn merge_regions(
     for (number, parent) in parents.iter().enumerate() {
         let value = parent.encode_value();
         cells.push(Cell::put(merged.region_name(), INFO, &merge_column(number), timestamp, &value));
+    }
+    cells
+}
+
+/// The row of a region that was split.
+pub(crate) fn split_parent(parent: &RegionInfo, daughters: &[RegionInfo; 2], timestamp: i64) -> Vec<Cell> {
+    let mut cells = region_in_state(parent, RegionState::Split, timestamp);
+    for (qualifier, daughter) in DAUGHTERS.into_iter().zip(daughters) {
+        let value = daughter.encode_value();
+        cells.push(Cell::put(parent.region_name(), INFO, qualifier, timestamp, &value));
     }
     cells
 }

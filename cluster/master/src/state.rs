@@ -14,6 +14,7 @@ use halcyon_rpc::RpcError;
 use halcyon_schema::{ClusterId, NamespaceDescriptor, RegionInfo, TableDescriptor, TableName};
 use parking_lot::{Mutex, RwLock};
 
+use crate::hbck::HbckReport;
 use crate::namespaces::Namespaces;
 use crate::settings::StopRequest;
 use crate::switches::{Switch, Switches};
@@ -50,6 +51,8 @@ pub(crate) struct MasterState {
     pub(crate) stop_callback: Mutex<Option<StopCallback>>,
     /// The master has ended, or is about to: no call is answered any more.
     pub(crate) stopped: AtomicBool,
+    /// Of the last `RunHbckChore`.
+    pub(crate) hbck_report: Mutex<Option<HbckReport>>,
     /// Timestamp of the newest write to meta.
     pub(crate) meta_timestamp_ms: AtomicI64,
 }

@@ -247,10 +247,3 @@ fn a_restart_does_not_go_on_with_what_was_bypassed() {
         next.check();
     }
 }
-
-#[test]
-fn other_methods_of_the_repair_service_are_refused_by_name() {
-    let (_sim, c) = Cluster::simulated();
-    let error = answer::<pb::EmptyMsg>(&c.hbck, "FixMeta", &pb::FixMetaRequest {}).unwrap_err();
-    assert!(error.do_not_retry && error.message.contains("FixMeta"), "{error}");
-}

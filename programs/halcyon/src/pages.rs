@@ -82,6 +82,12 @@ impl Sources {
                 one.id, one.name, one.owner, one.submitted_ms, one.state
             );
         }
+        if let Some((checked_ms, problems)) = self.master.hbck_report() {
+            let _ = writeln!(out, "\n{} problems found by hbck at {checked_ms} ms", problems.len());
+            for problem in problems {
+                let _ = writeln!(out, "{problem}");
+            }
+        }
         let mut regions = self.region_server.regions().online();
         regions.sort_by(|a, b| a.region.info().region_name().cmp(b.region.info().region_name()));
         let _ = writeln!(out, "\n{} regions", regions.len());

@@ -88,7 +88,7 @@ impl Engine {
             }
             let procedure = decode(&record.kind, &record.payload)
                 .map_err(|error| error.context(format_args!("procedure {}", record.id)))?;
-            info!(id = record.id, kind = record.kind, step = record.step, "an unfinished procedure goes on");
+            info!(id = record.id, kind = record.kind, step = record.step, "an unfinished procedure resumes");
             state.push(record, procedure, true, core.now_ms());
         }
         let shared = Arc::new(Shared {
@@ -142,6 +142,14 @@ impl Engine {
         receiver
     }
 
+    /// Queues a procedure and returns its number at once. Wrong requests are refused later, by the procedure's result.
+    pub(crate) fn enqueue(&self, procedure: Box<dyn Procedure>, by: Submission) -> Answer<u64> {
+        let by = Submission { refused_by_result: true, nonce: (0, 0), ..by };
+        let id = self.shared.enqueue(&mut self.shared.state.lock(), procedure, by)?;
+        self.shared.wake.notify_one();
+        Ok(id)
+    }
+
     /// As [`Engine::submit`], and waits until it has ended. Queued at once, also if nobody awaits the answer.
     pub(crate) fn run(
         self: &Arc<Engine>,
@@ -157,13 +165,14 @@ impl Engine {
         }
     }
 
-    /// Resolves when the procedure has ended; `None` if there is none of that number.
+    /// Resolves when the procedure has ended; `None` if there is none of that number, or if the engine stops, which ends
+    /// no procedure any more.
     pub(crate) fn finished(&self, id: u64) -> Option<oneshot::Receiver<Answer<()>>> {
         let (sender, receiver) = oneshot::channel();
         let mut state = self.shared.state.lock();
         if let Some(result) = state.results.get(id) {
             let _ = sender.send(result.outcome.clone());
-        } else if state.views.contains_key(&id) {
+        } else if state.views.contains_key(&id) && !state.stopping {
             state.listeners.entry(id).or_default().finished.push(sender);
         } else {
             return None;
@@ -269,19 +278,26 @@ impl Shared {
         sender: oneshot::Sender<Answer<u64>>,
     ) -> Option<(oneshot::Sender<Answer<u64>>, Answer<u64>)> {
         let mut state = self.state.lock();
-        if state.stopping {
-            return Some((sender, Err(errors::stopping())));
-        }
-        if let Some(id) = state.nonces.get(&by.nonce).copied().filter(|_| by.nonce.1 != 0) {
+        if let Some(id) = state.nonces.get(&by.nonce).copied().filter(|_| by.nonce.1 != 0 && !state.stopping)
+        {
             return state.join(id, sender);
         }
-        if state.views.len() >= self.core.settings.procedures_max {
-            return Some((sender, Err(RpcError::please_hold("Too many procedures are waiting"))));
+        match self.enqueue(&mut state, procedure, by) {
+            Ok(id) => state.listeners.entry(id).or_default().prepared.push(sender),
+            Err(error) => return Some((sender, Err(error))),
         }
-        let id = match state.next_id(&self.core) {
-            Ok(id) => id,
-            Err(error) => return Some((sender, Err(errors::from_error(&error)))),
-        };
+        None
+    }
+
+    /// Gives a procedure its number and puts it behind those that wait.
+    fn enqueue(&self, state: &mut State, procedure: Box<dyn Procedure>, by: Submission) -> Answer<u64> {
+        if state.stopping {
+            return Err(errors::stopping());
+        }
+        if state.views.len() >= self.core.settings.procedures_max {
+            return Err(RpcError::please_hold("Too many procedures are waiting"));
+        }
+        let id = state.next_id(&self.core).map_err(|error| errors::from_error(&error))?;
         let now = self.core.now_ms();
         let record = Record {
             id,
@@ -297,7 +313,6 @@ impl Shared {
         };
         state.push(record, procedure, false, now);
         state.waiting.back_mut().expect("was just pushed").refused_by_result = by.refused_by_result;
-        state.listeners.entry(id).or_default().prepared.push(sender);
-        None
+        Ok(id)
     }
 }

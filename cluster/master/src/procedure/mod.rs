@@ -19,6 +19,7 @@ mod delete_table;
 mod disable_table;
 mod enable_table;
 mod engine;
+mod fix_regions;
 mod flush_table;
 mod job;
 mod lock;
@@ -29,6 +30,7 @@ mod queue;
 mod record;
 mod restore_snapshot;
 mod results;
+mod set_state;
 mod split_region;
 mod table_regions;
 mod take_snapshot;
@@ -52,6 +54,7 @@ pub(crate) use delete_table::DeleteTable;
 pub(crate) use disable_table::DisableTable;
 pub(crate) use enable_table::EnableTable;
 pub(crate) use engine::{Engine, ProcedureStatus, Submission};
+pub(crate) use fix_regions::FixRegions;
 pub(crate) use flush_table::FlushTable;
 pub(crate) use lock::{Lock, Resource};
 pub(crate) use merge_regions::MergeRegions;
@@ -60,6 +63,7 @@ pub(crate) use modify_table::{Change, ModifyTable};
 pub(crate) use queue::ProcedureView;
 pub(crate) use record::forget_records;
 pub(crate) use restore_snapshot::RestoreSnapshot;
+pub(crate) use set_state::SetState;
 pub(crate) use split_region::SplitRegion;
 pub(crate) use take_snapshot::TakeSnapshot;
 pub(crate) use transit_region::{RegionAction, TransitRegion};
@@ -150,6 +154,8 @@ pub(crate) fn decode(kind: &str, payload: &[u8]) -> Result<Box<dyn Procedure>> {
         delete_table::KIND => Box::new(DeleteTable::decode(payload)?),
         truncate_table::KIND => Box::new(TruncateTable::decode(payload)?),
         modify_table::KIND => Box::new(ModifyTable::decode(payload)?),
+        fix_regions::KIND => Box::new(FixRegions::decode(payload)?),
+        set_state::KIND => Box::new(SetState::decode(payload)?),
         flush_table::KIND => Box::new(FlushTable::decode(payload)?),
         transit_region::KIND => Box::new(TransitRegion::decode(payload)?),
         truncate_region::KIND => Box::new(TruncateRegion::decode(payload)?),

@@ -94,9 +94,7 @@ impl RestoreSnapshot {
             descriptor = descriptor.with(STORE_FILE_TRACKER, "DEFAULT");
             schema = descriptor.to_pb();
         }
-        core.check_descriptor(&descriptor)
-            .and_then(|()| descriptor.check_files())
-            .map_err(errors::invalid)?;
+        core.check_descriptor(&descriptor).map_err(errors::invalid)?;
         let existing = core.tables.read().by_name.get(&self.table).cloned();
         let (mut old_regions, mut descriptor_sequence, mut newest) = (Vec::new(), FIRST_SEQUENCE, 0);
         if let Some(entry) = &existing {

@@ -58,7 +58,7 @@ impl Shared {
             }
             debug_assert!(
                 state.views.get(&id).is_none_or(|view| !view.running),
-                "its thread has let go of it"
+                "its thread has released it"
             );
             self.left_thread.notify_all();
         }

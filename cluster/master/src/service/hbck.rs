@@ -1,18 +1,43 @@
-//! `HbckService`: what HBCK2 asks a master to do when something is stuck.
+//! `HbckService`: what HBCK2 asks a master to do when something is stuck or wrong.
+//!
+//! HBase writes states and rows at once, whatever its procedures do. Here a procedure makes each change, under the lock
+//! of its table. A call that would wait for a procedure that is stuck is refused with the number of that procedure,
+//! which `BypassProcedure` then ends.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use halcyon_proto::pb;
 use halcyon_rpc::{Call, Outcome, Reply, RpcError, Service};
+use halcyon_schema::TableName;
+use tracing::warn;
 
 use super::work::Workers;
-use super::{Answer, audit, decode};
+use super::{Answer, audit, decode, regions, submission};
 use crate::Master;
-use crate::procedure::Engine;
+use crate::errors::{self, invalid};
+use crate::hbck::{self, HbckReport, Problem};
+use crate::procedure::{Engine, FixRegions, RegionAction, Resource, SetState, TransitRegion};
+use crate::state::{MasterState, RegionState};
 
-/// Procedures named in one call; each may be waited for.
-const PROCEDURES_MAX: usize = 1000;
+/// Procedures, regions or states named in one call.
+const NAMED_MAX: usize = 1000;
+/// HBase's `Procedure.NO_PROC_ID`, -1 to clients: nothing was begun.
+const NO_PROCEDURE: u64 = u64::MAX;
+/// States that a region passes through. They belong to the procedure that changes it.
+const PASSING: [RegionState; 10] = [
+    RegionState::Opening,
+    RegionState::PendingOpen,
+    RegionState::Closing,
+    RegionState::PendingClose,
+    RegionState::Splitting,
+    RegionState::SplittingNew,
+    RegionState::Split,
+    RegionState::Merging,
+    RegionState::MergingNew,
+    RegionState::Merged,
+];
 
 /// The repair service. It has threads of its own, so that a call that waits for a stuck procedure does not delay other
 /// administrative calls.
@@ -27,16 +52,155 @@ impl HbckService {
     }
 
     fn dispatch(&self, call: &Call) -> Answer<Outcome> {
+        audit(call, &[]);
         match call.method.as_str() {
+            "SetTableStateInMeta" => self.set_table_state(call, decode(call)?),
+            "SetRegionStateInMeta" => self.set_region_states(call, decode(call)?),
+            "Assigns" => {
+                let request: pb::AssignsRequest = decode(call)?;
+                let pid = self.transit(call, &request.region, RegionAction::Assign, request.r#override())?;
+                Ok(Outcome::Ready(Ok(Reply::message(&pb::AssignsResponse { pid }))))
+            }
+            "Unassigns" => {
+                let request: pb::UnassignsRequest = decode(call)?;
+                let pid =
+                    self.transit(call, &request.region, RegionAction::Unassign, request.r#override())?;
+                Ok(Outcome::Ready(Ok(Reply::message(&pb::UnassignsResponse { pid }))))
+            }
             "BypassProcedure" => {
                 let (engine, request) = (self.master.engine.clone(), decode(call)?);
-                audit(call, &[]);
                 self.workers.run(move || bypass(&engine, &request).map(|response| Reply::message(&response)))
             }
-            other => Err(RpcError::do_not_retry(format!(
-                "java.lang.UnsupportedOperationException: {other} of HbckService is not supported"
-            ))),
+            "RunHbckChore" => {
+                let (core, busy) = (self.master.core.clone(), self.busy_tables());
+                self.workers.run(move || {
+                    let report = hbck::check(&core, &busy).map_err(|error| errors::from_error(&error))?;
+                    *core.hbck_report.lock() = Some(report);
+                    Ok(Reply::message(&pb::RunHbckChoreResponse { ran: true }))
+                })
+            }
+            "FixMeta" => self.fix_meta(call),
+            // Every server that meta names is this process: the start has replayed the WALs of the lives before.
+            "ScheduleSCPsForUnknownServers" => {
+                let response = pb::ScheduleScPsForUnknownServersResponse { pid: Vec::new() };
+                Ok(Outcome::Ready(Ok(Reply::message(&response))))
+            }
+            "ScheduleServerCrashProcedure" => Err(errors::unsupported(
+                "ScheduleServerCrashProcedure of HbckService: master and region server are one process, whose start \
+                 recovers the WALs of a crash, so a crash procedure is",
+            )),
+            other => Err(RpcError::unknown_method(other)),
         }
+    }
+
+    /// Answers with the state before.
+    fn set_table_state(&self, call: &Call, request: pb::SetTableStateInMetaRequest) -> Answer<Outcome> {
+        let table = TableName::from_pb(&request.table_name).map_err(invalid)?;
+        if table.is_meta() {
+            return Err(RpcError::do_not_retry("hbase:meta is always ENABLED"));
+        }
+        let before = self.master.core.table(&table)?.state;
+        check_unlocked(&self.master.engine, &table)?;
+        let procedure = Box::new(SetState::Table(table, request.table_state.state()));
+        let done = self.master.engine.run(procedure, submission(call, (0, 0)));
+        Ok(Outcome::Later(Box::pin(async move {
+            done.await?;
+            let table_state = pb::TableState { state: before as i32 };
+            Ok(Reply::message(&pb::GetTableStateResponse { table_state }))
+        })))
+    }
+
+    /// All regions are looked up before the first state changes. Answers with the states before.
+    fn set_region_states(&self, call: &Call, request: pb::SetRegionStateInMetaRequest) -> Answer<Outcome> {
+        check_count(request.states.len())?;
+        let (mut before, mut changes) = (Vec::new(), Vec::new());
+        for asked in request.states {
+            let region = regions::find(&self.master.core, &asked.region_specifier)?;
+            let state = asked.state();
+            if PASSING.contains(&state) {
+                let state = state.as_str_name();
+                return Err(RpcError::do_not_retry(format!(
+                    "Region {region} cannot be set to {state}: only a procedure leads into this state and out of it"
+                )));
+            }
+            before.push(pb::RegionSpecifierAndState {
+                region_specifier: asked.region_specifier,
+                state: known_state(&self.master.core, region.encoded_name())? as i32,
+            });
+            check_unlocked(&self.master.engine, region.table())?;
+            let is_open = self.master.core.cluster.region_server.online_regions().contains(&region);
+            if is_open != (state == RegionState::Open) {
+                warn!(%region, is_open, state = state.as_str_name(), "hbck: the region server knows otherwise");
+            }
+            changes.push(SetState::Region(region, state));
+        }
+        let (engine, by) = (self.master.engine.clone(), submission(call, (0, 0)));
+        Ok(Outcome::Later(Box::pin(async move {
+            for change in changes {
+                engine.run(Box::new(change), by.clone()).await?;
+            }
+            Ok(Reply::message(&pb::SetRegionStateInMetaResponse { states: before }))
+        })))
+    }
+
+    /// One number for each region, at once. A procedure that refuses its request says so in its result.
+    fn transit(
+        &self,
+        call: &Call,
+        named: &[pb::RegionSpecifier],
+        action: RegionAction,
+        force: bool,
+    ) -> Answer<Vec<u64>> {
+        check_count(named.len())?;
+        let begin = |specifier: &pb::RegionSpecifier| match regions::find(&self.master.core, specifier) {
+            Ok(region) => {
+                let procedure = Box::new(TransitRegion::new(region, action, force));
+                self.master.engine.enqueue(procedure, submission(call, (0, 0)))
+            }
+            Err(_) => {
+                warn!(region = %specifier.value.escape_ascii(), "hbck: a region of this name is not known");
+                Ok(NO_PROCEDURE)
+            }
+        };
+        named.iter().map(begin).collect()
+    }
+
+    /// Repairs one table after the other. The error names what is left.
+    fn fix_meta(&self, call: &Call) -> Answer<Outcome> {
+        let (core, busy) = (self.master.core.clone(), self.busy_tables());
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let checked = self.workers.run(move || {
+            let report = hbck::check(&core, &busy).map_err(|error| errors::from_error(&error))?;
+            let _ = sender.send(report); // the client may have given up
+            Ok(Reply::message(&pb::FixMetaResponse {}))
+        })?;
+        let (core, engine, by) =
+            (self.master.core.clone(), self.master.engine.clone(), submission(call, (0, 0)));
+        let Outcome::Later(checked) = checked else { return Ok(checked) };
+        Ok(Outcome::Later(Box::pin(async move {
+            let reply = checked.await?;
+            let report = receiver.await.map_err(|_| errors::stopping())?;
+            let fixable = report.problems.iter().filter(|problem| problem.is_fixable());
+            let tables: Vec<TableName> =
+                fixable.map(|problem| problem.table().clone()).collect::<HashSet<_>>().into_iter().collect();
+            for table in tables {
+                engine.run(Box::new(FixRegions::new(table)), by.clone()).await?;
+            }
+            let left = left_over(&report);
+            *core.hbck_report.lock() = Some(report);
+            left.map_or(Ok(reply), Err)
+        })))
+    }
+
+    /// Tables that a procedure works on; their regions may be in between two states.
+    fn busy_tables(&self) -> HashSet<TableName> {
+        let views = self.master.engine.views().into_iter().filter(|view| view.begun);
+        let locks = views.flat_map(|view| view.locks).filter(|lock| !lock.shared);
+        let table = |resource| match resource {
+            Resource::Table(table) => Some(table),
+            _ => None,
+        };
+        locks.filter_map(|lock| table(lock.resource)).collect()
     }
 }
 
@@ -47,13 +211,49 @@ impl Service for HbckService {
     }
 }
 
+fn known_state(core: &MasterState, encoded_name: &str) -> Answer<RegionState> {
+    let tables = core.tables.read();
+    let known = tables.region(encoded_name).map(|(_, _, entry)| entry.state);
+    known.ok_or_else(|| RpcError::unknown_region(encoded_name.to_string()))
+}
+
+/// Refuses where a change would wait for a procedure that has the table.
+fn check_unlocked(engine: &Engine, table: &TableName) -> Answer<()> {
+    let is_table = |resource: &Resource| *resource == Resource::Table(table.clone());
+    let views = engine.views();
+    match views.iter().find(|view| view.begun && view.locks.iter().any(|lock| is_table(&lock.resource))) {
+        Some(view) => Err(RpcError::do_not_retry(format!(
+            "Procedure {} ({}) has the lock of table {table}: wait for it, or bypass it first",
+            view.id, view.class_name
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn check_count(count: usize) -> Answer<()> {
+    if count <= NAMED_MAX {
+        return Ok(());
+    }
+    Err(RpcError::do_not_retry(format!("{count} are named in one request, over {NAMED_MAX}")))
+}
+
+/// What `FixMeta` does not repair: HBase merges regions that overlap, which is not possible here.
+fn left_over(report: &HbckReport) -> Option<RpcError> {
+    let overlaps = report.problems.iter().filter(|problem| matches!(problem, Problem::Overlap(..)));
+    let mut left: Vec<String> = overlaps.map(ToString::to_string).collect();
+    let busy = report.busy.iter().map(|table| format!("table {table} is locked by a procedure"));
+    left.extend(busy);
+    if left.is_empty() {
+        return None;
+    }
+    let message = format!("Holes are filled and rows are written; not repaired: {}", left.join("; "));
+    Some(RpcError::do_not_retry(message))
+}
+
 /// One answer for each procedure, in the order of the request. `recursive` asks for the children of a procedure, too;
 /// procedures have none here. `waitTime` is HBase's, in milliseconds.
 fn bypass(engine: &Engine, request: &pb::BypassProcedureRequest) -> Answer<pb::BypassProcedureResponse> {
-    if request.proc_id.len() > PROCEDURES_MAX {
-        let count = request.proc_id.len();
-        return Err(RpcError::do_not_retry(format!("{count} procedures are named, over {PROCEDURES_MAX}")));
-    }
+    check_count(request.proc_id.len())?;
     let wait = Duration::from_millis(request.wait_time());
     let bypassed = request.proc_id.iter().map(|&id| engine.bypass(id, wait, request.r#override()));
     Ok(pb::BypassProcedureResponse { bypassed: bypassed.collect() })

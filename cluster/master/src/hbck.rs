@@ -1,0 +1,276 @@
+//! Compares what meta, memory, the region server and the directories say about regions (HBase: `HbckChore`), and finds
+//! what `procedure/fix_regions.rs` can repair.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fmt;
+
+use bytes::Bytes;
+use halcyon_cell::Result;
+use halcyon_schema::{RegionInfo, TableName, layout};
+use tracing::warn;
+
+use crate::descriptors::list;
+use crate::meta;
+use crate::state::{MasterState, RegionState, TableEntry};
+
+/// The result of one comparison.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HbckReport {
+    pub(crate) checked_ms: i64,
+    pub(crate) problems: Vec<Problem>,
+    /// Left out, because a procedure worked on them.
+    pub(crate) busy: Vec<TableName>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Problem {
+    /// No region has these rows.
+    Hole { table: TableName, start: Bytes, end: Bytes },
+    /// Both regions have some rows.
+    Overlap(RegionInfo, RegionInfo),
+    /// The master knows the region, and its row of meta is gone.
+    NoRow(RegionInfo),
+    /// Meta has a row, and the master does not know the region.
+    OnlyRow(RegionInfo),
+    /// The region has no directory.
+    NoDirectory(RegionInfo),
+    /// A directory of a region that neither meta nor the master knows.
+    Orphan(RegionInfo),
+    /// OPEN for the master, and not open on the region server.
+    NotOpen(RegionInfo),
+    /// Open on the region server, and not known to the master.
+    OpenUnknown(RegionInfo),
+}
+
+impl Problem {
+    pub(crate) fn table(&self) -> &TableName {
+        match self {
+            Problem::Hole { table, .. } => table,
+            Problem::Overlap(region, _)
+            | Problem::NoRow(region)
+            | Problem::OnlyRow(region)
+            | Problem::NoDirectory(region)
+            | Problem::Orphan(region)
+            | Problem::NotOpen(region)
+            | Problem::OpenUnknown(region) => region.table(),
+        }
+    }
+
+    /// Whether `FixMeta` repairs it.
+    pub(crate) fn is_fixable(&self) -> bool {
+        matches!(self, Problem::Hole { .. } | Problem::NoRow(_) | Problem::OnlyRow(_))
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Problem::Hole { table, start, end } => {
+                let (start, end) = (start.escape_ascii(), end.escape_ascii());
+                write!(f, "table {table}: no region has the rows from '{start}' to '{end}'")
+            }
+            Problem::Overlap(a, b) => write!(f, "regions {a} and {b} overlap"),
+            Problem::NoRow(region) => write!(f, "region {region} has no row in hbase:meta"),
+            Problem::OnlyRow(region) => {
+                write!(
+                    f,
+                    "region {region} has a row in hbase:meta that was not there when the master started"
+                )
+            }
+            Problem::NoDirectory(region) => write!(f, "region {region} has no directory"),
+            Problem::Orphan(region) => write!(f, "region {region} has a directory and no row in hbase:meta"),
+            Problem::NotOpen(region) => {
+                write!(f, "region {region} is OPEN in hbase:meta and not on the region server")
+            }
+            Problem::OpenUnknown(region) => {
+                write!(f, "region {region} is open on the region server and not known to the master")
+            }
+        }
+    }
+}
+
+/// Compares all tables but those in `busy`, and logs each problem. *Blocking.*
+pub(crate) fn check(core: &MasterState, busy: &HashSet<TableName>) -> Result<HbckReport> {
+    let mut report =
+        HbckReport { checked_ms: core.now_ms(), busy: busy.iter().cloned().collect(), ..Default::default() };
+    let rows = regions_of_meta(core)?;
+    let online = core.cluster.region_server.online_regions();
+    let tables: Vec<TableEntry> = core.tables.read().by_name.values().cloned().collect();
+    for entry in tables.iter().filter(|entry| !busy.contains(entry.descriptor.name())) {
+        let of_table = rows.get(entry.descriptor.name()).map_or(&[][..], Vec::as_slice);
+        report.problems.extend(check_table(core, entry, of_table, &online)?);
+    }
+    let is_known = |region: &&RegionInfo| core.tables.read().region(region.encoded_name()).is_some();
+    let unknown = online.iter().filter(|region| !region.is_meta() && !busy.contains(region.table()));
+    let unknown = unknown.filter(|region| !is_known(region));
+    report.problems.extend(unknown.map(|region| Problem::OpenUnknown(region.clone())));
+    for problem in &report.problems {
+        warn!(%problem, "hbck");
+    }
+    Ok(report)
+}
+
+fn check_table(
+    core: &MasterState,
+    entry: &TableEntry,
+    rows: &[RegionInfo],
+    online: &[RegionInfo],
+) -> Result<Vec<Problem>> {
+    let mut problems = missing_rows(entry, rows);
+    problems.extend(gaps(entry.descriptor.name(), &live_with_rows(entry, rows)));
+    let directories = directories(core, entry.descriptor.name())?;
+    let has_directory = |region: &RegionInfo| directories.contains(region);
+    for (region, known) in &entry.regions {
+        if !region.is_split() && !has_directory(region) {
+            problems.push(Problem::NoDirectory(region.clone()));
+        }
+        if known.state == RegionState::Open && !online.contains(region) {
+            problems.push(Problem::NotOpen(region.clone()));
+        }
+    }
+    problems.extend(orphans(entry, rows, directories).into_iter().map(Problem::Orphan));
+    Ok(problems)
+}
+
+/// Regions of user tables that have a row, by table.
+pub(crate) fn regions_of_meta(core: &MasterState) -> Result<BTreeMap<TableName, Vec<RegionInfo>>> {
+    let content = meta::read(&core.cluster.system_tables.meta_scan(b"", b"")?);
+    let mut by_table: BTreeMap<TableName, Vec<RegionInfo>> = BTreeMap::new();
+    for (region, _) in content.regions {
+        by_table.entry(region.table().clone()).or_default().push(region);
+    }
+    Ok(by_table)
+}
+
+/// Regions that only one of master and meta knows.
+pub(crate) fn missing_rows(entry: &TableEntry, rows: &[RegionInfo]) -> Vec<Problem> {
+    let no_row = entry.regions.keys().filter(|region| !rows.contains(region)).cloned().map(Problem::NoRow);
+    no_row.chain(only_rows(entry, rows).map(Problem::OnlyRow)).collect()
+}
+
+/// Live regions that only meta knows. The parent of a split needs its daughters, which the next start reads.
+pub(crate) fn only_rows<'a>(
+    entry: &'a TableEntry,
+    rows: &'a [RegionInfo],
+) -> impl Iterator<Item = RegionInfo> + 'a {
+    let unknown = rows.iter().filter(|region| !entry.regions.contains_key(region));
+    unknown.filter(|region| !region.is_split() && !region.is_offline()).cloned()
+}
+
+/// The live regions of a table when both the master's and meta's count. Sorted.
+pub(crate) fn live_with_rows(entry: &TableEntry, rows: &[RegionInfo]) -> Vec<RegionInfo> {
+    let mut live = entry.live_regions();
+    live.extend(only_rows(entry, rows));
+    live.sort();
+    live
+}
+
+/// Holes and overlaps of sorted regions.
+pub(crate) fn gaps(table: &TableName, regions: &[RegionInfo]) -> Vec<Problem> {
+    let hole = |start: &Bytes, end: &Bytes| Problem::Hole {
+        table: table.clone(),
+        start: start.clone(),
+        end: end.clone(),
+    };
+    let mut problems = Vec::new();
+    // The region that reaches furthest; `None`: no row is covered yet.
+    let mut last: Option<&RegionInfo> = None;
+    for region in regions {
+        match last {
+            None if region.start_key().is_empty() => {}
+            None => problems.push(hole(&Bytes::new(), region.start_key())),
+            Some(last) if reaches_beyond(last, region.start_key()) => {
+                problems.push(Problem::Overlap(last.clone(), region.clone()));
+            }
+            Some(last) if last.end_key() < region.start_key() => {
+                problems.push(hole(last.end_key(), region.start_key()));
+            }
+            Some(_) => {}
+        }
+        let is_further = |last: &RegionInfo| {
+            !last.end_key().is_empty() && (region.end_key().is_empty() || region.end_key() > last.end_key())
+        };
+        if last.is_none_or(is_further) {
+            last = Some(region);
+        }
+    }
+    match last {
+        None => problems.push(hole(&Bytes::new(), &Bytes::new())),
+        Some(last) if !last.end_key().is_empty() => problems.push(hole(last.end_key(), &Bytes::new())),
+        Some(_) => {}
+    }
+    problems
+}
+
+/// Whether the region has rows at or after `row`.
+pub(crate) fn reaches_beyond(region: &RegionInfo, row: &Bytes) -> bool {
+    region.end_key().is_empty() || region.end_key() > row
+}
+
+/// Regions with a directory that neither the master nor meta knows, also not as parents of a split or merge.
+pub(crate) fn orphans(
+    entry: &TableEntry,
+    rows: &[RegionInfo],
+    directories: Vec<RegionInfo>,
+) -> Vec<RegionInfo> {
+    let parents: HashSet<&RegionInfo> =
+        entry.regions.values().flat_map(|known| known.merged_of.iter().chain(&known.daughters)).collect();
+    let is_orphan = |region: &RegionInfo| {
+        !entry.regions.contains_key(region) && !rows.contains(region) && !parents.contains(region)
+    };
+    directories.into_iter().filter(is_orphan).collect()
+}
+
+/// Every region of a table that has a directory with a readable `.regioninfo`.
+pub(crate) fn directories(core: &MasterState, table: &TableName) -> Result<Vec<RegionInfo>> {
+    let dir = layout::table_dir(&core.root, table);
+    let mut regions = Vec::new();
+    for entry in list(&*core.env.fs, &dir)?.into_iter().filter(|entry| entry.is_dir) {
+        let path = dir.join(&entry.name).join(layout::REGION_INFO);
+        if !core.env.fs.exists(&path) {
+            continue;
+        }
+        match RegionInfo::decode_file(&core.env.fs.read(&path)?) {
+            Ok(region) => regions.push(region),
+            Err(error) => warn!(path = %path.display(), %error, "hbck: a .regioninfo file cannot be read"),
+        }
+    }
+    Ok(regions)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn region(start: &'static str, end: &'static str) -> RegionInfo {
+        RegionInfo::new(TableName::parse(b"t").unwrap(), start.into(), end.into(), 7)
+    }
+
+    fn found(regions: &[RegionInfo]) -> Vec<String> {
+        let problems = gaps(&TableName::parse(b"t").unwrap(), regions);
+        let shown = problems.iter().map(|problem| match problem {
+            Problem::Hole { start, end, .. } => {
+                format!("hole {}-{}", start.escape_ascii(), end.escape_ascii())
+            }
+            Problem::Overlap(a, b) => {
+                format!("overlap {} {}", a.start_key().escape_ascii(), b.start_key().escape_ascii())
+            }
+            other => other.to_string(),
+        });
+        shown.collect()
+    }
+
+    #[test]
+    fn holes_and_overlaps_are_found_at_every_place() {
+        assert_eq!(found(&[region("", "")]), [""; 0]);
+        assert_eq!(found(&[region("", "b"), region("b", "d"), region("d", "")]), [""; 0]);
+        assert_eq!(found(&[]), ["hole -"]);
+        assert_eq!(found(&[region("b", "")]), ["hole -b"]);
+        assert_eq!(found(&[region("", "b")]), ["hole b-"]);
+        assert_eq!(found(&[region("", "b"), region("c", "")]), ["hole b-c"]);
+        assert_eq!(found(&[region("", "c"), region("b", "")]), ["overlap  b"]);
+        assert_eq!(found(&[region("", "m"), region("b", "c"), region("m", "")]), ["overlap  b"]);
+        assert_eq!(found(&[region("", ""), region("b", "c")]), ["overlap  b"]);
+        assert_eq!(found(&[region("", "b"), region("a", "c"), region("d", "")]), ["overlap  a", "hole c-d"]);
+    }
+}
