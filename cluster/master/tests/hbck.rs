@@ -118,11 +118,28 @@ fn the_state_of_a_region_is_what_was_said() {
     assert!(error.class.ends_with("UnknownRegionException"), "{error:?}");
 }
 
+/// A procedure that goes its way is waited for.
+#[test]
+fn a_change_waits_for_a_procedure_that_ends() {
+    let (_sim, c) = with_table();
+    let region = c.regions("t")[0].clone();
+    for _ in 0..20 {
+        let begun = transit(&c, "Unassigns", &[encoded(&region)], true);
+        assert_eq!(set_region_state(&c, &region, RegionState::Closed).unwrap(), RegionState::Closed);
+        c.wait(begun[0]).unwrap();
+        assert_eq!(state_in_meta(&c, &region), "CLOSED");
+    }
+}
+
 #[test]
 fn a_change_does_not_wait_for_a_stuck_procedure() {
     let (_sim, c) = with_table();
     c.server.set_fault("flush_region", Some(ServerFault::Fails));
     let id = c.submit("FlushTable", &flush("t")).unwrap();
+    let is_repeated = || c.master.procedures().iter().any(|one| one.id == id && one.state.contains("failed"));
+    while !is_repeated() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
     let region = c.regions("t")[0].clone();
     for error in [
         set_table_state(&c, "t", State::Disabled).unwrap_err(),

@@ -63,7 +63,7 @@ pub(crate) use modify_table::{Change, ModifyTable};
 pub(crate) use queue::ProcedureView;
 pub(crate) use record::forget_records;
 pub(crate) use restore_snapshot::RestoreSnapshot;
-pub(crate) use set_state::SetState;
+pub(crate) use set_state::{SetState, StateChange};
 pub(crate) use split_region::SplitRegion;
 pub(crate) use take_snapshot::TakeSnapshot;
 pub(crate) use transit_region::{RegionAction, TransitRegion};

@@ -8,6 +8,7 @@ use halcyon_proto::pb;
 use halcyon_rpc::RpcError;
 use halcyon_schema::{RegionInfo, TableName};
 use prost::Message;
+use tokio::sync::oneshot;
 
 use super::{HasSteps, Lock, Procedure, Step, payload, step};
 use crate::state::{MasterState, RegionState, TableState};
@@ -15,7 +16,13 @@ use crate::{meta, regions};
 
 pub(super) const KIND: &str = "set_state";
 
-pub(crate) enum SetState {
+pub(crate) struct SetState {
+    change: StateChange,
+    /// Receives the number of the state before, when the lock is held.
+    before: Option<oneshot::Sender<i32>>,
+}
+
+pub(crate) enum StateChange {
     Table(TableName, TableState),
     Region(RegionInfo, RegionState),
 }
@@ -34,28 +41,36 @@ struct Payload {
 }
 
 impl SetState {
+    /// The receiver gets the number of the state before, unless the request is refused.
+    pub(crate) fn new(change: StateChange) -> (SetState, oneshot::Receiver<i32>) {
+        let (sender, before) = oneshot::channel();
+        (SetState { change, before: Some(sender) }, before)
+    }
+
     pub(super) fn decode(bytes: &[u8]) -> Result<SetState> {
         let payload: Payload = payload(KIND, bytes)?;
-        match (&payload.table, &payload.region) {
-            (Some(table), None) => Ok(SetState::Table(TableName::from_pb(table)?, payload.table_state())),
-            (None, Some(region)) => {
-                Ok(SetState::Region(RegionInfo::from_pb(region)?, payload.region_state()))
+        let change = match (&payload.table, &payload.region) {
+            (Some(table), None) => StateChange::Table(TableName::from_pb(table)?, payload.table_state()),
+            (None, Some(region)) => StateChange::Region(RegionInfo::from_pb(region)?, payload.region_state()),
+            _ => {
+                let message = "the payload of a set_state procedure names neither table nor region";
+                return Err(Error::corrupt(message));
             }
-            _ => Err(Error::corrupt("the payload of a set_state procedure names neither table nor region")),
-        }
+        };
+        Ok(SetState { change, before: None })
     }
 
     fn table(&self) -> &TableName {
-        match self {
-            SetState::Table(table, _) => table,
-            SetState::Region(region, _) => region.table(),
+        match &self.change {
+            StateChange::Table(table, _) => table,
+            StateChange::Region(region, _) => region.table(),
         }
     }
 
     fn write(&mut self, core: &MasterState) -> Result<()> {
-        match self {
-            SetState::Table(table, state) => regions::set_table_state(core, table, *state),
-            SetState::Region(region, state) => {
+        match &self.change {
+            StateChange::Table(table, state) => regions::set_table_state(core, table, *state),
+            StateChange::Region(region, state) => {
                 core.meta_put(|timestamp| meta::region_in_state(region, *state, timestamp))?;
                 regions::mark(core, region.table(), std::slice::from_ref(region), *state);
                 Ok(())
@@ -80,20 +95,25 @@ impl Procedure for SetState {
 
     fn prepare(&mut self, core: &MasterState) -> std::result::Result<(), RpcError> {
         let entry = core.table(self.table())?;
-        match self {
-            SetState::Region(region, _) if !entry.regions.contains_key(region) => {
-                Err(RpcError::unknown_region(region.region_name().escape_ascii().to_string()))
+        let before = match &self.change {
+            StateChange::Table(..) => entry.state as i32,
+            StateChange::Region(region, _) => {
+                let unknown = || RpcError::unknown_region(region.region_name().escape_ascii().to_string());
+                entry.regions.get(region).ok_or_else(unknown)?.state as i32
             }
-            _ => Ok(()),
+        };
+        if let Some(sender) = self.before.take() {
+            let _ = sender.send(before); // the client may have given up
         }
+        Ok(())
     }
 
     fn payload(&self) -> Vec<u8> {
-        let payload = match self {
-            SetState::Table(table, state) => {
+        let payload = match &self.change {
+            StateChange::Table(table, state) => {
                 Payload { table: Some(table.to_pb()), table_state: *state as i32, ..Payload::default() }
             }
-            SetState::Region(region, state) => {
+            StateChange::Region(region, state) => {
                 Payload { region: Some(region.to_pb()), region_state: *state as i32, ..Payload::default() }
             }
         };

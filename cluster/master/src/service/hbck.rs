@@ -18,8 +18,8 @@ use super::{Answer, audit, decode, regions, submission};
 use crate::Master;
 use crate::errors::{self, invalid};
 use crate::hbck::{self, HbckReport, Problem};
-use crate::procedure::{Engine, FixRegions, RegionAction, Resource, SetState, TransitRegion};
-use crate::state::{MasterState, RegionState};
+use crate::procedure::{Engine, FixRegions, RegionAction, Resource, SetState, StateChange, TransitRegion};
+use crate::state::RegionState;
 
 /// Procedures, regions or states named in one call.
 const NAMED_MAX: usize = 1000;
@@ -99,13 +99,12 @@ impl HbckService {
         if table.is_meta() {
             return Err(RpcError::do_not_retry("hbase:meta is always ENABLED"));
         }
-        let before = self.master.core.table(&table)?.state;
-        check_unlocked(&self.master.engine, &table)?;
-        let procedure = Box::new(SetState::Table(table, request.table_state.state()));
-        let done = self.master.engine.run(procedure, submission(call, (0, 0)));
+        check_not_stuck(&self.master.engine, &table)?;
+        let (change, before) = SetState::new(StateChange::Table(table, request.table_state.state()));
+        let done = self.master.engine.run(Box::new(change), submission(call, (0, 0)));
         Ok(Outcome::Later(Box::pin(async move {
             done.await?;
-            let table_state = pb::TableState { state: before as i32 };
+            let table_state = pb::TableState { state: before.await.map_err(|_| errors::stopping())? };
             Ok(Reply::message(&pb::GetTableStateResponse { table_state }))
         })))
     }
@@ -113,7 +112,7 @@ impl HbckService {
     /// All regions are looked up before the first state changes. Answers with the states before.
     fn set_region_states(&self, call: &Call, request: pb::SetRegionStateInMetaRequest) -> Answer<Outcome> {
         check_count(request.states.len())?;
-        let (mut before, mut changes) = (Vec::new(), Vec::new());
+        let mut changes = Vec::new();
         for asked in request.states {
             let region = regions::find(&self.master.core, &asked.region_specifier)?;
             let state = asked.state();
@@ -123,23 +122,23 @@ impl HbckService {
                     "Region {region} cannot be set to {state}: only a procedure leads into this state and out of it"
                 )));
             }
-            before.push(pb::RegionSpecifierAndState {
-                region_specifier: asked.region_specifier,
-                state: known_state(&self.master.core, region.encoded_name())? as i32,
-            });
-            check_unlocked(&self.master.engine, region.table())?;
+            check_not_stuck(&self.master.engine, region.table())?;
             let is_open = self.master.core.cluster.region_server.online_regions().contains(&region);
             if is_open != (state == RegionState::Open) {
                 warn!(%region, is_open, state = state.as_str_name(), "hbck: the region server knows otherwise");
             }
-            changes.push(SetState::Region(region, state));
+            changes.push((asked.region_specifier, StateChange::Region(region, state)));
         }
         let (engine, by) = (self.master.engine.clone(), submission(call, (0, 0)));
         Ok(Outcome::Later(Box::pin(async move {
-            for change in changes {
+            let mut states = Vec::new();
+            for (region_specifier, change) in changes {
+                let (change, before) = SetState::new(change);
                 engine.run(Box::new(change), by.clone()).await?;
+                let state = before.await.map_err(|_| errors::stopping())?;
+                states.push(pb::RegionSpecifierAndState { region_specifier, state });
             }
-            Ok(Reply::message(&pb::SetRegionStateInMetaResponse { states: before }))
+            Ok(Reply::message(&pb::SetRegionStateInMetaResponse { states }))
         })))
     }
 
@@ -211,19 +210,15 @@ impl Service for HbckService {
     }
 }
 
-fn known_state(core: &MasterState, encoded_name: &str) -> Answer<RegionState> {
-    let tables = core.tables.read();
-    let known = tables.region(encoded_name).map(|(_, _, entry)| entry.state);
-    known.ok_or_else(|| RpcError::unknown_region(encoded_name.to_string()))
-}
-
-/// Refuses where a change would wait for a procedure that has the table.
-fn check_unlocked(engine: &Engine, table: &TableName) -> Answer<()> {
+/// Refuses where a change would wait for a procedure that has the table and repeats a step. Others end soon, and the
+/// change waits for them.
+fn check_not_stuck(engine: &Engine, table: &TableName) -> Answer<()> {
     let is_table = |resource: &Resource| *resource == Resource::Table(table.clone());
     let views = engine.views();
-    match views.iter().find(|view| view.begun && view.locks.iter().any(|lock| is_table(&lock.resource))) {
-        Some(view) => Err(RpcError::do_not_retry(format!(
-            "Procedure {} ({}) has the lock of table {table}: wait for it, or bypass it first",
+    let mut stuck = views.iter().filter_map(|view| Some((view, view.trouble.as_ref()?)));
+    match stuck.find(|(view, _)| view.locks.iter().any(|lock| is_table(&lock.resource))) {
+        Some((view, trouble)) => Err(RpcError::do_not_retry(format!(
+            "Procedure {} ({}) has the lock of table {table}, bypass it first: {trouble}",
             view.id, view.class_name
         ))),
         None => Ok(()),
