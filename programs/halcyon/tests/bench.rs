@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use common::{Server, fresh_dir};
 use halcyon_cell::{Cell, CellType};
-use halcyon_client::{Action, Cluster, ClusterAddress, ClusterOptions, Mutation};
+use halcyon_client::{Action, Cluster, ClusterAddress, ClusterOptions, Mutation, MutationType, Scan};
 use halcyon_proto::pb;
 use halcyon_schema::{FamilyDescriptor, TableDescriptor, TableName};
 
@@ -47,10 +47,10 @@ async fn cluster(server: &Server) -> Cluster {
 /// Every row of a table, by a scan of three rows each call.
 async fn rows(cluster: &Cluster, table: &str, scan: pb::Scan) -> Vec<Vec<Cell>> {
     let table = cluster.table(TableName::parse(table.as_bytes()).unwrap(), 0);
-    let mut scan = table.scan(scan, 3);
+    let mut scan = table.scan(Scan::from(scan).caching(3));
     let mut rows = Vec::new();
     while let Some(row) = scan.next().await.unwrap() {
-        rows.push(row);
+        rows.push(row.into_cells());
     }
     rows
 }
@@ -76,11 +76,11 @@ async fn a_client_finds_its_way_through_many_regions() {
         let cell = Cell::put(key.as_bytes(), b"f", b"q", i64::MAX, key.as_bytes());
         Action::Mutate(Mutation::put(Bytes::from(key.clone()), vec![cell]))
     };
-    table.batch(&keys.iter().map(put).collect::<Vec<_>>()).await.unwrap();
+    table.batch_all(&keys.iter().map(put).collect::<Vec<_>>()).await.unwrap();
     let get = |key: &str| pb::Get { row: Bytes::from(key.to_string()), ..Default::default() };
-    let gets = ["z", "nowhere", "a"].map(|key| Action::Get(get(key)));
-    let found = table.batch(&gets).await.unwrap();
-    assert_eq!(found.iter().map(Vec::len).collect::<Vec<_>>(), [1, 0, 1]);
+    let gets = ["z", "nowhere", "a"].map(|key| Action::Get(get(key).into()));
+    let found = table.batch_all(&gets).await.unwrap();
+    assert_eq!(found.iter().map(|row| row.len()).collect::<Vec<_>>(), [1, 0, 1]);
     assert_eq!(found[2][0].value(), b"a");
     assert_eq!(cluster_by_registry.table(name.clone(), 0).get(get("k")).await.unwrap()[0].value(), b"k");
 
@@ -96,7 +96,7 @@ async fn a_client_finds_its_way_through_many_regions() {
         ..Default::default()
     };
     assert_eq!(rows(&cluster, "t", part).await.iter().map(key).collect::<String>(), "cdefghijkl");
-    let mut limited = table.scan(pb::Scan::default(), 4).with_limit(6);
+    let mut limited = table.scan(Scan::new().caching(4).limit(6));
     let mut count = 0;
     while limited.next().await.unwrap().is_some() {
         count += 1;
@@ -282,15 +282,14 @@ async fn a_lost_node_is_noticed() {
     };
     let lost = Bytes::from(nodes.iter().find_map(before).unwrap());
     let marker = Cell::build(&lost, b"ci", b"", i64::MAX, CellType::DeleteFamily, b"", b"", 0);
-    let mut delete = Mutation::put(lost.clone(), vec![marker]);
-    delete.kind = pb::mutation_proto::MutationType::Delete;
+    let delete = Mutation::new(MutationType::Delete, lost.clone(), vec![marker]);
     let table = cluster.table(TableName::parse(b"ci").unwrap(), 0);
-    table.mutate(&delete, None).await.unwrap();
+    table.mutate(&delete).await.unwrap();
     let corrupt = Mutation::put(
         nodes[7][0].row().to_vec().into(),
         vec![Cell::put(nodes[7][0].row(), b"ci", nodes[7][0].qualifier(), i64::MAX, b"not what was written")],
     );
-    table.mutate(&corrupt, None).await.unwrap();
+    table.mutate(&corrupt).await.unwrap();
     let output = bench(&server, "ingest verify");
     let text = said(&output);
     assert!(!output.status.success());

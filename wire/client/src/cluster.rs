@@ -1,4 +1,4 @@
-//! A cluster as a client sees it: where it is, its servers, its regions, and patience.
+//! A cluster as a client sees it: its address, its servers and their connections, and the rules for retries.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -12,18 +12,39 @@ use tokio::time::{Instant, timeout};
 use crate::locations::Locations;
 use crate::retry::{Advice, advice, pause};
 use crate::zookeeper::ZooKeeper;
-use crate::{ClientError, ConnectOptions, Connection, Registry};
+use crate::{ClientError, ConnectOptions, Connection, Registry, RetryPolicy};
 
-/// Longest time to make one connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// A time that no operation reaches: the end of one without a timeout.
+const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Where a cluster can be found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClusterAddress {
     /// `hbase.zookeeper.quorum` as `host:port`, and `zookeeper.znode.parent`.
-    ZooKeeper { quorum: Vec<String>, base: String },
-    /// `hbase.masters` or bootstrap servers as `host:port`: the RPC registry.
-    Registry { servers: Vec<String> },
+    ZooKeeper {
+        /// Servers as `host:port`.
+        quorum: Vec<String>,
+        /// Base znode (`/hbase`).
+        base: String,
+    },
+    /// The RPC registry (`hbase.masters` or bootstrap nodes).
+    Registry {
+        /// Masters or region servers as `host:port`.
+        servers: Vec<String>,
+    },
+}
+
+impl ClusterAddress {
+    /// The ZooKeeper servers of a cluster, as `host:port`, with the base znode `/hbase`.
+    pub fn zookeeper<A: Into<String>>(quorum: impl IntoIterator<Item = A>) -> ClusterAddress {
+        let quorum = quorum.into_iter().map(Into::into).collect();
+        ClusterAddress::ZooKeeper { quorum, base: "/hbase".to_string() }
+    }
+
+    /// Masters or region servers of a cluster, as `host:port`.
+    pub fn registry<A: Into<String>>(servers: impl IntoIterator<Item = A>) -> ClusterAddress {
+        ClusterAddress::Registry { servers: servers.into_iter().map(Into::into).collect() }
+    }
 }
 
 impl fmt::Display for ClusterAddress {
@@ -35,15 +56,21 @@ impl fmt::Display for ClusterAddress {
     }
 }
 
-/// How a client works. Plain data.
+/// Settings of a client.
 #[derive(Clone, Debug)]
 pub struct ClusterOptions {
     /// Connections to each server; a [`crate::Table`] uses one of them. At least 1.
     pub connections_per_server: usize,
-    /// Time one call may take (`hbase.rpc.timeout`). Ten seconds.
+    /// Longest time to make one connection (`hbase.ipc.client.socket.timeout.connect`). Five seconds.
+    pub connect_timeout: Duration,
+    /// Longest time of one call (`hbase.rpc.timeout`). Ten seconds.
     pub call_timeout: Duration,
-    /// Time an operation may take with all retries (`hbase.client.operation.timeout`). One minute.
+    /// Longest time of an operation with all retries (`hbase.client.operation.timeout`). One minute.
     pub operation_timeout: Duration,
+    /// Longest time to wait for a procedure of the master (`hbase.client.sync.wait.timeout.msec`). Ten minutes.
+    pub procedure_timeout: Duration,
+    /// Pauses between attempts, and how many there may be.
+    pub retry: RetryPolicy,
     /// How the connections to `ClientService` introduce themselves.
     pub connect: ConnectOptions,
 }
@@ -52,18 +79,21 @@ impl Default for ClusterOptions {
     fn default() -> ClusterOptions {
         ClusterOptions {
             connections_per_server: 1,
+            connect_timeout: Duration::from_secs(5),
             call_timeout: Duration::from_secs(10),
             operation_timeout: Duration::from_secs(60),
+            procedure_timeout: Duration::from_secs(600),
+            retry: RetryPolicy::default(),
             connect: ConnectOptions::new("ClientService"),
         }
     }
 }
 
-/// A cluster: cheap to clone, all clones share connections and the cache of locations.
+/// A cluster. Clones are cheap and share connections and the cache of region locations.
 ///
 /// # Thread safety
-/// Shared freely. Locks are held for a look-up in a map, never while waiting for the network, but for two
-/// asynchronous ones: one task connects, and one task reads `hbase:meta`, while others wait for its result.
+/// Shared freely. Locks are held for a look-up in a map, never while waiting for the network. Two asynchronous locks are
+/// the exception: one task connects, and one task for each table reads `hbase:meta`, while others wait for the result.
 #[derive(Clone)]
 pub struct Cluster {
     pub(crate) inner: Arc<Inner>,
@@ -74,14 +104,17 @@ pub(crate) struct Inner {
     pub(crate) options: ClusterOptions,
     servers: Mutex<HashMap<String, Arc<Server>>>,
     pub(crate) locations: Locations,
-    /// How often something was tried again, by the exception's simple class.
+    /// Retries by the exception's simple class.
     retries: Mutex<BTreeMap<String, u64>>,
+    /// Sent with every nonce of this client.
+    pub(crate) nonce_group: u64,
 }
 
 /// One region server and the connections to it.
 pub(crate) struct Server {
     address: String,
     connections: Vec<Slot>,
+    admin: Slot,
 }
 
 #[derive(Default)]
@@ -96,51 +129,79 @@ impl Server {
         &self.address
     }
 
+    /// As [`Server::connection`], if there is a connection already: most calls need not wait for one.
+    pub(crate) fn open_connection(&self, number: usize) -> Option<Arc<Connection>> {
+        self.connections[number % self.connections.len()].usable()
+    }
+
     /// Connection `number` modulo their count; made anew if it has ended.
     pub(crate) async fn connection(
         &self,
         number: usize,
-        options: &ConnectOptions,
+        options: &ClusterOptions,
     ) -> Result<Arc<Connection>, ClientError> {
         let slot = &self.connections[number % self.connections.len()];
-        if let Some(connection) = slot.usable() {
-            return Ok(connection);
-        }
-        let _one_at_a_time = slot.connecting.lock().await;
-        if let Some(connection) = slot.usable() {
-            return Ok(connection);
-        }
-        let connection = Arc::new(connect(&self.address, options).await?);
-        *slot.current.lock() = Some(Arc::clone(&connection));
-        Ok(connection)
+        slot.connection(&self.address, &options.connect, options.connect_timeout).await
+    }
+
+    /// The connection to `AdminService`.
+    pub(crate) async fn admin(&self, options: &ClusterOptions) -> Result<Arc<Connection>, ClientError> {
+        let connect = service_options(options, "AdminService");
+        self.admin.connection(&self.address, &connect, options.connect_timeout).await
     }
 }
 
 impl Slot {
+    async fn connection(
+        &self,
+        address: &str,
+        options: &ConnectOptions,
+        connect_timeout: Duration,
+    ) -> Result<Arc<Connection>, ClientError> {
+        if let Some(connection) = self.usable() {
+            return Ok(connection);
+        }
+        let _one_at_a_time = self.connecting.lock().await;
+        if let Some(connection) = self.usable() {
+            return Ok(connection);
+        }
+        let connection = Arc::new(connect(address, options, connect_timeout).await?);
+        *self.current.lock() = Some(Arc::clone(&connection));
+        Ok(connection)
+    }
+
     fn usable(&self) -> Option<Arc<Connection>> {
         self.current.lock().as_ref().filter(|connection| !connection.has_ended()).cloned()
     }
 }
 
-/// A connection within [`CONNECT_TIMEOUT`]; errors name the address.
-async fn connect(address: &str, options: &ConnectOptions) -> Result<Connection, ClientError> {
-    match timeout(CONNECT_TIMEOUT, Connection::connect(address, options)).await {
+/// How to connect to another service than `ClientService`: without cells, as the same user.
+fn service_options(options: &ClusterOptions, service: &str) -> ConnectOptions {
+    let (service, user) = (service.to_string(), options.connect.user.clone());
+    ConnectOptions { user, version: options.connect.version, codec: None, ..ConnectOptions::new(service) }
+}
+
+/// A connection within the timeout; errors name the address.
+async fn connect(
+    address: &str,
+    options: &ConnectOptions,
+    connect_timeout: Duration,
+) -> Result<Connection, ClientError> {
+    match timeout(connect_timeout, Connection::connect(address, options)).await {
         Ok(Err(ClientError::Io(error))) => {
             Err(std::io::Error::new(error.kind(), format!("{address}: {error}")).into())
         }
         Ok(connected) => connected,
-        Err(_) => Err(timed_out(format!("{address}: no connection within {CONNECT_TIMEOUT:?}"))),
+        Err(_) => Err(ClientError::timed_out(format!("{address}: no connection within {connect_timeout:?}"))),
     }
-}
-
-pub(crate) fn timed_out(text: String) -> ClientError {
-    std::io::Error::new(std::io::ErrorKind::TimedOut, text).into()
 }
 
 impl Cluster {
     /// Finds the cluster, asking once: the error comes within seconds and says who was asked.
     pub async fn connect(address: ClusterAddress, options: ClusterOptions) -> Result<Cluster, ClientError> {
-        assert!(options.connections_per_server > 0, "a client needs a connection");
+        if options.connections_per_server == 0 {
+            return Err(ClientError::invalid("connections_per_server must be at least 1"));
+        }
         let cluster = Cluster {
             inner: Arc::new(Inner {
                 address,
@@ -148,19 +209,21 @@ impl Cluster {
                 servers: Mutex::default(),
                 locations: Locations::default(),
                 retries: Mutex::default(),
+                nonce_group: random_number(),
             }),
         };
         let server = cluster.meta_server().await?;
         let server = cluster.server(&server.address());
-        server.connection(0, &cluster.inner.options.connect).await?;
+        server.connection(0, &cluster.inner.options).await?;
         Ok(cluster)
     }
 
+    /// Where the cluster was found.
     pub fn address(&self) -> &ClusterAddress {
         &self.inner.address
     }
 
-    /// How often calls were tried again, by the exception's simple class (`Io` for broken connections).
+    /// Retries so far, by the exception's simple class (`Io` for broken connections).
     pub fn retries(&self) -> BTreeMap<String, u64> {
         self.inner.retries.lock().clone()
     }
@@ -181,15 +244,18 @@ impl Cluster {
             ClusterAddress::Registry { servers } => servers,
         };
         for server in servers {
-            match timeout(CONNECT_TIMEOUT, self.ask(server, wanted)).await {
+            match timeout(self.inner.options.connect_timeout, self.ask(server, wanted)).await {
                 Ok(Ok(Some(name))) => return Ok(name),
                 Ok(Ok(None)) => last = Some(format!("{server} knows of no such server")),
                 Ok(Err(error)) => last = Some(format!("{server}: {error}")),
-                Err(_) => last = Some(format!("{server}: no answer within {CONNECT_TIMEOUT:?}")),
+                Err(_) => {
+                    let waited = self.inner.options.connect_timeout;
+                    last = Some(format!("{server}: no response within {waited:?}"));
+                }
             }
         }
         let why = last.unwrap_or_else(|| "no address was given".to_string());
-        let text = format!("{what} is not to be found at {}: {why}", self.inner.address);
+        let text = format!("cannot find {what} through {}: {why}", self.inner.address);
         Err(std::io::Error::new(std::io::ErrorKind::NotFound, text).into())
     }
 
@@ -222,33 +288,40 @@ impl Cluster {
         }
         let mut connections = Vec::new();
         connections.resize_with(self.inner.options.connections_per_server, Slot::default);
-        let server = Arc::new(Server { address: address.to_string(), connections });
+        let server = Arc::new(Server { address: address.to_string(), connections, admin: Slot::default() });
         servers.insert(address.to_string(), Arc::clone(&server));
         server
     }
 
-    /// A connection of its own to another service of a server (`AdminService`, `MasterService`).
+    /// A new connection to another service of a server (`MasterService`).
     pub(crate) async fn service(&self, address: &str, service: &str) -> Result<Connection, ClientError> {
-        connect(address, &ConnectOptions { codec: None, ..ConnectOptions::new(service) }).await
+        let options = &self.inner.options;
+        connect(address, &service_options(options, service), options.connect_timeout).await
     }
 
     /// When an operation that begins now has to be given up.
     pub(crate) fn deadline(&self) -> Instant {
-        Instant::now() + self.inner.options.operation_timeout
+        after(self.inner.options.operation_timeout)
     }
 
-    /// Waits before retry `number` of an operation; the error comes back if nothing will help or time is over.
+    /// Time that a call of the operation may take.
+    pub(crate) fn call_timeout(&self, deadline: Instant) -> Duration {
+        deadline.saturating_duration_since(Instant::now()).min(self.inner.options.call_timeout)
+    }
+
+    /// Waits before retry `number` of an operation. Returns the error if no retry will help, there were too many, or the
+    /// deadline would pass.
     pub(crate) async fn wait_to_retry(
         &self,
         error: ClientError,
         number: u32,
         deadline: Instant,
     ) -> Result<Advice, ClientError> {
-        let advice = advice(&error);
+        let (advice, policy) = (advice(&error), &self.inner.options.retry);
         // up to a quarter more, so that clients that failed together do not come back together
         let [chance] = halcyon_env::random_bytes();
-        let pause = pause(&error, number).mul_f64(1.0 + f64::from(chance) / 1024.0);
-        if advice == Advice::Fail || Instant::now() + pause > deadline {
+        let pause = pause(policy, &error, number).mul_f64(1.0 + f64::from(chance) / 1024.0);
+        if advice == Advice::Fail || number >= policy.retries_max || Instant::now() + pause > deadline {
             return Err(error);
         }
         self.count_retry(&error);
@@ -258,9 +331,19 @@ impl Cluster {
         Ok(advice)
     }
 
-    pub(crate) fn count_retry(&self, error: &ClientError) {
+    fn count_retry(&self, error: &ClientError) {
         *self.inner.retries.lock().entry(error.class().to_string()).or_default() += 1;
     }
+}
+
+/// The instant at the end of a timeout that begins now.
+pub(crate) fn after(timeout: Duration) -> Instant {
+    Instant::now() + timeout.min(FAR)
+}
+
+/// Not 0, which means that there is no nonce.
+pub(crate) fn random_number() -> u64 {
+    u64::from_ne_bytes(halcyon_env::random_bytes()) | 1
 }
 
 #[derive(Clone, Copy)]

@@ -1,3 +1,5 @@
+//! One connection to one service of one server, with many calls at a time.
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +28,7 @@ const READ_BYTES: usize = 64 << 10;
 pub struct ConnectOptions {
     /// Simple name of the service (`ClientService`).
     pub service: String,
+    /// Name of the user (`effective_user`); there is no authentication.
     pub user: String,
     /// `None`: cells come inline in the messages.
     pub codec: Option<Codec>,

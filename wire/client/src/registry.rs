@@ -1,3 +1,5 @@
+//! The RPC registry: servers that say where the master and `hbase:meta` are.
+
 use std::net::SocketAddr;
 
 use bytes::Buf;
@@ -41,17 +43,20 @@ pub struct Registry {
 }
 
 impl Registry {
+    /// Connects to a master or region server.
     pub async fn connect(server: impl ToSocketAddrs) -> Result<Registry, ClientError> {
         let options = ConnectOptions { codec: None, ..ConnectOptions::new("ClientMetaService") };
         Ok(Registry { connection: Connection::connect(server, &options).await? })
     }
 
+    /// The cluster's id.
     pub async fn cluster_id(&self) -> Result<String, ClientError> {
         let answer: pb::GetClusterIdResponse =
             self.connection.call("GetClusterId", &pb::GetClusterIdRequest {}).await?;
         answer.cluster_id.ok_or_else(|| absent("cluster id"))
     }
 
+    /// The active master.
     pub async fn active_master(&self) -> Result<ServerName, ClientError> {
         let answer: pb::GetActiveMasterResponse =
             self.connection.call("GetActiveMaster", &pb::GetActiveMasterRequest {}).await?;

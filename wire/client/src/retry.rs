@@ -1,15 +1,34 @@
 //! What to do about an error, and how long to wait before that.
+//!
+//! HBase: `ClientExceptionsUtil`, `HBaseServerExceptionPauseManager`, `ConnectionUtils.getPauseTime`.
 
 use std::time::Duration;
 
-use crate::ClientError;
+use crate::{ClientError, exceptions};
 
-/// Pause before the first retry (`hbase.client.pause`).
-const PAUSE: Duration = Duration::from_millis(100);
-/// Pause when the server says it is overloaded (`hbase.client.pause.server.overloaded`).
-const PAUSE_OVERLOADED: Duration = Duration::from_millis(500);
 /// Multiples of the pause from retry to retry (`HConstants.RETRY_BACKOFF`); the last one stays.
-const BACKOFF: [u32; 9] = [1, 2, 3, 5, 10, 20, 40, 100, 100];
+const BACKOFF: [u32; 13] = [1, 2, 3, 5, 10, 20, 40, 100, 100, 100, 100, 200, 200];
+
+/// Pauses between attempts, and how many there may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryPolicy {
+    /// Pause before the first retry (`hbase.client.pause`, 100 ms). Later ones are multiples of it.
+    pub pause: Duration,
+    /// The same when the server is overloaded (`hbase.client.pause.server.overloaded`, 500 ms).
+    pub pause_overloaded: Duration,
+    /// Retries after the first attempt (`hbase.client.retries.number`, 15).
+    pub retries_max: u32,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> RetryPolicy {
+        RetryPolicy {
+            pause: Duration::from_millis(100),
+            pause_overloaded: Duration::from_millis(500),
+            retries_max: 15,
+        }
+    }
+}
 
 /// What a caller should do about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,43 +37,63 @@ pub enum Advice {
     Relocate,
     /// Try again later; the region is where it was.
     Wait,
-    /// The scanner is gone: open it again behind the last row.
+    /// The scanner is gone: open a new one after the last row.
     Reopen,
-    /// Nothing will help.
+    /// No retry will help.
     Fail,
 }
 
-/// Exceptions by what they ask for; other retriable ones are waited for.
+/// Sorts an error by what it asks for.
 pub fn advice(error: &ClientError) -> Advice {
     let exception = match error {
         ClientError::Io(_) | ClientError::Closed => return Advice::Relocate,
-        ClientError::Malformed(_) => return Advice::Fail,
+        ClientError::Malformed(_) | ClientError::Invalid(_) => return Advice::Fail,
         ClientError::Remote(exception) => exception,
     };
     match exception.simple_class() {
         "NotServingRegionException"
         | "RegionMovedException"
-        | "RegionOpeningException"
-        | "WrongRegionException"
         | "RegionServerStoppedException"
         | "RegionServerAbortedException"
         | "ServerNotRunningYetException"
         | "MasterNotRunningException"
         | "MasterStoppedException" => Advice::Relocate,
+        // The region is there, and is busy, opening, or throttled.
+        "RegionOpeningException"
+        | "RegionTooBusyException"
+        | "CallQueueTooBigException"
+        | "CallDroppedException"
+        | "RpcThrottlingException"
+        | "RetryImmediatelyException"
+        | "MultiActionResultTooLarge"
+        | "PleaseHoldException" => Advice::Wait,
         "UnknownScannerException"
         | "ScannerResetException"
         | "OutOfOrderScannerNextException"
         | "LeaseException"
         | "LeaseStillHeldException" => Advice::Reopen,
         _ if exception.do_not_retry => Advice::Fail,
-        _ => Advice::Wait,
+        // A class that is not known here: the location may be the reason.
+        _ => Advice::Relocate,
     }
 }
 
-/// The pause before retry `number` (from 0), without the chance that callers add.
-pub fn pause(error: &ClientError, number: u32) -> Duration {
-    let overloaded = error.remote().is_some_and(|exception| exception.server_overloaded);
-    let base = if overloaded { PAUSE_OVERLOADED } else { PAUSE };
+/// The pause before retry `number` (from 0), without jitter.
+pub fn pause(policy: &RetryPolicy, error: &ClientError, number: u32) -> Duration {
+    let exception = error.remote();
+    match exception.map(|exception| exception.simple_class()) {
+        Some("RetryImmediatelyException" | "MultiActionResultTooLarge") => return Duration::ZERO,
+        Some("RpcThrottlingException") => {
+            if let Some(told) =
+                exception.and_then(|exception| exceptions::throttle_pause(exception.message()))
+            {
+                return told;
+            }
+        }
+        _ => {}
+    }
+    let overloaded = exception.is_some_and(|exception| exception.server_overloaded);
+    let base = if overloaded { policy.pause_overloaded } else { policy.pause };
     base * BACKOFF[(number as usize).min(BACKOFF.len() - 1)]
 }
 
@@ -77,20 +116,37 @@ mod tests {
     fn each_exception_has_its_answer() {
         assert_eq!(advice(&remote("NotServingRegionException", false, false)), Advice::Relocate);
         assert_eq!(advice(&remote("exceptions.RegionMovedException", false, false)), Advice::Relocate);
+        assert_eq!(advice(&remote("exceptions.RegionOpeningException", false, false)), Advice::Wait);
         assert_eq!(advice(&remote("RegionTooBusyException", false, false)), Advice::Wait);
         assert_eq!(advice(&remote("CallQueueTooBigException", false, true)), Advice::Wait);
         // a subclass of DoNotRetryIOException, and yet a scan goes on
         assert_eq!(advice(&remote("UnknownScannerException", true, false)), Advice::Reopen);
         assert_eq!(advice(&remote("regionserver.NoSuchColumnFamilyException", true, false)), Advice::Fail);
+        assert_eq!(advice(&remote("SomethingNewException", false, false)), Advice::Relocate);
+        assert_eq!(advice(&remote("SomethingNewException", true, false)), Advice::Fail);
         assert_eq!(advice(&ClientError::Closed), Advice::Relocate);
+        assert_eq!(advice(&ClientError::Invalid(String::new())), Advice::Fail);
     }
 
     #[test]
-    fn pauses_grow_and_stay() {
+    fn pauses_grow_as_in_hbase_and_stay() {
+        let policy = RetryPolicy::default();
         let busy = remote("RegionTooBusyException", false, false);
-        assert_eq!(pause(&busy, 0), Duration::from_millis(100));
-        assert_eq!(pause(&busy, 4), Duration::from_secs(1));
-        assert_eq!(pause(&busy, 400), Duration::from_secs(10));
-        assert_eq!(pause(&remote("CallQueueTooBigException", false, true), 0), Duration::from_millis(500));
+        let pauses_ms: Vec<_> = (0..14).map(|number| pause(&policy, &busy, number).as_millis()).collect();
+        let expected =
+            [100, 200, 300, 500, 1000, 2000, 4000, 10000, 10000, 10000, 10000, 20000, 20000, 20000];
+        assert_eq!(pauses_ms, expected);
+        assert_eq!(pause(&policy, &busy, 400), Duration::from_secs(20));
+        let overloaded = remote("CallQueueTooBigException", false, true);
+        assert_eq!(pause(&policy, &overloaded, 0), Duration::from_millis(500));
+        let now = remote("RetryImmediatelyException", false, false);
+        assert_eq!(pause(&policy, &now, 3), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_throttled_client_waits_as_long_as_it_was_told() {
+        let error = ClientError::exception("quotas.RpcThrottlingException", "too many - wait 2sec, 5ms");
+        assert_eq!(advice(&error), Advice::Wait);
+        assert_eq!(pause(&RetryPolicy::default(), &error, 9), Duration::from_millis(2_005));
     }
 }

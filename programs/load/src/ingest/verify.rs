@@ -1,6 +1,6 @@
 //! The verifier: reads all nodes, and holds what is referred to against what is there.
 
-use halcyon_client::{ClientError, Table};
+use halcyon_client::{ClientError, Scan, Table};
 use halcyon_proto::pb;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ impl Found {
 
 /// Reads one range of rows.
 pub(super) struct Reader {
-    scan: halcyon_client::ScanRun,
+    scan: halcyon_client::Scanner,
     found: Arc<Mutex<Found>>,
 }
 
@@ -80,7 +80,7 @@ impl Reader {
             cache_blocks: Some(false),
             ..Default::default()
         };
-        Reader { scan: table.scan(scan, caching), found }
+        Reader { scan: table.scan(Scan::from(scan).caching(caching)), found }
     }
 }
 

@@ -69,7 +69,7 @@ impl Client for Writer {
             actions.push(Action::Mutate(Mutation::put(row_key(row), vec![cell])));
             rows.push(row);
         }
-        self.table.batch(&actions).await?;
+        self.table.batch_all(&actions).await?;
         self.current.append(&mut rows);
         if self.current.len() >= self.layer {
             self.depth += 1;

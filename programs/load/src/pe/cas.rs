@@ -3,13 +3,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use halcyon_cell::{Cell, CellType};
-use halcyon_client::{ClientError, Mutation, Table};
-use halcyon_proto::pb;
-use halcyon_proto::pb::mutation_proto::{Durability, MutationType};
+use halcyon_cell::Cell;
+use halcyon_client::{CheckAndMutate, ClientError, Delete, Mutation, MutationType, RowMutations, Table};
 
 use crate::pe::options::{Command, Options};
-use crate::pe::rows::{Columns, family, filter, format_row};
+use crate::pe::rows::{Columns, family, format_row};
 
 pub(super) struct Cas {
     table: Table,
@@ -45,8 +43,7 @@ impl Cas {
     async fn modify(&self, row: Bytes, kind: MutationType, value: &[u8]) -> Result<(), ClientError> {
         let cells = self.columns.families().iter();
         let cells = cells.map(|family| Cell::put(&row, family, self.qualifier, i64::MAX, value)).collect();
-        let durability = Durability::UseDefault;
-        self.table.mutate(&Mutation { row, kind, durability, cells }, None).await?;
+        self.table.mutate(&Mutation::new(kind, row, cells)).await?;
         Ok(())
     }
 
@@ -55,31 +52,15 @@ impl Cas {
         let family = family(0);
         let cell = Cell::put(&row, &family, self.qualifier, i64::MAX, &row);
         let put = Mutation::put(row.clone(), vec![cell]);
-        self.table.mutate(&put, None).await?;
-        let condition = pb::Condition {
-            row: row.clone(),
-            family: Some(family.clone()),
-            qualifier: Some(Bytes::from_static(self.qualifier)),
-            compare_type: Some(pb::CompareType::Equal as i32),
-            comparator: Some(filter::comparator(row.clone())),
-            ..Default::default()
+        self.table.mutate(&put).await?;
+        let check = CheckAndMutate::row(&row).if_equals(&family, self.qualifier, &row);
+        let check = match command {
+            Command::CheckAndMutate => check.then(RowMutations::new(&row).with(put)),
+            Command::CheckAndPut => check.then(put),
+            // the newest version, as Delete.addColumn has it
+            _ => check.then(Delete::new(&row).newest_version(&family, self.qualifier)),
         };
-        match command {
-            Command::CheckAndMutate => {
-                self.table.mutate_row(&[put], Some(condition)).await?;
-            }
-            Command::CheckAndPut => {
-                self.table.mutate(&put, Some(condition)).await?;
-            }
-            _ => {
-                // the newest version, as Delete.addColumn has it
-                let marker =
-                    Cell::build(&row, &family, self.qualifier, i64::MAX, CellType::Delete, b"", b"", 0);
-                let (kind, durability) = (MutationType::Delete, Durability::UseDefault);
-                let delete = Mutation { row, kind, durability, cells: vec![marker] };
-                self.table.mutate(&delete, Some(condition)).await?;
-            }
-        }
+        self.table.check_and_mutate(&check).await?;
         Ok(())
     }
 }

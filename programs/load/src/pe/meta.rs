@@ -75,14 +75,14 @@ impl Meta {
         let (row, value) = (info.region_name(), info.encode_value());
         let cell = |qualifier: &[u8], value: &[u8]| Cell::put(row, FAMILY, qualifier, now_ms, value);
         let added = vec![cell(b"regioninfo", &value), cell(b"state", b"CLOSED")];
-        self.meta.mutate(&Mutation::put(row.clone(), added), None).await?;
+        self.meta.mutate(&Mutation::put(row.clone(), added)).await?;
         let located = vec![
             cell(b"regioninfo", &value),
             cell(b"seqnumDuringOpen", &number.to_be_bytes()),
             cell(b"server", SERVER.as_bytes()),
             cell(b"serverstartcode", &random.next_u64().to_be_bytes()),
         ];
-        self.meta.mutate(&Mutation::put(row.clone(), located), None).await?;
+        self.meta.mutate(&Mutation::put(row.clone(), located)).await?;
         Ok(())
     }
 
@@ -106,8 +106,8 @@ impl Meta {
         let Some((info, _)) = ours else { return Ok(()) };
         let row = info.region_name();
         let marker = Cell::build(row, FAMILY, b"", i64::MAX, CellType::DeleteFamily, b"", b"", 0);
-        let mutation = Mutation { kind: MutationType::Delete, ..Mutation::put(row.clone(), vec![marker]) };
-        self.meta.mutate(&mutation, None).await?;
+        let mutation = Mutation::new(MutationType::Delete, row.clone(), vec![marker]);
+        self.meta.mutate(&mutation).await?;
         Ok(())
     }
 }

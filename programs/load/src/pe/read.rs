@@ -44,7 +44,7 @@ impl Reader {
             self.found.row(&self.table.get(get).await?);
             return Ok(true);
         }
-        self.gets.push(Action::Get(get));
+        self.gets.push(Action::Get(get.into()));
         let is_full = self.gets.len() >= args.multi_get;
         if is_full {
             self.finish().await?;
@@ -55,7 +55,7 @@ impl Reader {
     /// Reads what still waits.
     pub async fn finish(&mut self) -> Result<(), ClientError> {
         if !self.gets.is_empty() {
-            let rows = self.table.batch(&self.gets).await?;
+            let rows = self.table.batch_all(&self.gets).await?;
             rows.iter().for_each(|row| self.found.row(row));
             self.gets.clear();
         }

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use halcyon_cell::Cell;
-use halcyon_client::{ClientError, ScanRun, Table};
+use halcyon_client::{ClientError, Row, Scan, Scanner, Table};
 use halcyon_proto::pb;
 use tokio::sync::mpsc;
 
@@ -113,7 +112,7 @@ impl Scans {
     }
 
     fn open(&self, scan: pb::Scan) -> Rows {
-        let run = self.table.scan(scan, self.options.args.caching);
+        let run = self.table.scan(Scan::from(scan).caching(self.options.args.caching));
         match self.options.args.async_prefetch {
             true => Rows::ahead(run, self.options.args.caching as usize),
             false => Rows::Asked(Box::new(run)),
@@ -131,12 +130,12 @@ impl Scans {
 /// Rows of a scan: fetched when they are asked for, or by a task that is a call ahead (HBase:
 /// `ClientAsyncPrefetchScanner`).
 enum Rows {
-    Asked(Box<ScanRun>),
-    Ahead(mpsc::Receiver<Result<Vec<Cell>, ClientError>>),
+    Asked(Box<Scanner>),
+    Ahead(mpsc::Receiver<Result<Row, ClientError>>),
 }
 
 impl Rows {
-    fn ahead(mut run: ScanRun, rows_max: usize) -> Rows {
+    fn ahead(mut run: Scanner, rows_max: usize) -> Rows {
         let (sender, receiver) = mpsc::channel(rows_max);
         tokio::spawn(async move {
             while let Some(row) = run.next().await.transpose() {
@@ -151,7 +150,7 @@ impl Rows {
         Rows::Ahead(receiver)
     }
 
-    async fn next(&mut self) -> Result<Option<Vec<Cell>>, ClientError> {
+    async fn next(&mut self) -> Result<Option<Row>, ClientError> {
         match self {
             Rows::Asked(run) => run.next().await,
             Rows::Ahead(rows) => rows.recv().await.transpose(),

@@ -58,15 +58,15 @@ impl Writer {
         };
         let mutation = self.mutation(format_row(number), random);
         if args.auto_flush && args.multi_put == 0 {
-            self.table.mutate(&mutation, None).await?;
+            self.table.mutate(&mutation).await?;
             return Ok(true);
         }
-        self.buffered_bytes += mutation.cells.iter().map(|cell| cell.bytes().len()).sum::<usize>();
+        self.buffered_bytes += mutation.cells().iter().map(|cell| cell.bytes().len()).sum::<usize>();
         self.buffer.push(Action::Mutate(mutation));
         if args.auto_flush {
             let is_full = self.buffer.len() >= args.multi_put;
             if is_full {
-                self.table.batch(&self.buffer).await?;
+                self.table.batch_all(&self.buffer).await?;
                 self.buffer.clear();
             }
             return Ok(is_full);
@@ -90,7 +90,7 @@ impl Writer {
         } else {
             (MutationType::Put, self.columns.cells(&row, &self.options, random))
         };
-        Mutation { row, kind, durability, cells }
+        Mutation::new(kind, row, cells).with_durability(durability)
     }
 
     /// Sends the buffer as soon as the one before has arrived, and does not wait for it to arrive itself.
@@ -102,7 +102,7 @@ impl Writer {
             (self.table.clone(), Arc::clone(&self.clock), Arc::clone(&self.recorder));
         self.under_way = Some(tokio::spawn(async move {
             let start_ns = clock.monotonic_ns();
-            table.batch(&actions).await?;
+            table.batch_all(&actions).await?;
             recorder.record(FLUSH, start_ns, clock.monotonic_ns());
             Ok(())
         }));
@@ -121,7 +121,7 @@ impl Writer {
         self.settle().await?;
         let actions = std::mem::take(&mut self.buffer);
         if !actions.is_empty() {
-            self.table.batch(&actions).await?;
+            self.table.batch_all(&actions).await?;
         }
         Ok(())
     }

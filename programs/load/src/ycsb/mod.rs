@@ -20,7 +20,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use halcyon_cell::Cell;
-use halcyon_client::{ClientError, Cluster, Mutation, Table};
+use halcyon_client::{ClientError, Cluster, Mutation, Scan, Table};
 use halcyon_env::Env;
 use halcyon_proto::pb;
 use halcyon_rpc::Codec;
@@ -258,15 +258,14 @@ impl YcsbClient {
             Cell::put(&key, &self.workload.family, field, i64::MAX, &value)
         };
         let cells = fields.iter().map(cell).collect();
-        let mut mutation = Mutation::put(key.clone(), cells);
-        mutation.durability = self.workload.durability;
-        self.table.mutate(&mutation, None).await.map(|_| ())
+        let mutation = Mutation::put(key.clone(), cells).with_durability(self.workload.durability);
+        self.table.mutate(&mutation).await.map(|_| ())
     }
 
     async fn scan(&mut self) -> Result<(), ClientError> {
         let len = self.workload.scan_len(&mut self.random);
         let scan = pb::Scan { start_row: Some(self.draw()), column: self.columns(), ..Default::default() };
-        let mut scan = self.table.scan(scan, len).with_limit(len);
+        let mut scan = self.table.scan(Scan::from(scan).caching(len).limit(len));
         while scan.next().await?.is_some() {}
         scan.close().await;
         Ok(())

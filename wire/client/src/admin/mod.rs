@@ -1,0 +1,162 @@
+//! What the master and the region servers do for an administrator.
+//!
+//! Methods return when the work is done: they wait for the master's procedure. A request that starts a procedure carries a
+//! nonce, so that a retry does not start another one.
+
+mod namespaces;
+mod procedures;
+mod regions;
+mod servers;
+mod snapshots;
+mod status;
+mod switches;
+mod tables;
+
+pub use procedures::{Lock, LockKind, Procedure};
+pub use regions::CompactionState;
+pub use servers::CacheEvictions;
+pub use snapshots::{Snapshot, SnapshotType};
+pub use status::{ClusterMetrics, RegionInTransition, RegionMetrics, ServerMetrics, Task};
+pub use switches::Switch;
+pub use tables::{AlterStatus, TableState};
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use halcyon_proto::pb;
+use prost::Message;
+use tokio::time::{Instant, timeout_at};
+
+use crate::cluster::{Cluster, after, random_number};
+use crate::{ClientError, Connection, RemoteException};
+
+/// Pauses between questions whether a procedure has ended: short ones first, as most end soon.
+const POLL_PERIODS_MS: [u64; 6] = [2, 5, 10, 20, 50, 100];
+
+/// The master of a cluster, and the region servers as an administrator sees them. Clones share a connection.
+#[derive(Clone)]
+pub struct Admin {
+    cluster: Cluster,
+    master: Arc<tokio::sync::Mutex<Option<Arc<Connection>>>>,
+}
+
+/// Nonces of one request.
+struct Nonces {
+    group: Option<u64>,
+    nonce: Option<u64>,
+}
+
+impl Cluster {
+    /// Connects to the active master.
+    pub async fn admin(&self) -> Result<Admin, ClientError> {
+        let admin = Admin { cluster: self.clone(), master: Arc::default() };
+        admin.connection(self.deadline()).await?;
+        Ok(admin)
+    }
+}
+
+impl Admin {
+    /// The cluster.
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    fn nonces(&self) -> Nonces {
+        Nonces { group: Some(self.cluster.inner.nonce_group), nonce: Some(random_number()) }
+    }
+
+    /// The connection to the master that was active when it was made.
+    async fn connection(&self, deadline: Instant) -> Result<Arc<Connection>, ClientError> {
+        let connected = async {
+            let mut master = self.master.lock().await;
+            if let Some(connection) = master.as_ref().filter(|connection| !connection.has_ended()) {
+                return Ok(Arc::clone(connection));
+            }
+            let address = self.cluster.active_master().await?.address();
+            let connection = Arc::new(self.cluster.service(&address, "MasterService").await?);
+            *master = Some(Arc::clone(&connection));
+            Ok(connection)
+        };
+        let late = |_| ClientError::timed_out("no connection to the master in time".to_string());
+        timeout_at(deadline, connected).await.map_err(late)?
+    }
+
+    /// A call that is made again while the master starts or another one takes over.
+    async fn call<M: Message + Default>(
+        &self,
+        method: &str,
+        request: &impl Message,
+    ) -> Result<M, ClientError> {
+        let (deadline, mut number) = (self.cluster.deadline(), 0);
+        loop {
+            let called = async {
+                let connection = self.connection(deadline).await?;
+                let timeout = Some(deadline.saturating_duration_since(Instant::now()));
+                let answer = connection.call_with_cells(method, request, None, timeout).await;
+                let is_elsewhere = |error: &ClientError| {
+                    error.is_exception("MasterNotRunningException")
+                        || error.is_exception("MasterStoppedException")
+                        || error.is_exception("ServerNotRunningYetException")
+                };
+                if answer.as_ref().is_err_and(is_elsewhere) {
+                    self.forget(&connection).await;
+                }
+                answer
+            };
+            match called.await {
+                Ok(answer) => return crate::table::decode(&answer),
+                Err(error) => self.cluster.wait_to_retry(error, number, deadline).await?,
+            };
+            number += 1;
+        }
+    }
+
+    /// Asks for the active master before the next call.
+    async fn forget(&self, connection: &Arc<Connection>) {
+        let mut master = self.master.lock().await;
+        if master.as_ref().is_some_and(|current| Arc::ptr_eq(current, connection)) {
+            *master = None;
+        }
+    }
+
+    /// Waits for a procedure; its exception is the error.
+    async fn finish(&self, proc_id: Option<u64>) -> Result<(), ClientError> {
+        let Some(proc_id) = proc_id else { return Ok(()) };
+        let deadline = after(self.cluster.inner.options.procedure_timeout);
+        let mut polls = 0;
+        loop {
+            let request = pb::GetProcedureResultRequest { proc_id };
+            let answer: pb::GetProcedureResultResponse = self.call("getProcedureResult", &request).await?;
+            if answer.state != pb::get_procedure_result_response::State::Running as i32 {
+                return match answer.exception {
+                    None => Ok(()),
+                    Some(exception) => Err(foreign(&exception)),
+                };
+            }
+            if Instant::now() > deadline {
+                let waited = self.cluster.inner.options.procedure_timeout;
+                return Err(ClientError::timed_out(format!(
+                    "procedure {proc_id} has not ended within {waited:?}"
+                )));
+            }
+            poll_pause(polls).await;
+            polls += 1;
+        }
+    }
+}
+
+/// Waits before another question whether something has ended.
+async fn poll_pause(number: usize) {
+    let period_ms = POLL_PERIODS_MS[number.min(POLL_PERIODS_MS.len() - 1)];
+    tokio::time::sleep(Duration::from_millis(period_ms)).await;
+}
+
+fn foreign(message: &pb::ForeignExceptionMessage) -> ClientError {
+    let generic = message.generic_exception.as_ref();
+    let class = generic.and_then(|e| e.class_name.clone()).unwrap_or_default();
+    let text = generic.and_then(|e| e.message.clone()).unwrap_or_default();
+    let trace = format!("{class}: {text}");
+    // the procedure has ended: another attempt is for the caller to decide
+    let exception = RemoteException { do_not_retry: true, ..RemoteException::of_class(class, trace) };
+    ClientError::Remote(Box::new(exception))
+}
