@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use halcyon_cell::{Error, ErrorKind, Result};
 
-use crate::log::{Appends, Batch, Unflushed, Wal, Writer};
+use crate::appends::{Appends, Batch, Unflushed};
+use crate::log::{Wal, Writer};
 
 /// How often it is tried whether there is space again.
 pub(crate) const RETRY_PERIOD: Duration = Duration::from_millis(100);

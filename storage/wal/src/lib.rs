@@ -1,6 +1,8 @@
 //! The write-ahead log (WAL): HBase's file format, group commit, archiving, reading and splitting.
 //!
-//! - `log.rs`: [`Wal`], the WAL being written. `append` copies an entry into a buffer; `drive` writes and syncs it.
+//! - `log.rs`: [`Wal`], the WAL being written. `append` copies an entry into a buffer; a round writes and syncs it.
+//! - `appends.rs`: that buffer, and which regions have edits in the current file
+//! - `drive.rs`: which thread writes rounds and runs completions, and how others wait for it
 //! - `full.rs`: what happens while the disk is full
 //! - `roll.rs`: new files, closed files, which regions have unflushed edits in them, the archive
 //! - `format.rs`: the bytes of header, entry and trailer; `FORMAT.md` draws them in full
@@ -20,9 +22,11 @@
 //! When you change the bytes of an entry, also touch `FORMAT.md`, the golden files in `testdata/`, and the
 //! compatibility check with HBase's own reader. When you change who drives or wakes whom, run Shuttle.
 
+mod appends;
 mod compressed;
 mod config;
 mod dictionary;
+mod drive;
 mod format;
 mod full;
 mod log;

@@ -12,9 +12,10 @@ use std::path::PathBuf;
 use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_env::{Env, WritableFile};
 
+use crate::appends::Unflushed;
 use crate::format::{TRAILER, encode_header};
 use crate::full::Put;
-use crate::log::{Unflushed, Wal, Writer};
+use crate::log::{Wal, Writer};
 use crate::{SyncMode, WalConfig};
 
 /// What a roll did.
