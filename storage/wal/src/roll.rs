@@ -86,15 +86,14 @@ impl Wal {
             appends.check_space()?;
         }
         let (file, new_file) = rolling.create_file(&self.env, &self.config)?;
-        let old_file = match self.switch_to(file, new_file.clone()) {
-            Ok(old_file) => old_file,
-            Err(error) => {
-                let _ = self.env.fs.remove_file(&new_file); // empty
-                return Err(error);
-            }
-        };
-        self.counters.rolled();
+        let switched = self.switch_to(file, new_file.clone());
+        // It wrote what was buffered. The completions are left to the driver, also if it failed: a thread that waits for
+        // its append would sleep on.
         self.wake_driver();
+        let old_file = switched.inspect_err(|_| {
+            let _ = self.env.fs.remove_file(&new_file); // empty
+        })?;
+        self.counters.rolled();
         if let Err(error) = self.finish_predecessor() {
             self.fail(&error);
             return Err(error);

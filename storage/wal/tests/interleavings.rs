@@ -227,7 +227,7 @@ fn with_driver(case: &Arc<Case>, body: impl FnOnce()) {
 fn appenders_that_drive_are_told() {
     explore(|| {
         let case = Case::new(None);
-        with_driver(&case, || run(&case, |wal, _| drop(wal.drive()), true));
+        with_driver(&case, || run(&case, |wal, _| _ = wal.drive(), true));
         case.check(true);
     });
 }
@@ -237,7 +237,7 @@ fn appenders_that_drive_are_told() {
 fn appenders_that_drive_need_no_other() {
     explore(|| {
         let case = Case::new(None);
-        run(&case, |wal, _| drop(wal.drive()), false);
+        run(&case, |wal, _| _ = wal.drive(), false);
         case.check(true);
     });
 }
@@ -268,7 +268,7 @@ fn an_entry_is_on_disk_when_it_is_acknowledged() {
     for dies_after in 1..=3 {
         explore(move || {
             let case = Case::new(Some(dies_after));
-            with_driver(&case, || run(&case, |wal, _| drop(wal.drive()), true));
+            with_driver(&case, || run(&case, |wal, _| _ = wal.drive(), true));
             case.check(false);
         });
     }
@@ -281,7 +281,7 @@ fn a_failed_sync_stops_the_wal() {
         explore(move || {
             let case = Case::new(None);
             case.fs.inject(Fault::new(Operation::Sync, "WALs").nth(nth));
-            with_driver(&case, || run(&case, |wal, _| drop(wal.drive()), true));
+            with_driver(&case, || run(&case, |wal, _| _ = wal.drive(), true));
             case.check(false);
         });
     }
