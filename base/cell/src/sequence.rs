@@ -10,6 +10,8 @@ pub struct SeqId(u64);
 impl SeqId {
     /// Before every write.
     pub const ZERO: SeqId = SeqId(0);
+    /// After every write.
+    pub const MAX: SeqId = SeqId(u64::MAX);
 
     #[inline]
     pub const fn new(number: u64) -> SeqId {

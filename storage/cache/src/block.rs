@@ -37,7 +37,11 @@ impl Block {
     /// example); they mean nothing here. `held_bytes` is the size of the allocation behind `bytes`, which may be larger
     /// than the payload.
     pub fn new(kind: BlockKind, bytes: Bytes, marks: Box<[u64]>, held_bytes: usize) -> Block {
-        debug_assert!(held_bytes >= bytes.len());
+        assert!(
+            held_bytes >= bytes.len(),
+            "a block of {} bytes counts {held_bytes}: the cache would hold more than it may",
+            bytes.len()
+        );
         Block { kind, bytes, marks, notes: Box::new([]), held_bytes }
     }
 

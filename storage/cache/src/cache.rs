@@ -12,13 +12,13 @@ use quick_cache::{DefaultHashBuilder, OptionsBuilder};
 use crate::evicted::{CollectEvicted, Evicted, KeyedBlock, WeightInBytes};
 use crate::files::{FileIdentity, KnownFile, Registry};
 use crate::tier::{FileTier, FileTierOptions, FileTierStats, FromFile};
-use crate::{Block, BlockKind};
+use crate::{Block, BlockKind, BlockOffset, FileId};
 
 /// Names a block: the number of a file, and the offset of the block's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct BlockKey {
-    pub file: u64,
-    pub offset: u64,
+    pub file: FileId,
+    pub offset: BlockOffset,
 }
 
 /// How dear a block is when it comes in. After that its uses decide.
@@ -69,7 +69,7 @@ pub struct BlockCache {
     target_bytes: AtomicU64,
     leaving: Mutex<Leaving>,
     /// Numbers of files that wait for `leaving`.
-    to_leave: Mutex<VecDeque<u64>>,
+    to_leave: Mutex<VecDeque<FileId>>,
     work: Work,
     hits: [Counter; COUNTERS_COUNT],
     misses: [Counter; COUNTERS_COUNT],
@@ -118,9 +118,9 @@ impl Work {
 /// The file of which blocks are leaving just now.
 #[derive(Default)]
 struct Leaving {
-    file: u64,
-    in_memory: Option<hash_set::IntoIter<u64>>,
-    in_file: Option<hash_set::IntoIter<u64>>,
+    file: FileId,
+    in_memory: Option<hash_set::IntoIter<BlockOffset>>,
+    in_file: Option<hash_set::IntoIter<BlockOffset>>,
 }
 
 impl BlockCache {
@@ -323,7 +323,7 @@ impl BlockCache {
 
     /// Looks at some files that nobody has open, from number `after` on; blocks of those that are not on the disk any
     /// more are let go, by `turn`. Returns where to go on, `None` at the end. *Blocking*.
-    pub fn sweep(&self, fs: &dyn FileSystem, after: u64, files_max: usize) -> Option<u64> {
+    pub fn sweep(&self, fs: &dyn FileSystem, after: FileId, files_max: usize) -> Option<FileId> {
         let (closed, next) = self.registry.files.closed_after(after, files_max.max(1));
         for (number, path) in closed {
             if !fs.exists(&path) && self.registry.files.retire(number, 0) {
@@ -345,7 +345,7 @@ impl BlockCache {
     // ---- blocks ----
 
     /// Lets the blocks of a file go, by `turn`.
-    fn let_go(&self, file: u64) {
+    fn let_go(&self, file: FileId) {
         self.to_leave.lock().push_back(file);
         self.work.raise();
     }
@@ -401,17 +401,17 @@ impl CachedFile {
         &self.cache
     }
 
-    fn key(&self, offset: u64) -> BlockKey {
+    fn key(&self, offset: BlockOffset) -> BlockKey {
         BlockKey { file: self.file.number, offset }
     }
 
     fn counter<'a>(&self, counters: &'a [Counter; COUNTERS_COUNT]) -> &'a AtomicU64 {
-        &counters[self.file.number as usize % COUNTERS_COUNT].0
+        &counters[self.file.number.get() as usize % COUNTERS_COUNT].0
     }
 
     /// The block that begins at this offset of the file, if it is in memory; this counts as a use of it.
     #[inline]
-    pub fn get(&self, offset: u64) -> Option<Arc<Block>> {
+    pub fn get(&self, offset: BlockOffset) -> Option<Arc<Block>> {
         let found = self.cache.blocks.get(&self.key(offset));
         let counters = if found.is_some() { &self.cache.hits } else { &self.cache.misses };
         self.counter(counters).fetch_add(1, Ordering::Relaxed);
@@ -419,7 +419,7 @@ impl CachedFile {
     }
 
     /// Whether the block is in memory; no use of it.
-    pub fn is_in_memory(&self, offset: u64) -> bool {
+    pub fn is_in_memory(&self, offset: BlockOffset) -> bool {
         self.cache.blocks.contains_key(&self.key(offset))
     }
 
@@ -433,7 +433,7 @@ impl CachedFile {
 
     /// A block that `get` did not find, from the file tier; it belongs into memory again. *Blocking* if it `may_wait`
     /// for the disk.
-    pub fn get_from_file(&self, offset: u64, may_wait: bool) -> FromFile {
+    pub fn get_from_file(&self, offset: BlockOffset, may_wait: bool) -> FromFile {
         match &self.cache.tier {
             Some(tier) => tier.read(&self.key(offset), self.file.tag, may_wait),
             None => FromFile::NotThere,
@@ -441,7 +441,7 @@ impl CachedFile {
     }
 
     /// Takes a block in, perhaps at the cost of others. A block that is already here is replaced.
-    pub fn insert(&self, offset: u64, block: Arc<Block>, priority: BlockPriority) {
+    pub fn insert(&self, offset: BlockOffset, block: Arc<Block>, priority: BlockPriority) {
         if self.file.is_gone() {
             return;
         }
@@ -501,7 +501,7 @@ impl BlockCache {
 
 #[cfg(test)]
 impl CachedFile {
-    pub(crate) fn number_for_test(&self) -> u64 {
+    pub(crate) fn number_for_test(&self) -> FileId {
         self.file.number
     }
 }

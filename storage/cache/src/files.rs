@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::BlockKey;
+use crate::{BlockKey, BlockOffset, FileId};
 
 /// What tells a file from all others, now and after a restart. Two files of one identity have the same blocks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -38,7 +38,7 @@ impl FileIdentity {
 
 /// A file that is open, or of which blocks are left.
 pub(crate) struct KnownFile {
-    pub number: u64,
+    pub number: FileId,
     pub identity: FileIdentity,
     pub tag: u64,
     /// Nobody will ask for its blocks any more: none is taken in.
@@ -67,9 +67,9 @@ pub(crate) struct Files {
 
 #[derive(Default)]
 struct State {
-    by_identity: HashMap<FileIdentity, u64>,
-    by_number: BTreeMap<u64, Entry>,
-    last_number: u64,
+    by_identity: HashMap<FileIdentity, FileId>,
+    by_number: BTreeMap<FileId, Entry>,
+    last_number: FileId,
 }
 
 impl Files {
@@ -90,7 +90,7 @@ impl Files {
     }
 
     /// Takes back one `open`. Ask `forget_unused` afterwards.
-    pub fn close(&self, number: u64) {
+    pub fn close(&self, number: FileId) {
         if let Some(entry) = self.state.lock().by_number.get_mut(&number) {
             let open_count = entry.open_count.checked_sub(1);
             entry.open_count = open_count.expect("a file is closed as often as it was opened");
@@ -98,7 +98,7 @@ impl Files {
     }
 
     /// Forgets a file that is not open, unless it `has_blocks`.
-    pub fn forget_unused(&self, number: u64, has_blocks: impl FnOnce() -> bool) {
+    pub fn forget_unused(&self, number: FileId, has_blocks: impl FnOnce() -> bool) {
         let mut state = self.state.lock();
         let unused = state.by_number.get(&number).is_some_and(|entry| entry.open_count == 0);
         if unused && !has_blocks() {
@@ -106,14 +106,14 @@ impl Files {
         }
     }
 
-    pub fn get(&self, number: u64) -> Option<Arc<KnownFile>> {
+    pub fn get(&self, number: FileId) -> Option<Arc<KnownFile>> {
         self.state.lock().by_number.get(&number).map(|entry| entry.file.clone())
     }
 
     /// Says that nobody will ask for blocks of the file any more, unless it is open more than `open_max` times: the
     /// same file may be in several places (a table that was cloned). Returns whether it was retired. Who opens a file
     /// of that identity later gets another number.
-    pub fn retire(&self, number: u64, open_max: usize) -> bool {
+    pub fn retire(&self, number: FileId, open_max: usize) -> bool {
         let mut state = self.state.lock();
         let unused = state.by_number.get(&number).is_some_and(|entry| entry.open_count <= open_max);
         if unused {
@@ -124,7 +124,7 @@ impl Files {
 
     /// Files that are not open, with their paths: of at most `count_max` files behind number `after`. Beside them the
     /// number to go on behind, `None` at the end.
-    pub fn closed_after(&self, after: u64, count_max: usize) -> (Vec<(u64, PathBuf)>, Option<u64>) {
+    pub fn closed_after(&self, after: FileId, count_max: usize) -> (Vec<(FileId, PathBuf)>, Option<FileId>) {
         let state = self.state.lock();
         let looked_at: Vec<_> =
             state.by_number.range((Bound::Excluded(after), Bound::Unbounded)).take(count_max).collect();
@@ -151,8 +151,8 @@ impl State {
         let number = match self.by_identity.get(&identity) {
             Some(number) => *number,
             None => {
-                self.last_number += 1;
-                let last = self.by_number.last_key_value().map_or(0, |(number, _)| *number);
+                self.last_number = self.last_number.next();
+                let last = self.by_number.last_key_value().map_or(FileId::ZERO, |(number, _)| *number);
                 assert!(
                     self.last_number > last,
                     "numbers are given out once: {} after {last}",
@@ -175,19 +175,23 @@ impl State {
         entry
     }
 
-    fn retire(&mut self, number: u64) {
+    fn retire(&mut self, number: FileId) {
         if let Some(entry) = self.by_number.get(&number) {
             entry.file.gone.store(true, Ordering::Release);
             self.unname(number);
         }
     }
 
-    fn remove(&mut self, number: u64) {
+    fn remove(&mut self, number: FileId) {
         self.unname(number);
-        self.by_number.remove(&number);
+        let removed = self.by_number.remove(&number);
+        assert!(
+            removed.is_none_or(|entry| entry.open_count == 0),
+            "file {number} is forgotten while it is open: its blocks would never be evicted"
+        );
     }
 
-    fn unname(&mut self, number: u64) {
+    fn unname(&mut self, number: FileId) {
         if let Some(entry) = self.by_number.get(&number)
             && self.by_identity.get(&entry.file.identity) == Some(&number)
         {
@@ -200,7 +204,7 @@ impl State {
 /// one of its blocks enters the tier or leaves it on purpose, so that the two never disagree for long.
 #[derive(Default)]
 pub(crate) struct FileBlocks {
-    tables: [Mutex<HashMap<u64, HashSet<u64>>>; TABLES_COUNT],
+    tables: [Mutex<HashMap<FileId, HashSet<BlockOffset>>>; TABLES_COUNT],
 }
 
 const TABLES_COUNT: usize = 16;
@@ -229,15 +233,15 @@ impl FileBlocks {
         last
     }
 
-    pub fn take(&self, file: u64) -> HashSet<u64> {
+    pub fn take(&self, file: FileId) -> HashSet<BlockOffset> {
         self.table(file).lock().remove(&file).unwrap_or_default()
     }
 
-    pub fn has(&self, file: u64) -> bool {
+    pub fn has(&self, file: FileId) -> bool {
         self.table(file).lock().contains_key(&file)
     }
 
-    pub fn offsets(&self, file: u64) -> Vec<u64> {
+    pub fn offsets(&self, file: FileId) -> Vec<BlockOffset> {
         let table = self.table(file).lock();
         table.get(&file).map_or(Vec::new(), |offsets| offsets.iter().copied().collect())
     }
@@ -247,8 +251,8 @@ impl FileBlocks {
         self.tables.iter().map(|table| table.lock().values().map(HashSet::len).sum::<usize>()).sum()
     }
 
-    fn table(&self, file: u64) -> &Mutex<HashMap<u64, HashSet<u64>>> {
-        &self.tables[file as usize % TABLES_COUNT]
+    fn table(&self, file: FileId) -> &Mutex<HashMap<FileId, HashSet<BlockOffset>>> {
+        &self.tables[file.get() as usize % TABLES_COUNT]
     }
 }
 
@@ -275,7 +279,7 @@ impl Registry {
         }
     }
 
-    pub fn forget_unused(&self, file: u64) {
+    pub fn forget_unused(&self, file: FileId) {
         self.files.forget_unused(file, || self.in_memory.has(file) || self.in_file.has(file));
     }
 }
@@ -326,10 +330,10 @@ mod tests {
     #[test]
     fn closed_files_are_listed_in_portions() {
         let files = Files::default();
-        let numbers: Vec<u64> =
+        let numbers: Vec<FileId> =
             (0..10).map(|at| files.open(identity(&at.to_string()), Path::new("/f")).number).collect();
         numbers[3..].iter().for_each(|number| files.close(*number));
-        let (first, next) = files.closed_after(0, 5);
+        let (first, next) = files.closed_after(FileId::ZERO, 5);
         assert_eq!((first.len(), next), (2, Some(numbers[4])));
         let (rest, next) = files.closed_after(numbers[4], 100);
         assert_eq!((rest.len(), next), (5, None));

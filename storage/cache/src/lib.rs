@@ -33,10 +33,12 @@ mod block;
 mod cache;
 mod evicted;
 mod files;
+mod names;
 mod tier;
 
 pub use block::{Block, BlockKind};
 pub(crate) use cache::BlockKey;
 pub use cache::{BlockCache, BlockPriority, CacheStats, CachedFile};
 pub use files::FileIdentity;
+pub use names::{BlockOffset, FileId};
 pub use tier::{FileTierOptions, FileTierStats, FromFile};

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use halcyon_cache::{
-    Block, BlockCache, BlockKind, BlockPriority, CachedFile, FileIdentity, FileTierOptions, FromFile,
+    Block, BlockCache, BlockKind, BlockOffset, BlockPriority, CachedFile, FileIdentity, FileTierOptions,
+    FromFile,
 };
 use halcyon_env::FileSystem;
 use halcyon_env::sim::{CrashMode, Fault, Operation, SimFileSystem};
@@ -91,9 +92,9 @@ impl World {
                 life.cache.turn(std::time::Duration::ZERO);
             }
             _ => {
-                let found = match file.get(offset) {
+                let found = match file.get(BlockOffset::new(offset)) {
                     Some(block) => Some((0, block)),
-                    None => match file.get_from_file(offset, true) {
+                    None => match file.get_from_file(BlockOffset::new(offset), true) {
                         FromFile::Found(block) => Some((1, block)),
                         _ => None,
                     },
@@ -103,10 +104,12 @@ impl World {
                         assert_is(&block, *stamp, offset);
                         self.found[tier] += 1;
                         if tier == 1 {
-                            file.insert(offset, block, BlockPriority::Normal);
+                            file.insert(BlockOffset::new(offset), block, BlockPriority::Normal);
                         }
                     }
-                    None => file.insert(offset, block(*stamp, offset), BlockPriority::Normal),
+                    None => {
+                        file.insert(BlockOffset::new(offset), block(*stamp, offset), BlockPriority::Normal)
+                    }
                 }
             }
         }

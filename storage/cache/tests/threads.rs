@@ -8,10 +8,16 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use halcyon_cache::{
-    Block, BlockCache, BlockKind, BlockPriority, CachedFile, FileIdentity, FileTierOptions, FromFile,
+    Block, BlockCache, BlockKind, BlockOffset, BlockPriority, CachedFile, FileIdentity, FileTierOptions,
+    FromFile,
 };
 use halcyon_env::Env;
 use halcyon_testkit::Random;
+
+/// The block offset of this number.
+fn at(offset: u64) -> BlockOffset {
+    BlockOffset::new(offset)
+}
 
 fn open(cache: &Arc<BlockCache>, name: u64) -> CachedFile {
     let identity = FileIdentity { name: name.to_string().into(), len: 1, stamp: 1 };
@@ -64,17 +70,18 @@ fn readers_never_see_a_block_that_is_being_written_over() {
                         assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", cache.stats());
                         let name = dice.below(4) as u64;
                         let (file, offset) = (&files[name as usize], dice.below(600) as u64);
-                        let found = file.get(offset).or_else(|| match file.get_from_file(offset, true) {
-                            FromFile::Found(found) => {
-                                from_file.fetch_add(1, Ordering::Relaxed);
-                                Some(found)
-                            }
-                            _ => None,
-                        });
+                        let found =
+                            file.get(at(offset)).or_else(|| match file.get_from_file(at(offset), true) {
+                                FromFile::Found(found) => {
+                                    from_file.fetch_add(1, Ordering::Relaxed);
+                                    Some(found)
+                                }
+                                _ => None,
+                            });
                         let expected = block(name, offset, 4000);
                         match found {
                             Some(found) => assert!(found.bytes() == expected.bytes(), "{name} {offset}"),
-                            None => file.insert(offset, expected, BlockPriority::Normal),
+                            None => file.insert(at(offset), expected, BlockPriority::Normal),
                         }
                         if dice.one_in(5000) {
                             file.evict();
@@ -100,15 +107,16 @@ fn how_long_others_wait_while_a_large_cache_is_dropped() {
     for what in ["nothing", "a file that goes", "a cache that shrinks"] {
         let cache = Arc::new(BlockCache::new(1 << 30));
         let (kept, gone) = (open(&cache, 1), open(&cache, 2));
-        (0..1000).for_each(|offset| kept.insert(offset, block(1, offset, 16 << 10), BlockPriority::High));
-        (0..60_000).for_each(|offset| gone.insert(offset, block(2, offset, 16 << 10), BlockPriority::Normal));
+        (0..1000).for_each(|offset| kept.insert(at(offset), block(1, offset, 16 << 10), BlockPriority::High));
+        (0..60_000)
+            .for_each(|offset| gone.insert(at(offset), block(2, offset, 16 << 10), BlockPriority::Normal));
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let looking = scope.spawn(|| {
                 let (mut longest, mut looks) = (Duration::ZERO, 0u64);
                 while !done.load(Ordering::Relaxed) {
                     let started = Instant::now();
-                    kept.get(looks % 1000);
+                    kept.get(at(looks % 1000));
                     longest = longest.max(started.elapsed());
                     looks += 1;
                 }

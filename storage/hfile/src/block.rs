@@ -15,7 +15,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use halcyon_cache::BlockKind;
+use halcyon_cache::{BlockKind, BlockOffset};
 use halcyon_cell::{Error, Result};
 use halcyon_env::ReadableFile;
 
@@ -221,31 +221,36 @@ pub(crate) struct BlockSource {
 
 impl BlockSource {
     /// Reads the block at `offset`, which the index says takes `on_disk_len` bytes, with one positional read.
-    pub(crate) fn read(&self, offset: u64, on_disk_len: u32, expected: BlockKind) -> Result<RawBlock> {
+    pub(crate) fn read(
+        &self,
+        offset: BlockOffset,
+        on_disk_len: u32,
+        expected: BlockKind,
+    ) -> Result<RawBlock> {
         let named = |e: Error| e.context(self.place(offset));
         let len = self.check_place(offset, u64::from(on_disk_len)).map_err(named)?;
         let mut bytes = vec![0; len];
-        self.file.read_exact_at(&mut bytes, offset).map_err(|e| named(e.into()))?;
+        self.file.read_exact_at(&mut bytes, offset.get()).map_err(|e| named(e.into()))?;
         self.open(bytes, offset, expected)
     }
 
     /// As `read`; `None` if the bytes are not in the operating system's memory.
     pub(crate) fn read_resident(
         &self,
-        offset: u64,
+        offset: BlockOffset,
         on_disk_len: u32,
         expected: BlockKind,
     ) -> Result<Option<RawBlock>> {
         let named = |e: Error| e.context(self.place(offset));
         let len = self.check_place(offset, u64::from(on_disk_len)).map_err(named)?;
         let mut bytes = vec![0; len];
-        if !self.file.read_resident_at(&mut bytes, offset).map_err(|e| named(e.into()))? {
+        if !self.file.read_resident_at(&mut bytes, offset.get()).map_err(|e| named(e.into()))? {
             return Ok(None);
         }
         self.open(bytes, offset, expected).map(Some)
     }
 
-    fn open(&self, bytes: Vec<u8>, offset: u64, expected: BlockKind) -> Result<RawBlock> {
+    fn open(&self, bytes: Vec<u8>, offset: BlockOffset, expected: BlockKind) -> Result<RawBlock> {
         let named = |e: Error| e.context(self.place(offset));
         let block = open_block(bytes, self.compression).map_err(named)?;
         if block.header.kind != expected {
@@ -258,23 +263,23 @@ impl BlockSource {
     }
 
     /// The header of the block at `offset` alone: who walks the file from its beginning has no index to ask.
-    pub(crate) fn read_header(&self, offset: u64) -> Result<Header> {
+    pub(crate) fn read_header(&self, offset: BlockOffset) -> Result<Header> {
         let named = |e: Error| e.context(self.place(offset));
         self.check_place(offset, HEADER_LEN as u64).map_err(named)?;
         let mut bytes = [0; HEADER_LEN];
-        self.file.read_exact_at(&mut bytes, offset).map_err(|e| named(e.into()))?;
+        self.file.read_exact_at(&mut bytes, offset.get()).map_err(|e| named(e.into()))?;
         let header = Header::parse(&bytes).map_err(named)?;
         self.check_place(offset, header.on_disk_len as u64).map_err(named)?;
         Ok(header)
     }
 
     /// Where an error happened.
-    pub(crate) fn place(&self, offset: u64) -> String {
+    pub(crate) fn place(&self, offset: BlockOffset) -> String {
         format!("{}: block at offset {offset}", self.file.path().display())
     }
 
-    fn check_place(&self, offset: u64, len: u64) -> Result<usize> {
-        let fits = offset.checked_add(len).is_some_and(|end| end <= self.end);
+    fn check_place(&self, offset: BlockOffset, len: u64) -> Result<usize> {
+        let fits = offset.get().checked_add(len).is_some_and(|end| end <= self.end);
         if !fits || len < HEADER_LEN as u64 || len > BLOCK_BYTES_MAX as u64 {
             return Err(Error::corrupt(format!(
                 "expected a block that ends before {}, found one of {len} bytes",

@@ -1,6 +1,6 @@
 //! Gives payloads headers and checksums and sends them out through one large buffer.
 
-use halcyon_cache::BlockKind;
+use halcyon_cache::{BlockKind, BlockOffset};
 use halcyon_cell::{Error, Result};
 use halcyon_env::WritableFile;
 
@@ -14,7 +14,7 @@ const OUT_BYTES: usize = 1 << 20;
 /// Where a written block lies: what index entries are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockPlace {
-    pub(crate) offset: u64,
+    pub(crate) offset: BlockOffset,
     /// With header and checksums.
     pub(crate) on_disk_len: u32,
 }
@@ -54,8 +54,8 @@ impl BlockWriter {
     }
 
     /// The offset of the next block.
-    pub(crate) fn position(&self) -> u64 {
-        self.written + self.out.len() as u64
+    pub(crate) fn position(&self) -> BlockOffset {
+        BlockOffset::new(self.written + self.out.len() as u64)
     }
 
     pub(crate) fn uncompressed_bytes(&self) -> u64 {
@@ -82,8 +82,11 @@ impl BlockWriter {
         if payload.len().max(guarded_len + checksums_len) > BLOCK_BYTES_MAX {
             return Err(Error::invalid(format!("a block of {} bytes is too large", payload.len())));
         }
-        let previous = std::mem::replace(&mut self.previous[kind_index(kind)], offset as i64);
-        assert!(previous < offset as i64, "blocks of a kind follow each other: {offset} after {previous}");
+        let previous = std::mem::replace(&mut self.previous[kind_index(kind)], offset.get() as i64);
+        assert!(
+            previous < offset.get() as i64,
+            "blocks of a kind follow each other: {offset} after {previous}"
+        );
         let header = &mut self.out[start..start + HEADER_LEN];
         header[..8].copy_from_slice(magic);
         let on_disk_len = guarded_len + checksums_len;

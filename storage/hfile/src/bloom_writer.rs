@@ -61,6 +61,8 @@ pub(crate) struct BloomWriter {
     last_key: Vec<u8>,
     keys_count: u64,
     keys_max_sum: u64,
+    /// Keys of the chunks that are closed.
+    chunks_keys_sum: u64,
     bytes_sum: u64,
 }
 
@@ -84,6 +86,7 @@ impl BloomWriter {
             last_key: Vec::new(),
             keys_count: 0,
             keys_max_sum: 0,
+            chunks_keys_sum: 0,
             bytes_sum: 0,
         }
     }
@@ -136,8 +139,13 @@ impl BloomWriter {
             }
         }
         bits.truncate(len);
+        assert!(
+            keys_count > 0 && keys_max >= keys_count,
+            "a chunk has keys and room for them: {keys_count} of {keys_max}, or it lets too many through"
+        );
         self.keys_max_sum += keys_max;
         self.bytes_sum += len as u64;
+        self.chunks_keys_sum += keys_count;
         self.ready.push(Ready { bits, first_key });
     }
 
@@ -175,6 +183,10 @@ impl BloomWriter {
         write_vlong(&mut out, comparator.len() as i64);
         out.extend_from_slice(comparator.as_bytes());
         self.chunks.write_root(&mut out);
+        assert_eq!(
+            self.chunks_keys_sum, self.keys_count,
+            "every key is in a chunk, or its row would not be found"
+        );
         out
     }
 }

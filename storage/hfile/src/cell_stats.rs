@@ -1,6 +1,6 @@
 //! What file info tells about the cells of a file as a whole, gathered while they are written.
 
-use halcyon_cell::{CellRef, CellType, KeyRef};
+use halcyon_cell::{CellRef, CellType, KeyRef, SeqId};
 
 use crate::file_info::{FileInfoWriter, name};
 
@@ -10,7 +10,7 @@ pub(crate) struct CellStats {
     pub(crate) key_bytes: u64,
     pub(crate) value_bytes: u64,
     pub(crate) max_tags_len: usize,
-    pub(crate) max_mvcc: u64,
+    pub(crate) max_mvcc: SeqId,
     pub(crate) min_ts: i64,
     pub(crate) max_ts: i64,
     pub(crate) earliest_put: i64,
@@ -26,7 +26,7 @@ impl CellStats {
             key_bytes: 0,
             value_bytes: 0,
             max_tags_len: 0,
-            max_mvcc: 0,
+            max_mvcc: SeqId::ZERO,
             min_ts: i64::MAX,
             max_ts: -1,
             earliest_put: i64::MAX,
@@ -44,7 +44,7 @@ impl CellStats {
         self.key_bytes += key.bytes().len() as u64;
         self.value_bytes += cell.value_len() as u64;
         self.max_tags_len = self.max_tags_len.max(cell.tags().len());
-        self.max_mvcc = self.max_mvcc.max(cell.seq());
+        self.max_mvcc = self.max_mvcc.max(SeqId::new(cell.seq()));
         self.max_ts = self.max_ts.max(timestamp);
         self.min_ts = self.min_ts.min(timestamp);
         if code == CellType::Put as u8 {
@@ -67,6 +67,16 @@ impl CellStats {
     }
 
     pub(crate) fn describe(&self, info: &mut FileInfoWriter) {
+        assert!(
+            self.entries == 0 || self.min_ts <= self.max_ts,
+            "a file with cells has a time range: a read that asks for a time would skip it otherwise"
+        );
+        assert!(
+            self.delete_families <= self.entries,
+            "markers are cells: {} of {}",
+            self.delete_families,
+            self.entries
+        );
         let average = |sum: u64| sum.checked_div(self.entries).unwrap_or(0) as i32;
         info.put_i32(name::AVG_KEY_LEN, average(self.key_bytes));
         info.put_i32(name::AVG_VALUE_LEN, average(self.value_bytes));

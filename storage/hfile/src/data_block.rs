@@ -14,7 +14,7 @@
 
 use std::cmp::Ordering;
 
-use halcyon_cell::{CellComparator, CellRef, Error, KEY_OFFSET, KeyRef, Result, TagIterator};
+use halcyon_cell::{CellComparator, CellRef, Error, KEY_OFFSET, KeyRef, Result, SeqId, TagIterator};
 
 use crate::format::read_vlong;
 
@@ -28,7 +28,7 @@ pub(crate) struct CellLayout {
     /// A sequence id is there.
     pub(crate) mvcc: bool,
     /// Gives all cells this sequence id, whatever is there (bulk-loaded files).
-    pub(crate) seq: Option<u64>,
+    pub(crate) seq: Option<SeqId>,
 }
 
 /// Where a cell lies in its block.
@@ -75,7 +75,7 @@ pub(crate) fn cell_at(bytes: &[u8], start: usize, layout: CellLayout) -> CellSpa
             next += len;
         }
     }
-    CellSpan { start, end, next, seq: layout.seq.unwrap_or(seq) }
+    CellSpan { start, end, next, seq: layout.seq.map_or(seq, SeqId::get) }
 }
 
 #[inline]
@@ -331,7 +331,7 @@ mod tests {
         CellRef::parse(cell.bytes(), 0).unwrap();
         let second = cell_at(&bytes, first.next, BOTH).cell(&bytes);
         assert_eq!((second.row(), second.timestamp(), second.seq()), (&b"r2"[..], 900, 300));
-        let reset = CellLayout { seq: Some(7), ..BOTH };
+        let reset = CellLayout { seq: Some(SeqId::new(7)), ..BOTH };
         assert_eq!(cell_at(&bytes, first.next, reset).seq, 7);
     }
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use halcyon_cell::{Error, KeyRef, Result};
+use halcyon_cell::{Error, KeyRef, Result, SeqId};
 use halcyon_proto::PB_MAGIC;
 use halcyon_proto::pb::{BytesBytesPair, CompactionEventTracker, FileInfoProto, TimeRangeTracker};
 use prost::Message;
@@ -53,9 +53,9 @@ pub struct FileInfo {
     pub(crate) entry_count: u64,
     pub(crate) first_key: Option<Bytes>,
     last_key: Option<Bytes>,
-    max_seq_id: Option<u64>,
+    max_seq_id: Option<SeqId>,
     time_range: Option<(i64, i64)>,
-    max_mvcc: u64,
+    max_mvcc: SeqId,
     bloom_type: BloomType,
 }
 
@@ -80,15 +80,15 @@ impl FileInfo {
             last_key: None,
             max_seq_id: None,
             time_range: None,
-            max_mvcc: 0,
+            max_mvcc: SeqId::ZERO,
             bloom_type: BloomType::None,
         };
         info.last_key = info.get(name::LAST_KEY).cloned();
         if let Some(key) = &info.last_key {
             KeyRef::parse(key).map_err(|e| e.context("file info hfile.LASTKEY"))?;
         }
-        info.max_seq_id = info.i64(name::MAX_SEQ_ID)?.map(|id| id.max(0) as u64);
-        info.max_mvcc = info.i64(name::MAX_MEMSTORE_TS)?.unwrap_or(0).max(0) as u64;
+        info.max_seq_id = info.i64(name::MAX_SEQ_ID)?.map(|id| SeqId::new(id.max(0) as u64));
+        info.max_mvcc = SeqId::new(info.i64(name::MAX_MEMSTORE_TS)?.unwrap_or(0).max(0) as u64);
         info.time_range = info.parse_time_range()?;
         info.bloom_type = info.parse_bloom_type()?;
         for long in [name::CREATE_TIME, name::EARLIEST_PUT, name::DELETE_FAMILY_COUNT, name::BULK_LOAD_TIME] {
@@ -124,7 +124,7 @@ impl FileInfo {
     }
 
     /// The flush sequence id; `None` in bulk-loaded files, whose names hold it.
-    pub fn max_seq_id(&self) -> Option<u64> {
+    pub fn max_seq_id(&self) -> Option<SeqId> {
         self.max_seq_id
     }
 
@@ -135,7 +135,7 @@ impl FileInfo {
     }
 
     /// The largest sequence id that stands beside a cell; 0 if none is needed any more.
-    pub fn max_mvcc(&self) -> u64 {
+    pub fn max_mvcc(&self) -> SeqId {
         self.max_mvcc
     }
 
@@ -325,7 +325,10 @@ mod tests {
             (name::BLOOM_PARAM, b"12"),
         ])
         .unwrap();
-        assert_eq!((info.max_seq_id(), info.time_range(), info.is_major()), (Some(77), Some((5, 9)), true));
+        assert_eq!(
+            (info.max_seq_id(), info.time_range(), info.is_major()),
+            (Some(SeqId::new(77)), Some((5, 9)), true)
+        );
         assert_eq!(info.bloom_type(), BloomType::RowPrefixFixedLength(12));
         assert!(!info.has_tags() && !info.has_mvcc());
     }

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use halcyon_cache::{Block, BlockKind};
+use halcyon_cache::{Block, BlockKind, BlockOffset};
 use halcyon_cell::{CellComparator, Error, KeyRef, Result};
 
 use crate::block_writer::BlockPlace;
@@ -122,7 +122,7 @@ impl<'a> Node<'a> {
 
     fn place(&self, at: usize) -> BlockPlace {
         let entry = self.entry(at);
-        let offset = u64::from_be_bytes(entry[..8].try_into().expect("eight bytes"));
+        let offset = BlockOffset::new(u64::from_be_bytes(entry[..8].try_into().expect("eight bytes")));
         BlockPlace { offset, on_disk_len: read_u32(entry, 8) as u32 }
     }
 }
@@ -175,7 +175,7 @@ fn read_place(reader: &mut Reader<'_>) -> Result<BlockPlace> {
     let offset = reader.i64("index block offset")?;
     let offset = u64::try_from(offset)
         .map_err(|_| Error::corrupt(format!("index block offset: expected a position, found {offset}")))?;
-    Ok(BlockPlace { offset, on_disk_len: reader.count("index block size")? })
+    Ok(BlockPlace { offset: BlockOffset::new(offset), on_disk_len: reader.count("index block size")? })
 }
 
 fn check_key(key: &[u8], order: KeyOrder) -> Result<()> {
@@ -383,7 +383,10 @@ fn choose<'k>(count: usize, key: impl Fn(usize) -> &'k [u8], way: &Way<'_>) -> u
     match way {
         Way::First => 0,
         Way::Last => count - 1,
-        Way::LastWhere(holds) => count_while(count, |at| holds(KeyRef::trusted(key(at)))).saturating_sub(1),
+        Way::LastWhere(holds) => {
+            let before = count_while(count, |at| holds(KeyRef::trusted(key(at))));
+            before.saturating_sub(1)
+        }
     }
 }
 
@@ -399,7 +402,7 @@ mod tests {
     fn node_of(keys: &[Vec<u8>]) -> Vec<u8> {
         let mut writer = crate::index_writer::Chunk::default();
         for (at, key) in keys.iter().enumerate() {
-            writer.add(key, BlockPlace { offset: at as u64 * 100, on_disk_len: 100 }, 0);
+            writer.add(key, BlockPlace { offset: BlockOffset::new(at as u64 * 100), on_disk_len: 100 }, 0);
         }
         let mut out = Vec::new();
         writer.write_non_root(&mut out);
@@ -414,7 +417,10 @@ mod tests {
         let node = Node::new(&bytes);
         for (at, key) in keys.iter().enumerate() {
             assert_eq!(node.key(at), &key[..]);
-            assert_eq!(node.place(at), BlockPlace { offset: at as u64 * 100, on_disk_len: 100 });
+            assert_eq!(
+                node.place(at),
+                BlockPlace { offset: BlockOffset::new(at as u64 * 100), on_disk_len: 100 }
+            );
         }
     }
 
@@ -437,7 +443,7 @@ mod tests {
     /// would lie at 1000, 1100 ...
     struct Blocks {
         root: RootIndex,
-        nodes: std::collections::HashMap<u64, Arc<Block>>,
+        nodes: std::collections::HashMap<BlockOffset, Arc<Block>>,
     }
 
     impl BlockLoader for Blocks {
@@ -466,13 +472,13 @@ mod tests {
         let mut add = |offset: u64, kind, children: &[(u64, Vec<u8>)]| {
             let mut writer = crate::index_writer::Chunk::default();
             for (child, key) in children {
-                writer.add(key, BlockPlace { offset: *child, on_disk_len: 100 }, 0);
+                writer.add(key, BlockPlace { offset: BlockOffset::new(*child), on_disk_len: 100 }, 0);
             }
             let mut bytes = Vec::new();
             writer.write_non_root(&mut bytes);
             check_node(&bytes, CellComparator::Default).unwrap();
             let block = Block::new(kind, bytes.into(), Box::new([]), 4096);
-            nodes.insert(offset, Arc::new(block));
+            nodes.insert(BlockOffset::new(offset), Arc::new(block));
         };
         let data = |at: usize| (1000 + 100 * at as u64, first_key(at));
         for leaf in 0..4 {
@@ -490,7 +496,7 @@ mod tests {
         for node in 0..2 {
             root.add(
                 &first_key(4 * node),
-                BlockPlace { offset: 6000 + 100 * node as u64, on_disk_len: 100 },
+                BlockPlace { offset: BlockOffset::new(6000 + 100 * node as u64), on_disk_len: 100 },
                 0,
             );
         }
@@ -503,7 +509,7 @@ mod tests {
     #[test]
     fn an_index_is_searched_and_walked_without_a_file() {
         let (blocks, mut cursor) = (three_levels(), IndexCursor::default());
-        let offset = |cursor: &IndexCursor| cursor.place(&blocks).offset;
+        let offset = |cursor: &IndexCursor| cursor.place(&blocks).offset.get();
         let mode = ReadMode::CacheOnly;
         for at in 0..8 {
             let (first, behind) = (first_key(at), key(&[b'a' + 2 * at as u8, 1]));

@@ -5,7 +5,7 @@
 //! end the root is folded into intermediate levels until it is small enough. Checked against HBase's
 //! `HFileBlockIndex.BlockIndexWriter`.
 
-use halcyon_cache::BlockKind;
+use halcyon_cache::{BlockKind, BlockOffset};
 use halcyon_cell::Result;
 
 use crate::block_writer::{BlockPlace, BlockWriter};
@@ -25,7 +25,7 @@ pub(crate) struct Chunk {
     /// Size in root form.
     root_len: usize,
     /// End of the block that was added last: the next one lies behind it.
-    next_offset: u64,
+    next_offset: BlockOffset,
 }
 
 impl Chunk {
@@ -37,8 +37,8 @@ impl Chunk {
             place.offset,
             self.next_offset
         );
-        self.next_offset = place.offset + u64::from(place.on_disk_len);
-        self.entries.extend_from_slice(&place.offset.to_be_bytes());
+        self.next_offset = place.offset.after(u64::from(place.on_disk_len));
+        self.entries.extend_from_slice(&place.offset.get().to_be_bytes());
         self.entries.extend_from_slice(&place.on_disk_len.to_be_bytes());
         self.entries.extend_from_slice(key);
         self.ends.push(u32::try_from(self.entries.len()).expect("an index block is smaller than 4 GiB"));
@@ -92,6 +92,11 @@ impl Chunk {
         let middle = (total - 1) / 2;
         let at = self.blocks_before_end.partition_point(|&end| end <= middle);
         let before = if at == 0 { 0 } else { self.blocks_before_end[at - 1] };
+        assert!(
+            before <= middle && middle < self.blocks_before_end[at],
+            "the middle block {middle} is below entry {at}, which has blocks {before} to {}",
+            self.blocks_before_end[at]
+        );
         out.extend_from_slice(&self.entry(at)[..12]);
         out.extend_from_slice(&((middle - before) as u32).to_be_bytes());
     }
@@ -183,7 +188,7 @@ impl IndexWriter {
     }
 
     /// Writes intermediate levels and the root block; gives the root's offset, too.
-    pub(crate) fn finish(mut self, blocks: &mut BlockWriter) -> Result<(u64, WrittenIndex)> {
+    pub(crate) fn finish(mut self, blocks: &mut BlockWriter) -> Result<(BlockOffset, WrittenIndex)> {
         let top = if self.root.len() == 0 { &self.leaf } else { &self.root };
         let indexed = top.blocks_before_end.last().copied().unwrap_or(0);
         assert!(
@@ -229,7 +234,7 @@ impl IndexWriter {
         for at in 0..below.len() {
             let (place, key) = below.entry(at).split_at(12);
             let place = BlockPlace {
-                offset: u64::from_be_bytes(place[..8].try_into().expect("eight bytes")),
+                offset: BlockOffset::new(u64::from_be_bytes(place[..8].try_into().expect("eight bytes"))),
                 on_disk_len: u32::from_be_bytes(place[8..].try_into().expect("four bytes")),
             };
             node.add(key, place, 0);

@@ -2,7 +2,7 @@
 //! memory while it is open.
 
 use bytes::Bytes;
-use halcyon_cache::BlockKind;
+use halcyon_cache::{BlockKind, BlockOffset};
 use halcyon_cell::{CellComparator, Error, Result};
 
 use crate::BloomType;
@@ -36,7 +36,7 @@ impl LoadOnOpen {
         section.expect(BlockKind::RootIndex)?; // of meta blocks, which store files do not have
         let info = section.expect(BlockKind::FileInfo)?;
         let mut open = Self::of_index_and_info(&data_root, &info, trailer).map_err(named)?;
-        while section.offset < source.end {
+        while section.offset.get() < source.end {
             let offset = section.offset;
             let block = section.next()?;
             open.take_bloom(&block, trailer).map_err(|e| e.context(source.place(offset)))?;
@@ -85,7 +85,7 @@ impl LoadOnOpen {
 struct Section<'a> {
     source: &'a BlockSource,
     /// Where the next block starts.
-    offset: u64,
+    offset: BlockOffset,
     /// The section's first bytes, from `start`; empty if it is large.
     bytes: Vec<u8>,
     start: u64,
@@ -99,7 +99,7 @@ impl<'a> Section<'a> {
         };
         let mut bytes = vec![0; if len <= SECTION_BYTES_AT_ONCE_MAX { len as usize } else { 0 }];
         source.file.read_exact_at(&mut bytes, start)?;
-        Ok(Section { source, offset: start, bytes, start })
+        Ok(Section { source, offset: BlockOffset::new(start), bytes, start })
     }
 
     /// The payload of the next block, which must be of this kind.
@@ -120,12 +120,18 @@ impl<'a> Section<'a> {
         } else {
             self.open_buffered().map_err(|e| e.context(self.source.place(self.offset)))?
         };
-        self.offset += block.header.on_disk_len as u64;
+        self.offset = self.offset.after(block.header.on_disk_len as u64);
+        assert!(
+            self.offset.get() <= self.source.end,
+            "a block was checked against the end of the section, {}, and ends at {}",
+            self.source.end,
+            self.offset
+        );
         Ok(block)
     }
 
     fn open_buffered(&self) -> Result<RawBlock> {
-        let rest = &self.bytes[(self.offset - self.start) as usize..];
+        let rest = &self.bytes[(self.offset.get() - self.start) as usize..];
         let header = Header::parse(rest)?;
         let bytes = rest.get(..header.on_disk_len).ok_or_else(|| {
             Error::corrupt(format!("on-disk size: expected {}, found {}", header.on_disk_len, rest.len()))
@@ -159,7 +165,10 @@ fn parse_middle(payload: &[u8], at: usize, levels: u32) -> Result<Option<(BlockP
             Error::corrupt(format!("mid-key leaf offset: expected a position, found {offset}"))
         })?;
         let on_disk_len = reader.count("mid-key leaf size")?;
-        middle = Some((BlockPlace { offset, on_disk_len }, reader.count("mid-key entry")?));
+        middle = Some((
+            BlockPlace { offset: BlockOffset::new(offset), on_disk_len },
+            reader.count("mid-key entry")?,
+        ));
     }
     match reader.left() {
         0 => Ok(middle),

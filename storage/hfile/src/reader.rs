@@ -4,8 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use halcyon_cache::{Block, BlockCache, BlockKind, BlockPriority, CachedFile, FileIdentity, FromFile};
-use halcyon_cell::{CellComparator, Error, Key, KeyRef, Result};
+use halcyon_cache::{
+    Block, BlockCache, BlockKind, BlockOffset, BlockPriority, CachedFile, FileIdentity, FromFile,
+};
+use halcyon_cell::{CellComparator, Error, Key, KeyRef, Result, SeqId};
 use halcyon_env::Env;
 use halcyon_schema::BlockEncoding;
 
@@ -29,7 +31,7 @@ pub struct ReaderOptions {
     /// Whether data blocks are as dear as index blocks (`IN_MEMORY` of the family).
     pub in_memory: bool,
     /// Gives every cell this sequence id, whatever the file says: the id of a bulk-loaded file.
-    pub cell_seq: Option<u64>,
+    pub cell_seq: Option<SeqId>,
 }
 
 impl Default for ReaderOptions {
@@ -236,7 +238,8 @@ impl HFile {
     /// (what is to be skipped by its headers). *Blocking*. Returns the number of blocks in the cache if it came to the
     /// end of the file.
     pub fn fill_cache(&self, kinds: CacheKinds, go_on: impl Fn() -> bool) -> Result<Option<usize>> {
-        let (mut offset, end) = (0, self.trailer.proto.load_on_open_data_offset());
+        let end = BlockOffset::new(self.trailer.proto.load_on_open_data_offset());
+        let mut offset = BlockOffset::ZERO;
         let mut count = 0;
         if kinds == CacheKinds::NONE {
             return Ok(None);
@@ -255,12 +258,12 @@ impl HFile {
                 };
                 self.keep_block(offset, block);
             }
-            offset += header.on_disk_len as u64;
+            offset = offset.after(header.on_disk_len as u64);
         }
         Ok(Some(count))
     }
 
-    fn keep_block(&self, offset: u64, block: Arc<Block>) {
+    fn keep_block(&self, offset: BlockOffset, block: Arc<Block>) {
         let dear = block.kind().is_index_or_bloom() || self.options.in_memory;
         let priority = if dear { BlockPriority::High } else { BlockPriority::Normal };
         self.blocks.insert(offset, block, priority);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use halcyon_cache::{Block, BlockKind};
+use halcyon_cache::{Block, BlockKind, BlockOffset};
 use halcyon_cell::{Error, KeyRef, Result};
 
 use crate::BloomType;
@@ -28,13 +28,13 @@ fn verify(file: &Arc<HFile>) -> Result<()> {
 
 /// Every block from the first to the load-on-open section, by its header.
 fn walk_blocks(file: &HFile) -> Result<()> {
-    let mut offset = 0;
-    let end = file.trailer().proto.load_on_open_data_offset();
+    let mut offset = BlockOffset::ZERO;
+    let end = BlockOffset::new(file.trailer().proto.load_on_open_data_offset());
     while offset < end {
         let header = file.source().read_header(offset)?;
         let place = BlockPlace { offset, on_disk_len: header.on_disk_len as u32 };
         file.read_block(place, header.kind)?;
-        offset += header.on_disk_len as u64;
+        offset = offset.after(header.on_disk_len as u64);
     }
     if offset != end {
         let message = format!("expected the load-on-open section at {end}, found blocks up to {offset}");

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use halcyon_cache::BlockKind;
-use halcyon_cell::{CellComparator, CellRef, CellType, Error, Key, KeyRef, Result};
+use halcyon_cache::{BlockKind, BlockOffset};
+use halcyon_cell::{CellComparator, CellRef, CellType, Error, Key, KeyRef, Result, SeqId};
 use halcyon_env::{Env, invariant};
 use halcyon_proto::pb::FileTrailerProto;
 use halcyon_schema::BlockEncoding;
@@ -99,7 +99,7 @@ impl WriterOptions {
 #[derive(Clone, Debug, Default)]
 pub struct FileMeta {
     /// The flush sequence id; `None` leaves it out, as in files made for bulk load.
-    pub max_seq_id: Option<u64>,
+    pub max_seq_id: Option<SeqId>,
     pub major_compaction: bool,
     pub exclude_from_minor_compaction: bool,
     /// Names of the files this one replaces, and of those they replaced that still lie around.
@@ -115,9 +115,9 @@ pub struct WrittenFile {
     pub bytes: u64,
     pub first_key: Option<Key>,
     pub last_key: Option<Key>,
-    pub max_seq_id: Option<u64>,
+    pub max_seq_id: Option<SeqId>,
     /// The largest sequence id beside a cell.
-    pub max_mvcc: u64,
+    pub max_mvcc: SeqId,
     /// Smallest and largest timestamp as in file info.
     pub time_range: Option<(i64, i64)>,
     pub delete_family_count: u64,
@@ -143,8 +143,8 @@ pub struct HFileWriter {
     /// Last key of the block before; empty in the first block.
     previous_block_last_key: Vec<u8>,
     first_key: Vec<u8>,
-    first_data_block: Option<u64>,
-    last_data_block: Option<u64>,
+    first_data_block: Option<BlockOffset>,
+    last_data_block: Option<BlockOffset>,
     data_blocks_count: u64,
     /// Index blocks from the intermediate ones on, which HBase leaves out of the file's uncompressed size.
     uncounted_bytes: u64,
@@ -206,7 +206,7 @@ impl HFileWriter {
 
     /// Bytes in the file so far, the open block's included, uncompressed. For deciding when to start another.
     pub fn len_estimate(&self) -> u64 {
-        self.blocks.position() + self.block.encoded_len() as u64
+        self.blocks.position().get() + self.block.encoded_len() as u64
     }
 
     pub fn entries(&self) -> u64 {
@@ -374,10 +374,10 @@ impl HFileWriter {
         }
         if self.options.include_mvcc {
             info.put_i32(name::KEY_VALUE_VERSION, 1);
-            info.put_i64(name::MAX_MEMSTORE_TS, self.stats.max_mvcc as i64);
+            info.put_i64(name::MAX_MEMSTORE_TS, self.stats.max_mvcc.get() as i64);
         }
         if let Some(seq_id) = meta.max_seq_id {
-            info.put_i64(name::MAX_SEQ_ID, seq_id as i64);
+            info.put_i64(name::MAX_SEQ_ID, seq_id.get() as i64);
         }
         info.put(name::MAJOR_COMPACTION.as_bytes(), &boolean(meta.major_compaction));
         if meta.exclude_from_minor_compaction {
@@ -400,16 +400,16 @@ impl HFileWriter {
 
     fn trailer(
         &self,
-        load_on_open_offset: u64,
-        file_info_offset: u64,
+        load_on_open_offset: BlockOffset,
+        file_info_offset: BlockOffset,
         index: &WrittenIndex,
     ) -> FileTrailerProto {
         let uncompressed_bytes =
             self.blocks.uncompressed_bytes() - self.uncounted_bytes + trailer::TRAILER_LEN as u64;
-        let or_none = |offset: Option<u64>| Some(offset.unwrap_or(u64::MAX)); // -1 as HBase writes it
+        let or_none = |offset: Option<BlockOffset>| Some(offset.map_or(u64::MAX, BlockOffset::get)); // -1 as HBase writes it
         FileTrailerProto {
-            file_info_offset: Some(file_info_offset),
-            load_on_open_data_offset: Some(load_on_open_offset),
+            file_info_offset: Some(file_info_offset.get()),
+            load_on_open_data_offset: Some(load_on_open_offset.get()),
             uncompressed_data_index_size: Some(index.uncompressed_bytes),
             total_uncompressed_bytes: Some(uncompressed_bytes),
             data_index_count: Some(index.root_entries_count),

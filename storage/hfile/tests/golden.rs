@@ -9,7 +9,7 @@
 mod common;
 
 use common::*;
-use halcyon_cell::{Cell, CellComparator, CellType};
+use halcyon_cell::{Cell, CellComparator, CellType, SeqId};
 use halcyon_hfile::{BlockEncoding, BloomType, ChecksumType, Compression, FileMeta, HFile, WriterOptions};
 
 #[test]
@@ -53,7 +53,10 @@ fn files_of_hbase_hold_the_cells_that_were_written() {
 fn facts_about_a_file_of_hbase() {
     let file = open(&testdata("row.hfile"));
     let info = file.info();
-    assert_eq!((info.max_seq_id(), info.is_major(), info.bloom_type()), (Some(4711), true, BloomType::Row));
+    assert_eq!(
+        (info.max_seq_id(), info.is_major(), info.bloom_type()),
+        (Some(SeqId::new(4711)), true, BloomType::Row)
+    );
     assert_eq!(info.create_time_ms(), Some(1_700_000_000_000));
     assert_eq!(info.compacted_from().unwrap(), Vec::<String>::new());
     let prefix = open(&testdata("rowprefix.hfile"));
@@ -73,7 +76,7 @@ fn our_file_says_of_itself_what_hbases_says() {
         let golden = open(&testdata(&format!("{name}.hfile")));
         let path = scratch.0.join(name);
         let major_compaction = golden.info().is_major();
-        let meta = FileMeta { max_seq_id: Some(4711), major_compaction, ..Default::default() };
+        let meta = FileMeta { max_seq_id: Some(SeqId::new(4711)), major_compaction, ..Default::default() };
         write(&path, &scan(&golden), WriterOptions { bloom, ..small() }, meta);
         let ours = open(&path);
         let entries =
@@ -115,7 +118,11 @@ fn our_files_are_hbases_byte_for_byte() {
     for (name, options) in cases {
         let golden = testdata(&format!("{name}.hfile"));
         let path = scratch.0.join(name);
-        let meta = FileMeta { max_seq_id: Some(4711), major_compaction: name == "row", ..Default::default() };
+        let meta = FileMeta {
+            max_seq_id: Some(SeqId::new(4711)),
+            major_compaction: name == "row",
+            ..Default::default()
+        };
         write(&path, &scan(&open(&golden)), options, meta);
         let (ours, theirs) = (std::fs::read(&path).unwrap(), std::fs::read(&golden).unwrap());
         let at = ours.iter().zip(&theirs).position(|(a, b)| a != b);
@@ -180,7 +187,7 @@ fn hbase_reads_our_files_and_agrees_about_everything() {
     for (number, (cells, options)) in cases.into_iter().enumerate() {
         let path = scratch.0.join(format!("abc{number}"));
         let meta = FileMeta {
-            max_seq_id: Some(99),
+            max_seq_id: Some(SeqId::new(99)),
             major_compaction: number % 2 == 0,
             compacted_from: vec!["00aa".into(), "00bb".into()],
             ..Default::default()

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use common::*;
-use halcyon_cell::{Cell, CellRef};
+use halcyon_cell::{Cell, CellRef, SeqId};
 use halcyon_hfile::{BlockEncoding, BloomType, ChecksumType, Compression, FileMeta, WriterOptions};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,7 +125,7 @@ fn hbase_reads_every_combination_of_ours() {
     std::fs::create_dir(&answers).unwrap();
     let (cells, cases) = (cells_of("cells.txt"), cases());
     for case in &cases {
-        let meta = FileMeta { max_seq_id: Some(4711), ..Default::default() };
+        let meta = FileMeta { max_seq_id: Some(SeqId::new(4711)), ..Default::default() };
         write(&files.join(&case.name), &cells, case.options(), meta);
     }
     let list = scratch.0.join("list");
@@ -165,7 +165,7 @@ fn we_read_every_combination_of_hbases() {
         deep += u32::from(file.index_levels() >= 3);
         if case.compression == Compression::None {
             let ours = scratch.0.join("ours");
-            let meta = FileMeta { max_seq_id: Some(4711), ..Default::default() };
+            let meta = FileMeta { max_seq_id: Some(SeqId::new(4711)), ..Default::default() };
             write(&ours, &cells, case.options(), meta);
             let (ours, theirs) = (std::fs::read(&ours).unwrap(), std::fs::read(&path).unwrap());
             let at = ours.iter().zip(&theirs).position(|(a, b)| a != b);

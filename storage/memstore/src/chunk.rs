@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use halcyon_allocator::Pages;
-use halcyon_env::Watch;
 use halcyon_env::sync::{Condvar, Mutex, MutexGuard};
+use halcyon_env::{Watch, invariant};
 
 /// 2 MiB, as HBase's `hbase.hregion.memstore.mslab.chunksize`.
 pub const CHUNK_SIZE_BYTES_DEFAULT: usize = 2 << 20;
@@ -285,6 +285,9 @@ impl ChunkPool {
             if unused.pooled.len() < self.pooled_chunks_max.load(Ordering::Relaxed) {
                 unused.pooled.push(memory);
                 self.pooled_count.store(unused.pooled.len(), Ordering::Relaxed);
+                let (pooled, allocated) =
+                    (unused.pooled.len() * self.chunk_size_bytes, self.allocated_bytes());
+                assert!(pooled <= allocated, "chunks that wait are allocated: {pooled} of {allocated} bytes");
                 return;
             }
         }
@@ -394,7 +397,12 @@ impl Chunk {
             return None;
         }
         // SAFETY: start + size is inside the range, so start is.
-        Some(unsafe { base.add(start) })
+        let range = unsafe { base.add(start) };
+        invariant!(
+            self.contains(range, size_bytes),
+            "{size_bytes} bytes at {start} lie in their chunk of {len} bytes: a cell would be written over another one"
+        );
+        Some(range)
     }
 
     /// Whether these bytes lie in the chunk.

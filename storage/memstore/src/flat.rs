@@ -8,7 +8,9 @@ use std::cmp::Ordering;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use halcyon_cell::{Cell, CellComparator, CellRef, CellScanner, KeyRef, Result, SharedCells};
+use halcyon_cell::{
+    Cell, CellComparator, CellRef, CellScanner, KeyRef, ReadPoint, Result, SeqId, SharedCells,
+};
 use halcyon_env::invariant;
 
 use crate::node::{Header, NodeRef};
@@ -28,7 +30,7 @@ pub struct FlatSegment {
     order: Order,
     entries: Box<[Entry]>,
     owners: Vec<Arc<Segment>>,
-    max_seq: u64,
+    max_seq: SeqId,
 }
 
 #[derive(Clone, Copy)]
@@ -57,7 +59,7 @@ impl FlatSegment {
     /// The cells of a segment that takes no more inserts.
     pub fn of(segment: &Arc<Segment>) -> Arc<FlatSegment> {
         let mut entries = Vec::with_capacity(segment.size().cells_count);
-        let mut max_seq = 0;
+        let mut max_seq = SeqId::ZERO;
         let mut next = segment.list().first();
         while let Some(node) = next {
             if !node.is_replaced() {
@@ -87,11 +89,16 @@ impl FlatSegment {
             entries = merge(&order, &entries, &part.entries.iter().map(of_order).collect::<Vec<_>>());
         }
         let owners = parts.iter().flat_map(|part| part.owners.iter().cloned()).collect();
-        let max_seq = parts.iter().map(|part| part.max_seq).max().unwrap_or(0);
+        let max_seq = parts.iter().map(|part| part.max_seq).max().unwrap_or_default();
         FlatSegment::made(order, entries, max_seq, owners)
     }
 
-    fn made(order: Order, entries: Vec<Entry>, max_seq: u64, owners: Vec<Arc<Segment>>) -> Arc<FlatSegment> {
+    fn made(
+        order: Order,
+        entries: Vec<Entry>,
+        max_seq: SeqId,
+        owners: Vec<Arc<Segment>>,
+    ) -> Arc<FlatSegment> {
         invariant!(
             entries.windows(2).all(|pair| {
                 // SAFETY: the caller gives the owners that keep the nodes.
@@ -99,6 +106,11 @@ impl FlatSegment {
                 order.compare(of(&pair[0]), of(&pair[1])) == Ordering::Less
             }),
             "a flat segment is searched by halves, so its cells are in order and each is there once"
+        );
+        invariant!(
+            // SAFETY: as above.
+            entries.iter().all(|entry| unsafe { NodeRef::new(entry.node) }.seq() <= max_seq),
+            "no cell is newer than {max_seq}: a read at that point takes the whole segment"
         );
         let entries = entries.into_boxed_slice();
         owners[0].pool().charge(std::mem::size_of_val(&entries[..]));
@@ -152,12 +164,12 @@ impl FlatSegment {
     }
 
     /// The largest sequence id; 0 if there is no cell.
-    pub fn max_seq(&self) -> u64 {
+    pub fn max_seq(&self) -> SeqId {
         self.max_seq
     }
 
     /// A scanner over the cells with sequence ids up to `read_point`. Keeps the segment alive.
-    pub fn scanner(self: &Arc<Self>, read_point: u64) -> FlatScanner {
+    pub fn scanner(self: &Arc<Self>, read_point: ReadPoint) -> FlatScanner {
         FlatScanner { segment: self.clone(), read_point, at: self.entries.len() }
     }
 
@@ -178,7 +190,12 @@ impl FlatSegment {
             reach *= 2;
         }
         let (start, end) = (reach / 2, rest.len().min(reach + 1));
-        from + start + rest[start..end].partition_point(is_before)
+        let found = from + start + rest[start..end].partition_point(is_before);
+        invariant!(
+            found == from + rest.partition_point(is_before),
+            "a search in growing steps finds what a search by halves finds"
+        );
+        found
     }
 }
 
@@ -217,7 +234,7 @@ fn merge(order: &Order, first: &[Entry], second: &[Entry]) -> Vec<Entry> {
 /// Walks a flat segment at one read point. Never fails.
 pub struct FlatScanner {
     segment: Arc<FlatSegment>,
-    read_point: u64,
+    read_point: ReadPoint,
     /// The number of entries stands for "nowhere".
     at: usize,
 }
@@ -229,7 +246,7 @@ impl FlatScanner {
     }
 
     fn is_visible(&self, at: usize) -> bool {
-        self.segment.node(&self.segment.entries[at]).seq() <= self.read_point
+        self.read_point.sees(self.segment.node(&self.segment.entries[at]).seq())
     }
 
     /// Goes to the first visible cell from `at` on.
@@ -254,6 +271,11 @@ impl FlatScanner {
 impl CellScanner for FlatScanner {
     #[inline]
     fn peek(&self) -> Option<CellRef<'_>> {
+        invariant!(
+            self.node().is_none_or(|node| node.seq().get() <= self.read_point.get()),
+            "a scanner stands on a cell that its read point {} sees",
+            self.read_point
+        );
         self.node().map(NodeRef::cell)
     }
 

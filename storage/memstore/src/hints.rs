@@ -137,7 +137,7 @@ fn hash(row: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use halcyon_cell::{Cell, CellComparator, Key};
+    use halcyon_cell::{Cell, CellComparator, Key, SeqId};
 
     use crate::{ChunkPool, Segment};
 
@@ -148,7 +148,7 @@ mod tests {
         let rows: Vec<_> = (0..200).map(|at| format!("row{at:04}")).collect();
         for row in &rows {
             let cell = Cell::put(row.as_bytes(), b"f", b"q", 1, &[b'v'; 100]);
-            segment.insert(segment.prepare(cell.bytes(), None), 1);
+            segment.insert(segment.prepare(cell.bytes(), None), SeqId::new(1));
         }
         let list = segment.list();
         let (mut same, mut others) = (0, 0);

@@ -393,6 +393,11 @@ impl SkipList {
         }
     }
 
+    /// How two nodes of this list are ordered.
+    pub(crate) fn compare(&self, left: NodeRef<'_>, right: NodeRef<'_>) -> std::cmp::Ordering {
+        self.order.compare((left.row_prefix(), left), (right.row_prefix(), right))
+    }
+
     fn is_equal(&self, left: NodeRef<'_>, right: NodeRef<'_>) -> bool {
         left.row_prefix() == right.row_prefix() && self.order.is_equal(left, right)
     }
@@ -420,7 +425,7 @@ fn prefetch_below(links: &[Link], level: usize) {
 
 #[cfg(test)]
 mod tests {
-    use halcyon_cell::{Cell, CellComparator, CellScanner, Key};
+    use halcyon_cell::{Cell, CellComparator, CellScanner, Key, ReadPoint, SeqId};
 
     use crate::{ChunkPool, Segment};
 
@@ -432,13 +437,13 @@ mod tests {
             let segment = Segment::new(ChunkPool::new(1 << 20, 0), CellComparator::Default);
             let put = |qualifier, timestamp, seq| {
                 let cell = Cell::put(b"row", b"f", qualifier, timestamp, b"value");
-                segment.insert(segment.prepare(cell.bytes(), None), seq);
+                segment.insert(segment.prepare(cell.bytes(), None), SeqId::new(seq));
             };
             put(b"p", 1, 1);
             put(b"r", 1, 1);
             (0..VERSIONS).for_each(|at| put(b"q", 10_000 + timestamp_of(at), 2 + at as u64));
 
-            let mut scanner = segment.scanner(u64::MAX);
+            let mut scanner = segment.scanner(ReadPoint::NEWEST);
             scanner.seek(Key::first_on_column(b"row", b"f", b"q").get()).unwrap();
             scanner.reseek(Key::last_on_column(b"row", b"f", b"q").get()).unwrap();
             assert_eq!(scanner.peek().unwrap().qualifier(), b"r");
@@ -464,7 +469,7 @@ mod tests {
         let segment = Segment::new(ChunkPool::new(4096, 0), CellComparator::Default);
         let put = |row: &str, seq| {
             let cell = Cell::put(row.as_bytes(), b"f", b"q", 1, &[b'v'; 100]);
-            segment.insert(segment.prepare(cell.bytes(), None), seq);
+            segment.insert(segment.prepare(cell.bytes(), None), SeqId::new(seq));
         };
         (0..100).for_each(|at| put(&format!("row{:04}", 2 * at), 1));
         let list = segment.list();

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use bytes::Bytes;
-use halcyon_cell::{CellRef, KEY_OFFSET};
+use halcyon_cell::{CellRef, KEY_OFFSET, SeqId};
 #[cfg(halcyon_shuttle)]
 use shuttle::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
@@ -41,7 +41,7 @@ pub(crate) const HEIGHT_MAX: usize = if cfg!(halcyon_shuttle) { 2 } else { 12 };
 #[repr(C)]
 pub(crate) struct Header {
     row_prefix: u64,
-    seq: u64,
+    seq: SeqId,
     chunk: *const Chunk,
     cell_len: u32,
     height: u8,
@@ -161,7 +161,7 @@ pub(crate) unsafe fn write_node(
     );
     let header = Header {
         row_prefix: order.prefix_of(CellRef::trusted(kv, 0).row()),
-        seq: 0,
+        seq: SeqId::ZERO,
         chunk: Arc::as_ptr(chunk),
         cell_len: u32::try_from(kv.len()).expect("a cell is shorter than 4 GiB"),
         height: height as u8,
@@ -214,14 +214,14 @@ impl<'a> NodeRef<'a> {
     }
 
     #[inline]
-    pub(crate) fn seq(self) -> u64 {
+    pub(crate) fn seq(self) -> SeqId {
         self.header().seq
     }
 
     /// # Safety
     /// The node is not linked yet, and no other thread uses it.
     #[inline]
-    pub(crate) unsafe fn set_seq(self, seq: u64) {
+    pub(crate) unsafe fn set_seq(self, seq: SeqId) {
         // SAFETY: promised by the caller; through the pointer, because no `&mut` to a node ever exists.
         unsafe { (&raw mut (*self.at.as_ptr()).seq).write(seq) }
     }
@@ -295,7 +295,7 @@ impl<'a> NodeRef<'a> {
             let cell = self.at.cast::<u8>().add(node_len(usize::from(header.height)));
             std::slice::from_raw_parts(cell.as_ptr(), header.cell_len as usize)
         };
-        CellRef::trusted(bytes, header.seq)
+        CellRef::trusted(bytes, header.seq.get())
     }
 
     /// Bytes of the chunk that the node takes besides its cell, padding included.

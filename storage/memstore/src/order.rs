@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use halcyon_cell::{CellComparator, KeyRef};
+use halcyon_cell::{CellComparator, KeyRef, SeqId};
 
 use crate::node::NodeRef;
 
@@ -10,7 +10,7 @@ use crate::node::NodeRef;
 pub(crate) struct Target<'k> {
     pub row_prefix: u64,
     pub key: KeyRef<'k>,
-    pub seq: u64,
+    pub seq: SeqId,
 }
 
 /// The order of one segment.
@@ -57,7 +57,7 @@ impl Order {
     /// The place in front of all cells of `key` and of those behind it.
     #[inline]
     pub(crate) fn target<'k>(&self, key: KeyRef<'k>) -> Target<'k> {
-        Target { row_prefix: self.prefix_of(key.row()), key, seq: u64::MAX }
+        Target { row_prefix: self.prefix_of(key.row()), key, seq: SeqId::MAX }
     }
 
     /// Whether a node, whose row has this prefix in this order, belongs before the target.

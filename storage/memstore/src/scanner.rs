@@ -2,7 +2,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use halcyon_cell::{Cell, CellRef, CellScanner, KeyRef, Result, SharedCells};
+use halcyon_cell::{Cell, CellRef, CellScanner, KeyRef, ReadPoint, Result, SharedCells};
+use halcyon_env::invariant;
 
 use crate::Segment;
 use crate::lookahead::Lookahead;
@@ -19,7 +20,7 @@ const SHARED_LEN_MIN: usize = 512;
 /// stands somewhere appear if they come behind its position and are not above the read point.
 pub struct SegmentScanner {
     segment: Arc<Segment>,
-    read_point: u64,
+    read_point: ReadPoint,
     /// A linked node of the segment.
     position: Option<NonNull<Header>>,
     /// Holds nodes of the segment: `'static` stands for "as long as `segment` is held".
@@ -31,11 +32,11 @@ pub struct SegmentScanner {
 unsafe impl Send for SegmentScanner {}
 
 impl SegmentScanner {
-    pub(crate) fn new(segment: Arc<Segment>, read_point: u64) -> SegmentScanner {
+    pub(crate) fn new(segment: Arc<Segment>, read_point: ReadPoint) -> SegmentScanner {
         SegmentScanner { segment, read_point, position: None, lookahead: Lookahead::default() }
     }
 
-    pub fn read_point(&self) -> u64 {
+    pub fn read_point(&self) -> ReadPoint {
         self.read_point
     }
 
@@ -47,7 +48,7 @@ impl SegmentScanner {
 
     #[inline]
     fn is_visible(&self, node: NodeRef<'_>) -> bool {
-        node.seq() <= self.read_point && !node.is_replaced()
+        self.read_point.sees(node.seq()) && !node.is_replaced()
     }
 
     /// Goes to the first visible node from `node` on.
@@ -72,6 +73,12 @@ impl SegmentScanner {
             let next = node.links()[0].load();
             self.position = next.map(NodeRef::address);
             if let Some(next) = next {
+                invariant!(
+                    self.segment.list().compare(node, next).is_le(),
+                    "a scan goes forward: {:?} comes after {:?}",
+                    next.cell(),
+                    node.cell()
+                );
                 self.lookahead.step(next);
                 if self.is_visible(next) {
                     break;
@@ -88,7 +95,7 @@ impl SegmentScanner {
                 return Some(found.address());
             }
             let target = list.target_of(found);
-            node = if found.seq() > self.read_point {
+            node = if !self.read_point.sees(found.seq()) {
                 list.find_last_before(&target)
             } else {
                 list.find(&target) // replaced: the first of the equal ones is not
@@ -123,6 +130,11 @@ pub(crate) fn share_cell(node: NodeRef<'_>, out: &mut SharedCells) {
 impl CellScanner for SegmentScanner {
     #[inline]
     fn peek(&self) -> Option<CellRef<'_>> {
+        invariant!(
+            self.node().is_none_or(|node| node.seq().get() <= self.read_point.get()),
+            "a scanner stands on a cell that its read point {} sees",
+            self.read_point
+        );
         self.node().map(NodeRef::cell)
     }
 

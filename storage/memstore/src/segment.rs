@@ -3,7 +3,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
-use halcyon_cell::{CellComparator, CellRef, CellType};
+use halcyon_cell::{CellComparator, CellRef, CellType, ReadPoint, SeqId};
 use halcyon_env::sync::MutexGuard;
 use halcyon_env::{WatchedMutex, invariant};
 
@@ -109,14 +109,14 @@ impl PreparedCell {
 
     /// The cell as it lies in the chunk, with the sequence id that it is going to have.
     #[inline]
-    pub fn cell_ref(&self, seq: u64) -> CellRef<'_> {
-        CellRef::trusted(self.node().cell().bytes(), seq)
+    pub fn cell_ref(&self, seq: SeqId) -> CellRef<'_> {
+        CellRef::trusted(self.node().cell().bytes(), seq.get())
     }
 }
 
 impl fmt::Debug for PreparedCell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.cell_ref(0).fmt(f)
+        self.cell_ref(SeqId::ZERO).fmt(f)
     }
 }
 
@@ -186,7 +186,7 @@ impl Segment {
     /// was inserted last counts.
     ///
     /// Panics if the cell was prepared by another segment.
-    pub fn insert(&self, prepared: PreparedCell, seq: u64) {
+    pub fn insert(&self, prepared: PreparedCell, seq: SeqId) {
         let node = self.ready_to_link(&prepared, seq);
         // SAFETY: `ready_to_link` promises what `insert` asks for, and `prepared`, the only handle of the node, ends here.
         let replaces = unsafe { self.list.insert(node) };
@@ -194,7 +194,7 @@ impl Segment {
     }
 
     /// As [`Segment::insert`] of each, in order, but in less time.
-    pub fn insert_all(&self, prepared: Vec<PreparedCell>, seq: u64) {
+    pub fn insert_all(&self, prepared: Vec<PreparedCell>, seq: SeqId) {
         let nodes: Vec<NodeRef<'_>> = prepared.iter().map(|cell| self.ready_to_link(cell, seq)).collect();
         // SAFETY: as in `insert`.
         let replaced_count = unsafe { self.list.insert_all(&nodes) };
@@ -203,17 +203,17 @@ impl Segment {
 
     /// Makes a cell's node ready for being linked and counts it. The node was written for this list, is in none yet,
     /// and lives as long as the segment. To be called once for a cell, by who has it for himself.
-    fn ready_to_link<'s>(&'s self, prepared: &PreparedCell, seq: u64) -> NodeRef<'s> {
+    fn ready_to_link<'s>(&'s self, prepared: &PreparedCell, seq: SeqId) -> NodeRef<'s> {
         assert_eq!(prepared.segment_id, self.id, "a cell is inserted where it was prepared");
         assert_eq!(
             prepared.node().seq(),
-            0,
+            SeqId::ZERO,
             "a cell is inserted once: linked twice, the list would be a ring"
         );
         invariant!(
             prepared.chunk.contains(
                 prepared.node.cast(),
-                prepared.node().overhead_len() + prepared.cell_ref(0).bytes().len()
+                prepared.node().overhead_len() + prepared.cell_ref(SeqId::ZERO).bytes().len()
             ),
             "a node lies in the chunk that keeps it; others would be freed under its readers"
         );
@@ -276,7 +276,7 @@ impl Segment {
     }
 
     /// A scanner over the cells with sequence ids up to `read_point`. Keeps the segment alive.
-    pub fn scanner(self: &Arc<Self>, read_point: u64) -> SegmentScanner {
+    pub fn scanner(self: &Arc<Self>, read_point: ReadPoint) -> SegmentScanner {
         SegmentScanner::new(self.clone(), read_point)
     }
 
@@ -444,7 +444,13 @@ impl Segment {
 
 impl Drop for Segment {
     fn drop(&mut self) {
-        self.pool.note_segment_gone(self.chunks.get_mut().size_bytes);
+        let chunks = self.chunks.get_mut();
+        invariant!(
+            chunks.size_bytes <= chunks.held.iter().map(|chunk| chunk.size_bytes()).sum::<usize>(),
+            "a segment counts no bytes that it does not hold: {}",
+            chunks.size_bytes
+        );
+        self.pool.note_segment_gone(chunks.size_bytes);
     }
 }
 
@@ -482,7 +488,7 @@ mod tests {
         let page = |cell: &&PreparedCell| cell.node().address().addr().get() / PAGE_BYTES;
         let pages: BTreeSet<_> = tall.iter().map(page).collect();
         assert!(pages.len() * 10 < tall.len(), "{} nodes on {} pages", tall.len(), pages.len());
-        segment.insert_all(prepared, 1);
+        segment.insert_all(prepared, SeqId::new(1));
         assert_eq!(segment.size().cells_count, CELLS);
     }
 }

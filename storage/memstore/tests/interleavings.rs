@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use halcyon_cell::{Cell, CellComparator, CellScanner, Key};
+use halcyon_cell::{Cell, CellComparator, CellScanner, Key, ReadPoint, SeqId};
 use halcyon_memstore::{ChunkPool, Segment};
 
 fn cell(row: &str, value: &str) -> Cell {
@@ -12,12 +12,12 @@ fn cell(row: &str, value: &str) -> Cell {
 }
 
 fn insert(segment: &Segment, row: &str, value: &str, seq: u64) {
-    segment.insert(segment.prepare(cell(row, value).bytes(), None), seq);
+    segment.insert(segment.prepare(cell(row, value).bytes(), None), SeqId::new(seq));
 }
 
 /// All visible cells as `row=value`.
 fn scan(segment: &Arc<Segment>) -> Vec<String> {
-    let mut scanner = segment.scanner(u64::MAX);
+    let mut scanner = segment.scanner(ReadPoint::NEWEST);
     scanner.seek(Key::first_on_row(b"").get()).unwrap();
     let mut out = Vec::new();
     while let Some(cell) = scanner.peek() {
@@ -51,7 +51,7 @@ fn two_writers_and_a_reader() {
         let seen = scan(&segment);
         assert!(seen.is_sorted_by(|a, b| a[..1] <= b[..1]), "{seen:?}");
         assert!(seen.contains(&"b=0".to_string()), "{seen:?}");
-        let mut scanner = segment.scanner(u64::MAX);
+        let mut scanner = segment.scanner(ReadPoint::NEWEST);
         for _ in 0..2 {
             scanner.seek(Key::first_on_row(b"b").get()).unwrap();
             assert_eq!(scanner.peek().unwrap().row(), b"b");
@@ -73,7 +73,7 @@ fn two_writers_of_runs() {
             let segment = segment.clone();
             shuttle::thread::spawn(move || {
                 let run = rows.map(|row| segment.prepare(cell(row, "1").bytes(), None));
-                segment.insert_all(run.into(), 2);
+                segment.insert_all(run.into(), SeqId::new(2));
             })
         });
         let seen = scan(&segment);
@@ -118,7 +118,7 @@ fn seeks_find_what_scans_saw() {
             })
         };
         let seen = scan(&segment);
-        let mut scanner = segment.scanner(u64::MAX);
+        let mut scanner = segment.scanner(ReadPoint::NEWEST);
         for cell in &seen {
             scanner.seek(Key::first_on_row(&cell.as_bytes()[..1]).get()).unwrap();
             assert!(scanner.peek().is_some_and(|it| it.row() == &cell.as_bytes()[..1]));

@@ -4,7 +4,7 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use halcyon_cell::{Cell, CellComparator, CellScanner, CellType, Key};
+use halcyon_cell::{Cell, CellComparator, CellScanner, CellType, Key, ReadPoint, SeqId};
 use halcyon_memstore::{ChunkPool, FlatSegment, Segment};
 use proptest::prelude::*;
 
@@ -177,16 +177,16 @@ proptest! {
             let prepared = segment.prepare(cell.bytes(), None);
             if in_runs {
                 if run_seq != *seq {
-                    segment.insert_all(std::mem::take(&mut run), run_seq);
+                    segment.insert_all(std::mem::take(&mut run), SeqId::new(run_seq));
                     run_seq = *seq;
                 }
                 run.push(prepared);
             } else {
-                segment.insert(prepared, *seq);
+                segment.insert(prepared, SeqId::new(*seq));
             }
             model.insert((Ordered(comparator, key.clone()), Reverse(*seq)), cell);
         }
-        segment.insert_all(run, run_seq);
+        segment.insert_all(run, SeqId::new(run_seq));
         let common = segment.row_start();
         prop_assert!(model.values().all(|cell| cell.row().starts_with(&common)), "{common:?}");
 
@@ -202,7 +202,7 @@ proptest! {
 
         let visible: Vec<(&Ordered, &Cell)> =
             model.iter().filter(|((_, seq), _)| seq.0 <= read_point).map(|((key, _), cell)| (key, cell)).collect();
-        follow(&mut segment.scanner(read_point), &verbs, &visible, comparator)?;
+        follow(&mut segment.scanner(ReadPoint::new(read_point)), &verbs, &visible, comparator)?;
 
         // The same cells in several segments, which are flattened and put together.
         let row_starts = [row_start, b"", b"a", b"ab"];
@@ -212,22 +212,22 @@ proptest! {
             .collect();
         for (key, cell) in &model {
             let part = &parts[cell.bytes().len() % parts_count];
-            part.insert(part.prepare(cell.bytes(), None), key.1.0);
+            part.insert(part.prepare(cell.bytes(), None), SeqId::new(key.1.0));
         }
         let flat: Vec<_> = parts.iter().map(FlatSegment::of).collect();
         {
             let flat = FlatSegment::merged(&flat);
             prop_assert_eq!(flat.size().cells_count, model.len());
             prop_assert_eq!(flat.is_empty(), model.is_empty());
-            prop_assert_eq!(flat.max_seq(), model.keys().map(|key| key.1.0).max().unwrap_or(0));
+            prop_assert_eq!(flat.max_seq().get(), model.keys().map(|key| key.1.0).max().unwrap_or(0));
             let columns = model.keys().map(|(key, _)| (key.1.get().row().to_vec(), key.1.get().family().to_vec(), key.1.get().qualifier().to_vec()));
             prop_assert_eq!(flat.columns_count(), columns.collect::<BTreeSet<_>>().len());
-            follow(&mut flat.scanner(read_point), &verbs, &visible, comparator)?;
+            follow(&mut flat.scanner(ReadPoint::new(read_point)), &verbs, &visible, comparator)?;
         }
         drop((flat, parts));
 
         let mut all = Vec::new();
-        let mut scanner = segment.scanner(u64::MAX);
+        let mut scanner = segment.scanner(ReadPoint::NEWEST);
         scanner.seek(Key::first_on_row(b"").get()).unwrap();
         while let Some(cell) = scanner.cell() {
             all.push(cell);
@@ -250,13 +250,13 @@ fn the_newest_of_equal_cells_counts_when_segments_are_merged() {
         let segment = Segment::new(pool.clone(), CellComparator::Default);
         for value in values {
             let cell = Cell::put(b"r", b"f", b"q", 1, value);
-            segment.insert(segment.prepare(cell.bytes(), None), 3);
+            segment.insert(segment.prepare(cell.bytes(), None), SeqId::new(3));
         }
         FlatSegment::of(&segment)
     };
     let merged = FlatSegment::merged(&[flat(&[b"new", b"newest"]), flat(&[b"old"])]);
-    assert_eq!((merged.size().cells_count, merged.columns_count(), merged.max_seq()), (1, 1, 3));
-    let mut scanner = merged.scanner(u64::MAX);
+    assert_eq!((merged.size().cells_count, merged.columns_count(), merged.max_seq().get()), (1, 1, 3));
+    let mut scanner = merged.scanner(ReadPoint::NEWEST);
     scanner.seek(Key::first_on_row(b"").get()).unwrap();
     assert_eq!(scanner.peek().unwrap().value(), b"newest");
     drop((scanner, merged));
@@ -269,10 +269,10 @@ fn prepare_stamps_the_copy_and_not_the_source() {
     let source = Cell::put(b"r", b"f", b"q", i64::MAX, b"value");
     let prepared = segment.prepare(source.bytes(), Some(77));
     assert!(segment.is_empty());
-    let copy = prepared.cell_ref(5).to_cell();
+    let copy = prepared.cell_ref(SeqId::new(5)).to_cell();
     assert_eq!(copy, source.with_timestamp(77).with_seq(5));
     assert_eq!(source.timestamp(), i64::MAX);
-    segment.insert(prepared, 5);
+    segment.insert(prepared, SeqId::new(5));
     assert_eq!(segment.time_range(), Some((77, 77)));
     assert_eq!(segment.size().data_bytes, copy.bytes().len());
 }
@@ -284,10 +284,10 @@ fn cells_and_prepared_cells_outlive_their_segment() {
     let large = Cell::put(b"r", b"f", b"large", 1, &[b'x'; 10_000]);
     let middle = Cell::put(b"r", b"f", b"middle", 1, &[b'y'; 450]);
     for cell in [&large, &middle] {
-        segment.insert(segment.prepare(cell.bytes(), None), 0);
+        segment.insert(segment.prepare(cell.bytes(), None), SeqId::ZERO);
     }
     let prepared = segment.prepare(middle.bytes(), None);
-    let mut scanner = segment.scanner(0);
+    let mut scanner = segment.scanner(ReadPoint::new(0));
     drop(segment);
     scanner.seek(Key::first_on_row(b"").get()).unwrap();
     let first = scanner.cell().unwrap();
@@ -296,7 +296,7 @@ fn cells_and_prepared_cells_outlive_their_segment() {
     drop(scanner);
     assert!(pool.allocated_bytes() > pool.pooled_bytes());
     assert_eq!((&first, &second), (&large, &middle));
-    assert_eq!(prepared.cell_ref(0).bytes(), &middle.bytes()[..]);
+    assert_eq!(prepared.cell_ref(SeqId::ZERO).bytes(), &middle.bytes()[..]);
     drop((first, second, prepared));
     assert_eq!(pool.allocated_bytes(), pool.pooled_bytes());
 }
@@ -308,7 +308,7 @@ fn a_cell_of_another_segment_is_refused() {
     let one = Segment::new(pool.clone(), CellComparator::Default);
     let other = Segment::new(pool, CellComparator::Default);
     let prepared = one.prepare(Cell::put(b"r", b"f", b"q", 1, b"").bytes(), None);
-    other.insert(prepared, 1);
+    other.insert(prepared, SeqId::new(1));
 }
 
 #[test]
@@ -317,7 +317,7 @@ fn the_same_inserts_take_the_same_memory() {
         let segment: Arc<Segment> = Segment::new(ChunkPool::new(1 << 16, 4), CellComparator::Default);
         for i in 0..if cfg!(miri) { 50 } else { 5000u32 } {
             let cell = Cell::put(&i.wrapping_mul(7919).to_be_bytes(), b"f", b"q", 1, b"value");
-            segment.insert(segment.prepare(cell.bytes(), None), 1);
+            segment.insert(segment.prepare(cell.bytes(), None), SeqId::new(1));
         }
         segment.size()
     };
@@ -334,12 +334,12 @@ fn a_successor_goes_on_with_the_chunk() {
     let late = segments[0].prepare(cell(1_000).bytes(), None);
     for i in 0..10 * CELLS_EACH {
         let segment = segments.last().unwrap();
-        segment.insert(segment.prepare(cell(i).bytes(), None), 1);
+        segment.insert(segment.prepare(cell(i).bytes(), None), SeqId::new(1));
         if (i + 1).is_multiple_of(CELLS_EACH) {
             segments.push(segment.successor(b""));
         }
     }
-    segments[0].insert(late, 1);
+    segments[0].insert(late, SeqId::new(1));
     let held: usize = segments.iter().map(|segment| segment.chunks_bytes()).sum();
     assert_eq!((held, pool.in_segments_bytes()), (pool.allocated_bytes(), pool.allocated_bytes()));
     let filled: usize =
@@ -348,7 +348,7 @@ fn a_successor_goes_on_with_the_chunk() {
 
     // In whatever order they go, what is left is whole.
     let numbers = |segment: &Arc<Segment>| {
-        let mut scanner = segment.scanner(1);
+        let mut scanner = segment.scanner(ReadPoint::new(1));
         scanner.seek(Key::first_on_row(b"").get()).unwrap();
         let mut out = Vec::new();
         while let Some(cell) = scanner.peek() {

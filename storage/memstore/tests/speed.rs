@@ -3,7 +3,7 @@
 
 use std::hint::black_box;
 
-use halcyon_cell::{Cell, CellComparator, CellScanner, Key};
+use halcyon_cell::{Cell, CellComparator, CellScanner, Key, ReadPoint, SeqId};
 use halcyon_env::{Clock, SystemClock};
 use halcyon_memstore::{ChunkPool, Segment};
 
@@ -40,7 +40,7 @@ fn run(value_len: usize, count: u64, writers: u64, row_start: &[u8]) {
                     let segment = &segment;
                     scope.spawn(move || {
                         for (i, cell) in part.iter().enumerate() {
-                            segment.insert(segment.prepare(cell.bytes(), Some(5)), i as u64);
+                            segment.insert(segment.prepare(cell.bytes(), Some(5)), SeqId::new(i as u64));
                         }
                     });
                 }
@@ -50,7 +50,7 @@ fn run(value_len: usize, count: u64, writers: u64, row_start: &[u8]) {
             continue;
         }
         println!("  {:?}", segment.size());
-        let mut scanner = segment.scanner(u64::MAX);
+        let mut scanner = segment.scanner(ReadPoint::NEWEST);
         measure(&clock, "scan step with peek", count, || {
             scanner.seek(Key::first_on_row(b"").get()).unwrap();
             while let Some(cell) = scanner.peek() {
@@ -86,7 +86,7 @@ fn run(value_len: usize, count: u64, writers: u64, row_start: &[u8]) {
             for run in cells.chunks(200) {
                 let prepared =
                     run.iter().map(|cell| segment_of_runs.prepare(cell.bytes(), Some(5))).collect();
-                segment_of_runs.insert_all(prepared, 1);
+                segment_of_runs.insert_all(prepared, SeqId::new(1));
             }
         });
         drop(segment_of_runs);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use halcyon_cell::{Cell, CellComparator, CellRef, CellScanner, Key};
+use halcyon_cell::{Cell, CellComparator, CellRef, CellScanner, Key, ReadPoint, SeqId};
 use halcyon_memstore::{ChunkPool, Segment};
 
 const WRITERS: u64 = 4;
@@ -33,7 +33,7 @@ fn check_whole(cell: CellRef<'_>) {
 
 /// Scans all and returns how many cells there were.
 fn scan_all(segment: &Arc<Segment>, read_point: u64) -> usize {
-    let mut scanner = segment.scanner(read_point);
+    let mut scanner = segment.scanner(ReadPoint::new(read_point));
     scanner.seek(Key::first_on_row(b"").get()).unwrap();
     let mut before: Option<Cell> = None;
     let mut count = 0;
@@ -68,7 +68,7 @@ fn inserts_of_many_threads_are_all_found_in_order() {
                     let count = scan_all(segment, read_point);
                     assert_eq!(count as u64, read_point * WRITERS, "at read point {read_point}");
                     let row = format!("row-{:06}", mix(rounds) % CELLS_EACH);
-                    let mut scanner = segment.scanner(read_point);
+                    let mut scanner = segment.scanner(ReadPoint::new(read_point));
                     scanner.seek_before(Key::first_on_row(row.as_bytes()).get()).unwrap();
                     assert!(scanner.peek().is_none_or(|cell| cell.row() < row.as_bytes()));
                     scanner.seek_to_last().unwrap();
@@ -83,7 +83,7 @@ fn inserts_of_many_threads_are_all_found_in_order() {
                 scope.spawn(move || {
                     for i in 0..CELLS_EACH {
                         let cell = cell(writer, i);
-                        segment.insert(segment.prepare(cell.bytes(), None), i + 1);
+                        segment.insert(segment.prepare(cell.bytes(), None), SeqId::new(i + 1));
                         finished[writer as usize].store(i + 1, Ordering::Release);
                     }
                 })
@@ -99,7 +99,7 @@ fn inserts_of_many_threads_are_all_found_in_order() {
     for writer in 0..WRITERS {
         for i in 0..CELLS_EACH {
             let expected = cell(writer, i).with_seq(i + 1);
-            let mut scanner = segment.scanner(u64::MAX);
+            let mut scanner = segment.scanner(ReadPoint::NEWEST);
             scanner.seek(expected.get().key()).unwrap();
             assert_eq!(scanner.cell(), Some(expected));
         }
@@ -120,12 +120,12 @@ fn equal_cells_of_many_threads_leave_one() {
                 scope.spawn(move || {
                     for i in 0..KEYS {
                         let cell = Cell::put(&mix(i).to_be_bytes(), b"f", b"q", 1, &writer.to_be_bytes());
-                        segment.insert(segment.prepare(cell.bytes(), None), 7);
+                        segment.insert(segment.prepare(cell.bytes(), None), SeqId::new(7));
                     }
                 });
             }
         });
-        let mut scanner = segment.scanner(7);
+        let mut scanner = segment.scanner(ReadPoint::new(7));
         scanner.seek(Key::first_on_row(b"").get()).unwrap();
         let mut rows = Vec::new();
         while let Some(cell) = scanner.peek() {
@@ -163,12 +163,12 @@ fn rows_nearly_in_order_by_many_threads() {
                             let cell = Cell::put(name.as_bytes(), b"f", b"q", 1, b"v");
                             segment.prepare(cell.bytes(), None)
                         });
-                        segment.insert_all(cells.collect(), first + 1);
+                        segment.insert_all(cells.collect(), SeqId::new(first + 1));
                     }
                 });
             }
         });
-        let mut scanner = segment.scanner(u64::MAX);
+        let mut scanner = segment.scanner(ReadPoint::NEWEST);
         scanner.seek(Key::first_on_row(b"").get()).unwrap();
         for at in 0..rows {
             let cell = scanner.peek().expect("every row is there");

@@ -135,8 +135,8 @@ impl Region {
             return Ok(None);
         }
         // With the files before the last one alone, replay has to repeat what is not in files.
-        let before = FileMeta { max_seq_id: Some(store.max_flushed_seq().get()), ..FileMeta::default() };
-        let last = FileMeta { max_seq_id: Some(seq.get()), ..FileMeta::default() };
+        let before = FileMeta { max_seq_id: Some(store.max_flushed_seq()), ..FileMeta::default() };
+        let last = FileMeta { max_seq_id: Some(seq), ..FileMeta::default() };
         outputs.finish(&before, last).map(Some)
     }
 
@@ -148,7 +148,7 @@ impl Region {
         );
         let region = self.info.encoded_name().as_bytes();
         if chosen.len() == self.stores.len() {
-            self.services.wal.flushed(region, seq.get());
+            self.services.wal.flushed(region, seq);
             return;
         }
         let others_are_empty = self
@@ -158,7 +158,7 @@ impl Region {
             .all(|store| store.view().is_memory_empty());
         // Edits that arrived since have numbers above `seq`, so an empty store holds nothing older.
         if others_are_empty {
-            self.services.wal.flushed(region, seq.get());
+            self.services.wal.flushed(region, seq);
         }
     }
 }

@@ -113,10 +113,10 @@ impl Region {
             InMemoryCompaction::Basic | InMemoryCompaction::None => false,
         };
         // Only what everybody sees may hide something from everybody.
-        let is_published = self.read_point().sees(SeqId::new(merged.max_seq()));
+        let is_published = self.read_point().sees(merged.max_seq());
         let part = if is_wanted && is_published {
             let kept = self.without_hidden(store, &merged)?;
-            Part::Flat { segment: kept, dropped_up_to: SeqId::new(merged.max_seq()) }
+            Part::Flat { segment: kept, dropped_up_to: merged.max_seq() }
         } else if is_long {
             Part::Flat { segment: merged, dropped_up_to }
         } else {
@@ -134,7 +134,7 @@ impl Region {
     /// The cells that a flush would write, in chunks of their own.
     fn without_hidden(&self, store: &Store, segment: &Arc<FlatSegment>) -> Result<Arc<FlatSegment>> {
         assert!(
-            self.read_point().sees(SeqId::new(segment.max_seq())),
+            self.read_point().sees(segment.max_seq()),
             "a write that is not published may fail: it must hide nothing from anybody"
         );
         let part = Part::Flat { segment: segment.clone(), dropped_up_to: SeqId::ZERO };
@@ -150,7 +150,7 @@ impl Region {
             active.expected_row_start(),
         );
         copy_kept(&mut heap, &mut matcher, |cell: CellRef<'_>| {
-            kept.insert(kept.prepare(cell.bytes(), None), cell.seq());
+            kept.insert(kept.prepare(cell.bytes(), None), SeqId::new(cell.seq()));
             Ok(())
         })?;
         let kept = FlatSegment::of(&kept);

@@ -229,7 +229,7 @@ impl Region {
         }
         let segment = self.stores[at].active();
         let prepared = segment.prepare(cell.bytes(), None);
-        segment.insert(prepared, seq.get());
+        segment.insert(prepared, seq);
         true
     }
 

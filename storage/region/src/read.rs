@@ -222,7 +222,7 @@ fn sources(
     let time_range = time_range_of(store, scan);
     let mut sources = Vec::with_capacity(1 + view.pipeline.len() + view.snapshot.len() + view.files.len());
     if !view.active.is_empty() {
-        sources.push(Source::Segment(view.active.scanner(read_point.get())));
+        sources.push(Source::Segment(view.active.scanner(read_point)));
     }
     sources.extend(view.parts().map(|part| part.source(read_point)));
     // The row of a Get can be looked up in the files' bloom filters.

@@ -133,7 +133,7 @@ impl Region {
             writer.append(cell)?;
             scanner.next()?;
         }
-        writer.finish(FileMeta { max_seq_id: Some(file.max_seq.get()), ..FileMeta::default() })?;
+        writer.finish(FileMeta { max_seq_id: Some(file.max_seq), ..FileMeta::default() })?;
         env.fs.rename(&working, to)?;
         Ok(env.fs.sync_dir(dir)?)
     }

@@ -372,12 +372,11 @@ impl Region {
         durability: Durability,
         write: &Arc<Write>,
     ) -> Result<()> {
-        let cells: SmallVec<[CellRef<'_>; 1]> =
-            prepared.iter().map(|(_, cell)| cell.cell_ref(seq.get())).collect();
+        let cells: SmallVec<[CellRef<'_>; 1]> = prepared.iter().map(|(_, cell)| cell.cell_ref(seq)).collect();
         let entry = WalEntry {
             region: self.info.encoded_name().as_bytes(),
             table: self.info.table().full_name(),
-            seq: seq.get(),
+            seq,
             write_time_ms: clock_ms,
             nonce_group: nonce.group,
             nonce: nonce.nonce,
@@ -397,16 +396,16 @@ fn insert_all(mut prepared: Prepared, seq: SeqId) {
     if prepared.len() == 1
         && let Some((segment, cell)) = prepared.pop()
     {
-        return segment.insert(cell, seq.get());
+        return segment.insert(cell, seq);
     }
     while let Some((segment, _)) = prepared.first() {
         let segment = segment.clone();
         if prepared.iter().all(|(other, _)| Arc::ptr_eq(other, &segment)) {
-            return segment.insert_all(prepared.into_iter().map(|(_, cell)| cell).collect(), seq.get());
+            return segment.insert_all(prepared.into_iter().map(|(_, cell)| cell).collect(), seq);
         }
         let (same, others): (Prepared, Prepared) =
             prepared.into_iter().partition(|(other, _)| Arc::ptr_eq(other, &segment));
-        segment.insert_all(same.into_iter().map(|(_, cell)| cell).collect(), seq.get());
+        segment.insert_all(same.into_iter().map(|(_, cell)| cell).collect(), seq);
         prepared = others;
     }
 }

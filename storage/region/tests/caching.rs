@@ -5,6 +5,7 @@ mod common;
 
 use bytes::Bytes;
 use common::*;
+use halcyon_cache::FileId;
 use halcyon_cell::{CellType, ErrorKind};
 use halcyon_env::FileSystem;
 use halcyon_region::{NextState, ReadMode, Scan, ScanLimits};
@@ -169,15 +170,15 @@ fn blocks_of_files_that_were_compacted_or_whose_region_was_removed_leave() {
     assert_eq!(in_memory(&bench), ROWS);
     bench.region.close(false).unwrap();
     let Bench { region, fs, cache, .. } = bench;
-    cache.sweep(&*fs, 0, 100);
+    cache.sweep(&*fs, FileId::ZERO, 100);
     cache.settle();
     assert!(cache.stats().blocks_count > 0, "the file is there");
     fs.remove_dir_all(region.dir()).unwrap();
-    cache.sweep(&*fs, 0, 100);
+    cache.sweep(&*fs, FileId::ZERO, 100);
     cache.settle();
     assert!(cache.stats().blocks_count > 0, "somebody has it open");
     drop((region, reader));
-    cache.sweep(&*fs, 0, 100);
+    cache.sweep(&*fs, FileId::ZERO, 100);
     cache.settle();
     assert_eq!(cache.stats().blocks_count, 0);
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use halcyon_cell::Cell;
+use halcyon_cell::{Cell, SeqId};
 use halcyon_env::Env;
 use halcyon_wal::{Durability, SyncMode, Wal, WalConfig, WalEntry};
 
@@ -54,7 +54,7 @@ fn main() {
                     let entry = WalEntry {
                         region,
                         table,
-                        seq,
+                        seq: SeqId::new(seq),
                         write_time_ms: 1,
                         nonce_group: 0,
                         nonce: 0,

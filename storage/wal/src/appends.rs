@@ -5,7 +5,7 @@ use std::hash::BuildHasherDefault;
 use std::mem;
 use std::sync::Arc;
 
-use halcyon_cell::{Error, Result};
+use halcyon_cell::{Error, Result, SeqId};
 use halcyon_env::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::full::Full;
@@ -19,9 +19,9 @@ pub(crate) type Unflushed = HashMap<Box<[u8]>, Held, BuildHasherDefault<RegionHa
 #[derive(Clone, Copy)]
 pub(crate) struct Held {
     /// The highest sequence id; up to it the region has to flush.
-    pub(crate) max_seq: u64,
+    pub(crate) max_seq: SeqId,
     /// The one appended last since the region was opened; 0 if there was none.
-    pub(crate) last_seq: u64,
+    pub(crate) last_seq: SeqId,
 }
 
 /// What was appended and not yet taken by a round.
@@ -31,6 +31,7 @@ pub(crate) struct Appends {
     buffered: Arc<AtomicUsize>,
     pub(crate) pending: Vec<Completion>,
     pub(crate) sync_wanted: bool,
+    rounds_taken: u64,
     /// Bytes of the file that the buffer goes to, known to be on disk.
     pub(crate) synced_bytes: u64,
     /// Of the current file, the buffered entries included.
@@ -46,6 +47,8 @@ pub(crate) struct Batch {
     pub(crate) buffer: Vec<u8>,
     pub(crate) completions: Vec<Completion>,
     pub(crate) sync_wanted: bool,
+    /// Rises with each batch that is taken.
+    pub(crate) round: u64,
 }
 
 impl Appends {
@@ -56,6 +59,7 @@ impl Appends {
             buffered,
             pending: Vec::new(),
             sync_wanted: false,
+            rounds_taken: 0,
             synced_bytes,
             unflushed: Unflushed::default(),
             stopped: None,
@@ -79,7 +83,9 @@ impl Appends {
             buffer: mem::replace(&mut self.buffer, spare),
             completions: mem::replace(&mut self.pending, spare_pending),
             sync_wanted: mem::take(&mut self.sync_wanted),
+            round: self.rounds_taken,
         };
+        self.rounds_taken += 1;
         self.note_buffered();
         batch
     }
@@ -109,7 +115,7 @@ impl Appends {
         self.note_buffered();
     }
 
-    pub(crate) fn note_unflushed(&mut self, region: &[u8], seq: u64) {
+    pub(crate) fn note_unflushed(&mut self, region: &[u8], seq: SeqId) {
         match self.unflushed.get_mut(region) {
             Some(Held { max_seq, last_seq }) => {
                 assert!(
@@ -129,5 +135,23 @@ impl Appends {
     pub(crate) fn merge_unflushed(&mut self, region: Box<[u8]>, held: Held) {
         let known = self.unflushed.entry(region).or_insert(held);
         known.max_seq = known.max_seq.max(held.max_seq);
+    }
+}
+
+#[cfg(all(test, not(halcyon_shuttle)))]
+mod tests {
+    use super::*;
+
+    /// A batch that found no space is written again before what was appended since.
+    #[test]
+    fn what_is_given_back_comes_first() {
+        let buffered = Arc::new(AtomicUsize::new(0));
+        let mut appends = Appends::new(buffered.clone(), 0);
+        appends.buffer.extend_from_slice(b"first");
+        let batch = appends.take(Vec::new(), Vec::new());
+        appends.buffer.extend_from_slice(b"second");
+        appends.give_back(batch);
+        assert_eq!(appends.buffer, b"firstsecond");
+        assert_eq!(buffered.load(Ordering::Relaxed), 11);
     }
 }

@@ -44,14 +44,31 @@ pub(crate) struct Driving {
 /// What the leader owns.
 #[derive(Default)]
 struct Leader {
+    /// The last round whose appends were acknowledged.
+    acknowledged: Option<u64>,
     /// Empty; its memory takes the completions of the round after next.
     spare: Vec<Completion>,
 }
 
 /// A round whose completions are still to be run.
 struct Finished {
+    round: u64,
     completions: Vec<Completion>,
     result: Result<()>,
+}
+
+impl Leader {
+    fn note_finished(&mut self, finished: &Finished) {
+        if finished.result.is_ok() {
+            assert!(
+                self.acknowledged < Some(finished.round),
+                "appends are acknowledged in their order: round {} after {:?}",
+                finished.round,
+                self.acknowledged
+            );
+            self.acknowledged = Some(finished.round);
+        }
+    }
 }
 
 impl Wal {
@@ -153,6 +170,7 @@ impl Wal {
         while self.has_finished() {
             let Some(mut finished) = self.take_finished() else { break };
             completed = true;
+            leader.note_finished(&finished);
             for completion in finished.completions.drain(..) {
                 completion(&finished.result);
             }
@@ -170,10 +188,11 @@ impl Wal {
         first
     }
 
-    pub(crate) fn finish(&self, completions: Vec<Completion>, result: &Result<()>) {
+    /// Leaves the completions of a round to the leader.
+    pub(crate) fn finish(&self, round: u64, completions: Vec<Completion>, result: &Result<()>) {
         if !completions.is_empty() {
             let mut finished = self.driving.finished.lock();
-            finished.push_back(Finished { completions, result: result.clone() });
+            finished.push_back(Finished { round, completions, result: result.clone() });
             self.driving.finished_count.store(finished.len(), Ordering::Release);
         }
     }

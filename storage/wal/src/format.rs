@@ -160,7 +160,7 @@ fn encode_key(entry: &WalEntry<'_>) -> Head {
     put_bytes(&mut out, 1, entry.region);
     put_bytes(&mut out, 2, entry.table);
     let numbers = [
-        (3, entry.seq),
+        (3, entry.seq.get()),
         (4, entry.write_time_ms as u64),
         (7, entry.cells.len() as u64),
         (FIELD_NONCE_GROUP, entry.nonce_group),
@@ -236,7 +236,7 @@ pub fn is_marker(cell: CellRef<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use halcyon_cell::Cell;
+    use halcyon_cell::{Cell, SeqId};
 
     #[test]
     fn varint_lengths_are_those_written() {
@@ -256,7 +256,7 @@ mod tests {
         let entry = WalEntry {
             region: b"0123456789abcdef0123456789abcdef",
             table: b"ns:t",
-            seq: 7,
+            seq: SeqId::new(7),
             write_time_ms: 1_700_000_000_000,
             nonce_group: 3,
             nonce: 0,

@@ -21,10 +21,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use halcyon_cell::{CellRef, Error, ErrorKind, Result};
+use halcyon_cell::{CellRef, Error, ErrorKind, Result, SeqId};
 use halcyon_env::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use halcyon_env::sync::{Mutex, MutexGuard};
-use halcyon_env::{Activity, Env, Holder, Watch, WatchedMutex, WritableFile};
+use halcyon_env::{Activity, Env, Holder, Watch, WatchedMutex, WritableFile, invariant};
 use halcyon_schema::Durability;
 
 use crate::appends::{Appends, Batch};
@@ -52,7 +52,7 @@ pub struct WalEntry<'a> {
     /// Full table name, `namespace:qualifier` or the bare qualifier in the default namespace.
     pub table: &'a [u8],
     /// Rises strictly within a region. The caller assigns it and appends under one lock.
-    pub seq: u64,
+    pub seq: SeqId,
     pub write_time_ms: i64,
     /// 0 for none.
     pub nonce_group: u64,
@@ -139,7 +139,13 @@ impl Wal {
         if !is_marker(entry.cells[0]) {
             appends.note_unflushed(entry.region, entry.seq);
         }
+        let was_empty = appends.buffer.is_empty();
         prepared.put(&mut appends.buffer, synced_bytes);
+        invariant!(
+            was_empty || appends.buffer.len() <= self.config.buffer_max_bytes,
+            "the buffer has its limit, unless it holds one entry: {} bytes",
+            appends.buffer.len()
+        );
         appends.note_buffered();
         let at_once = match durability {
             Durability::SkipWal | Durability::AsyncWal => Some(completion),
@@ -272,22 +278,24 @@ impl Wal {
         self.writing.store(0, Ordering::Relaxed);
         match &result {
             Ok(()) => self.note_space(),
-            Err(error) => self.stop(error, &mut batch.completions),
+            Err(error) => {
+                self.stop(error, &mut batch.completions);
+            }
         }
         self.counters.set_file_bytes(writer.file.len());
         batch.buffer.clear();
         if batch.buffer.capacity() <= BUFFER_KEPT_MAX_BYTES {
             writer.spare = batch.buffer;
         }
-        self.finish(batch.completions, &result);
+        self.finish(batch.round, batch.completions, &result);
         result.map(|()| Put::Written)
     }
 
     /// Stops the log outside a round. The completions of what is buffered are left to the driver.
     pub(crate) fn fail(&self, error: &Error) {
         let mut completions = Vec::new();
-        self.stop(error, &mut completions);
-        self.finish(completions, &Err(error.clone()));
+        let round = self.stop(error, &mut completions);
+        self.finish(round, completions, &Err(error.clone()));
         self.wake_driver();
     }
 
@@ -303,14 +311,18 @@ impl Wal {
             let begin_ns = self.env.clock.monotonic_ns();
             self.finish_predecessor()?;
             writer.file.sync()?;
+            assert!(
+                self.predecessor.lock().is_none(),
+                "a file is synced after the one before it: recovery would find a hole between them"
+            );
             self.counters.synced(self.env.clock.monotonic_ns().saturating_sub(begin_ns));
             writer.unsynced = false;
         }
         Ok(Put::Written)
     }
 
-    /// Refuses all later appends, and gives the waiting ones to the failed round.
-    fn stop(&self, error: &Error, completions: &mut Vec<Completion>) {
+    /// Refuses all later appends, and gives the waiting ones to the failed round. Returns the round that they were in.
+    fn stop(&self, error: &Error, completions: &mut Vec<Completion>) -> u64 {
         let mut appends = self.appends.unwatched().lock();
         if appends.stopped.is_none() {
             tracing::error!(%error, "the write-ahead log has failed; no more appends are taken");
@@ -319,5 +331,6 @@ impl Wal {
         }
         let rest = appends.take(Vec::new(), Vec::new());
         completions.extend(rest.completions);
+        rest.round
     }
 }

@@ -7,9 +7,9 @@
 
 use std::collections::VecDeque;
 use std::mem;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use halcyon_cell::{Error, ErrorKind, Result};
+use halcyon_cell::{Error, ErrorKind, Result, SeqId};
 use halcyon_env::{Env, WritableFile};
 
 use crate::appends::Unflushed;
@@ -113,18 +113,18 @@ impl Wal {
     pub fn region_opened(&self, region: &[u8]) {
         tracing::trace!(region = %region.escape_ascii(), "region appends to this log");
         if let Some(held) = self.appends.unwatched().lock().unflushed.get_mut(region) {
-            held.last_seq = 0; // the opening counts from what is in files
+            held.last_seq = SeqId::ZERO; // the opening counts from what is in files
         }
     }
 
     /// All edits of the region up to and with `up_to_seq` are in HFiles whose names are durable.
-    pub fn flushed(&self, region: &[u8], up_to_seq: u64) {
+    pub fn flushed(&self, region: &[u8], up_to_seq: SeqId) {
         self.strike_out(region, up_to_seq);
     }
 
     /// The region was closed after a last flush. Not to be called when it was given up with edits unflushed.
     pub fn region_closed(&self, region: &[u8]) {
-        self.strike_out(region, u64::MAX);
+        self.strike_out(region, SeqId::MAX);
     }
 
     /// If there are more files than `files_count_max`: the regions to flush so that the oldest can go.
@@ -174,9 +174,14 @@ impl Wal {
         if let Put::NoSpace(error) = self.write_batch(&mut writer, batch, true)? {
             // Nobody will try again: what waits is told so.
             let rest = self.appends.unwatched().lock().take(Vec::new(), Vec::new());
-            self.finish(rest.completions, &Err(error.clone()));
+            self.finish(rest.round, rest.completions, &Err(error.clone()));
             return Err(error);
         }
+        assert_eq!(
+            self.buffered_bytes(),
+            0,
+            "a closed WAL takes nothing, so nothing is behind its last round"
+        );
         writer.file.write_all(TRAILER)?;
         writer.file.sync()?;
         let closed = ClosedFile { path: writer.path.clone(), bytes: writer.file.len(), unflushed };
@@ -240,7 +245,7 @@ impl Wal {
         Ok(())
     }
 
-    fn strike_out(&self, region: &[u8], up_to_seq: u64) {
+    fn strike_out(&self, region: &[u8], up_to_seq: SeqId) {
         let mut appends = self.appends.unwatched().lock();
         strike(&mut appends.unflushed, region, up_to_seq);
         for file in &mut self.files.lock().closed {
@@ -261,7 +266,7 @@ impl Wal {
                 tracing::warn!(%error, "could not archive a log");
                 continue;
             }
-            self.files.lock().closed.retain(|file| file.path != path);
+            self.files.lock().remove_flushed(&path);
             archived.push(target);
         }
         if !archived.is_empty() {
@@ -277,6 +282,18 @@ impl Wal {
 impl Files {
     pub(crate) fn count(&self) -> usize {
         self.closed.len()
+    }
+
+    /// The file at `path` is in the archive.
+    fn remove_flushed(&mut self, path: &Path) {
+        let Some(at) = self.closed.iter().position(|file| file.path == path) else { return };
+        let file = self.closed.remove(at).expect("it was found there");
+        assert!(
+            file.unflushed.is_empty(),
+            "{} is archived with edits of {} regions that are only in memory",
+            path.display(),
+            file.unflushed.len()
+        );
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -306,6 +323,10 @@ impl Rolling {
             let _ = env.fs.remove_file(&path); // was free, so it is ours
             return Err(Error::from(error).context("could not make a new log"));
         }
+        assert!(
+            !file.is_empty(),
+            "a file gets its name after its header: recovery refuses a WAL without one"
+        );
         Ok((file, path))
     }
 
@@ -324,7 +345,7 @@ impl Rolling {
     }
 }
 
-fn strike(unflushed: &mut Unflushed, region: &[u8], up_to_seq: u64) {
+fn strike(unflushed: &mut Unflushed, region: &[u8], up_to_seq: SeqId) {
     if unflushed.get(region).is_some_and(|held| held.max_seq <= up_to_seq) {
         unflushed.remove(region);
     }

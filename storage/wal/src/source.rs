@@ -76,6 +76,10 @@ impl Source {
         }
         let in_file = self.end.saturating_sub(self.base);
         self.buffer.truncate(usize::try_from(in_file).unwrap_or(usize::MAX));
+        assert!(
+            self.base + self.buffer.len() as u64 <= self.end.max(self.base),
+            "the buffer ends where the entries end: a trailer would be read as one"
+        );
     }
 
     /// The next `len` bytes, and goes behind them.

@@ -13,7 +13,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use halcyon_cell::{Cell, CellRef, Error, Result};
+use halcyon_cell::{Cell, CellRef, Error, Result, SeqId};
 use halcyon_env::{DirEntry, Env, WritableFile, invariant};
 use halcyon_proto::pb;
 
@@ -53,7 +53,7 @@ struct Output {
     temporary: PathBuf,
     file: Option<Box<dyn WritableFile>>,
     buffer: Vec<u8>,
-    last_seq: u64,
+    last_seq: SeqId,
 }
 
 struct Splitter<'a> {
@@ -118,10 +118,10 @@ impl Splitter<'_> {
             self.report.markers += 1;
             return Ok(());
         }
-        let region = &key.encoded_region_name[..];
+        let (region, seq) = (&key.encoded_region_name[..], SeqId::new(key.log_sequence_number));
         if !self.outputs.contains_key(region) {
             let dir = (self.destination)(region, &key.table_name);
-            let output = dir.map(|dir| Output::new(dir, log, key.log_sequence_number));
+            let output = dir.map(|dir| Output::new(dir, log, seq));
             self.outputs.insert(region.to_vec(), output);
         }
         let Some(output) = self.outputs.get_mut(region).expect("was just put in") else {
@@ -131,7 +131,7 @@ impl Splitter<'_> {
         let borrowed: Vec<CellRef<'_>> = cells.iter().map(Cell::get).collect();
         let entry = PreparedEntry::copied(key, &borrowed);
         entry.put(&mut output.buffer, 0);
-        output.last_seq = output.last_seq.max(key.log_sequence_number);
+        output.last_seq = output.last_seq.max(seq);
         self.buffered_bytes += entry.len();
         if self.buffered_bytes > BUFFERED_MAX_BYTES {
             self.spill()?;
@@ -169,9 +169,9 @@ impl Splitter<'_> {
 }
 
 impl Output {
-    fn new(dir: PathBuf, log: &Path, first_seq: u64) -> Output {
+    fn new(dir: PathBuf, log: &Path, first_seq: SeqId) -> Output {
         let log = log.file_name().unwrap_or_default().to_string_lossy();
-        let temporary = dir.join(format!("{first_seq:019}-{log}{TEMPORARY_SUFFIX}"));
+        let temporary = dir.join(format!("{:019}-{log}{TEMPORARY_SUFFIX}", first_seq.get()));
         Output { dir, temporary, file: None, buffer: Vec::new(), last_seq: first_seq }
     }
 
@@ -202,7 +202,7 @@ impl Output {
             "recovered edits get their name when all of them are on disk: {} bytes are in memory",
             self.buffer.len()
         );
-        let path = self.dir.join(format!("{:019}", self.last_seq));
+        let path = self.dir.join(format!("{:019}", self.last_seq.get()));
         let published = env.fs.rename(&self.temporary, &path).and_then(|()| env.fs.sync_dir(&self.dir));
         published.map_err(|error| Error::from(error).context("could not publish recovered edits"))?;
         Ok(path)
@@ -211,4 +211,25 @@ impl Output {
 
 fn is_compaction(cell: &Cell) -> bool {
     cell.qualifier() == COMPACTION_QUALIFIER
+}
+
+#[cfg(test)]
+mod tests {
+    use halcyon_env::sim::SimFileSystem;
+
+    use super::*;
+
+    /// Edits of a region are replayed in the order of the files, and later ones must win.
+    #[test]
+    fn files_are_read_in_the_order_of_their_times() {
+        let env = SimFileSystem::new().env();
+        let dir = Path::new("/WALs/h");
+        env.fs.create_dir_all(dir).unwrap();
+        let names = ["h.998", "h.999.meta", "h.1000", "h.1001.meta", "h.10000"];
+        for name in names.iter().rev().chain(&[".h.5.tmp"]) {
+            env.fs.put_new(&dir.join(name), b"").unwrap();
+        }
+        let found = logs_in(&env, dir).unwrap();
+        assert_eq!(found, names.map(|name| dir.join(name)));
+    }
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use common::Scratch;
-use halcyon_cell::{Cell, ErrorKind, Result};
+use halcyon_cell::{Cell, ErrorKind, Result, SeqId};
 use halcyon_env::sim::{Fault, Operation, SimFileSystem};
 use halcyon_env::{Env, FileSystem};
 use halcyon_wal::{Completion, Durability, SyncMode, Wal, WalConfig, WalEntry, WalReader};
@@ -18,8 +18,15 @@ use parking_lot::Mutex;
 fn append(wal: &Wal, region: &[u8], seq: u64, value: &[u8], completion: Completion) -> Result<()> {
     let cell = Cell::put(b"r", b"f", b"q", 1, value);
     let cells = [cell.get()];
-    let entry =
-        WalEntry { region, table: b"t", seq, write_time_ms: 1, nonce_group: 0, nonce: 0, cells: &cells };
+    let entry = WalEntry {
+        region,
+        table: b"t",
+        seq: SeqId::new(seq),
+        write_time_ms: 1,
+        nonce_group: 0,
+        nonce: 0,
+        cells: &cells,
+    };
     wal.append(&entry, Durability::SyncWal, completion)
 }
 
@@ -239,7 +246,7 @@ fn an_async_append_is_told_at_once_and_written_later() {
     let entry = WalEntry {
         region: b"aaaa",
         table: b"t",
-        seq: 1,
+        seq: SeqId::new(1),
         write_time_ms: 1,
         nonce_group: 0,
         nonce: 0,

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use halcyon_cell::{Cell, CellRef, Result};
+use halcyon_cell::{Cell, CellRef, Result, SeqId};
 use halcyon_env::FileSystem;
 use halcyon_env::sim::{CrashMode, SimFileSystem};
 use halcyon_wal::{Durability, SyncMode, Wal, WalConfig, WalEntry, WalReader, split_logs};
@@ -55,8 +55,15 @@ fn live(fs: &SimFileSystem, sync_mode: SyncMode, knowledge: &mut Knowledge) -> R
         };
         let cells = cells_of(region, seq);
         let cells: Vec<CellRef<'_>> = cells.iter().map(Cell::get).collect();
-        let entry =
-            WalEntry { region, table: b"t", seq, write_time_ms: 1, nonce_group: 0, nonce: 0, cells: &cells };
+        let entry = WalEntry {
+            region,
+            table: b"t",
+            seq: SeqId::new(seq),
+            write_time_ms: 1,
+            nonce_group: 0,
+            nonce: 0,
+            cells: &cells,
+        };
         let (acknowledged, edit) = (knowledge.acknowledged.clone(), (region.to_vec(), seq));
         knowledge.appended.push(edit.clone());
         let completion = move |result: &Result<()>| {
@@ -74,7 +81,7 @@ fn live(fs: &SimFileSystem, sync_mode: SyncMode, knowledge: &mut Knowledge) -> R
         if seq % 13 == 0 {
             // A flush of the region: from here on its edits are safe without the log.
             knowledge.flushed.insert(region.to_vec(), seq);
-            wal.flushed(region, seq);
+            wal.flushed(region, SeqId::new(seq));
         }
     }
     wal.drive();

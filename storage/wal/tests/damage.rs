@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use halcyon_cell::{Cell, CellRef, CellType, ErrorKind, Result, append_tag};
+use halcyon_cell::{Cell, CellRef, CellType, ErrorKind, Result, SeqId, append_tag};
 use halcyon_env::FileSystem;
 use halcyon_env::sim::{CrashMode, Dice, SimFileSystem};
 use halcyon_wal::{Durability, Wal, WalConfig, WalEntry, WalReader};
@@ -45,7 +45,7 @@ fn random_log(seed: u64, close: bool) -> (Vec<u8>, Vec<u64>, Vec<Vec<Cell>>) {
         let entry = WalEntry {
             region: &dice.bytes(region_len),
             table: &dice.bytes(table_len),
-            seq,
+            seq: SeqId::new(seq),
             write_time_ms: dice.next_u64() as i64,
             nonce_group: dice.next_u64() >> dice.below(64),
             nonce: dice.next_u64() >> dice.below(64),
@@ -136,8 +136,15 @@ fn damage_in_what_was_never_synced_is_a_torn_tail() {
             let cell = Cell::put(b"row", b"f", b"q", 1, &[seq as u8; 600]);
             let cells = [cell.get()];
             let (region, table) = (&b"aaaa"[..], &b"t"[..]);
-            let entry =
-                WalEntry { region, table, seq, write_time_ms: 1, nonce_group: 0, nonce: 0, cells: &cells };
+            let entry = WalEntry {
+                region,
+                table,
+                seq: SeqId::new(seq),
+                write_time_ms: 1,
+                nonce_group: 0,
+                nonce: 0,
+                cells: &cells,
+            };
             let durability = if seq <= 5 { Durability::SyncWal } else { Durability::AsyncWal };
             wal.append(&entry, durability, Box::new(|_| ())).unwrap();
             wal.drive();

@@ -1,6 +1,6 @@
 //! The bytes of a log with one entry, as drawn in `FORMAT.md`.
 
-use halcyon_cell::Cell;
+use halcyon_cell::{Cell, SeqId};
 use halcyon_env::FileSystem;
 use halcyon_env::sim::SimFileSystem;
 use halcyon_wal::{Durability, Wal, WalConfig, WalEntry};
@@ -34,8 +34,15 @@ fn a_log_of_one_entry() {
     let cell = Cell::put(b"r", b"f", b"q", 9, b"v1");
     let cells = [cell.get()];
     let (region, table) = (&b"abcd"[..], &b"t"[..]);
-    let entry =
-        WalEntry { region, table, seq: 7, write_time_ms: 1000, nonce_group: 0, nonce: 5, cells: &cells };
+    let entry = WalEntry {
+        region,
+        table,
+        seq: SeqId::new(7),
+        write_time_ms: 1000,
+        nonce_group: 0,
+        nonce: 5,
+        cells: &cells,
+    };
     wal.append(&entry, Durability::SyncWal, Box::new(|_| ())).unwrap();
     let path = wal.current_file();
     wal.close().unwrap();

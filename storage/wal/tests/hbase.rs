@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::Scratch;
-use halcyon_cell::{Cell, CellRef, CellType, append_tag};
+use halcyon_cell::{Cell, CellRef, CellType, SeqId, append_tag};
 use halcyon_env::Env;
 use halcyon_wal::{Durability, Wal, WalEntry, WalReader, split_logs};
 
@@ -87,7 +87,7 @@ fn write_log(scratch: &Scratch) -> PathBuf {
         let entry = WalEntry {
             region: b"0123456789abcdef0123456789abcdef",
             table: b"ns:table",
-            seq,
+            seq: SeqId::new(seq),
             write_time_ms: 1_700_000_000_000 + seq as i64,
             nonce_group: seq % 2,
             nonce: seq * 3 % 7,

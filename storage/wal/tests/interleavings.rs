@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex as Plain};
 use std::time::Duration;
 
-use halcyon_cell::{Cell, ErrorKind, Result};
+use halcyon_cell::{Cell, ErrorKind, Result, SeqId};
 use halcyon_env::sim::{CrashMode, Fault, Operation, SimFileSystem};
 use halcyon_env::sync::atomic::{AtomicBool, Ordering};
 use halcyon_env::sync::{Condvar, Mutex};
@@ -81,7 +81,7 @@ impl Case {
         let entry = WalEntry {
             region: &[region],
             table: b"t",
-            seq,
+            seq: SeqId::new(seq),
             write_time_ms: 1,
             nonce_group: 0,
             nonce: 0,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::Scratch;
-use halcyon_cell::{Cell, CellRef, ErrorKind};
+use halcyon_cell::{Cell, CellRef, ErrorKind, SeqId};
 use halcyon_env::Env;
 use halcyon_wal::{Durability, SyncMode, Wal, WalEntry, WalReader, split_logs};
 
@@ -15,8 +15,15 @@ fn append(wal: &Wal, region: &[u8], seq: u64, durability: Durability, done: &Arc
     let cell =
         Cell::put(format!("row{seq}").as_bytes(), b"f", b"q", seq as i64, &vec![b'v'; seq as usize % 300]);
     let cells: [CellRef<'_>; 1] = [cell.get()];
-    let entry =
-        WalEntry { region, table: b"t", seq, write_time_ms: 1000, nonce_group: 1, nonce: seq, cells: &cells };
+    let entry = WalEntry {
+        region,
+        table: b"t",
+        seq: SeqId::new(seq),
+        write_time_ms: 1000,
+        nonce_group: 1,
+        nonce: seq,
+        cells: &cells,
+    };
     let done = done.clone();
     let completion = Box::new(move |result: &halcyon_cell::Result<()>| {
         assert!(result.is_ok());
@@ -103,7 +110,7 @@ fn flushed_logs_go_to_the_archive() {
     assert!(first.archived.is_empty());
     append(&wal, b"aaaa", 3, Durability::SyncWal, &done);
     assert_eq!(wal.regions_holding_oldest(), [b"aaaa", b"bbbb"]);
-    wal.flushed(b"aaaa", 1);
+    wal.flushed(b"aaaa", SeqId::new(1));
     assert_eq!(wal.regions_holding_oldest(), [b"bbbb"]);
     let second = wal.roll().unwrap();
     assert!(second.archived.is_empty());
@@ -111,7 +118,7 @@ fn flushed_logs_go_to_the_archive() {
     let name = first.old_file.file_name().unwrap();
     assert_eq!(wal.archive(), [config.archive_dir.join(name)]);
     assert_eq!(wal.regions_holding_oldest(), [b"aaaa"]);
-    wal.flushed(b"aaaa", 2);
+    wal.flushed(b"aaaa", SeqId::new(2));
     assert!(wal.archive().is_empty());
     wal.close().unwrap();
     wal.close().unwrap();
@@ -122,7 +129,7 @@ fn flushed_logs_go_to_the_archive() {
     let entry = WalEntry {
         region: b"aaaa",
         table: b"t",
-        seq: 9,
+        seq: SeqId::new(9),
         write_time_ms: 0,
         nonce_group: 0,
         nonce: 0,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use halcyon_cell::{Cell, ErrorKind, Result};
+use halcyon_cell::{Cell, ErrorKind, Result, SeqId};
 use halcyon_env::sim::{Fault, Operation, SimFileSystem};
 use halcyon_env::{Clock, Env, ManualClock};
 use halcyon_wal::{Durability, SyncMode, Wal, WalConfig, WalEntry, WalReader};
@@ -39,7 +39,7 @@ impl Bench {
         let entry = WalEntry {
             region: b"region",
             table: b"t",
-            seq,
+            seq: SeqId::new(seq),
             write_time_ms: 1,
             nonce_group: 0,
             nonce: 0,
@@ -129,7 +129,7 @@ fn a_roll_that_finds_no_space_leaves_the_old_file() {
     assert_eq!(bench.done(), 2);
     // The accounts are the old file's again: it stays as long as the region has not flushed.
     assert!(bench.wal.roll().unwrap().archived.is_empty());
-    bench.wal.flushed(b"region", 2);
+    bench.wal.flushed(b"region", SeqId::new(2));
     assert_eq!(bench.wal.archive().len(), 1);
     assert_eq!(bench.clock.now_ms() - 1_700_000_000_000, 200);
 }

@@ -507,5 +507,8 @@ mod tests {
         queues.add_response_bytes(600);
         let is_full = |class| queues.is_full(class, &OwnWaiting::default());
         assert!(is_full(CallClass::Scan) && !is_full(CallClass::Read) && queues.is_crowded());
+        queues.sub_response_bytes(600);
+        assert!(!is_full(CallClass::Scan) && !queues.is_crowded());
+        assert_eq!((queues.response_bytes(), queues.connection_bytes_max()), (0, 500), "all is given back");
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use halcyon_cache::{BlockCache, FileTierOptions};
+use halcyon_cache::{BlockCache, FileId, FileTierOptions};
 use halcyon_env::Env;
 
 use super::workers::Worker;
@@ -60,9 +60,9 @@ impl CacheUpkeep {
 
     /// Removes blocks of files that do not exist any more; resumes where it ended the last time.
     pub(crate) fn sweep(&self) {
-        let from = self.swept_to.load(Ordering::Relaxed);
-        let next = self.cache.sweep(&*self.env.fs, from, SWEEP_FILES_MAX).unwrap_or(0);
-        self.swept_to.store(next, Ordering::Relaxed);
+        let from = FileId::new(self.swept_to.load(Ordering::Relaxed));
+        let next = self.cache.sweep(&*self.env.fs, from, SWEEP_FILES_MAX).unwrap_or_default();
+        self.swept_to.store(next.get(), Ordering::Relaxed);
     }
 
     /// Saves what the file tier needs for the next start. *Blocking*.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use halcyon_cell::Cell;
+use halcyon_cell::{Cell, SeqId};
 use halcyon_client::ClientError;
 use halcyon_env::spawn_thread;
 use halcyon_wal::{Durability, SyncMode, Wal, WalConfig, WalEntry};
@@ -47,7 +47,7 @@ impl Measure<'_> {
             wal: Arc::clone(&wal),
             // a region of its own, so that its numbers rise without a lock
             region: format!("{number:032x}").into_bytes(),
-            seq: 0,
+            seq: SeqId::ZERO,
             cell: Cell::put(
                 format!("{number:026}").as_bytes(),
                 b"info0",
@@ -71,13 +71,13 @@ impl Measure<'_> {
 struct Appender {
     wal: Arc<Wal>,
     region: Vec<u8>,
-    seq: u64,
+    seq: SeqId,
     cell: Cell,
 }
 
 impl Client for Appender {
     async fn step(&mut self) -> Result<Step, ClientError> {
-        self.seq += 1;
+        self.seq = self.seq.next();
         let (done, result) = oneshot::channel();
         let completion = Box::new(move |result: &halcyon_cell::Result<()>| {
             let _ = done.send(result.clone()); // the run may be over

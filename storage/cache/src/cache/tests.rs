@@ -3,6 +3,11 @@ use halcyon_env::sim::SimFileSystem;
 
 use super::*;
 
+/// The block offset of this number.
+fn at(offset: u64) -> BlockOffset {
+    BlockOffset::new(offset)
+}
+
 fn block(len: usize) -> Arc<Block> {
     block_of(BlockKind::Data, len)
 }
@@ -24,10 +29,10 @@ fn file(cache: &Arc<BlockCache>, number: u64) -> CachedFile {
 fn a_block_comes_back_as_the_same_bytes() {
     let cache = new(1 << 20);
     let file = file(&cache, 1);
-    assert!(file.get(0).is_none());
+    assert!(file.get(at(0)).is_none());
     let put = block(100);
-    file.insert(0, put.clone(), BlockPriority::Normal);
-    let got = file.get(0).unwrap();
+    file.insert(at(0), put.clone(), BlockPriority::Normal);
+    let got = file.get(at(0)).unwrap();
     assert!(Arc::ptr_eq(&put, &got));
     let stats = cache.stats();
     assert_eq!((stats.hits_count, stats.misses_count, stats.blocks_count), (1, 1, 1));
@@ -39,9 +44,9 @@ fn never_holds_more_than_its_capacity_and_readers_keep_what_they_hold() {
     let cache = new(10 << 20);
     let file = file(&cache, 1);
     let held = block(64 << 10);
-    file.insert(0, held.clone(), BlockPriority::Normal);
+    file.insert(at(0), held.clone(), BlockPriority::Normal);
     for offset in 1..1000 {
-        file.insert(offset, block(64 << 10), BlockPriority::Normal);
+        file.insert(at(offset), block(64 << 10), BlockPriority::Normal);
         assert!(cache.stats().used_bytes <= 10 << 20);
     }
     let stats = cache.stats();
@@ -62,24 +67,24 @@ fn a_long_scan_leaves_what_is_dear_or_read_again() {
         let (hot, index, in_memory, cold) =
             (file(&cache, 1), file(&cache, 2), file(&cache, 3), file(&cache, 4));
         for offset in 0..60 {
-            hot.insert(offset, block(64 << 10), BlockPriority::Normal);
-            in_memory.insert(offset, block(64 << 10), BlockPriority::High);
-            index.insert(offset, block_of(BlockKind::LeafIndex, 16 << 10), BlockPriority::High);
+            hot.insert(at(offset), block(64 << 10), BlockPriority::Normal);
+            in_memory.insert(at(offset), block(64 << 10), BlockPriority::High);
+            index.insert(at(offset), block_of(BlockKind::LeafIndex, 16 << 10), BlockPriority::High);
         }
         for offset in (0..60).chain(0..60) {
-            assert!(hot.get(offset).is_some());
+            assert!(hot.get(at(offset)).is_some());
         }
         for offset in 0..5000 {
-            cold.insert(offset, block(64 << 10), BlockPriority::Normal);
-            (1..reads_in_a_row).for_each(|_| drop(cold.get(offset)));
+            cold.insert(at(offset), block(64 << 10), BlockPriority::Normal);
+            (1..reads_in_a_row).for_each(|_| drop(cold.get(at(offset))));
             if offset % 40 == 0 {
                 // Somebody else goes on with his work.
-                for at in 0..60 {
-                    drop((hot.get(at), index.get(at)));
+                for offset in 0..60 {
+                    drop((hot.get(at(offset)), index.get(at(offset))));
                 }
             }
         }
-        let left = |file: &CachedFile| (0..60).filter(|offset| file.is_in_memory(*offset)).count();
+        let left = |file: &CachedFile| (0..60).filter(|offset| file.is_in_memory(at(*offset))).count();
         let left = (left(&hot), left(&index), left(&in_memory));
         assert!(left.0 >= 57 && left.1 >= 57, "{left:?} of 60 each are left after {reads_in_a_row} in a row");
         assert!(left.2 >= 57 || reads_in_a_row > 1, "{left:?} of 60 each are left");
@@ -91,43 +96,43 @@ fn drops_a_file_in_steps_and_only_that() {
     let cache = new(16 << 20);
     let files: Vec<CachedFile> = (0..40).map(|number| file(&cache, number)).collect();
     for file in &files {
-        (0..2).for_each(|offset| file.insert(offset, block(100), BlockPriority::Normal));
+        (0..2).for_each(|offset| file.insert(at(offset), block(100), BlockPriority::Normal));
     }
     for offset in 2..1000 {
-        files[17].insert(offset, block(100), BlockPriority::Normal);
+        files[17].insert(at(offset), block(100), BlockPriority::Normal);
     }
     files[17].evict();
-    assert!(files[17].get(0).is_some(), "nothing is done on the caller's thread");
+    assert!(files[17].get(at(0)).is_some(), "nothing is done on the caller's thread");
     let before = cache.stats().blocks_count;
     assert!(cache.turn(Duration::ZERO));
     let gone = before - cache.stats().blocks_count;
     assert!(gone > 0 && gone <= LEAVING_BLOCKS_MAX as u64, "{gone} in one step");
     cache.settle();
-    assert!((0..1000).all(|offset| files[17].get(offset).is_none()));
+    assert!((0..1000).all(|offset| files[17].get(at(offset)).is_none()));
     assert_eq!(cache.stats().blocks_count, 78);
-    files[17].insert(0, block(100), BlockPriority::Normal);
-    assert!(files[17].get(0).is_some());
+    files[17].insert(at(0), block(100), BlockPriority::Normal);
+    assert!(files[17].get(at(0)).is_some());
 }
 
 #[test]
 fn blocks_are_found_by_who_opens_the_file_again() {
     let cache = new(1 << 20);
-    file(&cache, 1).insert(5, block(100), BlockPriority::Normal);
-    assert!(file(&cache, 1).get(5).is_some());
-    assert!(file(&cache, 2).get(5).is_none());
+    file(&cache, 1).insert(at(5), block(100), BlockPriority::Normal);
+    assert!(file(&cache, 1).get(at(5)).is_some());
+    assert!(file(&cache, 2).get(at(5)).is_none());
     let (one, clone) = (file(&cache, 1), file(&cache, 1));
     clone.retire();
     cache.settle();
-    assert!(one.get(5).is_some(), "somebody else has it open");
+    assert!(one.get(at(5)).is_some(), "somebody else has it open");
     drop(clone);
     one.retire();
     cache.settle();
-    one.insert(5, block(100), BlockPriority::Normal);
-    assert!(one.get(5).is_none() && cache.stats().blocks_count == 0, "it is gone for good");
+    one.insert(at(5), block(100), BlockPriority::Normal);
+    assert!(one.get(at(5)).is_none() && cache.stats().blocks_count == 0, "it is gone for good");
     assert_eq!(cache.registry.in_memory.count(), 0);
     let new = file(&cache, 1);
-    new.insert(5, block(100), BlockPriority::Normal);
-    assert!(new.get(5).is_some() && one.get(5).is_none(), "another file of that name");
+    new.insert(at(5), block(100), BlockPriority::Normal);
+    assert!(new.get(at(5)).is_some() && one.get(at(5)).is_none(), "another file of that name");
     drop((one, new));
     assert_eq!(cache.registry.files.count(), 1);
     file(&cache, 1).evict();
@@ -141,19 +146,19 @@ fn blocks_of_files_that_are_nowhere_leave() {
     let cache = new(1 << 20);
     let files: Vec<CachedFile> = (0..10).map(|number| file(&cache, number)).collect();
     for (number, file) in files.iter().enumerate() {
-        file.insert(0, block(100), BlockPriority::Normal);
+        file.insert(at(0), block(100), BlockPriority::Normal);
         if number % 2 == 0 {
             fs.put_new(Path::new(&format!("/{number}")), b"").unwrap();
         }
     }
     let open = files.into_iter().nth(1);
-    let mut next = Some(0);
+    let mut next = Some(FileId::ZERO);
     while let Some(after) = next {
         next = cache.sweep(&fs, after, 3);
     }
     cache.settle();
     assert_eq!(cache.stats().blocks_count, 6, "five are on the disk, one is open");
-    assert!(open.unwrap().get(0).is_some() && file(&cache, 3).get(0).is_none());
+    assert!(open.unwrap().get(at(0)).is_some() && file(&cache, 3).get(at(0)).is_none());
 }
 
 #[test]
@@ -161,7 +166,7 @@ fn shrinks_in_steps_and_grows_at_once() {
     let cache = new(64 << 20);
     let file = file(&cache, 1);
     for offset in 0..900 {
-        file.insert(offset, block(64 << 10), BlockPriority::Normal);
+        file.insert(at(offset), block(64 << 10), BlockPriority::Normal);
     }
     let before = cache.stats();
     cache.resize(1 << 20);
@@ -184,8 +189,8 @@ fn shrinks_in_steps_and_grows_at_once() {
 fn nothing_fits_a_cache_of_no_bytes() {
     let cache = new(0);
     let file = file(&cache, 1);
-    file.insert(0, block(10), BlockPriority::High);
-    assert!(file.get(0).is_none());
+    file.insert(at(0), block(10), BlockPriority::High);
+    assert!(file.get(at(0)).is_none());
     assert_eq!((cache.stats().used_bytes, cache.registry.in_memory.count()), (0, 0));
 }
 
@@ -199,16 +204,16 @@ fn many_threads_at_once_leave_the_books_in_order() {
         for start in 0..4u64 {
             let (cache, files) = (&cache, &files);
             scope.spawn(move || {
-                for at in 0..3000u64 {
-                    let file = &files[((at * 7 + start) % 8) as usize];
-                    let offset = (at * 13 + start) % 200;
-                    if file.get(offset).is_none() {
-                        file.insert(offset, block(16 << 10), BlockPriority::Normal);
+                for step in 0..3000u64 {
+                    let file = &files[((step * 7 + start) % 8) as usize];
+                    let offset = (step * 13 + start) % 200;
+                    if file.get(at(offset)).is_none() {
+                        file.insert(at(offset), block(16 << 10), BlockPriority::Normal);
                     }
-                    if at % 500 == 0 {
+                    if step % 500 == 0 {
                         file.evict();
                     }
-                    if at % 100 == 0 {
+                    if step % 100 == 0 {
                         cache.turn(Duration::ZERO);
                     }
                 }

@@ -127,8 +127,21 @@ impl Index {
         self.live.remove(self.segment(slot));
     }
 
+    /// Compares the accounts with what is there. No other thread may change the index meanwhile.
+    #[cfg(test)]
+    pub fn check_accounts(&self) {
+        let slots: Vec<Slot> =
+            self.parts.iter().flat_map(|part| part.lock().values().copied().collect::<Vec<_>>()).collect();
+        let bytes = slots.iter().map(|slot| u64::from(slot.len)).sum::<u64>();
+        assert_eq!((self.count(), self.record_bytes()), (slots.len() as u64, bytes));
+        for segment in 0..self.layout.segments_count {
+            let blocks_count = slots.iter().filter(|slot| self.segment(**slot) == segment).count();
+            assert_eq!(self.live.count(segment), blocks_count, "blocks of segment {segment}");
+        }
+    }
+
     fn part(&self, key: &BlockKey) -> &Mutex<HashMap<BlockKey, Slot>> {
-        let mixed = (key.file ^ key.offset.rotate_left(17)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = (key.file.get() ^ key.offset.get().rotate_left(17)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         &self.parts[(mixed >> 32) as usize % PARTS_COUNT]
     }
 }

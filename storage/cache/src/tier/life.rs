@@ -14,7 +14,7 @@ use super::saved::{self, Bond, Saved, SavedFile};
 use super::space::{Layout, Space};
 use super::{Counters, FileTier, FileTierOptions, INDEX_SHARE};
 use crate::files::Registry;
-use crate::{Block, BlockKey};
+use crate::{Block, BlockKey, BlockOffset};
 
 impl FileTier {
     /// Takes the cache file, with what an earlier life left in it if that is sound. `memory_bytes` is what the whole
@@ -95,7 +95,7 @@ impl FileTier {
             return;
         }
         let files = self.registry.files.all().into_iter().filter_map(|(file, path)| {
-            let slot = |offset: u64| {
+            let slot = |offset: BlockOffset| {
                 self.index.get(&BlockKey { file: file.number, offset }).map(|slot| (offset, slot))
             };
             let blocks: Vec<_> =

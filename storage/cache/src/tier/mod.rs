@@ -283,6 +283,11 @@ impl FileTier {
         }
         let mut record = Vec::with_capacity(len);
         record::encode(file.tag, key.offset, block, &mut record);
+        assert_eq!(
+            record.len(),
+            len,
+            "a record takes the room that was asked for it, or it runs into the next one"
+        );
         self.append(space, key, &record)?;
         self.counters.written.fetch_add(1, Ordering::Relaxed);
         if file.is_gone() {

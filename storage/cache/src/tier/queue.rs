@@ -39,6 +39,12 @@ impl Queue {
         waiting.bytes = bytes;
         waiting.order.push_back(key);
         waiting.blocks.insert(key, block);
+        assert!(
+            waiting.order.len() == waiting.blocks.len() && waiting.bytes <= bytes_max,
+            "each block waits once and within the limit: {} blocks, {} of {bytes_max} bytes",
+            waiting.order.len(),
+            waiting.bytes
+        );
         true
     }
 

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::{Block, BlockKind};
+use crate::{Block, BlockKind, BlockOffset};
 
 const MAGIC: &[u8; 4] = b"HCBK";
 /// Magic and checksum, which the checksum does not cover.
@@ -21,14 +21,14 @@ pub(super) fn is_stored(kind: BlockKind) -> bool {
 }
 
 /// Appends the record of a data block. `tag` is the file's, `offset` the block's place in it.
-pub(super) fn encode(tag: u64, offset: u64, block: &Block, out: &mut Vec<u8>) {
+pub(super) fn encode(tag: u64, offset: BlockOffset, block: &Block, out: &mut Vec<u8>) {
     debug_assert!(is_stored(block.kind()));
     let start = out.len();
     let count = |len: usize| u32::try_from(len).expect("a block is shorter than 4 GiB").to_be_bytes();
     out.extend_from_slice(MAGIC);
     out.extend_from_slice(&[0; 4]);
     out.extend_from_slice(&tag.to_be_bytes());
-    out.extend_from_slice(&offset.to_be_bytes());
+    out.extend_from_slice(&offset.get().to_be_bytes());
     out.extend_from_slice(&[0; 4]);
     out.extend_from_slice(&count(block.bytes().len()));
     out.extend_from_slice(&count(block.marks().len()));
@@ -41,11 +41,11 @@ pub(super) fn encode(tag: u64, offset: u64, block: &Block, out: &mut Vec<u8>) {
 }
 
 /// The block of a record, if these bytes are the undamaged record of that block.
-pub(super) fn decode(tag: u64, offset: u64, record: Vec<u8>) -> Option<Block> {
+pub(super) fn decode(tag: u64, offset: BlockOffset, record: Vec<u8>) -> Option<Block> {
     let header = record.first_chunk::<HEADER_LEN>()?;
     let long = |at: usize| u64::from_be_bytes(header[at..at + 8].try_into().expect("eight bytes"));
     let int = |at: usize| u32::from_be_bytes(header[at..at + 4].try_into().expect("four bytes"));
-    if !header.starts_with(MAGIC) || long(8) != tag || long(16) != offset {
+    if !header.starts_with(MAGIC) || long(8) != tag || long(16) != offset.get() {
         return None;
     }
     let (payload_len, marks_count, notes_len) = (int(28) as usize, int(32) as usize, int(36) as usize);
@@ -76,10 +76,10 @@ mod tests {
     #[test]
     fn comes_back_as_it_was() {
         let mut record = Vec::new();
-        encode(7, 8, &block(), &mut record);
+        encode(7, BlockOffset::new(8), &block(), &mut record);
         assert_eq!(record.len(), len_of(&block()));
         let held = record.capacity();
-        let read = decode(7, 8, record).unwrap();
+        let read = decode(7, BlockOffset::new(8), record).unwrap();
         assert_eq!(
             (read.bytes(), read.marks(), read.notes()),
             (block().bytes(), block().marks(), block().notes())
@@ -90,16 +90,19 @@ mod tests {
     #[test]
     fn another_blocks_record_and_every_damaged_one_are_refused() {
         let mut record = Vec::new();
-        encode(7, 8, &block(), &mut record);
-        assert!(decode(6, 8, record.clone()).is_none() && decode(7, 9, record.clone()).is_none());
+        encode(7, BlockOffset::new(8), &block(), &mut record);
+        assert!(
+            decode(6, BlockOffset::new(8), record.clone()).is_none()
+                && decode(7, BlockOffset::new(9), record.clone()).is_none()
+        );
         for at in 0..record.len() {
-            assert!(decode(7, 8, record[..at].to_vec()).is_none(), "cut at {at}");
+            assert!(decode(7, BlockOffset::new(8), record[..at].to_vec()).is_none(), "cut at {at}");
             for bit in 0..8 {
                 let mut bad = record.clone();
                 bad[at] ^= 1 << bit;
-                assert!(decode(7, 8, bad).is_none(), "bit {bit} of byte {at}");
+                assert!(decode(7, BlockOffset::new(8), bad).is_none(), "bit {bit} of byte {at}");
             }
         }
-        assert!(decode(7, 8, [&record[..], &[0]].concat()).is_none());
+        assert!(decode(7, BlockOffset::new(8), [&record[..], &[0]].concat()).is_none());
     }
 }

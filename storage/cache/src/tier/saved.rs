@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::index::Slot;
 use super::space::Layout;
-use crate::FileIdentity;
+use crate::{BlockOffset, FileIdentity};
 
 const MAGIC: &[u8; 8] = b"HCTIERIX";
 const HEADER_MAGIC: &[u8; 8] = b"HCTIERDT";
@@ -63,7 +63,7 @@ pub(super) struct SavedFile {
     /// Where it was.
     pub path: PathBuf,
     /// Offsets in the file, and where in the cache file their records are.
-    pub blocks: Vec<(u64, Slot)>,
+    pub blocks: Vec<(BlockOffset, Slot)>,
 }
 
 /// See the head of the file.
@@ -93,7 +93,7 @@ impl Saved {
             out.extend_from_slice(&identity.stamp.to_be_bytes());
             out.extend_from_slice(&count(blocks.len()));
             for (offset, slot) in blocks {
-                out.extend_from_slice(&offset.to_be_bytes());
+                out.extend_from_slice(&offset.get().to_be_bytes());
                 out.extend_from_slice(&slot.position.to_be_bytes());
                 out.extend_from_slice(&slot.len.to_be_bytes());
                 out.push(u8::from(slot.used));
@@ -132,7 +132,7 @@ impl SavedFile {
         let identity = FileIdentity { name: name.into(), len: reader.long()?, stamp: reader.long()? };
         let mut blocks = Vec::new();
         for _ in 0..reader.int()? {
-            let offset = reader.long()?;
+            let offset = BlockOffset::new(reader.long()?);
             let slot = Slot { position: reader.long()?, len: reader.int()?, used: reader.take(1)? == [1] };
             layout.segment_of(slot.position, slot.len)?;
             blocks.push((offset, slot));
@@ -180,7 +180,7 @@ mod tests {
         let file = SavedFile {
             identity: identity.clone(),
             path: PathBuf::from("/data/x/0123"),
-            blocks: vec![(0, slot(0, false)), (77, slot(3, true))],
+            blocks: vec![(BlockOffset::ZERO, slot(0, false)), (BlockOffset::new(77), slot(3, true))],
         };
         let empty =
             SavedFile { identity: FileIdentity { len: 8, ..identity }, blocks: Vec::new(), ..file.clone() };

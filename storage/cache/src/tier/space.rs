@@ -70,6 +70,11 @@ impl LiveCounts {
         assert!(before > 0, "a block leaves segment {segment}, which has none: it would never be free again");
     }
 
+    #[cfg(test)]
+    pub fn count(&self, segment: u32) -> usize {
+        self.0[segment as usize].load(Ordering::Relaxed) as usize
+    }
+
     fn is_dead(&self, segment: u32) -> bool {
         self.0[segment as usize].load(Ordering::Relaxed) == 0
     }
@@ -139,9 +144,14 @@ impl Space {
     /// Ends the segment that is being filled and begins a free one; false if none is free.
     pub fn begin_segment(&mut self) -> bool {
         let Some(segment) = self.free.pop() else { return false };
+        assert!(
+            self.blocks[segment as usize].is_empty(),
+            "free segment {segment} has blocks: they would be written over"
+        );
         if let Some(full) = self.current.replace(Filling { segment, used_bytes: 0 }) {
             self.filled.push_back(full.segment);
         }
+        self.check_segments();
         true
     }
 
@@ -154,7 +164,17 @@ impl Space {
             "segment {segment} is free already: two blocks would share its bytes"
         );
         self.free.push(segment);
+        self.check_segments();
         Some((segment, std::mem::take(&mut self.blocks[segment as usize])))
+    }
+
+    fn check_segments(&self) {
+        let found = self.free.len() + self.filled.len() + usize::from(self.current.is_some());
+        let expected = self.layout.segments_count as usize;
+        assert_eq!(
+            found, expected,
+            "each segment is free, filled or being filled: a lost one is never used again"
+        );
     }
 
     /// All segments with blocks, oldest first.
@@ -166,6 +186,7 @@ impl Space {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{BlockOffset, FileId};
 
     #[test]
     fn layouts_stay_inside_the_file() {
@@ -188,7 +209,7 @@ mod tests {
     fn fills_frees_the_oldest_and_the_dead_first() {
         let layout = Layout { segment_bytes: 100, segments_count: 3 };
         let (mut space, live) = (Space::new(layout), LiveCounts::new(layout));
-        let key = |offset| BlockKey { file: 1, offset };
+        let key = |offset| BlockKey { file: FileId::new(1), offset: BlockOffset::new(offset) };
         assert_eq!(space.take(key(0), 10), None, "no segment has begun");
         for segment in 0..3 {
             assert!(space.begin_segment());

@@ -7,11 +7,16 @@ use bytes::Bytes;
 use halcyon_env::sim::{CrashMode, Fault, Operation, SimFileSystem};
 
 use super::*;
-use crate::{BlockCache, BlockKind, BlockPriority, CachedFile, FileIdentity};
+use crate::{BlockCache, BlockKind, BlockOffset, BlockPriority, CachedFile, FileId, FileIdentity};
 
 const CACHE: &str = "/ssd/cache";
 const INDEX: &str = "/ssd/index";
 const MEMORY: u64 = 9 << 18;
+
+/// The block offset of this number.
+fn at(offset: u64) -> BlockOffset {
+    BlockOffset::new(offset)
+}
 
 fn options(size_bytes: u64) -> FileTierOptions {
     FileTierOptions { path: CACHE.into(), size_bytes, index_path: Some(INDEX.into()), queue_blocks_max: 64 }
@@ -44,7 +49,7 @@ fn block(name: &str, offset: u64) -> Arc<Block> {
 
 /// Looks into both tiers, as a reader does that may wait.
 fn find(file: &CachedFile, offset: u64) -> Option<Arc<Block>> {
-    file.get(offset).or_else(|| match file.get_from_file(offset, true) {
+    file.get(at(offset)).or_else(|| match file.get_from_file(at(offset), true) {
         FromFile::Found(block) => Some(block),
         FromFile::NotThere => None,
         FromFile::NeedsDisk => panic!("it may wait"),
@@ -71,7 +76,7 @@ fn read(file: &CachedFile, name: &str, offsets: std::ops::Range<u64>) -> usize {
 /// Puts blocks into memory, and lets what falls out go to the file.
 fn fill(cache: &BlockCache, file: &CachedFile, name: &str, offsets: std::ops::Range<u64>) {
     for offset in offsets {
-        file.insert(offset, block(name, offset), BlockPriority::Normal);
+        file.insert(at(offset), block(name, offset), BlockPriority::Normal);
         if offset % 16 == 0 {
             cache.settle();
         }
@@ -80,6 +85,9 @@ fn fill(cache: &BlockCache, file: &CachedFile, name: &str, offsets: std::ops::Ra
 }
 
 fn tier(cache: &BlockCache) -> FileTierStats {
+    if cache.file_tier_failure().is_none() {
+        cache.tier_for_test().index.check_accounts();
+    }
     cache.stats().file_tier.unwrap()
 }
 
@@ -91,7 +99,7 @@ fn what_leaves_memory_comes_back_from_the_file() {
     for offset in 0..50 {
         let payload = Bytes::from(vec![7; 5000]);
         let index = Arc::new(Block::new(BlockKind::LeafIndex, payload, Box::new([]), 5000));
-        a.insert(1 << 40 | offset, index, BlockPriority::Normal);
+        a.insert(at(1 << 40 | offset), index, BlockPriority::Normal);
     }
     fill(&cache, &a, "a", 500..900);
     let stats = tier(&cache);
@@ -99,15 +107,15 @@ fn what_leaves_memory_comes_back_from_the_file() {
     assert_eq!(stats.written_count, stats.blocks_count);
     assert_eq!(read(&a, "a", 0..900), 900);
     assert_eq!(tier(&cache).hits_count, tier(&cache).blocks_count, "each of them was read");
-    let index = (0..50).map(|offset| 1 << 40 | offset).filter(|offset| !a.is_in_memory(*offset));
+    let index = (0..50).map(|offset| 1 << 40 | offset).filter(|offset| !a.is_in_memory(at(*offset)));
     let gone = index.map(|offset| assert!(find(&a, offset).is_none(), "blocks of the index are not written"));
     assert!(gone.count() > 0);
     // A thread of the network does not wait.
-    let in_file = (0..900).find(|offset| !a.is_in_memory(*offset)).unwrap();
-    assert!(matches!(a.get_from_file(in_file, false), FromFile::NeedsDisk));
+    let in_file = (0..900).find(|offset| !a.is_in_memory(at(*offset))).unwrap();
+    assert!(matches!(a.get_from_file(at(in_file), false), FromFile::NeedsDisk));
     // What was promoted is not written again when it leaves once more.
     let found = find(&a, in_file).unwrap();
-    a.insert(in_file, found, BlockPriority::Normal);
+    a.insert(at(in_file), found, BlockPriority::Normal);
     fill(&cache, &a, "a", 0..in_file);
     let stats = tier(&cache);
     assert_eq!((stats.written_count, stats.evictions_count), (stats.blocks_count, 0), "each block once");
@@ -120,14 +128,14 @@ fn a_full_queue_drops_blocks_and_waits_for_nobody() {
     let cache = open(&SimFileSystem::new());
     let a = file(&cache, "a");
     for offset in 0..900 {
-        a.insert(offset, block("a", offset), BlockPriority::Normal);
+        a.insert(at(offset), block("a", offset), BlockPriority::Normal);
     }
     let stats = tier(&cache);
     assert!(
         stats.dropped_count > 300 && stats.written_count == 0 && stats.queued_bytes <= MEMORY / 8,
         "{stats:?}"
     );
-    let waiting = (0..900).find(|offset| !a.is_in_memory(*offset)).unwrap();
+    let waiting = (0..900).find(|offset| !a.is_in_memory(at(*offset))).unwrap();
     assert_same(&find(&a, waiting).unwrap(), "a", waiting);
     assert_eq!(tier(&cache).hits_count, 1, "found in the queue");
     while cache.turn(Duration::ZERO) {}
@@ -142,7 +150,7 @@ fn the_file_goes_round_and_keeps_what_is_used() {
     let (hot, cold) = (file(&cache, "hot"), file(&cache, "cold"));
     fill(&cache, &hot, "hot", 0..700);
     let in_file: Vec<u64> =
-        (0..700).filter(|offset| !hot.is_in_memory(*offset)).step_by(3).take(40).collect();
+        (0..700).filter(|offset| !hot.is_in_memory(at(*offset))).step_by(3).take(40).collect();
     assert_eq!(in_file.len(), 40);
     for round in 0..30 {
         in_file.iter().for_each(|offset| drop(find(&hot, *offset)));
@@ -168,7 +176,7 @@ fn the_index_has_a_limit_in_memory() {
         Arc::new(Block::new(BlockKind::Data, payload, Box::new([]), 800))
     };
     for offset in 0..20_000 {
-        a.insert(offset, small(offset), BlockPriority::Normal);
+        a.insert(at(offset), small(offset), BlockPriority::Normal);
         if offset % 16 == 0 {
             cache.settle();
         }
@@ -206,7 +214,7 @@ fn the_index_has_a_limit_in_memory() {
 
 fn one_life_of_small_blocks(cache: &Arc<BlockCache>, a: &CachedFile, small: impl Fn(u64) -> Arc<Block>) {
     for offset in 20_000..25_000 {
-        a.insert(offset, small(offset), BlockPriority::Normal);
+        a.insert(at(offset), small(offset), BlockPriority::Normal);
         if offset % 16 == 0 {
             cache.settle();
         }
@@ -227,7 +235,7 @@ fn a_file_that_is_gone_leaves_both_tiers() {
     assert_eq!(read(&a, "a", 0..600), 0);
     assert_eq!(read(&b, "b", 0..600), 600);
     drop(b);
-    cache.sweep(&fs, 0, 100);
+    cache.sweep(&fs, FileId::ZERO, 100);
     cache.settle();
     assert_eq!((tier(&cache).blocks_count, tier(&cache).used_bytes, cache.stats().blocks_count), (0, 0, 0));
     drop(a);
@@ -362,20 +370,22 @@ fn a_damaged_record_is_a_miss_and_is_forgotten() {
     let cache = open(&fs);
     let a = file(&cache, "a");
     fill(&cache, &a, "a", 0..700);
-    let in_file: Vec<u64> = (0..700).filter(|offset| !a.is_in_memory(*offset)).collect();
+    let in_file: Vec<u64> = (0..700).filter(|offset| !a.is_in_memory(at(*offset))).collect();
     let disk = fs.open_update(CACHE.as_ref(), fs.open(CACHE.as_ref()).unwrap().len().unwrap()).unwrap();
     let slots: Vec<Slot> = {
         let tier = cache.tier_for_test();
         in_file
             .iter()
-            .map(|offset| tier.index.get(&BlockKey { file: a.number_for_test(), offset: *offset }).unwrap())
+            .map(|offset| {
+                tier.index.get(&BlockKey { file: a.number_for_test(), offset: at(*offset) }).unwrap()
+            })
             .collect()
     };
-    for (at, slot) in slots.iter().enumerate().take(200) {
-        let position = slot.position + (at as u64 * 7919) % u64::from(slot.len);
+    for (number, slot) in slots.iter().enumerate().take(200) {
+        let position = slot.position + (number as u64 * 7919) % u64::from(slot.len);
         let mut byte = [0];
         disk.read_exact_at(&mut byte, position).unwrap();
-        disk.write_all_at(&[byte[0] ^ (1 << (at % 8))], position).unwrap();
+        disk.write_all_at(&[byte[0] ^ (1 << (number % 8))], position).unwrap();
     }
     let before = tier(&cache).blocks_count;
     for offset in &in_file[..200] {

@@ -1,4 +1,4 @@
-use halcyon_cell::{Cell, CellRef, CellScanner, CellType, ErrorKind};
+use halcyon_cell::{Cell, CellRef, CellScanner, CellType, ErrorKind, SeqId};
 use halcyon_env::sim::SimFileSystem;
 use proptest::prelude::*;
 
@@ -29,7 +29,7 @@ fn write(scratch: &Scratch, cells: &[Cell], options: WriterOptions) -> crate::Wr
     for cell in cells {
         writer.append(cell.get()).unwrap();
     }
-    writer.finish(FileMeta { max_seq_id: Some(42), ..Default::default() }).unwrap()
+    writer.finish(FileMeta { max_seq_id: Some(SeqId::new(42)), ..Default::default() }).unwrap()
 }
 
 fn open_with(scratch: &Scratch, cache: &Arc<BlockCache>, options: ReaderOptions) -> Result<Arc<HFile>> {
@@ -171,10 +171,10 @@ fn file_info_tells_what_the_cells_were() {
     assert_eq!(info.last_key(), Some(cells[cells.len() - 1].get().key()));
     assert_eq!(
         (info.max_seq_id(), info.time_range(), info.create_time_ms()),
-        (Some(42), Some((0, 1000)), Some(7))
+        (Some(SeqId::new(42)), Some((0, 1000)), Some(7))
     );
     assert_eq!((info.earliest_put_ts(), info.delete_family_count()), (Some(998), Some(10)));
-    assert_eq!((info.max_mvcc(), info.is_major(), info.bloom_type()), (693, false, BloomType::Row));
+    assert_eq!((info.max_mvcc().get(), info.is_major(), info.bloom_type()), (693, false, BloomType::Row));
     assert_eq!(file.index_levels(), 1);
     assert!(file.may_contain_delete_family(b"row000003", ReadMode::AnyDisk).unwrap());
     assert!(!file.may_contain_delete_family(b"row000004", ReadMode::AnyDisk).unwrap());
@@ -277,7 +277,7 @@ fn bulk_loaded_cells_get_the_callers_sequence_id() {
     let cells = sample(20);
     write(&scratch, &cells, WriterOptions { include_mvcc: false, ..Default::default() });
     let cache = Arc::new(BlockCache::new(1 << 20));
-    let options = ReaderOptions { cell_seq: Some(77), ..Default::default() };
+    let options = ReaderOptions { cell_seq: Some(SeqId::new(77)), ..Default::default() };
     let file = open_with(&scratch, &cache, options).unwrap();
     let expected: Vec<_> = cells.iter().map(|c| c.clone().with_seq(77)).collect();
     assert_eq!(scan(&file).unwrap(), expected);

@@ -11,7 +11,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use halcyon_cache::{BlockCache, BlockKind};
-use halcyon_cell::{Cell, CellComparator, CellRef, CellScanner, CellType, Error, ErrorKind, Key, KeyRef};
+use halcyon_cell::{
+    Cell, CellComparator, CellRef, CellScanner, CellType, Error, ErrorKind, Key, KeyRef, SeqId,
+};
 use halcyon_env::Env;
 use halcyon_env::sim::SimFileSystem;
 
@@ -188,7 +190,7 @@ fn ours(compression: Compression, bloom: BloomType, encoding: BlockEncoding) -> 
         let put = Cell::build(name.as_bytes(), b"f", b"q", 5, CellType::Put, &value, tags, row * 100);
         writer.append(put.get()).unwrap();
     }
-    writer.finish(FileMeta { max_seq_id: Some(9), ..Default::default() }).unwrap();
+    writer.finish(FileMeta { max_seq_id: Some(SeqId::new(9)), ..Default::default() }).unwrap();
     env.fs.read(Path::new(NAME)).unwrap()
 }
 
@@ -461,7 +463,7 @@ fn read_file(bytes: &[u8], dice: &mut Dice) -> Result<(), Error> {
     let env: Env = SimFileSystem::new().env();
     env.fs.replace(Path::new(NAME), bytes).unwrap();
     let cache = Arc::new(BlockCache::new(if dice.one_in(2) { 0 } else { 1 << 20 }));
-    let options = ReaderOptions { cell_seq: dice.one_in(8).then_some(3), ..Default::default() };
+    let options = ReaderOptions { cell_seq: dice.one_in(8).then_some(SeqId::new(3)), ..Default::default() };
     let file = HFile::open(&env, Path::new(NAME), &cache, options)?;
     let mode = ReadMode::AnyDisk;
     let mut scanner = file.scanner(mode, true);

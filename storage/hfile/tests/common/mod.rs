@@ -111,7 +111,7 @@ pub fn describe(path: &Path) -> String {
     writeln!(out, "bloom {}", info.bloom_type().name()).unwrap();
     writeln!(out, "seqid {} major {}", info.max_seq_id().unwrap(), info.is_major()).unwrap();
     let (min, max) = info.time_range().unwrap();
-    let max_mvcc = info.get("MAX_MEMSTORE_TS_KEY").map_or(-1, |_| info.max_mvcc() as i64);
+    let max_mvcc = info.get("MAX_MEMSTORE_TS_KEY").map_or(-1, |_| info.max_mvcc().get() as i64);
     writeln!(out, "mvcc {max_mvcc} range {min} {max}").unwrap();
     for (key, value) in info.iter() {
         writeln!(out, "info {} {}", String::from_utf8_lossy(key), hex(value)).unwrap();

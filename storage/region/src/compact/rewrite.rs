@@ -92,7 +92,7 @@ impl Region {
         })?;
         outputs.add_empty_files()?;
         let meta = FileMeta {
-            max_seq_id: inputs.iter().map(|file| file.max_seq.get()).max(),
+            max_seq_id: inputs.iter().map(|file| file.max_seq).max(),
             major_compaction: selection.all,
             ..FileMeta::default()
         };

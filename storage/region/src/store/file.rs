@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use halcyon_cache::BlockCache;
+use halcyon_cache::{BlockCache, FileId};
 use halcyon_cell::{Error, ReadPoint, Result, SeqId};
 use halcyon_env::Env;
 use halcyon_hfile::{BlockReads, CacheKinds, HFile, HalfScanner, ReadMode, ReaderOptions, RowRange};
@@ -26,7 +26,7 @@ pub(crate) struct StoreFile {
     /// Rows that are shown; only of a reference.
     pub half: Option<RowRange>,
     /// Its place in the order in which files were opened; unique in this process.
-    pub number: u64,
+    pub number: FileId,
     /// Its blocks are to be read into the cache, and nobody has begun.
     pub prefetch_wanted: AtomicBool,
     /// Blocks that were in the cache when all of them had been put there; 0: they never were.
@@ -53,7 +53,7 @@ impl StoreFile {
         cache: &Arc<BlockCache>,
     ) -> Result<Arc<StoreFile>> {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let number = FileId::new(NUMBER.fetch_add(1, Ordering::Relaxed));
         let options = ReaderOptions {
             cache_data: family.block_cache(),
             in_memory: family.in_memory(),
@@ -73,9 +73,11 @@ impl StoreFile {
         let info = hfile.info();
         // A bulk-loaded file has its sequence id in its name: <32 hex>_SeqId_<n>_.
         let file_name = name.split('.').next().unwrap_or_default();
-        let mut max_seq = info.max_seq_id().or_else(|| seq_in_name(file_name)).unwrap_or(0);
+        let mut max_seq = info.max_seq_id().or_else(|| seq_in_name(file_name)).unwrap_or_default();
         // As HBase counts (`HStoreFile.open`).
-        max_seq += u64::from(reference.as_ref().is_some_and(|reference| reference.top));
+        if reference.as_ref().is_some_and(|reference| reference.top) {
+            max_seq = max_seq.next();
+        }
         let half = reference.map(|reference| reference.range());
         let len_bytes = match &half {
             Some(range) if !covers(range, &hfile) => hfile.len() / 2,
@@ -90,8 +92,8 @@ impl StoreFile {
             prefetch_wanted: AtomicBool::new(false),
             filled_count: AtomicUsize::new(0),
             len_bytes,
-            max_seq: SeqId::new(max_seq),
-            max_cell_seq: SeqId::new(info.max_mvcc()),
+            max_seq,
+            max_cell_seq: info.max_mvcc(),
             time_range: info.time_range(),
             stripe,
             hfile,
@@ -191,8 +193,8 @@ fn referred_file(
     found.ok_or_else(|| Error::corrupt(format!("{} leads to no file", reference.display())))
 }
 
-fn seq_in_name(name: &str) -> Option<u64> {
-    name.split_once("_SeqId_")?.1.strip_suffix('_')?.parse().ok()
+fn seq_in_name(name: &str) -> Option<SeqId> {
+    name.split_once("_SeqId_")?.1.strip_suffix('_')?.parse().ok().map(SeqId::new)
 }
 
 /// Whether a name in a family directory is a store file's or a reference's.
@@ -218,6 +220,6 @@ mod tests {
         assert!(is_store_file_name("01_SeqId_42_.2140f686c386930b96c060b1030c2875"));
         assert!(!is_store_file_name(".tmp"));
         assert!(!is_store_file_name("0123.parent"));
-        assert_eq!(seq_in_name("ab_SeqId_42_"), Some(42));
+        assert_eq!(seq_in_name("ab_SeqId_42_"), Some(SeqId::new(42)));
     }
 }

@@ -39,8 +39,8 @@ impl Part {
     /// Its cells with sequence ids up to `read_point`.
     pub fn source(&self, read_point: ReadPoint) -> Source {
         match self {
-            Part::List(segment) => Source::Segment(segment.scanner(read_point.get())),
-            Part::Flat { segment, .. } => Source::Flat(segment.scanner(read_point.get())),
+            Part::List(segment) => Source::Segment(segment.scanner(read_point)),
+            Part::Flat { segment, .. } => Source::Flat(segment.scanner(read_point)),
         }
     }
 
