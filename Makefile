@@ -9,6 +9,9 @@
 # make bench-compare   the same load against Halcyon and HBase; BENCH="options of testing/bench/side-by-side.sh"
 # make bench   what the engine costs: bench-engine (beside RocksDB, which is built for it: needs a C++ compiler and libclang)
 #              bench-cell (a cell's way) and bench-server (ten minutes of a mixed load on a server); BENCH="options", see programs/bench/README.md
+# make package    a .deb and one with debug symbols below CARGO_TARGET_DIR/debian; installs cargo-deb if need be
+# make package-test   installs, starts, queries, upgrades and removes the package in a fresh Debian (root, debootstrap)
+# make container  an image from the program and its libraries alone, as an OCI archive; needs buildah
 # CARGO_TARGET_DIR says where the build goes; the default stays outside the source tree.
 
 CARGO_TARGET_DIR ?= $(HOME)/.cache/halcyon/target
@@ -20,7 +23,9 @@ CONFORMANCE ?=
 ROUNDS ?= 1000
 HALCYON := $(CARGO_TARGET_DIR)/release/halcyon
 
-.PHONY: run build book test check unit compat conformance nonce-kills files roots bench-compare bench bench-engine bench-cell bench-server bench-build
+CARGO_DEB := $(HOME)/.cache/halcyon/tools/bin/cargo-deb
+
+.PHONY: package package-files package-test container run build book test check unit compat conformance nonce-kills files roots bench-compare bench bench-engine bench-cell bench-server bench-build
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -48,6 +53,26 @@ conformance: build
 
 nonce-kills: build
 	HALCYON="$(HALCYON)" testing/compat/nonce-kills.sh $(ROUNDS)
+
+package: package-files $(CARGO_DEB)
+	"$(CARGO_DEB)" deb --no-build --package halcyon
+
+package-files: build
+	rm -rf "$(CARGO_TARGET_DIR)/release/package"
+	mkdir -p "$(CARGO_TARGET_DIR)/release/package/completions"
+	"$(HALCYON)" man-pages "$(CARGO_TARGET_DIR)/release/package/man"
+	"$(HALCYON)" completions bash > "$(CARGO_TARGET_DIR)/release/package/completions/halcyon"
+	"$(HALCYON)" completions zsh > "$(CARGO_TARGET_DIR)/release/package/completions/_halcyon"
+	"$(HALCYON)" completions fish > "$(CARGO_TARGET_DIR)/release/package/completions/halcyon.fish"
+
+$(CARGO_DEB):
+	cargo install cargo-deb --locked --root "$(HOME)/.cache/halcyon/tools"
+
+package-test: package
+	testing/package/run.sh "$(CARGO_TARGET_DIR)/debian"
+
+container: build
+	testing/package/container.sh "$(HALCYON)"
 
 files:
 	testing/compat/files.sh

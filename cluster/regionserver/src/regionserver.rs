@@ -184,6 +184,11 @@ impl RegionServer {
         self.lifecycle.failure()
     }
 
+    /// A number that rises while the WAL thread works: at least once in half a second, unless the disk holds it.
+    pub fn wal_rounds(&self) -> u64 {
+        self.resources.logs.rounds()
+    }
+
     /// Why the file tier of the block cache that the settings ask for is off; `None` while it is on.
     pub fn file_tier_failure(&self) -> Option<String> {
         self.resources.cache.file_tier_failure()

@@ -26,6 +26,17 @@ pub enum Command {
     /// Generate load on Halcyon or HBase and measure it.
     #[command(subcommand)]
     Bench(Box<BenchCommand>),
+    /// Print the completion script of a shell.
+    Completions {
+        /// The shell to complete in.
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages of all commands.
+    ManPages {
+        /// Directory to write to; created if it does not exist.
+        dir: PathBuf,
+    },
 }
 
 /// Command-line options override `hbase-site.xml`, which overrides the defaults.

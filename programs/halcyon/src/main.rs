@@ -18,6 +18,8 @@ mod signals;
 mod site;
 mod sizes;
 mod standalone;
+mod systemd;
+mod usage;
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -82,6 +84,8 @@ fn main() -> ExitCode {
         Command::Standalone(args) => standalone::run(args),
         Command::Lab(args) => lab(&args).map_err(Failure::from),
         Command::Bench(command) => halcyon_load::bench(*command).map_err(Failure::from),
+        Command::Completions { shell } => usage::completions(shell).map_err(Failure::from),
+        Command::ManPages { dir } => usage::man_pages(&dir).map_err(Failure::from),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,

@@ -29,6 +29,7 @@ use crate::settings::StandaloneSettings;
 use crate::signals::StopSignals;
 use crate::site::{self, Property};
 use crate::sizes::Size;
+use crate::systemd;
 
 /// With fewer open files than this an operator should know.
 const OPEN_FILES_MIN: u64 = 4096;
@@ -157,6 +158,7 @@ async fn serve(
     let stop_asked = Arc::new(Notify::new());
     let ports = bound.serve(&env, &settings, &roles, &stop_asked)?;
     tell(&env, &settings, &roles, &ports, started_ns);
+    systemd::ready(Arc::clone(&ports.event_loops), &roles.region_server);
 
     let ended = tokio::select! {
         signal = signals.next() => Ok(signal),
@@ -173,6 +175,7 @@ async fn serve(
         }
     };
     tracing::info!(reason, "stopping");
+    systemd::stopping();
     let stopping = async {
         ports.close().await;
         tokio::task::spawn_blocking(move || roles.stop()).await
@@ -389,7 +392,8 @@ impl Bound {
             (self.master.sharing(Arc::clone(&queues)), self.region_server.sharing(Arc::clone(&queues)));
         let master =
             master.on_event_loops(Arc::clone(&event_loops)).serve(services.clone(), cluster_id.clone());
-        let region_server = region_server.on_event_loops(event_loops).serve(services, cluster_id.clone());
+        let region_server =
+            region_server.on_event_loops(Arc::clone(&event_loops)).serve(services, cluster_id.clone());
         let (master, region_server) = (Arc::new(master), Arc::new(region_server));
 
         let mut sources = Sources {
@@ -434,7 +438,8 @@ impl Bound {
         znodes.set_region_server(&server_name, page_port);
         znodes.set_master(&roles.master_name.to_pb(), info_port(&master_info));
         znodes.set_meta_region_server(&server_name);
-        Ok(Ports { zookeeper: self.zookeeper, master, region_server, master_info, region_server_info })
+        let zookeeper = self.zookeeper;
+        Ok(Ports { zookeeper, master, region_server, master_info, region_server_info, event_loops })
     }
 }
 
@@ -475,6 +480,7 @@ struct Ports {
     region_server: Arc<RpcServer>,
     master_info: Option<InfoServer>,
     region_server_info: Option<InfoServer>,
+    event_loops: Arc<EventLoops>,
 }
 
 impl Ports {

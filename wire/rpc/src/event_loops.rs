@@ -112,6 +112,23 @@ impl EventLoops {
         }
     }
 
+    /// The first event loop that does not come round within `timeout`, by its index; `None` if all do.
+    pub async fn stuck_loop(&self, timeout: Duration) -> Option<usize> {
+        let mut rounds = Vec::with_capacity(self.loops.len());
+        for event_loop in &self.loops {
+            let (came, round) = oneshot::channel::<()>();
+            event_loop.handle.spawn(async move { came.send(()) });
+            rounds.push(round);
+        }
+        let deadline = tokio::time::Instant::now() + timeout;
+        for (index, round) in rounds.into_iter().enumerate() {
+            if !matches!(tokio::time::timeout_at(deadline, round).await, Ok(Ok(()))) {
+                return Some(index);
+            }
+        }
+        None
+    }
+
     /// An event loop for one more connection: one with the fewest open connections of its service, and among these the
     /// one with the fewest recent calls.
     pub(crate) fn assign(self: &Arc<Self>, service: &'static str) -> LoopHandle {
@@ -228,6 +245,21 @@ mod tests {
         });
         let turns = turns.load(Ordering::SeqCst) - before;
         assert!(turns <= 2 * WOKEN as u64, "{WOKEN} that were woken waited for {turns} turns");
+    }
+
+    #[test]
+    fn a_loop_that_does_not_come_round_is_named() {
+        let event_loops = EventLoops::start(2).unwrap();
+        let stuck_loop = |timeout_ms: u64| {
+            let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+            runtime.block_on(event_loops.stuck_loop(Duration::from_millis(timeout_ms)))
+        };
+        assert_eq!(stuck_loop(60_000), None);
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        event_loops.loops[1].handle.spawn(async move { held.recv().unwrap() });
+        assert_eq!(stuck_loop(50), Some(1));
+        release.send(()).unwrap();
+        assert_eq!(stuck_loop(60_000), None);
     }
 
     #[test]

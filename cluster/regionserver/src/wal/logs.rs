@@ -12,7 +12,7 @@
 //! A WAL that failed accepts no more writes. The server then gives up, so that the next start recovers its WALs.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -45,6 +45,8 @@ pub(crate) struct Logs {
     /// Somebody left work to the log's thread, in `written` mode.
     left: Mutex<bool>,
     work_left: Condvar,
+    /// How often the WAL thread has come round.
+    rounds: AtomicU64,
 }
 
 impl Logs {
@@ -76,6 +78,7 @@ impl Logs {
             rolled_ns,
             left: Mutex::new(false),
             work_left: Condvar::new(),
+            rounds: AtomicU64::new(0),
         })
     }
 
@@ -157,6 +160,12 @@ impl Logs {
             *left = false;
         }
         self.drive_now();
+        self.rounds.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often the WAL thread has come round. It does so at least every half second, unless the disk holds it.
+    pub(crate) fn rounds(&self) -> u64 {
+        self.rounds.load(Ordering::Relaxed)
     }
 
     /// Why a log takes no more writes.
