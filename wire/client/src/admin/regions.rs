@@ -332,16 +332,24 @@ impl Admin {
         Ok(())
     }
 
+    /// A region by its full name, which is all that HBase's master understands in some calls.
+    async fn full_name(&self, name: &[u8]) -> Result<pb::RegionSpecifier, ClientError> {
+        match name.contains(&b',') {
+            true => Ok(named(name)),
+            false => Ok(specifier(&self.region(name).await?.region)),
+        }
+    }
+
     /// Opens a region that is closed, by its full or encoded name.
     pub async fn assign_region(&self, name: &[u8]) -> Result<(), ClientError> {
-        let request = pb::AssignRegionRequest { region: named(name), ..Default::default() };
+        let request = pb::AssignRegionRequest { region: self.full_name(name).await?, ..Default::default() };
         let _: pb::AssignRegionResponse = self.call("AssignRegion", &request).await?;
         Ok(())
     }
 
     /// Closes a region, by its full or encoded name.
     pub async fn unassign_region(&self, name: &[u8], force: bool) -> Result<(), ClientError> {
-        let request = pb::UnassignRegionRequest { region: named(name), force: Some(force) };
+        let request = pb::UnassignRegionRequest { region: self.full_name(name).await?, force: Some(force) };
         let _: pb::UnassignRegionResponse = self.call("UnassignRegion", &request).await?;
         Ok(())
     }
