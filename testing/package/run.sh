@@ -79,7 +79,7 @@ rows_are_there
 
 step "kill -9: systemd starts it again"
 PID="$(property MainPID)"
-in_debian kill -KILL "$PID"
+in_debian systemctl kill -s KILL halcyon
 wait_until 60 "a restart" restarted "$PID"
 rows_are_there "after kill -9"
 
@@ -92,7 +92,7 @@ RESTARTS="$(property NRestarts)"
 sleep 7 # more than two timeouts: a server that is well is not ended
 PID="$(property MainPID)"
 [ "$(property NRestarts)" = "$RESTARTS" ] && is_active || fail "a server that was well was ended"
-in_debian kill -STOP "$PID"
+in_debian systemctl kill -s STOP halcyon
 wait_until 60 "a restart by the watchdog" restarted "$PID"
 rows_are_there "after the watchdog"
 

@@ -59,20 +59,28 @@ fn lab(args: &halcyon_lab::LabArgs) -> Result<(), String> {
     }
 }
 
-/// A build that checks invariants ends with the first one that does not hold, on whatever thread. Otherwise only that thread
-/// would end, and a test would not notice.
+/// Threads that run calls: the event loops, and the pool. A panic there becomes the error of that call.
+const CALL_THREADS: [&str; 2] = ["network-", "server"];
+
+/// A failed assertion on a background thread ends the process. Otherwise only the thread would end, and a server without
+/// its WAL thread would go on. The next start recovers the WALs. A build that checks invariants ends with any panic.
 fn abort_on_panic() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         print(panic);
+        let thread = std::thread::current();
+        let runs_calls =
+            thread.name().is_some_and(|name| CALL_THREADS.iter().any(|start| name.starts_with(start)));
+        if runs_calls && !halcyon_env::INVARIANTS {
+            return;
+        }
+        eprintln!("halcyon: an assertion failed: the process ends; the next start recovers the WALs");
         std::process::abort();
     }));
 }
 
 fn main() -> ExitCode {
-    if halcyon_env::INVARIANTS {
-        abort_on_panic();
-    }
+    abort_on_panic();
     halcyon_allocator::set_keep_time(FREE_MEMORY_KEEP_TIME);
     let args = Args::parse();
     let filter = tracing_subscriber::EnvFilter::try_from_env("HALCYON_LOG")
@@ -93,5 +101,30 @@ fn main() -> ExitCode {
             eprintln!("halcyon: {sentence}");
             ExitCode::from(exit_code)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
+    use std::thread::JoinHandle;
+
+    /// Runs in a process of its own, started by the test below.
+    const CHILD: &str = "HALCYON_TEST_PANICS";
+
+    #[test]
+    fn a_panic_on_a_background_thread_ends_the_process() {
+        if std::env::var_os(CHILD).is_some() {
+            super::abort_on_panic();
+            let _ = halcyon_env::spawn_thread("background", || panic!("of this test")).map(JoinHandle::join);
+            return; // the process goes on: the test below fails
+        }
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", "tests::a_panic_on_a_background_thread_ends_the_process", "--nocapture"]);
+        let output = child.env(CHILD, "1").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.signal(), Some(6), "{said}");
+        assert!(said.contains("of this test") && said.contains("recovers the WALs"), "{said}");
     }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use clap::CommandFactory;
 use clap_complete::Shell;
+use halcyon_env::{FileSystem, RealFileSystem};
 
 use crate::args::Args;
 
@@ -18,6 +19,6 @@ pub fn completions(shell: Shell) -> Result<(), String> {
 /// Writes `halcyon.1` and a page for each command (`halcyon-standalone.1`) to `dir`.
 pub fn man_pages(dir: &Path) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("{}: {error}", dir.display());
-    std::fs::create_dir_all(dir).map_err(failed)?;
+    RealFileSystem.create_dir_all(dir).map_err(failed)?;
     clap_mangen::generate_to(Args::command(), dir).map_err(failed)
 }

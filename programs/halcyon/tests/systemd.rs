@@ -40,7 +40,9 @@ fn systemd_hears_that_the_server_is_ready_alive_and_stopping() {
     socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let mut command = Command::new(HALCYON);
     command.args(["standalone", "--zookeeper-port", "0", "--master-port", "0", "--regionserver-port", "0"]);
-    command.args(["--master-info-port", "0", "--regionserver-info-port", "0", "--data"]).arg(dir.join("data"));
+    command
+        .args(["--master-info-port", "0", "--regionserver-info-port", "0", "--data"])
+        .arg(dir.join("data"));
     command.env("NOTIFY_SOCKET", dir.join("notify")).env("WATCHDOG_USEC", "3000000");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut server = Killed(command.spawn().unwrap());
