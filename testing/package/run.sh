@@ -109,8 +109,7 @@ PID="$(property MainPID)"
 in_debian dpkg -i /root/next.deb >"$WORK/upgrade.log" 2>&1 || { cat "$WORK/upgrade.log" >&2; exit 1; }
 wait_until 60 "the new version runs" restarted "$PID"
 grep -q 'memory 600m' "$ROOT/etc/default/halcyon" || fail "the upgrade lost a changed setting"
-tr '\0' ' ' <"$ROOT/proc/$(property MainPID)/cmdline" 2>/dev/null | grep -q -- '--memory 600m' ||
-  in_debian cat "/proc/$(property MainPID)/cmdline" | tr '\0' ' ' | grep -q -- '--memory 600m' || fail "the setting is not used"
+in_debian cat "/proc/$(property MainPID)/cmdline" | tr '\0' ' ' | grep -q -- '--memory 600m' || fail "the setting is not used"
 rows_are_there "after the upgrade"
 
 step "remove"
