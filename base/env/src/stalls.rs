@@ -50,6 +50,8 @@ struct Recorded {
     /// Those since the last look at the host, and when they ended by the monotonic clock.
     fresh: Vec<(Stall, u64)>,
     recent: VecDeque<Stall>,
+    /// Stalls that were ever in `recent`.
+    kept_count: u64,
     sums: BTreeMap<&'static str, StallSum>,
 }
 
@@ -67,6 +69,10 @@ impl Stalls {
     /// Waits from this time on count.
     pub fn set_threshold(&self, threshold: Duration) {
         self.threshold_ns.store(threshold.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    pub fn threshold(&self) -> Duration {
+        Duration::from_nanos(self.threshold_ns.load(Ordering::Relaxed))
     }
 
     /// Carries out `body` and remembers how long it took if that is over the threshold. `detail` is asked only then.
@@ -141,6 +147,15 @@ impl Stalls {
         recorded.recent.iter().chain(recorded.fresh.iter().map(|(stall, _)| stall)).cloned().collect()
     }
 
+    /// The stalls after the first `seen` ones, the oldest first, and how many there were in all. Only the latest are
+    /// kept. A stall appears once its cause is known.
+    pub fn since(&self, seen: u64) -> (Vec<Stall>, u64) {
+        let recorded = self.recorded();
+        let new = recorded.kept_count.saturating_sub(seen).min(RECENT_MAX as u64) as usize;
+        let old = recorded.recent.len().saturating_sub(new);
+        (recorded.recent.iter().skip(old).cloned().collect(), recorded.kept_count)
+    }
+
     /// Sums since the start, by cause, which never go back: a stall counts once it is known whether it is the host's.
     pub fn sums(&self) -> Vec<(&'static str, StallSum)> {
         self.recorded().sums.iter().map(|(cause, sum)| (*cause, *sum)).collect()
@@ -157,6 +172,7 @@ impl Recorded {
             self.recent.pop_front();
         }
         self.recent.push_back(stall);
+        self.kept_count += 1;
     }
 }
 
@@ -215,7 +231,7 @@ impl Watch {
         detail: impl FnOnce() -> String,
     ) -> T {
         let started_ns = self.clock.monotonic_ns();
-        let threshold = Duration::from_nanos(self.stalls.threshold_ns.load(Ordering::Relaxed));
+        let threshold = self.stalls.threshold();
         if let Some(taken) = within(threshold) {
             return taken;
         }
@@ -256,6 +272,9 @@ mod tests {
             wait("sync", 10);
         }
         assert_eq!(stalls.recent().len(), RECENT_MAX);
+        let (new, seen) = stalls.since(RECENT_MAX as u64 + 11);
+        assert_eq!((new.len(), seen), (2, RECENT_MAX as u64 + 13));
+        assert_eq!((stalls.since(0).0.len(), stalls.since(seen).0.len()), (RECENT_MAX, 0));
         assert_eq!(longest("sync").count, 2 + RECENT_MAX as u64 + 10);
     }
 

@@ -44,6 +44,12 @@ pub struct ProcedureSummary {
     pub submitted_ms: i64,
     /// Namespaces and tables that it locks.
     pub locks: Vec<String>,
+    /// Of `locks`, those that others may hold at the same time.
+    pub shared_locks: Vec<String>,
+    /// Its locks are taken. While they are not, it waits for them.
+    pub is_begun: bool,
+    /// A step of it fails again and again.
+    pub is_failing: bool,
     /// What it does; of a step that fails again and again the number of attempts, since when, and the last error.
     pub state: String,
 }
@@ -123,6 +129,14 @@ impl Master {
             owner: view.owner,
             submitted_ms: view.submitted_ms,
             locks: view.locks.iter().map(|lock| lock.resource.to_string()).collect(),
+            shared_locks: view
+                .locks
+                .iter()
+                .filter(|it| it.shared)
+                .map(|it| it.resource.to_string())
+                .collect(),
+            is_begun: view.begun,
+            is_failing: view.trouble.is_some(),
             state: match (&view.trouble, view.begun) {
                 (Some(trouble), _) => trouble.to_string(),
                 (None, true) => format!("runs step '{}'", view.step),

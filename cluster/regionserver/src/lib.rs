@@ -39,6 +39,7 @@ mod wal;
 pub use background::split_policy::SplitSettings;
 pub use background::throughput::ThroughputSettings;
 pub use calls::nonces::NonceStats;
+pub use halcyon_cache::READ_KINDS;
 pub use memory::budget::{MemoryPart, MemoryPlan};
 pub use metrics::counters::{Counter, Counters};
 pub use metrics::load::ServerStats;

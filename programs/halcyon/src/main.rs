@@ -5,6 +5,7 @@
 //! the library `halcyon-lab`, and `halcyon bench` is `halcyon-load`; they do not start a server.
 
 mod args;
+mod console;
 mod info;
 mod limits;
 mod metrics;

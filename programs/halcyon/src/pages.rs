@@ -1,10 +1,11 @@
-//! The pages of the info ports. Both ports answer the same paths: `/`, `/memory`, `/stalls`, `/stalls.json` and `/metrics`.
+//! The text pages of the info ports. Both ports answer the same paths: `/`, `/memory`, `/stalls`, `/stalls.json` and
+//! `/metrics`. A browser that asks for `/` gets the console (`console/`).
 
 use std::fmt::Write;
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
@@ -14,7 +15,8 @@ use halcyon_regionserver::{MemoryPart, RegionServer};
 use halcyon_rpc::{Queues, RpcStatsSnapshot};
 use serde_json::{Value, json};
 
-use crate::metrics;
+use crate::settings::ShownSetting;
+use crate::{console, metrics};
 
 /// Reads the counters of a port.
 type ReadStats = Box<dyn Fn() -> RpcStatsSnapshot + Send + Sync>;
@@ -27,6 +29,8 @@ pub struct Sources {
     pub cluster_id: String,
     /// The settings as printed.
     pub settings: String,
+    /// The settings as the server was started, with their sources.
+    pub shown_settings: Vec<ShownSetting>,
     pub region_server: Arc<RegionServer>,
     pub master: Arc<Master>,
     /// What the calls of all ports hold.
@@ -41,13 +45,23 @@ pub struct Sources {
 pub fn routes(sources: Arc<Sources>) -> Router {
     type Shared = State<Arc<Sources>>;
     Router::new()
-        .route("/", get(|State(sources): Shared| async move { sources.state() }))
+        .route("/", get(root))
+        .route("/state", get(|State(sources): Shared| async move { sources.state() }))
         .route("/memory", get(|State(sources): Shared| async move { sources.memory_page() }))
         .route("/stalls", get(|State(sources): Shared| async move { sources.stalls() }))
         .route("/stalls.json", get(|State(sources): Shared| async move { Json(sources.stalls_json()) }))
         .route("/metrics", get(|State(sources): Shared| async move { metrics_page(&sources) }))
         .fallback(|| async { (StatusCode::NOT_FOUND, "There is no such page.\n") })
         .with_state(sources)
+}
+
+/// The console for browsers, and the state as text for everything else.
+async fn root(State(sources): State<Arc<Sources>>, headers: HeaderMap) -> Response {
+    let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let mut response =
+        if accepted.contains("text/html") { console::page() } else { sources.state().into_response() };
+    response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
+    response
 }
 
 fn metrics_page(sources: &Arc<Sources>) -> Response {

@@ -54,6 +54,18 @@ pub struct StandaloneSettings {
     pub regionserver: RegionServerSettings,
 }
 
+/// Where values come from, the weakest first.
+const SOURCES: [&str; 4] = ["default", "hbase-site.xml", "option", "computed from the memory"];
+
+/// A setting as the console shows it.
+#[derive(Clone, Debug)]
+pub struct ShownSetting {
+    pub value: String,
+    /// One of [`SOURCES`].
+    pub source: &'static str,
+    pub description: halcyon_settings::Description,
+}
+
 /// How long the master keeps files that nothing uses any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CleanerSettings {
@@ -116,6 +128,38 @@ impl StandaloneSettings {
 
     /// The settings as lines `name = value`, under a comment that says where each value comes from.
     pub fn print_by_source(properties: &[Property], flags: &StandaloneArgs) -> Result<String, String> {
+        let lines = StandaloneSettings::lines_by_source(properties, flags)?;
+        let mut text = String::new();
+        for source in SOURCES {
+            let of_source = lines.iter().filter(|(of, _)| *of == source);
+            let of_source: Vec<_> = of_source.map(|(_, line)| line.as_str()).collect();
+            if !of_source.is_empty() {
+                text += &format!("# {source}\n{}\n", of_source.join("\n"));
+            }
+        }
+        Ok(text)
+    }
+
+    /// Every setting with its source and default, for the console.
+    pub fn with_sources(
+        properties: &[Property],
+        flags: &StandaloneArgs,
+    ) -> Result<Vec<ShownSetting>, String> {
+        let descriptions = StandaloneSettings::describe();
+        let lines = StandaloneSettings::lines_by_source(properties, flags)?;
+        let shown = lines.into_iter().filter_map(|(source, line)| {
+            let (name, value) = line.split_once(" =")?;
+            let description = descriptions.iter().find(|description| description.name == name)?;
+            Some(ShownSetting { value: value.trim().to_string(), source, description: description.clone() })
+        });
+        Ok(shown.collect())
+    }
+
+    /// The settings in force as lines `name = value`, each with one of [`SOURCES`].
+    fn lines_by_source(
+        properties: &[Property],
+        flags: &StandaloneArgs,
+    ) -> Result<Vec<(&'static str, String)>, String> {
         let defaults = StandaloneSettings::default().to_string();
         let (mut settings, _) = StandaloneSettings::of_properties(properties)?;
         let of_file = settings.to_string();
@@ -126,22 +170,17 @@ impl StandaloneSettings {
         let has = |text: &str, line: &str| text.lines().any(|other| other == line);
         let source = |line: &str| {
             let name = line.split(" =").next().unwrap_or_default();
+            let [of_default, of_site, of_option, of_memory] = SOURCES;
             match () {
-                () if !has(&with_flags, line) => 3,
-                () if !has(&of_file, line) => 2,
-                () if !has(&defaults, line) || properties.iter().any(|property| property.name == name) => 1,
-                () => 0,
+                () if !has(&with_flags, line) => of_memory,
+                () if !has(&of_file, line) => of_option,
+                () if !has(&defaults, line) || properties.iter().any(|property| property.name == name) => {
+                    of_site
+                }
+                () => of_default,
             }
         };
-        let sources = ["default", "hbase-site.xml", "option", "computed from the memory"];
-        let mut text = String::new();
-        for (number, name) in sources.into_iter().enumerate() {
-            let lines: Vec<_> = in_force.lines().filter(|line| source(line) == number).collect();
-            if !lines.is_empty() {
-                text += &format!("# {name}\n{}\n", lines.join("\n"));
-            }
-        }
-        Ok(text)
+        Ok(in_force.lines().map(|line| (source(line), line.to_string())).collect())
     }
 
     fn of_properties(properties: &[Property]) -> Result<(StandaloneSettings, Vec<String>), String> {
@@ -173,7 +212,6 @@ impl StandaloneSettings {
     }
 
     /// All settings with their defaults.
-    #[cfg(test)]
     pub fn describe() -> Vec<halcyon_settings::Description> {
         let mut all = halcyon_settings::describe(SETTINGS, &StandaloneSettings::default());
         all.extend(RegionServerSettings::describe());
@@ -539,6 +577,11 @@ mod tests {
             lines
         };
         assert_eq!(sorted(&printed), sorted(&settings.to_string()));
+        let shown = StandaloneSettings::with_sources(&properties, &flags).unwrap();
+        assert_eq!(shown.len(), settings.to_string().lines().count());
+        let memory = shown.iter().find(|it| it.description.name == "halcyon.memory.bytes").unwrap();
+        assert_eq!((&*memory.value, memory.source), ("268435456", "option"));
+        assert_eq!(memory.description.default.as_deref(), Some("1073741824"));
         let section = |name: &str| {
             let start = printed.split(&format!("# {name}\n")).nth(1).expect("the section is there");
             start.split("# ").next().unwrap().to_string()

@@ -21,11 +21,12 @@ use tokio::sync::Notify;
 
 use crate::Failure;
 use crate::args::StandaloneArgs;
+use crate::console::{self, Console, Role};
 use crate::info::{BoundInfo, InfoServer};
 use crate::limits;
 use crate::pages::{self, Sources};
 use crate::safe_start::{self, Protection};
-use crate::settings::StandaloneSettings;
+use crate::settings::{ShownSetting, StandaloneSettings};
 use crate::signals::StopSignals;
 use crate::site::{self, Property};
 use crate::sizes::Size;
@@ -80,8 +81,9 @@ pub fn run(args: StandaloneArgs) -> Result<(), Failure> {
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("server").build();
     let runtime = runtime.map_err(|error| format!("cannot start threads: {error}"))?;
+    let shown_settings = StandaloneSettings::with_sources(&properties, &args)?;
     let read_again = read_again(env.clone(), args, settings.clone());
-    let ended = runtime.block_on(serve(env, settings, started_ns, read_again));
+    let ended = runtime.block_on(serve(env, settings, shown_settings, started_ns, read_again));
     runtime.shutdown_background(); // what had to be waited for has ended
     Ok(ended?)
 }
@@ -131,6 +133,7 @@ fn read_again(
 async fn serve(
     env: Env,
     settings: StandaloneSettings,
+    shown_settings: Vec<ShownSetting>,
     started_ns: u64,
     read_again: impl Fn() -> Result<RegionServerSettings, String> + Send + Sync + 'static,
 ) -> Result<(), String> {
@@ -156,7 +159,7 @@ async fn serve(
 
     roles.region_server.on_configuration_update(read_again);
     let stop_asked = Arc::new(Notify::new());
-    let ports = bound.serve(&env, &settings, &roles, &stop_asked)?;
+    let ports = bound.serve(&env, &settings, shown_settings, &roles, &stop_asked)?;
     tell(&env, &settings, &roles, &ports, started_ns);
     systemd::ready(Arc::clone(&ports.event_loops), &roles.region_server);
 
@@ -373,6 +376,7 @@ impl Bound {
         self,
         env: &Env,
         settings: &StandaloneSettings,
+        shown_settings: Vec<ShownSetting>,
         roles: &Roles,
         stop_asked: &Arc<Notify>,
     ) -> Result<Ports, String> {
@@ -402,6 +406,7 @@ impl Bound {
             started_ms: roles.master_name.start_code,
             cluster_id: cluster_id.clone(),
             settings: settings.to_string(),
+            shown_settings,
             region_server: Arc::clone(&roles.region_server),
             master: Arc::clone(&roles.master),
             queues,
@@ -417,12 +422,15 @@ impl Bound {
             sources.rpc.push((name, Box::new(read)));
         }
         let sources = Arc::new(sources);
-        let show = |info: Option<BoundInfo>| {
-            info.map(|info| info.serve(pages::routes(Arc::clone(&sources)))).transpose()
+        let console =
+            Console::start(Arc::clone(&sources)).map_err(|error| format!("cannot start threads: {error}"))?;
+        let show = |info: Option<BoundInfo>, role: Role| {
+            let routes = || pages::routes(Arc::clone(&sources)).merge(console::routes(&console, role));
+            info.map(|info| info.serve(routes())).transpose()
         };
         let no_page = |error: io::Error| format!("cannot show a page: {error}");
-        let master_info = show(self.master_info).map_err(no_page)?;
-        let region_server_info = show(self.region_server_info).map_err(no_page)?;
+        let master_info = show(self.master_info, Role::Master).map_err(no_page)?;
+        let region_server_info = show(self.region_server_info, Role::RegionServer).map_err(no_page)?;
 
         let info_port = |info: &Option<InfoServer>| info.as_ref().map_or(0, |info| info.local_addr().port());
         let znodes = ClusterZnodes::new(self.tree, &settings.znode_parent, master.local_addr().port());

@@ -31,6 +31,16 @@ pub enum BlockPriority {
     High,
 }
 
+/// Kinds of blocks that reads are counted by.
+pub const READ_KINDS: [&str; 3] = ["data", "index", "bloom"];
+
+/// Reads of blocks of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KindReads {
+    pub hits_count: u64,
+    pub misses_count: u64,
+}
+
 /// A moment's counts. Bytes include overhead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStats {
@@ -38,10 +48,12 @@ pub struct CacheStats {
     pub capacity_bytes: u64,
     /// Memory that they do take.
     pub used_bytes: u64,
-    /// Blocks in memory; so are the four below.
+    /// Blocks in memory; so are the five below.
     pub blocks_count: u64,
     pub hits_count: u64,
     pub misses_count: u64,
+    /// Hits and misses by kind of block, in the order of [`READ_KINDS`].
+    pub reads: [KindReads; READ_KINDS.len()],
     pub inserts_count: u64,
     pub evictions_count: u64,
     /// Bytes of cells that were made plain for readers, of blocks that hold differences.
@@ -71,8 +83,8 @@ pub struct BlockCache {
     /// Numbers of files that wait for `leaving`.
     to_leave: Mutex<VecDeque<FileId>>,
     work: Work,
-    hits: [Counter; COUNTERS_COUNT],
-    misses: [Counter; COUNTERS_COUNT],
+    hits: [ReadCounter; COUNTERS_COUNT],
+    misses: [ReadCounter; COUNTERS_COUNT],
     decoded: [Counter; COUNTERS_COUNT],
     inserts: AtomicU64,
     evictions: AtomicU64,
@@ -92,6 +104,21 @@ const TIER_BYTES_STEP: u64 = 256 << 10;
 #[derive(Default)]
 #[repr(align(64))]
 struct Counter(AtomicU64);
+
+/// As [`Counter`], one count for each kind of [`READ_KINDS`].
+#[derive(Default)]
+#[repr(align(64))]
+struct ReadCounter([AtomicU64; READ_KINDS.len()]);
+
+/// The place of a kind in [`READ_KINDS`].
+#[inline]
+fn read_kind(kind: BlockKind) -> usize {
+    match kind {
+        BlockKind::BloomChunk | BlockKind::GeneralBloomMeta | BlockKind::DeleteFamilyBloomMeta => 2,
+        BlockKind::LeafIndex | BlockKind::IntermediateIndex | BlockKind::RootIndex => 1,
+        BlockKind::Data | BlockKind::Meta | BlockKind::FileInfo => 0,
+    }
+}
 
 /// Whether there is something for `turn` to do.
 #[derive(Default)]
@@ -202,13 +229,21 @@ impl BlockCache {
 
     pub fn stats(&self) -> CacheStats {
         let sum = |counters: &[Counter]| counters.iter().map(|c| c.0.load(Ordering::Relaxed)).sum();
+        let by_kind = |counters: &[ReadCounter], kind: usize| -> u64 {
+            counters.iter().map(|counter| counter.0[kind].load(Ordering::Relaxed)).sum()
+        };
+        let reads = std::array::from_fn(|kind| KindReads {
+            hits_count: by_kind(&self.hits, kind),
+            misses_count: by_kind(&self.misses, kind),
+        });
         let failed = || FileTierStats { failures_count: 1, ..FileTierStats::default() };
         CacheStats {
             capacity_bytes: self.target_bytes.load(Ordering::Relaxed),
             used_bytes: self.blocks.weight() + self.tier_bytes(),
             blocks_count: self.blocks.len() as u64,
-            hits_count: sum(&self.hits),
-            misses_count: sum(&self.misses),
+            hits_count: reads.iter().map(|kind| kind.hits_count).sum(),
+            misses_count: reads.iter().map(|kind| kind.misses_count).sum(),
+            reads,
             inserts_count: self.inserts.load(Ordering::Relaxed),
             evictions_count: self.evictions.load(Ordering::Relaxed),
             decoded_bytes: sum(&self.decoded),
@@ -405,16 +440,17 @@ impl CachedFile {
         BlockKey { file: self.file.number, offset }
     }
 
-    fn counter<'a>(&self, counters: &'a [Counter; COUNTERS_COUNT]) -> &'a AtomicU64 {
-        &counters[self.file.number.get() as usize % COUNTERS_COUNT].0
+    fn counter<'a, T>(&self, counters: &'a [T; COUNTERS_COUNT]) -> &'a T {
+        &counters[self.file.number.get() as usize % COUNTERS_COUNT]
     }
 
-    /// The block that begins at this offset of the file, if it is in memory; this counts as a use of it.
+    /// The block that begins at this offset of the file, if it is in memory; this counts as a use of it, and as a read
+    /// of this kind.
     #[inline]
-    pub fn get(&self, offset: BlockOffset) -> Option<Arc<Block>> {
+    pub fn get(&self, offset: BlockOffset, kind: BlockKind) -> Option<Arc<Block>> {
         let found = self.cache.blocks.get(&self.key(offset));
         let counters = if found.is_some() { &self.cache.hits } else { &self.cache.misses };
-        self.counter(counters).fetch_add(1, Ordering::Relaxed);
+        self.counter(counters).0[read_kind(kind)].fetch_add(1, Ordering::Relaxed);
         found
     }
 
@@ -456,7 +492,7 @@ impl CachedFile {
     /// Counts cells that were made plain.
     #[inline]
     pub fn note_decoded(&self, bytes: usize) {
-        self.counter(&self.cache.decoded).fetch_add(bytes as u64, Ordering::Relaxed);
+        self.counter(&self.cache.decoded).0.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     /// Lets all blocks of the file go, in steps, by [`BlockCache::turn`]. Blocks that are read later are kept again.

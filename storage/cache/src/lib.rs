@@ -38,7 +38,7 @@ mod tier;
 
 pub use block::{Block, BlockKind};
 pub(crate) use cache::BlockKey;
-pub use cache::{BlockCache, BlockPriority, CacheStats, CachedFile};
+pub use cache::{BlockCache, BlockPriority, CacheStats, CachedFile, KindReads, READ_KINDS};
 pub use files::FileIdentity;
 pub use names::{BlockOffset, FileId};
 pub use tier::{FileTierOptions, FileTierStats, FromFile};

@@ -92,7 +92,7 @@ impl World {
                 life.cache.turn(std::time::Duration::ZERO);
             }
             _ => {
-                let found = match file.get(BlockOffset::new(offset)) {
+                let found = match file.get(BlockOffset::new(offset), BlockKind::Data) {
                     Some(block) => Some((0, block)),
                     None => match file.get_from_file(BlockOffset::new(offset), true) {
                         FromFile::Found(block) => Some((1, block)),

@@ -70,14 +70,15 @@ fn readers_never_see_a_block_that_is_being_written_over() {
                         assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", cache.stats());
                         let name = dice.below(4) as u64;
                         let (file, offset) = (&files[name as usize], dice.below(600) as u64);
-                        let found =
-                            file.get(at(offset)).or_else(|| match file.get_from_file(at(offset), true) {
+                        let found = file.get(at(offset), BlockKind::Data).or_else(|| {
+                            match file.get_from_file(at(offset), true) {
                                 FromFile::Found(found) => {
                                     from_file.fetch_add(1, Ordering::Relaxed);
                                     Some(found)
                                 }
                                 _ => None,
-                            });
+                            }
+                        });
                         let expected = block(name, offset, 4000);
                         match found {
                             Some(found) => assert!(found.bytes() == expected.bytes(), "{name} {offset}"),
@@ -116,7 +117,7 @@ fn how_long_others_wait_while_a_large_cache_is_dropped() {
                 let (mut longest, mut looks) = (Duration::ZERO, 0u64);
                 while !done.load(Ordering::Relaxed) {
                     let started = Instant::now();
-                    kept.get(at(looks % 1000));
+                    kept.get(at(looks % 1000), BlockKind::Data);
                     longest = longest.max(started.elapsed());
                     looks += 1;
                 }

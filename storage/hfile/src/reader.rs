@@ -323,7 +323,7 @@ impl HFile {
         mode: ReadMode,
         keep: bool,
     ) -> Result<(Arc<Block>, bool)> {
-        if let Some(block) = self.blocks.get(place.offset) {
+        if let Some(block) = self.blocks.get(place.offset, kind) {
             return self.expect_kind(block, kind, place).map(|block| (block, false));
         }
         let (block, is_from_disk) = match self.get_from_cache_file(place, kind, mode)? {

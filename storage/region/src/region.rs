@@ -328,6 +328,11 @@ impl Region {
         views.flat_map(names).collect()
     }
 
+    /// Read and write requests since the region was opened.
+    pub fn requests(&self) -> (u64, u64) {
+        (self.counters.reads.load(Ordering::Relaxed), self.counters.writes.load(Ordering::Relaxed))
+    }
+
     pub fn stats(&self) -> RegionStats {
         let mut stats = RegionStats {
             memstore: self.memstore_size(),

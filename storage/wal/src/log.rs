@@ -195,6 +195,11 @@ impl Wal {
         stats
     }
 
+    /// The longest sync since the last call of this, in nanoseconds. One observer only.
+    pub fn take_sync_longest_ns(&self) -> u64 {
+        self.counters.take_sync_longest()
+    }
+
     fn needs_sync(&self, durability: Durability) -> bool {
         durability == Durability::FsyncWal || self.config.sync_mode == SyncMode::Fsync
     }

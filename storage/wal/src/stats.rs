@@ -28,6 +28,7 @@ pub(crate) struct Counters {
     syncs: AtomicU64,
     sync_ns_total: AtomicU64,
     sync_ns_longest: AtomicU64,
+    sync_ns_recent: AtomicU64,
     rolls: AtomicU64,
     file_bytes: AtomicU64,
 }
@@ -48,6 +49,12 @@ impl Counters {
         self.syncs.fetch_add(1, Relaxed);
         self.sync_ns_total.fetch_add(ns, Relaxed);
         self.sync_ns_longest.fetch_max(ns, Relaxed);
+        self.sync_ns_recent.fetch_max(ns, Relaxed);
+    }
+
+    /// The longest sync since the last call of this.
+    pub(crate) fn take_sync_longest(&self) -> u64 {
+        self.sync_ns_recent.swap(0, Relaxed)
     }
 
     pub(crate) fn rolled(&self) {
@@ -80,4 +87,14 @@ impl Counters {
 /// Adds to a counter that nobody else writes meanwhile: cheaper than a step that all processors agree upon.
 fn add_alone(counter: &AtomicU64, more: u64) {
     counter.store(counter.load(Relaxed) + more, Relaxed);
+}
+
+#[cfg(test)]
+#[test]
+fn the_longest_recent_sync_is_taken_once() {
+    let counters = Counters::default();
+    counters.synced(7);
+    counters.synced(5);
+    assert_eq!((counters.take_sync_longest(), counters.take_sync_longest()), (7, 0));
+    assert_eq!((counters.stats().sync_ns_longest, counters.stats().syncs), (7, 2));
 }

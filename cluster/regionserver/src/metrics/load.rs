@@ -56,6 +56,11 @@ impl RegionServer {
         }
     }
 
+    /// The longest WAL sync since the last call of this, in nanoseconds. For the console, which asks each second.
+    pub fn take_wal_sync_longest_ns(&self) -> u64 {
+        self.logs.tables().take_sync_longest_ns()
+    }
+
     /// The load of the server and of every region on it.
     pub fn server_load(&self) -> pb::ServerLoad {
         let region_loads: Vec<pb::RegionLoad> =

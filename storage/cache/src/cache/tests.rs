@@ -29,10 +29,10 @@ fn file(cache: &Arc<BlockCache>, number: u64) -> CachedFile {
 fn a_block_comes_back_as_the_same_bytes() {
     let cache = new(1 << 20);
     let file = file(&cache, 1);
-    assert!(file.get(at(0)).is_none());
+    assert!(file.get(at(0), BlockKind::Data).is_none());
     let put = block(100);
     file.insert(at(0), put.clone(), BlockPriority::Normal);
-    let got = file.get(at(0)).unwrap();
+    let got = file.get(at(0), BlockKind::Data).unwrap();
     assert!(Arc::ptr_eq(&put, &got));
     let stats = cache.stats();
     assert_eq!((stats.hits_count, stats.misses_count, stats.blocks_count), (1, 1, 1));
@@ -72,15 +72,15 @@ fn a_long_scan_leaves_what_is_dear_or_read_again() {
             index.insert(at(offset), block_of(BlockKind::LeafIndex, 16 << 10), BlockPriority::High);
         }
         for offset in (0..60).chain(0..60) {
-            assert!(hot.get(at(offset)).is_some());
+            assert!(hot.get(at(offset), BlockKind::Data).is_some());
         }
         for offset in 0..5000 {
             cold.insert(at(offset), block(64 << 10), BlockPriority::Normal);
-            (1..reads_in_a_row).for_each(|_| drop(cold.get(at(offset))));
+            (1..reads_in_a_row).for_each(|_| drop(cold.get(at(offset), BlockKind::Data)));
             if offset % 40 == 0 {
                 // Somebody else goes on with his work.
                 for offset in 0..60 {
-                    drop((hot.get(at(offset)), index.get(at(offset))));
+                    drop((hot.get(at(offset), BlockKind::Data), index.get(at(offset), BlockKind::LeafIndex)));
                 }
             }
         }
@@ -102,37 +102,43 @@ fn drops_a_file_in_steps_and_only_that() {
         files[17].insert(at(offset), block(100), BlockPriority::Normal);
     }
     files[17].evict();
-    assert!(files[17].get(at(0)).is_some(), "nothing is done on the caller's thread");
+    assert!(files[17].get(at(0), BlockKind::Data).is_some(), "nothing is done on the caller's thread");
     let before = cache.stats().blocks_count;
     assert!(cache.turn(Duration::ZERO));
     let gone = before - cache.stats().blocks_count;
     assert!(gone > 0 && gone <= LEAVING_BLOCKS_MAX as u64, "{gone} in one step");
     cache.settle();
-    assert!((0..1000).all(|offset| files[17].get(at(offset)).is_none()));
+    assert!((0..1000).all(|offset| files[17].get(at(offset), BlockKind::Data).is_none()));
     assert_eq!(cache.stats().blocks_count, 78);
     files[17].insert(at(0), block(100), BlockPriority::Normal);
-    assert!(files[17].get(at(0)).is_some());
+    assert!(files[17].get(at(0), BlockKind::Data).is_some());
 }
 
 #[test]
 fn blocks_are_found_by_who_opens_the_file_again() {
     let cache = new(1 << 20);
     file(&cache, 1).insert(at(5), block(100), BlockPriority::Normal);
-    assert!(file(&cache, 1).get(at(5)).is_some());
-    assert!(file(&cache, 2).get(at(5)).is_none());
+    assert!(file(&cache, 1).get(at(5), BlockKind::Data).is_some());
+    assert!(file(&cache, 2).get(at(5), BlockKind::Data).is_none());
     let (one, clone) = (file(&cache, 1), file(&cache, 1));
     clone.retire();
     cache.settle();
-    assert!(one.get(at(5)).is_some(), "somebody else has it open");
+    assert!(one.get(at(5), BlockKind::Data).is_some(), "somebody else has it open");
     drop(clone);
     one.retire();
     cache.settle();
     one.insert(at(5), block(100), BlockPriority::Normal);
-    assert!(one.get(at(5)).is_none() && cache.stats().blocks_count == 0, "it is gone for good");
+    assert!(
+        one.get(at(5), BlockKind::Data).is_none() && cache.stats().blocks_count == 0,
+        "it is gone for good"
+    );
     assert_eq!(cache.registry.in_memory.count(), 0);
     let new = file(&cache, 1);
     new.insert(at(5), block(100), BlockPriority::Normal);
-    assert!(new.get(at(5)).is_some() && one.get(at(5)).is_none(), "another file of that name");
+    assert!(
+        new.get(at(5), BlockKind::Data).is_some() && one.get(at(5), BlockKind::Data).is_none(),
+        "another file of that name"
+    );
     drop((one, new));
     assert_eq!(cache.registry.files.count(), 1);
     file(&cache, 1).evict();
@@ -158,7 +164,10 @@ fn blocks_of_files_that_are_nowhere_leave() {
     }
     cache.settle();
     assert_eq!(cache.stats().blocks_count, 6, "five are on the disk, one is open");
-    assert!(open.unwrap().get(at(0)).is_some() && file(&cache, 3).get(at(0)).is_none());
+    assert!(
+        open.unwrap().get(at(0), BlockKind::Data).is_some()
+            && file(&cache, 3).get(at(0), BlockKind::Data).is_none()
+    );
 }
 
 #[test]
@@ -190,7 +199,7 @@ fn nothing_fits_a_cache_of_no_bytes() {
     let cache = new(0);
     let file = file(&cache, 1);
     file.insert(at(0), block(10), BlockPriority::High);
-    assert!(file.get(at(0)).is_none());
+    assert!(file.get(at(0), BlockKind::Data).is_none());
     assert_eq!((cache.stats().used_bytes, cache.registry.in_memory.count()), (0, 0));
 }
 
@@ -207,7 +216,7 @@ fn many_threads_at_once_leave_the_books_in_order() {
                 for step in 0..3000u64 {
                     let file = &files[((step * 7 + start) % 8) as usize];
                     let offset = (step * 13 + start) % 200;
-                    if file.get(at(offset)).is_none() {
+                    if file.get(at(offset), BlockKind::Data).is_none() {
                         file.insert(at(offset), block(16 << 10), BlockPriority::Normal);
                     }
                     if step % 500 == 0 {

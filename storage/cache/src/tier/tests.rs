@@ -49,7 +49,7 @@ fn block(name: &str, offset: u64) -> Arc<Block> {
 
 /// Looks into both tiers, as a reader does that may wait.
 fn find(file: &CachedFile, offset: u64) -> Option<Arc<Block>> {
-    file.get(at(offset)).or_else(|| match file.get_from_file(at(offset), true) {
+    file.get(at(offset), BlockKind::Data).or_else(|| match file.get_from_file(at(offset), true) {
         FromFile::Found(block) => Some(block),
         FromFile::NotThere => None,
         FromFile::NeedsDisk => panic!("it may wait"),
