@@ -1,6 +1,7 @@
 # make run     builds the server and starts it; DATA=directory, OPTIONS="more options of halcyon standalone"
 # make test    everything that a change must pass: checks, unit tests, real clients, a few of HBase's own tests, kill -9
 # make build   only the server
+# make browser every page of the console in a headless Chromium, which is installed if there is none; SCREENSHOTS=directory
 # make book    the documentation as HTML below CARGO_TARGET_DIR; needs mdbook (cargo install mdbook)
 # make conformance    all 467 of HBase's own client tests; CONFORMANCE="options of testing/conformance/run.sh"
 # make nonce-kills    1,000 kills around the answer of an increment or append, about 30 minutes; ROUNDS=number
@@ -21,11 +22,12 @@ OPTIONS ?=
 BENCH ?=
 CONFORMANCE ?=
 ROUNDS ?= 1000
+SCREENSHOTS ?=
 HALCYON := $(CARGO_TARGET_DIR)/release/halcyon
 
 CARGO_DEB := $(HOME)/.cache/halcyon/tools/bin/cargo-deb
 
-.PHONY: package package-files package-test container run build book test check unit compat conformance nonce-kills files roots bench-compare bench bench-engine bench-cell bench-server bench-build
+.PHONY: package package-files package-test container run build book test check unit browser compat conformance nonce-kills files roots bench-compare bench bench-engine bench-cell bench-server bench-build
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -44,6 +46,9 @@ check:
 
 unit:
 	cargo test --workspace
+
+browser:
+	HALCYON_SCREENSHOTS="$(SCREENSHOTS)" testing/browser/run.sh
 
 compat: build
 	HALCYON="$(HALCYON)" testing/compat/run.sh

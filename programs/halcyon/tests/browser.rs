@@ -1,0 +1,249 @@
+//! Every page of the console in a real browser: two widths, both colour schemes, without a table and with 1,000
+//! regions under load. `make browser` finds or installs Chromium and runs this.
+//!
+//! On each page: no error of the console, no request to elsewhere, nothing wider than the screen, every chart drawn,
+//! every control named, text with enough contrast, and numbers that agree with the API.
+
+#![allow(clippy::disallowed_methods)] // files and time are the real ones
+
+mod common;
+#[path = "browser/devtools.rs"]
+mod devtools;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use common::{Client, Server, family, fresh_dir, put};
+use devtools::Browser;
+use halcyon_cell::Cell;
+use halcyon_schema::RegionInfo;
+use serde_json::Value;
+
+const VIEWS: [&str; 4] = ["overview", "tables", "procedures", "settings"];
+const WIDTHS: [u32; 2] = [1440, 390];
+const SCHEMES: [&str; 2] = ["light", "dark"];
+const REGIONS: usize = 1000;
+/// A key that would be markup if it were not escaped.
+const HOSTILE_KEY: &str = "zz<img src=x onerror=alert(1)>";
+
+/// Functions that the checks use, in the page.
+const IN_PAGE: &str = include_str!("browser/checks.js");
+
+/// A page of one server in one browser.
+struct Visit<'b> {
+    browser: &'b mut Browser,
+    base: String,
+    /// Part of the names of screenshots.
+    load: &'static str,
+    checks: usize,
+}
+
+impl Visit<'_> {
+    fn check(&mut self, what: &str, expression: &str) {
+        let found = self.browser.evaluate(expression);
+        assert_eq!(found, Value::Array(Vec::new()), "{what} on {}", self.base);
+        self.checks += 1;
+    }
+
+    /// Opens a view and checks what must hold everywhere.
+    fn view(&mut self, view: &str, width: u32, scheme: &str) {
+        self.browser.resize(width, 900);
+        self.browser.prefer(scheme);
+        self.browser.forget_events();
+        // another query: the page is loaded anew
+        let url = format!("{}/?{view}-{width}-{scheme}#{view}", self.base);
+        self.browser.call("Page.navigate", serde_json::json!({ "url": url }));
+        self.browser.wait_until(view, &format!("document.body?.dataset.loaded === '{view}'"));
+        self.browser.evaluate(IN_PAGE);
+        let place = format!("{view} at {width}, {scheme}, {}", self.load);
+        if view == "overview" {
+            self.browser.wait_until("two rounds of points", "checks.hasPoints()");
+            self.check(&format!("charts: {place}"), "checks.chartsNotDrawn()");
+        }
+        self.check(&format!("too wide: {place}"), "checks.tooWide()");
+        self.check(&format!("contrast: {place}"), "checks.tooFaint()");
+        self.check(&format!("unnamed controls: {place}"), "checks.unnamed()");
+        self.check(&format!("numbers: {place}"), &format!("checks.wrongNumbers('{view}')"));
+        let dark = self.browser.evaluate("checks.isDark()");
+        assert_eq!(dark, scheme == "dark", "{place}");
+        assert_eq!(self.browser.errors(), Vec::<String>::new(), "{place}");
+        self.checks += 2;
+        self.picture(&format!("{}-{view}-{width}-{scheme}", self.load), width);
+    }
+
+    fn picture(&mut self, name: &str, width: u32) {
+        let Some(dir) = std::env::var_os("HALCYON_SCREENSHOTS").filter(|dir| !dir.is_empty()) else { return };
+        let height = self.browser.evaluate("Math.min(6000, document.documentElement.scrollHeight)");
+        self.browser.resize(width, height.as_u64().unwrap() as u32);
+        std::thread::sleep(Duration::from_millis(400)); // charts and canvases follow
+        let dir = PathBuf::from(dir);
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::write(dir.join(format!("{name}.png")), self.browser.screenshot()).unwrap();
+    }
+
+    fn all_views(&mut self) {
+        for width in WIDTHS {
+            for scheme in SCHEMES {
+                VIEWS.iter().for_each(|view| self.view(view, width, scheme));
+            }
+        }
+    }
+}
+
+fn visit<'b>(browser: &'b mut Browser, server: &Server, port: &str, load: &'static str) -> Visit<'b> {
+    Visit { browser, base: format!("http://{}", server.address(port)), load, checks: 0 }
+}
+
+fn browser(profile: &str) -> Browser {
+    let program =
+        std::env::var("HALCYON_CHROMIUM").expect("HALCYON_CHROMIUM names a browser: run make browser");
+    Browser::start(&program, &fresh_dir(profile))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs Chromium: make browser"]
+async fn a_server_without_tables_says_what_will_appear() {
+    let dir = fresh_dir("browser-empty");
+    let server = Server::start(&dir, &[]);
+    let mut browser = browser("browser-empty-profile");
+    let mut visit = visit(&mut browser, &server, "master-info", "empty");
+    visit.all_views();
+    visit.view("procedures", 1440, "light");
+    let text = visit.browser.evaluate("document.querySelector('main').innerText");
+    assert!(text.as_str().unwrap().contains("No procedure is under way."), "{text}");
+    println!("without tables: {} checks", visit.checks);
+    server.stop();
+    let _ = std::fs::remove_dir_all(&dir);
+}
+
+/// Reads and writes rows of every hundredth region and many of one, until it is told to end.
+async fn load(server: &Server, regions: Vec<RegionInfo>, ends: Arc<AtomicBool>, done: Arc<AtomicU64>) {
+    let client = Client::connect(server).await;
+    for turn in 0u64.. {
+        if ends.load(Ordering::Relaxed) {
+            return;
+        }
+        let hot = if turn.is_multiple_of(4) {
+            (turn as usize * 100 + 7) % regions.len()
+        } else {
+            regions.len() / 3
+        };
+        let region = &regions[hot];
+        let row = format!("{}{:04}", String::from_utf8_lossy(region.start_key()), turn % 1000);
+        let cell = Cell::put(row.as_bytes(), b"f", b"q", i64::MAX, b"0123456789");
+        client.mutate(region, put(1), &[cell]).await.unwrap();
+        client.value(region, &row).await.unwrap();
+        done.fetch_add(2, Ordering::Relaxed);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs Chromium: make browser"]
+async fn a_loaded_server_with_a_thousand_regions_looks_right() {
+    let dir = fresh_dir("browser-loaded");
+    let server = Arc::new(Server::start(&dir, &[]));
+    let client = Client::connect(&server).await;
+    let mut keys: Vec<String> = (1..REGIONS - 3).map(|at| format!("{at:05}")).collect();
+    keys.push(HOSTILE_KEY.to_string());
+    let splits: Vec<&[u8]> = keys.iter().map(String::as_bytes).collect();
+    let regions = client.create_table("orders", vec![family("f"), family("details")], &splits).await;
+    client
+        .create_table(
+            "a-table-with-a-rather-long-name-that-must-not-make-a-page-wider",
+            vec![family("f")],
+            &[],
+        )
+        .await;
+    let (ends, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let loading = {
+        let (server, regions, ends, done) = (server.clone(), regions.clone(), ends.clone(), done.clone());
+        tokio::spawn(async move { load(&server, regions, ends, done).await })
+    };
+    while done.load(Ordering::Relaxed) < 500 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    for region in regions.iter().step_by(250) {
+        client.flush(region).await.unwrap();
+    }
+    let checks = {
+        let server = server.clone();
+        let visits = move || {
+            let mut browser = browser("browser-loaded-profile");
+            let mut visit = visit(&mut browser, &server, "regionserver-info", "loaded");
+            visit.all_views();
+            use_the_page(&mut visit);
+            visit.checks
+        };
+        tokio::task::spawn_blocking(visits).await.unwrap()
+    };
+    ends.store(true, Ordering::Relaxed);
+    loading.await.unwrap();
+    println!("with {REGIONS} regions: {checks} checks, {} calls meanwhile", done.load(Ordering::Relaxed));
+    Arc::try_unwrap(server).unwrap_or_else(|_| panic!("the load has ended")).stop();
+    let _ = std::fs::remove_dir_all(&dir);
+}
+
+/// Keyboard, pointer and controls.
+fn use_the_page(visit: &mut Visit<'_>) {
+    visit.view("tables", 1440, "light");
+    // the hostile key is text
+    let find =
+        "[...document.querySelectorAll('#region-list select option')].map(option => option.value).join()";
+    assert_eq!(visit.browser.evaluate(find), "requests,size,key");
+    let go = "(() => { const select = document.querySelector('#region-list select'); select.value = 'key'; \
+              select.dispatchEvent(new Event('change')); const links = [...document.querySelectorAll('#table-list .link')]; \
+              links.find(link => link.textContent === 'orders').click(); return true })()";
+    visit.browser.evaluate(go);
+    visit.browser.wait_until(
+        "the regions of the table",
+        "document.querySelector('.pager .muted').textContent.endsWith(' of 998')",
+    );
+    for page in 1..REGIONS / 100 {
+        visit.browser.evaluate(
+            "(() => { [...document.querySelectorAll('.pager button')].at(-1).click(); return true })()",
+        );
+        let turned =
+            format!("document.querySelector('.pager .muted').textContent.startsWith('{page}01 to ')");
+        visit.browser.wait_until("the next regions", &turned);
+    }
+    let markup = "document.querySelectorAll('main img, main script').length";
+    assert_eq!(visit.browser.evaluate(markup), 0);
+    let text = visit.browser.evaluate("document.querySelector('main').textContent");
+    let shown =
+        visit.browser.evaluate("(async () => (await (await fetch('/api/v1/regions?limit=1000')).text()))()");
+    assert!(shown.as_str().unwrap().contains("onerror"), "the API has the key");
+    assert!(text.as_str().unwrap().contains("zz<img src=x"), "the page shows the key as text");
+
+    visit.view("overview", 1440, "light");
+    visit.browser.evaluate("document.querySelector('.keymap canvas').focus()");
+    visit.browser.press("ArrowUp");
+    visit.browser.press("ArrowLeft");
+    let cell = visit.browser.evaluate("document.getElementById('keymap-cell').textContent");
+    assert!(cell.as_str().unwrap().contains("requests/s"), "{cell}");
+    // one crosshair for all charts
+    let at = visit.browser.evaluate("checks.middleOf('#calls .u-over')");
+    visit.browser.move_pointer(at[0].as_f64().unwrap(), at[1].as_f64().unwrap());
+    visit.browser.wait_until("a shared crosshair", "checks.crosshairs() >= 5");
+    let times = visit.browser.evaluate("[...new Set([...document.querySelectorAll('.at')].map(time => time.textContent).filter(Boolean))].length");
+    assert_eq!(times, 1, "all charts show the same moment");
+    // another range, another scheme
+    visit.browser.forget_events();
+    visit.browser.evaluate("document.querySelector('#range input[value=\"1h\"]').click()");
+    visit.browser.wait_until(
+        "points of the hour",
+        "performance.getEntriesByType('resource').some(entry => entry.name.includes('series?range=1h'))",
+    );
+    visit.browser.evaluate("(() => { const theme = document.getElementById('theme'); theme.value = 'dark'; theme.dispatchEvent(new Event('change')); return true })()");
+    visit.browser.wait_until("dark colours", "checks.isDark()");
+    std::thread::sleep(Duration::from_millis(500));
+    visit.check("charts after a change of colours", "checks.chartsNotDrawn()");
+    assert_eq!(visit.browser.errors(), Vec::<String>::new());
+    visit.browser.evaluate("localStorage.clear()");
+    // the first stop of the keyboard leads past the navigation
+    visit.view("settings", 1440, "light");
+    visit.browser.press("Tab");
+    assert_eq!(visit.browser.evaluate("document.activeElement.textContent"), "Skip to content");
+    visit.checks += 8;
+}
