@@ -12,7 +12,6 @@
 #              bench-cell (a cell's way) and bench-server (ten minutes of a mixed load on a server); BENCH="options", see programs/bench/README.md
 # make package    a .deb and one with debug symbols below CARGO_TARGET_DIR/debian; installs cargo-deb if need be
 # make package-test   installs, starts, queries, upgrades and removes the package in a fresh Debian (root, debootstrap)
-# make container  an image from the program and its libraries alone, as an OCI archive; needs buildah
 # CARGO_TARGET_DIR says where the build goes; the default stays outside the source tree.
 
 CARGO_TARGET_DIR ?= $(HOME)/.cache/halcyon/target
@@ -27,7 +26,7 @@ HALCYON := $(CARGO_TARGET_DIR)/release/halcyon
 
 CARGO_DEB := $(HOME)/.cache/halcyon/tools/bin/cargo-deb
 
-.PHONY: package package-files package-test container run build book test check unit browser compat conformance nonce-kills files roots bench-compare bench bench-engine bench-cell bench-server bench-build
+.PHONY: package package-files package-test run build book test check unit browser compat conformance nonce-kills files roots bench-compare bench bench-engine bench-cell bench-server bench-build
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -75,9 +74,6 @@ $(CARGO_DEB):
 
 package-test: package
 	testing/package/run.sh "$(CARGO_TARGET_DIR)/debian"
-
-container: build
-	testing/package/container.sh "$(HALCYON)"
 
 files:
 	testing/compat/files.sh
