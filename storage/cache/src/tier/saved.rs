@@ -1,5 +1,6 @@
 //! The index of the cache file as it is kept while the process is down. Drawn in `FORMAT.md`.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use super::index::Slot;
@@ -11,6 +12,8 @@ const HEADER_MAGIC: &[u8; 8] = b"HCTIERDT";
 /// Of both files; another one is not read.
 const VERSION: u32 = 1;
 pub(super) const HEADER_LEN: usize = 48;
+/// Magic, version, stamp, layout and checksum are within it.
+const _: () = assert!(8 + 4 + 16 + (8 + 4) + 4 <= HEADER_LEN);
 
 /// What the cache file and its index have in common if they belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,19 +117,22 @@ impl Saved {
         reader.expect(MAGIC)?;
         let bond = Bond::take(&mut reader)?;
         let segments = (0..reader.int()?).map(|_| reader.int()).collect::<Option<Vec<u32>>>()?;
-        if segments.iter().any(|segment| *segment >= bond.layout.segments_count) {
-            return None;
+        let known: HashSet<u32> = segments.iter().copied().collect();
+        let is_outside = |segment: &u32| *segment >= bond.layout.segments_count;
+        if known.len() != segments.len() || known.iter().any(is_outside) {
+            return None; // a segment is filled once
         }
         let mut files = Vec::new();
         for _ in 0..reader.int()? {
-            files.push(SavedFile::take(&mut reader, bond.layout)?);
+            files.push(SavedFile::take(&mut reader, bond.layout, &known)?);
         }
         reader.0.is_empty().then_some(Saved { bond, segments, files })
     }
 }
 
 impl SavedFile {
-    fn take(reader: &mut Reader<'_>, layout: Layout) -> Option<SavedFile> {
+    /// `segments` are those that hold something.
+    fn take(reader: &mut Reader<'_>, layout: Layout, segments: &HashSet<u32>) -> Option<SavedFile> {
         let name = reader.text()?;
         let path = Path::new(reader.text()?).to_path_buf();
         let identity = FileIdentity { name: name.into(), len: reader.long()?, stamp: reader.long()? };
@@ -134,7 +140,7 @@ impl SavedFile {
         for _ in 0..reader.int()? {
             let offset = BlockOffset::new(reader.long()?);
             let slot = Slot { position: reader.long()?, len: reader.int()?, used: reader.take(1)? == [1] };
-            layout.segment_of(slot.position, slot.len)?;
+            layout.segment_of(slot.position, slot.len).filter(|segment| segments.contains(segment))?;
             blocks.push((offset, slot));
         }
         Some(SavedFile { identity, path, blocks })
@@ -206,6 +212,15 @@ mod tests {
             let mut bad = header.clone();
             bad[at] ^= 1;
             assert_eq!(Bond::parse_header(&bad), None, "byte {at}");
+        }
+    }
+
+    /// Such a segment would be free and filled, or be filled twice: two blocks would share its bytes.
+    #[test]
+    fn a_segment_is_filled_once_and_blocks_are_in_filled_ones() {
+        for segments in [vec![3, 0, 3], vec![3], vec![0]] {
+            let saved = Saved { segments, ..saved() };
+            assert_eq!(Saved::parse(&saved.encode()), None, "{:?}", saved.segments);
         }
     }
 
