@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use halcyon_env::invariant;
 use parking_lot::Mutex;
 
 use crate::{BlockKey, BlockOffset, FileId};
@@ -188,6 +189,10 @@ impl State {
         assert!(
             removed.is_none_or(|entry| entry.open_count == 0),
             "file {number} is forgotten while it is open: its blocks would never be evicted"
+        );
+        invariant!(
+            self.by_identity.values().all(|number| self.by_number.contains_key(number)),
+            "a name leads to a number that is known: {number} is forgotten, and would be given to two files"
         );
     }
 

@@ -3,6 +3,7 @@
 
 use bytes::Bytes;
 use halcyon_cell::{CellRef, Key, Result};
+use halcyon_env::invariant;
 
 use crate::filter::direction_flag;
 use crate::{Filter, ReturnCode};
@@ -92,6 +93,14 @@ impl Filter for ColumnPaginationFilter {
             }
         };
         self.count += 1;
+        invariant!(
+            match &self.start {
+                PageStart::Skip(offset) => self.count <= u64::from(*offset) + limit,
+                PageStart::Qualifier(_) => self.count <= limit,
+            },
+            "a row has no more columns in the page than it may: {} of {limit}",
+            self.count
+        );
         Ok(code)
     }
 

@@ -11,6 +11,7 @@
 //! the same object sees the cells of all families of a row, one family after the other.
 
 use halcyon_cell::{Cell, CellRef, Key, Result};
+use halcyon_env::invariant;
 
 /// What a scan does with the cell it asked about, and where it goes from there (`Filter.ReturnCode`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -139,7 +140,13 @@ pub trait Filter: Send {
 /// filter drops the row. A row that has no cells before the filter looks at it never counts as accepted.
 pub fn finish_row(filter: &mut dyn Filter, cells: &mut Vec<Cell>) -> Result<RowOutcome> {
     if filter.has_filter_row() {
+        let before = cells.len();
         filter.filter_row_cells(cells)?;
+        invariant!(
+            cells.len() <= before,
+            "a filter takes cells out of a row and puts none in, for which no limit was counted: {} of {before}",
+            cells.len()
+        );
     }
     if cells.is_empty() {
         return Ok(RowOutcome::NotCalled);

@@ -19,6 +19,7 @@
 use std::cmp::Ordering;
 
 use halcyon_cell::{CellRef, Error, Key, Result};
+use halcyon_env::invariant;
 
 use crate::filter::direction_flag;
 use crate::rows::increase_last_byte;
@@ -102,6 +103,17 @@ impl FuzzyKey {
         let fixed_end = self.mask.iter().rposition(|&mask| mask == 0xff).map_or(0, |at| at + 1);
         let free_end = last_free.map_or(0, |at| at + 1);
         next.truncate(fixed_end.max(free_end).max(1));
+        invariant!(
+            reversed || self.matches(&next),
+            "the next possible row of a pattern matches it: {}",
+            next.escape_ascii()
+        );
+        invariant!(
+            reversed || self.matches(row) || &next[..] > row,
+            "a hint leads forward from a row that does not match: from {} to {}",
+            row.escape_ascii(),
+            next.escape_ascii()
+        );
         Some(if reversed { increase_last_byte(next) } else { next })
     }
 }
@@ -119,6 +131,10 @@ pub(crate) struct FuzzyRowFilter {
 
 impl FuzzyRowFilter {
     pub(crate) fn new(keys: Vec<FuzzyKey>) -> FuzzyRowFilter {
+        assert!(
+            !keys.is_empty(),
+            "a request without keys is refused: the key that matched last is one of them"
+        );
         FuzzyRowFilter { keys, next_rows: None, last_found: 0, drop_row: false, done: false, reversed: false }
     }
 

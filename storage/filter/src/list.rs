@@ -26,6 +26,7 @@
 use std::cmp::Ordering;
 
 use halcyon_cell::{Cell, CellComparator, CellRef, Key, KeyRef, Result};
+use halcyon_env::invariant;
 
 use crate::{Filter, ReturnCode};
 
@@ -111,6 +112,12 @@ impl Filter for AllOf {
                 break;
             }
         }
+        invariant!(
+            self.hinted.is_sorted_by(|left, right| left < right)
+                && (merged != ReturnCode::SeekNextUsingHint || !self.hinted.is_empty()),
+            "each filter that answered with a hint is asked for it once: {merged:?}, hints of {:?}",
+            self.hinted
+        );
         Ok(if self.hinted.is_empty() { merged } else { ReturnCode::SeekNextUsingHint })
     }
 
@@ -208,6 +215,12 @@ impl Alternative {
 
     /// The answer that follows from the last one, if the filter does not want to see `cell`.
     fn answer_by_last(&mut self, cell: CellRef<'_>, reversed: bool) -> Result<Option<ReturnCode>> {
+        invariant!(
+            matches!(self.code, None | Some(ReturnCode::Include | ReturnCode::Skip))
+                || CellRef::trusted(&self.asked, 0).row() == cell.row(),
+            "an answer holds within its row, because reset comes between rows: {:?} is of another row",
+            self.code
+        );
         Ok(match self.code {
             None | Some(ReturnCode::Include | ReturnCode::Skip) => None,
             Some(ReturnCode::SeekNextUsingHint) => {
@@ -227,7 +240,6 @@ impl Alternative {
                 }
                 Some(ReturnCode::SeekNextUsingHint)
             }
-            // The row is the same here: a new row begins with reset.
             Some(ReturnCode::NextCol | ReturnCode::IncludeAndNextCol) => {
                 let asked = CellRef::trusted(&self.asked, 0);
                 let same = asked.qualifier() == cell.qualifier() && asked.family() == cell.family();
@@ -310,7 +322,12 @@ impl Filter for AnyOf {
             one.included = code.is_include();
             merged = Some(merged.map_or(code, |merged| merge_any(merged, code)));
         }
-        Ok(merged.unwrap_or(ReturnCode::Skip))
+        let code = merged.unwrap_or(ReturnCode::Skip);
+        invariant!(
+            code.is_include() == self.alternatives.iter().any(|one| one.included),
+            "only filters that keep a cell change it, so the list keeps it if one of them does: {code:?}"
+        );
+        Ok(code)
     }
 
     /// Only filters that included the cell change it.
@@ -405,6 +422,7 @@ fn step(code: ReturnCode) -> u8 {
 
 /// The code that takes or drops the cell and goes forward by `step`.
 fn code_of(include: bool, step: u8) -> ReturnCode {
+    invariant!(!include || step < 3, "a scan that goes to a hint does not keep the cell");
     match (include, step) {
         (true, 0) => ReturnCode::Include,
         (true, 1) => ReturnCode::IncludeAndNextCol,

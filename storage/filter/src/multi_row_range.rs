@@ -9,6 +9,7 @@ use std::cmp::Ordering;
 
 use bytes::Bytes;
 use halcyon_cell::{CellRef, Error, Key, Result};
+use halcyon_env::invariant;
 
 use crate::filter::direction_flag;
 use crate::{Filter, ReturnCode};
@@ -141,6 +142,12 @@ impl MultiRowRangeFilter {
         self.at = at;
         // On an exclusive border the hint would lead to where the scan is.
         let border = if self.reversed { &range.stop } else { &range.start };
+        invariant!(
+            if self.reversed { row >= &border[..] } else { row <= &border[..] },
+            "the next range begins ahead of {}: {} is behind it, and the hint would lead back",
+            row.escape_ascii(),
+            border.escape_ascii()
+        );
         if row == &border[..] { ReturnCode::NextRow } else { ReturnCode::SeekNextUsingHint }
     }
 }

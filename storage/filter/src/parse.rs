@@ -36,6 +36,9 @@ pub const FILTER_DEPTH_MAX: usize = 100;
 /// Filters in one request, all lists together.
 pub const FILTERS_COUNT_MAX: usize = 100_000;
 
+/// A request that reaches the limit of depth is not refused for its number of filters.
+const _: () = assert!(FILTER_DEPTH_MAX <= FILTERS_COUNT_MAX);
+
 const PACKAGE: &str = "org.apache.hadoop.hbase.filter.";
 
 /// Builds the filter that a request names by its Java class.
@@ -43,7 +46,15 @@ const PACKAGE: &str = "org.apache.hadoop.hbase.filter.";
 /// Errors (kind `Invalid`): the class is unknown, its bytes are not its message or not sensible, or one of
 /// [`FILTER_DEPTH_MAX`] and [`FILTERS_COUNT_MAX`] is exceeded. The message names the class.
 pub fn parse_filter(filter: &pb::Filter) -> Result<Box<dyn Filter>> {
-    FilterParser { depth: 0, filters_count: 0 }.parse(filter)
+    let mut parser = FilterParser { depth: 0, filters_count: 0 };
+    let parsed = parser.parse(filter)?;
+    assert!(
+        parser.depth == 0 && (1..=FILTERS_COUNT_MAX).contains(&parser.filters_count),
+        "each filter that was entered was left, and all were counted: depth {}, {} filters",
+        parser.depth,
+        parser.filters_count
+    );
+    Ok(parsed)
 }
 
 /// As [`parse_filter`], for comparators.

@@ -39,6 +39,10 @@ const STEPPING_TEXT_LEN_MAX: usize = 128 << 10;
 /// Steps back that one search may take; about a tenth of a second.
 const BACKTRACKS_MAX: usize = 1_000_000;
 
+/// Taking steps back is what costs.
+const _: () = assert!(STEPPING_PATTERN_LEN_MAX < PATTERN_LEN_MAX);
+const _: () = assert!(STEPPING_AUTOMATON_SIZE_MAX < AUTOMATON_SIZE_MAX);
+
 /// The flags of `java.util.regex.Pattern`.
 pub(crate) mod flags {
     pub(crate) const UNIX_LINES: i32 = 1;
@@ -51,6 +55,9 @@ pub(crate) mod flags {
     pub(crate) const CANON_EQ: i32 = 128;
     pub(crate) const UNICODE_CHARACTER_CLASS: i32 = 256;
     pub(crate) const ALL: i32 = 511;
+    const CASES: i32 = CASE_INSENSITIVE | UNICODE_CASE | UNICODE_CHARACTER_CLASS;
+    const LINES: i32 = UNIX_LINES | MULTILINE | DOTALL;
+    const _: () = assert!(ALL == CASES | LINES | COMMENTS | LITERAL | CANON_EQ);
 }
 
 /// A compiled pattern of Java's language.

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use halcyon_cell::{CellRef, Key, Result};
+use halcyon_env::invariant;
 
 use crate::comparator::Comparison;
 use crate::filter::direction_flag;
@@ -239,7 +240,9 @@ impl RandomRowFilter {
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^= mixed >> 31;
-        (mixed >> 40) as f32 / (1u32 << 24) as f32
+        let random = (mixed >> 40) as f32 / (1u32 << 24) as f32;
+        invariant!((0.0..1.0).contains(&random), "a chance of 1 keeps each row, one of 0 none: {random}");
+        random
     }
 }
 

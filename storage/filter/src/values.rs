@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use halcyon_cell::{Cell, CellRef, Error, Key, Result};
+use halcyon_env::invariant;
 use halcyon_proto::pb::CompareType;
 
 use crate::comparator::Comparison;
@@ -173,6 +174,7 @@ impl Filter for SingleColumnValueFilter {
     }
 
     fn filter_row(&mut self) -> Result<bool> {
+        invariant!(self.found || !self.matched, "a value that matches is of the column, so the row has it");
         Ok(if self.found { !self.matched } else { self.filter_if_missing })
     }
 
@@ -221,6 +223,10 @@ impl Filter for DependentColumnFilter {
         let timestamp = cell.timestamp();
         if let Err(at) = self.timestamps.binary_search_by(|one| timestamp.cmp(one)) {
             self.timestamps.insert(at, timestamp);
+            invariant!(
+                self.timestamps.is_sorted_by(|left, right| left > right),
+                "timestamps of a row are searched by halves: {timestamp} came in at {at}"
+            );
         }
         Ok(if self.drop_column { ReturnCode::Skip } else { ReturnCode::Include })
     }
@@ -320,6 +326,10 @@ impl Filter for KeyOnlyFilter {
         bytes.extend_from_slice(&(value.len() as u32).to_be_bytes());
         bytes.extend_from_slice(key);
         bytes.extend_from_slice(value);
+        invariant!(
+            CellRef::parse(&bytes, 0).is_ok_and(|made| made.key() == from.key() && made.value() == value),
+            "what nobody checks again is a cell of the same key"
+        );
         Ok(Cell::trusted(bytes.into(), cell.seq()))
     }
 

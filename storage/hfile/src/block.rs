@@ -90,6 +90,20 @@ const MAGICS: [(&[u8; 8], BlockKind); 9] = [
     (b"DFBLMET2", BlockKind::DeleteFamilyBloomMeta),
 ];
 pub(crate) const ENCODED_DATA_MAGIC: &[u8; 8] = b"DATABLKE";
+/// Nothing but the magic tells what a block is.
+const _: () = {
+    let mut at = 0;
+    while at < KINDS_COUNT {
+        let magic = u64::from_be_bytes(*MAGICS[at].0);
+        assert!(magic != u64::from_be_bytes(*ENCODED_DATA_MAGIC));
+        let mut behind = at + 1;
+        while behind < KINDS_COUNT {
+            assert!(magic != u64::from_be_bytes(*MAGICS[behind].0));
+            behind += 1;
+        }
+        at += 1;
+    }
+};
 
 /// Kinds of blocks, for tables indexed by [`kind_index`].
 pub(crate) const KINDS_COUNT: usize = MAGICS.len();

@@ -2,9 +2,9 @@
 
 use halcyon_cache::{BlockKind, BlockOffset};
 use halcyon_cell::{Error, Result};
-use halcyon_env::WritableFile;
+use halcyon_env::{WritableFile, invariant};
 
-use crate::block::{BLOCK_BYTES_MAX, ENCODED_DATA_MAGIC, HEADER_LEN, KINDS_COUNT, kind_index, magic};
+use crate::block::{BLOCK_BYTES_MAX, ENCODED_DATA_MAGIC, HEADER_LEN, Header, KINDS_COUNT, kind_index, magic};
 use crate::compression::compress;
 use crate::{ChecksumType, Compression, WriterOptions};
 
@@ -99,6 +99,14 @@ impl BlockWriter {
         self.append_checksums(start);
         let written = self.out.len() - start;
         assert_eq!(written, on_disk_len, "the header and the index promise a block of {on_disk_len} bytes");
+        invariant!(
+            Header::parse(&self.out[start..]).is_ok_and(|read| {
+                (read.kind, read.raw_len) == (kind, payload.len())
+                    && (read.on_disk_len, read.guarded_len) == (on_disk_len, guarded_len)
+            }),
+            "the reader takes a header as it was meant: {kind:?} of {} bytes",
+            payload.len()
+        );
         self.uncompressed_bytes += (payload.len() + HEADER_LEN) as u64;
         if self.out.len() >= OUT_BYTES {
             self.flush()?;

@@ -6,6 +6,7 @@
 
 use bytes::Bytes;
 use halcyon_cell::{CellComparator, CellType, Error, KeyRef, LATEST_TIMESTAMP, Result};
+use halcyon_env::invariant;
 
 use crate::format::Reader;
 use crate::hash::HashType;
@@ -15,7 +16,7 @@ use crate::trailer::comparator_of;
 /// The version of the compound filter; the only one that was ever written.
 pub(crate) const BLOOM_VERSION: i32 = 3;
 /// More would be slower than reading the block.
-const HASH_COUNT_MAX: i32 = 64;
+pub(crate) const HASH_COUNT_MAX: i32 = 64;
 
 /// A filter's root: what is known of it without reading a chunk.
 pub(crate) struct Bloom {
@@ -79,11 +80,17 @@ impl Bloom {
 
     /// Whether a chunk's bits have room for `key`.
     pub(crate) fn chunk_may_contain(&self, bits: &[u8], key: &[u8]) -> bool {
-        let first = self.hash_type.hash(key, 0);
-        let second = self.hash_type.hash(key, first);
-        probes(first, second, self.hash_count, bits.len())
-            .all(|position| bits[position >> 3] & (1 << (position & 7)) != 0)
+        has_key(bits, key, |key, seed| self.hash_type.hash(key, seed), self.hash_count)
     }
+}
+
+/// Whether all bits of a key are set.
+#[inline]
+pub(crate) fn has_key(bits: &[u8], key: &[u8], hash: impl Fn(&[u8], u32) -> u32, hash_count: u32) -> bool {
+    let first = hash(key, 0);
+    let second = hash(key, first);
+    probes(first, second, hash_count, bits.len())
+        .all(|position| bits[position >> 3] & (1 << (position & 7)) != 0)
 }
 
 /// How HBase names the order of chunk keys in a filter's meta block.
@@ -98,6 +105,7 @@ pub(crate) fn order_name(order: KeyOrder) -> &'static str {
 /// The bit positions of a key in an array of `len` bytes (not 0): `|h1 + i*h2| mod bits` in 32-bit arithmetic.
 #[inline]
 pub(crate) fn probes(first: u32, second: u32, count: u32, len: usize) -> impl Iterator<Item = usize> {
+    invariant!(len > 0, "a chunk has bits to find a key in: one without is refused when it is read");
     let bits = len as u64 * 8;
     let mask = if bits.is_power_of_two() { bits - 1 } else { 0 };
     let mut composite = first as i32;

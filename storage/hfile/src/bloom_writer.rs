@@ -2,9 +2,10 @@
 
 use halcyon_cache::BlockKind;
 use halcyon_cell::{Result, keep_bytes, same_bytes};
+use halcyon_env::invariant;
 
 use crate::block_writer::{BlockPlace, BlockWriter};
-use crate::bloom::{BLOOM_VERSION, order_name, probes};
+use crate::bloom::{BLOOM_VERSION, HASH_COUNT_MAX, has_key, order_name, probes};
 use crate::format::write_vlong;
 use crate::hash::murmur;
 use crate::index::KeyOrder;
@@ -26,12 +27,20 @@ struct Shape {
 impl Shape {
     /// The arithmetic of HBase's `BloomFilterUtil.createBySize`, truncations included.
     fn new(bytes_hint: usize, error_rate: f64) -> Shape {
+        assert!(
+            error_rate > 0.0 && error_rate < 1.0,
+            "a filter of error rate {error_rate} has infinitely many bits for a key, or none"
+        );
         let bytes = bytes_hint.max(1).next_multiple_of(1 << FOLDS);
         let bits = bytes as f64 * 8.0;
         let ln2 = std::f64::consts::LN_2;
         let ideal_keys = ((bits * (ln2 * ln2 / -error_rate.ln())) as u64).max(1);
         let bits_per_key = bytes as u64 * 8 / ideal_keys;
         let hash_count = ((ln2 * bits_per_key as f64).ceil() as u32).max(1);
+        assert!(
+            hash_count <= HASH_COUNT_MAX as u32,
+            "the reader refuses a filter of more than {HASH_COUNT_MAX} hashes: {hash_count} for {error_rate}"
+        );
         let k = f64::from(hash_count);
         let keys = -bits / k * (1.0 - (error_rate.ln() / k).exp()).ln();
         Shape { bytes, keys_max: (keys as u64).max(1), hash_count }
@@ -139,6 +148,10 @@ impl BloomWriter {
             }
         }
         bits.truncate(len);
+        invariant!(
+            has_key(&bits, &first_key, murmur, self.shape.hash_count),
+            "folding keeps each key, because a position in a half is that in the whole modulo its size"
+        );
         assert!(
             keys_count > 0 && keys_max >= keys_count,
             "a chunk has keys and room for them: {keys_count} of {keys_max}, or it lets too many through"

@@ -17,6 +17,8 @@ use halcyon_schema::Compression;
 /// Raw bytes per record of Hadoop's block framing: what fits a decompressor's 256 KiB buffer in the worst case
 /// of either codec (Hadoop keeps a sixth and 32 bytes free for SNAPPY, less for LZ4).
 const HADOOP_RECORD_BYTES_MAX: usize = 256 * 1024 * 5 / 6 - 64;
+/// Snappy's worst case is the largest of the codecs': a sixth and 32 bytes more than went in.
+const _: () = assert!(HADOOP_RECORD_BYTES_MAX + HADOOP_RECORD_BYTES_MAX / 6 + 32 <= 256 * 1024);
 const ZSTD_LEVEL: i32 = 3;
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// What is reserved before any output is there, whatever a length field says.
@@ -128,6 +130,7 @@ fn append_with(out: &mut Vec<u8>, len: usize, fill: impl FnOnce(&mut [u8]) -> Re
     let start = out.len();
     out.resize(start + len, 0);
     let filled = fill(&mut out[start..])?;
+    assert!(filled <= len, "a codec fills the room that it was given: {filled} of {len} bytes");
     out.truncate(start + filled);
     Ok(())
 }

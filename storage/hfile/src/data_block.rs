@@ -15,6 +15,7 @@
 use std::cmp::Ordering;
 
 use halcyon_cell::{CellComparator, CellRef, Error, KEY_OFFSET, KeyRef, Result, SeqId, TagIterator};
+use halcyon_env::invariant;
 
 use crate::format::read_vlong;
 
@@ -75,6 +76,11 @@ pub(crate) fn cell_at(bytes: &[u8], start: usize, layout: CellLayout) -> CellSpa
             next += len;
         }
     }
+    invariant!(
+        end <= next && next <= bytes.len(),
+        "a cell of a checked block lies in it: from {start} to {next} of {}, or {start} is no cell's start",
+        bytes.len()
+    );
     CellSpan { start, end, next, seq: layout.seq.map_or(seq, SeqId::get) }
 }
 
@@ -117,6 +123,11 @@ pub(crate) fn check_cells(bytes: &[u8], layout: CellLayout, mut see: impl FnMut(
     while at < bytes.len() {
         let next =
             check_cell(bytes, at, layout).map_err(|e| e.context(format_args!("cell at position {at}")))?;
+        invariant!(
+            next > at && next <= bytes.len(),
+            "readers trust the lengths of each cell that passes: from {at} to {next} of {}",
+            bytes.len()
+        );
         see(at);
         at = next;
     }
@@ -152,6 +163,10 @@ impl<'a> Marks<'a> {
     }
 
     fn pack(bytes: &[u8], starts: &[usize], comparator: CellComparator) -> Box<[u64]> {
+        invariant!(
+            starts.is_sorted_by(|left, right| left < right),
+            "marks are searched by halves, and a cell that has two would be counted twice"
+        );
         let row = |start: usize| key_at(bytes, start).row();
         let (first, last) = (row(starts[0]), row(starts[starts.len() - 1]));
         let shared_len = first.iter().zip(last).take_while(|(f, l)| f == l).count();

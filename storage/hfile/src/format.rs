@@ -1,6 +1,7 @@
 //! Small encodings: big-endian integers and Hadoop's variable integers, read with a name for what is missing.
 
 use halcyon_cell::{Error, Result};
+use halcyon_env::invariant;
 
 /// Reads integers off the front of a slice. Every read checks the length.
 pub(crate) struct Reader<'a> {
@@ -15,7 +16,11 @@ impl<'a> Reader<'a> {
 
     /// A reader that has passed over the first `at` bytes.
     pub(crate) fn at_position(bytes: &'a [u8], at: usize) -> Reader<'a> {
-        assert!(at <= bytes.len());
+        assert!(
+            at <= bytes.len(),
+            "a position that a reader had before lies in its bytes: {at} of {}",
+            bytes.len()
+        );
         Reader { bytes, at }
     }
 
@@ -128,6 +133,16 @@ pub(crate) fn vlong_len(value: i64) -> usize {
 
 #[inline]
 pub(crate) fn write_vlong(out: &mut Vec<u8>, value: i64) {
+    let start = out.len();
+    append_vlong(out, value);
+    invariant!(
+        read_vlong(&out[start..]) == Some((value, vlong_len(value))),
+        "{value} comes back, from as many bytes as blocks are closed by"
+    );
+}
+
+#[inline]
+fn append_vlong(out: &mut Vec<u8>, value: i64) {
     if (-112..=127).contains(&value) {
         out.push(value as u8);
         return;

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use halcyon_cache::{Block, BlockKind, BlockOffset};
 use halcyon_cell::{CellComparator, Error, KeyRef, Result};
+use halcyon_env::invariant;
 
 use crate::block_writer::BlockPlace;
 use crate::format::Reader;
@@ -111,6 +112,11 @@ impl<'a> Node<'a> {
     }
 
     fn entry(&self, at: usize) -> &'a [u8] {
+        invariant!(
+            at < self.count,
+            "entry {at} of {}: what is behind the last offset is no entry",
+            self.count
+        );
         let start = read_u32(self.bytes, 4 + 4 * at);
         let end = read_u32(self.bytes, 8 + 4 * at);
         &self.bytes[self.entries + start..self.entries + end]
@@ -199,6 +205,10 @@ fn count_while(count: usize, holds: impl Fn(usize) -> bool) -> usize {
             high = middle;
         }
     }
+    invariant!(
+        (low == 0 || holds(low - 1)) && (low == count || !holds(low)),
+        "entry {low} of {count} is the first for which it does not hold"
+    );
     low
 }
 
@@ -297,6 +307,12 @@ impl IndexCursor {
 
     /// The data block under the cursor, which must stand somewhere.
     pub(crate) fn place(&self, file: &impl BlockLoader) -> BlockPlace {
+        assert!(
+            self.path.len() == file.shape().levels,
+            "only an entry of the lowest of {} levels leads to a data block, not one of level {}",
+            file.shape().levels,
+            self.path.len()
+        );
         self.path.last().expect("the cursor stands on a block").place(file.shape().root)
     }
 
@@ -380,6 +396,7 @@ impl IndexCursor {
 }
 
 fn choose<'k>(count: usize, key: impl Fn(usize) -> &'k [u8], way: &Way<'_>) -> usize {
+    assert!(count > 0, "a checked index block has an entry, and a root without one is not searched");
     match way {
         Way::First => 0,
         Way::Last => count - 1,

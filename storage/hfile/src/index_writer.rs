@@ -8,6 +8,7 @@
 use halcyon_cache::{BlockKind, BlockOffset};
 use halcyon_cell::Result;
 
+use crate::block::HEADER_LEN;
 use crate::block_writer::{BlockPlace, BlockWriter};
 use crate::format::write_vlong;
 
@@ -36,6 +37,12 @@ impl Chunk {
             "an entry at {} overlaps {}",
             place.offset,
             self.next_offset
+        );
+        assert!(
+            place.on_disk_len as usize >= HEADER_LEN,
+            "readers refuse a block without a whole header: {} bytes at {}",
+            place.on_disk_len,
+            place.offset
         );
         self.next_offset = place.offset.after(u64::from(place.on_disk_len));
         self.entries.extend_from_slice(&place.offset.get().to_be_bytes());
@@ -167,6 +174,7 @@ impl IndexWriter {
     }
 
     fn write_leaf(&mut self, blocks: &mut BlockWriter) -> Result<()> {
+        assert!(self.leaf.len() > 0, "an index block is found by its first key, so it has an entry");
         let place = self.write_node(blocks, BlockKind::LeafIndex, None)?;
         let key = &self.leaf.entry(0)[12..];
         self.root.add(key, place, self.leaf.len() as u64);
@@ -182,9 +190,17 @@ impl IndexWriter {
         chunk: Option<&Chunk>,
     ) -> Result<BlockPlace> {
         self.scratch.clear();
-        chunk.unwrap_or(&self.leaf).write_non_root(&mut self.scratch);
+        let chunk = chunk.unwrap_or(&self.leaf);
+        chunk.write_non_root(&mut self.scratch);
         self.uncompressed_bytes += self.scratch.len() as u64;
-        blocks.write_block(kind, &self.scratch)
+        let place = blocks.write_block(kind, &self.scratch)?;
+        assert!(
+            place.offset >= chunk.next_offset,
+            "an index block is behind the blocks it leads to: it is at {}, they end at {}",
+            place.offset,
+            chunk.next_offset
+        );
+        Ok(place)
     }
 
     /// Writes intermediate levels and the root block; gives the root's offset, too.
@@ -245,6 +261,12 @@ impl IndexWriter {
                 node.clear();
             }
         }
+        assert!(
+            above.len() < below.len(),
+            "a level is smaller than the one below it, or the root never fits: {} entries over {}",
+            above.len(),
+            below.len()
+        );
         Ok(above)
     }
 }

@@ -8,7 +8,7 @@ use halcyon_cache::{
     Block, BlockCache, BlockKind, BlockOffset, BlockPriority, CachedFile, FileIdentity, FromFile,
 };
 use halcyon_cell::{CellComparator, Error, Key, KeyRef, Result, SeqId};
-use halcyon_env::Env;
+use halcyon_env::{Env, invariant};
 use halcyon_schema::BlockEncoding;
 
 use crate::BloomType;
@@ -264,6 +264,11 @@ impl HFile {
     }
 
     fn keep_block(&self, offset: BlockOffset, block: Arc<Block>) {
+        assert!(
+            offset.get() < self.source.end,
+            "a block is kept under its place in the file, whose blocks end at {}: {offset}",
+            self.source.end
+        );
         let dear = block.kind().is_index_or_bloom() || self.options.in_memory;
         let priority = if dear { BlockPriority::High } else { BlockPriority::Normal };
         self.blocks.insert(offset, block, priority);
@@ -402,6 +407,10 @@ impl HFile {
     fn check_encoded_block(&self, payload: Bytes, held_bytes: usize) -> Result<Block> {
         if encoding_of(&payload) != Some(BlockEncoding::RowIndexV1) {
             let index = check_runs(&payload, self.layout, self.info.has_compressed_tags())?;
+            assert!(
+                !index.notes.is_empty(),
+                "notes tell a block of runs from one whose cells lie there whole"
+            );
             let block = Block::new(BlockKind::Data, payload, index.marks, held_bytes);
             return Ok(block.with_notes(index.notes));
         }
@@ -414,13 +423,17 @@ impl HFile {
 
     /// The runs of a data block of differences; `None` if its cells lie there whole.
     pub(crate) fn runs<'b>(&self, block: &'b Block) -> Option<Runs<'b>> {
+        invariant!(block.kind() == BlockKind::Data, "a {:?} block has no cells", block.kind());
         (!block.notes().is_empty()).then(|| Runs::of(block.marks(), block.notes()))
     }
 
     /// The plain cells of one run of a data block, or of the whole block if its cells lie there whole.
     pub(crate) fn plain_cells(&self, block: &Block, run: usize) -> Result<Bytes> {
         match self.runs(block) {
-            None => Ok(block.bytes().clone()),
+            None => {
+                assert_eq!(run, 0, "cells that lie there whole are one run");
+                Ok(block.bytes().clone())
+            }
             Some(runs) => {
                 let cells = runs.cells(block.bytes(), run, self.layout, self.info.has_compressed_tags())?;
                 self.blocks.note_decoded(cells.len());

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use halcyon_cache::{Block, BlockKind};
 use halcyon_cell::{Cell, CellRef, CellScanner, Error, KeyRef, Result, SharedCells};
+use halcyon_env::invariant;
 
 use crate::data_block::{self, CellLayout, CellSpan, Marks, cell_at};
 use crate::encoding::Runs;
@@ -144,6 +145,7 @@ impl HFileScanner {
         let named = |e: Error| e.context(self.file.source().place(self.index.place(&*self.file).offset));
         let cells = cells.map_err(named);
         self.cells = self.or_nowhere(cells)?;
+        assert!(!self.cells.is_empty(), "run {run} has a cell: a block or a run without one is refused");
         self.run = run;
         Ok(())
     }
@@ -170,6 +172,10 @@ impl HFileScanner {
 
     #[inline]
     fn stand_at(&mut self, start: usize) {
+        invariant!(
+            self.block.is_some(),
+            "a scanner that stands on a cell knows its block, to go on from there"
+        );
         self.span = cell_at(&self.cells, start, self.layout);
     }
 

@@ -25,6 +25,9 @@ const INDEX_LEVELS_MAX: u32 = 16;
 /// What the writer makes, the reader takes.
 const _: () = assert!(crate::index_writer::LEVELS_MAX <= INDEX_LEVELS_MAX && TRAILER_V2_LEN < TRAILER_LEN);
 
+/// What is in front of the message and behind it is in the shortest trailer.
+const _: () = assert!(MAGIC.len() + size_of::<u32>() < TRAILER_V2_LEN);
+
 /// Checked contents of a trailer.
 #[derive(Clone, Debug)]
 pub(crate) struct Trailer {

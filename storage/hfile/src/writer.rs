@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
 use halcyon_cache::{BlockKind, BlockOffset};
 use halcyon_cell::{CellComparator, CellRef, CellType, Error, Key, KeyRef, Result, SeqId};
 use halcyon_env::{Env, invariant};
@@ -15,7 +16,7 @@ use crate::bloom_writer::BloomWriter;
 use crate::cell_stats::CellStats;
 use crate::data_block::CellLayout;
 use crate::encoding::{BlockEncoder, EncoderOptions};
-use crate::file_info::{FileInfoWriter, boolean, name};
+use crate::file_info::{FileInfo, FileInfoWriter, boolean, name};
 use crate::index::KeyOrder;
 use crate::index_writer::{IndexWriter, WrittenIndex};
 use crate::trailer;
@@ -221,6 +222,11 @@ impl HFileWriter {
         for bloom in [&mut self.general_bloom, &mut self.delete_bloom].into_iter().flatten() {
             bloom.write_last_chunk(&mut self.blocks)?;
         }
+        assert_eq!(
+            self.stats.entries == 0,
+            self.data_blocks_count == 0,
+            "each cell is in a block and each block has cells: the reader refuses one without the other"
+        );
         let index = std::mem::replace(&mut self.index, IndexWriter::new(0, 0));
         let uncompressed_before_index = self.blocks.uncompressed_bytes();
         let (load_on_open_offset, index) = index.finish(&mut self.blocks)?;
@@ -229,11 +235,27 @@ impl HFileWriter {
         self.uncounted_bytes = self.blocks.uncompressed_bytes() - uncompressed_before_index;
         self.blocks.write_block(BlockKind::RootIndex, &[])?; // the meta index: store files have no meta blocks
         let file_info_offset = self.blocks.position();
+        assert!(
+            self.last_data_block < Some(load_on_open_offset) && load_on_open_offset < file_info_offset,
+            "who walks the file's blocks ends at {load_on_open_offset}, and file info is behind that: data up \
+             to {:?}, file info at {file_info_offset}",
+            self.last_data_block
+        );
         self.complete_file_info(&meta, last_key.as_ref());
-        self.blocks.write_block(BlockKind::FileInfo, &self.info.payload())?;
+        let info = self.info.payload();
+        invariant!(
+            FileInfo::parse(&Bytes::copy_from_slice(&info)).is_ok(),
+            "the reader takes the file info, or nobody opens the file again"
+        );
+        self.blocks.write_block(BlockKind::FileInfo, &info)?;
         self.write_bloom_roots()?;
         let trailer = self.trailer(load_on_open_offset, file_info_offset, &index);
-        let bytes = self.blocks.finish(&trailer::encode(&trailer))?;
+        let encoded = trailer::encode(&trailer);
+        assert!(
+            trailer::parse(&encoded).is_ok_and(|read| read.proto == trailer),
+            "the reader takes the trailer as it was meant, or nobody opens the file again: {trailer:?}"
+        );
+        let bytes = self.blocks.finish(&encoded)?;
         Ok(WrittenFile {
             path: self.path,
             entries: self.stats.entries,
@@ -327,6 +349,10 @@ impl HFileWriter {
                 && (last.is_empty() || comparator.compare_keys(KeyRef::trusted(last), key.get()).is_lt()),
             "an index key is behind the block before and not behind its own block: {key:?}"
         );
+        invariant!(
+            self.block.last_key().is_some_and(|last| comparator.compare_keys(first, last).is_le()),
+            "cells came in order, so a block that begins with {first:?} ends there or behind"
+        );
         self.index.add(key.get().bytes(), place);
         self.previous_block_last_key.clear();
         if let Some(last) = self.block.last_key() {
@@ -346,6 +372,19 @@ impl HFileWriter {
     }
 
     fn write_bloom_roots(&mut self) -> Result<()> {
+        let keys_count = |bloom: &Option<BloomWriter>| bloom.as_ref().map_or(0, BloomWriter::keys_count);
+        let (keys, markers) = (keys_count(&self.general_bloom), keys_count(&self.delete_bloom));
+        assert!(
+            keys <= self.stats.entries && markers <= self.stats.delete_families,
+            "a filter has the keys of the cells and no others: {keys} of {} cells, {markers} of {} markers",
+            self.stats.entries,
+            self.stats.delete_families
+        );
+        assert!(
+            self.general_bloom.is_none() || (keys > 0) == (self.stats.entries > 0),
+            "the first cell is a new row, so a filter beside {} cells has a key: {keys}",
+            self.stats.entries
+        );
         let roots = [
             (BlockKind::GeneralBloomMeta, &self.general_bloom),
             (BlockKind::DeleteFamilyBloomMeta, &self.delete_bloom),
@@ -467,7 +506,15 @@ fn separator(comparator: CellComparator, last: &[u8], first: KeyRef<'_>) -> Key 
 fn between(low: &[u8], high: &[u8]) -> Vec<u8> {
     let common = low.iter().zip(high).take_while(|(l, h)| l == h).count();
     let next = low.get(common).map_or(0, |&byte| byte + 1); // below `high`'s byte, so it is not ff
-    [&high[..common], &[next]].concat()
+    let name = [&high[..common], &[next]].concat();
+    invariant!(
+        low < &name[..] && &name[..] <= high,
+        "{} lies above {} and not above {}, or a seek goes to the wrong block",
+        name.escape_ascii(),
+        low.escape_ascii(),
+        high.escape_ascii()
+    );
+    name
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use halcyon_env::FileSystem;
+use halcyon_env::{FileSystem, invariant};
 use parking_lot::Mutex;
 
 use super::index::Index;
@@ -103,7 +103,15 @@ impl FileTier {
             (!blocks.is_empty()).then(|| SavedFile { identity: file.identity.clone(), path, blocks })
         });
         let saved = Saved { bond: self.bond, segments: space.in_use(), files: files.collect() };
-        let written = self.file.sync().and_then(|()| self.fs.replace(path, &saved.encode()));
+        let encoded = saved.encode();
+        invariant!(
+            Saved::parse(&encoded)
+                .is_some_and(|read| read.segments == saved.segments && read.files.len() == saved.files.len()),
+            "the next life takes what this one leaves: {} segments, {} files",
+            saved.segments.len(),
+            saved.files.len()
+        );
+        let written = self.file.sync().and_then(|()| self.fs.replace(path, &encoded));
         match written {
             Ok(()) => tracing::info!(blocks = self.index.count(), "the index of the block cache is kept"),
             Err(error) => tracing::warn!(%error, "the index of the block cache is not kept"),

@@ -57,6 +57,8 @@ const INDEX_SHARE: u64 = 4;
 /// Part of it that blocks may take that wait to be written, and what they take at most.
 const QUEUE_SHARE: u64 = 8;
 const QUEUE_BYTES_MAX: u64 = 32 << 20;
+/// Index and queue together leave room for blocks: a quarter and an eighth are less than the whole.
+const _: () = assert!(INDEX_SHARE + QUEUE_SHARE < INDEX_SHARE * QUEUE_SHARE);
 
 /// A moment's counts of a file tier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -305,7 +307,11 @@ impl FileTier {
                 continue;
             }
             let kept = self.empty_segment(space, self.bond.layout.segment_bytes / 2)?;
-            space.begin_segment();
+            let has_begun = space.begin_segment();
+            assert!(
+                has_begun,
+                "an emptied segment can be begun, or a record would look for room without end"
+            );
             for (key, record) in kept {
                 self.append(space, key, &record)?;
             }

@@ -1,6 +1,7 @@
 //! A block as it lies in the cache file. Drawn in `FORMAT.md`.
 
 use bytes::Bytes;
+use halcyon_env::invariant;
 
 use crate::{Block, BlockKind, BlockOffset};
 
@@ -8,6 +9,8 @@ const MAGIC: &[u8; 4] = b"HCBK";
 /// Magic and checksum, which the checksum does not cover.
 const UNGUARDED_LEN: usize = 8;
 pub(super) const HEADER_LEN: usize = 40;
+/// Magic and checksum, tag, offset, zeros, and the lengths of payload, marks and notes.
+const _: () = assert!(HEADER_LEN == UNGUARDED_LEN + 8 + 8 + 4 + 3 * 4);
 
 /// Bytes that the block takes in the file.
 pub(super) fn len_of(block: &Block) -> usize {
@@ -22,7 +25,7 @@ pub(super) fn is_stored(kind: BlockKind) -> bool {
 
 /// Appends the record of a data block. `tag` is the file's, `offset` the block's place in it.
 pub(super) fn encode(tag: u64, offset: BlockOffset, block: &Block, out: &mut Vec<u8>) {
-    debug_assert!(is_stored(block.kind()));
+    assert!(is_stored(block.kind()), "a record is read as a data block, whatever it was: {:?}", block.kind());
     let start = out.len();
     let count = |len: usize| u32::try_from(len).expect("a block is shorter than 4 GiB").to_be_bytes();
     out.extend_from_slice(MAGIC);
@@ -38,6 +41,11 @@ pub(super) fn encode(tag: u64, offset: BlockOffset, block: &Block, out: &mut Vec
     out.extend_from_slice(block.notes());
     let sum = crc32c::crc32c(&out[start + UNGUARDED_LEN..]);
     out[start + 4..start + UNGUARDED_LEN].copy_from_slice(&sum.to_be_bytes());
+    invariant!(
+        decode(tag, offset, out[start..].to_vec()).is_some_and(|read| read.bytes() == block.bytes()
+            && (read.marks(), read.notes()) == (block.marks(), block.notes())),
+        "a record is read back as the block that was written"
+    );
 }
 
 /// The block of a record, if these bytes are the undamaged record of that block.

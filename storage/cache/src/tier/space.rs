@@ -116,6 +116,7 @@ impl Space {
             space.blocks[segment as usize] = blocks;
             space.filled.push_back(segment);
         }
+        space.check_segments();
         space
     }
 

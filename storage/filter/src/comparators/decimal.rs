@@ -11,6 +11,7 @@
 use std::cmp::Ordering;
 
 use halcyon_cell::{Error, Result};
+use halcyon_env::invariant;
 
 use crate::Comparator;
 
@@ -116,6 +117,10 @@ impl<'a> Decimal<'a> {
             return Ordering::Less;
         }
         let scales = left_scale - right_scale;
+        assert!(
+            scales.abs() <= left_high.max(right_high),
+            "numbers whose first digits are in one place differ in scale by no more than their digits: {scales}"
+        );
         if scales >= 0 {
             right.multiply_by_power_of_ten(scales as u64);
         } else {
@@ -195,6 +200,10 @@ impl Natural {
     }
 
     fn compare(&self, other: &Natural) -> Ordering {
+        invariant!(
+            self.0.last() != Some(&0) && other.0.last() != Some(&0),
+            "the number with more words is the larger one, because the highest word is not 0"
+        );
         let by_length = self.0.len().cmp(&other.0.len());
         by_length.then_with(|| self.0.iter().rev().cmp(other.0.iter().rev()))
     }

@@ -32,6 +32,10 @@ fn negated(mut set: Set) -> Set {
 
 /// A range under the flags about case: with CASE_INSENSITIVE alone only ASCII letters have another case.
 pub(super) fn folded_range(first: char, last: char, flags: i32) -> Set {
+    assert!(
+        first <= last,
+        "a range from {first:?} back to {last:?} is refused: it would be taken the other way round"
+    );
     let mut set = range(first, last);
     if flags & flags::CASE_INSENSITIVE == 0 {
         return set;

@@ -63,6 +63,7 @@ impl Reader<'_> {
             group = grown;
             self.at += 1;
         }
+        assert!(group > 0, "a backreference begins with 1 to 9: group 0 would be the match itself");
         if group > self.groups_total {
             self.out.push_str("(?!)");
         } else {

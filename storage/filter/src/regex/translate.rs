@@ -43,6 +43,10 @@ pub(super) fn translate(pattern: &str, flags: i32) -> Result<Translation, Refusa
     counter.read_all()?;
     let mut reader = Reader::new(&tokens, flags, counter.groups);
     reader.read_all()?;
+    assert_eq!(
+        reader.groups, counter.groups,
+        "both readings find the same groups, or a backreference would mean another one"
+    );
     Ok(Translation { pattern: reader.out, steps_back: reader.steps_back })
 }
 
@@ -115,6 +119,10 @@ impl<'a> Reader<'a> {
         if self.at < self.tokens.len() {
             return Err("unmatched closing )".to_string());
         }
+        assert_eq!(
+            self.depth, 0,
+            "each group and class that was opened is closed: `$` at the end is outside of all"
+        );
         Ok(())
     }
 

@@ -4,6 +4,7 @@
 //! before, at any other cell; `runs.rs` decides where.
 
 use halcyon_cell::{Error, FIXED_KEY_LEN, KEY_OFFSET, KeyRef, Result};
+use halcyon_env::invariant;
 use halcyon_schema::BlockEncoding;
 
 use super::tags::TagDictionary;
@@ -110,6 +111,11 @@ impl<'a> Decoder<'a> {
             let row_len = KeyRef::trusted(before.key).row().len();
             decoder.previous = Some(Previous { key: 0, key_len, value_len: before.value_len, row_len });
         } else {
+            assert_eq!(
+                decoder.position(),
+                start,
+                "only the first run has no cell before it, and it begins behind the block's head"
+            );
             decoder.out.reserve_exact(plain_len);
         }
         decoder.cells_start = decoder.out.len();
@@ -166,12 +172,32 @@ impl<'a> Decoder<'a> {
     }
 
     fn decode_cell(&mut self) -> Result<()> {
-        self.previous = Some(match self.encoding {
+        let cell = match self.encoding {
             BlockEncoding::Prefix => self.prefix_cell()?,
             BlockEncoding::Diff => self.diff_cell()?,
             _ => self.fast_diff_cell()?,
-        });
-        self.finish_cell()
+        };
+        invariant!(
+            self.out.len() == cell.key + cell.key_len + cell.value_len,
+            "a cell has the lengths that it says, because the next one repeats bytes of it: {} and {}",
+            cell.key_len,
+            cell.value_len
+        );
+        invariant!(
+            self.value_at + cell.value_len <= self.reader.at(),
+            "a value that the next run may repeat lies in what was read: {} bytes at {}",
+            cell.value_len,
+            self.value_at
+        );
+        self.previous = Some(cell);
+        self.finish_cell()?;
+        invariant!(
+            self.out.len() <= self.limit,
+            "no cell makes a block larger than it claims: {} of {} bytes",
+            self.out.len(),
+            self.limit
+        );
+        Ok(())
     }
 
     /// Tags and sequence id.

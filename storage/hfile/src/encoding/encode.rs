@@ -6,6 +6,7 @@
 //! `DiffKeyDeltaEncoder`, `FastDiffDeltaEncoder`, `RowIndexEncoderV1` and `PrivateCellUtil.findCommonPrefixInFlatKey`.
 
 use halcyon_cell::{CellComparator, CellRef, Error, KEY_OFFSET, KeyRef, Result};
+use halcyon_env::{Witness, invariant};
 use halcyon_schema::BlockEncoding;
 
 use super::tags::TagEncoder;
@@ -39,6 +40,8 @@ pub(crate) struct BlockEncoder {
     /// ROW_INDEX_V1: where each row starts in the cell area.
     row_starts: Vec<u32>,
     tags: Option<TagEncoder>,
+    /// The payload is complete.
+    is_finished: Witness<bool>,
 }
 
 impl BlockEncoder {
@@ -53,6 +56,7 @@ impl BlockEncoder {
             last_start: 0,
             row_starts: Vec::new(),
             tags: compress_tags.then(TagEncoder::default),
+            is_finished: Witness::default(),
         };
         encoder.begin();
         encoder
@@ -65,6 +69,7 @@ impl BlockEncoder {
         if stores_differences(self.options.encoding) {
             self.out.extend_from_slice(&[0; 4]); // the plain size, once it is known
         }
+        assert_eq!(self.out.len(), self.head_len(), "blocks are closed by the bytes that follow their head");
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -110,6 +115,9 @@ impl BlockEncoder {
 
     /// Adds a cell. `Invalid` if the encoding cannot hold it: one family a block, where it is stored once.
     pub(crate) fn append(&mut self, cell: &CellRef<'_>) -> Result<()> {
+        self.is_finished.check(|finished| {
+            assert!(!*finished, "a cell behind the end of a payload would be read as its row index");
+        });
         let first = self.is_empty();
         if first {
             self.first_key.clear();
@@ -199,16 +207,33 @@ impl BlockEncoder {
 
     /// The complete payload. Nothing may be added behind it but [`BlockEncoder::clear`].
     pub(crate) fn finish(&mut self) -> &[u8] {
+        self.is_finished.check(|finished| *finished = true);
+        let cells_len = self.out.len() - self.head_len();
+        assert!(
+            stores_differences(self.options.encoding) || cells_len == self.plain_len,
+            "cells that lie there whole take {} bytes, as they were counted: {cells_len}",
+            self.plain_len
+        );
         if stores_differences(self.options.encoding) {
             self.out[2..6].copy_from_slice(&(self.plain_len as u32).to_be_bytes());
         } else if self.options.encoding == BlockEncoding::RowIndexV1 {
-            let cells_len = self.out.len() - self.head_len();
+            invariant!(
+                self.row_starts.first() == Some(&0)
+                    && self.row_starts.is_sorted_by(|left, right| left < right),
+                "rows are searched by halves: the first begins with the cells, each behind the one before"
+            );
             self.out.extend_from_slice(&(self.row_starts.len() as u32).to_be_bytes());
             for start in &self.row_starts {
                 self.out.extend_from_slice(&start.to_be_bytes());
             }
             self.out.extend_from_slice(&(cells_len as u32).to_be_bytes());
         }
+        invariant!(
+            !stores_differences(self.options.encoding)
+                || super::check_runs(&self.out, self.options.layout, self.tags.is_some()).is_ok(),
+            "what {} has encoded can be decoded",
+            self.options.encoding.name()
+        );
         &self.out
     }
 
@@ -220,6 +245,7 @@ impl BlockEncoder {
         self.plain_len = 0;
         self.last_start = 0;
         self.row_starts.clear();
+        self.is_finished.check(|finished| *finished = false);
         if let Some(tags) = &mut self.tags {
             tags.clear();
         }

@@ -42,6 +42,8 @@ pub(crate) fn encoding_of(payload: &[u8]) -> Option<BlockEncoding> {
 
 /// Bytes of timestamp and type at a key's end.
 const KEY_TAIL: usize = 9;
+/// Decoders refuse shorter keys, so that they may take a row's and a family's length and the tail off any other.
+const _: () = assert!(KEY_TAIL + 2 + 1 == halcyon_cell::FIXED_KEY_LEN);
 
 /// Flags of a cell in DIFF. A bit of the first group says that a field is left out.
 mod diff {

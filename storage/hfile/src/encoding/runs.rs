@@ -15,6 +15,7 @@
 
 use bytes::Bytes;
 use halcyon_cell::{CellComparator, Error, KeyRef, Result};
+use halcyon_env::invariant;
 
 use super::decode::{Before, Decoder};
 use super::tags::TagDictionary;
@@ -49,6 +50,10 @@ pub(crate) fn check(payload: &[u8], layout: CellLayout, compressed_tags: bool) -
         }
         let len = decoder.cells().len();
         data_block::check_cells(decoder.cells(), layout, |_| {})?;
+        assert!(
+            len <= plain_left,
+            "the decoder stops at the size that the block claims: {len} of {plain_left}"
+        );
         plain_left -= len;
         let last = decoder.before().expect("a cell was decoded").key;
         let key_start = keys.len();
@@ -67,7 +72,10 @@ pub(crate) fn check(payload: &[u8], layout: CellLayout, compressed_tags: bool) -
 }
 
 fn pair(high: usize, low: usize) -> u64 {
-    debug_assert!(high <= u32::MAX as usize && low <= u32::MAX as usize);
+    assert!(
+        high <= u32::MAX as usize && low <= u32::MAX as usize,
+        "positions in a block share a word, because a block is smaller than 2 GiB: {high} and {low}"
+    );
     (high as u64) << 32 | low as u64
 }
 
@@ -88,6 +96,11 @@ impl<'a> Runs<'a> {
     pub(crate) fn of(marks: &'a [u64], notes: &'a [u8]) -> Runs<'a> {
         let (&count, rest) = marks.split_first().expect("a checked block has marks");
         let (words, tag_log) = rest.split_at(count as usize * WORDS_PER_RUN);
+        invariant!(
+            words.last().is_some_and(|&last| halves(last).1 == notes.len()),
+            "marks and notes are of one block: the last of {count} runs has the last key of {} bytes",
+            notes.len()
+        );
         Runs { words, tag_log, keys: notes }
     }
 
@@ -139,6 +152,8 @@ impl<'a> Runs<'a> {
         while decoder.cells().len() < plain_len {
             decoder.next_cell()?;
         }
+        let found = decoder.cells().len();
+        assert_eq!(found, plain_len, "run {run} ends where it ended when its block was checked");
         let (out, cells_start) = decoder.into_cells();
         Ok(Bytes::from(out).slice(cells_start..))
     }

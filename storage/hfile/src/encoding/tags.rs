@@ -11,12 +11,15 @@
 use std::collections::HashMap;
 
 use halcyon_cell::{Error, Result};
+use halcyon_env::invariant;
 
 use crate::format::{Reader, write_varint32};
 
 /// Slots of the dictionary of a block.
 const TAG_SLOTS_COUNT: usize = 127;
 const NEW_TAG: u8 = 0xff;
+/// No slot's first byte is taken for the mark of a new tag.
+const _: () = assert!((TAG_SLOTS_COUNT - 1) >> 8 < NEW_TAG as usize);
 
 /// Tags of a block that were written already.
 #[derive(Default)]
@@ -68,6 +71,12 @@ impl TagEncoder {
             oldest
         };
         self.slot_of.insert(tag.to_vec(), slot);
+        invariant!(
+            self.slot_of.len() == self.slots.len() && slot < TAG_SLOTS_COUNT,
+            "each slot has one tag and each tag one slot, or the reader finds another in slot {slot}: {} and {}",
+            self.slots.len(),
+            self.slot_of.len()
+        );
     }
 }
 
@@ -98,6 +107,10 @@ impl<'a> TagDictionary<'a> {
 
     /// For reading the block `payload` again from position `start` on.
     pub(super) fn replaying(payload: &'a [u8], log: &'a [u64], start: usize) -> Result<TagDictionary<'a>> {
+        invariant!(
+            log.is_sorted_by_key(|&entry| entry >> 32),
+            "tags took their slots in the order in which they lie in the block"
+        );
         let done = log.partition_point(|&entry| ((entry >> 32) as usize) < start);
         let mut dictionary =
             TagDictionary { slots: Vec::new(), uses: 0, log: TagLog::Replaying(log[done..].iter()) };
@@ -164,6 +177,11 @@ impl<'a> TagDictionary<'a> {
                     free if free < TAG_SLOTS_COUNT => free,
                     _ => oldest_slot(self.slots.iter().map(|slot| slot.1)),
                 };
+                invariant!(
+                    at <= u32::MAX as usize && tag.len() <= usize::from(u16::MAX) && slot < TAG_SLOTS_COUNT,
+                    "position {at}, length {} and slot {slot} share a word of the log",
+                    tag.len()
+                );
                 log.push((at as u64) << 32 | (tag.len() as u64) << 16 | slot as u64);
                 slot as u16
             }
