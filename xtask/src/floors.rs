@@ -75,6 +75,8 @@ const SIDEWAYS: &[(&str, &str)] = &[
     ("halcyon", "halcyon-lab"),
     // the load generators are subcommands of the one program, and a crate of their own
     ("halcyon", "halcyon-load"),
+    // the info ports take profiles; the signal handler has a crate of its own
+    ("halcyon", "halcyon-profile"),
 ];
 
 /// As [`SIDEWAYS`], for tests alone.

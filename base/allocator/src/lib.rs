@@ -4,15 +4,17 @@
 //! it is needed again. Under a flood of large values that was half of the resident memory: with a budget of 128 MiB,
 //! 193 MiB resident and 66 MiB in use. With a delay of 10 ms it was 115 MiB.
 //!
-//! Unsafe code: one setting of the allocator that its Rust wrapper lacks, the counting wrapper, and page mapping.
+//! Unsafe code: one setting of the allocator that its Rust wrapper lacks, the counting and the sampling wrapper, and page mapping.
 
 mod counting;
 mod pages;
+mod sampling;
 
 use std::time::Duration;
 
 pub use counting::{Allocations, CountingAllocator};
 pub use pages::Pages;
+pub use sampling::{Observer, SampledAllocator, observe_allocations, stop_observing_allocations};
 
 /// Set this as `#[global_allocator]`.
 pub use mimalloc::MiMalloc as Allocator;

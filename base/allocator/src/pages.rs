@@ -29,6 +29,7 @@ impl Pages {
     /// `len` bytes, a multiple of 4,096 and not 0. From 2 MiB on they begin at a multiple of that.
     pub fn map(len: usize) -> io::Result<Pages> {
         assert!(len > 0 && len.is_multiple_of(PAGE_BYTES), "whole pages are mapped, not {len} bytes");
+        crate::sampling::allocates(len);
         sys::map(len)
     }
 

@@ -21,6 +21,7 @@ mod real;
 pub mod sim;
 mod stalls;
 pub mod sync;
+mod waits;
 mod watched;
 
 use std::sync::Arc;
@@ -32,11 +33,12 @@ pub use fs::{DirEntry, FileLock, FileSystem, ReadableFile, UpdatableFile, Writab
 pub use invariants::{INVARIANTS, Witness};
 pub use locks::{WatchedMutex, WatchedRwLock};
 pub use proc::{
-    ProcessUsage, ProcessorTimes, memory_bytes, process_usage, processor_model, processor_times,
-    resident_bytes,
+    ProcessUsage, ProcessorTimes, ThreadTimes, memory_bytes, process_usage, processor_model, processor_times,
+    resident_bytes, thread_times,
 };
 pub use real::RealFileSystem;
 pub use stalls::{Due, Stall, StallSum, Stalls, Watch};
+pub use waits::Wait;
 pub use watched::WatchedFileSystem;
 
 /// Some ten small requests.
@@ -67,9 +69,10 @@ impl Env {
 
 /// Starts a named operating system thread.
 #[allow(clippy::disallowed_methods)] // the one place that may
-pub fn spawn_thread<F>(name: &str, body: F) -> std::io::Result<std::thread::JoinHandle<()>>
+pub fn spawn_thread<F, T>(name: &str, body: F) -> std::io::Result<std::thread::JoinHandle<T>>
 where
-    F: FnOnce() + Send + 'static,
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
 {
     std::thread::Builder::new().name(name.to_string()).spawn(body)
 }

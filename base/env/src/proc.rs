@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use procfs::prelude::{FromBufRead, FromBufReadSI, FromRead};
-use procfs::process::{Io, Stat, StatM, Status};
+use procfs::process::{Io, Schedstat, Stat, StatM, Status};
 use procfs::{CpuInfo, KernelStats, LockType, Meminfo};
 
 use crate::FileSystem;
@@ -60,6 +60,31 @@ pub fn process_usage(fs: &dyn FileSystem, pid: u32) -> Option<ProcessUsage> {
         disk_read_bytes: io.map_or(0, |io| io.read_bytes),
         disk_written_bytes: io.map_or(0, |io| io.write_bytes),
     })
+}
+
+/// Times of one thread since it began.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadTimes {
+    pub id: u32,
+    pub name: String,
+    pub ran: Duration,
+    /// How long the thread was ready and had no processor: its time in run queues.
+    pub queued: Duration,
+}
+
+/// The threads of this process; none where the operating system does not tell. A thread that ends meanwhile is left out.
+pub fn thread_times(fs: &dyn FileSystem) -> Vec<ThreadTimes> {
+    let tasks = Path::new("/proc/self/task");
+    let entries = fs.list(tasks).unwrap_or_default();
+    let times = |id: &str| {
+        let read = |file: &str| fs.read(&tasks.join(id).join(file)).ok();
+        let name = String::from_utf8_lossy(&read("comm")?).trim_end().to_string();
+        let stat = Schedstat::from_read(&read("schedstat")?[..]).ok()?;
+        let (ran, queued) = (stat.sum_exec_runtime, stat.run_delay);
+        let (ran, queued) = (Duration::from_nanos(ran), Duration::from_nanos(queued));
+        Some(ThreadTimes { id: id.parse().ok()?, name, ran, queued })
+    };
+    entries.iter().filter_map(|entry| times(&entry.name)).collect()
 }
 
 /// `None` where the operating system does not tell.
@@ -164,6 +189,28 @@ mod tests {
         let times = processor_times(fs).unwrap();
         assert!(times.processors_count > 0 && times.busy >= own.cpu, "{times:?}");
         assert!(memory_bytes(fs).unwrap() > resident);
+    }
+
+    #[test]
+    fn threads_have_names_and_times() {
+        let (told, asked) = std::sync::mpsc::channel::<()>();
+        let thread = crate::spawn_thread("a-thread", move || asked.recv().is_err()).unwrap();
+        let deadline = std::time::Duration::from_secs(10);
+        let mut waited = Duration::ZERO;
+        let found = loop {
+            let threads = thread_times(&RealFileSystem);
+            match threads.iter().find(|thread| thread.name == "a-thread") {
+                Some(thread) => break thread.clone(),
+                None => assert!(waited < deadline, "{threads:?}"),
+            }
+            let pause = Duration::from_millis(5);
+            crate::Clock::sleep(&crate::SystemClock::new(), pause);
+            waited += pause;
+        };
+        assert!(found.id > 0 && found.ran < Duration::from_secs(10), "{found:?}");
+        drop(told);
+        assert!(thread.join().unwrap());
+        assert_eq!(thread_times(&SimFileSystem::new()), []);
     }
 
     #[test]

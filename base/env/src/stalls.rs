@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::Clock;
 use crate::host::Host;
+use crate::waits::{Wait, Waits};
 
 /// Waits that are kept whole; of older ones the sums stay.
 const RECENT_MAX: usize = 1024;
@@ -38,10 +39,21 @@ pub struct StallSum {
     pub longest: Duration,
 }
 
+impl StallSum {
+    pub(crate) fn add(&mut self, time: Duration) {
+        self.count += 1;
+        self.total += time;
+        self.longest = self.longest.max(time);
+    }
+}
+
 /// Where stalls are recorded. *Thread safety*: all methods from any thread; recording takes a short lock.
 pub struct Stalls {
     threshold_ns: AtomicU64,
+    /// The shortest wait that anybody wants: the threshold, or less while a profile of waits is taken.
+    wanted_ns: AtomicU64,
     recorded: Mutex<Recorded>,
+    waits: Mutex<Option<Waits>>,
     host: OnceLock<Host>,
 }
 
@@ -59,7 +71,9 @@ impl Default for Stalls {
     fn default() -> Stalls {
         Stalls {
             threshold_ns: AtomicU64::new(THRESHOLD_DEFAULT.as_nanos() as u64),
+            wanted_ns: AtomicU64::new(THRESHOLD_DEFAULT.as_nanos() as u64),
             recorded: Mutex::default(),
+            waits: Mutex::default(),
             host: OnceLock::new(),
         }
     }
@@ -69,6 +83,7 @@ impl Stalls {
     /// Waits from this time on count.
     pub fn set_threshold(&self, threshold: Duration) {
         self.threshold_ns.store(threshold.as_nanos() as u64, Ordering::Relaxed);
+        self.want(&self.waits());
     }
 
     pub fn threshold(&self) -> Duration {
@@ -99,11 +114,64 @@ impl Stalls {
         detail: impl FnOnce() -> String,
         time_ns: u64,
     ) {
-        if time_ns >= self.threshold_ns.load(Ordering::Relaxed) {
-            let stall =
-                Stall { at_ms: clock.now_ms(), cause, detail: detail(), time: Duration::from_nanos(time_ns) };
-            self.record(stall, clock.monotonic_ns());
+        self.took_as(clock, cause, detail, |_| {}, time_ns);
+    }
+
+    /// As [`Stalls::took`]. What `more` adds to the detail differs from wait to wait: a profile does without it.
+    #[inline]
+    fn took_as(
+        &self,
+        clock: &dyn Clock,
+        cause: &'static str,
+        detail: impl FnOnce() -> String,
+        more: impl FnOnce(&mut String),
+        time_ns: u64,
+    ) {
+        if time_ns < self.wanted_ns.load(Ordering::Relaxed) {
+            return;
         }
+        let mut detail = detail();
+        let time = Duration::from_nanos(time_ns);
+        self.profile(cause, &detail, time);
+        if time >= self.threshold() {
+            more(&mut detail);
+            self.record(Stall { at_ms: clock.now_ms(), cause, detail, time }, clock.monotonic_ns());
+        }
+    }
+
+    /// From now on waits of this length and more are counted, until [`Stalls::end_profile`]. Stalls are recorded as before.
+    /// Returns whether there was no profile already; one that was there continues.
+    pub fn begin_profile(&self, shortest: Duration) -> bool {
+        let mut waits = self.waits();
+        let is_free = waits.is_none();
+        waits.get_or_insert_with(|| Waits::new(shortest));
+        self.want(&waits);
+        is_free
+    }
+
+    /// The waits since [`Stalls::begin_profile`], summed by thread, cause and detail, and how many had no place.
+    pub fn end_profile(&self) -> (Vec<Wait>, u64) {
+        let mut waits = self.waits();
+        let profile = waits.take();
+        self.want(&waits);
+        profile.map(Waits::finish).unwrap_or_default()
+    }
+
+    fn want(&self, waits: &Option<Waits>) {
+        let threshold = self.threshold();
+        let shortest = waits.as_ref().map_or(threshold, |waits| waits.shortest.min(threshold));
+        self.wanted_ns.store(shortest.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    #[cold]
+    fn profile(&self, cause: &'static str, detail: &str, time: Duration) {
+        if let Some(waits) = &mut *self.waits() {
+            waits.add(cause, detail, time);
+        }
+    }
+
+    fn waits(&self) -> MutexGuard<'_, Option<Waits>> {
+        self.waits.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// From now on what the host of this virtual machine takes is told apart: `taken` says how much it has taken of each
@@ -164,10 +232,7 @@ impl Stalls {
 
 impl Recorded {
     fn keep(&mut self, stall: Stall) {
-        let sum = self.sums.entry(stall.cause).or_default();
-        sum.count += 1;
-        sum.total += stall.time;
-        sum.longest = sum.longest.max(stall.time);
+        self.sums.entry(stall.cause).or_default().add(stall.time);
         if self.recent.len() == RECENT_MAX {
             self.recent.pop_front();
         }
@@ -190,15 +255,13 @@ impl Due<'_> {
     pub fn came(self, cause: &'static str, detail: impl FnOnce() -> String) {
         let Due { watch: Watch { stalls, clock }, set_ns, period_ns, ran_ns } = self;
         let since_ns = clock.monotonic_ns().saturating_sub(set_ns);
-        let detail = || {
-            let mut detail = detail();
+        let more = |detail: &mut String| {
             if let (Some(before), Some(now)) = (ran_ns, clock.thread_ran_ns()) {
                 let (ran, since) = (now.saturating_sub(before) as f64 / 1e6, since_ns as f64 / 1e6);
                 detail.push_str(&format!(", which ran for {ran:.1} ms of {since:.1}"));
             }
-            detail
         };
-        stalls.took(&**clock, cause, detail, since_ns.saturating_sub(period_ns));
+        stalls.took_as(&**clock, cause, detail, more, since_ns.saturating_sub(period_ns));
     }
 }
 
@@ -221,7 +284,8 @@ impl Watch {
     }
 
     /// Waits for a lock that is not free: `within` the threshold, else `at_last`. A wait over the threshold is recorded
-    /// with what `detail` said when the threshold was reached, while the lock was still held.
+    /// with what `detail` said when the threshold was reached, while the lock was still held. While a profile is taken,
+    /// its shortest wait stands for the threshold.
     #[cold]
     pub(crate) fn acquire_slowly<T>(
         &self,
@@ -231,8 +295,8 @@ impl Watch {
         detail: impl FnOnce() -> String,
     ) -> T {
         let started_ns = self.clock.monotonic_ns();
-        let threshold = self.stalls.threshold();
-        if let Some(taken) = within(threshold) {
+        let wanted = Duration::from_nanos(self.stalls.wanted_ns.load(Ordering::Relaxed));
+        if let Some(taken) = within(wanted) {
             return taken;
         }
         let detail = detail();
@@ -276,6 +340,33 @@ mod tests {
         assert_eq!((new.len(), seen), (2, RECENT_MAX as u64 + 13));
         assert_eq!((stalls.since(0).0.len(), stalls.since(seen).0.len()), (RECENT_MAX, 0));
         assert_eq!(longest("sync").count, 2 + RECENT_MAX as u64 + 10);
+    }
+
+    #[test]
+    fn a_profile_counts_shorter_waits_and_no_stall_more() {
+        let clock = Arc::new(ManualClock::at(5));
+        let watch = Watch { stalls: Arc::default(), clock: clock.clone() };
+        let stalls = &watch.stalls;
+        let wait = |us| {
+            stalls.watch(&*clock, "sync", || "of a file".into(), || clock.advance(Duration::from_micros(us)))
+        };
+        wait(500);
+        assert!(stalls.begin_profile(Duration::from_micros(100)));
+        assert!(!stalls.begin_profile(Duration::from_micros(1)), "there is one");
+        [50, 100, 500, 12_000].into_iter().for_each(wait);
+        for _ in 0..2 {
+            let due = watch.due_in(Duration::from_millis(3));
+            clock.advance(Duration::from_millis(20));
+            due.came("lane", || "lane 1".into()); // each says how long it ran, and they count together
+        }
+        assert_eq!((stalls.recent().len(), stalls.threshold()), (3, THRESHOLD_DEFAULT));
+        let (waits, lost_count) = stalls.end_profile();
+        let found: Vec<_> = waits.iter().map(|wait| (wait.cause, &wait.detail[..], wait.sum.count)).collect();
+        assert_eq!((found, lost_count), (vec![("lane", "lane 1", 2), ("sync", "of a file", 3)], 0));
+        assert_eq!(waits[1].sum.total, Duration::from_micros(12_600));
+        assert!(waits[0].thread.contains("a_profile_counts_shorter_waits"), "{}", waits[0].thread);
+        wait(500);
+        assert_eq!(stalls.end_profile(), (Vec::new(), 0));
     }
 
     #[test]

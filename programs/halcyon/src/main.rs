@@ -10,6 +10,7 @@ mod info;
 mod limits;
 mod metrics;
 mod pages;
+mod prof;
 mod references;
 mod safe_start;
 mod settings;
@@ -27,12 +28,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use halcyon_allocator::Allocator;
+use halcyon_allocator::SampledAllocator;
 
 use crate::args::{Args, Command};
 
 #[global_allocator]
-static ALLOCATOR: Allocator = Allocator;
+static ALLOCATOR: SampledAllocator = SampledAllocator;
 
 /// Long enough for a buffer that is needed again at once; frequently used memory has its own pools.
 const FREE_MEMORY_KEEP_TIME: Duration = Duration::from_millis(10);
@@ -60,8 +61,9 @@ fn lab(args: &halcyon_lab::LabArgs) -> Result<(), String> {
     }
 }
 
-/// Threads that run calls: the event loops, and the pool. A panic there becomes the error of that call.
-const CALL_THREADS: [&str; 2] = ["network-", "server"];
+/// Threads that run calls: the event loops, and the pool. A panic there becomes the error of that call. A panic of the
+/// profiler ends its profile only.
+const CALL_THREADS: [&str; 3] = ["network-", "server", "profiler"];
 
 /// A failed assertion on a background thread ends the process. Otherwise only the thread would end, and a server without
 /// its WAL thread would go on. The next start recovers the WALs. A build that checks invariants ends with any panic.

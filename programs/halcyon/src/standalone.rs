@@ -25,6 +25,7 @@ use crate::console::{self, Console, Role};
 use crate::info::{BoundInfo, InfoServer};
 use crate::limits;
 use crate::pages::{self, Sources};
+use crate::prof::Profiler;
 use crate::safe_start::{self, Protection};
 use crate::settings::{ShownSetting, StandaloneSettings};
 use crate::signals::StopSignals;
@@ -424,8 +425,12 @@ impl Bound {
         let sources = Arc::new(sources);
         let console =
             Console::start(Arc::clone(&sources)).map_err(|error| format!("cannot start threads: {error}"))?;
+        let profiler = Profiler::new(env.clone());
         let show = |info: Option<BoundInfo>, role: Role| {
-            let routes = || pages::routes(Arc::clone(&sources)).merge(console::routes(&console, role));
+            let routes = || {
+                let pages = pages::routes(Arc::clone(&sources));
+                pages.merge(console::routes(&console, role)).merge(profiler.routes())
+            };
             info.map(|info| info.serve(routes())).transpose()
         };
         let no_page = |error: io::Error| format!("cannot show a page: {error}");
