@@ -33,6 +33,8 @@ RUN_DIR="$DIR/conformance" timeout 900 "$HERE/../conformance/run.sh" "$ZK" --mas
 kill -0 "$SERVER_PID" 2>/dev/null || { echo "FAILED: the server did not survive the tests" >&2; tail -n 30 "$DIR/server.log" >&2; failed=1; }
 server_stop || failed=1
 
+timeout 300 mvn -B -ntp -f "$HERE/../../packaging/junit/pom.xml" test < /dev/null || { echo "FAILED: the JUnit extension" >&2; failed=1; }
+
 "$HERE/files.sh" || { echo "FAILED: HBase reading our files" >&2; failed=1; }
 
 "$HERE/stop-master.sh" < /dev/null || { echo "FAILED: a server whose master was stopped" >&2; failed=1; }
