@@ -12,6 +12,8 @@
 #              bench-cell (a cell's way) and bench-server (ten minutes of a mixed load on a server); BENCH="options", see programs/bench/README.md
 # make package    a .deb and one with debug symbols below CARGO_TARGET_DIR/debian; installs cargo-deb if need be
 # make package-test   installs, starts, queries, upgrades and removes the package in a fresh Debian (root, debootstrap)
+# make container  an image with the program and nothing else, by podman
+# make container-test  starts, uses, stops and starts the image (podman, runc)
 # CARGO_TARGET_DIR says where the build goes; the default stays outside the source tree.
 
 CARGO_TARGET_DIR ?= $(HOME)/.cache/halcyon/target
@@ -24,9 +26,12 @@ ROUNDS ?= 1000
 SCREENSHOTS ?=
 HALCYON := $(CARGO_TARGET_DIR)/release/halcyon
 
+# The triple of this machine, such as x86_64-unknown-linux-gnu.
+HOST = $(shell rustc -vV | sed -n 's/^host: //p')
+
 CARGO_DEB := $(HOME)/.cache/halcyon/tools/bin/cargo-deb
 
-.PHONY: package package-files package-test run build book test check unit browser compat conformance nonce-kills files roots bench-compare bench bench-engine bench-cell bench-server bench-build
+.PHONY: package container container-build container-test package-files package-test run build book test check unit browser compat conformance nonce-kills files roots bench-compare bench bench-engine bench-cell bench-server bench-build
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -74,6 +79,21 @@ $(CARGO_DEB):
 
 package-test: package
 	testing/package/run.sh "$(CARGO_TARGET_DIR)/debian"
+
+# The program of the image has no shared libraries, so the image needs no other files.
+container-build:
+	RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --package halcyon --target "$(HOST)"
+	strip -o "$(CARGO_TARGET_DIR)/$(HOST)/release/halcyon-stripped" "$(CARGO_TARGET_DIR)/$(HOST)/release/halcyon"
+
+container: container-build
+	rm -rf "$(CARGO_TARGET_DIR)/container"
+	mkdir -p "$(CARGO_TARGET_DIR)/container/data"
+	cp packaging/container/Containerfile "$(CARGO_TARGET_DIR)/container/"
+	cp "$(CARGO_TARGET_DIR)/$(HOST)/release/halcyon-stripped" "$(CARGO_TARGET_DIR)/container/halcyon"
+	podman build --isolation chroot -t halcyon "$(CARGO_TARGET_DIR)/container"
+
+container-test: container-build build
+	testing/package/container.sh "$(CARGO_TARGET_DIR)/$(HOST)/release/halcyon-stripped" "$(HALCYON)"
 
 files:
 	testing/compat/files.sh

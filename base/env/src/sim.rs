@@ -108,7 +108,13 @@ impl SimFileSystem {
         self.state.lock().faults.add(fault);
     }
 
-    /// Takes back all faults that have not happened.
+    /// Runs `action` once, before the next such operation on a path that contains `path_part`: what another thread
+    /// does at that moment. It must not use this file system, whose lock is held meanwhile.
+    pub fn interrupt(&self, operation: Operation, path_part: &str, action: impl FnOnce() + Send + 'static) {
+        self.state.lock().faults.interrupt(operation, path_part, Box::new(action));
+    }
+
+    /// Takes back all faults and interruptions that have not happened.
     pub fn clear_faults(&self) {
         self.state.lock().faults.clear();
     }

@@ -296,7 +296,7 @@ impl BlockCache {
     }
 
     /// Lets go of some blocks of a file that goes; false if none is going.
-    fn leave_step(&self) -> bool {
+    pub(crate) fn leave_step(&self) -> bool {
         let mut leaving = self.leaving.lock();
         if leaving.in_memory.is_none() && leaving.in_file.is_none() {
             let Some(file) = self.to_leave.lock().pop_front() else { return false };
@@ -436,7 +436,7 @@ impl CachedFile {
         &self.cache
     }
 
-    fn key(&self, offset: BlockOffset) -> BlockKey {
+    pub(crate) fn key(&self, offset: BlockOffset) -> BlockKey {
         BlockKey { file: self.file.number, offset }
     }
 

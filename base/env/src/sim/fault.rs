@@ -77,9 +77,17 @@ impl Fault {
     }
 }
 
+/// What is to happen between two operations of the code under test.
+struct Interruption {
+    operation: Operation,
+    path_part: String,
+    action: Box<dyn FnOnce() + Send>,
+}
+
 #[derive(Default)]
 pub(super) struct Faults {
     waiting: Vec<Fault>,
+    interruptions: Vec<Interruption>,
     /// Operations so far.
     pub(super) count: u64,
 }
@@ -89,13 +97,28 @@ impl Faults {
         self.waiting.push(fault);
     }
 
+    pub(super) fn interrupt(&mut self, operation: Operation, path_part: &str, action: Box<dyn FnOnce() + Send>) {
+        self.interruptions.push(Interruption { operation, path_part: path_part.to_string(), action });
+    }
+
     pub(super) fn clear(&mut self) {
         self.waiting.clear();
+        self.interruptions.clear();
+    }
+
+    fn run_interruptions(&mut self, operation: Operation, path: &Path) {
+        let hit = |one: &mut Interruption| {
+            one.operation == operation && path.to_string_lossy().contains(&one.path_part)
+        };
+        for interruption in self.interruptions.extract_if(.., hit) {
+            (interruption.action)();
+        }
     }
 
     /// The error of the first fault whose turn it is; every matching fault counts this operation.
     pub(super) fn check(&mut self, operation: Operation, path: &Path) -> io::Result<()> {
         self.count += 1;
+        self.run_interruptions(operation, path);
         if self.waiting.is_empty() {
             return Ok(());
         }

@@ -145,3 +145,22 @@ impl Index {
         &self.parts[(mixed >> 32) as usize % PARTS_COUNT]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{BlockOffset, FileId};
+
+    #[test]
+    fn a_block_that_is_added_again_counts_once() {
+        let layout = Layout::of(8 << 20);
+        let index = Index::new(layout, Arc::default());
+        let key = BlockKey { file: FileId::new(1), offset: BlockOffset::new(7) };
+        index.add(key, Slot { position: layout.start_of(0), len: 100, used: false });
+        index.add(key, Slot { position: layout.start_of(1), len: 300, used: false });
+        index.check_accounts();
+        assert_eq!((index.count(), index.record_bytes()), (1, 300));
+        index.remove(&key);
+        index.check_accounts();
+    }
+}

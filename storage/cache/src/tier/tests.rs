@@ -1,6 +1,7 @@
 //! The tier behind a cache: evicted blocks come back, across restarts, crashes, damage and errors of the disk.
 
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -241,6 +242,27 @@ fn a_file_that_is_gone_leaves_both_tiers() {
     drop(a);
     fill(&cache, &file(&cache, "c"), "c", 0..3000);
     assert!(tier(&cache).blocks_count > 1000, "the room is used again");
+}
+
+#[test]
+fn a_file_that_goes_while_its_block_is_written_leaves_nothing() {
+    let fs = SimFileSystem::new();
+    let cache = open(&fs);
+    let (a, was_hit) = (file(&cache, "a"), Arc::new(AtomicBool::new(false)));
+    fill(&cache, &a, "a", 0..5);
+    let offered = cache.tier_for_test().offer(a.key(at(77)), block("a", 77));
+    assert!(offered);
+    fs.interrupt(Operation::Write, CACHE, {
+        let (was_hit, cache) = (was_hit.clone(), cache.clone());
+        move || {
+            a.retire();
+            while cache.leave_step() {}
+            was_hit.store(true, Ordering::Relaxed);
+        }
+    });
+    cache.settle();
+    assert!(was_hit.load(Ordering::Relaxed), "the file went during a write");
+    assert_eq!(tier(&cache).blocks_count, 0);
 }
 
 // ---- restarts ----
