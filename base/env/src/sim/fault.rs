@@ -97,7 +97,12 @@ impl Faults {
         self.waiting.push(fault);
     }
 
-    pub(super) fn interrupt(&mut self, operation: Operation, path_part: &str, action: Box<dyn FnOnce() + Send>) {
+    pub(super) fn interrupt(
+        &mut self,
+        operation: Operation,
+        path_part: &str,
+        action: Box<dyn FnOnce() + Send>,
+    ) {
         self.interruptions.push(Interruption { operation, path_part: path_part.to_string(), action });
     }
 
