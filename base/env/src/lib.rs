@@ -21,6 +21,7 @@ mod real;
 pub mod sim;
 mod stalls;
 pub mod sync;
+mod tally;
 mod waits;
 mod watched;
 
@@ -38,6 +39,7 @@ pub use proc::{
 };
 pub use real::RealFileSystem;
 pub use stalls::{Due, Stall, StallSum, Stalls, Watch};
+pub use tally::{Tally, Waited};
 pub use waits::Wait;
 pub use watched::WatchedFileSystem;
 

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
-use crate::Clock;
 use crate::host::Host;
 use crate::waits::{Wait, Waits};
+use crate::{Clock, tally};
 
 /// Waits that are kept whole; of older ones the sums stay.
 const RECENT_MAX: usize = 1024;
@@ -127,6 +127,7 @@ impl Stalls {
         more: impl FnOnce(&mut String),
         time_ns: u64,
     ) {
+        tally::note(cause, time_ns);
         if time_ns < self.wanted_ns.load(Ordering::Relaxed) {
             return;
         }
@@ -297,6 +298,9 @@ impl Watch {
         let started_ns = self.clock.monotonic_ns();
         let wanted = Duration::from_nanos(self.stalls.wanted_ns.load(Ordering::Relaxed));
         if let Some(taken) = within(wanted) {
+            if tally::is_counting() {
+                tally::note(cause, self.clock.monotonic_ns().saturating_sub(started_ns));
+            }
             return taken;
         }
         let detail = detail();

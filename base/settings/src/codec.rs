@@ -134,6 +134,26 @@ impl<T: Default, C: Codec<T>> Codec<Option<T>> for Maybe<C> {
     }
 }
 
+/// A limit that a negative number turns off; then it is printed as -1.
+pub struct OrNever<C>(PhantomData<C>);
+
+impl<T: Default, C: Codec<T>> Codec<Option<T>> for OrNever<C> {
+    fn parse(text: &str) -> Option<Option<T>> {
+        match text.parse::<i64>() {
+            Ok(number) if number < 0 => Some(None),
+            _ => C::parse(text).map(Some),
+        }
+    }
+
+    fn print(value: &Option<T>) -> Option<String> {
+        value.as_ref().map_or_else(|| Some("-1".to_string()), C::print)
+    }
+
+    fn refused(_: &Option<T>) -> &'static str {
+        C::refused(&T::default())
+    }
+}
+
 /// A second name of a setting: it is read, and printed under the other name only.
 pub struct Alias<C>(PhantomData<C>);
 
@@ -170,6 +190,9 @@ mod tests {
             (back::<f64, Share>("0.35"), "0.35"),
             (back::<String, Text>("a b"), "a b"),
             (back::<Option<u64>, Maybe<Number>>("7"), "7"),
+            (back::<Option<u64>, OrNever<Number>>("7"), "7"),
+            (back::<Option<u64>, OrNever<Number>>("-1"), "-1"),
+            (back::<Option<Option<u64>>, Maybe<OrNever<Number>>>("-5"), "-1"),
         ] {
             assert_eq!(printed.as_deref(), Some(text));
         }
@@ -183,6 +206,7 @@ mod tests {
         assert_eq!(back::<Duration, Millis>("1s"), None);
         assert_eq!(back::<f64, Share>("1.5"), None);
         assert_eq!(back::<f64, Share>("NaN"), None);
+        assert_eq!(back::<Option<u64>, OrNever<Number>>("x"), None);
         assert_eq!(<Maybe<Number> as Codec<Option<u64>>>::print(&None), None);
         assert_eq!(back::<u64, Alias<Number>>("7"), None, "printed under its other name");
     }

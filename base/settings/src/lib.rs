@@ -17,7 +17,7 @@ use std::fmt;
 
 use halcyon_cell::{Error, Result};
 
-pub use codec::{Alias, Codec, Flag, Maybe, Millis, Number, Positive, Share, Text};
+pub use codec::{Alias, Codec, Flag, Maybe, Millis, Number, OrNever, Positive, Share, Text};
 
 /// When a changed value takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -37,6 +37,7 @@ use crate::background::{Background, Shared, cache_upkeep};
 use crate::calls::nonces::Nonces;
 use crate::calls::pool::DiskPool;
 use crate::calls::scanners::Scanners;
+use crate::calls::slow_calls::{SlowCall, SlowCalls};
 use crate::lifecycle::Lifecycle;
 use crate::memory::budget::MemoryPart;
 use crate::memory::pressure::Pressure;
@@ -69,6 +70,7 @@ pub struct RegionServer {
     pub counters: Arc<Counters>,
     pub(crate) request_rate: Arc<RequestRate>,
     pub(crate) user_loads: UserLoads,
+    pub(crate) slow_calls: SlowCalls,
     /// Where the server's page is; 0: nowhere.
     info_port: AtomicU16,
     pub(crate) background: Background,
@@ -129,6 +131,7 @@ impl RegionServer {
             counters: shared.counters.clone(),
             request_rate: shared.request_rate.clone(),
             user_loads: UserLoads::default(),
+            slow_calls: SlowCalls::new(settings.slow_calls_kept_max),
             info_port: AtomicU16::new(0),
             background,
             online,
@@ -192,6 +195,11 @@ impl RegionServer {
     /// Why the file tier of the block cache that the settings ask for is off; `None` while it is on.
     pub fn file_tier_failure(&self) -> Option<String> {
         self.resources.cache.file_tier_failure()
+    }
+
+    /// The last slow calls, the newest first.
+    pub fn slow_calls(&self) -> Vec<SlowCall> {
+        self.slow_calls.kept()
     }
 
     /// What each part holds, but for requests and answers, which the servers of the ports count.

@@ -4,13 +4,16 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Lab, class, mutation, put};
+use bytes::Bytes;
+use common::{Lab, class, mutation, put, settings};
 use halcyon_cell::Cell;
 use halcyon_env::Env;
 use halcyon_env::sim::SimFileSystem;
 use halcyon_proto::pb;
 use halcyon_proto::pb::mutation_proto::MutationType;
-use halcyon_rpc::{AnsweredCalls, CallClass, Service};
+use halcyon_proto::pb::slow_log_response_request::{FilterByOperator, LogType};
+use halcyon_regionserver::RegionServerSettings;
+use halcyon_rpc::{AnsweredCalls, CallClass, NotedCall, Service};
 use prost::Message;
 
 fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
@@ -194,6 +197,28 @@ fn without_a_slow_log_nothing_is_cleared() {
     assert!(!cleared.is_cleaned);
 }
 
+/// A call of a length, as the RPC layer tells of it.
+fn noted<'a>(lab: &'a Lab, param: &'a Bytes, waited_s: u64, response_bytes: u64) -> NotedCall<'a> {
+    NotedCall {
+        connection: &lab.connection,
+        class: CallClass::Write,
+        call_id: 5,
+        method: "Mutate",
+        param,
+        failed: false,
+        response_bytes,
+        thread_ns: 1_000_000_000,
+        waited_ns: waited_s * 1_000_000_000,
+        network_ns: 0,
+    }
+}
+
+fn mutate_of(region: &'static str) -> Bytes {
+    let region = pb::RegionSpecifier { r#type: 1, value: region.into() };
+    let mutation = pb::MutationProto { row: Some("row".into()), ..Default::default() };
+    pb::MutateRequest { region, mutation, ..Default::default() }.encode_to_vec().into()
+}
+
 /// Only calls that went to the disk pool could be slow, so a put that waited for the log was not.
 #[test]
 fn calls_are_slow_or_failed_wherever_they_ran() {
@@ -208,8 +233,89 @@ fn calls_are_slow_or_failed_wherever_they_ran() {
     lab.client.answered(&calls(1, 5, 2));
     lab.client.answered(&calls(11, 3, 0));
     lab.admin.answered(&calls(30, 1, 1));
+    let param = mutate_of("t,,1.x.");
+    for waited_s in [1, 10, 10, 10] {
+        lab.client.noted(&noted(&lab, &param, waited_s, 0));
+    }
+    lab.admin.noted(&noted(&lab, &param, 30, 200 << 20));
     let counters = &lab.server.counters;
-    assert_eq!((counters.slow.get(), counters.failed.get()), (4, 3));
+    assert_eq!((counters.slow.get(), counters.large.get(), counters.failed.get()), (4, 1, 3));
+}
+
+/// Asks for what the server keeps of slow or large calls.
+fn log_entries(lab: &Lab, wanted: &pb::SlowLogResponseRequest) -> Vec<pb::SlowLogPayload> {
+    let log_class_name =
+        "org.apache.hadoop.hbase.shaded.protobuf.generated.AdminProtos$SlowLogResponseRequest";
+    let request = pb::LogRequest {
+        log_class_name: log_class_name.to_string(),
+        log_message: wanted.encode_to_vec().into(),
+    };
+    let entry: pb::LogEntry = lab.admin("GetLogEntries", &request).unwrap();
+    assert!(entry.log_class_name.ends_with("SlowLogResponses"), "{}", entry.log_class_name);
+    pb::SlowLogResponses::decode(entry.log_message).unwrap().slow_log_payloads
+}
+
+fn lab_with_slow_log(slow_calls_for_clients: bool) -> Lab {
+    Lab::with(SimFileSystem::new(), RegionServerSettings { slow_calls_for_clients, ..settings() })
+}
+
+/// Slow calls went to the log only: clients that asked for them got nothing.
+#[test]
+fn clients_read_slow_calls_with_filters_and_clear_them() {
+    let lab = lab_with_slow_log(true);
+    let (one, other) = (mutate_of("t,,1.x."), mutate_of("tt,,1.y."));
+    for (waited_s, param) in [(10, &one), (11, &one), (12, &other)] {
+        lab.client.noted(&noted(&lab, param, waited_s, 9));
+    }
+    let ask = |wanted: pb::SlowLogResponseRequest| log_entries(&lab, &wanted);
+    let all = ask(pb::SlowLogResponseRequest::default());
+    assert_eq!(all.iter().map(|call| call.processing_time).collect::<Vec<_>>(), [13_000, 12_000, 11_000]);
+    assert_eq!((&*all[0].user_name, &*all[0].client_address), ("tester", "127.0.0.1:9"));
+    assert_eq!((&*all[0].call_details, all[0].region_name()), ("Mutate(MutateRequest)", "tt,,1.y."));
+    let where_it_went = "region= tt,,1.y., row= row; where: thread 1000 ms, wal 12000 ms";
+    assert_eq!((all[0].param(), all[0].response_size), (where_it_went, 9));
+    let by = |user: &str, client: &str, operator: FilterByOperator| pb::SlowLogResponseRequest {
+        user_name: Some(user.to_string()),
+        client_address: Some(client.to_string()),
+        filter_by_operator: Some(operator as i32),
+        ..Default::default()
+    };
+    assert_eq!(ask(by("tester", "127.0.0.1", FilterByOperator::And)).len(), 3);
+    assert_eq!(ask(by("tester", "10.0.0.1:9", FilterByOperator::And)).len(), 0);
+    assert_eq!(ask(by("tester", "10.0.0.1:9", FilterByOperator::Or)).len(), 3);
+    assert_eq!(ask(pb::SlowLogResponseRequest { limit: Some(2), ..Default::default() }).len(), 2);
+    let of_table = pb::SlowLogResponseRequest { table_name: Some("t".to_string()), ..Default::default() };
+    assert_eq!(ask(of_table).len(), 2, "HBase takes a table name for a prefix");
+    let of_region =
+        pb::SlowLogResponseRequest { region_name: Some("tt,,1.y.".to_string()), ..Default::default() };
+    assert_eq!(ask(of_region).len(), 1);
+    let large = pb::SlowLogResponseRequest { log_type: Some(LogType::LargeLog as i32), ..Default::default() };
+    assert_eq!(ask(large), []);
+    let cleared: pb::ClearSlowLogResponses =
+        lab.admin("ClearSlowLogsResponses", &pb::ClearSlowLogResponseRequest::default()).unwrap();
+    assert!(cleared.is_cleaned);
+    assert_eq!(ask(pb::SlowLogResponseRequest::default()), []);
+}
+
+/// Large answers were recorded nowhere.
+#[test]
+fn large_answers_are_kept_beside_slow_calls() {
+    let lab = lab_with_slow_log(true);
+    let param = mutate_of("t,,1.x.");
+    lab.client.noted(&noted(&lab, &param, 0, (100 << 20) + 1));
+    lab.client.noted(&noted(&lab, &param, 20, 200 << 20));
+    let ask = |log_type: LogType| {
+        let wanted = pb::SlowLogResponseRequest { log_type: Some(log_type as i32), ..Default::default() };
+        log_entries(&lab, &wanted).into_iter().map(|call| call.response_size >> 20).collect::<Vec<_>>()
+    };
+    assert_eq!((ask(LogType::LargeLog), ask(LogType::SlowLog)), (vec![200, 100], vec![200]));
+    let older: pb::SlowLogResponses =
+        lab.admin("GetLargeLogResponses", &pb::SlowLogResponseRequest::default()).unwrap();
+    assert_eq!(older.slow_log_payloads.len(), 2);
+    let hidden = lab_with_slow_log(false);
+    hidden.client.noted(&noted(&hidden, &param, 20, 200 << 20));
+    assert_eq!(log_entries(&hidden, &pb::SlowLogResponseRequest::default()), []);
+    assert_eq!(hidden.server.slow_calls().len(), 1, "the console shows it all the same");
 }
 
 /// HBase without these coprocessors drops the attributes, and what was to be protected is open to everybody.

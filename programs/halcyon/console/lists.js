@@ -3,7 +3,7 @@
 import { ask } from "./api.js";
 import { panel } from "./charts.js";
 import { DataTable, h, setText } from "./dom.js";
-import { bytes, clock, count, duration, rate } from "./format.js";
+import { bytes, clock, count, duration, milliseconds, rate } from "./format.js";
 
 const REGIONS_PAGE = 100;
 
@@ -136,6 +136,52 @@ export class Procedures {
     const answer = await ask("procedures");
     this.list.set(answer.procedures);
     this.locks.set(answer.locks);
+  }
+}
+
+/** `queue 300 ms, disk 20 ms`: the parts of a call's time, the longest first. */
+export function partsText(call) {
+  const parts = call.parts.filter(({ ms }) => ms >= 0.1).sort((a, b) => b.ms - a.ms).map(({ part, ms }) => `${part} ${milliseconds(ms)}`);
+  return parts.concat(call.cache_misses > 0 ? [`${count(call.cache_misses)} cache misses`] : []).join(", ");
+}
+
+/** Says which calls the server keeps. */
+export function limitsText({ threshold_ms: time, large_bytes: size }) {
+  const kinds = [time !== null ? `took ${milliseconds(time)} or longer` : "", size !== null ? `had answers of more than ${bytes(size)}` : ""];
+  return kinds.filter(Boolean).join(" or ") || "are over a limit; there is none";
+}
+
+export class SlowCalls {
+  constructor() {
+    const stalls = (call) => call.stalls.map((stall) => `${stall.cause} ${milliseconds(stall.length_ms)} (${stall.what})`).join("; ");
+    const kind = (call) => [call.is_slow ? "slow" : "", call.is_large ? "large" : "", call.failed ? "failed" : ""].filter(Boolean).join(", ");
+    this.list = new DataTable({
+      caption: "Slow calls",
+      cards: true,
+      empty: "No call was slow or large. The limits are hbase.ipc.warn.response.time and .size; they may change at run time.",
+      sort: { at: 0, down: true },
+      columns: [
+        { title: "Arrived", head: true, value: (call) => call.received_ms, show: (call) => clock(call.received_ms) },
+        { title: "Took", num: true, value: (call) => call.took_ms, show: (call) => milliseconds(call.took_ms) },
+        { title: "Answer", num: true, value: (call) => call.response_bytes, show: (call) => bytes(call.response_bytes) },
+        { title: "Kind", value: kind, show: kind },
+        { title: "Call", value: (call) => call.method, show: (call) => call.method },
+        { title: "Where the time went", class: "long", help: "thread: network thread; work: disk pool; network: the client took the answer slowly", show: (call) => partsText(call) || "–" },
+        { title: "Stalls meanwhile", class: "long", show: (call) => stalls(call) || "–" },
+        { title: "Asked for", class: "long mono", show: (call) => call.param || call.region || "–" },
+        { title: "Client", wide: true, value: (call) => call.client, show: (call) => call.client },
+        { title: "User", wide: true, value: (call) => call.user, show: (call) => call.user || "–" },
+      ],
+    });
+    const { element } = panel({ id: "slow-list", title: "Slow calls", about: "The last calls over a limit, and where their time went." }, this.list.element);
+    this.about = element.querySelector(".about");
+    this.element = element;
+  }
+
+  async update() {
+    const answer = await ask("slow-calls");
+    this.list.set(answer.calls);
+    setText(this.about, `The last calls that ${limitsText(answer)}, and where their time went.`);
   }
 }
 

@@ -3,10 +3,10 @@
 import { ask, RANGES } from "./api.js";
 import { byId, h, setText, tip } from "./dom.js";
 import { clock, count, duration } from "./format.js";
-import { Procedures, Settings, Tables } from "./lists.js";
+import { Procedures, Settings, SlowCalls, Tables } from "./lists.js";
 import { Overview } from "./overview.js";
 
-const VIEWS = { overview: Overview, tables: Tables, procedures: Procedures, settings: Settings };
+const VIEWS = { overview: Overview, tables: Tables, slow: SlowCalls, procedures: Procedures, settings: Settings };
 const PERIOD_MS = 2000;
 const SLOW_PERIOD_MS = 10_000;
 const ROLES = { master: "master", "region-server": "region server" };

@@ -5,12 +5,19 @@ import { MarkChart, onCrosshair, panel, TimeChart } from "./charts.js";
 import { DataTable, h } from "./dom.js";
 import { bytes, clock, count, milliseconds, rate } from "./format.js";
 import { KeyMap } from "./keymap.js";
+import { limitsText, partsText } from "./lists.js";
 
 const SOON = "Values appear within two seconds.";
 const CLASSES = ["read", "scan", "write", "meta", "replication"];
 const PERCENTILES = [["p50", "50 %"], ["p99", "99 %"], ["p999", "99.9 %"]];
 const HOT_REGIONS = 10;
 const LONGEST_STALLS = 20;
+const SLOW_CALL = "slow call";
+
+function slowCallLines(call) {
+  const lines = [`${milliseconds(call.took_ms)} · ${call.method}`, partsText(call), call.param || call.region, `from ${call.client}, ${clock(call.received_ms)}`];
+  return lines.filter(Boolean);
+}
 
 const named = (names) => Object.entries(names).map(([name, label]) => ({ name, label }));
 
@@ -57,7 +64,7 @@ export class Overview {
     });
     const below = h("details", {}, h("summary", { text: "The longest stalls as a list" }), this.longest.element);
     return new MarkChart({
-      id: "stalls", title: "Stalls", full: true, height: 220, floor: 10, below,
+      id: "stalls", title: "Stalls and slow calls", full: true, height: 220, floor: 10, below,
       about: "Waits of 10 ms or more for a disk, a lock or a processor: the longest of each cause and interval. Point at one for its cause.",
       empty: "No stall in this range. A wait of 10 ms or more appears here within two seconds.",
     });
@@ -111,7 +118,7 @@ export class Overview {
   }
 
   async #updateStalls() {
-    const answer = await ask("stalls", { range: this.range });
+    const [answer, slow] = await Promise.all([ask("stalls", { range: this.range }), ask("slow-calls")]);
     const marks = answer.marks.map((mark) => ({
       at_ms: mark.ended_ms, length_ms: mark.length_ms, kind: mark.cause,
       lines: [`${milliseconds(mark.length_ms)} · ${mark.cause}`, mark.what, `${clock(mark.ended_ms)}${mark.count > 1 ? `, the longest of ${count(mark.count)}` : ""}`],
@@ -121,6 +128,12 @@ export class Overview {
     const kinds = answer.causes.filter(({ cause }) => inRange.has(cause)).map(({ cause, count: all, longest_ms: longest }) => ({
       name: cause, value: count(sum(cause)), help: `${count(sum(cause))} in this range. Since the start: ${count(all)}, the longest ${milliseconds(longest)}.`,
     }));
+    const [begin] = this.#store.span();
+    const slowCalls = slow.calls.filter((call) => call.received_ms + call.took_ms > begin * 1000);
+    if (slowCalls.length > 0) {
+      marks.push(...slowCalls.map((call) => ({ at_ms: Math.round(call.received_ms + call.took_ms), length_ms: call.took_ms, kind: SLOW_CALL, lines: slowCallLines(call) })));
+      kinds.push({ name: SLOW_CALL, value: count(slowCalls.length), help: `Calls that ${limitsText(slow)}; see Slow calls.` });
+    }
     this.stalls.update(this.#store, marks, kinds);
     this.longest.set([...answer.marks].sort((a, b) => b.length_ms - a.length_ms).slice(0, LONGEST_STALLS));
   }

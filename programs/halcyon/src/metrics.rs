@@ -110,6 +110,11 @@ const SERVER_COUNTERS: &[ServerCounter] = &[
     ("regionserver_calls_slow", "Calls that took longer than hbase.ipc.warn.response.time", |counters| {
         counters.slow.get()
     }),
+    (
+        "regionserver_calls_large",
+        "Calls whose answers were larger than hbase.ipc.warn.response.size",
+        |counters| counters.large.get(),
+    ),
     ("regionserver_leases_expired", "Scanners closed because their lease expired", |counters| {
         counters.leases_expired.get()
     }),

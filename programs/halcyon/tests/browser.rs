@@ -21,7 +21,7 @@ use halcyon_cell::Cell;
 use halcyon_schema::RegionInfo;
 use serde_json::Value;
 
-const VIEWS: [&str; 4] = ["overview", "tables", "procedures", "settings"];
+const VIEWS: [&str; 5] = ["overview", "tables", "slow", "procedures", "settings"];
 const WIDTHS: [u32; 2] = [1440, 390];
 const SCHEMES: [&str; 2] = ["light", "dark"];
 const REGIONS: usize = 1000;

@@ -30,7 +30,7 @@ fn value(number: usize) -> Vec<u8> {
 /// A number from the region server's `/metrics`.
 fn metric(server: &Server, name: &str) -> u64 {
     let mut socket = TcpStream::connect(server.address("regionserver-info")).unwrap();
-    socket.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    socket.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
     let mut text = String::new();
     socket.read_to_string(&mut text).unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));

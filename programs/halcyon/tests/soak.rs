@@ -265,7 +265,7 @@ impl Drop for RemovedAtEnd {
 /// A page of the info port.
 fn page(server: &Server, path: &str) -> String {
     let mut stream = TcpStream::connect(server.address("regionserver-info")).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     text

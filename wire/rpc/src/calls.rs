@@ -17,6 +17,7 @@ use crate::connection::{ConnectionTask, poll_flush};
 use crate::event_loops::LoopHandle;
 use crate::frame::{FrameError, Request, header_of_part};
 use crate::input::READ_BYTES_MAX;
+use crate::noted::{GivenCall, UNSENT_MAX, detached};
 use crate::queues::OwnWaiting;
 use crate::shared::{Agreed, Arriving, Shared};
 use crate::{
@@ -33,6 +34,8 @@ const TURN_BYTES_MAX: usize = 256 << 10;
 const TURN_NS_MAX: u64 = 5_000_000;
 /// Calls between two looks at the clock.
 const TURN_CHECK_CALLS: u32 = 8;
+/// Room for answered calls that an idle connection keeps.
+const GIVEN_KEPT_MAX: usize = 256;
 /// Words of 2.6.4 for a call that found no room.
 const QUEUE_FULL: &str = "Call queue is full, is hbase.ipc.server.max.callqueue.size too small?";
 
@@ -66,6 +69,8 @@ pub(crate) struct Calls {
     tally: Tally,
     /// Calls answered since the last write to the socket.
     answered: Vec<Answered>,
+    /// Answered calls of this turn, and earlier ones whose answers the socket did not take yet.
+    given: Vec<GivenCall>,
 }
 
 /// Calls of one class that arrived together.
@@ -89,19 +94,26 @@ struct Tally {
 
 /// A call whose answer is to come.
 struct Waiting {
-    call_id: u32,
-    class: CallClass,
-    received_ns: u64,
+    asked: Asked,
     frame_bytes: usize,
     future: ReplyFuture,
 }
 
 struct Finished {
+    asked: Asked,
+    frame_bytes: usize,
+    answer: Result<Reply, RpcError>,
+}
+
+/// What is kept of a call until it is answered.
+struct Asked {
     call_id: u32,
     class: CallClass,
     received_ns: u64,
-    frame_bytes: usize,
-    answer: Result<Reply, RpcError>,
+    /// When it was put aside; 0 if it was not.
+    aside_ns: u64,
+    /// Header and message.
+    head: Bytes,
 }
 
 impl Future for Waiting {
@@ -114,8 +126,9 @@ impl Future for Waiting {
             Ok(Poll::Ready(answer)) => answer,
             Err(panic) => Err(panicked(&*panic)),
         };
-        let Waiting { call_id, class, received_ns, frame_bytes, .. } = *self;
-        Poll::Ready(Finished { call_id, class, received_ns, frame_bytes, answer })
+        let head = std::mem::take(&mut self.asked.head);
+        let asked = Asked { head, ..self.asked };
+        Poll::Ready(Finished { asked, frame_bytes: self.frame_bytes, answer })
     }
 }
 
@@ -161,6 +174,7 @@ impl Calls {
             turn_over: false,
             tally: Tally::default(),
             answered: Vec::new(),
+            given: Vec::new(),
         }
     }
 
@@ -274,25 +288,38 @@ impl Calls {
         let mut any = false;
         while let Poll::Ready(Some(finished)) = self.waiting.poll_next_unpin(cx) {
             any = true;
-            self.task.shared.queues.end_wait(finished.class, finished.frame_bytes);
+            self.task.shared.queues.end_wait(finished.asked.class, finished.frame_bytes);
             self.finish(finished);
         }
         any
     }
 
     fn finish(&mut self, finished: Finished) {
-        let Finished { call_id, class, received_ns, frame_bytes, answer } = finished;
-        self.held[class.index()].sub(frame_bytes);
-        self.answer(call_id, class, received_ns, answer);
+        let Finished { asked, frame_bytes, answer } = finished;
+        self.held[asked.class.index()].sub(frame_bytes);
+        self.answer(asked, answer);
     }
 
-    fn answer(&mut self, call_id: u32, class: CallClass, received_ns: u64, answer: Result<Reply, RpcError>) {
+    fn answer(&mut self, asked: Asked, answer: Result<Reply, RpcError>) {
+        let Asked { call_id, class, received_ns, aside_ns, head } = asked;
         if let Err(RpcError { dropped: Some(why), .. }) = answer {
             return self.task.shared.queues.note_dropped(class, why);
         }
         let failed = u64::from(answer.is_err());
         self.tally.calls_failed += failed;
+        let begin = self.task.output.end();
         self.task.output.push_answer(call_id, answer, self.agreed.compressor);
+        let end = self.task.output.end();
+        self.given.push(GivenCall {
+            head,
+            class,
+            failed: failed > 0,
+            received_ns,
+            aside_ns,
+            answered_ns: 0,
+            response_bytes: end - begin,
+            end,
+        });
         match self.answered.last_mut() {
             Some(last) if last.class == class && last.received_ns == received_ns => {
                 last.count += 1;
@@ -304,7 +331,7 @@ impl Calls {
 
     /// Counts how long the calls took whose answers the socket has just been given.
     fn note_times(&mut self) {
-        if self.answered.is_empty() {
+        if self.given.is_empty() {
             return;
         }
         let now_ns = self.task.shared.clock.monotonic_ns();
@@ -313,6 +340,34 @@ impl Calls {
             self.task.shared.queues.note_time(class, took_ns, count);
             let connection = &self.agreed.connection;
             self.agreed.service.answered(&AnsweredCalls { connection, class, count, failed_count, took_ns });
+        }
+        self.note_given(now_ns);
+    }
+
+    /// Tells the service of notable calls whose answers the socket has taken. The others stay.
+    fn note_given(&mut self, now_ns: u64) {
+        let Agreed { service, connection, .. } = &self.agreed;
+        let (notable, sent) = (service.notable(), self.task.output.sent());
+        let mut unsent = 0;
+        self.given.retain_mut(|call| {
+            let is_new = call.answered_ns == 0;
+            if is_new {
+                call.answered_ns = now_ns;
+            }
+            if call.end > sent && unsent < UNSENT_MAX {
+                unsent += 1;
+                if is_new {
+                    call.head = detached(&call.head);
+                }
+                return true;
+            }
+            if call.is_over(&notable, now_ns) {
+                call.tell(connection, now_ns, |call| service.noted(call));
+            }
+            false
+        });
+        if self.given.is_empty() && self.given.capacity() > GIVEN_KEPT_MAX {
+            self.given = Vec::new();
         }
     }
 
@@ -359,12 +414,16 @@ impl Calls {
     /// is ready here costs no place among the waiting.
     fn poll_fresh(&mut self) {
         let mut cx = Context::from_waker(Waker::noop());
+        let mut now_ns = None;
         let mut fresh = std::mem::take(&mut self.fresh);
         for mut call in fresh.drain(..) {
             match Pin::new(&mut call).poll(&mut cx) {
                 Poll::Ready(finished) => self.finish(finished),
                 Poll::Pending => {
-                    self.task.shared.queues.begin_wait(call.class, call.frame_bytes);
+                    let shared = &self.task.shared;
+                    shared.queues.begin_wait(call.asked.class, call.frame_bytes);
+                    call.asked.aside_ns = *now_ns.get_or_insert_with(|| shared.clock.monotonic_ns());
+                    call.asked.head = detached(&call.asked.head);
                     self.waiting.push(call);
                 }
             }
@@ -443,6 +502,7 @@ impl Calls {
 
     fn handle_frame(&mut self, frame: Bytes, now_ns: u64) {
         let frame_bytes = frame.len();
+        let mut head = frame.clone();
         let request = match Request::parse(frame) {
             Ok(request) => request,
             Err(FrameError::NoHeader(reason)) => {
@@ -464,19 +524,21 @@ impl Calls {
         {
             return self.task.shared.queues.note_dropped(class, Dropped::Expired);
         }
+        head.truncate(frame_bytes - request.cell_block.len());
         let call = match self.call(request, class, timeout) {
             Ok(call) => call,
             Err(error) => return self.refuse(call_id, &error),
         };
         self.tally.calls += 1;
-        let (service, received_ns) = (&self.agreed.service, self.received_ns);
+        let asked = Asked { call_id, class, received_ns: self.received_ns, aside_ns: 0, head };
+        let service = &self.agreed.service;
         match catch_unwind(AssertUnwindSafe(|| service.call(call))) {
-            Ok(Outcome::Ready(answer)) => self.answer(call_id, class, received_ns, answer),
+            Ok(Outcome::Ready(answer)) => self.answer(asked, answer),
             Ok(Outcome::Later(future)) => {
                 self.held[class.index()].add(frame_bytes);
-                self.fresh.push(Waiting { call_id, class, received_ns, frame_bytes, future });
+                self.fresh.push(Waiting { asked, frame_bytes, future });
             }
-            Err(panic) => self.answer(call_id, class, received_ns, Err(panicked(&*panic))),
+            Err(panic) => self.answer(asked, Err(panicked(&*panic))),
         }
     }
 
@@ -583,9 +645,10 @@ impl Calls {
 /// Drives calls of a client that has gone to their end.
 async fn finish(shared: &Shared, mut waiting: FuturesUnordered<Waiting>) {
     while let Some(finished) = waiting.next().await {
-        shared.queues.end_wait(finished.class, finished.frame_bytes);
+        let class = finished.asked.class;
+        shared.queues.end_wait(class, finished.frame_bytes);
         if let Err(RpcError { dropped: Some(why), .. }) = finished.answer {
-            shared.queues.note_dropped(finished.class, why);
+            shared.queues.note_dropped(class, why);
         }
     }
 }

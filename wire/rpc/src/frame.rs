@@ -53,7 +53,7 @@ impl Request {
 }
 
 /// The range of a varint-delimited part that starts at `at`.
-fn delimited(frame: &[u8], at: usize) -> Result<std::ops::Range<usize>, String> {
+pub(crate) fn delimited(frame: &[u8], at: usize) -> Result<std::ops::Range<usize>, String> {
     let mut rest = &frame[at..];
     let len = prost::encoding::decode_varint(&mut rest).map_err(|e| e.to_string())?;
     let start = frame.len() - rest.len();

@@ -44,6 +44,7 @@ mod event_loops;
 pub mod exceptions;
 mod frame;
 mod input;
+mod noted;
 mod output;
 mod preamble;
 mod queues;
@@ -59,6 +60,7 @@ pub use compress::Compressor;
 pub use error::RpcError;
 pub use event_loops::EventLoops;
 pub use exceptions::ExceptionClass;
+pub use noted::{Notable, NotedCall};
 pub use queues::{
     CallClass, CallHead, ClassSnapshot, Dropped, NoRoom, QueueLimits, Queues, Reservation, Terms,
 };

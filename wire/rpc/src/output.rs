@@ -31,6 +31,8 @@ pub(crate) struct Output {
     len: usize,
     /// Bytes written since somebody asked.
     written: u64,
+    /// All bytes written ever.
+    sent: u64,
     /// Cells taken since somebody asked.
     cells: CellBytes,
 }
@@ -59,6 +61,16 @@ impl Output {
 
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// All bytes written ever.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// All bytes ever pushed: where the last answer ends.
+    pub fn end(&self) -> u64 {
+        self.sent + self.len as u64
     }
 
     /// Bytes written since the last time this was asked.
@@ -222,6 +234,7 @@ impl Output {
         assert!(written <= self.len, "more was written than there was");
         self.len -= written;
         self.written += written as u64;
+        self.sent += written as u64;
         while written > 0 {
             let front = self.parts.front_mut().expect("parts hold all bytes that are left");
             let (taken, emptied) = match front {

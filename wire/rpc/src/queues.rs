@@ -395,6 +395,8 @@ pub struct Terms {
     /// `Clock::monotonic_ns` from which on nobody waits for the answer.
     pub deadline_ns: u64,
     pub connection: Arc<Connection>,
+    /// The client's number for the call.
+    pub call_id: u32,
 }
 
 impl Terms {
@@ -493,6 +495,7 @@ mod tests {
             class,
             deadline_ns: u64::MAX,
             connection: connection.clone(),
+            call_id: 0,
         };
         let queues = Queues::new(QueueLimits { answer_bytes_max: 1000, ..QueueLimits::new(10, 1600) });
         let (silent, other) = (connection(1), connection(2));

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use halcyon_cell::Cell;
 
-use crate::{CallClass, CallHead, CellBlock, Reservation, RpcError, Terms};
+use crate::{CallClass, CallHead, CellBlock, Notable, NotedCall, Reservation, RpcError, Terms};
 
 /// What the connection header said, shared by every call of the connection.
 #[derive(Debug)]
@@ -92,12 +92,22 @@ pub struct Call {
 impl Call {
     /// What to ask before the call is carried out later.
     pub fn terms(&self) -> Terms {
-        Terms { class: self.class, deadline_ns: self.deadline_ns(), connection: Arc::clone(&self.connection) }
+        Terms {
+            class: self.class,
+            deadline_ns: self.deadline_ns(),
+            connection: Arc::clone(&self.connection),
+            call_id: self.id,
+        }
     }
 
     /// As [`Call::terms`], of a call of which nothing else is needed any more.
     pub fn into_terms(self) -> Terms {
-        Terms { class: self.class, deadline_ns: self.deadline_ns(), connection: self.connection }
+        Terms {
+            class: self.class,
+            deadline_ns: self.deadline_ns(),
+            call_id: self.id,
+            connection: self.connection,
+        }
     }
 
     fn deadline_ns(&self) -> u64 {
@@ -167,6 +177,14 @@ pub trait Service: Send + Sync {
     /// Called when answers were given to the socket: `calls` that arrived together on one connection, how long they took
     /// from then on, and how many of them ended in an exception.
     fn answered(&self, _calls: &AnsweredCalls<'_>) {}
+
+    /// From which limits on the service is told of single calls. Asked once for the calls of a turn.
+    fn notable(&self) -> Notable {
+        Notable::NONE
+    }
+
+    /// Called for each call over a limit of [`Service::notable`] when the socket has taken its answer.
+    fn noted(&self, _call: &NotedCall<'_>) {}
 
     /// Called when a connection ends.
     fn connection_closed(&self, _connection: &Connection) {}

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use common::{Client, header, opening, request, request_within, start};
 use halcyon_cell::Cell;
-use halcyon_rpc::{CallClass, Codec, Compressor, QueueLimits, RpcSettings, decode_cells};
+use halcyon_rpc::{CallClass, Codec, Compressor, Notable, QueueLimits, RpcSettings, decode_cells};
 
 fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
@@ -541,4 +541,47 @@ async fn what_calls_took_is_counted_by_class() {
     assert!(times.sum_seconds >= 0.02, "{times:?}");
     let (_, soon) = times.up_to.iter().rev().find(|(seconds, _)| *seconds < 0.02).unwrap();
     assert_eq!((*soon, times.up_to.last().unwrap().1), (0, 1));
+}
+
+/// A service knew of slow calls only how many of a class there were, and nothing of large answers.
+#[tokio::test]
+async fn a_service_is_told_of_each_slow_call_and_of_each_large_answer() {
+    let settings = RpcSettings { connection_response_bytes_max: 64 << 20, ..RpcSettings::default() };
+    let (server, service) = start(settings).await;
+    let mut client = Client::open(&server).await;
+    client.send(&request(1, "Echo", b"quick", b"")).await;
+    client.answer().await;
+    assert!(service.noted.lock().is_empty(), "nothing is notable");
+
+    const SLOW: Duration = Duration::from_millis(100);
+    *service.notable.lock() = Notable { time_ns: SLOW.as_nanos() as u64, response_bytes: 1 << 20 };
+    client.send(&request(2, "Later", b"slow", b"")).await;
+    client.send(&request(3, "Echo", b"quick", b"")).await;
+    assert_eq!(client.answer().await.header.call_id, Some(3));
+    tokio::time::sleep(SLOW).await;
+    service.release.add_permits(1);
+    assert_eq!(client.answer().await.header.call_id, Some(2));
+    common::eventually("the slow call is told", || service.noted.lock().len() == 1).await;
+    let slow = service.noted.lock()[0].clone();
+    assert_eq!(
+        (slow.call_id, &*slow.method, &slow.param[..], slow.failed),
+        (2, "Later", &b"slow"[..], false)
+    );
+    assert!(slow.times[1] >= SLOW && slow.response_bytes < 100, "{slow:?}");
+
+    client.send(&request(4, "Big", &(2u32 << 20).to_be_bytes(), b"")).await;
+    client.answer().await;
+    common::eventually("the large answer is told", || service.noted.lock().len() == 2).await;
+    let large = service.noted.lock()[1].clone();
+    assert!(large.call_id == 4 && large.response_bytes > 2 << 20, "{large:?}");
+
+    // More than the buffers of the socket hold, and a client that does not read: the time is the network's.
+    service.notable.lock().response_bytes = u64::MAX;
+    client.send(&request(5, "Big", &(32u32 << 20).to_be_bytes(), b"")).await;
+    tokio::time::sleep(2 * SLOW).await;
+    assert_eq!(service.noted.lock().len(), 2, "its answer is not sent yet");
+    client.answer().await;
+    common::eventually("the slow client is told", || service.noted.lock().len() == 3).await;
+    let unread = service.noted.lock()[2].clone();
+    assert!(unread.call_id == 5 && unread.times[2] >= SLOW, "{unread:?}");
 }

@@ -335,6 +335,16 @@ impl Scanners {
         dropped.len()
     }
 
+    /// Name of the region of a scanner that is open and rests.
+    pub(crate) fn region_name(&self, id: u64) -> Option<Bytes> {
+        match &self.state.lock().open.get(&id)?.holding {
+            Holding::Idle { scanner, .. } | Holding::Waiting(scanner) => {
+                Some(scanner.online.region.info().region_name().clone())
+            }
+            Holding::Busy | Holding::RegionClosed { .. } => None,
+        }
+    }
+
     pub(crate) fn open_count(&self) -> usize {
         self.state.lock().open.len()
     }

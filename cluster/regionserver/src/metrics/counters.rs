@@ -38,6 +38,8 @@ pub struct Counters {
     /// Calls that took longer than the settings call slow, from their arrival until their answer went to the socket,
     /// wherever they ran.
     pub slow: Counter,
+    /// Calls whose answers were larger than the settings call large.
+    pub large: Counter,
     pub leases_expired: Counter,
     /// Nonces that were forgotten before their grace period was over, for want of memory.
     pub nonces_forgotten: Counter,

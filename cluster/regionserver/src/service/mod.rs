@@ -18,6 +18,7 @@ mod multi_together;
 mod mutate;
 mod scan;
 mod scan_run;
+mod slow_log;
 
 pub use admin::AdminService;
 
@@ -26,14 +27,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use halcyon_cell::{Error, ErrorKind};
+use halcyon_env::Tally;
 use halcyon_rpc::{
-    AnsweredCalls, Call, CallClass, CallHead, Connection, Outcome, Reply, Reservation, RpcError, Service,
-    Terms,
+    AnsweredCalls, Call, CallClass, CallHead, Connection, Notable, NotedCall, Outcome, Reply, Reservation,
+    RpcError, Service, Terms,
 };
 use prost::Message;
 
 use crate::RegionServer;
 use crate::errors;
+use crate::regions::region_table::OnlineRegion;
 
 /// `ClientService` on the regions of one server.
 pub struct ClientService {
@@ -79,6 +82,14 @@ impl Service for ClientService {
         self.server.note_answered(calls);
     }
 
+    fn notable(&self) -> Notable {
+        self.server.online.warn.notable()
+    }
+
+    fn noted(&self, call: &NotedCall<'_>) {
+        self.server.keep_noted(call);
+    }
+
     fn batch_done(&self) {
         let server = &self.server;
         if server.logs.is_noted() {
@@ -90,6 +101,7 @@ impl Service for ClientService {
     fn connection_closed(&self, connection: &Connection) {
         self.server.scanners.connection_closed(connection);
         self.server.user_loads.connection_closed(connection);
+        self.server.slow_calls.connection_closed(connection.id);
     }
 }
 
@@ -132,37 +144,52 @@ struct Waits {
     answer_bytes: usize,
     /// It has changed something already, so it has to come to its end.
     begun: bool,
+    /// Name of the region; empty if the call has none, or names it itself.
+    region: Bytes,
 }
+
+/// Parts of calls from this time on are always noted.
+const NOTED_PART_NS_MIN: u64 = 10_000_000;
 
 impl Waits {
     fn new(terms: Terms) -> Waits {
-        Waits { terms, answer_bytes: 0, begun: false }
+        Waits { terms, answer_bytes: 0, begun: false, region: Bytes::new() }
     }
 
     fn of_answer(terms: Terms, answer_bytes: u64) -> Waits {
         let answer_bytes = usize::try_from(answer_bytes).unwrap_or(usize::MAX);
         Waits { answer_bytes, ..Waits::new(terms) }
     }
+
+    fn on(self, online: &OnlineRegion) -> Waits {
+        Waits { region: online.region.info().region_name().clone(), ..self }
+    }
 }
 
 impl RegionServer {
-    /// Counts calls that failed or took long, wherever they ran.
+    /// Counts calls that failed, wherever they ran.
     fn note_answered(&self, calls: &AnsweredCalls<'_>) {
         if calls.failed_count > 0 {
             self.counters.failed.add(calls.failed_count);
         }
-        let took = Duration::from_nanos(calls.took_ns);
-        if self.online.is_slow(took) {
-            self.counters.slow.add(calls.count);
-            let (class, client) = (calls.class.name(), &*calls.connection.peer);
-            tracing::warn!(
-                class,
-                client,
-                count = calls.count,
-                took_ms = took.as_millis() as u64,
-                "slow calls"
-            );
+    }
+
+    /// Whether a part of a call that took so long is to be noted: alone it need not be slow, but it may be a good part of a
+    /// slow call, or of one with a large answer.
+    fn is_part_notable(&self, took: Duration) -> bool {
+        let limit_ns = (self.online.warn.notable().time_ns / 4).min(NOTED_PART_NS_MIN);
+        u64::try_from(took.as_nanos()).unwrap_or(u64::MAX) >= limit_ns
+    }
+
+    /// Waits until the memstores and the WAL have room for a write.
+    async fn wait_for_room(&self, terms: &Terms) -> Result<(), RpcError> {
+        let started_ns = self.env.clock.monotonic_ns();
+        let waited = self.pressure.wait().await;
+        let took = Duration::from_nanos(self.env.clock.monotonic_ns().saturating_sub(started_ns));
+        if self.is_part_notable(took) {
+            self.slow_calls.note(terms, |noted| noted.held_back += took);
         }
+        waited
     }
 
     /// What a call ends in that nobody waits for any more.
@@ -193,28 +220,39 @@ impl RegionServer {
     {
         self.counters.pooled.add(1);
         let started_ns = self.env.clock.monotonic_ns();
-        let Waits { terms, answer_bytes, begun } = waits;
+        let Waits { terms, answer_bytes, begun, region } = waits;
         let entered = self.pool.enter(&terms, answer_bytes, begun).await;
         let entered = entered.and_then(|entered| match self.dropped(&terms).filter(|_| !begun) {
             Some(error) => Err(error),
             None => Ok(entered),
         });
+        let entered_ns = self.env.clock.monotonic_ns();
         let result = match entered {
             Ok((permit, reservation)) => {
-                self.pool.run(permit, work).await.map(|result| (result, reservation))
+                let work = || {
+                    let (result, waits) = Tally::of(work);
+                    result.map(|result| (result, waits))
+                };
+                self.pool.run(permit, work).await.map(|(result, waits)| (result, reservation, waits))
             }
             Err(error) => Err(error),
         };
-        let took = Duration::from_nanos(self.env.clock.monotonic_ns().saturating_sub(started_ns));
-        if self.online.is_slow(took) {
-            tracing::warn!(method, took_ms = took.as_millis() as u64, "slow call on the disk pool");
+        let between = |from: u64, to: u64| Duration::from_nanos(to.saturating_sub(from));
+        let queued = between(started_ns, entered_ns);
+        let ran = between(entered_ns, self.env.clock.monotonic_ns());
+        if self.is_part_notable(queued + ran) {
+            let waits = result.as_ref().map(|(.., waits)| waits.clone()).unwrap_or_default();
+            self.slow_calls.note(&terms, |noted| {
+                noted.region = region;
+                noted.add_pooled(queued, ran, &waits);
+            });
         }
         if let Err(error) = &result
             && error.dropped.is_none()
         {
             tracing::debug!(method, %error, "call failed");
         }
-        result
+        result.map(|(result, reservation, _)| (result, reservation))
     }
 }
 

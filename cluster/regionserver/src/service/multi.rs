@@ -68,7 +68,7 @@ pub(super) fn call(server: &Arc<RegionServer>, call: Call) -> Outcome {
     if server.pressure.is_high() && run.writes_tables() {
         let server = server.clone();
         return Outcome::Later(Box::pin(async move {
-            server.pressure.wait().await?;
+            server.wait_for_room(&run.terms).await?;
             if let Some(error) = server.dropped(&run.terms) {
                 return Err(error);
             }

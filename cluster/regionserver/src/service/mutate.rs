@@ -54,7 +54,7 @@ pub(super) fn call(server: &Arc<RegionServer>, call: Call) -> Outcome {
     if server.pressure.is_high() && !request.online.region.info().is_meta() {
         let server = server.clone();
         return Outcome::Later(Box::pin(async move {
-            server.pressure.wait().await?;
+            server.wait_for_room(&request.terms).await?;
             if let Some(error) = server.dropped(&request.terms) {
                 return Err(error);
             }

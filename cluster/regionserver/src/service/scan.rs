@@ -61,7 +61,7 @@ fn next(server: &Arc<RegionServer>, call: &Call, request: pb::ScanRequest, id: u
 
 fn pooled(server: &Arc<RegionServer>, call: &Call, run: ScanRun) -> Outcome {
     let server = server.clone();
-    let waits = Waits::of_answer(call.terms(), run.answer_bytes_max());
+    let waits = Waits::of_answer(call.terms(), run.answer_bytes_max()).on(&run.holder.online);
     let ScanRun { holder, id, limits, counted, .. } = run;
     server.scanners.await_turn(id, holder);
     let queued = Queued { server: server.clone(), id, limits: Some(limits), counted };

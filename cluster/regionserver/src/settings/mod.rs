@@ -3,3 +3,4 @@
 pub(crate) mod cache;
 pub(crate) mod online;
 pub(crate) mod server;
+pub(crate) mod warn;

@@ -9,18 +9,17 @@
 //! | compaction: files, sizes, ratios, periods, off-peak hours, stripes, date tiers | at the next selection, in every open region |
 //! | compaction throughput | at once, also for running compactions |
 //! | split policy, sizes, limits | at the next check |
-//! | threshold of slow calls, flush period, compaction check period, wait for blocked flushes | at once |
+//! | thresholds of slow calls and large answers, flush period, compaction check period, wait for blocked flushes | at once |
 //! | lower mark of the memstores | at the next measurement |
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use halcyon_cell::{Error, Result};
 use parking_lot::RwLock;
 
 use crate::RegionServer;
 use crate::settings::server::RegionServerSettings;
+use crate::settings::warn::WarnLimits;
 
 /// Reads the settings again. The error is one sentence.
 type Source = Box<dyn Fn() -> std::result::Result<RegionServerSettings, String> + Send + Sync>;
@@ -29,7 +28,7 @@ type Source = Box<dyn Fn() -> std::result::Result<RegionServerSettings, String> 
 pub(crate) struct OnlineSettings {
     in_force: RwLock<Arc<RegionServerSettings>>,
     /// Copied, as every call looks at it.
-    slow_call_ns: AtomicU64,
+    pub(crate) warn: WarnLimits,
     source: OnceLock<Source>,
 }
 
@@ -43,16 +42,10 @@ pub(crate) struct Changes {
 impl OnlineSettings {
     pub(crate) fn new(settings: RegionServerSettings) -> OnlineSettings {
         OnlineSettings {
-            slow_call_ns: AtomicU64::new(nanos(settings.slow_call)),
+            warn: WarnLimits::new(&settings.warn),
             in_force: RwLock::new(Arc::new(settings)),
             source: OnceLock::new(),
         }
-    }
-
-    /// Whether a call of this length is a slow one.
-    #[inline]
-    pub(crate) fn is_slow(&self, took: Duration) -> bool {
-        nanos(took) >= self.slow_call_ns.load(Ordering::Relaxed)
     }
 
     pub(crate) fn in_force(&self) -> Arc<RegionServerSettings> {
@@ -64,14 +57,10 @@ impl OnlineSettings {
         let mut in_force = self.in_force.write();
         let next = with_changes(&in_force, wanted);
         let (before, after, wanted) = (in_force.to_string(), next.to_string(), wanted.to_string());
-        self.slow_call_ns.store(nanos(next.slow_call), Ordering::Relaxed);
+        self.warn.set(&next.warn);
         *in_force = Arc::new(next);
         Changes { in_force: differing(&before, &after), after_restart: differing(&after, &wanted) }
     }
-}
-
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The running settings with those of `wanted` that can change.
@@ -80,7 +69,7 @@ fn with_changes(running: &RegionServerSettings, wanted: &RegionServerSettings) -
     next.throughput = wanted.throughput.clone();
     next.split = wanted.split.clone();
     next.region.compaction = wanted.region.compaction.clone();
-    next.slow_call = wanted.slow_call;
+    next.warn = wanted.warn.clone();
     next.flush_period = wanted.flush_period;
     next.compaction_check_period = wanted.compaction_check_period;
     next.blocking_files_wait = wanted.blocking_files_wait;
@@ -144,6 +133,8 @@ impl RegionServer {
 
 #[cfg(test)]
 mod tests {
+    use halcyon_rpc::CallClass;
+
     use super::*;
 
     #[test]
@@ -162,7 +153,8 @@ mod tests {
         let changes = online.update(&wanted);
         let in_force = online.in_force();
         assert_eq!((in_force.region.compaction.files_min, in_force.split.region_bytes_max), (7, 1000));
-        assert!(online.is_slow(Duration::from_millis(5)) && !online.is_slow(Duration::from_millis(4)));
+        let is_slow = |ms: u64| online.warn.judge(CallClass::Read, ms * 1_000_000, 0).0;
+        assert!(is_slow(5) && !is_slow(4));
         assert_eq!(in_force.disk_threads_max, RegionServerSettings::default().disk_threads_max);
         assert_eq!(changes.in_force.len(), 4, "{changes:?}");
         assert_eq!(changes.after_restart, ["hbase.regionserver.handler.count = 99"]);

@@ -9,7 +9,8 @@ use halcyon_region::{CompactionSettings, RegionSettings};
 use halcyon_schema::InMemoryCompaction;
 use halcyon_settings::Effect::{Online, Restart};
 use halcyon_settings::{
-    Codec, Description, Flag, Millis, Number, Positive, Section, Setting, Share, Text, settings,
+    Codec, Description, Flag, Maybe, Millis, Number, OrNever, Positive, Section, Setting, Share, Text,
+    settings,
 };
 use halcyon_wal::SyncMode;
 
@@ -18,6 +19,7 @@ use crate::background::throughput::ThroughputSettings;
 use crate::calls::pool::PoolLimits;
 use crate::memory::budget::{CELLS_SHARE_MAX, MemoryPlan};
 use crate::settings::cache::FileTierSettings;
+use crate::settings::warn::WarnSettings;
 
 /// Settings of a region server. Names in parentheses are the HBase properties that set them.
 ///
@@ -106,8 +108,12 @@ pub struct RegionServerSettings {
     /// How long a flush waits for the compaction of a store that has too many files
     /// (`hbase.hstore.blockingWaitTime`).
     pub blocking_files_wait: Duration,
-    /// Calls that take longer are logged (`hbase.ipc.warn.response.time`).
-    pub slow_call: Duration,
+    /// Which calls are logged and kept as slow or large.
+    pub warn: WarnSettings,
+    /// Slow calls that are kept in memory (`hbase.regionserver.slowlog.ringbuffer.size`).
+    pub slow_calls_kept_max: usize,
+    /// Whether clients may read and clear them (`hbase.regionserver.slowlog.buffer.enabled`).
+    pub slow_calls_for_clients: bool,
     /// When regions are split.
     pub split: SplitSettings,
     /// What every region is opened with.
@@ -153,7 +159,9 @@ impl Default for RegionServerSettings {
             compaction_queue_max: 10_000,
             throughput: ThroughputSettings::default(),
             blocking_files_wait: Duration::from_secs(90),
-            slow_call: Duration::from_secs(10),
+            warn: WarnSettings::default(),
+            slow_calls_kept_max: 256,
+            slow_calls_for_clients: false,
             split: SplitSettings::default(),
             region: RegionSettings::default(),
         }
@@ -267,8 +275,18 @@ const SETTINGS: &[Section<RegionServerSettings>] = &[
                 "Most bytes of cells in one answer.";
             Restart, "hbase.server.hashNonce.gracePeriod", "ms", Millis, nonce_grace,
                 "How long a finished nonce is remembered.";
-            Online, "hbase.ipc.warn.response.time", "ms", Millis, slow_call,
-                "Calls that take longer are logged as slow.";
+            Online, "hbase.ipc.warn.response.time", "ms", OrNever<Millis>, warn.time,
+                "Calls that take as long are logged and kept as slow, wherever they waited; -1: none. HBase leaves out the queue.";
+            Online, "hbase.ipc.warn.response.time.scan", "ms", Maybe<OrNever<Millis>>, warn.scan_time,
+                "The same for scans; not set: as other calls.";
+            Online, "hbase.ipc.warn.response.size", "bytes", OrNever<Number>, warn.bytes,
+                "Calls whose answers are larger are logged and kept as large; -1: none.";
+            Online, "hbase.ipc.warn.response.size.scan", "bytes", Maybe<OrNever<Number>>, warn.scan_bytes,
+                "The same for scans; not set: as other calls.";
+            Restart, "hbase.regionserver.slowlog.ringbuffer.size", "calls", Number, slow_calls_kept_max,
+                "Slow and large calls that are kept in memory, for the console and for clients.";
+            Restart, "hbase.regionserver.slowlog.buffer.enabled", "true, false", Flag, slow_calls_for_clients,
+                "Whether clients may read and clear them (`get_slowlog_responses`). The console shows them always.";
         ),
     },
     Section { title: "Memory and cache", settings: &[MEMSTORE_SHARE, CACHE_SHARE] },

@@ -33,6 +33,7 @@ pub fn routes(console: Arc<Console>, role: Role) -> Router {
         .route("/api/v1/regions", get(answer(lists::regions)))
         .route("/api/v1/procedures", get(answer(lists::procedures)))
         .route("/api/v1/settings", get(answer(lists::settings)))
+        .route("/api/v1/slow-calls", get(answer(lists::slow_calls)))
         .route("/api/v1/{*unknown}", get(|| async { Refused::unknown() }))
         .with_state((console, role))
 }
@@ -116,7 +117,7 @@ struct Summary {
     tables_count: usize,
     procedures_count: usize,
     memory_budget_bytes: u64,
-    slow_call_ms: u64,
+    slow_call_ms: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -215,7 +216,12 @@ impl Console {
             tables_count: sources.master.table_states().len() + 1, // `hbase:meta` has no state of its own
             procedures_count: procedures.len(),
             memory_budget_bytes: sources.region_server.settings().plan().budget,
-            slow_call_ms: sources.region_server.online_settings().slow_call.as_millis() as u64,
+            slow_call_ms: sources
+                .region_server
+                .online_settings()
+                .warn
+                .time
+                .map(|time| time.as_millis() as u64),
             health: health::judge(&self.evidence(up_s, procedures)),
         })
     }

@@ -1,6 +1,7 @@
 //! Lists that are made when they are asked for: tables, regions, memory, procedures and locks, settings.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use halcyon_regionserver::{MemoryPart, OnlineRegion};
 use halcyon_settings::Effect;
@@ -256,6 +257,86 @@ pub fn procedures(console: &Console, _: Role, _: NoParameters) -> Result<Procedu
         });
     }
     Ok(Procedures { now_ms, procedures, locks: locks.into_values().collect() })
+}
+
+// ---- slow calls ----
+
+#[derive(Serialize)]
+struct SlowCall {
+    received_ms: i64,
+    took_ms: f64,
+    is_slow: bool,
+    is_large: bool,
+    failed: bool,
+    class: &'static str,
+    method: String,
+    /// Region, row, number of actions.
+    param: String,
+    /// Escaped; empty if the call has none.
+    region: String,
+    client: String,
+    user: String,
+    response_bytes: u64,
+    /// Where its time went; the sum is `took_ms`.
+    parts: Vec<SlowCallPart>,
+    /// Times that it read from disk.
+    cache_misses: u64,
+    stalls: Vec<SlowCallStall>,
+}
+
+#[derive(Serialize)]
+struct SlowCallPart {
+    part: &'static str,
+    ms: f64,
+}
+
+/// A stall that ended while the call was under way.
+#[derive(Serialize)]
+struct SlowCallStall {
+    cause: &'static str,
+    what: String,
+    length_ms: f64,
+}
+
+#[derive(Serialize)]
+pub struct SlowCalls {
+    /// Calls that take as long are slow; `null`: none.
+    threshold_ms: Option<u64>,
+    /// Answers that are larger are large; `null`: none.
+    large_bytes: Option<u64>,
+    /// The newest first.
+    calls: Vec<SlowCall>,
+}
+
+pub fn slow_calls(console: &Console, _: Role, _: NoParameters) -> Result<SlowCalls, Refused> {
+    let server = &console.sources.region_server;
+    let ms = |time: Duration| time.as_secs_f64() * 1000.0;
+    let stall = |(cause, what, time): (&'static str, String, Duration)| SlowCallStall {
+        cause,
+        what,
+        length_ms: ms(time),
+    };
+    let part = |(part, time)| SlowCallPart { part, ms: ms(time) };
+    let calls = server.slow_calls().into_iter().map(|call| SlowCall {
+        received_ms: call.received_ms,
+        took_ms: ms(call.took()),
+        is_slow: call.is_slow,
+        is_large: call.is_large,
+        failed: call.failed,
+        class: call.class.name(),
+        region: key_text(&call.region),
+        response_bytes: call.response_bytes,
+        parts: call.parts.named().into_iter().map(part).collect(),
+        cache_misses: call.disk_reads,
+        stalls: call.stalls.into_iter().map(stall).collect(),
+        method: call.method,
+        param: call.param,
+        client: call.client,
+        user: call.user,
+    });
+    let warn = &server.online_settings().warn;
+    let threshold_ms = warn.time.map(|time| time.as_millis() as u64);
+    Ok(SlowCalls { threshold_ms, large_bytes: warn.bytes, calls: calls.collect() })
 }
 
 // ---- settings ----

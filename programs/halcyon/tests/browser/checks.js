@@ -136,6 +136,10 @@
           if (settings[at].value !== "" && !row.cells[1].textContent.startsWith(settings[at].value)) wrong.push(`${settings[at].name}: ${row.cells[1].textContent}`);
         });
       }
+      if (view === "slow") {
+        const { calls } = await ask("slow-calls");
+        same("slow calls", document.querySelectorAll("#slow-list tbody tr").length, calls.length);
+      }
       if (view === "procedures") {
         const { procedures } = await ask("procedures");
         same("procedures", document.querySelectorAll("#procedure-list tbody tr").length, procedures.length);

@@ -10,8 +10,8 @@ use halcyon_cell::Cell;
 use halcyon_env::{Clock, SystemClock};
 use halcyon_proto::pb;
 use halcyon_rpc::{
-    AnsweredCalls, Call, CallClass, CallHead, CellBlock, Outcome, Reply, RpcError, RpcServer, RpcSettings,
-    Service, Services,
+    AnsweredCalls, Call, CallClass, CallHead, CellBlock, Notable, NotedCall, Outcome, Reply, RpcError,
+    RpcServer, RpcSettings, Service, Services,
 };
 use parking_lot::Mutex;
 use prost::Message;
@@ -31,8 +31,23 @@ pub struct TestService {
     /// Calls and failed calls that the service was told of as answered.
     pub answered: Mutex<(u64, u64)>,
     pub seen: Mutex<Vec<(u32, String)>>,
+    /// Calls over these limits are in `noted`.
+    pub notable: Mutex<Notable>,
+    pub noted: Mutex<Vec<Noted>>,
     /// Of the last call.
     pub received_ns: AtomicU64,
+}
+
+/// What the service was told of a notable call.
+#[derive(Clone, Debug)]
+pub struct Noted {
+    pub call_id: u32,
+    pub method: String,
+    pub param: Bytes,
+    pub failed: bool,
+    pub response_bytes: u64,
+    /// On the network thread, put aside, on its way to the socket.
+    pub times: [Duration; 3],
 }
 
 impl Default for TestService {
@@ -45,6 +60,8 @@ impl Default for TestService {
             finished: Arc::default(),
             answered: Mutex::default(),
             seen: Mutex::default(),
+            notable: Mutex::new(Notable::NONE),
+            noted: Mutex::default(),
         }
     }
 }
@@ -94,6 +111,22 @@ impl Service for TestService {
         let mut answered = self.answered.lock();
         answered.0 += calls.count;
         answered.1 += calls.failed_count;
+    }
+
+    fn notable(&self) -> Notable {
+        *self.notable.lock()
+    }
+
+    fn noted(&self, call: &NotedCall<'_>) {
+        let times_ns = [call.thread_ns, call.waited_ns, call.network_ns];
+        self.noted.lock().push(Noted {
+            call_id: call.call_id,
+            method: call.method.to_string(),
+            param: call.param.clone(),
+            failed: call.failed,
+            response_bytes: call.response_bytes,
+            times: times_ns.map(Duration::from_nanos),
+        });
     }
 
     fn batch_done(&self) {

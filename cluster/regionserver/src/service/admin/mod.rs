@@ -9,7 +9,11 @@ mod logs;
 use std::sync::Arc;
 
 use halcyon_proto::pb;
-use halcyon_rpc::{AnsweredCalls, Call, CallClass, CallHead, Outcome, Reply, RpcError, Service, Terms};
+use halcyon_proto::pb::slow_log_response_request::LogType;
+use halcyon_rpc::{
+    AnsweredCalls, Call, CallClass, CallHead, Connection, Notable, NotedCall, Outcome, Reply, RpcError,
+    Service, Terms,
+};
 
 use super::{Waits, decode, ready};
 use crate::RegionServer;
@@ -36,6 +40,18 @@ impl Service for AdminService {
 
     fn answered(&self, calls: &AnsweredCalls<'_>) {
         self.server.note_answered(calls);
+    }
+
+    fn notable(&self) -> Notable {
+        self.server.online.warn.notable()
+    }
+
+    fn noted(&self, call: &NotedCall<'_>) {
+        self.server.keep_noted(call);
+    }
+
+    fn connection_closed(&self, connection: &Connection) {
+        self.server.slow_calls.connection_closed(connection.id);
     }
 
     fn call(&self, call: Call) -> Outcome {
@@ -66,12 +82,10 @@ fn answer_now(server: &Arc<RegionServer>, call: &Call) -> Result<Reply, RpcError
         "CompactionSwitch" => compaction::switch(server, call),
         "ClearCompactionQueues" => compaction::clear_queues(server, call),
         "GetCachedFilesList" => Ok(cache::cached_files(server)),
-        "GetSlowLogResponses" | "GetLargeLogResponses" => {
-            Ok(Reply::message(&pb::SlowLogResponses::default()))
-        }
-        // As HBase without `hbase.regionserver.slowlog.buffer.enabled`: there is no buffer to clear.
-        "ClearSlowLogsResponses" => Ok(Reply::message(&pb::ClearSlowLogResponses { is_cleaned: false })),
-        "GetLogEntries" => logs::entries(call),
+        "GetSlowLogResponses" => logs::of_type(server, call, LogType::SlowLog),
+        "GetLargeLogResponses" => logs::of_type(server, call, LogType::LargeLog),
+        "ClearSlowLogsResponses" => Ok(logs::clear(server)),
+        "GetLogEntries" => logs::entries(server, call),
         // The master opens and closes regions through `master.rs`; replication and the rest are not served.
         "OpenRegion" | "CloseRegion" | "WarmupRegion" | "ExecuteProcedures" | "ReplicateWALEntry"
         | "Replay" | "ReplicateToReplica" | "GetStoreFile" | "UpdateFavoredNodes" | "StopServer" => {
