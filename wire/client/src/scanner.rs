@@ -113,8 +113,15 @@ impl Scanner {
             }
             let until = *deadline.get_or_insert_with(|| self.cluster.deadline());
             match self.step(until).await {
-                // a heartbeat is progress: the operation's time begins again
-                Ok(()) => (deadline, number) = (None, 0),
+                Ok(()) => {
+                    // a heartbeat says that the server works on it: the operation's time begins again
+                    deadline = None;
+                    // Retries count until rows come or the region is done. A scanner that opens and is then lost,
+                    // again and again, would otherwise never end.
+                    if self.open.is_none() {
+                        number = 0;
+                    }
+                }
                 Err(error) => {
                     self.give_up_scanner(error, number, until).await?;
                     number += 1;

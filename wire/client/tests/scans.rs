@@ -133,6 +133,41 @@ async fn heartbeats_are_no_rows() {
     assert_eq!(scanner.calls_count(), 7);
 }
 
+/// Each open succeeded and returned no row, and the next call lost the scanner. A success without rows reset the count of
+/// retries, so the scan never ended.
+#[tokio::test]
+async fn a_scanner_that_is_lost_before_its_first_row_is_given_up() {
+    let mut options = options();
+    options.retry.retries_max = 3;
+    let fake = start(vec![region("", "", 1)], options, |call| match asked(&call).scan {
+        Some(_) => scanned(Vec::new(), |response| response.heartbeat_message = Some(true)),
+        None => fail(&exceptions::UNKNOWN_SCANNER),
+    });
+    let fake = fake.await;
+    let mut scanner = fake.table.scan(Scan::new());
+    let ended = tokio::time::timeout(Duration::from_secs(10), scanner.next()).await;
+    let error = ended.expect("the scan gives up").unwrap_err();
+    assert_eq!(error.class(), "UnknownScannerException", "{error}");
+    // the first attempt and three retries, two calls each
+    assert_eq!(scanner.calls_count(), 8);
+}
+
+/// A region of rows that a filter drops is progress: each region may fail as often as a scan of one region.
+#[tokio::test]
+async fn retries_count_anew_in_each_region() {
+    let mut options = options();
+    options.retry.retries_max = 1;
+    let regions = vec![region("", "g", 1), region("g", "m", 1), region("m", "", 1)];
+    let fake = start(regions, options, |call| match call.number % 2 {
+        0 => fail(&exceptions::REGION_TOO_BUSY),
+        _ => scanned(Vec::new(), |response| response.more_results_in_region = Some(false)),
+    });
+    let fake = fake.await;
+    let mut scanner = fake.table.scan(Scan::new());
+    assert!(scanner.next().await.unwrap().is_none());
+    assert_eq!(scanner.calls_count(), 6);
+}
+
 #[tokio::test]
 async fn a_response_that_lies_about_its_cells_is_an_error() {
     let fake = start(vec![region("", "", 1)], options(), |_| {

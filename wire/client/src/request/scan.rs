@@ -52,6 +52,16 @@ impl Scan {
         }
     }
 
+    /// Rows with this prefix from the highest to the lowest.
+    pub fn prefix_reversed(prefix: impl AsRef<[u8]>) -> Scan {
+        let prefix = prefix.as_ref();
+        let scan = Scan::new().stop_inclusive(prefix).reversed(true);
+        match after_prefix(prefix) {
+            Some(start) => scan.start_after(start),
+            None => scan,
+        }
+    }
+
     /// First row (inclusive). With [`Scan::reversed`], the highest one.
     pub fn start(mut self, row: impl AsRef<[u8]>) -> Scan {
         self.message.start_row = Some(copied(row));
@@ -168,5 +178,13 @@ mod tests {
         assert_eq!(range(b"a\xff\xff"), (b"a\xff\xff".to_vec(), Some(b"b".to_vec())));
         assert_eq!(range(b"\xff"), (b"\xff".to_vec(), None));
         assert_eq!(range(b""), (Vec::new(), None));
+        let reversed = |prefix: &[u8]| {
+            let message = Scan::prefix_reversed(prefix).message;
+            assert!(message.reversed() && message.include_stop_row());
+            assert!(!message.include_start_row.unwrap_or(false));
+            (message.start_row.map(|start| start.to_vec()), message.stop_row.unwrap().to_vec())
+        };
+        assert_eq!(reversed(b"ab"), (Some(b"ac".to_vec()), b"ab".to_vec()));
+        assert_eq!(reversed(b"\xff"), (None, b"\xff".to_vec()));
     }
 }
