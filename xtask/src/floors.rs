@@ -77,6 +77,8 @@ const SIDEWAYS: &[(&str, &str)] = &[
     ("halcyon", "halcyon-load"),
     // the info ports take profiles; the signal handler has a crate of its own
     ("halcyon", "halcyon-profile"),
+    // the shell is a subcommand of the one program, and a crate of its own
+    ("halcyon", "halcyon-shell"),
 ];
 
 /// As [`SIDEWAYS`], for tests alone.

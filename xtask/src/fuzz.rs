@@ -15,6 +15,7 @@ const DECODERS: &[(&str, &[&str])] = &[
     ("hfile", &["-p", "halcyon-hfile", "--lib", "tests::damage::"]),
     ("cache", &["-p", "halcyon-cache", "--test", "random"]),
     ("filter", &["-p", "halcyon-filter", "--test", "hostile"]),
+    ("shell", &["-p", "halcyon-shell", "--lib", "garbage::"]),
 ];
 
 /// A test may count on from its seed; the next round should not see the same damage again.

@@ -37,6 +37,8 @@ pub enum Command {
         /// Directory to write to; created if it does not exist.
         dir: PathBuf,
     },
+    /// Talk to a cluster of Halcyon or HBase in HBase's shell syntax.
+    Shell(halcyon_shell::ShellArgs),
 }
 
 /// Command-line options override `hbase-site.xml`, which overrides the defaults.

@@ -2,7 +2,8 @@
 //!
 //! `halcyon standalone` runs master, region server and the coordination endpoint in one process, wired in
 //! `standalone.rs`. Settings come from `hbase-site.xml` (`site.rs`) and from flags (`args.rs`), which win. `halcyon lab` is
-//! the library `halcyon-lab`, and `halcyon bench` is `halcyon-load`; they do not start a server.
+//! the library `halcyon-lab`, `halcyon bench` is `halcyon-load`, and `halcyon shell` is `halcyon-shell`; they do not start a
+//! server.
 
 mod args;
 mod console;
@@ -94,6 +95,7 @@ fn main() -> ExitCode {
     let ended = match args.command {
         Command::Standalone(args) => standalone::run(args),
         Command::Lab(args) => lab(&args).map_err(Failure::from),
+        Command::Shell(args) => return halcyon_shell::run(&args),
         Command::Bench(command) => halcyon_load::bench(*command).map_err(Failure::from),
         Command::Completions { shell } => usage::completions(shell).map_err(Failure::from),
         Command::ManPages { dir } => usage::man_pages(&dir).map_err(Failure::from),

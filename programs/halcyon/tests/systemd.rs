@@ -68,9 +68,15 @@ fn systemd_hears_that_the_server_is_ready_alive_and_stopping() {
 fn each_command_has_a_manual_page_with_its_options() {
     let dir = fresh_dir("man");
     assert!(Command::new(HALCYON).arg("man-pages").arg(&dir).status().unwrap().success());
-    let page = fs::read_to_string(dir.join("halcyon-standalone.1")).unwrap().replace("\\-", "-");
-    for option in ["--data", "--memory", "--accept-without", "--print-settings"] {
-        assert!(page.contains(option), "{option} is not in the manual page");
+    let pages: [(&str, &[&str]); 2] = [
+        ("halcyon-standalone.1", &["--data", "--memory", "--accept-without", "--print-settings"]),
+        ("halcyon-shell.1", &["--zookeeper", "--registry", "--execute", "--json", "--keep-going"]),
+    ];
+    for (name, options) in pages {
+        let page = fs::read_to_string(dir.join(name)).unwrap().replace("\\-", "-");
+        for option in options {
+            assert!(page.contains(option), "{option} is not in {name}");
+        }
     }
     let front = fs::read_to_string(dir.join("halcyon.1")).unwrap().replace("\\-", "-");
     assert!(front.contains("halcyon-standalone(1)"), "{front}");
@@ -83,6 +89,8 @@ fn completions_know_commands_and_options() {
         let output = Command::new(HALCYON).args(["completions", shell]).output().unwrap();
         assert!(output.status.success());
         let script = String::from_utf8(output.stdout).unwrap();
-        assert!(script.contains("standalone") && script.contains("wal-sync"), "{shell}:\n{script}");
+        for part in ["standalone", "wal-sync", "keep-going", "znode-parent"] {
+            assert!(script.contains(part), "{shell} has no {part}:\n{script}");
+        }
     }
 }
