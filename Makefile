@@ -1,9 +1,11 @@
 # make run     builds the server and starts it; DATA=directory, OPTIONS="more options of halcyon standalone"
+# make shell   opens the shell on a running server; SHELL_OPTIONS="options of halcyon shell"
 # make test    everything that a change must pass: checks, unit tests, real clients, a few of HBase's own tests, kill -9
 # make build   only the server
 # make browser every page of the console in a headless Chromium, which is installed if there is none; SCREENSHOTS=directory
 # make book    the documentation as HTML below CARGO_TARGET_DIR; needs mdbook (cargo install mdbook)
 # make conformance    all 467 of HBase's own client tests; CONFORMANCE="options of testing/conformance/run.sh"
+# make quickstart     the commands of the quick start, timed
 # make nonce-kills    1,000 kills around the answer of an increment or append, about 30 minutes; ROUNDS=number
 # make files   HFiles and logs both ways with HBase's own classes, in every combination (fetches them through Maven)
 # make roots   root directories under a real HBase and under Halcyon in turn, killed and stopped; a short form is part of make test
@@ -21,6 +23,7 @@ export CARGO_TARGET_DIR
 DATA ?= ./halcyon-data
 OPTIONS ?=
 BENCH ?=
+SHELL_OPTIONS ?=
 CONFORMANCE ?=
 ROUNDS ?= 1000
 SCREENSHOTS ?=
@@ -31,10 +34,13 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 CARGO_DEB := $(HOME)/.cache/halcyon/tools/bin/cargo-deb
 
-.PHONY: package container container-build container-test package-files package-test run build book test check unit browser compat conformance nonce-kills files roots bench-compare bench bench-engine bench-cell bench-server bench-build
+.PHONY: package container container-build container-test package-files package-test run shell quickstart build book test check unit browser compat conformance nonce-kills files roots bench-compare bench bench-engine bench-cell bench-server bench-build
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
+
+shell: build
+	@exec "$(HALCYON)" shell $(SHELL_OPTIONS)
 
 build:
 	cargo build --release --package halcyon
@@ -59,6 +65,9 @@ compat: build
 
 conformance: build
 	HALCYON="$(HALCYON)" testing/conformance/run.sh $(CONFORMANCE)
+
+quickstart: build
+	HALCYON="$(HALCYON)" docs/quickstart/time.sh
 
 nonce-kills: build
 	HALCYON="$(HALCYON)" testing/compat/nonce-kills.sh $(ROUNDS)

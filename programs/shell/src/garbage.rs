@@ -194,7 +194,8 @@ fn garbage_arguments_end_in_an_error() {
     let address =
         ClusterAddress::ZooKeeper { quorum: vec!["127.0.0.1:1".to_string()], base: "/hbase".to_string() };
     let mut context = Context::new(address, options, Printer::nowhere(true));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime of one thread");
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime of one thread");
     let names: Vec<&str> = help::names().filter(|name| *name != "exit").collect();
     let (mut dice, mut usage_count, mut cluster_count) = (dice(2), 0, 0);
     for _ in 0..3_000 {
