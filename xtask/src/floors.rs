@@ -73,6 +73,8 @@ const SIDEWAYS: &[(&str, &str)] = &[
     ("halcyon-regionserver", "halcyon-contract"),
     // one binary: the lab is a library of its own, and a subcommand of the program
     ("halcyon", "halcyon-lab"),
+    // the inspector is a subcommand as well, and knows no server
+    ("halcyon", "halcyon-inspect"),
     // the load generators are subcommands of the one program, and a crate of their own
     ("halcyon", "halcyon-load"),
     // the info ports take profiles; the signal handler has a crate of its own

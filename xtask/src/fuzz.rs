@@ -14,6 +14,7 @@ const DECODERS: &[(&str, &[&str])] = &[
     ("wal", &["-p", "halcyon-wal", "--test", "damage"]),
     ("hfile", &["-p", "halcyon-hfile", "--lib", "tests::damage::"]),
     ("cache", &["-p", "halcyon-cache", "--test", "random"]),
+    ("inspect", &["-p", "halcyon-inspect", "--test", "damage"]),
     ("filter", &["-p", "halcyon-filter", "--test", "hostile"]),
     ("shell", &["-p", "halcyon-shell", "--lib", "garbage::"]),
 ];

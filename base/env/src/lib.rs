@@ -17,6 +17,7 @@ mod host;
 mod invariants;
 mod locks;
 mod proc;
+mod read_only;
 mod real;
 pub mod sim;
 mod stalls;
@@ -34,9 +35,10 @@ pub use fs::{DirEntry, FileLock, FileSystem, ReadableFile, UpdatableFile, Writab
 pub use invariants::{INVARIANTS, Witness};
 pub use locks::{WatchedMutex, WatchedRwLock};
 pub use proc::{
-    ProcessUsage, ProcessorTimes, ThreadTimes, memory_bytes, process_usage, processor_model, processor_times,
-    resident_bytes, thread_times,
+    ProcessUsage, ProcessorTimes, ThreadTimes, lock_holder, memory_bytes, process_usage, processor_model,
+    processor_times, resident_bytes, thread_times,
 };
+pub use read_only::ReadOnlyFileSystem;
 pub use real::RealFileSystem;
 pub use stalls::{Due, Stall, StallSum, Stalls, Watch};
 pub use tally::{Tally, Waited};
@@ -61,6 +63,12 @@ impl Env {
         let (clock, stalls) = (Arc::new(SystemClock::new()), Arc::new(Stalls::default()));
         let fs = WatchedFileSystem::new(Arc::new(RealFileSystem), clock.clone(), stalls.clone());
         Env { fs: Arc::new(fs), clock, stalls }
+    }
+
+    /// As `real`, for a program that only looks at files: it cannot change any.
+    pub fn read_only() -> Env {
+        let (clock, stalls) = (Arc::new(SystemClock::new()), Arc::new(Stalls::default()));
+        Env { fs: Arc::new(ReadOnlyFileSystem), clock, stalls }
     }
 
     /// What waits are measured and recorded with.

@@ -128,6 +128,12 @@ pub(crate) fn flock_holder(file: &std::fs::Metadata) -> Option<i32> {
     holder_among(&procfs::locks().ok()?, file.dev(), file.ino())
 }
 
+/// The process that holds the lock on a file; `None` if there is none, or if the kernel does not say. Nothing is opened.
+#[allow(clippy::disallowed_methods)] // asks about the file, does not read it
+pub fn lock_holder(path: &std::path::Path) -> Option<i32> {
+    flock_holder(&std::fs::metadata(path).ok()?)
+}
+
 /// An inode is unique on its device only.
 fn holder_among(locks: &[procfs::Lock], device: u64, inode: u64) -> Option<i32> {
     let device = (rustix::fs::major(device), rustix::fs::minor(device));

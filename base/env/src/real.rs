@@ -19,9 +19,15 @@ struct Writable {
     len: u64,
 }
 
-struct Readable {
+pub(crate) struct Readable {
     file: File,
     path: PathBuf,
+}
+
+impl Readable {
+    pub(crate) fn new(file: File, path: &Path) -> Readable {
+        Readable { file, path: path.to_path_buf() }
+    }
 }
 
 struct Lock {
@@ -68,13 +74,13 @@ impl FileSystem for RealFileSystem {
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadableFile>> {
         let file = File::open(path).map_err(|e| named(e, path))?;
-        Ok(Arc::new(Readable { file, path: path.to_path_buf() }))
+        Ok(Arc::new(Readable::new(file, path)))
     }
 
     fn open_update(&self, path: &Path, len: u64) -> io::Result<Arc<dyn UpdatableFile>> {
         let file = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(path);
         let file = file.and_then(|file| file.set_len(len).map(|()| file)).map_err(|e| named(e, path))?;
-        Ok(Arc::new(Readable { file, path: path.to_path_buf() }))
+        Ok(Arc::new(Readable::new(file, path)))
     }
 
     fn put_new(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {

@@ -26,6 +26,8 @@ pub enum Command {
     /// Generate load on Halcyon or HBase and measure it.
     #[command(subcommand)]
     Bench(Box<BenchCommand>),
+    /// Look at files of a root directory without a server; nothing is written.
+    Inspect(halcyon_inspect::InspectArgs),
     /// Print the completion script of a shell.
     Completions {
         /// The shell to complete in.

@@ -97,6 +97,7 @@ fn main() -> ExitCode {
         Command::Lab(args) => lab(&args).map_err(Failure::from),
         Command::Shell(args) => return halcyon_shell::run(&args),
         Command::Bench(command) => halcyon_load::bench(*command).map_err(Failure::from),
+        Command::Inspect(args) => return halcyon_inspect::run(&args),
         Command::Completions { shell } => usage::completions(shell).map_err(Failure::from),
         Command::ManPages { dir } => usage::man_pages(&dir).map_err(Failure::from),
     };

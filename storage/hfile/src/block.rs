@@ -125,6 +125,8 @@ pub(crate) struct Header {
     /// On disk, header and checksums included.
     pub(crate) on_disk_len: usize,
     pub(crate) raw_len: usize,
+    /// Where the block of this kind before it starts; -1 for the first.
+    pub(crate) previous_offset: i64,
     pub(crate) checksum: ChecksumType,
     pub(crate) bytes_per_checksum: usize,
     /// Header and payload, without checksums.
@@ -144,7 +146,7 @@ impl Header {
         })?;
         let on_disk_len = reader.count("on-disk size")? as usize + HEADER_LEN;
         let raw_len = reader.count("uncompressed size")? as usize;
-        reader.i64("previous block offset")?;
+        let previous_offset = reader.i64("previous block offset")?;
         let checksum = ChecksumType::from_code(reader.u8("checksum type")?)?;
         let bytes_per_checksum = reader.count("bytes per checksum")? as usize;
         let guarded_len = reader.count("size with header")? as usize;
@@ -158,7 +160,16 @@ impl Header {
                  header and payload, found {on_disk_len} in all"
             )));
         }
-        Ok(Header { kind, encoded, on_disk_len, raw_len, checksum, bytes_per_checksum, guarded_len })
+        Ok(Header {
+            kind,
+            encoded,
+            on_disk_len,
+            raw_len,
+            previous_offset,
+            checksum,
+            bytes_per_checksum,
+            guarded_len,
+        })
     }
 }
 
@@ -199,7 +210,7 @@ pub(crate) fn open_block(bytes: Vec<u8>, compression: Compression) -> Result<Raw
     Ok(RawBlock { header, payload: Bytes::from(raw), held_bytes })
 }
 
-fn verify_checksums(header: &Header, bytes: &[u8]) -> Result<()> {
+pub(crate) fn verify_checksums(header: &Header, bytes: &[u8]) -> Result<()> {
     let (guarded, checksums) = bytes.split_at(header.guarded_len);
     if header.checksum == ChecksumType::Null {
         // Another type, if one bit of it fell.

@@ -24,6 +24,9 @@ pub(crate) struct Bloom {
     hash_count: u32,
     /// Bytes of all chunks.
     pub(crate) size_bytes: u64,
+    /// Keys that were added, and those that there would have been room for.
+    pub(crate) keys_count: i64,
+    pub(crate) keys_max: i64,
     /// The order of chunk keys.
     pub(crate) order: KeyOrder,
     /// One entry per chunk.
@@ -50,8 +53,8 @@ impl Bloom {
             )));
         }
         let hash_type = HashType::from_code(reader.i32("bloom hash type")?)?;
-        reader.i64("bloom key count")?;
-        reader.i64("bloom key capacity")?;
+        let keys_count = reader.i64("bloom key count")?;
+        let keys_max = reader.i64("bloom key capacity")?;
         let chunks_count = reader.count("bloom chunk count")?;
         let comparator = reader.vint_bytes("bloom comparator name")?;
         let order = match cells {
@@ -62,7 +65,16 @@ impl Bloom {
             None => KeyOrder::Bytes,
         };
         let chunks = RootIndex::parse(payload, reader.at(), chunks_count, order)?;
-        Ok(Bloom { hash_type, hash_count: hash_count as u32, size_bytes, order, chunks, last_key: None })
+        Ok(Bloom {
+            hash_type,
+            hash_count: hash_count as u32,
+            size_bytes,
+            keys_count,
+            keys_max,
+            order,
+            chunks,
+            last_key: None,
+        })
     }
 
     /// Takes the last key from file info.

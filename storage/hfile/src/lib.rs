@@ -11,7 +11,7 @@
 //! FAST_DIFF blocks a few dozen cells at a time (`encoding/runs.rs`), which copies each cell once per scan
 //! (`CacheStats::decoded_bytes` counts it). Cells of plain and ROW_INDEX_V1 blocks are never copied.
 //!
-//! Modules import downwards only: `scanner`, `verify` > `reader` > `load_on_open`, `bloom` > `index` > `block`. The index
+//! Modules import downwards only: `scanner`, `verify`, `walk` > `reader` > `load_on_open`, `bloom` > `index` > `block`. The index
 //! loads its blocks through the trait `BlockLoader`, so it can be tested without a file.
 //!
 //! What must always hold:
@@ -44,15 +44,19 @@ mod reader;
 mod scanner;
 mod trailer;
 mod verify;
+mod walk;
 mod writer;
 
 pub use block::ChecksumType;
 pub use file_info::FileInfo;
+pub use halcyon_cache::BlockKind;
 pub use halcyon_schema::{BlockEncoding, BloomType, Compression};
 pub use half::{HalfScanner, RowRange};
 pub use read_mode::ReadMode;
 pub use reader::{CacheKinds, HFile, ReaderOptions};
 pub use scanner::{BlockReads, HFileScanner};
+pub use trailer::Trailer;
+pub use walk::{BlockHeader, BlockWalk, BloomFacts, IndexEntry, Unreadable};
 pub use writer::{FileMeta, HFileWriter, WriterOptions, WrittenFile};
 
 #[cfg(test)]

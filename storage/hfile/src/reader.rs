@@ -282,8 +282,17 @@ impl HFile {
         self.layout
     }
 
-    pub(crate) fn trailer(&self) -> &Trailer {
+    pub fn trailer(&self) -> &Trailer {
         &self.trailer
+    }
+
+    pub(crate) fn root(&self) -> &RootIndex {
+        &self.root
+    }
+
+    /// The bloom filter for rows or columns, and the one for markers that delete families.
+    pub(crate) fn blooms(&self) -> [Option<&Bloom>; 2] {
+        [self.general_bloom.as_ref(), self.delete_bloom.as_ref()]
     }
 
     /// Levels of the index, the root included.

@@ -30,12 +30,29 @@ const _: () = assert!(MAGIC.len() + size_of::<u32>() < TRAILER_V2_LEN);
 
 /// Checked contents of a trailer.
 #[derive(Clone, Debug)]
-pub(crate) struct Trailer {
+pub struct Trailer {
     /// Its own size in the file.
     pub(crate) len: usize,
+    /// Major and minor.
+    pub(crate) version: (u32, u32),
     pub(crate) proto: FileTrailerProto,
     pub(crate) comparator: CellComparator,
     pub(crate) compression: Compression,
+}
+
+impl Trailer {
+    /// Major and minor number of the file's format.
+    pub fn version(&self) -> (u32, u32) {
+        self.version
+    }
+
+    pub fn message(&self) -> &FileTrailerProto {
+        &self.proto
+    }
+
+    pub fn compression(&self) -> Compression {
+        self.compression
+    }
 }
 
 /// The trailer's bytes, padded.
@@ -74,10 +91,10 @@ pub(crate) fn parse(tail: &[u8]) -> Result<Trailer> {
     })?;
     let proto = FileTrailerProto::decode_length_delimited(message)
         .map_err(|e| Error::corrupt(format!("trailer message: {e}")))?;
-    check(len, proto)
+    check(len, (major, minor), proto)
 }
 
-fn check(len: usize, proto: FileTrailerProto) -> Result<Trailer> {
+fn check(len: usize, version: (u32, u32), proto: FileTrailerProto) -> Result<Trailer> {
     if proto.encryption_key.as_ref().is_some_and(|key| !key.is_empty()) {
         return Err(Error::invalid("encrypted HFiles are not supported"));
     }
@@ -89,7 +106,7 @@ fn check(len: usize, proto: FileTrailerProto) -> Result<Trailer> {
     }
     let comparator = comparator_of(proto.comparator_class_name())?;
     let compression = codec_of(proto.compression_codec())?;
-    Ok(Trailer { len, proto, comparator, compression })
+    Ok(Trailer { len, version, proto, comparator, compression })
 }
 
 /// The order of cells that HBase calls by this class name.

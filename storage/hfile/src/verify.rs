@@ -16,14 +16,15 @@ impl HFile {
     /// Reads the whole file from the disk and checks that every block, the index, the order of cells, the
     /// counts and the bloom filters agree. The first contradiction is an error.
     pub fn verify(self: &Arc<Self>) -> Result<()> {
-        verify(self)
+        walk_blocks(self)?;
+        self.verify_index()
     }
-}
 
-/// See [`HFile::verify`].
-fn verify(file: &Arc<HFile>) -> Result<()> {
-    walk_blocks(file)?;
-    walk_index(file).map_err(|e| e.context(file.path().display()))
+    /// The part of [`HFile::verify`] that follows the index: whether data blocks, index, order of cells, counts and bloom
+    /// filters agree.
+    pub fn verify_index(self: &Arc<Self>) -> Result<()> {
+        walk_index(self).map_err(|e| e.context(self.path().display()))
+    }
 }
 
 /// Every block from the first to the load-on-open section, by its header.

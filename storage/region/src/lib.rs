@@ -55,5 +55,5 @@ pub use region::{Region, RegionServices, RegionStats};
 pub use replayed_nonces::ReplayedNonce;
 pub use scan::{RegionScanner, ReleasedView};
 pub use settings::RegionSettings;
-pub use store::MemStoreSize;
+pub use store::{MemStoreSize, Reference, is_store_file_name, seq_in_name};
 pub use write::BatchOutcome;

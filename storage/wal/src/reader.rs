@@ -42,6 +42,8 @@ pub struct WalReader {
     header: pb::WalHeader,
     source: Source,
     file_len: u64,
+    /// Where the first entry begins.
+    begin: u64,
     checked: bool,
     has_trailer: bool,
     compression: Option<CompressionContext>,
@@ -71,6 +73,7 @@ impl WalReader {
             header: pb::WalHeader::default(),
             source: Source::new(file, file_len),
             file_len,
+            begin: 0,
             checked: false,
             has_trailer: false,
             compression: None,
@@ -132,6 +135,44 @@ impl WalReader {
         }
     }
 
+    /// Goes to the entry that begins at `offset`. `Invalid` if the log is compressed, because its entries need those before
+    /// them, or if no entry can begin there.
+    pub fn seek(&mut self, offset: u64) -> Result<()> {
+        let (begin, end) = (self.begin, self.source.end());
+        if self.compression.is_some() {
+            return Err(Error::invalid(format!("{}: a compressed log is read from its begin", self.path)));
+        }
+        if offset < begin || offset > end {
+            let what = format!("expected an offset from {begin} to {end}, found {offset}");
+            return Err(Error::invalid(format!("{}: {what}", self.path)));
+        }
+        self.source.seek(offset);
+        self.done = false;
+        self.torn_at = None;
+        Ok(())
+    }
+
+    /// After a `Corrupt` error: goes to the next whole entry and returns its offset. `None` if there is none, or if none
+    /// can be found: only entries of our own carry a mark to find them by.
+    pub fn skip_damage(&mut self) -> Result<Option<u64>> {
+        if !self.checked || self.compression.is_some() {
+            return Ok(None);
+        }
+        let behind = self.source.offset() + 1;
+        let mut from = behind;
+        while let Some(attribute_at) = self.find_check(from)? {
+            from = attribute_at + 1;
+            let key_end = attribute_at + CHECK_LEN as u64;
+            if let Some((begin, _)) = self.decode_entry_with_key_end(key_end, behind)? {
+                self.source.seek(begin);
+                self.done = false;
+                return Ok(Some(begin));
+            }
+        }
+        self.source.seek(self.source.end());
+        Ok(None)
+    }
+
     fn read_header(&mut self) -> Decode<Bytes> {
         let magic = self.source.take(MAGIC.len())?;
         if magic != MAGIC {
@@ -164,6 +205,7 @@ impl WalReader {
     /// Sets the end of the entries in front of a trailer.
     fn find_trailer(&mut self) -> Result<()> {
         let begin = self.source.offset();
+        self.begin = begin;
         if self.file_len < begin + 8 {
             return Ok(());
         }
@@ -290,7 +332,7 @@ impl WalReader {
         while let Some(attribute_at) = self.find_check(from)? {
             from = attribute_at + 1;
             let key_end = attribute_at + CHECK_LEN as u64;
-            let Some(entry) = self.decode_entry_with_key_end(key_end, at + 1)? else { continue };
+            let Some((_, entry)) = self.decode_entry_with_key_end(key_end, at + 1)? else { continue };
             synced = synced.max(entry.synced_bytes);
             from = self.source.offset();
         }
@@ -318,8 +360,8 @@ impl WalReader {
         }
     }
 
-    /// Decodes the entry whose key ends at `key_end` and that begins at or behind `from`.
-    fn decode_entry_with_key_end(&mut self, key_end: u64, from: u64) -> Result<Option<Decoded>> {
+    /// Decodes the entry whose key ends at `key_end` and that begins at or behind `from`. Also returns where it begins.
+    fn decode_entry_with_key_end(&mut self, key_end: u64, from: u64) -> Result<Option<(u64, Decoded)>> {
         const LOOK_BACK_MAX: u64 = 4 << 10; // our keys are much shorter
         if key_end > self.source.end() {
             return Ok(None);
@@ -334,7 +376,7 @@ impl WalReader {
             }
             self.source.seek(begin);
             match self.decode() {
-                Ok(entry) => return Ok(Some(entry)),
+                Ok(entry) => return Ok(Some((begin, entry))),
                 Err(Stop::Io(error)) => return Err(self.error(begin, Stop::Io(error))),
                 Err(_) => {}
             }

@@ -193,12 +193,13 @@ fn referred_file(
     found.ok_or_else(|| Error::corrupt(format!("{} leads to no file", reference.display())))
 }
 
-fn seq_in_name(name: &str) -> Option<SeqId> {
+/// The sequence id in the name of a bulk-loaded file: `<32 hex>_SeqId_<n>_`.
+pub fn seq_in_name(name: &str) -> Option<SeqId> {
     name.split_once("_SeqId_")?.1.strip_suffix('_')?.parse().ok().map(SeqId::new)
 }
 
 /// Whether a name in a family directory is a store file's or a reference's.
-pub(crate) fn is_store_file_name(name: &str) -> bool {
+pub fn is_store_file_name(name: &str) -> bool {
     let name = layout::parse_reference_name(name).map_or(name, |(file, _)| file);
     let (hex, rest) = match name.find("_SeqId_") {
         Some(at) => name.split_at(at),

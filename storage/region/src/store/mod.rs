@@ -25,10 +25,11 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use commit::Unsettled;
 pub(crate) use commit::{Commit, archive};
-pub(crate) use file::{StoreFile, is_store_file_name};
+pub(crate) use file::StoreFile;
+pub use file::{is_store_file_name, seq_in_name};
 pub(crate) use outputs::{Cut, FileTarget, Outputs, Written};
 pub(crate) use part::Part;
-pub(crate) use reference::Reference;
+pub use reference::Reference;
 pub(crate) use stripes::Stripes;
 pub(crate) use writer::WrittenBy;
 

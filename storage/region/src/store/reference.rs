@@ -16,8 +16,9 @@ use halcyon_hfile::RowRange;
 use halcyon_proto::{PB_MAGIC, pb};
 use prost::Message;
 
+/// The rows of a parent's store file that a region shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Reference {
+pub struct Reference {
     pub split_row: Bytes,
     /// The rows from `split_row` on; else those before it.
     pub top: bool,
