@@ -403,15 +403,22 @@ impl RegionScanner {
                 store.reseek(Key::first_on_row(&self.row).get())?;
             }
         }
+        let of_stores = out.count();
         let (progress, at) = read_row(
             &mut self.joined,
             from,
             &self.row,
             &mut self.filter,
-            &mut budget(limits, self.batch, out.count() - start, &*self.clock),
+            &mut budget(limits, self.batch, of_stores - start, &*self.clock),
             out,
         )?;
         self.position = Position::InJoined(at);
+        if of_stores > start && out.count() > of_stores {
+            // a family that was read late may come before one that the filter needed: clients search sorted rows
+            let mut row = out.split_off(start);
+            row.sort_by(|left, right| self.comparator.compare_keys(left.get().key(), right.get().key()));
+            row.into_iter().for_each(|cell| out.push(cell));
+        }
         Ok(progress)
     }
 
