@@ -35,7 +35,7 @@ const TURN_NS_MAX: u64 = 5_000_000;
 /// Calls between two looks at the clock.
 const TURN_CHECK_CALLS: u32 = 8;
 /// Room for answered calls that an idle connection keeps.
-const GIVEN_KEPT_MAX: usize = 256;
+const GIVEN_KEPT_MAX: usize = 32;
 /// Words of 2.6.4 for a call that found no room.
 const QUEUE_FULL: &str = "Call queue is full, is hbase.ipc.server.max.callqueue.size too small?";
 
