@@ -37,6 +37,10 @@ timeout 300 mvn -B -ntp -f "$HERE/../../packaging/junit/pom.xml" test < /dev/nul
 
 "$HERE/files.sh" || { echo "FAILED: HBase reading our files" >&2; failed=1; }
 
+golden="$HERE/../../storage"
+"$HERE/inspect.sh" "$golden/hfile/testdata/row.hfile" "$golden/hfile/testdata/diff-tags.hfile" "$golden/wal/testdata/dictionary.wal" \
+  || { echo "FAILED: halcyon inspect against HBase's tools" >&2; failed=1; }
+
 SLOW_LOG_DIR="$DIR/slow-log" "$HERE/slow-log.sh" < /dev/null || { echo "FAILED: slow calls read by HBase's client" >&2; failed=1; }
 
 "$HERE/stop-master.sh" < /dev/null || { echo "FAILED: a server whose master was stopped" >&2; failed=1; }
