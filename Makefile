@@ -5,6 +5,7 @@
 # make browser every page of the console in a headless Chromium, which is installed if there is none; SCREENSHOTS=directory
 # make book    the documentation as HTML below CARGO_TARGET_DIR; needs mdbook (cargo install mdbook)
 # make conformance    all 467 of HBase's own client tests; CONFORMANCE="options of testing/conformance/run.sh"
+# make shell-compare  250 commands of the shell on HBase 2.6.4 and on Halcyon, and their output compared (fetches HBase through Maven)
 # make quickstart     the commands of the quick start, timed
 # make nonce-kills    1,000 kills around the answer of an increment or append, about 30 minutes; ROUNDS=number
 # make files   HFiles and logs both ways with HBase's own classes, in every combination (fetches them through Maven)
@@ -34,7 +35,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 CARGO_DEB := $(HOME)/.cache/halcyon/tools/bin/cargo-deb
 
-.PHONY: package container container-build container-test package-files package-test run shell quickstart build book test check unit browser compat conformance nonce-kills files roots bench-compare bench bench-engine bench-cell bench-server bench-build
+.PHONY: package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots bench-compare bench bench-engine bench-cell bench-server bench-build
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -65,6 +66,9 @@ compat: build
 
 conformance: build
 	HALCYON="$(HALCYON)" testing/conformance/run.sh $(CONFORMANCE)
+
+shell-compare: build
+	HALCYON="$(HALCYON)" testing/compat/shell.sh
 
 quickstart: build
 	HALCYON="$(HALCYON)" docs/quickstart/time.sh
