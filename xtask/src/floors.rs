@@ -77,6 +77,11 @@ const SIDEWAYS: &[(&str, &str)] = &[
     ("halcyon", "halcyon-inspect"),
     // the load generators are subcommands of the one program, and a crate of their own
     ("halcyon", "halcyon-load"),
+    // the terminal tools are subcommands too, and find a cluster with the options of the load generators
+    ("halcyon", "halcyon-top"),
+    ("halcyon", "halcyon-tune"),
+    ("halcyon-top", "halcyon-load"),
+    ("halcyon-tune", "halcyon-load"),
     // the info ports take profiles; the signal handler has a crate of its own
     ("halcyon", "halcyon-profile"),
     // the shell is a subcommand of the one program, and a crate of its own

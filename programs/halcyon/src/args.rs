@@ -28,6 +28,10 @@ pub enum Command {
     Bench(Box<BenchCommand>),
     /// Look at files of a root directory without a server; nothing is written.
     Inspect(halcyon_inspect::InspectArgs),
+    /// Show servers, regions, tables, namespaces or users of a cluster, live.
+    Top(Box<halcyon_top::TopArgs>),
+    /// Look at a running cluster and say what to change.
+    Tune(Box<halcyon_tune::TuneArgs>),
     /// Print the completion script of a shell.
     Completions {
         /// The shell to complete in.

@@ -2,8 +2,8 @@
 //!
 //! `halcyon standalone` runs master, region server and the coordination endpoint in one process, wired in
 //! `standalone.rs`. Settings come from `hbase-site.xml` (`site.rs`) and from flags (`args.rs`), which win. `halcyon lab` is
-//! the library `halcyon-lab`, `halcyon bench` is `halcyon-load`, and `halcyon shell` is `halcyon-shell`; they do not start a
-//! server.
+//! the library `halcyon-lab`, `halcyon bench` is `halcyon-load`; `shell`, `top` and `tune` are `halcyon-shell`, `halcyon-top`
+//! and `halcyon-tune`. They do not start a server.
 
 mod args;
 mod console;
@@ -98,6 +98,8 @@ fn main() -> ExitCode {
         Command::Shell(args) => return halcyon_shell::run(&args),
         Command::Bench(command) => halcyon_load::bench(*command).map_err(Failure::from),
         Command::Inspect(args) => return halcyon_inspect::run(&args),
+        Command::Top(args) => halcyon_top::top(*args).map_err(Failure::from),
+        Command::Tune(args) => halcyon_tune::tune(*args).map_err(Failure::from),
         Command::Completions { shell } => usage::completions(shell).map_err(Failure::from),
         Command::ManPages { dir } => usage::man_pages(&dir).map_err(Failure::from),
     };

@@ -215,7 +215,21 @@ impl ServerMetrics {
         let counters = &self.0.region_server.counters;
         SERVER_COUNTERS
             .iter()
-            .try_for_each(|(name, help, value)| out.counter(name, None, help, value(counters)))
+            .try_for_each(|(name, help, value)| out.counter(name, None, help, value(counters)))?;
+        let stats = self.0.region_server.stats();
+        let help = "Writes held back because memstores were full";
+        out.counter("regionserver_writes_held_back", None, help, stats.held_back_count)?;
+        let queued = stats.queued_compactions_count as u64;
+        out.gauge("regionserver_compactions_queued", None, "Regions that wait for a compaction", queued)?;
+        out.counter("wal_syncs", None, "WAL syncs", stats.wal.syncs)?;
+        let seconds = stats.wal.sync_ns_total as f64 / 1e9;
+        let mut family = out.0.encode_descriptor(
+            "wal_sync",
+            "Total time of WAL syncs",
+            Some(&Unit::Seconds),
+            MetricType::Counter,
+        )?;
+        family.encode_counter(&seconds, NO_EXEMPLAR)
     }
 
     fn block_cache(&self, out: &mut Exposition<'_>) -> fmt::Result {

@@ -80,8 +80,9 @@ mod table;
 mod zookeeper;
 
 pub use admin::{
-    Admin, AlterStatus, CacheEvictions, ClusterMetrics, CompactionState, Lock, LockKind, Procedure,
-    RegionInTransition, RegionMetrics, ServerMetrics, Snapshot, SnapshotType, Switch, TableState, Task,
+    Admin, AlterStatus, CacheEvictions, ClientMetrics, ClusterMetrics, CompactionState, Lock, LockKind,
+    Procedure, RegionInTransition, RegionMetrics, ServerMetrics, Snapshot, SnapshotType, Switch, TableState,
+    Task, UserMetrics,
 };
 pub use batch::Action;
 pub use buffered::{BufferError, BufferedMutator};

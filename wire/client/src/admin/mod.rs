@@ -16,7 +16,9 @@ pub use procedures::{Lock, LockKind, Procedure};
 pub use regions::CompactionState;
 pub use servers::CacheEvictions;
 pub use snapshots::{Snapshot, SnapshotType};
-pub use status::{ClusterMetrics, RegionInTransition, RegionMetrics, ServerMetrics, Task};
+pub use status::{
+    ClientMetrics, ClusterMetrics, RegionInTransition, RegionMetrics, ServerMetrics, Task, UserMetrics,
+};
 pub use switches::Switch;
 pub use tables::{AlterStatus, TableState};
 

@@ -100,6 +100,45 @@ pub struct ServerMetrics {
     pub info_port: Option<u16>,
     /// What it is doing.
     pub tasks: Vec<Task>,
+    /// Requests by user.
+    pub users: Vec<UserMetrics>,
+}
+
+/// Requests of a user to one server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UserMetrics {
+    /// The user.
+    pub name: String,
+    /// Requests by the host that they came from.
+    pub clients: Vec<ClientMetrics>,
+}
+
+/// Requests of a user from one host since the start of the server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClientMetrics {
+    /// The client's host.
+    pub host: String,
+    /// Reads.
+    pub read_requests_count: u64,
+    /// Writes.
+    pub write_requests_count: u64,
+    /// Reads whose rows a filter dropped.
+    pub filtered_read_requests_count: u64,
+}
+
+impl UserMetrics {
+    fn of_pb(user: &pb::UserLoad) -> UserMetrics {
+        let client = |client: &pb::ClientMetrics| ClientMetrics {
+            host: client.host_name.clone(),
+            read_requests_count: client.read_requests_count.unwrap_or(0),
+            write_requests_count: client.write_requests_count.unwrap_or(0),
+            filtered_read_requests_count: client.filtered_requests_count.unwrap_or(0),
+        };
+        UserMetrics {
+            name: user.user_name.clone(),
+            clients: user.client_metrics.iter().map(client).collect(),
+        }
+    }
 }
 
 /// Load of a region.
@@ -181,6 +220,7 @@ impl ServerMetrics {
             report_end_ms: load.report_end_time.unwrap_or(0),
             info_port: load.info_server_port.and_then(|port| u16::try_from(port).ok()),
             tasks: load.tasks.iter().map(Task::of_pb).collect(),
+            users: load.user_loads.iter().map(UserMetrics::of_pb).collect(),
         })
     }
 }
