@@ -17,6 +17,7 @@ const DECODERS: &[(&str, &[&str])] = &[
     ("inspect", &["-p", "halcyon-inspect", "--test", "damage"]),
     ("filter", &["-p", "halcyon-filter", "--test", "hostile"]),
     ("shell", &["-p", "halcyon-shell", "--lib", "garbage::"]),
+    ("info", &["-p", "halcyon", "--test", "hbase_pages", "garbage"]),
 ];
 
 /// A test may count on from its seed; the next round should not see the same damage again.

@@ -17,7 +17,7 @@ use crate::procedure::{
 use crate::settings::StopRequest;
 use crate::state::{MasterState, TableEntry, TableState, Tables};
 use crate::switches::{Switch, Switches};
-use crate::{MasterSettings, bootstrap, descriptors, master_store, meta, namespaces, regions};
+use crate::{MasterSettings, bootstrap, descriptors, master_store, meta, namespaces, regions, service};
 
 /// A running master. Dropping it ends its threads between two steps; unfinished procedures go on when the next
 /// master starts over the same directory.
@@ -157,6 +157,16 @@ impl Master {
 
     pub fn cluster_id(&self) -> &ClusterId {
         &self.core.cluster_id
+    }
+
+    /// Regions that open, close, split or merge, and those that could not open.
+    pub fn regions_in_transition_count(&self) -> usize {
+        service::regions_in_transition_count(&self.core)
+    }
+
+    /// Whether the switch is on; there is nothing to balance between.
+    pub fn is_balancer_on(&self) -> bool {
+        self.core.switches.lock().get(Switch::Balancer)
     }
 
     /// Every table's state by its name, but of `hbase:meta`.

@@ -7,8 +7,11 @@
 
 mod args;
 mod console;
+mod hbase_pages;
+mod host_check;
 mod info;
 mod limits;
+mod log_level;
 mod metrics;
 mod pages;
 mod prof;
@@ -87,11 +90,9 @@ fn main() -> ExitCode {
     abort_on_panic();
     halcyon_allocator::set_keep_time(FREE_MEMORY_KEEP_TIME);
     let args = Args::parse();
-    let filter = tracing_subscriber::EnvFilter::try_from_env("HALCYON_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
     let colours =
         std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).init();
+    log_level::start(colours);
     let ended = match args.command {
         Command::Standalone(args) => standalone::run(args),
         Command::Lab(args) => lab(&args).map_err(Failure::from),

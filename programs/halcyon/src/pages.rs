@@ -1,5 +1,5 @@
 //! The text pages of the info ports. Both ports answer the same paths: `/`, `/memory`, `/stalls`, `/stalls.json` and
-//! `/metrics`. A browser that asks for `/` gets the console (`console/`).
+//! `/metrics`. A browser that asks for `/` gets the console (`console/`). HBase's addresses are in `hbase_pages/`.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ fn metrics_page(sources: &Arc<Sources>) -> Response {
 }
 
 impl Sources {
-    fn state(&self) -> String {
+    pub(crate) fn state(&self) -> String {
         let up_s = (self.clock.now_ms() - self.started_ms).max(0) / 1000;
         let mut out = format!(
             "halcyon {} standalone\ncluster {}\nserver {}\nup {up_s} s\n",
@@ -123,7 +123,7 @@ impl Sources {
     }
 
     /// The latest waits over the threshold, then sums by cause.
-    fn stalls(&self) -> String {
+    pub(crate) fn stalls(&self) -> String {
         let mut out = String::from("ended (ms since 1970)  ms  cause  what\n");
         for stall in self.stalls.recent() {
             let ms = stall.time.as_secs_f64() * 1000.0;
@@ -165,7 +165,7 @@ impl Sources {
     }
 
     /// The ledger: who holds how much, and how much it may hold.
-    fn memory_page(&self) -> String {
+    pub(crate) fn memory_page(&self) -> String {
         let mut out = format!("budget {}\n\nheld  limit  part\n", self.region_server.settings().memory_bytes);
         let (mut held, mut limits) = (0, 0);
         for MemoryPart { name, held: bytes, limit } in self.memory() {

@@ -22,6 +22,8 @@ use tokio::sync::Notify;
 use crate::Failure;
 use crate::args::StandaloneArgs;
 use crate::console::{self, Console, Role};
+use crate::hbase_pages;
+use crate::host_check;
 use crate::info::{BoundInfo, InfoServer};
 use crate::limits;
 use crate::pages::{self, Sources};
@@ -242,9 +244,19 @@ fn host_name(env: &Env, settings: &StandaloneSettings) -> String {
     if !settings.bind.is_unspecified() {
         return settings.bind.to_string();
     }
+    machine_name(env).unwrap_or_else(|| "localhost".to_string())
+}
+
+fn machine_name(env: &Env) -> Option<String> {
     let name = env.fs.read("/proc/sys/kernel/hostname".as_ref()).ok();
     let name = name.and_then(|bytes| String::from_utf8(bytes).ok()).map(|name| name.trim().to_string());
-    name.filter(|name| !name.is_empty()).unwrap_or_else(|| "localhost".to_string())
+    name.filter(|name| !name.is_empty())
+}
+
+/// Names that requests to the info ports may call this machine by.
+fn own_names(env: &Env, settings: &StandaloneSettings) -> Vec<String> {
+    let configured = Some(settings.hostname.clone()).filter(|name| !name.is_empty());
+    configured.into_iter().chain(machine_name(env)).collect()
 }
 
 /// Master and region server over one data directory.
@@ -425,11 +437,12 @@ impl Bound {
         let sources = Arc::new(sources);
         let console =
             Console::start(Arc::clone(&sources)).map_err(|error| format!("cannot start threads: {error}"))?;
-        let profiler = Profiler::new(env.clone());
+        let (profiler, own_names) = (Profiler::new(env.clone()), own_names(env, settings));
         let show = |info: Option<BoundInfo>, role: Role| {
             let routes = || {
-                let pages = pages::routes(Arc::clone(&sources));
-                pages.merge(console::routes(&console, role)).merge(profiler.routes())
+                let pages = pages::routes(Arc::clone(&sources)).merge(hbase_pages::routes(&sources, role));
+                let all = pages.merge(console::routes(&console, role)).merge(profiler.routes());
+                host_check::guarded(all, own_names.clone())
             };
             info.map(|info| info.serve(routes())).transpose()
         };

@@ -67,6 +67,11 @@ fn in_transition(entry: &TableEntry) -> Vec<pb::RegionInTransition> {
     shown.collect()
 }
 
+/// See [`in_transition`].
+pub(crate) fn regions_in_transition_count(core: &MasterState) -> usize {
+    core.tables.read().by_name.values().map(|entry| in_transition(entry).len()).sum()
+}
+
 fn is_moving(state: RegionState) -> bool {
     matches!(
         state,

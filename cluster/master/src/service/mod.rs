@@ -4,6 +4,7 @@
 //! thread; procedures answer when their request has been checked and recorded.
 
 mod cluster;
+pub(crate) use cluster::regions_in_transition_count;
 mod hbck;
 mod legacy;
 mod methods;

@@ -35,6 +35,7 @@ use self::timeline::Timeline;
 use crate::pages::Sources;
 
 pub use self::assets::page;
+pub use self::keys_text::key_text;
 
 /// How often counters are read.
 const SAMPLE_PERIOD: Duration = Duration::from_secs(1);

@@ -1,0 +1,35 @@
+//! Beans of the master, with HBase's names.
+
+use super::beans::Bean;
+use super::region_server::ipc_attributes;
+use crate::pages::Sources;
+
+const CONTEXT: &str = "master";
+const MASTER: &str = "Master";
+
+pub fn beans(sources: &Sources) -> Vec<Bean> {
+    let server_name = sources.region_server.server_name();
+    let host = server_name.host.clone();
+    let bean = |sub| Bean::of_hbase(MASTER, Some(sub), CONTEXT, &host);
+    let mut beans = ["Server", "AssignmentManager", "Balancer", "IPC"].map(bean);
+    let [server, assignment, balancer, ipc] = &mut beans;
+    server.tag("liveRegionServers", &server_name.to_string());
+    server.tag("deadRegionServers", "");
+    server.tag("drainingRegionServers", "");
+    server.tag("clusterId", &sources.cluster_id);
+    server.tag("isActiveMaster", "true");
+    server.gauge("masterStartTime", sources.started_ms, "When the master started, in ms since 1970");
+    server.gauge("masterActiveTime", sources.started_ms, "When it became active: there is one master");
+    let regions_count = sources.region_server.regions().online().len();
+    server.gauge("averageLoad", regions_count as f64, "Regions of each region server");
+    server.gauge("numRegionServers", 1, "Region servers that are up");
+    server.gauge("numDeadRegionServers", 0, "Region servers that are down");
+    server.gauge("numDrainingRegionServers", 0, "Region servers that are being emptied");
+    let requests = sources.region_server.server_load().total_number_of_requests();
+    server.counter("clusterRequests", requests, "Requests to all region servers");
+    let moving = sources.master.regions_in_transition_count();
+    assignment.gauge("ritCount", moving, "Regions in transition");
+    balancer.tag("isBalancerActive", &sources.master.is_balancer_on().to_string());
+    ipc_attributes(ipc, sources, "master");
+    Vec::from(beans)
+}

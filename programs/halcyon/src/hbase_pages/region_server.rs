@@ -1,0 +1,273 @@
+//! Beans of the region server, with HBase's names.
+
+use std::collections::BTreeMap;
+
+use halcyon_region::RegionStats;
+use halcyon_regionserver::ServerStats;
+use halcyon_rpc::{CallClass, RpcStatsSnapshot};
+use halcyon_schema::{RegionInfo, TableName};
+
+use super::beans::Bean;
+use crate::pages::Sources;
+
+const CONTEXT: &str = "regionserver";
+const SERVER: &str = "RegionServer";
+
+/// An open region and its numbers.
+pub struct Counted {
+    pub info: RegionInfo,
+    pub stores: usize,
+    pub stats: RegionStats,
+}
+
+/// Every open region, in the order of names.
+pub fn regions(sources: &Sources) -> Vec<Counted> {
+    let online = sources.region_server.regions().online();
+    let counted = online.iter().map(|online| Counted {
+        info: online.region.info().clone(),
+        stores: online.region.table().families().len(),
+        stats: online.region.stats(),
+    });
+    let mut regions: Vec<Counted> = counted.collect();
+    regions.sort_by(|a, b| a.info.region_name().cmp(b.info.region_name()));
+    regions
+}
+
+pub fn beans(sources: &Sources) -> Vec<Bean> {
+    let (regions, stats) = (regions(sources), sources.region_server.stats());
+    let host = sources.region_server.server_name().host.clone();
+    let bean = |sub| Bean::of_hbase(SERVER, Some(sub), CONTEXT, &host);
+    let mut beans = ["Server", "IPC", "WAL", "Memory", "Regions", "Tables"].map(bean);
+    let [server, ipc, wal, memory, of_regions, of_tables] = &mut beans;
+    server_attributes(server, sources, &regions, &stats);
+    ipc_attributes(ipc, sources, "regionserver");
+    wal_attributes(wal, &stats);
+    memory.gauge("memStoreSize", stats.memstore_bytes, "Size of all memstores in bytes");
+    memory.gauge("blockCacheSize", stats.cache.used_bytes, "Size of the block cache in bytes");
+    regions.iter().for_each(|region| region_attributes(of_regions, region));
+    table_attributes(of_tables, &regions);
+    Vec::from(beans)
+}
+
+fn server_attributes(bean: &mut Bean, sources: &Sources, regions: &[Counted], stats: &ServerStats) {
+    bean.tag("serverName", &sources.region_server.server_name().to_string());
+    bean.tag("clusterId", &sources.cluster_id);
+    let sum = |value: fn(&Counted) -> u64| regions.iter().map(value).sum::<u64>();
+    let max = |value: fn(&Counted) -> u64| regions.iter().map(value).max().unwrap_or(0);
+    let server = &sources.region_server;
+    let counters = &server.counters;
+    bean.gauge("regionCount", regions.len(), "Number of regions");
+    bean.gauge("storeCount", sum(|it| it.stores as u64), "Number of stores");
+    bean.gauge("hlogFileCount", stats.wal.files_count, "Number of WAL files");
+    bean.gauge("hlogFileSize", stats.wal.files_bytes, "Size of all WAL files in bytes");
+    bean.gauge("storeFileCount", sum(|it| it.stats.store_files as u64), "Number of store files");
+    bean.gauge("maxStoreFileCount", max(|it| it.stats.files_in_a_store_max as u64), "Most files in a store");
+    bean.gauge("storeFileSize", sum(|it| it.stats.store_file_bytes), "Size of the store files in bytes");
+    bean.gauge(
+        "numReferenceFiles",
+        sum(|it| it.stats.references as u64),
+        "Files that stand for a part of another",
+    );
+    bean.gauge("memStoreSize", sum(|it| it.stats.memstore.data_bytes), "Size of the memstores in bytes");
+    bean.gauge("averageRegionSize", average_bytes(regions), "Mean of memstores and store files in bytes");
+    bean.gauge("storeFileIndexSize", sum(|it| it.stats.root_index_bytes), "Roots of data indexes in memory");
+    bean.gauge("staticIndexSize", sum(|it| it.stats.data_index_bytes), "Data indexes before compression");
+    bean.gauge("staticBloomSize", sum(|it| it.stats.bloom_bytes), "Bloom filters before compression");
+    bean.gauge("percentFilesLocal", 100.0, "All blocks lie on the disk of this machine");
+    let load = server.server_load();
+    bean.counter("totalRequestCount", load.total_number_of_requests(), "Requests answered");
+    bean.counter("readRequestCount", sum(|it| it.stats.read_requests), "Rows read from open regions");
+    let filtered = sum(|it| it.stats.filtered_read_requests);
+    bean.counter("filteredReadRequestCount", filtered, "Rows of them that filters left out");
+    bean.counter("writeRequestCount", load.write_requests_count(), "Mutations");
+    bean.counter("rpcGetRequestCount", counters.gets.get(), "Get calls");
+    bean.counter("rpcScanRequestCount", counters.scans.get(), "Scan calls");
+    bean.counter("rpcMultiRequestCount", counters.multis.get(), "Multi calls");
+    bean.counter("rpcMutateRequestCount", counters.mutations.get(), "Mutate calls");
+    bean.counter("blockedRequestCount", stats.refused_count, "Writes refused because memstores stayed full");
+    bean.gauge("activeScanners", stats.open_scanners_count, "Open scanners");
+    let expired = counters.leases_expired.get();
+    bean.counter("scannerLeaseExpiredCount", expired, "Scanners closed because their lease expired");
+    bean.gauge("compactionQueueLength", stats.queued_compactions_count, "Regions that wait for a compaction");
+    bean.gauge("flushQueueLength", stats.queued_flushes_count, "Regions that wait for a flush");
+    bean.counter("FlushTime_num_ops", counters.flushes.get(), "Memstore flushes");
+    bean.counter("CompactionTime_num_ops", counters.compactions.get(), "Compactions of store files");
+    bean.gauge("regionServerStartTime", sources.started_ms, "When the server started, in ms since 1970");
+    cache_attributes(bean, stats);
+}
+
+fn cache_attributes(bean: &mut Bean, stats: &ServerStats) {
+    let cache = &stats.cache;
+    let percent = |hits: u64, misses: u64| match hits + misses {
+        0 => 0.0,
+        all => 100.0 * hits as f64 / all as f64,
+    };
+    let free = cache.capacity_bytes.saturating_sub(cache.used_bytes);
+    bean.gauge("blockCacheFreeSize", free, "Size of the block cache that is not used, in bytes");
+    bean.gauge("blockCacheCount", cache.blocks_count, "Blocks in the block cache");
+    bean.gauge("blockCacheSize", cache.used_bytes, "Size of the block cache in bytes");
+    bean.counter("blockCacheHitCount", cache.hits_count, "Blocks found in the cache");
+    bean.counter("blockCacheMissCount", cache.misses_count, "Blocks not found in the cache");
+    bean.counter("blockCacheEvictionCount", cache.evictions_count, "Blocks evicted from the cache");
+    let hit_percent = percent(cache.hits_count, cache.misses_count);
+    bean.gauge("blockCacheCountHitPercent", hit_percent, "Percent of the blocks that were found");
+    bean.gauge("l1CacheSize", cache.used_bytes, "Size of the memory tier in bytes");
+    bean.gauge("l1CacheFreeSize", free, "Size of the memory tier that is not used, in bytes");
+    bean.gauge("l1CacheCount", cache.blocks_count, "Blocks in the memory tier");
+    bean.counter("l1CacheHitCount", cache.hits_count, "Blocks found in the memory tier");
+    bean.counter("l1CacheMissCount", cache.misses_count, "Blocks not found in the memory tier");
+    bean.counter("l1CacheEvictionCount", cache.evictions_count, "Blocks evicted from the memory tier");
+    let tier = cache.file_tier.unwrap_or_default();
+    let free = tier.capacity_bytes.saturating_sub(tier.used_bytes);
+    bean.gauge("l2CacheSize", tier.used_bytes, "Size of the cache file that is used, in bytes");
+    bean.gauge("l2CacheFreeSize", free, "Size of the cache file that is not used, in bytes");
+    bean.gauge("l2CacheCount", tier.blocks_count, "Blocks in the cache file");
+    bean.counter("l2CacheHitCount", tier.hits_count, "Blocks found in the cache file");
+    bean.counter("l2CacheMissCount", tier.misses_count, "Blocks not found in the cache file");
+    bean.counter("l2CacheEvictionCount", tier.evictions_count, "Blocks evicted from the cache file");
+    let kinds = halcyon_regionserver::READ_KINDS.iter().zip(&cache.reads);
+    for (_, reads) in kinds.filter(|(kind, _)| **kind == "bloom") {
+        bean.counter("blockCacheBloomChunkHitCount", reads.hits_count, "Blocks of bloom filters found");
+        bean.counter(
+            "blockCacheBloomChunkMissCount",
+            reads.misses_count,
+            "Blocks of bloom filters not found",
+        );
+    }
+}
+
+fn average_bytes(regions: &[Counted]) -> u64 {
+    let bytes = |it: &Counted| it.stats.store_file_bytes + it.stats.memstore.data_bytes;
+    let sum: u64 = regions.iter().map(bytes).sum();
+    sum.checked_div(regions.len() as u64).unwrap_or(0)
+}
+
+/// Bytes and connections are those of one port; times and queues those of both, which share them.
+pub fn ipc_attributes(bean: &mut Bean, sources: &Sources, port: &str) {
+    let stats = sources.rpc.iter().find(|(name, _)| *name == port).map(|(_, read)| read());
+    let RpcStatsSnapshot { sent_bytes, received_bytes, connections_open, calls_failed, .. } =
+        stats.unwrap_or_default();
+    bean.counter("sentBytes", sent_bytes, "Bytes sent");
+    bean.counter("receivedBytes", received_bytes, "Bytes received");
+    bean.gauge("numOpenConnections", connections_open, "Open connections");
+    bean.counter("exceptions", calls_failed, "Calls answered with an exception");
+    let classes = CallClass::ALL.map(|class| (class, sources.queues.snapshot(class)));
+    let refused = classes.iter().map(|(_, held)| held.refused).sum();
+    let expired = classes.iter().map(|(_, held)| held.expired).sum();
+    bean.counter(
+        "exceptions.callQueueTooBig",
+        refused,
+        "Calls refused because the queue of their class was full",
+    );
+    bean.counter("exceptions.callTimedOut", expired, "Calls dropped after their client's timeout");
+    bean.gauge("queueSize", sources.queues.request_bytes(), "Bytes of requests that wait");
+    let general =
+        [CallClass::Read, CallClass::Scan, CallClass::Write].map(|class| sources.queues.snapshot(class));
+    let general = general.iter().map(|held| held.calls_waiting).sum::<usize>();
+    bean.gauge("numCallsInGeneralQueue", general, "Reads, scans and writes that wait for their answer");
+    let names = [
+        (CallClass::Meta, "numCallsInPriorityQueue"),
+        (CallClass::Read, "numCallsInReadQueue"),
+        (CallClass::Scan, "numCallsInScanQueue"),
+        (CallClass::Write, "numCallsInWriteQueue"),
+        (CallClass::Replication, "numCallsInReplicationQueue"),
+    ];
+    for (class, name) in names {
+        let waiting = sources.queues.snapshot(class).calls_waiting;
+        bean.gauge(name, waiting, "Calls of this class that wait for their answer");
+    }
+    let help = "Time of calls from reading the request to handing the answer to the socket, in ms";
+    bean.times("TotalCallTime", &all_times(sources), help);
+}
+
+/// The times of all classes together: their buckets have the same bounds.
+fn all_times(sources: &Sources) -> halcyon_rpc::CallTimesSnapshot {
+    let mut classes = CallClass::ALL.into_iter().map(|class| sources.queues.times(class));
+    let mut all = classes.next().unwrap_or_default();
+    for times in classes {
+        all.count += times.count;
+        all.sum_seconds += times.sum_seconds;
+        for (sum, (_, count)) in all.up_to.iter_mut().zip(&times.up_to) {
+            sum.1 += count;
+        }
+    }
+    all
+}
+
+fn wal_attributes(bean: &mut Bean, stats: &ServerStats) {
+    let wal = &stats.wal;
+    bean.counter("appendCount", wal.entries, "Entries appended");
+    bean.counter("writtenBytes", wal.bytes, "Bytes of entries");
+    bean.counter("successfulLogRolls", wal.rolls, "WAL files begun");
+    bean.counter("SyncTime_num_ops", wal.syncs, "WAL syncs");
+    let mean_ms = if wal.syncs == 0 { 0.0 } else { wal.sync_ns_total as f64 / 1e6 / wal.syncs as f64 };
+    bean.gauge("SyncTime_mean", mean_ms, "Mean time of a sync in ms");
+    bean.gauge("SyncTime_max", wal.sync_ns_longest as f64 / 1e6, "Longest sync since the start in ms");
+}
+
+fn region_attributes(bean: &mut Bean, region: &Counted) {
+    let (table, stats) = (region.info.table(), &region.stats);
+    let prefix = format!(
+        "Namespace_{}_table_{}_region_{}_metric_",
+        table.namespace(),
+        table.qualifier(),
+        region.info.encoded_name()
+    );
+    let gauges = [
+        ("storeCount", region.stores as u64),
+        ("storeFileCount", stats.store_files as u64),
+        ("storeRefCount", stats.file_readers as u64),
+        ("maxCompactedStoreFileRefCount", 0),
+        ("memStoreSize", stats.memstore.data_bytes),
+        ("numReferenceFiles", stats.references as u64),
+        ("storeFileSize", stats.store_file_bytes),
+        ("replicaid", 0),
+    ];
+    for (name, value) in gauges {
+        bean.gauge(format!("{prefix}{name}"), value, "");
+    }
+    let counters = [
+        ("readRequestCount", stats.read_requests),
+        ("filteredReadRequestCount", stats.filtered_read_requests),
+        ("writeRequestCount", stats.write_requests),
+    ];
+    for (name, value) in counters {
+        bean.counter(format!("{prefix}{name}"), value, "");
+    }
+}
+
+fn table_attributes(bean: &mut Bean, regions: &[Counted]) {
+    let mut tables: BTreeMap<&TableName, Vec<&Counted>> = BTreeMap::new();
+    for region in regions {
+        tables.entry(region.info.table()).or_default().push(region);
+    }
+    bean.gauge("numTables", tables.len(), "Number of tables in the metrics system");
+    for (table, regions) in tables {
+        let sum = |value: fn(&Counted) -> u64| regions.iter().map(|region| value(region)).sum::<u64>();
+        let prefix = format!("Namespace_{}_table_{}_metric_", table.namespace(), table.qualifier());
+        let (memory, files) = (sum(|it| it.stats.memstore.data_bytes), sum(|it| it.stats.store_file_bytes));
+        let (reads, writes) = (sum(|it| it.stats.read_requests), sum(|it| it.stats.write_requests));
+        for (name, value) in [
+            ("regionCount", regions.len() as u64),
+            ("storeCount", sum(|it| it.stores as u64)),
+            ("storeFileCount", sum(|it| it.stats.store_files as u64)),
+            ("memStoreSize", memory),
+            ("storeFileSize", files),
+            ("tableSize", memory + files),
+            ("averageRegionSize", (memory + files) / regions.len() as u64),
+            ("numReferenceFiles", sum(|it| it.stats.references as u64)),
+            ("staticIndexSize", sum(|it| it.stats.data_index_bytes)),
+            ("staticBloomSize", sum(|it| it.stats.bloom_bytes)),
+        ] {
+            bean.gauge(format!("{prefix}{name}"), value, "");
+        }
+        for (name, value) in [
+            ("readRequestCount", reads),
+            ("filteredReadRequestCount", sum(|it| it.stats.filtered_read_requests)),
+            ("writeRequestCount", writes),
+            ("totalRequestCount", reads + writes),
+        ] {
+            bean.counter(format!("{prefix}{name}"), value, "");
+        }
+    }
+}
