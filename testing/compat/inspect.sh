@@ -16,11 +16,14 @@ DIR="$(mktemp -d "${TMPDIR:-/tmp}/halcyon-inspect.XXXXXX")"
 trap 'rm -rf "$DIR"' EXIT
 failed=0
 compared=0
+# The codec without a native library.
+property="<property><name>hbase.io.compress.zstd.codec</name><value>org.apache.hadoop.hbase.io.compress.zstd.ZstdCodec</value></property>"
+echo "<configuration>$property</configuration>" > "$DIR/hbase-site.xml"
 
 hbase() { # hbase CLASS ARGUMENT...: one JVM for all files of a kind
   local class="$1"
   shift
-  "$JAVA" -Xmx400m "${JAVA_FLAGS[@]}" -Duser.timezone=UTC -cp "$LIB/*" "org.apache.hadoop.hbase.$class" "$@" 2> "$DIR/hbase.err" ||
+  "$JAVA" -Xmx400m "${JAVA_FLAGS[@]}" -Duser.timezone=UTC -cp "$DIR:$LIB/*" "org.apache.hadoop.hbase.$class" "$@" 2> "$DIR/hbase.err" ||
     { cat "$DIR/hbase.err" >&2; return 1; }
 }
 

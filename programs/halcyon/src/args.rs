@@ -26,6 +26,8 @@ pub enum Command {
     /// Generate load on Halcyon or HBase and measure it.
     #[command(subcommand)]
     Bench(Box<BenchCommand>),
+    /// Find what hbase:meta, tables and files contradict each other in; repairs only with --repair.
+    Check(halcyon_check::CheckArgs),
     /// Look at files of a root directory without a server; nothing is written.
     Inspect(halcyon_inspect::InspectArgs),
     /// Show servers, regions, tables, namespaces or users of a cluster, live.

@@ -98,6 +98,7 @@ fn main() -> ExitCode {
         Command::Lab(args) => lab(&args).map_err(Failure::from),
         Command::Shell(args) => return halcyon_shell::run(&args),
         Command::Bench(command) => halcyon_load::bench(*command).map_err(Failure::from),
+        Command::Check(args) => return halcyon_check::run(&args),
         Command::Inspect(args) => return halcyon_inspect::run(&args),
         Command::Top(args) => halcyon_top::top(*args).map_err(Failure::from),
         Command::Tune(args) => halcyon_tune::tune(*args).map_err(Failure::from),

@@ -17,10 +17,10 @@
 pub mod hfile;
 pub mod meta;
 mod output;
-mod place;
+pub mod place;
 pub mod region;
 pub mod snapshot;
-mod text;
+pub mod text;
 pub mod wal;
 
 use std::io::Write;
@@ -28,8 +28,7 @@ use std::process::ExitCode;
 
 use halcyon_env::Env;
 
-pub use output::Output;
-use output::Stop;
+pub use output::{Done, Output, Stop};
 
 /// Damage was found.
 const EXIT_DAMAGE: u8 = 1;

@@ -11,10 +11,7 @@ use serde_json::{Value, json};
 
 use crate::output::{Done, Output, Stop};
 use crate::{place, text};
-pub use rows::{MetaRow, Sources, read};
-
-/// Who uses a root directory holds the lock on this file.
-const LOCK_FILE: &str = ".halcyon.lock";
+pub use rows::{MetaRow, Sources, read, read_rows};
 
 /// Print the rows of hbase:meta.
 #[derive(Debug, Default, clap::Args)]
@@ -57,7 +54,7 @@ pub(crate) fn run(env: &Env, args: &MetaArgs, out: &mut Output<'_>) -> Done {
 
 /// A server may change the files while they are read.
 pub(crate) fn say_if_served(root: &Path, out: &mut Output<'_>) -> Done {
-    let Some(pid) = halcyon_env::lock_holder(&root.join(LOCK_FILE)) else { return Ok(()) };
+    let Some(pid) = halcyon_env::lock_holder(&root.join(place::LOCK_FILE)) else { return Ok(()) };
     out.say(
         "served",
         || json!({"process": pid}),

@@ -31,17 +31,12 @@ pub struct Output<'a> {
 }
 
 impl<'a> Output<'a> {
-    pub(crate) fn new(out: &'a mut dyn Write, json: bool) -> Output<'a> {
+    pub fn new(out: &'a mut dyn Write, json: bool) -> Output<'a> {
         Output { out, json, damage_count: 0, failed_count: 0 }
     }
 
     /// Prints one record: the object with `"record": kind` first, or the text.
-    pub(crate) fn say(
-        &mut self,
-        kind: &str,
-        object: impl FnOnce() -> Value,
-        text: impl FnOnce() -> String,
-    ) -> Done {
+    pub fn say(&mut self, kind: &str, object: impl FnOnce() -> Value, text: impl FnOnce() -> String) -> Done {
         if !self.json {
             return Ok(writeln!(self.out, "{}", text())?);
         }
@@ -54,33 +49,33 @@ impl<'a> Output<'a> {
     }
 
     /// Prints damage. `what` names the file and the place in it.
-    pub(crate) fn damage(&mut self, file: &Path, offset: Option<u64>, what: &str) -> Done {
+    pub fn damage(&mut self, file: &Path, offset: Option<u64>, what: &str) -> Done {
         self.damage_count += 1;
         let object = || json!({"file": file.to_string_lossy(), "offset": offset, "message": what});
         self.say("damage", object, || format!("DAMAGE: {what}"))
     }
 
     /// As `damage`, of an error that names the file and the place.
-    pub(crate) fn damaged(&mut self, file: &Path, offset: Option<u64>, error: &Error) -> Done {
+    pub fn damaged(&mut self, file: &Path, offset: Option<u64>, error: &Error) -> Done {
         self.damage(file, offset, error.message())
     }
 
     /// Something that could not be looked at; the command goes on with what is left.
-    pub(crate) fn failed(&mut self, file: &Path, what: &str) -> Done {
+    pub fn failed(&mut self, file: &Path, what: &str) -> Done {
         self.failed_count += 1;
         let object = || json!({"file": file.to_string_lossy(), "message": what});
         self.say("error", object, || format!("ERROR: {what}"))
     }
 
-    pub(crate) fn damage_count(&self) -> u64 {
+    pub fn damage_count(&self) -> u64 {
         self.damage_count
     }
 
-    pub(crate) fn failed_count(&self) -> u64 {
+    pub fn failed_count(&self) -> u64 {
         self.failed_count
     }
 
-    pub(crate) fn finish(&mut self) -> Done {
+    pub fn finish(&mut self) -> Done {
         Ok(self.out.flush()?)
     }
 }

@@ -9,10 +9,12 @@ use halcyon_schema::{TableName, layout, parse_region_name};
 use crate::output::Stop;
 
 /// The root directory that `halcyon standalone` uses without an option.
-pub(crate) const DEFAULT_ROOT: &str = "halcyon-data";
+pub const DEFAULT_ROOT: &str = "halcyon-data";
+/// The process that uses a root directory holds the lock on this file.
+pub const LOCK_FILE: &str = ".halcyon.lock";
 
 /// As `FileSystem::list`; a directory that is not there is empty. The error is a sentence.
-pub(crate) fn list(env: &Env, dir: &Path) -> Result<Vec<DirEntry>, String> {
+pub fn list(env: &Env, dir: &Path) -> Result<Vec<DirEntry>, String> {
     match env.fs.list(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         listed => listed.map_err(|error| error.to_string()),
@@ -20,17 +22,17 @@ pub(crate) fn list(env: &Env, dir: &Path) -> Result<Vec<DirEntry>, String> {
 }
 
 /// The directories in one, without hidden ones.
-pub(crate) fn directories(env: &Env, dir: &Path) -> Result<Vec<PathBuf>, String> {
+pub fn directories(env: &Env, dir: &Path) -> Result<Vec<PathBuf>, String> {
     let entries = list(env, dir)?.into_iter().filter(|entry| entry.is_dir && !entry.name.starts_with('.'));
     Ok(entries.map(|entry| dir.join(entry.name)).collect())
 }
 
-pub(crate) fn name(path: &Path) -> String {
+pub fn name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// The directory of a region: by the path, the full name, or the encoded name under `root`.
-pub(crate) fn region_dir(env: &Env, root: &Path, region: &str) -> Result<PathBuf, Stop> {
+pub fn region_dir(env: &Env, root: &Path, region: &str) -> Result<PathBuf, Stop> {
     if let Ok(parts) = parse_region_name(region.as_bytes()) {
         let encoded = parts.encoded_name.unwrap_or_else(|| halcyon_schema::META_ENCODED_NAME.to_string());
         return existing(env, layout::region_dir(root, &parts.table, &encoded), region);
@@ -58,7 +60,7 @@ fn existing(env: &Env, dir: PathBuf, region: &str) -> Result<PathBuf, Stop> {
 }
 
 /// The root directory and the table of a region's directory, if it stands where regions do.
-pub(crate) fn of_region(dir: &Path) -> Option<(PathBuf, TableName)> {
+pub fn of_region(dir: &Path) -> Option<(PathBuf, TableName)> {
     let table_dir = dir.parent()?;
     let namespace_dir = table_dir.parent()?;
     let data = namespace_dir.parent()?;
@@ -74,7 +76,7 @@ pub(crate) fn of_region(dir: &Path) -> Option<(PathBuf, TableName)> {
 
 /// Where the store file stands that a reference or link in `<region>/<family>` leads to, first with its table, then in the
 /// archive. `None` for the name of an ordinary file.
-pub(crate) fn targets(family_dir: &Path, file_name: &str) -> Option<[PathBuf; 2]> {
+pub fn targets(family_dir: &Path, file_name: &str) -> Option<[PathBuf; 2]> {
     let region_dir = family_dir.parent()?;
     let (root, table) = of_region(region_dir)?;
     let family = family_dir.file_name()?;

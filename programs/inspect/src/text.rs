@@ -4,7 +4,7 @@ use halcyon_cell::{CellRef, KeyRef, LATEST_TIMESTAMP, OLDEST_TIMESTAMP, ROW_LEN_
 use serde_json::{Value, json};
 
 /// Printable ASCII as it is, all else as `\xNN` (`Bytes.toStringBinary`).
-pub(crate) fn binary(bytes: &[u8]) -> String {
+pub fn binary(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for &byte in bytes {
         match byte {
@@ -16,7 +16,7 @@ pub(crate) fn binary(bytes: &[u8]) -> String {
 }
 
 /// The bytes that `binary` shows so (`Bytes.toBytesBinary`). The error is a sentence.
-pub(crate) fn parse_row(text: &str) -> Result<Vec<u8>, String> {
+pub fn parse_row(text: &str) -> Result<Vec<u8>, String> {
     let (mut row, mut rest) = (Vec::new(), text.as_bytes());
     while let Some((&byte, behind)) = rest.split_first() {
         rest = behind;
@@ -39,7 +39,7 @@ fn parse_hex(digits: &[u8; 2]) -> Option<u8> {
     u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
-pub(crate) fn type_name(code: u8) -> &'static str {
+pub fn type_name(code: u8) -> &'static str {
     match code {
         0 => "Minimum",
         4 => "Put",
@@ -61,7 +61,7 @@ fn timestamp(ts: i64) -> String {
 }
 
 /// `row/family:qualifier/timestamp/type` (`KeyValue.keyToString`).
-pub(crate) fn key(key: KeyRef<'_>) -> String {
+pub fn key(key: KeyRef<'_>) -> String {
     let colon = if key.family().is_empty() { "" } else { ":" };
     format!(
         "{}/{}{colon}{}/{}/{}",
@@ -74,12 +74,12 @@ pub(crate) fn key(key: KeyRef<'_>) -> String {
 }
 
 /// As `Tag.toString` within a cell of `HFilePrettyPrinter`.
-pub(crate) fn tags(cell: CellRef<'_>) -> Vec<String> {
+pub fn tags(cell: CellRef<'_>) -> Vec<String> {
     cell.tag_iter().map(|tag| format!("{}:{}", tag.tag_type, binary(tag.value))).collect()
 }
 
 /// The fields of a cell. The value is there only if it was asked for.
-pub(crate) fn cell_object(cell: CellRef<'_>, with_value: bool) -> Value {
+pub fn cell_object(cell: CellRef<'_>, with_value: bool) -> Value {
     let mut object = json!({
         "row": binary(cell.row()),
         "family": binary(cell.family()),
@@ -97,12 +97,12 @@ pub(crate) fn cell_object(cell: CellRef<'_>, with_value: bool) -> Value {
 }
 
 /// A time of the wall clock in UTC, or the number if it is none.
-pub(crate) fn time(ms: i64) -> String {
+pub fn time(ms: i64) -> String {
     jiff::Timestamp::from_millisecond(ms).map_or_else(|_| ms.to_string(), |time| time.to_string())
 }
 
 /// As Java prints a `Date` in UTC.
-pub(crate) fn java_date(ms: i64) -> String {
+pub fn java_date(ms: i64) -> String {
     match jiff::Timestamp::from_millisecond(ms) {
         Ok(time) => time.strftime("%a %b %d %H:%M:%S UTC %Y").to_string(),
         Err(_) => ms.to_string(),
@@ -110,7 +110,7 @@ pub(crate) fn java_date(ms: i64) -> String {
 }
 
 /// `12.3m` as in HBase's tools; bytes below a kibibyte.
-pub(crate) fn size(bytes: u64) -> String {
+pub fn size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["k", "m", "g", "t", "p"];
     let mut value = bytes as f64;
     let mut unit = "";

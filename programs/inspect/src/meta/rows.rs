@@ -9,7 +9,7 @@ use halcyon_env::Env;
 use halcyon_hfile::BlockWalk;
 use halcyon_proto::pb;
 use halcyon_region::is_store_file_name;
-use halcyon_schema::{META_ENCODED_NAME, RegionInfo, layout};
+use halcyon_schema::{RegionInfo, layout};
 use halcyon_wal::WalReader;
 use prost::Message;
 
@@ -37,9 +37,12 @@ pub struct MetaRow {
     pub damage: Vec<String>,
 }
 
-/// Cells of meta, and up to which sequence id each family is in store files.
+/// Cells of a region, and up to which sequence id each family is in store files.
 #[derive(Default)]
 struct Collected {
+    /// Encoded name.
+    region: Vec<u8>,
+    comparator: CellComparator,
     cells: Vec<Cell>,
     flushed: HashMap<Vec<u8>, u64>,
     sources: Sources,
@@ -47,8 +50,28 @@ struct Collected {
 
 /// The rows of meta in its order. Damaged files are reported and left out.
 pub fn read(env: &Env, root: &Path, out: &mut Output<'_>) -> Result<(Vec<MetaRow>, Sources), Stop> {
-    let mut collected = Collected::default();
-    let dir = RegionInfo::meta().dir(root);
+    let mut collected = collect(env, root, &RegionInfo::meta(), out)?;
+    let rows = collected.rows().into_iter().map(MetaRow::of).collect();
+    Ok((rows, collected.sources))
+}
+
+/// The newest cells of each row of a small region, such as that of `hbase:namespace`; all of them are held in memory.
+pub fn read_rows(
+    env: &Env,
+    root: &Path,
+    region: &RegionInfo,
+    out: &mut Output<'_>,
+) -> Result<Vec<Vec<Cell>>, Stop> {
+    Ok(collect(env, root, region, out)?.rows())
+}
+
+fn collect(env: &Env, root: &Path, region: &RegionInfo, out: &mut Output<'_>) -> Result<Collected, Stop> {
+    let mut collected = Collected {
+        region: region.encoded_name().as_bytes().to_vec(),
+        comparator: region.comparator(),
+        ..Collected::default()
+    };
+    let dir = region.dir(root);
     for family in place::directories(env, &dir).map_err(Stop::Failed)? {
         if place::name(&family) != layout::RECOVERED_EDITS {
             collected.add_family(env, &family, out)?;
@@ -61,7 +84,7 @@ pub fn read(env: &Env, root: &Path, out: &mut Output<'_>) -> Result<(Vec<MetaRow
     for wal in wals {
         collected.add_wal(env, &wal, out)?;
     }
-    Ok((collected.rows(), collected.sources))
+    Ok(collected)
 }
 
 fn files(env: &Env, dir: &Path) -> Vec<PathBuf> {
@@ -111,12 +134,12 @@ impl Collected {
         Ok(())
     }
 
-    /// Adds the edits of meta that are in no store file.
+    /// Adds the edits of the region that are in no store file.
     fn add_wal(&mut self, env: &Env, path: &Path, out: &mut Output<'_>) -> Done {
         self.sources.wals += 1;
         let read = WalReader::open(env, path).and_then(|mut reader| {
             while let Some((key, cells)) = reader.next_entry()? {
-                if key.encoded_region_name != META_ENCODED_NAME.as_bytes() {
+                if key.encoded_region_name != self.region {
                     continue;
                 }
                 for cell in cells {
@@ -132,10 +155,10 @@ impl Collected {
         read.or_else(|error| out.damaged(path, None, &error))
     }
 
-    fn rows(&mut self) -> Vec<MetaRow> {
-        self.cells.sort_by(|a, b| CellComparator::Meta.compare(a.get(), b.get()));
+    fn rows(&mut self) -> Vec<Vec<Cell>> {
+        self.cells.sort_by(|a, b| self.comparator.compare(a.get(), b.get()));
         let rows = self.cells.chunk_by(|a, b| a.row() == b.row());
-        rows.map(visible).filter(|cells| !cells.is_empty()).map(MetaRow::of).collect()
+        rows.map(visible).filter(|cells| !cells.is_empty()).collect()
     }
 }
 
@@ -177,7 +200,8 @@ fn visible(cells: &[Cell]) -> Vec<Cell> {
 }
 
 impl MetaRow {
-    fn of(cells: Vec<Cell>) -> MetaRow {
+    /// Decodes the cells of a row, at least one.
+    pub fn of(cells: Vec<Cell>) -> MetaRow {
         let row = Bytes::copy_from_slice(cells[0].row());
         let mut found = MetaRow { row, cells, region: None, damage: Vec::new() };
         match found.value(b"info", b"regioninfo").map(RegionInfo::decode_value) {
@@ -196,9 +220,12 @@ impl MetaRow {
         found
     }
 
+    pub fn cell(&self, family: &[u8], qualifier: &[u8]) -> Option<&Cell> {
+        self.cells.iter().find(|cell| cell.family() == family && cell.qualifier() == qualifier)
+    }
+
     pub fn value(&self, family: &[u8], qualifier: &[u8]) -> Option<&[u8]> {
-        let is_column = |cell: &&Cell| cell.family() == family && cell.qualifier() == qualifier;
-        self.cells.iter().find(is_column).map(Cell::value)
+        self.cell(family, qualifier).map(Cell::value)
     }
 
     /// `ENABLED`, `DISABLED`, ... of a table's row.

@@ -1,0 +1,201 @@
+//! What is compared.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use halcyon_cell::Cell;
+use halcyon_env::{DirEntry, Env};
+use halcyon_inspect::meta::{MetaRow, read, read_rows};
+use halcyon_inspect::{Output, Stop, place};
+use halcyon_schema::{RegionInfo, TableDescriptor, TableName, layout};
+
+/// A region as its row of `hbase:meta` has it.
+#[derive(Clone, Debug)]
+pub(crate) struct MetaRegion {
+    pub info: RegionInfo,
+    pub state: Option<String>,
+    /// When the state was written.
+    pub state_ms: i64,
+    /// Regions that it was merged of or split into; their directories may still be there.
+    pub relatives: Vec<RegionInfo>,
+}
+
+impl MetaRegion {
+    /// Whether it serves rows: not the parent of a split, not a replica.
+    pub(crate) fn is_live(&self) -> bool {
+        !self.info.is_split() && !self.info.is_offline() && self.info.replica_id() == 0
+    }
+}
+
+/// The directory of a region.
+#[derive(Clone, Debug)]
+pub(crate) struct RegionDir {
+    pub table: TableName,
+    pub path: PathBuf,
+    /// The error is a sentence.
+    pub info: Result<RegionInfo, String>,
+    /// By family, without hidden names.
+    pub families: BTreeMap<String, Vec<DirEntry>>,
+    /// References and links that lead to no file.
+    pub dangling: Vec<PathBuf>,
+    /// References that cannot be read; each with why.
+    pub unreadable: Vec<(PathBuf, String)>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Facts {
+    pub regions: Vec<MetaRegion>,
+    /// States of tables, by name.
+    pub states: BTreeMap<TableName, String>,
+    /// Rows that make no sense.
+    pub odd_rows: Vec<String>,
+    pub descriptors: BTreeMap<TableName, TableDescriptor>,
+    /// `None`: not known.
+    pub namespaces: Option<BTreeSet<String>>,
+    /// Tables with a directory.
+    pub tables_with_dir: BTreeSet<TableName>,
+    pub dirs: Vec<RegionDir>,
+}
+
+impl Facts {
+    /// Reads the files of a root directory.
+    pub(crate) fn of_directory(env: &Env, root: &Path, out: &mut Output<'_>) -> Result<Facts, Stop> {
+        if env.fs.list(&RegionInfo::meta().dir(root)).is_err() {
+            return Err(Stop::Failed(format!(
+                "{} holds no hbase:meta: name the root with --data",
+                root.display()
+            )));
+        }
+        let mut facts = Facts::default();
+        facts.take_rows(read(env, root, out)?.0);
+        facts.add_files(env, root, out)?;
+        facts.namespaces = facts.read_namespaces(env, root, out)?;
+        Ok(facts)
+    }
+
+    fn take_rows(&mut self, rows: Vec<MetaRow>) {
+        for row in rows {
+            let shown = halcyon_inspect::text::binary(&row.row);
+            self.odd_rows.extend(row.damage.iter().map(|what| format!("row {shown}: {what}")));
+            if let (Some(state), Ok(table)) = (row.table_state(), TableName::parse(&row.row)) {
+                self.states.insert(table, state);
+            }
+            if let Some(info) = row.region.clone() {
+                self.regions.push(MetaRegion {
+                    info,
+                    state: row.region_state(),
+                    state_ms: row.cell(b"info", b"state").map_or(0, Cell::timestamp),
+                    relatives: relatives(&row),
+                });
+            }
+        }
+        self.regions.sort_by(|a, b| a.info.cmp(&b.info));
+    }
+
+    /// Adds directories, and descriptors from `.tabledesc`.
+    fn add_files(&mut self, env: &Env, root: &Path, out: &mut Output<'_>) -> Result<(), Stop> {
+        for namespace in place::directories(env, &layout::data_dir(root)).map_err(Stop::Failed)? {
+            for dir in place::directories(env, &namespace).map_err(Stop::Failed)? {
+                let name = TableName::new(place::name(&namespace).as_bytes(), place::name(&dir).as_bytes());
+                let Ok(table) = name else {
+                    out.failed(&dir, &format!("{}: no table has such a name", dir.display()))?;
+                    continue;
+                };
+                match descriptor(env, root, &table) {
+                    Ok(found) => self.descriptors.extend(found.map(|found| (table.clone(), found))),
+                    Err(sentence) => out.damage(&dir, None, &sentence)?,
+                }
+                for region in place::directories(env, &dir).map_err(Stop::Failed)? {
+                    self.dirs.push(region_dir(env, &table, region)?);
+                }
+                self.tables_with_dir.insert(table);
+            }
+        }
+        Ok(())
+    }
+
+    /// The rows of `hbase:namespace`, and the namespaces that always are.
+    fn read_namespaces(
+        &self,
+        env: &Env,
+        root: &Path,
+        out: &mut Output<'_>,
+    ) -> Result<Option<BTreeSet<String>>, Stop> {
+        let built_in = [TableName::DEFAULT_NAMESPACE, TableName::SYSTEM_NAMESPACE].map(str::to_string);
+        let mut names = BTreeSet::from(built_in);
+        let regions = self.regions.iter().filter(|region| *region.info.table() == TableName::NAMESPACE);
+        let mut is_known = false;
+        for region in regions.filter(|region| region.is_live()) {
+            is_known = true;
+            let rows = read_rows(env, root, &region.info, out)?;
+            names.extend(rows.iter().map(|cells| String::from_utf8_lossy(cells[0].row()).into_owned()));
+        }
+        Ok(is_known.then_some(names))
+    }
+}
+
+fn relatives(row: &MetaRow) -> Vec<RegionInfo> {
+    let is_relative = |cell: &&Cell| {
+        cell.family() == b"info"
+            && (cell.qualifier().starts_with(b"merge")
+                || [&b"splitA"[..], b"splitB"].contains(&cell.qualifier()))
+    };
+    let cells = row.cells.iter().filter(is_relative);
+    cells.filter_map(|cell| RegionInfo::decode_value(cell.value()).ok()).collect()
+}
+
+/// The newest descriptor of a table. The error is a sentence.
+fn descriptor(env: &Env, root: &Path, table: &TableName) -> Result<Option<TableDescriptor>, String> {
+    let dir = layout::table_desc_dir(root, table);
+    let files = place::list(env, &dir)?.into_iter();
+    let numbered = files.filter_map(|file| Some((layout::parse_table_info_name(&file.name)?.0, file.name)));
+    let Some((_, name)) = numbered.max() else { return Ok(None) };
+    let path = dir.join(name);
+    let bytes = env.fs.read(&path).map_err(|error| error.to_string())?;
+    let decoded = TableDescriptor::decode_file(&bytes);
+    decoded.map(Some).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn region_dir(env: &Env, table: &TableName, path: PathBuf) -> Result<RegionDir, Stop> {
+    let file = path.join(layout::REGION_INFO);
+    let bytes = env.fs.read(&file).map_err(|error| error.to_string());
+    let info = bytes.and_then(|bytes| {
+        RegionInfo::decode_file(&bytes).map_err(|error| format!("{}: {error}", file.display()))
+    });
+    let mut dir = RegionDir {
+        table: table.clone(),
+        path: path.clone(),
+        info,
+        families: BTreeMap::new(),
+        dangling: Vec::new(),
+        unreadable: Vec::new(),
+    };
+    for family in place::directories(env, &path).map_err(Stop::Failed)? {
+        let name = place::name(&family);
+        if [layout::RECOVERED_EDITS, "recovered.wals"].contains(&&*name) {
+            continue;
+        }
+        let entries = place::list(env, &family).map_err(Stop::Failed)?;
+        let shown: Vec<DirEntry> = entries.into_iter().filter(|entry| !entry.name.starts_with('.')).collect();
+        for entry in &shown {
+            dir.look_at(env, &family, entry);
+        }
+        dir.families.insert(name, shown);
+    }
+    Ok(dir)
+}
+
+impl RegionDir {
+    fn look_at(&mut self, env: &Env, family: &Path, entry: &DirEntry) {
+        let path = family.join(&entry.name);
+        let Some(places) = place::targets(family, &entry.name) else { return };
+        if layout::parse_reference_name(&entry.name).is_some()
+            && let Err(error) = halcyon_region::Reference::read(env, &path)
+        {
+            self.unreadable.push((path.clone(), error.to_string()));
+        }
+        if !places.iter().any(|place| env.fs.exists(place)) {
+            self.dangling.push(path);
+        }
+    }
+}

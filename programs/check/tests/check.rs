@@ -1,0 +1,230 @@
+//! Each kind of damage is made, found and, where that is safe, repaired.
+
+use std::path::{Path, PathBuf};
+
+use clap::Parser;
+use halcyon_cell::{Cell, CellRef, Key, SeqId};
+use halcyon_check::{CheckArgs, check};
+use halcyon_env::FileSystem;
+use halcyon_env::sim::SimFileSystem;
+use halcyon_proto::pb;
+use halcyon_proto::pb::table_state::State;
+use halcyon_schema::{FamilyDescriptor, META_ENCODED_NAME, RegionInfo, TableDescriptor, TableName, layout};
+use halcyon_wal::{Durability, Wal, WalConfig, WalEntry};
+use prost::Message;
+use serde_json::Value;
+
+#[derive(Parser)]
+struct Arguments {
+    #[command(flatten)]
+    check: CheckArgs,
+}
+
+const FILE: &str = "0123456789abcdef0123456789abcdef";
+const NO_REGION: &str = "fedcba9876543210fedcba9876543210";
+
+/// A root directory with table `t` of two regions, whose meta is only in a WAL.
+struct Root {
+    fs: SimFileSystem,
+    regions: Vec<(RegionInfo, &'static str)>,
+    state: Option<State>,
+}
+
+fn region(start: &'static str, end: &'static str) -> RegionInfo {
+    RegionInfo::new(TableName::parse(b"t").unwrap(), start.into(), end.into(), 7)
+}
+
+impl Root {
+    fn new() -> Root {
+        let regions = vec![(region("", "m"), "OPEN"), (region("m", ""), "OPEN")];
+        let root = Root { fs: SimFileSystem::new(), regions, state: Some(State::Enabled) };
+        for (info, _) in &root.regions {
+            root.put(&root.dir(info).join(".regioninfo"), &info.encode_file());
+            root.put(&root.dir(info).join("f").join(FILE), b"a store file is not opened here");
+        }
+        let meta = RegionInfo::meta();
+        root.put(&root.dir(&meta).join(".regioninfo"), &meta.encode_file());
+        let table = TableName::parse(b"t").unwrap();
+        let family = FamilyDescriptor::new("f").unwrap();
+        let bytes = TableDescriptor::new(table.clone()).with_family(family).encode_file();
+        let name = layout::table_info_name(1, bytes.len());
+        root.put(&layout::table_desc_dir(Path::new("/root"), &table).join(name), &bytes);
+        root
+    }
+
+    fn dir(&self, info: &RegionInfo) -> PathBuf {
+        info.dir(Path::new("/root"))
+    }
+
+    fn first_dir(&self) -> PathBuf {
+        self.dir(&self.regions[0].0)
+    }
+
+    fn put(&self, path: &Path, bytes: &[u8]) {
+        self.fs.create_dir_all(path.parent().unwrap()).unwrap();
+        self.fs.put_new(path, bytes).unwrap();
+    }
+
+    /// Writes meta, as an edit that no file holds yet.
+    fn write_meta(&self) {
+        let mut cells = Vec::new();
+        for (info, state) in &self.regions {
+            let row = info.region_name();
+            cells.push(Cell::put(row, b"info", b"regioninfo", 9, &info.encode_value()));
+            cells.push(Cell::put(row, b"info", b"state", 9, state.as_bytes()));
+        }
+        if let Some(state) = self.state {
+            let value = pb::TableState { state: state as i32 }.encode_to_vec();
+            cells.push(Cell::put(b"t", b"table", b"state", 9, &value));
+        }
+        let config = WalConfig::new("/root/WALs/h,1,1", "/root/oldWALs", "h");
+        let wal = Wal::open(self.fs.env(), config).unwrap();
+        let refs: Vec<CellRef<'_>> = cells.iter().map(Cell::get).collect();
+        let entry = WalEntry {
+            region: META_ENCODED_NAME.as_bytes(),
+            table: b"hbase:meta",
+            seq: SeqId::new(1),
+            write_time_ms: 9,
+            nonce_group: 0,
+            nonce: 0,
+            cells: &refs,
+        };
+        wal.append(&entry, Durability::SyncWal, Box::new(|result| assert!(result.is_ok()))).unwrap();
+        wal.drive();
+    }
+
+    /// The exit code, and the findings.
+    fn check(&self, options: &[&str]) -> (u8, Vec<Value>) {
+        let arguments = [&["check", "--data", "/root", "--json"], options].concat();
+        let env = self.fs.env();
+        env.clock.sleep(std::time::Duration::from_secs(3600));
+        let mut out = Vec::new();
+        let code = check(&env, &env, &Arguments::try_parse_from(arguments).unwrap().check, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let records = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        (code, records.filter(|record| record["record"] == "finding").collect())
+    }
+
+    /// Finds exactly these kinds.
+    fn expect(&self, kinds: &[&str]) {
+        self.write_meta();
+        let (code, findings) = self.check(&[]);
+        let found: Vec<&str> = findings.iter().map(|finding| finding["kind"].as_str().unwrap()).collect();
+        assert_eq!(found, kinds, "{findings:?}");
+        assert_eq!(code, u8::from(!kinds.is_empty()));
+    }
+
+    /// Finds `kind`, repairs it, and finds nothing more.
+    fn expect_repair(&self, kind: &str) {
+        self.expect(&[kind]);
+        let (code, findings) = self.check(&["--repair"]);
+        assert_eq!((code, &findings[0]["repaired"]), (0, &true.into()), "{findings:?}");
+        assert_eq!(self.check(&[]), (0, vec![]));
+    }
+}
+
+#[test]
+fn a_sound_directory_has_no_findings() {
+    Root::new().expect(&[]);
+}
+
+#[test]
+fn holes_and_overlaps_are_found() {
+    let mut root = Root::new();
+    let (gone, _) = root.regions.remove(1);
+    root.fs.remove_dir_all(&root.dir(&gone)).unwrap();
+    root.expect(&["hole"]);
+    let mut root = Root::new();
+    let other = region("k", "p");
+    root.put(&root.dir(&other).join(".regioninfo"), &other.encode_file());
+    root.regions.push((other, "OPEN"));
+    root.expect(&["overlap", "overlap"]);
+}
+
+#[test]
+fn directories_and_rows_that_miss_each_other_are_found() {
+    let mut root = Root::new();
+    root.regions.remove(1);
+    root.expect(&["hole", "orphan-region"]);
+    let root = Root::new();
+    root.fs.remove_dir_all(&root.first_dir()).unwrap();
+    root.expect(&["no-directory"]);
+    let root = Root::new();
+    root.put(&Path::new("/root/data/default/t").join(NO_REGION).join("f/ab"), b"x");
+    root.expect(&["orphan-directory"]);
+    let root = Root::new();
+    let path = root.first_dir().join(".regioninfo");
+    root.fs.replace(&path, &root.regions[1].0.encode_file()).unwrap();
+    root.expect(&["wrong-regioninfo"]);
+}
+
+#[test]
+fn states_that_contradict_each_other_are_found() {
+    let with = |state: Option<State>, region_state: &'static str| {
+        let mut root = Root::new();
+        root.state = state;
+        root.regions[0].1 = region_state;
+        root
+    };
+    with(Some(State::Enabled), "CLOSED").expect(&["not-open-in-enabled-table"]);
+    with(Some(State::Disabled), "CLOSED").expect(&["open-in-disabled-table"]);
+    with(None, "OPEN").expect(&["no-table-state"]);
+    with(Some(State::Enabling), "OPEN").expect(&["table-in-transition"]);
+    let root = with(Some(State::Enabled), "OPENING");
+    root.expect(&["long-in-transition"]);
+    assert_eq!(root.check(&["--transition-seconds", "99999999999"]).0, 0);
+}
+
+#[test]
+fn missing_descriptors_and_files_of_nobody_are_found() {
+    let root = Root::new();
+    root.fs.remove_dir_all(Path::new("/root/data/default/t/.tabledesc")).unwrap();
+    root.expect(&["no-descriptor"]);
+    let root = Root::new();
+    root.put(&root.first_dir().join("g").join(FILE), b"x");
+    root.put(&root.first_dir().join("f/notes.txt"), b"x");
+    root.expect(&["unknown-file", "unknown-family"]);
+    let root = Root::new();
+    root.fs.create_dir_all(Path::new("/root/data/default/left")).unwrap();
+    root.expect(&["orphan-table"]);
+}
+
+#[test]
+fn a_missing_regioninfo_is_written_again() {
+    let root = Root::new();
+    let path = root.first_dir().join(".regioninfo");
+    root.fs.remove_file(&path).unwrap();
+    root.expect_repair("no-regioninfo");
+    assert_eq!(RegionInfo::decode_file(&root.fs.read(&path).unwrap()).unwrap(), root.regions[0].0);
+}
+
+#[test]
+fn references_and_links_that_lead_nowhere_are_moved_aside() {
+    let splitkey = Key::first_on_row(b"c").into_bytes().into();
+    let reference = [&b"PBUF"[..], &pb::Reference { splitkey, range: 0 }.encode_to_vec()].concat();
+    for (name, bytes, kind) in [
+        (format!("{FILE}.{NO_REGION}"), &reference[..], "dangling-reference"),
+        (format!("other={NO_REGION}-{FILE}"), b"", "dangling-link"),
+    ] {
+        let root = Root::new();
+        let dir = root.first_dir().join("f");
+        root.put(&dir.join(&name), bytes);
+        root.expect_repair(kind);
+        assert!(!root.fs.exists(&dir.join(&name)));
+        let aside = &root.fs.list(Path::new("/root/.hbck")).unwrap()[0].name;
+        let below = dir.strip_prefix("/root").unwrap().join(&name);
+        assert_eq!(root.fs.read(&Path::new("/root/.hbck").join(aside).join(below)).unwrap(), bytes);
+    }
+}
+
+#[test]
+fn a_repair_needs_the_lock() {
+    let root = Root::new();
+    root.fs.remove_file(&root.first_dir().join(".regioninfo")).unwrap();
+    root.write_meta();
+    let _lock = root.fs.lock(Path::new("/root/.halcyon.lock")).unwrap();
+    let env = root.fs.env();
+    let arguments = Arguments::try_parse_from(["check", "--data", "/root", "--repair"]).unwrap().check;
+    let error = check(&env, &env, &arguments, &mut Vec::new()).unwrap_err();
+    assert!(error.contains("cannot lock the root directory"), "{error}");
+}
