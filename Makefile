@@ -10,6 +10,7 @@
 # make nonce-kills    1,000 kills around the answer of an increment or append, about 30 minutes; ROUNDS=number
 # make files   HFiles and logs both ways with HBase's own classes, in every combination (fetches them through Maven)
 # make roots   root directories under a real HBase and under Halcyon in turn, killed and stopped; a short form is part of make test
+# make cluster      a ZooKeeper, a NameNode and three DataNodes on this machine, for an hour (testing/cluster); CLUSTER="options of cluster.sh up"
 # make bench-compare   the same load against Halcyon and HBase; BENCH="options of testing/bench/side-by-side.sh"
 # make bench   what the engine costs: bench-engine (beside RocksDB, which is built for it: needs a C++ compiler and libclang)
 #              bench-cell (a cell's way) and bench-server (ten minutes of a mixed load on a server); BENCH="options", see programs/bench/README.md
@@ -26,6 +27,7 @@ OPTIONS ?=
 BENCH ?=
 SHELL_OPTIONS ?=
 CONFORMANCE ?=
+CLUSTER ?=
 ROUNDS ?= 1000
 SCREENSHOTS ?=
 HALCYON := $(CARGO_TARGET_DIR)/release/halcyon
@@ -35,7 +37,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 CARGO_DEB := $(HOME)/.cache/halcyon/tools/bin/cargo-deb
 
-.PHONY: package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots bench-compare bench bench-engine bench-cell bench-server bench-build
+.PHONY: package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster bench-compare bench bench-engine bench-cell bench-server bench-build
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -113,6 +115,9 @@ files:
 
 roots: build
 	HALCYON="$(HALCYON)" testing/compat/root.sh all
+
+cluster:
+	testing/cluster/cluster.sh up $(CLUSTER)
 
 bench-compare: build
 	HALCYON="$(HALCYON)" testing/bench/side-by-side.sh $(BENCH)

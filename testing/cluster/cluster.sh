@@ -1,0 +1,170 @@
+#!/usr/bin/env bash
+# A small cluster on this machine's loopback, from Maven coordinates: ZooKeeper, a NameNode, DataNodes. Each is a process of its own.
+#   cluster.sh up [OPTION...]              starts it, prints what a client needs, returns
+#   cluster.sh run [OPTION...] COMMAND...  starts it, runs COMMAND, ends it; the result is that of COMMAND
+#   cluster.sh down                        ends it
+#   cluster.sh settings | status           what a client needs | each process, and what the NameNode says of its DataNodes
+#   cluster.sh kill|freeze|thaw|stop|start PROCESS
+#     SIGKILL, SIGSTOP, SIGCONT, SIGTERM (waits for the end), start again. PROCESS is zookeeper, namenode, datanode1, datanode2 ...
+# Options of up and run:
+#   --parts LIST         default "zookeeper hdfs"
+#   --datanodes N        default 3
+#   --seconds N          everything is ended after so many seconds, default 3600
+#   --owner PID          everything is ended when this process has ended; run sets it
+#   --memory             data in memory (/dev/shm): the NameNode's fsync of its edits costs nothing. Without it they go to the disk
+#   --property NAME=VALUE   a further HDFS setting, for the servers and the clients
+# CLUSTER_DIR            configuration, data and logs; default /tmp/halcyon-cluster. `up` empties it
+# CLUSTER_JAVA_OPTIONS   more options of each JVM, such as -XX:TieredStopAtLevel=4
+set -euo pipefail
+HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+. "$HERE/../compat/server.sh"
+. "$HERE/../compat/java.sh"
+. "$HERE/../compat/hbase.sh"
+. "$HERE/processes.sh"
+. "$HERE/zookeeper.sh"
+. "$HERE/hdfs.sh"
+DIR="${CLUSTER_DIR:-/tmp/halcyon-cluster}"
+START_SECONDS=180
+
+usage() {
+  sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}" >&2
+  exit 64
+}
+
+keeper_lives() {
+  local pid
+  pid="$(cat "$DIR/keeper.pid" 2> /dev/null)" && process_is "$pid" "cluster.sh keep"
+}
+
+options() { # reads the options of up and run; REST is what remains
+  PARTS="zookeeper hdfs" DATANODES=3 LIFE_SECONDS=3600 OWNER="" MEMORY="" PROPERTIES=()
+  while [ $# -gt 0 ]; do
+    case "$1" in
+      --parts) PARTS="$2"; shift 2 ;;
+      --datanodes) DATANODES="$2"; shift 2 ;;
+      --seconds) LIFE_SECONDS="$2"; shift 2 ;;
+      --owner) OWNER="$2"; shift 2 ;;
+      --memory) MEMORY=yes; shift ;;
+      --property) PROPERTIES+=("$2"); shift 2 ;;
+      --) shift; break ;;
+      -*) echo "cluster.sh: unknown option $1" >&2; usage ;;
+      *) break ;;
+    esac
+  done
+  REST=("$@")
+}
+
+up() {
+  if keeper_lives; then
+    echo "a cluster runs in $DIR already: cluster.sh down, or set CLUSTER_DIR" >&2
+    return 1
+  fi
+  hbase_fetch || { echo "Maven could not fetch the jars of $COMPAT/files/pom.xml" >&2; return 69; }
+  if [ -e "$DIR" ] && [ ! -e "$DIR/cluster" ] && [ -n "$(ls -A "$DIR")" ]; then
+    echo "$DIR is not the directory of a cluster: CLUSTER_DIR names one that may be emptied" >&2
+    return 1
+  fi
+  local data="$DIR/data"
+  [ -z "$MEMORY" ] || data="/dev/shm/$(basename "$DIR")-$(id -u)"
+  rm -rf "$DIR" "$data"
+  mkdir -p "$DIR" "$data"
+  : > "$DIR/cluster"
+  {
+    declare -p PARTS DATANODES LIFE_SECONDS OWNER PROPERTIES
+    echo "DATA=$(printf %q "$data")"
+  } > "$DIR/options"
+  mkfifo "$DIR/requests"
+  CLUSTER_DIR="$DIR" setsid "$HERE/cluster.sh" keep > "$DIR/keeper.log" 2>&1 < /dev/null &
+  echo $! > "$DIR/keeper.pid"
+  if ! process_await $! "$START_SECONDS" test -e "$DIR/ready"; then
+    echo "the cluster did not become ready within $START_SECONDS s; $DIR/keeper.log ends with:" >&2
+    tail -n 20 "$DIR/keeper.log" >&2
+    down
+    return 1
+  fi
+}
+
+# The keeper is the parent of all processes. It ends them when it ends, and the kernel does when it is killed (see process_start).
+keep() {
+  . "$DIR/options"
+  trap 'exit 0' TERM INT HUP
+  trap finish EXIT
+  exec 4<> "$DIR/requests"
+  local part name verb
+  for part in $PARTS; do "${part}_configure"; done
+  for part in $PARTS; do "${part}_start"; done
+  : > "$DIR/ready"
+  while [ "$SECONDS" -lt "$LIFE_SECONDS" ] && { [ -z "$OWNER" ] || kill -0 "$OWNER" 2> /dev/null; }; do
+    read -r -t 1 -u 4 verb name || continue
+    [ "$verb" != start ] || process_start "$name"
+  done
+  echo "the end: $SECONDS s, owner ${OWNER:-none}"
+}
+
+finish() {
+  trap '' TERM INT HUP
+  local file
+  for file in "$DIR"/*/pid; do
+    [ ! -e "$file" ] || process_kill "$(cat "$file")"
+  done
+  [ "$DATA" = "$DIR/data" ] || rm -rf "$DATA"
+  rm -f "$DIR/ready"
+}
+
+down() {
+  keeper_lives || return 0
+  local pid
+  pid="$(cat "$DIR/keeper.pid")"
+  kill "$pid"
+  process_end "$pid" 30
+}
+
+settings() {
+  keeper_lives && [ -e "$DIR/ready" ] || { echo "no cluster runs in $DIR" >&2; return 1; }
+  cat "$DIR/settings"
+}
+
+status() {
+  settings > /dev/null
+  local file
+  for file in "$DIR"/*/pid; do
+    echo "$(basename "$(dirname "$file")") $(process_state "$(dirname "$file")")"
+  done
+  [ ! -e "$DIR/namenode/pid" ] || hdfs_status
+}
+
+run() {
+  [ ${#REST[@]} -gt 0 ] || usage
+  OWNER=$$
+  trap down EXIT
+  trap 'exit 143' TERM
+  trap 'exit 130' INT
+  up
+  local name value
+  export CLUSTER_DIR="$DIR"
+  while read -r name value; do export "CLUSTER_${name^^}=$value"; done < "$DIR/settings"
+  "${REST[@]}"
+}
+
+one() { # one VERB PROCESS
+  local verb="$1" dir="$DIR/${2:?which process?}"
+  settings > /dev/null
+  [ -e "$dir/pid" ] || { echo "no process $2 in $DIR; there are: $(cd "$DIR" && ls -d */pid | sed 's|/pid||' | tr '\n' ' ')" >&2; return 64; }
+  case "$verb" in
+    kill) process_signal "$dir" KILL && process_gone "$dir" 10 ;;
+    freeze) process_signal "$dir" STOP ;;
+    thaw) process_signal "$dir" CONT ;;
+    stop) process_signal "$dir" TERM && process_gone "$dir" 30 ;;
+    start) process_restart "$dir" ;;
+  esac
+}
+
+verb="${1:-}"
+[ $# -eq 0 ] || shift
+case "$verb" in
+  up) options "$@"; up; settings ;;
+  run) options "$@"; run ;;
+  keep | down | settings | status) "$verb" ;;
+  kill | freeze | thaw | stop | start) one "$verb" "$@" ;;
+  *) usage ;;
+esac

@@ -1,0 +1,123 @@
+# The processes of a cluster, each with a directory of its own below DIR: pid, log, conf. Source it after ../compat/server.sh.
+# A part (zookeeper.sh, hdfs.sh) defines
+#   PART_configure    writes the configuration of its processes, and what a client needs, by `setting`
+#   PART_start        starts them by process_start and waits until they serve
+# and for each of its processes, named KIND or KIND and a number,
+#   KIND_command NAME  sets COMMAND
+
+port_of() { # port_of NAME: a free port, the same at each call with this name
+  local port
+  touch "$DIR/ports"
+  if ! grep -q "^$1 " "$DIR/ports"; then
+    port="$(free_port)"
+    while grep -q " $port$" "$DIR/ports"; do port="$(free_port)"; done
+    echo "$1 $port" >> "$DIR/ports"
+  fi
+  sed -n "s/^$1 //p" "$DIR/ports"
+}
+
+setting() { # setting NAME VALUE: a line of what clients need
+  echo "$1 $2" >> "$DIR/settings"
+}
+
+site_file() { # site_file FILE NAME=VALUE...: a configuration as Hadoop and HBase read it; of equal names the last counts
+  local file="$1" property value
+  shift
+  mkdir -p "$(dirname "$file")"
+  {
+    echo '<?xml version="1.0"?>'
+    echo '<configuration>'
+    for property in "$@"; do
+      value="${property#*=}"
+      value="${value//&/&amp;}"
+      echo "  <property><name>${property%%=*}</name><value>${value//</&lt;}</value></property>"
+    done
+    echo '</configuration>'
+  } > "$file"
+}
+
+log_file() { # log_file DIRECTORY: log4j.properties, everything to standard output
+  cat > "$1/log4j.properties" << LOG
+log4j.rootLogger=INFO,console
+log4j.appender.console=org.apache.log4j.ConsoleAppender
+log4j.appender.console.layout=org.apache.log4j.PatternLayout
+log4j.appender.console.layout.ConversionPattern=%d{ISO8601} %-5p [%t] %c{2}: %m%n
+LOG
+}
+
+# web_directory DIRECTORY NAME: an empty web application. Hadoop looks for its pages on the class path, and its jars on Maven
+# Central have none; the numbers at /jmx are there without them.
+web_directory() {
+  mkdir -p "$1/webapps/$2/WEB-INF" "$1/webapps/static"
+  echo '<web-app/>' > "$1/webapps/$2/WEB-INF/web.xml"
+}
+
+java_command() { # java_command HEAP_MB CONF CLASS ARGUMENT...: sets COMMAND
+  local heap="$1" conf="$2"
+  shift 2
+  # shellcheck disable=SC2206
+  COMMAND=("$JAVA" "-Xmx${heap}m" "${JAVA_FLAGS[@]}" ${CLUSTER_JAVA_OPTIONS:-} -cp "$conf:$HBASE_LIB/*" "$@")
+}
+
+# process_start NAME: only for the keeper. The kernel kills the process when the keeper has ended, whatever ended it.
+process_start() {
+  local dir="$DIR/$1"
+  mkdir -p "$dir"
+  "${1%%[0-9]*}_command" "$1"
+  setpriv --pdeathsig KILL -- "${COMMAND[@]}" >> "$dir/log" 2>&1 < /dev/null 4>&- &
+  echo $! > "$dir/pid.new"
+  mv "$dir/pid.new" "$dir/pid"
+}
+
+process_ready() { # process_ready NAME SECONDS COMMAND...: waits until COMMAND succeeds; else the end of the process's log
+  local name="$1" seconds="$2"
+  shift 2
+  process_await "$(cat "$DIR/$name/pid")" "$seconds" "$@" && return
+  echo "$name did not serve within $seconds s; $DIR/$name/log ends with:"
+  tail -n 15 "$DIR/$name/log"
+  return 1
+}
+
+process_is() { # process_is PID TEXT: the process lives and TEXT is in its command line
+  [ -n "$1" ] && tr '\0' ' ' 2> /dev/null < "/proc/$1/cmdline" | grep -qF -- "$2"
+}
+
+# The directory of the process is on its class path, so that no other process of that number is taken for it.
+process_lives() { # process_lives DIRECTORY
+  process_is "$(cat "$1/pid")" "$1/conf"
+}
+
+process_signal() { # process_signal DIRECTORY SIGNAL
+  process_lives "$1" || { echo "$(basename "$1") has ended already" >&2; return 1; }
+  kill "-$2" "$(cat "$1/pid")"
+}
+
+process_gone() { # process_gone DIRECTORY SECONDS: waits for its end
+  local tries=$(($2 * 10))
+  while process_lives "$1"; do
+    [ $((tries--)) -gt 0 ] || { echo "$(basename "$1") did not end within $2 s" >&2; return 1; }
+    sleep 0.1
+  done
+}
+
+process_restart() { # process_restart DIRECTORY: asks the keeper to start it, and waits until it runs
+  ! process_lives "$1" || { echo "$(basename "$1") runs already" >&2; return 1; }
+  local tries=100
+  echo "start $(basename "$1")" > "$DIR/requests"
+  until process_lives "$1"; do
+    [ $((tries--)) -gt 0 ] || { echo "$(basename "$1") was not started" >&2; return 1; }
+    sleep 0.1
+  done
+}
+
+process_state() { # process_state DIRECTORY
+  local pid
+  pid="$(cat "$1/pid")"
+  if ! process_lives "$1"; then
+    echo ended
+  elif [ "$(sed -n 's/^State:[[:space:]]*\(.\).*/\1/p' "/proc/$pid/status")" = T ]; then
+    echo "frozen, process $pid"
+  else
+    echo "running, process $pid, $(($(sed -n 's/^VmRSS:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$pid/status") / 1024)) MiB"
+  fi
+}
