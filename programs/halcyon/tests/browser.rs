@@ -15,9 +15,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use common::{Client, Server, family, fresh_dir, put};
+use common::{Client, Server, decoded, family, fresh_dir, put, site, specifier};
 use devtools::Browser;
 use halcyon_cell::Cell;
+use halcyon_proto::pb;
 use halcyon_schema::RegionInfo;
 use serde_json::Value;
 
@@ -27,6 +28,10 @@ const SCHEMES: [&str; 2] = ["light", "dark"];
 const REGIONS: usize = 1000;
 /// A key that would be markup if it were not escaped.
 const HOSTILE_KEY: &str = "zz<img src=x onerror=alert(1)>";
+/// Every scan is slow, and every answer over 100 kB is large; gets and puts are neither.
+const WARN_LIMITS: [(&str, &str); 2] =
+    [("hbase.ipc.warn.response.time.scan", "0"), ("hbase.ipc.warn.response.size", "100000")];
+const SLOW_SCANS: usize = 20;
 
 /// Functions that the checks use, in the page.
 const IN_PAGE: &str = include_str!("browser/checks.js");
@@ -139,11 +144,30 @@ async fn load(server: &Server, regions: Vec<RegionInfo>, ends: Arc<AtomicBool>, 
     }
 }
 
+/// Scans, which are slow here, and one large answer.
+async fn slow_and_large_calls(client: &Client, regions: &[RegionInfo]) {
+    // The name of the last region has the hostile key.
+    for region in regions.iter().rev().step_by(REGIONS / SLOW_SCANS - 1).take(SLOW_SCANS) {
+        let request = pb::ScanRequest {
+            region: Some(specifier(region)),
+            scan: Some(pb::Scan::default()),
+            number_of_rows: Some(10),
+            close_scanner: Some(true),
+            ..Default::default()
+        };
+        let answer: pb::ScanResponse = decoded(&client.call("Scan", &request, &[]).await.unwrap());
+        assert!(!answer.more_results_in_region(), "nothing was written yet");
+    }
+    client.put(&regions[0], "0-large", &[b'x'; 200_000]).await.unwrap();
+    assert_eq!(client.value(&regions[0], "0-large").await.unwrap().map(|value| value.len()), Some(200_000));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs Chromium: make browser"]
 async fn a_loaded_server_with_a_thousand_regions_looks_right() {
     let dir = fresh_dir("browser-loaded");
-    let server = Arc::new(Server::start(&dir, &[]));
+    let config = site(&dir, &WARN_LIMITS);
+    let server = Arc::new(Server::start(&dir, &["--config", config.to_str().unwrap()]));
     let client = Client::connect(&server).await;
     let mut keys: Vec<String> = (1..REGIONS - 3).map(|at| format!("{at:05}")).collect();
     keys.push(HOSTILE_KEY.to_string());
@@ -156,6 +180,7 @@ async fn a_loaded_server_with_a_thousand_regions_looks_right() {
             &[],
         )
         .await;
+    slow_and_large_calls(&client, &regions).await;
     let (ends, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let loading = {
         let (server, regions, ends, done) = (server.clone(), regions.clone(), ends.clone(), done.clone());
@@ -174,6 +199,8 @@ async fn a_loaded_server_with_a_thousand_regions_looks_right() {
             let mut visit = visit(&mut browser, &server, "regionserver-info", "loaded");
             visit.all_views();
             use_the_page(&mut visit);
+            look_at_lists(&mut visit);
+            another_name_is_refused(&mut visit);
             visit.checks
         };
         tokio::task::spawn_blocking(visits).await.unwrap()
@@ -183,6 +210,40 @@ async fn a_loaded_server_with_a_thousand_regions_looks_right() {
     println!("with {REGIONS} regions: {checks} checks, {} calls meanwhile", done.load(Ordering::Relaxed));
     Arc::try_unwrap(server).unwrap_or_else(|_| panic!("the load has ended")).stop();
     let _ = std::fs::remove_dir_all(&dir);
+}
+
+/// Slow calls and settings with what this server was given.
+fn look_at_lists(visit: &mut Visit<'_>) {
+    visit.view("slow", 1440, "light");
+    let kinds = visit.browser.evaluate("checks.cells('#slow-list', 'Kind')");
+    let count = |kind: &str| kinds.as_array().unwrap().iter().filter(|found| *found == kind).count();
+    assert_eq!((count("slow"), count("large")), (SLOW_SCANS, 1), "{kinds}");
+    let asked = visit.browser.evaluate("checks.cells('#slow-list', 'Asked for').join()");
+    assert!(asked.as_str().unwrap().contains("zz<img src=x"), "the page shows the key as text: {asked}");
+    assert_eq!(visit.browser.evaluate("document.querySelectorAll('main img, main script').length"), 0);
+    visit.view("settings", 1440, "light");
+    visit.browser.evaluate("document.querySelector('#setting-list input[type=checkbox]').click()");
+    for (name, value) in WARN_LIMITS {
+        let row = format!("checks.row('#setting-list', '{name}')");
+        let row = visit.browser.evaluate(&row);
+        let shows = |column: &str, text: &str| {
+            assert!(row[column].as_str().unwrap().starts_with(text), "{name}: {column} in {row}");
+        };
+        shows("Value", value);
+        shows("Source", "hbase-site.xml");
+        shows("Default", if name.ends_with("scan") { "not set" } else { "104857600" });
+    }
+    visit.checks += 9;
+}
+
+/// DNS rebinding: a page from elsewhere whose name points to this machine.
+fn another_name_is_refused(visit: &mut Visit<'_>) {
+    let port = visit.base.rsplit_once(':').unwrap().1.to_string();
+    let url = format!("http://{}:{port}/", devtools::REBOUND_NAME);
+    visit.browser.call("Page.navigate", serde_json::json!({ "url": url }));
+    let says = "document.body?.innerText.includes('The header Host names another machine')";
+    visit.browser.wait_until("the refusal", says);
+    visit.checks += 1;
 }
 
 /// Keyboard, pointer and controls.

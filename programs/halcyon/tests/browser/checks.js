@@ -98,6 +98,16 @@
       return [left + width * 0.97, top + height / 2];
     },
 
+    /** Texts of a column of a list, from the top. */
+    cells: (list, column) => [...document.querySelectorAll(`${list} tbody [data-label="${column}"]`)].map((cell) => cell.textContent),
+
+    /** Texts of the row whose first column begins with a name, by column. */
+    row(list, begin) {
+      const name = (row) => row.querySelector("th").firstChild.firstChild.textContent;
+      const row = [...document.querySelectorAll(`${list} tbody tr`)].find((one) => name(one) === begin);
+      return row ? Object.fromEntries([...row.cells].map((cell) => [cell.dataset.label, cell.textContent])) : null;
+    },
+
     /** Figures on the page against those of the API. */
     async wrongNumbers(view) {
       const wrong = [];
@@ -133,12 +143,27 @@
         const rows = [...document.querySelectorAll("#setting-list tbody tr")];
         same("settings", rows.length, settings.length);
         rows.forEach((row, at) => {
-          if (settings[at].value !== "" && !row.cells[1].textContent.startsWith(settings[at].value)) wrong.push(`${settings[at].name}: ${row.cells[1].textContent}`);
+          const { name: of, value, default: standard, source } = settings[at];
+          const [shown, ofDefault, from] = ["Value", "Default", "Source"].map((column) => row.querySelector(`[data-label="${column}"]`).textContent);
+          const isSame = value === "" ? shown === "empty" : shown.startsWith(value);
+          if (!isSame) wrong.push(`${of}: the page says ${shown}, the API ${value}`);
+          same(`default of ${of}`, ofDefault, standard === "" ? "empty" : standard ?? "not set");
+          same(`source of ${of}`, from, source);
         });
+        if (settings.length < 50) wrong.push(`only ${settings.length} settings`);
       }
       if (view === "slow") {
         const { calls } = await ask("slow-calls");
+        calls.sort((a, b) => b.received_ms - a.received_ms);
+        const { bytes, clock, milliseconds } = await import("/console/format.js");
+        const column = (name, show) => same(`column ${name}`, this.cells("#slow-list", name).join("|"), calls.map(show).join("|"));
         same("slow calls", document.querySelectorAll("#slow-list tbody tr").length, calls.length);
+        column("Arrived", (call) => clock(call.received_ms));
+        column("Took", (call) => milliseconds(call.took_ms));
+        column("Answer", (call) => bytes(call.response_bytes));
+        column("Call", (call) => call.method);
+        column("Client", (call) => call.client);
+        column("Asked for", (call) => call.param || call.region || "–");
       }
       if (view === "procedures") {
         const { procedures } = await ask("procedures");

@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 
 /// The longest time for an answer.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
+/// A name that the browser resolves to this machine, as DNS rebinding makes it.
+pub const REBOUND_NAME: &str = "rebound.example";
 const CONNECT_PIPES: &str = r#"exec "$0" "$@" 3<&0 4>&1 </dev/null >/dev/null 2>&1"#;
 
 pub struct Browser {
@@ -34,6 +36,7 @@ impl Browser {
         // A container's root has no sandbox of its own; only our own server is visited.
         command.args(["--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe"]);
         command.args(["--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking"]);
+        command.arg(format!("--host-resolver-rules=MAP {REBOUND_NAME} 127.0.0.1"));
         command.arg(format!("--user-data-dir={}", profile.display())).arg("about:blank");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (commands, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
