@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # One script of more than 200 commands through `halcyon shell`, against a real HBase 2.6.4 and against Halcyon. What they print is
 # compared line by line, after times, servers and ids of regions have been replaced.
-#   shell.sh           about a minute, when everything is built
+#   shell.sh           two to four minutes, when everything is built
 # HALCYON            the binary, default target/release/halcyon below CARGO_TARGET_DIR
 # HALCYON_HBASE_LIB  HBase's jars, as for files.sh
 # ROOT_DIR           where data, logs and outputs go, default a fresh directory that is removed after success
