@@ -1,0 +1,227 @@
+//! The file system itself.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use halcyon_env::{DirEntry, FileLock, FileSystem, ReadableFile, UpdatableFile, WritableFile, random_bytes};
+
+use crate::cluster::Cluster;
+use crate::failure::Failure;
+use crate::names;
+use crate::reader::HdfsReader;
+use crate::seal;
+use crate::writer::{CreateOptions, HdfsWriter};
+use crate::{HdfsAddress, HdfsOptions};
+
+const DIRECTORY_PERMISSION: u32 = 0o755;
+/// Of a file that is written whole.
+const WRITE_ATTEMPTS: usize = 3;
+
+/// The files of one HDFS cluster. Paths are absolute, without the NameNode.
+pub struct HdfsFileSystem {
+    cluster: Arc<Cluster>,
+    /// No other process writes temporary files with it.
+    token: String,
+    temporaries: AtomicU64,
+}
+
+/// A path as the NameNode takes it.
+pub(crate) fn text(path: &Path) -> io::Result<String> {
+    let is_plain = path.is_absolute() && !path.components().any(|part| part.as_os_str() == "..");
+    match path.to_str() {
+        Some(text) if is_plain => Ok(text.to_string()),
+        _ => {
+            let text =
+                format!("{} is no path in HDFS: it must be absolute, in UTF-8, without ..", path.display());
+            Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+        }
+    }
+}
+
+/// The error may go away with other DataNodes; the NameNode would refuse the others again.
+fn is_of_datanodes(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind::*;
+    !matches!(
+        kind,
+        NotFound
+            | NotADirectory
+            | IsADirectory
+            | AlreadyExists
+            | PermissionDenied
+            | QuotaExceeded
+            | InvalidInput
+    )
+}
+
+fn unsupported<T>(path: &Path, why: &str) -> io::Result<T> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, format!("{}: {why}", path.display())))
+}
+
+impl HdfsFileSystem {
+    /// Asks nobody yet: a NameNode that is away shows at the first call.
+    pub fn new(address: HdfsAddress, options: HdfsOptions) -> io::Result<HdfsFileSystem> {
+        let token = random_bytes::<6>().iter().map(|byte| format!("{byte:02x}")).collect();
+        let cluster = Arc::new(Cluster::new(address, options)?);
+        Ok(HdfsFileSystem { cluster, token, temporaries: AtomicU64::new(0) })
+    }
+
+    /// The cluster these files are in.
+    pub fn address(&self) -> &HdfsAddress {
+        self.cluster.address()
+    }
+
+    /// Creates a file for writing. The name is durable on return.
+    pub fn create_with(&self, path: &Path, options: CreateOptions) -> io::Result<HdfsWriter> {
+        HdfsWriter::create(&self.cluster, path, options)
+    }
+
+    /// Takes a file away from its writer, wherever that runs: when this returns, no byte is added any more, and what its
+    /// writer has synced is in the file. May be called again, also for a file that is closed.
+    pub fn seal(&self, path: &Path) -> io::Result<()> {
+        seal::seal(&self.cluster, path)
+    }
+
+    /// Whether there is a file or directory of this name. `false` only if the NameNode has said so.
+    pub fn is_there(&self, path: &Path) -> io::Result<bool> {
+        let status = names::status(&self.cluster, &text(path)?);
+        Ok(status.map_err(self.failed(path, "cannot be looked up"))?.is_some())
+    }
+
+    /// Moves a file or directory, but not onto a file: that is `AlreadyExists`.
+    pub fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        names::rename(&self.cluster, from, to, false)
+    }
+
+    /// Writes a whole file under a name of its own and gives it the final one.
+    fn publish(&self, path: &Path, bytes: &[u8], overwrite: bool) -> io::Result<()> {
+        let mut attempt = 1;
+        let temporary = loop {
+            let temporary = self.temporary_beside(path);
+            match self.write_whole(&temporary, bytes) {
+                Ok(()) => break temporary,
+                // The next file gets other DataNodes.
+                Err(error) if attempt < WRITE_ATTEMPTS && is_of_datanodes(error.kind()) => attempt += 1,
+                Err(error) => return Err(error),
+            }
+        };
+        let published = names::rename(&self.cluster, &temporary, path, overwrite);
+        if published.is_err() {
+            let _ = names::remove(&self.cluster, &temporary, false); // if this fails too, it stays under its own name
+        }
+        published
+    }
+
+    fn write_whole(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let options = CreateOptions { overwrite: true, ..CreateOptions::default() };
+        let mut file = self.create_with(path, options)?;
+        let written = file.write_all(bytes).and_then(|()| file.sync()).and_then(|()| file.close());
+        if written.is_err() {
+            let _ = names::remove(&self.cluster, path, false); // likewise
+        }
+        written
+    }
+
+    fn temporary_beside(&self, path: &Path) -> PathBuf {
+        let count = self.temporaries.fetch_add(1, Ordering::Relaxed);
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        path.with_file_name(format!(".{name}.{}-{count}.tmp", self.token))
+    }
+
+    fn failed<'a>(&'a self, path: &'a Path, what: &'a str) -> impl FnOnce(Failure) -> io::Error + 'a {
+        move |failure| failure.into_io(path, what, self.cluster.address())
+    }
+}
+
+impl FileSystem for HdfsFileSystem {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
+        let options = CreateOptions { overwrite: true, ..CreateOptions::default() };
+        Ok(Box::new(self.create_with(path, options)?))
+    }
+
+    /// The length of a file that is still being written is not known here: seal it first.
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadableFile>> {
+        Ok(Arc::new(HdfsReader::open(&self.cluster, path)?))
+    }
+
+    fn open_update(&self, path: &Path, _len: u64) -> io::Result<Arc<dyn UpdatableFile>> {
+        unsupported(path, "a file in HDFS cannot be written in place; such files belong on a local disk")
+    }
+
+    fn put_new(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.publish(path, bytes, false)
+    }
+
+    fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.publish(path, bytes, true)
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let file = HdfsReader::open(&self.cluster, path)?;
+        let mut bytes = vec![0; file.len()? as usize];
+        file.read_exact_at(&mut bytes, 0)?;
+        Ok(bytes)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        names::rename(&self.cluster, from, to, true)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        names::remove(&self.cluster, path, false)
+    }
+
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        names::remove(&self.cluster, path, true)
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        let name = text(path)?;
+        let answer = self.cluster.ask(move |client| {
+            let name = name.clone();
+            async move { client.mkdirs(&name, DIRECTORY_PERMISSION, true).await }
+        });
+        answer.map_err(self.failed(path, "cannot be created"))
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
+        let name = text(path)?;
+        let asked = name.clone();
+        let answer = self.cluster.ask(move |client| {
+            let name = asked.clone();
+            async move { client.list_status(&name, false).await }
+        });
+        let listed = answer.map_err(self.failed(path, "cannot be listed"))?;
+        let mut entries = Vec::with_capacity(listed.len());
+        for status in listed {
+            if status.path.trim_end_matches('/') == name.trim_end_matches('/') {
+                let text = format!("{} cannot be listed: it is a file", path.display());
+                return Err(io::Error::new(io::ErrorKind::NotADirectory, text));
+            }
+            let name = status.path.rsplit('/').next().unwrap_or_default().to_string();
+            let len = if status.isdir { 0 } else { status.length as u64 };
+            entries.push(DirEntry { name, is_dir: status.isdir, len });
+        }
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(entries)
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        self.is_there(path).unwrap_or(false)
+    }
+
+    /// Nothing to do: the NameNode answers when a name is in its journal.
+    fn sync_dir(&self, _path: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// A lease would be the only lock of HDFS. The NameNode gives it away after a minute of silence, and its holder is not
+    /// told: two servers would both believe that they hold it.
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        unsupported(
+            path,
+            "HDFS has no lock that its holder cannot lose unnoticed; a server is kept out by sealing its log",
+        )
+    }
+}

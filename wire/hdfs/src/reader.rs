@@ -1,0 +1,140 @@
+//! A file being read.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use halcyon_env::ReadableFile;
+use hdfs_native::file::FileReader;
+use parking_lot::Mutex;
+
+use crate::cluster::Cluster;
+use crate::failure::{Failure, data_error};
+use crate::file_system::text;
+
+/// Each with new locations of the blocks.
+const ATTEMPTS: usize = 3;
+/// So many bytes have one deadline.
+const PIECE_MAX_BYTES: usize = 8 << 20;
+
+/// An open file of HDFS. It outlives a rename and a move to one of `HdfsOptions::moved_to`, but not its removal.
+pub(crate) struct HdfsReader {
+    cluster: Arc<Cluster>,
+    path: PathBuf,
+    len: u64,
+    /// The library's reader, with the locations of all blocks and its list of dead DataNodes.
+    current: Mutex<Arc<FileReader>>,
+}
+
+fn open(cluster: &Cluster, path: &Path) -> Result<FileReader, Failure> {
+    let name =
+        text(path).map_err(|error| Failure::of(hdfs_native::HdfsError::InvalidPath(error.to_string())))?;
+    cluster.ask(move |client| {
+        let name = name.clone();
+        async move { client.read(&name).await }
+    })
+}
+
+impl HdfsReader {
+    pub(crate) fn open(cluster: &Arc<Cluster>, path: &Path) -> io::Result<HdfsReader> {
+        let reader = open(cluster, path)
+            .map_err(|failure| failure.into_io(path, "cannot be opened", cluster.address()))?;
+        Ok(HdfsReader {
+            cluster: cluster.clone(),
+            path: path.to_path_buf(),
+            len: reader.file_length() as u64,
+            current: Mutex::new(Arc::new(reader)),
+        })
+    }
+
+    fn read_piece(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let (start, wanted) = (offset as usize, buffer.len());
+        let limit = self.cluster.deadlines().read;
+        let mut why = String::new();
+        for attempt in 1..=ATTEMPTS {
+            let reader = self.current.lock().clone();
+            let used = reader.clone();
+            why = match self.cluster.run(limit, async move { reader.read_range(start, wanted).await }) {
+                Some(Ok(bytes)) if bytes.len() == wanted => {
+                    buffer.copy_from_slice(&bytes);
+                    return Ok(());
+                }
+                Some(Ok(bytes)) => format!("{} bytes came instead of {wanted}", bytes.len()),
+                Some(Err(error)) => data_error(&error),
+                None => format!("no answer within {limit:?}"),
+            };
+            tracing::debug!(
+                "{}: attempt {attempt} to read {wanted} bytes at {start}: {why}",
+                self.path.display()
+            );
+            if attempt < ATTEMPTS {
+                self.reopen(&used)?;
+            }
+        }
+        let text = format!(
+            "{}: {wanted} bytes at {offset} cannot be read from any DataNode of {} after {ATTEMPTS} attempts: {why}",
+            self.path.display(),
+            self.cluster.address()
+        );
+        Err(io::Error::other(text))
+    }
+
+    /// Asks anew where the blocks are, unless another thread has done so since `failed` was used.
+    fn reopen(&self, failed: &Arc<FileReader>) -> io::Result<()> {
+        if !Arc::ptr_eq(&self.current.lock(), failed) {
+            return Ok(());
+        }
+        let mut places = vec![self.path.clone()];
+        places.extend(self.cluster.moved_to(&self.path));
+        for place in &places {
+            match open(&self.cluster, place) {
+                Ok(reader) if reader.file_length() as u64 == self.len => {
+                    *self.current.lock() = Arc::new(reader);
+                    return Ok(());
+                }
+                Ok(reader) => {
+                    let (is, was) = (reader.file_length(), self.len);
+                    let text =
+                        format!("{} has {is} bytes now and had {was}: it is another file", place.display());
+                    return Err(io::Error::new(io::ErrorKind::StaleNetworkFileHandle, text));
+                }
+                Err(failure) if failure.kind() == io::ErrorKind::NotFound => {}
+                Err(failure) => {
+                    return Err(failure.into_io(place, "cannot be opened again", self.cluster.address()));
+                }
+            }
+        }
+        let list: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
+        let text = format!("{} is open, but no longer at {}", self.path.display(), list.join(" or at "));
+        Err(io::Error::new(io::ErrorKind::NotFound, text))
+    }
+}
+
+impl ReadableFile for HdfsReader {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let end = offset.checked_add(buffer.len() as u64);
+        if end.is_none_or(|end| end > self.len) {
+            let text = format!(
+                "{} has {} bytes; {} at {offset} are too many",
+                self.path.display(),
+                self.len,
+                buffer.len()
+            );
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, text));
+        }
+        let mut at = offset;
+        for piece in buffer.chunks_mut(PIECE_MAX_BYTES) {
+            self.read_piece(piece, at)?;
+            at += piece.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.len)
+    }
+
+    fn path(&self) -> &PathBuf {
+        &self.path
+    }
+}

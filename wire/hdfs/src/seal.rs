@@ -1,0 +1,73 @@
+//! The end of a file that another client may still write.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::cluster::Cluster;
+use crate::failure::{Failure, kind_of};
+use crate::file_system::text;
+
+/// Between two questions. The NameNode orders the recovery of a block in its answer to a DataNode's heartbeat, so asking
+/// more often gains nothing.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// How long an abandoned file is sealed in the background. A file that is renamed by whoever takes over is sealed there.
+const BACKGROUND: Duration = Duration::from_secs(600);
+
+/// Takes the file away from its writer and waits until its length is final.
+pub(crate) fn seal(cluster: &Cluster, path: &Path) -> io::Result<()> {
+    let name = text(path)?;
+    let failed = |failure: Failure| failure.into_io(path, "cannot be sealed", cluster.address());
+    let end = Instant::now() + cluster.deadlines().seal;
+    let mut pause = PAUSE_MIN;
+    loop {
+        let name = name.clone();
+        let answer = cluster.ask(move |client| {
+            let name = name.clone();
+            async move { client.recover_lease(&name).await }
+        });
+        match answer {
+            Ok(true) => return Ok(()),
+            Ok(false) => {}
+            Err(failure) if failure.kind() == io::ErrorKind::StaleNetworkFileHandle => {} // it is being recovered
+            Err(failure) => return Err(failed(failure)),
+        }
+        if Instant::now() + pause >= end {
+            let text = format!(
+                "{} is not sealed after {:?}: {} still waits for a DataNode with its last block; seal it again",
+                path.display(),
+                cluster.deadlines().seal,
+                cluster.address()
+            );
+            return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+        }
+        cluster.sleep(pause);
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+/// Seals a file that its writer has abandoned. This also ends what the library left running for it: the DataNodes close
+/// their connections.
+pub(crate) fn seal_in_background(cluster: &Arc<Cluster>, path: &Path) {
+    let Ok(name) = text(path) else { return };
+    let (weak, limit) = (Arc::downgrade(cluster), cluster.deadlines().namenode);
+    cluster.spawn(async move {
+        let end = Instant::now() + BACKGROUND;
+        let mut pause = PAUSE_MIN;
+        while Instant::now() < end {
+            let Some(client) = weak.upgrade().map(|cluster| cluster.client()) else { return };
+            match tokio::time::timeout(limit, client.recover_lease(&name)).await {
+                Ok(Ok(true)) => return,
+                Ok(Err(error)) if kind_of(&error) == io::ErrorKind::NotFound => return, // moved or removed
+                _ => {}
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+        tracing::warn!("{name} was abandoned and is not sealed after {BACKGROUND:?}");
+    });
+}

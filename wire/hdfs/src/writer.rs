@@ -1,0 +1,202 @@
+//! A file being written.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use halcyon_env::WritableFile;
+use hdfs_native::file::FileWriter;
+use hdfs_native::{HdfsError, WriteOptions};
+
+use crate::cluster::Cluster;
+use crate::failure::{data_error, kind_of};
+use crate::file_system::text;
+use crate::seal::seal_in_background;
+
+/// So many bytes are collected before they go to the DataNodes. Readers see bytes after a sync only, whatever this is.
+const COLLECTED_MAX_BYTES: usize = 256 << 10;
+
+/// How a file is created.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CreateOptions {
+    /// A file of that name is replaced; otherwise it is an error.
+    pub overwrite: bool,
+    /// Missing directories are made. Never for a log: its directory is renamed to keep its writer out.
+    pub parents: bool,
+    /// Default: the NameNode's `dfs.blocksize`.
+    pub block_size_bytes: Option<u64>,
+    /// Default: the NameNode's `dfs.replication`.
+    pub replication: Option<u32>,
+}
+
+impl CreateOptions {
+    fn to_library(self) -> WriteOptions {
+        WriteOptions {
+            block_size: self.block_size_bytes,
+            replication: self.replication,
+            overwrite: self.overwrite,
+            create_parent: self.parents,
+            ..WriteOptions::default()
+        }
+    }
+}
+
+/// A file of HDFS at its end. After an error it takes no more bytes: what was written since the last sync is in doubt.
+pub struct HdfsWriter {
+    cluster: Arc<Cluster>,
+    path: PathBuf,
+    /// `None` once the file is closed or abandoned.
+    file: Option<FileWriter>,
+    collected: BytesMut,
+    len: u64,
+    /// Why the file was abandoned.
+    abandoned: Option<(io::ErrorKind, String)>,
+}
+
+impl HdfsWriter {
+    /// A creation that may not replace anything is tried once: after a lost answer nobody can tell whose file it is.
+    pub(crate) fn create(
+        cluster: &Arc<Cluster>,
+        path: &Path,
+        options: CreateOptions,
+    ) -> io::Result<HdfsWriter> {
+        let name = text(path)?;
+        let library = options.to_library();
+        let create = |client: hdfs_native::Client| {
+            let (name, library) = (name.clone(), library.clone());
+            async move { client.create(&name, library).await }
+        };
+        let created = if options.overwrite { cluster.ask(create) } else { cluster.ask_once(create) };
+        let file =
+            created.map_err(|failure| failure.into_io(path, "cannot be created", cluster.address()))?;
+        Ok(HdfsWriter {
+            cluster: cluster.clone(),
+            path: path.to_path_buf(),
+            file: Some(file),
+            collected: BytesMut::new(),
+            len: 0,
+            abandoned: None,
+        })
+    }
+
+    /// Ends the file. It is an error if the NameNode did not confirm it, and then the file is in doubt.
+    pub fn close(mut self) -> io::Result<()> {
+        self.pass_on(After::Close)
+    }
+
+    fn pass_on(&mut self, after: After) -> io::Result<()> {
+        let Some(mut file) = self.file.take() else { return Err(self.refusal()) };
+        let bytes = self.collected.split().freeze();
+        let limit = after.limit(&self.cluster);
+        let done = self.cluster.run(limit, async move {
+            let mut result =
+                if bytes.is_empty() { Ok(()) } else { file.write_bytes(bytes).await.map(|_| ()) };
+            if result.is_ok() {
+                result = after.of(&mut file).await;
+            }
+            (file, result)
+        });
+        match done {
+            Some((file, Ok(()))) => {
+                if after != After::Close {
+                    self.file = Some(file);
+                }
+                Ok(())
+            }
+            Some((file, Err(error))) => {
+                drop(file);
+                Err(self.abandon(kind_of(&error), data_error(&error)))
+            }
+            None => Err(self.abandon(io::ErrorKind::TimedOut, format!("no answer within {limit:?}"))),
+        }
+    }
+
+    fn abandon(&mut self, kind: io::ErrorKind, why: String) -> io::Error {
+        tracing::warn!("{} is abandoned: {why}", self.path.display());
+        self.collected.clear();
+        self.abandoned = Some((kind, why));
+        seal_in_background(&self.cluster, &self.path);
+        self.refusal()
+    }
+
+    fn refusal(&self) -> io::Error {
+        let (kind, why) = self
+            .abandoned
+            .as_ref()
+            .map_or((io::ErrorKind::Other, "it was closed"), |(kind, why)| (*kind, why.as_str()));
+        let text = format!(
+            "{} takes no more bytes: {why} ({}); go on in another file",
+            self.path.display(),
+            self.cluster.address()
+        );
+        io::Error::new(kind, text)
+    }
+}
+
+/// What is done behind the bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum After {
+    Nothing,
+    Sync,
+    Close,
+}
+
+impl After {
+    fn limit(self, cluster: &Cluster) -> Duration {
+        let deadlines = cluster.deadlines();
+        if self == After::Close { deadlines.close } else { deadlines.sync }
+    }
+
+    async fn of(self, file: &mut FileWriter) -> Result<(), HdfsError> {
+        match self {
+            After::Nothing => Ok(()),
+            After::Sync => file.hsync().await,
+            After::Close => file.close().await,
+        }
+    }
+}
+
+impl WritableFile for HdfsWriter {
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.file.is_none() {
+            return Err(self.refusal());
+        }
+        for part in bytes.chunks(COLLECTED_MAX_BYTES) {
+            self.collected.extend_from_slice(part);
+            if self.collected.len() >= COLLECTED_MAX_BYTES {
+                self.pass_on(After::Nothing)?;
+            }
+        }
+        self.len += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// The bytes are on the disks of all DataNodes of the last block (`hsync`).
+    fn sync(&mut self) -> io::Result<()> {
+        self.pass_on(After::Sync)
+    }
+
+    fn truncate(&mut self, _len: u64) -> io::Result<()> {
+        let text = format!("{}: a file in HDFS only grows; go on in another file", self.path.display());
+        Err(io::Error::new(io::ErrorKind::Unsupported, text))
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// A file that was not closed is sealed in the background: it keeps what was synced.
+impl Drop for HdfsWriter {
+    fn drop(&mut self) {
+        if self.file.take().is_some() {
+            seal_in_background(&self.cluster, &self.path);
+        }
+    }
+}
