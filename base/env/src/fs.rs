@@ -48,7 +48,9 @@ pub trait FileSystem: Send + Sync {
     /// Names in a directory, sorted; `NotFound` if there is no such directory.
     fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>>;
 
-    fn exists(&self, path: &Path) -> bool;
+    /// Whether there is a file or directory of this name. `false` only if the file system has said so: an answer that
+    /// did not come is an error.
+    fn exists(&self, path: &Path) -> io::Result<bool>;
 
     /// Makes the names in a directory durable.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
@@ -57,6 +59,21 @@ pub trait FileSystem: Send + Sync {
     /// another holder in this one) has it: the error names the process if it is known. Released when the guard is
     /// dropped or the process dies.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>>;
+}
+
+impl dyn FileSystem + '_ {
+    /// The first of these names that is there.
+    pub fn first_existing<'a>(
+        &self,
+        places: impl IntoIterator<Item = &'a Path>,
+    ) -> io::Result<Option<&'a Path>> {
+        for place in places {
+            if self.exists(place)? {
+                return Ok(Some(place));
+            }
+        }
+        Ok(None)
+    }
 }
 
 /// Holds an exclusive lock until dropped.

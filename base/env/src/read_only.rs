@@ -100,8 +100,8 @@ impl FileSystem for ReadOnlyFileSystem {
         Ok(entries)
     }
 
-    fn exists(&self, path: &Path) -> bool {
-        path.exists()
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        crate::real::exists(path)
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {

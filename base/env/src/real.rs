@@ -59,6 +59,14 @@ fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
     Ok(temporary)
 }
 
+pub(crate) fn exists(path: &Path) -> io::Result<bool> {
+    match path.try_exists() {
+        // A part of the path is a file: there can be nothing below.
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(false),
+        found => found.map_err(|e| named(e, path)),
+    }
+}
+
 fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -143,8 +151,8 @@ impl FileSystem for RealFileSystem {
         Ok(entries)
     }
 
-    fn exists(&self, path: &Path) -> bool {
-        path.exists()
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        exists(path)
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {

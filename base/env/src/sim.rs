@@ -119,6 +119,12 @@ impl SimFileSystem {
         self.state.lock().faults.clear();
     }
 
+    /// How many operations failed by an injected fault. A test asserts it, so that a fault that never came true does
+    /// not look like one that was survived.
+    pub fn faults_hit(&self) -> u64 {
+        self.state.lock().faults.hit
+    }
+
     /// How many operations there were that a fault could have hit.
     pub fn operations(&self) -> u64 {
         self.state.lock().faults.count
@@ -272,9 +278,10 @@ impl FileSystem for SimFileSystem {
         state.tree.list(path)
     }
 
-    fn exists(&self, path: &Path) -> bool {
-        let state = self.state.lock();
-        !state.dead && state.tree.find(path).is_ok()
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        let mut state = self.state.lock();
+        state.begin(Operation::Exists, path)?;
+        Ok(state.tree.find(path).is_ok())
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {

@@ -76,7 +76,7 @@ impl FileSystem for WatchedFileSystem {
         self.watch.over("files", path, || self.inner.list(path))
     }
 
-    fn exists(&self, path: &Path) -> bool {
+    fn exists(&self, path: &Path) -> io::Result<bool> {
         self.inner.exists(path)
     }
 

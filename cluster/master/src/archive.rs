@@ -18,7 +18,7 @@ use crate::state::MasterState;
 pub(crate) fn archive_region(core: &MasterState, table: &TableName, encoded_name: &str) -> Result<()> {
     let fs = &*core.env.fs;
     let from = layout::region_dir(&core.root, table, encoded_name);
-    if !fs.exists(&from) {
+    if !fs.exists(&from)? {
         return Ok(());
     }
     for entry in list(fs, &from)? {
@@ -44,7 +44,7 @@ pub(crate) fn archive_family(
         fs.create_dir_all(&to)?;
         for file in files.iter().filter(|file| !file.is_dir) {
             let mut target = to.join(&file.name);
-            if fs.exists(&target) {
+            if fs.exists(&target)? {
                 target = to.join(format!("{}.{}", file.name, core.now_ms()));
             }
             fs.rename(&from.join(&file.name), &target)?;

@@ -23,7 +23,7 @@ pub fn root_dir(env: &Env, root: &Path) -> Result<ClusterId> {
     }
     check_version(env, root)?;
     let path = layout::cluster_id_file(root);
-    if env.fs.exists(&path) {
+    if env.fs.exists(&path)? {
         return ClusterId::decode_file(&env.fs.read(&path)?).map_err(|error| error.context(path.display()));
     }
     let id = ClusterId::from_random(random_bytes());
@@ -35,8 +35,8 @@ pub fn root_dir(env: &Env, root: &Path) -> Result<ClusterId> {
 /// The gate: a layout this program does not know is left alone.
 fn check_version(env: &Env, root: &Path) -> Result<()> {
     let path = layout::version_file(root);
-    if !env.fs.exists(&path) {
-        if env.fs.exists(&RegionInfo::meta().dir(root)) {
+    if !env.fs.exists(&path)? {
+        if env.fs.exists(&RegionInfo::meta().dir(root))? {
             return Err(Error::corrupt(format!(
                 "{} is missing, but the directory holds tables; is it the root of an HBase cluster?",
                 path.display()
@@ -85,4 +85,29 @@ pub(crate) fn open_meta(
     let opened = cluster.region_server.open_region(&OpenRegionRequest::new(&meta, &descriptor));
     let opened = opened.map_err(|error| error.context("hbase:meta"))?;
     Ok((descriptor, opened.open_seq_num))
+}
+
+#[cfg(test)]
+mod tests {
+    use halcyon_env::FileSystem;
+    use halcyon_env::sim::{Fault, Operation, SimFileSystem};
+
+    use super::*;
+
+    /// A cluster id was taken for absent when the question whether its file exists failed, and a new one replaced it:
+    /// servers and clients of the cluster did not know it any more.
+    #[test]
+    fn a_cluster_keeps_its_id_and_version() {
+        let (fs, root) = (SimFileSystem::new(), Path::new("/hbase"));
+        let id = root_dir(&fs.env(), root).unwrap();
+        let files = [layout::cluster_id_file(root), layout::version_file(root)];
+        let before = files.clone().map(|file| fs.read(&file).unwrap());
+        for (at, file) in files.iter().enumerate() {
+            fs.inject(Fault::new(Operation::Exists, &file.to_string_lossy()));
+            root_dir(&fs.env(), root).unwrap_err();
+            assert_eq!(fs.faults_hit(), at as u64 + 1);
+        }
+        assert_eq!(files.map(|file| fs.read(&file).unwrap()), before);
+        assert_eq!(root_dir(&fs.env(), root).unwrap(), id);
+    }
 }

@@ -227,7 +227,7 @@ pub(crate) fn directories(core: &MasterState, table: &TableName) -> Result<Vec<R
     let mut regions = Vec::new();
     for entry in list(&*core.env.fs, &dir)?.into_iter().filter(|entry| entry.is_dir) {
         let path = dir.join(&entry.name).join(layout::REGION_INFO);
-        if !core.env.fs.exists(&path) {
+        if !core.env.fs.exists(&path)? {
             continue;
         }
         match RegionInfo::decode_file(&core.env.fs.read(&path)?) {

@@ -29,7 +29,7 @@ pub(crate) fn replace(env: &Env, root: &Path) -> Result<()> {
             let place = |region_dir: PathBuf| region_dir.join(family).join(file);
             let live = place(layout::region_dir(root, &table, region));
             let archived = place(layout::archive_region_dir(root, &table, region));
-            if !env.fs.exists(&live) && !env.fs.exists(&archived) {
+            if !env.fs.exists(&live)? && !env.fs.exists(&archived)? {
                 warn!(link = %dir.join(&entry.name).display(), "a link leads to no file");
                 continue;
             }

@@ -90,7 +90,7 @@ pub(crate) fn take_over(env: &Env, root: &Path, cluster: &ClusterServices) -> Re
     })?;
     // What a compaction of it left.
     let archived = layout::archive_table_dir(&store_root, &TableName::MASTER_STORE);
-    if env.fs.exists(&archived) {
+    if env.fs.exists(&archived)? {
         env.fs.remove_dir_all(&archived)?;
     }
     Ok(())

@@ -48,7 +48,7 @@ pub(crate) fn read_info(core: &MasterState, name: &str) -> Result<Option<pb::Sna
         return Ok(None); // no snapshot has such a name, and no path is made of it
     }
     let path = dir(core, name).join(INFO);
-    if !core.env.fs.exists(&path) {
+    if !core.env.fs.exists(&path)? {
         return Ok(None);
     }
     decode(&path, &core.env.fs.read(&path)?).map(Some)
@@ -92,7 +92,7 @@ pub(crate) fn write(
 ) -> Result<()> {
     let fs = &*core.env.fs;
     let (working, complete) = (dir(core, ".tmp").join(&info.name), dir(core, &info.name));
-    if fs.exists(&complete) {
+    if fs.exists(&complete)? {
         return Ok(());
     }
     let mut manifest = pb::SnapshotDataManifest { table_schema: table.to_pb(), region_manifests: Vec::new() };
@@ -158,7 +158,7 @@ pub(crate) fn delete_working(core: &MasterState, name: &str) -> Result<()> {
 /// Deletes a snapshot: at once for everybody who looks for it, then its files. May run twice.
 pub(crate) fn delete(core: &MasterState, name: &str) -> Result<()> {
     let (fs, complete, leaving) = (&*core.env.fs, dir(core, name), dir(core, ".tmp").join(name));
-    if fs.exists(&complete) {
+    if fs.exists(&complete)? {
         crate::archive::remove_dir(fs, &leaving)?;
         fs.create_dir_all(&dir(core, ".tmp"))?;
         fs.rename(&complete, &leaving)?;
@@ -308,7 +308,7 @@ pub(crate) fn copy_files(core: &MasterState, table: &TableDescriptor, copies: Ve
             return copy_file(&*fs, &copy.live, &copy.archived, &copy.target);
         }
         // In this order: a file goes from the one place to the other.
-        let Some(from) = [&copy.live, &copy.archived].into_iter().find(|path| fs.exists(path)) else {
+        let Some(from) = fs.first_existing([&*copy.live, &*copy.archived])? else {
             return Err(Error::invalid(format!("what {} was copied from is gone", copy.target.display())));
         };
         files.copy_rows(&table, &copy.region, from, &copy.target)
@@ -329,7 +329,7 @@ fn open_either(fs: &dyn FileSystem, live: &Path, archived: &Path) -> Result<Arc<
 
 /// Copies from where the file is, now or by the time it is looked for in the other place.
 pub(crate) fn copy_file(fs: &dyn FileSystem, live: &Path, archived: &Path, to: &Path) -> Result<()> {
-    if fs.exists(to) {
+    if fs.exists(to)? {
         return Ok(()); // renamed into place when it was whole
     }
     let source = open_either(fs, live, archived)?;

@@ -50,7 +50,7 @@ impl Switches {
     pub(crate) fn load(env: &Env, root: &Path) -> Result<Switches> {
         let mut switches = Switches { on: ALL.map(|(_, _, default)| default) };
         let path = file(root);
-        if !env.fs.exists(&path) {
+        if !env.fs.exists(&path)? {
             return Ok(switches);
         }
         let bytes = env.fs.read(&path)?;

@@ -232,7 +232,7 @@ fn a_table_that_cannot_be_opened_is_taken_back() {
     assert!(error.message.contains("cannot be opened"), "{error}");
     assert_eq!(c.state("t"), None);
     c.check();
-    assert!(!c.env.fs.exists(&c.root.join("data/default/t")));
+    assert!(!c.env.fs.exists(&c.root.join("data/default/t")).unwrap());
     c.run("CreateTable", &create(&table("t", &["f"]), &[])).unwrap();
     c.check();
 }

@@ -116,7 +116,7 @@ fn flush_and_snapshot_end_although_a_region_failed_to_open() {
     fs.replace(&edits.join("0000000000000000417"), b"edits").unwrap();
     let error = c.run("Snapshot", &snapshot("u", "t")).unwrap_err();
     assert!(error.message.contains("recovered edits"), "{error}");
-    assert!(!c.env.fs.exists(Path::new("/hbase/.hbase-snapshot/u")));
+    assert!(!c.env.fs.exists(Path::new("/hbase/.hbase-snapshot/u")).unwrap());
     c.run("DisableTable", &disable("t")).unwrap();
     c.run("DeleteTable", &delete("t")).unwrap();
 }
@@ -189,7 +189,7 @@ fn a_procedure_that_runs_is_aborted_before_its_next_step() {
     c.server.set_fault("flush_region", None);
     let error = c.wait(id).unwrap_err();
     assert!(error.class.ends_with("ProcedureAbortedException"), "{error}");
-    assert!(!c.env.fs.exists(Path::new("/hbase/.hbase-snapshot/s")));
+    assert!(!c.env.fs.exists(Path::new("/hbase/.hbase-snapshot/s")).unwrap());
     c.check();
 }
 

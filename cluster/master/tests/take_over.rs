@@ -72,7 +72,7 @@ fn hbase_would_find_meta_and_the_server_of_its_regions() {
         assert_eq!(column(&c, b"split_enabled", "state", "d").unwrap(), b"PBUF\x08\x01");
     }
     for path in ["data/master/store/.initialized", "data/master/store/.tabledesc"] {
-        assert!(sim.env().fs.exists(&Path::new(ROOT).join("MasterData").join(path)), "{path}");
+        assert!(sim.env().fs.exists(&Path::new(ROOT).join("MasterData").join(path)).unwrap(), "{path}");
     }
 }
 

@@ -251,7 +251,7 @@ impl Shared {
 
     /// What the master's janitor does in a server: files that were compacted away are kept for nobody here.
     fn empty_archive(&self) -> Result<(), Failure> {
-        if self.env.fs.exists(&self.archive) {
+        if self.env.fs.exists(&self.archive)? {
             self.env.fs.remove_dir_all(&self.archive)?;
         }
         Ok(())

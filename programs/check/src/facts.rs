@@ -194,8 +194,10 @@ impl RegionDir {
         {
             self.unreadable.push((path.clone(), error.to_string()));
         }
-        if !places.iter().any(|place| env.fs.exists(place)) {
-            self.dangling.push(path);
+        match env.fs.first_existing(places.iter().map(PathBuf::as_path)) {
+            Ok(None) => self.dangling.push(path),
+            Ok(Some(_)) => {}
+            Err(error) => self.unreadable.push((path, error.to_string())),
         }
     }
 }

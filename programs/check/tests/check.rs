@@ -210,7 +210,7 @@ fn references_and_links_that_lead_nowhere_are_moved_aside() {
         let dir = root.first_dir().join("f");
         root.put(&dir.join(&name), bytes);
         root.expect_repair(kind);
-        assert!(!root.fs.exists(&dir.join(&name)));
+        assert!(!root.fs.exists(&dir.join(&name)).unwrap());
         let aside = &root.fs.list(Path::new("/root/.hbck")).unwrap()[0].name;
         let below = dir.strip_prefix("/root").unwrap().join(&name);
         assert_eq!(root.fs.read(&Path::new("/root/.hbck").join(aside).join(below)).unwrap(), bytes);

@@ -8,8 +8,8 @@
 //! Replication peers that are kept in ZooKeeper cannot be seen from here. A family with `REPLICATION_SCOPE` 1 in a
 //! directory that Halcyon has not served before stands for them.
 
-use std::fmt;
 use std::path::Path;
+use std::{fmt, io};
 
 use clap::ValueEnum;
 use halcyon_env::Env;
@@ -159,13 +159,18 @@ pub fn of_directory(env: &Env, root: &Path, is_new_here: bool) -> Result<Vec<Fin
     for (qualifier, protection) in PROTECTING_TABLES {
         let table = TableName::new(TableName::SYSTEM_NAMESPACE.as_bytes(), qualifier.as_bytes());
         let dir = layout::table_dir(root, &table.expect("the names above are valid"));
-        if env.fs.exists(&dir) {
+        let found = env.fs.exists(&dir);
+        if found.map_err(|error| format!("cannot look at the data directory: {error}"))? {
             let what = format!("table hbase:{qualifier} in {}", dir.display());
             findings.push(Finding { protection, what });
         }
     }
     let peers = root.join(PEERS_DIR);
-    if env.fs.list(&peers).is_ok_and(|entries| !entries.is_empty()) {
+    let has_peers = match env.fs.list(&peers) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        listed => !listed.map_err(|error| format!("cannot look at the data directory: {error}"))?.is_empty(),
+    };
+    if has_peers {
         let what = format!("replication peers in {}", peers.display());
         findings.push(Finding { protection: Protection::Replication, what });
     }
@@ -235,7 +240,7 @@ fn line(finding: &Finding) -> String {
 
 #[cfg(test)]
 mod tests {
-    use halcyon_env::sim::SimFileSystem;
+    use halcyon_env::sim::{Fault, Operation, SimFileSystem};
     use halcyon_schema::FamilyDescriptor;
 
     use super::*;
@@ -286,6 +291,19 @@ mod tests {
             property("hbase.coprocessor.enabled", "false"),
         ];
         assert_eq!(of_properties(&properties, Path::new("/data")), []);
+    }
+
+    /// Peers and tables were taken for absent when the file system had no answer.
+    #[test]
+    fn a_directory_that_cannot_be_looked_at_is_not_safe() {
+        let fs = SimFileSystem::new();
+        for (at, (operation, path)) in
+            [(Operation::List, "peers"), (Operation::Exists, "acl")].into_iter().enumerate()
+        {
+            fs.inject(Fault::new(operation, path));
+            of_directory(&fs.env(), Path::new("/data"), false).unwrap_err();
+            assert_eq!(fs.faults_hit(), at as u64 + 1);
+        }
     }
 
     #[test]

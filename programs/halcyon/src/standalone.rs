@@ -99,7 +99,8 @@ fn check_safe_start(
     accepted: &[Protection],
 ) -> Result<(), Failure> {
     let root = &settings.data;
-    let is_new_here = !env.fs.exists(&root.join(LOCK_FILE));
+    let locked = env.fs.exists(&root.join(LOCK_FILE));
+    let is_new_here = !locked.map_err(|error| format!("cannot look at the data directory: {error}"))?;
     let mut findings = safe_start::of_properties(properties, root);
     findings.extend(safe_start::of_directory(env, root, is_new_here)?);
     let judged = safe_start::judge(findings, accepted);

@@ -43,7 +43,7 @@ pub fn region_dir(env: &Env, root: &Path, region: &str) -> Result<PathBuf, Stop>
         for namespace in directories(env, &layout::data_dir(root)).map_err(failed)? {
             for table in directories(env, &namespace).map_err(failed)? {
                 let dir = table.join(region);
-                if env.fs.exists(&dir) {
+                if env.fs.exists(&dir).map_err(|error| failed(error.to_string()))? {
                     return Ok(dir);
                 }
             }

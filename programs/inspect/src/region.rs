@@ -143,7 +143,10 @@ impl Inspector<'_> {
         let leads_to = place::targets(path.parent().unwrap_or(path), &entry.name);
         let target = match &leads_to {
             None => Some(path.to_path_buf()),
-            Some(places) => places.iter().find(|place| self.env.fs.exists(place)).cloned(),
+            Some(places) => match self.env.fs.first_existing(places.iter().map(PathBuf::as_path)) {
+                Ok(found) => found.map(Path::to_path_buf),
+                Err(error) => return out.damaged(path, None, &error.into()),
+            },
         };
         let Some(target) = target else {
             let wanted = leads_to.map_or_else(String::new, |[live, _]| live.display().to_string());

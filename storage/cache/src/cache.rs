@@ -361,7 +361,7 @@ impl BlockCache {
     pub fn sweep(&self, fs: &dyn FileSystem, after: FileId, files_max: usize) -> Option<FileId> {
         let (closed, next) = self.registry.files.closed_after(after, files_max.max(1));
         for (number, path) in closed {
-            if !fs.exists(&path) && self.registry.files.retire(number, 0) {
+            if matches!(fs.exists(&path), Ok(false)) && self.registry.files.retire(number, 0) {
                 self.let_go(number);
             }
         }

@@ -69,12 +69,12 @@ impl Region {
         let dir = layout::region_dir(root, info.table(), info.encoded_name());
         let archive_dir = layout::archive_region_dir(root, info.table(), info.encoded_name());
         let env = services.env.clone();
-        if !env.fs.exists(&dir.join(REGION_INFO)) {
+        if !env.fs.exists(&dir.join(REGION_INFO))? {
             let families: Vec<FamilyDescriptor> = table.families().to_vec();
             Region::create_on_disk(&env, root, &info, &families)?;
         }
         let temporary = dir.join(".tmp");
-        if env.fs.exists(&temporary) {
+        if env.fs.exists(&temporary)? {
             env.fs.remove_dir_all(&temporary)?;
         }
         let mut stores = Vec::new();
@@ -150,7 +150,7 @@ impl Region {
     fn replay(&self, dir: &Path) -> Result<SeqId> {
         let env = &self.services.env;
         let mut files = Vec::new();
-        if env.fs.exists(dir) {
+        if env.fs.exists(dir)? {
             for entry in env.fs.list(dir)? {
                 if !entry.is_dir && !entry.name.is_empty() && entry.name.bytes().all(|b| b.is_ascii_digit()) {
                     files.push(dir.join(&entry.name));
@@ -355,7 +355,7 @@ fn highest_seq(store: &Store) -> SeqId {
 
 /// The sequence id that the last opening made durable; 0 if there is none.
 pub(crate) fn highest_marker(env: &Env, edits_dir: &Path) -> Result<SeqId> {
-    if !env.fs.exists(edits_dir) {
+    if !env.fs.exists(edits_dir)? {
         return Ok(SeqId::ZERO);
     }
     let names = env.fs.list(edits_dir)?;

@@ -49,7 +49,7 @@ impl ReplayedNonces {
     pub(crate) fn read(env: &Env, edits_dir: &Path, oldest_ms: i64) -> Result<ReplayedNonces> {
         let mut nonces = ReplayedNonces { list: VecDeque::new(), oldest_ms };
         let path = edits_dir.join(FILE_NAME);
-        if !env.fs.exists(&path) {
+        if !env.fs.exists(&path)? {
             return Ok(nonces);
         }
         match decode(&path, &env.fs.read(&path)?) {
@@ -79,7 +79,7 @@ impl ReplayedNonces {
         if !self.list.is_empty() {
             return Ok(env.fs.replace(&path, &encode(&self.list))?);
         }
-        if env.fs.exists(&path) {
+        if env.fs.exists(&path)? {
             env.fs.remove_file(&path)?;
         }
         Ok(())
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(later.into_vec(), [found(3, 300)]);
         let last = ReplayedNonces::read(&env, dir, 301).unwrap();
         last.keep(&env, dir).unwrap();
-        assert!(!env.fs.exists(&dir.join(FILE_NAME)), "no nonces, no file");
+        assert!(!env.fs.exists(&dir.join(FILE_NAME)).unwrap(), "no nonces, no file");
     }
 
     #[test]

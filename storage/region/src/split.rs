@@ -101,7 +101,7 @@ impl Region {
         to: &Path,
     ) -> Result<()> {
         let env = &services.env;
-        if env.fs.exists(to) {
+        if env.fs.exists(to)? {
             return Ok(());
         }
         let nowhere = || Error::invalid(format!("{} is in no family's directory", to.display()));
@@ -214,7 +214,7 @@ fn refer(
 ) -> Result<()> {
     for child in children {
         let dir = child.dir(root);
-        if env.fs.exists(&dir) {
+        if env.fs.exists(&dir)? {
             env.fs.remove_dir_all(&dir)?;
             env.fs.sync_dir(&layout::table_dir(root, child.table()))?;
         }

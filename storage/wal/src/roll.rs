@@ -309,7 +309,7 @@ impl Rolling {
         env: &Env,
         config: &WalConfig,
     ) -> Result<(Box<dyn WritableFile>, PathBuf)> {
-        let path = self.free_name(env, config);
+        let path = self.free_name(env, config)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let temporary = path.with_file_name(format!(".{name}.tmp"));
         let mut file = env.fs.create(&temporary)?;
@@ -330,15 +330,15 @@ impl Rolling {
         Ok((file, path))
     }
 
-    fn free_name(&mut self, env: &Env, config: &WalConfig) -> PathBuf {
+    fn free_name(&mut self, env: &Env, config: &WalConfig) -> Result<PathBuf> {
         // Recovery reads files in order of the times in their names, so these rise although the clock may fall.
         let mut ms = env.clock.now_ms().max(self.last_ms + 1);
         loop {
             self.last_ms = ms;
             let name = config.file_name(ms);
             let path = config.dir.join(&name);
-            if !env.fs.exists(&path) && !env.fs.exists(&config.archive_dir.join(&name)) {
-                return path;
+            if !env.fs.exists(&path)? && !env.fs.exists(&config.archive_dir.join(&name))? {
+                return Ok(path);
             }
             ms += 1;
         }

@@ -27,8 +27,9 @@ const TEMPORARY_SUFFIX: &str = ".temp";
 /// Edits held in memory before the largest region's are written out.
 const BUFFERED_MAX_BYTES: usize = 64 << 20;
 
-/// Names the `recovered.edits` directory of an encoded region name and table; `None`: the region is gone.
-pub type Destination<'a> = dyn Fn(&[u8], &[u8]) -> Option<PathBuf> + 'a;
+/// Names the `recovered.edits` directory of an encoded region name and table; `None`: the region is gone. An error, if
+/// that cannot be told, ends the split.
+pub type Destination<'a> = dyn Fn(&[u8], &[u8]) -> Result<Option<PathBuf>> + 'a;
 
 /// What a split found and made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -120,7 +121,7 @@ impl Splitter<'_> {
         }
         let (region, seq) = (&key.encoded_region_name[..], SeqId::new(key.log_sequence_number));
         if !self.outputs.contains_key(region) {
-            let dir = (self.destination)(region, &key.table_name);
+            let dir = (self.destination)(region, &key.table_name)?;
             let output = dir.map(|dir| Output::new(dir, log, seq));
             self.outputs.insert(region.to_vec(), output);
         }

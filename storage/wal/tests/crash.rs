@@ -95,8 +95,8 @@ fn recovered_dir(region: &[u8]) -> PathBuf {
 
 /// Splits, and reads back what the regions would replay.
 fn recover(fs: &SimFileSystem) -> Result<Vec<Edit>> {
-    if fs.exists(Path::new(LOG_DIR)) {
-        split_logs(&fs.env(), Path::new(LOG_DIR), &|region, _| Some(recovered_dir(region)))?;
+    if fs.exists(Path::new(LOG_DIR))? {
+        split_logs(&fs.env(), Path::new(LOG_DIR), &|region, _| Ok(Some(recovered_dir(region))))?;
     }
     read_recovered(fs)
 }

@@ -99,7 +99,8 @@ fn write_log(scratch: &Scratch) -> PathBuf {
     let path = wal.current_file();
     let root = scratch.path().to_path_buf();
     wal.close().unwrap();
-    let report = split_logs(&Env::real(), &scratch.config().dir, &|_, _| Some(root.join("recovered.edits")));
+    let report =
+        split_logs(&Env::real(), &scratch.config().dir, &|_, _| Ok(Some(root.join("recovered.edits"))));
     assert_eq!(report.unwrap().files, [root.join("recovered.edits/0000000000000000030")]);
     path
 }

@@ -74,7 +74,7 @@ fn entries_come_back_in_order_and_split_by_region() {
     let root = scratch.path().to_path_buf();
     let destination = |region: &[u8], table: &[u8]| {
         assert_eq!(table, b"t");
-        (region == b"aaaa").then(|| root.join("aaaa/recovered.edits"))
+        Ok((region == b"aaaa").then(|| root.join("aaaa/recovered.edits")))
     };
     for _ in 0..2 {
         let report = split_logs(&env, &scratch.config().dir, &destination).unwrap();

@@ -207,8 +207,8 @@ impl FileSystem for HdfsFileSystem {
         Ok(entries)
     }
 
-    fn exists(&self, path: &Path) -> bool {
-        self.is_there(path).unwrap_or(false)
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.is_there(path)
     }
 
     /// Nothing to do: the NameNode answers when a name is in its journal.

@@ -17,6 +17,7 @@ pub enum Operation {
     Rename,
     Remove,
     List,
+    Exists,
 }
 
 impl Operation {
@@ -90,6 +91,8 @@ pub(super) struct Faults {
     interruptions: Vec<Interruption>,
     /// Operations so far.
     pub(super) count: u64,
+    /// Those that a fault made fail.
+    pub(super) hit: u64,
 }
 
 impl Faults {
@@ -147,6 +150,7 @@ impl Faults {
         match errno {
             None => Ok(()),
             Some(errno) => {
+                self.hit += 1;
                 let error = io::Error::from_raw_os_error(errno);
                 Err(io::Error::new(error.kind(), format!("{text}: {error}")))
             }

@@ -157,7 +157,7 @@ fn decode(bytes: &[u8]) -> Result<Record> {
 /// Takes numbers that no procedure had, also none of an earlier master: clients ask for results by number.
 pub(crate) fn reserve_ids(core: &MasterState) -> Result<std::ops::Range<u64>> {
     let path = dir(core).join(NEXT);
-    let first = if core.env.fs.exists(&path) {
+    let first = if core.env.fs.exists(&path)? {
         let bytes = core.env.fs.read(&path)?;
         let text = String::from_utf8_lossy(&bytes);
         text.trim()

@@ -138,7 +138,7 @@ impl FakeRegionServer {
     fn refer(&self, table: &TableDescriptor, parents: &[RegionInfo], children: &[RegionInfo]) -> Result<()> {
         for child in children {
             let dir = child.dir(&self.root);
-            if self.env.fs.exists(&dir) {
+            if self.env.fs.exists(&dir).unwrap() {
                 self.env.fs.remove_dir_all(&dir)?;
             }
             self.create_region_files(child, table)?;
@@ -197,11 +197,11 @@ impl RegionServerApi for FakeRegionServer {
             self.fault("open_region")?;
         }
         let dir = region.dir(&self.root);
-        if !self.env.fs.exists(&dir.join(".regioninfo")) {
+        if !self.env.fs.exists(&dir.join(".regioninfo")).unwrap() {
             return Err(Error::invalid(format!("{} has no files", dir.display())));
         }
         for family in table.families() {
-            if !self.env.fs.exists(&dir.join(&*family.name_str())) {
+            if !self.env.fs.exists(&dir.join(&*family.name_str())).unwrap() {
                 return Err(Error::invalid(format!("{} has no {}", dir.display(), family.name_str())));
             }
             if table.attribute(b"POISON").is_some() {
@@ -576,7 +576,7 @@ impl Cluster {
                 for file in self.server.files(region).iter().filter(|file| file.contains('.')) {
                     let (family_and_file, parent) = file.split_once('.').unwrap();
                     let referred = table.dir(&self.root).join(parent).join(family_and_file);
-                    assert!(self.env.fs.exists(&referred), "{file} of {region} leads nowhere");
+                    assert!(self.env.fs.exists(&referred).unwrap(), "{file} of {region} leads nowhere");
                 }
                 let column = |name: &str| self.server.meta_value(region.region_name(), "info", name);
                 let open = column("state").unwrap() == b"OPEN";

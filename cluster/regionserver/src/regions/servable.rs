@@ -15,7 +15,7 @@ pub(crate) fn check(env: &Env, root: &Path, table: &TableDescriptor) -> Result<(
     table.check_files()?;
     let mob_files = halcyon_schema::layout::table_dir(&root.join(MOB_DIR), table.name());
     for family in table.families().iter().filter(|family| family.is_mob()) {
-        if env.fs.exists(&mob_files) {
+        if env.fs.exists(&mob_files)? {
             return Err(Error::invalid(format!(
                 "family {} has values in {}, which are not read here. Set IS_MOB to false at HBase and compact the \
                  table there first",

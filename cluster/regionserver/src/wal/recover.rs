@@ -38,7 +38,7 @@ pub(crate) fn recover_logs(env: &Env, root: &Path) -> Result<usize> {
 /// replays them (`MasterRegion.REPLAY_EDITS_DIR`).
 pub(crate) fn recover_left_logs(env: &Env, root: &Path, region: &RegionInfo) -> Result<usize> {
     let dir = region.dir(root).join(LEFT_LOGS);
-    if env.fs.exists(&dir) { split(env, root, &dir) } else { Ok(0) }
+    if env.fs.exists(&dir)? { split(env, root, &dir) } else { Ok(0) }
 }
 
 fn begin_splitting(env: &Env, wals: &Path, name: &str) -> Result<PathBuf> {
@@ -78,10 +78,64 @@ fn split(env: &Env, root: &Path, dir: &Path) -> Result<usize> {
     Ok(report.logs.len())
 }
 
-/// Where the edits of a region go; `None` if the region is gone.
-fn edits_dir(env: &Env, root: &Path, encoded: &[u8], table: &[u8]) -> Option<PathBuf> {
-    let table = TableName::parse(table).ok()?;
-    let encoded = std::str::from_utf8(encoded).ok()?;
+/// Where the edits of a region go; `None` if the region is gone. An error if that cannot be told: edits of a region that
+/// is there must not be dropped.
+fn edits_dir(env: &Env, root: &Path, encoded: &[u8], table: &[u8]) -> Result<Option<PathBuf>> {
+    let (Ok(table), Ok(encoded)) = (TableName::parse(table), std::str::from_utf8(encoded)) else {
+        return Ok(None); // no region has such a name
+    };
     let dir = layout::region_dir(root, &table, encoded);
-    env.fs.exists(&dir).then(|| dir.join(RECOVERED_EDITS_DIR))
+    Ok(env.fs.exists(&dir)?.then(|| dir.join(RECOVERED_EDITS_DIR)))
+}
+
+#[cfg(test)]
+mod tests {
+    use halcyon_cell::{Cell, SeqId};
+    use halcyon_env::FileSystem;
+    use halcyon_env::sim::{CrashMode, Fault, Operation, SimFileSystem};
+    use halcyon_wal::{Durability, Wal, WalConfig, WalEntry};
+
+    use super::*;
+
+    const ROOT: &str = "/hbase";
+    const REGION: &str = "0123456789abcdef0123456789abcdef";
+
+    /// What a server leaves that died with one edit in the log of this name.
+    fn dead_server(fs: &SimFileSystem, log: &str) -> SimFileSystem {
+        let root = Path::new(ROOT);
+        let env = fs.env();
+        env.fs.create_dir_all(&layout::region_dir(root, &TableName::parse(b"t").unwrap(), REGION)).unwrap();
+        let dir = layout::wals_dir(root).join("host,1,1");
+        let wal = Wal::open(env, WalConfig::new(dir, layout::old_wals_dir(root), log)).unwrap();
+        let cell = Cell::put(b"row", b"f", b"q", 1, b"value");
+        let entry = WalEntry {
+            region: REGION.as_bytes(),
+            table: b"t",
+            seq: SeqId::new(7),
+            write_time_ms: 1,
+            nonce_group: 0,
+            nonce: 0,
+            cells: &[cell.get()],
+        };
+        wal.append(&entry, Durability::FsyncWal, Box::new(|_| {})).unwrap();
+        wal.drive();
+        fs.crash(CrashMode::Keep, 1)
+    }
+
+    fn names(fs: &SimFileSystem, dir: &Path) -> Vec<String> {
+        fs.list(dir).unwrap_or_default().into_iter().map(|entry| entry.name).collect()
+    }
+
+    /// Edits were dropped and their log archived when the question whether their region exists failed.
+    #[test]
+    fn edits_are_kept_while_their_region_is_in_doubt() {
+        let (fs, root) = (dead_server(&SimFileSystem::new(), "host%2C1%2C1"), Path::new(ROOT));
+        let region = layout::region_dir(root, &TableName::parse(b"t").unwrap(), REGION);
+        fs.inject(Fault::new(Operation::Exists, REGION));
+        recover_logs(&fs.env(), root).unwrap_err();
+        assert_eq!(fs.faults_hit(), 1);
+        assert!(names(&fs, &layout::old_wals_dir(root)).is_empty(), "the log is not done with");
+        assert_eq!(recover_logs(&fs.env(), root).unwrap(), 1);
+        assert_eq!(names(&fs, &region.join(RECOVERED_EDITS_DIR)).len(), 1);
+    }
 }

@@ -259,7 +259,7 @@ impl Stage for LocalMachine {
             return Err("interrupted".to_string());
         }
         let json = self.data.join("load.json");
-        if self.env.fs.exists(&json) {
+        if self.env.fs.exists(&json).map_err(|error| error.to_string())? {
             self.env.fs.remove_file(&json).map_err(|error| error.to_string())?;
         }
         let command = self.command(order, &json);

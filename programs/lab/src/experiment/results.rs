@@ -66,7 +66,7 @@ impl Results {
         if fresh {
             self.clear()?;
         }
-        if self.env.fs.exists(&path) {
+        if self.env.fs.exists(&path).map_err(|error| error.to_string())? {
             let found: Beginning = self.read(&path)?;
             if let Some(difference) = difference(&found, &begin) {
                 return Err(format!(
@@ -88,12 +88,12 @@ impl Results {
     /// Removes what an experiment writes, and nothing else.
     fn clear(&self) -> Result<(), String> {
         for directory in ["runs", "sides"].map(|name| self.directory.join(name)) {
-            if self.env.fs.exists(&directory) {
+            if self.env.fs.exists(&directory).map_err(|error| error.to_string())? {
                 self.env.fs.remove_dir_all(&directory).map_err(|error| error.to_string())?;
             }
         }
         for file in ["results.json", "index.html", "plan.json"].map(|name| self.directory.join(name)) {
-            if self.env.fs.exists(&file) {
+            if self.env.fs.exists(&file).map_err(|error| error.to_string())? {
                 self.env.fs.remove_file(&file).map_err(|error| error.to_string())?;
             }
         }
@@ -153,7 +153,7 @@ impl Results {
     /// How a side's server was started, here or in an earlier part.
     pub fn started(&self, side: &str) -> Option<Started> {
         let path = self.directory.join("sides").join(format!("{side}.json"));
-        self.env.fs.exists(&path).then(|| self.read(&path).ok()).flatten()
+        self.env.fs.exists(&path).ok()?.then(|| self.read(&path).ok()).flatten()
     }
 
     /// Writes the whole and its page.

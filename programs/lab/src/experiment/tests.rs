@@ -384,7 +384,7 @@ fn results_of_another_plan_are_not_touched() {
     assert_eq!(whole(&env).len(), 12);
     env.fs.put_new(&Path::new(OUT).join("note.txt"), b"mine").unwrap();
     assert!(open(&env, &other, true).unwrap().runs().is_empty());
-    assert!(env.fs.exists(&Path::new(OUT).join("note.txt")), "only its own files go");
+    assert!(env.fs.exists(&Path::new(OUT).join("note.txt")).unwrap(), "only its own files go");
 
     let held = open(&env, &other, false).unwrap();
     assert!(open(&env, &other, false).err().unwrap().contains("another experiment is writing there"));

@@ -66,7 +66,7 @@ pub(super) fn available(lab: &Lab, spec: &AccumuloSpec) -> Result<(), String> {
 fn native_map(lab: &Lab, jdk: &Path) -> Result<PathBuf, String> {
     let directory = JARS.directory(lab).join("native");
     let failed = |error: std::io::Error| format!("the native map: {error}");
-    if lab.env.fs.exists(&directory.join(LIBRARY)) {
+    if lab.env.fs.exists(&directory.join(LIBRARY)).map_err(failed)? {
         return Ok(directory);
     }
     let source = directory.join("source");

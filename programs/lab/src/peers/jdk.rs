@@ -110,7 +110,7 @@ fn numbers(version: &str) -> Vec<u32> {
 }
 
 fn read(env: &Env, home: &Path) -> Option<Jdk> {
-    if !env.fs.exists(&home.join("bin/java")) {
+    if !env.fs.exists(&home.join("bin/java")).ok()? {
         return None;
     }
     let release = env.fs.read(&home.join("release")).ok()?;
@@ -126,7 +126,7 @@ fn read(env: &Env, home: &Path) -> Option<Jdk> {
         [major, ..] => *major,
         [] => return None,
     };
-    let compiler = env.fs.exists(&home.join("bin/javac"));
+    let compiler = env.fs.exists(&home.join("bin/javac")).ok()?;
     let implementor = value("IMPLEMENTOR").unwrap_or_default();
     Some(Jdk { major, version, implementor, home: home.to_path_buf(), compiler })
 }

@@ -54,14 +54,14 @@ impl Jars {
             return Ok(lib);
         }
         for old in [&lib, &directory.join("fetched")] {
-            if lab.env.fs.exists(old) {
+            if lab.env.fs.exists(old).map_err(failed)? {
                 lab.env.fs.remove_dir_all(old).map_err(failed)?;
             }
         }
         let pom = directory.join("pom.xml");
         lab.env.fs.replace(&pom, self.pom.as_bytes()).map_err(failed)?;
         let (fetched, out) = (directory.join("fetched"), directory.join("fetch.log"));
-        if lab.env.fs.exists(&out) {
+        if lab.env.fs.exists(&out).map_err(failed)? {
             lab.env.fs.remove_file(&out).map_err(failed)?;
         }
         let text = |path: &Path| path.to_string_lossy().into_owned();

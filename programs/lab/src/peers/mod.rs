@@ -202,9 +202,9 @@ impl DataDir {
     fn take(env: &Env, data: &Path, keep_data: bool) -> Result<DataDir, String> {
         let path = std::path::absolute(data).map_err(|error| format!("{}: {error}", data.display()))?;
         let failed = |error: std::io::Error| format!("cannot use the directory of data: {error}");
-        let is_marked = env.fs.exists(&path.join(MARK));
+        let is_marked = env.fs.exists(&path.join(MARK)).map_err(failed)?;
         let is_empty = env.fs.list(&path).is_ok_and(|entries| entries.is_empty());
-        if env.fs.exists(&path) && !is_marked && !is_empty {
+        if env.fs.exists(&path).map_err(failed)? && !is_marked && !is_empty {
             return Err(format!("{} has files that the lab has not made: it is left alone", path.display()));
         }
         let data_dir = DataDir(path);
@@ -214,7 +214,7 @@ impl DataDir {
         env.fs.create_dir_all(&data_dir.logs()).map_err(failed)?;
         env.fs.replace(&data_dir.0.join(MARK), b"").map_err(failed)?;
         // what the last start said must not be taken for what this one says
-        if env.fs.exists(&data_dir.out()) {
+        if env.fs.exists(&data_dir.out()).map_err(failed)? {
             env.fs.remove_file(&data_dir.out()).map_err(failed)?;
         }
         Ok(data_dir)
@@ -251,9 +251,9 @@ mod tests {
         env.fs.create_dir_all(&data_dir.files()).unwrap();
         env.fs.put_new(&data_dir.files().join("x"), b"1").unwrap();
         let data_dir = DataDir::take(&env, data, true).unwrap();
-        assert!(env.fs.exists(&data_dir.files().join("x")));
+        assert!(env.fs.exists(&data_dir.files().join("x")).unwrap());
         let data_dir = DataDir::take(&env, data, false).unwrap();
-        assert!(!env.fs.exists(&data_dir.files().join("x")));
+        assert!(!env.fs.exists(&data_dir.files().join("x")).unwrap());
 
         env.fs.create_dir_all(other).unwrap();
         env.fs.put_new(&other.join("precious"), b"1").unwrap();
@@ -261,6 +261,6 @@ mod tests {
             let told = DataDir::take(&env, other, keep_data);
             assert!(told.is_err_and(|sentence| sentence.contains("left alone")));
         }
-        assert!(env.fs.exists(&other.join("precious")));
+        assert!(env.fs.exists(&other.join("precious")).unwrap());
     }
 }

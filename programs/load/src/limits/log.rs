@@ -28,7 +28,7 @@ impl Measure<'_> {
         let dir = dir.join(format!("halcyon-limits-{}", std::process::id()));
         let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", dir.display());
         // beside files of somebody else's nothing is removed
-        if self.env.fs.exists(&dir) {
+        if self.env.fs.exists(&dir).map_err(|error| failed(&error))? {
             return Err(failed(&"is there already"));
         }
         let mut config = WalConfig::new(dir.join("WALs"), dir.join("oldWALs"), "limits");

@@ -37,7 +37,9 @@ impl FileTier {
         file.write_all_at(&bond.header(), 0)?;
         file.sync()?;
         fs.sync_dir(dir)?;
-        if let Some(path) = options.index_path.as_ref().filter(|path| fs.exists(path)) {
+        if let Some(path) = &options.index_path
+            && fs.exists(path)?
+        {
             fs.remove_file(path)?;
             fs.sync_dir(parent(path))?;
         }
@@ -134,7 +136,7 @@ fn read_saved(
     layout: Layout,
     memory_bytes: u64,
 ) -> Option<Saved> {
-    if !fs.exists(path) {
+    if let Ok(false) = fs.exists(path) {
         return None;
     }
     let dropped = |reason: &str| {

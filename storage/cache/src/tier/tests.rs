@@ -283,7 +283,7 @@ fn goes_on_after_an_orderly_end() {
     let left = one_life(&fs);
     assert!(left > 900, "what was in memory was written, too: {left}");
     let cache = open(&fs);
-    assert!(!fs.exists(INDEX.as_ref()), "a crash from here on finds nothing");
+    assert!(!fs.exists(INDEX.as_ref()).unwrap(), "a crash from here on finds nothing");
     assert_eq!((tier(&cache).restored_count, tier(&cache).blocks_count), (left, left));
     let changed = FileIdentity { name: "a".into(), len: 2, stamp: 1 };
     let changed = cache.open_file(changed, Path::new("/data/a"));
@@ -333,7 +333,7 @@ fn an_index_that_does_not_fit_is_dropped() {
         let cache = open(&fs);
         assert!(tier(&cache).is_on, "{what}");
         assert_eq!((tier(&cache).restored_count, read(&file(&cache, "a"), "a", 0..500)), (0, 0), "{what}");
-        assert!(!fs.exists(INDEX.as_ref()), "{what}");
+        assert!(!fs.exists(INDEX.as_ref()).unwrap(), "{what}");
         fill(&cache, &file(&cache, "a"), "a", 0..600);
         assert!(tier(&cache).blocks_count > 100, "{what}");
     }
@@ -439,7 +439,10 @@ fn an_error_of_the_disk_turns_the_tier_off_and_nothing_else() {
         read(&a, "a", 0..700);
         if operation == Operation::Sync {
             cache.close_file_tier(|| true);
-            assert!(!fs.exists(INDEX.as_ref()), "no index of a file of which nobody knows what it holds");
+            assert!(
+                !fs.exists(INDEX.as_ref()).unwrap(),
+                "no index of a file of which nobody knows what it holds"
+            );
             continue;
         }
         let stats = tier(&cache);
@@ -452,7 +455,7 @@ fn an_error_of_the_disk_turns_the_tier_off_and_nothing_else() {
         fill(&cache, &a, "a", 0..700);
         assert_eq!(read(&a, "a", 0..700) as u64, cache.stats().blocks_count);
         cache.close_file_tier(|| true);
-        assert!(!fs.exists(INDEX.as_ref()));
+        assert!(!fs.exists(INDEX.as_ref()).unwrap());
     }
 }
 

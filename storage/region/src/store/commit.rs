@@ -51,7 +51,7 @@ impl Files {
     /// Brings all of them to where they belong, or fails and knows what is left.
     fn settle(&mut self, env: &Env, archive_dir: &Path) -> Result<()> {
         while let Some(path) = self.remove.last() {
-            if env.fs.exists(path) {
+            if env.fs.exists(path)? {
                 env.fs.remove_file(path)?;
             }
             // Durable before anything that could make its cells wrong: those come with a commit, which syncs.
@@ -184,7 +184,7 @@ pub(crate) fn archive<'a>(
         }
         let name = path.file_name().ok_or_else(|| Error::invalid("a store file needs a name"))?;
         moved_from = path.parent();
-        if env.fs.exists(path) {
+        if env.fs.exists(path)? {
             env.fs.rename(path, &archive_dir.join(name))?;
         } // else an attempt that failed later had moved it
     }

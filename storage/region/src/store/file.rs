@@ -189,8 +189,10 @@ fn referred_file(
     let table_dir = family_dir.parent().and_then(Path::parent).ok_or_else(nowhere)?;
     let place = Path::new(parent).join(family).join(file);
     let places = [table_dir.join(&place), archive_table_dir.join(&place)];
-    let found = places.into_iter().find(|path| env.fs.exists(path));
-    found.ok_or_else(|| Error::corrupt(format!("{} leads to no file", reference.display())))
+    let found = env.fs.first_existing(places.iter().map(PathBuf::as_path))?;
+    found
+        .map(Path::to_path_buf)
+        .ok_or_else(|| Error::corrupt(format!("{} leads to no file", reference.display())))
 }
 
 /// The sequence id in the name of a bulk-loaded file: `<32 hex>_SeqId_<n>_`.

@@ -144,9 +144,9 @@ fn open(
     let wals = root().join("WALs");
     let old = root().join("oldWALs");
     let edits = root().join("data/default/t").join(info.encoded_name()).join("recovered.edits");
-    if fs.exists(&wals) {
+    if fs.exists(&wals)? {
         for entry in fs.list(&wals)? {
-            split_logs(&env, &wals.join(&entry.name), &|_, _| Some(edits.clone()))?;
+            split_logs(&env, &wals.join(&entry.name), &|_, _| Ok(Some(edits.clone())))?;
             fs.remove_dir_all(&wals.join(&entry.name))?;
         }
         fs.sync_dir(&wals)?;

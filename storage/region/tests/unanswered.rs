@@ -1,0 +1,94 @@
+//! The file system does not say whether a file is there. No edit may be passed over and no file forgotten for that.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::*;
+use halcyon_cell::{CellType, Result};
+use halcyon_env::FileSystem;
+use halcyon_env::sim::{CrashMode, Fault, Operation, SimFileSystem};
+use halcyon_region::*;
+use halcyon_schema::FamilyDescriptor;
+
+fn bench() -> Bench {
+    Bench::new(&[FamilyDescriptor::new("f").unwrap()])
+}
+
+fn write(bench: &Bench, row: &str, kind: MutationKind) -> Result<()> {
+    let cells = match kind {
+        MutationKind::Put => vec![parse_cell(row, "f:q=v", CellType::Put, false)],
+        _ => Vec::new(),
+    };
+    bench.mutate(mutation(kind, row.as_bytes(), cells)).map(|_| ())
+}
+
+fn rows(bench: &Bench) -> Vec<String> {
+    let rows = bench.scan(Scan::default()).unwrap();
+    rows.iter().map(|cells| String::from_utf8_lossy(cells[0].row()).into_owned()).collect()
+}
+
+fn store_files(bench: &Bench) -> Vec<String> {
+    let entries = bench.fs.list(&bench.region.dir().join("f")).unwrap();
+    entries.into_iter().map(|entry| entry.name).collect()
+}
+
+/// Recovered edits were taken for absent when the question whether their directory exists failed: the region opened
+/// without acknowledged writes, and they were never replayed.
+#[test]
+fn recovered_edits_are_not_taken_for_absent() {
+    for nth in 1..=2 {
+        let mut bench = bench();
+        write(&bench, "r1", MutationKind::Put).unwrap();
+        let left = Arc::new(bench.fs.crash(CrashMode::Drop, nth));
+        left.inject(Fault::new(Operation::Exists, "recovered.edits").nth(nth));
+        assert!(
+            bench.recover_on(left.clone()).is_err(),
+            "question {nth} about recovered edits had no answer"
+        );
+        assert_eq!(left.faults_hit(), 1);
+        let left: SimFileSystem = left.crash(CrashMode::Drop, nth);
+        bench.recover_on(Arc::new(left)).unwrap();
+        assert_eq!(rows(&bench), ["r1"], "question {nth}");
+    }
+}
+
+/// An input of a compaction was taken for archived when the question whether it is still in the store failed. Once a
+/// later compaction had dropped the delete marker, the next opening brought the deleted row back.
+#[test]
+fn a_compacted_file_is_not_taken_for_archived() {
+    let mut bench = bench();
+    write(&bench, "r1", MutationKind::Put).unwrap();
+    bench.region.flush(None).unwrap();
+    let [input]: [String; 1] = store_files(&bench).try_into().unwrap();
+    write(&bench, "r1", MutationKind::Delete).unwrap();
+    write(&bench, "r2", MutationKind::Put).unwrap();
+    bench.region.flush(None).unwrap();
+    bench.fs.inject(Fault::new(Operation::Exists, &format!("f/{input}")));
+    bench.compact(true).unwrap();
+    assert_eq!(bench.fs.faults_hit(), 1);
+    assert!(store_files(&bench).contains(&input), "it could not be archived");
+    write(&bench, "r3", MutationKind::Put).unwrap();
+    bench.region.flush(None).unwrap();
+    assert!(!store_files(&bench).contains(&input), "the next commit archives it");
+    bench.compact(true).unwrap();
+    bench.reopen().unwrap();
+    assert_eq!(rows(&bench), ["r2", "r3"]);
+}
+
+/// A file of a commit that failed was taken for removed when the question whether it is there failed.
+#[test]
+fn a_file_of_a_failed_commit_is_not_taken_for_removed() {
+    let bench = bench();
+    write(&bench, "r1", MutationKind::Put).unwrap();
+    bench.fs.inject(Fault::new(Operation::Open, "/f/"));
+    bench.fs.inject(Fault::new(Operation::Exists, "/f/"));
+    bench.region.flush(None).unwrap_err();
+    assert_eq!(bench.fs.faults_hit(), 2);
+    let left = store_files(&bench);
+    assert_eq!(left.len(), 1, "it could not be removed");
+    bench.region.flush(None).unwrap();
+    let files = store_files(&bench);
+    assert!(files.len() == 1 && files != left, "the next commit removes it");
+    assert_eq!(rows(&bench), ["r1"]);
+}
