@@ -79,7 +79,8 @@ impl dyn FileSystem + '_ {
 /// Holds an exclusive lock until dropped.
 pub trait FileLock: Send + Sync {}
 
-/// A file being written, at its end only.
+/// A file being written, at its end only. Dropping it without [`WritableFile::close`] abandons the file: what is in it
+/// besides the synced bytes is unknown, and where files have one writer, it may stay this one's for a while.
 pub trait WritableFile: Send {
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()>;
 
@@ -90,6 +91,11 @@ pub trait WritableFile: Send {
     /// Cuts the file back to its first `len` bytes, after a write that failed; later writes go on from there. The cut
     /// is durable after `sync`; until then a crash may show more.
     fn truncate(&mut self, len: u64) -> io::Result<()>;
+
+    /// Ends the file. All bytes written so far are in it for whoever opens it from now on; it syncs nothing, so call
+    /// `sync` before if they must be durable. After an error the file may be shorter, or still open, but what was synced
+    /// is in it.
+    fn close(self: Box<Self>) -> io::Result<()>;
 
     /// Bytes written so far, without those of a write that failed.
     fn len(&self) -> u64;

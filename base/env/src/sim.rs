@@ -307,6 +307,10 @@ impl FileSystem for SimFileSystem {
 }
 
 impl WritableFile for SimWritable {
+    fn close(self: Box<Self>) -> io::Result<()> {
+        self.state.lock().begin(Operation::Close, &self.path)
+    }
+
     /// A write that fails leaves the first half of its bytes.
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut state = self.state.lock();

@@ -117,6 +117,16 @@ impl WritableFile for WatchedWriter {
         self.inner.truncate(len)
     }
 
+    fn close(self: Box<Self>) -> io::Result<()> {
+        let WatchedWriter { inner, watch } = *self;
+        let started_ns = watch.clock.monotonic_ns();
+        let path = inner.path().to_path_buf();
+        let closed = inner.close();
+        let time_ns = watch.clock.monotonic_ns().saturating_sub(started_ns);
+        watch.stalls.took(&*watch.clock, "files", || path.display().to_string(), time_ns);
+        closed
+    }
+
     fn len(&self) -> u64 {
         self.inner.len()
     }

@@ -346,7 +346,7 @@ pub(crate) fn copy_file(fs: &dyn FileSystem, live: &Path, archived: &Path, to: &
         at += buffer.len() as u64;
     }
     target.sync()?;
-    drop(target);
+    target.close()?;
     fs.rename(&working, to)?;
     Ok(fs.sync_dir(parent)?)
 }
@@ -398,4 +398,26 @@ pub(crate) fn is_expired(info: &pb::SnapshotDescription, now_ms: i64) -> bool {
     let (ttl_s, created_ms) = (info.ttl(), info.creation_time());
     ttl_s > 0
         && ttl_s.checked_mul(1000).and_then(|ttl| created_ms.checked_add(ttl)).is_some_and(|end| end < now_ms)
+}
+
+#[cfg(test)]
+mod tests {
+    use halcyon_env::sim::{Fault, Operation, SimFileSystem};
+
+    use super::*;
+
+    /// A copy was taken for complete whose end the file system had not confirmed.
+    #[test]
+    fn a_copy_gets_its_name_after_its_file_is_closed() {
+        let fs = SimFileSystem::new();
+        let [live, archived, to] = ["/t/a", "/archive/a", "/t/b"].map(Path::new);
+        fs.create_dir_all(Path::new("/t")).unwrap();
+        fs.put_new(live, b"bytes").unwrap();
+        fs.inject(Fault::new(Operation::Close, "/t"));
+        copy_file(&fs, live, archived, to).unwrap_err();
+        assert_eq!(fs.faults_hit(), 1);
+        assert!(!fs.exists(to).unwrap());
+        copy_file(&fs, live, archived, to).unwrap();
+        assert_eq!(fs.read(to).unwrap(), b"bytes");
+    }
 }

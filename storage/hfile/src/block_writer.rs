@@ -140,6 +140,7 @@ impl BlockWriter {
         self.out.extend_from_slice(trailer);
         self.flush()?;
         self.file.sync()?;
+        self.file.close()?;
         Ok(self.written)
     }
 }

@@ -1,4 +1,5 @@
-//! The file system does not say whether a file is there. No edit may be passed over and no file forgotten for that.
+//! The file system does not say whether a file is there, or whether it is complete. No edit may be passed over and no file
+//! forgotten for that.
 
 mod common;
 
@@ -91,4 +92,18 @@ fn a_file_of_a_failed_commit_is_not_taken_for_removed() {
     let files = store_files(&bench);
     assert!(files.len() == 1 && files != left, "the next commit removes it");
     assert_eq!(rows(&bench), ["r1"]);
+}
+
+/// A flush took a file for complete whose end it had not seen.
+#[test]
+fn a_file_that_cannot_be_closed_is_not_committed() {
+    let bench = bench();
+    write(&bench, "r1", MutationKind::Put).unwrap();
+    bench.fs.inject(Fault::new(Operation::Close, ".tmp"));
+    bench.region.flush(None).unwrap_err();
+    assert_eq!(bench.fs.faults_hit(), 1);
+    assert!(store_files(&bench).is_empty());
+    assert_eq!(rows(&bench), ["r1"]);
+    bench.region.flush(None).unwrap();
+    assert_eq!((store_files(&bench).len(), rows(&bench)), (1, vec!["r1".to_string()]));
 }

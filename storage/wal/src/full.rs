@@ -40,20 +40,20 @@ fn is_no_space(error: &io::Error) -> bool {
 
 /// Writes all bytes, or leaves the file as it was if there is no space.
 pub(crate) fn put_or_cut(writer: &mut Writer, bytes: &[u8]) -> Result<Put> {
-    let before = writer.file.len();
-    let Err(error) = writer.file.write_all(bytes) else {
-        let (after, len) = (writer.file.len(), bytes.len());
+    let before = writer.file().len();
+    let Err(error) = writer.file().write_all(bytes) else {
+        let (after, len) = (writer.file().len(), bytes.len());
         assert_eq!(after, before + len as u64, "a batch of {len} bytes is appended behind {before}");
         return Ok(Put::Written);
     };
     if !is_no_space(&error) {
         return Err(error.into());
     }
-    writer.file.truncate(before).map_err(|cut| {
+    writer.file().truncate(before).map_err(|cut| {
         Error::new(ErrorKind::Io, format!("{error}; what was written could not be cut off again: {cut}"))
     })?;
     assert_eq!(
-        writer.file.len(),
+        writer.file().len(),
         before,
         "what did not fit was cut off, or its retry would follow half an entry"
     );

@@ -91,12 +91,20 @@ pub struct Wal {
 
 /// The current file.
 pub(crate) struct Writer {
-    pub(crate) file: Box<dyn WritableFile>,
+    /// `None` once the log is closed.
+    pub(crate) file: Option<Box<dyn WritableFile>>,
     pub(crate) path: PathBuf,
     /// Bytes were written since the last sync.
     pub(crate) unsynced: bool,
     pub(crate) closed: bool,
     spare: Vec<u8>,
+}
+
+impl Writer {
+    #[inline]
+    pub(crate) fn file(&mut self) -> &mut dyn WritableFile {
+        &mut **self.file.as_mut().expect("a closed WAL takes no entries, so nobody asks for its file")
+    }
 }
 
 impl Wal {
@@ -108,7 +116,7 @@ impl Wal {
         let (file, path) = rolling.create_file(&env, &config)?;
         let buffered = Arc::new(AtomicUsize::new(0));
         let appends = Appends::new(buffered.clone(), file.len());
-        let writer = Writer { file, path, unsynced: false, closed: false, spare: Vec::new() };
+        let writer = Writer { file: Some(file), path, unsynced: false, closed: false, spare: Vec::new() };
         Ok(Arc::new(Wal {
             watch: env.watch(),
             env,
@@ -260,7 +268,7 @@ impl Wal {
             && sync
         {
             assert!(!writer.unsynced, "a round that wanted a sync leaves nothing unsynced");
-            self.appends.unwatched().lock().note_synced(writer.file.len());
+            self.appends.unwatched().lock().note_synced(writer.file().len());
         } // else the completions are told, or wait for space
         true
     }
@@ -287,7 +295,7 @@ impl Wal {
                 self.stop(error, &mut batch.completions);
             }
         }
-        self.counters.set_file_bytes(writer.file.len());
+        self.counters.set_file_bytes(writer.file().len());
         batch.buffer.clear();
         if batch.buffer.capacity() <= BUFFER_KEPT_MAX_BYTES {
             writer.spare = batch.buffer;
@@ -315,7 +323,7 @@ impl Wal {
         if sync && writer.unsynced {
             let begin_ns = self.env.clock.monotonic_ns();
             self.finish_predecessor()?;
-            writer.file.sync()?;
+            writer.file().sync()?;
             assert!(
                 self.predecessor.lock().is_none(),
                 "a file is synced after the one before it: recovery would find a hole between them"

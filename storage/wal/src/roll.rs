@@ -43,7 +43,8 @@ pub(crate) struct Files {
 
 /// The file before the current one, not yet on disk.
 pub(crate) struct Predecessor {
-    file: Box<dyn WritableFile>,
+    /// `None` once it is closed.
+    file: Option<Box<dyn WritableFile>>,
     failed: Option<Error>,
 }
 
@@ -182,12 +183,13 @@ impl Wal {
             0,
             "a closed WAL takes nothing, so nothing is behind its last round"
         );
-        writer.file.write_all(TRAILER)?;
-        writer.file.sync()?;
-        let closed = ClosedFile { path: writer.path.clone(), bytes: writer.file.len(), unflushed };
+        let mut file = writer.file.take().expect("a WAL is closed once");
+        file.write_all(TRAILER)?;
+        file.sync()?;
+        let closed = ClosedFile { path: writer.path.clone(), bytes: file.len(), unflushed };
         self.counters.set_file_bytes(0);
         self.files.lock().closed.push_back(closed);
-        Ok(())
+        Ok(file.close()?)
     }
 
     /// Lets the new file take the place of the old one, and returns the old one's path.
@@ -213,8 +215,8 @@ impl Wal {
             return Err(Error::new(ErrorKind::Busy, error.context("cannot roll").message()));
         }
         assert!(!(sync && writer.unsynced), "with fsync a file is on disk before the next one takes entries");
-        let bytes = writer.file.len();
-        let old = mem::replace(&mut writer.file, file);
+        let bytes = writer.file().len();
+        let old = writer.file.replace(file);
         let old_path = mem::replace(&mut writer.path, path);
         writer.unsynced = false;
         let before = self.predecessor.lock().replace(Predecessor { file: old, failed: None });
@@ -222,7 +224,7 @@ impl Wal {
             before.is_none(),
             "a roll finishes its old file, or fails the WAL: two unsynced files are never left"
         );
-        self.counters.set_file_bytes(writer.file.len());
+        self.counters.set_file_bytes(writer.file().len());
         self.files.lock().closed.push_back(ClosedFile { path: old_path.clone(), bytes, unflushed });
         Ok(old_path)
     }
@@ -234,11 +236,13 @@ impl Wal {
         if let Some(error) = &predecessor.failed {
             return Err(error.clone()); // a second sync would say `Ok` about bytes that are gone
         }
-        if let Err(error) = predecessor.file.sync() {
+        let mut file = predecessor.file.take().expect("only a file that failed stays here");
+        if let Err(error) = file.sync() {
             return Err(predecessor.failed.insert(error.into()).clone());
         }
-        // Only now, because a trailer says that all before it is on disk. It may be lost itself.
-        if let Err(error) = predecessor.file.write_all(TRAILER) {
+        // Only now, because a trailer says that all before it is on disk. It may be lost itself. All entries are there
+        // whether the file ends well or not.
+        if let Err(error) = file.write_all(TRAILER).and_then(|()| file.close()) {
             tracing::warn!(%error, "could not end a log with its trailer");
         }
         *guard = None;

@@ -151,8 +151,7 @@ impl Splitter<'_> {
         let largest = self.outputs.values_mut().flatten().max_by_key(|output| output.buffer.len());
         let Some(output) = largest else { return Ok(()) };
         self.buffered_bytes -= output.buffer.len();
-        output.write(self.env)?;
-        Ok(())
+        output.write(self.env)
     }
 
     /// Completes every file; the names come last.
@@ -176,7 +175,7 @@ impl Output {
         Output { dir, temporary, file: None, buffer: Vec::new(), last_seq: first_seq }
     }
 
-    fn write(&mut self, env: &Env) -> Result<&mut Box<dyn WritableFile>> {
+    fn write(&mut self, env: &Env) -> Result<()> {
         if self.file.is_none() {
             env.fs.create_dir_all(&self.dir)?;
             let mut file = env.fs.create(&self.temporary)?;
@@ -186,15 +185,15 @@ impl Output {
         let file = self.file.as_mut().expect("was just made");
         file.write_all(&self.buffer)?;
         self.buffer = Vec::new();
-        Ok(file)
+        Ok(())
     }
 
     fn complete(&mut self, env: &Env) -> Result<()> {
-        let file = self.write(env)?;
+        self.write(env)?;
+        let mut file = self.file.take().expect("a write makes it");
         file.write_all(TRAILER)?;
         file.sync()?;
-        self.file = None;
-        Ok(())
+        Ok(file.close()?)
     }
 
     fn publish(&self, env: &Env) -> Result<PathBuf> {

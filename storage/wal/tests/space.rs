@@ -10,7 +10,7 @@ use std::time::Duration;
 use halcyon_cell::{Cell, ErrorKind, Result, SeqId};
 use halcyon_env::sim::{Fault, Operation, SimFileSystem};
 use halcyon_env::{Clock, Env, ManualClock};
-use halcyon_wal::{Durability, SyncMode, Wal, WalConfig, WalEntry, WalReader};
+use halcyon_wal::{Durability, SyncMode, Wal, WalConfig, WalEntry, WalReader, split_logs};
 
 const DIR: &str = "/hbase/WALs/s";
 
@@ -152,4 +152,43 @@ fn a_failed_sync_is_never_tried_again() {
     bench.wal.drive();
     assert_eq!((bench.done(), bench.failed.load(Ordering::SeqCst)), (0, 1));
     assert!(bench.wal.stopped().is_some() && bench.wal.no_space().is_none());
+}
+
+/// A log that was closed by dropping it ended well whatever the file system said.
+#[test]
+fn a_log_says_that_its_file_was_not_closed() {
+    let bench = Bench::new(SyncMode::Fsync);
+    bench.append(1).unwrap();
+    bench.wal.drive();
+    bench.fs.inject(Fault::new(Operation::Close, DIR));
+    bench.wal.roll().unwrap(); // the entries of the old file are on disk
+    assert_eq!(bench.fs.faults_hit(), 1);
+    bench.append(2).unwrap();
+    bench.wal.drive();
+    assert_eq!(bench.done(), 2);
+    bench.fs.inject(Fault::new(Operation::Close, DIR));
+    bench.wal.close().unwrap_err();
+    assert_eq!(bench.fs.faults_hit(), 2);
+    assert_eq!(bench.written(), [1, 2]);
+}
+
+/// A split whose file cannot be closed has not succeeded, and is done again.
+#[test]
+fn recovered_edits_get_their_name_after_their_file_is_closed() {
+    let bench = Bench::new(SyncMode::Fsync);
+    bench.append(1).unwrap();
+    bench.wal.drive();
+    bench.wal.close().unwrap();
+    let env = bench.fs.env();
+    let split = || split_logs(&env, Path::new(DIR), &|_, _| Ok(Some("/hbase/edits".into())));
+    let names = || -> Vec<String> {
+        let entries = env.fs.list(Path::new("/hbase/edits")).unwrap();
+        entries.into_iter().map(|entry| entry.name).filter(|name| !name.ends_with(".temp")).collect()
+    };
+    bench.fs.inject(Fault::new(Operation::Close, "/hbase/edits"));
+    split().unwrap_err();
+    assert_eq!(bench.fs.faults_hit(), 1);
+    assert!(names().is_empty());
+    split().unwrap();
+    assert_eq!(names().len(), 1);
 }

@@ -183,6 +183,10 @@ impl WritableFile for HdfsWriter {
         Err(io::Error::new(io::ErrorKind::Unsupported, text))
     }
 
+    fn close(self: Box<Self>) -> io::Result<()> {
+        HdfsWriter::close(*self)
+    }
+
     fn len(&self) -> u64 {
         self.len
     }

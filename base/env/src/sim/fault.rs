@@ -12,6 +12,8 @@ pub enum Operation {
     Truncate,
     Sync,
     SyncDir,
+    /// The end of a file that was written. Its bytes are there nevertheless.
+    Close,
     /// `put_new` and `replace`.
     Put,
     Rename,

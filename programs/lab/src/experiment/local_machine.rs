@@ -121,7 +121,7 @@ impl LocalMachine {
             file.write_all(&[0x5a; 4096]).and_then(|()| file.sync()).map_err(failed)?;
             times_ms.push((self.env.clock.monotonic_ns() - begun_ns) as f64 / 1e6);
         }
-        drop(file);
+        file.close().map_err(failed)?;
         self.env.fs.remove_file(&path).map_err(failed)?;
         times_ms.sort_by(f64::total_cmp);
         Ok(Some(times_ms[SYNCS / 2]))
