@@ -16,9 +16,13 @@
 //! which stored cells *may* be gone, and [`Oracle::check`] accepts both answers. It requires all other cells. See
 //! `oracle/fate.rs`.
 //!
+//! [`check_file_system`] is another script: what every file system promises, run by the machine's files, the simulated
+//! ones and HDFS.
+//!
 //! When you change the meaning of a read here, also look at `region`'s matcher and its compaction.
 
 mod family;
+mod files;
 mod oracle;
 mod random;
 mod run;
@@ -26,6 +30,7 @@ mod scan;
 mod script;
 
 pub use family::{FamilyOptions, KeepDeletedCells};
+pub use files::{FileAbilities, check_file_system};
 pub use oracle::Oracle;
 pub use random::Random;
 pub use run::{Engine, MajorRows, Mismatch, check_seeds, minimize, run_script};

@@ -4,7 +4,7 @@
 use std::io;
 use std::path::Path;
 
-use halcyon_env::{Clock, FileSystem, SystemClock, WritableFile};
+use halcyon_env::{Clock, FileSystem, SystemClock};
 use halcyon_hdfs::{CreateOptions, HdfsAddress, HdfsFileSystem, HdfsOptions, Site};
 
 const ROUNDS: usize = 300;

@@ -73,20 +73,14 @@ impl HdfsFileSystem {
     }
 
     /// Creates a file for writing. The name is durable on return.
-    pub fn create_with(&self, path: &Path, options: CreateOptions) -> io::Result<HdfsWriter> {
-        HdfsWriter::create(&self.cluster, path, options)
+    pub fn create_with(&self, path: &Path, options: CreateOptions) -> io::Result<Box<dyn WritableFile>> {
+        Ok(Box::new(HdfsWriter::create(&self.cluster, path, options)?))
     }
 
     /// Takes a file away from its writer, wherever that runs: when this returns, no byte is added any more, and what its
     /// writer has synced is in the file. May be called again, also for a file that is closed.
     pub fn seal(&self, path: &Path) -> io::Result<()> {
         seal::seal(&self.cluster, path)
-    }
-
-    /// Whether there is a file or directory of this name. `false` only if the NameNode has said so.
-    pub fn is_there(&self, path: &Path) -> io::Result<bool> {
-        let status = names::status(&self.cluster, &text(path)?);
-        Ok(status.map_err(self.failed(path, "cannot be looked up"))?.is_some())
     }
 
     /// Moves a file or directory, but not onto a file: that is `AlreadyExists`.
@@ -137,7 +131,7 @@ impl HdfsFileSystem {
 impl FileSystem for HdfsFileSystem {
     fn create(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
         let options = CreateOptions { overwrite: true, ..CreateOptions::default() };
-        Ok(Box::new(self.create_with(path, options)?))
+        self.create_with(path, options)
     }
 
     /// The length of a file that is still being written is not known here: seal it first.
@@ -208,7 +202,8 @@ impl FileSystem for HdfsFileSystem {
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
-        self.is_there(path)
+        let status = names::status(&self.cluster, &text(path)?);
+        Ok(status.map_err(self.failed(path, "cannot be looked up"))?.is_some())
     }
 
     /// Nothing to do: the NameNode answers when a name is in its journal.

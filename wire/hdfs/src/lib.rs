@@ -39,4 +39,4 @@ pub use address::HdfsAddress;
 pub use cluster::{Deadlines, HdfsOptions};
 pub use file_system::HdfsFileSystem;
 pub use site::Site;
-pub use writer::{CreateOptions, HdfsWriter};
+pub use writer::CreateOptions;

@@ -44,7 +44,7 @@ impl CreateOptions {
 }
 
 /// A file of HDFS at its end. After an error it takes no more bytes: what was written since the last sync is in doubt.
-pub struct HdfsWriter {
+pub(crate) struct HdfsWriter {
     cluster: Arc<Cluster>,
     path: PathBuf,
     /// `None` once the file is closed or abandoned.
@@ -79,11 +79,6 @@ impl HdfsWriter {
             len: 0,
             abandoned: None,
         })
-    }
-
-    /// Ends the file. It is an error if the NameNode did not confirm it, and then the file is in doubt.
-    pub fn close(mut self) -> io::Result<()> {
-        self.pass_on(After::Close)
     }
 
     fn pass_on(&mut self, after: After) -> io::Result<()> {
@@ -183,8 +178,9 @@ impl WritableFile for HdfsWriter {
         Err(io::Error::new(io::ErrorKind::Unsupported, text))
     }
 
-    fn close(self: Box<Self>) -> io::Result<()> {
-        HdfsWriter::close(*self)
+    /// It is an error if the NameNode did not confirm the end, and then the file is in doubt.
+    fn close(mut self: Box<Self>) -> io::Result<()> {
+        self.pass_on(After::Close)
     }
 
     fn len(&self) -> u64 {

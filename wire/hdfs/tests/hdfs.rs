@@ -7,8 +7,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use halcyon_env::{Clock, FileSystem, RealFileSystem, SystemClock, WritableFile};
+use halcyon_env::{Clock, FileSystem, RealFileSystem, SystemClock};
 use halcyon_hdfs::{CreateOptions, Deadlines, HdfsAddress, HdfsFileSystem, HdfsOptions, Site};
+use halcyon_testkit::{FileAbilities, check_file_system};
 
 /// So many bytes a record of a log has.
 const RECORD_BYTES: usize = 1024;
@@ -32,7 +33,7 @@ fn connect() -> HdfsFileSystem {
 /// An empty directory.
 fn directory(fs: &HdfsFileSystem, name: &str) -> PathBuf {
     let dir = Path::new("/test").join(name);
-    if fs.is_there(&dir).unwrap() {
+    if fs.exists(&dir).unwrap() {
         fs.remove_dir_all(&dir).unwrap();
     }
     fs.create_dir_all(&dir).unwrap();
@@ -63,63 +64,29 @@ fn write_file(fs: &HdfsFileSystem, path: &Path, bytes: &[u8]) {
 
 #[test]
 #[ignore = "needs an HDFS"]
-fn files_and_names() {
+fn the_promises_of_every_file_system() {
     let fs = connect();
-    let root = directory(&fs, "names");
-    let (a, b) = (root.join("a"), root.join("a/b"));
-    fs.create_dir_all(&b).unwrap();
-    fs.create_dir_all(&b).unwrap();
-    assert_eq!(kind(fs.create(&root.join("x/y"))), ErrorKind::NotFound);
-    assert_eq!(kind(fs.open(&root.join("x"))), ErrorKind::NotFound);
+    check_file_system(&fs, &directory(&fs, "promises"), FileAbilities::HDFS);
+}
 
-    let mut writer = fs.create_with(&b.join("f"), CreateOptions::default()).unwrap();
-    writer.write_all(b"hello ").unwrap();
-    writer.sync().unwrap();
-    writer.write_all(b"world").unwrap();
-    assert_eq!((writer.len(), writer.path()), (11, &*b.join("f")));
-    assert_eq!(kind(writer.truncate(3)), ErrorKind::Unsupported);
-    writer.close().unwrap();
-    let open = fs.open(&b.join("f")).unwrap();
-    let mut buffer = [0; 5];
-    open.read_exact_at(&mut buffer, 6).unwrap();
-    assert_eq!((&buffer, open.len().unwrap()), (b"world", 11));
-    assert_eq!(kind(open.read_exact_at(&mut buffer, 7)), ErrorKind::UnexpectedEof);
-    open.read_exact_at(&mut [], 11).unwrap();
-    assert_eq!(fs.read(&b.join("f")).unwrap(), b"hello world");
-    assert_eq!(kind(fs.create_with(&b.join("f"), CreateOptions::default())), ErrorKind::AlreadyExists);
-
-    assert_eq!(kind(fs.put_new(&b.join("f"), b"")), ErrorKind::AlreadyExists);
-    fs.put_new(&b.join("g"), b"new").unwrap();
-    fs.replace(&b.join("g"), b"newer").unwrap();
-    fs.replace(&b.join("h"), b"").unwrap();
-    let file = |name: &str, len: u64| (name.to_string(), false, len);
-    assert_eq!(names(&fs, &b), [file("f", 11), file("g", 5), file("h", 0)]);
-    assert_eq!(kind(fs.list(&b.join("f"))), ErrorKind::NotADirectory);
-
-    fs.rename(&b.join("f"), &a.join("f")).unwrap();
-    open.read_exact_at(&mut buffer, 0).unwrap();
-    assert_eq!(&buffer, b"hello", "an open file outlives a rename");
-    assert_eq!(kind(fs.rename_new(&b.join("h"), &b.join("g"))), ErrorKind::AlreadyExists);
-    fs.rename(&b.join("h"), &b.join("g")).unwrap();
-    assert!(
-        !fs.is_there(&b.join("h")).unwrap() && fs.is_there(&a.join("f")).unwrap() && fs.is_there(&b).unwrap()
-    );
-    assert!(!fs.is_there(&a.join("f/below")).unwrap());
-    let c = root.join("c");
-    fs.rename(&b, &c).unwrap();
-    assert_eq!(kind(fs.rename(&a, &c)), ErrorKind::DirectoryNotEmpty);
-    assert_eq!(kind(fs.rename(&a, &a.join("sub"))), ErrorKind::InvalidInput);
-    assert_eq!(kind(fs.rename(&root.join("no"), &c.join("no"))), ErrorKind::NotFound);
-    assert_eq!(kind(fs.rename(&c.join("g"), &root.join("no/g"))), ErrorKind::NotFound);
-
-    assert_eq!(kind(fs.remove_file(&a)), ErrorKind::IsADirectory);
-    assert_eq!(kind(fs.remove_dir_all(&c.join("g"))), ErrorKind::NotADirectory);
-    fs.remove_file(&c.join("g")).unwrap();
-    assert_eq!(kind(fs.remove_file(&c.join("g"))), ErrorKind::NotFound);
-    fs.remove_dir_all(&a).unwrap();
-    assert_eq!(kind(fs.remove_dir_all(&a)), ErrorKind::NotFound);
-    assert_eq!(kind(fs.list(&a)), ErrorKind::NotFound);
-    assert_eq!(names(&fs, &root), [("c".to_string(), true, 0)]);
+#[test]
+#[ignore = "needs an HDFS"]
+fn what_only_hdfs_has() {
+    let fs = connect();
+    let root = directory(&fs, "only");
+    write_file(&fs, &root.join("f"), b"hello world");
+    assert_eq!(kind(fs.create_with(&root.join("f"), CreateOptions::default())), ErrorKind::AlreadyExists);
+    fs.put_new(&root.join("g"), b"").unwrap();
+    assert_eq!(kind(fs.rename_new(&root.join("f"), &root.join("g"))), ErrorKind::AlreadyExists);
+    fs.rename_new(&root.join("f"), &root.join("h")).unwrap();
+    assert_eq!(kind(fs.create_with(&root.join("no/f"), CreateOptions::default())), ErrorKind::NotFound);
+    let parents = CreateOptions { parents: true, ..CreateOptions::default() };
+    fs.create_with(&root.join("no/f"), parents).unwrap().close().unwrap();
+    assert_eq!(kind(fs.remove_file(&root.join("no"))), ErrorKind::IsADirectory);
+    assert_eq!(kind(fs.remove_dir_all(&root.join("h"))), ErrorKind::NotADirectory);
+    let open = fs.open(&root.join("h")).unwrap();
+    assert_eq!(kind(open.read_exact_at(&mut [0; 5], u64::MAX - 2)), ErrorKind::UnexpectedEof);
+    assert_eq!(names(&fs, &root).len(), 3);
 }
 
 #[test]
@@ -324,7 +291,7 @@ fn take_over(fs: &HdfsFileSystem, log: &Path) -> u64 {
     let start = clock.monotonic_ns();
     let dir = log.parent().unwrap();
     let fenced = dir.with_file_name(format!("{}-splitting", dir.file_name().unwrap().to_str().unwrap()));
-    if !fs.is_there(&fenced).unwrap() {
+    if !fs.exists(&fenced).unwrap() {
         fs.rename_new(dir, &fenced).unwrap();
     }
     let log = fenced.join(log.file_name().unwrap());

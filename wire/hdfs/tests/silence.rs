@@ -44,7 +44,7 @@ fn assert_all_fail(fs: &HdfsFileSystem, kinds: &[ErrorKind], part: &str) {
     let path = Path::new(PATH);
     let other = Path::new("/hbase/other");
     let results = [
-        ("look up", fs.is_there(path).map(|_| ())),
+        ("look up", fs.exists(path).map(|_| ())),
         ("create", fs.create(path).map(|_| ())),
         ("open", fs.open(path).map(|_| ())),
         ("read", fs.read(path).map(|_| ())),
@@ -79,7 +79,7 @@ fn a_namenode_that_closes_connections() {
     let address = listener.local_addr().unwrap().to_string();
     spawn_thread("closing", move || listener.incoming().for_each(drop)).unwrap();
     let fs = connect(&address);
-    let error = fs.is_there(Path::new(PATH)).unwrap_err();
+    let error = fs.exists(Path::new(PATH)).unwrap_err();
     assert_ne!(error.kind(), ErrorKind::NotFound, "{error}");
     assert!(error.to_string().contains(PATH), "{error}");
 }
@@ -89,7 +89,7 @@ fn no_namenode() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     drop(listener);
-    let error = connect(&address).is_there(Path::new(PATH)).unwrap_err();
+    let error = connect(&address).exists(Path::new(PATH)).unwrap_err();
     assert_ne!(error.kind(), ErrorKind::NotFound, "{error}");
     assert!(error.to_string().contains("check that the NameNode runs"), "{error}");
 }
@@ -98,7 +98,7 @@ fn no_namenode() {
 fn calls_within_another_runtime_do_not_panic() {
     let (address, _connections) = silent();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let error = runtime.block_on(async { connect(&address).is_there(Path::new(PATH)).unwrap_err() });
+    let error = runtime.block_on(async { connect(&address).exists(Path::new(PATH)).unwrap_err() });
     assert_eq!(error.kind(), ErrorKind::TimedOut);
 }
 
@@ -106,7 +106,7 @@ fn calls_within_another_runtime_do_not_panic() {
 fn paths_that_hdfs_does_not_have() {
     let fs = connect("127.0.0.1:1");
     for path in ["relative", "/a/../b"] {
-        assert_eq!(fs.is_there(Path::new(path)).unwrap_err().kind(), ErrorKind::InvalidInput);
+        assert_eq!(fs.exists(Path::new(path)).unwrap_err().kind(), ErrorKind::InvalidInput);
     }
     assert_eq!(fs.rename(Path::new("/a"), Path::new("/a/b")).unwrap_err().kind(), ErrorKind::InvalidInput);
     assert_eq!(fs.lock(Path::new("/a")).map(|_| ()).unwrap_err().kind(), ErrorKind::Unsupported);
