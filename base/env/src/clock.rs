@@ -9,6 +9,11 @@ pub trait Clock: Send + Sync {
     /// Milliseconds since 1970 (what cell timestamps are made of). May step when the machine's clock is set.
     fn now_ms(&self) -> i64;
 
+    /// As [`Clock::now_ms`], in nanoseconds.
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.now_ms()).unwrap_or(0).saturating_mul(1_000_000)
+    }
+
     /// The hour of the day, 0 to 23, that it is now where the machine stands.
     fn hour_of_day(&self) -> i64 {
         self.now_ms().div_euclid(3_600_000).rem_euclid(24)
@@ -45,6 +50,11 @@ impl Clock for SystemClock {
     fn now_ms(&self) -> i64 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    }
+
+    fn now_ns(&self) -> u64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
     }
 
     fn hour_of_day(&self) -> i64 {

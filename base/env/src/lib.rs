@@ -16,6 +16,7 @@ mod fs;
 mod host;
 mod invariants;
 mod locks;
+mod lookups;
 mod proc;
 mod read_only;
 mod real;
@@ -34,6 +35,7 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use fs::{DirEntry, FileLock, FileSystem, ReadableFile, UpdatableFile, WritableFile};
 pub use invariants::{INVARIANTS, Witness};
 pub use locks::{WatchedMutex, WatchedRwLock};
+pub use lookups::Lookups;
 pub use proc::{
     ProcessUsage, ProcessorTimes, ThreadTimes, lock_holder, memory_bytes, process_usage, processor_model,
     processor_times, resident_bytes, thread_times,

@@ -48,6 +48,7 @@ impl Bench {
             priority: 0,
             class: CallClass::Read,
             timeout: None,
+            is_traced: false,
             received_ns: 0,
             connection: self.connection.clone(),
         })

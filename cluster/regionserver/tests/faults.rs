@@ -90,6 +90,7 @@ impl Site {
             priority: 0,
             class: CallClass::Read,
             timeout: Some(PATIENCE),
+            is_traced: false,
             received_ns: 0,
             connection: connection(Some(Codec::KeyValue), Some((2, 6))),
         };

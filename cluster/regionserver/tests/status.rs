@@ -210,6 +210,8 @@ fn noted<'a>(lab: &'a Lab, param: &'a Bytes, waited_s: u64, response_bytes: u64)
         thread_ns: 1_000_000_000,
         waited_ns: waited_s * 1_000_000_000,
         network_ns: 0,
+        is_traced: false,
+        batch_ns: 0,
     }
 }
 

@@ -25,6 +25,7 @@ mod site;
 mod sizes;
 mod standalone;
 mod systemd;
+mod traces;
 mod usage;
 
 use std::io::{IsTerminal, Write};

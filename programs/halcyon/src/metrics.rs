@@ -46,6 +46,7 @@ impl Collector for ServerMetrics {
         self.call_times(&mut out)?;
         self.memory(&mut out)?;
         self.stalls(&mut out)?;
+        self.traces(&mut out)?;
         self.block_cache(&mut out)?;
         self.region_server(&mut out)
     }
@@ -193,6 +194,14 @@ impl ServerMetrics {
             Some(bytes) => out.gauge("resident", Some(&Unit::Bytes), "Resident memory of the process", bytes),
             None => Ok(()),
         }
+    }
+
+    /// There without traces as well, so that a dashboard finds them.
+    fn traces(&self, out: &mut Exposition<'_>) -> fmt::Result {
+        let counts = self.0.traces.as_ref().map(|traces| traces.counts()).unwrap_or_default();
+        let dropped = "Spans dropped because the queue was full or the collector did not take them";
+        out.counter("traces_spans_sent", None, "Spans that the collector has taken", counts.sent)?;
+        out.counter("traces_spans_dropped", None, dropped, counts.dropped)
     }
 
     fn stalls(&self, out: &mut Exposition<'_>) -> fmt::Result {

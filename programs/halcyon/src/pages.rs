@@ -16,6 +16,7 @@ use halcyon_rpc::{Queues, RpcStatsSnapshot};
 use serde_json::{Value, json};
 
 use crate::settings::ShownSetting;
+use crate::traces::Traces;
 use crate::{console, metrics};
 
 /// Reads the counters of a port.
@@ -33,6 +34,8 @@ pub struct Sources {
     pub shown_settings: Vec<ShownSetting>,
     pub region_server: Arc<RegionServer>,
     pub master: Arc<Master>,
+    /// `None`: no call is traced.
+    pub traces: Option<Arc<Traces>>,
     /// What the calls of all ports hold.
     pub queues: Arc<Queues>,
     /// What the operating system says that the process takes.

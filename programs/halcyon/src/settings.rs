@@ -15,6 +15,7 @@ use crate::args::{StandaloneArgs, WalSync};
 use crate::references::first_reference;
 use crate::site::Property;
 use crate::sizes::Size;
+use crate::traces::{self, TraceSettings};
 
 const REQUEST_BYTES_MAX: &str = "hbase.ipc.server.max.callqueue.size";
 const FRAME_BYTES_MAX: &str = "hbase.ipc.max.request.size";
@@ -51,11 +52,12 @@ pub struct StandaloneSettings {
     pub snapshot_timeout: Duration,
     /// Whether descriptors must pass HBase's sanity checks (`hbase.table.sanity.checks`).
     pub sanity_checks: bool,
+    pub traces: TraceSettings,
     pub regionserver: RegionServerSettings,
 }
 
 /// Where values come from, the weakest first.
-const SOURCES: [&str; 4] = ["default", "hbase-site.xml", "option", "computed from the memory"];
+const SOURCES: [&str; 5] = ["default", "hbase-site.xml", "environment", "option", "computed from the memory"];
 
 /// A setting as the console shows it.
 #[derive(Clone, Debug)]
@@ -107,6 +109,7 @@ impl Default for StandaloneSettings {
             cleaner: CleanerSettings::default(),
             snapshot_timeout: Duration::from_secs(5 * 60),
             sanity_checks: true,
+            traces: TraceSettings::default(),
             regionserver: RegionServerSettings::default(),
         }
     }
@@ -170,10 +173,11 @@ impl StandaloneSettings {
         let has = |text: &str, line: &str| text.lines().any(|other| other == line);
         let source = |line: &str| {
             let name = line.split(" =").next().unwrap_or_default();
-            let [of_default, of_site, of_option, of_memory] = SOURCES;
+            let [of_default, of_site, of_environment, of_option, of_memory] = SOURCES;
             match () {
                 () if !has(&with_flags, line) => of_memory,
                 () if !has(&of_file, line) => of_option,
+                () if traces::is_in_environment(name) => of_environment,
                 () if !has(&defaults, line) || properties.iter().any(|property| property.name == name) => {
                     of_site
                 }
@@ -341,6 +345,7 @@ const SETTINGS: &[Section<StandaloneSettings>] = &[
                 "How long a client waits for a snapshot before it gives up.";
         ),
     },
+    traces::SECTION,
 ];
 
 const ROOT_DIR: Setting<StandaloneSettings> = Setting {

@@ -9,7 +9,7 @@ use halcyon_settings::{Description, Effect};
 use crate::settings::StandaloneSettings;
 
 /// Topics in the order of the page.
-const SECTIONS: [&str; 8] = [
+const SECTIONS: [&str; 9] = [
     "Addresses and directories",
     "Calls",
     "Memory and cache",
@@ -18,11 +18,13 @@ const SECTIONS: [&str; 8] = [
     "Compaction",
     "Splits",
     "Tables and snapshots",
+    "Traces",
 ];
 
 const HEAD: &str = "# Configuration\n\n\
 <!-- Written by a test of programs/halcyon (src/settings_page.rs): HALCYON_WRITE_DOCS=1 cargo test -p halcyon settings_page -->\n\n\
 Settings come from defaults, then from `hbase-site.xml` in the directory that `--config` names, then from options.\n\
+Settings of traces also come from variables of the environment, which count more than the file ([Traces](TRACING.md)).\n\
 `halcyon standalone --print-settings` shows what is in force, and where each value comes from.\n\n\
 - `${name}` in a value is resolved as Hadoop does: properties, Java's system properties, `${env.NAME}`, `${env.NAME:-text}`.\n\
 - `<final>` and `<xi:include>` work. A property that has no effect is named on the standard error, with the reason.\n\

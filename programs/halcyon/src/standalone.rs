@@ -34,6 +34,7 @@ use crate::signals::StopSignals;
 use crate::site::{self, Property};
 use crate::sizes::Size;
 use crate::systemd;
+use crate::traces::{self, Traces};
 
 /// With fewer open files than this an operator should know.
 const OPEN_FILES_MIN: u64 = 4096;
@@ -61,6 +62,7 @@ pub fn run(args: StandaloneArgs) -> Result<(), Failure> {
         Some(dir) => site::read(&env, dir)?,
         None => Vec::new(),
     };
+    let properties = traces::with_environment(properties);
     let (settings, unused) = StandaloneSettings::new(&properties, &args)?;
     for sentence in unused {
         eprintln!("halcyon: hbase-site.xml: {sentence}");
@@ -119,6 +121,7 @@ fn read_again(
 ) -> impl Fn() -> Result<RegionServerSettings, String> + Send + Sync + 'static {
     move || {
         let properties = args.config.as_ref().map_or(Ok(Vec::new()), |dir| site::read(&env, dir))?;
+        let properties = traces::with_environment(properties);
         let (settings, _) = StandaloneSettings::new(&properties, &args)?;
         let before = started.to_string();
         let of_region_server = settings.regionserver.to_string();
@@ -163,7 +166,11 @@ async fn serve(
 
     roles.region_server.on_configuration_update(read_again);
     let stop_asked = Arc::new(Notify::new());
-    let ports = bound.serve(&env, &settings, shown_settings, &roles, &stop_asked)?;
+    let server_name = roles.region_server.server_name().to_string();
+    let traces = Traces::start(&env, &settings.traces, server_name)?.map(Arc::new);
+    traces::warn_of_variables(&settings.traces);
+    let shown = Shown { settings: shown_settings, traces: traces.clone() };
+    let ports = bound.serve(&env, &settings, shown, &roles, &stop_asked)?;
     tell(&env, &settings, &roles, &ports, started_ns);
     systemd::ready(Arc::clone(&ports.event_loops), &roles.region_server);
 
@@ -185,7 +192,11 @@ async fn serve(
     systemd::stopping();
     let stopping = async {
         ports.close().await;
-        tokio::task::spawn_blocking(move || roles.stop()).await
+        let stop = move || {
+            traces.iter().for_each(|traces| traces.stop());
+            roles.stop()
+        };
+        tokio::task::spawn_blocking(stop).await
     };
     tokio::select! {
         stopped = stopping => {
@@ -350,6 +361,12 @@ impl Service for Refused {
     }
 }
 
+/// What pages show of the start.
+struct Shown {
+    settings: Vec<ShownSetting>,
+    traces: Option<Arc<Traces>>,
+}
+
 /// Every port, taken but not served, except for the one where the cluster is looked for: nothing is found there
 /// yet.
 struct Bound {
@@ -390,7 +407,7 @@ impl Bound {
         self,
         env: &Env,
         settings: &StandaloneSettings,
-        shown_settings: Vec<ShownSetting>,
+        shown: Shown,
         roles: &Roles,
         stop_asked: &Arc<Notify>,
     ) -> Result<Ports, String> {
@@ -408,6 +425,8 @@ impl Bound {
         roles.region_server.serve_behind(Arc::clone(&queues), tokio::runtime::Handle::current());
         let (master, region_server) =
             (self.master.sharing(Arc::clone(&queues)), self.region_server.sharing(Arc::clone(&queues)));
+        let tracer = || shown.traces.as_ref().map(|traces| traces.tracer());
+        let (master, region_server) = (master.traced_by(tracer()), region_server.traced_by(tracer()));
         let master =
             master.on_event_loops(Arc::clone(&event_loops)).serve(services.clone(), cluster_id.clone());
         let region_server =
@@ -420,7 +439,8 @@ impl Bound {
             started_ms: roles.master_name.start_code,
             cluster_id: cluster_id.clone(),
             settings: settings.to_string(),
-            shown_settings,
+            shown_settings: shown.settings,
+            traces: shown.traces.clone(),
             region_server: Arc::clone(&roles.region_server),
             master: Arc::clone(&roles.master),
             queues,

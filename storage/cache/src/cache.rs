@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use halcyon_env::FileSystem;
+use halcyon_env::{FileSystem, Lookups};
 use parking_lot::{Condvar, Mutex};
 use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, OptionsBuilder};
@@ -449,6 +449,7 @@ impl CachedFile {
     #[inline]
     pub fn get(&self, offset: BlockOffset, kind: BlockKind) -> Option<Arc<Block>> {
         let found = self.cache.blocks.get(&self.key(offset));
+        Lookups::note(found.is_some());
         let counters = if found.is_some() { &self.cache.hits } else { &self.cache.misses };
         self.counter(counters).0[read_kind(kind)].fetch_add(1, Ordering::Relaxed);
         found

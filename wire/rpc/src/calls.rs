@@ -1,4 +1,9 @@
 //! The calls of a connection whose header was taken.
+//!
+//! This file has a connection's turn. `requests.rs` makes calls of frames, `answers.rs` gives answers to the socket.
+
+mod answers;
+mod requests;
 
 use std::future::Future;
 use std::io;
@@ -7,26 +12,18 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use halcyon_proto::pb;
 
 use crate::connection::{ConnectionTask, poll_flush};
 use crate::event_loops::LoopHandle;
-use crate::frame::{FrameError, Request, header_of_part};
-use crate::input::READ_BYTES_MAX;
-use crate::noted::{GivenCall, UNSENT_MAX, detached};
+use crate::noted::{GivenCall, detached};
 use crate::queues::OwnWaiting;
 use crate::shared::{Agreed, Arriving, Shared};
-use crate::{
-    AnsweredCalls, Call, CallClass, CallHead, Codec, Dropped, Outcome, Reply, ReplyFuture, RpcError,
-    decode_cells, exceptions,
-};
+use crate::trace::CallSpan;
+use crate::{CallClass, Reply, ReplyFuture, RpcError};
 
-/// Frames from here on are counted while they arrive, not only once they are whole.
-const LARGE_FRAME_BYTES: usize = READ_BYTES_MAX;
 /// A connection that has received this much in one turn lets the others of its thread have theirs.
 const TURN_BYTES_MAX: usize = 256 << 10;
 /// As long may the calls of a turn take until then. Longer than what arrives together from a client that waits
@@ -34,10 +31,6 @@ const TURN_BYTES_MAX: usize = 256 << 10;
 const TURN_NS_MAX: u64 = 5_000_000;
 /// Calls between two looks at the clock.
 const TURN_CHECK_CALLS: u32 = 8;
-/// Room for answered calls that an idle connection keeps.
-const GIVEN_KEPT_MAX: usize = 32;
-/// Words of 2.6.4 for a call that found no room.
-const QUEUE_FULL: &str = "Call queue is full, is hbase.ipc.server.max.callqueue.size too small?";
 
 /// A connection that serves calls.
 pub(crate) struct Calls {
@@ -114,6 +107,8 @@ struct Asked {
     aside_ns: u64,
     /// Header and message.
     head: Bytes,
+    /// Of a traced call.
+    span: Option<Box<CallSpan>>,
 }
 
 impl Future for Waiting {
@@ -126,8 +121,8 @@ impl Future for Waiting {
             Ok(Poll::Ready(answer)) => answer,
             Err(panic) => Err(panicked(&*panic)),
         };
-        let head = std::mem::take(&mut self.asked.head);
-        let asked = Asked { head, ..self.asked };
+        let (head, span) = (std::mem::take(&mut self.asked.head), self.asked.span.take());
+        let asked = Asked { head, span, ..self.asked };
         Poll::Ready(Finished { asked, frame_bytes: self.frame_bytes, answer })
     }
 }
@@ -300,82 +295,6 @@ impl Calls {
         self.answer(asked, answer);
     }
 
-    fn answer(&mut self, asked: Asked, answer: Result<Reply, RpcError>) {
-        let Asked { call_id, class, received_ns, aside_ns, head } = asked;
-        if let Err(RpcError { dropped: Some(why), .. }) = answer {
-            return self.task.shared.queues.note_dropped(class, why);
-        }
-        let failed = u64::from(answer.is_err());
-        self.tally.calls_failed += failed;
-        let begin = self.task.output.end();
-        self.task.output.push_answer(call_id, answer, self.agreed.compressor);
-        let end = self.task.output.end();
-        self.given.push(GivenCall {
-            head,
-            class,
-            failed: failed > 0,
-            received_ns,
-            aside_ns,
-            answered_ns: 0,
-            response_bytes: end - begin,
-            end,
-        });
-        match self.answered.last_mut() {
-            Some(last) if last.class == class && last.received_ns == received_ns => {
-                last.count += 1;
-                last.failed_count += failed;
-            }
-            _ => self.answered.push(Answered { class, received_ns, count: 1, failed_count: failed }),
-        }
-    }
-
-    /// Counts how long the calls took whose answers the socket has just been given.
-    fn note_times(&mut self) {
-        if self.given.is_empty() {
-            return;
-        }
-        let now_ns = self.task.shared.clock.monotonic_ns();
-        for Answered { class, received_ns, count, failed_count } in self.answered.drain(..) {
-            let took_ns = now_ns.saturating_sub(received_ns);
-            self.task.shared.queues.note_time(class, took_ns, count);
-            let connection = &self.agreed.connection;
-            self.agreed.service.answered(&AnsweredCalls { connection, class, count, failed_count, took_ns });
-        }
-        self.note_given(now_ns);
-    }
-
-    /// Tells the service of notable calls whose answers the socket has taken. The others stay.
-    fn note_given(&mut self, now_ns: u64) {
-        let Agreed { service, connection, .. } = &self.agreed;
-        let (notable, sent) = (service.notable(), self.task.output.sent());
-        let mut unsent = 0;
-        self.given.retain_mut(|call| {
-            let is_new = call.answered_ns == 0;
-            if is_new {
-                call.answered_ns = now_ns;
-            }
-            if call.end > sent && unsent < UNSENT_MAX {
-                unsent += 1;
-                if is_new {
-                    call.head = detached(&call.head);
-                }
-                return true;
-            }
-            if call.is_over(&notable, now_ns) {
-                call.tell(connection, now_ns, |call| service.noted(call));
-            }
-            false
-        });
-        if self.given.is_empty() && self.given.capacity() > GIVEN_KEPT_MAX {
-            self.given = Vec::new();
-        }
-    }
-
-    fn refuse(&mut self, call_id: u32, error: &RpcError) {
-        self.tally.calls_refused += 1;
-        self.task.output.push_error(call_id, error);
-    }
-
     /// Handles the whole frames of the input. False if there was none.
     fn handle_frames(&mut self) -> bool {
         if self.task.input.bytes().len() < 4 {
@@ -402,12 +321,23 @@ impl Calls {
         if calls == 0 {
             return false;
         }
-        let service = &self.agreed.service;
+        self.end_batch();
+        self.poll_fresh();
+        true
+    }
+
+    /// Tells the service that all calls which arrived together were handed out.
+    fn end_batch(&mut self) {
+        let (service, shared) = (&self.agreed.service, &self.task.shared);
+        let began_ns = shared.tracer.as_ref().map(|_| shared.clock.monotonic_ns());
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| service.batch_done())) {
             panicked(&*panic);
         }
-        self.poll_fresh();
-        true
+        let Some(began_ns) = began_ns else { return };
+        let batch_ns = shared.clock.monotonic_ns().saturating_sub(began_ns);
+        for span in self.fresh.iter_mut().filter_map(|call| call.asked.span.as_mut()) {
+            span.batch_ns = batch_ns;
+        }
     }
 
     /// Gives what waits a first chance now that the batch is done: most of it is ready in memory, and what
@@ -431,155 +361,6 @@ impl Calls {
         self.fresh = fresh;
     }
 
-    fn refuse_full(&mut self, call_id: u32, class: CallClass) {
-        self.task.shared.queues.note_refused(class);
-        self.refuse(call_id, &RpcError::call_queue_too_big(QUEUE_FULL));
-    }
-
-    /// Cuts the next whole frame off the input.
-    fn next_frame(&mut self) -> Option<Bytes> {
-        loop {
-            let len = self.task.input.first_u32()?;
-            if len == u32::MAX {
-                self.task.input.advance(4); // the ping of long gone clients
-                continue;
-            }
-            let len = len as usize;
-            if len > self.task.shared.settings.frame_bytes_max {
-                self.refuse_frame(len);
-                return None;
-            }
-            if self.task.input.bytes().len() >= 4 + len {
-                self.release_charge();
-                self.task.input.advance(4);
-                return Some(self.task.input.take(len));
-            }
-            if len < LARGE_FRAME_BYTES || self.charged.is_some() {
-                return None;
-            }
-            let (header, param) = header_of_part(&self.task.input.bytes()[4..])?;
-            let class = header.as_ref().map_or(CallClass::Meta, |header| self.class(header, param));
-            if self.task.shared.queues.charge(class, len) {
-                self.charged = Some((class, len));
-                return None;
-            }
-            // No memory for this one: its call is told as soon as its header is here, the rest is dropped.
-            if let Some(call_id) = header.and_then(|header| header.call_id) {
-                self.refuse_full(call_id, class);
-            }
-            self.task.input.skip(4 + len);
-        }
-    }
-
-    fn class(&self, header: &pb::RequestHeader, param: &[u8]) -> CallClass {
-        let method = header.method_name.as_deref().unwrap_or_default();
-        let head = CallHead { method, priority: header.priority.unwrap_or(0), param };
-        self.agreed.service.class(&head)
-    }
-
-    /// A frame that was counted while it arrived is here, or never will be.
-    fn release_charge(&mut self) {
-        if let Some((class, bytes)) = self.charged.take() {
-            self.task.shared.queues.release(class, bytes);
-        }
-    }
-
-    /// Answers a frame that is too long as soon as its header is there; nothing behind it is read.
-    fn refuse_frame(&mut self, len: usize) {
-        let Some((header, _)) = header_of_part(&self.task.input.bytes()[4..]) else { return };
-        self.broken = true;
-        let Some(call_id) = header.and_then(|header| header.call_id) else { return };
-        let max = self.task.shared.settings.frame_bytes_max;
-        let text = format!(
-            "RPC data length of {len} received from {} is greater than max allowed {max}. \
-             Set \"hbase.ipc.max.request.size\" on server to override this limit (not recommended)",
-            self.task.peer
-        );
-        let known = self.agreed.connection.client_at_least(1, 3);
-        let class = if known { &exceptions::REQUEST_TOO_BIG } else { &exceptions::DO_NOT_RETRY_IO };
-        self.refuse(call_id, &RpcError::new(class, text));
-    }
-
-    fn handle_frame(&mut self, frame: Bytes, now_ns: u64) {
-        let frame_bytes = frame.len();
-        let mut head = frame.clone();
-        let request = match Request::parse(frame) {
-            Ok(request) => request,
-            Err(FrameError::NoHeader(reason)) => {
-                tracing::warn!(peer = %self.task.peer, reason, "unreadable request header");
-                self.broken = true;
-                return;
-            }
-            Err(FrameError::BadCall { call_id, message }) => {
-                return self.refuse(call_id, &RpcError::do_not_retry(message));
-            }
-        };
-        let call_id = request.header.call_id.unwrap_or_default();
-        let class = self.class(&request.header, &request.param);
-        if self.task.shared.queues.is_full(class, &self.held[class.index()]) {
-            return self.refuse_full(call_id, class);
-        }
-        let timeout = self.timeout(&request.header);
-        if timeout.is_some_and(|timeout| now_ns.saturating_sub(self.received_ns) > timeout.as_nanos() as u64)
-        {
-            return self.task.shared.queues.note_dropped(class, Dropped::Expired);
-        }
-        head.truncate(frame_bytes - request.cell_block.len());
-        let call = match self.call(request, class, timeout) {
-            Ok(call) => call,
-            Err(error) => return self.refuse(call_id, &error),
-        };
-        self.tally.calls += 1;
-        let asked = Asked { call_id, class, received_ns: self.received_ns, aside_ns: 0, head };
-        let service = &self.agreed.service;
-        match catch_unwind(AssertUnwindSafe(|| service.call(call))) {
-            Ok(Outcome::Ready(answer)) => self.answer(asked, answer),
-            Ok(Outcome::Later(future)) => {
-                self.held[class.index()].add(frame_bytes);
-                self.fresh.push(Waiting { asked, frame_bytes, future });
-            }
-            Err(panic) => self.answer(asked, Err(panicked(&*panic))),
-        }
-    }
-
-    /// How long the client waits from when its call was received.
-    fn timeout(&self, header: &pb::RequestHeader) -> Option<Duration> {
-        let timeout = header.timeout.filter(|ms| *ms > 0).map(|ms| Duration::from_millis(u64::from(ms)));
-        timeout.map(|timeout| timeout.max(self.task.shared.settings.request_timeout_min))
-    }
-
-    fn call(&self, request: Request, class: CallClass, timeout: Option<Duration>) -> Result<Call, RpcError> {
-        let header = request.header;
-        let cells = match (request.cell_block.is_empty(), self.agreed.connection.codec) {
-            (true, _) => Vec::new(),
-            (false, Some(codec)) => self.cells(codec, request.cell_block)?,
-            (false, None) => {
-                return Err(RpcError::do_not_retry("a cell block, but the connection named no codec"));
-            }
-        };
-        Ok(Call {
-            id: header.call_id.unwrap_or_default(),
-            method: header.method_name.unwrap_or_default(),
-            param: request.param,
-            cells,
-            priority: header.priority.unwrap_or(0),
-            class,
-            timeout,
-            received_ns: self.received_ns,
-            connection: Arc::clone(&self.agreed.connection),
-        })
-    }
-
-    fn cells(&self, codec: Codec, block: Bytes) -> Result<Vec<halcyon_cell::Cell>, RpcError> {
-        let raw_bytes_max = self.task.shared.settings.frame_bytes_max;
-        let block = match self.agreed.compressor {
-            Some(compressor) => compressor.decompress(&block, raw_bytes_max),
-            None => Ok(block),
-        };
-        let cells = block.and_then(|block| decode_cells(codec, block));
-        cells.map_err(|error| RpcError::do_not_retry(format!("Unable to read cell block: {error}")))
-    }
-
     /// Reads once. `Ok` with `eof` set if the client sends no more.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let task = &mut self.task;
@@ -592,54 +373,6 @@ impl Calls {
             self.turn_bytes += len;
         })
     }
-
-    /// Moves the counts of this turn to the server's counters.
-    fn settle(&mut self) {
-        let (tally, stats) = (&mut self.tally, &self.task.shared.stats);
-        if let Some(loop_handle) = self.loop_handle.as_ref().filter(|_| tally.calls > 0) {
-            loop_handle.note_calls(tally.calls);
-        }
-        for (count, counter) in [
-            (&mut tally.calls, &stats.calls),
-            (&mut tally.calls_failed, &stats.calls_failed),
-            (&mut tally.calls_refused, &stats.calls_refused),
-            (&mut tally.received_bytes, &stats.received_bytes),
-        ] {
-            if *count > 0 {
-                counter.fetch_add(std::mem::take(count), Ordering::Relaxed);
-            }
-        }
-        let queued = self.task.output.len();
-        if queued > tally.response_bytes {
-            self.task.shared.queues.add_response_bytes(queued - tally.response_bytes);
-        } else if queued < tally.response_bytes {
-            self.task.shared.queues.sub_response_bytes(tally.response_bytes - queued);
-        }
-        if queued != tally.response_bytes {
-            self.agreed.connection.state.waiting_bytes.store(queued, Ordering::Relaxed);
-        }
-        tally.response_bytes = queued;
-        let written = self.task.output.take_written();
-        let silent_since_ns = &self.task.control.silent_since_ns;
-        if queued == 0 || written > 0 {
-            if silent_since_ns.load(Ordering::Relaxed) > 0 {
-                silent_since_ns.store(0, Ordering::Relaxed);
-            }
-        } else if silent_since_ns.load(Ordering::Relaxed) == 0 {
-            silent_since_ns.store(self.task.shared.clock.monotonic_ns().max(1), Ordering::Relaxed);
-        }
-        if written > 0 {
-            stats.sent_bytes.fetch_add(written, Ordering::Relaxed);
-        }
-        let cells = self.task.output.take_cells();
-        for (counter, bytes) in
-            [(&stats.shared_cell_bytes, cells.shared), (&stats.copied_cell_bytes, cells.copied)]
-        {
-            if bytes > 0 {
-                counter.fetch_add(bytes, Ordering::Relaxed);
-            }
-        }
-    }
 }
 
 /// Drives calls of a client that has gone to their end.
@@ -649,6 +382,7 @@ async fn finish(shared: &Shared, mut waiting: FuturesUnordered<Waiting>) {
         shared.queues.end_wait(class, finished.frame_bytes);
         if let Err(RpcError { dropped: Some(why), .. }) = finished.answer {
             shared.queues.note_dropped(class, why);
+            finished.asked.span.into_iter().for_each(|span| span.drop_call(why));
         }
     }
 }

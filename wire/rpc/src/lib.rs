@@ -53,6 +53,7 @@ mod service;
 mod shared;
 mod stats;
 mod times;
+mod trace;
 
 pub use cell_block::{CellBlock, SHARED_CELL_BYTES_MIN};
 pub use codec::{decode_cells, encode_cell};
@@ -71,3 +72,4 @@ pub use service::{
 pub use shared::{RpcSettings, Services};
 pub use stats::{RpcStats, RpcStatsSnapshot};
 pub use times::CallTimesSnapshot;
+pub use trace::{CallParts, CallTracer, Part};

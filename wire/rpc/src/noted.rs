@@ -1,7 +1,8 @@
-//! Calls that a service wants to hear of one by one: slow ones, and those with large answers.
+//! Calls that a service wants to hear of one by one: slow ones, those with large answers, and traced ones.
 //!
 //! Every answered call is kept until the socket has taken its answer, and then compared with two numbers
-//! ([`Notable`]). Only a call over one of them is decoded again and told ([`Service::noted`](crate::Service::noted)).
+//! ([`Notable`]). Only a call over one of them, or a traced one, is decoded again and told
+//! ([`Service::noted`](crate::Service::noted)).
 //!
 //! ```text
 //! received --- thread --- put aside --- wait --- answered --- network --- taken by the socket
@@ -12,6 +13,7 @@ use halcyon_proto::pb;
 use prost::Message;
 
 use crate::frame::delimited;
+use crate::trace::{CallParts, CallSpan};
 use crate::{CallClass, Connection};
 
 /// What is kept of a request that waits or whose answer waits: its head and its message up to this size. More would keep
@@ -35,7 +37,7 @@ impl Notable {
     pub const NONE: Notable = Notable { time_ns: u64::MAX, response_bytes: u64::MAX };
 }
 
-/// A call over a limit of [`Notable`], when the socket has taken its answer.
+/// A call over a limit of [`Notable`], or a traced one, when the socket has taken its answer.
 #[derive(Clone, Copy, Debug)]
 pub struct NotedCall<'a> {
     pub connection: &'a Connection,
@@ -53,6 +55,11 @@ pub struct NotedCall<'a> {
     pub waited_ns: u64,
     /// Until the socket had taken the answer.
     pub network_ns: u64,
+    /// The service's answer becomes spans.
+    pub is_traced: bool,
+    /// Of a traced call that was put aside: how long [`Service::batch_done`](crate::Service::batch_done) took after it.
+    /// A part of `thread_ns`.
+    pub batch_ns: u64,
 }
 
 impl NotedCall<'_> {
@@ -75,6 +82,8 @@ pub(crate) struct GivenCall {
     pub response_bytes: u64,
     /// Where its answer ends in all bytes of the output.
     pub end: u64,
+    /// Of a traced call.
+    pub span: Option<Box<CallSpan>>,
 }
 
 /// A copy of a request's head, to be kept for longer than a turn.
@@ -88,11 +97,18 @@ impl GivenCall {
             || self.response_bytes > notable.response_bytes
     }
 
-    /// Decodes the request again and passes it on.
-    pub fn tell(&self, connection: &Connection, now_ns: u64, told: impl FnOnce(&NotedCall<'_>)) {
+    /// Decodes the request again and passes it on. Ends its span, if it has one, with what it is told of the call.
+    pub fn tell(
+        &mut self,
+        connection: &Connection,
+        service_name: &str,
+        now_ns: u64,
+        told: impl FnOnce(&NotedCall<'_>) -> CallParts,
+    ) {
         let Some((header, param)) = parts(&self.head) else { return };
         let aside_ns = if self.aside_ns == 0 { self.answered_ns } else { self.aside_ns };
-        told(&NotedCall {
+        let thread_ns = aside_ns.saturating_sub(self.received_ns);
+        let call = NotedCall {
             connection,
             class: self.class,
             call_id: header.call_id.unwrap_or_default(),
@@ -100,10 +116,16 @@ impl GivenCall {
             param: &param,
             failed: self.failed,
             response_bytes: self.response_bytes,
-            thread_ns: aside_ns.saturating_sub(self.received_ns),
+            thread_ns,
             waited_ns: self.answered_ns.saturating_sub(aside_ns),
             network_ns: now_ns.saturating_sub(self.answered_ns),
-        });
+            is_traced: self.span.is_some(),
+            batch_ns: self.span.as_ref().map_or(0, |span| span.batch_ns.min(thread_ns)),
+        };
+        let parts = told(&call);
+        if let Some(span) = self.span.take() {
+            span.end(&call, service_name, parts);
+        }
     }
 }
 
@@ -147,6 +169,7 @@ mod tests {
             answered_ns: 200,
             response_bytes: 50,
             end: 50,
+            span: None,
         }
     }
 
@@ -161,15 +184,16 @@ mod tests {
             state: Default::default(),
         };
         let mut seen = Vec::new();
-        let mut tell = |call: &GivenCall| {
-            call.tell(&connection, 260, |noted| {
+        let mut tell = |mut call: GivenCall| {
+            call.tell(&connection, "ClientService", 260, |noted| {
                 seen.push((noted.thread_ns, noted.waited_ns, noted.network_ns));
                 assert_eq!((noted.took_ns(), noted.call_id, noted.method), (160, 7, "Get"));
                 assert_eq!(noted.param, &b"message"[..]);
+                CallParts::default()
             });
         };
-        tell(&given(head("Get", b"message")));
-        tell(&GivenCall { aside_ns: 0, ..given(head("Get", b"message")) });
+        tell(given(head("Get", b"message")));
+        tell(GivenCall { aside_ns: 0, ..given(head("Get", b"message")) });
         assert_eq!(seen, [(30, 70, 60), (100, 0, 60)]);
         let over =
             |time_ns, response_bytes| given(Bytes::new()).is_over(&Notable { time_ns, response_bytes }, 260);

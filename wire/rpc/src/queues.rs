@@ -397,6 +397,8 @@ pub struct Terms {
     pub connection: Arc<Connection>,
     /// The client's number for the call.
     pub call_id: u32,
+    /// The parts of its time are noted, however short they are.
+    pub is_traced: bool,
 }
 
 impl Terms {
@@ -496,6 +498,7 @@ mod tests {
             deadline_ns: u64::MAX,
             connection: connection.clone(),
             call_id: 0,
+            is_traced: false,
         };
         let queues = Queues::new(QueueLimits { answer_bytes_max: 1000, ..QueueLimits::new(10, 1600) });
         let (silent, other) = (connection(1), connection(2));

@@ -18,7 +18,7 @@ use crate::calls::Calls;
 use crate::connection::ConnectionTask;
 use crate::event_loops::LoopHandle;
 use crate::shared::{Agreed, Arriving, Control, RpcSettings, Services, Shared};
-use crate::{EventLoops, Queues, RpcStats};
+use crate::{CallTracer, EventLoops, Queues, RpcStats};
 
 /// Connections that wait to be accepted; after an outage all clients come at once.
 const BACKLOG_MAX: u32 = 4096;
@@ -35,6 +35,7 @@ pub struct BoundServer {
     settings: RpcSettings,
     clock: Arc<dyn Clock>,
     event_loops: Option<Arc<EventLoops>>,
+    tracer: Option<Arc<CallTracer>>,
     queues: Arc<Queues>,
 }
 
@@ -59,7 +60,7 @@ impl RpcServer {
         let listener = listen(address).map_err(named)?;
         let address = listener.local_addr()?;
         let queues = Queues::new(settings.queues);
-        Ok(BoundServer { listener, address, settings, clock, event_loops: None, queues })
+        Ok(BoundServer { listener, address, settings, clock, event_loops: None, tracer: None, queues })
     }
 
     pub fn local_addr(&self) -> SocketAddr {
@@ -124,6 +125,11 @@ impl BoundServer {
         BoundServer { queues, ..self }
     }
 
+    /// Traces calls; `None`: none, as without this.
+    pub fn traced_by(self, tracer: Option<Arc<CallTracer>>) -> BoundServer {
+        BoundServer { tracer, ..self }
+    }
+
     /// Begins to serve. `cluster_id` is what clients with an RPC registry ask for before anything else.
     pub fn serve(self, services: Services, cluster_id: impl Into<String>) -> RpcServer {
         let shared = Arc::new(Shared {
@@ -133,6 +139,7 @@ impl BoundServer {
             clock: self.clock,
             stats: RpcStats::default(),
             event_loops: self.event_loops,
+            tracer: self.tracer,
             queues: self.queues,
             connections: Mutex::new(HashMap::new()),
             ended: Notify::new(),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use halcyon_cell::Cell;
 
-use crate::{CallClass, CallHead, CellBlock, Notable, NotedCall, Reservation, RpcError, Terms};
+use crate::{CallClass, CallHead, CallParts, CellBlock, Notable, NotedCall, Reservation, RpcError, Terms};
 
 /// What the connection header said, shared by every call of the connection.
 #[derive(Debug)]
@@ -84,6 +84,8 @@ pub struct Call {
     pub class: CallClass,
     /// How long the client waits; `None` for ever.
     pub timeout: Option<Duration>,
+    /// The service is asked for the parts of its time when it has ended ([`Service::noted`]).
+    pub is_traced: bool,
     /// `Clock::monotonic_ns` when the frame was complete.
     pub received_ns: u64,
     pub connection: Arc<Connection>,
@@ -97,6 +99,7 @@ impl Call {
             deadline_ns: self.deadline_ns(),
             connection: Arc::clone(&self.connection),
             call_id: self.id,
+            is_traced: self.is_traced,
         }
     }
 
@@ -106,6 +109,7 @@ impl Call {
             class: self.class,
             deadline_ns: self.deadline_ns(),
             call_id: self.id,
+            is_traced: self.is_traced,
             connection: self.connection,
         }
     }
@@ -183,8 +187,11 @@ pub trait Service: Send + Sync {
         Notable::NONE
     }
 
-    /// Called for each call over a limit of [`Service::notable`] when the socket has taken its answer.
-    fn noted(&self, _call: &NotedCall<'_>) {}
+    /// Called for each call over a limit of [`Service::notable`], and for each traced call, when the socket has taken its
+    /// answer. Of a traced call it returns what else is known of it.
+    fn noted(&self, _call: &NotedCall<'_>) -> CallParts {
+        CallParts::default()
+    }
 
     /// Called when a connection ends.
     fn connection_closed(&self, _connection: &Connection) {}

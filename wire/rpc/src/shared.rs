@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 
 use crate::compress::Compressor;
-use crate::{Connection, EventLoops, QueueLimits, Queues, RpcStats, Service};
+use crate::{CallTracer, Connection, EventLoops, QueueLimits, Queues, RpcStats, Service};
 
 /// Services by their simple descriptor name (`ClientService`).
 pub type Services = HashMap<&'static str, Arc<dyn Service>>;
@@ -75,6 +75,8 @@ pub(crate) struct Shared {
     pub stats: RpcStats,
     pub queues: Arc<Queues>,
     pub event_loops: Option<Arc<EventLoops>>,
+    /// `None`: no call is traced.
+    pub tracer: Option<Arc<CallTracer>>,
     pub connections: Mutex<HashMap<u64, Arc<Control>>>,
     /// Told when a connection ends while the server stops.
     pub ended: Notify,

@@ -638,6 +638,7 @@ fn a_call(method: &str, request: &impl Message) -> Call {
         priority: 0,
         class: halcyon_rpc::CallClass::Meta,
         timeout: None,
+        is_traced: false,
         received_ns: 0,
         connection,
     }

@@ -321,7 +321,7 @@ mod tests {
             codec: None,
             state: Default::default(),
         };
-        Terms { class, deadline_ns, connection: Arc::new(connection), call_id: 0 }
+        Terms { class, deadline_ns, connection: Arc::new(connection), call_id: 0, is_traced: false }
     }
 
     fn pool(limits: PoolLimits) -> DiskPool {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use halcyon_env::Stall;
+use halcyon_env::{Lookups, Stall};
 use halcyon_rpc::{CallClass, NotedCall, Terms};
 use parking_lot::Mutex;
 
@@ -48,6 +48,8 @@ pub struct SlowCall {
     pub parts: TimeParts,
     /// Times that it read from disk on the disk pool: what it asked for was not in the cache.
     pub disk_reads: u64,
+    /// Lookups of blocks, of a traced call.
+    pub lookups: Lookups,
     /// What was slow in the server meanwhile, the longest first: cause, what, time.
     pub stalls: Vec<(&'static str, String, Duration)>,
 }
@@ -108,8 +110,9 @@ impl SlowCalls {
         }
     }
 
-    /// Keeps a call that was slow or large. `recent` are the latest stalls, `region_of` knows the region of a scanner.
-    pub(crate) fn keep(
+    /// What is known of a call that has ended, slow or not. `recent` are the latest stalls, `region_of` knows the region of
+    /// a scanner. Forgets what was noted of it.
+    pub(crate) fn describe(
         &self,
         call: &NotedCall<'_>,
         (is_slow, is_large): (bool, bool),
@@ -122,12 +125,14 @@ impl SlowCalls {
         let noted = self.take_noted(call);
         let stalls = longest(recent, received_ms);
         let log_stall = stalls.iter().find(|(cause, ..)| *cause == "log").map(|(.., time)| *time);
-        let (parts, disk_reads) = parts(call, noted.as_ref(), log_stall.unwrap_or_default());
+        let log_stall = log_stall.unwrap_or_default().max(Duration::from_nanos(call.batch_ns));
+        let (parts, disk_reads) = parts(call, noted.as_ref(), log_stall);
+        let lookups = noted.as_ref().map(|noted| noted.lookups).unwrap_or_default();
         let asked = Asked::of(call.method, call.param);
         let named = [asked.region, noted.map(|noted| noted.region).unwrap_or_default()];
         let region = named.into_iter().find(|name| !name.is_empty());
         let region = region.or_else(|| asked.scanner.and_then(region_of)).unwrap_or_default();
-        let slow = SlowCall {
+        SlowCall {
             is_slow,
             is_large,
             failed: call.failed,
@@ -142,13 +147,17 @@ impl SlowCalls {
             response_bytes: call.response_bytes,
             parts,
             disk_reads,
+            lookups,
             stalls,
-        };
+        }
+    }
+
+    /// Keeps a call that was slow or large.
+    pub(crate) fn keep(&self, slow: SlowCall) {
         let mut kept = self.kept.lock();
-        kept.push_back(slow.clone());
+        kept.push_back(slow);
         let surplus = kept.len().saturating_sub(self.kept_max);
         kept.drain(..surplus);
-        slow
     }
 
     fn take_noted(&self, call: &NotedCall<'_>) -> Option<Noted> {
@@ -227,7 +236,13 @@ mod tests {
     }
 
     fn terms(connection: &Arc<Connection>, call_id: u32) -> Terms {
-        Terms { class: CallClass::Read, deadline_ns: u64::MAX, connection: connection.clone(), call_id }
+        Terms {
+            class: CallClass::Read,
+            deadline_ns: u64::MAX,
+            connection: connection.clone(),
+            call_id,
+            is_traced: false,
+        }
     }
 
     fn get() -> Bytes {
@@ -255,8 +270,12 @@ mod tests {
             thread_ns: 0,
             waited_ns: waited_ms * 1_000_000,
             network_ns: 0,
+            is_traced: false,
+            batch_ns: 0,
         };
-        calls.keep(&call, (true, false), 10_000, recent, |_| None)
+        let slow = calls.describe(&call, (true, false), 10_000, recent, |_| None);
+        calls.keep(slow.clone());
+        slow
     }
 
     #[test]

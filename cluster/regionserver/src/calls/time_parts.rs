@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use halcyon_env::Tally;
+use halcyon_env::{Lookups, Tally};
 use halcyon_rpc::{CallClass, NotedCall};
 
 /// Parts of a call's time; their sum is all of it.
@@ -52,6 +52,24 @@ impl TimeParts {
     pub fn sum(&self) -> Duration {
         self.named().iter().map(|(_, time)| *time).sum()
     }
+
+    /// Adds measured waits, as far as `left` has time for them. Returns how many of them were reads from disk.
+    fn add_waits(&mut self, waits: &Tally, left: &mut Left) -> u64 {
+        let mut disk_reads = 0;
+        for waited in waits.waits() {
+            match cause_of(waited.cause) {
+                Cause::Lock => self.lock += left.take(waited.time),
+                Cause::Wal => self.wal += left.take(waited.time),
+                Cause::Memory => self.memory += left.take(waited.time),
+                Cause::Disk => {
+                    self.disk += left.take(waited.time);
+                    disk_reads += if waited.cause == "read" { waited.count } else { 0 };
+                }
+                Cause::None => {}
+            }
+        }
+        disk_reads
+    }
 }
 
 /// What the server noted of a call that was put aside.
@@ -63,8 +81,12 @@ pub(crate) struct Noted {
     pub ran: Duration,
     /// Of `ran`: measured waits.
     pub waits: Tally,
+    /// Measured waits on the network thread. Of traced calls only.
+    pub on_thread: Tally,
     /// It was held back before it began.
     pub held_back: Duration,
+    /// Lookups of blocks. Of traced calls only.
+    pub lookups: Lookups,
     /// Name of the region, if the request does not name it.
     pub region: Bytes,
 }
@@ -75,6 +97,11 @@ impl Noted {
         self.queued += queued;
         self.ran += ran;
         self.waits.merge(waits);
+    }
+
+    /// Something was noted of the time while it was put aside.
+    fn is_of_wait(&self) -> bool {
+        !(self.queued + self.ran + self.held_back).is_zero()
     }
 }
 
@@ -112,21 +139,13 @@ pub(crate) fn parts(call: &NotedCall<'_>, noted: Option<&Noted>, log_stall: Dura
         parts.memory = left.take(noted.held_back);
         parts.queue = left.take(noted.queued);
         let mut ran = Left(left.take(noted.ran));
-        for waited in noted.waits.waits() {
-            match cause_of(waited.cause) {
-                Cause::Lock => parts.lock += ran.take(waited.time),
-                Cause::Wal => parts.wal += ran.take(waited.time),
-                Cause::Memory => parts.memory += ran.take(waited.time),
-                Cause::Disk => {
-                    parts.disk += ran.take(waited.time);
-                    disk_reads += if waited.cause == "read" { waited.count } else { 0 };
-                }
-                Cause::None => {}
-            }
-        }
+        disk_reads += parts.add_waits(&noted.waits, &mut ran);
         parts.work = ran.0;
+        let mut thread = Left(parts.thread);
+        disk_reads += parts.add_waits(&noted.on_thread, &mut thread);
+        parts.thread = thread.0;
     }
-    match (call.class, noted) {
+    match (call.class, noted.filter(|noted| noted.is_of_wait())) {
         (CallClass::Write, _) => parts.wal += left.0,
         (_, Some(_)) => parts.queue += left.0,
         (_, None) => parts.other = left.0,
@@ -182,6 +201,8 @@ mod tests {
             thread_ns,
             waited_ns,
             network_ns,
+            is_traced: false,
+            batch_ns: 0,
         };
         let (parts, reads) = parts(&call, noted, ms(3));
         assert_eq!(parts.sum(), ms(times_ms.iter().sum()), "no time is lost or counted twice");

@@ -19,6 +19,7 @@ mod mutate;
 mod scan;
 mod scan_run;
 mod slow_log;
+mod traces;
 
 pub use admin::AdminService;
 
@@ -27,10 +28,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use halcyon_cell::{Error, ErrorKind};
-use halcyon_env::Tally;
+use halcyon_env::{Lookups, Tally};
 use halcyon_rpc::{
-    AnsweredCalls, Call, CallClass, CallHead, Connection, Notable, NotedCall, Outcome, Reply, Reservation,
-    RpcError, Service, Terms,
+    AnsweredCalls, Call, CallClass, CallHead, CallParts, Connection, Notable, NotedCall, Outcome, Reply,
+    Reservation, RpcError, Service, Terms,
 };
 use prost::Message;
 
@@ -47,18 +48,9 @@ impl ClientService {
     pub fn new(server: Arc<RegionServer>) -> ClientService {
         ClientService { server }
     }
-}
 
-impl Service for ClientService {
-    fn class(&self, head: &CallHead<'_>) -> CallClass {
-        class::class_of(head)
-    }
-
-    fn call(&self, call: Call) -> Outcome {
+    fn dispatch(&self, call: Call) -> Outcome {
         let server = &self.server;
-        if let Err(error) = server.check_serving() {
-            return Outcome::Ready(Err(error));
-        }
         let started_ns = server.env.clock.monotonic_ns();
         if !matches!(call.method.as_str(), "Get" | "Mutate" | "Multi" | "Scan") {
             server.counters.others.add(1);
@@ -77,6 +69,29 @@ impl Service for ClientService {
         server.env.stalls.took(&*server.env.clock, "call", || name.to_string(), time_ns);
         outcome
     }
+}
+
+impl Service for ClientService {
+    fn class(&self, head: &CallHead<'_>) -> CallClass {
+        class::class_of(head)
+    }
+
+    fn call(&self, call: Call) -> Outcome {
+        let server = &self.server;
+        if let Err(error) = server.check_serving() {
+            return Outcome::Ready(Err(error));
+        }
+        if call.is_traced {
+            let terms = call.terms();
+            let ((outcome, waits), lookups) = Lookups::of(|| Tally::of(|| self.dispatch(call)));
+            server.slow_calls.note(&terms, |noted| {
+                noted.on_thread = waits;
+                noted.lookups = lookups;
+            });
+            return outcome;
+        }
+        self.dispatch(call)
+    }
 
     fn answered(&self, calls: &AnsweredCalls<'_>) {
         self.server.note_answered(calls);
@@ -86,8 +101,8 @@ impl Service for ClientService {
         self.server.online.warn.notable()
     }
 
-    fn noted(&self, call: &NotedCall<'_>) {
-        self.server.keep_noted(call);
+    fn noted(&self, call: &NotedCall<'_>) -> CallParts {
+        self.server.keep_noted(call)
     }
 
     fn batch_done(&self) {
@@ -186,7 +201,7 @@ impl RegionServer {
         let started_ns = self.env.clock.monotonic_ns();
         let waited = self.pressure.wait().await;
         let took = Duration::from_nanos(self.env.clock.monotonic_ns().saturating_sub(started_ns));
-        if self.is_part_notable(took) {
+        if terms.is_traced || self.is_part_notable(took) {
             self.slow_calls.note(terms, |noted| noted.held_back += took);
         }
         waited
@@ -229,22 +244,26 @@ impl RegionServer {
         let entered_ns = self.env.clock.monotonic_ns();
         let result = match entered {
             Ok((permit, reservation)) => {
-                let work = || {
-                    let (result, waits) = Tally::of(work);
-                    result.map(|result| (result, waits))
+                let is_traced = terms.is_traced;
+                let work = move || {
+                    let counted = || Tally::of(work);
+                    let ((result, waits), lookups) =
+                        if is_traced { Lookups::of(counted) } else { (counted(), Lookups::default()) };
+                    result.map(|result| (result, (waits, lookups)))
                 };
-                self.pool.run(permit, work).await.map(|(result, waits)| (result, reservation, waits))
+                self.pool.run(permit, work).await.map(|(result, counted)| (result, reservation, counted))
             }
             Err(error) => Err(error),
         };
         let between = |from: u64, to: u64| Duration::from_nanos(to.saturating_sub(from));
         let queued = between(started_ns, entered_ns);
         let ran = between(entered_ns, self.env.clock.monotonic_ns());
-        if self.is_part_notable(queued + ran) {
-            let waits = result.as_ref().map(|(.., waits)| waits.clone()).unwrap_or_default();
+        if terms.is_traced || self.is_part_notable(queued + ran) {
+            let (waits, lookups) = result.as_ref().map(|(.., counted)| counted.clone()).unwrap_or_default();
             self.slow_calls.note(&terms, |noted| {
                 noted.region = region;
                 noted.add_pooled(queued, ran, &waits);
+                noted.lookups.merge(lookups);
             });
         }
         if let Err(error) = &result

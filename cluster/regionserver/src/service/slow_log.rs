@@ -4,36 +4,47 @@ use std::time::Duration;
 
 use halcyon_proto::pb;
 use halcyon_proto::pb::slow_log_payload::Type;
-use halcyon_rpc::NotedCall;
+use halcyon_rpc::{CallParts, NotedCall};
 use serde_json::{Map, Value, json};
 
 use crate::RegionServer;
 use crate::calls::asked::name_text;
 use crate::calls::slow_calls::SlowCall;
+use crate::service::traces::parts_of;
 
 const SERVER_CLASS: &str = "HRegionServer";
 /// Characters of the parameter in the log, as HBase.
 const PARAM_CHARS_MAX: usize = 150;
 
 impl RegionServer {
-    /// Keeps a call that was slow or large, and writes the line.
-    pub(super) fn keep_noted(&self, call: &NotedCall<'_>) {
+    /// Keeps a call that was slow or large, and writes the line. Returns where the time of a traced call went.
+    pub(super) fn keep_noted(&self, call: &NotedCall<'_>) -> CallParts {
         let (is_slow, is_large) = self.online.warn.judge(call.class, call.took_ns(), call.response_bytes);
-        if !is_slow && !is_large {
-            return; // it is over the limit of calls of the other kind
+        let is_kept = is_slow || is_large;
+        if !is_kept && !call.is_traced {
+            return CallParts::default(); // it is over the limit of calls of the other kind
         }
-        self.counters.slow.add(u64::from(is_slow));
-        self.counters.large.add(u64::from(is_large));
         let now_ms = self.env.clock.now_ms();
         let region_of = |scanner| self.scanners.region_name(scanner);
-        let recent = self.env.stalls.recent();
-        let kept = self.slow_calls.keep(call, (is_slow, is_large), now_ms, &recent, region_of);
+        let recent = if is_kept { self.env.stalls.recent() } else { Vec::new() };
+        let described = self.slow_calls.describe(call, (is_slow, is_large), now_ms, &recent, region_of);
+        let parts = if call.is_traced { parts_of(&described) } else { CallParts::default() };
+        if is_kept {
+            self.keep_slow(described, now_ms);
+        }
+        parts
+    }
+
+    fn keep_slow(&self, kept: SlowCall, now_ms: i64) {
+        self.counters.slow.add(u64::from(kept.is_slow));
+        self.counters.large.add(u64::from(kept.is_large));
         if let Some(left_out) = self.slow_calls.next_line(now_ms) {
             if left_out > 0 {
                 tracing::warn!(left_out, "slow calls without a line of their own");
             }
             tracing::warn!("({}): {}", tag(&kept), line(&kept));
         }
+        self.slow_calls.keep(kept);
     }
 }
 

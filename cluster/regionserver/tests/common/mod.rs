@@ -98,6 +98,7 @@ impl Lab {
             priority: 0,
             class: CallClass::Read,
             timeout: Some(Duration::from_secs(20)),
+            is_traced: false,
             received_ns: self.clock.monotonic_ns(),
             connection: self.connection.clone(),
         }

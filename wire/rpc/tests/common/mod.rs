@@ -10,8 +10,8 @@ use halcyon_cell::Cell;
 use halcyon_env::{Clock, SystemClock};
 use halcyon_proto::pb;
 use halcyon_rpc::{
-    AnsweredCalls, Call, CallClass, CallHead, CellBlock, Notable, NotedCall, Outcome, Reply, RpcError,
-    RpcServer, RpcSettings, Service, Services,
+    AnsweredCalls, Call, CallClass, CallHead, CallParts, CellBlock, Notable, NotedCall, Outcome, Reply,
+    RpcError, RpcServer, RpcSettings, Service, Services,
 };
 use parking_lot::Mutex;
 use prost::Message;
@@ -117,7 +117,7 @@ impl Service for TestService {
         *self.notable.lock()
     }
 
-    fn noted(&self, call: &NotedCall<'_>) {
+    fn noted(&self, call: &NotedCall<'_>) -> CallParts {
         let times_ns = [call.thread_ns, call.waited_ns, call.network_ns];
         self.noted.lock().push(Noted {
             call_id: call.call_id,
@@ -127,6 +127,7 @@ impl Service for TestService {
             response_bytes: call.response_bytes,
             times: times_ns.map(Duration::from_nanos),
         });
+        CallParts::default()
     }
 
     fn batch_done(&self) {

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use halcyon_proto::pb;
 use halcyon_proto::pb::slow_log_response_request::LogType;
 use halcyon_rpc::{
-    AnsweredCalls, Call, CallClass, CallHead, Connection, Notable, NotedCall, Outcome, Reply, RpcError,
-    Service, Terms,
+    AnsweredCalls, Call, CallClass, CallHead, CallParts, Connection, Notable, NotedCall, Outcome, Reply,
+    RpcError, Service, Terms,
 };
 
 use super::{Waits, decode, ready};
@@ -46,8 +46,8 @@ impl Service for AdminService {
         self.server.online.warn.notable()
     }
 
-    fn noted(&self, call: &NotedCall<'_>) {
-        self.server.keep_noted(call);
+    fn noted(&self, call: &NotedCall<'_>) -> CallParts {
+        self.server.keep_noted(call)
     }
 
     fn connection_closed(&self, connection: &Connection) {
