@@ -43,6 +43,8 @@ golden="$HERE/../../storage"
 
 SLOW_LOG_DIR="$DIR/slow-log" "$HERE/slow-log.sh" < /dev/null || { echo "FAILED: slow calls read by HBase's client" >&2; failed=1; }
 
+TRACES_DIR="$DIR/traces" "$HERE/traces.sh" < /dev/null || { echo "FAILED: traces of HBase's client" >&2; failed=1; }
+
 "$HERE/stop-master.sh" < /dev/null || { echo "FAILED: a server whose master was stopped" >&2; failed=1; }
 
 ROOT_DIR="$DIR/root" "$HERE/root.sh" < /dev/null || { echo "FAILED: root directories under HBase" >&2; failed=1; }
