@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# HBase's client reads slow calls and large answers of a server that keeps them for clients.
+# HBase's client reads slow calls and large answers of a server that keeps them for clients, and the table hbase:slowlog.
 # HALCYON          the server's binary
 # SLOW_LOG_DIR     where data and output of the server go
 set -euo pipefail
@@ -13,6 +13,8 @@ cat > "$SLOW_LOG_DIR/conf/hbase-site.xml" << 'XML'
 <?xml version="1.0"?>
 <configuration>
   <property><name>hbase.regionserver.slowlog.buffer.enabled</name><value>true</value></property>
+  <property><name>hbase.regionserver.slowlog.systable.enabled</name><value>true</value></property>
+  <property><name>hbase.slowlog.systable.chore.duration</name><value>1000</value></property>
   <property><name>hbase.ipc.warn.response.time.scan</name><value>0</value></property>
   <property><name>hbase.ipc.warn.response.size</name><value>1048576</value></property>
 </configuration>

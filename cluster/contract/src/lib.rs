@@ -5,6 +5,7 @@
 //! master <─reports── region server     status.rs          HBase: RegionServerStatusService
 //! master ──> files of regions          files.rs           HBase: work of the master itself (MasterFileSystem)
 //! master ──> rows of system tables     system_tables.rs   HBase: ordinary client calls (MetaTableAccessor)
+//! both   ──> table for slow calls      slow_log.rs        HBase: SlowLogMasterService, SlowLogTableAccessor
 //! ```
 //!
 //! The first two groups are what a network carries. Their requests and answers are plain types that mirror HBase's
@@ -22,6 +23,7 @@
 
 mod files;
 mod region_server;
+mod slow_log;
 mod status;
 mod system_tables;
 
@@ -32,6 +34,7 @@ pub use region_server::{
     CloseRegionRequest, FlushRegionRequest, OpenRegionRequest, OpenRegionResponse, RegionInfoRequest,
     RegionInfoResponse, RegionServerApi,
 };
+pub use slow_log::{slow_log_table, slow_log_table_name};
 pub use status::{RegionServerStatus, RegionStateTransition, ServerReport, ServerReports};
 pub use system_tables::SystemTables;
 

@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use halcyon_cell::Result;
 use halcyon_contract::{ClusterServices, RegionServerStatus, RegionStateTransition};
 use halcyon_env::Env;
-use halcyon_schema::{ClusterId, RegionInfo, ServerName, TableName};
+use halcyon_schema::{ClusterId, RegionInfo, ServerName, TableDescriptor, TableName};
 use parking_lot::{Mutex, RwLock};
 use tracing::{info, warn};
 
 use crate::cleaner::Cleaner;
 use crate::procedure::{
-    Engine, ProcedureView, RegionAction, Resource, SplitRegion, Submission, TransitRegion,
+    CreateTable, Engine, ProcedureView, RegionAction, Resource, SplitRegion, Submission,
+    TransitRegion,
 };
 use crate::settings::StopRequest;
 use crate::state::{MasterState, TableEntry, TableState, Tables};
@@ -96,6 +97,9 @@ impl Master {
         let engine = Arc::new(Engine::load(core.clone())?);
         let failed = open_enabled(&core, &engine)?;
         engine.start()?;
+        if core.settings.slow_log_table {
+            create_if_absent(&core, &engine, halcyon_contract::slow_log_table());
+        }
         for region in failed {
             let again = TransitRegion::new(region, RegionAction::Assign, true);
             drop(engine.submit(Box::new(again), Submission::default()));
@@ -193,6 +197,16 @@ impl RegionServerStatus for Master {
                 }
             }
         }
+    }
+}
+
+/// Makes a system table in the background, unless it is there or an earlier start has begun it.
+fn create_if_absent(core: &MasterState, engine: &Engine, descriptor: TableDescriptor) {
+    let lock = Resource::Table(descriptor.name().clone());
+    let is_begun = engine.views().iter().any(|view| view.locks.iter().any(|it| it.resource == lock));
+    if !is_begun && !core.tables.read().by_name.contains_key(descriptor.name()) {
+        info!(table = %descriptor.name(), "a system table is missing and is made");
+        drop(engine.submit(Box::new(CreateTable::new(descriptor, Vec::new())), Submission::default()));
     }
 }
 

@@ -38,6 +38,8 @@ pub struct MasterSettings {
     /// Whether new descriptors must pass HBase's sanity checks (`hbase.table.sanity.checks`); a table can turn them off,
     /// too. What cannot be obeyed at all is refused in any case.
     pub sanity_checks: bool,
+    /// Whether there is to be a table for slow calls, `hbase:slowlog` (`hbase.regionserver.slowlog.systable.enabled`).
+    pub slow_log_table: bool,
     /// How long a log stays in `oldWALs` (`hbase.master.logcleaner.ttl`). 10 minutes.
     pub old_wals_keep: Duration,
 }
@@ -61,6 +63,7 @@ impl MasterSettings {
             snapshot_ttl: Duration::ZERO,
             snapshot_timeout: Duration::from_secs(5 * 60),
             sanity_checks: true,
+            slow_log_table: false,
             old_wals_keep: Duration::from_secs(10 * 60),
         }
     }

@@ -58,6 +58,36 @@ fn a_table_lives_and_dies() {
     assert_eq!(c.descriptor("t").unwrap().attribute(b"hbase.store.file-tracker.impl").unwrap(), "DEFAULT");
 }
 
+/// The start was refused with `hbase.regionserver.slowlog.systable.enabled`.
+#[test]
+fn the_table_for_slow_calls_is_made_when_asked_for_and_only_once() {
+    let sim = SimFileSystem::new();
+    let env = with_real_clock(sim.env());
+    let start = |code, slow_log_table| {
+        let settings = halcyon_master::MasterSettings { slow_log_table, ..settings() };
+        Cluster::start_with(env.clone(), Path::new(ROOT), code, settings).unwrap()
+    };
+    let without = start(1, false);
+    assert_eq!(without.state("hbase:slowlog"), None);
+    without.master.stop();
+    let mut region = None;
+    for code in 2..=3 {
+        let c = start(code, true);
+        let begin = Instant::now();
+        while c.state("hbase:slowlog") != Some(State::Enabled) {
+            assert!(begin.elapsed().as_secs() < 30, "no table hbase:slowlog");
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        c.check();
+        assert_eq!(c.regions("hbase:slowlog").len(), 1);
+        let made = region.get_or_insert_with(|| c.regions("hbase:slowlog")[0].clone());
+        assert_eq!(*made, c.regions("hbase:slowlog")[0], "the second start finds it");
+        let info = c.descriptor("hbase:slowlog").unwrap().families()[0].clone();
+        assert_eq!((&info.name()[..], info.versions()), (&b"info"[..], 1));
+        c.master.stop();
+    }
+}
+
 #[test]
 fn wrong_requests_are_refused_at_once_and_change_nothing() {
     let (_sim, c) = Cluster::simulated();

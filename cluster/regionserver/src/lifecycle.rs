@@ -56,6 +56,10 @@ impl Lifecycle {
         }
     }
 
+    pub(crate) fn server_name(&self) -> &ServerName {
+        &self.server_name
+    }
+
     #[inline]
     fn life(&self) -> Life {
         Life::of(self.life.load(Ordering::Acquire))

@@ -279,6 +279,9 @@ impl RegionServer {
         if !self.lifecycle.begin_stop() {
             return Ok(());
         }
+        if let Some(table) = &self.background.slow_log_table {
+            table.write_queued();
+        }
         // Meta last: whoever closes a region may still want to write about it.
         let mut regions = self.regions.online();
         regions.sort_by_key(|online| online.region.info().is_meta());

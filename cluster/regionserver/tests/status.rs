@@ -7,13 +7,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use common::{Lab, class, mutation, put, settings};
 use halcyon_cell::Cell;
-use halcyon_env::Env;
 use halcyon_env::sim::SimFileSystem;
+use halcyon_env::{Clock, Env};
 use halcyon_proto::pb;
 use halcyon_proto::pb::mutation_proto::MutationType;
 use halcyon_proto::pb::slow_log_response_request::{FilterByOperator, LogType};
 use halcyon_regionserver::RegionServerSettings;
 use halcyon_rpc::{AnsweredCalls, CallClass, NotedCall, Service};
+use halcyon_schema::RegionInfo;
 use prost::Message;
 
 fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
@@ -297,6 +298,107 @@ fn clients_read_slow_calls_with_filters_and_clear_them() {
         lab.admin("ClearSlowLogsResponses", &pb::ClearSlowLogResponseRequest::default()).unwrap();
     assert!(cleared.is_cleaned);
     assert_eq!(ask(pb::SlowLogResponseRequest::default()), []);
+}
+
+// ---- hbase:slowlog ----
+
+const SLOW_LOG_PERIOD: Duration = Duration::from_secs(60);
+
+fn slow_log_region() -> RegionInfo {
+    RegionInfo::new(halcyon_contract::slow_log_table_name(), Bytes::new(), Bytes::new(), 1)
+}
+
+fn lab_with_slow_log_table(fs: SimFileSystem, slow_calls_for_clients: bool) -> Lab {
+    let slow_log = RegionServerSettings {
+        slow_calls_for_clients,
+        slow_log_table: true,
+        slow_log_queue_max: 4,
+        slow_log_period: SLOW_LOG_PERIOD,
+        ..settings()
+    };
+    Lab::with(fs, slow_log)
+}
+
+fn open_slow_log(lab: &Lab) {
+    let (region, table) = (slow_log_region(), halcyon_contract::slow_log_table());
+    lab.server.region_files().create_region_files(&region, &table).unwrap();
+    lab.server.open_region(&region, &table.into()).unwrap();
+}
+
+/// The rows of `hbase:slowlog`, the oldest first.
+fn slow_log_rows(lab: &Lab) -> Vec<Vec<Cell>> {
+    let tables = lab.server.cluster_services().system_tables;
+    tables.scan_rows(slow_log_region().encoded_name()).unwrap()
+}
+
+fn column(row: &[Cell], qualifier: &str) -> String {
+    let cell = row.iter().find(|cell| cell.family() == b"info" && cell.qualifier() == qualifier.as_bytes());
+    String::from_utf8(cell.unwrap_or_else(|| panic!("no {qualifier}")).value().to_vec()).unwrap()
+}
+
+/// The start was refused with `hbase.regionserver.slowlog.systable.enabled`.
+#[test]
+fn slow_calls_are_written_to_their_table_once_a_period() {
+    let lab = lab_with_slow_log_table(SimFileSystem::new(), true);
+    let (param, of_the_table) = (mutate_of("t,,1.x."), mutate_of("hbase:slowlog,,1.y."));
+    lab.client.noted(&noted(&lab, &of_the_table, 10, 9)); // a scan of the table would make it longer
+    for waited_s in 10..16 {
+        lab.client.noted(&noted(&lab, &param, waited_s, 9));
+    }
+    lab.clock.advance(SLOW_LOG_PERIOD * 2); // there is no table yet: they stay in the queue
+    Env::real().clock.sleep(Duration::from_millis(1500));
+    open_slow_log(&lab);
+    eventually("the rows of the queue", || {
+        lab.clock.advance(SLOW_LOG_PERIOD);
+        slow_log_rows(&lab).len() == 4
+    });
+    let rows = slow_log_rows(&lab);
+    let times: Vec<_> = rows.iter().map(|row| column(row, "processing_time")).collect();
+    assert_eq!(times, ["13000", "14000", "15000", "16000"], "the oldest two were left out");
+    let key = i64::from_be_bytes(rows[0][0].row().try_into().unwrap());
+    assert!((0..=60_000).contains(&(lab.clock.now_ms() - key / 100_000)), "{key}");
+    for (qualifier, value) in [
+        ("call_details", "Mutate(MutateRequest)"),
+        ("client_address", "127.0.0.1:9"),
+        ("fs_read_time", "0"),
+        ("method_name", "Mutate"),
+        ("param", "region= t,,1.x., row= row; where: thread 1000 ms, wal 12000 ms"),
+        ("queue_time", "0"),
+        ("region_name", "t,,1.x."),
+        ("response_size", "9"),
+        ("server_class", "HRegionServer"),
+        ("type", "SLOW_LOG"),
+        ("username", "tester"),
+    ] {
+        assert_eq!(column(&rows[0], qualifier), value, "{qualifier}");
+    }
+    assert!(column(&rows[0], "start_time").parse::<i64>().unwrap() >= 1_700_000_000_000 - 13_000);
+    assert_eq!(rows[0].len(), 13);
+}
+
+#[test]
+fn what_waits_for_the_table_is_written_by_an_orderly_stop() {
+    let fs = SimFileSystem::new();
+    let lab = lab_with_slow_log_table(fs.clone(), true);
+    open_slow_log(&lab);
+    lab.client.noted(&noted(&lab, &mutate_of("t,,1.x."), 10, 9));
+    lab.server.stop().unwrap();
+    let again = lab_with_slow_log_table(fs, true);
+    open_slow_log(&again);
+    assert_eq!(slow_log_rows(&again).len(), 1);
+}
+
+/// As in HBase: what clients may not read is not written either.
+#[test]
+fn without_a_slow_log_for_clients_nothing_is_written() {
+    let lab = lab_with_slow_log_table(SimFileSystem::new(), false);
+    open_slow_log(&lab);
+    lab.client.noted(&noted(&lab, &mutate_of("t,,1.x."), 10, 9));
+    lab.clock.advance(SLOW_LOG_PERIOD * 2);
+    lab.server.stop().unwrap();
+    let again = lab_with_slow_log_table(lab.fs.clone(), true);
+    open_slow_log(&again);
+    assert_eq!(slow_log_rows(&again), Vec::<Vec<Cell>>::new());
 }
 
 /// Large answers were recorded nowhere.

@@ -60,9 +60,6 @@ pub enum Protection {
     TableAttributes,
     /// WALs outside the root directory: those of a killed server are not recovered.
     WalDir,
-    /// Slow calls in the table `hbase:slowlog`: they are kept in memory, and are gone after a restart.
-    #[value(name = "slowlog-table")]
-    SlowLogTable,
 }
 
 impl Protection {
@@ -80,7 +77,6 @@ impl Protection {
             Protection::Replication => "peers receive nothing, and logs that they wait for are deleted",
             Protection::TableAttributes => "the attribute is not obeyed",
             Protection::WalDir => "logs there are not recovered",
-            Protection::SlowLogTable => "slow calls are kept in memory only",
         }
     }
 }
@@ -135,7 +131,6 @@ fn asked_by(name: &str, value: &str, root: &Path) -> Option<Protection> {
         "hbase.server.netty.tls.enabled" | "hbase.ssl.enabled" => (is_true, Protection::Tls),
         "hbase.regionserver.wal.encryption" => (is_true, Protection::Encryption),
         "hbase.quota.enabled" => (is_true, Protection::Quotas),
-        "hbase.regionserver.slowlog.systable.enabled" => (is_true, Protection::SlowLogTable),
         "hbase.wal.dir" => (!is_path(value, root), Protection::WalDir),
         _ if name.starts_with("hbase.coprocessor.") && name.ends_with(".classes") => {
             let class =
@@ -272,8 +267,7 @@ mod tests {
             ("hbase.coprocessor.region.classes", "org.x.Observer", Some(Coprocessors)),
             ("hbase.coprocessor.master.classes", "", None),
             ("hbase.coprocessor.user.region.classes", BUILT_IN_COPROCESSOR, None),
-            ("hbase.regionserver.slowlog.systable.enabled", "true", Some(SlowLogTable)),
-            ("hbase.regionserver.slowlog.systable.enabled", "false", None),
+            ("hbase.regionserver.slowlog.systable.enabled", "true", None),
             ("hbase.wal.dir", "file:///ssd/wal", Some(WalDir)),
             ("hbase.wal.dir", "hdfs://n/wal", Some(WalDir)),
             ("hbase.wal.dir", "file:///data/hbase", None),

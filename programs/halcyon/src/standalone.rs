@@ -305,6 +305,7 @@ impl Roles {
         master_settings.snapshot_ttl = Duration::from_secs(settings.cleaner.snapshot_ttl_s);
         master_settings.snapshot_timeout = settings.snapshot_timeout;
         master_settings.sanity_checks = settings.sanity_checks;
+        master_settings.slow_log_table = settings.regionserver.slow_log_table;
         let master = match Master::start(env, root, master_settings, region_server.cluster_services()) {
             Ok(master) => master,
             Err(error) => {

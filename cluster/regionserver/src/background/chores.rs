@@ -111,13 +111,13 @@ impl Chores {
 
 /// When a chore was done last.
 #[derive(Default)]
-struct Due {
+pub(super) struct Due {
     done_ns: Option<u64>,
 }
 
 impl Due {
     /// Whether the period is over since the last time; the first call begins it.
-    fn is_due(&mut self, now_ns: u64, period: Duration) -> bool {
+    pub(super) fn is_due(&mut self, now_ns: u64, period: Duration) -> bool {
         let Some(done_ns) = self.done_ns else {
             self.done_ns = Some(now_ns);
             return false;

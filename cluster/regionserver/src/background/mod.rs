@@ -18,6 +18,7 @@ pub(crate) mod listener;
 pub(crate) mod memory_compactor;
 pub(crate) mod prefetcher;
 mod queue;
+pub(crate) mod slow_log_table;
 pub(crate) mod split_checker;
 pub(crate) mod split_policy;
 pub(crate) mod throughput;
@@ -31,12 +32,13 @@ use std::sync::Arc;
 use halcyon_cell::Result;
 
 use self::cache_upkeep::CacheUpkeep;
-use self::chores::{ChoreParts, Chores};
+use self::chores::{ChoreParts, Chores, Due};
 use self::compactions::{CompactionLimits, CompactionParts, CompactionSize, CompactionWorker, Compactions};
 use self::flusher::{Flusher, FlusherParts, FlusherSettings};
 use self::listener::{StoreFileListener, StoreFileListeners};
 use self::memory_compactor::MemoryCompactor;
 use self::prefetcher::Prefetcher;
+use self::slow_log_table::{SlowLogParts, SlowLogTable};
 use self::split_checker::SplitChecker;
 use self::throughput::Throughput;
 use self::wal_threads::{WalRoller, WalWriter};
@@ -85,6 +87,8 @@ pub(crate) struct Background {
     pub(crate) memory: Arc<MemoryAccountant>,
     pub(crate) cache: Arc<CacheUpkeep>,
     pub(crate) write_monitor: WriteMonitor,
+    /// `None`: slow calls are kept in memory only.
+    pub(crate) slow_log_table: Option<Arc<SlowLogTable>>,
     workers: Workers,
 }
 
@@ -100,14 +104,16 @@ impl Background {
         let flusher = Arc::new(new_flusher(shared, &writers, &compactions, listeners, settings));
         let memory_compactor =
             Arc::new(MemoryCompactor::new(shared.scanners.clone(), shared.counters.clone()));
+        let write_monitor = WriteMonitor {
+            logs: resources.logs.clone(),
+            pressure: shared.pressure.clone(),
+            chunks: resources.chunks.clone(),
+            flusher: flusher.clone(),
+            memory_compactor: memory_compactor.clone(),
+        };
         Background {
-            write_monitor: WriteMonitor {
-                logs: resources.logs.clone(),
-                pressure: shared.pressure.clone(),
-                chunks: resources.chunks.clone(),
-                flusher: flusher.clone(),
-                memory_compactor: memory_compactor.clone(),
-            },
+            slow_log_table: new_slow_log_table(shared, &write_monitor, settings),
+            write_monitor,
             memory: Arc::new(new_accountant(shared, writers, settings)),
             cache: Arc::new(CacheUpkeep::new(resources.env.clone(), resources.cache.clone())),
             workers: Workers::new(shared.lifecycle.clone()),
@@ -133,6 +139,7 @@ impl Background {
         let (small, large) = (settings.small_compaction_threads, settings.large_compaction_threads);
         self.start_compactors("compactor-small", CompactionSize::Small, small)?;
         self.start_compactors("compactor-large", CompactionSize::Large, large)?;
+        self.start_slow_log_table(settings)?;
         let mut chores = self.chores(shared);
         workers.repeat("chores", Priority::Normal, move || chores.run_once())
     }
@@ -159,6 +166,15 @@ impl Background {
         let roller =
             WalRoller { logs: logs.clone(), flusher: self.flusher.clone(), lifecycle: lifecycle.clone() };
         self.workers.repeat("log-roller", Priority::Normal, move || roller.run_once())
+    }
+
+    fn start_slow_log_table(&self, settings: &RegionServerSettings) -> Result<()> {
+        let (Some(table), Some(period)) = (self.slow_log_table.clone(), settings.slow_log_table_period())
+        else {
+            return Ok(());
+        };
+        let mut due = Due::default();
+        self.workers.repeat("slow-log-table", Priority::Lowered, move || table.run_once(&mut due, period))
     }
 
     /// Has chunks ready before writers need them.
@@ -235,6 +251,23 @@ fn new_flusher(
     let settings =
         FlusherSettings { threads_count: settings.flush_threads_count, online: shared.online.clone() };
     Flusher::new(parts, settings)
+}
+
+fn new_slow_log_table(
+    shared: &Shared,
+    write_monitor: &WriteMonitor,
+    settings: &RegionServerSettings,
+) -> Option<Arc<SlowLogTable>> {
+    settings.slow_log_table_period()?;
+    let parts = SlowLogParts {
+        clock: shared.resources.env.clock.clone(),
+        lifecycle: shared.lifecycle.clone(),
+        regions: shared.regions.clone(),
+        logs: shared.resources.logs.clone(),
+        pressure: shared.pressure.clone(),
+        write_monitor: write_monitor.clone(),
+    };
+    Some(Arc::new(SlowLogTable::new(parts, settings.slow_log_queue_max)))
 }
 
 fn new_accountant(

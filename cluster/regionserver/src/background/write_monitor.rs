@@ -13,6 +13,7 @@ use crate::regions::region_table::OnlineRegion;
 use crate::wal::logs::Logs;
 
 /// See the head of the file.
+#[derive(Clone)]
 pub(crate) struct WriteMonitor {
     pub(crate) logs: Arc<Logs>,
     pub(crate) pressure: Arc<Pressure>,

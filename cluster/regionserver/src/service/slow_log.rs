@@ -38,6 +38,9 @@ impl RegionServer {
     fn keep_slow(&self, kept: SlowCall, now_ms: i64) {
         self.counters.slow.add(u64::from(kept.is_slow));
         self.counters.large.add(u64::from(kept.is_large));
+        if let Some(table) = &self.background.slow_log_table {
+            table.add(payload(&kept));
+        }
         if let Some(left_out) = self.slow_calls.next_line(now_ms) {
             if left_out > 0 {
                 tracing::warn!(left_out, "slow calls without a line of their own");

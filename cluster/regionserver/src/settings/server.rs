@@ -114,6 +114,15 @@ pub struct RegionServerSettings {
     pub slow_calls_kept_max: usize,
     /// Whether clients may read and clear them (`hbase.regionserver.slowlog.buffer.enabled`).
     pub slow_calls_for_clients: bool,
+    /// Whether they are written to the table `hbase:slowlog` as well (`hbase.regionserver.slowlog.systable.enabled`).
+    /// The master makes the table.
+    pub slow_log_table: bool,
+    /// Slow calls that wait to be written there (`hbase.regionserver.slowlog.systable.queue.size`).
+    pub slow_log_queue_max: usize,
+    /// How often they are written (`hbase.slowlog.systable.chore.duration`), and HBase's newer name for it
+    /// (`hbase.regionserver.named.queue.chore.duration`). The shorter time holds.
+    pub slow_log_period: Duration,
+    pub named_queue_period: Duration,
     /// When regions are split.
     pub split: SplitSettings,
     /// What every region is opened with.
@@ -162,6 +171,10 @@ impl Default for RegionServerSettings {
             warn: WarnSettings::default(),
             slow_calls_kept_max: 256,
             slow_calls_for_clients: false,
+            slow_log_table: false,
+            slow_log_queue_max: 1000,
+            slow_log_period: Duration::from_secs(600),
+            named_queue_period: Duration::from_secs(600),
             split: SplitSettings::default(),
             region: RegionSettings::default(),
         }
@@ -216,6 +229,12 @@ impl RegionServerSettings {
     pub fn check(&self) -> Result<()> {
         self.check_shares()?;
         self.file_tier.check()
+    }
+
+    /// How often slow calls are written to their table; `None`: they are not. HBase writes what clients may read, too.
+    pub(crate) fn slow_log_table_period(&self) -> Option<Duration> {
+        let is_written = self.slow_log_table && self.slow_calls_for_clients;
+        is_written.then(|| self.slow_log_period.min(self.named_queue_period))
     }
 
     /// How calls that may wait for the disk are kept apart.
@@ -287,6 +306,14 @@ const SETTINGS: &[Section<RegionServerSettings>] = &[
                 "Slow and large calls that are kept in memory, for the console and for clients.";
             Restart, "hbase.regionserver.slowlog.buffer.enabled", "true, false", Flag, slow_calls_for_clients,
                 "Whether clients may read and clear them (`get_slowlog_responses`). The console shows them always.";
+            Restart, "hbase.regionserver.slowlog.systable.enabled", "true, false", Flag, slow_log_table,
+                "Whether they are written to the table `hbase:slowlog`; only with the setting above, as in HBase.";
+            Restart, "hbase.regionserver.slowlog.systable.queue.size", "calls", Number, slow_log_queue_max,
+                "Slow calls that wait to be written there; when it is full, the oldest are left out.";
+            Restart, "hbase.slowlog.systable.chore.duration", "ms", Millis, slow_log_period,
+                "How often they are written there.";
+            Restart, "hbase.regionserver.named.queue.chore.duration", "ms", Millis, named_queue_period,
+                "The same; the shorter time holds.";
         ),
     },
     Section { title: "Memory and cache", settings: &[MEMSTORE_SHARE, CACHE_SHARE] },

@@ -10,21 +10,31 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.function.Function;
+import java.util.stream.Collectors;
+import org.apache.hadoop.hbase.CompareOperator;
 import org.apache.hadoop.hbase.ServerName;
+import org.apache.hadoop.hbase.TableName;
+import org.apache.hadoop.hbase.client.ColumnFamilyDescriptor;
 import org.apache.hadoop.hbase.client.Get;
 import org.apache.hadoop.hbase.client.LogQueryFilter;
 import org.apache.hadoop.hbase.client.OnlineLogRecord;
 import org.apache.hadoop.hbase.client.Put;
+import org.apache.hadoop.hbase.client.Result;
 import org.apache.hadoop.hbase.client.ResultScanner;
 import org.apache.hadoop.hbase.client.Scan;
 import org.apache.hadoop.hbase.client.ServerType;
 import org.apache.hadoop.hbase.client.Table;
+import org.apache.hadoop.hbase.client.TableDescriptor;
+import org.apache.hadoop.hbase.filter.SingleColumnValueFilter;
+import org.apache.hadoop.hbase.filter.SubstringComparator;
+import org.apache.hadoop.hbase.util.Bytes;
 import org.junit.jupiter.api.Test;
 
 /**
  * {@code get_slowlog_responses} and its like. The server keeps them for clients, calls every scan slow, and every answer large
  * that has more than 1 MiB: hbase.regionserver.slowlog.buffer.enabled, hbase.ipc.warn.response.time.scan = 0,
- * hbase.ipc.warn.response.size = 1048576. slow-log.sh starts it so.
+ * hbase.ipc.warn.response.size = 1048576. It writes them to hbase:slowlog each second. slow-log.sh starts it so.
  */
 class SlowLogTest extends CompatTest {
   private Set<ServerName> servers() throws IOException {
@@ -105,6 +115,49 @@ class SlowLogTest extends CompatTest {
       assertTrue(cleared);
     }
     assertEquals(List.of(), kept(LogQueryFilter.Type.SLOW_LOG, of(table), 10));
+  }
+
+  /** HBase's own columns: {@code SlowLogTableAccessor}. HBase's block_bytes_scanned is not there. */
+  private static final Set<String> COLUMNS = Set.of("call_details", "client_address", "fs_read_time", "method_name", "param",
+      "processing_time", "queue_time", "region_name", "response_size", "server_class", "start_time", "type", "username");
+
+  private List<Result> written(Table of) throws IOException {
+    byte[] info = bytes("info");
+    SubstringComparator region = new SubstringComparator(of.getName() + ",");
+    Scan scan = new Scan().setFilter(new SingleColumnValueFilter(info, bytes("region_name"), CompareOperator.EQUAL, region));
+    List<Result> rows = new ArrayList<>();
+    try (Table table = connection.getTable(TableName.valueOf("hbase:slowlog")); ResultScanner scanner = table.getScanner(scan)) {
+      scanner.forEach(rows::add);
+    }
+    return rows;
+  }
+
+  @Test
+  void slowCallsAreWrittenToTheirTable() throws Exception {
+    servers();
+    Table table = create(family(F).build());
+    assertEquals(List.of(), rows(table));
+    List<Result> written = written(table);
+    for (long until = System.currentTimeMillis() + 60_000; written.isEmpty() && System.currentTimeMillis() < until; written = written(table)) {
+      Thread.sleep(200);
+    }
+    assertFalse(written.isEmpty(), "nothing in hbase:slowlog after a minute");
+    Result first = written.get(0);
+    Set<String> columns = first.getFamilyMap(bytes("info")).keySet().stream().map(SlowLogTest::text).collect(Collectors.toSet());
+    assertEquals(COLUMNS, columns);
+    Function<String, String> column = name -> text(first.getValue(bytes("info"), bytes(name)));
+    assertEquals("Scan", column.apply("method_name"));
+    assertEquals("SLOW_LOG", column.apply("type"));
+    assertEquals(System.getProperty("user.name"), column.apply("username"));
+    long wroteMs = Bytes.toLong(first.getRow()) / 100_000;
+    assertTrue(wroteMs >= Long.parseLong(column.apply("start_time")) && wroteMs <= System.currentTimeMillis(), "" + wroteMs);
+    TableDescriptor descriptor = admin.getDescriptor(TableName.valueOf("hbase:slowlog"));
+    ColumnFamilyDescriptor info = descriptor.getColumnFamily(bytes("info"));
+    assertEquals(1, info.getMaxVersions());
+    assertFalse(info.isBlockCacheEnabled());
+    for (Result row : written) {
+      assertFalse(text(row.getValue(bytes("info"), bytes("region_name"))).startsWith("hbase:slowlog,"));
+    }
   }
 
   @Test
