@@ -12,7 +12,7 @@ use tracing::{info, warn};
 
 use crate::cleaner::Cleaner;
 use crate::procedure::{
-    CreateTable, Engine, ProcedureView, RegionAction, Resource, SplitRegion, Submission,
+    CreateTable, Engine, ProcedureTimes, ProcedureView, RegionAction, Resource, SplitRegion, Submission,
     TransitRegion,
 };
 use crate::settings::StopRequest;
@@ -148,6 +148,11 @@ impl Master {
             },
         };
         self.engine.views().into_iter().map(summary).collect()
+    }
+
+    /// Procedures since the start by the words of HBase's metrics, such as `Split` and `SnapshotClone`.
+    pub fn procedure_times(&self) -> BTreeMap<&'static str, ProcedureTimes> {
+        self.engine.times()
     }
 
     /// When meta, memory, the region server and the directories were compared last (HBCK2: `runHbckChore`), in Unix time

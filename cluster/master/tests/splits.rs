@@ -88,6 +88,10 @@ fn a_split_and_its_parent() {
         bounds(&cluster.regions("t")),
         ["..b", "b..b0m", "b0m..bm", "bm..c", "c.."].map(str::to_string)
     );
+    let counted = cluster.master.procedure_times();
+    let splits = &counted["Split"];
+    assert_eq!((splits.times.count, splits.submitted_count - splits.failed_count), (2, 2));
+    assert!(!counted.contains_key("Merge"), "{counted:?}");
 }
 
 #[test]

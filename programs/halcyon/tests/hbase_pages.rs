@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use common::{Client, Server, family, fresh_dir, put};
 use halcyon_cell::Cell;
 use halcyon_env::sim::Dice;
+use halcyon_proto::pb;
 use serde_json::Value;
 
 /// Status and body of an answer.
@@ -85,6 +86,7 @@ async fn numbers_have_hbases_names_and_are_true() {
     let master = &beans(lab.master, "?qry=Hadoop:service=HBase,name=Master,sub=Server")[0];
     assert_eq!((&master["numRegionServers"], &master["tag.isActiveMaster"]), (&1.into(), &"true".into()));
     assert!(master["clusterRequests"].as_u64().unwrap() >= 14);
+    moves_are_counted(&lab).await;
     let prometheus = page(lab.region_server, "/prometheus");
     let of_mutates = |line: &&str| line.starts_with("server_rpc_mutate_request_count{");
     let line = prometheus.lines().find(of_mutates).unwrap();
@@ -93,6 +95,28 @@ async fn numbers_have_hbases_names_and_are_true() {
         assert_eq!(ask(lab.region_server, &format!("/jmx?{refused}"), "").0, 400, "{refused}");
     }
     lab.server.stop();
+}
+
+/// One region is moved, and one move is refused.
+async fn moves_are_counted(lab: &Lab) {
+    let client = Client::connect(&lab.server).await;
+    let region = client.regions("orders").await.remove(0);
+    let unknown = pb::RegionSpecifier { r#type: 1, value: "orders,,1.x.".into() };
+    for (region, is_known) in [(common::specifier(&region), true), (unknown, false)] {
+        let request = pb::MoveRegionRequest { region, dest_server_name: None };
+        let moved: Result<pb::MoveRegionResponse, _> = client.master.call("MoveRegion", &request).await;
+        assert_eq!(moved.is_ok(), is_known);
+    }
+    let ask =
+        |sub: &str| beans(lab.master, &format!("?qry=Hadoop:service=HBase,name=Master,sub={sub}"))[0].clone();
+    let assignment = ask("AssignmentManager");
+    let [submitted, failed, ended] = ["MoveSubmittedCount", "MoveFailedCount", "MoveTime_num_ops"]
+        .map(|name| assignment[name].as_u64().unwrap());
+    assert_eq!((submitted - failed, ended), (1, 1), "{assignment:#}");
+    assert!(assignment["MoveTime_mean"].as_f64().unwrap() >= 0.0);
+    assert_eq!(assignment["SplitSubmittedCount"], 0);
+    assert_eq!(ask("Snapshots")["SnapshotTime_num_ops"], 0);
+    assert_eq!(ask("Procedure")["numMasterWALs"], 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

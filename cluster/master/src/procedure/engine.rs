@@ -1,7 +1,7 @@
 //! Runs procedures on a few threads, one after the other where their locks require it. `queue.rs` has those that wait,
 //! `worker.rs` what a thread does with one, `job.rs` one on its way.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -17,6 +17,7 @@ use super::lock::LockTable;
 use super::queue::{Interrupt, ProcedureView, State};
 use super::record::{self, Record};
 use super::results::{Finished, Results};
+use super::times::{ProcedureTimes, TimesByKind};
 use super::{Answer, Procedure, decode};
 use crate::errors;
 use crate::state::MasterState;
@@ -77,6 +78,7 @@ impl Engine {
             views: HashMap::new(),
             listeners: HashMap::new(),
             results: Results::new(keep_ms, core.settings.results_max),
+            times: TimesByKind::default(),
             nonces: HashMap::new(),
             ids: record::reserve_ids(&core)?,
             stopping: false,
@@ -200,6 +202,11 @@ impl Engine {
         views
     }
 
+    /// How many there were since the start, by the words of HBase's metrics.
+    pub(crate) fn times(&self) -> BTreeMap<&'static str, ProcedureTimes> {
+        self.shared.state.lock().times.snapshot()
+    }
+
     /// Those that have ended and are remembered.
     pub(crate) fn results(&self) -> Vec<(u64, Finished)> {
         self.shared.state.lock().results.iter().map(|(id, result)| (id, result.clone())).collect()
@@ -311,6 +318,7 @@ impl Shared {
             bypassed: false,
             failure: None,
         };
+        state.times.submitted(procedure.metric());
         state.push(record, procedure, false, now);
         state.waiting.back_mut().expect("was just pushed").refused_by_result = by.refused_by_result;
         Ok(id)

@@ -104,6 +104,10 @@ impl Procedure for MergeRegions {
         "org.apache.hadoop.hbase.master.assignment.MergeTableRegionsProcedure"
     }
 
+    fn metric(&self) -> Option<&'static str> {
+        Some("Merge")
+    }
+
     fn locks(&self) -> Vec<Lock> {
         Lock::table(self.merged.table())
     }

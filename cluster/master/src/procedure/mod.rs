@@ -34,6 +34,7 @@ mod set_state;
 mod split_region;
 mod table_regions;
 mod take_snapshot;
+mod times;
 mod transit_region;
 mod truncate_region;
 mod truncate_table;
@@ -66,6 +67,7 @@ pub(crate) use restore_snapshot::RestoreSnapshot;
 pub(crate) use set_state::{SetState, StateChange};
 pub(crate) use split_region::SplitRegion;
 pub(crate) use take_snapshot::TakeSnapshot;
+pub use times::ProcedureTimes;
 pub(crate) use transit_region::{RegionAction, TransitRegion};
 pub(crate) use truncate_region::TruncateRegion;
 pub(crate) use truncate_table::TruncateTable;
@@ -123,6 +125,11 @@ pub(crate) trait Procedure: RunSteps + Send {
 
     /// HBase's class for the same thing, which clients are shown.
     fn class_name(&self) -> &'static str;
+
+    /// The word that HBase's metrics have for it, if they count it.
+    fn metric(&self) -> Option<&'static str> {
+        None
+    }
 
     /// What no other procedure may touch meanwhile.
     fn locks(&self) -> Vec<Lock>;

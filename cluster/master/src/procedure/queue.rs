@@ -9,6 +9,7 @@ use super::job::{Job, Trouble};
 use super::lock::{Lock, LockTable};
 use super::record::{self, Failure, Record};
 use super::results::{Finished, Results};
+use super::times::TimesByKind;
 use super::{Answer, Procedure};
 use crate::state::MasterState;
 
@@ -27,6 +28,7 @@ pub(super) struct State {
     pub(super) views: HashMap<u64, ProcedureView>,
     pub(super) listeners: HashMap<u64, Listeners>,
     pub(super) results: Results,
+    pub(super) times: TimesByKind,
     pub(super) nonces: HashMap<(u64, u64), u64>,
     pub(super) ids: std::ops::Range<u64>,
     pub(super) stopping: bool,
@@ -159,6 +161,7 @@ impl State {
     /// Remembers how a procedure ended and tells everybody who waits.
     pub(super) fn end(&mut self, job: &Job, outcome: Answer<()>, refused: bool, now_ms: i64) {
         let id = job.record.id;
+        self.times.ended(job.procedure.metric(), outcome.is_ok(), now_ms - job.record.submitted_ms);
         self.views.remove(&id);
         self.interrupts.remove(&id);
         let listeners = self.listeners.remove(&id).unwrap_or_default();

@@ -134,6 +134,10 @@ impl Procedure for RestoreSnapshot {
         }
     }
 
+    fn metric(&self) -> Option<&'static str> {
+        Some(if self.plan.is_clone { "SnapshotClone" } else { "SnapshotRestore" })
+    }
+
     fn locks(&self) -> Vec<Lock> {
         let mut locks = Lock::table(&self.table);
         locks.push(Lock::snapshot_shared(&self.snapshot));

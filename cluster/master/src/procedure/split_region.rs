@@ -99,6 +99,10 @@ impl Procedure for SplitRegion {
         "org.apache.hadoop.hbase.master.assignment.SplitTableRegionProcedure"
     }
 
+    fn metric(&self) -> Option<&'static str> {
+        Some("Split")
+    }
+
     fn locks(&self) -> Vec<Lock> {
         Lock::table(self.parent.table())
     }

@@ -59,6 +59,10 @@ impl Procedure for TakeSnapshot {
         "org.apache.hadoop.hbase.master.procedure.SnapshotProcedure"
     }
 
+    fn metric(&self) -> Option<&'static str> {
+        Some("Snapshot")
+    }
+
     fn locks(&self) -> Vec<Lock> {
         let mut locks = Lock::table(&self.table);
         locks.push(Lock::snapshot(&self.plan.info.name));

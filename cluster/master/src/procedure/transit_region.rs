@@ -68,6 +68,14 @@ impl Procedure for TransitRegion {
         "org.apache.hadoop.hbase.master.assignment.TransitRegionStateProcedure"
     }
 
+    fn metric(&self) -> Option<&'static str> {
+        Some(match self.action {
+            RegionAction::Assign => "Assign",
+            RegionAction::Unassign => "Unassign",
+            RegionAction::Move => "Move",
+        })
+    }
+
     fn locks(&self) -> Vec<Lock> {
         Lock::table(self.region.table())
     }
