@@ -42,6 +42,7 @@ pub use calls::nonces::NonceStats;
 pub use calls::slow_calls::SlowCall;
 pub use calls::time_parts::TimeParts;
 pub use halcyon_cache::READ_KINDS;
+pub use memory::account::MemoryAccount;
 pub use memory::budget::{MemoryPart, MemoryPlan};
 pub use metrics::counters::{Counter, Counters};
 pub use metrics::load::ServerStats;

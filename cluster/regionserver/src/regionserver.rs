@@ -39,6 +39,7 @@ use crate::calls::pool::DiskPool;
 use crate::calls::scanners::Scanners;
 use crate::calls::slow_calls::{SlowCall, SlowCalls};
 use crate::lifecycle::Lifecycle;
+use crate::memory::account::MemoryAccount;
 use crate::memory::budget::MemoryPart;
 use crate::memory::pressure::Pressure;
 use crate::metrics::counters::{Counters, RequestRate};
@@ -205,6 +206,11 @@ impl RegionServer {
     /// What each part holds, but for requests and answers, which the servers of the ports count.
     pub fn memory(&self) -> Vec<MemoryPart> {
         self.background.memory.report()
+    }
+
+    /// Counts the memory of another part of the program with the server's own.
+    pub fn open_memory_account(&self, name: &'static str) -> Arc<MemoryAccount> {
+        self.background.memory.accounts.open(name)
     }
 
     /// Refuses calls to a server that stops or has given up.

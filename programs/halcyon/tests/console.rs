@@ -158,6 +158,9 @@ async fn numbers_of_the_console_are_those_of_the_load() {
 
     let memory = api(master, "memory");
     assert_eq!(memory["budget_bytes"], 256 << 20);
+    let of_console = memory["parts"].as_array().unwrap().iter().find(|part| part["name"] == "console");
+    let held_bytes = of_console.expect("the console counts itself")["held_bytes"].as_u64().unwrap();
+    assert!((1_000..13 << 20).contains(&held_bytes), "{held_bytes}");
     assert!(
         memory["parts"].as_array().unwrap().len() > 5 && memory["resident_bytes"].as_u64().unwrap() > 1 << 20
     );

@@ -12,6 +12,7 @@ use halcyon_env::FileSystem;
 use halcyon_memstore::ChunkPool;
 use parking_lot::Mutex;
 
+use super::account::MemoryAccounts;
 use super::budget::{MemoryPart, MemoryPlan, WRITER_BYTES, next_cut};
 use super::pressure::Pressure;
 use super::tuner::{Needs, Tuner};
@@ -59,6 +60,7 @@ pub(crate) struct MemoryAccountant {
     cut_bytes: AtomicU64,
     /// What the memstores may hold before that is taken off.
     memstores_bytes: AtomicU64,
+    pub(crate) accounts: MemoryAccounts,
 }
 
 impl MemoryAccountant {
@@ -67,6 +69,7 @@ impl MemoryAccountant {
             tuner: Mutex::new(Tuner::new(shares.memstore_share, shares.cache_share)),
             cut_bytes: AtomicU64::new(0),
             memstores_bytes: AtomicU64::new(parts.pressure.high_bytes()),
+            accounts: MemoryAccounts::default(),
             parts,
             shares,
         }
@@ -85,7 +88,7 @@ impl MemoryAccountant {
         let used = parts.chunks.used_bytes() as u64;
         let by_readers = (parts.chunks.in_segments_bytes() as u64).saturating_sub(live);
         let (in_cells, going) = (parts.chunks.in_cells_bytes() as u64, parts.chunks.going_bytes() as u64);
-        vec![
+        let mut report = vec![
             part("memstores", used.saturating_sub(by_readers + in_cells + going), high),
             beside("memstores-flushed-held-by-scans", by_readers),
             beside("memstores-flushed-held-by-answers", in_cells),
@@ -95,9 +98,11 @@ impl MemoryAccountant {
             beside("files", self.files_held_bytes()),
             beside("scanners", parts.scanners.held_bytes()),
             beside("nonces", parts.nonces.stats().held_bytes),
-            part("log", parts.logs.held_bytes(), plan.log),
-            part("working", parts.writers.busy_count() as u64 * WRITER_BYTES, plan.working),
-        ]
+        ];
+        report.extend(self.accounts.all().iter().map(|account| beside(account.name(), account.held_bytes())));
+        report.push(part("log", parts.logs.held_bytes(), plan.log));
+        report.push(part("working", parts.writers.busy_count() as u64 * WRITER_BYTES, plan.working));
+        report
     }
 
     /// What blocks may take of what they share with the memstores.
@@ -136,11 +141,12 @@ impl MemoryAccountant {
         parts.chunks.set_pooled_max((high as f64 * share) as usize);
     }
 
-    /// Leaves the block cache what open files, scanners and nonces do not take of their part, at least an eighth of it.
+    /// Leaves the block cache what open files, scanners, nonces and accounts do not take of their part, at least an
+    /// eighth of it.
     pub(crate) fn fit_cache(&self) {
         let blocks = self.blocks_bytes();
         let (scanners, nonces) = (self.parts.scanners.held_bytes(), self.parts.nonces.stats().held_bytes);
-        let beside = self.files_held_bytes() + scanners + nonces;
+        let beside = self.files_held_bytes() + scanners + nonces + self.accounts.held_bytes();
         let cut = self.cut_bytes.load(Ordering::Relaxed) / 2;
         let capacity = blocks.saturating_sub(beside + cut).max(blocks / 8);
         let now = self.parts.cache.stats().capacity_bytes;

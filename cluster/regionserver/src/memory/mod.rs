@@ -1,5 +1,6 @@
 //! The memory budget: how it is divided, what holds writers back, how the shares follow the load.
 
+pub(crate) mod account;
 pub(crate) mod accountant;
 pub(crate) mod budget;
 pub(crate) mod pressure;

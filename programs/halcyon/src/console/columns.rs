@@ -53,6 +53,13 @@ impl<T: Default> Columns<T> {
         numbered.filter(|(at, _)| *at >= 0).map(|(at, it)| (at as usize, it))
     }
 
+    /// Memory that they take; `content_bytes` is what a column refers to.
+    pub fn held_bytes(&self, content_bytes: impl Fn(&T) -> usize) -> u64 {
+        let places =
+            self.ranges.iter().map(|columns| columns.capacity() * size_of::<(u64, T)>()).sum::<usize>();
+        (places + self.all().map(content_bytes).sum::<usize>()) as u64
+    }
+
     /// Every column of every range.
     pub fn all(&self) -> impl Iterator<Item = &T> {
         self.ranges.iter().flatten().map(|(_, it)| it)

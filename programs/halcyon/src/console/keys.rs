@@ -157,6 +157,17 @@ impl KeyTraffic {
         self.ranges.retain(|number, _| used.contains(number));
     }
 
+    /// Memory that they take.
+    pub fn held_bytes(&self) -> u64 {
+        let columns = self.columns.held_bytes(|column| map_bytes::<u32, Growth>(column.capacity()));
+        let keys = |range: &KeyRange| range.table.len() + range.start.len() + range.end.len();
+        let ranges = map_bytes::<u32, KeyRange>(self.ranges.capacity())
+            + self.ranges.values().map(keys).sum::<usize>();
+        let counted = map_bytes::<String, Counted>(self.counted.capacity())
+            + self.counted.keys().map(String::len).sum::<usize>();
+        columns + (ranges + counted) as u64
+    }
+
     /// Requests per second of an open region, over the last few seconds.
     pub fn rate(&self, encoded_name: &str) -> Rate {
         self.counted.get(encoded_name).map_or(Rate::default(), |it| it.rate)
@@ -202,6 +213,11 @@ impl KeyTraffic {
         let first_s = first_slot(range, now_s) * step_s as i64;
         KeyMap { first_s, step_s, columns: COLUMNS_COUNT, rows: joined.rows, values, largest }
     }
+}
+
+/// Memory of a hash map that has room for so many entries: seven of eight places may be used, and each has one more byte.
+fn map_bytes<K, V>(capacity: usize) -> usize {
+    capacity * 8 / 7 * (size_of::<(K, V)>() + 1)
 }
 
 impl KeyRange {
@@ -297,6 +313,29 @@ mod tests {
 
     fn row(table: &str, start: &str, end: &str, ranges: usize) -> Row {
         Row { table: table.to_string(), start: start.to_string(), end: end.to_string(), ranges }
+    }
+
+    /// Every column of every range has as many regions as it takes.
+    #[test]
+    fn memory_is_bounded_and_counted() {
+        let regions: Vec<RegionInfo> = (0..2 * REGIONS_MAX)
+            .map(|at| region("t", &format!("{at:05}"), &format!("{:05}", at + 1), 1))
+            .collect();
+        let mut traffic = KeyTraffic::default();
+        let push = |traffic: &mut KeyTraffic, second: u64| {
+            traffic.push(second, regions.iter().map(|region| (region, (second, second))));
+        };
+        let in_range = |range: Range| {
+            let step_s = column_s(range);
+            (0..COLUMNS_COUNT as u64).map(move |at| 86_400 - range.seconds() + at * step_s)
+        };
+        let seconds: BTreeSet<u64> = Range::ALL.into_iter().flat_map(in_range).collect();
+        push(&mut traffic, 0);
+        let without_columns = traffic.held_bytes();
+        seconds.into_iter().for_each(|second| push(&mut traffic, second + 1));
+        let columns = traffic.held_bytes() - without_columns;
+        let least = (Range::COUNT * (COLUMNS_COUNT - 1) * REGIONS_MAX * 12) as u64;
+        assert!((least..11_000_000).contains(&columns), "{columns}");
     }
 
     #[test]

@@ -59,6 +59,14 @@ impl StallMarks {
         marks
     }
 
+    /// Memory that they take.
+    pub fn held_bytes(&self) -> u64 {
+        self.0.held_bytes(|column| {
+            let texts = column.marks.iter().map(|mark| mark.what.capacity()).sum::<usize>();
+            texts + column.marks.capacity() * size_of::<StallMark>()
+        })
+    }
+
     pub fn long(&self, range: Range, now_s: u64) -> LongStalls {
         let mut long = LongStalls::default();
         for (_, column) in self.0.of(range, now_s) {
@@ -102,9 +110,10 @@ impl StallColumn {
     }
 }
 
+/// Without room for more: there are thousands of marks.
 fn cut(text: &str) -> String {
     match text.char_indices().map(|(at, _)| at).find(|at| *at >= DETAIL_BYTES_MAX) {
-        Some(end) => format!("{}…", &text[..end]),
+        Some(end) => [&text[..end], "…"].concat(),
         None => text.to_string(),
     }
 }
@@ -133,6 +142,20 @@ mod tests {
         let long = marks.long(Range::Minutes15, 5);
         assert_eq!((long.count, long.longest.unwrap().length_ms), (2, 90.0));
         assert_eq!(marks.long(Range::Minutes15, 2000), LongStalls::default());
+    }
+
+    #[test]
+    fn memory_is_that_of_the_marks() {
+        let mut marks = StallMarks::default();
+        let empty = marks.held_bytes();
+        marks.push(5, &[stall("sync", 20)]);
+        let one = marks.held_bytes() - empty;
+        assert!(one >= 4 * 200, "the text stands in four ranges: {one}");
+        for second in 0..86_400 / 10 {
+            let causes = ["a", "b", "c", "d", "e", "f", "g", "h"];
+            marks.push(second * 10, &causes.map(|cause| stall(cause, 20)));
+        }
+        assert!(marks.held_bytes() < 1 << 20, "{}", marks.held_bytes());
     }
 
     #[test]

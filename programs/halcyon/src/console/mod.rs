@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use axum::Router;
 use halcyon_env::spawn_thread;
+use halcyon_regionserver::MemoryAccount;
 use parking_lot::Mutex;
 use serde::Serialize;
 
@@ -57,6 +58,8 @@ pub struct Console {
     started_ms: i64,
     started_ns: u64,
     kept: Mutex<Kept>,
+    /// What `kept` takes of the server's memory budget.
+    account: Arc<MemoryAccount>,
 }
 
 /// What the sampler has read.
@@ -69,6 +72,13 @@ struct Kept {
     regions_at_s: Option<u64>,
 }
 
+impl Kept {
+    /// Memory that it takes.
+    fn held_bytes(&self) -> u64 {
+        self.timeline.held_bytes() + self.keys.held_bytes() + self.stalls.held_bytes()
+    }
+}
+
 /// The routes of the page and its JSON.
 pub fn routes(console: &Arc<Console>, role: Role) -> Router {
     assets::routes().merge(api::routes(Arc::clone(console), role))
@@ -78,7 +88,8 @@ impl Console {
     /// Starts to read counters. The thread ends when the last reference is dropped.
     pub fn start(sources: Arc<Sources>) -> io::Result<Arc<Console>> {
         let (started_ms, started_ns) = (sources.clock.now_ms(), sources.clock.monotonic_ns());
-        let console = Arc::new(Console { sources, started_ms, started_ns, kept: Mutex::default() });
+        let account = sources.region_server.open_memory_account("console");
+        let console = Arc::new(Console { sources, started_ms, started_ns, kept: Mutex::default(), account });
         let clock = console.sources.clock.clone();
         let sampled: Weak<Console> = Arc::downgrade(&console);
         spawn_thread("console", move || {
@@ -126,5 +137,6 @@ impl Console {
             let counted = regions.iter().map(|online| (online.region.info(), online.region.requests()));
             kept.keys.push(at_s, counted);
         }
+        self.account.set(kept.held_bytes());
     }
 }

@@ -153,6 +153,12 @@ impl Timeline {
         Window { first_s: (end - count as u64) * step_s, step_s, count, series }
     }
 
+    /// Memory that it takes.
+    pub fn held_bytes(&self) -> u64 {
+        let labels = self.labels.iter().map(|label| size_of::<Label>() + label.name.len()).sum::<usize>();
+        (labels + self.levels.iter().map(Level::held_bytes).sum::<usize>()) as u64
+    }
+
     /// How much a counter has grown in the last `seconds`, by its rates.
     pub fn grown(&self, name: &str, seconds: u64) -> f64 {
         let Some(at) = self.labels.iter().position(|label| label.name == name) else { return 0.0 };
@@ -184,12 +190,22 @@ impl Level {
         }
     }
 
+    fn held_bytes(&self) -> usize {
+        let points =
+            self.points.iter().map(|points| size_of_val(points) + points.capacity() * size_of::<f32>());
+        let readings =
+            self.first.capacity() * size_of::<Reading>() + self.largest.capacity() * size_of::<f64>();
+        readings + points.sum::<usize>()
+    }
+
     /// Adds the points up to interval `next`. Those without a reading are empty.
     fn complete(&mut self, current: u64, next: u64, at_s: u64, readings: &[Reading], points_max: usize) {
         let seconds = (at_s - self.began_s).max(1) as f64;
         let known = self.points.first().map_or(0, VecDeque::len);
         self.points.resize_with(readings.len().max(self.points.len()), || {
-            VecDeque::from(vec![f32::NAN; known]) // a new series begins now
+            let mut points = VecDeque::with_capacity(points_max);
+            points.resize(known, f32::NAN); // a new series begins now
+            points
         });
         for (at, points) in self.points.iter_mut().enumerate() {
             let point = match (self.first.get(at), readings.get(at)) {
@@ -197,11 +213,12 @@ impl Level {
                 (Some(first), Some(last)) => first.until(last, seconds),
                 _ => f64::NAN,
             };
-            points.push_back(point as f32);
             let empty = (next - current - 1).min(points_max as u64) as usize;
-            points.extend(std::iter::repeat_n(f32::NAN, empty));
-            let surplus = points.len().saturating_sub(points_max);
-            points.drain(..surplus);
+            let added = std::iter::once(point as f32).chain(std::iter::repeat_n(f32::NAN, empty));
+            // Old points go first, so that the deque never grows.
+            let surplus = (points.len() + 1 + empty).saturating_sub(points_max);
+            points.drain(..surplus.min(points.len()));
+            points.extend(added.skip((1 + empty).saturating_sub(points_max)));
         }
     }
 }
@@ -250,6 +267,23 @@ mod tests {
 
     fn one(timeline: &Timeline, range: Range) -> Vec<f32> {
         timeline.window(range, None, |_| true).series.remove(0).values
+    }
+
+    #[test]
+    fn memory_is_what_the_head_of_the_file_says() {
+        let mut timeline = Timeline::default();
+        let push = |timeline: &mut Timeline, second| {
+            let series = (0..2 * SERIES_MAX).map(|at| (label(&format!("s{at}")), Reading::Count(second)));
+            timeline.push(second, series.collect());
+        };
+        push(&mut timeline, 0);
+        let without_points = timeline.held_bytes();
+        (1..200).for_each(|second| push(&mut timeline, second * 60));
+        let full = (SERIES_MAX * (900 + 2160 + 1440) * 4) as u64;
+        let points = timeline.held_bytes() - without_points;
+        assert!((full..full + 100_000).contains(&points), "{points} of {full}");
+        (200..2000).for_each(|second| push(&mut timeline, second * 60));
+        assert_eq!(timeline.held_bytes() - without_points, points, "a series does not grow");
     }
 
     #[test]
