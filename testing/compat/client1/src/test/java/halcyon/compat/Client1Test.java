@@ -14,6 +14,7 @@ import org.apache.hadoop.hbase.HBaseConfiguration;
 import org.apache.hadoop.hbase.HColumnDescriptor;
 import org.apache.hadoop.hbase.HTableDescriptor;
 import org.apache.hadoop.hbase.NamespaceDescriptor;
+import org.apache.hadoop.hbase.NamespaceNotFoundException;
 import org.apache.hadoop.hbase.TableName;
 import org.apache.hadoop.hbase.TableNotFoundException;
 import org.apache.hadoop.hbase.client.Admin;
@@ -176,10 +177,25 @@ class Client1Test {
     assertEquals(1, admin.getClusterStatus().getServersSize());
     String namespace = NAME.getNameAsString() + "_ns";
     admin.createNamespace(NamespaceDescriptor.create(namespace).build());
+    awaitNamespace(namespace);
     TableName inside = TableName.valueOf(namespace, "t");
     admin.createTable(descriptor(inside));
     assertTrue(admin.isTableEnabled(inside));
     drop(inside);
     admin.deleteNamespace(namespace);
+  }
+
+  /** Clients of HBase 1 do not wait for the procedure, and a master of HBase 2 answers before it ends. */
+  private static void awaitNamespace(String namespace) throws Exception {
+    for (long until = System.currentTimeMillis() + 30_000;; Thread.sleep(20)) {
+      try {
+        admin.getNamespaceDescriptor(namespace);
+        return;
+      } catch (NamespaceNotFoundException absent) {
+        if (System.currentTimeMillis() > until) {
+          throw absent;
+        }
+      }
+    }
   }
 }
