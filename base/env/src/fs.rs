@@ -1,6 +1,6 @@
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fmt, io};
 
 /// One name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,10 +12,18 @@ pub struct DirEntry {
 }
 
 /// Blocking access to files. Thread-safe; every call stands alone.
+///
+/// *Errors*: an error says that nothing was done, unless [`is_in_doubt`] is true of it. A file system behind a network
+/// answers so if it lost the answer and could not find out afterwards: what was asked for has happened or not, and may
+/// happen yet.
 pub trait FileSystem: Send + Sync {
-    /// Creates an empty file for writing; an existing file is cut to nothing. The name is durable after
-    /// `sync_dir` of the parent.
+    /// Creates an empty file for writing. The name must be free, else `AlreadyExists`. Its directory must be there, else
+    /// `NotFound`: parents are not made, so a server from which a directory was taken away cannot make files in it. The
+    /// name is durable after `sync_dir` of the parent.
     fn create(&self, path: &Path) -> io::Result<Box<dyn WritableFile>>;
+
+    /// As `create`, but takes the place of an existing file.
+    fn create_over(&self, path: &Path) -> io::Result<Box<dyn WritableFile>>;
 
     /// Opens a file for positional reads.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadableFile>>;
@@ -34,8 +42,12 @@ pub trait FileSystem: Send + Sync {
     /// The whole file.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
 
-    /// Moves a file or directory; atomic within one directory tree. Durable after `sync_dir` of both parents.
+    /// Moves a file or directory to a free name (else `AlreadyExists`); atomic within one directory tree. Durable after
+    /// `sync_dir` of both parents.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// As `rename`, but a file takes the place of an existing file, and a directory that of an empty one.
+    fn rename_over(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     fn remove_file(&self, path: &Path) -> io::Result<()>;
 
@@ -61,7 +73,39 @@ pub trait FileSystem: Send + Sync {
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>>;
 }
 
+/// What an error in doubt carries.
+#[derive(Debug)]
+struct InDoubt(io::Error);
+
+impl fmt::Display for InDoubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (it is not known whether it was done)", self.0)
+    }
+}
+
+impl std::error::Error for InDoubt {}
+
+/// The same error, about a change that may have happened and may happen yet.
+pub fn in_doubt(error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), InDoubt(error))
+}
+
+/// Whether what failed with this error may have happened.
+pub fn is_in_doubt(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<InDoubt>())
+}
+
 impl dyn FileSystem + '_ {
+    /// What became of a rename that ended with `error`, by a look at both names: `Ok` if it was done, perhaps by an
+    /// earlier attempt; `error` if not; an error in doubt if the names cannot be looked at.
+    pub fn resolve_rename(&self, from: &Path, to: &Path, error: io::Error) -> io::Result<()> {
+        match self.exists(from).and_then(|from| Ok((from, self.exists(to)?))) {
+            Ok((false, true)) => Ok(()),
+            Ok(_) => Err(error),
+            Err(_) => Err(in_doubt(error)),
+        }
+    }
+
     /// The first of these names that is there.
     pub fn first_existing<'a>(
         &self,

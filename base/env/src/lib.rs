@@ -32,7 +32,9 @@ use std::time::Duration;
 
 pub use activity::{Activity, Before, Holder};
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use fs::{DirEntry, FileLock, FileSystem, ReadableFile, UpdatableFile, WritableFile};
+pub use fs::{
+    DirEntry, FileLock, FileSystem, ReadableFile, UpdatableFile, WritableFile, in_doubt, is_in_doubt,
+};
 pub use invariants::{INVARIANTS, Witness};
 pub use locks::{WatchedMutex, WatchedRwLock};
 pub use lookups::Lookups;

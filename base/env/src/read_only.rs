@@ -39,6 +39,10 @@ impl FileSystem for ReadOnlyFileSystem {
         refused(path)
     }
 
+    fn create_over(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
+        refused(path)
+    }
+
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadableFile>> {
         let file = open(path, OFlags::empty())?;
         if file.metadata().map_err(|error| named(error, path))?.is_dir() {
@@ -66,6 +70,10 @@ impl FileSystem for ReadOnlyFileSystem {
     }
 
     fn rename(&self, from: &Path, _to: &Path) -> io::Result<()> {
+        refused(from)
+    }
+
+    fn rename_over(&self, from: &Path, _to: &Path) -> io::Result<()> {
         refused(from)
     }
 

@@ -67,6 +67,17 @@ pub(crate) fn exists(path: &Path) -> io::Result<bool> {
     }
 }
 
+fn rename_to_free(from: &Path, to: &Path) -> io::Result<()> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    use rustix::io::Errno;
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // A file system that does not know the flag (NFS). One process at a time has the directory, by its lock.
+        Err(Errno::INVAL | Errno::NOSYS) if to.try_exists()? => Err(io::ErrorKind::AlreadyExists.into()),
+        Err(Errno::INVAL | Errno::NOSYS) => std::fs::rename(from, to),
+        renamed => Ok(renamed?),
+    }
+}
+
 fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -76,6 +87,11 @@ fn parent(path: &Path) -> &Path {
 
 impl FileSystem for RealFileSystem {
     fn create(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
+        let file = File::create_new(path).map_err(|e| named(e, path))?;
+        Ok(Box::new(Writable { file, path: path.to_path_buf(), len: 0 }))
+    }
+
+    fn create_over(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
         let file = File::create(path).map_err(|e| named(e, path))?;
         Ok(Box::new(Writable { file, path: path.to_path_buf(), len: 0 }))
     }
@@ -112,6 +128,10 @@ impl FileSystem for RealFileSystem {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        rename_to_free(from, to).map_err(|e| named(e, from))
+    }
+
+    fn rename_over(&self, from: &Path, to: &Path) -> io::Result<()> {
         std::fs::rename(from, to).map_err(|e| named(e, from))
     }
 

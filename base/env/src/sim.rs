@@ -180,6 +180,17 @@ impl State {
         Ok(())
     }
 
+    fn rename(&mut self, from: &Path, to: &Path, over: bool) -> io::Result<()> {
+        self.check_alive(from)?;
+        let lost = self.faults.check_answer(Operation::Rename, from)?;
+        // What is below itself is refused for that, whether it is there or not.
+        if !over && self.tree.find(from).is_ok() && self.tree.find(to).is_ok() {
+            return Err(tree::named(io::ErrorKind::AlreadyExists, to));
+        }
+        self.tree.rename(from, to)?;
+        lost.map_or(Ok(()), Err)
+    }
+
     fn put_whole(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let node = self.tree.create(path)?;
         self.tree.write(node, bytes);
@@ -191,6 +202,16 @@ impl State {
 
 impl FileSystem for SimFileSystem {
     fn create(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
+        let mut state = self.state.lock();
+        state.begin(Operation::Create, path)?;
+        if state.tree.find(path).is_ok() {
+            return Err(tree::named(io::ErrorKind::AlreadyExists, path));
+        }
+        let node = state.tree.create(path)?;
+        Ok(Box::new(SimWritable { state: self.state.clone(), node, path: path.to_path_buf(), len: 0 }))
+    }
+
+    fn create_over(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
         let mut state = self.state.lock();
         state.begin(Operation::Create, path)?;
         let node = state.tree.create(path)?;
@@ -239,9 +260,11 @@ impl FileSystem for SimFileSystem {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let mut state = self.state.lock();
-        state.begin(Operation::Rename, from)?;
-        state.tree.rename(from, to)
+        self.state.lock().rename(from, to, false)
+    }
+
+    fn rename_over(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.state.lock().rename(from, to, true)
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {

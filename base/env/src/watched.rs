@@ -34,6 +34,11 @@ impl FileSystem for WatchedFileSystem {
         Ok(Box::new(WatchedWriter { inner, watch: self.watch.clone() }))
     }
 
+    fn create_over(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
+        let inner = self.watch.over("files", path, || self.inner.create_over(path))?;
+        Ok(Box::new(WatchedWriter { inner, watch: self.watch.clone() }))
+    }
+
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadableFile>> {
         let inner = self.watch.over("files", path, || self.inner.open(path))?;
         Ok(Arc::new(WatchedFile { inner, watch: self.watch.clone() }))
@@ -58,6 +63,10 @@ impl FileSystem for WatchedFileSystem {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.watch.over("rename", to, || self.inner.rename(from, to))
+    }
+
+    fn rename_over(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.watch.over("rename", to, || self.inner.rename_over(from, to))
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {

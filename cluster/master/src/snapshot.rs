@@ -336,7 +336,7 @@ pub(crate) fn copy_file(fs: &dyn FileSystem, live: &Path, archived: &Path, to: &
     let parent = to.parent().expect("a store file is in a family's directory");
     let name = to.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let working = parent.join(format!(".copy-{name}"));
-    let mut target = fs.create(&working)?;
+    let mut target = fs.create_over(&working)?;
     let len = source.len()?;
     let mut at = 0;
     while at < len {

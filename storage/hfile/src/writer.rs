@@ -153,7 +153,7 @@ pub struct HFileWriter {
 }
 
 impl HFileWriter {
-    /// Creates the file; one that is there is cut to nothing.
+    /// Creates the file. `Io` if there is one of that name.
     pub fn create(env: &Env, path: &Path, mut options: WriterOptions) -> Result<HFileWriter> {
         let file = env.fs.create(path)?;
         options.create_time_ms.get_or_insert_with(|| env.clock.now_ms());

@@ -47,6 +47,7 @@ fn timed<T>(env: &Env, what: &str, count: usize, body: impl FnOnce() -> T) -> T 
 }
 
 fn write(env: &Env, path: &Path, cells: &[Cell], options: WriterOptions) {
+    let _ = env.fs.remove_file(path); // of an earlier run
     let mut writer = HFileWriter::create(env, path, options).unwrap();
     for cell in cells {
         writer.append(cell.get()).unwrap();

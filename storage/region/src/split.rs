@@ -126,6 +126,7 @@ impl Region {
         let working = dir.join(format!(".copy-{name}"));
         let now_ms = env.clock.now_ms();
         let options = store.writer_options(table, WrittenBy::MinorCompaction, now_ms)?;
+        remove_if_there(env, &working)?; // what an attempt left that was cut off
         let mut writer = HFileWriter::create(env, &working, options)?;
         scanner.seek(Key::first_on_row(b"").get())?;
         while let Some(cell) = scanner.peek() {
@@ -136,6 +137,13 @@ impl Region {
         writer.finish(FileMeta { max_seq_id: Some(file.max_seq), ..FileMeta::default() })?;
         env.fs.rename(&working, to)?;
         Ok(env.fs.sync_dir(dir)?)
+    }
+}
+
+fn remove_if_there(env: &Env, path: &Path) -> Result<()> {
+    match env.fs.remove_file(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        removed => Ok(removed?),
     }
 }
 

@@ -107,3 +107,19 @@ fn a_file_that_cannot_be_closed_is_not_committed() {
     bench.region.flush(None).unwrap();
     assert_eq!((store_files(&bench).len(), rows(&bench)), (1, vec!["r1".to_string()]));
 }
+
+/// The answer to the rename that puts a file in place is lost. The commit failed for its caller, so the file must not stay
+/// among those that an opening finds.
+#[test]
+fn a_file_whose_rename_had_no_answer_leaves_its_store() {
+    let mut bench = bench();
+    write(&bench, "r1", MutationKind::Put).unwrap();
+    bench.fs.inject(Fault::answer_lost(".tmp"));
+    bench.region.flush(None).unwrap_err();
+    assert_eq!(bench.fs.faults_hit(), 1);
+    assert!(store_files(&bench).is_empty());
+    assert_eq!(rows(&bench), ["r1"]);
+    bench.region.flush(None).unwrap();
+    bench.reopen().unwrap();
+    assert_eq!((store_files(&bench).len(), rows(&bench)), (1, vec!["r1".to_string()]));
+}

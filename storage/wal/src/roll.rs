@@ -266,7 +266,9 @@ impl Wal {
         let mut archived = Vec::new();
         for path in flushed {
             let target = self.config.archive_dir.join(path.file_name().unwrap_or_default());
-            if let Err(error) = self.env.fs.rename(&path, &target) {
+            let moved = self.env.fs.rename(&path, &target);
+            // A rename of before may have been done although it said otherwise.
+            if let Err(error) = moved.or_else(|error| self.env.fs.resolve_rename(&path, &target, error)) {
                 tracing::warn!(%error, "could not archive a log");
                 continue;
             }
@@ -324,7 +326,9 @@ impl Rolling {
             .and_then(|()| env.fs.sync_dir(&config.dir));
         if let Err(error) = made {
             let _ = env.fs.remove_file(&temporary);
-            let _ = env.fs.remove_file(&path); // was free, so it is ours
+            if error.kind() != std::io::ErrorKind::AlreadyExists {
+                let _ = env.fs.remove_file(&path); // was free, so it is ours
+            }
             return Err(Error::from(error).context("could not make a new log"));
         }
         assert!(

@@ -178,7 +178,7 @@ impl Output {
     fn write(&mut self, env: &Env) -> Result<()> {
         if self.file.is_none() {
             env.fs.create_dir_all(&self.dir)?;
-            let mut file = env.fs.create(&self.temporary)?;
+            let mut file = env.fs.create_over(&self.temporary)?;
             file.write_all(&encode_header())?;
             self.file = Some(file);
         }
@@ -203,7 +203,7 @@ impl Output {
             self.buffer.len()
         );
         let path = self.dir.join(format!("{:019}", self.last_seq.get()));
-        let published = env.fs.rename(&self.temporary, &path).and_then(|()| env.fs.sync_dir(&self.dir));
+        let published = env.fs.rename_over(&self.temporary, &path).and_then(|()| env.fs.sync_dir(&self.dir));
         published.map_err(|error| Error::from(error).context("could not publish recovered edits"))?;
         Ok(path)
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use halcyon_cell::{Cell, ErrorKind, Result, SeqId};
 use halcyon_env::sim::{Fault, Operation, SimFileSystem};
-use halcyon_env::{Clock, Env, ManualClock};
+use halcyon_env::{Clock, Env, FileSystem, ManualClock};
 use halcyon_wal::{Durability, SyncMode, Wal, WalConfig, WalEntry, WalReader, split_logs};
 
 const DIR: &str = "/hbase/WALs/s";
@@ -191,4 +191,18 @@ fn recovered_edits_get_their_name_after_their_file_is_closed() {
     assert!(names().is_empty());
     split().unwrap();
     assert_eq!(names().len(), 1);
+}
+
+/// A rename whose answer was lost had moved a file to the archive. The log tried again for ever.
+#[test]
+fn a_file_that_was_archived_without_an_answer_is_done_with() {
+    let bench = Bench::new(SyncMode::Fsync);
+    bench.append(1).unwrap();
+    bench.wal.drive();
+    bench.wal.flushed(b"region", SeqId::new(1));
+    bench.fs.inject(Fault::answer_lost(DIR).nth(2)); // the first gives the new file its name
+    let rolled = bench.wal.roll().unwrap();
+    assert_eq!((bench.fs.faults_hit(), rolled.archived.len()), (1, 1));
+    assert_eq!(bench.wal.stats().files_count, 1);
+    assert!(bench.fs.exists(&rolled.archived[0]).unwrap());
 }

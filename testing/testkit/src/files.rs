@@ -62,6 +62,13 @@ fn write(fs: &dyn FileSystem, path: &Path, bytes: &[u8]) {
     writer.close().unwrap();
 }
 
+fn write_over(fs: &dyn FileSystem, path: &Path, bytes: &[u8]) {
+    let mut writer = fs.create_over(path).unwrap();
+    writer.write_all(bytes).unwrap();
+    writer.sync().unwrap();
+    writer.close().unwrap();
+}
+
 /// Runs the script below `root`, an empty directory. It panics at the first promise that is broken.
 pub fn check_file_system(fs: &dyn FileSystem, root: &Path, abilities: FileAbilities) {
     writing_and_reading(fs, root, abilities);
@@ -116,9 +123,11 @@ fn writing_and_reading(fs: &dyn FileSystem, root: &Path, abilities: FileAbilitie
     assert_eq!(kind(open.read_exact_at(&mut buffer, 7)), ErrorKind::UnexpectedEof);
     open.read_exact_at(&mut [], 11).unwrap();
     assert_eq!(fs.read(&path).unwrap(), b"hello world");
-    write(fs, &path, b"shorter");
-    assert_eq!(fs.read(&path).unwrap(), b"shorter", "create cuts an existing file");
-    write(fs, &path, b"");
+    assert_eq!(kind(fs.create(&path)), ErrorKind::AlreadyExists);
+    assert_eq!(kind(fs.create_over(&root.join("x/y"))), ErrorKind::NotFound, "nor does create_over");
+    write_over(fs, &path, b"shorter");
+    assert_eq!(fs.read(&path).unwrap(), b"shorter", "create_over cuts an existing file");
+    write_over(fs, &path, b"");
     assert_eq!(fs.read(&path).unwrap(), b"");
 }
 
@@ -151,7 +160,7 @@ fn whole_files(fs: &dyn FileSystem, root: &Path) {
     assert_eq!(kind(fs.put_new(&root.join("no/f"), b"")), ErrorKind::NotFound);
     assert_eq!(kind(fs.replace(&root.join("no/f"), b"")), ErrorKind::NotFound);
     assert_eq!(names(fs, root), [file("g", 5), file("h", 0)], "no temporary file stays");
-    fs.create(&root.join("g")).unwrap().close().unwrap();
+    fs.create_over(&root.join("g")).unwrap().close().unwrap();
     assert_eq!(names(fs, root), [file("g", 0), file("h", 0)]);
 }
 
@@ -163,8 +172,9 @@ fn renames(fs: &dyn FileSystem, root: &Path) {
     write(fs, &b.join("g"), b"gg");
     let open = fs.open(&b.join("f")).unwrap();
     fs.rename(&b.join("f"), &a.join("f")).unwrap();
-    fs.rename(&b.join("g"), &a.join("f")).unwrap();
-    assert_eq!(fs.read(&a.join("f")).unwrap(), b"gg", "a rename takes the place of a file");
+    assert_eq!(kind(fs.rename(&b.join("g"), &a.join("f"))), ErrorKind::AlreadyExists);
+    fs.rename_over(&b.join("g"), &a.join("f")).unwrap();
+    assert_eq!(fs.read(&a.join("f")).unwrap(), b"gg", "rename_over takes the place of a file");
     drop(open);
     assert!(!fs.exists(&b.join("f")).unwrap() && fs.exists(&a.join("f")).unwrap() && fs.exists(&b).unwrap());
     assert!(!fs.exists(&a.join("f/below")).unwrap(), "below a file is nothing");
@@ -177,7 +187,8 @@ fn renames(fs: &dyn FileSystem, root: &Path) {
     fs.sync_dir(root).unwrap();
     assert_eq!(names(fs, root), [dir("a"), dir("c")]);
     assert_eq!(names(fs, &c), [file("f", 1)]);
-    assert_eq!(kind(fs.rename(&a, &c)), ErrorKind::DirectoryNotEmpty);
+    assert_eq!(kind(fs.rename_over(&a, &c)), ErrorKind::DirectoryNotEmpty);
+    assert_eq!(kind(fs.rename(&a, &c)), ErrorKind::AlreadyExists);
     assert_eq!(kind(fs.rename(&a, &a.join("sub"))), ErrorKind::InvalidInput);
     assert_eq!(kind(fs.rename(&root.join("no"), &c.join("no"))), ErrorKind::NotFound);
     assert_eq!(kind(fs.rename(&a.join("f"), &root.join("no/f"))), ErrorKind::NotFound);

@@ -130,6 +130,10 @@ impl HdfsFileSystem {
 
 impl FileSystem for HdfsFileSystem {
     fn create(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
+        self.create_with(path, CreateOptions::default())
+    }
+
+    fn create_over(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
         let options = CreateOptions { overwrite: true, ..CreateOptions::default() };
         self.create_with(path, options)
     }
@@ -159,6 +163,10 @@ impl FileSystem for HdfsFileSystem {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.rename_new(from, to)
+    }
+
+    fn rename_over(&self, from: &Path, to: &Path) -> io::Result<()> {
         names::rename(&self.cluster, from, to, true)
     }
 

@@ -170,7 +170,7 @@ fn an_open_file_is_found_in_the_archive() {
     let archive = directory(&fs, "archive");
     write_file(&fs, &root.join("f"), b"hello world");
     let open = fs.open(&root.join("f")).unwrap();
-    fs.rename(&root.join("f"), &archive.join("f")).unwrap();
+    fs.rename_over(&root.join("f"), &archive.join("f")).unwrap();
     // All DataNodes go and come: the library's reader counts them as dead for ever.
     let nodes = ["datanode1", "datanode2", "datanode3"];
     nodes.iter().for_each(|node| cluster("kill", node));

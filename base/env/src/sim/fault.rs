@@ -43,6 +43,8 @@ pub struct Fault {
     skip: u64,
     forever: bool,
     errno: i32,
+    /// What was asked for is done, and its answer is the error.
+    done: bool,
 }
 
 impl Fault {
@@ -55,12 +57,18 @@ impl Fault {
             skip: 0,
             forever: false,
             errno: EIO,
+            done: false,
         }
+    }
+
+    /// The next rename of a path that contains `path_part` is done, but its answer is lost: its error is in doubt.
+    pub fn answer_lost(path_part: &str) -> Fault {
+        Fault { done: true, ..Fault::new(Operation::Rename, path_part) }
     }
 
     /// The next operation of whatever kind, on whatever path.
     pub fn any() -> Fault {
-        Fault { operation: None, path_part: String::new(), skip: 0, forever: false, errno: EIO }
+        Fault { operation: None, path_part: String::new(), skip: 0, forever: false, errno: EIO, done: false }
     }
 
     /// Only the `n`-th such operation fails; 1 is the next.
@@ -127,13 +135,22 @@ impl Faults {
 
     /// The error of the first fault whose turn it is; every matching fault counts this operation.
     pub(super) fn check(&mut self, operation: Operation, path: &Path) -> io::Result<()> {
+        self.check_answer(operation, path)?.map_or(Ok(()), Err)
+    }
+
+    /// As `check`; an error inside `Ok` is the answer to an operation that is done.
+    pub(super) fn check_answer(
+        &mut self,
+        operation: Operation,
+        path: &Path,
+    ) -> io::Result<Option<io::Error>> {
         self.count += 1;
         self.run_interruptions(operation, path);
         if self.waiting.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         let text = path.to_string_lossy();
-        let mut errno = None;
+        let mut hit_by = None;
         self.waiting.retain_mut(|fault| {
             let hit = fault.operation.is_none_or(|wanted| wanted == operation);
             if !hit || !text.contains(&fault.path_part) {
@@ -146,15 +163,16 @@ impl Faults {
             if fault.operation.is_none() && fault.errno == ENOSPC && !operation.needs_space() {
                 return fault.forever;
             }
-            errno.get_or_insert(fault.errno);
+            hit_by.get_or_insert((fault.errno, fault.done));
             fault.forever
         });
-        match errno {
-            None => Ok(()),
-            Some(errno) => {
+        match hit_by {
+            None => Ok(None),
+            Some((errno, done)) => {
                 self.hit += 1;
                 let error = io::Error::from_raw_os_error(errno);
-                Err(io::Error::new(error.kind(), format!("{text}: {error}")))
+                let error = io::Error::new(error.kind(), format!("{text}: {error}"));
+                if done { Ok(Some(crate::in_doubt(error))) } else { Err(error) }
             }
         }
     }

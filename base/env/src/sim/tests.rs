@@ -2,6 +2,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use super::*;
+use crate::is_in_doubt;
 
 fn path(text: &str) -> &Path {
     Path::new(text)
@@ -228,4 +229,24 @@ fn every_sync_point_can_be_the_last() {
         assert_eq!(after.exists(path("/a")).unwrap(), n > 1);
         assert_eq!(after.exists(path("/a/b/f")).unwrap(), n > 4);
     }
+}
+
+#[test]
+fn a_lost_answer_is_in_doubt_until_both_names_are_looked_at() {
+    let sim = SimFileSystem::new();
+    let fs: &dyn FileSystem = &sim;
+    fs.put_new(path("/f"), b"").unwrap();
+    sim.inject(Fault::answer_lost("/f"));
+    let error = fs.rename(path("/f"), path("/g")).unwrap_err();
+    assert!(is_in_doubt(&error), "{error}");
+    sim.inject(Fault::new(Operation::Exists, "/f"));
+    let unknown = fs.resolve_rename(path("/f"), path("/g"), error).unwrap_err();
+    assert!(is_in_doubt(&unknown), "{unknown}");
+    fs.resolve_rename(path("/f"), path("/g"), unknown).unwrap();
+    sim.inject(Fault::new(Operation::Rename, "/g"));
+    let error = fs.rename(path("/g"), path("/f")).unwrap_err();
+    assert!(!is_in_doubt(&error), "{error}");
+    let error = fs.resolve_rename(path("/g"), path("/f"), error).unwrap_err();
+    assert!(!is_in_doubt(&error), "{error}");
+    assert_eq!(sim.faults_hit(), 3);
 }

@@ -47,7 +47,8 @@ fn begin_splitting(env: &Env, wals: &Path, name: &str) -> Result<PathBuf> {
         return Ok(dir);
     }
     let splitting = wals.join(format!("{name}{SPLITTING}"));
-    env.fs.rename(&dir, &splitting)?;
+    // An empty one is what a split left that had no time to remove it.
+    env.fs.rename_over(&dir, &splitting)?;
     env.fs.sync_dir(wals)?;
     Ok(splitting)
 }
@@ -70,7 +71,8 @@ fn split(env: &Env, root: &Path, dir: &Path) -> Result<usize> {
     let old_wals = layout::old_wals_dir(root);
     for log in &report.logs {
         let name = log.file_name().expect("a log has a name");
-        env.fs.rename(log, &old_wals.join(name))?;
+        let target = old_wals.join(name);
+        env.fs.rename(log, &target).or_else(|error| env.fs.resolve_rename(log, &target, error))?;
     }
     env.fs.sync_dir(&old_wals)?;
     env.fs.remove_dir_all(dir)?;

@@ -114,7 +114,7 @@ impl LocalMachine {
         let failed = |error: std::io::Error| error.to_string();
         let directory = self.data.parent().expect("it is below the results");
         let path = directory.join("sync.tmp");
-        let mut file = self.env.fs.create(&path).map_err(failed)?;
+        let mut file = self.env.fs.create_over(&path).map_err(failed)?;
         let mut times_ms = Vec::with_capacity(SYNCS);
         for _ in 0..SYNCS {
             let begun_ns = self.env.clock.monotonic_ns();

@@ -24,7 +24,9 @@ impl Scratch {
     }
 }
 
+/// Writes the file, in place of an earlier one.
 fn write(scratch: &Scratch, cells: &[Cell], options: WriterOptions) -> crate::WrittenFile {
+    let _ = scratch.0.fs.remove_file(Path::new(NAME)); // there may be none
     let mut writer = HFileWriter::create(&scratch.0, Path::new(NAME), options).unwrap();
     for cell in cells {
         writer.append(cell.get()).unwrap();

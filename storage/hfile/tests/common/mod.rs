@@ -94,6 +94,7 @@ pub fn check_seeks(file: &Arc<HFile>, cells: &[Cell]) {
 }
 
 pub fn write(path: &Path, cells: &[Cell], options: WriterOptions, meta: FileMeta) {
+    let _ = Env::real().fs.remove_file(path); // of an earlier run
     let mut writer = HFileWriter::create(&Env::real(), path, options).unwrap();
     for cell in cells {
         writer.append(cell.get()).unwrap();
