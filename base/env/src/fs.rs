@@ -54,6 +54,10 @@ pub trait FileSystem: Send + Sync {
     /// Removes a directory and all below it.
     fn remove_dir_all(&self, path: &Path) -> io::Result<()>;
 
+    /// Creates a directory. Its parent must be there (else `NotFound`) and its name free (else `AlreadyExists`). Durable
+    /// after `sync_dir` of the parent.
+    fn create_dir(&self, path: &Path) -> io::Result<()>;
+
     /// Creates a directory and its missing parents, durably.
     fn create_dir_all(&self, path: &Path) -> io::Result<()>;
 

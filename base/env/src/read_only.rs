@@ -85,6 +85,10 @@ impl FileSystem for ReadOnlyFileSystem {
         refused(path)
     }
 
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        refused(path)
+    }
+
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
         refused(path)
     }

@@ -143,6 +143,10 @@ impl FileSystem for RealFileSystem {
         std::fs::remove_dir_all(path).map_err(|e| named(e, path))
     }
 
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        std::fs::create_dir(path).map_err(|e| named(e, path))
+    }
+
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
         if path.is_dir() {
             return Ok(());

@@ -281,6 +281,12 @@ impl FileSystem for SimFileSystem {
         state.tree.remove(path)
     }
 
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.state.lock();
+        state.begin(Operation::Create, path)?;
+        state.tree.create_dir(path).map(|_| ())
+    }
+
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
         let mut state = self.state.lock();
         state.check_alive(path)?;

@@ -100,7 +100,7 @@ impl Region {
         let commit = Commit { files: paths, flushed: &snapshot, compacted: &[] };
         let open = |path: &std::path::Path| self.open_file(store, path, WrittenBy::Flush);
         let archive_dir = self.archive_dir.join(&*store.family.name_str());
-        let files = store.commit(&self.services.env, &commit, open, &archive_dir)?;
+        let files = store.commit(&self.place, &commit, open, &archive_dir)?;
         if let Some(written) = &written {
             written.check(&files);
         }

@@ -13,7 +13,8 @@
 //! - What is published is in the memstore or in a file of the current view, and as durable as was asked.
 //! - A reader's view never changes under it; it sees no cell above its read point. A scanner between two calls may let go of
 //!   its view and take a newer one: what its read point sees is kept for it (`read_points.rs`).
-//! - The set of a store's files changes in `store/commit.rs` and nowhere else.
+//! - The set of a store's files changes in `store/commit.rs` and nowhere else; their renames are in `place.rs`, which also
+//!   keeps a server from committing to a region that another server has opened.
 //! - A region starts no thread and never schedules itself.
 //!
 //! When you change what a flush or compaction drops, also look at the oracle in `testkit`.
@@ -28,6 +29,7 @@ mod modify;
 mod mvcc;
 mod new_files;
 mod open;
+mod place;
 mod read;
 mod read_points;
 mod region;

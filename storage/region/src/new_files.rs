@@ -22,8 +22,7 @@ impl Region {
     ) -> Result<FileTarget> {
         let mut options = store.writer_options(&self.table, written_by, now_ms)?;
         options.include_tags = tags;
-        let dir = self.dir.join(".tmp").join(&*store.family.name_str());
-        Ok(FileTarget { env: self.services.env.clone(), dir, options })
+        Ok(FileTarget { place: self.place.clone(), options })
     }
 
     /// Opens a file that was just written, and puts of it into the cache what the family wants there. HBase keeps

@@ -1,6 +1,6 @@
 //! How a region begins and ends.
 //!
-//! Open: what a crash left half done is put right (`.tmp` emptied, compacted inputs archived), store files are
+//! Open: what a crash left half done is put right (`.tmp` emptied, see `place.rs`; compacted inputs archived), store files are
 //! opened, `recovered.edits` are replayed and flushed, and a sequence id above all earlier ones is made durable
 //! as the name of an empty `<n>.seqid` file. Close is refuse, drain, flush.
 
@@ -18,10 +18,11 @@ use crate::CompactionSettings;
 use crate::activity;
 use crate::api::Nonce;
 use crate::mvcc::Mvcc;
+use crate::place::{OpeningDir, retire};
 use crate::region::{Counters, Region, RegionServices};
 use crate::replayed_nonces::{ReplayedNonce, ReplayedNonces};
 use crate::row_lock::RowLocks;
-use crate::store::{Store, StoreFile, archive, is_store_file_name};
+use crate::store::{Store, StoreFile, is_store_file_name};
 
 pub(crate) const RECOVERED_EDITS: &str = "recovered.edits";
 const REGION_INFO: &str = ".regioninfo";
@@ -73,10 +74,8 @@ impl Region {
             let families: Vec<FamilyDescriptor> = table.families().to_vec();
             Region::create_on_disk(&env, root, &info, &families)?;
         }
-        let temporary = dir.join(".tmp");
-        if env.fs.exists(&temporary)? {
-            env.fs.remove_dir_all(&temporary)?;
-        }
+        // Before the stores are listed: from here on no earlier opening can change them.
+        let place = Arc::new(OpeningDir::begin(&env, &dir, &archive_dir)?);
         let mut stores = Vec::new();
         for family in table.families() {
             let compaction = services.settings.compaction.clone().for_store(&table, family);
@@ -111,6 +110,7 @@ impl Region {
             services,
             dir,
             archive_dir,
+            place,
             stores,
         });
         assert!(
@@ -332,7 +332,7 @@ fn open_store(
     let (done, mut files): (Vec<_>, Vec<_>) =
         files.into_iter().partition(|file| compacted.contains(&file.name));
     let archive_dir = archive_dir.join(&*family.name_str());
-    archive(env, done.iter().map(|file| file.path.as_path()), &archive_dir)?;
+    retire(env, done.iter().map(|file| file.path.as_path()), &archive_dir)?;
     done.iter().for_each(|file| file.retire_blocks());
     files.sort_by(|a, b| b.max_seq.cmp(&a.max_seq).then_with(|| b.name.cmp(&a.name)));
     // Rows between two keys begin with what both keys begin with.

@@ -17,6 +17,7 @@ use halcyon_wal::Wal;
 use parking_lot::{Mutex, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::mvcc::Mvcc;
+use crate::place::OpeningDir;
 use crate::read_points::ReadPoints;
 use crate::replayed_nonces::ReplayedNonce;
 use crate::row_lock::RowLocks;
@@ -58,6 +59,8 @@ pub struct Region {
     pub(crate) dir: PathBuf,
     /// The same under `archive`.
     pub(crate) archive_dir: PathBuf,
+    /// Where this opening makes files.
+    pub(crate) place: Arc<OpeningDir>,
     /// In order of family names.
     pub(crate) stores: Vec<Store>,
     pub(crate) mvcc: Arc<Mvcc>,

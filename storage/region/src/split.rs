@@ -22,6 +22,7 @@ use halcyon_hfile::{FileMeta, HFileWriter, HalfScanner, ReadMode, RowRange};
 use halcyon_schema::{FamilyDescriptor, RegionInfo, TableDescriptor, layout};
 
 use crate::open::{RECOVERED_EDITS, highest_marker};
+use crate::place::{publish, remove_if_there};
 use crate::region::{Region, RegionServices};
 use crate::store::{Reference, Store, StoreFile, StoreView, WrittenBy, is_store_file_name};
 
@@ -135,15 +136,7 @@ impl Region {
             scanner.next()?;
         }
         writer.finish(FileMeta { max_seq_id: Some(file.max_seq), ..FileMeta::default() })?;
-        env.fs.rename(&working, to)?;
-        Ok(env.fs.sync_dir(dir)?)
-    }
-}
-
-fn remove_if_there(env: &Env, path: &Path) -> Result<()> {
-    match env.fs.remove_file(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        removed => Ok(removed?),
+        publish(env, &working, to)
     }
 }
 

@@ -108,10 +108,16 @@ impl Writer {
 }
 
 impl Wal {
-    /// Creates the first file of a log. `Io` if the directories or the file cannot be made.
+    /// Creates the directories of a log and its first file. `Io` if they cannot be made.
     pub fn open(env: Env, config: WalConfig) -> Result<Arc<Wal>> {
         env.fs.create_dir_all(&config.dir)?;
         env.fs.create_dir_all(&config.archive_dir)?;
+        Wal::open_in_place(env, config)
+    }
+
+    /// As `open`, in directories that are there. A server whose directory was taken away, because it was declared dead,
+    /// gets an error and does not make it again.
+    pub fn open_in_place(env: Env, config: WalConfig) -> Result<Arc<Wal>> {
         let mut rolling = Rolling::default();
         let (file, path) = rolling.create_file(&env, &config)?;
         let buffered = Arc::new(AtomicUsize::new(0));

@@ -206,3 +206,16 @@ fn a_file_that_was_archived_without_an_answer_is_done_with() {
     assert_eq!(bench.wal.stats().files_count, 1);
     assert!(bench.fs.exists(&rolled.archived[0]).unwrap());
 }
+
+/// A server that was declared dead made its directory again with its next log, and nobody looked at that directory.
+#[test]
+fn a_log_whose_directory_was_taken_away_does_not_make_it_again() {
+    let bench = Bench::new(SyncMode::Fsync);
+    let (dir, taken) = (Path::new(DIR), Path::new("/hbase/WALs/s-splitting"));
+    bench.fs.rename(dir, taken).unwrap();
+    bench.wal.roll().unwrap_err();
+    let mut config = WalConfig::new(DIR, "/hbase/oldWALs", "s");
+    config.meta = true;
+    assert!(Wal::open_in_place(bench.fs.env(), config).is_err());
+    assert!(!bench.fs.exists(dir).unwrap());
+}

@@ -93,6 +93,9 @@ pub fn check_file_system(fs: &dyn FileSystem, root: &Path, abilities: FileAbilit
 fn writing_and_reading(fs: &dyn FileSystem, root: &Path, abilities: FileAbilities) {
     let a = root.join("a");
     let path = a.join("b/f");
+    assert_eq!(kind(fs.create_dir(&a.join("b"))), ErrorKind::NotFound, "create_dir makes no parents");
+    fs.create_dir(&a).unwrap();
+    assert_eq!(kind(fs.create_dir(&a)), ErrorKind::AlreadyExists);
     fs.create_dir_all(&a.join("b")).unwrap();
     fs.create_dir_all(&a.join("b")).unwrap();
     assert_eq!(kind(fs.create(&root.join("x/y"))), ErrorKind::NotFound, "create makes no directories");

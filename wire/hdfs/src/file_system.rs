@@ -123,6 +123,15 @@ impl HdfsFileSystem {
         path.with_file_name(format!(".{name}.{}-{count}.tmp", self.token))
     }
 
+    fn make_dir(&self, path: &Path, parents: bool) -> io::Result<()> {
+        let name = text(path)?;
+        let answer = self.cluster.ask(move |client| {
+            let name = name.clone();
+            async move { client.mkdirs(&name, DIRECTORY_PERMISSION, parents).await }
+        });
+        answer.map_err(self.failed(path, "cannot be created"))
+    }
+
     fn failed<'a>(&'a self, path: &'a Path, what: &'a str) -> impl FnOnce(Failure) -> io::Error + 'a {
         move |failure| failure.into_io(path, what, self.cluster.address())
     }
@@ -178,13 +187,17 @@ impl FileSystem for HdfsFileSystem {
         names::remove(&self.cluster, path, true)
     }
 
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        // The NameNode does not mind a directory that is there.
+        if self.exists(path)? {
+            let text = format!("{} cannot be created: it is there already", path.display());
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+        }
+        self.make_dir(path, false)
+    }
+
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        let name = text(path)?;
-        let answer = self.cluster.ask(move |client| {
-            let name = name.clone();
-            async move { client.mkdirs(&name, DIRECTORY_PERMISSION, true).await }
-        });
-        answer.map_err(self.failed(path, "cannot be created"))
+        self.make_dir(path, true)
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {

@@ -93,7 +93,7 @@ impl Logs {
         }
         let buffer_max_bytes = self.config.buffer_max_bytes / 7;
         let config = WalConfig { meta: true, buffer_max_bytes, ..self.config.clone() };
-        let made = Wal::open(self.env.clone(), config)?;
+        let made = Wal::open_in_place(self.env.clone(), config)?;
         Ok(self.meta.get_or_init(|| made).clone())
     }
 

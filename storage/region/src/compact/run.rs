@@ -223,7 +223,7 @@ impl Region {
             return Err(Error::new(ErrorKind::Stopping, "the region is closing"));
         };
         let files = store.commit(
-            &self.services.env,
+            &self.place,
             &commit,
             |path| self.open_file(store, path, written_by(all)),
             &self.archive_dir.join(&*store.family.name_str()),

@@ -1,6 +1,6 @@
 //! The one door through which a store's set of files changes.
 //!
-//! A commit has three steps: the new file is moved from `.tmp` to its place and its name made durable; the
+//! A commit has three steps: the new file is moved from the opening's directory to its place and its name made durable; the
 //! view is swapped, so that readers see the new set or the old one and nothing between; the files that it
 //! takes the place of are moved to the archive. A crash before the first step leaves the old set, after it the
 //! new one: a compacted file names its inputs (`COMPACTION_EVENT_KEY`), and inputs that are still there are
@@ -18,10 +18,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use halcyon_cell::{Error, Result};
-use halcyon_env::Env;
 use parking_lot::Mutex;
 
 use super::{Part, Store, StoreFile, StoreView};
+use crate::place::{OpeningDir, retire};
 
 /// What changes.
 pub(crate) struct Commit<'a> {
@@ -42,23 +42,27 @@ pub(crate) struct Unsettled(Mutex<Files>);
 #[derive(Default)]
 struct Files {
     /// Belong to no view.
-    remove: Vec<PathBuf>,
+    take_back: Vec<PathBuf>,
     /// Others took their place.
-    archive: Vec<PathBuf>,
+    retire: Vec<PathBuf>,
+    /// Nothing took their place.
+    retire_alone: Vec<PathBuf>,
 }
 
 impl Files {
     /// Brings all of them to where they belong, or fails and knows what is left.
-    fn settle(&mut self, env: &Env, archive_dir: &Path) -> Result<()> {
-        while let Some(path) = self.remove.last() {
-            if env.fs.exists(path)? {
-                env.fs.remove_file(path)?;
-            }
+    fn settle(&mut self, place: &OpeningDir, family: &str, archive_dir: &Path) -> Result<()> {
+        while let Some(path) = self.take_back.last() {
+            place.take_back(path)?;
             // Durable before anything that could make its cells wrong: those come with a commit, which syncs.
-            self.remove.pop();
+            self.take_back.pop();
         }
-        archive(env, self.archive.iter().map(PathBuf::as_path), archive_dir)?;
-        self.archive.clear();
+        retire(place.env(), self.retire.iter().map(PathBuf::as_path), archive_dir)?;
+        self.retire.clear();
+        while let Some(path) = self.retire_alone.last() {
+            place.retire_alone(path, family, archive_dir)?;
+            self.retire_alone.pop();
+        }
         Ok(())
     }
 }
@@ -69,28 +73,29 @@ impl Store {
     /// *Blocking*. *Crash safety*: see the head of this module.
     pub fn commit(
         &self,
-        env: &Env,
+        place: &OpeningDir,
         commit: &Commit<'_>,
         open: impl Fn(&Path) -> Result<Arc<StoreFile>>,
         archive_dir: &Path,
     ) -> Result<Vec<Arc<StoreFile>>> {
         let mut unsettled = self.unsettled.0.lock();
-        let settled = unsettled.settle(env, archive_dir);
+        let family = self.family.name_str();
+        let settled = unsettled.settle(place, &family, archive_dir);
         settled.map_err(|error| error.context("putting right what an earlier commit left"))?;
         let mut files = Vec::with_capacity(commit.files.len());
         for from in commit.files {
-            let opened = self.place(env, from, &mut unsettled.remove).and_then(|to| open(&to));
+            let opened = self.publish(place, from, &mut unsettled.take_back).and_then(|to| open(&to));
             match opened {
                 Ok(file) => files.push(file),
                 Err(error) => {
-                    if let Err(left) = unsettled.settle(env, archive_dir) {
+                    if let Err(left) = unsettled.settle(place, &family, archive_dir) {
                         tracing::error!(error = %left, "a file of a failed commit is still in its store");
                     }
                     return Err(error);
                 }
             }
         }
-        unsettled.remove.clear();
+        unsettled.take_back.clear();
         {
             let mut view = self.view.unwatched().write();
             check_against(&view, commit, &files);
@@ -102,24 +107,25 @@ impl Store {
         if !commit.flushed.is_empty() {
             self.note_memory_left();
         }
-        unsettled.archive.extend(commit.compacted.iter().map(|file| file.path.clone()));
-        if let Err(error) = unsettled.settle(env, archive_dir) {
+        let done = commit.compacted.iter().map(|file| file.path.clone());
+        if commit.files.is_empty() {
+            unsettled.retire_alone.extend(done);
+        } else {
+            unsettled.retire.extend(done);
+        }
+        if let Err(error) = unsettled.settle(place, &family, archive_dir) {
             tracing::error!(%error, "compacted files are not yet archived");
         }
         Ok(files)
     }
 
     /// Moves a file into the store's directory. From the moment that it may be there it stands in `in_place`.
-    fn place(&self, env: &Env, from: &Path, in_place: &mut Vec<PathBuf>) -> Result<PathBuf> {
+    fn publish(&self, place: &OpeningDir, from: &Path, in_place: &mut Vec<PathBuf>) -> Result<PathBuf> {
         let name = from.file_name().ok_or_else(|| Error::invalid("a store file needs a name"))?;
         let to = self.dir.join(name);
         assert!(from != to, "a file is made elsewhere: a crash would leave half of it among the store's");
         in_place.push(to.clone());
-        env.fs.rename(from, &to)?;
-        env.fs.sync_dir(&self.dir)?;
-        if let Some(temporary) = from.parent() {
-            env.fs.sync_dir(temporary)?; // a move is durable when both directories are
-        }
+        place.publish(from, &to)?;
         Ok(to)
     }
 }
@@ -169,28 +175,4 @@ fn changed(view: &StoreView, commit: &Commit<'_>, files: &[Arc<StoreFile>]) -> S
         next.files.sort_by(|a, b| b.max_seq.cmp(&a.max_seq).then(b.number.cmp(&a.number)));
     }
     next
-}
-
-/// Moves files to the archive, as HBase does: a snapshot or a late reader may still want them.
-pub(crate) fn archive<'a>(
-    env: &Env,
-    files: impl Iterator<Item = &'a Path>,
-    archive_dir: &Path,
-) -> Result<()> {
-    let mut moved_from = None;
-    for path in files {
-        if moved_from.is_none() {
-            env.fs.create_dir_all(archive_dir)?;
-        }
-        let name = path.file_name().ok_or_else(|| Error::invalid("a store file needs a name"))?;
-        moved_from = path.parent();
-        if env.fs.exists(path)? {
-            env.fs.rename(path, &archive_dir.join(name))?;
-        } // else an attempt that failed later had moved it
-    }
-    if let Some(dir) = moved_from {
-        env.fs.sync_dir(archive_dir)?;
-        env.fs.sync_dir(dir)?;
-    }
-    Ok(())
 }

@@ -23,8 +23,8 @@ use halcyon_memstore::{ChunkPool, Segment, SegmentSize};
 use halcyon_schema::{FamilyDescriptor, TableDescriptor};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
+pub(crate) use commit::Commit;
 use commit::Unsettled;
-pub(crate) use commit::{Commit, archive};
 pub(crate) use file::StoreFile;
 pub use file::{is_store_file_name, seq_in_name};
 pub(crate) use outputs::{Cut, FileTarget, Outputs, Written};

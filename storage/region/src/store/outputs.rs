@@ -17,6 +17,7 @@ use halcyon_hfile::{FileMeta, HFileWriter, WriterOptions};
 use super::StoreFile;
 use super::stripes::{STRIPE_END_KEY, STRIPE_START_KEY};
 use crate::keeping::RowSpan;
+use crate::place::OpeningDir;
 
 /// Where one file ends and the next one begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +58,7 @@ impl Cut {
     }
 }
 
-/// Files in `.tmp`. They are removed if nobody has moved them when this is dropped: on a full disk their space is what
+/// Files in the opening's directory. They are removed if nobody has moved them when this is dropped: on a full disk their space is what
 /// others wait for.
 pub(crate) struct Written {
     env: Env,
@@ -94,19 +95,8 @@ impl Drop for Written {
 
 /// Where new files are made, and how they are written.
 pub(crate) struct FileTarget {
-    pub env: Env,
-    /// The family's directory in the region's `.tmp`.
-    pub dir: PathBuf,
+    pub place: Arc<OpeningDir>,
     pub options: WriterOptions,
-}
-
-impl FileTarget {
-    /// A name of its own, in a directory that is there.
-    pub fn new_path(&self) -> Result<PathBuf> {
-        self.env.fs.create_dir_all(&self.dir)?;
-        let name: String = halcyon_env::random_bytes::<16>().iter().map(|b| format!("{b:02x}")).collect();
-        Ok(self.dir.join(name))
-    }
 }
 
 /// Takes cells in their order.
@@ -133,7 +123,7 @@ impl Outputs {
             Cut::BySize { .. } => 0,
         };
         cut.check();
-        let written = Written { env: target.env.clone(), paths: Vec::new(), cells_count: 0 };
+        let written = Written { env: target.place.env().clone(), paths: Vec::new(), cells_count: 0 };
         Outputs {
             target,
             cut,
@@ -190,7 +180,7 @@ impl Outputs {
 
     fn writer(&mut self, at: usize) -> Result<&mut HFileWriter> {
         if self.writers[at].is_none() {
-            let path = self.target.new_path()?;
+            let path = self.target.place.new_file();
             let options = self.target.options.clone();
             self.written.paths.push(path.clone());
             self.writers[at] = Some(HFileWriter::create(&self.written.env, &path, options)?);

@@ -1,0 +1,277 @@
+//! The directory of one opening of a region, and the renames of its store files.
+//!
+//! ```text
+//! <region>/.tmp/<opening>/<file>            written by a flush or compaction of this opening
+//! <region>/<family>/<file>                  in its store                                    publish, take_back
+//! archive/../<family>/<file>                others took its place                           retire
+//! <region>/.tmp/<opening>/<file>@<family>   on its way to the archive without a successor   retire_alone
+//! ```
+//!
+//! A server may be declared dead while it is only paused. Its regions open elsewhere, and when it runs again it would
+//! flush and compact them as before. Fencing its WAL does not prevent that, because a flush of what is in the WAL
+//! already does not write to it.
+//!
+//! Therefore each opening makes a directory of its own, once, and never with parents. The next opening takes the
+//! directories of all earlier ones away, and only then lists the stores. From that moment an earlier opening can neither
+//! make a file nor bring one into a store: its `create` and `rename` fail, because the directory is gone. A rename before
+//! that moment is seen by the listing.
+//!
+//! A file that has to leave its store again goes back to the opening's directory and is not removed in the store: there
+//! it may be a file of the next opening by now.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use halcyon_cell::{Error, Result};
+use halcyon_env::Env;
+
+/// HBase's name for it; HBase empties it as well when it opens a region.
+const TEMPORARY: &str = ".tmp";
+/// Before the name of an opening's directory that was taken away.
+const TAKEN: &str = "taken-";
+/// Between the name of a file on its way to the archive and its family. No store file has it in its name.
+const OF_FAMILY: char = '@';
+
+/// The directory of one opening.
+pub(crate) struct OpeningDir {
+    env: Env,
+    dir: PathBuf,
+}
+
+impl OpeningDir {
+    /// Takes away the directories of earlier openings of the region, and makes one for this. To be called before the
+    /// stores are listed. After an error it can be called again.
+    pub fn begin(env: &Env, region_dir: &Path, archive_dir: &Path) -> Result<OpeningDir> {
+        let all = region_dir.join(TEMPORARY);
+        if env.fs.exists(&all)? {
+            for entry in env.fs.list(&all)?.into_iter().filter(|entry| entry.is_dir) {
+                take_away(env, &all, &entry.name, archive_dir)?;
+            }
+            env.fs.remove_dir_all(&all)?;
+        }
+        let dir = all.join(random_name());
+        env.fs.create_dir(&all)?;
+        env.fs.create_dir(&dir)?;
+        Ok(OpeningDir { env: env.clone(), dir })
+    }
+
+    pub fn env(&self) -> &Env {
+        &self.env
+    }
+
+    /// A name for a new file.
+    pub fn new_file(&self) -> PathBuf {
+        self.dir.join(random_name())
+    }
+
+    /// Moves a file of this opening to `to` in a store, durably. After an error it may be there: `take_back` it.
+    pub fn publish(&self, from: &Path, to: &Path) -> Result<()> {
+        assert!(
+            from.parent() == Some(&*self.dir),
+            "only files of this opening enter a store, or a server that lost the region could commit: {}",
+            from.display()
+        );
+        publish(&self.env, from, to)
+    }
+
+    /// Takes a file that `publish` may have moved out of its store again, if it is there, and removes it.
+    pub fn take_back(&self, path: &Path) -> Result<()> {
+        let back = self.dir.join(name_of(path)?);
+        if self.env.fs.exists(path)? {
+            let moved = self.env.fs.rename(path, &back);
+            moved.or_else(|error| self.env.fs.resolve_rename(path, &back, error))?;
+        }
+        let _ = self.env.fs.remove_file(&back); // the next opening does it
+        Ok(())
+    }
+
+    /// Moves a file of a store to the archive although no other file took its place. An opening that has lost the region
+    /// cannot: it would take a file from the next one. May run again after an error.
+    pub fn retire_alone(&self, path: &Path, family: &str, archive_dir: &Path) -> Result<()> {
+        let fs = &self.env.fs;
+        let going = self.dir.join(format!("{}{OF_FAMILY}{family}", name_of(path)?));
+        if fs.exists(path)? {
+            // What is in this directory now must be found after a crash.
+            let all = self.dir.parent().expect("an opening's directory is in another");
+            all.parent().into_iter().chain([all]).try_for_each(|dir| fs.sync_dir(dir))?;
+            let moved = fs.rename(path, &going);
+            moved.or_else(|error| fs.resolve_rename(path, &going, error))?;
+            path.parent().into_iter().chain([&*self.dir]).try_for_each(|dir| fs.sync_dir(dir))?;
+        }
+        archive_going(&self.env, &going, name_of(path)?, archive_dir)
+    }
+}
+
+/// Moves a file to a free name, durably.
+pub(crate) fn publish(env: &Env, from: &Path, to: &Path) -> Result<()> {
+    env.fs.rename(from, to)?;
+    // A move is durable when both directories are.
+    to.parent().into_iter().chain(from.parent()).try_for_each(|dir| env.fs.sync_dir(dir))?;
+    Ok(())
+}
+
+/// Moves files whose place others took to the archive, as HBase does: a snapshot or a late reader may still want them.
+/// Those that are not there any more were moved by an earlier attempt, or by the next opening of the region.
+pub(crate) fn retire<'a>(env: &Env, files: impl Iterator<Item = &'a Path>, archive_dir: &Path) -> Result<()> {
+    let mut moved_from = None;
+    for path in files {
+        if moved_from.is_none() {
+            env.fs.create_dir_all(archive_dir)?;
+        }
+        moved_from = path.parent();
+        if env.fs.exists(path)? {
+            // A file that was restored from a snapshot has the name and the bytes of the archived one.
+            env.fs.rename_over(path, &archive_dir.join(name_of(path)?))?;
+        }
+    }
+    if let Some(dir) = moved_from {
+        env.fs.sync_dir(archive_dir)?;
+        env.fs.sync_dir(dir)?;
+    }
+    Ok(())
+}
+
+/// Takes an earlier opening's directory away at one stroke, and brings what it was about to archive there.
+fn take_away(env: &Env, all: &Path, opening: &str, archive_dir: &Path) -> Result<()> {
+    let mut dir = all.join(opening);
+    if !opening.starts_with(TAKEN) {
+        let taken = all.join(format!("{TAKEN}{opening}"));
+        let moved = env.fs.rename(&dir, &taken);
+        moved.or_else(|error| env.fs.resolve_rename(&dir, &taken, error))?;
+        dir = taken;
+    }
+    for entry in env.fs.list(&dir)?.into_iter().filter(|entry| !entry.is_dir) {
+        if let Some((name, family)) = entry.name.split_once(OF_FAMILY) {
+            archive_going(env, &dir.join(&entry.name), name, &archive_dir.join(family))?;
+        }
+    }
+    Ok(())
+}
+
+fn archive_going(env: &Env, going: &Path, name: &str, archive_dir: &Path) -> Result<()> {
+    if env.fs.exists(going)? {
+        env.fs.create_dir_all(archive_dir)?;
+        env.fs.rename_over(going, &archive_dir.join(name))?;
+        env.fs.sync_dir(archive_dir)?;
+    }
+    Ok(())
+}
+
+fn name_of(path: &Path) -> Result<&str> {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.ok_or_else(|| Error::invalid(format!("{} is no store file's name", path.display())))
+}
+
+fn random_name() -> String {
+    halcyon_env::random_bytes::<16>().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Removes a file if it is there.
+pub(crate) fn remove_if_there(env: &Env, path: &Path) -> Result<()> {
+    match env.fs.remove_file(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        removed => Ok(removed?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use halcyon_env::FileSystem;
+    use halcyon_env::sim::{Fault, Operation, SimFileSystem};
+
+    use super::*;
+
+    const REGION: &str = "/t/r";
+    const STORE: &str = "/t/r/f";
+    const ARCHIVE: &str = "/archive/t/r";
+
+    fn disk() -> (SimFileSystem, Env) {
+        let fs = SimFileSystem::new();
+        fs.create_dir_all(Path::new(STORE)).unwrap();
+        let env = fs.env();
+        (fs, env)
+    }
+
+    fn begin(env: &Env) -> OpeningDir {
+        OpeningDir::begin(env, Path::new(REGION), Path::new(ARCHIVE)).unwrap()
+    }
+
+    fn write(place: &OpeningDir) -> PathBuf {
+        let path = place.new_file();
+        place.env.fs.create(&path).and_then(|file| file.close()).unwrap();
+        path
+    }
+
+    fn names(fs: &SimFileSystem, dir: &str) -> Vec<String> {
+        fs.list(Path::new(dir)).unwrap_or_default().into_iter().map(|entry| entry.name).collect()
+    }
+
+    #[test]
+    fn an_opening_that_lost_the_region_brings_nothing_into_a_store() {
+        let (fs, env) = disk();
+        let first = begin(&env);
+        let before = write(&first);
+        let to = Path::new(STORE).join(name_of(&before).unwrap());
+        let second = begin(&env);
+        let error = first.publish(&before, &to).unwrap_err();
+        assert!(error.to_string().contains("not found"), "{error}");
+        assert_eq!(env.fs.create(&first.new_file()).err().map(|e| e.kind()), Some(ErrorKind::NotFound));
+        first.take_back(&to).unwrap();
+        assert!(names(&fs, STORE).is_empty());
+        let own = write(&second);
+        second.publish(&own, &Path::new(STORE).join("b")).unwrap();
+        assert_eq!(names(&fs, STORE), ["b"]);
+        assert_eq!(names(&fs, "/t/r/.tmp").len(), 1, "of the openings, the last has a directory");
+    }
+
+    /// A rename whose answer was lost put the file in place. An opening after it lists the file as its own, and the first
+    /// one must not remove it.
+    #[test]
+    fn a_file_that_the_next_opening_found_is_not_taken_back() {
+        let (fs, env) = disk();
+        let first = begin(&env);
+        let file = write(&first);
+        let to = Path::new(STORE).join("a");
+        fs.inject(Fault::answer_lost(".tmp"));
+        first.publish(&file, &to).unwrap_err();
+        assert_eq!((fs.faults_hit(), names(&fs, STORE)), (1, vec!["a".to_string()]));
+        let _second = begin(&env);
+        first.take_back(&to).unwrap_err();
+        assert_eq!(names(&fs, STORE), ["a"]);
+    }
+
+    #[test]
+    fn a_file_of_a_failed_publish_leaves_its_store() {
+        let (fs, env) = disk();
+        let place = begin(&env);
+        let to = Path::new(STORE).join("a");
+        fs.inject(Fault::answer_lost(".tmp"));
+        place.publish(&write(&place), &to).unwrap_err();
+        fs.inject(Fault::answer_lost(STORE));
+        place.take_back(&to).unwrap();
+        assert_eq!(fs.faults_hit(), 2);
+        assert!(names(&fs, STORE).is_empty());
+        place.take_back(&to).unwrap();
+    }
+
+    #[test]
+    fn an_opening_that_lost_the_region_retires_nothing_alone() {
+        let (fs, env) = disk();
+        let first = begin(&env);
+        for name in ["a", "b"] {
+            fs.put_new(&Path::new(STORE).join(name), b"").unwrap();
+        }
+        let archive = Path::new(ARCHIVE).join("f");
+        // It is interrupted between the two renames of the first file.
+        fs.inject(Fault::new(Operation::Rename, "a@f"));
+        first.retire_alone(&Path::new(STORE).join("a"), "f", &archive).unwrap_err();
+        assert_eq!(fs.faults_hit(), 1);
+        let second = begin(&env);
+        assert_eq!(names(&fs, "/archive/t/r/f"), ["a"], "the next opening brings it to the archive");
+        first.retire_alone(&Path::new(STORE).join("b"), "f", &archive).unwrap_err();
+        assert_eq!(names(&fs, STORE), ["b"]);
+        second.retire_alone(&Path::new(STORE).join("b"), "f", &archive).unwrap();
+        assert_eq!(names(&fs, "/archive/t/r/f"), ["a", "b"]);
+        second.retire_alone(&Path::new(STORE).join("b"), "f", &archive).unwrap();
+    }
+}
