@@ -15,7 +15,7 @@ use bytes::Bytes;
 use halcyon_cell::Cell;
 use halcyon_env::Env;
 use halcyon_proto::pb;
-use halcyon_regionserver::{ClientService, RegionServer, RegionServerSettings};
+use halcyon_regionserver::{ClientService, Predecessors, RegionServer, RegionServerSettings};
 use halcyon_rpc::{Call, CallClass, Codec, Connection, Outcome, Service};
 use halcyon_schema::{FamilyDescriptor, RegionInfo, TableDescriptor, TableName};
 use halcyon_wal::SyncMode;
@@ -91,7 +91,8 @@ fn main() {
     let calls: usize = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(300_000);
     let dir = PathBuf::from(format!("/tmp/halcyon-call-cost-{}", std::process::id()));
     let settings = RegionServerSettings { wal_sync: SyncMode::Written, ..Default::default() };
-    let server = RegionServer::start(Env::real(), &dir, settings, "localhost", 1).expect("starts");
+    let server =
+        RegionServer::start(Env::real(), &dir, &Predecessors::All, settings, "localhost", 1).expect("starts");
     let info = RegionInfo::new(TableName::parse(b"t").expect("a name"), Bytes::new(), Bytes::new(), 1);
     let family = FamilyDescriptor::new(b"f").expect("a name");
     let table = TableDescriptor::new(info.table().clone()).with_family(family);

@@ -52,3 +52,4 @@ pub use service::{AdminService, ClientService};
 pub use settings::cache::{Engine, FileTierSettings};
 pub use settings::server::RegionServerSettings;
 pub use settings::warn::WarnSettings;
+pub use wal::recover::Predecessors;

@@ -50,7 +50,7 @@ use crate::regions::resources::RegionResources;
 use crate::settings::online::OnlineSettings;
 use crate::settings::server::RegionServerSettings;
 use crate::wal::logs::Logs;
-use crate::wal::recover::recover_logs;
+use crate::wal::recover::{Predecessors, recover_logs};
 
 /// See the head of the file.
 pub struct RegionServer {
@@ -78,16 +78,17 @@ pub struct RegionServer {
 }
 
 impl RegionServer {
-    /// Recovers what earlier servers of this root directory left, and starts to serve. *Blocking*. `host` and `port`
-    /// are what clients will find it under.
+    /// Recovers what `predecessors` left, and starts to serve. *Blocking*. `host` and `port` are what clients will find it
+    /// under.
     pub fn start(
         env: Env,
         root: &Path,
+        predecessors: &Predecessors,
         settings: RegionServerSettings,
         host: &str,
         port: u16,
     ) -> Result<Arc<RegionServer>> {
-        recover_logs(&env, root)?;
+        recover_logs(&env, root, predecessors)?;
         let name = ServerName::new(host, port, env.clock.now_ms());
         let wal_dir = layout::wals_dir(root).join(name.to_string());
         let clock = &env.clock;

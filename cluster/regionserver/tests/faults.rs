@@ -22,7 +22,7 @@ use halcyon_env::sim::{CrashMode, Fault, SimFileSystem};
 use halcyon_env::{Clock, Env, SystemClock};
 use halcyon_master::{Master, MasterService, MasterSettings};
 use halcyon_proto::pb;
-use halcyon_regionserver::{AdminService, ClientService, RegionServer};
+use halcyon_regionserver::{AdminService, ClientService, Predecessors, RegionServer};
 use halcyon_rpc::{Call, CallClass, Codec, Outcome, Reply, ReplyFuture, RpcError, Service};
 use halcyon_schema::{FamilyDescriptor, RegionInfo, ServerName, TableDescriptor, TableName};
 use prost::Message;
@@ -52,8 +52,9 @@ impl Site {
         let env = Env { clock, ..fs.env() };
         let root = Path::new(ROOT);
         halcyon_master::prepare_root_dir(&env, root).map_err(|error| error.to_string())?;
-        let server = RegionServer::start(env.clone(), root, settings(), "localhost", port)
-            .map_err(|error| error.to_string())?;
+        let server =
+            RegionServer::start(env.clone(), root, &Predecessors::All, settings(), "localhost", port)
+                .map_err(|error| error.to_string())?;
         let mut master = MasterSettings::new(ServerName::new("localhost", 16000, env.clock.now_ms()));
         master.retry_pause = Duration::from_millis(1);
         master.retry_pause_max = Duration::from_millis(20);

@@ -19,7 +19,7 @@ use halcyon_env::sim::{CrashMode, SimFileSystem};
 use halcyon_env::{Env, ManualClock};
 use halcyon_proto::pb;
 use halcyon_proto::pb::mutation_proto::MutationType;
-use halcyon_regionserver::{AdminService, ClientService, RegionServer, RegionServerSettings};
+use halcyon_regionserver::{AdminService, ClientService, Predecessors, RegionServer, RegionServerSettings};
 use halcyon_rpc::{Codec, Outcome, RpcError, Service};
 use halcyon_wal::SyncMode;
 use prost::Message;
@@ -33,7 +33,8 @@ fn durable() -> RegionServerSettings {
 /// A server on what the disk holds, unless it dies before it serves.
 fn start(fs: &SimFileSystem, clock: &Arc<ManualClock>) -> Option<Lab> {
     let env = Env { clock: clock.clone(), ..fs.env() };
-    let server = RegionServer::start(env, Path::new(ROOT), durable(), "localhost", 16020).ok()?;
+    let server =
+        RegionServer::start(env, Path::new(ROOT), &Predecessors::All, durable(), "localhost", 16020).ok()?;
     let info = halcyon_schema::RegionInfo::new(table().name().clone(), "".into(), "".into(), 1);
     let opened = server
         .region_files()

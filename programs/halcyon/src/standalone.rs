@@ -13,7 +13,7 @@ use std::time::Duration;
 use halcyon_coord::{ClusterZnodes, ZkServer, ZkSettings, ZnodeTree};
 use halcyon_env::{Env, FileLock, FileSystem, RealFileSystem, spawn_thread};
 use halcyon_master::{ClientMetaService, HbckService, Master, MasterService, MasterSettings, StopRequest};
-use halcyon_regionserver::{AdminService, ClientService, RegionServer, RegionServerSettings};
+use halcyon_regionserver::{AdminService, ClientService, Predecessors, RegionServer, RegionServerSettings};
 use halcyon_rpc::{BoundServer, Call, EventLoops, Outcome, Queues, RpcError, RpcServer, Service, Services};
 use halcyon_schema::ServerName;
 use halcyon_wal::SyncMode;
@@ -293,9 +293,15 @@ impl Roles {
         let root = &settings.data;
         // The format is looked at before the logs of the last life are touched.
         halcyon_master::prepare_root_dir(&env, root).map_err(|error| error.to_string())?;
-        let region_server =
-            RegionServer::start(env.clone(), root, settings.regionserver.clone(), host, ports.1)
-                .map_err(|error| format!("the region server cannot start: {error}"))?;
+        let region_server = RegionServer::start(
+            env.clone(),
+            root,
+            &Predecessors::All,
+            settings.regionserver.clone(),
+            host,
+            ports.1,
+        )
+        .map_err(|error| format!("the region server cannot start: {error}"))?;
         let master_name = ServerName::new(host, ports.0, env.clock.now_ms());
         let mut master_settings = MasterSettings::new(master_name.clone());
         master_settings.info_port = info_port.map_or(-1, i32::from);

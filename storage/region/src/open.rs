@@ -157,6 +157,9 @@ impl Region {
                 }
             }
         }
+        // By the last sequence id, which some have with more zeros than others: a flush in between makes replay pass over
+        // what is older.
+        files.sort_by_cached_key(|path| name_as_number(path));
         let mut highest = SeqId::ZERO;
         let mut applied = 0;
         let age_max_ms = self.services.settings.nonce_age_max.as_millis() as i64;
@@ -293,6 +296,13 @@ impl Region {
         self.evict_closed();
         Ok(())
     }
+}
+
+/// The number that is the file's name, so that larger ones sort behind.
+fn name_as_number(path: &Path) -> (usize, String) {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let digits = name.trim_start_matches('0');
+    (digits.len(), digits.to_string())
 }
 
 fn open_store(

@@ -3,14 +3,17 @@
 //!
 //! ```text
 //! <region>/recovered.edits/0000000000000000417          a log of one region; 417 = seq of its last entry
+//! <region>/recovered.edits/00000000000000000417         another one of that seq, from the logs of another server
 //! <region>/recovered.edits/0000000000000000402-<log>.temp   being written; 402 = seq of its first
 //! ```
 //!
 //! Each file is whole and durable before it gets its name, and splitting the same logs again makes the same
-//! names and bytes. So a split that was cut off is simply done again; the logs themselves are moved away by
+//! names and bytes. HBase reads files whose names are numbers, whatever their zeros, and passes over all others
+//! (`WALSplitUtil.getSplitEditFilesSorted`). So a split that was cut off is simply done again; the logs themselves are moved away by
 //! the caller when it has succeeded.
 
 use std::collections::HashMap;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use halcyon_cell::{Cell, CellRef, Error, Result, SeqId};
@@ -24,6 +27,12 @@ use crate::reader::WalReader;
 pub const RECOVERED_EDITS_DIR: &str = "recovered.edits";
 /// Suffix of a file being written.
 const TEMPORARY_SUFFIX: &str = ".temp";
+/// Digits of a file's name.
+const NAME_LEN: usize = 19;
+/// Files of one region that may end with the same sequence id, told apart by zeros before it.
+const SAME_SEQ_MAX: usize = 64;
+/// Bytes of two files that are compared at a time.
+const COMPARED_BYTES: usize = 1 << 20;
 /// Edits held in memory before the largest region's are written out.
 const BUFFERED_MAX_BYTES: usize = 64 << 20;
 
@@ -202,11 +211,51 @@ impl Output {
             "recovered edits get their name when all of them are on disk: {} bytes are in memory",
             self.buffer.len()
         );
-        let path = self.dir.join(format!("{:019}", self.last_seq.get()));
-        let published = env.fs.rename_over(&self.temporary, &path).and_then(|()| env.fs.sync_dir(&self.dir));
-        published.map_err(|error| Error::from(error).context("could not publish recovered edits"))?;
-        Ok(path)
+        let named = self.take_name(env).and_then(|path| env.fs.sync_dir(&self.dir).map(|()| path));
+        named.map_err(|error| Error::from(error).context("could not publish recovered edits"))
     }
+
+    /// Moves the file to a name that no other file has. One with the same bytes is of an earlier attempt.
+    fn take_name(&self, env: &Env) -> io::Result<PathBuf> {
+        for width in NAME_LEN..NAME_LEN + SAME_SEQ_MAX {
+            let path = self.dir.join(format!("{:0width$}", self.last_seq.get()));
+            match env.fs.rename(&self.temporary, &path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    if have_same_bytes(env, &self.temporary, &path)? {
+                        env.fs.remove_file(&self.temporary)?;
+                        return Ok(path);
+                    }
+                }
+                renamed => {
+                    renamed.or_else(|error| env.fs.resolve_rename(&self.temporary, &path, error))?;
+                    return Ok(path);
+                }
+            }
+        }
+        let text = format!("{}: {SAME_SEQ_MAX} files end with {}", self.dir.display(), self.last_seq);
+        Err(io::Error::new(io::ErrorKind::AlreadyExists, text))
+    }
+}
+
+fn have_same_bytes(env: &Env, a: &Path, b: &Path) -> io::Result<bool> {
+    let (a, b) = (env.fs.open(a)?, env.fs.open(b)?);
+    let len = a.len()?;
+    if b.len()? != len {
+        return Ok(false);
+    }
+    let mut at = 0;
+    let mut buffers = [vec![0; COMPARED_BYTES], vec![0; COMPARED_BYTES]];
+    while at < len {
+        let [of_a, of_b] = &mut buffers;
+        let part = COMPARED_BYTES.min(usize::try_from(len - at).unwrap_or(COMPARED_BYTES));
+        a.read_exact_at(&mut of_a[..part], at)?;
+        b.read_exact_at(&mut of_b[..part], at)?;
+        if of_a[..part] != of_b[..part] {
+            return Ok(false);
+        }
+        at += part as u64;
+    }
+    Ok(true)
 }
 
 fn is_compaction(cell: &Cell) -> bool {

@@ -219,3 +219,42 @@ fn a_log_whose_directory_was_taken_away_does_not_make_it_again() {
     assert!(Wal::open_in_place(bench.fs.env(), config).is_err());
     assert!(!bench.fs.exists(dir).unwrap());
 }
+
+/// Recovered edits of two logs with the same last sequence id had the same name, and one took the place of the other.
+#[test]
+fn recovered_edits_of_two_logs_do_not_share_a_name() {
+    let edits = Path::new("/hbase/edits");
+    let fs = SimFileSystem::new();
+    let live = |server: &str, seqs: &[u64]| {
+        let dir = Path::new("/hbase/WALs").join(server);
+        let wal = Wal::open(fs.env(), WalConfig::new(dir.clone(), "/hbase/oldWALs", server)).unwrap();
+        let bench = Bench {
+            fs: fs.clone(),
+            clock: Arc::new(ManualClock::at(1)),
+            wal,
+            done: Arc::default(),
+            failed: Arc::default(),
+        };
+        seqs.iter().for_each(|&seq| bench.append(seq).unwrap());
+        bench.wal.drive();
+        bench.wal.close().unwrap();
+        dir
+    };
+    let logs = [live("a", &[1, 7]), live("b", &[2, 3, 7]), live("c", &[4, 7])];
+    let mut names = Vec::new();
+    for _ in 0..2 {
+        for dir in &logs {
+            split_logs(&fs.env(), dir, &|_, _| Ok(Some(edits.into()))).unwrap();
+        }
+        names = fs.list(edits).unwrap().into_iter().map(|entry| entry.name).collect();
+        assert_eq!(names.len(), 3, "{names:?}: the second split finds its files");
+        assert!(names.iter().all(|name| name.parse::<u64>() == Ok(7)), "{names:?}: HBase reads these");
+    }
+    let mut seqs = Vec::new();
+    for name in names {
+        let reader = WalReader::open(&fs.env(), &edits.join(name)).unwrap();
+        seqs.extend(reader.map(|entry| entry.unwrap().0.log_sequence_number));
+    }
+    seqs.sort_unstable();
+    assert_eq!(seqs, [1, 2, 3, 4, 7, 7, 7]);
+}

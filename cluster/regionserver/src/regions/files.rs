@@ -11,7 +11,7 @@ use halcyon_schema::{RegionInfo, TableDescriptor};
 
 use super::resources::RegionResources;
 use super::rows;
-use crate::wal::recover::{recover_left_logs, recover_logs};
+use crate::wal::recover::{Predecessors, recover_left_logs, recover_logs};
 
 /// [`RegionFiles`] on the server's file system. All methods block.
 pub(crate) struct LocalRegionFiles(Arc<RegionResources>);
@@ -56,7 +56,8 @@ impl RegionFiles for LocalRegionFiles {
         table: &TableDescriptor,
         visit: &mut dyn FnMut(Vec<Vec<Cell>>) -> Result<Vec<Cell>>,
     ) -> Result<()> {
-        recover_logs(&self.0.env, root)?;
+        // The root directory of the master's store is the master's own.
+        recover_logs(&self.0.env, root, &Predecessors::All)?;
         recover_left_logs(&self.0.env, root, region)?;
         let region = self.0.open_below(root, region, &Arc::new(table.clone()))?;
         let visited = rows::scan_all(&region).and_then(|rows| {

@@ -12,21 +12,41 @@ use std::path::{Path, PathBuf};
 
 use halcyon_cell::Result;
 use halcyon_env::Env;
-use halcyon_schema::{RegionInfo, TableName, layout};
+use halcyon_schema::{RegionInfo, ServerName, TableName, layout};
 use halcyon_wal::{RECOVERED_EDITS_DIR, split_logs};
+
+/// Servers of which a starting server splits the WALs. The WALs of a live server must never be among them: it would lose
+/// the file that it writes to, and writes that it acknowledged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Predecessors {
+    /// All that are found. Only for a process that has the lock of the root directory, so that no other server uses it.
+    All,
+    /// These, which are known to be gone. Somebody else splits the WALs of all others.
+    These(Vec<ServerName>),
+}
+
+impl Predecessors {
+    /// Whether a directory below `WALs` is of one of them.
+    fn have(&self, dir_name: &str) -> bool {
+        let server = dir_name.strip_suffix(SPLITTING).unwrap_or(dir_name);
+        match self {
+            Predecessors::All => true,
+            Predecessors::These(names) => names.iter().any(|name| name.to_string() == server),
+        }
+    }
+}
 
 const SPLITTING: &str = "-splitting";
 const LEFT_LOGS: &str = "recovered.wals";
 
-/// Splits every log under `WALs`. To be called while no region server of this root directory runs; *blocking*.
-/// Returns the number of logs.
-pub(crate) fn recover_logs(env: &Env, root: &Path) -> Result<usize> {
+/// Splits the logs of these servers; *blocking*. Returns the number of logs.
+pub(crate) fn recover_logs(env: &Env, root: &Path, of: &Predecessors) -> Result<usize> {
     let wals = layout::wals_dir(root);
     env.fs.create_dir_all(&wals)?;
     env.fs.create_dir_all(&layout::old_wals_dir(root))?;
     let mut count = 0;
     for entry in env.fs.list(&wals)? {
-        if entry.is_dir {
+        if entry.is_dir && of.have(&entry.name) {
             let dir = begin_splitting(env, &wals, &entry.name)?;
             count += split(env, root, &dir)?;
         }
@@ -134,10 +154,28 @@ mod tests {
         let (fs, root) = (dead_server(&SimFileSystem::new(), "host%2C1%2C1"), Path::new(ROOT));
         let region = layout::region_dir(root, &TableName::parse(b"t").unwrap(), REGION);
         fs.inject(Fault::new(Operation::Exists, REGION));
-        recover_logs(&fs.env(), root).unwrap_err();
+        recover_logs(&fs.env(), root, &Predecessors::All).unwrap_err();
         assert_eq!(fs.faults_hit(), 1);
         assert!(names(&fs, &layout::old_wals_dir(root)).is_empty(), "the log is not done with");
-        assert_eq!(recover_logs(&fs.env(), root).unwrap(), 1);
+        assert_eq!(recover_logs(&fs.env(), root, &Predecessors::All).unwrap(), 1);
         assert_eq!(names(&fs, &region.join(RECOVERED_EDITS_DIR)).len(), 1);
+    }
+
+    /// A starting server split the WALs of all servers, also of those that were running.
+    #[test]
+    fn wals_of_other_servers_are_left_alone() {
+        let (fs, root) = (dead_server(&SimFileSystem::new(), "host%2C1%2C1"), Path::new(ROOT));
+        let wals = layout::wals_dir(root);
+        let before = fs.dump();
+        let others = vec![ServerName::new("host", 1, 2), ServerName::new("other", 1, 1)];
+        for of in [Predecessors::These(Vec::new()), Predecessors::These(others)] {
+            assert_eq!(recover_logs(&fs.env(), root, &of).unwrap(), 0);
+            assert_eq!(fs.dump(), before);
+        }
+        // A split that was cut off goes on under the other name.
+        fs.rename(&wals.join("host,1,1"), &wals.join("host,1,1-splitting")).unwrap();
+        let of = Predecessors::These(vec![ServerName::new("host", 1, 1)]);
+        assert_eq!(recover_logs(&fs.env(), root, &of).unwrap(), 1);
+        assert!(names(&fs, &wals).is_empty());
     }
 }

@@ -10,7 +10,7 @@ use halcyon_cell::Cell;
 use halcyon_env::sim::SimFileSystem;
 use halcyon_env::{Clock, Env, ManualClock};
 use halcyon_proto::pb;
-use halcyon_regionserver::{AdminService, ClientService, RegionServer, RegionServerSettings};
+use halcyon_regionserver::{AdminService, ClientService, Predecessors, RegionServer, RegionServerSettings};
 use halcyon_rpc::{Call, CallClass, Codec, Connection, Outcome, Reply, RpcError, Service, decode_cells};
 use halcyon_schema::{FamilyDescriptor, RegionInfo, TableDescriptor, TableName};
 use halcyon_wal::SyncMode;
@@ -65,7 +65,9 @@ impl Lab {
     pub fn with(fs: SimFileSystem, settings: RegionServerSettings) -> Lab {
         let clock = Arc::new(ManualClock::at(1_700_000_000_000));
         let env = Env { clock: clock.clone(), ..fs.env() };
-        let server = RegionServer::start(env, Path::new(ROOT), settings, "localhost", 16020).unwrap();
+        let server =
+            RegionServer::start(env, Path::new(ROOT), &Predecessors::All, settings, "localhost", 16020)
+                .unwrap();
         let info = RegionInfo::new(TableName::parse(b"t").unwrap(), Bytes::new(), Bytes::new(), 1);
         server.region_files().create_region_files(&info, &table()).unwrap();
         server.open_region(&info, &table().into()).unwrap();
