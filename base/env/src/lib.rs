@@ -55,7 +55,11 @@ const SHORT_SLICE: Duration = Duration::from_micros(200);
 /// What a component needs of the world. Cheap to clone.
 #[derive(Clone)]
 pub struct Env {
+    /// Where the root directory is: tables, WALs, archive.
     pub fs: Arc<dyn FileSystem>,
+    /// This machine's own files, wherever the root directory is: configuration, cache tier, `/proc`, and the lock by which
+    /// one process at a time has the data directory.
+    pub local: Arc<dyn FileSystem>,
     pub clock: Arc<dyn Clock>,
     /// Where waits that took too long are recorded.
     pub stalls: Arc<Stalls>,
@@ -65,14 +69,15 @@ impl Env {
     /// The machine's own files and clock; slow files are recorded.
     pub fn real() -> Env {
         let (clock, stalls) = (Arc::new(SystemClock::new()), Arc::new(Stalls::default()));
-        let fs = WatchedFileSystem::new(Arc::new(RealFileSystem), clock.clone(), stalls.clone());
-        Env { fs: Arc::new(fs), clock, stalls }
+        let local = WatchedFileSystem::new(Arc::new(RealFileSystem), clock.clone(), stalls.clone());
+        let local: Arc<dyn FileSystem> = Arc::new(local);
+        Env { fs: local.clone(), local, clock, stalls }
     }
 
     /// As `real`, for a program that only looks at files: it cannot change any.
     pub fn read_only() -> Env {
         let (clock, stalls) = (Arc::new(SystemClock::new()), Arc::new(Stalls::default()));
-        Env { fs: Arc::new(ReadOnlyFileSystem), clock, stalls }
+        Env { fs: Arc::new(ReadOnlyFileSystem), local: Arc::new(ReadOnlyFileSystem), clock, stalls }
     }
 
     /// What waits are measured and recorded with.

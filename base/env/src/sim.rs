@@ -80,10 +80,11 @@ impl SimFileSystem {
         SimFileSystem::default()
     }
 
-    /// This file system, and a clock that stands still until it is moved.
+    /// This file system for all files, and a clock that stands still until it is moved.
     pub fn env(&self) -> Env {
         let clock = Arc::new(ManualClock::at(1_700_000_000_000));
-        Env { fs: Arc::new(self.clone()), clock, stalls: Arc::default() }
+        let fs: Arc<dyn FileSystem> = Arc::new(self.clone());
+        Env { fs: fs.clone(), local: fs, clock, stalls: Arc::default() }
     }
 
     /// How often something was asked to be durable: syncs of files and directories, `put_new`, `replace`, and

@@ -78,7 +78,7 @@ impl JavaProperties {
         ];
         let uid = rustix::process::getuid().as_raw();
         let passwd =
-            env.fs.read(Path::new("/etc/passwd")).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+            env.local.read(Path::new("/etc/passwd")).ok().and_then(|bytes| String::from_utf8(bytes).ok());
         let (name, home) = passwd.and_then(|text| user_of(&text, uid)).unzip();
         let variable = |name: &str| std::env::var(name).ok();
         known.extend(name.or_else(|| variable("USER")).map(|name| ("user.name", name)));

@@ -51,7 +51,7 @@ impl Found {
 }
 
 fn read_file(env: &Env, path: &Path, depth: usize, found: &mut Found) -> Result<(), String> {
-    let bytes = env.fs.read(path).map_err(|error| format!("cannot read the configuration: {error}"))?;
+    let bytes = env.local.read(path).map_err(|error| format!("cannot read the configuration: {error}"))?;
     let text = String::from_utf8(bytes).map_err(|_| format!("{} is not UTF-8 text", path.display()))?;
     let mut include = |node: Node<'_, '_>, found: &mut Found| include_file(env, path, depth, node, found);
     parse(&text, found, &mut include).map_err(|error| match error {
@@ -130,7 +130,7 @@ fn include_file(
         return Err(ParseError::Here(format!("more than {INCLUDES_DEPTH_MAX} files include each other")));
     }
     let fallback = node.children().find(|child| child.has_tag_name((XINCLUDE, "fallback")));
-    let is_missing = matches!(env.fs.open(&path), Err(error) if error.kind() == io::ErrorKind::NotFound);
+    let is_missing = matches!(env.local.open(&path), Err(error) if error.kind() == io::ErrorKind::NotFound);
     if let Some(fallback) = fallback.filter(|_| is_missing) {
         let mut nested =
             |node: Node<'_, '_>, found: &mut Found| include_file(env, from, depth + 1, node, found);

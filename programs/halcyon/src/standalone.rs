@@ -101,7 +101,7 @@ fn check_safe_start(
     accepted: &[Protection],
 ) -> Result<(), Failure> {
     let root = &settings.data;
-    let locked = env.fs.exists(&root.join(LOCK_FILE));
+    let locked = env.local.exists(&root.join(LOCK_FILE));
     let is_new_here = !locked.map_err(|error| format!("cannot look at the data directory: {error}"))?;
     let mut findings = safe_start::of_properties(properties, root);
     findings.extend(safe_start::of_directory(env, root, is_new_here)?);
@@ -231,7 +231,7 @@ async fn take_data_dir(env: &Env, settings: &StandaloneSettings) -> Result<Box<d
     let path = data.join(LOCK_FILE);
     let mut waited = Duration::ZERO;
     loop {
-        match env.fs.lock(&path) {
+        match env.local.lock(&path) {
             Ok(lock) => return Ok(lock),
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(failed(error)),
             Err(error) if waited >= LOCK_TIME_MAX => {
@@ -260,7 +260,7 @@ fn host_name(env: &Env, settings: &StandaloneSettings) -> String {
 }
 
 fn machine_name(env: &Env) -> Option<String> {
-    let name = env.fs.read("/proc/sys/kernel/hostname".as_ref()).ok();
+    let name = env.local.read("/proc/sys/kernel/hostname".as_ref()).ok();
     let name = name.and_then(|bytes| String::from_utf8(bytes).ok()).map(|name| name.trim().to_string());
     name.filter(|name| !name.is_empty())
 }
@@ -453,7 +453,7 @@ impl Bound {
             queues,
             resident_bytes: {
                 let env = env.clone();
-                Box::new(move || halcyon_env::resident_bytes(&*env.fs))
+                Box::new(move || halcyon_env::resident_bytes(&*env.local))
             },
             rpc: Vec::new(),
         };

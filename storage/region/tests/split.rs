@@ -31,7 +31,7 @@ type Rows = BTreeMap<String, u32>;
 
 impl Lab {
     fn on(fs: Arc<SimFileSystem>, life: u32) -> Result<Lab> {
-        let env = Env { fs: fs.clone(), clock: Arc::new(ManualClock::at(1_000_000)), stalls: Arc::default() };
+        let env = Env { clock: Arc::new(ManualClock::at(1_000_000)), ..fs.env() };
         let name = format!("s{life}");
         let config = WalConfig::new(root().join("WALs").join(&name), root().join("oldWALs"), name);
         let services = RegionServices {

@@ -40,7 +40,7 @@ pub(crate) fn new_cache(env: &Env, settings: &RegionServerSettings) -> BlockCach
                 index_path: tier.index_path.clone(),
                 queue_blocks_max: tier.queue_blocks_max(),
             };
-            BlockCache::with_file_tier(cache_bytes, env.fs.clone(), options)
+            BlockCache::with_file_tier(cache_bytes, env.local.clone(), options)
         }
     }
 }
@@ -80,5 +80,26 @@ impl Worker for CacheUpkeep {
 
     fn wake(&self) {
         self.cache.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use halcyon_env::FileSystem;
+    use halcyon_env::sim::SimFileSystem;
+
+    use super::*;
+
+    /// The root directory may be on other machines. A cache tier there would be slower than the files it spares.
+    #[test]
+    fn the_cache_tier_is_on_this_machine() {
+        let (root, local) = (SimFileSystem::new(), SimFileSystem::new());
+        let env = Env { local: Arc::new(local.clone()), ..root.env() };
+        let mut settings = RegionServerSettings::default();
+        settings.file_tier.engine = Engine::File("/cache/blocks".into());
+        settings.file_tier.size_bytes = 64 << 20;
+        drop(new_cache(&env, &settings));
+        assert!(local.exists("/cache/blocks".as_ref()).unwrap());
+        assert_eq!(root.dump(), []);
     }
 }

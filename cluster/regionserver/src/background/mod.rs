@@ -276,7 +276,7 @@ fn new_accountant(
     settings: &RegionServerSettings,
 ) -> MemoryAccountant {
     let parts = MemoryParts {
-        fs: shared.resources.env.fs.clone(),
+        local: shared.resources.env.local.clone(),
         regions: shared.regions.clone(),
         scanners: shared.scanners.clone(),
         nonces: shared.nonces.clone(),

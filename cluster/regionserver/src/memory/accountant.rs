@@ -28,7 +28,7 @@ const READY_PART_WHEN_CUT: f64 = 0.125;
 
 /// Whose memory is accounted for.
 pub(crate) struct MemoryParts {
-    pub(crate) fs: Arc<dyn FileSystem>,
+    pub(crate) local: Arc<dyn FileSystem>,
     pub(crate) regions: Arc<RegionTable>,
     pub(crate) scanners: Arc<Scanners>,
     pub(crate) nonces: Arc<Nonces>,
@@ -118,7 +118,7 @@ impl MemoryAccountant {
     /// Looks how much the operating system says that the process takes. While that is too much, whatever the ledger
     /// says, memstores and blocks get less; when it is not any more, they get it back little by little.
     pub(crate) fn fit_to_resident(&self) {
-        let Some(resident) = halcyon_env::resident_bytes(&*self.parts.fs) else { return };
+        let Some(resident) = halcyon_env::resident_bytes(&*self.parts.local) else { return };
         let cut = self.cut_bytes.load(Ordering::Relaxed);
         let next = next_cut(cut, resident, &self.shares.plan);
         if next != cut {

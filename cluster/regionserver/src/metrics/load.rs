@@ -68,7 +68,7 @@ impl RegionServer {
         let writes = region_loads.iter().map(|load| load.write_requests_count()).sum::<u64>();
         let counted_bytes =
             || self.resources.chunks.allocated_bytes() as u64 + self.resources.cache.stats().used_bytes;
-        let used_bytes = halcyon_env::resident_bytes(&*self.env.fs).unwrap_or_else(counted_bytes);
+        let used_bytes = halcyon_env::resident_bytes(&*self.env.local).unwrap_or_else(counted_bytes);
         let rate = self.request_rate.get();
         pb::ServerLoad {
             number_of_requests: Some(rate.per_second),

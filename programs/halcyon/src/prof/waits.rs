@@ -26,12 +26,12 @@ impl WaitProfile {
         if !env.stalls.begin_profile(shortest) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        Ok(WaitProfile { env: env.clone(), threads: thread_times(&*env.fs) })
+        Ok(WaitProfile { env: env.clone(), threads: thread_times(&*env.local) })
     }
 
     pub fn finish(self) -> Profile {
         let (waits, lost_count) = self.env.stalls.end_profile();
-        let threads = thread_times(&*self.env.fs);
+        let threads = thread_times(&*self.env.local);
         profile(waits, lost_count, &self.threads, &threads)
     }
 }

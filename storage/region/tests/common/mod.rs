@@ -72,7 +72,7 @@ impl Bench {
     }
 
     pub fn env(&self) -> Env {
-        Env { fs: self.fs.clone(), clock: self.clock.clone(), stalls: Arc::default() }
+        Env { clock: self.clock.clone(), ..self.fs.env() }
     }
 
     /// Closes in peace and opens again.
@@ -140,7 +140,7 @@ fn open(
     cache: &Arc<BlockCache>,
     incarnation: u32,
 ) -> Result<Opened> {
-    let env = Env { fs: fs.clone(), clock: clock.clone(), stalls: Arc::default() };
+    let env = Env { clock: clock.clone(), ..fs.env() };
     let wals = root().join("WALs");
     let old = root().join("oldWALs");
     let edits = root().join("data/default/t").join(info.encoded_name()).join("recovered.edits");
