@@ -160,16 +160,24 @@ impl Cluster {
         }
     }
 
-    /// Asks until there is an answer or the time is over. Only for what may be done twice.
+    /// Asks until there is an answer or the time is over. Only for what may be done twice. The failure is ambiguous if
+    /// that of any attempt was.
     pub(crate) fn ask<T, F>(&self, ask: impl Fn(Client) -> F) -> Result<T, Failure>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, HdfsError>> + Send + 'static,
     {
         let mut attempts = self.attempts();
+        let mut unanswered = None;
         loop {
             match self.ask_once(&ask) {
-                Err(failure) if failure.may_pass() && attempts.pause() => {}
+                Err(failure) if failure.may_pass() => {
+                    let kept = if failure.is_ambiguous() { failure } else { unanswered.unwrap_or(failure) };
+                    if !attempts.pause() {
+                        return Err(kept);
+                    }
+                    unanswered = Some(kept).filter(Failure::is_ambiguous);
+                }
                 answer => return answer,
             }
         }

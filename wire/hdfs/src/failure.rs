@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use halcyon_env::in_doubt;
 use hdfs_native::HdfsError;
 
 use crate::HdfsAddress;
@@ -58,6 +59,13 @@ impl Failure {
             Failure::Broken(_) => io::ErrorKind::ConnectionAborted,
             Failure::Late(_) => io::ErrorKind::TimedOut,
         }
+    }
+
+    /// As `into_io`, of a call that was to change something: in doubt if it may have.
+    pub(crate) fn into_change_io(self, path: &Path, what: &str, address: &HdfsAddress) -> io::Error {
+        let is_ambiguous = self.is_ambiguous();
+        let error = self.into_io(path, what, address);
+        if is_ambiguous { in_doubt(error) } else { error }
     }
 
     /// A sentence for whoever reads the log. `what` is what was to be done, such as "cannot be opened".
@@ -146,6 +154,8 @@ fn kind_of_exception(class: &str, text: &str) -> io::ErrorKind {
 
 #[cfg(test)]
 mod tests {
+    use halcyon_env::is_in_doubt;
+
     use super::*;
     use crate::Site;
 
@@ -168,6 +178,21 @@ mod tests {
         assert!(!secret.may_pass());
         let full = exception("java.io.IOException", "rename destination directory is not empty: /b");
         assert_eq!(full.kind(), io::ErrorKind::DirectoryNotEmpty);
+    }
+
+    /// A caller takes an error that is not in doubt for "nothing was done".
+    #[test]
+    fn a_change_without_an_answer_is_in_doubt() {
+        let address = HdfsAddress::new("hdfs://one:9000/", &Site::default()).unwrap();
+        let of = |failure: Failure| failure.into_change_io(Path::new("/a"), "cannot be removed", &address);
+        assert!(is_in_doubt(&of(Failure::Late(Duration::from_secs(5)))));
+        assert!(is_in_doubt(&of(Failure::of(HdfsError::IOError(io::ErrorKind::ConnectionReset.into())))));
+        let refused = of(exception("java.io.FileNotFoundException", "x"));
+        assert!(!is_in_doubt(&refused) && refused.kind() == io::ErrorKind::NotFound);
+        assert!(!is_in_doubt(&of(exception(
+            "org.apache.hadoop.hdfs.server.namenode.SafeModeException",
+            "x"
+        ))));
     }
 
     #[test]

@@ -129,7 +129,11 @@ impl HdfsFileSystem {
             let name = name.clone();
             async move { client.mkdirs(&name, DIRECTORY_PERMISSION, parents).await }
         });
-        answer.map_err(self.failed(path, "cannot be created"))
+        answer.map_err(self.change_failed(path, "cannot be created"))
+    }
+
+    fn change_failed<'a>(&'a self, path: &'a Path, what: &'a str) -> impl FnOnce(Failure) -> io::Error + 'a {
+        move |failure| failure.into_change_io(path, what, self.cluster.address())
     }
 
     fn failed<'a>(&'a self, path: &'a Path, what: &'a str) -> impl FnOnce(Failure) -> io::Error + 'a {

@@ -6,7 +6,8 @@
 //!   vanished. A call that gets no answer in time is dropped, and the next one uses a new client object, thus a new
 //!   connection.
 //! - **Certain answers** (`names.rs`). A change whose answer was lost may have happened. The NameNode is then asked for
-//!   the names concerned, until the answer is certain or the time is over. `exists` says `false` only if the NameNode did.
+//!   the names concerned, until the answer is certain or the time is over; then the error is in doubt
+//!   ([`halcyon_env::is_in_doubt`]). `exists` says `false` only if the NameNode did.
 //! - **Readers that reopen** (`reader.rs`). The library asks once where a file's blocks are, and never tries a DataNode
 //!   again that failed once. Here a failed read asks again, also at the places where the file may have been moved to.
 //! - **Writers that are abandoned** (`writer.rs`). After an error or a deadline the file takes no more bytes. It is sealed in

@@ -6,6 +6,7 @@
 use std::io;
 use std::path::Path;
 
+use halcyon_env::in_doubt;
 use hdfs_native::client::FileStatus;
 
 use crate::cluster::Cluster;
@@ -39,7 +40,7 @@ pub(crate) fn rename(cluster: &Cluster, from: &Path, to: &Path, overwrite: bool)
     }
     let (source, target) = (text(from)?, text(to)?);
     let mut attempts = cluster.attempts();
-    let mut in_doubt = false;
+    let mut may_be_done = false;
     loop {
         let (a, b) = (source.clone(), target.clone());
         let failure =
@@ -47,12 +48,14 @@ pub(crate) fn rename(cluster: &Cluster, from: &Path, to: &Path, overwrite: bool)
                 Ok(()) => return Ok(()),
                 Err(failure) => failure,
             };
-        in_doubt |= failure.is_ambiguous();
-        if in_doubt && is_moved(cluster, &source, &target).map_err(failed)? {
+        may_be_done |= failure.is_ambiguous();
+        if may_be_done && is_moved(cluster, &source, &target).map_err(|failure| in_doubt(failed(failure)))? {
             return Ok(());
         }
         if !failure.may_pass() || !attempts.pause() {
-            return Err(failed(failure));
+            let error = failed(failure);
+            // An earlier request may still be on its way.
+            return Err(if may_be_done { in_doubt(error) } else { error });
         }
     }
 }
@@ -82,5 +85,5 @@ pub(crate) fn remove(cluster: &Cluster, path: &Path, is_dir: bool) -> io::Result
         let name = name.clone();
         async move { client.delete(&name, is_dir).await }
     });
-    answer.map(|_| ()).map_err(failed)
+    answer.map(|_| ()).map_err(|failure| failure.into_change_io(path, "cannot be removed", cluster.address()))
 }

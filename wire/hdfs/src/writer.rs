@@ -69,8 +69,8 @@ impl HdfsWriter {
             async move { client.create(&name, library).await }
         };
         let created = if options.overwrite { cluster.ask(create) } else { cluster.ask_once(create) };
-        let file =
-            created.map_err(|failure| failure.into_io(path, "cannot be created", cluster.address()))?;
+        let file = created
+            .map_err(|failure| failure.into_change_io(path, "cannot be created", cluster.address()))?;
         Ok(HdfsWriter {
             cluster: cluster.clone(),
             path: path.to_path_buf(),
