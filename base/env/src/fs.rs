@@ -71,6 +71,12 @@ pub trait FileSystem: Send + Sync {
     /// Makes the names in a directory durable.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
 
+    /// Takes a file away from its writer, in whatever process: when this returns, nobody adds a byte to it, its length is
+    /// final, and all that was synced is in it. To be called before a file is read whose writer may not have closed it. May
+    /// be called again, and for a closed file. On a local disk there is nothing to do: a program that has the lock of the
+    /// root directory knows that all earlier ones are gone.
+    fn seal(&self, path: &Path) -> io::Result<()>;
+
     /// Takes an exclusive lock on a file, which is created if need be; `WouldBlock` if another process (or
     /// another holder in this one) has it: the error names the process if it is known. Released when the guard is
     /// dropped or the process dies.

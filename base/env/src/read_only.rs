@@ -120,6 +120,10 @@ impl FileSystem for ReadOnlyFileSystem {
         refused(path)
     }
 
+    fn seal(&self, path: &Path) -> io::Result<()> {
+        refused(path)
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
         refused(path)
     }

@@ -183,6 +183,13 @@ impl FileSystem for RealFileSystem {
         File::open(path).and_then(|dir| dir.sync_all()).map_err(|e| named(e, path))
     }
 
+    fn seal(&self, path: &Path) -> io::Result<()> {
+        if std::fs::metadata(path).map_err(|e| named(e, path))?.is_dir() {
+            return Err(named(io::ErrorKind::IsADirectory.into(), path));
+        }
+        Ok(())
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
         let file = OpenOptions::new().create(true).truncate(false).write(true).open(path);
         let file = file.map_err(|e| named(e, path))?;

@@ -9,7 +9,12 @@
 //! them with [`SimFileSystem::fail_at`], which lets the machine die there; then it crashes in every mode and
 //! looks at what recovery finds. Faults of single operations are [`SimFileSystem::inject`]ed.
 //!
+//! [`SimFileSystem::hdfs`] is HDFS instead of a local disk, with the same tools. Two servers on it are two users of the same
+//! object, and [`SimFileSystem::pause_at`] lets one of them stand still while the other takes over.
+//!
 //! - `tree.rs`: files, directories and the changes of names that are not yet on the disk
+//! - `files.rs`: the calls of a file system; `open_files.rs`: those of its files
+//! - `hdfs.rs`: leases, DataNodes, and answers that do not come
 //! - `crash.rs`: what is left after a crash
 //! - `fault.rs`: operations that fail
 //! - `dice.rs`: repeatable random numbers, for this and for tests
@@ -17,6 +22,11 @@
 mod crash;
 mod dice;
 mod fault;
+mod files;
+mod hdfs;
+#[cfg(test)]
+mod hdfs_tests;
+mod open_files;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -26,14 +36,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 pub use crash::CrashMode;
 pub use dice::Dice;
 pub use fault::{Fault, Operation};
 
-use crate::{DirEntry, Env, FileLock, FileSystem, ManualClock, ReadableFile, UpdatableFile, WritableFile};
+use crate::{Env, FileSystem, ManualClock};
 use fault::Faults;
+use hdfs::Hdfs;
 use tree::{NodeId, Tree};
 
 /// A simulated file system. Clones share it.
@@ -53,42 +64,56 @@ struct State {
     /// The sync point at which the machine dies.
     fail_at: Option<u64>,
     dead: bool,
+    /// `None`: a local disk.
+    hdfs: Option<Hdfs>,
+    calls: u64,
+    /// What happens before the call of this number.
+    pause: Option<(u64, Box<dyn FnOnce() + Send>)>,
 }
 
-struct SimWritable {
-    state: Arc<Mutex<State>>,
-    node: NodeId,
-    path: PathBuf,
-    /// Without what a failed write left.
-    len: u64,
+/// A kind of disk that a test runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SimDisk {
+    Local,
+    Hdfs,
 }
 
-struct SimReadable {
-    state: Arc<Mutex<State>>,
-    node: NodeId,
-    path: PathBuf,
-}
+impl SimDisk {
+    pub const ALL: [SimDisk; 2] = [SimDisk::Local, SimDisk::Hdfs];
 
-struct SimLock {
-    state: Arc<Mutex<State>>,
-    node: NodeId,
+    /// An empty file system of this kind. A local disk has chance in its crashes only.
+    pub fn files(self, seed: u64) -> SimFileSystem {
+        match self {
+            SimDisk::Local => SimFileSystem::new(),
+            SimDisk::Hdfs => SimFileSystem::hdfs(seed),
+        }
+    }
 }
 
 impl SimFileSystem {
-    /// An empty file system: a root directory and nothing else.
+    /// An empty local disk: a root directory and nothing else.
     pub fn new() -> SimFileSystem {
         SimFileSystem::default()
     }
 
-    /// This file system for all files, and a clock that stands still until it is moved.
+    /// An empty HDFS. The same seed and the same calls give the same answers.
+    pub fn hdfs(seed: u64) -> SimFileSystem {
+        let state = State { hdfs: Some(Hdfs::new(seed)), ..State::default() };
+        SimFileSystem { state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// This file system for all files, and a clock that stands still until it is moved. Beside HDFS there is an empty
+    /// local disk.
     pub fn env(&self) -> Env {
         let clock = Arc::new(ManualClock::at(1_700_000_000_000));
         let fs: Arc<dyn FileSystem> = Arc::new(self.clone());
-        Env { fs: fs.clone(), local: fs, clock, stalls: Arc::default() }
+        let is_local = self.state.lock().hdfs.is_none();
+        let local = if is_local { fs.clone() } else { Arc::new(SimFileSystem::new()) };
+        Env { fs, local, clock, stalls: Arc::default() }
     }
 
     /// How often something was asked to be durable: syncs of files and directories, `put_new`, `replace`, and
-    /// each directory made by `create_dir_all`.
+    /// each directory made by `create_dir_all`. In HDFS, syncs and ends of files and every change of names.
     pub fn sync_points(&self) -> u64 {
         self.state.lock().sync_points
     }
@@ -115,9 +140,24 @@ impl SimFileSystem {
         self.state.lock().faults.interrupt(operation, path_part, Box::new(action));
     }
 
-    /// Takes back all faults and interruptions that have not happened.
+    /// Runs `action` once, before the `n`-th call counted from the beginning: its caller stands still meanwhile, as a
+    /// server does that is frozen and thaws. The action may use this file system.
+    pub fn pause_at(&self, n: u64, action: impl FnOnce() + Send + 'static) {
+        self.state.lock().pause = Some((n, Box::new(action)));
+    }
+
+    /// How many calls there were, which [`SimFileSystem::pause_at`] counts.
+    pub fn calls(&self) -> u64 {
+        self.state.lock().calls
+    }
+
+    /// Takes back all faults and interruptions that have not happened, and disturbs nothing any more.
     pub fn clear_faults(&self) {
-        self.state.lock().faults.clear();
+        let mut state = self.state.lock();
+        state.faults.clear();
+        if let Some(hdfs) = &mut state.hdfs {
+            hdfs.disturb_one_in = None;
+        }
     }
 
     /// How many operations failed by an injected fault. A test asserts it, so that a fault that never came true does
@@ -131,25 +171,62 @@ impl SimFileSystem {
         self.state.lock().faults.count
     }
 
+    /// From now on the NameNode disturbs one call in so many: it refuses it, answers an error to what it has done, or
+    /// answers an error and does it later. Only for HDFS.
+    pub fn disturb(&self, one_in: usize) {
+        self.with_hdfs(|hdfs, _| hdfs.disturb_one_in = Some(one_in));
+    }
+
+    /// Carries out the changes that were late. Those of whom another change has taken the ground away come to nothing.
+    pub fn deliver_late(&self) {
+        self.with_hdfs(|hdfs, tree| hdfs.late.drain(..).for_each(|change| change(tree)));
+    }
+
+    /// A DataNode of HDFS (0 to 3) dies or freezes, or is there again with what it had.
+    pub fn set_data_node(&self, number: usize, is_up: bool) {
+        self.with_hdfs(|hdfs, _| hdfs.set_data_node(number, is_up));
+    }
+
+    fn with_hdfs(&self, change: impl FnOnce(&mut Hdfs, &mut Tree)) {
+        let mut state = self.state.lock();
+        let State { hdfs, tree, .. } = &mut *state;
+        change(hdfs.as_mut().expect("only HDFS has this"), tree);
+        tree.make_all_durable();
+    }
+
     /// What the machine finds when it comes back after a crash now. Open files and locks are gone, and this
-    /// file system is dead afterwards. The same seed gives the same end.
+    /// file system is dead afterwards. The same seed gives the same end. In HDFS it is the program that died: its open
+    /// files are there and wait to be sealed.
     pub fn crash(&self, mode: CrashMode, seed: u64) -> SimFileSystem {
         let mut state = self.state.lock();
         state.dead = true;
         let tree = crash::survivors(&state.tree, mode, seed);
-        SimFileSystem { state: Arc::new(Mutex::new(State { tree, ..State::default() })) }
+        let hdfs = state.hdfs.as_mut().map(|hdfs| hdfs.after_crash(seed));
+        SimFileSystem { state: Arc::new(Mutex::new(State { tree, hdfs, ..State::default() })) }
     }
 
     /// Every file that running code sees, with its length, sorted: for looking at a failed test.
     pub fn dump(&self) -> Vec<(PathBuf, u64)> {
         self.state.lock().tree.files()
     }
+
+    /// The state, for one call; pauses before it if it is the call's turn.
+    fn enter(&self) -> MutexGuard<'_, State> {
+        let mut state = self.state.lock();
+        state.calls += 1;
+        if state.pause.as_ref().is_some_and(|(n, _)| *n <= state.calls) {
+            let (_, action) = state.pause.take().expect("was just looked at");
+            MutexGuard::unlocked(&mut state, action);
+        }
+        state
+    }
 }
 
 impl State {
     fn begin(&mut self, operation: Operation, path: &Path) -> io::Result<()> {
         self.check_alive(path)?;
-        self.faults.check(operation, path)
+        self.faults.check(operation, path)?;
+        self.hdfs.as_mut().map_or(Ok(()), |hdfs| hdfs.disturb_question(path))
     }
 
     fn check_alive(&self, path: &Path) -> io::Result<()> {
@@ -181,247 +258,16 @@ impl State {
         Ok(())
     }
 
-    fn rename(&mut self, from: &Path, to: &Path, over: bool) -> io::Result<()> {
-        self.check_alive(from)?;
-        let lost = self.faults.check_answer(Operation::Rename, from)?;
-        // What is below itself is refused for that, whether it is there or not.
-        if !over && self.tree.find(from).is_ok() && self.tree.find(to).is_ok() {
-            return Err(tree::named(io::ErrorKind::AlreadyExists, to));
+    fn check_lease(&self, node: NodeId, lease: u64, path: &Path) -> io::Result<()> {
+        let hdfs = self.hdfs.as_ref().expect("a file with a lease is in HDFS");
+        hdfs.check_lease(&self.tree, node, lease, path)
+    }
+
+    /// Bytes of a writer who has lost its file come to nothing.
+    fn write(&mut self, node: NodeId, lease: Option<u64>, bytes: &[u8]) {
+        let lost = |lease| self.hdfs.as_ref().is_some_and(|hdfs| !hdfs.has_lease(&self.tree, node, lease));
+        if !lease.is_some_and(lost) {
+            self.tree.write(node, bytes);
         }
-        self.tree.rename(from, to)?;
-        lost.map_or(Ok(()), Err)
     }
-
-    fn put_whole(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let node = self.tree.create(path)?;
-        self.tree.write(node, bytes);
-        self.tree.sync_file(node);
-        self.sync_point(path)?;
-        self.tree.sync_dir(parent(path))
-    }
-}
-
-impl FileSystem for SimFileSystem {
-    fn create(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
-        let mut state = self.state.lock();
-        state.begin(Operation::Create, path)?;
-        if state.tree.find(path).is_ok() {
-            return Err(tree::named(io::ErrorKind::AlreadyExists, path));
-        }
-        let node = state.tree.create(path)?;
-        Ok(Box::new(SimWritable { state: self.state.clone(), node, path: path.to_path_buf(), len: 0 }))
-    }
-
-    fn create_over(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
-        let mut state = self.state.lock();
-        state.begin(Operation::Create, path)?;
-        let node = state.tree.create(path)?;
-        Ok(Box::new(SimWritable { state: self.state.clone(), node, path: path.to_path_buf(), len: 0 }))
-    }
-
-    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadableFile>> {
-        let mut state = self.state.lock();
-        state.begin(Operation::Open, path)?;
-        let node = state.tree.find_file(path)?;
-        Ok(Arc::new(SimReadable { state: self.state.clone(), node, path: path.to_path_buf() }))
-    }
-
-    fn open_update(&self, path: &Path, len: u64) -> io::Result<Arc<dyn UpdatableFile>> {
-        let mut state = self.state.lock();
-        state.begin(Operation::Open, path)?;
-        let node = match state.tree.find_file(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => state.tree.create(path)?,
-            found => found?,
-        };
-        let len = usize::try_from(len).map_err(|_| tree::named(io::ErrorKind::StorageFull, path))?;
-        state.tree.set_len(node, len);
-        Ok(Arc::new(SimReadable { state: self.state.clone(), node, path: path.to_path_buf() }))
-    }
-
-    fn put_new(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let mut state = self.state.lock();
-        state.begin(Operation::Put, path)?;
-        if state.tree.find(path).is_ok() {
-            return Err(tree::named(io::ErrorKind::AlreadyExists, path));
-        }
-        state.put_whole(path, bytes)
-    }
-
-    fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let mut state = self.state.lock();
-        state.begin(Operation::Put, path)?;
-        state.put_whole(path, bytes)
-    }
-
-    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let mut state = self.state.lock();
-        state.begin(Operation::Read, path)?;
-        let node = state.tree.find_file(path)?;
-        Ok(state.tree.bytes(node).to_vec())
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.state.lock().rename(from, to, false)
-    }
-
-    fn rename_over(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.state.lock().rename(from, to, true)
-    }
-
-    fn remove_file(&self, path: &Path) -> io::Result<()> {
-        let mut state = self.state.lock();
-        state.begin(Operation::Remove, path)?;
-        state.tree.find_file(path)?;
-        state.tree.remove(path)
-    }
-
-    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
-        let mut state = self.state.lock();
-        state.begin(Operation::Remove, path)?;
-        state.tree.find_dir(path)?;
-        state.tree.remove(path)
-    }
-
-    fn create_dir(&self, path: &Path) -> io::Result<()> {
-        let mut state = self.state.lock();
-        state.begin(Operation::Create, path)?;
-        state.tree.create_dir(path).map(|_| ())
-    }
-
-    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        let mut state = self.state.lock();
-        state.check_alive(path)?;
-        let missing: Vec<&Path> =
-            path.ancestors().take_while(|above| state.tree.find(above).is_err()).collect();
-        for above in missing.into_iter().rev() {
-            state.begin(Operation::Create, above)?;
-            state.tree.create_dir(above)?;
-            state.sync_point(above)?;
-            state.tree.sync_dir(parent(above))?;
-        }
-        state.tree.find_dir(path).map(|_| ())
-    }
-
-    fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
-        let mut state = self.state.lock();
-        state.begin(Operation::List, path)?;
-        state.tree.list(path)
-    }
-
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        let mut state = self.state.lock();
-        state.begin(Operation::Exists, path)?;
-        Ok(state.tree.find(path).is_ok())
-    }
-
-    fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        let mut state = self.state.lock();
-        state.begin(Operation::SyncDir, path)?;
-        state.tree.find_dir(path)?;
-        state.sync_point(path)?;
-        state.tree.sync_dir(path)
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        let mut state = self.state.lock();
-        state.check_alive(path)?;
-        let node = match state.tree.find_file(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => state.tree.create(path)?,
-            found => found?,
-        };
-        if !state.locked.insert(node) {
-            return Err(tree::named(io::ErrorKind::WouldBlock, path));
-        }
-        Ok(Box::new(SimLock { state: self.state.clone(), node }))
-    }
-}
-
-impl WritableFile for SimWritable {
-    fn close(self: Box<Self>) -> io::Result<()> {
-        self.state.lock().begin(Operation::Close, &self.path)
-    }
-
-    /// A write that fails leaves the first half of its bytes.
-    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let mut state = self.state.lock();
-        state.check_alive(&self.path)?;
-        let fault = state.faults.check(Operation::Write, &self.path);
-        let written = if fault.is_ok() { bytes } else { &bytes[..bytes.len() / 2] };
-        state.tree.write(self.node, written);
-        fault?;
-        self.len += bytes.len() as u64;
-        Ok(())
-    }
-
-    fn sync(&mut self) -> io::Result<()> {
-        self.state.lock().sync_file(self.node, &self.path)
-    }
-
-    fn truncate(&mut self, len: u64) -> io::Result<()> {
-        let mut state = self.state.lock();
-        state.begin(Operation::Truncate, &self.path)?;
-        state.tree.truncate(self.node, len);
-        self.len = len;
-        Ok(())
-    }
-
-    fn len(&self) -> u64 {
-        self.len
-    }
-
-    fn path(&self) -> &Path {
-        &self.path
-    }
-}
-
-impl ReadableFile for SimReadable {
-    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        let mut state = self.state.lock();
-        state.begin(Operation::Read, &self.path)?;
-        let bytes = state.tree.bytes(self.node);
-        let begin = usize::try_from(offset).unwrap_or(usize::MAX);
-        let found = begin.checked_add(buffer.len()).and_then(|end| bytes.get(begin..end));
-        let found = found.ok_or_else(|| tree::named(io::ErrorKind::UnexpectedEof, &self.path))?;
-        buffer.copy_from_slice(found);
-        Ok(())
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        let state = self.state.lock();
-        state.check_alive(&self.path)?;
-        Ok(state.tree.bytes(self.node).len() as u64)
-    }
-
-    fn path(&self) -> &PathBuf {
-        &self.path
-    }
-}
-
-impl UpdatableFile for SimReadable {
-    /// A write that fails leaves the first half of its bytes; one beyond the end makes the file longer.
-    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        let mut state = self.state.lock();
-        state.check_alive(&self.path)?;
-        let fault = state.faults.check(Operation::Write, &self.path);
-        let written = if fault.is_ok() { bytes } else { &bytes[..bytes.len() / 2] };
-        state.tree.write_at(self.node, written, offset as usize);
-        fault
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        let mut state = self.state.lock();
-        state.sync_file(self.node, &self.path)
-    }
-}
-
-impl FileLock for SimLock {}
-
-impl Drop for SimLock {
-    fn drop(&mut self) {
-        self.state.lock().locked.remove(&self.node);
-    }
-}
-
-fn parent(path: &Path) -> &Path {
-    path.parent().unwrap_or(Path::new(""))
 }

@@ -97,6 +97,10 @@ impl FileSystem for WatchedFileSystem {
         self.watch.over("sync", path, || self.inner.sync_dir(path))
     }
 
+    fn seal(&self, path: &Path) -> io::Result<()> {
+        self.watch.over("files", path, || self.inner.seal(path))
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
         self.inner.lock(path)
     }

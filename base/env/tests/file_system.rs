@@ -5,11 +5,22 @@ use std::path::Path;
 
 use halcyon_env::RealFileSystem;
 use halcyon_env::sim::SimFileSystem;
-use halcyon_testkit::{FileAbilities, check_file_system};
+use halcyon_testkit::{FileAbilities, check_fences, check_file_system};
 
 #[test]
 fn the_simulated_file_system() {
     check_file_system(&SimFileSystem::new(), Path::new("/"), FileAbilities::LOCAL);
+    let fs = SimFileSystem::new();
+    check_fences(&fs, &fs, Path::new("/"), FileAbilities::LOCAL);
+}
+
+#[test]
+fn the_simulated_hdfs() {
+    for seed in 0..100 {
+        check_file_system(&SimFileSystem::hdfs(seed), Path::new("/"), FileAbilities::HDFS);
+        let fs = SimFileSystem::hdfs(seed);
+        check_fences(&fs, &fs, Path::new("/"), FileAbilities::HDFS);
+    }
 }
 
 #[test]
@@ -17,5 +28,8 @@ fn the_real_file_system() {
     let root = std::env::temp_dir().join(format!("halcyon-env-{}", std::process::id()));
     std::fs::create_dir_all(&root).unwrap();
     check_file_system(&RealFileSystem, &root, FileAbilities::LOCAL);
+    let fences = root.join("fences");
+    std::fs::create_dir(&fences).unwrap();
+    check_fences(&RealFileSystem, &RealFileSystem, &fences, FileAbilities::LOCAL);
     std::fs::remove_dir_all(&root).unwrap();
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use halcyon_cell::{Cell, CellRef, Result, SeqId};
 use halcyon_env::FileSystem;
-use halcyon_env::sim::{CrashMode, SimFileSystem};
+use halcyon_env::sim::{CrashMode, SimDisk, SimFileSystem};
 use halcyon_wal::{Durability, SyncMode, Wal, WalConfig, WalEntry, WalReader, split_logs};
 use parking_lot::Mutex;
 
@@ -150,31 +150,37 @@ fn check(
 
 #[test]
 fn acknowledged_edits_survive_a_crash_at_every_sync_point() {
-    for sync_mode in [SyncMode::Fsync, SyncMode::Written] {
-        let whole = SimFileSystem::new();
-        live(&whole, sync_mode, &mut Knowledge::default()).unwrap();
-        let sync_points = whole.sync_points();
-        assert!(sync_points > 20);
-        for n in 1..=sync_points {
-            for (mode, seeds) in [(CrashMode::Drop, 1), (CrashMode::Keep, 1), (CrashMode::Torn, 12)] {
-                for seed in 0..seeds {
-                    let case = format!("{sync_mode:?}, sync point {n}, {mode:?}, seed {seed}");
-                    let fs = SimFileSystem::new();
-                    fs.fail_at(n);
-                    let mut knowledge = Knowledge::default();
-                    live(&fs, sync_mode, &mut knowledge).expect_err("the machine dies");
-                    let after = fs.crash(mode, seed);
-                    let recovered = recover(&after).unwrap_or_else(|error| panic!("{case}: {error}"));
-                    // `AsyncWal` promises nothing; `Written` promises against the death of the process only.
-                    let must_be_there = |durability| match durability {
-                        Durability::SkipWal | Durability::AsyncWal => false,
-                        Durability::SyncWal => sync_mode == SyncMode::Fsync || mode == CrashMode::Keep,
-                        Durability::FsyncWal => true,
-                    };
-                    // A log that is `Written` may lose a file and keep the next.
-                    let holes = sync_mode == SyncMode::Written && mode != CrashMode::Keep;
-                    check(&knowledge, &recovered, must_be_there, holes, &case);
-                }
+    for disk in SimDisk::ALL {
+        [SyncMode::Fsync, SyncMode::Written]
+            .iter()
+            .for_each(|&sync_mode| die_at_every_sync_point(disk, sync_mode));
+    }
+}
+
+fn die_at_every_sync_point(disk: SimDisk, sync_mode: SyncMode) {
+    let whole = disk.files(1);
+    live(&whole, sync_mode, &mut Knowledge::default()).unwrap();
+    let sync_points = whole.sync_points();
+    assert!(sync_points > 20);
+    for n in 1..=sync_points {
+        for (mode, seeds) in [(CrashMode::Drop, 1), (CrashMode::Keep, 1), (CrashMode::Torn, 12)] {
+            for seed in 0..seeds {
+                let case = format!("{disk:?}, {sync_mode:?}, sync point {n}, {mode:?}, seed {seed}");
+                let fs = disk.files(1);
+                fs.fail_at(n);
+                let mut knowledge = Knowledge::default();
+                live(&fs, sync_mode, &mut knowledge).expect_err("the machine dies");
+                let after = fs.crash(mode, seed);
+                let recovered = recover(&after).unwrap_or_else(|error| panic!("{case}: {error}"));
+                // `AsyncWal` promises nothing; `Written` promises against the death of the process only.
+                let must_be_there = |durability| match durability {
+                    Durability::SkipWal | Durability::AsyncWal => false,
+                    Durability::SyncWal => sync_mode == SyncMode::Fsync || mode == CrashMode::Keep,
+                    Durability::FsyncWal => true,
+                };
+                // A log that is `Written` may lose a file and keep the next.
+                let holes = sync_mode == SyncMode::Written && mode != CrashMode::Keep;
+                check(&knowledge, &recovered, must_be_there, holes, &case);
             }
         }
     }
@@ -182,8 +188,12 @@ fn acknowledged_edits_survive_a_crash_at_every_sync_point() {
 
 #[test]
 fn a_split_that_died_is_done_again() {
+    SimDisk::ALL.iter().for_each(|&disk| split_dies_at_every_sync_point(disk));
+}
+
+fn split_dies_at_every_sync_point(disk: SimDisk) {
     let build = || {
-        let fs = SimFileSystem::new();
+        let fs = disk.files(1);
         let mut knowledge = Knowledge::default();
         live(&fs, SyncMode::Fsync, &mut knowledge).unwrap();
         (fs.crash(CrashMode::Drop, 0), knowledge)

@@ -18,6 +18,8 @@ pub struct FileAbilities {
     pub locks: bool,
     /// A file that is removed stays readable for who has it open.
     pub reads_removed_files: bool,
+    /// A file has one writer, and `seal` ends it.
+    pub seals: bool,
 }
 
 impl FileAbilities {
@@ -28,6 +30,7 @@ impl FileAbilities {
         syncs_directories: true,
         locks: true,
         reads_removed_files: true,
+        seals: false,
     };
     /// Those of HDFS.
     pub const HDFS: FileAbilities = FileAbilities {
@@ -36,6 +39,7 @@ impl FileAbilities {
         syncs_directories: false,
         locks: false,
         reads_removed_files: false,
+        seals: true,
     };
 }
 
@@ -191,6 +195,14 @@ fn renames(fs: &dyn FileSystem, root: &Path) {
     assert_eq!(names(fs, root), [dir("a"), dir("c")]);
     assert_eq!(names(fs, &c), [file("f", 1)]);
     assert_eq!(kind(fs.rename_over(&a, &c)), ErrorKind::DirectoryNotEmpty);
+    fs.create_dir(&root.join("empty")).unwrap();
+    fs.rename_over(&c, &root.join("empty")).unwrap();
+    assert_eq!(
+        names(fs, &root.join("empty")),
+        [file("f", 1)],
+        "rename_over takes the place of an empty directory"
+    );
+    fs.rename(&root.join("empty"), &c).unwrap();
     assert_eq!(kind(fs.rename(&a, &c)), ErrorKind::AlreadyExists);
     assert_eq!(kind(fs.rename(&a, &a.join("sub"))), ErrorKind::InvalidInput);
     assert_eq!(kind(fs.rename(&root.join("no"), &c.join("no"))), ErrorKind::NotFound);
@@ -246,4 +258,59 @@ fn locks(fs: &dyn FileSystem, root: &Path) {
     fs.replace(&root.join("full"), b"bytes").unwrap();
     drop(fs.lock(&root.join("full")).unwrap());
     assert_eq!(names(fs, root), [file("full", 5), file("lock", 0)]);
+}
+
+/// What keeps a server out of the files that another one has taken over, as one script. `old` and `new` are two clients of
+/// the same files; `root` is an empty directory.
+pub fn check_fences(old: &dyn FileSystem, new: &dyn FileSystem, root: &Path, abilities: FileAbilities) {
+    sealed_logs(old, new, &root.join("logs"), abilities);
+    taken_directories(old, new, &root.join("taken"));
+}
+
+/// The log's directory gets another name, and then each file in it is sealed.
+fn sealed_logs(old: &dyn FileSystem, new: &dyn FileSystem, root: &Path, abilities: FileAbilities) {
+    let (live, splitting) = (root.join("server"), root.join("server-splitting"));
+    old.create_dir_all(&live).unwrap();
+    write(old, &live.join("closed"), b"whole");
+    let mut log = old.create(&live.join("log")).unwrap();
+    log.write_all(b"synced").unwrap();
+    log.sync().unwrap();
+    log.write_all(b", not synced").unwrap();
+    new.rename(&live, &splitting).unwrap();
+    assert_eq!(kind(old.create(&live.join("next"))), ErrorKind::NotFound, "the directory is not made again");
+    assert_eq!(kind(old.rename(&live.join("closed"), &live.join("c"))), ErrorKind::NotFound);
+    for name in ["log", "closed", "log"] {
+        new.seal(&splitting.join(name)).unwrap();
+    }
+    assert_eq!(kind(new.seal(&splitting.join("no"))), ErrorKind::NotFound);
+    assert_eq!(new.read(&splitting.join("closed")).unwrap(), b"whole");
+    let sealed = new.read(&splitting.join("log")).unwrap();
+    assert!(sealed.starts_with(b"synced") && b"synced, not synced".starts_with(&sealed[..]));
+    let _ = log.write_all(b", and late"); // it may be collected in memory
+    assert!(log.sync().is_err() == abilities.seals, "what is acknowledged now would be lost");
+    assert!(log.close().is_err() == abilities.seals);
+    if abilities.seals {
+        assert_eq!(new.read(&splitting.join("log")).unwrap(), sealed, "a sealed file is final");
+    }
+}
+
+/// A directory is renamed away, and then removed: nothing comes out of it any more.
+fn taken_directories(old: &dyn FileSystem, new: &dyn FileSystem, root: &Path) {
+    let (own, store) = (root.join("own"), root.join("store"));
+    old.create_dir_all(&own).unwrap();
+    old.create_dir_all(&store).unwrap();
+    write(old, &own.join("f"), b"f");
+    let mut open = old.create(&own.join("open")).unwrap();
+    open.write_all(b"bytes").unwrap();
+    new.rename(&own, &root.join("taken")).unwrap();
+    for _ in 0..2 {
+        assert_eq!(kind(old.create(&own.join("g"))), ErrorKind::NotFound);
+        assert_eq!(kind(old.create_over(&own.join("g"))), ErrorKind::NotFound);
+        assert_eq!(kind(old.create_dir(&own.join("d"))), ErrorKind::NotFound);
+        assert_eq!(kind(old.rename(&own.join("f"), &store.join("f"))), ErrorKind::NotFound);
+        assert_eq!(kind(old.rename_over(&own.join("f"), &store.join("f"))), ErrorKind::NotFound);
+        let _ = new.remove_dir_all(&root.join("taken")); // the second time it is gone
+    }
+    drop(open);
+    assert!(names(new, &store).is_empty() && !new.exists(&own).unwrap());
 }

@@ -30,7 +30,7 @@ mod scan;
 mod script;
 
 pub use family::{FamilyOptions, KeepDeletedCells};
-pub use files::{FileAbilities, check_file_system};
+pub use files::{FileAbilities, check_fences, check_file_system};
 pub use oracle::Oracle;
 pub use random::Random;
 pub use run::{Engine, MajorRows, Mismatch, check_seeds, minimize, run_script};

@@ -77,12 +77,6 @@ impl HdfsFileSystem {
         Ok(Box::new(HdfsWriter::create(&self.cluster, path, options)?))
     }
 
-    /// Takes a file away from its writer, wherever that runs: when this returns, no byte is added any more, and what its
-    /// writer has synced is in the file. May be called again, also for a file that is closed.
-    pub fn seal(&self, path: &Path) -> io::Result<()> {
-        seal::seal(&self.cluster, path)
-    }
-
     /// Moves a file or directory, but not onto a file: that is `AlreadyExists`.
     pub fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
         names::rename(&self.cluster, from, to, false)
@@ -234,6 +228,10 @@ impl FileSystem for HdfsFileSystem {
     /// Nothing to do: the NameNode answers when a name is in its journal.
     fn sync_dir(&self, _path: &Path) -> io::Result<()> {
         Ok(())
+    }
+
+    fn seal(&self, path: &Path) -> io::Result<()> {
+        seal::seal(&self.cluster, path)
     }
 
     /// A lease would be the only lock of HDFS. The NameNode gives it away after a minute of silence, and its holder is not

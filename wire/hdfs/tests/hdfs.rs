@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use halcyon_env::{Clock, FileSystem, RealFileSystem, SystemClock};
 use halcyon_hdfs::{CreateOptions, Deadlines, HdfsAddress, HdfsFileSystem, HdfsOptions, Site};
-use halcyon_testkit::{FileAbilities, check_file_system};
+use halcyon_testkit::{FileAbilities, check_fences, check_file_system};
 
 /// So many bytes a record of a log has.
 const RECORD_BYTES: usize = 1024;
@@ -67,6 +67,7 @@ fn write_file(fs: &HdfsFileSystem, path: &Path, bytes: &[u8]) {
 fn the_promises_of_every_file_system() {
     let fs = connect();
     check_file_system(&fs, &directory(&fs, "promises"), FileAbilities::HDFS);
+    check_fences(&fs, &connect(), &directory(&fs, "fences"), FileAbilities::HDFS);
 }
 
 #[test]

@@ -115,6 +115,16 @@ fn file_on_disk(file: &File, mode: CrashMode, dice: &mut Dice) -> File {
         };
         return File { synced_len: bytes.len(), bytes, ..File::default() };
     }
+    if let Some(replicas) = &file.replicas {
+        let len = match mode {
+            _ if replicas.lease.is_none() => file.bytes.len(),
+            CrashMode::Drop => file.synced_len,
+            CrashMode::Keep => file.bytes.len(),
+            CrashMode::Torn => dice.between(file.synced_len, file.bytes.len()),
+        };
+        let bytes = file.bytes[..len].to_vec();
+        return File { bytes, synced_len: len, replicas: Some(replicas.clone()), ..File::default() };
+    }
     let mut bytes = file.bytes[..file.synced_len].to_vec();
     let unsynced = &file.bytes[file.synced_len..];
     match mode {

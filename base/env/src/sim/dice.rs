@@ -23,6 +23,11 @@ impl Dice {
         (self.next_u64() % end as u64) as usize
     }
 
+    /// In `start..=end`.
+    pub fn between(&mut self, start: usize, end: usize) -> usize {
+        start + self.below(end - start + 1)
+    }
+
     /// True one time in `n`.
     pub fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0

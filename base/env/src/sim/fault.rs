@@ -20,6 +20,7 @@ pub enum Operation {
     Remove,
     List,
     Exists,
+    Seal,
 }
 
 impl Operation {
@@ -43,8 +44,26 @@ pub struct Fault {
     skip: u64,
     forever: bool,
     errno: i32,
-    /// What was asked for is done, and its answer is the error.
-    done: bool,
+    then: Then,
+}
+
+/// What happens besides the error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    Nothing,
+    /// What was asked for is done.
+    Done,
+    /// What was asked for is done later.
+    DoneLater,
+}
+
+/// What becomes of a change of names that is not refused.
+pub(super) enum Fate {
+    Done,
+    /// It is done, and this error is the answer.
+    AnswerLost(io::Error),
+    /// It is not done yet, and this error is the answer.
+    Late(io::Error),
 }
 
 impl Fault {
@@ -57,18 +76,29 @@ impl Fault {
             skip: 0,
             forever: false,
             errno: EIO,
-            done: false,
+            then: Then::Nothing,
         }
     }
 
     /// The next rename of a path that contains `path_part` is done, but its answer is lost: its error is in doubt.
     pub fn answer_lost(path_part: &str) -> Fault {
-        Fault { done: true, ..Fault::new(Operation::Rename, path_part) }
+        Fault::new(Operation::Rename, path_part).but_done()
     }
 
     /// The next operation of whatever kind, on whatever path.
     pub fn any() -> Fault {
-        Fault { operation: None, path_part: String::new(), skip: 0, forever: false, errno: EIO, done: false }
+        Fault { operation: None, ..Fault::new(Operation::Create, "") }
+    }
+
+    /// What was asked for is done, and the error is in doubt. For changes of names; others fail as without it.
+    pub fn but_done(self) -> Fault {
+        Fault { then: Then::Done, ..self }
+    }
+
+    /// As `but_done`, but it is done when [`SimFileSystem::deliver_late`](super::SimFileSystem::deliver_late) is called, if
+    /// it can be done then. Only for HDFS.
+    pub fn but_done_later(self) -> Fault {
+        Fault { then: Then::DoneLater, ..self }
     }
 
     /// Only the `n`-th such operation fails; 1 is the next.
@@ -135,19 +165,18 @@ impl Faults {
 
     /// The error of the first fault whose turn it is; every matching fault counts this operation.
     pub(super) fn check(&mut self, operation: Operation, path: &Path) -> io::Result<()> {
-        self.check_answer(operation, path)?.map_or(Ok(()), Err)
+        match self.fate(operation, path)? {
+            Fate::Done => Ok(()),
+            Fate::AnswerLost(error) | Fate::Late(error) => Err(error),
+        }
     }
 
-    /// As `check`; an error inside `Ok` is the answer to an operation that is done.
-    pub(super) fn check_answer(
-        &mut self,
-        operation: Operation,
-        path: &Path,
-    ) -> io::Result<Option<io::Error>> {
+    /// As `check`, for a change of names.
+    pub(super) fn fate(&mut self, operation: Operation, path: &Path) -> io::Result<Fate> {
         self.count += 1;
         self.run_interruptions(operation, path);
         if self.waiting.is_empty() {
-            return Ok(None);
+            return Ok(Fate::Done);
         }
         let text = path.to_string_lossy();
         let mut hit_by = None;
@@ -163,17 +192,17 @@ impl Faults {
             if fault.operation.is_none() && fault.errno == ENOSPC && !operation.needs_space() {
                 return fault.forever;
             }
-            hit_by.get_or_insert((fault.errno, fault.done));
+            hit_by.get_or_insert((fault.errno, fault.then));
             fault.forever
         });
-        match hit_by {
-            None => Ok(None),
-            Some((errno, done)) => {
-                self.hit += 1;
-                let error = io::Error::from_raw_os_error(errno);
-                let error = io::Error::new(error.kind(), format!("{text}: {error}"));
-                if done { Ok(Some(crate::in_doubt(error))) } else { Err(error) }
-            }
+        let Some((errno, then)) = hit_by else { return Ok(Fate::Done) };
+        self.hit += 1;
+        let error = io::Error::from_raw_os_error(errno);
+        let error = io::Error::new(error.kind(), format!("{text}: {error}"));
+        match then {
+            Then::Nothing => Err(error),
+            Then::Done => Ok(Fate::AnswerLost(crate::in_doubt(error))),
+            Then::DoneLater => Ok(Fate::Late(crate::in_doubt(error))),
         }
     }
 }

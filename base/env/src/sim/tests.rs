@@ -2,7 +2,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use super::*;
-use crate::is_in_doubt;
+use crate::{FileSystem, WritableFile, is_in_doubt};
 
 fn path(text: &str) -> &Path {
     Path::new(text)

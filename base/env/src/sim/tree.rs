@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
+use super::hdfs::Replicas;
 use crate::DirEntry;
 
 pub(super) type NodeId = u64;
@@ -28,6 +29,8 @@ pub(super) struct File {
     pub(super) lost: bool,
     /// What was synced last, of a file that was opened for updates: any of its bytes may have changed since.
     pub(super) before_updates: Option<Vec<u8>>,
+    /// Where it is in HDFS.
+    pub(super) replicas: Option<Replicas>,
 }
 
 #[derive(Default)]
@@ -138,6 +141,7 @@ impl Tree {
         if self.find_dir(path).is_ok() {
             return Err(named(io::ErrorKind::IsADirectory, path));
         }
+        self.let_go(path);
         Ok(self.add(slot, Node::File(File::default())))
     }
 
@@ -167,6 +171,7 @@ impl Tree {
                 (Node::Dir(_), Node::File(_)) => return Err(named(io::ErrorKind::NotADirectory, to)),
             }
         }
+        self.let_go(to);
         self.change(id, Some(old), Some(new));
         Ok(())
     }
@@ -174,8 +179,27 @@ impl Tree {
     /// Takes a name away, with all below it.
     pub(super) fn remove(&mut self, path: &Path) -> io::Result<()> {
         let (id, slot) = (self.find(path)?, self.slot(path)?);
+        self.let_go(path);
         self.change(id, Some(slot), None);
         Ok(())
+    }
+
+    /// In HDFS, files that lose their name can neither be read nor written any more.
+    fn let_go(&mut self, path: &Path) {
+        let mut left: Vec<NodeId> = self.find(path).into_iter().collect();
+        while let Some(id) = left.pop() {
+            match self.nodes.get_mut(&id).expect("a name's node is there") {
+                Node::Dir(dir) => left.extend(dir.names.values()),
+                Node::File(file) => file.replicas.iter_mut().for_each(Replicas::let_go),
+            }
+        }
+    }
+
+    /// Ends a file of HDFS.
+    pub(super) fn close(&mut self, id: NodeId) {
+        if let Some(replicas) = &mut self.file_mut(id).replicas {
+            replicas.lease = None;
+        }
     }
 
     pub(super) fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
@@ -202,9 +226,9 @@ impl Tree {
         out
     }
 
-    pub(super) fn bytes(&self, id: NodeId) -> &[u8] {
+    pub(super) fn file(&self, id: NodeId) -> &File {
         match &self.nodes[&id] {
-            Node::File(file) => &file.bytes,
+            Node::File(file) => file,
             Node::Dir(_) => unreachable!("handles are made for files only"),
         }
     }
@@ -273,6 +297,13 @@ impl Tree {
         Ok(())
     }
 
+    /// All names reach the disk.
+    pub(super) fn make_all_durable(&mut self) {
+        for change in std::mem::take(&mut self.pending) {
+            self.make_durable(&change);
+        }
+    }
+
     pub(super) fn make_durable(&mut self, change: &Change) {
         let removed = change.removed.iter().map(|slot| (slot, None));
         let added = change.added.iter().map(|slot| (slot, Some(change.node)));
@@ -287,7 +318,7 @@ impl Tree {
     /// Parent directory and name of a path that may not exist yet.
     fn slot(&self, path: &Path) -> io::Result<Slot> {
         let name = names(path)?.pop().ok_or_else(|| named(io::ErrorKind::InvalidInput, path))?;
-        let dir = self.find_dir(super::parent(path))?;
+        let dir = self.find_dir(super::files::parent(path))?;
         Ok((dir, name))
     }
 
@@ -339,7 +370,7 @@ impl Tree {
         }
     }
 
-    fn file_mut(&mut self, id: NodeId) -> &mut File {
+    pub(super) fn file_mut(&mut self, id: NodeId) -> &mut File {
         match self.nodes.get_mut(&id) {
             Some(Node::File(file)) => file,
             _ => unreachable!("handles are made for files only"),
