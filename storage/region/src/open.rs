@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use halcyon_cell::{Cell, Error, Result, SeqId};
 use halcyon_env::{Env, Holder, WatchedRwLock};
 use halcyon_schema::{FamilyDescriptor, RegionInfo, TableDescriptor, layout};
-use halcyon_wal::WalReader;
+use halcyon_wal::{TEMPORARY_SUFFIX, WalReader};
 use parking_lot::Mutex;
 
 use crate::CompactionSettings;
@@ -152,7 +152,12 @@ impl Region {
         let mut files = Vec::new();
         if env.fs.exists(dir)? {
             for entry in env.fs.list(dir)? {
-                if !entry.is_dir && !entry.name.is_empty() && entry.name.bytes().all(|b| b.is_ascii_digit()) {
+                if entry.name.ends_with(TEMPORARY_SUFFIX) {
+                    let _ = env.fs.remove_file(&dir.join(&entry.name)); // else the next opening does it
+                } else if !entry.is_dir
+                    && !entry.name.is_empty()
+                    && entry.name.bytes().all(|b| b.is_ascii_digit())
+                {
                     files.push(dir.join(&entry.name));
                 }
             }

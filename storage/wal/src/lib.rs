@@ -43,5 +43,5 @@ pub use halcyon_schema::Durability;
 pub use log::{Completion, Wal, WalEntry};
 pub use reader::{CELL_LEN_MAX, ENTRY_LEN_MAX, KEY_LEN_MAX, WalReader};
 pub use roll::RollOutcome;
-pub use split::{Destination, RECOVERED_EDITS_DIR, SplitReport, split_logs};
+pub use split::{Destination, RECOVERED_EDITS_DIR, SplitReport, TEMPORARY_SUFFIX, split_logs};
 pub use stats::WalStats;

@@ -4,7 +4,7 @@
 //! ```text
 //! <region>/recovered.edits/0000000000000000417          a log of one region; 417 = seq of its last entry
 //! <region>/recovered.edits/00000000000000000417         another one of that seq, from the logs of another server
-//! <region>/recovered.edits/0000000000000000402-<log>.temp   being written; 402 = seq of its first
+//! <region>/recovered.edits/0000000000000000402-<log>.<random>.temp   being written; 402 = seq of its first
 //! ```
 //!
 //! Each file is whole and durable before it gets its name, and splitting the same logs again makes the same
@@ -17,7 +17,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use halcyon_cell::{Cell, CellRef, Error, Result, SeqId};
-use halcyon_env::{DirEntry, Env, WritableFile, invariant};
+use halcyon_env::{DirEntry, Env, WritableFile, invariant, random_bytes};
 use halcyon_proto::pb;
 
 use crate::format::{COMPACTION_QUALIFIER, PreparedEntry, TRAILER, encode_header, is_marker};
@@ -25,8 +25,8 @@ use crate::reader::WalReader;
 
 /// Name of the directory in a region's directory.
 pub const RECOVERED_EDITS_DIR: &str = "recovered.edits";
-/// Suffix of a file being written.
-const TEMPORARY_SUFFIX: &str = ".temp";
+/// Suffix of a file being written. One that an attempt left is removed when its region opens.
+pub const TEMPORARY_SUFFIX: &str = ".temp";
 /// Digits of a file's name.
 const NAME_LEN: usize = 19;
 /// Files of one region that may end with the same sequence id, told apart by zeros before it.
@@ -182,14 +182,16 @@ impl Splitter<'_> {
 impl Output {
     fn new(dir: PathBuf, log: &Path, first_seq: SeqId) -> Output {
         let log = log.file_name().unwrap_or_default().to_string_lossy();
-        let temporary = dir.join(format!("{:019}-{log}{TEMPORARY_SUFFIX}", first_seq.get()));
+        // No other attempt has this name. A change that comes late, when its attempt has failed, cannot meet a file of ours.
+        let token: String = random_bytes::<6>().iter().map(|byte| format!("{byte:02x}")).collect();
+        let temporary = dir.join(format!("{:019}-{log}.{token}{TEMPORARY_SUFFIX}", first_seq.get()));
         Output { dir, temporary, file: None, buffer: Vec::new(), last_seq: first_seq }
     }
 
     fn write(&mut self, env: &Env) -> Result<()> {
         if self.file.is_none() {
             env.fs.create_dir_all(&self.dir)?;
-            let mut file = env.fs.create_over(&self.temporary)?;
+            let mut file = env.fs.create(&self.temporary)?;
             file.write_all(&encode_header())?;
             self.file = Some(file);
         }
