@@ -14,15 +14,15 @@
 //! Therefore each opening makes a directory of its own, once, and never with parents. The next opening takes the
 //! directories of all earlier ones away, and only then lists the stores. From that moment an earlier opening can neither
 //! make a file nor bring one into a store: its `create` and `rename` fail, because the directory is gone. A rename before
-//! that moment is seen by the listing.
+//! that moment is seen by the listing. Of two servers that begin to open the region at the same time, at most one succeeds.
 //!
 //! A file that has to leave its store again goes back to the opening's directory and is not removed in the store: there
 //! it may be a file of the next opening by now.
 
-use std::io::ErrorKind;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use halcyon_cell::{Error, Result};
+use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_env::Env;
 
 /// HBase's name for it; HBase empties it as well when it opens a region.
@@ -43,16 +43,32 @@ impl OpeningDir {
     /// stores are listed. After an error it can be called again.
     pub fn begin(env: &Env, region_dir: &Path, archive_dir: &Path) -> Result<OpeningDir> {
         let all = region_dir.join(TEMPORARY);
-        if env.fs.exists(&all)? {
-            for entry in env.fs.list(&all)?.into_iter().filter(|entry| entry.is_dir) {
-                take_away(env, &all, &entry.name, archive_dir)?;
-            }
-            env.fs.remove_dir_all(&all)?;
+        if !env.fs.exists(&all)? {
+            env.fs.create_dir(&all)?;
         }
-        let dir = all.join(random_name());
-        env.fs.create_dir(&all)?;
-        env.fs.create_dir(&dir)?;
-        Ok(OpeningDir { env: env.clone(), dir })
+        // Only what is found here is removed, and never `.tmp` as a whole: an opening may have begun since.
+        for entry in env.fs.list(&all)? {
+            if entry.is_dir {
+                take_away(env, &all, &entry.name, archive_dir)?;
+            } else {
+                env.fs.remove_file(&all.join(&entry.name))?;
+            }
+        }
+        let place = OpeningDir { env: env.clone(), dir: all.join(random_name()) };
+        env.fs.create_dir(&place.dir)?;
+        place.check_alone(&all)?;
+        Ok(place)
+    }
+
+    /// Of two openings at the same time, at most one finds itself alone: each looks after it has made its directory.
+    fn check_alone(&self, all: &Path) -> Result<()> {
+        let mine = name_of(&self.dir)?;
+        let openings = self.env.fs.list(all)?;
+        if openings.iter().map(|entry| &*entry.name).eq([mine]) {
+            return Ok(());
+        }
+        let _ = self.env.fs.remove_dir_all(&self.dir); // else the next opening does it
+        Err(Error::new(ErrorKind::Moved, format!("{}: another server opens the region", all.display())))
     }
 
     pub fn env(&self) -> &Env {
@@ -75,13 +91,16 @@ impl OpeningDir {
     }
 
     /// Takes a file that `publish` may have moved out of its store again, if it is there, and removes it.
+    ///
+    /// A rename in doubt may be carried out later. It comes to nothing once its source is gone, so that goes first.
     pub fn take_back(&self, path: &Path) -> Result<()> {
         let back = self.dir.join(name_of(path)?);
+        remove_if_there(&self.env, &back)?;
         if self.env.fs.exists(path)? {
             let moved = self.env.fs.rename(path, &back);
             moved.or_else(|error| self.env.fs.resolve_rename(path, &back, error))?;
+            remove_if_there(&self.env, &back)?;
         }
-        let _ = self.env.fs.remove_file(&back); // the next opening does it
         Ok(())
     }
 
@@ -145,7 +164,7 @@ fn take_away(env: &Env, all: &Path, opening: &str, archive_dir: &Path) -> Result
             archive_going(env, &dir.join(&entry.name), name, &archive_dir.join(family))?;
         }
     }
-    Ok(())
+    Ok(env.fs.remove_dir_all(&dir)?)
 }
 
 fn archive_going(env: &Env, going: &Path, name: &str, archive_dir: &Path) -> Result<()> {
@@ -169,15 +188,18 @@ fn random_name() -> String {
 /// Removes a file if it is there.
 pub(crate) fn remove_if_there(env: &Env, path: &Path) -> Result<()> {
     match env.fs.remove_file(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => Ok(removed?),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use halcyon_env::FileSystem;
     use halcyon_env::sim::{Fault, Operation, SimFileSystem};
+    use parking_lot::Mutex;
 
     use super::*;
 
@@ -215,7 +237,7 @@ mod tests {
         let second = begin(&env);
         let error = first.publish(&before, &to).unwrap_err();
         assert!(error.to_string().contains("not found"), "{error}");
-        assert_eq!(env.fs.create(&first.new_file()).err().map(|e| e.kind()), Some(ErrorKind::NotFound));
+        assert_eq!(env.fs.create(&first.new_file()).err().map(|e| e.kind()), Some(io::ErrorKind::NotFound));
         first.take_back(&to).unwrap();
         assert!(names(&fs, STORE).is_empty());
         let own = write(&second);
@@ -238,6 +260,52 @@ mod tests {
         let _second = begin(&env);
         first.take_back(&to).unwrap_err();
         assert_eq!(names(&fs, STORE), ["a"]);
+    }
+
+    /// The second opening begins while the first one is about to make its directory, or has just made it.
+    #[test]
+    fn of_two_openings_at_the_same_time_one_succeeds() {
+        let (whole, env) = disk();
+        begin(&env);
+        let before = whole.calls();
+        begin(&env);
+        let calls = whole.calls() - before;
+        assert!(calls > 6);
+        for seed in 0..10 {
+            for n in 1..=calls {
+                let fs = SimFileSystem::hdfs(seed);
+                fs.create_dir_all(Path::new(STORE)).unwrap();
+                let env = fs.env();
+                let earlier = begin(&env);
+                let second = Arc::new(Mutex::new(None));
+                let (other, slot) = (env.clone(), second.clone());
+                fs.pause_at(fs.calls() + n, move || *slot.lock() = Some(begin(&other)));
+                let first = OpeningDir::begin(&env, Path::new(REGION), Path::new(ARCHIVE));
+                let second = second.lock().take().expect("it was opened meanwhile");
+                let can_commit = [Some(&earlier), first.as_ref().ok(), Some(&second)]
+                    .map(|place| place.is_some_and(|place| env.fs.create(&place.new_file()).is_ok()));
+                let count = can_commit.iter().filter(|can| **can).count();
+                assert!(count == 1 && !can_commit[0], "seed {seed}, before call {n}: {can_commit:?}");
+            }
+        }
+    }
+
+    /// The rename that was to put a file in place comes when its commit has failed already.
+    #[test]
+    fn a_late_publish_comes_to_nothing() {
+        let fs = SimFileSystem::hdfs(1);
+        fs.create_dir_all(Path::new(STORE)).unwrap();
+        let place = begin(&fs.env());
+        let (file, to) = (write(&place), Path::new(STORE).join("a"));
+        fs.inject(Fault::new(Operation::Rename, ".tmp").but_done_later());
+        place.publish(&file, &to).unwrap_err();
+        // It is not known whether the source is gone, so the file is not settled yet.
+        fs.inject(Fault::new(Operation::Remove, ".tmp"));
+        place.take_back(&Path::new(STORE).join(name_of(&file).unwrap())).unwrap_err();
+        place.take_back(&Path::new(STORE).join(name_of(&file).unwrap())).unwrap();
+        fs.deliver_late();
+        assert_eq!(fs.faults_hit(), 2);
+        assert!(names(&fs, STORE).is_empty());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use common::*;
 use halcyon_cell::{CellType, Result};
-use halcyon_env::sim::{CrashMode, SimFileSystem};
+use halcyon_env::sim::{CrashMode, SimDisk};
 use halcyon_region::*;
 use halcyon_schema::FamilyDescriptor;
 
@@ -129,7 +129,11 @@ fn every_sync_point_with_stripes_made_by_compactions() {
 }
 
 fn die_at_every_sync_point(families: &[FamilyDescriptor]) {
-    let fs = Arc::new(SimFileSystem::new());
+    SimDisk::ALL.iter().for_each(|&disk| die_at_every_sync_point_of(disk, families));
+}
+
+fn die_at_every_sync_point_of(disk: SimDisk, families: &[FamilyDescriptor]) {
+    let fs = Arc::new(disk.files(1));
     let mut bench = Bench::on(fs.clone(), families);
     let before = fs.sync_points();
     workload(&mut bench, &mut Journal::default()).unwrap();
@@ -137,10 +141,10 @@ fn die_at_every_sync_point(families: &[FamilyDescriptor]) {
     assert!(points > before + 60, "the workload has {points} sync points");
     for point in 1..=points {
         for mode in CrashMode::ALL {
-            let fs = Arc::new(SimFileSystem::new());
+            let fs = Arc::new(disk.files(1));
             fs.fail_at(point);
             let mut journal = Journal::default();
-            let what = format!("death at sync point {point} of {points}, {mode:?}");
+            let what = format!("{disk:?}, death at sync point {point} of {points}, {mode:?}");
             let Ok(mut bench) = Bench::try_on(fs.clone(), families) else {
                 // It died while the region was made: opening on what is left must simply work.
                 let left = Arc::new(fs.crash(mode, point));
@@ -158,5 +162,5 @@ fn die_at_every_sync_point(families: &[FamilyDescriptor]) {
             check(&bench, &journal, &format!("{what}, second crash"));
         }
     }
-    println!("{points} sync points, {} deaths each", CrashMode::ALL.len());
+    println!("{disk:?}: {points} sync points, {} deaths each", CrashMode::ALL.len());
 }

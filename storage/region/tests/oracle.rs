@@ -13,7 +13,7 @@ use common::scripts::{descriptor, region_scan};
 use common::*;
 use halcyon_cell::{Cell, CellType};
 use halcyon_env::Clock;
-use halcyon_env::sim::CrashMode;
+use halcyon_env::sim::{CrashMode, SimDisk};
 use halcyon_region::*;
 use halcyon_schema::FamilyDescriptor;
 use halcyon_testkit::{Engine, FamilyOptions, MajorRows, OracleScan, check_seeds};
@@ -29,10 +29,10 @@ struct RegionEngine {
 static DROPPED_IN_PART: AtomicUsize = AtomicUsize::new(0);
 
 impl RegionEngine {
-    fn new(families: &[FamilyOptions], policy: Policy) -> RegionEngine {
+    fn new(families: &[FamilyOptions], policy: Policy, disk: SimDisk) -> RegionEngine {
         let families: Vec<FamilyDescriptor> =
             families.iter().map(|options| descriptor(options, policy)).collect();
-        RegionEngine { bench: Bench::new(&families), crashes: 0, writes: 0, policy }
+        RegionEngine { bench: Bench::on(Arc::new(disk.files(1)), &families), crashes: 0, writes: 0, policy }
     }
 }
 
@@ -116,9 +116,13 @@ impl Engine for RegionEngine {
 }
 
 fn agrees(policy: Policy, test: &str, seeds: u64) {
+    agrees_on(SimDisk::Local, policy, test, seeds);
+}
+
+fn agrees_on(disk: SimDisk, policy: Policy, test: &str, seeds: u64) {
     let seeds = std::env::var("HALCYON_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(seeds);
     let command = format!("cargo test -p halcyon-region --test oracle {test}");
-    check_seeds(&command, 1..1 + seeds, 300, |families| RegionEngine::new(families, policy));
+    check_seeds(&command, 1..1 + seeds, 300, |families| RegionEngine::new(families, policy, disk));
 }
 
 #[test]
@@ -146,4 +150,14 @@ fn by_stripes() {
 #[test]
 fn first_in_first_out() {
     agrees(Policy::Fifo, "first_in_first_out", 80);
+}
+
+#[test]
+fn on_hdfs() {
+    agrees_on(SimDisk::Hdfs, Policy::Exploring, "on_hdfs", 30);
+}
+
+#[test]
+fn by_stripes_on_hdfs() {
+    agrees_on(SimDisk::Hdfs, Policy::Stripe, "by_stripes_on_hdfs", 15);
 }

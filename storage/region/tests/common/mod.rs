@@ -30,6 +30,8 @@ pub struct Bench {
     incarnation: u32,
 }
 
+const SPLITTING: &str = "-splitting";
+
 pub fn root() -> PathBuf {
     PathBuf::from("/root")
 }
@@ -86,6 +88,26 @@ impl Bench {
     pub fn recover_on(&mut self, fs: Arc<SimFileSystem>) -> Result<()> {
         self.fs = fs;
         self.cache = new_cache();
+        self.open_again()
+    }
+
+    /// Another server on the same files, which has not opened the region.
+    pub fn other_server(&self) -> Bench {
+        Bench {
+            fs: self.fs.clone(),
+            clock: self.clock.clone(),
+            table: self.table.clone(),
+            info: self.info.clone(),
+            wal: self.wal.clone(),
+            region: self.region.clone(),
+            cache: new_cache(),
+            chunks: self.chunks.clone(),
+            incarnation: self.incarnation,
+        }
+    }
+
+    /// Takes the logs of other servers over, and opens the region.
+    pub fn take_over(&mut self) -> Result<()> {
         self.open_again()
     }
 
@@ -146,8 +168,13 @@ fn open(
     let edits = root().join("data/default/t").join(info.encoded_name()).join("recovered.edits");
     if fs.exists(&wals)? {
         for entry in fs.list(&wals)? {
-            split_logs(&env, &wals.join(&entry.name), &|_, _| Ok(Some(edits.clone())))?;
-            fs.remove_dir_all(&wals.join(&entry.name))?;
+            let name = entry.name.strip_suffix(SPLITTING).unwrap_or(&entry.name);
+            let splitting = wals.join(format!("{name}{SPLITTING}"));
+            if name == entry.name {
+                fs.rename_over(&wals.join(name), &splitting)?; // its server makes no file there any more
+            }
+            split_logs(&env, &splitting, &|_, _| Ok(Some(edits.clone())))?;
+            fs.remove_dir_all(&splitting)?;
         }
         fs.sync_dir(&wals)?;
     }

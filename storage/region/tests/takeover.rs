@@ -1,0 +1,121 @@
+//! A server stands still before any one of its calls to HDFS, as if it were frozen. Another one takes its log and its
+//! region over and serves. Then the first one goes on, and a third one opens the region.
+//!
+//! What must hold: the third one shows what was acknowledged by the first two, and no cell that the second one deleted.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use common::*;
+use halcyon_cell::{CellType, Result};
+use halcyon_env::FileSystem;
+use halcyon_env::sim::{CrashMode, SimFileSystem};
+use halcyon_region::*;
+use halcyon_schema::FamilyDescriptor;
+use parking_lot::Mutex;
+
+/// Values that each row may show, `None` for a deleted one: the last acknowledged one, and those written since without an
+/// answer.
+type Known = BTreeMap<String, Vec<Option<String>>>;
+
+fn write(bench: &Bench, known: &Mutex<Known>, row: &str, value: Option<&str>) -> Result<()> {
+    let kind = if value.is_some() { MutationKind::Put } else { MutationKind::Delete };
+    let cell = |value| parse_cell(row, &format!("f:q={value}"), CellType::Put, false);
+    known.lock().entry(row.to_string()).or_default().push(value.map(str::to_string));
+    bench.mutate(mutation(kind, row.as_bytes(), value.map(cell).into_iter().collect()))?;
+    let mut known = known.lock();
+    let values = known.get_mut(row).expect("was just put in");
+    values.drain(..values.len() - 1);
+    Ok(())
+}
+
+fn check(bench: &Bench, known: &Known, what: &str) {
+    let rows = bench.scan(Scan { max_versions: 1, ..Scan::default() }).unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let shown: BTreeMap<_, _> =
+        rows.iter().map(|cells| (text(cells[0].row()), text(cells[0].value()))).collect();
+    for (row, values) in known {
+        assert!(
+            values.contains(&shown.get(row).cloned()),
+            "{what}: row {row} of {shown:?}, known is {known:?}"
+        );
+    }
+    assert!(shown.keys().all(|row| known.contains_key(row)), "{what}: {shown:?}");
+}
+
+/// Two files and something in memory, in the region of the first server.
+fn prepared(seed: u64, known: &Mutex<Known>) -> Bench {
+    let bench = Bench::on(Arc::new(SimFileSystem::hdfs(seed)), &[FamilyDescriptor::new("f").unwrap()]);
+    for row in ["both", "first", "gone"] {
+        write(&bench, known, row, Some("1")).unwrap();
+        bench.region.flush(None).unwrap();
+    }
+    write(&bench, known, "memory", Some("1")).unwrap();
+    bench
+}
+
+/// All that a server does with its files. It goes on after an error, as a server does that was frozen.
+fn first_server(bench: &Bench, known: &Mutex<Known>) {
+    let _ = bench.region.flush(None);
+    let _ = write(bench, known, "first", Some("2"));
+    let _ = bench.compact(false);
+    let _ = bench.wal.roll();
+    let _ = write(bench, known, "first", Some("3"));
+    let _ = bench.region.flush(None);
+    let _ = bench.compact(true);
+}
+
+/// The second one deletes what the first one has, until no file names it any more.
+fn second_server(bench: &Bench, known: &Mutex<Known>) {
+    write(bench, known, "gone", None).unwrap();
+    write(bench, known, "memory", None).unwrap();
+    write(bench, known, "both", Some("2")).unwrap();
+    bench.region.flush(None).unwrap();
+    bench.compact(true).unwrap();
+    write(bench, known, "second", Some("1")).unwrap();
+}
+
+/// `false` if the first server makes fewer calls than that.
+fn frozen_before(seed: u64, call: u64) -> bool {
+    let known = Arc::new(Mutex::new(Known::new()));
+    let bench = prepared(seed, &known);
+    let (mut other, slot) = (bench.other_server(), Arc::new(Mutex::new(None)));
+    let (known2, slot2) = (known.clone(), slot.clone());
+    bench.fs.pause_at(bench.fs.calls() + call, move || {
+        other.take_over().unwrap();
+        second_server(&other, &known2);
+        *slot2.lock() = Some(other);
+    });
+    first_server(&bench, &known);
+    let Some(mut other) = slot.lock().take() else { return false };
+    let what = format!("seed {seed}, frozen before call {call}");
+    check(&other, &known.lock(), &what);
+    other.recover_on(Arc::new(other.fs.crash(CrashMode::Torn, seed))).unwrap();
+    check(&other, &known.lock(), &format!("{what}, opened again"));
+    true
+}
+
+#[test]
+fn a_server_that_thaws_changes_nothing() {
+    for seed in 0..3 {
+        let calls = (1..).take_while(|&call| frozen_before(seed, call)).count();
+        assert!(calls > 60, "{calls}");
+        println!("seed {seed}: frozen before each of {calls} calls");
+    }
+}
+
+/// Nor does its log take an entry any more, whatever it is about to do.
+#[test]
+fn the_log_of_a_frozen_server_is_sealed() {
+    for seed in 0..20 {
+        let known = Mutex::new(Known::new());
+        let bench = prepared(seed, &known);
+        let mut other = bench.other_server();
+        other.take_over().unwrap();
+        assert!(write(&bench, &known, "first", Some("late")).is_err(), "seed {seed}");
+        bench.wal.roll().unwrap_err();
+        assert!(!bench.fs.exists(&root().join("WALs/s1")).unwrap());
+    }
+}
