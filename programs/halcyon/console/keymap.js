@@ -22,7 +22,7 @@ function scale() {
   };
 }
 
-const rangeText = (row) => `${row.start === "" ? "first key" : row.start} – ${row.end === "" ? "last key" : row.end}`;
+const rangeText = (row) => row.is_one_key ? `key ${row.start}` : `${row.start === "" ? "first key" : row.start} – ${row.end === "" ? "last key" : row.end}`;
 
 export class KeyMap {
   #answer = null;
@@ -37,10 +37,11 @@ export class KeyMap {
     this.cell = h("p", { id: "keymap-cell", class: "hidden", "aria-live": "polite" });
     this.most = h("span");
     this.empty = h("p", { class: "empty", text: "No region is open. Key ranges appear here once a table exists; their colour shows requests per second." });
+    this.hotKeys = h("ol", { class: "hot-keys", "aria-label": "Hot keys" });
     this.map = h("div", { class: "keymap" }, this.canvas,
       h("div", { class: "scale" }, h("span", { text: "0" }), h("i", { "aria-hidden": "true" }), this.most));
-    const about = "Requests per second by key range and time. Rows are regions, or neighbours that are joined; a bright row is a hot range.";
-    const { element } = panel({ id: "keymap", title: "Hot key ranges", about, controls: [this.requests, this.table], full: true }, this.map, this.empty, this.cell);
+    const about = "Requests per second by key range and time. Regions are cut where their requests go, by samples of the rows asked for; a bright row is a hot range or a hot key.";
+    const { element } = panel({ id: "keymap", title: "Hot keys and key ranges", about, controls: [this.requests, this.table], full: true }, this.map, this.hotKeys, this.empty, this.cell);
     this.element = element;
     this.resized = new ResizeObserver(() => this.draw());
     this.resized.observe(this.map);
@@ -80,6 +81,7 @@ export class KeyMap {
     const answer = this.#answer;
     const hasRows = Boolean(answer?.rows.length);
     this.map.hidden = !hasRows;
+    this.#listHotKeys(answer?.hot_keys ?? []);
     this.empty.hidden = hasRows;
     if (!hasRows || this.map.clientWidth === 0) return;
     const layout = this.#layout();
@@ -95,6 +97,13 @@ export class KeyMap {
     setText(this.most, `${si(answer.largest)} requests/s`);
     this.canvas.dataset.rows = answer.rows.length;
     this.canvas.setAttribute("aria-label", `Requests by key range and time: ${count(answer.rows.length)} rows, at most ${si(answer.largest)} requests per second in one. Arrow keys read single cells.`);
+  }
+
+  /** The keys that are hot now. */
+  #listHotKeys(keys) {
+    this.hotKeys.hidden = keys.length === 0;
+    this.hotKeys.replaceChildren(...keys.map(({ table, key, reads_per_s: reads, writes_per_s: writes }) =>
+      h("li", {}, h("code", { text: key }), h("span", { text: `${table}: ${si(reads)} reads/s, ${si(writes)} writes/s` }))));
   }
 
   #drawCells(context, { gutter, cellWidth, rowHeight, height, width }) {

@@ -140,8 +140,15 @@ async fn numbers_of_the_console_are_those_of_the_load() {
             |map| map["values"][0].as_array().is_some_and(|row| sum(row) > 0.0),
         );
         let step = map["step_s"].as_f64().unwrap();
-        let rows = map["values"].as_array().unwrap().iter();
-        rows.map(|row| sum(row.as_array().unwrap()) * step).collect::<Vec<f64>>()
+        // Rows are parts of regions.
+        let mut regions = vec![0.0; 3];
+        let rows = map["rows"].as_array().unwrap().iter().zip(map["values"].as_array().unwrap());
+        for (row, values) in rows {
+            let start = row["start"].as_str().unwrap();
+            let region = if start < "0500" { 0 } else { 1 + usize::from(start >= "<") };
+            regions[region] += sum(values.as_array().unwrap()) * step;
+        }
+        regions
     };
     let close = |rows: &[f64], wanted: &[f64]| {
         rows.len() == wanted.len() && rows.iter().zip(wanted).all(|(is, wanted)| (is - wanted).abs() < 0.5)
@@ -155,6 +162,24 @@ async fn numbers_of_the_console_are_those_of_the_load() {
         assert!(Instant::now() < deadline, "{writes:?} {reads:?}");
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
+
+    // a key that is read more than all others
+    let path = "keys?range=15m&table=orders&requests=reads";
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let hot = loop {
+        read_rows(&client, &regions[0], 42..43).await;
+        let map = api(master, path);
+        if let Some(hot) = map["hot_keys"].as_array().unwrap().first() {
+            break hot.clone();
+        }
+        assert!(Instant::now() < deadline, "{map:#}");
+    };
+    assert_eq!((&hot["table"], &hot["key"]), (&"orders".into(), &"0042".into()), "{hot}");
+    assert!(hot["reads_per_s"].as_f64().unwrap() > 1.0 && hot["writes_per_s"] == 0.0, "{hot}");
+    let map = api(master, path);
+    let hot_row = map["rows"].as_array().unwrap().iter().find(|row| row["is_one_key"] == true);
+    assert_eq!(hot_row.expect("a row of the hot key")["start"], "0042");
+    assert!(api(master, "keys?range=15m&table=others")["hot_keys"].as_array().unwrap().is_empty());
 
     let memory = api(master, "memory");
     assert_eq!(memory["budget_bytes"], 256 << 20);

@@ -25,6 +25,7 @@ mod compact;
 mod flush;
 mod in_memory;
 mod keeping;
+mod key_samples;
 mod modify;
 mod mvcc;
 mod new_files;
@@ -51,6 +52,7 @@ pub use compact::{
 };
 pub use flush::FlushOutcome;
 pub use halcyon_schema::Durability;
+pub use key_samples::{KeySample, ROW_BYTES_MAX};
 pub use modify::CheckOutcome;
 pub use mvcc::WriteTicket;
 pub use region::{Region, RegionServices, RegionStats};

@@ -41,6 +41,7 @@ impl Region {
         single: bool,
         results: &mut Vec<MutationResult>,
     ) -> Result<Option<WriteTicket>> {
+        self.sample_writes(std::slice::from_ref(&mutation));
         let done = self.check_mutation(&mutation).and_then(|()| {
             let mut row = self.row_locks.lock_one(&mutation.row);
             let clock_ms = self.services.env.clock.now_ms();
@@ -156,6 +157,7 @@ impl Region {
         nonce: Nonce,
         mode: ReadMode,
     ) -> Result<(Vec<MutationResult>, WriteTicket)> {
+        self.sample_writes(&batch);
         let clock_ms = self.services.env.clock.now_ms();
         let now_ms = clock_ms.max(not_before.unwrap_or(i64::MIN));
         let now_ms = guards.stamp(now_ms, batch.iter().any(puts), batch.iter().any(deletes_now));

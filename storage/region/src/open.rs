@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use crate::CompactionSettings;
 use crate::activity;
 use crate::api::Nonce;
+use crate::key_samples::KeySamples;
 use crate::mvcc::Mvcc;
 use crate::place::{OpeningDir, retire};
 use crate::region::{Counters, Region, RegionServices};
@@ -103,6 +104,7 @@ impl Region {
             closing: AtomicBool::new(false),
             open_seq_num: known.next(),
             counters: Counters::default(),
+            key_samples: KeySamples::default(),
             replayed_nonces: Mutex::default(),
             info,
             table,

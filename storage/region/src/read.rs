@@ -41,10 +41,14 @@ impl Region {
     pub fn get(&self, scan: Scan, mode: ReadMode) -> Result<Vec<Cell>> {
         let _open = self.enter()?;
         self.check_row(&scan.start_row, "get")?;
+        let sampled = self.is_read_due().then(|| scan.start_row.clone());
         let mut cells = Vec::new();
         let mut scanner = self.scanner_at(None, scan, mode, Visible::Published)?;
         while scanner.next(&mut ScanLimits::NONE.clone(), &mut cells)? != NextState::Exhausted {}
-        self.note_scanned(1, scanner.counts().rows_filtered);
+        self.note_scanned(1, scanner.counts().rows_filtered, &[]);
+        if let Some(row) = sampled {
+            self.key_samples.keep(&row, false, 1);
+        }
         Ok(cells)
     }
 

@@ -16,6 +16,8 @@ use halcyon_schema::{RegionInfo, TableDescriptor};
 use halcyon_wal::Wal;
 use parking_lot::{Mutex, RwLockReadGuard, RwLockWriteGuard};
 
+use crate::api::Mutation;
+use crate::key_samples::{KeySample, KeySamples};
 use crate::mvcc::Mvcc;
 use crate::place::OpeningDir;
 use crate::read_points::ReadPoints;
@@ -76,6 +78,7 @@ pub struct Region {
     pub(crate) closing: AtomicBool,
     pub(crate) open_seq_num: SeqId,
     pub(crate) counters: Counters,
+    pub(crate) key_samples: KeySamples,
     /// Until the server takes them.
     pub(crate) replayed_nonces: Mutex<Vec<ReplayedNonce>>,
 }
@@ -313,9 +316,12 @@ impl Region {
     }
 
     /// Counts rounds of a scan and the rows that its filter dropped. HBase counts each call of `RegionScanner.next` as a
-    /// read request, also the one that finds nothing.
-    pub fn note_scanned(&self, rounds: u64, filtered_rows: u64) {
-        self.counters.reads.fetch_add(rounds, Ordering::Relaxed);
+    /// read request, also the one that finds nothing. `last_row` stands for the rows that were read; it may be empty.
+    pub fn note_scanned(&self, rounds: u64, filtered_rows: u64, last_row: &[u8]) {
+        let before = self.counters.reads.fetch_add(rounds, Ordering::Relaxed);
+        if !last_row.is_empty() && self.key_samples.first_due(before, rounds).is_some() {
+            self.key_samples.keep(last_row, false, rounds);
+        }
         if filtered_rows > 0 {
             self.counters.filtered_reads.fetch_add(filtered_rows, Ordering::Relaxed);
         }
@@ -329,6 +335,27 @@ impl Region {
             cached.map(|file| file.name.clone()).collect()
         };
         views.flat_map(names).collect()
+    }
+
+    /// Whether the next read is to be kept; nearly, as others read too.
+    #[inline]
+    pub(crate) fn is_read_due(&self) -> bool {
+        self.key_samples.first_due(self.counters.reads.load(Ordering::Relaxed), 1).is_some()
+    }
+
+    /// Keeps rows of some of these mutations for [`Region::take_key_samples`]. Those that fail are among them.
+    #[inline]
+    pub(crate) fn sample_writes(&self, batch: &[Mutation]) {
+        let before = self.counters.writes.load(Ordering::Relaxed);
+        if let Some(first) = self.key_samples.first_due(before, batch.len() as u64) {
+            self.key_samples.keep_some(first, batch.iter().map(|mutation| &*mutation.row), true);
+        }
+    }
+
+    /// Rows of some requests since the last call of this; at most 128, of at most 128 bytes each. A row that an
+    /// Increment or Append reads counts once, as written.
+    pub fn take_key_samples(&self) -> Vec<KeySample> {
+        self.key_samples.take()
     }
 
     /// Read and write requests since the region was opened.

@@ -157,6 +157,7 @@ impl Region {
         single: bool,
         results: &mut Vec<MutationResult>,
     ) -> Result<Option<WriteTicket>> {
+        self.sample_writes(&run);
         let first_result = results.len();
         results.extend(run.iter().map(|mutation| self.check_mutation(mutation).map(|()| None)));
         let rows = run.iter().map(|mutation| mutation.row.as_ref());
@@ -301,7 +302,7 @@ impl Region {
         while scanner.next(&mut crate::api::ScanLimits::NONE.clone(), &mut cells)?
             != crate::api::NextState::Exhausted
         {}
-        self.note_scanned(1, 0);
+        self.note_scanned(1, 0, &[]);
         Ok(cells)
     }
 

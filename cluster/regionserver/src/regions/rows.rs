@@ -49,7 +49,7 @@ pub(crate) fn scan(region: &Arc<Region>, scan: Scan) -> Result<Vec<Vec<Cell>>> {
             rows.push(row);
         }
         if state == NextState::Exhausted {
-            region.note_scanned(rows.len() as u64 + 1, scanner.counts().rows_filtered);
+            region.note_scanned(rows.len() as u64 + 1, scanner.counts().rows_filtered, &[]);
             return Ok(rows);
         }
     }

@@ -141,7 +141,7 @@ impl ScanRun {
         if !is_over && matches!(self.origin, Origin::Opened { may_be_kept: false, .. }) {
             return Err(CallError::NeedsDisk); // it runs once more, and counts then
         }
-        self.note_scanned(results.rounds, before);
+        self.note_scanned(results.rounds, before, results.last_row());
         if is_over {
             self.close();
             return Ok(reply);
@@ -158,9 +158,9 @@ impl ScanRun {
     }
 
     /// Counts what this call read, once for the call.
-    fn note_scanned(&self, rounds: u64, before: ScanCounts) {
+    fn note_scanned(&self, rounds: u64, before: ScanCounts, last_row: &[u8]) {
         let filtered = self.holder.scanner.counts().rows_filtered - before.rows_filtered;
-        self.holder.online.region.note_scanned(rounds, filtered);
+        self.holder.online.region.note_scanned(rounds, filtered, last_row);
         self.server.user_loads.note_reads(&self.holder.connection, rounds);
         if filtered > 0 {
             self.server.user_loads.note_filtered(&self.holder.connection, filtered);

@@ -13,11 +13,13 @@ mod api;
 mod assets;
 mod columns;
 mod health;
+mod key_rows;
 mod keys;
 mod keys_text;
 mod lists;
 mod marks;
 mod readings;
+mod segments;
 mod timeline;
 
 use std::io;
@@ -26,11 +28,12 @@ use std::time::Duration;
 
 use axum::Router;
 use halcyon_env::spawn_thread;
+use halcyon_region::Region;
 use halcyon_regionserver::MemoryAccount;
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use self::keys::KeyTraffic;
+use self::keys::{KeyTraffic, Requested};
 use self::marks::StallMarks;
 use self::timeline::Timeline;
 use crate::pages::Sources;
@@ -134,9 +137,13 @@ impl Console {
         if kept.regions_at_s.is_none_or(|last| at_s >= last + REGIONS_PERIOD_S) {
             kept.regions_at_s = Some(at_s);
             let regions = self.sources.region_server.regions().online();
-            let counted = regions.iter().map(|online| (online.region.info(), online.region.requests()));
-            kept.keys.push(at_s, counted);
+            kept.keys.push(at_s, regions.iter().map(|online| requested(&online.region)));
         }
         self.account.set(kept.held_bytes());
     }
+}
+
+fn requested(region: &Region) -> Requested<'_> {
+    let (reads, writes) = region.requests();
+    Requested { info: region.info(), reads, writes, samples: region.take_key_samples() }
 }
