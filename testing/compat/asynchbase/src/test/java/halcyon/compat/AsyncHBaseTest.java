@@ -159,12 +159,16 @@ class AsyncHBaseTest {
 
   @Test
   void scans() throws Exception {
+    List<Deferred<Object>> puts = new ArrayList<>();
     for (char c = 'a'; c <= 'z'; c++) {
       for (int i = 0; i < 5; i++) {
-        client.put(put(c + "-scan-" + i, "q", c + "" + i));
+        puts.add(client.put(put(c + "-scan-" + i, "q", c + "" + i)));
       }
     }
     join(client.flush());
+    for (Deferred<Object> put : puts) {
+      join(put); // flush() promises only to send what is buffered
+    }
     assertEquals(20, rows(scanner("f-scan", "j-scan")).size());
     Scanner small = scanner("f-scan", "j-scan");
     small.setMaxNumRows(3);
