@@ -46,6 +46,7 @@ pub use memory::account::MemoryAccount;
 pub use memory::budget::{MemoryPart, MemoryPlan};
 pub use metrics::counters::{Counter, Counters};
 pub use metrics::load::ServerStats;
+pub use metrics::op_times::{Op, TableTimes};
 pub use regions::region_table::{OnlineRegion, RegionTable};
 pub use regionserver::RegionServer;
 pub use service::{AdminService, ClientService};

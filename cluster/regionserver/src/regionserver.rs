@@ -43,6 +43,7 @@ use crate::memory::account::MemoryAccount;
 use crate::memory::budget::MemoryPart;
 use crate::memory::pressure::Pressure;
 use crate::metrics::counters::{Counters, RequestRate};
+use crate::metrics::op_times::OpTimes;
 use crate::metrics::users::UserLoads;
 use crate::regions::files::LocalRegionFiles;
 use crate::regions::region_table::{OnlineRegion, RegionTable};
@@ -71,6 +72,7 @@ pub struct RegionServer {
     pub counters: Arc<Counters>,
     pub(crate) request_rate: Arc<RequestRate>,
     pub(crate) user_loads: UserLoads,
+    pub(crate) op_times: OpTimes,
     pub(crate) slow_calls: SlowCalls,
     /// Where the server's page is; 0: nowhere.
     info_port: AtomicU16,
@@ -133,6 +135,7 @@ impl RegionServer {
             counters: shared.counters.clone(),
             request_rate: shared.request_rate.clone(),
             user_loads: UserLoads::default(),
+            op_times: OpTimes::default(),
             slow_calls: SlowCalls::new(settings.slow_calls_kept_max),
             info_port: AtomicU16::new(0),
             background,
@@ -251,7 +254,7 @@ impl RegionServer {
         if let Ok(region) = &opened {
             self.nonces.report_replayed(&region.take_replayed_nonces());
         }
-        let opened = opened.map(OnlineRegion::new);
+        let opened = opened.map(|region| OnlineRegion::new(region, self.op_times.of(info.table())));
         self.regions.complete_open(encoded, opened.as_ref().ok().cloned());
         let online = opened?;
         self.background.prefetcher.check(&online);

@@ -13,7 +13,7 @@ use halcyon_proto::pb;
 use halcyon_proto::pb::mutation_proto::MutationType;
 use halcyon_proto::pb::slow_log_response_request::{FilterByOperator, LogType};
 use halcyon_regionserver::RegionServerSettings;
-use halcyon_rpc::{AnsweredCalls, CallClass, NotedCall, Service};
+use halcyon_rpc::{AnsweredCalls, CallClass, NotedCall, Service, Tags};
 use halcyon_schema::RegionInfo;
 use prost::Message;
 
@@ -232,6 +232,7 @@ fn calls_are_slow_or_failed_wherever_they_ran() {
         count,
         failed_count,
         took_ns: took_s * 1_000_000_000,
+        tags: &Tags::None,
     };
     lab.client.answered(&calls(1, 5, 2));
     lab.client.answered(&calls(11, 3, 0));

@@ -15,6 +15,7 @@ use halcyon_regionserver::{MemoryPart, RegionServer};
 use halcyon_rpc::{Queues, RpcStatsSnapshot};
 use serde_json::{Value, json};
 
+use crate::hbase_pages::{Windows, WindowsNow};
 use crate::settings::ShownSetting;
 use crate::traces::Traces;
 use crate::{console, metrics};
@@ -40,6 +41,8 @@ pub struct Sources {
     pub queues: Arc<Queues>,
     /// What the operating system says that the process takes.
     pub resident_bytes: Box<dyn Fn() -> Option<u64> + Send + Sync>,
+    /// Of the histograms in the beans.
+    pub windows: Windows,
     /// Name of a port and where its counters are read.
     pub rpc: Vec<(&'static str, ReadStats)>,
 }
@@ -75,6 +78,10 @@ fn metrics_page(sources: &Arc<Sources>) -> Response {
 }
 
 impl Sources {
+    pub(crate) fn windows(&self) -> WindowsNow<'_> {
+        WindowsNow { windows: &self.windows, now_ns: self.clock.monotonic_ns() }
+    }
+
     pub(crate) fn state(&self) -> String {
         let up_s = (self.clock.now_ms() - self.started_ms).max(0) / 1000;
         let mut out = format!(

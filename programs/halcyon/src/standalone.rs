@@ -455,6 +455,7 @@ impl Bound {
                 let env = env.clone();
                 Box::new(move || halcyon_env::resident_bytes(&*env.local))
             },
+            windows: Default::default(),
             rpc: Vec::new(),
         };
         for (name, server) in [("master", &master), ("regionserver", &region_server)] {

@@ -22,7 +22,7 @@ use crate::noted::{GivenCall, detached};
 use crate::queues::OwnWaiting;
 use crate::shared::{Agreed, Arriving, Shared};
 use crate::trace::CallSpan;
-use crate::{CallClass, Reply, ReplyFuture, RpcError};
+use crate::{CallClass, Reply, ReplyFuture, RpcError, Tags};
 
 /// A connection that has received this much in one turn lets the others of its thread have theirs.
 const TURN_BYTES_MAX: usize = 256 << 10;
@@ -72,6 +72,7 @@ struct Answered {
     received_ns: u64,
     count: u64,
     failed_count: u64,
+    tags: Tags,
 }
 
 /// Counts of the turn at hand, before they go to the server's counters.

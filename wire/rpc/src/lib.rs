@@ -67,9 +67,9 @@ pub use queues::{
 };
 pub use server::{BoundServer, RpcServer};
 pub use service::{
-    AnsweredCalls, Call, Codec, Connection, ConnectionState, Outcome, Reply, ReplyFuture, Service,
+    AnsweredCalls, Call, Codec, Connection, ConnectionState, Outcome, Reply, ReplyFuture, Service, Tags,
 };
 pub use shared::{RpcSettings, Services};
 pub use stats::{RpcStats, RpcStatsSnapshot};
-pub use times::CallTimesSnapshot;
+pub use times::{CallTimes, CallTimesSnapshot};
 pub use trace::{CallParts, CallTracer, Part};

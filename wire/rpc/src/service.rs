@@ -128,6 +128,27 @@ pub struct Reply {
     pub cells: Option<CellBlock>,
     /// Room that was kept for the answer; goes with it.
     pub reservation: Option<Reservation>,
+    /// What the service wants to know of the call when it is answered ([`Service::answered`]).
+    pub tags: Tags,
+}
+
+/// Numbers that mean something to the service only.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Tags {
+    #[default]
+    None,
+    One(u64),
+    Many(Box<[u64]>),
+}
+
+impl Tags {
+    pub fn as_slice(&self) -> &[u64] {
+        match self {
+            Tags::None => &[],
+            Tags::One(tag) => std::slice::from_ref(tag),
+            Tags::Many(tags) => tags,
+        }
+    }
 }
 
 impl Reply {
@@ -138,7 +159,7 @@ impl Reply {
 
     /// A message that is encoded already.
     pub fn encoded(message: Bytes) -> Reply {
-        Reply { message, cells: None, reservation: None }
+        Reply { message, cells: None, reservation: None, tags: Tags::None }
     }
 }
 
@@ -153,7 +174,7 @@ pub enum Outcome {
     Later(ReplyFuture),
 }
 
-/// Calls of one class that arrived together and are answered.
+/// Calls of one class and with the same tags that arrived together and are answered.
 #[derive(Clone, Copy, Debug)]
 pub struct AnsweredCalls<'a> {
     pub connection: &'a Connection,
@@ -161,6 +182,8 @@ pub struct AnsweredCalls<'a> {
     pub count: u64,
     pub failed_count: u64,
     pub took_ns: u64,
+    /// Of each of them; none of those that failed.
+    pub tags: &'a Tags,
 }
 
 /// One protobuf service. Called on network threads: must not block.

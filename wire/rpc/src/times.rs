@@ -11,7 +11,7 @@ const BOUNDS: usize = 41;
 
 /// Counts of times in buckets half a doubling wide. *Thread safety*: from any thread, without a lock.
 #[derive(Debug)]
-pub(crate) struct CallTimes {
+pub struct CallTimes {
     /// The last one: longer than all bounds.
     counts: [AtomicU64; BOUNDS + 1],
     sum_ns: AtomicU64,
@@ -53,6 +53,14 @@ impl CallTimes {
     pub fn record(&self, time_ns: u64, count: u64) {
         self.counts[bucket_of(time_ns)].fetch_add(count, Ordering::Relaxed);
         self.sum_ns.fetch_add(time_ns.saturating_mul(count), Ordering::Relaxed);
+    }
+
+    /// Adds what another one has counted.
+    pub fn add(&self, other: &CallTimes) {
+        for (sum, count) in self.counts.iter().zip(&other.counts) {
+            sum.fetch_add(count.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        self.sum_ns.fetch_add(other.sum_ns.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
     pub fn snapshot(&self) -> CallTimesSnapshot {

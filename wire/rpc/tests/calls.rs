@@ -140,6 +140,23 @@ async fn failures_are_exceptions_and_the_connection_goes_on() {
     common::eventually("the service is told of each answer", told).await;
 }
 
+/// Calls that came together are told together if they have the same tags, and failed calls have none.
+#[tokio::test]
+async fn the_service_gets_back_how_it_tagged_its_answers() {
+    let (server, service) = start(RpcSettings::default()).await;
+    let mut client = Client::open(&server).await;
+    let params: [(&str, &[u8]); 5] =
+        [("Echo", b"two"), ("Echo", b"one"), ("Fail", b""), ("Echo", b"three"), ("Echo", b"three")];
+    let frames: Vec<u8> =
+        (0u32..).zip(params).flat_map(|(id, (method, param))| request(id, method, param, b"")).collect();
+    client.send(&frames).await;
+    for _ in params {
+        client.answer().await;
+    }
+    let expected = [(vec![], 1), (vec![3], 2), (vec![5], 2)].into();
+    common::eventually("every answer is told of", || *service.tags.lock() == expected).await;
+}
+
 #[tokio::test]
 async fn pipelined_calls_come_as_one_batch_and_in_order() {
     let (server, service) = start(RpcSettings::default()).await;

@@ -6,11 +6,12 @@ use halcyon_cache::CacheStats;
 use halcyon_proto::pb;
 use halcyon_proto::pb::region_load::CompactionState;
 use halcyon_region::RegionStats;
-use halcyon_rpc::CallClass;
+use halcyon_rpc::{CallClass, CallTimesSnapshot};
 use halcyon_wal::WalStats;
 
 use crate::RegionServer;
 use crate::calls::nonces::NonceStats;
+use crate::metrics::op_times::{Op, TableTimes};
 use crate::regions::region_table::OnlineRegion;
 
 const KIB: u64 = 1 << 10;
@@ -54,6 +55,16 @@ impl RegionServer {
             cache: self.resources.cache.stats(),
             wal: self.logs.tables().stats(),
         }
+    }
+
+    /// How long all operations of one kind took.
+    pub fn op_times(&self, op: Op) -> CallTimesSnapshot {
+        self.op_times.of_all_tables(op)
+    }
+
+    /// How long the operations on each table took that has open regions here.
+    pub fn table_times(&self) -> Vec<TableTimes> {
+        self.op_times.by_table()
     }
 
     /// The longest WAL sync since the last call of this, in nanoseconds. For the console, which asks each second.

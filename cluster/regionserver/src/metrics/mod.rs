@@ -2,4 +2,5 @@
 
 pub(crate) mod counters;
 pub(crate) mod load;
+pub(crate) mod op_times;
 pub(crate) mod users;

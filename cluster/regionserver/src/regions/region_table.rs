@@ -16,9 +16,13 @@ use halcyon_rpc::RpcError;
 use halcyon_schema::{RegionInfo, parse_region_name};
 use parking_lot::RwLock;
 
+use crate::metrics::op_times::OpTable;
+
 /// A region and what the server keeps beside it.
 pub struct OnlineRegion {
     pub region: Arc<Region>,
+    /// Tags the answers to its calls.
+    pub(crate) ops: Arc<OpTable>,
     /// Is or will soon be in the flusher's queue.
     pub(crate) flush_queued: AtomicBool,
     /// Is or will soon be in the queue for in-memory compaction.
@@ -38,9 +42,10 @@ pub struct OnlineRegion {
 }
 
 impl OnlineRegion {
-    pub(crate) fn new(region: Arc<Region>) -> Arc<OnlineRegion> {
+    pub(crate) fn new(region: Arc<Region>, ops: Arc<OpTable>) -> Arc<OnlineRegion> {
         Arc::new(OnlineRegion {
             region,
+            ops,
             flush_queued: AtomicBool::new(false),
             memory_queued: AtomicBool::new(false),
             prefetch_queued: AtomicBool::new(false),

@@ -4,11 +4,12 @@ use std::sync::atomic::Ordering;
 use halcyon_cell::Cell;
 use halcyon_proto::pb;
 use halcyon_region::{BlockReads, ReadMode};
-use halcyon_rpc::{Call, Codec, Outcome, Reply, RpcError};
+use halcyon_rpc::{Call, Codec, Outcome, Reply, RpcError, Tags};
 
 use super::{CallError, Waits, decode, ready};
 use crate::RegionServer;
 use crate::convert;
+use crate::metrics::op_times::Op;
 use crate::regions::region_table::OnlineRegion;
 
 /// What a read of one row found.
@@ -33,15 +34,16 @@ pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
         Err(error) => return ready(Err(error)),
     };
     match read(&online, &request.get, ReadMode::CacheOnly) {
-        Ok(found) => ready(Ok(reply(found, codec))),
+        Ok(found) => ready(Ok(reply(&online, found, codec))),
         Err(CallError::Failed(error)) => ready(Err(error)),
         Err(CallError::NeedsDisk) => {
             let server = server.clone();
             let waits = Waits::new(call.terms());
             Outcome::Later(Box::pin(async move {
+                let on_pool = online.clone();
                 let work =
-                    move || read(&online, &request.get, ReadMode::AnyDisk).map_err(CallError::into_rpc);
-                Ok(reply(server.run_pooled("Get", waits, work).await?, codec))
+                    move || read(&on_pool, &request.get, ReadMode::AnyDisk).map_err(CallError::into_rpc);
+                Ok(reply(&online, server.run_pooled("Get", waits, work).await?, codec))
             }))
         }
     }
@@ -69,7 +71,7 @@ pub(super) fn query_metrics(block_bytes_scanned: u64) -> pb::QueryMetrics {
     pb::QueryMetrics { block_bytes_scanned: Some(block_bytes_scanned) }
 }
 
-fn reply(found: Found, codec: Option<Codec>) -> Reply {
+fn reply(online: &OnlineRegion, found: Found, codec: Option<Codec>) -> Reply {
     let Found { cells, existence_only, metrics } = found;
     let (mut result, cells) = if existence_only {
         (convert::exists_result(!cells.is_empty()), None)
@@ -79,5 +81,6 @@ fn reply(found: Found, codec: Option<Codec>) -> Reply {
         (convert::inline_result(&cells, false), None)
     };
     result.metrics = metrics;
-    Reply { cells, ..Reply::message(&pb::GetResponse { result: Some(result) }) }
+    let tags = Tags::One(online.ops.tag(Op::Get, 1));
+    Reply { cells, tags, ..Reply::message(&pb::GetResponse { result: Some(result) }) }
 }

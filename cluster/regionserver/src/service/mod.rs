@@ -187,6 +187,7 @@ impl RegionServer {
         if calls.failed_count > 0 {
             self.counters.failed.add(calls.failed_count);
         }
+        self.op_times.record(calls.tags, calls.took_ns, calls.count);
     }
 
     /// Whether a part of a call that took so long is to be noted: alone it need not be slow, but it may be a good part of a

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use halcyon_cell::{Cell, Error};
 use halcyon_proto::pb;
-use halcyon_region::{Mutation, Nonce, ReadMode, Region, WriteTicket};
+use halcyon_region::{Mutation, MutationKind, Nonce, ReadMode, Region, WriteTicket};
 use halcyon_rpc::{Call, Outcome, Reply, RpcError, Terms};
 
 use super::class::META_NAME_START;
@@ -22,6 +22,7 @@ use crate::RegionServer;
 use crate::calls::nonces::{NonceGuard, Turn};
 use crate::convert::{self, CellSource};
 use crate::errors::{self, invalid};
+use crate::metrics::op_times::{Op, OpTags};
 use crate::regions::region_table::OnlineRegion;
 
 /// A Multi with more bytes, or more actions, does not run on the thread that received it: about a millisecond of work, for
@@ -55,6 +56,8 @@ pub(super) struct Run {
     /// The region action and the action to do next.
     region_at: usize,
     action_at: usize,
+    /// Of what was done.
+    pub(super) ops: OpTags,
     /// Mutations that were decoded for the present step before it turned out to need the disk.
     pub(super) decoded: Option<Vec<Result<Mutation, RpcError>>>,
 }
@@ -134,6 +137,7 @@ impl Run {
             guards: Vec::new(),
             region_at: 0,
             action_at: 0,
+            ops: OpTags::default(),
             decoded: None,
         })
     }
@@ -276,6 +280,7 @@ impl Run {
         self.see_own_writes(mode)?;
         match get::read(online, get, mode) {
             Ok(found) => {
+                self.ops.add(online, Op::Get);
                 self.reply.set_metrics(found.metrics);
                 if found.existence_only {
                     self.reply.push_exists(index, !found.cells.is_empty());
@@ -342,6 +347,7 @@ impl Run {
         let outcome = if batch.is_empty() {
             Ok(Vec::new())
         } else {
+            self.ops.add_batch(online, &batch);
             online.region.mutate(batch, false, Nonce::default(), mode).map(|outcome| {
                 self.tickets.push(outcome.ticket);
                 self.unseen = true;
@@ -413,6 +419,8 @@ impl Run {
         let guard = (nonce.nonce != 0).then(|| NonceGuard::new(&self.server.nonces, nonce));
         let mut outcome = online.region.mutate(vec![mutation.clone()], false, nonce, mode)?;
         let cells = outcome.results.pop().transpose()?.flatten();
+        let is_increment = mutation.kind == MutationKind::Increment;
+        self.ops.add(online, if is_increment { Op::Increment } else { Op::Append });
         self.tickets.push(outcome.ticket);
         self.unseen = true;
         self.wrote = true;
@@ -422,11 +430,12 @@ impl Run {
 
     /// The answer, when all that was written is durable.
     fn complete(self) -> Outcome {
-        let Run { reply, processed, mut tickets, failed, guards, old_condition, .. } = self;
+        let Run { reply, processed, mut tickets, failed, guards, old_condition, ops, .. } = self;
         if let Some(error) = failed {
             return ready(Err(errors::to_rpc(&error)));
         }
         let reply = reply.into_reply(processed, old_condition.is_none());
+        let reply = Reply { tags: ops.into(), ..reply };
         let end = |guards: Vec<NonceGuard>| guards.into_iter().for_each(|guard| guard.end(true));
         if tickets.iter().all(WriteTicket::is_ready) {
             let failed = tickets.drain(..).map(WriteTicket::wait).find_map(Result::err);

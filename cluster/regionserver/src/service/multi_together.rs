@@ -13,6 +13,7 @@ use super::mutate::turn;
 use crate::calls::nonces::{NonceGuard, Turn};
 use crate::convert;
 use crate::errors::invalid;
+use crate::metrics::op_times::{Op, OpTags};
 use crate::regions::region_table::OnlineRegion;
 
 impl Run {
@@ -83,12 +84,16 @@ impl Run {
                 return Err(invalid("The row of the condition is not the row of every mutation").into());
             }
             let outcome = online.region.check_and_mutate(condition, batch, nonce, mode)?;
+            self.ops.add(online, Op::CheckAndMutate);
             self.tickets.push(outcome.ticket);
             self.unseen = true;
             self.wrote = true;
             return Ok((outcome.processed, outcome.result));
         }
+        let mut ops = OpTags::default();
+        ops.add_batch(online, &batch);
         let outcome = online.region.mutate(batch, true, nonce, mode)?;
+        self.ops.append(ops);
         let cells = merge_results(outcome.results, online.region.info().comparator())?;
         self.tickets.push(outcome.ticket);
         self.unseen = true;

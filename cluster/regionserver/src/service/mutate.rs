@@ -12,13 +12,14 @@ use bytes::Bytes;
 use halcyon_cell::Cell;
 use halcyon_proto::pb;
 use halcyon_region::{Mutation, MutationKind, Nonce, ReadMode, Region, Scan, WriteTicket};
-use halcyon_rpc::{Call, Codec, Outcome, Reply, RpcError, Terms};
+use halcyon_rpc::{Call, Codec, Outcome, Reply, RpcError, Tags, Terms};
 
 use super::{CallError, Waits, decode, ready};
 use crate::RegionServer;
 use crate::calls::nonces::{NonceGuard, Turn};
 use crate::convert::{self, CellSource};
 use crate::errors;
+use crate::metrics::op_times::Op;
 use crate::regions::region_table::OnlineRegion;
 
 /// `MutateResponse { processed: true }`.
@@ -71,6 +72,7 @@ pub(super) fn call(server: &Arc<RegionServer>, call: Call) -> Outcome {
 
 fn start(server: &Arc<RegionServer>, request: Request) -> Outcome {
     let Request { online, mutation, condition, nonce, codec, terms } = request;
+    let tag = online.ops.tag(op(&mutation, condition.is_some()), 1);
     let plain = condition.is_none() && !Region::needs_reads(std::slice::from_ref(&mutation));
     if plain {
         // Nothing to repeat, nothing to remember.
@@ -81,13 +83,13 @@ fn start(server: &Arc<RegionServer>, request: Request) -> Outcome {
         });
         server.after_write(&online);
         return match done {
-            Ok(done) => complete(done, codec),
+            Ok(done) => complete(done, codec, tag),
             Err(error) => ready(Err(error.into_rpc())),
         };
     }
     let request = Request { online, mutation, condition, nonce, codec, terms };
     match request.attempt(server, ReadMode::CacheOnly) {
-        Ok(done) => complete(done, codec),
+        Ok(done) => complete(done, codec, tag),
         Err(CallError::Failed(error)) => ready(Err(error)),
         Err(CallError::NeedsDisk) => {
             let server = server.clone();
@@ -99,7 +101,7 @@ fn start(server: &Arc<RegionServer>, request: Request) -> Outcome {
                     on_pool.drive_logs(); // nobody else does behind this thread
                     done
                 };
-                match complete(server.run_pooled("Mutate", waits, work).await?, codec) {
+                match complete(server.run_pooled("Mutate", waits, work).await?, codec, tag) {
                     Outcome::Ready(result) => result,
                     Outcome::Later(later) => later.await,
                 }
@@ -204,10 +206,23 @@ pub(super) fn read_back(
     Ok(online.region.get(scan, mode)?)
 }
 
+/// What HBase counts a mutation as.
+fn op(mutation: &Mutation, is_conditional: bool) -> Op {
+    match (mutation.kind, is_conditional) {
+        (MutationKind::Put, false) => Op::Put,
+        (MutationKind::Delete, false) => Op::Delete,
+        (MutationKind::Increment, false) => Op::Increment,
+        (MutationKind::Append, false) => Op::Append,
+        (MutationKind::Put, true) => Op::CheckAndPut,
+        (MutationKind::Delete, true) => Op::CheckAndDelete,
+        (MutationKind::Increment | MutationKind::Append, true) => Op::CheckAndMutate,
+    }
+}
+
 /// Answers now if the write is durable already, else when it is.
-fn complete(done: Done, codec: Option<Codec>) -> Outcome {
+fn complete(done: Done, codec: Option<Codec>, tag: u64) -> Outcome {
     let Done { processed, result, ticket, guard } = done;
-    let reply = reply(processed, result, codec);
+    let reply = Reply { tags: Tags::One(tag), ..reply(processed, result, codec) };
     match ticket {
         Some(ticket) if !ticket.is_ready() => Outcome::Later(Box::pin(async move {
             ticket.await.map_err(|error| errors::to_rpc(&error))?;

@@ -18,7 +18,7 @@ use bytes::Bytes;
 use halcyon_cell::{Cell, SharedCells};
 use halcyon_proto::pb;
 use halcyon_region::{NextState, ScanCounts, ScanLimits};
-use halcyon_rpc::{Call, CellBlock, Codec, Reply};
+use halcyon_rpc::{Call, CellBlock, Codec, Reply, Tags};
 
 use super::CallError;
 use super::get::query_metrics;
@@ -26,6 +26,7 @@ use super::scan::reset_error;
 use crate::RegionServer;
 use crate::calls::scanners::OpenScanner;
 use crate::convert;
+use crate::metrics::op_times::Op;
 
 /// What one call may take, from its message and its connection.
 #[derive(Clone)]
@@ -315,7 +316,8 @@ impl ScanRun {
                 None::<CellBlock>
             }
         };
-        Reply { cells: block, ..Reply::message(&response) }
+        let tags = Tags::One(self.holder.online.ops.tag(Op::Scan, 1));
+        Reply { cells: block, tags, ..Reply::message(&response) }
     }
 }
 

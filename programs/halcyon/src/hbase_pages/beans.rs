@@ -3,6 +3,8 @@
 use halcyon_rpc::CallTimesSnapshot;
 use serde_json::{Map, Value, json};
 
+use super::windows::Windows;
+
 /// A group of attributes.
 #[derive(Clone, Debug)]
 pub struct Bean {
@@ -22,8 +24,16 @@ pub struct Attribute {
     pub is_counter: bool,
 }
 
+/// Windows and the moment at which they are looked at.
+pub struct WindowsNow<'w> {
+    pub windows: &'w Windows,
+    pub now_ns: u64,
+}
+
 /// Shares of histograms, with the endings that HBase gives them.
-const PERCENTILES: [(&str, f64); 8] = [
+const PERCENTILES: [(&str, f64); 10] = [
+    ("min", 0.0),
+    ("max", 1.0),
     ("25th_percentile", 0.25),
     ("median", 0.5),
     ("75th_percentile", 0.75),
@@ -67,17 +77,29 @@ impl Bean {
         self.put(name.into(), json!(value), help, true);
     }
 
-    /// Number, mean and percentiles of call times in milliseconds. A percentile is the upper bound of its bucket, which is
-    /// half a doubling wide.
-    pub fn times(&mut self, name: &str, times: &CallTimesSnapshot, help: &'static str) {
+    /// Number since the start, and mean, extremes and percentiles of the last window, in milliseconds. All but number and
+    /// mean are the upper bounds of their buckets, which are half a doubling wide.
+    pub fn times(
+        &mut self,
+        windows: &WindowsNow<'_>,
+        name: &str,
+        times: &CallTimesSnapshot,
+        help: &'static str,
+    ) {
+        let recent = windows.windows.recent(&format!("{}/{name}", self.name), windows.now_ns, times);
         self.counter(format!("{name}_num_ops"), times.count, help);
-        let mean_ms = if times.count == 0 { 0.0 } else { times.sum_seconds * 1000.0 / times.count as f64 };
-        self.gauge(format!("{name}_mean"), mean_ms, help);
+        self.gauge(format!("{name}_mean"), mean_ms(&recent), help);
         for (ending, share) in PERCENTILES {
-            if let Some(ms) = percentile_ms(times, share) {
+            if let Some(ms) = percentile_ms(&recent, share) {
                 self.gauge(format!("{name}_{ending}"), ms, help);
             }
         }
+    }
+
+    /// Number and mean since the start, in milliseconds: of what is too rare for windows.
+    pub fn mean(&mut self, name: &str, times: &CallTimesSnapshot, help: &'static str) {
+        self.counter(format!("{name}_num_ops"), times.count, help);
+        self.gauge(format!("{name}_mean"), mean_ms(times), help);
     }
 
     fn put(&mut self, name: String, value: Value, help: &'static str, is_counter: bool) {
@@ -100,8 +122,15 @@ impl Bean {
     }
 }
 
-/// Upper bound of the bucket in which the share ends; `None` if that is the last one, or there are no calls.
+fn mean_ms(times: &CallTimesSnapshot) -> f64 {
+    if times.count == 0 { 0.0 } else { times.sum_seconds * 1000.0 / times.count as f64 }
+}
+
+/// Upper bound of the bucket in which the share ends; `None` if that is the last one. 0 if there are no calls.
 fn percentile_ms(times: &CallTimesSnapshot, share: f64) -> Option<f64> {
+    if times.count == 0 {
+        return Some(0.0);
+    }
     let wanted = (times.count as f64 * share).ceil().max(1.0) as u64;
     let found = times.up_to.iter().find(|(_, count)| *count >= wanted)?;
     Some(found.0 * 1000.0)
@@ -115,11 +144,14 @@ mod tests {
     fn a_histogram_has_what_is_known() {
         let mut bean = Bean::of_hbase("RegionServer", Some("IPC"), "regionserver", "h");
         let up_to = vec![(0.001, 90), (0.002, 99), (0.004, 99)];
-        bean.times("T", &CallTimesSnapshot { up_to, count: 100, sum_seconds: 1.5 }, "help");
+        let windows = WindowsNow { windows: &Windows::default(), now_ns: 0 };
+        bean.times(&windows, "T", &CallTimesSnapshot { up_to, count: 100, sum_seconds: 1.5 }, "help");
         let fields = bean.json(|_| true, false);
         assert_eq!(fields["name"], "Hadoop:service=HBase,name=RegionServer,sub=IPC");
         assert_eq!((&fields["T_num_ops"], &fields["T_mean"]), (&json!(100), &json!(15.0)));
         assert_eq!((&fields["T_90th_percentile"], &fields["T_95th_percentile"]), (&json!(1.0), &json!(2.0)));
+        assert_eq!(fields["T_min"], json!(1.0));
+        assert!(!fields.contains_key("T_max"), "it lies beyond the last bucket");
         assert!(!fields.contains_key("T_99.9th_percentile"), "it lies beyond the last bucket");
         let one = bean.json(|name| name == "T_mean", true);
         assert_eq!(one["T_mean"], json!({ "description": "help", "value": 15.0 }));

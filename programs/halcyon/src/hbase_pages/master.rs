@@ -51,10 +51,10 @@ fn procedure_attributes(
         let submitted = of_kind.submitted_count;
         assignment.counter(format!("{kind}SubmittedCount"), submitted, "Procedures of this kind");
         assignment.counter(format!("{kind}FailedCount"), of_kind.failed_count, "Those of them that failed");
-        assignment.times(&format!("{kind}Time"), &of_kind.times, "How long the others took, in ms");
+        assignment.mean(&format!("{kind}Time"), &of_kind.times, "How long the others took, in ms");
     }
     for kind in ["Snapshot", "SnapshotRestore", "SnapshotClone"] {
         let times = by_kind.get(kind).map(|of_kind| of_kind.times.clone()).unwrap_or_default();
-        snapshots.times(&format!("{kind}Time"), &times, "How long it took, in ms");
+        snapshots.mean(&format!("{kind}Time"), &times, "How long it took, in ms");
     }
 }

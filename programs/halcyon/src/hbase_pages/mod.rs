@@ -20,6 +20,7 @@ mod prometheus;
 mod region_server;
 mod status;
 mod tools;
+mod windows;
 
 use std::sync::Arc;
 
@@ -27,6 +28,9 @@ use axum::Router;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+
+pub use self::beans::WindowsNow;
+pub use self::windows::Windows;
 
 use self::beans::Bean;
 use crate::console::Role;

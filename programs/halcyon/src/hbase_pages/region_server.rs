@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use halcyon_region::RegionStats;
-use halcyon_regionserver::ServerStats;
+use halcyon_regionserver::{Op, ServerStats, TableTimes};
 use halcyon_rpc::{CallClass, RpcStatsSnapshot};
 use halcyon_schema::{RegionInfo, TableName};
 
@@ -37,8 +37,8 @@ pub fn beans(sources: &Sources) -> Vec<Bean> {
     let (regions, stats) = (regions(sources), sources.region_server.stats());
     let host = sources.region_server.server_name().host.clone();
     let bean = |sub| Bean::of_hbase(SERVER, Some(sub), CONTEXT, &host);
-    let mut beans = ["Server", "IPC", "WAL", "Memory", "Regions", "Tables"].map(bean);
-    let [server, ipc, wal, memory, of_regions, of_tables] = &mut beans;
+    let mut beans = ["Server", "IPC", "WAL", "Memory", "Regions", "Tables", "TableLatencies"].map(bean);
+    let [server, ipc, wal, memory, of_regions, of_tables, latencies] = &mut beans;
     server_attributes(server, sources, &regions, &stats);
     ipc_attributes(ipc, sources, "regionserver");
     wal_attributes(wal, &stats);
@@ -46,6 +46,7 @@ pub fn beans(sources: &Sources) -> Vec<Bean> {
     memory.gauge("blockCacheSize", stats.cache.used_bytes, "Size of the block cache in bytes");
     regions.iter().for_each(|region| region_attributes(of_regions, region));
     table_attributes(of_tables, &regions);
+    latency_attributes(latencies, sources);
     Vec::from(beans)
 }
 
@@ -93,7 +94,41 @@ fn server_attributes(bean: &mut Bean, sources: &Sources, regions: &[Counted], st
     bean.counter("FlushTime_num_ops", counters.flushes.get(), "Memstore flushes");
     bean.counter("CompactionTime_num_ops", counters.compactions.get(), "Compactions of store files");
     bean.gauge("regionServerStartTime", sources.started_ms, "When the server started, in ms since 1970");
+    for op in Op::ALL {
+        let times = sources.region_server.op_times(op);
+        bean.times(
+            &sources.windows(),
+            names(op).0,
+            &times,
+            "Time of such calls in ms until they are answered",
+        );
+    }
     cache_attributes(bean, stats);
+}
+
+/// HBase's names of an operation: of all tables together, and of one.
+fn names(op: Op) -> (&'static str, &'static str) {
+    match op {
+        Op::Get => ("Get", "getTime"),
+        Op::Scan => ("ScanTime", "scanTime"),
+        Op::Put => ("Put", "putTime"),
+        Op::PutBatch => ("PutBatch", "putBatchTime"),
+        Op::Delete => ("Delete", "deleteTime"),
+        Op::DeleteBatch => ("DeleteBatch", "deleteBatchTime"),
+        Op::Increment => ("Increment", "incrementTime"),
+        Op::Append => ("Append", "appendTime"),
+        Op::CheckAndPut => ("CheckAndPut", "checkAndPutTime"),
+        Op::CheckAndDelete => ("CheckAndDelete", "checkAndDeleteTime"),
+        Op::CheckAndMutate => ("CheckAndMutate", "checkAndMutateTime"),
+    }
+}
+
+fn latency_attributes(bean: &mut Bean, sources: &Sources) {
+    for TableTimes { table, op, times } in sources.region_server.table_times() {
+        let (namespace, qualifier, name) = (table.namespace(), table.qualifier(), names(op).1);
+        let name = format!("Namespace_{namespace}_table_{qualifier}_metric_{name}");
+        bean.times(&sources.windows(), &name, &times, "");
+    }
 }
 
 fn cache_attributes(bean: &mut Bean, stats: &ServerStats) {
@@ -177,7 +212,7 @@ pub fn ipc_attributes(bean: &mut Bean, sources: &Sources, port: &str) {
         bean.gauge(name, waiting, "Calls of this class that wait for their answer");
     }
     let help = "Time of calls from reading the request to handing the answer to the socket, in ms";
-    bean.times("TotalCallTime", &all_times(sources), help);
+    bean.times(&sources.windows(), "TotalCallTime", &all_times(sources), help);
 }
 
 /// The times of all classes together: their buckets have the same bounds.

@@ -11,7 +11,7 @@ use crate::{AnsweredCalls, Reply, RpcError};
 const GIVEN_KEPT_MAX: usize = 32;
 
 impl Calls {
-    pub(super) fn answer(&mut self, asked: Asked, answer: Result<Reply, RpcError>) {
+    pub(super) fn answer(&mut self, asked: Asked, mut answer: Result<Reply, RpcError>) {
         let Asked { call_id, class, received_ns, aside_ns, head, mut span } = asked;
         if let Err(RpcError { dropped: Some(why), .. }) = answer {
             span.into_iter().for_each(|span| span.drop_call(why));
@@ -22,6 +22,7 @@ impl Calls {
         }
         let failed = u64::from(answer.is_err());
         self.tally.calls_failed += failed;
+        let tags = answer.as_mut().map(|reply| std::mem::take(&mut reply.tags)).unwrap_or_default();
         let begin = self.task.output.end();
         self.task.output.push_answer(call_id, answer, self.agreed.compressor);
         let end = self.task.output.end();
@@ -37,11 +38,11 @@ impl Calls {
             span,
         });
         match self.answered.last_mut() {
-            Some(last) if last.class == class && last.received_ns == received_ns => {
+            Some(last) if last.class == class && last.received_ns == received_ns && last.tags == tags => {
                 last.count += 1;
                 last.failed_count += failed;
             }
-            _ => self.answered.push(Answered { class, received_ns, count: 1, failed_count: failed }),
+            _ => self.answered.push(Answered { class, received_ns, count: 1, failed_count: failed, tags }),
         }
     }
 
@@ -51,11 +52,12 @@ impl Calls {
             return;
         }
         let now_ns = self.task.shared.clock.monotonic_ns();
-        for Answered { class, received_ns, count, failed_count } in self.answered.drain(..) {
+        for Answered { class, received_ns, count, failed_count, tags } in self.answered.drain(..) {
             let took_ns = now_ns.saturating_sub(received_ns);
             self.task.shared.queues.note_time(class, took_ns, count);
             let connection = &self.agreed.connection;
-            self.agreed.service.answered(&AnsweredCalls { connection, class, count, failed_count, took_ns });
+            let calls = AnsweredCalls { connection, class, count, failed_count, took_ns, tags: &tags };
+            self.agreed.service.answered(&calls);
         }
         self.note_given(now_ns);
     }

@@ -1,6 +1,7 @@
 //! A server with a service that does as it is told, and a client that speaks bytes.
 #![allow(dead_code)] // every test file uses a part of it
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use halcyon_env::{Clock, SystemClock};
 use halcyon_proto::pb;
 use halcyon_rpc::{
     AnsweredCalls, Call, CallClass, CallHead, CallParts, CellBlock, Notable, NotedCall, Outcome, Reply,
-    RpcError, RpcServer, RpcSettings, Service, Services,
+    RpcError, RpcServer, RpcSettings, Service, Services, Tags,
 };
 use parking_lot::Mutex;
 use prost::Message;
@@ -30,6 +31,8 @@ pub struct TestService {
     pub finished: Arc<AtomicUsize>,
     /// Calls and failed calls that the service was told of as answered.
     pub answered: Mutex<(u64, u64)>,
+    /// Number of answered calls by their tags. `Echo` has the length of its parameter.
+    pub tags: Mutex<BTreeMap<Vec<u64>, u64>>,
     pub seen: Mutex<Vec<(u32, String)>>,
     /// Calls over these limits are in `noted`.
     pub notable: Mutex<Notable>,
@@ -59,6 +62,7 @@ impl Default for TestService {
             closed: AtomicUsize::new(0),
             finished: Arc::default(),
             answered: Mutex::default(),
+            tags: Mutex::default(),
             seen: Mutex::default(),
             notable: Mutex::new(Notable::NONE),
             noted: Mutex::default(),
@@ -77,7 +81,10 @@ impl Service for TestService {
         self.seen.lock().push((call.id, call.method.clone()));
         self.received_ns.store(call.received_ns, Ordering::SeqCst);
         match call.method.as_str() {
-            "Echo" => Outcome::Ready(Ok(echo(&call))),
+            "Echo" => {
+                let tags = Tags::One(call.param.len() as u64);
+                Outcome::Ready(Ok(Reply { tags, ..echo(&call) }))
+            }
             "Later" | "ScanLater" => {
                 let (release, finished) = (Arc::clone(&self.release), Arc::clone(&self.finished));
                 let (terms, clock) = (call.terms(), SystemClock::new());
@@ -111,6 +118,7 @@ impl Service for TestService {
         let mut answered = self.answered.lock();
         answered.0 += calls.count;
         answered.1 += calls.failed_count;
+        *self.tags.lock().entry(calls.tags.as_slice().to_vec()).or_default() += calls.count;
     }
 
     fn notable(&self) -> Notable {
