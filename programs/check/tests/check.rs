@@ -28,28 +28,62 @@ struct Root {
     fs: SimFileSystem,
     regions: Vec<(RegionInfo, &'static str)>,
     state: Option<State>,
+    /// More cells of meta.
+    cells: Vec<Cell>,
+    /// Rows of `hbase:namespace`, if there is such a region.
+    namespaces: Option<(RegionInfo, Vec<&'static str>)>,
 }
 
 fn region(start: &'static str, end: &'static str) -> RegionInfo {
     RegionInfo::new(TableName::parse(b"t").unwrap(), start.into(), end.into(), 7)
 }
 
+fn append(wal: &Wal, region: &str, table: &[u8], cells: &[Cell]) {
+    let refs: Vec<CellRef<'_>> = cells.iter().map(Cell::get).collect();
+    let entry = WalEntry {
+        region: region.as_bytes(),
+        table,
+        seq: SeqId::new(1),
+        write_time_ms: 9,
+        nonce_group: 0,
+        nonce: 0,
+        cells: &refs,
+    };
+    wal.append(&entry, Durability::SyncWal, Box::new(|result| assert!(result.is_ok()))).unwrap();
+}
+
 impl Root {
     fn new() -> Root {
         let regions = vec![(region("", "m"), "OPEN"), (region("m", ""), "OPEN")];
-        let root = Root { fs: SimFileSystem::new(), regions, state: Some(State::Enabled) };
+        let (fs, state) = (SimFileSystem::new(), Some(State::Enabled));
+        let root = Root { fs, regions, state, cells: Vec::new(), namespaces: None };
         for (info, _) in &root.regions {
             root.put(&root.dir(info).join(".regioninfo"), &info.encode_file());
             root.put(&root.dir(info).join("f").join(FILE), b"a store file is not opened here");
         }
         let meta = RegionInfo::meta();
         root.put(&root.dir(&meta).join(".regioninfo"), &meta.encode_file());
-        let table = TableName::parse(b"t").unwrap();
+        root.put_descriptor(&TableName::parse(b"t").unwrap());
+        root
+    }
+
+    fn put_descriptor(&self, table: &TableName) {
         let family = FamilyDescriptor::new("f").unwrap();
         let bytes = TableDescriptor::new(table.clone()).with_family(family).encode_file();
         let name = layout::table_info_name(1, bytes.len());
-        root.put(&layout::table_desc_dir(Path::new("/root"), &table).join(name), &bytes);
-        root
+        self.put(&layout::table_desc_dir(Path::new("/root"), table).join(name), &bytes);
+    }
+
+    /// Adds a table of one region, with all that belongs to it.
+    fn add_table(&mut self, name: &str) -> RegionInfo {
+        let table = TableName::parse(name.as_bytes()).unwrap();
+        let info = RegionInfo::new(table.clone(), "".into(), "".into(), 7);
+        self.put(&self.dir(&info).join(".regioninfo"), &info.encode_file());
+        self.put_descriptor(&table);
+        let state = pb::TableState { state: State::Enabled as i32 }.encode_to_vec();
+        self.cells.push(Cell::put(name.as_bytes(), b"table", b"state", 9, &state));
+        self.regions.push((info.clone(), "OPEN"));
+        info
     }
 
     fn dir(&self, info: &RegionInfo) -> PathBuf {
@@ -67,7 +101,7 @@ impl Root {
 
     /// Writes meta, as an edit that no file holds yet.
     fn write_meta(&self) {
-        let mut cells = Vec::new();
+        let mut cells = self.cells.clone();
         for (info, state) in &self.regions {
             let row = info.region_name();
             cells.push(Cell::put(row, b"info", b"regioninfo", 9, &info.encode_value()));
@@ -79,17 +113,16 @@ impl Root {
         }
         let config = WalConfig::new("/root/WALs/h,1,1", "/root/oldWALs", "h");
         let wal = Wal::open(self.fs.env(), config).unwrap();
-        let refs: Vec<CellRef<'_>> = cells.iter().map(Cell::get).collect();
-        let entry = WalEntry {
-            region: META_ENCODED_NAME.as_bytes(),
-            table: b"hbase:meta",
-            seq: SeqId::new(1),
-            write_time_ms: 9,
-            nonce_group: 0,
-            nonce: 0,
-            cells: &refs,
-        };
-        wal.append(&entry, Durability::SyncWal, Box::new(|result| assert!(result.is_ok()))).unwrap();
+        append(&wal, META_ENCODED_NAME, b"hbase:meta", &cells);
+        if let Some((region, names)) = &self.namespaces {
+            let row = |name: &&str| Cell::put(name.as_bytes(), b"info", b"d", 9, b"not read");
+            append(
+                &wal,
+                region.encoded_name(),
+                b"hbase:namespace",
+                &names.iter().map(row).collect::<Vec<_>>(),
+            );
+        }
         wal.drive();
     }
 
@@ -187,6 +220,40 @@ fn missing_descriptors_and_files_of_nobody_are_found() {
     let root = Root::new();
     root.fs.create_dir_all(Path::new("/root/data/default/left")).unwrap();
     root.expect(&["orphan-table"]);
+}
+
+#[test]
+fn rows_of_meta_that_make_no_sense_are_found() {
+    let mut root = Root::new();
+    root.cells.push(Cell::put(b"nobody", b"info", b"server", 9, b"h:1"));
+    root.expect(&["odd-row"]);
+    let mut root = Root::new();
+    root.cells.push(Cell::put(b"t,,1.x.", b"info", b"regioninfo", 9, b"no region"));
+    root.expect(&["odd-row"]);
+    let mut root = Root::new();
+    root.cells.push(Cell::put(b"t,,1.x.", b"rep_barrier", b"seqnumDuringOpen", 9, b"12345678"));
+    root.expect(&[]);
+}
+
+#[test]
+fn tables_of_missing_namespaces_are_found() {
+    let with = |names: Vec<&'static str>| {
+        let mut root = Root::new();
+        root.add_table("n:u");
+        let region = root.add_table("hbase:namespace");
+        root.namespaces = Some((region, names));
+        root
+    };
+    with(vec!["default", "hbase"]).expect(&["no-namespace"]);
+    with(vec!["default", "hbase", "n"]).expect(&[]);
+}
+
+#[test]
+fn references_that_cannot_be_read_are_found() {
+    let root = Root::new();
+    let name = format!("{FILE}.{}", root.regions[1].0.encoded_name());
+    root.put(&root.first_dir().join("f").join(name), b"PBUF and no reference");
+    root.expect(&["unreadable-reference"]);
 }
 
 #[test]

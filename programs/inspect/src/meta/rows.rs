@@ -212,12 +212,17 @@ impl MetaRow {
                 found.region = Some(region);
             }
             Some(Err(error)) => found.damage.push(format!("info:regioninfo: {error}")),
-            None if found.value(b"table", b"state").is_none() => {
+            None if found.value(b"table", b"state").is_none() && found.is_of_table_or_region() => {
                 found.damage.push("expected info:regioninfo or table:state, found neither".to_string());
             }
             None => {}
         }
         found
+    }
+
+    /// Other families have rows of their own: barriers of serial replication, namespaces of HBase 3.
+    fn is_of_table_or_region(&self) -> bool {
+        self.cells.iter().any(|cell| [&b"info"[..], b"table"].contains(&cell.family()))
     }
 
     pub fn cell(&self, family: &[u8], qualifier: &[u8]) -> Option<&Cell> {
