@@ -24,8 +24,6 @@ mod dice;
 mod fault;
 mod files;
 mod hdfs;
-#[cfg(test)]
-mod hdfs_tests;
 mod open_files;
 #[cfg(test)]
 mod tests;

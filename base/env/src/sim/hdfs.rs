@@ -198,3 +198,6 @@ fn not_written(path: &Path, data_node: usize) -> io::Error {
     let text = format!("{}: no answer from DataNode {data_node} in time", path.display());
     io::Error::new(io::ErrorKind::TimedOut, text)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use super::*;
+use super::super::*;
 use crate::{WritableFile, is_in_doubt};
 
 const SEEDS: u64 = 50;
