@@ -6,32 +6,12 @@ mod common;
 use std::sync::Arc;
 
 use common::*;
-use halcyon_cell::{CellType, Result};
-use halcyon_env::FileSystem;
 use halcyon_env::sim::{CrashMode, Fault, Operation, SimFileSystem};
 use halcyon_region::*;
 use halcyon_schema::FamilyDescriptor;
 
 fn bench() -> Bench {
     Bench::new(&[FamilyDescriptor::new("f").unwrap()])
-}
-
-fn write(bench: &Bench, row: &str, kind: MutationKind) -> Result<()> {
-    let cells = match kind {
-        MutationKind::Put => vec![parse_cell(row, "f:q=v", CellType::Put, false)],
-        _ => Vec::new(),
-    };
-    bench.mutate(mutation(kind, row.as_bytes(), cells)).map(|_| ())
-}
-
-fn rows(bench: &Bench) -> Vec<String> {
-    let rows = bench.scan(Scan::default()).unwrap();
-    rows.iter().map(|cells| String::from_utf8_lossy(cells[0].row()).into_owned()).collect()
-}
-
-fn store_files(bench: &Bench) -> Vec<String> {
-    let entries = bench.fs.list(&bench.region.dir().join("f")).unwrap();
-    entries.into_iter().map(|entry| entry.name).collect()
 }
 
 /// Recovered edits were taken for absent when the question whether their directory exists failed: the region opened

@@ -280,3 +280,24 @@ pub fn show(cell: &Cell) -> String {
         kind
     )
 }
+
+/// Puts a cell into the row, or deletes the row.
+pub fn write(bench: &Bench, row: &str, kind: MutationKind) -> Result<()> {
+    let cells = match kind {
+        MutationKind::Put => vec![parse_cell(row, "f:q=v", CellType::Put, false)],
+        _ => Vec::new(),
+    };
+    bench.mutate(mutation(kind, row.as_bytes(), cells)).map(|_| ())
+}
+
+/// The rows that a scan finds.
+pub fn rows(bench: &Bench) -> Vec<String> {
+    let rows = bench.scan(Scan::default()).unwrap();
+    rows.iter().map(|cells| String::from_utf8_lossy(cells[0].row()).into_owned()).collect()
+}
+
+/// Names in the directory of family `f`.
+pub fn store_files(bench: &Bench) -> Vec<String> {
+    let entries = bench.fs.list(&bench.region.dir().join("f")).unwrap();
+    entries.into_iter().map(|entry| entry.name).collect()
+}
