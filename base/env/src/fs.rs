@@ -77,6 +77,12 @@ pub trait FileSystem: Send + Sync {
     /// root directory knows that all earlier ones are gone.
     fn seal(&self, path: &Path) -> io::Result<()>;
 
+    /// Whether the files are on other machines. A call may then wait for a network, and a file that failed while it was
+    /// written takes no more bytes.
+    fn is_remote(&self) -> bool {
+        false
+    }
+
     /// Takes an exclusive lock on a file, which is created if need be; `WouldBlock` if another process (or
     /// another holder in this one) has it: the error names the process if it is known. Released when the guard is
     /// dropped or the process dies.

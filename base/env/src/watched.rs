@@ -101,6 +101,10 @@ impl FileSystem for WatchedFileSystem {
         self.watch.over("files", path, || self.inner.seal(path))
     }
 
+    fn is_remote(&self) -> bool {
+        self.inner.is_remote()
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
         self.inner.lock(path)
     }

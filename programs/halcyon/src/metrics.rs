@@ -230,6 +230,8 @@ impl ServerMetrics {
         out.counter("regionserver_writes_held_back", None, help, stats.held_back_count)?;
         let queued = stats.queued_compactions_count as u64;
         out.gauge("regionserver_compactions_queued", None, "Regions that wait for a compaction", queued)?;
+        let help = "WAL files that failed and were replaced by new ones";
+        out.counter("wal_files_replaced", None, help, stats.wal.replacements)?;
         out.counter("wal_syncs", None, "WAL syncs", stats.wal.syncs)?;
         let seconds = stats.wal.sync_ns_total as f64 / 1e9;
         let mut family = out.0.encode_descriptor(

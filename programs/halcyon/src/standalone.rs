@@ -565,6 +565,7 @@ fn tell(env: &Env, settings: &StandaloneSettings, roles: &Roles, ports: &Ports, 
     let region_server = &settings.regionserver;
     let durability = match region_server.wal_sync {
         SyncMode::Fsync => "fsync: an acknowledged write is on the disk and survives a crash of the machine",
+        SyncMode::Remote => "remote: an acknowledged write is on the machines that hold the root directory",
         SyncMode::Written => {
             "written: an acknowledged write is with the operating system and survives a crash of the process, \
              not of the machine"

@@ -64,7 +64,7 @@ impl Region {
             self.mvcc.take_number()
         };
         self.mvcc.wait_for(seq, || {
-            self.services.wal.drive();
+            self.services.wal.drive_or_wake();
             self.check_log_space()
         })?;
         assert!(

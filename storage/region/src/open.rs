@@ -223,7 +223,8 @@ impl Region {
                 *applied += u64::from(self.replay_cell(&cell, seq, &flushed));
             }
             if self.memstore_size().heap_bytes > REPLAY_FLUSH_BYTES {
-                self.flush_replayed(seq)?;
+                // Entries may stand in the file twice, so this one need not be the newest in memory.
+                self.flush_replayed(*highest)?;
             }
         }
         Ok(())

@@ -11,6 +11,7 @@ use halcyon_env::sync::atomic::{AtomicUsize, Ordering};
 use crate::full::Full;
 use crate::log::Completion;
 use crate::region_hash::RegionHasher;
+use crate::replace::Broken;
 
 /// Edits that a file holds of each region and that are not flushed, by the region's encoded name.
 pub(crate) type Unflushed = HashMap<Box<[u8]>, Held, BuildHasherDefault<RegionHasher>>;
@@ -40,6 +41,8 @@ pub(crate) struct Appends {
     pub(crate) stopped: Option<Error>,
     /// Why nothing can be appended for now.
     pub(crate) full: Option<Full>,
+    /// Why the current file takes no more bytes. Appends are taken as far as the buffer has room.
+    pub(crate) broken: Option<Broken>,
 }
 
 /// Everything that one round writes.
@@ -64,6 +67,7 @@ impl Appends {
             unflushed: Unflushed::default(),
             stopped: None,
             full: None,
+            broken: None,
         }
     }
 

@@ -8,7 +8,16 @@ pub enum SyncMode {
     Written,
     /// On the disk's own word (`fdatasync`).
     Fsync,
+    /// As `Fsync`, with files on other machines (HDFS), where each call may take long and a file that failed is done with.
+    /// Every batch is synced, and is in memory until then. Only the log's own thread writes: it calls [`crate::Wal::drive`],
+    /// and other threads wake it. What a sync means there (`hflush`, `hsync`) is the file system's matter.
+    Remote,
 }
+
+/// Part of the append buffer's limit that written and unsynced bytes may take besides.
+const KEPT_PART: usize = 8;
+/// And never more than this.
+const KEPT_MAX_BYTES: usize = 8 << 20;
 
 /// Settings of one log.
 #[derive(Clone, Debug)]
@@ -26,6 +35,11 @@ pub struct WalConfig {
     pub roll_size_bytes: u64,
     /// Appends wait, and then are refused, when this much is appended and not yet written.
     pub buffer_max_bytes: usize,
+    /// Errors of files, one after the other, after which the log goes on in a new file. With one more it stops for good
+    /// (`hbase.regionserver.logroll.errors.tolerated`), with `Remote` only if they also last for fifteen seconds.
+    pub errors_tolerated: u32,
+    /// [`crate::Wal::keep_spare`] keeps the next file open.
+    pub keeps_spare: bool,
     /// With more files than this [`crate::Wal::regions_holding_oldest`] asks for flushes
     /// (`hbase.regionserver.maxlogs`).
     pub files_count_max: usize,
@@ -46,8 +60,16 @@ impl WalConfig {
             sync_mode: SyncMode::Fsync,
             roll_size_bytes: 128 << 20,
             buffer_max_bytes: 64 << 20,
+            errors_tolerated: 2,
+            keeps_spare: false,
             files_count_max: 32,
         }
+    }
+
+    /// Bytes that [`SyncMode::Fsync`] may have written without a sync. They stay in memory, and with more the log syncs
+    /// although nobody asks.
+    pub(crate) fn kept_max_bytes(&self) -> usize {
+        (self.buffer_max_bytes / KEPT_PART).min(KEPT_MAX_BYTES)
     }
 
     /// Name of the file begun at `ms`.

@@ -16,6 +16,7 @@ use halcyon_cell::Result;
 use halcyon_env::sync::atomic::{AtomicUsize, Ordering, fence};
 use halcyon_env::sync::{Condvar, Mutex, MutexGuard, spin_loop, yield_now};
 
+use crate::SyncMode;
 use crate::full::RETRY_PERIOD;
 use crate::log::{Completion, Wal};
 
@@ -73,7 +74,8 @@ impl Leader {
 
 impl Wal {
     /// Writes what is buffered, in one or more rounds, and runs completions, until nothing is left. If
-    /// another thread is at it this returns at once, and that thread will take what was appended before.
+    /// another thread is at it this returns at once, and that thread will take what was appended before. With
+    /// `SyncMode::Remote` only the log's own thread calls this.
     /// Returns whether there was anything to do. Failures are told to the completions.
     pub fn drive(&self) -> bool {
         let mut worked = false;
@@ -90,9 +92,23 @@ impl Wal {
         }
     }
 
+    /// For a thread that is about to wait for what it appended: drives, or wakes the thread that does.
+    pub fn drive_or_wake(&self) {
+        if self.config.sync_mode == SyncMode::Remote {
+            self.wake_driver();
+        } else {
+            self.drive();
+        }
+    }
+
     /// Writes what is buffered in one round and runs its completions. Returns whether there is more for somebody: what
-    /// others append meanwhile does not keep the caller. False also if another thread is at it.
+    /// others append meanwhile does not keep the caller. False also if another thread is at it. With `Remote` it wakes
+    /// the log's thread.
     pub fn drive_once(&self) -> bool {
+        if self.config.sync_mode == SyncMode::Remote {
+            self.wake_driver();
+            return false;
+        }
         fence(Ordering::SeqCst); // as in `drive`
         let Some(mut leader) = self.driving.leader.try_lock() else { return false };
         self.drive_round(&mut leader);
@@ -102,8 +118,12 @@ impl Wal {
 
     /// Brings the log along until `is_done`, which says whether the caller's own write was completed: for a thread
     /// that has nothing else to do before. Several of them take turns. Returns earlier if others look after what the
-    /// caller appended, or if nothing can be written for now; then the caller may sleep until it is told.
+    /// caller appended, or if nothing can be written for now; then the caller may sleep until it is told. With `Remote`
+    /// the log's thread looks after all.
     pub fn drive_until(&self, is_done: impl Fn() -> bool) {
+        if self.config.sync_mode == SyncMode::Remote {
+            return self.wake_driver();
+        }
         self.driving.waiting.fetch_add(1, Ordering::SeqCst);
         while !is_done() {
             let Some(mut leader) = self.take_turn(&is_done) else { break };
@@ -140,7 +160,8 @@ impl Wal {
         let now_ns = || self.env.clock.monotonic_ns();
         let mut appends = self.appends.unwatched().lock();
         if !appends.is_due(now_ns) && !self.has_finished() {
-            let timeout = if appends.full.is_some() { timeout.min(RETRY_PERIOD) } else { timeout };
+            let retries = appends.full.is_some() || appends.broken.is_some();
+            let timeout = if retries { timeout.min(RETRY_PERIOD) } else { timeout };
             self.driving.work.wait_for(&mut appends, timeout);
         }
         appends.is_due(now_ns) || self.has_finished()
@@ -165,6 +186,7 @@ impl Wal {
         if !self.seems_to_have_work() {
             return false;
         }
+        self.replace_if_broken();
         let wrote = self.write_round(&mut self.writer.lock(), &mut leader.spare);
         let mut completed = false;
         while self.has_finished() {

@@ -228,6 +228,39 @@ impl Check {
     }
 }
 
+/// Makes the checks of whole entries anew, for a file of which nothing is on disk.
+pub(crate) fn reset_checks(entries: &mut [u8]) -> Result<()> {
+    let mut at = 0;
+    while at < entries.len() {
+        at += reset_check(&mut entries[at..])?;
+    }
+    Ok(())
+}
+
+/// The length of the first entry, whose check was made anew.
+fn reset_check(entries: &mut [u8]) -> Result<usize> {
+    let cut = || Error::corrupt("an entry in the log's own buffer is cut off");
+    let mut rest = &entries[..];
+    let key_len = prost::encoding::decode_varint(&mut rest).map_err(|_| cut())? as usize;
+    let key_at = entries.len() - rest.len();
+    let key = rest.get(..key_len).ok_or_else(cut)?;
+    let cells_count = pb::WalKey::decode(key).map_err(|_| cut())?.following_kv_count();
+    let check_at = key_at + key_len.checked_sub(CHECK_LEN).ok_or_else(cut)?;
+    let mut crc = crc32c::crc32c(&entries[key_at..check_at]);
+    let mut at = key_at + key_len;
+    for _ in 0..cells_count {
+        let len = entries.get(at..at + 4).ok_or_else(cut)?;
+        let end = at + 4 + u32::from_be_bytes(len.try_into().expect("four bytes")) as usize;
+        crc = crc32c::crc32c_append(crc, entries.get(at..end).ok_or_else(cut)?);
+        at = end;
+    }
+    let synced = 0u64.to_be_bytes();
+    let value = &mut entries[check_at + CHECK_PREFIX.len()..key_at + key_len];
+    value[..4].copy_from_slice(&crc32c::crc32c_append(crc, &synced).to_be_bytes());
+    value[4..].copy_from_slice(&synced);
+    Ok(at)
+}
+
 /// Whether a cell marks a flush, compaction, open or the like instead of holding a user's bytes.
 pub fn is_marker(cell: CellRef<'_>) -> bool {
     cell.family() == META_FAMILY
@@ -246,6 +279,34 @@ mod tests {
                 put_varint(|byte| out.push(byte), number);
                 assert_eq!(out.len(), varint_len(number), "{number}");
             }
+        }
+    }
+
+    #[test]
+    fn checks_made_anew_are_those_of_a_file_of_which_nothing_is_on_disk() {
+        let cells = [Cell::put(b"r", b"f", b"q", 5, b"v"), Cell::put(b"r", b"f", b"r", 5, &[7; 300])];
+        let cells = [cells[0].get(), cells[1].get()];
+        let entry = |seq, cells| WalEntry {
+            region: b"0123456789abcdef0123456789abcdef",
+            table: b"t",
+            seq: SeqId::new(seq),
+            write_time_ms: 1,
+            nonce_group: 0,
+            nonce: 9,
+            cells,
+        };
+        let (mut kept, mut expected) = (Vec::new(), Vec::new());
+        for (seq, cells) in [(1, &cells[..]), (2, &cells[..1]), (300, &cells[1..])] {
+            let entry = entry(seq, cells);
+            let prepared = PreparedEntry::new(&entry).unwrap();
+            prepared.put(&mut kept, 1000 * seq);
+            prepared.put(&mut expected, 0);
+        }
+        assert_ne!(kept, expected);
+        reset_checks(&mut kept).unwrap();
+        assert_eq!(kept, expected);
+        for end in 1..kept.len() {
+            _ = reset_checks(&mut kept[..end]); // an error or not, never a panic
         }
     }
 

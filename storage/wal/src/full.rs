@@ -5,7 +5,7 @@
 //! begins, and whoever drives tries the same bytes again, at most every [`RETRY_PERIOD`]. The first write that goes
 //! through ends it, and the appends that waited are acknowledged then; they are neither lost nor failed.
 //!
-//! Only a failed *write* is treated so. After a failed sync it is unknown what the disk holds, and the log stops.
+//! Only a failed *write* is treated so. After a failed sync it is unknown what the disk holds: see `replace.rs`.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -31,10 +31,12 @@ pub(crate) enum Put {
     Written,
     /// The file is as it was before.
     NoSpace(Error),
+    /// The file takes no more bytes; the log needs another one (`replace.rs`).
+    Broken(Error),
 }
 
 /// Whether an error says that the disk (or the share of it that is allowed) is full.
-fn is_no_space(error: &io::Error) -> bool {
+pub(crate) fn is_no_space(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
@@ -73,9 +75,14 @@ impl Wal {
 
     /// Gives a batch back to the append buffer, before what was appended since.
     pub(crate) fn hold(&self, batch: Batch, error: &Error) {
-        let now_ns = self.env.clock.monotonic_ns();
         let mut appends = self.appends.unwatched().lock();
         appends.give_back(batch);
+        self.refuse_appends(&mut appends, error);
+    }
+
+    /// Until there is space again. It is tried in a while.
+    pub(crate) fn refuse_appends(&self, appends: &mut Appends, error: &Error) {
+        let now_ns = self.env.clock.monotonic_ns();
         let since_ns = appends.full.as_ref().map_or(now_ns, |full| full.since_ns);
         if appends.full.is_none() {
             let waiting = appends.buffer.len();
@@ -113,7 +120,9 @@ impl Wal {
 impl Appends {
     /// Whether a driver has something to write now.
     pub(crate) fn is_due(&self, now_ns: impl FnOnce() -> u64) -> bool {
-        !self.buffer.is_empty() && self.full.as_ref().is_none_or(|full| now_ns() >= full.retry_at_ns)
+        let full = self.full.as_ref().map(|full| full.retry_at_ns);
+        let broken = self.broken.as_ref().map(|broken| broken.retry_at_ns);
+        !self.buffer.is_empty() && full.max(broken).is_none_or(|retry_at_ns| now_ns() >= retry_at_ns)
     }
 
     /// `Busy` while the disk is full.

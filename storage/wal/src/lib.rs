@@ -4,6 +4,7 @@
 //! - `appends.rs`: that buffer, and which regions have edits in the current file
 //! - `drive.rs`: which thread writes rounds and runs completions, and how others wait for it
 //! - `full.rs`: what happens while the disk is full
+//! - `replace.rs`: a new file instead of one that failed
 //! - `roll.rs`: new files, closed files, which regions have unflushed edits in them, the archive
 //! - `format.rs`: the bytes of header, entry and trailer; `FORMAT.md` draws them in full
 //! - `reader.rs`: [`WalReader`] reads one file from begin to end. `source.rs` gives it bytes; `dictionary.rs` and
@@ -32,6 +33,7 @@ mod full;
 mod log;
 mod reader;
 mod region_hash;
+mod replace;
 mod roll;
 mod source;
 mod split;

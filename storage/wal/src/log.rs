@@ -9,12 +9,13 @@
 //!    many threads   (appends lock)          (writer lock)                   (leader lock)
 //! ```
 //!
-//! *Lock order*: next leader, leader, rolling, writer, predecessor, appends, files, finished. Completions run
-//! under the leader lock only, so they may append, and may call `drive` (which then returns at once), but not
-//! `drive_until`.
+//! *Lock order*: next leader, leader, rolling, writer, predecessor, appends, files, finished. The lock of the spare file
+//! is held for a moment, alone, and `archiving` never with `rolling`. Completions run under the leader lock only, so they
+//! may append, and may call `drive` (which then returns at once), but not `drive_until`.
 //!
-//! *Failure*: the first failed write or sync stops the WAL for good. Pending appends fail, later ones are refused, and
-//! recovery may or may not find their entries. A write that found no space is no failure: see `full.rs`.
+//! *Failure*: after a failed write or sync the WAL goes on in a new file (`replace.rs`). If that fails too, or if what was
+//! written is in no memory, it stops for good: pending appends fail, later ones are refused, and recovery may or may not
+//! find their entries. A write that found no space is no failure: see `full.rs`.
 
 use std::mem;
 use std::path::PathBuf;
@@ -23,7 +24,7 @@ use std::time::Duration;
 
 use halcyon_cell::{CellRef, Error, ErrorKind, Result, SeqId};
 use halcyon_env::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use halcyon_env::sync::{Mutex, MutexGuard};
+use halcyon_env::sync::{Condvar, Mutex, MutexGuard};
 use halcyon_env::{Activity, Env, Holder, Watch, WatchedMutex, WritableFile, invariant};
 use halcyon_schema::Durability;
 
@@ -31,7 +32,8 @@ use crate::appends::{Appends, Batch};
 use crate::drive::Driving;
 use crate::format::{PreparedEntry, is_marker};
 use crate::full::{Put, put_or_cut};
-use crate::roll::{Files, Predecessor, Rolling};
+use crate::replace::Errors;
+use crate::roll::{Files, NewFile, Predecessor, Rolling, not_made};
 use crate::stats::Counters;
 use crate::{SyncMode, WalConfig, WalStats};
 
@@ -75,17 +77,29 @@ pub struct Wal {
     pub(crate) config: WalConfig,
     pub(crate) driving: Driving,
     pub(crate) rolling: Mutex<Rolling>,
+    /// Held over the moves of files to the archive.
+    pub(crate) archiving: Mutex<()>,
     pub(crate) writer: Mutex<Writer>,
     pub(crate) appends: WatchedMutex<Appends>,
     /// As in `appends`.
     buffered: Arc<AtomicUsize>,
     /// Bytes of memory of the buffer that is being written.
     writing: AtomicUsize,
+    /// Those of `Writer::kept`.
+    kept: AtomicUsize,
+    /// Signalled when a round has taken the buffer, with `Remote`.
+    room: Condvar,
     pub(crate) files: Mutex<Files>,
     /// The file before the current one, while it still has to be brought to disk (see `roll.rs`).
     pub(crate) predecessor: Mutex<Option<Predecessor>>,
     /// Whether `Appends::full` is set, for those who only want to know that.
     pub(crate) is_full: AtomicBool,
+    /// Whether `Appends::broken` is set.
+    pub(crate) is_broken: AtomicBool,
+    /// Those of files since the last sync.
+    pub(crate) errors: Errors,
+    /// The next file, if it was made already.
+    pub(crate) spare_file: Mutex<Option<NewFile>>,
     pub(crate) counters: Counters,
 }
 
@@ -96,6 +110,8 @@ pub(crate) struct Writer {
     pub(crate) path: PathBuf,
     /// Bytes were written since the last sync.
     pub(crate) unsynced: bool,
+    /// With `Fsync`: those bytes, at most `WalConfig::kept_max_bytes`.
+    pub(crate) kept: Vec<u8>,
     pub(crate) closed: bool,
     spare: Vec<u8>,
 }
@@ -119,23 +135,36 @@ impl Wal {
     /// gets an error and does not make it again.
     pub fn open_in_place(env: Env, config: WalConfig) -> Result<Arc<Wal>> {
         let mut rolling = Rolling::default();
-        let (file, path) = rolling.create_file(&env, &config)?;
+        let (file, path) = rolling.create_file(&env, &config).map_err(not_made)?;
         let buffered = Arc::new(AtomicUsize::new(0));
         let appends = Appends::new(buffered.clone(), file.len());
-        let writer = Writer { file: Some(file), path, unsynced: false, closed: false, spare: Vec::new() };
+        let writer = Writer {
+            file: Some(file),
+            path,
+            unsynced: false,
+            kept: Vec::new(),
+            closed: false,
+            spare: Vec::new(),
+        };
         Ok(Arc::new(Wal {
             watch: env.watch(),
             env,
             config,
             driving: Driving::default(),
             rolling: Mutex::new(rolling),
+            archiving: Mutex::new(()),
             writer: Mutex::new(writer),
             appends: WatchedMutex::new(appends),
             buffered,
             writing: AtomicUsize::new(0),
+            kept: AtomicUsize::new(0),
+            room: Condvar::new(),
             files: Mutex::new(Files::default()),
             predecessor: Mutex::new(None),
             is_full: AtomicBool::new(false),
+            is_broken: AtomicBool::new(false),
+            errors: Errors::default(),
+            spare_file: Mutex::new(None),
             counters: Counters::default(),
         }))
     }
@@ -184,9 +213,10 @@ impl Wal {
         self.buffered.load(Ordering::Relaxed)
     }
 
-    /// Bytes of memory that the buffers take: the one that fills, and one that is being written.
+    /// Bytes of memory that the buffers take: the one that fills, one that is being written, and what is not synced.
     pub fn held_bytes(&self) -> usize {
-        self.appends.unwatched().lock().buffer.capacity() + self.writing.load(Ordering::Relaxed)
+        let filling = self.appends.unwatched().lock().buffer.capacity();
+        filling + self.writing.load(Ordering::Relaxed) + self.kept.load(Ordering::Relaxed)
     }
 
     /// What `SyncWal` means in this log.
@@ -215,19 +245,26 @@ impl Wal {
     }
 
     fn needs_sync(&self, durability: Durability) -> bool {
-        durability == Durability::FsyncWal || self.config.sync_mode == SyncMode::Fsync
+        durability == Durability::FsyncWal || self.config.sync_mode != SyncMode::Written
     }
 
     /// The append buffer, with room for `len` more bytes. A single entry may be larger than the limit.
     fn lock_with_room(&self, len: usize) -> Result<MutexGuard<'_, Appends>> {
         for _ in 0..BUSY_ROUNDS_MAX {
-            let appends = self.lock_appends();
+            let mut appends = self.lock_appends();
             appends.check_running()?;
             appends.check_space()?;
             if appends.buffer.is_empty() || appends.buffer.len() + len <= self.config.buffer_max_bytes {
                 return Ok(appends);
             }
+            if self.config.sync_mode == SyncMode::Remote {
+                // Its files are not the caller's to wait for.
+                self.driving.work.notify_one();
+                self.room.wait_for(&mut appends, BUSY_WAIT_MAX / BUSY_ROUNDS_MAX as u32);
+                continue;
+            }
             drop(appends);
+            self.replace_if_broken();
             // The caller may hold locks that completions want, so they are left to whoever drives.
             let holder = Holder::me();
             let before = holder.is_at(&WAIT_FOR_ROOM);
@@ -260,7 +297,7 @@ impl Wal {
     pub(crate) fn write_round(&self, writer: &mut Writer, spare: &mut Vec<Completion>) -> bool {
         let batch = {
             let mut appends = self.appends.unwatched().lock();
-            if !appends.is_due(|| self.env.clock.monotonic_ns()) {
+            if appends.broken.is_some() || !appends.is_due(|| self.env.clock.monotonic_ns()) {
                 return false;
             }
             assert!(
@@ -269,18 +306,21 @@ impl Wal {
             );
             appends.take(mem::take(&mut writer.spare), mem::take(spare))
         };
+        if self.config.sync_mode == SyncMode::Remote {
+            self.room.notify_all();
+        }
         let sync = batch.sync_wanted;
-        if let Ok(Put::Written) = self.write_batch(writer, batch, false)
-            && sync
-        {
-            assert!(!writer.unsynced, "a round that wanted a sync leaves nothing unsynced");
-            self.appends.unwatched().lock().note_synced(writer.file().len());
-        } // else the completions are told, or wait for space
+        if let Ok(Put::Written) = self.write_batch(writer, batch, false) {
+            assert!(!(sync && writer.unsynced), "a round that wanted a sync leaves nothing unsynced");
+            if !writer.unsynced {
+                self.appends.unwatched().lock().note_synced(writer.file().len());
+            }
+        } // else the completions are told, or wait for space or another file
         true
     }
 
-    /// Writes a batch, syncs if it or the caller wants that, and queues the completions. A failure stops
-    /// the log; if there was no space the batch is back in the append buffer.
+    /// Writes a batch, syncs if it or the caller wants that, and queues the completions. If there was no space, or if the
+    /// log needs another file, the batch is back in the append buffer. A failure for good stops the log.
     pub(crate) fn write_batch(&self, writer: &mut Writer, mut batch: Batch, sync: bool) -> Result<Put> {
         let sync = sync || batch.sync_wanted;
         self.writing.store(batch.buffer.capacity(), Ordering::Relaxed);
@@ -291,8 +331,16 @@ impl Wal {
                 self.hold(batch, &error);
                 return Ok(Put::NoSpace(error));
             }
-            Ok(Put::Written) => Ok(()),
-            Err(error) => Err(error.context(writer.path.display())),
+            Ok(Put::Written | Put::Broken(_)) => Ok(()), // `put` knows no broken files
+            Err(error) => {
+                let error = error.context(writer.path.display());
+                if let Some(retry_at_ns) = self.tolerate_error() {
+                    self.writing.store(0, Ordering::Relaxed);
+                    self.hold_for_replacement(writer, batch, &error, retry_at_ns);
+                    return Ok(Put::Broken(error));
+                }
+                Err(error)
+            }
         };
         self.writing.store(0, Ordering::Relaxed);
         match &result {
@@ -326,18 +374,52 @@ impl Wal {
             writer.unsynced = true;
             self.counters.wrote();
         }
+        let sync = sync
+            || match self.config.sync_mode {
+                SyncMode::Written => false,
+                SyncMode::Fsync => writer.kept.len() + bytes.len() > self.config.kept_max_bytes(),
+                SyncMode::Remote => true,
+            };
         if sync && writer.unsynced {
-            let begin_ns = self.env.clock.monotonic_ns();
+            self.sync_file(writer)?;
+        } else if self.config.sync_mode == SyncMode::Fsync {
+            self.keep(writer, bytes);
+        }
+        Ok(Put::Written)
+    }
+
+    fn sync_file(&self, writer: &mut Writer) -> Result<()> {
+        let begin_ns = self.env.clock.monotonic_ns();
+        if self.config.sync_mode == SyncMode::Written {
             self.finish_predecessor()?;
-            writer.file().sync()?;
             assert!(
                 self.predecessor.lock().is_none(),
                 "a file is synced after the one before it: recovery would find a hole between them"
             );
-            self.counters.synced(self.env.clock.monotonic_ns().saturating_sub(begin_ns));
-            writer.unsynced = false;
-        }
-        Ok(Put::Written)
+        } // else it was synced before this one took entries
+        writer.file().sync()?;
+        self.counters.synced(self.env.clock.monotonic_ns().saturating_sub(begin_ns));
+        writer.unsynced = false;
+        writer.kept.clear();
+        self.errors.end();
+        Ok(())
+    }
+
+    /// Keeps what was written and is not synced, for another file if this one fails.
+    fn keep(&self, writer: &mut Writer, bytes: &[u8]) {
+        writer.kept.extend_from_slice(bytes);
+        assert!(
+            writer.kept.len() <= self.config.kept_max_bytes(),
+            "what is kept has its limit: {} bytes",
+            writer.kept.len()
+        );
+        self.kept.store(writer.kept.capacity(), Ordering::Relaxed);
+    }
+
+    /// Takes out what was written and is not synced.
+    pub(crate) fn take_kept(&self, writer: &mut Writer) -> Vec<u8> {
+        self.kept.store(0, Ordering::Relaxed);
+        mem::take(&mut writer.kept)
     }
 
     /// Refuses all later appends, and gives the waiting ones to the failed round. Returns the round that they were in.
@@ -348,6 +430,8 @@ impl Wal {
             let message = format!("the write-ahead log stopped when a write failed: {error}");
             appends.stopped = Some(Error::new(ErrorKind::Stopping, message));
         }
+        appends.broken = None;
+        self.is_broken.store(false, Ordering::Relaxed);
         let rest = appends.take(Vec::new(), Vec::new());
         completions.extend(rest.completions);
         rest.round

@@ -6,6 +6,7 @@
 //! sake (HBase: `SequenceIdAccounting`).
 
 use std::collections::VecDeque;
+use std::io;
 use std::mem;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +17,7 @@ use crate::appends::Unflushed;
 use crate::format::{TRAILER, encode_header};
 use crate::full::Put;
 use crate::log::{Wal, Writer};
+use crate::replace::Replaced;
 use crate::{SyncMode, WalConfig};
 
 /// What a roll did.
@@ -29,10 +31,18 @@ pub struct RollOutcome {
     pub archived: Vec<PathBuf>,
 }
 
-/// Guards the making and archiving of files; held over their I/O.
+/// Guards the making of files; held over their I/O.
 #[derive(Default)]
 pub(crate) struct Rolling {
     last_ms: i64,
+}
+
+/// A file with its header, on disk, and its name.
+pub(crate) type NewFile = (Box<dyn WritableFile>, PathBuf);
+
+/// The error of a file that could not be made.
+pub(crate) fn not_made(error: io::Error) -> Error {
+    Error::from(error).context("could not make a new log")
 }
 
 /// Closed files that are not archived, oldest first.
@@ -41,17 +51,28 @@ pub(crate) struct Files {
     closed: VecDeque<ClosedFile>,
 }
 
+/// What became of a switch to a new file.
+enum Switched {
+    /// From the file of this path.
+    From(PathBuf),
+    /// The old file failed, and the log needs a replacement before it can roll.
+    Broken(Error),
+}
+
 /// The file before the current one, not yet on disk.
 pub(crate) struct Predecessor {
     /// `None` once it is closed.
     file: Option<Box<dyn WritableFile>>,
+    path: PathBuf,
     failed: Option<Error>,
 }
 
-struct ClosedFile {
-    path: PathBuf,
-    bytes: u64,
-    unflushed: Unflushed,
+pub(crate) struct ClosedFile {
+    pub(crate) path: PathBuf,
+    pub(crate) bytes: u64,
+    pub(crate) unflushed: Unflushed,
+    /// It failed, or its end did. Where files have one writer it may be open, and would be so for ever.
+    pub(crate) may_be_open: bool,
 }
 
 impl Wal {
@@ -61,7 +82,8 @@ impl Wal {
     /// `Io` if the new file cannot be made, `Busy` if there is no space for what is still to go to the old one: the log
     /// goes on with the old one. Any failure after that stops the log. `Stopping` if it is stopped already.
     pub fn roll(&self) -> Result<RollOutcome> {
-        self.roll_holding(&mut self.rolling.lock())
+        let rolled = self.roll_holding(&mut self.rolling.lock());
+        rolled.map(|rolled| self.outcome_of(rolled))
     }
 
     /// Rolls if the current file and what is buffered for it have reached the size for that. Cheap otherwise.
@@ -73,40 +95,85 @@ impl Wal {
         if self.current_bytes() < self.config.roll_size_bytes {
             return Ok(None); // somebody else has done it
         }
-        self.roll_holding(&mut rolling).map(Some)
+        let rolled = self.roll_holding(&mut rolling);
+        drop(rolling);
+        rolled.map(|rolled| Some(self.outcome_of(rolled)))
+    }
+
+    fn outcome_of(&self, Replaced { new_file, old_file }: Replaced) -> RollOutcome {
+        RollOutcome { new_file, old_file, archived: self.archive() }
     }
 
     fn current_bytes(&self) -> u64 {
         self.counters.file_bytes() + self.buffered_bytes() as u64
     }
 
-    fn roll_holding(&self, rolling: &mut Rolling) -> Result<RollOutcome> {
+    fn roll_holding(&self, rolling: &mut Rolling) -> Result<Replaced> {
         {
             let appends = self.appends.unwatched().lock();
             appends.check_running()?;
             appends.check_space()?;
         }
-        let (file, new_file) = rolling.create_file(&self.env, &self.config)?;
-        let switched = self.switch_to(file, new_file.clone());
+        if let Some(replaced) = self.replace_holding(rolling)? {
+            self.wake_driver();
+            return Ok(replaced); // which is as good as a roll
+        }
+        let (file, new_file) = self.take_file(rolling).map_err(not_made)?;
+        let mut file = Some(file);
+        let switched = self.switch_to(&mut file, &new_file);
         // It wrote what was buffered. The completions are left to the driver, also if it failed: a thread that waits for
         // its append would sleep on.
         self.wake_driver();
-        let old_file = switched.inspect_err(|_| {
-            let _ = self.env.fs.remove_file(&new_file); // empty
-        })?;
+        let old_file = match (switched, file) {
+            (Ok(Switched::From(old_file)), _) => old_file,
+            (Ok(Switched::Broken(error)), file) => {
+                file.into_iter().for_each(|file| self.put_aside((file, new_file.clone())));
+                let replaced = self.replace_holding(rolling)?;
+                self.wake_driver();
+                return replaced.ok_or(error);
+            }
+            (Err(error), file) => {
+                file.into_iter().for_each(|file| self.remove_new_file((file, new_file.clone())));
+                return Err(error);
+            }
+        };
         self.counters.rolled();
         if let Err(error) = self.finish_predecessor() {
             self.fail(&error);
             return Err(error);
         }
-        let archived = self.archive_flushed(rolling);
-        Ok(RollOutcome { new_file, old_file, archived })
+        Ok(Replaced { new_file, old_file })
     }
 
     /// Moves the closed files that hold no unflushed edits to the archive now, without a roll. Returns their
     /// new paths. A file that cannot be moved is logged and tried again next time.
     pub fn archive(&self) -> Vec<PathBuf> {
-        self.archive_flushed(&mut self.rolling.lock())
+        let _archiving = self.archiving.lock();
+        let flushed: Vec<(PathBuf, bool)> = {
+            let files = self.files.lock();
+            let flushed = files.closed.iter().filter(|file| file.unflushed.is_empty());
+            flushed.map(|file| (file.path.clone(), file.may_be_open)).collect()
+        };
+        let mut archived = Vec::new();
+        for (path, may_be_open) in flushed {
+            let target = self.config.archive_dir.join(path.file_name().unwrap_or_default());
+            let sealed = if may_be_open { self.env.fs.seal(&path) } else { Ok(()) };
+            let moved = sealed.and_then(|()| self.env.fs.rename(&path, &target));
+            // A rename of before may have been done although it said otherwise.
+            if let Err(error) = moved.or_else(|error| self.env.fs.resolve_rename(&path, &target, error)) {
+                tracing::warn!(%error, "could not archive a log");
+                continue;
+            }
+            self.files.lock().remove_flushed(&path);
+            archived.push(target);
+        }
+        if !archived.is_empty() {
+            let dirs = [&self.config.archive_dir, &self.config.dir];
+            if let Err(error) = dirs.into_iter().try_for_each(|dir| self.env.fs.sync_dir(dir)) {
+                tracing::warn!(%error, "could not sync the directories of archived logs");
+            }
+        }
+        archived
     }
 
     /// The region begins to append here. Nothing has to be known of it before its first edit; edits of an
@@ -157,7 +224,10 @@ impl Wal {
     }
 
     fn close_file(&self) -> Result<()> {
-        let _rolling = self.rolling.lock();
+        let mut rolling = self.rolling.lock();
+        _ = self.replace_holding(&mut rolling); // an error is told below
+        let spare = self.spare_file.lock().take();
+        spare.into_iter().for_each(|spare| self.remove_new_file(spare));
         let mut writer = self.writer.lock();
         if writer.closed {
             return Ok(());
@@ -172,7 +242,15 @@ impl Wal {
         if let Some(error) = failed {
             return Err(error);
         }
-        if let Put::NoSpace(error) = self.write_batch(&mut writer, batch, true)? {
+        let broken = self.broken();
+        let put = match broken {
+            Some(error) => {
+                self.appends.unwatched().lock().give_back(batch);
+                Put::Broken(error)
+            }
+            None => self.write_batch(&mut writer, batch, true)?,
+        };
+        if let Put::NoSpace(error) | Put::Broken(error) = put {
             // Nobody will try again: what waits is told so.
             let rest = self.appends.unwatched().lock().take(Vec::new(), Vec::new());
             self.finish(rest.round, rest.completions, &Err(error.clone()));
@@ -186,47 +264,61 @@ impl Wal {
         let mut file = writer.file.take().expect("a WAL is closed once");
         file.write_all(TRAILER)?;
         file.sync()?;
-        let closed = ClosedFile { path: writer.path.clone(), bytes: file.len(), unflushed };
+        let closed =
+            ClosedFile { path: writer.path.clone(), bytes: file.len(), unflushed, may_be_open: false };
         self.counters.set_file_bytes(0);
-        self.files.lock().closed.push_back(closed);
+        self.files.lock().push(closed);
         Ok(file.close()?)
     }
 
-    /// Lets the new file take the place of the old one, and returns the old one's path.
+    /// Lets the new file, which is taken, take the place of the old one.
     ///
-    /// With `Fsync` the old file's bytes are on disk by then, so that a log never has a hole. With `Written` a
-    /// whole file may be unsynced, and appends would wait a long time; so that is done after the switch, by
+    /// With `Fsync` and `Remote` the old file's bytes are on disk by then, so that a log never has a hole. With `Written`
+    /// a whole file may be unsynced, and appends would wait a long time; so that is done after the switch, by
     /// the roll or by the first round that wants a sync, whichever comes first.
-    fn switch_to(&self, file: Box<dyn WritableFile>, path: PathBuf) -> Result<PathBuf> {
+    fn switch_to(&self, new: &mut Option<Box<dyn WritableFile>>, path: &Path) -> Result<Switched> {
         let mut guard = self.writer.lock();
         let writer: &mut Writer = &mut guard;
+        let busy = |error: Error| Error::new(ErrorKind::Busy, error.context("cannot roll").message());
         let (batch, unflushed, synced_bytes) = {
             let mut appends = self.appends.unwatched().lock();
             appends.check_running()?;
+            if let Some(broken) = &appends.broken {
+                return Ok(Switched::Broken(busy(broken.error.clone()))); // since the roll began
+            }
             let synced_bytes = appends.synced_bytes;
             // What is appended from here on goes to the new file, of which the header is on disk.
-            appends.synced_bytes = file.len();
+            appends.synced_bytes = new.as_ref().map_or(0, |file| file.len());
             (appends.take(Vec::new(), Vec::new()), mem::take(&mut appends.unflushed), synced_bytes)
         };
         assert!(!writer.closed, "a closed WAL is not rolled");
-        let sync = self.config.sync_mode == SyncMode::Fsync;
-        if let Put::NoSpace(error) = self.write_batch(writer, batch, sync)? {
-            self.take_back(unflushed, synced_bytes);
-            return Err(Error::new(ErrorKind::Busy, error.context("cannot roll").message()));
+        let sync = self.config.sync_mode != SyncMode::Written;
+        match self.write_batch(writer, batch, sync)? {
+            Put::Written => {}
+            Put::NoSpace(error) => {
+                self.take_back(unflushed, synced_bytes);
+                return Err(busy(error));
+            }
+            Put::Broken(error) => {
+                self.take_back(unflushed, synced_bytes);
+                return Ok(Switched::Broken(busy(error)));
+            }
         }
         assert!(!(sync && writer.unsynced), "with fsync a file is on disk before the next one takes entries");
         let bytes = writer.file().len();
-        let old = writer.file.replace(file);
-        let old_path = mem::replace(&mut writer.path, path);
+        let old = mem::replace(&mut writer.file, new.take());
+        let old_path = mem::replace(&mut writer.path, path.to_path_buf());
         writer.unsynced = false;
-        let before = self.predecessor.lock().replace(Predecessor { file: old, failed: None });
+        let predecessor = Predecessor { file: old, path: old_path.clone(), failed: None };
+        let before = self.predecessor.lock().replace(predecessor);
         assert!(
             before.is_none(),
             "a roll finishes its old file, or fails the WAL: two unsynced files are never left"
         );
         self.counters.set_file_bytes(writer.file().len());
-        self.files.lock().closed.push_back(ClosedFile { path: old_path.clone(), bytes, unflushed });
-        Ok(old_path)
+        let closed = ClosedFile { path: old_path.clone(), bytes, unflushed, may_be_open: false };
+        self.files.lock().push(closed);
+        Ok(Switched::From(old_path))
     }
 
     /// Brings the previous file to disk and ends it with its trailer, if that is still to be done.
@@ -237,13 +329,17 @@ impl Wal {
             return Err(error.clone()); // a second sync would say `Ok` about bytes that are gone
         }
         let mut file = predecessor.file.take().expect("only a file that failed stays here");
-        if let Err(error) = file.sync() {
+        // With the other modes it was synced before the next file took entries.
+        if self.config.sync_mode == SyncMode::Written
+            && let Err(error) = file.sync()
+        {
             return Err(predecessor.failed.insert(error.into()).clone());
         }
         // Only now, because a trailer says that all before it is on disk. It may be lost itself. All entries are there
         // whether the file ends well or not.
         if let Err(error) = file.write_all(TRAILER).and_then(|()| file.close()) {
             tracing::warn!(%error, "could not end a log with its trailer");
+            self.files.lock().leave_open(&predecessor.path);
         }
         *guard = None;
         Ok(())
@@ -256,38 +352,21 @@ impl Wal {
             strike(&mut file.unflushed, region, up_to_seq);
         }
     }
-
-    fn archive_flushed(&self, _rolling: &mut Rolling) -> Vec<PathBuf> {
-        let flushed: Vec<PathBuf> = {
-            let files = self.files.lock();
-            let flushed = files.closed.iter().filter(|file| file.unflushed.is_empty());
-            flushed.map(|file| file.path.clone()).collect()
-        };
-        let mut archived = Vec::new();
-        for path in flushed {
-            let target = self.config.archive_dir.join(path.file_name().unwrap_or_default());
-            let moved = self.env.fs.rename(&path, &target);
-            // A rename of before may have been done although it said otherwise.
-            if let Err(error) = moved.or_else(|error| self.env.fs.resolve_rename(&path, &target, error)) {
-                tracing::warn!(%error, "could not archive a log");
-                continue;
-            }
-            self.files.lock().remove_flushed(&path);
-            archived.push(target);
-        }
-        if !archived.is_empty() {
-            let dirs = [&self.config.archive_dir, &self.config.dir];
-            if let Err(error) = dirs.into_iter().try_for_each(|dir| self.env.fs.sync_dir(dir)) {
-                tracing::warn!(%error, "could not sync the directories of archived logs");
-            }
-        }
-        archived
-    }
 }
 
 impl Files {
+    pub(crate) fn push(&mut self, file: ClosedFile) {
+        self.closed.push_back(file);
+    }
+
     pub(crate) fn count(&self) -> usize {
         self.closed.len()
+    }
+
+    /// The file at `path` could not be closed.
+    fn leave_open(&mut self, path: &Path) {
+        let left = self.closed.iter_mut().filter(|file| file.path == path);
+        left.for_each(|file| file.may_be_open = true);
     }
 
     /// The file at `path` is in the archive.
@@ -308,37 +387,39 @@ impl Files {
 }
 
 impl Rolling {
-    /// A new file with its header, name and bytes on disk. It gets its name last, so that a file of a log's
-    /// name always has a whole header.
-    pub(crate) fn create_file(
-        &mut self,
-        env: &Env,
-        config: &WalConfig,
-    ) -> Result<(Box<dyn WritableFile>, PathBuf)> {
+    /// A new file with its header, name and bytes on disk. On a local disk it gets its name last, so that a file of a
+    /// log's name always has a whole header. A `Remote` file has one name from the beginning, by which others seal it;
+    /// recovery takes it for empty until it has its header.
+    pub(crate) fn create_file(&mut self, env: &Env, config: &WalConfig) -> io::Result<NewFile> {
         let path = self.free_name(env, config)?;
+        let is_named_last = config.sync_mode != SyncMode::Remote;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let temporary = path.with_file_name(format!(".{name}.tmp"));
-        let mut file = env.fs.create(&temporary)?;
-        let made = file
-            .write_all(&encode_header())
-            .and_then(|()| file.sync())
-            .and_then(|()| env.fs.rename(&temporary, &path))
-            .and_then(|()| env.fs.sync_dir(&config.dir));
-        if let Err(error) = made {
-            let _ = env.fs.remove_file(&temporary);
-            if error.kind() != std::io::ErrorKind::AlreadyExists {
+        let first = if is_named_last { path.with_file_name(format!(".{name}.tmp")) } else { path.clone() };
+        let mut file = env.fs.create(&first)?;
+        let mut make = || -> io::Result<()> {
+            file.write_all(&encode_header())?;
+            file.sync()?;
+            if is_named_last {
+                env.fs.rename(&first, &path)?;
+                env.fs.sync_dir(&config.dir)?;
+            }
+            Ok(())
+        };
+        if let Err(error) = make() {
+            let _ = env.fs.remove_file(&first);
+            if error.kind() != io::ErrorKind::AlreadyExists {
                 let _ = env.fs.remove_file(&path); // was free, so it is ours
             }
-            return Err(Error::from(error).context("could not make a new log"));
+            return Err(error);
         }
         assert!(
             !file.is_empty(),
-            "a file gets its name after its header: recovery refuses a WAL without one"
+            "a file takes entries after its header: recovery refuses a WAL without one"
         );
         Ok((file, path))
     }
 
-    fn free_name(&mut self, env: &Env, config: &WalConfig) -> Result<PathBuf> {
+    fn free_name(&mut self, env: &Env, config: &WalConfig) -> io::Result<PathBuf> {
         // Recovery reads files in order of the times in their names, so these rise although the clock may fall.
         let mut ms = env.clock.now_ms().max(self.last_ms + 1);
         loop {

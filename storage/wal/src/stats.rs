@@ -13,6 +13,8 @@ pub struct WalStats {
     pub sync_ns_total: u64,
     pub sync_ns_longest: u64,
     pub rolls: u64,
+    /// Files that were given up after an error, and replaced by new ones.
+    pub replacements: u64,
     /// Files not archived, the current one included.
     pub files_count: usize,
     pub files_bytes: u64,
@@ -30,6 +32,7 @@ pub(crate) struct Counters {
     sync_ns_longest: AtomicU64,
     sync_ns_recent: AtomicU64,
     rolls: AtomicU64,
+    replacements: AtomicU64,
     file_bytes: AtomicU64,
 }
 
@@ -61,6 +64,10 @@ impl Counters {
         self.rolls.fetch_add(1, Relaxed);
     }
 
+    pub(crate) fn replaced(&self) {
+        self.replacements.fetch_add(1, Relaxed);
+    }
+
     pub(crate) fn set_file_bytes(&self, bytes: u64) {
         self.file_bytes.store(bytes, Relaxed);
     }
@@ -79,6 +86,7 @@ impl Counters {
             sync_ns_total: self.sync_ns_total.load(Relaxed),
             sync_ns_longest: self.sync_ns_longest.load(Relaxed),
             rolls: self.rolls.load(Relaxed),
+            replacements: self.replacements.load(Relaxed),
             ..WalStats::default()
         }
     }

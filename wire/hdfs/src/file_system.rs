@@ -234,6 +234,10 @@ impl FileSystem for HdfsFileSystem {
         seal::seal(&self.cluster, path)
     }
 
+    fn is_remote(&self) -> bool {
+        true
+    }
+
     /// A lease would be the only lock of HDFS. The NameNode gives it away after a minute of silence, and its holder is not
     /// told: two servers would both believe that they hold it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {

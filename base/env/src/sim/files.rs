@@ -282,6 +282,10 @@ impl FileSystem for SimFileSystem {
         hdfs.as_mut().map_or(Ok(()), |hdfs| hdfs.seal(tree, node, path))
     }
 
+    fn is_remote(&self) -> bool {
+        self.state.lock().hdfs.is_some()
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
         let mut state = self.enter();
         if state.hdfs.is_some() {

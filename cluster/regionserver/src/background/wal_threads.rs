@@ -33,7 +33,7 @@ impl WalWriter {
     }
 }
 
-/// Starts new WAL files, and has regions flushed whose edits keep old ones (HBase: `LogRoller`).
+/// Starts new WAL files, makes the next ones ahead of time, and has regions flushed whose edits keep old ones (HBase: `LogRoller`).
 pub(crate) struct WalRoller {
     pub(crate) logs: Arc<Logs>,
     pub(crate) flusher: Arc<Flusher>,
@@ -49,6 +49,9 @@ impl WalRoller {
         match self.logs.roll_if_due() {
             Ok(to_flush) => self.flusher.flush_for_wal(&to_flush),
             Err(error) => tracing::error!(%error, "the WAL could not be rolled"),
+        }
+        if let Err(error) = self.logs.keep_spares() {
+            tracing::warn!(%error, "the next file of the WAL could not be made; it is tried again");
         }
     }
 }

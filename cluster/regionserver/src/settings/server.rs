@@ -90,6 +90,9 @@ pub struct RegionServerSettings {
     pub wal_roll_period: Duration,
     /// With more log files than this, their regions are flushed (`hbase.regionserver.maxlogs`).
     pub wal_files_count_max: usize,
+    /// Errors of log files, one after the other, after which the log goes on in a new file
+    /// (`hbase.regionserver.logroll.errors.tolerated`).
+    pub wal_errors_tolerated: u32,
     /// Whether compactions run until somebody says otherwise (`hbase.regionserver.compaction.enabled`).
     pub compactions_enabled: bool,
     /// Selections above this go to the thread for large compactions
@@ -160,6 +163,7 @@ impl Default for RegionServerSettings {
             wal_roll_multiplier: 0.5,
             wal_roll_period: Duration::from_secs(3600),
             wal_files_count_max: 32,
+            wal_errors_tolerated: 2,
             compactions_enabled: true,
             compaction_large_bytes: 2560 << 20,
             small_compaction_threads: 1,
@@ -376,6 +380,8 @@ const SETTINGS: &[Section<RegionServerSettings>] = &[
                 "Age at which a WAL is rolled.";
             Restart, "hbase.regionserver.maxlogs", "files", Number, wal_files_count_max,
                 "With more WALs their regions are flushed.";
+            Restart, "hbase.regionserver.logroll.errors.tolerated", "errors", Number, wal_errors_tolerated,
+                "Errors of a WAL, one after the other, after which it continues in a new file. With one more the server gives up, in HDFS only after 15 s. With `wal.sync` = `written`: at the first.";
         ),
     },
     Section {

@@ -3,11 +3,15 @@
 //! | sync mode | who writes to the WAL |
 //! |---|---|
 //! | `written` | the event loop that received the calls ([`Logs::drive`]), so that a small write needs no thread switch |
-//! | `fsync` | the WAL thread alone, which waits for work |
+//! | `fsync` | the WAL thread, which waits for work; threads that wait for a write of their own write it too |
+//! | files on other machines | the WAL thread alone |
 //!
 //! In `written` mode the WAL thread writes what is too much for an event loop, because other connections would wait. It
 //! also writes what no event loop drives: `ASYNC_WAL` edits, and writes of the server itself. It checks for these every
 //! few milliseconds.
+//!
+//! Files of the root directory may be on other machines (HDFS). Then every write to the WAL is synced, whatever the sync
+//! mode, and the next file is made before it is needed (`SyncMode::Remote` of `halcyon-wal`).
 //!
 //! A WAL that failed accepts no more writes. The server then gives up, so that the next start recovers its WALs.
 
@@ -59,11 +63,15 @@ impl Logs {
         server_name: &str,
     ) -> Result<Logs> {
         let mut config = WalConfig::new(dir, archive_dir, server_name.replace(',', "%2C"));
-        config.sync_mode = settings.wal_sync;
+        let is_remote = env.fs.is_remote();
+        config.sync_mode = if is_remote { SyncMode::Remote } else { settings.wal_sync };
+        config.keeps_spare = is_remote;
+        config.errors_tolerated = settings.wal_errors_tolerated;
         config.roll_size_bytes = settings.wal_roll_bytes;
         config.files_count_max = settings.wal_files_count_max;
-        // One fills while the other is written. An eighth is for the log of meta.
-        let buffer_bytes = (settings.plan().log / 16 * 7).min(BUFFER_BYTES_MAX);
+        // One fills while the other is written, and an eighth of one is written and not synced. The log of meta has a
+        // seventh of each.
+        let buffer_bytes = (settings.plan().log / 17 * 7).min(BUFFER_BYTES_MAX);
         config.buffer_max_bytes = buffer_bytes as usize;
         let tables = Wal::open(env.clone(), config.clone())?;
         let rolled_ns = Mutex::new(env.clock.monotonic_ns());
@@ -138,17 +146,18 @@ impl Logs {
         }
     }
 
-    /// Writes, and syncs if asked to, whatever was appended.
+    /// Writes, and syncs if asked to, whatever was appended, or has the WAL thread do it.
     pub(crate) fn drive_now(&self) {
-        self.tables.drive();
-        if let Some(meta) = self.meta.get() {
-            meta.drive();
+        if self.config.sync_mode == SyncMode::Remote {
+            self.tables.wake_driver(); // it drives meta's as well
+        } else {
+            self.all().for_each(|wal| _ = wal.drive());
         }
     }
 
     /// What the WAL thread repeats: waits a while, then writes.
     pub(crate) fn run_once(&self) {
-        if self.config.sync_mode == SyncMode::Fsync {
+        if self.config.sync_mode != SyncMode::Written {
             // Meta's writers wait for what they write, and drive it; a short wait is enough for the rest.
             let wait = if self.meta.get().is_some() { WRITE_PERIOD } else { WAIT_PERIOD };
             self.tables.wait_for_work(wait);
@@ -159,7 +168,7 @@ impl Logs {
             }
             *left = false;
         }
-        self.drive_now();
+        self.all().for_each(|wal| _ = wal.drive());
         self.rounds.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -198,6 +207,11 @@ impl Logs {
         }
         *self.rolled_ns.lock() = self.env.clock.monotonic_ns();
         Ok(self.holding_oldest())
+    }
+
+    /// Makes the next files, if these logs keep some. *Blocking*.
+    pub(crate) fn keep_spares(&self) -> Result<()> {
+        self.all().try_for_each(|wal| wal.keep_spare())
     }
 
     fn holding_oldest(&self) -> Vec<String> {

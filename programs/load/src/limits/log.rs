@@ -23,6 +23,7 @@ impl Measure<'_> {
         let name = match mode {
             SyncMode::Written => "a log, written",
             SyncMode::Fsync => "a log, fsync",
+            SyncMode::Remote => "a log, on other machines",
         };
         let dir = std::path::absolute(&self.args.dir).map_err(|error| error.to_string())?;
         let dir = dir.join(format!("halcyon-limits-{}", std::process::id()));
