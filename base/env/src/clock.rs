@@ -19,8 +19,12 @@ pub trait Clock: Send + Sync {
         self.now_ms().div_euclid(3_600_000).rem_euclid(24)
     }
 
-    /// Nanoseconds since some fixed point; never goes back.
+    /// Nanoseconds since some fixed point; never goes back. Stands still while the machine is suspended.
     fn monotonic_ns(&self) -> u64;
+
+    /// Nanoseconds since the machine started, also while it was suspended; never goes back. Leases are measured by it:
+    /// other machines do not wait for one that is suspended.
+    fn boot_ns(&self) -> u64;
 
     /// Nanoseconds for which the calling thread has had a processor, since it began; `None` where that is not known.
     fn thread_ran_ns(&self) -> Option<u64> {
@@ -65,6 +69,11 @@ impl Clock for SystemClock {
         self.start.elapsed().as_nanos() as u64
     }
 
+    fn boot_ns(&self) -> u64 {
+        let since = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        Duration::try_from(since).expect("the machine started in the past").as_nanos() as u64
+    }
+
     fn thread_ran_ns(&self) -> Option<u64> {
         let ran = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
         Duration::try_from(ran).ok().map(|ran| ran.as_nanos() as u64)
@@ -85,6 +94,7 @@ fn hour_in(zone: &TimeZone, wall_ms: i64) -> i64 {
 pub struct ManualClock {
     wall_ms: AtomicI64,
     monotonic_ns: AtomicU64,
+    suspended_ns: AtomicU64,
     thread_ran_ns: AtomicU64,
 }
 
@@ -102,6 +112,12 @@ impl ManualClock {
         self.wall_ms.fetch_add(time.as_millis() as i64, Ordering::SeqCst);
         self.monotonic_ns.fetch_add(time.as_nanos() as u64, Ordering::SeqCst);
     }
+
+    /// The machine was suspended for so long: [`Clock::monotonic_ns`] alone has not moved.
+    pub fn suspend(&self, time: Duration) {
+        self.wall_ms.fetch_add(time.as_millis() as i64, Ordering::SeqCst);
+        self.suspended_ns.fetch_add(time.as_nanos() as u64, Ordering::SeqCst);
+    }
 }
 
 impl Clock for ManualClock {
@@ -111,6 +127,10 @@ impl Clock for ManualClock {
 
     fn monotonic_ns(&self) -> u64 {
         self.monotonic_ns.load(Ordering::SeqCst)
+    }
+
+    fn boot_ns(&self) -> u64 {
+        self.monotonic_ns.load(Ordering::SeqCst) + self.suspended_ns.load(Ordering::SeqCst)
     }
 
     fn thread_ran_ns(&self) -> Option<u64> {
@@ -125,6 +145,19 @@ impl Clock for ManualClock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_suspended_machine_ages() {
+        let clock = ManualClock::at(1_000);
+        clock.advance(Duration::from_secs(1));
+        clock.suspend(Duration::from_secs(5));
+        assert_eq!(clock.monotonic_ns(), 1_000_000_000);
+        assert_eq!((clock.boot_ns(), clock.now_ms()), (6_000_000_000, 7_000));
+        let clock = SystemClock::new();
+        let (boot_ns, monotonic_ns) = (clock.boot_ns(), clock.monotonic_ns());
+        clock.sleep(Duration::from_millis(5));
+        assert!(clock.boot_ns() - boot_ns >= 5_000_000 && clock.monotonic_ns() - monotonic_ns >= 5_000_000);
+    }
 
     #[test]
     fn hours_are_those_of_the_zone() {

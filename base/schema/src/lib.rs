@@ -21,6 +21,7 @@ mod server;
 mod system;
 mod table;
 mod unsupported;
+pub mod znode;
 
 pub use family::FamilyDescriptor;
 pub use name::{NamespaceDescriptor, TableName, check_namespace_name, check_table_qualifier};

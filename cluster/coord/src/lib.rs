@@ -10,15 +10,26 @@
 //! checked. Checked against ZooKeeper 3.8.4 (`ZooKeeperServer`, `ClientCnxn`) and HBase 2.6.4 (`ZNodePaths`,
 //! `RecoverableZooKeeper`).
 //!
-//! When you add a znode, also look at the table of section 3.1 of the wire contract for who reads it.
+//! [`Coordinator`] is what a region server needs of a coordination service: a view of the cluster that follows it, and a
+//! [`Membership`] with a [`Lease`]. [`EmbeddedCoordinator`] is the one within a process; the crate `halcyon-zookeeper` has the
+//! one over a real ZooKeeper.
+//!
+//! When you add a znode, add its name and bytes to [`halcyon_schema::znode`], which all sides share. Also look at the table of
+//! section 3.1 of the wire contract for who reads it.
 
+mod coordinator;
+mod embedded;
 mod jute;
+mod lease;
 mod request;
 mod server;
 mod tree;
 mod words;
 mod znodes;
 
+pub use coordinator::{ClusterPublisher, ClusterView, Coordinator, Followed, Membership, Publisher, Seen};
+pub use embedded::EmbeddedCoordinator;
+pub use lease::{Lease, LeaseState, Loss};
 pub use server::{ZkServer, ZkSettings};
 pub use tree::{Stat, ZnodeTree};
-pub use znodes::{ClusterZnodes, znode_data};
+pub use znodes::ClusterZnodes;

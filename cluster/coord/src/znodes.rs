@@ -1,8 +1,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bytes::{BufMut, Bytes, BytesMut};
-use halcyon_proto::{PB_MAGIC, pb};
+use bytes::Bytes;
+use halcyon_proto::pb;
+use halcyon_schema::ServerName;
+use halcyon_schema::znode::{self, ActiveMaster, HBASE_VERSION, MetaLocation, ZnodePaths};
 use parking_lot::Mutex;
 use prost::Message;
 
@@ -12,8 +14,6 @@ use pb::table_state::State as TableState;
 
 /// Owner of the znodes that go when the process goes.
 const OWN_SESSION: i64 = 1;
-/// Marks the id before the data (`RecoverableZooKeeper`).
-const ID_MAGIC: u8 = 0xff;
 
 /// Znodes that HBase has and whose absence some tool would complain about; they carry nothing here.
 const EMPTY: &[&str] = &[
@@ -36,106 +36,85 @@ const EMPTY: &[&str] = &[
     "table-lock",
 ];
 
-/// A message as HBase's clients expect it in a znode.
-///
-/// ```text
-/// FF | int32 id length | id | "PBUF" | message          id = free text and 8 bytes that differ
-/// ```
-///
-/// Java also takes data without the id; gohbase and asynchbase do not.
-pub fn znode_data(writer: &str, message: &impl Message) -> Bytes {
-    let unique: [u8; 8] = halcyon_env::random_bytes();
-    let mut out = BytesMut::with_capacity(1 + 4 + writer.len() + 8 + 4 + message.encoded_len());
-    out.put_u8(ID_MAGIC);
-    out.put_u32(u32::try_from(writer.len() + unique.len()).expect("the id is a short text"));
-    out.put_slice(writer.as_bytes());
-    out.put_slice(&unique);
-    out.put_slice(PB_MAGIC);
-    message.encode(&mut out).expect("a BytesMut grows");
-    out.freeze()
-}
-
 /// The cluster as its clients find it: HBase's znodes below one base path.
 ///
 /// Clients go by `meta-region-server` and `master`: set those last, when they can be served.
 pub struct ClusterZnodes {
     tree: Arc<ZnodeTree>,
-    base: String,
+    paths: ZnodePaths,
     /// `master:16000`, written into every znode of the master.
     writer: String,
 }
 
+/// A message in the form that HBase's clients expect.
+fn data(writer: &str, message: &impl Message) -> Bytes {
+    Bytes::from(znode::encode(writer, halcyon_env::random_bytes(), message))
+}
+
+fn named(server: &pb::ServerName) -> ServerName {
+    ServerName::from_pb(server).expect("a server of this process has a port")
+}
+
 impl ClusterZnodes {
     /// Makes the base path (`zookeeper.znode.parent`, usually `/hbase`) and the znodes without content.
+    ///
+    /// Panics on a path that [`ZnodePaths::new`] refuses.
     pub fn new(tree: Arc<ZnodeTree>, base: &str, master_port: u16) -> ClusterZnodes {
-        let base = base.trim_end_matches('/').to_string();
+        let paths = ZnodePaths::new(base).expect("the settings were checked");
         for name in EMPTY {
-            tree.set(&format!("{base}/{name}"), Bytes::new());
+            tree.set(&paths.below(name), Bytes::new());
         }
-        ClusterZnodes { tree, base, writer: format!("master:{master_port}") }
+        ClusterZnodes { tree, paths, writer: format!("master:{master_port}") }
     }
 
-    fn set(&self, name: &str, message: &impl Message) {
-        self.tree.set(&format!("{}/{name}", self.base), znode_data(&self.writer, message));
+    fn set(&self, path: &str, message: &impl Message) {
+        self.tree.set(path, data(&self.writer, message));
     }
 
     /// `hbaseid`: the cluster's id, a UUID of 36 characters.
     pub fn set_cluster_id(&self, cluster_id: &str) {
-        self.set("hbaseid", &pb::ClusterId { cluster_id: cluster_id.to_string() });
+        self.set(&self.paths.cluster_id(), &pb::ClusterId { cluster_id: cluster_id.to_string() });
     }
 
     /// `running`: since when, as free text.
     pub fn set_running(&self, start_date: &str) {
-        self.set("running", &pb::ClusterUp { start_date: start_date.to_string() });
+        self.set(&self.paths.running(), &pb::ClusterUp { start_date: start_date.to_string() });
     }
 
     /// `master`: the active one, and the port of its page.
     pub fn set_master(&self, server: &pb::ServerName, info_port: u16) {
-        let master = pb::Master {
-            master: server.clone(),
-            rpc_version: Some(0),
-            info_port: Some(u32::from(info_port)),
-        };
-        let path = format!("{}/master", self.base);
-        self.tree.set_ephemeral(&path, znode_data(&self.writer, &master), OWN_SESSION);
+        let master = ActiveMaster { server: named(server), info_port }.to_pb();
+        self.tree.set_ephemeral(&self.paths.master(), data(&self.writer, &master), OWN_SESSION);
     }
 
     /// Removes `master`, as its session's end does: clients then find no active master.
     pub fn remove_master(&self) {
-        self.tree.remove(&format!("{}/master", self.base));
+        self.tree.remove(&self.paths.master());
     }
 
     /// `rs/<server name>`: a live region server.
     pub fn set_region_server(&self, server: &pb::ServerName, info_port: u16) {
-        let info = pb::RegionServerInfo { info_port: Some(i32::from(info_port)), version_info: None };
-        let data = znode_data(&format!("regionserver:{}", server.port.unwrap_or(0)), &info);
-        self.tree.set_ephemeral(&self.region_server_path(server), data, OWN_SESSION);
+        let server = named(server);
+        let info = znode::region_server_info(info_port, HBASE_VERSION);
+        let data = data(&format!("regionserver:{}", server.port), &info);
+        self.tree.set_ephemeral(&self.paths.region_server(&server), data, OWN_SESSION);
     }
 
     pub fn remove_region_server(&self, server: &pb::ServerName) {
-        self.tree.remove(&self.region_server_path(server));
-    }
-
-    fn region_server_path(&self, server: &pb::ServerName) -> String {
-        let (port, start_code) = (server.port.unwrap_or(0), server.start_code.unwrap_or(0));
-        format!("{}/rs/{},{port},{start_code}", self.base, server.host_name)
+        self.tree.remove(&self.paths.region_server(&named(server)));
     }
 
     /// `meta-region-server`: who serves hbase:meta.
     pub fn set_meta_region_server(&self, server: &pb::ServerName) {
-        let meta = pb::MetaRegionServer {
-            server: server.clone(),
-            rpc_version: Some(0),
-            state: Some(pb::region_state::State::Open as i32),
-        };
-        self.set("meta-region-server", &meta);
+        let meta = MetaLocation { replica: 0, server: named(server), is_open: true };
+        self.set(&self.paths.meta(0), &meta.to_pb());
     }
 
     /// `table/<name>`: the state of each table. Clients of HBase 1 look for it here; HBase 2 mirrors it for them.
     ///
     /// `states` is asked whenever one is read, so that a client that has waited for a change sees it.
     pub fn mirror_tables(&self, states: impl Fn() -> BTreeMap<String, TableState> + Send + Sync + 'static) {
-        let (base, writer) = (format!("{}/table", self.base), self.writer.clone());
+        let (base, writer) = (self.paths.below("table"), self.writer.clone());
         let mirrored: Mutex<BTreeMap<String, TableState>> = Mutex::default();
         self.tree.refresh_before_reads(&base.clone(), move |tree| {
             // The lock comes first: of two threads that read the states, the one with the older must not come last.
@@ -146,7 +125,7 @@ impl ClusterZnodes {
             }
             for (name, state) in states.iter().filter(|(name, state)| mirrored.get(*name) != Some(*state)) {
                 let message = pb::DeprecatedTableState { state: mirrored_state(*state) as i32 };
-                tree.set(&format!("{base}/{name}"), znode_data(&writer, &message));
+                tree.set(&format!("{base}/{name}"), data(&writer, &message));
             }
             *mirrored = states;
         });
@@ -166,6 +145,7 @@ fn mirrored_state(state: TableState) -> MirroredState {
 #[cfg(test)]
 mod tests {
     use halcyon_env::SystemClock;
+    use halcyon_proto::PB_MAGIC;
 
     use super::*;
 

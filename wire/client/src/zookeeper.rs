@@ -11,8 +11,8 @@
 use std::io;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use halcyon_proto::{PB_MAGIC, pb};
-use halcyon_schema::ServerName;
+use halcyon_proto::pb;
+use halcyon_schema::{ServerName, znode};
 use prost::Message;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -25,8 +25,6 @@ const PACKET_BYTES_MAX: usize = 1 << 20;
 const OP_GET_DATA: i32 = 4;
 const OP_CLOSE_SESSION: i32 = -11;
 const ERROR_NO_NODE: i32 = -101;
-/// Marks the id before the data (`RecoverableZooKeeper`).
-const ID_MAGIC: u8 = 0xff;
 
 /// A session with one ZooKeeper server.
 pub(crate) struct ZooKeeper {
@@ -94,8 +92,8 @@ impl ZooKeeper {
     async fn message<M: Message + Default>(&mut self, path: &str) -> Result<Option<M>, ClientError> {
         match self.get(path).await? {
             Some(data) if !data.is_empty() => {
-                let message = M::decode(message_bytes(&data)?);
-                message.map(Some).map_err(|error| malformed(&format!("{path}: {error}")))
+                let message = znode::message(path, &data);
+                message.map(Some).map_err(|error| malformed(&error.to_string()))
             }
             _ => Ok(None),
         }
@@ -129,18 +127,6 @@ fn server_name(name: &pb::ServerName) -> Result<ServerName, ClientError> {
     ServerName::from_pb(name).map_err(|error| malformed(&error.to_string()))
 }
 
-/// Skips the writer's id and the magic: `FF | int32 id length | id | "PBUF" | message`; the id may be missing.
-fn message_bytes(data: &[u8]) -> Result<&[u8], ClientError> {
-    let mut rest = data;
-    if rest.first() == Some(&ID_MAGIC) {
-        let id_len = rest.get(1..5).and_then(|len| len.try_into().ok()).map(u32::from_be_bytes);
-        let start = id_len.and_then(|len| 5usize.checked_add(len as usize));
-        rest =
-            start.and_then(|start| rest.get(start..)).ok_or_else(|| malformed("a znode that is cut off"))?;
-    }
-    rest.strip_prefix(PB_MAGIC).ok_or_else(|| malformed("a znode without \"PBUF\""))
-}
-
 fn malformed(what: &str) -> ClientError {
     ClientError::Malformed(format!("ZooKeeper: {what}"))
 }
@@ -160,18 +146,4 @@ async fn receive(stream: &mut TcpStream) -> Result<Bytes, ClientError> {
     let mut frame = vec![0; len];
     stream.read_exact(&mut frame).await?;
     Ok(Bytes::from(frame))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_id_before_a_message_may_be_missing() {
-        assert_eq!(message_bytes(b"PBUFm").unwrap(), b"m");
-        assert_eq!(message_bytes(b"\xff\0\0\0\x02idPBUFm").unwrap(), b"m");
-        assert!(message_bytes(b"\xff\0\0\0\x09idPBUFm").is_err());
-        assert!(message_bytes(b"\xff\xff\xff\xff\xff").is_err());
-        assert!(message_bytes(b"m").is_err());
-    }
 }

@@ -1,0 +1,249 @@
+//! HBase's znodes: their names, and the bytes in them.
+//!
+//! A znode's data, as HBase's servers write it (`RecoverableZooKeeper`, `ProtobufUtil`):
+//!
+//! ```text
+//! FF | int32 id length | id | "PBUF" | message          id = the writer's name and 8 random bytes
+//! ```
+//!
+//! The 8 bytes tell a writer that has lost an answer whether the data is its own. Some znodes, such as those below
+//! `draining`, have no data. Java also takes data without the id; gohbase and asynchbase do not.
+//!
+//! Bytes of others are untrusted: every reader here returns an error that names the znode.
+//!
+//! Checked against HBase 2.6 `ZNodePaths`, `ZKMetadata`, `MasterAddressTracker`, `MetaTableLocator` and
+//! `RegionServerTracker`.
+
+use halcyon_cell::{Error, Result};
+use halcyon_proto::{PB_MAGIC, pb};
+use prost::Message;
+
+use crate::{ClusterId, ServerName, decode, strip_magic};
+
+/// The version of HBase that servers of Halcyon say they have. HBase's master places system tables by it.
+pub const HBASE_VERSION: &str = "2.6.4";
+
+/// Marks the id before the message.
+const ID_MAGIC: u8 = 0xff;
+/// The id ends with so many random bytes.
+const UNIQUE_BYTES: usize = 8;
+const META: &str = "meta-region-server";
+
+/// Where HBase's znodes are, below one base path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZnodePaths {
+    base: String,
+}
+
+impl ZnodePaths {
+    /// The base path is `zookeeper.znode.parent`, by default `/hbase`.
+    pub fn new(base: &str) -> Result<ZnodePaths> {
+        let names = base.strip_prefix('/').unwrap_or_default().trim_end_matches('/');
+        if names.is_empty() || names.split('/').any(|name| matches!(name, "" | "." | "..")) {
+            return Err(Error::invalid(format!(
+                "zookeeper.znode.parent: {base:?} is not an absolute path below the root"
+            )));
+        }
+        Ok(ZnodePaths { base: format!("/{names}") })
+    }
+
+    pub fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// A znode without a method of its own.
+    pub fn below(&self, name: &str) -> String {
+        format!("{}/{name}", self.base)
+    }
+
+    /// The active master; ephemeral.
+    pub fn master(&self) -> String {
+        self.below("master")
+    }
+
+    /// There while the cluster is up.
+    pub fn running(&self) -> String {
+        self.below("running")
+    }
+
+    pub fn cluster_id(&self) -> String {
+        self.below("hbaseid")
+    }
+
+    /// Who serves a replica of `hbase:meta`; replica 0 is the one that is written.
+    pub fn meta(&self, replica: u32) -> String {
+        match replica {
+            0 => self.below(META),
+            replica => self.below(&format!("{META}-{replica}")),
+        }
+    }
+
+    /// The replica that a child of the base path is about, if it is about `hbase:meta`.
+    pub fn meta_replica(child: &str) -> Option<u32> {
+        let rest = child.strip_prefix(META)?;
+        if rest.is_empty() {
+            return Some(0);
+        }
+        rest.strip_prefix('-')?.parse().ok().filter(|replica| *replica > 0)
+    }
+
+    /// Its children are the live region servers.
+    pub fn region_servers(&self) -> String {
+        self.below("rs")
+    }
+
+    /// One live region server; ephemeral.
+    pub fn region_server(&self, server: &ServerName) -> String {
+        self.below(&format!("rs/{server}"))
+    }
+
+    /// Its children are the region servers that get no more regions.
+    pub fn draining(&self) -> String {
+        self.below("draining")
+    }
+}
+
+/// A message as HBase's servers write it. `unique` are random bytes.
+pub fn encode(writer: &str, unique: [u8; UNIQUE_BYTES], message: &impl Message) -> Vec<u8> {
+    let mut out = Vec::with_capacity(1 + 4 + writer.len() + UNIQUE_BYTES + 4 + message.encoded_len());
+    let id_len = u32::try_from(writer.len() + UNIQUE_BYTES).expect("the id is a short text");
+    out.push(ID_MAGIC);
+    out.extend_from_slice(&id_len.to_be_bytes());
+    out.extend_from_slice(writer.as_bytes());
+    out.extend_from_slice(&unique);
+    out.extend_from_slice(PB_MAGIC);
+    message.encode(&mut out).expect("a Vec grows as needed");
+    out
+}
+
+/// The message in a znode.
+pub fn message<M: Message + Default>(path: &str, data: &[u8]) -> Result<M> {
+    decode(path, strip_magic(path, without_id(path, data)?)?)
+}
+
+/// Skips the writer's id, which may be missing.
+fn without_id<'a>(path: &str, data: &'a [u8]) -> Result<&'a [u8]> {
+    if data.first() != Some(&ID_MAGIC) {
+        return Ok(data);
+    }
+    let cut_off =
+        || Error::corrupt(format!("{path}: the id of the writer is cut off after {} bytes", data.len()));
+    let (len, rest) = data[1..].split_first_chunk::<4>().ok_or_else(cut_off)?;
+    let len = usize::try_from(u32::from_be_bytes(*len)).map_err(|_| cut_off())?;
+    rest.get(len..).ok_or_else(cut_off)
+}
+
+/// What `master` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ActiveMaster {
+    pub server: ServerName,
+    /// The port of its pages; 0 if it has none.
+    pub info_port: u16,
+}
+
+impl ActiveMaster {
+    pub fn decode(path: &str, data: &[u8]) -> Result<ActiveMaster> {
+        let master: pb::Master = message(path, data)?;
+        let info_port = u16::try_from(master.info_port.unwrap_or(0))
+            .map_err(|_| Error::corrupt(format!("{path}: {:?} is no port", master.info_port)))?;
+        Ok(ActiveMaster { server: server_name(path, &master.master)?, info_port })
+    }
+
+    pub fn to_pb(&self) -> pb::Master {
+        pb::Master {
+            master: self.server.to_pb(),
+            rpc_version: Some(0),
+            info_port: Some(u32::from(self.info_port)),
+        }
+    }
+}
+
+/// What `meta-region-server` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MetaLocation {
+    pub replica: u32,
+    /// Who serves the replica, or is about to.
+    pub server: ServerName,
+    /// Whether the region is open there.
+    pub is_open: bool,
+}
+
+impl MetaLocation {
+    pub fn decode(path: &str, replica: u32, data: &[u8]) -> Result<MetaLocation> {
+        let meta: pb::MetaRegionServer = message(path, data)?;
+        let state = meta.state.map_or(Ok(pb::region_state::State::Open), pb::region_state::State::try_from);
+        let state = state.map_err(|_| {
+            Error::corrupt(format!("{path}: {:?} is no state of a region", meta.state.unwrap_or_default()))
+        })?;
+        let is_open = state == pb::region_state::State::Open;
+        Ok(MetaLocation { replica, server: server_name(path, &meta.server)?, is_open })
+    }
+
+    pub fn to_pb(&self) -> pb::MetaRegionServer {
+        let state =
+            if self.is_open { pb::region_state::State::Open } else { pb::region_state::State::Opening };
+        pb::MetaRegionServer { server: self.server.to_pb(), rpc_version: Some(0), state: Some(state as i32) }
+    }
+}
+
+/// What `hbaseid` says.
+pub fn decode_cluster_id(path: &str, data: &[u8]) -> Result<ClusterId> {
+    let id = message::<pb::ClusterId>(path, data)?.cluster_id;
+    if id.is_empty() {
+        return Err(Error::corrupt(format!("{path}: the cluster's id is empty")));
+    }
+    Ok(ClusterId(id))
+}
+
+/// What `running` says: when the cluster started, as free text.
+pub fn decode_running(path: &str, data: &[u8]) -> Result<String> {
+    Ok(message::<pb::ClusterUp>(path, data)?.start_date)
+}
+
+/// The name of a child of `rs` or `draining`.
+pub fn decode_server(parent: &str, child: &str) -> Result<ServerName> {
+    // `ServerName::parse` also takes `host:port`, which names no start code.
+    ServerName::parse(child)
+        .ok()
+        .filter(|server| server.start_code >= 0 && server.to_string() == child)
+        .ok_or_else(|| Error::corrupt(format!("{parent}/{child}: not a server name \"host,port,startcode\"")))
+}
+
+/// What a region server writes into its znode below `rs`.
+///
+/// HBase's master places system tables on servers of the newest version only, so `hbase_version` has to be a version of
+/// HBase, such as `2.6.4`.
+pub fn region_server_info(info_port: u16, hbase_version: &str) -> pb::RegionServerInfo {
+    pb::RegionServerInfo {
+        // HBase's servers without pages write -1.
+        info_port: Some(if info_port == 0 { -1 } else { i32::from(info_port) }),
+        version_info: Some(version_info(hbase_version)),
+    }
+}
+
+/// HBase's `VersionInfo` of a Halcyon server: HBase's version in the fields that HBase's servers compare, Halcyon in those that
+/// people read.
+pub fn version_info(hbase_version: &str) -> pb::VersionInfo {
+    let mut numbers = hbase_version.split(['.', '-']).map(|part| part.parse().ok());
+    pb::VersionInfo {
+        version: hbase_version.to_string(),
+        url: "halcyon".to_string(),
+        revision: format!("halcyon-{}", env!("CARGO_PKG_VERSION")),
+        user: "halcyon".to_string(),
+        date: String::new(),
+        src_checksum: String::new(),
+        version_major: numbers.next().flatten(),
+        version_minor: numbers.next().flatten(),
+    }
+}
+
+fn server_name(path: &str, name: &pb::ServerName) -> Result<ServerName> {
+    let server = ServerName::from_pb(name).map_err(|error| error.context(path))?;
+    if server.host.is_empty() || server.port == 0 {
+        return Err(Error::corrupt(format!("{path}: the server name {server} has no host or no port")));
+    }
+    Ok(server)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,32 @@
+//! A server's place in a cluster that has a real ZooKeeper, such as HBase's.
+//!
+//! [`ZooKeeperCluster`] is a [`halcyon_coord::Coordinator`]: it begins a session, follows HBase's znodes, and creates the
+//! ephemeral znode by which HBase's master knows a region server. The library `zookeeper-client` speaks the protocol. This
+//! crate adds what a server needs of it:
+//!
+//! - **HBase's properties** (`settings.rs`), such as `hbase.zookeeper.quorum`.
+//! - **A session that outlives every connection** (`session.rs`). Connections that come and go are not reported. A session has
+//!   ended when a server of ZooKeeper's says so, and not before.
+//! - **A deadline on every call**, and errors that say what was asked of whom.
+//! - **A view of the cluster** (`follow.rs`): the active master, where `hbase:meta` is, the region servers.
+//! - **A lease** (`member.rs`). A server that was frozen learns late that its session has expired, and others serve its
+//!   regions already. So a server answers while its lease is valid: for two thirds of the session timeout from the last question
+//!   that ZooKeeper has answered, by a clock that counts suspended time. See [`halcyon_coord::Lease`].
+//!
+//! A lost session is final for a server under HBase's master: that master recovers the server's logs and assigns its regions, and
+//! refuses every later report. The server then has to leave without touching its regions.
+//!
+//! Not supported: Kerberos, digest authentication and TLS to ZooKeeper.
+//!
+//! The bytes of znodes are in [`halcyon_schema::znode`]. When you change what a session or a lease does, run
+//! `make zookeeper-test`.
+
+mod cluster;
+mod follow;
+mod member;
+mod session;
+mod settings;
+
+pub use cluster::ZooKeeperCluster;
+pub use settings::ZooKeeperSettings;
+pub use zookeeper_client::SessionInfo;
