@@ -12,7 +12,7 @@
 # make roots   root directories under a real HBase and under Halcyon in turn, killed and stopped; a short form is part of make test
 # make cluster      a ZooKeeper, a NameNode and three DataNodes on this machine, for an hour (testing/cluster); CLUSTER="options of cluster.sh up"
 # make hdfs-test    files in HDFS, with writers frozen and DataNodes killed (testing/cluster), some minutes
-# make zookeeper-test   sessions with ZooKeeper, with servers killed, frozen and cut off (testing/cluster), some minutes
+# make zookeeper-test   sessions with ZooKeeper, with servers killed, frozen and cut off (testing/cluster); znodes beside HBase's; some minutes
 # make bench-compare   the same load against Halcyon and HBase; BENCH="options of testing/bench/side-by-side.sh"
 # make bench   what the engine costs: bench-engine (beside RocksDB, which is built for it: needs a C++ compiler and libclang)
 #              bench-cell (a cell's way) and bench-server (ten minutes of a mixed load on a server); BENCH="options", see programs/bench/README.md

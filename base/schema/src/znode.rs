@@ -20,13 +20,15 @@ use prost::Message;
 
 use crate::{ClusterId, ServerName, decode, strip_magic};
 
-/// The version of HBase that servers of Halcyon say they have. HBase's master places system tables by it.
+/// The version of HBase that servers of Halcyon say they have, if nothing else is asked for.
 pub const HBASE_VERSION: &str = "2.6.4";
 
 /// Marks the id before the message.
 const ID_MAGIC: u8 = 0xff;
 /// The id ends with so many random bytes.
 const UNIQUE_BYTES: usize = 8;
+/// The port of a server without pages: HBase's -1, as 32 bits without a sign.
+const NO_PORT: u32 = u32::MAX;
 const META: &str = "meta-region-server";
 
 /// Where HBase's znodes are, below one base path.
@@ -144,8 +146,11 @@ pub struct ActiveMaster {
 impl ActiveMaster {
     pub fn decode(path: &str, data: &[u8]) -> Result<ActiveMaster> {
         let master: pb::Master = message(path, data)?;
-        let info_port = u16::try_from(master.info_port.unwrap_or(0))
-            .map_err(|_| Error::corrupt(format!("{path}: {:?} is no port", master.info_port)))?;
+        let info_port = match master.info_port {
+            None | Some(NO_PORT) => 0,
+            Some(port) => u16::try_from(port)
+                .map_err(|_| Error::corrupt(format!("{path}: {port} is no port of a page")))?,
+        };
         Ok(ActiveMaster { server: server_name(path, &master.master)?, info_port })
     }
 
@@ -153,7 +158,7 @@ impl ActiveMaster {
         pb::Master {
             master: self.server.to_pb(),
             rpc_version: Some(0),
-            info_port: Some(u32::from(self.info_port)),
+            info_port: Some(if self.info_port == 0 { NO_PORT } else { u32::from(self.info_port) }),
         }
     }
 }

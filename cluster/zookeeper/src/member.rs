@@ -8,7 +8,7 @@ use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_coord::{Lease, Loss, Membership};
 use halcyon_env::Clock;
 use halcyon_schema::ServerName;
-use halcyon_schema::znode::{self, HBASE_VERSION};
+use halcyon_schema::znode;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info, warn};
 use zookeeper_client as zk;
@@ -91,7 +91,7 @@ impl Membership for Member {
 
 /// Creates the znode of a server with HBase's bytes, and with the permissions of HBase's servers without Kerberos.
 async fn create_ephemeral(session: &Session, path: &str, server: &ServerName, info_port: u16) -> Result<()> {
-    let info = znode::region_server_info(info_port, HBASE_VERSION);
+    let info = znode::region_server_info(info_port, &session.settings().hbase_version);
     let writer = format!("regionserver:{}", server.port);
     let data = znode::encode(&writer, halcyon_env::random_bytes(), &info);
     let options = zk::CreateMode::Ephemeral.with_acls(zk::Acls::anyone_all());

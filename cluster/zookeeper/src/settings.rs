@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use halcyon_cell::{Error, Result};
-use halcyon_schema::znode::ZnodePaths;
+use halcyon_schema::znode::{HBASE_VERSION, ZnodePaths};
 
 const QUORUM: &str = "hbase.zookeeper.quorum";
 const CLIENT_PORT: &str = "hbase.zookeeper.property.clientPort";
@@ -39,6 +39,9 @@ pub struct ZooKeeperSettings {
     pub connect_timeout: Duration,
     /// How long one call may take, with its repetitions. Default: 10 s.
     pub call_timeout: Duration,
+    /// The version of HBase that a region server says it has. Default: [`HBASE_VERSION`]. HBase's master moves system tables to
+    /// the servers of the newest version, and takes `2.6.4-hadoop3` for newer than `2.6.4`.
+    pub hbase_version: String,
 }
 
 impl ZooKeeperSettings {
@@ -64,6 +67,7 @@ impl ZooKeeperSettings {
             session_timeout,
             connect_timeout: session_timeout.max(Duration::from_secs(10)),
             call_timeout: Duration::from_secs(10),
+            hbase_version: HBASE_VERSION.to_string(),
         })
     }
 

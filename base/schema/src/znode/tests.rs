@@ -46,6 +46,11 @@ fn what_is_written_is_read() {
     assert_eq!(data[..9], *b"\xff\0\0\0\x14mast");
     assert_eq!(ActiveMaster::decode("/hbase/master", &data).unwrap(), master);
 
+    // HBase's master without pages writes -1.
+    let master = ActiveMaster { server: server(), info_port: 0 };
+    assert_eq!(master.to_pb().info_port, Some(u32::MAX));
+    assert_eq!(ActiveMaster::decode("m", &encode("w", [0; 8], &master.to_pb())).unwrap(), master);
+
     for is_open in [false, true] {
         let meta = MetaLocation { replica: 1, server: server(), is_open };
         let data = encode("master:16000", [0xff; 8], &meta.to_pb());
@@ -103,7 +108,7 @@ fn garbage_is_an_error_that_names_the_znode() {
     let nobody = pb::Master { master: ServerName::new("", 1, 1).to_pb(), rpc_version: None, info_port: None };
     assert!(error(&encode("w", [0; 8], &nobody)).contains("has no host or no port"));
     let far = pb::Master { master: server().to_pb(), rpc_version: None, info_port: Some(70_000) };
-    assert!(error(&encode("w", [0; 8], &far)).contains("is no port"));
+    assert!(error(&encode("w", [0; 8], &far)).contains("70000 is no port of a page"));
     let state = pb::MetaRegionServer { server: server().to_pb(), rpc_version: None, state: Some(99) };
     let error = MetaLocation::decode("/m", 0, &encode("w", [0; 8], &state)).unwrap_err();
     assert!(error.to_string().contains("/m: 99 is no state of a region"), "{error}");
