@@ -34,7 +34,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 pub use crash::CrashMode;
 pub use dice::Dice;
@@ -51,6 +51,8 @@ use tree::{NodeId, Tree};
 #[derive(Clone, Default)]
 pub struct SimFileSystem {
     state: Arc<Mutex<State>>,
+    /// Signalled when a frozen DataNode thaws.
+    thawed: Arc<Condvar>,
 }
 
 #[derive(Default)]
@@ -97,7 +99,7 @@ impl SimFileSystem {
     /// An empty HDFS. The same seed and the same calls give the same answers.
     pub fn hdfs(seed: u64) -> SimFileSystem {
         let state = State { hdfs: Some(Hdfs::new(seed)), ..State::default() };
-        SimFileSystem { state: Arc::new(Mutex::new(state)) }
+        SimFileSystem { state: Arc::new(Mutex::new(state)), thawed: Arc::default() }
     }
 
     /// This file system for all files, and a clock that stands still until it is moved. Beside HDFS there is an empty
@@ -180,9 +182,22 @@ impl SimFileSystem {
         self.with_hdfs(|hdfs, tree| hdfs.late.drain(..).for_each(|change| change(tree)));
     }
 
-    /// A DataNode of HDFS (0 to 3) dies or freezes, or is there again with what it had.
+    /// A DataNode of HDFS (0 to 3) dies, or is there again with what it had.
     pub fn set_data_node(&self, number: usize, is_up: bool) {
         self.with_hdfs(|hdfs, _| hdfs.set_data_node(number, is_up));
+    }
+
+    /// A DataNode of HDFS (0 to 3) stands still, and syncs of files that lie on it wait, until it thaws.
+    pub fn freeze_data_node(&self, number: usize, is_frozen: bool) {
+        self.with_hdfs(|hdfs, _| hdfs.freeze_data_node(number, is_frozen));
+        self.thawed.notify_all();
+    }
+
+    /// The DataNodes of a file in HDFS.
+    pub fn data_nodes_of(&self, path: &Path) -> io::Result<Vec<usize>> {
+        let state = self.state.lock();
+        let file = state.tree.file(state.tree.find_file(path)?);
+        Ok(file.replicas.as_ref().expect("only HDFS has this").on.to_vec())
     }
 
     fn with_hdfs(&self, change: impl FnOnce(&mut Hdfs, &mut Tree)) {
@@ -200,7 +215,9 @@ impl SimFileSystem {
         state.dead = true;
         let tree = crash::survivors(&state.tree, mode, seed);
         let hdfs = state.hdfs.as_mut().map(|hdfs| hdfs.after_crash(seed));
-        SimFileSystem { state: Arc::new(Mutex::new(State { tree, hdfs, ..State::default() })) }
+        self.thawed.notify_all();
+        let state = State { tree, hdfs, ..State::default() };
+        SimFileSystem { state: Arc::new(Mutex::new(state)), thawed: Arc::default() }
     }
 
     /// Every file that running code sees, with its length, sorted: for looking at a failed test.

@@ -232,6 +232,8 @@ impl ServerMetrics {
         out.gauge("regionserver_compactions_queued", None, "Regions that wait for a compaction", queued)?;
         let help = "WAL files that failed and were replaced by new ones";
         out.counter("wal_files_replaced", None, help, stats.wal.replacements)?;
+        let help = "WAL syncs that were late and were tried in the next file too";
+        out.counter("wal_late_syncs", None, help, stats.wal.late_syncs)?;
         out.counter("wal_syncs", None, "WAL syncs", stats.wal.syncs)?;
         let seconds = stats.wal.sync_ns_total as f64 / 1e9;
         let mut family = out.0.encode_descriptor(

@@ -1,5 +1,7 @@
 use std::path::PathBuf;
 
+use crate::LateSyncs;
+
 /// What `SYNC_WAL` means here (`wal.sync`). `FSYNC_WAL` is always `Fsync`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncMode {
@@ -40,6 +42,8 @@ pub struct WalConfig {
     pub errors_tolerated: u32,
     /// [`crate::Wal::keep_spare`] keeps the next file open.
     pub keeps_spare: bool,
+    /// With `Remote`: a round whose sync is late goes to the spare file as well.
+    pub late_syncs: Option<LateSyncs>,
     /// With more files than this [`crate::Wal::regions_holding_oldest`] asks for flushes
     /// (`hbase.regionserver.maxlogs`).
     pub files_count_max: usize,
@@ -62,6 +66,7 @@ impl WalConfig {
             buffer_max_bytes: 64 << 20,
             errors_tolerated: 2,
             keeps_spare: false,
+            late_syncs: None,
             files_count_max: 32,
         }
     }

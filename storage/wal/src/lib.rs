@@ -4,7 +4,7 @@
 //! - `appends.rs`: that buffer, and which regions have edits in the current file
 //! - `drive.rs`: which thread writes rounds and runs completions, and how others wait for it
 //! - `full.rs`: what happens while the disk is full
-//! - `replace.rs`: a new file instead of one that failed
+//! - `replace.rs`: a new file instead of one that failed. `hedge.rs`: instead of one that is late
 //! - `roll.rs`: new files, closed files, which regions have unflushed edits in them, the archive
 //! - `format.rs`: the bytes of header, entry and trailer; `FORMAT.md` draws them in full
 //! - `reader.rs`: [`WalReader`] reads one file from begin to end. `source.rs` gives it bytes; `dictionary.rs` and
@@ -30,6 +30,7 @@ mod dictionary;
 mod drive;
 mod format;
 mod full;
+mod hedge;
 mod log;
 mod reader;
 mod region_hash;
@@ -42,6 +43,7 @@ mod stats;
 pub use config::{SyncMode, WalConfig};
 pub use format::{COMPACTION_QUALIFIER, META_FAMILY, is_marker};
 pub use halcyon_schema::Durability;
+pub use hedge::{LateSyncs, SyncJob, SyncThreads};
 pub use log::{Completion, Wal, WalEntry};
 pub use reader::{CELL_LEN_MAX, ENTRY_LEN_MAX, KEY_LEN_MAX, WalReader};
 pub use roll::RollOutcome;

@@ -9,9 +9,9 @@
 //!    many threads   (appends lock)          (writer lock)                   (leader lock)
 //! ```
 //!
-//! *Lock order*: next leader, leader, rolling, writer, predecessor, appends, files, finished. The lock of the spare file
-//! is held for a moment, alone, and `archiving` never with `rolling`. Completions run under the leader lock only, so they
-//! may append, and may call `drive` (which then returns at once), but not `drive_until`.
+//! *Lock order*: next leader, leader, rolling, writer, predecessor, appends, files, finished. No lock of the log is taken
+//! under that of the spare file, and `archiving` is never held with `rolling`. Completions run under the leader lock
+//! only, so they may append, and may call `drive` (which then returns at once), but not `drive_until`.
 //!
 //! *Failure*: after a failed write or sync the WAL goes on in a new file (`replace.rs`). If that fails too, or if what was
 //! written is in no memory, it stops for good: pending appends fail, later ones are refused, and recovery may or may not
@@ -32,6 +32,7 @@ use crate::appends::{Appends, Batch};
 use crate::drive::Driving;
 use crate::format::{PreparedEntry, is_marker};
 use crate::full::{Put, put_or_cut};
+use crate::hedge::Lateness;
 use crate::replace::Errors;
 use crate::roll::{Files, NewFile, Predecessor, Rolling, not_made};
 use crate::stats::Counters;
@@ -113,6 +114,7 @@ pub(crate) struct Writer {
     /// With `Fsync`: those bytes, at most `WalConfig::kept_max_bytes`.
     pub(crate) kept: Vec<u8>,
     pub(crate) closed: bool,
+    pub(crate) lateness: Lateness,
     spare: Vec<u8>,
 }
 
@@ -144,6 +146,7 @@ impl Wal {
             unsynced: false,
             kept: Vec::new(),
             closed: false,
+            lateness: Lateness::default(),
             spare: Vec::new(),
         };
         Ok(Arc::new(Wal {
@@ -310,7 +313,7 @@ impl Wal {
             self.room.notify_all();
         }
         let sync = batch.sync_wanted;
-        if let Ok(Put::Written) = self.write_batch(writer, batch, false) {
+        if let Ok(Put::Written) = self.write_batch(writer, batch, false, true) {
             assert!(!(sync && writer.unsynced), "a round that wanted a sync leaves nothing unsynced");
             if !writer.unsynced {
                 self.appends.unwatched().lock().note_synced(writer.file().len());
@@ -321,10 +324,20 @@ impl Wal {
 
     /// Writes a batch, syncs if it or the caller wants that, and queues the completions. If there was no space, or if the
     /// log needs another file, the batch is back in the append buffer. A failure for good stops the log.
-    pub(crate) fn write_batch(&self, writer: &mut Writer, mut batch: Batch, sync: bool) -> Result<Put> {
+    pub(crate) fn write_batch(
+        &self,
+        writer: &mut Writer,
+        mut batch: Batch,
+        sync: bool,
+        may_race: bool,
+    ) -> Result<Put> {
         let sync = sync || batch.sync_wanted;
         self.writing.store(batch.buffer.capacity(), Ordering::Relaxed);
-        let result = match self.put(writer, &batch.buffer, sync) {
+        let put = match &self.config.late_syncs {
+            Some(late) if may_race => self.put_racing(late, writer, &mut batch.buffer),
+            _ => self.put(writer, &batch.buffer, sync),
+        };
+        let result = match put {
             Ok(Put::NoSpace(error)) => {
                 let error = error.context(writer.path.display());
                 self.writing.store(0, Ordering::Relaxed);

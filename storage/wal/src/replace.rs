@@ -53,6 +53,15 @@ pub(crate) struct Replaced {
     pub(crate) old_file: PathBuf,
 }
 
+/// What became of the file that failed.
+enum Replacement {
+    Done(Replaced),
+    /// The log has another file already.
+    NotNeeded,
+    /// There is no spare file.
+    NoFile,
+}
+
 /// Errors of files without a sync in between.
 #[derive(Default)]
 pub(crate) struct Errors {
@@ -132,13 +141,8 @@ impl Wal {
             let appends = self.appends.unwatched().lock();
             appends.broken.as_ref().is_some_and(|broken| self.env.clock.monotonic_ns() >= broken.retry_at_ns)
         };
-        if is_due {
-            let spare = self.spare_file.lock().take();
-            // Its error is logged, and told when the log stops.
-            _ = match spare {
-                Some(spare) => self.go_on_in(spare),
-                None => self.replace_holding(&mut self.rolling.lock()),
-            };
+        if is_due && matches!(self.go_on_in(None), Ok(Replacement::NoFile)) {
+            _ = self.replace_holding(&mut self.rolling.lock()); // its error is logged, and told when the log stops
         }
     }
 
@@ -148,23 +152,35 @@ impl Wal {
         if !self.is_broken.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        let made = self.take_file(rolling).map_err(|error| self.not_replaced(error))?;
-        self.go_on_in(made)
+        let mut replacement = self.go_on_in(None)?;
+        if matches!(replacement, Replacement::NoFile) {
+            let made = rolling.create_file(&self.env, &self.config);
+            let made = made.map_err(|error| self.not_replaced(error))?;
+            replacement = self.go_on_in(Some(made))?;
+        }
+        match replacement {
+            Replacement::Done(replaced) => Ok(Some(replaced)),
+            Replacement::NotNeeded | Replacement::NoFile => Ok(None),
+        }
     }
 
-    /// Lets a new file take the place of the one that failed. `None` if it has another already.
-    fn go_on_in(&self, (file, new_file): NewFile) -> Result<Option<Replaced>> {
+    /// Lets a new file, or the spare file, take the place of the one that failed. The spare file is taken under the lock
+    /// of the writer: else a newer file could become the current one meanwhile, and the spare file the one after it.
+    fn go_on_in(&self, made: Option<NewFile>) -> Result<Replacement> {
         let mut guard = self.writer.lock();
         let writer: &mut Writer = &mut guard;
-        let unflushed = {
+        let (unflushed, file, new_file) = {
             let mut appends = self.appends.unwatched().lock();
             if appends.stopped.is_some() || appends.broken.is_none() {
                 let running = appends.check_running();
                 drop(appends);
                 drop(guard);
-                self.put_aside((file, new_file));
-                return running.map(|()| None);
+                made.into_iter().for_each(|made| self.put_aside(made));
+                return running.map(|()| Replacement::NotNeeded);
             }
+            let Some((file, new_file)) = made.or_else(|| self.spare_file.lock().take()) else {
+                return Ok(Replacement::NoFile);
+            };
             if let Err(error) = reset_checks(&mut appends.buffer) {
                 drop(appends);
                 self.fail(&error);
@@ -174,7 +190,7 @@ impl Wal {
             appends.broken = None;
             self.is_broken.store(false, Ordering::Relaxed);
             // The new file gets what is buffered; that is some of these.
-            appends.unflushed.clone()
+            (appends.unflushed.clone(), file, new_file)
         };
         assert!(
             writer.kept.is_empty() && !writer.unsynced,
@@ -190,7 +206,7 @@ impl Wal {
         self.counters.replaced();
         tracing::warn!(old = %old_file.display(), new = %new_file.display(), "the write-ahead log has a new file");
         drop(old); // abandoned: nothing that is in memory only is asked of it any more
-        Ok(Some(Replaced { new_file, old_file }))
+        Ok(Replacement::Done(Replaced { new_file, old_file }))
     }
 
     /// A full disk is no error that counts: appends wait until there is space.

@@ -248,7 +248,7 @@ impl Wal {
                 self.appends.unwatched().lock().give_back(batch);
                 Put::Broken(error)
             }
-            None => self.write_batch(&mut writer, batch, true)?,
+            None => self.write_batch(&mut writer, batch, true, false)?,
         };
         if let Put::NoSpace(error) | Put::Broken(error) = put {
             // Nobody will try again: what waits is told so.
@@ -293,7 +293,7 @@ impl Wal {
         };
         assert!(!writer.closed, "a closed WAL is not rolled");
         let sync = self.config.sync_mode != SyncMode::Written;
-        match self.write_batch(writer, batch, sync)? {
+        match self.write_batch(writer, batch, sync, false)? {
             Put::Written => {}
             Put::NoSpace(error) => {
                 self.take_back(unflushed, synced_bytes);

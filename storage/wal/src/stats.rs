@@ -15,6 +15,8 @@ pub struct WalStats {
     pub rolls: u64,
     /// Files that were given up after an error, and replaced by new ones.
     pub replacements: u64,
+    /// Rounds that went to the spare file too, because their sync was late.
+    pub late_syncs: u64,
     /// Files not archived, the current one included.
     pub files_count: usize,
     pub files_bytes: u64,
@@ -33,6 +35,7 @@ pub(crate) struct Counters {
     sync_ns_recent: AtomicU64,
     rolls: AtomicU64,
     replacements: AtomicU64,
+    late_syncs: AtomicU64,
     file_bytes: AtomicU64,
 }
 
@@ -68,6 +71,10 @@ impl Counters {
         self.replacements.fetch_add(1, Relaxed);
     }
 
+    pub(crate) fn hedged(&self) {
+        self.late_syncs.fetch_add(1, Relaxed);
+    }
+
     pub(crate) fn set_file_bytes(&self, bytes: u64) {
         self.file_bytes.store(bytes, Relaxed);
     }
@@ -87,6 +94,7 @@ impl Counters {
             sync_ns_longest: self.sync_ns_longest.load(Relaxed),
             rolls: self.rolls.load(Relaxed),
             replacements: self.replacements.load(Relaxed),
+            late_syncs: self.late_syncs.load(Relaxed),
             ..WalStats::default()
         }
     }

@@ -5,6 +5,7 @@
 #![cfg(halcyon_shuttle)]
 
 use std::path::Path;
+use std::sync::atomic::AtomicU64 as Counter;
 use std::sync::{Arc, Mutex as Plain};
 use std::time::Duration;
 
@@ -12,7 +13,9 @@ use halcyon_cell::{Cell, ErrorKind, Result, SeqId};
 use halcyon_env::sim::{CrashMode, Fault, Operation, SimFileSystem};
 use halcyon_env::sync::atomic::{AtomicBool, Ordering};
 use halcyon_env::sync::{Condvar, Mutex};
-use halcyon_wal::{Durability, SyncMode, Wal, WalConfig, WalEntry, WalReader};
+use halcyon_wal::{
+    Durability, LateSyncs, SyncJob, SyncMode, SyncThreads, Wal, WalConfig, WalEntry, WalReader,
+};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, Runner, thread};
 
@@ -349,4 +352,37 @@ fn appenders_wait_for_room_in_a_remote_wal() {
         with_driver(&case, || run(&case, |wal, ticket| wal.drive_until(|| ticket.is_told()), false));
         case.check(true);
     });
+}
+
+/// A thread of Shuttle's for each job.
+struct Threads;
+
+impl SyncThreads for Threads {
+    fn run(&self, job: SyncJob) -> std::result::Result<(), SyncJob> {
+        thread::spawn(job);
+        Ok(())
+    }
+}
+
+/// Every sync is late at once: a round goes to two files, of which either answers first, or fails.
+#[test]
+fn the_first_of_two_files_counts() {
+    static RACED: Counter = Counter::new(0);
+    for nth in 1..=4 {
+        explore(move || {
+            let case = Case::on(SimFileSystem::hdfs(1), None, |config| {
+                (config.sync_mode, config.keeps_spare) = (SyncMode::Remote, true);
+                let [late_min, late_max] = [Duration::ZERO; 2];
+                config.late_syncs = Some(LateSyncs { threads: Arc::new(Threads), late_min, late_max });
+            });
+            case.wal.keep_spare().unwrap();
+            if nth > 1 {
+                case.fs.inject(Fault::new(Operation::Sync, "WALs").nth(nth - 1));
+            }
+            with_driver(&case, || run(&case, |wal, _| wal.drive_or_wake(), true));
+            case.check(true);
+            RACED.fetch_add(case.wal.stats().late_syncs, Ordering::Relaxed);
+        });
+    }
+    assert!(RACED.load(Ordering::Relaxed) > ROUNDS as u64, "most schedules use the spare file");
 }

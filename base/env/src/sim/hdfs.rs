@@ -8,8 +8,8 @@
 //! - **Answers.** A change may be done although its caller gets an error, and it may be done later: see
 //!   [`Fault::but_done`](super::Fault::but_done), [`Fault::but_done_later`](super::Fault::but_done_later) and
 //!   [`SimFileSystem::disturb`](super::SimFileSystem::disturb).
-//! - **DataNodes.** Each file lies on three of four. Its writer fails when one of them is dead or frozen, its readers when
-//!   all of them are. Files that are created afterwards avoid them, but not always.
+//! - **DataNodes.** Each file lies on three of four. Its writer fails when one of them is dead, its readers when all of them
+//!   are. While one of them is frozen, syncs wait. Files that are created afterwards avoid them, but not always.
 //!
 //! A writer that has failed takes no more bytes, as in the crate that speaks with a real HDFS.
 
@@ -30,7 +30,7 @@ pub(super) type LateChange = Box<dyn FnOnce(&mut Tree) + Send>;
 /// What a file in HDFS has beside its bytes.
 #[derive(Clone)]
 pub(super) struct Replicas {
-    on: [usize; REPLICAS],
+    pub(super) on: [usize; REPLICAS],
     /// Who may add to the file; `None` once it is closed.
     pub(super) lease: Option<u64>,
     /// It has no name any more.
@@ -41,6 +41,7 @@ pub(super) struct Replicas {
 pub(super) struct Hdfs {
     pub(super) dice: Dice,
     is_up: [bool; DATA_NODES],
+    is_frozen: [bool; DATA_NODES],
     next_lease: u64,
     /// Requests that have not arrived yet, oldest first.
     pub(super) late: Vec<LateChange>,
@@ -60,6 +61,7 @@ impl Hdfs {
         Hdfs {
             dice: Dice::new(seed),
             is_up: [true; DATA_NODES],
+            is_frozen: [false; DATA_NODES],
             next_lease: 1,
             late: Vec::new(),
             disturb_one_in: None,
@@ -78,6 +80,16 @@ impl Hdfs {
 
     pub(super) fn set_data_node(&mut self, number: usize, is_up: bool) {
         self.is_up[number] = is_up;
+    }
+
+    pub(super) fn freeze_data_node(&mut self, number: usize, is_frozen: bool) {
+        self.is_frozen[number] = is_frozen;
+    }
+
+    /// Whether a sync of this file gets no answer for now.
+    pub(super) fn is_frozen(&self, tree: &Tree, node: NodeId) -> bool {
+        let replicas = tree.file(node).replicas.as_ref().expect("a file of HDFS");
+        replicas.on.iter().any(|node| self.is_frozen[*node])
     }
 
     /// Where a new file lies, with the lease of its writer. The NameNode learns late that a DataNode is gone.

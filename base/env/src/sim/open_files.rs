@@ -53,6 +53,10 @@ impl SimWritable {
         state.check_alive(&self.path)?;
         self.check_usable()?;
         let Some(lease) = self.lease else { return state.sync_file(self.node, &self.path) };
+        while !state.dead && state.hdfs.as_ref().is_some_and(|hdfs| hdfs.is_frozen(&state.tree, self.node)) {
+            self.files.thawed.wait(&mut state);
+        }
+        state.check_alive(&self.path)?;
         state.faults.check(Operation::Sync, &self.path)?;
         state.check_lease(self.node, lease, &self.path)?;
         state.sync_point(&self.path)?;

@@ -11,7 +11,8 @@
 //! few milliseconds.
 //!
 //! Files of the root directory may be on other machines (HDFS). Then every write to the WAL is synced, whatever the sync
-//! mode, and the next file is made before it is needed (`SyncMode::Remote` of `halcyon-wal`).
+//! mode, and the next file is made before it is needed (`SyncMode::Remote` of `halcyon-wal`). What is late in one
+//! file goes to the next one as well.
 //!
 //! A WAL that failed accepts no more writes. The server then gives up, so that the next start recovers its WALs.
 
@@ -22,9 +23,10 @@ use std::time::Duration;
 
 use halcyon_cell::{Error, Result};
 use halcyon_env::Env;
-use halcyon_wal::{SyncMode, Wal, WalConfig};
+use halcyon_wal::{LateSyncs, SyncMode, Wal, WalConfig};
 use parking_lot::{Condvar, Mutex};
 
+use super::sync_threads::SyncPool;
 use crate::settings::server::RegionServerSettings;
 
 /// How long an `ASYNC_WAL` edit stays unwritten at most, in `written` mode.
@@ -33,6 +35,10 @@ const WRITE_PERIOD: Duration = Duration::from_millis(10);
 const INLINE_BYTES_MAX: usize = 256 << 10;
 /// A buffer of the tables' log is not larger than this, however much memory there is.
 const BUFFER_BYTES_MAX: u64 = 64 << 20;
+/// With files on other machines, a sync that takes longer is tried in the spare file too. Between the two bounds it
+/// depends on how long syncs take.
+const LATE_MIN: Duration = Duration::from_millis(20);
+const LATE_MAX: Duration = Duration::from_millis(500);
 /// How long the thread of `fsync` mode waits before it looks whether the server still runs.
 const WAIT_PERIOD: Duration = Duration::from_millis(500);
 
@@ -66,6 +72,10 @@ impl Logs {
         let is_remote = env.fs.is_remote();
         config.sync_mode = if is_remote { SyncMode::Remote } else { settings.wal_sync };
         config.keeps_spare = is_remote;
+        if is_remote {
+            let threads = SyncPool::start()?;
+            config.late_syncs = Some(LateSyncs { threads, late_min: LATE_MIN, late_max: LATE_MAX });
+        }
         config.errors_tolerated = settings.wal_errors_tolerated;
         config.roll_size_bytes = settings.wal_roll_bytes;
         config.files_count_max = settings.wal_files_count_max;
@@ -222,5 +232,49 @@ impl Logs {
     /// Ends the files with their trailers. Writes are refused from now on.
     pub(crate) fn close(&self) -> Result<()> {
         self.all().try_for_each(|wal| wal.close())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use halcyon_cell::{Cell, SeqId};
+    use halcyon_env::sim::SimFileSystem;
+    use halcyon_wal::{Durability, WalEntry};
+
+    use super::*;
+
+    /// Nobody else waits for other machines, whatever the sync mode; every write is synced, and the next file is there.
+    #[test]
+    fn the_wal_thread_alone_writes_files_on_other_machines() {
+        let env = SimFileSystem::hdfs(1).env();
+        let dir = Path::new("/hbase/WALs/s,1,1");
+        let settings =
+            RegionServerSettings { wal_sync: SyncMode::Written, ..RegionServerSettings::default() };
+        let logs = Logs::open(env.clone(), &settings, dir.into(), "/hbase/oldWALs".into(), "s,1,1").unwrap();
+        logs.keep_spares().unwrap();
+        let cell = Cell::put(b"r", b"f", b"q", 1, b"v");
+        let cells = [cell.get()];
+        let entry = WalEntry {
+            region: b"region",
+            table: b"t",
+            seq: SeqId::new(1),
+            write_time_ms: 1,
+            nonce_group: 0,
+            nonce: 0,
+            cells: &cells,
+        };
+        logs.tables().append(&entry, Durability::AsyncWal, Box::new(|_| ())).unwrap();
+        logs.note_write();
+        logs.drive();
+        logs.drive_now();
+        assert_eq!(logs.tables().stats().writes, 0);
+        logs.run_once();
+        let stats = logs.tables().stats();
+        assert_eq!((stats.writes, stats.syncs), (1, 1));
+        assert_eq!(env.fs.list(dir).unwrap().len(), 2, "with the spare");
+        logs.close().unwrap();
+        assert_eq!(env.fs.list(dir).unwrap().len(), 1);
     }
 }

@@ -2,3 +2,4 @@
 
 pub(crate) mod logs;
 pub(crate) mod recover;
+mod sync_threads;

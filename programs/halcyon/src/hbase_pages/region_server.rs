@@ -235,6 +235,11 @@ fn wal_attributes(bean: &mut Bean, stats: &ServerStats) {
     bean.counter("writtenBytes", wal.bytes, "Bytes of entries");
     bean.counter("successfulLogRolls", wal.rolls, "WAL files begun");
     bean.counter("errorRollRequest", wal.replacements, "WAL files that failed and were replaced by new ones");
+    bean.counter(
+        "slowSyncRollRequest",
+        wal.late_syncs,
+        "WAL syncs that were late and were tried in the next file too",
+    );
     bean.counter("SyncTime_num_ops", wal.syncs, "WAL syncs");
     let mean_ms = if wal.syncs == 0 { 0.0 } else { wal.sync_ns_total as f64 / 1e6 / wal.syncs as f64 };
     bean.gauge("SyncTime_mean", mean_ms, "Mean time of a sync in ms");

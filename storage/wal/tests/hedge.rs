@@ -1,0 +1,236 @@
+//! Syncs of files in HDFS that are late: the round goes to the spare file too, and the first answer counts.
+#![allow(clippy::disallowed_methods)] // waits for real threads
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use halcyon_cell::{Cell, Result, SeqId};
+use halcyon_env::sim::{CrashMode, Fault, Operation, SimFileSystem};
+use halcyon_env::{Env, FileSystem, ManualClock, spawn_thread};
+use halcyon_wal::{
+    Durability, LateSyncs, SyncJob, SyncMode, SyncThreads, Wal, WalConfig, WalEntry, WalReader, split_logs,
+};
+use parking_lot::Mutex;
+
+const DIR: &str = "/hbase/WALs/s";
+const WAIT_MAX: Duration = Duration::from_secs(20);
+
+/// A new thread for each job, as long as some are left.
+struct Threads {
+    left: AtomicUsize,
+}
+
+impl SyncThreads for Threads {
+    fn run(&self, job: SyncJob) -> std::result::Result<(), SyncJob> {
+        let taken = self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        if taken.is_err() {
+            return Err(job);
+        }
+        spawn_thread("sync", job).expect("a thread");
+        Ok(())
+    }
+}
+
+struct Bench {
+    fs: SimFileSystem,
+    clock: Arc<ManualClock>,
+    wal: Arc<Wal>,
+    threads: Arc<Threads>,
+    told: Arc<Mutex<Vec<(u64, bool)>>>,
+}
+
+impl Bench {
+    /// A log with a spare file that does not lie on one DataNode of the current file; and that DataNode.
+    fn new(late: Duration) -> (Bench, usize) {
+        let made = (1..100).find_map(|seed| {
+            let bench = Bench::on(seed, late);
+            let of_current = bench.fs.data_nodes_of(&bench.wal.current_file()).unwrap();
+            let of_spare = bench.fs.data_nodes_of(&bench.spare()).unwrap();
+            let slow = of_current.into_iter().find(|node| !of_spare.contains(node))?;
+            Some((bench, slow))
+        });
+        made.expect("not all files lie on the same DataNodes")
+    }
+
+    fn on(seed: u64, late: Duration) -> Bench {
+        let fs = SimFileSystem::hdfs(seed);
+        let clock = Arc::new(ManualClock::at(1_700_000_000_000));
+        let threads = Arc::new(Threads { left: AtomicUsize::new(usize::MAX) });
+        let mut config = WalConfig::new(DIR, "/hbase/oldWALs", "s");
+        (config.sync_mode, config.keeps_spare) = (SyncMode::Remote, true);
+        config.late_syncs = Some(LateSyncs { threads: threads.clone(), late_min: late, late_max: late });
+        let wal = Wal::open(Env { clock: clock.clone(), ..fs.env() }, config).unwrap();
+        wal.keep_spare().unwrap();
+        Bench { fs, clock, wal, threads, told: Arc::default() }
+    }
+
+    fn spare(&self) -> PathBuf {
+        let mut names: Vec<_> = self.fs.list(Path::new(DIR)).unwrap();
+        let current = self.wal.current_file();
+        names.retain(|entry| Path::new(DIR).join(&entry.name) != current);
+        Path::new(DIR).join(&names.pop().expect("a spare").name)
+    }
+
+    fn append(&self, seq: u64) {
+        let cell = Cell::put(b"r", b"f", &seq.to_be_bytes(), seq as i64, &[seq as u8; 300]).with_seq(seq);
+        let cells = [cell.get()];
+        let entry = WalEntry {
+            region: b"region",
+            table: b"t",
+            seq: SeqId::new(seq),
+            write_time_ms: 1,
+            nonce_group: 0,
+            nonce: 0,
+            cells: &cells,
+        };
+        let told = self.told.clone();
+        let tell = move |result: &Result<()>| told.lock().push((seq, result.is_ok()));
+        self.wal.append(&entry, Durability::SyncWal, Box::new(tell)).unwrap();
+    }
+
+    /// On the thread of the caller, so that it is not late.
+    fn write(&self, seq: u64) {
+        self.threads.left.store(0, Ordering::SeqCst);
+        self.append(seq);
+        self.wal.drive();
+        self.threads.left.store(usize::MAX, Ordering::SeqCst);
+    }
+
+    fn check_told(&self, seqs: std::ops::RangeInclusive<u64>) {
+        assert_eq!(*self.told.lock(), seqs.map(|seq| (seq, true)).collect::<Vec<_>>());
+    }
+
+    /// What recovery finds, on the files as they are or as a crash leaves them.
+    fn recovered(fs: &SimFileSystem) -> Vec<u64> {
+        let env = fs.env();
+        split_logs(&env, Path::new(DIR), &|_, _| Ok(Some("/hbase/edits".into()))).unwrap();
+        let mut seqs = Vec::new();
+        for file in fs.list(Path::new("/hbase/edits")).unwrap() {
+            let reader = WalReader::open(&env, &Path::new("/hbase/edits").join(file.name)).unwrap();
+            seqs.extend(reader.map(|entry| entry.unwrap().0.log_sequence_number));
+        }
+        seqs.sort_unstable();
+        seqs.dedup();
+        seqs
+    }
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < WAIT_MAX, "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A DataNode hangs. Writes go on in the spare file, and what the old file answers later changes nothing.
+#[test]
+fn a_frozen_data_node_delays_a_round_by_no_more_than_the_limit() {
+    let (bench, slow) = Bench::new(Duration::from_millis(5));
+    bench.write(1);
+    let spare = bench.spare();
+    bench.fs.freeze_data_node(slow, true);
+    bench.append(2);
+    bench.append(3);
+    bench.wal.drive(); // it would wait for ever
+    assert_eq!(bench.wal.current_file(), spare);
+    bench.write(4);
+    bench.check_told(1..=4);
+    let stats = bench.wal.stats();
+    assert_eq!((stats.replacements, stats.late_syncs, stats.files_count), (1, 1, 2));
+    // The old file may have the round as well, so it stays until the region has flushed, and is sealed then.
+    assert!(bench.wal.archive().is_empty());
+    bench.fs.freeze_data_node(slow, false);
+    bench.write(5);
+    let found = Bench::recovered(&bench.fs.crash(CrashMode::Drop, 3));
+    assert_eq!(found, [1, 2, 3, 4, 5]);
+}
+
+/// Whenever the machine dies after the spare has answered, what was told is found.
+#[test]
+fn a_crash_after_a_late_sync_loses_nothing() {
+    for mode in CrashMode::ALL {
+        for rounds in 1..=4 {
+            let (bench, slow) = Bench::new(Duration::from_millis(2));
+            bench.write(1);
+            bench.fs.freeze_data_node(slow, true);
+            bench.append(2);
+            bench.wal.drive();
+            (3..2 + rounds).for_each(|seq| bench.write(seq));
+            bench.check_told(1..=1 + rounds);
+            let found = Bench::recovered(&bench.fs.crash(mode, rounds));
+            assert_eq!(found, (1..=1 + rounds).collect::<Vec<_>>(), "{mode:?}, {rounds} rounds");
+        }
+    }
+}
+
+/// Both files wait; either may answer first, and the other one stays until the flush.
+#[test]
+fn the_first_answer_counts_whichever_file_gives_it() {
+    let mut spares_won = 0;
+    for round in 0..20 {
+        let bench = Bench::on(round, Duration::from_millis(2));
+        bench.write(1);
+        (0..4).for_each(|node| bench.fs.freeze_data_node(node, true));
+        bench.append(2);
+        let wal = bench.wal.clone();
+        let driver = spawn_thread("driver", move || _ = wal.drive()).unwrap();
+        wait_until("the round goes to the spare", || bench.wal.stats().late_syncs == 1);
+        (0..4).for_each(|node| bench.fs.freeze_data_node(node, false));
+        driver.join().unwrap();
+        bench.check_told(1..=2);
+        spares_won += bench.wal.stats().replacements;
+        bench.write(3);
+        assert_eq!(bench.wal.stats().files_count, 2, "the loser counts");
+        assert!(bench.wal.archive().is_empty());
+        bench.wal.flushed(b"region", SeqId::new(3));
+        assert_eq!(bench.wal.archive().len(), 1);
+        // The current file has what was written to it.
+        let first = if bench.wal.stats().replacements == 0 { 1 } else { 2 };
+        assert_eq!(Bench::recovered(&bench.fs), (first..=3).collect::<Vec<_>>(), "round {round}");
+    }
+    println!("the spare won {spares_won} of 20");
+}
+
+/// Both files fail. It is an error like others: the round goes to a third file.
+#[test]
+fn two_files_that_fail_are_replaced() {
+    let bench = Bench::on(1, Duration::from_millis(2));
+    bench.write(1);
+    (0..4).for_each(|node| bench.fs.freeze_data_node(node, true));
+    bench.append(2);
+    let wal = bench.wal.clone();
+    let driver = spawn_thread("driver", move || _ = wal.drive()).unwrap();
+    wait_until("the round goes to the spare", || bench.wal.stats().late_syncs == 1);
+    (1..=2).for_each(|nth| bench.fs.inject(Fault::new(Operation::Sync, DIR).nth(nth)));
+    (0..4).for_each(|node| bench.fs.freeze_data_node(node, false));
+    driver.join().unwrap();
+    bench.clock.advance(Duration::from_secs(1));
+    bench.wal.drive();
+    bench.write(3);
+    bench.check_told(1..=3);
+    assert_eq!((bench.fs.faults_hit(), bench.wal.stats().files_count), (2, 3));
+    assert_eq!(Bench::recovered(&bench.fs.crash(CrashMode::Drop, 1)), [1, 2, 3]);
+}
+
+/// Without an idle thread, or with none left for the spare, rounds are written as if there were no hedge.
+#[test]
+fn a_log_without_idle_threads_waits() {
+    for left in 0..=1 {
+        let bench = Bench::on(1, Duration::from_millis(2));
+        let spare = bench.spare();
+        bench.threads.left.store(left, Ordering::SeqCst);
+        (0..4).for_each(|node| bench.fs.freeze_data_node(node, true));
+        bench.append(1);
+        let wal = bench.wal.clone();
+        let driver = spawn_thread("driver", move || _ = wal.drive()).unwrap();
+        std::thread::sleep(Duration::from_millis(30));
+        assert!(bench.told.lock().is_empty());
+        (0..4).for_each(|node| bench.fs.freeze_data_node(node, false));
+        driver.join().unwrap();
+        bench.check_told(1..=1);
+        assert_eq!((bench.wal.stats().late_syncs, bench.spare()), (0, spare), "{left} threads");
+    }
+}
