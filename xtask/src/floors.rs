@@ -77,9 +77,10 @@ const SIDEWAYS: &[(&str, &str)] = &[
     ("halcyon", "halcyon-lab"),
     // the inspector is a subcommand as well, and knows no server
     ("halcyon", "halcyon-inspect"),
-    // the check of a root directory, likewise; it reads meta as the inspector does
+    // the check of a root directory, likewise; it reads meta as the inspector does, and finds a cluster as the load does
     ("halcyon", "halcyon-check"),
     ("halcyon-check", "halcyon-inspect"),
+    ("halcyon-check", "halcyon-load"),
     // the load generators are subcommands of the one program, and a crate of their own
     ("halcyon", "halcyon-load"),
     // the terminal tools are subcommands too, and find a cluster with the options of the load generators

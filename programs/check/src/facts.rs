@@ -7,7 +7,7 @@ use halcyon_cell::Cell;
 use halcyon_env::{DirEntry, Env};
 use halcyon_inspect::meta::{MetaRow, read, read_rows};
 use halcyon_inspect::{Output, Stop, place};
-use halcyon_schema::{RegionInfo, TableDescriptor, TableName, layout};
+use halcyon_schema::{RegionInfo, ServerName, TableDescriptor, TableName, layout};
 
 /// A region as its row of `hbase:meta` has it.
 #[derive(Clone, Debug)]
@@ -16,6 +16,8 @@ pub(crate) struct MetaRegion {
     pub state: Option<String>,
     /// When the state was written.
     pub state_ms: i64,
+    /// The server that has it, or had it last.
+    pub server: Option<ServerName>,
     /// Regions that it was merged of or split into; their directories may still be there.
     pub relatives: Vec<RegionInfo>,
 }
@@ -73,7 +75,8 @@ impl Facts {
         Ok(facts)
     }
 
-    fn take_rows(&mut self, rows: Vec<MetaRow>) {
+    /// Adds rows of `hbase:meta`.
+    pub(crate) fn take_rows(&mut self, rows: Vec<MetaRow>) {
         for row in rows {
             let shown = halcyon_inspect::text::binary(&row.row);
             self.odd_rows.extend(row.damage.iter().map(|what| format!("row {shown}: {what}")));
@@ -85,6 +88,7 @@ impl Facts {
                     info,
                     state: row.region_state(),
                     state_ms: row.cell(b"info", b"state").map_or(0, Cell::timestamp),
+                    server: row.server(),
                     relatives: relatives(&row),
                 });
             }

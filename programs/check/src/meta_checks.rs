@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use halcyon_client::TableState;
 use halcyon_inspect::text::binary;
 use halcyon_schema::{RegionInfo, TableName};
 
 use crate::facts::{Facts, MetaRegion};
-use crate::finding::Finding;
+use crate::finding::{Call, Finding};
 
 /// States that a region only passes through.
-const PASSING: [&str; 8] = [
+pub(crate) const PASSING: [&str; 8] = [
     "OPENING",
     "CLOSING",
     "SPLITTING",
@@ -57,7 +58,7 @@ fn chain(table: &TableName, regions: &[&MetaRegion]) -> Vec<Finding> {
         let what =
             format!("table {table}: no region has the rows from '{}' to '{}'", binary(from), binary(to));
         let advice = "make an empty region there: hbck2 fixMeta, on a running cluster";
-        Finding::new("hole", Some(table.as_str()), what, advice)
+        Finding::new("hole", Some(table.as_str()), what, advice).with_calls([Call::FixMeta])
     };
     let mut findings = Vec::new();
     // The region that reaches furthest; `None`: no row is covered yet.
@@ -71,7 +72,8 @@ fn chain(table: &TableName, regions: &[&MetaRegion]) -> Vec<Finding> {
             let what = format!("table {table}: regions {other} and {region} have rows in common");
             let advice =
                 "merge them: merge_region in the shell, after checking both with halcyon inspect region";
-            findings.push(Finding::new("overlap", Some(table.as_str()), what, advice));
+            let overlap = Finding::new("overlap", Some(table.as_str()), what, advice);
+            findings.push(overlap.with_calls([Call::FixMeta]));
         } else if *region.start_key() > covered {
             findings.push(hole(&covered, region.start_key()));
         }
@@ -90,21 +92,39 @@ fn chain(table: &TableName, regions: &[&MetaRegion]) -> Vec<Finding> {
     findings
 }
 
+/// Whether some row belongs to both regions.
+pub(crate) fn share_rows(one: &RegionInfo, other: &RegionInfo) -> bool {
+    let reaches_beyond =
+        |left: &RegionInfo, start: &Bytes| left.end_key().is_empty() || left.end_key() > start;
+    reaches_beyond(one, other.start_key()) && reaches_beyond(other, one.start_key())
+}
+
 fn table_state(facts: &Facts, table: &TableName, regions: &[&MetaRegion]) -> Option<Finding> {
     let name = Some(table.as_str());
     match facts.states.get(table) {
         None => {
             let what = format!("table {table} has {} regions and no state in hbase:meta", regions.len());
-            let advice = format!("hbck2 setTableState {table} ENABLED");
-            Some(Finding::new("no-table-state", name, what, advice))
+            let is_open = regions.iter().any(|region| region.state.as_deref() == Some("OPEN"));
+            let (wanted, state) = if is_open || regions.is_empty() {
+                ("ENABLED", TableState::Enabled)
+            } else {
+                ("DISABLED", TableState::Disabled)
+            };
+            let advice = format!("hbck2 setTableState {table} {wanted}");
+            let call = Call::SetTableState(table.clone(), state);
+            Some(Finding::new("no-table-state", name, what, advice).with_calls([call]))
         }
         Some(state) if state == "ENABLING" || state == "DISABLING" => {
-            let wanted = if state == "ENABLING" { "ENABLED" } else { "DISABLED" };
+            let (wanted, settled) = match state.as_str() {
+                "ENABLING" => ("ENABLED", TableState::Enabled),
+                _ => ("DISABLED", TableState::Disabled),
+            };
+            let call = Call::SetTableState(table.clone(), settled);
             let what = format!("table {table} is {state}");
             let advice = format!(
                 "if no procedure of the table runs (list_procedures): hbck2 setTableState {table} {wanted}"
             );
-            Some(Finding::new("table-in-transition", name, what, advice))
+            Some(Finding::new("table-in-transition", name, what, advice).with_calls([call]))
         }
         Some(_) => None,
     }
@@ -125,13 +145,15 @@ fn region_states(
         let state = region.state.as_deref().unwrap_or("OFFLINE");
         let seconds = u64::try_from(now_ms.saturating_sub(region.state_ms)).unwrap_or(0) / 1000;
         let name = Some(table.as_str());
+        let assign = |force| [Call::Assign { region: encoded.to_string(), force }];
         if PASSING.contains(&state) {
             if seconds > transition_seconds {
                 let what = format!("region {} is {state} for {seconds} s", region.info);
                 let advice = format!(
                     "find its procedure (list_procedures); hbck2 bypass, then hbck2 assigns {encoded}"
                 );
-                findings.push(Finding::new("long-in-transition", name, what, advice));
+                let finding = Finding::new("long-in-transition", name, what, advice);
+                findings.push(finding.about(encoded).with_calls(assign(true)));
             }
             continue;
         }
@@ -143,11 +165,19 @@ fn region_states(
         match (table_state, state) {
             (Some("DISABLED"), "OPEN") => {
                 let advice = format!("hbck2 unassigns {encoded}");
-                findings.push(Finding::new("open-in-disabled-table", name, what, advice));
+                let call = Call::Unassign { region: encoded.to_string() };
+                let finding = Finding::new("open-in-disabled-table", name, what, advice);
+                findings.push(finding.about(encoded).with_calls([call]));
             }
             (Some("ENABLED"), state) if state != "OPEN" => {
                 let advice = format!("hbck2 assigns {encoded}; the next start of a server opens it as well");
-                findings.push(Finding::new("not-open-in-enabled-table", name, what, advice));
+                // other states are not expected by a master that opens a region
+                let force = !["CLOSED", "OFFLINE"].contains(&state);
+                let finding = Finding::new("not-open-in-enabled-table", name, what, advice).about(encoded);
+                let mut others = regions.iter().filter(|other| other.is_live() && other.info != region.info);
+                let is_alone = !others.any(|other| share_rows(&other.info, &region.info));
+                // Two open regions with the same rows would answer differently.
+                findings.push(if is_alone { finding.with_calls(assign(force)) } else { finding });
             }
             _ => {}
         }
@@ -171,5 +201,6 @@ fn namespace(facts: &Facts, table: &TableName) -> Option<Finding> {
     }
     let what = format!("table {table}: its namespace {} does not exist", table.namespace());
     let advice = format!("create_namespace '{}' in the shell", table.namespace());
-    Some(Finding::new("no-namespace", Some(table.as_str()), what, advice))
+    let call = Call::CreateNamespace(table.namespace().to_string());
+    Some(Finding::new("no-namespace", Some(table.as_str()), what, advice).with_calls([call]))
 }

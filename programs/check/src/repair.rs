@@ -19,7 +19,7 @@ pub(crate) fn repair(env: &Env, root: &Path, findings: &mut [Finding]) -> Result
         let done = match &finding.repair {
             Some(Repair::WriteRegionInfo { path, region }) => env.fs.replace(path, &region.encode_file()),
             Some(Repair::MoveAside { path }) => move_aside(env, root, &aside, path),
-            None => continue,
+            Some(Repair::Calls(_)) | None => continue,
         };
         match done {
             Ok(()) => finding.is_repaired = true,

@@ -26,7 +26,7 @@ pub enum Command {
     /// Generate load on Halcyon or HBase and measure it.
     #[command(subcommand)]
     Bench(Box<BenchCommand>),
-    /// Find what hbase:meta, tables and files contradict each other in; repairs only with --repair.
+    /// Find inconsistencies of a running cluster or of a root directory; repairs only with --repair.
     Check(halcyon_check::CheckArgs),
     /// Look at files of a root directory without a server; nothing is written.
     Inspect(halcyon_inspect::InspectArgs),

@@ -85,7 +85,11 @@ impl Procedure for TransitRegion {
             return Err(RpcError::do_not_retry("hbase:meta stays where the master is"));
         }
         let tables = core.tables.read();
-        let (region, entry) = check_live(&tables, &self.region)?;
+        let (region, entry) = match self.action {
+            // A region that is open although its table is disabled can be closed.
+            RegionAction::Unassign => find_whole(&tables, &self.region)?,
+            RegionAction::Assign | RegionAction::Move => check_live(&tables, &self.region)?,
+        };
         if !self.force && !self.expects(entry.state) {
             let state = entry.state.as_str_name();
             return Err(errors::region_state(format!("Unexpected state={state} for {region}")));
@@ -141,9 +145,19 @@ pub(super) fn check_live<'a>(
     tables: &'a Tables,
     region: &RegionInfo,
 ) -> std::result::Result<(&'a RegionInfo, &'a RegionEntry), RpcError> {
+    if let Some((table, ..)) = tables.region(region.encoded_name()) {
+        check_enabled(table)?;
+    }
+    find_whole(tables, region)
+}
+
+/// As `check_live`, whatever the state of the table.
+fn find_whole<'a>(
+    tables: &'a Tables,
+    region: &RegionInfo,
+) -> std::result::Result<(&'a RegionInfo, &'a RegionEntry), RpcError> {
     let unknown = || RpcError::unknown_region(region.region_name().escape_ascii().to_string());
-    let (table, region, entry) = tables.region(region.encoded_name()).ok_or_else(unknown)?;
-    check_enabled(table)?;
+    let (_, region, entry) = tables.region(region.encoded_name()).ok_or_else(unknown)?;
     if region.is_split() || region.is_offline() {
         return Err(errors::region_state(format!("{region} is the parent of a split")));
     }

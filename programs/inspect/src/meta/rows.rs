@@ -9,7 +9,7 @@ use halcyon_env::Env;
 use halcyon_hfile::BlockWalk;
 use halcyon_proto::pb;
 use halcyon_region::is_store_file_name;
-use halcyon_schema::{RegionInfo, layout};
+use halcyon_schema::{RegionInfo, ServerName, layout};
 use halcyon_wal::WalReader;
 use prost::Message;
 
@@ -242,6 +242,13 @@ impl MetaRow {
     /// `OPEN`, `CLOSED`, ... of a region's row.
     pub fn region_state(&self) -> Option<String> {
         self.value(b"info", b"state").map(text::binary)
+    }
+
+    /// The server that has the region, or had it last.
+    pub fn server(&self) -> Option<ServerName> {
+        let (host, port) = std::str::from_utf8(self.value(b"info", b"server")?).ok()?.rsplit_once(':')?;
+        let start_code = self.value(b"info", b"serverstartcode").and_then(|code| code.try_into().ok());
+        Some(ServerName::new(host, port.parse().ok()?, start_code.map_or(-1, i64::from_be_bytes)))
     }
 
     /// Known columns as text, in the order of their names.

@@ -3,6 +3,7 @@
 //! Methods return when the work is done: they wait for the master's procedure. A request that starts a procedure carries a
 //! nonce, so that a retry does not start another one.
 
+mod hbck;
 mod namespaces;
 mod procedures;
 mod regions;

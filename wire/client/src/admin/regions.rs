@@ -356,7 +356,7 @@ impl Admin {
 }
 
 /// A region by its encoded name, which has no comma, or by its full one.
-fn named(name: &[u8]) -> pb::RegionSpecifier {
+pub(super) fn named(name: &[u8]) -> pb::RegionSpecifier {
     use pb::region_specifier::RegionSpecifierType::{EncodedRegionName, RegionName};
     let kind = if name.contains(&b',') { RegionName } else { EncodedRegionName };
     pb::RegionSpecifier { r#type: kind as i32, value: Bytes::copy_from_slice(name) }

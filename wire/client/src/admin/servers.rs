@@ -1,7 +1,7 @@
 //! Region servers.
 
 use halcyon_proto::pb;
-use halcyon_schema::{ServerName, TableName};
+use halcyon_schema::{RegionInfo, ServerName, TableName};
 use prost::Message;
 
 use super::Admin;
@@ -33,6 +33,14 @@ impl Admin {
         let timeout = Some(self.cluster.inner.options.call_timeout);
         let answer = self.server(server).await?.call_with_cells(method, request, None, timeout).await?;
         crate::table::decode(&answer)
+    }
+
+    /// Regions that a server has open, as it says itself.
+    pub async fn online_regions(&self, server: &ServerName) -> Result<Vec<RegionInfo>, ClientError> {
+        let answer: pb::GetOnlineRegionResponse =
+            self.call_server(server, "GetOnlineRegion", &pb::GetOnlineRegionRequest {}).await?;
+        let regions = answer.region_info.iter();
+        regions.map(|region| RegionInfo::from_pb(region).map_err(ClientError::malformed)).collect()
     }
 
     /// Closes a server's WAL file and begins a new one.

@@ -20,6 +20,26 @@ pub enum TableState {
     Disabling,
 }
 
+impl TableState {
+    pub(super) fn of_pb(state: pb::table_state::State) -> TableState {
+        match state {
+            pb::table_state::State::Enabled => TableState::Enabled,
+            pb::table_state::State::Disabled => TableState::Disabled,
+            pb::table_state::State::Enabling => TableState::Enabling,
+            pb::table_state::State::Disabling => TableState::Disabling,
+        }
+    }
+
+    pub(super) fn to_pb(self) -> pb::table_state::State {
+        match self {
+            TableState::Enabled => pb::table_state::State::Enabled,
+            TableState::Disabled => pb::table_state::State::Disabled,
+            TableState::Enabling => pb::table_state::State::Enabling,
+            TableState::Disabling => pb::table_state::State::Disabling,
+        }
+    }
+}
+
 /// How far a change of a table has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AlterStatus {
@@ -98,12 +118,7 @@ impl Admin {
     pub async fn table_state(&self, table: &TableName) -> Result<TableState, ClientError> {
         let request = pb::GetTableStateRequest { table_name: table.to_pb() };
         let answer: pb::GetTableStateResponse = self.call("GetTableState", &request).await?;
-        Ok(match answer.table_state.state() {
-            pb::table_state::State::Enabled => TableState::Enabled,
-            pb::table_state::State::Disabled => TableState::Disabled,
-            pb::table_state::State::Enabling => TableState::Enabling,
-            pb::table_state::State::Disabling => TableState::Disabling,
-        })
+        Ok(TableState::of_pb(answer.table_state.state()))
     }
 
     /// Creates a table whose regions begin at these rows, and waits until it can be used.
