@@ -19,19 +19,25 @@ WATCHER=""
 trap 'watch_end; server_kill; rm -rf "$DIR"' EXIT
 trap 'exit 130' INT TERM
 
-watch() { # until it is ended: asks what a console and a scraper ask, and notes what came
-  local after=0 turn=0 base="http://$PAGES"
+ask() { # ask PATH...: in one process and over one connection, as scrapers and browsers do; notes what came
+  local path
+  for path in "$@"; do
+    printf 'url = "http://%s/%s"\n' "$PAGES" "$path"
+    case "$path" in */series*) echo "output = \"$DIR/series\"" ;; *) echo 'output = "/dev/null"' ;; esac
+  done | curl -sf --fail-early -w '%{url_effective} %{http_code} %{size_download}\n' -K - || echo "one of $* failed"
+}
+watch() { # until it is ended: asks what a console and a scraper ask
+  local after=0 turn=0 paths
   while :; do
-    for path in metrics prometheus jmx; do
-      curl -sf -o /dev/null -w "$path %{http_code} %{size_download}\n" "$base/$path" || echo "$path failed"
-    done
+    paths=(metrics prometheus jmx)
     if [ $((turn % 2)) = 0 ]; then
-      curl -sf "$base/api/v1/series?range=15m&after_ms=$after" > "$DIR/series" || echo "series failed"
-      after="$(sed -n 's/.*"now_ms":\([0-9]*\).*/\1/p' "$DIR/series")"
+      paths+=("api/v1/series?range=15m&after_ms=$after")
       for path in summary "stalls?range=15m" "keys?range=15m&rows=120" memory tables "regions?limit=20"; do
-        curl -sf -o /dev/null -w "$path %{http_code} %{size_download}\n" "$base/api/v1/$path" || echo "$path failed"
+        paths+=("api/v1/$path")
       done
     fi
+    ask "${paths[@]}"
+    [ $((turn % 2)) = 1 ] || after="$(sed -n 's/.*"now_ms":\([0-9]*\).*/\1/p' "$DIR/series")"
     turn=$((turn + 1))
     sleep 1
   done > "$DIR/watched"
@@ -82,6 +88,6 @@ for pair in $(seq "$PAIRS"); do
   done
 done
 echo "asked in the last turn:"
-sort "$DIR/watched" | uniq -c
+sed -e "s|http://$PAGES/||" -e 's|&after_ms=[0-9]*||' "$DIR/watched" | sort | uniq -c
 report "processor time for each read" 1
 report "reads each second" 2
