@@ -54,6 +54,8 @@ const SIDEWAYS: &[(&str, &str)] = &[
     // descriptors are protobuf messages, and hold names and times of cells
     ("halcyon-schema", "halcyon-cell"),
     ("halcyon-schema", "halcyon-proto"),
+    // a table's descriptor is a file with rules of its own, which master and region server read
+    ("halcyon-schema", "halcyon-env"),
     // a value that makes no sense is an error like others
     ("halcyon-settings", "halcyon-cell"),
     // threads come through one door

@@ -12,6 +12,7 @@
 //! and Halcyon does not belongs in `unsupported.rs`.
 
 mod check;
+mod descriptor_file;
 mod family;
 pub mod layout;
 mod name;

@@ -10,7 +10,6 @@ use std::path::Path;
 use halcyon_cell::Result;
 use halcyon_env::{Env, FileSystem};
 use halcyon_schema::{TableDescriptor, TableName, layout};
-use tracing::warn;
 
 /// Makes `descriptor` the table's newest. May run twice with the same sequence.
 pub(crate) fn write(env: &Env, root: &Path, descriptor: &TableDescriptor, sequence: u32) -> Result<()> {
@@ -30,22 +29,7 @@ pub(crate) fn write(env: &Env, root: &Path, descriptor: &TableDescriptor, sequen
 
 /// The newest descriptor of a table and its sequence, if it has one.
 pub(crate) fn read(env: &Env, root: &Path, table: &TableName) -> Result<Option<(TableDescriptor, u32)>> {
-    let dir = layout::table_desc_dir(root, table);
-    let mut files: Vec<(u32, String)> = Vec::new();
-    for entry in list(&*env.fs, &dir)? {
-        match layout::parse_table_info_name(&entry.name) {
-            Some((_, Some(len))) if len as u64 != entry.len => {
-                warn!(dir = %dir.display(), name = entry.name, "a descriptor's file has not its length");
-            }
-            Some((sequence, _)) => files.push((sequence, entry.name)),
-            None => {}
-        }
-    }
-    let Some((sequence, name)) = files.into_iter().max() else { return Ok(None) };
-    let path = dir.join(name);
-    let descriptor =
-        TableDescriptor::decode_file(&env.fs.read(&path)?).map_err(|error| error.context(path.display()))?;
-    Ok(Some((descriptor, sequence)))
+    TableDescriptor::read_newest(&*env.fs, root, table)
 }
 
 /// Every table of a root directory that has a descriptor, with the descriptor's sequence.

@@ -3,6 +3,7 @@
 //! *Thread safety*: all methods from any thread. *Invariants*: a server that stopped serving never serves again; one
 //! that gave up stays so.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
@@ -32,6 +33,7 @@ impl Life {
 
 /// Ends the wait of a thread, so that it sees that the server stops.
 type Waker = Box<dyn Fn() + Send + Sync>;
+type MayAnswer = Box<dyn Fn() -> bool + Send + Sync>;
 
 /// See the head of the file.
 pub(crate) struct Lifecycle {
@@ -42,6 +44,8 @@ pub(crate) struct Lifecycle {
     ended: Condvar,
     /// Called once, when the server stops serving.
     wakers: Mutex<Vec<Waker>>,
+    /// Whether the server may answer now; not set where master and region server are one process.
+    may_answer: OnceLock<MayAnswer>,
 }
 
 impl Lifecycle {
@@ -53,7 +57,13 @@ impl Lifecycle {
             pauses: Mutex::new(()),
             ended: Condvar::new(),
             wakers: Mutex::default(),
+            may_answer: OnceLock::new(),
         }
+    }
+
+    /// Calls are answered only while `may_answer` is true. The first one stays.
+    pub(crate) fn answer_while(&self, may_answer: impl Fn() -> bool + Send + Sync + 'static) {
+        let _ = self.may_answer.set(Box::new(may_answer));
     }
 
     pub(crate) fn server_name(&self) -> &ServerName {
@@ -74,7 +84,13 @@ impl Lifecycle {
     #[inline]
     pub(crate) fn check_serving(&self) -> Result<(), RpcError> {
         match self.life() {
-            Life::Serving => Ok(()),
+            Life::Serving => match self.may_answer.get() {
+                Some(may_answer) if !may_answer() => Err(RpcError::server_not_running_yet(format!(
+                    "Server {} has not heard of the coordination service for long",
+                    self.server_name
+                ))),
+                _ => Ok(()),
+            },
             Life::Stopping => {
                 Err(RpcError::region_server_stopped(format!("Server {} is stopping", self.server_name)))
             }

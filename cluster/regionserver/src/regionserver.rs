@@ -22,6 +22,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_contract::{RegionFiles, RegionServerStatus};
@@ -92,6 +93,16 @@ impl RegionServer {
     ) -> Result<Arc<RegionServer>> {
         recover_logs(&env, root, predecessors)?;
         let name = ServerName::new(host, port, env.clock.now_ms());
+        RegionServer::start_as(env, root, settings, name)
+    }
+
+    /// Starts to serve under a name that the master knows. Recovers nothing. *Blocking*.
+    pub fn start_as(
+        env: Env,
+        root: &Path,
+        settings: RegionServerSettings,
+        name: ServerName,
+    ) -> Result<Arc<RegionServer>> {
         let wal_dir = layout::wals_dir(root).join(name.to_string());
         let clock = &env.clock;
         let nonces = Arc::new(Nonces::new(clock.clone(), settings.nonce_grace, settings.nonces_bytes_max()));
@@ -240,13 +251,27 @@ impl RegionServer {
     /// Opens a region and returns its open sequence number. *Blocking*. An open region stays as it is; `Busy` while it
     /// is opening or closing.
     pub fn open_region(&self, info: &RegionInfo, table: &Arc<TableDescriptor>) -> Result<u64> {
+        self.open_region_announced(info, table, &|_| Ok(()))
+    }
+
+    /// As [`RegionServer::open_region`]. The region serves only after `announce`, which gets its open sequence number, has
+    /// succeeded. It is also called for a region that is open already.
+    pub(crate) fn open_region_announced(
+        &self,
+        info: &RegionInfo,
+        table: &Arc<TableDescriptor>,
+        announce: &dyn Fn(u64) -> Result<()>,
+    ) -> Result<u64> {
         if !self.lifecycle.is_serving() {
             return Err(Error::new(ErrorKind::Stopping, format!("{} is going down", self.name)));
         }
         let encoded = info.encoded_name();
         if !self.regions.begin_open(encoded) {
             return match self.regions.get(encoded) {
-                Some(online) => Ok(online.region.open_seq_num().get()),
+                Some(online) => {
+                    let seq = online.region.open_seq_num().get();
+                    announce(seq).map(|()| seq)
+                }
                 None => Err(Error::new(ErrorKind::Busy, format!("{encoded} is opening or closing"))),
             };
         }
@@ -254,6 +279,13 @@ impl RegionServer {
         if let Ok(region) = &opened {
             self.nonces.report_replayed(&region.take_replayed_nonces());
         }
+        let opened = opened.and_then(|region| match announce(region.open_seq_num().get()) {
+            Ok(()) => Ok(region),
+            Err(error) => {
+                region.close(true)?; // nothing was written to it
+                Err(error)
+            }
+        });
         let opened = opened.map(|region| OnlineRegion::new(region, self.op_times.of(info.table())));
         self.regions.complete_open(encoded, opened.as_ref().ok().cloned());
         let online = opened?;
@@ -279,6 +311,27 @@ impl RegionServer {
         self.regions.complete_close(encoded_name);
         tracing::info!(region = encoded_name, abort, "closed");
         closed
+    }
+
+    // ---- for a master in another process ----
+
+    pub(crate) fn is_serving(&self) -> bool {
+        self.lifecycle.is_serving()
+    }
+
+    /// Answers calls only while `may_answer` is true, which is asked before each call. Others are told to come again.
+    pub fn answer_while(&self, may_answer: impl Fn() -> bool + Send + Sync + 'static) {
+        self.lifecycle.answer_while(may_answer);
+    }
+
+    /// Waits; less long if the server ends.
+    pub(crate) fn pause(&self, time: Duration) {
+        self.lifecycle.pause(time);
+    }
+
+    /// Stops to serve. What was acknowledged is in the WAL.
+    pub fn give_up(&self, why: &str) {
+        self.lifecycle.abort(why);
     }
 
     // ---- the end ----

@@ -80,6 +80,11 @@ struct Splitter<'a> {
 ///
 /// The first unreadable log ends the split with an error; no file of this split has got its name then.
 pub fn split_logs(env: &Env, log_dir: &Path, destination: &Destination<'_>) -> Result<SplitReport> {
+    split_log_files(env, logs_in(env, log_dir)?, destination)
+}
+
+/// As [`split_logs`], of these logs, oldest first.
+pub fn split_log_files(env: &Env, logs: Vec<PathBuf>, destination: &Destination<'_>) -> Result<SplitReport> {
     let mut splitter = Splitter {
         env,
         destination,
@@ -87,7 +92,7 @@ pub fn split_logs(env: &Env, log_dir: &Path, destination: &Destination<'_>) -> R
         buffered_bytes: 0,
         report: SplitReport::default(),
     };
-    for path in logs_in(env, log_dir)? {
+    for path in logs {
         splitter.split_log(&path)?;
     }
     splitter.finish()

@@ -35,7 +35,7 @@ pub struct ConnectOptions {
     /// Compression of cell blocks, both ways. Its Java class is sent.
     pub compressor: Option<(Compressor, String)>,
     /// Version the client claims to be; `None`: it says nothing, as gohbase and asynchbase do.
-    pub version: Option<(u32, u32)>,
+    pub version: Option<(u32, u32, u32)>,
 }
 
 impl ConnectOptions {
@@ -46,13 +46,13 @@ impl ConnectOptions {
             user: "halcyon".to_string(),
             codec: Some(Codec::KeyValue),
             compressor: None,
-            version: Some((2, 6)),
+            version: Some((2, 6, 0)),
         }
     }
 
     fn header(&self) -> pb::ConnectionHeader {
-        let version_info = self.version.map(|(major, minor)| pb::VersionInfo {
-            version: format!("{major}.{minor}.0"),
+        let version_info = self.version.map(|(major, minor, patch)| pb::VersionInfo {
+            version: format!("{major}.{minor}.{patch}"),
             version_major: Some(major),
             version_minor: Some(minor),
             ..Default::default()

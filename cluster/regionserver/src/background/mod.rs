@@ -42,7 +42,7 @@ use self::slow_log_table::{SlowLogParts, SlowLogTable};
 use self::split_checker::SplitChecker;
 use self::throughput::Throughput;
 use self::wal_threads::{WalRoller, WalWriter};
-use self::workers::{IDLE_WAIT, Priority, Workers};
+use self::workers::{IDLE_WAIT, Priority, Worker, Workers};
 use self::write_monitor::WriteMonitor;
 use crate::calls::nonces::Nonces;
 use crate::calls::pool::DiskPool;
@@ -123,6 +123,16 @@ impl Background {
             flusher,
             memory_compactor,
         }
+    }
+
+    /// Starts a thread for a worker of another part of the server; it ends with the others.
+    pub(crate) fn start_worker(
+        &self,
+        name: &str,
+        priority: Priority,
+        worker: Arc<impl Worker>,
+    ) -> Result<()> {
+        self.workers.start(name, priority, worker)
     }
 
     /// Starts all threads.

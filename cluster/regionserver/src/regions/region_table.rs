@@ -13,8 +13,8 @@ use bytes::Bytes;
 use halcyon_proto::pb;
 use halcyon_region::Region;
 use halcyon_rpc::RpcError;
-use halcyon_schema::{RegionInfo, parse_region_name};
-use parking_lot::RwLock;
+use halcyon_schema::{RegionInfo, ServerName, parse_region_name};
+use parking_lot::{Mutex, RwLock};
 
 use crate::metrics::op_times::OpTable;
 
@@ -83,7 +83,20 @@ pub struct RegionTable {
     /// For the message to clients that come to the wrong place.
     server_name: String,
     slots: RwLock<HashMap<EncodedName, Slot, BuildHasherDefault<EncodedNameHasher>>>,
+    /// Where regions went that were open here a short time ago.
+    moved: Mutex<HashMap<EncodedName, Moved, BuildHasherDefault<EncodedNameHasher>>>,
 }
+
+/// Where a region went.
+struct Moved {
+    to: ServerName,
+    /// Of its last opening here.
+    open_seq_num: u64,
+    at_ns: u64,
+}
+
+/// How long clients are told where a region went (HBase: `TIMEOUT_REGION_MOVED`).
+const MOVED_KEPT_NS: u64 = 120_000_000_000;
 
 const ENCODED_LEN_MAX: usize = 32;
 
@@ -127,7 +140,7 @@ impl Hasher for EncodedNameHasher {
 }
 
 /// The part of a region name that identifies it: what stands between the last two dots, or all of it.
-fn encoded_part(name: &[u8]) -> &[u8] {
+pub(crate) fn encoded_part(name: &[u8]) -> &[u8] {
     match name {
         b"hbase:meta,,1" => META_ENCODED,
         [start @ .., b'.'] if start.len() > ENCODED_LEN_MAX && start[start.len() - 33] == b'.' => {
@@ -148,7 +161,7 @@ const META_ENCODED: &[u8] = b"1588230740";
 
 impl RegionTable {
     pub(crate) fn new(server_name: String) -> RegionTable {
-        RegionTable { server_name, slots: RwLock::default() }
+        RegionTable { server_name, slots: RwLock::default(), moved: Mutex::default() }
     }
 
     /// The region that a request names, by its name or encoded name whatever type it says, as 2.6 does it.
@@ -204,7 +217,21 @@ impl RegionTable {
             return false;
         }
         slots.insert(name, Slot::Opening);
+        self.moved.lock().remove(&name);
         true
+    }
+
+    pub(crate) fn is_opening(&self, encoded: &str) -> bool {
+        let name = EncodedName::new(encoded.as_bytes());
+        name.is_some_and(|name| matches!(self.slots.read().get(&name), Some(Slot::Opening)))
+    }
+
+    /// Remembers for a while where a region went that is closed now, so that clients are told.
+    pub(crate) fn note_moved(&self, encoded: &str, to: &ServerName, open_seq_num: u64, now_ns: u64) {
+        let Some(name) = EncodedName::new(encoded.as_bytes()) else { return };
+        let mut moved = self.moved.lock();
+        moved.retain(|_, known| now_ns.saturating_sub(known.at_ns) < MOVED_KEPT_NS);
+        moved.insert(name, Moved { to: to.clone(), open_seq_num, at_ns: now_ns });
     }
 
     /// Ends what `begin_open` began: with the region, or without if it could not be opened.
@@ -238,6 +265,11 @@ impl RegionTable {
     }
 
     pub(crate) fn not_online(&self, name: &[u8]) -> RpcError {
+        let moved = self.moved.lock();
+        if let Some(known) = EncodedName::new(encoded_part(name)).and_then(|name| moved.get(&name)) {
+            let start_code = u64::try_from(known.to.start_code).unwrap_or(0);
+            return RpcError::region_moved(&known.to.host, known.to.port, start_code, known.open_seq_num);
+        }
         RpcError::not_serving_region(format!("{} is not online on {}", text(name), self.server_name))
     }
 }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use halcyon_cell::Result;
 use halcyon_env::Env;
 use halcyon_schema::{RegionInfo, ServerName, TableName, layout};
-use halcyon_wal::{RECOVERED_EDITS_DIR, split_logs};
+use halcyon_wal::{RECOVERED_EDITS_DIR, split_log_files, split_logs};
 
 /// Servers of which a starting server splits the WALs. The WALs of a live server must never be among them: it would lose
 /// the file that it writes to, and writes that it acknowledged.
@@ -59,6 +59,22 @@ pub(crate) fn recover_logs(env: &Env, root: &Path, of: &Predecessors) -> Result<
 pub(crate) fn recover_left_logs(env: &Env, root: &Path, region: &RegionInfo) -> Result<usize> {
     let dir = region.dir(root).join(LEFT_LOGS);
     if env.fs.exists(&dir)? { split(env, root, &dir) } else { Ok(0) }
+}
+
+/// Splits one log of a server that is gone, which stays where it is. *Blocking*. May be called again for the same log.
+pub(crate) fn split_log(env: &Env, root: &Path, log: &Path) -> Result<()> {
+    let destination = |encoded: &[u8], table: &[u8]| edits_dir(env, root, encoded, table);
+    let report = split_log_files(env, vec![log.to_path_buf()], &destination)
+        .map_err(|error| error.context(format_args!("splitting the log {}", log.display())))?;
+    tracing::info!(
+        log = %log.display(),
+        torn = report.torn.len(),
+        entries = report.entries,
+        dropped = report.dropped,
+        files = report.files.len(),
+        "split a log of a server that is gone"
+    );
+    Ok(())
 }
 
 fn begin_splitting(env: &Env, wals: &Path, name: &str) -> Result<PathBuf> {

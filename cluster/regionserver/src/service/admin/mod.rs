@@ -18,15 +18,31 @@ use halcyon_rpc::{
 use super::{Waits, decode, ready};
 use crate::RegionServer;
 use crate::errors;
+use crate::remote::{Orders, RemoteMaster};
 
 /// `AdminService` on the regions of one server.
 pub struct AdminService {
     server: Arc<RegionServer>,
+    /// Of a master in another process.
+    orders: Option<Arc<Orders>>,
 }
 
 impl AdminService {
+    /// Of a server whose master is in the same process.
     pub fn new(server: Arc<RegionServer>) -> AdminService {
-        AdminService { server }
+        AdminService { server, orders: None }
+    }
+
+    /// Of a server that takes orders by `ExecuteProcedures`.
+    pub fn obeying(server: Arc<RegionServer>, master: &RemoteMaster) -> AdminService {
+        AdminService { server, orders: Some(Arc::clone(master.orders())) }
+    }
+
+    fn execute_procedures(&self, call: &Call) -> Result<Reply, RpcError> {
+        let orders = self.orders.as_ref().ok_or_else(|| errors::unsupported(&call.method))?;
+        let request: pb::ExecuteProceduresRequest = decode(&call.method, call.param.clone())?;
+        orders.take(&self.server, &request)?;
+        Ok(Reply::message(&pb::ExecuteProceduresResponse {}))
     }
 }
 
@@ -61,6 +77,7 @@ impl Service for AdminService {
         }
         server.counters.others.add(1);
         match call.method.as_str() {
+            "ExecuteProcedures" => ready(self.execute_procedures(&call)),
             "FlushRegion" => flush::call(server, call),
             "GetRegionInfo" => info::region_info(server, call),
             "RollWALWriter" => logs::roll(server, call),
@@ -87,8 +104,8 @@ fn answer_now(server: &Arc<RegionServer>, call: &Call) -> Result<Reply, RpcError
         "ClearSlowLogsResponses" => Ok(logs::clear(server)),
         "GetLogEntries" => logs::entries(server, call),
         // The master opens and closes regions through `master.rs`; replication and the rest are not served.
-        "OpenRegion" | "CloseRegion" | "WarmupRegion" | "ExecuteProcedures" | "ReplicateWALEntry"
-        | "Replay" | "ReplicateToReplica" | "GetStoreFile" | "UpdateFavoredNodes" | "StopServer" => {
+        "OpenRegion" | "CloseRegion" | "WarmupRegion" | "ReplicateWALEntry" | "Replay"
+        | "ReplicateToReplica" | "GetStoreFile" | "UpdateFavoredNodes" | "StopServer" => {
             Err(errors::unsupported(&call.method))
         }
         method => Err(RpcError::unknown_method(method)),

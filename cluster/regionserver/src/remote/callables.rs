@@ -1,0 +1,128 @@
+//! Remote procedures of HBase's master, by the names of HBase's classes.
+
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use halcyon_cell::{Error, ErrorKind, Result};
+use halcyon_proto::pb;
+use halcyon_schema::RegionInfo;
+use prost::Message;
+
+use super::orders::{Orders, RunOrder, Then};
+use crate::RegionServer;
+use crate::errors;
+use crate::wal::recover::split_log;
+
+const PACKAGE: &str = "org.apache.hadoop.hbase.regionserver.";
+
+/// `FlushRegionParameter` of HBase's `MasterProcedure.proto`.
+#[derive(Clone, PartialEq, Message)]
+struct FlushRegionParameter {
+    #[prost(message, required, tag = "1")]
+    region: pb::RegionInfo,
+    #[prost(bytes = "bytes", repeated, tag = "2")]
+    column_family: Vec<Bytes>,
+}
+
+/// `SplitWALParameter` of HBase's `MasterProcedure.proto`.
+#[derive(Clone, PartialEq, Message)]
+struct SplitWalParameter {
+    /// Below the directory of the WALs, `hbase.wal.dir` or the root.
+    #[prost(string, required, tag = "1")]
+    wal_path: String,
+}
+
+impl Orders {
+    /// Runs a remote procedure and tells the master how it ended.
+    pub(super) fn run(&self, server: &Arc<RegionServer>, run: &RunOrder) -> Then {
+        let result = call(server, run);
+        if let Err(error) = &result {
+            tracing::warn!(class = run.class, procedure = run.order.procedure, %error, "a remote procedure failed");
+        }
+        let request = pb::ReportProcedureDoneRequest { result: vec![result_of(server, run, result)] };
+        self.tell(server, "the end of a procedure", |master| master.procedures_done(&request));
+        Then::Done
+    }
+}
+
+fn call(server: &Arc<RegionServer>, run: &RunOrder) -> Result<()> {
+    match run.class.strip_prefix(PACKAGE) {
+        Some("FlushRegionCallable") => flush_region(server, &decode(run)?),
+        Some("SplitWALCallable") => split_wal(server, &decode::<SplitWalParameter>(run)?.wal_path),
+        Some("LogRollCallable") => server.logs.roll().map(|_| ()),
+        _ => Err(Error::invalid(format!(
+            "remote procedure {} is not supported by this Halcyon server",
+            run.class
+        ))),
+    }
+}
+
+fn decode<M: Message + Default>(run: &RunOrder) -> Result<M> {
+    M::decode(run.data.clone())
+        .map_err(|error| Error::invalid(format!("the parameter of {} cannot be decoded: {error}", run.class)))
+}
+
+fn flush_region(server: &Arc<RegionServer>, parameter: &FlushRegionParameter) -> Result<()> {
+    let region = RegionInfo::from_pb(&parameter.region)?;
+    server.flush_region(region.encoded_name(), &parameter.column_family).map(|_| ())
+}
+
+/// Splits one WAL of a server that is gone. The master removes it afterwards.
+fn split_wal(server: &Arc<RegionServer>, wal_path: &str) -> Result<()> {
+    let resources = &server.resources;
+    let path = wal_below(&resources.root, wal_path)?;
+    if !resources.env.fs.exists(&path)? {
+        // Another server split it, and the master has moved it away since.
+        return Err(Error::new(ErrorKind::Io, format!("there is no WAL {}", path.display())));
+    }
+    split_log(&resources.env, &resources.root, &path)
+}
+
+/// The WAL that a master names, if that is one of a server of the cluster.
+fn wal_below(root: &Path, wal_path: &str) -> Result<PathBuf> {
+    let relative = Path::new(wal_path);
+    let parts: Vec<_> = relative.components().collect();
+    let is_plain = parts.iter().all(|part| matches!(part, Component::Normal(_)));
+    if !is_plain || parts.len() != 3 || !relative.starts_with("WALs") {
+        return Err(Error::invalid(format!("{wal_path:?} is no WAL of a server of this cluster")));
+    }
+    Ok(root.join(relative))
+}
+
+fn result_of(server: &RegionServer, run: &RunOrder, result: Result<()>) -> pb::RemoteProcedureResult {
+    use pb::remote_procedure_result::Status;
+    let error = result.err().map(|error| {
+        let exception = errors::to_rpc(&error);
+        let generic = pb::GenericExceptionMessage {
+            class_name: Some(exception.class.to_string()),
+            message: Some(exception.message.clone()),
+            ..Default::default()
+        };
+        pb::ForeignExceptionMessage {
+            source: Some(server.server_name().to_string()),
+            generic_exception: Some(generic),
+        }
+    });
+    pb::RemoteProcedureResult {
+        proc_id: u64::try_from(run.order.procedure).unwrap_or_default(),
+        status: if error.is_none() { Status::Success } else { Status::Error } as i32,
+        error,
+        initiating_master_active_time: run.order.master_active_ms,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_wals_of_servers_are_split() {
+        let root = Path::new("/hbase");
+        let wal = "WALs/h,16020,1-splitting/h%2C16020%2C1.17";
+        assert_eq!(wal_below(root, wal).unwrap(), root.join(wal));
+        for path in ["", "/hbase/WALs/a/b", "WALs/../data/b", "WALs/a", "data/default/t", "WALs/a/b/c"] {
+            assert!(wal_below(root, path).is_err(), "{path}");
+        }
+    }
+}

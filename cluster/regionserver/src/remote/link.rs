@@ -1,0 +1,170 @@
+//! Calls of the master's `RegionServerStatusService`.
+//!
+//! The connection is made when it is needed, to the master that is active then. After an error the active master is looked
+//! for again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use halcyon_client::{ClientError, ConnectOptions, Connection};
+use halcyon_proto::pb;
+use halcyon_schema::ServerName;
+use parking_lot::Mutex;
+use prost::Message;
+use tokio::runtime::Handle;
+
+/// Names the active master; `None` while there is none.
+pub type FindMaster = Box<dyn Fn() -> Option<ServerName> + Send + Sync>;
+
+/// One call, with the connection before it.
+const CALL_TIME_MAX: Duration = Duration::from_secs(10);
+const SERVICE: &str = "RegionServerStatusService";
+/// The master waits for these, or another master does soon.
+const NOT_YET: [&str; 6] = [
+    "PleaseHoldException",
+    "ServerNotRunningYetException",
+    "MasterNotRunningException",
+    "PleaseRestartMasterException",
+    "CallQueueTooBigException",
+    "MasterStoppedException",
+];
+
+/// Why a call of the master failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum MasterError {
+    /// The master has declared this server dead (`YouAreDeadException`).
+    Dead(String),
+    /// Nobody has refused it; the same call may succeed later.
+    Later(String),
+    /// The same call would be refused again.
+    Refused(String),
+}
+
+impl std::fmt::Display for MasterError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            MasterError::Dead(why) => write!(f, "the master has declared this server dead: {why}"),
+            MasterError::Later(why) | MasterError::Refused(why) => f.write_str(why),
+        }
+    }
+}
+
+fn error_of(error: &ClientError) -> MasterError {
+    let Some(exception) = error.remote() else { return MasterError::Later(error.to_string()) };
+    let text = format!("{}: {}", exception.simple_class(), exception.message());
+    match exception.simple_class() {
+        "YouAreDeadException" => MasterError::Dead(exception.message().to_string()),
+        class if NOT_YET.contains(&class) || !exception.do_not_retry => MasterError::Later(text),
+        _ => MasterError::Refused(text),
+    }
+}
+
+/// The way to the active master. *Thread safety*: calls from any thread that may block; not from one of `runtime`.
+pub struct MasterLink {
+    runtime: Handle,
+    find: FindMaster,
+    /// The version that the master is told, as HBase's servers do.
+    version: (u32, u32, u32),
+    current: Mutex<Option<(ServerName, Arc<Connection>)>>,
+}
+
+impl MasterLink {
+    /// Connects to nobody yet. Calls run on `runtime`.
+    pub fn new(runtime: Handle, find: FindMaster, version: (u32, u32, u32)) -> MasterLink {
+        MasterLink { runtime, find, version, current: Mutex::default() }
+    }
+
+    /// The master that was called last.
+    pub fn master(&self) -> Option<ServerName> {
+        self.current.lock().as_ref().map(|(name, _)| name.clone())
+    }
+
+    /// Calls the active master. *Blocking*, for [`CALL_TIME_MAX`] at most.
+    pub(crate) fn call<M>(&self, method: &'static str, request: &impl Message) -> Result<M, MasterError>
+    where
+        M: Message + Default,
+    {
+        let result = self.runtime.block_on(async {
+            let connection = self.connection().await?;
+            let answer = connection.call_with_cells(method, request, None, Some(CALL_TIME_MAX)).await;
+            let answer = answer.map_err(|error| error_of(&error))?;
+            M::decode(answer.message).map_err(|error| {
+                MasterError::Later(format!("the answer to {method} cannot be decoded: {error}"))
+            })
+        });
+        if matches!(result, Err(MasterError::Later(_))) {
+            *self.current.lock() = None; // another master may be active
+        }
+        result
+    }
+
+    async fn connection(&self) -> Result<Arc<Connection>, MasterError> {
+        if let Some((_, connection)) = self.current.lock().as_ref().filter(|(_, made)| !made.has_ended()) {
+            return Ok(connection.clone());
+        }
+        let master =
+            (self.find)().ok_or_else(|| MasterError::Later("there is no active master".to_string()))?;
+        let options =
+            ConnectOptions { codec: None, version: Some(self.version), ..ConnectOptions::new(SERVICE) };
+        let connecting = Connection::connect(master.address(), &options);
+        let failed = |why: String| MasterError::Later(format!("cannot reach the master {master}: {why}"));
+        let connection = match tokio::time::timeout(CALL_TIME_MAX, connecting).await {
+            Ok(connected) => Arc::new(connected.map_err(|error| failed(error.to_string()))?),
+            Err(_) => return Err(failed(format!("no connection within {CALL_TIME_MAX:?}"))),
+        };
+        tracing::info!(%master, "connected to the master");
+        *self.current.lock() = Some((master, connection.clone()));
+        Ok(connection)
+    }
+
+    pub(crate) fn startup(
+        &self,
+        request: &pb::RegionServerStartupRequest,
+    ) -> Result<pb::RegionServerStartupResponse, MasterError> {
+        self.call("RegionServerStartup", request)
+    }
+
+    pub(crate) fn report(&self, request: &pb::RegionServerReportRequest) -> Result<(), MasterError> {
+        self.call::<pb::RegionServerReportResponse>("RegionServerReport", request).map(|_| ())
+    }
+
+    /// An error message in the answer is a refusal.
+    pub(crate) fn transition(
+        &self,
+        request: &pb::ReportRegionStateTransitionRequest,
+    ) -> Result<(), MasterError> {
+        let answer: pb::ReportRegionStateTransitionResponse =
+            self.call("ReportRegionStateTransition", request)?;
+        answer.error_message.map_or(Ok(()), |why| Err(MasterError::Refused(why)))
+    }
+
+    pub(crate) fn procedures_done(
+        &self,
+        request: &pb::ReportProcedureDoneRequest,
+    ) -> Result<(), MasterError> {
+        self.call::<pb::ReportProcedureDoneResponse>("ReportProcedureDone", request).map(|_| ())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn without_a_master_a_call_may_succeed_later() {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let link = MasterLink::new(runtime.handle().clone(), Box::new(|| None), (2, 6, 4));
+        let error = link.report(&pb::RegionServerReportRequest::default()).unwrap_err();
+        assert_eq!(error, MasterError::Later("there is no active master".to_string()));
+    }
+
+    #[test]
+    fn connections_that_break_are_no_refusals() {
+        let error = ClientError::from(io::Error::new(io::ErrorKind::ConnectionReset, "reset"));
+        assert!(matches!(error_of(&error), MasterError::Later(_)));
+        assert!(matches!(error_of(&ClientError::Closed), MasterError::Later(_)));
+    }
+}

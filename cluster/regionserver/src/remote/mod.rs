@@ -1,0 +1,30 @@
+//! A master in another process: its orders, and what it is told.
+//!
+//! ```text
+//! master ──ExecuteProcedures──> orders.rs ──queue──> transits.rs    open and close regions
+//!                                                    refused.rs     tables that stay on HBase's servers
+//!                                                    callables.rs   remote procedures: flush, split a WAL
+//! master <──RegionServerStatusService── link.rs      startup, reports, transitions, ends of procedures
+//! ```
+//!
+//! The master of HBase 2.6.4 gives its orders in `AdminService.ExecuteProcedures`. The server answers at once and works
+//! on threads of its own. It tells the end of each order by `ReportRegionStateTransition` or `ReportProcedureDone`, and
+//! goes on until the master has taken it. A region serves only after the master has recorded that it is open here.
+//!
+//! A master that got no answer sends its order again, so numbers of procedures are remembered for a while.
+//!
+//! Checked against `RSRpcServices.executeProcedures`, `AssignRegionHandler`, `UnassignRegionHandler` and
+//! `HRegionServer.reportRegionStateTransition` of HBase 2.6.4.
+
+mod callables;
+mod executor;
+mod link;
+mod orders;
+mod refused;
+mod reports;
+mod transits;
+
+pub use link::{FindMaster, MasterLink};
+pub use reports::RemoteMaster;
+
+pub(crate) use orders::Orders;

@@ -1,0 +1,329 @@
+//! `ExecuteProcedures`: takes orders, and works on them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use halcyon_cell::Result;
+use halcyon_proto::pb;
+use halcyon_rpc::{RpcError, exceptions};
+use halcyon_schema::{RegionInfo, ServerName};
+use parking_lot::Mutex;
+
+use super::executor::JobQueue;
+use super::link::{MasterError, MasterLink};
+use crate::RegionServer;
+use crate::background::workers::{Priority, Worker};
+use crate::errors;
+
+/// Orders that are worked on at the same time. Opening and closing wait for files most of the time.
+const THREADS_COUNT: usize = 8;
+/// How long the number of a procedure is remembered after its end (`executedRegionProcs` of HBase: 10 minutes).
+const KEPT_NS: u64 = 600_000_000_000;
+/// Between two attempts to reach the master: at first, at most.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// HBase's number for "no procedure".
+const NO_PROCEDURE: i64 = -1;
+
+/// One order.
+#[derive(Clone, Debug)]
+pub(super) enum Job {
+    Open(OpenOrder),
+    Close(CloseOrder),
+    Run(RunOrder),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct OpenOrder {
+    pub(super) region: RegionInfo,
+    pub(super) order: Order,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct CloseOrder {
+    pub(super) encoded_name: String,
+    /// Where the region goes; `None` if that is not known.
+    pub(super) destination: Option<ServerName>,
+    pub(super) order: Order,
+}
+
+/// A remote procedure.
+#[derive(Clone, Debug)]
+pub(super) struct RunOrder {
+    /// HBase's class, with its package.
+    pub(super) class: String,
+    pub(super) data: Bytes,
+    pub(super) order: Order,
+}
+
+/// What goes back with the end of an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Order {
+    pub(super) procedure: i64,
+    /// When the master that gave the order became active. It refuses answers to orders of others.
+    pub(super) master_active_ms: Option<i64>,
+}
+
+/// What becomes of a job after an attempt.
+pub(super) enum Then {
+    Done,
+    Again(Duration),
+}
+
+/// The orders of a master in another process. *Thread safety*: all methods from any thread.
+pub(crate) struct Orders {
+    server: Weak<RegionServer>,
+    pub(super) master: Arc<MasterLink>,
+    queue: JobQueue<Job>,
+    /// Numbers of procedures, with the time of their end in `monotonic_ns`.
+    known: Mutex<HashMap<i64, Option<u64>>>,
+}
+
+impl Orders {
+    pub(super) fn new(server: &Arc<RegionServer>, master: Arc<MasterLink>) -> Arc<Orders> {
+        let queue = JobQueue::new(server.env.clock.clone());
+        Arc::new(Orders { server: Arc::downgrade(server), master, queue, known: Mutex::default() })
+    }
+
+    pub(super) fn start(self: &Arc<Self>, server: &RegionServer) -> Result<()> {
+        for at in 0..THREADS_COUNT {
+            server.background.start_worker(&format!("orders-{at}"), Priority::Normal, Arc::clone(self))?;
+        }
+        Ok(())
+    }
+
+    /// Takes the orders of a request. An error takes none of them.
+    pub(crate) fn take(
+        &self,
+        server: &RegionServer,
+        request: &pb::ExecuteProceduresRequest,
+    ) -> std::result::Result<(), RpcError> {
+        let jobs = jobs_of(request, server.server_name())?;
+        if !self.queue.has_room(jobs.len()) {
+            return Err(RpcError::new(
+                &exceptions::CALL_QUEUE_TOO_BIG,
+                "too many orders of the master wait here",
+            ));
+        }
+        let now_ns = server.env.clock.monotonic_ns();
+        for job in jobs {
+            if self.is_new(&job, now_ns) {
+                let urgent = matches!(&job, Job::Open(open) if open.region.is_meta());
+                self.queue.push(job, urgent);
+            }
+        }
+        Ok(())
+    }
+
+    /// A remote procedure may be sent again to be run again, as in HBase.
+    fn is_new(&self, job: &Job, now_ns: u64) -> bool {
+        let procedure = match job {
+            Job::Open(OpenOrder { order, .. }) | Job::Close(CloseOrder { order, .. }) => order.procedure,
+            Job::Run(_) => return true,
+        };
+        if procedure == NO_PROCEDURE {
+            return true;
+        }
+        let mut known = self.known.lock();
+        known.retain(|_, ended| ended.is_none_or(|ended_ns| now_ns.saturating_sub(ended_ns) < KEPT_NS));
+        if known.contains_key(&procedure) {
+            tracing::info!(procedure, "the master repeats an order");
+            return false;
+        }
+        known.insert(procedure, None);
+        true
+    }
+
+    fn ended(&self, order: Order, now_ns: u64) {
+        if let Some(ended) = self.known.lock().get_mut(&order.procedure) {
+            *ended = Some(now_ns);
+        }
+    }
+
+    /// Tells the master until it has taken it. False if it refused, or if the server ends.
+    pub(super) fn tell(
+        &self,
+        server: &RegionServer,
+        what: &str,
+        call: impl Fn(&MasterLink) -> std::result::Result<(), MasterError>,
+    ) -> bool {
+        let mut pause = PAUSE_MIN;
+        loop {
+            match call(&self.master) {
+                Ok(()) => return true,
+                Err(MasterError::Dead(why)) => {
+                    server.give_up(&format!("the master has declared this server dead: {why}"));
+                    return false;
+                }
+                Err(MasterError::Refused(why)) => {
+                    tracing::warn!(what, why, "the master refuses a report");
+                    return false;
+                }
+                Err(MasterError::Later(why)) => {
+                    tracing::info!(what, why, "the master cannot be told yet");
+                    server.pause(pause);
+                    pause = (pause * 2).min(PAUSE_MAX);
+                }
+            }
+            if !server.is_serving() {
+                return false;
+            }
+        }
+    }
+
+    fn work(&self, server: &Arc<RegionServer>, job: Job) {
+        let (order, then) = match &job {
+            Job::Open(open) => (open.order, self.open(server, open)),
+            Job::Close(close) => (close.order, self.close(server, close)),
+            Job::Run(run) => (run.order, self.run(server, run)),
+        };
+        match then {
+            Then::Done => self.ended(order, server.env.clock.monotonic_ns()),
+            Then::Again(delay) => self.queue.push_later(job, delay),
+        }
+    }
+}
+
+impl Worker for Orders {
+    fn run_once(&self, timeout: Duration) {
+        let Some(job) = self.queue.pop(timeout) else { return };
+        if let Some(server) = self.server.upgrade() {
+            self.work(&server, job);
+        }
+    }
+
+    fn wake(&self) {
+        self.queue.wake_all();
+    }
+}
+
+fn jobs_of(
+    request: &pb::ExecuteProceduresRequest,
+    server: &ServerName,
+) -> std::result::Result<Vec<Job>, RpcError> {
+    let mut jobs = Vec::new();
+    for open in &request.open_region {
+        check_start_code(open.server_start_code, server)?;
+        for info in &open.open_info {
+            let region = RegionInfo::from_pb(&info.region).map_err(|error| errors::to_rpc(&error))?;
+            let order = Order {
+                procedure: info.open_proc_id(),
+                master_active_ms: open.initiating_master_active_time,
+            };
+            jobs.push(Job::Open(OpenOrder { region, order }));
+        }
+    }
+    for close in &request.close_region {
+        check_start_code(close.server_start_code, server)?;
+        let destination = close.destination_server.as_ref().map(ServerName::from_pb).transpose();
+        let order =
+            Order { procedure: close.close_proc_id(), master_active_ms: close.initiating_master_active_time };
+        jobs.push(Job::Close(CloseOrder {
+            encoded_name: encoded_name(&close.region)?,
+            destination: destination.map_err(|error| errors::to_rpc(&error))?,
+            order,
+        }));
+    }
+    for run in &request.proc {
+        let procedure = i64::try_from(run.proc_id)
+            .map_err(|_| errors::invalid(format!("{} is no number of a procedure", run.proc_id)))?;
+        let order = Order { procedure, master_active_ms: run.initiating_master_active_time };
+        let data = run.proc_data.clone().unwrap_or_default();
+        jobs.push(Job::Run(RunOrder { class: run.proc_class.clone(), data, order }));
+    }
+    Ok(jobs)
+}
+
+/// An order for a server that was here before is not for this one.
+fn check_start_code(given: Option<u64>, server: &ServerName) -> std::result::Result<(), RpcError> {
+    match given {
+        Some(code) if code != server.start_code as u64 => Err(errors::invalid(format!(
+            "the order is for a server with start code {code}; this is {server}"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn encoded_name(region: &pb::RegionSpecifier) -> std::result::Result<String, RpcError> {
+    let encoded = crate::regions::region_table::encoded_part(&region.value);
+    let text =
+        std::str::from_utf8(encoded).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    text.map(str::to_string)
+        .ok_or_else(|| errors::invalid(format!("{} is no name of a region", region.value.escape_ascii())))
+}
+
+#[cfg(test)]
+mod tests {
+    use halcyon_schema::TableName;
+
+    use super::*;
+
+    fn server() -> ServerName {
+        ServerName::new("h", 16020, 77)
+    }
+
+    fn open(start_code: u64) -> pb::OpenRegionRequest {
+        let region = RegionInfo::new(TableName::parse(b"t").unwrap(), "a".into(), "b".into(), 3);
+        let info = pb::open_region_request::RegionOpenInfo {
+            region: region.to_pb(),
+            open_proc_id: Some(9),
+            ..Default::default()
+        };
+        pb::OpenRegionRequest {
+            open_info: vec![info],
+            server_start_code: Some(start_code),
+            initiating_master_active_time: Some(5),
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn orders_of_all_kinds() {
+        let close = pb::CloseRegionRequest {
+            region: pb::RegionSpecifier { r#type: 2, value: "2140f686c386930b96c060b1030c2875".into() },
+            destination_server: Some(ServerName::new("other", 1, 2).to_pb()),
+            close_proc_id: Some(10),
+            ..Default::default()
+        };
+        let run = pb::RemoteProcedureRequest {
+            proc_id: 11,
+            proc_class: "org.apache.hadoop.hbase.regionserver.FlushRegionCallable".to_string(),
+            ..Default::default()
+        };
+        let request = pb::ExecuteProceduresRequest {
+            open_region: vec![open(77)],
+            close_region: vec![close],
+            proc: vec![run],
+        };
+        let jobs = jobs_of(&request, &server()).unwrap();
+        let [Job::Open(open), Job::Close(close), Job::Run(run)] = &jobs[..] else { panic!("{jobs:?}") };
+        assert_eq!(open.order, Order { procedure: 9, master_active_ms: Some(5) });
+        assert_eq!(close.encoded_name, "2140f686c386930b96c060b1030c2875");
+        assert_eq!(close.destination, Some(ServerName::new("other", 1, 2)));
+        assert_eq!((close.order.procedure, run.order.procedure), (10, 11));
+    }
+
+    #[test]
+    fn orders_for_a_former_server_are_refused() {
+        let request = pb::ExecuteProceduresRequest { open_region: vec![open(76)], ..Default::default() };
+        let refused = jobs_of(&request, &server()).unwrap_err();
+        assert!(refused.message.contains("start code 76"), "{}", refused.message);
+    }
+
+    #[test]
+    fn garbage_is_refused() {
+        for value in [&b"\xff\xfe"[..], b"../../x", b"t,a,1.zz."] {
+            let close = pb::CloseRegionRequest {
+                region: pb::RegionSpecifier { r#type: 1, value: Bytes::copy_from_slice(value) },
+                ..Default::default()
+            };
+            let request = pb::ExecuteProceduresRequest { close_region: vec![close], ..Default::default() };
+            assert!(jobs_of(&request, &server()).is_err(), "{}", value.escape_ascii());
+        }
+        let run = pb::RemoteProcedureRequest { proc_id: u64::MAX, ..Default::default() };
+        let request = pb::ExecuteProceduresRequest { proc: vec![run], ..Default::default() };
+        assert!(jobs_of(&request, &server()).is_err());
+    }
+}

@@ -1,0 +1,124 @@
+//! Regions that come and go by order of the master.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use halcyon_cell::{Error, ErrorKind, Result};
+use halcyon_proto::pb;
+use halcyon_proto::pb::region_state_transition::TransitionCode;
+use halcyon_schema::{RegionInfo, TableDescriptor, TableName};
+
+use super::orders::{CloseOrder, OpenOrder, Order, Orders, Then};
+use crate::RegionServer;
+
+/// How long an order waits for another one of the same region.
+const BUSY_PAUSE: Duration = Duration::from_millis(100);
+
+impl Orders {
+    pub(super) fn open(&self, server: &Arc<RegionServer>, open: &OpenOrder) -> Then {
+        let region = &open.region;
+        let announce = |seq: u64| {
+            let transition = transition(TransitionCode::Opened, region, Some(seq), open.order);
+            if self.tell_transition(server, transition) {
+                return Ok(());
+            }
+            Err(Error::new(ErrorKind::Stopping, "the master did not take the report that the region is open"))
+        };
+        let opened = descriptor(server, region.table())
+            .and_then(|table| server.open_region_announced(region, &Arc::new(table), &announce));
+        let error = match opened {
+            Ok(_) => return Then::Done,
+            Err(error) => error,
+        };
+        match error.kind() {
+            ErrorKind::Busy => Then::Again(BUSY_PAUSE),
+            ErrorKind::Stopping => Then::Done, // the master knows, or this server ends
+            _ => {
+                tracing::error!(%region, %error, "a region cannot be opened here");
+                self.tell_transition(
+                    server,
+                    transition(TransitionCode::FailedOpen, region, None, open.order),
+                );
+                Then::Done
+            }
+        }
+    }
+
+    pub(super) fn close(&self, server: &Arc<RegionServer>, close: &CloseOrder) -> Then {
+        let name = &close.encoded_name;
+        if server.regions.is_opening(name) {
+            return Then::Again(BUSY_PAUSE);
+        }
+        let Some(online) = server.regions.get(name) else {
+            // HBase's servers do the same: the master learns where the region is by the report of its server.
+            tracing::warn!(region = name, "a region that is to be closed is not open here");
+            return Then::Done;
+        };
+        let (region, open_seq) = (online.region.info().clone(), online.region.open_seq_num());
+        drop(online);
+        if server.close_region(name, false).is_err() {
+            return Then::Done; // the server gives up
+        }
+        if let Some(destination) = &close.destination {
+            server.regions.note_moved(name, destination, open_seq.get(), server.env.clock.monotonic_ns());
+        }
+        self.tell_transition(server, transition(TransitionCode::Closed, &region, None, close.order));
+        Then::Done
+    }
+
+    fn tell_transition(&self, server: &RegionServer, transition: pb::RegionStateTransition) -> bool {
+        let request = pb::ReportRegionStateTransitionRequest {
+            server: server.server_name().to_pb(),
+            transition: vec![transition],
+        };
+        self.tell(server, "a transition of a region", |master| master.transition(&request))
+    }
+
+    /// Proposes a split (`READY_TO_SPLIT`). The master makes the daughters, or does not. Not repeated after an error: the
+    /// server proposes it again while the region is too large.
+    pub(super) fn propose_split(&self, server: &RegionServer, parent: &RegionInfo, row: &bytes::Bytes) {
+        let id = u64::try_from(server.env.clock.now_ms()).unwrap_or(0).max(parent.region_id() + 1);
+        let daughter = |start: &bytes::Bytes, end: &bytes::Bytes| {
+            RegionInfo::new(parent.table().clone(), start.clone(), end.clone(), id)
+        };
+        let daughters = [daughter(parent.start_key(), row), daughter(row, parent.end_key())];
+        let transition = pb::RegionStateTransition {
+            transition_code: TransitionCode::ReadyToSplit as i32,
+            region_info: [parent, &daughters[0], &daughters[1]].map(RegionInfo::to_pb).to_vec(),
+            ..Default::default()
+        };
+        let request = pb::ReportRegionStateTransitionRequest {
+            server: server.server_name().to_pb(),
+            transition: vec![transition],
+        };
+        if let Err(error) = self.master.transition(&request) {
+            tracing::info!(%parent, %error, "the master was not told that a region is ready to split");
+        }
+    }
+}
+
+fn transition(
+    code: TransitionCode,
+    region: &RegionInfo,
+    open_seq_num: Option<u64>,
+    order: Order,
+) -> pb::RegionStateTransition {
+    pb::RegionStateTransition {
+        transition_code: code as i32,
+        region_info: vec![region.to_pb()],
+        open_seq_num,
+        proc_id: vec![order.procedure],
+        initiating_master_active_time: order.master_active_ms,
+    }
+}
+
+/// The newest descriptor of a table. `Invalid` if it asks for code that does not run here.
+fn descriptor(server: &RegionServer, table: &TableName) -> Result<TableDescriptor> {
+    let resources = &server.resources;
+    let found = TableDescriptor::read_newest(&*resources.env.fs, &resources.root, table)?;
+    let (descriptor, _) = found.ok_or_else(|| {
+        Error::new(ErrorKind::Io, format!("table {table} has no descriptor in its directory"))
+    })?;
+    super::refused::check(&descriptor)?;
+    Ok(descriptor)
+}
