@@ -7,8 +7,10 @@
 #   cluster.sh kill|freeze|thaw|stop|start PROCESS
 #     SIGKILL, SIGSTOP, SIGCONT, SIGTERM (waits for the end), start again. PROCESS is zookeeper, namenode, datanode1, datanode2 ...
 # Options of up and run:
-#   --parts LIST         default "zookeeper hdfs"
+#   --parts LIST         default "zookeeper hdfs"; hbaseservers behind them is an HBase cluster
 #   --datanodes N        default 3
+#   --hregionservers N   region servers of HBase in the part hbaseservers, default 1
+#   --halcyons N         region servers of Halcyon there, default 1; HALCYON names the binary
 #   --seconds N          everything is ended after so many seconds, default 3600
 #   --owner PID          everything is ended when this process has ended; run sets it
 #   --memory             data in memory (/dev/shm): the NameNode's fsync of its edits costs nothing. Without it they go to the disk
@@ -23,7 +25,9 @@ HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 . "$HERE/processes.sh"
 . "$HERE/zookeeper.sh"
 . "$HERE/hdfs.sh"
+. "$HERE/hbase_servers.sh"
 DIR="${CLUSTER_DIR:-/tmp/halcyon-cluster}"
+export HALCYON="${HALCYON:-${CARGO_TARGET_DIR:-$HOME/.cache/halcyon/target}/release/halcyon}"
 START_SECONDS=180
 
 usage() {
@@ -37,11 +41,13 @@ keeper_lives() {
 }
 
 options() { # reads the options of up and run; REST is what remains
-  PARTS="zookeeper hdfs" DATANODES=3 LIFE_SECONDS=3600 OWNER="" MEMORY="" PROPERTIES=()
+  PARTS="zookeeper hdfs" DATANODES=3 HREGIONSERVERS=1 HALCYONS=1 LIFE_SECONDS=3600 OWNER="" MEMORY="" PROPERTIES=()
   while [ $# -gt 0 ]; do
     case "$1" in
       --parts) PARTS="$2"; shift 2 ;;
       --datanodes) DATANODES="$2"; shift 2 ;;
+      --hregionservers) HREGIONSERVERS="$2"; shift 2 ;;
+      --halcyons) HALCYONS="$2"; shift 2 ;;
       --seconds) LIFE_SECONDS="$2"; shift 2 ;;
       --owner) OWNER="$2"; shift 2 ;;
       --memory) MEMORY=yes; shift ;;
@@ -70,7 +76,7 @@ up() {
   mkdir -p "$DIR" "$data"
   : > "$DIR/cluster"
   {
-    declare -p PARTS DATANODES LIFE_SECONDS OWNER PROPERTIES
+    declare -p PARTS DATANODES HREGIONSERVERS HALCYONS LIFE_SECONDS OWNER PROPERTIES
     echo "DATA=$(printf %q "$data")"
   } > "$DIR/options"
   mkfifo "$DIR/requests"

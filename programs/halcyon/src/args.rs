@@ -21,6 +21,9 @@ pub struct Args {
 pub enum Command {
     /// Run master, region server and ZooKeeper endpoint in one process.
     Standalone(StandaloneArgs),
+    /// Run a region server of a cluster on HDFS and ZooKeeper whose master is another process, such as HBase's.
+    #[command(name = "regionserver")]
+    RegionServer(RegionServerArgs),
     /// Compare with HBase and Accumulo; read GC logs; recommend JVM flags.
     Lab(halcyon_lab::LabArgs),
     /// Generate load on Halcyon or HBase and measure it.
@@ -52,9 +55,15 @@ pub enum Command {
 /// Command-line options override `hbase-site.xml`, which overrides the defaults.
 #[derive(Debug, Default, clap::Args)]
 pub struct StandaloneArgs {
-    /// Root directory in HBase's layout; created if it does not exist [default: ./halcyon-data].
+    /// The server's directory on the local disk; created if it does not exist [default: ./halcyon-data].
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
+    /// Root directory in HBase's layout, such as hdfs://namenode:8020/hbase [default: the directory of --data].
+    #[arg(long, value_name = "ADDRESS")]
+    pub root: Option<String>,
+    /// Take a root directory in HDFS away from the servers that used it: their WALs are split.
+    #[arg(long)]
+    pub take_over: bool,
     /// Memory budget for memstores, block cache and requests, such as 512m or 4g [default: 1g].
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<Size>,
@@ -82,7 +91,7 @@ pub struct StandaloneArgs {
     /// HTTP port of the region server; 0 picks a free port [default: 16030].
     #[arg(long, value_name = "PORT")]
     pub regionserver_info_port: Option<u16>,
-    /// Directory that contains an hbase-site.xml.
+    /// Directory that contains hbase-site.xml, and core-site.xml and hdfs-site.xml for a root directory in HDFS.
     #[arg(long, value_name = "DIR")]
     pub config: Option<PathBuf>,
     /// Start although the site file or the directory asks for NAME, which Halcyon lacks; accepts the loss. Repeatable.
@@ -91,6 +100,44 @@ pub struct StandaloneArgs {
     /// Print the effective settings, each under its source, and exit.
     #[arg(long)]
     pub print_settings: bool,
+}
+
+/// Command-line options override `hbase-site.xml`, which overrides the defaults.
+#[derive(Debug, clap::Args)]
+pub struct RegionServerArgs {
+    /// Directory that contains the cluster's hbase-site.xml, core-site.xml and hdfs-site.xml.
+    #[arg(long, value_name = "DIR")]
+    pub config: PathBuf,
+    /// Memory budget for memstores, block cache and requests, such as 512m or 4g [default: 1g].
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<Size>,
+    /// Durability of acknowledged writes [default: fsync].
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub wal_sync: Option<WalSync>,
+    /// IP address to listen on [default: 127.0.0.1].
+    #[arg(long, value_name = "ADDRESS")]
+    pub bind: Option<IpAddr>,
+    /// Host name that clients and the master connect to [default: the bind address, or the machine's name for 0.0.0.0].
+    #[arg(long, value_name = "HOST")]
+    pub hostname: Option<String>,
+    /// RPC port; 0 picks a free port [default: 16020].
+    #[arg(long, value_name = "PORT")]
+    pub port: Option<u16>,
+}
+
+impl RegionServerArgs {
+    /// The same options as those of a server in one process.
+    pub fn as_standalone(&self) -> StandaloneArgs {
+        StandaloneArgs {
+            config: Some(self.config.clone()),
+            memory: self.memory,
+            wal_sync: self.wal_sync,
+            bind: self.bind,
+            hostname: self.hostname.clone(),
+            regionserver_port: self.port,
+            ..StandaloneArgs::default()
+        }
+    }
 }
 
 /// When a WAL write counts as complete.

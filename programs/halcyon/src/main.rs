@@ -16,6 +16,8 @@ mod metrics;
 mod pages;
 mod prof;
 mod references;
+mod regionserver;
+mod root;
 mod safe_start;
 mod settings;
 #[cfg(test)]
@@ -96,6 +98,7 @@ fn main() -> ExitCode {
     log_level::start(colours);
     let ended = match args.command {
         Command::Standalone(args) => standalone::run(args),
+        Command::RegionServer(args) => regionserver::run(args),
         Command::Lab(args) => lab(&args).map_err(Failure::from),
         Command::Shell(args) => return halcyon_shell::run(&args),
         Command::Bench(command) => halcyon_load::bench(*command).map_err(Failure::from),

@@ -96,8 +96,8 @@ pub struct Finding {
     pub what: String,
 }
 
-/// What a site file asks for. `root` is the root directory in force.
-pub fn of_properties(properties: &[Property], root: &Path) -> Vec<Finding> {
+/// What a site file asks for. `root` is the address of the root directory in force.
+pub fn of_properties(properties: &[Property], root: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     let coprocessors_on = !properties.iter().any(|Property { name, value }| {
         name == "hbase.coprocessor.enabled" && value.trim().eq_ignore_ascii_case("false")
@@ -113,7 +113,7 @@ pub fn of_properties(properties: &[Property], root: &Path) -> Vec<Finding> {
     findings
 }
 
-fn asked_by(name: &str, value: &str, root: &Path) -> Option<Protection> {
+fn asked_by(name: &str, value: &str, root: &str) -> Option<Protection> {
     let is_true = value.eq_ignore_ascii_case("true");
     let items = || value.split(',').map(str::trim).filter(|item| !item.is_empty());
     let (asks, protection) = match name {
@@ -131,7 +131,7 @@ fn asked_by(name: &str, value: &str, root: &Path) -> Option<Protection> {
         "hbase.server.netty.tls.enabled" | "hbase.ssl.enabled" => (is_true, Protection::Tls),
         "hbase.regionserver.wal.encryption" => (is_true, Protection::Encryption),
         "hbase.quota.enabled" => (is_true, Protection::Quotas),
-        "hbase.wal.dir" => (!is_path(value, root), Protection::WalDir),
+        "hbase.wal.dir" => (!is_same_directory(value, root), Protection::WalDir),
         _ if name.starts_with("hbase.coprocessor.") && name.ends_with(".classes") => {
             let class =
                 |item: &str| item.split('|').next().unwrap_or_default().trim() == BUILT_IN_COPROCESSOR;
@@ -142,10 +142,14 @@ fn asked_by(name: &str, value: &str, root: &Path) -> Option<Protection> {
     asks.then_some(protection)
 }
 
-/// Whether a path or `file:` address is this directory.
-fn is_path(value: &str, dir: &Path) -> bool {
-    let absolute = |path: &Path| std::path::absolute(path).ok();
-    crate::settings::local_path(value).is_ok_and(|path| absolute(&path) == absolute(dir))
+/// Whether two paths or addresses name the same directory.
+fn is_same_directory(one: &str, other: &str) -> bool {
+    let local =
+        |text: &str| crate::settings::local_path(text).ok().and_then(|path| std::path::absolute(path).ok());
+    match (local(one), local(other)) {
+        (None, None) => one.trim_end_matches('/') == other.trim_end_matches('/'),
+        (one, other) => one == other,
+    }
 }
 
 /// What a root directory holds that HBase would protect or complete. Nothing is changed.
@@ -242,7 +246,7 @@ mod tests {
 
     fn asked(name: &str, value: &str) -> Option<Protection> {
         let property = Property { name: name.to_string(), value: value.to_string() };
-        let findings = of_properties(&[property], Path::new("/data/hbase"));
+        let findings = of_properties(&[property], "/data/hbase");
         findings.first().map(|finding| finding.protection)
     }
 
@@ -278,13 +282,20 @@ mod tests {
     }
 
     #[test]
+    fn wals_beside_a_root_directory_in_hdfs() {
+        for (one, is_same) in [("hdfs://n/hbase/", true), ("hdfs://n/wal", false), ("/hbase", false)] {
+            assert_eq!(is_same_directory(one, "hdfs://n/hbase"), is_same, "{one}");
+        }
+    }
+
+    #[test]
     fn coprocessors_that_are_turned_off_are_not_missed() {
         let property = |name: &str, value: &str| Property { name: name.into(), value: value.into() };
         let properties = [
             property("hbase.coprocessor.region.classes", "org.x.Observer"),
             property("hbase.coprocessor.enabled", "false"),
         ];
-        assert_eq!(of_properties(&properties, Path::new("/data")), []);
+        assert_eq!(of_properties(&properties, "/data"), []);
     }
 
     /// Peers and tables were taken for absent when the file system had no answer.

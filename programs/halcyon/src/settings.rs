@@ -25,8 +25,11 @@ const RESULT_BYTES_MAX: &str = "hbase.server.scanner.max.result.size";
 /// set them; they print as `name = value` lines that [`StandaloneSettings::set`] reads back.
 #[derive(Clone, Debug)]
 pub struct StandaloneSettings {
-    /// HBase's root directory on the local disk (`hbase.rootdir`, a `file:` address or a path).
+    /// The server's directory on the local disk, and the root directory unless `root` is set (`hbase.rootdir`, a `file:`
+    /// address or a path).
     pub data: PathBuf,
+    /// Address of the root directory in HDFS (`hbase.rootdir`, an `hdfs:` address); `None`: it is `data`.
+    pub root: Option<String>,
     /// Address of every port (`hbase.master.ipc.address`, `hbase.regionserver.ipc.address`). Loopback: there
     /// is no authentication.
     pub bind: IpAddr,
@@ -97,6 +100,7 @@ impl Default for StandaloneSettings {
     fn default() -> StandaloneSettings {
         StandaloneSettings {
             data: PathBuf::from("halcyon-data"),
+            root: None,
             bind: IpAddr::V4(Ipv4Addr::LOCALHOST),
             hostname: String::new(),
             zookeeper_port: 2181,
@@ -123,7 +127,7 @@ impl StandaloneSettings {
         flags: &StandaloneArgs,
     ) -> Result<(StandaloneSettings, Vec<String>), String> {
         let (mut settings, unused) = StandaloneSettings::of_properties(properties)?;
-        settings.apply(flags);
+        settings.apply(flags)?;
         settings.fit_memory(properties);
         settings.check()?;
         Ok((settings, unused))
@@ -166,7 +170,7 @@ impl StandaloneSettings {
         let defaults = StandaloneSettings::default().to_string();
         let (mut settings, _) = StandaloneSettings::of_properties(properties)?;
         let of_file = settings.to_string();
-        settings.apply(flags);
+        settings.apply(flags)?;
         let with_flags = settings.to_string();
         settings.fit_memory(properties);
         let in_force = settings.to_string();
@@ -215,6 +219,32 @@ impl StandaloneSettings {
         set.map_err(|error| error.to_string())
     }
 
+    /// Where the root directory is: an address in HDFS, or a path.
+    pub fn root_address(&self) -> String {
+        self.root.clone().unwrap_or_else(|| self.data.display().to_string())
+    }
+
+    /// With the root directory that the master of the cluster names, if it does.
+    pub fn with_root(mut self, address: Option<&str>) -> Result<StandaloneSettings, String> {
+        if let Some(address) = address {
+            self.set_root(address)
+                .map_err(|why| format!("the master's hbase.rootdir, {address:?}, {why}"))?;
+        }
+        self.check()?;
+        Ok(self)
+    }
+
+    /// The error goes on after the value.
+    fn set_root(&mut self, address: &str) -> Result<(), String> {
+        if address.starts_with("hdfs:") {
+            self.root = Some(address.to_string());
+        } else {
+            self.data = local_path(address)?;
+            self.root = None;
+        }
+        Ok(())
+    }
+
     /// All settings with their defaults.
     pub fn describe() -> Vec<halcyon_settings::Description> {
         let mut all = halcyon_settings::describe(SETTINGS, &StandaloneSettings::default());
@@ -222,11 +252,14 @@ impl StandaloneSettings {
         all
     }
 
-    fn apply(&mut self, flags: &StandaloneArgs) {
+    fn apply(&mut self, flags: &StandaloneArgs) -> Result<(), String> {
         fn take<T: Clone>(setting: &mut T, flag: &Option<T>) {
             if let Some(value) = flag {
                 setting.clone_from(value);
             }
+        }
+        if let Some(root) = &flags.root {
+            self.set_root(root).map_err(|why| format!("--root {root} {why}"))?;
         }
         take(&mut self.data, &flags.data);
         take(&mut self.bind, &flags.bind);
@@ -243,6 +276,7 @@ impl StandaloneSettings {
                 WalSync::Written => SyncMode::Written,
             };
         }
+        Ok(())
     }
 
     /// What calls may hold, as the memory is divided (`MemoryPlan`), unless a property says otherwise. One answer gets an
@@ -272,6 +306,13 @@ impl StandaloneSettings {
         let path = &self.znode_parent;
         if !path.starts_with('/') || path.len() < 2 || path.ends_with('/') || path.contains("//") {
             return Err(format!("zookeeper.znode.parent: {path:?} is not an absolute path below the root"));
+        }
+        if self.root.is_some() && self.regionserver.wal_sync == SyncMode::Written {
+            return Err(
+                "a WAL in HDFS is synced with every write; --wal-sync written (hbase.wal.hsync = false) is for a root \
+                 directory on the local disk"
+                    .to_string(),
+            );
         }
         self.regionserver.check().map_err(|error| error.to_string())
     }
@@ -352,13 +393,10 @@ const ROOT_DIR: Setting<StandaloneSettings> = Setting {
     name: "hbase.rootdir",
     unit: "path",
     effect: Restart,
-    text: "Root directory of all data, on the local disk. Not set, but `hbase.tmp.dir` is: `hbase` below that. HBase's \
-           default is below `/tmp`.",
-    set: |settings, text| {
-        settings.data = local_path(text)?;
-        Ok(())
-    },
-    get: |settings| Some(settings.data.display().to_string()),
+    text: "Root directory of all data: a path, a `file:` or an `hdfs:` address. Not set, but `hbase.tmp.dir` is: `hbase` \
+           below that. HBase's default is below `/tmp`.",
+    set: StandaloneSettings::set_root,
+    get: |settings| Some(settings.root_address()),
 };
 
 const CALLS_MAX: Setting<StandaloneSettings> = Setting {
@@ -448,7 +486,7 @@ pub fn local_path(value: &str) -> Result<PathBuf, String> {
             Some(rest) => &rest[rest.find('/').unwrap_or(rest.len())..],
             None => rest,
         },
-        Some(_) => return Err("is not on the local disk".to_string()),
+        Some(_) => return Err("is neither on the local disk nor in HDFS".to_string()),
     };
     if path.is_empty() {
         return Err("names no directory".to_string());

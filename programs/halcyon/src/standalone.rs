@@ -28,6 +28,7 @@ use crate::info::{BoundInfo, InfoServer};
 use crate::limits;
 use crate::pages::{self, Sources};
 use crate::prof::Profiler;
+use crate::root::{self, Root};
 use crate::safe_start::{self, Protection};
 use crate::settings::{ShownSetting, StandaloneSettings};
 use crate::signals::StopSignals;
@@ -43,7 +44,7 @@ const LOCK_FILE: &str = ".halcyon.lock";
 const LOCK_TIME_MAX: Duration = Duration::from_secs(10);
 const LOCK_RETRY_PERIOD: Duration = Duration::from_millis(50);
 /// How long calls under way may take when the server stops.
-const DRAIN_TIME_MAX: Duration = Duration::from_secs(5);
+pub const DRAIN_TIME_MAX: Duration = Duration::from_secs(5);
 /// How often it is looked whether threads run when they want to. Short against what counts as a stall: of one that
 /// begins while the thread sleeps anyway, the rest of that sleep is not seen.
 const STALL_CHECK_PERIOD: Duration = Duration::from_millis(3);
@@ -71,7 +72,8 @@ pub fn run(args: StandaloneArgs) -> Result<(), Failure> {
         print!("{}", StandaloneSettings::print_by_source(&properties, &args)?);
         return Ok(());
     }
-    check_safe_start(&env, &settings, &properties, &args.accept_without)?;
+    let root = root::open(env.clone(), &settings, &args, &properties)?;
+    check_safe_start(&root, &settings, &properties, &args.accept_without)?;
     if !settings.bind.is_loopback() {
         tracing::warn!(
             address = %settings.bind,
@@ -79,32 +81,36 @@ pub fn run(args: StandaloneArgs) -> Result<(), Failure> {
              tables and stop the server"
         );
     }
+    check_open_files();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("server").build();
+    let runtime = runtime.map_err(|error| format!("cannot start threads: {error}"))?;
+    let shown_settings = StandaloneSettings::with_sources(&properties, &args)?;
+    let read_again = read_again(env, args, settings.clone());
+    let ended = runtime.block_on(serve(root, settings, shown_settings, started_ns, read_again));
+    runtime.shutdown_background(); // what had to be waited for has ended
+    Ok(ended?)
+}
+
+/// Takes as many open files as the system allows, and warns if that is not many.
+pub fn check_open_files() {
     if let Some(files_max) = limits::take_open_files()
         && files_max < OPEN_FILES_MIN
     {
         tracing::warn!(files_max, "few files may be open; connections and store files need them");
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("server").build();
-    let runtime = runtime.map_err(|error| format!("cannot start threads: {error}"))?;
-    let shown_settings = StandaloneSettings::with_sources(&properties, &args)?;
-    let read_again = read_again(env.clone(), args, settings.clone());
-    let ended = runtime.block_on(serve(env, settings, shown_settings, started_ns, read_again));
-    runtime.shutdown_background(); // what had to be waited for has ended
-    Ok(ended?)
 }
 
 /// Fails if the site file or the data directory needs something that is lacking here and is not accepted. Warns of what is.
 fn check_safe_start(
-    env: &Env,
+    root: &Root,
     settings: &StandaloneSettings,
     properties: &[Property],
     accepted: &[Protection],
 ) -> Result<(), Failure> {
-    let root = &settings.data;
-    let locked = env.local.exists(&root.join(LOCK_FILE));
+    let locked = root.env.local.exists(&settings.data.join(LOCK_FILE));
     let is_new_here = !locked.map_err(|error| format!("cannot look at the data directory: {error}"))?;
-    let mut findings = safe_start::of_properties(properties, root);
-    findings.extend(safe_start::of_directory(env, root, is_new_here)?);
+    let mut findings = safe_start::of_properties(properties, &settings.root_address());
+    findings.extend(safe_start::of_directory(&root.env, &root.path, is_new_here)?);
     let judged = safe_start::judge(findings, accepted);
     let warning = judged.map_err(|sentence| Failure { sentence, exit_code: safe_start::EXIT_CODE })?;
     if let Some(warning) = warning {
@@ -138,13 +144,14 @@ fn read_again(
 }
 
 async fn serve(
-    env: Env,
+    root: Root,
     settings: StandaloneSettings,
     shown_settings: Vec<ShownSetting>,
     started_ns: u64,
     read_again: impl Fn() -> Result<RegionServerSettings, String> + Send + Sync + 'static,
 ) -> Result<(), String> {
     let mut signals = StopSignals::watch().map_err(|error| format!("cannot watch for signals: {error}"))?;
+    let env = root.env.clone();
     let lock = tokio::select! {
         lock = take_data_dir(&env, &settings) => lock?,
         signal = signals.next() => return Err(format!("{signal} while starting")),
@@ -152,11 +159,11 @@ async fn serve(
     let bound = Bound::new(&env, &settings).await?;
     let host = host_name(&env, &settings);
     let starting = tokio::task::spawn_blocking({
-        let (env, settings) = (env.clone(), settings.clone());
+        let settings = settings.clone();
         let ports = (bound.master.local_addr().port(), bound.region_server.local_addr().port());
         let master_info_port = bound.master_info.as_ref().and_then(|info| info.local_addr().ok());
         move || {
-            Roles::start(env, &settings, &host, ports, master_info_port.map(|address| address.port()), lock)
+            Roles::start(root, &settings, &host, ports, master_info_port.map(|address| address.port()), lock)
         }
     });
     let roles = tokio::select! {
@@ -227,7 +234,7 @@ fn stop_master(master: &Weak<Master>, znodes: &ClusterZnodes) {
 async fn take_data_dir(env: &Env, settings: &StandaloneSettings) -> Result<Box<dyn FileLock>, String> {
     let data = &settings.data;
     let failed = |error: io::Error| format!("cannot use the data directory: {error}");
-    env.fs.create_dir_all(data).map_err(failed)?;
+    env.local.create_dir_all(data).map_err(failed)?;
     let path = data.join(LOCK_FILE);
     let mut waited = Duration::ZERO;
     loop {
@@ -249,7 +256,7 @@ async fn take_data_dir(env: &Env, settings: &StandaloneSettings) -> Result<Box<d
 }
 
 /// What clients are told to connect to.
-fn host_name(env: &Env, settings: &StandaloneSettings) -> String {
+pub fn host_name(env: &Env, settings: &StandaloneSettings) -> String {
     if !settings.hostname.is_empty() {
         return settings.hostname.clone();
     }
@@ -283,14 +290,16 @@ struct Roles {
 impl Roles {
     /// *Blocking*. `ports` are the master's and the region server's.
     fn start(
-        env: Env,
+        root: Root,
         settings: &StandaloneSettings,
         host: &str,
         ports: (u16, u16),
         info_port: Option<u16>,
         lock: Box<dyn FileLock>,
     ) -> Result<Roles, String> {
-        let root = &settings.data;
+        root.claim(&settings.data)?;
+        let Root { env, path: root, .. } = root;
+        let root = root.as_path();
         // The format is looked at before the logs of the last life are touched.
         halcyon_master::prepare_root_dir(&env, root).map_err(|error| error.to_string())?;
         let region_server = RegionServer::start(
@@ -420,13 +429,7 @@ impl Bound {
     ) -> Result<Ports, String> {
         let cluster_id = roles.master.cluster_id().to_string();
         let services = roles.services()?;
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let event_loops =
-            EventLoops::start(cores).map_err(|error| format!("cannot start threads: {error}"))?;
-        event_loops.watch(&env.watch(), STALL_CHECK_PERIOD);
-        event_loops.give_back_memory(GIVE_BACK_PERIOD);
-        watch_scheduler(env, Arc::downgrade(&roles.region_server))
-            .map_err(|error| format!("cannot start threads: {error}"))?;
+        let event_loops = event_loops(env, &roles.region_server)?;
         // Both ports take calls into the same memory.
         let queues = Queues::new(settings.rpc.queues);
         roles.region_server.serve_behind(Arc::clone(&queues), tokio::runtime::Handle::current());
@@ -498,6 +501,17 @@ impl Bound {
     }
 }
 
+/// Starts the threads that serve connections, one for each processor, and those that watch them.
+pub fn event_loops(env: &Env, region_server: &Arc<RegionServer>) -> Result<Arc<EventLoops>, String> {
+    let failed = |error: io::Error| format!("cannot start threads: {error}");
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let event_loops = EventLoops::start(cores).map_err(failed)?;
+    event_loops.watch(&env.watch(), STALL_CHECK_PERIOD);
+    event_loops.give_back_memory(GIVE_BACK_PERIOD);
+    watch_scheduler(env, Arc::downgrade(region_server)).map_err(failed)?;
+    Ok(event_loops)
+}
+
 /// Records when a thread that has nothing to do but to wake up does so late: then the machine is what others wait for.
 /// Ends with the region server.
 fn watch_scheduler(env: &Env, region_server: Weak<RegionServer>) -> io::Result<()> {
@@ -551,7 +565,7 @@ impl Ports {
 }
 
 /// Why the region server gave up; waits until it does.
-async fn failed(region_server: &RegionServer) -> String {
+pub async fn failed(region_server: &RegionServer) -> String {
     loop {
         if let Some(failure) = region_server.failure() {
             return failure;
@@ -577,7 +591,7 @@ fn tell(env: &Env, settings: &StandaloneSettings, roles: &Roles, ports: &Ports, 
     };
     let mib = |bytes: u64| bytes >> 20;
     let mut text = format!("halcyon {} standalone\n", env!("CARGO_PKG_VERSION"));
-    text += &format!("data {}\n", settings.data.display());
+    text += &format!("data {}\n", settings.root_address());
     text += &format!("cluster {}\n", roles.master.cluster_id());
     text += &format!("durability {durability}\n");
     text += &format!(

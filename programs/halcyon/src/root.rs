@@ -1,0 +1,247 @@
+//! Where the root directory is: on the local disk, or in HDFS.
+//!
+//! A local root directory belongs to the process that holds its lock file. HDFS has no lock that its holder cannot lose
+//! unnoticed. There the directory belongs to the server whose local directory holds the same name as the file
+//! [`OWNER_FILE`] in the root. Any other server refuses to start, because it would split the WALs of the first one, which
+//! may be running. `--take-over` makes a server the owner. The WALs of the former owner are sealed when they are split, so
+//! nothing that it writes afterwards is acknowledged.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use halcyon_env::{Env, random_bytes};
+use halcyon_schema::layout;
+
+use crate::args::StandaloneArgs;
+use crate::settings::StandaloneSettings;
+use crate::site::Property;
+
+/// Says whose the root directory is, in HDFS.
+const OWNER_FILE: &str = ".halcyon.owner";
+
+/// The root directory, opened.
+pub struct Root {
+    /// `env.fs` are the files that the root directory is among.
+    pub env: Env,
+    /// Path within `env.fs`.
+    pub path: PathBuf,
+    is_remote: bool,
+    take_over: bool,
+}
+
+impl Root {
+    /// Fails if another server may be using the directory. `local` is this server's own directory, which it has locked.
+    pub fn claim(&self, local: &Path) -> Result<(), String> {
+        if self.is_remote { claim(&self.env, &self.path, local, self.take_over) } else { Ok(()) }
+    }
+}
+
+/// Opens the root directory that the settings name. Nothing is asked of HDFS yet. `core-site.xml` and `hdfs-site.xml` are in
+/// the directory of `--config`; the properties of `hbase-site.xml` go before theirs, as in HBase.
+pub fn open(
+    env: Env,
+    settings: &StandaloneSettings,
+    flags: &StandaloneArgs,
+    properties: &[Property],
+) -> Result<Root, String> {
+    let Some(address) = &settings.root else {
+        return Ok(Root { env, path: settings.data.clone(), is_remote: false, take_over: false });
+    };
+    let (env, path) = open_hdfs(env, address, flags.config.as_deref(), properties)?;
+    Ok(Root { env, path, is_remote: true, take_over: flags.take_over })
+}
+
+#[cfg(not(feature = "hdfs"))]
+fn open_hdfs(_: Env, address: &str, _: Option<&Path>, _: &[Property]) -> Result<(Env, PathBuf), String> {
+    Err(format!(
+        "the root directory {address} is in HDFS, and this program was built without the feature hdfs"
+    ))
+}
+
+#[cfg(feature = "hdfs")]
+fn open_hdfs(
+    env: Env,
+    address: &str,
+    config: Option<&Path>,
+    properties: &[Property],
+) -> Result<(Env, PathBuf), String> {
+    use std::sync::Arc;
+
+    use halcyon_env::WatchedFileSystem;
+    use halcyon_hdfs::{HdfsAddress, HdfsFileSystem, HdfsOptions, Site};
+
+    let failed = |error: io::Error| format!("cannot use the root directory {address}: {error}");
+    let mut site = match config.map(Path::to_path_buf).or_else(hadoop_conf_dir) {
+        None => Site::default(),
+        Some(dir) => match Site::read(&*env.local, &dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Site::default(),
+            read => read.map_err(failed)?,
+        },
+    };
+    let of_hdfs = |name: &str| ["dfs.", "fs.", "hadoop."].iter().any(|start| name.starts_with(start));
+    for Property { name, value } in properties.iter().filter(|property| of_hdfs(&property.name)) {
+        site.set(name, value);
+    }
+    let address = HdfsAddress::new(address, &site).map_err(failed)?;
+    let path = address.path().to_path_buf();
+    if path == Path::new("/") {
+        return Err(format!(
+            "the root directory {address}/ is the root of HDFS itself; name a directory, such as {address}/hbase"
+        ));
+    }
+    let root = path.clone();
+    let options = HdfsOptions {
+        moved_to: Some(Arc::new(move |moved| archived(&root, moved))),
+        ..HdfsOptions::default()
+    };
+    let fs = HdfsFileSystem::new(address, options).map_err(failed)?;
+    let fs = WatchedFileSystem::new(Arc::new(fs), env.clock.clone(), env.stalls.clone());
+    Ok((Env { fs: Arc::new(fs), ..env }, path))
+}
+
+/// Where Hadoop's own clients find their settings.
+#[cfg(feature = "hdfs")]
+fn hadoop_conf_dir() -> Option<PathBuf> {
+    std::env::var_os("HADOOP_CONF_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from)
+}
+
+/// Where a file below the root is found once it was moved: a store file in the archive, a WAL in `oldWALs` or in the
+/// directory that is being split.
+#[cfg_attr(not(feature = "hdfs"), allow(dead_code))]
+fn archived(root: &Path, file: &Path) -> Vec<PathBuf> {
+    let data = layout::data_dir(root);
+    if file.starts_with(&data) {
+        let below = file.strip_prefix(root).expect("data is below the root");
+        return vec![layout::archive_dir(root).join(below)];
+    }
+    let name = file.file_name().unwrap_or_default();
+    if file.starts_with(layout::wals_dir(root)) {
+        vec![layout::old_wals_dir(root).join(name)]
+    } else {
+        Vec::new()
+    }
+}
+
+/// Makes this server the owner of a root directory in HDFS, or finds that it is. `local` is the server's own directory,
+/// which it has the lock of. The error says who else may use the root directory.
+fn claim(env: &Env, root: &Path, local: &Path, take_over: bool) -> Result<(), String> {
+    let failed = |error: io::Error| format!("cannot look whose the root directory is: {error}");
+    let (there, here) = (root.join(OWNER_FILE), local.join(OWNER_FILE));
+    let owner = read(&*env.fs, &there).map_err(failed)?;
+    let own = read(&*env.local, &here).map_err(failed)?;
+    if owner.is_some() && owner == own {
+        return Ok(());
+    }
+    if !take_over {
+        refuse_others(env, root, owner.is_some())?;
+    }
+    let name: String = random_bytes::<16>().iter().map(|byte| format!("{byte:02x}")).collect();
+    env.local.replace(&here, name.as_bytes()).map_err(failed)?;
+    env.fs.create_dir_all(root).map_err(failed)?;
+    let written = if take_over {
+        env.fs.replace(&there, name.as_bytes())
+    } else {
+        env.fs.put_new(&there, name.as_bytes())
+    };
+    written.map_err(|error| format!("cannot become the owner of the root directory: {error}"))
+}
+
+fn refuse_others(env: &Env, root: &Path, has_owner: bool) -> Result<(), String> {
+    const ADVICE: &str = "If no server uses it any more, start with --take-over";
+    let shown = root.display();
+    if has_owner {
+        return Err(format!("the root directory {shown} belongs to another Halcyon server. {ADVICE}"));
+    }
+    let wals = match env.fs.list(&layout::wals_dir(root)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        listed => listed.map_err(|error| format!("cannot look whose the root directory is: {error}"))?,
+    };
+    let servers: Vec<_> = wals.into_iter().filter(|entry| entry.is_dir).map(|entry| entry.name).collect();
+    if servers.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "the root directory {shown} has WALs of servers that may be running: {}. {ADVICE}",
+        servers.join(", ")
+    ))
+}
+
+fn read(fs: &dyn halcyon_env::FileSystem, path: &Path) -> io::Result<Option<Vec<u8>>> {
+    match fs.read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        read => read.map(Some),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use halcyon_env::FileSystem;
+    use halcyon_env::sim::{Fault, Operation, SimFileSystem};
+
+    use super::*;
+
+    const ROOT: &str = "/hbase";
+
+    /// A server with a disk of its own and the shared root.
+    fn server(shared: &SimFileSystem) -> (Env, SimFileSystem) {
+        let disk = SimFileSystem::new();
+        disk.create_dir_all("/local".as_ref()).unwrap();
+        let local = disk.env().fs;
+        (Env { local, ..shared.env() }, disk)
+    }
+
+    fn claim_by(env: &Env, take_over: bool) -> Result<(), String> {
+        claim(env, ROOT.as_ref(), "/local".as_ref(), take_over)
+    }
+
+    #[test]
+    fn one_server_owns_the_root_until_another_takes_over() {
+        let shared = SimFileSystem::new();
+        let ((first, _a), (second, _b)) = (server(&shared), server(&shared));
+        claim_by(&first, false).unwrap();
+        claim_by(&first, false).unwrap();
+        let refused = claim_by(&second, false).unwrap_err();
+        assert!(refused.contains("belongs to another") && refused.contains("--take-over"), "{refused}");
+        claim_by(&first, false).unwrap();
+        claim_by(&second, true).unwrap();
+        claim_by(&second, false).unwrap();
+        claim_by(&first, false).unwrap_err();
+    }
+
+    #[test]
+    fn wals_of_servers_without_an_owner_keep_the_root() {
+        let shared = SimFileSystem::new();
+        let (env, _disk) = server(&shared);
+        shared.create_dir_all("/hbase/WALs/h,16020,1".as_ref()).unwrap();
+        let refused = claim_by(&env, false).unwrap_err();
+        assert!(refused.contains("h,16020,1"), "{refused}");
+        claim_by(&env, true).unwrap();
+        claim_by(&env, false).unwrap();
+    }
+
+    #[test]
+    fn a_root_that_cannot_be_looked_at_is_not_claimed() {
+        let shared = SimFileSystem::new();
+        let (env, _disk) = server(&shared);
+        for (at, fault) in [Fault::new(Operation::Read, OWNER_FILE), Fault::new(Operation::List, "WALs")]
+            .into_iter()
+            .enumerate()
+        {
+            shared.inject(fault);
+            claim_by(&env, false).unwrap_err();
+            assert_eq!(shared.faults_hit(), at as u64 + 1);
+            assert!(!shared.exists(&Path::new(ROOT).join(OWNER_FILE)).unwrap());
+        }
+    }
+
+    #[test]
+    fn moved_files_are_looked_for_where_they_go() {
+        let found = |file: &str| archived(ROOT.as_ref(), file.as_ref());
+        assert_eq!(
+            found("/hbase/data/default/t/r/f/1"),
+            [PathBuf::from("/hbase/archive/data/default/t/r/f/1")]
+        );
+        assert_eq!(found("/hbase/WALs/h,1,1/log"), [PathBuf::from("/hbase/oldWALs/log")]);
+        assert_eq!(found("/hbase/hbase.id"), [] as [PathBuf; 0]);
+    }
+}

@@ -1,0 +1,58 @@
+# HBase 2.6.4 on the cluster's ZooKeeper and HDFS: a master, HREGIONSERVERS region servers of HBase, and HALCYONS of Halcyon.
+# Needs the parts zookeeper and hdfs. The binary of Halcyon is HALCYON.
+
+hbaseservers_properties() { # sets HBASE_COMMON
+  HBASE_COMMON=("hbase.rootdir=hdfs://127.0.0.1:$(port_of namenode)/hbase" hbase.cluster.distributed=true
+    hbase.zookeeper.quorum=127.0.0.1 "hbase.zookeeper.property.clientPort=$(port_of zookeeper)" "hbase.tmp.dir=$DATA/hbase-tmp"
+    zookeeper.session.timeout=10000 hbase.master.hostname=localhost hbase.unsafe.regionserver.hostname=localhost
+    hbase.master.ipc.address=127.0.0.1 hbase.regionserver.ipc.address=127.0.0.1 hbase.master.info.port=-1
+    hbase.regionserver.info.port=-1 "hbase.master.port=$(port_of hmaster)" hbase.unsafe.stream.capability.enforce=true
+    hbase.regionserver.handler.count=10 hbase.master.wait.on.regionservers.mintostart=1
+    hbase.io.compress.snappy.codec=org.apache.hadoop.hbase.io.compress.xerial.SnappyCodec
+    hbase.io.compress.zstd.codec=org.apache.hadoop.hbase.io.compress.zstd.ZstdCodec)
+}
+
+hbaseservers_configure() {
+  local number name conf
+  hbaseservers_properties
+  for name in hmaster client $(hbaseservers_names); do
+    conf="$DIR/$name/conf"
+    [ "$name" = client ] && conf="$DIR/client"
+    mkdir -p "$conf"
+    [ "$name" = client ] || cp "$DIR/client/core-site.xml" "$DIR/client/hdfs-site.xml" "$conf/"
+    site_file "$conf/hbase-site.xml" "${HBASE_COMMON[@]}" "hbase.regionserver.port=$(port_of "$name")"
+    log_file "$conf"
+  done
+}
+
+hbaseservers_names() { # the region servers
+  local number
+  for ((number = 1; number <= HREGIONSERVERS; number++)); do echo "hregionserver$number"; done
+  for ((number = 1; number <= HALCYONS; number++)); do echo "halcyon$number"; done
+}
+
+hmaster_command() {
+  java_command 512 "$DIR/hmaster/conf" org.apache.hadoop.hbase.master.HMaster start
+}
+
+hregionserver_command() {
+  java_command 512 "$DIR/$1/conf" org.apache.hadoop.hbase.regionserver.HRegionServer start
+}
+
+halcyon_command() {
+  COMMAND=(env RUST_LOG="${RUST_LOG:-info}" "$HALCYON" regionserver --config "$DIR/$1/conf" --bind 127.0.0.1 --hostname localhost
+    --memory 256m ${HALCYON_OPTIONS:-})
+}
+
+hbaseservers_start() {
+  local name
+  process_start hmaster
+  for name in $(hbaseservers_names); do process_start "$name"; done
+  process_ready hmaster 120 grep -q 'Master has completed initialization' "$DIR/hmaster/log"
+  for name in $(hbaseservers_names); do
+    case "$name" in
+      halcyon*) process_ready "$name" 60 grep -q '^ready' "$DIR/$name/log" ;;
+      *) process_ready "$name" 60 grep -q 'Serving as' "$DIR/$name/log" ;;
+    esac
+  done
+}
