@@ -594,7 +594,7 @@ mod tests {
         for (name, value) in [
             ("hbase.master.port", "x"),
             ("hbase.master.port", "70000"),
-            ("hbase.rootdir", "hdfs://n:8020/hbase"),
+            ("hbase.rootdir", "s3a://bucket/hbase"),
             ("hbase.master.ipc.address", "somewhere"),
             ("zookeeper.znode.parent", "hbase"),
             ("hfile.block.cache.size", "7"),
@@ -604,6 +604,19 @@ mod tests {
             let told = StandaloneSettings::new(&[property(name, value)], &StandaloneArgs::default());
             assert!(told.unwrap_err().contains(name), "{name}");
         }
+    }
+
+    #[test]
+    fn a_root_directory_in_hdfs_leaves_the_local_one() {
+        let properties = [property("hbase.rootdir", "hdfs://n:8020/hbase")];
+        let new = |flags: &StandaloneArgs| StandaloneSettings::new(&properties, flags);
+        let (settings, _) = new(&StandaloneArgs::default()).unwrap();
+        assert_eq!(settings.root_address(), "hdfs://n:8020/hbase");
+        assert_eq!(settings.data, PathBuf::from("halcyon-data"));
+        let flags = StandaloneArgs { root: Some("/elsewhere".to_string()), ..StandaloneArgs::default() };
+        assert_eq!(new(&flags).unwrap().0.root_address(), "/elsewhere");
+        let flags = StandaloneArgs { wal_sync: Some(WalSync::Written), ..StandaloneArgs::default() };
+        assert!(new(&flags).unwrap_err().contains("--wal-sync written"));
     }
 
     #[test]
