@@ -78,9 +78,12 @@ for from in 0 $((ROWS / 2)); do
     expect_count t $((ROWS / 2)) "written to HBase's server"
     move_all t "$OURS"
     expect_count t $((ROWS / 2)) "moved to Halcyon's server"
+    sh_halcyon "put 't', 'r2x', 'f:q', 'in memory when the snapshot is taken'; snapshot 't', 's'; deleteall 't', 'r2x'" > /dev/null
   fi
 done
 expect_count t "$ROWS" "half written to Halcyon's server"
+sh_halcyon "clone_snapshot 's', 'c'" > /dev/null
+expect_count c $((ROWS / 2 + 1)) "clone of a snapshot of regions at Halcyon's server"
 move_all t "$THEIRS"
 expect_count t "$ROWS" "moved back to HBase's server"
 move_all t "$OURS"

@@ -577,7 +577,8 @@ pub async fn failed(region_server: &RegionServer) -> String {
 /// Says on the standard output where to connect and what is in force; the last line begins with `ready`.
 fn tell(env: &Env, settings: &StandaloneSettings, roles: &Roles, ports: &Ports, started_ns: u64) {
     let region_server = &settings.regionserver;
-    let durability = match region_server.wal_sync {
+    let sync = if settings.root.is_some() { SyncMode::Remote } else { region_server.wal_sync };
+    let durability = match sync {
         SyncMode::Fsync => "fsync: an acknowledged write is on the disk and survives a crash of the machine",
         SyncMode::Remote => "remote: an acknowledged write is on the machines that hold the root directory",
         SyncMode::Written => {

@@ -38,6 +38,7 @@ mod replayed_nonces;
 mod row_lock;
 mod scan;
 mod settings;
+mod snapshot;
 mod split;
 mod store;
 mod write;

@@ -180,6 +180,37 @@ fn daughters_read_their_halves_and_write_their_own() {
     }
 }
 
+/// A snapshot names what is in the directories, and says of each reference which half it is.
+#[test]
+fn a_snapshot_names_files_and_references() {
+    let (lab, _, parent) = lab();
+    let named = |info: &RegionInfo| {
+        let region = lab.open(info).unwrap();
+        let manifest = region.snapshot_manifest();
+        region.close(false).unwrap();
+        assert_eq!(manifest.region_info, info.to_pb());
+        let mut files: Vec<_> =
+            manifest.family_files.into_iter().flat_map(|family| family.store_files).collect();
+        files.sort_by(|a, b| a.name.cmp(&b.name));
+        files
+    };
+    let whole = named(&parent);
+    assert!(!whole.is_empty() && whole.iter().all(|file| file.reference.is_none()));
+    let daughters = lab.split(&parent, "r20").unwrap();
+    for (daughter, top) in daughters.iter().zip([false, true]) {
+        let files = named(daughter);
+        assert_eq!(files.len(), lab.files(daughter).len());
+        for file in files {
+            let (name, _) = file.name.split_once('.').expect("a reference names its parent");
+            let of = whole.iter().find(|of| of.name == name).expect("the file of the parent");
+            assert_eq!(file.file_size, of.file_size);
+            let reference = file.reference.expect("a snapshot keeps what the reference says");
+            assert_eq!(reference.range, i32::from(!top), "TOP is 0");
+            assert!(reference.splitkey.windows(3).any(|part| part == b"r20"));
+        }
+    }
+}
+
 #[test]
 fn a_half_without_rows_refers_to_nothing() {
     let (lab, rows, parent) = lab();

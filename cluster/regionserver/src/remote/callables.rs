@@ -10,11 +10,15 @@ use halcyon_schema::RegionInfo;
 use prost::Message;
 
 use super::orders::{Orders, RunOrder, Then};
+use super::snapshots;
 use crate::RegionServer;
 use crate::errors;
 use crate::wal::recover::split_log;
 
 const PACKAGE: &str = "org.apache.hadoop.hbase.regionserver.";
+
+/// The master gives a snapshot up after this one, and repeats the check after any other.
+const CORRUPTED_SNAPSHOT: &str = "org.apache.hadoop.hbase.snapshot.CorruptedSnapshotException";
 
 /// `FlushRegionParameter` of HBase's `MasterProcedure.proto`.
 #[derive(Clone, PartialEq, Message)]
@@ -49,6 +53,8 @@ impl Orders {
 fn call(server: &Arc<RegionServer>, run: &RunOrder) -> Result<()> {
     match run.class.strip_prefix(PACKAGE) {
         Some("FlushRegionCallable") => flush_region(server, &decode(run)?),
+        Some("SnapshotRegionCallable") => snapshots::snapshot_region(server, &decode(run)?),
+        Some("SnapshotVerifyCallable") => snapshots::verify_region(server, &decode(run)?),
         Some("SplitWALCallable") => split_wal(server, &decode::<SplitWalParameter>(run)?.wal_path),
         Some("LogRollCallable") => server.logs.roll().map(|_| ()),
         _ => Err(Error::invalid(format!(
@@ -94,8 +100,11 @@ fn result_of(server: &RegionServer, run: &RunOrder, result: Result<()>) -> pb::R
     use pb::remote_procedure_result::Status;
     let error = result.err().map(|error| {
         let exception = errors::to_rpc(&error);
+        let is_of_snapshot =
+            error.kind() == ErrorKind::Corrupt && run.class.ends_with("SnapshotVerifyCallable");
+        let class = if is_of_snapshot { CORRUPTED_SNAPSHOT } else { &*exception.class };
         let generic = pb::GenericExceptionMessage {
-            class_name: Some(exception.class.to_string()),
+            class_name: Some(class.to_string()),
             message: Some(exception.message.clone()),
             ..Default::default()
         };

@@ -4,6 +4,7 @@
 //! master ──ExecuteProcedures──> orders.rs ──queue──> transits.rs    open and close regions
 //!                                                    refused.rs     tables that stay on HBase's servers
 //!                                                    callables.rs   remote procedures: flush, split a WAL
+//!                                                    snapshots.rs   those of snapshots
 //! master <──RegionServerStatusService── link.rs      startup, reports, transitions, ends of procedures
 //! ```
 //!
@@ -22,6 +23,7 @@ mod link;
 mod orders;
 mod refused;
 mod reports;
+mod snapshots;
 mod transits;
 
 pub use link::{FindMaster, MasterLink};

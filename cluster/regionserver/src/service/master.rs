@@ -27,7 +27,7 @@ impl RegionServer {
     }
 
     /// `Moved` if the region is not online here.
-    fn online_region(&self, encoded_name: &str) -> Result<Arc<OnlineRegion>> {
+    pub(crate) fn online_region(&self, encoded_name: &str) -> Result<Arc<OnlineRegion>> {
         let missing =
             || Error::new(ErrorKind::Moved, format!("{encoded_name} is not online on {}", self.name));
         self.regions.get(encoded_name).ok_or_else(missing)

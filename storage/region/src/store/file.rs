@@ -139,6 +139,16 @@ impl StoreFile {
         self.half.is_some()
     }
 
+    /// The reference that the file is, if it is one.
+    pub fn reference(&self) -> Option<Reference> {
+        let range = self.half.as_ref()?;
+        let reference = match (&range.start, &range.end) {
+            (Some(row), _) => Reference { split_row: row.clone(), top: true },
+            (None, row) => Reference { split_row: row.clone().unwrap_or_default(), top: false },
+        };
+        Some(reference)
+    }
+
     /// What the file gives to a merge; cells above `read_point` are passed over.
     pub fn source(&self, mode: ReadMode, cache_blocks: bool, read_point: ReadPoint) -> Source {
         self.source_counting(mode, cache_blocks, read_point, None)

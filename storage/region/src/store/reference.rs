@@ -26,11 +26,15 @@ pub struct Reference {
 
 impl Reference {
     pub fn encode(&self) -> Vec<u8> {
+        let mut out = PB_MAGIC.to_vec();
+        self.to_pb().encode(&mut out).expect("a Vec grows as needed");
+        out
+    }
+
+    pub fn to_pb(&self) -> pb::Reference {
         let range = if self.top { pb::reference::Range::Top } else { pb::reference::Range::Bottom };
         let splitkey = Bytes::from(Key::first_on_row(&self.split_row).into_bytes());
-        let mut out = PB_MAGIC.to_vec();
-        pb::Reference { splitkey, range: range as i32 }.encode(&mut out).expect("a Vec grows as needed");
-        out
+        pb::Reference { splitkey, range: range as i32 }
     }
 
     /// Corrupt if the bytes are not a reference.
