@@ -164,7 +164,7 @@ fn region_states(
         );
         match (table_state, state) {
             (Some("DISABLED"), "OPEN") => {
-                let advice = format!("hbck2 unassigns {encoded}");
+                let advice = format!("hbck2 unassigns -o {encoded}");
                 let call = Call::Unassign { region: encoded.to_string() };
                 let finding = Finding::new("open-in-disabled-table", name, what, advice);
                 findings.push(finding.about(encoded).with_calls([call]));

@@ -87,8 +87,8 @@ impl Procedure for TransitRegion {
         let tables = core.tables.read();
         let (region, entry) = match self.action {
             // A region that is open although its table is disabled can be closed.
-            RegionAction::Unassign => find_whole(&tables, &self.region)?,
-            RegionAction::Assign | RegionAction::Move => check_live(&tables, &self.region)?,
+            RegionAction::Unassign if self.force => find_whole(&tables, &self.region)?,
+            _ => check_live(&tables, &self.region)?,
         };
         if !self.force && !self.expects(entry.state) {
             let state = entry.state.as_str_name();

@@ -135,7 +135,7 @@ fn placement(look: &Look, region: &MetaRegion) -> Option<Finding> {
             let mut advice = format!("hbck2 setRegionState {encoded} OPEN");
             if is_disabled {
                 calls.push(Call::Unassign { region: encoded.to_string() });
-                advice.push_str(&format!(", then hbck2 unassigns {encoded}"));
+                advice.push_str(&format!(", then hbck2 unassigns -o {encoded}"));
             }
             finding("open-on-server", what, &advice, calls)
         }

@@ -106,7 +106,8 @@ async fn transit(admin: &Admin, calls: &[&Call], outcomes: &mut Outcomes) {
     let regions: Vec<String> = calls.iter().map(region).collect();
     let results = match calls[0] {
         Call::Assign { force, .. } => admin.assigns(&regions, *force).await,
-        _ => admin.unassigns(&regions, false).await,
+        // Masters close no region of a disabled table unless they are forced to.
+        _ => admin.unassigns(&regions, true).await,
     };
     match results {
         Ok(results) => {
