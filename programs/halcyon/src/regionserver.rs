@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use halcyon_coord::Coordinator;
+use halcyon_coord::{Coordinator, Seen};
 use halcyon_env::Env;
 use halcyon_regionserver::{
     AdminService, ClientService, MasterLink, RegionServer, RegionServerSettings, RemoteMaster,
@@ -143,11 +143,10 @@ async fn cluster_stopped(zookeeper: &ZooKeeperCluster) {
     let mut running = zookeeper.view().running.clone();
     let mut was_running = running.present().is_some();
     while let Ok(seen) = running.changed().await {
-        let is_running = seen.present().is_some();
-        if was_running && !is_running && running.present().is_none() {
-            return;
+        if was_running && matches!(seen, Seen::Absent) {
+            return; // garbage in the znode stops nobody
         }
-        was_running |= is_running;
+        was_running |= seen.present().is_some();
     }
     std::future::pending::<()>().await;
 }
