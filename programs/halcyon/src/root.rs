@@ -51,6 +51,11 @@ pub fn open(
     Ok(Root { env, path, is_remote: true, take_over: flags.take_over })
 }
 
+/// Whether a property belongs to HDFS's client.
+pub fn is_of_hdfs(name: &str) -> bool {
+    ["dfs.", "fs.", "hadoop."].iter().any(|start| name.starts_with(start))
+}
+
 #[cfg(not(feature = "hdfs"))]
 fn open_hdfs(_: Env, address: &str, _: Option<&Path>, _: &[Property]) -> Result<(Env, PathBuf), String> {
     Err(format!(
@@ -78,8 +83,7 @@ fn open_hdfs(
             read => read.map_err(failed)?,
         },
     };
-    let of_hdfs = |name: &str| ["dfs.", "fs.", "hadoop."].iter().any(|start| name.starts_with(start));
-    for Property { name, value } in properties.iter().filter(|property| of_hdfs(&property.name)) {
+    for Property { name, value } in properties.iter().filter(|property| is_of_hdfs(&property.name)) {
         site.set(name, value);
     }
     let address = HdfsAddress::new(address, &site).map_err(failed)?;
@@ -107,7 +111,7 @@ fn hadoop_conf_dir() -> Option<PathBuf> {
 
 /// Where a file below the root is found once it was moved: a store file in the archive, a WAL in `oldWALs` or in the
 /// directory that is being split.
-#[cfg_attr(not(feature = "hdfs"), allow(dead_code))]
+#[cfg(any(feature = "hdfs", test))]
 fn archived(root: &Path, file: &Path) -> Vec<PathBuf> {
     let data = layout::data_dir(root);
     if file.starts_with(&data) {

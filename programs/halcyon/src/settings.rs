@@ -13,6 +13,7 @@ use halcyon_wal::SyncMode;
 
 use crate::args::{StandaloneArgs, WalSync};
 use crate::references::first_reference;
+use crate::root;
 use crate::site::Property;
 use crate::sizes::Size;
 use crate::traces::{self, TraceSettings};
@@ -126,10 +127,13 @@ impl StandaloneSettings {
         properties: &[Property],
         flags: &StandaloneArgs,
     ) -> Result<(StandaloneSettings, Vec<String>), String> {
-        let (mut settings, unused) = StandaloneSettings::of_properties(properties)?;
+        let (mut settings, mut unused) = StandaloneSettings::of_properties(properties)?;
         settings.apply(flags)?;
         settings.fit_memory(properties);
         settings.check()?;
+        if settings.root.is_some() {
+            unused.retain(|sentence| !root::is_of_hdfs(sentence)); // each begins with the name
+        }
         Ok((settings, unused))
     }
 
@@ -608,13 +612,15 @@ mod tests {
 
     #[test]
     fn a_root_directory_in_hdfs_leaves_the_local_one() {
-        let properties = [property("hbase.rootdir", "hdfs://n:8020/hbase")];
+        let properties = [property("hbase.rootdir", "hdfs://n:8020/hbase"), property("dfs.replication", "2")];
         let new = |flags: &StandaloneArgs| StandaloneSettings::new(&properties, flags);
-        let (settings, _) = new(&StandaloneArgs::default()).unwrap();
+        let (settings, unused) = new(&StandaloneArgs::default()).unwrap();
+        assert_eq!(unused, [] as [String; 0], "HDFS's properties are used");
         assert_eq!(settings.root_address(), "hdfs://n:8020/hbase");
         assert_eq!(settings.data, PathBuf::from("halcyon-data"));
         let flags = StandaloneArgs { root: Some("/elsewhere".to_string()), ..StandaloneArgs::default() };
-        assert_eq!(new(&flags).unwrap().0.root_address(), "/elsewhere");
+        let (settings, unused) = new(&flags).unwrap();
+        assert_eq!((settings.root_address().as_str(), unused.len()), ("/elsewhere", 1));
         let flags = StandaloneArgs { wal_sync: Some(WalSync::Written), ..StandaloneArgs::default() };
         assert!(new(&flags).unwrap_err().contains("--wal-sync written"));
     }
