@@ -9,61 +9,9 @@ export CLUSTER_DIR="${CLUSTER_DIR:-/tmp/halcyon-mixed}"
 export HALCYON="${HALCYON:-${CARGO_TARGET_DIR:-$HOME/.cache/halcyon/target}/release/halcyon}"
 ROWS="${ROWS:-20000}"
 [ -x "$HALCYON" ] || { echo "no program at $HALCYON: build it, or set HALCYON" >&2; exit 66; }
-cluster() { "$HERE/cluster.sh" "$@"; }
+. "$HERE/mixed.sh"
 trap "[ -n \"\${CLUSTER_RUNS:-}\" ] || cluster down" EXIT
 trap 'exit 143' TERM INT
-
-fail() {
-  echo "mixed-test: $*" >&2
-  exit 1
-}
-setting_of() { cluster settings | sed -n "s/^$1 //p"; }
-sh_halcyon() { "$HALCYON" shell --zookeeper "$ZK" -e "$1"; }
-name_of() { # name_of PROCESS: the server's name, as the master knows it
-  case "$1" in
-    halcyon*) sed -n 's/^regionserver //p' "$CLUSTER_DIR/$1/log" | tail -n 1 ;;
-    *) sed -n 's/.*Serving as \([^ ]*,[0-9]*,[0-9]*\),.*/\1/p' "$CLUSTER_DIR/$1/log" | tail -n 1 ;;
-  esac
-}
-regions() { "$HALCYON" shell --zookeeper "$ZK" --json -e "list_regions '$1'" | grep -o '[0-9a-f]\{32\}' | sort -u; }
-move_all() { # move_all TABLE SERVER
-  local region
-  for region in $(regions "$1"); do sh_halcyon "move '$region', '$2'" > /dev/null; done
-}
-count() { sh_halcyon "count '$1'" | grep -o '[0-9][0-9]* row' | head -n 1 | cut -d' ' -f1; }
-expect_count() { # expect_count TABLE ROWS WHEN
-  local found
-  wait_for 30 counts "$1"
-  found="$(count "$1")"
-  [ "$found" = "$2" ] || fail "$3: $found rows of $2"
-  echo "$3: $found rows"
-}
-
-wait_for() { # wait_for SECONDS COMMAND...
-  local tries=$(($1 * 2))
-  shift
-  until "$@"; do
-    [ $((tries--)) -gt 0 ] || fail "waited in vain for: $*"
-    sleep 0.5
-  done
-}
-is_dead() { # the master has this server no more among the live ones
-  local found
-  found="$("$HALCYON" shell --zookeeper "$ZK" -e "status 'simple'" 2> /dev/null | sed '/dead servers/,$d')" && [ -n "$found" ] &&
-    ! grep -qF "${1##*,}" <<< "$found"
-}
-is_settled() { # no region of the table is at this server
-  local found
-  found="$("$HALCYON" shell --zookeeper "$ZK" --json -e "list_regions 't'" 2> /dev/null)" && ! grep -qF "$1" <<< "$found" &&
-    [ "$(grep -c '"OPEN"' <<< "$found")" -ge 1 ]
-}
-wait_gone() { wait_for 60 is_dead "$1"; wait_for 60 is_settled "$1"; }
-has_another() { [ "$(name_of halcyon1)" != "$1" ] && ! is_dead "$(name_of halcyon1)"; }
-counts() { count "$1" > /dev/null 2>&1; }
-has_ended() { # the process
-  local found
-  found="$(cluster status)" && grep -q "^$1 ended" <<< "$found"
-}
 
 [ -n "${CLUSTER_RUNS:-}" ] || cluster up --parts "zookeeper hdfs hbaseservers" --seconds 1800 > /dev/null
 ZK="$(setting_of zookeeper)"
@@ -89,25 +37,25 @@ expect_count t "$ROWS" "moved back to HBase's server"
 move_all t "$OURS"
 sh_halcyon "put 't', 'r1x', 'f:q', 'not flushed'" > /dev/null
 cluster kill halcyon1
-wait_gone "$OURS"
+wait_gone t "$OURS"
 expect_count t $((ROWS + 1)) "after Halcyon's server was killed"
 cluster start halcyon1
-wait_for 60 has_another "$OURS"
+wait_for 60 has_another halcyon1 "$OURS"
 OURS="$(name_of halcyon1)"
 move_all t "$OURS"
 sh_halcyon "put 't', 'r1y', 'f:q', 'not flushed'" > /dev/null
 cluster freeze halcyon1
-wait_gone "$OURS"
+wait_gone t "$OURS"
 expect_count t $((ROWS + 2)) "while Halcyon's server is frozen"
 cluster thaw halcyon1
 wait_for 60 has_ended halcyon1
 expect_count t $((ROWS + 2)) "after it was thawed and left"
 cluster start halcyon1
-wait_for 60 has_another "$OURS"
+wait_for 60 has_another halcyon1 "$OURS"
 OURS="$(name_of halcyon1)"
 move_all t "$OURS"
 sh_halcyon "put 't', 'r1z', 'f:q', 'not flushed'" > /dev/null
 cluster stop halcyon1
-wait_gone "$OURS"
+wait_gone t "$OURS"
 expect_count t $((ROWS + 3)) "after Halcyon's server was stopped"
 echo "mixed-test: passed"
