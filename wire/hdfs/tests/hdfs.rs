@@ -47,6 +47,26 @@ fn cluster(verb: &str, process: &str) {
     assert!(done.success(), "cluster.sh {verb} {process}");
 }
 
+/// A DataNode that was started again does not serve at once, and a new file may get it all the same.
+fn await_datanodes(fs: &HdfsFileSystem) {
+    let write = || {
+        let options = CreateOptions { overwrite: true, ..CreateOptions::default() };
+        let mut file = fs.create_with(Path::new("/test/ready"), options)?;
+        file.write_all(b"x").and_then(|()| file.sync())?;
+        file.close()
+    };
+    let clock = SystemClock::new();
+    let mut row = 0;
+    for _ in 0..60 {
+        row = if write().is_ok() { row + 1 } else { 0 };
+        if row == 3 {
+            return;
+        }
+        clock.sleep(Duration::from_millis(500));
+    }
+    panic!("no file can be written");
+}
+
 fn names(fs: &dyn FileSystem, dir: &Path) -> Vec<(String, bool, u64)> {
     fs.list(dir).unwrap().into_iter().map(|entry| (entry.name, entry.is_dir, entry.len)).collect()
 }
@@ -188,6 +208,7 @@ fn an_open_file_is_found_in_the_archive() {
         open.read_exact_at(&mut buffer, 6).is_ok()
     });
     assert!(found && &buffer == b"world");
+    await_datanodes(&fs);
 }
 
 #[test]
@@ -391,6 +412,7 @@ fn a_log_loses_a_datanode() {
         assert!(ms < 8_000, "a sync waits for {ms} ms");
         drop(file);
         cluster(back, "datanode2");
+        await_datanodes(&fs);
         fs.seal(&log).unwrap();
         let bytes = fs.read(&log).unwrap();
         assert!(bytes == b"before, after" || (bytes == b"before" && result.is_err()), "{bytes:?} {result:?}");
