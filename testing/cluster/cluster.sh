@@ -14,7 +14,7 @@
 #   --seconds N          everything is ended after so many seconds, default 3600
 #   --owner PID          everything is ended when this process has ended; run sets it
 #   --memory             data in memory (/dev/shm): the NameNode's fsync of its edits costs nothing. Without it they go to the disk
-#   --property NAME=VALUE   a further HDFS setting, for the servers and the clients
+#   --property NAME=VALUE   a further setting of HDFS and HBase, for the servers and the clients
 # CLUSTER_DIR            configuration, data and logs; default /tmp/halcyon-cluster. `up` empties it
 # CLUSTER_JAVA_OPTIONS   more options of each JVM, such as -XX:TieredStopAtLevel=4
 set -euo pipefail

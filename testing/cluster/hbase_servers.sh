@@ -20,7 +20,7 @@ hbaseservers_configure() {
     [ "$name" = client ] && conf="$DIR/client"
     mkdir -p "$conf"
     [ "$name" = client ] || cp "$DIR/client/core-site.xml" "$DIR/client/hdfs-site.xml" "$conf/"
-    site_file "$conf/hbase-site.xml" "${HBASE_COMMON[@]}" "hbase.regionserver.port=$(port_of "$name")"
+    site_file "$conf/hbase-site.xml" "${HBASE_COMMON[@]}" "hbase.regionserver.port=$(port_of "$name")" "${PROPERTIES[@]}"
     log_file "$conf"
   done
 }

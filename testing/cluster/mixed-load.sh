@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# A Java client reads and writes a table of a cluster with region servers of HBase and of Halcyon. Meanwhile all regions move to
+# Halcyon's server and back, and that server is killed and frozen. The client knows each answer (MixedLoad.java): it may see no
+# error, no lost row and no increment that was done twice.
+# VICTIM=hregionserver2 does the same to a server of HBase, in a cluster without Halcyon, for comparison.
+#   mixed-load.sh
+# MOVES, KILLS, FREEZES  how often, default 2, 5 and 5
+# ROWS                   rows of the table, default 100000
+# FREEZE_SECONDS         how long the server is frozen, default 1 and 20 in turn; the session in ZooKeeper is 10 s
+# HALCYON                the binary, default target/release/halcyon below CARGO_TARGET_DIR
+set -euo pipefail
+HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+export CLUSTER_DIR="${CLUSTER_DIR:-/tmp/halcyon-mixed-load}"
+export HALCYON="${HALCYON:-${CARGO_TARGET_DIR:-$HOME/.cache/halcyon/target}/release/halcyon}"
+MOVES="${MOVES:-2}" KILLS="${KILLS:-5}" FREEZES="${FREEZES:-5}" ROWS="${ROWS:-100000}"
+read -r -a FREEZE_SECONDS <<< "${FREEZE_SECONDS:-1 20}"
+[ -x "$HALCYON" ] || { echo "no program at $HALCYON: build it, or set HALCYON" >&2; exit 66; }
+. "$HERE/mixed.sh"
+. "$HERE/../compat/java.sh"
+client26_classes
+VICTIM="${VICTIM:-halcyon1}"
+[ "$VICTIM" = halcyon1 ] && servers=(--hregionservers 1 --halcyons 1) || servers=(--hregionservers 2 --halcyons 0)
+CLIENT=""
+trap '[ -z "$CLIENT" ] || kill "$CLIENT" 2> /dev/null; cluster down' EXIT
+trap 'exit 143' TERM INT
+
+is_open() { # is_open TABLE: every region of it
+  local found
+  found="$("$HALCYON" shell --zookeeper "$ZK" --json -e "list_regions '$1'" 2> /dev/null)" && [ "$(grep -c '"OPEN"' <<< "$found")" -ge 10 ]
+}
+at_server() { # at_server TABLE SERVER: how many regions of the table are there
+  "$HALCYON" shell --zookeeper "$ZK" --json -e "list_regions '$1'" | grep -cF "$2" || true
+}
+client_says() { grep -q "^$1" "$CLUSTER_DIR/client.log"; }
+client_works() { kill -0 "$CLIENT" 2> /dev/null || fail "the client ended: $(tail -n 3 "$CLUSTER_DIR/client.log")"; }
+move_half() { # move_half TABLE SERVER: every second region
+  local region take=yes
+  for region in $(regions "$1"); do
+    [ -z "$take" ] || sh_halcyon "move '$region', '$2'" > /dev/null
+    [ -z "$take" ] && take=yes || take=""
+  done
+}
+start_again() { # start_again SERVER: a new process in the place of the one that was called SERVER
+  cluster start "$VICTIM"
+  wait_for 60 has_another "$VICTIM" "$1"
+  OURS="$(name_of "$VICTIM")"
+}
+
+properties=()
+for kind in "" read. write.; do # HBase's master, too, waits for a frozen server's answer
+  properties+=(--property "hbase.rpc.${kind}timeout=10000")
+done
+properties+=(--property dfs.client.socket-timeout=60000)
+cluster up --parts "zookeeper hdfs hbaseservers" "${servers[@]}" "${properties[@]}" --seconds $((900 + MOVES * 60 + KILLS * 60 + FREEZES * 90 + ROWS / 2000)) > /dev/null
+ZK="$(setting_of zookeeper)"
+OURS="$(name_of "$VICTIM")" THEIRS="$(name_of hregionserver1)"
+echo "servers: $OURS ($VICTIM), $THEIRS (hregionserver1)"
+touch "$CLUSTER_DIR/client.log"
+CLIENT26_SECONDS=36000 CLIENT26_MEMORY=300m client26 halcyon.compat.mixed.MixedLoad "$ZK" load "$ROWS" "$CLUSTER_DIR/stop" > "$CLUSTER_DIR/client.log" 2>&1 &
+CLIENT=$!
+wait_for $((120 + ROWS / 1000)) client_says working
+sh_halcyon "balance_switch false" > /dev/null
+
+for ((round = 1; round <= MOVES; round++)); do
+  move_all load "$THEIRS"
+  move_all load "$OURS"
+  echo "move $round: $(at_server load "$OURS") regions at $VICTIM; $(tail -n 1 "$CLUSTER_DIR/client.log")"
+  client_works
+done
+for ((round = 1; round <= KILLS; round++)); do
+  move_half load "$OURS"
+  regions="$(at_server load "$OURS")"
+  [ "$regions" -gt 0 ] || fail "kill $round: no region was there"
+  sleep "1.$((RANDOM % 10))"
+  cluster kill "$VICTIM"
+  wait_gone load "$OURS"
+  wait_for 60 is_open load
+  start_again "$OURS"
+  echo "kill $round: $regions regions were there; $(tail -n 1 "$CLUSTER_DIR/client.log")"
+  client_works
+done
+for ((round = 1; round <= FREEZES; round++)); do
+  seconds="${FREEZE_SECONDS[$(((round - 1) % ${#FREEZE_SECONDS[@]}))]}"
+  move_half load "$OURS"
+  regions="$(at_server load "$OURS")"
+  [ "$regions" -gt 0 ] || fail "freeze $round: no region was there"
+  sleep "1.$((RANDOM % 10))"
+  cluster freeze "$VICTIM"
+  sleep "$seconds"
+  [ "$seconds" -lt 10 ] || wait_gone load "$OURS"
+  cluster thaw "$VICTIM"
+  if [ "$seconds" -ge 10 ]; then
+    wait_for 60 has_ended "$VICTIM"
+    start_again "$OURS"
+  fi
+  wait_for 60 is_open load
+  echo "freeze $round of $seconds s: $regions regions were there; $(tail -n 1 "$CLUSTER_DIR/client.log")"
+  client_works
+done
+touch "$CLUSTER_DIR/stop"
+result=0
+wait "$CLIENT" || result=$?
+CLIENT=""
+grep -v '^so far' "$CLUSTER_DIR/client.log" | tail -n 25
+[ "$result" = 0 ] || fail "the client saw errors or differences; logs are in $CLUSTER_DIR"
+echo "mixed-load: passed"

@@ -1,0 +1,308 @@
+package halcyon.compat.mixed;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Random;
+import java.util.concurrent.atomic.AtomicLong;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.hbase.HBaseConfiguration;
+import org.apache.hadoop.hbase.TableName;
+import org.apache.hadoop.hbase.client.Admin;
+import org.apache.hadoop.hbase.client.BufferedMutator;
+import org.apache.hadoop.hbase.client.ColumnFamilyDescriptorBuilder;
+import org.apache.hadoop.hbase.client.Connection;
+import org.apache.hadoop.hbase.client.ConnectionFactory;
+import org.apache.hadoop.hbase.client.Get;
+import org.apache.hadoop.hbase.client.Increment;
+import org.apache.hadoop.hbase.client.Put;
+import org.apache.hadoop.hbase.client.Result;
+import org.apache.hadoop.hbase.client.ResultScanner;
+import org.apache.hadoop.hbase.client.Scan;
+import org.apache.hadoop.hbase.client.Table;
+import org.apache.hadoop.hbase.client.TableDescriptorBuilder;
+import org.apache.hadoop.hbase.util.Bytes;
+
+/**
+ * Reads and writes a table while its regions move and its servers die, and knows what each answer has to be.
+ *
+ * <pre>
+ * HOST:PORT TABLE ROWS STOP    creates the table, writes ROWS rows, prints "working", and works until the file STOP is there
+ * </pre>
+ *
+ * Each thread owns rows. It knows their versions, so a get has one right answer. Counters are incremented by one each time:
+ * an answer that is not the one before plus one shows an increment that was lost or done twice. The client's own retries are
+ * HBase's, with its default number. An error that reaches this program is counted, and then the row or counter may have either
+ * of two values. At the end every row and every counter is read once more. Exit 1 on any error or difference.
+ */
+public final class MixedLoad {
+  private static final byte[] F = Bytes.toBytes("f");
+  private static final byte[] G = Bytes.toBytes("g");
+  private static final byte[] Q = Bytes.toBytes("q");
+  private static final int THREADS = 4;
+  private static final int COUNTERS = 25; // of each thread
+  private static final int REGIONS = 10;
+
+  private final Connection connection;
+  private final TableName name;
+  private final int rows;
+  private final Path stop;
+  /** The newest version of each row that was acknowledged, and whether one more was tried without an answer. */
+  private final int[] versions;
+  private final boolean[] unsure;
+  private final long[] counters = new long[THREADS * COUNTERS];
+  private final long[] unsureCounts = new long[THREADS * COUNTERS];
+  private final AtomicLong operations = new AtomicLong();
+  private final AtomicLong errors = new AtomicLong();
+  private final AtomicLong differences = new AtomicLong();
+  /**
+   * Increments that were answered without a value. HBase 2.6.4 answers so when an increment is repeated that the server knows
+   * from a recovered WAL only: such a nonce has no read point there, so nothing can be read.
+   */
+  private final AtomicLong withoutValue = new AtomicLong();
+  private final AtomicLong longestMs = new AtomicLong();
+
+  private MixedLoad(Connection connection, String table, int rows, Path stop) {
+    this.connection = connection;
+    this.name = TableName.valueOf(table);
+    this.rows = rows;
+    this.stop = stop;
+    this.versions = new int[rows];
+    this.unsure = new boolean[rows];
+  }
+
+  public static void main(String[] args) throws Exception {
+    if (args.length != 4) {
+      System.err.println("HOST:PORT TABLE ROWS STOP");
+      System.exit(64);
+    }
+    Configuration conf = HBaseConfiguration.create();
+    conf.set("hbase.zookeeper.quorum", args[0].split(":")[0]);
+    conf.set("hbase.zookeeper.property.clientPort", args[0].split(":")[1]);
+    for (String kind : new String[] {"", "read.", "write."}) {
+      conf.setInt("hbase.rpc." + kind + "timeout", 10_000); // a frozen server does not answer
+    }
+    boolean right;
+    try (Connection connection = ConnectionFactory.createConnection(conf)) {
+      right = new MixedLoad(connection, args[1], Integer.parseInt(args[2]), Path.of(args[3])).run();
+    }
+    System.exit(right ? 0 : 1);
+  }
+
+  private boolean run() throws Exception {
+    load();
+    say("working");
+    List<Thread> threads = new ArrayList<>();
+    for (int t = 0; t < THREADS; t++) {
+      int id = t;
+      threads.add(new Thread(() -> work(id), "worker-" + t));
+    }
+    threads.forEach(Thread::start);
+    while (!Files.exists(stop)) {
+      Thread.sleep(10_000);
+      say("so far: " + counts());
+    }
+    for (Thread thread : threads) {
+      thread.join();
+    }
+    verify();
+    say("end: " + counts());
+    return errors.get() == 0 && differences.get() == 0;
+  }
+
+  private String counts() {
+    return operations + " operations, " + errors + " errors, " + differences + " differences, longest operation "
+        + longestMs + " ms";
+  }
+
+  private static void say(String text) {
+    System.out.println(text);
+    System.out.flush();
+  }
+
+  /** Numbers that are near each other are in different regions. */
+  private static byte[] row(int number) {
+    return Bytes.toBytes(String.format("%d%08d", number % REGIONS, number));
+  }
+
+  private static byte[] counterRow(int counter) {
+    return Bytes.toBytes(String.format("%dcounter%03d", counter % REGIONS, counter));
+  }
+
+  private static byte[] value(int number, int version) {
+    byte[] value = new byte[60 + number % 80];
+    Arrays.fill(value, (byte) (number * 31 + version));
+    Bytes.putInt(value, 0, number);
+    Bytes.putInt(value, 4, version);
+    return value;
+  }
+
+  private static Put put(int number, int version) {
+    byte[] value = value(number, version);
+    return new Put(row(number)).addColumn(F, Q, value).addColumn(G, Q, value);
+  }
+
+  private void load() throws IOException {
+    byte[][] splits = new byte[REGIONS - 1][];
+    for (int at = 0; at < splits.length; at++) {
+      splits[at] = Bytes.toBytes(Integer.toString(at + 1));
+    }
+    try (Admin admin = connection.getAdmin()) {
+      admin.createTable(TableDescriptorBuilder.newBuilder(name)
+          .setColumnFamily(ColumnFamilyDescriptorBuilder.of(F))
+          .setColumnFamily(ColumnFamilyDescriptorBuilder.of(G)).build(), splits);
+    }
+    try (BufferedMutator mutator = connection.getBufferedMutator(name)) {
+      for (int number = 0; number < rows; number++) {
+        mutator.mutate(put(number, 0));
+      }
+    }
+    say("loaded " + rows + " rows");
+  }
+
+  private void work(int thread) {
+    Random random = new Random(thread);
+    try (Table table = connection.getTable(name)) {
+      while (!Files.exists(stop)) {
+        long start = System.nanoTime();
+        switch (random.nextInt(10)) {
+          case 0, 1, 2, 3 -> get(table, own(random, thread));
+          case 4, 5, 6 -> overwrite(table, own(random, thread));
+          case 7, 8 -> increment(table, thread * COUNTERS + random.nextInt(COUNTERS));
+          default -> scan(table, random.nextInt(rows), thread);
+        }
+        operations.incrementAndGet();
+        longestMs.accumulateAndGet((System.nanoTime() - start) / 1_000_000, Math::max);
+      }
+    } catch (IOException e) {
+      failed("closing the table", e);
+    }
+  }
+
+  private int own(Random random, int thread) {
+    int number = random.nextInt(rows / THREADS) * THREADS + thread;
+    return Math.min(number, rows - 1) / THREADS * THREADS + thread;
+  }
+
+  private void failed(String what, IOException error) {
+    if (errors.incrementAndGet() <= 20) {
+      say("ERROR " + what + ": " + error);
+    }
+  }
+
+  private void differs(String what) {
+    if (differences.incrementAndGet() <= 20) {
+      say("DIFFERENCE " + what);
+    }
+  }
+
+  private void get(Table table, int number) {
+    try {
+      compare(number, table.get(new Get(row(number))), "get");
+    } catch (IOException e) {
+      failed("get of " + Bytes.toString(row(number)), e);
+    }
+  }
+
+  private void compare(int number, Result found, String how) {
+    byte[] value = found.getValue(F, Q);
+    boolean whole = value != null && Bytes.equals(value, found.getValue(G, Q));
+    boolean newest = whole && Bytes.equals(value, value(number, versions[number]));
+    boolean next = whole && unsure[number] && Bytes.equals(value, value(number, versions[number] + 1));
+    if (!newest && !next) {
+      differs(how + " of " + Bytes.toString(row(number)) + ": found "
+          + (value == null ? "nothing" : "version " + Bytes.toInt(value, 4) + (whole ? "" : " in one family only"))
+          + ", expected " + versions[number] + (unsure[number] ? " or one more" : ""));
+    }
+  }
+
+  private void overwrite(Table table, int number) {
+    if (unsure[number]) {
+      return;
+    }
+    try {
+      table.put(put(number, versions[number] + 1));
+      versions[number]++;
+    } catch (IOException e) {
+      unsure[number] = true;
+      failed("put of " + Bytes.toString(row(number)), e);
+    }
+  }
+
+  private void increment(Table table, int counter) {
+    try {
+      byte[] value = table.increment(new Increment(counterRow(counter)).addColumn(F, Q, 1)).getValue(F, Q);
+      long least = counters[counter] + 1;
+      if (value == null) {
+        withoutValue.incrementAndGet();
+        counters[counter] = least;
+        return;
+      }
+      long found = Bytes.toLong(value);
+      if (found < least || found > least + unsureCounts[counter]) {
+        differs("increment of " + Bytes.toString(counterRow(counter)) + ": found " + found + ", expected " + least
+            + (unsureCounts[counter] == 0 ? "" : " to " + (least + unsureCounts[counter])));
+      }
+      unsureCounts[counter] = Math.max(0, unsureCounts[counter] - (found - least));
+      counters[counter] = found;
+    } catch (IOException e) {
+      unsureCounts[counter]++;
+      failed("increment of " + Bytes.toString(counterRow(counter)), e);
+    }
+  }
+
+  /** Some rows from one on. They are in the order of their keys, without a gap, and those of this thread have their values. */
+  private void scan(Table table, int first, int thread) {
+    Scan scan = new Scan().withStartRow(row(first)).setLimit(20);
+    try (ResultScanner scanner = table.getScanner(scan)) {
+      int expected = first;
+      for (Iterator<Result> results = scanner.iterator(); results.hasNext();) {
+        Result result = results.next();
+        if (Bytes.toString(result.getRow()).contains("counter") || expected >= rows) {
+          return; // the rows of this region have ended
+        }
+        if (!Bytes.equals(result.getRow(), row(expected))) {
+          differs("scan: found " + Bytes.toString(result.getRow()) + ", expected " + Bytes.toString(row(expected)));
+          return;
+        }
+        if (expected % THREADS == thread) {
+          compare(expected, result, "scan");
+        }
+        expected += REGIONS;
+      }
+    } catch (IOException e) {
+      failed("scan from " + Bytes.toString(row(first)), e);
+    }
+  }
+
+  private void verify() throws IOException {
+    long found = 0;
+    try (Table table = connection.getTable(name)) {
+      try (ResultScanner scanner = table.getScanner(new Scan().setCaching(1000))) {
+        for (Result result : scanner) {
+          String key = Bytes.toString(result.getRow());
+          if (!key.contains("counter")) {
+            found++;
+            compare(Integer.parseInt(key.substring(1)), result, "last scan");
+          }
+        }
+      }
+      if (found != rows) {
+        differs("last scan: found " + found + " rows, expected " + rows);
+      }
+      for (int counter = 0; counter < counters.length; counter++) {
+        byte[] value = table.get(new Get(counterRow(counter))).getValue(F, Q);
+        long count = value == null ? 0 : Bytes.toLong(value);
+        if (count < counters[counter] || count > counters[counter] + unsureCounts[counter]) {
+          differs("counter " + counter + ": found " + count + ", expected " + counters[counter]);
+        }
+      }
+    }
+    say("verified " + found + " rows and " + counters.length + " counters of "
+        + Arrays.stream(counters).sum() + " increments, of which " + withoutValue + " were answered without a value");
+  }
+}
