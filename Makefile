@@ -13,6 +13,7 @@
 # make cluster      a ZooKeeper, a NameNode and three DataNodes on this machine, for an hour (testing/cluster); CLUSTER="options of cluster.sh up"
 # make hdfs-test    files in HDFS, with writers frozen and DataNodes killed (testing/cluster), some minutes
 # make hdfs-kills   a standalone server with its root in HDFS, killed while a Java client writes; ROUNDS=number, default 10
+# make mixed-pages-test   the pages of a Halcyon region server in such a cluster, and its RPC registry by a Java client
 # make mixed-test   a Halcyon region server in a cluster of HBase 2.6.4: regions moved, the server killed, frozen, stopped
 # make zookeeper-test   sessions with ZooKeeper, with servers killed, frozen and cut off (testing/cluster); znodes beside HBase's; some minutes
 # make bench-compare   the same load against Halcyon and HBase; BENCH="options of testing/bench/side-by-side.sh"
@@ -41,7 +42,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 CARGO_DEB := $(HOME)/.cache/halcyon/tools/bin/cargo-deb
 
-.PHONY: package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-kills mixed-test zookeeper-test bench-compare bench bench-engine bench-cell bench-server bench-build
+.PHONY: package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-kills mixed-pages-test mixed-test zookeeper-test bench-compare bench bench-engine bench-cell bench-server bench-build
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -128,6 +129,9 @@ hdfs-test:
 
 hdfs-kills: build
 	HALCYON="$(HALCYON)" testing/cluster/hdfs-kills.sh $(ROUNDS)
+
+mixed-pages-test: build
+	HALCYON="$(HALCYON)" testing/cluster/mixed-pages-test.sh
 
 mixed-test: build
 	HALCYON="$(HALCYON)" testing/cluster/mixed-test.sh

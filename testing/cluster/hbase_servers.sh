@@ -20,9 +20,14 @@ hbaseservers_configure() {
     [ "$name" = client ] && conf="$DIR/client"
     mkdir -p "$conf"
     [ "$name" = client ] || cp "$DIR/client/core-site.xml" "$DIR/client/hdfs-site.xml" "$conf/"
-    site_file "$conf/hbase-site.xml" "${HBASE_COMMON[@]}" "hbase.regionserver.port=$(port_of "$name")" "${PROPERTIES[@]}"
+    site_file "$conf/hbase-site.xml" "${HBASE_COMMON[@]}" "hbase.regionserver.port=$(port_of "$name")" $(hbaseservers_pages "$name") \
+      "${PROPERTIES[@]}"
     log_file "$conf"
   done
+}
+
+hbaseservers_pages() { # hbaseservers_pages NAME: HBase's own servers need much memory for pages
+  case "$1" in halcyon*) echo "hbase.regionserver.info.port=$(port_of "$1-info")" ;; esac
 }
 
 hbaseservers_names() { # the region servers

@@ -37,6 +37,7 @@ impl EmbeddedCoordinator {
         publisher.cluster_id.publish(Seen::Present(cluster_id));
         publisher.running.publish(Seen::Present(format!("{} ms since 1970", clock.now_ms())));
         publisher.master.publish(Seen::Absent);
+        publisher.backup_masters.publish(Seen::Present(Vec::new()));
         publisher.meta.publish(Seen::Absent);
         publisher.region_servers.publish(Seen::Present(Vec::new()));
         publisher.draining.publish(Seen::Present(Vec::new()));

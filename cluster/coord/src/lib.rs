@@ -10,6 +10,8 @@
 //! checked. Checked against ZooKeeper 3.8.4 (`ZooKeeperServer`, `ClientCnxn`) and HBase 2.6.4 (`ZNodePaths`,
 //! `RecoverableZooKeeper`).
 //!
+//! [`ClientMetaService`] tells the same to clients that ask a server instead of ZooKeeper.
+//!
 //! [`Coordinator`] is what a region server needs of a coordination service: a view of the cluster that follows it, and a
 //! [`Membership`] with a [`Lease`]. [`EmbeddedCoordinator`] is the one within a process; the crate `halcyon-zookeeper` has the
 //! one over a real ZooKeeper.
@@ -21,6 +23,7 @@ mod coordinator;
 mod embedded;
 mod jute;
 mod lease;
+mod registry;
 mod request;
 mod server;
 mod tree;
@@ -30,6 +33,7 @@ mod znodes;
 pub use coordinator::{ClusterPublisher, ClusterView, Coordinator, Followed, Membership, Publisher, Seen};
 pub use embedded::EmbeddedCoordinator;
 pub use lease::{Lease, LeaseState, Loss};
+pub use registry::{ClientMetaService, ConnectionRegistry, MemberRegistry};
 pub use server::{ZkServer, ZkSettings};
 pub use tree::{Stat, ZnodeTree};
 pub use znodes::ClusterZnodes;

@@ -52,6 +52,5 @@ pub use bootstrap::root_dir as prepare_root_dir;
 pub use descriptors::read_all as table_descriptors;
 pub use master::{Master, ProcedureSummary};
 pub use procedure::ProcedureTimes;
-pub use registry::ClientMetaService;
 pub use service::{HbckService, MasterService};
 pub use settings::{MasterSettings, StopRequest};

@@ -19,6 +19,8 @@ use crate::session::{Answer, Session};
 
 /// After an error, before the next attempt.
 const PAUSE: Duration = Duration::from_millis(500);
+/// Its children are the masters that wait to become active.
+const BACKUP_MASTERS: &str = "backup-masters";
 /// More replicas of `hbase:meta` than anybody has; further znodes are not read.
 const META_REPLICAS_MAX: usize = 16;
 
@@ -30,13 +32,16 @@ pub(crate) fn follow_cluster(
     runtime: &Handle,
 ) {
     let paths = &session.settings().paths;
-    let ClusterPublisher { cluster_id, running, master, meta, region_servers, draining } = publisher;
+    let ClusterPublisher { cluster_id, running, master, backup_masters, meta, region_servers, draining } =
+        publisher;
     let part = Data { path: paths.cluster_id(), decode: znode::decode_cluster_id };
     tasks.spawn_on(follow(session.clone(), part, cluster_id), runtime);
     let part = Data { path: paths.running(), decode: znode::decode_running };
     tasks.spawn_on(follow(session.clone(), part, running), runtime);
     let part = Data { path: paths.master(), decode: ActiveMaster::decode };
     tasks.spawn_on(follow(session.clone(), part, master), runtime);
+    let backups = Servers(paths.below(BACKUP_MASTERS));
+    tasks.spawn_on(follow(session.clone(), backups, backup_masters), runtime);
     tasks.spawn_on(follow(session.clone(), Servers(paths.region_servers()), region_servers), runtime);
     tasks.spawn_on(follow(session.clone(), Servers(paths.draining()), draining), runtime);
     tasks.spawn_on(follow(session.clone(), Meta(paths.clone()), meta), runtime);

@@ -22,6 +22,7 @@ const FIXED_NAMES: &[(&str, &str)] = &[
     ("zookeeper.znode.rs", "rs"),
     ("zookeeper.znode.draining.rs", "draining"),
     ("zookeeper.znode.master", "master"),
+    ("zookeeper.znode.backup.masters", "backup-masters"),
     ("zookeeper.znode.state", "running"),
     ("zookeeper.znode.clusterId", "hbaseid"),
     ("zookeeper.znode.metaserver", "meta-region-server"),

@@ -70,6 +70,9 @@ async fn the_view_follows_the_znodes() {
     client.delete(&format!("{base}/master"), None).await.unwrap();
     while view.master.changed().await.unwrap() != Seen::Absent {}
 
+    create(&client, &format!("{base}/backup-masters/{}", server(16001)), b"").await;
+    assert_eq!(view.backup_masters.wait_for(LIMIT, |seen| !seen.is_empty()).await.unwrap(), [server(16001)]);
+
     let id = znode::encode("master:16000", [7; 8], &pb::ClusterId { cluster_id: "an-id".to_string() });
     create(&client, &format!("{base}/hbaseid"), &id).await;
     assert_eq!(view.cluster_id.wait(LIMIT).await.unwrap().0, "an-id");

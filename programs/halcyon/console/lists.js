@@ -72,10 +72,11 @@ export class Tables {
 
   #draw() {
     const wanted = this.search.value.trim().toLowerCase();
-    const { tables = [], count: all = 0 } = this.answer ?? {};
+    const { tables = [], count: all = 0, scope } = this.answer ?? {};
     this.list.set(tables.filter((table) => table.name.toLowerCase().includes(wanted)));
     const cut = all > tables.length ? ` The first ${count(tables.length)} are listed.` : "";
-    setText(this.total, `${count(all)} ${all === 1 ? "table" : "tables"}, hbase:meta included.${cut}`);
+    const which = scope === "server" ? " with open regions at this server" : ", hbase:meta included";
+    setText(this.total, `${count(all)} ${all === 1 ? "table" : "tables"}${which}.${cut}`);
   }
 
   #choose(name) {

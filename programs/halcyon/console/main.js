@@ -45,6 +45,7 @@ async function updateHead() {
   setText(byId("uptime"), duration(summary.up_s));
   setText(byId("regions-count"), count(summary.regions_count));
   setText(byId("tables-count"), count(summary.tables_count));
+  showPlace(summary);
   byId("verdict").dataset.severity = summary.health.severity;
   setText(byId("verdict-sentence"), summary.health.sentence);
   const others = summary.health.others.map((finding) => finding.sentence);
@@ -53,6 +54,16 @@ async function updateHead() {
     list.replaceChildren(...others.map((text) => h("li", { text })));
   }
   document.title = `${summary.health.severity === "good" ? "" : "● "}Halcyon ${ROLES[summary.role]} ${summary.server.split(",")[0]}`;
+}
+
+/** Where one server of many stands in its cluster. The master's procedures are on its own pages. */
+function showPlace({ place, scope }) {
+  const list = byId("place");
+  const shown = place.map(({ name, value, link }) => h("div", {}, h("dt", { text: name }),
+    h("dd", {}, link ? h("a", { href: link, rel: "noreferrer", text: value }) : value)));
+  if (list.textContent !== shown.map((fact) => fact.textContent).join("")) list.replaceChildren(...shown);
+  list.hidden = shown.length === 0;
+  document.querySelector('nav a[href="#procedures"]').hidden = scope === "server";
 }
 
 function noteFailure(error) {

@@ -52,6 +52,26 @@ pub enum Command {
     Shell(halcyon_shell::ShellArgs),
 }
 
+/// Options of every server. Command-line options override `hbase-site.xml`, which overrides the defaults.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct ServerArgs {
+    /// Memory budget for memstores, block cache and requests, such as 512m or 4g [default: 1g].
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<Size>,
+    /// Durability of acknowledged writes [default: fsync].
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub wal_sync: Option<WalSync>,
+    /// IP address to listen on [default: 127.0.0.1].
+    #[arg(long, value_name = "ADDRESS")]
+    pub bind: Option<IpAddr>,
+    /// Host name that clients and other servers connect to [default: the bind address, or the machine's name for 0.0.0.0].
+    #[arg(long, value_name = "HOST")]
+    pub hostname: Option<String>,
+    /// Print the effective settings, each under its source, and exit.
+    #[arg(long)]
+    pub print_settings: bool,
+}
+
 /// Command-line options override `hbase-site.xml`, which overrides the defaults.
 #[derive(Debug, Default, clap::Args)]
 pub struct StandaloneArgs {
@@ -64,18 +84,8 @@ pub struct StandaloneArgs {
     /// Take a root directory in HDFS away from the servers that used it: their WALs are split.
     #[arg(long)]
     pub take_over: bool,
-    /// Memory budget for memstores, block cache and requests, such as 512m or 4g [default: 1g].
-    #[arg(long, value_name = "SIZE")]
-    pub memory: Option<Size>,
-    /// Durability of acknowledged writes [default: fsync].
-    #[arg(long, value_enum, value_name = "HOW")]
-    pub wal_sync: Option<WalSync>,
-    /// IP address to listen on [default: 127.0.0.1].
-    #[arg(long, value_name = "ADDRESS")]
-    pub bind: Option<IpAddr>,
-    /// Host name that clients connect to [default: the bind address, or the machine's name for 0.0.0.0].
-    #[arg(long, value_name = "HOST")]
-    pub hostname: Option<String>,
+    #[command(flatten)]
+    pub server: ServerArgs,
     /// Port of the ZooKeeper endpoint; 0 picks a free port [default: 2181].
     #[arg(long, value_name = "PORT")]
     pub zookeeper_port: Option<u16>,
@@ -97,9 +107,6 @@ pub struct StandaloneArgs {
     /// Start although the site file or the directory asks for NAME, which Halcyon lacks; accepts the loss. Repeatable.
     #[arg(long, value_enum, value_name = "NAME")]
     pub accept_without: Vec<Protection>,
-    /// Print the effective settings, each under its source, and exit.
-    #[arg(long)]
-    pub print_settings: bool,
 }
 
 /// Command-line options override `hbase-site.xml`, which overrides the defaults.
@@ -108,21 +115,14 @@ pub struct RegionServerArgs {
     /// Directory that contains the cluster's hbase-site.xml, core-site.xml and hdfs-site.xml.
     #[arg(long, value_name = "DIR")]
     pub config: PathBuf,
-    /// Memory budget for memstores, block cache and requests, such as 512m or 4g [default: 1g].
-    #[arg(long, value_name = "SIZE")]
-    pub memory: Option<Size>,
-    /// Durability of acknowledged writes [default: fsync].
-    #[arg(long, value_enum, value_name = "HOW")]
-    pub wal_sync: Option<WalSync>,
-    /// IP address to listen on [default: 127.0.0.1].
-    #[arg(long, value_name = "ADDRESS")]
-    pub bind: Option<IpAddr>,
-    /// Host name that clients and the master connect to [default: the bind address, or the machine's name for 0.0.0.0].
-    #[arg(long, value_name = "HOST")]
-    pub hostname: Option<String>,
+    #[command(flatten)]
+    pub server: ServerArgs,
     /// RPC port; 0 picks a free port [default: 16020].
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,
+    /// HTTP port; 0 picks a free port [default: 16030].
+    #[arg(long, value_name = "PORT")]
+    pub info_port: Option<u16>,
 }
 
 impl RegionServerArgs {
@@ -130,11 +130,9 @@ impl RegionServerArgs {
     pub fn as_standalone(&self) -> StandaloneArgs {
         StandaloneArgs {
             config: Some(self.config.clone()),
-            memory: self.memory,
-            wal_sync: self.wal_sync,
-            bind: self.bind,
-            hostname: self.hostname.clone(),
+            server: self.server.clone(),
             regionserver_port: self.port,
+            regionserver_info_port: self.info_port,
             ..StandaloneArgs::default()
         }
     }

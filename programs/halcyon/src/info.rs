@@ -54,6 +54,14 @@ impl BoundInfo {
         Ok(BoundInfo(TcpListener::bind(address).await.map_err(named)?))
     }
 
+    /// Binds the port if there is to be one.
+    pub async fn bind_if(address: Option<SocketAddr>) -> io::Result<Option<BoundInfo>> {
+        match address {
+            Some(address) => BoundInfo::bind(address).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.0.local_addr()
     }

@@ -9,21 +9,21 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use halcyon_env::{Clock, Stall, Stalls};
-use halcyon_master::Master;
+use halcyon_env::{Clock, Env, Stall, Stalls};
 use halcyon_regionserver::{MemoryPart, RegionServer};
-use halcyon_rpc::{Queues, RpcStatsSnapshot};
+use halcyon_rpc::{Queues, RpcServer, RpcStatsSnapshot};
 use serde_json::{Value, json};
 
 use crate::hbase_pages::{Windows, WindowsNow};
-use crate::settings::ShownSetting;
+use crate::settings::{ShownSetting, StandaloneSettings};
+use crate::surroundings::{Fact, Scope, Surroundings};
 use crate::traces::Traces;
 use crate::{console, metrics};
 
 /// Reads the counters of a port.
 type ReadStats = Box<dyn Fn() -> RpcStatsSnapshot + Send + Sync>;
 
-/// What the pages and metrics are made from. Both ports share one.
+/// What the pages and metrics are made from. The ports of one process share one.
 pub struct Sources {
     pub clock: Arc<dyn Clock>,
     pub stalls: Arc<Stalls>,
@@ -34,7 +34,7 @@ pub struct Sources {
     /// The settings as the server was started, with their sources.
     pub shown_settings: Vec<ShownSetting>,
     pub region_server: Arc<RegionServer>,
-    pub master: Arc<Master>,
+    pub surroundings: Arc<dyn Surroundings>,
     /// `None`: no call is traced.
     pub traces: Option<Arc<Traces>>,
     /// What the calls of all ports hold.
@@ -45,6 +45,12 @@ pub struct Sources {
     pub windows: Windows,
     /// Name of a port and where its counters are read.
     pub rpc: Vec<(&'static str, ReadStats)>,
+}
+
+/// What pages show of the start.
+pub struct Shown {
+    pub settings: Vec<ShownSetting>,
+    pub traces: Option<Arc<Traces>>,
 }
 
 /// The routes of an info port.
@@ -78,6 +84,40 @@ fn metrics_page(sources: &Arc<Sources>) -> Response {
 }
 
 impl Sources {
+    /// `ports` are RPC ports with their names.
+    pub fn new(
+        env: &Env,
+        settings: &StandaloneSettings,
+        shown: Shown,
+        region_server: &Arc<RegionServer>,
+        cluster: (String, Arc<dyn Surroundings>),
+        queues: Arc<Queues>,
+        ports: &[(&'static str, &Arc<RpcServer>)],
+    ) -> Sources {
+        let (cluster_id, surroundings) = cluster;
+        let read_stats = |(name, server): &(&'static str, &Arc<RpcServer>)| -> (&'static str, ReadStats) {
+            let server = Arc::downgrade(server);
+            let read = move || server.upgrade().map(|server| server.stats().snapshot()).unwrap_or_default();
+            (*name, Box::new(read))
+        };
+        let local = Arc::clone(&env.local);
+        Sources {
+            clock: env.clock.clone(),
+            stalls: env.stalls.clone(),
+            started_ms: region_server.server_name().start_code,
+            cluster_id,
+            settings: settings.to_string(),
+            shown_settings: shown.settings,
+            traces: shown.traces,
+            region_server: Arc::clone(region_server),
+            surroundings,
+            queues,
+            resident_bytes: Box::new(move || halcyon_env::resident_bytes(&*local)),
+            windows: Windows::default(),
+            rpc: ports.iter().map(read_stats).collect(),
+        }
+    }
+
     pub(crate) fn windows(&self) -> WindowsNow<'_> {
         WindowsNow { windows: &self.windows, now_ns: self.clock.monotonic_ns() }
     }
@@ -85,19 +125,25 @@ impl Sources {
     pub(crate) fn state(&self) -> String {
         let up_s = (self.clock.now_ms() - self.started_ms).max(0) / 1000;
         let mut out = format!(
-            "halcyon {} standalone\ncluster {}\nserver {}\nup {up_s} s\n",
+            "halcyon {} {}\ncluster {}\nserver {}\nup {up_s} s\n",
             env!("CARGO_PKG_VERSION"),
+            self.surroundings.scope().command(),
             self.cluster_id,
             self.region_server.server_name()
         );
+        for Fact { name, value, .. } in self.surroundings.facts() {
+            let _ = writeln!(out, "{name}: {value}");
+        }
         if let Some(failure) = self.region_server.failure() {
             let _ = writeln!(out, "FAILED: {failure}");
         }
         if let Some(failure) = self.region_server.file_tier_failure() {
             let _ = writeln!(out, "the block cache's file is off: {failure}");
         }
-        let procedures = self.master.procedures();
-        let _ = writeln!(out, "\n{} procedures", procedures.len());
+        let procedures = self.surroundings.procedures();
+        if self.surroundings.scope() == Scope::Cluster {
+            let _ = writeln!(out, "\n{} procedures", procedures.len());
+        }
         for one in procedures {
             let locks = one.locks.join(", ");
             let _ = writeln!(
@@ -106,7 +152,7 @@ impl Sources {
                 one.id, one.name, one.owner, one.submitted_ms, one.state
             );
         }
-        if let Some((checked_ms, problems)) = self.master.hbck_report() {
+        if let Some((checked_ms, problems)) = self.surroundings.hbck_report() {
             let _ = writeln!(out, "\n{} problems found by hbck at {checked_ms} ms", problems.len());
             for problem in problems {
                 let _ = writeln!(out, "{problem}");

@@ -4,13 +4,14 @@
 //! begins its WAL, serves, and obeys. Stop: calls are refused, regions are flushed and closed, and the master gives them
 //! to other servers.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use halcyon_coord::{Coordinator, Seen};
+use halcyon_coord::{ClientMetaService, ClusterView, Coordinator, MemberRegistry, Seen};
 use halcyon_env::Env;
 use halcyon_regionserver::{
     AdminService, ClientService, MasterLink, RegionServer, RegionServerSettings, RemoteMaster,
@@ -22,12 +23,18 @@ use tokio::runtime::Handle;
 
 use crate::Failure;
 use crate::args::{RegionServerArgs, StandaloneArgs};
+use crate::info::{BoundInfo, InfoServer};
+use crate::info_pages::{InfoPages, Port};
+use crate::pages::{Shown, Sources};
 use crate::root::{self, Root};
-use crate::settings::StandaloneSettings;
+use crate::safe_start;
+use crate::settings::{ShownSetting, StandaloneSettings};
 use crate::signals::StopSignals;
 use crate::site::{self, Property};
 use crate::standalone::{self, DRAIN_TIME_MAX};
+use crate::surroundings::{Member, Surroundings};
 use crate::systemd;
+use crate::traces::{self, Traces};
 
 /// The version of HBase that this server works like. A master gives regions of system tables only to servers of the
 /// newest version in the cluster.
@@ -39,13 +46,17 @@ const REPORT_PERIOD_MS: u64 = 3000;
 pub fn run(args: RegionServerArgs) -> Result<(), Failure> {
     let env = Env::real();
     let started_ns = env.clock.monotonic_ns();
-    let properties = site::read(&env, &args.config)?;
+    let properties = traces::with_environment(site::read(&env, &args.config)?);
     let flags = args.as_standalone();
     let (settings, _) = StandaloneSettings::new(&properties, &flags)?;
+    if flags.server.print_settings {
+        print!("{}", StandaloneSettings::print_by_source(&properties, &flags)?);
+        return Ok(());
+    }
     standalone::check_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("server").build();
     let runtime = runtime.map_err(|error| format!("cannot start threads: {error}"))?;
-    let ended = runtime.block_on(serve(env, settings, &flags, &properties, started_ns));
+    let ended = runtime.block_on(serve(env, settings, flags, &properties, started_ns));
     runtime.shutdown_background(); // what had to be waited for has ended
     Ok(ended?)
 }
@@ -57,7 +68,7 @@ fn property<'a>(properties: &'a [Property], name: &str) -> Option<&'a str> {
 async fn serve(
     env: Env,
     settings: StandaloneSettings,
-    flags: &StandaloneArgs,
+    flags: StandaloneArgs,
     properties: &[Property],
     started_ns: u64,
 ) -> Result<(), String> {
@@ -65,31 +76,24 @@ async fn serve(
     let address = SocketAddr::new(settings.bind, settings.regionserver_port);
     let bound = RpcServer::bind(address, settings.rpc.clone(), env.clock.clone()).await;
     let bound = bound.map_err(|error| format!("cannot listen for the region server: {error}"))?;
+    let info = BoundInfo::bind_if(settings.regionserver_info_address()).await;
+    let info = info.map_err(|error| format!("cannot listen for the region server's page: {error}"))?;
     let host = standalone::host_name(&env, &settings);
     let name = ServerName::new(host, bound.local_addr().port(), env.clock.now_ms());
-    let zookeeper = ZooKeeperSettings::from_properties(|name| property(properties, name).map(str::to_string));
-    let zookeeper =
-        ZooKeeperCluster::connect(zookeeper.map_err(|error| error.to_string())?, env.clock.clone()).await;
+    let quorum = ZooKeeperSettings::from_properties(|name| property(properties, name).map(str::to_string));
+    let quorum = quorum.map_err(|error| error.to_string())?;
+    let quorum_shown = quorum.to_string();
+    let zookeeper = ZooKeeperCluster::connect(quorum, env.clock.clone()).await;
     let zookeeper = zookeeper.map_err(|error| error.to_string())?;
     let masters = zookeeper.view().master.clone();
     let find_master = Box::new(move || masters.present().map(|master| master.server));
     let link = Arc::new(MasterLink::new(Handle::current(), find_master, HBASE_VERSION));
 
-    let go_on = Arc::new(AtomicBool::new(true));
-    let joining = tokio::task::spawn_blocking({
-        let (link, name, clock, go_on) = (link.clone(), name.clone(), env.clock.clone(), go_on.clone());
-        move || link.join(&name, &*clock, &|| go_on.load(Ordering::Relaxed))
-    });
-    let told = tokio::select! {
-        joined = joining => joined.map_err(|_| "joining the cluster failed by an assertion".to_string())?,
-        signal = signals.next() => {
-            go_on.store(false, Ordering::Relaxed);
-            return Err(format!("{signal} while waiting for the master"));
-        }
-    };
-    let told = told.map_err(|error| error.to_string())?;
-    let settings = settings.with_root(told.get("hbase.rootdir").map(String::as_str))?;
-    let root = root::open(env.clone(), &settings, flags, properties)?;
+    let told = join(&link, &name, &env, &mut signals).await?;
+    let (of_site, settings) =
+        (settings.clone(), settings.with_root(told.get("hbase.rootdir").map(String::as_str))?);
+    safe_start::refuse_wal_dir(properties, &settings.root_address())?;
+    let root = root::open(env.clone(), &settings, &flags, properties)?;
     let report_period =
         property(properties, "hbase.regionserver.msginterval").map_or(Ok(REPORT_PERIOD_MS), str::parse);
     let report_period = report_period.map_err(|error| format!("hbase.regionserver.msginterval: {error}"))?;
@@ -98,12 +102,31 @@ async fn serve(
         move || Started::new(root, settings, name, link, Duration::from_millis(report_period))
     });
     let started = starting.await.map_err(|_| "the start failed by an assertion".to_string())??;
-    let (server, event_loops) = started.serve(bound, &env, &settings)?;
-    let member = zookeeper.join(&name, 0).await.map_err(|error| error.to_string())?;
+    let shown = Shown {
+        settings: shown_settings(properties, &flags, &settings)?,
+        traces: Traces::start(&env, &settings.traces, name.to_string())?.map(Arc::new),
+    };
+    traces::warn_of_variables(&settings.traces);
+    let traces = shown.traces.clone();
+    started.region_server.on_configuration_update(standalone::read_again(env.clone(), flags, of_site));
+    let ports = started.serve(bound, &env, &settings, &shown, zookeeper.view())?;
+    let page_port = info.as_ref().map_or(Ok(0), |info| info.local_addr().map(|address| address.port()));
+    let page_port = page_port.map_err(|error| format!("the region server's page has no address: {error}"))?;
+    started.region_server.set_info_port(page_port);
+    let member = zookeeper.join(&name, page_port).await.map_err(|error| error.to_string())?;
     let lease = Arc::clone(member.lease());
     started.region_server.answer_while(move || lease.is_valid());
-    systemd::ready(event_loops, &started.region_server);
-    tell(&env, &settings, &started, started_ns);
+    let surroundings = Member {
+        view: zookeeper.view().clone(),
+        zookeeper: quorum_shown,
+        session: format!("{}, timeout {:?}", zookeeper.session().id(), zookeeper.session_timeout()),
+        lease: Arc::clone(member.lease()),
+        root: settings.root_address(),
+    };
+    let info = started.show(&env, &settings, shown, surroundings, &ports, info)?;
+    systemd::ready(Arc::clone(&ports.event_loops), &started.region_server);
+    tell(&env, &settings, &started, info.as_ref(), started_ns);
+    let server = ports.server;
 
     let ended = tokio::select! {
         signal = signals.next() => Ok(signal),
@@ -117,7 +140,11 @@ async fn serve(
             tracing::info!(reason, "stopping");
             systemd::stopping();
             server.stop(DRAIN_TIME_MAX).await;
-            let stopped = tokio::task::spawn_blocking(move || region_server.stop()).await;
+            let stop = move || {
+                traces.iter().for_each(|traces| traces.stop());
+                region_server.stop()
+            };
+            let stopped = tokio::task::spawn_blocking(stop).await;
             let stopped = stopped.map_err(|_| "the stop failed by an assertion".to_string())?;
             // Now the master gives the regions to other servers.
             if let Err(error) = member.leave().await {
@@ -136,6 +163,45 @@ async fn serve(
             Err(format!("the server gave up: {failure}"))
         }
     }
+}
+
+/// Announces the server to the master, and returns the settings that it answers with.
+async fn join(
+    link: &Arc<MasterLink>,
+    name: &ServerName,
+    env: &Env,
+    signals: &mut StopSignals,
+) -> Result<HashMap<String, String>, String> {
+    let go_on = Arc::new(AtomicBool::new(true));
+    let joining = tokio::task::spawn_blocking({
+        let (link, name, clock, go_on) = (link.clone(), name.clone(), env.clock.clone(), go_on.clone());
+        move || link.join(&name, &*clock, &|| go_on.load(Ordering::Relaxed))
+    });
+    tokio::select! {
+        joined = joining => {
+            let told = joined.map_err(|_| "joining the cluster failed by an assertion".to_string())?;
+            told.map_err(|error| error.to_string())
+        }
+        signal = signals.next() => {
+            go_on.store(false, Ordering::Relaxed);
+            Err(format!("{signal} while waiting for the master"))
+        }
+    }
+}
+
+/// The settings for the pages, with the root directory that the master has named.
+fn shown_settings(
+    properties: &[Property],
+    flags: &StandaloneArgs,
+    settings: &StandaloneSettings,
+) -> Result<Vec<ShownSetting>, String> {
+    let mut shown = StandaloneSettings::with_sources(properties, flags)?;
+    let root = settings.root_address();
+    let changed = shown.iter_mut().find(|it| it.description.name == "hbase.rootdir" && it.value != root);
+    if let Some(changed) = changed {
+        (changed.value, changed.source) = (root, "the master");
+    }
+    Ok(shown)
 }
 
 /// Waits until the cluster is stopped as a whole (HBase removes the znode `running` then).
@@ -184,7 +250,9 @@ impl Started {
         bound: BoundServer,
         env: &Env,
         settings: &StandaloneSettings,
-    ) -> Result<(RpcServer, Arc<EventLoops>), String> {
+        shown: &Shown,
+        view: &ClusterView,
+    ) -> Result<Ports, String> {
         let event_loops = standalone::event_loops(env, &self.region_server)?;
         let queues = Queues::new(settings.rpc.queues);
         self.region_server.serve_behind(Arc::clone(&queues), Handle::current());
@@ -192,13 +260,48 @@ impl Started {
         let admin = AdminService::obeying(Arc::clone(&self.region_server), &self.master);
         services.insert("ClientService", Arc::new(ClientService::new(Arc::clone(&self.region_server))));
         services.insert("AdminService", Arc::new(admin));
-        let bound = bound.sharing(queues).on_event_loops(Arc::clone(&event_loops));
-        Ok((bound.serve(services, self.cluster_id.clone()), event_loops))
+        let registry = MemberRegistry::new(self.cluster_id.clone(), view.clone());
+        services.insert("ClientMetaService", Arc::new(ClientMetaService::new(Arc::new(registry))));
+        let tracer = shown.traces.as_ref().map(|traces| traces.tracer());
+        let bound = bound.sharing(Arc::clone(&queues)).traced_by(tracer);
+        let server = bound.on_event_loops(Arc::clone(&event_loops)).serve(services, self.cluster_id.clone());
+        Ok(Ports { server: Arc::new(server), queues, event_loops })
+    }
+
+    /// Serves the pages, if there is a port for them.
+    fn show(
+        &self,
+        env: &Env,
+        settings: &StandaloneSettings,
+        shown: Shown,
+        member: Member,
+        ports: &Ports,
+        info: Option<BoundInfo>,
+    ) -> Result<Option<InfoServer>, String> {
+        let cluster: (String, Arc<dyn Surroundings>) = (self.cluster_id.clone(), Arc::new(member));
+        let queues = Arc::clone(&ports.queues);
+        let rpc = [("regionserver", &ports.server)];
+        let sources = Sources::new(env, settings, shown, &self.region_server, cluster, queues, &rpc);
+        let pages = InfoPages::start(env, sources, standalone::own_names(env, settings))?;
+        pages.serve(info, &Port::RegionServer)
     }
 }
 
+/// The RPC port, served.
+struct Ports {
+    server: Arc<RpcServer>,
+    queues: Arc<Queues>,
+    event_loops: Arc<EventLoops>,
+}
+
 /// Says on the standard output who this is; the last line begins with `ready`.
-fn tell(env: &Env, settings: &StandaloneSettings, started: &Started, started_ns: u64) {
+fn tell(
+    env: &Env,
+    settings: &StandaloneSettings,
+    started: &Started,
+    info: Option<&InfoServer>,
+    started_ns: u64,
+) {
     let mut text = format!("halcyon {} regionserver\n", env!("CARGO_PKG_VERSION"));
     text += &format!("root {} ({})\n", settings.root_address(), started.root);
     text += &format!("cluster {}\n", started.cluster_id);
@@ -207,6 +310,9 @@ fn tell(env: &Env, settings: &StandaloneSettings, started: &Started, started_ns:
         started.master.master().map_or("unknown".to_string(), |name| name.to_string())
     );
     text += &format!("regionserver {}\n", started.region_server.server_name());
+    if let Some(info) = info {
+        text += &format!("regionserver-info http://{}/\n", standalone::reach(info.local_addr()));
+    }
     text += &format!("ready after {} ms\n", (env.clock.monotonic_ns() - started_ns) / 1_000_000);
     let mut out = io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush()); // nobody has to listen

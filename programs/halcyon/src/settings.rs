@@ -1,7 +1,7 @@
 //! What is in force: defaults, then `hbase-site.xml`, then flags.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -47,6 +47,10 @@ pub struct StandaloneSettings {
     pub master_info_port: Option<u16>,
     /// `hbase.regionserver.info.port`; `None` (-1): no page.
     pub regionserver_info_port: Option<u16>,
+    /// Address of the master's page (`hbase.master.info.bindAddress`); `None`: `bind`.
+    pub master_info_bind: Option<IpAddr>,
+    /// Address of the region server's page (`hbase.regionserver.info.bindAddress`); `None`: `bind`.
+    pub regionserver_info_bind: Option<IpAddr>,
     /// Base path of what clients find in ZooKeeper (`zookeeper.znode.parent`).
     pub znode_parent: String,
     /// Limits of both RPC ports (`hbase.ipc.max.request.size`, `hbase.ipc.server.max.callqueue.size`).
@@ -67,7 +71,7 @@ const SOURCES: [&str; 5] = ["default", "hbase-site.xml", "environment", "option"
 #[derive(Clone, Debug)]
 pub struct ShownSetting {
     pub value: String,
-    /// One of [`SOURCES`].
+    /// One of [`SOURCES`], or the master of a cluster.
     pub source: &'static str,
     pub description: halcyon_settings::Description,
 }
@@ -109,6 +113,8 @@ impl Default for StandaloneSettings {
             regionserver_port: 16020,
             master_info_port: Some(16010),
             regionserver_info_port: Some(16030),
+            master_info_bind: None,
+            regionserver_info_bind: None,
             znode_parent: "/hbase".to_string(),
             rpc: RpcSettings::default(),
             cleaner: CleanerSettings::default(),
@@ -228,6 +234,17 @@ impl StandaloneSettings {
         self.root.clone().unwrap_or_else(|| self.data.display().to_string())
     }
 
+    /// Where the master's page is; `None`: there is none.
+    pub fn master_info_address(&self) -> Option<SocketAddr> {
+        self.master_info_port.map(|port| SocketAddr::new(self.master_info_bind.unwrap_or(self.bind), port))
+    }
+
+    /// Where the region server's page is; `None`: there is none.
+    pub fn regionserver_info_address(&self) -> Option<SocketAddr> {
+        let bind = self.regionserver_info_bind.unwrap_or(self.bind);
+        self.regionserver_info_port.map(|port| SocketAddr::new(bind, port))
+    }
+
     /// With the root directory that the master of the cluster names, if it does.
     pub fn with_root(mut self, address: Option<&str>) -> Result<StandaloneSettings, String> {
         if let Some(address) = address {
@@ -266,15 +283,15 @@ impl StandaloneSettings {
             self.set_root(root).map_err(|why| format!("--root {root} {why}"))?;
         }
         take(&mut self.data, &flags.data);
-        take(&mut self.bind, &flags.bind);
-        take(&mut self.hostname, &flags.hostname);
+        take(&mut self.bind, &flags.server.bind);
+        take(&mut self.hostname, &flags.server.hostname);
         take(&mut self.zookeeper_port, &flags.zookeeper_port);
         take(&mut self.master_port, &flags.master_port);
         take(&mut self.regionserver_port, &flags.regionserver_port);
         take(&mut self.master_info_port, &flags.master_info_port.map(Some));
         take(&mut self.regionserver_info_port, &flags.regionserver_info_port.map(Some));
-        take(&mut self.regionserver.memory_bytes, &flags.memory.map(|Size(bytes)| bytes));
-        if let Some(sync) = flags.wal_sync {
+        take(&mut self.regionserver.memory_bytes, &flags.server.memory.map(|Size(bytes)| bytes));
+        if let Some(sync) = flags.server.wal_sync {
             self.regionserver.wal_sync = match sync {
                 WalSync::Fsync => SyncMode::Fsync,
                 WalSync::Written => SyncMode::Written,
@@ -351,6 +368,10 @@ const SETTINGS: &[Section<StandaloneSettings>] = &[
                 "HTTP port of the master's page; -1: none.";
             Restart, "hbase.regionserver.info.port", "port", InfoPort, regionserver_info_port,
                 "HTTP port of the region server's page; -1: none.";
+            Restart, "hbase.master.info.bindAddress", "IP address", InfoAddress, master_info_bind,
+                "Address of the master's page. Not set: that of every port. HBase: `0.0.0.0`.";
+            Restart, "hbase.regionserver.info.bindAddress", "IP address", InfoAddress, regionserver_info_bind,
+                "Address of the region server's page, likewise.";
             Restart, "zookeeper.znode.parent", "path", Text, znode_parent,
                 "Base path of what clients find in ZooKeeper.";
         ),
@@ -468,6 +489,23 @@ impl Codec<Option<u16>> for InfoPort {
     }
 }
 
+/// An address, or that of every port.
+struct InfoAddress;
+
+impl Codec<Option<IpAddr>> for InfoAddress {
+    fn parse(text: &str) -> Option<Option<IpAddr>> {
+        text.parse().ok().map(Some)
+    }
+
+    fn print(address: &Option<IpAddr>) -> Option<String> {
+        address.map(|address| address.to_string())
+    }
+
+    fn refused(_: &Option<IpAddr>) -> &'static str {
+        "is not an IP address"
+    }
+}
+
 /// Refuses a value that still has a reference. Used as it is, it would name another directory or address.
 fn check_resolved(name: &str, value: &str) -> Result<(), String> {
     match first_reference(value) {
@@ -545,6 +583,12 @@ fn reason_without_effect(name: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::ServerArgs;
+
+    fn with_memory(bytes: u64) -> StandaloneArgs {
+        let server = ServerArgs { memory: Some(Size(bytes)), ..ServerArgs::default() };
+        StandaloneArgs { server, ..StandaloneArgs::default() }
+    }
 
     fn property(name: &str, value: &str) -> Property {
         Property { name: name.to_string(), value: value.to_string() }
@@ -556,6 +600,7 @@ mod tests {
             data: PathBuf::from("/var/lib/x"),
             master_info_port: None,
             regionserver_port: 7,
+            regionserver_info_bind: Some(Ipv4Addr::UNSPECIFIED.into()),
             cleaner: CleanerSettings { archive_keep: Duration::from_secs(9), ..CleanerSettings::default() },
             ..StandaloneSettings::default()
         };
@@ -581,8 +626,7 @@ mod tests {
             property("hbase.tmp.dir", "/ada/tmp"),
             property("my.own", "x"),
         ];
-        let flags =
-            StandaloneArgs { master_port: Some(9), memory: Some(Size(5 << 20)), ..StandaloneArgs::default() };
+        let flags = StandaloneArgs { master_port: Some(9), ..with_memory(5 << 20) };
         let (settings, unused) = StandaloneSettings::new(&properties, &flags).unwrap();
         assert_eq!(settings.data, PathBuf::from("/data/hbase"));
         assert_eq!((settings.master_port, settings.regionserver_port), (9, 2));
@@ -600,6 +644,7 @@ mod tests {
             ("hbase.master.port", "70000"),
             ("hbase.rootdir", "s3a://bucket/hbase"),
             ("hbase.master.ipc.address", "somewhere"),
+            ("hbase.regionserver.info.bindAddress", "somewhere"),
             ("zookeeper.znode.parent", "hbase"),
             ("hfile.block.cache.size", "7"),
             ("hbase.bucketcache.ioengine", "mmap:/ssd/cache"),
@@ -621,7 +666,8 @@ mod tests {
         let flags = StandaloneArgs { root: Some("/elsewhere".to_string()), ..StandaloneArgs::default() };
         let (settings, unused) = new(&flags).unwrap();
         assert_eq!((settings.root_address().as_str(), unused.len()), ("/elsewhere", 1));
-        let flags = StandaloneArgs { wal_sync: Some(WalSync::Written), ..StandaloneArgs::default() };
+        let server = ServerArgs { wal_sync: Some(WalSync::Written), ..ServerArgs::default() };
+        let flags = StandaloneArgs { server, ..StandaloneArgs::default() };
         assert!(new(&flags).unwrap_err().contains("--wal-sync written"));
     }
 
@@ -629,7 +675,7 @@ mod tests {
     fn every_setting_is_printed_once_under_its_source() {
         let properties =
             [property("hbase.master.port", "16000"), property("hbase.hstore.flusher.count", "7")];
-        let flags = StandaloneArgs { memory: Some(Size(256 << 20)), ..StandaloneArgs::default() };
+        let flags = with_memory(256 << 20);
         let printed = StandaloneSettings::print_by_source(&properties, &flags).unwrap();
         let (settings, _) = StandaloneSettings::new(&properties, &flags).unwrap();
         let sorted = |text: &str| {

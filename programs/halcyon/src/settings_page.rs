@@ -1,4 +1,4 @@
-//! `docs/CONFIGURATION.md`: every property that `halcyon standalone` obeys, from the tables that declare the settings. A
+//! `docs/CONFIGURATION.md`: every property that the servers obey, from the tables that declare the settings. A
 //! test holds the page to the code; run it with `HALCYON_WRITE_DOCS=1` to write the page anew.
 
 use std::path::PathBuf;

@@ -10,9 +10,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use halcyon_coord::{ClusterZnodes, ZkServer, ZkSettings, ZnodeTree};
+use halcyon_coord::{ClientMetaService, ClusterZnodes, ZkServer, ZkSettings, ZnodeTree};
 use halcyon_env::{Env, FileLock, FileSystem, RealFileSystem, spawn_thread};
-use halcyon_master::{ClientMetaService, HbckService, Master, MasterService, MasterSettings, StopRequest};
+use halcyon_master::{HbckService, Master, MasterService, MasterSettings, StopRequest};
 use halcyon_regionserver::{AdminService, ClientService, Predecessors, RegionServer, RegionServerSettings};
 use halcyon_rpc::{BoundServer, Call, EventLoops, Outcome, Queues, RpcError, RpcServer, Service, Services};
 use halcyon_schema::ServerName;
@@ -21,19 +21,17 @@ use tokio::sync::Notify;
 
 use crate::Failure;
 use crate::args::StandaloneArgs;
-use crate::console::{self, Console, Role};
-use crate::hbase_pages;
-use crate::host_check;
 use crate::info::{BoundInfo, InfoServer};
+use crate::info_pages::{InfoPages, Port};
 use crate::limits;
-use crate::pages::{self, Sources};
-use crate::prof::Profiler;
+use crate::pages::{Shown, Sources};
 use crate::root::{self, Root};
 use crate::safe_start::{self, Protection};
 use crate::settings::{ShownSetting, StandaloneSettings};
 use crate::signals::StopSignals;
 use crate::site::{self, Property};
 use crate::sizes::Size;
+use crate::surroundings::Surroundings;
 use crate::systemd;
 use crate::traces::{self, Traces};
 
@@ -68,7 +66,7 @@ pub fn run(args: StandaloneArgs) -> Result<(), Failure> {
     for sentence in unused {
         eprintln!("halcyon: hbase-site.xml: {sentence}");
     }
-    if args.print_settings {
+    if args.server.print_settings {
         print!("{}", StandaloneSettings::print_by_source(&properties, &args)?);
         return Ok(());
     }
@@ -120,7 +118,7 @@ fn check_safe_start(
 }
 
 /// Reads the site file as at the start, with the same flags. What the region server does not know needs a restart.
-fn read_again(
+pub fn read_again(
     env: Env,
     args: StandaloneArgs,
     started: StandaloneSettings,
@@ -273,7 +271,7 @@ fn machine_name(env: &Env) -> Option<String> {
 }
 
 /// Names that requests to the info ports may call this machine by.
-fn own_names(env: &Env, settings: &StandaloneSettings) -> Vec<String> {
+pub fn own_names(env: &Env, settings: &StandaloneSettings) -> Vec<String> {
     let configured = Some(settings.hostname.clone()).filter(|name| !name.is_empty());
     configured.into_iter().chain(machine_name(env)).collect()
 }
@@ -377,12 +375,6 @@ impl Service for Refused {
     }
 }
 
-/// What pages show of the start.
-struct Shown {
-    settings: Vec<ShownSetting>,
-    traces: Option<Arc<Traces>>,
-}
-
 /// Every port, taken but not served, except for the one where the cluster is looked for: nothing is found there
 /// yet.
 struct Bound {
@@ -406,15 +398,11 @@ impl Bound {
         let zookeeper = zookeeper.await.map_err(failed("ZooKeeper endpoint"))?;
         let master = rpc(settings.master_port).await.map_err(failed("master"))?;
         let region_server = rpc(settings.regionserver_port).await.map_err(failed("region server"))?;
-        let mut infos = [None, None];
-        let ports = [settings.master_info_port, settings.regionserver_info_port];
-        let names = ["master's page", "region server's page"];
-        for at in 0..2 {
-            if let Some(port) = ports[at] {
-                infos[at] = Some(BoundInfo::bind(address(port)).await.map_err(failed(names[at]))?);
-            }
-        }
-        let [master_info, region_server_info] = infos;
+        let master_info = settings.master_info_address();
+        let master_info = BoundInfo::bind_if(master_info).await.map_err(failed("master's page"))?;
+        let region_server_info = settings.regionserver_info_address();
+        let region_server_info =
+            BoundInfo::bind_if(region_server_info).await.map_err(failed("region server's page"))?;
         Ok(Bound { tree, zookeeper, master, region_server, master_info, region_server_info })
     }
 
@@ -443,44 +431,13 @@ impl Bound {
             region_server.on_event_loops(Arc::clone(&event_loops)).serve(services, cluster_id.clone());
         let (master, region_server) = (Arc::new(master), Arc::new(region_server));
 
-        let mut sources = Sources {
-            clock: env.clock.clone(),
-            stalls: env.stalls.clone(),
-            started_ms: roles.master_name.start_code,
-            cluster_id: cluster_id.clone(),
-            settings: settings.to_string(),
-            shown_settings: shown.settings,
-            traces: shown.traces.clone(),
-            region_server: Arc::clone(&roles.region_server),
-            master: Arc::clone(&roles.master),
-            queues,
-            resident_bytes: {
-                let env = env.clone();
-                Box::new(move || halcyon_env::resident_bytes(&*env.local))
-            },
-            windows: Default::default(),
-            rpc: Vec::new(),
-        };
-        for (name, server) in [("master", &master), ("regionserver", &region_server)] {
-            let server = Arc::downgrade(server);
-            let read = move || server.upgrade().map(|server| server.stats().snapshot()).unwrap_or_default();
-            sources.rpc.push((name, Box::new(read)));
-        }
-        let sources = Arc::new(sources);
-        let console =
-            Console::start(Arc::clone(&sources)).map_err(|error| format!("cannot start threads: {error}"))?;
-        let (profiler, own_names) = (Profiler::new(env.clone()), own_names(env, settings));
-        let show = |info: Option<BoundInfo>, role: Role| {
-            let routes = || {
-                let pages = pages::routes(Arc::clone(&sources)).merge(hbase_pages::routes(&sources, role));
-                let all = pages.merge(console::routes(&console, role)).merge(profiler.routes());
-                host_check::guarded(all, own_names.clone())
-            };
-            info.map(|info| info.serve(routes())).transpose()
-        };
-        let no_page = |error: io::Error| format!("cannot show a page: {error}");
-        let master_info = show(self.master_info, Role::Master).map_err(no_page)?;
-        let region_server_info = show(self.region_server_info, Role::RegionServer).map_err(no_page)?;
+        let surroundings: Arc<dyn Surroundings> = roles.master.clone();
+        let ports = [("master", &master), ("regionserver", &region_server)];
+        let cluster = (cluster_id.clone(), surroundings);
+        let sources = Sources::new(env, settings, shown, &roles.region_server, cluster, queues, &ports);
+        let pages = InfoPages::start(env, sources, own_names(env, settings))?;
+        let master_info = pages.serve(self.master_info, &Port::Master(Arc::clone(&roles.master)))?;
+        let region_server_info = pages.serve(self.region_server_info, &Port::RegionServer)?;
 
         let info_port = |info: &Option<InfoServer>| info.as_ref().map_or(0, |info| info.local_addr().port());
         let znodes = ClusterZnodes::new(self.tree, &settings.znode_parent, master.local_addr().port());
@@ -574,6 +531,14 @@ pub async fn failed(region_server: &RegionServer) -> String {
     }
 }
 
+/// An address that this machine can connect to.
+pub fn reach(address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => SocketAddr::from(([127, 0, 0, 1], address.port())),
+        _ => address,
+    }
+}
+
 /// Says on the standard output where to connect and what is in force; the last line begins with `ready`.
 fn tell(env: &Env, settings: &StandaloneSettings, roles: &Roles, ports: &Ports, started_ns: u64) {
     let region_server = &settings.regionserver;
@@ -585,10 +550,6 @@ fn tell(env: &Env, settings: &StandaloneSettings, roles: &Roles, ports: &Ports, 
             "written: an acknowledged write is with the operating system and survives a crash of the process, \
              not of the machine"
         }
-    };
-    let reach = |address: SocketAddr| match address.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => SocketAddr::from(([127, 0, 0, 1], address.port())),
-        _ => address,
     };
     let mib = |bytes: u64| bytes >> 20;
     let mut text = format!("halcyon {} standalone\n", env!("CARGO_PKG_VERSION"));

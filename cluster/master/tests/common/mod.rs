@@ -15,8 +15,9 @@ use halcyon_contract::{
     RegionFiles, RegionInfoRequest, RegionInfoResponse, RegionServerApi, ServerReport, ServerReports,
     SystemTables,
 };
+use halcyon_coord::ClientMetaService;
 use halcyon_env::{Clock, Env, SystemClock};
-use halcyon_master::{ClientMetaService, HbckService, Master, MasterService, MasterSettings};
+use halcyon_master::{HbckService, Master, MasterService, MasterSettings};
 use halcyon_proto::pb;
 use halcyon_rpc::{Call, Connection, Outcome, RpcError, Service};
 use halcyon_schema::{FamilyDescriptor, RegionInfo, ServerName, TableDescriptor, TableName};
@@ -392,7 +393,7 @@ pub struct Cluster {
     pub server: Arc<FakeRegionServer>,
     pub master: Arc<Master>,
     pub service: MasterService,
-    pub registry: ClientMetaService,
+    pub registry: ClientMetaService<Master>,
 }
 
 pub fn settings() -> MasterSettings {

@@ -83,7 +83,8 @@ pub async fn raw(name: &str) -> (zk::Client, String) {
     let connector = zk::Client::connector().with_session_timeout(Duration::from_secs(60));
     let client = connector.connect(&zookeeper()).await.unwrap();
     let base = format!("/test-{name}");
-    for path in [&base, &format!("{base}/rs"), &format!("{base}/draining")] {
+    for path in [&base, &format!("{base}/rs"), &format!("{base}/draining"), &format!("{base}/backup-masters")]
+    {
         create(&client, path, b"").await;
     }
     (client, base)

@@ -2,6 +2,7 @@
 //!
 //! A query parameter that is unknown or makes no sense is answered with 400 and a sentence that names it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use axum::extract::rejection::QueryRejection;
@@ -10,6 +11,8 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
+use halcyon_regionserver::OnlineRegion;
+use halcyon_schema::TableName;
 use serde::{Deserialize, Serialize};
 
 use super::health::{self, Evidence, Verdict};
@@ -18,6 +21,8 @@ use super::lists;
 use super::marks::StallMark;
 use super::timeline::{Points, Range};
 use super::{Console, Role};
+use crate::pages::Sources;
+use crate::surroundings::{Fact, Scope};
 
 type Shared = State<(Arc<Console>, Role)>;
 type Parameters<P> = Result<Query<P>, QueryRejection>;
@@ -106,6 +111,9 @@ pub struct NoParameters {}
 #[derive(Serialize)]
 struct Summary {
     role: Role,
+    scope: Scope,
+    /// Where the server stands among others; empty if it is all of the cluster.
+    place: Vec<Fact>,
     version: &'static str,
     cluster: String,
     server: String,
@@ -198,22 +206,32 @@ struct KeyAnswer {
     map: super::keys::KeyMap,
 }
 
+/// Tables with a state or with an open region.
+fn tables_count(sources: &Sources, open: &[Arc<OnlineRegion>]) -> usize {
+    let states = sources.surroundings.table_states();
+    let open: BTreeSet<&TableName> = open.iter().map(|online| online.region.info().table()).collect();
+    states.len() + open.into_iter().filter(|table| !states.contains_key(&table.to_string())).count()
+}
+
 impl Console {
     fn summary(&self, role: Role, _: NoParameters) -> Result<Summary, Refused> {
         let sources = &self.sources;
         let now_ms = sources.clock.now_ms();
         let up_s = (now_ms - sources.started_ms).max(0) as u64 / 1000;
-        let procedures = sources.master.procedures();
+        let (procedures, open) =
+            (sources.surroundings.procedures(), sources.region_server.regions().online());
         Ok(Summary {
             role,
+            scope: sources.surroundings.scope(),
+            place: sources.surroundings.facts(),
             version: env!("CARGO_PKG_VERSION"),
             cluster: sources.cluster_id.clone(),
             server: sources.region_server.server_name().to_string(),
             now_ms,
             started_ms: sources.started_ms,
             up_s,
-            regions_count: sources.region_server.regions().online().len(),
-            tables_count: sources.master.table_states().len() + 1, // `hbase:meta` has no state of its own
+            regions_count: open.len(),
+            tables_count: tables_count(sources, &open),
             procedures_count: procedures.len(),
             memory_budget_bytes: sources.region_server.settings().plan().budget,
             slow_call_ms: sources

@@ -11,6 +11,7 @@ use super::api::{NoParameters, Refused};
 use super::keys::KeyTraffic;
 use super::keys_text::key_text;
 use super::{Console, Role};
+use crate::surroundings::Scope;
 
 /// Regions of one answer.
 const REGIONS_MAX: usize = 1000;
@@ -70,16 +71,19 @@ struct Table {
 
 #[derive(Serialize)]
 pub struct Tables {
+    /// Of what the tables are: of the cluster, or with open regions at this server.
+    scope: Scope,
     /// All tables, those that are left out too.
     count: usize,
     tables: Vec<Table>,
 }
 
 pub fn tables(console: &Console, _: Role, _: NoParameters) -> Result<Tables, Refused> {
-    let states = console.sources.master.table_states().into_iter();
+    let surroundings = &console.sources.surroundings;
+    let states = surroundings.table_states().into_iter();
     let mut tables: BTreeMap<String, Table> = states
         .map(|(name, state)| {
-            let state = format!("{state:?}").to_lowercase();
+            let state = state.to_lowercase();
             (name.clone(), Table { name, state, ..Table::default() })
         })
         .collect();
@@ -97,7 +101,7 @@ pub fn tables(console: &Console, _: Role, _: NoParameters) -> Result<Tables, Ref
         table.load.add(&load);
     }
     let count = tables.len();
-    Ok(Tables { count, tables: tables.into_values().take(TABLES_MAX).collect() })
+    Ok(Tables { scope: surroundings.scope(), count, tables: tables.into_values().take(TABLES_MAX).collect() })
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -233,7 +237,7 @@ pub fn procedures(console: &Console, _: Role, _: NoParameters) -> Result<Procedu
     let now_ms = console.sources.clock.now_ms();
     let mut locks: BTreeMap<String, Lock> = BTreeMap::new();
     let mut procedures = Vec::new();
-    for one in console.sources.master.procedures() {
+    for one in console.sources.surroundings.procedures() {
         for resource in &one.locks {
             let lock = locks.entry(resource.clone()).or_default();
             lock.resource = resource.clone();

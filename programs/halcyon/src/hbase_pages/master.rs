@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use halcyon_master::ProcedureTimes;
+use halcyon_master::{Master, ProcedureTimes};
 
 use super::beans::Bean;
 use super::region_server::ipc_attributes;
@@ -11,7 +11,7 @@ use crate::pages::Sources;
 const CONTEXT: &str = "master";
 const MASTER: &str = "Master";
 
-pub fn beans(sources: &Sources) -> Vec<Bean> {
+pub fn beans(sources: &Sources, running: &Master) -> Vec<Bean> {
     let server_name = sources.region_server.server_name();
     let host = server_name.host.clone();
     let bean = |sub| Bean::of_hbase(MASTER, Some(sub), CONTEXT, &host);
@@ -31,11 +31,11 @@ pub fn beans(sources: &Sources) -> Vec<Bean> {
     server.gauge("numDrainingRegionServers", 0, "Region servers that are being emptied");
     let requests = sources.region_server.server_load().total_number_of_requests();
     server.counter("clusterRequests", requests, "Requests to all region servers");
-    let moving = sources.master.regions_in_transition_count();
+    let moving = running.regions_in_transition_count();
     assignment.gauge("ritCount", moving, "Regions in transition");
-    procedure_attributes(assignment, snapshots, &sources.master.procedure_times());
+    procedure_attributes(assignment, snapshots, &running.procedure_times());
     procedure.gauge("numMasterWALs", 0, "There is none: each procedure is a file");
-    balancer.tag("isBalancerActive", &sources.master.is_balancer_on().to_string());
+    balancer.tag("isBalancerActive", &running.is_balancer_on().to_string());
     ipc_attributes(ipc, sources, "master");
     Vec::from(beans)
 }

@@ -33,7 +33,7 @@ pub use self::beans::WindowsNow;
 pub use self::windows::Windows;
 
 use self::beans::Bean;
-use crate::console::Role;
+use crate::info_pages::Port;
 use crate::pages::Sources;
 
 const HTML: &str = "text/html; charset=utf-8";
@@ -43,12 +43,12 @@ const TEXT: &str = "text/plain; charset=utf-8";
 #[derive(Clone)]
 struct Pages {
     sources: Arc<Sources>,
-    role: Role,
+    port: Port,
 }
 
 /// The routes of one info port.
-pub fn routes(sources: &Arc<Sources>, role: Role) -> Router {
-    let pages = Pages { sources: Arc::clone(sources), role };
+pub fn routes(sources: &Arc<Sources>, port: &Port) -> Router {
+    let pages = Pages { sources: Arc::clone(sources), port: port.clone() };
     let routes = Router::new()
         .route("/jmx", get(jmx::answer))
         .route("/prometheus", get(prometheus::answer))
@@ -60,19 +60,21 @@ pub fn routes(sources: &Arc<Sources>, role: Role) -> Router {
         .route("/logs/", get(tools::logs))
         .route("/logLevel", get(tools::log_level))
         .route("/health", get(tools::health));
-    let routes = match role {
-        Role::Master => routes.route("/master-status", get(status::master)),
-        Role::RegionServer => routes.route("/rs-status", get(status::region_server)),
-    };
-    routes.with_state(pages)
+    match port {
+        Port::Master(master) => {
+            let status = Router::new().route("/master-status", get(status::master));
+            routes.with_state(pages.clone()).merge(status.with_state((pages, Arc::clone(master))))
+        }
+        Port::RegionServer => routes.route("/rs-status", get(status::region_server)).with_state(pages),
+    }
 }
 
 impl Pages {
     /// The beans of this port's server.
     fn beans(&self) -> Vec<Bean> {
-        let mut beans = match self.role {
-            Role::Master => master::beans(&self.sources),
-            Role::RegionServer => region_server::beans(&self.sources),
+        let mut beans = match &self.port {
+            Port::Master(master) => master::beans(&self.sources, master),
+            Port::RegionServer => region_server::beans(&self.sources),
         };
         beans.extend(process::beans(&self.sources));
         beans

@@ -4,11 +4,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::sync::Arc;
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
+use halcyon_master::Master;
 use halcyon_schema::TableName;
 use serde::Deserialize;
 
@@ -16,6 +18,7 @@ use super::conf::escaped;
 use super::region_server::{Counted, regions};
 use super::{Pages, html, made, text};
 use crate::console::key_text;
+use crate::surroundings::{Fact, Scope};
 
 /// Regions that a page lists. The console pages through all.
 const REGIONS_MAX: usize = 1000;
@@ -23,8 +26,8 @@ const STYLE: &str = "body{font-family:sans-serif;margin:1.5rem;max-width:80rem}t
     td,th{border:1px solid #8888;padding:.2rem .5rem;text-align:left;overflow-wrap:anywhere}\
     @media(prefers-color-scheme:dark){body{background:#111;color:#ddd}a{color:#8bf}}";
 
-pub async fn master(State(pages): State<Pages>) -> Response {
-    made(move || html(master_page(&pages))).await
+pub async fn master(State((pages, master)): State<(Pages, Arc<Master>)>) -> Response {
+    made(move || html(master_page(&pages, &master))).await
 }
 
 pub async fn region_server(State(pages): State<Pages>) -> Response {
@@ -81,6 +84,23 @@ impl Page {
         self.table("Server", &["", ""], facts.into_iter().map(|(name, value)| vec![name.to_string(), value]));
     }
 
+    /// Where the server stands in its cluster; nothing if it is all of it. Links lead to pages of other servers.
+    fn place(&mut self, facts: &[Fact]) {
+        if facts.is_empty() {
+            return;
+        }
+        self.0.push_str("<h2>Cluster</h2><table>");
+        for Fact { name, value, link } in facts {
+            let (name, value) = (escaped(name), escaped(value));
+            let value = match link {
+                Some(link) => format!("<a href=\"{}\">{value}</a>", escaped(link)),
+                None => value,
+            };
+            let _ = write!(self.0, "<tr><td>{name}</td><td>{value}</td></tr>");
+        }
+        self.0.push_str("</table>");
+    }
+
     fn end(mut self) -> String {
         self.0.push_str("</body></html>\n");
         self.0
@@ -91,7 +111,7 @@ fn up_text(pages: &Pages) -> String {
     format!("{} s", (pages.sources.clock.now_ms() - pages.sources.started_ms).max(0) / 1000)
 }
 
-fn master_page(pages: &Pages) -> String {
+fn master_page(pages: &Pages, master: &Master) -> String {
     let sources = &pages.sources;
     let mut page = Page::new("Master");
     let server_name = sources.region_server.server_name().to_string();
@@ -99,7 +119,7 @@ fn master_page(pages: &Pages) -> String {
         ("Version", env!("CARGO_PKG_VERSION").to_string()),
         ("Cluster", sources.cluster_id.clone()),
         ("Up", up_text(pages)),
-        ("Regions in transition", sources.master.regions_in_transition_count().to_string()),
+        ("Regions in transition", master.regions_in_transition_count().to_string()),
     ]);
     let regions = regions(sources);
     let requests = sources.region_server.server_load().total_number_of_requests();
@@ -110,13 +130,13 @@ fn master_page(pages: &Pages) -> String {
         let sums = by_table.entry(region.info.table().to_string()).or_default();
         *sums = (sums.0 + 1, sums.1 + region.stats.store_file_bytes);
     }
-    let states = sources.master.table_states();
+    let states = master.table_states();
     let rows = states.iter().map(|(name, state)| {
         let (count, bytes) = by_table.get(name).copied().unwrap_or_default();
         vec![name.clone(), format!("{state:?}").to_uppercase(), count.to_string(), bytes.to_string()]
     });
     page.table("Tables", &["Table", "State", "Open regions", "Bytes of store files"], rows);
-    let procedures = sources.master.procedures();
+    let procedures = master.procedures();
     let rows = procedures
         .into_iter()
         .map(|it| vec![it.id.to_string(), it.name.to_string(), it.owner, it.state, it.locks.join(", ")]);
@@ -132,6 +152,7 @@ fn region_server_page(pages: &Pages) -> String {
     page.facts([
         ("Server", sources.region_server.server_name().to_string()),
         ("Version", env!("CARGO_PKG_VERSION").to_string()),
+        ("Cluster", sources.cluster_id.clone()),
         ("Up", up_text(pages)),
         ("Failure", sources.region_server.failure().unwrap_or_else(|| "none".to_string())),
         ("Memstores", format!("{} B of {} B", stats.memstore_bytes, stats.memstore_high_bytes)),
@@ -143,6 +164,7 @@ fn region_server_page(pages: &Pages) -> String {
             format!("{}, {}", stats.queued_flushes_count, stats.queued_compactions_count),
         ),
     ]);
+    page.place(&sources.surroundings.facts());
     region_table(&mut page, &regions(sources));
     page.end()
 }
@@ -171,14 +193,14 @@ fn region_table(page: &mut Page, regions: &[Counted]) {
 
 fn table_page(pages: &Pages, name: &TableName) -> Response {
     let sources = &pages.sources;
-    let state = match sources.master.table_states().get(&name.to_string()) {
-        Some(state) => format!("{state:?}").to_uppercase(),
-        None if name.to_string() == "hbase:meta" => "ENABLED".to_string(),
-        None => return text(StatusCode::NOT_FOUND, format!("There is no table {name}.\n")),
-    };
-    let mut page = Page::new(&format!("Table {name}"));
     let mut regions = regions(sources);
     regions.retain(|region| region.info.table() == name);
+    let state = match sources.surroundings.table_states().remove(&name.to_string()) {
+        Some(state) => state,
+        None if !regions.is_empty() => "ENABLED".to_string(),
+        None => return text(StatusCode::NOT_FOUND, no_table(sources.surroundings.scope(), name)),
+    };
+    let mut page = Page::new(&format!("Table {name}"));
     let descriptor =
         sources.region_server.regions().online().into_iter().find(|it| it.region.info().table() == name);
     page.facts([("State", state), ("Open regions", regions.len().to_string())]);
@@ -191,6 +213,13 @@ fn table_page(pages: &Pages, name: &TableName) -> Response {
     html(page.end())
 }
 
+fn no_table(scope: Scope, name: &TableName) -> String {
+    match scope {
+        Scope::Cluster => format!("There is no table {name}.\n"),
+        Scope::Server => format!("No region of a table {name} is open at this server.\n"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -199,6 +228,8 @@ mod tests {
     fn cells_are_text() {
         let mut page = Page::new("<title>");
         page.table("<h>", &["<c>"], std::iter::once(vec!["<script>alert(1)</script>".to_string()]));
+        let (value, link) = ("<script>".to_string(), Some("http://h\"><script>:1/".to_string()));
+        page.place(&[Fact { name: "<c>", value, link }]);
         let page = page.end();
         assert!(page.contains("<td>&lt;script&gt;alert(1)&lt;/script&gt;</td>"), "{page}");
         assert!(!page.contains("<script") && !page.contains("<title><title>") && !page.contains("<c>"));
