@@ -200,12 +200,35 @@ fn small_answers() {
     let evict = pb::ClearRegionBlockCacheRequest { region: vec![lab.specifier()] };
     let cleared: pb::ClearRegionBlockCacheResponse = lab.admin("ClearRegionBlockCache", &evict).unwrap();
     assert!(cleared.stats.max_cache_size() > 0);
-    for method in ["ReplicateWALEntry", "Replay", "GetStoreFile", "OpenRegion", "CloseRegion", "NoSuch"] {
+    for method in ["ReplicateWALEntry", "Replay", "OpenRegion", "CloseRegion", "NoSuch"] {
         let error = lab.admin::<pb::UpdateConfigurationResponse>(method, &pb::UpdateConfigurationRequest {});
         let error = error.unwrap_err();
         assert_eq!(error.message, format!("java.lang.UnsupportedOperationException: {method}"));
         assert!(error.do_not_retry);
     }
+}
+
+#[test]
+fn store_files_are_named_by_family() {
+    let lab = Lab::new();
+    let ask = |families: &[&'static str]| pb::GetStoreFileRequest {
+        region: lab.specifier(),
+        family: families.iter().map(|family| Bytes::from_static(family.as_bytes())).collect(),
+    };
+    let files = |families: &[&'static str]| -> Vec<String> {
+        lab.admin::<pb::GetStoreFileResponse>("GetStoreFile", &ask(families)).unwrap().store_file
+    };
+    assert!(files(&[]).is_empty());
+    lab.put("row", "q", "1");
+    lab.server.flush_region(lab.info.encoded_name(), &[]).unwrap();
+    let all = files(&[]);
+    assert_eq!(all.len(), 1);
+    assert!(all[0].contains(&format!("/{}/f/", lab.info.encoded_name())), "{all:?}");
+    assert_eq!(files(&["f"]), all);
+    assert_eq!(
+        class(lab.admin::<pb::GetStoreFileResponse>("GetStoreFile", &ask(&["nowhere"]))),
+        "NoSuchColumnFamilyException"
+    );
 }
 
 #[test]

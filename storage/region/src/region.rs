@@ -337,6 +337,17 @@ impl Region {
         views.flat_map(names).collect()
     }
 
+    /// Where the files of these families are; of all families if there is none. `NoSuchFamily` names one that is not there.
+    pub fn store_files(&self, families: &[impl AsRef<[u8]>]) -> Result<Vec<PathBuf>> {
+        let named: Vec<&Store> =
+            families.iter().map(|family| self.store_or_error(family.as_ref())).collect::<Result<_>>()?;
+        let stores = if named.is_empty() { self.stores.iter().collect() } else { named };
+        let paths = |store: &Store| -> Vec<PathBuf> {
+            store.view().files.iter().map(|file| file.path.clone()).collect()
+        };
+        Ok(stores.into_iter().flat_map(paths).collect())
+    }
+
     /// Whether the next read is to be kept; nearly, as others read too.
     #[inline]
     pub(crate) fn is_read_due(&self) -> bool {

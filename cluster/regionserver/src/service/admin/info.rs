@@ -39,6 +39,15 @@ fn tell_region(server: &RegionServer, request: &pb::GetRegionInfoRequest) -> Res
     }))
 }
 
+/// Paths of the files of a region, or of some of its families.
+pub(super) fn store_files(server: &RegionServer, call: &Call) -> Result<Reply, RpcError> {
+    let request: pb::GetStoreFileRequest = decode(&call.method, call.param.clone())?;
+    let online = server.regions.find(&request.region)?;
+    let files = online.region.store_files(&request.family).map_err(|error| errors::to_rpc(&error))?;
+    let store_file = files.iter().map(|file| file.display().to_string()).collect();
+    Ok(Reply::message(&pb::GetStoreFileResponse { store_file }))
+}
+
 pub(super) fn online_regions(server: &RegionServer) -> Reply {
     let regions = server.regions.online();
     let region_info = regions.iter().map(|online| online.region.info().to_pb()).collect();

@@ -93,6 +93,7 @@ fn answer_now(server: &Arc<RegionServer>, call: &Call) -> Result<Reply, RpcError
     match call.method.as_str() {
         "GetOnlineRegion" => Ok(info::online_regions(server)),
         "GetServerInfo" => Ok(info::server_info(server)),
+        "GetStoreFile" => info::store_files(server, call),
         "GetRegionLoad" => info::region_load(server, call),
         "GetSpaceQuotaSnapshots" => Ok(Reply::message(&pb::GetSpaceQuotaSnapshotsResponse::default())),
         "CompactRegion" => compaction::compact(server, call),
@@ -105,7 +106,7 @@ fn answer_now(server: &Arc<RegionServer>, call: &Call) -> Result<Reply, RpcError
         "GetLogEntries" => logs::entries(server, call),
         // The master opens and closes regions through `master.rs`; replication and the rest are not served.
         "OpenRegion" | "CloseRegion" | "WarmupRegion" | "ReplicateWALEntry" | "Replay"
-        | "ReplicateToReplica" | "GetStoreFile" | "UpdateFavoredNodes" | "StopServer" => {
+        | "ReplicateToReplica" | "UpdateFavoredNodes" | "StopServer" => {
             Err(errors::unsupported(&call.method))
         }
         method => Err(RpcError::unknown_method(method)),
