@@ -12,9 +12,12 @@
 # make roots   root directories under a real HBase and under Halcyon in turn, killed and stopped; a short form is part of make test
 # make cluster      a ZooKeeper, a NameNode and three DataNodes on this machine, for an hour (testing/cluster); CLUSTER="options of cluster.sh up"
 # make hdfs-test    files in HDFS, with writers frozen and DataNodes killed (testing/cluster), some minutes
+# make hdfs-suite   the tests of make test that start servers, with root directories in HDFS
 # make hdfs-kills   a standalone server with its root in HDFS, killed while a Java client writes; ROUNDS=number, default 10
 # make mixed-pages-test   the pages of a Halcyon region server in such a cluster, and its RPC registry by a Java client
 # make mixed-test   a Halcyon region server in a cluster of HBase 2.6.4: regions moved, the server killed, frozen, stopped
+# make mixed-load   a Java client beside moves, kills and freezes of a Halcyon server in an HBase cluster; MOVES=, KILLS=, FREEZES=, ROWS=
+# make linked-list  HBase's BigLinkedList in an HBase cluster while servers of HBase and of Halcyon are killed; ITERATIONS=number, default 2
 # make zookeeper-test   sessions with ZooKeeper, with servers killed, frozen and cut off (testing/cluster); znodes beside HBase's; some minutes
 # make bench-compare   the same load against Halcyon and HBase; BENCH="options of testing/bench/side-by-side.sh"
 # make bench   what the engine costs: bench-engine (beside RocksDB, which is built for it: needs a C++ compiler and libclang)
@@ -42,7 +45,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 CARGO_DEB := $(HOME)/.cache/halcyon/tools/bin/cargo-deb
 
-.PHONY: package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-kills mixed-pages-test mixed-test zookeeper-test bench-compare bench bench-engine bench-cell bench-server bench-build
+.PHONY: package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite hdfs-kills mixed-pages-test mixed-test mixed-load linked-list zookeeper-test bench-compare bench bench-engine bench-cell bench-server bench-build
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -133,8 +136,17 @@ hdfs-kills: build
 mixed-pages-test: build
 	HALCYON="$(HALCYON)" testing/cluster/mixed-pages-test.sh
 
+hdfs-suite: build
+	HALCYON="$(HALCYON)" testing/cluster/hdfs-suite.sh
+
 mixed-test: build
 	HALCYON="$(HALCYON)" testing/cluster/mixed-test.sh
+
+mixed-load: build
+	HALCYON="$(HALCYON)" testing/cluster/mixed-load.sh
+
+linked-list: build
+	HALCYON="$(HALCYON)" testing/cluster/linked-list.sh $(ITERATIONS)
 
 zookeeper-test:
 	testing/cluster/zookeeper-test.sh

@@ -102,7 +102,7 @@ keep() {
   : > "$DIR/ready"
   while [ "$SECONDS" -lt "$LIFE_SECONDS" ] && { [ -z "$OWNER" ] || kill -0 "$OWNER" 2> /dev/null; }; do
     read -r -t 1 -u 4 verb name || continue
-    [ "$verb" != start ] || process_start "$name"
+    [ "$verb" != start ] || process_lives "$DIR/$name" || process_start "$name"
   done
   echo "the end: $SECONDS s, owner ${OWNER:-none}"
 }

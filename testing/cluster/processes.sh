@@ -102,12 +102,15 @@ process_gone() { # process_gone DIRECTORY SECONDS: waits for its end
 
 process_restart() { # process_restart DIRECTORY: asks the keeper to start it, and waits until it runs
   ! process_lives "$1" || { echo "$(basename "$1") runs already" >&2; return 1; }
-  local tries=100
-  echo "start $(basename "$1")" > "$DIR/requests"
-  until process_lives "$1"; do
-    [ $((tries--)) -gt 0 ] || { echo "$(basename "$1") was not started" >&2; return 1; }
+  local try
+  for ((try = 0; try < 300; try++)); do
+    # again and again: a `read` of the keeper that ends in the middle of a line loses it
+    [ $((try % 50)) -ne 0 ] || echo "start $(basename "$1")" > "$DIR/requests"
     sleep 0.1
+    ! process_lives "$1" || return 0
   done
+  echo "$(basename "$1") was not started" >&2
+  return 1
 }
 
 process_state() { # process_state DIRECTORY

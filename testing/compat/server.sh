@@ -3,6 +3,7 @@
 # SERVER_PORTS="zookeeper master regionserver"     the ports of the server; default three free ones
 # SERVER_MEMORY      default 512m
 # SERVER_OPTIONS     more options
+# HALCYON_TEST_ROOT  a directory in HDFS, hdfs://host:port/...: the root directory is DATA below it
 SERVER_PID=""
 
 free_port() { # a port nobody listens on, below those that the kernel gives to connections
@@ -46,7 +47,7 @@ server_start() { # server_start DATA LOG
   # shellcheck disable=SC2086
   "$HALCYON" standalone --data "$1" --bind 127.0.0.1 --memory "${SERVER_MEMORY:-512m}" --zookeeper-port "${ports[0]}" \
     --master-port "${ports[1]}" --regionserver-port "${ports[2]}" --master-info-port 0 --regionserver-info-port 0 \
-    ${SERVER_OPTIONS:-} > "$log" 2>&1 < /dev/null &
+    ${HALCYON_TEST_ROOT:+--root "$HALCYON_TEST_ROOT$1"} ${SERVER_OPTIONS:-} > "$log" 2>&1 < /dev/null &
   SERVER_PID=$!
   if ! process_await "$SERVER_PID" 60 grep -q '^ready' "$log"; then
     echo "the server did not become ready; its output:" >&2

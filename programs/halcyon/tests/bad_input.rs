@@ -329,7 +329,7 @@ fn find(bytes: &[u8], part: &[u8]) -> Vec<usize> {
 async fn a_damaged_block_spoils_its_rows_only() {
     const DAMAGED: usize = 7;
     let data = fresh_dir("block");
-    let server = Server::start(&data, &[]);
+    let server = Server::start_on_this_machine(&data, &[]);
     let client = Client::connect(&server).await;
     let regions = table_on_disk(&client, "t", &[b"row030"]).await;
     drop(client);
@@ -343,7 +343,7 @@ async fn a_damaged_block_spoils_its_rows_only() {
         bytes[at + 100] ^= 0x10;
     });
 
-    let server = Server::start(&data, &[]);
+    let server = Server::start_on_this_machine(&data, &[]);
     let client = Client::connect(&server).await;
     let named = [file.display().to_string(), format!("{offset}")];
     let check = |error: &halcyon_client::ClientError| {
@@ -397,7 +397,7 @@ async fn scan(client: &Client, region: &RegionInfo) -> Result<usize, halcyon_cli
 #[tokio::test]
 async fn a_region_with_a_damaged_file_stays_closed_alone() {
     let data = fresh_dir("trailer");
-    let server = Server::start(&data, &[]);
+    let server = Server::start_on_this_machine(&data, &[]);
     let client = Client::connect(&server).await;
     let regions = table_on_disk(&client, "t", &[b"row030"]).await;
     let other = table_on_disk(&client, "other", &[]).await;
@@ -410,7 +410,7 @@ async fn a_region_with_a_damaged_file_stays_closed_alone() {
         bytes[len - 100..].fill(0);
     });
 
-    let server = Server::start(&data, &[]);
+    let server = Server::start_on_this_machine(&data, &[]);
     let client = Client::connect(&server).await;
     for number in 0..ROWS {
         assert_eq!(client.value(&other[0], &row(number)).await.unwrap(), Some(value(number)));
@@ -430,7 +430,7 @@ async fn a_region_with_a_damaged_file_stays_closed_alone() {
     fs::write(&file, whole).unwrap();
     drop(client);
     server.stop();
-    let server = Server::start(&data, &[]);
+    let server = Server::start_on_this_machine(&data, &[]);
     let client = Client::connect(&server).await;
     for number in 0..ROWS {
         assert_eq!(client.value(home(&regions, number), &row(number)).await.unwrap(), Some(value(number)));
@@ -477,7 +477,7 @@ async fn a_torn_log_loses_nothing_before_the_tear() {
     ];
     for (what, tear, lost) in tears {
         let data = fresh_dir("torn");
-        let server = Server::start(&data, &[]);
+        let server = Server::start_on_this_machine(&data, &[]);
         let client = Client::connect(&server).await;
         let region = client.create_table("t", vec![family("f")], &[]).await.remove(0);
         for number in 0..ROWS {
@@ -487,7 +487,7 @@ async fn a_torn_log_loses_nothing_before_the_tear() {
         server.kill();
         change(&newest_log(&data), tear);
 
-        let server = Server::start(&data, &[]);
+        let server = Server::start_on_this_machine(&data, &[]);
         let client = Client::connect(&server).await;
         for number in 0..ROWS {
             let expected = (number < ROWS - lost).then(|| value(number));
@@ -496,7 +496,7 @@ async fn a_torn_log_loses_nothing_before_the_tear() {
         client.put(&region, "after", b"all").await.unwrap();
         drop(client);
         server.kill();
-        let server = Server::start(&data, &[]);
+        let server = Server::start_on_this_machine(&data, &[]);
         let client = Client::connect(&server).await;
         assert_eq!(client.value(&region, "after").await.unwrap().unwrap(), b"all", "{what}");
         assert_eq!(client.value(&region, &row(3)).await.unwrap(), Some(value(3)), "{what}");

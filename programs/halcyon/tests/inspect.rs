@@ -68,7 +68,7 @@ fn regions_of(data: &Path) -> Vec<RegionInfo> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_root_directory_is_read_without_its_server() {
     let data = fresh_dir("inspect");
-    let server = Server::start(&data, &[]);
+    let server = Server::start_on_this_machine(&data, &[]);
     fill(&server).await;
     // Its memstores are only in WALs now, those of hbase:meta as well.
     server.kill();

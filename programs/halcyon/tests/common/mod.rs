@@ -18,6 +18,9 @@ use prost::Message;
 
 pub const PORTS: [&str; 5] = ["zookeeper", "master", "regionserver", "master-info", "regionserver-info"];
 
+/// Names a directory in HDFS, `hdfs://host:port/...`, below which servers of tests have their root directories.
+const TEST_ROOT: &str = "HALCYON_TEST_ROOT";
+
 /// A directory of this test's own, empty; removed by the test if it ends well.
 pub fn fresh_dir(name: &str) -> PathBuf {
     let dir = std::env::temp_dir().join(format!("halcyon-{name}-{}", std::process::id()));
@@ -45,9 +48,21 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts and waits until it is ready.
-    #[allow(clippy::zombie_processes)] // ends before it is let go
+    /// Starts and waits until it is ready. Its root directory is `data`, or one of that name below [`TEST_ROOT`].
     pub fn start(data: &Path, flags: &[&str]) -> Server {
+        let Ok(root) = std::env::var(TEST_ROOT) else { return Server::start_on_this_machine(data, flags) };
+        let root = format!("{root}{}", data.display());
+        let mut flags: Vec<&str> = flags.to_vec();
+        if let Some(at) = flags.iter().position(|flag| *flag == "--wal-sync") {
+            flags.drain(at..at + 2); // a root directory in HDFS has its own way
+        }
+        flags.extend(["--root", &root]);
+        Server::start_on_this_machine(data, &flags)
+    }
+
+    /// [`Server::start`] for tests that look at files or change them: `data` is the root directory.
+    #[allow(clippy::zombie_processes)] // ends before it is let go
+    pub fn start_on_this_machine(data: &Path, flags: &[&str]) -> Server {
         let mut command = Command::new(env!("CARGO_BIN_EXE_halcyon"));
         command.arg("standalone").arg("--data").arg(data).args(flags);
         for port in PORTS {
@@ -298,6 +313,13 @@ impl Client {
     pub async fn switch_compactions(&self, enabled: bool) {
         let request = pb::CompactionSwitchRequest { enabled };
         let _: pb::CompactionSwitchResponse = self.admin.call("CompactionSwitch", &request).await.unwrap();
+    }
+
+    /// Where the files of a region are, as the server says.
+    pub async fn store_files(&self, region: &RegionInfo) -> Result<Vec<PathBuf>, ClientError> {
+        let request = pb::GetStoreFileRequest { region: specifier(region), family: Vec::new() };
+        let files: pb::GetStoreFileResponse = self.admin.call("GetStoreFile", &request).await?;
+        Ok(files.store_file.into_iter().map(PathBuf::from).collect())
     }
 
     /// Asks for a compaction and waits until the region says that none is going on.

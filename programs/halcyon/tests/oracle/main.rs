@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::{Client, Server, fresh_dir, site, specifier, store_files};
+use common::{Client, Server, fresh_dir, site, specifier};
 use halcyon_cell::{Cell, CellType, TagType, append_tag};
 use halcyon_client::ConnectOptions;
 use halcyon_proto::pb;
@@ -312,7 +312,8 @@ impl Engine for ServerEngine {
             Ok(())
         };
         let files = || -> Vec<PathBuf> {
-            self.regions.iter().flat_map(|region| store_files(&lab.data, region)).collect()
+            let of = |region| lab.runtime.block_on(lab.client().store_files(region)).unwrap();
+            self.regions.iter().flat_map(of).collect()
         };
         let before = files();
         compact(major)?;
