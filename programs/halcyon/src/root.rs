@@ -109,14 +109,17 @@ fn hadoop_conf_dir() -> Option<PathBuf> {
     std::env::var_os("HADOOP_CONF_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from)
 }
 
-/// Where a file below the root is found once it was moved: a store file in the archive, a WAL in `oldWALs` or in the
-/// directory that is being split.
+/// Where a file below the root is found once it was moved: a store file in the archive, also one of a table that a master
+/// was still making when the file was opened; a WAL in `oldWALs` or in the directory that is being split.
 #[cfg(any(feature = "hdfs", test))]
 fn archived(root: &Path, file: &Path) -> Vec<PathBuf> {
     let data = layout::data_dir(root);
     if file.starts_with(&data) {
         let below = file.strip_prefix(root).expect("data is below the root");
         return vec![layout::archive_dir(root).join(below)];
+    }
+    if let Ok(below) = file.strip_prefix(layout::tmp_dir(root)) {
+        return vec![root.join(below), layout::archive_dir(root).join(below)];
     }
     let name = file.file_name().unwrap_or_default();
     if file.starts_with(layout::wals_dir(root)) {
@@ -244,6 +247,10 @@ mod tests {
         assert_eq!(
             found("/hbase/data/default/t/r/f/1"),
             [PathBuf::from("/hbase/archive/data/default/t/r/f/1")]
+        );
+        assert_eq!(
+            found("/hbase/.tmp/data/n/t/r/f/1"),
+            ["/hbase/data/n/t/r/f/1", "/hbase/archive/data/n/t/r/f/1"].map(PathBuf::from)
         );
         assert_eq!(found("/hbase/WALs/h,1,1/log"), [PathBuf::from("/hbase/oldWALs/log")]);
         assert_eq!(found("/hbase/hbase.id"), [] as [PathBuf; 0]);

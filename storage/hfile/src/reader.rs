@@ -8,7 +8,7 @@ use halcyon_cache::{
     Block, BlockCache, BlockKind, BlockOffset, BlockPriority, CachedFile, FileIdentity, FromFile,
 };
 use halcyon_cell::{CellComparator, Error, Key, KeyRef, Result, SeqId};
-use halcyon_env::{Env, invariant};
+use halcyon_env::{Env, ReadableFile, invariant};
 use halcyon_schema::BlockEncoding;
 
 use crate::BloomType;
@@ -93,8 +93,17 @@ impl HFile {
         cache: &Arc<BlockCache>,
         options: ReaderOptions,
     ) -> Result<Arc<HFile>> {
+        HFile::of_file(env.fs.open(path)?, cache, options)
+    }
+
+    /// As [`HFile::open`], of a file that is open.
+    pub fn of_file(
+        file: Arc<dyn ReadableFile>,
+        cache: &Arc<BlockCache>,
+        options: ReaderOptions,
+    ) -> Result<Arc<HFile>> {
+        let path = file.path().clone();
         let named = |e: Error| e.context(path.display());
-        let file = env.fs.open(path)?;
         let len = file.len()?;
         let mut tail = vec![0; len.min(trailer::TRAILER_LEN as u64) as usize];
         let tail_offset = len - tail.len() as u64;
@@ -107,7 +116,7 @@ impl HFile {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into();
         let identity = FileIdentity { name, len, stamp: stamp(&tail, &root, &info) };
         Ok(Arc::new(HFile {
-            blocks: cache.open_file(identity, path),
+            blocks: cache.open_file(identity, &path),
             len,
             source,
             options,

@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering;
 
 use halcyon_cell::{CellRef, Key, Result, same_bytes};
 
-use crate::region::Region;
+use crate::region::{Region, RegionServices};
 use crate::scan::matcher::{MatchCode, Matcher};
 use crate::scan::source::Heap;
-use crate::store::{FileTarget, Store, StoreFile, WrittenBy};
+use crate::store::{FileTarget, Store, StoreFile, StoreFileOpener, WrittenBy};
 
 impl Region {
     /// Where files of the store are made. `tags`: whether their cells have a part for tags.
@@ -33,8 +33,8 @@ impl Region {
         path: &Path,
         written_by: WrittenBy,
     ) -> Result<Arc<StoreFile>> {
-        let archive = self.archive_dir.parent().unwrap_or(&self.archive_dir);
-        let file = StoreFile::open(&self.services.env, path, archive, &store.family, &self.services.cache)?;
+        let RegionServices { env, cache, .. } = &self.services;
+        let file = StoreFileOpener { env, cache, family: &store.family }.open_hfile(path)?;
         let prefetch = self.services.settings.prefetches_on_open(&store.family);
         file.prefetch_wanted.store(prefetch, Ordering::Release);
         let of_server = self.services.settings.cache_on_write;

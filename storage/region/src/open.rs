@@ -23,7 +23,7 @@ use crate::place::{OpeningDir, retire};
 use crate::region::{Counters, Region, RegionServices};
 use crate::replayed_nonces::{ReplayedNonce, ReplayedNonces};
 use crate::row_lock::RowLocks;
-use crate::store::{Store, StoreFile, is_store_file_name};
+use crate::store::{Store, StoreFileName, StoreFileOpener};
 
 pub(crate) const RECOVERED_EDITS: &str = "recovered.edits";
 const REGION_INFO: &str = ".regioninfo";
@@ -89,7 +89,7 @@ impl Region {
                     "this way of compacting is not available; the exploring policy is used"
                 );
             }
-            stores.push(open_store(&services, &dir, &archive_dir, family, compaction, &info)?);
+            stores.push(open_store(&services, root, family, compaction, &info)?);
         }
         let edits_dir = dir.join(RECOVERED_EDITS);
         let known = highest_known_seq(&env, &stores, &edits_dir)?;
@@ -315,41 +315,36 @@ fn name_as_number(path: &Path) -> (usize, String) {
 
 fn open_store(
     services: &RegionServices,
-    region_dir: &Path,
-    archive_dir: &Path,
+    root: &Path,
     family: &FamilyDescriptor,
     compaction: CompactionSettings,
     info: &RegionInfo,
 ) -> Result<Store> {
     let env = &services.env;
-    let dir = region_dir.join(&*family.name_str());
+    let family_name = family.name_str();
+    let dir = layout::region_dir(root, info.table(), info.encoded_name()).join(&*family_name);
     env.fs.create_dir_all(&dir)?;
-    let archive_table_dir = archive_dir.parent().unwrap_or(archive_dir);
+    let opener = StoreFileOpener { env, cache: &services.cache, family };
     let mut files = Vec::new();
-    for entry in env.fs.list(&dir)? {
-        let path = dir.join(&entry.name);
-        if layout::parse_link_name(&entry.name).is_some() {
-            return Err(Error::corrupt(format!("{} is a link to a file that is not there", path.display())));
-        }
-        if !entry.is_dir && is_store_file_name(&entry.name) {
-            let file = StoreFile::open(env, &path, archive_table_dir, family, &services.cache)?;
-            let prefetch = services.settings.prefetches_on_open(family);
-            file.prefetch_wanted.store(prefetch, Ordering::Release);
-            files.push(file);
-        }
+    for entry in env.fs.list(&dir)?.into_iter().filter(|entry| !entry.is_dir) {
+        let Some(name) = StoreFileName::parse(&entry.name) else { continue };
+        let file = opener.open(&dir.join(&entry.name), &name, root, info.table())?;
+        let prefetch = services.settings.prefetches_on_open(family);
+        file.prefetch_wanted.store(prefetch, Ordering::Release);
+        files.push(file);
     }
     let mut compacted: Vec<String> = Vec::new();
-    // What went into the file of a reference stood in another directory.
-    for file in files.iter().filter(|file| !file.is_reference()) {
+    // What went into the HFile of a link or reference stood in another directory.
+    for file in files.iter().filter(|file| file.is_own) {
         for input in file.hfile.info().compacted_from()? {
-            // What a snapshot has of a reference is restored under the file's own name.
-            compacted.extend(layout::parse_reference_name(&input).map(|(file, _)| file.to_string()));
+            // What a snapshot has of a link or reference is restored under the HFile's own name.
+            compacted.extend(StoreFileName::parse(&input).map(|name| name.hfile.to_string()));
             compacted.push(input);
         }
     }
     let (done, mut files): (Vec<_>, Vec<_>) =
         files.into_iter().partition(|file| compacted.contains(&file.name));
-    let archive_dir = archive_dir.join(&*family.name_str());
+    let archive_dir = layout::archive_region_dir(root, info.table(), info.encoded_name()).join(&*family_name);
     retire(env, done.iter().map(|file| file.path.as_path()), &archive_dir)?;
     done.iter().for_each(|file| file.retire_blocks());
     files.sort_by(|a, b| b.max_seq.cmp(&a.max_seq).then_with(|| b.name.cmp(&a.name)));

@@ -11,7 +11,7 @@
 //! references is not split and not merged, so a reference never leads to another one. The regions' rows in
 //! `hbase:meta`, and when the parents' files may go, are the master's business.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -24,7 +24,7 @@ use halcyon_schema::{FamilyDescriptor, RegionInfo, TableDescriptor, layout};
 use crate::open::{RECOVERED_EDITS, highest_marker};
 use crate::place::{publish, remove_if_there};
 use crate::region::{Region, RegionServices};
-use crate::store::{Reference, Store, StoreFile, StoreView, WrittenBy, is_store_file_name};
+use crate::store::{Reference, Store, StoreFile, StoreFileName, StoreFileOpener, StoreView, WrittenBy};
 
 impl Region {
     /// Whether files of a parent are still needed.
@@ -109,8 +109,7 @@ impl Region {
         let dir = to.parent().ok_or_else(nowhere)?;
         let family_name = dir.file_name().and_then(|name| name.to_str()).ok_or_else(nowhere)?;
         let family = table.family(family_name.as_bytes()).ok_or_else(nowhere)?;
-        let archive = layout::archive_table_dir(&PathBuf::new(), region.table());
-        let file = StoreFile::open(env, from, &archive, family, &services.cache)?;
+        let file = StoreFileOpener { env, cache: &services.cache, family }.open_hfile(from)?;
         let store = Store::new(
             family.clone(),
             services.settings.compaction.clone(),
@@ -257,20 +256,16 @@ fn files_of(
     family: &FamilyDescriptor,
 ) -> Result<Vec<Arc<StoreFile>>> {
     let dir = region.dir(root).join(&*family.name_str());
-    let archive = layout::archive_table_dir(root, region.table());
+    let opener = StoreFileOpener { env, cache, family };
     let mut files = Vec::new();
-    for entry in env.fs.list(&dir)? {
-        if entry.is_dir || !is_store_file_name(&entry.name) {
-            continue;
-        }
+    for entry in env.fs.list(&dir)?.into_iter().filter(|entry| !entry.is_dir) {
+        let Some(name) = StoreFileName::parse(&entry.name) else { continue };
         let path = dir.join(&entry.name);
-        if layout::parse_reference_name(&entry.name).is_some() {
-            return Err(Error::invalid(format!(
-                "{} is a reference: compact the region first",
-                path.display()
-            )));
+        if !name.is_own_hfile() {
+            let kind = if name.parent.is_some() { "reference" } else { "link" };
+            return Err(Error::invalid(format!("{} is a {kind}: compact the region first", path.display())));
         }
-        files.push(StoreFile::open(env, &path, &archive, family, cache)?);
+        files.push(opener.open_hfile(&path)?);
     }
     Ok(files)
 }

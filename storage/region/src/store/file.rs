@@ -1,5 +1,6 @@
-//! One file of a store: an HFile of its own, or a reference to rows of another region's.
+//! One file of a store: an HFile of its own, a link to another region's, or a reference to rows of one.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -9,22 +10,28 @@ use halcyon_cache::{BlockCache, FileId};
 use halcyon_cell::{Error, ReadPoint, Result, SeqId};
 use halcyon_env::Env;
 use halcyon_hfile::{BlockReads, CacheKinds, HFile, HalfScanner, ReadMode, ReaderOptions, RowRange};
-use halcyon_schema::{FamilyDescriptor, layout};
+use halcyon_schema::{FamilyDescriptor, TableName};
 
+use super::name::{StoreFileName, seq_in_name};
 use super::reference::Reference;
 use super::stripes::{STRIPE_END_KEY, STRIPE_START_KEY};
 use crate::api::TimeRange;
 use crate::keeping::RowSpan;
 use crate::scan::source::{Source, UpTo};
 
-/// One HFile of a store, open for reading; or the part of another region's file that a reference stands for.
+/// Times that the places of an HFile are looked at. A file can move to a place that was looked at before, once.
+const LOOKS_COUNT: usize = 2;
+
+/// One HFile of a store, open for reading; or what a link or reference stands for: another region's HFile, or part of it.
 pub(crate) struct StoreFile {
     pub hfile: Arc<HFile>,
-    /// Of the reference, if it is one.
+    /// Of the link or reference, if it is one.
     pub path: PathBuf,
     pub name: String,
     /// Rows that are shown; only of a reference.
     pub half: Option<RowRange>,
+    /// The HFile is in the region's own directory.
+    pub is_own: bool,
     /// Its place in the order in which files were opened; unique in this process.
     pub number: FileId,
     /// Its blocks are to be read into the cache, and nobody has begun.
@@ -42,38 +49,79 @@ pub(crate) struct StoreFile {
     pub stripe: Option<RowSpan>,
 }
 
-impl StoreFile {
-    /// Opens the store file or reference at `path`. `archive_table_dir` is where the file of a reference is if
-    /// the region that it belonged to is gone already.
+/// What opens store files.
+#[derive(Clone, Copy)]
+pub(crate) struct StoreFileOpener<'a> {
+    pub env: &'a Env,
+    pub cache: &'a Arc<BlockCache>,
+    pub family: &'a FamilyDescriptor,
+}
+
+impl StoreFileOpener<'_> {
+    /// Opens the HFile at `path`.
+    pub fn open_hfile(self, path: &Path) -> Result<Arc<StoreFile>> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let hfile = HFile::open(self.env, path, self.cache, self.options())?;
+        Ok(StoreFile::new(hfile, path, None, &name, true))
+    }
+
+    /// Opens the HFile, link or reference at `path`, which a region of the table has in its store. Corrupt if the HFile is
+    /// nowhere.
     pub fn open(
-        env: &Env,
+        self,
         path: &Path,
-        archive_table_dir: &Path,
-        family: &FamilyDescriptor,
-        cache: &Arc<BlockCache>,
+        name: &StoreFileName<'_>,
+        root: &Path,
+        table: &TableName,
     ) -> Result<Arc<StoreFile>> {
+        if name.is_own_hfile() {
+            return self.open_hfile(path);
+        }
+        let reference = name.parent.map(|_| Reference::read(self.env, path)).transpose()?;
+        let hfile = self.find(path, &name.places(root, table, &self.family.name_str()))?;
+        Ok(StoreFile::new(hfile, path, reference, name.hfile, false))
+    }
+
+    fn find(self, path: &Path, places: &[PathBuf]) -> Result<Arc<HFile>> {
+        for place in std::iter::repeat_n(places, LOOKS_COUNT).flatten() {
+            match self.env.fs.open(place) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                opened => {
+                    let hfile = HFile::of_file(opened?, self.cache, self.options());
+                    return hfile.map_err(|error| error.context(path.display()));
+                }
+            }
+        }
+        let places: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
+        Err(Error::corrupt(format!(
+            "{} leads to no file; there is none at {}",
+            path.display(),
+            places.join(" or ")
+        )))
+    }
+
+    fn options(self) -> ReaderOptions {
+        ReaderOptions {
+            cache_data: self.family.block_cache(),
+            in_memory: self.family.in_memory(),
+            ..ReaderOptions::default()
+        }
+    }
+}
+
+impl StoreFile {
+    fn new(
+        hfile: Arc<HFile>,
+        path: &Path,
+        reference: Option<Reference>,
+        hfile_name: &str,
+        is_own: bool,
+    ) -> Arc<StoreFile> {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
         let number = FileId::new(NUMBER.fetch_add(1, Ordering::Relaxed));
-        let options = ReaderOptions {
-            cache_data: family.block_cache(),
-            in_memory: family.in_memory(),
-            ..ReaderOptions::default()
-        };
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let (hfile, reference) = match layout::parse_reference_name(&name) {
-            None => (HFile::open(env, path, cache, options)?, None),
-            Some((file, parent)) => {
-                let reference = Reference::read(env, path)?;
-                let referred = referred_file(env, path, archive_table_dir, file, parent)?;
-                let hfile = HFile::open(env, &referred, cache, options)
-                    .map_err(|error| error.context(path.display()))?;
-                (hfile, Some(reference))
-            }
-        };
         let info = hfile.info();
         // A bulk-loaded file has its sequence id in its name: <32 hex>_SeqId_<n>_.
-        let file_name = name.split('.').next().unwrap_or_default();
-        let mut max_seq = info.max_seq_id().or_else(|| seq_in_name(file_name)).unwrap_or_default();
+        let mut max_seq = info.max_seq_id().or_else(|| seq_in_name(hfile_name)).unwrap_or_default();
         // As HBase counts (`HStoreFile.open`).
         if reference.as_ref().is_some_and(|reference| reference.top) {
             max_seq = max_seq.next();
@@ -84,10 +132,11 @@ impl StoreFile {
             _ => hfile.len(),
         };
         let stripe = if half.is_some() { None } else { stripe_of(&hfile) };
-        Ok(Arc::new(StoreFile {
+        Arc::new(StoreFile {
             path: path.to_path_buf(),
-            name,
+            name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             half,
+            is_own,
             number,
             prefetch_wanted: AtomicBool::new(false),
             filled_count: AtomicUsize::new(0),
@@ -97,7 +146,7 @@ impl StoreFile {
             time_range: info.time_range(),
             stripe,
             hfile,
-        }))
+        })
     }
 
     /// As [`HFile::fill_cache`]. A file is no worse for not being in the cache, so an error is only told.
@@ -115,10 +164,10 @@ impl StoreFile {
         filled > 0 && self.hfile.blocks().cached_count() >= filled
     }
 
-    /// Lets the blocks of a file go that is no store's any more. A reference's file is others' as well: what is left
-    /// of it goes with the file.
+    /// Lets the blocks of a file go that is no store's any more. The HFile of a link or reference is others' as well: what
+    /// is left of it goes with the file.
     pub fn retire_blocks(&self) {
-        if !self.is_reference() {
+        if self.is_own {
             self.hfile.blocks().retire();
         }
     }
@@ -183,56 +232,4 @@ fn stripe_of(hfile: &HFile) -> Option<RowSpan> {
     let (start, end) = (info.get(STRIPE_START_KEY)?.clone(), info.get(STRIPE_END_KEY)?.clone());
     let bound = |row: &Bytes| Some(row.clone()).filter(|row| !row.is_empty());
     covers(&RowRange { start: bound(&start), end: bound(&end) }, hfile).then_some((start, end))
-}
-
-/// Where the file is that the reference at this path names: with its region, or archived. Corrupt if it is nowhere.
-fn referred_file(
-    env: &Env,
-    reference: &Path,
-    archive_table_dir: &Path,
-    file: &str,
-    parent: &str,
-) -> Result<PathBuf> {
-    let nowhere = || Error::invalid(format!("{} is in no region's directory", reference.display()));
-    let family_dir = reference.parent().ok_or_else(nowhere)?;
-    let family = family_dir.file_name().ok_or_else(nowhere)?;
-    let table_dir = family_dir.parent().and_then(Path::parent).ok_or_else(nowhere)?;
-    let place = Path::new(parent).join(family).join(file);
-    let places = [table_dir.join(&place), archive_table_dir.join(&place)];
-    let found = env.fs.first_existing(places.iter().map(PathBuf::as_path))?;
-    found
-        .map(Path::to_path_buf)
-        .ok_or_else(|| Error::corrupt(format!("{} leads to no file", reference.display())))
-}
-
-/// The sequence id in the name of a bulk-loaded file: `<32 hex>_SeqId_<n>_`.
-pub fn seq_in_name(name: &str) -> Option<SeqId> {
-    name.split_once("_SeqId_")?.1.strip_suffix('_')?.parse().ok().map(SeqId::new)
-}
-
-/// Whether a name in a family directory is a store file's or a reference's.
-pub fn is_store_file_name(name: &str) -> bool {
-    let name = layout::parse_reference_name(name).map_or(name, |(file, _)| file);
-    let (hex, rest) = match name.find("_SeqId_") {
-        Some(at) => name.split_at(at),
-        None => (name, ""),
-    };
-    let is_hex = !hex.is_empty() && hex.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
-    is_hex && (rest.is_empty() || seq_in_name(name).is_some())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_store_files() {
-        assert!(is_store_file_name("0123456789abcdef0123456789abcdef"));
-        assert!(is_store_file_name("0123456789abcdef0123456789abcdef_SeqId_42_"));
-        assert!(is_store_file_name("0123456789abcdef0123456789abcdef.2140f686c386930b96c060b1030c2875"));
-        assert!(is_store_file_name("01_SeqId_42_.2140f686c386930b96c060b1030c2875"));
-        assert!(!is_store_file_name(".tmp"));
-        assert!(!is_store_file_name("0123.parent"));
-        assert_eq!(seq_in_name("ab_SeqId_42_"), Some(SeqId::new(42)));
-    }
 }

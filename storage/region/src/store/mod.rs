@@ -6,6 +6,7 @@
 
 mod commit;
 mod file;
+mod name;
 mod outputs;
 mod part;
 mod reference;
@@ -25,8 +26,9 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 pub(crate) use commit::Commit;
 use commit::Unsettled;
-pub(crate) use file::StoreFile;
-pub use file::{is_store_file_name, seq_in_name};
+pub(crate) use file::{StoreFile, StoreFileOpener};
+pub(crate) use name::StoreFileName;
+pub use name::{is_store_file_name, seq_in_name};
 pub(crate) use outputs::{Cut, FileTarget, Outputs, Written};
 pub(crate) use part::Part;
 pub use reference::Reference;
