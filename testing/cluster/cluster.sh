@@ -6,9 +6,11 @@
 #   cluster.sh settings | status           what a client needs | each process, and what the NameNode says of its DataNodes
 #   cluster.sh kill|freeze|thaw|stop|start PROCESS
 #     SIGKILL, SIGSTOP, SIGCONT, SIGTERM (waits for the end), start again. PROCESS is zookeeper, namenode, datanode1, datanode2 ...
+#   cluster.sh active NAMENODE             with --standby: makes namenode or namenode2 the active one
 # Options of up and run:
 #   --parts LIST         default "zookeeper hdfs"; hbaseservers behind them is an HBase cluster
 #   --datanodes N        default 3
+#   --standby            a second NameNode; both are the name service halcyon
 #   --hregionservers N   region servers of HBase in the part hbaseservers, default 1
 #   --halcyons N         region servers of Halcyon there, default 1; HALCYON names the binary
 #   --seconds N          everything is ended after so many seconds, default 3600
@@ -41,7 +43,7 @@ keeper_lives() {
 }
 
 options() { # reads the options of up and run; REST is what remains
-  PARTS="zookeeper hdfs" DATANODES=3 HREGIONSERVERS=1 HALCYONS=1 LIFE_SECONDS=3600 OWNER="" MEMORY="" PROPERTIES=()
+  PARTS="zookeeper hdfs" DATANODES=3 HREGIONSERVERS=1 HALCYONS=1 LIFE_SECONDS=3600 OWNER="" MEMORY="" STANDBY="" PROPERTIES=()
   while [ $# -gt 0 ]; do
     case "$1" in
       --parts) PARTS="$2"; shift 2 ;;
@@ -51,6 +53,7 @@ options() { # reads the options of up and run; REST is what remains
       --seconds) LIFE_SECONDS="$2"; shift 2 ;;
       --owner) OWNER="$2"; shift 2 ;;
       --memory) MEMORY=yes; shift ;;
+      --standby) STANDBY=yes; shift ;;
       --property) PROPERTIES+=("$2"); shift 2 ;;
       --) shift; break ;;
       -*) echo "cluster.sh: unknown option $1" >&2; usage ;;
@@ -76,7 +79,7 @@ up() {
   mkdir -p "$DIR" "$data"
   : > "$DIR/cluster"
   {
-    declare -p PARTS DATANODES HREGIONSERVERS HALCYONS LIFE_SECONDS OWNER PROPERTIES
+    declare -p PARTS DATANODES STANDBY HREGIONSERVERS HALCYONS LIFE_SECONDS OWNER PROPERTIES
     echo "DATA=$(printf %q "$data")"
   } > "$DIR/options"
   mkfifo "$DIR/requests"
@@ -172,5 +175,6 @@ case "$verb" in
   run) options "$@"; run ;;
   keep | down | settings | status) "$verb" ;;
   kill | freeze | thaw | stop | start) one "$verb" "$@" ;;
+  active) settings > /dev/null; hdfs_active "${1:?which NameNode?}" ;;
   *) usage ;;
 esac
