@@ -25,6 +25,12 @@ pub trait FileSystem: Send + Sync {
     /// As `create`, but takes the place of an existing file.
     fn create_over(&self, path: &Path) -> io::Result<Box<dyn WritableFile>>;
 
+    /// As `create`, for a WAL: its writer has another file at hand. So where a file is on several machines, it fails when
+    /// one of them does, rather than wait until the others have replaced it.
+    fn create_log(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
+        self.create(path)
+    }
+
     /// Opens a file for positional reads.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadableFile>>;
 
@@ -76,6 +82,20 @@ pub trait FileSystem: Send + Sync {
     /// be called again, and for a closed file. On a local disk there is nothing to do: a program that has the lock of the
     /// root directory knows that all earlier ones are gone.
     fn seal(&self, path: &Path) -> io::Result<()>;
+
+    /// The hosts that hold a file, block by block: how many bytes a block has, and the names of its hosts. Empty for a
+    /// file of this machine.
+    fn block_hosts(&self, path: &Path) -> io::Result<Vec<(u64, Vec<String>)>> {
+        let _ = path;
+        Ok(Vec::new())
+    }
+
+    /// On which kind of disks the files that are created below this directory from now on are to lie, by the name of a
+    /// storage policy of HDFS. Does nothing elsewhere.
+    fn set_storage_policy(&self, directory: &Path, policy: &str) -> io::Result<()> {
+        let _ = (directory, policy);
+        Ok(())
+    }
 
     /// Whether the files are on other machines. A call may then wait for a network, and a file that failed while it was
     /// written takes no more bytes.
@@ -147,6 +167,12 @@ pub trait WritableFile: Send {
     /// Returns when the bytes written so far are on the disk (`fdatasync`). After an error the state of the
     /// unsynced bytes is unknown; do not go on with this file.
     fn sync(&mut self) -> io::Result<()>;
+
+    /// As `sync`, but where the file is on several machines, their memory is enough (`hflush` of HDFS): the bytes survive
+    /// the death of some of them, and not that of all at once.
+    fn flush(&mut self) -> io::Result<()> {
+        self.sync()
+    }
 
     /// Cuts the file back to its first `len` bytes, after a write that failed; later writes go on from there. The cut
     /// is durable after `sync`; until then a crash may show more.

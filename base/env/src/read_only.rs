@@ -124,6 +124,10 @@ impl FileSystem for ReadOnlyFileSystem {
         refused(path)
     }
 
+    fn set_storage_policy(&self, directory: &Path, _policy: &str) -> io::Result<()> {
+        refused(directory)
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
         refused(path)
     }

@@ -61,6 +61,8 @@ struct State {
     faults: Faults,
     locked: HashSet<NodeId>,
     sync_points: u64,
+    /// Calls of `WritableFile::sync`; those of `flush` are not among them.
+    disk_syncs: u64,
     /// The sync point at which the machine dies.
     fail_at: Option<u64>,
     dead: bool,
@@ -116,6 +118,11 @@ impl SimFileSystem {
     /// each directory made by `create_dir_all`. In HDFS, syncs and ends of files and every change of names.
     pub fn sync_points(&self) -> u64 {
         self.state.lock().sync_points
+    }
+
+    /// How often a file was synced to the disk: by `sync`, not by `flush`.
+    pub fn disk_syncs(&self) -> u64 {
+        self.state.lock().disk_syncs
     }
 
     /// Lets the machine die at the `n`-th sync point counted from the beginning (1 is the first): that call

@@ -39,6 +39,11 @@ impl FileSystem for WatchedFileSystem {
         Ok(Box::new(WatchedWriter { inner, watch: self.watch.clone() }))
     }
 
+    fn create_log(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
+        let inner = self.watch.over("files", path, || self.inner.create_log(path))?;
+        Ok(Box::new(WatchedWriter { inner, watch: self.watch.clone() }))
+    }
+
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadableFile>> {
         let inner = self.watch.over("files", path, || self.inner.open(path))?;
         Ok(Arc::new(WatchedFile { inner, watch: self.watch.clone() }))
@@ -101,6 +106,14 @@ impl FileSystem for WatchedFileSystem {
         self.watch.over("files", path, || self.inner.seal(path))
     }
 
+    fn block_hosts(&self, path: &Path) -> io::Result<Vec<(u64, Vec<String>)>> {
+        self.watch.over("files", path, || self.inner.block_hosts(path))
+    }
+
+    fn set_storage_policy(&self, directory: &Path, policy: &str) -> io::Result<()> {
+        self.watch.over("files", directory, || self.inner.set_storage_policy(directory, policy))
+    }
+
     fn is_remote(&self) -> bool {
         self.inner.is_remote()
     }
@@ -115,6 +128,17 @@ struct WatchedWriter {
     watch: Watch,
 }
 
+impl WatchedWriter {
+    fn over_sync(&mut self, sync: impl FnOnce(&mut dyn WritableFile) -> io::Result<()>) -> io::Result<()> {
+        let WatchedWriter { inner, watch } = self;
+        let started_ns = watch.clock.monotonic_ns();
+        let synced = sync(&mut **inner);
+        let time_ns = watch.clock.monotonic_ns().saturating_sub(started_ns);
+        watch.stalls.took(&*watch.clock, "sync", || inner.path().display().to_string(), time_ns);
+        synced
+    }
+}
+
 impl WritableFile for WatchedWriter {
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         let WatchedWriter { inner, watch } = self;
@@ -126,12 +150,11 @@ impl WritableFile for WatchedWriter {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        let WatchedWriter { inner, watch } = self;
-        let started_ns = watch.clock.monotonic_ns();
-        let synced = inner.sync();
-        let time_ns = watch.clock.monotonic_ns().saturating_sub(started_ns);
-        watch.stalls.took(&*watch.clock, "sync", || inner.path().display().to_string(), time_ns);
-        synced
+        self.over_sync(|inner| inner.sync())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.over_sync(|inner| inner.flush())
     }
 
     fn truncate(&mut self, len: u64) -> io::Result<()> {
@@ -188,5 +211,25 @@ impl UpdatableFile for WatchedFile<dyn UpdatableFile> {
 
     fn sync(&self) -> io::Result<()> {
         self.watch.over("sync", self.inner.path(), || self.inner.sync())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ManualClock;
+    use crate::sim::SimFileSystem;
+
+    /// What has a default in the traits must be passed on all the same.
+    #[test]
+    fn a_flush_is_no_sync() {
+        let inner = SimFileSystem::new();
+        let clock = Arc::new(ManualClock::at(1));
+        let watched = WatchedFileSystem::new(Arc::new(inner.clone()), clock, Arc::default());
+        let mut file = watched.create_log(Path::new("/log")).unwrap();
+        file.write_all(b"1").and_then(|()| file.flush()).unwrap();
+        assert_eq!(inner.disk_syncs(), 0);
+        file.sync().unwrap();
+        assert_eq!(inner.disk_syncs(), 1);
     }
 }

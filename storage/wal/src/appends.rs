@@ -32,6 +32,8 @@ pub(crate) struct Appends {
     buffered: Arc<AtomicUsize>,
     pub(crate) pending: Vec<Completion>,
     pub(crate) sync_wanted: bool,
+    /// `FSYNC_WAL` is among them.
+    pub(crate) disk_wanted: bool,
     rounds_taken: u64,
     /// Bytes of the file that the buffer goes to, known to be on disk.
     pub(crate) synced_bytes: u64,
@@ -50,6 +52,7 @@ pub(crate) struct Batch {
     pub(crate) buffer: Vec<u8>,
     pub(crate) completions: Vec<Completion>,
     pub(crate) sync_wanted: bool,
+    pub(crate) disk_wanted: bool,
     /// Rises with each batch that is taken.
     pub(crate) round: u64,
 }
@@ -62,6 +65,7 @@ impl Appends {
             buffered,
             pending: Vec::new(),
             sync_wanted: false,
+            disk_wanted: false,
             rounds_taken: 0,
             synced_bytes,
             unflushed: Unflushed::default(),
@@ -87,6 +91,7 @@ impl Appends {
             buffer: mem::replace(&mut self.buffer, spare),
             completions: mem::replace(&mut self.pending, spare_pending),
             sync_wanted: mem::take(&mut self.sync_wanted),
+            disk_wanted: mem::take(&mut self.disk_wanted),
             round: self.rounds_taken,
         };
         self.rounds_taken += 1;
@@ -116,6 +121,7 @@ impl Appends {
         self.buffer = batch.buffer;
         self.pending = batch.completions;
         self.sync_wanted |= batch.sync_wanted;
+        self.disk_wanted |= batch.disk_wanted;
         self.note_buffered();
     }
 

@@ -11,8 +11,9 @@ pub enum SyncMode {
     /// On the disk's own word (`fdatasync`).
     Fsync,
     /// As `Fsync`, with files on other machines (HDFS), where each call may take long and a file that failed is done with.
-    /// Every batch is synced, and is in memory until then. Only the log's own thread writes: it calls [`crate::Wal::drive`],
-    /// and other threads wake it. What a sync means there (`hflush`, `hsync`) is the file system's matter.
+    /// Every batch is brought to those machines, and is in memory until then: to their memory (`hflush`), or to their disks
+    /// (`hsync`) with `FSYNC_WAL` and with [`WalConfig::hsync`]. Only the log's own thread writes: it calls
+    /// [`crate::Wal::drive`], and other threads wake it.
     Remote,
 }
 
@@ -33,6 +34,8 @@ pub struct WalConfig {
     /// The log of the meta region: its files are called `<prefix>.meta.<ms>.meta`.
     pub meta: bool,
     pub sync_mode: SyncMode,
+    /// With `Remote`: `SYNC_WAL` is `FSYNC_WAL` (`hbase.wal.hsync`).
+    pub hsync: bool,
     /// [`crate::Wal::roll_if_needed`] starts a new file at this size. Half of a 256 MiB HDFS block in HBase.
     pub roll_size_bytes: u64,
     /// Appends wait, and then are refused, when this much is appended and not yet written.
@@ -62,6 +65,7 @@ impl WalConfig {
             file_prefix: file_prefix.into(),
             meta: false,
             sync_mode: SyncMode::Fsync,
+            hsync: true,
             roll_size_bytes: 128 << 20,
             buffer_max_bytes: 64 << 20,
             errors_tolerated: 2,

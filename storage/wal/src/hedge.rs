@@ -25,6 +25,7 @@ use halcyon_cell::Result;
 use halcyon_env::WritableFile;
 use halcyon_env::sync::{Condvar, Mutex};
 
+use crate::appends::Batch;
 use crate::format::reset_checks;
 use crate::full::Put;
 use crate::log::{Wal, Writer};
@@ -85,15 +86,17 @@ struct Answer {
 }
 
 impl Answer {
-    fn of(which: Which, mut file: Box<dyn WritableFile>, bytes: &[u8]) -> Answer {
-        let result = file.write_all(bytes).and_then(|()| file.sync());
+    fn of(which: Which, mut file: Box<dyn WritableFile>, bytes: &[u8], to_disk: bool) -> Answer {
+        let written = file.write_all(bytes);
+        let result = written.and_then(|()| if to_disk { file.sync() } else { file.flush() });
         Answer { which, file, result }
     }
 }
 
 /// One round on its way to one file or two.
-#[derive(Default)]
 struct Race {
+    /// To the disks, or to the memory of the machines.
+    to_disk: bool,
     state: Mutex<RaceState>,
     answered: Condvar,
 }
@@ -106,6 +109,10 @@ struct RaceState {
 }
 
 impl Race {
+    fn new(to_disk: bool) -> Arc<Race> {
+        Arc::new(Race { to_disk, state: Mutex::default(), answered: Condvar::default() })
+    }
+
     /// Gives the file back if no thread is idle.
     fn start(
         self: &Arc<Race>,
@@ -118,7 +125,7 @@ impl Race {
         let (race, taken) = (self.clone(), slot.clone());
         let job = move || {
             let file = taken.lock().take().expect("a job runs once, or its file is taken back");
-            let answer = Answer::of(which, file, &bytes);
+            let answer = Answer::of(which, file, &bytes, race.to_disk);
             drop(bytes); // so that the buffer is free when the answer is there
             race.answer(answer);
         };
@@ -235,18 +242,14 @@ fn bucket_end_ns(at: usize) -> u64 {
 impl Wal {
     /// Writes and syncs a round, in the spare file too if the current one is late. The bytes are given back after an error,
     /// and otherwise if nobody needs them any more.
-    pub(crate) fn put_racing(
-        &self,
-        late: &LateSyncs,
-        writer: &mut Writer,
-        buffer: &mut Vec<u8>,
-    ) -> Result<Put> {
+    pub(crate) fn put_racing(&self, late: &LateSyncs, writer: &mut Writer, batch: &mut Batch) -> Result<Put> {
         let begin_ns = self.env.clock.monotonic_ns();
+        let buffer = &mut batch.buffer;
         let bytes = Arc::new(mem::take(buffer));
-        let race = Arc::new(Race::default());
+        let race = Race::new(self.syncs_to_disk(batch.disk_wanted));
         let file = writer.file.take().expect("a closed WAL takes no entries, so nobody asks for its file");
         if let Some(file) = race.start(&*late.threads, Which::Current, file, bytes.clone()) {
-            race.answer(Answer::of(Which::Current, file, &bytes)); // no thread is idle
+            race.answer(Answer::of(Which::Current, file, &bytes, race.to_disk)); // no thread is idle
         }
         let first = race.next(Some(writer.lateness.limit(late)));
         let spare = if first.is_none() { self.start_spare(late, writer, &race, &bytes) } else { None };

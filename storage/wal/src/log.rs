@@ -197,6 +197,7 @@ impl Wal {
             Durability::SkipWal | Durability::AsyncWal => Some(completion),
             Durability::SyncWal | Durability::FsyncWal => {
                 appends.sync_wanted |= self.needs_sync(durability);
+                appends.disk_wanted |= durability == Durability::FsyncWal;
                 appends.pending.push(completion);
                 None
             }
@@ -249,6 +250,11 @@ impl Wal {
 
     fn needs_sync(&self, durability: Durability) -> bool {
         durability == Durability::FsyncWal || self.config.sync_mode != SyncMode::Written
+    }
+
+    /// Whether a batch must get to the disks, or to the memory of other machines. `wanted`: by an append of it.
+    pub(crate) fn syncs_to_disk(&self, wanted: bool) -> bool {
+        wanted || self.config.hsync || self.config.sync_mode != SyncMode::Remote
     }
 
     /// The append buffer, with room for `len` more bytes. A single entry may be larger than the limit.
@@ -334,8 +340,8 @@ impl Wal {
         let sync = sync || batch.sync_wanted;
         self.writing.store(batch.buffer.capacity(), Ordering::Relaxed);
         let put = match &self.config.late_syncs {
-            Some(late) if may_race => self.put_racing(late, writer, &mut batch.buffer),
-            _ => self.put(writer, &batch.buffer, sync),
+            Some(late) if may_race => self.put_racing(late, writer, &mut batch),
+            _ => self.put(writer, &batch.buffer, sync, batch.disk_wanted),
         };
         let result = match put {
             Ok(Put::NoSpace(error)) => {
@@ -379,7 +385,7 @@ impl Wal {
         self.wake_driver();
     }
 
-    fn put(&self, writer: &mut Writer, bytes: &[u8], sync: bool) -> Result<Put> {
+    fn put(&self, writer: &mut Writer, bytes: &[u8], sync: bool, to_disk: bool) -> Result<Put> {
         if !bytes.is_empty() {
             if let Put::NoSpace(error) = put_or_cut(writer, bytes)? {
                 return Ok(Put::NoSpace(error));
@@ -394,14 +400,14 @@ impl Wal {
                 SyncMode::Remote => true,
             };
         if sync && writer.unsynced {
-            self.sync_file(writer)?;
+            self.sync_file(writer, to_disk)?;
         } else if self.config.sync_mode == SyncMode::Fsync {
             self.keep(writer, bytes);
         }
         Ok(Put::Written)
     }
 
-    fn sync_file(&self, writer: &mut Writer) -> Result<()> {
+    fn sync_file(&self, writer: &mut Writer, to_disk: bool) -> Result<()> {
         let begin_ns = self.env.clock.monotonic_ns();
         if self.config.sync_mode == SyncMode::Written {
             self.finish_predecessor()?;
@@ -410,7 +416,7 @@ impl Wal {
                 "a file is synced after the one before it: recovery would find a hole between them"
             );
         } // else it was synced before this one took entries
-        writer.file().sync()?;
+        if self.syncs_to_disk(to_disk) { writer.file().sync() } else { writer.file().flush() }?;
         self.counters.synced(self.env.clock.monotonic_ns().saturating_sub(begin_ns));
         writer.unsynced = false;
         writer.kept.clear();

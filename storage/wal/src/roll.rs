@@ -395,7 +395,7 @@ impl Rolling {
         let is_named_last = config.sync_mode != SyncMode::Remote;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let first = if is_named_last { path.with_file_name(format!(".{name}.tmp")) } else { path.clone() };
-        let mut file = env.fs.create(&first)?;
+        let mut file = env.fs.create_log(&first)?;
         let mut make = || -> io::Result<()> {
             file.write_all(&encode_header())?;
             file.sync()?;

@@ -55,12 +55,17 @@ impl Bench {
     }
 
     fn on(seed: u64, late: Duration) -> Bench {
+        Bench::with(seed, late, |_| {})
+    }
+
+    fn with(seed: u64, late: Duration, adapt: impl FnOnce(&mut WalConfig)) -> Bench {
         let fs = SimFileSystem::hdfs(seed);
         let clock = Arc::new(ManualClock::at(1_700_000_000_000));
         let threads = Arc::new(Threads { left: AtomicUsize::new(usize::MAX) });
         let mut config = WalConfig::new(DIR, "/hbase/oldWALs", "s");
         (config.sync_mode, config.keeps_spare) = (SyncMode::Remote, true);
         config.late_syncs = Some(LateSyncs { threads: threads.clone(), late_min: late, late_max: late });
+        adapt(&mut config);
         let wal = Wal::open(Env { clock: clock.clone(), ..fs.env() }, config).unwrap();
         wal.keep_spare().unwrap();
         Bench { fs, clock, wal, threads, told: Arc::default() }
@@ -74,6 +79,10 @@ impl Bench {
     }
 
     fn append(&self, seq: u64) {
+        self.append_with(seq, Durability::SyncWal);
+    }
+
+    fn append_with(&self, seq: u64, durability: Durability) {
         let cell = Cell::put(b"r", b"f", &seq.to_be_bytes(), seq as i64, &[seq as u8; 300]).with_seq(seq);
         let cells = [cell.get()];
         let entry = WalEntry {
@@ -86,8 +95,11 @@ impl Bench {
             cells: &cells,
         };
         let told = self.told.clone();
-        let tell = move |result: &Result<()>| told.lock().push((seq, result.is_ok()));
-        self.wal.append(&entry, Durability::SyncWal, Box::new(tell)).unwrap();
+        let told = (durability != Durability::AsyncWal).then_some(told);
+        let tell = move |result: &Result<()>| {
+            told.into_iter().for_each(|told| told.lock().push((seq, result.is_ok())));
+        };
+        self.wal.append(&entry, durability, Box::new(tell)).unwrap();
     }
 
     /// On the thread of the caller, so that it is not late.
@@ -98,8 +110,8 @@ impl Bench {
         self.threads.left.store(usize::MAX, Ordering::SeqCst);
     }
 
-    fn check_told(&self, seqs: std::ops::RangeInclusive<u64>) {
-        assert_eq!(*self.told.lock(), seqs.map(|seq| (seq, true)).collect::<Vec<_>>());
+    fn check_told(&self, seqs: impl IntoIterator<Item = u64>) {
+        assert_eq!(*self.told.lock(), seqs.into_iter().map(|seq| (seq, true)).collect::<Vec<_>>());
     }
 
     /// What recovery finds, on the files as they are or as a crash leaves them.
@@ -115,6 +127,49 @@ impl Bench {
         seqs.dedup();
         seqs
     }
+}
+
+/// `FSYNC_WAL` asks for the disks (`hsync`), `SYNC_WAL` for the memory of the DataNodes (`hflush`) unless the log is told
+/// otherwise, in a race as well as on the log's own thread.
+#[test]
+fn only_fsync_wal_waits_for_the_disks() {
+    for hsync in [false, true] {
+        for threads in [0, usize::MAX] {
+            let bench = Bench::with(1, Duration::from_secs(20), |config| config.hsync = hsync);
+            bench.threads.left.store(threads, Ordering::SeqCst);
+            let disk_syncs = |seq: u64, durability: Durability| {
+                let before = bench.fs.disk_syncs();
+                bench.append_with(seq, durability);
+                bench.wal.drive();
+                bench.fs.disk_syncs() - before
+            };
+            assert_eq!(disk_syncs(1, Durability::SyncWal), u64::from(hsync));
+            assert_eq!(disk_syncs(2, Durability::FsyncWal), 1);
+            assert_eq!(disk_syncs(3, Durability::AsyncWal), u64::from(hsync));
+            let before = bench.fs.disk_syncs();
+            bench.append_with(4, Durability::FsyncWal);
+            bench.append_with(5, Durability::SyncWal);
+            bench.wal.drive();
+            assert_eq!(bench.fs.disk_syncs() - before, 1, "one of a batch is enough");
+            bench.check_told([1, 2, 4, 5]);
+        }
+    }
+}
+
+/// A batch that failed keeps what was asked for it in the next file.
+#[test]
+fn fsync_wal_waits_for_the_disks_of_the_next_file_too() {
+    let bench = Bench::with(1, Duration::from_secs(20), |config| config.hsync = false);
+    bench.threads.left.store(0, Ordering::SeqCst);
+    let current = bench.wal.current_file();
+    bench.fs.inject(Fault::new(Operation::Sync, current.to_str().unwrap()));
+    let before = bench.fs.disk_syncs();
+    bench.append_with(1, Durability::FsyncWal);
+    bench.wal.drive();
+    bench.wal.drive();
+    assert_ne!(bench.wal.current_file(), current);
+    assert_eq!(bench.fs.disk_syncs() - before, 2, "the one that failed, and that of the spare file");
+    bench.check_told([1]);
 }
 
 fn wait_until(what: &str, is_so: impl Fn() -> bool) {

@@ -37,9 +37,10 @@ fn main() -> io::Result<()> {
     measure("create and close", |round| fs.create_with(&file(round), options)?.close())?;
     measure("put_new of 1 KiB", |round| fs.put_new(&dir.join(format!("p{round}")), &[1; 1024]))?;
     measure("rename", |round| fs.rename(&dir.join(format!("p{round}")), &moved(round)))?;
-    let mut log = fs.create_with(&dir.join("log"), options)?;
+    let mut log = fs.create_log(&dir.join("log"))?;
     log.write_all(&[1; 1024])?;
     log.sync()?;
+    measure("1 KiB and flush (hflush)", |_| log.write_all(&[1; 1024]).and_then(|()| log.flush()))?;
     measure("1 KiB and sync (hsync)", |_| log.write_all(&[1; 1024]).and_then(|()| log.sync()))?;
     log.close()?;
     let mut large = fs.create_with(&dir.join("large"), options)?;

@@ -83,6 +83,34 @@ impl HdfsAddress {
         &self.namenodes
     }
 
+    /// A number of bytes as HDFS's settings have it, such as `128m`.
+    pub(crate) fn bytes(&self, name: &str) -> io::Result<Option<u64>> {
+        let Some(value) = self.settings.get(name).filter(|value| !value.is_empty()) else { return Ok(None) };
+        let shift = match value.as_bytes()[value.len() - 1].to_ascii_lowercase() {
+            b'k' => 10,
+            b'm' => 20,
+            b'g' => 30,
+            b't' => 40,
+            b'p' => 50,
+            b'e' => 60,
+            _ => 0,
+        };
+        let digits = if shift > 0 { &value[..value.len() - 1] } else { value };
+        let bytes = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
+        match bytes.filter(|bytes| *bytes > 0) {
+            Some(bytes) => Ok(Some(bytes)),
+            None => {
+                Err(invalid(format!("{name} is {value}; it must be a number of bytes above 0, such as 128m")))
+            }
+        }
+    }
+
+    pub(crate) fn number(&self, name: &str) -> io::Result<Option<u32>> {
+        let Some(value) = self.settings.get(name).filter(|value| !value.is_empty()) else { return Ok(None) };
+        let number = value.parse();
+        number.map(Some).map_err(|_| invalid(format!("{name} is {value}; it must be a whole number")))
+    }
+
     pub(crate) fn url(&self) -> &str {
         &self.authority
     }
@@ -191,6 +219,21 @@ mod tests {
         assert!(
             refused("hdfs:///hbase", &[("fs.defaultFS", "file:///")]).contains("fs.defaultFS (file:///)")
         );
+    }
+
+    #[test]
+    fn numbers() {
+        let settings =
+            [("a", "128m"), ("b", "512"), ("c", "m"), ("d", "0"), ("e", "99999999999e"), ("f", "1K")];
+        let address = HdfsAddress::new("hdfs://one/", &site(&settings)).unwrap();
+        let bytes = |name| address.bytes(name).map_err(|error| error.to_string());
+        assert_eq!((bytes("a"), bytes("b")), (Ok(Some(128 << 20)), Ok(Some(512))));
+        assert_eq!((bytes("f"), bytes("none")), (Ok(Some(1024)), Ok(None)));
+        for name in ["c", "d", "e"] {
+            assert!(bytes(name).unwrap_err().contains("a number of bytes above 0"));
+        }
+        assert_eq!((address.number("b").unwrap(), address.number("none").unwrap()), (Some(512), None));
+        assert_eq!(address.number("a").unwrap_err().to_string(), "a is 128m; it must be a whole number");
     }
 
     #[test]

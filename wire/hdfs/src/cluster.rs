@@ -14,10 +14,15 @@ use tokio::time::Instant;
 
 use crate::HdfsAddress;
 use crate::failure::Failure;
+use crate::hedge::HedgedReads;
 
 /// Between two attempts: at first, at most.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// DataNodes close a connection on which nothing came for so long, or longer.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+/// So many heartbeats are sent in that time.
+const HEARTBEATS: u32 = 4;
 /// The library reads its settings from here: from nowhere, since they are read already.
 const NO_DIRECTORY: &str = "/dev/null";
 
@@ -32,7 +37,9 @@ pub struct Deadlines {
     pub datanode: Duration,
     /// One attempt to read a range, from all replicas. Three attempts are made, each with new block locations. Default 5 s.
     pub read: Duration,
-    /// Bytes on their way to the DataNodes, and their sync. Default 5 s.
+    /// The DataNodes' acknowledgement of bytes. Then the file fails, or goes on without the DataNode. Default 2 s.
+    pub acknowledgement: Duration,
+    /// Bytes on their way to the DataNodes, and their sync, the replacement of DataNodes included. Default 10 s.
     pub sync: Duration,
     /// The end of a file. The NameNode waits for the last block to be reported. Default 15 s.
     pub close: Duration,
@@ -47,7 +54,8 @@ impl Default for Deadlines {
             namenode_total: Duration::from_secs(30),
             datanode: Duration::from_secs(1),
             read: Duration::from_secs(5),
-            sync: Duration::from_secs(5),
+            acknowledgement: Duration::from_secs(2),
+            sync: Duration::from_secs(10),
             close: Duration::from_secs(15),
             seal: Duration::from_secs(120),
         }
@@ -62,6 +70,10 @@ pub struct HdfsOptions {
     pub deadlines: Deadlines,
     /// Where an open file that was moved is looked for, such as HBase's archive directory. Default: nowhere.
     pub moved_to: Option<Arc<Places>>,
+    /// Of WALs (`hbase.regionserver.hlog.blocksize`). Default: as of other files.
+    pub log_block_size_bytes: Option<u64>,
+    /// Of WALs (`hbase.regionserver.hlog.replication`). Default: as of other files.
+    pub log_replication: Option<u32>,
     /// The user at the NameNode; default `HADOOP_USER_NAME`, else the user of the process.
     pub user: Option<String>,
 }
@@ -78,6 +90,7 @@ pub(crate) struct Cluster {
     address: HdfsAddress,
     options: HdfsOptions,
     current: Mutex<Current>,
+    hedged_reads: Arc<HedgedReads>,
 }
 
 impl Drop for Cluster {
@@ -96,7 +109,8 @@ impl Cluster {
             Builder::new_multi_thread().worker_threads(2).thread_name("hdfs").enable_all().build()?;
         let client = new_client(&runtime, &address, &options)?;
         let current = Mutex::new(Current { client, generation: 0 });
-        Ok(Cluster { runtime: Some(runtime), address, options, current })
+        let hedged_reads = Arc::new(HedgedReads::new(&address)?);
+        Ok(Cluster { runtime: Some(runtime), address, options, current, hedged_reads })
     }
 
     pub(crate) fn address(&self) -> &HdfsAddress {
@@ -105,6 +119,14 @@ impl Cluster {
 
     pub(crate) fn deadlines(&self) -> &Deadlines {
         &self.options.deadlines
+    }
+
+    pub(crate) fn hedged_reads(&self) -> Arc<HedgedReads> {
+        self.hedged_reads.clone()
+    }
+
+    pub(crate) fn options(&self) -> &HdfsOptions {
+        &self.options
     }
 
     pub(crate) fn moved_to(&self, path: &Path) -> Vec<PathBuf> {
@@ -227,8 +249,17 @@ impl Attempts<'_> {
 
 fn new_client(runtime: &Runtime, address: &HdfsAddress, options: &HdfsOptions) -> io::Result<Client> {
     let mut settings = address.settings().clone();
-    settings
-        .insert("dfs.client.socket-timeout".to_string(), options.deadlines.datanode.as_millis().to_string());
+    let deadlines = &options.deadlines;
+    // Like the DataNodes' own setting of that name, if the cluster has one configuration for all.
+    let silence = settings.get("dfs.client.socket-timeout").and_then(|text| text.parse().ok());
+    let silence = silence.map_or(SILENCE_MAX, |ms| SILENCE_MAX.min(Duration::from_millis(ms)));
+    for (name, time) in [
+        ("dfs.client.socket-timeout", deadlines.datanode),
+        ("dfs.client.write.ack.timeout", deadlines.acknowledgement),
+        ("dfs.client.write.heartbeat.interval", (silence / HEARTBEATS).max(PAUSE_MIN)),
+    ] {
+        settings.insert(name.to_string(), time.as_millis().to_string());
+    }
     let builder = ClientBuilder::new()
         .with_url(address.url())
         .with_config_dir(NO_DIRECTORY)

@@ -22,6 +22,8 @@ const WRITE_ATTEMPTS: usize = 3;
 /// The files of one HDFS cluster. Paths are absolute, without the NameNode.
 pub struct HdfsFileSystem {
     cluster: Arc<Cluster>,
+    /// Of a file about which nothing else is said.
+    usual: CreateOptions,
     /// No other process writes temporary files with it.
     token: String,
     temporaries: AtomicU64,
@@ -63,8 +65,13 @@ impl HdfsFileSystem {
     /// Asks nobody yet: a NameNode that is away shows at the first call.
     pub fn new(address: HdfsAddress, options: HdfsOptions) -> io::Result<HdfsFileSystem> {
         let token = random_bytes::<6>().iter().map(|byte| format!("{byte:02x}")).collect();
+        let usual = CreateOptions {
+            block_size_bytes: address.bytes("dfs.blocksize")?,
+            replication: address.number("dfs.replication")?,
+            ..CreateOptions::default()
+        };
         let cluster = Arc::new(Cluster::new(address, options)?);
-        Ok(HdfsFileSystem { cluster, token, temporaries: AtomicU64::new(0) })
+        Ok(HdfsFileSystem { cluster, usual, token, temporaries: AtomicU64::new(0) })
     }
 
     /// The cluster these files are in.
@@ -74,6 +81,11 @@ impl HdfsFileSystem {
 
     /// Creates a file for writing. The name is durable on return.
     pub fn create_with(&self, path: &Path, options: CreateOptions) -> io::Result<Box<dyn WritableFile>> {
+        let options = CreateOptions {
+            block_size_bytes: options.block_size_bytes.or(self.usual.block_size_bytes),
+            replication: options.replication.or(self.usual.replication),
+            ..options
+        };
         Ok(Box::new(HdfsWriter::create(&self.cluster, path, options)?))
     }
 
@@ -143,6 +155,17 @@ impl FileSystem for HdfsFileSystem {
     fn create_over(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
         let options = CreateOptions { overwrite: true, ..CreateOptions::default() };
         self.create_with(path, options)
+    }
+
+    fn create_log(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
+        let options = self.cluster.options();
+        let log = CreateOptions {
+            block_size_bytes: options.log_block_size_bytes,
+            replication: options.log_replication,
+            fails_fast: true,
+            ..CreateOptions::default()
+        };
+        self.create_with(path, log)
     }
 
     /// The length of a file that is still being written is not known here: seal it first.
@@ -232,6 +255,20 @@ impl FileSystem for HdfsFileSystem {
 
     fn seal(&self, path: &Path) -> io::Result<()> {
         seal::seal(&self.cluster, path)
+    }
+
+    fn block_hosts(&self, path: &Path) -> io::Result<Vec<(u64, Vec<String>)>> {
+        let file = HdfsReader::open(&self.cluster, path)?;
+        Ok(file.block_hosts())
+    }
+
+    fn set_storage_policy(&self, directory: &Path, policy: &str) -> io::Result<()> {
+        let (name, policy) = (text(directory)?, policy.to_string());
+        let answer = self.cluster.ask(move |client| {
+            let (name, policy) = (name.clone(), policy.clone());
+            async move { client.set_storage_policy(&name, &policy).await }
+        });
+        answer.map_err(self.change_failed(directory, "cannot be given a storage policy"))
     }
 
     fn is_remote(&self) -> bool {

@@ -9,7 +9,8 @@
 //!   the names concerned, until the answer is certain or the time is over; then the error is in doubt
 //!   ([`halcyon_env::is_in_doubt`]). `exists` says `false` only if the NameNode did.
 //! - **Readers that reopen** (`reader.rs`). The library asks once where a file's blocks are, and never tries a DataNode
-//!   again that failed once. Here a failed read asks again, also at the places where the file may have been moved to.
+//!   again that failed once. Here a failed read asks again, also at the places where the file may have been moved to. A
+//!   read that is late is made from a second replica, too (`hedge.rs`).
 //! - **Writers that are abandoned** (`writer.rs`). After an error or a deadline the file takes no more bytes. It is sealed in
 //!   the background, which also ends what the library left running for it.
 //! - **Sealing** ([`HdfsFileSystem::seal`]): after it no other client adds a byte to a file, and the length is final.
@@ -30,6 +31,7 @@ mod address;
 mod cluster;
 mod failure;
 mod file_system;
+mod hedge;
 mod names;
 mod reader;
 mod seal;

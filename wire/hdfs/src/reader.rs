@@ -47,6 +47,13 @@ impl HdfsReader {
         })
     }
 
+    /// The bytes of each block, and its hosts.
+    pub(crate) fn block_hosts(&self) -> Vec<(u64, Vec<String>)> {
+        let reader = self.current.lock().clone();
+        let owned = |hosts: Vec<&str>| hosts.into_iter().map(str::to_string).collect();
+        reader.block_hosts().map(|(bytes, hosts)| (bytes as u64, owned(hosts))).collect()
+    }
+
     fn read_piece(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         let (start, wanted) = (offset as usize, buffer.len());
         let limit = self.cluster.deadlines().read;
@@ -54,7 +61,13 @@ impl HdfsReader {
         for attempt in 1..=ATTEMPTS {
             let reader = self.current.lock().clone();
             let used = reader.clone();
-            why = match self.cluster.run(limit, async move { reader.read_range(start, wanted).await }) {
+            let outcome = self.cluster.run(limit, self.cluster.hedged_reads().read(reader, start, wanted));
+            let (result, better) =
+                outcome.map_or((None, None), |outcome| (Some(outcome.result), outcome.better));
+            if let Some(better) = better {
+                self.replace(&used, better);
+            }
+            why = match result {
                 Some(Ok(bytes)) if bytes.len() == wanted => {
                     buffer.copy_from_slice(&bytes);
                     return Ok(());
@@ -77,6 +90,14 @@ impl HdfsReader {
             self.cluster.address()
         );
         Err(io::Error::other(text))
+    }
+
+    /// Reads go to `better` from now on, unless another thread has chosen since `used` was taken.
+    fn replace(&self, used: &Arc<FileReader>, better: Arc<FileReader>) {
+        let mut current = self.current.lock();
+        if Arc::ptr_eq(&current, used) {
+            *current = better;
+        }
     }
 
     /// Asks anew where the blocks are, unless another thread has done so since `failed` was used.

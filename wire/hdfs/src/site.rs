@@ -10,6 +10,12 @@ const FILES: [&str; 2] = ["core-site.xml", "hdfs-site.xml"];
 /// HDFS's own limit of replacements in one value.
 const REPLACEMENTS_MAX: usize = 20;
 
+/// A file that includes itself must end somewhere.
+const INCLUDES_MAX: usize = 8;
+
+/// What is done about an element `include`.
+type Include<'a> = dyn FnMut(&mut Site, roxmltree::Node<'_, '_>) -> io::Result<()> + 'a;
+
 /// The settings of a Hadoop client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Site {
@@ -32,15 +38,13 @@ impl Site {
         let mut site = Site::default();
         let mut found = false;
         for name in FILES {
-            let path = directory.join(name);
-            let bytes = match files.read(&path) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                read => read?,
-            };
-            found = true;
-            let text =
-                String::from_utf8(bytes).map_err(|_| invalid(format!("{} is not UTF-8", path.display())))?;
-            site.add(&text, &path.display().to_string())?;
+            match site.add_file(files, &directory.join(name), 0) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                added => {
+                    added?;
+                    found = true;
+                }
+            }
         }
         if !found {
             let text = format!(
@@ -52,8 +56,44 @@ impl Site {
         Ok(site)
     }
 
+    /// Adds the properties of a file, and of those that it includes, at their place. `NotFound` if it is not there itself.
+    fn add_file(&mut self, files: &dyn FileSystem, path: &Path, depth: usize) -> io::Result<()> {
+        let name = path.display().to_string();
+        let text =
+            String::from_utf8(files.read(path)?).map_err(|_| invalid(format!("{name} is not UTF-8")))?;
+        self.add_text(&text, &name, &mut |site, include| {
+            let href = include.attribute("href").unwrap_or_default();
+            // An absolute path stays as it is.
+            let other = path.parent().unwrap_or(Path::new("/")).join(href.trim_start_matches("file://"));
+            if depth == INCLUDES_MAX {
+                return Err(invalid(format!(
+                    "{name} includes {href}: files are included more than {depth} deep"
+                )));
+            }
+            match site.add_file(files, &other, depth + 1) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    let fallback = include.children().find(|child| child.tag_name().name() == "fallback");
+                    let fallback = fallback.ok_or_else(|| {
+                        invalid(format!("{name} includes {}, which is not there", other.display()))
+                    })?;
+                    let properties = fallback.children().filter(|child| child.has_tag_name("property"));
+                    properties.into_iter().try_for_each(|property| site.add_property(property, &name))
+                }
+                added => added,
+            }
+        })
+    }
+
     /// Adds the properties of one file. A later value replaces an earlier one, unless that is final.
     pub fn add(&mut self, xml: &str, file: &str) -> io::Result<()> {
+        self.add_text(xml, file, &mut |_, _| {
+            Err(invalid(format!(
+                "{file} includes another file, which is not supported; put the properties into {file} itself"
+            )))
+        })
+    }
+
+    fn add_text(&mut self, xml: &str, file: &str, include: &mut Include<'_>) -> io::Result<()> {
         let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
         let document = roxmltree::Document::parse_with_options(xml, options)
             .map_err(|error| invalid(format!("{file} is not well-formed XML: {error}")))?;
@@ -64,9 +104,7 @@ impl Site {
         }
         for element in root.children().filter(|node| node.is_element()) {
             if element.tag_name().name() == "include" {
-                return Err(invalid(format!(
-                    "{file} includes another file, which is not supported; put the properties into {file} itself"
-                )));
+                include(self, element)?;
             }
             if element.has_tag_name("property") {
                 self.add_property(element, file)?;
@@ -190,6 +228,35 @@ mod tests {
             refused("<configuration><include href='o.xml'/></configuration>")
                 .contains("includes another file")
         );
+    }
+
+    /// As Hadoop: relative to the file, at its place, with what stands in if it is not there.
+    #[test]
+    fn files_include_others() {
+        let (fs, dir) = (SimFileSystem::new(), Path::new("/conf"));
+        fs.create_dir_all(&dir.join("more")).unwrap();
+        let put = |name: &str, text: &str| {
+            let head = "<configuration xmlns:xi=\"http://www.w3.org/2001/XInclude\">";
+            fs.replace(&dir.join(name), format!("{head}{text}</configuration>").as_bytes()).unwrap();
+        };
+        let read = || Site::read(&fs, dir);
+        put("more/one.xml", &(property("a", "1") + &property("b", "1")));
+        put(
+            "core-site.xml",
+            &(property("a", "0") + "<xi:include href='more/one.xml'/>" + &property("b", "2")),
+        );
+        let site = read().unwrap();
+        assert_eq!((site.get("a").as_deref(), site.get("b").as_deref()), (Some("1"), Some("2")));
+        put("core-site.xml", "<xi:include href='file:///conf/more/one.xml'/>");
+        assert_eq!(read().unwrap().get("a").as_deref(), Some("1"));
+        put("core-site.xml", "<xi:include href='none.xml'/>");
+        let error = read().unwrap_err().to_string();
+        assert_eq!(error, "/conf/core-site.xml includes /conf/none.xml, which is not there");
+        let fallback = format!("<xi:fallback>{}</xi:fallback>", property("a", "7"));
+        put("core-site.xml", &format!("<xi:include href='none.xml'>{fallback}</xi:include>"));
+        assert_eq!(read().unwrap().get("a").as_deref(), Some("7"));
+        put("core-site.xml", "<xi:include href='core-site.xml'/>");
+        assert!(read().unwrap_err().to_string().contains("files are included more than 8 deep"));
     }
 
     #[test]

@@ -25,10 +25,12 @@ pub struct CreateOptions {
     pub overwrite: bool,
     /// Missing directories are made. Never for a log: its directory is renamed to keep its writer out.
     pub parents: bool,
-    /// Default: the NameNode's `dfs.blocksize`.
+    /// Default: `dfs.blocksize` of the client, else of the NameNode.
     pub block_size_bytes: Option<u64>,
-    /// Default: the NameNode's `dfs.replication`.
+    /// Default: `dfs.replication` of the client, else of the NameNode.
     pub replication: Option<u32>,
+    /// Another file is at hand: this one fails when one of its DataNodes does, rather than get another DataNode.
+    pub fails_fast: bool,
 }
 
 impl CreateOptions {
@@ -38,6 +40,7 @@ impl CreateOptions {
             replication: self.replication,
             overwrite: self.overwrite,
             create_parent: self.parents,
+            pipeline_recovery: !self.fails_fast,
             ..WriteOptions::default()
         }
     }
@@ -134,6 +137,7 @@ impl HdfsWriter {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum After {
     Nothing,
+    Flush,
     Sync,
     Close,
 }
@@ -147,6 +151,7 @@ impl After {
     async fn of(self, file: &mut FileWriter) -> Result<(), HdfsError> {
         match self {
             After::Nothing => Ok(()),
+            After::Flush => file.hflush().await,
             After::Sync => file.hsync().await,
             After::Close => file.close().await,
         }
@@ -171,6 +176,11 @@ impl WritableFile for HdfsWriter {
     /// The bytes are on the disks of all DataNodes of the last block (`hsync`).
     fn sync(&mut self) -> io::Result<()> {
         self.pass_on(After::Sync)
+    }
+
+    /// The bytes are in the memory of all DataNodes of the last block (`hflush`).
+    fn flush(&mut self) -> io::Result<()> {
+        self.pass_on(After::Flush)
     }
 
     fn truncate(&mut self, _len: u64) -> io::Result<()> {

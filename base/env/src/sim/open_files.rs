@@ -102,6 +102,12 @@ impl WritableFile for SimWritable {
     }
 
     fn sync(&mut self) -> io::Result<()> {
+        self.files.state.lock().disk_syncs += 1;
+        self.flush()
+    }
+
+    /// What was flushed is on the disks, too: a simulated crash is that of one machine, not of all DataNodes at once.
+    fn flush(&mut self) -> io::Result<()> {
         self.sync_now().map_err(|error| self.failed(error))
     }
 
