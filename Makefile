@@ -15,7 +15,7 @@
 # make hdfs-suite   the tests of make test that start servers, with root directories in HDFS
 # make hdfs-kills   a standalone server with its root in HDFS, killed while a Java client writes; ROUNDS=number, default 10
 # make mixed-pages-test   the pages of a Halcyon region server in such a cluster, and its RPC registry by a Java client
-# make mixed-test   a Halcyon region server in a cluster of HBase 2.6.4: regions moved, the server killed, frozen, stopped
+# make mixed-test   a Halcyon region server in a cluster of HBase 2.6.4: regions moved, cloned, split, merged; the server killed, frozen, stopped
 # make mixed-load   a Java client beside moves, kills and freezes of a Halcyon server in an HBase cluster; MOVES=, KILLS=, FREEZES=, ROWS=
 # make linked-list  HBase's BigLinkedList in an HBase cluster while servers of HBase and of Halcyon are killed; ITERATIONS=number, default 2
 # make zookeeper-test   sessions with ZooKeeper, with servers killed, frozen and cut off (testing/cluster); znodes beside HBase's; some minutes
@@ -141,6 +141,7 @@ hdfs-suite: build
 
 mixed-test: build
 	HALCYON="$(HALCYON)" testing/cluster/mixed-test.sh
+	HALCYON="$(HALCYON)" testing/cluster/mixed-regions-test.sh
 
 mixed-load: build
 	HALCYON="$(HALCYON)" testing/cluster/mixed-load.sh

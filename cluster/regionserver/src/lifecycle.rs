@@ -40,6 +40,8 @@ pub(crate) struct Lifecycle {
     server_name: ServerName,
     life: AtomicU8,
     failure: Mutex<Option<String>>,
+    /// Why somebody wants the server to stop.
+    stop_wanted: Mutex<Option<String>>,
     pauses: Mutex<()>,
     ended: Condvar,
     /// Called once, when the server stops serving.
@@ -54,6 +56,7 @@ impl Lifecycle {
             server_name,
             life: AtomicU8::new(Life::Serving as u8),
             failure: Mutex::new(None),
+            stop_wanted: Mutex::new(None),
             pauses: Mutex::new(()),
             ended: Condvar::new(),
             wakers: Mutex::default(),
@@ -103,6 +106,16 @@ impl Lifecycle {
     /// Why the server has given up; `None` while it has not.
     pub(crate) fn failure(&self) -> Option<String> {
         self.failure.lock().clone()
+    }
+
+    /// Asks whoever runs the server to stop it. The first reason stays.
+    pub(crate) fn want_stop(&self, reason: &str) {
+        tracing::info!(server = %self.server_name, reason, "the server is asked to stop");
+        self.stop_wanted.lock().get_or_insert_with(|| reason.to_string());
+    }
+
+    pub(crate) fn stop_wanted(&self) -> Option<String> {
+        self.stop_wanted.lock().clone()
     }
 
     /// Ends an orderly life. False if it had ended already.
@@ -173,6 +186,16 @@ mod tests {
         lifecycle.abort("something else");
         assert_eq!(lifecycle.failure().as_deref(), Some("a flush failed"));
         assert!(!lifecycle.begin_stop(), "who gave up does not stop in order");
+    }
+
+    #[test]
+    fn a_server_that_is_asked_to_stop_serves_until_it_is_stopped() {
+        let lifecycle = lifecycle();
+        assert_eq!(lifecycle.stop_wanted(), None);
+        lifecycle.want_stop("maintenance");
+        lifecycle.want_stop("once more");
+        assert_eq!(lifecycle.stop_wanted().as_deref(), Some("maintenance"));
+        assert!(lifecycle.is_serving());
     }
 
     #[test]

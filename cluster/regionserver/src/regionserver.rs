@@ -329,6 +329,15 @@ impl RegionServer {
         self.lifecycle.pause(time);
     }
 
+    pub(crate) fn want_stop(&self, reason: &str) {
+        self.lifecycle.want_stop(reason);
+    }
+
+    /// Why an administrator wants the server to stop (`StopServer`); `None` while nobody does.
+    pub fn stop_wanted(&self) -> Option<String> {
+        self.lifecycle.stop_wanted()
+    }
+
     /// Stops to serve. What was acknowledged is in the WAL.
     pub fn give_up(&self, why: &str) {
         self.lifecycle.abort(why);

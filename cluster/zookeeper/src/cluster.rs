@@ -1,7 +1,7 @@
 //! The coordinator over ZooKeeper.
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -18,7 +18,7 @@ use zookeeper_client as zk;
 
 use crate::ZooKeeperSettings;
 use crate::follow::follow_cluster;
-use crate::member::Member;
+use crate::member::{Member, Shown};
 use crate::session::{Session, keep};
 
 /// A cluster whose servers find each other by ZooKeeper: a session, and a view of HBase's znodes that follows them.
@@ -31,6 +31,8 @@ pub struct ZooKeeperCluster {
     session: Arc<Session>,
     clock: Arc<dyn Clock>,
     view: ClusterView,
+    /// What servers that join claim.
+    version: OnceLock<String>,
     /// They hold clients of the library, and so the session open.
     tasks: Mutex<JoinSet<()>>,
     _runtime: OwnRuntime,
@@ -83,7 +85,20 @@ impl ZooKeeperCluster {
         let mut tasks = JoinSet::new();
         tasks.spawn_on(keep(session.clone()), &runner.0);
         follow_cluster(&session, publisher, &mut tasks, &runner.0);
-        Ok(ZooKeeperCluster { runner, session, clock, view, tasks: Mutex::new(tasks), _runtime: runtime })
+        Ok(ZooKeeperCluster {
+            runner,
+            session,
+            clock,
+            view,
+            version: OnceLock::new(),
+            tasks: Mutex::new(tasks),
+            _runtime: runtime,
+        })
+    }
+
+    /// Servers that join claim this version of HBase, and not that of the settings. The first one stays.
+    pub fn claim_version(&self, version: String) {
+        let _ = self.version.set(version);
     }
 
     /// The session timeout that ZooKeeper granted.
@@ -125,7 +140,12 @@ impl Coordinator for ZooKeeperCluster {
         info_port: u16,
     ) -> BoxFuture<'a, Result<Arc<dyn Membership>>> {
         let (session, clock, runner) = (self.session.clone(), self.clock.clone(), self.runner.clone());
-        let joined = Member::join(session, clock.clone(), runner.clone(), server.clone(), info_port);
+        let shown = Shown {
+            server: server.clone(),
+            info_port,
+            hbase_version: self.version.get().unwrap_or(&session.settings().hbase_version).clone(),
+        };
+        let joined = Member::join(session, clock.clone(), runner.clone(), shown);
         Box::pin(async move {
             let member = runner.run(joined).await?;
             self.tasks.lock().spawn_on(member.renewals(clock), &self.runner.0);

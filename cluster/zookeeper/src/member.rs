@@ -32,18 +32,24 @@ pub(crate) struct Member {
     runner: Runner,
 }
 
+/// What the znode of a server says.
+pub(crate) struct Shown {
+    pub(crate) server: ServerName,
+    pub(crate) info_port: u16,
+    pub(crate) hbase_version: String,
+}
+
 impl Member {
     /// Creates the znode and renews the lease for the first time.
     pub(crate) async fn join(
         session: Arc<Session>,
         clock: Arc<dyn Clock>,
         runner: Runner,
-        server: ServerName,
-        info_port: u16,
+        shown: Shown,
     ) -> Result<Member> {
-        let path = session.settings().paths.region_server(&server);
-        create_ephemeral(&session, &path, &server, info_port).await?;
-        let lease = Arc::new(Lease::new(server, clock.clone()));
+        let path = session.settings().paths.region_server(&shown.server);
+        create_ephemeral(&session, &path, &shown).await?;
+        let lease = Arc::new(Lease::new(shown.server, clock.clone()));
         let (asked, what) = (clock.boot_ns(), format!("read {path} for the first time"));
         match session.call(&what, |client| read_own(client, &path)).await? {
             Answer::Done(Some(owner)) if owner == session.id() => lease.renew(asked, lease_time(&session)),
@@ -90,9 +96,9 @@ impl Membership for Member {
 }
 
 /// Creates the znode of a server with HBase's bytes, and with the permissions of HBase's servers without Kerberos.
-async fn create_ephemeral(session: &Session, path: &str, server: &ServerName, info_port: u16) -> Result<()> {
-    let info = znode::region_server_info(info_port, &session.settings().hbase_version);
-    let writer = format!("regionserver:{}", server.port);
+async fn create_ephemeral(session: &Session, path: &str, shown: &Shown) -> Result<()> {
+    let info = znode::region_server_info(shown.info_port, &shown.hbase_version);
+    let writer = format!("regionserver:{}", shown.server.port);
     let data = znode::encode(&writer, halcyon_env::random_bytes(), &info);
     let options = zk::CreateMode::Ephemeral.with_acls(zk::Acls::anyone_all());
     let ask = |client: zk::Client| {

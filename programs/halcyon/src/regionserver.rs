@@ -36,11 +36,12 @@ use crate::surroundings::{Member, Surroundings};
 use crate::systemd;
 use crate::traces::{self, Traces};
 
-/// The version of HBase that this server works like. A master gives regions of system tables only to servers of the
-/// newest version in the cluster.
+/// The newest version of HBase that this server works like. A master of an older one is told its own version.
 const HBASE_VERSION: (u32, u32, u32) = (2, 6, 4);
 /// HBase's default of `hbase.regionserver.msginterval`.
 const REPORT_PERIOD_MS: u64 = 3000;
+/// How often the server looks whether an administrator wants it to stop.
+const STOP_CHECK_PERIOD: Duration = Duration::from_millis(100);
 
 /// Runs until a signal, the master or an error ends it.
 pub fn run(args: RegionServerArgs) -> Result<(), Failure> {
@@ -98,7 +99,7 @@ async fn serve(
         property(properties, "hbase.regionserver.msginterval").map_or(Ok(REPORT_PERIOD_MS), str::parse);
     let report_period = report_period.map_err(|error| format!("hbase.regionserver.msginterval: {error}"))?;
     let starting = tokio::task::spawn_blocking({
-        let (name, settings) = (name.clone(), settings.regionserver.clone());
+        let (name, settings, link) = (name.clone(), settings.regionserver.clone(), link.clone());
         move || Started::new(root, settings, name, link, Duration::from_millis(report_period))
     });
     let started = starting.await.map_err(|_| "the start failed by an assertion".to_string())??;
@@ -113,6 +114,8 @@ async fn serve(
     let page_port = info.as_ref().map_or(Ok(0), |info| info.local_addr().map(|address| address.port()));
     let page_port = page_port.map_err(|error| format!("the region server's page has no address: {error}"))?;
     started.region_server.set_info_port(page_port);
+    let (major, minor, patch) = link.version();
+    zookeeper.claim_version(format!("{major}.{minor}.{patch}"));
     let member = zookeeper.join(&name, page_port).await.map_err(|error| error.to_string())?;
     let lease = Arc::clone(member.lease());
     started.region_server.answer_while(move || lease.is_valid());
@@ -130,6 +133,7 @@ async fn serve(
 
     let ended = tokio::select! {
         signal = signals.next() => Ok(signal),
+        () = stop_wanted(&started.region_server) => Ok("an administrator stops the server"),
         () = cluster_stopped(&zookeeper) => Ok("the cluster is stopped"),
         loss = member.lease().lost() => Err(format!("{name} is no member of the cluster any more: {loss}")),
         failure = standalone::failed(&started.region_server) => Err(failure),
@@ -202,6 +206,13 @@ fn shown_settings(
         (changed.value, changed.source) = (root, "the master");
     }
     Ok(shown)
+}
+
+/// Waits until an administrator wants the server to stop (`StopServer`).
+async fn stop_wanted(region_server: &RegionServer) {
+    while region_server.stop_wanted().is_none() {
+        tokio::time::sleep(STOP_CHECK_PERIOD).await;
+    }
 }
 
 /// Waits until the cluster is stopped as a whole (HBase removes the znode `running` then).

@@ -2,6 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use halcyon_cell::{Error, ErrorKind, Result};
@@ -15,7 +16,11 @@ use crate::RegionServer;
 use crate::errors;
 use crate::wal::recover::split_log;
 
-const PACKAGE: &str = "org.apache.hadoop.hbase.regionserver.";
+const PACKAGE: &str = "org.apache.hadoop.hbase.";
+
+/// Before the answer that a replication queue was left to other servers. The master asks its servers in turn, without a
+/// pause, until the dead server has no queue.
+const CLAIM_PAUSE: Duration = Duration::from_secs(1);
 
 /// The master gives a snapshot up after this one, and repeats the check after any other.
 const CORRUPTED_SNAPSHOT: &str = "org.apache.hadoop.hbase.snapshot.CorruptedSnapshotException";
@@ -37,6 +42,36 @@ struct SplitWalParameter {
     wal_path: String,
 }
 
+/// `RefreshPeerParameter` of HBase's `MasterProcedure.proto`.
+#[derive(Clone, PartialEq, Message)]
+struct RefreshPeerParameter {
+    #[prost(string, required, tag = "1")]
+    peer_id: String,
+    /// `PeerModificationType`: add, remove, enable, disable, change of its configuration.
+    #[prost(int32, required, tag = "2")]
+    change: i32,
+    #[prost(message, required, tag = "3")]
+    target_server: pb::ServerName,
+}
+
+/// `ClaimReplicationQueueRemoteParameter` of HBase's `MasterProcedure.proto`.
+#[derive(Clone, PartialEq, Message)]
+struct ClaimReplicationQueueParameter {
+    #[prost(message, required, tag = "1")]
+    crashed_server: pb::ServerName,
+    #[prost(string, required, tag = "2")]
+    queue: String,
+}
+
+/// `SwitchRpcThrottleRemoteStateData` of HBase's `MasterProcedure.proto`.
+#[derive(Clone, PartialEq, Message)]
+struct SwitchRpcThrottleParameter {
+    #[prost(message, required, tag = "1")]
+    target_server: pb::ServerName,
+    #[prost(bool, required, tag = "2")]
+    rpc_throttle_enabled: bool,
+}
+
 impl Orders {
     /// Runs a remote procedure and tells the master how it ended.
     pub(super) fn run(&self, server: &Arc<RegionServer>, run: &RunOrder) -> Then {
@@ -52,11 +87,29 @@ impl Orders {
 
 fn call(server: &Arc<RegionServer>, run: &RunOrder) -> Result<()> {
     match run.class.strip_prefix(PACKAGE) {
-        Some("FlushRegionCallable") => flush_region(server, &decode(run)?),
-        Some("SnapshotRegionCallable") => snapshots::snapshot_region(server, &decode(run)?),
-        Some("SnapshotVerifyCallable") => snapshots::verify_region(server, &decode(run)?),
-        Some("SplitWALCallable") => split_wal(server, &decode::<SplitWalParameter>(run)?.wal_path),
-        Some("LogRollCallable") => server.logs.roll().map(|_| ()),
+        Some("regionserver.FlushRegionCallable") => flush_region(server, &decode(run)?),
+        Some("regionserver.SnapshotRegionCallable") => snapshots::snapshot_region(server, &decode(run)?),
+        Some("regionserver.SnapshotVerifyCallable") => snapshots::verify_region(server, &decode(run)?),
+        Some("regionserver.SplitWALCallable") => {
+            split_wal(server, &decode::<SplitWalParameter>(run)?.wal_path)
+        }
+        Some("regionserver.LogRollCallable") => server.logs.roll().map(|_| ()),
+        Some("replication.regionserver.RefreshPeerCallable") => {
+            refresh_peer(&decode(run)?);
+            Ok(())
+        }
+        Some("replication.regionserver.ClaimReplicationQueueCallable") => {
+            leave_queue(server, &decode(run)?);
+            Ok(())
+        }
+        Some("regionserver.ReloadQuotasCallable") => {
+            tracing::warn!("quotas are not enforced at this server, so none were loaded");
+            Ok(())
+        }
+        Some("replication.regionserver.SwitchRpcThrottleRemoteCallable") => {
+            switch_throttle(&decode(run)?);
+            Ok(())
+        }
         _ => Err(Error::invalid(format!(
             "remote procedure {} is not supported by this Halcyon server",
             run.class
@@ -74,6 +127,32 @@ fn flush_region(server: &Arc<RegionServer>, parameter: &FlushRegionParameter) ->
     server.flush_region(region.encoded_name(), &parameter.column_family).map(|_| ())
 }
 
+/// Regions with something to send to a peer are refused here (`refused.rs`), so the server has no part in replication.
+/// HBase's master repeats the procedure until every server has taken it.
+fn refresh_peer(parameter: &RefreshPeerParameter) {
+    tracing::info!(
+        peer = parameter.peer_id,
+        change = parameter.change,
+        "a replication peer was changed; regions of this server have nothing to send"
+    );
+}
+
+/// Leaves the replication queue of a dead server to servers of HBase. The master lists the queues again afterwards, and
+/// asks other servers for what is left; after an error it would ask this one forever.
+fn leave_queue(server: &RegionServer, parameter: &ClaimReplicationQueueParameter) {
+    tracing::warn!(
+        queue = parameter.queue,
+        "a replication queue of a dead server is left to servers of HBase, as this one sends nothing to peers"
+    );
+    server.pause(CLAIM_PAUSE);
+}
+
+fn switch_throttle(parameter: &SwitchRpcThrottleParameter) {
+    if parameter.rpc_throttle_enabled {
+        tracing::warn!("RPC throttling was switched on in the cluster; this server enforces no quotas");
+    }
+}
+
 /// Splits one WAL of a server that is gone. The master removes it afterwards.
 fn split_wal(server: &Arc<RegionServer>, wal_path: &str) -> Result<()> {
     let resources = &server.resources;
@@ -85,9 +164,12 @@ fn split_wal(server: &Arc<RegionServer>, wal_path: &str) -> Result<()> {
     split_log(&resources.env, &resources.root, &path)
 }
 
-/// The WAL that a master names, if that is one of a server of the cluster.
+/// The WAL that a master names, if that is one of a server of the cluster. HBase's master gives its whole address, such as
+/// `hdfs://namenode:8020/hbase/WALs/..`.
 fn wal_below(root: &Path, wal_path: &str) -> Result<PathBuf> {
-    let relative = Path::new(wal_path);
+    let path = wal_path.split_once("://").and_then(|(_, rest)| rest.find('/').map(|at| &rest[at..]));
+    let below_root = path.and_then(|path| Path::new(path).strip_prefix(root).ok());
+    let relative = below_root.unwrap_or(Path::new(wal_path));
     let parts: Vec<_> = relative.components().collect();
     let is_plain = parts.iter().all(|part| matches!(part, Component::Normal(_)));
     if !is_plain || parts.len() != 3 || !relative.starts_with("WALs") {
@@ -130,6 +212,18 @@ mod tests {
         let root = Path::new("/hbase");
         let wal = "WALs/h,16020,1-splitting/h%2C16020%2C1.17";
         assert_eq!(wal_below(root, wal).unwrap(), root.join(wal));
+        for address in ["hdfs://127.0.0.1:8020", "hdfs://nameservice"] {
+            assert_eq!(wal_below(root, &format!("{address}/hbase/{wal}")).unwrap(), root.join(wal));
+        }
+        for path in [
+            "hdfs://n/other/WALs/a/b",
+            "hdfs://n",
+            "://",
+            "hdfs://n/hbase/../x/WALs/a/b",
+            "hdfs://n/hbase/WALs/../a",
+        ] {
+            assert!(wal_below(root, path).is_err(), "{path}");
+        }
         for path in ["", "/hbase/WALs/a/b", "WALs/../data/b", "WALs/a", "data/default/t", "WALs/a/b/c"] {
             assert!(wal_below(root, path).is_err(), "{path}");
         }

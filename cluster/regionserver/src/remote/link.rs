@@ -19,6 +19,10 @@ pub type FindMaster = Box<dyn Fn() -> Option<ServerName> + Send + Sync>;
 /// One call, with the connection before it.
 const CALL_TIME_MAX: Duration = Duration::from_secs(10);
 const SERVICE: &str = "RegionServerStatusService";
+
+/// Of HBase: major, minor, patch.
+pub type Version = (u32, u32, u32);
+
 /// The master waits for these, or another master does soon.
 const NOT_YET: [&str; 6] = [
     "PleaseHoldException",
@@ -59,19 +63,45 @@ fn error_of(error: &ClientError) -> MasterError {
     }
 }
 
+async fn connect(master: &ServerName, service: &str, version: Version) -> Result<Connection, MasterError> {
+    let options = ConnectOptions { codec: None, version: Some(version), ..ConnectOptions::new(service) };
+    let connecting = Connection::connect(master.address(), &options);
+    let failed = |why: String| MasterError::Later(format!("cannot reach the master {master}: {why}"));
+    match tokio::time::timeout(CALL_TIME_MAX, connecting).await {
+        Ok(connected) => connected.map_err(|error| failed(error.to_string())),
+        Err(_) => Err(failed(format!("no connection within {CALL_TIME_MAX:?}"))),
+    }
+}
+
+/// `2.6.4`, `2.6.4-hadoop3`, `3.0.0-beta-1`.
+fn parse_version(text: &str) -> Option<Version> {
+    let numbers = text.split('-').next().unwrap_or_default();
+    let mut parts = numbers.split('.').map(|part| part.parse().ok());
+    let version = (parts.next()??, parts.next()??, parts.next()??);
+    parts.next().is_none().then_some(version)
+}
+
 /// The way to the active master. *Thread safety*: calls from any thread that may block; not from one of `runtime`.
 pub struct MasterLink {
     runtime: Handle,
     find: FindMaster,
-    /// The version that the master is told, as HBase's servers do.
-    version: (u32, u32, u32),
+    /// The newest version of HBase that this server works like.
+    version_max: Version,
+    /// The version that the master was told, as HBase's servers do.
+    version: Mutex<Version>,
     current: Mutex<Option<(ServerName, Arc<Connection>)>>,
 }
 
 impl MasterLink {
     /// Connects to nobody yet. Calls run on `runtime`.
-    pub fn new(runtime: Handle, find: FindMaster, version: (u32, u32, u32)) -> MasterLink {
-        MasterLink { runtime, find, version, current: Mutex::default() }
+    pub fn new(runtime: Handle, find: FindMaster, version_max: Version) -> MasterLink {
+        let version = Mutex::new(version_max);
+        MasterLink { runtime, find, version_max, version, current: Mutex::default() }
+    }
+
+    /// The version that the master was told when it was connected to.
+    pub fn version(&self) -> Version {
+        *self.version.lock()
     }
 
     /// The master that was called last.
@@ -104,17 +134,38 @@ impl MasterLink {
         }
         let master =
             (self.find)().ok_or_else(|| MasterError::Later("there is no active master".to_string()))?;
-        let options =
-            ConnectOptions { codec: None, version: Some(self.version), ..ConnectOptions::new(SERVICE) };
-        let connecting = Connection::connect(master.address(), &options);
-        let failed = |why: String| MasterError::Later(format!("cannot reach the master {master}: {why}"));
-        let connection = match tokio::time::timeout(CALL_TIME_MAX, connecting).await {
-            Ok(connected) => Arc::new(connected.map_err(|error| failed(error.to_string()))?),
-            Err(_) => return Err(failed(format!("no connection within {CALL_TIME_MAX:?}"))),
-        };
-        tracing::info!(%master, "connected to the master");
+        let version = self.version_for(&master).await?;
+        *self.version.lock() = version;
+        let connection = Arc::new(connect(&master, SERVICE, version).await?);
+        let (major, minor, patch) = version;
+        tracing::info!(%master, version = format!("{major}.{minor}.{patch}"), "connected to the master");
         *self.current.lock() = Some((master, connection.clone()));
         Ok(connection)
+    }
+
+    /// The version to tell a master. It gives system tables to the servers of the newest version only, so a version above
+    /// its own would take them from all other servers.
+    async fn version_for(&self, master: &ServerName) -> Result<Version, MasterError> {
+        let connection = connect(master, "MasterService", self.version_max).await?;
+        let request = pb::GetClusterStatusRequest { options: vec![pb::Option::HbaseVersion as i32] };
+        let answer =
+            connection.call_with_cells("GetClusterStatus", &request, None, Some(CALL_TIME_MAX)).await;
+        let told = match answer {
+            Ok(answer) => pb::GetClusterStatusResponse::decode(answer.message)
+                .ok()
+                .and_then(|answer| answer.cluster_status.hbase_version)
+                .map(|version| version.version),
+            Err(error) => match error_of(&error) {
+                MasterError::Refused(why) => Some(why),
+                error => return Err(error),
+            },
+        };
+        let told = told.unwrap_or_default();
+        let version = parse_version(&told);
+        if version.is_none() {
+            tracing::warn!(%master, told, "the master does not tell its version");
+        }
+        Ok(version.unwrap_or(self.version_max).min(self.version_max))
     }
 
     pub(crate) fn startup(
@@ -151,6 +202,18 @@ mod tests {
     use std::io;
 
     use super::*;
+
+    #[test]
+    fn versions() {
+        assert_eq!(parse_version("2.6.4"), Some((2, 6, 4)));
+        assert_eq!(parse_version("2.5.11-hadoop3"), Some((2, 5, 11)));
+        assert_eq!(parse_version("3.0.0-beta-1"), Some((3, 0, 0)));
+        for text in
+            ["", "2", "2.6", "2.6.x", "2.6.4.1", "-2.6.4", "AccessDeniedException: 2.6.4", "2.6.99999999999"]
+        {
+            assert_eq!(parse_version(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn without_a_master_a_call_may_succeed_later() {

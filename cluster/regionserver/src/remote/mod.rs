@@ -26,7 +26,7 @@ mod reports;
 mod snapshots;
 mod transits;
 
-pub use link::{FindMaster, MasterLink};
+pub use link::{FindMaster, MasterLink, Version};
 pub use reports::RemoteMaster;
 
 pub(crate) use orders::Orders;

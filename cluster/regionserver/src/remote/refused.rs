@@ -29,6 +29,13 @@ pub(super) fn check(table: &TableDescriptor) -> Result<()> {
     if let Some(family) = table.families().iter().find(|family| family.is_mob()) {
         return refuse(format!("family {} with IS_MOB, whose values are not read here", family.name_str()));
     }
+    if let Some(family) = table.families().iter().find(|family| family.scope() != 0) {
+        return refuse(format!(
+            "family {} with REPLICATION_SCOPE {}, and nothing is sent to replication peers from here",
+            family.name_str(),
+            family.scope()
+        ));
+    }
     let replicas = table.region_replication();
     if replicas > 1 {
         return refuse(format!("REGION_REPLICATION {replicas}, and there are no region replicas here"));
@@ -50,10 +57,14 @@ mod tests {
     fn what_only_hbase_has_is_named() {
         check(&table()).unwrap();
         check(&table().with("coprocessor$1", format!("|{}|1|", BUILT_IN[0]))).unwrap();
+        check(&table().with_family(FamilyDescriptor::new("l").unwrap().with("REPLICATION_SCOPE", "0")))
+            .unwrap();
         let mob = FamilyDescriptor::new("m").unwrap().with("IS_MOB", "true");
+        let shipped = FamilyDescriptor::new("r").unwrap().with("REPLICATION_SCOPE", "1");
         for (table, what) in [
             (table().with("COPROCESSOR$2", "hdfs:///x.jar|org.x.Index|1001|k=v"), "coprocessor org.x.Index"),
             (table().with_family(mob), "family m with IS_MOB"),
+            (table().with_family(shipped), "family r with REPLICATION_SCOPE 1"),
             (table().with("REGION_REPLICATION", "3"), "REGION_REPLICATION 3"),
         ] {
             let error = check(&table).unwrap_err();

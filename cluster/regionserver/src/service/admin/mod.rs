@@ -38,6 +38,16 @@ impl AdminService {
         AdminService { server, orders: Some(Arc::clone(master.orders())) }
     }
 
+    /// The program that runs the server stops it after this answer.
+    fn stop_server(&self, call: &Call) -> Result<Reply, RpcError> {
+        if self.orders.is_none() {
+            return Err(errors::unsupported(&call.method)); // the master would end as well
+        }
+        let request: pb::StopServerRequest = decode(&call.method, call.param.clone())?;
+        self.server.want_stop(&request.reason);
+        Ok(Reply::message(&pb::StopServerResponse {}))
+    }
+
     fn execute_procedures(&self, call: &Call) -> Result<Reply, RpcError> {
         let orders = self.orders.as_ref().ok_or_else(|| errors::unsupported(&call.method))?;
         let request: pb::ExecuteProceduresRequest = decode(&call.method, call.param.clone())?;
@@ -78,6 +88,7 @@ impl Service for AdminService {
         server.counters.others.add(1);
         match call.method.as_str() {
             "ExecuteProcedures" => ready(self.execute_procedures(&call)),
+            "StopServer" => ready(self.stop_server(&call)),
             "FlushRegion" => flush::call(server, call),
             "GetRegionInfo" => info::region_info(server, call),
             "RollWALWriter" => logs::roll(server, call),
@@ -106,9 +117,7 @@ fn answer_now(server: &Arc<RegionServer>, call: &Call) -> Result<Reply, RpcError
         "GetLogEntries" => logs::entries(server, call),
         // The master opens and closes regions through `master.rs`; replication and the rest are not served.
         "OpenRegion" | "CloseRegion" | "WarmupRegion" | "ReplicateWALEntry" | "Replay"
-        | "ReplicateToReplica" | "UpdateFavoredNodes" | "StopServer" => {
-            Err(errors::unsupported(&call.method))
-        }
+        | "ReplicateToReplica" | "UpdateFavoredNodes" => Err(errors::unsupported(&call.method)),
         method => Err(RpcError::unknown_method(method)),
     }
 }

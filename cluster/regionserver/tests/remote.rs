@@ -1,0 +1,188 @@
+//! A region server whose master is another process: what it says of itself, and how remote procedures end.
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use common::*;
+use halcyon_env::{Clock, SystemClock};
+use halcyon_proto::pb;
+use halcyon_regionserver::{AdminService, MasterLink, RemoteMaster};
+use halcyon_rpc::{Call, Outcome, Reply, RpcError, RpcServer, RpcSettings, Service, Services};
+use halcyon_schema::ServerName;
+use parking_lot::Mutex;
+use prost::Message;
+
+const WAIT_MAX: Duration = Duration::from_secs(20);
+
+/// Takes reports as HBase's master does.
+struct FakeMaster {
+    /// What it tells of itself; `None`: nobody may ask.
+    version: Option<&'static str>,
+    /// Of connections that a server registered on.
+    client_versions: Mutex<Vec<Option<(u32, u32)>>>,
+    ends: Mutex<Vec<pb::RemoteProcedureResult>>,
+}
+
+impl FakeMaster {
+    fn answer(&self, call: &Call) -> Result<Reply, RpcError> {
+        match call.method.as_str() {
+            "GetClusterStatus" => {
+                let version =
+                    self.version.ok_or_else(|| RpcError::do_not_retry("access denied".to_string()))?;
+                let hbase_version = Some(pb::HBaseVersionFileContent { version: version.to_string() });
+                let cluster_status = pb::ClusterStatus { hbase_version, ..Default::default() };
+                Ok(Reply::message(&pb::GetClusterStatusResponse { cluster_status }))
+            }
+            "RegionServerStartup" => {
+                self.client_versions.lock().push(call.connection.client_version);
+                Ok(Reply::message(&pb::RegionServerStartupResponse::default()))
+            }
+            "RegionServerReport" => Ok(Reply::message(&pb::RegionServerReportResponse {})),
+            "ReportProcedureDone" => {
+                let request = pb::ReportProcedureDoneRequest::decode(call.param.clone()).unwrap();
+                self.ends.lock().extend(request.result);
+                Ok(Reply::message(&pb::ReportProcedureDoneResponse {}))
+            }
+            method => Err(RpcError::unknown_method(method)),
+        }
+    }
+}
+
+impl Service for FakeMaster {
+    fn call(&self, call: Call) -> Outcome {
+        Outcome::Ready(self.answer(&call))
+    }
+}
+
+struct Cluster {
+    lab: Lab,
+    master: Arc<FakeMaster>,
+    link: Arc<MasterLink>,
+    _rpc: RpcServer,
+}
+
+impl Cluster {
+    fn of(version: Option<&'static str>) -> Cluster {
+        let lab = Lab::new();
+        let master =
+            Arc::new(FakeMaster { version, client_versions: Mutex::default(), ends: Mutex::default() });
+        let rpc = lab.runtime.block_on(async {
+            let any = "127.0.0.1:0".parse().unwrap();
+            let bound =
+                RpcServer::bind(any, RpcSettings::default(), Arc::new(SystemClock::new())).await.unwrap();
+            let service = || Arc::clone(&master) as Arc<dyn Service>;
+            let services =
+                Services::from([("MasterService", service()), ("RegionServerStatusService", service())]);
+            bound.serve(services, "c")
+        });
+        let port = rpc.local_addr().port();
+        let find = Box::new(move || Some(ServerName::new("127.0.0.1", port, 1)));
+        let link = Arc::new(MasterLink::new(lab.runtime.handle().clone(), find, (2, 6, 4)));
+        Cluster { lab, master, link, _rpc: rpc }
+    }
+
+    fn join(&self) {
+        let name = ServerName::new("localhost", 16020, 7);
+        self.link.join(&name, &SystemClock::new(), &|| true).unwrap();
+    }
+}
+
+/// A server of a newer version than its master would get the system tables of the cluster.
+#[test]
+fn a_server_claims_no_newer_version_than_the_masters() {
+    for (master, claimed, header) in [
+        (Some("2.5.11-hadoop3"), (2, 5, 11), (2, 5)),
+        (Some("2.6.4"), (2, 6, 4), (2, 6)),
+        (Some("3.0.0-beta-1"), (2, 6, 4), (2, 6)),
+        (Some("unknown"), (2, 6, 4), (2, 6)),
+        (None, (2, 6, 4), (2, 6)),
+    ] {
+        let cluster = Cluster::of(master);
+        cluster.join();
+        assert_eq!(cluster.link.version(), claimed, "{master:?}");
+        assert_eq!(*cluster.master.client_versions.lock(), [Some(header)], "{master:?}");
+    }
+}
+
+fn procedure(id: u64, class: &str, data: &[u8]) -> pb::RemoteProcedureRequest {
+    pb::RemoteProcedureRequest {
+        proc_id: id,
+        proc_class: format!("org.apache.hadoop.hbase.{class}"),
+        proc_data: Some(Bytes::copy_from_slice(data)),
+        ..Default::default()
+    }
+}
+
+/// A field of HBase's messages: its number, and a string, message or number.
+fn bytes(field: u8, value: &[u8]) -> Vec<u8> {
+    [&[(field << 3) | 2, value.len() as u8][..], value].concat()
+}
+
+fn number(field: u8, value: u8) -> Vec<u8> {
+    vec![field << 3, value]
+}
+
+#[test]
+fn remote_procedures_end_with_success_or_a_sentence() {
+    let cluster = Cluster::of(Some("2.6.4"));
+    cluster.join();
+    let remote =
+        RemoteMaster::start(&cluster.lab.server, cluster.link.clone(), Duration::from_secs(3600)).unwrap();
+    let admin = AdminService::obeying(cluster.lab.server.clone(), &remote);
+    let target = ServerName::new("localhost", 16020, 7).to_pb().encode_to_vec();
+    let peer = [bytes(1, b"peer"), number(2, 1), bytes(3, &target)].concat();
+    let queue = [bytes(1, &target), bytes(2, b"peer-queue")].concat();
+    let throttle = [bytes(1, &target), number(2, 1)].concat();
+    let request = pb::ExecuteProceduresRequest {
+        proc: vec![
+            procedure(1, "replication.regionserver.RefreshPeerCallable", &peer),
+            procedure(2, "replication.regionserver.ClaimReplicationQueueCallable", &queue),
+            procedure(3, "regionserver.ReloadQuotasCallable", b""),
+            procedure(4, "replication.regionserver.SwitchRpcThrottleRemoteCallable", &throttle),
+            procedure(5, "regionserver.FromTheFutureCallable", b""),
+            procedure(6, "replication.regionserver.RefreshPeerCallable", b"\xff\xff"),
+        ],
+        ..Default::default()
+    };
+    let call = cluster.lab.raw_call("ExecuteProcedures", request.encode_to_vec().into(), Vec::new());
+    cluster.lab.finish(&admin, admin.call(call)).unwrap();
+    let clock = SystemClock::new();
+    let until_ns = clock.monotonic_ns() + WAIT_MAX.as_nanos() as u64;
+    while cluster.master.ends.lock().len() < 6 && clock.monotonic_ns() < until_ns {
+        clock.sleep(Duration::from_millis(5));
+    }
+    let mut ends = cluster.master.ends.lock().clone();
+    ends.sort_by_key(|end| end.proc_id);
+    let told: Vec<_> = ends
+        .iter()
+        .map(|end| {
+            let error = end.error.as_ref().and_then(|error| error.generic_exception.clone());
+            (end.proc_id, error.and_then(|error| error.message).unwrap_or_default())
+        })
+        .collect();
+    assert_eq!(told.len(), 6, "{told:?}");
+    assert!(told[..4].iter().all(|(_, message)| message.is_empty()), "{told:?}");
+    assert!(told[4].1.contains("FromTheFutureCallable is not supported"), "{told:?}");
+    assert!(told[5].1.contains("RefreshPeerCallable cannot be decoded"), "{told:?}");
+    cluster.lab.server.stop().unwrap();
+}
+
+#[test]
+fn a_server_with_a_master_of_its_own_process_is_not_stopped_by_a_call() {
+    let request = pb::StopServerRequest { reason: "maintenance".to_string() };
+    let cluster = Cluster::of(Some("2.6.4"));
+    let refused = cluster.lab.admin::<pb::StopServerResponse>("StopServer", &request).unwrap_err();
+    assert!(refused.message.contains("StopServer"), "{}", refused.message);
+    let remote =
+        RemoteMaster::start(&cluster.lab.server, cluster.link.clone(), Duration::from_secs(3600)).unwrap();
+    let admin = AdminService::obeying(cluster.lab.server.clone(), &remote);
+    let call = || cluster.lab.raw_call("StopServer", request.encode_to_vec().into(), Vec::new());
+    assert_eq!(cluster.lab.server.stop_wanted(), None);
+    cluster.lab.finish(&admin, admin.call(call())).unwrap();
+    assert_eq!(cluster.lab.server.stop_wanted().as_deref(), Some("maintenance"));
+    cluster.lab.put("r", "q", "served until it is stopped");
+    cluster.lab.server.stop().unwrap();
+}
