@@ -2,6 +2,7 @@
 # A region server of Halcyon in a cluster of HBase 2.6.4: HBase's master gives it regions, takes them back, and recovers them when it is killed.
 #   mixed-test.sh      some minutes
 # HALCYON            the binary, default target/release/halcyon below CARGO_TARGET_DIR
+# CLUSTER_OPTIONS    more options of cluster.sh up, such as "--property hbase.wal.dir=/hbase-wals"
 # ROWS               rows of the table, default 20000
 set -euo pipefail
 HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
@@ -13,7 +14,7 @@ ROWS="${ROWS:-20000}"
 trap "[ -n \"\${CLUSTER_RUNS:-}\" ] || cluster down" EXIT
 trap 'exit 143' TERM INT
 
-[ -n "${CLUSTER_RUNS:-}" ] || cluster up --parts "zookeeper hdfs hbaseservers" --seconds 1800 > /dev/null
+[ -n "${CLUSTER_RUNS:-}" ] || cluster up --parts "zookeeper hdfs hbaseservers" --seconds 1800 ${CLUSTER_OPTIONS:-} > /dev/null
 ZK="$(setting_of zookeeper)"
 OURS="$(name_of halcyon1)" THEIRS="$(name_of hregionserver1)"
 echo "servers: $OURS (Halcyon), $THEIRS (HBase)"

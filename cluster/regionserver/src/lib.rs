@@ -43,6 +43,7 @@ pub use calls::nonces::NonceStats;
 pub use calls::slow_calls::SlowCall;
 pub use calls::time_parts::TimeParts;
 pub use halcyon_cache::READ_KINDS;
+pub use halcyon_region::WalRoot;
 pub use memory::account::MemoryAccount;
 pub use memory::budget::{MemoryPart, MemoryPlan};
 pub use metrics::counters::{Counter, Counters};

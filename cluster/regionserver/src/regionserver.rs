@@ -28,7 +28,7 @@ use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_contract::{RegionFiles, RegionServerStatus};
 use halcyon_env::Env;
 use halcyon_memstore::ChunkPool;
-use halcyon_region::RegionSettings;
+use halcyon_region::{RegionSettings, WalRoot};
 use halcyon_rpc::{Queues, RpcError};
 use halcyon_schema::{RegionInfo, ServerName, TableDescriptor, layout};
 use tokio::runtime::Handle;
@@ -93,23 +93,26 @@ impl RegionServer {
     ) -> Result<Arc<RegionServer>> {
         recover_logs(&env, root, predecessors)?;
         let name = ServerName::new(host, port, env.clock.now_ms());
-        RegionServer::start_as(env, root, settings, name)
+        RegionServer::start_as(env, root, None, settings, name)
     }
 
-    /// Starts to serve under a name that the master knows. Recovers nothing. *Blocking*.
+    /// Starts to serve under a name that the master knows. Recovers nothing. *Blocking*. With a `wal_root`, WALs and
+    /// recovered edits are there and not in the root directory.
     pub fn start_as(
         env: Env,
         root: &Path,
+        wal_root: Option<WalRoot>,
         settings: RegionServerSettings,
         name: ServerName,
     ) -> Result<Arc<RegionServer>> {
-        let wal_dir = layout::wals_dir(root).join(name.to_string());
+        let wals = layout::wals_dir(wal_root.as_ref().map_or(root, |wal| &wal.path));
+        let wal_dir = wals.join(name.to_string());
         let clock = &env.clock;
         let nonces = Arc::new(Nonces::new(clock.clone(), settings.nonce_grace, settings.nonces_bytes_max()));
         let region_settings =
             RegionSettings { nonce_age_max: nonces.replayed_age_max(), ..settings.region.clone() };
         let online = Arc::new(OnlineSettings::new(settings.clone()));
-        let resources = region_resources(&env, root, &online, region_settings, &name, &wal_dir)?;
+        let resources = region_resources(&env, (root, wal_root), &online, region_settings, &name, &wal_dir)?;
         let resources = Arc::new(resources);
         let shared = Shared {
             lifecycle: Arc::new(Lifecycle::new(name.clone())),
@@ -365,8 +368,9 @@ impl RegionServer {
         self.background.join();
         self.background.cache.close();
         result.and(closed)?;
-        self.env.fs.remove_dir_all(&self.wal_dir)?;
-        self.env.fs.sync_dir(&layout::wals_dir(&self.resources.root))?;
+        let (wal_env, wal_root) = self.resources.wals();
+        wal_env.fs.remove_dir_all(&self.wal_dir)?;
+        wal_env.fs.sync_dir(&layout::wals_dir(wal_root))?;
         Ok(())
     }
 
@@ -390,14 +394,15 @@ impl Drop for RegionServer {
 /// Opens the server's WAL and makes what its regions share.
 fn region_resources(
     env: &Env,
-    root: &Path,
+    (root, wal_root): (&Path, Option<WalRoot>),
     online: &Arc<OnlineSettings>,
     region_settings: RegionSettings,
     name: &ServerName,
     wal_dir: &Path,
 ) -> Result<RegionResources> {
-    let (settings, archive_dir) = (online.in_force(), layout::old_wals_dir(root));
-    let logs = Logs::open(env.clone(), &settings, wal_dir.to_path_buf(), archive_dir, &name.to_string())?;
+    let (wal_env, wals) = wal_root.as_ref().map_or((env, root), |wal| (&wal.env, &wal.path));
+    let (settings, archive_dir) = (online.in_force(), layout::old_wals_dir(wals));
+    let logs = Logs::open(wal_env.clone(), &settings, wal_dir.to_path_buf(), archive_dir, &name.to_string())?;
     let high_bytes = settings.memstore_high_bytes();
     let pooled_chunks_max =
         (high_bytes as f64 * settings.chunk_pool_share) as usize / settings.chunk_bytes.max(1);
@@ -407,6 +412,7 @@ fn region_resources(
     Ok(RegionResources {
         env: env.clone(),
         root: root.to_path_buf(),
+        wal_root,
         logs: Arc::new(logs),
         cache: Arc::new(cache_upkeep::new_cache(env, &settings)),
         chunks,

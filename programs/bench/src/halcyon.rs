@@ -92,6 +92,7 @@ pub fn open_region(opening: &Opening) -> Result<Opened, Failure> {
         cache: Arc::new(BlockCache::new(opening.cache_bytes as u64)),
         chunks: chunks.clone(),
         settings,
+        wal_root: None,
     };
     let table = table(opening)?;
     let info = RegionInfo::new(table.name().clone(), Bytes::new(), Bytes::new(), 1);

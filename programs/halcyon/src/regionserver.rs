@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use halcyon_coord::{ClientMetaService, ClusterView, Coordinator, MemberRegistry, Seen};
+use halcyon_coord::{ClientMetaService, ClusterView, Coordinator, MemberRegistry, Membership, Seen};
 use halcyon_env::Env;
 use halcyon_regionserver::{
-    AdminService, ClientService, MasterLink, RegionServer, RegionServerSettings, RemoteMaster,
+    AdminService, ClientService, MasterLink, RegionServer, RegionServerSettings, RemoteMaster, WalRoot,
 };
 use halcyon_rpc::{BoundServer, EventLoops, Queues, RpcServer, Services};
 use halcyon_schema::{ClusterId, ServerName, layout};
@@ -27,7 +27,6 @@ use crate::info::{BoundInfo, InfoServer};
 use crate::info_pages::{InfoPages, Port};
 use crate::pages::{Shown, Sources};
 use crate::root::{self, Root};
-use crate::safe_start;
 use crate::settings::{ShownSetting, StandaloneSettings};
 use crate::signals::StopSignals;
 use crate::site::{self, Property};
@@ -93,14 +92,14 @@ async fn serve(
     let told = join(&link, &name, &env, &mut signals).await?;
     let (of_site, settings) =
         (settings.clone(), settings.with_root(told.get("hbase.rootdir").map(String::as_str))?);
-    safe_start::refuse_wal_dir(properties, &settings.root_address())?;
     let root = root::open(env.clone(), &settings, &flags, properties)?;
+    let wal_root = root::open_wals(&env, &settings, &flags, properties)?;
     let report_period =
         property(properties, "hbase.regionserver.msginterval").map_or(Ok(REPORT_PERIOD_MS), str::parse);
     let report_period = report_period.map_err(|error| format!("hbase.regionserver.msginterval: {error}"))?;
     let starting = tokio::task::spawn_blocking({
         let (name, settings, link) = (name.clone(), settings.regionserver.clone(), link.clone());
-        move || Started::new(root, settings, name, link, Duration::from_millis(report_period))
+        move || Started::new(root, wal_root, settings, name, link, Duration::from_millis(report_period))
     });
     let started = starting.await.map_err(|_| "the start failed by an assertion".to_string())??;
     let shown = Shown {
@@ -125,11 +124,11 @@ async fn serve(
         session: format!("{}, timeout {:?}", zookeeper.session().id(), zookeeper.session_timeout()),
         lease: Arc::clone(member.lease()),
         root: settings.root_address(),
+        wal_root: settings.wal_root_address()?,
     };
     let info = started.show(&env, &settings, shown, surroundings, &ports, info)?;
     systemd::ready(Arc::clone(&ports.event_loops), &started.region_server);
     tell(&env, &settings, &started, info.as_ref(), started_ns);
-    let server = ports.server;
 
     let ended = tokio::select! {
         signal = signals.next() => Ok(signal),
@@ -138,34 +137,61 @@ async fn serve(
         loss = member.lease().lost() => Err(format!("{name} is no member of the cluster any more: {loss}")),
         failure = standalone::failed(&started.region_server) => Err(failure),
     };
-    let region_server = Arc::clone(&started.region_server);
+    let parts = Running {
+        region_server: Arc::clone(&started.region_server),
+        server: ports.server,
+        traces,
+        member,
+        zookeeper,
+    };
     match ended {
         Ok(reason) => {
             tracing::info!(reason, "stopping");
-            systemd::stopping();
-            server.stop(DRAIN_TIME_MAX).await;
-            let stop = move || {
-                traces.iter().for_each(|traces| traces.stop());
-                region_server.stop()
-            };
-            let stopped = tokio::task::spawn_blocking(stop).await;
-            let stopped = stopped.map_err(|_| "the stop failed by an assertion".to_string())?;
-            // Now the master gives the regions to other servers.
-            if let Err(error) = member.leave().await {
-                tracing::warn!(%error, "ZooKeeper was not told that the server has stopped");
-            }
-            zookeeper.close().await;
-            stopped.map_err(|error| {
-                format!("not everything could be flushed; the master has the log split: {error}")
-            })
+            parts.stop().await
         }
-        Err(failure) => {
-            region_server.give_up(&failure); // from now on nothing is answered
-            server.stop(DRAIN_TIME_MAX).await;
-            let _ = tokio::task::spawn_blocking(move || region_server.abort("as it gave up")).await;
-            zookeeper.close().await; // the master need not wait for the end of the session
-            Err(format!("the server gave up: {failure}"))
+        Err(failure) => parts.abort(&failure).await,
+    }
+}
+
+/// What has to end.
+struct Running {
+    region_server: Arc<RegionServer>,
+    server: Arc<RpcServer>,
+    traces: Option<Arc<Traces>>,
+    member: Arc<dyn Membership>,
+    zookeeper: ZooKeeperCluster,
+}
+
+impl Running {
+    /// Flushes and closes the regions, and leaves the cluster.
+    async fn stop(self) -> Result<(), String> {
+        let Running { region_server, server, traces, member, zookeeper } = self;
+        systemd::stopping();
+        server.stop(DRAIN_TIME_MAX).await;
+        let stop = move || {
+            traces.iter().for_each(|traces| traces.stop());
+            region_server.stop()
+        };
+        let stopped = tokio::task::spawn_blocking(stop).await;
+        let stopped = stopped.map_err(|_| "the stop failed by an assertion".to_string())?;
+        // Now the master gives the regions to other servers.
+        if let Err(error) = member.leave().await {
+            tracing::warn!(%error, "ZooKeeper was not told that the server has stopped");
         }
+        zookeeper.close().await;
+        stopped.map_err(|error| {
+            format!("not everything could be flushed; the master has the log split: {error}")
+        })
+    }
+
+    /// Ends at once. What was acknowledged is in the WAL, which the master has split.
+    async fn abort(self, failure: &str) -> Result<(), String> {
+        let Running { region_server, server, zookeeper, .. } = self;
+        region_server.give_up(failure); // from now on nothing is answered
+        server.stop(DRAIN_TIME_MAX).await;
+        let _ = tokio::task::spawn_blocking(move || region_server.abort("as it gave up")).await;
+        zookeeper.close().await; // the master need not wait for the end of the session
+        Err(format!("the server gave up: {failure}"))
     }
 }
 
@@ -240,6 +266,7 @@ impl Started {
     /// *Blocking*.
     fn new(
         root: Root,
+        wal_root: Option<WalRoot>,
         settings: RegionServerSettings,
         name: ServerName,
         link: Arc<MasterLink>,
@@ -249,7 +276,7 @@ impl Started {
         let cluster_id = cluster_id.map_err(|error| format!("cannot read the cluster's id: {error}"))?;
         let cluster_id = ClusterId::decode_file(&cluster_id).map_err(|error| error.to_string())?.to_string();
         let shown = root.path.display().to_string();
-        let started = RegionServer::start_as(root.env, &root.path, settings, name);
+        let started = RegionServer::start_as(root.env, &root.path, wal_root, settings, name);
         let region_server = started.map_err(|error| format!("the region server cannot start: {error}"))?;
         let master =
             RemoteMaster::start(&region_server, link, report_period).map_err(|error| error.to_string())?;

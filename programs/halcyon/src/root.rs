@@ -10,10 +10,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use halcyon_env::{Env, random_bytes};
+use halcyon_regionserver::WalRoot;
 use halcyon_schema::layout;
 
 use crate::args::StandaloneArgs;
-use crate::settings::StandaloneSettings;
+use crate::settings::{StandaloneSettings, local_path};
 use crate::site::Property;
 
 /// Says whose the root directory is, in HDFS.
@@ -49,6 +50,23 @@ pub fn open(
     };
     let (env, path) = open_hdfs(env, address, flags.config.as_deref(), properties)?;
     Ok(Root { env, path, is_remote: true, take_over: flags.take_over })
+}
+
+/// Opens the root directory of WALs, if the settings name one besides the root directory.
+pub fn open_wals(
+    env: &Env,
+    settings: &StandaloneSettings,
+    flags: &StandaloneArgs,
+    properties: &[Property],
+) -> Result<Option<WalRoot>, String> {
+    let Some(address) = settings.wal_root_address()? else { return Ok(None) };
+    let (env, path) = if address.starts_with("hdfs:") {
+        open_hdfs(env.clone(), &address, flags.config.as_deref(), properties)?
+    } else {
+        let path = local_path(&address).map_err(|why| format!("hbase.wal.dir: {address:?} {why}"))?;
+        (env.clone(), path)
+    };
+    Ok(Some(WalRoot { env, path }))
 }
 
 /// Whether a property belongs to HDFS's client.

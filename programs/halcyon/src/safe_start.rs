@@ -113,18 +113,6 @@ pub fn of_properties(properties: &[Property], root: &str) -> Vec<Finding> {
     findings
 }
 
-/// Refuses a cluster whose WALs are outside the root directory: the master would look for those of a killed server there,
-/// and find none.
-pub fn refuse_wal_dir(properties: &[Property], root: &str) -> Result<(), String> {
-    let findings = of_properties(properties, root);
-    match findings.into_iter().find(|finding| finding.protection == Protection::WalDir) {
-        Some(Finding { what, .. }) => {
-            Err(format!("WALs outside the root directory {root} are not supported: {what}"))
-        }
-        None => Ok(()),
-    }
-}
-
 fn asked_by(name: &str, value: &str, root: &str) -> Option<Protection> {
     let is_true = value.eq_ignore_ascii_case("true");
     let items = || value.split(',').map(str::trim).filter(|item| !item.is_empty());
@@ -155,7 +143,7 @@ fn asked_by(name: &str, value: &str, root: &str) -> Option<Protection> {
 }
 
 /// Whether two paths or addresses name the same directory.
-fn is_same_directory(one: &str, other: &str) -> bool {
+pub fn is_same_directory(one: &str, other: &str) -> bool {
     let local =
         |text: &str| crate::settings::local_path(text).ok().and_then(|path| std::path::absolute(path).ok());
     match (local(one), local(other)) {
@@ -260,21 +248,6 @@ mod tests {
         let property = Property { name: name.to_string(), value: value.to_string() };
         let findings = of_properties(&[property], "/data/hbase");
         findings.first().map(|finding| finding.protection)
-    }
-
-    #[test]
-    fn wals_outside_the_root_directory_are_refused_in_a_cluster() {
-        let refused = |value: &str| {
-            let properties = [Property { name: "hbase.wal.dir".to_string(), value: value.to_string() }];
-            refuse_wal_dir(&properties, "hdfs://n/hbase")
-        };
-        assert!(
-            refused("hdfs://n/wals")
-                .unwrap_err()
-                .ends_with("hbase.wal.dir = hdfs://n/wals in hbase-site.xml")
-        );
-        assert_eq!(refused("hdfs://n/hbase/"), Ok(()));
-        assert_eq!(refuse_wal_dir(&[], "hdfs://n/hbase"), Ok(()));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use halcyon_wal::SyncMode;
 use crate::args::{StandaloneArgs, WalSync};
 use crate::references::first_reference;
 use crate::root;
+use crate::safe_start::is_same_directory;
 use crate::site::Property;
 use crate::sizes::Size;
 use crate::traces::{self, TraceSettings};
@@ -31,6 +32,8 @@ pub struct StandaloneSettings {
     pub data: PathBuf,
     /// Address of the root directory in HDFS (`hbase.rootdir`, an `hdfs:` address); `None`: it is `data`.
     pub root: Option<String>,
+    /// Address of the root directory of WALs (`hbase.wal.dir`); `None`: WALs are in the root directory.
+    pub wal_root: Option<String>,
     /// Address of every port (`hbase.master.ipc.address`, `hbase.regionserver.ipc.address`). Loopback: there
     /// is no authentication.
     pub bind: IpAddr,
@@ -106,6 +109,7 @@ impl Default for StandaloneSettings {
         StandaloneSettings {
             data: PathBuf::from("halcyon-data"),
             root: None,
+            wal_root: None,
             bind: IpAddr::V4(Ipv4Addr::LOCALHOST),
             hostname: String::new(),
             zookeeper_port: 2181,
@@ -234,6 +238,23 @@ impl StandaloneSettings {
         self.root.clone().unwrap_or_else(|| self.data.display().to_string())
     }
 
+    /// Where WALs are if not in the root directory: an address in HDFS, or a path. As in HBase, a path alone is one in
+    /// `fs.defaultFS`, and a directory below the root directory is refused.
+    pub fn wal_root_address(&self) -> Result<Option<String>, String> {
+        let root = self.root_address();
+        let Some(wal_root) = &self.wal_root else { return Ok(None) };
+        let is_path = !wal_root.contains(':');
+        let wal_root =
+            if is_path && self.root.is_some() { format!("hdfs://{wal_root}") } else { wal_root.clone() };
+        if is_same_directory(&wal_root, &root) {
+            return Ok(None);
+        }
+        if wal_root.starts_with(&format!("{}/", root.trim_end_matches('/'))) {
+            return Err(format!("hbase.wal.dir: {wal_root} is below the root directory {root}"));
+        }
+        Ok(Some(wal_root))
+    }
+
     /// Where the master's page is; `None`: there is none.
     pub fn master_info_address(&self) -> Option<SocketAddr> {
         self.master_info_port.map(|port| SocketAddr::new(self.master_info_bind.unwrap_or(self.bind), port))
@@ -349,7 +370,7 @@ impl fmt::Display for StandaloneSettings {
 const ADDRESSES: &str = "Addresses and directories";
 
 const SETTINGS: &[Section<StandaloneSettings>] = &[
-    Section { title: ADDRESSES, settings: &[ROOT_DIR] },
+    Section { title: ADDRESSES, settings: &[ROOT_DIR, WAL_DIR] },
     Section {
         title: ADDRESSES,
         settings: settings!(StandaloneSettings:
@@ -422,6 +443,19 @@ const ROOT_DIR: Setting<StandaloneSettings> = Setting {
            below that. HBase's default is below `/tmp`.",
     set: StandaloneSettings::set_root,
     get: |settings| Some(settings.root_address()),
+};
+
+const WAL_DIR: Setting<StandaloneSettings> = Setting {
+    name: "hbase.wal.dir",
+    unit: "path",
+    effect: Restart,
+    text: "Root directory of WALs and recovered edits, if they are not in `hbase.rootdir`; not below that. For `halcyon \
+           regionserver`: `halcyon standalone` refuses another directory than the root.",
+    set: |settings, text| {
+        settings.wal_root = Some(text.trim().to_string()).filter(|text| !text.is_empty());
+        Ok(())
+    },
+    get: |settings| settings.wal_root.clone(),
 };
 
 const CALLS_MAX: Setting<StandaloneSettings> = Setting {
@@ -563,7 +597,6 @@ fn reason_without_effect(name: &str) -> &'static str {
         ("hbase.server.netty.tls.", "there is no TLS"),
         ("hbase.superuser", "clients are not authenticated: every user may do what a superuser may"),
         ("hbase.store.file-tracker.", "new tables have the tracker DEFAULT"),
-        ("hbase.wal.dir", "WALs are in the root directory"),
         ("hbase.bucketcache.bucket.sizes", "blocks of every size lie side by side in the cache file"),
         ("hbase.bucketcache.", "the cache file has no use for it"),
         ("hbase.rs.evictblocksonsplit", "both daughters of a split use the parent's blocks"),
@@ -669,6 +702,25 @@ mod tests {
         let server = ServerArgs { wal_sync: Some(WalSync::Written), ..ServerArgs::default() };
         let flags = StandaloneArgs { server, ..StandaloneArgs::default() };
         assert!(new(&flags).unwrap_err().contains("--wal-sync written"));
+    }
+
+    #[test]
+    fn wals_may_have_a_root_directory_of_their_own() {
+        let wal_root = |root: &str, value: &str| {
+            let properties = [property("hbase.rootdir", root), property("hbase.wal.dir", value)];
+            StandaloneSettings::new(&properties, &StandaloneArgs::default()).unwrap().0.wal_root_address()
+        };
+        let found = |text: &str| Ok(Some(text.to_string()));
+        assert_eq!(wal_root("hdfs://n/hbase", "hdfs://n/wals"), found("hdfs://n/wals"));
+        assert_eq!(wal_root("hdfs://n/hbase", "/wals"), found("hdfs:///wals"));
+        assert_eq!(wal_root("hdfs://n/hbase", "file:///ssd/wals"), found("file:///ssd/wals"));
+        assert_eq!(wal_root("hdfs://n/hbase", "hdfs://n/hbase/"), Ok(None));
+        assert_eq!(wal_root("hdfs://n/hbase", ""), Ok(None));
+        assert!(
+            wal_root("hdfs://n/hbase", "hdfs://n/hbase/wals")
+                .unwrap_err()
+                .contains("below the root directory")
+        );
     }
 
     #[test]

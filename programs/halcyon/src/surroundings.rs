@@ -96,6 +96,8 @@ pub struct Member {
     pub lease: Arc<Lease>,
     /// Address of the root directory.
     pub root: String,
+    /// Address of the root directory of WALs, if that is another one.
+    pub wal_root: Option<String>,
 }
 
 impl Surroundings for Member {
@@ -106,7 +108,7 @@ impl Surroundings for Member {
     fn facts(&self) -> Vec<Fact> {
         let live = self.view.region_servers.seen();
         let draining = self.view.draining.present().unwrap_or_default();
-        vec![
+        let mut facts = vec![
             active_master(&self.view.master.seen()),
             meta_location(&self.view.meta.seen()),
             region_servers(&live, &draining, self.lease.server()),
@@ -114,7 +116,9 @@ impl Surroundings for Member {
             Fact::new("ZooKeeper session", &self.session),
             lease(&self.lease),
             Fact::new("Root directory", &self.root),
-        ]
+        ];
+        facts.extend(self.wal_root.iter().map(|wal_root| Fact::new("Root directory of WALs", wal_root)));
+        facts
     }
 
     /// Only the master knows them.
@@ -207,6 +211,7 @@ mod tests {
             session: "0x1, timeout 90 s".to_string(),
             lease: lease.clone(),
             root: "hdfs://n/hbase".to_string(),
+            wal_root: None,
         };
         let facts = member.facts();
         assert_eq!(value(&facts, "Active master").value, "not read yet");

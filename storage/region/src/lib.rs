@@ -56,7 +56,7 @@ pub use halcyon_schema::Durability;
 pub use key_samples::{KeySample, ROW_BYTES_MAX};
 pub use modify::CheckOutcome;
 pub use mvcc::WriteTicket;
-pub use region::{Region, RegionServices, RegionStats};
+pub use region::{Region, RegionServices, RegionStats, WalRoot};
 pub use replayed_nonces::ReplayedNonce;
 pub use scan::{RegionScanner, ReleasedView};
 pub use settings::RegionSettings;

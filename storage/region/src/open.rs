@@ -4,7 +4,7 @@
 //! opened, `recovered.edits` are replayed and flushed, and a sequence id above all earlier ones is made durable
 //! as the name of an empty `<n>.seqid` file. Close is refuse, drain, flush.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -91,8 +91,8 @@ impl Region {
             }
             stores.push(open_store(&services, root, family, compaction, &info)?);
         }
-        let edits_dir = dir.join(RECOVERED_EDITS);
-        let known = highest_known_seq(&env, &stores, &edits_dir)?;
+        let edits_dirs = edits_dirs(&services, root, &info);
+        let known = highest_known_seq(&stores, &edits_dirs)?;
         let region = Arc::new(Region {
             mvcc: Arc::new(Mvcc::new(known, env.watch())),
             read_points: Arc::default(),
@@ -120,7 +120,7 @@ impl Region {
             "rows are put together from families in the order of their names"
         );
         region.services.wal.region_opened(region.info.encoded_name().as_bytes());
-        let replayed = region.replay(&edits_dir)?;
+        let replayed = region.replay(&edits_dirs)?;
         let region = if replayed > known { region.restart_at(replayed) } else { region };
         let in_files = region.stores.iter().map(highest_seq).max().unwrap_or_default();
         assert!(
@@ -129,7 +129,7 @@ impl Region {
             "the first number of this opening, {}, is above all before it: {in_files} in files, {replayed} replayed",
             region.open_seq_num
         );
-        region.remember_seq(&edits_dir)?;
+        region.remember_seq(edits_dirs.last().expect("there is one at least"))?;
         let now_ms = region.services.env.clock.now_ms();
         let files = region.stores.iter().flat_map(|store| store.view().files.clone());
         let newest_ms = files.filter_map(|file| file.time_range).map(|(_, max)| max).max();
@@ -149,30 +149,21 @@ impl Region {
 
     /// Puts the edits of `recovered.edits` into the memstores and flushes them. Returns the highest sequence
     /// id seen. The files go only after the flush, so a crash in between repeats the replay.
-    fn replay(&self, dir: &Path) -> Result<SeqId> {
-        let env = &self.services.env;
+    fn replay(&self, dirs: &[EditsDir]) -> Result<SeqId> {
         let mut files = Vec::new();
-        if env.fs.exists(dir)? {
-            for entry in env.fs.list(dir)? {
-                if entry.name.ends_with(TEMPORARY_SUFFIX) {
-                    let _ = env.fs.remove_file(&dir.join(&entry.name)); // else the next opening does it
-                } else if !entry.is_dir
-                    && !entry.name.is_empty()
-                    && entry.name.bytes().all(|b| b.is_ascii_digit())
-                {
-                    files.push(dir.join(&entry.name));
-                }
-            }
+        for dir in dirs {
+            files.extend(dir.edits()?.into_iter().map(|path| (dir, path)));
         }
         // By the last sequence id, which some have with more zeros than others: a flush in between makes replay pass over
         // what is older.
-        files.sort_by_cached_key(|path| name_as_number(path));
+        files.sort_by_cached_key(|(_, path)| name_as_number(path));
+        let EditsDir { env, path: dir } = dirs.last().expect("there is one at least");
         let mut highest = SeqId::ZERO;
         let mut applied = 0;
         let age_max_ms = self.services.settings.nonce_age_max.as_millis() as i64;
         let mut nonces = ReplayedNonces::read(env, dir, env.clock.now_ms().saturating_sub(age_max_ms))?;
-        for path in &files {
-            self.replay_file(path, &mut highest, &mut applied, &mut nonces)?;
+        for (of, path) in &files {
+            self.replay_file(&of.env, path, &mut highest, &mut applied, &mut nonces)?;
         }
         if applied > 0 {
             self.flush_replayed(highest)?;
@@ -183,11 +174,14 @@ impl Region {
         );
         nonces.keep(env, dir)?; // before the edits go that they stand in
         *self.replayed_nonces.lock() = nonces.into_vec();
-        for path in &files {
-            env.fs.remove_file(path)?;
+        for (of, path) in &files {
+            of.env.fs.remove_file(path)?;
         }
         if !files.is_empty() {
-            env.fs.sync_dir(dir)?;
+            let had_edits = |dir: &&EditsDir| files.iter().any(|(of, _)| std::ptr::eq(*of, *dir));
+            for EditsDir { env, path } in dirs.iter().filter(had_edits) {
+                env.fs.sync_dir(path)?;
+            }
             tracing::info!(region = self.info.encoded_name(), files = files.len(), applied, "replayed edits");
         }
         Ok(highest)
@@ -201,13 +195,14 @@ impl Region {
 
     fn replay_file(
         &self,
+        env: &Env,
         path: &Path,
         highest: &mut SeqId,
         applied: &mut u64,
         nonces: &mut ReplayedNonces,
     ) -> Result<()> {
         let flushed: Vec<SeqId> = self.stores.iter().map(Store::max_flushed_seq).collect();
-        let mut reader = WalReader::open(&self.services.env, path)?;
+        let mut reader = WalReader::open(env, path)?;
         while let Some((key, cells)) = reader.next_entry()? {
             let seq = SeqId::new(key.log_sequence_number);
             *highest = (*highest).max(seq);
@@ -255,8 +250,7 @@ impl Region {
 
     /// Makes the opening's sequence id durable, so that the next opening's is higher even if nothing is
     /// written (HBase: `WALSplitUtil.writeRegionSequenceIdFile`).
-    fn remember_seq(&self, dir: &Path) -> Result<()> {
-        let env = &self.services.env;
+    fn remember_seq(&self, EditsDir { env, path: dir }: &EditsDir) -> Result<()> {
         env.fs.create_dir_all(dir)?;
         let name = format!("{}.seqid", self.open_seq_num);
         match env.fs.put_new(&dir.join(&name), b"") {
@@ -355,9 +349,47 @@ fn open_store(
     Ok(Store::new(family.clone(), compaction, info.comparator(), dir, files, services, &start[..common]))
 }
 
-fn highest_known_seq(env: &Env, stores: &[Store], edits_dir: &Path) -> Result<SeqId> {
-    let highest = stores.iter().map(highest_seq).max().unwrap_or_default();
-    Ok(highest.max(highest_marker(env, edits_dir)?).max(SeqId::ZERO.next()))
+fn highest_known_seq(stores: &[Store], edits_dirs: &[EditsDir]) -> Result<SeqId> {
+    let mut highest = stores.iter().map(highest_seq).max().unwrap_or_default();
+    for EditsDir { env, path } in edits_dirs {
+        highest = highest.max(highest_marker(env, path)?);
+    }
+    Ok(highest.max(SeqId::ZERO.next()))
+}
+
+/// A directory `recovered.edits` and the files that it is among.
+struct EditsDir {
+    env: Env,
+    path: PathBuf,
+}
+
+impl EditsDir {
+    /// The files of edits. Those that a split left half written are removed.
+    fn edits(&self) -> Result<Vec<PathBuf>> {
+        let EditsDir { env, path: dir } = self;
+        let mut files = Vec::new();
+        if !env.fs.exists(dir)? {
+            return Ok(files);
+        }
+        for entry in env.fs.list(dir)? {
+            let is_number = !entry.name.is_empty() && entry.name.bytes().all(|byte| byte.is_ascii_digit());
+            if entry.name.ends_with(TEMPORARY_SUFFIX) {
+                let _ = env.fs.remove_file(&dir.join(&entry.name)); // else the next opening does it
+            } else if !entry.is_dir && is_number {
+                files.push(dir.join(&entry.name));
+            }
+        }
+        Ok(files)
+    }
+}
+
+/// The directories of a region's edits. The last one is written to. With WALs outside the root directory
+/// ([`RegionServices::wal_root`]) the one below the root may have edits from before.
+fn edits_dirs(services: &RegionServices, root: &Path, info: &RegionInfo) -> Vec<EditsDir> {
+    let below =
+        |env: &Env, root: &Path| EditsDir { env: env.clone(), path: info.dir(root).join(RECOVERED_EDITS) };
+    let apart = services.wal_root.iter().map(|wal| below(&wal.env, &wal.path));
+    std::iter::once(below(&services.env, root)).chain(apart).collect()
 }
 
 /// Highest sequence id that a store's files tell of. A crash between two files of one flush leaves cells above what counts

@@ -34,6 +34,16 @@ pub struct RegionServices {
     pub cache: Arc<BlockCache>,
     pub chunks: Arc<ChunkPool>,
     pub settings: RegionSettings,
+    /// Where WALs and recovered edits are, if not in the root directory.
+    pub wal_root: Option<WalRoot>,
+}
+
+/// The root directory of WALs (`hbase.wal.dir`): in it, recovered edits have the place that a region has in the root
+/// directory.
+#[derive(Clone)]
+pub struct WalRoot {
+    pub env: Env,
+    pub path: PathBuf,
 }
 
 impl RegionServices {

@@ -40,6 +40,7 @@ impl Lab {
             cache: Arc::new(BlockCache::new(1 << 20)),
             chunks: ChunkPool::new(64 << 10, 4),
             settings: settings(),
+            wal_root: None,
         };
         let families = ["f", "g"].map(|name| FamilyDescriptor::new(name).unwrap().with("BLOCKSIZE", "128"));
         Ok(Lab { fs, services, table: table(&families) })

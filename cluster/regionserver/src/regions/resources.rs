@@ -7,7 +7,7 @@ use halcyon_cache::BlockCache;
 use halcyon_cell::Result;
 use halcyon_env::Env;
 use halcyon_memstore::ChunkPool;
-use halcyon_region::{Region, RegionServices, RegionSettings};
+use halcyon_region::{Region, RegionServices, RegionSettings, WalRoot};
 use halcyon_schema::{RegionInfo, TableDescriptor};
 
 use super::servable;
@@ -17,6 +17,8 @@ use crate::wal::logs::Logs;
 pub(crate) struct RegionResources {
     pub(crate) env: Env,
     pub(crate) root: PathBuf,
+    /// `None`: WALs are in the root directory.
+    pub(crate) wal_root: Option<WalRoot>,
     pub(crate) logs: Arc<Logs>,
     pub(crate) cache: Arc<BlockCache>,
     pub(crate) chunks: Arc<ChunkPool>,
@@ -36,7 +38,16 @@ impl RegionResources {
                 compaction: self.online.in_force().region.compaction.clone(),
                 ..self.settings.clone()
             },
+            wal_root: self.wal_root.clone(),
         })
+    }
+
+    /// The files that WALs are among, and the root directory there.
+    pub(crate) fn wals(&self) -> (&Env, &Path) {
+        match &self.wal_root {
+            Some(wal) => (&wal.env, &wal.path),
+            None => (&self.env, &self.root),
+        }
     }
 
     /// Opens a region of the server's root directory. *Blocking*.

@@ -156,12 +156,13 @@ fn switch_throttle(parameter: &SwitchRpcThrottleParameter) {
 /// Splits one WAL of a server that is gone. The master removes it afterwards.
 fn split_wal(server: &Arc<RegionServer>, wal_path: &str) -> Result<()> {
     let resources = &server.resources;
-    let path = wal_below(&resources.root, wal_path)?;
-    if !resources.env.fs.exists(&path)? {
+    let (wal_env, wal_root) = resources.wals();
+    let path = wal_below(wal_root, wal_path)?;
+    if !wal_env.fs.exists(&path)? {
         // Another server split it, and the master has moved it away since.
         return Err(Error::new(ErrorKind::Io, format!("there is no WAL {}", path.display())));
     }
-    split_log(&resources.env, &resources.root, &path)
+    split_log(&resources.env, &resources.root, (wal_env, wal_root), &path)
 }
 
 /// The WAL that a master names, if that is one of a server of the cluster. HBase's master gives its whole address, such as

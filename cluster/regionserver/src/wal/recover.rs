@@ -62,9 +62,11 @@ pub(crate) fn recover_left_logs(env: &Env, root: &Path, region: &RegionInfo) -> 
 }
 
 /// Splits one log of a server that is gone, which stays where it is. *Blocking*. May be called again for the same log.
-pub(crate) fn split_log(env: &Env, root: &Path, log: &Path) -> Result<()> {
-    let destination = |encoded: &[u8], table: &[u8]| edits_dir(env, root, encoded, table);
-    let report = split_log_files(env, vec![log.to_path_buf()], &destination)
+/// `wals` are the files that WALs are among, and the root directory there.
+pub(crate) fn split_log(env: &Env, root: &Path, wals: (&Env, &Path), log: &Path) -> Result<()> {
+    let (wal_env, wal_root) = wals;
+    let destination = |encoded: &[u8], table: &[u8]| edits_dir(env, root, wal_root, encoded, table);
+    let report = split_log_files(wal_env, vec![log.to_path_buf()], &destination)
         .map_err(|error| error.context(format_args!("splitting the log {}", log.display())))?;
     tracing::info!(
         log = %log.display(),
@@ -90,7 +92,7 @@ fn begin_splitting(env: &Env, wals: &Path, name: &str) -> Result<PathBuf> {
 }
 
 fn split(env: &Env, root: &Path, dir: &Path) -> Result<usize> {
-    let destination = |encoded: &[u8], table: &[u8]| edits_dir(env, root, encoded, table);
+    let destination = |encoded: &[u8], table: &[u8]| edits_dir(env, root, root, encoded, table);
     let report = split_logs(env, dir, &destination)
         .map_err(|error| error.context(format_args!("splitting the logs of {}", dir.display())))?;
     if !report.logs.is_empty() {
@@ -116,14 +118,21 @@ fn split(env: &Env, root: &Path, dir: &Path) -> Result<usize> {
     Ok(report.logs.len())
 }
 
-/// Where the edits of a region go; `None` if the region is gone. An error if that cannot be told: edits of a region that
-/// is there must not be dropped.
-fn edits_dir(env: &Env, root: &Path, encoded: &[u8], table: &[u8]) -> Result<Option<PathBuf>> {
+/// Where the edits of a region go, below the root of WALs; `None` if the region is gone from the root directory. An error
+/// if that cannot be told: edits of a region that is there must not be dropped.
+fn edits_dir(
+    env: &Env,
+    root: &Path,
+    wal_root: &Path,
+    encoded: &[u8],
+    table: &[u8],
+) -> Result<Option<PathBuf>> {
     let (Ok(table), Ok(encoded)) = (TableName::parse(table), std::str::from_utf8(encoded)) else {
         return Ok(None); // no region has such a name
     };
     let dir = layout::region_dir(root, &table, encoded);
-    Ok(env.fs.exists(&dir)?.then(|| dir.join(RECOVERED_EDITS_DIR)))
+    let wal_dir = layout::region_dir(wal_root, &table, encoded);
+    Ok(env.fs.exists(&dir)?.then(|| wal_dir.join(RECOVERED_EDITS_DIR)))
 }
 
 #[cfg(test)]
@@ -175,6 +184,25 @@ mod tests {
         assert!(names(&fs, &layout::old_wals_dir(root)).is_empty(), "the log is not done with");
         assert_eq!(recover_logs(&fs.env(), root, &Predecessors::All).unwrap(), 1);
         assert_eq!(names(&fs, &region.join(RECOVERED_EDITS_DIR)).len(), 1);
+    }
+
+    /// With `hbase.wal.dir` the edits go below that, if their region is in the root directory.
+    #[test]
+    fn edits_stay_below_the_root_of_wals() {
+        let (fs, wals) = (dead_server(&SimFileSystem::new(), "host%2C1%2C1"), Path::new("/wals"));
+        let (env, root, table) = (fs.env(), Path::new(ROOT), TableName::parse(b"t").unwrap());
+        let log_dir = layout::wals_dir(wals).join("host,1,1-splitting");
+        fs.create_dir_all(log_dir.parent().unwrap()).unwrap();
+        fs.rename(&layout::wals_dir(root).join("host,1,1"), &log_dir).unwrap();
+        let log = log_dir.join(&names(&fs, &log_dir)[0]);
+        split_log(&env, root, (&env, wals), &log).unwrap();
+        let edits =
+            |root: &Path| names(&fs, &layout::region_dir(root, &table, REGION).join(RECOVERED_EDITS_DIR));
+        assert_eq!((edits(wals).len(), edits(root).len()), (1, 0));
+        fs.remove_dir_all(&layout::region_dir(root, &table, REGION)).unwrap();
+        fs.remove_dir_all(&layout::region_dir(wals, &table, REGION)).unwrap();
+        split_log(&env, root, (&env, wals), &log).unwrap();
+        assert!(edits(wals).is_empty(), "the region is gone");
     }
 
     /// A starting server split the WALs of all servers, also of those that were running.

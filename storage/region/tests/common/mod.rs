@@ -188,6 +188,7 @@ fn open(
         cache: cache.clone(),
         chunks: chunks.clone(),
         settings: settings(),
+        wal_root: None,
     };
     let region = Region::open(services, Path::new("/root"), info.clone(), table.clone())?;
     Ok((wal, region, chunks))
