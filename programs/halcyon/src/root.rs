@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use halcyon_env::{Env, random_bytes};
-use halcyon_regionserver::WalRoot;
+use halcyon_regionserver::{RegionServerSettings, WalRoot};
 use halcyon_schema::layout;
 
 use crate::args::StandaloneArgs;
@@ -19,6 +19,10 @@ use crate::site::Property;
 
 /// Says whose the root directory is, in HDFS.
 const OWNER_FILE: &str = ".halcyon.owner";
+
+/// HDFS wants blocks of a multiple of this.
+#[cfg(feature = "hdfs")]
+const CHECKSUM_BYTES: u64 = 512;
 
 /// The root directory, opened.
 pub struct Root {
@@ -48,7 +52,7 @@ pub fn open(
     let Some(address) = &settings.root else {
         return Ok(Root { env, path: settings.data.clone(), is_remote: false, take_over: false });
     };
-    let (env, path) = open_hdfs(env, address, flags.config.as_deref(), properties)?;
+    let (env, path) = open_hdfs(env, address, flags.config.as_deref(), properties, &settings.regionserver)?;
     Ok(Root { env, path, is_remote: true, take_over: flags.take_over })
 }
 
@@ -61,7 +65,7 @@ pub fn open_wals(
 ) -> Result<Option<WalRoot>, String> {
     let Some(address) = settings.wal_root_address()? else { return Ok(None) };
     let (env, path) = if address.starts_with("hdfs:") {
-        open_hdfs(env.clone(), &address, flags.config.as_deref(), properties)?
+        open_hdfs(env.clone(), &address, flags.config.as_deref(), properties, &settings.regionserver)?
     } else {
         let path = local_path(&address).map_err(|why| format!("hbase.wal.dir: {address:?} {why}"))?;
         (env.clone(), path)
@@ -75,7 +79,13 @@ pub fn is_of_hdfs(name: &str) -> bool {
 }
 
 #[cfg(not(feature = "hdfs"))]
-fn open_hdfs(_: Env, address: &str, _: Option<&Path>, _: &[Property]) -> Result<(Env, PathBuf), String> {
+fn open_hdfs(
+    _: Env,
+    address: &str,
+    _: Option<&Path>,
+    _: &[Property],
+    _: &RegionServerSettings,
+) -> Result<(Env, PathBuf), String> {
     Err(format!(
         "the root directory {address} is in HDFS, and this program was built without the feature hdfs"
     ))
@@ -87,6 +97,7 @@ fn open_hdfs(
     address: &str,
     config: Option<&Path>,
     properties: &[Property],
+    settings: &RegionServerSettings,
 ) -> Result<(Env, PathBuf), String> {
     use std::sync::Arc;
 
@@ -112,7 +123,11 @@ fn open_hdfs(
         ));
     }
     let root = path.clone();
+    // A WAL has one block: the next one would have to be asked for while writes wait.
+    let log_block_bytes = settings.wal_block_bytes.max(2 * settings.wal_roll_bytes);
     let options = HdfsOptions {
+        log_block_size_bytes: Some(log_block_bytes.next_multiple_of(CHECKSUM_BYTES)),
+        log_replication: Some(settings.wal_replication).filter(|count| *count > 0),
         moved_to: Some(Arc::new(move |moved| archived(&root, moved))),
         ..HdfsOptions::default()
     };

@@ -317,6 +317,7 @@ impl StandaloneSettings {
                 WalSync::Fsync => SyncMode::Fsync,
                 WalSync::Written => SyncMode::Written,
             };
+            self.regionserver.wal_hsync = sync == WalSync::Fsync;
         }
         Ok(())
     }
@@ -348,13 +349,6 @@ impl StandaloneSettings {
         let path = &self.znode_parent;
         if !path.starts_with('/') || path.len() < 2 || path.ends_with('/') || path.contains("//") {
             return Err(format!("zookeeper.znode.parent: {path:?} is not an absolute path below the root"));
-        }
-        if self.root.is_some() && self.regionserver.wal_sync == SyncMode::Written {
-            return Err(
-                "a WAL in HDFS is synced with every write; --wal-sync written (hbase.wal.hsync = false) is for a root \
-                 directory on the local disk"
-                    .to_string(),
-            );
         }
         self.regionserver.check().map_err(|error| error.to_string())
     }
@@ -489,10 +483,11 @@ const WAL_HSYNC: Setting<StandaloneSettings> = Setting {
     name: "hbase.wal.hsync",
     unit: "true, false",
     effect: Restart,
-    text: "`true` sets `wal.sync` to `fsync`, `false` to `written`.",
+    text: "`true` sets `wal.sync` to `fsync`, `false` to `written`. With a root directory in HDFS, `true` lets `SYNC_WAL` wait until all DataNodes have a write on their disks (`hsync`); without it they have it in memory (`hflush`), as in HBase. `FSYNC_WAL` always waits for the disks.",
     set: |settings, text| {
         let on_disk: bool = text.trim().parse().map_err(|_| "is neither true nor false".to_string())?;
         settings.regionserver.wal_sync = if on_disk { SyncMode::Fsync } else { SyncMode::Written };
+        settings.regionserver.wal_hsync = on_disk;
         Ok(())
     },
     get: |_| None,
@@ -699,9 +694,26 @@ mod tests {
         let flags = StandaloneArgs { root: Some("/elsewhere".to_string()), ..StandaloneArgs::default() };
         let (settings, unused) = new(&flags).unwrap();
         assert_eq!((settings.root_address().as_str(), unused.len()), ("/elsewhere", 1));
-        let server = ServerArgs { wal_sync: Some(WalSync::Written), ..ServerArgs::default() };
-        let flags = StandaloneArgs { server, ..StandaloneArgs::default() };
-        assert!(new(&flags).unwrap_err().contains("--wal-sync written"));
+        let with_sync = |wal_sync| {
+            let server = ServerArgs { wal_sync, ..ServerArgs::default() };
+            StandaloneArgs { server, ..StandaloneArgs::default() }
+        };
+        let hsync = |sync| new(&with_sync(sync)).unwrap().0.regionserver.wal_hsync;
+        assert_eq!(
+            (hsync(None), hsync(Some(WalSync::Written)), hsync(Some(WalSync::Fsync))),
+            (false, false, true)
+        );
+    }
+
+    /// HBase's default, which its configuration may spell out.
+    #[test]
+    fn hsync_as_hbase_has_it() {
+        for on_disk in [false, true] {
+            let root = property("hbase.rootdir", "hdfs://n:8020/hbase");
+            let properties = [root, property("hbase.wal.hsync", &on_disk.to_string())];
+            let (settings, _) = StandaloneSettings::new(&properties, &StandaloneArgs::default()).unwrap();
+            assert_eq!(settings.regionserver.wal_hsync, on_disk);
+        }
     }
 
     #[test]

@@ -545,7 +545,13 @@ fn tell(env: &Env, settings: &StandaloneSettings, roles: &Roles, ports: &Ports, 
     let sync = if settings.root.is_some() { SyncMode::Remote } else { region_server.wal_sync };
     let durability = match sync {
         SyncMode::Fsync => "fsync: an acknowledged write is on the disk and survives a crash of the machine",
-        SyncMode::Remote => "remote: an acknowledged write is on the machines that hold the root directory",
+        SyncMode::Remote if region_server.wal_hsync => {
+            "hsync: an acknowledged write is on the disks of the DataNodes that hold its WAL"
+        }
+        SyncMode::Remote => {
+            "hflush: an acknowledged write is in the memory of the DataNodes that hold its WAL, and survives the \
+             death of some of them, not of all at once"
+        }
         SyncMode::Written => {
             "written: an acknowledged write is with the operating system and survives a crash of the process, \
              not of the machine"

@@ -21,6 +21,9 @@ use crate::memory::budget::{CELLS_SHARE_MAX, MemoryPlan};
 use crate::settings::cache::FileTierSettings;
 use crate::settings::warn::WarnSettings;
 
+/// HDFS's own storage policy.
+pub(crate) const NO_STORAGE_POLICY: &str = "NONE";
+
 /// Settings of a region server. Names in parentheses are the HBase properties that set them.
 ///
 /// They print as `name = value` lines that [`RegionServerSettings::set`] reads back.
@@ -80,6 +83,12 @@ pub struct RegionServerSettings {
     pub flush_threads_count: usize,
     /// Whether `SYNC_WAL` waits for the disk or for the operating system (`wal.sync` = `fsync` or `written`).
     pub wal_sync: SyncMode,
+    /// In HDFS: `SYNC_WAL` waits for the disks of the DataNodes, not only for their memory (`hbase.wal.hsync`).
+    pub wal_hsync: bool,
+    /// Of a WAL in HDFS; 0 is HDFS's own setting (`hbase.regionserver.hlog.replication`).
+    pub wal_replication: u32,
+    /// On which kind of disks HDFS keeps WALs; NONE is HDFS's own setting (`hbase.wal.storage.policy`).
+    pub wal_storage_policy: String,
     /// A log file is closed at this size (`hbase.regionserver.logroll.size`).
     pub wal_roll_bytes: u64,
     /// HBase's two properties whose product is that size (`hbase.regionserver.hlog.blocksize`,
@@ -163,6 +172,9 @@ impl Default for RegionServerSettings {
             wal_roll_multiplier: 0.5,
             wal_roll_period: Duration::from_secs(3600),
             wal_files_count_max: 32,
+            wal_hsync: false,
+            wal_replication: 0,
+            wal_storage_policy: NO_STORAGE_POLICY.to_string(),
             wal_errors_tolerated: 2,
             compactions_enabled: true,
             compaction_large_bytes: 2560 << 20,
@@ -370,7 +382,7 @@ const SETTINGS: &[Section<RegionServerSettings>] = &[
         ),
     },
     Section { title: "Memstore and flush", settings: &[IN_MEMORY_COMPACTION] },
-    Section { title: "WAL", settings: &[WAL_SYNC, WAL_BLOCK_SIZE, WAL_ROLL_MULTIPLIER] },
+    Section { title: "WAL", settings: &[WAL_SYNC, WAL_STORAGE_POLICY, WAL_BLOCK_SIZE, WAL_ROLL_MULTIPLIER] },
     Section {
         title: "WAL",
         settings: settings!(RegionServerSettings:
@@ -378,6 +390,8 @@ const SETTINGS: &[Section<RegionServerSettings>] = &[
                 "Size at which a WAL is rolled.";
             Restart, "hbase.regionserver.logroll.period", "ms", Millis, wal_roll_period,
                 "Age at which a WAL is rolled.";
+            Restart, "hbase.regionserver.hlog.replication", "replicas", Number, wal_replication,
+                "Replicas of a WAL in HDFS; 0: as `dfs.replication` says.";
             Restart, "hbase.regionserver.maxlogs", "files", Number, wal_files_count_max,
                 "With more WALs their regions are flushed.";
             Restart, "hbase.regionserver.logroll.errors.tolerated", "errors", Number, wal_errors_tolerated,
@@ -463,6 +477,18 @@ const WAL_SYNC: Setting<RegionServerSettings> = Setting {
         let mode = if settings.wal_sync == SyncMode::Fsync { "fsync" } else { "written" };
         Some(mode.to_string())
     },
+};
+
+const WAL_STORAGE_POLICY: Setting<RegionServerSettings> = Setting {
+    name: "hbase.wal.storage.policy",
+    unit: "policy",
+    effect: Restart,
+    text: "On which kind of disks HDFS keeps WALs, such as `ALL_SSD`. `NONE`: HDFS's own setting.",
+    set: |settings, text| {
+        settings.wal_storage_policy = text.trim().to_ascii_uppercase();
+        Ok(())
+    },
+    get: |settings| Some(settings.wal_storage_policy.clone()),
 };
 
 const WAL_BLOCK_SIZE: Setting<RegionServerSettings> = Setting {

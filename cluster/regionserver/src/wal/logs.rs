@@ -16,18 +16,18 @@
 //!
 //! A WAL that failed accepts no more writes. The server then gives up, so that the next start recovers its WALs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use halcyon_cell::{Error, Result};
-use halcyon_env::Env;
+use halcyon_env::{Env, FileSystem};
 use halcyon_wal::{LateSyncs, SyncMode, Wal, WalConfig};
 use parking_lot::{Condvar, Mutex};
 
 use super::sync_threads::SyncPool;
-use crate::settings::server::RegionServerSettings;
+use crate::settings::server::{NO_STORAGE_POLICY, RegionServerSettings};
 
 /// How long an `ASYNC_WAL` edit stays unwritten at most, in `written` mode.
 const WRITE_PERIOD: Duration = Duration::from_millis(10);
@@ -59,6 +59,16 @@ pub(crate) struct Logs {
     rounds: AtomicU64,
 }
 
+/// As in HBase, a policy that HDFS does not take is no reason not to start.
+fn set_storage_policy(fs: &dyn FileSystem, dir: &Path, policy: &str) {
+    if policy == NO_STORAGE_POLICY {
+        return;
+    }
+    if let Err(error) = fs.set_storage_policy(dir, policy) {
+        tracing::warn!(%error, policy, "hbase.wal.storage.policy is not applied");
+    }
+}
+
 impl Logs {
     /// Creates the tables' log in `dir`.
     pub(crate) fn open(
@@ -71,6 +81,7 @@ impl Logs {
         let mut config = WalConfig::new(dir, archive_dir, server_name.replace(',', "%2C"));
         let is_remote = env.fs.is_remote();
         config.sync_mode = if is_remote { SyncMode::Remote } else { settings.wal_sync };
+        config.hsync = settings.wal_hsync;
         config.keeps_spare = is_remote;
         if is_remote {
             let threads = SyncPool::start()?;
@@ -84,6 +95,7 @@ impl Logs {
         let buffer_bytes = (settings.plan().log / 17 * 7).min(BUFFER_BYTES_MAX);
         config.buffer_max_bytes = buffer_bytes as usize;
         let tables = Wal::open(env.clone(), config.clone())?;
+        set_storage_policy(&*env.fs, &config.dir, &settings.wal_storage_policy);
         let rolled_ns = Mutex::new(env.clock.monotonic_ns());
         let roll_period_ns = settings.wal_roll_period.as_nanos() as u64;
         Ok(Logs {
