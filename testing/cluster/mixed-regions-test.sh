@@ -86,7 +86,7 @@ wait_for 30 all_at parts "$OURS" 3
 expect_count parts 2000 "split with a link at Halcyon's server"
 compact parts
 found=($(regions parts))
-sh_halcyon "merge_region '${found[0]}', '${found[1]}', true" > /dev/null
+sh_halcyon "merge_region '${found[0]}', '${found[1]}'" > /dev/null
 wait_for 30 all_at parts "$OURS" 2
 [ "$(references parts)" -ge 2 ] || fail "a merge left no references: $(files parts)"
 expect_count parts 2000 "merge of regions at Halcyon's server"

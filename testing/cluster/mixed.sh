@@ -14,7 +14,9 @@ name_of() { # name_of PROCESS: the server's name, as the master knows it
     *) sed -n 's/.*Serving as \([^ ]*,[0-9]*,[0-9]*\),.*/\1/p' "$CLUSTER_DIR/$1/log" | tail -n 1 ;;
   esac
 }
-regions() { "$HALCYON" shell --zookeeper "$ZK" --json -e "list_regions '$1'" | grep -o '[0-9a-f]\{32\}' | sort -u; }
+regions() { # regions TABLE: encoded names, in the order of the start keys
+  "$HALCYON" shell --zookeeper "$ZK" --json -e "list_regions '$1'" | grep -o '[0-9a-f]\{32\}' | awk '!seen[$0]++'
+}
 move_all() { # move_all TABLE SERVER
   local region
   for region in $(regions "$1"); do sh_halcyon "move '$region', '$2'" > /dev/null; done
