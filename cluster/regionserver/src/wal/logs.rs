@@ -59,14 +59,16 @@ pub(crate) struct Logs {
     rounds: AtomicU64,
 }
 
-/// As in HBase, a policy that HDFS does not take is no reason not to start.
-fn set_storage_policy(fs: &dyn FileSystem, dir: &Path, policy: &str) {
+/// Makes the directory, if a policy is set for it. As in HBase, a policy that HDFS does not take is no reason not to start.
+fn set_storage_policy(fs: &dyn FileSystem, dir: &Path, policy: &str) -> Result<()> {
     if policy == NO_STORAGE_POLICY {
-        return;
+        return Ok(());
     }
+    fs.create_dir_all(dir)?;
     if let Err(error) = fs.set_storage_policy(dir, policy) {
         tracing::warn!(%error, policy, "hbase.wal.storage.policy is not applied");
     }
+    Ok(())
 }
 
 impl Logs {
@@ -94,8 +96,9 @@ impl Logs {
         // seventh of each.
         let buffer_bytes = (settings.plan().log / 17 * 7).min(BUFFER_BYTES_MAX);
         config.buffer_max_bytes = buffer_bytes as usize;
+        // Before the first file, whose block is placed as soon as its header is written.
+        set_storage_policy(&*env.fs, &config.dir, &settings.wal_storage_policy)?;
         let tables = Wal::open(env.clone(), config.clone())?;
-        set_storage_policy(&*env.fs, &config.dir, &settings.wal_storage_policy);
         let rolled_ns = Mutex::new(env.clock.monotonic_ns());
         let roll_period_ns = settings.wal_roll_period.as_nanos() as u64;
         Ok(Logs {
