@@ -1,5 +1,7 @@
 # HBase 2.6.4 on the cluster's ZooKeeper and HDFS: a master, HREGIONSERVERS region servers of HBase, and HALCYONS of Halcyon.
 # Needs the parts zookeeper and hdfs. The binary of Halcyon is HALCYON.
+# HALCYON_MEMORY             memory of a server of Halcyon, default 256m; HALCYON_OPTIONS has more options
+# HREGIONSERVER_JAVA_OPTIONS more options of HBase's region servers; a later -Xmx counts
 
 hbaseservers_properties() { # sets HBASE_COMMON
   HBASE_COMMON=("hbase.rootdir=hdfs://127.0.0.1:$(port_of namenode)/hbase" hbase.cluster.distributed=true
@@ -41,12 +43,13 @@ hmaster_command() {
 }
 
 hregionserver_command() {
-  java_command 512 "$DIR/$1/conf" org.apache.hadoop.hbase.regionserver.HRegionServer start
+  CLUSTER_JAVA_OPTIONS="${CLUSTER_JAVA_OPTIONS:-} ${HREGIONSERVER_JAVA_OPTIONS:-}" \
+    java_command 512 "$DIR/$1/conf" org.apache.hadoop.hbase.regionserver.HRegionServer start
 }
 
 halcyon_command() {
   COMMAND=(env RUST_LOG="${RUST_LOG:-info}" "$HALCYON" regionserver --config "$DIR/$1/conf" --bind 127.0.0.1 --hostname localhost
-    --memory 256m ${HALCYON_OPTIONS:-})
+    --memory "${HALCYON_MEMORY:-256m}" ${HALCYON_OPTIONS:-})
 }
 
 hbaseservers_start() {
