@@ -20,6 +20,7 @@
 # make linked-list  HBase's BigLinkedList in an HBase cluster while servers of HBase and of Halcyon are killed; ITERATIONS=number, default 2
 # make zookeeper-test   sessions with ZooKeeper, with servers killed, frozen and cut off (testing/cluster); znodes beside HBase's; some minutes
 # make bench-compare   the same load against Halcyon and HBase; BENCH="options of testing/bench/side-by-side.sh"
+# make bench-hdfs     puts on HDFS at a region server of Halcyon and at one of HBase, and how long they wait when HDFS fails; 12 minutes
 # make bench   what the engine costs: bench-engine (beside RocksDB, which is built for it: needs a C++ compiler and libclang)
 #              bench-cell (a cell's way) and bench-server (ten minutes of a mixed load on a server); BENCH="options", see programs/bench/README.md
 # make package    a .deb and one with debug symbols below CARGO_TARGET_DIR/debian; installs cargo-deb if need be
@@ -45,7 +46,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 CARGO_DEB := $(HOME)/.cache/halcyon/tools/bin/cargo-deb
 
-.PHONY: package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite hdfs-kills mixed-pages-test mixed-test mixed-load linked-list zookeeper-test bench-compare bench bench-engine bench-cell bench-server bench-build
+.PHONY: package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite hdfs-kills mixed-pages-test mixed-test mixed-load linked-list zookeeper-test bench-compare bench-hdfs bench bench-engine bench-cell bench-server bench-build
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -154,6 +155,10 @@ zookeeper-test:
 
 bench-compare: build
 	HALCYON="$(HALCYON)" testing/bench/side-by-side.sh $(BENCH)
+
+bench-hdfs: build
+	HALCYON="$(HALCYON)" testing/bench/hdfs-side-by-side.sh $(BENCH)
+	HALCYON="$(HALCYON)" testing/bench/hdfs-stalls.sh
 
 bench: bench-engine bench-cell bench-server
 
