@@ -4,9 +4,10 @@
 #   hdfs-side-by-side.sh [--quick] [--modes "hflush hsync"] [--rounds N] [--seconds N] [--cases LIST] [--out DIR]
 # --quick     about three minutes: 2 rounds of 3 s, no batches and no gets
 # --modes     default "hflush hsync"
-# --rounds    default 4; each has each case at each server, and every other round begins with the other server
+# --rounds    default 3; each has each case at each server, and every other round begins with the other server
 # --seconds   of a run, default 6
-# --cases     default "put:1,put:8,batch:2,get:8" with hflush, and the same without get with hsync; the number is that of threads
+# --warm      seconds of each case at each server before the first round, default 8
+# --cases     default "put:1,put:8,batch:2,get:8" with hflush, and the first two of them with hsync; the number is that of threads
 # --out DIR   keeps the table and all figures there
 # HALCYON, MEMORY, HBASE_GC, VALUE_BYTES    see hdfs-cluster.sh
 # The client is one JVM for all runs of a mode, warmed up by a round that is not counted; so are both servers and the
@@ -14,14 +15,15 @@
 # server's process from before to after a run, flushes and compactions included.
 . "$(dirname "${BASH_SOURCE[0]}")/hdfs-cluster.sh"
 export CLUSTER_DIR="${CLUSTER_DIR:-/tmp/halcyon-hdfs-side-by-side}"
-rounds=4 seconds=6 warm=12 rows=2500 modes="hflush hsync" cases="" out=""
+rounds=3 seconds=6 warm=8 rows=2500 modes="hflush hsync" cases="" out=""
 given="$*"
 while [ $# -gt 0 ]; do
   case "$1" in
-    --quick) rounds=2 seconds=3 warm=6 cases="put:1,put:8"; shift ;;
+    --quick) rounds=2 seconds=3 warm=5 cases="put:1,put:8"; shift ;;
     --modes) modes="$2"; shift 2 ;;
     --rounds) rounds="$2"; shift 2 ;;
     --seconds) seconds="$2"; shift 2 ;;
+    --warm) warm="$2"; shift 2 ;;
     --cases) cases="$2"; shift 2 ;;
     --out) out="$2"; shift 2 ;;
     *) sed -n '2,/^\. /{/^\. /d;s/^# \{0,1\}//p}' "$0" >&2; exit 64 ;;
@@ -35,7 +37,7 @@ HALCYON="$DIR/halcyon"
 
 measure() { # measure hflush|hsync
   local hsync=false list="${cases:-put:1,put:8,batch:2,get:8}" datanodes
-  [ "$1" = hflush ] || hsync=true list="${cases:-put:1,put:8,batch:2}"
+  [ "$1" = hflush ] || hsync=true list="${cases:-put:1,put:8}"
   bench_up 1800 --property "hbase.wal.hsync=$hsync"
   datanodes="$(pid_of datanode1)+$(pid_of datanode2)+$(pid_of datanode3)"
   bench_client halcyon.compat.bench.PutLatency "$ZK" "$rounds" "$seconds" "$warm" "$rows" "$VALUE_BYTES" "$list" \
