@@ -135,16 +135,16 @@ stalls() { # stalls TABLE
 
 table() {
   echo
-  echo "| server | what | puts each second before, during, after | longest put, ms | longest time without an acknowledged put, ms | errors | lines of the log about the WAL |"
+  echo "| server | what | puts each second before, during, after | longest put before, during, after, ms | longest time without an acknowledged put, ms | errors | lines of the log about the WAL |"
   echo "|---|---|---|---|---|---|---|"
   local name what lines
   while read -r name what lines; do
     awk -F'\t' -v server="$name" -v what="$what" -v lines="$lines" '
-      $1 == "phase" && $2 == what "-before" { before = $5; errors += $8 }
+      $1 == "phase" && $2 == what "-before" { before = $5; longest_before = $6; errors += $8 }
       $1 == "phase" && $2 == what { during = $5; longest = $6; gap = $7; errors += $8 }
-      $1 == "phase" && $2 == what "-after" { after = $5; errors += $8; if ($6 > longest_after) longest_after = $6 }
+      $1 == "phase" && $2 == what "-after" { after = $5; longest_after = $6; errors += $8 }
       END {
-        printf "| %s | %s | %d, %d, %d | %.0f (after: %.0f) | %.0f | %d | %d |\n", server, what, before, during, after, longest, longest_after, gap, errors, lines
+        printf "| %s | %s | %d, %d, %d | %.0f, %.0f, %.0f | %.0f | %d | %d |\n", server, what, before, during, after, longest_before, longest, longest_after, gap, errors, lines
       }' "$CLUSTER_DIR/client-$name.log"
   done < "$CLUSTER_DIR/faults"
 }
