@@ -3,7 +3,8 @@
 #   cluster.sh up [OPTION...]              starts it, prints what a client needs, returns
 #   cluster.sh run [OPTION...] COMMAND...  starts it, runs COMMAND, ends it; the result is that of COMMAND
 #   cluster.sh down                        ends it
-#   cluster.sh settings | status           what a client needs | each process, and what the NameNode says of its DataNodes
+#   cluster.sh settings | status           what a client needs | each process, and what the NameNode says of its DataNodes.
+#                                          "ended, 0": the process ended with this exit status
 #   cluster.sh kill|freeze|thaw|stop|start PROCESS
 #     SIGKILL, SIGSTOP, SIGCONT, SIGTERM (waits for the end), start again. PROCESS is zookeeper, namenode, datanode1, datanode2 ...
 #   cluster.sh active NAMENODE             with --standby: makes namenode or namenode2 the active one
@@ -104,6 +105,7 @@ keep() {
   for part in $PARTS; do "${part}_start"; done
   : > "$DIR/ready"
   while [ "$SECONDS" -lt "$LIFE_SECONDS" ] && { [ -z "$OWNER" ] || kill -0 "$OWNER" 2> /dev/null; }; do
+    process_note_ends
     read -r -t 1 -u 4 verb name || continue
     [ "$verb" != start ] || process_lives "$DIR/$name" || process_start "$name"
   done

@@ -64,9 +64,23 @@ process_start() {
   local dir="$DIR/$1"
   mkdir -p "$dir"
   "${1%%[0-9]*}_command" "$1"
+  rm -f "$dir/exit"
   setpriv --pdeathsig KILL -- "${COMMAND[@]}" >> "$dir/log" 2>&1 < /dev/null 4>&- &
   echo $! > "$dir/pid.new"
   mv "$dir/pid.new" "$dir/pid"
+}
+
+# process_note_ends: only for the keeper. Writes the exit statuses of processes that have ended.
+process_note_ends() {
+  local dir pid code
+  for dir in "$DIR"/*/; do
+    [ -e "$dir/pid" ] && [ ! -e "$dir/exit" ] || continue
+    pid="$(< "$dir/pid")"
+    kill -0 "$pid" 2> /dev/null && continue
+    code=0
+    wait "$pid" || code=$?
+    echo "$code" > "$dir/exit"
+  done
 }
 
 process_ready() { # process_ready NAME SECONDS COMMAND...: waits until COMMAND succeeds; else the end of the process's log
@@ -117,7 +131,7 @@ process_state() { # process_state DIRECTORY
   local pid
   pid="$(cat "$1/pid")"
   if ! process_lives "$1"; then
-    echo ended
+    echo "ended$(sed 's/^/, /' "$1/exit" 2> /dev/null)"
   elif [ "$(sed -n 's/^State:[[:space:]]*\(.\).*/\1/p' "/proc/$pid/status")" = T ]; then
     echo "frozen, process $pid"
   else
