@@ -17,6 +17,9 @@
 # make mixed-pages-test   the pages of a Halcyon region server in such a cluster, and its RPC registry by a Java client
 # make mixed-test   a Halcyon region server in a cluster of HBase 2.6.4: regions moved, cloned, split, merged; the server killed, frozen, stopped
 # make mixed-load   a Java client beside moves, kills and freezes of a Halcyon server in an HBase cluster; MOVES=, KILLS=, FREEZES=, ROWS=
+# make mixed-tools-test   HBase's balancer, normalizer, ExportSnapshot, RegionMover, decommission and cluster stop over servers of both kinds
+# make mixed-conformance  HBase's own client tests in an HBase cluster, half of the region servers Halcyon's; SERVERS=mixed or hbase,
+#              CONFORMANCE="options of testing/conformance/run.sh"; about an hour
 # make linked-list  HBase's BigLinkedList in an HBase cluster while servers of HBase and of Halcyon are killed; ITERATIONS=number, default 2
 # make zookeeper-test   sessions with ZooKeeper, with servers killed, frozen and cut off (testing/cluster); znodes beside HBase's; some minutes
 # make bench-compare   the same load against Halcyon and HBase; BENCH="options of testing/bench/side-by-side.sh"
@@ -37,6 +40,7 @@ BENCH ?=
 SHELL_OPTIONS ?=
 CONFORMANCE ?=
 CLUSTER ?=
+SERVERS ?= mixed
 ROUNDS ?= 1000
 SCREENSHOTS ?=
 HALCYON := $(CARGO_TARGET_DIR)/release/halcyon
@@ -46,7 +50,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 CARGO_DEB := $(HOME)/.cache/halcyon/tools/bin/cargo-deb
 
-.PHONY: package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite hdfs-kills mixed-pages-test mixed-test mixed-load linked-list zookeeper-test bench-compare bench-hdfs bench bench-engine bench-cell bench-server bench-build
+.PHONY: package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite hdfs-kills mixed-pages-test mixed-test mixed-load mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench bench-engine bench-cell bench-server bench-build
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -146,6 +150,12 @@ mixed-test: build
 
 mixed-load: build
 	HALCYON="$(HALCYON)" testing/cluster/mixed-load.sh
+
+mixed-tools-test: build
+	HALCYON="$(HALCYON)" testing/cluster/mixed-tools-test.sh
+
+mixed-conformance: build
+	HALCYON="$(HALCYON)" SERVERS="$(SERVERS)" testing/cluster/mixed-conformance.sh $(CONFORMANCE)
 
 linked-list: build
 	HALCYON="$(HALCYON)" testing/cluster/linked-list.sh $(ITERATIONS)

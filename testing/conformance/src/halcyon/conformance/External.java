@@ -115,6 +115,7 @@ public final class External {
   static void clean(Configuration from) throws Exception {
     Configuration conf = new Configuration(from);
     conf.setInt("hbase.client.retries.number", 6);
+    conf.setInt("hbase.client.sync.wait.timeout.msec", 60_000); // a table may be stuck for good
     conf.unset("hbase.client.async.connection.impl");
     try (Connection c = ConnectionFactory.createConnection(conf); Admin a = c.getAdmin()) {
       step("recommission", () -> {
