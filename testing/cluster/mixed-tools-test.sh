@@ -261,7 +261,7 @@ step_refused() { # the master tries other servers until each region is at one of
 all_ended() { local process; for process in hmaster "${PROCESSES[@]}"; do has_ended "$process" || return 1; done; }
 step_shutdown() {
   local meta process before
-  for meta in halcyon1 halcyon2; do
+  for meta in hregionserver1 halcyon1; do
     spread
     sh_halcyon "move '1588230740', '$(name_of "$meta")'" > /dev/null
     wait_for 30 has_meta "$meta"

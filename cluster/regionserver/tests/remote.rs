@@ -94,15 +94,16 @@ impl Cluster {
 #[test]
 fn a_server_claims_no_newer_version_than_the_masters() {
     for (master, claimed, header) in [
-        (Some("2.5.11-hadoop3"), (2, 5, 11), (2, 5)),
-        (Some("2.6.4"), (2, 6, 4), (2, 6)),
-        (Some("3.0.0-beta-1"), (2, 6, 4), (2, 6)),
-        (Some("unknown"), (2, 6, 4), (2, 6)),
-        (None, (2, 6, 4), (2, 6)),
+        (Some("2.5.11-hadoop3"), "2.5.11-hadoop3", (2, 5)),
+        (Some("2.6.4"), "2.6.4", (2, 6)),
+        (Some("2.6.4-hadoop3"), "2.6.4-hadoop3", (2, 6)), // HBase takes it for older than 2.6.4
+        (Some("3.0.0-beta-1"), "2.6.4", (2, 6)),
+        (Some("unknown"), "2.6.4", (2, 6)),
+        (None, "2.6.4", (2, 6)),
     ] {
         let cluster = Cluster::of(master);
         cluster.join();
-        assert_eq!(cluster.link.version(), claimed, "{master:?}");
+        assert_eq!(cluster.link.version().to_string(), claimed, "{master:?}");
         assert_eq!(*cluster.master.client_versions.lock(), [Some(header)], "{master:?}");
     }
 }

@@ -41,7 +41,7 @@ pub struct ZooKeeperSettings {
     /// How long one call may take, with its repetitions. Default: 10 s.
     pub call_timeout: Duration,
     /// The version of HBase that a region server says it has. Default: [`HBASE_VERSION`]. HBase's master moves system tables to
-    /// the servers of the newest version, and takes `2.6.4-hadoop3` for newer than `2.6.4`.
+    /// the servers of the newest version, and takes `2.6.4-hadoop3` for older than `2.6.4`.
     pub hbase_version: String,
 }
 

@@ -113,8 +113,7 @@ async fn serve(
     let page_port = info.as_ref().map_or(Ok(0), |info| info.local_addr().map(|address| address.port()));
     let page_port = page_port.map_err(|error| format!("the region server's page has no address: {error}"))?;
     started.region_server.set_info_port(page_port);
-    let (major, minor, patch) = link.version();
-    zookeeper.claim_version(format!("{major}.{minor}.{patch}"));
+    zookeeper.claim_version(link.version().to_string());
     let member = zookeeper.join(&name, page_port).await.map_err(|error| error.to_string())?;
     let lease = Arc::clone(member.lease());
     started.region_server.answer_while(move || lease.is_valid());

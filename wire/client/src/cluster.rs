@@ -178,7 +178,8 @@ impl Slot {
 /// How to connect to another service than `ClientService`: without cells, as the same user.
 fn service_options(options: &ClusterOptions, service: &str) -> ConnectOptions {
     let (service, user) = (service.to_string(), options.connect.user.clone());
-    ConnectOptions { user, version: options.connect.version, codec: None, ..ConnectOptions::new(service) }
+    let (version, version_suffix) = (options.connect.version, options.connect.version_suffix.clone());
+    ConnectOptions { user, version, version_suffix, codec: None, ..ConnectOptions::new(service) }
 }
 
 /// A connection within the timeout; errors name the address.

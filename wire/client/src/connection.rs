@@ -36,6 +36,8 @@ pub struct ConnectOptions {
     pub compressor: Option<(Compressor, String)>,
     /// Version the client claims to be; `None`: it says nothing, as gohbase and asynchbase do.
     pub version: Option<(u32, u32, u32)>,
+    /// What follows the numbers in the text of the version, such as `-hadoop3`.
+    pub version_suffix: String,
 }
 
 impl ConnectOptions {
@@ -47,12 +49,13 @@ impl ConnectOptions {
             codec: Some(Codec::KeyValue),
             compressor: None,
             version: Some((2, 6, 0)),
+            version_suffix: String::new(),
         }
     }
 
     fn header(&self) -> pb::ConnectionHeader {
         let version_info = self.version.map(|(major, minor, patch)| pb::VersionInfo {
-            version: format!("{major}.{minor}.{patch}"),
+            version: format!("{major}.{minor}.{patch}{}", self.version_suffix),
             version_major: Some(major),
             version_minor: Some(minor),
             ..Default::default()
@@ -343,5 +346,21 @@ impl Shared {
         for (_, call) in calls {
             let _ = call.send(Err(error.clone()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// HBase's master compares the texts: to it 2.6.4 is newer than 2.6.4-hadoop3.
+    #[test]
+    fn the_version_is_sent_with_its_suffix() {
+        let mut options = ConnectOptions { version: Some((2, 6, 4)), ..ConnectOptions::new("MasterService") };
+        assert_eq!(options.header().version_info.unwrap().version, "2.6.4");
+        options.version_suffix = "-hadoop3".to_string();
+        let sent = options.header().version_info.unwrap();
+        assert_eq!(sent.version, "2.6.4-hadoop3");
+        assert_eq!((sent.version_major, sent.version_minor), (Some(2), Some(6)));
     }
 }

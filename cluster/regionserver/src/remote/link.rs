@@ -20,8 +20,35 @@ pub type FindMaster = Box<dyn Fn() -> Option<ServerName> + Send + Sync>;
 const CALL_TIME_MAX: Duration = Duration::from_secs(10);
 const SERVICE: &str = "RegionServerStatusService";
 
-/// Of HBase: major, minor, patch.
-pub type Version = (u32, u32, u32);
+/// Of HBase: `2.6.4`, `2.6.4-hadoop3`, `3.0.0-beta-1`. HBase takes a version with a suffix for older than one without.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version {
+    /// Major, minor, patch.
+    pub numbers: (u32, u32, u32),
+    /// Empty, or `-hadoop3`.
+    pub suffix: String,
+}
+
+impl Version {
+    /// Without a suffix.
+    pub fn new(numbers: (u32, u32, u32)) -> Version {
+        Version { numbers, suffix: String::new() }
+    }
+
+    fn parse(text: &str) -> Option<Version> {
+        let (numbers, suffix) = text.split_at(text.find('-').unwrap_or(text.len()));
+        let mut parts = numbers.split('.').map(|part| part.parse().ok());
+        let numbers = (parts.next()??, parts.next()??, parts.next()??);
+        parts.next().is_none().then(|| Version { numbers, suffix: suffix.to_string() })
+    }
+}
+
+impl std::fmt::Display for Version {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (major, minor, patch) = self.numbers;
+        write!(f, "{major}.{minor}.{patch}{}", self.suffix)
+    }
+}
 
 /// The master waits for these, or another master does soon.
 const NOT_YET: [&str; 6] = [
@@ -63,22 +90,19 @@ fn error_of(error: &ClientError) -> MasterError {
     }
 }
 
-async fn connect(master: &ServerName, service: &str, version: Version) -> Result<Connection, MasterError> {
-    let options = ConnectOptions { codec: None, version: Some(version), ..ConnectOptions::new(service) };
+async fn connect(master: &ServerName, service: &str, version: &Version) -> Result<Connection, MasterError> {
+    let options = ConnectOptions {
+        codec: None,
+        version: Some(version.numbers),
+        version_suffix: version.suffix.clone(),
+        ..ConnectOptions::new(service)
+    };
     let connecting = Connection::connect(master.address(), &options);
     let failed = |why: String| MasterError::Later(format!("cannot reach the master {master}: {why}"));
     match tokio::time::timeout(CALL_TIME_MAX, connecting).await {
         Ok(connected) => connected.map_err(|error| failed(error.to_string())),
         Err(_) => Err(failed(format!("no connection within {CALL_TIME_MAX:?}"))),
     }
-}
-
-/// `2.6.4`, `2.6.4-hadoop3`, `3.0.0-beta-1`.
-fn parse_version(text: &str) -> Option<Version> {
-    let numbers = text.split('-').next().unwrap_or_default();
-    let mut parts = numbers.split('.').map(|part| part.parse().ok());
-    let version = (parts.next()??, parts.next()??, parts.next()??);
-    parts.next().is_none().then_some(version)
 }
 
 /// The way to the active master. *Thread safety*: calls from any thread that may block; not from one of `runtime`.
@@ -94,14 +118,15 @@ pub struct MasterLink {
 
 impl MasterLink {
     /// Connects to nobody yet. Calls run on `runtime`.
-    pub fn new(runtime: Handle, find: FindMaster, version_max: Version) -> MasterLink {
-        let version = Mutex::new(version_max);
+    pub fn new(runtime: Handle, find: FindMaster, version_max: (u32, u32, u32)) -> MasterLink {
+        let version_max = Version::new(version_max);
+        let version = Mutex::new(version_max.clone());
         MasterLink { runtime, find, version_max, version, current: Mutex::default() }
     }
 
     /// The version that the master was told when it was connected to.
     pub fn version(&self) -> Version {
-        *self.version.lock()
+        self.version.lock().clone()
     }
 
     /// The master that was called last.
@@ -135,18 +160,17 @@ impl MasterLink {
         let master =
             (self.find)().ok_or_else(|| MasterError::Later("there is no active master".to_string()))?;
         let version = self.version_for(&master).await?;
-        *self.version.lock() = version;
-        let connection = Arc::new(connect(&master, SERVICE, version).await?);
-        let (major, minor, patch) = version;
-        tracing::info!(%master, version = format!("{major}.{minor}.{patch}"), "connected to the master");
+        *self.version.lock() = version.clone();
+        let connection = Arc::new(connect(&master, SERVICE, &version).await?);
+        tracing::info!(%master, %version, "connected to the master");
         *self.current.lock() = Some((master, connection.clone()));
         Ok(connection)
     }
 
     /// The version to tell a master. It gives system tables to the servers of the newest version only, so a version above
-    /// its own would take them from all other servers.
+    /// its own would take them from all other servers. 2.6.4 is above 2.6.4-hadoop3.
     async fn version_for(&self, master: &ServerName) -> Result<Version, MasterError> {
-        let connection = connect(master, "MasterService", self.version_max).await?;
+        let connection = connect(master, "MasterService", &self.version_max).await?;
         let request = pb::GetClusterStatusRequest { options: vec![pb::Option::HbaseVersion as i32] };
         let answer =
             connection.call_with_cells("GetClusterStatus", &request, None, Some(CALL_TIME_MAX)).await;
@@ -161,11 +185,12 @@ impl MasterLink {
             },
         };
         let told = told.unwrap_or_default();
-        let version = parse_version(&told);
-        if version.is_none() {
+        let Some(version) = Version::parse(&told) else {
             tracing::warn!(%master, told, "the master does not tell its version");
-        }
-        Ok(version.unwrap_or(self.version_max).min(self.version_max))
+            return Ok(self.version_max.clone());
+        };
+        let is_newer = version.numbers > self.version_max.numbers;
+        Ok(if is_newer { self.version_max.clone() } else { version })
     }
 
     pub(crate) fn startup(
@@ -205,13 +230,19 @@ mod tests {
 
     #[test]
     fn versions() {
-        assert_eq!(parse_version("2.6.4"), Some((2, 6, 4)));
-        assert_eq!(parse_version("2.5.11-hadoop3"), Some((2, 5, 11)));
-        assert_eq!(parse_version("3.0.0-beta-1"), Some((3, 0, 0)));
+        for (text, numbers, suffix) in [
+            ("2.6.4", (2, 6, 4), ""),
+            ("2.5.11-hadoop3", (2, 5, 11), "-hadoop3"),
+            ("3.0.0-beta-1", (3, 0, 0), "-beta-1"),
+        ] {
+            let version = Version { numbers, suffix: suffix.to_string() };
+            assert_eq!(version.to_string(), text);
+            assert_eq!(Version::parse(text), Some(version));
+        }
         for text in
             ["", "2", "2.6", "2.6.x", "2.6.4.1", "-2.6.4", "AccessDeniedException: 2.6.4", "2.6.99999999999"]
         {
-            assert_eq!(parse_version(text), None, "{text}");
+            assert_eq!(Version::parse(text), None, "{text}");
         }
     }
 
