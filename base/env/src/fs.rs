@@ -83,13 +83,6 @@ pub trait FileSystem: Send + Sync {
     /// root directory knows that all earlier ones are gone.
     fn seal(&self, path: &Path) -> io::Result<()>;
 
-    /// The hosts that hold a file, block by block: how many bytes a block has, and the names of its hosts. Empty for a
-    /// file of this machine.
-    fn block_hosts(&self, path: &Path) -> io::Result<Vec<(u64, Vec<String>)>> {
-        let _ = path;
-        Ok(Vec::new())
-    }
-
     /// On which kind of disks the files that are created below this directory from now on are to lie, by the name of a
     /// storage policy of HDFS. Does nothing elsewhere.
     fn set_storage_policy(&self, directory: &Path, policy: &str) -> io::Result<()> {
@@ -210,6 +203,20 @@ pub trait ReadableFile: Send + Sync {
     fn len(&self) -> io::Result<u64>;
 
     fn path(&self) -> &PathBuf;
+
+    /// The hosts that hold the file, as known since it was opened or since a read failed last; asks nobody. `None` for a
+    /// file of this machine.
+    fn block_hosts(&self) -> Option<Vec<BlockHosts>> {
+        None
+    }
+}
+
+/// One block of a file that is on several machines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockHosts {
+    pub len_bytes: u64,
+    /// Names of the machines that have the block.
+    pub hosts: Vec<String>,
 }
 
 /// An open file for positional reads and writes; shared between threads. A read beside a write of the same bytes may

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::{
-    Clock, DirEntry, FileLock, FileSystem, ReadableFile, Stalls, UpdatableFile, Watch, WritableFile,
+    BlockHosts, Clock, DirEntry, FileLock, FileSystem, ReadableFile, Stalls, UpdatableFile, Watch,
+    WritableFile,
 };
 
 /// Passes everything on to another file system and records slow calls. Causes: `sync`, `read`, `write`, `rename` and
@@ -106,10 +107,6 @@ impl FileSystem for WatchedFileSystem {
         self.watch.over("files", path, || self.inner.seal(path))
     }
 
-    fn block_hosts(&self, path: &Path) -> io::Result<Vec<(u64, Vec<String>)>> {
-        self.watch.over("files", path, || self.inner.block_hosts(path))
-    }
-
     fn set_storage_policy(&self, directory: &Path, policy: &str) -> io::Result<()> {
         self.watch.over("files", directory, || self.inner.set_storage_policy(directory, policy))
     }
@@ -201,6 +198,10 @@ impl<F: ReadableFile + ?Sized> ReadableFile for WatchedFile<F> {
 
     fn path(&self) -> &PathBuf {
         self.inner.path()
+    }
+
+    fn block_hosts(&self) -> Option<Vec<BlockHosts>> {
+        self.inner.block_hosts()
     }
 }
 

@@ -8,7 +8,7 @@ use halcyon_cache::{
     Block, BlockCache, BlockKind, BlockOffset, BlockPriority, CachedFile, FileIdentity, FromFile,
 };
 use halcyon_cell::{CellComparator, Error, Key, KeyRef, Result, SeqId};
-use halcyon_env::{Env, ReadableFile, invariant};
+use halcyon_env::{BlockHosts, Env, ReadableFile, invariant};
 use halcyon_schema::BlockEncoding;
 
 use crate::BloomType;
@@ -147,6 +147,13 @@ impl HFile {
     #[allow(clippy::len_without_is_empty)] // a file has at least a trailer
     pub fn len(&self) -> u64 {
         self.len
+    }
+
+    /// Bytes of the file that are on a machine of this name; all of them if the file is on this machine.
+    pub fn bytes_at(&self, host: &str) -> u64 {
+        let Some(blocks) = self.source.file.block_hosts() else { return self.len };
+        let is_there = |block: &&BlockHosts| block.hosts.iter().any(|name| name == host);
+        blocks.iter().filter(is_there).map(|block| block.len_bytes).sum::<u64>().min(self.len)
     }
 
     /// Bytes of the file's blocks before compression, with headers.

@@ -384,6 +384,13 @@ impl Region {
         (self.counters.reads.load(Ordering::Relaxed), self.counters.writes.load(Ordering::Relaxed))
     }
 
+    /// Bytes of store files that are on a machine of this name: at most `RegionStats::store_file_bytes`. Asks nobody; the
+    /// places are those of the time when a file was opened.
+    pub fn store_file_bytes_at(&self, host: &str) -> u64 {
+        let files_of = |store: &Store| store.view().files.iter().map(|file| file.bytes_at(host)).sum::<u64>();
+        self.stores.iter().map(files_of).sum()
+    }
+
     pub fn stats(&self) -> RegionStats {
         let mut stats = RegionStats {
             memstore: self.memstore_size(),

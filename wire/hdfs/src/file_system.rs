@@ -257,11 +257,6 @@ impl FileSystem for HdfsFileSystem {
         seal::seal(&self.cluster, path)
     }
 
-    fn block_hosts(&self, path: &Path) -> io::Result<Vec<(u64, Vec<String>)>> {
-        let file = HdfsReader::open(&self.cluster, path)?;
-        Ok(file.block_hosts())
-    }
-
     fn set_storage_policy(&self, directory: &Path, policy: &str) -> io::Result<()> {
         let (name, policy) = (text(directory)?, policy.to_string());
         let answer = self.cluster.ask(move |client| {

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use halcyon_env::ReadableFile;
+use halcyon_env::{BlockHosts, ReadableFile};
 use hdfs_native::file::FileReader;
 use parking_lot::Mutex;
 
@@ -45,13 +45,6 @@ impl HdfsReader {
             len: reader.file_length() as u64,
             current: Mutex::new(Arc::new(reader)),
         })
-    }
-
-    /// The bytes of each block, and its hosts.
-    pub(crate) fn block_hosts(&self) -> Vec<(u64, Vec<String>)> {
-        let reader = self.current.lock().clone();
-        let owned = |hosts: Vec<&str>| hosts.into_iter().map(str::to_string).collect();
-        reader.block_hosts().map(|(bytes, hosts)| (bytes as u64, owned(hosts))).collect()
     }
 
     fn read_piece(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
@@ -157,5 +150,14 @@ impl ReadableFile for HdfsReader {
 
     fn path(&self) -> &PathBuf {
         &self.path
+    }
+
+    fn block_hosts(&self) -> Option<Vec<BlockHosts>> {
+        let reader = self.current.lock().clone();
+        let of_block = |(bytes, hosts): (usize, Vec<&str>)| BlockHosts {
+            len_bytes: bytes as u64,
+            hosts: hosts.into_iter().map(str::to_string).collect(),
+        };
+        Some(reader.block_hosts().map(of_block).collect())
     }
 }

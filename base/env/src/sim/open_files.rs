@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::files::unsupported;
 use super::tree::{self, NodeId};
 use super::{Operation, SimFileSystem, State};
-use crate::{FileLock, ReadableFile, UpdatableFile, WritableFile};
+use crate::{BlockHosts, FileLock, ReadableFile, UpdatableFile, WritableFile};
 
 pub(super) struct SimWritable {
     pub(super) files: SimFileSystem,
@@ -168,6 +168,13 @@ impl ReadableFile for SimReadable {
 
     fn path(&self) -> &PathBuf {
         &self.path
+    }
+
+    fn block_hosts(&self) -> Option<Vec<BlockHosts>> {
+        let state = self.files.state.lock();
+        let file = state.tree.file(self.node);
+        let hosts = file.replicas.as_ref()?.on.iter().map(|number| format!("data-node-{number}")).collect();
+        Some(vec![BlockHosts { len_bytes: file.bytes.len() as u64, hosts }])
     }
 }
 

@@ -75,7 +75,7 @@ impl RegionServer {
     /// The load of the server and of every region on it.
     pub fn server_load(&self) -> pb::ServerLoad {
         let region_loads: Vec<pb::RegionLoad> =
-            self.regions.online().iter().map(|o| region_load(o)).collect();
+            self.regions.online().iter().map(|online| self.region_load(online)).collect();
         let writes = region_loads.iter().map(|load| load.write_requests_count()).sum::<u64>();
         let counted_bytes =
             || self.resources.chunks.allocated_bytes() as u64 + self.resources.cache.stats().used_bytes;
@@ -95,11 +95,16 @@ impl RegionServer {
             ..Default::default()
         }
     }
+
+    /// The load of one region.
+    pub(crate) fn region_load(&self, online: &OnlineRegion) -> pb::RegionLoad {
+        region_load(online, &self.name.host)
+    }
 }
 
-/// The load of one region.
-pub(crate) fn region_load(online: &OnlineRegion) -> pb::RegionLoad {
+fn region_load(online: &OnlineRegion, host: &str) -> pb::RegionLoad {
     let stats = online.region.stats();
+    let local_bytes = online.region.store_file_bytes_at(host).min(stats.store_file_bytes);
     let info = online.region.info();
     let name = pb::region_specifier::RegionSpecifierType::RegionName as i32;
     let flushed_max = stats.flushed_seqs.iter().map(|(_, seq)| seq.get()).max().unwrap_or(0);
@@ -130,9 +135,8 @@ pub(crate) fn region_load(online: &OnlineRegion) -> pb::RegionLoad {
         // There are no coprocessors.
         cp_requests_count: Some(0),
         complete_sequence_id: Some(flushed_max),
-        // All blocks lie on the disk of this machine.
-        data_locality: Some(1.0),
-        blocks_local_weight: Some(stats.store_file_bytes),
+        data_locality: Some(share(local_bytes, stats.store_file_bytes)),
+        blocks_local_weight: Some(local_bytes),
         blocks_total_weight: Some(stats.store_file_bytes),
         last_major_compaction_ts: Some(stats.last_major_compaction_ms.max(0) as u64),
         compaction_state: Some(compaction_state(online, &stats) as i32),
@@ -155,6 +159,11 @@ pub(crate) fn compaction_state(online: &OnlineRegion, stats: &RegionStats) -> Co
         (false, true) => CompactionState::Major,
         (true, true) => CompactionState::MajorAndMinor,
     }
+}
+
+/// 0 of nothing, as in HBase (`HDFSBlocksDistribution.getBlockLocalityIndex`).
+fn share(part: u64, whole: u64) -> f32 {
+    if whole == 0 { 0.0 } else { part as f32 / whole as f32 }
 }
 
 /// KiB, where anything that is not nothing is at least one.

@@ -18,12 +18,26 @@ pub struct Counted {
     pub info: RegionInfo,
     pub stores: usize,
     pub stats: RegionStats,
+    /// Bytes of store files that are on this machine.
+    pub local_bytes: u64,
+}
+
+impl Counted {
+    /// The part of the store files' bytes that is on this machine, for people; empty without store files.
+    pub fn locality(&self) -> String {
+        match self.stats.store_file_bytes {
+            0 => String::new(),
+            all => format!("{:.2}", self.local_bytes as f64 / all as f64),
+        }
+    }
 }
 
 /// Every open region, in the order of names.
 pub fn regions(sources: &Sources) -> Vec<Counted> {
     let online = sources.region_server.regions().online();
+    let host = &sources.region_server.server_name().host;
     let counted = online.iter().map(|online| Counted {
+        local_bytes: online.region.store_file_bytes_at(host),
         info: online.region.info().clone(),
         stores: online.region.table().families().len(),
         stats: online.region.stats(),
@@ -74,7 +88,9 @@ fn server_attributes(bean: &mut Bean, sources: &Sources, regions: &[Counted], st
     bean.gauge("storeFileIndexSize", sum(|it| it.stats.root_index_bytes), "Roots of data indexes in memory");
     bean.gauge("staticIndexSize", sum(|it| it.stats.data_index_bytes), "Data indexes before compression");
     bean.gauge("staticBloomSize", sum(|it| it.stats.bloom_bytes), "Bloom filters before compression");
-    bean.gauge("percentFilesLocal", 100.0, "All blocks lie on the disk of this machine");
+    let (local, all) = (sum(|it| it.local_bytes), sum(|it| it.stats.store_file_bytes));
+    let percent = if all == 0 { 0.0 } else { 100.0 * local as f64 / all as f64 }; // 0 of nothing, as in HBase
+    bean.gauge("percentFilesLocal", percent, "Part of the store files' bytes that is on this machine");
     let load = server.server_load();
     bean.counter("totalRequestCount", load.total_number_of_requests(), "Requests answered");
     bean.counter("readRequestCount", sum(|it| it.stats.read_requests), "Rows read from open regions");

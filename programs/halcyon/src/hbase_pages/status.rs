@@ -170,7 +170,8 @@ fn region_server_page(pages: &Pages) -> String {
 }
 
 fn region_table(page: &mut Page, regions: &[Counted]) {
-    let columns = ["Region", "Start key", "End key", "Reads", "Writes", "Memstore", "Store files", "Bytes"];
+    let columns =
+        ["Region", "Start key", "End key", "Reads", "Writes", "Memstore", "Store files", "Bytes", "Locality"];
     let rows = regions.iter().take(REGIONS_MAX).map(|region| {
         let (info, stats) = (&region.info, &region.stats);
         vec![
@@ -182,6 +183,7 @@ fn region_table(page: &mut Page, regions: &[Counted]) {
             stats.memstore.data_bytes.to_string(),
             stats.store_files.to_string(),
             stats.store_file_bytes.to_string(),
+            region.locality(),
         ]
     });
     let title = match regions.len() {

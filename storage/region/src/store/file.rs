@@ -149,6 +149,13 @@ impl StoreFile {
         })
     }
 
+    /// Bytes of it that are on a machine of this name, about, if it is a reference.
+    pub fn bytes_at(&self, host: &str) -> u64 {
+        // A reference to a half has half of the bytes.
+        let parts = (self.hfile.len() / self.len_bytes.max(1)).max(1);
+        self.hfile.bytes_at(host) / parts
+    }
+
     /// As [`HFile::fill_cache`]. A file is no worse for not being in the cache, so an error is only told.
     pub fn fill_cache(&self, kinds: CacheKinds, go_on: impl Fn() -> bool) {
         match self.hfile.fill_cache(kinds, go_on) {

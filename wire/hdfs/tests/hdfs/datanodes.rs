@@ -228,9 +228,9 @@ fn hosts_and_storage_policies() {
     let mut file = fs.create_with(&root.join("f"), options).unwrap();
     file.write_all(&vec![7; 3 << 19]).unwrap();
     file.close().unwrap();
-    let blocks = fs.block_hosts(&root.join("f")).unwrap();
-    assert_eq!(blocks.iter().map(|(bytes, _)| *bytes).collect::<Vec<_>>(), [1 << 20, 1 << 19]);
-    assert!(blocks.iter().all(|(_, hosts)| hosts.len() == 3 && hosts[0] == "localhost"), "{blocks:?}");
+    let blocks = fs.open(&root.join("f")).unwrap().block_hosts().unwrap();
+    assert_eq!(blocks.iter().map(|block| block.len_bytes).collect::<Vec<_>>(), [1 << 20, 1 << 19]);
+    assert!(blocks.iter().all(|block| block.hosts == ["localhost"; 3]), "{blocks:?}");
     fs.set_storage_policy(&root, "HOT").unwrap();
     let error = fs.set_storage_policy(&root, "NOSUCH").unwrap_err().to_string();
     assert!(error.contains("/test/hosts cannot be given a storage policy"), "{error}");

@@ -68,12 +68,12 @@ fn await_datanodes(fs: &HdfsFileSystem) {
         let mut file = fs.create_with(ready, options)?;
         file.write_all(b"x").and_then(|()| file.sync())?;
         file.close()?;
-        fs.block_hosts(ready)
+        fs.open(ready).map(|file| file.block_hosts().unwrap())
     };
     let clock = SystemClock::new();
     let mut row = 0;
     for _ in 0..60 {
-        let is_on_all = write().is_ok_and(|blocks| blocks[0].1.len() == DATANODES);
+        let is_on_all = write().is_ok_and(|blocks| blocks[0].hosts.len() == DATANODES);
         row = if is_on_all { row + 1 } else { 0 };
         if row == 3 {
             return;

@@ -7,7 +7,6 @@ use halcyon_schema::TableName;
 use super::{decode, pooled, ready};
 use crate::RegionServer;
 use crate::errors;
-use crate::metrics::load;
 
 /// Looking for a split row may flush the region, so that goes to the pool.
 pub(super) fn region_info(server: &Arc<RegionServer>, call: Call) -> Outcome {
@@ -25,7 +24,7 @@ fn tell_region(server: &RegionServer, request: &pb::GetRegionInfoRequest) -> Res
     let online = server.regions.find(&request.region)?;
     let info = online.region.info();
     let state = request.compaction_state().then(|| {
-        let state = load::compaction_state(&online, &online.region.stats());
+        let state = crate::metrics::load::compaction_state(&online, &online.region.stats());
         state as i32 // the two messages' enumerations have the same numbers
     });
     let shape =
@@ -69,6 +68,6 @@ pub(super) fn region_load(server: &Arc<RegionServer>, call: &Call) -> Result<Rep
     let wanted = regions
         .iter()
         .filter(|online| table.as_ref().is_none_or(|table| online.region.info().table() == table));
-    let region_loads = wanted.map(|online| load::region_load(online)).collect();
+    let region_loads = wanted.map(|online| server.region_load(online)).collect();
     Ok(Reply::message(&pb::GetRegionLoadResponse { region_loads }))
 }
