@@ -2,16 +2,18 @@
 
 mod common;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use common::*;
-use halcyon_env::{Clock, SystemClock};
+use halcyon_env::sim::{Fault, Operation};
+use halcyon_env::{Clock, FileSystem, SystemClock};
 use halcyon_proto::pb;
 use halcyon_regionserver::{AdminService, MasterLink, RemoteMaster};
 use halcyon_rpc::{Call, Outcome, Reply, RpcError, RpcServer, RpcSettings, Service, Services};
-use halcyon_schema::ServerName;
+use halcyon_schema::{RegionInfo, ServerName, TableName, layout};
 use parking_lot::Mutex;
 use prost::Message;
 
@@ -24,6 +26,7 @@ struct FakeMaster {
     /// Of connections that a server registered on.
     client_versions: Mutex<Vec<Option<(u32, u32)>>>,
     ends: Mutex<Vec<pb::RemoteProcedureResult>>,
+    transitions: Mutex<Vec<pb::RegionStateTransition>>,
 }
 
 impl FakeMaster {
@@ -46,6 +49,11 @@ impl FakeMaster {
                 self.ends.lock().extend(request.result);
                 Ok(Reply::message(&pb::ReportProcedureDoneResponse {}))
             }
+            "ReportRegionStateTransition" => {
+                let request = pb::ReportRegionStateTransitionRequest::decode(call.param.clone()).unwrap();
+                self.transitions.lock().extend(request.transition);
+                Ok(Reply::message(&pb::ReportRegionStateTransitionResponse::default()))
+            }
             method => Err(RpcError::unknown_method(method)),
         }
     }
@@ -67,8 +75,12 @@ struct Cluster {
 impl Cluster {
     fn of(version: Option<&'static str>) -> Cluster {
         let lab = Lab::new();
-        let master =
-            Arc::new(FakeMaster { version, client_versions: Mutex::default(), ends: Mutex::default() });
+        let master = Arc::new(FakeMaster {
+            version,
+            client_versions: Mutex::default(),
+            ends: Mutex::default(),
+            transitions: Mutex::default(),
+        });
         let rpc = lab.runtime.block_on(async {
             let any = "127.0.0.1:0".parse().unwrap();
             let bound =
@@ -87,6 +99,36 @@ impl Cluster {
     fn join(&self) {
         let name = ServerName::new("localhost", 16020, 7);
         self.link.join(&name, &SystemClock::new(), &|| true).unwrap();
+    }
+
+    fn obey(&self) -> Obeying<'_> {
+        let remote = RemoteMaster::start(&self.lab.server, self.link.clone(), Duration::from_secs(3600));
+        let remote = remote.unwrap();
+        let admin = AdminService::obeying(self.lab.server.clone(), &remote);
+        Obeying { lab: &self.lab, admin, _remote: remote }
+    }
+}
+
+/// The admin service of a server that obeys a master.
+struct Obeying<'a> {
+    lab: &'a Lab,
+    admin: AdminService,
+    _remote: Arc<RemoteMaster>,
+}
+
+impl Obeying<'_> {
+    fn call(&self, method: &str, request: &impl Message) -> Result<(), RpcError> {
+        let call = self.lab.raw_call(method, request.encode_to_vec().into(), Vec::new());
+        self.lab.finish(&self.admin, self.admin.call(call)).map(|_| ())
+    }
+}
+
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let clock = SystemClock::new();
+    let until_ns = clock.monotonic_ns() + WAIT_MAX.as_nanos() as u64;
+    while !holds() {
+        assert!(clock.monotonic_ns() < until_ns, "never: {what}");
+        clock.sleep(Duration::from_millis(5));
     }
 }
 
@@ -130,9 +172,7 @@ fn number(field: u8, value: u8) -> Vec<u8> {
 fn remote_procedures_end_with_success_or_a_sentence() {
     let cluster = Cluster::of(Some("2.6.4"));
     cluster.join();
-    let remote =
-        RemoteMaster::start(&cluster.lab.server, cluster.link.clone(), Duration::from_secs(3600)).unwrap();
-    let admin = AdminService::obeying(cluster.lab.server.clone(), &remote);
+    let obeying = cluster.obey();
     let target = ServerName::new("localhost", 16020, 7).to_pb().encode_to_vec();
     let peer = [bytes(1, b"peer"), number(2, 1), bytes(3, &target)].concat();
     let queue = [bytes(1, &target), bytes(2, b"peer-queue")].concat();
@@ -148,13 +188,8 @@ fn remote_procedures_end_with_success_or_a_sentence() {
         ],
         ..Default::default()
     };
-    let call = cluster.lab.raw_call("ExecuteProcedures", request.encode_to_vec().into(), Vec::new());
-    cluster.lab.finish(&admin, admin.call(call)).unwrap();
-    let clock = SystemClock::new();
-    let until_ns = clock.monotonic_ns() + WAIT_MAX.as_nanos() as u64;
-    while cluster.master.ends.lock().len() < 6 && clock.monotonic_ns() < until_ns {
-        clock.sleep(Duration::from_millis(5));
-    }
+    obeying.call("ExecuteProcedures", &request).unwrap();
+    eventually("all six have ended", || cluster.master.ends.lock().len() == 6);
     let mut ends = cluster.master.ends.lock().clone();
     ends.sort_by_key(|end| end.proc_id);
     let told: Vec<_> = ends
@@ -177,13 +212,70 @@ fn a_server_with_a_master_of_its_own_process_is_not_stopped_by_a_call() {
     let cluster = Cluster::of(Some("2.6.4"));
     let refused = cluster.lab.admin::<pb::StopServerResponse>("StopServer", &request).unwrap_err();
     assert!(refused.message.contains("StopServer"), "{}", refused.message);
-    let remote =
-        RemoteMaster::start(&cluster.lab.server, cluster.link.clone(), Duration::from_secs(3600)).unwrap();
-    let admin = AdminService::obeying(cluster.lab.server.clone(), &remote);
-    let call = || cluster.lab.raw_call("StopServer", request.encode_to_vec().into(), Vec::new());
+    let obeying = cluster.obey();
     assert_eq!(cluster.lab.server.stop_wanted(), None);
-    cluster.lab.finish(&admin, admin.call(call())).unwrap();
+    obeying.call("StopServer", &request).unwrap();
     assert_eq!(cluster.lab.server.stop_wanted().as_deref(), Some("maintenance"));
     cluster.lab.put("r", "q", "served until it is stopped");
     cluster.lab.server.stop().unwrap();
+}
+
+/// `CloseRegion` of HBCK: it has no procedure, and the master may not know of it.
+#[test]
+fn a_tool_closes_a_region() {
+    let cluster = Cluster::of(Some("2.6.4"));
+    cluster.join();
+    let obeying = cluster.obey();
+    let close = |region: pb::RegionSpecifier| pb::CloseRegionRequest { region, ..Default::default() };
+    let unknown =
+        pb::RegionSpecifier { r#type: 2, value: Bytes::from_static(b"2140f686c386930b96c060b1030c2875") };
+    let refused = obeying.call("CloseRegion", &close(unknown)).unwrap_err();
+    assert!(refused.class.ends_with("NotServingRegionException"), "{refused:?}");
+    let lab = &cluster.lab;
+    lab.put("r", "q", "in memory");
+    obeying.call("CloseRegion", &close(lab.specifier())).unwrap();
+    eventually("the region is closed", || lab.server.regions().online().is_empty());
+    eventually("the master is told", || cluster.master.transitions.lock().len() == 1);
+    let told = cluster.master.transitions.lock()[0].clone();
+    assert_eq!(told.transition_code(), pb::region_state_transition::TransitionCode::Closed);
+    assert_eq!((told.proc_id, told.region_info), (vec![-1], vec![lab.info.to_pb()]));
+    lab.server.open_region(&lab.info, &table().into()).unwrap();
+    assert_eq!(lab.row("r").len(), 1);
+    lab.server.stop().unwrap();
+}
+
+/// HBase's master asks for it before it moves a region here.
+#[test]
+fn a_region_of_another_server_is_warmed_up_and_not_changed() {
+    let cluster = Cluster::of(Some("2.6.4"));
+    cluster.join();
+    let obeying = cluster.obey();
+    let lab = &cluster.lab;
+    lab.put("r", "q", "value");
+    let name = lab.info.encoded_name();
+    lab.server.flush_region(name, &[]).unwrap();
+    lab.server.close_region(name, false).unwrap();
+    let warm_up = |info: &RegionInfo| {
+        obeying.call("WarmupRegion", &pb::WarmupRegionRequest { region_info: info.to_pb() })
+    };
+    let dir = layout::table_desc_dir(Path::new(ROOT), lab.info.table());
+    let bytes = table().encode_file();
+    lab.fs.create_dir_all(&dir).unwrap();
+    lab.fs.put_new(&dir.join(layout::table_info_name(1, bytes.len())), &bytes).unwrap();
+    let before = lab.fs.dump();
+    warm_up(&lab.info).unwrap();
+    assert_eq!(lab.fs.dump(), before);
+    assert!(lab.server.regions().online().is_empty());
+    let store = format!("{ROOT}/data/default/t/{name}/f/");
+    assert!(before.iter().any(|(path, _)| path.starts_with(&store)), "{before:?}");
+    lab.fs.inject(Fault::new(Operation::Open, &store));
+    let failed = warm_up(&lab.info).unwrap_err();
+    assert!(failed.class.ends_with("IOException"), "{failed:?}");
+    assert_eq!(lab.fs.faults_hit(), 1);
+    let no_table = RegionInfo::new(TableName::parse(b"no").unwrap(), Bytes::new(), Bytes::new(), 1);
+    let failed = warm_up(&no_table).unwrap_err();
+    assert!(failed.message.contains("table no has no descriptor"), "{}", failed.message);
+    let garbage = lab.raw_call("WarmupRegion", Bytes::from_static(b"\xff"), Vec::new());
+    assert!(lab.finish(&obeying.admin, obeying.admin.call(garbage)).is_err());
+    lab.server.stop().unwrap();
 }

@@ -102,10 +102,7 @@ impl Orders {
     ) -> std::result::Result<(), RpcError> {
         let jobs = jobs_of(request, server.server_name())?;
         if !self.queue.has_room(jobs.len()) {
-            return Err(RpcError::new(
-                &exceptions::CALL_QUEUE_TOO_BIG,
-                "too many orders of the master wait here",
-            ));
+            return Err(too_many());
         }
         let now_ns = server.env.clock.monotonic_ns();
         for job in jobs {
@@ -114,6 +111,29 @@ impl Orders {
                 self.queue.push(job, urgent);
             }
         }
+        Ok(())
+    }
+
+    /// Takes an order that comes alone (`CloseRegion`): from a tool, which has no procedure. The region is closed a little
+    /// later. An error if it is not open here.
+    pub(crate) fn take_close(
+        &self,
+        server: &RegionServer,
+        request: &pb::CloseRegionRequest,
+    ) -> std::result::Result<(), RpcError> {
+        let close = close_order(request, server.server_name())?;
+        if server.regions.get(&close.encoded_name).is_none() {
+            let text = format!("region {} is not open here", close.encoded_name);
+            return Err(RpcError::new(&exceptions::NOT_SERVING_REGION, text));
+        }
+        if !self.queue.has_room(1) {
+            return Err(too_many());
+        }
+        tracing::info!(
+            region = close.encoded_name,
+            "a tool has a region closed; the master may not know of it"
+        );
+        self.queue.push(Job::Close(close), false);
         Ok(())
     }
 
@@ -199,6 +219,10 @@ impl Worker for Orders {
     }
 }
 
+fn too_many() -> RpcError {
+    RpcError::new(&exceptions::CALL_QUEUE_TOO_BIG, "too many orders of the master wait here")
+}
+
 fn jobs_of(
     request: &pb::ExecuteProceduresRequest,
     server: &ServerName,
@@ -216,15 +240,7 @@ fn jobs_of(
         }
     }
     for close in &request.close_region {
-        check_start_code(close.server_start_code, server)?;
-        let destination = close.destination_server.as_ref().map(ServerName::from_pb).transpose();
-        let order =
-            Order { procedure: close.close_proc_id(), master_active_ms: close.initiating_master_active_time };
-        jobs.push(Job::Close(CloseOrder {
-            encoded_name: encoded_name(&close.region)?,
-            destination: destination.map_err(|error| errors::to_rpc(&error))?,
-            order,
-        }));
+        jobs.push(Job::Close(close_order(close, server)?));
     }
     for run in &request.proc {
         let procedure = i64::try_from(run.proc_id)
@@ -234,6 +250,22 @@ fn jobs_of(
         jobs.push(Job::Run(RunOrder { class: run.proc_class.clone(), data, order }));
     }
     Ok(jobs)
+}
+
+fn close_order(
+    close: &pb::CloseRegionRequest,
+    server: &ServerName,
+) -> std::result::Result<CloseOrder, RpcError> {
+    check_start_code(close.server_start_code, server)?;
+    let destination = close.destination_server.as_ref().map(ServerName::from_pb).transpose();
+    Ok(CloseOrder {
+        encoded_name: encoded_name(&close.region)?,
+        destination: destination.map_err(|error| errors::to_rpc(&error))?,
+        order: Order {
+            procedure: close.close_proc_id(),
+            master_active_ms: close.initiating_master_active_time,
+        },
+    })
 }
 
 /// An order for a server that was here before is not for this one.

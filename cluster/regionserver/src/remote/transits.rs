@@ -6,6 +6,7 @@ use std::time::Duration;
 use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_proto::pb;
 use halcyon_proto::pb::region_state_transition::TransitionCode;
+use halcyon_region::Region;
 use halcyon_schema::{RegionInfo, TableDescriptor, TableName};
 
 use super::orders::{CloseOrder, OpenOrder, Order, Orders, Then};
@@ -64,6 +65,17 @@ impl Orders {
         }
         self.tell_transition(server, transition(TransitionCode::Closed, &region, None, close.order));
         Then::Done
+    }
+
+    /// Reads what an opening of this region would read, before the master moves it here. Returns the number of store files.
+    /// *Blocking*.
+    pub(crate) fn warm_up(&self, server: &RegionServer, region: &RegionInfo) -> Result<usize> {
+        if server.regions.get(region.encoded_name()).is_some() {
+            return Ok(0);
+        }
+        let table = descriptor(server, region.table())?;
+        let resources = &server.resources;
+        Region::warm_up(&resources.env, &resources.cache, &resources.root, region, &table)
     }
 
     fn tell_transition(&self, server: &RegionServer, transition: pb::RegionStateTransition) -> bool {

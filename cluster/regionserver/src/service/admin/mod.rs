@@ -14,6 +14,7 @@ use halcyon_rpc::{
     AnsweredCalls, Call, CallClass, CallHead, CallParts, Connection, Notable, NotedCall, Outcome, Reply,
     RpcError, Service, Terms,
 };
+use halcyon_schema::RegionInfo;
 
 use super::{Waits, decode, ready};
 use crate::RegionServer;
@@ -46,6 +47,32 @@ impl AdminService {
         let request: pb::StopServerRequest = decode(&call.method, call.param.clone())?;
         self.server.want_stop(&request.reason);
         Ok(Reply::message(&pb::StopServerResponse {}))
+    }
+
+    /// From a tool: the master orders the same by `ExecuteProcedures`.
+    fn close_region(&self, call: &Call) -> Result<Reply, RpcError> {
+        let orders = self.orders.as_ref().ok_or_else(|| errors::unsupported(&call.method))?;
+        let request: pb::CloseRegionRequest = decode(&call.method, call.param.clone())?;
+        orders.take_close(&self.server, &request)?;
+        Ok(Reply::message(&pb::CloseRegionResponse { closed: true }))
+    }
+
+    /// HBase's master asks before it moves a region here, and waits for the answer.
+    fn warm_up(&self, call: Call) -> Outcome {
+        let Some(orders) = self.orders.clone() else { return ready(Err(errors::unsupported(&call.method))) };
+        let request: pb::WarmupRegionRequest = match decode(&call.method, call.param.clone()) {
+            Ok(request) => request,
+            Err(error) => return ready(Err(error)),
+        };
+        let region = match RegionInfo::from_pb(&request.region_info) {
+            Ok(region) => region,
+            Err(error) => return ready(Err(errors::to_rpc(&error))),
+        };
+        pooled(&self.server, call.into_terms(), move |server| {
+            let files_count = orders.warm_up(server, &region).map_err(|error| errors::to_rpc(&error))?;
+            tracing::debug!(region = region.encoded_name(), files_count, "warmed up");
+            Ok(Reply::message(&pb::WarmupRegionResponse {}))
+        })
     }
 
     fn execute_procedures(&self, call: &Call) -> Result<Reply, RpcError> {
@@ -89,6 +116,8 @@ impl Service for AdminService {
         match call.method.as_str() {
             "ExecuteProcedures" => ready(self.execute_procedures(&call)),
             "StopServer" => ready(self.stop_server(&call)),
+            "CloseRegion" => ready(self.close_region(&call)),
+            "WarmupRegion" => self.warm_up(call),
             "FlushRegion" => flush::call(server, call),
             "GetRegionInfo" => info::region_info(server, call),
             "RollWALWriter" => logs::roll(server, call),
@@ -115,9 +144,10 @@ fn answer_now(server: &Arc<RegionServer>, call: &Call) -> Result<Reply, RpcError
         "GetLargeLogResponses" => logs::of_type(server, call, LogType::LargeLog),
         "ClearSlowLogsResponses" => Ok(logs::clear(server)),
         "GetLogEntries" => logs::entries(server, call),
-        // The master opens and closes regions through `master.rs`; replication and the rest are not served.
-        "OpenRegion" | "CloseRegion" | "WarmupRegion" | "ReplicateWALEntry" | "Replay"
-        | "ReplicateToReplica" | "UpdateFavoredNodes" => Err(errors::unsupported(&call.method)),
+        // HBase's master of today opens regions by `ExecuteProcedures` only; replication and the rest are not served.
+        "OpenRegion" | "ReplicateWALEntry" | "Replay" | "ReplicateToReplica" | "UpdateFavoredNodes" => {
+            Err(errors::unsupported(&call.method))
+        }
         method => Err(RpcError::unknown_method(method)),
     }
 }
