@@ -70,6 +70,9 @@ pub struct ServerArgs {
     /// Print the effective settings, each under its source, and exit.
     #[arg(long)]
     pub print_settings: bool,
+    /// Start although the site file or the directory asks for NAME, which Halcyon lacks; accepts the loss. Repeatable.
+    #[arg(long, value_enum, value_name = "NAME")]
+    pub accept_without: Vec<Protection>,
 }
 
 /// Command-line options override `hbase-site.xml`, which overrides the defaults.
@@ -104,9 +107,6 @@ pub struct StandaloneArgs {
     /// Directory that contains hbase-site.xml, and core-site.xml and hdfs-site.xml for a root directory in HDFS.
     #[arg(long, value_name = "DIR")]
     pub config: Option<PathBuf>,
-    /// Start although the site file or the directory asks for NAME, which Halcyon lacks; accepts the loss. Repeatable.
-    #[arg(long, value_enum, value_name = "NAME")]
-    pub accept_without: Vec<Protection>,
 }
 
 /// Command-line options override `hbase-site.xml`, which overrides the defaults.

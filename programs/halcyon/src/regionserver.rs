@@ -27,6 +27,7 @@ use crate::info::{BoundInfo, InfoServer};
 use crate::info_pages::{InfoPages, Port};
 use crate::pages::{Shown, Sources};
 use crate::root::{self, Root};
+use crate::safe_start;
 use crate::settings::{ShownSetting, StandaloneSettings};
 use crate::signals::StopSignals;
 use crate::site::{self, Property};
@@ -53,6 +54,7 @@ pub fn run(args: RegionServerArgs) -> Result<(), Failure> {
         print!("{}", StandaloneSettings::print_by_source(&properties, &flags)?);
         return Ok(());
     }
+    standalone::judge(safe_start::of_member_properties(&properties), &flags.server.accept_without)?;
     standalone::check_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("server").build();
     let runtime = runtime.map_err(|error| format!("cannot start threads: {error}"))?;
@@ -94,6 +96,7 @@ async fn serve(
         (settings.clone(), settings.with_root(told.get("hbase.rootdir").map(String::as_str))?);
     let root = root::open(env.clone(), &settings, &flags, properties)?;
     let wal_root = root::open_wals(&env, &settings, &flags, properties)?;
+    warn_of_lack(&root)?;
     let report_period =
         property(properties, "hbase.regionserver.msginterval").map_or(Ok(REPORT_PERIOD_MS), str::parse);
     let report_period = report_period.map_err(|error| format!("hbase.regionserver.msginterval: {error}"))?;
@@ -216,6 +219,20 @@ async fn join(
             Err(format!("{signal} while waiting for the master"))
         }
     }
+}
+
+/// Warns of what HBase's servers of the cluster enforce and this one does not. The site file, if it is the cluster's, has asked
+/// for the same, and its loss was accepted.
+fn warn_of_lack(root: &Root) -> Result<(), String> {
+    for finding in safe_start::of_member_directory(&root.env, &root.path)? {
+        tracing::warn!(
+            protection = %finding.protection,
+            "the cluster has {}; at this server {}",
+            finding.what,
+            finding.protection.loss()
+        );
+    }
+    Ok(())
 }
 
 /// The settings for the pages, with the root directory that the master has named.

@@ -64,7 +64,7 @@ pub enum Protection {
 
 impl Protection {
     /// What is lost without it.
-    fn loss(self) -> &'static str {
+    pub fn loss(self) -> &'static str {
         match self {
             Protection::Kerberos => "clients are not authenticated",
             Protection::Authorization => "every client may do everything",
@@ -113,6 +113,23 @@ pub fn of_properties(properties: &[Property], root: &str) -> Vec<Finding> {
     findings
 }
 
+/// As [`of_properties`], for a server of a cluster whose master is another process. Peers, system tables and WAL directories
+/// are the master's; tables with coprocessors or a replication scope are refused one by one.
+pub fn of_member_properties(properties: &[Property]) -> Vec<Finding> {
+    let of_servers = |property: &&Property| {
+        !matches!(property.name.as_str(), "hbase.wal.dir" | "hbase.coprocessor.master.classes")
+    };
+    let properties: Vec<Property> = properties.iter().filter(of_servers).cloned().collect();
+    of_properties(&properties, "")
+}
+
+/// What a cluster's root directory holds that its other servers enforce and a member like this does not. Nothing is changed.
+pub fn of_member_directory(env: &Env, root: &Path) -> Result<Vec<Finding>, String> {
+    let mut findings = protecting_tables(env, root)?;
+    findings.retain(|finding| finding.protection != Protection::Replication);
+    Ok(findings)
+}
+
 fn asked_by(name: &str, value: &str, root: &str) -> Option<Protection> {
     let is_true = value.eq_ignore_ascii_case("true");
     let items = || value.split(',').map(str::trim).filter(|item| !item.is_empty());
@@ -154,16 +171,7 @@ pub fn is_same_directory(one: &str, other: &str) -> bool {
 
 /// What a root directory holds that HBase would protect or complete. Nothing is changed.
 pub fn of_directory(env: &Env, root: &Path, is_new_here: bool) -> Result<Vec<Finding>, String> {
-    let mut findings = Vec::new();
-    for (qualifier, protection) in PROTECTING_TABLES {
-        let table = TableName::new(TableName::SYSTEM_NAMESPACE.as_bytes(), qualifier.as_bytes());
-        let dir = layout::table_dir(root, &table.expect("the names above are valid"));
-        let found = env.fs.exists(&dir);
-        if found.map_err(|error| format!("cannot look at the data directory: {error}"))? {
-            let what = format!("table hbase:{qualifier} in {}", dir.display());
-            findings.push(Finding { protection, what });
-        }
-    }
+    let mut findings = protecting_tables(env, root)?;
     let peers = root.join(PEERS_DIR);
     let has_peers = match env.fs.list(&peers) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => false,
@@ -177,6 +185,20 @@ pub fn of_directory(env: &Env, root: &Path, is_new_here: bool) -> Result<Vec<Fin
     let tables = tables.map_err(|error| format!("cannot look at the data directory: {error}"))?;
     for (table, _) in tables.values() {
         findings.extend(of_table(table, &layout::table_desc_dir(root, table.name()), is_new_here));
+    }
+    Ok(findings)
+}
+
+fn protecting_tables(env: &Env, root: &Path) -> Result<Vec<Finding>, String> {
+    let mut findings = Vec::new();
+    for (qualifier, protection) in PROTECTING_TABLES {
+        let table = TableName::new(TableName::SYSTEM_NAMESPACE.as_bytes(), qualifier.as_bytes());
+        let dir = layout::table_dir(root, &table.expect("the names above are valid"));
+        let found = env.fs.exists(&dir);
+        if found.map_err(|error| format!("cannot look at the data directory: {error}"))? {
+            let what = format!("table hbase:{qualifier} in {}", dir.display());
+            findings.push(Finding { protection, what });
+        }
     }
     Ok(findings)
 }
@@ -296,6 +318,25 @@ mod tests {
             property("hbase.coprocessor.enabled", "false"),
         ];
         assert_eq!(of_properties(&properties, "/data"), []);
+    }
+
+    #[test]
+    fn a_member_of_a_cluster_leaves_the_masters_business_to_the_master() {
+        let property = |name: &str, value: &str| Property { name: name.into(), value: value.into() };
+        let properties = [
+            property("hbase.wal.dir", "hdfs://n/wals"),
+            property("hbase.coprocessor.master.classes", "org.x.MasterObserver"),
+            property("hbase.coprocessor.region.classes", "org.x.Observer"),
+            property("hbase.security.authentication", "kerberos"),
+        ];
+        let found: Vec<_> = of_member_properties(&properties).iter().map(|it| it.protection).collect();
+        assert_eq!(found, [Protection::Coprocessors, Protection::Kerberos]);
+        let env = SimFileSystem::new().env();
+        for dir in ["data/hbase/acl", "data/hbase/replication", "peers/p1"] {
+            env.fs.create_dir_all(&Path::new("/hbase").join(dir)).unwrap();
+        }
+        let found = of_member_directory(&env, Path::new("/hbase")).unwrap();
+        assert_eq!(found.iter().map(|it| it.protection).collect::<Vec<_>>(), [Protection::Acls]);
     }
 
     /// Peers and tables were taken for absent when the file system had no answer.

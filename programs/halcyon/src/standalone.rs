@@ -26,7 +26,7 @@ use crate::info_pages::{InfoPages, Port};
 use crate::limits;
 use crate::pages::{Shown, Sources};
 use crate::root::{self, Root};
-use crate::safe_start::{self, Protection};
+use crate::safe_start::{self, Finding, Protection};
 use crate::settings::{ShownSetting, StandaloneSettings};
 use crate::signals::StopSignals;
 use crate::site::{self, Property};
@@ -71,7 +71,7 @@ pub fn run(args: StandaloneArgs) -> Result<(), Failure> {
         return Ok(());
     }
     let root = root::open(env.clone(), &settings, &args, &properties)?;
-    check_safe_start(&root, &settings, &properties, &args.accept_without)?;
+    check_safe_start(&root, &settings, &properties, &args.server.accept_without)?;
     if !settings.bind.is_loopback() {
         tracing::warn!(
             address = %settings.bind,
@@ -109,6 +109,11 @@ fn check_safe_start(
     let is_new_here = !locked.map_err(|error| format!("cannot look at the data directory: {error}"))?;
     let mut findings = safe_start::of_properties(properties, &settings.root_address());
     findings.extend(safe_start::of_directory(&root.env, &root.path, is_new_here)?);
+    judge(findings, accepted)
+}
+
+/// Fails unless all that was found is accepted, and warns of what is.
+pub fn judge(findings: Vec<Finding>, accepted: &[Protection]) -> Result<(), Failure> {
     let judged = safe_start::judge(findings, accepted);
     let warning = judged.map_err(|sentence| Failure { sentence, exit_code: safe_start::EXIT_CODE })?;
     if let Some(warning) = warning {
