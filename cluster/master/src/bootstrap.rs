@@ -1,5 +1,6 @@
 //! What a root directory holds before a master can work in it.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -24,12 +25,20 @@ pub fn root_dir(env: &Env, root: &Path) -> Result<ClusterId> {
     check_version(env, root)?;
     let path = layout::cluster_id_file(root);
     if env.fs.exists(&path)? {
-        return ClusterId::decode_file(&env.fs.read(&path)?).map_err(|error| error.context(path.display()));
+        return read_id(env, &path);
     }
     let id = ClusterId::from_random(random_bytes());
-    env.fs.replace(&path, &id.encode_file())?;
+    match env.fs.put_new(&path, &id.encode_file()) {
+        // Another master began at the same time: its servers know the id already.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return read_id(env, &path),
+        written => written?,
+    }
     info!(%id, root = %root.display(), "a new cluster begins");
     Ok(id)
+}
+
+fn read_id(env: &Env, path: &Path) -> Result<ClusterId> {
+    ClusterId::decode_file(&env.fs.read(path)?).map_err(|error| error.context(path.display()))
 }
 
 /// The gate: a layout this program does not know is left alone.
@@ -91,8 +100,25 @@ pub(crate) fn open_meta(
 mod tests {
     use halcyon_env::FileSystem;
     use halcyon_env::sim::{Fault, Operation, SimFileSystem};
+    use parking_lot::Mutex;
 
     use super::*;
+
+    /// The second of two masters that began at once replaced the id of the first one.
+    #[test]
+    fn the_first_id_stays() {
+        let root = Path::new("/hbase");
+        let dry = SimFileSystem::hdfs(3);
+        root_dir(&dry.env(), root).unwrap();
+        for at in 1..=dry.calls() {
+            let (fs, first) = (SimFileSystem::hdfs(3), Arc::new(Mutex::new(None)));
+            let (other, told) = (fs.clone(), first.clone());
+            fs.pause_at(at, move || *told.lock() = Some(root_dir(&other.env(), root).unwrap()));
+            let second = root_dir(&fs.env(), root).unwrap();
+            let first = first.lock().take();
+            assert_eq!(first, Some(second), "another master began before call {at} of {}", dry.calls());
+        }
+    }
 
     /// A cluster id was taken for absent when the question whether its file exists failed, and a new one replaced it:
     /// servers and clients of the cluster did not know it any more.
