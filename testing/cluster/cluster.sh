@@ -84,7 +84,7 @@ up() {
     echo "DATA=$(printf %q "$data")"
   } > "$DIR/options"
   mkfifo "$DIR/requests"
-  CLUSTER_DIR="$DIR" setsid "$HERE/cluster.sh" keep > "$DIR/keeper.log" 2>&1 < /dev/null &
+  CLUSTER_DIR="$DIR" setsid bash "$HERE/cluster.sh" keep > "$DIR/keeper.log" 2>&1 < /dev/null &
   echo $! > "$DIR/keeper.pid"
   if ! process_await $! "$START_SECONDS" test -e "$DIR/ready"; then
     echo "the cluster did not become ready within $START_SECONDS s; $DIR/keeper.log ends with:" >&2

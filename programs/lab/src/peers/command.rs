@@ -1,4 +1,4 @@
-//! `halcyon lab peers`: what there is to compare with; `halcyon lab start`: one server, until Ctrl-C.
+//! `halcyon lab peers`: what there is to compare with; `halcyon lab start`: one server or a cluster, until Ctrl-C.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use halcyon_env::Env;
 
+use super::cluster::{self, ClusterSpec};
 use super::jdk::{Jdk, SearchPaths, find};
 use super::maven::Jars;
 use super::{
@@ -25,7 +26,7 @@ pub struct PeersArgs {
     cache: Option<PathBuf>,
 }
 
-/// Start a server and run it until Ctrl-C.
+/// Start a server or a cluster and run it until Ctrl-C.
 #[derive(Debug, clap::Args)]
 pub struct StartArgs {
     #[arg(value_enum)]
@@ -47,6 +48,18 @@ pub struct StartArgs {
     /// Durability of acknowledged writes.
     #[arg(long, value_enum, default_value = "written")]
     durability: Durability,
+    /// Region servers of HBase; only of a cluster.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    hbase_servers: u32,
+    /// Region servers of Halcyon; only of a cluster.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    halcyon_servers: u32,
+    /// DataNodes; only of a cluster.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    data_nodes: u32,
+    /// Time after which the cluster ends by itself; only of a cluster.
+    #[arg(long, value_name = "SECONDS", default_value_t = 4 * 3600)]
+    seconds: u64,
     /// A JVM flag, such as --jvm=-XX:MaxGCPauseMillis=50; repeatable.
     #[arg(long = "jvm", value_name = "FLAG", allow_hyphen_values = true)]
     jvm_flags: Vec<String>,
@@ -69,6 +82,8 @@ enum ProductName {
     Halcyon,
     Hbase,
     Accumulo,
+    /// ZooKeeper, HDFS, HBase's master, and region servers of HBase and of Halcyon.
+    Cluster,
 }
 
 fn property(text: &str) -> Result<(String, String), String> {
@@ -77,10 +92,12 @@ fn property(text: &str) -> Result<(String, String), String> {
 }
 
 impl StartArgs {
-    fn spec(&self) -> Spec {
+    /// `None` of a cluster, which is more than one server.
+    fn spec(&self) -> Option<Spec> {
         let (jvm_flags, properties) = (self.jvm_flags.clone(), self.properties.clone());
         let (durability, heap_bytes, jdk) = (self.durability, self.heap, self.jdk);
-        match self.product {
+        Some(match self.product {
+            ProductName::Cluster => return None,
             ProductName::Halcyon => {
                 Spec::Halcyon(HalcyonSpec { memory_bytes: self.heap, durability, properties })
             }
@@ -100,6 +117,19 @@ impl StartArgs {
                     durability,
                 })
             }
+        })
+    }
+
+    fn cluster(&self) -> ClusterSpec {
+        ClusterSpec {
+            jdk: self.jdk,
+            data_nodes: self.data_nodes,
+            hbase_servers: self.hbase_servers,
+            halcyon_servers: self.halcyon_servers,
+            jvm_flags: self.jvm_flags.clone(),
+            properties: self.properties.clone(),
+            seconds: self.seconds,
+            data: self.data.clone(),
         }
     }
 }
@@ -141,7 +171,8 @@ fn jdk_line(jdk: &Jdk) -> String {
 
 /// Runs until Ctrl-C ends this process, and with it the server; or until the server ends.
 pub fn start_and_wait(env: &Env, args: &StartArgs) -> Result<String, String> {
-    let (lab, spec) = (Lab::new(env, args.cache.clone())?, args.spec());
+    let lab = Lab::new(env, args.cache.clone())?;
+    let Some(spec) = args.spec() else { return cluster::run(&lab, &args.cluster()) };
     available(&lab, &spec)?;
     let running = start(&lab, &spec, &args.data, args.keep_data)?;
     let mut text = format!("{}\n{}\n", spec.label(), running.command_line().join(" "));

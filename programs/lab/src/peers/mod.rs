@@ -8,6 +8,7 @@
 //! ```
 //!
 //! - `spec.rs`: what is to be started; `halcyon.rs`, `hbase.rs`, `accumulo.rs`: how
+//! - `cluster.rs`: a cluster of HBase with servers of both kinds, by `testing/cluster`
 //! - `supervisor.rs`, `server_process.rs`: a process between the lab and a server, so that none outlives the lab
 //! - `usage.rs`, `watcher.rs`: processor time, memory and disk of the server's processes; `pauses.rs`: when it stood still
 //!
@@ -15,6 +16,7 @@
 //! shows the last lines of the server's log.
 
 mod accumulo;
+mod cluster;
 mod command;
 mod halcyon;
 mod hbase;
