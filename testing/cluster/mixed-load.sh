@@ -5,14 +5,15 @@
 # VICTIM=hregionserver2 does the same to a server of HBase, in a cluster without Halcyon, for comparison.
 #   mixed-load.sh
 # MOVES, KILLS, FREEZES  how often, default 2, 5 and 5
+# FAULTS                 how often each other process of the cluster is frozen and killed, default 0 (see `faults` below)
 # ROWS                   rows of the table, default 100000
-# FREEZE_SECONDS         how long the server is frozen, default 1 and 20 in turn; the session in ZooKeeper is 10 s
+# FREEZE_SECONDS         how long the server is frozen, default 1 and 20 in turn; the session in ZooKeeper is 10 s, 40 s with FAULTS
 # HALCYON                the binary, default target/release/halcyon below CARGO_TARGET_DIR
 set -euo pipefail
 HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 export CLUSTER_DIR="${CLUSTER_DIR:-/tmp/halcyon-mixed-load}"
 export HALCYON="${HALCYON:-${CARGO_TARGET_DIR:-$HOME/.cache/halcyon/target}/release/halcyon}"
-MOVES="${MOVES:-2}" KILLS="${KILLS:-5}" FREEZES="${FREEZES:-5}" ROWS="${ROWS:-100000}"
+MOVES="${MOVES:-2}" KILLS="${KILLS:-5}" FREEZES="${FREEZES:-5}" FAULTS="${FAULTS:-0}" ROWS="${ROWS:-100000}"
 read -r -a FREEZE_SECONDS <<< "${FREEZE_SECONDS:-1 20}"
 [ -x "$HALCYON" ] || { echo "no program at $HALCYON: build it, or set HALCYON" >&2; exit 66; }
 . "$HERE/mixed.sh"
@@ -21,7 +22,8 @@ client26_classes
 VICTIM="${VICTIM:-halcyon1}"
 [ "$VICTIM" = halcyon1 ] && servers=(--hregionservers 1 --halcyons 1) || servers=(--hregionservers 2 --halcyons 0)
 CLIENT=""
-trap '[ -z "$CLIENT" ] || kill "$CLIENT" 2> /dev/null; cluster down' EXIT
+# The client is a child of the shell that is CLIENT.
+trap '[ -z "$CLIENT" ] || pkill -TERM -P "$CLIENT" || true; cluster down' EXIT
 trap 'exit 143' TERM INT
 
 is_open() { # is_open TABLE: every region of it
@@ -46,12 +48,38 @@ start_again() { # start_again SERVER: a new process in the place of the one that
   OURS="$(name_of "$VICTIM")"
 }
 
+is_now() { # is_now PROCESS STATE
+  local found
+  found="$(cluster status)" && grep -q "^$1 $2" <<< "$found"
+}
+operations() { sed -n 's/^so far: \([0-9]*\) operations.*/\1/p' "$CLUSTER_DIR/client.log" | tail -n 1; }
+has_gone_on() { # has_gone_on OPERATIONS: the client has done more than so many
+  local found
+  found="$(operations)" && [ "${found:-0}" -gt "$1" ]
+}
+# What can happen to the servers that those of regions need: process, what, seconds. With FAULTS the session is 40 s.
+faults=("zookeeper freeze 5" "zookeeper kill 3" "namenode freeze 30" "namenode kill 5" "datanode1 kill 20" "datanode2 freeze 20"
+  "hmaster freeze 20" "hmaster kill 5")
+disturb() { # disturb PROCESS freeze|kill SECONDS
+  local before
+  cluster "$2" "$1"
+  [ "$2" = freeze ] && is_now "$1" frozen || is_now "$1" ended || fail "$1: $2 had no effect"
+  before="$(operations)"
+  sleep "$3"
+  [ "$2" = freeze ] && cluster thaw "$1" || cluster start "$1"
+  wait_for 60 is_now "$1" running
+  wait_for 120 is_open load
+  wait_for 120 has_gone_on "$before"
+}
+
 properties=()
 for kind in "" read. write.; do # HBase's master, too, waits for a frozen server's answer
   properties+=(--property "hbase.rpc.${kind}timeout=10000")
 done
 properties+=(--property dfs.client.socket-timeout=60000)
-cluster up --parts "zookeeper hdfs hbaseservers" "${servers[@]}" "${properties[@]}" --seconds $((900 + MOVES * 60 + KILLS * 60 + FREEZES * 90 + ROWS / 2000)) > /dev/null
+# HBase's servers end with their session: it has to outlast a ZooKeeper that is frozen, also on a busy machine.
+[ "$FAULTS" = 0 ] || properties+=(--property zookeeper.session.timeout=40000)
+cluster up --parts "zookeeper hdfs hbaseservers" "${servers[@]}" "${properties[@]}" --seconds $((900 + MOVES * 60 + KILLS * 60 + FREEZES * 90 + FAULTS * 600 + ROWS / 2000)) > /dev/null
 ZK="$(setting_of zookeeper)"
 OURS="$(name_of "$VICTIM")" THEIRS="$(name_of hregionserver1)"
 echo "servers: $OURS ($VICTIM), $THEIRS (hregionserver1)"
@@ -96,6 +124,16 @@ for ((round = 1; round <= FREEZES; round++)); do
   wait_for 60 is_open load
   echo "freeze $round of $seconds s: $regions regions were there; $(tail -n 1 "$CLUSTER_DIR/client.log")"
   client_works
+done
+for ((round = 1; round <= FAULTS; round++)); do
+  for fault in "${faults[@]}"; do
+    move_half load "$OURS"
+    # shellcheck disable=SC2086
+    disturb $fault
+    for process in "$VICTIM" hregionserver1; do is_now "$process" running || fail "$fault: $process has ended"; done
+    echo "fault $round, $fault s: $(at_server load "$OURS") regions at $VICTIM; $(tail -n 1 "$CLUSTER_DIR/client.log")"
+    client_works
+  done
 done
 touch "$CLUSTER_DIR/stop"
 result=0
