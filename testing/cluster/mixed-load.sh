@@ -52,11 +52,12 @@ is_now() { # is_now PROCESS STATE
   local found
   found="$(cluster status)" && grep -q "^$1 $2" <<< "$found"
 }
-operations() { sed -n 's/^so far: \([0-9]*\) operations.*/\1/p' "$CLUSTER_DIR/client.log" | tail -n 1; }
-has_gone_on() { # has_gone_on OPERATIONS: the client has done more than so many
+operations() { # 0 before the client's first report
   local found
-  found="$(operations)" && [ "${found:-0}" -gt "$1" ]
+  found="$(sed -n 's/^so far: \([0-9]*\) operations.*/\1/p' "$CLUSTER_DIR/client.log" | tail -n 1)"
+  echo "${found:-0}"
 }
+has_gone_on() { [ "$(operations)" -gt "$1" ]; } # has_gone_on OPERATIONS: the client has done more than these
 # What can happen to the servers that those of regions need: process, what, seconds. With FAULTS the session is 40 s.
 faults=("zookeeper freeze 5" "zookeeper kill 3" "namenode freeze 30" "namenode kill 5" "datanode1 kill 20" "datanode2 freeze 20"
   "hmaster freeze 20" "hmaster kill 5")
