@@ -1,5 +1,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use std::{fmt, io};
 
 /// One name in a directory.
@@ -167,6 +168,30 @@ pub trait WritableFile: Send {
         self.sync()
     }
 
+    /// Writes bytes and waits until they are as durable as after `sync` (`to_disk`) or `flush`, but not longer than `limit`.
+    /// After [`Attempt::Late`] the bytes are in the file, and one of the two goes on waiting.
+    fn write_within(&mut self, bytes: &[u8], to_disk: bool, limit: Duration) -> Attempt {
+        let _ = (bytes, to_disk, limit);
+        Attempt::NotMade
+    }
+
+    /// After [`Attempt::Late`]: whether some machines have answered and others have not. Those are left out of new logs for
+    /// a while, and [`WritableFile::check`] fails for files that they have.
+    fn blame_late(&mut self) -> bool {
+        false
+    }
+
+    /// An error if the file can take no bytes, as far as is known without asking anybody.
+    fn check(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Whether the file has fewer copies than it should, because machines had failed when it was made, and a new one would
+    /// have all.
+    fn is_thin(&self) -> bool {
+        false
+    }
+
     /// Cuts the file back to its first `len` bytes, after a write that failed; later writes go on from there. The cut
     /// is durable after `sync`; until then a crash may show more.
     fn truncate(&mut self, len: u64) -> io::Result<()>;
@@ -184,6 +209,16 @@ pub trait WritableFile: Send {
     }
 
     fn path(&self) -> &Path;
+}
+
+/// What became of a write with a limit.
+#[derive(Debug)]
+pub enum Attempt {
+    Done(io::Result<()>),
+    /// The time is over.
+    Late,
+    /// This file cannot stop waiting. Nothing was done.
+    NotMade,
 }
 
 /// An open file for positional reads; shared between threads.

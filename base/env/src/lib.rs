@@ -33,7 +33,7 @@ use std::time::Duration;
 pub use activity::{Activity, Before, Holder};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use fs::{
-    BlockHosts, DirEntry, FileLock, FileSystem, ReadableFile, UpdatableFile, WritableFile, in_doubt,
+    Attempt, BlockHosts, DirEntry, FileLock, FileSystem, ReadableFile, UpdatableFile, WritableFile, in_doubt,
     is_in_doubt,
 };
 pub use invariants::{INVARIANTS, Witness};

@@ -200,6 +200,11 @@ impl SimFileSystem {
         self.thawed.notify_all();
     }
 
+    /// Whether writers of HDFS can stop waiting for late DataNodes. Default: with odd seeds.
+    pub fn set_waits_within(&self, waits_within: bool) {
+        self.with_hdfs(|hdfs, _| hdfs.waits_within = waits_within);
+    }
+
     /// The DataNodes of a file in HDFS.
     pub fn data_nodes_of(&self, path: &Path) -> io::Result<Vec<usize>> {
         let state = self.state.lock();

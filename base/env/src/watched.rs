@@ -3,9 +3,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::{
-    BlockHosts, Clock, DirEntry, FileLock, FileSystem, ReadableFile, Stalls, UpdatableFile, Watch,
+    Attempt, BlockHosts, Clock, DirEntry, FileLock, FileSystem, ReadableFile, Stalls, UpdatableFile, Watch,
     WritableFile,
 };
 
@@ -126,7 +127,7 @@ struct WatchedWriter {
 }
 
 impl WatchedWriter {
-    fn over_sync(&mut self, sync: impl FnOnce(&mut dyn WritableFile) -> io::Result<()>) -> io::Result<()> {
+    fn over_sync<T>(&mut self, sync: impl FnOnce(&mut dyn WritableFile) -> T) -> T {
         let WatchedWriter { inner, watch } = self;
         let started_ns = watch.clock.monotonic_ns();
         let synced = sync(&mut **inner);
@@ -152,6 +153,22 @@ impl WritableFile for WatchedWriter {
 
     fn flush(&mut self) -> io::Result<()> {
         self.over_sync(|inner| inner.flush())
+    }
+
+    fn write_within(&mut self, bytes: &[u8], to_disk: bool, limit: Duration) -> Attempt {
+        self.over_sync(|inner| inner.write_within(bytes, to_disk, limit))
+    }
+
+    fn blame_late(&mut self) -> bool {
+        self.inner.blame_late()
+    }
+
+    fn check(&mut self) -> io::Result<()> {
+        self.inner.check()
+    }
+
+    fn is_thin(&self) -> bool {
+        self.inner.is_thin()
     }
 
     fn truncate(&mut self, len: u64) -> io::Result<()> {

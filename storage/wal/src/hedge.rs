@@ -1,10 +1,14 @@
 //! Late syncs of files on other machines.
 //!
-//! A DataNode that hangs delays a sync for as long as the file system waits for its answer. So a round is written and
-//! synced on a thread of the caller's ([`SyncThreads`]), and the thread that drives waits for it. If the answer is late,
-//! the same entries go to the spare file as well, on another thread. The first file that answers well is the log's
+//! A DataNode that hangs delays a sync for as long as the file system waits for its answer. So the thread that drives waits
+//! for a limited time only ([`WritableFile::write_within`]). If the answer is late, a thread of the caller's
+//! ([`SyncThreads`]) goes on waiting, and the same entries go to the spare file as well, on another thread. A file that
+//! cannot stop waiting is written on such a thread from the beginning. The first file that answers well is the log's
 //! current file from then on. The other one is dropped when it answers, which abandons it, and it stays with the closed
 //! files until the regions have flushed what it may hold.
+//!
+//! If only some machines of the file are late and the spare file has them too, the current file is given up at once
+//! (`replace.rs`): the next one does without those machines.
 //!
 //! Entries then stand in two files, as after an error (`replace.rs`), and their checks are made anew for the second.
 //!
@@ -22,8 +26,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use halcyon_cell::Result;
-use halcyon_env::WritableFile;
 use halcyon_env::sync::{Condvar, Mutex};
+use halcyon_env::{Attempt, WritableFile};
 
 use crate::appends::Batch;
 use crate::format::reset_checks;
@@ -86,8 +90,9 @@ struct Answer {
 }
 
 impl Answer {
+    /// Without bytes it only waits for those that were written before.
     fn of(which: Which, mut file: Box<dyn WritableFile>, bytes: &[u8], to_disk: bool) -> Answer {
-        let written = file.write_all(bytes);
+        let written = if bytes.is_empty() { Ok(()) } else { file.write_all(bytes) };
         let result = written.and_then(|()| if to_disk { file.sync() } else { file.flush() });
         Answer { which, file, result }
     }
@@ -244,14 +249,66 @@ impl Wal {
     /// and otherwise if nobody needs them any more.
     pub(crate) fn put_racing(&self, late: &LateSyncs, writer: &mut Writer, batch: &mut Batch) -> Result<Put> {
         let begin_ns = self.env.clock.monotonic_ns();
+        let to_disk = self.syncs_to_disk(batch.disk_wanted);
+        let limit = writer.lateness.limit(late);
+        match writer.file().write_within(&batch.buffer, to_disk, limit) {
+            Attempt::Done(result) => {
+                result?;
+                let now_ns = self.env.clock.monotonic_ns();
+                writer.lateness.times.note(now_ns.saturating_sub(begin_ns), now_ns);
+                self.note_put(begin_ns, now_ns);
+                Ok(Put::Written)
+            }
+            Attempt::Late => {
+                self.give_up_if_useless(writer, limit)?;
+                self.race(late, writer, batch, begin_ns, to_disk, None)
+            }
+            Attempt::NotMade => self.race(late, writer, batch, begin_ns, to_disk, Some(limit)),
+        }
+    }
+
+    /// An error if the current file waits for machines that the spare file has as well, while others have answered.
+    fn give_up_if_useless(&self, writer: &mut Writer, limit: Duration) -> Result<()> {
+        let now_ns = self.env.clock.monotonic_ns();
+        if !writer.lateness.may_hedge(now_ns) || !writer.file().blame_late() {
+            return Ok(());
+        }
+        if let Some(spare) = self.take_fit_spare() {
+            *self.spare_file.lock() = Some(spare);
+            return Ok(());
+        }
+        writer.lateness.hedged_ns = Some(now_ns);
+        let text =
+            format!("{} is given up: a part of its machines is late by {limit:?}", writer.path.display());
+        Err(io::Error::new(io::ErrorKind::TimedOut, text).into())
+    }
+
+    fn note_put(&self, begin_ns: u64, now_ns: u64) {
+        self.counters.wrote();
+        self.counters.synced(now_ns.saturating_sub(begin_ns));
+        self.errors.end();
+    }
+
+    /// With `begin_within` the current file is written now, and is late after that time; without, it is late already.
+    fn race(
+        &self,
+        late: &LateSyncs,
+        writer: &mut Writer,
+        batch: &mut Batch,
+        begin_ns: u64,
+        to_disk: bool,
+        begin_within: Option<Duration>,
+    ) -> Result<Put> {
         let buffer = &mut batch.buffer;
         let bytes = Arc::new(mem::take(buffer));
-        let race = Race::new(self.syncs_to_disk(batch.disk_wanted));
+        let race = Race::new(to_disk);
         let file = writer.file.take().expect("a closed WAL takes no entries, so nobody asks for its file");
-        if let Some(file) = race.start(&*late.threads, Which::Current, file, bytes.clone()) {
-            race.answer(Answer::of(Which::Current, file, &bytes, race.to_disk)); // no thread is idle
+        let unwritten = if begin_within.is_some() { bytes.clone() } else { Arc::default() };
+        if let Some(file) = race.start(&*late.threads, Which::Current, file, unwritten.clone()) {
+            race.answer(Answer::of(Which::Current, file, &unwritten, race.to_disk)); // no thread is idle
         }
-        let first = race.next(Some(writer.lateness.limit(late)));
+        drop(unwritten);
+        let first = race.next(Some(begin_within.unwrap_or_default()));
         let spare = if first.is_none() { self.start_spare(late, writer, &race, &bytes) } else { None };
         let raced = finish(&race, first, spare.is_some());
         let now_ns = self.env.clock.monotonic_ns();
@@ -275,9 +332,7 @@ impl Wal {
             return Err(error.into());
         }
         *buffer = Arc::into_inner(bytes).unwrap_or_default();
-        self.counters.wrote();
-        self.counters.synced(now_ns.saturating_sub(begin_ns));
-        self.errors.end();
+        self.note_put(begin_ns, now_ns);
         Ok(Put::Written)
     }
 

@@ -29,7 +29,7 @@ use halcyon_cell::{Error, Result};
 use halcyon_env::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::SyncMode;
-use crate::appends::Batch;
+use crate::appends::{Batch, Unflushed};
 use crate::format::reset_checks;
 use crate::full::{RETRY_PERIOD, is_no_space};
 use crate::log::{Wal, Writer};
@@ -169,6 +169,7 @@ impl Wal {
     fn go_on_in(&self, made: Option<NewFile>) -> Result<Replacement> {
         let mut guard = self.writer.lock();
         let writer: &mut Writer = &mut guard;
+        let made = made.or_else(|| self.take_fit_spare());
         let (unflushed, file, new_file) = {
             let mut appends = self.appends.unwatched().lock();
             if appends.stopped.is_some() || appends.broken.is_none() {
@@ -178,9 +179,7 @@ impl Wal {
                 made.into_iter().for_each(|made| self.put_aside(made));
                 return running.map(|()| Replacement::NotNeeded);
             }
-            let Some((file, new_file)) = made.or_else(|| self.spare_file.lock().take()) else {
-                return Ok(Replacement::NoFile);
-            };
+            let Some((file, new_file)) = made else { return Ok(Replacement::NoFile) };
             if let Err(error) = reset_checks(&mut appends.buffer) {
                 drop(appends);
                 self.fail(&error);
@@ -255,8 +254,21 @@ impl Wal {
 
     /// The spare file, or one that is made now.
     pub(crate) fn take_file(&self, rolling: &mut Rolling) -> io::Result<NewFile> {
-        let spare = self.spare_file.lock().take();
+        let spare = self.take_fit_spare();
         spare.map_or_else(|| rolling.create_file(&self.env, &self.config), Ok)
+    }
+
+    /// The spare file, unless a machine of it is known to have failed. Then it goes to the closed files, to be sealed and
+    /// archived with them.
+    pub(crate) fn take_fit_spare(&self) -> Option<NewFile> {
+        let (mut file, path) = self.spare_file.lock().take()?;
+        let Err(error) = file.check() else { return Some((file, path)) };
+        tracing::warn!(%error, "the spare log is of no use");
+        let closed =
+            ClosedFile { path, bytes: file.len(), unflushed: Unflushed::default(), may_be_open: true };
+        drop(file); // abandoned
+        self.files.lock().push(closed);
+        None
     }
 
     /// Leaves a file without entries to the next roll or replacement.

@@ -11,6 +11,7 @@ use std::mem;
 use std::path::{Path, PathBuf};
 
 use halcyon_cell::{Error, ErrorKind, Result, SeqId};
+use halcyon_env::sync::MutexGuard;
 use halcyon_env::{Env, WritableFile};
 
 use crate::appends::Unflushed;
@@ -43,6 +44,10 @@ pub(crate) type NewFile = (Box<dyn WritableFile>, PathBuf);
 /// The error of a file that could not be made.
 pub(crate) fn not_made(error: io::Error) -> Error {
     Error::from(error).context("could not make a new log")
+}
+
+fn is_thin(writer: MutexGuard<'_, Writer>) -> bool {
+    writer.file.as_ref().is_some_and(|file| file.is_thin())
 }
 
 /// Closed files that are not archived, oldest first.
@@ -86,18 +91,25 @@ impl Wal {
         rolled.map(|rolled| self.outcome_of(rolled))
     }
 
-    /// Rolls if the current file and what is buffered for it have reached the size for that. Cheap otherwise.
+    /// Rolls if the current file and what is buffered for it have reached the size for that, or if the file has too few
+    /// copies. Cheap otherwise.
     pub fn roll_if_needed(&self) -> Result<Option<RollOutcome>> {
-        if self.current_bytes() < self.config.roll_size_bytes {
+        if !self.is_roll_due() {
             return Ok(None);
         }
         let mut rolling = self.rolling.lock();
-        if self.current_bytes() < self.config.roll_size_bytes {
+        if !self.is_roll_due() {
             return Ok(None); // somebody else has done it
         }
         let rolled = self.roll_holding(&mut rolling);
         drop(rolling);
         rolled.map(|rolled| Some(self.outcome_of(rolled)))
+    }
+
+    fn is_roll_due(&self) -> bool {
+        let is_large = self.current_bytes() >= self.config.roll_size_bytes;
+        let is_remote = self.config.sync_mode == SyncMode::Remote;
+        is_large || (is_remote && self.writer.try_lock().is_some_and(is_thin))
     }
 
     fn outcome_of(&self, Replaced { new_file, old_file }: Replaced) -> RollOutcome {

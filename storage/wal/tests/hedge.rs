@@ -59,7 +59,12 @@ impl Bench {
     }
 
     fn with(seed: u64, late: Duration, adapt: impl FnOnce(&mut WalConfig)) -> Bench {
+        Bench::made(seed, late, false, adapt)
+    }
+
+    fn made(seed: u64, late: Duration, waits_within: bool, adapt: impl FnOnce(&mut WalConfig)) -> Bench {
         let fs = SimFileSystem::hdfs(seed);
+        fs.set_waits_within(waits_within);
         let clock = Arc::new(ManualClock::at(1_700_000_000_000));
         let threads = Arc::new(Threads { left: AtomicUsize::new(usize::MAX) });
         let mut config = WalConfig::new(DIR, "/hbase/oldWALs", "s");
@@ -288,4 +293,100 @@ fn a_log_without_idle_threads_waits() {
         bench.check_told(1..=1);
         assert_eq!((bench.wal.stats().late_syncs, bench.spare()), (0, spare), "{left} threads");
     }
+}
+
+/// The log's own thread writes, and stops waiting. The spare file lies on other machines and takes over.
+#[test]
+fn a_late_round_goes_to_a_spare_file_without_the_slow_machine() {
+    let made = (1..100).find_map(|seed| {
+        let bench = Bench::made(seed, Duration::from_millis(5), true, |_| {});
+        let of_spare = bench.fs.data_nodes_of(&bench.spare()).unwrap();
+        let of_current = bench.fs.data_nodes_of(&bench.wal.current_file()).unwrap();
+        let slow = of_current.into_iter().find(|node| !of_spare.contains(node))?;
+        Some((bench, slow))
+    });
+    let (bench, slow) = made.expect("not all files lie on the same DataNodes");
+    bench.threads.left.store(0, Ordering::SeqCst);
+    bench.append(1);
+    bench.wal.drive(); // needs no thread
+    bench.threads.left.store(usize::MAX, Ordering::SeqCst);
+    let spare = bench.spare();
+    bench.fs.freeze_data_node(slow, true);
+    bench.append(2);
+    bench.wal.drive();
+    assert_eq!(bench.wal.current_file(), spare);
+    bench.check_told(1..=2);
+    assert_eq!((bench.wal.stats().replacements, bench.wal.stats().late_syncs), (1, 1));
+    bench.fs.freeze_data_node(slow, false);
+    bench.append(3);
+    bench.wal.drive();
+    assert_eq!(Bench::recovered(&bench.fs.crash(CrashMode::Drop, 3)), [1, 2, 3]);
+}
+
+/// The spare file has the slow machine, too: the log goes on in a third file without it, and nothing is lost in any crash.
+#[test]
+fn a_late_round_goes_to_a_new_file_if_the_spare_has_the_slow_machine() {
+    for mode in CrashMode::ALL {
+        let made = (1..100).find_map(|seed| {
+            let bench = Bench::made(seed, Duration::from_millis(5), true, |_| {});
+            let of_spare = bench.fs.data_nodes_of(&bench.spare()).unwrap();
+            let of_current = bench.fs.data_nodes_of(&bench.wal.current_file()).unwrap();
+            let slow = of_current.into_iter().find(|node| of_spare.contains(node))?;
+            Some((bench, slow))
+        });
+        let (bench, slow) = made.expect("four DataNodes have two files of three");
+        bench.append(1);
+        bench.wal.drive();
+        let (first, spare) = (bench.wal.current_file(), bench.spare());
+        bench.fs.freeze_data_node(slow, true);
+        bench.append(2);
+        bench.append(3);
+        bench.wal.drive();
+        bench.wal.drive();
+        let third = bench.wal.current_file();
+        assert!(third != first && third != spare, "{third:?}");
+        assert!(!bench.fs.data_nodes_of(&third).unwrap().contains(&slow));
+        bench.check_told(1..=3);
+        assert_eq!((bench.wal.stats().replacements, bench.wal.stats().late_syncs), (1, 0));
+        // The spare file is not forgotten: it goes to the archive with the others.
+        bench.fs.freeze_data_node(slow, false);
+        assert_eq!(bench.wal.stats().files_count, 3);
+        assert!(bench.wal.archive().iter().any(|file| file.file_name() == spare.file_name()));
+        assert_eq!(Bench::recovered(&bench.fs.crash(mode, 1)), [1, 2, 3], "{mode:?}");
+    }
+}
+
+/// All machines are late: nobody is blamed, and the first answer counts.
+#[test]
+fn nobody_is_blamed_when_all_machines_are_late() {
+    let bench = Bench::made(1, Duration::from_millis(2), true, |_| {});
+    (0..4).for_each(|node| bench.fs.freeze_data_node(node, true));
+    bench.append(1);
+    let wal = bench.wal.clone();
+    let driver = spawn_thread("driver", move || _ = wal.drive()).unwrap();
+    wait_until("the round goes to the spare", || bench.wal.stats().late_syncs == 1);
+    (0..4).for_each(|node| bench.fs.freeze_data_node(node, false));
+    driver.join().unwrap();
+    bench.check_told(1..=1);
+    assert_eq!(bench.wal.stats().files_count, 2);
+}
+
+/// A spare file on a machine that died is not tried.
+#[test]
+fn a_spare_file_on_a_dead_machine_is_left_out() {
+    let bench = Bench::made(3, Duration::from_secs(20), true, |_| {});
+    bench.append(1);
+    bench.wal.drive();
+    let spare = bench.spare();
+    let of_spare = bench.fs.data_nodes_of(&spare).unwrap();
+    let of_current = bench.fs.data_nodes_of(&bench.wal.current_file()).unwrap();
+    let dead = of_current.into_iter().find(|node| of_spare.contains(node)).expect("four have two of three");
+    bench.fs.set_data_node(dead, false);
+    bench.append(2);
+    for _ in 0..50 {
+        bench.wal.drive();
+        bench.clock.advance(Duration::from_secs(1)); // a new file may get the dead machine
+    }
+    assert_ne!(bench.wal.current_file(), spare);
+    bench.check_told(1..=2);
 }

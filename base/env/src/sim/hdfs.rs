@@ -42,6 +42,10 @@ pub(super) struct Hdfs {
     pub(super) dice: Dice,
     is_up: [bool; DATA_NODES],
     is_frozen: [bool; DATA_NODES],
+    /// They were late for a writer, which makes no new files there if it can help it.
+    is_blamed: [bool; DATA_NODES],
+    /// Writers may stop waiting ([`WritableFile::write_within`](crate::WritableFile::write_within)).
+    pub(super) waits_within: bool,
     next_lease: u64,
     /// Requests that have not arrived yet, oldest first.
     pub(super) late: Vec<LateChange>,
@@ -62,6 +66,8 @@ impl Hdfs {
             dice: Dice::new(seed),
             is_up: [true; DATA_NODES],
             is_frozen: [false; DATA_NODES],
+            is_blamed: [false; DATA_NODES],
+            waits_within: seed % 2 == 1,
             next_lease: 1,
             late: Vec::new(),
             disturb_one_in: None,
@@ -92,14 +98,35 @@ impl Hdfs {
         replicas.on.iter().any(|node| self.is_frozen[*node])
     }
 
+    /// The frozen DataNodes of the file are avoided from now on, if it has others.
+    pub(super) fn blame_frozen(&mut self, tree: &Tree, node: NodeId) -> bool {
+        let on = tree.file(node).replicas.as_ref().expect("a file of HDFS").on;
+        let frozen: Vec<usize> = on.into_iter().filter(|node| self.is_frozen[*node]).collect();
+        if frozen.len() == on.len() {
+            return false;
+        }
+        frozen.iter().for_each(|node| self.is_blamed[*node] = true);
+        !frozen.is_empty()
+    }
+
+    /// An error if the writer knows that a DataNode of the file is of no use.
+    pub(super) fn check_fit(&self, tree: &Tree, node: NodeId, path: &Path) -> io::Result<()> {
+        let on = tree.file(node).replicas.as_ref().expect("a file of HDFS").on;
+        match on.iter().find(|node| !self.is_up[**node] || self.is_blamed[**node]) {
+            None => Ok(()),
+            Some(node) => Err(not_written(path, *node)),
+        }
+    }
+
     /// Where a new file lies, with the lease of its writer. The NameNode learns late that a DataNode is gone.
     pub(super) fn place(&mut self) -> Replicas {
         let mut nodes: Vec<usize> = (0..DATA_NODES).collect();
         let mut on = [0; REPLICAS];
         for (at, node) in on.iter_mut().enumerate() {
             let left = DATA_NODES - at;
-            let live: Vec<usize> = (0..left).filter(|at| self.is_up[nodes[*at]]).collect();
-            let knows = !live.is_empty() && !self.dice.one_in(4);
+            let is_well = |at: &usize| self.is_up[nodes[*at]] && !self.is_blamed[nodes[*at]];
+            let live: Vec<usize> = (0..left).filter(is_well).collect();
+            let knows = !live.is_empty() && (self.is_blamed.contains(&true) || !self.dice.one_in(4));
             let chosen = if knows { self.dice.pick(&live) } else { self.dice.below(left) };
             *node = nodes.remove(chosen);
         }

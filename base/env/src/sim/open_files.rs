@@ -2,11 +2,12 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::files::unsupported;
 use super::tree::{self, NodeId};
 use super::{Operation, SimFileSystem, State};
-use crate::{BlockHosts, FileLock, ReadableFile, UpdatableFile, WritableFile};
+use crate::{Attempt, BlockHosts, FileLock, ReadableFile, UpdatableFile, WritableFile};
 
 pub(super) struct SimWritable {
     pub(super) files: SimFileSystem,
@@ -48,20 +49,39 @@ impl SimWritable {
         Ok(())
     }
 
+    /// With a limit, `Late` if a DataNode is frozen for so long.
+    fn sync_within(&self, limit: Option<Duration>) -> Attempt {
+        match self.wait_and_sync(limit) {
+            Ok(true) => Attempt::Done(Ok(())),
+            Ok(false) => Attempt::Late,
+            Err(error) => Attempt::Done(Err(error)),
+        }
+    }
+
     fn sync_now(&self) -> io::Result<()> {
+        self.wait_and_sync(None).map(|_| ())
+    }
+
+    fn wait_and_sync(&self, limit: Option<Duration>) -> io::Result<bool> {
         let mut state = self.files.enter();
         state.check_alive(&self.path)?;
         self.check_usable()?;
-        let Some(lease) = self.lease else { return state.sync_file(self.node, &self.path) };
+        let Some(lease) = self.lease else {
+            return state.sync_file(self.node, &self.path).map(|()| true);
+        };
         while !state.dead && state.hdfs.as_ref().is_some_and(|hdfs| hdfs.is_frozen(&state.tree, self.node)) {
-            self.files.thawed.wait(&mut state);
+            match limit {
+                None => self.files.thawed.wait(&mut state),
+                Some(limit) if self.files.thawed.wait_for(&mut state, limit).timed_out() => return Ok(false),
+                Some(_) => {}
+            }
         }
         state.check_alive(&self.path)?;
         state.faults.check(Operation::Sync, &self.path)?;
         state.check_lease(self.node, lease, &self.path)?;
         state.sync_point(&self.path)?;
         state.tree.sync_file(self.node);
-        Ok(())
+        Ok(true)
     }
 
     fn close_now(&self) -> io::Result<()> {
@@ -109,6 +129,33 @@ impl WritableFile for SimWritable {
     /// What was flushed is on the disks, too: a simulated crash is that of one machine, not of all DataNodes at once.
     fn flush(&mut self) -> io::Result<()> {
         self.sync_now().map_err(|error| self.failed(error))
+    }
+
+    fn write_within(&mut self, bytes: &[u8], to_disk: bool, limit: Duration) -> Attempt {
+        if !self.files.state.lock().hdfs.as_ref().is_some_and(|hdfs| hdfs.waits_within) {
+            return Attempt::NotMade;
+        }
+        if let Err(error) = self.write_all(bytes) {
+            return Attempt::Done(Err(error));
+        }
+        self.files.state.lock().disk_syncs += u64::from(to_disk);
+        match self.sync_within(Some(limit)) {
+            Attempt::Done(result) => Attempt::Done(result.map_err(|error| self.failed(error))),
+            other => other,
+        }
+    }
+
+    fn blame_late(&mut self) -> bool {
+        let mut state = self.files.state.lock();
+        let State { tree, hdfs, .. } = &mut *state;
+        hdfs.as_mut().is_some_and(|hdfs| hdfs.blame_frozen(tree, self.node))
+    }
+
+    fn check(&mut self) -> io::Result<()> {
+        self.check_usable()?;
+        let state = self.files.state.lock();
+        let Some(hdfs) = state.hdfs.as_ref().filter(|hdfs| hdfs.waits_within) else { return Ok(()) };
+        hdfs.check_fit(&state.tree, self.node, &self.path)
     }
 
     fn truncate(&mut self, len: u64) -> io::Result<()> {
