@@ -13,6 +13,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 
 use crate::HdfsAddress;
+use crate::avoided::Avoided;
 use crate::failure::Failure;
 use crate::hedge::HedgedReads;
 
@@ -91,6 +92,7 @@ pub(crate) struct Cluster {
     options: HdfsOptions,
     current: Mutex<Current>,
     hedged_reads: Arc<HedgedReads>,
+    avoided: Avoided,
 }
 
 impl Drop for Cluster {
@@ -110,7 +112,8 @@ impl Cluster {
         let client = new_client(&runtime, &address, &options)?;
         let current = Mutex::new(Current { client, generation: 0 });
         let hedged_reads = Arc::new(HedgedReads::new(&address)?);
-        Ok(Cluster { runtime: Some(runtime), address, options, current, hedged_reads })
+        let avoided = Avoided::default();
+        Ok(Cluster { runtime: Some(runtime), address, options, current, hedged_reads, avoided })
     }
 
     pub(crate) fn address(&self) -> &HdfsAddress {
@@ -123,6 +126,15 @@ impl Cluster {
 
     pub(crate) fn hedged_reads(&self) -> Arc<HedgedReads> {
         self.hedged_reads.clone()
+    }
+
+    pub(crate) fn avoided(&self) -> &Avoided {
+        &self.avoided
+    }
+
+    /// Between two heartbeats to the DataNodes of a file that is being written.
+    pub(crate) fn heartbeat_period(&self) -> Duration {
+        heartbeat_period(&self.address)
     }
 
     pub(crate) fn options(&self) -> &HdfsOptions {
@@ -247,16 +259,20 @@ impl Attempts<'_> {
     }
 }
 
+fn heartbeat_period(address: &HdfsAddress) -> Duration {
+    // Like the DataNodes' own setting of that name, if the cluster has one configuration for all.
+    let silence = address.settings().get("dfs.client.socket-timeout").and_then(|text| text.parse().ok());
+    let silence = silence.map_or(SILENCE_MAX, |ms| SILENCE_MAX.min(Duration::from_millis(ms)));
+    (silence / HEARTBEATS).max(PAUSE_MIN)
+}
+
 fn new_client(runtime: &Runtime, address: &HdfsAddress, options: &HdfsOptions) -> io::Result<Client> {
     let mut settings = address.settings().clone();
     let deadlines = &options.deadlines;
-    // Like the DataNodes' own setting of that name, if the cluster has one configuration for all.
-    let silence = settings.get("dfs.client.socket-timeout").and_then(|text| text.parse().ok());
-    let silence = silence.map_or(SILENCE_MAX, |ms| SILENCE_MAX.min(Duration::from_millis(ms)));
     for (name, time) in [
         ("dfs.client.socket-timeout", deadlines.datanode),
         ("dfs.client.write.ack.timeout", deadlines.acknowledgement),
-        ("dfs.client.write.heartbeat.interval", (silence / HEARTBEATS).max(PAUSE_MIN)),
+        ("dfs.client.write.heartbeat.interval", heartbeat_period(address)),
     ] {
         settings.insert(name.to_string(), time.as_millis().to_string());
     }

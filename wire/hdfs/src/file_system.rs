@@ -9,6 +9,7 @@ use halcyon_env::{DirEntry, FileLock, FileSystem, ReadableFile, UpdatableFile, W
 
 use crate::cluster::Cluster;
 use crate::failure::Failure;
+use crate::log;
 use crate::names;
 use crate::reader::HdfsReader;
 use crate::seal;
@@ -160,12 +161,12 @@ impl FileSystem for HdfsFileSystem {
     fn create_log(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
         let options = self.cluster.options();
         let log = CreateOptions {
-            block_size_bytes: options.log_block_size_bytes,
-            replication: options.log_replication,
+            block_size_bytes: options.log_block_size_bytes.or(self.usual.block_size_bytes),
+            replication: options.log_replication.or(self.usual.replication),
             fails_fast: true,
             ..CreateOptions::default()
         };
-        self.create_with(path, log)
+        log::create(&self.cluster, path, log)
     }
 
     /// The length of a file that is still being written is not known here: seal it first.

@@ -28,10 +28,13 @@
 //! When you change the names or deadlines here, also look at `testing/cluster`, whose tests run this crate against HDFS.
 
 mod address;
+mod avoided;
 mod cluster;
 mod failure;
+mod fan_out;
 mod file_system;
 mod hedge;
+mod log;
 mod names;
 mod reader;
 mod seal;

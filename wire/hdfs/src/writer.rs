@@ -34,7 +34,7 @@ pub struct CreateOptions {
 }
 
 impl CreateOptions {
-    fn to_library(self) -> WriteOptions {
+    pub(crate) fn to_library(self) -> WriteOptions {
         WriteOptions {
             block_size: self.block_size_bytes,
             replication: self.replication,
@@ -74,14 +74,19 @@ impl HdfsWriter {
         let created = if options.overwrite { cluster.ask(create) } else { cluster.ask_once(create) };
         let file = created
             .map_err(|failure| failure.into_change_io(path, "cannot be created", cluster.address()))?;
-        Ok(HdfsWriter {
+        Ok(HdfsWriter::of(cluster, path, file))
+    }
+
+    /// A file that was just created.
+    pub(crate) fn of(cluster: &Arc<Cluster>, path: &Path, file: FileWriter) -> HdfsWriter {
+        HdfsWriter {
             cluster: cluster.clone(),
             path: path.to_path_buf(),
             file: Some(file),
             collected: BytesMut::new(),
             len: 0,
             abandoned: None,
-        })
+        }
     }
 
     fn pass_on(&mut self, after: After) -> io::Result<()> {

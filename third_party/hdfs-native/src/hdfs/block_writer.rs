@@ -187,7 +187,7 @@ fn remove_nodes(block: &mut hdfs::LocatedBlockProto, failed_nodes: &[usize]) {
 }
 
 /// Looks at what the DataNodes say about a new pipeline.
-fn check_setup(
+pub(crate) fn check_setup(
     response: &hdfs::BlockOpResponseProto,
     nodes: &[hdfs::DatanodeInfoProto],
 ) -> std::result::Result<(), SetupError> {
@@ -207,6 +207,16 @@ fn check_setup(
         )),
         bad_node: bad_node.or(Some(0)),
     })
+}
+
+/// The checksums that a DataNode keeps with a new block.
+pub(crate) fn requested_checksum(
+    server_defaults: &hdfs::FsServerDefaultsProto,
+) -> hdfs::ChecksumProto {
+    hdfs::ChecksumProto {
+        r#type: hdfs::ChecksumTypeProto::ChecksumCrc32c as i32,
+        bytes_per_checksum: server_defaults.bytes_per_checksum,
+    }
 }
 
 // The tasks end with the pipeline. A writer that is dropped leaves no connection
@@ -773,10 +783,7 @@ impl ReplicatedBlockWriter {
         .await
         .map_err(SetupError::of_first)?;
 
-        let checksum = hdfs::ChecksumProto {
-            r#type: hdfs::ChecksumTypeProto::ChecksumCrc32c as i32,
-            bytes_per_checksum: server_defaults.bytes_per_checksum,
-        };
+        let checksum = requested_checksum(server_defaults);
 
         let stage = if new_gs.is_some() {
             hdfs::op_write_block_proto::BlockConstructionStage::PipelineSetupStreamingRecovery

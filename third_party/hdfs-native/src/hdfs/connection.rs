@@ -815,6 +815,15 @@ impl DatanodeConnection {
         };
         (reader, writer)
     }
+
+    /// The socket itself, which no runtime drives any more; `None` if what goes through it is
+    /// encrypted.
+    pub(crate) fn into_plain(self) -> Result<Option<std::net::TcpStream>> {
+        Ok(match self.reader.into_plain(self.writer)? {
+            Some(stream) => Some(stream.into_std()?),
+            None => None,
+        })
+    }
 }
 
 /// A reader half of a Datanode connection used for reading acks during

@@ -462,6 +462,23 @@ impl SaslDatanodeReader {
         self.stream.get_mut().set_timeout(timeout);
     }
 
+    /// The socket of a connection that is not encrypted; everything that came must have been read.
+    pub(crate) fn into_plain(self, writer: SaslDatanodeWriter) -> Result<Option<TcpStream>> {
+        if self.decryptor.is_some() || writer.encryptor.is_some() {
+            return Ok(None);
+        }
+        if !self.stream.buffer().is_empty() {
+            return Err(HdfsError::DataTransferError(
+                "the DataNode sent more than it was asked for".to_string(),
+            ));
+        }
+        let (stream, _) = self.stream.into_inner().into_parts();
+        let stream = stream
+            .reunite(writer.stream)
+            .map_err(|error| HdfsError::DataTransferError(error.to_string()))?;
+        Ok(Some(stream))
+    }
+
     pub(crate) async fn read_exact(&mut self, buf: &mut [u8]) -> Result<usize> {
         match &mut self.decryptor {
             Some(DatanodeDecryptor::Sasl(sasl)) => {

@@ -4,7 +4,7 @@ use halcyon_env::WritableFile;
 
 use super::*;
 
-fn ms_of<T>(body: impl FnOnce() -> T) -> (u64, T) {
+pub fn ms_of<T>(body: impl FnOnce() -> T) -> (u64, T) {
     let clock = SystemClock::new();
     let start = clock.monotonic_ns();
     let result = body();
@@ -202,7 +202,12 @@ fn a_dropped_writer_ends_its_pipeline() {
     let before = sockets();
     let files: Vec<_> = (0..10)
         .map(|number| {
-            let mut file = fs.create_log(&root.join(format!("f{number}"))).unwrap();
+            let path = root.join(format!("f{number}"));
+            let mut file = if number % 2 == 0 {
+                fs.create_log(&path).unwrap()
+            } else {
+                fs.create_with(&path, CreateOptions::default()).unwrap()
+            };
             write_and_sync(&mut file, b"1").unwrap();
             file
         })

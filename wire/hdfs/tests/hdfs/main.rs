@@ -3,6 +3,7 @@
 
 mod datanodes;
 mod failover;
+mod logs;
 
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::path::{Path, PathBuf};

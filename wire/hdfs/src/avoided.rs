@@ -1,0 +1,197 @@
+//! DataNodes that new logs do without.
+//!
+//! The NameNode offers a DataNode for ten minutes after it died, and one that is frozen for longer. A log that waited for
+//! such a DataNode must not meet it again in its next file. HBase does the same (`ExcludeDatanodeManager`).
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use hdfs_native::file::fan_out::{Datanode, Placement};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// How long a DataNode is left out.
+const AVOIDED: Duration = Duration::from_secs(60);
+/// A longer list would be one of the whole cluster.
+const AVOIDED_MAX: usize = 16;
+/// Logs whose DataNodes are remembered: of each directory those of tables and those of meta.
+const PLACED_MAX: usize = 16;
+
+#[derive(Default)]
+pub(crate) struct Avoided {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    avoided: Vec<Entry>,
+    /// Where the newest log of a kind is.
+    placed: Vec<(Kind, Vec<Datanode>)>,
+}
+
+struct Entry {
+    datanode: Datanode,
+    until: Instant,
+    /// It is gone, and was not only late.
+    is_dead: bool,
+}
+
+/// Logs of one directory that follow each other.
+#[derive(PartialEq)]
+struct Kind {
+    dir: PathBuf,
+    extension: Option<std::ffi::OsString>,
+}
+
+impl Kind {
+    fn of(path: &Path) -> Kind {
+        let extension = path.extension().filter(|extension| *extension == "meta");
+        Kind {
+            dir: path.parent().unwrap_or(path).to_path_buf(),
+            extension: extension.map(|text| text.to_os_string()),
+        }
+    }
+}
+
+/// What the next log would like.
+pub(crate) struct Wishes {
+    before: Vec<Datanode>,
+    avoided: Vec<Datanode>,
+    dead: Vec<Datanode>,
+}
+
+impl Wishes {
+    /// First, DataNodes that the log before does not have: a spare file helps when one of those is late. Then, all but one copy on
+    /// DataNodes that are well, then any that is not dead.
+    pub(crate) fn for_replication(&self, replication: usize) -> Vec<Placement> {
+        let mut placements = Vec::new();
+        let has_failed = self.before.iter().any(|datanode| self.avoided.contains(datanode));
+        if !self.before.is_empty() && !has_failed {
+            let without = [&self.before[..], &self.avoided[..]].concat();
+            placements.push(Placement { without, at_least: replication });
+        }
+        if !self.avoided.is_empty() {
+            let at_least = replication.saturating_sub(1).max(1);
+            placements.push(Placement { without: self.avoided.clone(), at_least });
+        }
+        if !self.dead.is_empty() && self.dead.len() < self.avoided.len() {
+            placements.push(Placement { without: self.dead.clone(), at_least: 1 });
+        }
+        placements
+    }
+}
+
+impl Avoided {
+    pub(crate) fn note_failed(&self, datanode: &Datanode) {
+        self.note(datanode, true);
+    }
+
+    pub(crate) fn note_late(&self, datanode: &Datanode) {
+        self.note(datanode, false);
+    }
+
+    fn note(&self, datanode: &Datanode, is_dead: bool) {
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        state.avoided.retain(|entry| entry.until > now && entry.datanode != *datanode);
+        if state.avoided.len() == AVOIDED_MAX {
+            state.avoided.remove(0);
+        }
+        tracing::warn!(datanode = datanode.name(), "new logs do without this DataNode for {AVOIDED:?}");
+        state.avoided.push(Entry { datanode: datanode.clone(), until: now + AVOIDED, is_dead });
+    }
+
+    pub(crate) fn is_avoided(&self, datanode: &Datanode) -> bool {
+        let now = Instant::now();
+        self.state.lock().avoided.iter().any(|entry| entry.until > now && entry.datanode == *datanode)
+    }
+
+    pub(crate) fn is_any(&self) -> bool {
+        let now = Instant::now();
+        self.state.lock().avoided.iter().any(|entry| entry.until > now)
+    }
+
+    pub(crate) fn note_placed(&self, path: &Path, datanodes: &[Datanode]) {
+        let kind = Kind::of(path);
+        let mut state = self.state.lock();
+        state.placed.retain(|(of, _)| *of != kind);
+        if state.placed.len() == PLACED_MAX {
+            state.placed.remove(0);
+        }
+        state.placed.push((kind, datanodes.to_vec()));
+    }
+
+    pub(crate) fn placements(&self, path: &Path) -> Wishes {
+        let (kind, now) = (Kind::of(path), Instant::now());
+        let state = self.state.lock();
+        let before = state.placed.iter().find(|(of, _)| *of == kind);
+        let avoided = || state.avoided.iter().filter(|entry| entry.until > now);
+        Wishes {
+            before: before.map_or_else(Vec::new, |(_, datanodes)| datanodes.clone()),
+            avoided: avoided().map(|entry| entry.datanode.clone()).collect(),
+            dead: avoided().filter(|entry| entry.is_dead).map(|entry| entry.datanode.clone()).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(number: u16) -> Datanode {
+        Datanode::new("10.0.0.1", number, &number.to_string())
+    }
+
+    fn wishes(avoided: &Avoided, path: &str) -> Vec<(Vec<Datanode>, usize)> {
+        let placements = avoided.placements(Path::new(path)).for_replication(3);
+        placements.into_iter().map(|placement| (placement.without, placement.at_least)).collect()
+    }
+
+    #[test]
+    fn nothing_is_wished_at_first() {
+        let avoided = Avoided::default();
+        assert!(wishes(&avoided, "/w/1").is_empty() && !avoided.is_any());
+    }
+
+    #[test]
+    fn the_next_log_of_a_kind_lies_elsewhere() {
+        let avoided = Avoided::default();
+        avoided.note_placed(Path::new("/w/1"), &[node(1), node(2)]);
+        avoided.note_placed(Path::new("/w/2"), &[node(3)]);
+        avoided.note_placed(Path::new("/w/2.meta"), &[node(4)]);
+        assert_eq!(wishes(&avoided, "/w/3"), [(vec![node(3)], 3)]);
+        assert_eq!(wishes(&avoided, "/w/3.meta"), [(vec![node(4)], 3)]);
+        assert!(wishes(&avoided, "/other/3").is_empty());
+    }
+
+    /// One that was late is taken before a log has only one copy; one that is dead is not.
+    #[test]
+    fn late_and_dead_ones_are_avoided() {
+        let avoided = Avoided::default();
+        avoided.note_placed(Path::new("/w/1"), &[node(1), node(2), node(3)]);
+        avoided.note_late(&node(1));
+        avoided.note_failed(&node(4));
+        assert!(
+            avoided.is_avoided(&node(1)) && avoided.is_avoided(&node(4)) && !avoided.is_avoided(&node(2))
+        );
+        let expected = [(vec![node(1), node(4)], 2), (vec![node(4)], 1)];
+        assert_eq!(
+            wishes(&avoided, "/w/2"),
+            expected,
+            "the log before has failed: its others are as good as any"
+        );
+        avoided.note_failed(&node(1));
+        assert_eq!(wishes(&avoided, "/w/2"), [(vec![node(4), node(1)], 2)]);
+    }
+
+    #[test]
+    fn the_list_has_a_limit() {
+        let avoided = Avoided::default();
+        (0..100).for_each(|number| avoided.note_failed(&node(number)));
+        assert!(!avoided.is_avoided(&node(83)) && avoided.is_avoided(&node(84)));
+        for number in 0..100 {
+            avoided.note_placed(Path::new(&format!("/{number}/1")), &[node(1)]);
+        }
+        assert_eq!(avoided.state.lock().placed.len(), PLACED_MAX);
+    }
+}
