@@ -73,6 +73,8 @@ const SIDEWAYS: &[(&str, &str)] = &[
     // the messages between master and region server; neither knows the other
     ("halcyon-master", "halcyon-contract"),
     ("halcyon-regionserver", "halcyon-contract"),
+    // a master gives some orders through ZooKeeper
+    ("halcyon-zookeeper", "halcyon-contract"),
     // clients find a cluster through one service, which the master answers too
     ("halcyon-master", "halcyon-coord"),
     // the coordinator over ZooKeeper is one of two; the trait and the lease are shared with the embedded one

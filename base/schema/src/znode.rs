@@ -99,28 +99,95 @@ impl ZnodePaths {
         self.below(&format!("rs/{server}"))
     }
 
+    /// Where procedures of one kind are coordinated, such as `online-snapshot`.
+    pub fn procedures(&self, signature: &str) -> ProcedurePaths {
+        ProcedurePaths { base: self.below(signature) }
+    }
+
     /// Its children are the region servers that get no more regions.
     pub fn draining(&self) -> String {
         self.below("draining")
     }
 }
 
+/// Where procedures are that a master coordinates by two barriers (`ZKProcedureUtil`).
+///
+/// ```text
+/// acquired/<instance>             what the master wants; there as long as the procedure runs
+/// acquired/<instance>/<server>    the server is ready
+/// reached/<instance>              the master says that all servers are ready
+/// reached/<instance>/<server>     the server has done its part
+/// abort/<instance>                why the procedure fails, of the master or of a server
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcedurePaths {
+    base: String,
+}
+
+impl ProcedurePaths {
+    /// Its children are the procedures that run.
+    pub fn instances(&self) -> String {
+        format!("{}/acquired", self.base)
+    }
+
+    pub fn acquired(&self, instance: &str) -> String {
+        format!("{}/acquired/{instance}", self.base)
+    }
+
+    pub fn reached(&self, instance: &str) -> String {
+        format!("{}/reached/{instance}", self.base)
+    }
+
+    pub fn abort(&self, instance: &str) -> String {
+        format!("{}/abort/{instance}", self.base)
+    }
+}
+
 /// A message as HBase's servers write it. `unique` are random bytes.
 pub fn encode(writer: &str, unique: [u8; UNIQUE_BYTES], message: &impl Message) -> Vec<u8> {
-    let mut out = Vec::with_capacity(1 + 4 + writer.len() + UNIQUE_BYTES + 4 + message.encoded_len());
+    encode_payload(writer, unique, &message.encode_to_vec())
+}
+
+/// As [`encode`], of bytes that need not be a message.
+pub fn encode_payload(writer: &str, unique: [u8; UNIQUE_BYTES], payload: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(1 + 4 + writer.len() + UNIQUE_BYTES + 4 + payload.len());
     let id_len = u32::try_from(writer.len() + UNIQUE_BYTES).expect("the id is a short text");
     out.push(ID_MAGIC);
     out.extend_from_slice(&id_len.to_be_bytes());
     out.extend_from_slice(writer.as_bytes());
     out.extend_from_slice(&unique);
     out.extend_from_slice(PB_MAGIC);
-    message.encode(&mut out).expect("a Vec grows as needed");
+    out.extend_from_slice(payload);
     out
 }
 
 /// The message in a znode.
 pub fn message<M: Message + Default>(path: &str, data: &[u8]) -> Result<M> {
-    decode(path, strip_magic(path, without_id(path, data)?)?)
+    decode(path, payload(path, data)?)
+}
+
+/// What is in a znode behind the id and the magic.
+pub fn payload<'a>(path: &str, data: &'a [u8]) -> Result<&'a [u8]> {
+    strip_magic(path, without_id(path, data)?)
+}
+
+/// Why a server aborts a procedure, as HBase's servers say it (`ForeignException.serialize`). HBase reads source and text.
+pub fn foreign_exception(source: &ServerName, class: &str, text: &str) -> pb::ForeignExceptionMessage {
+    pb::ForeignExceptionMessage {
+        source: Some(source.to_string()),
+        generic_exception: Some(pb::GenericExceptionMessage {
+            class_name: Some(class.to_string()),
+            message: Some(text.to_string()),
+            ..Default::default()
+        }),
+    }
+}
+
+/// Who aborts a procedure, and why.
+pub fn decode_abort(path: &str, data: &[u8]) -> Result<String> {
+    let message: pb::ForeignExceptionMessage = message(path, data)?;
+    let text = message.generic_exception.as_ref().map_or("", |exception| exception.message());
+    Ok(format!("{}: {text}", message.source()))
 }
 
 /// Skips the writer's id, which may be missing.

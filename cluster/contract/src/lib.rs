@@ -6,10 +6,11 @@
 //! master ──> files of regions          files.rs           HBase: work of the master itself (MasterFileSystem)
 //! master ──> rows of system tables     system_tables.rs   HBase: ordinary client calls (MetaTableAccessor)
 //! both   ──> table for slow calls      slow_log.rs        HBase: SlowLogMasterService, SlowLogTableAccessor
+//! master ──znodes──> region server     barriers.rs        HBase: ProcedureCoordinator, ProcedureMember
 //! ```
 //!
 //! The first two groups are what a network carries. Their requests and answers are plain types that mirror HBase's
-//! messages. The other two groups never become messages between master and region server. The files are those of a
+//! messages. The znodes are those of a master in another process (`halcyon-zookeeper`). The other groups never become messages between master and region server. The files are those of a
 //! shared file system. The rows are reached as any client reaches them.
 //!
 //! `halcyon-master` and `halcyon-regionserver` both depend on this crate and not on each other.
@@ -21,6 +22,7 @@
 //! `service/master/`) and the double in `cluster/master/tests/common`. When you add a request, compare it with
 //! `Admin.proto` or `RegionServerStatus.proto` in `base/proto`.
 
+mod barriers;
 mod files;
 mod region_server;
 mod slow_log;
@@ -29,6 +31,9 @@ mod system_tables;
 
 use std::sync::Arc;
 
+pub use barriers::{
+    BarrierKind, BarrierProcedure, Cancelled, ProcedureMember, Subprocedure, SubprocedureWork,
+};
 pub use files::RegionFiles;
 pub use region_server::{
     CloseRegionRequest, FlushRegionRequest, OpenRegionRequest, OpenRegionResponse, RegionInfoRequest,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use halcyon_cell::{Error, ErrorKind, Result};
+use halcyon_contract::{BarrierKind, ProcedureMember};
 use halcyon_coord::{ClusterPublisher, ClusterView, Coordinator, Membership};
 use halcyon_env::Clock;
 use halcyon_schema::ServerName;
@@ -19,7 +20,9 @@ use zookeeper_client as zk;
 use crate::ZooKeeperSettings;
 use crate::follow::follow_cluster;
 use crate::member::{Member, Shown};
+use crate::procedures::{self, Participant};
 use crate::session::{Session, keep};
+use crate::znodes::SessionZnodes;
 
 /// A cluster whose servers find each other by ZooKeeper: a session, and a view of HBase's znodes that follows them.
 ///
@@ -99,6 +102,18 @@ impl ZooKeeperCluster {
     /// Servers that join claim this version of HBase, and not that of the settings. The first one stays.
     pub fn claim_version(&self, version: String) {
         let _ = self.version.set(version);
+    }
+
+    /// From now on `server` takes part in procedures that the master coordinates through znodes, until the session is closed.
+    /// The work runs on the blocking threads of `threads`.
+    pub fn take_part(&self, server: &ServerName, member: Arc<dyn ProcedureMember>, threads: Handle) {
+        let znodes = Arc::new(SessionZnodes(self.session.clone()));
+        let paths = &self.session.settings().paths;
+        let participant = Participant::new(znodes, paths.clone(), server.clone(), member, threads);
+        let mut tasks = self.tasks.lock();
+        for kind in BarrierKind::ALL {
+            tasks.spawn_on(procedures::follow(participant.clone(), kind), &self.runner.0);
+        }
     }
 
     /// The session timeout that ZooKeeper granted.

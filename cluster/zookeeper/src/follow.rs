@@ -15,7 +15,8 @@ use tokio::time::sleep;
 use tracing::{debug, warn};
 use zookeeper_client as zk;
 
-use crate::session::{Answer, Session};
+use crate::session::Session;
+use crate::znodes::{read_children, read_data};
 
 /// After an error, before the next attempt.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -68,8 +69,8 @@ impl<T: PartialEq + Send + Sync> Part for Data<T> {
     type Value = T;
 
     async fn read(&self, session: &Session) -> Result<(Seen<T>, Vec<zk::OneshotWatcher>)> {
-        let (data, changed) = read_data(session, &self.path).await?;
-        Ok((seen(data, |data| (self.decode)(&self.path, &data)), vec![changed]))
+        let (found, changed) = read_data(session, &self.path).await?;
+        Ok((seen(found, |(data, _)| (self.decode)(&self.path, &data)), vec![changed]))
     }
 }
 
@@ -110,7 +111,7 @@ impl Part for Meta {
             let path = self.0.meta(replica);
             let (data, changed) = read_data(session, &path).await?;
             changes.push(changed);
-            match data.map(|data| MetaLocation::decode(&path, replica, &data)) {
+            match data.map(|(data, _)| MetaLocation::decode(&path, replica, &data)) {
                 Some(Ok(location)) => locations.push(location),
                 Some(Err(error)) => return Ok((Seen::Malformed(error), changes)),
                 None => {}
@@ -145,42 +146,5 @@ fn seen<R, T>(read: Option<R>, decode: impl FnOnce(R) -> Result<T>) -> Seen<T> {
         None => Seen::Absent,
         Some(Ok(value)) => Seen::Present(value),
         Some(Err(error)) => Seen::Malformed(error),
-    }
-}
-
-/// The data of a znode, `None` if there is none, and a watch that fires when this is no longer so.
-async fn read_data(session: &Session, path: &str) -> Result<(Option<Vec<u8>>, zk::OneshotWatcher)> {
-    let what = format!("read {path}");
-    loop {
-        let ask = |client: zk::Client| async move { client.get_and_watch_data(path).await };
-        if let Answer::Done((data, _, changed)) = session.call(&what, ask).await? {
-            return Ok((Some(data), changed));
-        }
-        if let Some(created) = watch_creation(session, path).await? {
-            return Ok((None, created));
-        }
-    }
-}
-
-/// The names of the children of a znode, `None` if there is none, and a watch that fires when this is no longer so.
-async fn read_children(session: &Session, path: &str) -> Result<(Option<Vec<String>>, zk::OneshotWatcher)> {
-    let what = format!("list {path}");
-    loop {
-        let ask = |client: zk::Client| async move { client.list_and_watch_children(path).await };
-        if let Answer::Done((names, changed)) = session.call(&what, ask).await? {
-            return Ok((Some(names), changed));
-        }
-        if let Some(created) = watch_creation(session, path).await? {
-            return Ok((None, created));
-        }
-    }
-}
-
-/// A watch that fires when a znode is created; `None` if it was created meanwhile.
-async fn watch_creation(session: &Session, path: &str) -> Result<Option<zk::OneshotWatcher>> {
-    let ask = |client: zk::Client| async move { client.check_and_watch_stat(path).await };
-    match session.call(&format!("watch {path}"), ask).await? {
-        Answer::Done((None, created)) => Ok(Some(created)),
-        _ => Ok(None),
     }
 }

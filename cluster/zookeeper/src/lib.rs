@@ -13,6 +13,9 @@
 //!   regions already. So a server answers while its lease is valid: for two thirds of the session timeout from the last question
 //!   that ZooKeeper has answered, by a clock that counts suspended time. See [`halcyon_coord::Lease`].
 //!
+//! - **Procedures of HBase's master** that are coordinated through znodes (`procedures.rs`): snapshots and flushes for clients
+//!   before 2.6.
+//!
 //! A lost session is final for a server under HBase's master: that master recovers the server's logs and assigns its regions, and
 //! refuses every later report. The server then has to leave without touching its regions.
 //!
@@ -24,8 +27,10 @@
 mod cluster;
 mod follow;
 mod member;
+mod procedures;
 mod session;
 mod settings;
+mod znodes;
 
 pub use cluster::ZooKeeperCluster;
 pub use settings::ZooKeeperSettings;

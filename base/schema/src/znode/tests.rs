@@ -25,6 +25,26 @@ fn names_are_those_of_hbase() {
 }
 
 #[test]
+fn procedures_are_where_hbase_has_them() {
+    let paths = paths().procedures("online-snapshot");
+    assert_eq!(paths.instances(), "/hbase/online-snapshot/acquired");
+    assert_eq!(paths.acquired("s"), "/hbase/online-snapshot/acquired/s");
+    assert_eq!(paths.reached("s"), "/hbase/online-snapshot/reached/s");
+    assert_eq!(paths.abort("s"), "/hbase/online-snapshot/abort/s");
+}
+
+#[test]
+fn aborts_are_read_back_and_garbage_is_named() {
+    let message = foreign_exception(&server(), "java.io.IOException", "no disk");
+    let bytes = encode("w", [7; 8], &message);
+    assert_eq!(decode_abort("/a", &bytes).unwrap(), format!("{}: no disk", server()));
+    assert_eq!(payload("/a", &encode_payload("w", [7; 8], b"x")).unwrap(), b"x");
+    for garbage in [&b""[..], b"garbage", b"PBUF\xff\xff", b"\xff\xff\xff\xff\xff"] {
+        assert!(decode_abort("/a/abort", garbage).unwrap_err().message().contains("/a/abort"));
+    }
+}
+
+#[test]
 fn replicas_of_meta_are_told_from_other_znodes() {
     let replicas = ["meta-region-server", "meta-region-server-1", "meta-region-server-12"];
     assert_eq!(replicas.map(ZnodePaths::meta_replica), [Some(0), Some(1), Some(12)]);

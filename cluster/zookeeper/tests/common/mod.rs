@@ -1,4 +1,5 @@
 //! What the tests against a real ZooKeeper share.
+#![allow(dead_code)] // each test binary uses its part
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
