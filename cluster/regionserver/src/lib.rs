@@ -51,7 +51,7 @@ pub use metrics::load::ServerStats;
 pub use metrics::op_times::{Op, TableTimes};
 pub use regions::region_table::{OnlineRegion, RegionTable};
 pub use regionserver::RegionServer;
-pub use remote::{FindMaster, MasterLink, RemoteMaster, Version};
+pub use remote::{BarrierWork, FindMaster, MasterLink, RemoteMaster, Version};
 pub use service::{AdminService, ClientService};
 pub use settings::cache::{Engine, FileTierSettings};
 pub use settings::server::RegionServerSettings;

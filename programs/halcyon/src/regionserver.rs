@@ -14,7 +14,8 @@ use std::time::Duration;
 use halcyon_coord::{ClientMetaService, ClusterView, Coordinator, MemberRegistry, Membership, Seen};
 use halcyon_env::Env;
 use halcyon_regionserver::{
-    AdminService, ClientService, MasterLink, RegionServer, RegionServerSettings, RemoteMaster, WalRoot,
+    AdminService, BarrierWork, ClientService, MasterLink, RegionServer, RegionServerSettings, RemoteMaster,
+    WalRoot,
 };
 use halcyon_rpc::{BoundServer, EventLoops, Queues, RpcServer, Services};
 use halcyon_schema::{ClusterId, ServerName, layout};
@@ -120,6 +121,8 @@ async fn serve(
     let member = zookeeper.join(&name, page_port).await.map_err(|error| error.to_string())?;
     let lease = Arc::clone(member.lease());
     started.region_server.answer_while(move || lease.is_valid());
+    let work = Arc::new(BarrierWork::new(Arc::clone(&started.region_server)));
+    zookeeper.take_part(&name, work, Handle::current());
     let surroundings = Member {
         view: zookeeper.view().clone(),
         zookeeper: quorum_shown,

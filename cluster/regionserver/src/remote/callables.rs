@@ -88,7 +88,7 @@ impl Orders {
 fn call(server: &Arc<RegionServer>, run: &RunOrder) -> Result<()> {
     match run.class.strip_prefix(PACKAGE) {
         Some("regionserver.FlushRegionCallable") => flush_region(server, &decode(run)?),
-        Some("regionserver.SnapshotRegionCallable") => snapshots::snapshot_region(server, &decode(run)?),
+        Some("regionserver.SnapshotRegionCallable") => snapshots::run(server, &decode(run)?),
         Some("regionserver.SnapshotVerifyCallable") => snapshots::verify_region(server, &decode(run)?),
         Some("regionserver.SplitWALCallable") => {
             split_wal(server, &decode::<SplitWalParameter>(run)?.wal_path)

@@ -5,6 +5,7 @@
 //!                                                    refused.rs     tables that stay on HBase's servers
 //!                                                    callables.rs   remote procedures: flush, split a WAL
 //!                                                    snapshots.rs   those of snapshots
+//! master ──znodes──> halcyon-zookeeper ──────────────> barriers.rs   snapshots and flushes for clients before 2.6
 //! master <──RegionServerStatusService── link.rs      startup, reports, transitions, ends of procedures
 //! ```
 //!
@@ -17,6 +18,7 @@
 //! Checked against `RSRpcServices.executeProcedures`, `AssignRegionHandler`, `UnassignRegionHandler` and
 //! `HRegionServer.reportRegionStateTransition` of HBase 2.6.4.
 
+mod barriers;
 mod callables;
 mod executor;
 mod link;
@@ -26,6 +28,7 @@ mod reports;
 mod snapshots;
 mod transits;
 
+pub use barriers::BarrierWork;
 pub use link::{FindMaster, MasterLink, Version};
 pub use reports::RemoteMaster;
 

@@ -5,7 +5,16 @@
 //! .hbase-snapshot/.tmp/<name>/data.manifest                      all of them
 //! ```
 //!
-//! Checked against `SnapshotRegionCallable`, `SnapshotVerifyCallable` and `SnapshotManifestV2` of HBase 2.6.4.
+//! A snapshot whose description has no version, such as one by `Admin.execProcedure`, has HBase's first format. HBase's master
+//! reads no other one then.
+//!
+//! ```text
+//! .hbase-snapshot/.tmp/<name>/<encoded region>/.regioninfo
+//! .hbase-snapshot/.tmp/<name>/<encoded region>/<family>/<store file>     empty, or the bytes of a reference
+//! ```
+//!
+//! Checked against `SnapshotRegionCallable`, `SnapshotVerifyCallable`, `SnapshotManifest`, `SnapshotManifestV1` and
+//! `SnapshotManifestV2` of HBase 2.6.4.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,8 +23,8 @@ use std::sync::Arc;
 
 use halcyon_cell::{Error, Result};
 use halcyon_env::FileSystem;
-use halcyon_proto::pb;
 use halcyon_proto::pb::snapshot_region_manifest::StoreFile;
+use halcyon_proto::{PB_MAGIC, pb};
 use halcyon_schema::{RegionInfo, TableName, check_table_qualifier, layout};
 use prost::Message;
 
@@ -23,6 +32,9 @@ use crate::RegionServer;
 
 const REGION_MANIFEST: &str = "region-manifest.";
 const MANIFEST: &str = "data.manifest";
+/// Versions of a snapshot's description. HBase takes none for the first one.
+const FIRST_FORMAT: i32 = 0;
+const SECOND_FORMAT: i32 = 2;
 
 /// `SnapshotRegionParameter` of HBase's `MasterProcedure.proto`.
 #[derive(Clone, PartialEq, Message)]
@@ -42,18 +54,57 @@ pub(super) struct SnapshotVerifyParameter {
     region: pb::RegionInfo,
 }
 
+/// What the master orders of one region.
+pub(super) fn run(server: &Arc<RegionServer>, parameter: &SnapshotRegionParameter) -> Result<()> {
+    snapshot_region(server, &RegionInfo::from_pb(&parameter.region)?, &parameter.snapshot)
+}
+
 /// Flushes a region, unless the snapshot is to do without, and names its store files.
-pub(super) fn snapshot_region(server: &Arc<RegionServer>, parameter: &SnapshotRegionParameter) -> Result<()> {
-    let region = RegionInfo::from_pb(&parameter.region)?;
+pub(super) fn snapshot_region(
+    server: &Arc<RegionServer>,
+    region: &RegionInfo,
+    snapshot: &pb::SnapshotDescription,
+) -> Result<()> {
     let online = server.online_region(region.encoded_name())?;
-    if parameter.snapshot.r#type() != pb::snapshot_description::Type::Skipflush {
+    if snapshot.r#type() != pb::snapshot_description::Type::Skipflush {
         server.flush_region(region.encoded_name(), &[])?;
     }
     let resources = &server.resources;
-    let dir = working_dir(&resources.root, &parameter.snapshot.name)?;
-    let manifest = online.region.snapshot_manifest();
-    let path = dir.join(format!("{REGION_MANIFEST}{}", region.encoded_name()));
-    Ok(resources.env.fs.replace(&path, &manifest.encode_to_vec())?)
+    let dir = working_dir(&resources.root, &snapshot.name)?;
+    let (fs, manifest) = (&*resources.env.fs, online.region.snapshot_manifest());
+    match snapshot.version() {
+        FIRST_FORMAT => write_first_format(fs, &dir, region, &manifest),
+        SECOND_FORMAT => {
+            let path = dir.join(format!("{REGION_MANIFEST}{}", region.encoded_name()));
+            Ok(fs.replace(&path, &manifest.encode_to_vec())?)
+        }
+        other => Err(Error::invalid(format!("{other} is no format of a snapshot"))),
+    }
+}
+
+/// A directory for the region, and a file for each store file.
+fn write_first_format(
+    fs: &dyn FileSystem,
+    dir: &Path,
+    region: &RegionInfo,
+    manifest: &pb::SnapshotRegionManifest,
+) -> Result<()> {
+    let dir = dir.join(region.encoded_name());
+    fs.create_dir_all(&dir)?;
+    fs.replace(&dir.join(layout::REGION_INFO), &region.encode_file())?;
+    for family in manifest.family_files.iter().filter(|family| !family.store_files.is_empty()) {
+        let dir = dir.join(String::from_utf8_lossy(&family.family_name).as_ref());
+        fs.create_dir_all(&dir)?;
+        for file in &family.store_files {
+            let reference = file.reference.as_ref().map(|reference| {
+                let mut bytes = PB_MAGIC.to_vec();
+                reference.encode(&mut bytes).expect("a Vec grows as needed");
+                bytes
+            });
+            fs.replace(&dir.join(&file.name), &reference.unwrap_or_default())?;
+        }
+    }
+    Ok(())
 }
 
 /// Corrupt if the snapshot names a file of the region that is nowhere, or that has another length.
@@ -72,9 +123,14 @@ pub(super) fn verify_region(server: &Arc<RegionServer>, parameter: &SnapshotVeri
     Ok(())
 }
 
-fn working_dir(root: &Path, name: &str) -> Result<PathBuf> {
+/// The name becomes one of a directory.
+pub(super) fn check_name(name: &str) -> Result<()> {
     check_table_qualifier(name.as_bytes())
-        .map_err(|_| Error::invalid(format!("{name:?} is no name of a snapshot")))?;
+        .map_err(|_| Error::invalid(format!("{name:?} is no name of a snapshot")))
+}
+
+fn working_dir(root: &Path, name: &str) -> Result<PathBuf> {
+    check_name(name)?;
     Ok(layout::snapshots_dir(root).join(".tmp").join(name))
 }
 

@@ -77,6 +77,10 @@ pub struct RegionServerSettings {
     pub scan_threads_share: f64,
     /// How long a finished nonce is remembered (`hbase.server.hashNonce.gracePeriod`).
     pub nonce_grace: Duration,
+    /// A snapshot for a client before 2.6 is aborted if this server's part takes longer (`hbase.snapshot.region.timeout`).
+    pub snapshot_time_max: Duration,
+    /// The same for a flush of a table (`hbase.flush.procedure.region.timeout`).
+    pub flush_table_time_max: Duration,
     /// Edits older than this are flushed (`hbase.regionserver.optionalcacheflushinterval`).
     pub flush_period: Duration,
     /// Flushes at the same time (`hbase.hstore.flusher.count`).
@@ -164,6 +168,8 @@ impl Default for RegionServerSettings {
             read_threads_share: 0.0,
             scan_threads_share: 0.0,
             nonce_grace: Duration::from_secs(30 * 60),
+            snapshot_time_max: Duration::from_secs(5 * 60),
+            flush_table_time_max: Duration::from_secs(60),
             flush_period: Duration::from_secs(3600),
             flush_threads_count: 2,
             wal_sync: SyncMode::Fsync,
@@ -368,6 +374,10 @@ const SETTINGS: &[Section<RegionServerSettings>] = &[
                 "Writes to a region are refused when its memstore holds this many flush sizes.";
             Online, "hbase.regionserver.optionalcacheflushinterval", "ms", Millis, flush_period,
                 "Edits older than this are flushed.";
+            Restart, "hbase.snapshot.region.timeout", "ms", Millis, snapshot_time_max,
+                "A snapshot for a client before 2.6 is aborted if a region server's part takes longer; `halcyon regionserver` only.";
+            Restart, "hbase.flush.procedure.region.timeout", "ms", Millis, flush_table_time_max,
+                "The same for a flush of a table.";
             Restart, "hbase.hstore.flusher.count", "threads", Number, flush_threads_count,
                 "Flushes at the same time.";
             Restart, "hbase.server.keyvalue.maxsize", "bytes", Number, region.keyvalue_max_bytes,
