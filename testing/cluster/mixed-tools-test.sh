@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # HBase's tools on a cluster of HBase 2.6.4 with two region servers of HBase and two of Halcyon: the master's balancer and normalizer,
-# ExportSnapshot, RegionMover (graceful_stop.sh), decommission, rolling restarts, a table that servers of Halcyon refuse, a stop of
-# the whole cluster and its next start.
+# ExportSnapshot, snapshots and flushes of a client of 2.4, RegionMover (graceful_stop.sh), decommission, rolling restarts, a table that
+# servers of Halcyon refuse, a stop of the whole cluster and its next start.
 #   mixed-tools-test.sh       some minutes
-# STEPS              some of the steps, default all: balance normalize export mover rolling decommission refused shutdown
+# STEPS              some of the steps, default all: balance normalize export znodes mover rolling decommission refused shutdown
 # HALCYON            the binary, default target/release/halcyon below CARGO_TARGET_DIR
 # CLUSTER_OPTIONS    more options of cluster.sh up
 # ROWS               rows of the table, default 20000
@@ -13,7 +13,7 @@ export CLUSTER_DIR="${CLUSTER_DIR:-/tmp/halcyon-mixed-tools}"
 export HALCYON="${HALCYON:-${CARGO_TARGET_DIR:-$HOME/.cache/halcyon/target}/release/halcyon}"
 ROWS="${ROWS:-20000}"
 REGIONS=16
-STEPS="${STEPS:-balance normalize export mover rolling decommission refused shutdown}"
+STEPS="${STEPS:-balance normalize export znodes mover rolling decommission refused shutdown}"
 [ -x "$HALCYON" ] || { echo "no program at $HALCYON: build it, or set HALCYON" >&2; exit 66; }
 . "$HERE/mixed.sh"
 . "$HERE/../compat/java.sh"
@@ -21,6 +21,7 @@ STEPS="${STEPS:-balance normalize export mover rolling decommission refused shut
 client26_classes
 TOOLS_LIB="${HALCYON_HBASE_TOOLS_LIB:-$HOME/.cache/halcyon/hbase-tools-lib-2.6.4}"
 [ -n "${HALCYON_HBASE_TOOLS_LIB:-}" ] || maven_jars "$HERE/tools/pom.xml" "$TOOLS_LIB"
+CLIENT24_LIB="${HALCYON_CLIENT24_LIB:-$HOME/.cache/halcyon/client24-lib}"
 trap 'cluster down' EXIT
 trap 'exit 143' TERM INT
 PROCESSES=(halcyon1 halcyon2 hregionserver1 hregionserver2)
@@ -168,6 +169,37 @@ step_export() {
   move_all e2 "$(name_of hregionserver2)"
   expect_count e2 2001 "the same at a server of HBase"
   sh_halcyon "disable 'e2'; drop 'e2'; delete_snapshot 'back'" > /dev/null
+}
+
+done_by() { # done_by PROCESS PROCEDURE: how many times this server of Halcyon has done its part
+  grep -c "has done its part of $2" "$CLUSTER_DIR/$1/log" || true
+}
+step_znodes() { # HBase's master coordinates these through znodes
+  local region number=0 process procedure expected
+  [ -n "${HALCYON_CLIENT24_LIB:-}" ] || maven_jars "$COMPAT/client24/pom.xml" "$CLIENT24_LIB"
+  sh_halcyon "create 'z', 'f', 'g', {SPLITS => ['r000500', 'r001000', 'r001500'], COMPACTION_ENABLED => 'false'}"
+  for region in $(regions z); do
+    sh_halcyon "move '$region', '$(name_of "${PROCESSES[$number]}")'" > /dev/null
+    number=$((number + 1))
+  done
+  expect_where z "1 1 1 1" "a region of the table at each server"
+  write z 1 2000 100
+  CLIENT26_CLASS_PATH="$COMPAT/client26/target/classes:$CLIENT24_LIB/*" client26 halcyon.compat.mixed.Barriers "$ZK" old z ||
+    fail "a client of 2.4"
+  client26 halcyon.compat.mixed.Barriers "$ZK" exec z || fail "Admin.execProcedure"
+  # Some flushes only put something into memory for the next one.
+  for process in halcyon1 halcyon2; do
+    for procedure in "online-snapshot z-old" "online-snapshot z-exec" "online-snapshot z-skipflush" "flush-table-proc z"; do
+      case "$procedure" in flush*) expected=5 ;; *) expected=1 ;; esac
+      number="$(done_by "$process" "$procedure\$")"
+      [ "$number" -ge "$expected" ] || fail "$process has taken part in $procedure $number times, not $expected"
+    done
+  done
+  expect_where z "1 1 1 1" "after snapshots and flushes through znodes"
+  timeout 60 "$JAVA" "${JAVA_FLAGS[@]}" -Dlog4j2.level=OFF -cp "$HBASE_LIB/*" "$HERE/znodes/GarbageProcedures.java" "$ZK" z \
+    2> "$CLUSTER_DIR/garbage.log" || { tail -n 20 "$CLUSTER_DIR/garbage.log" >&2; fail "garbage in znodes"; }
+  client26 halcyon.compat.mixed.Barriers "$ZK" exec z > /dev/null || fail "Admin.execProcedure after garbage"
+  sh_halcyon "disable 'z'; drop 'z'" > /dev/null
 }
 
 spread() { # the regions of t in turn to all servers
