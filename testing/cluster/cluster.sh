@@ -20,6 +20,7 @@
 #   --property NAME=VALUE   a further setting of HDFS and HBase, for the servers and the clients
 # CLUSTER_DIR            configuration, data and logs; default /tmp/halcyon-cluster. `up` empties it
 # CLUSTER_JAVA_OPTIONS   more options of each JVM, such as -XX:TieredStopAtLevel=4
+# CLUSTER_GROUPS         "hmaster=64102 ...": processes that run in a group of their own, for a packet filter
 set -euo pipefail
 HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 . "$HERE/../compat/server.sh"

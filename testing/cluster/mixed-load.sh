@@ -21,43 +21,9 @@ read -r -a FREEZE_SECONDS <<< "${FREEZE_SECONDS:-1 20}"
 client26_classes
 VICTIM="${VICTIM:-halcyon1}"
 [ "$VICTIM" = halcyon1 ] && servers=(--hregionservers 1 --halcyons 1) || servers=(--hregionservers 2 --halcyons 0)
-CLIENT=""
-# The client is a child of the shell that is CLIENT.
-trap '[ -z "$CLIENT" ] || pkill -TERM -P "$CLIENT" || true; cluster down' EXIT
+trap 'client_end; cluster down' EXIT
 trap 'exit 143' TERM INT
 
-is_open() { # is_open TABLE: every region of it
-  local found
-  found="$("$HALCYON" shell --zookeeper "$ZK" --json -e "list_regions '$1'" 2> /dev/null)" && [ "$(grep -c '"OPEN"' <<< "$found")" -ge 10 ]
-}
-at_server() { # at_server TABLE SERVER: how many regions of the table are there
-  "$HALCYON" shell --zookeeper "$ZK" --json -e "list_regions '$1'" | grep -cF "$2" || true
-}
-client_says() { grep -q "^$1" "$CLUSTER_DIR/client.log"; }
-client_works() { kill -0 "$CLIENT" 2> /dev/null || fail "the client ended: $(tail -n 3 "$CLUSTER_DIR/client.log")"; }
-move_half() { # move_half TABLE SERVER: every second region
-  local region take=yes
-  for region in $(regions "$1"); do
-    [ -z "$take" ] || sh_halcyon "move '$region', '$2'" > /dev/null
-    [ -z "$take" ] && take=yes || take=""
-  done
-}
-start_again() { # start_again SERVER: a new process in the place of the one that was called SERVER
-  cluster start "$VICTIM"
-  wait_for 60 has_another "$VICTIM" "$1"
-  OURS="$(name_of "$VICTIM")"
-}
-
-is_now() { # is_now PROCESS STATE
-  local found
-  found="$(cluster status)" && grep -q "^$1 $2" <<< "$found"
-}
-operations() { # 0 before the client's first report
-  local found
-  found="$(sed -n 's/^so far: \([0-9]*\) operations.*/\1/p' "$CLUSTER_DIR/client.log" | tail -n 1)"
-  echo "${found:-0}"
-}
-has_gone_on() { [ "$(operations)" -gt "$1" ]; } # has_gone_on OPERATIONS: the client has done more than these
 # What can happen to the servers that those of regions need: process, what, seconds. With FAULTS the session is 40 s.
 faults=("zookeeper freeze 5" "zookeeper kill 3" "namenode freeze 30" "namenode kill 5" "datanode1 kill 20" "datanode2 freeze 20"
   "hmaster freeze 20" "hmaster kill 5")
@@ -84,10 +50,7 @@ cluster up --parts "zookeeper hdfs hbaseservers" "${servers[@]}" "${properties[@
 ZK="$(setting_of zookeeper)"
 OURS="$(name_of "$VICTIM")" THEIRS="$(name_of hregionserver1)"
 echo "servers: $OURS ($VICTIM), $THEIRS (hregionserver1)"
-touch "$CLUSTER_DIR/client.log"
-CLIENT26_SECONDS=36000 CLIENT26_MEMORY=300m client26 halcyon.compat.mixed.MixedLoad "$ZK" load "$ROWS" "$CLUSTER_DIR/stop" > "$CLUSTER_DIR/client.log" 2>&1 &
-CLIENT=$!
-wait_for $((120 + ROWS / 1000)) client_says working
+client_start
 sh_halcyon "balance_switch false" > /dev/null
 
 for ((round = 1; round <= MOVES; round++)); do
@@ -136,10 +99,5 @@ for ((round = 1; round <= FAULTS; round++)); do
     client_works
   done
 done
-touch "$CLUSTER_DIR/stop"
-result=0
-wait "$CLIENT" || result=$?
-CLIENT=""
-grep -v '^so far' "$CLUSTER_DIR/client.log" | tail -n 25
-[ "$result" = 0 ] || fail "the client saw errors or differences; logs are in $CLUSTER_DIR"
+client_verdict
 echo "mixed-load: passed"

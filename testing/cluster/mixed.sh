@@ -60,3 +60,55 @@ has_ended() { # the process
   local found
   found="$(cluster status)" && grep -q "^$1 ended" <<< "$found"
 }
+
+# MixedLoad, the client that knows each answer, works on the table `load`, with ROWS rows, beside what a script does to VICTIM.
+CLIENT=""
+client_start() { # the rows are there when this returns
+  touch "$CLUSTER_DIR/client.log"
+  CLIENT26_SECONDS=36000 CLIENT26_MEMORY=300m client26 halcyon.compat.mixed.MixedLoad "$ZK" load "$ROWS" "$CLUSTER_DIR/stop" > "$CLUSTER_DIR/client.log" 2>&1 &
+  CLIENT=$!
+  wait_for $((120 + ROWS / 1000)) client_says working
+}
+client_end() { # The client is a child of the shell that is CLIENT.
+  [ -z "$CLIENT" ] || pkill -TERM -P "$CLIENT" || true
+}
+client_verdict() { # its last check and counts; fails with it
+  local result=0
+  touch "$CLUSTER_DIR/stop"
+  wait "$CLIENT" || result=$?
+  CLIENT=""
+  grep -v '^so far' "$CLUSTER_DIR/client.log" | tail -n 25
+  [ "$result" = 0 ] || fail "the client saw errors or differences; logs are in $CLUSTER_DIR"
+}
+is_open() { # is_open TABLE: every region of it
+  local found
+  found="$("$HALCYON" shell --zookeeper "$ZK" --json -e "list_regions '$1'" 2> /dev/null)" && [ "$(grep -c '"OPEN"' <<< "$found")" -ge 10 ]
+}
+at_server() { # at_server TABLE SERVER: how many regions of the table are there
+  "$HALCYON" shell --zookeeper "$ZK" --json -e "list_regions '$1'" | grep -cF "$2" || true
+}
+client_says() { grep -q "^$1" "$CLUSTER_DIR/client.log"; }
+client_works() { kill -0 "$CLIENT" 2> /dev/null || fail "the client ended: $(tail -n 3 "$CLUSTER_DIR/client.log")"; }
+move_half() { # move_half TABLE SERVER: every second region
+  local region take=yes
+  for region in $(regions "$1"); do
+    [ -z "$take" ] || sh_halcyon "move '$region', '$2'" > /dev/null
+    [ -z "$take" ] && take=yes || take=""
+  done
+}
+start_again() { # start_again SERVER: a new process in the place of the one that was called SERVER
+  cluster start "$VICTIM"
+  wait_for 60 has_another "$VICTIM" "$1"
+  OURS="$(name_of "$VICTIM")"
+}
+
+is_now() { # is_now PROCESS STATE
+  local found
+  found="$(cluster status)" && grep -q "^$1 $2" <<< "$found"
+}
+operations() { # 0 before the client's first report
+  local found
+  found="$(sed -n 's/^so far: \([0-9]*\) operations.*/\1/p' "$CLUSTER_DIR/client.log" | tail -n 1)"
+  echo "${found:-0}"
+}
+has_gone_on() { [ "$(operations)" -gt "$1" ]; } # has_gone_on OPERATIONS: the client has done more than these

@@ -60,12 +60,17 @@ java_command() { # java_command HEAP_MB CONF CLASS ARGUMENT...: sets COMMAND
 }
 
 # process_start NAME: only for the keeper. The kernel kills the process when the keeper has ended, whatever ended it.
+# With "NAME=GROUP ..." in CLUSTER_GROUPS the process has a group of its own, by which a packet filter knows it (root only).
+# The file `environment` in its directory has variables for it, NAME=VALUE.
 process_start() {
-  local dir="$DIR/$1"
+  local dir="$DIR/$1" group before=() variables=()
   mkdir -p "$dir"
   "${1%%[0-9]*}_command" "$1"
   rm -f "$dir/exit"
-  setpriv --pdeathsig KILL -- "${COMMAND[@]}" >> "$dir/log" 2>&1 < /dev/null 4>&- &
+  group="$(tr ' ' '\n' <<< "${CLUSTER_GROUPS:-}" | sed -n "s/^$1=//p")"
+  [ -z "$group" ] || before=(setpriv --regid "$group" --clear-groups --) # first: a new group clears the signal of the next
+  [ ! -e "$dir/environment" ] || readarray -t variables < "$dir/environment"
+  "${before[@]}" setpriv --pdeathsig KILL -- env "${variables[@]}" "${COMMAND[@]}" >> "$dir/log" 2>&1 < /dev/null 4>&- &
   echo $! > "$dir/pid.new"
   mv "$dir/pid.new" "$dir/pid"
 }

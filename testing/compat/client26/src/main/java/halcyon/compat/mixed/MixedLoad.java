@@ -9,6 +9,7 @@ import java.util.Iterator;
 import java.util.List;
 import java.util.Random;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.atomic.AtomicLongArray;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.hbase.HBaseConfiguration;
 import org.apache.hadoop.hbase.TableName;
@@ -38,6 +39,9 @@ import org.apache.hadoop.hbase.util.Bytes;
  * an answer that is not the one before plus one shows an increment that was lost or done twice. The client's own retries are
  * HBase's, with its default number. An error that reaches this program is counted, and then the row or counter may have either
  * of two values. At the end every row and every counter is read once more. Exit 1 on any error or difference.
+ *
+ * <p>-Dagain=MS: no row is overwritten earlier than so long after the last time. Servers whose clocks are apart by less than that
+ * then give its versions ascending timestamps. -Dreport=MS: between two reports, default 10000.
  */
 public final class MixedLoad {
   private static final byte[] F = Bytes.toBytes("f");
@@ -46,6 +50,8 @@ public final class MixedLoad {
   private static final int THREADS = 4;
   private static final int COUNTERS = 25; // of each thread
   private static final int REGIONS = 10;
+  private static final long AGAIN_NS = Long.getLong("again", 0) * 1_000_000;
+  private static final long REPORT_MS = Long.getLong("report", 10_000);
 
   private final Connection connection;
   private final TableName name;
@@ -65,6 +71,11 @@ public final class MixedLoad {
    */
   private final AtomicLong withoutValue = new AtomicLong();
   private final AtomicLong longestMs = new AtomicLong();
+  /** The longest one since the last report. */
+  private final AtomicLong latelyMs = new AtomicLong();
+  /** When each thread's operation began, 0 if it has none. */
+  private final AtomicLongArray begun = new AtomicLongArray(THREADS);
+  private final long[] overwritten;
 
   private MixedLoad(Connection connection, String table, int rows, Path stop) {
     this.connection = connection;
@@ -73,6 +84,8 @@ public final class MixedLoad {
     this.stop = stop;
     this.versions = new int[rows];
     this.unsure = new boolean[rows];
+    this.overwritten = new long[rows];
+    Arrays.fill(overwritten, System.nanoTime() - AGAIN_NS);
   }
 
   public static void main(String[] args) throws Exception {
@@ -103,8 +116,8 @@ public final class MixedLoad {
     }
     threads.forEach(Thread::start);
     while (!Files.exists(stop)) {
-      Thread.sleep(10_000);
-      say("so far: " + counts());
+      Thread.sleep(REPORT_MS);
+      say("so far: " + counts() + ", lately " + lately() + " ms");
     }
     for (Thread thread : threads) {
       thread.join();
@@ -117,6 +130,16 @@ public final class MixedLoad {
   private String counts() {
     return operations + " operations, " + errors + " errors, " + differences + " differences, longest operation "
         + longestMs + " ms";
+  }
+
+  /** The longest operation that ended since the last report or has not ended yet. */
+  private long lately() {
+    long longest = latelyMs.getAndSet(0);
+    for (int thread = 0; thread < THREADS; thread++) {
+      long start = begun.get(thread);
+      longest = Math.max(longest, start == 0 ? 0 : (System.nanoTime() - start) / 1_000_000);
+    }
+    return longest;
   }
 
   private static void say(String text) {
@@ -169,6 +192,7 @@ public final class MixedLoad {
     try (Table table = connection.getTable(name)) {
       while (!Files.exists(stop)) {
         long start = System.nanoTime();
+        begun.set(thread, start);
         switch (random.nextInt(10)) {
           case 0, 1, 2, 3 -> get(table, own(random, thread));
           case 4, 5, 6 -> overwrite(table, own(random, thread));
@@ -176,7 +200,10 @@ public final class MixedLoad {
           default -> scan(table, random.nextInt(rows), thread);
         }
         operations.incrementAndGet();
-        longestMs.accumulateAndGet((System.nanoTime() - start) / 1_000_000, Math::max);
+        long took = (System.nanoTime() - start) / 1_000_000;
+        longestMs.accumulateAndGet(took, Math::max);
+        latelyMs.accumulateAndGet(took, Math::max);
+        begun.set(thread, 0);
       }
     } catch (IOException e) {
       failed("closing the table", e);
@@ -221,12 +248,13 @@ public final class MixedLoad {
   }
 
   private void overwrite(Table table, int number) {
-    if (unsure[number]) {
+    if (unsure[number] || System.nanoTime() - overwritten[number] < AGAIN_NS) {
       return;
     }
     try {
       table.put(put(number, versions[number] + 1));
       versions[number]++;
+      overwritten[number] = System.nanoTime();
     } catch (IOException e) {
       unsure[number] = true;
       failed("put of " + Bytes.toString(row(number)), e);
