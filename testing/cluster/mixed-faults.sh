@@ -60,6 +60,13 @@ restore() { # ends all loss; sets DROPPED, the packets that were dropped
   nft flush chain inet faults cuts
   [ "$DROPPED" -gt 0 ] || fail "$FAULT: no packet was dropped"
 }
+first_datanode() { # the DataNode to which our server sends most: the first one of its WAL's pipeline
+  local node
+  for node in 1 2 3; do nft add rule inet faults cuts ct mark 1 tcp dport "$(port "datanode$node")" counter comment "datanode$node"; done
+  sleep 2
+  nft list chain inet faults cuts | sed -n 's/.*bytes \([0-9]*\).*"\(datanode.\)".*/\1 \2/p' | sort -rn | head -n 1 | cut -d ' ' -f 2
+  nft flush chain inet faults cuts
+}
 new_log() { tail -n "+$((MARK + 1))" "$CLUSTER_DIR/$VICTIM/log"; } # what our server has logged since the fault began
 logged() { grep -qE -- "$1" <<< "$(new_log)"; }
 says() { # says SECONDS PATTERN: waits for this in the log, and sets LINE
@@ -70,7 +77,7 @@ lately() { tail -n "+$((REPORTS + 1))" <<< "$(grep '^so far' "$CLUSTER_DIR/clien
 is_calm() { [ "$(lately | tail -n 1)" -lt 1500 ]; }
 
 begin() { # begin FAULT: some regions are at our server
-  FAULT="$1" LINE="(nothing)"
+  FAULT="$1" LINE=""
   move_half load "$OURS"
   [ "$(at_server load "$OURS")" -gt 0 ] || fail "$FAULT: no region was there"
   MARK="$(wc -l < "$CLUSTER_DIR/$VICTIM/log")" REPORTS="$(grep -c '^so far' "$CLUSTER_DIR/client.log" || true)" BEGUN="$SECONDS"
@@ -93,7 +100,8 @@ finish() { # finish left|stayed EVIDENCE
   wait_for 120 has_gone_on "$before"
   wait_for 60 is_calm
   client_works
-  row="$FAULT | $2 | $LINE | $1 | $(lately | sort -n | tail -n 1) ms | $((SECONDS - BEGUN)) s"
+  [ -n "$LINE" ] || LINE="$(new_log | grep -E -m 1 "WARN|ERROR" | cut -c 1-400 || true)"
+  row="$FAULT | $2 | ${LINE:-(nothing)} | $1 | $(lately | sort -n | tail -n 1) ms | $((SECONDS - BEGUN)) s"
   echo "$row" | tee -a "$CLUSTER_DIR/table"
   tail -n 1 "$CLUSTER_DIR/client.log"
 }
@@ -103,6 +111,8 @@ step_zookeeper() {
   lose 1 "$(port zookeeper)"
   sleep 5
   restore
+  says 10 "SyncConnected"
+  says 1 "Disconnected"
   sleep 8 # a lease that was not renewed would have ended
   finish stayed "$DROPPED packets dropped"
 
@@ -127,18 +137,25 @@ step_namenode() {
 }
 
 step_datanode() {
-  begin "no packets between it and one DataNode for 20 s"
-  lose 1 "$(port datanode1)"
+  local node
+  begin "no packets between it and the first DataNode of its WAL for 20 s"
+  node="$(first_datanode)"
+  lose 1 "$(port "$node")"
   sleep 20
   restore
   says 30 "WARN|ERROR"
-  finish stayed "$DROPPED packets dropped"
+  finish stayed "$DROPPED packets dropped ($node)"
 }
 
+is_at() { # is_at REGION SERVER
+  local found
+  found="$("$HALCYON" shell --zookeeper "$ZK" --json -e "list_regions 'load'" | grep -F "$1")" && grep -qF "$2" <<< "$found"
+}
 step_master() {
   local region
   begin "no packets between it and the master for 20 s, and a region is to be moved to it"
   region="$(regions load | sed -n 2p)"
+  sh_halcyon "move '$region', '$THEIRS'" > /dev/null
   lose 1 "$(port hmaster)"
   lose 2 "$(port halcyon1)"
   (timeout 60 "$HALCYON" shell --zookeeper "$ZK" -e "move '$region', '$OURS'" > "$CLUSTER_DIR/move.log" 2>&1 || true) &
@@ -147,13 +164,15 @@ step_master() {
   restore
   wait "$move"
   says 30 "the master did not take a report"
-  finish stayed "$DROPPED packets dropped"
+  wait_for 60 is_at "$region" "$OURS"
+  finish stayed "$DROPPED packets dropped; the region came afterwards"
 }
 
 step_slow() {
-  local pid times=0 stopped=0 end
-  begin "one DataNode stands still for 50 of every 100 ms, 20 s long"
-  pid="$(cat "$CLUSTER_DIR/datanode2/pid")"
+  local node pid times=0 stopped=0 end
+  begin "the first DataNode of its WAL stands still for 50 of every 100 ms, 20 s long"
+  node="$(first_datanode)"
+  pid="$(cat "$CLUSTER_DIR/$node/pid")"
   end=$((SECONDS + 20))
   while [ "$SECONDS" -lt "$end" ]; do
     kill -STOP "$pid"
@@ -164,43 +183,48 @@ step_slow() {
     times=$((times + 1))
   done
   [ "$stopped" -gt $((times / 2)) ] || fail "the DataNode was seen stopped in $stopped of $times rounds"
-  finish stayed "stopped in $stopped of $times rounds"
+  finish stayed "$node was stopped in $stopped of $times rounds"
 
-  begin "every fifth packet between it and one DataNode is lost, 20 s long"
-  lose 1 "$(port datanode2)" 20
+  begin "every fifth packet between it and the first DataNode of its WAL is lost, 20 s long"
+  node="$(first_datanode)"
+  lose 1 "$(port "$node")" 20
   sleep 20
   restore
-  finish stayed "$DROPPED packets dropped"
+  finish stayed "$DROPPED packets dropped ($node)"
 }
 
 no_space() { grep -c 'No space left on device' "$CLUSTER_DIR/datanode3/log" || true; }
-datanodes() { curl -sf --max-time 3 "http://$(setting_of namenode_http)/jmx?qry=Hadoop:service=NameNode,name=FSNamesystem*" | grep -o '"NumLiveDataNodes" : [0-9]*' | grep -o '[0-9]*$'; }
 is_full() { [ "$(no_space)" -gt "$1" ]; }
 step_full() {
-  local data="$CLUSTER_DIR/data/datanode3" before
+  local data="$CLUSTER_DIR/data/datanode3" before round free
   cluster stop datanode3
   mkdir "$CLUSTER_DIR/moved"
   cp -a "$data/." "$CLUSTER_DIR/moved"
-  mount -t tmpfs -o size=512m tmpfs "$data"
+  mount -t tmpfs -o size=20g tmpfs "$data"
   cp -a "$CLUSTER_DIR/moved/." "$data"
   cluster start datanode3
   sleep 8
   begin "the disk of one DataNode is full for 20 s"
-  timeout 30 "$HALCYON" shell --zookeeper "$ZK" -e "wal_roll '$OURS'" > /dev/null # into a file with a block there
-  sleep 2
+  for round in 1 2 3; do # the first roll takes the spare file, which has no block there
+    timeout 30 "$HALCYON" shell --zookeeper "$ZK" -e "wal_roll '$OURS'" > /dev/null
+    sleep 3
+  done
+  MARK="$(wc -l < "$CLUSTER_DIR/$VICTIM/log")"
   before="$(no_space)"
-  dd if=/dev/zero "of=$data/filler" bs=1M status=none 2> /dev/null || true
+  # It shrinks to what is on it. A small one, filled, has too little room for the NameNode to choose it in the first place.
+  mount -o "remount,size=$(df --output=used "$data" | tail -n 1)k" "$data"
   wait_for 30 is_full "$before"
   sleep 20
-  rm "$data/filler"
+  free="$(df --output=avail "$data" | tail -n 1)"
+  mount -o remount,size=20g "$data"
   says 30 "WARN|ERROR"
-  finish stayed "$(($(no_space) - before)) times \"No space left on device\" in the DataNode's log"
+  finish stayed "$free KiB were free; $(($(no_space) - before)) times \"No space left on device\" in the DataNode's log"
 }
 
 metric() { curl -sf --max-time 5 "http://127.0.0.1:$(port halcyon1-info)/metrics" | sed -n "s/^$1 \([0-9]*\).*/\1/p"; }
 has_metric() { [ "$(metric "$1")" "$2" "$3" ]; }
 step_cache() {
-  local site="$CLUSTER_DIR/$VICTIM/conf/hbase-site.xml" disk="$CLUSTER_DIR/cache"
+  local site="$CLUSTER_DIR/$VICTIM/conf/hbase-site.xml" disk="$CLUSTER_DIR/cache" property round
   mkdir "$disk"
   mount -t tmpfs -o size=8m tmpfs "$disk"
   cp "$site" "$CLUSTER_DIR/site"
@@ -213,7 +237,12 @@ step_cache() {
   wait_for 30 has_metric halcyon_block_cache_file_on -eq 1
   wait_for 60 has_metric halcyon_block_cache_file_written_total -gt 0
   dd if=/dev/zero "of=$disk/filler" bs=64k status=none 2> /dev/null || true
-  says 60 "the file tier of the block cache is off"
+  for round in 1 2 3 4 5 6; do # new files, whose blocks are not in the tier yet
+    ! logged "the file tier of the block cache is off" || break
+    timeout 60 "$HALCYON" shell --zookeeper "$ZK" -e "flush 'load'" > /dev/null
+    sleep 5
+  done
+  says 10 "the file tier of the block cache is off"
   grep -q "No space left" <<< "$LINE" || fail "$FAULT: the log says another reason: $LINE"
   has_metric halcyon_block_cache_file_on -eq 0 || fail "$FAULT: the metric says that the tier is on"
   finish stayed "$(df --output=avail "$disk" | tail -n 1) KiB free; halcyon_block_cache_file_on 0"
@@ -264,7 +293,7 @@ step_name() {
   wait_for 60 is_open load
   move_half load "$others"
   [ "$(at_server load "$others")" -gt 0 ] || fail "$FAULT: the second server has no region"
-  EVIDENCE="second server $others took $(at_server load "$others") regions; $(nft list chain inet faults moved | grep -o 'packets [0-9]*') to it"
+  EVIDENCE="second server $others took $(at_server load "$others") regions; $(nft list chain inet faults moved | sed -n 's/.*packets \([0-9]*\).*/\1/p') connections were made to it"
   kill "$(pgrep -P "$SECOND")"
   wait "$SECOND" || fail "$FAULT: the second server ended with $?"
   SECOND=""
@@ -278,7 +307,7 @@ clock() { # clock [OFFSET]: that of our server, from its next start on
 }
 refused_start() { logged "the master refuses"; }
 step_clocks() {
-  local offset before after seen
+  local offset before after seen round
   for offset in +0.5 -0.5; do
     clock "$offset"
     cluster stop "$VICTIM"
@@ -288,14 +317,18 @@ step_clocks() {
     before="$(date +%s%3N)"
     sh_halcyon "put 'side', 'row', 'f:q', '$offset'" > /dev/null
     after="$(date +%s%3N)"
-    seen="$(sh_halcyon "get 'side', 'row'" | grep -o 'timestamp=[^,]*')"
-    echo "$before $after $seen"
+    seen="$(sh_halcyon "get 'side', 'row'" | grep -o 'timestamp=[0-9T:.-]*' | cut -d = -f 2)"
+    seen="$(date -u -d "$seen" +%s%3N)"
+    EVIDENCE="a put has a timestamp $((seen - after)) to $((seen - before)) ms after the clock of this script"
+    case "$offset" in
+      +*) [ "$seen" -gt $((after + 300)) ] ;;
+      *) [ "$seen" -lt $((before - 300)) ] ;;
+    esac || fail "$FAULT: $EVIDENCE"
     for round in 1 2 3; do
       move_all load "$THEIRS"
       move_all load "$OURS"
     done
-    LINE="(nothing to say)"
-    finish stayed "a put between $before and $after has $seen"
+    finish stayed "$EVIDENCE; regions moved there and back three times"
   done
   for offset in +40 -40; do
     clock "$offset"
@@ -331,7 +364,8 @@ step_znodes() {
   finish left "$EVIDENCE"
 }
 
-properties=(--property dfs.client.socket-timeout=60000 --property dfs.blocksize=16777216)
+properties=(--property dfs.client.socket-timeout=60000 --property dfs.blocksize=16777216
+  --property dfs.datanode.round-robin-volume-choosing-policy.additional-available-space=0)
 for kind in "" read. write.; do properties+=(--property "hbase.rpc.${kind}timeout=10000"); done
 cluster up --parts "zookeeper hdfs hbaseservers" --owner $$ --seconds 2400 "${properties[@]}" > /dev/null
 ZK="$(setting_of zookeeper)"
