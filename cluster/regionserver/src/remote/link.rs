@@ -60,6 +60,9 @@ const NOT_YET: [&str; 6] = [
     "MasterStoppedException",
 ];
 
+/// HBase does not mark this one as final, though its servers end with it.
+const CLOCK: &str = "ClockOutOfSyncException";
+
 /// Why a call of the master failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MasterError {
@@ -85,6 +88,7 @@ fn error_of(error: &ClientError) -> MasterError {
     let text = format!("{}: {}", exception.simple_class(), exception.message());
     match exception.simple_class() {
         "YouAreDeadException" => MasterError::Dead(exception.message().to_string()),
+        CLOCK => MasterError::Refused(text),
         class if NOT_YET.contains(&class) || !exception.do_not_retry => MasterError::Later(text),
         _ => MasterError::Refused(text),
     }
@@ -226,6 +230,8 @@ impl MasterLink {
 mod tests {
     use std::io;
 
+    use halcyon_client::RemoteException;
+
     use super::*;
 
     #[test]
@@ -253,6 +259,21 @@ mod tests {
         let link = MasterLink::new(runtime.handle().clone(), Box::new(|| None), (2, 6, 4));
         let error = link.report(&pb::RegionServerReportRequest::default()).unwrap_err();
         assert_eq!(error, MasterError::Later("there is no active master".to_string()));
+    }
+
+    #[test]
+    fn a_clock_that_differs_by_too_much_is_a_refusal() {
+        let of_class = |class: &str| {
+            error_of(&ClientError::Remote(Box::new(RemoteException {
+                class: format!("org.apache.hadoop.hbase.{class}"),
+                trace: format!("org.apache.hadoop.hbase.{class}: Time difference of 39991ms"),
+                do_not_retry: false,
+                server_overloaded: false,
+            })))
+        };
+        assert!(matches!(of_class("ClockOutOfSyncException"), MasterError::Refused(_)));
+        assert!(matches!(of_class("PleaseHoldException"), MasterError::Later(_)));
+        assert!(matches!(of_class("YouAreDeadException"), MasterError::Dead(_)));
     }
 
     #[test]
