@@ -17,6 +17,8 @@
 # make mixed-pages-test   the pages of a Halcyon region server in such a cluster, and its RPC registry by a Java client
 # make mixed-test   a Halcyon region server in a cluster of HBase 2.6.4: regions moved, cloned, split, merged; the server killed, frozen, stopped
 # make mixed-load   a Java client beside moves, kills and freezes of a Halcyon server in an HBase cluster; MOVES=, KILLS=, FREEZES=, FAULTS=, ROWS=
+# make mixed-faults   the same client beside cuts between a Halcyon server and one other process, slow and full disks, a second server of the same
+#              name, clocks apart, garbage in znodes; STEPS= chooses. Needs root, nftables, libfaketime
 # make mixed-tools-test   HBase's balancer, normalizer, ExportSnapshot, RegionMover, decommission and cluster stop over servers of both kinds
 # make mixed-conformance  HBase's own client tests in an HBase cluster, half of the region servers Halcyon's; SERVERS=mixed or hbase,
 #              CONFORMANCE="options of testing/conformance/run.sh"; about an hour
@@ -50,7 +52,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 CARGO_DEB := $(HOME)/.cache/halcyon/tools/bin/cargo-deb
 
-.PHONY: package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite hdfs-kills mixed-pages-test mixed-test mixed-load mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench bench-engine bench-cell bench-server bench-build
+.PHONY: package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite hdfs-kills mixed-pages-test mixed-test mixed-load mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench bench-engine bench-cell bench-server bench-build
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -150,6 +152,9 @@ mixed-test: build
 
 mixed-load: build
 	HALCYON="$(HALCYON)" testing/cluster/mixed-load.sh
+
+mixed-faults: build
+	HALCYON="$(HALCYON)" testing/cluster/mixed-faults.sh
 
 mixed-tools-test: build
 	HALCYON="$(HALCYON)" testing/cluster/mixed-tools-test.sh
