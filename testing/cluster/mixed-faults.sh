@@ -348,6 +348,7 @@ step_clocks() {
     wait_for 60 has_ended "$VICTIM"
     says 5 "the master refuses"
     grep -qi "time" <<< "$LINE" || fail "$FAULT: the log does not name the clock: $LINE"
+    wait_for 10 test -e "$CLUSTER_DIR/$VICTIM/exit"
     EVIDENCE="ended with status $(cat "$CLUSTER_DIR/$VICTIM/exit"); the master's log: $(grep -c 'out of sync with master' "$CLUSTER_DIR/hmaster/log" || true) lines"
     clock
     finish left "$EVIDENCE"
