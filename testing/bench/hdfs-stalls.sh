@@ -63,7 +63,7 @@ datanode_at() { # datanode_at PLACE: the process
 new_pipeline() { # new_pipeline TABLE: new files of the WAL; the second takes the place of one that was made in advance
   sh_halcyon "wal_roll '$(name_of "$(process_of "$1")")'" > /dev/null
   sh_halcyon "wal_roll '$(name_of "$(process_of "$1")")'" > /dev/null
-  wait_for 30 has_pipeline "$1"
+  wait_for 100 has_pipeline "$1"
 }
 is_whole() { # all DataNodes are alive, and get blocks
   local found

@@ -175,11 +175,26 @@ pub trait WritableFile: Send {
         Attempt::NotMade
     }
 
-    /// After [`Attempt::Late`]: whether some machines have answered and others have not. Those are left out of new logs for
-    /// a while, and [`WritableFile::check`] fails for files that they have.
-    fn blame_late(&mut self) -> bool {
+    /// After [`Attempt::Late`]: goes on waiting, but not longer than `limit`.
+    fn wait_within(&mut self, limit: Duration) -> Attempt {
+        let _ = limit;
+        Attempt::NotMade
+    }
+
+    /// After [`Attempt::Late`]: the names of the machines that have not answered, if others have.
+    fn late_machines(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Whether the file is on one of these machines.
+    fn is_on(&self, machines: &[String]) -> bool {
+        let _ = machines;
         false
     }
+
+    /// Leaves [`WritableFile::late_machines`] out of new logs for a while, and [`WritableFile::check`] fails for files that
+    /// they have.
+    fn avoid_late(&mut self) {}
 
     /// An error if the file can take no bytes, as far as is known without asking anybody.
     fn check(&mut self) -> io::Result<()> {

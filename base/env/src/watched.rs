@@ -159,8 +159,20 @@ impl WritableFile for WatchedWriter {
         self.over_sync(|inner| inner.write_within(bytes, to_disk, limit))
     }
 
-    fn blame_late(&mut self) -> bool {
-        self.inner.blame_late()
+    fn wait_within(&mut self, limit: Duration) -> Attempt {
+        self.over_sync(|inner| inner.wait_within(limit))
+    }
+
+    fn late_machines(&self) -> Vec<String> {
+        self.inner.late_machines()
+    }
+
+    fn is_on(&self, machines: &[String]) -> bool {
+        self.inner.is_on(machines)
+    }
+
+    fn avoid_late(&mut self) {
+        self.inner.avoid_late();
     }
 
     fn check(&mut self) -> io::Result<()> {

@@ -7,8 +7,9 @@
 //! current file from then on. The other one is dropped when it answers, which abandons it, and it stays with the closed
 //! files until the regions have flushed what it may hold.
 //!
-//! If only some machines of the file are late and the spare file has them too, the current file is given up at once
-//! (`replace.rs`): the next one does without those machines.
+//! If only some machines of the file are late and the spare file has them too, a race would be of no use. Then the current
+//! file gets a little more time, and after that it is given up (`replace.rs`): the next one does without those machines.
+//! It may have fewer copies, so a short pause of a machine is not reason enough.
 //!
 //! Entries then stand in two files, as after an error (`replace.rs`), and their checks are made anew for the second.
 //!
@@ -25,7 +26,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use halcyon_cell::Result;
+use halcyon_cell::{Error, Result};
 use halcyon_env::sync::{Condvar, Mutex};
 use halcyon_env::{Attempt, WritableFile};
 
@@ -67,6 +68,8 @@ pub struct LateSyncs {
     pub late_min: Duration,
     /// Every sync is late after this.
     pub late_max: Duration,
+    /// A file is not given up before, if the spare file has its late machines too.
+    pub give_up_min: Duration,
 }
 
 impl fmt::Debug for LateSyncs {
@@ -252,35 +255,49 @@ impl Wal {
         let to_disk = self.syncs_to_disk(batch.disk_wanted);
         let limit = writer.lateness.limit(late);
         match writer.file().write_within(&batch.buffer, to_disk, limit) {
-            Attempt::Done(result) => {
-                result?;
-                let now_ns = self.env.clock.monotonic_ns();
-                writer.lateness.times.note(now_ns.saturating_sub(begin_ns), now_ns);
-                self.note_put(begin_ns, now_ns);
-                Ok(Put::Written)
+            Attempt::Done(result) => self.put_alone(writer, begin_ns, result),
+            Attempt::Late if self.is_race_useless(writer) => {
+                match writer.file().wait_within(late.give_up_min.saturating_sub(limit)) {
+                    Attempt::Done(result) => self.put_alone(writer, begin_ns, result),
+                    Attempt::Late | Attempt::NotMade => {
+                        Err(self.give_up(writer, limit.max(late.give_up_min)))
+                    }
+                }
             }
             Attempt::Late => {
-                self.give_up_if_useless(writer, limit)?;
+                if writer.lateness.may_hedge(self.env.clock.monotonic_ns()) {
+                    writer.file().avoid_late();
+                }
                 self.race(late, writer, batch, begin_ns, to_disk, None)
             }
             Attempt::NotMade => self.race(late, writer, batch, begin_ns, to_disk, Some(limit)),
         }
     }
 
-    /// An error if the current file waits for machines that the spare file has as well, while others have answered.
-    fn give_up_if_useless(&self, writer: &mut Writer, limit: Duration) -> Result<()> {
+    /// The current file has answered, and no other took part.
+    fn put_alone(&self, writer: &mut Writer, begin_ns: u64, result: io::Result<()>) -> Result<Put> {
+        result?;
         let now_ns = self.env.clock.monotonic_ns();
-        if !writer.lateness.may_hedge(now_ns) || !writer.file().blame_late() {
-            return Ok(());
+        writer.lateness.times.note(now_ns.saturating_sub(begin_ns), now_ns);
+        self.note_put(begin_ns, now_ns);
+        Ok(Put::Written)
+    }
+
+    /// Whether the current file waits for machines that the spare file has as well, while others have answered.
+    fn is_race_useless(&self, writer: &mut Writer) -> bool {
+        if !writer.lateness.may_hedge(self.env.clock.monotonic_ns()) {
+            return false;
         }
-        if let Some(spare) = self.take_fit_spare() {
-            *self.spare_file.lock() = Some(spare);
-            return Ok(());
-        }
-        writer.lateness.hedged_ns = Some(now_ns);
+        let late = writer.file().late_machines();
+        !late.is_empty() && self.spare_file.lock().as_ref().is_none_or(|(spare, _)| spare.is_on(&late))
+    }
+
+    fn give_up(&self, writer: &mut Writer, limit: Duration) -> Error {
+        writer.file().avoid_late();
+        writer.lateness.hedged_ns = Some(self.env.clock.monotonic_ns());
         let text =
             format!("{} is given up: a part of its machines is late by {limit:?}", writer.path.display());
-        Err(io::Error::new(io::ErrorKind::TimedOut, text).into())
+        io::Error::new(io::ErrorKind::TimedOut, text).into()
     }
 
     fn note_put(&self, begin_ns: u64, now_ns: u64) {

@@ -69,7 +69,8 @@ impl Bench {
         let threads = Arc::new(Threads { left: AtomicUsize::new(usize::MAX) });
         let mut config = WalConfig::new(DIR, "/hbase/oldWALs", "s");
         (config.sync_mode, config.keeps_spare) = (SyncMode::Remote, true);
-        config.late_syncs = Some(LateSyncs { threads: threads.clone(), late_min: late, late_max: late });
+        let (threads_too, late_max, give_up_min) = (threads.clone(), late, late);
+        config.late_syncs = Some(LateSyncs { threads: threads_too, late_min: late, late_max, give_up_min });
         adapt(&mut config);
         let wal = Wal::open(Env { clock: clock.clone(), ..fs.env() }, config).unwrap();
         wal.keep_spare().unwrap();
@@ -354,6 +355,37 @@ fn a_late_round_goes_to_a_new_file_if_the_spare_has_the_slow_machine() {
         assert!(bench.wal.archive().iter().any(|file| file.file_name() == spare.file_name()));
         assert_eq!(Bench::recovered(&bench.fs.crash(mode, 1)), [1, 2, 3], "{mode:?}");
     }
+}
+
+/// The spare file has the slow machine, too. A short pause of it is no reason to do without it: that may cost a copy.
+#[test]
+fn a_short_pause_of_a_machine_replaces_nothing() {
+    let made = (1..100).find_map(|seed| {
+        let bench = Bench::made(seed, Duration::from_millis(5), true, |config| {
+            let late_syncs = config.late_syncs.as_mut().expect("hedged");
+            late_syncs.give_up_min = Duration::from_secs(60);
+        });
+        let of_spare = bench.fs.data_nodes_of(&bench.spare()).unwrap();
+        let of_current = bench.fs.data_nodes_of(&bench.wal.current_file()).unwrap();
+        let slow = of_current.into_iter().find(|node| of_spare.contains(node))?;
+        Some((bench, slow))
+    });
+    let (bench, slow) = made.expect("four DataNodes have two files of three");
+    let (first, spare) = (bench.wal.current_file(), bench.spare());
+    bench.append(1);
+    bench.wal.drive();
+    bench.fs.freeze_data_node(slow, true);
+    bench.append(2);
+    let wal = bench.wal.clone();
+    let driver = spawn_thread("driver", move || _ = wal.drive()).unwrap();
+    std::thread::sleep(Duration::from_millis(50)); // ten times as long as a sync may take
+    bench.check_told(1..=1);
+    bench.fs.freeze_data_node(slow, false);
+    driver.join().unwrap();
+    bench.check_told(1..=2);
+    assert_eq!((bench.wal.stats().replacements, bench.wal.stats().late_syncs), (0, 0));
+    assert_eq!((bench.wal.current_file(), bench.spare()), (first, spare));
+    assert_eq!(Bench::recovered(&bench.fs.crash(CrashMode::Drop, 1)), [1, 2]);
 }
 
 /// All machines are late: nobody is blamed, and the first answer counts.

@@ -372,8 +372,9 @@ fn the_first_of_two_files_counts() {
         explore(move || {
             let case = Case::on(SimFileSystem::hdfs(1), None, |config| {
                 (config.sync_mode, config.keeps_spare) = (SyncMode::Remote, true);
-                let [late_min, late_max] = [Duration::ZERO; 2];
-                config.late_syncs = Some(LateSyncs { threads: Arc::new(Threads), late_min, late_max });
+                let [late_min, late_max, give_up_min] = [Duration::ZERO; 3];
+                let threads = Arc::new(Threads);
+                config.late_syncs = Some(LateSyncs { threads, late_min, late_max, give_up_min });
             });
             case.wal.keep_spare().unwrap();
             if nth > 1 {

@@ -10,8 +10,12 @@ use hdfs_native::file::fan_out::{Datanode, Placement};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// How long a DataNode is left out.
+/// How long a DataNode is left out that has failed, and the longest time for one that was late.
 const AVOIDED: Duration = Duration::from_secs(60);
+/// How long one is left out that was late for the first time. The time doubles with each further one.
+const AVOIDED_LATE: Duration = Duration::from_secs(10);
+/// So long it is remembered that it was late.
+const REMEMBERED: Duration = Duration::from_secs(600);
 /// A longer list would be one of the whole cluster.
 const AVOIDED_MAX: usize = 16;
 /// Logs whose DataNodes are remembered: of each directory those of tables and those of meta.
@@ -31,9 +35,12 @@ struct State {
 
 struct Entry {
     datanode: Datanode,
+    noted: Instant,
     until: Instant,
     /// It is gone, and was not only late.
     is_dead: bool,
+    /// How often it was late.
+    lates_count: u32,
 }
 
 /// Logs of one directory that follow each other.
@@ -82,23 +89,37 @@ impl Wishes {
 }
 
 impl Avoided {
-    pub(crate) fn note_failed(&self, datanode: &Datanode) {
-        self.note(datanode, true);
+    /// It has failed at this time. Several logs may tell the same failure, some of them much later.
+    pub(crate) fn note_failed(&self, datanode: &Datanode, noticed: Instant) {
+        self.note(datanode, noticed, true);
     }
 
     pub(crate) fn note_late(&self, datanode: &Datanode) {
-        self.note(datanode, false);
+        self.note(datanode, Instant::now(), false);
     }
 
-    fn note(&self, datanode: &Datanode, is_dead: bool) {
+    fn note(&self, datanode: &Datanode, noticed: Instant, is_dead: bool) {
         let now = Instant::now();
         let mut state = self.state.lock();
-        state.avoided.retain(|entry| entry.until > now && entry.datanode != *datanode);
+        state.avoided.retain(|entry| now.duration_since(entry.noted) < REMEMBERED);
+        let before = state.avoided.iter().position(|entry| entry.datanode == *datanode);
+        let before = before.map(|at| state.avoided.remove(at));
+        let lates_count = before.as_ref().map_or(0, |entry| entry.lates_count) + u32::from(!is_dead);
+        let avoided = match lates_count.checked_sub(1) {
+            Some(doublings) if !is_dead => (AVOIDED_LATE * (1 << doublings.min(6))).min(AVOIDED),
+            _ => AVOIDED,
+        };
         if state.avoided.len() == AVOIDED_MAX {
             state.avoided.remove(0);
         }
-        tracing::warn!(datanode = datanode.name(), "new logs do without this DataNode for {AVOIDED:?}");
-        state.avoided.push(Entry { datanode: datanode.clone(), until: now + AVOIDED, is_dead });
+        // One that failed stays so when it is late as well.
+        let still_dead = before.filter(|entry| entry.is_dead && entry.until > now);
+        let until = still_dead.as_ref().map_or(noticed + avoided, |entry| entry.until.max(noticed + avoided));
+        let is_dead = is_dead || still_dead.is_some();
+        if still_dead.is_none_or(|entry| entry.until < until) {
+            tracing::warn!(datanode = datanode.name(), "new logs do without this DataNode for {avoided:?}");
+        }
+        state.avoided.push(Entry { datanode: datanode.clone(), noted: now, until, is_dead, lates_count });
     }
 
     pub(crate) fn is_avoided(&self, datanode: &Datanode) -> bool {
@@ -170,7 +191,7 @@ mod tests {
         let avoided = Avoided::default();
         avoided.note_placed(Path::new("/w/1"), &[node(1), node(2), node(3)]);
         avoided.note_late(&node(1));
-        avoided.note_failed(&node(4));
+        avoided.note_failed(&node(4), Instant::now());
         assert!(
             avoided.is_avoided(&node(1)) && avoided.is_avoided(&node(4)) && !avoided.is_avoided(&node(2))
         );
@@ -180,14 +201,49 @@ mod tests {
             expected,
             "the log before has failed: its others are as good as any"
         );
-        avoided.note_failed(&node(1));
+        avoided.note_failed(&node(1), Instant::now());
         assert_eq!(wishes(&avoided, "/w/2"), [(vec![node(4), node(1)], 2)]);
+    }
+
+    /// A pause that does not come again costs a copy for ten seconds, and one that does for a minute.
+    #[test]
+    fn one_that_is_late_again_and_again_is_left_out_for_longer() {
+        let avoided = Avoided::default();
+        let seconds_left = |avoided: &Avoided| {
+            let state = avoided.state.lock();
+            let entry = state.avoided.iter().find(|entry| entry.datanode == node(1)).unwrap();
+            entry.until.saturating_duration_since(entry.noted).as_secs()
+        };
+        for expected in [10, 20, 40, 60, 60] {
+            avoided.note_late(&node(1));
+            assert_eq!(seconds_left(&avoided), expected);
+        }
+        (0..100).for_each(|_| avoided.note_late(&node(1)));
+        assert_eq!(seconds_left(&avoided), 60);
+        let avoided = Avoided::default();
+        avoided.note_failed(&node(1), Instant::now());
+        avoided.note_late(&node(1));
+        assert!(seconds_left(&avoided) >= 59 && avoided.state.lock().avoided[0].is_dead);
+    }
+
+    /// A log that nobody writes learns of a failure when it is written. By then the DataNode may be well again.
+    #[test]
+    fn a_failure_that_is_told_again_does_not_last_longer() {
+        let avoided = Avoided::default();
+        let noticed = Instant::now();
+        avoided.note_failed(&node(1), noticed);
+        let until = |avoided: &Avoided| avoided.state.lock().avoided[0].until;
+        assert_eq!(until(&avoided), noticed + AVOIDED);
+        avoided.note_failed(&node(1), noticed);
+        assert_eq!(until(&avoided), noticed + AVOIDED);
+        avoided.note_failed(&node(1), noticed + Duration::from_secs(1));
+        assert_eq!(until(&avoided), noticed + AVOIDED + Duration::from_secs(1));
     }
 
     #[test]
     fn the_list_has_a_limit() {
         let avoided = Avoided::default();
-        (0..100).for_each(|number| avoided.note_failed(&node(number)));
+        (0..100).for_each(|number| avoided.note_failed(&node(number), Instant::now()));
         assert!(!avoided.is_avoided(&node(83)) && avoided.is_avoided(&node(84)));
         for number in 0..100 {
             avoided.note_placed(Path::new(&format!("/{number}/1")), &[node(1)]);

@@ -24,6 +24,8 @@ const PACKET_CHUNKS_MAX: usize = 512;
 const BUFFER_KEPT_MAX_BYTES: usize = 4 << 20;
 /// The sequence number of a heartbeat, which says only that this side is alive.
 const HEARTBEAT: i64 = -1;
+/// So long the slowest DataNode is waited for alone; the failure of another one is noticed later by that.
+const ALONE_MAX: Duration = Duration::from_millis(2);
 /// An acknowledgement has a few dozen bytes.
 const READ_BYTES: usize = 1 << 10;
 
@@ -41,6 +43,7 @@ pub(crate) struct PacketEnd {
 pub(crate) struct LinkFailure {
     pub(crate) datanode: Datanode,
     pub(crate) why: String,
+    pub(crate) noticed: Instant,
 }
 
 /// The connection to one DataNode.
@@ -65,12 +68,17 @@ pub(crate) struct FanOut {
     tail_offset: u64,
     /// Of the last packet; 0 if there was none.
     seqno: i64,
+    /// The last packet of the block was made: DataNodes close their connections when they have it.
+    is_ended: bool,
+    /// The index of the DataNode that kept the last wait longest.
+    slowest: usize,
     used: Instant,
     failure: Option<LinkFailure>,
 }
 
 impl FanOut {
     pub(crate) fn new(connections: Vec<FanOutConnection>, chunk_bytes: usize) -> FanOut {
+        assert!(!connections.is_empty(), "without a DataNode every packet would count as acknowledged");
         let link = |connection: FanOutConnection| Link {
             datanode: connection.datanode,
             stream: connection.stream,
@@ -85,6 +93,8 @@ impl FanOut {
             tail: Vec::new(),
             tail_offset: 0,
             seqno: 0,
+            is_ended: false,
+            slowest: 0,
             used: Instant::now(),
             failure: None,
         }
@@ -108,6 +118,8 @@ impl FanOut {
 
     /// Appends packets with these bytes. The last one has the given end; without bytes and end there is none.
     pub(crate) fn put(&mut self, bytes: &[u8], end: PacketEnd) {
+        assert!(!self.is_ended, "a DataNode takes nothing behind the last packet");
+        self.is_ended = end.last;
         let resent = std::mem::take(&mut self.tail);
         let mut data = bytes;
         let joined;
@@ -149,20 +161,34 @@ impl FanOut {
     pub(crate) fn wait(&mut self, limit: Duration) -> Result<bool, LinkFailure> {
         let end = Instant::now() + limit;
         self.send()?;
+        // Most often the others have answered when it has, and this thread wakes up once.
+        if self.is_waited_for(self.slowest) && self.outgoing.is_empty() {
+            self.poll(limit.min(ALONE_MAX), &[self.slowest])?;
+            self.receive_due()?;
+        }
         while !self.is_acknowledged() {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Ok(false);
             }
-            self.poll(left)?;
+            let waiting: Vec<usize> = (0..self.links.len()).filter(|at| self.is_waited_for(*at)).collect();
+            self.poll(left, &waiting)?;
+            self.receive_due()?;
+            if let [last] = waiting[..] {
+                self.slowest = last;
+            }
             self.send()?;
         }
         self.used = Instant::now();
         Ok(true)
     }
 
-    /// Says that this side is alive, unless it has just shown that, and looks whether the DataNodes are.
+    /// Says that this side is alive, unless it has just shown that, and looks whether the DataNodes are. Of an ended block
+    /// nothing more is expected.
     pub(crate) fn tend(&mut self, period: Duration) -> Result<(), LinkFailure> {
+        if self.is_ended {
+            return Ok(());
+        }
         if self.is_acknowledged() && self.outgoing.is_empty() && self.used.elapsed() >= period {
             put_packet(&mut self.outgoing, 0, HEARTBEAT, PacketEnd::default(), &[], self.chunk_bytes);
             self.used = Instant::now();
@@ -190,28 +216,33 @@ impl FanOut {
         Ok(())
     }
 
-    /// Waits until a socket can be read, or takes more, and reads.
-    fn poll(&mut self, limit: Duration) -> Result<(), LinkFailure> {
-        let mut waiting = Vec::with_capacity(self.links.len());
-        let mut polled = Vec::with_capacity(self.links.len());
-        for (at, link) in self.links.iter().enumerate() {
+    /// Whether bytes or an acknowledgement of it are due.
+    fn is_waited_for(&self, at: usize) -> bool {
+        let link = &self.links[at];
+        link.acknowledged < self.seqno || link.sent < self.outgoing.len()
+    }
+
+    /// Waits until one of these sockets can be read, or takes more.
+    fn poll(&mut self, limit: Duration, waiting: &[usize]) -> Result<(), LinkFailure> {
+        let polled = waiting.iter().map(|at| &self.links[*at]).map(|link| {
             let unsent = link.sent < self.outgoing.len();
-            if link.acknowledged < self.seqno || unsent {
-                let flags = if unsent { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
-                waiting.push(at);
-                polled.push(PollFd::new(&link.stream, flags));
-            }
-        }
+            let flags = if unsent { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+            PollFd::new(&link.stream, flags)
+        });
+        let mut polled: Vec<PollFd<'_>> = polled.collect();
         let timeout = Timespec { tv_sec: limit.as_secs() as _, tv_nsec: limit.subsec_nanos() as _ };
-        if let Err(error) = poll(&mut polled, Some(&timeout))
-            && error != rustix::io::Errno::INTR
-        {
-            return Err(self.fail(waiting[0], error.to_string()));
+        match poll(&mut polled, Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(self.fail(waiting[0], error.to_string())),
         }
-        let ready: Vec<bool> = polled.iter().map(|fd| !(fd.revents() - PollFlags::OUT).is_empty()).collect();
-        drop(polled);
-        for (at, _) in waiting.into_iter().zip(ready).filter(|(_, is_ready)| *is_ready) {
-            self.receive(at)?;
+    }
+
+    /// Reads what is there of those that have not acknowledged everything.
+    fn receive_due(&mut self) -> Result<(), LinkFailure> {
+        for at in 0..self.links.len() {
+            if self.links[at].acknowledged < self.seqno {
+                self.receive(at)?;
+            }
         }
         Ok(())
     }
@@ -231,7 +262,8 @@ impl FanOut {
     }
 
     fn fail(&mut self, at: usize, why: String) -> LinkFailure {
-        let failure = LinkFailure { datanode: self.links[at].datanode.clone(), why };
+        let (datanode, noticed) = (self.links[at].datanode.clone(), Instant::now());
+        let failure = LinkFailure { datanode, why, noticed };
         self.failure.get_or_insert(failure).clone()
     }
 }

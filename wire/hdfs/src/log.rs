@@ -25,7 +25,7 @@ use crate::writer::{CreateOptions, HdfsWriter};
 /// So many bytes are collected before they go to the DataNodes without being waited for.
 const COLLECTED_MAX_BYTES: usize = 256 << 10;
 /// So long a thin file is left alone, so that its DataNodes may recover.
-const THIN_MIN: Duration = Duration::from_secs(30);
+const THIN_MIN: Duration = Duration::from_secs(10);
 
 /// After an error it takes no more bytes: what was written since the last sync is in doubt.
 pub(crate) struct HdfsLog {
@@ -67,7 +67,13 @@ pub(crate) fn create(
         created.map_err(|failure| failure.into_change_io(path, "cannot be created", cluster.address()))?;
     match created {
         Created::Pipelined(file) => Ok(Box::new(HdfsWriter::of(cluster, path, file))),
-        Created::Direct(file, connections) => {
+        Created::Direct(_, connections, _) if connections.is_empty() => {
+            let text = format!("{}: the NameNode gave its block no DataNode", path.display());
+            Err(io::Error::new(io::ErrorKind::InvalidData, text))
+        }
+        Created::Direct(file, connections, failed) => {
+            let now = Instant::now();
+            failed.iter().for_each(|datanode| cluster.avoided().note_failed(datanode, now));
             let datanodes: Vec<Datanode> = connections.iter().map(|to| to.datanode.clone()).collect();
             cluster.avoided().note_placed(path, &datanodes);
             let fan_out = FanOut::new(connections, file.bytes_per_checksum());
@@ -102,7 +108,7 @@ impl HdfsLog {
                 let (Some(fan_out), Some(cluster)) = (fan_out.upgrade(), cluster.upgrade()) else { return };
                 let Some(mut fan_out) = fan_out.try_lock() else { continue }; // it is being written
                 if let Err(failure) = fan_out.tend(period) {
-                    cluster.avoided().note_failed(&failure.datanode);
+                    cluster.avoided().note_failed(&failure.datanode, failure.noticed);
                     return; // the writer will see it
                 }
             }
@@ -149,7 +155,8 @@ impl HdfsLog {
             return Ok(());
         }
         let late = self.fan_out.lock().late();
-        late.iter().for_each(|datanode| self.cluster.avoided().note_failed(datanode));
+        let now = Instant::now();
+        late.iter().for_each(|datanode| self.cluster.avoided().note_failed(datanode, now));
         let names: Vec<String> = late.iter().map(Datanode::name).collect();
         let whose = if names.is_empty() { "all DataNodes".to_string() } else { names.join(", ") };
         let limit = self.cluster.deadlines().acknowledgement;
@@ -166,7 +173,7 @@ impl HdfsLog {
     }
 
     fn fail(&mut self, failure: &LinkFailure) -> io::Error {
-        self.cluster.avoided().note_failed(&failure.datanode);
+        self.cluster.avoided().note_failed(&failure.datanode, failure.noticed);
         let why = format!("DataNode {}: {}", failure.datanode.name(), failure.why);
         self.abandon(io::ErrorKind::BrokenPipe, why)
     }
@@ -216,19 +223,31 @@ impl WritableFile for HdfsLog {
     }
 
     fn write_within(&mut self, bytes: &[u8], to_disk: bool, limit: Duration) -> Attempt {
-        let sent = self.put(bytes, PacketEnd { sync: to_disk, last: false });
-        let waited = sent.and_then(|()| self.wait(limit.min(self.cluster.deadlines().acknowledgement)));
-        match waited {
+        match self.put(bytes, PacketEnd { sync: to_disk, last: false }) {
+            Ok(()) => self.wait_within(limit),
+            Err(error) => Attempt::Done(Err(error)),
+        }
+    }
+
+    fn wait_within(&mut self, limit: Duration) -> Attempt {
+        match self.wait(limit.min(self.cluster.deadlines().acknowledgement)) {
             Ok(true) => Attempt::Done(Ok(())),
             Ok(false) => Attempt::Late,
             Err(error) => Attempt::Done(Err(error)),
         }
     }
 
-    fn blame_late(&mut self) -> bool {
+    fn late_machines(&self) -> Vec<String> {
+        self.fan_out.lock().late().iter().map(Datanode::name).collect()
+    }
+
+    fn is_on(&self, machines: &[String]) -> bool {
+        self.fan_out.lock().datanodes().any(|datanode| machines.contains(&datanode.name()))
+    }
+
+    fn avoid_late(&mut self) {
         let late = self.fan_out.lock().late();
         late.iter().for_each(|datanode| self.cluster.avoided().note_late(datanode));
-        !late.is_empty()
     }
 
     fn check(&mut self) -> io::Result<()> {

@@ -98,15 +98,16 @@ impl Hdfs {
         replicas.on.iter().any(|node| self.is_frozen[*node])
     }
 
-    /// The frozen DataNodes of the file are avoided from now on, if it has others.
-    pub(super) fn blame_frozen(&mut self, tree: &Tree, node: NodeId) -> bool {
+    /// The frozen DataNodes of the file, if it has others.
+    pub(super) fn late_of(&self, tree: &Tree, node: NodeId) -> Vec<usize> {
         let on = tree.file(node).replicas.as_ref().expect("a file of HDFS").on;
         let frozen: Vec<usize> = on.into_iter().filter(|node| self.is_frozen[*node]).collect();
-        if frozen.len() == on.len() {
-            return false;
-        }
-        frozen.iter().for_each(|node| self.is_blamed[*node] = true);
-        !frozen.is_empty()
+        if frozen.len() < on.len() { frozen } else { Vec::new() }
+    }
+
+    /// They are avoided from now on.
+    pub(super) fn avoid_late(&mut self, tree: &Tree, node: NodeId) {
+        self.late_of(tree, node).iter().for_each(|node| self.is_blamed[*node] = true);
     }
 
     /// An error if the writer knows that a DataNode of the file is of no use.

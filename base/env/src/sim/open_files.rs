@@ -34,6 +34,11 @@ pub(super) struct SimLock {
     pub(super) node: NodeId,
 }
 
+/// The name of a DataNode.
+fn machine(node: usize) -> String {
+    format!("datanode{node}")
+}
+
 impl SimWritable {
     /// After this the file takes no more bytes, if it is in HDFS.
     fn failed(&mut self, error: io::Error) -> io::Error {
@@ -139,16 +144,34 @@ impl WritableFile for SimWritable {
             return Attempt::Done(Err(error));
         }
         self.files.state.lock().disk_syncs += u64::from(to_disk);
+        self.wait_within(limit)
+    }
+
+    fn wait_within(&mut self, limit: Duration) -> Attempt {
         match self.sync_within(Some(limit)) {
             Attempt::Done(result) => Attempt::Done(result.map_err(|error| self.failed(error))),
             other => other,
         }
     }
 
-    fn blame_late(&mut self) -> bool {
+    fn late_machines(&self) -> Vec<String> {
+        let state = self.files.state.lock();
+        let late = state.hdfs.as_ref().map(|hdfs| hdfs.late_of(&state.tree, self.node));
+        late.unwrap_or_default().iter().map(|node| machine(*node)).collect()
+    }
+
+    fn is_on(&self, machines: &[String]) -> bool {
+        let state = self.files.state.lock();
+        let replicas = state.tree.file(self.node).replicas.as_ref();
+        replicas.is_some_and(|replicas| replicas.on.iter().any(|node| machines.contains(&machine(*node))))
+    }
+
+    fn avoid_late(&mut self) {
         let mut state = self.files.state.lock();
         let State { tree, hdfs, .. } = &mut *state;
-        hdfs.as_mut().is_some_and(|hdfs| hdfs.blame_frozen(tree, self.node))
+        if let Some(hdfs) = hdfs.as_mut() {
+            hdfs.avoid_late(tree, self.node);
+        }
     }
 
     fn check(&mut self) -> io::Result<()> {

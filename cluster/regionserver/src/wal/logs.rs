@@ -39,6 +39,8 @@ const BUFFER_BYTES_MAX: u64 = 64 << 20;
 /// depends on how long syncs take.
 const LATE_MIN: Duration = Duration::from_millis(20);
 const LATE_MAX: Duration = Duration::from_millis(500);
+/// A DataNode that is late by less may have collected garbage. To do without it may cost a copy.
+const GIVE_UP_MIN: Duration = Duration::from_millis(100);
 /// How long the thread of `fsync` mode waits before it looks whether the server still runs.
 const WAIT_PERIOD: Duration = Duration::from_millis(500);
 
@@ -87,7 +89,8 @@ impl Logs {
         config.keeps_spare = is_remote;
         if is_remote {
             let threads = SyncPool::start()?;
-            config.late_syncs = Some(LateSyncs { threads, late_min: LATE_MIN, late_max: LATE_MAX });
+            let (late_min, late_max, give_up_min) = (LATE_MIN, LATE_MAX, GIVE_UP_MIN);
+            config.late_syncs = Some(LateSyncs { threads, late_min, late_max, give_up_min });
         }
         config.errors_tolerated = settings.wal_errors_tolerated;
         config.roll_size_bytes = settings.wal_roll_bytes;

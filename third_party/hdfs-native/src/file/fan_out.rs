@@ -79,7 +79,8 @@ pub struct FanOutFile {
 
 /// What a new file became.
 pub enum FanOut {
-    Direct(FanOutFile, Vec<FanOutConnection>),
+    /// The DataNodes of the last list could not be connected to.
+    Direct(FanOutFile, Vec<FanOutConnection>, Vec<Datanode>),
     /// The data is encrypted or erasure coded, so it needs the usual writer.
     Pipelined(FileWriter),
 }
@@ -190,7 +191,8 @@ impl FileWriter {
                         block,
                         bytes_per_checksum: checksum.bytes_per_checksum as usize,
                     };
-                    return Ok(FanOut::Direct(file, connections));
+                    let failed = failed.into_iter().map(|node| Datanode(Arc::new(node)));
+                    return Ok(FanOut::Direct(file, connections, failed.collect()));
                 }
                 Setup::Encrypted => {
                     self.abandon(block.b).await?;
