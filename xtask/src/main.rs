@@ -5,12 +5,14 @@
 //! cargo xtask test [ARGS]      all unit and integration tests
 //! cargo xtask fuzz [DECODER]   damaged input for one decoder or all, with new seeds, for HALCYON_FUZZ_SECONDS each
 //!                              (default 60)
+//! cargo xtask seeds [TEST]     tests on the simulated HDFS, --count seeds each (default 1000) from --first
 //! cargo xtask memory           the unsafe code under an interleaving checker and, where there is one, a memory checker
 //! ```
 //!
 //! `check` runs all its parts and prints every complaint before it fails. It reads the files that git tracks or would
 //! add; ignored files are not checked. When you add a crate, also give it a floor (a folder) and look at
-//! [`floors`]; when you add a decoder, name its test in [`fuzz`].
+//! [`floors`]; when you add a decoder, name its test in [`fuzz`], and a test
+//! that runs seeds on the simulated HDFS in [`seeds`].
 
 #![allow(clippy::disallowed_methods)] // a tool for people: real files, real time
 
@@ -18,12 +20,14 @@ mod floors;
 mod fuzz;
 mod manifest;
 mod prose;
+mod seeds;
 mod tidy;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-const USAGE: &str = "cargo xtask check | test [ARGS] | fuzz [DECODER]... | memory";
+const USAGE: &str =
+    "cargo xtask check | test [ARGS] | fuzz [DECODER]... | seeds [--count N] [--first N] [TEST]... | memory";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -32,6 +36,7 @@ fn main() -> ExitCode {
         Some("check") => check(),
         Some("test") => run("cargo", &[&["test", "--workspace"], strs(rest).as_slice()].concat()),
         Some("fuzz") => fuzz::fuzz(rest),
+        Some("seeds") => seeds::seeds(rest),
         Some("memory") => memory(),
         _ => {
             eprintln!("{USAGE}");

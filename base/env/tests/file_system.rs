@@ -5,7 +5,7 @@ use std::path::Path;
 
 use halcyon_env::RealFileSystem;
 use halcyon_env::sim::SimFileSystem;
-use halcyon_testkit::{FileAbilities, check_fences, check_file_system};
+use halcyon_testkit::{FileAbilities, check_fences, check_file_system, for_each_seed};
 
 #[test]
 fn the_simulated_file_system() {
@@ -16,11 +16,11 @@ fn the_simulated_file_system() {
 
 #[test]
 fn the_simulated_hdfs() {
-    for seed in 0..100 {
+    for_each_seed("-p halcyon-env --test file_system the_simulated_hdfs", 0..100, |seed| {
         check_file_system(&SimFileSystem::hdfs(seed), Path::new("/"), FileAbilities::HDFS);
         let fs = SimFileSystem::hdfs(seed);
         check_fences(&fs, &fs, Path::new("/"), FileAbilities::HDFS);
-    }
+    });
 }
 
 #[test]

@@ -14,6 +14,7 @@ use halcyon_env::FileSystem;
 use halcyon_env::sim::{CrashMode, SimFileSystem};
 use halcyon_region::*;
 use halcyon_schema::FamilyDescriptor;
+use halcyon_testkit::for_each_seed;
 use parking_lot::Mutex;
 
 /// Values that each row may show, `None` for a deleted one: the last acknowledged one, and those written since without an
@@ -99,17 +100,19 @@ fn frozen_before(seed: u64, call: u64) -> bool {
 
 #[test]
 fn a_server_that_thaws_changes_nothing() {
-    for seed in 0..3 {
+    let mut freezes = 0;
+    for_each_seed("-p halcyon-region --test takeover a_server_that_thaws", 0..3, |seed| {
         let calls = (1..).take_while(|&call| frozen_before(seed, call)).count();
         assert!(calls > 60, "{calls}");
-        println!("seed {seed}: frozen before each of {calls} calls");
-    }
+        freezes += calls;
+    });
+    println!("frozen before each of {freezes} calls");
 }
 
 /// Nor does its log take an entry any more, whatever it is about to do.
 #[test]
 fn the_log_of_a_frozen_server_is_sealed() {
-    for seed in 0..20 {
+    for_each_seed("-p halcyon-region --test takeover the_log_of_a_frozen_server", 0..20, |seed| {
         let known = Mutex::new(Known::new());
         let bench = prepared(seed, &known);
         let mut other = bench.other_server();
@@ -117,5 +120,5 @@ fn the_log_of_a_frozen_server_is_sealed() {
         assert!(write(&bench, &known, "first", Some("late")).is_err(), "seed {seed}");
         bench.wal.roll().unwrap_err();
         assert!(!bench.fs.exists(&root().join("WALs/s1")).unwrap());
-    }
+    });
 }

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use halcyon_cell::{Cell, CellRef, Result, SeqId};
 use halcyon_env::FileSystem;
-use halcyon_env::sim::{CrashMode, Fault, Operation, SimDisk, SimFileSystem};
+use halcyon_env::sim::{CrashMode, Dice, Fault, Operation, SimDisk, SimFileSystem};
+use halcyon_testkit::for_each_seed;
 use halcyon_wal::{Durability, SyncMode, Wal, WalConfig, WalEntry, WalReader, split_logs};
 use parking_lot::Mutex;
 
@@ -93,11 +94,16 @@ fn recovered_dir(region: &[u8]) -> PathBuf {
     Path::new("/hbase/data").join(String::from_utf8_lossy(region).as_ref()).join("recovered.edits")
 }
 
-/// Splits, and reads back what the regions would replay.
-fn recover(fs: &SimFileSystem) -> Result<Vec<Edit>> {
+fn split(fs: &SimFileSystem) -> Result<()> {
     if fs.exists(Path::new(LOG_DIR))? {
         split_logs(&fs.env(), Path::new(LOG_DIR), &|region, _| Ok(Some(recovered_dir(region))))?;
     }
+    Ok(())
+}
+
+/// Splits, and reads back what the regions would replay.
+fn recover(fs: &SimFileSystem) -> Result<Vec<Edit>> {
+    split(fs)?;
     read_recovered(fs)
 }
 
@@ -264,4 +270,65 @@ fn split_dies_at_every_sync_point(disk: SimDisk) {
             }
         }
     }
+}
+
+/// One call in so many is disturbed during a split by seed.
+const DISTURBED_ONE_IN: usize = 12;
+const ATTEMPTS_MAX: usize = 400;
+
+/// A log in HDFS with one fault or none dies, and so do some of those that split it, while answers of the NameNode get
+/// lost.
+#[test]
+fn acknowledged_edits_survive_what_a_seed_chooses() {
+    let test = "-p halcyon-wal --test crash acknowledged_edits_survive_what_a_seed_chooses";
+    for_each_seed(test, 0..150, die_by_seed);
+}
+
+fn die_by_seed(seed: u64) {
+    let mut dice = Dice::new(seed);
+    let sync_mode = dice.pick(&[SyncMode::Remote, SyncMode::Remote, SyncMode::Fsync]);
+    let operation = dice.pick(&[Operation::Write, Operation::Sync, Operation::Create, Operation::Close]);
+    let (has_fault, nth) = (dice.one_in(2), dice.between(1, 24) as u64);
+    let build = || {
+        let fs = SimFileSystem::hdfs(seed);
+        if has_fault {
+            fs.inject(Fault::new(operation, LOG_DIR).nth(nth));
+        }
+        fs
+    };
+    let whole = build();
+    let _ = live(&whole, sync_mode, &mut Knowledge::default());
+    let fs = build();
+    fs.fail_at(dice.between(1, whole.sync_points().max(1) as usize) as u64);
+    let mut knowledge = Knowledge::default();
+    let _ = live(&fs, sync_mode, &mut knowledge); // a file that cannot be made ends it early
+    let mut left = fs.crash(dice.pick(&CrashMode::ALL), dice.next_u64());
+    let (mut deaths, mut attempts) = (0, 0);
+    loop {
+        left.clear_faults();
+        if dice.one_in(2) {
+            left.disturb(DISTURBED_ONE_IN);
+        }
+        if deaths < 3 && dice.one_in(2) {
+            left.fail_at(left.sync_points() + dice.between(1, 12) as u64);
+        }
+        match split(&left) {
+            Ok(()) if !left.is_dead() => break,
+            result if left.is_dead() => {
+                deaths += 1;
+                left = left.crash(dice.pick(&CrashMode::ALL), dice.next_u64());
+                drop(result);
+            }
+            result => {
+                attempts += 1;
+                assert!(attempts < ATTEMPTS_MAX, "seed {seed}: {result:?}");
+            }
+        }
+    }
+    let must_be_there = |durability| durability != Durability::AsyncWal;
+    left.clear_faults();
+    check(&knowledge, &read_recovered(&left).unwrap(), must_be_there, false, &format!("seed {seed}"));
+    left.deliver_late();
+    let found = read_recovered(&left.crash(CrashMode::Drop, seed)).unwrap();
+    check(&knowledge, &found, must_be_there, false, &format!("seed {seed}, after late changes"));
 }

@@ -19,6 +19,8 @@
 //! [`check_file_system`] is another script: what every file system promises, run by the machine's files, the simulated
 //! ones and HDFS.
 //!
+//! [`for_each_seed`] runs a test for each of its seeds; `cargo xtask seeds` chooses how many.
+//!
 //! When you change the meaning of a read here, also look at `region`'s matcher and its compaction.
 
 mod family;
@@ -28,6 +30,7 @@ mod random;
 mod run;
 mod scan;
 mod script;
+mod seeds;
 
 pub use family::{FamilyOptions, KeepDeletedCells};
 pub use files::{FileAbilities, check_fences, check_file_system};
@@ -36,3 +39,4 @@ pub use random::Random;
 pub use run::{Engine, MajorRows, Mismatch, check_seeds, minimize, run_script};
 pub use scan::{OracleScan, TimeRange};
 pub use script::{Script, Step};
+pub use seeds::{for_each_seed, is_part, seeds};

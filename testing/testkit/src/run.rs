@@ -4,7 +4,7 @@ use std::fmt;
 
 use halcyon_cell::Cell;
 
-use crate::{FamilyOptions, Oracle, OracleScan, Script, Step};
+use crate::{FamilyOptions, Oracle, OracleScan, Script, Step, for_each_seed};
 
 /// What is tested: something that stores cells and reads them back by HBase's rules.
 ///
@@ -181,22 +181,20 @@ pub fn minimize<E: Engine>(
 /// Runs a random script of `len` steps for each seed. At the first difference it makes the script short and
 /// panics with the difference, the script, and `command` with the seed.
 ///
-/// The variable `HALCYON_SEED` replaces the seeds by one; put it in front of `command` to repeat a failure.
+/// [`for_each_seed`] chooses the seeds.
 pub fn check_seeds<E: Engine>(
     command: &str,
     seeds: std::ops::Range<u64>,
     len: usize,
     mut make_engine: impl FnMut(&[FamilyOptions]) -> E,
 ) {
-    let one = std::env::var("HALCYON_SEED").ok().and_then(|text| text.parse::<u64>().ok());
-    let seeds = one.map_or(seeds, |seed| seed..seed + 1);
-    for seed in seeds {
+    for_each_seed(command, seeds, |seed| {
         let script = Script::random(seed, len);
         let mut oracle = Oracle::new(script.families.clone());
         if run_script(&mut make_engine(&script.families), &mut oracle, &script).is_err() {
             let (short, mismatch) = minimize(&script, &mut make_engine);
             let mismatch = mismatch.map_or("not every time".to_string(), |it| it.to_string());
-            panic!("{mismatch}\nthe script, made short:\n{short}\nrepeat: HALCYON_SEED={seed} {command}");
+            panic!("{mismatch}\nthe script, made short:\n{short}");
         }
-    }
+    });
 }

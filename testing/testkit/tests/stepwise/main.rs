@@ -158,7 +158,7 @@ impl Engine for FilesEngine {
 
 #[test]
 fn oracle_and_stepwise_engine_agree() {
-    let command = "cargo test -p halcyon-testkit --test stepwise oracle_and";
+    let command = "-p halcyon-testkit --test stepwise oracle_and";
     check_seeds(command, 0..2000, 150, |families| FilesEngine::new(families, Mistake::None));
 }
 
