@@ -63,9 +63,9 @@ impl RowLocks {
     }
 
     /// Timestamps up to `newest_ms` were given before the region was opened, perhaps ahead of the clock; what they
-    /// were given to is not known any more. New cells are not put under them.
+    /// were given to is not known any more. New cells are not put under them, nor beside them: one may be a delete.
     pub fn continue_behind(&self, newest_ms: i64, now_ms: i64) {
-        if newest_ms <= now_ms {
+        if newest_ms < now_ms {
             return;
         }
         // Anything further ahead was a client's own choice.
@@ -243,6 +243,17 @@ mod tests {
         assert_eq!(locks.lock_one(b"s").stamp(5, false, true), 7);
         locks.continue_behind(i64::MAX, 5);
         assert_eq!(locks.lock_one(b"r").stamp(5, true, false), 5 + AHEAD_MS_MAX);
+    }
+
+    /// A row was deleted by one server and put by the next one in the same millisecond: the put was hidden.
+    #[test]
+    fn a_put_is_behind_a_delete_of_the_opening_before() {
+        let locks = RowLocks::new(halcyon_env::Env::real().watch(), "r");
+        locks.continue_behind(5, 5);
+        assert_eq!(locks.lock_one(b"r").stamp(5, true, false), 6);
+        let later = RowLocks::new(halcyon_env::Env::real().watch(), "r");
+        later.continue_behind(5, 6);
+        assert_eq!(later.lock_one(b"r").stamp(6, true, false), 6);
     }
 
     #[test]

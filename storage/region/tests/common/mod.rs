@@ -31,6 +31,8 @@ pub struct Bench {
 }
 
 const SPLITTING: &str = "-splitting";
+/// Between the first names of two servers; each opening takes the next one.
+const OTHER_SERVER: u32 = 1000;
 
 pub fn root() -> PathBuf {
     PathBuf::from("/root")
@@ -91,7 +93,7 @@ impl Bench {
         self.open_again()
     }
 
-    /// Another server on the same files, which has not opened the region.
+    /// Another server on the same files, which has not opened the region. Its logs have names of their own.
     pub fn other_server(&self) -> Bench {
         Bench {
             fs: self.fs.clone(),
@@ -102,7 +104,7 @@ impl Bench {
             region: self.region.clone(),
             cache: new_cache(),
             chunks: self.chunks.clone(),
-            incarnation: self.incarnation,
+            incarnation: self.incarnation + OTHER_SERVER,
         }
     }
 
