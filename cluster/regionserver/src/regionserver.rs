@@ -301,10 +301,10 @@ impl RegionServer {
         Ok(seq)
     }
 
-    /// Closes a region, flushing it unless `abort`. *Blocking*. An unknown region is no error. If the flush fails the
-    /// server gives up, because only its WAL holds the region's edits now.
+    /// Closes a region, flushing it unless `abort`. *Blocking*. An unknown region is no error; `Busy` while it is
+    /// opening. If the flush fails the server gives up, because only its WAL holds the region's edits now.
     pub fn close_region(&self, encoded_name: &str, abort: bool) -> Result<()> {
-        let Some(online) = self.regions.begin_close(encoded_name) else { return Ok(()) };
+        let Some(online) = self.regions.begin_close(encoded_name)? else { return Ok(()) };
         self.scanners.region_closing(&online);
         let closed = online.region.close(abort);
         if let Err(error) = &closed {

@@ -4,14 +4,17 @@ mod common;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use common::*;
+use halcyon_cell::ErrorKind;
 use halcyon_env::sim::{Fault, Operation};
 use halcyon_env::{Clock, FileSystem, SystemClock};
 use halcyon_proto::pb;
-use halcyon_regionserver::{AdminService, MasterLink, RemoteMaster};
+use halcyon_proto::pb::region_state_transition::TransitionCode;
+use halcyon_regionserver::{AdminService, MasterLink, RegionServer, RemoteMaster};
 use halcyon_rpc::{Call, Outcome, Reply, RpcError, RpcServer, RpcSettings, Service, Services};
 use halcyon_schema::{RegionInfo, ServerName, TableName, layout};
 use parking_lot::Mutex;
@@ -27,6 +30,10 @@ struct FakeMaster {
     client_versions: Mutex<Vec<Option<(u32, u32)>>>,
     ends: Mutex<Vec<pb::RemoteProcedureResult>>,
     transitions: Mutex<Vec<pb::RegionStateTransition>>,
+    /// Runs while a server waits for the answer to its report of a transition.
+    while_told: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    /// What it answers to reports of transitions instead of taking them.
+    refuses: Mutex<Option<&'static str>>,
 }
 
 impl FakeMaster {
@@ -52,7 +59,10 @@ impl FakeMaster {
             "ReportRegionStateTransition" => {
                 let request = pb::ReportRegionStateTransitionRequest::decode(call.param.clone()).unwrap();
                 self.transitions.lock().extend(request.transition);
-                Ok(Reply::message(&pb::ReportRegionStateTransitionResponse::default()))
+                let while_told = self.while_told.lock().take();
+                while_told.into_iter().for_each(|run| run());
+                let error_message = self.refuses.lock().map(str::to_string);
+                Ok(Reply::message(&pb::ReportRegionStateTransitionResponse { error_message }))
             }
             method => Err(RpcError::unknown_method(method)),
         }
@@ -80,6 +90,8 @@ impl Cluster {
             client_versions: Mutex::default(),
             ends: Mutex::default(),
             transitions: Mutex::default(),
+            while_told: Mutex::default(),
+            refuses: Mutex::default(),
         });
         let rpc = lab.runtime.block_on(async {
             let any = "127.0.0.1:0".parse().unwrap();
@@ -244,6 +256,95 @@ fn a_tool_closes_a_region() {
     lab.server.stop().unwrap();
 }
 
+fn write_descriptor(lab: &Lab) {
+    let dir = layout::table_desc_dir(Path::new(ROOT), lab.info.table());
+    let bytes = table().encode_file();
+    lab.fs.create_dir_all(&dir).unwrap();
+    lab.fs.put_new(&dir.join(layout::table_info_name(1, bytes.len())), &bytes).unwrap();
+}
+
+fn open_order(region: &RegionInfo, procedure: i64) -> pb::ExecuteProceduresRequest {
+    let info = pb::open_region_request::RegionOpenInfo {
+        region: region.to_pb(),
+        open_proc_id: Some(procedure),
+        ..Default::default()
+    };
+    let open = pb::OpenRegionRequest { open_info: vec![info], ..Default::default() };
+    pb::ExecuteProceduresRequest { open_region: vec![open], ..Default::default() }
+}
+
+fn close_order(region: pb::RegionSpecifier, procedure: i64) -> pb::ExecuteProceduresRequest {
+    let close = pb::CloseRegionRequest { region, close_proc_id: Some(procedure), ..Default::default() };
+    pb::ExecuteProceduresRequest { close_region: vec![close], ..Default::default() }
+}
+
+/// Codes of the transitions that the master was told.
+fn told(cluster: &Cluster) -> Vec<TransitionCode> {
+    cluster.master.transitions.lock().iter().map(|told| told.transition_code()).collect()
+}
+
+/// A region served as soon as it was open. A master that did not know of it, or that had given the region to another
+/// server, let two of them serve it.
+#[test]
+fn a_region_serves_when_the_master_has_recorded_it() {
+    let cluster = Cluster::of(Some("2.6.4"));
+    cluster.join();
+    let obeying = cluster.obey();
+    let lab = &cluster.lab;
+    write_descriptor(lab);
+    let name = lab.info.encoded_name().to_string();
+    lab.server.close_region(&name, false).unwrap();
+    let online = |server: &RegionServer| server.regions().online().len();
+    let (seen, server) = (Arc::new(Mutex::new(None)), lab.server.clone());
+    let slot = seen.clone();
+    *cluster.master.while_told.lock() = Some(Box::new(move || *slot.lock() = Some(online(&server))));
+    obeying.call("ExecuteProcedures", &open_order(&lab.info, 11)).unwrap();
+    eventually("it is online", || online(&lab.server) == 1);
+    assert_eq!((*seen.lock(), told(&cluster)), (Some(0), vec![TransitionCode::Opened]));
+    // The master sends an order again whose answer it did not get. It moves the region meanwhile.
+    lab.server.close_region(&name, false).unwrap();
+    obeying.call("ExecuteProcedures", &open_order(&lab.info, 11)).unwrap();
+    // A master that knows better does not take the report.
+    *cluster.master.refuses.lock() = Some("another server has the region");
+    obeying.call("ExecuteProcedures", &open_order(&lab.info, 12)).unwrap();
+    eventually("the master is told again", || told(&cluster).len() == 2);
+    eventually("the opening has ended", || lab.server.close_region(&name, false).is_ok());
+    assert_eq!((online(&lab.server), told(&cluster).len()), (0, 2));
+    assert_eq!(cluster.master.transitions.lock()[1].proc_id, [12]);
+    lab.server.stop().unwrap();
+}
+
+/// An order to close a region that was opening was answered as if it were closed, and it went online later.
+#[test]
+fn a_region_that_opens_is_closed_behind_that() {
+    let cluster = Cluster::of(Some("2.6.4"));
+    cluster.join();
+    let obeying = cluster.obey();
+    let lab = &cluster.lab;
+    write_descriptor(lab);
+    let name = lab.info.encoded_name().to_string();
+    lab.server.close_region(&name, false).unwrap();
+    let (begun, may_end) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (is_told, goes_on) = (begun.clone(), may_end.clone());
+    *cluster.master.while_told.lock() = Some(Box::new(move || {
+        is_told.store(true, Ordering::SeqCst);
+        eventually("the test lets it go", || goes_on.load(Ordering::SeqCst));
+    }));
+    obeying.call("ExecuteProcedures", &open_order(&lab.info, 11)).unwrap();
+    eventually("the master is told that it is open", || begun.load(Ordering::SeqCst));
+    obeying.call("ExecuteProcedures", &close_order(lab.specifier(), 12)).unwrap();
+    SystemClock::new().sleep(Duration::from_millis(200)); // the order is looked at
+    assert_eq!(lab.server.close_region(&name, false).unwrap_err().kind(), ErrorKind::Busy);
+    may_end.store(true, Ordering::SeqCst);
+    eventually("it is closed", || {
+        lab.clock.advance(Duration::from_millis(100)); // the order waits for its turn
+        told(&cluster).len() == 2
+    });
+    assert_eq!(told(&cluster), [TransitionCode::Opened, TransitionCode::Closed]);
+    assert!(lab.server.regions().online().is_empty());
+    lab.server.stop().unwrap();
+}
+
 /// HBase's master asks for it before it moves a region here.
 #[test]
 fn a_region_of_another_server_is_warmed_up_and_not_changed() {
@@ -258,10 +359,7 @@ fn a_region_of_another_server_is_warmed_up_and_not_changed() {
     let warm_up = |info: &RegionInfo| {
         obeying.call("WarmupRegion", &pb::WarmupRegionRequest { region_info: info.to_pb() })
     };
-    let dir = layout::table_desc_dir(Path::new(ROOT), lab.info.table());
-    let bytes = table().encode_file();
-    lab.fs.create_dir_all(&dir).unwrap();
-    lab.fs.put_new(&dir.join(layout::table_info_name(1, bytes.len())), &bytes).unwrap();
+    write_descriptor(lab);
     let before = lab.fs.dump();
     warm_up(&lab.info).unwrap();
     assert_eq!(lab.fs.dump(), before);

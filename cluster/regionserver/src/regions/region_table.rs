@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
+use halcyon_cell::{Error, ErrorKind};
 use halcyon_proto::pb;
 use halcyon_region::Region;
 use halcyon_rpc::RpcError;
@@ -244,17 +245,18 @@ impl RegionTable {
         };
     }
 
-    /// Stops serving a region, which is to be closed now. Of a region that is closing already, that one.
-    pub(crate) fn begin_close(&self, encoded: &str) -> Option<Arc<OnlineRegion>> {
-        let name = EncodedName::new(encoded.as_bytes())?;
+    /// Stops serving a region, which is to be closed now. Of a region that is closing already, that one; `None` if it is not
+    /// here. `Busy` if it is opening: it will be online later.
+    pub(crate) fn begin_close(&self, encoded: &str) -> Result<Option<Arc<OnlineRegion>>, Error> {
+        let Some(name) = EncodedName::new(encoded.as_bytes()) else { return Ok(None) };
         let mut slots = self.slots.write();
-        let slot = slots.get_mut(&name)?;
+        let Some(slot) = slots.get_mut(&name) else { return Ok(None) };
         match slot.clone() {
             Slot::Online(online) | Slot::Closing(online) => {
                 *slot = Slot::Closing(online.clone());
-                Some(online)
+                Ok(Some(online))
             }
-            Slot::Opening => None,
+            Slot::Opening => Err(Error::new(ErrorKind::Busy, format!("{encoded} is opening"))),
         }
     }
 
