@@ -20,6 +20,10 @@ use crate::state::{MasterState, TableEntry, TableState, Tables};
 use crate::switches::{Switch, Switches};
 use crate::{MasterSettings, bootstrap, descriptors, master_store, meta, namespaces, regions, service};
 
+/// A hundred years. A clock that has lost its time shows the year 1970 or 2000. Cells of `hbase:meta` that are further ahead
+/// have a timestamp that a client chose, and the master does not go on behind it.
+const CLOCK_BEHIND_MAX_MS: i64 = 100 * 366 * 86_400_000;
+
 /// A running master. Dropping it ends its threads between two steps; unfinished procedures go on when the next
 /// master starts over the same directory.
 ///
@@ -70,9 +74,10 @@ impl Master {
         let cluster_id = bootstrap::root_dir(&env, root)?;
         master_store::take_over(&env, root, &cluster)?;
         let (meta_descriptor, meta_open_seq) = bootstrap::open_meta(&env, root, &cluster)?;
-        let content = meta::read(&cluster.system_tables.meta_scan(b"", b"")?);
-        let newest_timestamp = content.newest_timestamp;
-        let tables = load_tables(&env, root, content)?;
+        let meta_rows = cluster.system_tables.meta_scan(b"", b"")?;
+        let limit_ms = env.clock.now_ms().saturating_add(CLOCK_BEHIND_MAX_MS);
+        let newest_timestamp = meta::newest_timestamp(&meta_rows, limit_ms);
+        let tables = load_tables(&env, root, meta::read(&meta_rows))?;
         info!(tables = tables.by_name.len(), "hbase:meta is loaded");
         let core = Arc::new(MasterState {
             root: root.to_path_buf(),
@@ -86,8 +91,8 @@ impl Master {
             stop_callback: Mutex::new(None),
             hbck_report: Mutex::new(None),
             stopped: AtomicBool::new(false),
-            // A clock that was set back keeps its distance; one far ahead in some cell must not stop us.
-            meta_timestamp_ms: AtomicI64::new(newest_timestamp.min(env.clock.now_ms())),
+            // Also if it is ahead of the clock: what is written below it is hidden.
+            meta_timestamp_ms: AtomicI64::new(newest_timestamp),
             env,
             settings,
             cluster,

@@ -173,7 +173,11 @@ pub(crate) fn delete_table_state(table: &TableName, timestamp: i64) -> Cell {
 pub(crate) struct MetaContent {
     pub(crate) states: BTreeMap<TableName, TableState>,
     pub(crate) regions: Vec<(RegionInfo, RegionEntry)>,
-    pub(crate) newest_timestamp: i64,
+}
+
+/// The newest timestamp of all cells that are not above `up_to_ms`.
+pub(crate) fn newest_timestamp(rows: &[Vec<Cell>], up_to_ms: i64) -> i64 {
+    rows.iter().flatten().map(Cell::timestamp).filter(|at_ms| *at_ms <= up_to_ms).max().unwrap_or(0)
 }
 
 /// Reads the rows of a scan. Rows that make no sense are named in the log and left alone: clients may write to
@@ -182,8 +186,6 @@ pub(crate) fn read(rows: &[Vec<Cell>]) -> MetaContent {
     let mut content = MetaContent::default();
     for row in rows {
         let Some(first) = row.first() else { continue };
-        let newest = row.iter().map(Cell::timestamp).max().unwrap_or(0);
-        content.newest_timestamp = content.newest_timestamp.max(newest);
         if let Err(error) = read_row(row, &mut content) {
             warn!(row = %first.row().escape_ascii(), %error, "a row of hbase:meta is left out");
         }
@@ -277,10 +279,11 @@ mod tests {
         let state = table_state(&table, TableState::Enabled, 1001);
         assert_eq!(state.value(), [0x08, 0x00]);
         let odd = Cell::put(b"odd", b"info", b"regioninfo", 5, b"nonsense");
-        let content = read(&[vec![state], cells, vec![odd]]);
+        let rows = [vec![state], cells, vec![odd]];
+        let content = read(&rows);
         assert_eq!(content.states[&table], TableState::Enabled);
         assert_eq!(content.regions.len(), 1);
         assert_eq!((content.regions[0].1.state, content.regions[0].1.open_seq), (RegionState::Open, 3));
-        assert_eq!(content.newest_timestamp, 1001);
+        assert_eq!((newest_timestamp(&rows, 2000), newest_timestamp(&rows, 1000)), (1001, 1000));
     }
 }
