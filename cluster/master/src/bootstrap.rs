@@ -100,6 +100,7 @@ pub(crate) fn open_meta(
 mod tests {
     use halcyon_env::FileSystem;
     use halcyon_env::sim::{Fault, Operation, SimFileSystem};
+    use halcyon_testkit::for_each_seed;
     use parking_lot::Mutex;
 
     use super::*;
@@ -118,6 +119,22 @@ mod tests {
             let first = first.lock().take();
             assert_eq!(first, Some(second), "another master began before call {at} of {}", dry.calls());
         }
+    }
+
+    /// As below, with any call disturbed.
+    #[test]
+    fn a_disturbed_start_keeps_the_id() {
+        let test = "-p halcyon-master --lib bootstrap::tests::a_disturbed_start_keeps_the_id";
+        for_each_seed(test, 0..100, |seed| {
+            let (fs, root) = (SimFileSystem::hdfs(seed), Path::new("/hbase"));
+            fs.disturb(6);
+            let begun = |fs: &SimFileSystem| (0..400).find_map(|_| root_dir(&fs.env(), root).ok()).unwrap();
+            let id = begun(&fs);
+            (0..10).for_each(|_| assert_eq!(begun(&fs), id, "seed {seed}"));
+            fs.deliver_late();
+            fs.clear_faults();
+            assert_eq!(begun(&fs), id, "seed {seed}, after late changes");
+        });
     }
 
     /// A cluster id was taken for absent when the question whether its file exists failed, and a new one replaced it:

@@ -263,6 +263,19 @@ mod tests {
 
     use super::*;
 
+    /// Meta may be opened for the first time when the server has been declared dead and does not know it. Its log made the
+    /// directory again, which had been taken away.
+    #[test]
+    fn the_log_of_meta_does_not_make_its_directory() {
+        let env = SimFileSystem::hdfs(1).env();
+        let dir = Path::new("/hbase/WALs/s,1,1");
+        let settings = RegionServerSettings::default();
+        let logs = Logs::open(env.clone(), &settings, dir.into(), "/hbase/oldWALs".into(), "s,1,1").unwrap();
+        env.fs.rename(dir, Path::new("/hbase/WALs/s,1,1-splitting")).unwrap();
+        assert!(logs.meta().is_err() && logs.meta.get().is_none());
+        assert!(!env.fs.exists(dir).unwrap());
+    }
+
     /// Nobody else waits for other machines, whatever the sync mode; every write is synced, and the next file is there.
     #[test]
     fn the_wal_thread_alone_writes_files_on_other_machines() {

@@ -140,6 +140,7 @@ mod tests {
     use halcyon_cell::{Cell, SeqId};
     use halcyon_env::FileSystem;
     use halcyon_env::sim::{CrashMode, Fault, Operation, SimFileSystem};
+    use halcyon_testkit::for_each_seed;
     use halcyon_wal::{Durability, Wal, WalConfig, WalEntry};
 
     use super::*;
@@ -184,6 +185,31 @@ mod tests {
         assert!(names(&fs, &layout::old_wals_dir(root)).is_empty(), "the log is not done with");
         assert_eq!(recover_logs(&fs.env(), root, &Predecessors::All).unwrap(), 1);
         assert_eq!(names(&fs, &region.join(RECOVERED_EDITS_DIR)).len(), 1);
+    }
+
+    /// As above, with any question or change of the split disturbed, until it succeeds. Beside it a server lives on.
+    #[test]
+    fn a_split_that_is_disturbed_loses_nothing() {
+        let test = "-p halcyon-regionserver --lib wal::recover::tests::a_split_that_is_disturbed";
+        for_each_seed(test, 0..100, |seed| {
+            let (fs, root) = (dead_server(&SimFileSystem::hdfs(seed), "host%2C1%2C1"), Path::new(ROOT));
+            let live_dir = layout::wals_dir(root).join("live,1,1");
+            let live = WalConfig::new(live_dir.clone(), layout::old_wals_dir(root), "live%2C1%2C1");
+            let live = Wal::open(fs.env(), live).unwrap();
+            let of = Predecessors::These(vec![ServerName::new("host", 1, 1)]);
+            fs.disturb(6);
+            let recovered = (0..400).find(|_| recover_logs(&fs.env(), root, &of).is_ok());
+            assert!(recovered.is_some(), "seed {seed}: the split does not succeed");
+            fs.clear_faults();
+            fs.deliver_late();
+            let region = layout::region_dir(root, &TableName::parse(b"t").unwrap(), REGION);
+            let mut edits = names(&fs, &region.join(RECOVERED_EDITS_DIR));
+            edits.retain(|name| !name.ends_with(halcyon_wal::TEMPORARY_SUFFIX));
+            assert_eq!(edits, ["0000000000000000007"], "seed {seed}");
+            assert_eq!(names(&fs, &layout::wals_dir(root)), ["live,1,1"], "seed {seed}");
+            live.roll().unwrap();
+            assert!(!names(&fs, &live_dir).is_empty() && live.stopped().is_none(), "seed {seed}");
+        });
     }
 
     /// With `hbase.wal.dir` the edits go below that, if their region is in the root directory.
