@@ -116,7 +116,8 @@ impl Region {
         let is_published = self.read_point().sees(merged.max_seq());
         let part = if is_wanted && is_published {
             let kept = self.without_hidden(store, &merged)?;
-            Part::Flat { segment: kept, dropped_up_to: merged.max_seq() }
+            // What was left out before may have been newer than all that stayed.
+            Part::Flat { segment: kept, dropped_up_to: dropped_up_to.max(merged.max_seq()) }
         } else if is_long {
             Part::Flat { segment: merged, dropped_up_to }
         } else {

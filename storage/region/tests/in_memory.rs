@@ -56,6 +56,22 @@ fn eager_leaves_hidden_versions_out_and_basic_does_not() {
     assert!(bytes_after_overwrites("ADAPTIVE", 200) > all, "nothing to leave out");
 }
 
+/// The newest cell was left out, because a client gave it an older timestamp. The next compaction, with nothing new, took the
+/// cell before it for the newest that was ever left out, and the server ended. Found by seed 168 of `oracle`.
+#[test]
+fn what_was_left_out_before_counts_in_the_next_compaction() {
+    let bench = Bench::new(&[family("f", "EAGER")]);
+    for text in ["f:q=new@10", "f:q=old@5"] {
+        let cell = parse_cell("r", text, CellType::Put, false);
+        bench.mutate(mutation(MutationKind::Put, b"r", vec![cell])).unwrap();
+    }
+    for _ in 0..3 {
+        assert!(bench.region.compact_memory().unwrap());
+    }
+    let found = bench.scan(Scan::default()).unwrap();
+    assert_eq!((found.len(), found[0].len(), found[0][0].value()), (1, 1, &b"new"[..]));
+}
+
 /// Two families, one version each: whatever is flushed, compacted or left out meanwhile, each read finds a whole row,
 /// and never an older one than the read before.
 #[test]
