@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 const TESTS: &[(&str, &str, &[&str], &str)] = &[
     ("files", "halcyon-env", &["--test", "file_system"], "the_simulated_hdfs"),
     ("wal-deaths", "halcyon-wal", &["--test", "crash"], "acknowledged_edits_survive_what_a_seed_chooses"),
+    ("recovered-edits", "halcyon-wal", &["--test", "crash"], "recovered_edits_of_two_servers_are_both_kept"),
     ("wal-data-nodes", "halcyon-wal", &["--test", "replace"], "a_remote_log_outlives_data_nodes"),
     (
         "wal-seals",
@@ -20,6 +21,12 @@ const TESTS: &[(&str, &str, &[&str], &str)] = &[
     ("openings", "halcyon-region", &["--lib"], "place::tests::of_two_openings_at_the_same_time_one_succeeds"),
     ("fenced-log", "halcyon-region", &["--test", "takeover"], "the_log_of_a_frozen_server_is_sealed"),
     ("frozen-everywhere", "halcyon-region", &["--test", "takeover"], "a_server_that_thaws_changes_nothing"),
+    (
+        "lost-answers",
+        "halcyon-region",
+        &["--test", "takeover"],
+        "a_server_that_thaws_takes_back_no_file_of_another",
+    ),
     ("frozen-servers", "halcyon-region", &["--test", "frozen"], "servers_that_thaw_change_nothing"),
     (
         "frozen-splits",

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use common::*;
 use halcyon_cell::{CellType, Result};
 use halcyon_env::FileSystem;
-use halcyon_env::sim::{CrashMode, SimFileSystem};
+use halcyon_env::sim::{CrashMode, Fault, SimFileSystem};
 use halcyon_region::*;
 use halcyon_schema::FamilyDescriptor;
 use halcyon_testkit::for_each_seed;
@@ -68,30 +68,36 @@ fn first_server(bench: &Bench, known: &Mutex<Known>) {
     let _ = bench.compact(true);
 }
 
-/// The second one deletes what the first one has, until no file names it any more.
-fn second_server(bench: &Bench, known: &Mutex<Known>) {
+/// The second one deletes what the first one has, until no file names it any more; or keeps the files that it found.
+fn second_server(bench: &Bench, known: &Mutex<Known>, compacts: bool) {
     write(bench, known, "gone", None).unwrap();
     write(bench, known, "memory", None).unwrap();
     write(bench, known, "both", Some("2")).unwrap();
     bench.region.flush(None).unwrap();
-    bench.compact(true).unwrap();
+    if compacts {
+        bench.compact(true).unwrap();
+    }
     write(bench, known, "second", Some("1")).unwrap();
 }
 
-/// `false` if the first server makes fewer calls than that.
-fn frozen_before(seed: u64, call: u64) -> bool {
+/// `false` if the first server makes fewer calls than that. It may get no answer to one of the renames of its files.
+fn frozen_before(seed: u64, call: u64, lost_answer: Option<u64>) -> bool {
     let known = Arc::new(Mutex::new(Known::new()));
     let bench = prepared(seed, &known);
+    if let Some(nth) = lost_answer {
+        let openings = bench.fs.list(&bench.region.dir().join(".tmp")).unwrap();
+        bench.fs.inject(Fault::answer_lost(&openings[0].name).nth(nth));
+    }
     let (mut other, slot) = (bench.other_server(), Arc::new(Mutex::new(None)));
     let (known2, slot2) = (known.clone(), slot.clone());
     bench.fs.pause_at(bench.fs.calls() + call, move || {
         other.take_over().unwrap();
-        second_server(&other, &known2);
+        second_server(&other, &known2, lost_answer.is_none());
         *slot2.lock() = Some(other);
     });
     first_server(&bench, &known);
     let Some(mut other) = slot.lock().take() else { return false };
-    let what = format!("seed {seed}, frozen before call {call}");
+    let what = format!("seed {seed}, frozen before call {call}, lost answer {lost_answer:?}");
     check(&other, &known.lock(), &what);
     other.recover_on(Arc::new(other.fs.crash(CrashMode::Torn, seed))).unwrap();
     check(&other, &known.lock(), &format!("{what}, opened again"));
@@ -102,11 +108,21 @@ fn frozen_before(seed: u64, call: u64) -> bool {
 fn a_server_that_thaws_changes_nothing() {
     let mut freezes = 0;
     for_each_seed("-p halcyon-region --test takeover a_server_that_thaws", 0..3, |seed| {
-        let calls = (1..).take_while(|&call| frozen_before(seed, call)).count();
+        let calls = (1..).take_while(|&call| frozen_before(seed, call, None)).count();
         assert!(calls > 60, "{calls}");
         freezes += calls;
     });
     println!("frozen before each of {freezes} calls");
+}
+
+/// A rename that put a file in place had no answer, and the server is frozen before it takes the file back. The next server
+/// found it in the store, and it was removed there.
+#[test]
+fn a_server_that_thaws_takes_back_no_file_of_another() {
+    for_each_seed("-p halcyon-region --test takeover a_server_that_thaws_takes_back", 0..4, |seed| {
+        let frozen = |call: &u64| frozen_before(seed, *call, Some(1 + seed % 4));
+        assert!((1..).take_while(frozen).count() > 40);
+    });
 }
 
 /// Nor does its log take an entry any more, whatever it is about to do.

@@ -332,3 +332,57 @@ fn die_by_seed(seed: u64) {
     let found = read_recovered(&left.crash(CrashMode::Drop, seed)).unwrap();
     check(&knowledge, &found, must_be_there, false, &format!("seed {seed}, after late changes"));
 }
+
+/// Two servers had the region, and its last entry stands in the WALs of both, as after an error of a file. The WALs are split
+/// apart: the second file of recovered edits with the same last sequence id replaced the first one.
+#[test]
+fn recovered_edits_of_two_servers_are_both_kept() {
+    for_each_seed("-p halcyon-wal --test crash recovered_edits_of_two_servers", 0..100, |seed| {
+        let (fs, mut dice) = (SimFileSystem::hdfs(seed), Dice::new(seed));
+        let last = dice.between(3, 9) as u64;
+        let of_first = dice.between(1, last as usize - 2) as u64;
+        let seqs = [(1..=of_first).chain([last]).collect(), (of_first + 1..=last).collect::<Vec<u64>>()];
+        for (server, seqs) in ["a", "b"].into_iter().zip(seqs) {
+            append_alone(&fs, server, &seqs);
+        }
+        fs.disturb(DISTURBED_ONE_IN);
+        let mut order = ["a", "b", "a", "b"];
+        order[dice.below(2)..].rotate_left(1);
+        for server in order {
+            let dir = Path::new("/hbase/WALs").join(server);
+            let split = |_: &usize| split_logs(&fs.env(), &dir, &|it, _| Ok(Some(recovered_dir(it)))).is_ok();
+            assert!((0..ATTEMPTS_MAX).find(split).is_some(), "seed {seed}: the WALs cannot be split");
+        }
+        fs.clear_faults();
+        fs.deliver_late();
+        let dir = recovered_dir(REGIONS[0]);
+        let mut files: Vec<String> = fs.list(&dir).unwrap().into_iter().map(|file| file.name).collect();
+        files.retain(|name| !name.ends_with(".temp"));
+        let read = |name: &String| WalReader::open(&fs.env(), &dir.join(name)).unwrap();
+        let found = files.iter().flat_map(read).map(|entry| entry.unwrap().0.log_sequence_number);
+        assert_eq!(found.collect::<BTreeSet<u64>>(), (1..=last).collect(), "seed {seed}: {files:?}");
+        assert_eq!(files.len(), 2, "seed {seed}: a split that is done again makes the same files");
+    });
+}
+
+/// Entries of one region in the WAL of a server, which leaves it.
+fn append_alone(fs: &SimFileSystem, server: &str, seqs: &[u64]) {
+    let mut config = WalConfig::new(Path::new("/hbase/WALs").join(server), "/hbase/oldWALs", server);
+    config.sync_mode = SyncMode::Remote;
+    let wal = Wal::open(fs.env(), config).unwrap();
+    for &seq in seqs {
+        let cells = cells_of(REGIONS[0], seq);
+        let cells: Vec<CellRef<'_>> = cells.iter().map(Cell::get).collect();
+        let entry = WalEntry {
+            region: REGIONS[0],
+            table: b"t",
+            seq: SeqId::new(seq),
+            write_time_ms: 1,
+            nonce_group: 0,
+            nonce: 0,
+            cells: &cells,
+        };
+        wal.append(&entry, Durability::SyncWal, Box::new(|result| assert!(result.is_ok()))).unwrap();
+        wal.drive();
+    }
+}
