@@ -6,10 +6,12 @@
 #   cluster.sh settings | status           what a client needs | each process, and what the NameNode says of its DataNodes.
 #                                          "ended, 0": the process ended with this exit status
 #   cluster.sh kill|freeze|thaw|stop|start PROCESS
-#     SIGKILL, SIGSTOP, SIGCONT, SIGTERM (waits for the end), start again. PROCESS is zookeeper, namenode, datanode1, datanode2 ...
+#     SIGKILL, SIGSTOP, SIGCONT, SIGTERM (waits for the end), start again. PROCESS is zookeeper, zookeeper2, namenode, datanode1 ...
+#   cluster.sh zookeepers                  each ZooKeeper server: process, "leader", "follower", "standalone" or "none", address
 #   cluster.sh active NAMENODE             with --standby: makes namenode or namenode2 the active one
 # Options of up and run:
 #   --parts LIST         default "zookeeper hdfs"; hbaseservers behind them is an HBase cluster
+#   --zookeepers N       servers of ZooKeeper, default 1; more than one are an ensemble
 #   --datanodes N        default 3
 #   --standby            a second NameNode; both are the name service halcyon
 #   --hregionservers N   region servers of HBase in the part hbaseservers, default 1
@@ -45,10 +47,11 @@ keeper_lives() {
 }
 
 options() { # reads the options of up and run; REST is what remains
-  PARTS="zookeeper hdfs" DATANODES=3 HREGIONSERVERS=1 HALCYONS=1 LIFE_SECONDS=3600 OWNER="" MEMORY="" STANDBY="" PROPERTIES=()
+  PARTS="zookeeper hdfs" ZOOKEEPERS=1 DATANODES=3 HREGIONSERVERS=1 HALCYONS=1 LIFE_SECONDS=3600 OWNER="" MEMORY="" STANDBY="" PROPERTIES=()
   while [ $# -gt 0 ]; do
     case "$1" in
       --parts) PARTS="$2"; shift 2 ;;
+      --zookeepers) ZOOKEEPERS="$2"; shift 2 ;;
       --datanodes) DATANODES="$2"; shift 2 ;;
       --hregionservers) HREGIONSERVERS="$2"; shift 2 ;;
       --halcyons) HALCYONS="$2"; shift 2 ;;
@@ -81,7 +84,7 @@ up() {
   mkdir -p "$DIR" "$data"
   : > "$DIR/cluster"
   {
-    declare -p PARTS DATANODES STANDBY HREGIONSERVERS HALCYONS LIFE_SECONDS OWNER PROPERTIES
+    declare -p PARTS ZOOKEEPERS DATANODES STANDBY HREGIONSERVERS HALCYONS LIFE_SECONDS OWNER PROPERTIES
     echo "DATA=$(printf %q "$data")"
   } > "$DIR/options"
   mkfifo "$DIR/requests"
@@ -158,6 +161,12 @@ run() {
   "${REST[@]}"
 }
 
+zookeepers() {
+  settings > /dev/null
+  . "$DIR/options"
+  zookeeper_status
+}
+
 one() { # one VERB PROCESS
   local verb="$1" dir="$DIR/${2:?which process?}"
   settings > /dev/null
@@ -176,7 +185,7 @@ verb="${1:-}"
 case "$verb" in
   up) options "$@"; up; settings ;;
   run) options "$@"; run ;;
-  keep | down | settings | status) "$verb" ;;
+  keep | down | settings | status | zookeepers) "$verb" ;;
   kill | freeze | thaw | stop | start) one "$verb" "$@" ;;
   active) settings > /dev/null; hdfs_active "${1:?which NameNode?}" ;;
   *) usage ;;

@@ -5,13 +5,17 @@
 
 hbaseservers_properties() { # sets HBASE_COMMON
   HBASE_COMMON=("hbase.rootdir=hdfs://127.0.0.1:$(port_of namenode)/hbase" hbase.cluster.distributed=true
-    hbase.zookeeper.quorum=127.0.0.1 "hbase.zookeeper.property.clientPort=$(port_of zookeeper)" "hbase.tmp.dir=$DATA/hbase-tmp"
+    "hbase.zookeeper.quorum=$(hbaseservers_quorum)" "hbase.zookeeper.property.clientPort=$(port_of zookeeper)" "hbase.tmp.dir=$DATA/hbase-tmp"
     zookeeper.session.timeout=10000 hbase.master.hostname=localhost hbase.unsafe.regionserver.hostname=localhost
     hbase.master.ipc.address=127.0.0.1 hbase.regionserver.ipc.address=127.0.0.1 hbase.master.info.port=-1
     hbase.regionserver.info.port=-1 "hbase.master.port=$(port_of hmaster)" hbase.unsafe.stream.capability.enforce=true
     hbase.regionserver.handler.count=10 hbase.master.wait.on.regionservers.mintostart=1
     hbase.io.compress.snappy.codec=org.apache.hadoop.hbase.io.compress.xerial.SnappyCodec
     hbase.io.compress.zstd.codec=org.apache.hadoop.hbase.io.compress.zstd.ZstdCodec)
+}
+
+hbaseservers_quorum() { # hosts of an ensemble have ports of their own; that of a single server is in the property clientPort
+  if [ "$ZOOKEEPERS" = 1 ]; then echo 127.0.0.1; else zookeeper_quorum; fi
 }
 
 hbaseservers_configure() {

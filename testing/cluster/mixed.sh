@@ -1,5 +1,5 @@
 # Functions of the scripts that drive a cluster with region servers of HBase and of Halcyon. Source it after HERE, CLUSTER_DIR and
-# HALCYON are set; ZK is the cluster's ZooKeeper.
+# HALCYON are set; ZK is the setting `zookeeper` of the cluster.
 
 cluster() { "$HERE/cluster.sh" "$@"; }
 fail() {

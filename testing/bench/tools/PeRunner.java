@@ -115,8 +115,7 @@ public class PeRunner {
 
   private static Configuration configuration(Path logs, String zookeeper) {
     Configuration conf = HBaseConfiguration.create();
-    conf.set("hbase.zookeeper.quorum", zookeeper.split(":")[0]);
-    conf.set("hbase.zookeeper.property.clientPort", zookeeper.split(":")[1]);
+    conf.set("hbase.zookeeper.quorum", zookeeper);
     conf.set("hadoop.tmp.dir", logs.resolve("hadoop").toAbsolutePath().toString());
     return conf;
   }

@@ -18,8 +18,7 @@ final class Load {
 
   static Connection connect(String zookeeper) throws IOException {
     Configuration conf = HBaseConfiguration.create();
-    conf.set("hbase.zookeeper.quorum", zookeeper.split(":")[0]);
-    conf.set("hbase.zookeeper.property.clientPort", zookeeper.split(":")[1]);
+    conf.set("hbase.zookeeper.quorum", zookeeper);
     return ConnectionFactory.createConnection(conf);
   }
 

@@ -21,7 +21,7 @@ import org.apache.hadoop.hbase.util.Bytes;
  * Latencies and processor time of the same load at several servers in turn.
  *
  * <pre>
- * HOST:PORT ROUNDS SECONDS WARM_SECONDS ROWS VALUE_BYTES CASE,... TABLE=PID,... OTHERS=PID+PID,...
+ * HOST:PORT,... ROUNDS SECONDS WARM_SECONDS ROWS VALUE_BYTES CASE,... TABLE=PID,... OTHERS=PID+PID,...
  * </pre>
  *
  * A case is {@code put:THREADS}, {@code get:THREADS} or {@code batch:THREADS}, puts in batches of 100. Each table has its
@@ -53,7 +53,7 @@ public final class PutLatency {
 
   public static void main(String[] args) throws Exception {
     if (args.length != 9) {
-      System.err.println("HOST:PORT ROUNDS SECONDS WARM_SECONDS ROWS VALUE_BYTES CASE,... TABLE=PID,... OTHERS=PID+PID,...");
+      System.err.println("HOST:PORT,... ROUNDS SECONDS WARM_SECONDS ROWS VALUE_BYTES CASE,... TABLE=PID,... OTHERS=PID+PID,...");
       System.exit(64);
     }
     long errors;

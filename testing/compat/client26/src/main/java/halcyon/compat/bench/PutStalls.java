@@ -21,7 +21,7 @@ import org.apache.hadoop.hbase.util.Bytes;
  * A steady load of puts, each of a new row, and how long they waited while something was done to the cluster.
  *
  * <pre>
- * HOST:PORT TABLE THREADS VALUE_BYTES
+ * HOST:PORT,... TABLE THREADS VALUE_BYTES
  * </pre>
  *
  * Each line of the standard input begins a phase of that name; the line {@code end} ends the load. Then a line of
@@ -83,7 +83,7 @@ public final class PutStalls {
 
   public static void main(String[] args) throws Exception {
     if (args.length != 4) {
-      System.err.println("HOST:PORT TABLE THREADS VALUE_BYTES");
+      System.err.println("HOST:PORT,... TABLE THREADS VALUE_BYTES");
       System.exit(64);
     }
     boolean right;

@@ -26,8 +26,8 @@ import org.apache.hadoop.hbase.util.VersionInfo;
  * Procedures that HBase's master coordinates through znodes.
  *
  * <pre>
- * HOST:PORT old TABLE    snapshot and flush by a client before 2.6, which must be the one on the class path
- * HOST:PORT exec TABLE   the same by Admin.execProcedure of any client; TABLE has the families f and g,
+ * HOST:PORT,... old TABLE    snapshot and flush by a client before 2.6, which must be the one on the class path
+ * HOST:PORT,... exec TABLE   the same by Admin.execProcedure of any client; TABLE has the families f and g,
  *                          no compactions, and four regions
  * </pre>
  *
@@ -49,13 +49,12 @@ public final class Barriers {
 
   public static void main(String[] args) throws Exception {
     if (args.length != 3) {
-      System.err.println("HOST:PORT old|exec TABLE");
+      System.err.println("HOST:PORT,... old|exec TABLE");
       System.exit(64);
     }
     System.out.println("client " + VersionInfo.getVersion());
     Configuration conf = HBaseConfiguration.create();
-    conf.set("hbase.zookeeper.quorum", args[0].split(":")[0]);
-    conf.set("hbase.zookeeper.property.clientPort", args[0].split(":")[1]);
+    conf.set("hbase.zookeeper.quorum", args[0]);
     try (Connection connection = ConnectionFactory.createConnection(conf); Admin admin = connection.getAdmin()) {
       Barriers barriers = new Barriers(connection, admin, TableName.valueOf(args[2]));
       switch (args[1]) {

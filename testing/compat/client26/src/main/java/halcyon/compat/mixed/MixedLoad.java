@@ -32,7 +32,7 @@ import org.apache.hadoop.hbase.util.Bytes;
  * Reads and writes a table while its regions move and its servers die, and knows what each answer has to be.
  *
  * <pre>
- * HOST:PORT TABLE ROWS STOP    creates the table, writes ROWS rows, prints "working", and works until the file STOP is there
+ * HOST:PORT,... TABLE ROWS STOP    creates the table, writes ROWS rows, prints "working", and works until the file STOP is there
  * </pre>
  *
  * Each thread owns rows. It knows their versions, so a get has one right answer. Counters are incremented by one each time:
@@ -90,12 +90,11 @@ public final class MixedLoad {
 
   public static void main(String[] args) throws Exception {
     if (args.length != 4) {
-      System.err.println("HOST:PORT TABLE ROWS STOP");
+      System.err.println("HOST:PORT,... TABLE ROWS STOP");
       System.exit(64);
     }
     Configuration conf = HBaseConfiguration.create();
-    conf.set("hbase.zookeeper.quorum", args[0].split(":")[0]);
-    conf.set("hbase.zookeeper.property.clientPort", args[0].split(":")[1]);
+    conf.set("hbase.zookeeper.quorum", args[0]);
     for (String kind : new String[] {"", "read.", "write."}) {
       conf.setInt("hbase.rpc." + kind + "timeout", 10_000); // a frozen server does not answer
     }

@@ -12,8 +12,8 @@ import org.apache.hadoop.hbase.client.ConnectionFactory;
  * Orders to a master that the shell does not have.
  *
  * <pre>
- * HOST:PORT balance     runs the balancer until it has nothing to do; prints the moves of each round
- * HOST:PORT shutdown    stops the whole cluster
+ * HOST:PORT,... balance     runs the balancer until it has nothing to do; prints the moves of each round
+ * HOST:PORT,... shutdown    stops the whole cluster
  * </pre>
  */
 public final class Orders {
@@ -24,12 +24,11 @@ public final class Orders {
 
   public static void main(String[] args) throws Exception {
     if (args.length != 2) {
-      System.err.println("HOST:PORT balance|shutdown");
+      System.err.println("HOST:PORT,... balance|shutdown");
       System.exit(64);
     }
     Configuration conf = HBaseConfiguration.create();
-    conf.set("hbase.zookeeper.quorum", args[0].split(":")[0]);
-    conf.set("hbase.zookeeper.property.clientPort", args[0].split(":")[1]);
+    conf.set("hbase.zookeeper.quorum", args[0]);
     try (Connection connection = ConnectionFactory.createConnection(conf); Admin admin = connection.getAdmin()) {
       switch (args[1]) {
         case "balance" -> balance(admin);

@@ -10,8 +10,8 @@ import org.apache.hadoop.hbase.shaded.org.apache.zookeeper.ZooKeeper;
  * What an operator's mistake does to a znode.
  *
  * <pre>
- * HOST:PORT garbage PATH SECONDS    writes text into it, and what was there after so many seconds; prints both
- * HOST:PORT delete PATH
+ * HOST:PORT,... garbage PATH SECONDS    writes text into it, and what was there after so many seconds; prints both
+ * HOST:PORT,... delete PATH
  * </pre>
  */
 public final class Znode {
@@ -19,7 +19,7 @@ public final class Znode {
 
   public static void main(String[] args) throws Exception {
     if (args.length < 3) {
-      System.err.println("HOST:PORT garbage|delete PATH [SECONDS]");
+      System.err.println("HOST:PORT,... garbage|delete PATH [SECONDS]");
       System.exit(64);
     }
     CountDownLatch connected = new CountDownLatch(1);
