@@ -14,6 +14,14 @@ use crate::ZooKeeperSettings;
 
 /// Between two attempts after an error that came at once.
 const PAUSE: Duration = Duration::from_millis(100);
+/// A connection on which nothing comes is given up after this part of the session timeout.
+///
+/// The library's own part is 2/5. After the loss it may try a second member that says nothing, such as the frozen leader's
+/// follower, for 2/5 more: then the lease, 2/3 of the timeout, has ended, although a third member would have answered. With a
+/// sixth there is time for two silent members, even if the last renewal is a sixth old.
+const SILENCES: u32 = 6;
+/// The same, at most: a new session does not wait longer for a member that is frozen or cannot be reached.
+const SILENCE_MAX: Duration = Duration::from_secs(5);
 
 /// What the library answers.
 pub(crate) type Asked<T> = std::result::Result<T, zk::Error>;
@@ -54,9 +62,14 @@ impl Session {
     pub(crate) async fn begin(settings: ZooKeeperSettings) -> Result<Session> {
         let deadline = Instant::now() + settings.connect_timeout;
         let mut last = None;
+        let mut ask_for = settings.session_timeout;
         while Instant::now() < deadline {
-            let connector = zk::Client::connector().with_session_timeout(settings.session_timeout);
-            match timeout_at(deadline, connector.connect(&settings.connect_string())).await {
+            match timeout_at(deadline, connector(ask_for).connect(&settings.connect_string())).await {
+                // The time after which the library gives up a connection fits the timeout that was asked for.
+                Ok(Ok(client)) if client.session_timeout() < ask_for => {
+                    ask_for = client.session_timeout();
+                    continue;
+                }
                 Ok(Ok(client)) => return Ok(Session::of(settings, client)),
                 Ok(Err(error)) => last = Some(error),
                 Err(_) => break,
@@ -193,6 +206,11 @@ pub(crate) enum Answer<T> {
     NodeExists,
 }
 
+fn connector(session_timeout: Duration) -> zk::Connector {
+    let silence = (session_timeout / SILENCES).min(SILENCE_MAX);
+    zk::Client::connector().with_session_timeout(session_timeout).with_connection_timeout(silence)
+}
+
 /// Whether the same call may succeed when it is made again.
 fn is_passing(error: &zk::Error) -> bool {
     matches!(
@@ -242,8 +260,7 @@ async fn follow(session: &Session, client: zk::Client) -> zk::SessionState {
 /// Connects with the id and the password of the session. `None`: a server says that the session has expired.
 async fn take_up(session: &Session) -> Option<zk::Client> {
     while !session.has_ended() {
-        let connector =
-            zk::Client::connector().with_session_timeout(session.timeout).with_session(session.info.clone());
+        let connector = connector(session.timeout).with_session(session.info.clone());
         match connector.connect(&session.settings.connect_string()).await {
             Ok(client) if client.session_id() == session.info.id() => return Some(client),
             Ok(_) | Err(zk::Error::SessionExpired) => return None,
