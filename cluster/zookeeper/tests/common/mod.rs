@@ -17,6 +17,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use zookeeper_client as zk;
 
+pub mod ensemble;
+
 pub const LIMIT: Duration = Duration::from_secs(30);
 /// Names the server as which this test program joins as a process of its own, and its base path.
 pub const MEMBER: &str = "HALCYON_ZOOKEEPER_MEMBER";
@@ -34,7 +36,7 @@ pub struct Outage {
 impl Outage {
     pub async fn begin() -> Outage {
         let outage = Outage { lasts: true };
-        tokio::task::spawn_blocking(|| cluster("stop")).await.unwrap();
+        tokio::task::spawn_blocking(|| cluster("stop", "zookeeper")).await.unwrap();
         // A process that ends is gone a moment before its sockets are.
         let refused = async {
             while TcpStream::connect(zookeeper()).await.is_ok() {
@@ -47,23 +49,23 @@ impl Outage {
 
     pub async fn end(mut self) {
         self.lasts = false;
-        tokio::task::spawn_blocking(|| cluster("start")).await.unwrap();
+        tokio::task::spawn_blocking(|| cluster("start", "zookeeper")).await.unwrap();
     }
 }
 
 impl Drop for Outage {
     fn drop(&mut self) {
         if self.lasts {
-            cluster("start");
+            cluster("start", "zookeeper");
         }
     }
 }
 
 /// `cluster.sh stop zookeeper`, for example.
-fn cluster(verb: &str) {
+pub fn cluster(verb: &str, process: &str) {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testing/cluster/cluster.sh");
-    let done = Command::new(script).args([verb, "zookeeper"]).status().unwrap();
-    assert!(done.success(), "cluster.sh {verb} zookeeper");
+    let done = Command::new(script).args([verb, process]).status().unwrap();
+    assert!(done.success(), "cluster.sh {verb} {process}");
 }
 
 pub fn settings(at: &str, base: &str, session_timeout: Duration) -> ZooKeeperSettings {
