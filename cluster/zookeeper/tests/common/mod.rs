@@ -84,6 +84,7 @@ pub async fn connect(base: &str, session_timeout: Duration) -> ZooKeeperCluster 
 /// A client without anything of ours, and an empty base path with the znodes that HBase's master makes first.
 pub async fn raw(name: &str) -> (zk::Client, String) {
     let connector = zk::Client::connector().with_session_timeout(Duration::from_secs(60));
+    let connector = connector.with_connection_timeout(Duration::from_secs(2));
     let client = connector.connect(&zookeeper()).await.unwrap();
     let base = format!("/test-{name}");
     for path in [&base, &format!("{base}/rs"), &format!("{base}/draining"), &format!("{base}/backup-masters")]
