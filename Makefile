@@ -16,14 +16,16 @@
 # make hdfs-kills   a standalone server with its root in HDFS, killed while a Java client writes; ROUNDS=number, default 10
 # make mixed-pages-test   the pages of a Halcyon region server in such a cluster, and its RPC registry by a Java client
 # make mixed-test   a Halcyon region server in a cluster of HBase 2.6.4: regions moved, cloned, split, merged; the server killed, frozen, stopped
-# make mixed-load   a Java client beside moves, kills and freezes of a Halcyon server in an HBase cluster; MOVES=, KILLS=, FREEZES=, FAULTS=, ROWS=
+# make mixed-load   a Java client beside moves, kills and freezes of a Halcyon server in an HBase cluster; MOVES=, KILLS=, FREEZES=, FAULTS=, ROWS=;
+#              MEMBERS= kills and freezes the servers of a ZooKeeper ensemble; SHELL_MOVES=hbase HBASE_SHELL=jar moves by HBase's own shell
 # make mixed-faults   the same client beside cuts between a Halcyon server and one other process, slow and full disks, a second server of the same
 #              name, clocks apart, garbage in znodes; STEPS= chooses. Needs root, nftables, libfaketime
 # make mixed-tools-test   HBase's balancer, normalizer, ExportSnapshot, RegionMover, decommission and cluster stop over servers of both kinds
 # make mixed-conformance  HBase's own client tests in an HBase cluster, half of the region servers Halcyon's; SERVERS=mixed or hbase,
 #              CONFORMANCE="options of testing/conformance/run.sh"; about an hour
 # make linked-list  HBase's BigLinkedList in an HBase cluster while servers of HBase and of Halcyon are killed; ITERATIONS=number, default 2
-# make zookeeper-test   sessions with ZooKeeper, with servers killed, frozen and cut off (testing/cluster); znodes beside HBase's; some minutes
+# make zookeeper-test   sessions with ZooKeeper, with servers killed, frozen and cut off (testing/cluster), also of an ensemble of three;
+#              znodes beside HBase's; ten minutes
 # make bench-compare   the same load against Halcyon and HBase; BENCH="options of testing/bench/side-by-side.sh"
 # make bench-hdfs     puts on HDFS at a region server of Halcyon and at one of HBase, and how long they wait when HDFS fails; 15 minutes
 # make bench   what the engine costs: bench-engine (beside RocksDB, which is built for it: needs a C++ compiler and libclang)

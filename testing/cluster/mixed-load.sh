@@ -6,20 +6,30 @@
 #   mixed-load.sh
 # MOVES, KILLS, FREEZES  how often, default 2, 5 and 5
 # FAULTS                 how often each other process of the cluster is frozen and killed, default 0 (see `faults` below)
+# MEMBERS                with an ensemble of three ZooKeeper servers: how often each of them, and the leader of the moment, is killed
+#                        for 5 s and frozen for 15 s, default 0. The session stays at 10 s
 # ROWS                   rows of the table, default 100000
 # FREEZE_SECONDS         how long the server is frozen, default 1 and 20 in turn; the session in ZooKeeper is 10 s, 40 s with FAULTS
+# SHELL_MOVES            hbase: regions are listed and moved by HBase's own shell, which HBASE_SHELL names (see hbase_shell.sh)
 # HALCYON                the binary, default target/release/halcyon below CARGO_TARGET_DIR
 set -euo pipefail
 HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 export CLUSTER_DIR="${CLUSTER_DIR:-/tmp/halcyon-mixed-load}"
 export HALCYON="${HALCYON:-${CARGO_TARGET_DIR:-$HOME/.cache/halcyon/target}/release/halcyon}"
-MOVES="${MOVES:-2}" KILLS="${KILLS:-5}" FREEZES="${FREEZES:-5}" FAULTS="${FAULTS:-0}" ROWS="${ROWS:-100000}"
+MOVES="${MOVES:-2}" KILLS="${KILLS:-5}" FREEZES="${FREEZES:-5}" FAULTS="${FAULTS:-0}" MEMBERS="${MEMBERS:-0}" ROWS="${ROWS:-100000}"
 read -r -a FREEZE_SECONDS <<< "${FREEZE_SECONDS:-1 20}"
 [ -x "$HALCYON" ] || { echo "no program at $HALCYON: build it, or set HALCYON" >&2; exit 66; }
 . "$HERE/mixed.sh"
 . "$HERE/../compat/java.sh"
 client26_classes
+if [ "${SHELL_MOVES:-}" = hbase ]; then
+  . "$HERE/../compat/hbase.sh"
+  . "$HERE/hbase_shell.sh"
+  hbase_shell_fetch
+  hbase_shell_moves
+fi
 VICTIM="${VICTIM:-halcyon1}"
+[ "$FAULTS" = 0 ] || [ "$MEMBERS" = 0 ] || { echo "FAULTS needs long sessions and MEMBERS short ones: one at a time" >&2; exit 64; }
 [ "$VICTIM" = halcyon1 ] && servers=(--hregionservers 1 --halcyons 1) || servers=(--hregionservers 2 --halcyons 0)
 trap 'client_end; cluster down' EXIT
 trap 'exit 143' TERM INT
@@ -39,6 +49,36 @@ disturb() { # disturb PROCESS freeze|kill SECONDS
   wait_for 120 has_gone_on "$before"
 }
 
+# disturb_member MEMBER kill|freeze SECONDS: MEMBER is the process of a ZooKeeper server, or `leader`
+disturb_member() {
+  local member="$1" modes mode at
+  modes="$(cluster zookeepers)"
+  [ "$member" != leader ] || member="$(sed -n 's/ leader .*//p' <<< "$modes")"
+  mode="$(sed -n "s/^$member \([a-z]*\) .*/\1/p" <<< "$modes")"
+  [ "$mode" = leader ] || [ "$mode" = follower ] || fail "$member: does not serve: $modes"
+  at="$(session_at)"
+  move_half load "$OURS"
+  disturb "$member" "$2" "$3"
+  wait_for 60 ensemble_is_whole
+  for process in "$VICTIM" hregionserver1 hmaster; do is_now "$process" running || fail "$2 of $member: $process has ended"; done
+  echo "$2 of $member ($mode) for $3 s, the session of $VICTIM was at $at and is at $(session_at); $(tail -n 1 "$CLUSTER_DIR/client.log")"
+  client_works
+}
+ensemble_is_whole() { [ "$(cluster zookeepers | grep -cE ' (leader|follower) ')" = 3 ]; }
+session_at() { # the process of the ZooKeeper server where our server has its connection
+  local name mode address id answer
+  id="$(sed -n 's/.* session 0x\([0-9a-f]*\) with a timeout.*/\1/p; s/.*session id = 0x\([0-9a-f]*\).*/\1/p' "$CLUSTER_DIR/$VICTIM/log" | tail -n 1)"
+  while read -r name mode address; do
+    [ "$mode" != none ] || continue
+    exec 6<> "/dev/tcp/${address%:*}/${address#*:}"
+    echo cons >&6
+    answer="$(timeout 3 cat <&6 || true)"
+    exec 6>&-
+    ! grep -qi "sid=0x0*$id," <<< "$answer" || { echo "$name"; return; }
+  done < <(cluster zookeepers)
+  echo "none of them"
+}
+
 properties=()
 for kind in "" read. write.; do # HBase's master, too, waits for a frozen server's answer
   properties+=(--property "hbase.rpc.${kind}timeout=10000")
@@ -46,7 +86,8 @@ done
 properties+=(--property dfs.client.socket-timeout=60000)
 # HBase's servers end with their session: it has to outlast a ZooKeeper that is frozen, also on a busy machine.
 [ "$FAULTS" = 0 ] || properties+=(--property zookeeper.session.timeout=40000)
-cluster up --parts "zookeeper hdfs hbaseservers" "${servers[@]}" "${properties[@]}" --seconds $((900 + MOVES * 60 + KILLS * 60 + FREEZES * 90 + FAULTS * 600 + ROWS / 2000)) > /dev/null
+[ "$MEMBERS" = 0 ] || properties+=(--zookeepers 3)
+cluster up --parts "zookeeper hdfs hbaseservers" "${servers[@]}" "${properties[@]}" --seconds $((900 + MOVES * 60 + KILLS * 60 + FREEZES * 90 + FAULTS * 600 + MEMBERS * 600 + ROWS / 2000)) > /dev/null
 ZK="$(setting_of zookeeper)"
 OURS="$(name_of "$VICTIM")" THEIRS="$(name_of hregionserver1)"
 echo "servers: $OURS ($VICTIM), $THEIRS (hregionserver1)"
@@ -99,5 +140,12 @@ for ((round = 1; round <= FAULTS; round++)); do
     client_works
   done
 done
+for ((round = 1; round <= MEMBERS; round++)); do
+  for member in zookeeper zookeeper2 zookeeper3 leader; do disturb_member "$member" kill 5; done
+  for member in zookeeper zookeeper2 zookeeper3 leader; do disturb_member "$member" freeze 15; done
+done
+longest="$(sed -n 's/^so far.*lately \([0-9]*\) ms/\1/p' "$CLUSTER_DIR/client.log" | sort -n | tail -n 1)"
+echo "the longest operation since the first report took $longest ms"
+[ -z "${MOVED:-}" ] || echo "HBase's shell has moved $MOVED regions"
 client_verdict
 echo "mixed-load: passed"
