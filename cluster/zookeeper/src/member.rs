@@ -130,6 +130,10 @@ async fn create_ephemeral(session: &Session, path: &str, shown: &Shown) -> Resul
 ///
 /// A ZooKeeper server that has lost its leader goes on answering reads for a while, though the session may have expired. It
 /// cannot answer `sync`: that is the leader's, which answers it for a live session only.
+///
+/// A leader that the others have left answers `sync` until it notices, which takes `syncLimit` of ZooKeeper's settings. The others
+/// may elect a new leader before, and it starts the timeouts of all sessions anew. So the lease, 2/3 of the timeout, surely ends
+/// before the session if the session timeout is three times `syncLimit` or longer.
 async fn read_own(client: zk::Client, path: &str) -> Asked<Option<i64>> {
     // Both questions are sent at once, and answered in order.
     let (synced, stat) = (client.sync(path), client.check_stat(path));

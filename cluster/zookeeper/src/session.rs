@@ -65,8 +65,8 @@ impl Session {
         let mut ask_for = settings.session_timeout;
         while Instant::now() < deadline {
             match timeout_at(deadline, connector(ask_for).connect(&settings.connect_string())).await {
-                // The time after which the library gives up a connection fits the timeout that was asked for.
-                Ok(Ok(client)) if client.session_timeout() < ask_for => {
+                // The library gives up a connection after a time that fits what was asked for, not what was granted.
+                Ok(Ok(client)) if silence(client.session_timeout()) < silence(ask_for) => {
                     ask_for = client.session_timeout();
                     continue;
                 }
@@ -206,9 +206,14 @@ pub(crate) enum Answer<T> {
     NodeExists,
 }
 
+/// A connection is given up after such a silence.
+fn silence(session_timeout: Duration) -> Duration {
+    (session_timeout / SILENCES).min(SILENCE_MAX)
+}
+
 fn connector(session_timeout: Duration) -> zk::Connector {
-    let silence = (session_timeout / SILENCES).min(SILENCE_MAX);
-    zk::Client::connector().with_session_timeout(session_timeout).with_connection_timeout(silence)
+    let connector = zk::Client::connector().with_session_timeout(session_timeout);
+    connector.with_connection_timeout(silence(session_timeout))
 }
 
 /// Whether the same call may succeed when it is made again.

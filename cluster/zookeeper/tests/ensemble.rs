@@ -162,12 +162,12 @@ async fn the_leader_is_killed_while_servers_join() {
 }
 
 /// Without a majority nothing can be renewed: the lease ends in time. The session does not, so the server goes on when one is back.
+/// A leader that is frozen and not dead may end the session when it thaws: its clock has gone on.
 #[tokio::test]
 #[ignore = "needs an ensemble"]
 async fn two_of_three_are_dead() {
-    for (kind, without) in
-        [(FaultKind::Kill, "follower"), (FaultKind::Kill, "leader"), (FaultKind::Freeze, "follower")]
-    {
+    let kind = FaultKind::Kill;
+    for without in ["follower", "leader"] {
         whole_ensemble().await;
         let (client, base) = raw(&format!("two-{kind:?}-{without}").to_lowercase()).await;
         let session_timeout = 6 * SECOND;
