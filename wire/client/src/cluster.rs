@@ -3,8 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use halcyon_schema::ServerName;
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
@@ -16,6 +19,9 @@ use crate::{ClientError, ConnectOptions, Connection, Registry, RetryPolicy};
 
 /// A time that no operation reaches: the end of one without a timeout.
 const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// When a server of the cluster's address says nothing for so long, the next one is asked as well.
+const NEXT_AFTER: Duration = Duration::from_millis(300);
 
 /// Where a cluster can be found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,6 +107,8 @@ pub struct Cluster {
 
 pub(crate) struct Inner {
     address: ClusterAddress,
+    /// The server of the address that has answered last; the next question goes there first.
+    answered: AtomicUsize,
     pub(crate) options: ClusterOptions,
     servers: Mutex<HashMap<String, Arc<Server>>>,
     pub(crate) locations: Locations,
@@ -206,6 +214,7 @@ impl Cluster {
         let cluster = Cluster {
             inner: Arc::new(Inner {
                 address,
+                answered: AtomicUsize::new(0),
                 options,
                 servers: Mutex::default(),
                 locations: Locations::default(),
@@ -237,27 +246,51 @@ impl Cluster {
         self.find("an active master", Wanted::Master).await
     }
 
-    /// Asks the servers of the address one after the other.
+    /// Asks the servers of the address in turn. One that says nothing delays the next by [`NEXT_AFTER`] only, and the next
+    /// look-up begins with the one that has answered.
     async fn find(&self, what: &str, wanted: Wanted) -> Result<ServerName, ClientError> {
-        let mut last = None;
         let servers = match &self.inner.address {
             ClusterAddress::ZooKeeper { quorum, .. } => quorum,
             ClusterAddress::Registry { servers } => servers,
         };
-        for server in servers {
-            match timeout(self.inner.options.connect_timeout, self.ask(server, wanted)).await {
-                Ok(Ok(Some(name))) => return Ok(name),
-                Ok(Ok(None)) => last = Some(format!("{server} knows of no such server")),
-                Ok(Err(error)) => last = Some(format!("{server}: {error}")),
-                Err(_) => {
-                    let waited = self.inner.options.connect_timeout;
-                    last = Some(format!("{server}: no response within {waited:?}"));
+        let first = self.inner.answered.load(Ordering::Relaxed);
+        let mut turns = (0..servers.len()).map(|turn| (first + turn) % servers.len());
+        let mut asked = FuturesUnordered::new();
+        let mut last = None;
+        loop {
+            let turn = turns.next();
+            let is_last = turn.is_none();
+            if let Some(at) = turn {
+                asked.push(async move { (at, self.answer_of(&servers[at], wanted).await) });
+            }
+            let answer = match is_last {
+                true => asked.next().await,
+                false => timeout(NEXT_AFTER, asked.next()).await.unwrap_or_default(),
+            };
+            match answer {
+                Some((at, Ok(name))) => {
+                    self.inner.answered.store(at, Ordering::Relaxed);
+                    return Ok(name);
                 }
+                Some((_, Err(why))) => last = Some(why),
+                None if is_last => break,
+                None => {}
             }
         }
         let why = last.unwrap_or_else(|| "no address was given".to_string());
         let text = format!("cannot find {what} through {}: {why}", self.inner.address);
         Err(std::io::Error::new(std::io::ErrorKind::NotFound, text).into())
+    }
+
+    /// The answer of one server; the error says why there is none.
+    async fn answer_of(&self, server: &str, wanted: Wanted) -> Result<ServerName, String> {
+        let limit = self.inner.options.connect_timeout;
+        match timeout(limit, self.ask(server, wanted)).await {
+            Ok(Ok(Some(name))) => Ok(name),
+            Ok(Ok(None)) => Err(format!("{server} knows of no such server")),
+            Ok(Err(error)) => Err(format!("{server}: {error}")),
+            Err(_) => Err(format!("{server}: no response within {limit:?}")),
+        }
     }
 
     async fn ask(&self, server: &str, wanted: Wanted) -> Result<Option<ServerName>, ClientError> {

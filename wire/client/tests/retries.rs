@@ -120,6 +120,34 @@ async fn a_connect_has_a_deadline() {
     }
 }
 
+/// Every look-up of `hbase:meta` waited for the whole timeout of connections while the first server of the quorum was frozen.
+#[tokio::test]
+async fn a_silent_server_of_the_address_costs_little() {
+    let fake = start(whole_table(), options(), |_| row_of("v")).await;
+    let ClusterAddress::Registry { servers } = fake.cluster.address().clone() else { panic!("a registry") };
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let silent_address = silent.local_addr().unwrap().to_string();
+    let mut options = options();
+    options.connect_timeout = Duration::from_secs(20);
+    let accepted = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&accepted);
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = silent.accept().await {
+            kept.lock().unwrap().push(stream);
+        }
+    });
+    let quorum = [silent_address.clone(), silent_address, servers[0].clone()];
+    let begun = Instant::now();
+    let cluster = Cluster::connect(ClusterAddress::registry(quorum), options).await.unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert_eq!(accepted.lock().unwrap().len(), 2, "both silent servers were asked");
+    // The first reading of meta looks it up again.
+    let begun = Instant::now();
+    cluster.table(fake::table_name(), 0).get(Get::new("r")).await.unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert_eq!(accepted.lock().unwrap().len(), 2, "the server that has answered is asked first");
+}
+
 #[tokio::test]
 async fn garbage_ends_the_connection_and_not_the_client() {
     // A response that is no message of its method.
