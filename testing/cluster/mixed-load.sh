@@ -6,8 +6,8 @@
 #   mixed-load.sh
 # MOVES, KILLS, FREEZES  how often, default 2, 5 and 5
 # FAULTS                 how often each other process of the cluster is frozen and killed, default 0 (see `faults` below)
-# MEMBERS                with an ensemble of three ZooKeeper servers: how often each of them, and the leader of the moment, is killed
-#                        for 5 s and frozen for 15 s, default 0. The session stays at 10 s
+# MEMBERS                with an ensemble of three ZooKeeper servers: how often each of them, the leader of the moment, and the one where
+#                        VICTIM has its session, is killed for 5 s and frozen for 15 s, default 0. The session stays at 10 s
 # ROWS                   rows of the table, default 100000
 # FREEZE_SECONDS         how long the server is frozen, default 1 and 20 in turn; the session in ZooKeeper is 10 s, 40 s with FAULTS
 # SHELL_MOVES            hbase: regions are listed and moved by HBase's own shell, which HBASE_SHELL names (see hbase_shell.sh)
@@ -49,19 +49,24 @@ disturb() { # disturb PROCESS freeze|kill SECONDS
   wait_for 120 has_gone_on "$before"
 }
 
-# disturb_member MEMBER kill|freeze SECONDS: MEMBER is the process of a ZooKeeper server, or `leader`
+# disturb_member MEMBER kill|freeze SECONDS: MEMBER is the process of a ZooKeeper server, `leader`, or `session`
 disturb_member() {
-  local member="$1" modes mode at
+  local member="$1" modes mode at now
   modes="$(cluster zookeepers)"
-  [ "$member" != leader ] || member="$(sed -n 's/ leader .*//p' <<< "$modes")"
+  at="$(session_at)"
+  case "$member" in
+    leader) member="$(sed -n 's/ leader .*//p' <<< "$modes")" ;;
+    session) member="$at" ;;
+  esac
   mode="$(sed -n "s/^$member \([a-z]*\) .*/\1/p" <<< "$modes")"
   [ "$mode" = leader ] || [ "$mode" = follower ] || fail "$member: does not serve: $modes"
-  at="$(session_at)"
   move_half load "$OURS"
   disturb "$member" "$2" "$3"
   wait_for 60 ensemble_is_whole
   for process in "$VICTIM" hregionserver1 hmaster; do is_now "$process" running || fail "$2 of $member: $process has ended"; done
-  echo "$2 of $member ($mode) for $3 s, the session of $VICTIM was at $at and is at $(session_at); $(tail -n 1 "$CLUSTER_DIR/client.log")"
+  now="$(session_at)"
+  [ "$member" != "$at" ] || [ "$now" != "$at" ] || fail "$2 of $member: the session did not leave it"
+  echo "$2 of $member ($mode) for $3 s, the session of $VICTIM was at $at and is at $now; $(tail -n 1 "$CLUSTER_DIR/client.log")"
   client_works
 }
 ensemble_is_whole() { [ "$(cluster zookeepers | grep -cE ' (leader|follower) ')" = 3 ]; }
@@ -141,8 +146,8 @@ for ((round = 1; round <= FAULTS; round++)); do
   done
 done
 for ((round = 1; round <= MEMBERS; round++)); do
-  for member in zookeeper zookeeper2 zookeeper3 leader; do disturb_member "$member" kill 5; done
-  for member in zookeeper zookeeper2 zookeeper3 leader; do disturb_member "$member" freeze 15; done
+  for member in zookeeper zookeeper2 zookeeper3 leader session; do disturb_member "$member" kill 5; done
+  for member in zookeeper zookeeper2 zookeeper3 leader session; do disturb_member "$member" freeze 15; done
 done
 longest="$(sed -n 's/^so far.*lately \([0-9]*\) ms/\1/p' "$CLUSTER_DIR/client.log" | sort -n | tail -n 1)"
 echo "the longest operation since the first report took $longest ms"

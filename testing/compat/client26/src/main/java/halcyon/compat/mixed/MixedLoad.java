@@ -95,7 +95,7 @@ public final class MixedLoad {
     }
     Configuration conf = HBaseConfiguration.create();
     conf.set("hbase.zookeeper.quorum", args[0]);
-    // HBase's client gives a look-up in ZooKeeper 10 s, and notices a frozen server of it after 2/3 of this, 60 s by default.
+    // A look-up in ZooKeeper has 10 s (zookeeper.registry.async.get.timeout); a frozen server is noticed after 2/3 of this, 60 s by default.
     conf.setInt("zookeeper.session.timeout", 6_000);
     for (String kind : new String[] {"", "read.", "write."}) {
       conf.setInt("hbase.rpc." + kind + "timeout", 10_000); // a frozen server does not answer
