@@ -125,6 +125,16 @@ impl SimFileSystem {
         self.state.lock().disk_syncs
     }
 
+    /// The storage policy of HDFS that decided where the blocks of a file went, or that decides it for new files of a
+    /// directory.
+    pub fn storage_policy(&self, path: &Path) -> Option<String> {
+        let state = self.state.lock();
+        match state.tree.find_file(path) {
+            Ok(file) => state.tree.file(file).placed_by.clone(),
+            Err(_) => state.tree.storage_policy(path).map(str::to_string),
+        }
+    }
+
     /// Lets the machine die at the `n`-th sync point counted from the beginning (1 is the first): that call
     /// and every later operation fail, and what it should have made durable is in doubt.
     pub fn fail_at(&self, n: u64) {

@@ -9,12 +9,13 @@ use halcyon_settings::{Description, Effect};
 use crate::settings::StandaloneSettings;
 
 /// Topics in the order of the page.
-const SECTIONS: [&str; 9] = [
+const SECTIONS: [&str; 10] = [
     "Addresses and directories",
     "Calls",
     "Memory and cache",
     "Memstore and flush",
     "WAL",
+    "Store files in HDFS",
     "Compaction",
     "Splits",
     "Tables and snapshots",

@@ -40,6 +40,7 @@ mod scan;
 mod settings;
 mod snapshot;
 mod split;
+mod storage_policy;
 mod store;
 mod write;
 
@@ -60,5 +61,6 @@ pub use region::{Region, RegionServices, RegionStats, WalRoot};
 pub use replayed_nonces::ReplayedNonce;
 pub use scan::{RegionScanner, ReleasedView};
 pub use settings::RegionSettings;
+pub use storage_policy::{NO_STORAGE_POLICY, set_storage_policy};
 pub use store::{MemStoreSize, Reference, is_store_file_name, seq_in_name};
 pub use write::BatchOutcome;

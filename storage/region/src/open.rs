@@ -24,6 +24,7 @@ use crate::place::{OpeningDir, retire};
 use crate::region::{Counters, Region, RegionServices};
 use crate::replayed_nonces::{ReplayedNonce, ReplayedNonces};
 use crate::row_lock::RowLocks;
+use crate::storage_policy::{self, set_storage_policy};
 use crate::store::{Store, StoreFile, StoreFileName, StoreFileOpener};
 
 pub(crate) const RECOVERED_EDITS: &str = "recovered.edits";
@@ -97,7 +98,13 @@ impl Region {
             Region::create_on_disk(&env, root, &info, &families)?;
         }
         // Before the stores are listed: from here on no earlier opening can change them.
-        let place = Arc::new(OpeningDir::begin(&env, &dir, &archive_dir)?);
+        let mut place = OpeningDir::begin(&env, &dir, &archive_dir)?;
+        set_storage_policy(
+            &*env.fs,
+            &dir,
+            &services.settings.region_storage_policy,
+            storage_policy::OF_REGION,
+        );
         let mut stores = Vec::new();
         for family in table.families() {
             let compaction = services.settings.compaction.clone().for_store(&table, family);
@@ -111,7 +118,13 @@ impl Region {
                 );
             }
             stores.push(open_store(&services, root, family, compaction, &info)?);
+            if let Some((policy, property)) = services.settings.storage_policy(&*env.fs, family) {
+                let family = family.name_str();
+                let dirs = [dir.join(&*family), place.set_apart(&family)?];
+                dirs.iter().for_each(|dir| set_storage_policy(&*env.fs, dir, policy, property));
+            }
         }
+        let place = Arc::new(place);
         let edits_dirs = edits_dirs(&services, root, &info);
         let known = highest_known_seq(&stores, &edits_dirs)?;
         let region = Arc::new(Region {

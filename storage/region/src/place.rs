@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! <region>/.tmp/<opening>/<file>            written by a flush or compaction of this opening
+//! <region>/.tmp/<opening>/<family>/<file>   likewise, of a family whose files HDFS places by a policy of their own
 //! <region>/<family>/<file>                  in its store                                    publish, take_back
 //! archive/../<family>/<file>                others took its place                           retire
 //! <region>/.tmp/<opening>/<file>@<family>   on its way to the archive without a successor   retire_alone
@@ -36,6 +37,8 @@ const OF_FAMILY: char = '@';
 pub(crate) struct OpeningDir {
     env: Env,
     dir: PathBuf,
+    /// Families whose files are made in a directory of their own, below `dir`.
+    apart: Vec<String>,
 }
 
 impl OpeningDir {
@@ -54,7 +57,7 @@ impl OpeningDir {
                 env.fs.remove_file(&all.join(&entry.name))?;
             }
         }
-        let place = OpeningDir { env: env.clone(), dir: all.join(random_name()) };
+        let place = OpeningDir { env: env.clone(), dir: all.join(random_name()), apart: Vec::new() };
         env.fs.create_dir(&place.dir)?;
         place.check_alone(&all)?;
         Ok(place)
@@ -75,15 +78,30 @@ impl OpeningDir {
         &self.env
     }
 
-    /// A name for a new file.
-    pub fn new_file(&self) -> PathBuf {
-        self.dir.join(random_name())
+    /// From now on files of this family are made in a directory of their own, which is returned. It goes with the opening's,
+    /// and is not made with parents either.
+    pub fn set_apart(&mut self, family: &str) -> Result<PathBuf> {
+        let dir = self.dir.join(family);
+        self.env.fs.create_dir(&dir)?;
+        self.apart.push(family.to_string());
+        Ok(dir)
     }
 
-    /// Moves a file of this opening to `to` in a store, durably. After an error it may be there: `take_back` it.
-    pub fn publish(&self, from: &Path, to: &Path) -> Result<()> {
+    /// Where files of a family are made.
+    fn working_dir(&self, family: &str) -> PathBuf {
+        if self.apart.iter().any(|apart| apart == family) { self.dir.join(family) } else { self.dir.clone() }
+    }
+
+    /// A name for a new file.
+    pub fn new_file(&self, family: &str) -> PathBuf {
+        self.working_dir(family).join(random_name())
+    }
+
+    /// Moves a file of this opening to `to` in the store of `family`, durably. After an error it may be there: `take_back`
+    /// it.
+    pub fn publish(&self, from: &Path, to: &Path, family: &str) -> Result<()> {
         assert!(
-            from.parent() == Some(&*self.dir),
+            from.parent() == Some(&*self.working_dir(family)),
             "only files of this opening enter a store, or a server that lost the region could commit: {}",
             from.display()
         );
@@ -93,8 +111,8 @@ impl OpeningDir {
     /// Takes a file that `publish` may have moved out of its store again, if it is there, and removes it.
     ///
     /// A rename in doubt may be carried out later. It comes to nothing once its source is gone, so that goes first.
-    pub fn take_back(&self, path: &Path) -> Result<()> {
-        let back = self.dir.join(name_of(path)?);
+    pub fn take_back(&self, path: &Path, family: &str) -> Result<()> {
+        let back = self.working_dir(family).join(name_of(path)?);
         remove_if_there(&self.env, &back)?;
         if self.env.fs.exists(path)? {
             let moved = self.env.fs.rename(path, &back);
@@ -205,6 +223,7 @@ mod tests {
 
     const REGION: &str = "/t/r";
     const STORE: &str = "/t/r/f";
+    const FAMILY: &str = "f";
     const ARCHIVE: &str = "/archive/t/r";
 
     fn disk() -> (SimFileSystem, Env) {
@@ -219,7 +238,7 @@ mod tests {
     }
 
     fn write(place: &OpeningDir) -> PathBuf {
-        let path = place.new_file();
+        let path = place.new_file(FAMILY);
         place.env.fs.create(&path).and_then(|file| file.close()).unwrap();
         path
     }
@@ -235,13 +254,16 @@ mod tests {
         let before = write(&first);
         let to = Path::new(STORE).join(name_of(&before).unwrap());
         let second = begin(&env);
-        let error = first.publish(&before, &to).unwrap_err();
+        let error = first.publish(&before, &to, FAMILY).unwrap_err();
         assert!(error.to_string().contains("not found"), "{error}");
-        assert_eq!(env.fs.create(&first.new_file()).err().map(|e| e.kind()), Some(io::ErrorKind::NotFound));
-        first.take_back(&to).unwrap();
+        assert_eq!(
+            env.fs.create(&first.new_file(FAMILY)).err().map(|e| e.kind()),
+            Some(io::ErrorKind::NotFound)
+        );
+        first.take_back(&to, FAMILY).unwrap();
         assert!(names(&fs, STORE).is_empty());
         let own = write(&second);
-        second.publish(&own, &Path::new(STORE).join("b")).unwrap();
+        second.publish(&own, &Path::new(STORE).join("b"), FAMILY).unwrap();
         assert_eq!(names(&fs, STORE), ["b"]);
         assert_eq!(names(&fs, "/t/r/.tmp").len(), 1, "of the openings, the last has a directory");
     }
@@ -255,10 +277,10 @@ mod tests {
         let file = write(&first);
         let to = Path::new(STORE).join("a");
         fs.inject(Fault::answer_lost(".tmp"));
-        first.publish(&file, &to).unwrap_err();
+        first.publish(&file, &to, FAMILY).unwrap_err();
         assert_eq!((fs.faults_hit(), names(&fs, STORE)), (1, vec!["a".to_string()]));
         let _second = begin(&env);
-        first.take_back(&to).unwrap_err();
+        first.take_back(&to, FAMILY).unwrap_err();
         assert_eq!(names(&fs, STORE), ["a"]);
     }
 
@@ -283,7 +305,7 @@ mod tests {
                 let first = OpeningDir::begin(&env, Path::new(REGION), Path::new(ARCHIVE));
                 let second = second.lock().take().expect("it was opened meanwhile");
                 let can_commit = [Some(&earlier), first.as_ref().ok(), Some(&second)]
-                    .map(|place| place.is_some_and(|place| env.fs.create(&place.new_file()).is_ok()));
+                    .map(|place| place.is_some_and(|place| env.fs.create(&place.new_file(FAMILY)).is_ok()));
                 let count = can_commit.iter().filter(|can| **can).count();
                 assert!(count == 1 && !can_commit[0], "seed {seed}, before call {n}: {can_commit:?}");
             }
@@ -298,11 +320,11 @@ mod tests {
         let place = begin(&fs.env());
         let (file, to) = (write(&place), Path::new(STORE).join("a"));
         fs.inject(Fault::new(Operation::Rename, ".tmp").but_done_later());
-        place.publish(&file, &to).unwrap_err();
+        place.publish(&file, &to, FAMILY).unwrap_err();
         // It is not known whether the source is gone, so the file is not settled yet.
         fs.inject(Fault::new(Operation::Remove, ".tmp"));
-        place.take_back(&Path::new(STORE).join(name_of(&file).unwrap())).unwrap_err();
-        place.take_back(&Path::new(STORE).join(name_of(&file).unwrap())).unwrap();
+        place.take_back(&Path::new(STORE).join(name_of(&file).unwrap()), FAMILY).unwrap_err();
+        place.take_back(&Path::new(STORE).join(name_of(&file).unwrap()), FAMILY).unwrap();
         fs.deliver_late();
         assert_eq!(fs.faults_hit(), 2);
         assert!(names(&fs, STORE).is_empty());
@@ -314,12 +336,12 @@ mod tests {
         let place = begin(&env);
         let to = Path::new(STORE).join("a");
         fs.inject(Fault::answer_lost(".tmp"));
-        place.publish(&write(&place), &to).unwrap_err();
+        place.publish(&write(&place), &to, FAMILY).unwrap_err();
         fs.inject(Fault::answer_lost(STORE));
-        place.take_back(&to).unwrap();
+        place.take_back(&to, FAMILY).unwrap();
         assert_eq!(fs.faults_hit(), 2);
         assert!(names(&fs, STORE).is_empty());
-        place.take_back(&to).unwrap();
+        place.take_back(&to, FAMILY).unwrap();
     }
 
     #[test]

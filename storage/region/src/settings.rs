@@ -5,6 +5,7 @@ use halcyon_hfile::CacheKinds;
 use halcyon_schema::{FamilyDescriptor, InMemoryCompaction, TableDescriptor};
 
 use crate::CompactionSettings;
+use crate::storage_policy::{self, NO_STORAGE_POLICY};
 
 /// Settings of a region, by HBase's meanings. A table's own attributes win where it has them.
 #[derive(Clone, Debug)]
@@ -43,6 +44,10 @@ pub struct RegionSettings {
     /// HBase's own (`org.apache.hadoop.hbase.io.compress...`) puts frames into records; Hadoop's, which is what an
     /// empty name stands for, does not. Neither reads the other's, so who shares a directory with HBase says the same.
     pub zstd_codec: String,
+    /// On which kind of disks HDFS keeps the files of a region (`hbase.hregion.block.storage.policy`), and those of a family
+    /// that does not say (`hbase.hstore.block.storage.policy`, family `STORAGE_POLICY`). `NONE`: as HDFS itself decides.
+    pub region_storage_policy: String,
+    pub store_storage_policy: String,
     /// Replay reports nonces of log entries that are not older than this. HBase: one and a half times
     /// `hbase.server.hashNonce.gracePeriod`, because the clocks of two servers may differ.
     pub nonce_age_max: Duration,
@@ -67,6 +72,8 @@ impl Default for RegionSettings {
             prefetch_blocks_on_open: false,
             cache_on_write: CacheKinds::NONE,
             zstd_codec: String::new(),
+            region_storage_policy: NO_STORAGE_POLICY.to_string(),
+            store_storage_policy: NO_STORAGE_POLICY.to_string(),
             nonce_age_max: Duration::from_secs(45 * 60),
             mini_batch_rows_max: 256,
             mini_batch_bytes_max: 256 << 10,
@@ -104,6 +111,8 @@ impl RegionSettings {
         take(table, "hbase.hregion.memstore.block.multiplier", &mut self.block_multiplier);
         take(table, EVICT_ON_CLOSE, &mut self.evict_blocks_on_close);
         take(table, PREFETCH_ON_OPEN, &mut self.prefetch_blocks_on_open);
+        take(table, storage_policy::OF_REGION, &mut self.region_storage_policy);
+        take(table, storage_policy::OF_STORE, &mut self.store_storage_policy);
         if let Some(bytes) = table.memstore_flush_size() {
             self.flush_size_bytes = bytes;
         }

@@ -46,9 +46,12 @@ fn check(bench: &Bench, known: &Known, what: &str) {
     assert!(shown.keys().all(|row| known.contains_key(row)), "{what}: {shown:?}");
 }
 
-/// Two files and something in memory, in the region of the first server.
+/// Two files and something in memory, in the region of the first server. Files of a family with a storage policy are made in
+/// another directory.
 fn prepared(seed: u64, known: &Mutex<Known>) -> Bench {
-    let bench = Bench::on(Arc::new(SimFileSystem::hdfs(seed)), &[FamilyDescriptor::new("f").unwrap()]);
+    let family = FamilyDescriptor::new("f").unwrap();
+    let family = if seed.is_multiple_of(2) { family } else { family.with("STORAGE_POLICY", "ALL_SSD") };
+    let bench = Bench::on(Arc::new(SimFileSystem::hdfs(seed)), &[family]);
     for row in ["both", "first", "gone"] {
         write(&bench, known, row, Some("1")).unwrap();
         bench.region.flush(None).unwrap();

@@ -97,8 +97,10 @@ impl Tree {
                     let file = file_on_disk(file, mode, dice);
                     self.put_durable(to, name, Node::File(file));
                 }
-                Node::Dir(_) => {
-                    let copy = self.put_durable(to, name, Node::Dir(Dir::default()));
+                Node::Dir(dir) => {
+                    let storage_policy = dir.storage_policy.clone();
+                    let copy =
+                        self.put_durable(to, name, Node::Dir(Dir { storage_policy, ..Dir::default() }));
                     self.copy_dir(old, names, id, copy, mode, dice);
                 }
             }

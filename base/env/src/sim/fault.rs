@@ -21,6 +21,7 @@ pub enum Operation {
     List,
     Exists,
     Seal,
+    SetStoragePolicy,
 }
 
 impl Operation {

@@ -140,8 +140,10 @@ impl SimFileSystem {
             if !over && tree.find(&name).is_ok() {
                 return Err(tree::named(io::ErrorKind::AlreadyExists, &name));
             }
+            let placed_by = tree.storage_policy(parent(&name)).map(str::to_string);
             let node = tree.create(&name)?;
-            tree.file_mut(node).replicas = replicas;
+            let file = tree.file_mut(node);
+            (file.replicas, file.placed_by) = (replicas, placed_by);
             Ok(())
         })?;
         let node = state.tree.find_file(path)?;
@@ -280,6 +282,18 @@ impl FileSystem for SimFileSystem {
         }
         let State { tree, hdfs, .. } = &mut *state;
         hdfs.as_mut().map_or(Ok(()), |hdfs| hdfs.seal(tree, node, path))
+    }
+
+    fn set_storage_policy(&self, directory: &Path, policy: &str) -> io::Result<()> {
+        if !self.is_remote() {
+            return Ok(());
+        }
+        let (name, policy) = (directory.to_path_buf(), policy.to_string());
+        self.enter().change(Operation::SetStoragePolicy, directory, move |tree| {
+            let node = tree.find_dir(&name)?;
+            tree.dir_mut(node).storage_policy = Some(policy);
+            Ok(())
+        })
     }
 
     fn is_remote(&self) -> bool {

@@ -31,6 +31,8 @@ pub(super) struct File {
     pub(super) before_updates: Option<Vec<u8>>,
     /// Where it is in HDFS.
     pub(super) replicas: Option<Replicas>,
+    /// The storage policy that was in force when the file was created: it decides where the blocks go.
+    pub(super) placed_by: Option<String>,
 }
 
 #[derive(Default)]
@@ -39,6 +41,8 @@ pub(super) struct Dir {
     /// What the disk holds; `None` for a name that was removed. The number is that of the last change, so that
     /// a change that becomes durable late does not undo a newer one.
     pub(super) durable: BTreeMap<String, (Option<NodeId>, u64)>,
+    /// Of HDFS, if it was set for this directory itself.
+    pub(super) storage_policy: Option<String>,
 }
 
 /// One change of names, atomic: a node vanishes from one slot, appears in another, or both.
@@ -117,6 +121,14 @@ impl Tree {
             at = *dir.names.get(&name).ok_or_else(|| named(io::ErrorKind::NotFound, path))?;
         }
         Ok(at)
+    }
+
+    /// The storage policy of the nearest directory that has one, from `path` upwards.
+    pub(super) fn storage_policy(&self, path: &Path) -> Option<&str> {
+        path.ancestors().find_map(|above| match self.find(above).map(|node| &self.nodes[&node]) {
+            Ok(Node::Dir(dir)) => dir.storage_policy.as_deref(),
+            _ => None,
+        })
     }
 
     pub(super) fn find_file(&self, path: &Path) -> io::Result<NodeId> {
@@ -363,7 +375,7 @@ impl Tree {
         }
     }
 
-    fn dir_mut(&mut self, id: NodeId) -> &mut Dir {
+    pub(super) fn dir_mut(&mut self, id: NodeId) -> &mut Dir {
         match self.nodes.get_mut(&id) {
             Some(Node::Dir(dir)) => dir,
             _ => unreachable!("was looked up as a directory"),

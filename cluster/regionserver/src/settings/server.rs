@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use halcyon_cell::{Error, Result};
 use halcyon_memstore::CHUNK_SIZE_BYTES_DEFAULT;
-use halcyon_region::{CompactionSettings, RegionSettings};
+use halcyon_region::{CompactionSettings, NO_STORAGE_POLICY, RegionSettings};
 use halcyon_schema::InMemoryCompaction;
 use halcyon_settings::Effect::{Online, Restart};
 use halcyon_settings::{
@@ -20,9 +20,6 @@ use crate::calls::pool::PoolLimits;
 use crate::memory::budget::{CELLS_SHARE_MAX, MemoryPlan};
 use crate::settings::cache::FileTierSettings;
 use crate::settings::warn::WarnSettings;
-
-/// HDFS's own storage policy.
-pub(crate) const NO_STORAGE_POLICY: &str = "NONE";
 
 /// Settings of a region server. Names in parentheses are the HBase properties that set them.
 ///
@@ -392,6 +389,15 @@ const SETTINGS: &[Section<RegionServerSettings>] = &[
         ),
     },
     Section { title: "Memstore and flush", settings: &[IN_MEMORY_COMPACTION] },
+    Section {
+        title: "Store files in HDFS",
+        settings: settings!(RegionServerSettings:
+            Restart, "hbase.hregion.block.storage.policy", "policy", Text, region.region_storage_policy,
+                "On which kind of disks HDFS keeps the files of regions, such as `ONE_SSD`. `NONE`: HDFS's own setting.";
+            Restart, "hbase.hstore.block.storage.policy", "policy", Text, region.store_storage_policy,
+                "The same for families without the attribute `STORAGE_POLICY`. Tables and families may say otherwise.";
+        ),
+    },
     Section { title: "WAL", settings: &[WAL_SYNC, WAL_STORAGE_POLICY, WAL_BLOCK_SIZE, WAL_ROLL_MULTIPLIER] },
     Section {
         title: "WAL",

@@ -16,18 +16,19 @@
 //!
 //! A WAL that failed accepts no more writes. The server then gives up, so that the next start recovers its WALs.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use halcyon_cell::{Error, Result};
-use halcyon_env::{Env, FileSystem};
+use halcyon_env::Env;
+use halcyon_region::{NO_STORAGE_POLICY, set_storage_policy};
 use halcyon_wal::{LateSyncs, SyncMode, Wal, WalConfig};
 use parking_lot::{Condvar, Mutex};
 
 use super::sync_threads::SyncPool;
-use crate::settings::server::{NO_STORAGE_POLICY, RegionServerSettings};
+use crate::settings::server::RegionServerSettings;
 
 /// How long an `ASYNC_WAL` edit stays unwritten at most, in `written` mode.
 const WRITE_PERIOD: Duration = Duration::from_millis(10);
@@ -61,18 +62,6 @@ pub(crate) struct Logs {
     rounds: AtomicU64,
 }
 
-/// Makes the directory, if a policy is set for it. As in HBase, a policy that HDFS does not take is no reason not to start.
-fn set_storage_policy(fs: &dyn FileSystem, dir: &Path, policy: &str) -> Result<()> {
-    if policy == NO_STORAGE_POLICY {
-        return Ok(());
-    }
-    fs.create_dir_all(dir)?;
-    if let Err(error) = fs.set_storage_policy(dir, policy) {
-        tracing::warn!(%error, policy, "hbase.wal.storage.policy is not applied");
-    }
-    Ok(())
-}
-
 impl Logs {
     /// Creates the tables' log in `dir`.
     pub(crate) fn open(
@@ -100,7 +89,11 @@ impl Logs {
         let buffer_bytes = (settings.plan().log / 17 * 7).min(BUFFER_BYTES_MAX);
         config.buffer_max_bytes = buffer_bytes as usize;
         // Before the first file, whose block is placed as soon as its header is written.
-        set_storage_policy(&*env.fs, &config.dir, &settings.wal_storage_policy)?;
+        if settings.wal_storage_policy != NO_STORAGE_POLICY {
+            env.fs.create_dir_all(&config.dir)?;
+            let policy = &settings.wal_storage_policy;
+            set_storage_policy(&*env.fs, &config.dir, policy, "hbase.wal.storage.policy");
+        }
         let tables = Wal::open(env.clone(), config.clone())?;
         let rolled_ns = Mutex::new(env.clock.monotonic_ns());
         let roll_period_ns = settings.wal_roll_period.as_nanos() as u64;

@@ -53,7 +53,7 @@ impl Files {
     /// Brings all of them to where they belong, or fails and knows what is left.
     fn settle(&mut self, place: &OpeningDir, family: &str, archive_dir: &Path) -> Result<()> {
         while let Some(path) = self.take_back.last() {
-            place.take_back(path)?;
+            place.take_back(path, family)?;
             // Durable before anything that could make its cells wrong: those come with a commit, which syncs.
             self.take_back.pop();
         }
@@ -125,7 +125,7 @@ impl Store {
         let to = self.dir.join(name);
         assert!(from != to, "a file is made elsewhere: a crash would leave half of it among the store's");
         in_place.push(to.clone());
-        place.publish(from, &to)?;
+        place.publish(from, &to, &self.family.name_str())?;
         Ok(to)
     }
 }

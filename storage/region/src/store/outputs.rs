@@ -96,6 +96,7 @@ impl Drop for Written {
 /// Where new files are made, and how they are written.
 pub(crate) struct FileTarget {
     pub place: Arc<OpeningDir>,
+    pub family: String,
     pub options: WriterOptions,
 }
 
@@ -180,7 +181,7 @@ impl Outputs {
 
     fn writer(&mut self, at: usize) -> Result<&mut HFileWriter> {
         if self.writers[at].is_none() {
-            let path = self.target.place.new_file();
+            let path = self.target.place.new_file(&self.target.family);
             let options = self.target.options.clone();
             self.written.paths.push(path.clone());
             self.writers[at] = Some(HFileWriter::create(&self.written.env, &path, options)?);
