@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use halcyon_cell::{Cell, Result};
+use halcyon_env::ReadableFile;
 use halcyon_schema::{RegionInfo, TableDescriptor};
 
 /// HBase's master does this work itself, on the shared file system. It needs no open region and no region server.
@@ -10,8 +11,9 @@ pub trait RegionFiles: Send + Sync {
     /// Makes the region's directory, `.regioninfo` and one directory per family, durably. Existing ones stay.
     fn create_region_files(&self, region: &RegionInfo, table: &TableDescriptor) -> Result<()>;
 
-    /// Makes the directories of a split's daughters anew, durably. They get references to the files of the parent,
-    /// which is closed. `Invalid` if the parent has references itself.
+    /// Makes the directories of a split's daughters, durably. They get references to the files of the parent, which is
+    /// closed. `Invalid` if the parent has references itself. Removes nothing: an error of kind `Io` if a daughter's directory
+    /// is there.
     fn split_region_files(
         &self,
         table: &TableDescriptor,
@@ -26,6 +28,9 @@ pub trait RegionFiles: Send + Sync {
         parents: &[RegionInfo],
         merged: &RegionInfo,
     ) -> Result<()>;
+
+    /// Copies a file to `to`, a store file of a region. `to` is written whole or not at all. Does nothing if `to` exists.
+    fn copy_file(&self, from: &dyn ReadableFile, to: &Path) -> Result<()>;
 
     /// Copies those cells of the store file `from` whose rows are the region's into `to`, a store file of the region.
     /// `to` is written whole or not at all. Does nothing if `to` exists.

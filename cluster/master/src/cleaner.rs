@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use halcyon_cell::Result;
-use halcyon_env::spawn_thread;
+use halcyon_env::{DirEntry, spawn_thread};
 use halcyon_schema::layout;
 use parking_lot::{Condvar, Mutex};
 use tracing::{info, warn};
@@ -144,7 +144,8 @@ impl Shared {
     fn clean_region(&self, pass: &mut Pass<'_>, region: &Path, wanted: &HashSet<String>) -> Result<usize> {
         let keep = self.core.settings.archive_keep;
         let (mut deleted, mut left) = (0, 0);
-        for family in list(&*self.core.env.fs, region)?.into_iter().filter(|entry| entry.is_dir) {
+        let is_family = |entry: &DirEntry| entry.is_dir && !entry.name.starts_with('.');
+        for family in list(&*self.core.env.fs, region)?.into_iter().filter(is_family) {
             let dir = region.join(family.name);
             for file in list(&*self.core.env.fs, &dir)? {
                 left += 1;

@@ -11,6 +11,7 @@
 use std::path::{Path, PathBuf};
 
 use halcyon_cell::Result;
+use halcyon_contract::RegionFiles;
 use halcyon_env::Env;
 use halcyon_schema::layout;
 use tracing::{info, warn};
@@ -19,7 +20,7 @@ use crate::descriptors::list;
 use crate::snapshot::copy_file;
 
 /// Puts copies in the place of all links. May run twice. A link that leads nowhere stays, and its region will not open.
-pub(crate) fn replace(env: &Env, root: &Path) -> Result<()> {
+pub(crate) fn replace(env: &Env, root: &Path, files: &dyn RegionFiles) -> Result<()> {
     let mut copied = 0;
     let dirs = family_dirs(env, root)?;
     for dir in &dirs {
@@ -33,7 +34,7 @@ pub(crate) fn replace(env: &Env, root: &Path) -> Result<()> {
                 warn!(link = %dir.join(&entry.name).display(), "a link leads to no file");
                 continue;
             }
-            copy_file(&*env.fs, &live, &archived, &dir.join(file))?;
+            copy_file(&*env.fs, files, &live, &archived, &dir.join(file))?;
             env.fs.remove_file(&dir.join(&entry.name))?;
             env.fs.sync_dir(dir)?;
             copied += 1;

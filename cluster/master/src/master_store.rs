@@ -82,7 +82,7 @@ pub(crate) fn take_over(env: &Env, root: &Path, cluster: &ClusterServices) -> Re
             info!(last = hbase, "the root directory was HBase's");
             forget_records(env, root)?;
             take_switches(env, root, &rows)?;
-            links::replace(env, root)?;
+            links::replace(env, root, &*cluster.files)?;
         }
         let mut cells = taken_over(&rows, &server);
         cells.extend(switch_rows(&Switches::load(env, root)?));

@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use halcyon_cell::{Error, Result};
+use halcyon_contract::RegionFiles;
 use halcyon_env::{FileSystem, ReadableFile};
 use halcyon_proto::pb;
 use halcyon_schema::{RegionInfo, TableDescriptor, TableName, layout};
@@ -33,8 +34,6 @@ const INFO: &str = ".snapshotinfo";
 const MANIFEST: &str = "data.manifest";
 /// The layout with a manifest (`SnapshotManifestV2`).
 pub(crate) const LAYOUT_VERSION: i32 = 2;
-/// Bytes copied at a time.
-const COPY_BYTES: u64 = 1 << 20;
 /// Looks at a directory that keeps changing.
 const LOOKS_MAX: usize = 100;
 
@@ -305,7 +304,7 @@ pub(crate) fn copy_files(core: &MasterState, table: &TableDescriptor, copies: Ve
     let (fs, files, table) = (core.env.fs.clone(), core.cluster.files.clone(), Arc::new(table.clone()));
     parallel::for_each(core.settings.region_threads, copies, move |copy| {
         if !copy.by_rows {
-            return copy_file(&*fs, &copy.live, &copy.archived, &copy.target);
+            return copy_file(&*fs, &*files, &copy.live, &copy.archived, &copy.target);
         }
         // In this order: a file goes from the one place to the other.
         let Some(from) = fs.first_existing([&*copy.live, &*copy.archived])? else {
@@ -328,27 +327,18 @@ fn open_either(fs: &dyn FileSystem, live: &Path, archived: &Path) -> Result<Arc<
 }
 
 /// Copies from where the file is, now or by the time it is looked for in the other place.
-pub(crate) fn copy_file(fs: &dyn FileSystem, live: &Path, archived: &Path, to: &Path) -> Result<()> {
+pub(crate) fn copy_file(
+    fs: &dyn FileSystem,
+    files: &dyn RegionFiles,
+    live: &Path,
+    archived: &Path,
+    to: &Path,
+) -> Result<()> {
     if fs.exists(to)? {
-        return Ok(()); // renamed into place when it was whole
+        // It was renamed into place when it was whole. What it was copied from may be gone.
+        return Ok(to.parent().map_or(Ok(()), |dir| fs.sync_dir(dir))?);
     }
-    let source = open_either(fs, live, archived)?;
-    let parent = to.parent().expect("a store file is in a family's directory");
-    let name = to.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let working = parent.join(format!(".copy-{name}"));
-    let mut target = fs.create_over(&working)?;
-    let len = source.len()?;
-    let mut at = 0;
-    while at < len {
-        let mut buffer = vec![0; COPY_BYTES.min(len - at) as usize];
-        source.read_exact_at(&mut buffer, at)?;
-        target.write_all(&buffer)?;
-        at += buffer.len() as u64;
-    }
-    target.sync()?;
-    target.close()?;
-    fs.rename(&working, to)?;
-    Ok(fs.sync_dir(parent)?)
+    files.copy_file(&*open_either(fs, live, archived)?, to)
 }
 
 /// The regions of a snapshot that hold rows. Those that were split are left out, as HBase's snapshots name them beside
@@ -398,26 +388,4 @@ pub(crate) fn is_expired(info: &pb::SnapshotDescription, now_ms: i64) -> bool {
     let (ttl_s, created_ms) = (info.ttl(), info.creation_time());
     ttl_s > 0
         && ttl_s.checked_mul(1000).and_then(|ttl| created_ms.checked_add(ttl)).is_some_and(|end| end < now_ms)
-}
-
-#[cfg(test)]
-mod tests {
-    use halcyon_env::sim::{Fault, Operation, SimFileSystem};
-
-    use super::*;
-
-    /// A copy was taken for complete whose end the file system had not confirmed.
-    #[test]
-    fn a_copy_gets_its_name_after_its_file_is_closed() {
-        let fs = SimFileSystem::new();
-        let [live, archived, to] = ["/t/a", "/archive/a", "/t/b"].map(Path::new);
-        fs.create_dir_all(Path::new("/t")).unwrap();
-        fs.put_new(live, b"bytes").unwrap();
-        fs.inject(Fault::new(Operation::Close, "/t"));
-        copy_file(&fs, live, archived, to).unwrap_err();
-        assert_eq!(fs.faults_hit(), 1);
-        assert!(!fs.exists(to).unwrap());
-        copy_file(&fs, live, archived, to).unwrap();
-        assert_eq!(fs.read(to).unwrap(), b"bytes");
-    }
 }

@@ -22,6 +22,7 @@
 mod activity;
 mod api;
 mod compact;
+mod copy;
 mod flush;
 mod in_memory;
 mod keeping;

@@ -42,8 +42,16 @@ impl Region {
         info: &RegionInfo,
         families: &[FamilyDescriptor],
     ) -> Result<()> {
-        let dir = layout::region_dir(root, info.table(), info.encoded_name());
-        env.fs.create_dir_all(&dir)?;
+        Region::create_in(env, &info.dir(root), info, families)
+    }
+
+    pub(crate) fn create_in(
+        env: &Env,
+        dir: &Path,
+        info: &RegionInfo,
+        families: &[FamilyDescriptor],
+    ) -> Result<()> {
+        env.fs.create_dir_all(dir)?;
         env.fs.replace(&dir.join(REGION_INFO), &info.encode_file())?;
         for family in families {
             env.fs.create_dir_all(&dir.join(&*family.name_str()))?;

@@ -5,6 +5,7 @@
 //! <region>/.tmp/<opening>/<family>/<file>   likewise, of a family whose files HDFS places by a policy of their own
 //! <region>/<family>/<file>                  in its store                                    publish, take_back
 //! archive/../<family>/<file>                others took its place                           retire
+//! <region>/.tmp/<attempt>/<name>            made for a region that no server has open         StagingDir
 //! <region>/.tmp/<opening>/<file>@<family>   on its way to the archive without a successor   retire_alone
 //! ```
 //!
@@ -54,7 +55,7 @@ impl OpeningDir {
             if entry.is_dir {
                 take_away(env, &all, &entry.name, archive_dir)?;
             } else {
-                env.fs.remove_file(&all.join(&entry.name))?;
+                remove_if_there(env, &all.join(&entry.name))?;
             }
         }
         let place = OpeningDir { env: env.clone(), dir: all.join(random_name()), apart: Vec::new() };
@@ -139,8 +140,62 @@ impl OpeningDir {
     }
 }
 
+/// The directory of one attempt to make something for a region that no server has open: copies of store files, daughters. It
+/// goes with those of the openings when the region is opened, and what was made there cannot be renamed into place any more.
+pub(crate) struct StagingDir {
+    env: Env,
+    dir: PathBuf,
+}
+
+impl StagingDir {
+    pub fn begin(env: &Env, region_dir: &Path) -> Result<StagingDir> {
+        let all = region_dir.join(TEMPORARY);
+        if !env.fs.exists(&all)? {
+            match env.fs.create_dir(&all) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error.into()),
+                _ => {} // another attempt on the same region may have made it
+            }
+        }
+        let dir = all.join(random_name());
+        env.fs.create_dir(&dir)?;
+        Ok(StagingDir { env: env.clone(), dir })
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// Moves what was made here to a free name, durably. After an error it may be there; an opening of the region settles it.
+    pub fn publish(&self, from: &Path, to: &Path) -> Result<()> {
+        self.rename(from, to)?;
+        self.sync(to)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        assert!(from.parent() == Some(&*self.dir), "{} is not of this attempt", from.display());
+        let fs = &self.env.fs;
+        fs.rename(from, to).or_else(|error| fs.resolve_rename(from, to, error))
+    }
+
+    fn sync(&self, to: &Path) -> Result<()> {
+        to.parent().into_iter().chain([&*self.dir]).try_for_each(|dir| self.env.fs.sync_dir(dir))?;
+        Ok(())
+    }
+
+    /// As `publish`, for a complete copy of a file that has this name in each attempt: another one may have brought it there
+    /// meanwhile. Ends the attempt.
+    pub fn publish_copy(self, from: &Path, to: &Path) -> Result<()> {
+        match self.rename(from, to) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error.into()),
+            _ => self.sync(to)?,
+        }
+        let _ = self.env.fs.remove_dir_all(&self.dir); // else the next opening does it
+        Ok(())
+    }
+}
+
 /// Moves a file to a free name, durably.
-pub(crate) fn publish(env: &Env, from: &Path, to: &Path) -> Result<()> {
+fn publish(env: &Env, from: &Path, to: &Path) -> Result<()> {
     env.fs.rename(from, to)?;
     // A move is durable when both directories are.
     to.parent().into_iter().chain(from.parent()).try_for_each(|dir| env.fs.sync_dir(dir))?;

@@ -7,6 +7,11 @@
 //! all of them       recovered.edits/<n>.seqid     where the parents' sequence ids ended
 //! ```
 //!
+//! The children are made in a directory of their own below `.tmp` of the (first) parent and are renamed into place when they
+//! are complete. A name that is taken is refused: what is there may be an open region, and nothing here removes one. Whoever
+//! opens the parent again, because the children are not to be, takes away what was not renamed yet (`place.rs`). So neither
+//! a caller that stood still meanwhile nor a request that is carried out late brings a child into place afterwards.
+//!
 //! Nothing is copied: the next compaction of a daughter writes what she needs into files of her own. A region with
 //! references is not split and not merged, so a reference never leads to another one. The regions' rows in
 //! `hbase:meta`, and when the parents' files may go, are the master's business.
@@ -16,15 +21,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use halcyon_cache::BlockCache;
-use halcyon_cell::{CellScanner, Error, Key, Result, SeqId};
-use halcyon_env::{Env, invariant};
-use halcyon_hfile::{FileMeta, HFileWriter, HalfScanner, ReadMode, RowRange};
+use halcyon_cell::{Error, Result, SeqId};
+use halcyon_env::Env;
+use halcyon_hfile::ReadMode;
 use halcyon_schema::{FamilyDescriptor, RegionInfo, TableDescriptor, layout};
 
 use crate::open::{RECOVERED_EDITS, highest_marker};
-use crate::place::{publish, remove_if_there};
+use crate::place::StagingDir;
 use crate::region::{Region, RegionServices};
-use crate::store::{Reference, Store, StoreFile, StoreFileName, StoreFileOpener, StoreView, WrittenBy};
+use crate::store::{Reference, Store, StoreFile, StoreFileName, StoreFileOpener, StoreView};
 
 impl Region {
     /// Whether files of a parent are still needed.
@@ -52,11 +57,11 @@ impl Region {
     }
 
     /// Makes the directories of a split's daughters, durably, with references to the files of the parent, which
-    /// must be closed and free of references itself. Begins anew if something is there already. *Blocking.*
+    /// must be closed and free of references itself. An error if a daughter's directory is there already: an attempt that
+    /// failed may have left it, and the next one needs daughters of other names. *Blocking.*
     pub fn split_files(
-        env: &Env,
+        services: &RegionServices,
         root: &Path,
-        cache: &Arc<BlockCache>,
         table: &TableDescriptor,
         parent: &RegionInfo,
         daughters: &[RegionInfo; 2],
@@ -68,7 +73,7 @@ impl Region {
                 && daughters[1].end_key() == parent.end_key(),
             "daughters have all rows of their parent, and no row twice"
         );
-        refer(env, root, cache, table, std::slice::from_ref(parent), daughters, |_, daughter, file| {
+        refer(services, root, table, std::slice::from_ref(parent), daughters, |_, daughter, file| {
             let info = file.hfile.info();
             let (Some(first), Some(last)) = (info.first_key(), info.last_key()) else { return None };
             let top = daughter.start_key() == &split_row;
@@ -79,63 +84,16 @@ impl Region {
 
     /// As `split_files`: makes the directory of the region that takes the place of adjacent ones.
     pub fn merge_files(
-        env: &Env,
+        services: &RegionServices,
         root: &Path,
-        cache: &Arc<BlockCache>,
         table: &TableDescriptor,
         parents: &[RegionInfo],
         merged: &RegionInfo,
     ) -> Result<()> {
-        refer(env, root, cache, table, parents, std::slice::from_ref(merged), |parent, _, file| {
+        refer(services, root, table, parents, std::slice::from_ref(merged), |parent, _, file| {
             let has_rows = file.hfile.info().first_key().is_some();
             has_rows.then(|| Reference { split_row: parent.start_key().clone(), top: true })
         })
-    }
-
-    /// Writes the cells of the file `from` that are of the region's rows as a store file of the region, `to`, whole
-    /// or not at all. Does nothing if that is there. For references in snapshots. *Blocking.*
-    pub fn copy_rows(
-        services: &RegionServices,
-        table: &TableDescriptor,
-        region: &RegionInfo,
-        from: &Path,
-        to: &Path,
-    ) -> Result<()> {
-        let env = &services.env;
-        if env.fs.exists(to)? {
-            return Ok(());
-        }
-        let nowhere = || Error::invalid(format!("{} is in no family's directory", to.display()));
-        let dir = to.parent().ok_or_else(nowhere)?;
-        let family_name = dir.file_name().and_then(|name| name.to_str()).ok_or_else(nowhere)?;
-        let family = table.family(family_name.as_bytes()).ok_or_else(nowhere)?;
-        let file = StoreFileOpener { env, cache: &services.cache, family }.open_hfile(from)?;
-        let store = Store::new(
-            family.clone(),
-            services.settings.compaction.clone(),
-            region.comparator(),
-            dir.to_path_buf(),
-            Vec::new(),
-            services.of_store(),
-            b"",
-        );
-        let end = Some(region.end_key().clone()).filter(|end| !end.is_empty());
-        let range = RowRange { start: Some(region.start_key().clone()), end };
-        let mut scanner = HalfScanner::new(file.hfile.scanner(ReadMode::AnyDisk, false), range);
-        let name = to.file_name().and_then(|name| name.to_str()).ok_or_else(nowhere)?;
-        let working = dir.join(format!(".copy-{name}"));
-        let now_ms = env.clock.now_ms();
-        let options = store.writer_options(table, WrittenBy::MinorCompaction, now_ms)?;
-        remove_if_there(env, &working)?; // what an attempt left that was cut off
-        let mut writer = HFileWriter::create(env, &working, options)?;
-        scanner.seek(Key::first_on_row(b"").get())?;
-        while let Some(cell) = scanner.peek() {
-            invariant!(region.contains_row(cell.row()), "{cell:?} is another region's, which has it as well");
-            writer.append(cell)?;
-            scanner.next()?;
-        }
-        writer.finish(FileMeta { max_seq_id: Some(file.max_seq), ..FileMeta::default() })?;
-        publish(env, &working, to)
     }
 }
 
@@ -202,27 +160,27 @@ fn middle_row(file: &StoreFile) -> Result<Option<Bytes>> {
     Ok((row != first.row() && row != last.row()).then(|| Bytes::copy_from_slice(row)))
 }
 
-/// Gives `children` references to the parents' files, as `choose` says for each parent, child and file.
+/// Makes `children` with references to the parents' files, as `choose` says for each parent, child and file.
 fn refer(
-    env: &Env,
+    services: &RegionServices,
     root: &Path,
-    cache: &Arc<BlockCache>,
     table: &TableDescriptor,
     parents: &[RegionInfo],
     children: &[RegionInfo],
     choose: impl Fn(&RegionInfo, &RegionInfo, &StoreFile) -> Option<Reference>,
 ) -> Result<()> {
+    let RegionServices { env, cache, .. } = services;
+    // Where the WALs have a root of their own, the markers have, too.
+    let marker_root = services.wal_root.as_ref().map(|wal| (&wal.env, &*wal.path));
+    let staging = StagingDir::begin(env, &parents[0].dir(root))?;
     for child in children {
-        let dir = child.dir(root);
-        if env.fs.exists(&dir)? {
-            env.fs.remove_dir_all(&dir)?;
-            env.fs.sync_dir(&layout::table_dir(root, child.table()))?;
-        }
-        Region::create_on_disk(env, root, child, table.families())?;
+        Region::create_in(env, &staging.path(child.encoded_name()), child, table.families())?;
     }
     let mut highest = SeqId::ZERO;
     for parent in parents {
-        highest = highest.max(highest_marker(env, &parent.dir(root).join(RECOVERED_EDITS))?);
+        for (env, root) in marker_root.into_iter().chain([(env, root)]) {
+            highest = highest.max(highest_marker(env, &parent.dir(root).join(RECOVERED_EDITS))?);
+        }
         for family in table.families() {
             for file in files_of(env, root, cache, parent, family)? {
                 highest = highest.max(file.max_seq);
@@ -230,8 +188,8 @@ fn refer(
                 for child in children {
                     if let Some(reference) = choose(parent, child, &file) {
                         let name = layout::reference_name(&file.name, parent.encoded_name());
-                        let path = child.dir(root).join(&*family.name_str()).join(name);
-                        env.fs.put_new(&path, &reference.encode())?;
+                        let dir = staging.path(child.encoded_name()).join(&*family.name_str());
+                        env.fs.put_new(&dir.join(name), &reference.encode())?;
                         referred = true;
                     }
                 }
@@ -240,9 +198,16 @@ fn refer(
         }
     }
     for child in children {
-        let edits_dir = child.dir(root).join(RECOVERED_EDITS);
+        let (env, dir) = match marker_root {
+            Some((env, root)) => (env, child.dir(root)),
+            None => (env, staging.path(child.encoded_name())),
+        };
+        let edits_dir = dir.join(RECOVERED_EDITS);
         env.fs.create_dir_all(&edits_dir)?;
         env.fs.put_new(&edits_dir.join(format!("{highest}.seqid")), b"")?;
+    }
+    for child in children {
+        staging.publish(&staging.path(child.encoded_name()), &child.dir(root))?;
     }
     Ok(())
 }

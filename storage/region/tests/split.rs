@@ -12,7 +12,7 @@ use bytes::Bytes;
 use common::*;
 use halcyon_cache::BlockCache;
 use halcyon_cell::{CellType, Result, SharedCells};
-use halcyon_env::sim::{CrashMode, SimFileSystem};
+use halcyon_env::sim::{CrashMode, Fault, Operation, SimFileSystem};
 use halcyon_env::{Env, FileSystem, ManualClock};
 use halcyon_memstore::ChunkPool;
 use halcyon_region::*;
@@ -82,20 +82,33 @@ impl Lab {
         Ok(info)
     }
 
+    /// The first of these that has no directory, as the master chooses them.
+    fn unused(&self, named: impl Fn(u64) -> Vec<RegionInfo>) -> Result<Vec<RegionInfo>> {
+        for id in 2.. {
+            let mut is_used = false;
+            for region in named(id) {
+                is_used |= self.fs.exists(&region.dir(Path::new("/root")))?;
+            }
+            if !is_used {
+                return Ok(named(id));
+            }
+        }
+        unreachable!("there are more numbers than attempts")
+    }
+
     fn split(&self, parent: &RegionInfo, row: &str) -> Result<[RegionInfo; 2]> {
-        let id = parent.region_id() + 1;
         let text = |key: &[u8]| String::from_utf8(key.to_vec()).unwrap();
-        let daughters =
-            [self.info(&text(parent.start_key()), row, id), self.info(row, &text(parent.end_key()), id)];
-        let RegionServices { env, cache, .. } = &self.services;
-        Region::split_files(env, Path::new("/root"), cache, &self.table, parent, &daughters)?;
+        let named = |id| {
+            vec![self.info(&text(parent.start_key()), row, id), self.info(row, &text(parent.end_key()), id)]
+        };
+        let daughters: [RegionInfo; 2] = self.unused(named)?.try_into().unwrap();
+        Region::split_files(&self.services, Path::new("/root"), &self.table, parent, &daughters)?;
         Ok(daughters)
     }
 
     fn merge(&self, parents: &[RegionInfo]) -> Result<RegionInfo> {
-        let merged = self.info("", "", parents[0].region_id() + 1);
-        let RegionServices { env, cache, .. } = &self.services;
-        Region::merge_files(env, Path::new("/root"), cache, &self.table, parents, &merged)?;
+        let merged = self.unused(|id| vec![self.info("", "", id)])?.remove(0);
+        Region::merge_files(&self.services, Path::new("/root"), &self.table, parents, &merged)?;
         Ok(merged)
     }
 
@@ -342,7 +355,7 @@ fn every_sync_point() {
                 _ => [lab.info("", "r20", 2), lab.info("r20", "", 2)],
             };
             if stage == Stage::Merged {
-                lab.check(&lab.open(&lab.info("", "", 3)).unwrap(), &rows);
+                lab.check(&lab.open(&lab.info("", "", 2)).unwrap(), &rows);
                 continue;
             }
             for daughter in &daughters {
@@ -379,4 +392,157 @@ fn reshape(lab: &Lab, parent: &RegionInfo) -> std::result::Result<(), (Stage, ha
         Ok(())
     };
     rest().map_err(|error| (Stage::Split, error))
+}
+
+/// What a master does until it succeeds: it opens and closes the parent, and makes daughters under new names.
+fn split_in_the_end(lab: &Lab, parent: &RegionInfo, attempts_max: usize) -> [RegionInfo; 2] {
+    for _ in 0..attempts_max {
+        let attempt = || {
+            lab.open(parent)?.close(false)?;
+            lab.split(parent, "r20")
+        };
+        if let Ok(daughters) = attempt() {
+            return daughters;
+        }
+    }
+    panic!("no split in {attempts_max} attempts");
+}
+
+/// A removal of what an earlier attempt had left was carried out when the daughters of a later one were open: their files
+/// were gone.
+#[test]
+fn daughters_stay_whatever_arrives_late() {
+    for seed in 0..200 {
+        let lab = Lab::on(Arc::new(SimFileSystem::hdfs(seed)), 1).unwrap();
+        let mut rows = Rows::new();
+        let parent = lab.parent(&mut rows).unwrap();
+        lab.fs.disturb(40);
+        let daughters = split_in_the_end(&lab, &parent, 1000);
+        lab.fs.clear_faults();
+        let mut open: Vec<_> = daughters.iter().map(|daughter| lab.open(daughter).unwrap()).collect();
+        lab.fs.deliver_late();
+        lab.put(&open[1], "r21", 21, &mut rows).unwrap();
+        open.iter().for_each(|region| lab.check(region, &rows));
+        open.iter().for_each(|region| compact(region));
+        for region in open.drain(..) {
+            region.close(false).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        }
+        for daughter in &daughters {
+            let region = lab.open(daughter).unwrap();
+            assert!(!region.has_references(), "seed {seed}");
+            lab.check(&region, &rows);
+        }
+    }
+}
+
+/// As before, with an attempt that ends at any one of its operations, and a removal that is carried out at the end.
+#[test]
+fn no_late_removal_takes_daughters_away() {
+    let attempt = |lab: &Lab, parent: &RegionInfo| split_in_the_end(lab, parent, 10);
+    let begin = |seed| {
+        let lab = Lab::on(Arc::new(SimFileSystem::hdfs(seed)), 1).unwrap();
+        let mut rows = Rows::new();
+        let parent = lab.parent(&mut rows).unwrap();
+        (lab, rows, parent)
+    };
+    let operations = {
+        let (lab, _, parent) = begin(1);
+        let before = lab.fs.operations();
+        attempt(&lab, &parent);
+        lab.fs.operations() - before
+    };
+    assert!(operations > 50);
+    for operation in 1..=operations {
+        let (lab, rows, parent) = begin(operation);
+        lab.fs.inject(Fault::any().nth(operation));
+        for daughter in [lab.info("", "r20", 2), lab.info("r20", "", 2)] {
+            lab.fs.inject(Fault::new(Operation::Remove, daughter.encoded_name()).but_done_later());
+        }
+        let daughters = attempt(&lab, &parent);
+        lab.fs.clear_faults();
+        let open = daughters.each_ref().map(|daughter| lab.open(daughter).unwrap());
+        lab.fs.deliver_late();
+        for region in open {
+            region.close(false).unwrap();
+            lab.check(&lab.open(region.info()).unwrap(), &rows);
+        }
+    }
+}
+
+/// Another master splits the region while this one stands still before one of its calls. It goes on when the daughters are
+/// open, and changes nothing of theirs.
+#[test]
+fn a_master_that_thaws_takes_no_daughter_away() {
+    let begin = |seed| {
+        let lab = Lab::on(Arc::new(SimFileSystem::hdfs(seed)), 1).unwrap();
+        let mut rows = Rows::new();
+        let parent = lab.parent(&mut rows).unwrap();
+        (lab, rows, parent)
+    };
+    let calls = {
+        let (lab, _, parent) = begin(1);
+        let before = lab.fs.calls();
+        lab.split(&parent, "r20").unwrap();
+        lab.fs.calls() - before
+    };
+    for call in 1..=calls {
+        let (lab, rows, parent) = begin(1);
+        let (other, slot) = (Lab::on(lab.fs.clone(), 2).unwrap(), Arc::new(parking_lot::Mutex::new(None)));
+        let (of_other, parent_of_other) = (slot.clone(), parent.clone());
+        lab.fs.pause_at(lab.fs.calls() + call, move || {
+            let daughters = split_in_the_end(&other, &parent_of_other, 1);
+            let open = daughters.each_ref().map(|daughter| other.open(daughter).unwrap());
+            compact(&open[0]);
+            *of_other.lock() = Some((other, open));
+        });
+        let _ = lab.split(&parent, "r20");
+        let (other, open) = slot.lock().take().unwrap();
+        for region in open {
+            other.check(&region, &rows);
+            region.close(false).unwrap();
+            other.check(&other.open(region.info()).unwrap(), &rows);
+        }
+    }
+}
+
+/// What is there may be an open region.
+#[test]
+fn names_that_are_taken_are_refused() {
+    let (lab, _, parent) = lab();
+    let daughters = lab.split(&parent, "r20").unwrap();
+    let before = lab.files(&daughters[0]);
+    let root = Path::new("/root");
+    let error = Region::split_files(&lab.services, root, &lab.table, &parent, &daughters).unwrap_err();
+    assert_eq!(error.kind(), halcyon_cell::ErrorKind::Io, "{error}");
+    assert_eq!(lab.files(&daughters[0]), before);
+}
+
+/// The markers of sequence ids are where the WALs are: those of the parent were not found, and those of the daughters were
+/// written where HBase does not look.
+#[test]
+fn markers_are_below_the_root_of_wals() {
+    let wal_fs = SimFileSystem::new();
+    let mut lab = Lab::on(Arc::new(SimFileSystem::new()), 1).unwrap();
+    lab.services.wal_root = Some(WalRoot { env: wal_fs.env(), path: "/wals".into() });
+    let mut rows = Rows::new();
+    let parent = lab.parent(&mut rows).unwrap();
+    // Only the markers tell of these openings.
+    let last = (0..20).map(|_| {
+        let region = lab.open(&parent).unwrap();
+        region.close(false).unwrap();
+        region.open_seq_num()
+    });
+    let last = last.last().unwrap();
+    let daughters = lab.split(&parent, "r20").unwrap();
+    for daughter in &daughters {
+        assert!(!lab.fs.exists(&daughter.dir(Path::new("/root")).join("recovered.edits")).unwrap());
+        assert_eq!(wal_fs.list(&daughter.dir(Path::new("/wals")).join("recovered.edits")).unwrap().len(), 1);
+        let region = lab.open(daughter).unwrap();
+        assert!(region.open_seq_num() > last);
+        lab.check(&region, &rows);
+        compact(&region);
+        region.close(false).unwrap();
+    }
+    let merged = lab.merge(&daughters).unwrap();
+    assert!(lab.open(&merged).unwrap().open_seq_num() > last);
 }

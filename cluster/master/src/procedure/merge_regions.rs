@@ -4,7 +4,7 @@
 //! and in one write to meta put it in their place; open it. Until that write the parents are the regions, from there
 //! on the merged one is. Its row names the parents until their files are not needed any more (`janitor.rs`).
 
-use halcyon_cell::Result;
+use halcyon_cell::{Error, Result};
 use halcyon_contract::{OpenRegionRequest, RegionInfoRequest};
 use halcyon_proto::pb;
 use halcyon_rpc::RpcError;
@@ -13,18 +13,18 @@ use prost::Message;
 
 use super::table_regions::{infos, messages};
 use super::transit_region::check_live;
-use super::{HasSteps, Lock, Procedure, Step, payload, step};
-use crate::state::{MasterState, RegionEntry, RegionState};
+use super::{HasSteps, Lock, Procedure, Step, new_regions, payload, step};
+use crate::state::{MasterState, RegionEntry, RegionState, TableEntry};
 use crate::switches::Switch;
-use crate::{archive, errors, janitor, meta, regions};
+use crate::{errors, janitor, meta, regions};
 
 pub(super) const KIND: &str = "merge_regions";
 
 pub(crate) struct MergeRegions {
     /// In the order of their rows.
     parents: Vec<RegionInfo>,
-    /// Decided in `prepare`.
-    merged: RegionInfo,
+    /// Of the first attempt; its region id is decided in `prepare`.
+    first_merged: RegionInfo,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -63,12 +63,13 @@ impl MergeRegions {
             return refuse(format!("Can't merge non-default replicas; {replica}"));
         }
         let (table, start, end) = (first.table().clone(), first.start_key().clone(), last.end_key().clone());
-        Ok(MergeRegions { merged: RegionInfo::new(table, start, end, 0), parents })
+        Ok(MergeRegions { first_merged: RegionInfo::new(table, start, end, 0), parents })
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<MergeRegions> {
         let payload: Payload = payload(KIND, bytes)?;
-        Ok(MergeRegions { parents: infos(&payload.parents)?, merged: RegionInfo::from_pb(&payload.merged)? })
+        let first_merged = RegionInfo::from_pb(&payload.merged)?;
+        Ok(MergeRegions { parents: infos(&payload.parents)?, first_merged })
     }
 
     fn check_parent(&self, core: &MasterState, parent: &RegionInfo) -> std::result::Result<(), RpcError> {
@@ -88,7 +89,7 @@ impl MergeRegions {
             shape.map_err(|error| errors::merge_region(format!("{parent} NOT mergeable: {error}")))?;
         if !shape.mergeable {
             let message =
-                format!("Skip merging {}, because a parent, {parent}, is not mergeable", self.merged);
+                format!("Skip merging {}, because a parent, {parent}, is not mergeable", self.first_merged);
             return Err(errors::merge_region(message));
         }
         Ok(())
@@ -109,7 +110,7 @@ impl Procedure for MergeRegions {
     }
 
     fn locks(&self) -> Vec<Lock> {
-        Lock::table(self.merged.table())
+        Lock::table(self.first_merged.table())
     }
 
     fn prepare(&mut self, core: &MasterState) -> std::result::Result<(), RpcError> {
@@ -117,10 +118,10 @@ impl Procedure for MergeRegions {
             let message = format!("Merge of {:?} failed because merge switch is off", self.parents);
             return Err(RpcError::do_not_retry(message));
         }
-        if self.merged.is_meta() {
+        if self.first_merged.is_meta() {
             return Err(errors::merge_region("hbase:meta has one region".to_string()));
         }
-        if !core.table(self.merged.table())?.descriptor.merge_enabled() {
+        if !core.table(self.first_merged.table())?.descriptor.merge_enabled() {
             let regions = &self.parents;
             let message = format!("Merge of {regions:?} failed as region merge is disabled for the table");
             return Err(RpcError::do_not_retry(message));
@@ -130,28 +131,29 @@ impl Procedure for MergeRegions {
         }
         let newest = self.parents.iter().map(RegionInfo::region_id).max().unwrap_or(0);
         let id = (core.now_ms().max(1) as u64).max(newest + 1);
-        let (start, end) = (self.merged.start_key().clone(), self.merged.end_key().clone());
-        self.merged = RegionInfo::new(self.merged.table().clone(), start, end, id);
+        let (start, end) = (self.first_merged.start_key().clone(), self.first_merged.end_key().clone());
+        self.first_merged = RegionInfo::new(self.first_merged.table().clone(), start, end, id);
         Ok(())
     }
 
     fn payload(&self) -> Vec<u8> {
         let parents = messages(&self.parents);
-        Payload { parents, merged: self.merged.to_pb() }.encode_to_vec()
+        Payload { parents, merged: self.first_merged.to_pb() }.encode_to_vec()
     }
 
     /// Until the write to meta that puts the new in the place of the old.
     fn can_undo(&self, core: &MasterState, _step: usize) -> bool {
-        core.table(self.merged.table()).is_ok_and(|entry| !entry.regions.contains_key(&self.merged))
+        core.table(self.first_merged.table()).is_ok_and(|entry| self.made(&entry).is_none())
     }
 
     fn undo(&mut self, core: &MasterState) -> Result<()> {
-        let entry = core.locked_table(self.merged.table())?;
-        if entry.regions.contains_key(&self.merged) {
+        let entry = core.locked_table(self.first_merged.table())?;
+        if self.made(&entry).is_some() {
             return Ok(()); // it is in their place
         }
-        archive::remove_dir(&*core.env.fs, &self.merged.dir(&core.root))?;
-        regions::open_what_can(core, &entry.descriptor, &self.parents, None)
+        // From their opening on nothing of an attempt comes into place any more.
+        regions::open_what_can(core, &entry.descriptor, &self.parents, None)?;
+        new_regions::remove_all(core, std::slice::from_ref(&self.first_merged))
     }
 }
 
@@ -169,7 +171,7 @@ impl HasSteps for MergeRegions {
 
 impl MergeRegions {
     fn flush(&mut self, core: &MasterState) -> Result<()> {
-        let entry = core.locked_table(self.merged.table())?;
+        let entry = core.locked_table(self.first_merged.table())?;
         for parent in &self.parents {
             let request = OpenRegionRequest::new(parent, &entry.descriptor);
             core.cluster.region_server.open_region(&request)?;
@@ -178,15 +180,26 @@ impl MergeRegions {
     }
 
     fn open_merged(&mut self, core: &MasterState) -> Result<()> {
-        let entry = core.locked_table(self.merged.table())?;
-        regions::open_what_can(core, &entry.descriptor, std::slice::from_ref(&self.merged), None)
+        let entry = core.locked_table(self.first_merged.table())?;
+        let merged = self.made(&entry).ok_or_else(|| Error::invalid("the parents are not merged"))?;
+        regions::open_what_can(core, &entry.descriptor, std::slice::from_ref(&merged), None)?;
+        new_regions::remove_before(core, std::slice::from_ref(&self.first_merged), &merged)
+    }
+
+    /// The region that is in the place of the parents, if it is.
+    fn made(&self, entry: &TableEntry) -> Option<RegionInfo> {
+        let is_of_parents = |merged_of: &[RegionInfo]| {
+            merged_of.len() == self.parents.len() && merged_of.iter().all(|of| self.parents.contains(of))
+        };
+        let mut found = entry.regions.iter().filter(|(_, known)| is_of_parents(&known.merged_of));
+        found.next().map(|(region, _)| region.clone())
     }
 }
 
 impl MergeRegions {
     fn replace(&mut self, core: &MasterState) -> Result<()> {
-        let table = self.merged.table();
-        if core.locked_table(table)?.regions.contains_key(&self.merged) {
+        let table = self.first_merged.table();
+        if self.made(&core.locked_table(table)?).is_some() {
             return Ok(()); // done before a crash
         }
         for parent in &self.parents {
@@ -199,16 +212,14 @@ impl MergeRegions {
             core.cluster.region_server.open_region(&OpenRegionRequest::new(parent, &entry.descriptor))?;
         }
         regions::close_only(core, &self.parents, false)?;
-        core.cluster.files.merge_region_files(&entry.descriptor, &self.parents, &self.merged)?;
+        let first = std::slice::from_ref(&self.first_merged);
+        let merged = new_regions::of_next_attempt(core, first)?.remove(0);
+        core.cluster.files.merge_region_files(&entry.descriptor, &self.parents, &merged)?;
         let removed = self.parents.iter().filter_map(|parent| entry.regions.remove(parent));
         let open_seq = removed.map(|known| known.open_seq).max().unwrap_or(0);
-        core.meta_put_together(|timestamp| {
-            meta::merge_regions(&self.parents, &self.merged, open_seq, timestamp)
-        })?;
+        core.meta_put_together(|timestamp| meta::merge_regions(&self.parents, &merged, open_seq, timestamp))?;
         let merged_of = self.parents.clone();
-        entry
-            .regions
-            .insert(self.merged.clone(), RegionEntry { merged_of, ..RegionEntry::unopened(open_seq) });
+        entry.regions.insert(merged, RegionEntry { merged_of, ..RegionEntry::unopened(open_seq) });
         core.tables.write().put(entry);
         Ok(())
     }

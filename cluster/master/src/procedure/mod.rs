@@ -26,6 +26,7 @@ mod lock;
 mod merge_regions;
 mod modify_namespace;
 mod modify_table;
+mod new_regions;
 mod queue;
 mod record;
 mod restore_snapshot;

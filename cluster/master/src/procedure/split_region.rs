@@ -12,7 +12,7 @@
 //! files stay until compactions have written all that the daughters refer to (`janitor.rs`).
 
 use bytes::Bytes;
-use halcyon_cell::Result;
+use halcyon_cell::{Error, Result};
 use halcyon_contract::{FlushRegionRequest, OpenRegionRequest, RegionInfoRequest};
 use halcyon_proto::pb;
 use halcyon_rpc::RpcError;
@@ -20,10 +20,10 @@ use halcyon_schema::RegionInfo;
 use prost::Message;
 
 use super::transit_region::check_live;
-use super::{HasSteps, Lock, Procedure, Step, payload, step};
+use super::{HasSteps, Lock, Procedure, Step, new_regions, payload, step};
 use crate::state::{MasterState, RegionEntry, RegionState};
 use crate::switches::Switch;
-use crate::{archive, errors, janitor, meta, regions};
+use crate::{errors, janitor, meta, regions};
 
 pub(super) const KIND: &str = "split_region";
 
@@ -31,8 +31,8 @@ pub(crate) struct SplitRegion {
     parent: RegionInfo,
     /// `None`: in the middle.
     row: Option<Bytes>,
-    /// Decided in `prepare`.
-    daughters: [RegionInfo; 2],
+    /// Of the first attempt, decided in `prepare`.
+    first_daughters: [RegionInfo; 2],
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -47,13 +47,13 @@ struct Payload {
 
 impl SplitRegion {
     pub(crate) fn new(parent: RegionInfo, row: Option<Bytes>) -> SplitRegion {
-        SplitRegion { daughters: [parent.clone(), parent.clone()], parent, row }
+        SplitRegion { first_daughters: [parent.clone(), parent.clone()], parent, row }
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<SplitRegion> {
         let payload: Payload = payload(KIND, bytes)?;
-        let daughters = [RegionInfo::from_pb(&payload.first)?, RegionInfo::from_pb(&payload.second)?];
-        Ok(SplitRegion { parent: RegionInfo::from_pb(&payload.parent)?, row: None, daughters })
+        let first_daughters = [RegionInfo::from_pb(&payload.first)?, RegionInfo::from_pb(&payload.second)?];
+        Ok(SplitRegion { parent: RegionInfo::from_pb(&payload.parent)?, row: None, first_daughters })
     }
 
     /// Checked in the order and with the words of `SplitTableRegionProcedure.checkSplittable`.
@@ -133,12 +133,12 @@ impl Procedure for SplitRegion {
         let daughter = |start: &Bytes, end: &Bytes| {
             RegionInfo::new(parent.table().clone(), start.clone(), end.clone(), id)
         };
-        self.daughters = [daughter(parent.start_key(), &row), daughter(&row, parent.end_key())];
+        self.first_daughters = [daughter(parent.start_key(), &row), daughter(&row, parent.end_key())];
         Ok(())
     }
 
     fn payload(&self) -> Vec<u8> {
-        let (first, second) = (self.daughters[0].to_pb(), self.daughters[1].to_pb());
+        let (first, second) = (self.first_daughters[0].to_pb(), self.first_daughters[1].to_pb());
         Payload { parent: self.parent.to_pb(), first, second }.encode_to_vec()
     }
 
@@ -152,10 +152,10 @@ impl Procedure for SplitRegion {
         if !entry.regions.contains_key(&self.parent) {
             return Ok(()); // the daughters are in its place
         }
-        for daughter in &self.daughters {
-            archive::remove_dir(&*core.env.fs, &daughter.dir(&core.root))?;
-        }
-        regions::open_what_can(core, &entry.descriptor, std::slice::from_ref(&self.parent), None)
+        assert!(self.first_daughters[0] != self.parent, "what is removed are the daughters' directories");
+        // From its opening on nothing of an attempt comes into place any more.
+        regions::open_what_can(core, &entry.descriptor, std::slice::from_ref(&self.parent), None)?;
+        new_regions::remove_all(core, &self.first_daughters)
     }
 }
 
@@ -181,7 +181,11 @@ impl SplitRegion {
 
     fn open_daughters(&mut self, core: &MasterState) -> Result<()> {
         let entry = core.locked_table(self.parent.table())?;
-        regions::open_what_can(core, &entry.descriptor, &self.daughters, None)
+        let parent = self.parent.clone().with_flags(true, true);
+        let daughters = entry.regions.get(&parent).map(|known| known.daughters.clone());
+        let daughters = daughters.ok_or_else(|| Error::invalid(format!("{parent} has no daughters")))?;
+        regions::open_what_can(core, &entry.descriptor, &daughters, None)?;
+        daughters.first().map_or(Ok(()), |made| new_regions::remove_before(core, &self.first_daughters, made))
     }
 }
 
@@ -198,15 +202,17 @@ impl SplitRegion {
         let request = OpenRegionRequest::new(&self.parent, &entry.descriptor);
         core.cluster.region_server.open_region(&request)?;
         regions::close_only(core, parent, false)?;
-        core.cluster.files.split_region_files(&entry.descriptor, &self.parent, &self.daughters)?;
+        let made = new_regions::of_next_attempt(core, &self.first_daughters)?;
+        let daughters: [RegionInfo; 2] = made.try_into().expect("as many as in the first attempt");
+        core.cluster.files.split_region_files(&entry.descriptor, &self.parent, &daughters)?;
         let split = self.parent.clone().with_flags(true, true);
         core.meta_put_together(|timestamp| {
-            meta::split_region(&split, &self.daughters, known.open_seq, timestamp)
+            meta::split_region(&split, &daughters, known.open_seq, timestamp)
         })?;
-        for daughter in &self.daughters {
+        for daughter in &daughters {
             entry.regions.insert(daughter.clone(), RegionEntry::unopened(known.open_seq));
         }
-        let daughters = self.daughters.to_vec();
+        let daughters = daughters.to_vec();
         entry.regions.insert(split, RegionEntry { state: RegionState::Split, daughters, ..known });
         core.tables.write().put(entry);
         Ok(())

@@ -16,7 +16,7 @@ use halcyon_contract::{
     SystemTables,
 };
 use halcyon_coord::ClientMetaService;
-use halcyon_env::{Clock, Env, SystemClock};
+use halcyon_env::{Clock, Env, ReadableFile, SystemClock};
 use halcyon_master::{HbckService, Master, MasterService, MasterSettings};
 use halcyon_proto::pb;
 use halcyon_rpc::{Call, Connection, Outcome, RpcError, Service};
@@ -140,7 +140,7 @@ impl FakeRegionServer {
         for child in children {
             let dir = child.dir(&self.root);
             if self.env.fs.exists(&dir).unwrap() {
-                self.env.fs.remove_dir_all(&dir)?;
+                return Err(Error::new(halcyon_cell::ErrorKind::Io, format!("{} is there", dir.display())));
             }
             self.create_region_files(child, table)?;
             if table.attribute(b"TORN").is_some() {
@@ -298,6 +298,12 @@ impl RegionFiles for FakeRegionServer {
         merged: &RegionInfo,
     ) -> Result<()> {
         self.refer(table, parents, std::slice::from_ref(merged))
+    }
+
+    fn copy_file(&self, from: &dyn ReadableFile, to: &Path) -> Result<()> {
+        let mut bytes = vec![0; from.len()? as usize];
+        from.read_exact_at(&mut bytes, 0)?;
+        Ok(self.env.fs.replace(to, &bytes)?)
     }
 
     fn copy_rows(&self, _: &TableDescriptor, _: &RegionInfo, from: &Path, to: &Path) -> Result<()> {

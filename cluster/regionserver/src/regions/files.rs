@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use halcyon_cell::{Cell, Result};
 use halcyon_contract::RegionFiles;
+use halcyon_env::ReadableFile;
 use halcyon_region::{CompactionRequest, Region};
 use halcyon_schema::{RegionInfo, TableDescriptor};
 
@@ -33,7 +34,7 @@ impl RegionFiles for LocalRegionFiles {
         parent: &RegionInfo,
         daughters: &[RegionInfo; 2],
     ) -> Result<()> {
-        Region::split_files(&self.0.env, &self.0.root, &self.0.cache, table, parent, daughters)
+        Region::split_files(&self.0.services(parent)?, &self.0.root, table, parent, daughters)
     }
 
     fn merge_region_files(
@@ -42,7 +43,11 @@ impl RegionFiles for LocalRegionFiles {
         parents: &[RegionInfo],
         merged: &RegionInfo,
     ) -> Result<()> {
-        Region::merge_files(&self.0.env, &self.0.root, &self.0.cache, table, parents, merged)
+        Region::merge_files(&self.0.services(merged)?, &self.0.root, table, parents, merged)
+    }
+
+    fn copy_file(&self, from: &dyn ReadableFile, to: &Path) -> Result<()> {
+        Region::copy_file(&self.0.env, from, to)
     }
 
     fn copy_rows(&self, table: &TableDescriptor, region: &RegionInfo, from: &Path, to: &Path) -> Result<()> {

@@ -1,0 +1,100 @@
+//! Store files that a region gets from elsewhere while no server has it open: those of a snapshot, and those that a link of
+//! HBase's led to.
+//!
+//! A copy is made in a directory of its own below `.tmp` of the region and is renamed into its store when it is whole. Each
+//! attempt has another directory, and the opening of the region takes all of them away. So a request of an earlier attempt
+//! that is carried out late (`is_in_doubt`) can neither empty a copy nor bring one back that the open region has compacted.
+
+use std::path::Path;
+
+use halcyon_cell::{CellScanner, Error, Key, Result};
+use halcyon_env::{Env, ReadableFile, invariant};
+use halcyon_hfile::{FileMeta, HFileWriter, HalfScanner, ReadMode, RowRange};
+use halcyon_schema::{RegionInfo, TableDescriptor};
+
+use crate::place::StagingDir;
+use crate::region::{Region, RegionServices};
+use crate::store::{Store, StoreFileOpener, WrittenBy};
+
+/// Bytes copied at a time.
+const COPY_BYTES: u64 = 1 << 20;
+
+impl Region {
+    /// Copies a file to `to`, a name in a store of a region that no server has open. `to` is written whole or not at all, and
+    /// only copies of the same file get this name. Does nothing if it is there. *Blocking.*
+    pub fn copy_file(env: &Env, from: &dyn ReadableFile, to: &Path) -> Result<()> {
+        if env.fs.exists(to)? {
+            return sync_dir_of(env, to);
+        }
+        let staging = StagingDir::begin(env, region_dir_of(to)?)?;
+        let working = staging.path("copy");
+        let mut target = env.fs.create(&working)?;
+        let len = from.len()?;
+        let mut at = 0;
+        while at < len {
+            let mut buffer = vec![0; COPY_BYTES.min(len - at) as usize];
+            from.read_exact_at(&mut buffer, at)?;
+            target.write_all(&buffer)?;
+            at += buffer.len() as u64;
+        }
+        target.sync()?;
+        target.close()?;
+        staging.publish_copy(&working, to)
+    }
+
+    /// Writes the cells of the file `from` that are of the region's rows as a store file of the region, `to`, whole
+    /// or not at all. Does nothing if that is there. For references in snapshots. *Blocking.*
+    pub fn copy_rows(
+        services: &RegionServices,
+        table: &TableDescriptor,
+        region: &RegionInfo,
+        from: &Path,
+        to: &Path,
+    ) -> Result<()> {
+        let env = &services.env;
+        if env.fs.exists(to)? {
+            return sync_dir_of(env, to);
+        }
+        let nowhere = || Error::invalid(format!("{} is in no family's directory", to.display()));
+        let dir = to.parent().ok_or_else(nowhere)?;
+        let family_name = dir.file_name().and_then(|name| name.to_str()).ok_or_else(nowhere)?;
+        let family = table.family(family_name.as_bytes()).ok_or_else(nowhere)?;
+        let file = StoreFileOpener { env, cache: &services.cache, family }.open_hfile(from)?;
+        let store = Store::new(
+            family.clone(),
+            services.settings.compaction.clone(),
+            region.comparator(),
+            dir.to_path_buf(),
+            Vec::new(),
+            services.of_store(),
+            b"",
+        );
+        let end = Some(region.end_key().clone()).filter(|end| !end.is_empty());
+        let range = RowRange { start: Some(region.start_key().clone()), end };
+        let mut scanner = HalfScanner::new(file.hfile.scanner(ReadMode::AnyDisk, false), range);
+        let staging = StagingDir::begin(env, region_dir_of(to)?)?;
+        let working = staging.path("copy");
+        let now_ms = env.clock.now_ms();
+        let options = store.writer_options(table, WrittenBy::MinorCompaction, now_ms)?;
+        let mut writer = HFileWriter::create(env, &working, options)?;
+        scanner.seek(Key::first_on_row(b"").get())?;
+        while let Some(cell) = scanner.peek() {
+            invariant!(region.contains_row(cell.row()), "{cell:?} is another region's, which has it as well");
+            writer.append(cell)?;
+            scanner.next()?;
+        }
+        writer.finish(FileMeta { max_seq_id: Some(file.max_seq), ..FileMeta::default() })?;
+        staging.publish_copy(&working, to)
+    }
+}
+
+/// Makes the name of a file durable that an earlier attempt has brought into place.
+fn sync_dir_of(env: &Env, file: &Path) -> Result<()> {
+    Ok(file.parent().map_or(Ok(()), |dir| env.fs.sync_dir(dir))?)
+}
+
+/// The directory of the region that a store file is of.
+fn region_dir_of(store_file: &Path) -> Result<&Path> {
+    let dir = store_file.parent().and_then(Path::parent);
+    dir.ok_or_else(|| Error::invalid(format!("{} is in no region's directory", store_file.display())))
+}

@@ -1,0 +1,78 @@
+//! Store files that are brought into a region which no server has open.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use common::*;
+use halcyon_cell::Result;
+use halcyon_env::sim::{Fault, Operation, SimFileSystem};
+use halcyon_env::{Env, FileSystem};
+use halcyon_region::{MutationKind, Region};
+use halcyon_schema::FamilyDescriptor;
+
+const SOURCE: &str = "/snapshot/file";
+
+fn copy(env: &Env, to: &Path) -> Result<()> {
+    Region::copy_file(env, &*env.fs.open(Path::new(SOURCE))?, to)
+}
+
+/// A file of two rows in the place of `SOURCE`, and the region that gets it, which has nothing else.
+fn prepared(fs: SimFileSystem) -> (Bench, PathBuf) {
+    let bench = Bench::on(Arc::new(fs), &[FamilyDescriptor::new("f").unwrap()]);
+    for row in ["a", "b"] {
+        let cell = parse_cell(row, "f:q=1", halcyon_cell::CellType::Put, false);
+        bench.mutate(mutation(MutationKind::Put, row.as_bytes(), vec![cell])).unwrap();
+    }
+    bench.region.flush(None).unwrap();
+    bench.region.close(false).unwrap();
+    bench.wal.close().unwrap();
+    let file = bench.region.dir().join("f").join(&store_files(&bench)[0]);
+    bench.fs.create_dir_all(Path::new("/snapshot")).unwrap();
+    bench.fs.rename(&file, Path::new(SOURCE)).unwrap();
+    (bench, file)
+}
+
+/// A copy was taken for complete whose end the file system had not confirmed.
+#[test]
+fn a_copy_gets_its_name_after_its_file_is_closed() {
+    let (bench, to) = prepared(SimFileSystem::new());
+    bench.fs.inject(Fault::new(Operation::Close, ".tmp"));
+    copy(&bench.env(), &to).unwrap_err();
+    assert_eq!(bench.fs.faults_hit(), 1);
+    assert!(!bench.fs.exists(&to).unwrap());
+    copy(&bench.env(), &to).unwrap();
+    assert_eq!(bench.fs.read(&to).unwrap(), bench.fs.read(Path::new(SOURCE)).unwrap());
+}
+
+/// All attempts wrote to one name. A creation of an earlier one that was carried out late emptied the file of a later one, and
+/// a rename of an earlier one gave it its name half written.
+#[test]
+fn a_copy_is_whole_whatever_arrives_late() {
+    let mut attempts = 0;
+    for seed in 0..400 {
+        let (mut bench, to) = prepared(SimFileSystem::hdfs(seed));
+        let (env, expected) = (bench.env(), bench.fs.read(Path::new(SOURCE)).unwrap());
+        bench.fs.disturb(4);
+        while copy(&env, &to).is_err() {
+            attempts += 1;
+            if let Ok(found) = bench.fs.read(&to) {
+                assert_eq!(found, expected, "seed {seed}");
+            }
+        }
+        bench.fs.clear_faults();
+        if seed % 2 == 0 {
+            bench.fs.deliver_late();
+        }
+        assert_eq!(bench.fs.read(&to).unwrap(), expected, "seed {seed}");
+        let fs = bench.fs.clone();
+        bench.recover_on(fs).unwrap();
+        assert_eq!(bench.scan(Default::default()).unwrap().len(), 2, "seed {seed}");
+        // The open region has done with the file: nothing brings it back.
+        bench.fs.remove_file(&to).unwrap();
+        bench.fs.deliver_late();
+        assert!(!bench.fs.exists(&to).unwrap(), "seed {seed}");
+    }
+    assert!(attempts > 200, "{attempts} attempts failed");
+}
