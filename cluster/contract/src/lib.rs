@@ -29,7 +29,10 @@ mod slow_log;
 mod status;
 mod system_tables;
 
+use std::path::PathBuf;
 use std::sync::Arc;
+
+use halcyon_env::Env;
 
 pub use barriers::{
     BarrierKind, BarrierProcedure, Cancelled, ProcedureMember, Subprocedure, SubprocedureWork,
@@ -50,4 +53,15 @@ pub struct ClusterServices {
     pub reports: Arc<dyn ServerReports>,
     pub files: Arc<dyn RegionFiles>,
     pub system_tables: Arc<dyn SystemTables>,
+    pub wals: WalFiles,
+}
+
+/// The files that WALs are among, and the root directory there: another one than that of the store files if
+/// `hbase.wal.dir` says so (HBase: `CommonFSUtils.getWALFileSystem`, `getWALRootDir`). Recovered edits are below it.
+#[derive(Clone)]
+pub struct WalFiles {
+    pub env: Env,
+    pub root: PathBuf,
+    /// Whether that is the root directory of the store files.
+    pub is_root: bool,
 }

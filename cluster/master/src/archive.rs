@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use halcyon_cell::Result;
 use halcyon_env::FileSystem;
@@ -17,6 +17,7 @@ use crate::state::MasterState;
 /// Archives a region's store files and removes its directory.
 pub(crate) fn archive_region(core: &MasterState, table: &TableName, encoded_name: &str) -> Result<()> {
     let fs = &*core.env.fs;
+    remove_wal_dir(core, |root| layout::region_dir(root, table, encoded_name))?;
     let from = layout::region_dir(&core.root, table, encoded_name);
     if !fs.exists(&from)? {
         return Ok(());
@@ -79,7 +80,21 @@ pub(crate) fn archive_other_regions(
 /// Archives every region directory of a table, then removes the table's directory with its descriptor.
 pub(crate) fn archive_table(core: &MasterState, table: &TableName) -> Result<()> {
     archive_regions(core, table)?;
+    remove_wal_dir(core, |root| layout::table_dir(root, table))?;
     remove_dir(&*core.env.fs, &layout::table_dir(&core.root, table))
+}
+
+/// Removes the directory of a region that never was one of its table's.
+pub(crate) fn remove_region(core: &MasterState, region: &RegionInfo) -> Result<()> {
+    remove_wal_dir(core, |root| region.dir(root))?;
+    remove_dir(&*core.env.fs, &region.dir(&core.root))
+}
+
+/// Removes what a region or table has where the WALs are, if that is not its directory: recovered edits and the markers of
+/// sequence ids.
+fn remove_wal_dir(core: &MasterState, dir: impl Fn(&Path) -> PathBuf) -> Result<()> {
+    let wals = &core.cluster.wals;
+    if wals.is_root { Ok(()) } else { remove_dir(&*wals.env.fs, &dir(&wals.root)) }
 }
 
 /// Removes a directory, durably; one that is gone is no error.

@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use halcyon_cell::Result;
-use halcyon_env::{DirEntry, spawn_thread};
+use halcyon_env::{DirEntry, FileSystem, spawn_thread};
 use halcyon_schema::layout;
 use parking_lot::{Condvar, Mutex};
 use tracing::{info, warn};
@@ -34,11 +34,21 @@ pub(crate) struct Cleaner {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
+/// The files that a path is among.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Place {
+    Root,
+    /// Those that WALs are among, if they are others.
+    Wals,
+}
+
+type Seen = HashMap<(Place, PathBuf), u64>;
+
 struct Shared {
     core: Arc<MasterState>,
     engine: Arc<Engine>,
     /// When each file or empty directory was first seen, in `monotonic_ns`.
-    seen: Mutex<HashMap<PathBuf, u64>>,
+    seen: Mutex<Seen>,
     stopping: Mutex<bool>,
     wake: Condvar,
 }
@@ -119,15 +129,18 @@ impl Shared {
         }
         let (core, settings) = (&self.core, &self.core.settings);
         let mut seen = self.seen.lock();
-        let mut pass =
-            Pass { core, now_ns: core.env.clock.monotonic_ns(), before: &seen, after: HashMap::new() };
+        let mut pass = Pass { now_ns: core.env.clock.monotonic_ns(), before: &seen, after: HashMap::new() };
         // Read before the archive is looked at: a file that a later snapshot names was not there yet.
         let wanted = snapshot::named_files(core)?;
         let mut deleted = 0;
-        for file in list(&*core.env.fs, &layout::old_wals_dir(&core.root))?.into_iter().filter(|f| !f.is_dir)
-        {
-            let path = layout::old_wals_dir(&core.root).join(file.name);
-            deleted += pass.delete_if_old(&path, settings.old_wals_keep)?;
+        // Below the root directory there may be WALs from before those had one of their own.
+        let wals = &core.cluster.wals;
+        let apart = (!wals.is_root).then_some((&*wals.env.fs, &*wals.root, Place::Wals));
+        for (fs, root, place) in apart.into_iter().chain([(&*core.env.fs, &*core.root, Place::Root)]) {
+            let dir = layout::old_wals_dir(root);
+            for file in list(fs, &dir)?.into_iter().filter(|file| !file.is_dir) {
+                deleted += pass.delete_if_old(fs, place, &dir.join(file.name), settings.old_wals_keep)?;
+            }
         }
         for region in archived_regions(core)? {
             deleted += self.clean_region(&mut pass, &region, &wanted)?;
@@ -150,12 +163,13 @@ impl Shared {
             for file in list(&*self.core.env.fs, &dir)? {
                 left += 1;
                 if !file.is_dir && !wanted.contains(&file.name) {
-                    let count = pass.delete_if_old(&dir.join(file.name), keep)?;
+                    let fs = &*self.core.env.fs;
+                    let count = pass.delete_if_old(fs, Place::Root, &dir.join(file.name), keep)?;
                     (deleted, left) = (deleted + count, left - count);
                 }
             }
         }
-        if left == 0 && pass.is_old(region, keep) && self.is_forgotten(region) {
+        if left == 0 && pass.is_old(Place::Root, region, keep) && self.is_forgotten(region) {
             self.core.env.fs.remove_dir_all(region)?;
         }
         Ok(deleted)
@@ -184,26 +198,32 @@ pub(crate) fn scan_catalog(core: &MasterState, engine: &Engine) -> Result<Option
 
 /// One run's look at what there is.
 struct Pass<'a> {
-    core: &'a MasterState,
     now_ns: u64,
-    before: &'a HashMap<PathBuf, u64>,
-    after: HashMap<PathBuf, u64>,
+    before: &'a Seen,
+    after: Seen,
 }
 
 impl Pass<'_> {
-    fn is_old(&mut self, path: &Path, keep: Duration) -> bool {
-        let first = self.before.get(path).copied().unwrap_or(self.now_ns);
-        self.after.insert(path.to_path_buf(), first);
+    fn is_old(&mut self, place: Place, path: &Path, keep: Duration) -> bool {
+        let key = (place, path.to_path_buf());
+        let first = self.before.get(&key).copied().unwrap_or(self.now_ns);
+        self.after.insert(key, first);
         u128::from(self.now_ns - first) >= keep.as_nanos()
     }
 
     /// The number of files deleted.
-    fn delete_if_old(&mut self, path: &Path, keep: Duration) -> Result<usize> {
-        if !self.is_old(path, keep) {
+    fn delete_if_old(
+        &mut self,
+        fs: &dyn FileSystem,
+        place: Place,
+        path: &Path,
+        keep: Duration,
+    ) -> Result<usize> {
+        if !self.is_old(place, path, keep) {
             return Ok(0);
         }
-        self.core.env.fs.remove_file(path)?;
-        self.after.remove(path);
+        fs.remove_file(path)?;
+        self.after.remove(&(place, path.to_path_buf()));
         Ok(1)
     }
 }

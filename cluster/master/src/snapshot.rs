@@ -137,7 +137,11 @@ pub(crate) fn check_unreplayed(core: &MasterState, regions: &[RegionInfo]) -> Re
     let online = core.cluster.region_server.online_regions();
     let online: HashSet<&str> = online.iter().map(RegionInfo::encoded_name).collect();
     for region in regions.iter().filter(|region| !online.contains(region.encoded_name())) {
-        let edits = list(&*core.env.fs, &region.dir(&core.root).join(layout::RECOVERED_EDITS))?;
+        let mut edits = list(&*core.env.fs, &region.dir(&core.root).join(layout::RECOVERED_EDITS))?;
+        let wals = &core.cluster.wals;
+        if !wals.is_root {
+            edits.extend(list(&*wals.env.fs, &region.dir(&wals.root).join(layout::RECOVERED_EDITS))?);
+        }
         // `.seqid` files are markers of HBase's, `.temp` files those of a recovery that is not complete.
         if edits.iter().any(|file| !file.is_dir && file.len > 0 && !file.name.ends_with(".seqid")) {
             return Err(Error::invalid(format!(

@@ -6,10 +6,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use common::*;
+use halcyon_contract::WalFiles;
+use halcyon_env::FileSystem;
 use halcyon_env::sim::SimFileSystem;
 use halcyon_proto::pb;
 use halcyon_proto::pb::table_state::State;
 use halcyon_rpc::RpcError;
+use halcyon_schema::RegionInfo;
 
 fn class<T: std::fmt::Debug>(result: Result<T, RpcError>) -> String {
     result.unwrap_err().class.rsplit('.').next().unwrap().to_string()
@@ -167,5 +170,57 @@ fn the_archive_is_cleaned_but_for_snapshots() {
     c.call::<pb::DeleteSnapshotResponse>("DeleteSnapshot", &gone).unwrap();
     assert!(clean(&c));
     assert_eq!((left(), files(&c, "kept").len()), (0, 4));
+    c.check();
+}
+
+/// With `hbase.wal.dir`, the master did not look where the WALs are: old ones stayed for ever, snapshots lacked edits that were
+/// not replayed, and what a region had there outlived it.
+#[test]
+fn wals_have_a_root_directory_of_their_own() {
+    let (sim, wals) = (SimFileSystem::new(), SimFileSystem::new());
+    let mut settings = settings();
+    settings.old_wals_keep = Duration::ZERO;
+    let files = WalFiles { env: wals.env(), root: "/wals".into(), is_root: false };
+    let env = with_real_clock(sim.env());
+    let c = Cluster::start_over(env, Path::new(ROOT), 1, settings, Some(files)).unwrap();
+    c.run("CreateTable", &create(&table("t", &["f"]), &["m"])).unwrap();
+    c.run("FlushTable", &flush("t")).unwrap();
+    let regions = c.regions("t");
+    let edits = |region: &RegionInfo| region.dir(Path::new("/wals")).join("recovered.edits");
+    for region in &regions {
+        wals.create_dir_all(&edits(region)).unwrap();
+        wals.put_new(&edits(region).join("7.seqid"), b"").unwrap();
+    }
+
+    for (fs, root) in [(&sim, ROOT), (&wals, "/wals")] {
+        fs.create_dir_all(&Path::new(root).join("oldWALs")).unwrap();
+        fs.replace(&Path::new(root).join("oldWALs/log.1"), b"edits").unwrap();
+    }
+    let clean = || c.call::<pb::RunCleanerChoreResponse>("RunCleanerChore", &pb::RunCleanerChoreRequest {});
+    assert!(clean().unwrap().cleaner_chore_ran);
+    for (fs, root) in [(&sim, ROOT), (&wals, "/wals")] {
+        assert!(fs.list(&Path::new(root).join("oldWALs")).unwrap().is_empty(), "{root}");
+    }
+
+    c.run("DisableTable", &disable("t")).unwrap();
+    c.run("Snapshot", &snapshot("markers", "t")).unwrap();
+    wals.put_new(&edits(&regions[0]).join("0000000000000000008"), b"edits").unwrap();
+    let refused = c.run("Snapshot", &snapshot("lacking", "t")).unwrap_err();
+    assert!(refused.message.contains("recovered edits that were not replayed"), "{}", refused.message);
+    wals.remove_file(&edits(&regions[0]).join("0000000000000000008")).unwrap();
+    c.run("EnableTable", &enable("t")).unwrap();
+
+    c.run("MergeTableRegions", &merge(&regions)).unwrap();
+    c.server.compact(&c.regions("t")[0]);
+    c.call::<pb::RunCatalogScanResponse>("RunCatalogScan", &pb::RunCatalogScanRequest {}).unwrap();
+    c.quiet();
+    assert!(c.parents("t").is_empty());
+    for region in &regions {
+        assert!(!wals.exists(&region.dir(Path::new("/wals"))).unwrap(), "{region}");
+    }
+    wals.create_dir_all(&edits(&c.regions("t")[0])).unwrap();
+    c.run("DisableTable", &disable("t")).unwrap();
+    c.run("DeleteTable", &delete("t")).unwrap();
+    assert!(!wals.exists(Path::new("/wals/data/default/t")).unwrap());
     c.check();
 }

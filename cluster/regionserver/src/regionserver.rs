@@ -91,9 +91,25 @@ impl RegionServer {
         host: &str,
         port: u16,
     ) -> Result<Arc<RegionServer>> {
-        recover_logs(&env, root, predecessors)?;
+        RegionServer::start_over(env, root, None, predecessors, settings, (host, port))
+    }
+
+    /// As [`RegionServer::start`]. With a `wal_root`, WALs and recovered edits are there. Those that were left in the root
+    /// directory before there was one are recovered as well.
+    pub fn start_over(
+        env: Env,
+        root: &Path,
+        wal_root: Option<WalRoot>,
+        predecessors: &Predecessors,
+        settings: RegionServerSettings,
+        (host, port): (&str, u16),
+    ) -> Result<Arc<RegionServer>> {
+        recover_logs(&env, root, (&env, root), predecessors)?;
+        if let Some(wal) = &wal_root {
+            recover_logs(&env, root, (&wal.env, &wal.path), predecessors)?;
+        }
         let name = ServerName::new(host, port, env.clock.now_ms());
-        RegionServer::start_as(env, root, None, settings, name)
+        RegionServer::start_as(env, root, wal_root, settings, name)
     }
 
     /// Starts to serve under a name that the master knows. Recovers nothing. *Blocking*. With a `wal_root`, WALs and

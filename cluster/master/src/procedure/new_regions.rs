@@ -57,7 +57,7 @@ pub(super) fn remove_all(core: &MasterState, first: &[RegionInfo]) -> Result<()>
 fn remove(core: &MasterState, first: &[RegionInfo], count: u64) -> Result<()> {
     for attempt in (0..count).rev() {
         for region in of_attempt(first, attempt) {
-            archive::remove_dir(&*core.env.fs, &region.dir(&core.root))?;
+            archive::remove_region(core, &region)?;
         }
     }
     Ok(())

@@ -173,7 +173,7 @@ impl Procedure for RestoreSnapshot {
             return Ok(());
         }
         self.restore_descriptor(core)?;
-        new.iter().try_for_each(|region| archive::remove_dir(&*core.env.fs, &region.dir(&core.root)))
+        new.iter().try_for_each(|region| archive::remove_region(core, region))
     }
 }
 

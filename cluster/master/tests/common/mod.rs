@@ -13,7 +13,7 @@ use halcyon_cell::{Cell, CellComparator, CellType, Error, Result};
 use halcyon_contract::{
     CloseRegionRequest, ClusterServices, FlushRegionRequest, OpenRegionRequest, OpenRegionResponse,
     RegionFiles, RegionInfoRequest, RegionInfoResponse, RegionServerApi, ServerReport, ServerReports,
-    SystemTables,
+    SystemTables, WalFiles,
 };
 use halcyon_coord::ClientMetaService;
 use halcyon_env::{Clock, Env, ReadableFile, SystemClock};
@@ -388,6 +388,7 @@ pub fn services(server: &Arc<FakeRegionServer>) -> ClusterServices {
         reports: server.clone(),
         files: server.clone(),
         system_tables: server.clone(),
+        wals: WalFiles { env: server.env.clone(), root: server.root.clone(), is_root: true },
     }
 }
 
@@ -415,9 +416,22 @@ impl Cluster {
     }
 
     pub fn start_with(env: Env, root: &Path, start_code: i64, settings: MasterSettings) -> Result<Cluster> {
+        Cluster::start_over(env, root, start_code, settings, None)
+    }
+
+    /// With a root directory of WALs of their own.
+    pub fn start_over(
+        env: Env,
+        root: &Path,
+        start_code: i64,
+        settings: MasterSettings,
+        wals: Option<WalFiles>,
+    ) -> Result<Cluster> {
         env.fs.create_dir_all(root)?;
         let server = FakeRegionServer::new(env.clone(), root, start_code);
-        let master = Master::start(env.clone(), root, settings, services(&server))?;
+        let services = services(&server);
+        let services = ClusterServices { wals: wals.unwrap_or(services.wals), ..services };
+        let master = Master::start(env.clone(), root, settings, services)?;
         let service = MasterService::new(master.clone())?;
         let registry = ClientMetaService::new(master.clone());
         let hbck = HbckService::new(master.clone())?;

@@ -62,8 +62,12 @@ impl RegionFiles for LocalRegionFiles {
         visit: &mut dyn FnMut(Vec<Vec<Cell>>) -> Result<Vec<Cell>>,
     ) -> Result<()> {
         // The root directory of the master's store is the master's own.
-        recover_logs(&self.0.env, root, &Predecessors::All)?;
-        recover_left_logs(&self.0.env, root, region)?;
+        let wals = self.0.wal_root_of(root)?;
+        let apart = wals.as_ref().map(|wal| (&wal.env, &*wal.path));
+        for wals in apart.into_iter().chain([(&self.0.env, root)]) {
+            recover_logs(&self.0.env, root, wals, &Predecessors::All)?;
+            recover_left_logs(&self.0.env, root, wals, region)?;
+        }
         let region = self.0.open_below(root, region, &Arc::new(table.clone()))?;
         let visited = rows::scan_all(&region).and_then(|rows| {
             rows::put(&region, &self.0.logs, visit(rows)?)?;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use halcyon_cache::BlockCache;
-use halcyon_cell::Result;
+use halcyon_cell::{Error, Result};
 use halcyon_env::Env;
 use halcyon_memstore::ChunkPool;
 use halcyon_region::{Region, RegionServices, RegionSettings, WalRoot};
@@ -50,6 +50,17 @@ impl RegionResources {
         }
     }
 
+    /// Where the WALs and recovered edits of another root directory are, if not in that. As in HBase, a directory below the
+    /// server's own has the same place below the root of WALs (`MasterRegion`).
+    pub(crate) fn wal_root_of(&self, root: &Path) -> Result<Option<WalRoot>> {
+        let Some(wal) = &self.wal_root else { return Ok(None) };
+        let below = root.strip_prefix(&self.root);
+        let below = below.map_err(|_| Error::invalid(format!("{} is not below the root", root.display())))?;
+        // Joined part by part: an empty one would end the path with a slash.
+        let path = below.iter().fold(wal.path.clone(), |path, part| path.join(part));
+        Ok(Some(WalRoot { env: wal.env.clone(), path }))
+    }
+
     /// Opens a region of the server's root directory. *Blocking*.
     pub(crate) fn open(&self, info: &RegionInfo, table: &Arc<TableDescriptor>) -> Result<Arc<Region>> {
         servable::check(&self.env, &self.root, table)?;
@@ -63,6 +74,7 @@ impl RegionResources {
         info: &RegionInfo,
         table: &Arc<TableDescriptor>,
     ) -> Result<Arc<Region>> {
-        Region::open(self.services(info)?, root, info.clone(), Arc::clone(table))
+        let services = RegionServices { wal_root: self.wal_root_of(root)?, ..self.services(info)? };
+        Region::open(services, root, info.clone(), Arc::clone(table))
     }
 }

@@ -7,6 +7,7 @@ use halcyon_cell::{Cell, Error, ErrorKind, Result};
 use halcyon_contract::{
     CloseRegionRequest, ClusterServices, FlushRegionRequest, OpenRegionRequest, OpenRegionResponse,
     RegionInfoRequest, RegionInfoResponse, RegionServerApi, ServerReport, ServerReports, SystemTables,
+    WalFiles,
 };
 use halcyon_region::Scan;
 use halcyon_schema::{META_ENCODED_NAME, RegionInfo, ServerName};
@@ -23,6 +24,11 @@ impl RegionServer {
             reports: self.clone(),
             files: self.region_files(),
             system_tables: self.clone(),
+            wals: WalFiles {
+                env: self.resources.wals().0.clone(),
+                root: self.resources.wals().1.to_path_buf(),
+                is_root: self.resources.wal_root.is_none(),
+            },
         }
     }
 

@@ -39,16 +39,18 @@ impl Predecessors {
 const SPLITTING: &str = "-splitting";
 const LEFT_LOGS: &str = "recovered.wals";
 
-/// Splits the logs of these servers; *blocking*. Returns the number of logs.
-pub(crate) fn recover_logs(env: &Env, root: &Path, of: &Predecessors) -> Result<usize> {
-    let wals = layout::wals_dir(root);
-    env.fs.create_dir_all(&wals)?;
-    env.fs.create_dir_all(&layout::old_wals_dir(root))?;
+/// Splits the logs of these servers; *blocking*. Returns the number of logs. `wals` are the files that WALs are among, and
+/// the root directory there; `env` and `root` those of the regions.
+pub(crate) fn recover_logs(env: &Env, root: &Path, wals: (&Env, &Path), of: &Predecessors) -> Result<usize> {
+    let (wal_env, wal_root) = wals;
+    let dir = layout::wals_dir(wal_root);
+    wal_env.fs.create_dir_all(&dir)?;
+    wal_env.fs.create_dir_all(&layout::old_wals_dir(wal_root))?;
     let mut count = 0;
-    for entry in env.fs.list(&wals)? {
+    for entry in wal_env.fs.list(&dir)? {
         if entry.is_dir && of.have(&entry.name) {
-            let dir = begin_splitting(env, &wals, &entry.name)?;
-            count += split(env, root, &dir)?;
+            let dir = begin_splitting(wal_env, &dir, &entry.name)?;
+            count += split(env, root, wals, &dir)?;
         }
     }
     Ok(count)
@@ -56,9 +58,15 @@ pub(crate) fn recover_logs(env: &Env, root: &Path, of: &Predecessors) -> Result<
 
 /// Splits logs that stand in a region's own directory, where HBase's master brings its own when it starts, before it
 /// replays them (`MasterRegion.REPLAY_EDITS_DIR`).
-pub(crate) fn recover_left_logs(env: &Env, root: &Path, region: &RegionInfo) -> Result<usize> {
-    let dir = region.dir(root).join(LEFT_LOGS);
-    if env.fs.exists(&dir)? { split(env, root, &dir) } else { Ok(0) }
+pub(crate) fn recover_left_logs(
+    env: &Env,
+    root: &Path,
+    wals: (&Env, &Path),
+    region: &RegionInfo,
+) -> Result<usize> {
+    let (wal_env, wal_root) = wals;
+    let dir = region.dir(wal_root).join(LEFT_LOGS);
+    if wal_env.fs.exists(&dir)? { split(env, root, wals, &dir) } else { Ok(0) }
 }
 
 /// Splits one log of a server that is gone, which stays where it is. *Blocking*. May be called again for the same log.
@@ -91,9 +99,10 @@ fn begin_splitting(env: &Env, wals: &Path, name: &str) -> Result<PathBuf> {
     Ok(splitting)
 }
 
-fn split(env: &Env, root: &Path, dir: &Path) -> Result<usize> {
-    let destination = |encoded: &[u8], table: &[u8]| edits_dir(env, root, root, encoded, table);
-    let report = split_logs(env, dir, &destination)
+fn split(env: &Env, root: &Path, wals: (&Env, &Path), dir: &Path) -> Result<usize> {
+    let (wal_env, wal_root) = wals;
+    let destination = |encoded: &[u8], table: &[u8]| edits_dir(env, root, wal_root, encoded, table);
+    let report = split_logs(wal_env, dir, &destination)
         .map_err(|error| error.context(format_args!("splitting the logs of {}", dir.display())))?;
     if !report.logs.is_empty() {
         tracing::info!(
@@ -106,15 +115,15 @@ fn split(env: &Env, root: &Path, dir: &Path) -> Result<usize> {
             "split the logs of a server that is gone"
         );
     }
-    let old_wals = layout::old_wals_dir(root);
+    let old_wals = layout::old_wals_dir(wal_root);
     for log in &report.logs {
         let name = log.file_name().expect("a log has a name");
         let target = old_wals.join(name);
-        env.fs.rename(log, &target).or_else(|error| env.fs.resolve_rename(log, &target, error))?;
+        wal_env.fs.rename(log, &target).or_else(|error| wal_env.fs.resolve_rename(log, &target, error))?;
     }
-    env.fs.sync_dir(&old_wals)?;
-    env.fs.remove_dir_all(dir)?;
-    env.fs.sync_dir(dir.parent().expect("logs lie in a directory of some other"))?;
+    wal_env.fs.sync_dir(&old_wals)?;
+    wal_env.fs.remove_dir_all(dir)?;
+    wal_env.fs.sync_dir(dir.parent().expect("logs lie in a directory of some other"))?;
     Ok(report.logs.len())
 }
 
@@ -180,10 +189,10 @@ mod tests {
         let (fs, root) = (dead_server(&SimFileSystem::new(), "host%2C1%2C1"), Path::new(ROOT));
         let region = layout::region_dir(root, &TableName::parse(b"t").unwrap(), REGION);
         fs.inject(Fault::new(Operation::Exists, REGION));
-        recover_logs(&fs.env(), root, &Predecessors::All).unwrap_err();
+        recover_logs(&fs.env(), root, (&fs.env(), root), &Predecessors::All).unwrap_err();
         assert_eq!(fs.faults_hit(), 1);
         assert!(names(&fs, &layout::old_wals_dir(root)).is_empty(), "the log is not done with");
-        assert_eq!(recover_logs(&fs.env(), root, &Predecessors::All).unwrap(), 1);
+        assert_eq!(recover_logs(&fs.env(), root, (&fs.env(), root), &Predecessors::All).unwrap(), 1);
         assert_eq!(names(&fs, &region.join(RECOVERED_EDITS_DIR)).len(), 1);
     }
 
@@ -231,6 +240,22 @@ mod tests {
         assert!(edits(wals).is_empty(), "the region is gone");
     }
 
+    /// WALs and edits may be among other files than the regions.
+    #[test]
+    fn wals_of_another_file_system_are_split_there() {
+        let (fs, wals) = (SimFileSystem::new(), dead_server(&SimFileSystem::new(), "host%2C1%2C1"));
+        let (root, wal_root, table) = (Path::new("/root"), Path::new(ROOT), TableName::parse(b"t").unwrap());
+        fs.create_dir_all(&layout::region_dir(root, &table, REGION)).unwrap();
+        let apart = (&wals.env(), wal_root);
+        assert_eq!(recover_logs(&fs.env(), root, apart, &Predecessors::All).unwrap(), 1);
+        let edits = layout::region_dir(wal_root, &table, REGION).join(RECOVERED_EDITS_DIR);
+        assert_eq!(names(&wals, &edits).len(), 1);
+        assert_eq!(names(&wals, &layout::old_wals_dir(wal_root)).len(), 1);
+        assert!(names(&wals, &layout::wals_dir(wal_root)).is_empty());
+        assert!(names(&fs, &layout::region_dir(root, &table, REGION)).is_empty());
+        assert_eq!(recover_logs(&fs.env(), root, apart, &Predecessors::All).unwrap(), 0);
+    }
+
     /// A starting server split the WALs of all servers, also of those that were running.
     #[test]
     fn wals_of_other_servers_are_left_alone() {
@@ -239,13 +264,13 @@ mod tests {
         let before = fs.dump();
         let others = vec![ServerName::new("host", 1, 2), ServerName::new("other", 1, 1)];
         for of in [Predecessors::These(Vec::new()), Predecessors::These(others)] {
-            assert_eq!(recover_logs(&fs.env(), root, &of).unwrap(), 0);
+            assert_eq!(recover_logs(&fs.env(), root, (&fs.env(), root), &of).unwrap(), 0);
             assert_eq!(fs.dump(), before);
         }
         // A split that was cut off goes on under the other name.
         fs.rename(&wals.join("host,1,1"), &wals.join("host,1,1-splitting")).unwrap();
         let of = Predecessors::These(vec![ServerName::new("host", 1, 1)]);
-        assert_eq!(recover_logs(&fs.env(), root, &of).unwrap(), 1);
+        assert_eq!(recover_logs(&fs.env(), root, (&fs.env(), root), &of).unwrap(), 1);
         assert!(names(&fs, &wals).is_empty());
     }
 }
