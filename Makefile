@@ -13,6 +13,7 @@
 # make cluster      a ZooKeeper, a NameNode and three DataNodes on this machine, for an hour (testing/cluster); CLUSTER="options of cluster.sh up"
 # make hdfs-test    files in HDFS, with writers frozen and DataNodes killed (testing/cluster), some minutes
 # make hdfs-suite   the tests of make test that start servers, with root directories in HDFS
+# make storage-policies   the NameNode is asked for the storage policies that servers have set, and where blocks are
 # make hdfs-kills   a standalone server with its root in HDFS, killed while a Java client writes; ROUNDS=number, default 10
 # make mixed-pages-test   the pages of a Halcyon region server in such a cluster, and its RPC registry by a Java client
 # make mixed-test   a Halcyon region server in a cluster of HBase 2.6.4: regions moved, cloned, split, merged; the server killed, frozen, stopped
@@ -54,7 +55,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 CARGO_DEB := $(HOME)/.cache/halcyon/tools/bin/cargo-deb
 
-.PHONY: package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite hdfs-kills mixed-pages-test mixed-test mixed-load mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench bench-engine bench-cell bench-server bench-build
+.PHONY: package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies hdfs-kills mixed-pages-test mixed-test mixed-load mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench bench-engine bench-cell bench-server bench-build
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -138,6 +139,9 @@ cluster:
 
 hdfs-test:
 	testing/cluster/hdfs-test.sh
+
+storage-policies: build
+	HALCYON="$(HALCYON)" testing/cluster/storage-policies.sh
 
 hdfs-kills: build
 	HALCYON="$(HALCYON)" testing/cluster/hdfs-kills.sh $(ROUNDS)

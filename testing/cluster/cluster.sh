@@ -13,6 +13,7 @@
 #   --parts LIST         default "zookeeper hdfs"; hbaseservers behind them is an HBase cluster
 #   --zookeepers N       servers of ZooKeeper, default 1; more than one are an ensemble
 #   --datanodes N        default 3
+#   --ssd                each DataNode has a second directory, which it takes for an SSD
 #   --standby            a second NameNode; both are the name service halcyon
 #   --hregionservers N   region servers of HBase in the part hbaseservers, default 1
 #   --halcyons N         region servers of Halcyon there, default 1; HALCYON names the binary
@@ -47,7 +48,7 @@ keeper_lives() {
 }
 
 options() { # reads the options of up and run; REST is what remains
-  PARTS="zookeeper hdfs" ZOOKEEPERS=1 DATANODES=3 HREGIONSERVERS=1 HALCYONS=1 LIFE_SECONDS=3600 OWNER="" MEMORY="" STANDBY="" PROPERTIES=()
+  PARTS="zookeeper hdfs" ZOOKEEPERS=1 DATANODES=3 HREGIONSERVERS=1 HALCYONS=1 LIFE_SECONDS=3600 OWNER="" MEMORY="" STANDBY="" SSD="" PROPERTIES=()
   while [ $# -gt 0 ]; do
     case "$1" in
       --parts) PARTS="$2"; shift 2 ;;
@@ -59,6 +60,7 @@ options() { # reads the options of up and run; REST is what remains
       --owner) OWNER="$2"; shift 2 ;;
       --memory) MEMORY=yes; shift ;;
       --standby) STANDBY=yes; shift ;;
+      --ssd) SSD=yes; shift ;;
       --property) PROPERTIES+=("$2"); shift 2 ;;
       --) shift; break ;;
       -*) echo "cluster.sh: unknown option $1" >&2; usage ;;
@@ -84,7 +86,7 @@ up() {
   mkdir -p "$DIR" "$data"
   : > "$DIR/cluster"
   {
-    declare -p PARTS ZOOKEEPERS DATANODES STANDBY HREGIONSERVERS HALCYONS LIFE_SECONDS OWNER PROPERTIES
+    declare -p PARTS ZOOKEEPERS DATANODES STANDBY SSD HREGIONSERVERS HALCYONS LIFE_SECONDS OWNER PROPERTIES
     echo "DATA=$(printf %q "$data")"
   } > "$DIR/options"
   mkfifo "$DIR/requests"

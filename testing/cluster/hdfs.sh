@@ -23,7 +23,7 @@ hdfs_configure() {
   for ((number = 1; number <= DATANODES; number++)); do
     name="datanode$number" conf="$DIR/datanode$number/conf"
     site_file "$conf/core-site.xml" "${common[@]}"
-    site_file "$conf/hdfs-site.xml" "${common[@]}" "dfs.datanode.data.dir=$DATA/$name" dfs.datanode.hostname=localhost \
+    site_file "$conf/hdfs-site.xml" "${common[@]}" "dfs.datanode.data.dir=$(hdfs_directories "$name")" dfs.datanode.hostname=localhost \
       "dfs.datanode.address=127.0.0.1:$(port_of "$name")" "dfs.datanode.ipc.address=127.0.0.1:$(port_of "$name-ipc")" \
       "dfs.datanode.http.address=127.0.0.1:$(port_of "$name-http")" "${PROPERTIES[@]}"
     log_file "$conf"
@@ -35,6 +35,14 @@ hdfs_configure() {
   setting hdfs "hdfs://$authority"
   setting conf "$DIR/client"
   setting namenode_http "127.0.0.1:$(port_of namenode-http)"
+}
+
+hdfs_directories() { # hdfs_directories NAME: where a DataNode keeps blocks
+  if [ -n "$SSD" ]; then
+    echo "[DISK]file://$DATA/$1,[SSD]file://$DATA/$1-ssd"
+  else
+    echo "$DATA/$1"
+  fi
 }
 
 name_service() { # sets NAMENODES: what servers and clients know of the two
