@@ -17,17 +17,17 @@ use crate::state::MasterState;
 /// Archives a region's store files and removes its directory.
 pub(crate) fn archive_region(core: &MasterState, table: &TableName, encoded_name: &str) -> Result<()> {
     let fs = &*core.env.fs;
-    remove_wal_dir(core, |root| layout::region_dir(root, table, encoded_name))?;
     let from = layout::region_dir(&core.root, table, encoded_name);
-    if !fs.exists(&from)? {
-        return Ok(());
-    }
-    for entry in list(fs, &from)? {
-        if entry.is_dir && is_family(&entry.name) {
-            archive_family(core, table, encoded_name, &entry.name)?;
+    if fs.exists(&from)? {
+        for entry in list(fs, &from)? {
+            if entry.is_dir && is_family(&entry.name) {
+                archive_family(core, table, encoded_name, &entry.name)?;
+            }
         }
+        remove_dir(fs, &from)?;
     }
-    remove_dir(fs, &from)
+    // Last: should the two directories be one under two names, the store files are in the archive.
+    remove_wal_dir(core, |root| layout::region_dir(root, table, encoded_name))
 }
 
 /// Archives the store files of one family of a region and removes its directory.

@@ -5,6 +5,8 @@
 //! [`OWNER_FILE`] in the root. Any other server refuses to start, because it would split the WALs of the first one, which
 //! may be running. `--take-over` makes a server the owner. The WALs of the former owner are sealed when they are split, so
 //! nothing that it writes afterwards is acknowledged.
+//!
+//! WALs may have a root directory of their own (`hbase.wal.dir`), which belongs to the same server in the same way.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,6 +21,10 @@ use crate::site::Property;
 
 /// Says whose the root directory is, in HDFS.
 const OWNER_FILE: &str = ".halcyon.owner";
+
+/// In the root directory: where the WALs are, if that is another directory. It goes when a server has stopped in order, so that
+/// `hbase.wal.dir` can be changed then and not before.
+const WALS_FILE: &str = ".halcyon.wals";
 
 /// HDFS wants blocks of a multiple of this.
 #[cfg(feature = "hdfs")]
@@ -35,9 +41,87 @@ pub struct Root {
 }
 
 impl Root {
-    /// Fails if another server may be using the directory. `local` is this server's own directory, which it has locked.
-    pub fn claim(&self, local: &Path) -> Result<(), String> {
-        if self.is_remote { claim(&self.env, &self.path, local, self.take_over) } else { Ok(()) }
+    /// Fails if another server may be using the directory, or that of the WALs. `local` is this server's own directory,
+    /// which it has locked.
+    pub fn claim(&self, wals: Option<&OwnWals>, local: &Path) -> Result<(), String> {
+        if self.is_remote {
+            claim(&self.env, &self.path, local, self.take_over)?;
+        }
+        wals.map_or(Ok(()), |wals| wals.claim(local, self.take_over))
+    }
+
+    /// Writes down where the WALs are, before there are any.
+    pub fn note_wals(&self, wals: Option<&OwnWals>) -> Result<(), String> {
+        let path = self.path.join(WALS_FILE);
+        let noted = match wals {
+            Some(wals) => self
+                .env
+                .fs
+                .create_dir_all(&self.path)
+                .and_then(|()| self.env.fs.replace(&path, wals.address.as_bytes())),
+            None => remove_note(&self.env, &path),
+        };
+        noted.map_err(|error| format!("cannot note where the WALs are: {error}"))
+    }
+
+    /// To be called when a server has stopped in order: its WALs are not needed any more.
+    pub fn forget_wals(env: &Env, root: &Path) -> io::Result<()> {
+        remove_note(env, &root.join(WALS_FILE))
+    }
+}
+
+/// Where WALs are that may be needed, if not in the root directory.
+pub fn wals_left(env: &Env, root: &Path) -> Result<Option<String>, String> {
+    let left = read(&*env.fs, &root.join(WALS_FILE));
+    let left = left.map_err(|error| format!("cannot look where the WALs are: {error}"))?;
+    Ok(left.map(|bytes| String::from_utf8_lossy(&bytes).trim().to_string()))
+}
+
+/// The root directory of WALs of a server that has all roles, if that is another one than that of the store files.
+pub struct OwnWals {
+    pub root: WalRoot,
+    address: String,
+}
+
+impl OwnWals {
+    pub fn open(
+        env: &Env,
+        settings: &StandaloneSettings,
+        flags: &StandaloneArgs,
+        properties: &[Property],
+    ) -> Result<Option<OwnWals>, String> {
+        let Some(address) = settings.wal_root_address()? else { return Ok(None) };
+        let opened = open_wals(env, settings, flags, properties)?;
+        Ok(opened.map(|root| OwnWals { root, address }))
+    }
+
+    /// The directory, if it is on this machine: its lock keeps other servers out.
+    pub fn local_dir(&self) -> Option<&Path> {
+        (!self.is_remote()).then_some(&*self.root.path)
+    }
+
+    pub fn is_remote(&self) -> bool {
+        self.root.env.fs.is_remote()
+    }
+
+    /// Fails if the directory is a root directory of tables, such as the server's own under another name. That may be
+    /// new, so this is to be called again when it is made.
+    pub fn check_apart(&self) -> Result<(), String> {
+        let id = layout::cluster_id_file(&self.root.path);
+        let is_root = self.root.env.fs.exists(&id);
+        if is_root.map_err(|error| format!("cannot use the root directory of WALs: {error}"))? {
+            let address = &self.address;
+            return Err(format!(
+                "hbase.wal.dir: {address} is a root directory of tables; name another one, or none if WALs are to be \
+                 in the root directory"
+            ));
+        }
+        Ok(())
+    }
+
+    /// As [`Root::claim`].
+    fn claim(&self, local: &Path, take_over: bool) -> Result<(), String> {
+        if self.is_remote() { claim(&self.root.env, &self.root.path, local, take_over) } else { Ok(()) }
     }
 }
 
@@ -50,7 +134,8 @@ pub fn open(
     properties: &[Property],
 ) -> Result<Root, String> {
     let Some(address) = &settings.root else {
-        return Ok(Root { env, path: settings.data.clone(), is_remote: false, take_over: false });
+        let path = settings.data.clone();
+        return Ok(Root { env, path, is_remote: false, take_over: flags.take_over });
     };
     let (env, path) = open_hdfs(env, address, flags.config.as_deref(), properties, &settings.regionserver)?;
     Ok(Root { env, path, is_remote: true, take_over: flags.take_over })
@@ -175,15 +260,25 @@ fn claim(env: &Env, root: &Path, local: &Path, take_over: bool) -> Result<(), St
     if !take_over {
         refuse_others(env, root, owner.is_some())?;
     }
-    let name: String = random_bytes::<16>().iter().map(|byte| format!("{byte:02x}")).collect();
-    env.local.replace(&here, name.as_bytes()).map_err(failed)?;
-    env.fs.create_dir_all(root).map_err(failed)?;
-    let written = if take_over {
-        env.fs.replace(&there, name.as_bytes())
-    } else {
-        env.fs.put_new(&there, name.as_bytes())
+    // A directory for tables and one for WALs have the same owner.
+    let name = match own {
+        Some(own) => own,
+        None => {
+            let name: String = random_bytes::<16>().iter().map(|byte| format!("{byte:02x}")).collect();
+            env.local.replace(&here, name.as_bytes()).map_err(failed)?;
+            name.into_bytes()
+        }
     };
+    env.fs.create_dir_all(root).map_err(failed)?;
+    let written = if take_over { env.fs.replace(&there, &name) } else { env.fs.put_new(&there, &name) };
     written.map_err(|error| format!("cannot become the owner of the root directory: {error}"))
+}
+
+fn remove_note(env: &Env, path: &Path) -> io::Result<()> {
+    match env.fs.remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed.and_then(|()| path.parent().map_or(Ok(()), |dir| env.fs.sync_dir(dir))),
+    }
 }
 
 fn refuse_others(env: &Env, root: &Path, has_owner: bool) -> Result<(), String> {
@@ -246,6 +341,39 @@ mod tests {
         claim_by(&second, true).unwrap();
         claim_by(&second, false).unwrap();
         claim_by(&first, false).unwrap_err();
+    }
+
+    /// The second claim gave the server another name, and the first directory was another server's from then on.
+    #[test]
+    fn directories_of_tables_and_wals_have_one_owner() {
+        let (tables, wals) = (SimFileSystem::new(), SimFileSystem::new());
+        let ((first, _a), (second, _b)) = (server(&tables), server(&tables));
+        let of_wals = |env: &Env| Env { fs: wals.env().fs, ..env.clone() };
+        let claim_wals = |env: &Env| claim(&of_wals(env), "/wals".as_ref(), "/local".as_ref(), false);
+        for _start in 0..2 {
+            claim_by(&first, false).unwrap();
+            claim_wals(&first).unwrap();
+        }
+        claim_wals(&second).unwrap_err();
+    }
+
+    #[test]
+    fn wals_are_noted_until_they_are_not_needed() {
+        let env = SimFileSystem::new().env();
+        let root = Root { env: env.clone(), path: ROOT.into(), is_remote: false, take_over: false };
+        let wals = OwnWals {
+            root: WalRoot { env: env.clone(), path: "/wals".into() },
+            address: "file:///wals".to_string(),
+        };
+        assert_eq!(wals_left(&env, ROOT.as_ref()).unwrap(), None);
+        root.note_wals(Some(&wals)).unwrap();
+        assert_eq!(wals_left(&env, ROOT.as_ref()).unwrap().as_deref(), Some("file:///wals"));
+        Root::forget_wals(&env, ROOT.as_ref()).unwrap();
+        assert_eq!(wals_left(&env, ROOT.as_ref()).unwrap(), None);
+        root.note_wals(Some(&wals)).unwrap();
+        root.note_wals(None).unwrap();
+        root.note_wals(None).unwrap();
+        assert_eq!(wals_left(&env, ROOT.as_ref()).unwrap(), None);
     }
 
     #[test]

@@ -8,13 +8,14 @@
 //! Replication peers that are kept in ZooKeeper cannot be seen from here. A family with `REPLICATION_SCOPE` 1 in a
 //! directory that Halcyon has not served before stands for them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
 use clap::ValueEnum;
 use halcyon_env::Env;
 use halcyon_schema::{TableDescriptor, TableName, layout};
 
+use crate::root::wals_left;
 use crate::site::Property;
 
 /// `EX_CONFIG` of `sysexits.h`: a restart does not help.
@@ -58,7 +59,7 @@ pub enum Protection {
     /// Attributes of tables that change where regions split or how files are read: they are not obeyed.
     #[value(name = "table-attributes")]
     TableAttributes,
-    /// WALs outside the root directory: those of a killed server are not recovered.
+    /// WALs in a directory that `hbase.wal.dir` named before: those of a killed server are not recovered.
     WalDir,
 }
 
@@ -96,15 +97,15 @@ pub struct Finding {
     pub what: String,
 }
 
-/// What a site file asks for. `root` is the address of the root directory in force.
-pub fn of_properties(properties: &[Property], root: &str) -> Vec<Finding> {
+/// What a site file asks for.
+pub fn of_properties(properties: &[Property]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let coprocessors_on = !properties.iter().any(|Property { name, value }| {
         name == "hbase.coprocessor.enabled" && value.trim().eq_ignore_ascii_case("false")
     });
     for Property { name, value } in properties {
         let value = value.trim();
-        let Some(protection) = asked_by(name, value, root) else { continue };
+        let Some(protection) = asked_by(name, value) else { continue };
         if protection == Protection::Coprocessors && !coprocessors_on {
             continue;
         }
@@ -113,14 +114,12 @@ pub fn of_properties(properties: &[Property], root: &str) -> Vec<Finding> {
     findings
 }
 
-/// As [`of_properties`], for a server of a cluster whose master is another process. Peers, system tables and WAL directories
-/// are the master's; tables with coprocessors or a replication scope are refused one by one.
+/// As [`of_properties`], for a server of a cluster whose master is another process. Peers and system tables are the master's;
+/// tables with coprocessors or a replication scope are refused one by one.
 pub fn of_member_properties(properties: &[Property]) -> Vec<Finding> {
-    let of_servers = |property: &&Property| {
-        !matches!(property.name.as_str(), "hbase.wal.dir" | "hbase.coprocessor.master.classes")
-    };
+    let of_servers = |property: &&Property| property.name != "hbase.coprocessor.master.classes";
     let properties: Vec<Property> = properties.iter().filter(of_servers).cloned().collect();
-    of_properties(&properties, "")
+    of_properties(&properties)
 }
 
 /// What a cluster's root directory holds that its other servers enforce and a member like this does not. Nothing is changed.
@@ -130,7 +129,7 @@ pub fn of_member_directory(env: &Env, root: &Path) -> Result<Vec<Finding>, Strin
     Ok(findings)
 }
 
-fn asked_by(name: &str, value: &str, root: &str) -> Option<Protection> {
+fn asked_by(name: &str, value: &str) -> Option<Protection> {
     let is_true = value.eq_ignore_ascii_case("true");
     let items = || value.split(',').map(str::trim).filter(|item| !item.is_empty());
     let (asks, protection) = match name {
@@ -148,7 +147,6 @@ fn asked_by(name: &str, value: &str, root: &str) -> Option<Protection> {
         "hbase.server.netty.tls.enabled" | "hbase.ssl.enabled" => (is_true, Protection::Tls),
         "hbase.regionserver.wal.encryption" => (is_true, Protection::Encryption),
         "hbase.quota.enabled" => (is_true, Protection::Quotas),
-        "hbase.wal.dir" => (!is_same_directory(value, root), Protection::WalDir),
         _ if name.starts_with("hbase.coprocessor.") && name.ends_with(".classes") => {
             let class =
                 |item: &str| item.split('|').next().unwrap_or_default().trim() == BUILT_IN_COPROCESSOR;
@@ -159,14 +157,36 @@ fn asked_by(name: &str, value: &str, root: &str) -> Option<Protection> {
     asks.then_some(protection)
 }
 
+/// The path of a directory on this machine; `None`: it is elsewhere.
+fn on_this_machine(text: &str) -> Option<PathBuf> {
+    crate::settings::local_path(text).ok().and_then(|path| std::path::absolute(path).ok())
+}
+
+/// Whether one path or address is below another one.
+pub fn is_below(one: &str, other: &str) -> bool {
+    match (on_this_machine(one), on_this_machine(other)) {
+        (Some(one), Some(other)) => one.starts_with(other),
+        _ => one.starts_with(&format!("{}/", other.trim_end_matches('/'))),
+    }
+}
+
 /// Whether two paths or addresses name the same directory.
 pub fn is_same_directory(one: &str, other: &str) -> bool {
-    let local =
-        |text: &str| crate::settings::local_path(text).ok().and_then(|path| std::path::absolute(path).ok());
-    match (local(one), local(other)) {
+    match (on_this_machine(one), on_this_machine(other)) {
         (None, None) => one.trim_end_matches('/') == other.trim_end_matches('/'),
         (one, other) => one == other,
     }
+}
+
+/// Whether a server has left WALs outside the root directory, where the settings do not look for them. `wal_root` is the
+/// address of the root directory of WALs in force. Nothing is changed.
+pub fn of_wals(env: &Env, root: &Path, wal_root: Option<&str>) -> Result<Vec<Finding>, String> {
+    let Some(left) = wals_left(env, root)? else { return Ok(Vec::new()) };
+    if wal_root.is_some_and(|wal_root| is_same_directory(wal_root, &left)) {
+        return Ok(Vec::new());
+    }
+    let what = format!("the last server had its WALs in {left}, and was not stopped in order");
+    Ok(vec![Finding { protection: Protection::WalDir, what }])
 }
 
 /// What a root directory holds that HBase would protect or complete. Nothing is changed.
@@ -268,7 +288,7 @@ mod tests {
 
     fn asked(name: &str, value: &str) -> Option<Protection> {
         let property = Property { name: name.to_string(), value: value.to_string() };
-        let findings = of_properties(&[property], "/data/hbase");
+        let findings = of_properties(&[property]);
         findings.first().map(|finding| finding.protection)
     }
 
@@ -294,13 +314,22 @@ mod tests {
             ("hbase.coprocessor.master.classes", "", None),
             ("hbase.coprocessor.user.region.classes", BUILT_IN_COPROCESSOR, None),
             ("hbase.regionserver.slowlog.systable.enabled", "true", None),
-            ("hbase.wal.dir", "file:///ssd/wal", Some(WalDir)),
-            ("hbase.wal.dir", "hdfs://n/wal", Some(WalDir)),
-            ("hbase.wal.dir", "file:///data/hbase", None),
+            ("hbase.wal.dir", "hdfs://n/wal", None),
             ("hbase.superuser", "admin", None),
         ] {
             assert_eq!(asked(name, value), expected, "{name} = {value}");
         }
+    }
+
+    /// A start without the property, or with another value, would not find what a killed server has acknowledged.
+    #[test]
+    fn wals_are_looked_for_where_the_last_server_had_them() {
+        let env = SimFileSystem::new().env();
+        env.fs.create_dir_all(Path::new("/hbase")).unwrap();
+        let found = |wal_root| of_wals(&env, Path::new("/hbase"), wal_root).unwrap().len();
+        assert_eq!((found(None), found(Some("/wals"))), (0, 0));
+        env.fs.put_new(Path::new("/hbase/.halcyon.wals"), b"file:///wals").unwrap();
+        assert_eq!((found(None), found(Some("/other")), found(Some("/wals"))), (1, 1, 0));
     }
 
     #[test]
@@ -317,7 +346,7 @@ mod tests {
             property("hbase.coprocessor.region.classes", "org.x.Observer"),
             property("hbase.coprocessor.enabled", "false"),
         ];
-        assert_eq!(of_properties(&properties, "/data"), []);
+        assert_eq!(of_properties(&properties), []);
     }
 
     #[test]

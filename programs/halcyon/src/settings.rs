@@ -14,7 +14,7 @@ use halcyon_wal::SyncMode;
 use crate::args::{StandaloneArgs, WalSync};
 use crate::references::first_reference;
 use crate::root;
-use crate::safe_start::is_same_directory;
+use crate::safe_start::{is_below, is_same_directory};
 use crate::site::Property;
 use crate::sizes::Size;
 use crate::traces::{self, TraceSettings};
@@ -249,7 +249,7 @@ impl StandaloneSettings {
         if is_same_directory(&wal_root, &root) {
             return Ok(None);
         }
-        if wal_root.starts_with(&format!("{}/", root.trim_end_matches('/'))) {
+        if is_below(&wal_root, &root) {
             return Err(format!("hbase.wal.dir: {wal_root} is below the root directory {root}"));
         }
         Ok(Some(wal_root))
@@ -443,8 +443,8 @@ const WAL_DIR: Setting<StandaloneSettings> = Setting {
     name: "hbase.wal.dir",
     unit: "path",
     effect: Restart,
-    text: "Root directory of WALs and recovered edits, if they are not in `hbase.rootdir`; not below that. For `halcyon \
-           regionserver`: `halcyon standalone` refuses another directory than the root.",
+    text: "Root directory of WALs and recovered edits, if they are not in `hbase.rootdir`; not below that. A path, a `file:` \
+           or an `hdfs:` address. It may be changed when the server was stopped in order.",
     set: |settings, text| {
         settings.wal_root = Some(text.trim().to_string()).filter(|text| !text.is_empty());
         Ok(())
@@ -728,11 +728,10 @@ mod tests {
         assert_eq!(wal_root("hdfs://n/hbase", "file:///ssd/wals"), found("file:///ssd/wals"));
         assert_eq!(wal_root("hdfs://n/hbase", "hdfs://n/hbase/"), Ok(None));
         assert_eq!(wal_root("hdfs://n/hbase", ""), Ok(None));
-        assert!(
-            wal_root("hdfs://n/hbase", "hdfs://n/hbase/wals")
-                .unwrap_err()
-                .contains("below the root directory")
-        );
+        assert_eq!(wal_root("/data/hbase", "/data/hbase-wals"), found("/data/hbase-wals"));
+        for (root, below) in [("hdfs://n/hbase", "hdfs://n/hbase/wals"), ("/hbase", "file:///hbase/wals")] {
+            assert!(wal_root(root, below).unwrap_err().contains("below the root directory"));
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ use crate::info::{BoundInfo, InfoServer};
 use crate::info_pages::{InfoPages, Port};
 use crate::limits;
 use crate::pages::{Shown, Sources};
-use crate::root::{self, Root};
+use crate::root::{self, OwnWals, Root};
 use crate::safe_start::{self, Finding, Protection};
 use crate::settings::{ShownSetting, StandaloneSettings};
 use crate::signals::StopSignals;
@@ -71,6 +72,8 @@ pub fn run(args: StandaloneArgs) -> Result<(), Failure> {
         return Ok(());
     }
     let root = root::open(env.clone(), &settings, &args, &properties)?;
+    let wals = OwnWals::open(&env, &settings, &args, &properties)?;
+    wals.as_ref().map_or(Ok(()), OwnWals::check_apart)?;
     check_safe_start(&root, &settings, &properties, &args.server.accept_without)?;
     if !settings.bind.is_loopback() {
         tracing::warn!(
@@ -84,7 +87,7 @@ pub fn run(args: StandaloneArgs) -> Result<(), Failure> {
     let runtime = runtime.map_err(|error| format!("cannot start threads: {error}"))?;
     let shown_settings = StandaloneSettings::with_sources(&properties, &args)?;
     let read_again = read_again(env, args, settings.clone());
-    let ended = runtime.block_on(serve(root, settings, shown_settings, started_ns, read_again));
+    let ended = runtime.block_on(serve((root, wals), settings, shown_settings, started_ns, read_again));
     runtime.shutdown_background(); // what had to be waited for has ended
     Ok(ended?)
 }
@@ -107,8 +110,10 @@ fn check_safe_start(
 ) -> Result<(), Failure> {
     let locked = root.env.local.exists(&settings.data.join(LOCK_FILE));
     let is_new_here = !locked.map_err(|error| format!("cannot look at the data directory: {error}"))?;
-    let mut findings = safe_start::of_properties(properties, &settings.root_address());
+    let mut findings = safe_start::of_properties(properties);
     findings.extend(safe_start::of_directory(&root.env, &root.path, is_new_here)?);
+    let wal_root = settings.wal_root_address()?;
+    findings.extend(safe_start::of_wals(&root.env, &root.path, wal_root.as_deref())?);
     judge(findings, accepted)
 }
 
@@ -147,7 +152,7 @@ pub fn read_again(
 }
 
 async fn serve(
-    root: Root,
+    (root, wals): (Root, Option<OwnWals>),
     settings: StandaloneSettings,
     shown_settings: Vec<ShownSetting>,
     started_ns: u64,
@@ -155,8 +160,8 @@ async fn serve(
 ) -> Result<(), String> {
     let mut signals = StopSignals::watch().map_err(|error| format!("cannot watch for signals: {error}"))?;
     let env = root.env.clone();
-    let lock = tokio::select! {
-        lock = take_data_dir(&env, &settings) => lock?,
+    let locks = tokio::select! {
+        locks = take_directories(&env, &settings, wals.as_ref()) => locks?,
         signal = signals.next() => return Err(format!("{signal} while starting")),
     };
     let bound = Bound::new(&env, &settings).await?;
@@ -166,7 +171,8 @@ async fn serve(
         let ports = (bound.master.local_addr().port(), bound.region_server.local_addr().port());
         let master_info_port = bound.master_info.as_ref().and_then(|info| info.local_addr().ok());
         move || {
-            Roles::start(root, &settings, &host, ports, master_info_port.map(|address| address.port()), lock)
+            let info_port = master_info_port.map(|address| address.port());
+            Roles::start(root, wals, &settings, (&host, ports), info_port, locks)
         }
     });
     let roles = tokio::select! {
@@ -232,25 +238,37 @@ fn stop_master(master: &Weak<Master>, znodes: &ClusterZnodes) {
     }
 }
 
-/// Makes the data directory if need be and takes it for this process. A process that was just killed may hold the lock
+/// Takes the data directory and a local directory of WALs for this process.
+async fn take_directories(
+    env: &Env,
+    settings: &StandaloneSettings,
+    wals: Option<&OwnWals>,
+) -> Result<Vec<Box<dyn FileLock>>, String> {
+    let mut locks = vec![take_directory(env, &settings.data, "data directory").await?];
+    if let Some(dir) = wals.and_then(OwnWals::local_dir) {
+        locks.push(take_directory(env, dir, "directory of WALs").await?);
+    }
+    Ok(locks)
+}
+
+/// Makes a directory if need be and takes it for this process. A process that was just killed may hold the lock
 /// until the kernel has cleared it away, so the lock is waited for.
-async fn take_data_dir(env: &Env, settings: &StandaloneSettings) -> Result<Box<dyn FileLock>, String> {
-    let data = &settings.data;
-    let failed = |error: io::Error| format!("cannot use the data directory: {error}");
-    env.local.create_dir_all(data).map_err(failed)?;
-    let path = data.join(LOCK_FILE);
+async fn take_directory(env: &Env, dir: &Path, what: &str) -> Result<Box<dyn FileLock>, String> {
+    let failed = |error: io::Error| format!("cannot use the {what}: {error}");
+    env.local.create_dir_all(dir).map_err(failed)?;
+    let path = dir.join(LOCK_FILE);
     let mut waited = Duration::ZERO;
     loop {
         match env.local.lock(&path) {
             Ok(lock) => return Ok(lock),
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(failed(error)),
             Err(error) if waited >= LOCK_TIME_MAX => {
-                let data = data.display();
+                let dir = dir.display();
                 return Err(format!(
-                    "the data directory {data} is in use by another process, for {LOCK_TIME_MAX:?} at least: {error}"
+                    "the {what} {dir} is in use by another process, for {LOCK_TIME_MAX:?} at least: {error}"
                 ));
             }
-            Err(error) if waited.is_zero() => tracing::info!(%error, "waiting for the data directory"),
+            Err(error) if waited.is_zero() => tracing::info!(%error, "waiting for the {what}"),
             Err(_) => {}
         }
         tokio::time::sleep(LOCK_RETRY_PERIOD).await;
@@ -286,32 +304,36 @@ struct Roles {
     region_server: Arc<RegionServer>,
     master: Arc<Master>,
     master_name: ServerName,
+    /// The root directory, and the files it is among.
+    root: (Env, PathBuf),
     /// Given back last.
-    _lock: Box<dyn FileLock>,
+    _locks: Vec<Box<dyn FileLock>>,
 }
 
 impl Roles {
     /// *Blocking*. `ports` are the master's and the region server's.
     fn start(
         root: Root,
+        wals: Option<OwnWals>,
         settings: &StandaloneSettings,
-        host: &str,
-        ports: (u16, u16),
+        (host, ports): (&str, (u16, u16)),
         info_port: Option<u16>,
-        lock: Box<dyn FileLock>,
+        locks: Vec<Box<dyn FileLock>>,
     ) -> Result<Roles, String> {
-        root.claim(&settings.data)?;
+        root.claim(wals.as_ref(), &settings.data)?;
+        // The format is looked at before the logs of the last life are touched.
+        halcyon_master::prepare_root_dir(&root.env, &root.path).map_err(|error| error.to_string())?;
+        wals.as_ref().map_or(Ok(()), OwnWals::check_apart)?;
+        root.note_wals(wals.as_ref())?;
         let Root { env, path: root, .. } = root;
         let root = root.as_path();
-        // The format is looked at before the logs of the last life are touched.
-        halcyon_master::prepare_root_dir(&env, root).map_err(|error| error.to_string())?;
-        let region_server = RegionServer::start(
+        let region_server = RegionServer::start_over(
             env.clone(),
             root,
+            wals.map(|wals| wals.root),
             &Predecessors::All,
             settings.regionserver.clone(),
-            host,
-            ports.1,
+            (host, ports.1),
         )
         .map_err(|error| format!("the region server cannot start: {error}"))?;
         let master_name = ServerName::new(host, ports.0, env.clock.now_ms());
@@ -324,7 +346,8 @@ impl Roles {
         master_settings.snapshot_timeout = settings.snapshot_timeout;
         master_settings.sanity_checks = settings.sanity_checks;
         master_settings.slow_log_table = settings.regionserver.slow_log_table;
-        let master = match Master::start(env, root, master_settings, region_server.cluster_services()) {
+        let master = match Master::start(env.clone(), root, master_settings, region_server.cluster_services())
+        {
             Ok(master) => master,
             Err(error) => {
                 region_server.abort("the master cannot start");
@@ -333,7 +356,7 @@ impl Roles {
         };
         let status: Weak<Master> = Arc::downgrade(&master);
         region_server.report_to(status);
-        Ok(Roles { region_server, master, master_name, _lock: lock })
+        Ok(Roles { region_server, master, master_name, root: (env, root.to_path_buf()), _locks: locks })
     }
 
     /// Closes and flushes every region. *Blocking*.
@@ -341,7 +364,10 @@ impl Roles {
         self.master.stop();
         self.region_server.stop().map_err(|error| {
             format!("not everything could be flushed, the log keeps it for the next start: {error}")
-        })
+        })?;
+        let (env, root) = &self.root;
+        Root::forget_wals(env, root)
+            .map_err(|error| format!("it could not be noted that no WAL is needed: {error}"))
     }
 
     /// What a client's `Shutdown` and `StopMaster` do.
@@ -547,7 +573,10 @@ pub fn reach(address: SocketAddr) -> SocketAddr {
 /// Says on the standard output where to connect and what is in force; the last line begins with `ready`.
 fn tell(env: &Env, settings: &StandaloneSettings, roles: &Roles, ports: &Ports, started_ns: u64) {
     let region_server = &settings.regionserver;
-    let sync = if settings.root.is_some() { SyncMode::Remote } else { region_server.wal_sync };
+    let wal_root = settings.wal_root_address().ok().flatten();
+    let wals = wal_root.clone().or_else(|| settings.root.clone());
+    let is_remote = wals.is_some_and(|address| address.starts_with("hdfs:"));
+    let sync = if is_remote { SyncMode::Remote } else { region_server.wal_sync };
     let durability = match sync {
         SyncMode::Fsync => "fsync: an acknowledged write is on the disk and survives a crash of the machine",
         SyncMode::Remote if region_server.wal_hsync => {
@@ -565,6 +594,7 @@ fn tell(env: &Env, settings: &StandaloneSettings, roles: &Roles, ports: &Ports, 
     let mib = |bytes: u64| bytes >> 20;
     let mut text = format!("halcyon {} standalone\n", env!("CARGO_PKG_VERSION"));
     text += &format!("data {}\n", settings.root_address());
+    text.extend(wal_root.map(|address| format!("wals {address}\n")));
     text += &format!("cluster {}\n", roles.master.cluster_id());
     text += &format!("durability {durability}\n");
     text += &format!(

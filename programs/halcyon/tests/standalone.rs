@@ -314,27 +314,28 @@ fn what_would_be_lost_in_silence_refuses_the_start() {
         "unsafe-conf",
         &[
             ("hbase.security.authentication", "kerberos"),
-            ("hbase.wal.dir", "file://${env.HALCYON_TEST_DIR:-/elsewhere}/wal"),
+            ("hbase.rpc.protection", "${env.HALCYON_TEST_PROTECTION:-privacy}"),
         ],
     );
     let config_dir = config.to_str().unwrap();
     let flags = [&ANY_PORTS[..], &["--config", config_dir]].concat();
-    let (code, said) = refused(command(&data, &flags).env_remove("HALCYON_TEST_DIR"));
+    let (code, said) = refused(command(&data, &flags).env_remove("HALCYON_TEST_PROTECTION"));
     assert_eq!(code, Some(78), "{said}");
     let acl = data.join("data/hbase/acl");
     let expected = format!(
         "halcyon: refuses to start, as Halcyon lacks what was found:\n  \
          kerberos: hbase.security.authentication = kerberos in hbase-site.xml: clients are not authenticated\n  \
-         acls: table hbase:acl in {}: permissions of tables and cells are not enforced\n  \
-         wal-dir: hbase.wal.dir = file:///elsewhere/wal in hbase-site.xml: logs there are not recovered\n\
-         To start without it, and accept its loss, add: --accept-without kerberos --accept-without acls \
-         --accept-without wal-dir\n",
+         rpc-protection: hbase.rpc.protection = privacy in hbase-site.xml: traffic is not encrypted\n  \
+         acls: table hbase:acl in {}: permissions of tables and cells are not enforced\n\
+         To start without it, and accept its loss, add: --accept-without kerberos --accept-without rpc-protection \
+         --accept-without acls\n",
         acl.display()
     );
     assert!(said.ends_with(&expected), "{said}");
     assert!(!data.join(".halcyon.lock").exists(), "nothing was changed");
 
-    let flags = [&flags[..], &["--accept-without", "kerberos", "--accept-without", "wal-dir"]].concat();
+    let flags =
+        [&flags[..], &["--accept-without", "kerberos", "--accept-without", "rpc-protection"]].concat();
     let (code, said) = refused(&mut command(&data, &flags));
     assert_eq!(code, Some(78), "{said}");
     assert!(said.ends_with("add: --accept-without acls\n"), "{said}");
