@@ -28,12 +28,8 @@ const TESTS: &[(&str, &str, &[&str], &str)] = &[
         "a_server_that_thaws_takes_back_no_file_of_another",
     ),
     ("frozen-servers", "halcyon-region", &["--test", "frozen"], "servers_that_thaw_change_nothing"),
-    (
-        "frozen-splits",
-        "halcyon-region",
-        &["--test", "split"],
-        "a_master_that_thaws_leaves_open_daughters_alone",
-    ),
+    ("frozen-splits", "halcyon-region", &["--test", "split"], "a_master_that_thaws_takes_no_daughter_away"),
+    ("late-splits", "halcyon-region", &["--test", "split"], "daughters_stay_whatever_arrives_late"),
     ("disturbed", "halcyon-region", &["--test", "disturbed"], "what_is_acknowledged_stays"),
     (
         "split",

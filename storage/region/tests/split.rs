@@ -17,6 +17,7 @@ use halcyon_env::{Env, FileSystem, ManualClock};
 use halcyon_memstore::ChunkPool;
 use halcyon_region::*;
 use halcyon_schema::{FamilyDescriptor, RegionInfo, TableDescriptor};
+use halcyon_testkit::for_each_seed;
 use halcyon_wal::{Wal, WalConfig};
 
 /// A log and what goes with it, for regions that are opened and closed in peace.
@@ -412,7 +413,7 @@ fn split_in_the_end(lab: &Lab, parent: &RegionInfo, attempts_max: usize) -> [Reg
 /// were gone.
 #[test]
 fn daughters_stay_whatever_arrives_late() {
-    for seed in 0..200 {
+    for_each_seed("-p halcyon-region --test split daughters_stay_whatever", 0..200, |seed| {
         let lab = Lab::on(Arc::new(SimFileSystem::hdfs(seed)), 1).unwrap();
         let mut rows = Rows::new();
         let parent = lab.parent(&mut rows).unwrap();
@@ -432,7 +433,7 @@ fn daughters_stay_whatever_arrives_late() {
             assert!(!region.has_references(), "seed {seed}");
             lab.check(&region, &rows);
         }
-    }
+    });
 }
 
 /// As before, with an attempt that ends at any one of its operations, and a removal that is carried out at the end.
@@ -479,30 +480,33 @@ fn a_master_that_thaws_takes_no_daughter_away() {
         let parent = lab.parent(&mut rows).unwrap();
         (lab, rows, parent)
     };
-    let calls = {
-        let (lab, _, parent) = begin(1);
-        let before = lab.fs.calls();
-        lab.split(&parent, "r20").unwrap();
-        lab.fs.calls() - before
-    };
-    for call in 1..=calls {
-        let (lab, rows, parent) = begin(1);
-        let (other, slot) = (Lab::on(lab.fs.clone(), 2).unwrap(), Arc::new(parking_lot::Mutex::new(None)));
-        let (of_other, parent_of_other) = (slot.clone(), parent.clone());
-        lab.fs.pause_at(lab.fs.calls() + call, move || {
-            let daughters = split_in_the_end(&other, &parent_of_other, 1);
-            let open = daughters.each_ref().map(|daughter| other.open(daughter).unwrap());
-            compact(&open[0]);
-            *of_other.lock() = Some((other, open));
-        });
-        let _ = lab.split(&parent, "r20");
-        let (other, open) = slot.lock().take().unwrap();
-        for region in open {
-            other.check(&region, &rows);
-            region.close(false).unwrap();
-            other.check(&other.open(region.info()).unwrap(), &rows);
+    for_each_seed("-p halcyon-region --test split a_master_that_thaws", 1..3, |seed| {
+        let calls = {
+            let (lab, _, parent) = begin(seed);
+            let before = lab.fs.calls();
+            lab.split(&parent, "r20").unwrap();
+            lab.fs.calls() - before
+        };
+        for call in 1..=calls {
+            let (lab, rows, parent) = begin(seed);
+            let (other, slot) =
+                (Lab::on(lab.fs.clone(), 2).unwrap(), Arc::new(parking_lot::Mutex::new(None)));
+            let (of_other, parent_of_other) = (slot.clone(), parent.clone());
+            lab.fs.pause_at(lab.fs.calls() + call, move || {
+                let daughters = split_in_the_end(&other, &parent_of_other, 1);
+                let open = daughters.each_ref().map(|daughter| other.open(daughter).unwrap());
+                compact(&open[0]);
+                *of_other.lock() = Some((other, open));
+            });
+            let _ = lab.split(&parent, "r20");
+            let (other, open) = slot.lock().take().unwrap();
+            for region in open {
+                other.check(&region, &rows);
+                region.close(false).unwrap();
+                other.check(&other.open(region.info()).unwrap(), &rows);
+            }
         }
-    }
+    });
 }
 
 /// What is there may be an open region.
