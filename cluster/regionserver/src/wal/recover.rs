@@ -207,7 +207,7 @@ mod tests {
             let live = Wal::open(fs.env(), live).unwrap();
             let of = Predecessors::These(vec![ServerName::new("host", 1, 1)]);
             fs.disturb(6);
-            let recovered = (0..400).find(|_| recover_logs(&fs.env(), root, &of).is_ok());
+            let recovered = (0..400).find(|_| recover_logs(&fs.env(), root, (&fs.env(), root), &of).is_ok());
             assert!(recovered.is_some(), "seed {seed}: the split does not succeed");
             fs.clear_faults();
             fs.deliver_late();
