@@ -9,7 +9,7 @@ export CLUSTER_DIR="${CLUSTER_DIR:-/tmp/halcyon-hdfs-suite}"
 export HERE WHAT="${1:-unit compat}"
 # shellcheck disable=SC2016
 exec "$HERE/cluster.sh" run --parts hdfs --property dfs.client.socket-timeout=60000 --seconds 7200 bash -c '
-  export HALCYON_TEST_ROOT="$CLUSTER_HDFS/tests" HADOOP_CONF_DIR="$CLUSTER_CONF"
+  export HALCYON_TEST_ROOT="$CLUSTER_HDFS/tests" HALCYON_TEST_WALS="$CLUSTER_HDFS/wals" HADOOP_CONF_DIR="$CLUSTER_CONF"
   result=0
   case "$WHAT" in *unit*) (cd "$HERE/../.." && cargo test --package halcyon --no-fail-fast) || result=1 ;; esac
   case "$WHAT" in *compat*) "$HERE/../compat/run.sh" || result=1 ;; esac
