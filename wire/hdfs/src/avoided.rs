@@ -212,7 +212,7 @@ mod tests {
         let seconds_left = |avoided: &Avoided| {
             let state = avoided.state.lock();
             let entry = state.avoided.iter().find(|entry| entry.datanode == node(1)).unwrap();
-            entry.until.saturating_duration_since(entry.noted).as_secs()
+            entry.until.saturating_duration_since(entry.noted).as_secs_f64().round() as u64
         };
         for expected in [10, 20, 40, 60, 60] {
             avoided.note_late(&node(1));

@@ -348,7 +348,13 @@ async fn limits() {
     assert!(lab.abort_reason("many").await.contains("run here already"));
     lab.reach("s0");
     lab.completed("s0").await;
-    lab.clear("many");
-    lab.begin("many", b"x");
-    lab.acquired("many").await;
+    // A place is free when the task of s0 has ended, a moment after its znode is there.
+    lab.eventually("a place is free", || {
+        if lab.znodes.get(&lab.path("abort", "many")).is_some() {
+            lab.clear("many");
+            lab.begin("many", b"x");
+        }
+        lab.znodes.get(&lab.own("acquired", "many")).is_some()
+    })
+    .await;
 }
