@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The crate halcyon-zookeeper against a real ZooKeeper: sessions, leases, servers that die, freeze and are cut off. Then the same
+# The crate halcyon-zookeeper against a real ZooKeeper: sessions, leases, elections of a master, servers that die, freeze and are cut off. Then the same
 # with an ensemble of three ZooKeeper servers, which fail. Then its znodes beside those of a real HBase 2.6.4. Takes some minutes.
 # As root and with nft (nftables), a member of the ensemble is also cut off from the others, in a network namespace of its own.
 #   zookeeper-test.sh                  all of it
@@ -11,7 +11,10 @@ HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 cd "$HERE/../.."
 
 with_zookeeper() {
-  "$HERE/cluster.sh" run --parts zookeeper --seconds 900 cargo test --quiet --package halcyon-zookeeper --test zookeeper --test procedures -- \
+  . "$HERE/../compat/java.sh"
+  . "$HERE/../compat/hbase.sh"
+  hbase_fetch
+  HBASE_CLASS_PATH="$HBASE_LIB/*" "$HERE/cluster.sh" run --parts zookeeper --seconds 900 cargo test --quiet --package halcyon-zookeeper --test zookeeper --test procedures --test election -- \
     --ignored --test-threads 1 --nocapture "$@"
 }
 

@@ -30,6 +30,35 @@ const UNIQUE_BYTES: usize = 8;
 /// The port of a server without pages: HBase's -1, as 32 bits without a sign.
 const NO_PORT: u32 = u32::MAX;
 const META: &str = "meta-region-server";
+/// Digits of the largest epoch.
+const EPOCH_DIGITS_MAX: usize = 20;
+
+/// Namespaces that every cluster has. A master makes a znode for each, below `namespace`.
+pub const NAMESPACES: &[&str] = &["default", "hbase"];
+
+/// Znodes below the base path that a master makes first, without data. Parents are made as well.
+pub const EMPTY: &[&str] = &[
+    "backup-masters",
+    "draining",
+    "flush-table-proc/abort",
+    "flush-table-proc/acquired",
+    "flush-table-proc/reached",
+    "master-maintenance",
+    "namespace",
+    "online-snapshot/abort",
+    "online-snapshot/acquired",
+    "online-snapshot/reached",
+    "replication/peers",
+    "replication/rs",
+    "rolllog-proc/abort",
+    "rolllog-proc/acquired",
+    "rolllog-proc/reached",
+    "rs",
+    "splitWAL",
+    "switch",
+    "table",
+    "table-lock",
+];
 
 /// Where HBase's znodes are, below one base path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +90,21 @@ impl ZnodePaths {
     /// The active master; ephemeral.
     pub fn master(&self) -> String {
         self.below("master")
+    }
+
+    /// Its children are the masters that wait to become active.
+    pub fn backup_masters(&self) -> String {
+        self.below("backup-masters")
+    }
+
+    /// One master that waits; ephemeral.
+    pub fn backup_master(&self, server: &ServerName) -> String {
+        self.below(&format!("backup-masters/{server}"))
+    }
+
+    /// How often a master of Halcyon became active. HBase has no such znode.
+    pub fn master_epoch(&self) -> String {
+        self.below("halcyon/master-epoch")
     }
 
     /// There while the cluster is up.
@@ -108,6 +152,24 @@ impl ZnodePaths {
     pub fn draining(&self) -> String {
         self.below("draining")
     }
+
+    /// One region server that gets no more regions; without data.
+    pub fn draining_server(&self, server: &ServerName) -> String {
+        self.below(&format!("draining/{server}"))
+    }
+
+    pub fn namespace(&self, name: &str) -> String {
+        self.below(&format!("namespace/{name}"))
+    }
+
+    /// Its children are the states of tables, for clients of HBase 1.
+    pub fn tables(&self) -> String {
+        self.below("table")
+    }
+
+    pub fn table(&self, name: &str) -> String {
+        self.below(&format!("table/{name}"))
+    }
 }
 
 /// Where procedures are that a master coordinates by two barriers (`ZKProcedureUtil`).
@@ -150,14 +212,27 @@ pub fn encode(writer: &str, unique: [u8; UNIQUE_BYTES], message: &impl Message) 
 
 /// As [`encode`], of bytes that need not be a message.
 pub fn encode_payload(writer: &str, unique: [u8; UNIQUE_BYTES], payload: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(1 + 4 + writer.len() + UNIQUE_BYTES + 4 + payload.len());
+    let mut out = id(writer, unique);
+    out.extend_from_slice(PB_MAGIC);
+    out.extend_from_slice(payload);
+    out
+}
+
+/// What a child of `namespace` says. HBase writes it without the magic.
+pub fn encode_namespace(writer: &str, unique: [u8; UNIQUE_BYTES], name: &str) -> Vec<u8> {
+    let message = pb::NamespaceDescriptor { name: name.as_bytes().to_vec().into(), ..Default::default() };
+    let mut out = id(writer, unique);
+    out.extend_from_slice(&message.encode_to_vec());
+    out
+}
+
+fn id(writer: &str, unique: [u8; UNIQUE_BYTES]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(128);
     let id_len = u32::try_from(writer.len() + UNIQUE_BYTES).expect("the id is a short text");
     out.push(ID_MAGIC);
     out.extend_from_slice(&id_len.to_be_bytes());
     out.extend_from_slice(writer.as_bytes());
     out.extend_from_slice(&unique);
-    out.extend_from_slice(PB_MAGIC);
-    out.extend_from_slice(payload);
     out
 }
 
@@ -270,6 +345,61 @@ pub fn decode_cluster_id(path: &str, data: &[u8]) -> Result<ClusterId> {
 /// What `running` says: when the cluster started, as free text.
 pub fn decode_running(path: &str, data: &[u8]) -> Result<String> {
     Ok(message::<pb::ClusterUp>(path, data)?.start_date)
+}
+
+/// What `running` says of a cluster that started at this time: the text of `java.util.Date`, in UTC.
+pub fn start_date(now_ms: i64) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"]; // 1970 began on a Thursday
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let seconds = now_ms.max(0) / 1000;
+    let (days, time) = (seconds / 86_400, seconds % 86_400);
+    let (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60);
+    let is_leap = |year: i64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    // Years of 365 days are never too few; the correction is the leap days before.
+    let leap_days = |year: i64| (year - 1) / 4 - (year - 1) / 100 + (year - 1) / 400 - 477;
+    let start = |year: i64| (year - 1970) * 365 + leap_days(year);
+    let mut year = 1970 + days / 365;
+    while start(year) > days {
+        year -= 1;
+    }
+    let mut day = days - start(year);
+    let mut month = 0;
+    for length in [31, if is_leap(year) { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30] {
+        if day < length {
+            break;
+        }
+        (day, month) = (day - length, month + 1);
+    }
+    let weekday = DAYS[(days % 7) as usize];
+    format!("{weekday} {} {:02} {hour:02}:{minute:02}:{second:02} UTC {year}", MONTHS[month], day + 1)
+}
+
+/// What a child of `table` says. `hbase:meta` and this mirror number the same states.
+pub fn mirrored_table_state(state: pb::table_state::State) -> pb::DeprecatedTableState {
+    use pb::deprecated_table_state::State as Mirrored;
+    use pb::table_state::State;
+    let state = match state {
+        State::Enabled => Mirrored::Enabled,
+        State::Disabled => Mirrored::Disabled,
+        State::Disabling => Mirrored::Disabling,
+        State::Enabling => Mirrored::Enabling,
+    };
+    pb::DeprecatedTableState { state: state as i32 }
+}
+
+/// What `halcyon/master-epoch` says: a decimal number.
+pub fn encode_epoch(epoch: u64) -> Vec<u8> {
+    epoch.to_string().into_bytes()
+}
+
+pub fn decode_epoch(path: &str, data: &[u8]) -> Result<u64> {
+    let digits = data.len() <= EPOCH_DIGITS_MAX && data.iter().all(u8::is_ascii_digit);
+    let number = std::str::from_utf8(data).ok().filter(|_| digits).and_then(|text| text.parse().ok());
+    number.ok_or_else(|| {
+        let start = &data[..data.len().min(EPOCH_DIGITS_MAX)];
+        Error::corrupt(format!("{path}: \"{}\" is not a decimal number", start.escape_ascii()))
+    })
 }
 
 /// The name of a child of `rs` or `draining`.

@@ -1,4 +1,4 @@
-//! For how long a region server may answer.
+//! For how long a region server may answer, or a master may act.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio::sync::watch;
 /// An end that never comes, so that the clock need not be read.
 const ENDLESS_NS: u64 = u64::MAX;
 
-/// Why a region server is no longer a member of the cluster. This is final: the master takes the server for dead.
+/// Why a server is no longer what its znode says: a member of the cluster, or its active master. This is final.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// The session has ended: nothing was heard of this server for the session timeout.
@@ -22,6 +22,8 @@ pub enum Loss {
     ZnodeDeleted,
     /// Another session has created a znode of the same name.
     ZnodeTaken { session: i64 },
+    /// Another master became active after this one.
+    Deposed,
     /// The server itself has left.
     Left,
 }
@@ -32,6 +34,7 @@ impl fmt::Display for Loss {
             Loss::SessionExpired => f.write_str("its session has expired"),
             Loss::ZnodeDeleted => f.write_str("its znode was deleted by somebody else"),
             Loss::ZnodeTaken { session } => write!(f, "its znode belongs to another session, {session:#x}"),
+            Loss::Deposed => f.write_str("another master became active"),
             Loss::Left => f.write_str("it has left"),
         }
     }

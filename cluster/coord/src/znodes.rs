@@ -9,32 +9,10 @@ use parking_lot::Mutex;
 use prost::Message;
 
 use crate::ZnodeTree;
-use pb::deprecated_table_state::State as MirroredState;
 use pb::table_state::State as TableState;
 
 /// Owner of the znodes that go when the process goes.
 const OWN_SESSION: i64 = 1;
-
-/// Znodes that HBase has and whose absence some tool would complain about; they carry nothing here.
-const EMPTY: &[&str] = &[
-    "backup-masters",
-    "draining",
-    "flush-table-proc/abort",
-    "flush-table-proc/acquired",
-    "flush-table-proc/reached",
-    "namespace/default",
-    "namespace/hbase",
-    "online-snapshot/abort",
-    "online-snapshot/acquired",
-    "online-snapshot/reached",
-    "replication/peers",
-    "replication/rs",
-    "rs",
-    "splitWAL",
-    "switch",
-    "table",
-    "table-lock",
-];
 
 /// The cluster as its clients find it: HBase's znodes below one base path.
 ///
@@ -61,10 +39,15 @@ impl ClusterZnodes {
     /// Panics on a path that [`ZnodePaths::new`] refuses.
     pub fn new(tree: Arc<ZnodeTree>, base: &str, master_port: u16) -> ClusterZnodes {
         let paths = ZnodePaths::new(base).expect("the settings were checked");
-        for name in EMPTY {
+        for name in znode::EMPTY {
             tree.set(&paths.below(name), Bytes::new());
         }
-        ClusterZnodes { tree, paths, writer: format!("master:{master_port}") }
+        let writer = format!("master:{master_port}");
+        for name in znode::NAMESPACES {
+            let data = znode::encode_namespace(&writer, halcyon_env::random_bytes(), name);
+            tree.set(&paths.namespace(name), Bytes::from(data));
+        }
+        ClusterZnodes { tree, paths, writer }
     }
 
     fn set(&self, path: &str, message: &impl Message) {
@@ -114,7 +97,7 @@ impl ClusterZnodes {
     ///
     /// `states` is asked whenever one is read, so that a client that has waited for a change sees it.
     pub fn mirror_tables(&self, states: impl Fn() -> BTreeMap<String, TableState> + Send + Sync + 'static) {
-        let (base, writer) = (self.paths.below("table"), self.writer.clone());
+        let (base, writer) = (self.paths.tables(), self.writer.clone());
         let mirrored: Mutex<BTreeMap<String, TableState>> = Mutex::default();
         self.tree.refresh_before_reads(&base.clone(), move |tree| {
             // The lock comes first: of two threads that read the states, the one with the older must not come last.
@@ -124,21 +107,10 @@ impl ClusterZnodes {
                 tree.remove(&format!("{base}/{name}"));
             }
             for (name, state) in states.iter().filter(|(name, state)| mirrored.get(*name) != Some(*state)) {
-                let message = pb::DeprecatedTableState { state: mirrored_state(*state) as i32 };
-                tree.set(&format!("{base}/{name}"), data(&writer, &message));
+                tree.set(&format!("{base}/{name}"), data(&writer, &znode::mirrored_table_state(*state)));
             }
             *mirrored = states;
         });
-    }
-}
-
-/// The messages of `hbase:meta` and of the mirror number the same states.
-fn mirrored_state(state: TableState) -> MirroredState {
-    match state {
-        TableState::Enabled => MirroredState::Enabled,
-        TableState::Disabled => MirroredState::Disabled,
-        TableState::Disabling => MirroredState::Disabling,
-        TableState::Enabling => MirroredState::Enabling,
     }
 }
 
@@ -146,6 +118,7 @@ fn mirrored_state(state: TableState) -> MirroredState {
 mod tests {
     use halcyon_env::SystemClock;
     use halcyon_proto::PB_MAGIC;
+    use pb::deprecated_table_state::State as MirroredState;
 
     use super::*;
 

@@ -25,6 +25,7 @@ use crate::session::{Session, keep};
 use crate::znodes::SessionZnodes;
 
 /// A cluster whose servers find each other by ZooKeeper: a session, and a view of HBase's znodes that follows them.
+/// A region server joins ([`Coordinator::join`]); a master stands for election ([`ZooKeeperCluster::stand`]).
 ///
 /// Everything runs on a thread of its own, which a busy server does not delay. Methods may be called from any runtime.
 ///
@@ -54,7 +55,7 @@ impl Drop for OwnRuntime {
 
 /// Runs futures on the thread of the session.
 #[derive(Clone)]
-pub(crate) struct Runner(Handle);
+pub(crate) struct Runner(pub(crate) Handle);
 
 impl Runner {
     pub(crate) async fn run<T: Send + 'static>(
@@ -114,6 +115,11 @@ impl ZooKeeperCluster {
         for kind in BarrierKind::ALL {
             tasks.spawn_on(procedures::follow(participant.clone(), kind), &self.runner.0);
         }
+    }
+
+    /// What a master that stands for election needs.
+    pub(crate) fn parts(&self) -> (Arc<Session>, Arc<dyn Clock>, Runner) {
+        (self.session.clone(), self.clock.clone(), self.runner.clone())
     }
 
     /// The session timeout that ZooKeeper granted.

@@ -20,8 +20,6 @@ use crate::znodes::{read_children, read_data};
 
 /// After an error, before the next attempt.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Its children are the masters that wait to become active.
-const BACKUP_MASTERS: &str = "backup-masters";
 /// More replicas of `hbase:meta` than anybody has; further znodes are not read.
 const META_REPLICAS_MAX: usize = 16;
 
@@ -41,7 +39,7 @@ pub(crate) fn follow_cluster(
     tasks.spawn_on(follow(session.clone(), part, running), runtime);
     let part = Data { path: paths.master(), decode: ActiveMaster::decode };
     tasks.spawn_on(follow(session.clone(), part, master), runtime);
-    let backups = Servers(paths.below(BACKUP_MASTERS));
+    let backups = Servers(paths.backup_masters());
     tasks.spawn_on(follow(session.clone(), backups, backup_masters), runtime);
     tasks.spawn_on(follow(session.clone(), Servers(paths.region_servers()), region_servers), runtime);
     tasks.spawn_on(follow(session.clone(), Servers(paths.draining()), draining), runtime);

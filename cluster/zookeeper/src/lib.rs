@@ -9,15 +9,19 @@
 //!   ended when a server of ZooKeeper's says so, and not before.
 //! - **A deadline on every call**, and errors that say what was asked of whom.
 //! - **A view of the cluster** (`follow.rs`): the active master, where `hbase:meta` is, the region servers.
-//! - **A lease** (`member.rs`). A server that was frozen learns late that its session has expired, and others serve its
+//! - **A lease** (`own.rs`, `member.rs`). A server that was frozen learns late that its session has expired, and others serve its
 //!   regions already. So a server answers while its lease is valid: for two thirds of the session timeout from the last question
 //!   that ZooKeeper has answered, by a clock that counts suspended time. See [`halcyon_coord::Lease`].
 //!
+//! - **The election of a master** (`election.rs`) and what only the active master writes (`leadership.rs`). Each write is refused
+//!   by ZooKeeper once another master has become active.
 //! - **Procedures of HBase's master** that are coordinated through znodes (`procedures.rs`): snapshots and flushes for clients
 //!   before 2.6.
 //!
 //! A lost session is final for a server under HBase's master: that master recovers the server's logs and assigns its regions, and
 //! refuses every later report. The server then has to leave without touching its regions.
+//!
+//! A master has to leave as well when its lease is lost. What it did before counts; what it does after that is refused.
 //!
 //! Not supported: Kerberos, digest authentication and TLS to ZooKeeper.
 //!
@@ -25,13 +29,19 @@
 //! `make zookeeper-test`.
 
 mod cluster;
+mod election;
 mod follow;
+mod leadership;
 mod member;
+mod own;
 mod procedures;
 mod session;
 mod settings;
+mod transaction;
 mod znodes;
 
 pub use cluster::ZooKeeperCluster;
+pub use election::Candidate;
+pub use leadership::Leadership;
 pub use settings::ZooKeeperSettings;
 pub use zookeeper_client::SessionInfo;

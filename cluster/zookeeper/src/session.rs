@@ -145,7 +145,12 @@ impl Session {
         let mut last = "ZooKeeper has not answered".to_string();
         while let Ok(client) = timeout_at(deadline, self.client()).await {
             let client = client.map_err(|ended| self.ended_error(what, ended))?;
-            match timeout_at(deadline, ask(client)).await {
+            let answered = tokio::select! {
+                answered = timeout_at(deadline, ask(client)) => answered,
+                // The library closes a session when no call has its client any more.
+                ended = self.ended() => return Err(self.ended_error(what, ended)),
+            };
+            match answered {
                 Ok(Ok(answer)) => return Ok(Answer::Done(answer)),
                 Ok(Err(zk::Error::NoNode)) => return Ok(Answer::NoNode),
                 Ok(Err(zk::Error::NodeExists)) => return Ok(Answer::NodeExists),
@@ -165,7 +170,7 @@ impl Session {
         }
     }
 
-    fn error(&self, kind: ErrorKind, what: &str, why: &str) -> Error {
+    pub(crate) fn error(&self, kind: ErrorKind, what: &str, why: &str) -> Error {
         Error::new(kind, format!("{}: {what}: {why}", self.settings))
     }
 

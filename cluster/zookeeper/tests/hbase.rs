@@ -74,6 +74,7 @@ async fn znodes_are_those_of_hbase() {
     assert_eq!(servers, [meta[0].server.clone()]);
     assert_eq!(view.draining.seen(), Seen::Present(Vec::new()));
     compare_region_server(&client, &paths, &servers[0]).await;
+    a_master_waits(&cluster, &client, &paths, clock.now_ms()).await;
     master_sees_us(&cluster, &client, &paths, clock.now_ms()).await;
     cluster.close().await;
 }
@@ -96,6 +97,42 @@ async fn compare_region_server(client: &zk::Client, paths: &ZnodePaths, server: 
     let (acls, stat) = client.get_acl(&path).await.unwrap();
     assert_eq!(acls, zk::Acls::anyone_all().to_vec());
     assert_ne!(stat.ephemeral_owner, 0);
+}
+
+/// A master of ours waits beside HBase's. What it would make is what HBase's master has made, and more.
+async fn a_master_waits(
+    cluster: &ZooKeeperCluster,
+    client: &zk::Client,
+    paths: &ZnodePaths,
+    start_code: i64,
+) {
+    let mut more = Vec::new();
+    for name in znode::EMPTY {
+        match client.get_data(&paths.below(name)).await {
+            Ok((data, _)) => assert_eq!(data.len(), 0, "{name} has data"),
+            Err(_) => more.push(*name),
+        }
+    }
+    println!("HBase has not made {more:?}");
+    for name in client.list_children(paths.base()).await.unwrap() {
+        let known = znode::EMPTY.iter().any(|empty| empty.split('/').next() == Some(&name));
+        let full = ["hbaseid", "master", "meta-region-server", "running"].contains(&name.as_str());
+        assert!(known || full, "{name} is not known");
+    }
+    for name in znode::NAMESPACES {
+        let path = paths.namespace(name);
+        let theirs = data(client, &path).await;
+        let (writer, unique) = id(&path, &theirs);
+        assert_eq!(znode::encode_namespace(&writer, unique, name), theirs);
+    }
+    let own = ServerName::new("localhost", 2, start_code);
+    let candidate = cluster.stand(&own, 0).await.unwrap();
+    let elected = tokio::time::timeout(Duration::from_secs(1), candidate.elected()).await;
+    assert!(elected.is_err(), "HBase's master is the active one");
+    let mut backups = cluster.view().backup_masters.clone();
+    backups.wait_for(LIMIT, |seen| *seen == [own.clone()]).await.unwrap();
+    let (acls, stat) = client.get_acl(&paths.backup_master(&own)).await.unwrap();
+    assert_eq!((acls, stat.ephemeral_owner), (zk::Acls::anyone_all().to_vec(), cluster.session().id().0));
 }
 
 /// HBase's master notices our znode and reads its bytes.

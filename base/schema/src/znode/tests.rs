@@ -25,6 +25,55 @@ fn names_are_those_of_hbase() {
 }
 
 #[test]
+fn names_of_a_master_are_those_of_hbase() {
+    let (paths, server) = (paths(), server());
+    assert_eq!(paths.backup_master(&server), format!("{}/{server}", paths.backup_masters()));
+    assert_eq!(paths.backup_masters(), "/hbase/backup-masters");
+    assert_eq!(paths.draining_server(&server), format!("/hbase/draining/{server}"));
+    assert_eq!((paths.tables(), paths.table("n:t")), ("/hbase/table".into(), "/hbase/table/n:t".into()));
+    assert_eq!(paths.master_epoch(), "/hbase/halcyon/master-epoch");
+}
+
+#[test]
+fn a_start_date_is_that_of_java() {
+    // Each is `TZ=UTC LC_ALL=C date --date=@SECONDS '+%a %b %d %H:%M:%S %Z %Y'`.
+    for (seconds, text) in [
+        (0, "Thu Jan 01 00:00:00 UTC 1970"),
+        (68_255_999, "Tue Feb 29 23:59:59 UTC 1972"),
+        (68_256_000, "Wed Mar 01 00:00:00 UTC 1972"),
+        (94_694_399, "Sun Dec 31 23:59:59 UTC 1972"),
+        (94_694_400, "Mon Jan 01 00:00:00 UTC 1973"),
+        (951_782_400, "Tue Feb 29 00:00:00 UTC 2000"),
+        (978_307_199, "Sun Dec 31 23:59:59 UTC 2000"),
+        (1_700_000_000, "Tue Nov 14 22:13:20 UTC 2023"),
+        (1_798_761_599, "Thu Dec 31 23:59:59 UTC 2026"),
+        (4_107_542_400, "Mon Mar 01 00:00:00 UTC 2100"),
+    ] {
+        assert_eq!(start_date(seconds * 1000 + 999), text);
+    }
+}
+
+#[test]
+fn a_namespace_has_an_id_and_no_magic() {
+    let data = encode_namespace("master:17402", [7; 8], "default");
+    assert_eq!(data, b"\xff\0\0\0\x14master:17402\x07\x07\x07\x07\x07\x07\x07\x07\n\x07default");
+}
+
+#[test]
+fn an_epoch_is_a_decimal_number() {
+    for epoch in [0, 1, 42, u64::MAX] {
+        assert_eq!(decode_epoch("/e", &encode_epoch(epoch)).unwrap(), epoch);
+    }
+    for bad in ["", "x", "-1", "+1", " 1", "1\n", "18446744073709551616", "000000000000000000001"] {
+        let error = decode_epoch("/hbase/halcyon/master-epoch", bad.as_bytes()).unwrap_err().to_string();
+        assert!(error.contains("/hbase/halcyon/master-epoch: \""), "{error}");
+        assert!(error.contains("is not a decimal number"), "{error}");
+    }
+    assert!(decode_epoch("/e", b"\xff\xff").unwrap_err().to_string().contains(r"\xff\xff"));
+    assert!(decode_epoch("/e", &[0; 100_000]).unwrap_err().to_string().len() < 200);
+}
+
+#[test]
 fn procedures_are_where_hbase_has_them() {
     let paths = paths().procedures("online-snapshot");
     assert_eq!(paths.instances(), "/hbase/online-snapshot/acquired");
@@ -174,6 +223,7 @@ fn damaged_znodes_never_panic() {
             MetaLocation::decode(path, 0, &data).map(drop),
             decode_cluster_id(path, &data).map(drop),
             decode_running(path, &data).map(drop),
+            decode_epoch(path, &data).map(drop),
             message::<pb::RegionServerInfo>(path, &data).map(drop),
         ];
         for error in answers.into_iter().filter_map(Result::err) {

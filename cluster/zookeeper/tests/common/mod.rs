@@ -126,15 +126,26 @@ pub struct MemberProcess {
 
 impl MemberProcess {
     pub fn start(base: &str, server: &ServerName, session_timeout: Duration) -> MemberProcess {
+        MemberProcess::start_as("member_process", "joined", base, server, session_timeout)
+    }
+
+    /// Runs the test of this name, until it writes a line that begins like `ready`.
+    pub fn start_as(
+        test: &str,
+        ready: &str,
+        base: &str,
+        server: &ServerName,
+        session_timeout: Duration,
+    ) -> MemberProcess {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "member_process", "--ignored", "--nocapture"])
+            .args(["--exact", test, "--ignored", "--nocapture"])
             .env(MEMBER, format!("{base} {server} {}", session_timeout.as_millis()))
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         let mut process = MemberProcess { child, output };
-        process.read_until("joined");
+        process.read_until(ready);
         process
     }
 

@@ -1,0 +1,353 @@
+//! Which of several masters is the active one.
+//!
+//! ```text
+//! backup-masters/<server>    ephemeral; a master that waits
+//! master                     ephemeral; the active master
+//! halcyon/master-epoch       how often a master of Halcyon became active, as decimal text
+//! ```
+//!
+//! A master becomes active by one transaction: it creates `master`, raises the epoch and deletes its znode below
+//! `backup-masters`. So a leadership is known by two numbers that are equal: the transaction that created `master` and the
+//! one that last wrote the epoch. A master whose answer was lost finds its leadership by them.
+//!
+//! HBase's masters take part: they create the same znodes with the same bytes. They do not raise the epoch.
+//!
+//! What must hold: the epoch grows with every master that becomes active, and it never goes back. The znode must not be deleted
+//! while masters run. If it holds something else than a number, no master becomes active.
+//!
+//! Checked against `ActiveMasterManager` and `ZKWatcher.createBaseZNodes` of HBase 2.6.4.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use halcyon_cell::{Error, ErrorKind, Result};
+use halcyon_coord::{Lease, LeaseState};
+use halcyon_env::Clock;
+use halcyon_schema::ServerName;
+use halcyon_schema::znode::{self, ActiveMaster};
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tracing::{info, warn};
+use zookeeper_client as zk;
+
+use crate::cluster::{Runner, ZooKeeperCluster};
+use crate::leadership::{Leadership, Raised};
+use crate::own::{OwnZnode, read_owner};
+use crate::session::{Answer, Session};
+use crate::transaction::{Outcome, Write, commit};
+use crate::znodes::{Created, SessionZnodes, Znodes, read_data};
+
+/// After an error, before the next attempt.
+const PAUSE: Duration = Duration::from_millis(500);
+/// After a transaction that came too late, before the next attempt.
+const SHORT_PAUSE: Duration = Duration::from_millis(50);
+/// The znode below `backup-masters` may be that of an earlier session, or vanish; so often it is created again.
+const ATTEMPTS_MAX: usize = 8;
+
+/// A master that takes part in the election.
+///
+/// Elections run on the thread of the session. A candidate that is dropped takes part no longer, but stays active if it was
+/// elected, until [`Leadership::resign`] or the end of the session.
+///
+/// *Thread safety*: of several calls of [`Candidate::elected`], one waits for the other.
+pub struct Candidate {
+    standing: Standing,
+    runner: Runner,
+    election: Mutex<Election>,
+}
+
+/// What this candidate does. The set holds one election at most.
+#[derive(Default)]
+struct Election {
+    running: JoinSet<Result<Leadership>>,
+    won: Option<Leadership>,
+}
+
+/// A candidate as its tasks know it.
+#[derive(Clone)]
+pub(crate) struct Standing {
+    pub(crate) session: Arc<Session>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) runner: Runner,
+    pub(crate) master: ActiveMaster,
+}
+
+impl ZooKeeperCluster {
+    /// Makes `master` known as one that waits to become active. Znodes of HBase that are missing are created.
+    pub async fn stand(&self, master: &ServerName, info_port: u16) -> Result<Candidate> {
+        let (session, clock, runner) = self.parts();
+        let master = ActiveMaster { server: master.clone(), info_port };
+        let standing = Standing { session, clock, runner: runner.clone(), master };
+        let begins = standing.clone();
+        let begun = async move {
+            begins.create_base().await?;
+            begins.create_backup().await
+        };
+        runner.clone().run(begun).await?;
+        Ok(Candidate { standing, runner, election: Mutex::default() })
+    }
+}
+
+impl Candidate {
+    /// Waits until this master is the active one. While it is, each call gives the same leadership. After a loss it stands again.
+    ///
+    /// An error of kind `Expired`: the session has ended. `Corrupt`: the epoch cannot be read.
+    ///
+    /// Cancel safe: the election continues, and the next call waits for it.
+    pub async fn elected(&self) -> Result<Leadership> {
+        let mut election = self.election.lock().await;
+        if let Some(leadership) = &election.won
+            && !matches!(leadership.lease().state(), LeaseState::Lost(_))
+        {
+            return Ok(leadership.clone());
+        }
+        election.won = None;
+        if election.running.is_empty() {
+            election.running.spawn_on(self.standing.clone().run(), &self.runner.0);
+        }
+        let elected = match election.running.join_next().await.expect("an election is running") {
+            Ok(elected) => elected,
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            Err(_) => Err(Error::new(ErrorKind::Stopping, "the session with ZooKeeper was closed")),
+        };
+        election.won = elected.as_ref().ok().cloned();
+        elected
+    }
+}
+
+/// What an attempt to become active has come to.
+enum Attempt {
+    Elected(Leadership),
+    /// Something has changed meanwhile.
+    Again,
+    /// Another master is active, until the watch fires.
+    Wait(zk::OneshotWatcher),
+}
+
+/// What an election need not do twice.
+#[derive(Default)]
+struct Progress {
+    /// The znode below `backup-masters` is there.
+    is_listed: bool,
+    /// The transaction that last wrote the znode of another master, which is in the log.
+    logged: Option<i64>,
+}
+
+impl Standing {
+    /// Runs until this master is active, or can never be.
+    async fn run(self) -> Result<Leadership> {
+        let mut progress = Progress::default();
+        loop {
+            match self.attempt(&mut progress).await {
+                Ok(Attempt::Elected(leadership)) => return Ok(leadership),
+                Ok(Attempt::Again) => sleep(SHORT_PAUSE).await,
+                Ok(Attempt::Wait(changed)) => tokio::select! {
+                    // Should a watch be lost, the cluster must not be without a master for long.
+                    _ = timeout(self.session.timeout(), changed.changed()) => {}
+                    _ = self.session.ended() => {}
+                },
+                // ZooKeeper is away, for example; the session may live.
+                Err(error) if matches!(error.kind(), ErrorKind::Io | ErrorKind::Busy) => {
+                    warn!("{error}");
+                    sleep(PAUSE).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn attempt(&self, progress: &mut Progress) -> Result<Attempt> {
+        let (at, path) = (self.session.settings(), self.session.settings().paths.master());
+        // The epoch comes first: if it is still the same later, no other master of Halcyon became active.
+        let (epoch, version) = self.read_epoch().await?;
+        let (found, changed) = read_data(&self.session, &path).await?;
+        let Some((data, stat)) = found else { return self.become_active(epoch, version).await };
+        if stat.ephemeral_owner == self.session.id() {
+            return self.take_up().await;
+        }
+        let active = ActiveMaster::decode(&path, &data);
+        if let Ok(active) = &active
+            && self.is_earlier_life(&active.server)
+        {
+            info!("{at}: {path} names {}, an earlier life of this master; deleting it", active.server);
+            self.delete_master(version).await?;
+            return Ok(Attempt::Again);
+        }
+        if !progress.is_listed {
+            self.create_backup().await?;
+            progress.is_listed = true;
+        }
+        if progress.logged.replace(stat.mzxid) != Some(stat.mzxid) {
+            self.log_active(active, &stat);
+        }
+        Ok(Attempt::Wait(changed))
+    }
+
+    fn log_active(&self, active: Result<ActiveMaster>, stat: &zk::Stat) {
+        let (at, waits) = (self.session.settings(), &self.master.server);
+        match active {
+            Ok(active) => info!("{at}: {} is the active master; {waits} waits", active.server),
+            Err(error) => warn!("{at}: {error}; {waits} waits until it is gone"),
+        }
+        if stat.ephemeral_owner == 0 {
+            warn!("{at}: the znode of the active master belongs to no session; delete it if no master runs");
+        }
+    }
+
+    /// Whether this process, or one before it at the same address, wrote the name. One that began later is none of them.
+    fn is_earlier_life(&self, active: &ServerName) -> bool {
+        let own = &self.master.server;
+        active.host == own.host && active.port == own.port && active.start_code <= own.start_code
+    }
+
+    async fn become_active(&self, epoch: u64, version: i32) -> Result<Attempt> {
+        let paths = &self.session.settings().paths;
+        let next = epoch
+            .checked_add(1)
+            .ok_or_else(|| Error::corrupt(format!("{}: {epoch} cannot be raised", paths.master_epoch())))?;
+        let backup = paths.backup_master(&self.master.server);
+        let writes = [
+            Write::Create { path: paths.master(), data: self.data(), mode: zk::CreateMode::Ephemeral },
+            Write::Set {
+                path: paths.master_epoch(),
+                data: znode::encode_epoch(next),
+                version: Some(version),
+            },
+            Write::Delete { path: backup.clone(), version: None },
+        ];
+        let what = format!("create {} with epoch {next}", paths.master());
+        match commit(&self.session, &what, &writes).await? {
+            Outcome::Done => self.take_up().await,
+            // Another master was faster, or an earlier attempt was carried out.
+            Outcome::Refused { index: 0, why: zk::Error::NodeExists }
+            | Outcome::Refused { index: 1, why: zk::Error::BadVersion | zk::Error::NoNode } => {
+                Ok(Attempt::Again)
+            }
+            Outcome::Refused { index: 2, why: zk::Error::NoNode } => {
+                info!("{}: {backup} was deleted; creating it again", self.session.settings());
+                self.create_backup().await?;
+                Ok(Attempt::Again)
+            }
+            Outcome::Refused { why, .. } => Err(self.session.error(ErrorKind::Io, &what, &why.to_string())),
+        }
+    }
+
+    /// The leadership of the `master` znode that this session owns.
+    ///
+    /// Again if it is gone, or the epoch was written by others since. Then the znode is deleted, because it would keep every
+    /// master from becoming active.
+    async fn take_up(&self) -> Result<Attempt> {
+        let (at, paths) = (self.session.settings(), &self.session.settings().paths);
+        let lease = Arc::new(Lease::new(self.master.server.clone(), self.clock.clone()));
+        let Some(own) = OwnZnode::find(&self.session, paths.master(), &lease, &*self.clock).await? else {
+            return Ok(Attempt::Again);
+        };
+        let path = paths.master_epoch();
+        let ask = |client: zk::Client| {
+            let path = &path;
+            async move { client.get_data(path).await }
+        };
+        let Answer::Done((data, stat)) = self.session.call(&format!("read {path}"), ask).await? else {
+            return Err(self.session.error(ErrorKind::Corrupt, "read the epoch", &format!("{path} is gone")));
+        };
+        if stat.mzxid != own.created {
+            warn!("{at}: {path} was written by others than this active master; it gives up {}", own.path);
+            self.delete_master(stat.version).await?;
+            return Ok(Attempt::Again);
+        }
+        let epoch = znode::decode_epoch(&path, &data)?;
+        info!("{at}: {} is the active master, with epoch {epoch}", self.master.server);
+        tokio::spawn(own.clone().renewals(lease.clone(), self.clock.clone()));
+        let raised = Raised { epoch, version: stat.version };
+        Ok(Attempt::Elected(Leadership::new(self.clone(), own, lease, raised)))
+    }
+
+    /// Deletes `master` if the epoch has this version still.
+    async fn delete_master(&self, version: i32) -> Result<()> {
+        let paths = &self.session.settings().paths;
+        let writes = [
+            Write::Check { path: paths.master_epoch(), version: Some(version) },
+            Write::Delete { path: paths.master(), version: None },
+        ];
+        // Whatever is refused here is looked at again.
+        commit(&self.session, &format!("delete {}", paths.master()), &writes).await.map(drop)
+    }
+
+    /// The epoch and the version of its znode, which is created if it is missing.
+    async fn read_epoch(&self) -> Result<(u64, i32)> {
+        let path = self.session.settings().paths.master_epoch();
+        for _ in 0..ATTEMPTS_MAX {
+            let ask = |client: zk::Client| {
+                let path = &path;
+                async move { client.get_data(path).await }
+            };
+            if let Answer::Done((data, stat)) = self.session.call(&format!("read {path}"), ask).await? {
+                return Ok((znode::decode_epoch(&path, &data)?, stat.version));
+            }
+            self.create_persistent(&path, &znode::encode_epoch(0)).await?;
+        }
+        Err(self.session.error(ErrorKind::Busy, "read the epoch", &format!("{path} comes and goes")))
+    }
+
+    /// What `master` and the znode below `backup-masters` say.
+    pub(crate) fn data(&self) -> Vec<u8> {
+        znode::encode(&self.writer(), halcyon_env::random_bytes(), &self.master.to_pb())
+    }
+
+    /// Who writes, as HBase's master says it.
+    pub(crate) fn writer(&self) -> String {
+        format!("master:{}", self.master.server.port)
+    }
+
+    async fn create_base(&self) -> Result<()> {
+        let paths = &self.session.settings().paths;
+        for name in znode::EMPTY {
+            self.create_persistent(&paths.below(name), b"").await?;
+        }
+        for name in znode::NAMESPACES {
+            let data = znode::encode_namespace(&self.writer(), halcyon_env::random_bytes(), name);
+            self.create_persistent(&paths.namespace(name), &data).await?;
+        }
+        Ok(())
+    }
+
+    /// Creates a znode and its parents, those of them that are missing.
+    async fn create_persistent(&self, path: &str, data: &[u8]) -> Result<()> {
+        let znodes = SessionZnodes(self.session.clone());
+        if znodes.create(path, data).await? != Created::NoParent {
+            return Ok(());
+        }
+        for (end, _) in path.match_indices('/').skip(1) {
+            znodes.create(&path[..end], b"").await?;
+        }
+        znodes.create(path, data).await.map(drop)
+    }
+
+    /// Creates the znode below `backup-masters`.
+    async fn create_backup(&self) -> Result<()> {
+        let path = self.session.settings().paths.backup_master(&self.master.server);
+        let (data, options) = (self.data(), zk::CreateMode::Ephemeral.with_acls(zk::Acls::anyone_all()));
+        for _ in 0..ATTEMPTS_MAX {
+            let ask = |client: zk::Client| {
+                let (path, data, options) = (&path, &data, &options);
+                async move { client.create(path, data, options).await.map(drop) }
+            };
+            match self.session.call(&format!("create {path}"), ask).await? {
+                Answer::Done(()) => return Ok(()),
+                Answer::NoNode => self.create_base().await?,
+                // The name has the start code of this process: the znode is its own, perhaps of a session that was lost.
+                Answer::NodeExists => match read_owner(&self.session, &path).await? {
+                    Some(owner) if owner == self.session.id() => return Ok(()),
+                    Some(_) => {
+                        self.session
+                            .call(&format!("delete {path}"), |client| client.delete(&path, None))
+                            .await?;
+                    }
+                    None => {}
+                },
+            }
+        }
+        Err(self.session.error(ErrorKind::Busy, "stand for election", &format!("{path} comes and goes")))
+    }
+}

@@ -1,0 +1,323 @@
+//! What the active master writes.
+//!
+//! Each write is a transaction that checks the epoch first. Another master that becomes active raises the epoch, so ZooKeeper
+//! refuses every later write of this one, also of one that was frozen and knows nothing yet. The transaction also checks that
+//! there is a `master` znode.
+//!
+//! Every write may be made twice: an answer that is lost is asked for again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use halcyon_cell::{Error, ErrorKind, Result};
+use halcyon_coord::{Lease, LeaseState, Loss};
+use halcyon_proto::pb;
+use halcyon_schema::znode::{self, MetaLocation};
+use halcyon_schema::{ClusterId, ServerName};
+use pb::table_state::State as TableState;
+use tokio::sync::Mutex;
+use tracing::{info, warn};
+use zookeeper_client as zk;
+
+use crate::election::Standing;
+use crate::own::{OwnZnode, read_owner};
+use crate::transaction::{Outcome, Write, commit};
+use crate::znodes::{read_children, read_data};
+
+/// Checks that every transaction begins with.
+const CHECKS: usize = 2;
+/// Writes of one transaction. Their names and data are far less than the megabyte that ZooKeeper takes at once.
+const BATCH_MAX: usize = 100;
+/// A znode that others create and delete at the same time is written so often.
+const ATTEMPTS_MAX: usize = 8;
+
+/// This master is the active one. Cheap to clone.
+///
+/// The leadership ends by [`Leadership::resign`], with the session, or when the `master` znode is deleted. The lease tells of it.
+/// Dropping does not end it.
+///
+/// *Thread safety*: all methods may be called from any thread and any runtime. A write that was begun is made although its
+/// future is dropped.
+#[derive(Clone)]
+pub struct Leadership(Arc<Inner>);
+
+struct Inner {
+    standing: Standing,
+    own: OwnZnode,
+    lease: Arc<Lease>,
+    raised: Raised,
+    /// The states of tables that this master has written; `None` before the first time and after an error. Held while they are
+    /// written, so that of two calls the later one counts.
+    mirrored: Mutex<Option<BTreeMap<String, TableState>>>,
+}
+
+/// The epoch as this master has raised it.
+#[derive(Clone, Copy)]
+pub(crate) struct Raised {
+    pub(crate) epoch: u64,
+    /// Of the data of the znode: every other write changes it.
+    pub(crate) version: i32,
+}
+
+impl Leadership {
+    pub(crate) fn new(standing: Standing, own: OwnZnode, lease: Arc<Lease>, raised: Raised) -> Leadership {
+        assert!(raised.version > 0, "the znode was created with epoch 0 and then raised");
+        Leadership(Arc::new(Inner { standing, own, lease, raised, mirrored: Mutex::default() }))
+    }
+
+    /// How many masters became active before this one and it. Grows with each of them.
+    pub fn epoch(&self) -> u64 {
+        self.0.raised.epoch
+    }
+
+    /// Valid while the `master` znode is ours and ZooKeeper answers.
+    pub fn lease(&self) -> &Arc<Lease> {
+        &self.0.lease
+    }
+
+    /// `hbaseid`.
+    pub async fn publish_cluster_id(&self, id: &ClusterId) -> Result<()> {
+        let message = pb::ClusterId { cluster_id: id.0.clone() };
+        self.run(move |inner| async move {
+            let path = inner.own.session.settings().paths.cluster_id();
+            let data = inner.encode(&message);
+            inner.put(path, data).await
+        })
+        .await
+    }
+
+    /// `running`: the cluster is up. If it is already, the time of its start stays.
+    pub async fn publish_running(&self) -> Result<()> {
+        self.run(|inner| async move { inner.publish_running().await }).await
+    }
+
+    /// Deletes `running`: the cluster is to stop as a whole.
+    pub async fn remove_running(&self) -> Result<()> {
+        self.run(|inner| async move { inner.remove(inner.own.session.settings().paths.running()).await })
+            .await
+    }
+
+    /// `meta-region-server`: who has `hbase:meta` open.
+    pub async fn publish_meta(&self, server: &ServerName) -> Result<()> {
+        let location = MetaLocation { replica: 0, server: server.clone(), is_open: true };
+        self.run(move |inner| async move {
+            let path = inner.own.session.settings().paths.meta(0);
+            let data = inner.encode(&location.to_pb());
+            inner.put(path, data).await
+        })
+        .await
+    }
+
+    /// `draining/<server>`: whether a region server gets no more regions.
+    pub async fn set_draining(&self, server: &ServerName, is_draining: bool) -> Result<()> {
+        let server = server.clone();
+        self.run(move |inner| async move {
+            let path = inner.own.session.settings().paths.draining_server(&server);
+            if is_draining { inner.create_empty(path).await } else { inner.remove(path).await }
+        })
+        .await
+    }
+
+    /// `table/<name>`: the states of all tables, for clients of HBase 1. Znodes of tables that are not in `states` are deleted.
+    ///
+    /// Only what has changed since the last call is written. After an error some of it may have been.
+    pub async fn publish_table_states(&self, states: &BTreeMap<String, TableState>) -> Result<()> {
+        let states = states.clone();
+        self.run(move |inner| async move { inner.publish_table_states(states).await }).await
+    }
+
+    /// Gives the leadership up, so that a master that waits becomes active at once. The lease is lost whether or not ZooKeeper
+    /// answers.
+    pub async fn resign(&self) -> Result<()> {
+        self.0.lease.lose(Loss::Left);
+        self.run(|inner| async move { inner.delete_master().await }).await
+    }
+
+    /// Runs on the thread of the session.
+    async fn run<F>(&self, work: impl FnOnce(Arc<Inner>) -> F) -> Result<()>
+    where
+        F: Future<Output = Result<()>> + Send + 'static,
+    {
+        self.0.standing.runner.clone().run(work(self.0.clone())).await
+    }
+}
+
+impl Inner {
+    fn encode(&self, message: &impl prost::Message) -> Vec<u8> {
+        znode::encode(&self.standing.writer(), halcyon_env::random_bytes(), message)
+    }
+
+    /// Makes these writes if this master is the active one. The index of a refusal is that in `writes`.
+    async fn write(&self, what: &str, writes: &[Write]) -> Result<Outcome> {
+        if let LeaseState::Lost(loss) = self.lease.state() {
+            return Err(self.lost_error(what, &loss));
+        }
+        let mut all = self.checks().to_vec();
+        assert_eq!(all.len(), CHECKS);
+        all.extend_from_slice(writes);
+        let outcome = commit(&self.own.session, what, &all).await;
+        if outcome.as_ref().is_err_and(|error| error.kind() == ErrorKind::Expired) {
+            self.lease.lose(Loss::SessionExpired);
+        }
+        let loss = match outcome? {
+            Outcome::Refused { index: 0, why: zk::Error::BadVersion | zk::Error::NoNode } => Loss::Deposed,
+            Outcome::Refused { index: 1, why: zk::Error::NoNode } => Loss::ZnodeDeleted,
+            Outcome::Refused { index, why } if index < CHECKS => {
+                return Err(self.own.session.error(ErrorKind::Io, what, &why.to_string()));
+            }
+            Outcome::Refused { index, why } => return Ok(Outcome::Refused { index: index - CHECKS, why }),
+            Outcome::Done => return Ok(Outcome::Done),
+        };
+        let error = self.lost_error(what, &loss);
+        warn!("{error}");
+        self.lease.lose(loss);
+        Err(error)
+    }
+
+    /// Both fail when another master became active. The second fails as soon as the znode is gone, before that.
+    fn checks(&self) -> [Write; CHECKS] {
+        let epoch = self.own.session.settings().paths.master_epoch();
+        [
+            Write::Check { path: epoch, version: Some(self.raised.version) },
+            Write::Check { path: self.own.path.clone(), version: None },
+        ]
+    }
+
+    fn lost_error(&self, what: &str, loss: &Loss) -> Error {
+        let why = format!("{} is not the active master any more: {loss}", self.lease.server());
+        self.own.session.error(ErrorKind::Expired, what, &why)
+    }
+
+    fn refused(&self, what: &str, why: &zk::Error) -> Error {
+        self.own.session.error(ErrorKind::Io, what, &why.to_string())
+    }
+
+    /// Sets a znode's data; creates it if there is none.
+    async fn put(&self, path: String, data: Vec<u8>) -> Result<()> {
+        let what = format!("write {path}");
+        for _ in 0..ATTEMPTS_MAX {
+            let set = Write::Set { path: path.clone(), data: data.clone(), version: None };
+            match self.write(&what, &[set]).await? {
+                Outcome::Done => return Ok(()),
+                Outcome::Refused { why: zk::Error::NoNode, .. } => {}
+                Outcome::Refused { why, .. } => return Err(self.refused(&what, &why)),
+            }
+            let mode = zk::CreateMode::Persistent;
+            let create = Write::Create { path: path.clone(), data: data.clone(), mode };
+            match self.write(&what, &[create]).await? {
+                Outcome::Done => return Ok(()),
+                Outcome::Refused { why: zk::Error::NodeExists, .. } => {}
+                Outcome::Refused { why, .. } => return Err(self.refused(&what, &why)),
+            }
+        }
+        Err(self.own.session.error(ErrorKind::Busy, &what, "the znode comes and goes"))
+    }
+
+    async fn create_empty(&self, path: String) -> Result<()> {
+        let what = format!("create {path}");
+        let create = Write::Create { path, data: Vec::new(), mode: zk::CreateMode::Persistent };
+        match self.write(&what, &[create]).await? {
+            Outcome::Done | Outcome::Refused { why: zk::Error::NodeExists, .. } => Ok(()),
+            Outcome::Refused { why, .. } => Err(self.refused(&what, &why)),
+        }
+    }
+
+    async fn remove(&self, path: String) -> Result<()> {
+        let what = format!("delete {path}");
+        match self.write(&what, &[Write::Delete { path, version: None }]).await? {
+            Outcome::Done | Outcome::Refused { why: zk::Error::NoNode, .. } => Ok(()),
+            Outcome::Refused { why, .. } => Err(self.refused(&what, &why)),
+        }
+    }
+
+    async fn publish_running(&self) -> Result<()> {
+        let path = self.own.session.settings().paths.running();
+        let (found, _) = read_data(&self.own.session, &path).await?;
+        if found.is_some_and(|(data, _)| znode::decode_running(&path, &data).is_ok()) {
+            return self.write(&format!("check {path}"), &[]).await.map(drop);
+        }
+        let start_date = znode::start_date(self.standing.clock.now_ms());
+        let data = self.encode(&pb::ClusterUp { start_date });
+        self.put(path, data).await
+    }
+
+    async fn publish_table_states(&self, states: BTreeMap<String, TableState>) -> Result<()> {
+        let mut mirrored = self.mirrored.lock().await;
+        for _ in 0..ATTEMPTS_MAX {
+            let known = match mirrored.take() {
+                Some(known) => known.into_iter().map(|(name, state)| (name, Some(state))).collect(),
+                None => self.mirrored_names().await?,
+            };
+            if self.mirror(&known, &states).await? {
+                *mirrored = Some(states);
+                return Ok(());
+            }
+        }
+        let path = self.own.session.settings().paths.tables();
+        Err(self.own.session.error(ErrorKind::Busy, &format!("write {path}"), "its znodes come and go"))
+    }
+
+    /// The tables that have a znode, of which the state is not known.
+    async fn mirrored_names(&self) -> Result<BTreeMap<String, Option<TableState>>> {
+        let path = self.own.session.settings().paths.tables();
+        let (names, _) = read_children(&self.own.session, &path).await?;
+        let names = names
+            .ok_or_else(|| Error::invalid(format!("{}: there is no {path}", self.own.session.settings())))?;
+        Ok(names.into_iter().map(|name| (name, None)).collect())
+    }
+
+    /// Makes `states` out of `known`. False: others have created or deleted some of the znodes.
+    async fn mirror(
+        &self,
+        known: &BTreeMap<String, Option<TableState>>,
+        states: &BTreeMap<String, TableState>,
+    ) -> Result<bool> {
+        let paths = &self.own.session.settings().paths;
+        let changed = |(name, state): &(&String, &TableState)| known.get(*name) != Some(&Some(**state));
+        let writes = states.iter().filter(changed).map(|(name, state)| {
+            let (path, data) = (paths.table(name), self.encode(&znode::mirrored_table_state(*state)));
+            match known.get(name) {
+                Some(_) => Write::Set { path, data, version: None },
+                None => Write::Create { path, data, mode: zk::CreateMode::Persistent },
+            }
+        });
+        let writes: Vec<Write> = writes.collect();
+        let what = format!("write the states of tables below {}", paths.tables());
+        for batch in writes.chunks(BATCH_MAX) {
+            match self.write(&what, batch).await? {
+                Outcome::Done => {}
+                Outcome::Refused { why: zk::Error::NoNode | zk::Error::NodeExists, .. } => return Ok(false),
+                Outcome::Refused { why, .. } => return Err(self.refused(&what, &why)),
+            }
+        }
+        for name in known.keys().filter(|name| !states.contains_key(*name)) {
+            let path = paths.table(name);
+            let what = format!("delete {path}");
+            match self.write(&what, &[Write::Delete { path: path.clone(), version: None }]).await? {
+                Outcome::Done | Outcome::Refused { why: zk::Error::NoNode, .. } => {}
+                // No version of HBase makes such a znode; it is of no concern to clients.
+                Outcome::Refused { why: zk::Error::NotEmpty, .. } => warn!("{path} has children; it stays"),
+                Outcome::Refused { why, .. } => return Err(self.refused(&what, &why)),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Deletes `master` if it is ours.
+    async fn delete_master(&self) -> Result<()> {
+        let (session, path) = (&self.own.session, &self.own.path);
+        // A master of HBase's raises no epoch, so the owner is looked at as well.
+        if read_owner(session, path).await? != Some(session.id()) {
+            return Ok(());
+        }
+        let [epoch, _] = self.checks();
+        let writes = [epoch, Write::Delete { path: path.clone(), version: None }];
+        let what = format!("delete {path}");
+        match commit(session, &what, &writes).await? {
+            Outcome::Done => info!("{}: {} has resigned", session.settings(), self.lease.server()),
+            Outcome::Refused { why: zk::Error::NoNode | zk::Error::BadVersion, .. } => {}
+            Outcome::Refused { why, .. } => return Err(self.refused(&what, &why)),
+        }
+        Ok(())
+    }
+}
