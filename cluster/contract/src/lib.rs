@@ -6,6 +6,7 @@
 //! master ──> files of regions          files.rs           HBase: work of the master itself (MasterFileSystem)
 //! master ──> rows of system tables     system_tables.rs   HBase: ordinary client calls (MetaTableAccessor)
 //! both   ──> table for slow calls      slow_log.rs        HBase: SlowLogMasterService, SlowLogTableAccessor
+//! master ──znodes──> all of them       coordination.rs     HBase: MetaTableLocator, DrainingServerTracker
 //! master ──znodes──> region server     barriers.rs        HBase: ProcedureCoordinator, ProcedureMember
 //! ```
 //!
@@ -23,6 +24,7 @@
 //! `Admin.proto` or `RegionServerStatus.proto` in `base/proto`.
 
 mod barriers;
+mod coordination;
 mod files;
 mod region_server;
 mod slow_log;
@@ -37,23 +39,24 @@ use halcyon_env::Env;
 pub use barriers::{
     BarrierKind, BarrierProcedure, Cancelled, ProcedureMember, Subprocedure, SubprocedureWork,
 };
+pub use coordination::MasterCoordination;
 pub use files::RegionFiles;
 pub use region_server::{
-    CloseRegionRequest, FlushRegionRequest, OpenRegionRequest, OpenRegionResponse, RegionInfoRequest,
-    RegionInfoResponse, RegionServerApi,
+    Announce, CloseRegionRequest, FlushRegionRequest, OpenRegionRequest, OpenRegionResponse,
+    RegionInfoRequest, RegionInfoResponse, RegionServerApi, RegionServers, Standing,
 };
 pub use slow_log::{slow_log_table, slow_log_table_name};
-pub use status::{RegionServerStatus, RegionStateTransition, ServerReport, ServerReports};
+pub use status::{Assignments, RegionServerStatus, RegionStateTransition, ServerReport, Unasked};
 pub use system_tables::SystemTables;
 
 /// What a master needs of the cluster.
 #[derive(Clone)]
 pub struct ClusterServices {
-    pub region_server: Arc<dyn RegionServerApi>,
-    pub reports: Arc<dyn ServerReports>,
+    pub servers: Arc<dyn RegionServers>,
     pub files: Arc<dyn RegionFiles>,
     pub system_tables: Arc<dyn SystemTables>,
     pub wals: WalFiles,
+    pub coordination: Arc<dyn MasterCoordination>,
 }
 
 /// The files that WALs are among, and the root directory there: another one than that of the store files if

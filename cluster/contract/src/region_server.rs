@@ -1,11 +1,14 @@
 //! What the master orders from a region server (HBase: `AdminService`, of which `ExecuteProcedures` carries several
 //! requests at once).
 
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use halcyon_cell::Result;
 use halcyon_schema::{RegionInfo, ServerName, TableDescriptor};
+
+use crate::ServerReport;
 
 /// HBase: `OpenRegionRequest.RegionOpenInfo`. The descriptor travels with the request; HBase's region server reads
 /// it from the file system.
@@ -30,15 +33,17 @@ pub struct OpenRegionResponse {
 /// HBase: `CloseRegionRequest`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CloseRegionRequest {
-    pub encoded_name: String,
-    /// Leaves the memstore unflushed: the table is about to be deleted.
+    pub region: RegionInfo,
+    /// Leaves the memstore unflushed: the table is about to be deleted. A server in another process flushes it anyway.
     pub abort: bool,
+    /// Where the region goes; the server tells clients (`RegionMovedException`). `None` if that is not known.
+    pub destination: Option<ServerName>,
 }
 
 /// HBase: `FlushRegionRequest`, and `FlushRegionParameter` of its remote procedure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlushRegionRequest {
-    pub encoded_name: String,
+    pub region: RegionInfo,
     /// Empty: all families.
     pub families: Vec<Bytes>,
 }
@@ -46,14 +51,14 @@ pub struct FlushRegionRequest {
 impl FlushRegionRequest {
     /// Flushes all families of a region.
     pub fn all_families(region: &RegionInfo) -> FlushRegionRequest {
-        FlushRegionRequest { encoded_name: region.encoded_name().to_string(), families: Vec::new() }
+        FlushRegionRequest { region: region.clone(), families: Vec::new() }
     }
 }
 
 /// HBase: `GetRegionInfoRequest`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegionInfoRequest {
-    pub encoded_name: String,
+    pub region: RegionInfo,
     /// Asks for the best split row too. The server may flush the region to find it.
     pub best_split_row: bool,
 }
@@ -67,12 +72,18 @@ pub struct RegionInfoResponse {
     pub best_split_row: Option<Bytes>,
 }
 
-/// Orders to one region server. See the head of the crate for idempotence and error kinds.
+/// What happens between the opening of a region, whose open sequence number it gets, and its first answer. After an error
+/// the region is closed again.
+pub type Announce<'a> = dyn Fn(u64) -> Result<()> + 'a;
+
+/// Orders to one region server. See the head of the crate for idempotence and error kinds. An error of kind `Moved` means that
+/// the server does not have the region.
 pub trait RegionServerApi: Send + Sync {
     fn server_name(&self) -> ServerName;
 
-    /// Opens a region. A region that is open stays as it is.
-    fn open_region(&self, request: &OpenRegionRequest) -> Result<OpenRegionResponse>;
+    /// Opens a region. It serves as soon as `announce` has succeeded, which is also called for a region that is open already.
+    fn open_region(&self, request: &OpenRegionRequest, announce: &Announce<'_>)
+    -> Result<OpenRegionResponse>;
 
     /// Closes a region. A region that is closed or unknown is no error.
     fn close_region(&self, request: &CloseRegionRequest) -> Result<()>;
@@ -83,5 +94,47 @@ pub trait RegionServerApi: Send + Sync {
     fn region_info(&self, request: &RegionInfoRequest) -> Result<RegionInfoResponse>;
 
     /// HBase: `GetOnlineRegion`.
-    fn online_regions(&self) -> Vec<RegionInfo>;
+    fn online_regions(&self) -> Result<Vec<RegionInfo>>;
+
+    /// Writes the edits of a dead server's WAL to the regions that they are of, as recovered edits, and archives the WAL
+    /// (HBase: `SplitWALCallable`). `wal` is below the root directory of WALs. A WAL that is gone is no error.
+    fn split_wal(&self, wal: &Path) -> Result<()>;
+}
+
+/// What the master knows of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    Online,
+    /// Dead. Its WALs may hold edits that are not in the regions' files yet, so its regions must not be opened elsewhere.
+    Recovering,
+    /// Dead or unknown, and nothing of it is left to be recovered.
+    Gone,
+}
+
+/// The region servers of a cluster. Does not block.
+pub trait RegionServers: Send + Sync {
+    /// Those that are alive, sorted.
+    fn online(&self) -> Vec<ServerName>;
+
+    /// Those of them that get no more regions (`draining`).
+    fn draining(&self) -> Vec<ServerName>;
+
+    fn standing(&self, server: &ServerName) -> Standing;
+
+    /// Dead servers whose WALs are to be split, sorted.
+    fn recovering(&self) -> Vec<ServerName>;
+
+    /// Nothing of a dead server has to be recovered any more.
+    fn recovered(&self, server: &ServerName);
+
+    /// `None` if it is not alive.
+    fn get(&self, server: &ServerName) -> Option<Arc<dyn RegionServerApi>>;
+
+    /// The newest report of each that has sent one. In one process the report is made when the master asks, so it is never
+    /// old.
+    fn reports(&self) -> Vec<ServerReport>;
+
+    /// Whether master and region server are one process. Then neither outlives the other: all regions are closed when the
+    /// master starts, and what a dead server has left was recovered before.
+    fn is_one_process(&self) -> bool;
 }

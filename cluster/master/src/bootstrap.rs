@@ -2,17 +2,13 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 
 use halcyon_cell::{Error, Result};
-use halcyon_contract::{ClusterServices, OpenRegionRequest};
 use halcyon_env::{Env, random_bytes};
 use halcyon_proto::{PB_MAGIC, pb};
-use halcyon_schema::{ClusterId, RegionInfo, TableDescriptor, TableName, layout};
+use halcyon_schema::{ClusterId, RegionInfo, layout};
 use prost::Message;
 use tracing::info;
-
-use crate::descriptors;
 
 /// The layout of the root directory (`HConstants.FILE_SYSTEM_VERSION`).
 const LAYOUT_VERSION: u32 = 8;
@@ -74,30 +70,10 @@ fn check_version(env: &Env, root: &Path) -> Result<()> {
     )))
 }
 
-/// Makes `hbase:meta` if it is not there and opens it; returns its descriptor and its open sequence number.
-pub(crate) fn open_meta(
-    env: &Env,
-    root: &Path,
-    cluster: &ClusterServices,
-) -> Result<(Arc<TableDescriptor>, u64)> {
-    let descriptor = match descriptors::read(env, root, &TableName::META)? {
-        Some((descriptor, _)) => descriptor,
-        None => {
-            let descriptor = TableDescriptor::meta();
-            descriptors::write(env, root, &descriptor, 1)?;
-            descriptor
-        }
-    };
-    let meta = RegionInfo::meta();
-    cluster.files.create_region_files(&meta, &descriptor)?;
-    let descriptor = Arc::new(descriptor);
-    let opened = cluster.region_server.open_region(&OpenRegionRequest::new(&meta, &descriptor));
-    let opened = opened.map_err(|error| error.context("hbase:meta"))?;
-    Ok((descriptor, opened.open_seq_num))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use halcyon_env::FileSystem;
     use halcyon_env::sim::{Fault, Operation, SimFileSystem};
     use halcyon_testkit::for_each_seed;

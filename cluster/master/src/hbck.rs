@@ -94,7 +94,7 @@ pub(crate) fn check(core: &MasterState, busy: &HashSet<TableName>) -> Result<Hbc
     let mut report =
         HbckReport { checked_ms: core.now_ms(), busy: busy.iter().cloned().collect(), ..Default::default() };
     let rows = regions_of_meta(core)?;
-    let online = core.cluster.region_server.online_regions();
+    let online = core.online_regions()?;
     let tables: Vec<TableEntry> = core.tables.read().by_name.values().cloned().collect();
     for entry in tables.iter().filter(|entry| !busy.contains(entry.descriptor.name())) {
         let of_table = rows.get(entry.descriptor.name()).map_or(&[][..], Vec::as_slice);
@@ -134,7 +134,7 @@ fn check_table(
 
 /// Regions of user tables that have a row, by table.
 pub(crate) fn regions_of_meta(core: &MasterState) -> Result<BTreeMap<TableName, Vec<RegionInfo>>> {
-    let content = meta::read(&core.cluster.system_tables.meta_scan(b"", b"")?);
+    let content = meta::read(&core.meta_rows()?);
     let mut by_table: BTreeMap<TableName, Vec<RegionInfo>> = BTreeMap::new();
     for (region, _) in content.regions {
         by_table.entry(region.table().clone()).or_default().push(region);

@@ -26,6 +26,8 @@
 //! under `service/`, and a case in `tests/crash.rs`. When you change a file, also touch `FORMAT.md`.
 
 mod archive;
+mod balancer;
+mod balancing;
 mod bootstrap;
 mod cleaner;
 mod descriptors;
@@ -36,9 +38,11 @@ mod links;
 mod master;
 mod master_store;
 mod meta;
+mod meta_region;
 mod names;
 mod namespaces;
 mod parallel;
+mod placement;
 mod procedure;
 mod regions;
 mod registry;
@@ -47,6 +51,7 @@ mod settings;
 mod snapshot;
 mod state;
 mod switches;
+mod wal_split;
 
 pub use bootstrap::root_dir as prepare_root_dir;
 pub use descriptors::read_all as table_descriptors;

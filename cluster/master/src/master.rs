@@ -4,21 +4,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use halcyon_cell::Result;
-use halcyon_contract::{ClusterServices, RegionServerStatus, RegionStateTransition};
+use halcyon_contract::{Assignments, ClusterServices, RegionServerStatus, RegionStateTransition, Unasked};
 use halcyon_env::Env;
 use halcyon_schema::{ClusterId, RegionInfo, ServerName, TableDescriptor, TableName};
 use parking_lot::{Mutex, RwLock};
 use tracing::{info, warn};
 
+use crate::balancing::Balancing;
 use crate::cleaner::Cleaner;
+use crate::placement::{Place, soon};
 use crate::procedure::{
-    CreateTable, Engine, ProcedureTimes, ProcedureView, RegionAction, Resource, SplitRegion, Submission,
-    TransitRegion,
+    CreateTable, Engine, ProcedureTimes, ProcedureView, RegionAction, Resource, ServerCrash, SplitRegion,
+    Submission, TransitRegion,
 };
 use crate::settings::StopRequest;
-use crate::state::{MasterState, TableEntry, TableState, Tables};
+use crate::state::{MasterState, RegionState, TableEntry, TableState, Tables};
 use crate::switches::{Switch, Switches};
-use crate::{MasterSettings, bootstrap, descriptors, master_store, meta, namespaces, regions, service};
+use crate::{
+    MasterSettings, bootstrap, descriptors, master_store, meta, meta_region, namespaces, regions, service,
+    wal_split,
+};
 
 /// A hundred years. A clock that has lost its time shows the year 1970 or 2000. Cells of `hbase:meta` that are further ahead
 /// have a timestamp that a client chose, and the master does not go on behind it.
@@ -35,6 +40,8 @@ pub struct Master {
     pub(crate) cleaner: Cleaner,
     /// As the master's region has them.
     switches_saved: Mutex<Switches>,
+    /// The server of `hbase:meta` and the live ones, as the master's region has them.
+    servers_noted: Mutex<Option<(ServerName, Vec<ServerName>)>>,
 }
 
 /// A procedure that has not ended.
@@ -60,8 +67,9 @@ pub struct ProcedureSummary {
 }
 
 impl Master {
-    /// Makes the root directory if it is new, opens `hbase:meta`, loads the tables, opens the regions of enabled
-    /// ones, and goes on with unfinished procedures. Blocks until the regions are open.
+    /// Makes the root directory if it is new, recovers what dead servers have left, opens `hbase:meta`, loads the tables, opens
+    /// the regions of enabled ones that are not open, and goes on with unfinished procedures. Blocks until the regions are
+    /// open. There is a region server.
     ///
     /// Invalid if the directory was written by a newer program; Corrupt if its files cannot be read. A region that
     /// does not open is tried again in the background.
@@ -73,26 +81,37 @@ impl Master {
     ) -> Result<Arc<Master>> {
         let cluster_id = bootstrap::root_dir(&env, root)?;
         master_store::take_over(&env, root, &cluster)?;
-        let (meta_descriptor, meta_open_seq) = bootstrap::open_meta(&env, root, &cluster)?;
-        let meta_rows = cluster.system_tables.meta_scan(b"", b"")?;
+        for server in cluster.servers.recovering() {
+            wal_split::recover(&cluster, &server, settings.split_threads)?;
+        }
+        let meta_descriptor = meta_region::prepare(&env, root, &cluster)?;
+        let meta_place =
+            meta_region::open_first(&cluster, &meta_descriptor, cluster.coordination.meta_last().as_ref())?;
+        if !cluster.servers.is_one_process() {
+            master_store::show_servers(root, &cluster, &meta_place.server, &cluster.servers.online())?;
+        }
+        let meta_rows = soon(&*env.clock, || cluster.system_tables.meta_scan(&meta_place.server, b"", b""))?;
         let limit_ms = env.clock.now_ms().saturating_add(CLOCK_BEHIND_MAX_MS);
         let newest_timestamp = meta::newest_timestamp(&meta_rows, limit_ms);
         let tables = load_tables(&env, root, meta::read(&meta_rows))?;
         info!(tables = tables.by_name.len(), "hbase:meta is loaded");
-        let core = Arc::new(MasterState {
+        let switches = Mutex::new(Switches::load(&env, root)?);
+        let core = Arc::new_cyclic(|this| MasterState {
             root: root.to_path_buf(),
             cluster_id,
-            meta_open_seq: meta_open_seq.max(1),
+            meta_place: RwLock::new(meta_place),
             meta_descriptor,
             tables: RwLock::new(tables),
             namespaces: RwLock::default(),
-            switches: Mutex::new(Switches::load(&env, root)?),
+            switches,
             switches_file: Mutex::new(()),
             stop_callback: Mutex::new(None),
             hbck_report: Mutex::new(None),
             stopped: AtomicBool::new(false),
             // Also if it is ahead of the clock: what is written below it is hidden.
             meta_timestamp_ms: AtomicI64::new(newest_timestamp),
+            balancing: Balancing::default(),
+            this: this.clone(),
             env,
             settings,
             cluster,
@@ -110,7 +129,31 @@ impl Master {
             drop(engine.submit(Box::new(again), Submission::default()));
         }
         let cleaner = Cleaner::start(core.clone(), engine.clone())?;
-        Ok(Arc::new(Master { core, engine, cleaner, switches_saved: Mutex::new(switches_at_start) }))
+        let (switches_saved, servers_noted) = (Mutex::new(switches_at_start), Mutex::new(None));
+        Ok(Arc::new(Master { core, engine, cleaner, switches_saved, servers_noted }))
+    }
+
+    /// Lets no procedure begin another step. Does not wait for those under way.
+    pub fn stop_soon(&self) {
+        self.core.stopped.store(true, Ordering::SeqCst);
+        self.engine.stop_soon();
+    }
+
+    /// Notes which servers there are, so that HBase's master could take the cluster over. *Blocking* if there is news.
+    pub fn note_servers(&self) -> Result<()> {
+        let (meta, online) = (self.core.meta_server(), self.core.cluster.servers.online());
+        let news = Some((meta.clone(), online.clone()));
+        let mut noted = self.servers_noted.lock();
+        if *noted != news && !online.is_empty() {
+            master_store::show_servers(&self.core.root, &self.core.cluster, &meta, &online)?;
+            *noted = news;
+        }
+        Ok(())
+    }
+
+    /// A region server has died: its regions are recovered and opened elsewhere, by a procedure.
+    pub fn recover_server(&self, server: ServerName) {
+        drop(self.engine.submit(Box::new(ServerCrash::new(server)), Submission::default()));
     }
 
     /// Ends the master's threads between two steps. Calls that wait, and all that come later, are refused; the region
@@ -196,6 +239,23 @@ impl Master {
     }
 }
 
+impl Assignments for Master {
+    fn opened_unasked(&self, server: &ServerName, region: &RegionInfo, open_seq_num: u64) -> Unasked {
+        if region.is_meta() {
+            let place = self.core.meta_place.read();
+            return if place.server == *server && place.is_open { Unasked::Accepted } else { Unasked::Later };
+        }
+        if regions::is_open_at(&self.core, region, server, open_seq_num) {
+            return Unasked::Accepted;
+        }
+        // A procedure of this master orders it soon, if it is to be open there.
+        match self.core.place_of(region) {
+            Place::At(at) if at == *server => Unasked::Later,
+            _ => Unasked::Refused,
+        }
+    }
+}
+
 impl RegionServerStatus for Master {
     fn report_region_state_transition(&self, _server: &ServerName, transition: RegionStateTransition) {
         match transition {
@@ -243,11 +303,12 @@ fn load_tables(env: &Env, root: &Path, content: meta::MetaContent) -> Result<Tab
     Ok(tables)
 }
 
-/// Opens the regions of enabled tables; returns those that did not open. A table that was being enabled or disabled
-/// is left to its procedure; should there be none, it gets where it was going.
+/// Opens the regions of enabled tables that are not open; returns those that did not open. A table that was being enabled or
+/// disabled is left to its procedure; should there be none, it gets where it was going.
 fn open_enabled(core: &MasterState, engine: &Engine) -> Result<Vec<RegionInfo>> {
     let busy: HashSet<Resource> =
         engine.views().into_iter().flat_map(|view| view.locks).map(|lock| lock.resource).collect();
+    let online = regions_at_servers(core)?;
     let entries: Vec<TableEntry> = core.tables.read().by_name.values().cloned().collect();
     let mut to_open = Vec::new();
     for entry in entries {
@@ -262,7 +323,35 @@ fn open_enabled(core: &MasterState, engine: &Engine) -> Result<Vec<RegionInfo>> 
             TableState::Enabled => {}
             _ => continue,
         }
-        to_open.extend(entry.live_regions().into_iter().map(|region| (region, entry.descriptor.clone())));
+        let mut regions = entry.live_regions();
+        regions.retain(|region| {
+            let known = &entry.regions[region];
+            let is_open = known.state == RegionState::Open
+                && known
+                    .server
+                    .as_ref()
+                    .is_some_and(|server| online.contains(&(server.clone(), region.clone())));
+            let is_busy = busy.contains(&Resource::Region(region.encoded_name().to_string()));
+            !is_open && !is_busy
+        });
+        to_open.extend(regions.into_iter().map(|region| (region, entry.descriptor.clone())));
     }
     regions::open_at_start(core, to_open)
+}
+
+/// What each server has open. Not asked for where all regions are closed when the master starts.
+fn regions_at_servers(core: &MasterState) -> Result<HashSet<(ServerName, RegionInfo)>> {
+    let mut found = HashSet::new();
+    if core.cluster.servers.is_one_process() {
+        return Ok(found);
+    }
+    for name in core.cluster.servers.online() {
+        let Some(server) = core.cluster.servers.get(&name) else { continue };
+        match server.online_regions() {
+            Ok(regions) => found.extend(regions.into_iter().map(|region| (name.clone(), region))),
+            // Its regions are ordered to be opened there; those that are open stay so.
+            Err(error) => warn!(server = %name, %error, "a server does not tell its regions"),
+        }
+    }
+    Ok(found)
 }

@@ -61,8 +61,8 @@ const NOTHING_LEFT_OUT: &[&str] = &[
     "LogRollRemoteProcedure",
 ];
 
-/// Takes the directory over for this server, from HBase or from an earlier life. To be called before anything else is
-/// changed; may run twice.
+/// Takes the directory over, from HBase or from an earlier life. To be called before anything else is changed; may run twice.
+/// In one process that is for the only server; else [`show_servers`] follows.
 ///
 /// Invalid if HBase has procedures under way that only HBase can end; nothing is changed then that HBase would not do
 /// itself at its next start.
@@ -75,7 +75,7 @@ pub(crate) fn take_over(env: &Env, root: &Path, cluster: &ClusterServices) -> Re
         descriptors::write(env, &store_root, &descriptor, 1)?;
     }
     env.fs.create_dir_all(&table_dir.join(INITIALIZED))?;
-    let server = cluster.region_server.server_name();
+    let servers = if cluster.servers.is_one_process() { cluster.servers.online() } else { Vec::new() };
     cluster.files.visit_region(&store_root, &region, &descriptor, &mut |rows| {
         if let Some(hbase) = last_server_of_hbase(&rows) {
             refuse_unfinished(&rows)?;
@@ -84,7 +84,10 @@ pub(crate) fn take_over(env: &Env, root: &Path, cluster: &ClusterServices) -> Re
             take_switches(env, root, &rows)?;
             links::replace(env, root, &*cluster.files)?;
         }
-        let mut cells = taken_over(&rows, &server);
+        let mut cells = without_procedures(&rows);
+        if let Some(server) = servers.first() {
+            cells.extend(taken_over(&rows, server, &servers));
+        }
         cells.extend(switch_rows(&Switches::load(env, root)?));
         Ok(cells)
     })?;
@@ -94,6 +97,20 @@ pub(crate) fn take_over(env: &Env, root: &Path, cluster: &ClusterServices) -> Re
         env.fs.remove_dir_all(&archived)?;
     }
     Ok(())
+}
+
+/// Tells HBase where `hbase:meta` is, and which servers may have regions and WALs.
+pub(crate) fn show_servers(
+    root: &Path,
+    cluster: &ClusterServices,
+    meta: &ServerName,
+    online: &[ServerName],
+) -> Result<()> {
+    let region = RegionInfo::new(TableName::MASTER_STORE, "".into(), "".into(), REGION_ID);
+    let (store_root, descriptor) = (layout::master_dir(root), TableDescriptor::master_store());
+    cluster
+        .files
+        .visit_region(&store_root, &region, &descriptor, &mut |rows| Ok(taken_over(&rows, meta, online)))
 }
 
 /// Brings switches that clients turned to where HBase looks for them; `take_over` does it too.
@@ -167,24 +184,31 @@ fn take_switches(env: &Env, root: &Path, rows: &[Vec<Cell>]) -> Result<()> {
     switches.save(env, root)
 }
 
-/// The cells that make this server the one of the directory.
-fn taken_over(rows: &[Vec<Cell>], server: &ServerName) -> Vec<Cell> {
+/// The cells that make these servers those of the directory, and `meta` the one of `hbase:meta`.
+fn taken_over(rows: &[Vec<Cell>], meta_server: &ServerName, servers: &[ServerName]) -> Vec<Cell> {
     let meta = RegionInfo::meta();
-    let mut cells = meta::open_region(&meta, 1, server, 1, LATEST_TIMESTAMP);
-    let name = server.to_string();
+    let mut cells = meta::open_region(&meta, 1, meta_server, 1, LATEST_TIMESTAMP);
+    let name = meta_server.to_string();
     cells.push(Cell::put(meta.region_name(), INFO, OURS, LATEST_TIMESTAMP, name.as_bytes()));
-    cells.push(Cell::put(name.as_bytes(), SERVERS, b"state", LATEST_TIMESTAMP, b"ONLINE"));
-    let gone = |row: &[u8], family: &[u8]| {
-        Cell::build(row, family, b"", LATEST_TIMESTAMP, CellType::DeleteFamily, b"", b"", 0)
-    };
+    let names: Vec<String> = servers.iter().map(ServerName::to_string).collect();
+    let online = |name: &String| Cell::put(name.as_bytes(), SERVERS, b"state", LATEST_TIMESTAMP, b"ONLINE");
+    cells.extend(names.iter().map(online));
     for row in rows {
         let key = row[0].row();
-        if row.iter().any(|cell| cell.family() == PROCEDURES) {
-            cells.push(gone(key, PROCEDURES));
-        }
-        if key != name.as_bytes() && row.iter().any(|cell| cell.family() == SERVERS) {
+        let is_online = names.iter().any(|name| name.as_bytes() == key);
+        if !is_online && row.iter().any(|cell| cell.family() == SERVERS) {
             cells.push(gone(key, SERVERS));
         }
     }
     cells
+}
+
+/// Takes the procedures of HBase's master out: none is needed any more.
+fn without_procedures(rows: &[Vec<Cell>]) -> Vec<Cell> {
+    let with = rows.iter().filter(|row| row.iter().any(|cell| cell.family() == PROCEDURES));
+    with.map(|row| gone(row[0].row(), PROCEDURES)).collect()
+}
+
+fn gone(row: &[u8], family: &[u8]) -> Cell {
+    Cell::build(row, family, b"", LATEST_TIMESTAMP, CellType::DeleteFamily, b"", b"", 0)
 }

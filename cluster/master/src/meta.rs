@@ -74,6 +74,14 @@ pub(crate) fn open_region(
     cells
 }
 
+/// The row of a region that is to be opened on `server`. Clients go on with what `info:server` says.
+pub(crate) fn opening_region(region: &RegionInfo, server: &ServerName, timestamp: i64) -> Vec<Cell> {
+    let mut cells = region_in_state(region, RegionState::Opening, timestamp);
+    let name = server.to_string();
+    cells.push(Cell::put(region.region_name(), INFO, SERVER_NAME, timestamp, name.as_bytes()));
+    cells
+}
+
 /// The column of a replica: `server`, `server_0001`, ...
 fn of_replica(qualifier: &[u8], replica: i32) -> Vec<u8> {
     match replica {
@@ -216,6 +224,7 @@ fn read_row(row: &[Cell], content: &mut MetaContent) -> Result<()> {
     let entry = RegionEntry {
         state,
         open_seq: seq,
+        server: server_of(value(INFO, SERVER_NAME), value(INFO, SERVER), value(INFO, START_CODE)),
         daughters: daughters.map(RegionInfo::decode_value).collect::<Result<_>>()?,
         merged_of: row
             .iter()
@@ -225,6 +234,17 @@ fn read_row(row: &[Cell], content: &mut MetaContent) -> Result<()> {
     };
     content.regions.push((region, entry));
     Ok(())
+}
+
+/// The server of a region by its columns. Before 2.x there was no `info:sn`.
+fn server_of(name: Option<&[u8]>, address: Option<&[u8]>, start_code: Option<&[u8]>) -> Option<ServerName> {
+    let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_string);
+    if let Some(server) = name.and_then(text).and_then(|text| ServerName::parse(&text).ok()) {
+        return Some(server);
+    }
+    let start_code = i64::from_be_bytes(start_code?.try_into().ok()?);
+    let server = ServerName::parse(&text(address?)?).ok()?;
+    Some(ServerName { start_code, ..server })
 }
 
 #[cfg(test)]

@@ -10,14 +10,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use halcyon_cell::{Cell, CellType, Error, Result};
-use halcyon_contract::OpenRegionRequest;
 use halcyon_proto::pb;
 use halcyon_schema::{NamespaceDescriptor, RegionInfo, TableDescriptor, TableName, layout};
 use prost::Message;
 use tracing::warn;
 
+use crate::placement::soon;
 use crate::state::{MasterState, RegionEntry, TableEntry, TableState};
-use crate::{descriptors, meta};
+use crate::{descriptors, meta, regions};
 
 const FAMILY: &[u8] = b"info";
 const QUALIFIER: &[u8] = b"d";
@@ -61,10 +61,10 @@ pub(crate) fn load(core: &MasterState) -> Result<()> {
         create_table(core)?;
     }
     let (region, descriptor) = table_region(core)?;
-    let request = OpenRegionRequest::new(&region, &descriptor);
-    core.cluster.region_server.open_region(&request).map_err(|error| error.context(&region))?;
+    regions::ensure_open(core, &region, &descriptor)?;
+    let at = core.server_name_of(&region)?;
     let mut namespaces = Namespaces::default();
-    for row in core.cluster.system_tables.scan_rows(region.encoded_name())? {
+    for row in soon(&*core.env.clock, || core.cluster.system_tables.scan_rows(&at, &region))? {
         match decode(&row) {
             Ok(namespace) => namespaces.put(namespace),
             Err(error) => {
@@ -108,7 +108,8 @@ pub(crate) fn delete(core: &MasterState, name: &str) -> Result<()> {
 
 fn write(core: &MasterState, cell: impl FnOnce(i64) -> Cell) -> Result<()> {
     let (region, _) = table_region(core)?;
-    core.cluster.system_tables.put_rows(region.encoded_name(), vec![cell(core.next_meta_timestamp())])
+    let at = core.server_name_of(&region)?;
+    core.cluster.system_tables.put_rows(&at, &region, vec![cell(core.next_meta_timestamp())])
 }
 
 fn put(namespace: &NamespaceDescriptor) -> impl FnOnce(i64) -> Cell {

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_contract::{CloseRegionRequest, FlushRegionRequest, OpenRegionRequest};
-use halcyon_schema::{RegionInfo, TableDescriptor, TableName};
+use halcyon_schema::{RegionInfo, ServerName, TableDescriptor, TableName};
 use tracing::{info, warn};
 
+use crate::placement::{Chooser, Place, recovering};
 use crate::state::{MasterState, RegionEntry, RegionState, TableState};
 use crate::{meta, parallel};
 
@@ -24,6 +25,15 @@ pub(crate) fn create_files(
     Ok(())
 }
 
+/// How a region is to be opened.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Wanted<'a> {
+    /// The server that gets it, if it may get regions.
+    pub(crate) to: Option<&'a ServerName>,
+    /// A server that does not get it, unless it is the only one.
+    pub(crate) not_at: Option<&'a ServerName>,
+}
+
 /// Opens regions, all or none; meta then shows them open and, if `state` is given, the table in that state.
 pub(crate) fn open(
     core: &MasterState,
@@ -31,7 +41,18 @@ pub(crate) fn open(
     regions: &[RegionInfo],
     state: Option<TableState>,
 ) -> Result<()> {
-    let attempts = try_open_of(core, table, regions)?;
+    open_as(core, table, regions, state, Wanted::default())
+}
+
+/// As [`open`], where it is wanted.
+pub(crate) fn open_as(
+    core: &MasterState,
+    table: &TableDescriptor,
+    regions: &[RegionInfo],
+    state: Option<TableState>,
+    wanted: Wanted<'_>,
+) -> Result<()> {
+    let attempts = try_open_of(core, table, regions, wanted)?;
     if let Some((region, error)) = attempts.failed.into_iter().next() {
         mark(core, table.name(), &[region], RegionState::FailedOpen);
         return Err(error);
@@ -48,7 +69,7 @@ pub(crate) fn open_what_can(
     regions: &[RegionInfo],
     state: Option<TableState>,
 ) -> Result<()> {
-    let attempts = try_open_of(core, table, regions)?;
+    let attempts = try_open_of(core, table, regions, Wanted::default())?;
     attempts.temporary.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))?;
     let failed: Vec<_> = attempts.failed.into_iter().map(|(region, _)| region).collect();
     write_opened(core, attempts.opened, &failed, state.map(|state| (table.name(), state)))
@@ -59,15 +80,14 @@ pub(crate) fn open_at_start(
     core: &MasterState,
     regions: Vec<(RegionInfo, Arc<TableDescriptor>)>,
 ) -> Result<Vec<RegionInfo>> {
-    const ROWS_MAX: usize = 1000; // of one write to meta
-    let Attempts { mut opened, failed, temporary } = try_open(core, regions)?;
+    let Attempts { mut opened, failed, temporary } = try_open(core, regions, Wanted::default())?;
     let failed: Vec<_> = failed.into_iter().map(|(region, _)| region).collect();
     let again: Vec<_> = temporary.into_iter().map(|(region, _)| region).collect();
     for region in &again {
         mark(core, region.table(), std::slice::from_ref(region), RegionState::Opening);
     }
     while !opened.is_empty() {
-        let rest = opened.split_off(opened.len().min(ROWS_MAX));
+        let rest = opened.split_off(opened.len().min(META_ROWS_MAX));
         write_opened(core, std::mem::replace(&mut opened, rest), &[], None)?;
     }
     if !failed.is_empty() {
@@ -76,10 +96,27 @@ pub(crate) fn open_at_start(
     Ok(again)
 }
 
+/// Sees to it that a region is open on a server; meta follows only if it was not. What the server has not told the master
+/// about a region that it lost is found out here.
+pub(crate) fn ensure_open(
+    core: &MasterState,
+    region: &RegionInfo,
+    table: &Arc<TableDescriptor>,
+) -> Result<()> {
+    let mut attempts = try_open(core, vec![(region.clone(), table.clone())], Wanted::default())?;
+    attempts.failed.pop().or(attempts.temporary.pop()).map_or(Ok(()), |(_, error)| Err(error))
+}
+
+/// Rows of one write to meta.
+const META_ROWS_MAX: usize = 1000;
+
 struct Opened {
     region: RegionInfo,
+    server: ServerName,
     seq: u64,
     replicas: i32,
+    /// Meta and memory show it.
+    is_written: bool,
 }
 
 /// The results of opening regions.
@@ -93,26 +130,51 @@ struct Attempts {
 }
 
 /// As [`try_open`], for regions of one table, which memory shows as OPENING meanwhile.
-fn try_open_of(core: &MasterState, table: &TableDescriptor, regions: &[RegionInfo]) -> Result<Attempts> {
-    mark(core, table.name(), regions, RegionState::Opening);
+fn try_open_of(
+    core: &MasterState,
+    table: &TableDescriptor,
+    regions: &[RegionInfo],
+    wanted: Wanted<'_>,
+) -> Result<Attempts> {
+    if core.cluster.servers.is_one_process() {
+        mark(core, table.name(), regions, RegionState::Opening);
+    }
     let table = Arc::new(table.clone());
-    try_open(core, regions.iter().map(|region| (region.clone(), table.clone())).collect())
+    try_open(core, regions.iter().map(|region| (region.clone(), table.clone())).collect(), wanted)
+}
+
+/// A region on its way to a server.
+struct Order {
+    region: RegionInfo,
+    table: Arc<TableDescriptor>,
+    server: ServerName,
 }
 
 /// Tries every region.
-fn try_open(core: &MasterState, regions: Vec<(RegionInfo, Arc<TableDescriptor>)>) -> Result<Attempts> {
-    let server = core.cluster.region_server.clone();
-    let results = parallel::for_each(core.settings.region_threads, regions, move |(region, table)| {
-        let opened = server.open_region(&OpenRegionRequest::new(&region, &table));
-        let result = opened.map(|opened| opened.open_seq_num).map_err(|error| error.context(&region));
-        Ok((region, table.region_replication(), result))
-    })?;
+fn try_open(
+    core: &MasterState,
+    regions: Vec<(RegionInfo, Arc<TableDescriptor>)>,
+    wanted: Wanted<'_>,
+) -> Result<Attempts> {
     let mut attempts = Attempts::default();
-    for (region, replicas, result) in results {
+    let orders = plan(core, regions, wanted, &mut attempts)?;
+    let one_process = core.cluster.servers.is_one_process();
+    if !one_process {
+        write_opening(core, &orders)?;
+    }
+    let shared = core.shared();
+    let results = parallel::for_each(core.settings.region_threads, orders, move |order| {
+        let result = open_at(&shared, &order).map_err(|error| error.context(&order.region));
+        Ok((order, result))
+    })?;
+    for (Order { region, table, server }, result) in results {
         match result {
-            Ok(seq) => attempts.opened.push(Opened { region, seq, replicas }),
+            Ok(seq) => {
+                let replicas = table.region_replication();
+                attempts.opened.push(Opened { region, server, seq, replicas, is_written: !one_process });
+            }
             Err(error) => {
-                warn!(%region, %error, "a region could not be opened");
+                warn!(%region, %server, %error, "a region could not be opened");
                 let is_final = error.kind().is_permanent();
                 let list = if is_final { &mut attempts.failed } else { &mut attempts.temporary };
                 list.push((region, error));
@@ -122,6 +184,100 @@ fn try_open(core: &MasterState, regions: Vec<(RegionInfo, Arc<TableDescriptor>)>
     Ok(attempts)
 }
 
+/// Gives each region a server: the one that has it, or a new one.
+fn plan(
+    core: &MasterState,
+    regions: Vec<(RegionInfo, Arc<TableDescriptor>)>,
+    wanted: Wanted<'_>,
+    attempts: &mut Attempts,
+) -> Result<Vec<Order>> {
+    let mut chooser = None;
+    let mut orders = Vec::with_capacity(regions.len());
+    for (region, table) in regions {
+        let last = match core.place_of(&region) {
+            Place::At(server) => {
+                orders.push(Order { region, table, server });
+                continue;
+            }
+            Place::Recovering(server) => {
+                let error = recovering(&region, &server);
+                attempts.temporary.push((region, error));
+                continue;
+            }
+            Place::Nowhere(last) => last,
+        };
+        let chooser = match &mut chooser {
+            Some(chooser) => chooser,
+            None => {
+                let all = Chooser::new(core)?;
+                chooser.insert(match wanted.not_at {
+                    Some(server) => all.without(server),
+                    None => all,
+                })
+            }
+        };
+        let server = chooser.choose(wanted.to, last.as_ref());
+        orders.push(Order { region, table, server });
+    }
+    Ok(orders)
+}
+
+/// Meta shows where regions are going before the orders leave: a master that takes over asks there.
+fn write_opening(core: &MasterState, orders: &[Order]) -> Result<()> {
+    let is_news = |order: &&Order| {
+        let tables = core.tables.read();
+        let known = tables.region(order.region.encoded_name()).map(|(_, _, known)| known);
+        known.is_none_or(|known| {
+            known.state != RegionState::Open || known.server.as_ref() != Some(&order.server)
+        })
+    };
+    let news: Vec<&Order> = orders.iter().filter(is_news).collect();
+    for orders in news.chunks(META_ROWS_MAX) {
+        core.meta_put(|timestamp| {
+            let row = |order: &&Order| meta::opening_region(&order.region, &order.server, timestamp);
+            orders.iter().flat_map(row).collect()
+        })?;
+        for Order { region, server, .. } in orders {
+            core.update_region(region, |known| {
+                (known.state, known.server) = (RegionState::Opening, Some(server.clone()));
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Opens a region. A server in another process lets it serve only when meta says so.
+fn open_at(core: &MasterState, order: &Order) -> Result<u64> {
+    let Order { region, table, server } = order;
+    let died = || Error::new(ErrorKind::Busy, format!("{server} has just died"));
+    let api = core.cluster.servers.get(server).ok_or_else(died)?;
+    let request = OpenRegionRequest::new(region, table);
+    let announce = |seq: u64| {
+        if core.cluster.servers.is_one_process() {
+            return Ok(()); // written for many regions at once
+        }
+        if is_open_at(core, region, server, seq) {
+            return Ok(()); // it was open all the time
+        }
+        let replicas = table.region_replication();
+        let seq = growing(core, region, seq);
+        core.meta_put(|timestamp| meta::open_region(region, replicas, server, seq, timestamp))?;
+        core.update_region(region, |known| {
+            (known.state, known.open_seq, known.server) = (RegionState::Open, seq, Some(server.clone()));
+        });
+        Ok(())
+    };
+    api.open_region(&request, &announce).map(|opened| opened.open_seq_num)
+}
+
+/// Whether meta shows this opening of a region.
+pub(crate) fn is_open_at(core: &MasterState, region: &RegionInfo, server: &ServerName, seq: u64) -> bool {
+    let tables = core.tables.read();
+    tables.region(region.encoded_name()).is_some_and(|(_, _, known)| {
+        known.state == RegionState::Open && known.server.as_ref() == Some(server) && known.open_seq >= seq
+    })
+}
+
 /// Writes what became of regions, and a table's new state, to meta and then to memory.
 fn write_opened(
     core: &MasterState,
@@ -129,23 +285,26 @@ fn write_opened(
     failed: &[RegionInfo],
     state: Option<(&TableName, TableState)>,
 ) -> Result<()> {
+    opened.retain(|one| !one.is_written);
     for one in &mut opened {
         one.seq = growing(core, &one.region, one.seq);
     }
-    let server = core.cluster.region_server.server_name();
-    core.meta_put(|timestamp| {
-        let open = |one: &Opened| meta::open_region(&one.region, one.replicas, &server, one.seq, timestamp);
-        let rows = opened.iter().flat_map(open);
-        let rows = rows.chain(failed.iter().flat_map(|region| meta::failed_region(region, timestamp)));
-        rows.chain(state.map(|(table, state)| meta::table_state(table, state, timestamp))).collect()
-    })?;
+    if !(opened.is_empty() && failed.is_empty() && state.is_none()) {
+        core.meta_put(|timestamp| {
+            let open =
+                |one: &Opened| meta::open_region(&one.region, one.replicas, &one.server, one.seq, timestamp);
+            let rows = opened.iter().flat_map(open);
+            let rows = rows.chain(failed.iter().flat_map(|region| meta::failed_region(region, timestamp)));
+            rows.chain(state.map(|(table, state)| meta::table_state(table, state, timestamp))).collect()
+        })?;
+    }
     if let Some((table, state)) = state {
         core.update_table(table, |entry| entry.state = state);
     }
     for one in opened {
         core.update_table(one.region.table(), |entry| {
             let region = entry.regions.entry(one.region.clone()).or_insert_with(RegionEntry::closed);
-            (region.state, region.open_seq) = (RegionState::Open, one.seq);
+            (region.state, region.open_seq, region.server) = (RegionState::Open, one.seq, Some(one.server));
         });
     }
     for region in failed {
@@ -179,8 +338,26 @@ pub(crate) fn close(
     regions: &[RegionInfo],
     state: Option<TableState>,
 ) -> Result<()> {
+    close_to(core, table, regions, state, None)
+}
+
+/// As [`close`]; clients of the server are told where the regions go.
+pub(crate) fn close_to(
+    core: &MasterState,
+    table: &TableName,
+    regions: &[RegionInfo],
+    state: Option<TableState>,
+    destination: Option<&ServerName>,
+) -> Result<()> {
+    if !core.cluster.servers.is_one_process() && !regions.is_empty() {
+        core.meta_put(|timestamp| {
+            let closing =
+                |region: &RegionInfo| meta::region_in_state(region, RegionState::Closing, timestamp);
+            regions.iter().flat_map(closing).collect()
+        })?;
+    }
     mark(core, table, regions, RegionState::Closing);
-    close_only(core, regions, false)?;
+    close_at(core, regions, false, destination)?;
     core.meta_put(|timestamp| {
         let rows = regions.iter().flat_map(|region| meta::closed_region(region, timestamp));
         rows.chain(state.map(|state| meta::table_state(table, state, timestamp))).collect()
@@ -196,12 +373,29 @@ pub(crate) fn close(
     Ok(())
 }
 
-/// Closes regions and tells nobody: they are opened again at once, or about to be deleted.
+/// Closes regions and tells no client: they are opened again at once, or about to be deleted.
 pub(crate) fn close_only(core: &MasterState, regions: &[RegionInfo], abort: bool) -> Result<()> {
-    let server = core.cluster.region_server.clone();
+    close_at(core, regions, abort, None)
+}
+
+fn close_at(
+    core: &MasterState,
+    regions: &[RegionInfo],
+    abort: bool,
+    destination: Option<&ServerName>,
+) -> Result<()> {
+    let (shared, destination) = (core.shared(), destination.cloned());
     parallel::for_each(core.settings.region_threads, regions.to_vec(), move |region| {
-        let request = CloseRegionRequest { encoded_name: region.encoded_name().to_string(), abort };
-        server.close_region(&request).map_err(|error| error.context(&region))
+        let server = match shared.place_of(&region) {
+            Place::At(server) => server,
+            Place::Nowhere(_) => return Ok(()),
+            Place::Recovering(server) => return Err(recovering(&region, &server)),
+        };
+        let Some(server) = shared.cluster.servers.get(&server) else {
+            return Err(Error::new(ErrorKind::Busy, format!("{server}, which has {region}, has just died")));
+        };
+        let request = CloseRegionRequest { region, abort, destination: destination.clone() };
+        server.close_region(&request).map_err(|error| error.context(&request.region))
     })?;
     Ok(())
 }
@@ -209,16 +403,16 @@ pub(crate) fn close_only(core: &MasterState, regions: &[RegionInfo], abort: bool
 /// Flushes the regions that are open and passes over the others, as HBase's `FlushRegionProcedure` does: a region that
 /// is not open has nothing in memory.
 pub(crate) fn flush(core: &MasterState, regions: &[RegionInfo], families: &[Bytes]) -> Result<()> {
-    let (server, families) = (core.cluster.region_server.clone(), families.to_vec());
+    let (shared, families) = (core.shared(), families.to_vec());
     parallel::for_each(core.settings.region_threads, regions.to_vec(), move |region| {
-        let families = families.clone();
-        let request = FlushRegionRequest { encoded_name: region.encoded_name().to_string(), families };
-        match server.flush_region(&request) {
+        let request = FlushRegionRequest { region, families: families.clone() };
+        let flushed = shared.server_of(&request.region).and_then(|server| server.flush_region(&request));
+        match flushed {
             Err(error) if error.kind() == ErrorKind::Moved => {
-                info!(%region, "a region that is not open is not flushed");
+                info!(region = %request.region, "a region that is not open is not flushed");
                 Ok(())
             }
-            flushed => flushed.map_err(|error| error.context(&region)),
+            flushed => flushed.map_err(|error| error.context(&request.region)),
         }
     })?;
     Ok(())

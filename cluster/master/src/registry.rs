@@ -18,15 +18,16 @@ impl ConnectionRegistry for Master {
     }
 
     fn backup_masters(&self) -> Vec<ServerName> {
-        Vec::new()
+        self.core.backup_masters()
     }
 
     fn meta_locations(&self) -> Vec<(MetaLocation, i64)> {
-        let server = self.core.cluster.region_server.server_name().clone();
-        vec![(MetaLocation { replica: 0, server, is_open: true }, self.core.meta_open_seq as i64)]
+        let place = self.core.meta_place.read().clone();
+        let location = MetaLocation { replica: 0, server: place.server, is_open: place.is_open };
+        vec![(location, place.open_seq as i64)]
     }
 
     fn region_servers(&self) -> Vec<ServerName> {
-        vec![self.core.cluster.region_server.server_name().clone()]
+        self.core.cluster.servers.online()
     }
 }

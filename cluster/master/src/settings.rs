@@ -15,6 +15,8 @@ pub struct MasterSettings {
     pub procedure_threads: usize,
     /// Regions of one procedure opened, closed or flushed at a time. 8.
     pub region_threads: usize,
+    /// WALs of a dead server that are split at a time. 8.
+    pub split_threads: usize,
     /// How long the result of a finished procedure can be asked for. 15 minutes, as HBase's eviction.
     pub result_keep: Duration,
     /// Finished procedures remembered. 10,000.
@@ -53,6 +55,7 @@ impl MasterSettings {
             info_port: -1,
             procedure_threads: 4,
             region_threads: 8,
+            split_threads: 8,
             result_keep: Duration::from_secs(15 * 60),
             results_max: 10_000,
             procedures_max: 10_000,

@@ -134,7 +134,7 @@ pub(crate) fn named_files(core: &MasterState) -> Result<HashSet<String>> {
 
 /// Invalid if a region that is not open has edits in its `recovered.edits`, so that its files are not all of it.
 pub(crate) fn check_unreplayed(core: &MasterState, regions: &[RegionInfo]) -> Result<()> {
-    let online = core.cluster.region_server.online_regions();
+    let online = core.online_regions()?;
     let online: HashSet<&str> = online.iter().map(RegionInfo::encoded_name).collect();
     for region in regions.iter().filter(|region| !online.contains(region.encoded_name())) {
         let mut edits = list(&*core.env.fs, &region.dir(&core.root).join(layout::RECOVERED_EDITS))?;

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use halcyon_cell::{Cell, Result};
@@ -11,9 +11,10 @@ use halcyon_contract::ClusterServices;
 use halcyon_env::Env;
 use halcyon_proto::pb;
 use halcyon_rpc::RpcError;
-use halcyon_schema::{ClusterId, NamespaceDescriptor, RegionInfo, TableDescriptor, TableName};
+use halcyon_schema::{ClusterId, NamespaceDescriptor, RegionInfo, ServerName, TableDescriptor, TableName};
 use parking_lot::{Mutex, RwLock};
 
+use crate::balancing::Balancing;
 use crate::hbck::HbckReport;
 use crate::namespaces::Namespaces;
 use crate::settings::StopRequest;
@@ -40,7 +41,8 @@ pub(crate) struct MasterState {
     pub(crate) settings: MasterSettings,
     pub(crate) cluster: ClusterServices,
     pub(crate) cluster_id: ClusterId,
-    pub(crate) meta_open_seq: u64,
+    /// Where `hbase:meta` is.
+    pub(crate) meta_place: RwLock<MetaPlace>,
     /// With which `hbase:meta` is open.
     pub(crate) meta_descriptor: Arc<TableDescriptor>,
     pub(crate) tables: RwLock<Tables>,
@@ -55,6 +57,18 @@ pub(crate) struct MasterState {
     pub(crate) hbck_report: Mutex<Option<HbckReport>>,
     /// Timestamp of the newest write to meta.
     pub(crate) meta_timestamp_ms: AtomicI64,
+    pub(crate) balancing: Balancing,
+    /// For threads of their own.
+    pub(crate) this: Weak<MasterState>,
+}
+
+/// The server that has `hbase:meta`, or had it last.
+#[derive(Clone, Debug)]
+pub(crate) struct MetaPlace {
+    pub(crate) server: ServerName,
+    pub(crate) open_seq: u64,
+    /// False while it moves, and after its server's death.
+    pub(crate) is_open: bool,
 }
 
 /// All tables but `hbase:meta`.
@@ -79,6 +93,8 @@ pub(crate) struct RegionEntry {
     pub(crate) state: RegionState,
     /// `info:seqnumDuringOpen`, which grows with every open.
     pub(crate) open_seq: u64,
+    /// The server that has the region or is to open it; of a region that is not open, the last one.
+    pub(crate) server: Option<ServerName>,
     /// What a region was split into; it stays known until its files are not needed any more.
     pub(crate) daughters: Vec<RegionInfo>,
     /// What a region was merged of, as long as files of theirs may be needed.
@@ -93,7 +109,7 @@ impl RegionEntry {
     /// A new region that takes the place of others with open numbers up to this.
     pub(crate) fn unopened(open_seq: u64) -> RegionEntry {
         let (daughters, merged_of) = (Vec::new(), Vec::new());
-        RegionEntry { state: RegionState::Closed, open_seq, daughters, merged_of }
+        RegionEntry { state: RegionState::Closed, open_seq, server: None, daughters, merged_of }
     }
 }
 
@@ -188,6 +204,20 @@ impl MasterState {
         }
     }
 
+    /// Changes a region's entry if it is there.
+    pub(crate) fn update_region(&self, region: &RegionInfo, change: impl FnOnce(&mut RegionEntry)) {
+        self.update_table(region.table(), |entry| {
+            if let Some(known) = entry.regions.get_mut(region) {
+                change(known);
+            }
+        });
+    }
+
+    /// The masters that wait to take this one's place.
+    pub(crate) fn backup_masters(&self) -> Vec<ServerName> {
+        self.cluster.coordination.backup_masters()
+    }
+
     pub(crate) fn namespace(&self, name: &str) -> std::result::Result<NamespaceDescriptor, RpcError> {
         self.namespaces.read().get(name).cloned().ok_or_else(|| RpcError::namespace_not_found(name))
     }
@@ -204,15 +234,31 @@ impl MasterState {
         Ok(before)
     }
 
+    /// What a thread of its own may hold.
+    pub(crate) fn shared(&self) -> Arc<MasterState> {
+        self.this.upgrade().expect("the caller holds it")
+    }
+
     /// Writes to meta under a timestamp of its own. Strictly growing, so that a put behind a delete of the same
     /// row is never hidden by it; not ahead of the clock, because clients read meta up to *their* now.
     pub(crate) fn meta_put(&self, cells: impl FnOnce(i64) -> Vec<Cell>) -> Result<()> {
-        self.cluster.system_tables.meta_put(cells(self.next_meta_timestamp()))
+        let at = self.meta_server();
+        self.cluster.system_tables.meta_put(&at, cells(self.next_meta_timestamp()))
     }
 
     /// As [`MasterState::meta_put`], but all rows become visible, and survive a crash, together or not at all.
     pub(crate) fn meta_put_together(&self, cells: impl FnOnce(i64) -> Vec<Cell>) -> Result<()> {
-        self.cluster.system_tables.meta_put_together(cells(self.next_meta_timestamp()))
+        let at = self.meta_server();
+        self.cluster.system_tables.meta_put_together(&at, cells(self.next_meta_timestamp()))
+    }
+
+    /// All rows of meta.
+    pub(crate) fn meta_rows(&self) -> Result<Vec<Vec<Cell>>> {
+        self.cluster.system_tables.meta_scan(&self.meta_server(), b"", b"")
+    }
+
+    pub(crate) fn meta_server(&self) -> ServerName {
+        self.meta_place.read().server.clone()
     }
 
     /// Above all that were given before, and that stand in meta.

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use common::*;
 use halcyon_cell::Cell;
-use halcyon_contract::SystemTables;
 use halcyon_env::sim::SimFileSystem;
 use halcyon_env::{Clock, Env, SystemClock};
 use halcyon_proto::pb::table_state::State;
@@ -77,7 +76,7 @@ fn a_timestamp_that_a_client_chose_stays_alone() {
         drop(first);
         let second = start(&sim, 0, 2);
         second.run("CreateTable", &create(&table("t", &["f"]), &[])).unwrap();
-        let rows = second.server.meta_scan(b"", b"").unwrap();
+        let rows = second.server.meta_rows();
         let of_table = rows.iter().flatten().filter(|cell| cell.row().starts_with(b"t"));
         let newest_ms = of_table.map(Cell::timestamp).max().unwrap();
         assert!(newest_ms <= SystemClock::new().now_ms(), "{newest_ms}");

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use common::*;
 use halcyon_cell::{Cell, CellType};
-use halcyon_contract::{RegionFiles, SystemTables};
+use halcyon_contract::RegionFiles;
 use halcyon_env::sim::{CrashMode, SimFileSystem};
 use halcyon_proto::pb;
 use halcyon_proto::pb::region_state::State as RegionState;

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use common::*;
 use halcyon_cell::{Cell, ErrorKind};
-use halcyon_contract::SystemTables;
 use halcyon_env::Env;
 use halcyon_env::sim::SimFileSystem;
 use halcyon_proto::pb;

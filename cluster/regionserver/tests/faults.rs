@@ -144,7 +144,7 @@ impl Site {
     }
 
     fn region_of(&self, table: &str, row: &str) -> Option<RegionInfo> {
-        let online = self.server.online_regions();
+        let online = self.server.online_regions().unwrap();
         online
             .into_iter()
             .find(|region| region.table().as_str() == table && region.contains_row(row.as_bytes()))
@@ -177,7 +177,7 @@ impl Site {
 
     /// Whether the log failed, which the server finds out a moment later.
     fn gave_up(&self) -> bool {
-        let logs = self.server.online_regions().into_iter().map(|region| region.table().clone());
+        let logs = self.server.online_regions().unwrap().into_iter().map(|region| region.table().clone());
         let stopped = |table: TableName| {
             let probe = self.put(table.as_str(), "probe", "");
             probe.is_some_and(|answer| answer.is_err_and(|error| error.message.contains("log stopped")))
@@ -281,7 +281,7 @@ impl Life {
             Vec::new(),
         );
         self.note("RollWALWriter", roll.map(|_| ()));
-        for region in self.site.server.online_regions() {
+        for region in self.site.server.online_regions().unwrap() {
             if region.table().as_str() == "t" {
                 let request = pb::CompactRegionRequest {
                     region: Site::specifier(&region),

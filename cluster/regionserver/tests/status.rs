@@ -329,7 +329,7 @@ fn open_slow_log(lab: &Lab) {
 /// The rows of `hbase:slowlog`, the oldest first.
 fn slow_log_rows(lab: &Lab) -> Vec<Vec<Cell>> {
     let tables = lab.server.cluster_services().system_tables;
-    tables.scan_rows(slow_log_region().encoded_name()).unwrap()
+    tables.scan_rows(lab.server.server_name(), &slow_log_region()).unwrap()
 }
 
 fn column(row: &[Cell], qualifier: &str) -> String {

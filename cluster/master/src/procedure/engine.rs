@@ -112,6 +112,12 @@ impl Engine {
         Ok(())
     }
 
+    /// Starts no other steps.
+    pub(crate) fn stop_soon(&self) {
+        self.shared.state.lock().stopping = true;
+        self.shared.wake.notify_all();
+    }
+
     /// Lets running steps end, starts no others, and waits. Unfinished procedures stay on disk.
     pub(crate) fn stop(&self) {
         {
@@ -297,7 +303,12 @@ impl Shared {
     }
 
     /// Gives a procedure its number and puts it behind those that wait.
-    fn enqueue(&self, state: &mut State, procedure: Box<dyn Procedure>, by: Submission) -> Answer<u64> {
+    pub(super) fn enqueue(
+        &self,
+        state: &mut State,
+        procedure: Box<dyn Procedure>,
+        by: Submission,
+    ) -> Answer<u64> {
         if state.stopping {
             return Err(errors::stopping());
         }

@@ -3,12 +3,16 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use halcyon_schema::TableName;
+use halcyon_schema::{RegionInfo, ServerName, TableName};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Resource {
     Namespace(String),
     Table(TableName),
+    /// By its encoded name: beside a shared lock of its table.
+    Region(String),
+    /// A dead region server.
+    Server(ServerName),
     /// By its name: what reads a snapshot shares it, what makes or deletes one has it alone.
     Snapshot(String),
 }
@@ -18,6 +22,8 @@ impl fmt::Display for Resource {
         match self {
             Resource::Namespace(name) => write!(f, "namespace {name}"),
             Resource::Table(name) => write!(f, "table {name}"),
+            Resource::Region(name) => write!(f, "region {name}"),
+            Resource::Server(name) => write!(f, "server {name}"),
             Resource::Snapshot(name) => write!(f, "snapshot {name}"),
         }
     }
@@ -43,6 +49,15 @@ impl Lock {
         let mut locks = Lock::table(table);
         locks[1].shared = true;
         locks
+    }
+
+    /// To be taken beside [`Lock::table_shared`].
+    pub(crate) fn region(region: &RegionInfo) -> Lock {
+        Lock { resource: Resource::Region(region.encoded_name().to_string()), shared: false }
+    }
+
+    pub(crate) fn server(server: &ServerName) -> Lock {
+        Lock { resource: Resource::Server(server.clone()), shared: false }
     }
 
     pub(crate) fn snapshot(name: &str) -> Lock {

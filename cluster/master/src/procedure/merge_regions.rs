@@ -5,7 +5,7 @@
 //! on the merged one is. Its row names the parents until their files are not needed any more (`janitor.rs`).
 
 use halcyon_cell::{Error, Result};
-use halcyon_contract::{OpenRegionRequest, RegionInfoRequest};
+use halcyon_contract::RegionInfoRequest;
 use halcyon_proto::pb;
 use halcyon_rpc::RpcError;
 use halcyon_schema::RegionInfo;
@@ -82,9 +82,8 @@ impl MergeRegions {
                 return Err(errors::merge_region(message));
             }
         }
-        let encoded_name = parent.encoded_name().to_string();
-        let request = RegionInfoRequest { encoded_name, best_split_row: false };
-        let shape = core.cluster.region_server.region_info(&request);
+        let request = RegionInfoRequest { region: parent.clone(), best_split_row: false };
+        let shape = core.server_of(parent).and_then(|server| server.region_info(&request));
         let shape =
             shape.map_err(|error| errors::merge_region(format!("{parent} NOT mergeable: {error}")))?;
         if !shape.mergeable {
@@ -173,8 +172,7 @@ impl MergeRegions {
     fn flush(&mut self, core: &MasterState) -> Result<()> {
         let entry = core.locked_table(self.first_merged.table())?;
         for parent in &self.parents {
-            let request = OpenRegionRequest::new(parent, &entry.descriptor);
-            core.cluster.region_server.open_region(&request)?;
+            regions::ensure_open(core, parent, &entry.descriptor)?;
         }
         regions::flush(core, &self.parents, &[])
     }
@@ -205,16 +203,17 @@ impl MergeRegions {
         for parent in &self.parents {
             janitor::end_merge(core, parent)?;
         }
-        regions::mark(core, table, &self.parents, RegionState::Merging);
-        let mut entry = core.locked_table(table)?;
+        let entry = core.locked_table(table)?;
         // Opened first, so that edits of a life before are in its files.
         for parent in &self.parents {
-            core.cluster.region_server.open_region(&OpenRegionRequest::new(parent, &entry.descriptor))?;
+            regions::ensure_open(core, parent, &entry.descriptor)?;
         }
+        regions::mark(core, table, &self.parents, RegionState::Merging);
         regions::close_only(core, &self.parents, false)?;
         let first = std::slice::from_ref(&self.first_merged);
         let merged = new_regions::of_next_attempt(core, first)?.remove(0);
         core.cluster.files.merge_region_files(&entry.descriptor, &self.parents, &merged)?;
+        let mut entry = core.locked_table(table)?;
         let removed = self.parents.iter().filter_map(|parent| entry.regions.remove(parent));
         let open_seq = removed.map(|known| known.open_seq).max().unwrap_or(0);
         core.meta_put_together(|timestamp| meta::merge_regions(&self.parents, &merged, open_seq, timestamp))?;

@@ -10,6 +10,7 @@
 //! The record names the step to run next, so a step may run twice and a step before it never runs again. What
 //! must be the same both times (region ids, the descriptor's sequence) is decided in `prepare` and recorded.
 
+mod assign_regions;
 mod clean_regions;
 mod create_namespace;
 mod create_table;
@@ -31,6 +32,7 @@ mod queue;
 mod record;
 mod restore_snapshot;
 mod results;
+mod server_crash;
 mod set_state;
 mod split_region;
 mod table_regions;
@@ -47,6 +49,7 @@ use prost::Message;
 
 use crate::state::MasterState;
 
+pub(crate) use assign_regions::AssignRegions;
 pub(crate) use clean_regions::CleanRegions;
 pub(crate) use create_namespace::CreateNamespace;
 pub(crate) use create_table::CreateTable;
@@ -65,6 +68,7 @@ pub(crate) use modify_table::{Change, ModifyTable};
 pub(crate) use queue::ProcedureView;
 pub(crate) use record::forget_records;
 pub(crate) use restore_snapshot::RestoreSnapshot;
+pub(crate) use server_crash::ServerCrash;
 pub(crate) use set_state::{SetState, StateChange};
 pub(crate) use split_region::SplitRegion;
 pub(crate) use take_snapshot::TakeSnapshot;
@@ -147,6 +151,12 @@ pub(crate) trait Procedure: RunSteps + Send {
         false
     }
 
+    /// What is to be done after it has ended well. A crash in between may lose them: the next master finds by itself what they
+    /// are about.
+    fn followers(&self, _core: &MasterState) -> Vec<Box<dyn Procedure>> {
+        Vec::new()
+    }
+
     /// Takes back what the steps did, after a final error or an abort. May run twice.
     fn undo(&mut self, _core: &MasterState) -> Result<()> {
         Ok(())
@@ -175,6 +185,8 @@ pub(crate) fn decode(kind: &str, payload: &[u8]) -> Result<Box<dyn Procedure>> {
         delete_snapshot::KIND => Box::new(DeleteSnapshot::decode(payload)?),
         create_namespace::KIND => Box::new(CreateNamespace::decode(payload)?),
         modify_namespace::KIND => Box::new(ModifyNamespace::decode(payload)?),
+        server_crash::KIND => Box::new(ServerCrash::decode(payload)?),
+        assign_regions::KIND => Box::new(AssignRegions::decode(payload)?),
         delete_namespace::KIND => Box::new(DeleteNamespace::decode(payload)?),
         other => return Err(Error::corrupt(format!("procedures of kind '{other}' are not known"))),
     })

@@ -13,7 +13,7 @@
 
 use bytes::Bytes;
 use halcyon_cell::{Error, Result};
-use halcyon_contract::{FlushRegionRequest, OpenRegionRequest, RegionInfoRequest};
+use halcyon_contract::{FlushRegionRequest, RegionInfoRequest};
 use halcyon_proto::pb;
 use halcyon_rpc::RpcError;
 use halcyon_schema::RegionInfo;
@@ -60,11 +60,8 @@ impl SplitRegion {
     fn find_row(&self, core: &MasterState) -> std::result::Result<Bytes, RpcError> {
         let refuse = |message: String| Err(RpcError::do_not_retry(message));
         let parent = &self.parent;
-        let request = RegionInfoRequest {
-            encoded_name: parent.encoded_name().to_string(),
-            best_split_row: self.row.is_none(),
-        };
-        let shape = core.cluster.region_server.region_info(&request);
+        let request = RegionInfoRequest { region: parent.clone(), best_split_row: self.row.is_none() };
+        let shape = core.server_of(parent).and_then(|server| server.region_info(&request));
         let shape =
             shape.map_err(|error| RpcError::do_not_retry(format!("{parent} NOT splittable: {error}")))?;
         if !shape.splittable {
@@ -174,9 +171,8 @@ impl HasSteps for SplitRegion {
 impl SplitRegion {
     fn flush(&mut self, core: &MasterState) -> Result<()> {
         let entry = core.locked_table(self.parent.table())?;
-        let server = &core.cluster.region_server;
-        server.open_region(&OpenRegionRequest::new(&self.parent, &entry.descriptor))?;
-        server.flush_region(&FlushRegionRequest::all_families(&self.parent))
+        regions::ensure_open(core, &self.parent, &entry.descriptor)?;
+        core.server_of(&self.parent)?.flush_region(&FlushRegionRequest::all_families(&self.parent))
     }
 
     fn open_daughters(&mut self, core: &MasterState) -> Result<()> {
@@ -193,18 +189,19 @@ impl SplitRegion {
     fn replace(&mut self, core: &MasterState) -> Result<()> {
         let (table, parent) = (self.parent.table(), std::slice::from_ref(&self.parent));
         janitor::end_merge(core, &self.parent)?;
-        let mut entry = core.locked_table(table)?;
-        let Some(known) = entry.regions.remove(&self.parent) else {
+        let entry = core.locked_table(table)?;
+        if !entry.regions.contains_key(&self.parent) {
             return Ok(()); // done before a crash: what is in its place has other flags
-        };
-        regions::mark(core, table, parent, RegionState::Splitting);
+        }
         // Opened first, so that edits of a life before are in its files.
-        let request = OpenRegionRequest::new(&self.parent, &entry.descriptor);
-        core.cluster.region_server.open_region(&request)?;
+        regions::ensure_open(core, &self.parent, &entry.descriptor)?;
+        regions::mark(core, table, parent, RegionState::Splitting);
         regions::close_only(core, parent, false)?;
         let made = new_regions::of_next_attempt(core, &self.first_daughters)?;
         let daughters: [RegionInfo; 2] = made.try_into().expect("as many as in the first attempt");
         core.cluster.files.split_region_files(&entry.descriptor, &self.parent, &daughters)?;
+        let mut entry = core.locked_table(table)?;
+        let known = entry.regions.remove(&self.parent).expect("the lock of the table is held");
         let split = self.parent.clone().with_flags(true, true);
         core.meta_put_together(|timestamp| {
             meta::split_region(&split, &daughters, known.open_seq, timestamp)

@@ -3,13 +3,15 @@
 use halcyon_cell::{Error, Result};
 use halcyon_proto::pb;
 use halcyon_rpc::RpcError;
-use halcyon_schema::RegionInfo;
+use halcyon_schema::{RegionInfo, ServerName};
 use prost::Message;
 
 use super::enable_table::check_enabled;
 use super::{HasSteps, Lock, Procedure, Step, payload, step};
+use crate::placement::Place;
+use crate::regions::Wanted;
 use crate::state::{MasterState, RegionEntry, RegionState, Tables};
-use crate::{errors, regions};
+use crate::{errors, meta_region, regions};
 
 pub(super) const KIND: &str = "transit_region";
 
@@ -28,6 +30,10 @@ pub(crate) struct TransitRegion {
     action: RegionAction,
     /// Whether the region's state is left unchecked (`override`, `force`).
     force: bool,
+    /// Where a region is to be moved to; any other server if there is none.
+    to: Option<ServerName>,
+    /// Where it was when the move began.
+    from: Option<ServerName>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -36,18 +42,29 @@ struct Payload {
     region: pb::RegionInfo,
     #[prost(enumeration = "RegionAction", tag = "2")]
     action: i32,
+    #[prost(message, optional, tag = "3")]
+    to: Option<pb::ServerName>,
+    #[prost(message, optional, tag = "4")]
+    from: Option<pb::ServerName>,
 }
 
 impl TransitRegion {
     pub(crate) fn new(region: RegionInfo, action: RegionAction, force: bool) -> TransitRegion {
-        TransitRegion { region, action, force }
+        TransitRegion { region, action, force, to: None, from: None }
+    }
+
+    /// A move to a server.
+    pub(crate) fn to(region: RegionInfo, server: ServerName) -> TransitRegion {
+        TransitRegion { to: Some(server), ..TransitRegion::new(region, RegionAction::Move, false) }
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<TransitRegion> {
         let payload: Payload = payload(KIND, bytes)?;
         let action = RegionAction::try_from(payload.action)
             .map_err(|_| Error::corrupt(format!("region action {}", payload.action)))?;
-        Ok(TransitRegion { region: RegionInfo::from_pb(&payload.region)?, action, force: true })
+        let server = |name: &Option<pb::ServerName>| name.as_ref().map(ServerName::from_pb).transpose();
+        let (to, from) = (server(&payload.to)?, server(&payload.from)?);
+        Ok(TransitRegion { region: RegionInfo::from_pb(&payload.region)?, action, force: true, to, from })
     }
 
     /// States the action starts from (`AssignmentManager.STATES_EXPECTED_ON_*`).
@@ -77,12 +94,19 @@ impl Procedure for TransitRegion {
     }
 
     fn locks(&self) -> Vec<Lock> {
-        Lock::table(self.region.table())
+        Lock::table_shared(self.region.table()).into_iter().chain([Lock::region(&self.region)]).collect()
     }
 
     fn prepare(&mut self, core: &MasterState) -> std::result::Result<(), RpcError> {
+        if let Place::At(server) = core.place_of(&self.region) {
+            self.from = Some(server);
+        }
         if self.region.is_meta() {
-            return Err(RpcError::do_not_retry("hbase:meta stays where the master is"));
+            return match self.action {
+                RegionAction::Move if !core.cluster.servers.is_one_process() => Ok(()),
+                RegionAction::Move => Err(RpcError::do_not_retry("hbase:meta stays where the master is")),
+                _ => Err(RpcError::do_not_retry("hbase:meta is always open")),
+            };
         }
         let tables = core.tables.read();
         let (region, entry) = match self.action {
@@ -98,7 +122,8 @@ impl Procedure for TransitRegion {
     }
 
     fn payload(&self) -> Vec<u8> {
-        Payload { region: self.region.to_pb(), action: self.action as i32 }.encode_to_vec()
+        let (to, from) = (self.to.as_ref().map(ServerName::to_pb), self.from.as_ref().map(ServerName::to_pb));
+        Payload { region: self.region.to_pb(), action: self.action as i32, to, from }.encode_to_vec()
     }
 
     /// An open can be given up; a close that does not work makes the region server stop.
@@ -110,7 +135,7 @@ impl Procedure for TransitRegion {
     fn undo(&mut self, core: &MasterState) -> Result<()> {
         let state = core.tables.read().region(self.region.encoded_name()).map(|(_, _, entry)| entry.state);
         match state {
-            None | Some(RegionState::FailedOpen) => Ok(()),
+            None | Some(RegionState::FailedOpen) => Ok(()), // also hbase:meta
             Some(_) => regions::close(core, self.region.table(), std::slice::from_ref(&self.region), None),
         }
     }
@@ -131,12 +156,21 @@ impl HasSteps for TransitRegion {
 
 impl TransitRegion {
     fn close(&mut self, core: &MasterState) -> Result<()> {
-        regions::close(core, self.region.table(), std::slice::from_ref(&self.region), None)
+        if self.region.is_meta() {
+            return meta_region::close(core, self.to.as_ref());
+        }
+        let region = std::slice::from_ref(&self.region);
+        regions::close_to(core, self.region.table(), region, None, self.to.as_ref())
     }
 
     fn open(&mut self, core: &MasterState) -> Result<()> {
+        let not_at = self.from.as_ref().filter(|_| self.action == RegionAction::Move);
+        if self.region.is_meta() {
+            return meta_region::open(core, not_at, self.to.as_ref());
+        }
         let entry = core.locked_table(self.region.table())?;
-        regions::open(core, &entry.descriptor, std::slice::from_ref(&self.region), None)
+        let wanted = Wanted { to: self.to.as_ref(), not_at };
+        regions::open_as(core, &entry.descriptor, std::slice::from_ref(&self.region), None, wanted)
     }
 }
 

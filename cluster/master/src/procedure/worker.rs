@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use halcyon_cell::{Error, Result};
-use tracing::warn;
+use halcyon_cell::{Error, ErrorKind, Result};
+use tracing::{info, warn};
 
 use super::Answer;
-use super::engine::Shared;
+use super::engine::{Shared, Submission};
 use super::job::{Job, Trouble};
 use super::queue::{Interrupt, State};
 use super::record::{self, Record};
@@ -185,6 +185,13 @@ impl Shared {
                 warn!(id = job.record.id, %error, "the failure of a procedure could not be recorded");
             }
             job.procedure.undo(&self.core)?;
+        } else {
+            for procedure in job.procedure.followers(&self.core) {
+                let asked = self.enqueue(&mut self.state.lock(), procedure, Submission::default());
+                let id = asked.map_err(|error| Error::new(ErrorKind::Busy, error.to_string()))?;
+                info!(id, after = job.record.id, "a procedure follows another");
+            }
+            self.wake.notify_all();
         }
         record::remove(&self.core, job.record.id)
     }

@@ -1,8 +1,10 @@
 //! The cluster as a whole: its status, its capabilities, its end.
 
 use bytes::Bytes;
+use halcyon_cell::Error;
+use halcyon_contract::ServerReport;
 use halcyon_proto::pb;
-use halcyon_schema::{TableName, parse_region_name};
+use halcyon_schema::{ServerName, TableName, parse_region_name};
 use prost::Message;
 
 use super::Answer;
@@ -27,12 +29,20 @@ pub(super) fn status(
         status.cluster_id = Some(pb::ClusterId { cluster_id: core.cluster_id.to_string() });
     }
     if wanted(pb::Option::LiveServers) {
-        let report = core.cluster.reports.newest_report();
-        let server = report.server.to_pb();
-        status.live_servers.push(pb::LiveServerInfo { server, server_load: report.load });
+        let live = |report: ServerReport| pb::LiveServerInfo {
+            server: report.server.to_pb(),
+            server_load: report.load,
+        };
+        status.live_servers = core.cluster.servers.reports().into_iter().map(live).collect();
     }
     if wanted(pb::Option::ServersName) {
-        status.servers_name.push(core.cluster.region_server.server_name().to_pb());
+        status.servers_name = core.cluster.servers.online().iter().map(ServerName::to_pb).collect();
+    }
+    if wanted(pb::Option::DeadServers) {
+        status.dead_servers = core.cluster.servers.recovering().iter().map(ServerName::to_pb).collect();
+    }
+    if wanted(pb::Option::BackupMasters) {
+        status.backup_masters = core.backup_masters().iter().map(ServerName::to_pb).collect();
     }
     if wanted(pb::Option::Master) {
         status.master = Some(core.settings.server_name.to_pb());
@@ -99,13 +109,17 @@ fn meta_count() -> pb::TableRegionStatesCount {
     pb::TableRegionStatesCount { table_name: TableName::META.to_pb(), region_states_count }
 }
 
+fn region_loads(core: &MasterState) -> Vec<pb::RegionLoad> {
+    core.cluster.servers.reports().into_iter().flat_map(|report| report.load.region_loads).collect()
+}
+
 /// The oldest last major compaction of a table's regions; 0 if none is known.
 pub(super) fn last_major_compaction(
     core: &MasterState,
     request: pb::MajorCompactionTimestampRequest,
 ) -> Answer<pb::MajorCompactionTimestampResponse> {
     let table = TableName::from_pb(&request.table_name).map_err(invalid)?;
-    let loads = core.cluster.reports.newest_report().load.region_loads;
+    let loads = region_loads(core);
     let of_table = loads.iter().filter(|load| {
         parse_region_name(&load.region_specifier.value).is_ok_and(|parts| parts.table == table)
     });
@@ -117,7 +131,7 @@ pub(super) fn last_major_compaction_of_region(
     core: &MasterState,
     request: pb::MajorCompactionTimestampForRegionRequest,
 ) -> Answer<pb::MajorCompactionTimestampResponse> {
-    let loads = core.cluster.reports.newest_report().load.region_loads;
+    let loads = region_loads(core);
     let load = loads.iter().find(|load| load.region_specifier.value == request.region.value);
     let compaction_timestamp = load.map_or(0, |load| load.last_major_compaction_ts() as i64);
     Ok(pb::MajorCompactionTimestampResponse { compaction_timestamp })
@@ -129,13 +143,19 @@ pub(super) fn security_capabilities() -> pb::SecurityCapabilitiesResponse {
     pb::SecurityCapabilitiesResponse { capabilities: vec![simple as i32] }
 }
 
-/// The balancer's decisions, of which there are none.
-pub(super) fn log_entries(request: &pb::LogRequest) -> Answer<pb::LogEntry> {
+/// The balancer's decisions, or why it made none.
+pub(super) fn log_entries(core: &MasterState, request: &pb::LogRequest) -> Answer<pb::LogEntry> {
     let asked = request.log_class_name.as_str();
+    let limit = |limit: Option<u32>| limit.map_or(usize::MAX, |limit| limit as usize);
+    let wrong = |error: prost::DecodeError| invalid(Error::invalid(format!("{asked}: {error}")));
     let (log_class_name, log_message) = if asked.contains("BalancerDecisionsRequest") {
-        (asked.replace("Request", "Response"), pb::BalancerDecisionsResponse::default().encode_to_vec())
+        let request = pb::BalancerDecisionsRequest::decode(request.log_message.clone()).map_err(wrong)?;
+        let decisions = core.balancing.decisions(limit(request.limit));
+        (asked.replace("Request", "Response"), decisions.encode_to_vec())
     } else if asked.contains("BalancerRejectionsRequest") {
-        (asked.replace("Request", "Response"), pb::BalancerRejectionsResponse::default().encode_to_vec())
+        let request = pb::BalancerRejectionsRequest::decode(request.log_message.clone()).map_err(wrong)?;
+        let rejections = core.balancing.rejections(limit(request.limit));
+        (asked.replace("Request", "Response"), rejections.encode_to_vec())
     } else {
         return Err(errors::unsupported(&format!("A log of {asked} is")));
     };

@@ -123,7 +123,12 @@ impl HbckService {
                 )));
             }
             check_not_stuck(&self.master.engine, region.table())?;
-            let is_open = self.master.core.cluster.region_server.online_regions().contains(&region);
+            let is_open = self
+                .master
+                .core
+                .online_regions()
+                .map_err(|error| errors::from_error(&error))?
+                .contains(&region);
             if is_open != (state == RegionState::Open) {
                 warn!(%region, is_open, state = state.as_str_name(), "hbck: the region server knows otherwise");
             }

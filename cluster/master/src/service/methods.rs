@@ -2,6 +2,7 @@
 
 use halcyon_proto::pb;
 use halcyon_rpc::{Call, Outcome};
+use halcyon_schema::ServerName;
 
 use super::{
     Answer, MasterService, cluster, legacy, namespaces, procedures, ready, regions, snapshots, switches,
@@ -166,26 +167,30 @@ const METHODS: &[(&str, Handler)] = &[
     ("getSecurityCapabilities", |_, call| {
         ready(call, |_: pb::SecurityCapabilitiesRequest| Ok(cluster::security_capabilities()))
     }),
-    ("ListDecommissionedRegionServers", |_, call| {
+    ("ListDecommissionedRegionServers", |service, call| {
         ready(call, |_: pb::ListDecommissionedRegionServersRequest| {
-            Ok(pb::ListDecommissionedRegionServersResponse::default())
+            let draining = service.core().cluster.servers.draining();
+            let server_name = draining.iter().map(ServerName::to_pb).collect();
+            Ok(pb::ListDecommissionedRegionServersResponse { server_name })
         })
     }),
     // Those named that could not be cleared; none is dead.
     ("ClearDeadServers", |_, call| {
         ready(call, |_: pb::ClearDeadServersRequest| Ok(pb::ClearDeadServersResponse::default()))
     }),
-    ("DecommissionRegionServers", |_, _| {
-        Err(errors::unsupported("Decommissioning the only region server is"))
+    ("DecommissionRegionServers", |service, call| {
+        let master = service.master.clone();
+        service.blocking(call, move |_, request| regions::decommission(&master, &request))
     }),
-    ("RecommissionRegionServer", |_, _| {
-        Err(errors::unsupported("Decommissioning the only region server is"))
+    ("RecommissionRegionServer", |service, call| {
+        let master = service.master.clone();
+        service.blocking(call, move |_, request| regions::recommission(&master, &request))
     }),
     // Every write of the master's own files is durable already.
     ("FlushMasterStore", |_, call| {
         ready(call, |_: pb::FlushMasterStoreRequest| Ok(pb::FlushMasterStoreResponse {}))
     }),
-    ("GetLogEntries", |_, call| ready(call, |request| cluster::log_entries(&request))),
+    ("GetLogEntries", |service, call| ready(call, |request| cluster::log_entries(service.core(), &request))),
     // Switches, and the work behind them.
     ("SetBalancerRunning", |service, call| service.blocking(call, switches::set_balancer)),
     ("IsBalancerEnabled", |service, call| {
@@ -193,7 +198,7 @@ const METHODS: &[(&str, Handler)] = &[
             Ok(pb::IsBalancerEnabledResponse { enabled: service.is_on(Switch::Balancer) })
         })
     }),
-    ("Balance", |service, call| ready(call, |request| Ok(switches::balance(service.core(), &request)))),
+    ("Balance", |service, call| ready(call, |request| Ok(switches::balance(&service.master, &request)))),
     ("SetNormalizerRunning", |_, call| ready(call, |request| switches::set_normalizer(&request))),
     ("IsNormalizerEnabled", |_, call| {
         ready(call, |_: pb::IsNormalizerEnabledRequest| {

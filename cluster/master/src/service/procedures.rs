@@ -98,6 +98,8 @@ pub(super) fn locks(engine: &Engine) -> pb::GetLocksResponse {
             let (kind, name) = match &lock.resource {
                 Resource::Namespace(name) => (pb::LockedResourceType::Namespace, name.clone()),
                 Resource::Table(name) => (pb::LockedResourceType::Table, name.to_string()),
+                Resource::Region(name) => (pb::LockedResourceType::Region, name.clone()),
+                Resource::Server(name) => (pb::LockedResourceType::Server, name.to_string()),
                 // HBase has no such lock, so no client knows a type for it; the info page shows it.
                 Resource::Snapshot(_) => continue,
             };

@@ -1,29 +1,33 @@
 //! Single regions.
 
+use halcyon_contract::Standing;
 use halcyon_proto::pb;
 use halcyon_rpc::RpcError;
 use halcyon_schema::{RegionInfo, ServerName, parse_region_name};
 
 use super::{Answer, Request};
-use crate::errors::invalid;
+use crate::Master;
+use crate::errors::{self, invalid};
+use crate::placement::Place;
 use crate::procedure::{MergeRegions, Procedure, RegionAction, SplitRegion, TransitRegion, TruncateRegion};
 use crate::state::MasterState;
 
 type Transit = Answer<Option<Box<dyn Procedure>>>;
 
-/// Closes and opens the region where it is. With a destination that is the region's own server nothing is to do;
-/// one that is not a live server is refused.
+/// Moves a region to another server; the only server closes and opens it. With a destination that is the region's own server
+/// nothing is to do; one that is not a live server is refused.
 pub(super) fn move_region(core: &MasterState, request: pb::MoveRegionRequest) -> Transit {
     let region = find(core, &request.region)?;
     if let Some(to) = &request.dest_server_name {
-        let (to, here) =
-            (ServerName::from_pb(to).map_err(invalid)?, core.cluster.region_server.server_name());
-        if to == here {
+        let to = ServerName::from_pb(to).map_err(invalid)?;
+        if core.place_of(&region) == Place::At(to.clone()) {
             return Ok(None);
         }
-        return Err(RpcError::do_not_retry(format!(
-            "Cannot move {region}: {to} is not a live region server"
-        )));
+        if core.cluster.servers.standing(&to) != Standing::Online {
+            let text = format!("Cannot move {region}: {to} is not a live region server");
+            return Err(RpcError::do_not_retry(text));
+        }
+        return Ok(Some(Box::new(TransitRegion::to(region, to))));
     }
     Ok(Some(Box::new(TransitRegion::new(region, RegionAction::Move, false))))
 }
@@ -60,6 +64,36 @@ pub(super) fn merge(core: &MasterState, request: pb::MergeTableRegionsRequest) -
     let nonce = (request.nonce_group(), request.nonce());
     let regions = request.region.iter().map(|specifier| find(core, specifier)).collect::<Answer<_>>()?;
     Ok((Box::new(MergeRegions::new(regions)?), nonce))
+}
+
+pub(super) fn decommission(
+    master: &Master,
+    request: &pb::DecommissionRegionServersRequest,
+) -> Answer<pb::DecommissionRegionServersResponse> {
+    if master.core.cluster.servers.is_one_process() {
+        return Err(errors::unsupported("Decommissioning the only region server is"));
+    }
+    let servers = request.server_name.iter().map(ServerName::from_pb).collect::<Result<Vec<_>, _>>();
+    let servers = servers.map_err(invalid)?;
+    let online = master.core.cluster.servers.online();
+    if let Some(unknown) = servers.iter().find(|server| !online.contains(server)) {
+        return Err(RpcError::do_not_retry(format!("Server {unknown} is not online")));
+    }
+    master.decommission(&servers, request.offload).map_err(|error| errors::from_error(&error))?;
+    Ok(pb::DecommissionRegionServersResponse {})
+}
+
+pub(super) fn recommission(
+    master: &Master,
+    request: &pb::RecommissionRegionServerRequest,
+) -> Answer<pb::RecommissionRegionServerResponse> {
+    if master.core.cluster.servers.is_one_process() {
+        return Err(errors::unsupported("Decommissioning the only region server is"));
+    }
+    let server = ServerName::from_pb(&request.server_name).map_err(invalid)?;
+    let regions = request.region.iter().map(|region| find(&master.core, region)).collect::<Answer<_>>()?;
+    master.recommission(&server, regions).map_err(|error| errors::from_error(&error))?;
+    Ok(pb::RecommissionRegionServerResponse {})
 }
 
 /// Finds a region by full or encoded name, whichever the specifier says it is.

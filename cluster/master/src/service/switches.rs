@@ -7,6 +7,7 @@
 use halcyon_proto::pb;
 
 use super::Answer;
+use crate::Master;
 use crate::procedure::Engine;
 use crate::state::MasterState;
 use crate::switches::Switch;
@@ -24,9 +25,10 @@ pub(super) fn set_balancer(
     Ok(pb::SetBalancerRunningResponse { prev_balance_value })
 }
 
-pub(super) fn balance(core: &MasterState, request: &pb::BalanceRequest) -> pb::BalanceResponse {
-    let balancer_ran = request.dry_run() || core.switches.lock().get(Switch::Balancer);
-    pb::BalanceResponse { balancer_ran, moves_calculated: Some(0), moves_executed: Some(0) }
+pub(super) fn balance(master: &Master, request: &pb::BalanceRequest) -> pb::BalanceResponse {
+    let (balancer_ran, calculated, executed) = master.balance(request.dry_run());
+    let count = |moves: usize| Some(u32::try_from(moves).unwrap_or(u32::MAX));
+    pb::BalanceResponse { balancer_ran, moves_calculated: count(calculated), moves_executed: count(executed) }
 }
 
 /// There is no normalizer: it is always off, and scripts that turn it off for a while get what they ask for.

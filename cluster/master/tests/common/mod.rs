@@ -2,6 +2,8 @@
 #![allow(dead_code, unreachable_pub)] // every test file uses a part
 #![allow(clippy::disallowed_methods)] // threads and clocks of the tests themselves
 
+mod one_server;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,9 +13,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use halcyon_cell::{Cell, CellComparator, CellType, Error, Result};
 use halcyon_contract::{
-    CloseRegionRequest, ClusterServices, FlushRegionRequest, OpenRegionRequest, OpenRegionResponse,
-    RegionFiles, RegionInfoRequest, RegionInfoResponse, RegionServerApi, ServerReport, ServerReports,
-    SystemTables, WalFiles,
+    Announce, CloseRegionRequest, ClusterServices, FlushRegionRequest, OpenRegionRequest, OpenRegionResponse,
+    RegionFiles, RegionInfoRequest, RegionInfoResponse, RegionServerApi, ServerReport, SystemTables,
+    WalFiles,
 };
 use halcyon_coord::ClientMetaService;
 use halcyon_env::{Clock, Env, ReadableFile, SystemClock};
@@ -23,6 +25,8 @@ use halcyon_rpc::{Call, Connection, Outcome, RpcError, Service};
 use halcyon_schema::{FamilyDescriptor, RegionInfo, ServerName, TableDescriptor, TableName};
 use parking_lot::Mutex;
 use prost::Message;
+
+use one_server::OneServer;
 
 pub const ROOT: &str = "/hbase";
 
@@ -108,7 +112,7 @@ impl FakeRegionServer {
 
     /// Value of a column of a row in meta.
     pub fn meta_value(&self, row: &[u8], family: &str, qualifier: &str) -> Option<Vec<u8>> {
-        let rows = self.meta_scan(b"", b"").unwrap();
+        let rows = self.meta_rows();
         let row = rows.into_iter().find(|cells| cells[0].row() == row)?;
         let mut cells = row.iter();
         let cell =
@@ -192,7 +196,11 @@ impl RegionServerApi for FakeRegionServer {
         ServerName::new("127.0.0.1", 16020, self.start_code)
     }
 
-    fn open_region(&self, request: &OpenRegionRequest) -> Result<OpenRegionResponse> {
+    fn open_region(
+        &self,
+        request: &OpenRegionRequest,
+        announce: &Announce<'_>,
+    ) -> Result<OpenRegionResponse> {
         let (region, table) = (&request.region, &*request.table);
         if !region.table().is_system() {
             self.fault("open_region")?;
@@ -212,17 +220,19 @@ impl RegionServerApi for FakeRegionServer {
         let mut online = self.online.lock();
         online.entry(region.encoded_name().to_string()).or_insert_with(|| (region.clone(), table.clone()));
         // A number that does not grow: the master must see to it.
+        drop(online);
+        announce(2)?;
         Ok(OpenRegionResponse { open_seq_num: 2 })
     }
 
     fn close_region(&self, request: &CloseRegionRequest) -> Result<()> {
-        self.online.lock().remove(&request.encoded_name);
+        self.online.lock().remove(request.region.encoded_name());
         Ok(())
     }
 
     fn flush_region(&self, request: &FlushRegionRequest) -> Result<()> {
         self.fault("flush_region")?;
-        let Some((region, table)) = self.online.lock().get(&request.encoded_name).cloned() else {
+        let Some((region, table)) = self.online.lock().get(request.region.encoded_name()).cloned() else {
             return Err(Error::new(halcyon_cell::ErrorKind::Moved, "not online"));
         };
         for family in table.families() {
@@ -240,7 +250,7 @@ impl RegionServerApi for FakeRegionServer {
     }
 
     fn region_info(&self, request: &RegionInfoRequest) -> Result<RegionInfoResponse> {
-        let Some((region, table)) = self.online.lock().get(&request.encoded_name).cloned() else {
+        let Some((region, table)) = self.online.lock().get(request.region.encoded_name()).cloned() else {
             return Err(Error::new(halcyon_cell::ErrorKind::Moved, "not online"));
         };
         let whole = !self.has_references(&region);
@@ -252,13 +262,17 @@ impl RegionServerApi for FakeRegionServer {
         })
     }
 
-    fn online_regions(&self) -> Vec<RegionInfo> {
-        self.online.lock().values().map(|(region, _)| region.clone()).collect()
+    fn online_regions(&self) -> Result<Vec<RegionInfo>> {
+        Ok(self.online.lock().values().map(|(region, _)| region.clone()).collect())
+    }
+
+    fn split_wal(&self, wal: &Path) -> Result<()> {
+        panic!("{}: the only server has split the WALs", wal.display());
     }
 }
 
-impl ServerReports for FakeRegionServer {
-    fn newest_report(&self) -> ServerReport {
+impl FakeRegionServer {
+    pub fn newest_report(&self) -> ServerReport {
         let specifier =
             |region: &RegionInfo| pb::RegionSpecifier { r#type: 1, value: region.region_name().clone() };
         let load = |(region, _): &(RegionInfo, TableDescriptor)| pb::RegionLoad {
@@ -327,21 +341,40 @@ impl RegionFiles for FakeRegionServer {
 }
 
 impl SystemTables for FakeRegionServer {
-    fn meta_put(&self, cells: Vec<Cell>) -> Result<()> {
+    fn meta_put(&self, _at: &ServerName, cells: Vec<Cell>) -> Result<()> {
         self.put_rows(META, cells)
     }
 
-    fn meta_put_together(&self, cells: Vec<Cell>) -> Result<()> {
+    fn meta_put_together(&self, _at: &ServerName, cells: Vec<Cell>) -> Result<()> {
         self.fault("meta_put_together")?;
-        self.meta_put(cells)
+        self.put_rows(META, cells)
     }
 
-    fn meta_scan(&self, start_row: &[u8], stop_row: &[u8]) -> Result<Vec<Vec<Cell>>> {
+    fn meta_scan(&self, _at: &ServerName, start_row: &[u8], stop_row: &[u8]) -> Result<Vec<Vec<Cell>>> {
         assert!(start_row.is_empty() && stop_row.is_empty(), "only whole scans are played");
         self.scan_rows(META)
     }
 
-    fn put_rows(&self, encoded_name: &str, cells: Vec<Cell>) -> Result<()> {
+    fn put_rows(&self, _at: &ServerName, region: &RegionInfo, cells: Vec<Cell>) -> Result<()> {
+        self.put_rows(region.encoded_name(), cells)
+    }
+
+    fn scan_rows(&self, _at: &ServerName, region: &RegionInfo) -> Result<Vec<Vec<Cell>>> {
+        self.scan_rows(region.encoded_name())
+    }
+}
+
+impl FakeRegionServer {
+    pub fn meta_put(&self, cells: Vec<Cell>) -> Result<()> {
+        self.put_rows(META, cells)
+    }
+
+    /// All rows of meta.
+    pub fn meta_rows(&self) -> Vec<Vec<Cell>> {
+        self.scan_rows(META).unwrap()
+    }
+
+    pub fn put_rows(&self, encoded_name: &str, cells: Vec<Cell>) -> Result<()> {
         let mut all = self.cells.lock();
         let mut changed = all.get(encoded_name).cloned().unwrap_or_default();
         for cell in cells {
@@ -361,7 +394,7 @@ impl SystemTables for FakeRegionServer {
         Ok(())
     }
 
-    fn scan_rows(&self, encoded_name: &str) -> Result<Vec<Vec<Cell>>> {
+    pub fn scan_rows(&self, encoded_name: &str) -> Result<Vec<Vec<Cell>>> {
         let all = self.cells.lock().get(encoded_name).cloned().unwrap_or_default();
         let shown = all.iter().filter(|cell| !cell.cell_type().is_delete() && !hidden(cell, &all));
         let mut shown: Vec<Cell> = shown.cloned().collect();
@@ -384,11 +417,11 @@ impl SystemTables for FakeRegionServer {
 /// What a master needs, all of it from the double.
 pub fn services(server: &Arc<FakeRegionServer>) -> ClusterServices {
     ClusterServices {
-        region_server: server.clone(),
-        reports: server.clone(),
+        servers: Arc::new(OneServer(server.clone())),
         files: server.clone(),
         system_tables: server.clone(),
         wals: WalFiles { env: server.env.clone(), root: server.root.clone(), is_root: true },
+        coordination: Arc::new(OneServer(server.clone())),
     }
 }
 
@@ -547,7 +580,7 @@ impl Cluster {
 
     /// Regions that other regions may refer to: parents of splits, and what was merged.
     pub fn parents(&self, table: &str) -> Vec<RegionInfo> {
-        let rows = self.server.meta_scan(b"", b"").unwrap();
+        let rows = self.server.meta_rows();
         let merged = rows.iter().flatten().filter(|cell| cell.qualifier().starts_with(b"merge"));
         let merged = merged.map(|cell| RegionInfo::decode_value(cell.value()).unwrap());
         let merged = merged.filter(|region| region.table().as_str() == table);
@@ -556,7 +589,7 @@ impl Cluster {
     }
 
     fn all_regions(&self, table: &str) -> Vec<RegionInfo> {
-        let rows = self.server.meta_scan(b"", b"").unwrap();
+        let rows = self.server.meta_rows();
         let infos = rows.iter().flatten().filter(|cell| cell.qualifier() == b"regioninfo");
         let infos = infos.map(|cell| RegionInfo::decode_value(cell.value()).unwrap());
         infos.filter(|region| region.table().as_str() == table).collect()
@@ -615,7 +648,7 @@ impl Cluster {
             }
         }
         assert_eq!(self.server.online_names(), expected_online);
-        let rows = self.server.meta_scan(b"", b"").unwrap();
+        let rows = self.server.meta_rows();
         for row in rows {
             let text = String::from_utf8_lossy(row[0].row()).into_owned();
             let table = text.split(',').next().unwrap().to_string();

@@ -178,7 +178,12 @@ impl RegionTable {
                         self.server_name
                     )));
                 }
-                Some(Slot::Closing(_)) | None => {}
+                // A master that looks whether the close is over must not take it for that.
+                Some(Slot::Closing(_)) => {
+                    let name = text(&specifier.value);
+                    return Err(RpcError::not_serving_region(format!("{name} is closing")));
+                }
+                None => {}
             }
         }
         // The master gives replicas the location of their region, which answers for them.

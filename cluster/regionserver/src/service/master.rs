@@ -1,13 +1,14 @@
 //! The master's calls to a region server in the same process.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use halcyon_cell::{Cell, Error, ErrorKind, Result};
 use halcyon_contract::{
-    CloseRegionRequest, ClusterServices, FlushRegionRequest, OpenRegionRequest, OpenRegionResponse,
-    RegionInfoRequest, RegionInfoResponse, RegionServerApi, ServerReport, ServerReports, SystemTables,
-    WalFiles,
+    Announce, CloseRegionRequest, ClusterServices, FlushRegionRequest, MasterCoordination, OpenRegionRequest,
+    OpenRegionResponse, RegionInfoRequest, RegionInfoResponse, RegionServerApi, RegionServers, ServerReport,
+    Standing, SystemTables, WalFiles,
 };
 use halcyon_region::Scan;
 use halcyon_schema::{META_ENCODED_NAME, RegionInfo, ServerName};
@@ -15,13 +16,13 @@ use halcyon_schema::{META_ENCODED_NAME, RegionInfo, ServerName};
 use crate::RegionServer;
 use crate::regions::region_table::OnlineRegion;
 use crate::regions::rows;
+use crate::wal::recover::split_log;
 
 impl RegionServer {
     /// What a master in the same process needs.
     pub fn cluster_services(self: &Arc<Self>) -> ClusterServices {
         ClusterServices {
-            region_server: self.clone(),
-            reports: self.clone(),
+            servers: Arc::new(OneServer(self.clone())),
             files: self.region_files(),
             system_tables: self.clone(),
             wals: WalFiles {
@@ -29,6 +30,7 @@ impl RegionServer {
                 root: self.resources.wals().1.to_path_buf(),
                 is_root: self.resources.wal_root.is_none(),
             },
+            coordination: Arc::new(OneServer(self.clone())),
         }
     }
 
@@ -76,47 +78,110 @@ impl RegionServerApi for RegionServer {
         self.name.clone()
     }
 
-    fn open_region(&self, request: &OpenRegionRequest) -> Result<OpenRegionResponse> {
-        let open_seq_num = RegionServer::open_region(self, &request.region, &request.table)?;
+    fn open_region(
+        &self,
+        request: &OpenRegionRequest,
+        announce: &Announce<'_>,
+    ) -> Result<OpenRegionResponse> {
+        let open_seq_num = self.open_region_announced(&request.region, &request.table, announce)?;
         Ok(OpenRegionResponse { open_seq_num })
     }
 
     fn close_region(&self, request: &CloseRegionRequest) -> Result<()> {
-        RegionServer::close_region(self, &request.encoded_name, request.abort)
+        RegionServer::close_region(self, request.region.encoded_name(), request.abort)
     }
 
     fn flush_region(&self, request: &FlushRegionRequest) -> Result<()> {
-        RegionServer::flush_region(self, &request.encoded_name, &request.families).map(|_| ())
+        RegionServer::flush_region(self, request.region.encoded_name(), &request.families).map(|_| ())
     }
 
     fn region_info(&self, request: &RegionInfoRequest) -> Result<RegionInfoResponse> {
-        self.region_info_of(&self.online_region(&request.encoded_name)?, request.best_split_row)
+        self.region_info_of(&self.online_region(request.region.encoded_name())?, request.best_split_row)
     }
 
-    fn online_regions(&self) -> Vec<RegionInfo> {
-        self.regions.online().iter().map(|online| online.region.info().clone()).collect()
+    fn online_regions(&self) -> Result<Vec<RegionInfo>> {
+        Ok(self.regions.online().iter().map(|online| online.region.info().clone()).collect())
+    }
+
+    fn split_wal(&self, wal: &Path) -> Result<()> {
+        let resources = &self.resources;
+        let (wal_env, wal_root) = resources.wals();
+        let path = wal_root.join(wal);
+        if !wal_env.fs.exists(&path)? {
+            return Ok(());
+        }
+        split_log(&resources.env, &resources.root, (wal_env, wal_root), &path)
     }
 }
 
-impl ServerReports for RegionServer {
-    fn newest_report(&self) -> ServerReport {
-        ServerReport { server: self.name.clone(), load: self.server_load() }
+/// The only server of a cluster in one process.
+struct OneServer(Arc<RegionServer>);
+
+impl RegionServers for OneServer {
+    fn online(&self) -> Vec<ServerName> {
+        vec![self.0.name.clone()]
+    }
+
+    fn draining(&self) -> Vec<ServerName> {
+        Vec::new()
+    }
+
+    /// What earlier servers have left was recovered when this one started.
+    fn standing(&self, server: &ServerName) -> Standing {
+        if *server == self.0.name { Standing::Online } else { Standing::Gone }
+    }
+
+    fn recovering(&self) -> Vec<ServerName> {
+        Vec::new()
+    }
+
+    fn recovered(&self, _server: &ServerName) {}
+
+    fn get(&self, server: &ServerName) -> Option<Arc<dyn RegionServerApi>> {
+        (*server == self.0.name).then(|| self.0.clone() as Arc<dyn RegionServerApi>)
+    }
+
+    fn reports(&self) -> Vec<ServerReport> {
+        vec![ServerReport { server: self.0.name.clone(), load: self.0.server_load() }]
+    }
+
+    fn is_one_process(&self) -> bool {
+        true
+    }
+}
+
+/// The process tells clients where everything is when it serves.
+impl MasterCoordination for OneServer {
+    fn meta_last(&self) -> Option<ServerName> {
+        None
+    }
+
+    fn meta_opened(&self, _server: &ServerName) -> Result<()> {
+        Ok(())
+    }
+
+    fn backup_masters(&self) -> Vec<ServerName> {
+        Vec::new()
+    }
+
+    fn set_draining(&self, server: &ServerName, _is_draining: bool) -> Result<()> {
+        Err(Error::invalid(format!("{server} is the only region server: it cannot be drained")))
     }
 }
 
 impl SystemTables for RegionServer {
-    fn meta_put(&self, cells: Vec<Cell>) -> Result<()> {
-        self.put_rows(META_ENCODED_NAME, cells)
+    fn meta_put(&self, at: &ServerName, cells: Vec<Cell>) -> Result<()> {
+        self.put_rows(at, &RegionInfo::meta(), cells)
     }
 
-    fn meta_put_together(&self, cells: Vec<Cell>) -> Result<()> {
+    fn meta_put_together(&self, _at: &ServerName, cells: Vec<Cell>) -> Result<()> {
         let online = self.online_region(META_ENCODED_NAME)?;
         rows::put_together(&online.region, &self.logs, cells)?;
         self.after_write(&online);
         Ok(())
     }
 
-    fn meta_scan(&self, start_row: &[u8], stop_row: &[u8]) -> Result<Vec<Vec<Cell>>> {
+    fn meta_scan(&self, _at: &ServerName, start_row: &[u8], stop_row: &[u8]) -> Result<Vec<Vec<Cell>>> {
         let online = self.online_region(META_ENCODED_NAME)?;
         let scan = Scan {
             start_row: Bytes::copy_from_slice(start_row),
@@ -127,14 +192,14 @@ impl SystemTables for RegionServer {
         rows::scan(&online.region, scan)
     }
 
-    fn put_rows(&self, encoded_name: &str, cells: Vec<Cell>) -> Result<()> {
-        let online = self.online_region(encoded_name)?;
+    fn put_rows(&self, _at: &ServerName, region: &RegionInfo, cells: Vec<Cell>) -> Result<()> {
+        let online = self.online_region(region.encoded_name())?;
         rows::put(&online.region, &self.logs, cells)?;
         self.after_write(&online);
         Ok(())
     }
 
-    fn scan_rows(&self, encoded_name: &str) -> Result<Vec<Vec<Cell>>> {
-        rows::scan_all(&self.online_region(encoded_name)?.region)
+    fn scan_rows(&self, _at: &ServerName, region: &RegionInfo) -> Result<Vec<Vec<Cell>>> {
+        rows::scan_all(&self.online_region(region.encoded_name())?.region)
     }
 }

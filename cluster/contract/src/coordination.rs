@@ -1,0 +1,19 @@
+//! What a master has to do with the coordination service.
+
+use halcyon_cell::Result;
+use halcyon_schema::ServerName;
+
+/// Znodes of a cluster that its active master writes and reads. The methods block for as long as the service needs.
+pub trait MasterCoordination: Send + Sync {
+    /// Where `hbase:meta` was last, if that is known (HBase: `meta-region-server`).
+    fn meta_last(&self) -> Option<ServerName>;
+
+    /// Tells clients where `hbase:meta` is, before it serves there. An error if another master is active.
+    fn meta_opened(&self, server: &ServerName) -> Result<()>;
+
+    /// The masters that wait to take this one's place.
+    fn backup_masters(&self) -> Vec<ServerName>;
+
+    /// Lets a server get no more regions, or get some again (HBase: `draining`). An error if another master is active.
+    fn set_draining(&self, server: &ServerName, is_draining: bool) -> Result<()>;
+}

@@ -1,0 +1,379 @@
+//! Which regions should move so that all servers have as much to do (HBase: `StochasticLoadBalancer`).
+//!
+//! The plan is made by costs. Each cost says how unevenly one thing is spread over the servers: 0 is even, 1 is all of it on one
+//! server. The balancer takes the move that lowers the weighted sum most, again and again, until no move gains enough. The same
+//! state always gives the same plan.
+//!
+//! | cost | weight | what is spread |
+//! |---|---|---|
+//! | regions | 500 | regions |
+//! | tables | 35 | regions of each table |
+//! | writes | 5 | write requests since the last look |
+//! | reads | 5 | read requests since the last look |
+//! | memstores | 5 | bytes in memstores |
+//!
+//! The weights are HBase's (`RegionCountSkewCostFunction`, `TableSkewCostFunction`, `WriteRequestCostFunction`,
+//! `ReadRequestCostFunction`, `MemStoreSizeCostFunction`). A move itself costs, so that regions do not go to and fro.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write;
+
+use halcyon_contract::ServerReport;
+use halcyon_schema::{RegionInfo, ServerName};
+
+use crate::state::{MasterState, RegionState, TableState};
+
+/// Less is not worth a move.
+const GAIN_MIN: f64 = 0.5;
+/// Moves of one run: this many, or one in a hundred regions.
+const MOVES_MIN: usize = 32;
+const MOVES_SHARE: usize = 100;
+
+/// What a cost is about, in the order of [`Load::parts`].
+const COSTS: [(&str, f64); 5] =
+    [("regions", 500.0), ("tables", 35.0), ("writes", 5.0), ("reads", 5.0), ("memstores", 5.0)];
+
+/// A region, as the balancer sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct Load {
+    pub(crate) region: RegionInfo,
+    /// Number of its table among the tables.
+    pub(crate) table: usize,
+    /// Since the last look.
+    pub(crate) writes: f64,
+    pub(crate) reads: f64,
+    pub(crate) memstore_bytes: f64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Move {
+    pub(crate) region: RegionInfo,
+    pub(crate) from: ServerName,
+    pub(crate) to: ServerName,
+}
+
+/// A plan, and why (`GetLogEntries`).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Decision {
+    pub(crate) moves: Vec<Move>,
+    pub(crate) costs_before: [f64; COSTS.len()],
+    pub(crate) costs_after: [f64; COSTS.len()],
+    pub(crate) steps: u64,
+}
+
+impl Decision {
+    pub(crate) fn total(costs: &[f64; COSTS.len()]) -> f64 {
+        COSTS.iter().zip(costs).map(|((_, weight), cost)| weight * cost).sum()
+    }
+
+    /// One cost after the other, as the log of HBase's balancer has them.
+    pub(crate) fn text(costs: &[f64; COSTS.len()]) -> String {
+        let mut text = String::new();
+        for ((name, weight), cost) in COSTS.iter().zip(costs) {
+            let _ = write!(text, "{name} : (multiplier={weight:.1}, imbalance={cost:.4}); ");
+        }
+        text
+    }
+}
+
+/// The servers with what they have.
+struct Spread {
+    servers: Vec<ServerName>,
+    loads: Vec<Vec<Load>>,
+    tables_count: usize,
+}
+
+impl Spread {
+    /// By the second power of the distance from the mean, between 0 and 1.
+    fn unevenness(&self, part: impl Fn(&[Load]) -> f64) -> f64 {
+        let values: Vec<f64> = self.loads.iter().map(|loads| part(loads)).collect();
+        let (count, sum) = (values.len() as f64, values.iter().sum::<f64>());
+        if sum <= 0.0 || count < 2.0 {
+            return 0.0;
+        }
+        let mean = sum / count;
+        let distance: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        let (best, worst) = (least_distance(sum, &values), mean.powi(2) * count * (count - 1.0));
+        ((distance - best) / (worst - best).max(f64::MIN_POSITIVE)).clamp(0.0, 1.0).sqrt()
+    }
+
+    fn costs(&self) -> [f64; COSTS.len()] {
+        let sum = |value: fn(&Load) -> f64| move |loads: &[Load]| loads.iter().map(value).sum::<f64>();
+        let of_table = |table: usize| {
+            self.unevenness(move |loads| loads.iter().filter(|load| load.table == table).count() as f64)
+        };
+        let tables = (0..self.tables_count).map(of_table).sum::<f64>() / self.tables_count.max(1) as f64;
+        [
+            self.unevenness(|loads| loads.len() as f64),
+            tables,
+            self.unevenness(sum(|load| load.writes)),
+            self.unevenness(sum(|load| load.reads)),
+            self.unevenness(sum(|load| load.memstore_bytes)),
+        ]
+    }
+
+    fn total(&self) -> f64 {
+        Decision::total(&self.costs())
+    }
+
+    fn shift(&mut self, from: usize, at: usize, to: usize) {
+        let load = self.loads[from].swap_remove(at);
+        self.loads[to].push(load);
+    }
+
+    /// Takes a [`Spread::shift`] of the region at `at` back.
+    fn shift_back(&mut self, from: usize, at: usize, to: usize) {
+        let load = self.loads[to].pop().expect("it was just shifted");
+        self.loads[from].push(load);
+        let last = self.loads[from].len() - 1;
+        self.loads[from].swap(at, last);
+    }
+}
+
+/// Whole numbers cannot always be spread evenly: 4 regions on 3 servers are as even as they can be.
+fn least_distance(sum: f64, values: &[f64]) -> f64 {
+    if values.iter().any(|value| value.fract() != 0.0) {
+        return 0.0;
+    }
+    let count = values.len() as f64;
+    let (mean, more) = (sum / count, sum % count);
+    let (low, high) = ((sum / count).floor(), (sum / count).ceil());
+    more * (high - mean).powi(2) + (count - more) * (low - mean).powi(2)
+}
+
+/// Makes a plan of at most `moves_max` moves.
+pub(crate) fn plan(
+    loads: BTreeMap<ServerName, Vec<Load>>,
+    tables_count: usize,
+    moves_max: usize,
+) -> Decision {
+    let (servers, loads): (Vec<_>, Vec<_>) = loads.into_iter().unzip();
+    let mut spread = Spread { servers, loads, tables_count };
+    let mut decision = Decision { costs_before: spread.costs(), ..Decision::default() };
+    let mut total = spread.total();
+    let mut moved: HashMap<RegionInfo, usize> = HashMap::new();
+    while decision.moves.len() < moves_max {
+        let Some((gain, from, at, to)) = best_move(&mut spread, total, &moved, &mut decision.steps) else {
+            break;
+        };
+        if gain < GAIN_MIN {
+            break;
+        }
+        let region = spread.loads[from][at].region.clone();
+        spread.shift(from, at, to);
+        total -= gain;
+        moved.insert(region.clone(), to);
+        let (from, to) = (spread.servers[from].clone(), spread.servers[to].clone());
+        decision.moves.push(Move { region, from, to });
+    }
+    decision.costs_after = spread.costs();
+    decision
+}
+
+/// The move that gains most, and how much. Only between the busiest servers and the idlest: others gain less.
+fn best_move(
+    spread: &mut Spread,
+    total: f64,
+    moved: &HashMap<RegionInfo, usize>,
+    steps: &mut u64,
+) -> Option<(f64, usize, usize, usize)> {
+    const ENDS: usize = 3; // servers of each kind that are tried
+    const REGIONS_MAX: usize = 50; // of a server that are tried
+    let mut order: Vec<usize> = (0..spread.servers.len()).collect();
+    order.sort_by_key(|at| (spread.loads[*at].len(), spread.servers[*at].clone()));
+    let mut best: Option<(f64, usize, usize, usize)> = None;
+    for &from in order.iter().rev().take(ENDS.max(1)) {
+        for &to in order.iter().take(ENDS).filter(|to| **to != from) {
+            for at in 0..spread.loads[from].len().min(REGIONS_MAX) {
+                if moved.contains_key(&spread.loads[from][at].region) {
+                    continue;
+                }
+                *steps += 1;
+                spread.shift(from, at, to);
+                let gain = total - spread.total();
+                spread.shift_back(from, at, to);
+                if best.is_none_or(|(most, ..)| gain > most) {
+                    best = Some((gain, from, at, to));
+                }
+            }
+        }
+    }
+    best
+}
+
+/// Counters of the last look, by encoded name: reads and writes.
+pub(crate) type Counters = HashMap<String, (u64, u64)>;
+
+/// Why there is no plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Rejection(pub(crate) String);
+
+/// Looks at the cluster. `before` are the counters of the last look, and become those of this one.
+pub(crate) fn decide(core: &MasterState, before: &mut Counters) -> Result<Decision, Rejection> {
+    let servers = &core.cluster.servers;
+    let (mut online, draining) = (servers.online(), servers.draining());
+    online.retain(|server| !draining.contains(server));
+    let recovering = servers.recovering();
+    if !recovering.is_empty() {
+        return Err(Rejection(format!("{} dead servers are being recovered", recovering.len())));
+    }
+    if online.len() < 2 {
+        return Err(Rejection(format!("{} servers may get regions", online.len())));
+    }
+    let reports = region_loads(servers.reports());
+    let mut spread: BTreeMap<ServerName, Vec<Load>> =
+        online.into_iter().map(|server| (server, Vec::new())).collect();
+    let (mut counters, mut regions_count) = (Counters::new(), 0);
+    let tables = core.tables.read();
+    let enabled = tables.by_name.values().filter(|table| table.state == TableState::Enabled);
+    for (table, entry) in enabled.enumerate() {
+        for (region, known) in &entry.regions {
+            let server = known.server.as_ref().filter(|_| known.state == RegionState::Open);
+            let Some(loads) = server.and_then(|server| spread.get_mut(server)) else { continue };
+            let (reads, writes, memstore_bytes) =
+                reports.get(region.encoded_name()).copied().unwrap_or_default();
+            let (reads_before, writes_before) =
+                before.get(region.encoded_name()).copied().unwrap_or((reads, writes));
+            counters.insert(region.encoded_name().to_string(), (reads, writes));
+            loads.push(Load {
+                region: region.clone(),
+                table,
+                writes: writes.saturating_sub(writes_before) as f64,
+                reads: reads.saturating_sub(reads_before) as f64,
+                memstore_bytes: memstore_bytes as f64,
+            });
+            regions_count += 1;
+        }
+    }
+    let tables_count = tables.by_name.len();
+    drop(tables);
+    *before = counters;
+    Ok(plan(spread, tables_count, MOVES_MIN.max(regions_count / MOVES_SHARE)))
+}
+
+/// Reads, writes and bytes in the memstore of each region, by its encoded name.
+fn region_loads(reports: Vec<ServerReport>) -> HashMap<String, (u64, u64, u64)> {
+    let loads = reports.into_iter().flat_map(|report| report.load.region_loads);
+    let named = loads.filter_map(|load| {
+        let encoded = halcyon_schema::parse_region_name(&load.region_specifier.value).ok()?.encoded_name?;
+        let bytes = u64::from(load.mem_store_size_mb()) << 20;
+        Some((encoded, (load.read_requests_count(), load.write_requests_count(), bytes)))
+    });
+    named.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use halcyon_schema::TableName;
+
+    use super::*;
+
+    fn server(number: usize) -> ServerName {
+        ServerName::new(format!("s{number}"), 16020, 1)
+    }
+
+    /// Regions of each server by table, each without load.
+    fn spread(counts: &[&[usize]]) -> BTreeMap<ServerName, Vec<Load>> {
+        let mut id = 0;
+        let mut load = |table: usize| {
+            id += 1;
+            let name = TableName::parse(format!("t{table}").as_bytes()).unwrap();
+            let region = RegionInfo::new(name, id.to_string().into_bytes().into(), "".into(), id);
+            Load { region, table, writes: 0.0, reads: 0.0, memstore_bytes: 0.0 }
+        };
+        let mut spread = BTreeMap::new();
+        for (number, tables) in counts.iter().enumerate() {
+            let mut loads = Vec::new();
+            for (table, count) in tables.iter().enumerate() {
+                loads.extend((0..*count).map(|_| load(table)));
+            }
+            spread.insert(server(number), loads);
+        }
+        spread
+    }
+
+    /// Regions of each server after the plan, by table.
+    fn after(before: &[&[usize]], moves_max: usize) -> Vec<Vec<usize>> {
+        let loads = spread(before);
+        let decision = plan(loads.clone(), before[0].len(), moves_max);
+        let mut counts: Vec<Vec<usize>> = before.iter().map(|tables| tables.to_vec()).collect();
+        for Move { region, from, to } in &decision.moves {
+            let number = |name: &ServerName| loads.keys().position(|it| it == name).unwrap();
+            let table = loads[from].iter().find(|load| load.region == *region).unwrap().table;
+            counts[number(from)][table] -= 1;
+            counts[number(to)][table] += 1;
+        }
+        assert!(Decision::total(&decision.costs_after) <= Decision::total(&decision.costs_before));
+        counts
+    }
+
+    #[test]
+    fn an_empty_server_gets_its_share() {
+        assert_eq!(after(&[&[6], &[6], &[0]], 100), [[4], [4], [4]]);
+        assert_eq!(after(&[&[10], &[0]], 100), [[5], [5]]);
+    }
+
+    #[test]
+    fn what_is_even_stays() {
+        for counts in [&[&[3usize][..], &[3], &[3]][..], &[&[2], &[1], &[1]], &[&[1], &[0], &[0]]] {
+            assert_eq!(plan(spread(counts), 1, 100).moves, [], "{counts:?}");
+        }
+    }
+
+    #[test]
+    fn each_table_is_spread() {
+        for counts in after(&[&[4, 0], &[0, 4]], 100) {
+            assert_eq!(counts.iter().sum::<usize>(), 4);
+        }
+        let counts = after(&[&[4, 4], &[0, 0]], 100);
+        assert_eq!(counts, [[2, 2], [2, 2]]);
+    }
+
+    #[test]
+    fn a_run_is_limited() {
+        let decision = plan(spread(&[&[100], &[0]]), 1, 7);
+        assert_eq!(decision.moves.len(), 7);
+        assert!(decision.steps > 0);
+        assert!(Decision::text(&decision.costs_before).contains("regions : (multiplier=500.0"));
+    }
+
+    #[test]
+    fn busy_regions_part() {
+        let mut loads = spread(&[&[2], &[2]]);
+        for load in loads.get_mut(&server(0)).unwrap() {
+            load.writes = 1000.0;
+        }
+        let decision = plan(loads, 1, 100);
+        // Regions are spread already: exchanging two is no single move that gains.
+        assert!(decision.moves.len() <= 2, "{:?}", decision.moves);
+        let mut loads = spread(&[&[3], &[2]]);
+        loads.get_mut(&server(0)).unwrap().iter_mut().take(2).for_each(|load| load.writes = 1000.0);
+        let decision = plan(loads, 1, 100);
+        assert_eq!(decision.moves.len(), 1, "one of the two busy ones goes");
+    }
+
+    /// Servers and regions as a seed gives them: no plan makes the cluster less even, and none is longer than it may be.
+    #[test]
+    fn plans_never_do_harm() {
+        halcyon_testkit::for_each_seed(
+            "-p halcyon-master --lib balancer::tests::plans_never_do_harm",
+            0..200,
+            |seed| {
+                let random = |at: u64| {
+                    (seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(at * 1_442_695)) >> 33
+                };
+                let servers = 2 + random(1) as usize % 5;
+                let counts: Vec<Vec<usize>> = (0..servers)
+                    .map(|server| {
+                        (0..2).map(|table| random(10 + 2 * server as u64 + table) as usize % 12).collect()
+                    })
+                    .collect();
+                let counts: Vec<&[usize]> = counts.iter().map(Vec::as_slice).collect();
+                let sum = |tables: &[usize]| tables.iter().sum::<usize>();
+                let end = after(&counts, 500);
+                let (most, least) = (end.iter().map(|it| sum(it)).max(), end.iter().map(|it| sum(it)).min());
+                assert!(most.unwrap() - least.unwrap() <= 1, "seed {seed}: {counts:?} became {end:?}");
+            },
+        );
+    }
+}

@@ -1,0 +1,152 @@
+//! Runs of the balancer, and what it decided; servers that are to get no more regions.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use halcyon_cell::Result;
+use halcyon_proto::pb;
+use halcyon_schema::{RegionInfo, ServerName};
+use parking_lot::Mutex;
+use tracing::info;
+
+use crate::Master;
+use crate::balancer::{self, Counters, Decision, Rejection};
+use crate::placement::Place;
+use crate::procedure::{RegionAction, Submission, TransitRegion};
+use crate::state::MasterState;
+use crate::switches::Switch;
+
+/// Decisions that are remembered (HBase: `hbase.namedqueue.ringbuffer.size`, by default more).
+const DECISIONS_MAX: usize = 250;
+
+/// What the balancer remembers. A run holds the counters, so that runs follow each other.
+#[derive(Default)]
+pub(crate) struct Balancing {
+    counters: Mutex<Counters>,
+    decisions: Mutex<VecDeque<Decision>>,
+    rejections: Mutex<VecDeque<Rejection>>,
+}
+
+impl Balancing {
+    fn keep<T>(kept: &Mutex<VecDeque<T>>, new: T) {
+        let mut kept = kept.lock();
+        kept.push_front(new);
+        kept.truncate(DECISIONS_MAX);
+    }
+
+    /// The newest first.
+    pub(crate) fn decisions(&self, limit: usize) -> pb::BalancerDecisionsResponse {
+        let message = |decision: &Decision| pb::BalancerDecision {
+            initial_function_costs: Decision::text(&decision.costs_before),
+            final_function_costs: Decision::text(&decision.costs_after),
+            init_total_cost: Decision::total(&decision.costs_before),
+            computed_total_cost: Decision::total(&decision.costs_after),
+            computed_steps: decision.steps,
+            region_plans: decision.moves.iter().map(plan_text).collect(),
+        };
+        let decisions = self.decisions.lock();
+        pb::BalancerDecisionsResponse {
+            balancer_decision: decisions.iter().take(limit).map(message).collect(),
+        }
+    }
+
+    /// The newest first.
+    pub(crate) fn rejections(&self, limit: usize) -> pb::BalancerRejectionsResponse {
+        let message = |rejection: &Rejection| pb::BalancerRejection {
+            reason: rejection.0.clone(),
+            cost_func_info: Vec::new(),
+        };
+        let rejections = self.rejections.lock();
+        pb::BalancerRejectionsResponse {
+            balancer_rejection: rejections.iter().take(limit).map(message).collect(),
+        }
+    }
+}
+
+/// As HBase's `RegionPlan` shows itself.
+fn plan_text(one: &balancer::Move) -> String {
+    format!("hri={}, source={}, destination={}", one.region.encoded_name(), one.from, one.to)
+}
+
+impl Master {
+    /// Moves regions to where there is less to do, unless the balancer is off. With `dry_run` it only says how many would move.
+    /// Whether it ran, moves calculated, moves begun.
+    pub fn balance(&self, dry_run: bool) -> (bool, usize, usize) {
+        if !dry_run && !self.core.switches.lock().get(Switch::Balancer) {
+            return (false, 0, 0);
+        }
+        let balancing = &self.core.balancing;
+        let mut counters = balancing.counters.lock();
+        let decided = balancer::decide(&self.core, &mut counters);
+        let decision = match decided {
+            Ok(decision) => decision,
+            Err(rejection) => {
+                Balancing::keep(&balancing.rejections, rejection);
+                return (!self.core.cluster.servers.is_one_process() || dry_run, 0, 0);
+            }
+        };
+        let calculated = decision.moves.len();
+        if dry_run {
+            return (true, calculated, 0);
+        }
+        for one in &decision.moves {
+            info!(region = %one.region, from = %one.from, to = %one.to, "the balancer moves a region");
+            let transit = TransitRegion::to(one.region.clone(), one.to.clone());
+            drop(self.engine.submit(Box::new(transit), Submission::default()));
+        }
+        if calculated > 0 {
+            Balancing::keep(&balancing.decisions, decision);
+        }
+        (true, calculated, calculated)
+    }
+
+    /// Lets servers get no more regions; with `offload` their regions move to others. Does not wait for the moves.
+    pub(crate) fn decommission(&self, servers: &[ServerName], offload: bool) -> Result<()> {
+        for server in servers {
+            self.core.cluster.coordination.set_draining(server, true)?;
+            info!(%server, offload, "a region server is decommissioned");
+        }
+        if offload {
+            self.wait_for_draining(servers);
+            for region in regions_at(&self.core, servers) {
+                let transit = TransitRegion::new(region, RegionAction::Move, false);
+                drop(self.engine.submit(Box::new(transit), Submission::default()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The news goes by way of the coordination service. Without it, regions would move from one of the servers to another.
+    fn wait_for_draining(&self, servers: &[ServerName]) {
+        const PAUSE: Duration = Duration::from_millis(10);
+        const PAUSES_MAX: u32 = 200;
+        for _ in 0..PAUSES_MAX {
+            let draining = self.core.cluster.servers.draining();
+            if servers.iter().all(|server| draining.contains(server)) {
+                return;
+            }
+            self.core.env.clock.sleep(PAUSE);
+        }
+    }
+
+    /// Lets a server get regions again, and moves these there.
+    pub(crate) fn recommission(&self, server: &ServerName, regions: Vec<RegionInfo>) -> Result<()> {
+        self.core.cluster.coordination.set_draining(server, false)?;
+        info!(%server, regions = regions.len(), "a region server gets regions again");
+        for region in regions {
+            let transit = TransitRegion::to(region, server.clone());
+            drop(self.engine.submit(Box::new(transit), Submission::default()));
+        }
+        Ok(())
+    }
+}
+
+/// The regions that these servers have, `hbase:meta` last.
+fn regions_at(core: &MasterState, servers: &[ServerName]) -> Vec<RegionInfo> {
+    let tables = core.tables.read();
+    let live: Vec<RegionInfo> = tables.by_name.values().flat_map(|table| table.live_regions()).collect();
+    drop(tables);
+    let is_there =
+        |region: &RegionInfo| matches!(core.place_of(region), Place::At(server) if servers.contains(&server));
+    live.into_iter().chain([RegionInfo::meta()]).filter(is_there).collect()
+}

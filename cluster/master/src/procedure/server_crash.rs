@@ -1,0 +1,139 @@
+//! What happens after the death of a region server (HBase: `ServerCrashProcedure`).
+//!
+//! Its WALs are taken from it and split by live servers, those of `hbase:meta` first. `hbase:meta` is opened elsewhere if it was
+//! there. Then procedures of their own open its regions elsewhere: one for each table, so that a table that is locked holds up
+//! no other.
+
+use halcyon_cell::Result;
+use halcyon_contract::Standing;
+use halcyon_proto::pb;
+use halcyon_rpc::RpcError;
+use halcyon_schema::{RegionInfo, ServerName, TableName};
+use prost::Message;
+use tracing::info;
+
+use super::{AssignRegions, HasSteps, Lock, Procedure, Step, payload, step};
+use crate::meta_region;
+use crate::state::{MasterState, TableEntry, TableState};
+use crate::wal_split::{self, Logs};
+
+pub(super) const KIND: &str = "server_crash";
+
+pub(crate) struct ServerCrash {
+    server: ServerName,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Payload {
+    #[prost(message, required, tag = "1")]
+    server: pb::ServerName,
+}
+
+impl ServerCrash {
+    pub(crate) fn new(server: ServerName) -> ServerCrash {
+        ServerCrash { server }
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<ServerCrash> {
+        let payload: Payload = payload(KIND, bytes)?;
+        Ok(ServerCrash { server: ServerName::from_pb(&payload.server)? })
+    }
+
+    fn split(&self, core: &MasterState, logs: Logs) -> Result<()> {
+        if let Some(dir) = wal_split::fence(&core.cluster, &self.server)? {
+            let count = wal_split::split(&core.cluster, &dir, logs, core.settings.split_threads)?;
+            info!(server = %self.server, ?logs, wals = count, "WALs of a dead server are split");
+        }
+        Ok(())
+    }
+}
+
+impl Procedure for ServerCrash {
+    fn kind(&self) -> &'static str {
+        KIND
+    }
+
+    fn class_name(&self) -> &'static str {
+        "org.apache.hadoop.hbase.master.procedure.ServerCrashProcedure"
+    }
+
+    fn metric(&self) -> Option<&'static str> {
+        Some("ServerCrash")
+    }
+
+    fn locks(&self) -> Vec<Lock> {
+        vec![Lock::server(&self.server)]
+    }
+
+    fn prepare(&mut self, _core: &MasterState) -> std::result::Result<(), RpcError> {
+        Ok(())
+    }
+
+    fn followers(&self, core: &MasterState) -> Vec<Box<dyn Procedure>> {
+        let mut orphans = self.regions(core);
+        orphans.sort_by_key(|(table, _)| !table.is_system());
+        orphans
+            .into_iter()
+            .map(|(table, regions)| Box::new(AssignRegions::new(table, regions)) as Box<dyn Procedure>)
+            .collect()
+    }
+
+    fn payload(&self) -> Vec<u8> {
+        Payload { server: self.server.to_pb() }.encode_to_vec()
+    }
+}
+
+const STEPS: &[Step<ServerCrash>] = &[
+    step("split WALs of hbase:meta", ServerCrash::split_meta),
+    step("open hbase:meta", ServerCrash::open_meta),
+    step("split WALs", ServerCrash::split_all),
+    step("let regions go", ServerCrash::let_go),
+];
+
+impl HasSteps for ServerCrash {
+    fn steps(&self) -> &'static [Step<Self>] {
+        STEPS
+    }
+}
+
+impl ServerCrash {
+    fn split_meta(&mut self, core: &MasterState) -> Result<()> {
+        self.split(core, Logs::Meta)
+    }
+
+    fn open_meta(&mut self, core: &MasterState) -> Result<()> {
+        let is_there = core.meta_place.read().server == self.server;
+        if is_there { meta_region::open(core, Some(&self.server), None) } else { Ok(()) }
+    }
+
+    fn split_all(&mut self, core: &MasterState) -> Result<()> {
+        self.split(core, Logs::All)?;
+        if let Some(dir) = wal_split::fence(&core.cluster, &self.server)? {
+            wal_split::remove(&core.cluster, &dir)?;
+        }
+        core.cluster.servers.recovered(&self.server);
+        Ok(())
+    }
+
+    fn let_go(&mut self, core: &MasterState) -> Result<()> {
+        if core.cluster.servers.standing(&self.server) == Standing::Recovering {
+            core.cluster.servers.recovered(&self.server); // the master before has split them
+        }
+        Ok(())
+    }
+
+    /// The regions that the server had, by table. None of a table that is not to be open.
+    fn regions(&self, core: &MasterState) -> Vec<(TableName, Vec<RegionInfo>)> {
+        let tables = core.tables.read();
+        let enabled = tables
+            .by_name
+            .values()
+            .filter(|table| matches!(table.state, TableState::Enabled | TableState::Enabling));
+        let of_table = |table: &TableEntry| {
+            let was_here = |region: &RegionInfo| table.regions[region].server.as_ref() == Some(&self.server);
+            let regions = table.live_regions().into_iter().filter(was_here).collect();
+            (table.descriptor.name().clone(), regions)
+        };
+        enabled.map(of_table).filter(|(_, regions): &(_, Vec<_>)| !regions.is_empty()).collect()
+    }
+}

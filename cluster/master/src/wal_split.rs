@@ -1,0 +1,120 @@
+//! Recovers what a dead server has left: its WALs are taken from it, split by live servers, and archived.
+//!
+//! ```text
+//! WALs/<dead>            -> WALs/<dead>-splitting      fenced: the dead server creates no file any more
+//! <dead>-splitting/<wal> -> recovered edits            on live servers, which seal a WAL before they read it
+//! <dead>-splitting/<wal> -> oldWALs/                   here, and the empty directory is removed
+//! ```
+//!
+//! Each step may be repeated after a crash, and by another master at the same time.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use halcyon_cell::{Error, ErrorKind, Result};
+use halcyon_contract::ClusterServices;
+use halcyon_schema::{ServerName, layout};
+use tracing::{info, warn};
+
+use crate::descriptors::list;
+use crate::parallel;
+
+const SPLITTING: &str = "-splitting";
+/// WALs of `hbase:meta` end so.
+const META_WAL: &str = ".meta";
+
+/// The WALs of a server that are split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Logs {
+    /// Of `hbase:meta`: first, because nothing can be assigned without it.
+    Meta,
+    All,
+}
+
+/// Takes the WALs from a server. `None` if it has left none. *Blocking*.
+pub(crate) fn fence(cluster: &ClusterServices, server: &ServerName) -> Result<Option<PathBuf>> {
+    let (env, root) = (&cluster.wals.env, &cluster.wals.root);
+    let wals = layout::wals_dir(root);
+    let (dir, splitting) = (wals.join(server.to_string()), wals.join(format!("{server}{SPLITTING}")));
+    if env.fs.exists(&dir)? {
+        // An empty one is what a recovery left that had no time to remove it.
+        env.fs.rename_over(&dir, &splitting)?;
+        env.fs.sync_dir(&wals)?;
+        info!(%server, "the WALs of a dead server are taken from it");
+    }
+    Ok(env.fs.exists(&splitting)?.then_some(splitting))
+}
+
+/// Splits the WALs in a directory that was fenced, on at most `threads` at a time. Those that are split leave it.
+pub(crate) fn split(cluster: &ClusterServices, dir: &Path, logs: Logs, threads: usize) -> Result<usize> {
+    let names = names(cluster, dir)?;
+    let wanted: Vec<String> =
+        names.into_iter().filter(|name| logs == Logs::All || name.ends_with(META_WAL)).collect();
+    let (count, next) = (wanted.len(), AtomicUsize::new(0));
+    let (cluster, dir) = (cluster.clone(), dir.to_path_buf());
+    parallel::for_each(threads, wanted, move |name| {
+        split_one(&cluster, &dir, &name, next.fetch_add(1, Ordering::Relaxed))
+    })?;
+    Ok(count)
+}
+
+/// Removes a directory whose WALs are all split. `Busy` if there is one left.
+pub(crate) fn remove(cluster: &ClusterServices, dir: &Path) -> Result<()> {
+    if let Some(name) = names(cluster, dir)?.first() {
+        return Err(Error::new(ErrorKind::Busy, format!("{}: {name} is not split", dir.display())));
+    }
+    let fs = &cluster.wals.env.fs;
+    fs.remove_dir_all(dir)?;
+    Ok(fs.sync_dir(&layout::wals_dir(&cluster.wals.root))?)
+}
+
+/// Recovers a server completely.
+pub(crate) fn recover(cluster: &ClusterServices, server: &ServerName, threads: usize) -> Result<()> {
+    if let Some(dir) = fence(cluster, server)? {
+        let count = split(cluster, &dir, Logs::All, threads)?;
+        remove(cluster, &dir)?;
+        info!(%server, wals = count, "the WALs of a dead server are split");
+    }
+    cluster.servers.recovered(server);
+    Ok(())
+}
+
+fn names(cluster: &ClusterServices, dir: &Path) -> Result<Vec<String>> {
+    let files = list(&*cluster.wals.env.fs, dir)?.into_iter().filter(|file| !file.is_dir);
+    Ok(files.map(|file| file.name).collect())
+}
+
+/// Has one WAL split by some live server, and archives it. `turn` chooses the first that is asked.
+fn split_one(cluster: &ClusterServices, dir: &Path, name: &str, turn: usize) -> Result<()> {
+    let root = &cluster.wals.root;
+    let wal = dir.join(name);
+    let below = wal.strip_prefix(root).map_err(|_| Error::invalid(format!("{} is no WAL", wal.display())))?;
+    let online = cluster.servers.online();
+    let mut last = Error::new(ErrorKind::Busy, "there is no region server to split WALs");
+    for at in 0..online.len() {
+        let server = &online[(turn + at) % online.len()];
+        let Some(api) = cluster.servers.get(server) else { continue };
+        match api.split_wal(below) {
+            Ok(()) => return archive(cluster, &wal, name),
+            // Split before, and archived by another master since.
+            Err(_) if !cluster.wals.env.fs.exists(&wal)? => return Ok(()),
+            Err(error) => {
+                warn!(wal = %wal.display(), %server, %error, "a server could not split a WAL");
+                last = error;
+            }
+        }
+    }
+    Err(last)
+}
+
+fn archive(cluster: &ClusterServices, wal: &Path, name: &str) -> Result<()> {
+    let fs = &cluster.wals.env.fs;
+    let old_wals = layout::old_wals_dir(&cluster.wals.root);
+    fs.create_dir_all(&old_wals)?;
+    if fs.exists(wal)? {
+        let target = old_wals.join(name);
+        fs.rename(wal, &target).or_else(|error| fs.resolve_rename(wal, &target, error))?;
+        fs.sync_dir(&old_wals)?;
+    }
+    Ok(())
+}

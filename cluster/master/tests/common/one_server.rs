@@ -1,0 +1,62 @@
+//! The double as all there is of a cluster.
+
+use std::sync::Arc;
+
+use halcyon_cell::{Error, Result};
+use halcyon_contract::{MasterCoordination, RegionServerApi, RegionServers, ServerReport, Standing};
+use halcyon_schema::ServerName;
+
+use super::FakeRegionServer;
+
+/// The double as the only server.
+pub struct OneServer(pub Arc<FakeRegionServer>);
+
+impl RegionServers for OneServer {
+    fn online(&self) -> Vec<ServerName> {
+        vec![self.0.server_name()]
+    }
+
+    fn draining(&self) -> Vec<ServerName> {
+        Vec::new()
+    }
+
+    fn standing(&self, server: &ServerName) -> Standing {
+        if *server == self.0.server_name() { Standing::Online } else { Standing::Gone }
+    }
+
+    fn recovering(&self) -> Vec<ServerName> {
+        Vec::new()
+    }
+
+    fn recovered(&self, _server: &ServerName) {}
+
+    fn get(&self, server: &ServerName) -> Option<Arc<dyn RegionServerApi>> {
+        (*server == self.0.server_name()).then(|| self.0.clone() as Arc<dyn RegionServerApi>)
+    }
+
+    fn reports(&self) -> Vec<ServerReport> {
+        vec![self.0.newest_report()]
+    }
+
+    fn is_one_process(&self) -> bool {
+        true
+    }
+}
+
+impl MasterCoordination for OneServer {
+    fn meta_last(&self) -> Option<ServerName> {
+        None
+    }
+
+    fn meta_opened(&self, _: &ServerName) -> Result<()> {
+        Ok(())
+    }
+
+    fn backup_masters(&self) -> Vec<ServerName> {
+        Vec::new()
+    }
+
+    fn set_draining(&self, _: &ServerName, _: bool) -> Result<()> {
+        Err(Error::invalid("the only server cannot be drained"))
+    }
+}

@@ -1,0 +1,554 @@
+//! A master with several region servers: where regions go, and what happens when servers die.
+#![allow(clippy::disallowed_methods)] // threads and clocks of the tests themselves
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use common::*;
+use halcyon_cell::{Cell, Error, ErrorKind, Result};
+use halcyon_contract::{
+    Announce, Assignments, CloseRegionRequest, ClusterServices, FlushRegionRequest, MasterCoordination,
+    OpenRegionRequest, OpenRegionResponse, RegionInfoRequest, RegionInfoResponse, RegionServerApi,
+    RegionServers, ServerReport, Standing, SystemTables, Unasked,
+};
+use halcyon_env::Env;
+use halcyon_env::sim::SimFileSystem;
+use halcyon_master::{Master, MasterService};
+use halcyon_proto::pb;
+use halcyon_schema::{RegionInfo, ServerName, layout};
+use halcyon_testkit::for_each_seed;
+use parking_lot::Mutex;
+
+/// The servers of a cluster, which outlive its masters.
+struct Servers {
+    env: Env,
+    /// Cells of system tables, and files.
+    disk: Arc<FakeRegionServer>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    online: BTreeMap<ServerName, BTreeMap<String, RegionInfo>>,
+    recovering: BTreeSet<ServerName>,
+    draining: BTreeSet<ServerName>,
+    /// Regions that ever were opened at a server whose WALs are not split yet.
+    unsplit: BTreeMap<ServerName, BTreeSet<String>>,
+    meta: Option<ServerName>,
+    /// WALs that were split, in order.
+    split: Vec<String>,
+    opens: usize,
+}
+
+fn name(number: u16) -> ServerName {
+    ServerName::new("h", 16020 + number, 1)
+}
+
+impl Servers {
+    fn new(env: Env, count: u16) -> Arc<Servers> {
+        env.fs.create_dir_all(Path::new(ROOT)).unwrap();
+        let disk = FakeRegionServer::new(env.clone(), Path::new(ROOT), 1);
+        let servers = Arc::new(Servers { env, disk, state: Mutex::default() });
+        (0..count).for_each(|number| servers.join(&name(number)));
+        servers
+    }
+
+    fn join(&self, server: &ServerName) {
+        let dir = layout::wals_dir(Path::new(ROOT)).join(server.to_string());
+        self.env.fs.create_dir_all(&dir).unwrap();
+        for wal in ["1", "2.meta"] {
+            self.env.fs.replace(&dir.join(format!("{server}.{wal}")), b"edits").unwrap();
+        }
+        self.state.lock().online.insert(server.clone(), BTreeMap::new());
+    }
+
+    fn kill(&self, server: &ServerName) {
+        let mut state = self.state.lock();
+        let regions = state.online.remove(server).expect("it lives");
+        state.unsplit.insert(server.clone(), regions.into_keys().collect());
+        state.recovering.insert(server.clone());
+    }
+
+    fn regions_at(&self, server: &ServerName) -> usize {
+        self.state.lock().online[server].values().filter(|region| region.table().to_string() == "t").count()
+    }
+
+    fn check_meta_is_at(&self, at: &ServerName) -> Result<()> {
+        match self
+            .state
+            .lock()
+            .online
+            .get(at)
+            .is_some_and(|it| it.contains_key(RegionInfo::meta().encoded_name()))
+        {
+            true => Ok(()),
+            false => Err(Error::new(ErrorKind::Moved, format!("hbase:meta is not at {at}"))),
+        }
+    }
+}
+
+/// One server, as a master reaches it.
+struct Server {
+    name: ServerName,
+    all: Arc<Servers>,
+}
+
+fn dead() -> Error {
+    Error::new(ErrorKind::Moved, "the server is dead")
+}
+
+impl RegionServerApi for Server {
+    fn server_name(&self) -> ServerName {
+        self.name.clone()
+    }
+
+    fn open_region(
+        &self,
+        request: &OpenRegionRequest,
+        announce: &Announce<'_>,
+    ) -> Result<OpenRegionResponse> {
+        let region = &request.region;
+        let seq = {
+            let mut state = self.all.state.lock();
+            let encoded = region.encoded_name().to_string();
+            for (server, regions) in state.online.iter().filter(|(server, _)| **server != self.name) {
+                assert!(!regions.contains_key(&encoded), "{region} is open at {server} and at {}", self.name);
+            }
+            for (server, _) in state.unsplit.iter().filter(|(_, regions)| regions.contains(&encoded)) {
+                // Meta has WALs of its own.
+                let is_split = region.is_meta() && state.split.contains(&format!("{server}.2.meta"));
+                assert!(is_split, "{region} is opened before the WALs of {server} are split");
+            }
+            state.opens += 1;
+            let seq = state.opens as u64 * 10;
+            let here = state.online.get_mut(&self.name).ok_or_else(dead)?;
+            here.insert(encoded, region.clone());
+            seq
+        };
+        let announced = announce(seq);
+        if announced.is_err()
+            && let Some(here) = self.all.state.lock().online.get_mut(&self.name)
+        {
+            here.remove(region.encoded_name());
+        }
+        announced.map(|()| OpenRegionResponse { open_seq_num: seq })
+    }
+
+    fn close_region(&self, request: &CloseRegionRequest) -> Result<()> {
+        let mut state = self.all.state.lock();
+        state.online.get_mut(&self.name).ok_or_else(dead)?.remove(request.region.encoded_name());
+        Ok(())
+    }
+
+    fn flush_region(&self, request: &FlushRegionRequest) -> Result<()> {
+        let state = self.all.state.lock();
+        let here = state.online.get(&self.name).ok_or_else(dead)?;
+        here.contains_key(request.region.encoded_name()).then_some(()).ok_or_else(dead)
+    }
+
+    fn region_info(&self, _: &RegionInfoRequest) -> Result<RegionInfoResponse> {
+        Ok(RegionInfoResponse { splittable: true, mergeable: true, best_split_row: None })
+    }
+
+    fn online_regions(&self) -> Result<Vec<RegionInfo>> {
+        let state = self.all.state.lock();
+        Ok(state.online.get(&self.name).ok_or_else(dead)?.values().cloned().collect())
+    }
+
+    fn split_wal(&self, wal: &Path) -> Result<()> {
+        let mut state = self.all.state.lock();
+        if !state.online.contains_key(&self.name) {
+            return Err(dead());
+        }
+        assert!(wal.starts_with("WALs"), "{}", wal.display());
+        let dir = wal.parent().unwrap().file_name().unwrap().to_string_lossy().into_owned();
+        assert!(dir.ends_with("-splitting"), "{dir}: the server is not fenced");
+        assert!(self.all.env.fs.exists(&Path::new(ROOT).join(wal)).unwrap(), "{}", wal.display());
+        state.split.push(wal.file_name().unwrap().to_string_lossy().into_owned());
+        Ok(())
+    }
+}
+
+/// What a master is given. Each master has its own, over the same servers.
+struct View(Arc<Servers>);
+
+impl RegionServers for View {
+    fn online(&self) -> Vec<ServerName> {
+        self.0.state.lock().online.keys().cloned().collect()
+    }
+
+    fn draining(&self) -> Vec<ServerName> {
+        self.0.state.lock().draining.iter().cloned().collect()
+    }
+
+    fn standing(&self, server: &ServerName) -> Standing {
+        let state = self.0.state.lock();
+        match (state.online.contains_key(server), state.recovering.contains(server)) {
+            (true, _) => Standing::Online,
+            (false, true) => Standing::Recovering,
+            (false, false) => Standing::Gone,
+        }
+    }
+
+    fn recovering(&self) -> Vec<ServerName> {
+        self.0.state.lock().recovering.iter().cloned().collect()
+    }
+
+    fn recovered(&self, server: &ServerName) {
+        let mut state = self.0.state.lock();
+        let is_split = |wal: &str| state.split.contains(&format!("{server}.{wal}"));
+        assert!(
+            is_split("1") && is_split("2.meta"),
+            "{server} is recovered without its WALs: {:?}",
+            state.split
+        );
+        state.recovering.remove(server);
+        state.unsplit.remove(server);
+    }
+
+    fn get(&self, server: &ServerName) -> Option<Arc<dyn RegionServerApi>> {
+        let lives = self.0.state.lock().online.contains_key(server);
+        lives.then(|| {
+            Arc::new(Server { name: server.clone(), all: self.0.clone() }) as Arc<dyn RegionServerApi>
+        })
+    }
+
+    fn reports(&self) -> Vec<ServerReport> {
+        Vec::new()
+    }
+
+    fn is_one_process(&self) -> bool {
+        false
+    }
+}
+
+impl MasterCoordination for View {
+    fn meta_last(&self) -> Option<ServerName> {
+        self.0.state.lock().meta.clone()
+    }
+
+    fn meta_opened(&self, server: &ServerName) -> Result<()> {
+        self.0.state.lock().meta = Some(server.clone());
+        Ok(())
+    }
+
+    fn backup_masters(&self) -> Vec<ServerName> {
+        Vec::new()
+    }
+
+    fn set_draining(&self, server: &ServerName, is_draining: bool) -> Result<()> {
+        let mut state = self.0.state.lock();
+        if is_draining {
+            state.draining.insert(server.clone());
+        } else {
+            state.draining.remove(server);
+        }
+        Ok(())
+    }
+}
+
+impl SystemTables for View {
+    fn meta_put(&self, at: &ServerName, cells: Vec<Cell>) -> Result<()> {
+        self.0.check_meta_is_at(at)?;
+        self.0.disk.meta_put(cells)
+    }
+
+    fn meta_put_together(&self, at: &ServerName, cells: Vec<Cell>) -> Result<()> {
+        self.meta_put(at, cells)
+    }
+
+    fn meta_scan(&self, at: &ServerName, _: &[u8], _: &[u8]) -> Result<Vec<Vec<Cell>>> {
+        self.0.check_meta_is_at(at)?;
+        Ok(self.0.disk.meta_rows())
+    }
+
+    fn put_rows(&self, _: &ServerName, region: &RegionInfo, cells: Vec<Cell>) -> Result<()> {
+        self.0.disk.put_rows(region.encoded_name(), cells)
+    }
+
+    fn scan_rows(&self, _: &ServerName, region: &RegionInfo) -> Result<Vec<Vec<Cell>>> {
+        self.0.disk.scan_rows(region.encoded_name())
+    }
+}
+
+struct Many {
+    servers: Arc<Servers>,
+    master: Arc<Master>,
+    service: MasterService,
+}
+
+impl Many {
+    fn new(env: Env, count: u16) -> Many {
+        Many::over(Servers::new(env, count))
+    }
+
+    /// A master that takes the cluster over.
+    fn over(servers: Arc<Servers>) -> Many {
+        let view = Arc::new(View(servers.clone()));
+        let services = ClusterServices {
+            servers: view.clone(),
+            system_tables: view.clone(),
+            coordination: view,
+            ..services(&servers.disk)
+        };
+        let master = Master::start(servers.env.clone(), Path::new(ROOT), settings(), services).unwrap();
+        let service = MasterService::new(master.clone()).unwrap();
+        Many { servers, master, service }
+    }
+
+    fn call<R: prost::Message + Default>(&self, method: &str, request: &impl prost::Message) -> R {
+        answer(&self.service, method, request).unwrap()
+    }
+
+    fn create(&self, splits: &[&'static str]) {
+        let _: pb::CreateTableResponse = self.call("CreateTable", &create(&table("t", &["f"]), splits));
+        self.settles("t", splits.len() + 1);
+        self.quiet();
+    }
+
+    /// Regions of the table by meta: server and state.
+    fn places(&self) -> BTreeMap<String, (String, String)> {
+        let text = |cell: &Cell| String::from_utf8_lossy(cell.value()).into_owned();
+        let column = |row: &[Cell], name: &[u8]| {
+            row.iter().find(|cell| cell.qualifier() == name).map(text).unwrap_or_default()
+        };
+        let rows = self.servers.disk.meta_rows();
+        let of_table = rows.iter().filter(|row| row[0].row().starts_with(b"t,"));
+        of_table
+            .map(|row| {
+                let key = String::from_utf8_lossy(row[0].row()).into_owned();
+                (key, (column(row, b"sn"), column(row, b"state")))
+            })
+            .collect()
+    }
+
+    /// Waits until so many regions are open where meta says, on live servers.
+    fn settles(&self, table: &str, count: usize) {
+        let begun = Instant::now();
+        loop {
+            let places = self.places();
+            let state = self.servers.state.lock();
+            let open = places.values().filter(|(server, region_state)| {
+                let server = ServerName::parse(server).ok();
+                region_state == "OPEN" && server.is_some_and(|server| state.online.contains_key(&server))
+            });
+            let here =
+                state.online.values().flat_map(BTreeMap::values).filter(|it| it.table().to_string() == table);
+            let (open, here) = (open.count(), here.count());
+            drop(state);
+            if (open, here) == (count, count) {
+                return;
+            }
+            assert!(
+                begun.elapsed() < Duration::from_secs(30),
+                "{open} regions are open, {here} on servers: {places:?}"
+            );
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn die(&self, server: &ServerName) {
+        self.servers.kill(server);
+        self.master.recover_server(server.clone());
+    }
+
+    /// The procedures have ended.
+    fn quiet(&self) {
+        let begun = Instant::now();
+        while !self.master.procedures().is_empty() {
+            assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", self.master.procedures());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+fn env() -> Env {
+    with_real_clock(SimFileSystem::new().env())
+}
+
+const KEYS: [&str; 8] = ["b", "c", "d", "e", "f", "g", "h", "i"];
+
+#[test]
+fn regions_are_spread() {
+    let c = Many::new(env(), 3);
+    c.create(&KEYS);
+    for number in 0..3 {
+        let count = c.servers.regions_at(&name(number));
+        assert!((2..=4).contains(&count), "{count} regions at {}", name(number));
+    }
+}
+
+#[test]
+fn regions_of_a_dead_server_are_opened_elsewhere() {
+    let c = Many::new(env(), 3);
+    c.create(&KEYS);
+    let meta = c.servers.state.lock().meta.clone().unwrap();
+    // First the one with meta, then another one.
+    let other = (0..3).map(name).find(|server| *server != meta).unwrap();
+    for (at, server) in [meta, other].into_iter().enumerate() {
+        c.die(&server);
+        c.settles("t", 9);
+        c.quiet();
+        let wals = layout::wals_dir(Path::new(ROOT));
+        for left in [wals.join(server.to_string()), wals.join(format!("{server}-splitting"))] {
+            assert!(!c.servers.env.fs.exists(&left).unwrap(), "{}", left.display());
+        }
+        let old = c.servers.env.fs.list(&layout::old_wals_dir(Path::new(ROOT))).unwrap();
+        assert_eq!(old.len(), 2 * (at + 1), "{old:?}");
+    }
+    // Meta's WAL goes first, because nothing can be assigned without it.
+    assert!(c.servers.state.lock().split[0].ends_with(".meta"));
+}
+
+#[test]
+fn a_master_that_takes_over_leaves_regions_open() {
+    let c = Many::new(env(), 3);
+    c.create(&KEYS);
+    let (servers, before) = (c.servers.clone(), c.places());
+    c.master.stop();
+    let opens = servers.state.lock().opens;
+    let c = Many::over(servers);
+    c.settles("t", 9);
+    assert_eq!(c.places(), before);
+    // Meta and the table of namespaces are asked for, and stay as they are.
+    assert!(c.servers.state.lock().opens <= opens + 2);
+}
+
+#[test]
+fn servers_that_died_with_the_master_are_recovered() {
+    let c = Many::new(env(), 3);
+    c.create(&KEYS);
+    let servers = c.servers.clone();
+    c.master.stop();
+    let meta = servers.state.lock().meta.clone().unwrap();
+    servers.kill(&meta);
+    Many::over(servers).settles("t", 9);
+}
+
+#[test]
+fn a_region_moves_to_the_server_that_is_named() {
+    let c = Many::new(env(), 3);
+    c.create(&KEYS);
+    let region = c.servers.disk.meta_rows().into_iter().find(|row| row[0].row().starts_with(b"t,")).unwrap();
+    let row = region[0].row().to_vec();
+    let at = |c: &Many| c.places()[&String::from_utf8_lossy(&row).into_owned()].0.clone();
+    for number in [0, 1, 2, 2] {
+        let request = pb::MoveRegionRequest {
+            region: pb::RegionSpecifier { r#type: 1, value: row.clone().into() },
+            dest_server_name: Some(name(number).to_pb()),
+        };
+        let _: pb::MoveRegionResponse = c.call("MoveRegion", &request);
+        assert_eq!(at(&c), name(number).to_string());
+    }
+    // Without a destination to any other server.
+    let region = pb::RegionSpecifier { r#type: 1, value: row.clone().into() };
+    let request = pb::MoveRegionRequest { region, dest_server_name: None };
+    let _: pb::MoveRegionResponse = c.call("MoveRegion", &request);
+    assert_ne!(at(&c), name(2).to_string());
+    let region = pb::RegionSpecifier { r#type: 1, value: row.clone().into() };
+    let request = pb::MoveRegionRequest { region, dest_server_name: Some(name(9).to_pb()) };
+    let refused = answer::<pb::MoveRegionResponse>(&c.service, "MoveRegion", &request).unwrap_err();
+    assert!(refused.message.contains("is not a live region server"), "{}", refused.message);
+    c.settles("t", 9);
+}
+
+#[test]
+fn a_new_server_gets_its_share_and_a_drained_one_none() {
+    let c = Many::new(env(), 2);
+    c.create(&KEYS);
+    c.servers.join(&name(2));
+    let answer: pb::BalanceResponse = c.call("Balance", &pb::BalanceRequest::default());
+    assert!(answer.balancer_ran && answer.moves_executed() > 0, "{answer:?}");
+    c.quiet();
+    c.settles("t", 9);
+    assert!((2..=4).contains(&c.servers.regions_at(&name(2))));
+    let log = pb::LogRequest {
+        log_class_name: "org.apache.hadoop.hbase.shaded.protobuf.generated.BalancerDecisionsRequest"
+            .to_string(),
+        log_message: Default::default(),
+    };
+    let log: pb::LogEntry = c.call("GetLogEntries", &log);
+    let decisions = <pb::BalancerDecisionsResponse as prost::Message>::decode(log.log_message).unwrap();
+    assert_eq!(decisions.balancer_decision[0].region_plans.len(), answer.moves_executed() as usize);
+
+    let meta = c.servers.state.lock().meta.clone().unwrap();
+    let request = pb::DecommissionRegionServersRequest { server_name: vec![meta.to_pb()], offload: true };
+    let _: pb::DecommissionRegionServersResponse = c.call("DecommissionRegionServers", &request);
+    c.quiet();
+    c.settles("t", 9);
+    assert_eq!(c.servers.state.lock().online[&meta].len(), 0, "hbase:meta leaves it too");
+    let listed: pb::ListDecommissionedRegionServersResponse =
+        c.call("ListDecommissionedRegionServers", &pb::ListDecommissionedRegionServersRequest {});
+    assert_eq!(listed.server_name, [meta.to_pb()]);
+    let request = pb::RecommissionRegionServerRequest { server_name: meta.to_pb(), region: Vec::new() };
+    let _: pb::RecommissionRegionServerResponse = c.call("RecommissionRegionServer", &request);
+    let _: pb::BalanceResponse = c.call("Balance", &pb::BalanceRequest::default());
+    c.quiet();
+    assert!(c.servers.regions_at(&meta) >= 2);
+}
+
+#[test]
+fn an_opening_that_is_not_waited_for() {
+    let c = Many::new(env(), 2);
+    c.create(&[]);
+    let state = c.servers.state.lock();
+    let (at, regions) =
+        state.online.iter().find(|(_, it)| it.values().any(|it| it.table().to_string() == "t")).unwrap();
+    let region = regions.values().find(|it| it.table().to_string() == "t").unwrap().clone();
+    let (at, other) = (at.clone(), state.online.keys().find(|it| *it != at).unwrap().clone());
+    drop(state);
+    assert_eq!(c.master.opened_unasked(&at, &region, 1), Unasked::Accepted);
+    assert_eq!(c.master.opened_unasked(&other, &region, 1), Unasked::Refused);
+    let meta = c.servers.state.lock().meta.clone().unwrap();
+    assert_eq!(c.master.opened_unasked(&meta, &RegionInfo::meta(), 1), Unasked::Accepted);
+}
+
+/// Servers and masters die in an order that a seed gives, also while the death before is worked on. The double asserts that no
+/// region is open twice, and none is opened before the WALs of its last server are split.
+#[test]
+fn deaths_in_any_order() {
+    let test = "-p halcyon-master --test servers deaths_in_any_order";
+    for_each_seed(test, 0..100, |seed| {
+        let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut next = |below: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random % below
+        };
+        let mut c = Many::new(env(), 3);
+        c.create(&KEYS);
+        for lives in 3..9 {
+            let online: Vec<ServerName> = c.servers.state.lock().online.keys().cloned().collect();
+            match next(4) {
+                0 => {
+                    c.master.stop();
+                    c = Many::over(c.servers.clone());
+                }
+                1 if online.len() > 1 => {
+                    let victim = online[next(online.len() as u64) as usize].clone();
+                    let region = c.places().into_keys().next().unwrap();
+                    let region = pb::RegionSpecifier { r#type: 1, value: region.into_bytes().into() };
+                    let request = pb::MoveRegionRequest { region, dest_server_name: Some(victim.to_pb()) };
+                    std::thread::scope(|scope| {
+                        // It may be refused, or end where the region is open by then.
+                        scope.spawn(|| {
+                            drop(answer::<pb::MoveRegionResponse>(&c.service, "MoveRegion", &request))
+                        });
+                        c.die(&victim);
+                    });
+                }
+                _ if online.len() > 1 => c.die(&online[next(online.len() as u64) as usize]),
+                _ => {}
+            }
+            c.servers.join(&ServerName::new("h", 16020 + lives, 1));
+        }
+        c.settles("t", 9);
+        c.quiet();
+        assert!(c.servers.state.lock().recovering.is_empty(), "seed {seed}");
+    });
+}
