@@ -73,6 +73,8 @@ const SIDEWAYS: &[(&str, &str)] = &[
     // the messages between master and region server; neither knows the other
     ("halcyon-master", "halcyon-contract"),
     ("halcyon-regionserver", "halcyon-contract"),
+    // the same messages over the network
+    ("halcyon-servers", "halcyon-contract"),
     // a master gives some orders through ZooKeeper
     ("halcyon-zookeeper", "halcyon-contract"),
     // clients find a cluster through one service, which the master answers too

@@ -1,0 +1,168 @@
+//! Exceptions of region servers as errors, sorted by what the master should do.
+
+use halcyon_cell::{Error, ErrorKind};
+use halcyon_client::ClientError;
+use halcyon_proto::pb;
+use halcyon_rpc::ExceptionClass;
+use halcyon_schema::ServerName;
+
+/// The answer to a report of a dead server, which ends by it.
+pub(crate) const YOU_ARE_DEAD: ExceptionClass = of_start("org.apache.hadoop.hbase.YouAreDeadException");
+/// The answer to a server whose clock differs by too much, which ends by it.
+pub(crate) const CLOCK_OUT_OF_SYNC: ExceptionClass =
+    of_start("org.apache.hadoop.hbase.ClockOutOfSyncException");
+
+/// Text of an exception that is kept and logged.
+const TEXT_BYTES_MAX: usize = 2_000;
+
+/// What HBase's text for a region says that is being closed.
+const CLOSING: &str = "is closing";
+
+const fn of_start(name: &'static str) -> ExceptionClass {
+    ExceptionClass { name, do_not_retry: false, server_overloaded: false }
+}
+
+/// The error of a call that failed.
+pub(crate) fn of_call(server: &ServerName, what: &str, error: &ClientError) -> Error {
+    let kind = match error.remote() {
+        Some(exception) => kind_of(exception.simple_class(), exception.do_not_retry),
+        None => ErrorKind::Io,
+    };
+    Error::new(kind, format!("{what} at {server}: {}", shortened(&text_of(error))))
+}
+
+/// The error of one action of a batch. The class says whether to repeat it.
+pub(crate) fn of_pair(server: &ServerName, what: &str, exception: &pb::NameBytesPair) -> Error {
+    let class = exception.name.rsplit('.').next().unwrap_or(&exception.name);
+    let text = exception.value.as_deref().map(String::from_utf8_lossy).unwrap_or_default();
+    let line = text.lines().next().unwrap_or_default();
+    let kind = kind_of(class, class == "DoNotRetryIOException");
+    Error::new(kind, shortened(&format!("{what} at {server}: {class}: {line}")))
+}
+
+/// The error that a remote procedure ended with.
+pub(crate) fn of_procedure(server: &ServerName, error: Option<&pb::ForeignExceptionMessage>) -> Error {
+    let exception = error.and_then(|error| error.generic_exception.as_ref());
+    let class = exception.and_then(|exception| exception.class_name.as_deref()).unwrap_or("an exception");
+    let message = exception.and_then(|exception| exception.message.as_deref()).unwrap_or_default();
+    let simple = class.rsplit('.').next().unwrap_or(class);
+    let kind = kind_of(simple, simple == "DoNotRetryIOException");
+    Error::new(kind, shortened(&format!("{server}: {class}: {message}")))
+}
+
+/// The same error, if the same request may succeed later or elsewhere.
+pub(crate) fn not_permanent(error: Error) -> Error {
+    match error.kind().is_permanent() {
+        true => Error::new(ErrorKind::Busy, error.message()),
+        false => error,
+    }
+}
+
+/// Whether a call says that the region is not open there and is not on its way to be closed.
+pub(crate) fn is_not_serving(error: &ClientError) -> bool {
+    let Some(exception) = error.remote() else { return false };
+    is_moved(exception.simple_class()) && !exception.message().contains(CLOSING)
+}
+
+/// Whether a server refused a request for what it says, so that it would refuse it again.
+pub(crate) fn is_refusal(error: &ClientError) -> bool {
+    error.remote().is_some_and(|exception| exception.do_not_retry && !exception.server_overloaded)
+}
+
+/// The first line of what a server or the network said.
+pub(crate) fn text_of(error: &ClientError) -> String {
+    match error.remote() {
+        Some(exception) => format!("{}: {}", exception.simple_class(), exception.message()),
+        None => error.to_string(),
+    }
+}
+
+/// A text of another process, cut to a length that fits a log.
+pub(crate) fn shortened(text: &str) -> String {
+    if text.len() <= TEXT_BYTES_MAX {
+        return text.to_string();
+    }
+    let end = (0..=TEXT_BYTES_MAX).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
+    format!("{}...", &text[..end])
+}
+
+pub(crate) fn not_online(server: &ServerName) -> Error {
+    Error::new(ErrorKind::Moved, format!("region server {server} is not online"))
+}
+
+fn is_moved(simple_class: &str) -> bool {
+    matches!(simple_class, "NotServingRegionException" | "RegionMovedException")
+}
+
+fn kind_of(simple_class: &str, do_not_retry: bool) -> ErrorKind {
+    match simple_class {
+        class if is_moved(class) => ErrorKind::Moved,
+        "WrongRegionException" => ErrorKind::RowOutOfRange,
+        "RegionServerStoppedException" | "RegionServerAbortedException" => ErrorKind::Stopping,
+        "RegionOpeningException"
+        | "RegionTooBusyException"
+        | "CallQueueTooBigException"
+        | "CallDroppedException"
+        | "ServerNotRunningYetException" => ErrorKind::Busy,
+        "UnknownScannerException"
+        | "ScannerResetException"
+        | "OutOfOrderScannerNextException"
+        | "LeaseException" => ErrorKind::Expired,
+        "NoSuchColumnFamilyException" => ErrorKind::NoSuchFamily,
+        _ if do_not_retry => ErrorKind::Invalid,
+        _ => ErrorKind::Io,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use halcyon_client::RemoteException;
+
+    use super::*;
+
+    fn remote(class: &str, message: &str, do_not_retry: bool) -> ClientError {
+        let class = format!("org.apache.hadoop.hbase.{class}");
+        let trace = format!("{class}: {message}\n\tat a.b(c)");
+        ClientError::Remote(Box::new(RemoteException {
+            class,
+            trace,
+            do_not_retry,
+            server_overloaded: false,
+        }))
+    }
+
+    #[test]
+    fn exceptions_become_kinds() {
+        let server = ServerName::new("h", 1, 2);
+        for (class, do_not_retry, kind) in [
+            ("NotServingRegionException", false, ErrorKind::Moved),
+            ("exceptions.RegionMovedException", false, ErrorKind::Moved),
+            ("exceptions.RegionOpeningException", false, ErrorKind::Busy),
+            ("UnknownScannerException", true, ErrorKind::Expired),
+            ("DoNotRetryIOException", true, ErrorKind::Invalid),
+            ("SomethingNewException", false, ErrorKind::Io),
+        ] {
+            let error = of_call(&server, "a call", &remote(class, "why", do_not_retry));
+            assert_eq!(error.kind(), kind, "{class}");
+            assert!(error.message().ends_with(": why"), "{}", error.message());
+        }
+        assert_eq!(of_call(&server, "a call", &ClientError::Closed).kind(), ErrorKind::Io);
+        assert_eq!(not_permanent(Error::invalid("x")).kind(), ErrorKind::Busy);
+        assert_eq!(of_procedure(&server, None).kind(), ErrorKind::Io);
+    }
+
+    #[test]
+    fn a_region_that_is_closing_is_not_closed() {
+        assert!(is_not_serving(&remote("NotServingRegionException", "t is not online on h,1,2", false)));
+        assert!(!is_not_serving(&remote("NotServingRegionException", "t is closing", false)));
+        assert!(!is_not_serving(&remote("exceptions.RegionOpeningException", "t is opening", false)));
+        assert!(!is_not_serving(&ClientError::Closed));
+    }
+
+    #[test]
+    fn long_texts_are_cut_between_letters() {
+        let text = "é".repeat(TEXT_BYTES_MAX);
+        let cut = shortened(&format!("a{text}"));
+        assert!(cut.len() <= TEXT_BYTES_MAX + 3 && cut.ends_with("é..."));
+    }
+}

@@ -1,0 +1,310 @@
+//! One region server that is alive: orders to it, and what it has reported.
+
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use halcyon_cell::{Error, ErrorKind, Result};
+use halcyon_client::ClientError;
+use halcyon_contract::{
+    Announce, CloseRegionRequest, FlushRegionRequest, OpenRegionRequest, OpenRegionResponse,
+    RegionInfoRequest, RegionInfoResponse, RegionServerApi,
+};
+use halcyon_env::Clock;
+use halcyon_proto::pb;
+use halcyon_schema::{RegionInfo, ServerName};
+use parking_lot::Mutex;
+use prost::Message;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+
+use crate::ServersSettings;
+use crate::errors;
+use crate::links::{Links, Target};
+use crate::orders::{Order, OrderNumbers, Run, specifier};
+use crate::sender::Sender;
+use crate::waiters::{Told, Waiters};
+
+/// Orders to one server that wait to be sent.
+const ORDERS_MAX: usize = 4_096;
+/// A server may flush a region before it names its best split row.
+const SPLIT_ROW_TIMEOUT: Duration = Duration::from_secs(60);
+/// How `SplitWALCallable` of a Halcyon server ends if the WAL is gone: another server has done the work. HBase's servers report
+/// success then.
+const WAL_IS_GONE: &str = "java.io.IOException: there is no WAL ";
+
+/// What all servers share.
+#[derive(Clone)]
+pub(crate) struct Common {
+    pub(crate) runtime: Handle,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) settings: Arc<ServersSettings>,
+    pub(crate) numbers: Arc<OrderNumbers>,
+}
+
+/// *Thread safety*: all methods from any thread that may block, which no thread of the runtime may.
+pub(crate) struct RemoteServer {
+    name: ServerName,
+    common: Common,
+    links: Arc<Links>,
+    pub(crate) waiters: Waiters,
+    orders: mpsc::Sender<Order>,
+    sending: AbortHandle,
+    report: Mutex<Option<Arc<pb::ServerLoad>>>,
+}
+
+impl RemoteServer {
+    /// Connects when there is something to send.
+    pub(crate) fn new(name: ServerName, common: Common) -> Arc<RemoteServer> {
+        let settings = &common.settings;
+        let links = Links::new(common.runtime.clone(), &name, &settings.version, settings.call_timeout);
+        let links = Arc::new(links);
+        let (orders, queue) = mpsc::channel(ORDERS_MAX);
+        Arc::new_cyclic(|server: &Weak<RemoteServer>| {
+            let sender = Sender::new(server.clone(), name.clone(), common.clone(), Arc::clone(&links), queue);
+            let sending = common.runtime.spawn(sender.run()).abort_handle();
+            let waiters = Waiters::new(name.clone());
+            RemoteServer { name, common, links, waiters, orders, sending, report: Mutex::default() }
+        })
+    }
+
+    pub(crate) fn links(&self) -> &Arc<Links> {
+        &self.links
+    }
+
+    pub(crate) fn keep_report(&self, load: Arc<pb::ServerLoad>) {
+        *self.report.lock() = Some(load);
+    }
+
+    pub(crate) fn report(&self) -> Option<Arc<pb::ServerLoad>> {
+        self.report.lock().clone()
+    }
+
+    /// The server is dead. Callers that wait for it are told so.
+    pub(crate) fn end(&self) {
+        self.waiters.end();
+        self.links.close();
+        self.sending.abort();
+    }
+
+    fn send(&self, order: Order) -> Result<()> {
+        self.orders.try_send(order).map_err(|refused| match refused {
+            mpsc::error::TrySendError::Full(_) => {
+                let text = format!("{ORDERS_MAX} orders wait to be sent to {}", self.name);
+                Error::new(ErrorKind::Busy, text)
+            }
+            mpsc::error::TrySendError::Closed(_) => self.ended(),
+        })
+    }
+
+    fn ended(&self) -> Error {
+        Error::new(ErrorKind::Moved, format!("region server {} died before the order ended", self.name))
+    }
+
+    fn run(&self, run: Run) -> Result<()> {
+        let procedure = self.common.numbers.next();
+        let receiver = self.waiters.wait_for_run(procedure)?;
+        if let Err(error) = self.send(Order::run(procedure, run)) {
+            self.waiters.give_up(procedure);
+            return Err(error);
+        }
+        match receiver.recv() {
+            Ok(Told::Done) => Ok(()),
+            Ok(Told::Failed(error)) => Err(error),
+            _ => Err(self.ended()),
+        }
+    }
+
+    /// Waits for a region to be closed. The report of a close may be lost with an earlier master, and of a region that is
+    /// not open there is none: so the server is asked again and again.
+    fn wait_until_closed(
+        &self,
+        procedure: i64,
+        request: &CloseRegionRequest,
+        receiver: &Receiver<Told>,
+    ) -> Result<()> {
+        loop {
+            match receiver.recv_timeout(self.common.settings.close_check_period) {
+                Ok(Told::Done) => return Ok(()),
+                Ok(Told::Failed(error)) => return Err(errors::not_permanent(error)),
+                Ok(Told::Ask) | Err(RecvTimeoutError::Timeout) => {
+                    self.waiters.asks(procedure);
+                    if self.is_closed(&request.region) {
+                        return Ok(());
+                    }
+                }
+                Ok(Told::Opened(_) | Told::Ended) | Err(RecvTimeoutError::Disconnected) => {
+                    return Err(self.ended());
+                }
+            }
+        }
+    }
+
+    /// Whether the server says that it does not have the region. A server that does not answer may have it.
+    fn is_closed(&self, region: &RegionInfo) -> bool {
+        let request = pb::GetRegionInfoRequest { region: specifier(region), ..Default::default() };
+        let timeout = self.common.settings.call_timeout;
+        match self.ask::<pb::GetRegionInfoResponse>("GetRegionInfo", request, timeout) {
+            Ok(_) => false,
+            Err(error) => errors::is_not_serving(&error),
+        }
+    }
+
+    fn ask<M: Message + Default + 'static>(
+        &self,
+        method: &'static str,
+        request: impl Message + 'static,
+        timeout: Duration,
+    ) -> std::result::Result<M, ClientError> {
+        let answer = self.links.call_blocking(Target::Admin, method, request, None, timeout);
+        answer.map(|(message, _)| message)
+    }
+}
+
+/// Takes the opening off the list, also if the announcement panics.
+struct OpeningGuard<'a> {
+    waiters: &'a Waiters,
+    encoded_name: &'a str,
+    procedure: i64,
+}
+
+impl Drop for OpeningGuard<'_> {
+    fn drop(&mut self) {
+        self.waiters.abandon_opening(self.encoded_name, self.procedure);
+    }
+}
+
+impl RegionServerApi for RemoteServer {
+    fn server_name(&self) -> ServerName {
+        self.name.clone()
+    }
+
+    /// The report of the opening waits for the announcement, which runs in the calling thread.
+    fn open_region(
+        &self,
+        request: &OpenRegionRequest,
+        announce: &Announce<'_>,
+    ) -> Result<OpenRegionResponse> {
+        let (region, name) = (&request.region, request.region.encoded_name());
+        let procedure = self.common.numbers.next();
+        let receiver = self.waiters.wait_for_opening(name, procedure)?;
+        let _guard = OpeningGuard { waiters: &self.waiters, encoded_name: name, procedure };
+        self.send(Order::open(procedure, region))?;
+        let time_max = self.common.settings.open_timeout;
+        let told = match receiver.recv_timeout(time_max) {
+            Ok(told) => told,
+            Err(RecvTimeoutError::Timeout) if self.waiters.give_up_opening(name, procedure) => {
+                let text = format!("{} has not opened {region} within {time_max:?}", self.name);
+                return Err(Error::new(ErrorKind::Busy, text));
+            }
+            // It was opened at the last moment.
+            Err(_) => receiver.recv().map_err(|_| self.ended())?,
+        };
+        let open_seq_num = match told {
+            Told::Opened(open_seq_num) => open_seq_num,
+            Told::Failed(error) => return Err(errors::not_permanent(error)),
+            Told::Done | Told::Ask | Told::Ended => return Err(self.ended()),
+        };
+        let announced = announce(open_seq_num);
+        let verdict = announced.as_ref().map_err(ToString::to_string).copied();
+        if !self.waiters.announced(name, open_seq_num, &verdict) && announced.is_ok() {
+            return Err(self.ended());
+        }
+        announced.map(|()| OpenRegionResponse { open_seq_num })
+    }
+
+    fn close_region(&self, request: &CloseRegionRequest) -> Result<()> {
+        let procedure = self.common.numbers.next();
+        let receiver = self.waiters.wait_for_close(request.region.encoded_name(), procedure)?;
+        let closed = self.send(Order::close(procedure, request));
+        let closed = closed.and_then(|()| self.wait_until_closed(procedure, request, &receiver));
+        self.waiters.give_up(procedure);
+        closed
+    }
+
+    fn flush_region(&self, request: &FlushRegionRequest) -> Result<()> {
+        self.run(Run::flush(request))
+    }
+
+    fn region_info(&self, request: &RegionInfoRequest) -> Result<RegionInfoResponse> {
+        let call_timeout = self.common.settings.call_timeout;
+        let timeout = if request.best_split_row { call_timeout.max(SPLIT_ROW_TIMEOUT) } else { call_timeout };
+        let message = pb::GetRegionInfoRequest {
+            region: specifier(&request.region),
+            best_split_row: request.best_split_row.then_some(true),
+            ..Default::default()
+        };
+        let answer: pb::GetRegionInfoResponse = self
+            .ask("GetRegionInfo", message, timeout)
+            .map_err(|error| errors::of_call(&self.name, "GetRegionInfo", &error))?;
+        Ok(RegionInfoResponse {
+            splittable: answer.splittable(),
+            mergeable: answer.mergeable(),
+            best_split_row: answer.best_split_row.filter(|row| request.best_split_row && !row.is_empty()),
+        })
+    }
+
+    fn online_regions(&self) -> Result<Vec<RegionInfo>> {
+        let message = pb::GetOnlineRegionRequest::default();
+        let answer: pb::GetOnlineRegionResponse = self
+            .ask("GetOnlineRegion", message, self.common.settings.call_timeout)
+            .map_err(|error| errors::of_call(&self.name, "GetOnlineRegion", &error))?;
+        let regions = answer.region_info.iter().map(RegionInfo::from_pb).collect::<Result<Vec<_>>>();
+        // Not `Corrupt`: the same question may be answered better later.
+        regions.map_err(|error| Error::new(ErrorKind::Io, format!("{}: {error}", self.name)))
+    }
+
+    fn split_wal(&self, wal: &Path) -> Result<()> {
+        match self.run(Run::split_wal(wal)) {
+            Err(error) if error.message().contains(WAL_IS_GONE) => Ok(()),
+            split => split.map_err(errors::not_permanent),
+        }
+    }
+}
+
+impl Drop for RemoteServer {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use halcyon_env::SystemClock;
+
+    use super::*;
+
+    #[test]
+    fn orders_that_cannot_be_sent_have_a_limit_and_end_with_the_server() {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let name = ServerName::new("127.0.0.1", listener.local_addr().unwrap().port(), 7);
+        drop(listener); // the port refuses connections
+        let settings = ServersSettings::new(ServerName::new("m", 1, 2), 5);
+        let common = Common {
+            runtime: runtime.handle().clone(),
+            clock: Arc::new(SystemClock::new()),
+            numbers: Arc::new(OrderNumbers::new(settings.active_ms)),
+            settings: Arc::new(settings),
+        };
+        let server = RemoteServer::new(name, common);
+        let mut callers = Vec::new();
+        let error = loop {
+            let procedure = server.common.numbers.next();
+            callers.push(server.waiters.wait_for_run(procedure).unwrap());
+            assert!(callers.len() < 3 * ORDERS_MAX);
+            if let Err(error) = server.send(Order::run(procedure, Run::split_wal(Path::new("WALs/a/b")))) {
+                break error;
+            }
+        };
+        assert_eq!(error.kind(), ErrorKind::Busy);
+        assert_eq!(server.waiters.count(), callers.len());
+        server.end();
+        assert!(callers.iter().all(|caller| matches!(caller.recv(), Ok(Told::Ended))));
+        assert_eq!(server.waiters.count(), 0);
+        assert_eq!(server.split_wal(Path::new("WALs/a/b")).unwrap_err().kind(), ErrorKind::Moved);
+    }
+}

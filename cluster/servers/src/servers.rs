@@ -1,0 +1,222 @@
+//! The table of region servers.
+//!
+//! ```text
+//! (unknown) ── add_online, start, report ──> online ── expire, start of a successor ──> recovering ── recovered ──> gone
+//!     └────────────────── add_recovering ─────────────────────────────────────────────────^
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Weak};
+
+use halcyon_cell::Result;
+use halcyon_contract::{Assignments, RegionServerApi, RegionServers, ServerReport, Standing};
+use halcyon_env::Clock;
+use halcyon_proto::pb;
+use halcyon_schema::ServerName;
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+
+use crate::dead::DeadServers;
+use crate::errors;
+use crate::flushed::{FlushedIds, FlushedTable};
+use crate::orders::OrderNumbers;
+use crate::remote_server::{Common, RemoteServer};
+use crate::{ServersSettings, StatusService};
+
+/// Dead servers that [`Servers::dead`] names.
+const DEAD_SHOWN_MAX: usize = 100;
+
+type Callback = dyn Fn(ServerName) + Send + Sync;
+
+/// The region servers of a cluster.
+///
+/// # Thread safety
+/// All methods from any thread. The table's lock is held for look-ups and changes only; callbacks are called and orders end
+/// after it is released.
+pub struct Servers {
+    pub(crate) common: Common,
+    pub(crate) table: Mutex<Table>,
+    pub(crate) flushed: FlushedTable,
+    callbacks: Mutex<Vec<Arc<Callback>>>,
+    changes: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+pub(crate) struct Table {
+    pub(crate) online: BTreeMap<ServerName, Arc<RemoteServer>>,
+    draining: BTreeSet<ServerName>,
+    pub(crate) dead: DeadServers,
+}
+
+impl Servers {
+    /// Network tasks run on `runtime`. They end with the object.
+    pub fn new(runtime: Handle, clock: Arc<dyn Clock>, settings: ServersSettings) -> Arc<Servers> {
+        let numbers = Arc::new(OrderNumbers::new(settings.active_ms));
+        let common = Common { runtime, clock, settings: Arc::new(settings), numbers };
+        Arc::new(Servers {
+            common,
+            table: Mutex::default(),
+            flushed: FlushedTable::default(),
+            callbacks: Mutex::default(),
+            changes: watch::Sender::new(0),
+        })
+    }
+
+    /// Adds a server that is alive by its znode. Ignored if it is dead, or if a newer one has its address.
+    pub fn add_online(&self, server: &ServerName) {
+        if let Err(error) = self.admit(server, "ZNODE") {
+            tracing::warn!(%server, %error, "a region server with a znode is not taken for alive");
+        }
+    }
+
+    /// Adds a dead server whose WALs have to be split. The caller recovers it: no callback is called.
+    pub fn add_recovering(&self, server: &ServerName) {
+        let mut table = self.table.lock();
+        table.dead.add_recovering(server);
+        let ended = table.online.remove(server);
+        drop(table);
+        self.end(ended);
+    }
+
+    /// Declares a server dead. It is [`Standing::Recovering`] from here on, and may never report again. Orders that wait for
+    /// it end with an error. True the first time, when the callbacks are called too.
+    pub fn expire(&self, server: &ServerName) -> bool {
+        let mut table = self.table.lock();
+        if table.dead.contains(server) {
+            return false;
+        }
+        table.dead.add_recovering(server);
+        let ended = table.online.remove(server);
+        drop(table);
+        tracing::warn!(%server, was_online = ended.is_some(), "a region server is dead");
+        self.end(ended);
+        let callbacks = self.callbacks.lock().clone();
+        for callback in callbacks {
+            callback(server.clone());
+        }
+        true
+    }
+
+    /// Adds a callback for each server that `expire` or the start of its successor has declared dead. Must not block.
+    pub fn on_expired(&self, callback: Box<dyn Fn(ServerName) + Send + Sync>) {
+        self.callbacks.lock().push(Arc::from(callback));
+    }
+
+    /// Sets which servers get no more regions, alive or not.
+    pub fn set_draining(&self, servers: Vec<ServerName>) {
+        self.table.lock().draining = servers.into_iter().collect();
+        self.changed();
+    }
+
+    /// Dead servers, newest first, of which no successor has come or which are still recovered.
+    pub fn dead(&self) -> Vec<ServerName> {
+        let table = self.table.lock();
+        let is_shown = |server: &&ServerName| {
+            table.dead.is_recovering(server) || table.at_address(server).next().is_none()
+        };
+        table.dead.newest().filter(is_shown).take(DEAD_SHOWN_MAX).cloned().collect()
+    }
+
+    /// Changes with the set of online servers.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    pub fn last_flushed(&self, encoded_region: &str) -> FlushedIds {
+        self.flushed.get(encoded_region)
+    }
+
+    /// `RegionServerStatusService` of the master. `master` gets what is no answer to an order.
+    pub fn status_service(self: &Arc<Self>, master: Weak<dyn Assignments>) -> StatusService {
+        StatusService::new(Arc::clone(self), master)
+    }
+
+    /// `Moved` if it is not online.
+    pub(crate) fn remote(&self, server: &ServerName) -> Result<Arc<RemoteServer>> {
+        self.table.lock().online.get(server).cloned().ok_or_else(|| errors::not_online(server))
+    }
+
+    /// All that are online.
+    pub(crate) fn remotes(&self) -> Vec<Arc<RemoteServer>> {
+        self.table.lock().online.values().cloned().collect()
+    }
+
+    pub(crate) fn changed(&self) {
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    fn end(&self, server: Option<Arc<RemoteServer>>) {
+        if let Some(server) = server {
+            server.end();
+        }
+        self.changed();
+    }
+}
+
+impl Table {
+    /// Servers that are online at the address of `server`.
+    pub(crate) fn at_address<'a>(
+        &'a self,
+        server: &ServerName,
+    ) -> impl Iterator<Item = &'a ServerName> + use<'a> {
+        let with_code = |code| ServerName::new(server.host.clone(), server.port, code);
+        self.online.range(with_code(i64::MIN)..=with_code(i64::MAX)).map(|(name, _)| name)
+    }
+}
+
+impl RegionServers for Servers {
+    fn online(&self) -> Vec<ServerName> {
+        self.table.lock().online.keys().cloned().collect()
+    }
+
+    fn draining(&self) -> Vec<ServerName> {
+        let table = self.table.lock();
+        table.online.keys().filter(|server| table.draining.contains(server)).cloned().collect()
+    }
+
+    fn standing(&self, server: &ServerName) -> Standing {
+        let table = self.table.lock();
+        match table.online.contains_key(server) {
+            true => Standing::Online,
+            false if table.dead.is_recovering(server) => Standing::Recovering,
+            false => Standing::Gone,
+        }
+    }
+
+    fn recovering(&self) -> Vec<ServerName> {
+        let table = self.table.lock();
+        let mut names: Vec<_> =
+            table.dead.newest().filter(|it| table.dead.is_recovering(it)).cloned().collect();
+        names.sort_unstable();
+        names
+    }
+
+    fn recovered(&self, server: &ServerName) {
+        self.table.lock().dead.recovered(server);
+    }
+
+    fn get(&self, server: &ServerName) -> Option<Arc<dyn RegionServerApi>> {
+        self.remote(server).ok().map(|remote| remote as Arc<dyn RegionServerApi>)
+    }
+
+    fn reports(&self) -> Vec<ServerReport> {
+        let reported = |remote: Arc<RemoteServer>| {
+            let load: Arc<pb::ServerLoad> = remote.report()?;
+            Some(ServerReport { server: remote.server_name(), load: (*load).clone() })
+        };
+        self.remotes().into_iter().filter_map(reported).collect()
+    }
+
+    fn is_one_process(&self) -> bool {
+        false
+    }
+}
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        for server in self.table.get_mut().online.values() {
+            server.end();
+        }
+    }
+}

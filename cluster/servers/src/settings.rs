@@ -1,0 +1,49 @@
+//! Settings of [`crate::Servers`].
+
+use std::time::Duration;
+
+use halcyon_schema::ServerName;
+
+/// How a master treats its region servers.
+#[derive(Clone, Debug)]
+pub struct ServersSettings {
+    /// The master itself.
+    pub server_name: ServerName,
+    /// When this master became active, in milliseconds since 1970. Orders carry it, and their answers bring it back.
+    pub active_ms: i64,
+    /// The version of HBase that region servers are told.
+    pub version: String,
+    /// A server whose clock differs by more is refused (`hbase.master.maxclockskew`).
+    pub clock_skew_max: Duration,
+    /// What a server is told when it starts: `hbase.rootdir`, `fs.defaultFS`, `hbase.wal.dir`, ...
+    pub answers: Vec<(String, String)>,
+    /// Orders to one server that come within this time are sent together (`hbase.procedure.remote.dispatcher.delay.msec`;
+    /// HBase waits for 150 ms).
+    pub order_pause: Duration,
+    /// One call of a server, with the connection before it.
+    pub call_timeout: Duration,
+    /// An opening that takes longer is given up; the master may choose another server.
+    pub open_timeout: Duration,
+    /// Between two attempts to send orders to a server that does not answer.
+    pub retry_pause: Duration,
+    /// A close that was not reported for so long is looked after each time.
+    pub close_check_period: Duration,
+}
+
+impl ServersSettings {
+    /// With the defaults of this crate.
+    pub fn new(server_name: ServerName, active_ms: i64) -> ServersSettings {
+        ServersSettings {
+            server_name,
+            active_ms,
+            version: "2.6.4".to_string(),
+            clock_skew_max: Duration::from_secs(30),
+            answers: Vec::new(),
+            order_pause: Duration::from_millis(5),
+            call_timeout: Duration::from_secs(10),
+            open_timeout: Duration::from_secs(60),
+            retry_pause: Duration::from_millis(100),
+            close_check_period: Duration::from_secs(1),
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! Orders to region servers, and the reports that end them.
+
+mod common;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use common::{
+    ACTIVE_MS, FakeServer, Master, Region, beside, busy, in_time, not_serving, region, settings, table,
+    transition, wait_until,
+};
+use halcyon_cell::ErrorKind;
+use halcyon_contract::{
+    CloseRegionRequest, FlushRegionRequest, OpenRegionRequest, RegionInfoRequest, RegionServerApi,
+    RegionServers, Standing, Unasked,
+};
+use halcyon_proto::pb::region_state_transition::TransitionCode::{Closed, FailedOpen, Opened};
+use halcyon_rpc::{RpcError, exceptions};
+use halcyon_schema::{RegionInfo, ServerName};
+use halcyon_servers::ServersSettings;
+
+fn api(master: &Master, server: &FakeServer) -> Arc<dyn RegionServerApi> {
+    master.servers.get(&server.name).expect("it is online")
+}
+
+fn close_request(region: &RegionInfo) -> CloseRegionRequest {
+    let destination = Some(ServerName::new("other", 16020, 9));
+    CloseRegionRequest { region: region.clone(), abort: false, destination }
+}
+
+#[test]
+fn orders_that_come_together_are_sent_together() {
+    let pause = Duration::from_millis(500);
+    let master = Master::with(ServersSettings { order_pause: pause, ..settings() });
+    let server = FakeServer::new(&master);
+    let opened = ["a", "b", "c"].map(|start| {
+        let server = api(&master, &server);
+        beside(move || {
+            server.open_region(&OpenRegionRequest::new(&region(start), &table()), &|_| Ok(())).unwrap()
+        })
+    });
+    let closing = api(&master, &server);
+    let closed = beside(move || closing.close_region(&close_request(&region("d"))));
+    let flushing = api(&master, &server);
+    let flushed = beside(move || flushing.flush_region(&FlushRegionRequest::all_families(&region("e"))));
+
+    let orders = server.next_orders();
+    let [open] = &orders.open_region[..] else { panic!("{orders:?}") };
+    assert_eq!(open.open_info.len(), 3);
+    assert_eq!((open.server_start_code(), open.initiating_master_active_time()), (1_000, ACTIVE_MS));
+    assert!(open.master_system_time() > 0);
+    let [close] = &orders.close_region[..] else { panic!("{orders:?}") };
+    assert_eq!((close.server_start_code(), close.destination_server.is_some()), (1_000, true));
+    assert_eq!(close.region.value, region("d").region_name());
+    let [run] = &orders.proc[..] else { panic!("{orders:?}") };
+    assert_eq!(run.proc_class, "org.apache.hadoop.hbase.regionserver.FlushRegionCallable");
+    let mut numbers: Vec<_> = open.open_info.iter().map(|info| info.open_proc_id()).collect();
+    numbers.extend([close.close_proc_id(), run.proc_id as i64]);
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert!(numbers.len() == 5 && numbers[0] >= ACTIVE_MS << 20, "{numbers:?}");
+
+    for info in &open.open_info {
+        let region = RegionInfo::from_pb(&info.region).unwrap();
+        let report = transition(Opened, &region, Some(5), info.open_proc_id());
+        assert_eq!(master.transition(&server.name, report).unwrap(), Ok(()));
+    }
+    for one in &opened {
+        assert_eq!(in_time(one).open_seq_num, 5);
+    }
+    let report = transition(Closed, &region("d"), None, close.close_proc_id());
+    assert_eq!(master.transition(&server.name, report).unwrap(), Ok(()));
+    in_time(&closed).unwrap();
+    master.done(run.proc_id, None);
+    in_time(&flushed).unwrap();
+    assert!(server.orders.try_recv().is_err(), "everything was in one request");
+}
+
+#[test]
+fn a_report_of_an_opening_is_answered_after_its_announcement() {
+    let master = Arc::new(Master::new());
+    let server = FakeServer::new(&master);
+    let (announcing, announced_seq) = channel();
+    let (allow, allowed) = channel::<()>();
+    let opening = api(&master, &server);
+    let opened = beside(move || {
+        let announce = |seq: u64| {
+            announcing.send(seq).unwrap();
+            allowed.recv().unwrap();
+            Ok(())
+        };
+        opening.open_region(&OpenRegionRequest::new(&region("a"), &table()), &announce)
+    });
+    let procedure = server.next_orders().open_region[0].open_info[0].open_proc_id();
+    // Another number: the order of an earlier master.
+    let report = |number| {
+        let (master, name) = (Arc::clone(&master), server.name.clone());
+        beside(move || master.transition(&name, transition(Opened, &region("a"), Some(9), number)))
+    };
+    let first = report(procedure - 5);
+    assert_eq!(in_time(&announced_seq), 9);
+    let repeated = report(procedure);
+    assert!(first.recv_timeout(Duration::from_millis(200)).is_err(), "it waits for the announcement");
+    allow.send(()).unwrap();
+    for answer in [first, repeated] {
+        assert_eq!(in_time(&answer).unwrap(), Ok(()));
+    }
+    assert_eq!(in_time(&opened).unwrap().open_seq_num, 9);
+    // The answer was lost: the report comes again.
+    assert_eq!(in_time(&report(procedure)).unwrap(), Ok(()));
+    assert_eq!(*master.status.asked.lock().unwrap(), []);
+}
+
+#[test]
+fn an_announcement_that_fails_closes_the_region_again() {
+    let master = Master::new();
+    let server = FakeServer::new(&master);
+    let opening = api(&master, &server);
+    let opened = beside(move || {
+        let announce = |_: u64| Err(busy("meta is not there"));
+        opening.open_region(&OpenRegionRequest::new(&region("a"), &table()), &announce)
+    });
+    let procedure = server.next_orders().open_region[0].open_info[0].open_proc_id();
+    let answer = master.transition(&server.name, transition(Opened, &region("a"), Some(9), procedure));
+    assert_eq!(answer.unwrap(), Err("meta is not there".to_string()));
+    assert_eq!(in_time(&opened).unwrap_err().message(), "meta is not there");
+}
+
+#[test]
+fn a_failed_opening_counts_once() {
+    let master = Master::new();
+    let server = FakeServer::new(&master);
+    let open = || {
+        let opening = api(&master, &server);
+        let opened =
+            beside(move || opening.open_region(&OpenRegionRequest::new(&region("a"), &table()), &|_| Ok(())));
+        (opened, server.next_orders().open_region[0].open_info[0].open_proc_id())
+    };
+    let fail = |procedure| {
+        let report = transition(FailedOpen, &region("a"), None, procedure);
+        assert_eq!(master.transition(&server.name, report).unwrap(), Ok(()));
+    };
+    let (opened, procedure) = open();
+    fail(procedure);
+    assert_eq!(in_time(&opened).unwrap_err().kind(), ErrorKind::Busy);
+
+    let (opened, _) = open();
+    fail(procedure); // repeated
+    assert!(opened.recv_timeout(Duration::from_millis(100)).is_err());
+    fail(procedure - 100); // of an earlier master, which the server worked on instead of this one
+    assert_eq!(in_time(&opened).unwrap_err().kind(), ErrorKind::Busy);
+}
+
+#[test]
+fn an_opening_takes_limited_time_and_may_end_late() {
+    let master = Master::with(ServersSettings { open_timeout: Duration::from_millis(100), ..settings() });
+    let server = FakeServer::new(&master);
+    let opening = api(&master, &server);
+    let error = opening.open_region(&OpenRegionRequest::new(&region("a"), &table()), &|_| Ok(()));
+    assert_eq!(error.unwrap_err().kind(), ErrorKind::Busy);
+    let report = || master.transition(&server.name, transition(Opened, &region("a"), Some(9), 1));
+    assert!(report().unwrap_err().is_exception("PleaseHoldException"));
+    *master.status.answer.lock().unwrap() = Unasked::Refused;
+    assert!(report().unwrap().is_err());
+    *master.status.answer.lock().unwrap() = Unasked::Accepted;
+    assert_eq!(report().unwrap(), Ok(()));
+    let asked = (server.name.clone(), region("a").encoded_name().to_string(), 9);
+    assert_eq!(*master.status.asked.lock().unwrap(), [asked.clone(), asked.clone(), asked]);
+}
+
+#[test]
+fn orders_of_a_server_that_dies_end() {
+    let master = Master::new();
+    let server = FakeServer::new(&master);
+    *server.shared.region.lock().unwrap() = Some(Region::Open);
+    let (one, two, three) = (api(&master, &server), api(&master, &server), api(&master, &server));
+    let opened =
+        beside(move || one.open_region(&OpenRegionRequest::new(&region("a"), &table()), &|_| Ok(())));
+    let closed = beside(move || two.close_region(&close_request(&region("b"))));
+    let split = beside(move || three.split_wal(Path::new("/hbase/WALs/d,1,2-splitting/d.1")));
+    let mut count = 0;
+    while count < 3 {
+        let orders = server.next_orders();
+        count += orders.open_region.len() + orders.close_region.len() + orders.proc.len();
+    }
+    let changes = master.servers.changes();
+    assert!(master.servers.expire(&server.name));
+    assert!(changes.has_changed().unwrap());
+    assert!(!master.servers.expire(&server.name), "it dies once");
+    assert_eq!(in_time(&opened).unwrap_err().kind(), ErrorKind::Moved);
+    assert_eq!(in_time(&closed).unwrap_err().kind(), ErrorKind::Moved);
+    assert_eq!(in_time(&split).unwrap_err().kind(), ErrorKind::Moved);
+    assert_eq!(master.servers.standing(&server.name), Standing::Recovering);
+    assert!(master.servers.get(&server.name).is_none());
+    let late = master.transition(&server.name, transition(Opened, &region("a"), Some(9), 1));
+    assert!(late.unwrap_err().is_exception("YouAreDeadException"));
+    master.servers.recovered(&server.name);
+    assert_eq!(master.servers.standing(&server.name), Standing::Gone);
+    assert_eq!(master.servers.dead(), std::slice::from_ref(&server.name));
+}
+
+#[test]
+fn an_announcement_at_a_server_that_dies_is_an_error() {
+    let master = Arc::new(Master::new());
+    let server = FakeServer::new(&master);
+    let (opening, servers, name) = (api(&master, &server), master.servers.clone(), server.name.clone());
+    let opened = beside(move || {
+        let announce = |_: u64| {
+            assert!(servers.expire(&name));
+            Ok(())
+        };
+        opening.open_region(&OpenRegionRequest::new(&region("a"), &table()), &announce)
+    });
+    server.next_orders();
+    let answer = master.transition(&server.name, transition(Opened, &region("a"), Some(9), 1));
+    assert!(answer.unwrap_err().is_exception("PleaseHoldException"));
+    assert_eq!(in_time(&opened).unwrap_err().kind(), ErrorKind::Moved);
+}
+
+#[test]
+fn a_close_without_a_report_is_found_by_asking() {
+    let master = Master::new();
+    let server = FakeServer::new(&master);
+    let set = |region| *server.shared.region.lock().unwrap() = Some(region);
+    set(Region::Open);
+    let closing = api(&master, &server);
+    let closed = beside(move || closing.close_region(&close_request(&region("a"))));
+    server.next_orders();
+    let asked = || server.shared.regions_asked.lock().unwrap().len();
+    for not_closed in [
+        Region::Open,
+        Region::Fails(&exceptions::NOT_SERVING_REGION, "t,a,3.x. is closing"),
+        Region::Fails(&exceptions::REGION_OPENING, "t,a,3.x. is opening"),
+        Region::Fails(&exceptions::CALL_QUEUE_TOO_BIG, "too much to do"),
+    ] {
+        set(not_closed);
+        let before = asked();
+        wait_until("it is asked again", || asked() >= before + 2);
+        assert!(closed.try_recv().is_err());
+    }
+    set(not_serving());
+    in_time(&closed).unwrap();
+}
+
+/// A report of an earlier close, whose answer was lost, must not end the close of a region that was opened again.
+#[test]
+fn a_repeated_report_of_an_earlier_close_ends_nothing() {
+    let master = Master::with(ServersSettings { close_check_period: Duration::from_secs(60), ..settings() });
+    let server = FakeServer::new(&master);
+    let close = || {
+        let closing = api(&master, &server);
+        let closed = beside(move || closing.close_region(&close_request(&region("a"))));
+        (closed, server.next_orders().close_region[0].close_proc_id())
+    };
+    let report = |procedure| {
+        let report = transition(Closed, &region("a"), None, procedure);
+        assert_eq!(master.transition(&server.name, report).unwrap(), Ok(()));
+    };
+    let (closed, earlier) = close();
+    report(earlier);
+    in_time(&closed).unwrap();
+
+    let (closed, procedure) = close();
+    report(earlier);
+    wait_until("the server is asked", || !server.shared.regions_asked.lock().unwrap().is_empty());
+    assert!(closed.recv_timeout(Duration::from_millis(100)).is_err());
+    report(procedure);
+    in_time(&closed).unwrap();
+
+    // The region is really gone by order of an earlier master.
+    let (closed, _) = close();
+    *server.shared.region.lock().unwrap() = Some(not_serving());
+    report(earlier - 1_000);
+    in_time(&closed).unwrap();
+}
+
+#[test]
+fn orders_are_sent_until_the_server_takes_them() {
+    let master = Master::new();
+    let server = FakeServer::new(&master);
+    let error = || RpcError::new(&exceptions::CALL_QUEUE_TOO_BIG, "later");
+    server.shared.refusals.lock().unwrap().extend([error(), error()]);
+    let flushing = api(&master, &server);
+    let flushed = beside(move || flushing.flush_region(&FlushRegionRequest::all_families(&region("e"))));
+    let numbers: Vec<_> = (0..3).map(|_| server.next_orders().proc[0].proc_id).collect();
+    assert_eq!(numbers, [numbers[0]; 3]);
+    master.done(numbers[0], None);
+    in_time(&flushed).unwrap();
+}
+
+#[test]
+fn an_order_that_is_refused_fails_alone() {
+    let pause = Duration::from_millis(500);
+    let master = Master::with(ServersSettings { order_pause: pause, ..settings() });
+    let server = FakeServer::new(&master);
+    let refusal = || RpcError::do_not_retry("no such thing");
+    // The request with both, then the first alone.
+    server.shared.refusals.lock().unwrap().extend([refusal(), refusal()]);
+    let flush = |start: &'static str| {
+        let flushing = api(&master, &server);
+        beside(move || flushing.flush_region(&FlushRegionRequest::all_families(&region(start))))
+    };
+    let flushed = [flush("a"), flush("b")];
+    let both = server.next_orders();
+    assert_eq!(both.proc.len(), 2);
+    assert_eq!(server.next_orders().proc[..], both.proc[..1]);
+    assert_eq!(server.next_orders().proc[..], both.proc[1..]);
+    master.done(both.proc[1].proc_id, None);
+    let mut results = flushed.map(|one| in_time(&one).map_err(|error| error.kind()));
+    results.sort_by_key(Result::is_err);
+    assert_eq!(results, [Ok(()), Err(ErrorKind::Invalid)]);
+}
+
+#[test]
+fn remote_procedures_end_as_the_server_says() {
+    let master = Master::new();
+    let server = FakeServer::new(&master);
+    let split = |error: Option<(&str, &str)>| {
+        let splitting = api(&master, &server);
+        let ended = beside(move || splitting.split_wal(Path::new("/hbase/WALs/d,1,2-splitting/d.1")));
+        let orders = server.next_orders();
+        assert_eq!(orders.proc[0].proc_class, "org.apache.hadoop.hbase.regionserver.SplitWALCallable");
+        // SplitWALParameter { wal_path }
+        assert_eq!(orders.proc[0].proc_data()[2..], *b"WALs/d,1,2-splitting/d.1");
+        master.done(7, error); // a number of no order
+        master.done(u64::MAX, error);
+        master.done(orders.proc[0].proc_id, error);
+        master.done(orders.proc[0].proc_id, error);
+        in_time(&ended).map_err(|error| error.kind())
+    };
+    assert_eq!(split(None), Ok(()));
+    assert_eq!(split(Some(("java.io.IOException", "there is no WAL /hbase/WALs/x"))), Ok(()));
+    assert_eq!(split(Some(("java.io.IOException", "disk"))), Err(ErrorKind::Io));
+    // Another server may do better, so it is not permanent.
+    let refused = ("org.apache.hadoop.hbase.DoNotRetryIOException", "no");
+    assert_eq!(split(Some(refused)), Err(ErrorKind::Busy));
+    let not_serving = ("org.apache.hadoop.hbase.NotServingRegionException", "no");
+    assert_eq!(split(Some(not_serving)), Err(ErrorKind::Moved));
+}
+
+#[test]
+fn questions_about_regions() {
+    let master = Master::new();
+    let server = FakeServer::new(&master);
+    let api = api(&master, &server);
+    let ask = |best_split_row| api.region_info(&RegionInfoRequest { region: region(""), best_split_row });
+    let plain = ask(false).unwrap();
+    assert_eq!((plain.splittable, plain.mergeable, plain.best_split_row), (true, false, None));
+    assert_eq!(ask(true).unwrap().best_split_row.as_deref(), Some(&b"m"[..]));
+    assert_eq!(api.online_regions().unwrap(), [region(""), RegionInfo::meta()]);
+    *server.shared.region.lock().unwrap() = Some(not_serving());
+    assert_eq!(ask(true).unwrap_err().kind(), ErrorKind::Moved);
+}
+
+#[test]
+fn dropping_the_table_of_servers_ends_what_waits() {
+    let master = Master::new();
+    let server = FakeServer::new(&master);
+    let flushing = api(&master, &server);
+    let flushed = beside(move || flushing.flush_region(&FlushRegionRequest::all_families(&region("e"))));
+    server.next_orders();
+    let (runtime, servers) = master.end();
+    wait_until("nothing keeps it", || servers.strong_count() == 0);
+    assert_eq!(in_time(&flushed).unwrap_err().kind(), ErrorKind::Moved);
+    drop(runtime);
+}
