@@ -17,6 +17,7 @@
 #   --standby            a second NameNode; both are the name service halcyon
 #   --hregionservers N   region servers of HBase in the part hbaseservers, default 1
 #   --halcyons N         region servers of Halcyon there, default 1; HALCYON names the binary
+#   --masters N          masters of Halcyon there in the place of HBase's, default 0
 #   --seconds N          everything is ended after so many seconds, default 3600
 #   --owner PID          everything is ended when this process has ended; run sets it
 #   --memory             data in memory (/dev/shm): the NameNode's fsync of its edits costs nothing. Without it they go to the disk
@@ -48,7 +49,7 @@ keeper_lives() {
 }
 
 options() { # reads the options of up and run; REST is what remains
-  PARTS="zookeeper hdfs" ZOOKEEPERS=1 DATANODES=3 HREGIONSERVERS=1 HALCYONS=1 LIFE_SECONDS=3600 OWNER="" MEMORY="" STANDBY="" SSD="" PROPERTIES=()
+  PARTS="zookeeper hdfs" ZOOKEEPERS=1 DATANODES=3 HREGIONSERVERS=1 HALCYONS=1 MASTERS=0 LIFE_SECONDS=3600 OWNER="" MEMORY="" STANDBY="" SSD="" PROPERTIES=()
   while [ $# -gt 0 ]; do
     case "$1" in
       --parts) PARTS="$2"; shift 2 ;;
@@ -56,6 +57,7 @@ options() { # reads the options of up and run; REST is what remains
       --datanodes) DATANODES="$2"; shift 2 ;;
       --hregionservers) HREGIONSERVERS="$2"; shift 2 ;;
       --halcyons) HALCYONS="$2"; shift 2 ;;
+      --masters) MASTERS="$2"; shift 2 ;;
       --seconds) LIFE_SECONDS="$2"; shift 2 ;;
       --owner) OWNER="$2"; shift 2 ;;
       --memory) MEMORY=yes; shift ;;
@@ -86,7 +88,7 @@ up() {
   mkdir -p "$DIR" "$data"
   : > "$DIR/cluster"
   {
-    declare -p PARTS ZOOKEEPERS DATANODES STANDBY SSD HREGIONSERVERS HALCYONS LIFE_SECONDS OWNER PROPERTIES
+    declare -p PARTS ZOOKEEPERS DATANODES STANDBY SSD HREGIONSERVERS HALCYONS MASTERS LIFE_SECONDS OWNER PROPERTIES
     echo "DATA=$(printf %q "$data")"
   } > "$DIR/options"
   mkfifo "$DIR/requests"

@@ -1,4 +1,5 @@
 # HBase 2.6.4 on the cluster's ZooKeeper and HDFS: a master, HREGIONSERVERS region servers of HBase, and HALCYONS of Halcyon.
+# With MASTERS above 0 there are so many masters of Halcyon in the place of HBase's: master1, master2 ...
 # Needs the parts zookeeper and hdfs. The binary of Halcyon is HALCYON.
 # HALCYON_MEMORY             memory of a server of Halcyon, default 256m; HALCYON_OPTIONS has more options
 # HREGIONSERVER_JAVA_OPTIONS more options of HBase's region servers; a later -Xmx counts
@@ -21,19 +22,35 @@ hbaseservers_quorum() { # hosts of an ensemble have ports of their own; that of 
 hbaseservers_configure() {
   local number name conf
   hbaseservers_properties
-  for name in hmaster client $(hbaseservers_names); do
+  for name in client $(hbaseservers_masters) $(hbaseservers_names); do
     conf="$DIR/$name/conf"
     [ "$name" = client ] && conf="$DIR/client"
     mkdir -p "$conf"
     [ "$name" = client ] || cp "$DIR/client/core-site.xml" "$DIR/client/hdfs-site.xml" "$conf/"
-    site_file "$conf/hbase-site.xml" "${HBASE_COMMON[@]}" "hbase.regionserver.port=$(port_of "$name")" $(hbaseservers_pages "$name") \
+    site_file "$conf/hbase-site.xml" "${HBASE_COMMON[@]}" $(hbaseservers_ports "$name") $(hbaseservers_pages "$name") \
       "${PROPERTIES[@]}"
     log_file "$conf"
   done
 }
 
+hbaseservers_ports() { # hbaseservers_ports NAME
+  case "$1" in
+    master*) echo "hbase.master.port=$(port_of "$1")" ;;
+    *) echo "hbase.regionserver.port=$(port_of "$1")" ;;
+  esac
+}
+
+hbaseservers_masters() {
+  local number
+  [ "$MASTERS" != 0 ] || echo hmaster
+  for ((number = 1; number <= MASTERS; number++)); do echo "master$number"; done
+}
+
 hbaseservers_pages() { # hbaseservers_pages NAME: HBase's own servers need much memory for pages
-  case "$1" in halcyon*) echo "hbase.regionserver.info.port=$(port_of "$1-info")" ;; esac
+  case "$1" in
+    halcyon*) echo "hbase.regionserver.info.port=$(port_of "$1-info")" ;;
+    master*) echo "hbase.master.info.port=$(port_of "$1-info")" ;;
+  esac
 }
 
 hbaseservers_names() { # the region servers
@@ -51,6 +68,11 @@ hregionserver_command() {
     java_command 512 "$DIR/$1/conf" org.apache.hadoop.hbase.regionserver.HRegionServer start
 }
 
+master_command() {
+  COMMAND=(env RUST_LOG="${RUST_LOG:-info}" "$HALCYON" master --config "$DIR/$1/conf" --bind 127.0.0.1 --hostname localhost
+    --memory "${HALCYON_MEMORY:-256m}")
+}
+
 halcyon_command() {
   COMMAND=(env RUST_LOG="${RUST_LOG:-info}" "$HALCYON" regionserver --config "$DIR/$1/conf" --bind 127.0.0.1 --hostname localhost
     --memory "${HALCYON_MEMORY:-256m}" ${HALCYON_OPTIONS:-})
@@ -58,9 +80,13 @@ halcyon_command() {
 
 hbaseservers_start() {
   local name
-  process_start hmaster
+  for name in $(hbaseservers_masters); do process_start "$name"; done
   for name in $(hbaseservers_names); do process_start "$name"; done
-  process_ready hmaster 120 grep -q 'Master has completed initialization' "$DIR/hmaster/log"
+  if [ "$MASTERS" = 0 ]; then
+    process_ready hmaster 120 grep -q 'Master has completed initialization' "$DIR/hmaster/log"
+  else
+    process_ready master1 120 grep -q '^ready' "$DIR"/master*/log
+  fi
   for name in $(hbaseservers_names); do
     case "$name" in
       halcyon*) process_ready "$name" 60 grep -q '^ready' "$DIR/$name/log" ;;

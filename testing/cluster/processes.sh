@@ -133,13 +133,14 @@ process_restart() { # process_restart DIRECTORY: asks the keeper to start it, an
 }
 
 process_state() { # process_state DIRECTORY
-  local pid
+  local pid kib
   pid="$(cat "$1/pid")"
   if ! process_lives "$1"; then
     echo "ended$(sed 's/^/, /' "$1/exit" 2> /dev/null)"
   elif [ "$(sed -n 's/^State:[[:space:]]*\(.\).*/\1/p' "/proc/$pid/status")" = T ]; then
     echo "frozen, process $pid"
   else
-    echo "running, process $pid, $(($(sed -n 's/^VmRSS:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$pid/status") / 1024)) MiB"
+    kib="$(sed -n 's/^VmRSS:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$pid/status")" # none of a process that is just ending
+    echo "running, process $pid, $((${kib:-0} / 1024)) MiB"
   fi
 }

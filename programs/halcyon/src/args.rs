@@ -24,6 +24,8 @@ pub enum Command {
     /// Run a region server of a cluster on HDFS and ZooKeeper whose master is another process, such as HBase's.
     #[command(name = "regionserver")]
     RegionServer(RegionServerArgs),
+    /// Run a master of a cluster on ZooKeeper and HDFS, active or standby; region servers are other processes.
+    Master(MasterArgs),
     /// Compare with HBase and Accumulo; read GC logs; recommend JVM flags.
     Lab(halcyon_lab::LabArgs),
     /// Generate load on Halcyon or HBase and measure it.
@@ -123,6 +125,35 @@ pub struct RegionServerArgs {
     /// HTTP port; 0 picks a free port [default: 16030].
     #[arg(long, value_name = "PORT")]
     pub info_port: Option<u16>,
+}
+
+/// Options of `halcyon master`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct MasterArgs {
+    /// Directory that contains the cluster's hbase-site.xml, core-site.xml and hdfs-site.xml.
+    #[arg(long, value_name = "DIR")]
+    pub config: PathBuf,
+    #[command(flatten)]
+    pub server: ServerArgs,
+    /// RPC port; 0 picks a free port [default: 16000].
+    #[arg(long, value_name = "PORT")]
+    pub port: Option<u16>,
+    /// HTTP port; 0 picks a free port [default: 16010].
+    #[arg(long, value_name = "PORT")]
+    pub info_port: Option<u16>,
+}
+
+impl MasterArgs {
+    /// The same options as those of a server in one process.
+    pub fn as_standalone(&self) -> StandaloneArgs {
+        StandaloneArgs {
+            config: Some(self.config.clone()),
+            server: self.server.clone(),
+            master_port: self.port,
+            master_info_port: self.info_port,
+            ..StandaloneArgs::default()
+        }
+    }
 }
 
 impl RegionServerArgs {

@@ -13,6 +13,7 @@ mod info;
 mod info_pages;
 mod limits;
 mod log_level;
+mod master;
 mod metrics;
 mod pages;
 mod prof;
@@ -100,6 +101,7 @@ fn main() -> ExitCode {
     log_level::start(colours);
     let ended = match args.command {
         Command::Standalone(args) => standalone::run(args),
+        Command::Master(args) => master::run(args),
         Command::RegionServer(args) => regionserver::run(args),
         Command::Lab(args) => lab(&args).map_err(Failure::from),
         Command::Shell(args) => return halcyon_shell::run(&args),

@@ -141,7 +141,7 @@ impl Sources {
             let _ = writeln!(out, "the block cache's file is off: {failure}");
         }
         let procedures = self.surroundings.procedures();
-        if self.surroundings.scope() == Scope::Cluster {
+        if self.surroundings.scope() != Scope::Server {
             let _ = writeln!(out, "\n{} procedures", procedures.len());
         }
         for one in procedures {

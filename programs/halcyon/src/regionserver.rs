@@ -64,10 +64,6 @@ pub fn run(args: RegionServerArgs) -> Result<(), Failure> {
     Ok(ended?)
 }
 
-fn property<'a>(properties: &'a [Property], name: &str) -> Option<&'a str> {
-    properties.iter().find(|property| property.name == name).map(|property| property.value.trim())
-}
-
 async fn serve(
     env: Env,
     settings: StandaloneSettings,
@@ -83,7 +79,7 @@ async fn serve(
     let info = info.map_err(|error| format!("cannot listen for the region server's page: {error}"))?;
     let host = standalone::host_name(&env, &settings);
     let name = ServerName::new(host, bound.local_addr().port(), env.clock.now_ms());
-    let quorum = ZooKeeperSettings::from_properties(|name| property(properties, name).map(str::to_string));
+    let quorum = ZooKeeperSettings::from_properties(|name| site::find(properties, name).map(str::to_string));
     let quorum = quorum.map_err(|error| error.to_string())?;
     let quorum_shown = quorum.to_string();
     let zookeeper = ZooKeeperCluster::connect(quorum, env.clock.clone()).await;
@@ -99,7 +95,7 @@ async fn serve(
     let wal_root = root::open_wals(&env, &settings, &flags, properties)?;
     warn_of_lack(&root)?;
     let report_period =
-        property(properties, "hbase.regionserver.msginterval").map_or(Ok(REPORT_PERIOD_MS), str::parse);
+        site::find(properties, "hbase.regionserver.msginterval").map_or(Ok(REPORT_PERIOD_MS), str::parse);
     let report_period = report_period.map_err(|error| format!("hbase.regionserver.msginterval: {error}"))?;
     let starting = tokio::task::spawn_blocking({
         let (name, settings, link) = (name.clone(), settings.regionserver.clone(), link.clone());

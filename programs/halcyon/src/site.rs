@@ -149,6 +149,11 @@ fn included_path(from: &Path, href: &str) -> Option<PathBuf> {
     (!path.is_empty()).then(|| from.parent().unwrap_or(Path::new(".")).join(path))
 }
 
+/// The value of a property, if it is set.
+pub fn find<'a>(properties: &'a [Property], name: &str) -> Option<&'a str> {
+    properties.iter().find(|property| property.name == name).map(|property| property.value.trim())
+}
+
 #[cfg(test)]
 mod tests {
     use halcyon_env::sim::SimFileSystem;

@@ -339,13 +339,7 @@ impl Roles {
         let master_name = ServerName::new(host, ports.0, env.clock.now_ms());
         let mut master_settings = MasterSettings::new(master_name.clone());
         master_settings.info_port = info_port.map_or(-1, i32::from);
-        master_settings.cleaner_period = settings.cleaner.period;
-        master_settings.archive_keep = settings.cleaner.archive_keep;
-        master_settings.old_wals_keep = settings.cleaner.old_wals_keep;
-        master_settings.snapshot_ttl = Duration::from_secs(settings.cleaner.snapshot_ttl_s);
-        master_settings.snapshot_timeout = settings.snapshot_timeout;
-        master_settings.sanity_checks = settings.sanity_checks;
-        master_settings.slow_log_table = settings.regionserver.slow_log_table;
+        settings.set_master(&mut master_settings);
         let master = match Master::start(env.clone(), root, master_settings, region_server.cluster_services())
         {
             Ok(master) => master,
@@ -397,7 +391,7 @@ impl Roles {
 }
 
 /// A service that clients know and that is not there.
-struct Refused(&'static str);
+pub struct Refused(pub &'static str);
 
 impl Service for Refused {
     fn call(&self, call: Call) -> Outcome {

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use halcyon_contract::RegionServers;
 use halcyon_coord::{ClusterView, Lease, LeaseState, Seen};
 use halcyon_master::{Master, ProcedureSummary};
 use halcyon_schema::ServerName;
@@ -20,6 +21,8 @@ pub enum Scope {
     Cluster,
     /// One region server of many.
     Server,
+    /// All of it, but the regions are those of other processes.
+    Master,
 }
 
 impl Scope {
@@ -28,6 +31,7 @@ impl Scope {
         match self {
             Scope::Cluster => "standalone",
             Scope::Server => "regionserver",
+            Scope::Master => "master",
         }
     }
 }
@@ -83,6 +87,59 @@ impl Surroundings for Master {
 
     fn hbck_report(&self) -> Option<(i64, Vec<String>)> {
         Master::hbck_report(self)
+    }
+}
+
+/// The active master of a cluster.
+pub struct ClusterMaster {
+    pub master: Arc<Master>,
+    pub view: ClusterView,
+    pub servers: Arc<dyn RegionServers>,
+    /// Quorum and base path.
+    pub zookeeper: String,
+    /// Number and timeout of the session.
+    pub session: String,
+    /// How many masters became active, this one among them.
+    pub epoch: u64,
+    /// Address of the root directory.
+    pub root: String,
+}
+
+impl Surroundings for ClusterMaster {
+    fn scope(&self) -> Scope {
+        Scope::Master
+    }
+
+    fn facts(&self) -> Vec<Fact> {
+        let names = |servers: Vec<ServerName>| {
+            let names: Vec<String> = servers.iter().map(ToString::to_string).collect();
+            if names.is_empty() { "none".to_string() } else { names.join(", ") }
+        };
+        vec![
+            active_master(&self.view.master.seen()),
+            Fact::new("Epoch", self.epoch.to_string()),
+            Fact::new("Backup masters", names(self.view.backup_masters.present().unwrap_or_default())),
+            meta_location(&self.view.meta.seen()),
+            Fact::new("Region servers", names(self.servers.online())),
+            Fact::new("Draining", names(self.servers.draining())),
+            Fact::new("Being recovered", names(self.servers.recovering())),
+            Fact::new("Regions in transition", self.master.regions_in_transition_count().to_string()),
+            Fact::new("ZooKeeper", &self.zookeeper),
+            Fact::new("ZooKeeper session", &self.session),
+            Fact::new("Root directory", &self.root),
+        ]
+    }
+
+    fn table_states(&self) -> BTreeMap<String, String> {
+        Surroundings::table_states(&*self.master)
+    }
+
+    fn procedures(&self) -> Vec<ProcedureSummary> {
+        self.master.procedures()
+    }
+
+    fn hbck_report(&self) -> Option<(i64, Vec<String>)> {
+        self.master.hbck_report()
     }
 }
 

@@ -217,7 +217,7 @@ fn table_page(pages: &Pages, name: &TableName) -> Response {
 
 fn no_table(scope: Scope, name: &TableName) -> String {
     match scope {
-        Scope::Cluster => format!("There is no table {name}.\n"),
+        Scope::Cluster | Scope::Master => format!("There is no table {name}.\n"),
         Scope::Server => format!("No region of a table {name} is open at this server.\n"),
     }
 }

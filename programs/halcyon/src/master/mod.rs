@@ -1,0 +1,425 @@
+//! `halcyon master`: the master of a cluster whose region servers are other processes, of Halcyon or of HBase.
+//!
+//! Start: the port is taken; the master stands for election in ZooKeeper, and refuses calls until it is active. Then it takes the
+//! WALs of dead servers and of masters before it, waits for region servers, opens `hbase:meta` and what else is not open, and
+//! serves. Stop: another master becomes active; region servers go on in any case.
+//!
+//! The process has a region server of its own, which joins nothing and serves nobody's rows: the master works with files of
+//! regions through it, and has its pages from it. Its WALs are those of a server of the master's name, so the next master takes
+//! them away like those of any dead server.
+
+mod late;
+mod watch;
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use halcyon_contract::{ClusterServices, RegionServers, WalFiles};
+use halcyon_coord::{ClientMetaService, ClusterView, Coordinator, MemberRegistry};
+use halcyon_env::Env;
+use halcyon_master::{HbckService, Master, MasterService, MasterSettings, StopRequest};
+use halcyon_region::WalRoot;
+use halcyon_regionserver::RegionServer;
+use halcyon_rpc::{EventLoops, Queues, RpcServer};
+use halcyon_schema::{ServerName, layout};
+use halcyon_servers::{RemoteTables, Servers, ServersSettings};
+use halcyon_zookeeper::{Leadership, ZooKeeperCluster, ZooKeeperSettings};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use self::late::{LateAssignments, LateServices};
+use self::watch::{Znodes, follow_tables, recover, watch_servers};
+use crate::Failure;
+use crate::args::{MasterArgs, StandaloneArgs};
+use crate::info::{BoundInfo, InfoServer};
+use crate::info_pages::{InfoPages, Port};
+use crate::pages::{Shown, Sources};
+use crate::root::{self, Root};
+use crate::safe_start;
+use crate::settings::StandaloneSettings;
+use crate::signals::StopSignals;
+use crate::site::{self, Property};
+use crate::standalone::{self, DRAIN_TIME_MAX, Refused};
+use crate::surroundings::{ClusterMaster, Surroundings};
+use crate::traces::{self, Traces};
+
+/// Region servers that a starting master waits for (`hbase.master.wait.on.regionservers.mintostart`).
+const SERVERS_MIN: usize = 1;
+/// A master of a cluster that starts as a whole waits until no server has come for so long.
+const SETTLE_TIME: Duration = Duration::from_millis(1500);
+/// Between two attempts to take the cluster over.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// How often the master looks after what follows its tables and servers.
+const CHORE_PERIOD: Duration = Duration::from_secs(1);
+/// How long a master that stops the cluster waits for its servers.
+const STOP_TIME_MAX: Duration = Duration::from_secs(120);
+/// Threads that run procedures, most of which wait for other servers.
+const PROCEDURE_THREADS: usize = 16;
+const REGION_THREADS: usize = 32;
+
+/// Runs until a signal, a client or an error ends it.
+pub fn run(args: MasterArgs) -> Result<(), Failure> {
+    let env = Env::real();
+    let started_ns = env.clock.monotonic_ns();
+    let properties = traces::with_environment(site::read(&env, &args.config)?);
+    let flags = args.as_standalone();
+    let (settings, _) = StandaloneSettings::new(&properties, &flags)?;
+    if flags.server.print_settings {
+        print!("{}", StandaloneSettings::print_by_source(&properties, &flags)?);
+        return Ok(());
+    }
+    standalone::judge(safe_start::of_member_properties(&properties), &flags.server.accept_without)?;
+    standalone::check_open_files();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("server").build();
+    let runtime = runtime.map_err(|error| format!("cannot start threads: {error}"))?;
+    let ended = runtime.block_on(serve(env, settings, flags, &properties, started_ns));
+    runtime.shutdown_background(); // what had to be waited for has ended
+    Ok(ended?)
+}
+
+async fn serve(
+    env: Env,
+    settings: StandaloneSettings,
+    flags: StandaloneArgs,
+    properties: &[Property],
+    started_ns: u64,
+) -> Result<(), String> {
+    let mut signals = StopSignals::watch().map_err(|error| format!("cannot watch for signals: {error}"))?;
+    let address = SocketAddr::new(settings.bind, settings.master_port);
+    let bound = RpcServer::bind(address, settings.rpc.clone(), env.clock.clone()).await;
+    let bound = bound.map_err(|error| format!("cannot listen for the master: {error}"))?;
+    let info = BoundInfo::bind_if(settings.master_info_address()).await;
+    let info = info.map_err(|error| format!("cannot listen for the master's page: {error}"))?;
+    let info_port = info.as_ref().and_then(|info| info.local_addr().ok()).map_or(0, |it| it.port());
+    let host = standalone::host_name(&env, &settings);
+    let name = ServerName::new(host, bound.local_addr().port(), env.clock.now_ms());
+    let root = root::open(env.clone(), &settings, &flags, properties)?;
+    let wal_root = root::open_wals(&env, &settings, &flags, properties)?;
+    let cluster_id = halcyon_master::prepare_root_dir(&root.env, &root.path);
+    let cluster_id = cluster_id.map_err(|error| error.to_string())?.to_string();
+
+    let lookup = |name: &str| site::find(properties, name).map(str::to_string);
+    let quorum = ZooKeeperSettings::from_properties(lookup).map_err(|error| error.to_string())?;
+    let quorum_shown = quorum.to_string();
+    let zookeeper = ZooKeeperCluster::connect(quorum, env.clock.clone()).await;
+    let zookeeper = zookeeper.map_err(|error| error.to_string())?;
+    let late = LateServices::default();
+    let event_loops = EventLoops::start(std::thread::available_parallelism().map_or(1, usize::from));
+    let event_loops = event_loops.map_err(|error| format!("cannot start threads: {error}"))?;
+    let queues = Queues::new(settings.rpc.queues);
+    let view = zookeeper.view().clone();
+    let registry = Arc::new(MemberRegistry::new(cluster_id.clone(), view.clone()));
+    let mut services = late.services();
+    services.insert("ClientMetaService", Arc::new(ClientMetaService::new(registry)));
+    services.insert("LockService", Arc::new(Refused("LockService")));
+    let bound = bound.sharing(Arc::clone(&queues)).on_event_loops(event_loops);
+    let server = Arc::new(bound.serve(services, cluster_id.clone()));
+
+    let candidate = zookeeper.stand(&name, info_port).await.map_err(|error| error.to_string())?;
+    say(&format!("halcyon {} master\nmaster {name}\nstands for election", env!("CARGO_PKG_VERSION")));
+    let leadership = tokio::select! {
+        elected = candidate.elected() => elected.map_err(|error| error.to_string())?,
+        signal = signals.next() => {
+            zookeeper.close().await;
+            tracing::info!(signal, "stopped before this master was active");
+            return Ok(());
+        }
+    };
+    tracing::info!(master = %name, epoch = leadership.epoch(), "this master is active");
+    let active = Active {
+        env: env.clone(),
+        name: name.clone(),
+        settings,
+        root,
+        wal_root,
+        leadership: leadership.clone(),
+        view,
+        late,
+    };
+    let running = tokio::select! {
+        running = active.take_over(&cluster_id, info_port) => running?,
+        loss = leadership.lease().lost() => return Err(format!("{name} is not the active master any more: {loss}")),
+        signal = signals.next() => return Err(format!("{signal} while this master takes the cluster over")),
+    };
+    let shown = Shown {
+        settings: StandaloneSettings::with_sources(properties, &flags)?,
+        traces: Traces::start(&env, &active.settings.traces, name.to_string())?.map(Arc::new),
+    };
+    traces::warn_of_variables(&active.settings.traces);
+    let session = format!("{}, timeout {:?}", zookeeper.session().id(), zookeeper.session_timeout());
+    let surroundings = active.surroundings(&running, quorum_shown, session);
+    let (pages, info) = {
+        let ports = [("master", &server)];
+        let cluster = (cluster_id.clone(), surroundings);
+        let sources =
+            Sources::new(&env, &active.settings, shown, &running.files, cluster, Arc::clone(&queues), &ports);
+        let pages = InfoPages::start(&env, sources, standalone::own_names(&env, &active.settings))?;
+        let info = pages.serve(info, &Port::Master(Arc::clone(&running.master)))?;
+        (pages, info)
+    };
+    tell(&env, &active, &running, &cluster_id, info.as_ref(), started_ns);
+
+    let mut stops = running.stop_requests();
+    let ended = tokio::select! {
+        signal = signals.next() => Ok(StopRequest::Master).inspect(|_| tracing::info!(signal, "stopping")),
+        asked = stops.recv() => Ok(asked.unwrap_or(StopRequest::Master)),
+        loss = leadership.lease().lost() => Err(format!("{name} is not the active master any more: {loss}")),
+        failure = standalone::failed(&running.files) => Err(failure),
+    };
+    drop((pages, info));
+    match ended {
+        Ok(request) => {
+            active.stop(running, request, &server).await;
+            zookeeper.close().await;
+            Ok(())
+        }
+        // The next master has taken the WALs, so what this one still does cannot succeed.
+        Err(failure) => {
+            running.master.stop_soon();
+            Err(failure)
+        }
+    }
+}
+
+impl StandaloneSettings {
+    /// What a master takes from here.
+    pub fn set_master(&self, master: &mut MasterSettings) {
+        master.cleaner_period = self.cleaner.period;
+        master.archive_keep = self.cleaner.archive_keep;
+        master.old_wals_keep = self.cleaner.old_wals_keep;
+        master.snapshot_ttl = Duration::from_secs(self.cleaner.snapshot_ttl_s);
+        master.snapshot_timeout = self.snapshot_timeout;
+        master.sanity_checks = self.sanity_checks;
+        master.slow_log_table = self.regionserver.slow_log_table;
+    }
+}
+
+/// The active master, before and while it serves.
+struct Active {
+    env: Env,
+    name: ServerName,
+    settings: StandaloneSettings,
+    root: Root,
+    wal_root: Option<WalRoot>,
+    leadership: Leadership,
+    view: ClusterView,
+    late: LateServices,
+}
+
+/// A master that serves.
+struct Running {
+    /// For files, and for the pages.
+    files: Arc<RegionServer>,
+    servers: Arc<Servers>,
+    master: Arc<Master>,
+}
+
+impl Active {
+    /// Becomes the master that the cluster has.
+    async fn take_over(&self, cluster_id: &str, info_port: u16) -> Result<Running, String> {
+        let failed = |error: halcyon_cell::Error| error.to_string();
+        let id = halcyon_schema::ClusterId(cluster_id.to_string());
+        self.leadership.publish_cluster_id(&id).await.map_err(failed)?;
+        let servers = Servers::new(Handle::current(), self.env.clock.clone(), self.servers_settings()?);
+        let (dead, deaths) = mpsc::unbounded_channel();
+        servers.on_expired(Box::new(move |server| drop(dead.send(server))));
+        let watched = watch_servers(self.view.clone(), Arc::downgrade(&servers));
+        tokio::spawn(watched);
+        let assignments = Arc::new(LateAssignments::default());
+        let status: Weak<LateAssignments> = Arc::downgrade(&assignments);
+        self.late.set("RegionServerStatusService", Arc::new(servers.status_service(status)));
+        self.leadership.publish_running().await.map_err(failed)?;
+        self.wait_for_servers(&servers).await;
+
+        let files = self.start_files().await?;
+        let master = loop {
+            self.add_recovering(&servers).await?;
+            let services = self.cluster_services(&servers, &files);
+            let settings = self.master_settings(info_port);
+            let (env, root) = (self.root.env.clone(), self.root.path.clone());
+            let starting = tokio::task::spawn_blocking(move || Master::start(env, &root, settings, services));
+            match starting.await.map_err(|_| "the start failed by an assertion".to_string())? {
+                Ok(master) => break master,
+                Err(error) if error.kind().is_permanent() => {
+                    return Err(format!("the master cannot start: {error}"));
+                }
+                Err(error) => tracing::warn!(%error, "the cluster cannot be taken over yet"),
+            }
+            tokio::time::sleep(RETRY_PAUSE).await;
+        };
+        assignments.set(&master);
+        // It lives as long as the process.
+        tokio::spawn(recover(deaths, Arc::downgrade(&master), assignments));
+        tokio::spawn(follow_tables(self.leadership.clone(), Arc::downgrade(&master)));
+        let service = MasterService::new(Arc::clone(&master)).map_err(failed)?;
+        self.late.set("MasterService", Arc::new(service));
+        let hbck = HbckService::new(Arc::clone(&master)).map_err(failed)?;
+        self.late.set("HbckService", Arc::new(hbck));
+        Ok(Running { files, servers, master })
+    }
+
+    fn servers_settings(&self) -> Result<ServersSettings, String> {
+        let mut settings = ServersSettings::new(self.name.clone(), self.env.clock.now_ms());
+        settings.answers = vec![("hbase.rootdir".to_string(), self.settings.root_address())];
+        if let Some(address) = self.settings.wal_root_address()? {
+            settings.answers.push(("hbase.wal.dir".to_string(), address));
+        }
+        Ok(settings)
+    }
+
+    fn master_settings(&self, info_port: u16) -> MasterSettings {
+        let mut master = MasterSettings::new(self.name.clone());
+        master.info_port = if info_port == 0 { -1 } else { i32::from(info_port) };
+        master.procedure_threads = PROCEDURE_THREADS;
+        master.region_threads = REGION_THREADS;
+        self.settings.set_master(&mut master);
+        master
+    }
+
+    /// Those that have a znode are there; in a cluster that starts as a whole they come one after the other.
+    async fn wait_for_servers(&self, servers: &Arc<Servers>) {
+        let known = self.view.region_servers.clone().wait(SETTLE_TIME).await.unwrap_or_default();
+        for server in &known {
+            servers.add_online(server);
+        }
+        if known.len() >= SERVERS_MIN {
+            return;
+        }
+        tracing::info!("waiting for region servers");
+        let (mut online, mut since) = (servers.online(), Instant::now());
+        while online.len() < SERVERS_MIN || since.elapsed() < SETTLE_TIME {
+            tokio::time::sleep(SETTLE_TIME / 30).await;
+            let now = servers.online();
+            if now != online {
+                (online, since) = (now, Instant::now());
+            }
+        }
+        tracing::info!(servers = online.len(), "region servers have joined");
+    }
+
+    /// The WALs that are there are of servers that are online, of dead ones, and of masters before.
+    async fn add_recovering(&self, servers: &Arc<Servers>) -> Result<(), String> {
+        let (env, path) = match &self.wal_root {
+            Some(wal) => (wal.env.clone(), wal.path.clone()),
+            None => (self.root.env.clone(), self.root.path.clone()),
+        };
+        let listed = tokio::task::spawn_blocking(move || {
+            let dir = layout::wals_dir(&path);
+            env.fs.create_dir_all(&dir)?;
+            env.fs.list(&dir)
+        });
+        let listed = listed.await.map_err(|_| "the start failed by an assertion".to_string())?;
+        let online = servers.online();
+        for entry in listed.map_err(|error| format!("cannot list the WALs: {error}"))? {
+            let server = entry.name.strip_suffix("-splitting").unwrap_or(&entry.name);
+            match ServerName::parse(server) {
+                Ok(server) if server == self.name || online.contains(&server) => {}
+                Ok(server) if entry.is_dir => servers.add_recovering(&server),
+                _ => tracing::warn!(name = entry.name, "among the WALs is something else"),
+            }
+        }
+        Ok(())
+    }
+
+    async fn start_files(&self) -> Result<Arc<RegionServer>, String> {
+        let (env, root, wal_root) = (self.root.env.clone(), self.root.path.clone(), self.wal_root.clone());
+        let (settings, name) = (self.settings.regionserver.clone(), self.name.clone());
+        let starting =
+            tokio::task::spawn_blocking(move || RegionServer::start_as(env, &root, wal_root, settings, name));
+        let started = starting.await.map_err(|_| "the start failed by an assertion".to_string())?;
+        started.map_err(|error| format!("the master cannot write to the root directory: {error}"))
+    }
+
+    fn cluster_services(&self, servers: &Arc<Servers>, files: &Arc<RegionServer>) -> ClusterServices {
+        let (env, root) = match &self.wal_root {
+            Some(wal) => (wal.env.clone(), wal.path.clone()),
+            None => (self.root.env.clone(), self.root.path.clone()),
+        };
+        ClusterServices {
+            servers: servers.clone(),
+            files: files.region_files(),
+            system_tables: Arc::new(RemoteTables::new(servers.clone())),
+            wals: WalFiles { env, root, is_root: self.wal_root.is_none() },
+            coordination: Arc::new(Znodes {
+                leadership: self.leadership.clone(),
+                view: self.view.clone(),
+                runtime: Handle::current(),
+            }),
+        }
+    }
+
+    fn surroundings(&self, running: &Running, zookeeper: String, session: String) -> Arc<dyn Surroundings> {
+        Arc::new(ClusterMaster {
+            master: Arc::clone(&running.master),
+            view: self.view.clone(),
+            servers: running.servers.clone(),
+            zookeeper,
+            session,
+            epoch: self.leadership.epoch(),
+            root: self.settings.root_address(),
+        })
+    }
+
+    async fn stop(&self, running: Running, request: StopRequest, server: &Arc<RpcServer>) {
+        let Running { files, servers, master } = running;
+        if request == StopRequest::Cluster {
+            tracing::info!("a client stops the cluster");
+            if let Err(error) = self.leadership.remove_running().await {
+                tracing::warn!(%error, "region servers were not told that the cluster is stopped");
+            }
+            let begun = Instant::now();
+            while !servers.online().is_empty() && begun.elapsed() < STOP_TIME_MAX {
+                tokio::time::sleep(CHORE_PERIOD / 10).await;
+            }
+        }
+        let stopping = tokio::task::spawn_blocking(move || {
+            master.stop();
+            files.stop()
+        });
+        server.stop(DRAIN_TIME_MAX).await;
+        if let Ok(Err(error)) = stopping.await {
+            tracing::warn!(%error, "the master's own WAL is left to the next master");
+        }
+        if let Err(error) = self.leadership.resign().await {
+            tracing::warn!(%error, "ZooKeeper was not told that this master has stopped");
+        }
+    }
+}
+
+impl Running {
+    /// What clients ask for with `Shutdown` and `StopMaster`.
+    fn stop_requests(&self) -> mpsc::Receiver<StopRequest> {
+        let (asked, requests) = mpsc::channel(1);
+        self.master.on_stop_request(move |request| {
+            let _ = asked.try_send(request); // one is enough
+        });
+        requests
+    }
+}
+
+fn say(text: &str) {
+    let mut out = io::stdout().lock();
+    let _ = writeln!(out, "{text}").and_then(|()| out.flush()); // nothing has to listen
+}
+
+/// Says on the standard output who this is; the last line begins with `ready`.
+fn tell(
+    env: &Env,
+    active: &Active,
+    running: &Running,
+    cluster_id: &str,
+    info: Option<&InfoServer>,
+    started_ns: u64,
+) {
+    let mut text = format!("root {}\ncluster {cluster_id}\n", active.settings.root_address());
+    text += &format!("epoch {}\n", active.leadership.epoch());
+    text += &format!("regionservers {}\n", running.servers.online().len());
+    if let Some(info) = info {
+        text += &format!("master-info http://{}/\n", standalone::reach(info.local_addr()));
+    }
+    text += &format!("ready after {} ms", (env.clock.monotonic_ns() - started_ns) / 1_000_000);
+    say(&text);
+}

@@ -1,0 +1,165 @@
+//! What an active master follows: the lives of region servers, and what others read of its tables.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use halcyon_contract::{MasterCoordination, RegionServers};
+use halcyon_coord::{ClusterView, Seen};
+use halcyon_master::Master;
+use halcyon_schema::ServerName;
+use halcyon_servers::Servers;
+use halcyon_zookeeper::Leadership;
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::CHORE_PERIOD;
+use super::late::LateAssignments;
+
+/// A server that has joined and has no znode after this time is dead.
+const ZNODE_GRACE: Duration = Duration::from_secs(60);
+
+/// The znodes of the cluster. For threads that may block.
+pub struct Znodes {
+    pub leadership: Leadership,
+    pub view: ClusterView,
+    pub runtime: Handle,
+}
+
+impl MasterCoordination for Znodes {
+    fn meta_last(&self) -> Option<ServerName> {
+        let locations = self.view.meta.present().unwrap_or_default();
+        locations.into_iter().find(|location| location.replica == 0).map(|location| location.server)
+    }
+
+    fn meta_opened(&self, server: &ServerName) -> halcyon_cell::Result<()> {
+        self.runtime.block_on(self.leadership.publish_meta(server))
+    }
+
+    fn backup_masters(&self) -> Vec<ServerName> {
+        self.view.backup_masters.present().unwrap_or_default()
+    }
+
+    fn set_draining(&self, server: &ServerName, is_draining: bool) -> halcyon_cell::Result<()> {
+        self.runtime.block_on(self.leadership.set_draining(server, is_draining))
+    }
+}
+
+/// Expires servers whose znode is gone, and lets others in.
+pub async fn watch_servers(view: ClusterView, servers: Weak<Servers>) {
+    let (mut followed, mut draining) = (view.region_servers.clone(), view.draining.clone());
+    let (mut known_draining, mut sentinels) = (Vec::new(), HashMap::new());
+    let mut joined = servers.upgrade().map(|servers| servers.changes());
+    let mut with_znode: HashSet<ServerName> = HashSet::new();
+    let mut without: HashMap<ServerName, Instant> = HashMap::new();
+    loop {
+        let Some(servers) = servers.upgrade() else { return };
+        let seen: Option<HashSet<ServerName>> = match followed.seen_now() {
+            Seen::Present(names) => Some(names.into_iter().collect()),
+            Seen::Absent => Some(HashSet::new()),
+            Seen::Unknown | Seen::Malformed(_) => None,
+        };
+        if let Some(seen) = seen {
+            for gone in with_znode.difference(&seen) {
+                tracing::info!(server = %gone, "the znode of a region server is gone");
+                servers.expire(gone);
+            }
+            for new in seen.difference(&with_znode) {
+                servers.add_online(new);
+            }
+            without.retain(|server, _| !seen.contains(server));
+            for server in servers.online().into_iter().filter(|server| !seen.contains(server)) {
+                let since = without.entry(server.clone()).or_insert_with(Instant::now);
+                if since.elapsed() > ZNODE_GRACE {
+                    tracing::warn!(%server, "a region server has joined and made no znode");
+                    servers.expire(&server);
+                }
+            }
+            with_znode = seen;
+        }
+        let online = servers.online();
+        sentinels.retain(|server, sentinel: &mut AbortOnDrop| {
+            online.contains(server) && !sentinel.0.is_finished()
+        });
+        for server in online {
+            sentinels.entry(server.clone()).or_insert_with(|| {
+                AbortOnDrop(tokio::spawn(expire_with_process(server, Arc::downgrade(&servers))))
+            });
+        }
+        let drained = draining.seen_now().present().cloned().unwrap_or_default();
+        if drained != known_draining {
+            servers.set_draining(drained.clone());
+            known_draining = drained;
+        }
+        drop(servers);
+        tokio::select! {
+            changed = followed.changed() => if changed.is_err() { return },
+            changed = draining.changed() => if changed.is_err() { return },
+            () = change_of(&mut joined) => {}
+            () = tokio::time::sleep(CHORE_PERIOD) => {}
+        }
+    }
+}
+
+async fn change_of(changes: &mut Option<watch::Receiver<u64>>) {
+    let news = match changes {
+        Some(changes) => changes.changed().await.is_ok(),
+        None => false,
+    };
+    if !news {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// A task that ends with its handle.
+struct AbortOnDrop(JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// The end of a server's process is known long before its session expires.
+async fn expire_with_process(server: ServerName, servers: Weak<Servers>) {
+    halcyon_servers::process_ended(&server).await;
+    if let Some(servers) = servers.upgrade() {
+        tracing::info!(%server, "no process listens at the address of a region server");
+        servers.expire(&server);
+    }
+}
+
+/// Has the regions of dead servers recovered.
+pub async fn recover(
+    mut deaths: mpsc::UnboundedReceiver<ServerName>,
+    master: Weak<Master>,
+    _assignments: Arc<LateAssignments>,
+) {
+    while let Some(server) = deaths.recv().await {
+        let Some(master) = master.upgrade() else { return };
+        master.recover_server(server);
+    }
+}
+
+/// Keeps what others read of tables and servers up to date: the znodes of table states, which HBase's first clients read, and
+/// what HBase's master would have to know.
+pub async fn follow_tables(leadership: Leadership, master: Weak<Master>) {
+    let mut published = None;
+    loop {
+        tokio::time::sleep(CHORE_PERIOD).await;
+        let Some(master) = master.upgrade() else { return };
+        let states = master.table_states();
+        if published.as_ref() != Some(&states) {
+            match leadership.publish_table_states(&states).await {
+                Ok(()) => published = Some(states),
+                Err(error) => tracing::debug!(%error, "states of tables were not published"),
+            }
+        }
+        let noted = tokio::task::spawn_blocking(move || master.note_servers()).await;
+        if let Ok(Err(error)) = noted {
+            tracing::warn!(%error, "it could not be noted which servers there are");
+        }
+    }
+}
