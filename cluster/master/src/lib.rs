@@ -7,9 +7,13 @@
 //!                                       ├─> meta.rs        rows of hbase:meta, through `SystemTables`
 //!                                       ├─> descriptors.rs .tabledesc files
 //!                                       ├─> regions.rs     open, close; through `RegionServerApi`
+//!                                       │    placement.rs  which server has a region, and which one gets it
+//!                                       │    meta_region.rs  the same for `hbase:meta`
+//!                                       ├─> wal_split.rs   what a dead server has left
 //!                                       ├─> janitor.rs     parents of splits and merges, when they are not needed
 //!                                       ├─> hbck.rs        where meta, memory, server and directories disagree
 //!                                       └─> archive.rs, snapshot.rs   store files; cleaner.rs deletes old ones
+//! chores ─> balancer.rs, balancing.rs   which regions should move
 //! start, stop ─> master_store.rs   what HBase's master would have to know to take the directory over;
 //!                  links.rs          files that tables of HBase's share become their own
 //! ```

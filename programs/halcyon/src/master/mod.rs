@@ -31,7 +31,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use self::late::{LateAssignments, LateServices};
-use self::watch::{Znodes, follow_tables, recover, watch_servers};
+use self::watch::{Znodes, balance, follow_tables, recover, watch_servers};
 use crate::Failure;
 use crate::args::{MasterArgs, StandaloneArgs};
 use crate::info::{BoundInfo, InfoServer};
@@ -52,6 +52,8 @@ const SERVERS_MIN: usize = 1;
 const SETTLE_TIME: Duration = Duration::from_millis(1500);
 /// Between two attempts to take the cluster over.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// HBase's default of `hbase.balancer.period`.
+const BALANCER_PERIOD_MS: u64 = 300_000;
 /// How often the master looks after what follows its tables and servers.
 const CHORE_PERIOD: Duration = Duration::from_secs(1);
 /// How long a master that stops the cluster waits for its servers.
@@ -103,6 +105,9 @@ async fn serve(
 
     let lookup = |name: &str| site::find(properties, name).map(str::to_string);
     let quorum = ZooKeeperSettings::from_properties(lookup).map_err(|error| error.to_string())?;
+    let balancer_period = lookup("hbase.balancer.period").map_or(Ok(BALANCER_PERIOD_MS), |it| it.parse());
+    let balancer_period = balancer_period.map_err(|error| format!("hbase.balancer.period: {error}"))?;
+    let balancer_period = Duration::from_millis(balancer_period);
     let quorum_shown = quorum.to_string();
     let zookeeper = ZooKeeperCluster::connect(quorum, env.clock.clone()).await;
     let zookeeper = zookeeper.map_err(|error| error.to_string())?;
@@ -138,6 +143,7 @@ async fn serve(
         leadership: leadership.clone(),
         view,
         late,
+        balancer_period,
     };
     let running = tokio::select! {
         running = active.take_over(&cluster_id, info_port) => running?,
@@ -207,6 +213,7 @@ struct Active {
     leadership: Leadership,
     view: ClusterView,
     late: LateServices,
+    balancer_period: Duration,
 }
 
 /// A master that serves.
@@ -254,6 +261,7 @@ impl Active {
         // It lives as long as the process.
         tokio::spawn(recover(deaths, Arc::downgrade(&master), assignments));
         tokio::spawn(follow_tables(self.leadership.clone(), Arc::downgrade(&master)));
+        tokio::spawn(balance(self.balancer_period, Arc::downgrade(&master)));
         let service = MasterService::new(Arc::clone(&master)).map_err(failed)?;
         self.late.set("MasterService", Arc::new(service));
         let hbck = HbckService::new(Arc::clone(&master)).map_err(failed)?;

@@ -143,6 +143,15 @@ pub async fn recover(
     }
 }
 
+/// Moves regions to where there is less to do, now and then. A period of 0: never.
+pub async fn balance(period: Duration, master: Weak<Master>) {
+    while !period.is_zero() {
+        tokio::time::sleep(period).await;
+        let Some(master) = master.upgrade() else { return };
+        let _ = tokio::task::spawn_blocking(move || master.balance(false)).await;
+    }
+}
+
 /// Keeps what others read of tables and servers up to date: the znodes of table states, which HBase's first clients read, and
 /// what HBase's master would have to know.
 pub async fn follow_tables(leadership: Leadership, master: Weak<Master>) {
