@@ -38,10 +38,11 @@ wait_for() { # wait_for SECONDS COMMAND...
     sleep 0.5
   done
 }
-is_dead() { # the master has this server no more among the live ones
-  local found
+is_dead() { # the master has this server no more among the live ones. Another process may have the same start code
+  local found port="${1#*,}"
+  port="${port%,*}"
   found="$("$HALCYON" shell --zookeeper "$ZK" -e "status 'simple'" 2> /dev/null | sed '/dead servers/,$d')" && [ -n "$found" ] &&
-    ! grep -qF "${1##*,}" <<< "$found"
+    ! grep -qF ":$port ${1##*,}" <<< "$found"
 }
 is_settled() { # is_settled TABLE SERVER: no region of the table is at this server, and one is open
   local found
