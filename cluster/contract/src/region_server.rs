@@ -82,6 +82,7 @@ pub trait RegionServerApi: Send + Sync {
     fn server_name(&self) -> ServerName;
 
     /// Opens a region. It serves as soon as `announce` has succeeded, which is also called for a region that is open already.
+    /// `Moved`: the server has not opened it, and does not go on trying.
     fn open_region(&self, request: &OpenRegionRequest, announce: &Announce<'_>)
     -> Result<OpenRegionResponse>;
 

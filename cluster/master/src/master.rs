@@ -151,9 +151,17 @@ impl Master {
         Ok(())
     }
 
-    /// A region server has died: its regions are recovered and opened elsewhere, by a procedure.
-    pub fn recover_server(&self, server: ServerName) {
-        drop(self.engine.submit(Box::new(ServerCrash::new(server)), Submission::default()));
+    /// Has procedures recover the dead servers of which there are none yet, and open their regions elsewhere. To be called
+    /// after each death, and now and then: what was refused or ended by force is begun again.
+    pub fn recover_dead_servers(&self) {
+        let views = self.engine.views();
+        let is_begun = |server: &ServerName| {
+            let lock = Resource::Server(server.clone());
+            views.iter().any(|view| view.locks.iter().any(|it| it.resource == lock))
+        };
+        for server in self.core.cluster.servers.recovering().into_iter().filter(|server| !is_begun(server)) {
+            drop(self.engine.submit(Box::new(ServerCrash::new(server)), Submission::default()));
+        }
     }
 
     /// Ends the master's threads between two steps. Calls that wait, and all that come later, are refused; the region

@@ -138,7 +138,17 @@ impl Chooser {
     /// blocks of it in its cache; else the one with the fewest regions.
     pub(crate) fn choose(&mut self, wanted: Option<&ServerName>, last: Option<&ServerName>) -> ServerName {
         let wanted = wanted.filter(|server| self.counts.contains_key(*server)).cloned();
-        let chosen = wanted.or_else(|| self.same_address(last?)).unwrap_or_else(|| self.emptiest());
+        let chosen = wanted.or_else(|| self.same_address(last?)).unwrap_or_else(|| self.emptiest(None));
+        self.count(chosen)
+    }
+
+    /// Another server than the one that could not open the region, unless there is no other.
+    pub(crate) fn choose_after_failure(&mut self, failed: Option<&ServerName>) -> ServerName {
+        let chosen = self.emptiest(failed);
+        self.count(chosen)
+    }
+
+    fn count(&mut self, chosen: ServerName) -> ServerName {
         *self.counts.entry(chosen.clone()).or_default() += 1;
         chosen
     }
@@ -148,8 +158,11 @@ impl Chooser {
         known.find(|server| server.host == last.host && server.port == last.port).cloned()
     }
 
-    fn emptiest(&self) -> ServerName {
-        let fewest = self.counts.iter().min_by_key(|(server, count)| (**count, (*server).clone()));
+    fn emptiest(&self, avoided: Option<&ServerName>) -> ServerName {
+        let fewest = self
+            .counts
+            .iter()
+            .min_by_key(|(server, count)| (avoided == Some(*server), **count, (*server).clone()));
         fewest.expect("there is a server").0.clone()
     }
 }
@@ -195,6 +208,8 @@ mod tests {
     #[test]
     fn the_only_server_is_not_left_out() {
         let a = ServerName::new("a", 16020, 1);
+        assert_eq!(chooser(&[("a", 1), ("b", 9)]).choose_after_failure(Some(&a)).host, "b");
+        assert_eq!(chooser(&[("a", 1)]).choose_after_failure(Some(&a)).host, "a");
         assert_eq!(chooser(&[("a", 1), ("b", 9)]).without(&a).choose(None, None).host, "b");
         assert_eq!(chooser(&[("a", 1)]).without(&a).choose(None, None).host, "a");
     }

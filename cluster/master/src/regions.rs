@@ -175,6 +175,9 @@ fn try_open(
             }
             Err(error) => {
                 warn!(%region, %server, %error, "a region could not be opened");
+                if !one_process && error.kind() == ErrorKind::Moved {
+                    note_failure(core, &region, &server);
+                }
                 let is_final = error.kind().is_permanent();
                 let list = if is_final { &mut attempts.failed } else { &mut attempts.temporary };
                 list.push((region, error));
@@ -216,10 +219,29 @@ fn plan(
                 })
             }
         };
-        let server = chooser.choose(wanted.to, last.as_ref());
+        let server = match has_failed(core, &region) {
+            true => chooser.choose_after_failure(last.as_ref()),
+            false => chooser.choose(wanted.to, last.as_ref()),
+        };
         orders.push(Order { region, table, server });
     }
     Ok(orders)
+}
+
+/// Whether the last server that was to open the region could not.
+fn has_failed(core: &MasterState, region: &RegionInfo) -> bool {
+    let tables = core.tables.read();
+    let known = tables.region(region.encoded_name());
+    known.is_some_and(|(_, _, known)| known.state == RegionState::FailedOpen)
+}
+
+/// The server does not have the region, so another one may try. In memory alone: a master after this one asks it again.
+fn note_failure(core: &MasterState, region: &RegionInfo, server: &ServerName) {
+    core.update_region(region, |known| {
+        if known.state == RegionState::Opening && known.server.as_ref() == Some(server) {
+            known.state = RegionState::FailedOpen;
+        }
+    });
 }
 
 /// Meta shows where regions are going before the orders leave: a master that takes over asks there.

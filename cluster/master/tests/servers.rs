@@ -39,6 +39,8 @@ struct State {
     /// Regions that ever were opened at a server whose WALs are not split yet.
     unsplit: BTreeMap<ServerName, BTreeSet<String>>,
     meta: Option<ServerName>,
+    /// Servers that cannot open regions of the table.
+    refusing: BTreeSet<ServerName>,
     /// WALs that were split, in order.
     split: Vec<String>,
     opens: usize,
@@ -115,6 +117,9 @@ impl RegionServerApi for Server {
         let seq = {
             let mut state = self.all.state.lock();
             let encoded = region.encoded_name().to_string();
+            if region.table().to_string() == "t" && state.refusing.contains(&self.name) {
+                return Err(Error::new(ErrorKind::Moved, "FAILED_OPEN"));
+            }
             for (server, regions) in state.online.iter().filter(|(server, _)| **server != self.name) {
                 assert!(!regions.contains_key(&encoded), "{region} is open at {server} and at {}", self.name);
             }
@@ -353,7 +358,7 @@ impl Many {
 
     fn die(&self, server: &ServerName) {
         self.servers.kill(server);
-        self.master.recover_server(server.clone());
+        self.master.recover_dead_servers();
     }
 
     /// The procedures have ended.
@@ -489,6 +494,22 @@ fn a_new_server_gets_its_share_and_a_drained_one_none() {
     let _: pb::BalanceResponse = c.call("Balance", &pb::BalanceRequest::default());
     c.quiet();
     assert!(c.servers.regions_at(&meta) >= 2);
+}
+
+/// The server with the fewest regions was asked again and again.
+#[test]
+fn what_a_server_cannot_open_another_one_opens() {
+    let c = Many::new(env(), 3);
+    c.servers.state.lock().refusing.insert(name(1));
+    c.create(&KEYS);
+    assert_eq!(c.servers.regions_at(&name(1)), 0);
+    let mut state = c.servers.state.lock();
+    state.refusing = [name(0), name(1), name(2)].into();
+    drop(state);
+    c.die(&name(2));
+    c.servers.state.lock().refusing.remove(&name(1));
+    c.settles("t", 9);
+    assert!(c.servers.regions_at(&name(1)) > 0);
 }
 
 #[test]

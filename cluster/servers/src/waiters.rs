@@ -237,7 +237,7 @@ impl Waiters {
         let opening = state.openings.remove(encoded_name).expect("it was there");
         state.note_ended(opening.procedure);
         state.note_ended(procedure);
-        let _ = opening.caller.send(Told::Failed(Error::new(ErrorKind::Busy, error)));
+        let _ = opening.caller.send(Told::Failed(Error::new(ErrorKind::Moved, error)));
         true
     }
 

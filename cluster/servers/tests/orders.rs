@@ -144,13 +144,13 @@ fn a_failed_opening_counts_once() {
     };
     let (opened, procedure) = open();
     fail(procedure);
-    assert_eq!(in_time(&opened).unwrap_err().kind(), ErrorKind::Busy);
+    assert_eq!(in_time(&opened).unwrap_err().kind(), ErrorKind::Moved);
 
     let (opened, _) = open();
     fail(procedure); // repeated
     assert!(opened.recv_timeout(Duration::from_millis(100)).is_err());
     fail(procedure - 100); // of an earlier master, which the server worked on instead of this one
-    assert_eq!(in_time(&opened).unwrap_err().kind(), ErrorKind::Busy);
+    assert_eq!(in_time(&opened).unwrap_err().kind(), ErrorKind::Moved);
 }
 
 #[test]

@@ -5,7 +5,6 @@
 //! no other.
 
 use halcyon_cell::Result;
-use halcyon_contract::Standing;
 use halcyon_proto::pb;
 use halcyon_rpc::RpcError;
 use halcyon_schema::{RegionInfo, ServerName, TableName};
@@ -87,7 +86,6 @@ const STEPS: &[Step<ServerCrash>] = &[
     step("split WALs of hbase:meta", ServerCrash::split_meta),
     step("open hbase:meta", ServerCrash::open_meta),
     step("split WALs", ServerCrash::split_all),
-    step("let regions go", ServerCrash::let_go),
 ];
 
 impl HasSteps for ServerCrash {
@@ -112,13 +110,6 @@ impl ServerCrash {
             wal_split::remove(&core.cluster, &dir)?;
         }
         core.cluster.servers.recovered(&self.server);
-        Ok(())
-    }
-
-    fn let_go(&mut self, core: &MasterState) -> Result<()> {
-        if core.cluster.servers.standing(&self.server) == Standing::Recovering {
-            core.cluster.servers.recovered(&self.server); // the master before has split them
-        }
         Ok(())
     }
 

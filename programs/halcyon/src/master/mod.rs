@@ -231,8 +231,6 @@ impl Active {
         let id = halcyon_schema::ClusterId(cluster_id.to_string());
         self.leadership.publish_cluster_id(&id).await.map_err(failed)?;
         let servers = Servers::new(Handle::current(), self.env.clock.clone(), self.servers_settings()?);
-        let (dead, deaths) = mpsc::unbounded_channel();
-        servers.on_expired(Box::new(move |server| drop(dead.send(server))));
         let watched = watch_servers(self.view.clone(), Arc::downgrade(&servers));
         tokio::spawn(watched);
         let assignments = Arc::new(LateAssignments::default());
@@ -259,7 +257,7 @@ impl Active {
         };
         assignments.set(&master);
         // It lives as long as the process.
-        tokio::spawn(recover(deaths, Arc::downgrade(&master), assignments));
+        tokio::spawn(recover(servers.changes(), Arc::downgrade(&master), assignments));
         tokio::spawn(follow_tables(self.leadership.clone(), Arc::downgrade(&master)));
         tokio::spawn(balance(self.balancer_period, Arc::downgrade(&master)));
         let service = MasterService::new(Arc::clone(&master)).map_err(failed)?;

@@ -11,7 +11,7 @@ use halcyon_schema::ServerName;
 use halcyon_servers::Servers;
 use halcyon_zookeeper::Leadership;
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -131,15 +131,18 @@ async fn expire_with_process(server: ServerName, servers: Weak<Servers>) {
     }
 }
 
-/// Has the regions of dead servers recovered.
+/// Has dead servers recovered: after each change of the servers, and each [`CHORE_PERIOD`] for what did not work out.
 pub async fn recover(
-    mut deaths: mpsc::UnboundedReceiver<ServerName>,
+    mut changes: watch::Receiver<u64>,
     master: Weak<Master>,
-    _assignments: Arc<LateAssignments>,
+    _assignments: Arc<LateAssignments>, // lives as long as the master
 ) {
-    while let Some(server) = deaths.recv().await {
+    loop {
         let Some(master) = master.upgrade() else { return };
-        master.recover_server(server);
+        let _ = tokio::task::spawn_blocking(move || master.recover_dead_servers()).await;
+        if let Ok(Err(_)) = tokio::time::timeout(CHORE_PERIOD, changes.changed()).await {
+            return;
+        }
     }
 }
 
