@@ -19,6 +19,7 @@
 # make mixed-test   a Halcyon region server in a cluster of HBase 2.6.4: regions moved, cloned, split, merged; the server killed, frozen, stopped
 # make mixed-load   a Java client beside moves, kills and freezes of a Halcyon server in an HBase cluster; MOVES=, KILLS=, FREEZES=, FAULTS=, ROWS=;
 #              MEMBERS= kills and freezes the servers of a ZooKeeper ensemble; SHELL_MOVES=hbase HBASE_SHELL=jar moves by HBase's own shell
+# make own-test   what administrators do in a cluster of Halcyon, with the rows counted after each step; some minutes
 # make own-load  a cluster of Halcyon under a Java client: regions move, servers are killed and frozen, masters killed;
 #              MOVES=, KILLS=, FREEZES=, MASTERS=, SERVERS=, HBASE=, ROWS=
 # make mixed-faults   the same client beside cuts between a Halcyon server and one other process, slow and full disks, a second server of the same
@@ -57,7 +58,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 CARGO_DEB := $(HOME)/.cache/halcyon/tools/bin/cargo-deb
 
-.PHONY: package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies hdfs-kills mixed-pages-test mixed-test mixed-load own-load mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench bench-engine bench-cell bench-server bench-build
+.PHONY: package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench bench-engine bench-cell bench-server bench-build
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -160,6 +161,9 @@ mixed-test: build
 
 mixed-load: build
 	HALCYON="$(HALCYON)" testing/cluster/mixed-load.sh
+
+own-test: build
+	HALCYON="$(HALCYON)" testing/cluster/own-test.sh
 
 own-load: build
 	HALCYON="$(HALCYON)" testing/cluster/own-load.sh

@@ -42,9 +42,10 @@ goes_on() { # the client has found its way
   before="$(operations)"
   wait_for 90 has_gone_on $((before + 300))
 }
-recovery() { # recovery WHAT BEGUN_NS: waits until all regions are open, says how long it took
+recovery() { # recovery WHAT SERVER BEGUN_NS: waits until meta has all regions open, none at SERVER; says how long it took
+  wait_for 120 is_settled load "$2"
   wait_for 120 is_open load
-  echo "$1: regions open after $((($(date +%s%N) - $2) / 1000000)) ms; $(tail -n 1 "$CLUSTER_DIR/client.log")"
+  echo "$1: regions open elsewhere after $((($(date +%s%N) - $3) / 1000000)) ms; $(tail -n 1 "$CLUSTER_DIR/client.log")"
 }
 
 properties=()
@@ -69,7 +70,7 @@ for ((n = 0; n < KILLS; n++)); do
   begun="$(date +%s%N)"
   cluster kill "$name"
   wait_for 60 is_dead "$before"
-  recovery "kill of $name" "$begun"
+  recovery "kill of $name" "$before" "$begun"
   cluster start "$name"
   wait_for 60 has_another "$name" "$before"
   goes_on
@@ -81,7 +82,7 @@ for ((n = 0; n < FREEZES; n++)); do
   begun="$(date +%s%N)"
   cluster freeze "$name"
   wait_for 60 is_dead "$before"
-  recovery "freeze of $name" "$begun"
+  recovery "freeze of $name" "$before" "$begun"
   sleep "$FREEZE_SECONDS"
   cluster thaw "$name"
   wait_for 60 has_ended "$name" # it finds that it is no member any more

@@ -4,6 +4,8 @@
 //! kernel of a live host refuses connections at once when no process listens. A server that listens is not dead, and neither is
 //! one that does not answer: it may be frozen or cut off, which its session with ZooKeeper finds out.
 //!
+//! A server that stops in order listens until it has closed its regions and left ZooKeeper, as HBase's does.
+//!
 //! A wrong verdict, say by a packet filter that resets connections, costs a failover and no more: the WALs of the server are
 //! taken from it before its regions are opened elsewhere.
 

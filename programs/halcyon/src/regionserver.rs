@@ -168,7 +168,6 @@ impl Running {
     async fn stop(self) -> Result<(), String> {
         let Running { region_server, server, traces, member, zookeeper } = self;
         systemd::stopping();
-        server.stop(DRAIN_TIME_MAX).await;
         let stop = move || {
             traces.iter().for_each(|traces| traces.stop());
             region_server.stop()
@@ -179,6 +178,9 @@ impl Running {
         if let Err(error) = member.leave().await {
             tracing::warn!(%error, "ZooKeeper was not told that the server has stopped");
         }
+        // Last, as in HBase: a master may take a port that nothing listens on for the end of the process. Calls are refused since
+        // the stop began.
+        server.stop(DRAIN_TIME_MAX).await;
         zookeeper.close().await;
         stopped.map_err(|error| {
             format!("not everything could be flushed; the master has the log split: {error}")
@@ -257,7 +259,7 @@ async fn stop_wanted(region_server: &RegionServer) {
 }
 
 /// Waits until the cluster is stopped as a whole (HBase removes the znode `running` then).
-async fn cluster_stopped(zookeeper: &ZooKeeperCluster) {
+pub async fn cluster_stopped(zookeeper: &ZooKeeperCluster) {
     let mut running = zookeeper.view().running.clone();
     let mut was_running = running.present().is_some();
     while let Ok(seen) = running.changed().await {

@@ -37,6 +37,7 @@ use crate::args::{MasterArgs, StandaloneArgs};
 use crate::info::{BoundInfo, InfoServer};
 use crate::info_pages::{InfoPages, Port};
 use crate::pages::{Shown, Sources};
+use crate::regionserver::cluster_stopped;
 use crate::root::{self, Root};
 use crate::safe_start;
 use crate::settings::StandaloneSettings;
@@ -130,6 +131,11 @@ async fn serve(
         signal = signals.next() => {
             zookeeper.close().await;
             tracing::info!(signal, "stopped before this master was active");
+            return Ok(());
+        }
+        () = cluster_stopped(&zookeeper) => {
+            zookeeper.close().await;
+            tracing::info!("the cluster is stopped, and this master with it");
             return Ok(());
         }
     };
