@@ -18,6 +18,7 @@
 #   --hregionservers N   region servers of HBase in the part hbaseservers, default 1
 #   --halcyons N         region servers of Halcyon there, default 1; HALCYON names the binary
 #   --masters N          masters of Halcyon there in the place of HBase's, default 0
+#   --hmaster            HBase's master there all the same; the masters of Halcyon are not started yet, `start master1` does it
 #   --seconds N          everything is ended after so many seconds, default 3600
 #   --owner PID          everything is ended when this process has ended; run sets it
 #   --memory             data in memory (/dev/shm): the NameNode's fsync of its edits costs nothing. Without it they go to the disk
@@ -49,7 +50,7 @@ keeper_lives() {
 }
 
 options() { # reads the options of up and run; REST is what remains
-  PARTS="zookeeper hdfs" ZOOKEEPERS=1 DATANODES=3 HREGIONSERVERS=1 HALCYONS=1 MASTERS=0 LIFE_SECONDS=3600 OWNER="" MEMORY="" STANDBY="" SSD="" PROPERTIES=()
+  PARTS="zookeeper hdfs" ZOOKEEPERS=1 DATANODES=3 HREGIONSERVERS=1 HALCYONS=1 MASTERS=0 LIFE_SECONDS=3600 OWNER="" MEMORY="" STANDBY="" SSD="" HMASTER="" PROPERTIES=()
   while [ $# -gt 0 ]; do
     case "$1" in
       --parts) PARTS="$2"; shift 2 ;;
@@ -58,6 +59,7 @@ options() { # reads the options of up and run; REST is what remains
       --hregionservers) HREGIONSERVERS="$2"; shift 2 ;;
       --halcyons) HALCYONS="$2"; shift 2 ;;
       --masters) MASTERS="$2"; shift 2 ;;
+      --hmaster) HMASTER=yes; shift ;;
       --seconds) LIFE_SECONDS="$2"; shift 2 ;;
       --owner) OWNER="$2"; shift 2 ;;
       --memory) MEMORY=yes; shift ;;
@@ -88,7 +90,7 @@ up() {
   mkdir -p "$DIR" "$data"
   : > "$DIR/cluster"
   {
-    declare -p PARTS ZOOKEEPERS DATANODES STANDBY SSD HREGIONSERVERS HALCYONS MASTERS LIFE_SECONDS OWNER PROPERTIES
+    declare -p PARTS ZOOKEEPERS DATANODES STANDBY SSD HREGIONSERVERS HALCYONS MASTERS HMASTER LIFE_SECONDS OWNER PROPERTIES
     echo "DATA=$(printf %q "$data")"
   } > "$DIR/options"
   mkfifo "$DIR/requests"
@@ -174,7 +176,7 @@ zookeepers() {
 one() { # one VERB PROCESS
   local verb="$1" dir="$DIR/${2:?which process?}"
   settings > /dev/null
-  [ -e "$dir/pid" ] || { echo "no process $2 in $DIR; there are: $(cd "$DIR" && ls -d */pid | sed 's|/pid||' | tr '\n' ' ')" >&2; return 64; }
+  [ -e "$dir/pid" ] || [ "$verb" = start ] && [ -d "$dir/conf" ] || { echo "no process $2 in $DIR; there are: $(cd "$DIR" && ls -d */pid | sed 's|/pid||' | tr '\n' ' ')" >&2; return 64; }
   case "$verb" in
     kill) process_signal "$dir" KILL && process_gone "$dir" 10 ;;
     freeze) process_signal "$dir" STOP ;;

@@ -1,5 +1,6 @@
 # HBase 2.6.4 on the cluster's ZooKeeper and HDFS: a master, HREGIONSERVERS region servers of HBase, and HALCYONS of Halcyon.
-# With MASTERS above 0 there are so many masters of Halcyon in the place of HBase's: master1, master2 ...
+# With MASTERS above 0 there are so many masters of Halcyon in the place of HBase's: master1, master2 ... With HMASTER there is
+# HBase's master too, which is the only one that is started.
 # Needs the parts zookeeper and hdfs. The binary of Halcyon is HALCYON.
 # HALCYON_MEMORY             memory of a server of Halcyon, default 256m; HALCYON_OPTIONS has more options
 # HREGIONSERVER_JAVA_OPTIONS more options of HBase's region servers; a later -Xmx counts
@@ -42,9 +43,11 @@ hbaseservers_ports() { # hbaseservers_ports NAME
 
 hbaseservers_masters() {
   local number
-  [ "$MASTERS" != 0 ] || echo hmaster
+  ! has_hmaster || echo hmaster
   for ((number = 1; number <= MASTERS; number++)); do echo "master$number"; done
 }
+
+has_hmaster() { [ "$MASTERS" = 0 ] || [ -n "$HMASTER" ]; }
 
 hbaseservers_pages() { # hbaseservers_pages NAME: HBase's own servers need much memory for pages
   case "$1" in
@@ -80,9 +83,11 @@ halcyon_command() {
 
 hbaseservers_start() {
   local name
-  for name in $(hbaseservers_masters); do process_start "$name"; done
+  for name in $(hbaseservers_masters); do
+    [ "$name" != hmaster ] && has_hmaster || process_start "$name"
+  done
   for name in $(hbaseservers_names); do process_start "$name"; done
-  if [ "$MASTERS" = 0 ]; then
+  if has_hmaster; then
     process_ready hmaster 120 grep -q 'Master has completed initialization' "$DIR/hmaster/log"
   else
     process_ready master1 120 grep -q '^ready' "$DIR"/master*/log

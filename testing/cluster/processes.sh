@@ -103,7 +103,7 @@ process_is() { # process_is PID TEXT: the process lives and TEXT is in its comma
 
 # The directory of the process is on its class path, so that no other process of that number is taken for it.
 process_lives() { # process_lives DIRECTORY
-  process_is "$(cat "$1/pid")" "$1/conf"
+  process_is "$(cat "$1/pid" 2> /dev/null)" "$1/conf"
 }
 
 process_signal() { # process_signal DIRECTORY SIGNAL

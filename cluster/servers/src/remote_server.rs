@@ -117,6 +117,42 @@ impl RemoteServer {
         }
     }
 
+    /// Waits for the report of an opening. A server of HBase reports nothing of a region that it has open already: so the server
+    /// is asked now and then, and [`Told::Done`] says that it serves the region.
+    fn wait_until_opened(
+        &self,
+        procedure: i64,
+        region: &RegionInfo,
+        receiver: &Receiver<Told>,
+    ) -> Result<Told> {
+        let (name, settings) = (region.encoded_name(), &self.common.settings);
+        let time_max = settings.open_timeout;
+        let begun_ns = self.common.clock.monotonic_ns();
+        loop {
+            let waited = Duration::from_nanos(self.common.clock.monotonic_ns().saturating_sub(begun_ns));
+            let pause = settings.open_check_period.min(time_max.saturating_sub(waited));
+            match receiver.recv_timeout(pause) {
+                Ok(told) => return Ok(told),
+                Err(RecvTimeoutError::Disconnected) => return Err(self.ended()),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            let is_late = waited + pause >= time_max;
+            let is_open = !is_late && self.serves(region);
+            if !is_late && !is_open {
+                continue;
+            }
+            if !self.waiters.give_up_opening(name, procedure) {
+                // It was opened at the last moment.
+                return receiver.recv().map_err(|_| self.ended());
+            }
+            if is_open {
+                return Ok(Told::Done);
+            }
+            let text = format!("{} has not opened {region} within {time_max:?}", self.name);
+            return Err(Error::new(ErrorKind::Busy, text));
+        }
+    }
+
     /// Waits for a region to be closed. The report of a close may be lost with an earlier master, and of a region that is
     /// not open there is none: so the server is asked again and again.
     fn wait_until_closed(
@@ -144,12 +180,17 @@ impl RemoteServer {
 
     /// Whether the server says that it does not have the region. A server that does not answer may have it.
     fn is_closed(&self, region: &RegionInfo) -> bool {
+        self.ask_for(region).is_err_and(|error| errors::is_not_serving(&error))
+    }
+
+    /// Whether the server says that it serves the region.
+    fn serves(&self, region: &RegionInfo) -> bool {
+        self.ask_for(region).is_ok()
+    }
+
+    fn ask_for(&self, region: &RegionInfo) -> std::result::Result<pb::GetRegionInfoResponse, ClientError> {
         let request = pb::GetRegionInfoRequest { region: specifier(region), ..Default::default() };
-        let timeout = self.common.settings.call_timeout;
-        match self.ask::<pb::GetRegionInfoResponse>("GetRegionInfo", request, timeout) {
-            Ok(_) => false,
-            Err(error) => errors::is_not_serving(&error),
-        }
+        self.ask("GetRegionInfo", request, self.common.settings.call_timeout)
     }
 
     fn ask<M: Message + Default + 'static>(
@@ -192,20 +233,14 @@ impl RegionServerApi for RemoteServer {
         let receiver = self.waiters.wait_for_opening(name, procedure)?;
         let _guard = OpeningGuard { waiters: &self.waiters, encoded_name: name, procedure };
         self.send(Order::open(procedure, region))?;
-        let time_max = self.common.settings.open_timeout;
-        let told = match receiver.recv_timeout(time_max) {
-            Ok(told) => told,
-            Err(RecvTimeoutError::Timeout) if self.waiters.give_up_opening(name, procedure) => {
-                let text = format!("{} has not opened {region} within {time_max:?}", self.name);
-                return Err(Error::new(ErrorKind::Busy, text));
-            }
-            // It was opened at the last moment.
-            Err(_) => receiver.recv().map_err(|_| self.ended())?,
-        };
-        let open_seq_num = match told {
+        let open_seq_num = match self.wait_until_opened(procedure, region, &receiver)? {
             Told::Opened(open_seq_num) => open_seq_num,
             Told::Failed(error) => return Err(errors::not_permanent(error)),
-            Told::Done | Told::Ask | Told::Ended => return Err(self.ended()),
+            // It was open before, so there is no report that waits for the announcement.
+            Told::Done => {
+                return announce(0).map(|()| OpenRegionResponse { open_seq_num: 0 });
+            }
+            Told::Ask | Told::Ended => return Err(self.ended()),
         };
         let announced = announce(open_seq_num);
         let verdict = announced.as_ref().map_err(ToString::to_string).copied();

@@ -24,6 +24,8 @@ pub struct ServersSettings {
     pub call_timeout: Duration,
     /// An opening that takes longer is given up; the master may choose another server.
     pub open_timeout: Duration,
+    /// An opening that was not reported for so long is looked after each time.
+    pub open_check_period: Duration,
     /// Between two attempts to send orders to a server that does not answer.
     pub retry_pause: Duration,
     /// A close that was not reported for so long is looked after each time.
@@ -42,6 +44,7 @@ impl ServersSettings {
             order_pause: Duration::from_millis(5),
             call_timeout: Duration::from_secs(10),
             open_timeout: Duration::from_secs(60),
+            open_check_period: Duration::from_secs(1),
             retry_pause: Duration::from_millis(100),
             close_check_period: Duration::from_secs(1),
         }

@@ -3,7 +3,7 @@
 mod common;
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -168,6 +168,40 @@ fn an_opening_takes_limited_time_and_may_end_late() {
     assert_eq!(report().unwrap(), Ok(()));
     let asked = (server.name.clone(), region("a").encoded_name().to_string(), 9);
     assert_eq!(*master.status.asked.lock().unwrap(), [asked.clone(), asked.clone(), asked]);
+}
+
+/// A server of HBase does not report a region that it has open already.
+#[test]
+fn an_opening_without_a_report_is_found_by_asking() {
+    let period = Duration::from_millis(20);
+    let master = Master::with(ServersSettings { open_check_period: period, ..settings() });
+    let server = FakeServer::new(&master);
+    let set = |region| *server.shared.region.lock().unwrap() = Some(region);
+    set(not_serving());
+    let (opening, announced) = (api(&master, &server), Arc::new(Mutex::new(Vec::new())));
+    let told = announced.clone();
+    let opened = beside(move || {
+        let announce = |seq: u64| {
+            told.lock().unwrap().push(seq);
+            Ok(())
+        };
+        opening.open_region(&OpenRegionRequest::new(&region("a"), &table()), &announce)
+    });
+    server.next_orders();
+    let asked = || server.shared.regions_asked.lock().unwrap().len();
+    for not_open in [
+        not_serving(),
+        Region::Fails(&exceptions::REGION_OPENING, "t,a,3.x. is opening"),
+        Region::Fails(&exceptions::CALL_QUEUE_TOO_BIG, "too much to do"),
+    ] {
+        set(not_open);
+        let before = asked();
+        wait_until("it is asked again", || asked() >= before + 2);
+        assert!(opened.try_recv().is_err());
+    }
+    set(Region::Open);
+    assert_eq!(in_time(&opened).unwrap().open_seq_num, 0);
+    assert_eq!(*announced.lock().unwrap(), [0]);
 }
 
 #[test]

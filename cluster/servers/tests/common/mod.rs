@@ -61,6 +61,7 @@ pub fn settings() -> ServersSettings {
         call_timeout: Duration::from_secs(5),
         retry_pause: Duration::from_millis(20),
         close_check_period: Duration::from_millis(50),
+        open_check_period: Duration::from_secs(60),
         ..ServersSettings::new(ServerName::new("127.0.0.1", 16000, 1), ACTIVE_MS)
     }
 }

@@ -379,6 +379,8 @@ impl Active {
         let Running { files, servers, master } = running;
         if request == StopRequest::Cluster {
             tracing::info!("a client stops the cluster");
+            // Servers that leave now are not to be recovered: their regions would be opened at the others, which leave too.
+            master.stop_soon();
             if let Err(error) = self.leadership.remove_running().await {
                 tracing::warn!(%error, "region servers were not told that the cluster is stopped");
             }

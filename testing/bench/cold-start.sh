@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# How long a cluster of Halcyon takes from the start of its processes until all regions are open: a table of REGIONS regions on
+# three region servers, ZooKeeper and HDFS; stopped in order, and killed as a whole.
+#   cold-start.sh
+# REGIONS  default 1000
+# SERVERS  default 3
+# ROUNDS   default 3
+# HALCYON  the binary, default target/release/halcyon below CARGO_TARGET_DIR
+set -euo pipefail
+BENCH="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+HERE="$BENCH/../cluster"
+export CLUSTER_DIR="${CLUSTER_DIR:-/tmp/halcyon-cold-start}"
+export HALCYON="${HALCYON:-${CARGO_TARGET_DIR:-$HOME/.cache/halcyon/target}/release/halcyon}"
+REGIONS="${REGIONS:-1000}" SERVERS="${SERVERS:-3}" ROUNDS="${ROUNDS:-3}"
+[ -x "$HALCYON" ] || { echo "no program at $HALCYON: build it, or set HALCYON" >&2; exit 66; }
+. "$HERE/mixed.sh"
+. "$HERE/../compat/java.sh"
+client26_classes
+trap 'cluster down' EXIT
+trap 'exit 143' TERM INT
+
+processes="master1 $(seq -f 'halcyon%.0f' "$SERVERS" | tr '\n' ' ')"
+exited() {
+  local found
+  found="$(cluster status)" && grep -q "^$1 ended" <<< "$found"
+}
+opened() { # regions of the table that servers have opened since the start
+  local process sum=0
+  for process in $processes; do
+    [ "$process" = master1 ] || sum=$((sum + $(tail -n "+$(($(cat "$CLUSTER_DIR/$process.lines") + 1))" "$CLUSTER_DIR/$process/log" | sed 's/\x1b\[[0-9;]*m//g' | grep -c 'opened .*table=big' || true)))
+  done
+  echo "$sum"
+}
+has_opened() { [ "$(opened)" -ge "$REGIONS" ]; }
+mark() { for process in $processes; do wc -l < "$CLUSTER_DIR/$process/log" > "$CLUSTER_DIR/$process.lines"; done; }
+is_ready() { tail -n "+$(($(cat "$CLUSTER_DIR/master1.lines") + 1))" "$CLUSTER_DIR/master1/log" | grep -q '^ready'; }
+start() { # start HOW: prints how long it took
+  local process begun
+  mark
+  begun=$(date +%s%N)
+  for process in $processes; do cluster start "$process" > /dev/null; done
+  wait_for 300 has_opened
+  wait_for 60 is_ready
+  echo "$1: $REGIONS regions open $((($(date +%s%N) - begun) / 1000000)) ms after the start of the processes; master: $(grep '^ready' "$CLUSTER_DIR/master1/log" | tail -n 1)"
+}
+
+cluster up --parts "zookeeper hdfs hbaseservers" --masters 1 --halcyons "$SERVERS" --hregionservers 0 --seconds 3000 > /dev/null
+ZK="$(setting_of zookeeper)"
+begun=$(date +%s%N)
+sh_halcyon "create 'big', 'f', {NUMREGIONS => $REGIONS, SPLITALGO => 'HexStringSplit'}" > /dev/null
+echo "create: $REGIONS regions in $((($(date +%s%N) - begun) / 1000000)) ms"
+seq 0 999 | awk '{ printf "put '\''big'\'', '\''%08x'\'', '\''f:q'\'', '\''v'\''\n", $1 * 4294967 }' | "$HALCYON" shell --zookeeper "$ZK" > /dev/null
+expect_count big 1000 "rows"
+for ((n = 1; n <= ROUNDS; n++)); do
+  client26 halcyon.compat.mixed.Orders "$ZK" shutdown
+  for process in $processes; do wait_for 120 exited "$process"; done
+  start "stopped in order"
+  expect_count big 1000 "rows"
+  for process in $processes; do cluster kill "$process" > /dev/null; done
+  start "killed"
+  expect_count big 1000 "rows"
+done
