@@ -20,6 +20,9 @@
 # make mixed-load   a Java client beside moves, kills and freezes of a Halcyon server in an HBase cluster; MOVES=, KILLS=, FREEZES=, FAULTS=, ROWS=;
 #              MEMBERS= kills and freezes the servers of a ZooKeeper ensemble; SHELL_MOVES=hbase HBASE_SHELL=jar moves by HBase's own shell
 # make own-test   what administrators do in a cluster of Halcyon, with the rows counted after each step; some minutes
+# make rolling-restart   every process of a cluster of Halcyon is restarted under a Java client; ROUNDS=, HALCYON_NEXT=program to upgrade to
+# make replace-master    a running cluster of HBase gets a master of Halcyon, and HBase's again, under a Java client
+# make bench-cold-start  time until all regions of a cluster are open after a start; REGIONS=
 # make own-load  a cluster of Halcyon under a Java client: regions move, servers are killed and frozen, masters killed;
 #              MOVES=, KILLS=, FREEZES=, MASTERS=, SERVERS=, HBASE=, ROWS=
 # make mixed-faults   the same client beside cuts between a Halcyon server and one other process, slow and full disks, a second server of the same
@@ -58,7 +61,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 CARGO_DEB := $(HOME)/.cache/halcyon/tools/bin/cargo-deb
 
-.PHONY: package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench bench-engine bench-cell bench-server bench-build
+.PHONY: package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load rolling-restart replace-master bench-cold-start mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench bench-engine bench-cell bench-server bench-build
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -161,6 +164,15 @@ mixed-test: build
 
 mixed-load: build
 	HALCYON="$(HALCYON)" testing/cluster/mixed-load.sh
+
+rolling-restart: build
+	HALCYON="$(HALCYON)" testing/cluster/rolling-restart.sh
+
+replace-master: build
+	HALCYON="$(HALCYON)" testing/cluster/replace-master.sh
+
+bench-cold-start: build
+	HALCYON="$(HALCYON)" testing/bench/cold-start.sh
 
 own-test: build
 	HALCYON="$(HALCYON)" testing/cluster/own-test.sh

@@ -3,8 +3,8 @@
 mod common;
 
 use std::path::Path;
-use std::sync::{Arc, Mutex};
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{

@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Restarts every process of Halcyon in a cluster, one after the other, under a Java client that knows each answer (MixedLoad.java):
+# each region server is emptied by decommissioning, stopped by SIGTERM, started and taken back; then the masters, the active one last.
+#   rolling-restart.sh
+# ROUNDS   of all processes, default 1
+# SERVERS  region servers, default 3
+# ROWS     rows of the table, default 50000
+# HALCYON  the binary, default target/release/halcyon below CARGO_TARGET_DIR
+# HALCYON_NEXT  the binary that the processes are started with again, default HALCYON: an upgrade
+set -euo pipefail
+HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+export CLUSTER_DIR="${CLUSTER_DIR:-/tmp/halcyon-rolling-restart}"
+FIRST="${HALCYON:-${CARGO_TARGET_DIR:-$HOME/.cache/halcyon/target}/release/halcyon}" NEXT="${HALCYON_NEXT:-}"
+ROUNDS="${ROUNDS:-1}" SERVERS="${SERVERS:-3}" ROWS="${ROWS:-50000}"
+[ -x "$FIRST" ] || { echo "no program at $FIRST: build it, or set HALCYON" >&2; exit 66; }
+[ -z "$NEXT" ] || [ -x "$NEXT" ] || { echo "no program at $NEXT" >&2; exit 66; }
+. "$HERE/mixed.sh"
+. "$HERE/../compat/java.sh"
+client26_classes
+BIN="$(mktemp -d)"
+export HALCYON="$BIN/halcyon"
+ln -s "$(realpath "$FIRST")" "$HALCYON"
+trap 'client_end; cluster down; rm -rf "$BIN"' EXIT
+trap 'exit 143' TERM INT
+
+orders() { client26 halcyon.compat.mixed.Orders "$ZK" "$1" > "$CLUSTER_DIR/orders.log" 2>&1 || fail "$1: $(cat "$CLUSTER_DIR/orders.log")"; }
+exited() { # in order
+  local found
+  found="$(cluster status)" && grep -q "^$1 ended, 0$" <<< "$found"
+}
+is_empty() { [ "$(at_server load "$1")" = 0 ]; }
+active() { # the process of the active master
+  local name
+  for name in master1 master2; do
+    ! is_now "$name" running || ! tail -n "+$(grep -n '^stands for election' "$CLUSTER_DIR/$name/log" | tail -n 1 | cut -d: -f1)" "$CLUSTER_DIR/$name/log" |
+      grep -q '^ready' || { echo "$name"; return; }
+  done
+}
+is_active() { [ -n "$(active)" ]; }
+again() { # again PROCESS: stopped in order and started
+  cluster stop "$1"
+  wait_for 10 exited "$1"
+  cluster start "$1"
+}
+longest() { sed -n 's/^so far:.*longest operation \([0-9]*\) ms.*/\1/p' "$CLUSTER_DIR/client.log" | tail -n 1; }
+
+cluster up --parts "zookeeper hdfs hbaseservers" --masters 2 --halcyons "$SERVERS" --hregionservers 0 --seconds $((600 + ROUNDS * 600)) > /dev/null
+ZK="$(setting_of zookeeper)"
+client_start
+[ -z "$NEXT" ] || ln -sfn "$(realpath "$NEXT")" "$HALCYON"
+for ((round = 1; round <= ROUNDS; round++)); do
+  for ((n = 1; n <= SERVERS; n++)); do
+    process="halcyon$n" name="$(name_of "halcyon$n")"
+    sh_halcyon "decommission_regionservers ['$name'], true" > /dev/null
+    wait_for 60 is_empty "$name"
+    again "$process"
+    wait_for 60 has_another "$process" "$name"
+    sh_halcyon "recommission_regionserver '$name'" > /dev/null 2>&1 || true # it was another process
+    orders balance
+    client_works
+    echo "round $round: $process restarted; longest operation so far $(longest) ms"
+  done
+  first="$(active)" second="$([ "$(active)" = master1 ] && echo master2 || echo master1)"
+  again "$second"
+  again "$first"
+  wait_for 60 is_active
+  client_works
+  echo "round $round: $second and $first restarted, $(active) is active; longest operation so far $(longest) ms"
+done
+client_verdict
+echo "rolling-restart: passed"
