@@ -131,6 +131,15 @@ impl TableRegions {
     fn clear(&self) {
         self.known.write().clear();
     }
+
+    /// Forgets a location that was found wrong by an operation that does not try again: the next one reads meta.
+    pub(crate) fn forget(&self, location: &Location) {
+        let mut known = self.known.write();
+        let start = location.info.start_key();
+        if known.get(start).is_some_and(|found| found.generation == location.generation) {
+            known.remove(start);
+        }
+    }
 }
 
 impl Cluster {
@@ -281,6 +290,14 @@ impl Cluster {
         let location = Arc::new(Location { specifier: specifier(&info), info, server, generation });
         *meta = Some(Arc::clone(&location));
         Ok(location)
+    }
+
+    /// Forgets where meta was found, in this reading or an earlier one: it was not there.
+    pub(crate) async fn forget_meta(&self, generation: u64) {
+        let mut meta = self.inner.locations.meta.lock().await;
+        if meta.as_ref().is_some_and(|found| found.generation <= generation) {
+            *meta = None;
+        }
     }
 
     /// The region of a row and the server that has it (`host:port`), read from meta and not remembered

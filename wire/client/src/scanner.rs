@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::cluster::Cluster;
 use crate::locations::{Location, Seek, TableRegions};
 use crate::request::RowParts;
-use crate::retry::Advice;
+use crate::retry::{Advice, advice};
 use crate::table::plain_cell;
 use crate::{Answer, ClientError, Connection, Row, Scan};
 
@@ -178,6 +178,10 @@ impl Scanner {
     ) -> Result<(), ClientError> {
         let generation = self.lose_scanner();
         if self.is_single_try {
+            // look-ups in meta: the next one must not ask the same server again
+            if let Some(wrong) = generation.max(self.stale).filter(|_| advice(&error) == Advice::Relocate) {
+                self.cluster.forget_meta(wrong).await;
+            }
             return Err(error);
         }
         let advice = self.cluster.wait_to_retry_in(&self.regions, error, number, deadline).await?;

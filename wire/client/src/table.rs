@@ -218,8 +218,12 @@ impl Table {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
-            let advice = self.cluster.wait_to_retry_in(&self.regions, error, number, deadline).await?;
-            if advice == Advice::Relocate {
+            let waited = self.cluster.wait_to_retry_in(&self.regions, error, number, deadline).await;
+            let is_wrong = |error: &ClientError| crate::retry::advice(error) == Advice::Relocate;
+            if let (Some(location), true) = (&location, waited.as_ref().is_err_and(is_wrong)) {
+                self.regions.forget(location);
+            }
+            if waited? == Advice::Relocate {
                 stale = location.map(|location| location.generation).or(stale);
             }
             number += 1;

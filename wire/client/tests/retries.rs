@@ -231,6 +231,42 @@ async fn locations_are_read_once_and_again_when_they_were_wrong() {
     assert!((1..=2).contains(&readings), "{readings}");
 }
 
+/// A client without retries asked the server that had lost the region again and again.
+#[tokio::test]
+async fn a_location_that_was_wrong_is_not_used_again_without_retries() {
+    let mut options = options();
+    options.retry.retries_max = 0;
+    let fake = start(whole_table(), options, |asked| match asked.number {
+        1 => fail(&exceptions::NOT_SERVING_REGION),
+        2 => fail(&exceptions::REGION_TOO_BUSY),
+        _ => row_of("v"),
+    });
+    let fake = fake.await;
+    let mut readings = Vec::new();
+    for expected in [None, Some("NotServingRegionException"), Some("RegionTooBusyException"), None] {
+        let error = fake.table.get(Get::new("r")).await.err();
+        assert_eq!(error.as_ref().map(ClientError::class), expected);
+        readings.push(fake.state.lock().unwrap().meta_reads);
+    }
+    // the busy region is where it was
+    assert_eq!(readings, [1, 1, 2, 2]);
+}
+
+/// A client that had found `hbase:meta` once asked that server for ever, also after meta had moved.
+#[tokio::test]
+async fn meta_is_looked_up_again_when_it_was_not_there() {
+    let fake = start(whole_table(), options(), |asked| match asked.number {
+        1 => fail(&exceptions::NOT_SERVING_REGION),
+        _ => row_of("v"),
+    });
+    let fake = fake.await;
+    fake.table.get(Get::new("r")).await.unwrap();
+    let before = fake.state.lock().unwrap().meta_lookups;
+    fake.state.lock().unwrap().meta_says = Some(fail(&exceptions::NOT_SERVING_REGION));
+    fake.table.get(Get::new("r")).await.unwrap();
+    assert_eq!(fake.state.lock().unwrap().meta_lookups, before + 1);
+}
+
 #[tokio::test]
 async fn a_retry_carries_the_nonce_of_the_first_attempt() {
     let nonces = Arc::new(Mutex::new(Vec::new()));

@@ -37,6 +37,10 @@ pub struct State {
     pub regions: Vec<RegionInfo>,
     pub table_state: Option<pb::table_state::State>,
     pub meta_reads: usize,
+    /// What a reading of meta gets instead of rows, for once.
+    pub meta_says: Option<Say>,
+    /// Questions for the server of meta.
+    pub meta_lookups: usize,
     pub closed_scanners: usize,
     pub renewals: usize,
     calls: usize,
@@ -84,6 +88,7 @@ impl Fake {
     fn answer(&self, call: &Call) -> Say {
         let address = self.address.get().expect("set before a client comes").to_pb();
         if call.method == "GetMetaRegionLocations" {
+            self.state.lock().unwrap().meta_lookups += 1;
             let location = pb::RegionLocation { server_name: Some(address), ..Default::default() };
             return say(pb::GetMetaRegionLocationsResponse { meta_locations: vec![location] }, Vec::new());
         }
@@ -100,6 +105,9 @@ impl Fake {
             }
             let region = request.region.as_ref().map(|region| region.value.clone());
             if region.is_some_and(|name| name == RegionInfo::meta().region_name()) {
+                if let Some(said) = state.meta_says.take() {
+                    return said;
+                }
                 return self.scan_meta(&mut state, &request.scan.unwrap());
             }
         }
@@ -201,6 +209,8 @@ pub async fn start(
         regions,
         table_state: Some(pb::table_state::State::Enabled),
         meta_reads: 0,
+        meta_says: None,
+        meta_lookups: 0,
         closed_scanners: 0,
         renewals: 0,
         calls: 0,
