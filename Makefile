@@ -25,6 +25,8 @@
 # make bench-cold-start  time until all regions of a cluster are open after a start; REGIONS=
 # make own-load  a cluster of Halcyon under a Java client: regions move, servers are killed and frozen, masters killed;
 #              MOVES=, KILLS=, FREEZES=, MASTERS=, SERVERS=, HBASE=, ROWS=
+# make histories   two recorders beside kills, freezes and moves in a cluster, and a check that what they saw is linearizable;
+#              SYSTEM=hbase does the same to HBase 2.6.4; SECONDS_OF_FAULTS=, SEED=, RATE=
 # make mixed-faults   the same client beside cuts between a Halcyon server and one other process, slow and full disks, a second server of the same
 #              name, clocks apart, garbage in znodes; STEPS= chooses. Needs root, nftables, libfaketime
 # make mixed-tools-test   HBase's balancer, normalizer, ExportSnapshot, RegionMover, decommission and cluster stop over servers of both kinds
@@ -61,7 +63,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 CARGO_DEB := $(HOME)/.cache/halcyon/tools/bin/cargo-deb
 
-.PHONY: package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load rolling-restart replace-master bench-cold-start mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench bench-engine bench-cell bench-server bench-build
+.PHONY: package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load rolling-restart replace-master bench-cold-start mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench bench-engine bench-cell bench-server bench-build histories
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -179,6 +181,10 @@ own-test: build
 
 own-load: build
 	HALCYON="$(HALCYON)" testing/cluster/own-load.sh
+
+histories: build
+	cargo build --package halcyon-histories
+	HALCYON="$(HALCYON)" testing/cluster/histories.sh
 
 mixed-faults: build
 	HALCYON="$(HALCYON)" testing/cluster/mixed-faults.sh

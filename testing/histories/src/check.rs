@@ -24,10 +24,7 @@ pub fn check_files<P: AsRef<Path>>(
 }
 
 /// As [`check_files`], for histories that were read.
-pub fn check_histories(
-    histories: Vec<History>,
-    limits: &Limits,
-) -> Result<Vec<(History, Report)>, String> {
+pub fn check_histories(histories: Vec<History>, limits: &Limits) -> Result<Vec<(History, Report)>, String> {
     let mut merged: Vec<History> = Vec::new();
     for history in histories {
         match merged.iter_mut().find(|other| other.is_of_same_rows(&history)) {

@@ -151,14 +151,16 @@ impl History {
             ));
         }
         if self.columns != other.columns {
-            return Err(format!("the histories of the table {} have different numbers of columns", self.table));
+            return Err(format!(
+                "the histories of the table {} have different numbers of columns",
+                self.table
+            ));
         }
         let shift = self.sources.len();
         self.sources.extend(other.sources);
         self.clients.extend(other.clients);
-        self.operations.extend(
-            other.operations.into_iter().map(|one| Operation { source: one.source + shift, ..one }),
-        );
+        self.operations
+            .extend(other.operations.into_iter().map(|one| Operation { source: one.source + shift, ..one }));
         Ok(())
     }
 
@@ -190,7 +192,10 @@ impl History {
                     && (one.called_ns, one.answered_ns) == (last.called_ns, last.answered_ns);
                 if last.answered_ns > one.called_ns && !is_same_scan {
                     let (this, other) = (self.place(one), self.place(last));
-                    return Err(format!("{this}: {} had another operation at that time ({other})", one.process));
+                    return Err(format!(
+                        "{this}: {} had another operation at that time ({other})",
+                        one.process
+                    ));
                 }
             }
             let number = match one.action {

@@ -57,7 +57,10 @@ impl Budget {
     pub fn step(&mut self, states: usize) -> Result<(), OutOfLimits> {
         self.steps += 1;
         if states > self.states_max {
-            return Err(OutOfLimits(format!("the search would remember more than {} states", self.states_max)));
+            return Err(OutOfLimits(format!(
+                "the search would remember more than {} states",
+                self.states_max
+            )));
         }
         if self.steps.is_multiple_of(STEPS_PER_LOOK) { self.look() } else { Ok(()) }
     }

@@ -82,7 +82,10 @@ impl<'a> Row<'a> {
         let reader = longest.unwrap_or_default();
         for (place, id) in list.iter().enumerate() {
             let Some(&append) = self.appends.get(id) else {
-                return Err((format!("the id {id} is in the list, and no one has appended it"), vec![reader]));
+                return Err((
+                    format!("the id {id} is in the list, and no one has appended it"),
+                    vec![reader],
+                ));
             };
             if self.operation(append).outcome == Outcome::Refused {
                 let what = format!("the id {id} is in the list, although its append was refused");
@@ -155,7 +158,8 @@ impl<'a> Row<'a> {
             if index > 0 && ordered[index - 1].0 != rank {
                 latest = later(latest, next.take());
             }
-            if let Some(before) = latest.filter(|&one| self.operation(at).ends_ns() < self.operation(one).called_ns)
+            if let Some(before) =
+                latest.filter(|&one| self.operation(at).ends_ns() < self.operation(one).called_ns)
             {
                 return Err((self.why_not(before, at), vec![at, before]));
             }

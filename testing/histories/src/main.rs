@@ -75,11 +75,8 @@ fn main() -> ExitCode {
 }
 
 fn check(args: &CheckArgs) -> ExitCode {
-    let limits = Limits {
-        time: Duration::from_secs(args.seconds),
-        states_max: args.states,
-        ..Limits::default()
-    };
+    let limits =
+        Limits { time: Duration::from_secs(args.seconds), states_max: args.states, ..Limits::default() };
     let results = match check_files(&args.files, &limits) {
         Ok(results) => results,
         Err(why) => {

@@ -5,6 +5,8 @@ use std::fmt::{self, Write};
 use crate::history::{Action, Found, History, Kind, Operation, Outcome};
 use crate::text;
 
+/// Operations of one violation that are printed.
+const OPERATIONS_MAX: usize = 24;
 /// Violations that are printed; the others are counted.
 const PRINTED_MAX: usize = 20;
 
@@ -62,9 +64,8 @@ pub struct Report {
 impl Report {
     /// The counts of a history, without violations.
     pub fn new(history: &History, rows: usize) -> Report {
-        let count = |wanted: &dyn Fn(&Operation) -> bool| {
-            history.operations.iter().filter(|one| wanted(one)).count()
-        };
+        let count =
+            |wanted: &dyn Fn(&Operation) -> bool| history.operations.iter().filter(|one| wanted(one)).count();
         let mut processes: Vec<&str> = history.operations.iter().map(|one| &*one.process).collect();
         processes.sort_unstable();
         processes.dedup();
@@ -112,7 +113,11 @@ impl Report {
         let _ = writeln!(out, "  verdict: {}", self.verdict());
         for violation in self.violations.iter().take(PRINTED_MAX) {
             let _ = writeln!(out, "  row {}: {}", violation.row, violation.what);
-            for &at in &violation.operations {
+            let left_out = violation.operations.len().saturating_sub(OPERATIONS_MAX);
+            if left_out > 0 {
+                let _ = writeln!(out, "    {left_out} earlier operations are not printed");
+            }
+            for &at in &violation.operations[left_out..] {
                 let one = &history.operations[at];
                 let (from, to) = (seconds(one.called_ns), seconds(one.answered_ns));
                 let (one, hidden) = clipped(one);

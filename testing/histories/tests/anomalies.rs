@@ -193,11 +193,14 @@ fn a_phantom_is_found() {
             let one = &mut history.operations[read];
             let mut list = list_of(one).cloned().unwrap_or_default();
             list.push(987_654_321);
-            set(one, match kind {
-                Kind::Lists => Found::List(list),
-                Kind::Registers => Found::Number(987_654_321_000_000),
-                Kind::Rows => Found::Columns(vec![(987_654_321, columns)]),
-            });
+            set(
+                one,
+                match kind {
+                    Kind::Lists => Found::List(list),
+                    Kind::Registers => Found::Number(987_654_321_000_000),
+                    Kind::Rows => Found::Columns(vec![(987_654_321, columns)]),
+                },
+            );
             true
         });
     }
@@ -205,7 +208,8 @@ fn a_phantom_is_found() {
 
 /// The number of a write that was acknowledged before the call of another write, which was acknowledged before this read.
 fn overwritten(history: &History, read: &Operation, is_delete: bool) -> Option<i64> {
-    let done = |one: &&Operation| one.row == read.row && !one.is_unknown() && one.answered_ns < read.called_ns;
+    let done =
+        |one: &&Operation| one.row == read.row && !one.is_unknown() && one.answered_ns < read.called_ns;
     let writes: Vec<&Operation> = history.operations.iter().filter(done).collect();
     let is_over = |one: &Operation| match one.action {
         Action::Put(_) => !is_delete,
@@ -227,15 +231,20 @@ fn a_stale_number_is_found() {
             let columns = history.columns;
             let operations = history.clone();
             let fits = |one: &Operation| {
-                one.action.is_read() && !one.is_unknown() && overwritten(&operations, one, is_delete).is_some()
+                one.action.is_read()
+                    && !one.is_unknown()
+                    && overwritten(&operations, one, is_delete).is_some()
             };
             let Some(read) = pick(history, dice, fits) else { return false };
             let one = &mut history.operations[read];
             let number = overwritten(&operations, one, is_delete).expect("it fits");
-            set(one, match kind {
-                Kind::Rows => Found::Columns(vec![(number, columns)]),
-                _ => Found::Number(number),
-            });
+            set(
+                one,
+                match kind {
+                    Kind::Rows => Found::Columns(vec![(number, columns)]),
+                    _ => Found::Number(number),
+                },
+            );
             true
         });
     }
@@ -290,9 +299,14 @@ fn a_mixed_row_is_found() {
         let columns = history.columns;
         let whole = |one: &Operation| matches!(one.outcome, Outcome::Done(Some(Found::Columns(_))));
         let Some(read) = pick(history, dice, whole) else { return false };
-        let Outcome::Done(Some(Found::Columns(runs))) = &history.operations[read].outcome else { unreachable!() };
+        let Outcome::Done(Some(Found::Columns(runs))) = &history.operations[read].outcome else {
+            unreachable!()
+        };
         let (number, part) = (runs[0].0, dice.between(1, columns as usize - 1) as u32);
-        set(&mut history.operations[read], Found::Columns(vec![(number, part), (number + 1, columns - part)]));
+        set(
+            &mut history.operations[read],
+            Found::Columns(vec![(number, part), (number + 1, columns - part)]),
+        );
         true
     });
 }

@@ -112,7 +112,10 @@ fn evidence_contradicts_itself_and_nothing_of_it_is_needless() {
             let others: Vec<usize> = kept.iter().copied().filter(|at| at != needless).collect();
             // those that were called later are shown for the reader
             if steps[*needless].called <= end {
-                assert!(is_linearizable(&relaxed(&steps, &others, end)), "{steps:#?}: {kept:?} without {needless}");
+                assert!(
+                    is_linearizable(&relaxed(&steps, &others, end)),
+                    "{steps:#?}: {kept:?} without {needless}"
+                );
             }
         }
     });
@@ -180,7 +183,13 @@ fn lists_agree_with_trying_every_order() {
         };
         let expected = has_order(&vec![], &history.operations, &all, &times, &apply);
         let report = lists::check(&history);
-        assert_eq!(report.violations.is_empty(), expected, "{:#?} {:?}", history.operations, report.violations);
+        assert_eq!(
+            report.violations.is_empty(),
+            expected,
+            "{:#?} {:?}",
+            history.operations,
+            report.violations
+        );
         linearizable += u64::from(expected);
     });
     if !is_part(SEEDS) {

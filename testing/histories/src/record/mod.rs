@@ -143,7 +143,8 @@ async fn run(args: &RecordArgs) -> Result<String, String> {
     };
     let output = Output::create(&args.output, &head)?;
     let args = args.clone();
-    let shared = Arc::new(Shared { args, clock, output, patient, single, pause, stop: AtomicBool::new(false) });
+    let shared =
+        Arc::new(Shared { args, clock, output, patient, single, pause, stop: AtomicBool::new(false) });
     work(&shared).await?;
     read_all(&shared).await?;
     let (count, unknown) = shared.output.finish()?;

@@ -74,8 +74,9 @@ mod tests {
 
     #[test]
     fn numbers_are_unique() {
-        let mut all: Vec<i64> =
-            (0..100).flat_map(|process| (1..50).map(move |count| number(Kind::Registers, process, count))).collect();
+        let mut all: Vec<i64> = (0..100)
+            .flat_map(|process| (1..50).map(move |count| number(Kind::Registers, process, count)))
+            .collect();
         let count = all.len();
         all.sort_unstable();
         all.dedup();

@@ -98,7 +98,14 @@ impl Worker {
         Ok(is_answered)
     }
 
-    fn made(&self, row: &str, action: Action, called_ns: u64, answered_ns: u64, outcome: Outcome) -> Operation {
+    fn made(
+        &self,
+        row: &str,
+        action: Action,
+        called_ns: u64,
+        answered_ns: u64,
+        outcome: Outcome,
+    ) -> Operation {
         let (process, row) = (Arc::clone(&self.name), row.into());
         Operation { process, row, action, called_ns, answered_ns, outcome, line: 0, source: 0 }
     }
@@ -163,7 +170,11 @@ impl Worker {
         let called_ns = self.shared.clock.now_ns();
         let result = self.shared.patient.increment(increment).await;
         self.note_write(row, Action::Increment(1), called_ns, result, Some(self.shared.pause), |answer| {
-            if answer.cells().is_empty() { Ok(None) } else { counter(row, &answer).map(Found::Number).map(Some) }
+            if answer.cells().is_empty() {
+                Ok(None)
+            } else {
+                counter(row, &answer).map(Found::Number).map(Some)
+            }
         })
     }
 
@@ -215,7 +226,9 @@ impl Worker {
         if result.as_ref().is_ok_and(|result| result.processed) {
             self.seen.insert(row.to_string(), new);
         }
-        self.note_write(row, action, called_ns, result, None, |answer| Ok(Some(Found::Held(answer.processed))))
+        self.note_write(row, action, called_ns, result, None, |answer| {
+            Ok(Some(Found::Held(answer.processed)))
+        })
     }
 
     /// The whole rows of some slots; one that the scan does not return was absent.

@@ -34,7 +34,7 @@ pub fn smallest(steps: &[Step], failing: usize, limits: &Limits) -> Vec<usize> {
     // halves, quarters and so on, and single ones until none can be relaxed any more
     while size > 0 && whole.look().is_ok() {
         let before = kept.len();
-        // the later operations first: those that are near the failing answer explain most
+        // the earlier ones first: those that are near the failing answer explain most
         let mut at = 0;
         while at < kept.len() && whole.look().is_ok() {
             let to = (at + size).min(kept.len());

@@ -37,8 +37,7 @@ pub(crate) fn check_row(
             let mut shown: Vec<usize> =
                 evidence::smallest(&steps, failing, limits).into_iter().map(|at| indices[at]).collect();
             shown.sort_by_key(|&at| (history.operations[at].called_ns, at));
-            let what = 
-                "no order of these operations explains their answers, wherever the other writes before them are";
+            let what = "no order of these operations explains their answers, wherever the other writes before them are";
             let what = what.to_string();
             report.violations.push(Violation { row: row.to_string(), what, operations: shown });
         }
@@ -125,7 +124,12 @@ mod tests {
 
     #[test]
     fn checks_hold_or_not() {
-        fine(&["check r -:1 0 1 ok:true", "check r 1:2 2 3 ok:true", "check r 1:3 4 5 ok:false", "get r - 6 7 ok:2"]);
+        fine(&[
+            "check r -:1 0 1 ok:true",
+            "check r 1:2 2 3 ok:true",
+            "check r 1:3 4 5 ok:false",
+            "get r - 6 7 ok:2",
+        ]);
         wrong(&["check r -:1 0 1 ok:true", "check r 1:2 2 3 ok:false"], &[0, 1]);
         wrong(&["check r -:1 0 9 ok:true", "check r -:2 0 9 ok:true"], &[0, 1]);
         fine(&["check r -:1 0 9 ok:true", "check r 1:- 0 9 ok:true", "check r -:2 0 9 ok:true"]);

@@ -15,7 +15,9 @@
 //! - Of two states that differ only in which writes without an answer were used, the one that used fewer of them can do
 //!   all that the other can. The other is dropped.
 //! - Equal increments without an answer are the same to all later answers: the earliest is used first.
-//! - A write without an answer whose number no later answer could show is left out ([`useful`]).
+//! - A write without an answer whose number no later answer could show is left out ([`useful`]). At each answer, one is only
+//!   placed if its number leads to one that a pending operation asks for ([`Wanted`]). Other sequences end in states that used
+//!   more writes for nothing.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -37,9 +39,15 @@ pub enum Effect {
     Differs(Number),
     Write(Number),
     /// An absent number counts as 0.
-    Add { amount: i64, result: Option<i64> },
+    Add {
+        amount: i64,
+        result: Option<i64>,
+    },
     /// A check that held. Without an answer: it has its place only where it holds.
-    Swap { expected: Number, new: Number },
+    Swap {
+        expected: Number,
+        new: Number,
+    },
 }
 
 impl Effect {
@@ -226,6 +234,7 @@ impl<'a> Search<'a> {
         let (mut seen, mut done) = (States::default(), States::default());
         // those that used fewer of the writes without an answer come first
         let (mut queue, mut later) = (VecDeque::new(), VecDeque::new());
+        let wanted = Wanted::new(self.steps, &self.slots, &self.optional);
         for state in std::mem::take(&mut self.states) {
             match state.placed & bit {
                 0 if seen.insert(&state) => queue.push_back(state),
@@ -260,11 +269,13 @@ impl<'a> Search<'a> {
                     take(State { number, placed, used: state.used.clone() }, &mut queue);
                 }
             }
+            let is_any = wanted.is_any(state.placed);
             for (at, effect) in self.optional.iter().enumerate() {
                 if state.used.has(at) || self.twin[at].is_some_and(|twin| !state.used.has(twin)) {
                     continue;
                 }
-                if let Some(number) = effect.apply(state.number).filter(|number| *number != state.number) {
+                let number = effect.apply(state.number).filter(|number| *number != state.number);
+                if let Some(number) = number.filter(|number| is_any || wanted.leads(*number)) {
                     let placed = self.with_reads(state.placed, number);
                     take(State { number, placed, used: state.used.with(at) }, &mut later);
                 }
@@ -285,6 +296,83 @@ impl<'a> Search<'a> {
             }
         }
         placed
+    }
+}
+
+/// Numbers that pending operations ask for. Between a write without an answer and the next operation with an answer there are
+/// only others without one. So the write matters if they lead from its number to one that is asked for.
+struct Wanted {
+    numbers: BTreeSet<i64>,
+    is_absent: bool,
+    /// What all increments without an answer add; `None` if one of them subtracts.
+    sum: Option<i64>,
+    /// An operation takes any number and passes it on.
+    is_all: bool,
+    /// Slots of checks that did not hold. One that is not placed yet asks for any other number.
+    differing: u128,
+}
+
+impl Wanted {
+    fn new(steps: &[Step], slots: &[Option<usize>], optional: &[Effect]) -> Wanted {
+        let (numbers, is_absent, is_all, differing) = (BTreeSet::new(), false, false, 0);
+        let mut wanted = Wanted { numbers, is_absent, sum: Some(0), is_all, differing };
+        for (slot, pending) in slots.iter().enumerate() {
+            match pending.map(|at| steps[at].effect) {
+                Some(Effect::Read(number) | Effect::Swap { expected: number, .. }) => wanted.add(number),
+                Some(Effect::Add { amount, result: Some(result) }) => {
+                    let before = result.wrapping_sub(amount);
+                    wanted.add(Some(before));
+                    if before == 0 {
+                        wanted.add(None);
+                    }
+                }
+                Some(Effect::Add { result: None, .. }) => wanted.is_all = true,
+                Some(Effect::Differs(_)) => wanted.differing |= 1 << slot,
+                Some(Effect::Write(_)) | None => {}
+            }
+        }
+        for effect in optional {
+            if let Effect::Add { amount, .. } = effect {
+                wanted.sum = wanted.sum.filter(|_| *amount >= 0).and_then(|sum| sum.checked_add(*amount));
+            }
+        }
+        // what a check expects is wanted if its new number is
+        let mut is_grown = true;
+        while is_grown {
+            is_grown = false;
+            for effect in optional {
+                if let Effect::Swap { expected, new } = *effect
+                    && wanted.leads(new)
+                    && !wanted.has(expected)
+                {
+                    wanted.add(expected);
+                    is_grown = true;
+                }
+            }
+        }
+        wanted
+    }
+
+    fn add(&mut self, number: Number) {
+        match number {
+            Some(number) => drop(self.numbers.insert(number)),
+            None => self.is_absent = true,
+        }
+    }
+
+    fn has(&self, number: Number) -> bool {
+        number.map_or(self.is_absent, |number| self.numbers.contains(&number))
+    }
+
+    fn is_any(&self, placed: u128) -> bool {
+        self.is_all || self.differing & !placed != 0
+    }
+
+    /// Whether increments without an answer make one of the numbers of it, or it is one.
+    fn leads(&self, number: Number) -> bool {
+        let Some(sum) = self.sum else { return true };
+        let from = number.unwrap_or(0);
+        self.has(number) || self.numbers.range(from..=from.saturating_add(sum)).next().is_some()
     }
 }
 

@@ -60,7 +60,8 @@ pub fn simulate(plan: Plan) -> History {
         last_seen: BTreeMap::new(),
         next_number: 0,
     };
-    (0..simulation.plan.processes).for_each(|process| simulation.events.push(Reverse((process as u64, Event::Call(process)))));
+    (0..simulation.plan.processes)
+        .for_each(|process| simulation.events.push(Reverse((process as u64, Event::Call(process)))));
     simulation.run();
     let history = simulation.history;
     history.validate().expect("a simulated history is valid");
