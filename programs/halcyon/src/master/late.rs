@@ -1,8 +1,9 @@
-//! What the ports of a master answer before it serves.
+//! What the ports of a master answer before it serves, and when another one may be active.
 
 use std::sync::{Arc, OnceLock, Weak};
 
 use halcyon_contract::{Assignments, RegionServerStatus, RegionStateTransition, Unasked};
+use halcyon_coord::Lease;
 use halcyon_master::Master;
 use halcyon_proto::pb;
 use halcyon_rpc::{Call, Outcome, Reply, RpcError, Service, Services};
@@ -11,8 +12,17 @@ use halcyon_schema::{RegionInfo, ServerName};
 use prost::Message;
 
 /// Services that answer when the master is active, and say that it is not before.
+///
+/// They say so as well when its lease has expired. A master that was frozen finds calls that came meanwhile, before it
+/// notices that its session has ended. The end of an order of its successor would be lost if it took it.
 #[derive(Clone, Default)]
-pub struct LateServices(Arc<[OnceLock<Arc<dyn Service>>; 3]>);
+pub struct LateServices(Arc<Late>);
+
+#[derive(Default)]
+struct Late {
+    services: [OnceLock<Arc<dyn Service>>; 3],
+    lease: OnceLock<Arc<Lease>>,
+}
 
 /// The places in [`LateServices`].
 const LATE: [&str; 3] = ["MasterService", "HbckService", "RegionServerStatusService"];
@@ -31,15 +41,24 @@ impl LateServices {
         services
     }
 
+    /// This master is active while this lease is valid. Without it no service answers.
+    pub fn elected(&self, lease: &Arc<Lease>) {
+        let _ = self.0.lease.set(Arc::clone(lease));
+    }
+
     pub fn set(&self, name: &str, service: Arc<dyn Service>) {
         let at = LATE.iter().position(|it| *it == name).expect("the name is one of a late service");
-        let _ = self.0[at].set(service);
+        let _ = self.0.services[at].set(service);
+    }
+
+    fn is_active(&self) -> bool {
+        self.0.lease.get().is_some_and(|lease| lease.is_valid())
     }
 }
 
 impl Service for LateService {
     fn call(&self, call: Call) -> Outcome {
-        match self.services.0[self.at].get() {
+        match self.services.0.services[self.at].get().filter(|_| self.services.is_active()) {
             Some(service) => service.call(call),
             // Region servers ask for the version before they join, which the master waits for.
             None if is_question_for_version(&call) => {
@@ -86,5 +105,52 @@ impl Assignments for LateAssignments {
             Some(master) => master.opened_unasked(server, region, open_seq_num),
             None => Unasked::Later,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use halcyon_client::{ClientError, ConnectOptions, Connection};
+    use halcyon_env::{Clock, ManualClock, SystemClock};
+    use halcyon_rpc::{RpcServer, RpcSettings};
+
+    use super::*;
+
+    struct Acknowledging;
+
+    impl Service for Acknowledging {
+        fn call(&self, _: Call) -> Outcome {
+            Outcome::Ready(Ok(Reply::message(&pb::ReportProcedureDoneResponse {})))
+        }
+    }
+
+    /// A master was frozen for longer than its session. Its successor had the logs of the cluster split. The end of that was
+    /// told to the frozen one, which took it when it was thawed, and the successor waited for ever.
+    #[tokio::test]
+    async fn a_master_without_a_lease_takes_no_reports() {
+        let clock = Arc::new(ManualClock::at(0));
+        let lease = Arc::new(Lease::new(ServerName::new("localhost", 1, 1), clock.clone()));
+        let late = LateServices::default();
+        late.set("RegionServerStatusService", Arc::new(Acknowledging));
+        let address = "127.0.0.1:0".parse().unwrap();
+        let bound = RpcServer::bind(address, RpcSettings::default(), Arc::new(SystemClock::new())).await;
+        let server = bound.unwrap().serve(late.services(), "id");
+        let options = ConnectOptions::new("RegionServerStatusService");
+        let connection = Connection::connect(server.local_addr().to_string(), &options).await.unwrap();
+        let report = async || {
+            let request = pb::ReportProcedureDoneRequest::default();
+            let timeout = Some(Duration::from_secs(10));
+            let answer = connection.call_with_cells("ReportProcedureDone", &request, None, timeout).await;
+            answer.map(drop).map_err(|error: ClientError| error.class().to_string())
+        };
+        let refused = Err("ServerNotRunningYetException".to_string());
+        assert_eq!(report().await, refused, "not elected");
+        late.elected(&lease);
+        lease.renew(clock.boot_ns(), Duration::from_secs(8));
+        assert_eq!(report().await, Ok(()));
+        clock.advance(Duration::from_secs(15));
+        assert_eq!(report().await, refused, "frozen for 15 s");
     }
 }

@@ -139,6 +139,7 @@ async fn serve(
             return Ok(());
         }
     };
+    late.elected(leadership.lease());
     tracing::info!(master = %name, epoch = leadership.epoch(), "this master is active");
     let active = Active {
         env: env.clone(),
