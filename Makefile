@@ -27,6 +27,7 @@
 #              MOVES=, KILLS=, FREEZES=, MASTERS=, SERVERS=, HBASE=, ROWS=
 # make histories   two recorders beside kills, freezes and moves in a cluster, and a check that what they saw is linearizable;
 #              SYSTEM=hbase does the same to HBase 2.6.4; SECONDS_OF_FAULTS=, SEED=, RATE=
+# make keeper-test  keepers in a cluster of Halcyon: what they report and how fast, frozen servers, pauses, a master that is killed; three minutes
 # make mixed-faults   the same client beside cuts between a Halcyon server and one other process, slow and full disks, a second server of the same
 #              name, clocks apart, garbage in znodes; STEPS= chooses. Needs root, nftables, libfaketime
 # make mixed-tools-test   HBase's balancer, normalizer, ExportSnapshot, RegionMover, decommission and cluster stop over servers of both kinds
@@ -37,6 +38,8 @@
 #              znodes beside HBase's; ten minutes
 # make bench-compare   the same load against Halcyon and HBase; BENCH="options of testing/bench/side-by-side.sh"
 # make bench-hdfs     puts on HDFS at a region server of Halcyon and at one of HBase, and how long they wait when HDFS fails; 15 minutes
+# make bench-recovery  for how long rows are away when a server is killed or frozen, a master killed, a region moved: Halcyon beside HBase;
+#              ROUNDS=, CASES=, OUT=, SYSTEMS="halcyon hbase hbase-fast"; 30 rounds take hours
 # make bench   what the engine costs: bench-engine (beside RocksDB, which is built for it: needs a C++ compiler and libclang)
 #              bench-cell (a cell's way) and bench-server (ten minutes of a mixed load on a server); BENCH="options", see programs/bench/README.md
 # make package    a .deb and one with debug symbols below CARGO_TARGET_DIR/debian; installs cargo-deb if need be
@@ -63,7 +66,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 CARGO_DEB := $(HOME)/.cache/halcyon/tools/bin/cargo-deb
 
-.PHONY: package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load rolling-restart replace-master bench-cold-start mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench bench-engine bench-cell bench-server bench-build histories
+.PHONY: package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load keeper-test rolling-restart replace-master bench-cold-start mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-recovery bench bench-engine bench-cell bench-server bench-build histories
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -186,6 +189,9 @@ histories: build
 	cargo build --package halcyon-histories
 	HALCYON="$(HALCYON)" testing/cluster/histories.sh
 
+keeper-test: build
+	HALCYON="$(HALCYON)" testing/cluster/keeper-test.sh
+
 mixed-faults: build
 	HALCYON="$(HALCYON)" testing/cluster/mixed-faults.sh
 
@@ -203,6 +209,9 @@ zookeeper-test:
 
 bench-compare: build
 	HALCYON="$(HALCYON)" testing/bench/side-by-side.sh $(BENCH)
+
+bench-recovery: build
+	HALCYON="$(HALCYON)" testing/bench/recovery.sh $(SYSTEMS)
 
 bench-hdfs: build
 	HALCYON="$(HALCYON)" testing/bench/hdfs-side-by-side.sh $(BENCH)

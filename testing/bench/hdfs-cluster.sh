@@ -24,7 +24,7 @@ client26_classes
 process_of() { # process_of TABLE: the name of its server's process
   if [ "$1" = halcyon ]; then echo halcyon1; else echo hregionserver1; fi
 }
-pid_of() { cat "$CLUSTER_DIR/$1/pid"; }
+pid_of() { cluster server "$1"; }
 at_server() { # at_server TABLE: how many of its regions are open where they belong
   "$HALCYON" shell --zookeeper "$ZK" --json -e "list_regions '$1'" 2> /dev/null | grep -F "$(name_of "$(process_of "$1")")" | grep -c '"OPEN"' || true
 }

@@ -7,6 +7,8 @@
 #                                          "ended, 0": the process ended with this exit status
 #   cluster.sh kill|freeze|thaw|stop|start PROCESS
 #     SIGKILL, SIGSTOP, SIGCONT, SIGTERM (waits for the end), start again. PROCESS is zookeeper, zookeeper2, namenode, datanode1 ...
+#     A server of Halcyon is frozen and thawed with its keeper, as if the machine was; the keeper takes the server with it when it is killed.
+#   cluster.sh kill-server|freeze-server|server PROCESS   SIGKILL, SIGSTOP to the server alone; its keeper lives. Its process number
 #   cluster.sh zookeepers                  each ZooKeeper server: process, "leader", "follower", "standalone" or "none", address
 #   cluster.sh active NAMENODE             with --standby: makes namenode or namenode2 the active one
 # Options of up and run:
@@ -19,6 +21,7 @@
 #   --halcyons N         region servers of Halcyon there, default 1; HALCYON names the binary
 #   --masters N          masters of Halcyon there in the place of HBase's, default 0
 #   --hmaster            HBase's master there all the same; the masters of Halcyon are not started yet, `start master1` does it
+#   --hmasters N         masters of HBase there without those: hmaster, hmaster2 ..., default 1
 #   --seconds N          everything is ended after so many seconds, default 3600
 #   --owner PID          everything is ended when this process has ended; run sets it
 #   --memory             data in memory (/dev/shm): the NameNode's fsync of its edits costs nothing. Without it they go to the disk
@@ -50,7 +53,7 @@ keeper_lives() {
 }
 
 options() { # reads the options of up and run; REST is what remains
-  PARTS="zookeeper hdfs" ZOOKEEPERS=1 DATANODES=3 HREGIONSERVERS=1 HALCYONS=1 MASTERS=0 LIFE_SECONDS=3600 OWNER="" MEMORY="" STANDBY="" SSD="" HMASTER="" PROPERTIES=()
+  PARTS="zookeeper hdfs" ZOOKEEPERS=1 DATANODES=3 HREGIONSERVERS=1 HALCYONS=1 MASTERS=0 LIFE_SECONDS=3600 OWNER="" MEMORY="" STANDBY="" SSD="" HMASTER="" HMASTERS=1 PROPERTIES=()
   while [ $# -gt 0 ]; do
     case "$1" in
       --parts) PARTS="$2"; shift 2 ;;
@@ -60,6 +63,7 @@ options() { # reads the options of up and run; REST is what remains
       --halcyons) HALCYONS="$2"; shift 2 ;;
       --masters) MASTERS="$2"; shift 2 ;;
       --hmaster) HMASTER=yes; shift ;;
+      --hmasters) HMASTERS="$2"; shift 2 ;;
       --seconds) LIFE_SECONDS="$2"; shift 2 ;;
       --owner) OWNER="$2"; shift 2 ;;
       --memory) MEMORY=yes; shift ;;
@@ -90,7 +94,7 @@ up() {
   mkdir -p "$DIR" "$data"
   : > "$DIR/cluster"
   {
-    declare -p PARTS ZOOKEEPERS DATANODES STANDBY SSD HREGIONSERVERS HALCYONS MASTERS HMASTER LIFE_SECONDS OWNER PROPERTIES
+    declare -p PARTS ZOOKEEPERS DATANODES STANDBY SSD HREGIONSERVERS HALCYONS MASTERS HMASTER HMASTERS LIFE_SECONDS OWNER PROPERTIES
     echo "DATA=$(printf %q "$data")"
   } > "$DIR/options"
   mkfifo "$DIR/requests"
@@ -179,8 +183,11 @@ one() { # one VERB PROCESS
   [ -e "$dir/pid" ] || [ "$verb" = start ] && [ -d "$dir/conf" ] || { echo "no process $2 in $DIR; there are: $(cd "$DIR" && ls -d */pid | sed 's|/pid||' | tr '\n' ' ')" >&2; return 64; }
   case "$verb" in
     kill) process_signal "$dir" KILL && process_gone "$dir" 10 ;;
-    freeze) process_signal "$dir" STOP ;;
-    thaw) process_signal "$dir" CONT ;;
+    server) process_server "$dir" ;;
+    kill-server) process_server_signal "$dir" KILL ;;
+    freeze) process_freeze "$dir" ;;
+    freeze-server) process_server_signal "$dir" STOP ;;
+    thaw) process_thaw "$dir" ;;
     stop) process_signal "$dir" TERM && process_gone "$dir" 30 ;;
     start) process_restart "$dir" ;;
   esac
@@ -192,7 +199,7 @@ case "$verb" in
   up) options "$@"; up; settings ;;
   run) options "$@"; run ;;
   keep | down | settings | status | zookeepers) "$verb" ;;
-  kill | freeze | thaw | stop | start) one "$verb" "$@" ;;
+  kill | kill-server | freeze | freeze-server | server | thaw | stop | start) one "$verb" "$@" ;;
   active) settings > /dev/null; hdfs_active "${1:?which NameNode?}" ;;
   *) usage ;;
 esac

@@ -1,6 +1,6 @@
 # HBase 2.6.4 on the cluster's ZooKeeper and HDFS: a master, HREGIONSERVERS region servers of HBase, and HALCYONS of Halcyon.
 # With MASTERS above 0 there are so many masters of Halcyon in the place of HBase's: master1, master2 ... With HMASTER there is
-# HBase's master too, which is the only one that is started.
+# HBase's master too, which is the only one that is started. HBase's masters are hmaster, hmaster2 ... up to HMASTERS.
 # Needs the parts zookeeper and hdfs. The binary of Halcyon is HALCYON.
 # HALCYON_MEMORY             memory of a server of Halcyon, default 256m; HALCYON_OPTIONS has more options
 # HREGIONSERVER_JAVA_OPTIONS more options of HBase's region servers; a later -Xmx counts
@@ -36,14 +36,16 @@ hbaseservers_configure() {
 
 hbaseservers_ports() { # hbaseservers_ports NAME
   case "$1" in
-    master*) echo "hbase.master.port=$(port_of "$1")" ;;
+    master* | hmaster*) echo "hbase.master.port=$(port_of "$1")" ;;
     *) echo "hbase.regionserver.port=$(port_of "$1")" ;;
   esac
 }
 
 hbaseservers_masters() {
   local number
-  ! has_hmaster || echo hmaster
+  if has_hmaster; then
+    for ((number = 1; number <= HMASTERS; number++)); do echo "hmaster${number#1}"; done # fewer than ten
+  fi
   for ((number = 1; number <= MASTERS; number++)); do echo "master$number"; done
 }
 
@@ -63,7 +65,7 @@ hbaseservers_names() { # the region servers
 }
 
 hmaster_command() {
-  java_command 512 "$DIR/hmaster/conf" org.apache.hadoop.hbase.master.HMaster start
+  java_command 512 "$DIR/$1/conf" org.apache.hadoop.hbase.master.HMaster start
 }
 
 hregionserver_command() {
@@ -84,11 +86,14 @@ halcyon_command() {
 hbaseservers_start() {
   local name
   for name in $(hbaseservers_masters); do
-    [ "$name" != hmaster ] && has_hmaster || process_start "$name"
+    case "$name" in
+      hmaster*) process_start "$name" ;;
+      *) has_hmaster || process_start "$name" ;;
+    esac
   done
   for name in $(hbaseservers_names); do process_start "$name"; done
   if has_hmaster; then
-    process_ready hmaster 120 grep -q 'Master has completed initialization' "$DIR/hmaster/log"
+    process_ready hmaster 120 grep -q 'Master has completed initialization' "$DIR"/hmaster*/log
   else
     process_ready master1 120 grep -q '^ready' "$DIR"/master*/log
   fi

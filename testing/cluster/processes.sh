@@ -111,6 +111,34 @@ process_signal() { # process_signal DIRECTORY SIGNAL
   kill "-$2" "$(cat "$1/pid")"
 }
 
+# process_server DIRECTORY: the process that serves. A server of Halcyon is the child of its keeper.
+process_server() {
+  local pid child
+  pid="$(cat "$1/pid")"
+  read -r child _ < "/proc/$pid/task/$pid/children" || true # the line has no end
+  process_is "$child" --kept-by && echo "$child" || echo "$pid"
+}
+
+process_server_signal() { # process_server_signal DIRECTORY SIGNAL: to the process that serves alone
+  process_lives "$1" || { echo "$(basename "$1") has ended already" >&2; return 1; }
+  kill "-$2" "$(process_server "$1")"
+}
+
+process_freeze() { # process_freeze DIRECTORY: the server with its keeper, as if the machine was frozen
+  local server
+  server="$(process_server "$1")"
+  process_signal "$1" STOP
+  kill -STOP "$server"
+}
+
+process_thaw() { # process_thaw DIRECTORY: what is frozen of them. A server that its keeper has killed has ended
+  local server
+  process_lives "$1" || return 0
+  server="$(process_server "$1")"
+  kill -CONT "$server" || true
+  process_signal "$1" CONT
+}
+
 process_gone() { # process_gone DIRECTORY SECONDS: waits for its end
   local tries=$(($2 * 10))
   while process_lives "$1"; do

@@ -14,7 +14,7 @@ with_zookeeper() {
   . "$HERE/../compat/java.sh"
   . "$HERE/../compat/hbase.sh"
   hbase_fetch
-  HBASE_CLASS_PATH="$HBASE_LIB/*" "$HERE/cluster.sh" run --parts zookeeper --seconds 900 cargo test --quiet --package halcyon-zookeeper --test zookeeper --test procedures --test election -- \
+  HBASE_CLASS_PATH="$HBASE_LIB/*" "$HERE/cluster.sh" run --parts zookeeper --seconds 900 cargo test --quiet --package halcyon-zookeeper --test zookeeper --test procedures --test election --test takeover -- \
     --ignored --test-threads 1 --nocapture "$@"
 }
 

@@ -21,8 +21,8 @@ use crate::settings::StopRequest;
 use crate::state::{MasterState, RegionState, TableEntry, TableState, Tables};
 use crate::switches::{Switch, Switches};
 use crate::{
-    MasterSettings, bootstrap, descriptors, master_store, meta, meta_region, namespaces, regions, service,
-    wal_split,
+    MasterSettings, bootstrap, descriptors, master_store, meta, meta_region, namespaces, parallel, regions,
+    service, wal_split,
 };
 
 /// A hundred years. A clock that has lost its time shows the year 1970 or 2000. Cells of `hbase:meta` that are further ahead
@@ -81,9 +81,7 @@ impl Master {
     ) -> Result<Arc<Master>> {
         let cluster_id = bootstrap::root_dir(&env, root)?;
         master_store::take_over(&env, root, &cluster)?;
-        for server in cluster.servers.recovering() {
-            wal_split::recover(&cluster, &server, settings.split_threads)?;
-        }
+        recover_all(&cluster, settings.split_threads)?;
         let meta_descriptor = meta_region::prepare(&env, root, &cluster)?;
         let meta_place =
             meta_region::open_first(&cluster, &meta_descriptor, cluster.coordination.meta_last().as_ref())?;
@@ -276,6 +274,12 @@ impl RegionServerStatus for Master {
             }
         }
     }
+}
+
+/// Recovers what dead servers, and the master before this one, have left: at the same time, because most of it is waiting for HDFS.
+fn recover_all(cluster: &ClusterServices, threads: usize) -> Result<()> {
+    let (dead, cluster) = (cluster.servers.recovering(), cluster.clone());
+    parallel::for_each(threads, dead, move |server| wal_split::recover(&cluster, &server, threads)).map(drop)
 }
 
 /// Makes a system table in the background, unless it is there or an earlier start has begun it.

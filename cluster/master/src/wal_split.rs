@@ -45,6 +45,25 @@ pub(crate) fn fence(cluster: &ClusterServices, server: &ServerName) -> Result<Op
     Ok(env.fs.exists(&splitting)?.then_some(splitting))
 }
 
+/// Begins to seal the WALs in a directory that was fenced, and does not wait. A WAL is sealed before it is split, which on HDFS takes
+/// up to a heartbeat of a DataNode, for all WALs at the same time. So those that are split after others do not wait for it again.
+///
+/// The servers that split them seal them in any case: an error here is of no concern.
+pub(crate) fn begin_sealing(cluster: &ClusterServices, dir: &Path, threads: usize) {
+    let (cluster, dir) = (cluster.clone(), dir.to_path_buf());
+    let seal = move || {
+        let wals = names(&cluster, &dir).unwrap_or_default().into_iter().map(|name| dir.join(name)).collect();
+        let fs = cluster.wals.env.fs.clone();
+        let sealed = parallel::for_each(threads, wals, move |wal: PathBuf| Ok(fs.seal(&wal)?));
+        if let Err(error) = sealed {
+            info!(%error, "a WAL of a dead server is sealed when it is split");
+        }
+    };
+    if let Err(error) = halcyon_env::spawn_thread("master-seals", seal) {
+        info!(%error, "the WALs of a dead server are sealed when they are split");
+    }
+}
+
 /// Splits the WALs in a directory that was fenced, on at most `threads` at a time. Those that are split leave it.
 pub(crate) fn split(cluster: &ClusterServices, dir: &Path, logs: Logs, threads: usize) -> Result<usize> {
     let names = names(cluster, dir)?;

@@ -46,6 +46,6 @@ mod waiters;
 pub use flushed::FlushedIds;
 pub use sentinel::process_ended;
 pub use servers::Servers;
-pub use settings::ServersSettings;
+pub use settings::{Permit, ServersSettings};
 pub use status_service::StatusService;
 pub use tables::RemoteTables;

@@ -16,8 +16,12 @@ use parking_lot::Mutex;
 use prost::Message;
 use tokio::runtime::Handle;
 
+use crate::Permit;
+
 /// How cells travel to and from `ClientService`.
 pub(crate) const CODEC: Codec = Codec::KeyValue;
+
+const NO_PERMIT: &str = "this master may not act: its lease has expired";
 
 /// *Thread safety*: calls from any thread. [`Links::call_blocking`] not from a thread of the runtime.
 pub(crate) struct Links {
@@ -27,6 +31,7 @@ pub(crate) struct Links {
     admin: Link,
     client: Link,
     closed: AtomicBool,
+    permit: Permit,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +52,7 @@ impl Links {
         server: &ServerName,
         version: &str,
         connect_timeout: Duration,
+        permit: Permit,
     ) -> Links {
         let link = |service: &str, codec| {
             let options = ConnectOptions {
@@ -64,6 +70,7 @@ impl Links {
             admin: link("AdminService", None),
             client: link("ClientService", Some(CODEC)),
             closed: AtomicBool::new(false),
+            permit,
         }
     }
 
@@ -80,6 +87,9 @@ impl Links {
             Target::Client => &self.client,
         };
         let connection = self.connection(link).await?;
+        if !self.permit.is_given() {
+            return Err(std::io::Error::other(NO_PERMIT).into());
+        }
         let answer = connection.call_with_cells(method, request, cells, Some(timeout)).await;
         let decoded = answer.and_then(|Answer { message, cells }| {
             let message = M::decode(message).map_err(|error| ClientError::Malformed(error.to_string()))?;

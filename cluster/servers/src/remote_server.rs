@@ -59,7 +59,8 @@ impl RemoteServer {
     /// Connects when there is something to send.
     pub(crate) fn new(name: ServerName, common: Common) -> Arc<RemoteServer> {
         let settings = &common.settings;
-        let links = Links::new(common.runtime.clone(), &name, &settings.version, settings.call_timeout);
+        let (version, permit) = (&settings.version, settings.permit.clone());
+        let links = Links::new(common.runtime.clone(), &name, version, settings.call_timeout, permit);
         let links = Arc::new(links);
         let (orders, queue) = mpsc::channel(ORDERS_MAX);
         Arc::new_cyclic(|server: &Weak<RemoteServer>| {

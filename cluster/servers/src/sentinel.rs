@@ -20,7 +20,7 @@ use tokio::time::{sleep, timeout};
 /// So many refusals in a row are an end.
 const REFUSALS: u32 = 3;
 /// Between two of them, and after a connection that the server has ended.
-const PAUSE: Duration = Duration::from_millis(50);
+const PAUSE: Duration = Duration::from_millis(25);
 /// After an attempt without an answer.
 const DOUBT_PAUSE: Duration = Duration::from_secs(1);
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(1);

@@ -1,8 +1,35 @@
 //! Settings of [`crate::Servers`].
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use halcyon_schema::ServerName;
+
+/// Whether the master may act at this moment. It must not when its lease has ended: another one may be active then.
+#[derive(Clone)]
+pub struct Permit(Arc<dyn Fn() -> bool + Send + Sync>);
+
+impl Permit {
+    pub fn always() -> Permit {
+        Permit::while_true(|| true)
+    }
+
+    /// The condition is looked at before each call to a region server. Must not block.
+    pub fn while_true(condition: impl Fn() -> bool + Send + Sync + 'static) -> Permit {
+        Permit(Arc::new(condition))
+    }
+
+    pub(crate) fn is_given(&self) -> bool {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for Permit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "given: {}", self.is_given())
+    }
+}
 
 /// How a master treats its region servers.
 #[derive(Clone, Debug)]
@@ -30,6 +57,8 @@ pub struct ServersSettings {
     pub retry_pause: Duration,
     /// A close that was not reported for so long is looked after each time.
     pub close_check_period: Duration,
+    /// Orders, and writes to tables such as `hbase:meta`, fail while it is not given.
+    pub permit: Permit,
 }
 
 impl ServersSettings {
@@ -47,6 +76,7 @@ impl ServersSettings {
             open_check_period: Duration::from_secs(1),
             retry_pause: Duration::from_millis(100),
             close_check_period: Duration::from_secs(1),
+            permit: Permit::always(),
         }
     }
 }

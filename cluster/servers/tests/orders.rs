@@ -3,6 +3,7 @@
 mod common;
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -19,7 +20,7 @@ use halcyon_contract::{
 use halcyon_proto::pb::region_state_transition::TransitionCode::{Closed, FailedOpen, Opened};
 use halcyon_rpc::{RpcError, exceptions};
 use halcyon_schema::{RegionInfo, ServerName};
-use halcyon_servers::ServersSettings;
+use halcyon_servers::{Permit, ServersSettings};
 
 fn api(master: &Master, server: &FakeServer) -> Arc<dyn RegionServerApi> {
     master.servers.get(&server.name).expect("it is online")
@@ -399,4 +400,28 @@ fn dropping_the_table_of_servers_ends_what_waits() {
     wait_until("nothing keeps it", || servers.strong_count() == 0);
     assert_eq!(in_time(&flushed).unwrap_err().kind(), ErrorKind::Moved);
     drop(runtime);
+}
+
+/// Its lease has expired, and another master may be active. The lease may come back.
+#[test]
+fn a_master_that_may_not_act_gives_no_orders() {
+    let may_act = Arc::new(AtomicBool::new(false));
+    let permit = {
+        let may_act = may_act.clone();
+        Permit::while_true(move || may_act.load(Ordering::SeqCst))
+    };
+    let master = Master::with(ServersSettings { permit, ..settings() });
+    let server = FakeServer::new(&master);
+    let asked = api(&master, &server);
+    let request = RegionInfoRequest { region: region("a"), best_split_row: false };
+    let error = asked.region_info(&request).unwrap_err();
+    assert!(error.to_string().contains("may not act"), "{error}");
+
+    let flushing = api(&master, &server);
+    let flushed = beside(move || flushing.flush_region(&FlushRegionRequest::all_families(&region("e"))));
+    assert!(server.orders.recv_timeout(Duration::from_millis(500)).is_err(), "the order waits");
+    may_act.store(true, Ordering::SeqCst);
+    let orders = server.next_orders();
+    master.done(orders.proc[0].proc_id, None);
+    in_time(&flushed).unwrap();
 }

@@ -20,6 +20,7 @@ use zookeeper_client as zk;
 use crate::ZooKeeperSettings;
 use crate::follow::follow_cluster;
 use crate::member::{Member, Shown};
+use crate::other::SessionKey;
 use crate::procedures::{self, Participant};
 use crate::session::{Session, keep};
 use crate::znodes::SessionZnodes;
@@ -125,6 +126,11 @@ impl ZooKeeperCluster {
     /// The session timeout that ZooKeeper granted.
     pub fn session_timeout(&self) -> Duration {
         self.session.timeout()
+    }
+
+    /// With this another process can end the session.
+    pub fn session_key(&self) -> SessionKey {
+        SessionKey::new(self.session.info())
     }
 
     /// With this another client can take the session over; for tests and tools.

@@ -12,6 +12,18 @@
 //!
 //! HBase's masters take part: they create the same znodes with the same bytes. They do not raise the epoch.
 //!
+//! A master that waits need not wait for the session of the active one: it may be told how to notice that the active one's process has
+//! ended ([`Candidate::watching`]). Then it replaces the znode `master` in the transaction by which it becomes active. Why that is
+//! safe although the notice may be wrong:
+//!
+//! - Only a znode that a master of Halcyon made is replaced: the transaction that made it also wrote the epoch last. Masters of HBase are
+//!   left to their sessions.
+//! - The transaction names the version of the epoch, and that of the znode. If any other master became active meanwhile, nothing is done.
+//! - A master that lives learns of it by its watch on the znode, which is to it as if its session had expired: its lease is lost, and
+//!   its process ends. Should it not hear of ZooKeeper either, it stops to act when its lease ends.
+//! - Whatever it does until then is refused as after an expiry: the epoch refuses what it writes to ZooKeeper, and its WALs are
+//!   taken from it before its successor acts.
+//!
 //! What must hold: the epoch grows with every master that becomes active, and it never goes back. The znode must not be deleted
 //! while masters run. If it holds something else than a number, no master becomes active.
 //!
@@ -20,6 +32,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_coord::{Lease, LeaseState};
 use halcyon_env::Clock;
@@ -57,6 +70,9 @@ pub struct Candidate {
     election: Mutex<Election>,
 }
 
+/// Ends when the process of a server has certainly ended: nothing listens at its address.
+type ProcessEnd = dyn Fn(ServerName) -> BoxFuture<'static, ()> + Send + Sync;
+
 /// What this candidate does. The set holds one election at most.
 #[derive(Default)]
 struct Election {
@@ -71,6 +87,7 @@ pub(crate) struct Standing {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) runner: Runner,
     pub(crate) master: ActiveMaster,
+    process_end: Option<Arc<ProcessEnd>>,
 }
 
 impl ZooKeeperCluster {
@@ -78,7 +95,7 @@ impl ZooKeeperCluster {
     pub async fn stand(&self, master: &ServerName, info_port: u16) -> Result<Candidate> {
         let (session, clock, runner) = self.parts();
         let master = ActiveMaster { server: master.clone(), info_port };
-        let standing = Standing { session, clock, runner: runner.clone(), master };
+        let standing = Standing { session, clock, runner: runner.clone(), master, process_end: None };
         let begins = standing.clone();
         let begun = async move {
             begins.create_base().await?;
@@ -90,6 +107,16 @@ impl ZooKeeperCluster {
 }
 
 impl Candidate {
+    /// With a way to notice that the process of the active master has ended. Its place is taken then, before its session expires.
+    /// To be called before the first election.
+    pub fn watching(
+        mut self,
+        process_end: impl Fn(ServerName) -> BoxFuture<'static, ()> + Send + Sync + 'static,
+    ) -> Candidate {
+        self.standing.process_end = Some(Arc::new(process_end));
+        self
+    }
+
     /// Waits until this master is the active one. While it is, each call gives the same leadership. After a loss it stands again.
     ///
     /// An error of kind `Expired`: the session has ended. `Corrupt`: the epoch cannot be read.
@@ -121,8 +148,15 @@ enum Attempt {
     Elected(Leadership),
     /// Something has changed meanwhile.
     Again,
-    /// Another master is active, until the watch fires.
-    Wait(zk::OneshotWatcher),
+    /// Another master is active, until the watch fires. With its znode, if the end of its process is looked for.
+    Wait(zk::OneshotWatcher, Option<Rival>),
+}
+
+/// The znode of an active master of Halcyon.
+struct Rival {
+    server: ServerName,
+    /// Tells it from other znodes of the path.
+    created: i64,
 }
 
 /// What an election need not do twice.
@@ -132,6 +166,33 @@ struct Progress {
     is_listed: bool,
     /// The transaction that last wrote the znode of another master, which is in the log.
     logged: Option<i64>,
+    /// The end of the process whose znode was created by this transaction.
+    process_end: Option<(i64, BoxFuture<'static, ()>)>,
+    /// The process whose znode was created by this transaction has ended.
+    ended: Option<i64>,
+}
+
+impl Progress {
+    /// Looks for the end of the process of this master, and of no other.
+    fn look_for_end(&mut self, rival: Option<Rival>, process_end: Option<&Arc<ProcessEnd>>) {
+        let is_known = |known: &(i64, _)| rival.as_ref().is_some_and(|rival| rival.created == known.0);
+        if self.process_end.as_ref().is_some_and(is_known) {
+            return;
+        }
+        self.process_end = rival.zip(process_end).map(|(rival, end)| (rival.created, end(rival.server)));
+    }
+
+    /// Waits for the end that is looked for.
+    async fn process_ended(&mut self) {
+        match &mut self.process_end {
+            Some((created, ended)) => {
+                ended.await;
+                self.ended = Some(*created);
+                self.process_end = None;
+            }
+            None => std::future::pending().await,
+        }
+    }
 }
 
 impl Standing {
@@ -142,11 +203,15 @@ impl Standing {
             match self.attempt(&mut progress).await {
                 Ok(Attempt::Elected(leadership)) => return Ok(leadership),
                 Ok(Attempt::Again) => sleep(SHORT_PAUSE).await,
-                Ok(Attempt::Wait(changed)) => tokio::select! {
-                    // Should a watch be lost, the cluster must not be without a master for long.
-                    _ = timeout(self.session.timeout(), changed.changed()) => {}
-                    _ = self.session.ended() => {}
-                },
+                Ok(Attempt::Wait(changed, rival)) => {
+                    progress.look_for_end(rival, self.process_end.as_ref());
+                    tokio::select! {
+                        // Should a watch be lost, the cluster must not be without a master for long.
+                        _ = timeout(self.session.timeout(), changed.changed()) => {}
+                        _ = self.session.ended() => {}
+                        () = progress.process_ended() => {}
+                    }
+                }
                 // ZooKeeper is away, for example; the session may live.
                 Err(error) if matches!(error.kind(), ErrorKind::Io | ErrorKind::Busy) => {
                     warn!("{error}");
@@ -160,9 +225,11 @@ impl Standing {
     async fn attempt(&self, progress: &mut Progress) -> Result<Attempt> {
         let (at, path) = (self.session.settings(), self.session.settings().paths.master());
         // The epoch comes first: if it is still the same later, no other master of Halcyon became active.
-        let (epoch, version) = self.read_epoch().await?;
+        let (epoch, written) = self.read_epoch().await?;
         let (found, changed) = read_data(&self.session, &path).await?;
-        let Some((data, stat)) = found else { return self.become_active(epoch, version).await };
+        let Some((data, stat)) = found else {
+            return self.become_active(epoch, written.version, None).await;
+        };
         if stat.ephemeral_owner == self.session.id() {
             return self.take_up().await;
         }
@@ -171,20 +238,27 @@ impl Standing {
             && self.is_earlier_life(&active.server)
         {
             info!("{at}: {path} names {}, an earlier life of this master; deleting it", active.server);
-            self.delete_master(version).await?;
+            self.delete_master(written.version).await?;
             return Ok(Attempt::Again);
+        }
+        let is_of_halcyon = stat.czxid == written.mzxid;
+        if is_of_halcyon && progress.ended == Some(stat.czxid) {
+            info!("{at}: the process of the active master has ended; {} takes its place", self.master.server);
+            return self.become_active(epoch, written.version, Some(stat.version)).await;
         }
         if !progress.is_listed {
             self.create_backup().await?;
             progress.is_listed = true;
         }
         if progress.logged.replace(stat.mzxid) != Some(stat.mzxid) {
-            self.log_active(active, &stat);
+            self.log_active(&active, &stat);
         }
-        Ok(Attempt::Wait(changed))
+        let rival = active.ok().filter(|_| is_of_halcyon);
+        let rival = rival.map(|active| Rival { server: active.server, created: stat.czxid });
+        Ok(Attempt::Wait(changed, rival))
     }
 
-    fn log_active(&self, active: Result<ActiveMaster>, stat: &zk::Stat) {
+    fn log_active(&self, active: &Result<ActiveMaster>, stat: &zk::Stat) {
         let (at, waits) = (self.session.settings(), &self.master.server);
         match active {
             Ok(active) => info!("{at}: {} is the active master; {waits} waits", active.server),
@@ -201,13 +275,16 @@ impl Standing {
         active.host == own.host && active.port == own.port && active.start_code <= own.start_code
     }
 
-    async fn become_active(&self, epoch: u64, version: i32) -> Result<Attempt> {
+    /// `replaces` is the version of the data of a `master` znode that is there, and whose process has ended.
+    async fn become_active(&self, epoch: u64, version: i32, replaces: Option<i32>) -> Result<Attempt> {
         let paths = &self.session.settings().paths;
         let next = epoch
             .checked_add(1)
             .ok_or_else(|| Error::corrupt(format!("{}: {epoch} cannot be raised", paths.master_epoch())))?;
         let backup = paths.backup_master(&self.master.server);
-        let writes = [
+        let delete = replaces.map(|version| Write::Delete { path: paths.master(), version: Some(version) });
+        let deletes = usize::from(delete.is_some());
+        let creates = [
             Write::Create { path: paths.master(), data: self.data(), mode: zk::CreateMode::Ephemeral },
             Write::Set {
                 path: paths.master_epoch(),
@@ -217,19 +294,20 @@ impl Standing {
             Write::Delete { path: backup.clone(), version: None },
         ];
         let what = format!("create {} with epoch {next}", paths.master());
-        match commit(&self.session, &what, &writes).await? {
-            Outcome::Done => self.take_up().await,
+        let writes: Vec<Write> = delete.into_iter().chain(creates).collect();
+        let outcome = commit(&self.session, &what, &writes).await?;
+        let Outcome::Refused { index, why } = outcome else { return self.take_up().await };
+        match (index.checked_sub(deletes), why) {
             // Another master was faster, or an earlier attempt was carried out.
-            Outcome::Refused { index: 0, why: zk::Error::NodeExists }
-            | Outcome::Refused { index: 1, why: zk::Error::BadVersion | zk::Error::NoNode } => {
-                Ok(Attempt::Again)
-            }
-            Outcome::Refused { index: 2, why: zk::Error::NoNode } => {
+            (None, zk::Error::BadVersion | zk::Error::NoNode)
+            | (Some(0), zk::Error::NodeExists)
+            | (Some(1), zk::Error::BadVersion | zk::Error::NoNode) => Ok(Attempt::Again),
+            (Some(2), zk::Error::NoNode) => {
                 info!("{}: {backup} was deleted; creating it again", self.session.settings());
                 self.create_backup().await?;
                 Ok(Attempt::Again)
             }
-            Outcome::Refused { why, .. } => Err(self.session.error(ErrorKind::Io, &what, &why.to_string())),
+            (_, why) => Err(self.session.error(ErrorKind::Io, &what, &why.to_string())),
         }
     }
 
@@ -274,8 +352,8 @@ impl Standing {
         commit(&self.session, &format!("delete {}", paths.master()), &writes).await.map(drop)
     }
 
-    /// The epoch and the version of its znode, which is created if it is missing.
-    async fn read_epoch(&self) -> Result<(u64, i32)> {
+    /// The epoch and its znode, which is created if it is missing.
+    async fn read_epoch(&self) -> Result<(u64, zk::Stat)> {
         let path = self.session.settings().paths.master_epoch();
         for _ in 0..ATTEMPTS_MAX {
             let ask = |client: zk::Client| {
@@ -283,7 +361,7 @@ impl Standing {
                 async move { client.get_data(path).await }
             };
             if let Answer::Done((data, stat)) = self.session.call(&format!("read {path}"), ask).await? {
-                return Ok((znode::decode_epoch(&path, &data)?, stat.version));
+                return Ok((znode::decode_epoch(&path, &data)?, stat));
             }
             self.create_persistent(&path, &znode::encode_epoch(0)).await?;
         }

@@ -15,6 +15,7 @@
 //!
 //! - **The election of a master** (`election.rs`) and what only the active master writes (`leadership.rs`). Each write is refused
 //!   by ZooKeeper once another master has become active.
+//! - **The end of another process's session** (`other.rs`), for the keeper of a server that was killed.
 //! - **Procedures of HBase's master** that are coordinated through znodes (`procedures.rs`): snapshots and flushes for clients
 //!   before 2.6.
 //!
@@ -33,6 +34,7 @@ mod election;
 mod follow;
 mod leadership;
 mod member;
+mod other;
 mod own;
 mod procedures;
 mod session;
@@ -43,5 +45,6 @@ mod znodes;
 pub use cluster::ZooKeeperCluster;
 pub use election::Candidate;
 pub use leadership::Leadership;
+pub use other::SessionKey;
 pub use settings::ZooKeeperSettings;
 pub use zookeeper_client::SessionInfo;

@@ -14,8 +14,11 @@ use crate::ZooKeeperSettings;
 use crate::session::{Answer, Asked, Ended, Session};
 use crate::znodes::Change;
 
-/// The lease is renewed so many times in a session timeout.
-const RENEWALS: u32 = 6;
+/// The lease is renewed so many times in a session timeout. ZooKeeper counts the timeout from the last renewal, so a server may pause
+/// for the timeout less a renewal without losing its session: for 5.5 s of 6 s.
+const RENEWALS: u32 = 12;
+/// An answer is waited for so many periods of renewal.
+const ANSWER_PERIODS: u32 = 4;
 
 /// The lease lasts for two thirds of the session timeout, from the question on.
 fn lease_time(session: &Session) -> Duration {
@@ -85,7 +88,7 @@ async fn renew(own: &OwnZnode, lease: &Lease, clock: &dyn Clock) {
         let begun = Instant::now();
         let asked_ns = clock.boot_ns();
         // An answer that comes later is of little use, and the next question may take another connection.
-        match timeout(period * 2, ask(own, &mut changed)).await {
+        match timeout(period * ANSWER_PERIODS, ask(own, &mut changed)).await {
             Ok(Ok(found)) => match own.loss(found) {
                 None => lease.renew(asked_ns, lease_time(session)),
                 Some(loss) => {
@@ -94,7 +97,7 @@ async fn renew(own: &OwnZnode, lease: &Lease, clock: &dyn Clock) {
                 }
             },
             Ok(Err(error)) => debug!("{at}: read {path}: {error}"),
-            Err(_) => debug!("{at}: read {path}: no answer within {:?}", period * 2),
+            Err(_) => debug!("{at}: read {path}: no answer within {:?}", period * ANSWER_PERIODS),
         }
         if was_valid != lease.is_valid() {
             was_valid = !was_valid;

@@ -216,7 +216,7 @@ fn silence(session_timeout: Duration) -> Duration {
     (session_timeout / SILENCES).min(SILENCE_MAX)
 }
 
-fn connector(session_timeout: Duration) -> zk::Connector {
+pub(crate) fn connector(session_timeout: Duration) -> zk::Connector {
     let connector = zk::Client::connector().with_session_timeout(session_timeout);
     connector.with_connection_timeout(silence(session_timeout))
 }

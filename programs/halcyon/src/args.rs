@@ -77,6 +77,18 @@ pub struct ServerArgs {
     pub accept_without: Vec<Protection>,
 }
 
+/// Options of servers that are processes of their own.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct KeeperArgs {
+    /// Whether a small process starts the server, reports its end at once, and ends it when it is declared dead while frozen
+    /// [default: true].
+    #[arg(long, value_name = "true|false", action = clap::ArgAction::Set)]
+    pub keeper: Option<bool>,
+    /// The process that has started this one; only for the keeper.
+    #[arg(long, value_name = "PROCESS", hide = true)]
+    pub kept_by: Option<u32>,
+}
+
 /// Command-line options override `hbase-site.xml`, which overrides the defaults.
 #[derive(Debug, Default, clap::Args)]
 pub struct StandaloneArgs {
@@ -119,6 +131,8 @@ pub struct RegionServerArgs {
     pub config: PathBuf,
     #[command(flatten)]
     pub server: ServerArgs,
+    #[command(flatten)]
+    pub keeper: KeeperArgs,
     /// RPC port; 0 picks a free port [default: 16020].
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,
@@ -135,6 +149,8 @@ pub struct MasterArgs {
     pub config: PathBuf,
     #[command(flatten)]
     pub server: ServerArgs,
+    #[command(flatten)]
+    pub keeper: KeeperArgs,
     /// RPC port; 0 picks a free port [default: 16000].
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,

@@ -6,11 +6,13 @@
 //! and `halcyon-tune`. They do not start a server.
 
 mod args;
+mod cleaner_settings;
 mod console;
 mod hbase_pages;
 mod host_check;
 mod info;
 mod info_pages;
+mod keeper;
 mod limits;
 mod log_level;
 mod master;
@@ -60,6 +62,13 @@ impl From<String> for Failure {
     }
 }
 
+impl Failure {
+    fn end(self) -> ExitCode {
+        eprintln!("halcyon: {}", self.sentence);
+        ExitCode::from(self.exit_code)
+    }
+}
+
 /// Prints the lab's text; a closed pipe (`| head`) is no error.
 fn lab(args: &halcyon_lab::LabArgs) -> Result<(), String> {
     let text = halcyon_lab::run(&halcyon_env::Env::real(), args)?;
@@ -101,8 +110,8 @@ fn main() -> ExitCode {
     log_level::start(colours);
     let ended = match args.command {
         Command::Standalone(args) => standalone::run(args),
-        Command::Master(args) => master::run(args),
-        Command::RegionServer(args) => regionserver::run(args),
+        Command::Master(args) => return master::run(args).unwrap_or_else(Failure::end),
+        Command::RegionServer(args) => return regionserver::run(args).unwrap_or_else(Failure::end),
         Command::Lab(args) => lab(&args).map_err(Failure::from),
         Command::Shell(args) => return halcyon_shell::run(&args),
         Command::Bench(command) => halcyon_load::bench(*command).map_err(Failure::from),
@@ -113,13 +122,7 @@ fn main() -> ExitCode {
         Command::Completions { shell } => usage::completions(shell).map_err(Failure::from),
         Command::ManPages { dir } => usage::man_pages(&dir).map_err(Failure::from),
     };
-    match ended {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(Failure { sentence, exit_code }) => {
-            eprintln!("halcyon: {sentence}");
-            ExitCode::from(exit_code)
-        }
-    }
+    ended.map_or_else(Failure::end, |()| ExitCode::SUCCESS)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -26,6 +27,7 @@ use crate::Failure;
 use crate::args::{RegionServerArgs, StandaloneArgs};
 use crate::info::{BoundInfo, InfoServer};
 use crate::info_pages::{InfoPages, Port};
+use crate::keeper::{self, Kept};
 use crate::pages::{Shown, Sources};
 use crate::root::{self, Root};
 use crate::safe_start;
@@ -45,23 +47,33 @@ const REPORT_PERIOD_MS: u64 = 3000;
 const STOP_CHECK_PERIOD: Duration = Duration::from_millis(100);
 
 /// Runs until a signal, the master or an error ends it.
-pub fn run(args: RegionServerArgs) -> Result<(), Failure> {
+pub fn run(args: RegionServerArgs) -> Result<ExitCode, Failure> {
     let env = Env::real();
+    let kept = Kept::by(args.keeper.kept_by, &env)?;
     let started_ns = env.clock.monotonic_ns();
     let properties = traces::with_environment(site::read(&env, &args.config)?);
     let flags = args.as_standalone();
     let (settings, _) = StandaloneSettings::new(&properties, &flags)?;
     if flags.server.print_settings {
         print!("{}", StandaloneSettings::print_by_source(&properties, &flags)?);
-        return Ok(());
+        return Ok(ExitCode::SUCCESS);
     }
     standalone::judge(safe_start::of_member_properties(&properties), &flags.server.accept_without)?;
+    if keeper::is_wanted(&args.keeper, settings.keeper) {
+        return keeper::keep(settings.keeper, zookeeper_settings(&properties)?);
+    }
     standalone::check_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("server").build();
     let runtime = runtime.map_err(|error| format!("cannot start threads: {error}"))?;
-    let ended = runtime.block_on(serve(env, settings, flags, &properties, started_ns));
+    let ended = runtime.block_on(serve(env, settings, flags, &properties, kept, started_ns));
     runtime.shutdown_background(); // what had to be waited for has ended
-    Ok(ended?)
+    ended?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub fn zookeeper_settings(properties: &[Property]) -> Result<ZooKeeperSettings, String> {
+    let quorum = ZooKeeperSettings::from_properties(|name| site::find(properties, name).map(str::to_string));
+    quorum.map_err(|error| error.to_string())
 }
 
 async fn serve(
@@ -69,6 +81,7 @@ async fn serve(
     settings: StandaloneSettings,
     flags: StandaloneArgs,
     properties: &[Property],
+    kept: Kept,
     started_ns: u64,
 ) -> Result<(), String> {
     let mut signals = StopSignals::watch().map_err(|error| format!("cannot watch for signals: {error}"))?;
@@ -79,11 +92,12 @@ async fn serve(
     let info = info.map_err(|error| format!("cannot listen for the region server's page: {error}"))?;
     let host = standalone::host_name(&env, &settings);
     let name = ServerName::new(host, bound.local_addr().port(), env.clock.now_ms());
-    let quorum = ZooKeeperSettings::from_properties(|name| site::find(properties, name).map(str::to_string));
-    let quorum = quorum.map_err(|error| error.to_string())?;
+    let quorum = zookeeper_settings(properties)?;
+    let znode = quorum.paths().region_server(&name);
     let quorum_shown = quorum.to_string();
     let zookeeper = ZooKeeperCluster::connect(quorum, env.clock.clone()).await;
     let zookeeper = zookeeper.map_err(|error| error.to_string())?;
+    kept.has_session(zookeeper.session_key());
     let masters = zookeeper.view().master.clone();
     let find_master = Box::new(move || masters.present().map(|master| master.server));
     let link = Arc::new(MasterLink::new(Handle::current(), find_master, HBASE_VERSION));
@@ -115,6 +129,7 @@ async fn serve(
     started.region_server.set_info_port(page_port);
     zookeeper.claim_version(link.version().to_string());
     let member = zookeeper.join(&name, page_port).await.map_err(|error| error.to_string())?;
+    kept.has_znode(znode);
     let lease = Arc::clone(member.lease());
     started.region_server.answer_while(move || lease.is_valid());
     let work = Arc::new(BarrierWork::new(Arc::clone(&started.region_server)));

@@ -12,6 +12,8 @@ use halcyon_settings::{Alias, Codec, Flag, Millis, Number, Section, Setting, Tex
 use halcyon_wal::SyncMode;
 
 use crate::args::{StandaloneArgs, WalSync};
+use crate::cleaner_settings::CleanerSettings;
+use crate::keeper::{self, KeeperSettings};
 use crate::references::first_reference;
 use crate::root;
 use crate::safe_start::{is_below, is_same_directory};
@@ -64,6 +66,7 @@ pub struct StandaloneSettings {
     /// Whether descriptors must pass HBase's sanity checks (`hbase.table.sanity.checks`).
     pub sanity_checks: bool,
     pub traces: TraceSettings,
+    pub keeper: KeeperSettings,
     pub regionserver: RegionServerSettings,
 }
 
@@ -77,31 +80,6 @@ pub struct ShownSetting {
     /// One of [`SOURCES`], or the master of a cluster.
     pub source: &'static str,
     pub description: halcyon_settings::Description,
-}
-
-/// How long the master keeps files that nothing uses any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CleanerSettings {
-    /// How often archive and old logs are cleaned (`hbase.master.cleaner.interval`). One minute, where HBase has ten: a
-    /// look costs little, and less of the disk is held under heavy compaction.
-    pub period: Duration,
-    /// How long a store file stays in the archive (`hbase.master.hfilecleaner.ttl`).
-    pub archive_keep: Duration,
-    /// How long a log stays in `oldWALs` (`hbase.master.logcleaner.ttl`).
-    pub old_wals_keep: Duration,
-    /// Time to live of a snapshot that is taken without one; 0: it is kept (`hbase.master.snapshot.ttl`).
-    pub snapshot_ttl_s: u64,
-}
-
-impl Default for CleanerSettings {
-    fn default() -> CleanerSettings {
-        CleanerSettings {
-            period: Duration::from_secs(60),
-            archive_keep: Duration::from_secs(5 * 60),
-            old_wals_keep: Duration::from_secs(10 * 60),
-            snapshot_ttl_s: 0,
-        }
-    }
 }
 
 impl Default for StandaloneSettings {
@@ -125,6 +103,7 @@ impl Default for StandaloneSettings {
             snapshot_timeout: Duration::from_secs(5 * 60),
             sanity_checks: true,
             traces: TraceSettings::default(),
+            keeper: KeeperSettings::default(),
             regionserver: RegionServerSettings::default(),
         }
     }
@@ -426,6 +405,7 @@ const SETTINGS: &[Section<StandaloneSettings>] = &[
                 "How long a client waits for a snapshot before it gives up.";
         ),
     },
+    keeper::SECTION,
     traces::SECTION,
 ];
 

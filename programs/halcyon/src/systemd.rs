@@ -11,13 +11,15 @@ use halcyon_regionserver::RegionServer;
 use halcyon_rpc::EventLoops;
 use sd_notify::NotifyState;
 
+use crate::keeper;
+
 /// Threads are checked this many times within the time that systemd allows.
 const CHECKS_PER_TIMEOUT: u32 = 3;
 
 /// The server answers clients. Starts the reports to the watchdog, if systemd wants them; they end with the region server.
 pub fn ready(event_loops: Arc<EventLoops>, region_server: &Arc<RegionServer>) {
     notify(NotifyState::Ready);
-    let Some(timeout) = sd_notify::watchdog_enabled() else { return };
+    let Some(timeout) = keeper::watchdog_timeout() else { return };
     let watchdog =
         Watchdog { event_loops, region_server: Arc::downgrade(region_server), wal_rounds: None, timeout };
     tokio::spawn(watchdog.run());
@@ -29,7 +31,7 @@ pub fn stopping() {
 }
 
 fn notify(state: NotifyState<'_>) {
-    if let Err(error) = sd_notify::notify(&[state]) {
+    if let Err(error) = keeper::notify(&state) {
         tracing::warn!(%error, "systemd cannot be notified");
     }
 }

@@ -17,6 +17,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use halcyon_cell::{Cell, CellRef, Error, Result, SeqId};
+use halcyon_env::sync::Mutex;
 use halcyon_env::{DirEntry, Env, WritableFile, invariant, random_bytes};
 use halcyon_proto::pb;
 
@@ -39,6 +40,9 @@ const BUFFERED_MAX_BYTES: usize = 64 << 20;
 /// Names the `recovered.edits` directory of an encoded region name and table; `None`: the region is gone. An error, if
 /// that cannot be told, ends the split.
 pub type Destination<'a> = dyn Fn(&[u8], &[u8]) -> Result<Option<PathBuf>> + 'a;
+
+/// Does work for each number below a count, in any order and at the same time if it likes. The first error wins.
+pub type Each<'a> = dyn Fn(usize, &(dyn Fn(usize) -> Result<()> + Sync)) -> Result<()> + 'a;
 
 /// What a split found and made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,11 +84,18 @@ struct Splitter<'a> {
 ///
 /// The first unreadable log ends the split with an error; no file of this split has got its name then.
 pub fn split_logs(env: &Env, log_dir: &Path, destination: &Destination<'_>) -> Result<SplitReport> {
-    split_log_files(env, logs_in(env, log_dir)?, destination)
+    let one_by_one =
+        |count: usize, work: &(dyn Fn(usize) -> Result<()> + Sync)| (0..count).try_for_each(work);
+    split_log_files(env, logs_in(env, log_dir)?, destination, &one_by_one)
 }
 
-/// As [`split_logs`], of these logs, oldest first.
-pub fn split_log_files(env: &Env, logs: Vec<PathBuf>, destination: &Destination<'_>) -> Result<SplitReport> {
+/// As [`split_logs`], of these logs, oldest first. `each` completes the files, most of which is waiting for disks.
+pub fn split_log_files(
+    env: &Env,
+    logs: Vec<PathBuf>,
+    destination: &Destination<'_>,
+    each: &Each<'_>,
+) -> Result<SplitReport> {
     let mut splitter = Splitter {
         env,
         destination,
@@ -95,7 +106,7 @@ pub fn split_log_files(env: &Env, logs: Vec<PathBuf>, destination: &Destination<
     for path in logs {
         splitter.split_log(&path)?;
     }
-    splitter.finish()
+    splitter.finish(each)
 }
 
 /// Logs of a directory, oldest first.
@@ -171,15 +182,19 @@ impl Splitter<'_> {
     }
 
     /// Completes every file; the names come last.
-    fn finish(mut self) -> Result<SplitReport> {
+    fn finish(mut self, each: &Each<'_>) -> Result<SplitReport> {
+        let env = self.env;
         let mut outputs: Vec<Output> = self.outputs.into_values().flatten().collect();
         outputs.sort_by(|a, b| a.dir.cmp(&b.dir));
-        for output in &mut outputs {
-            output.complete(self.env)?;
-        }
-        for output in &outputs {
-            self.report.files.push(output.publish(self.env)?);
-        }
+        let outputs: Vec<_> = outputs.into_iter().map(|output| Mutex::new((output, None))).collect();
+        each(outputs.len(), &|at| outputs[at].lock().0.complete(env))?;
+        each(outputs.len(), &|at| {
+            let (output, path) = &mut *outputs[at].lock();
+            *path = Some(output.publish(env)?);
+            Ok(())
+        })?;
+        let paths = outputs.iter().map(|output| output.lock().1.take());
+        self.report.files = paths.map(|path| path.expect("each file was published")).collect();
         Ok(self.report)
     }
 }

@@ -11,10 +11,12 @@ use crate::cluster::Cluster;
 use crate::failure::{Failure, kind_of};
 use crate::file_system::text;
 
-/// Between two questions. The NameNode orders the recovery of a block in its answer to a DataNode's heartbeat, so asking
-/// more often gains nothing.
+/// Between two questions. The NameNode orders the recovery of a block in its answer to a DataNode's heartbeat, so most recoveries end
+/// within a second or two. They are waited for with short pauses, because regions are closed meanwhile. What takes longer waits for
+/// a DataNode that is away.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
+const SHORT_PAUSES: u32 = 40;
 /// How long an abandoned file is sealed in the background. A file that is renamed by whoever takes over is sealed there.
 const BACKGROUND: Duration = Duration::from_secs(600);
 
@@ -23,6 +25,7 @@ pub(crate) fn seal(cluster: &Cluster, path: &Path) -> io::Result<()> {
     let name = text(path)?;
     let failed = |failure: Failure| failure.into_io(path, "cannot be sealed", cluster.address());
     let end = Instant::now() + cluster.deadlines().seal;
+    let mut pauses = (0..SHORT_PAUSES).map(|_| PAUSE_MIN);
     let mut pause = PAUSE_MIN;
     loop {
         let name = name.clone();
@@ -46,7 +49,7 @@ pub(crate) fn seal(cluster: &Cluster, path: &Path) -> io::Result<()> {
             return Err(io::Error::new(io::ErrorKind::TimedOut, text));
         }
         cluster.sleep(pause);
-        pause = (pause * 2).min(PAUSE_MAX);
+        pause = pauses.next().unwrap_or((pause * 2).min(PAUSE_MAX));
     }
 }
 

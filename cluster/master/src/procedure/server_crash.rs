@@ -39,10 +39,17 @@ impl ServerCrash {
     }
 
     fn split(&self, core: &MasterState, logs: Logs) -> Result<()> {
-        if let Some(dir) = wal_split::fence(&core.cluster, &self.server)? {
-            let count = wal_split::split(&core.cluster, &dir, logs, core.settings.split_threads)?;
-            info!(server = %self.server, ?logs, wals = count, "WALs of a dead server are split");
+        let (clock, threads) = (&core.env.clock, core.settings.split_threads);
+        let begun_ns = clock.monotonic_ns();
+        let Some(dir) = wal_split::fence(&core.cluster, &self.server)? else { return Ok(()) };
+        let fenced_ns = clock.monotonic_ns();
+        if logs == Logs::Meta && core.meta_place.read().server == self.server {
+            wal_split::begin_sealing(&core.cluster, &dir, threads);
         }
+        let count = wal_split::split(&core.cluster, &dir, logs, threads)?;
+        let ms = |from_ns: u64, to_ns: u64| to_ns.saturating_sub(from_ns) / 1_000_000;
+        let (fence_ms, split_ms) = (ms(begun_ns, fenced_ns), ms(fenced_ns, clock.monotonic_ns()));
+        info!(server = %self.server, ?logs, wals = count, fence_ms, split_ms, "WALs of a dead server are split");
         Ok(())
     }
 }

@@ -9,11 +9,13 @@
 //! Each step may be repeated after a crash.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use halcyon_cell::Result;
 use halcyon_env::Env;
 use halcyon_schema::{RegionInfo, ServerName, TableName, layout};
 use halcyon_wal::{RECOVERED_EDITS_DIR, split_log_files, split_logs};
+use parking_lot::Mutex;
 
 /// Servers of which a starting server splits the WALs. The WALs of a live server must never be among them: it would lose
 /// the file that it writes to, and writes that it acknowledged.
@@ -36,6 +38,8 @@ impl Predecessors {
     }
 }
 
+/// Files of recovered edits of one log that are completed at the same time.
+const THREADS_MAX: usize = 8;
 const SPLITTING: &str = "-splitting";
 const LEFT_LOGS: &str = "recovered.wals";
 
@@ -74,7 +78,7 @@ pub(crate) fn recover_left_logs(
 pub(crate) fn split_log(env: &Env, root: &Path, wals: (&Env, &Path), log: &Path) -> Result<()> {
     let (wal_env, wal_root) = wals;
     let destination = |encoded: &[u8], table: &[u8]| edits_dir(env, root, wal_root, encoded, table);
-    let report = split_log_files(wal_env, vec![log.to_path_buf()], &destination)
+    let report = split_log_files(wal_env, vec![log.to_path_buf()], &destination, &on_threads)
         .map_err(|error| error.context(format_args!("splitting the log {}", log.display())))?;
     tracing::info!(
         log = %log.display(),
@@ -85,6 +89,35 @@ pub(crate) fn split_log(env: &Env, root: &Path, wals: (&Env, &Path), log: &Path)
         "split a log of a server that is gone"
     );
     Ok(())
+}
+
+/// Completes files of recovered edits. On HDFS each waits for three DataNodes and four answers of the NameNode.
+fn on_threads(count: usize, work: &(dyn Fn(usize) -> Result<()> + Sync)) -> Result<()> {
+    let (next, failed) = (AtomicUsize::new(0), Mutex::new(None));
+    let run = || {
+        while failed.lock().is_none() {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            if at >= count {
+                return;
+            }
+            if let Err(error) = work(at) {
+                failed.lock().get_or_insert(error);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for number in 1..count.min(THREADS_MAX) {
+            let name = format!("edits-{number}");
+            // With fewer threads, or none but this one, it takes longer.
+            let started = std::thread::Builder::new().name(name).spawn_scoped(scope, run);
+            if let Err(error) = started {
+                tracing::warn!(%error, "a thread for recovered edits was not started");
+                break;
+            }
+        }
+        run();
+    });
+    failed.into_inner().map_or(Ok(()), Err)
 }
 
 fn begin_splitting(env: &Env, wals: &Path, name: &str) -> Result<PathBuf> {
@@ -219,6 +252,26 @@ mod tests {
             live.roll().unwrap();
             assert!(!names(&fs, &live_dir).is_empty() && live.stopped().is_none(), "seed {seed}");
         });
+    }
+
+    #[test]
+    fn each_piece_of_work_is_done_once_and_the_first_error_ends_it() {
+        for count in [0, 1, 2, THREADS_MAX, 100] {
+            let done: Vec<_> = (0..count).map(|_| AtomicUsize::new(0)).collect();
+            let once = |at: usize| {
+                done[at].fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            };
+            on_threads(count, &once).unwrap();
+            assert!(done.iter().all(|done| done.load(Ordering::Relaxed) == 1), "{count}");
+        }
+        let begun = AtomicUsize::new(0);
+        let failed = on_threads(10_000, &|at| {
+            begun.fetch_add(1, Ordering::Relaxed);
+            if at == 5 { Err(halcyon_cell::Error::invalid("five")) } else { Ok(()) }
+        });
+        assert_eq!(failed.unwrap_err().message(), "five");
+        assert!(begun.into_inner() < 10_000, "the others are not begun");
     }
 
     /// With `hbase.wal.dir` the edits go below that, if their region is in the root directory.

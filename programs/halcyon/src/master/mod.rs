@@ -13,6 +13,7 @@ mod watch;
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::process::ExitCode;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -24,8 +25,8 @@ use halcyon_region::WalRoot;
 use halcyon_regionserver::RegionServer;
 use halcyon_rpc::{EventLoops, Queues, RpcServer};
 use halcyon_schema::{ServerName, layout};
-use halcyon_servers::{RemoteTables, Servers, ServersSettings};
-use halcyon_zookeeper::{Leadership, ZooKeeperCluster, ZooKeeperSettings};
+use halcyon_servers::{Permit, RemoteTables, Servers, ServersSettings, process_ended};
+use halcyon_zookeeper::{Leadership, ZooKeeperCluster};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -36,8 +37,9 @@ use crate::Failure;
 use crate::args::{MasterArgs, StandaloneArgs};
 use crate::info::{BoundInfo, InfoServer};
 use crate::info_pages::{InfoPages, Port};
+use crate::keeper::{self, Kept};
 use crate::pages::{Shown, Sources};
-use crate::regionserver::cluster_stopped;
+use crate::regionserver::{cluster_stopped, zookeeper_settings};
 use crate::root::{self, Root};
 use crate::safe_start;
 use crate::settings::StandaloneSettings;
@@ -64,23 +66,28 @@ const PROCEDURE_THREADS: usize = 16;
 const REGION_THREADS: usize = 32;
 
 /// Runs until a signal, a client or an error ends it.
-pub fn run(args: MasterArgs) -> Result<(), Failure> {
+pub fn run(args: MasterArgs) -> Result<ExitCode, Failure> {
     let env = Env::real();
+    let kept = Kept::by(args.keeper.kept_by, &env)?;
     let started_ns = env.clock.monotonic_ns();
     let properties = traces::with_environment(site::read(&env, &args.config)?);
     let flags = args.as_standalone();
     let (settings, _) = StandaloneSettings::new(&properties, &flags)?;
     if flags.server.print_settings {
         print!("{}", StandaloneSettings::print_by_source(&properties, &flags)?);
-        return Ok(());
+        return Ok(ExitCode::SUCCESS);
     }
     standalone::judge(safe_start::of_member_properties(&properties), &flags.server.accept_without)?;
+    if keeper::is_wanted(&args.keeper, settings.keeper) {
+        return keeper::keep(settings.keeper, zookeeper_settings(&properties)?);
+    }
     standalone::check_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("server").build();
     let runtime = runtime.map_err(|error| format!("cannot start threads: {error}"))?;
-    let ended = runtime.block_on(serve(env, settings, flags, &properties, started_ns));
+    let ended = runtime.block_on(serve(env, settings, flags, &properties, kept, started_ns));
     runtime.shutdown_background(); // what had to be waited for has ended
-    Ok(ended?)
+    ended?;
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn serve(
@@ -88,6 +95,7 @@ async fn serve(
     settings: StandaloneSettings,
     flags: StandaloneArgs,
     properties: &[Property],
+    kept: Kept,
     started_ns: u64,
 ) -> Result<(), String> {
     let mut signals = StopSignals::watch().map_err(|error| format!("cannot watch for signals: {error}"))?;
@@ -105,13 +113,15 @@ async fn serve(
     let cluster_id = cluster_id.map_err(|error| error.to_string())?.to_string();
 
     let lookup = |name: &str| site::find(properties, name).map(str::to_string);
-    let quorum = ZooKeeperSettings::from_properties(lookup).map_err(|error| error.to_string())?;
+    let quorum = zookeeper_settings(properties)?;
+    let paths = quorum.paths().clone();
     let balancer_period = lookup("hbase.balancer.period").map_or(Ok(BALANCER_PERIOD_MS), |it| it.parse());
     let balancer_period = balancer_period.map_err(|error| format!("hbase.balancer.period: {error}"))?;
     let balancer_period = Duration::from_millis(balancer_period);
     let quorum_shown = quorum.to_string();
     let zookeeper = ZooKeeperCluster::connect(quorum, env.clock.clone()).await;
     let zookeeper = zookeeper.map_err(|error| error.to_string())?;
+    kept.has_session(zookeeper.session_key());
     let late = LateServices::default();
     let event_loops = EventLoops::start(std::thread::available_parallelism().map_or(1, usize::from));
     let event_loops = event_loops.map_err(|error| format!("cannot start threads: {error}"))?;
@@ -125,6 +135,8 @@ async fn serve(
     let server = Arc::new(bound.serve(services, cluster_id.clone()));
 
     let candidate = zookeeper.stand(&name, info_port).await.map_err(|error| error.to_string())?;
+    kept.has_znode(paths.backup_master(&name));
+    let candidate = candidate.watching(|master| Box::pin(async move { process_ended(&master).await }));
     say(&format!("halcyon {} master\nmaster {name}\nstands for election", env!("CARGO_PKG_VERSION")));
     let leadership = tokio::select! {
         elected = candidate.elected() => elected.map_err(|error| error.to_string())?,
@@ -140,6 +152,7 @@ async fn serve(
         }
     };
     late.elected(leadership.lease());
+    kept.has_znode(paths.master());
     tracing::info!(master = %name, epoch = leadership.epoch(), "this master is active");
     let active = Active {
         env: env.clone(),
@@ -276,6 +289,8 @@ impl Active {
 
     fn servers_settings(&self) -> Result<ServersSettings, String> {
         let mut settings = ServersSettings::new(self.name.clone(), self.env.clock.now_ms());
+        let lease = Arc::clone(self.leadership.lease());
+        settings.permit = Permit::while_true(move || lease.is_valid());
         settings.answers = vec![("hbase.rootdir".to_string(), self.settings.root_address())];
         if let Some(address) = self.settings.wal_root_address()? {
             settings.answers.push(("hbase.wal.dir".to_string(), address));
@@ -394,13 +409,14 @@ impl Active {
             master.stop();
             files.stop()
         });
-        server.stop(DRAIN_TIME_MAX).await;
         if let Ok(Err(error)) = stopping.await {
             tracing::warn!(%error, "the master's own WAL is left to the next master");
         }
         if let Err(error) = self.leadership.resign().await {
             tracing::warn!(%error, "ZooKeeper was not told that this master has stopped");
         }
+        // Last: a standby master takes a port that nothing listens on for the end of the process. Calls are refused since the stop began.
+        server.stop(DRAIN_TIME_MAX).await;
     }
 }
 

@@ -44,9 +44,19 @@ impl SessionInfo {
         Self { id, password, readonly: id.0 == 0, last_zxid: 0 }
     }
 
+    /// A session that another process has established. Its password is that process's to tell.
+    pub fn from_parts(id: SessionId, password: Vec<u8>) -> Self {
+        Self::new(id, password)
+    }
+
     /// Session id.
     pub fn id(&self) -> SessionId {
         self.id
+    }
+
+    /// What a server asks for before it lets a client take the session up again.
+    pub fn password(&self) -> &[u8] {
+        &self.password
     }
 
     /// Is this an readonly session ?
