@@ -81,6 +81,7 @@ impl Master {
         let decision = match decided {
             Ok(decision) => decision,
             Err(rejection) => {
+                self.core.balancer_runs.rejected(self.core.now_ms(), &rejection);
                 Balancing::keep(&balancing.rejections, rejection);
                 return (!self.core.cluster.servers.is_one_process() || dry_run, 0, 0);
             }
@@ -95,6 +96,7 @@ impl Master {
             drop(self.engine.submit(Box::new(transit), Submission::default()));
         }
         if calculated > 0 {
+            self.core.balancer_runs.decided(self.core.now_ms(), &decision);
             Balancing::keep(&balancing.decisions, decision);
         }
         (true, calculated, calculated)

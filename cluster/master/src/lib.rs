@@ -13,6 +13,8 @@
 //!                                       ├─> janitor.rs     parents of splits and merges, when they are not needed
 //!                                       ├─> hbck.rs        where meta, memory, server and directories disagree
 //!                                       └─> archive.rs, snapshot.rs   store files; cleaner.rs deletes old ones
+//! pages  ─> timeline.rs      when what of each recovery happened
+//!           in_transition.rs, spread.rs, balancer_runs.rs   what else people look at
 //! chores ─> balancer.rs, balancing.rs   which regions should move
 //! start, stop ─> master_store.rs   what HBase's master would have to know to take the directory over;
 //!                  links.rs          files that tables of HBase's share become their own
@@ -31,12 +33,14 @@
 
 mod archive;
 mod balancer;
+mod balancer_runs;
 mod balancing;
 mod bootstrap;
 mod cleaner;
 mod descriptors;
 mod errors;
 mod hbck;
+mod in_transition;
 mod janitor;
 mod links;
 mod master;
@@ -53,13 +57,19 @@ mod registry;
 mod service;
 mod settings;
 mod snapshot;
+mod spread;
 mod state;
 mod switches;
+mod timeline;
 mod wal_split;
 
+pub use balancer_runs::BalancerRun;
 pub use bootstrap::root_dir as prepare_root_dir;
 pub use descriptors::read_all as table_descriptors;
+pub use in_transition::{RegionInTransition, STUCK_MS};
 pub use master::{Master, ProcedureSummary};
 pub use procedure::ProcedureTimes;
 pub use service::{HbckService, MasterService};
 pub use settings::{MasterSettings, StopRequest};
+pub use spread::{Spread, TableSpread};
+pub use timeline::{Noticed, RECOVERIES_MAX, Recovery, RecoveryKind, Timelines};

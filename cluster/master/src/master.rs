@@ -10,8 +10,10 @@ use halcyon_schema::{ClusterId, RegionInfo, ServerName, TableDescriptor, TableNa
 use parking_lot::{Mutex, RwLock};
 use tracing::{info, warn};
 
+use crate::balancer_runs::BalancerRuns;
 use crate::balancing::Balancing;
 use crate::cleaner::Cleaner;
+use crate::in_transition::Transitions;
 use crate::placement::{Place, soon};
 use crate::procedure::{
     CreateTable, Engine, ProcedureTimes, ProcedureView, RegionAction, Resource, ServerCrash, SplitRegion,
@@ -20,6 +22,7 @@ use crate::procedure::{
 use crate::settings::StopRequest;
 use crate::state::{MasterState, RegionState, TableEntry, TableState, Tables};
 use crate::switches::{Switch, Switches};
+use crate::timeline::{Noticed, Timelines};
 use crate::{
     MasterSettings, bootstrap, descriptors, master_store, meta, meta_region, namespaces, parallel, regions,
     service, wal_split,
@@ -79,12 +82,26 @@ impl Master {
         settings: MasterSettings,
         cluster: ClusterServices,
     ) -> Result<Arc<Master>> {
+        let timelines = Arc::new(Timelines::new(env.clock.clone()));
+        Master::start_noting(env, root, settings, cluster, timelines)
+    }
+
+    /// As [`Master::start`]; `timelines` gets the times of recoveries.
+    pub fn start_noting(
+        env: Env,
+        root: &Path,
+        settings: MasterSettings,
+        cluster: ClusterServices,
+        timelines: Arc<Timelines>,
+    ) -> Result<Arc<Master>> {
         let cluster_id = bootstrap::root_dir(&env, root)?;
         master_store::take_over(&env, root, &cluster)?;
-        recover_all(&cluster, settings.split_threads)?;
+        timelines.load(&env, root);
+        recover_all(&cluster, settings.split_threads, &timelines)?;
         let meta_descriptor = meta_region::prepare(&env, root, &cluster)?;
         let meta_place =
             meta_region::open_first(&cluster, &meta_descriptor, cluster.coordination.meta_last().as_ref())?;
+        timelines.meta_opened_first();
         if !cluster.servers.is_one_process() {
             master_store::show_servers(root, &cluster, &meta_place.server, &cluster.servers.online())?;
         }
@@ -109,6 +126,9 @@ impl Master {
             // Also if it is ahead of the clock: what is written below it is hidden.
             meta_timestamp_ms: AtomicI64::new(newest_timestamp),
             balancing: Balancing::default(),
+            balancer_runs: BalancerRuns::default(),
+            timelines,
+            transitions: Transitions::default(),
             this: this.clone(),
             env,
             settings,
@@ -117,6 +137,7 @@ impl Master {
         namespaces::load(&core)?;
         let switches_at_start = core.switches.lock().clone();
         let engine = Arc::new(Engine::load(core.clone())?);
+        note_orphans(&core, &dead);
         let failed = open_enabled(&core, &engine)?;
         engine.start()?;
         if core.settings.slow_log_table {
@@ -160,6 +181,7 @@ impl Master {
         for server in self.core.cluster.servers.recovering().into_iter().filter(|server| !is_begun(server)) {
             drop(self.engine.submit(Box::new(ServerCrash::new(server)), Submission::default()));
         }
+        self.sweep_timelines();
     }
 
     /// Ends the master's threads between two steps. Calls that wait, and all that come later, are refused; the region
@@ -277,9 +299,12 @@ impl RegionServerStatus for Master {
 }
 
 /// Recovers what dead servers, and the master before this one, have left: at the same time, because most of it is waiting for HDFS.
-fn recover_all(cluster: &ClusterServices, threads: usize) -> Result<()> {
-    let (dead, cluster) = (cluster.servers.recovering(), cluster.clone());
-    parallel::for_each(threads, dead, move |server| wal_split::recover(&cluster, &server, threads)).map(drop)
+fn recover_all(cluster: &ClusterServices, threads: usize, timelines: &Arc<Timelines>) -> Result<()> {
+    let (dead, cluster, timelines) = (cluster.servers.recovering(), cluster.clone(), timelines.clone());
+    for server in &dead {
+        timelines.noticed(server, Noticed::FoundAtTakeover, None);
+    }
+    parallel::for_each(threads, dead, move |server| wal_split::recover(&cluster, &server, threads, &timelines)).map(drop)
 }
 
 /// Makes a system table in the background, unless it is there or an earlier start has begun it.
@@ -313,6 +338,20 @@ fn load_tables(env: &Env, root: &Path, content: meta::MetaContent) -> Result<Tab
     let mut tables = Tables::default();
     by_name.into_values().for_each(|entry| tables.put(entry));
     Ok(tables)
+}
+
+/// Notes which regions the dead servers had that a starting master has recovered.
+fn note_orphans(core: &MasterState, dead: &[ServerName]) {
+    let tables = core.tables.read();
+    let all: Vec<_> = tables.by_name.values().filter(|entry| entry.state == TableState::Enabled).collect();
+    for server in dead {
+        let was_there = |entry: &&TableEntry| -> Vec<RegionInfo> {
+            let mut live = entry.live_regions();
+            live.retain(|region| entry.regions[region].server.as_ref() == Some(server));
+            live
+        };
+        core.timelines.assigning(server, all.iter().flat_map(was_there));
+    }
 }
 
 /// Opens the regions of enabled tables that are not open; returns those that did not open. A table that was being enabled or

@@ -289,7 +289,9 @@ fn open_at(core: &MasterState, order: &Order) -> Result<u64> {
         });
         Ok(())
     };
-    api.open_region(&request, &announce).map(|opened| opened.open_seq_num)
+    let opened = api.open_region(&request, &announce)?;
+    core.timelines.region_opened(region);
+    Ok(opened.open_seq_num)
 }
 
 /// Whether meta shows this opening of a region.

@@ -14,11 +14,14 @@ use halcyon_rpc::RpcError;
 use halcyon_schema::{ClusterId, NamespaceDescriptor, RegionInfo, ServerName, TableDescriptor, TableName};
 use parking_lot::{Mutex, RwLock};
 
+use crate::balancer_runs::BalancerRuns;
 use crate::balancing::Balancing;
 use crate::hbck::HbckReport;
+use crate::in_transition::Transitions;
 use crate::namespaces::Namespaces;
 use crate::settings::StopRequest;
 use crate::switches::{Switch, Switches};
+use crate::timeline::Timelines;
 use crate::{MasterSettings, errors};
 
 pub(crate) use pb::region_state::State as RegionState;
@@ -58,6 +61,9 @@ pub(crate) struct MasterState {
     /// Timestamp of the newest write to meta.
     pub(crate) meta_timestamp_ms: AtomicI64,
     pub(crate) balancing: Balancing,
+    pub(crate) balancer_runs: BalancerRuns,
+    pub(crate) timelines: Arc<Timelines>,
+    pub(crate) transitions: Transitions,
     /// For threads of their own.
     pub(crate) this: Weak<MasterState>,
 }

@@ -18,6 +18,7 @@ use tracing::{info, warn};
 
 use crate::descriptors::list;
 use crate::parallel;
+use crate::timeline::Timelines;
 
 const SPLITTING: &str = "-splitting";
 /// WALs of `hbase:meta` end so.
@@ -29,6 +30,14 @@ pub(crate) enum Logs {
     /// Of `hbase:meta`: first, because nothing can be assigned without it.
     Meta,
     All,
+}
+
+/// What was split.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Amount {
+    pub(crate) wals_count: usize,
+    /// As the files are long when they are sealed.
+    pub(crate) bytes: u64,
 }
 
 /// Takes the WALs from a server. `None` if it has left none. *Blocking*.
@@ -65,16 +74,16 @@ pub(crate) fn begin_sealing(cluster: &ClusterServices, dir: &Path, threads: usiz
 }
 
 /// Splits the WALs in a directory that was fenced, on at most `threads` at a time. Those that are split leave it.
-pub(crate) fn split(cluster: &ClusterServices, dir: &Path, logs: Logs, threads: usize) -> Result<usize> {
+pub(crate) fn split(cluster: &ClusterServices, dir: &Path, logs: Logs, threads: usize) -> Result<Amount> {
     let names = names(cluster, dir)?;
     let wanted: Vec<String> =
         names.into_iter().filter(|name| logs == Logs::All || name.ends_with(META_WAL)).collect();
-    let (count, next) = (wanted.len(), AtomicUsize::new(0));
+    let (wals_count, next) = (wanted.len(), AtomicUsize::new(0));
     let (cluster, dir) = (cluster.clone(), dir.to_path_buf());
-    parallel::for_each(threads, wanted, move |name| {
+    let bytes = parallel::for_each(threads, wanted, move |name| {
         split_one(&cluster, &dir, &name, next.fetch_add(1, Ordering::Relaxed))
     })?;
-    Ok(count)
+    Ok(Amount { wals_count, bytes: bytes.into_iter().sum() })
 }
 
 /// Removes a directory whose WALs are all split. `Busy` if there is one left.
@@ -88,11 +97,18 @@ pub(crate) fn remove(cluster: &ClusterServices, dir: &Path) -> Result<()> {
 }
 
 /// Recovers a server completely.
-pub(crate) fn recover(cluster: &ClusterServices, server: &ServerName, threads: usize) -> Result<()> {
+pub(crate) fn recover(
+    cluster: &ClusterServices,
+    server: &ServerName,
+    threads: usize,
+    timelines: &Timelines,
+) -> Result<()> {
     if let Some(dir) = fence(cluster, server)? {
-        let count = split(cluster, &dir, Logs::All, threads)?;
+        timelines.fenced(server);
+        let Amount { wals_count, bytes } = split(cluster, &dir, Logs::All, threads)?;
+        timelines.split(server, wals_count, bytes);
         remove(cluster, &dir)?;
-        info!(%server, wals = count, "the WALs of a dead server are split");
+        info!(%server, wals = wals_count, bytes, "the WALs of a dead server are split");
     }
     cluster.servers.recovered(server);
     Ok(())
@@ -103,8 +119,8 @@ fn names(cluster: &ClusterServices, dir: &Path) -> Result<Vec<String>> {
     Ok(files.map(|file| file.name).collect())
 }
 
-/// Has one WAL split by some live server, and archives it. `turn` chooses the first that is asked.
-fn split_one(cluster: &ClusterServices, dir: &Path, name: &str, turn: usize) -> Result<()> {
+/// Has one WAL split by some live server, and archives it; its length. `turn` chooses the first that is asked.
+fn split_one(cluster: &ClusterServices, dir: &Path, name: &str, turn: usize) -> Result<u64> {
     let root = &cluster.wals.root;
     let wal = dir.join(name);
     let below = wal.strip_prefix(root).map_err(|_| Error::invalid(format!("{} is no WAL", wal.display())))?;
@@ -116,7 +132,7 @@ fn split_one(cluster: &ClusterServices, dir: &Path, name: &str, turn: usize) -> 
         match api.split_wal(below) {
             Ok(()) => return archive(cluster, &wal, name),
             // Split before, and archived by another master since.
-            Err(_) if !cluster.wals.env.fs.exists(&wal)? => return Ok(()),
+            Err(_) if !cluster.wals.env.fs.exists(&wal)? => return Ok(0),
             Err(error) => {
                 warn!(wal = %wal.display(), %server, %error, "a server could not split a WAL");
                 last = error;
@@ -126,14 +142,18 @@ fn split_one(cluster: &ClusterServices, dir: &Path, name: &str, turn: usize) -> 
     Err(last)
 }
 
-fn archive(cluster: &ClusterServices, wal: &Path, name: &str) -> Result<()> {
+/// The length of the WAL, or 0 if it is archived already.
+fn archive(cluster: &ClusterServices, wal: &Path, name: &str) -> Result<u64> {
     let fs = &cluster.wals.env.fs;
     let old_wals = layout::old_wals_dir(&cluster.wals.root);
     fs.create_dir_all(&old_wals)?;
+    let mut bytes = 0;
     if fs.exists(wal)? {
+        // For people, so an error is none. It is sealed, and its length final.
+        bytes = fs.open(wal).and_then(|wal| wal.len()).unwrap_or(0);
         let target = old_wals.join(name);
         fs.rename(wal, &target).or_else(|error| fs.resolve_rename(wal, &target, error))?;
         fs.sync_dir(&old_wals)?;
     }
-    Ok(())
+    Ok(bytes)
 }

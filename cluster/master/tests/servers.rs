@@ -17,7 +17,7 @@ use halcyon_contract::{
 };
 use halcyon_env::Env;
 use halcyon_env::sim::SimFileSystem;
-use halcyon_master::{Master, MasterService};
+use halcyon_master::{Master, MasterService, Recovery, RecoveryKind, Timelines};
 use halcyon_proto::pb;
 use halcyon_schema::{RegionInfo, ServerName, layout};
 use halcyon_testkit::for_each_seed;
@@ -284,6 +284,7 @@ struct Many {
     servers: Arc<Servers>,
     master: Arc<Master>,
     service: MasterService,
+    timelines: Arc<Timelines>,
 }
 
 impl Many {
@@ -300,9 +301,13 @@ impl Many {
             coordination: view,
             ..services(&servers.disk)
         };
-        let master = Master::start(servers.env.clone(), Path::new(ROOT), settings(), services).unwrap();
+        let timelines = Arc::new(Timelines::new(servers.env.clock.clone()));
+        timelines.takeover_began(&settings().server_name, 1, None);
+        let (env, noting) = (servers.env.clone(), timelines.clone());
+        let master = Master::start_noting(env, Path::new(ROOT), settings(), services, noting).unwrap();
+        timelines.takeover_ended();
         let service = MasterService::new(master.clone()).unwrap();
-        Many { servers, master, service }
+        Many { servers, master, service, timelines }
     }
 
     fn call<R: prost::Message + Default>(&self, method: &str, request: &impl prost::Message) -> R {
@@ -404,7 +409,16 @@ fn regions_of_a_dead_server_are_opened_elsewhere() {
         }
         let old = c.servers.env.fs.list(&layout::old_wals_dir(Path::new(ROOT))).unwrap();
         assert_eq!(old.len(), 2 * (at + 1), "{old:?}");
+        let it = c.timelines.recoveries().remove(0);
+        assert_eq!((it.server.as_str(), it.wals_count), (server.to_string().as_str(), 2), "{it:?}");
+        assert!(it.wal_bytes == 10 && it.opened_count == it.regions_count, "{it:?}");
+        let times = [it.fenced_ms, it.meta_opened_ms.filter(|_| at == 0), it.split_ms, it.last_opened_ms];
+        let times: Vec<i64> = times.into_iter().flatten().chain(it.ended_ms).collect();
+        assert!(times.len() == 5 - at && times.is_sorted() && times[0] >= it.noticed_ms, "{it:?}");
     }
+    c.master.look_at_transitions();
+    assert_eq!(*c.master.regions_in_transition(), []);
+    assert!(c.servers.env.fs.exists(&layout::master_dir(Path::new(ROOT)).join("recoveries")).unwrap());
     // Meta's WAL goes first, because nothing can be assigned without it.
     assert!(c.servers.state.lock().split[0].ends_with(".meta"));
 }
@@ -431,7 +445,14 @@ fn servers_that_died_with_the_master_are_recovered() {
     c.master.stop();
     let meta = servers.state.lock().meta.clone().unwrap();
     servers.kill(&meta);
-    Many::over(servers).settles("t", 9);
+    let c = Many::over(servers);
+    c.settles("t", 9);
+    let all = c.timelines.recoveries();
+    let [dead, takeover] = &all[..] else { panic!("{all:?}") };
+    assert_eq!((dead.kind(), takeover.kind()), (RecoveryKind::Server, RecoveryKind::Takeover));
+    assert!(all.iter().all(|it| it.ended_ms.is_some() && it.wals_count == 2), "{all:?}");
+    assert!(dead.regions_count > 0 && dead.opened_count == dead.regions_count, "{dead:?}");
+    assert!(takeover.meta_opened_ms.is_some() && takeover.opened_count >= dead.opened_count, "{takeover:?}");
 }
 
 #[test]
@@ -507,9 +528,22 @@ fn what_a_server_cannot_open_another_one_opens() {
     state.refusing = [name(0), name(1), name(2)].into();
     drop(state);
     c.die(&name(2));
+    let (begun, is_stuck) = (Instant::now(), |it: &Recovery| it.split_ms.is_some() && it.ended_ms.is_none());
+    while !c.timelines.recoveries().first().is_some_and(is_stuck) || !has_failed(&c) {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", c.master.regions_in_transition());
+        std::thread::sleep(Duration::from_millis(20));
+    }
     c.servers.state.lock().refusing.remove(&name(1));
     c.settles("t", 9);
+    c.quiet();
+    assert!(c.timelines.recoveries()[0].ended_ms.is_some());
     assert!(c.servers.regions_at(&name(1)) > 0);
+}
+
+/// A region is shown as one that could not be opened, with the procedure that goes on trying, or that there is none.
+fn has_failed(c: &Many) -> bool {
+    let all = c.master.regions_in_transition();
+    all.iter().any(|it| it.state == "FAILED_OPEN" && it.reason.contains("could not be opened at h,"))
 }
 
 #[test]

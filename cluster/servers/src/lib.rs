@@ -10,6 +10,7 @@
 //! - `remote_server.rs`: one server, as the master's steps call it; `waiters.rs`: callers that wait for reports
 //! - `orders.rs`, `sender.rs`: orders as messages, and how they are sent; `links.rs`: connections
 //! - `status_service.rs`, `transitions.rs`: [`StatusService`], what servers report; `flushed.rs`: flushed sequence ids
+//! - `sights.rs`: what reports sum up to, for people
 //! - `sentinel.rs`: the end of a process, noticed at once
 //! - `tables.rs`, `mutations.rs`, `scan.rs`: [`RemoteTables`], rows of system tables
 //!
@@ -38,6 +39,7 @@ mod sender;
 mod sentinel;
 mod servers;
 mod settings;
+mod sights;
 mod status_service;
 mod tables;
 mod transitions;
@@ -47,5 +49,6 @@ pub use flushed::FlushedIds;
 pub use sentinel::process_ended;
 pub use servers::Servers;
 pub use settings::{Permit, ServersSettings};
+pub use sights::{ReportSums, Sight};
 pub use status_service::StatusService;
 pub use tables::RemoteTables;

@@ -25,6 +25,7 @@ use crate::errors;
 use crate::links::{Links, Target};
 use crate::orders::{Order, OrderNumbers, Run, specifier};
 use crate::sender::Sender;
+use crate::sights::{ReportSums, Reported};
 use crate::waiters::{Told, Waiters};
 
 /// Orders to one server that wait to be sent.
@@ -53,6 +54,7 @@ pub(crate) struct RemoteServer {
     orders: mpsc::Sender<Order>,
     sending: AbortHandle,
     report: Mutex<Option<Arc<pb::ServerLoad>>>,
+    reported: Mutex<Option<Reported>>,
 }
 
 impl RemoteServer {
@@ -67,7 +69,8 @@ impl RemoteServer {
             let sender = Sender::new(server.clone(), name.clone(), common.clone(), Arc::clone(&links), queue);
             let sending = common.runtime.spawn(sender.run()).abort_handle();
             let waiters = Waiters::new(name.clone());
-            RemoteServer { name, common, links, waiters, orders, sending, report: Mutex::default() }
+            let (report, reported) = (Mutex::default(), Mutex::default());
+            RemoteServer { name, common, links, waiters, orders, sending, report, reported }
         })
     }
 
@@ -75,12 +78,21 @@ impl RemoteServer {
         &self.links
     }
 
-    pub(crate) fn keep_report(&self, load: Arc<pb::ServerLoad>) {
+    /// `version` is what the server's connection names.
+    pub(crate) fn keep_report(&self, load: Arc<pb::ServerLoad>, version: Option<(u32, u32)>) {
+        let mut reported = self.reported.lock();
+        let now_ms = self.common.clock.now_ms();
+        *reported = Some(Reported::new(&load, version, now_ms, reported.as_ref()));
+        drop(reported);
         *self.report.lock() = Some(load);
     }
 
     pub(crate) fn report(&self) -> Option<Arc<pb::ServerLoad>> {
         self.report.lock().clone()
+    }
+
+    pub(crate) fn sums(&self) -> Option<ReportSums> {
+        self.reported.lock().as_ref().map(|reported| reported.sums.clone())
     }
 
     /// The server is dead. Callers that wait for it are told so.

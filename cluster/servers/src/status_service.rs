@@ -35,7 +35,7 @@ impl StatusService {
         match call.method.as_str() {
             "RegionServerStartup" => self.start_up(call, decode(call)?),
             "ReportRegionStateTransition" => self.transitions(decode(call)?),
-            "RegionServerReport" => ready(self.report(decode(call)?)),
+            "RegionServerReport" => ready(self.report(call, decode(call)?)),
             "ReportProcedureDone" => ready(self.procedures_done(&decode(call)?)),
             "GetLastFlushedSequenceId" => ready(self.last_flushed(&decode(call)?)),
             "ReportRSFatalError" => ready(fatal_error(&decode(call)?)),
@@ -76,11 +76,11 @@ impl StatusService {
         })))
     }
 
-    fn report(&self, request: pb::RegionServerReportRequest) -> Answered {
+    fn report(&self, call: &Call, request: pb::RegionServerReportRequest) -> Answered {
         let remote = self.servers.admit(&checked_name(&request.server)?, "REPORT")?;
         let load = request.load.unwrap_or_default();
         self.servers.flushed.take(&load, self.servers.common.clock.now_ms());
-        remote.keep_report(Arc::new(load));
+        remote.keep_report(Arc::new(load), call.connection.client_version);
         Ok(Reply::message(&pb::RegionServerReportResponse {}))
     }
 

@@ -43,13 +43,16 @@ impl ServerCrash {
         let begun_ns = clock.monotonic_ns();
         let Some(dir) = wal_split::fence(&core.cluster, &self.server)? else { return Ok(()) };
         let fenced_ns = clock.monotonic_ns();
+        core.timelines.fenced(&self.server);
         if logs == Logs::Meta && core.meta_place.read().server == self.server {
             wal_split::begin_sealing(&core.cluster, &dir, threads);
         }
-        let count = wal_split::split(&core.cluster, &dir, logs, threads)?;
+        let amount = wal_split::split(&core.cluster, &dir, logs, threads)?;
+        core.timelines.split(&self.server, amount.wals_count, amount.bytes);
         let ms = |from_ns: u64, to_ns: u64| to_ns.saturating_sub(from_ns) / 1_000_000;
         let (fence_ms, split_ms) = (ms(begun_ns, fenced_ns), ms(fenced_ns, clock.monotonic_ns()));
-        info!(server = %self.server, ?logs, wals = count, fence_ms, split_ms, "WALs of a dead server are split");
+        info!(server = %self.server, ?logs, wals = amount.wals_count, bytes = amount.bytes, fence_ms, split_ms,
+            "WALs of a dead server are split");
         Ok(())
     }
 }
@@ -77,6 +80,8 @@ impl Procedure for ServerCrash {
 
     fn followers(&self, core: &MasterState) -> Vec<Box<dyn Procedure>> {
         let mut orphans = self.regions(core);
+        let regions = orphans.iter().flat_map(|(_, regions)| regions.iter().cloned());
+        core.timelines.assigning(&self.server, regions);
         orphans.sort_by_key(|(table, _)| !table.is_system());
         orphans
             .into_iter()
@@ -108,7 +113,11 @@ impl ServerCrash {
 
     fn open_meta(&mut self, core: &MasterState) -> Result<()> {
         let is_there = core.meta_place.read().server == self.server;
-        if is_there { meta_region::open(core, Some(&self.server), None) } else { Ok(()) }
+        if is_there {
+            meta_region::open(core, Some(&self.server), None)?;
+            core.timelines.meta_opened(&self.server);
+        }
+        Ok(())
     }
 
     fn split_all(&mut self, core: &MasterState) -> Result<()> {
