@@ -33,7 +33,7 @@ export class KeyMap {
     this.requests = h("select", { "aria-label": "Requests", on: { change: onChange } },
       h("option", { value: "all", text: "Reads and writes" }), h("option", { value: "reads", text: "Reads" }), h("option", { value: "writes", text: "Writes" }));
     this.table = h("select", { "aria-label": "Table", on: { change: onChange } }, h("option", { value: "", text: "All tables" }));
-    this.canvas = h("canvas", { tabindex: "0", role: "img", "aria-describedby": "keymap-cell" });
+    this.canvas = h("canvas", { tabindex: "0", role: "img", "aria-label": "Requests by key range and time: none yet", "aria-describedby": "keymap-cell" });
     this.cell = h("p", { id: "keymap-cell", class: "hidden", "aria-live": "polite" });
     this.most = h("span");
     this.empty = h("p", { class: "empty", text: "No region is open. Key ranges appear here once a table exists; their colour shows requests per second." });

@@ -1,16 +1,26 @@
 // The page: its head, which view is shown, and when it is read anew.
 
 import { ask, RANGES } from "./api.js";
+import { Balance } from "./balance.js";
+import { Cluster } from "./cluster.js";
 import { byId, h, setText, tip } from "./dom.js";
 import { clock, count, duration } from "./format.js";
 import { Procedures, Settings, SlowCalls, Tables } from "./lists.js";
 import { Overview } from "./overview.js";
+import { Recoveries } from "./recoveries.js";
 
-const VIEWS = { overview: Overview, tables: Tables, slow: SlowCalls, procedures: Procedures, settings: Settings };
+const VIEWS = { cluster: Cluster, balance: Balance, recoveries: Recoveries, overview: Overview, tables: Tables, slow: SlowCalls, procedures: Procedures, settings: Settings };
+// The first is shown if no other is asked for. The master of a cluster has no regions of its own.
+const VIEWS_OF = {
+  cluster: ["overview", "tables", "slow", "procedures", "settings"],
+  server: ["overview", "tables", "slow", "settings"],
+  master: ["cluster", "balance", "recoveries", "procedures", "overview", "settings"],
+};
 const PERIOD_MS = 2000;
 const SLOW_PERIOD_MS = 10_000;
 const ROLES = { master: "master", "region-server": "region server" };
 
+let scope = "cluster";
 let view = null;
 let viewName = "";
 let range = "15m";
@@ -56,14 +66,13 @@ async function updateHead() {
   document.title = `${summary.health.severity === "good" ? "" : "● "}Halcyon ${ROLES[summary.role]} ${summary.server.split(",")[0]}`;
 }
 
-/** Where one server of many stands in its cluster. The master's procedures are on its own pages. */
-function showPlace({ place, scope }) {
+/** Where one server of many stands in its cluster. */
+function showPlace({ place }) {
   const list = byId("place");
   const shown = place.map(({ name, value, link }) => h("div", {}, h("dt", { text: name }),
     h("dd", {}, link ? h("a", { href: link, rel: "noreferrer", text: value }) : value)));
   if (list.textContent !== shown.map((fact) => fact.textContent).join("")) list.replaceChildren(...shown);
   list.hidden = shown.length === 0;
-  document.querySelector('nav a[href="#procedures"]').hidden = scope === "server";
 }
 
 function noteFailure(error) {
@@ -79,9 +88,17 @@ function noteSuccess() {
 
 // ---- views ----
 
+/** Which views there are depends on whose port this is. */
+function setScope(found) {
+  scope = Object.hasOwn(VIEWS_OF, found) ? found : "cluster";
+  document.body.dataset.scope = scope;
+  for (const link of document.querySelectorAll("nav a")) link.hidden = !VIEWS_OF[scope].includes(link.hash.slice(1));
+  if (scope === "master") setText(document.querySelector('nav a[href="#overview"]'), "This process");
+}
+
 function show() {
   const name = location.hash.slice(1);
-  const wanted = Object.hasOwn(VIEWS, name) ? name : "overview";
+  const wanted = VIEWS_OF[scope].includes(name) ? name : VIEWS_OF[scope][0];
   if (wanted === viewName) return;
   view?.destroy?.();
   tip.hide();
@@ -126,7 +143,7 @@ function setTheme(theme) {
   if (view) update();
 }
 
-function start() {
+async function start() {
   range = remembered("range", Object.keys(RANGES)) ?? "15m";
   for (const input of document.querySelectorAll("#range input")) {
     input.checked = input.value === range;
@@ -143,6 +160,11 @@ function start() {
     view?.restyle?.();
     update();
   });
+  try {
+    setScope((await ask("summary")).scope);
+  } catch (error) {
+    noteFailure(error);
+  }
   addEventListener("hashchange", show);
   document.addEventListener("visibilitychange", () => {
     if (document.hidden) clearTimeout(timer);

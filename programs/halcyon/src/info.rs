@@ -9,9 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::Request;
 use hyper::server::conn::http1;
+use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use parking_lot::RwLock;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -89,6 +92,27 @@ impl Drop for InfoServer {
     }
 }
 
+/// Turns the routes of a port that serves into others. Connections stay.
+#[derive(Clone)]
+pub struct RouteSwitch(Arc<RwLock<Router>>);
+
+impl RouteSwitch {
+    /// Routes that can be turned into others, and how.
+    pub fn new(first: Router) -> (Router, RouteSwitch) {
+        let switch = RouteSwitch(Arc::new(RwLock::new(first)));
+        let now = switch.clone();
+        let routes = Router::new().fallback(move |request: Request| {
+            let routes = TowerToHyperService::new(now.0.read().clone());
+            async move { routes.call(request).await }
+        });
+        (routes, switch)
+    }
+
+    pub fn turn_to(&self, routes: Router) {
+        *self.0.write() = routes;
+    }
+}
+
 async fn accept(listener: TcpListener, routes: Router, limits: Limits) {
     let slots = Arc::new(Semaphore::new(limits.connections_max));
     loop {
@@ -150,6 +174,19 @@ mod tests {
         assert!(ask(&server, &request("GET /no")).await.starts_with("HTTP/1.1 404"));
         assert!(ask(&server, &request("POST /")).await.starts_with("HTTP/1.1 405"));
         assert!(ask(&server, &request("HEAD /")).await.ends_with("\r\n\r\n"));
+    }
+
+    #[tokio::test]
+    async fn routes_change_while_the_port_serves() {
+        let page = |text: &'static str| Router::new().route("/", get(move || async move { text }));
+        let (routes, switch) = RouteSwitch::new(page("before"));
+        let bound = BoundInfo::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let server = bound.serve(routes).unwrap();
+        let request = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+        assert!(ask(&server, request).await.ends_with("before"));
+        switch.turn_to(page("after"));
+        assert!(ask(&server, request).await.ends_with("after"));
+        assert!(ask(&server, "GET /no HTTP/1.0\r\n\r\n").await.starts_with("HTTP/1.0 404"));
     }
 
     #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::Router;
 use halcyon_env::Env;
 use halcyon_master::Master;
 
@@ -49,11 +50,15 @@ impl InfoPages {
     /// Serves a port that was bound, if it was. Must be called within a `tokio` runtime.
     pub fn serve(&self, info: Option<BoundInfo>, port: &Port) -> Result<Option<InfoServer>, String> {
         let Some(info) = info else { return Ok(None) };
+        info.serve(self.routes(port)).map(Some).map_err(|error| format!("cannot show a page: {error}"))
+    }
+
+    /// All pages of a port.
+    pub fn routes(&self, port: &Port) -> Router {
         let routes = pages::routes(Arc::clone(&self.sources))
             .merge(hbase_pages::routes(&self.sources, port))
             .merge(console::routes(&self.console, port.role()))
             .merge(self.profiler.routes());
-        let served = info.serve(host_check::guarded(routes, self.own_names.clone()));
-        served.map(Some).map_err(|error| format!("cannot show a page: {error}"))
+        host_check::guarded(routes, self.own_names.clone())
     }
 }

@@ -7,6 +7,7 @@
 
 mod args;
 mod cleaner_settings;
+mod cluster;
 mod console;
 mod hbase_pages;
 mod host_check;

@@ -16,6 +16,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::cluster::ServerState;
 use crate::pages::Sources;
 
 /// The content type of [`text`]'s result.
@@ -48,7 +49,8 @@ impl Collector for ServerMetrics {
         self.stalls(&mut out)?;
         self.traces(&mut out)?;
         self.block_cache(&mut out)?;
-        self.region_server(&mut out)
+        self.region_server(&mut out)?;
+        self.cluster(&mut out)
     }
 }
 
@@ -243,6 +245,33 @@ impl ServerMetrics {
             MetricType::Counter,
         )?;
         family.encode_counter(&seconds, NO_EXEMPLAR)
+    }
+
+    /// Of the active master of a cluster.
+    fn cluster(&self, out: &mut Exposition<'_>) -> fmt::Result {
+        let Some(cluster) = self.0.surroundings.cluster() else { return Ok(()) };
+        let picture = cluster.picture();
+        out.gauge("cluster_epoch", None, "How many masters became active", picture.epoch)?;
+        let help = "Standby masters";
+        out.gauge("cluster_standby_masters", None, help, picture.standby.len() as u64)?;
+        let states = [
+            ("online", ServerState::Online),
+            ("draining", ServerState::Draining),
+            ("recovering", ServerState::Recovering),
+            ("dead", ServerState::Dead),
+        ];
+        let servers = states.map(|(name, state)| (name, picture.in_state(state).count() as u64));
+        out.gauges("cluster_servers", None, "Region servers by state", "state", servers.into_iter())?;
+        out.gauge("cluster_regions_open", None, "Regions that are open", picture.open_count() as u64)?;
+        let moving = picture.transitions.len() as u64;
+        out.gauge("cluster_regions_in_transition", None, "Regions in transition", moving)?;
+        let help = "Regions in transition for more than a minute";
+        out.gauge("cluster_regions_stuck", None, help, picture.stuck_count() as u64)?;
+        let under_way = picture.recoveries.iter().filter(|it| it.ended_ms.is_none()).count() as u64;
+        out.gauge("cluster_recoveries", None, "Recoveries under way", under_way)?;
+        let help = "Time of each part of the last recovery of a region server, from its notice on";
+        let seconds = Some(&Unit::Seconds);
+        out.gauges("cluster_last_recovery", seconds, help, "part", picture.last_recovery().into_iter())
     }
 
     fn block_cache(&self, out: &mut Exposition<'_>) -> fmt::Result {

@@ -158,6 +158,10 @@ impl Sources {
                 let _ = writeln!(out, "{problem}");
             }
         }
+        if self.surroundings.scope() == Scope::Master {
+            let _ = write!(out, "\nsettings\n{}", self.settings);
+            return out; // its regions are those of other processes
+        }
         let mut regions = self.region_server.regions().online();
         regions.sort_by(|a, b| a.region.info().region_name().cmp(b.region.info().region_name()));
         let _ = writeln!(out, "\n{} regions", regions.len());

@@ -6,12 +6,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use halcyon_contract::RegionServers;
 use halcyon_coord::{ClusterView, Lease, LeaseState, Seen};
 use halcyon_master::{Master, ProcedureSummary};
 use halcyon_schema::ServerName;
 use halcyon_schema::znode::{ActiveMaster, MetaLocation};
 use serde::Serialize;
+
+use crate::cluster::{Cluster, ServerState, page_link};
 
 /// How much of the cluster the pages of a server show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -46,7 +47,7 @@ pub struct Fact {
 }
 
 impl Fact {
-    fn new(name: &'static str, value: impl Into<String>) -> Fact {
+    pub fn new(name: &'static str, value: impl Into<String>) -> Fact {
         Fact { name, value: value.into(), link: None }
     }
 }
@@ -65,6 +66,11 @@ pub trait Surroundings: Send + Sync {
 
     /// When the cluster was last checked, and what was found.
     fn hbck_report(&self) -> Option<(i64, Vec<String>)>;
+
+    /// The cluster of an active master whose region servers are other processes.
+    fn cluster(&self) -> Option<&Cluster> {
+        None
+    }
 }
 
 impl Surroundings for Master {
@@ -92,15 +98,11 @@ impl Surroundings for Master {
 
 /// The active master of a cluster.
 pub struct ClusterMaster {
-    pub master: Arc<Master>,
-    pub view: ClusterView,
-    pub servers: Arc<dyn RegionServers>,
+    pub cluster: Cluster,
     /// Quorum and base path.
     pub zookeeper: String,
     /// Number and timeout of the session.
     pub session: String,
-    /// How many masters became active, this one among them.
-    pub epoch: u64,
     /// Address of the root directory.
     pub root: String,
 }
@@ -111,19 +113,17 @@ impl Surroundings for ClusterMaster {
     }
 
     fn facts(&self) -> Vec<Fact> {
-        let names = |servers: Vec<ServerName>| {
-            let names: Vec<String> = servers.iter().map(ToString::to_string).collect();
-            if names.is_empty() { "none".to_string() } else { names.join(", ") }
-        };
+        let (cluster, picture) = (&self.cluster, self.cluster.picture());
+        let of_state = |state| names(picture.in_state(state).map(|row| &row.server));
         vec![
-            active_master(&self.view.master.seen()),
-            Fact::new("Epoch", self.epoch.to_string()),
-            Fact::new("Backup masters", names(self.view.backup_masters.present().unwrap_or_default())),
-            meta_location(&self.view.meta.seen()),
-            Fact::new("Region servers", names(self.servers.online())),
-            Fact::new("Draining", names(self.servers.draining())),
-            Fact::new("Being recovered", names(self.servers.recovering())),
-            Fact::new("Regions in transition", self.master.regions_in_transition_count().to_string()),
+            active_master(&cluster.view.master.seen()),
+            Fact::new("Epoch", picture.epoch.to_string()),
+            Fact::new("Standby masters", names(picture.standby.iter())),
+            meta_location(&cluster.view.meta.seen()),
+            Fact::new("Region servers", names(picture.online().map(|row| &row.server))),
+            Fact::new("Draining", of_state(ServerState::Draining)),
+            Fact::new("Being recovered", of_state(ServerState::Recovering)),
+            Fact::new("Regions in transition", picture.transitions.len().to_string()),
             Fact::new("ZooKeeper", &self.zookeeper),
             Fact::new("ZooKeeper session", &self.session),
             Fact::new("Root directory", &self.root),
@@ -131,15 +131,19 @@ impl Surroundings for ClusterMaster {
     }
 
     fn table_states(&self) -> BTreeMap<String, String> {
-        Surroundings::table_states(&*self.master)
+        Surroundings::table_states(&*self.cluster.master)
     }
 
     fn procedures(&self) -> Vec<ProcedureSummary> {
-        self.master.procedures()
+        self.cluster.master.procedures()
     }
 
     fn hbck_report(&self) -> Option<(i64, Vec<String>)> {
-        self.master.hbck_report()
+        self.cluster.master.hbck_report()
+    }
+
+    fn cluster(&self) -> Option<&Cluster> {
+        Some(&self.cluster)
     }
 }
 
@@ -193,6 +197,18 @@ impl Surroundings for Member {
     }
 }
 
+/// Names of servers that a fact has. Of more it has the number.
+const NAMES_MAX: usize = 5;
+
+pub fn names<'a>(servers: impl Iterator<Item = &'a ServerName>) -> String {
+    let servers: Vec<&ServerName> = servers.collect();
+    match servers.len() {
+        0 => "none".to_string(),
+        1..=NAMES_MAX => servers.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+        count => count.to_string(),
+    }
+}
+
 fn seen_text<T>(seen: &Seen<T>, show: impl FnOnce(&T) -> String) -> String {
     match seen {
         Seen::Unknown => "not read yet".to_string(),
@@ -202,16 +218,13 @@ fn seen_text<T>(seen: &Seen<T>, show: impl FnOnce(&T) -> String) -> String {
     }
 }
 
-fn active_master(seen: &Seen<ActiveMaster>) -> Fact {
+pub fn active_master(seen: &Seen<ActiveMaster>) -> Fact {
     let with_pages = seen.present().filter(|master| master.info_port != 0);
-    let link = with_pages.map(|ActiveMaster { server, info_port }| {
-        let host = if server.host.contains(':') { format!("[{}]", server.host) } else { server.host.clone() };
-        format!("http://{host}:{info_port}/")
-    });
+    let link = with_pages.map(|ActiveMaster { server, info_port }| page_link(server, *info_port));
     Fact { link, ..Fact::new("Active master", seen_text(seen, |master| master.server.to_string())) }
 }
 
-fn meta_location(seen: &Seen<Vec<MetaLocation>>) -> Fact {
+pub fn meta_location(seen: &Seen<Vec<MetaLocation>>) -> Fact {
     let one = |location: &MetaLocation| {
         let replica =
             if location.replica == 0 { String::new() } else { format!("replica {}: ", location.replica) };

@@ -17,10 +17,10 @@ use serde::{Deserialize, Serialize};
 
 use super::health::{self, Evidence, Verdict};
 use super::keys::{ROWS_MAX, Requests};
-use super::lists;
 use super::marks::StallMark;
 use super::timeline::{Points, Range};
 use super::{Console, Role};
+use super::{cluster, lists};
 use crate::pages::Sources;
 use crate::surroundings::{Fact, Scope};
 
@@ -39,6 +39,11 @@ pub fn routes(console: Arc<Console>, role: Role) -> Router {
         .route("/api/v1/procedures", get(answer(lists::procedures)))
         .route("/api/v1/settings", get(answer(lists::settings)))
         .route("/api/v1/slow-calls", get(answer(lists::slow_calls)))
+        .route("/api/v1/cluster", get(answer(cluster::cluster)))
+        .route("/api/v1/servers", get(answer(cluster::servers)))
+        .route("/api/v1/transitions", get(answer(cluster::transitions)))
+        .route("/api/v1/balance", get(answer(cluster::balance)))
+        .route("/api/v1/recoveries", get(answer(cluster::recoveries)))
         .route("/api/v1/{*unknown}", get(|| async { Refused::unknown() }))
         .with_state((console, role))
 }
@@ -71,6 +76,7 @@ where
 }
 
 /// Why a request has no answer.
+#[derive(Debug)]
 pub struct Refused {
     status: StatusCode,
     sentence: String,
@@ -79,6 +85,11 @@ pub struct Refused {
 impl Refused {
     pub fn invalid(sentence: String) -> Refused {
         Refused { status: StatusCode::BAD_REQUEST, sentence }
+    }
+
+    /// What is asked for is not on this port.
+    pub fn absent(sentence: &str) -> Refused {
+        Refused { status: StatusCode::NOT_FOUND, sentence: sentence.to_string() }
     }
 
     fn query(rejection: &QueryRejection) -> Refused {
@@ -220,6 +231,12 @@ impl Console {
         let up_s = (now_ms - sources.started_ms).max(0) as u64 / 1000;
         let (procedures, open) =
             (sources.surroundings.procedures(), sources.region_server.regions().online());
+        let cluster = sources.surroundings.cluster().map(|cluster| cluster.picture());
+        let (regions_count, tables_count) = match &cluster {
+            Some(cluster) => (cluster.open_count(), cluster.spread.tables.len()),
+            None => (open.len(), tables_count(sources, &open)),
+        };
+        let findings = cluster.map(|cluster| cluster.findings()).unwrap_or_default();
         Ok(Summary {
             role,
             scope: sources.surroundings.scope(),
@@ -230,8 +247,8 @@ impl Console {
             now_ms,
             started_ms: sources.started_ms,
             up_s,
-            regions_count: open.len(),
-            tables_count: tables_count(sources, &open),
+            regions_count,
+            tables_count,
             procedures_count: procedures.len(),
             memory_budget_bytes: sources.region_server.settings().plan().budget,
             slow_call_ms: sources
@@ -240,11 +257,16 @@ impl Console {
                 .warn
                 .time
                 .map(|time| time.as_millis() as u64),
-            health: health::judge(&self.evidence(up_s, procedures)),
+            health: health::judge(&self.evidence(up_s, procedures, findings)),
         })
     }
 
-    fn evidence(&self, up_s: u64, procedures: Vec<halcyon_master::ProcedureSummary>) -> Evidence {
+    fn evidence(
+        &self,
+        up_s: u64,
+        procedures: Vec<halcyon_master::ProcedureSummary>,
+        cluster: Vec<health::Finding>,
+    ) -> Evidence {
         let (region_server, now_s, kept) = (&self.sources.region_server, self.now_s(), self.kept.lock());
         let grown = |name| kept.timeline.grown(name, health::WINDOW_S);
         Evidence {
@@ -253,6 +275,7 @@ impl Console {
             cache_file_failure: region_server.file_tier_failure(),
             long_stalls: kept.stalls.long(Range::Minutes15, now_s),
             procedures,
+            cluster,
             refused_calls: grown("calls.refused"),
             refused_writes: grown("writes.refused"),
             held_back_writes: grown("writes.held_back"),

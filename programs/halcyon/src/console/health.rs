@@ -41,6 +41,8 @@ pub struct Evidence {
     pub cache_file_failure: Option<String>,
     pub long_stalls: LongStalls,
     pub procedures: Vec<ProcedureSummary>,
+    /// What the active master of a cluster knows of that.
+    pub cluster: Vec<Finding>,
     /// In the window.
     pub refused_calls: f64,
     pub refused_writes: f64,
@@ -68,6 +70,7 @@ pub fn judge(evidence: &Evidence) -> Verdict {
         }
         _ => {}
     }
+    evidence.cluster.iter().for_each(|it| find(it.severity, it.sentence.clone()));
     let failing = evidence.procedures.iter().filter(|procedure| procedure.is_failing).count();
     if failing > 0 {
         let (verb, last) = if failing == 1 { ("repeats", "fails") } else { ("repeat", "fail") };

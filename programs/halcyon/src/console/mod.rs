@@ -3,6 +3,7 @@
 //! ```text
 //! sampler      one thread, each second: readings.rs -> timeline.rs, keys.rs, marks.rs      bounded memory, about 13 MB
 //! /api/v1/*    api.rs: what the sampler kept, and lists that are made when they are asked for
+//! /api/v1/...  cluster/: of the active master of a cluster: servers, regions in transition, balance, recoveries
 //! /console     assets.rs: page, style and scripts, part of the program
 //! ```
 //!
@@ -11,6 +12,7 @@
 
 mod api;
 mod assets;
+mod cluster;
 mod columns;
 mod health;
 mod key_rows;
@@ -39,6 +41,7 @@ use self::timeline::Timeline;
 use crate::pages::Sources;
 
 pub use self::assets::page;
+pub use self::health::{Finding, Severity};
 pub use self::keys_text::key_text;
 
 /// How often counters are read.

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Pages, text};
+use super::{Shows, text};
 use crate::settings::ShownSetting;
 
 /// Values of properties with one of these in their name are not shown, as in HBase.
@@ -20,8 +20,8 @@ pub struct Parameters {
     format: Option<String>,
 }
 
-pub async fn answer(
-    State(pages): State<Pages>,
+pub async fn answer<S: Shows>(
+    State(pages): State<S>,
     headers: HeaderMap,
     parameters: Result<Query<Parameters>, QueryRejection>,
 ) -> Response {
@@ -30,7 +30,7 @@ pub async fn answer(
     };
     let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let format = format.as_deref().unwrap_or(if accepted.contains("json") { "json" } else { "xml" });
-    let settings = &pages.sources.shown_settings;
+    let settings = pages.shown_settings();
     match format {
         "xml" => ([(header::CONTENT_TYPE, "text/xml; charset=utf-8")], xml(settings)).into_response(),
         "json" => {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::beans::Bean;
 use super::object_name::{ObjectName, is_like};
-use super::{Pages, made, text};
+use super::{Shows, made, text};
 
 const JSON: &str = "application/json; charset=utf8";
 const ALL: &str = "*:*";
@@ -26,8 +26,8 @@ pub struct Parameters {
     callback: Option<String>,
 }
 
-pub async fn answer(
-    State(pages): State<Pages>,
+pub async fn answer<S: Shows>(
+    State(pages): State<S>,
     parameters: Result<Query<Parameters>, QueryRejection>,
 ) -> Response {
     let Ok(Query(parameters)) = parameters else {

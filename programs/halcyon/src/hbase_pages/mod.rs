@@ -3,7 +3,8 @@
 //! ```text
 //! /jmx, /prometheus         beans with HBase's names (beans.rs): region_server.rs, master.rs, process.rs
 //! /conf                     settings (conf.rs)
-//! /master-status, /rs-status, /table.jsp       pages for people (status.rs)
+//! /master-status, /rs-status, /table.jsp       pages for people (status.rs, cluster.rs)
+//! the same of a master that is not active      standby.rs
 //! /dump, /stacks, /logs/, /logLevel, /health   text (tools.rs)
 //! ```
 //!
@@ -11,6 +12,7 @@
 //! here is on the path of a call: everything is read when it is asked for. Keys are shown escaped, values never.
 
 mod beans;
+mod cluster;
 mod conf;
 mod jmx;
 mod master;
@@ -18,6 +20,7 @@ mod object_name;
 mod process;
 mod prometheus;
 mod region_server;
+mod standby;
 mod status;
 mod tools;
 mod windows;
@@ -30,11 +33,13 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
 pub use self::beans::WindowsNow;
+pub use self::standby::{Standby, standby_routes};
 pub use self::windows::Windows;
 
 use self::beans::Bean;
 use crate::info_pages::Port;
 use crate::pages::Sources;
+use crate::settings::ShownSetting;
 
 const HTML: &str = "text/html; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -46,13 +51,20 @@ struct Pages {
     port: Port,
 }
 
+/// What `/jmx`, `/prometheus` and `/conf` need of a server.
+trait Shows: Clone + Send + Sync + 'static {
+    fn beans(&self) -> Vec<Bean>;
+
+    fn shown_settings(&self) -> &[ShownSetting];
+}
+
 /// The routes of one info port.
 pub fn routes(sources: &Arc<Sources>, port: &Port) -> Router {
     let pages = Pages { sources: Arc::clone(sources), port: port.clone() };
     let routes = Router::new()
-        .route("/jmx", get(jmx::answer))
-        .route("/prometheus", get(prometheus::answer))
-        .route("/conf", get(conf::answer))
+        .route("/jmx", get(jmx::answer::<Pages>))
+        .route("/prometheus", get(prometheus::answer::<Pages>))
+        .route("/conf", get(conf::answer::<Pages>))
         .route("/table.jsp", get(status::table))
         .route("/dump", get(tools::dump))
         .route("/stacks", get(tools::stacks))
@@ -69,15 +81,19 @@ pub fn routes(sources: &Arc<Sources>, port: &Port) -> Router {
     }
 }
 
-impl Pages {
+impl Shows for Pages {
     /// The beans of this port's server.
     fn beans(&self) -> Vec<Bean> {
         let mut beans = match &self.port {
             Port::Master(master) => master::beans(&self.sources, master),
             Port::RegionServer => region_server::beans(&self.sources),
         };
-        beans.extend(process::beans(&self.sources));
+        beans.extend(process::beans(&process::Process::of(&self.sources)));
         beans
+    }
+
+    fn shown_settings(&self) -> &[ShownSetting] {
+        &self.sources.shown_settings
     }
 }
 

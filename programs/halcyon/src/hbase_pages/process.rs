@@ -11,13 +11,33 @@ use crate::pages::Sources;
 
 const MIB: f64 = (1 << 20) as f64;
 
-pub fn beans(sources: &Sources) -> Vec<Bean> {
-    let host = sources.region_server.server_name().host.clone();
-    let mut jvm = Bean::of_hbase("JvmMetrics", None, "jvm", &host);
+/// What is shown of a process.
+pub struct Process {
+    pub host: String,
+    pub budget_bytes: u64,
+    pub resident_bytes: Option<u64>,
+    pub started_ms: i64,
+    pub now_ms: i64,
+}
+
+impl Process {
+    pub fn of(sources: &Sources) -> Process {
+        Process {
+            host: sources.region_server.server_name().host.clone(),
+            budget_bytes: sources.region_server.settings().memory_bytes,
+            resident_bytes: (sources.resident_bytes)(),
+            started_ms: sources.started_ms,
+            now_ms: sources.clock.now_ms(),
+        }
+    }
+}
+
+pub fn beans(process: &Process) -> Vec<Bean> {
+    let mut jvm = Bean::of_hbase("JvmMetrics", None, "jvm", &process.host);
     let (mut memory, mut runtime) = (Bean::of_platform("Memory"), Bean::of_platform("Runtime"));
     let mut threading = Bean::of_platform("Threading");
-    let budget = sources.region_server.settings().memory_bytes;
-    if let Some(resident) = (sources.resident_bytes)() {
+    let budget = process.budget_bytes;
+    if let Some(resident) = process.resident_bytes {
         jvm.gauge("MemHeapUsedM", resident as f64 / MIB, "Resident memory of the process in MiB");
         memory.gauge(
             "HeapMemoryUsage",
@@ -29,9 +49,9 @@ pub fn beans(sources: &Sources) -> Vec<Bean> {
     jvm.gauge("MemMaxM", budget as f64 / MIB, "Memory budget in MiB");
     jvm.counter("GcCount", 0, "There is no garbage collector");
     jvm.counter("GcTimeMillis", 0, "There is no garbage collector");
-    let now_ms = sources.clock.now_ms();
-    runtime.gauge("StartTime", sources.started_ms, "When the process started, in ms since 1970");
-    runtime.gauge("Uptime", (now_ms - sources.started_ms).max(0), "Milliseconds since then");
+    let (started_ms, now_ms) = (process.started_ms, process.now_ms);
+    runtime.gauge("StartTime", started_ms, "When the process started, in ms since 1970");
+    runtime.gauge("Uptime", (now_ms - started_ms).max(0), "Milliseconds since then");
     runtime.gauge("VmName", "halcyon", "");
     runtime.gauge("VmVersion", env!("CARGO_PKG_VERSION"), "");
     if let Some(threads) = threads_count() {

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 
 use super::beans::Bean;
-use super::{Pages, made, text};
+use super::{Shows, made, text};
 
 const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -22,8 +22,8 @@ pub struct Parameters {
     description: Option<String>,
 }
 
-pub async fn answer(
-    State(pages): State<Pages>,
+pub async fn answer<S: Shows>(
+    State(pages): State<S>,
     parameters: Result<Query<Parameters>, QueryRejection>,
 ) -> Response {
     let Ok(Query(parameters)) = parameters else {

@@ -14,6 +14,7 @@ use halcyon_master::Master;
 use halcyon_schema::TableName;
 use serde::Deserialize;
 
+use super::cluster::{cluster_page, table_of_cluster};
 use super::conf::escaped;
 use super::region_server::{Counted, regions};
 use super::{Pages, html, made, text};
@@ -27,7 +28,11 @@ const STYLE: &str = "body{font-family:sans-serif;margin:1.5rem;max-width:80rem}t
     @media(prefers-color-scheme:dark){body{background:#111;color:#ddd}a{color:#8bf}}";
 
 pub async fn master(State((pages, master)): State<(Pages, Arc<Master>)>) -> Response {
-    made(move || html(master_page(&pages, &master))).await
+    made(move || match pages.sources.surroundings.cluster() {
+        Some(cluster) => html(cluster_page(&pages, cluster)),
+        None => html(master_page(&pages, &master)),
+    })
+    .await
 }
 
 pub async fn region_server(State(pages): State<Pages>) -> Response {
@@ -54,38 +59,72 @@ pub async fn table(
 }
 
 /// A page in the making.
-struct Page(String);
+pub struct Page(String);
 
 impl Page {
-    fn new(title: &str) -> Page {
+    pub fn new(title: &str) -> Page {
+        let links = [("Console", "/"), ("Metrics", "/jmx"), ("Settings", "/conf"), ("Dump", "/dump")];
+        Page::with_links(title, &links)
+    }
+
+    /// The links are names and addresses.
+    pub fn with_links(title: &str, links: &[(&str, &str)]) -> Page {
         let title = escaped(title);
+        let links: Vec<String> =
+            links.iter().map(|(name, address)| format!("<a href=\"{address}\">{name}</a>")).collect();
         Page(format!(
             "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
              content=\"width=device-width\"><title>{title}</title><style>{STYLE}</style></head><body><h1>{title}</h1>\
-             <p><a href=\"/\">Console</a> <a href=\"/jmx\">Metrics</a> <a href=\"/conf\">Settings</a> \
-             <a href=\"/dump\">Dump</a></p>"
+             <p>{}</p>",
+            links.join(" ")
         ))
     }
 
+    pub fn sentence(&mut self, text: &str) {
+        let _ = write!(self.0, "<p>{}</p>", escaped(text));
+    }
+
+    pub fn sentence_with_link(&mut self, text: &str, name: &str, address: &str) {
+        let (text, name, address) = (escaped(text), escaped(name), escaped(address));
+        let _ = write!(self.0, "<p>{text}<a href=\"{address}\">{name}</a></p>");
+    }
+
     /// Text of cells is escaped here and nowhere else.
-    fn table(&mut self, title: &str, columns: &[&str], rows: impl Iterator<Item = Vec<String>>) {
+    pub fn table(&mut self, title: &str, columns: &[&str], rows: impl Iterator<Item = Vec<String>>) {
+        self.table_of(title, columns, rows.map(|row| (None, row)));
+    }
+
+    /// As [`Page::table`]; the first cell of a row may lead to a page.
+    pub fn table_of(
+        &mut self,
+        title: &str,
+        columns: &[&str],
+        rows: impl Iterator<Item = (Option<String>, Vec<String>)>,
+    ) {
         let cells = |tag: &str, texts: &[String]| -> String {
             texts.iter().map(|text| format!("<{tag}>{}</{tag}>", escaped(text))).collect()
         };
         let columns: Vec<String> = columns.iter().map(|column| column.to_string()).collect();
         let _ = write!(self.0, "<h2>{}</h2><table><tr>{}</tr>", escaped(title), cells("th", &columns));
-        for row in rows {
-            let _ = write!(self.0, "<tr>{}</tr>", cells("td", &row));
+        for (link, row) in rows {
+            let row = match (link, row.split_first()) {
+                (Some(link), Some((first, rest))) => {
+                    let (link, first) = (escaped(&link), escaped(first));
+                    format!("<td><a href=\"{link}\">{first}</a></td>{}", cells("td", rest))
+                }
+                _ => cells("td", &row),
+            };
+            let _ = write!(self.0, "<tr>{row}</tr>");
         }
         self.0.push_str("</table>");
     }
 
-    fn facts<const N: usize>(&mut self, facts: [(&str, String); N]) {
+    pub fn facts<const N: usize>(&mut self, facts: [(&str, String); N]) {
         self.table("Server", &["", ""], facts.into_iter().map(|(name, value)| vec![name.to_string(), value]));
     }
 
     /// Where the server stands in its cluster; nothing if it is all of it. Links lead to pages of other servers.
-    fn place(&mut self, facts: &[Fact]) {
+    pub fn place(&mut self, facts: &[Fact]) {
         if facts.is_empty() {
             return;
         }
@@ -101,13 +140,13 @@ impl Page {
         self.0.push_str("</table>");
     }
 
-    fn end(mut self) -> String {
+    pub fn end(mut self) -> String {
         self.0.push_str("</body></html>\n");
         self.0
     }
 }
 
-fn up_text(pages: &Pages) -> String {
+pub fn up_text(pages: &Pages) -> String {
     format!("{} s", (pages.sources.clock.now_ms() - pages.sources.started_ms).max(0) / 1000)
 }
 
@@ -195,6 +234,12 @@ fn region_table(page: &mut Page, regions: &[Counted]) {
 
 fn table_page(pages: &Pages, name: &TableName) -> Response {
     let sources = &pages.sources;
+    if let Some(cluster) = sources.surroundings.cluster() {
+        return match table_of_cluster(&cluster.picture(), name) {
+            Some(page) => html(page),
+            None => text(StatusCode::NOT_FOUND, no_table(Scope::Master, name)),
+        };
+    }
     let mut regions = regions(sources);
     regions.retain(|region| region.info.table() == name);
     let state = match sources.surroundings.table_states().remove(&name.to_string()) {

@@ -9,6 +9,7 @@
 //! them away like those of any dead server.
 
 mod late;
+mod predecessor;
 mod watch;
 
 use std::io::{self, Write};
@@ -20,22 +21,27 @@ use std::time::Duration;
 use halcyon_contract::{ClusterServices, RegionServers, WalFiles};
 use halcyon_coord::{ClientMetaService, ClusterView, Coordinator, MemberRegistry};
 use halcyon_env::Env;
-use halcyon_master::{HbckService, Master, MasterService, MasterSettings, StopRequest};
+use halcyon_master::{HbckService, Master, MasterService, MasterSettings, StopRequest, Timelines};
 use halcyon_region::WalRoot;
 use halcyon_regionserver::RegionServer;
 use halcyon_rpc::{EventLoops, Queues, RpcServer};
 use halcyon_schema::{ServerName, layout};
 use halcyon_servers::{Permit, RemoteTables, Servers, ServersSettings, process_ended};
 use halcyon_zookeeper::{Leadership, ZooKeeperCluster};
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use self::late::{LateAssignments, LateServices};
+use self::predecessor::Predecessor;
 use self::watch::{Znodes, balance, follow_tables, recover, watch_servers};
 use crate::Failure;
 use crate::args::{MasterArgs, StandaloneArgs};
-use crate::info::{BoundInfo, InfoServer};
+use crate::cluster::Cluster;
+use crate::hbase_pages::{Standby, standby_routes};
+use crate::host_check;
+use crate::info::{BoundInfo, RouteSwitch};
 use crate::info_pages::{InfoPages, Port};
 use crate::keeper::{self, Kept};
 use crate::pages::{Shown, Sources};
@@ -134,10 +140,28 @@ async fn serve(
     let bound = bound.sharing(Arc::clone(&queues)).on_event_loops(event_loops);
     let server = Arc::new(bound.serve(services, cluster_id.clone()));
 
+    let standby = Standby::new(
+        &env,
+        (name.clone(), cluster_id.clone()),
+        (view.clone(), quorum_shown.clone()),
+        StandaloneSettings::with_sources(properties, &flags)?,
+        settings.regionserver.memory_bytes,
+    );
+    let own_names = standalone::own_names(&env, &settings);
+    let (routes, shown_routes) =
+        RouteSwitch::new(host_check::guarded(standby_routes(standby.clone()), own_names.clone()));
+    let info = info.map(|info| info.serve(routes)).transpose();
+    let info = info.map_err(|error| format!("cannot show the master's page: {error}"))?;
+    let before = view.master.clone();
     let candidate = zookeeper.stand(&name, info_port).await.map_err(|error| error.to_string())?;
     kept.has_znode(paths.backup_master(&name));
     let candidate = candidate.watching(|master| Box::pin(async move { process_ended(&master).await }));
-    say(&format!("halcyon {} master\nmaster {name}\nstands for election", env!("CARGO_PKG_VERSION")));
+    let mut text = format!("halcyon {} master\nmaster {name}\n", env!("CARGO_PKG_VERSION"));
+    if let Some(info) = &info {
+        text += &format!("master-info http://{}/\n", standalone::reach(info.local_addr()));
+    }
+    say(&format!("{text}stands for election"));
+    let mut masters = Predecessor::new(before);
     let leadership = tokio::select! {
         elected = candidate.elected() => elected.map_err(|error| error.to_string())?,
         signal = signals.next() => {
@@ -150,9 +174,14 @@ async fn serve(
             tracing::info!("the cluster is stopped, and this master with it");
             return Ok(());
         }
+        () = masters.follow() => unreachable!("it is followed for ever"),
     };
     late.elected(leadership.lease());
     kept.has_znode(paths.master());
+    standby.elected(leadership.epoch());
+    let timelines = Arc::new(Timelines::new(env.clock.clone()));
+    timelines.takeover_began(&name, leadership.epoch(), masters.last(&name).as_ref());
+    let elected_ms = env.clock.now_ms();
     tracing::info!(master = %name, epoch = leadership.epoch(), "this master is active");
     let active = Active {
         env: env.clone(),
@@ -164,6 +193,8 @@ async fn serve(
         view,
         late,
         balancer_period,
+        timelines,
+        elected_ms,
     };
     let running = tokio::select! {
         running = active.take_over(&cluster_id, info_port) => running?,
@@ -177,16 +208,15 @@ async fn serve(
     traces::warn_of_variables(&active.settings.traces);
     let session = format!("{}, timeout {:?}", zookeeper.session().id(), zookeeper.session_timeout());
     let surroundings = active.surroundings(&running, quorum_shown, session);
-    let (pages, info) = {
+    let pages = {
         let ports = [("master", &server)];
         let cluster = (cluster_id.clone(), surroundings);
         let sources =
             Sources::new(&env, &active.settings, shown, &running.files, cluster, Arc::clone(&queues), &ports);
-        let pages = InfoPages::start(&env, sources, standalone::own_names(&env, &active.settings))?;
-        let info = pages.serve(info, &Port::Master(Arc::clone(&running.master)))?;
-        (pages, info)
+        InfoPages::start(&env, sources, own_names)?
     };
-    tell(&env, &active, &running, &cluster_id, info.as_ref(), started_ns);
+    shown_routes.turn_to(pages.routes(&Port::Master(Arc::clone(&running.master))));
+    tell(&env, &active, &running, &cluster_id, started_ns);
 
     let mut stops = running.stop_requests();
     let ended = tokio::select! {
@@ -195,7 +225,7 @@ async fn serve(
         loss = leadership.lease().lost() => Err(format!("{name} is not the active master any more: {loss}")),
         failure = standalone::failed(&running.files) => Err(failure),
     };
-    drop((pages, info));
+    drop((pages, info, shown_routes));
     match ended {
         Ok(request) => {
             active.stop(running, request, &server).await;
@@ -234,6 +264,9 @@ struct Active {
     view: ClusterView,
     late: LateServices,
     balancer_period: Duration,
+    timelines: Arc<Timelines>,
+    /// When it won the election, in Unix time.
+    elected_ms: i64,
 }
 
 /// A master that serves.
@@ -251,13 +284,14 @@ impl Active {
         let id = halcyon_schema::ClusterId(cluster_id.to_string());
         self.leadership.publish_cluster_id(&id).await.map_err(failed)?;
         let servers = Servers::new(Handle::current(), self.env.clock.clone(), self.servers_settings()?);
-        let watched = watch_servers(self.view.clone(), Arc::downgrade(&servers));
+        let watched = watch_servers(self.view.clone(), Arc::downgrade(&servers), Arc::clone(&self.timelines));
         tokio::spawn(watched);
         let assignments = Arc::new(LateAssignments::default());
         let status: Weak<LateAssignments> = Arc::downgrade(&assignments);
         self.late.set("RegionServerStatusService", Arc::new(servers.status_service(status)));
         self.leadership.publish_running().await.map_err(failed)?;
         self.wait_for_servers(&servers).await;
+        self.timelines.servers_joined();
 
         let files = self.start_files().await?;
         let master = loop {
@@ -265,7 +299,10 @@ impl Active {
             let services = self.cluster_services(&servers, &files);
             let settings = self.master_settings(info_port);
             let (env, root) = (self.root.env.clone(), self.root.path.clone());
-            let starting = tokio::task::spawn_blocking(move || Master::start(env, &root, settings, services));
+            let timelines = Arc::clone(&self.timelines);
+            let starting = tokio::task::spawn_blocking(move || {
+                Master::start_noting(env, &root, settings, services, timelines)
+            });
             match starting.await.map_err(|_| "the start failed by an assertion".to_string())? {
                 Ok(master) => break master,
                 Err(error) if error.kind().is_permanent() => {
@@ -275,6 +312,7 @@ impl Active {
             }
             tokio::time::sleep(RETRY_PAUSE).await;
         };
+        self.timelines.takeover_ended();
         assignments.set(&master);
         // It lives as long as the process.
         tokio::spawn(recover(servers.changes(), Arc::downgrade(&master), assignments));
@@ -381,12 +419,20 @@ impl Active {
 
     fn surroundings(&self, running: &Running, zookeeper: String, session: String) -> Arc<dyn Surroundings> {
         Arc::new(ClusterMaster {
-            master: Arc::clone(&running.master),
-            view: self.view.clone(),
-            servers: running.servers.clone(),
+            cluster: Cluster {
+                master: Arc::clone(&running.master),
+                servers: Arc::clone(&running.servers),
+                timelines: Arc::clone(&self.timelines),
+                view: self.view.clone(),
+                clock: self.env.clock.clone(),
+                name: self.name.clone(),
+                epoch: self.leadership.epoch(),
+                elected_ms: self.elected_ms,
+                active_ms: self.env.clock.now_ms(),
+                newest: Mutex::default(),
+            },
             zookeeper,
             session,
-            epoch: self.leadership.epoch(),
             root: self.settings.root_address(),
         })
     }
@@ -437,20 +483,10 @@ fn say(text: &str) {
 }
 
 /// Says on the standard output who this is; the last line begins with `ready`.
-fn tell(
-    env: &Env,
-    active: &Active,
-    running: &Running,
-    cluster_id: &str,
-    info: Option<&InfoServer>,
-    started_ns: u64,
-) {
+fn tell(env: &Env, active: &Active, running: &Running, cluster_id: &str, started_ns: u64) {
     let mut text = format!("root {}\ncluster {cluster_id}\n", active.settings.root_address());
     text += &format!("epoch {}\n", active.leadership.epoch());
     text += &format!("regionservers {}\n", running.servers.online().len());
-    if let Some(info) = info {
-        text += &format!("master-info http://{}/\n", standalone::reach(info.local_addr()));
-    }
     text += &format!("ready after {} ms", (env.clock.monotonic_ns() - started_ns) / 1_000_000);
     say(&text);
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use halcyon_contract::{MasterCoordination, RegionServers};
 use halcyon_coord::{ClusterView, Seen};
-use halcyon_master::Master;
+use halcyon_master::{Master, Noticed, Timelines};
 use halcyon_schema::ServerName;
 use halcyon_servers::Servers;
 use halcyon_zookeeper::Leadership;
@@ -48,7 +48,7 @@ impl MasterCoordination for Znodes {
 }
 
 /// Expires servers whose znode is gone, and lets others in.
-pub async fn watch_servers(view: ClusterView, servers: Weak<Servers>) {
+pub async fn watch_servers(view: ClusterView, servers: Weak<Servers>, timelines: Arc<Timelines>) {
     let (mut followed, mut draining) = (view.region_servers.clone(), view.draining.clone());
     let (mut known_draining, mut sentinels) = (Vec::new(), HashMap::new());
     let mut joined = servers.upgrade().map(|servers| servers.changes());
@@ -64,7 +64,7 @@ pub async fn watch_servers(view: ClusterView, servers: Weak<Servers>) {
         if let Some(seen) = seen {
             for gone in with_znode.difference(&seen) {
                 tracing::info!(server = %gone, "the znode of a region server is gone");
-                servers.expire(gone);
+                expire(&servers, &timelines, gone, Noticed::ZnodeGone);
             }
             for new in seen.difference(&with_znode) {
                 servers.add_online(new);
@@ -74,7 +74,7 @@ pub async fn watch_servers(view: ClusterView, servers: Weak<Servers>) {
                 let since = without.entry(server.clone()).or_insert_with(Instant::now);
                 if since.elapsed() > ZNODE_GRACE {
                     tracing::warn!(%server, "a region server has joined and made no znode");
-                    servers.expire(&server);
+                    expire(&servers, &timelines, &server, Noticed::NoZnode);
                 }
             }
             with_znode = seen;
@@ -85,7 +85,8 @@ pub async fn watch_servers(view: ClusterView, servers: Weak<Servers>) {
         });
         for server in online {
             sentinels.entry(server.clone()).or_insert_with(|| {
-                AbortOnDrop(tokio::spawn(expire_with_process(server, Arc::downgrade(&servers))))
+                let (servers, timelines) = (Arc::downgrade(&servers), Arc::clone(&timelines));
+                AbortOnDrop(tokio::spawn(expire_with_process(server, servers, timelines)))
             });
         }
         let drained = draining.seen_now().present().cloned().unwrap_or_default();
@@ -123,11 +124,19 @@ impl Drop for AbortOnDrop {
 }
 
 /// The end of a server's process is known long before its session expires.
-async fn expire_with_process(server: ServerName, servers: Weak<Servers>) {
+async fn expire_with_process(server: ServerName, servers: Weak<Servers>, timelines: Arc<Timelines>) {
     halcyon_servers::process_ended(&server).await;
     if let Some(servers) = servers.upgrade() {
         tracing::info!(%server, "no process listens at the address of a region server");
-        servers.expire(&server);
+        expire(&servers, &timelines, &server, Noticed::ProcessEnded);
+    }
+}
+
+/// Declares a server dead, and notes who has seen it.
+fn expire(servers: &Servers, timelines: &Timelines, server: &ServerName, how: Noticed) {
+    let heard_ms = servers.last_reported_ms(server);
+    if servers.expire(server) {
+        timelines.noticed(server, how, heard_ms);
     }
 }
 
@@ -169,7 +178,11 @@ pub async fn follow_tables(leadership: Leadership, master: Weak<Master>) {
                 Err(error) => tracing::debug!(%error, "states of tables were not published"),
             }
         }
-        let noted = tokio::task::spawn_blocking(move || master.note_servers()).await;
+        let noted = tokio::task::spawn_blocking(move || {
+            master.look_at_transitions();
+            master.note_servers()
+        });
+        let noted = noted.await;
         if let Ok(Err(error)) = noted {
             tracing::warn!(%error, "it could not be noted which servers there are");
         }
