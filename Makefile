@@ -3,6 +3,7 @@
 # make test    everything that a change must pass: checks, unit tests, real clients, a few of HBase's own tests, kill -9
 # make build   only the server
 # make browser every page of the console in a headless Chromium, which is installed if there is none; SCREENSHOTS=directory
+# make browser-cluster    the console of a cluster: two masters and two region servers, one of each killed; SCREENSHOTS=directory
 # make book    the documentation as HTML below CARGO_TARGET_DIR; needs mdbook (cargo install mdbook)
 # make conformance    all 467 of HBase's own client tests; CONFORMANCE="options of testing/conformance/run.sh"
 # make shell-compare  250 commands of the shell on HBase 2.6.4 and on Halcyon, and their output compared (fetches HBase through Maven)
@@ -66,7 +67,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 CARGO_DEB := $(HOME)/.cache/halcyon/tools/bin/cargo-deb
 
-.PHONY: package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load keeper-test rolling-restart replace-master bench-cold-start mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-recovery bench bench-engine bench-cell bench-server bench-build histories
+.PHONY: package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load keeper-test rolling-restart replace-master bench-cold-start mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -91,6 +92,9 @@ unit:
 
 browser:
 	HALCYON_SCREENSHOTS="$(SCREENSHOTS)" testing/browser/run.sh
+
+browser-cluster: build
+	HALCYON="$(HALCYON)" HALCYON_SCREENSHOTS="$(SCREENSHOTS)" testing/browser/cluster.sh
 
 compat: build
 	HALCYON="$(HALCYON)" testing/compat/run.sh

@@ -97,7 +97,7 @@ impl Master {
         let cluster_id = bootstrap::root_dir(&env, root)?;
         master_store::take_over(&env, root, &cluster)?;
         timelines.load(&env, root);
-        recover_all(&cluster, settings.split_threads, &timelines)?;
+        let dead = recover_all(&cluster, settings.split_threads, &timelines)?;
         let meta_descriptor = meta_region::prepare(&env, root, &cluster)?;
         let meta_place =
             meta_region::open_first(&cluster, &meta_descriptor, cluster.coordination.meta_last().as_ref())?;
@@ -299,12 +299,16 @@ impl RegionServerStatus for Master {
 }
 
 /// Recovers what dead servers, and the master before this one, have left: at the same time, because most of it is waiting for HDFS.
-fn recover_all(cluster: &ClusterServices, threads: usize, timelines: &Arc<Timelines>) -> Result<()> {
+/// Returns the dead servers.
+fn recover_all(cluster: &ClusterServices, threads: usize, timelines: &Arc<Timelines>) -> Result<Vec<ServerName>> {
     let (dead, cluster, timelines) = (cluster.servers.recovering(), cluster.clone(), timelines.clone());
     for server in &dead {
         timelines.noticed(server, Noticed::FoundAtTakeover, None);
     }
-    parallel::for_each(threads, dead, move |server| wal_split::recover(&cluster, &server, threads, &timelines)).map(drop)
+    parallel::for_each(threads, dead, move |server| {
+        wal_split::recover(&cluster, &server, threads, &timelines)?;
+        Ok(server)
+    })
 }
 
 /// Makes a system table in the background, unless it is there or an earlier start has begun it.

@@ -9,8 +9,9 @@
 mod common;
 #[path = "browser/devtools.rs"]
 mod devtools;
+#[path = "browser/visit.rs"]
+mod visit;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -20,11 +21,9 @@ use devtools::Browser;
 use halcyon_cell::Cell;
 use halcyon_proto::pb;
 use halcyon_schema::RegionInfo;
-use serde_json::Value;
+use visit::{Visit, browser};
 
 const VIEWS: [&str; 5] = ["overview", "tables", "slow", "procedures", "settings"];
-const WIDTHS: [u32; 2] = [1440, 390];
-const SCHEMES: [&str; 2] = ["light", "dark"];
 const REGIONS: usize = 1000;
 /// A key that would be markup if it were not escaped.
 const HOSTILE_KEY: &str = "zz<img src=x onerror=alert(1)>";
@@ -33,78 +32,8 @@ const WARN_LIMITS: [(&str, &str); 2] =
     [("hbase.ipc.warn.response.time.scan", "0"), ("hbase.ipc.warn.response.size", "100000")];
 const SLOW_SCANS: usize = 20;
 
-/// Functions that the checks use, in the page.
-const IN_PAGE: &str = include_str!("browser/checks.js");
-
-/// A page of one server in one browser.
-struct Visit<'b> {
-    browser: &'b mut Browser,
-    base: String,
-    /// Part of the names of screenshots.
-    load: &'static str,
-    checks: usize,
-}
-
-impl Visit<'_> {
-    fn check(&mut self, what: &str, expression: &str) {
-        let found = self.browser.evaluate(expression);
-        assert_eq!(found, Value::Array(Vec::new()), "{what} on {}", self.base);
-        self.checks += 1;
-    }
-
-    /// Opens a view and checks what must hold everywhere.
-    fn view(&mut self, view: &str, width: u32, scheme: &str) {
-        self.browser.resize(width, 900);
-        self.browser.prefer(scheme);
-        self.browser.forget_events();
-        // another query: the page is loaded anew
-        let url = format!("{}/?{view}-{width}-{scheme}#{view}", self.base);
-        self.browser.call("Page.navigate", serde_json::json!({ "url": url }));
-        self.browser.wait_until(view, &format!("document.body?.dataset.loaded === '{view}'"));
-        self.browser.evaluate(IN_PAGE);
-        let place = format!("{view} at {width}, {scheme}, {}", self.load);
-        if view == "overview" {
-            self.browser.wait_until("two rounds of points", "checks.hasPoints()");
-            self.check(&format!("charts: {place}"), "checks.chartsNotDrawn()");
-        }
-        self.check(&format!("too wide: {place}"), "checks.tooWide()");
-        self.check(&format!("contrast: {place}"), "checks.tooFaint()");
-        self.check(&format!("unnamed controls: {place}"), "checks.unnamed()");
-        self.check(&format!("numbers: {place}"), &format!("checks.wrongNumbers('{view}')"));
-        let dark = self.browser.evaluate("checks.isDark()");
-        assert_eq!(dark, scheme == "dark", "{place}");
-        assert_eq!(self.browser.errors(), Vec::<String>::new(), "{place}");
-        self.checks += 2;
-        self.picture(&format!("{}-{view}-{width}-{scheme}", self.load), width);
-    }
-
-    fn picture(&mut self, name: &str, width: u32) {
-        let Some(dir) = std::env::var_os("HALCYON_SCREENSHOTS").filter(|dir| !dir.is_empty()) else { return };
-        let height = self.browser.evaluate("Math.min(6000, document.documentElement.scrollHeight)");
-        self.browser.resize(width, height.as_u64().unwrap() as u32);
-        std::thread::sleep(Duration::from_millis(400)); // charts and canvases follow
-        let dir = PathBuf::from(dir);
-        std::fs::create_dir_all(&dir).unwrap();
-        std::fs::write(dir.join(format!("{name}.png")), self.browser.screenshot()).unwrap();
-    }
-
-    fn all_views(&mut self) {
-        for width in WIDTHS {
-            for scheme in SCHEMES {
-                VIEWS.iter().for_each(|view| self.view(view, width, scheme));
-            }
-        }
-    }
-}
-
 fn visit<'b>(browser: &'b mut Browser, server: &Server, port: &str, load: &'static str) -> Visit<'b> {
-    Visit { browser, base: format!("http://{}", server.address(port)), load, checks: 0 }
-}
-
-fn browser(profile: &str) -> Browser {
-    let program =
-        std::env::var("HALCYON_CHROMIUM").expect("HALCYON_CHROMIUM names a browser: run make browser");
-    Browser::start(&program, &fresh_dir(profile))
+    Visit::new(browser, format!("http://{}", server.address(port)), load)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -114,7 +43,7 @@ async fn a_server_without_tables_says_what_will_appear() {
     let server = Server::start(&dir, &[]);
     let mut browser = browser("browser-empty-profile");
     let mut visit = visit(&mut browser, &server, "master-info", "empty");
-    visit.all_views();
+    visit.all_views(&VIEWS);
     visit.view("procedures", 1440, "light");
     let text = visit.browser.evaluate("document.querySelector('main').innerText");
     assert!(text.as_str().unwrap().contains("No procedure is under way."), "{text}");
@@ -197,7 +126,7 @@ async fn a_loaded_server_with_a_thousand_regions_looks_right() {
         let visits = move || {
             let mut browser = browser("browser-loaded-profile");
             let mut visit = visit(&mut browser, &server, "regionserver-info", "loaded");
-            visit.all_views();
+            visit.all_views(&VIEWS);
             use_the_page(&mut visit);
             look_at_lists(&mut visit);
             another_name_is_refused(&mut visit);

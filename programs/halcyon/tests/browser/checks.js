@@ -128,6 +128,46 @@
           else if (dataset.value !== "" && !points.includes(Number(dataset.value))) wrong.push(`${dataset.series}: ${dataset.value} is none of ${points}`);
         }
       }
+      if (view === "cluster") {
+        const answer = await ask("cluster");
+        const figure = (name) => [...document.querySelectorAll("#cluster-figures dt")].find((one) => one.textContent === name)?.nextSibling.textContent;
+        same("servers online", figure("Servers online"), `${answer.online_count}${answer.draining_count > 0 ? `, ${answer.draining_count} draining` : ""}`);
+        same("being recovered", figure("Being recovered"), String(answer.recovering_count));
+        same("in transition", figure("In transition"), String(answer.transitions_count));
+        same("fences", document.querySelectorAll("#fence-list tbody tr").length, answer.fences.length);
+        same("takeovers", document.querySelectorAll("#master-list tbody tr").length, answer.takeovers.length);
+        const { servers } = await ask("servers");
+        const rows = [...document.querySelectorAll("#server-list tbody tr")];
+        same("servers", rows.length, servers.length);
+        rows.forEach((row, at) => {
+          const [of, state, regions] = ["Server", "State", "Regions"].map((column) => row.querySelector(`[data-label="${column}"]`).textContent);
+          const { host, port, start_code: code, regions_count: wanted, state: is } = servers[at];
+          if (!of.includes(`${host}:${port}`) || !of.includes(`start code ${code}`)) wrong.push(`${of} is not ${host}:${port}`);
+          same(`regions of ${of}`, digits(regions), wanted);
+          same(`state of ${of}`, state, is === "recovering" ? "being recovered" : is);
+          if (servers[at].link && row.querySelector("a").href !== servers[at].link) wrong.push(`${of} leads to ${row.querySelector("a").href}`);
+        });
+        same("transitions", document.querySelectorAll("#transition-list tbody tr").length, Math.min(100, (await ask("transitions")).count));
+      }
+      if (view === "balance") {
+        const answer = await ask("balance");
+        same("bars", document.querySelectorAll("#balance-bars rect").length, answer.bars.length);
+        same("tables", document.querySelectorAll("#balance-tables tbody tr").length, answer.tables.length);
+        const areas = [...document.querySelectorAll("#balance-bars rect")].map((bar) => bar.getAttribute("width") * bar.getAttribute("height"));
+        const largest = areas.indexOf(Math.max(...areas));
+        if (answer.max > 0 && answer.bars[largest]?.regions_count !== answer.max) wrong.push(`the largest bar is ${largest}`);
+      }
+      if (view === "recoveries") {
+        const { recoveries } = await ask("recoveries");
+        const strips = [...document.querySelectorAll("#timelines li[data-number]")];
+        same("timelines", strips.map((strip) => strip.dataset.number).join(), recoveries.map((one) => one.number).join());
+        strips.forEach((strip, at) => {
+          const phases = [...strip.querySelectorAll("rect.phase")].map((rect) => rect.classList[1]).join();
+          same(`phases of ${recoveries[at].server}`, phases, recoveries[at].phases.map((phase) => phase.phase).join());
+          if (!strip.querySelector("svg").getAttribute("aria-label").includes(recoveries[at].server || "no master")) wrong.push(`the picture of ${recoveries[at].server} has another name`);
+        });
+        same("rows of times", document.querySelectorAll("#recovery-list tbody tr").length, recoveries.length);
+      }
       if (view === "tables") {
         const { tables } = await ask("tables");
         const rows = [...document.querySelectorAll("#table-list tbody tr")];
