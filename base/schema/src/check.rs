@@ -269,7 +269,6 @@ mod tests {
             (table(family()).with("coprocessor$1", "|no.such.Coprocessor|1|"), "no.such.Coprocessor"),
             (encoded("PREFIX_TREE"), "PREFIX_TREE"),
             (restricted("KeyPrefix"), SPLIT_RESTRICTION),
-            (table(family()).with("NORMALIZATION_ENABLED", "true"), "normalizer"),
             (table(family()).with("FLUSH_POLICY", "a.FlushAllLargeStoresPolicy"), "FLUSH_POLICY"),
             (table(family()).with(STORE_FILE_TRACKER, "FILE"), STORE_FILE_TRACKER),
             (table(family().with(STORE_FILE_TRACKER, "MIGRATION")), STORE_FILE_TRACKER),
@@ -289,7 +288,7 @@ mod tests {
         let harmless = [
             encoded("NONE"),
             restricted("NONE"),
-            table(family()).with("NORMALIZATION_ENABLED", "false"),
+            table(family()).with("NORMALIZATION_ENABLED", "true"),
             table(family()).with("FLUSH_POLICY", FLUSH_ALL_POLICY),
             table(family()).with(DATA_TIERING, "NONE"),
             table(family()).with(STORE_FILE_TRACKER, "default"),

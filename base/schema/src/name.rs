@@ -28,6 +28,9 @@ impl TableName {
     /// `hbase:namespace`, a real table up to HBase 2.x.
     pub const NAMESPACE: TableName =
         TableName { full: Bytes::from_static(b"hbase:namespace"), namespace_len: Some(5) };
+    /// `hbase:rsgroup`, which is there with region server groups.
+    pub const GROUPS: TableName =
+        TableName { full: Bytes::from_static(b"hbase:rsgroup"), namespace_len: Some(5) };
     /// `master:store`, which HBase's master keeps for itself outside the tables' directory.
     pub const MASTER_STORE: TableName =
         TableName { full: Bytes::from_static(b"master:store"), namespace_len: Some(6) };

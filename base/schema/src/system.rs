@@ -28,6 +28,17 @@ impl TableDescriptor {
             )
     }
 
+    /// The descriptor of `hbase:rsgroup` (`RSGroupInfoManagerImpl.RSGROUP_TABLE_DESC`). By its coprocessor HBase writes several
+    /// rows at once.
+    pub fn groups() -> TableDescriptor {
+        TableDescriptor::new(TableName::GROUPS)
+            .with("IS_META", "false")
+            .with("SPLIT_POLICY", "org.apache.hadoop.hbase.regionserver.DisabledRegionSplitPolicy")
+            .with("coprocessor$1", "|org.apache.hadoop.hbase.coprocessor.MultiRowMutationEndpoint|536870911|")
+            .with(STORE_FILE_TRACKER, "DEFAULT")
+            .with_family(family("m"))
+    }
+
     /// The descriptor of `master:store`, the region that HBase's master keeps for itself (`MasterRegionFactory`).
     pub fn master_store() -> TableDescriptor {
         TableDescriptor::new(TableName::MASTER_STORE)

@@ -8,7 +8,6 @@ use crate::{FamilyDescriptor, STORE_FILE_TRACKER, TableDescriptor};
 pub(crate) const SPLIT_RESTRICTION: &str = "hbase.regionserver.region.split_restriction.type";
 const FLUSH_POLICIES: [&str; 2] = ["FLUSH_POLICY", "hbase.regionserver.flush.policy"];
 pub(crate) const FLUSH_ALL_POLICY: &str = "org.apache.hadoop.hbase.regionserver.FlushAllStoresPolicy";
-const NORMALIZATION: &str = "NORMALIZATION_ENABLED";
 pub(crate) const INDEX_BLOCK_ENCODING: &str = "INDEX_BLOCK_ENCODING";
 pub(crate) const ENCRYPTION: &str = "ENCRYPTION";
 const DEFAULT_TRACKER: &str = "org.apache.hadoop.hbase.regionserver.storefiletracker.DefaultStoreFileTracker";
@@ -51,8 +50,6 @@ impl TableDescriptor {
         let restrictions = self.values_of(SPLIT_RESTRICTION).filter(|kind| !is_none(kind));
         let effect = "a region may be split at any row; use KeyPrefixRegionSplitPolicy";
         found.extend(restrictions.map(|kind| of_table(SPLIT_RESTRICTION, kind, effect, false)));
-        let normalized = self.values_of(NORMALIZATION).filter(|on| on.eq_ignore_ascii_case("true"));
-        found.extend(normalized.map(|on| of_table(NORMALIZATION, on, "there is no normalizer", true)));
         let trackers = self.values_of(STORE_FILE_TRACKER).filter(|name| !is_default_tracker(name));
         found.extend(trackers.map(|name| of_table(STORE_FILE_TRACKER, name, TRACKER_EFFECT, false)));
         found.extend(self.families().iter().flat_map(of_family));

@@ -170,6 +170,15 @@ impl ZnodePaths {
     pub fn table(&self, name: &str) -> String {
         self.below(&format!("table/{name}"))
     }
+
+    /// Its children are the region server groups, for HBase's master.
+    pub fn groups(&self) -> String {
+        self.below("rsgroup")
+    }
+
+    pub fn group(&self, name: &str) -> String {
+        self.below(&format!("rsgroup/{name}"))
+    }
 }
 
 /// Where procedures are that a master coordinates by two barriers (`ZKProcedureUtil`).

@@ -1,6 +1,7 @@
 //! What a master has to do with the coordination service.
 
 use halcyon_cell::Result;
+use halcyon_proto::pb;
 use halcyon_schema::ServerName;
 
 /// Znodes of a cluster that its active master writes and reads. The methods block for as long as the service needs.
@@ -16,4 +17,10 @@ pub trait MasterCoordination: Send + Sync {
 
     /// Lets a server get no more regions, or get some again (HBase: `draining`). An error if another master is active.
     fn set_draining(&self, server: &ServerName, is_draining: bool) -> Result<()>;
+
+    /// Shows all region server groups to HBase's master, which may take the cluster over (HBase: `rsgroup`). An error if another
+    /// master is active. Where nothing but this process reads znodes there are none.
+    fn publish_groups(&self, _groups: &[pb::RsGroupInfo]) -> Result<()> {
+        Ok(())
+    }
 }

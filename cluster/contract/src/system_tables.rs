@@ -1,4 +1,4 @@
-//! Rows of `hbase:meta` and `hbase:namespace`.
+//! Rows of `hbase:meta`, `hbase:namespace` and `hbase:rsgroup`.
 
 use halcyon_cell::{Cell, Result};
 use halcyon_schema::{RegionInfo, ServerName};
@@ -19,6 +19,9 @@ pub trait SystemTables: Send + Sync {
 
     /// As `meta_put`, for another open region.
     fn put_rows(&self, at: &ServerName, region: &RegionInfo, cells: Vec<Cell>) -> Result<()>;
+
+    /// As `meta_put_together`, for another open region whose table has HBase's `MultiRowMutationEndpoint`.
+    fn put_rows_together(&self, at: &ServerName, region: &RegionInfo, cells: Vec<Cell>) -> Result<()>;
 
     /// All rows of an open region. Each row has the newest version of each cell.
     fn scan_rows(&self, at: &ServerName, region: &RegionInfo) -> Result<Vec<Vec<Cell>>>;

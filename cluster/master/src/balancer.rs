@@ -62,6 +62,18 @@ pub(crate) struct Decision {
 }
 
 impl Decision {
+    /// What was decided for another group of servers.
+    fn add(&mut self, other: Decision) {
+        self.moves.extend(other.moves);
+        self.steps += other.steps;
+        for (cost, other) in self.costs_before.iter_mut().zip(other.costs_before) {
+            *cost += other;
+        }
+        for (cost, other) in self.costs_after.iter_mut().zip(other.costs_after) {
+            *cost += other;
+        }
+    }
+
     pub(crate) fn total(costs: &[f64; COSTS.len()]) -> f64 {
         COSTS.iter().zip(costs).map(|((_, weight), cost)| weight * cost).sum()
     }
@@ -208,8 +220,13 @@ pub(crate) type Counters = HashMap<String, (u64, u64)>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rejection(pub(crate) String);
 
-/// Looks at the cluster. `before` are the counters of the last look, and become those of this one.
-pub(crate) fn decide(core: &MasterState, before: &mut Counters) -> Result<Decision, Rejection> {
+/// Looks at the cluster, at each group of servers for itself. `before` are the counters of the last look, and become those of
+/// this one. `only`: plans for one group alone.
+pub(crate) fn decide(
+    core: &MasterState,
+    before: &mut Counters,
+    only: Option<&str>,
+) -> Result<Decision, Rejection> {
     let servers = &core.cluster.servers;
     let (mut online, draining) = (servers.online(), servers.draining());
     online.retain(|server| !draining.contains(server));
@@ -221,12 +238,19 @@ pub(crate) fn decide(core: &MasterState, before: &mut Counters) -> Result<Decisi
         return Err(Rejection(format!("{} servers may get regions", online.len())));
     }
     let reports = region_loads(servers.reports());
-    let mut spread: BTreeMap<ServerName, Vec<Load>> =
-        online.into_iter().map(|server| (server, Vec::new())).collect();
+    // The servers of each group; without groups one of all.
+    let mut spreads: BTreeMap<String, BTreeMap<ServerName, Vec<Load>>> = BTreeMap::new();
+    for server in online {
+        let group = core.group_of_server(&server);
+        spreads.entry(group).or_default().insert(server, Vec::new());
+    }
     let (mut counters, mut regions_count) = (Counters::new(), 0);
     let tables = core.tables.read();
     let enabled = tables.by_name.values().filter(|table| table.state == TableState::Enabled);
     for (table, entry) in enabled.enumerate() {
+        // A region that is at a server of another group is moved before (`groups/moves.rs`).
+        let group = core.group_of_table(entry.descriptor.name());
+        let Some(spread) = spreads.get_mut(&group) else { continue };
         for (region, known) in &entry.regions {
             let server = known.server.as_ref().filter(|_| known.state == RegionState::Open);
             let Some(loads) = server.and_then(|server| spread.get_mut(server)) else { continue };
@@ -248,7 +272,13 @@ pub(crate) fn decide(core: &MasterState, before: &mut Counters) -> Result<Decisi
     let tables_count = tables.by_name.len();
     drop(tables);
     *before = counters;
-    Ok(plan(spread, tables_count, MOVES_MIN.max(regions_count / MOVES_SHARE)))
+    let mut decision = Decision::default();
+    let wanted = |group: &String| only.is_none_or(|only| only == group);
+    for (_, spread) in spreads.into_iter().filter(|(group, spread)| wanted(group) && spread.len() > 1) {
+        let moves_max = MOVES_MIN.max(regions_count / MOVES_SHARE).saturating_sub(decision.moves.len());
+        decision.add(plan(spread, tables_count, moves_max));
+    }
+    Ok(decision)
 }
 
 /// Reads, writes and bytes in the memstore of each region, by its encoded name.

@@ -11,6 +11,7 @@ use tracing::info;
 
 use crate::Master;
 use crate::balancer::{self, Counters, Decision, Rejection};
+use crate::groups;
 use crate::placement::Place;
 use crate::procedure::{RegionAction, Submission, TransitRegion};
 use crate::state::MasterState;
@@ -77,7 +78,10 @@ impl Master {
         }
         let balancing = &self.core.balancing;
         let mut counters = balancing.counters.lock();
-        let decided = balancer::decide(&self.core, &mut counters);
+        if !dry_run {
+            groups::move_misplaced(self, |_, _| true);
+        }
+        let decided = balancer::decide(&self.core, &mut counters, None);
         let decision = match decided {
             Ok(decision) => decision,
             Err(rejection) => {
@@ -90,16 +94,45 @@ impl Master {
         if dry_run {
             return (true, calculated, 0);
         }
+        self.carry_out(decision);
+        (true, calculated, calculated)
+    }
+
+    /// As [`Master::balance`] for one group of servers, whether the balancer is on or not. Moves calculated, moves begun.
+    pub(crate) fn balance_group(&self, group: &str, dry_run: bool) -> (usize, usize) {
+        let mut counters = self.core.balancing.counters.lock();
+        let misplaced = match dry_run {
+            true => 0,
+            false => {
+                groups::move_misplaced(self, |region, _| self.core.group_of_table(region.table()) == group)
+                    .len()
+            }
+        };
+        match balancer::decide(&self.core, &mut counters, Some(group)) {
+            Ok(decision) => {
+                let calculated = decision.moves.len() + misplaced;
+                if !dry_run {
+                    self.carry_out(decision);
+                }
+                (calculated, if dry_run { 0 } else { calculated })
+            }
+            Err(rejection) => {
+                Balancing::keep(&self.core.balancing.rejections, rejection);
+                (misplaced, misplaced)
+            }
+        }
+    }
+
+    fn carry_out(&self, decision: Decision) {
         for one in &decision.moves {
             info!(region = %one.region, from = %one.from, to = %one.to, "the balancer moves a region");
             let transit = TransitRegion::to(one.region.clone(), one.to.clone());
             drop(self.engine.submit(Box::new(transit), Submission::default()));
         }
-        if calculated > 0 {
+        if !decision.moves.is_empty() {
             self.core.balancer_runs.decided(self.core.now_ms(), &decision);
-            Balancing::keep(&balancing.decisions, decision);
+            Balancing::keep(&self.core.balancing.decisions, decision);
         }
-        (true, calculated, calculated)
     }
 
     /// Lets servers get no more regions; with `offload` their regions move to others. Does not wait for the moves.

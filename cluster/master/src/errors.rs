@@ -51,6 +51,13 @@ pub(crate) fn constraint(message: String) -> RpcError {
     error
 }
 
+/// HBase's plain exception, of which a client cannot tell more (`HBaseIOException`).
+pub(crate) fn hbase_io(message: String) -> RpcError {
+    let mut error = RpcError::do_not_retry(message);
+    error.class = Cow::Borrowed("org.apache.hadoop.hbase.HBaseIOException");
+    error
+}
+
 /// A snapshot's time to live is over (`SnapshotTTLExpiredException`).
 pub(crate) fn snapshot_expired(name: &str) -> RpcError {
     let mut error = RpcError::do_not_retry(format!("TTL for snapshot '{name}' has already expired."));

@@ -16,6 +16,8 @@
 //! pages  ─> timeline.rs      when what of each recovery happened
 //!           in_transition.rs, spread.rs, balancer_runs.rs   what else people look at
 //! chores ─> balancer.rs, balancing.rs   which regions should move
+//!           normalizer/      which regions should be split or merged
+//!           groups/          which servers a table may be on; region server groups
 //! start, stop ─> master_store.rs   what HBase's master would have to know to take the directory over;
 //!                  links.rs          files that tables of HBase's share become their own
 //! ```
@@ -39,6 +41,7 @@ mod bootstrap;
 mod cleaner;
 mod descriptors;
 mod errors;
+mod groups;
 mod hbck;
 mod in_transition;
 mod janitor;
@@ -49,6 +52,7 @@ mod meta;
 mod meta_region;
 mod names;
 mod namespaces;
+mod normalizer;
 mod parallel;
 mod placement;
 mod procedure;
@@ -66,8 +70,10 @@ mod wal_split;
 pub use balancer_runs::BalancerRun;
 pub use bootstrap::root_dir as prepare_root_dir;
 pub use descriptors::read_all as table_descriptors;
+pub use groups::GroupSettings;
 pub use in_transition::{RegionInTransition, STUCK_MS};
 pub use master::{Master, ProcedureSummary};
+pub use normalizer::NormalizerSettings;
 pub use procedure::ProcedureTimes;
 pub use service::{HbckService, MasterService};
 pub use settings::{MasterSettings, StopRequest};

@@ -13,7 +13,9 @@ use tracing::{info, warn};
 use crate::balancer_runs::BalancerRuns;
 use crate::balancing::Balancing;
 use crate::cleaner::Cleaner;
+use crate::groups::GroupState;
 use crate::in_transition::Transitions;
+use crate::normalizer::Normalizer;
 use crate::placement::{Place, soon};
 use crate::procedure::{
     CreateTable, Engine, ProcedureTimes, ProcedureView, RegionAction, Resource, ServerCrash, SplitRegion,
@@ -24,7 +26,8 @@ use crate::state::{MasterState, RegionState, TableEntry, TableState, Tables};
 use crate::switches::{Switch, Switches};
 use crate::timeline::{Noticed, Timelines};
 use crate::{
-    MasterSettings, bootstrap, descriptors, master_store, meta, meta_region, namespaces, parallel, regions,
+    MasterSettings, bootstrap, descriptors, groups, master_store, meta, meta_region, namespaces, parallel,
+    regions,
     service, wal_split,
 };
 
@@ -41,6 +44,7 @@ pub struct Master {
     pub(crate) core: Arc<MasterState>,
     pub(crate) engine: Arc<Engine>,
     pub(crate) cleaner: Cleaner,
+    pub(crate) normalizer: Normalizer,
     /// As the master's region has them.
     switches_saved: Mutex<Switches>,
     /// The server of `hbase:meta` and the live ones, as the master's region has them.
@@ -129,12 +133,16 @@ impl Master {
             balancer_runs: BalancerRuns::default(),
             timelines,
             transitions: Transitions::default(),
+            groups: GroupState::default(),
             this: this.clone(),
             env,
             settings,
             cluster,
         });
         namespaces::load(&core)?;
+        if core.has_groups() {
+            groups::load(&core)?;
+        }
         let switches_at_start = core.switches.lock().clone();
         let engine = Arc::new(Engine::load(core.clone())?);
         note_orphans(&core, &dead);
@@ -148,8 +156,12 @@ impl Master {
             drop(engine.submit(Box::new(again), Submission::default()));
         }
         let cleaner = Cleaner::start(core.clone(), engine.clone())?;
+        let normalizer = Normalizer::start(core.clone(), engine.clone())?;
         let (switches_saved, servers_noted) = (Mutex::new(switches_at_start), Mutex::new(None));
-        Ok(Arc::new(Master { core, engine, cleaner, switches_saved, servers_noted }))
+        let master = Arc::new(Master { core, engine, cleaner, normalizer, switches_saved, servers_noted });
+        // Tables of the system, say, which are opened before the groups are known.
+        groups::move_misplaced(&master, |_, _| true);
+        Ok(master)
     }
 
     /// Lets no procedure begin another step. Does not wait for those under way.
@@ -189,6 +201,7 @@ impl Master {
     pub fn stop(&self) {
         self.core.stopped.store(true, Ordering::SeqCst);
         self.cleaner.stop();
+        self.normalizer.stop();
         self.engine.stop();
         let (mut saved, switches) = (self.switches_saved.lock(), self.core.switches.lock().clone());
         if *saved != switches {

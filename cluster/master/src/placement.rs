@@ -3,7 +3,7 @@
 //! A region has edits that are not in its files until the server that had it has closed it, or until that server's WALs are
 //! split. So a region whose last server is dead is opened nowhere before the server's recovery is over.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use halcyon_contract::{RegionServerApi, Standing};
 use halcyon_env::Clock;
 use halcyon_schema::{RegionInfo, ServerName};
 
+use crate::groups::Scope;
 use crate::state::{MasterState, RegionEntry, RegionState, Tables};
 
 /// Where a region is by what the master knows.
@@ -105,17 +106,17 @@ pub(crate) fn recovering(region: &RegionInfo, server: &ServerName) -> Error {
 
 /// Chooses servers for regions. What it has chosen counts for the next choice.
 pub(crate) struct Chooser {
-    /// Servers that may get regions, with the number of regions that they have.
+    /// Servers that are alive, with the number of regions that they have.
     counts: HashMap<ServerName, usize>,
+    draining: HashSet<ServerName>,
+    /// A server that gets no regions, unless it is the only one that may.
+    avoided: Option<ServerName>,
 }
 
 impl Chooser {
-    /// `Busy` if there is no server. Servers that are drained get regions only if there are no others.
+    /// `Busy` if there is no server.
     pub(crate) fn new(core: &MasterState) -> Result<Chooser> {
-        let (mut online, draining) = (core.cluster.servers.online(), core.cluster.servers.draining());
-        if online.iter().any(|server| !draining.contains(server)) {
-            online.retain(|server| !draining.contains(server));
-        }
+        let online = core.cluster.servers.online();
         if online.is_empty() {
             return Err(Error::new(ErrorKind::Busy, "there is no region server to open regions on"));
         }
@@ -123,29 +124,54 @@ impl Chooser {
         if counts.len() > 1 {
             count(&core.tables.read(), &mut counts);
         }
-        Ok(Chooser { counts })
+        let draining = core.cluster.servers.draining().into_iter().collect();
+        Ok(Chooser { counts, draining, avoided: None })
     }
 
-    /// Leaves a server out, unless it is the only one.
-    pub(crate) fn without(mut self, server: &ServerName) -> Chooser {
-        if self.counts.len() > 1 {
-            self.counts.remove(server);
-        }
-        self
+    /// Leaves a server out, unless it is the only one that may get a region.
+    pub(crate) fn without(self, server: &ServerName) -> Chooser {
+        Chooser { avoided: Some(server.clone()), ..self }
     }
 
     /// The server that is wanted, if it may get regions; else the one at the address where the region was last, which may have
-    /// blocks of it in its cache; else the one with the fewest regions.
-    pub(crate) fn choose(&mut self, wanted: Option<&ServerName>, last: Option<&ServerName>) -> ServerName {
-        let wanted = wanted.filter(|server| self.counts.contains_key(*server)).cloned();
-        let chosen = wanted.or_else(|| self.same_address(last?)).unwrap_or_else(|| self.emptiest(None));
-        self.count(chosen)
+    /// blocks of it in its cache; else the one with the fewest regions. `Busy` if none may have the region: it waits.
+    pub(crate) fn choose(
+        &mut self,
+        scope: &Scope,
+        wanted: Option<&ServerName>,
+        last: Option<&ServerName>,
+    ) -> Result<ServerName> {
+        let candidates = self.candidates(scope)?;
+        let is_wanted = |server: &&ServerName| wanted == Some(*server);
+        let is_address =
+            |server: &&ServerName| last.is_some_and(|it| it.host == server.host && it.port == server.port);
+        let found =
+            candidates.iter().find(|it| is_wanted(it)).or(candidates.iter().find(|it| is_address(it)));
+        let chosen = found.copied().unwrap_or_else(|| self.emptiest(&candidates, None)).clone();
+        Ok(self.count(chosen))
     }
 
     /// Another server than the one that could not open the region, unless there is no other.
-    pub(crate) fn choose_after_failure(&mut self, failed: Option<&ServerName>) -> ServerName {
-        let chosen = self.emptiest(failed);
-        self.count(chosen)
+    pub(crate) fn choose_after_failure(
+        &mut self,
+        scope: &Scope,
+        failed: Option<&ServerName>,
+    ) -> Result<ServerName> {
+        let candidates = self.candidates(scope)?;
+        let chosen = self.emptiest(&candidates, failed).clone();
+        Ok(self.count(chosen))
+    }
+
+    /// Servers that may get a region. Those that are drained only if there are no others.
+    fn candidates(&self, scope: &Scope) -> Result<Vec<&ServerName>> {
+        let all = scope.pick(self.counts.keys());
+        let undrained: Vec<_> = all.iter().copied().filter(|it| !self.draining.contains(*it)).collect();
+        let mut found = if undrained.is_empty() { all } else { undrained };
+        if found.len() > 1 {
+            found.retain(|server| self.avoided.as_ref() != Some(*server));
+        }
+        let none = || format!("no server of RSGroup {} is alive: its regions wait for one", scope.group());
+        if found.is_empty() { Err(Error::new(ErrorKind::Busy, none())) } else { Ok(found) }
     }
 
     fn count(&mut self, chosen: ServerName) -> ServerName {
@@ -153,17 +179,9 @@ impl Chooser {
         chosen
     }
 
-    fn same_address(&self, last: &ServerName) -> Option<ServerName> {
-        let mut known = self.counts.keys();
-        known.find(|server| server.host == last.host && server.port == last.port).cloned()
-    }
-
-    fn emptiest(&self, avoided: Option<&ServerName>) -> ServerName {
-        let fewest = self
-            .counts
-            .iter()
-            .min_by_key(|(server, count)| (avoided == Some(*server), **count, (*server).clone()));
-        fewest.expect("there is a server").0.clone()
+    fn emptiest<'a>(&self, candidates: &[&'a ServerName], avoided: Option<&ServerName>) -> &'a ServerName {
+        let order = |server: &&'a ServerName| (avoided == Some(*server), self.counts[*server], *server);
+        candidates.iter().copied().min_by_key(order).expect("there is a candidate")
     }
 }
 
@@ -184,13 +202,17 @@ mod tests {
 
     fn chooser(counts: &[(&str, usize)]) -> Chooser {
         let counts = counts.iter().map(|(host, count)| (ServerName::new(*host, 16020, 1), *count));
-        Chooser { counts: counts.collect() }
+        Chooser { counts: counts.collect(), draining: HashSet::new(), avoided: None }
+    }
+
+    fn chosen(chooser: &mut Chooser, wanted: Option<&ServerName>, last: Option<&ServerName>) -> String {
+        chooser.choose(&Scope::everywhere(), wanted, last).unwrap().host
     }
 
     #[test]
     fn regions_go_where_few_are() {
         let mut chooser = chooser(&[("a", 3), ("b", 1), ("c", 2)]);
-        let chosen: Vec<_> = (0..6).map(|_| chooser.choose(None, None).host).collect();
+        let chosen: Vec<_> = (0..6).map(|_| chosen(&mut chooser, None, None)).collect();
         assert_eq!(chosen, ["b", "b", "c", "a", "b", "c"]);
     }
 
@@ -198,19 +220,32 @@ mod tests {
     fn a_region_returns_to_the_address_where_it_was() {
         let mut chooser = chooser(&[("a", 9), ("b", 1)]);
         let (before, other) = (ServerName::new("a", 16020, 0), ServerName::new("a", 16021, 0));
-        assert_eq!(chooser.choose(None, Some(&before)).host, "a");
-        assert_eq!(chooser.choose(None, Some(&other)).host, "b");
+        assert_eq!(chosen(&mut chooser, None, Some(&before)), "a");
+        assert_eq!(chosen(&mut chooser, None, Some(&other)), "b");
         let (wanted, gone) = (ServerName::new("b", 16020, 1), ServerName::new("b", 16020, 7));
-        assert_eq!(chooser.choose(Some(&wanted), Some(&before)).host, "b");
-        assert_eq!(chooser.choose(Some(&gone), Some(&before)).host, "a");
+        assert_eq!(chosen(&mut chooser, Some(&wanted), Some(&before)), "b");
+        assert_eq!(chosen(&mut chooser, Some(&gone), Some(&before)), "a");
     }
 
     #[test]
     fn the_only_server_is_not_left_out() {
         let a = ServerName::new("a", 16020, 1);
-        assert_eq!(chooser(&[("a", 1), ("b", 9)]).choose_after_failure(Some(&a)).host, "b");
-        assert_eq!(chooser(&[("a", 1)]).choose_after_failure(Some(&a)).host, "a");
-        assert_eq!(chooser(&[("a", 1), ("b", 9)]).without(&a).choose(None, None).host, "b");
-        assert_eq!(chooser(&[("a", 1)]).without(&a).choose(None, None).host, "a");
+        let after_failure = |counts: &[(&str, usize)]| {
+            chooser(counts).choose_after_failure(&Scope::everywhere(), Some(&a)).unwrap().host
+        };
+        assert_eq!(after_failure(&[("a", 1), ("b", 9)]), "b");
+        assert_eq!(after_failure(&[("a", 1)]), "a");
+        assert_eq!(chosen(&mut chooser(&[("a", 1), ("b", 9)]).without(&a), None, None), "b");
+        assert_eq!(chosen(&mut chooser(&[("a", 1)]).without(&a), None, None), "a");
+    }
+
+    #[test]
+    fn drained_servers_get_regions_if_there_are_no_others() {
+        let (a, b) = (ServerName::new("a", 16020, 1), ServerName::new("b", 16020, 1));
+        let mut one = chooser(&[("a", 1), ("b", 9)]);
+        one.draining.insert(a.clone());
+        assert_eq!(chosen(&mut one, Some(&a), Some(&a)), "b");
+        one.draining.insert(b);
+        assert_eq!(chosen(&mut one, None, None), "a");
     }
 }

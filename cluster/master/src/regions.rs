@@ -1,5 +1,6 @@
 //! Opening and closing many regions, with what meta and memory say about it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -8,6 +9,7 @@ use halcyon_contract::{CloseRegionRequest, FlushRegionRequest, OpenRegionRequest
 use halcyon_schema::{RegionInfo, ServerName, TableDescriptor, TableName};
 use tracing::{info, warn};
 
+use crate::groups::Scope;
 use crate::placement::{Chooser, Place, recovering};
 use crate::state::{MasterState, RegionEntry, RegionState, TableState};
 use crate::{meta, parallel};
@@ -195,6 +197,7 @@ fn plan(
     attempts: &mut Attempts,
 ) -> Result<Vec<Order>> {
     let mut chooser = None;
+    let mut scopes: HashMap<TableName, Scope> = HashMap::new();
     let mut orders = Vec::with_capacity(regions.len());
     for (region, table) in regions {
         let last = match core.place_of(&region) {
@@ -219,11 +222,15 @@ fn plan(
                 })
             }
         };
+        let scope = scopes.entry(region.table().clone()).or_insert_with(|| core.scope_of(region.table()));
         let server = match has_failed(core, &region) {
-            true => chooser.choose_after_failure(last.as_ref()),
-            false => chooser.choose(wanted.to, last.as_ref()),
+            true => chooser.choose_after_failure(scope, last.as_ref()),
+            false => chooser.choose(scope, wanted.to, last.as_ref()),
         };
-        orders.push(Order { region, table, server });
+        match server {
+            Ok(server) => orders.push(Order { region, table, server }),
+            Err(error) => attempts.temporary.push((region, error)),
+        }
     }
     Ok(orders)
 }

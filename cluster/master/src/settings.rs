@@ -2,6 +2,9 @@ use std::time::Duration;
 
 use halcyon_schema::ServerName;
 
+use crate::groups::GroupSettings;
+use crate::normalizer::NormalizerSettings;
+
 /// What a master is told when it starts. Plain data.
 #[derive(Clone, Debug)]
 pub struct MasterSettings {
@@ -44,6 +47,8 @@ pub struct MasterSettings {
     pub slow_log_table: bool,
     /// How long a log stays in `oldWALs` (`hbase.master.logcleaner.ttl`). 10 minutes.
     pub old_wals_keep: Duration,
+    pub normalizer: NormalizerSettings,
+    pub groups: GroupSettings,
 }
 
 impl MasterSettings {
@@ -68,6 +73,8 @@ impl MasterSettings {
             sanity_checks: true,
             slow_log_table: false,
             old_wals_keep: Duration::from_secs(10 * 60),
+            normalizer: NormalizerSettings::default(),
+            groups: GroupSettings::default(),
         }
     }
 }

@@ -16,6 +16,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::balancer_runs::BalancerRuns;
 use crate::balancing::Balancing;
+use crate::groups::GroupState;
 use crate::hbck::HbckReport;
 use crate::in_transition::Transitions;
 use crate::namespaces::Namespaces;
@@ -64,6 +65,7 @@ pub(crate) struct MasterState {
     pub(crate) balancer_runs: BalancerRuns,
     pub(crate) timelines: Arc<Timelines>,
     pub(crate) transitions: Transitions,
+    pub(crate) groups: GroupState,
     /// For threads of their own.
     pub(crate) this: Weak<MasterState>,
 }

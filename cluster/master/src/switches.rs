@@ -10,7 +10,6 @@ use halcyon_schema::layout;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Switch {
     Balancer,
-    /// Kept for HBase's master, which may take the directory over: there is no normalizer here.
     Normalizer,
     CatalogJanitor,
     CleanerChore,

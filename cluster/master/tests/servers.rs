@@ -2,6 +2,8 @@
 #![allow(clippy::disallowed_methods)] // threads and clocks of the tests themselves
 
 mod common;
+#[path = "servers/groups.rs"]
+mod groups;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -17,7 +19,7 @@ use halcyon_contract::{
 };
 use halcyon_env::Env;
 use halcyon_env::sim::SimFileSystem;
-use halcyon_master::{Master, MasterService, Recovery, RecoveryKind, Timelines};
+use halcyon_master::{Master, MasterService, MasterSettings, Recovery, RecoveryKind, Timelines};
 use halcyon_proto::pb;
 use halcyon_schema::{RegionInfo, ServerName, layout};
 use halcyon_testkit::for_each_seed;
@@ -275,6 +277,10 @@ impl SystemTables for View {
         self.0.disk.put_rows(region.encoded_name(), cells)
     }
 
+    fn put_rows_together(&self, _: &ServerName, region: &RegionInfo, cells: Vec<Cell>) -> Result<()> {
+        self.0.disk.put_rows(region.encoded_name(), cells)
+    }
+
     fn scan_rows(&self, _: &ServerName, region: &RegionInfo) -> Result<Vec<Vec<Cell>>> {
         self.0.disk.scan_rows(region.encoded_name())
     }
@@ -294,6 +300,10 @@ impl Many {
 
     /// A master that takes the cluster over.
     fn over(servers: Arc<Servers>) -> Many {
+        Many::over_with(servers, settings())
+    }
+
+    fn over_with(servers: Arc<Servers>, settings: MasterSettings) -> Many {
         let view = Arc::new(View(servers.clone()));
         let services = ClusterServices {
             servers: view.clone(),
@@ -302,9 +312,9 @@ impl Many {
             ..services(&servers.disk)
         };
         let timelines = Arc::new(Timelines::new(servers.env.clock.clone()));
-        timelines.takeover_began(&settings().server_name, 1, None);
+        timelines.takeover_began(&settings.server_name, 1, None);
         let (env, noting) = (servers.env.clone(), timelines.clone());
-        let master = Master::start_noting(env, Path::new(ROOT), settings(), services, noting).unwrap();
+        let master = Master::start_noting(env, Path::new(ROOT), settings, services, noting).unwrap();
         timelines.takeover_ended();
         let service = MasterService::new(master.clone()).unwrap();
         Many { servers, master, service, timelines }

@@ -78,6 +78,7 @@ fn the_table_for_slow_calls_is_made_when_asked_for_and_only_once() {
             assert!(begin.elapsed().as_secs() < 30, "no table hbase:slowlog");
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
+        c.quiet();
         c.check();
         assert_eq!(c.regions("hbase:slowlog").len(), 1);
         let made = region.get_or_insert_with(|| c.regions("hbase:slowlog")[0].clone());
@@ -433,23 +434,12 @@ fn switches_stay_as_they_were_put() {
     assert!(!c.call::<pb::IsSplitOrMergeEnabledResponse>("IsSplitOrMergeEnabled", &asked).unwrap().enabled);
     let balance: pb::BalanceResponse = c.call("Balance", &pb::BalanceRequest::default()).unwrap();
     assert!(!balance.balancer_ran);
-    let asked = pb::IsNormalizerEnabledRequest {};
-    assert!(!c.call::<pb::IsNormalizerEnabledResponse>("IsNormalizerEnabled", &asked).unwrap().enabled);
 }
 
-/// What is not there says so: it is off, did not run, and cannot be turned on.
+/// What is not there says so: it is off, and cannot be turned on.
 #[test]
-fn there_is_no_normalizer_and_no_throttle() {
+fn there_is_no_throttle() {
     let (_sim, c) = Cluster::simulated();
-    let ran: pb::NormalizeResponse = c.call("Normalize", &pb::NormalizeRequest::default()).unwrap();
-    assert!(!ran.normalizer_ran);
-    let set = |on| {
-        let request = pb::SetNormalizerRunningRequest { on };
-        c.call::<pb::SetNormalizerRunningResponse>("SetNormalizerRunning", &request)
-    };
-    assert!(!set(false).unwrap().prev_normalizer_value());
-    let error = set(true).unwrap_err();
-    assert!(error.do_not_retry && error.message.contains("normalizer"), "{error}");
     for on in [true, false] {
         let request = pb::SwitchRpcThrottleRequest { rpc_throttle_enabled: on };
         let before: pb::SwitchRpcThrottleResponse = c.call("SwitchRpcThrottle", &request).unwrap();
@@ -621,8 +611,8 @@ fn sanity_checks_and_the_time_for_snapshots_are_settings() {
     let c = Cluster::start_with(with_real_clock(sim.env()), Path::new("/hbase"), 1, settings).unwrap();
     let unwise = |size: &str| create(&table("t", &["f"]).with("MEMSTORE_FLUSHSIZE", size), &[]);
     c.run("CreateTable", &unwise("1024")).unwrap();
-    let unsupported = modify(&table("t", &["f"]).with("NORMALIZATION_ENABLED", "true"));
-    assert!(c.run("ModifyTable", &unsupported).unwrap_err().message.contains("normalizer"));
+    let unsupported = modify(&table("t", &["f"]).with("hbase.store.file-tracker.impl", "FILE"));
+    assert!(c.run("ModifyTable", &unsupported).unwrap_err().message.contains("file-tracker"));
     let taken: pb::SnapshotResponse = c.call("Snapshot", &snapshot("s", "t")).unwrap();
     assert_eq!(taken.expected_timeout, 77_000);
     c.wait(taken.proc_id() as u64).unwrap();

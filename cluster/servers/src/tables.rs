@@ -60,12 +60,16 @@ impl SystemTables for RemoteTables {
         self.put(at, &RegionInfo::meta(), cells)
     }
 
-    /// By the service of a coprocessor that every HBase has for meta.
     fn meta_put_together(&self, at: &ServerName, cells: Vec<Cell>) -> Result<()> {
+        self.put_rows_together(at, &RegionInfo::meta(), cells)
+    }
+
+    /// By the service of a coprocessor that every HBase has for meta.
+    fn put_rows_together(&self, at: &ServerName, region: &RegionInfo, cells: Vec<Cell>) -> Result<()> {
         let links = self.links(at)?;
         let rows = mutations::rows_of(cells)?;
         let Some(first) = rows.first().map(|row| row.key().clone()) else { return Ok(()) };
-        let region = specifier(&RegionInfo::meta());
+        let region = specifier(region);
         let request = pb::MutateRowsRequest {
             mutation_request: rows.iter().flat_map(Row::inline).collect(),
             region: Some(region.clone()),

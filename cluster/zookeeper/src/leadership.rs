@@ -126,6 +126,12 @@ impl Leadership {
         self.run(move |inner| async move { inner.publish_table_states(states).await }).await
     }
 
+    /// `rsgroup/<name>`: all region server groups, for HBase's master (`RSGroupInfoManagerImpl.flushConfig`). Znodes of groups
+    /// that are not in `groups` are deleted.
+    pub async fn publish_groups(&self, groups: Vec<pb::RsGroupInfo>) -> Result<()> {
+        self.run(|inner| async move { inner.publish_groups(groups).await }).await
+    }
+
     /// Gives the leadership up, so that a master that waits becomes active at once. The lease is lost whether or not ZooKeeper
     /// answers.
     pub async fn resign(&self) -> Result<()> {
@@ -255,6 +261,22 @@ impl Inner {
         }
         let path = self.own.session.settings().paths.tables();
         Err(self.own.session.error(ErrorKind::Busy, &format!("write {path}"), "its znodes come and go"))
+    }
+
+    async fn publish_groups(&self, groups: Vec<pb::RsGroupInfo>) -> Result<()> {
+        let paths = &self.own.session.settings().paths;
+        let unique = halcyon_env::random_bytes();
+        let head = znode::encode_payload(&self.standing.writer(), unique, b"");
+        self.put(paths.groups(), head).await?;
+        let (known, _) = read_children(&self.own.session, &paths.groups()).await?;
+        for group in &groups {
+            self.put(paths.group(&group.name), self.encode(group)).await?;
+        }
+        let is_gone = |name: &String| !groups.iter().any(|group| group.name == *name);
+        for name in known.unwrap_or_default().into_iter().filter(is_gone) {
+            self.remove(paths.group(&name)).await?;
+        }
+        Ok(())
     }
 
     /// The tables that have a znode, of which the state is not known.

@@ -17,6 +17,7 @@ mod keeper;
 mod limits;
 mod log_level;
 mod master;
+mod master_settings;
 mod metrics;
 mod pages;
 mod prof;

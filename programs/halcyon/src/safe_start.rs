@@ -15,6 +15,7 @@ use clap::ValueEnum;
 use halcyon_env::Env;
 use halcyon_schema::{TableDescriptor, TableName, layout};
 
+use crate::master_settings::GROUP_ENDPOINT;
 use crate::root::wals_left;
 use crate::site::Property;
 
@@ -148,9 +149,12 @@ fn asked_by(name: &str, value: &str) -> Option<Protection> {
         "hbase.regionserver.wal.encryption" => (is_true, Protection::Encryption),
         "hbase.quota.enabled" => (is_true, Protection::Quotas),
         _ if name.starts_with("hbase.coprocessor.") && name.ends_with(".classes") => {
-            let class =
-                |item: &str| item.split('|').next().unwrap_or_default().trim() == BUILT_IN_COPROCESSOR;
-            (items().any(|item| !class(item)), Protection::Coprocessors)
+            let class = |item: &str| item.split('|').next().unwrap_or_default().trim().to_string();
+            let is_built_in = |class: &str| {
+                class == BUILT_IN_COPROCESSOR
+                    || (name == "hbase.coprocessor.master.classes" && class == GROUP_ENDPOINT)
+            };
+            (items().any(|item| !is_built_in(&class(item))), Protection::Coprocessors)
         }
         _ => return None,
     };
@@ -312,6 +316,9 @@ mod tests {
             ("hbase.quota.enabled", "true", Some(Quotas)),
             ("hbase.coprocessor.region.classes", "org.x.Observer", Some(Coprocessors)),
             ("hbase.coprocessor.master.classes", "", None),
+            ("hbase.coprocessor.master.classes", GROUP_ENDPOINT, None),
+            ("hbase.coprocessor.master.classes", "org.x.Observer", Some(Coprocessors)),
+            ("hbase.coprocessor.region.classes", GROUP_ENDPOINT, Some(Coprocessors)),
             ("hbase.coprocessor.user.region.classes", BUILT_IN_COPROCESSOR, None),
             ("hbase.regionserver.slowlog.systable.enabled", "true", None),
             ("hbase.wal.dir", "hdfs://n/wal", None),

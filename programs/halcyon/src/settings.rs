@@ -14,6 +14,7 @@ use halcyon_wal::SyncMode;
 use crate::args::{StandaloneArgs, WalSync};
 use crate::cleaner_settings::CleanerSettings;
 use crate::keeper::{self, KeeperSettings};
+use crate::master_settings::{GROUPS, MasterParts, NORMALIZER};
 use crate::references::first_reference;
 use crate::root;
 use crate::safe_start::{is_below, is_same_directory};
@@ -36,11 +37,10 @@ pub struct StandaloneSettings {
     pub root: Option<String>,
     /// Address of the root directory of WALs (`hbase.wal.dir`); `None`: WALs are in the root directory.
     pub wal_root: Option<String>,
-    /// Address of every port (`hbase.master.ipc.address`, `hbase.regionserver.ipc.address`). Loopback: there
-    /// is no authentication.
+    /// Address of every port (`hbase.master.ipc.address`, `hbase.regionserver.ipc.address`). Loopback: no authentication.
     pub bind: IpAddr,
-    /// What clients are told to connect to (`hbase.master.hostname`, `hbase.regionserver.hostname`); empty:
-    /// the bound address, or the machine's name if that is no address to connect to.
+    /// What clients connect to (`hbase.master.hostname`, `hbase.regionserver.hostname`); empty: the bound address, or
+    /// the machine's name if that is no address to connect to.
     pub hostname: String,
     /// 0 takes any port, here and below (`hbase.zookeeper.property.clientPort`).
     pub zookeeper_port: u16,
@@ -65,6 +65,7 @@ pub struct StandaloneSettings {
     pub snapshot_timeout: Duration,
     /// Whether descriptors must pass HBase's sanity checks (`hbase.table.sanity.checks`).
     pub sanity_checks: bool,
+    pub parts: MasterParts,
     pub traces: TraceSettings,
     pub keeper: KeeperSettings,
     pub regionserver: RegionServerSettings,
@@ -102,6 +103,7 @@ impl Default for StandaloneSettings {
             cleaner: CleanerSettings::default(),
             snapshot_timeout: Duration::from_secs(5 * 60),
             sanity_checks: true,
+            parts: MasterParts::default(),
             traces: TraceSettings::default(),
             keeper: KeeperSettings::default(),
             regionserver: RegionServerSettings::default(),
@@ -406,6 +408,8 @@ const SETTINGS: &[Section<StandaloneSettings>] = &[
         ),
     },
     keeper::SECTION,
+    NORMALIZER,
+    GROUPS,
     traces::SECTION,
 ];
 

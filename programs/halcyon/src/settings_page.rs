@@ -9,7 +9,7 @@ use halcyon_settings::{Description, Effect};
 use crate::settings::StandaloneSettings;
 
 /// Topics in the order of the page.
-const SECTIONS: [&str; 11] = [
+const SECTIONS: [&str; 13] = [
     "Addresses and directories",
     "Calls",
     "Memory and cache",
@@ -20,6 +20,8 @@ const SECTIONS: [&str; 11] = [
     "Splits",
     "Tables and snapshots",
     "Cluster",
+    "Normalizer",
+    "Region server groups",
     "Traces",
 ];
 

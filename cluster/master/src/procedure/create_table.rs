@@ -10,7 +10,7 @@ use prost::Message;
 use super::table_regions::{infos, messages};
 use super::{HasSteps, Lock, Procedure, Step, payload, step};
 use crate::state::{MasterState, TableEntry, TableState};
-use crate::{archive, descriptors, errors, meta, regions};
+use crate::{archive, descriptors, errors, groups, meta, regions};
 
 pub(super) const KIND: &str = "create_table";
 /// Regions a table may be created with; each costs a directory and a row.
@@ -80,6 +80,7 @@ impl Procedure for CreateTable {
         if core.tables.read().by_name.contains_key(self.table()) {
             return Err(RpcError::table_exists(self.table().to_string()));
         }
+        groups::check_new_table(core, &self.descriptor)?;
         let id = core.now_ms().max(1) as u64;
         let keys = std::mem::take(&mut self.split_keys);
         self.regions = split(self.table(), keys, id).map_err(errors::invalid)?;
@@ -102,6 +103,7 @@ impl Procedure for CreateTable {
     fn undo(&mut self, core: &MasterState) -> Result<()> {
         regions::close_only(core, &self.regions, true)?;
         delete_from_meta(core, self.table(), &self.regions)?;
+        groups::forget(core, self.table())?;
         archive::archive_table(core, self.table())
     }
 }
@@ -120,6 +122,7 @@ impl HasSteps for CreateTable {
 
 impl CreateTable {
     fn write_files(&mut self, core: &MasterState) -> Result<()> {
+        groups::adopt(core, &self.descriptor)?;
         descriptors::write(&core.env, &core.root, &self.descriptor, FIRST_SEQUENCE)?;
         regions::create_files(core, &self.descriptor, &self.regions)
     }

@@ -8,8 +8,8 @@ use super::create_table::delete_from_meta;
 use super::enable_table::disabled_table;
 use super::table_regions::TableRegions;
 use super::{HasSteps, Lock, Procedure, Step, step};
-use crate::archive;
 use crate::state::MasterState;
+use crate::{archive, groups};
 
 pub(super) const KIND: &str = "delete_table";
 
@@ -52,7 +52,10 @@ impl Procedure for DeleteTable {
 
 const STEPS: &[Step<DeleteTable>] = &[
     step("delete from meta", |this, core| delete_from_meta(core, &this.0.table, &this.0.regions)),
-    step("archive files", |this, core| archive::archive_table(core, &this.0.table)),
+    step("archive files", |this, core| {
+        archive::archive_table(core, &this.0.table)?;
+        groups::forget(core, &this.0.table)
+    }),
 ];
 
 impl HasSteps for DeleteTable {

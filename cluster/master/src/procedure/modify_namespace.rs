@@ -7,8 +7,8 @@ use halcyon_schema::NamespaceDescriptor;
 use prost::Message;
 
 use super::{HasSteps, Lock, Procedure, Step, payload, step};
-use crate::namespaces;
 use crate::state::MasterState;
+use crate::{groups, namespaces};
 
 pub(super) const KIND: &str = "modify_namespace";
 
@@ -37,6 +37,7 @@ impl Procedure for ModifyNamespace {
     }
 
     fn prepare(&mut self, core: &MasterState) -> std::result::Result<(), RpcError> {
+        groups::check_namespace(core, &self.namespace)?;
         core.namespace(&self.namespace.name).map(|_| ())
     }
 

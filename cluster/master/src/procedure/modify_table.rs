@@ -11,7 +11,7 @@ use prost::Message;
 
 use super::{HasSteps, Lock, Procedure, Step, payload, step};
 use crate::state::{MasterState, TableState};
-use crate::{archive, descriptors, errors, meta, regions};
+use crate::{archive, descriptors, errors, groups, meta, regions};
 
 pub(super) const KIND: &str = "modify_table";
 
@@ -46,6 +46,9 @@ struct Payload {
     families_added: bool,
     #[prost(int32, tag = "6")]
     old_replication: i32,
+    /// Whether the table asks for another group of servers.
+    #[prost(bool, tag = "7")]
+    group_changed: bool,
 }
 
 impl ModifyTable {
@@ -91,6 +94,10 @@ impl Procedure for ModifyTable {
         if !self.reopen_regions {
             check_without_reopening(old, &new)?;
         }
+        let group_changed = groups::group_attribute(old) != groups::group_attribute(&new);
+        if group_changed {
+            groups::check_new_table(core, &new)?;
+        }
         let missing = |from: &TableDescriptor, name: &Bytes| from.family(name).is_none();
         let deleted = old.families().iter().filter(|family| missing(&new, family.name()));
         self.plan = Payload {
@@ -100,12 +107,18 @@ impl Procedure for ModifyTable {
             deleted_families: deleted.map(|family| family.name_str().into_owned()).collect(),
             families_added: new.families().iter().any(|family| missing(old, family.name())),
             old_replication: old.region_replication(),
+            group_changed,
         };
         Ok(())
     }
 
     fn payload(&self) -> Vec<u8> {
         self.plan.encode_to_vec()
+    }
+
+    /// Regions are reopened where they were, and then go to the servers of another group.
+    fn followers(&self, core: &MasterState) -> Vec<Box<dyn Procedure>> {
+        if self.plan.group_changed { groups::moves_of_table(core, &self.table) } else { Vec::new() }
     }
 }
 
@@ -124,6 +137,9 @@ impl HasSteps for ModifyTable {
 impl ModifyTable {
     fn write_descriptor(&mut self, core: &MasterState) -> Result<()> {
         let descriptor = Arc::new(TableDescriptor::from_pb(&self.plan.schema)?);
+        if self.plan.group_changed {
+            groups::adopt(core, &descriptor)?;
+        }
         descriptors::write(&core.env, &core.root, &descriptor, self.plan.sequence)?;
         core.update_table(&self.table, |entry| {
             entry.descriptor = descriptor;

@@ -23,7 +23,7 @@ use super::enable_table::check_disabled;
 use super::table_regions::infos;
 use super::{HasSteps, Lock, Procedure, Step, payload, step};
 use crate::state::{MasterState, TableEntry, TableState};
-use crate::{archive, descriptors, errors, meta, regions, snapshot};
+use crate::{archive, descriptors, errors, groups, meta, regions, snapshot};
 
 pub(super) const KIND: &str = "restore_snapshot";
 
@@ -150,6 +150,9 @@ impl Procedure for RestoreSnapshot {
             return Err(RpcError::do_not_retry("Can't modify catalog tables"));
         }
         self.plan = self.plan(core)?;
+        if self.plan.is_clone {
+            groups::check_new_table(core, &self.descriptor().map_err(errors::invalid)?)?;
+        }
         Ok(())
     }
 
@@ -167,6 +170,7 @@ impl Procedure for RestoreSnapshot {
         if self.plan.is_clone {
             regions::close_only(core, &new, true)?;
             delete_from_meta(core, &self.table, &new)?;
+            groups::forget(core, &self.table)?;
             return archive::archive_table(core, &self.table);
         }
         if self.is_replaced(core) {
@@ -203,7 +207,11 @@ impl RestoreSnapshot {
     }
 
     fn write_files(&mut self, core: &MasterState) -> Result<()> {
-        regions::create_files(core, &self.descriptor()?, &self.new_regions()?)
+        let descriptor = self.descriptor()?;
+        if self.plan.is_clone {
+            groups::adopt(core, &descriptor)?;
+        }
+        regions::create_files(core, &descriptor, &self.new_regions()?)
     }
 
     fn copy_files(&mut self, core: &MasterState) -> Result<()> {

@@ -48,7 +48,7 @@ pub struct HbckService {
 
 impl HbckService {
     pub fn new(master: Arc<Master>) -> halcyon_cell::Result<HbckService> {
-        Ok(HbckService { master, workers: Workers::start()? })
+        Ok(HbckService { master, workers: Workers::start("master-hbck", 2)? })
     }
 
     fn dispatch(&self, call: &Call) -> Answer<Outcome> {

@@ -199,15 +199,13 @@ const METHODS: &[(&str, Handler)] = &[
         })
     }),
     ("Balance", |service, call| ready(call, |request| Ok(switches::balance(&service.master, &request)))),
-    ("SetNormalizerRunning", |_, call| ready(call, |request| switches::set_normalizer(&request))),
-    ("IsNormalizerEnabled", |_, call| {
+    ("SetNormalizerRunning", |service, call| service.blocking(call, switches::set_normalizer)),
+    ("IsNormalizerEnabled", |service, call| {
         ready(call, |_: pb::IsNormalizerEnabledRequest| {
-            Ok(pb::IsNormalizerEnabledResponse { enabled: false })
+            Ok(pb::IsNormalizerEnabledResponse { enabled: service.is_on(Switch::Normalizer) })
         })
     }),
-    ("Normalize", |_, call| {
-        ready(call, |_: pb::NormalizeRequest| Ok(pb::NormalizeResponse { normalizer_ran: false }))
-    }),
+    ("Normalize", |service, call| ready(call, |request| switches::normalize(&service.master, &request))),
     ("EnableCatalogJanitor", |service, call| service.blocking(call, switches::enable_catalog_janitor)),
     ("IsCatalogJanitorEnabled", |service, call| {
         ready(call, |_: pb::IsCatalogJanitorEnabledRequest| {

@@ -4,6 +4,7 @@
 //! thread; procedures answer when their request has been checked and recorded.
 
 mod cluster;
+mod groups;
 pub(crate) use cluster::regions_in_transition_count;
 mod hbck;
 mod legacy;
@@ -39,12 +40,17 @@ type Request = (Box<dyn Procedure>, (u64, u64));
 pub struct MasterService {
     master: Arc<Master>,
     workers: Workers,
+    /// Changes of region server groups, which take as long as regions move. One after the other.
+    group_workers: Workers,
 }
 
 impl MasterService {
-    /// Starts two threads for calls that may block.
+    /// Starts two threads for calls that may block, and one for groups.
     pub fn new(master: Arc<Master>) -> halcyon_cell::Result<MasterService> {
-        Ok(MasterService { master, workers: Workers::start()? })
+        const THREADS: usize = 2;
+        let (workers, group_workers) =
+            (Workers::start("master-call", THREADS)?, Workers::start("master-groups", 1)?);
+        Ok(MasterService { master, workers, group_workers })
     }
 }
 
@@ -57,6 +63,12 @@ impl Service for MasterService {
 
 impl MasterService {
     fn dispatch(&self, call: &Call) -> Answer<Outcome> {
+        if call.method == "ExecMasterService" {
+            return self.exec_master_service(call);
+        }
+        if let Some(outcome) = groups::of_master(self, call) {
+            return outcome;
+        }
         let handler = methods::find(&call.method).ok_or_else(|| refused(&call.method))?;
         handler(self, call)
     }
@@ -151,9 +163,6 @@ fn refused(method: &str) -> RpcError {
         | "IsReplicationPeerModificationEnabled"
         | "TransitReplicationPeerSyncReplicationState" => "Replication peers are",
         "Grant" | "Revoke" | "GetUserPermissions" | "HasUserPermissions" => "Access control is",
-        "ExecMasterService" => {
-            return RpcError::unknown_protocol("No registered Master Coprocessor Endpoint found");
-        }
         name if name.contains("RSGroup") || matches!(name, "MoveServers" | "RemoveServers") => {
             "Region server groups are"
         }

@@ -27,6 +27,14 @@ pub(super) fn move_region(core: &MasterState, request: pb::MoveRegionRequest) ->
             let text = format!("Cannot move {region}: {to} is not a live region server");
             return Err(RpcError::do_not_retry(text));
         }
+        let scope = core.scope_of(region.table());
+        if !scope.pick(core.cluster.servers.online().iter()).contains(&&to) {
+            let table = region.table();
+            return Err(errors::constraint(format!(
+                "Cannot move {region}: {to} is not in RSGroup {} of table {table}",
+                scope.group()
+            )));
+        }
         return Ok(Some(Box::new(TransitRegion::to(region, to))));
     }
     Ok(Some(Box::new(TransitRegion::new(region, RegionAction::Move, false))))

@@ -1,12 +1,11 @@
 //! Things turned on and off, and the work they stand for.
 //!
-//! With one region server the balancer has nothing to move: it says whether it ran, and that it did nothing. There is no
-//! normalizer: it is off, says that it did not run, and cannot be turned on. There are no quotas, so the throttle switches
-//! answer as HBase's `MasterQuotaManager` does with quotas off: false, and nothing is kept.
+//! With one region server the balancer has nothing to move: it says whether it ran, and that it did nothing. There are no
+//! quotas, so the throttle switches answer as HBase's `MasterQuotaManager` does with quotas off: false, and nothing is kept.
 
 use halcyon_proto::pb;
 
-use super::Answer;
+use super::{Answer, tables};
 use crate::Master;
 use crate::procedure::Engine;
 use crate::state::MasterState;
@@ -31,14 +30,25 @@ pub(super) fn balance(master: &Master, request: &pb::BalanceRequest) -> pb::Bala
     pb::BalanceResponse { balancer_ran, moves_calculated: count(calculated), moves_executed: count(executed) }
 }
 
-/// There is no normalizer: it is always off, and scripts that turn it off for a while get what they ask for.
 pub(super) fn set_normalizer(
-    request: &pb::SetNormalizerRunningRequest,
+    core: &MasterState,
+    request: pb::SetNormalizerRunningRequest,
 ) -> Answer<pb::SetNormalizerRunningResponse> {
-    if request.on {
-        return Err(errors::unsupported("The normalizer is"));
-    }
-    Ok(pb::SetNormalizerRunningResponse { prev_normalizer_value: Some(false) })
+    let prev_normalizer_value = Some(set(core, Switch::Normalizer, request.on)?);
+    Ok(pb::SetNormalizerRunningResponse { prev_normalizer_value })
+}
+
+/// Has the tables that the request names looked at soon; without a filter all but those of the system.
+pub(super) fn normalize(master: &Master, request: &pb::NormalizeRequest) -> Answer<pb::NormalizeResponse> {
+    let filter = pb::GetTableDescriptorsRequest {
+        table_names: request.table_names.clone(),
+        regex: request.regex.clone(),
+        namespace: request.namespace.clone(),
+        include_sys_tables: Some(false),
+    };
+    let found = tables::find(&master.core, &filter)?;
+    let names = found.iter().map(|table| table.name().clone()).collect();
+    Ok(pb::NormalizeResponse { normalizer_ran: master.normalizer.ask(names) })
 }
 
 pub(super) fn enable_catalog_janitor(

@@ -24,6 +24,15 @@ pub(super) fn descriptors(
     core: &MasterState,
     request: &pb::GetTableDescriptorsRequest,
 ) -> Answer<pb::GetTableDescriptorsResponse> {
+    let found = find(core, request)?;
+    Ok(pb::GetTableDescriptorsResponse { table_schema: found.iter().map(TableDescriptor::to_pb).collect() })
+}
+
+/// Tables that a request names, or that match.
+pub(super) fn find(
+    core: &MasterState,
+    request: &pb::GetTableDescriptorsRequest,
+) -> Answer<Vec<TableDescriptor>> {
     let mut found = Vec::new();
     if request.table_names.is_empty() {
         found = list(core, request.namespace(), request.regex.as_deref(), request.include_sys_tables())?;
@@ -33,7 +42,7 @@ pub(super) fn descriptors(
         }
         retain_matching(&mut found, request.regex.as_deref())?;
     }
-    Ok(pb::GetTableDescriptorsResponse { table_schema: found.iter().map(TableDescriptor::to_pb).collect() })
+    Ok(found)
 }
 
 pub(super) fn names_by_state(

@@ -13,7 +13,6 @@ use crate::errors;
 
 type Work = Box<dyn FnOnce() + Send>;
 
-const THREADS: usize = 2;
 /// Calls that may wait; beyond, clients are asked to come back.
 const WAITING_MAX: usize = 1000;
 
@@ -24,13 +23,13 @@ pub(super) struct Workers {
 }
 
 impl Workers {
-    pub(super) fn start() -> halcyon_cell::Result<Workers> {
+    pub(super) fn start(name: &str, count: usize) -> halcyon_cell::Result<Workers> {
         let (sender, receiver) = sync_channel(WAITING_MAX);
         let receiver = Arc::new(Mutex::new(receiver));
         let mut threads = Vec::new();
-        for number in 0..THREADS {
+        for number in 0..count {
             let receiver = receiver.clone();
-            threads.push(spawn_thread(&format!("master-call-{number}"), move || run(&receiver))?);
+            threads.push(spawn_thread(&format!("{name}-{number}"), move || run(&receiver))?);
         }
         Ok(Workers { sender: Some(sender), threads })
     }

@@ -41,6 +41,8 @@ pub struct FakeRegionServer {
     files: AtomicU64,
     /// What the server does instead of its work, by the name of the method.
     faults: Mutex<BTreeMap<&'static str, ServerFault>>,
+    /// What it reports of the store files of regions, in MB, by encoded name.
+    sizes: Mutex<BTreeMap<String, u32>>,
 }
 
 /// How a method of the region server fails as long as the fault is there.
@@ -78,6 +80,7 @@ impl FakeRegionServer {
             cells: Mutex::new(regions),
             files: AtomicU64::new(1),
             faults: Mutex::default(),
+            sizes: Mutex::default(),
         })
     }
 
@@ -278,6 +281,7 @@ impl FakeRegionServer {
         let load = |(region, _): &(RegionInfo, TableDescriptor)| pb::RegionLoad {
             region_specifier: specifier(region),
             last_major_compaction_ts: Some(77),
+            storefile_size_mb: Some(self.sizes.lock().get(region.encoded_name()).copied().unwrap_or(0)),
             ..Default::default()
         };
         let region_loads = self.online.lock().values().map(load).collect();
@@ -356,6 +360,10 @@ impl SystemTables for FakeRegionServer {
     }
 
     fn put_rows(&self, _at: &ServerName, region: &RegionInfo, cells: Vec<Cell>) -> Result<()> {
+        self.put_rows(region.encoded_name(), cells)
+    }
+
+    fn put_rows_together(&self, _: &ServerName, region: &RegionInfo, cells: Vec<Cell>) -> Result<()> {
         self.put_rows(region.encoded_name(), cells)
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use halcyon_cell::{Error, Result};
 use halcyon_contract::{MasterCoordination, RegionServerApi, RegionServers, ServerReport, Standing};
-use halcyon_schema::ServerName;
+use halcyon_schema::{RegionInfo, ServerName};
 
 use super::FakeRegionServer;
 
@@ -58,5 +58,12 @@ impl MasterCoordination for OneServer {
 
     fn set_draining(&self, _: &ServerName, _: bool) -> Result<()> {
         Err(Error::invalid("the only server cannot be drained"))
+    }
+}
+
+impl FakeRegionServer {
+    /// What it reports of a region's store files from now on.
+    pub fn set_size(&self, region: &RegionInfo, size_mb: u32) {
+        self.sizes.lock().insert(region.encoded_name().to_string(), size_mb);
     }
 }

@@ -174,11 +174,8 @@ impl SystemTables for RegionServer {
         self.put_rows(at, &RegionInfo::meta(), cells)
     }
 
-    fn meta_put_together(&self, _at: &ServerName, cells: Vec<Cell>) -> Result<()> {
-        let online = self.online_region(META_ENCODED_NAME)?;
-        rows::put_together(&online.region, &self.logs, cells)?;
-        self.after_write(&online);
-        Ok(())
+    fn meta_put_together(&self, at: &ServerName, cells: Vec<Cell>) -> Result<()> {
+        self.put_rows_together(at, &RegionInfo::meta(), cells)
     }
 
     fn meta_scan(&self, _at: &ServerName, start_row: &[u8], stop_row: &[u8]) -> Result<Vec<Vec<Cell>>> {
@@ -195,6 +192,13 @@ impl SystemTables for RegionServer {
     fn put_rows(&self, _at: &ServerName, region: &RegionInfo, cells: Vec<Cell>) -> Result<()> {
         let online = self.online_region(region.encoded_name())?;
         rows::put(&online.region, &self.logs, cells)?;
+        self.after_write(&online);
+        Ok(())
+    }
+
+    fn put_rows_together(&self, _at: &ServerName, region: &RegionInfo, cells: Vec<Cell>) -> Result<()> {
+        let online = self.online_region(region.encoded_name())?;
+        rows::put_together(&online.region, &self.logs, cells)?;
         self.after_write(&online);
         Ok(())
     }

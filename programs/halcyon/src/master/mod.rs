@@ -250,6 +250,8 @@ impl StandaloneSettings {
         master.snapshot_timeout = self.snapshot_timeout;
         master.sanity_checks = self.sanity_checks;
         master.slow_log_table = self.regionserver.slow_log_table;
+        master.normalizer = self.parts.normalizer.clone();
+        master.groups = self.parts.groups;
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use halcyon_contract::{MasterCoordination, RegionServers};
 use halcyon_coord::{ClusterView, Seen};
 use halcyon_master::{Master, Noticed, Timelines};
+use halcyon_proto::pb;
 use halcyon_schema::ServerName;
 use halcyon_servers::Servers;
 use halcyon_zookeeper::Leadership;
@@ -44,6 +45,10 @@ impl MasterCoordination for Znodes {
 
     fn set_draining(&self, server: &ServerName, is_draining: bool) -> halcyon_cell::Result<()> {
         self.runtime.block_on(self.leadership.set_draining(server, is_draining))
+    }
+
+    fn publish_groups(&self, groups: &[pb::RsGroupInfo]) -> halcyon_cell::Result<()> {
+        self.runtime.block_on(self.leadership.publish_groups(groups.to_vec()))
     }
 }
 

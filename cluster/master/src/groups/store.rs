@@ -1,0 +1,163 @@
+//! Where groups are kept, in HBase 2.6's places and form (`RSGroupInfoManagerImpl`).
+//!
+//! ```text
+//! hbase:rsgroup     row = name    m:i    RSGroupInfo, without PBUF
+//! znode rsgroup     child = name         RSGroupInfo: HBase's master places regions by it before that table is open
+//! ```
+//!
+//! The table is what holds. A change writes all rows together, then memory, then the znodes. The row of `default` is written
+//! because HBase writes it, and is not read.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use halcyon_cell::{Cell, CellType, Error, Result};
+use halcyon_proto::pb;
+use halcyon_schema::{RegionInfo, TableDescriptor, TableName};
+use prost::Message;
+use tracing::{info, warn};
+
+use super::{DEFAULT, Group, Groups, check_name, unreadable};
+use crate::placement::soon;
+use crate::state::{MasterState, RegionEntry, TableEntry, TableState};
+use crate::{descriptors, meta, regions};
+
+const FAMILY: &[u8] = b"m";
+const QUALIFIER: &[u8] = b"i";
+/// Of the region that the first start with groups makes. Always the same, so that a start that was cut off is simply done again.
+const REGION_ID: u64 = 1;
+
+/// Opens `hbase:rsgroup` and reads it; makes it if it is not there. *Blocking*.
+pub(crate) fn load(core: &MasterState) -> Result<()> {
+    if !core.tables.read().by_name.contains_key(&TableName::GROUPS) {
+        create_table(core)?;
+    }
+    let (region, descriptor) = table_region(core)?;
+    regions::ensure_open(core, &region, &descriptor)?;
+    let at = core.server_name_of(&region)?;
+    let rows = soon(&*core.env.clock, || core.cluster.system_tables.scan_rows(&at, &region))?;
+    let groups = read(&rows)?;
+    info!(groups = groups.by_name.len() + 1, "region server groups are loaded");
+    *core.groups.now.write() = groups.clone();
+    publish(core, &groups);
+    Ok(())
+}
+
+/// Corrupt if a row cannot be read: without its group, tables would go to servers that are to be spared.
+fn read(rows: &[Vec<Cell>]) -> Result<Groups> {
+    let mut groups = Groups::default();
+    for row in rows {
+        let name = String::from_utf8_lossy(row[0].row()).into_owned();
+        if name == DEFAULT {
+            continue;
+        }
+        let cell = row.iter().find(|cell| cell.family() == FAMILY && cell.qualifier() == QUALIFIER);
+        let cell = cell.ok_or_else(|| unreadable(&name, &Error::corrupt("there is no m:i")))?;
+        let info = pb::RsGroupInfo::decode(cell.value())
+            .map_err(|error| unreadable(&name, &Error::corrupt(error.to_string())))?;
+        check_name(&info.name).map_err(|error| unreadable(&name, &Error::corrupt(error.message)))?;
+        let mut group = Group::from_pb(&info).map_err(|error| unreadable(&name, &error))?;
+        // HBase writes the rows of a change together, other tools may not.
+        group.servers.retain(|server| groups.with_server(server).is_none());
+        group.tables.retain(|table| groups.of_table(table) == DEFAULT);
+        groups.by_name.insert(info.name, group);
+    }
+    groups.check();
+    Ok(groups)
+}
+
+/// Makes a change hold, also for the next master. The caller holds `changing`.
+pub(super) fn write(core: &MasterState, new: Groups) -> Result<()> {
+    new.check();
+    let old = core.groups_now();
+    if old == new {
+        return Ok(());
+    }
+    let (region, _) = table_region(core)?;
+    let timestamp = core.next_meta_timestamp();
+    let put = |info: pb::RsGroupInfo| {
+        Cell::put(info.name.as_bytes(), FAMILY, QUALIFIER, timestamp, &info.encode_to_vec())
+    };
+    let mut cells: Vec<Cell> = core.infos_of(&new).into_iter().map(put).collect();
+    let gone = old.by_name.keys().filter(|name| !new.by_name.contains_key(*name));
+    cells.extend(gone.map(|name| {
+        Cell::build(name.as_bytes(), FAMILY, b"", timestamp, CellType::DeleteFamily, b"", b"", 0)
+    }));
+    soon(&*core.env.clock, || {
+        let at = core.server_name_of(&region)?;
+        core.cluster.system_tables.put_rows_together(&at, &region, cells.clone())
+    })?;
+    *core.groups.now.write() = new.clone();
+    publish(core, &new);
+    Ok(())
+}
+
+/// Without the znodes HBase's master would only move some regions twice.
+fn publish(core: &MasterState, groups: &Groups) {
+    if let Err(error) = core.cluster.coordination.publish_groups(&core.infos_of(groups)) {
+        warn!(%error, "the znodes of region server groups could not be written");
+    }
+}
+
+fn table_region(core: &MasterState) -> Result<(RegionInfo, Arc<TableDescriptor>)> {
+    let entry = core.locked_table(&TableName::GROUPS)?;
+    let region = entry.live_regions().into_iter().next();
+    let region = region.ok_or_else(|| Error::corrupt("hbase:rsgroup has no region in hbase:meta"))?;
+    Ok((region, entry.descriptor))
+}
+
+/// Each step may run twice; what clients can see comes last.
+fn create_table(core: &MasterState) -> Result<()> {
+    const SEQUENCE: u32 = 1;
+    let descriptor = TableDescriptor::groups();
+    let region = RegionInfo::new(TableName::GROUPS, "".into(), "".into(), REGION_ID);
+    descriptors::write(&core.env, &core.root, &descriptor, SEQUENCE)?;
+    core.cluster.files.create_region_files(&region, &descriptor)?;
+    core.meta_put_together(|timestamp| {
+        let mut cells = meta::closed_region(&region, timestamp);
+        cells.push(meta::table_state(&TableName::GROUPS, TableState::Enabled, timestamp));
+        cells
+    })?;
+    core.tables.write().put(TableEntry {
+        descriptor: Arc::new(descriptor),
+        descriptor_sequence: SEQUENCE,
+        state: TableState::Enabled,
+        regions: BTreeMap::from([(region, RegionEntry::closed())]),
+    });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(name: &str, value: &[u8]) -> Vec<Cell> {
+        vec![Cell::put(name.as_bytes(), FAMILY, QUALIFIER, 1, value)]
+    }
+
+    #[test]
+    fn rows_that_contradict_each_other_leave_each_server_in_one_group() {
+        let server = pb::ServerName { host_name: "h".to_string(), port: Some(1), start_code: None };
+        let info = |name: &str| pb::RsGroupInfo {
+            name: name.to_string(),
+            servers: vec![server.clone()],
+            ..Default::default()
+        };
+        let rows = ["a", "b", DEFAULT].map(|name| row(name, &info(name).encode_to_vec()));
+        let groups = read(&rows).unwrap();
+        assert_eq!(groups.by_name["a"].servers.len(), 1);
+        assert_eq!(groups.by_name["b"].servers.len(), 0);
+        assert_eq!(groups.by_name.len(), 2);
+    }
+
+    #[test]
+    fn a_damaged_row_is_named() {
+        for value in [
+            &b"\xff\xff"[..],
+            &pb::RsGroupInfo { name: "a b".to_string(), ..Default::default() }.encode_to_vec(),
+        ] {
+            let error = read(&[row("broken", value)]).unwrap_err();
+            assert!(error.message().contains("row broken"), "{error}");
+        }
+    }
+}

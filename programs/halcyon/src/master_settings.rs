@@ -1,0 +1,149 @@
+//! Settings of a master: the normalizer, and region server groups.
+
+use halcyon_master::{GroupSettings, NormalizerSettings};
+use halcyon_settings::{Codec, Effect::Restart, Flag, Millis, Number, Section, Setting, settings};
+
+use crate::settings::StandaloneSettings;
+
+/// What HBase's master loads for groups.
+pub const GROUP_ENDPOINT: &str = "org.apache.hadoop.hbase.rsgroup.RSGroupAdminEndpoint";
+
+/// Parts of the settings that a master takes as they are.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MasterParts {
+    pub normalizer: NormalizerSettings,
+    pub groups: GroupSettings,
+}
+
+pub const NORMALIZER: Section<StandaloneSettings> = Section {
+    title: "Normalizer",
+    settings: settings!(StandaloneSettings:
+        Restart, "hbase.normalizer.period", "ms", Millis, parts.normalizer.period,
+            "How often regions are split and merged to one size, of tables with `NORMALIZATION_ENABLED`. 0: when a client asks.";
+        Restart, "hbase.table.normalization.enabled", "true, false", Flag, parts.normalizer.tables_by_default,
+            "Whether that holds for tables that do not say so.";
+        Restart, "hbase.normalizer.split.enabled", "true, false", Flag, parts.normalizer.split,
+            "Whether the normalizer splits regions. This and most others can be attributes of a table, which hold for it.";
+        Restart, "hbase.normalizer.merge.enabled", "true, false", Flag, parts.normalizer.merge,
+            "Whether the normalizer merges regions.";
+        Restart, "hbase.normalizer.min.region.count", "regions", Number, parts.normalizer.merge_region_count_min,
+            "Older name of the next setting. Of the two, the one that comes last in the file holds.";
+        Restart, "hbase.normalizer.merge.min.region.count", "regions", Number, parts.normalizer.merge_region_count_min,
+            "No regions of a table with fewer are merged.";
+        Restart, "hbase.normalizer.merge.min_region_age.days", "days", Number, parts.normalizer.merge_region_age_min_days,
+            "Younger regions are not merged.";
+        Restart, "hbase.normalizer.merge.min_region_size.mb", "MB", Number, parts.normalizer.merge_region_size_min_mb,
+            "Smaller regions are not merged.";
+        Restart, "hbase.normalizer.merge.merge_request_max_number_of_regions", "regions", Number,
+            parts.normalizer.merge_regions_max, "Regions that are merged into one at most.";
+        Restart, "hbase.normalizer.plans_size_limit.mb", "MB", Number, parts.normalizer.plans_size_max_mb,
+            "Size of the regions of a table that are split and merged in one run.";
+        Restart, "hbase.normalizer.throughput.max_bytes_per_sec", "bytes/s", ByteCount, parts.normalizer.bytes_per_second_max,
+            "Sizes of regions that are split and merged in a second, such as `200m`. Below 1 MB it is no limit, as in HBase.";
+    ),
+};
+
+pub const GROUPS: Section<StandaloneSettings> = Section {
+    title: "Region server groups",
+    settings: &[
+        Setting {
+            name: "hbase.coprocessor.master.classes",
+            unit: "classes",
+            effect: Restart,
+            text: "With `org.apache.hadoop.hbase.rsgroup.RSGroupAdminEndpoint` there are region server groups. Other classes \
+                   cannot be loaded.",
+            set: |settings, text| {
+                settings.parts.groups.enabled = text.split(',').any(|class| class.trim() == GROUP_ENDPOINT);
+                Ok(())
+            },
+            get: |settings| {
+                let class = if settings.parts.groups.enabled { GROUP_ENDPOINT } else { "" };
+                Some(class.to_string())
+            },
+        },
+        Setting {
+            name: "hbase.master.loadbalancer.class",
+            unit: "class",
+            effect: Restart,
+            text: "HBase needs `RSGroupBasedLoadBalancer` with groups. The balancer here keeps to groups in any case.",
+            set: |_, _| Ok(()),
+            get: |_| None,
+        },
+        FALLBACK,
+    ],
+};
+
+const FALLBACK: Setting<StandaloneSettings> = Setting {
+    name: "hbase.rsgroup.fallback.enable",
+    unit: "true, false",
+    effect: Restart,
+    text: "Whether tables of a group without a live server go to servers of `default`. If not, their regions wait.",
+    set: |settings, text| {
+        let value = text.trim().parse().map_err(|_| "is neither true nor false".to_string())?;
+        settings.parts.groups.fallback = value;
+        Ok(())
+    },
+    get: |settings| Some(settings.parts.groups.fallback.to_string()),
+};
+
+/// A number, with one of the letters that HBase takes for powers of 1024.
+struct ByteCount;
+
+impl Codec<u64> for ByteCount {
+    fn parse(text: &str) -> Option<u64> {
+        let text = text.to_ascii_lowercase();
+        let letter = text.chars().last().filter(char::is_ascii_alphabetic);
+        let power = letter.map_or(Some(0), |letter| "kmgtpe".find(letter).map(|at| at as u32 + 1))?;
+        let number: u64 = text.trim_end_matches(|it: char| it.is_ascii_alphabetic()).trim().parse().ok()?;
+        number.checked_mul(1024u64.checked_pow(power)?)
+    }
+
+    fn print(bytes: &u64) -> Option<String> {
+        Some(bytes.to_string())
+    }
+
+    fn refused(_: &u64) -> &'static str {
+        "is not a number of bytes"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(name: &str, value: &str) -> Result<MasterParts, String> {
+        let mut settings = StandaloneSettings::default();
+        settings.set(name, value).map_err(|error| error.to_string())?;
+        Ok(settings.parts)
+    }
+
+    #[test]
+    fn the_class_of_hbase_turns_groups_on() {
+        for (value, on) in [
+            (GROUP_ENDPOINT, true),
+            (&format!("org.x.Other, {GROUP_ENDPOINT}"), true),
+            ("org.x.RSGroupAdminEndpoint", false),
+            ("", false),
+        ] {
+            assert_eq!(
+                with("hbase.coprocessor.master.classes", value).unwrap().groups.enabled,
+                on,
+                "{value}"
+            );
+        }
+        assert!(with("hbase.rsgroup.fallback.enable", "true").unwrap().groups.fallback);
+        assert!(with("hbase.rsgroup.fallback.enable", "perhaps").is_err());
+    }
+
+    #[test]
+    fn a_rate_has_letters() {
+        let rate = |text: &str| {
+            let parts = with("hbase.normalizer.throughput.max_bytes_per_sec", text);
+            parts.map(|parts| parts.normalizer.bytes_per_second_max)
+        };
+        assert_eq!((rate("7"), rate("2k"), rate("3 M")), (Ok(7), Ok(2048), Ok(3 << 20)));
+        for bad in ["", "m", "1x", "-1", "99999999999e"] {
+            assert!(rate(bad).is_err(), "{bad}");
+        }
+    }
+}
