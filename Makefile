@@ -183,6 +183,7 @@ replace-master: build
 
 bench-cold-start: build
 	HALCYON="$(HALCYON)" testing/bench/cold-start.sh
+
 groups-test: build
 	HALCYON="$(HALCYON)" testing/cluster/groups-test.sh
 
