@@ -27,8 +27,7 @@ use crate::switches::{Switch, Switches};
 use crate::timeline::{Noticed, Timelines};
 use crate::{
     MasterSettings, bootstrap, descriptors, groups, master_store, meta, meta_region, namespaces, parallel,
-    regions,
-    service, wal_split,
+    regions, service, wal_split,
 };
 
 /// A hundred years. A clock that has lost its time shows the year 1970 or 2000. Cells of `hbase:meta` that are further ahead
@@ -313,7 +312,11 @@ impl RegionServerStatus for Master {
 
 /// Recovers what dead servers, and the master before this one, have left: at the same time, because most of it is waiting for HDFS.
 /// Returns the dead servers.
-fn recover_all(cluster: &ClusterServices, threads: usize, timelines: &Arc<Timelines>) -> Result<Vec<ServerName>> {
+fn recover_all(
+    cluster: &ClusterServices,
+    threads: usize,
+    timelines: &Arc<Timelines>,
+) -> Result<Vec<ServerName>> {
     let (dead, cluster, timelines) = (cluster.servers.recovering(), cluster.clone(), timelines.clone());
     for server in &dead {
         timelines.noticed(server, Noticed::FoundAtTakeover, None);
