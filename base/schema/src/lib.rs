@@ -14,6 +14,7 @@
 mod check;
 mod descriptor_file;
 mod family;
+mod jenkins;
 pub mod layout;
 mod name;
 mod options;
@@ -25,6 +26,7 @@ mod unsupported;
 pub mod znode;
 
 pub use family::FamilyDescriptor;
+pub use jenkins::jenkins_hash;
 pub use name::{NamespaceDescriptor, TableName, check_namespace_name, check_table_qualifier};
 pub use options::{BlockEncoding, BloomType, Compression, Durability, InMemoryCompaction, KeepDeleted};
 pub use region::{META_ENCODED_NAME, RegionInfo, RegionNameParts, parse_region_name};

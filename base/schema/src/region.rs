@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! region name  = table , start key , id [ _ replica ] . md5 hex .      md5 over what stands before the first dot
-//! encoded name = md5 hex                                               (hbase:meta: `hbase:meta,,1`, 1588230740)
+//! hbase:meta   = `hbase:meta,,1` or, of a replica, `hbase:meta,,1_0001`          encoded name = Jenkins hash of it, decimal
+//! encoded name = md5 hex
 //! ```
 
 use std::cmp::Ordering;
@@ -16,7 +17,7 @@ use halcyon_proto::pb;
 use md5::{Digest, Md5};
 use prost::Message;
 
-use crate::{TableName, decode, layout, strip_magic, with_magic};
+use crate::{TableName, decode, jenkins_hash, layout, strip_magic, with_magic};
 
 /// The encoded name of the one region of `hbase:meta`.
 pub const META_ENCODED_NAME: &str = "1588230740";
@@ -61,7 +62,7 @@ impl RegionInfo {
 
     fn build(table: TableName, start: Bytes, end: Bytes, id: u64, replica_id: i32) -> RegionInfo {
         if table.is_meta() {
-            return RegionInfo::meta();
+            return RegionInfo::meta().of_meta(replica_id);
         }
         let mut name = Vec::with_capacity(table.full_name().len() + start.len() + 64);
         name.extend_from_slice(table.full_name());
@@ -86,8 +87,26 @@ impl RegionInfo {
         }
     }
 
+    /// A replica of the region of `hbase:meta`. The name is of a form that only it has.
+    fn of_meta(self, replica_id: i32) -> RegionInfo {
+        if replica_id == 0 {
+            return self;
+        }
+        let name = format!("hbase:meta,,1_{replica_id:04X}");
+        let encoded = i64::from(jenkins_hash(name.as_bytes(), 0).cast_signed()).abs();
+        RegionInfo {
+            replica_id,
+            region_name: Bytes::from(name.into_bytes()),
+            encoded_name: encoded.to_string().into(),
+            ..self
+        }
+    }
+
     /// The same range under another replica id.
     pub fn replica(&self, replica_id: i32) -> RegionInfo {
+        if self.replica_id == replica_id {
+            return self.clone();
+        }
         let (table, start, end) = (self.table.clone(), self.start_key.clone(), self.end_key.clone());
         RegionInfo::build(table, start, end, self.region_id, replica_id).with_flags(self.split, self.offline)
     }
@@ -117,6 +136,21 @@ impl RegionInfo {
 
     pub fn replica_id(&self) -> i32 {
         self.replica_id
+    }
+
+    /// Whether this is a further copy for reads, and not the region that takes writes.
+    pub fn is_secondary(&self) -> bool {
+        self.replica_id != 0
+    }
+
+    /// The region that takes writes.
+    pub fn primary(&self) -> RegionInfo {
+        if self.is_secondary() { self.replica(0) } else { self.clone() }
+    }
+
+    /// The further copies of a region of which there are `replication` copies.
+    pub fn secondaries(&self, replication: i32) -> impl Iterator<Item = RegionInfo> + '_ {
+        (1..replication).map(|replica| self.replica(replica))
     }
 
     /// Whether this is the parent of a split.
@@ -152,9 +186,9 @@ impl RegionInfo {
         if self.is_meta() { CellComparator::Meta } else { CellComparator::Default }
     }
 
-    /// The region's directory under `root`.
+    /// The region's directory under `root`. Copies have that of the region that takes writes.
     pub fn dir(&self, root: &Path) -> PathBuf {
-        layout::region_dir(root, &self.table, &self.encoded_name)
+        layout::region_dir(root, &self.table, self.primary().encoded_name())
     }
 
     pub fn to_pb(&self) -> pb::RegionInfo {
@@ -169,7 +203,7 @@ impl RegionInfo {
         }
     }
 
-    /// Keys, id and flags sent for `hbase:meta` do not count.
+    /// Of what is sent for `hbase:meta` only the number of the replica counts.
     pub fn from_pb(info: &pb::RegionInfo) -> Result<RegionInfo> {
         let table = TableName::from_pb(&info.table_name)?;
         let start = info.start_key.clone().unwrap_or_default();
@@ -340,6 +374,34 @@ mod tests {
             meta.contains_row(b"") && meta.contains_row(b"t,,9") && meta.comparator() == CellComparator::Meta
         );
         assert_eq!(meta.dir(Path::new("/r")), Path::new("/r/data/hbase/meta/1588230740"));
+    }
+
+    /// Names that HBase 2.6.4 gives.
+    #[test]
+    fn golden_names_of_copies_of_meta() {
+        let golden = [("hbase:meta,,1_0001", "534574363"), ("hbase:meta,,1_0002", "1657623790")];
+        for (number, (name, encoded)) in (1..).zip(golden) {
+            let copy = RegionInfo::meta().replica(number);
+            assert_eq!((&copy.region_name()[..], copy.encoded_name()), (name.as_bytes(), encoded));
+            assert_eq!(RegionInfo::decode_value(&copy.encode_value()).unwrap(), copy);
+            assert_eq!(copy.dir(Path::new("/r")), RegionInfo::meta().dir(Path::new("/r")));
+            let parts = parse_region_name(copy.region_name()).unwrap();
+            assert_eq!((parts.table, parts.replica_id), (TableName::META, number));
+            assert_eq!(copy.primary(), RegionInfo::meta());
+        }
+        assert_eq!(RegionInfo::meta().replica(3).encoded_name(), "1072483532");
+    }
+
+    #[test]
+    fn copies_have_names_of_their_own_and_the_directory_of_the_first() {
+        let first = region("t1", "b", "m");
+        let copies: Vec<_> = first.secondaries(3).collect();
+        assert_eq!(copies.iter().map(RegionInfo::replica_id).collect::<Vec<_>>(), [1, 2]);
+        for copy in copies {
+            assert!(copy.is_secondary() && copy.encoded_name() != first.encoded_name());
+            assert_eq!((copy.primary(), copy.dir(Path::new("/r"))), (first.clone(), first.dir(Path::new("/r"))));
+        }
+        assert_eq!(first.secondaries(1).count(), 0);
     }
 
     #[test]

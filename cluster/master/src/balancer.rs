@@ -13,7 +13,8 @@
 //! | memstores | 5 | bytes in memstores |
 //!
 //! The weights are HBase's (`RegionCountSkewCostFunction`, `TableSkewCostFunction`, `WriteRequestCostFunction`,
-//! `ReadRequestCostFunction`, `MemStoreSizeCostFunction`). A move itself costs, so that regions do not go to and fro.
+//! `ReadRequestCostFunction`, `MemStoreSizeCostFunction`). Before all else, copies of a region part: no two are on one server
+//! where there are enough (HBase: `RegionReplicaHostCostFunction`). A move itself costs, so that regions do not go to and fro.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
@@ -39,6 +40,8 @@ pub(crate) struct Load {
     pub(crate) region: RegionInfo,
     /// Number of its table among the tables.
     pub(crate) table: usize,
+    /// The region, if there are copies: they are to be on different servers.
+    pub(crate) copy_of: Option<RegionInfo>,
     /// Since the last look.
     pub(crate) writes: f64,
     pub(crate) reads: f64,
@@ -128,6 +131,26 @@ impl Spread {
         Decision::total(&self.costs())
     }
 
+    /// Whether the server has another copy of the region.
+    fn has_copy(&self, server: usize, load: &Load) -> bool {
+        let is_copy = |other: &Load| other.copy_of == load.copy_of && other.region != load.region;
+        load.copy_of.is_some() && self.loads[server].iter().any(is_copy)
+    }
+
+    /// A region that is where another copy of it is, and the server with the fewest regions that has none.
+    fn together(&self) -> Option<(usize, usize, usize)> {
+        for (from, loads) in self.loads.iter().enumerate() {
+            let is_wrong = |load: &Load| load.region.is_secondary() && self.has_copy(from, load);
+            for (at, load) in loads.iter().enumerate().filter(|(_, load)| is_wrong(load)) {
+                let free = (0..self.servers.len()).filter(|to| !self.has_copy(*to, load) && *to != from);
+                if let Some(to) = free.min_by_key(|to| (self.loads[*to].len(), *to)) {
+                    return Some((from, at, to));
+                }
+            }
+        }
+        None
+    }
+
     fn shift(&mut self, from: usize, at: usize, to: usize) {
         let load = self.loads[from].swap_remove(at);
         self.loads[to].push(load);
@@ -164,6 +187,16 @@ pub(crate) fn plan(
     let mut decision = Decision { costs_before: spread.costs(), ..Decision::default() };
     let mut total = spread.total();
     let mut moved: HashMap<RegionInfo, usize> = HashMap::new();
+    while decision.moves.len() < moves_max
+        && let Some((from, at, to)) = spread.together()
+    {
+        let region = spread.loads[from][at].region.clone();
+        spread.shift(from, at, to);
+        moved.insert(region.clone(), to);
+        let (from, to) = (spread.servers[from].clone(), spread.servers[to].clone());
+        decision.moves.push(Move { region, from, to });
+        total = spread.total();
+    }
     while decision.moves.len() < moves_max {
         let Some((gain, from, at, to)) = best_move(&mut spread, total, &moved, &mut decision.steps) else {
             break;
@@ -197,7 +230,8 @@ fn best_move(
     for &from in order.iter().rev().take(ENDS.max(1)) {
         for &to in order.iter().take(ENDS).filter(|to| **to != from) {
             for at in 0..spread.loads[from].len().min(REGIONS_MAX) {
-                if moved.contains_key(&spread.loads[from][at].region) {
+                let load = &spread.loads[from][at];
+                if moved.contains_key(&load.region) || spread.has_copy(to, load) {
                     continue;
                 }
                 *steps += 1;
@@ -251,7 +285,7 @@ pub(crate) fn decide(
         // A region that is at a server of another group is moved before (`groups/moves.rs`).
         let group = core.group_of_table(entry.descriptor.name());
         let Some(spread) = spreads.get_mut(&group) else { continue };
-        for (region, known) in &entry.regions {
+        for (region, known) in entry.all() {
             let server = known.server.as_ref().filter(|_| known.state == RegionState::Open);
             let Some(loads) = server.and_then(|server| spread.get_mut(server)) else { continue };
             let (reads, writes, memstore_bytes) =
@@ -262,6 +296,7 @@ pub(crate) fn decide(
             loads.push(Load {
                 region: region.clone(),
                 table,
+                copy_of: (entry.descriptor.region_replication() > 1).then(|| region.primary()),
                 writes: writes.saturating_sub(writes_before) as f64,
                 reads: reads.saturating_sub(reads_before) as f64,
                 memstore_bytes: memstore_bytes as f64,
@@ -309,7 +344,7 @@ mod tests {
             id += 1;
             let name = TableName::parse(format!("t{table}").as_bytes()).unwrap();
             let region = RegionInfo::new(name, id.to_string().into_bytes().into(), "".into(), id);
-            Load { region, table, writes: 0.0, reads: 0.0, memstore_bytes: 0.0 }
+            Load { region, table, copy_of: None, writes: 0.0, reads: 0.0, memstore_bytes: 0.0 }
         };
         let mut spread = BTreeMap::new();
         for (number, tables) in counts.iter().enumerate() {
@@ -357,6 +392,32 @@ mod tests {
         }
         let counts = after(&[&[4, 4], &[0, 0]], 100);
         assert_eq!(counts, [[2, 2], [2, 2]]);
+    }
+
+    #[test]
+    fn copies_of_a_region_part_and_stay_apart() {
+        let mut loads = spread(&[&[0], &[0], &[0]]);
+        let name = TableName::parse(b"t").unwrap();
+        for id in 1..=3 {
+            let region = RegionInfo::new(name.clone(), id.to_string().into_bytes().into(), "".into(), id);
+            for copy in std::iter::once(region.clone()).chain(region.secondaries(2)) {
+                let copy_of = Some(region.clone());
+                let (writes, reads, memstore_bytes) = (0.0, 0.0, 0.0);
+                let load = Load { region: copy, table: 0, copy_of, writes, reads, memstore_bytes };
+                loads.get_mut(&server(0)).unwrap().push(load);
+            }
+        }
+        let decision = plan(loads.clone(), 1, 100);
+        for Move { region, from, to } in &decision.moves {
+            let at = loads[from].iter().position(|load| load.region == *region).unwrap();
+            let load = loads.get_mut(from).unwrap().remove(at);
+            loads.get_mut(to).unwrap().push(load);
+        }
+        for (server, of_server) in &loads {
+            assert_eq!(of_server.len(), 2, "{server}");
+            assert!(of_server[0].copy_of != of_server[1].copy_of, "{server}: {of_server:?}");
+        }
+        assert_eq!(plan(loads, 1, 100).moves, []);
     }
 
     #[test]

@@ -179,7 +179,7 @@ impl Master {
 /// The regions that these servers have, `hbase:meta` last.
 fn regions_at(core: &MasterState, servers: &[ServerName]) -> Vec<RegionInfo> {
     let tables = core.tables.read();
-    let live: Vec<RegionInfo> = tables.by_name.values().flat_map(|table| table.live_regions()).collect();
+    let live: Vec<RegionInfo> = tables.by_name.values().flat_map(|table| table.to_be_open()).collect();
     drop(tables);
     let is_there =
         |region: &RegionInfo| matches!(core.place_of(region), Place::At(server) if servers.contains(&server));

@@ -128,6 +128,9 @@ fn check_table(
             problems.push(Problem::NotOpen(region.clone()));
         }
     }
+    let copies = entry.replicas.iter().filter(|(_, known)| known.state == RegionState::Open);
+    let closed = copies.filter(|(copy, _)| !online.contains(copy));
+    problems.extend(closed.map(|(copy, _)| Problem::NotOpen(copy.clone())));
     problems.extend(orphans(entry, rows, directories).into_iter().map(Problem::Orphan));
     Ok(problems)
 }

@@ -346,13 +346,18 @@ fn load_tables(env: &Env, root: &Path, content: meta::MetaContent) -> Result<Tab
             warn!(table = %name, "hbase:meta has a table without a descriptor; it is left out");
             continue;
         };
-        let (descriptor, regions) = (Arc::new(descriptor), BTreeMap::new());
-        by_name.insert(name, TableEntry { descriptor, descriptor_sequence, state, regions });
+        let (descriptor, regions, replicas) = (Arc::new(descriptor), BTreeMap::new(), BTreeMap::new());
+        by_name.insert(name, TableEntry { descriptor, descriptor_sequence, state, regions, replicas });
     }
     for (region, entry) in content.regions {
         match by_name.get_mut(region.table()) {
             Some(table) => drop(table.regions.insert(region, entry)),
             None => warn!(%region, "hbase:meta has a region of no table; it is left out"),
+        }
+    }
+    for (copy, entry) in content.replicas {
+        if let Some(table) = by_name.get_mut(copy.table()) {
+            table.replicas.insert(copy, entry);
         }
     }
     let mut tables = Tables::default();
@@ -394,9 +399,9 @@ fn open_enabled(core: &MasterState, engine: &Engine) -> Result<Vec<RegionInfo>> 
             TableState::Enabled => {}
             _ => continue,
         }
-        let mut regions = entry.live_regions();
+        let mut regions = entry.to_be_open();
         regions.retain(|region| {
-            let known = &entry.regions[region];
+            let Some(known) = entry.known(region) else { return false };
             let is_open = known.state == RegionState::Open
                 && known
                     .server

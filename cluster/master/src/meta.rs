@@ -4,7 +4,7 @@
 //! row = region name   info:regioninfo  PBUF RegionInfo     info:state           OPEN, CLOSED, ...
 //!                     info:server      host:port           info:serverstartcode int64
 //!                     info:sn          host,port,code      info:seqnumDuringOpen int64
-//!                     info:server_0001, ...                the same of replica 1
+//!                     info:server_0001, info:state_0001, ...            the same of replica 1
 //!                     info:splitA, info:splitB   PBUF RegionInfo: the daughters of a region that was split
 //!                     info:merge0000, ...        PBUF RegionInfo: the regions that this one was merged of
 //! row = table name    table:state      TableState, without PBUF
@@ -12,6 +12,7 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use halcyon_cell::{Cell, CellType, Error, Result};
 use halcyon_proto::pb;
 use halcyon_schema::{RegionInfo, ServerName, TableName};
@@ -41,45 +42,59 @@ pub(crate) fn failed_region(region: &RegionInfo, timestamp: i64) -> Vec<Cell> {
     region_in_state(region, RegionState::FailedOpen, timestamp)
 }
 
-/// The row of a region in a state that has no place on a server.
-pub(crate) fn region_in_state(region: &RegionInfo, state: RegionState, timestamp: i64) -> Vec<Cell> {
-    let row = region.region_name();
-    vec![
-        Cell::put(row, INFO, REGION_INFO, timestamp, &region.encode_value()),
-        Cell::put(row, INFO, STATE, timestamp, state.as_str_name().as_bytes()),
-    ]
+/// What a write says of a region: cells of its row. A copy has columns of its own in the row of its region.
+struct RowWriter<'a> {
+    region: &'a RegionInfo,
+    row: Bytes,
+    timestamp: i64,
+    cells: Vec<Cell>,
 }
 
-/// The row of a region that is open on `server`. Replicas of a region are served by the region itself, which is
-/// never behind, so each of the `replicas` (1: the region alone) has the same location.
+impl<'a> RowWriter<'a> {
+    fn new(region: &'a RegionInfo, timestamp: i64) -> RowWriter<'a> {
+        let row = region.primary().region_name().clone();
+        let mut writer = RowWriter { region, row, timestamp, cells: Vec::new() };
+        if !region.is_secondary() {
+            writer.put(REGION_INFO, &region.encode_value());
+        }
+        writer
+    }
+
+    fn put(&mut self, qualifier: &[u8], value: &[u8]) {
+        let qualifier = of_replica(qualifier, self.region.replica_id());
+        self.cells.push(Cell::put(&self.row, INFO, &qualifier, self.timestamp, value));
+    }
+}
+
+/// The row of a region in a state that has no place on a server.
+pub(crate) fn region_in_state(region: &RegionInfo, state: RegionState, timestamp: i64) -> Vec<Cell> {
+    let mut row = RowWriter::new(region, timestamp);
+    row.put(STATE, state.as_str_name().as_bytes());
+    row.cells
+}
+
+/// The row of a region, or the columns of a copy, that is open on `server`.
 pub(crate) fn open_region(
     region: &RegionInfo,
-    replicas: i32,
     server: &ServerName,
     open_seq: u64,
     timestamp: i64,
 ) -> Vec<Cell> {
-    let row = region.region_name();
-    let mut cells = vec![Cell::put(row, INFO, REGION_INFO, timestamp, &region.encode_value())];
-    for replica in 0..replicas.max(1) {
-        let mut put = |qualifier: &[u8], value: &[u8]| {
-            cells.push(Cell::put(row, INFO, &of_replica(qualifier, replica), timestamp, value));
-        };
-        put(SEQ_NUM, &open_seq.to_be_bytes());
-        put(SERVER, server.address().as_bytes());
-        put(START_CODE, &server.start_code.to_be_bytes());
-        put(SERVER_NAME, server.to_string().as_bytes());
-        put(STATE, RegionState::Open.as_str_name().as_bytes());
-    }
-    cells
+    let mut row = RowWriter::new(region, timestamp);
+    row.put(SEQ_NUM, &open_seq.to_be_bytes());
+    row.put(SERVER, server.address().as_bytes());
+    row.put(START_CODE, &server.start_code.to_be_bytes());
+    row.put(SERVER_NAME, server.to_string().as_bytes());
+    row.put(STATE, RegionState::Open.as_str_name().as_bytes());
+    row.cells
 }
 
 /// The row of a region that is to be opened on `server`. Clients go on with what `info:server` says.
 pub(crate) fn opening_region(region: &RegionInfo, server: &ServerName, timestamp: i64) -> Vec<Cell> {
-    let mut cells = region_in_state(region, RegionState::Opening, timestamp);
-    let name = server.to_string();
-    cells.push(Cell::put(region.region_name(), INFO, SERVER_NAME, timestamp, name.as_bytes()));
-    cells
+    let mut row = RowWriter::new(region, timestamp);
+    row.put(STATE, RegionState::Opening.as_str_name().as_bytes());
+    row.put(SERVER_NAME, server.to_string().as_bytes());
+    row.cells
 }
 
 /// The column of a replica: `server`, `server_0001`, ...
@@ -88,6 +103,13 @@ fn of_replica(qualifier: &[u8], replica: i32) -> Vec<u8> {
         0 => qualifier.to_vec(),
         _ => [qualifier, format!("_{replica:04X}").as_bytes()].concat(),
     }
+}
+
+/// The number of the copy of which a column says the state.
+fn replica_of(qualifier: &[u8]) -> Option<i32> {
+    let digits = qualifier.strip_prefix(STATE)?.strip_prefix(b"_")?;
+    let number = i32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+    (number > 0 && of_replica(STATE, number) == qualifier).then_some(number)
 }
 
 /// Takes the columns of these replicas out of a region's row.
@@ -103,16 +125,18 @@ pub(crate) fn delete_replicas(
         .collect()
 }
 
-/// The rows after a split: the parent's, which stays until nothing refers to its files, and those of its daughters,
-/// not open yet. A client drops a location when it learns of one with a higher number, so the daughters' begins
+/// The rows after a split: the parent's, which stays until nothing refers to its files and has no copies, and those of its
+/// daughters, not open yet. A client drops a location when it learns of one with a higher number, so the daughters' begins
 /// with the parent's.
 pub(crate) fn split_region(
     parent: &RegionInfo,
+    replication: i32,
     daughters: &[RegionInfo; 2],
     parent_open_seq: u64,
     timestamp: i64,
 ) -> Vec<Cell> {
     let mut cells = split_parent(parent, daughters, timestamp);
+    cells.extend(delete_replicas(parent, 1..replication, timestamp));
     cells.extend(daughters.iter().flat_map(|daughter| unopened_region(daughter, parent_open_seq, timestamp)));
     cells
 }
@@ -181,6 +205,8 @@ pub(crate) fn delete_table_state(table: &TableName, timestamp: i64) -> Cell {
 pub(crate) struct MetaContent {
     pub(crate) states: BTreeMap<TableName, TableState>,
     pub(crate) regions: Vec<(RegionInfo, RegionEntry)>,
+    /// Copies of these regions that have a state.
+    pub(crate) replicas: Vec<(RegionInfo, RegionEntry)>,
 }
 
 /// The newest timestamp of all cells that are not above `up_to_ms`.
@@ -215,22 +241,28 @@ fn read_row(row: &[Cell], content: &mut MetaContent) -> Result<()> {
     if region.replica_id() != 0 || region.is_meta() {
         return Err(Error::invalid("only default replicas of user tables have rows"));
     }
-    let state = value(INFO, STATE).and_then(|text| std::str::from_utf8(text).ok());
-    let state = state.and_then(RegionState::from_str_name).unwrap_or(RegionState::Offline);
-    let seq = value(INFO, SEQ_NUM).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_be_bytes);
+    let place_of = |replica: i32| {
+        let value = |qualifier: &[u8]| value(INFO, &of_replica(qualifier, replica));
+        let state = value(STATE).and_then(|text| std::str::from_utf8(text).ok());
+        let state = state.and_then(RegionState::from_str_name).unwrap_or(RegionState::Offline);
+        let seq = value(SEQ_NUM).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_be_bytes);
+        let server = server_of(value(SERVER_NAME), value(SERVER), value(START_CODE));
+        RegionEntry { state, server, ..RegionEntry::unopened(seq) }
+    };
     let daughters = DAUGHTERS.iter().filter_map(|qualifier| value(INFO, qualifier));
     let is_merge =
         |cell: &&Cell| cell.family() == INFO && cell.qualifier().starts_with(MERGE_PREFIX.as_bytes());
+    let copies = row.iter().filter(|cell| cell.family() == INFO).filter_map(|cell| replica_of(cell.qualifier()));
+    let copies = copies.map(|replica| (region.replica(replica), place_of(replica)));
+    content.replicas.extend(copies);
     let entry = RegionEntry {
-        state,
-        open_seq: seq,
-        server: server_of(value(INFO, SERVER_NAME), value(INFO, SERVER), value(INFO, START_CODE)),
         daughters: daughters.map(RegionInfo::decode_value).collect::<Result<_>>()?,
         merged_of: row
             .iter()
             .filter(is_merge)
             .map(|cell| RegionInfo::decode_value(cell.value()))
             .collect::<Result<_>>()?,
+        ..place_of(0)
     };
     content.regions.push((region, entry));
     Ok(())
@@ -261,7 +293,7 @@ mod tests {
         };
         let parent = region("", "", 7).with_flags(true, true);
         let daughters = [region("", "m", 8), region("m", "", 8)];
-        let content = read(&rows(&split_region(&parent, &daughters, 30, 1000)));
+        let content = read(&rows(&split_region(&parent, 1, &daughters, 30, 1000)));
         assert_eq!(content.regions[0].0, parent);
         assert_eq!(content.regions[0].1.state, RegionState::Split);
         assert_eq!(content.regions[0].1.daughters, daughters);
@@ -283,7 +315,7 @@ mod tests {
         let table = TableName::parse(b"t").unwrap();
         let region = RegionInfo::new(table.clone(), "a".into(), "".into(), 7);
         let server = ServerName::new("h", 16020, 99);
-        let cells = open_region(&region, 1, &server, 3, 1000);
+        let cells = open_region(&region, &server, 3, 1000);
         let shown: Vec<_> = cells.iter().map(|cell| (cell.qualifier(), cell.value())).collect();
         assert_eq!(shown[1], (&b"seqnumDuringOpen"[..], &[0, 0, 0, 0, 0, 0, 0, 3][..]));
         assert_eq!(shown[2], (&b"server"[..], &b"h:16020"[..]));
@@ -292,18 +324,25 @@ mod tests {
         assert_eq!(shown[5], (&b"state"[..], &b"OPEN"[..]));
         assert!(cells.windows(2).all(|pair| pair[0].qualifier() < pair[1].qualifier()));
 
-        let replicas = open_region(&region, 2, &server, 3, 1000);
-        assert_eq!(replicas[7].qualifier(), b"server_0001");
+        let copy = open_region(&region.replica(1), &server, 4, 1000);
+        assert_eq!(copy[1].qualifier(), b"server_0001");
+        assert!(copy.iter().all(|cell| cell.row() == region.region_name()));
+        assert!(copy.iter().all(|cell| cell.qualifier() != REGION_INFO), "the row is that of the region");
+        assert_eq!(closed_region(&region.replica(10), 1000)[0].qualifier(), b"state_000A");
         assert_eq!(delete_replicas(&region, 1..2, 1000)[1].qualifier(), b"server_0001");
 
         let state = table_state(&table, TableState::Enabled, 1001);
         assert_eq!(state.value(), [0x08, 0x00]);
         let odd = Cell::put(b"odd", b"info", b"regioninfo", 5, b"nonsense");
-        let rows = [vec![state], cells, vec![odd]];
+        let both = [cells, copy, vec![Cell::put(region.region_name(), INFO, b"state_1", 5, b"OPEN")]].concat();
+        let rows = [vec![state], both, vec![odd]];
         let content = read(&rows);
         assert_eq!(content.states[&table], TableState::Enabled);
         assert_eq!(content.regions.len(), 1);
         assert_eq!((content.regions[0].1.state, content.regions[0].1.open_seq), (RegionState::Open, 3));
+        let [(replica, known)] = &content.replicas[..] else { panic!("{:?}", content.replicas) };
+        assert_eq!(*replica, region.replica(1));
+        assert_eq!((known.state, known.open_seq, &known.server), (RegionState::Open, 4, &Some(server)));
         assert_eq!((newest_timestamp(&rows, 2000), newest_timestamp(&rows, 1000)), (1001, 1000));
     }
 }

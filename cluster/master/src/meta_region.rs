@@ -65,7 +65,7 @@ pub(crate) fn open(core: &MasterState, not_at: Option<&ServerName>, to: Option<&
                 Some(server) => chooser.without(server),
                 None => chooser,
             };
-            chooser.choose(&core.scope_of(&TableName::META), to, None)?
+            chooser.choose(&core.scope_of(&TableName::META), to, None, &[])?
         }
     };
     let place = open_at(&core.cluster, &core.meta_descriptor, &server)?;

@@ -144,6 +144,7 @@ fn create_table(core: &MasterState) -> Result<()> {
         cells
     })?;
     core.tables.write().put(TableEntry {
+        replicas: BTreeMap::new(),
         descriptor: Arc::new(descriptor),
         descriptor_sequence: SEQUENCE,
         state: TableState::Enabled,

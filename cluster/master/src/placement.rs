@@ -74,6 +74,17 @@ impl MasterState {
         self.cluster.servers.get(&name).ok_or_else(died)
     }
 
+    /// The servers that have, or may have, other copies of the same region.
+    pub(crate) fn servers_of_others(&self, region: &RegionInfo) -> Vec<ServerName> {
+        let tables = self.tables.read();
+        let Some(entry) = tables.by_name.get(region.table()) else { return Vec::new() };
+        let primary = region.primary();
+        let all = primary.secondaries(entry.descriptor.region_replication());
+        let others = std::iter::once(primary.clone()).chain(all).filter(|copy| copy != region);
+        let known = others.filter_map(|copy| entry.known(&copy));
+        known.filter(|known| may_be_open(known.state)).filter_map(|known| known.server.clone()).collect()
+    }
+
     /// The regions that live servers have open. *Blocking*.
     pub(crate) fn online_regions(&self) -> Result<Vec<RegionInfo>> {
         let mut regions = Vec::new();
@@ -134,20 +145,22 @@ impl Chooser {
     }
 
     /// The server that is wanted, if it may get regions; else the one at the address where the region was last, which may have
-    /// blocks of it in its cache; else the one with the fewest regions. `Busy` if none may have the region: it waits.
+    /// blocks of it in its cache; else the one with the fewest regions. Of the last two not one that has another copy of the
+    /// region (`others`), unless there is no other. `Busy` if none may have the region: it waits.
     pub(crate) fn choose(
         &mut self,
         scope: &Scope,
         wanted: Option<&ServerName>,
         last: Option<&ServerName>,
+        others: &[ServerName],
     ) -> Result<ServerName> {
         let candidates = self.candidates(scope)?;
         let is_wanted = |server: &&ServerName| wanted == Some(*server);
-        let is_address =
-            |server: &&ServerName| last.is_some_and(|it| it.host == server.host && it.port == server.port);
-        let found =
-            candidates.iter().find(|it| is_wanted(it)).or(candidates.iter().find(|it| is_address(it)));
-        let chosen = found.copied().unwrap_or_else(|| self.emptiest(&candidates, None)).clone();
+        let is_here = |server: &&ServerName| {
+            last.is_some_and(|it| it.host == server.host && it.port == server.port) && !others.contains(*server)
+        };
+        let found = candidates.iter().find(|it| is_wanted(it)).or(candidates.iter().find(|it| is_here(it)));
+        let chosen = found.copied().unwrap_or_else(|| self.emptiest(&candidates, None, others)).clone();
         Ok(self.count(chosen))
     }
 
@@ -156,9 +169,10 @@ impl Chooser {
         &mut self,
         scope: &Scope,
         failed: Option<&ServerName>,
+        others: &[ServerName],
     ) -> Result<ServerName> {
         let candidates = self.candidates(scope)?;
-        let chosen = self.emptiest(&candidates, failed).clone();
+        let chosen = self.emptiest(&candidates, failed, others).clone();
         Ok(self.count(chosen))
     }
 
@@ -179,15 +193,22 @@ impl Chooser {
         chosen
     }
 
-    fn emptiest<'a>(&self, candidates: &[&'a ServerName], avoided: Option<&ServerName>) -> &'a ServerName {
-        let order = |server: &&'a ServerName| (avoided == Some(*server), self.counts[*server], *server);
+    fn emptiest<'a>(
+        &self,
+        candidates: &[&'a ServerName],
+        avoided: Option<&ServerName>,
+        others: &[ServerName],
+    ) -> &'a ServerName {
+        let order = |server: &&'a ServerName| {
+            (avoided == Some(*server), others.contains(server), self.counts[*server], *server)
+        };
         candidates.iter().copied().min_by_key(order).expect("there is a candidate")
     }
 }
 
 /// Adds the regions of all tables to the servers that have them.
 fn count(tables: &Tables, counts: &mut HashMap<ServerName, usize>) {
-    let known = tables.by_name.values().flat_map(|table| table.regions.values());
+    let known = tables.by_name.values().flat_map(|table| table.all().map(|(_, known)| known));
     for RegionEntry { server, state, .. } in known {
         if let Some(count) = server.as_ref().filter(|_| may_be_open(*state)).and_then(|it| counts.get_mut(it))
         {
@@ -206,7 +227,7 @@ mod tests {
     }
 
     fn chosen(chooser: &mut Chooser, wanted: Option<&ServerName>, last: Option<&ServerName>) -> String {
-        chooser.choose(&Scope::everywhere(), wanted, last).unwrap().host
+        chooser.choose(&Scope::everywhere(), wanted, last, &[]).unwrap().host
     }
 
     #[test]
@@ -231,12 +252,28 @@ mod tests {
     fn the_only_server_is_not_left_out() {
         let a = ServerName::new("a", 16020, 1);
         let after_failure = |counts: &[(&str, usize)]| {
-            chooser(counts).choose_after_failure(&Scope::everywhere(), Some(&a)).unwrap().host
+            chooser(counts).choose_after_failure(&Scope::everywhere(), Some(&a), &[]).unwrap().host
         };
         assert_eq!(after_failure(&[("a", 1), ("b", 9)]), "b");
         assert_eq!(after_failure(&[("a", 1)]), "a");
         assert_eq!(chosen(&mut chooser(&[("a", 1), ("b", 9)]).without(&a), None, None), "b");
         assert_eq!(chosen(&mut chooser(&[("a", 1)]).without(&a), None, None), "a");
+    }
+
+    #[test]
+    fn copies_of_a_region_part_where_they_can() {
+        let (a, b) = (ServerName::new("a", 16020, 1), ServerName::new("b", 16020, 1));
+        let mut chooser = chooser(&[("a", 1), ("b", 9)]);
+        let scope = Scope::everywhere();
+        let mut choose = |wanted: Option<&ServerName>, last: Option<&ServerName>, others: &[ServerName]| {
+            chooser.choose(&scope, wanted, last, others).unwrap().host
+        };
+        assert_eq!(choose(None, None, std::slice::from_ref(&a)), "b");
+        assert_eq!(choose(None, Some(&a), std::slice::from_ref(&a)), "b");
+        assert_eq!(choose(None, None, &[a.clone(), b.clone()]), "a");
+        assert_eq!(choose(Some(&a), None, std::slice::from_ref(&a)), "a", "an operator wants it");
+        let after = chooser.choose_after_failure(&scope, Some(&b), std::slice::from_ref(&a)).unwrap();
+        assert_eq!(after.host, "a");
     }
 
     #[test]

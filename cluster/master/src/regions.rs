@@ -1,4 +1,6 @@
 //! Opening and closing many regions, with what meta and memory say about it.
+//!
+//! Regions are opened and closed with their copies for reads. The verbs that say so act on exactly the regions that are named.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,6 +38,14 @@ pub(crate) struct Wanted<'a> {
     pub(crate) not_at: Option<&'a ServerName>,
 }
 
+/// Regions, and as many copies of each as the table is to have.
+fn with_copies(core: &MasterState, table: &TableDescriptor, regions: &[RegionInfo]) -> Vec<RegionInfo> {
+    let tables = core.tables.read();
+    let copies = tables.by_name.get(table.name()).map(|entry| entry.copies_of(regions)).unwrap_or_default();
+    let copies = copies.into_iter().filter(|copy| copy.replica_id() < table.region_replication());
+    regions.iter().cloned().chain(copies).collect()
+}
+
 /// Opens regions, all or none; meta then shows them open and, if `state` is given, the table in that state.
 pub(crate) fn open(
     core: &MasterState,
@@ -43,10 +53,10 @@ pub(crate) fn open(
     regions: &[RegionInfo],
     state: Option<TableState>,
 ) -> Result<()> {
-    open_as(core, table, regions, state, Wanted::default())
+    open_as(core, table, &with_copies(core, table, regions), state, Wanted::default())
 }
 
-/// As [`open`], where it is wanted.
+/// As [`open`], exactly these, where it is wanted.
 pub(crate) fn open_as(
     core: &MasterState,
     table: &TableDescriptor,
@@ -55,17 +65,32 @@ pub(crate) fn open_as(
     wanted: Wanted<'_>,
 ) -> Result<()> {
     let attempts = try_open_of(core, table, regions, wanted)?;
-    if let Some((region, error)) = attempts.failed.into_iter().next() {
+    // Regions are of use without copies that will never open.
+    let has_regions = regions.iter().any(|region| !region.is_secondary());
+    let (copies, failed): (Vec<_>, Vec<_>) =
+        attempts.failed.into_iter().partition(|(region, _)| region.is_secondary() && has_regions);
+    if let Some((region, error)) = failed.into_iter().next() {
         mark(core, table.name(), &[region], RegionState::FailedOpen);
         return Err(error);
     }
     attempts.temporary.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))?;
-    write_opened(core, attempts.opened, &[], state.map(|state| (table.name(), state)))
+    let copies: Vec<_> = copies.into_iter().map(|(region, _)| region).collect();
+    write_opened(core, attempts.opened, &copies, state.map(|state| (table.name(), state)))
 }
 
 /// As [`open`], but a region that will never open (its files are damaged, say) stays as FAILED_OPEN, so that the others
 /// serve and the table can be worked on.
 pub(crate) fn open_what_can(
+    core: &MasterState,
+    table: &TableDescriptor,
+    regions: &[RegionInfo],
+    state: Option<TableState>,
+) -> Result<()> {
+    open_exactly(core, table, &with_copies(core, table, regions), state)
+}
+
+/// As [`open_what_can`], exactly these.
+pub(crate) fn open_exactly(
     core: &MasterState,
     table: &TableDescriptor,
     regions: &[RegionInfo],
@@ -98,7 +123,7 @@ pub(crate) fn open_at_start(
     Ok(again)
 }
 
-/// Sees to it that a region is open on a server; meta follows only if it was not. What the server has not told the master
+/// Sees to it that a region, without its copies, is open on a server; meta follows only if it was not. What the server has not told the master
 /// about a region that it lost is found out here.
 pub(crate) fn ensure_open(
     core: &MasterState,
@@ -116,7 +141,6 @@ struct Opened {
     region: RegionInfo,
     server: ServerName,
     seq: u64,
-    replicas: i32,
     /// Meta and memory show it.
     is_written: bool,
 }
@@ -152,14 +176,30 @@ struct Order {
     server: ServerName,
 }
 
-/// Tries every region.
+/// Tries every region. Copies come last: what a region replays when it opens is in files then.
 fn try_open(
     core: &MasterState,
     regions: Vec<(RegionInfo, Arc<TableDescriptor>)>,
     wanted: Wanted<'_>,
 ) -> Result<Attempts> {
+    let (copies, regions): (Vec<_>, Vec<_>) =
+        regions.into_iter().partition(|(region, _)| region.is_secondary());
     let mut attempts = Attempts::default();
-    let orders = plan(core, regions, wanted, &mut attempts)?;
+    for regions in [regions, copies] {
+        if !regions.is_empty() {
+            try_open_alike(core, regions, wanted, &mut attempts)?;
+        }
+    }
+    Ok(attempts)
+}
+
+fn try_open_alike(
+    core: &MasterState,
+    regions: Vec<(RegionInfo, Arc<TableDescriptor>)>,
+    wanted: Wanted<'_>,
+    attempts: &mut Attempts,
+) -> Result<()> {
+    let orders = plan(core, regions, wanted, attempts)?;
     let one_process = core.cluster.servers.is_one_process();
     if !one_process {
         write_opening(core, &orders)?;
@@ -169,12 +209,9 @@ fn try_open(
         let result = open_at(&shared, &order).map_err(|error| error.context(&order.region));
         Ok((order, result))
     })?;
-    for (Order { region, table, server }, result) in results {
+    for (Order { region, server, .. }, result) in results {
         match result {
-            Ok(seq) => {
-                let replicas = table.region_replication();
-                attempts.opened.push(Opened { region, server, seq, replicas, is_written: !one_process });
-            }
+            Ok(seq) => attempts.opened.push(Opened { region, server, seq, is_written: !one_process }),
             Err(error) => {
                 warn!(%region, %server, %error, "a region could not be opened");
                 if !one_process && error.kind() == ErrorKind::Moved {
@@ -186,7 +223,7 @@ fn try_open(
             }
         }
     }
-    Ok(attempts)
+    Ok(())
 }
 
 /// Gives each region a server: the one that has it, or a new one.
@@ -199,12 +236,15 @@ fn plan(
     let mut chooser = None;
     let mut scopes: HashMap<TableName, Scope> = HashMap::new();
     let mut orders = Vec::with_capacity(regions.len());
+    let mut apart = Apart::default();
     for (region, table) in regions {
         let last = match core.place_of(&region) {
             Place::At(server) => {
                 orders.push(Order { region, table, server });
                 continue;
             }
+            // A copy has nothing in WALs.
+            Place::Recovering(server) if region.is_secondary() => Some(server),
             Place::Recovering(server) => {
                 let error = recovering(&region, &server);
                 attempts.temporary.push((region, error));
@@ -222,17 +262,46 @@ fn plan(
                 })
             }
         };
+        let others = apart.servers(core, &region, &table);
         let scope = scopes.entry(region.table().clone()).or_insert_with(|| core.scope_of(region.table()));
         let server = match has_failed(core, &region) {
-            true => chooser.choose_after_failure(scope, last.as_ref()),
-            false => chooser.choose(scope, wanted.to, last.as_ref()),
+            true => chooser.choose_after_failure(scope, last.as_ref(), &others),
+            false => chooser.choose(scope, wanted.to, last.as_ref(), &others),
         };
         match server {
-            Ok(server) => orders.push(Order { region, table, server }),
+            Ok(server) => {
+                apart.note(&region, &table, &server);
+                orders.push(Order { region, table, server });
+            }
             Err(error) => attempts.temporary.push((region, error)),
         }
     }
     Ok(orders)
+}
+
+/// Servers that have other copies of regions: a region and its copies are to be on different servers where there are enough.
+#[derive(Default)]
+struct Apart {
+    /// Of this plan, by the name of the region.
+    chosen: HashMap<String, Vec<ServerName>>,
+}
+
+impl Apart {
+    fn servers(&self, core: &MasterState, region: &RegionInfo, table: &TableDescriptor) -> Vec<ServerName> {
+        if table.region_replication() <= 1 {
+            return Vec::new();
+        }
+        let mut servers = core.servers_of_others(region);
+        servers.extend(self.chosen.get(region.primary().encoded_name()).into_iter().flatten().cloned());
+        servers
+    }
+
+    fn note(&mut self, region: &RegionInfo, table: &TableDescriptor, server: &ServerName) {
+        if table.region_replication() > 1 {
+            let of_region = self.chosen.entry(region.primary().encoded_name().to_string()).or_default();
+            of_region.push(server.clone());
+        }
+    }
 }
 
 /// Whether the last server that was to open the region could not.
@@ -288,9 +357,8 @@ fn open_at(core: &MasterState, order: &Order) -> Result<u64> {
         if is_open_at(core, region, server, seq) {
             return Ok(()); // it was open all the time
         }
-        let replicas = table.region_replication();
         let seq = growing(core, region, seq);
-        core.meta_put(|timestamp| meta::open_region(region, replicas, server, seq, timestamp))?;
+        core.meta_put(|timestamp| meta::open_region(region, server, seq, timestamp))?;
         core.update_region(region, |known| {
             (known.state, known.open_seq, known.server) = (RegionState::Open, seq, Some(server.clone()));
         });
@@ -322,8 +390,7 @@ fn write_opened(
     }
     if !(opened.is_empty() && failed.is_empty() && state.is_none()) {
         core.meta_put(|timestamp| {
-            let open =
-                |one: &Opened| meta::open_region(&one.region, one.replicas, &one.server, one.seq, timestamp);
+            let open = |one: &Opened| meta::open_region(&one.region, &one.server, one.seq, timestamp);
             let rows = opened.iter().flat_map(open);
             let rows = rows.chain(failed.iter().flat_map(|region| meta::failed_region(region, timestamp)));
             rows.chain(state.map(|(table, state)| meta::table_state(table, state, timestamp))).collect()
@@ -334,7 +401,8 @@ fn write_opened(
     }
     for one in opened {
         core.update_table(one.region.table(), |entry| {
-            let region = entry.regions.entry(one.region.clone()).or_insert_with(RegionEntry::closed);
+            let known = if one.region.is_secondary() { &mut entry.replicas } else { &mut entry.regions };
+            let region = known.entry(one.region.clone()).or_insert_with(RegionEntry::closed);
             (region.state, region.open_seq, region.server) = (RegionState::Open, one.seq, Some(one.server));
         });
     }
@@ -348,7 +416,7 @@ fn write_opened(
 pub(crate) fn mark(core: &MasterState, table: &TableName, regions: &[RegionInfo], state: RegionState) {
     core.update_table(table, |entry| {
         for region in regions {
-            if let Some(known) = entry.regions.get_mut(region) {
+            if let Some(known) = entry.known_mut(region) {
                 known.state = state;
             }
         }
@@ -358,7 +426,7 @@ pub(crate) fn mark(core: &MasterState, table: &TableName, regions: &[RegionInfo]
 /// Clients drop a location whose number is not above the one they know: the number grows with every open.
 fn growing(core: &MasterState, region: &RegionInfo, seq: u64) -> u64 {
     let tables = core.tables.read();
-    let known = tables.by_name.get(region.table()).and_then(|entry| entry.regions.get(region));
+    let known = tables.by_name.get(region.table()).and_then(|entry| entry.known(region));
     seq.max(known.map_or(0, |entry| entry.open_seq) + 1)
 }
 
@@ -369,10 +437,18 @@ pub(crate) fn close(
     regions: &[RegionInfo],
     state: Option<TableState>,
 ) -> Result<()> {
-    close_to(core, table, regions, state, None)
+    close_to(core, table, &and_copies(core, regions), state, None)
 }
 
-/// As [`close`]; clients of the server are told where the regions go.
+/// Regions and all copies of them that are known, copies first: they read what the regions write.
+fn and_copies(core: &MasterState, regions: &[RegionInfo]) -> Vec<RegionInfo> {
+    let Some(first) = regions.first() else { return Vec::new() };
+    let tables = core.tables.read();
+    let copies = tables.by_name.get(first.table()).map(|entry| entry.copies_of(regions)).unwrap_or_default();
+    copies.into_iter().chain(regions.iter().cloned()).collect()
+}
+
+/// As [`close`], exactly these; clients of the server are told where the regions go.
 pub(crate) fn close_to(
     core: &MasterState,
     table: &TableName,
@@ -396,7 +472,7 @@ pub(crate) fn close_to(
     core.update_table(table, |entry| {
         entry.state = state.unwrap_or(entry.state);
         for region in regions {
-            if let Some(known) = entry.regions.get_mut(region) {
+            if let Some(known) = entry.known_mut(region) {
                 known.state = RegionState::Closed;
             }
         }
@@ -406,7 +482,7 @@ pub(crate) fn close_to(
 
 /// Closes regions and tells no client: they are opened again at once, or about to be deleted.
 pub(crate) fn close_only(core: &MasterState, regions: &[RegionInfo], abort: bool) -> Result<()> {
-    close_at(core, regions, abort, None)
+    close_at(core, &and_copies(core, regions), abort, None)
 }
 
 fn close_at(
@@ -420,6 +496,7 @@ fn close_at(
         let server = match shared.place_of(&region) {
             Place::At(server) => server,
             Place::Nowhere(_) => return Ok(()),
+            Place::Recovering(_) if region.is_secondary() => return Ok(()), // it is gone with its server
             Place::Recovering(server) => return Err(recovering(&region, &server)),
         };
         let Some(server) = shared.cluster.servers.get(&server) else {

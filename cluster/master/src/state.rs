@@ -1,6 +1,6 @@
 //! What the master knows: tables, their states and regions, namespaces and switches.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
@@ -94,6 +94,8 @@ pub(crate) struct TableEntry {
     pub(crate) descriptor_sequence: u32,
     pub(crate) state: TableState,
     pub(crate) regions: BTreeMap<RegionInfo, RegionEntry>,
+    /// Further copies for reads, of live regions only: all that are wanted, and those that are to be closed.
+    pub(crate) replicas: BTreeMap<RegionInfo, RegionEntry>,
 }
 
 #[derive(Clone, Debug)]
@@ -130,7 +132,57 @@ impl TableEntry {
         state: TableState,
     ) -> TableEntry {
         let regions = regions.iter().map(|region| (region.clone(), RegionEntry::closed())).collect();
-        TableEntry { descriptor: descriptor.clone().into(), descriptor_sequence, state, regions }
+        let replicas = BTreeMap::new(); // made when the entry gets its place
+        TableEntry { descriptor: descriptor.clone().into(), descriptor_sequence, state, regions, replicas }
+    }
+
+    /// A region or a copy of one.
+    pub(crate) fn known(&self, region: &RegionInfo) -> Option<&RegionEntry> {
+        if region.is_secondary() { self.replicas.get(region) } else { self.regions.get(region) }
+    }
+
+    pub(crate) fn known_mut(&mut self, region: &RegionInfo) -> Option<&mut RegionEntry> {
+        if region.is_secondary() { self.replicas.get_mut(region) } else { self.regions.get_mut(region) }
+    }
+
+    /// Regions and copies.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&RegionInfo, &RegionEntry)> {
+        self.regions.iter().chain(&self.replicas)
+    }
+
+    /// The copies of these regions that are known.
+    pub(crate) fn copies_of(&self, regions: &[RegionInfo]) -> Vec<RegionInfo> {
+        if self.replicas.is_empty() {
+            return Vec::new();
+        }
+        let wanted: HashSet<&str> = regions.iter().map(RegionInfo::encoded_name).collect();
+        let is_wanted = |copy: &&RegionInfo| wanted.contains(copy.primary().encoded_name());
+        self.replicas.keys().filter(is_wanted).cloned().collect()
+    }
+
+    /// What is to be open while the table is enabled: regions that hold rows, and as many copies as the descriptor says.
+    pub(crate) fn to_be_open(&self) -> Vec<RegionInfo> {
+        let replication = self.descriptor.region_replication();
+        let copies = self.replicas.keys().filter(|copy| copy.replica_id() < replication).cloned();
+        self.live_regions().into_iter().chain(copies).collect()
+    }
+
+    /// Copies that are wanted become known; those of regions that are gone are forgotten.
+    fn fit_replicas(&mut self) {
+        let (replication, live) = (self.descriptor.region_replication(), self.live_regions());
+        if replication <= 1 && self.replicas.is_empty() {
+            return;
+        }
+        let names: HashSet<&str> = live.iter().map(RegionInfo::encoded_name).collect();
+        self.replicas.retain(|copy, _| names.contains(copy.primary().encoded_name()));
+        for copy in live.iter().flat_map(|region| region.secondaries(replication)) {
+            self.replicas.entry(copy).or_insert_with(RegionEntry::closed);
+        }
+        assert!(
+            self.replicas.keys().all(RegionInfo::is_secondary),
+            "what takes writes is among the regions of {}",
+            self.descriptor.name()
+        );
     }
 
     /// Regions that hold rows: not the parents of splits.
@@ -140,10 +192,11 @@ impl TableEntry {
 }
 
 impl Tables {
-    pub(crate) fn put(&mut self, entry: TableEntry) {
+    pub(crate) fn put(&mut self, mut entry: TableEntry) {
+        entry.fit_replicas();
         let name = entry.descriptor.name().clone();
         self.remove(&name);
-        for region in entry.regions.keys() {
+        for (region, _) in entry.all() {
             self.encoded.insert(region.encoded_name().to_string(), name.clone());
         }
         self.by_name.insert(name, entry);
@@ -151,17 +204,16 @@ impl Tables {
 
     pub(crate) fn remove(&mut self, name: &TableName) {
         if let Some(entry) = self.by_name.remove(name) {
-            for region in entry.regions.keys() {
+            for (region, _) in entry.all() {
                 self.encoded.remove(region.encoded_name());
             }
         }
     }
 
-    /// The region of this encoded name.
+    /// The region or copy of this encoded name.
     pub(crate) fn region(&self, encoded_name: &str) -> Option<(&TableEntry, &RegionInfo, &RegionEntry)> {
         let entry = self.by_name.get(self.encoded.get(encoded_name)?)?;
-        let (region, state) =
-            entry.regions.iter().find(|(region, _)| region.encoded_name() == encoded_name)?;
+        let (region, state) = entry.all().find(|(region, _)| region.encoded_name() == encoded_name)?;
         Some((entry, region, state))
     }
 
@@ -215,7 +267,7 @@ impl MasterState {
     /// Changes a region's entry if it is there.
     pub(crate) fn update_region(&self, region: &RegionInfo, change: impl FnOnce(&mut RegionEntry)) {
         self.update_table(region.table(), |entry| {
-            if let Some(known) = entry.regions.get_mut(region) {
+            if let Some(known) = entry.known_mut(region) {
                 change(known);
             }
         });

@@ -1,6 +1,7 @@
 //! The hash functions of bloom filters (HBase: `MurmurHash`, `JenkinsHash`, `MurmurHash3`).
 
 use halcyon_cell::{Error, Result};
+use halcyon_schema::jenkins_hash;
 
 /// Which hash function a bloom filter was built with. Ours are built with `Murmur`, HBase's default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +23,7 @@ impl HashType {
 
     pub(crate) fn hash(self, key: &[u8], seed: u32) -> u32 {
         match self {
-            HashType::Jenkins => jenkins(key, seed),
+            HashType::Jenkins => jenkins_hash(key, seed),
             HashType::Murmur => murmur(key, seed),
             HashType::Murmur3 => murmur3(key, seed),
         }
@@ -75,51 +76,6 @@ fn murmur3(key: &[u8], seed: u32) -> u32 {
     h = (h ^ (h >> 16)).wrapping_mul(0x85eb_ca6b);
     h = (h ^ (h >> 13)).wrapping_mul(0xc2b2_ae35);
     h ^ (h >> 16)
-}
-
-/// Bob Jenkins' lookup3 (`hashlittle`).
-fn jenkins(key: &[u8], seed: u32) -> u32 {
-    let start = 0xdead_beef_u32.wrapping_add(key.len() as u32).wrapping_add(seed);
-    let (mut a, mut b, mut c) = (start, start, start);
-    let mut rest = key;
-    while rest.len() > 12 {
-        a = a.wrapping_add(word(&rest[..4]));
-        b = b.wrapping_add(word(&rest[4..8]));
-        c = c.wrapping_add(word(&rest[8..12]));
-        (a, b, c) = jenkins_mix(a, b, c);
-        rest = &rest[12..];
-    }
-    if rest.is_empty() {
-        return c;
-    }
-    let mut last = [0; 12];
-    last[..rest.len()].copy_from_slice(rest);
-    a = a.wrapping_add(word(&last[..4]));
-    b = b.wrapping_add(word(&last[4..8]));
-    c = c.wrapping_add(word(&last[8..]));
-    jenkins_final(a, b, c)
-}
-
-fn jenkins_mix(mut a: u32, mut b: u32, mut c: u32) -> (u32, u32, u32) {
-    for (r1, r2, r3) in [(4, 6, 8), (16, 19, 4)] {
-        a = a.wrapping_sub(c) ^ c.rotate_left(r1);
-        c = c.wrapping_add(b);
-        b = b.wrapping_sub(a) ^ a.rotate_left(r2);
-        a = a.wrapping_add(c);
-        c = c.wrapping_sub(b) ^ b.rotate_left(r3);
-        b = b.wrapping_add(a);
-    }
-    (a, b, c)
-}
-
-fn jenkins_final(mut a: u32, mut b: u32, mut c: u32) -> u32 {
-    c = (c ^ b).wrapping_sub(b.rotate_left(14));
-    a = (a ^ c).wrapping_sub(c.rotate_left(11));
-    b = (b ^ a).wrapping_sub(a.rotate_left(25));
-    c = (c ^ b).wrapping_sub(b.rotate_left(16));
-    a = (a ^ c).wrapping_sub(c.rotate_left(4));
-    b = (b ^ a).wrapping_sub(a.rotate_left(14));
-    (c ^ b).wrapping_sub(b.rotate_left(24))
 }
 
 #[cfg(test)]

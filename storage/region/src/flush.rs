@@ -51,6 +51,9 @@ impl Region {
                 self.store_or_error(family)?;
             }
         }
+        if self.is_secondary() {
+            return Ok(FlushOutcome::default()); // it has nothing in memory
+        }
         let chosen: Vec<&Store> = self
             .stores
             .iter()
@@ -100,7 +103,7 @@ impl Region {
         let commit = Commit { files: paths, flushed: &snapshot, compacted: &[] };
         let open = |path: &std::path::Path| self.open_file(store, path, WrittenBy::Flush);
         let archive_dir = self.archive_dir.join(&*store.family.name_str());
-        let files = store.commit(&self.place, &commit, open, &archive_dir)?;
+        let files = store.commit(self.place(), &commit, open, &archive_dir)?;
         if let Some(written) = &written {
             written.check(&files);
         }

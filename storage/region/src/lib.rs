@@ -36,6 +36,7 @@ mod read;
 mod read_points;
 mod region;
 mod replayed_nonces;
+mod replica;
 mod row_lock;
 mod scan;
 mod settings;

@@ -227,6 +227,16 @@ impl Mvcc {
         seq
     }
 
+    /// What was written elsewhere up to this number can be read from now on. Only where nothing is written.
+    pub fn follow(&self, seq: SeqId) {
+        let mut last = self.last.unwatched().lock();
+        if seq > *last {
+            *last = seq;
+            assert!(self.state.lock().unfinished.is_empty(), "a copy of a region has no writes of its own");
+            self.raise_read_point(seq);
+        }
+    }
+
     /// The highest number given out.
     pub fn last(&self) -> SeqId {
         *self.last.unwatched().lock()

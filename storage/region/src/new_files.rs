@@ -23,7 +23,7 @@ impl Region {
         let mut options = store.writer_options(&self.table, written_by, now_ms)?;
         options.include_tags = tags;
         let family = store.family.name_str().into_owned();
-        Ok(FileTarget { place: self.place.clone(), family, options })
+        Ok(FileTarget { place: self.place().clone(), family, options })
     }
 
     /// Opens a file that was just written, and puts of it into the cache what the family wants there. HBase keeps

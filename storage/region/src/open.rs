@@ -82,7 +82,7 @@ impl Region {
         info: &RegionInfo,
         table: &TableDescriptor,
     ) -> Result<usize> {
-        let dir = layout::region_dir(root, info.table(), info.encoded_name());
+        let dir = info.dir(root);
         let mut files_count = 0;
         for family in table.families() {
             let opener = StoreFileOpener { env, cache, family };
@@ -154,7 +154,7 @@ impl Region {
             services,
             dir,
             archive_dir,
-            place,
+            place: Some(place),
             stores,
         });
         assert!(
@@ -328,6 +328,10 @@ impl Region {
             self.evict_closed();
             return Ok(());
         }
+        if self.is_secondary() {
+            self.evict_closed();
+            return Ok(());
+        }
         self.flush_stores(None)?;
         assert!(
             self.mvcc.barrier().is_ready(),
@@ -379,6 +383,33 @@ fn open_store(
     let files = open_files(opener, &dir, root, info)?;
     let prefetch = services.settings.prefetches_on_open(family);
     files.iter().for_each(|file| file.prefetch_wanted.store(prefetch, Ordering::Release));
+    let compacted = compacted_inputs(&files)?;
+    let (done, mut files): (Vec<_>, Vec<_>) =
+        files.into_iter().partition(|file| compacted.contains(&file.name));
+    let archive_dir = layout::archive_region_dir(root, info.table(), info.encoded_name()).join(&*family_name);
+    retire(env, done.iter().map(|file| file.path.as_path()), &archive_dir)?;
+    done.iter().for_each(|file| file.retire_blocks());
+    files.sort_by(|a, b| b.max_seq.cmp(&a.max_seq).then_with(|| b.name.cmp(&a.name)));
+    Ok(new_store(services, info, family, compaction, dir, files))
+}
+
+pub(crate) fn new_store(
+    services: &RegionServices,
+    info: &RegionInfo,
+    family: &FamilyDescriptor,
+    compaction: CompactionSettings,
+    dir: PathBuf,
+    files: Vec<Arc<StoreFile>>,
+) -> Store {
+    // Rows between two keys begin with what both keys begin with.
+    let (start, end) = (info.start_key(), info.end_key());
+    let common = start.iter().zip(end).take_while(|(a, b)| a == b).count();
+    let services = services.of_store();
+    Store::new(family.clone(), compaction, info.comparator(), dir, files, services, &start[..common])
+}
+
+/// Names of files whose cells are in others of these: a crash, or this moment, is between a compaction's last two steps.
+pub(crate) fn compacted_inputs(files: &[Arc<StoreFile>]) -> Result<Vec<String>> {
     let mut compacted: Vec<String> = Vec::new();
     // What went into the HFile of a link or reference stood in another directory.
     for file in files.iter().filter(|file| file.is_own) {
@@ -388,17 +419,7 @@ fn open_store(
             compacted.push(input);
         }
     }
-    let (done, mut files): (Vec<_>, Vec<_>) =
-        files.into_iter().partition(|file| compacted.contains(&file.name));
-    let archive_dir = layout::archive_region_dir(root, info.table(), info.encoded_name()).join(&*family_name);
-    retire(env, done.iter().map(|file| file.path.as_path()), &archive_dir)?;
-    done.iter().for_each(|file| file.retire_blocks());
-    files.sort_by(|a, b| b.max_seq.cmp(&a.max_seq).then_with(|| b.name.cmp(&a.name)));
-    // Rows between two keys begin with what both keys begin with.
-    let (start, end) = (info.start_key(), info.end_key());
-    let common = start.iter().zip(end).take_while(|(a, b)| a == b).count();
-    let services = services.of_store();
-    Ok(Store::new(family.clone(), compaction, info.comparator(), dir, files, services, &start[..common]))
+    Ok(compacted)
 }
 
 fn highest_known_seq(stores: &[Store], edits_dirs: &[EditsDir]) -> Result<SeqId> {
@@ -446,7 +467,7 @@ fn edits_dirs(services: &RegionServices, root: &Path, info: &RegionInfo) -> Vec<
 
 /// Highest sequence id that a store's files tell of. A crash between two files of one flush leaves cells above what counts
 /// as flushed.
-fn highest_seq(store: &Store) -> SeqId {
+pub(crate) fn highest_seq(store: &Store) -> SeqId {
     store.max_flushed_seq().max(store.view().max_cell_seq())
 }
 

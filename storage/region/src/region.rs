@@ -1,7 +1,7 @@
 //! A region: its parts, its locks, its sizes, and its numbers for load reports.
 //!
 //! Its operations are in other files, each with an `impl Region`: `read.rs`, `write.rs`, `modify.rs`, `flush.rs`,
-//! `in_memory.rs`, `compact/run.rs`, `open.rs`, `split.rs`.
+//! `in_memory.rs`, `compact/run.rs`, `open.rs`, `replica.rs`, `split.rs`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -67,12 +67,12 @@ pub struct Region {
     pub(crate) table: Arc<TableDescriptor>,
     pub(crate) services: RegionServices,
     pub(crate) watch: Watch,
-    /// `data/<namespace>/<table>/<encoded name>`
+    /// `data/<namespace>/<table>/<encoded name>`, of a secondary that of its primary.
     pub(crate) dir: PathBuf,
     /// The same under `archive`.
     pub(crate) archive_dir: PathBuf,
-    /// Where this opening makes files.
-    pub(crate) place: Arc<OpeningDir>,
+    /// Where this opening makes files; `None` of a secondary, which makes none.
+    pub(crate) place: Option<Arc<OpeningDir>>,
     /// In order of family names.
     pub(crate) stores: Vec<Store>,
     pub(crate) mvcc: Arc<Mvcc>,
@@ -164,6 +164,17 @@ impl Region {
 
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// Whether this is a further copy for reads (`replica.rs`).
+    #[inline]
+    pub fn is_secondary(&self) -> bool {
+        self.place.is_none()
+    }
+
+    /// Where this opening makes files.
+    pub(crate) fn place(&self) -> &Arc<OpeningDir> {
+        self.place.as_ref().expect("a secondary neither flushes nor compacts")
     }
 
     pub(crate) fn store(&self, family: &[u8]) -> Option<&Store> {

@@ -135,6 +135,10 @@ impl Region {
     }
 
     pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.is_secondary() {
+            let name = self.info.region_name().escape_ascii();
+            return Err(Error::invalid(format!("region is read only: {name} is a copy for reads")));
+        }
         if self.table.read_only() {
             return Err(Error::invalid(format!("region is read only: table {}", self.table.name())));
         }

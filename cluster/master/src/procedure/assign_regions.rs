@@ -83,7 +83,7 @@ impl AssignRegions {
             return Ok(());
         }
         let is_wanted = |region: &&RegionInfo| {
-            let state = entry.regions.get(*region).map(|known| known.state);
+            let state = entry.known(region).map(|known| known.state);
             let is_alive = matches!(core.place_of(region), Place::At(_));
             matches!(state, Some(state) if state != RegionState::Open || !is_alive)
                 && !region.is_split()
@@ -91,7 +91,7 @@ impl AssignRegions {
         };
         let wanted: Vec<RegionInfo> = self.regions.iter().filter(is_wanted).cloned().collect();
         let begun_ns = core.env.clock.monotonic_ns();
-        regions::open_what_can(core, &entry.descriptor, &wanted, None)?;
+        regions::open_exactly(core, &entry.descriptor, &wanted, None)?;
         let open_ms = core.env.clock.monotonic_ns().saturating_sub(begun_ns) / 1_000_000;
         info!(table = %self.table, regions = wanted.len(), open_ms, "regions that were open nowhere are open");
         Ok(())

@@ -121,7 +121,7 @@ impl FixRegions {
         let added: Vec<_> = self.0.regions.iter().filter(|region| !rows.contains(region)).collect();
         if !(missing.is_empty() && added.is_empty()) {
             core.meta_put_together(|timestamp| {
-                let known = missing.iter().flat_map(|(region, known)| row(&entry, region, known, timestamp));
+                let known = missing.iter().flat_map(|(region, known)| row(region, known, timestamp));
                 let new = added.iter().flat_map(|region| meta::closed_region(region, timestamp));
                 known.chain(new).collect()
             })?;
@@ -143,11 +143,10 @@ impl FixRegions {
 }
 
 /// The row of a region that the master knows.
-fn row(table: &TableEntry, region: &RegionInfo, known: &RegionEntry, timestamp: i64) -> Vec<Cell> {
-    let replicas = table.descriptor.region_replication();
+fn row(region: &RegionInfo, known: &RegionEntry, timestamp: i64) -> Vec<Cell> {
     match (known.state, &known.daughters[..], &known.server) {
         (RegionState::Open, _, Some(server)) => {
-            meta::open_region(region, replicas, server, known.open_seq, timestamp)
+            meta::open_region(region, server, known.open_seq, timestamp)
         }
         (RegionState::Split, [a, b], _) => meta::split_parent(region, &[a.clone(), b.clone()], timestamp),
         (state, ..) => meta::region_in_state(region, state, timestamp),

@@ -149,12 +149,17 @@ impl ModifyTable {
     }
 
     fn reopen(&mut self, core: &MasterState) -> Result<()> {
-        let entry = core.locked_table(&self.table)?;
+        let mut entry = core.locked_table(&self.table)?;
         let live = entry.live_regions();
         if self.plan.families_added {
             regions::create_files(core, &entry.descriptor, &live)?;
         }
-        let gone = entry.descriptor.region_replication()..self.plan.old_replication;
+        let reopens = self.plan.reopen_regions && entry.state == TableState::Enabled;
+        if reopens {
+            regions::close_only(core, &live, false)?;
+        }
+        let replication = entry.descriptor.region_replication();
+        let gone = replication..self.plan.old_replication;
         if !gone.is_empty() {
             core.meta_put(|timestamp| {
                 live.iter()
@@ -162,8 +167,10 @@ impl ModifyTable {
                     .collect()
             })?;
         }
-        if self.plan.reopen_regions && entry.state == TableState::Enabled {
-            regions::close_only(core, &live, false)?;
+        entry = core.locked_table(&self.table)?;
+        entry.replicas.retain(|copy, _| copy.replica_id() < replication);
+        core.tables.write().put(entry.clone());
+        if reopens {
             regions::open_what_can(core, &entry.descriptor, &live, None)?;
         }
         Ok(())

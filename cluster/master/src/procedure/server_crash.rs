@@ -137,8 +137,9 @@ impl ServerCrash {
             .values()
             .filter(|table| matches!(table.state, TableState::Enabled | TableState::Enabling));
         let of_table = |table: &TableEntry| {
-            let was_here = |region: &RegionInfo| table.regions[region].server.as_ref() == Some(&self.server);
-            let regions = table.live_regions().into_iter().filter(was_here).collect();
+            let server = |region| table.known(region).and_then(|known| known.server.as_ref());
+            let was_here = |region: &RegionInfo| server(region) == Some(&self.server);
+            let regions = table.to_be_open().into_iter().filter(was_here).collect();
             (table.descriptor.name().clone(), regions)
         };
         enabled.map(of_table).filter(|(_, regions): &(_, Vec<_>)| !regions.is_empty()).collect()

@@ -203,8 +203,9 @@ impl SplitRegion {
         let mut entry = core.locked_table(table)?;
         let known = entry.regions.remove(&self.parent).expect("the lock of the table is held");
         let split = self.parent.clone().with_flags(true, true);
+        let copies = entry.descriptor.region_replication();
         core.meta_put_together(|timestamp| {
-            meta::split_region(&split, &daughters, known.open_seq, timestamp)
+            meta::split_region(&split, copies, &daughters, known.open_seq, timestamp)
         })?;
         for daughter in &daughters {
             entry.regions.insert(daughter.clone(), RegionEntry::unopened(known.open_seq));

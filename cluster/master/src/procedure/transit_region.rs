@@ -136,7 +136,10 @@ impl Procedure for TransitRegion {
         let state = core.tables.read().region(self.region.encoded_name()).map(|(_, _, entry)| entry.state);
         match state {
             None | Some(RegionState::FailedOpen) => Ok(()), // also hbase:meta
-            Some(_) => regions::close(core, self.region.table(), std::slice::from_ref(&self.region), None),
+            Some(_) => {
+                let region = std::slice::from_ref(&self.region);
+                regions::close_to(core, self.region.table(), region, None, None)
+            }
         }
     }
 }

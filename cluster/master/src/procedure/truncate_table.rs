@@ -108,7 +108,10 @@ impl TruncateTable {
     fn delete_old_regions(&mut self, core: &MasterState) -> Result<()> {
         let old = infos(&self.plan.old_regions)?;
         core.meta_put(|timestamp| old.iter().map(|region| meta::delete_region(region, timestamp)).collect())?;
-        core.update_table(&self.table, |entry| entry.regions.clear());
+        core.update_table(&self.table, |entry| {
+            entry.regions.clear();
+            entry.replicas.clear();
+        });
         archive::archive_regions(core, &self.table)
     }
 

@@ -66,7 +66,7 @@ pub(super) fn status(
 
 fn in_transition(entry: &TableEntry) -> Vec<pb::RegionInTransition> {
     let stuck = |state| state == RegionState::FailedOpen;
-    let moving = entry.regions.iter().filter(|(_, region)| is_moving(region.state) || stuck(region.state));
+    let moving = entry.all().filter(|(_, region)| is_moving(region.state) || stuck(region.state));
     let shown = moving.map(|(info, region)| pb::RegionInTransition {
         spec: pb::RegionSpecifier {
             r#type: pb::region_specifier::RegionSpecifierType::RegionName as i32,
@@ -91,8 +91,8 @@ fn is_moving(state: RegionState) -> bool {
 
 fn count(entry: &TableEntry) -> pb::TableRegionStatesCount {
     let mut counts =
-        pb::RegionStatesCount { total_regions: entry.regions.len() as u32, ..Default::default() };
-    for (info, region) in &entry.regions {
+        pb::RegionStatesCount { total_regions: entry.all().count() as u32, ..Default::default() };
+    for (info, region) in entry.all() {
         match region.state {
             _ if info.is_split() => counts.split_regions += 1,
             RegionState::Open => counts.open_regions += 1,

@@ -82,10 +82,10 @@ pub(super) fn alter_status(
     let tables = core.tables.read();
     let entry = TableName::from_pb(&request.table_name).ok().and_then(|name| tables.by_name.get(&name));
     let moving = |state: RegionState| matches!(state, RegionState::Opening | RegionState::Closing);
-    let yet = entry.map_or(0, |entry| entry.regions.values().filter(|region| moving(region.state)).count());
+    let yet = entry.map_or(0, |entry| entry.all().filter(|(_, region)| moving(region.state)).count());
     pb::GetSchemaAlterStatusResponse {
         yet_to_update_regions: Some(yet as u32),
-        total_regions: Some(entry.map_or(0, |entry| entry.regions.len()) as u32),
+        total_regions: Some(entry.map_or(0, |entry| entry.all().count()) as u32),
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! write_monitor ─┐
-//! wal_threads ───┼─> flusher ──> compactions ──> listeners: prefetcher, split_checker
+//! wal_threads ───┼─> flusher ──> compactions ──> listeners: prefetcher, split_checker, replica_refresher
 //! chores ────────┘      └──────────────────────> listeners
 //! ```
 //!
@@ -18,6 +18,7 @@ pub(crate) mod listener;
 pub(crate) mod memory_compactor;
 pub(crate) mod prefetcher;
 mod queue;
+pub(crate) mod replica_refresher;
 pub(crate) mod slow_log_table;
 pub(crate) mod split_checker;
 pub(crate) mod split_policy;
@@ -38,6 +39,7 @@ use self::flusher::{Flusher, FlusherParts, FlusherSettings};
 use self::listener::{StoreFileListener, StoreFileListeners};
 use self::memory_compactor::MemoryCompactor;
 use self::prefetcher::Prefetcher;
+use self::replica_refresher::ReplicaRefresher;
 use self::slow_log_table::{SlowLogParts, SlowLogTable};
 use self::split_checker::SplitChecker;
 use self::throughput::Throughput;
@@ -80,6 +82,7 @@ pub(crate) struct Shared {
 /// All parts that work behind calls, and their threads.
 pub(crate) struct Background {
     pub(crate) prefetcher: Arc<Prefetcher>,
+    replica_refresher: Arc<ReplicaRefresher>,
     pub(crate) splits: Arc<SplitChecker>,
     pub(crate) compactions: Arc<Compactions>,
     pub(crate) flusher: Arc<Flusher>,
@@ -97,7 +100,14 @@ impl Background {
     pub(crate) fn new(shared: &Shared, splits: SplitChecker, settings: &RegionServerSettings) -> Background {
         let resources = &shared.resources;
         let (prefetcher, splits) = (Arc::new(Prefetcher::new()), Arc::new(splits));
-        let listeners: [Arc<dyn StoreFileListener>; 2] = [prefetcher.clone(), splits.clone()];
+        let replica_refresher = Arc::new(ReplicaRefresher::new(
+            resources.env.clock.clone(),
+            resources.root.clone(),
+            shared.regions.clone(),
+            shared.online.clone(),
+        ));
+        let listeners: [Arc<dyn StoreFileListener>; 3] =
+            [prefetcher.clone(), splits.clone(), replica_refresher.clone()];
         let listeners: StoreFileListeners = listeners.into();
         let writers = Arc::new(FileWriters::default());
         let compactions = Arc::new(new_compactions(shared, &writers, &listeners, settings));
@@ -118,6 +128,7 @@ impl Background {
             cache: Arc::new(CacheUpkeep::new(resources.env.clone(), resources.cache.clone())),
             workers: Workers::new(shared.lifecycle.clone()),
             prefetcher,
+            replica_refresher,
             splits,
             compactions,
             flusher,
@@ -146,6 +157,7 @@ impl Background {
         self.start_chunk_thread(shared, settings)?;
         workers.start("cache", Priority::Normal, self.cache.clone())?;
         workers.start("prefetcher", Priority::Lowered, self.prefetcher.clone())?;
+        workers.start("replica-refresher", Priority::Normal, self.replica_refresher.clone())?;
         let (small, large) = (settings.small_compaction_threads, settings.large_compaction_threads);
         self.start_compactors("compactor-small", CompactionSize::Small, small)?;
         self.start_compactors("compactor-large", CompactionSize::Large, large)?;

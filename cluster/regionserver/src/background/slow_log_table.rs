@@ -123,7 +123,7 @@ impl SlowLogTable {
 
     fn regions(&self) -> Vec<Arc<OnlineRegion>> {
         let mut regions = self.parts.regions.online();
-        regions.retain(|online| *online.region.info().table() == self.name);
+        regions.retain(|online| *online.region.info().table() == self.name && !online.region.is_secondary());
         regions
     }
 }

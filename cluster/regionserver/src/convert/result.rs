@@ -26,6 +26,11 @@ pub(crate) fn exists_result(exists: bool) -> pb::Result {
     pb::Result { associated_cell_count: Some(0), exists: Some(exists), ..Default::default() }
 }
 
+/// Says of the result of a copy for reads that it may be old.
+pub(crate) fn stale_result(result: pb::Result, is_secondary: bool) -> pb::Result {
+    if is_secondary { pb::Result { stale: Some(true), ..result } } else { result }
+}
+
 /// The cells as the block of an answer; none, no block.
 pub(crate) fn cell_block(codec: Codec, cells: &[Cell]) -> Option<CellBlock> {
     if cells.is_empty() {
@@ -89,6 +94,8 @@ mod tests {
         assert_eq!(no_cells_result(0).encode_to_vec(), [0x10, 0]);
         assert_eq!(no_cells_result(1).encode_to_vec(), [0x10, 1, 0x20, 0]);
         assert_eq!(exists_result(true).encode_to_vec(), [0x10, 0, 0x18, 1]);
+        assert_eq!(stale_result(no_cells_result(0), true).encode_to_vec(), [0x10, 0, 0x20, 1]);
+        assert_eq!(stale_result(no_cells_result(1), false).encode_to_vec(), [0x10, 1, 0x20, 0]);
         let cells = [Cell::put(b"r", b"f", b"q", 1, b"v")];
         let bytes = inline_result(&cells, false).encode_to_vec();
         assert_eq!(bytes[bytes.len() - 4..], [0x20, 0, 0x28, 0]);

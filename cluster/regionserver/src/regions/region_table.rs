@@ -4,12 +4,12 @@
 //! write lock for as short. *Invariants*: a region is in the table from the moment its open began until its
 //! close began; what an [`OnlineRegion`] is found for does not change while it is in the table.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use bytes::Bytes;
 use halcyon_cell::{Error, ErrorKind};
 use halcyon_proto::pb;
 use halcyon_region::Region;
@@ -34,6 +34,8 @@ pub struct OnlineRegion {
     pub(crate) flush_waited: AtomicBool,
     /// Is or will soon be in one of the compactor's queues.
     pub(crate) compaction_queued: AtomicBool,
+    /// Is or will soon be in the queue of those that look for new files of their primary.
+    pub(crate) refresh_queued: AtomicBool,
     /// An administrator asked for a minor compaction: two files are enough for it.
     pub(crate) compaction_asked: AtomicBool,
     /// An administrator asked for a major compaction, and it has not begun.
@@ -51,6 +53,7 @@ impl OnlineRegion {
             memory_queued: AtomicBool::new(false),
             prefetch_queued: AtomicBool::new(false),
             flush_waited: AtomicBool::new(false),
+            refresh_queued: AtomicBool::new(false),
             compaction_queued: AtomicBool::new(false),
             compaction_asked: AtomicBool::new(false),
             major_asked: AtomicBool::new(false),
@@ -140,22 +143,21 @@ impl Hasher for EncodedNameHasher {
     }
 }
 
-/// The part of a region name that identifies it: what stands between the last two dots, or all of it.
-pub(crate) fn encoded_part(name: &[u8]) -> &[u8] {
+/// The part of a region name that identifies it: what stands between the last two dots, or all of it. `hbase:meta` and its
+/// replicas have names of another form.
+pub(crate) fn encoded_part(name: &[u8]) -> Cow<'_, [u8]> {
     match name {
-        b"hbase:meta,,1" => META_ENCODED,
-        [start @ .., b'.'] if start.len() > ENCODED_LEN_MAX && start[start.len() - 33] == b'.' => {
-            &start[start.len() - ENCODED_LEN_MAX..]
+        b"hbase:meta,,1" => Cow::Borrowed(META_ENCODED),
+        [b'h', b'b', b'a', b's', b'e', b':', b'm', b'e', b't', b'a', b',', b',', ..] => {
+            let number = parse_region_name(name).map(|parts| parts.replica_id).ok().filter(|id| *id > 0);
+            let copy = number.map(|id| RegionInfo::meta().replica(id));
+            copy.map_or(Cow::Borrowed(name), |copy| Cow::Owned(copy.encoded_name().as_bytes().to_vec()))
         }
-        _ => name,
+        [start @ .., b'.'] if start.len() > ENCODED_LEN_MAX && start[start.len() - 33] == b'.' => {
+            Cow::Borrowed(&start[start.len() - ENCODED_LEN_MAX..])
+        }
+        _ => Cow::Borrowed(name),
     }
-}
-
-/// The region of which `name` is a replica; `None` for any other name.
-fn primary_of_replica(name: &[u8]) -> Option<RegionInfo> {
-    let parts = parse_region_name(name).ok().filter(|parts| parts.replica_id > 0)?;
-    // The end key is no part of the name.
-    Some(RegionInfo::new(parts.table, parts.start_key, Bytes::new(), parts.region_id))
 }
 
 const META_ENCODED: &[u8] = b"1588230740";
@@ -168,7 +170,7 @@ impl RegionTable {
     /// The region that a request names, by its name or encoded name whatever type it says, as 2.6 does it.
     pub fn find(&self, specifier: &pb::RegionSpecifier) -> Result<Arc<OnlineRegion>, RpcError> {
         let encoded = encoded_part(&specifier.value);
-        if let Some(name) = EncodedName::new(encoded) {
+        if let Some(name) = EncodedName::new(&encoded) {
             match self.slots.read().get(&name) {
                 Some(Slot::Online(online)) => return Ok(online.clone()),
                 Some(Slot::Opening) => {
@@ -186,9 +188,7 @@ impl RegionTable {
                 None => {}
             }
         }
-        // The master gives replicas the location of their region, which answers for them.
-        let primary = primary_of_replica(&specifier.value).and_then(|region| self.get(region.encoded_name()));
-        primary.ok_or_else(|| self.not_online(&specifier.value))
+        Err(self.not_online(&specifier.value))
     }
 
     /// The region of an encoded name, if it is online.
@@ -273,7 +273,7 @@ impl RegionTable {
 
     pub(crate) fn not_online(&self, name: &[u8]) -> RpcError {
         let moved = self.moved.lock();
-        if let Some(known) = EncodedName::new(encoded_part(name)).and_then(|name| moved.get(&name)) {
+        if let Some(known) = EncodedName::new(&encoded_part(name)).and_then(|name| moved.get(&name)) {
             let start_code = u64::try_from(known.to.start_code).unwrap_or(0);
             return RpcError::region_moved(&known.to.host, known.to.port, start_code, known.open_seq_num);
         }
@@ -300,25 +300,28 @@ mod tests {
 
     use super::*;
 
+    /// A read that asks for a copy must not be answered by another one: its client is told whether the answer may be old.
     #[test]
-    fn a_replica_is_answered_for_by_its_region() {
+    fn a_replica_is_not_answered_for_by_its_region() {
         let region = RegionInfo::new(TableName::parse(b"t").unwrap(), "a,b".into(), "c".into(), 7);
-        let found = primary_of_replica(region.replica(2).region_name()).unwrap();
-        assert_eq!(found.encoded_name(), region.encoded_name());
-        assert!(primary_of_replica(region.region_name()).is_none());
-        assert!(primary_of_replica(b"hbase:meta,,1").is_none());
+        let copy = region.replica(2);
+        assert_eq!(&*encoded_part(copy.region_name()), copy.encoded_name().as_bytes());
+        assert!(copy.encoded_name() != region.encoded_name());
+        let copy = RegionInfo::meta().replica(1);
+        assert_eq!(&*encoded_part(copy.region_name()), copy.encoded_name().as_bytes());
+        assert_eq!(&*encoded_part(b"hbase:meta,,x"), b"hbase:meta,,x");
     }
 
     #[test]
     fn the_encoded_part_of_every_form_of_a_name() {
         let encoded = &b"2140f686c386930b96c060b1030c2875"[..];
         let name = [&b"t1,b,1700000000000."[..], encoded, b"."].concat();
-        assert_eq!(encoded_part(&name), encoded);
-        assert_eq!(encoded_part(encoded), encoded);
-        assert_eq!(encoded_part(b"hbase:meta,,1"), META_ENCODED);
-        assert_eq!(encoded_part(b""), b"");
-        assert_eq!(encoded_part(b"."), b".");
-        assert_eq!(encoded_part(&[b'.'; 33]), [b'.'; 33]);
+        assert_eq!(&*encoded_part(&name), encoded);
+        assert_eq!(&*encoded_part(encoded), encoded);
+        assert_eq!(&*encoded_part(b"hbase:meta,,1"), META_ENCODED);
+        assert_eq!(&*encoded_part(b""), b"");
+        assert_eq!(&*encoded_part(b"."), b".");
+        assert_eq!(&*encoded_part(&[b'.'; 33]), [b'.'; 33]);
     }
 
     #[test]

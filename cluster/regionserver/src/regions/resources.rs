@@ -31,7 +31,7 @@ impl RegionResources {
     pub(crate) fn services(&self, info: &RegionInfo) -> Result<RegionServices> {
         Ok(RegionServices {
             env: self.env.clone(),
-            wal: if info.is_meta() { self.logs.meta()? } else { self.logs.tables().clone() },
+            wal: if info.is_meta() && !info.is_secondary() { self.logs.meta()? } else { self.logs.tables().clone() },
             cache: self.cache.clone(),
             chunks: self.chunks.clone(),
             settings: RegionSettings {
@@ -75,6 +75,7 @@ impl RegionResources {
         table: &Arc<TableDescriptor>,
     ) -> Result<Arc<Region>> {
         let services = RegionServices { wal_root: self.wal_root_of(root)?, ..self.services(info)? };
-        Region::open(services, root, info.clone(), Arc::clone(table))
+        let open = if info.is_secondary() { Region::open_secondary } else { Region::open };
+        open(services, root, info.clone(), Arc::clone(table))
     }
 }

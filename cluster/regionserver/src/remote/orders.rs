@@ -281,7 +281,7 @@ fn check_start_code(given: Option<u64>, server: &ServerName) -> std::result::Res
 fn encoded_name(region: &pb::RegionSpecifier) -> std::result::Result<String, RpcError> {
     let encoded = crate::regions::region_table::encoded_part(&region.value);
     let text =
-        std::str::from_utf8(encoded).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        std::str::from_utf8(&encoded).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_hexdigit()));
     text.map(str::to_string)
         .ok_or_else(|| errors::invalid(format!("{} is no name of a region", region.value.escape_ascii())))
 }

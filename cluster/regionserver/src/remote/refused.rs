@@ -36,10 +36,6 @@ pub(super) fn check(table: &TableDescriptor) -> Result<()> {
             family.scope()
         ));
     }
-    let replicas = table.region_replication();
-    if replicas > 1 {
-        return refuse(format!("REGION_REPLICATION {replicas}, and there are no region replicas here"));
-    }
     Ok(())
 }
 
@@ -56,6 +52,7 @@ mod tests {
     #[test]
     fn what_only_hbase_has_is_named() {
         check(&table()).unwrap();
+        check(&table().with("REGION_REPLICATION", "3")).unwrap();
         check(&table().with("coprocessor$1", format!("|{}|1|", BUILT_IN[0]))).unwrap();
         check(&table().with_family(FamilyDescriptor::new("l").unwrap().with("REPLICATION_SCOPE", "0")))
             .unwrap();
@@ -65,7 +62,6 @@ mod tests {
             (table().with("COPROCESSOR$2", "hdfs:///x.jar|org.x.Index|1001|k=v"), "coprocessor org.x.Index"),
             (table().with_family(mob), "family m with IS_MOB"),
             (table().with_family(shipped), "family r with REPLICATION_SCOPE 1"),
-            (table().with("REGION_REPLICATION", "3"), "REGION_REPLICATION 3"),
         ] {
             let error = check(&table).unwrap_err();
             assert!(error.message().contains(what), "{error}");

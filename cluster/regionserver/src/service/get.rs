@@ -73,14 +73,14 @@ pub(super) fn query_metrics(block_bytes_scanned: u64) -> pb::QueryMetrics {
 
 fn reply(online: &OnlineRegion, found: Found, codec: Option<Codec>) -> Reply {
     let Found { cells, existence_only, metrics } = found;
-    let (mut result, cells) = if existence_only {
+    let (result, cells) = if existence_only {
         (convert::exists_result(!cells.is_empty()), None)
     } else if let Some(codec) = codec {
         (convert::no_cells_result(cells.len()), convert::cell_block(codec, &cells))
     } else {
         (convert::inline_result(&cells, false), None)
     };
-    result.metrics = metrics;
+    let result = pb::Result { metrics, ..convert::stale_result(result, online.region.is_secondary()) };
     let tags = Tags::One(online.ops.tag(Op::Get, 1));
     Reply { cells, tags, ..Reply::message(&pb::GetResponse { result: Some(result) }) }
 }

@@ -57,6 +57,7 @@ impl RegionServer {
         let (region, splits) = (&online.region, &self.background.splits);
         let info = region.info();
         let whole = !info.is_split() && !info.is_offline() && !info.is_meta() && !region.has_references();
+        let whole = whole && !info.is_secondary();
         let mut row = None;
         if best_split_row && !info.is_meta() {
             row = splits.split_row(region)?;

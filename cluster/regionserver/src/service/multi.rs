@@ -193,6 +193,7 @@ impl Run {
                 return Ok(());
             }
         };
+        self.reply.set_secondary(online.region.is_secondary());
         let condition = if self.region_at == 0 { self.old_condition.as_ref() } else { None };
         let condition = condition.or(action.condition.as_ref()).cloned();
         if condition.is_none() && !action.atomic() {

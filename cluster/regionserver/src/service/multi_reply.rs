@@ -28,6 +28,8 @@ pub(super) struct MultiReply {
     cells_bytes: u64,
     /// Of the next entry.
     metrics: Option<pb::QueryMetrics>,
+    /// Whether the region is a copy for reads.
+    is_secondary: bool,
 }
 
 impl MultiReply {
@@ -39,12 +41,23 @@ impl MultiReply {
             block: None,
             cells_bytes: 0,
             metrics: None,
+            is_secondary: false,
         }
     }
 
     /// Bytes of cells so far.
     pub(super) fn cells_bytes(&self) -> u64 {
         self.cells_bytes
+    }
+
+    /// Whether what follows was read in a copy for reads.
+    pub(super) fn set_secondary(&mut self, is_secondary: bool) {
+        self.is_secondary = is_secondary;
+    }
+
+    fn push_result(&mut self, index: u32, result: pb::Result) {
+        let result = convert::stale_result(result, self.is_secondary);
+        self.push_entry(index, Some(2), &result.encode_to_vec());
     }
 
     /// What the next entry cost, if its client asked for it.
@@ -70,17 +83,17 @@ impl MultiReply {
             let block = self.block.get_or_insert_with(|| CellBlock::new(codec));
             cells.iter().for_each(|cell| block.push(cell));
         }
-        self.push_entry(index, Some(2), &convert::no_cells_result(cells.len()).encode_to_vec());
+        self.push_result(index, convert::no_cells_result(cells.len()));
     }
 
     /// Cells inside of the message, as conditional and atomic region actions have them.
     pub(super) fn push_inline(&mut self, index: u32, cells: &[Cell]) {
         self.cells_bytes += convert::cells_size_bytes(cells);
-        self.push_entry(index, Some(2), &convert::inline_result(cells, false).encode_to_vec());
+        self.push_result(index, convert::inline_result(cells, false));
     }
 
     pub(super) fn push_exists(&mut self, index: u32, exists: bool) {
-        self.push_entry(index, Some(2), &convert::exists_result(exists).encode_to_vec());
+        self.push_result(index, convert::exists_result(exists));
     }
 
     pub(super) fn push_error(&mut self, index: u32, error: &RpcError) {

@@ -287,7 +287,7 @@ impl ScanRun {
         let mut response = pb::ScanResponse {
             scanner_id: Some(self.id),
             more_results: Some(!nothing_left),
-            stale: Some(false),
+            stale: Some(self.holder.online.region.is_secondary()),
             more_results_in_region: Some(results.more_in_region),
             heartbeat_message: results.heartbeat.then_some(true),
             query_metrics: results.metrics.clone(),
@@ -312,7 +312,7 @@ impl ScanRun {
                 convert::shared_cell_block(codec, &results.cells)
             }
             None => {
-                response.results = inline(results);
+                response.results = inline(results, self.holder.online.region.is_secondary());
                 None::<CellBlock>
             }
         };
@@ -321,12 +321,12 @@ impl ScanRun {
     }
 }
 
-fn inline(results: &Results) -> Vec<pb::Result> {
+fn inline(results: &Results, is_secondary: bool) -> Vec<pb::Result> {
     let mut at = 0;
     let inline = results.shapes.iter().map(|&(count, partial)| {
         let cells: Vec<Cell> = (at..at + count as usize).map(|at| results.cells.cell(at)).collect();
         at += count as usize;
-        convert::inline_result(&cells, partial)
+        convert::stale_result(convert::inline_result(&cells, partial), is_secondary)
     });
     inline.collect()
 }

@@ -71,6 +71,8 @@ fn with_changes(running: &RegionServerSettings, wanted: &RegionServerSettings) -
     next.region.compaction = wanted.region.compaction.clone();
     next.warn = wanted.warn.clone();
     next.flush_period = wanted.flush_period;
+    next.file_refresh_period = wanted.file_refresh_period;
+    next.meta_file_refresh_period = wanted.meta_file_refresh_period;
     next.compaction_check_period = wanted.compaction_check_period;
     next.blocking_files_wait = wanted.blocking_files_wait;
     next.memstore_low_share = wanted.memstore_low_share;

@@ -112,6 +112,11 @@ pub struct RegionServerSettings {
     pub small_compaction_threads: usize,
     /// Compactions of large selections at the same time (`hbase.regionserver.thread.compaction.large`).
     pub large_compaction_threads: usize,
+    /// How often copies for reads look for the files of their primary; 0: never
+    /// (`hbase.regionserver.storefile.refresh.period`, which is 0 in HBase).
+    pub file_refresh_period: Duration,
+    /// As `file_refresh_period`, for copies of `hbase:meta` (`hbase.regionserver.meta.storefile.refresh.period`).
+    pub meta_file_refresh_period: Duration,
     /// How often regions are asked whether a compaction is due (`hbase.server.compactchecker.interval`).
     pub compaction_check_period: Duration,
     /// Regions that wait for a compaction at most; beyond it the next check finds them again.
@@ -183,6 +188,8 @@ impl Default for RegionServerSettings {
             compaction_large_bytes: 2560 << 20,
             small_compaction_threads: 1,
             large_compaction_threads: 1,
+            file_refresh_period: Duration::from_secs(30),
+            meta_file_refresh_period: Duration::from_secs(30),
             compaction_check_period: Duration::from_secs(10),
             compaction_queue_max: 10_000,
             throughput: ThroughputSettings::default(),
@@ -427,6 +434,10 @@ const SETTINGS: &[Section<RegionServerSettings>] = &[
                 "Compactions of large selections at the same time.";
             Online, "hbase.server.compactchecker.interval", "ms", Millis, compaction_check_period,
                 "How often regions are asked whether a compaction or a split is due.";
+            Online, "hbase.regionserver.storefile.refresh.period", "ms", Millis, file_refresh_period,
+                "How often region replicas look for new store files; 0: never. Less than half of `hbase.master.hfilecleaner.ttl`. HBase: 0.";
+            Online, "hbase.regionserver.meta.storefile.refresh.period", "ms", Millis, meta_file_refresh_period,
+                "The same for replicas of `hbase:meta`. HBase: 0.";
             Online, "hbase.hstore.blockingWaitTime", "ms", Millis, blocking_files_wait,
                 "How long a flush waits for the compaction of a store that has too many files.";
             Restart, "hbase.io.compress.zstd.codec", "class", Text, region.zstd_codec,

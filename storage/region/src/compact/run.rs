@@ -81,6 +81,9 @@ impl Region {
     }
 
     fn wanted_bytes(&self, store: &Store) -> Option<u64> {
+        if self.is_secondary() {
+            return None; // the files are its primary's
+        }
         let wanted = store.major_wanted.load(Ordering::Acquire);
         let candidates = Candidates::of(store);
         let state = self.store_state(store, &candidates);
@@ -94,6 +97,9 @@ impl Region {
     /// How urgent compactions are: 0 up to the fewest files that are worth one, 1 at the number of files at which
     /// flushes wait; the most urgent store's (HBase: `HStore.getCompactionPressure`).
     pub fn compaction_pressure(&self) -> f64 {
+        if self.is_secondary() {
+            return 0.0;
+        }
         let of_store = |store: &Store| {
             if store.is_striped() {
                 return stripe_pressure(store);
@@ -128,6 +134,9 @@ impl Region {
             self.store_or_error(family)?;
         }
         let mut sum = CompactionOutcome::default();
+        if self.is_secondary() {
+            return Ok(sum);
+        }
         for store in &self.stores {
             if family.is_some_and(|family| family != store.family.name()) {
                 continue;
@@ -223,7 +232,7 @@ impl Region {
             return Err(Error::new(ErrorKind::Stopping, "the region is closing"));
         };
         let files = store.commit(
-            &self.place,
+            self.place(),
             &commit,
             |path| self.open_file(store, path, written_by(all)),
             &self.archive_dir.join(&*store.family.name_str()),

@@ -119,6 +119,18 @@ impl Store {
         Ok(files)
     }
 
+    /// Shows files that another region has put in place or taken away, newest first. Only in a secondary, which never
+    /// commits.
+    pub fn follow(&self, files: Vec<Arc<StoreFile>>) {
+        let mut view = self.view.unwatched().write();
+        assert!(view.is_memory_empty(), "a secondary has nothing in memory");
+        let mut next = StoreView::clone(&view);
+        next.files = files;
+        next.stripes = Arc::new(super::divided(&self.compaction(), self.comparator, &next.files));
+        next.check();
+        *view = Arc::new(next);
+    }
+
     /// Moves a file into the store's directory. From the moment that it may be there it stands in `in_place`.
     fn publish(&self, place: &OpeningDir, from: &Path, in_place: &mut Vec<PathBuf>) -> Result<PathBuf> {
         let name = from.file_name().ok_or_else(|| Error::invalid("a store file needs a name"))?;
