@@ -25,6 +25,7 @@
 # make rolling-restart   every process of a cluster of Halcyon is restarted under a Java client; ROUNDS=, HALCYON_NEXT=program to upgrade to
 # make replace-master    a running cluster of HBase gets a master of Halcyon, and HBase's again, under a Java client
 # make bench-cold-start  time until all regions of a cluster are open after a start; REGIONS=
+# make replicas-test   region replicas in a standalone server and in a cluster, with a primary's server frozen; some minutes
 # make own-load  a cluster of Halcyon under a Java client: regions move, servers are killed and frozen, masters killed;
 #              MOVES=, KILLS=, FREEZES=, MASTERS=, SERVERS=, HBASE=, ROWS=
 # make histories   two recorders beside kills, freezes and moves in a cluster, and a check that what they saw is linearizable;
@@ -68,7 +69,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 CARGO_DEB := $(HOME)/.cache/halcyon/tools/bin/cargo-deb
 
-.PHONY: package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load keeper-test rolling-restart replace-master bench-cold-start mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster groups-test
+.PHONY: package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load keeper-test rolling-restart replace-master bench-cold-start mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster groups-test replicas-test
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -189,6 +190,9 @@ groups-test: build
 
 own-test: build
 	HALCYON="$(HALCYON)" testing/cluster/own-test.sh
+
+replicas-test: build
+	HALCYON="$(HALCYON)" testing/cluster/replicas-test.sh
 
 own-load: build
 	HALCYON="$(HALCYON)" testing/cluster/own-load.sh

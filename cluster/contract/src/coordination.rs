@@ -1,5 +1,7 @@
 //! What a master has to do with the coordination service.
 
+use std::collections::BTreeMap;
+
 use halcyon_cell::Result;
 use halcyon_proto::pb;
 use halcyon_schema::ServerName;
@@ -11,6 +13,12 @@ pub trait MasterCoordination: Send + Sync {
 
     /// Tells clients where `hbase:meta` is, before it serves there. An error if another master is active.
     fn meta_opened(&self, server: &ServerName) -> Result<()>;
+
+    /// Where the copies of `hbase:meta` were last, by number (HBase: `meta-region-server-1`, ...).
+    fn meta_replicas_last(&self) -> BTreeMap<i32, ServerName>;
+
+    /// Tells clients where the copies of `hbase:meta` are, and that there are no others.
+    fn meta_replicas_opened(&self, replicas: &BTreeMap<i32, ServerName>) -> Result<()>;
 
     /// The masters that wait to take this one's place.
     fn backup_masters(&self) -> Vec<ServerName>;

@@ -22,6 +22,8 @@ pub struct ClusterZnodes {
     paths: ZnodePaths,
     /// `master:16000`, written into every znode of the master.
     writer: String,
+    /// Copies of `hbase:meta` that have a znode.
+    meta_replicas: Mutex<Vec<u32>>,
 }
 
 /// A message in the form that HBase's clients expect.
@@ -47,7 +49,7 @@ impl ClusterZnodes {
             let data = znode::encode_namespace(&writer, halcyon_env::random_bytes(), name);
             tree.set(&paths.namespace(name), Bytes::from(data));
         }
-        ClusterZnodes { tree, paths, writer }
+        ClusterZnodes { tree, paths, writer, meta_replicas: Mutex::default() }
     }
 
     fn set(&self, path: &str, message: &impl Message) {
@@ -91,6 +93,21 @@ impl ClusterZnodes {
     pub fn set_meta_region_server(&self, server: &pb::ServerName) {
         let meta = MetaLocation { replica: 0, server: named(server), is_open: true };
         self.set(&self.paths.meta(0), &meta.to_pb());
+    }
+
+    /// `meta-region-server-1`, ...: who serves copies of hbase:meta. Others are removed.
+    pub fn set_meta_replicas(&self, replicas: &BTreeMap<i32, ServerName>) {
+        let number = |number: i32| u32::try_from(number).expect("copies are counted from 1");
+        let wanted: BTreeMap<u32, &ServerName> = replicas.iter().map(|(at, name)| (number(*at), name)).collect();
+        let mut known = self.meta_replicas.lock();
+        for gone in known.iter().filter(|replica| !wanted.contains_key(replica)) {
+            self.tree.remove(&self.paths.meta(*gone));
+        }
+        for (&replica, &server) in &wanted {
+            let meta = MetaLocation { replica, server: server.clone(), is_open: true };
+            self.set(&self.paths.meta(replica), &meta.to_pb());
+        }
+        *known = wanted.into_keys().collect();
     }
 
     /// `table/<name>`: the state of each table. Clients of HBase 1 look for it here; HBase 2 mirrors it for them.

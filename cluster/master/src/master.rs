@@ -118,7 +118,10 @@ impl Master {
             root: root.to_path_buf(),
             cluster_id,
             meta_place: RwLock::new(meta_place),
-            meta_descriptor,
+            meta_descriptor: RwLock::new(meta_descriptor),
+            meta_replicas: RwLock::new(cluster.coordination.meta_replicas_last()),
+            meta_replicas_changing: Mutex::new(()),
+            meta_replicas_callback: Mutex::new(None),
             tables: RwLock::new(tables),
             namespaces: RwLock::default(),
             switches,
@@ -150,6 +153,9 @@ impl Master {
         if core.settings.slow_log_table {
             create_if_absent(&core, &engine, halcyon_contract::slow_log_table());
         }
+        if let Err(error) = meta_region::fit_replicas(&core) {
+            warn!(%error, "not all copies of hbase:meta are open");
+        }
         for region in failed {
             let again = TransitRegion::new(region, RegionAction::Assign, true);
             drop(engine.submit(Box::new(again), Submission::default()));
@@ -169,8 +175,12 @@ impl Master {
         self.engine.stop_soon();
     }
 
-    /// Notes which servers there are, so that HBase's master could take the cluster over. *Blocking* if there is news.
+    /// Notes which servers there are, so that HBase's master could take the cluster over, and opens copies of `hbase:meta`
+    /// that lost theirs. *Blocking* if there is news.
     pub fn note_servers(&self) -> Result<()> {
+        if !meta_region::has_replicas(&self.core) {
+            meta_region::fit_replicas(&self.core)?;
+        }
         let (meta, online) = (self.core.meta_server(), self.core.cluster.servers.online());
         let news = Some((meta.clone(), online.clone()));
         let mut noted = self.servers_noted.lock();
@@ -256,6 +266,17 @@ impl Master {
         &self.core.cluster_id
     }
 
+    /// What to do when copies of `hbase:meta` are opened or closed, where clients are told by other means than
+    /// `ClusterServices::coordination`. Called at once, and after each change.
+    pub fn on_meta_replicas(
+        &self,
+        callback: impl Fn(&BTreeMap<i32, ServerName>) + Send + Sync + 'static,
+    ) {
+        let _no_change = self.core.meta_replicas_changing.lock();
+        callback(&self.core.meta_replicas.read());
+        *self.core.meta_replicas_callback.lock() = Some(Box::new(callback));
+    }
+
     /// Regions that open, close, split or merge, and those that could not open.
     pub fn regions_in_transition_count(&self) -> usize {
         service::regions_in_transition_count(&self.core)
@@ -281,6 +302,11 @@ impl Master {
 
 impl Assignments for Master {
     fn opened_unasked(&self, server: &ServerName, region: &RegionInfo, open_seq_num: u64) -> Unasked {
+        if region.is_meta() && region.is_secondary() {
+            let copies = self.core.meta_replicas.read();
+            let is_there = copies.get(&region.replica_id()) == Some(server);
+            return if is_there { Unasked::Accepted } else { Unasked::Later };
+        }
         if region.is_meta() {
             let place = self.core.meta_place.read();
             return if place.server == *server && place.is_open { Unasked::Accepted } else { Unasked::Later };

@@ -1,5 +1,6 @@
 //! Where `hbase:meta` is, and how it gets there.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -68,9 +69,66 @@ pub(crate) fn open(core: &MasterState, not_at: Option<&ServerName>, to: Option<&
             chooser.choose(&core.scope_of(&TableName::META), to, None, &[])?
         }
     };
-    let place = open_at(&core.cluster, &core.meta_descriptor, &server)?;
+    let descriptor = core.meta_descriptor.read().clone();
+    let place = open_at(&core.cluster, &descriptor, &server)?;
     *core.meta_place.write() = place;
     Ok(())
+}
+
+/// Whether all copies of `hbase:meta` are on live servers, and no others.
+pub(crate) fn has_replicas(core: &MasterState) -> bool {
+    let (wanted, online) = (core.meta_descriptor.read().region_replication(), core.cluster.servers.online());
+    let replicas = core.meta_replicas.read();
+    replicas.keys().copied().eq(1..wanted.max(1)) && replicas.values().all(|server| online.contains(server))
+}
+
+/// Opens the copies of `hbase:meta` that its descriptor asks for, each on a server of its own where there are enough, and
+/// closes others. What is open stays where it is. *Blocking*. An error is that of one copy; the others are served.
+pub(crate) fn fit_replicas(core: &MasterState) -> Result<()> {
+    let _one_at_a_time = core.meta_replicas_changing.lock();
+    let descriptor = core.meta_descriptor.read().clone();
+    let (before, online) = (core.meta_replicas.read().clone(), core.cluster.servers.online());
+    let (mut open, mut result) = (BTreeMap::new(), Ok(()));
+    let mut taken: Vec<ServerName> = before.values().cloned().chain([core.meta_server()]).collect();
+    for copy in RegionInfo::meta().secondaries(descriptor.region_replication()) {
+        let here = before.get(&copy.replica_id()).filter(|server| online.contains(*server));
+        let server = match here {
+            Some(server) => server.clone(),
+            None => Chooser::new(core)?.choose(&core.scope_of(&TableName::META), None, None, &taken)?,
+        };
+        match open_replica(core, &descriptor, &copy, &server) {
+            Ok(()) => drop(open.insert(copy.replica_id(), server.clone())),
+            Err(error) => result = Err(error.context(&copy)),
+        }
+        taken.push(server);
+    }
+    for (number, server) in before.range(descriptor.region_replication().max(1)..) {
+        let region = RegionInfo::meta().replica(*number);
+        let Some(api) = core.cluster.servers.get(server) else { continue };
+        if let Err(error) = api.close_region(&CloseRegionRequest { region, abort: false, destination: None }) {
+            open.insert(*number, server.clone());
+            result = Err(error);
+        }
+    }
+    if open != before {
+        info!(replicas = ?open, "copies of hbase:meta");
+    }
+    *core.meta_replicas.write() = open.clone();
+    if let Some(callback) = &*core.meta_replicas_callback.lock() {
+        callback(&open);
+    }
+    result.and(core.cluster.coordination.meta_replicas_opened(&open))
+}
+
+fn open_replica(
+    core: &MasterState,
+    descriptor: &Arc<TableDescriptor>,
+    copy: &RegionInfo,
+    server: &ServerName,
+) -> Result<()> {
+    let died = || Error::new(ErrorKind::Busy, format!("{server} has just died"));
+    let api = core.cluster.servers.get(server).ok_or_else(died)?;
+    api.open_region(&OpenRegionRequest::new(copy, descriptor), &|_| Ok(())).map(drop)
 }
 
 /// Closes `hbase:meta` where it is. Writes to it fail until it is opened, and are repeated.

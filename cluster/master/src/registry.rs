@@ -24,7 +24,12 @@ impl ConnectionRegistry for Master {
     fn meta_locations(&self) -> Vec<(MetaLocation, i64)> {
         let place = self.core.meta_place.read().clone();
         let location = MetaLocation { replica: 0, server: place.server, is_open: place.is_open };
-        vec![(location, place.open_seq as i64)]
+        let copies = self.core.meta_replicas.read().clone().into_iter();
+        let copies = copies.map(|(number, server)| {
+            let replica = u32::try_from(number).expect("copies are counted from 1");
+            (MetaLocation { replica, server, is_open: true }, place.open_seq as i64)
+        });
+        std::iter::once((location, place.open_seq as i64)).chain(copies).collect()
     }
 
     fn region_servers(&self) -> Vec<ServerName> {

@@ -28,6 +28,8 @@ use crate::{MasterSettings, errors};
 pub(crate) use pb::region_state::State as RegionState;
 pub(crate) use pb::table_state::State as TableState;
 
+/// Gets the copies of `hbase:meta` by number, after each change.
+type MetaReplicasCallback = Box<dyn Fn(&BTreeMap<i32, ServerName>) + Send + Sync>;
 type StopCallback = Box<dyn Fn(StopRequest) + Send + Sync>;
 
 /// Everything procedures and services share.
@@ -48,7 +50,12 @@ pub(crate) struct MasterState {
     /// Where `hbase:meta` is.
     pub(crate) meta_place: RwLock<MetaPlace>,
     /// With which `hbase:meta` is open.
-    pub(crate) meta_descriptor: Arc<TableDescriptor>,
+    pub(crate) meta_descriptor: RwLock<Arc<TableDescriptor>>,
+    /// Where the copies of `hbase:meta` are, by number.
+    pub(crate) meta_replicas: RwLock<BTreeMap<i32, ServerName>>,
+    /// Held while copies of `hbase:meta` are opened and closed.
+    pub(crate) meta_replicas_changing: Mutex<()>,
+    pub(crate) meta_replicas_callback: Mutex<Option<MetaReplicasCallback>>,
     pub(crate) tables: RwLock<Tables>,
     pub(crate) namespaces: RwLock<Namespaces>,
     pub(crate) switches: Mutex<Switches>,

@@ -21,7 +21,7 @@ use halcyon_env::Env;
 use halcyon_env::sim::SimFileSystem;
 use halcyon_master::{Master, MasterService, MasterSettings, Recovery, RecoveryKind, Timelines};
 use halcyon_proto::pb;
-use halcyon_schema::{RegionInfo, ServerName, layout};
+use halcyon_schema::{RegionInfo, ServerName, TableDescriptor, layout, parse_region_name};
 use halcyon_testkit::for_each_seed;
 use parking_lot::Mutex;
 
@@ -41,6 +41,7 @@ struct State {
     /// Regions that ever were opened at a server whose WALs are not split yet.
     unsplit: BTreeMap<ServerName, BTreeSet<String>>,
     meta: Option<ServerName>,
+    meta_replicas: BTreeMap<i32, ServerName>,
     /// Servers that cannot open regions of the table.
     refusing: BTreeSet<ServerName>,
     /// WALs that were split, in order.
@@ -128,7 +129,10 @@ impl RegionServerApi for Server {
             for (server, _) in state.unsplit.iter().filter(|(_, regions)| regions.contains(&encoded)) {
                 // Meta has WALs of its own.
                 let is_split = region.is_meta() && state.split.contains(&format!("{server}.2.meta"));
-                assert!(is_split, "{region} is opened before the WALs of {server} are split");
+                assert!(
+                    is_split || region.is_secondary(),
+                    "{region} is opened before the WALs of {server} are split"
+                );
             }
             state.opens += 1;
             let seq = state.opens as u64 * 10;
@@ -240,6 +244,15 @@ impl MasterCoordination for View {
 
     fn meta_opened(&self, server: &ServerName) -> Result<()> {
         self.0.state.lock().meta = Some(server.clone());
+        Ok(())
+    }
+
+    fn meta_replicas_last(&self) -> BTreeMap<i32, ServerName> {
+        self.0.state.lock().meta_replicas.clone()
+    }
+
+    fn meta_replicas_opened(&self, replicas: &BTreeMap<i32, ServerName>) -> Result<()> {
+        self.0.state.lock().meta_replicas.clone_from(replicas);
         Ok(())
     }
 
@@ -369,6 +382,76 @@ impl Many {
             );
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    fn create_with_copies(&self, replication: usize, splits: &[&'static str]) {
+        let table = table("t", &["f"]).with("REGION_REPLICATION", replication.to_string());
+        let _: pb::CreateTableResponse = self.call("CreateTable", &create(&table, splits));
+        self.settles_with_copies(replication, splits.len() + 1);
+        self.quiet();
+    }
+
+    /// Waits until each of so many regions is open as often as it is to be, where meta says.
+    fn settles_with_copies(&self, replication: usize, count: usize) {
+        let begun = Instant::now();
+        while self.copies_by_meta() != self.copies_at_servers()
+            || self.copies_at_servers().len() != replication * count
+        {
+            let (by_meta, at_servers) = (self.copies_by_meta(), self.copies_at_servers());
+            assert!(begun.elapsed() < Duration::from_secs(30), "meta: {by_meta:#?}\nservers: {at_servers:#?}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Start key and number of each region that meta shows open, with its server.
+    fn copies_by_meta(&self) -> BTreeMap<(String, i32), ServerName> {
+        let mut found = BTreeMap::new();
+        let rows = self.servers.disk.meta_rows();
+        for row in rows.iter().filter(|row| row[0].row().starts_with(b"t,")) {
+            let key = parse_region_name(row[0].row()).unwrap().start_key;
+            let value = |name: String| {
+                let cell = row.iter().find(|cell| cell.qualifier() == name.as_bytes())?;
+                Some(String::from_utf8_lossy(cell.value()).into_owned())
+            };
+            for number in 0..5 {
+                let suffix = if number == 0 { String::new() } else { format!("_{number:04X}") };
+                if value(format!("state{suffix}")).as_deref() != Some("OPEN") {
+                    continue;
+                }
+                let server = ServerName::parse(&value(format!("sn{suffix}")).unwrap()).unwrap();
+                assert_eq!(value(format!("server{suffix}")).unwrap(), server.address());
+                found.insert((String::from_utf8_lossy(&key).into_owned(), number), server);
+            }
+        }
+        found
+    }
+
+    /// The same as the servers have them.
+    fn copies_at_servers(&self) -> BTreeMap<(String, i32), ServerName> {
+        let state = self.servers.state.lock();
+        let all = state.online.iter().flat_map(|(server, regions)| regions.values().map(move |it| (server, it)));
+        let of_table = all.filter(|(_, region)| region.table().to_string() == "t");
+        of_table
+            .map(|(server, region)| {
+                let key = String::from_utf8_lossy(region.start_key()).into_owned();
+                ((key, region.replica_id()), server.clone())
+            })
+            .collect()
+    }
+
+    /// Each region and its copies are on servers of their own.
+    fn check_apart(&self, replication: usize) {
+        let mut servers: BTreeMap<String, BTreeSet<ServerName>> = BTreeMap::new();
+        for ((key, _), server) in self.copies_at_servers() {
+            servers.entry(key).or_default().insert(server);
+        }
+        assert!(servers.values().all(|of_region| of_region.len() == replication), "{servers:#?}");
+    }
+
+    fn alter_replication(&self, replication: usize) {
+        let table = table("t", &["f"]).with("REGION_REPLICATION", replication.to_string());
+        let _: pb::ModifyTableResponse = self.call("ModifyTable", &modify(&table));
+        self.quiet();
     }
 
     fn die(&self, server: &ServerName) {
@@ -616,4 +699,107 @@ fn deaths_in_any_order() {
         c.quiet();
         assert!(c.servers.state.lock().recovering.is_empty(), "seed {seed}");
     });
+}
+
+#[test]
+fn copies_are_on_servers_of_their_own_and_return_after_a_death() {
+    let c = Many::new(env(), 4);
+    c.create_with_copies(3, &["b", "c"]);
+    c.check_apart(3);
+    for number in [0, 2] {
+        c.die(&name(number));
+        c.settles_with_copies(3, 3);
+        c.quiet();
+        if number == 0 {
+            c.check_apart(3);
+        }
+    }
+    let hbck: pb::RunHbckChoreResponse = c.call("RunHbckChore", &pb::RunHbckChoreRequest {});
+    assert!(hbck.ran);
+    assert_eq!(c.master.hbck_report().unwrap().1, Vec::<String>::new());
+}
+
+#[test]
+fn one_server_has_all_copies_until_there_are_others() {
+    let c = Many::new(env(), 1);
+    c.create_with_copies(2, &["b"]);
+    assert_eq!(c.servers.regions_at(&name(0)), 4);
+    c.servers.join(&name(1));
+    let begun = Instant::now();
+    while c.copies_at_servers().iter().any(|((key, number), server)| {
+        *number == 0 && c.copies_at_servers().get(&(key.clone(), 1)) == Some(server)
+    }) {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", c.copies_at_servers());
+        c.master.balance(false);
+        c.quiet();
+    }
+    c.settles_with_copies(2, 2);
+    c.check_apart(2);
+}
+
+#[test]
+fn the_number_of_copies_changes() {
+    let c = Many::new(env(), 3);
+    c.create_with_copies(1, &["b"]);
+    for replication in [2, 3, 1, 2] {
+        c.alter_replication(replication);
+        c.settles_with_copies(replication, 2);
+        c.check_apart(replication);
+    }
+    let _: pb::DisableTableResponse =
+        c.call("DisableTable", &pb::DisableTableRequest { table_name: common::name("t").to_pb(), ..Default::default() });
+    c.quiet();
+    assert_eq!(c.copies_at_servers(), BTreeMap::new());
+    assert_eq!(c.copies_by_meta(), BTreeMap::new());
+}
+
+#[test]
+fn a_master_that_takes_over_finds_the_copies() {
+    let c = Many::new(env(), 3);
+    c.create_with_copies(2, &["b", "c"]);
+    let (servers, before) = (c.servers.clone(), c.copies_at_servers());
+    c.master.stop();
+    let dead = before[&(String::new(), 1)].clone();
+    let c = Many::over(servers.clone());
+    assert_eq!(c.copies_at_servers(), before);
+    c.master.stop();
+    servers.kill(&dead);
+    let c = Many::over(servers);
+    c.settles_with_copies(2, 3);
+    c.check_apart(2);
+}
+
+/// `hbase:meta` can have copies too. They have znodes instead of columns.
+#[test]
+fn copies_of_meta_follow_its_descriptor() {
+    let c = Many::new(env(), 4);
+    let alter = |replication: usize| {
+        let meta = TableDescriptor::meta().with("REGION_REPLICATION", replication.to_string());
+        let _: pb::ModifyTableResponse = c.call("ModifyTable", &modify(&meta));
+        c.quiet();
+        c.servers.state.lock().meta_replicas.clone()
+    };
+    let at_servers = || {
+        let state = c.servers.state.lock();
+        let all = state.online.iter().flat_map(|(server, regions)| regions.values().map(move |it| (server, it)));
+        let copies = all.filter(|(_, region)| region.is_meta() && region.is_secondary());
+        copies.map(|(server, region)| (region.replica_id(), server.clone())).collect::<BTreeMap<_, _>>()
+    };
+    let three = alter(3);
+    assert_eq!((three.len(), at_servers()), (2, three.clone()));
+    let meta = c.servers.state.lock().meta.clone().unwrap();
+    assert!(three[&1] != three[&2] && three.values().all(|server| *server != meta));
+    c.die(&three[&1]);
+    c.quiet();
+    let after = c.servers.state.lock().meta_replicas.clone();
+    assert!(after[&1] != three[&1] && after[&2] == three[&2], "{after:?}");
+    assert_eq!(at_servers(), after);
+    assert_eq!(alter(2).len(), 1);
+    assert_eq!(at_servers().len(), 1);
+    assert_eq!(alter(1), BTreeMap::new());
+    assert_eq!(at_servers(), BTreeMap::new());
+    let odd = TableDescriptor::meta().with("MAX_FILESIZE", "1");
+    assert!(answer::<pb::ModifyTableResponse>(&c.service, "ModifyTable", &modify(&odd)).is_err());
+    let many = TableDescriptor::meta().with("REGION_REPLICATION", "11");
+    assert!(answer::<pb::ModifyTableResponse>(&c.service, "ModifyTable", &modify(&many)).is_err());
 }

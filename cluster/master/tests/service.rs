@@ -172,6 +172,7 @@ fn replicas_have_locations_as_long_as_the_table_has_them() {
     c.run("CreateTable", &create(&table("t", &["f"]).with("REGION_REPLICATION", "3"), &[])).unwrap();
     let row = c.regions("t")[0].region_name().clone();
     assert_eq!(c.server.meta_value(&row, "info", "server_0002").unwrap(), b"127.0.0.1:16020");
+    assert_eq!(c.server.meta_value(&row, "info", "state_0002").unwrap(), b"OPEN");
     c.run("ModifyTable", &modify(&c.descriptor("t").unwrap().with("REGION_REPLICATION", "2"))).unwrap();
     assert_eq!(c.server.meta_value(&row, "info", "server_0002"), None);
     assert_eq!(c.server.meta_value(&row, "info", "server_0001").unwrap(), b"127.0.0.1:16020");

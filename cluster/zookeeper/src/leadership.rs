@@ -108,6 +108,26 @@ impl Leadership {
         .await
     }
 
+    /// `meta-region-server-1`, ...: who has copies of `hbase:meta` open. Those of `known` that are not among them are deleted.
+    pub async fn publish_meta_replicas(
+        &self,
+        replicas: BTreeMap<u32, ServerName>,
+        known: Vec<u32>,
+    ) -> Result<()> {
+        self.run(move |inner| async move {
+            let paths = inner.own.session.settings().paths.clone();
+            for replica in known.into_iter().filter(|replica| !replicas.contains_key(replica)) {
+                inner.remove(paths.meta(replica)).await?;
+            }
+            for (replica, server) in replicas {
+                let data = inner.encode(&MetaLocation { replica, server, is_open: true }.to_pb());
+                inner.put(paths.meta(replica), data).await?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
     /// `draining/<server>`: whether a region server gets no more regions.
     pub async fn set_draining(&self, server: &ServerName, is_draining: bool) -> Result<()> {
         let server = server.clone();

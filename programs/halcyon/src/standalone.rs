@@ -478,6 +478,8 @@ impl Bound {
         znodes.set_region_server(&server_name, page_port);
         znodes.set_master(&roles.master_name.to_pb(), info_port(&master_info));
         znodes.set_meta_region_server(&server_name);
+        let of_replicas = Arc::clone(&znodes);
+        roles.master.on_meta_replicas(move |replicas| of_replicas.set_meta_replicas(replicas));
         let zookeeper = self.zookeeper;
         Ok(Ports { zookeeper, master, region_server, master_info, region_server_info, event_loops })
     }

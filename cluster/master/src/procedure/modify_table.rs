@@ -11,9 +11,12 @@ use prost::Message;
 
 use super::{HasSteps, Lock, Procedure, Step, payload, step};
 use crate::state::{MasterState, TableState};
-use crate::{archive, descriptors, errors, groups, meta, regions};
+use crate::{archive, descriptors, errors, groups, meta, meta_region, regions};
 
 pub(super) const KIND: &str = "modify_table";
+const REPLICATION: &str = "REGION_REPLICATION";
+/// Regions of `hbase:meta` with its copies. Each has a znode.
+const META_REPLICATION_MAX: i32 = 10;
 
 /// What is asked for. Made into a whole descriptor when the table's lock is held.
 pub(crate) enum Change {
@@ -80,7 +83,7 @@ impl Procedure for ModifyTable {
 
     fn prepare(&mut self, core: &MasterState) -> std::result::Result<(), RpcError> {
         if self.table.is_meta() {
-            return Err(RpcError::do_not_retry("Can't modify catalog tables"));
+            return self.prepare_meta(core);
         }
         let entry = core.table(&self.table)?;
         let old = &*entry.descriptor;
@@ -135,12 +138,42 @@ impl HasSteps for ModifyTable {
 }
 
 impl ModifyTable {
+    /// Of `hbase:meta` only the number of copies changes.
+    fn prepare_meta(&mut self, core: &MasterState) -> std::result::Result<(), RpcError> {
+        let refuse = |why: &str| Err(RpcError::do_not_retry(format!("Can't modify catalog tables: {why}")));
+        let Some(Change::Table(new)) = self.change.take() else {
+            return refuse("the families of hbase:meta stay as they are");
+        };
+        let old = core.meta_descriptor.read().clone();
+        let replication = new.region_replication();
+        let same = TableDescriptor::clone(&old).with(REPLICATION, replication.to_string());
+        if same != new.clone().with(REPLICATION, replication.to_string()) {
+            return refuse("of hbase:meta only REGION_REPLICATION can be changed");
+        }
+        if !(1..=META_REPLICATION_MAX).contains(&replication) {
+            return refuse(&format!("REGION_REPLICATION of hbase:meta is between 1 and {META_REPLICATION_MAX}"));
+        }
+        let known = descriptors::read(&core.env, &core.root, &self.table);
+        let known = known.map_err(|error| errors::from_error(&error))?;
+        self.plan = Payload {
+            schema: new.to_pb(),
+            sequence: known.map_or(0, |(_, sequence)| sequence) + 1,
+            old_replication: old.region_replication(),
+            ..Payload::default()
+        };
+        Ok(())
+    }
+
     fn write_descriptor(&mut self, core: &MasterState) -> Result<()> {
         let descriptor = Arc::new(TableDescriptor::from_pb(&self.plan.schema)?);
         if self.plan.group_changed {
             groups::adopt(core, &descriptor)?;
         }
         descriptors::write(&core.env, &core.root, &descriptor, self.plan.sequence)?;
+        if self.table.is_meta() {
+            *core.meta_descriptor.write() = descriptor;
+            return Ok(());
+        }
         core.update_table(&self.table, |entry| {
             entry.descriptor = descriptor;
             entry.descriptor_sequence = self.plan.sequence;
@@ -149,6 +182,9 @@ impl ModifyTable {
     }
 
     fn reopen(&mut self, core: &MasterState) -> Result<()> {
+        if self.table.is_meta() {
+            return meta_region::fit_replicas(core);
+        }
         let mut entry = core.locked_table(&self.table)?;
         let live = entry.live_regions();
         if self.plan.families_added {

@@ -9,7 +9,7 @@ use halcyon_proto::pb;
 use halcyon_rpc::RpcError;
 use halcyon_schema::{RegionInfo, ServerName, TableName};
 use prost::Message;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::{AssignRegions, HasSteps, Lock, Procedure, Step, payload, step};
 use crate::meta_region;
@@ -116,6 +116,10 @@ impl ServerCrash {
         if is_there {
             meta_region::open(core, Some(&self.server), None)?;
             core.timelines.meta_opened(&self.server);
+        }
+        let had_copy = core.meta_replicas.read().values().any(|server| *server == self.server);
+        if had_copy && let Err(error) = meta_region::fit_replicas(core) {
+            warn!(%error, "a copy of hbase:meta is opened later");
         }
         Ok(())
     }

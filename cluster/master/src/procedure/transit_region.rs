@@ -101,6 +101,11 @@ impl Procedure for TransitRegion {
         if let Place::At(server) = core.place_of(&self.region) {
             self.from = Some(server);
         }
+        if self.region.is_meta() && self.region.is_secondary() {
+            return Err(RpcError::do_not_retry(
+                "Replicas of hbase:meta are not moved; the master opens them elsewhere when their server is gone",
+            ));
+        }
         if self.region.is_meta() {
             return match self.action {
                 RegionAction::Move if !core.cluster.servers.is_one_process() => Ok(()),

@@ -59,7 +59,7 @@ pub(super) fn status(
     }
     if wanted(pb::Option::TableToRegionsCount) {
         status.table_region_states_count = tables.by_name.values().map(count).collect();
-        status.table_region_states_count.push(meta_count());
+        status.table_region_states_count.push(meta_count(core));
     }
     Ok(pb::GetClusterStatusResponse { cluster_status: status })
 }
@@ -103,9 +103,10 @@ fn count(entry: &TableEntry) -> pb::TableRegionStatesCount {
     pb::TableRegionStatesCount { table_name: entry.descriptor.name().to_pb(), region_states_count: counts }
 }
 
-fn meta_count() -> pb::TableRegionStatesCount {
+fn meta_count(core: &MasterState) -> pb::TableRegionStatesCount {
+    let open_regions = 1 + core.meta_replicas.read().len() as u32;
     let region_states_count =
-        pb::RegionStatesCount { open_regions: 1, total_regions: 1, ..Default::default() };
+        pb::RegionStatesCount { open_regions, total_regions: open_regions, ..Default::default() };
     pb::TableRegionStatesCount { table_name: TableName::META.to_pb(), region_states_count }
 }
 

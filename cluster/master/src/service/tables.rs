@@ -103,7 +103,7 @@ pub(super) fn list(
     let mut found: Vec<TableDescriptor> =
         tables.by_name.values().map(|entry| TableDescriptor::clone(&entry.descriptor)).collect();
     drop(tables);
-    found.push(TableDescriptor::clone(&core.meta_descriptor));
+    found.push(TableDescriptor::clone(&core.meta_descriptor.read()));
     found.retain(|table| include_system || !table.name().is_system());
     found.retain(|table| namespace.is_empty() || table.name().namespace() == namespace);
     found.sort_by(|left, right| left.name().cmp(right.name()));
@@ -121,7 +121,7 @@ fn retain_matching(found: &mut Vec<TableDescriptor>, regex: Option<&str>) -> Ans
 
 fn descriptor(core: &MasterState, name: &TableName) -> Option<TableDescriptor> {
     if name.is_meta() {
-        return Some(TableDescriptor::clone(&core.meta_descriptor));
+        return Some(TableDescriptor::clone(&core.meta_descriptor.read()));
     }
     core.tables.read().by_name.get(name).map(|entry| TableDescriptor::clone(&entry.descriptor))
 }

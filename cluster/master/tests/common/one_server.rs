@@ -1,5 +1,6 @@
 //! The double as all there is of a cluster.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use halcyon_cell::{Error, Result};
@@ -49,6 +50,14 @@ impl MasterCoordination for OneServer {
     }
 
     fn meta_opened(&self, _: &ServerName) -> Result<()> {
+        Ok(())
+    }
+
+    fn meta_replicas_last(&self) -> BTreeMap<i32, ServerName> {
+        BTreeMap::new()
+    }
+
+    fn meta_replicas_opened(&self, _replicas: &BTreeMap<i32, ServerName>) -> Result<()> {
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! The master's calls to a region server in the same process.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -158,6 +159,14 @@ impl MasterCoordination for OneServer {
     }
 
     fn meta_opened(&self, _server: &ServerName) -> Result<()> {
+        Ok(())
+    }
+
+    fn meta_replicas_last(&self) -> BTreeMap<i32, ServerName> {
+        BTreeMap::new()
+    }
+
+    fn meta_replicas_opened(&self, _replicas: &BTreeMap<i32, ServerName>) -> Result<()> {
         Ok(())
     }
 

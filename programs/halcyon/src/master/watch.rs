@@ -1,6 +1,6 @@
 //! What an active master follows: the lives of region servers, and what others read of its tables.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -37,6 +37,19 @@ impl MasterCoordination for Znodes {
 
     fn meta_opened(&self, server: &ServerName) -> halcyon_cell::Result<()> {
         self.runtime.block_on(self.leadership.publish_meta(server))
+    }
+
+    fn meta_replicas_last(&self) -> BTreeMap<i32, ServerName> {
+        let locations = self.view.meta.present().unwrap_or_default().into_iter();
+        let copies = locations.filter(|location| location.replica > 0);
+        copies.filter_map(|copy| Some((i32::try_from(copy.replica).ok()?, copy.server))).collect()
+    }
+
+    fn meta_replicas_opened(&self, replicas: &BTreeMap<i32, ServerName>) -> halcyon_cell::Result<()> {
+        let known = self.view.meta.present().unwrap_or_default().into_iter().map(|location| location.replica);
+        let known: Vec<u32> = known.filter(|replica| *replica > 0).collect();
+        let copies = replicas.iter().filter_map(|(number, at)| Some((u32::try_from(*number).ok()?, at.clone())));
+        self.runtime.block_on(self.leadership.publish_meta_replicas(copies.collect(), known))
     }
 
     fn backup_masters(&self) -> Vec<ServerName> {
