@@ -399,7 +399,10 @@ mod tests {
         assert_eq!(copies.iter().map(RegionInfo::replica_id).collect::<Vec<_>>(), [1, 2]);
         for copy in copies {
             assert!(copy.is_secondary() && copy.encoded_name() != first.encoded_name());
-            assert_eq!((copy.primary(), copy.dir(Path::new("/r"))), (first.clone(), first.dir(Path::new("/r"))));
+            assert_eq!(
+                (copy.primary(), copy.dir(Path::new("/r"))),
+                (first.clone(), first.dir(Path::new("/r")))
+            );
         }
         assert_eq!(first.secondaries(1).count(), 0);
     }

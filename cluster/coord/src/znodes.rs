@@ -98,7 +98,8 @@ impl ClusterZnodes {
     /// `meta-region-server-1`, ...: who serves copies of hbase:meta. Others are removed.
     pub fn set_meta_replicas(&self, replicas: &BTreeMap<i32, ServerName>) {
         let number = |number: i32| u32::try_from(number).expect("copies are counted from 1");
-        let wanted: BTreeMap<u32, &ServerName> = replicas.iter().map(|(at, name)| (number(*at), name)).collect();
+        let wanted: BTreeMap<u32, &ServerName> =
+            replicas.iter().map(|(at, name)| (number(*at), name)).collect();
         let mut known = self.meta_replicas.lock();
         for gone in known.iter().filter(|replica| !wanted.contains_key(replica)) {
             self.tree.remove(&self.paths.meta(*gone));

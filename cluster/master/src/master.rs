@@ -268,10 +268,7 @@ impl Master {
 
     /// What to do when copies of `hbase:meta` are opened or closed, where clients are told by other means than
     /// `ClusterServices::coordination`. Called at once, and after each change.
-    pub fn on_meta_replicas(
-        &self,
-        callback: impl Fn(&BTreeMap<i32, ServerName>) + Send + Sync + 'static,
-    ) {
+    pub fn on_meta_replicas(&self, callback: impl Fn(&BTreeMap<i32, ServerName>) + Send + Sync + 'static) {
         let _no_change = self.core.meta_replicas_changing.lock();
         callback(&self.core.meta_replicas.read());
         *self.core.meta_replicas_callback.lock() = Some(Box::new(callback));

@@ -252,7 +252,8 @@ fn read_row(row: &[Cell], content: &mut MetaContent) -> Result<()> {
     let daughters = DAUGHTERS.iter().filter_map(|qualifier| value(INFO, qualifier));
     let is_merge =
         |cell: &&Cell| cell.family() == INFO && cell.qualifier().starts_with(MERGE_PREFIX.as_bytes());
-    let copies = row.iter().filter(|cell| cell.family() == INFO).filter_map(|cell| replica_of(cell.qualifier()));
+    let copies =
+        row.iter().filter(|cell| cell.family() == INFO).filter_map(|cell| replica_of(cell.qualifier()));
     let copies = copies.map(|replica| (region.replica(replica), place_of(replica)));
     content.replicas.extend(copies);
     let entry = RegionEntry {
@@ -334,7 +335,8 @@ mod tests {
         let state = table_state(&table, TableState::Enabled, 1001);
         assert_eq!(state.value(), [0x08, 0x00]);
         let odd = Cell::put(b"odd", b"info", b"regioninfo", 5, b"nonsense");
-        let both = [cells, copy, vec![Cell::put(region.region_name(), INFO, b"state_1", 5, b"OPEN")]].concat();
+        let both =
+            [cells, copy, vec![Cell::put(region.region_name(), INFO, b"state_1", 5, b"OPEN")]].concat();
         let rows = [vec![state], both, vec![odd]];
         let content = read(&rows);
         assert_eq!(content.states[&table], TableState::Enabled);

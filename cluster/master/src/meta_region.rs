@@ -105,7 +105,8 @@ pub(crate) fn fit_replicas(core: &MasterState) -> Result<()> {
     for (number, server) in before.range(descriptor.region_replication().max(1)..) {
         let region = RegionInfo::meta().replica(*number);
         let Some(api) = core.cluster.servers.get(server) else { continue };
-        if let Err(error) = api.close_region(&CloseRegionRequest { region, abort: false, destination: None }) {
+        if let Err(error) = api.close_region(&CloseRegionRequest { region, abort: false, destination: None })
+        {
             open.insert(*number, server.clone());
             result = Err(error);
         }

@@ -398,7 +398,10 @@ impl Many {
             || self.copies_at_servers().len() != replication * count
         {
             let (by_meta, at_servers) = (self.copies_by_meta(), self.copies_at_servers());
-            assert!(begun.elapsed() < Duration::from_secs(30), "meta: {by_meta:#?}\nservers: {at_servers:#?}");
+            assert!(
+                begun.elapsed() < Duration::from_secs(30),
+                "meta: {by_meta:#?}\nservers: {at_servers:#?}"
+            );
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -429,7 +432,8 @@ impl Many {
     /// The same as the servers have them.
     fn copies_at_servers(&self) -> BTreeMap<(String, i32), ServerName> {
         let state = self.servers.state.lock();
-        let all = state.online.iter().flat_map(|(server, regions)| regions.values().map(move |it| (server, it)));
+        let all =
+            state.online.iter().flat_map(|(server, regions)| regions.values().map(move |it| (server, it)));
         let of_table = all.filter(|(_, region)| region.table().to_string() == "t");
         of_table
             .map(|(server, region)| {
@@ -746,8 +750,10 @@ fn the_number_of_copies_changes() {
         c.settles_with_copies(replication, 2);
         c.check_apart(replication);
     }
-    let _: pb::DisableTableResponse =
-        c.call("DisableTable", &pb::DisableTableRequest { table_name: common::name("t").to_pb(), ..Default::default() });
+    let _: pb::DisableTableResponse = c.call(
+        "DisableTable",
+        &pb::DisableTableRequest { table_name: common::name("t").to_pb(), ..Default::default() },
+    );
     c.quiet();
     assert_eq!(c.copies_at_servers(), BTreeMap::new());
     assert_eq!(c.copies_by_meta(), BTreeMap::new());
@@ -781,7 +787,8 @@ fn copies_of_meta_follow_its_descriptor() {
     };
     let at_servers = || {
         let state = c.servers.state.lock();
-        let all = state.online.iter().flat_map(|(server, regions)| regions.values().map(move |it| (server, it)));
+        let all =
+            state.online.iter().flat_map(|(server, regions)| regions.values().map(move |it| (server, it)));
         let copies = all.filter(|(_, region)| region.is_meta() && region.is_secondary());
         copies.map(|(server, region)| (region.replica_id(), server.clone())).collect::<BTreeMap<_, _>>()
     };

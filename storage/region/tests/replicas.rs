@@ -81,7 +81,8 @@ fn a_secondary_takes_no_writes_and_changes_no_file() {
     put(&bench, "b");
     flush(&bench);
     let (copy, before) = (secondary(&bench), store_files(&bench));
-    let put = mutation(MutationKind::Put, b"c", vec![parse_cell("c", "f:q=v", halcyon_cell::CellType::Put, false)]);
+    let put =
+        mutation(MutationKind::Put, b"c", vec![parse_cell("c", "f:q=v", halcyon_cell::CellType::Put, false)]);
     let refused = copy.mutate(vec![put], false, Nonce::default(), ReadMode::AnyDisk).err().unwrap();
     assert_eq!(refused.kind(), ErrorKind::Invalid);
     assert!(refused.message().contains("region is read only"), "{refused}");

@@ -145,9 +145,7 @@ impl FixRegions {
 /// The row of a region that the master knows.
 fn row(region: &RegionInfo, known: &RegionEntry, timestamp: i64) -> Vec<Cell> {
     match (known.state, &known.daughters[..], &known.server) {
-        (RegionState::Open, _, Some(server)) => {
-            meta::open_region(region, server, known.open_seq, timestamp)
-        }
+        (RegionState::Open, _, Some(server)) => meta::open_region(region, server, known.open_seq, timestamp),
         (RegionState::Split, [a, b], _) => meta::split_parent(region, &[a.clone(), b.clone()], timestamp),
         (state, ..) => meta::region_in_state(region, state, timestamp),
     }

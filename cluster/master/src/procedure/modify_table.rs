@@ -151,7 +151,9 @@ impl ModifyTable {
             return refuse("of hbase:meta only REGION_REPLICATION can be changed");
         }
         if !(1..=META_REPLICATION_MAX).contains(&replication) {
-            return refuse(&format!("REGION_REPLICATION of hbase:meta is between 1 and {META_REPLICATION_MAX}"));
+            return refuse(&format!(
+                "REGION_REPLICATION of hbase:meta is between 1 and {META_REPLICATION_MAX}"
+            ));
         }
         let known = descriptors::read(&core.env, &core.root, &self.table);
         let known = known.map_err(|error| errors::from_error(&error))?;

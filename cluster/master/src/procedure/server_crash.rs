@@ -141,8 +141,9 @@ impl ServerCrash {
             .values()
             .filter(|table| matches!(table.state, TableState::Enabled | TableState::Enabling));
         let of_table = |table: &TableEntry| {
-            let server = |region| table.known(region).and_then(|known| known.server.as_ref());
-            let was_here = |region: &RegionInfo| server(region) == Some(&self.server);
+            let was_here = |region: &RegionInfo| {
+                table.known(region).is_some_and(|known| known.server.as_ref() == Some(&self.server))
+            };
             let regions = table.to_be_open().into_iter().filter(was_here).collect();
             (table.descriptor.name().clone(), regions)
         };

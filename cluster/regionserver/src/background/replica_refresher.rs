@@ -68,7 +68,9 @@ impl ReplicaRefresher {
     fn refresh(&self, online: &OnlineRegion) {
         let region = &online.region;
         match region.refresh_files(&self.root) {
-            Ok(changed) => tracing::debug!(region = region.info().encoded_name(), changed, "looked for files"),
+            Ok(changed) => {
+                tracing::debug!(region = region.info().encoded_name(), changed, "looked for files")
+            }
             Err(error) if matches!(error.kind(), ErrorKind::Moved | ErrorKind::Busy) => {
                 tracing::debug!(region = region.info().encoded_name(), %error, "a copy looks for files later");
             }

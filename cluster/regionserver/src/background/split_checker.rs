@@ -81,7 +81,11 @@ impl SplitChecker {
     fn is_too_large(&self, region: &Region) -> bool {
         let (info, table, settings) = (region.info(), region.table(), self.settings.in_force());
         let settings = &settings.split;
-        if info.is_secondary() || info.table().is_system() || !table.split_enabled() || region.has_references() {
+        if info.is_secondary()
+            || info.table().is_system()
+            || !table.split_enabled()
+            || region.has_references()
+        {
             return false;
         }
         let policy = Policy::of(table, settings);

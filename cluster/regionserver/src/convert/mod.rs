@@ -10,7 +10,8 @@ mod result;
 pub(crate) use mutation::{CellSource, condition, mutation};
 pub(crate) use read::{get, scan};
 pub(crate) use result::{
-    cell_block, cells_size_bytes, exists_result, inline_result, no_cells_result, shared_cell_block, stale_result,
+    cell_block, cells_size_bytes, exists_result, inline_result, no_cells_result, shared_cell_block,
+    stale_result,
 };
 
 use bytes::Bytes;

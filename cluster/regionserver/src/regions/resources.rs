@@ -31,7 +31,11 @@ impl RegionResources {
     pub(crate) fn services(&self, info: &RegionInfo) -> Result<RegionServices> {
         Ok(RegionServices {
             env: self.env.clone(),
-            wal: if info.is_meta() && !info.is_secondary() { self.logs.meta()? } else { self.logs.tables().clone() },
+            wal: if info.is_meta() && !info.is_secondary() {
+                self.logs.meta()?
+            } else {
+                self.logs.tables().clone()
+            },
             cache: self.cache.clone(),
             chunks: self.chunks.clone(),
             settings: RegionSettings {

@@ -118,7 +118,10 @@ fn each_region(
     work: impl Fn(&Arc<RegionServer>, &RegionInfo) -> Result<()> + Send + Sync + 'static,
 ) -> Result<()> {
     let online = server.regions.online();
-    let regions = online.iter().map(|online| online.region.info()).filter(|info| info.table() == table && !info.is_secondary());
+    let regions = online
+        .iter()
+        .map(|online| online.region.info())
+        .filter(|info| info.table() == table && !info.is_secondary());
     let left: Vec<RegionInfo> = regions.cloned().collect();
     drop(online);
     let threads_count = left.len().min(THREADS_COUNT);

@@ -278,7 +278,7 @@ fn region_attributes(bean: &mut Bean, region: &Counted) {
         ("memStoreSize", stats.memstore.data_bytes),
         ("numReferenceFiles", stats.references as u64),
         ("storeFileSize", stats.store_file_bytes),
-        ("replicaid", 0),
+        ("replicaid", region.info.replica_id().max(0) as u64),
     ];
     for (name, value) in gauges {
         bean.gauge(format!("{prefix}{name}"), value, "");

@@ -48,7 +48,8 @@ impl MasterCoordination for Znodes {
     fn meta_replicas_opened(&self, replicas: &BTreeMap<i32, ServerName>) -> halcyon_cell::Result<()> {
         let known = self.view.meta.present().unwrap_or_default().into_iter().map(|location| location.replica);
         let known: Vec<u32> = known.filter(|replica| *replica > 0).collect();
-        let copies = replicas.iter().filter_map(|(number, at)| Some((u32::try_from(*number).ok()?, at.clone())));
+        let copies =
+            replicas.iter().filter_map(|(number, at)| Some((u32::try_from(*number).ok()?, at.clone())));
         self.runtime.block_on(self.leadership.publish_meta_replicas(copies.collect(), known))
     }
 
