@@ -187,7 +187,7 @@ fn take_switches(env: &Env, root: &Path, rows: &[Vec<Cell>]) -> Result<()> {
 /// The cells that make these servers those of the directory, and `meta` the one of `hbase:meta`.
 fn taken_over(rows: &[Vec<Cell>], meta_server: &ServerName, servers: &[ServerName]) -> Vec<Cell> {
     let meta = RegionInfo::meta();
-    let mut cells = meta::open_region(&meta, 1, meta_server, 1, LATEST_TIMESTAMP);
+    let mut cells = meta::open_region(&meta, meta_server, 1, LATEST_TIMESTAMP);
     let name = meta_server.to_string();
     cells.push(Cell::put(meta.region_name(), INFO, OURS, LATEST_TIMESTAMP, name.as_bytes()));
     let names: Vec<String> = servers.iter().map(ServerName::to_string).collect();
