@@ -8,7 +8,8 @@
 //! do both.
 //!
 //! [`Stalls`] records waits that took too long. [`WatchedMutex`] and [`WatchedRwLock`] record theirs with what the lock's
-//! holder was doing ([`Activity`]). [`sync`] has the locks of code that also runs under Shuttle.
+//! holder was doing ([`Activity`]). [`sync`] has the locks of code that also runs under Shuttle. [`spawn_thread`], [`Signal`] and
+//! [`LongMutex`] are threads and waits that a simulation of a whole cluster drives ([`sim::SimThreads`]).
 
 mod activity;
 mod clock;
@@ -24,6 +25,7 @@ pub mod sim;
 mod stalls;
 pub mod sync;
 mod tally;
+mod threads;
 mod waits;
 mod watched;
 
@@ -47,6 +49,7 @@ pub use read_only::ReadOnlyFileSystem;
 pub use real::RealFileSystem;
 pub use stalls::{Due, Stall, StallSum, Stalls, Watch};
 pub use tally::{Tally, Waited};
+pub use threads::{LongMutex, Signal, join_thread, spawn_thread};
 pub use waits::Wait;
 pub use watched::WatchedFileSystem;
 
@@ -85,16 +88,6 @@ impl Env {
     pub fn watch(&self) -> Watch {
         Watch { stalls: self.stalls.clone(), clock: self.clock.clone() }
     }
-}
-
-/// Starts a named operating system thread.
-#[allow(clippy::disallowed_methods)] // the one place that may
-pub fn spawn_thread<F, T>(name: &str, body: F) -> std::io::Result<std::thread::JoinHandle<T>>
-where
-    F: FnOnce() -> T + Send + 'static,
-    T: Send + 'static,
-{
-    std::thread::Builder::new().name(name.to_string()).spawn(body)
 }
 
 /// Lowers the priority of the calling thread, and of threads that it starts, by this many steps of `nice`. While there are

@@ -18,6 +18,8 @@
 //! - `crash.rs`: what is left after a crash
 //! - `fault.rs`: operations that fail
 //! - `dice.rs`: repeatable random numbers, for this and for tests
+//!
+//! `threads.rs` is apart from all that: threads that take turns, and time that passes while all of them wait.
 
 mod crash;
 mod dice;
@@ -27,6 +29,7 @@ mod hdfs;
 mod open_files;
 #[cfg(test)]
 mod tests;
+pub(crate) mod threads;
 mod tree;
 
 use std::collections::HashSet;
@@ -39,6 +42,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 pub use crash::CrashMode;
 pub use dice::Dice;
 pub use fault::{Fault, Operation};
+pub use threads::{Process, SimThreads};
 
 use crate::{Env, FileSystem, ManualClock};
 use fault::Faults;

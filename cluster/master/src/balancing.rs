@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use halcyon_cell::Result;
+use halcyon_env::LongMutex;
 use halcyon_proto::pb;
 use halcyon_schema::{RegionInfo, ServerName};
 use parking_lot::Mutex;
@@ -23,7 +24,7 @@ const DECISIONS_MAX: usize = 250;
 /// What the balancer remembers. A run holds the counters, so that runs follow each other.
 #[derive(Default)]
 pub(crate) struct Balancing {
-    counters: Mutex<Counters>,
+    counters: LongMutex<Counters>,
     decisions: Mutex<VecDeque<Decision>>,
     rejections: Mutex<VecDeque<Rejection>>,
 }

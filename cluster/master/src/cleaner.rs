@@ -13,9 +13,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use halcyon_cell::Result;
-use halcyon_env::{DirEntry, FileSystem, spawn_thread};
+use halcyon_env::{DirEntry, FileSystem, LongMutex, Signal, join_thread, spawn_thread};
 use halcyon_schema::layout;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use tracing::{info, warn};
 
 use crate::descriptors::list;
@@ -48,14 +48,14 @@ struct Shared {
     core: Arc<MasterState>,
     engine: Arc<Engine>,
     /// When each file or empty directory was first seen, in `monotonic_ns`.
-    seen: Mutex<Seen>,
+    seen: LongMutex<Seen>,
     stopping: Mutex<bool>,
-    wake: Condvar,
+    wake: Signal,
 }
 
 impl Cleaner {
     pub(crate) fn start(core: Arc<MasterState>, engine: Arc<Engine>) -> Result<Cleaner> {
-        let (seen, stopping, wake) = (Mutex::default(), Mutex::new(false), Condvar::new());
+        let (seen, stopping, wake) = (LongMutex::default(), Mutex::new(false), Signal::new());
         let shared = Arc::new(Shared { core, engine, seen, stopping, wake });
         let thread = spawn_thread("master-cleaner", {
             let shared = shared.clone();
@@ -74,7 +74,7 @@ impl Cleaner {
         self.shared.wake.notify_all();
         let thread = self.thread.lock().take();
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {
-            let _ = thread.join();
+            let _ = join_thread(thread);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use halcyon_cell::Result;
 use halcyon_contract::{Assignments, ClusterServices, RegionServerStatus, RegionStateTransition, Unasked};
-use halcyon_env::Env;
+use halcyon_env::{Env, LongMutex};
 use halcyon_schema::{ClusterId, RegionInfo, ServerName, TableDescriptor, TableName};
 use parking_lot::{Mutex, RwLock};
 use tracing::{info, warn};
@@ -45,9 +45,9 @@ pub struct Master {
     pub(crate) cleaner: Cleaner,
     pub(crate) normalizer: Normalizer,
     /// As the master's region has them.
-    switches_saved: Mutex<Switches>,
+    switches_saved: LongMutex<Switches>,
     /// The server of `hbase:meta` and the live ones, as the master's region has them.
-    servers_noted: Mutex<Option<(ServerName, Vec<ServerName>)>>,
+    servers_noted: LongMutex<Option<(ServerName, Vec<ServerName>)>>,
 }
 
 /// A procedure that has not ended.
@@ -125,7 +125,7 @@ impl Master {
             tables: RwLock::new(tables),
             namespaces: RwLock::default(),
             switches,
-            switches_file: Mutex::new(()),
+            switches_file: LongMutex::new(()),
             stop_callback: Mutex::new(None),
             hbck_report: Mutex::new(None),
             stopped: AtomicBool::new(false),
@@ -162,7 +162,7 @@ impl Master {
         }
         let cleaner = Cleaner::start(core.clone(), engine.clone())?;
         let normalizer = Normalizer::start(core.clone(), engine.clone())?;
-        let (switches_saved, servers_noted) = (Mutex::new(switches_at_start), Mutex::new(None));
+        let (switches_saved, servers_noted) = (LongMutex::new(switches_at_start), LongMutex::new(None));
         let master = Arc::new(Master { core, engine, cleaner, normalizer, switches_saved, servers_noted });
         // Tables of the system, say, which are opened before the groups are known.
         groups::move_misplaced(&master, |_, _| true);

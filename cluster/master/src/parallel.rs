@@ -1,10 +1,9 @@
 //! One piece of work for many regions, on a few threads at a time.
 
 use std::sync::Arc;
-use std::sync::mpsc;
 
 use halcyon_cell::{Error, ErrorKind, Result};
-use halcyon_env::spawn_thread;
+use halcyon_env::{Signal, spawn_thread};
 use parking_lot::Mutex;
 
 /// Runs `work` on every item, on at most `threads_max` threads, and returns the results in the items' order.
@@ -20,25 +19,30 @@ where
         let results: Vec<_> = items.into_iter().map(work).collect();
         return results.into_iter().collect();
     }
-    let queue = Arc::new(Mutex::new(items.into_iter().enumerate()));
+    let shared = Arc::new(Shared {
+        queue: Mutex::new(items.into_iter().enumerate()),
+        results: Mutex::new(Results { done: Vec::with_capacity(count), threads: 0 }),
+        changed: Signal::new(),
+    });
     let work = Arc::new(work);
-    let (sender, receiver) = mpsc::channel();
     for _ in 0..threads_max.min(count) {
-        let (queue, work, sender) = (queue.clone(), work.clone(), sender.clone());
+        let (worker, work) = (Worker::of(&shared), work.clone());
         spawn_thread("master-regions", move || {
             loop {
-                let next = queue.lock().next();
+                let next = worker.0.queue.lock().next();
                 let Some((at, item)) = next else { return };
-                if sender.send((at, work(item))).is_err() {
-                    return;
-                }
+                let result = work(item);
+                worker.0.results.lock().done.push((at, result));
             }
         })?;
     }
-    drop(sender);
+    let mut all = shared.results.lock();
+    while all.threads > 0 {
+        shared.changed.wait(&mut all);
+    }
     let mut results: Vec<Option<R>> = (0..count).map(|_| None).collect();
     let mut failed = None;
-    for (at, result) in receiver {
+    for (at, result) in all.done.drain(..) {
         match result {
             Ok(value) => results[at] = Some(value),
             Err(error) => failed = failed.or(Some(error)),
@@ -49,6 +53,37 @@ where
     }
     let whole: Option<Vec<R>> = results.into_iter().collect();
     whole.ok_or_else(|| Error::new(ErrorKind::Io, "a thread that works on regions ended early"))
+}
+
+struct Shared<T, R> {
+    queue: Mutex<std::iter::Enumerate<std::vec::IntoIter<T>>>,
+    results: Mutex<Results<R>>,
+    /// A thread has ended.
+    changed: Signal,
+}
+
+struct Results<R> {
+    /// With their places, in the order of their ends.
+    done: Vec<(usize, Result<R>)>,
+    /// Threads that have not ended.
+    threads: usize,
+}
+
+/// A thread, which counts until it ends, however that is.
+struct Worker<T, R>(Arc<Shared<T, R>>);
+
+impl<T, R> Worker<T, R> {
+    fn of(shared: &Arc<Shared<T, R>>) -> Worker<T, R> {
+        shared.results.lock().threads += 1;
+        Worker(shared.clone())
+    }
+}
+
+impl<T, R> Drop for Worker<T, R> {
+    fn drop(&mut self) {
+        self.0.results.lock().threads -= 1;
+        self.0.changed.notify_all();
+    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use halcyon_cell::{Cell, Result};
 use halcyon_contract::ClusterServices;
-use halcyon_env::Env;
+use halcyon_env::{Env, LongMutex};
 use halcyon_proto::pb;
 use halcyon_rpc::RpcError;
 use halcyon_schema::{ClusterId, NamespaceDescriptor, RegionInfo, ServerName, TableDescriptor, TableName};
@@ -60,7 +60,7 @@ pub(crate) struct MasterState {
     pub(crate) namespaces: RwLock<Namespaces>,
     pub(crate) switches: Mutex<Switches>,
     /// Held while the file is written, so that writers follow each other; readers take `switches` alone.
-    pub(crate) switches_file: Mutex<()>,
+    pub(crate) switches_file: LongMutex<()>,
     pub(crate) stop_callback: Mutex<Option<StopCallback>>,
     /// The master has ended, or is about to: no call is answered any more.
     pub(crate) stopped: AtomicBool,

@@ -16,10 +16,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use halcyon_cell::Result;
-use halcyon_env::spawn_thread;
+use halcyon_env::{Signal, join_thread, spawn_thread};
 use halcyon_rpc::RpcError;
 use halcyon_schema::{RegionInfo, TableName, parse_region_name};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use tracing::{debug, info};
 
 use crate::procedure::{Engine, MergeRegions, Procedure, ProcedureView, Resource, SplitRegion, Submission};
@@ -43,7 +43,7 @@ struct Shared {
     core: Arc<MasterState>,
     engine: Arc<Engine>,
     state: Mutex<State>,
-    wake: Condvar,
+    wake: Signal,
 }
 
 #[derive(Default)]
@@ -57,7 +57,7 @@ struct State {
 
 impl Normalizer {
     pub(crate) fn start(core: Arc<MasterState>, engine: Arc<Engine>) -> Result<Normalizer> {
-        let shared = Arc::new(Shared { core, engine, state: Mutex::default(), wake: Condvar::new() });
+        let shared = Arc::new(Shared { core, engine, state: Mutex::default(), wake: Signal::new() });
         let thread = spawn_thread("master-normalizer", {
             let shared = shared.clone();
             move || shared.work()
@@ -76,7 +76,7 @@ impl Normalizer {
         self.shared.wake.notify_all();
         let thread = self.thread.lock().take();
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {
-            let _ = thread.join();
+            let _ = join_thread(thread);
         }
     }
 }

@@ -7,9 +7,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use halcyon_cell::Result;
-use halcyon_env::spawn_thread;
+use halcyon_env::{LongMutex, Signal, join_thread, spawn_thread};
 use halcyon_rpc::RpcError;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
@@ -41,11 +41,11 @@ pub(super) struct Shared {
     pub(super) core: Arc<MasterState>,
     pub(super) state: Mutex<State>,
     /// There may be something to run.
-    pub(super) wake: Condvar,
+    pub(super) wake: Signal,
     /// A procedure has left its thread; [`Engine::bypass`] waits for it.
-    pub(super) left_thread: Condvar,
+    pub(super) left_thread: Signal,
     /// Held while a record is written, so that a bypass cannot be overwritten by the step under way.
-    pub(super) record_writes: Mutex<()>,
+    pub(super) record_writes: LongMutex<()>,
 }
 
 /// What `getProcedureResult` is told.
@@ -96,9 +96,9 @@ impl Engine {
         let shared = Arc::new(Shared {
             core,
             state: Mutex::new(state),
-            wake: Condvar::new(),
-            left_thread: Condvar::new(),
-            record_writes: Mutex::new(()),
+            wake: Signal::new(),
+            left_thread: Signal::new(),
+            record_writes: LongMutex::new(()),
         });
         Ok(Engine { shared, threads: Mutex::new(Vec::new()) })
     }
@@ -126,9 +126,10 @@ impl Engine {
             state.listeners.clear();
         }
         self.shared.wake.notify_all();
-        for thread in self.threads.lock().drain(..) {
+        let threads: Vec<_> = self.threads.lock().drain(..).collect();
+        for thread in threads {
             // A procedure's own thread may drop the last handle to the master; it cannot wait for itself.
-            if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
+            if thread.thread().id() != std::thread::current().id() && join_thread(thread).is_err() {
                 warn!("a procedure thread panicked");
             }
         }

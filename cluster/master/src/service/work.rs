@@ -1,10 +1,10 @@
 //! Threads for calls that may block: they write a small file or ask a region server.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-use halcyon_env::spawn_thread;
+use halcyon_env::{Signal, join_thread, spawn_thread};
 use halcyon_rpc::{Outcome, Reply, RpcError};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -17,21 +17,31 @@ type Work = Box<dyn FnOnce() + Send>;
 const WAITING_MAX: usize = 1000;
 
 pub(super) struct Workers {
-    /// Taken away to end the threads.
-    sender: Option<SyncSender<Work>>,
+    queue: Arc<Queue>,
     threads: Vec<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Queue {
+    state: Mutex<State>,
+    changed: Signal,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Work>,
+    is_ended: bool,
 }
 
 impl Workers {
     pub(super) fn start(name: &str, count: usize) -> halcyon_cell::Result<Workers> {
-        let (sender, receiver) = sync_channel(WAITING_MAX);
-        let receiver = Arc::new(Mutex::new(receiver));
+        let queue = Arc::new(Queue::default());
         let mut threads = Vec::new();
         for number in 0..count {
-            let receiver = receiver.clone();
-            threads.push(spawn_thread(&format!("{name}-{number}"), move || run(&receiver))?);
+            let queue = queue.clone();
+            threads.push(spawn_thread(&format!("{name}-{number}"), move || queue.work())?);
         }
-        Ok(Workers { sender: Some(sender), threads })
+        Ok(Workers { queue, threads })
     }
 
     pub(super) fn run<F>(&self, work: F) -> Result<Outcome, RpcError>
@@ -40,32 +50,45 @@ impl Workers {
     {
         let (answer, receiver) = oneshot::channel();
         let work: Work = Box::new(move || drop(answer.send(work())));
-        let sender = self.sender.as_ref().ok_or_else(errors::stopping)?;
-        sender
-            .try_send(work)
-            .map_err(|_| RpcError::call_queue_too_big("Too many calls wait for the master"))?;
+        {
+            let mut state = self.queue.state.lock();
+            if state.waiting.len() >= WAITING_MAX {
+                return Err(RpcError::call_queue_too_big("Too many calls wait for the master"));
+            }
+            state.waiting.push_back(work);
+        }
+        self.queue.changed.notify_one();
         Ok(Outcome::Later(Box::pin(async move { receiver.await.map_err(|_| errors::stopping())? })))
     }
 }
 
 impl Drop for Workers {
     fn drop(&mut self) {
-        self.sender = None;
+        self.queue.state.lock().is_ended = true;
+        self.queue.changed.notify_all();
         for thread in self.threads.drain(..) {
             // A thread may itself drop the last handle to the service.
             if thread.thread().id() != std::thread::current().id() {
-                let _ = thread.join();
+                let _ = join_thread(thread);
             }
         }
     }
 }
 
-fn run(receiver: &Mutex<Receiver<Work>>) {
-    loop {
-        let next = receiver.lock().recv();
-        match next {
-            Ok(work) => work(),
-            Err(_) => return,
+impl Queue {
+    /// One thread's life. What waits at the end is still done.
+    fn work(&self) {
+        let mut state = self.state.lock();
+        loop {
+            match state.waiting.pop_front() {
+                Some(work) => {
+                    drop(state);
+                    work();
+                    state = self.state.lock();
+                }
+                None if state.is_ended => return,
+                None => self.changed.wait(&mut state),
+            }
         }
     }
 }

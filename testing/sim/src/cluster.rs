@@ -1,0 +1,554 @@
+//! One simulation: a cluster, what is done to it, and what must hold at the end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use halcyon_contract::{Assignments, Unasked};
+use halcyon_env::FileSystem;
+use halcyon_env::sim::SimThreads;
+use halcyon_proto::pb;
+use halcyon_rpc::{Call, Connection, Outcome, Reply, RpcError, Service};
+use halcyon_schema::{FamilyDescriptor, RegionInfo, ServerName, TableDescriptor, TableName, layout};
+use prost::Message;
+
+use crate::master::{MasterProcess, Serving};
+use crate::rows;
+use crate::server::Life;
+use crate::world::{Event, Flaw, World};
+
+/// A session with the coordination service.
+const SESSION: Duration = Duration::from_secs(6);
+/// How long the faults last.
+const FAULTS_TIME: Duration = Duration::from_secs(30);
+/// All is open again within this time after the faults.
+const SETTLE_TIME: Duration = Duration::from_secs(120);
+const SERVERS_MAX: usize = 6;
+const TABLES: [&str; 2] = ["t", "u"];
+
+/// What a simulation is told.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    pub flaw: Option<Flaw>,
+    /// Prints what is done.
+    pub is_told: bool,
+}
+
+/// How a simulation went. Two of one seed are equal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Depends on everything that happened.
+    pub trace: u64,
+    pub simulated: Duration,
+    /// From the end of the faults until all was open.
+    pub settled: Duration,
+    pub turns: u64,
+    pub steps: u64,
+    pub counts: BTreeMap<&'static str, u64>,
+}
+
+/// Runs a cluster from a seed. Panics if an invariant does not hold.
+pub fn simulate(seed: u64, options: Options) -> Report {
+    SimThreads::run(seed, |threads| {
+        let world = World::new(threads, seed, options.flaw);
+        let mut cluster = Cluster { world, master: None, left: Vec::new(), next_server: 0, options };
+        let report = cluster.run();
+        for master in cluster.master.take().into_iter().chain(cluster.left.drain(..)) {
+            master.kill();
+        }
+        report
+    })
+}
+
+struct Cluster {
+    world: Arc<World>,
+    /// The newest master, if its process is there.
+    master: Option<MasterProcess>,
+    /// Those before it that are there: deposed, and frozen or not.
+    left: Vec<MasterProcess>,
+    next_server: u16,
+    options: Options,
+}
+
+impl Cluster {
+    fn run(&mut self) -> Report {
+        let (servers, regions) = {
+            let mut state = self.world.lock();
+            (state.dice.between(2, 4), state.dice.between(1, 5))
+        };
+        (0..servers).for_each(|_| self.start_server());
+        self.master = Some(MasterProcess::start(&self.world));
+        self.create_tables(regions);
+        let ends_ns = self.world.now_ns() + FAULTS_TIME.as_nanos() as u64;
+        self.world.lock().faults = true;
+        while self.world.now_ns() < ends_ns {
+            self.pass(Duration::from_millis(300));
+            self.act();
+        }
+        self.end_faults();
+        let begun_ns = self.world.now_ns();
+        let mut why = self.what_is_missing();
+        while let Some(missing) = why {
+            let waited = Duration::from_nanos(self.world.now_ns() - begun_ns);
+            assert!(waited < SETTLE_TIME, "{waited:?} after the faults: {missing}");
+            self.pass(Duration::from_millis(200));
+            why = self.what_is_missing();
+        }
+        self.check_end();
+        let (turns, steps) = self.world.threads.turns_and_steps();
+        Report {
+            trace: self.world.threads.trace(),
+            simulated: self.world.threads.now(),
+            settled: Duration::from_nanos(self.world.now_ns() - begun_ns),
+            turns,
+            steps,
+            counts: self.world.lock().counts.clone(),
+        }
+    }
+
+    fn tell(&self, what: impl FnOnce() -> String) {
+        if self.options.is_told {
+            println!("{:>12.6} {}", self.world.threads.now().as_secs_f64(), what());
+        }
+    }
+
+    /// Lets time pass, and does what is due.
+    fn pass(&mut self, max: Duration) {
+        let until_ns = self.world.now_ns() + {
+            let mut state = self.world.lock();
+            state.dice.below(max.as_nanos() as usize) as u64 + 1
+        };
+        loop {
+            let due = self.world.lock().events.first_key_value().map(|((at_ns, _), _)| *at_ns);
+            let next_ns = due.map_or(until_ns, |due| due.min(until_ns));
+            let now_ns = self.world.now_ns();
+            if next_ns > now_ns {
+                self.world.clock.sleep(Duration::from_nanos(next_ns - now_ns));
+            }
+            self.world.threads.check();
+            if due.is_none_or(|due| due > until_ns) {
+                return;
+            }
+            let event = self.world.lock().events.pop_first().map(|(_, event)| event);
+            self.happen(event.expect("only this thread takes events"));
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        self.tell(|| format!("{event:?}"));
+        let world = self.world.clone();
+        match event {
+            Event::Thaw(server) => self.thaw(&server),
+            Event::Expire(server) => self.expire(&server),
+            Event::SeesDeath(epoch, server) => {
+                if let Some(master) = self.master_of(epoch) {
+                    master.view.expire(&server);
+                }
+            }
+            Event::SeesJoin(epoch, server) => {
+                if let Some(master) = self.master_of(epoch) {
+                    master.view.add_online(&server);
+                }
+            }
+            Event::Abort(server) => world.die(&server),
+            Event::OpenLate { server, region, epoch } => {
+                if let Ok(seq) = world.open(&server, &region, epoch) {
+                    let event = Event::Report { server, region, seq };
+                    world.within(&mut world.lock(), Duration::from_secs(1), event);
+                }
+            }
+            Event::Report { server, region, seq } => self.report(server, region, seq),
+            Event::ThawMaster(epoch) => {
+                if let Some(master) = self.all_masters().find(|it| it.epoch == epoch) {
+                    master.is_frozen = false;
+                    let process = master.process;
+                    world.threads.thaw(process);
+                }
+            }
+            Event::ExpireMaster(epoch) => self.elect(epoch),
+            Event::ExitMaster(epoch) => {
+                if let Some(at) = self.left.iter().position(|master| master.epoch == epoch) {
+                    self.left.remove(at).kill();
+                }
+            }
+        }
+    }
+
+    fn all_masters(&mut self) -> impl Iterator<Item = &mut MasterProcess> {
+        self.master.iter_mut().chain(self.left.iter_mut())
+    }
+
+    fn master_of(&mut self, epoch: u64) -> Option<&mut MasterProcess> {
+        self.all_masters().find(|master| master.epoch == epoch)
+    }
+
+    /// The newest master, if it serves.
+    fn serving(&self) -> Option<Serving> {
+        self.master.as_ref().filter(|master| !master.is_frozen).and_then(MasterProcess::serving)
+    }
+
+    fn start_server(&mut self) {
+        let start_code = i64::from(self.next_server) + 1;
+        let port = {
+            let mut state = self.world.lock();
+            16020 + state.dice.below(SERVERS_MAX) as u16
+        };
+        self.next_server += 1;
+        let name = ServerName::new("h", port, start_code);
+        self.tell(|| format!("{name} starts"));
+        // A server that has the port has to be gone.
+        let before: Vec<ServerName> = {
+            let state = self.world.lock();
+            state.servers.keys().filter(|other| other.port == port).cloned().collect()
+        };
+        for other in before {
+            self.kill_server(&other);
+            self.expire(&other);
+        }
+        self.world.join(&name);
+        if let Some(epoch) = self.master.as_ref().map(|master| master.epoch) {
+            let event = Event::SeesJoin(epoch, name);
+            self.world.within(&mut self.world.lock(), Duration::from_millis(500), event);
+        }
+    }
+
+    fn kill_server(&self, server: &ServerName) {
+        self.world.die(server);
+        // Its process is missed soon, or its session expires.
+        let mut state = self.world.lock();
+        let time = state.dice.pick(&[Duration::from_millis(200), SESSION]);
+        self.world.within(&mut state, time, Event::Expire(server.clone()));
+        state.count("servers killed");
+    }
+
+    fn freeze_server(&self, server: &ServerName) {
+        let mut state = self.world.lock();
+        let time = Duration::from_millis(state.dice.between(100, 15_000) as u64);
+        state.servers.get_mut(server).expect("it lives").life = Life::Frozen;
+        self.world.at(&mut state, time, Event::Thaw(server.clone()));
+        if time > SESSION {
+            self.world.at(&mut state, SESSION, Event::Expire(server.clone()));
+        }
+        state.count("servers frozen");
+    }
+
+    fn thaw(&self, server: &ServerName) {
+        let zombie = {
+            let mut state = self.world.lock();
+            let Some(known) = state.servers.get_mut(server).filter(|it| it.life == Life::Frozen) else {
+                return;
+            };
+            known.life = Life::Up;
+            let zombie = known.is_expired;
+            if zombie {
+                self.world.within(&mut state, Duration::from_millis(300), Event::Abort(server.clone()));
+            }
+            zombie
+        };
+        if zombie {
+            // Writes that had begun go on.
+            self.write_at(server);
+        }
+    }
+
+    /// The znode of a server is gone.
+    fn expire(&self, server: &ServerName) {
+        let mut state = self.world.lock();
+        if !state.znodes.remove(server) {
+            return;
+        }
+        if let Some(known) = state.servers.get_mut(server) {
+            known.is_expired = true;
+        }
+        if let Some(epoch) = self.master.as_ref().map(|master| master.epoch) {
+            let event = Event::SeesDeath(epoch, server.clone());
+            self.world.within(&mut state, Duration::from_millis(500), event);
+            if self.world.has(Flaw::DeadServersReturn) {
+                let event = Event::SeesJoin(epoch, server.clone());
+                self.world.at(&mut state, Duration::from_millis(700), event);
+            }
+        }
+    }
+
+    /// A server reports an opening to the active master, again and again until that has an answer.
+    fn report(&self, server: ServerName, region: RegionInfo, seq: u64) {
+        let is_up = self.world.lock().servers.get(&server).is_some_and(|it| it.life != Life::Dead);
+        if !is_up {
+            return;
+        }
+        let answer = match (&self.master, self.serving()) {
+            (Some(master), _) if master.view.is_dead(&server) => return self.world.die(&server),
+            (_, Some(serving)) => serving.master.opened_unasked(&server, &region, seq),
+            _ => Unasked::Later,
+        };
+        self.tell(|| format!("the report that {region} is open at {server} with {seq}: {answer:?}"));
+        match answer {
+            Unasked::Accepted => self.world.grant(&server, &region, seq),
+            Unasked::Refused => self.world.refuse(&server, &region, seq),
+            Unasked::Later => {
+                let event = Event::Report { server, region, seq };
+                self.world.at(&mut self.world.lock(), Duration::from_secs(1), event);
+            }
+        }
+    }
+
+    /// The session of a master has expired: the next one becomes active.
+    fn elect(&mut self, epoch: u64) {
+        if self.master.as_ref().is_some_and(|master| master.epoch != epoch) {
+            return;
+        }
+        if let Some(old) = self.master.take() {
+            self.left.push(old);
+        }
+        self.master = Some(MasterProcess::start(&self.world));
+        let znodes: Vec<_> = self.world.lock().znodes.iter().cloned().collect();
+        let master = self.master.as_ref().expect("it was just started");
+        znodes.iter().for_each(|server| master.view.add_online(server));
+    }
+
+    fn freeze_master(&mut self) {
+        let Some(master) = self.master.as_mut().filter(|master| !master.is_frozen) else { return };
+        master.is_frozen = true;
+        self.world.threads.freeze(master.process);
+        let mut state = self.world.lock();
+        let time = Duration::from_millis(state.dice.between(100, 15_000) as u64);
+        self.world.at(&mut state, time, Event::ThawMaster(master.epoch));
+        if time > SESSION {
+            self.world.at(&mut state, SESSION, Event::ExpireMaster(master.epoch));
+            let end = time + Duration::from_millis(state.dice.below(500) as u64);
+            self.world.at(&mut state, end, Event::ExitMaster(master.epoch));
+        }
+        state.count("masters frozen");
+    }
+
+    fn kill_master(&mut self) {
+        let Some(master) = self.master.take_if(|master| !master.is_frozen) else { return };
+        let mut state = self.world.lock();
+        self.world.within(&mut state, SESSION, Event::ExpireMaster(master.epoch));
+        state.count("masters killed");
+        drop(state);
+        master.kill();
+    }
+
+    /// Does one thing that the seed chooses.
+    fn act(&mut self) {
+        let (choice, up) = {
+            let mut state = self.world.lock();
+            let choice = state.dice.below(100);
+            let up = state.servers.iter().filter(|(_, server)| server.life == Life::Up);
+            let up: Vec<ServerName> = up.map(|(name, _)| name.clone()).collect();
+            (choice, up)
+        };
+        let victim = match up.len() {
+            0 => None,
+            count => Some(up[self.world.lock().dice.below(count)].clone()),
+        };
+        match (choice, victim) {
+            (0..5, Some(server)) if up.len() > 1 => {
+                self.tell(|| format!("{server} is killed"));
+                self.kill_server(&server);
+            }
+            (5..9, Some(server)) if up.len() > 1 => {
+                self.tell(|| format!("{server} is frozen"));
+                self.freeze_server(&server);
+            }
+            (9..14, _) if up.len() < SERVERS_MAX => self.start_server(),
+            (14..16, _) => {
+                self.tell(|| "the master is killed".to_string());
+                self.kill_master();
+            }
+            (16..18, _) => {
+                self.tell(|| "the master is frozen".to_string());
+                self.freeze_master();
+            }
+            (18..21, Some(server)) => {
+                let mut state = self.world.lock();
+                let known = state.servers.get_mut(&server).expect("it lives");
+                known.refuses = !known.refuses;
+            }
+            (21..35, Some(server)) => self.move_region(&server),
+            (35..38, _) => {
+                if let Some(serving) = self.serving() {
+                    serving.master.balance(false);
+                }
+            }
+            (_, Some(server)) => self.write_at(&server),
+            _ => {}
+        }
+    }
+
+    /// A client writes to a region of a server.
+    fn write_at(&self, server: &ServerName) {
+        let region = {
+            let mut state = self.world.lock();
+            let Some(known) = state.servers.get(server) else { return };
+            let open = known.regions.values().filter(|open| open.is_granted && !open.info.table().is_system());
+            let open: Vec<String> = open.map(|open| open.info.encoded_name().to_string()).collect();
+            if open.is_empty() {
+                return;
+            }
+            open[state.dice.below(open.len())].clone()
+        };
+        let _ = self.world.write(server, &region, b"value".to_vec()); // refused: not acknowledged
+    }
+
+    fn move_region(&self, to: &ServerName) {
+        let (Some(serving), regions) = (self.serving(), self.regions()) else { return };
+        if regions.is_empty() {
+            return;
+        }
+        let (region, is_named) = {
+            let mut state = self.world.lock();
+            (regions[state.dice.below(regions.len())].clone(), state.dice.one_in(2))
+        };
+        self.tell(|| format!("{region} is to move to {to} ({is_named})"));
+        let request = pb::MoveRegionRequest {
+            region: pb::RegionSpecifier { r#type: 1, value: region.region_name().clone() },
+            dest_server_name: is_named.then(|| to.to_pb()),
+        };
+        drop(serving.service.call(a_call("MoveRegion", &request))); // nobody waits for the answer
+    }
+
+    /// Regions of the tables, as `hbase:meta` has them.
+    fn regions(&self) -> Vec<RegionInfo> {
+        self.meta().into_iter().map(|(region, ..)| region).collect()
+    }
+
+    /// Regions of the tables with their servers and states.
+    fn meta(&self) -> Vec<(RegionInfo, String, String)> {
+        let entries = self.world.meta_entries();
+        let cells = entries.iter().flat_map(|entry| rows::decode(&entry.payload));
+        let text = |row: &[halcyon_cell::Cell], name: &[u8]| {
+            let cell = row.iter().find(|cell| cell.family() == b"info" && cell.qualifier() == name);
+            cell.map(|cell| String::from_utf8_lossy(cell.value()).into_owned()).unwrap_or_default()
+        };
+        let rows = rows::rows(cells, RegionInfo::meta().comparator());
+        rows.iter()
+            .filter_map(|row| {
+                let info = row.iter().find(|cell| cell.qualifier() == b"regioninfo")?;
+                let region = RegionInfo::decode_value(info.value()).expect("the master's own");
+                Some((region, text(row, b"sn"), text(row, b"state")))
+            })
+            .collect()
+    }
+
+    fn create_tables(&mut self, regions: usize) {
+        while self.serving().is_none() {
+            self.pass(Duration::from_millis(100));
+        }
+        for table in TABLES {
+            let name = TableName::parse(table.as_bytes()).expect("a name");
+            let family = FamilyDescriptor::new("f").expect("a name");
+            let descriptor = TableDescriptor::new(name).with_family(family);
+            let key = |at: usize| Bytes::from(format!("{at:02}"));
+            let request = pb::CreateTableRequest {
+                table_schema: descriptor.to_pb(),
+                split_keys: (1..regions).map(key).collect(),
+                ..Default::default()
+            };
+            let serving = self.serving().expect("there are no faults yet");
+            self.answer(&serving, "CreateTable", &request).expect("there are no faults yet");
+        }
+        while let Some(_missing) = self.what_is_missing() {
+            self.pass(Duration::from_millis(100));
+        }
+    }
+
+    fn answer(&mut self, serving: &Serving, method: &str, request: &impl Message) -> Result<Reply, RpcError> {
+        match serving.service.call(a_call(method, request)) {
+            Outcome::Ready(reply) => reply,
+            Outcome::Later(future) => {
+                let (mut future, mut context) = (pin!(future), Context::from_waker(Waker::noop()));
+                loop {
+                    if let Poll::Ready(reply) = future.as_mut().poll(&mut context) {
+                        return reply;
+                    }
+                    self.pass(Duration::from_millis(10));
+                }
+            }
+        }
+    }
+
+    fn end_faults(&mut self) {
+        self.tell(|| "the faults end".to_string());
+        let frozen: Vec<ServerName> = {
+            let mut state = self.world.lock();
+            state.faults = false;
+            state.servers.values_mut().for_each(|server| server.refuses = false);
+            state.servers.iter().filter(|(_, it)| it.life == Life::Frozen).map(|(name, _)| name.clone()).collect()
+        };
+        frozen.iter().for_each(|server| self.thaw(server));
+        let up = self.world.lock().servers.values().filter(|it| it.life == Life::Up && !it.is_expired).count();
+        if up == 0 {
+            self.start_server();
+        }
+    }
+
+    /// What is not as it is to be when there are no faults; `None` if all is.
+    fn what_is_missing(&self) -> Option<String> {
+        let Some(serving) = self.serving() else { return Some("no master serves".to_string()) };
+        if let Some(procedure) = serving.master.procedures().first() {
+            return Some(format!("procedure {procedure:?}"));
+        }
+        let meta = self.meta();
+        if meta.iter().filter(|(region, ..)| !region.table().is_system()).count() < TABLES.len() {
+            return Some(format!("hbase:meta has {meta:?}"));
+        }
+        let state = self.world.lock();
+        for (region, server, region_state) in &meta {
+            let name = ServerName::parse(server).ok();
+            let at = name.and_then(|name| state.servers.get(&name)).filter(|it| it.life == Life::Up);
+            let open = at.and_then(|at| at.regions.get(region.encoded_name()));
+            if region_state != "OPEN" || !open.is_some_and(|open| open.is_granted) {
+                let there = open.map(|open| (open.seq, open.is_granted));
+                return Some(format!("{region} is {region_state} at {server}, where it is {there:?}"));
+            }
+        }
+        None
+    }
+
+    fn check_end(&self) {
+        let state = self.world.lock();
+        let mut places: BTreeMap<&str, u32> = BTreeMap::new();
+        for server in state.servers.values().filter(|server| server.life != Life::Dead) {
+            server.regions.keys().for_each(|region| *places.entry(region.as_str()).or_default() += 1);
+        }
+        assert!(places.values().all(|count| *count == 1), "regions are open twice: {places:?}");
+        for (region, acknowledged) in &state.history.acknowledged {
+            let open = state.servers.values().filter(|it| it.life == Life::Up).find_map(|it| it.regions.get(region));
+            let open = open.unwrap_or_else(|| panic!("{region} is not open"));
+            let lost: BTreeSet<_> = acknowledged.iter().filter(|id| !open.entries.contains_key(id)).collect();
+            assert!(lost.is_empty(), "{region} has lost {lost:?}");
+        }
+        drop(state);
+        let records = self.world.fs.list(&layout::master_dir(&self.world.root).join("procedures"));
+        let left: Vec<_> = records.unwrap_or_default().into_iter().filter(|it| it.name.parse::<u64>().is_ok()).collect();
+        assert!(left.is_empty(), "records of procedures are left: {left:?}");
+    }
+}
+
+fn a_call(method: &str, request: &impl Message) -> Call {
+    let connection = Arc::new(Connection {
+        id: 1,
+        peer: "127.0.0.1:1".into(),
+        user: Some("sim".into()),
+        client_version: Some((2, 6)),
+        codec: None,
+        state: Default::default(),
+    });
+    Call {
+        id: 1,
+        method: method.into(),
+        param: request.encode_to_vec().into(),
+        cells: Vec::new(),
+        priority: 0,
+        class: halcyon_rpc::CallClass::Meta,
+        timeout: None,
+        is_traced: false,
+        received_ns: 0,
+        connection,
+    }
+}

@@ -1,0 +1,27 @@
+//! A whole cluster from one seed: the real master over models of all else.
+//!
+//! ```text
+//! cluster.rs    what is done to the cluster, and when; what must hold at the end
+//! master.rs     the process of a master, with the real `halcyon_master::Master` and its threads
+//! view.rs       what a master is given: servers, orders, rows of system tables, znodes
+//! server.rs     the model of a region server, and the invariants that hold at every step
+//! process_fs.rs files as a master reaches them, over `SimFileSystem::hdfs`
+//! world.rs      what is shared, and what happens later
+//! ```
+//!
+//! Threads take turns in the order that the seed gives ([`halcyon_env::sim::SimThreads`]), and time is simulated. A failure is repeated by
+//! its seed. `docs/SIMULATION.md` says what is simulated and what is not.
+//!
+//! When you add a fault, count it (`State::count`), and see in the counts of `make sim` that it comes true.
+
+mod cluster;
+mod entries;
+mod master;
+mod process_fs;
+mod rows;
+mod server;
+mod view;
+mod world;
+
+pub use cluster::{Options, Report, simulate};
+pub use world::Flaw;

@@ -1,0 +1,114 @@
+//! The process of a master: what `halcyon master` does around [`Master`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use halcyon_contract::RegionServers;
+use halcyon_env::sim::Process;
+use halcyon_master::{Master, MasterService, MasterSettings};
+use halcyon_schema::{ServerName, layout};
+use parking_lot::Mutex;
+
+use crate::view::View;
+use crate::world::World;
+
+/// Between two attempts to take the cluster over.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+const CHORE_PERIOD: Duration = Duration::from_secs(1);
+/// How far the clocks of masters are apart.
+const CLOCKS_APART_MS: usize = 40;
+
+/// A master and its process.
+pub(crate) struct MasterProcess {
+    pub(crate) epoch: u64,
+    pub(crate) process: Process,
+    pub(crate) view: Arc<View>,
+    pub(crate) is_frozen: bool,
+    serving: Arc<Mutex<Option<Serving>>>,
+}
+
+#[derive(Clone)]
+pub(crate) struct Serving {
+    pub(crate) master: Arc<Master>,
+    pub(crate) service: Arc<MasterService>,
+}
+
+impl MasterProcess {
+    /// Starts the process of a master that has just become active.
+    pub(crate) fn start(world: &Arc<World>) -> MasterProcess {
+        let (epoch, ahead_ms) = {
+            let mut state = world.lock();
+            state.epoch += 1;
+            (state.epoch, state.dice.below(CLOCKS_APART_MS) as i64)
+        };
+        let clock = world.threads.clock(ahead_ms);
+        let view = View::new(world, epoch, clock);
+        let serving = Arc::new(Mutex::new(None));
+        let name = ServerName::new("m", 16000, epoch as i64);
+        let body = {
+            let (view, serving) = (view.clone(), serving.clone());
+            move || run(&view, name, &serving)
+        };
+        let process = world.threads.start_process(&format!("master-{epoch}"), body).expect("there are threads");
+        MasterProcess { epoch, process, view, is_frozen: false, serving }
+    }
+
+    /// The master, if it has started.
+    pub(crate) fn serving(&self) -> Option<Serving> {
+        self.serving.lock().clone()
+    }
+
+    /// Ends the process where it is.
+    pub(crate) fn kill(self) {
+        self.view.world.threads.kill(self.process);
+        let serving = self.serving.lock().take();
+        drop(serving); // its threads have ended
+    }
+}
+
+fn run(view: &Arc<View>, name: ServerName, serving: &Mutex<Option<Serving>>) {
+    let world = &view.world;
+    let clock = view.env.clock.clone();
+    let mut settings = MasterSettings::new(name.clone());
+    (settings.procedure_threads, settings.region_threads, settings.split_threads) = (4, 4, 2);
+    settings.retry_pause_max = Duration::from_secs(2);
+    let own = world.wal_dir(&name);
+    while let Err(error) = view.env.fs.create_dir_all(&own) {
+        assert!(error.kind() == std::io::ErrorKind::TimedOut, "{error}");
+        clock.sleep(RETRY_PAUSE);
+    }
+    let master = loop {
+        if add_recovering(view, &name).is_ok() && !view.online().is_empty() {
+            match Master::start(view.env.clone(), &world.root, settings.clone(), view.services()) {
+                Ok(master) => break master,
+                Err(error) => {
+                    assert!(!error.kind().is_permanent(), "master {} cannot start: {error}", view.epoch);
+                }
+            }
+        }
+        clock.sleep(RETRY_PAUSE);
+    };
+    let service = Arc::new(MasterService::new(master.clone()).expect("there are threads"));
+    *serving.lock() = Some(Serving { master: master.clone(), service });
+    {
+        let mut state = world.lock();
+        state.epoch_loaded = state.epoch_loaded.max(view.epoch);
+    }
+    loop {
+        master.recover_dead_servers();
+        let _ = master.note_servers(); // repeated
+        world.delay(CHORE_PERIOD);
+    }
+}
+
+/// The WALs that are there are of servers that are online, of dead ones, and of masters before.
+fn add_recovering(view: &View, own: &ServerName) -> std::io::Result<()> {
+    for entry in view.env.fs.list(&layout::wals_dir(&view.world.root))? {
+        let server = entry.name.strip_suffix("-splitting").unwrap_or(&entry.name);
+        let server = ServerName::parse(server).expect("only directories of servers are among the WALs");
+        if server != *own && !view.is_online(&server) {
+            view.add_recovering(&server);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,406 @@
+//! What one master is given: the servers as it knows them, their orders, rows of system tables, and znodes.
+//!
+//! A call of a server takes simulated time. It waits while the server does not answer, until the master has declared the server dead or
+//! the time is over. While there are faults an order may be lost, come late, or be carried out without an answer.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use halcyon_cell::{Cell, CellComparator, Error, ErrorKind, LATEST_TIMESTAMP, Result};
+use halcyon_contract::{
+    Announce, CloseRegionRequest, ClusterServices, FlushRegionRequest, MasterCoordination, OpenRegionRequest,
+    OpenRegionResponse, RegionFiles, RegionInfoRequest, RegionInfoResponse, RegionServerApi, RegionServers,
+    ServerReport, Standing, SystemTables, WalFiles,
+};
+use halcyon_env::sim::SimThreads;
+use halcyon_env::{Clock, Env, FileSystem, ReadableFile};
+use halcyon_schema::{RegionInfo, ServerName, TableDescriptor};
+use parking_lot::Mutex;
+
+use crate::process_fs::ProcessFs;
+use crate::rows;
+use crate::server::Life;
+use crate::world::{Event, Flaw, World};
+
+/// How long a master waits for an answer.
+const ANSWER_TIME: Duration = Duration::from_secs(5);
+/// Between two looks whether a server answers.
+const LOOK_PAUSE: Duration = Duration::from_millis(20);
+/// The way of a message.
+const WAY_MAX: Duration = Duration::from_millis(3);
+/// One order in so many has a fault.
+const FAULT_ONE_IN: usize = 25;
+
+/// *Thread safety*: as [`World`]'s.
+pub(crate) struct View {
+    pub(crate) world: Arc<World>,
+    pub(crate) epoch: u64,
+    pub(crate) env: Env,
+    known: Mutex<Known>,
+    this: Weak<View>,
+}
+
+#[derive(Default)]
+struct Known {
+    online: BTreeSet<ServerName>,
+    /// With whether their WALs have to be split.
+    dead: BTreeMap<ServerName, bool>,
+}
+
+enum Fate {
+    Done,
+    NotDone,
+    AnswerLost,
+    Late,
+}
+
+impl View {
+    pub(crate) fn new(world: &Arc<World>, epoch: u64, clock: Arc<dyn Clock>) -> Arc<View> {
+        let fs: Arc<dyn FileSystem> = Arc::new(ProcessFs { world: world.clone(), epoch });
+        let env = Env { fs: fs.clone(), local: fs, clock, stalls: Arc::default() };
+        let online = world.lock().znodes.clone();
+        let known = Mutex::new(Known { online, ..Known::default() });
+        let world = world.clone();
+        Arc::new_cyclic(|this| View { world, epoch, env, known, this: this.clone() })
+    }
+
+    pub(crate) fn services(self: &Arc<View>) -> ClusterServices {
+        ClusterServices {
+            servers: self.clone(),
+            files: self.clone(),
+            system_tables: self.clone(),
+            wals: WalFiles { env: self.env.clone(), root: self.world.root.clone(), is_root: true },
+            coordination: self.clone(),
+        }
+    }
+
+    /// A server has a znode. What was declared dead stays dead.
+    pub(crate) fn add_online(&self, server: &ServerName) {
+        let mut known = self.known.lock();
+        let returns = self.world.has(Flaw::DeadServersReturn);
+        if !known.dead.contains_key(server) || returns {
+            known.online.insert(server.clone());
+        }
+    }
+
+    pub(crate) fn expire(&self, server: &ServerName) {
+        let mut known = self.known.lock();
+        known.online.remove(server);
+        known.dead.entry(server.clone()).or_insert(true);
+    }
+
+    pub(crate) fn add_recovering(&self, server: &ServerName) {
+        let mut known = self.known.lock();
+        known.online.remove(server);
+        known.dead.insert(server.clone(), true);
+    }
+
+    pub(crate) fn is_online(&self, server: &ServerName) -> bool {
+        self.known.lock().online.contains(server)
+    }
+
+    pub(crate) fn is_dead(&self, server: &ServerName) -> bool {
+        self.known.lock().dead.contains_key(server)
+    }
+
+    /// Waits until the server answers. `Moved` if the master has declared it dead; `Busy` if the time is over.
+    fn reach(&self, server: &ServerName) -> Result<()> {
+        let begun = self.world.clock.monotonic_ns();
+        self.world.delay(WAY_MAX);
+        loop {
+            SimThreads::step();
+            if !self.is_online(server) {
+                return Err(Error::new(ErrorKind::Moved, format!("{server} died before the order ended")));
+            }
+            if self.world.lock().servers.get(server).is_some_and(|server| server.life == Life::Up) {
+                return Ok(());
+            }
+            if self.world.clock.monotonic_ns() - begun > ANSWER_TIME.as_nanos() as u64 {
+                return Err(no_answer(server));
+            }
+            self.world.clock.sleep(LOOK_PAUSE);
+        }
+    }
+
+    fn fate(&self) -> Fate {
+        let mut state = self.world.lock();
+        if !state.fault(FAULT_ONE_IN) {
+            return Fate::Done;
+        }
+        match state.dice.below(3) {
+            0 => Fate::NotDone,
+            1 => Fate::AnswerLost,
+            _ => Fate::Late,
+        }
+    }
+
+    /// A call that is done or not, and of which the answer may be lost.
+    fn call<T>(&self, server: &ServerName, call: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.reach(server)?;
+        match self.fate() {
+            Fate::Done => {
+                let result = call();
+                self.world.delay(WAY_MAX);
+                result
+            }
+            Fate::NotDone | Fate::Late => {
+                self.world.delay(ANSWER_TIME);
+                Err(no_answer(server))
+            }
+            Fate::AnswerLost => {
+                let result = call();
+                self.world.delay(ANSWER_TIME);
+                result.and(Err(no_answer(server)))
+            }
+        }
+    }
+
+    fn put(&self, server: &ServerName, region: &RegionInfo, cells: Vec<Cell>) -> Result<()> {
+        let now_ms = self.env.clock.now_ms();
+        let stamped = |cell: Cell| match cell.timestamp() {
+            LATEST_TIMESTAMP => cell.with_timestamp(now_ms),
+            _ => cell,
+        };
+        let cells: Vec<Cell> = cells.into_iter().map(stamped).collect();
+        self.call(server, || self.world.write_as(server, region, rows::encode(&cells), self.epoch))
+    }
+
+    fn scan(&self, server: &ServerName, region: &RegionInfo) -> Result<Vec<Vec<Cell>>> {
+        let entries = self.call(server, || self.world.scan(server, region, self.epoch))?;
+        let cells = entries.iter().flat_map(|entry| rows::decode(&entry.payload));
+        Ok(rows::rows(cells, region.comparator()))
+    }
+
+    /// Znodes are written by the newest master alone.
+    fn check_epoch(&self) -> Result<()> {
+        SimThreads::step();
+        if self.world.lock().epoch > self.epoch && !self.world.has(Flaw::NoEpochCheck) {
+            return Err(Error::new(ErrorKind::Expired, "another master is active"));
+        }
+        Ok(())
+    }
+}
+
+fn no_answer(server: &ServerName) -> Error {
+    Error::new(ErrorKind::Busy, format!("{server} gave no answer in time"))
+}
+
+impl RegionServers for View {
+    fn online(&self) -> Vec<ServerName> {
+        self.known.lock().online.iter().cloned().collect()
+    }
+
+    fn draining(&self) -> Vec<ServerName> {
+        let state = self.world.lock();
+        state.draining.iter().filter(|server| self.is_online(server)).cloned().collect()
+    }
+
+    fn standing(&self, server: &ServerName) -> Standing {
+        let known = self.known.lock();
+        match (known.online.contains(server), known.dead.get(server)) {
+            (true, _) => Standing::Online,
+            (false, Some(true)) => Standing::Recovering,
+            (false, _) => Standing::Gone,
+        }
+    }
+
+    fn recovering(&self) -> Vec<ServerName> {
+        let known = self.known.lock();
+        known.dead.iter().filter(|(_, recovers)| **recovers).map(|(server, _)| server.clone()).collect()
+    }
+
+    fn recovered(&self, server: &ServerName) {
+        if let Some(recovers) = self.known.lock().dead.get_mut(server) {
+            *recovers = false;
+        }
+    }
+
+    fn get(&self, server: &ServerName) -> Option<Arc<dyn RegionServerApi>> {
+        self.is_online(server).then(|| {
+            let view = self.this.upgrade().expect("the caller holds it");
+            Arc::new(Reached { view, server: server.clone() }) as Arc<dyn RegionServerApi>
+        })
+    }
+
+    fn reports(&self) -> Vec<ServerReport> {
+        Vec::new()
+    }
+
+    fn is_one_process(&self) -> bool {
+        false
+    }
+}
+
+impl MasterCoordination for View {
+    fn meta_last(&self) -> Option<ServerName> {
+        SimThreads::step();
+        self.world.lock().meta_at.clone()
+    }
+
+    fn meta_opened(&self, server: &ServerName) -> Result<()> {
+        self.check_epoch()?;
+        self.world.lock().meta_at = Some(server.clone());
+        Ok(())
+    }
+
+    fn backup_masters(&self) -> Vec<ServerName> {
+        Vec::new()
+    }
+
+    fn set_draining(&self, server: &ServerName, is_draining: bool) -> Result<()> {
+        self.check_epoch()?;
+        let mut state = self.world.lock();
+        match is_draining {
+            true => state.draining.insert(server.clone()),
+            false => state.draining.remove(server),
+        };
+        Ok(())
+    }
+}
+
+impl SystemTables for View {
+    fn meta_put(&self, at: &ServerName, cells: Vec<Cell>) -> Result<()> {
+        self.put(at, &RegionInfo::meta(), cells)
+    }
+
+    fn meta_put_together(&self, at: &ServerName, cells: Vec<Cell>) -> Result<()> {
+        self.meta_put(at, cells)
+    }
+
+    fn meta_scan(&self, at: &ServerName, _: &[u8], _: &[u8]) -> Result<Vec<Vec<Cell>>> {
+        self.scan(at, &RegionInfo::meta())
+    }
+
+    fn put_rows(&self, at: &ServerName, region: &RegionInfo, cells: Vec<Cell>) -> Result<()> {
+        self.put(at, region, cells)
+    }
+
+    fn scan_rows(&self, at: &ServerName, region: &RegionInfo) -> Result<Vec<Vec<Cell>>> {
+        self.scan(at, region)
+    }
+}
+
+fn not_simulated<T>(what: &str) -> Result<T> {
+    Err(Error::invalid(format!("{what} is not simulated")))
+}
+
+impl RegionFiles for View {
+    fn create_region_files(&self, region: &RegionInfo, _: &TableDescriptor) -> Result<()> {
+        Ok(self.env.fs.create_dir_all(&region.dir(&self.world.root))?)
+    }
+
+    fn split_region_files(&self, _: &TableDescriptor, _: &RegionInfo, _: &[RegionInfo; 2]) -> Result<()> {
+        not_simulated("a split of a region")
+    }
+
+    fn merge_region_files(&self, _: &TableDescriptor, _: &[RegionInfo], _: &RegionInfo) -> Result<()> {
+        not_simulated("a merge of regions")
+    }
+
+    fn copy_file(&self, _: &dyn ReadableFile, _: &Path) -> Result<()> {
+        not_simulated("a copy of a file")
+    }
+
+    fn copy_rows(&self, _: &TableDescriptor, _: &RegionInfo, _: &Path, _: &Path) -> Result<()> {
+        not_simulated("a copy of rows")
+    }
+
+    /// A log of the newest master alone, as `MasterData/WALs` are.
+    fn visit_region(
+        &self,
+        _: &Path,
+        _: &RegionInfo,
+        _: &TableDescriptor,
+        visit: &mut dyn FnMut(Vec<Vec<Cell>>) -> Result<Vec<Cell>>,
+    ) -> Result<()> {
+        let rows = rows::rows(self.world.lock().store.iter().cloned(), CellComparator::Default);
+        let cells = visit(rows)?;
+        self.check_epoch()?;
+        let mut state = self.world.lock();
+        let last = state.store.iter().map(Cell::timestamp).max().unwrap_or(0);
+        state.store.extend(cells.iter().map(|cell| cell.with_timestamp(last + 1)));
+        Ok(())
+    }
+}
+
+/// One server, as a master reaches it.
+struct Reached {
+    view: Arc<View>,
+    server: ServerName,
+}
+
+impl RegionServerApi for Reached {
+    fn server_name(&self) -> ServerName {
+        self.server.clone()
+    }
+
+    fn open_region(
+        &self,
+        request: &OpenRegionRequest,
+        announce: &Announce<'_>,
+    ) -> Result<OpenRegionResponse> {
+        let (view, world, region) = (&self.view, &self.view.world, &request.region);
+        view.reach(&self.server)?;
+        match view.fate() {
+            Fate::Done | Fate::AnswerLost => {}
+            Fate::NotDone => {
+                world.delay(ANSWER_TIME);
+                return Err(no_answer(&self.server));
+            }
+            Fate::Late => {
+                let (server, epoch) = (self.server.clone(), view.epoch);
+                let event = Event::OpenLate { server, region: region.clone(), epoch };
+                world.within(&mut world.lock(), ANSWER_TIME * 3, event);
+                world.delay(ANSWER_TIME);
+                return Err(no_answer(&self.server));
+            }
+        }
+        let seq = world.open(&self.server, region, view.epoch)?;
+        world.delay(WAY_MAX);
+        if let Err(error) = announce(seq) {
+            world.refuse(&self.server, region, seq);
+            return Err(error);
+        }
+        world.delay(WAY_MAX);
+        let (is_lost, is_repeated) = {
+            let mut state = world.lock();
+            (state.fault(FAULT_ONE_IN), state.fault(FAULT_ONE_IN))
+        };
+        if is_lost || is_repeated {
+            let event = Event::Report { server: self.server.clone(), region: region.clone(), seq };
+            world.within(&mut world.lock(), ANSWER_TIME * 2, event);
+        }
+        if !is_lost {
+            world.grant(&self.server, region, seq);
+        }
+        match view.is_online(&self.server) {
+            true => Ok(OpenRegionResponse { open_seq_num: seq }),
+            false => Err(Error::new(ErrorKind::Moved, format!("{} died before the order ended", self.server))),
+        }
+    }
+
+    fn close_region(&self, request: &CloseRegionRequest) -> Result<()> {
+        let (view, world) = (&self.view, &self.view.world);
+        view.call(&self.server, || world.close(&self.server, &request.region, view.epoch))
+    }
+
+    fn flush_region(&self, _: &FlushRegionRequest) -> Result<()> {
+        self.view.call(&self.server, || Ok(()))
+    }
+
+    fn region_info(&self, _: &RegionInfoRequest) -> Result<RegionInfoResponse> {
+        self.view.call(&self.server, || Ok(RegionInfoResponse::default()))
+    }
+
+    fn online_regions(&self) -> Result<Vec<RegionInfo>> {
+        let (view, world) = (&self.view, &self.view.world);
+        view.call(&self.server, || world.online_regions(&self.server, view.epoch))
+    }
+
+    fn split_wal(&self, wal: &Path) -> Result<()> {
+        let (view, world) = (&self.view, &self.view.world);
+        view.call(&self.server, || world.split_wal(&self.server, wal, view.epoch))
+    }
+}

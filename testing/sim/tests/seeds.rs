@@ -1,0 +1,25 @@
+//! Clusters from seeds.
+
+use std::collections::BTreeMap;
+
+use halcyon_sim::{Options, simulate};
+use halcyon_testkit::for_each_seed;
+
+#[test]
+fn a_cluster_keeps_its_promises() {
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    for_each_seed("-p halcyon-sim --test seeds a_cluster_keeps_its_promises", 0..200, |seed| {
+        let report = simulate(seed, Options::default());
+        for (what, count) in report.counts {
+            *counts.entry(what).or_default() += count;
+        }
+    });
+    println!("{counts:?}");
+}
+
+#[test]
+fn a_seed_gives_one_run() {
+    for seed in 0..5 {
+        assert_eq!(simulate(seed, Options::default()), simulate(seed, Options::default()), "seed {seed}");
+    }
+}
