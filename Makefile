@@ -11,6 +11,9 @@
 # make nonce-kills    1,000 kills around the answer of an increment or append, about 30 minutes; ROUNDS=number
 # make files   HFiles and logs both ways with HBase's own classes, in every combination (fetches them through Maven)
 # make roots   root directories under a real HBase and under Halcyon in turn, killed and stopped; a short form is part of make test
+# make sim          a cluster from each of SEEDS=10000 seeds (docs/SIMULATION.md); FIRST= the first seed
+# make sim-size     a master's start with 1,000 servers and 1,000,000 regions, and the death of a server; SIZE="options"
+# make sim-flaws    deliberate bugs of the master, each of which the seeds must find
 # make cluster      a ZooKeeper, a NameNode and three DataNodes on this machine, for an hour (testing/cluster); CLUSTER="options of cluster.sh up"
 # make hdfs-test    files in HDFS, with writers frozen and DataNodes killed (testing/cluster), some minutes
 # make hdfs-suite   the tests of make test that start servers, with root directories in HDFS
@@ -57,6 +60,9 @@ DATA ?= ./halcyon-data
 OPTIONS ?=
 BENCH ?=
 SHELL_OPTIONS ?=
+SEEDS ?= 10000
+FIRST ?= 0
+SIZE ?=
 CONFORMANCE ?=
 CLUSTER ?=
 SERVERS ?= mixed
@@ -69,7 +75,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 CARGO_DEB := $(HOME)/.cache/halcyon/tools/bin/cargo-deb
 
-.PHONY: package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load keeper-test rolling-restart replace-master bench-cold-start mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster groups-test replicas-test
+.PHONY: package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load keeper-test rolling-restart replace-master bench-cold-start mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster groups-test replicas-test sim sim-size sim-flaws
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -150,6 +156,15 @@ files:
 
 roots: build
 	HALCYON="$(HALCYON)" testing/compat/root.sh all
+
+sim:
+	cargo run --release --package halcyon-sim -- --seeds $(SEEDS) --first $(FIRST)
+
+sim-size:
+	cargo run --release --package halcyon-sim --bin halcyon-sim-size -- $(SIZE)
+
+sim-flaws:
+	testing/sim/flaws.sh
 
 cluster:
 	testing/cluster/cluster.sh up $(CLUSTER)

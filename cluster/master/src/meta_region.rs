@@ -5,14 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use halcyon_cell::{Error, ErrorKind, Result};
-use halcyon_contract::{CloseRegionRequest, ClusterServices, OpenRegionRequest};
+use halcyon_contract::{CloseRegionRequest, ClusterServices, OpenRegionRequest, Standing};
 use halcyon_env::Env;
 use halcyon_schema::{RegionInfo, ServerName, TableDescriptor, TableName};
 use tracing::info;
 
-use crate::descriptors;
 use crate::placement::{Chooser, Place};
 use crate::state::{MasterState, MetaPlace};
+use crate::{descriptors, wal_split};
 
 /// Makes the files of `hbase:meta` if they are not there; returns its descriptor.
 pub(crate) fn prepare(env: &Env, root: &Path, cluster: &ClusterServices) -> Result<Arc<TableDescriptor>> {
@@ -28,15 +28,21 @@ pub(crate) fn prepare(env: &Env, root: &Path, cluster: &ClusterServices) -> Resu
     Ok(Arc::new(descriptor))
 }
 
-/// Opens `hbase:meta` when a master starts: where it was, if that server is alive. What its last server has left must be
-/// recovered.
+/// Opens `hbase:meta` when a master starts: where it was, if that server is alive. A server that has died since the others were
+/// recovered is recovered first.
 pub(crate) fn open_first(
     cluster: &ClusterServices,
     descriptor: &Arc<TableDescriptor>,
     last: Option<&ServerName>,
+    split_threads: usize,
 ) -> Result<MetaPlace> {
+    // Asked once: what dies behind this question cannot open it, and the start is tried again.
+    let standing = last.map(|last| cluster.servers.standing(last));
+    let here = last.filter(|_| standing == Some(Standing::Online));
+    if let (Some(Standing::Recovering), Some(last)) = (standing, last) {
+        wal_split::recover(cluster, last, split_threads)?;
+    }
     let (online, draining) = (cluster.servers.online(), cluster.servers.draining());
-    let here = last.filter(|last| online.contains(*last));
     let new = online.iter().find(|server| !draining.contains(server)).or(online.first());
     let none = || Error::new(ErrorKind::Busy, "there is no region server for hbase:meta");
     open_at(cluster, descriptor, here.or(new).ok_or_else(none)?)

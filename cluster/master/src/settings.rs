@@ -10,6 +10,8 @@ use crate::normalizer::NormalizerSettings;
 pub struct MasterSettings {
     /// The master's own name and address, which clients are told.
     pub server_name: ServerName,
+    /// Grows with each master of a cluster that becomes active. 0: the only one, in a process with its region server.
+    pub epoch: u64,
     /// Version that clients are told (`hbase_version` of the cluster status). 2.6.4: the version checked against.
     pub hbase_version: String,
     /// Port of the web pages; -1 if there are none.
@@ -56,6 +58,7 @@ impl MasterSettings {
     pub fn new(server_name: ServerName) -> MasterSettings {
         MasterSettings {
             server_name,
+            epoch: 0,
             hbase_version: "2.6.4".to_string(),
             info_port: -1,
             procedure_threads: 4,

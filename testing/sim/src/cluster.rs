@@ -385,7 +385,8 @@ impl Cluster {
         let region = {
             let mut state = self.world.lock();
             let Some(known) = state.servers.get(server) else { return };
-            let open = known.regions.values().filter(|open| open.is_granted && !open.info.table().is_system());
+            let open =
+                known.regions.values().filter(|open| open.is_granted && !open.info.table().is_system());
             let open: Vec<String> = open.map(|open| open.info.encoded_name().to_string()).collect();
             if open.is_empty() {
                 return;
@@ -478,10 +479,16 @@ impl Cluster {
             let mut state = self.world.lock();
             state.faults = false;
             state.servers.values_mut().for_each(|server| server.refuses = false);
-            state.servers.iter().filter(|(_, it)| it.life == Life::Frozen).map(|(name, _)| name.clone()).collect()
+            state
+                .servers
+                .iter()
+                .filter(|(_, it)| it.life == Life::Frozen)
+                .map(|(name, _)| name.clone())
+                .collect()
         };
         frozen.iter().for_each(|server| self.thaw(server));
-        let up = self.world.lock().servers.values().filter(|it| it.life == Life::Up && !it.is_expired).count();
+        let up =
+            self.world.lock().servers.values().filter(|it| it.life == Life::Up && !it.is_expired).count();
         if up == 0 {
             self.start_server();
         }
@@ -518,14 +525,20 @@ impl Cluster {
         }
         assert!(places.values().all(|count| *count == 1), "regions are open twice: {places:?}");
         for (region, acknowledged) in &state.history.acknowledged {
-            let open = state.servers.values().filter(|it| it.life == Life::Up).find_map(|it| it.regions.get(region));
+            let open =
+                state.servers.values().filter(|it| it.life == Life::Up).find_map(|it| it.regions.get(region));
             let open = open.unwrap_or_else(|| panic!("{region} is not open"));
             let lost: BTreeSet<_> = acknowledged.iter().filter(|id| !open.entries.contains_key(id)).collect();
             assert!(lost.is_empty(), "{region} has lost {lost:?}");
         }
         drop(state);
-        let records = self.world.fs.list(&layout::master_dir(&self.world.root).join("procedures"));
-        let left: Vec<_> = records.unwrap_or_default().into_iter().filter(|it| it.name.parse::<u64>().is_ok()).collect();
+        let left: Vec<_> = self.world.fs.dump().into_iter().map(|(path, _)| path).collect();
+        let procedures = layout::master_dir(&self.world.root).join("procedures");
+        let is_record = |path: &&std::path::PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            path.starts_with(&procedures) && name.parse::<u64>().is_ok()
+        };
+        let left: Vec<_> = left.iter().filter(is_record).collect();
         assert!(left.is_empty(), "records of procedures are left: {left:?}");
     }
 }

@@ -49,7 +49,8 @@ impl MasterProcess {
             let (view, serving) = (view.clone(), serving.clone());
             move || run(&view, name, &serving)
         };
-        let process = world.threads.start_process(&format!("master-{epoch}"), body).expect("there are threads");
+        let process =
+            world.threads.start_process(&format!("master-{epoch}"), body).expect("there are threads");
         MasterProcess { epoch, process, view, is_frozen: false, serving }
     }
 
@@ -71,6 +72,7 @@ fn run(view: &Arc<View>, name: ServerName, serving: &Mutex<Option<Serving>>) {
     let clock = view.env.clock.clone();
     let mut settings = MasterSettings::new(name.clone());
     (settings.procedure_threads, settings.region_threads, settings.split_threads) = (4, 4, 2);
+    settings.epoch = view.epoch;
     settings.retry_pause_max = Duration::from_secs(2);
     let own = world.wal_dir(&name);
     while let Err(error) = view.env.fs.create_dir_all(&own) {

@@ -64,7 +64,10 @@ impl ProcessFs {
 }
 
 fn no_answer(path: &Path) -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, format!("{}: the NameNode gave no answer in time", path.display()))
+    io::Error::new(
+        io::ErrorKind::TimedOut,
+        format!("{}: the NameNode gave no answer in time", path.display()),
+    )
 }
 
 impl FileSystem for ProcessFs {

@@ -94,8 +94,7 @@ impl World {
         let before = state.history.open_seqs.insert(region.encoded_name().to_string(), seq);
         assert!(before.is_none_or(|before| before < seq), "{region} opens with {seq} after {before:?}");
         state.count("openings");
-        let is_granted = self.has(Flaw::ServesBeforeReport);
-        let open = Open { info: region.clone(), seq, is_granted, next_seq: seq + 1, entries };
+        let open = Open { info: region.clone(), seq, is_granted: false, next_seq: seq + 1, entries };
         let server = state.servers.get_mut(name).expect("it was just there");
         server.regions.insert(region.encoded_name().to_string(), open);
         Ok(seq)
@@ -233,7 +232,8 @@ impl World {
             return Ok(());
         }
         let file = path.file_name().expect("a file").to_string_lossy().into_owned();
-        let dir = path.parent().and_then(Path::file_name).expect("a directory").to_string_lossy().into_owned();
+        let dir =
+            path.parent().and_then(Path::file_name).expect("a directory").to_string_lossy().into_owned();
         let owner = dir.strip_suffix("-splitting");
         let owner = owner.unwrap_or_else(|| panic!("{file} is split, and its server is not fenced"));
         let owner = ServerName::parse(owner).expect("the directory of a server");
@@ -246,7 +246,9 @@ impl World {
         }
         let mut state = self.lock();
         let dirs: BTreeMap<String, RegionInfo> = match state.servers.get(&owner) {
-            Some(server) => server.regions.iter().map(|(name, open)| (name.clone(), open.info.clone())).collect(),
+            Some(server) => {
+                server.regions.iter().map(|(name, open)| (name.clone(), open.info.clone())).collect()
+            }
             None => BTreeMap::new(), // of a master
         };
         for (encoded, bytes) in by_region {
@@ -271,7 +273,12 @@ impl World {
     }
 
     /// The server, which takes orders of the newest master only.
-    fn obeying<'a>(&self, state: &'a mut State, name: &ServerName, epoch: u64) -> Result<&'a mut ModelServer> {
+    fn obeying<'a>(
+        &self,
+        state: &'a mut State,
+        name: &ServerName,
+        epoch: u64,
+    ) -> Result<&'a mut ModelServer> {
         let gone = || Error::new(ErrorKind::Busy, format!("{name} does not answer"));
         let server = state.servers.get_mut(name).filter(|server| server.life == Life::Up).ok_or_else(gone)?;
         if epoch < server.epoch && !self.has(Flaw::NoEpochCheck) {

@@ -377,7 +377,9 @@ impl RegionServerApi for Reached {
         }
         match view.is_online(&self.server) {
             true => Ok(OpenRegionResponse { open_seq_num: seq }),
-            false => Err(Error::new(ErrorKind::Moved, format!("{} died before the order ended", self.server))),
+            false => {
+                Err(Error::new(ErrorKind::Moved, format!("{} died before the order ended", self.server)))
+            }
         }
     }
 

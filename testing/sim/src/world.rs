@@ -24,8 +24,6 @@ pub(crate) const ROOT: &str = "/hbase";
 pub enum Flaw {
     /// Servers obey masters that were deposed, and take their writes to `hbase:meta`.
     NoEpochCheck,
-    /// A region serves before the master has written that it is open.
-    ServesBeforeReport,
     /// A server that was declared dead is let in again.
     DeadServersReturn,
     /// The WALs of a dead server are not sealed before they are read.
@@ -46,9 +44,17 @@ pub(crate) enum Event {
     /// A server whose session has expired ends itself.
     Abort(ServerName),
     /// An order to open a region arrives late.
-    OpenLate { server: ServerName, region: RegionInfo, epoch: u64 },
+    OpenLate {
+        server: ServerName,
+        region: RegionInfo,
+        epoch: u64,
+    },
     /// A server reports that it has opened a region.
-    Report { server: ServerName, region: RegionInfo, seq: u64 },
+    Report {
+        server: ServerName,
+        region: RegionInfo,
+        seq: u64,
+    },
     ThawMaster(u64),
     /// The session of a master has expired: another one becomes active.
     ExpireMaster(u64),

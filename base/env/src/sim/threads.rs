@@ -191,7 +191,11 @@ impl SimThreads {
     }
 
     /// Starts a thread of a new process.
-    pub fn start_process(&self, name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<Process> {
+    pub fn start_process(
+        &self,
+        name: &str,
+        body: impl FnOnce() + Send + 'static,
+    ) -> std::io::Result<Process> {
         let process = {
             let mut state = self.0.state.lock();
             state.processes.push(Life::Runs);

@@ -1,15 +1,19 @@
-//! The file of a procedure, `MasterData/procedures/<id>`.
+//! The file of a procedure, `MasterData/procedures/<epoch>-<master>/<id>`.
 //!
 //! ```text
 //! int8 format number 1 | Record
 //! ```
 //!
-//! `MasterData/procedures/next` holds, as text, the first number that no procedure has had.
+//! `next` beside it holds, as text, the first number that no procedure has had.
+//!
+//! A master that starts gives the directory its own name. The one before, which may have been frozen and know nothing, then finds no
+//! directory any more: it can neither write a record nor take one away. Earlier programs had the files in
+//! `MasterData/procedures` itself.
 
 use std::path::{Path, PathBuf};
 
-use halcyon_cell::{Error, Result};
-use halcyon_env::Env;
+use halcyon_cell::{Error, ErrorKind, Result};
+use halcyon_env::{Env, FileSystem};
 use halcyon_rpc::RpcError;
 use halcyon_schema::layout;
 use prost::Message;
@@ -73,7 +77,42 @@ impl Failure {
 }
 
 fn dir(core: &MasterState) -> PathBuf {
-    dir_in(&core.root)
+    dir_in(&core.root).join(own_name(core))
+}
+
+/// Names of later masters come later.
+fn own_name(core: &MasterState) -> String {
+    format!("{:016}-{}", core.settings.epoch, core.settings.server_name)
+}
+
+/// Takes the records from the master before. `Expired` if there is a later one. May run twice.
+fn take_over(core: &MasterState) -> Result<()> {
+    let (fs, all, own) = (&*core.env.fs, dir_in(&core.root), own_name(core));
+    fs.create_dir_all(&all)?;
+    let (mut dirs, files): (Vec<_>, Vec<_>) = list(fs, &all)?.into_iter().partition(|entry| entry.is_dir);
+    dirs.sort_by(|left, right| left.name.cmp(&right.name));
+    let newest = dirs.pop().map(|entry| entry.name).filter(|newest| *newest != own);
+    if let Some(newest) = newest {
+        if core.settings.epoch > 0 && newest > own {
+            let text = format!("{}/{newest} is of a later master than {own}", all.display());
+            return Err(Error::new(ErrorKind::Expired, text));
+        }
+        move_into_place(fs, &all.join(newest), &all.join(&own))?;
+    } else if !fs.exists(&all.join(&own))? {
+        fs.create_dir(&all.join(&own))?;
+    }
+    for file in files.iter().filter(|file| file.name == NEXT || file.name.parse::<u64>().is_ok()) {
+        move_into_place(fs, &all.join(&file.name), &all.join(&own).join(&file.name))?;
+    }
+    // Of masters that were deposed before they had begun.
+    for left in &dirs {
+        fs.remove_dir_all(&all.join(&left.name))?;
+    }
+    Ok(fs.sync_dir(&all)?)
+}
+
+fn move_into_place(fs: &dyn FileSystem, from: &Path, to: &Path) -> Result<()> {
+    Ok(fs.rename(from, to).or_else(|error| fs.resolve_rename(from, to, error))?)
 }
 
 fn dir_in(root: &Path) -> PathBuf {
@@ -83,9 +122,17 @@ fn dir_in(root: &Path) -> PathBuf {
 /// Removes all records: HBase has worked in the directory since they were written, and what its tables are now is not
 /// what they were about.
 pub(crate) fn forget_records(env: &Env, root: &Path) -> Result<()> {
-    let dir = dir_in(root);
+    let all = dir_in(root);
+    let dirs: Vec<_> = list(&*env.fs, &all)?.into_iter().filter(|entry| entry.is_dir).collect();
+    for dir in dirs.into_iter().map(|entry| all.join(entry.name)).chain([all.clone()]) {
+        forget_records_in(env, &dir)?;
+    }
+    Ok(())
+}
+
+fn forget_records_in(env: &Env, dir: &Path) -> Result<()> {
     let mut forgotten = 0;
-    for entry in list(&*env.fs, &dir)? {
+    for entry in list(&*env.fs, dir)? {
         if entry.name.parse::<u64>().is_err() {
             continue;
         }
@@ -96,7 +143,7 @@ pub(crate) fn forget_records(env: &Env, root: &Path) -> Result<()> {
         forgotten += 1;
     }
     if forgotten > 0 {
-        env.fs.sync_dir(&dir)?;
+        env.fs.sync_dir(dir)?;
     }
     Ok(())
 }
@@ -128,8 +175,8 @@ pub(crate) fn remove(core: &MasterState, id: u64) -> Result<()> {
 
 /// All records, in the order of their numbers.
 pub(crate) fn load(core: &MasterState) -> Result<Vec<Record>> {
+    take_over(core)?;
     let dir = dir(core);
-    core.env.fs.create_dir_all(&dir)?;
     let mut records = Vec::new();
     for entry in list(&*core.env.fs, &dir)? {
         if entry.name.parse::<u64>().is_err() {

@@ -662,9 +662,18 @@ impl Cluster {
             let table = text.split(',').next().unwrap().to_string();
             assert!(tables.iter().any(|known| known.as_str() == table), "{text} is left in meta");
         }
-        let records = self.env.fs.list(&self.root.join("MasterData/procedures")).unwrap();
-        let left: Vec<_> = records.iter().filter(|file| file.name != "next").collect();
+        let left = self.records();
         assert!(left.is_empty(), "records are left: {left:?}");
+    }
+
+    /// Names of the records of procedures.
+    pub fn records(&self) -> Vec<String> {
+        let all = self.root.join("MasterData/procedures");
+        let of_master = |dir: String| self.env.fs.list(&all.join(dir)).unwrap();
+        let dirs = self.env.fs.list(&all).unwrap();
+        assert_eq!(dirs.len(), 1, "of this master: {dirs:?}");
+        let names = dirs.into_iter().flat_map(|dir| of_master(dir.name)).map(|file| file.name);
+        names.filter(|name| name != "next").collect()
     }
 }
 

@@ -340,6 +340,7 @@ impl Active {
 
     fn master_settings(&self, info_port: u16) -> MasterSettings {
         let mut master = MasterSettings::new(self.name.clone());
+        master.epoch = self.leadership.epoch();
         master.info_port = if info_port == 0 { -1 } else { i32::from(info_port) };
         master.procedure_threads = PROCEDURE_THREADS;
         master.region_threads = REGION_THREADS;

@@ -1,0 +1,373 @@
+//! A master at size: 1,000 servers and 1,000,000 regions, which the models keep in memory and answer for at once (`make sim-size`).
+//!
+//! The times are those of the master alone, in real time: the models take none. So they are what a master adds to the time of
+//! servers, files and network, which `testing/cluster` measures.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Parser;
+use halcyon_allocator::{Allocator, give_back};
+use halcyon_cell::{Cell, CellComparator, Error, Result};
+use halcyon_contract::{
+    Announce, CloseRegionRequest, ClusterServices, FlushRegionRequest, MasterCoordination, OpenRegionRequest,
+    OpenRegionResponse, RegionFiles, RegionInfoRequest, RegionInfoResponse, RegionServerApi, RegionServers,
+    ServerReport, Standing, SystemTables, WalFiles,
+};
+use halcyon_env::sim::SimFileSystem;
+use halcyon_env::{Clock, Env, FileSystem, ReadableFile, RealFileSystem, SystemClock};
+use halcyon_master::{Master, MasterSettings};
+use halcyon_proto::pb;
+use halcyon_schema::{FamilyDescriptor, RegionInfo, ServerName, TableDescriptor, TableName, layout};
+use parking_lot::Mutex;
+use prost::Message;
+
+#[path = "rows.rs"]
+mod rows;
+
+#[global_allocator]
+static ALLOCATOR: Allocator = Allocator;
+
+const ROOT: &str = "/hbase";
+
+/// A master's start with many regions, and the death of a server.
+#[derive(Parser)]
+struct Args {
+    #[arg(long, default_value_t = 1000)]
+    servers: usize,
+    #[arg(long, default_value_t = 1_000_000)]
+    regions: usize,
+    #[arg(long, default_value_t = 10)]
+    tables: usize,
+}
+
+/// All servers, and the rows of system tables.
+struct Models {
+    env: Env,
+    state: Mutex<State>,
+}
+
+struct State {
+    online: BTreeMap<ServerName, BTreeMap<Arc<str>, RegionInfo>>,
+    recovering: BTreeSet<ServerName>,
+    /// Cells of `hbase:meta` that were there before the master; given away at its first scan.
+    meta_before: Vec<Vec<Cell>>,
+    namespaces: Vec<Cell>,
+    store: Vec<Cell>,
+    opened: usize,
+    meta_puts: usize,
+}
+
+struct Reached {
+    models: Arc<Models>,
+    server: ServerName,
+}
+
+struct Services(Arc<Models>);
+
+fn server(number: usize) -> ServerName {
+    ServerName::new(format!("server-{number:04}.example"), 16020, 1_700_000_000_000)
+}
+
+fn table(number: usize) -> TableName {
+    TableName::parse(format!("table{number:03}").as_bytes()).expect("a name")
+}
+
+/// The regions of a table with the numbers of their servers.
+fn regions_of(args: &Args, number: usize) -> impl Iterator<Item = (RegionInfo, ServerName)> {
+    let (count, servers, name) = (args.regions / args.tables, args.servers, table(number));
+    let key = move |at: usize| match at {
+        at if at == 0 || at == count => String::new(),
+        at => format!("user{:012}", at as u64 * 7919),
+    };
+    (0..count).map(move |at| {
+        let region = RegionInfo::new(name.clone(), key(at).into(), key(at + 1).into(), 1_600_000_000_000);
+        (region, server((number * count + at) % servers))
+    })
+}
+
+/// Every region is open at its server.
+fn place(args: &Args, online: &mut BTreeMap<ServerName, BTreeMap<Arc<str>, RegionInfo>>) {
+    for (region, server) in (0..args.tables).flat_map(|number| regions_of(args, number)) {
+        let encoded: Arc<str> = region.encoded_name().into();
+        online.get_mut(&server).expect("it is online").insert(encoded, region);
+    }
+}
+
+/// The rows of `hbase:meta`.
+fn meta_rows(args: &Args) -> Vec<Vec<Cell>> {
+    let (mut rows, at) = (Vec::with_capacity(args.regions + args.tables), 1_600_000_000_000);
+    for number in 0..args.tables {
+        let state = pb::TableState { state: pb::table_state::State::Enabled as i32 }.encode_to_vec();
+        rows.push(vec![Cell::put(table(number).full_name(), b"table", b"state", at, &state)]);
+        for (region, server) in regions_of(args, number) {
+            let put =
+                |column: &[u8], value: &[u8]| Cell::put(region.region_name(), b"info", column, at, value);
+            rows.push(vec![
+                put(b"regioninfo", &region.encode_value()),
+                put(b"seqnumDuringOpen", &7_u64.to_be_bytes()),
+                put(b"server", server.address().as_bytes()),
+                put(b"serverstartcode", &server.start_code.to_be_bytes()),
+                put(b"sn", server.to_string().as_bytes()),
+                put(b"state", b"OPEN"),
+            ]);
+        }
+    }
+    rows
+}
+
+impl Reached {
+    fn with<T>(&self, call: impl FnOnce(&mut BTreeMap<Arc<str>, RegionInfo>) -> T) -> Result<T> {
+        let mut state = self.models.state.lock();
+        let dead = || Error::new(halcyon_cell::ErrorKind::Moved, "the server is dead");
+        state.online.get_mut(&self.server).map(call).ok_or_else(dead)
+    }
+}
+
+impl RegionServerApi for Reached {
+    fn server_name(&self) -> ServerName {
+        self.server.clone()
+    }
+
+    fn open_region(
+        &self,
+        request: &OpenRegionRequest,
+        announce: &Announce<'_>,
+    ) -> Result<OpenRegionResponse> {
+        let region = request.region.clone();
+        let encoded: Arc<str> = region.encoded_name().into();
+        self.with(|regions| drop(regions.insert(encoded, region)))?;
+        announce(9)?;
+        self.models.state.lock().opened += 1;
+        Ok(OpenRegionResponse { open_seq_num: 9 })
+    }
+
+    fn close_region(&self, request: &CloseRegionRequest) -> Result<()> {
+        self.with(|regions| drop(regions.remove(request.region.encoded_name())))
+    }
+
+    fn flush_region(&self, _: &FlushRegionRequest) -> Result<()> {
+        Ok(())
+    }
+
+    fn region_info(&self, _: &RegionInfoRequest) -> Result<RegionInfoResponse> {
+        Ok(RegionInfoResponse::default())
+    }
+
+    fn online_regions(&self) -> Result<Vec<RegionInfo>> {
+        self.with(|regions| regions.values().cloned().collect())
+    }
+
+    fn split_wal(&self, _: &Path) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl RegionServers for Services {
+    fn online(&self) -> Vec<ServerName> {
+        self.0.state.lock().online.keys().cloned().collect()
+    }
+
+    fn draining(&self) -> Vec<ServerName> {
+        Vec::new()
+    }
+
+    fn standing(&self, server: &ServerName) -> Standing {
+        let state = self.0.state.lock();
+        match (state.online.contains_key(server), state.recovering.contains(server)) {
+            (true, _) => Standing::Online,
+            (false, true) => Standing::Recovering,
+            (false, false) => Standing::Gone,
+        }
+    }
+
+    fn recovering(&self) -> Vec<ServerName> {
+        self.0.state.lock().recovering.iter().cloned().collect()
+    }
+
+    fn recovered(&self, server: &ServerName) {
+        self.0.state.lock().recovering.remove(server);
+    }
+
+    fn get(&self, server: &ServerName) -> Option<Arc<dyn RegionServerApi>> {
+        let is_online = self.0.state.lock().online.contains_key(server);
+        is_online.then(|| {
+            Arc::new(Reached { models: self.0.clone(), server: server.clone() }) as Arc<dyn RegionServerApi>
+        })
+    }
+
+    fn reports(&self) -> Vec<ServerReport> {
+        Vec::new()
+    }
+
+    fn is_one_process(&self) -> bool {
+        false
+    }
+}
+
+impl MasterCoordination for Services {
+    fn meta_last(&self) -> Option<ServerName> {
+        None
+    }
+
+    fn meta_opened(&self, _: &ServerName) -> Result<()> {
+        Ok(())
+    }
+
+    fn backup_masters(&self) -> Vec<ServerName> {
+        Vec::new()
+    }
+
+    fn set_draining(&self, _: &ServerName, _: bool) -> Result<()> {
+        not_simulated()
+    }
+}
+
+impl SystemTables for Services {
+    fn meta_put(&self, _: &ServerName, _: Vec<Cell>) -> Result<()> {
+        self.0.state.lock().meta_puts += 1;
+        Ok(())
+    }
+
+    fn meta_put_together(&self, at: &ServerName, cells: Vec<Cell>) -> Result<()> {
+        self.meta_put(at, cells)
+    }
+
+    fn meta_scan(&self, _: &ServerName, _: &[u8], _: &[u8]) -> Result<Vec<Vec<Cell>>> {
+        Ok(std::mem::take(&mut self.0.state.lock().meta_before))
+    }
+
+    fn put_rows(&self, _: &ServerName, _: &RegionInfo, cells: Vec<Cell>) -> Result<()> {
+        self.0.state.lock().namespaces.extend(cells);
+        Ok(())
+    }
+
+    fn scan_rows(&self, _: &ServerName, _: &RegionInfo) -> Result<Vec<Vec<Cell>>> {
+        Ok(rows::rows(self.0.state.lock().namespaces.iter().cloned(), CellComparator::Default))
+    }
+}
+
+fn not_simulated<T>() -> Result<T> {
+    Err(Error::invalid("this is not simulated"))
+}
+
+impl RegionFiles for Services {
+    fn create_region_files(&self, region: &RegionInfo, _: &TableDescriptor) -> Result<()> {
+        Ok(self.0.env.fs.create_dir_all(&region.dir(Path::new(ROOT)))?)
+    }
+
+    fn split_region_files(&self, _: &TableDescriptor, _: &RegionInfo, _: &[RegionInfo; 2]) -> Result<()> {
+        not_simulated()
+    }
+
+    fn merge_region_files(&self, _: &TableDescriptor, _: &[RegionInfo], _: &RegionInfo) -> Result<()> {
+        not_simulated()
+    }
+
+    fn copy_file(&self, _: &dyn ReadableFile, _: &Path) -> Result<()> {
+        not_simulated()
+    }
+
+    fn copy_rows(&self, _: &TableDescriptor, _: &RegionInfo, _: &Path, _: &Path) -> Result<()> {
+        not_simulated()
+    }
+
+    fn visit_region(
+        &self,
+        _: &Path,
+        _: &RegionInfo,
+        _: &TableDescriptor,
+        visit: &mut dyn FnMut(Vec<Vec<Cell>>) -> Result<Vec<Cell>>,
+    ) -> Result<()> {
+        let found = rows::rows(self.0.state.lock().store.iter().cloned(), CellComparator::Default);
+        let cells = visit(found)?;
+        self.0.state.lock().store.extend(cells);
+        Ok(())
+    }
+}
+
+/// Resident bytes, without those that the allocator keeps.
+fn used() -> u64 {
+    give_back();
+    halcyon_env::resident_bytes(&RealFileSystem).expect("Linux tells")
+}
+
+fn main() {
+    let args = Args::parse();
+    let clock = Arc::new(SystemClock::new());
+    let since = |begun_ns: u64| Duration::from_nanos(clock.monotonic_ns() - begun_ns);
+    let env = Env { clock: clock.clone(), ..SimFileSystem::new().env() };
+    let root = PathBuf::from(ROOT);
+    env.fs.create_dir_all(&root).expect("an empty file system");
+    let mut online: BTreeMap<ServerName, BTreeMap<Arc<str>, RegionInfo>> =
+        (0..args.servers).map(|number| (server(number), BTreeMap::new())).collect();
+    place(&args, &mut online);
+    for number in 0..args.tables {
+        let family = FamilyDescriptor::new("f").expect("a name");
+        let descriptor = TableDescriptor::new(table(number)).with_family(family);
+        let (dir, bytes) = (layout::table_desc_dir(&root, descriptor.name()), descriptor.encode_file());
+        env.fs.create_dir_all(&dir).expect("a directory of its own");
+        let name = layout::table_info_name(1, bytes.len());
+        env.fs.replace(&dir.join(name), &bytes).expect("a file of its own");
+    }
+    let state = State {
+        online,
+        recovering: BTreeSet::new(),
+        meta_before: Vec::new(),
+        namespaces: Vec::new(),
+        store: Vec::new(),
+        opened: 0,
+        meta_puts: 0,
+    };
+    let models = Arc::new(Models { env: env.clone(), state: Mutex::new(state) });
+    let before = used();
+    models.state.lock().meta_before = meta_rows(&args);
+    println!("{} servers, {} regions, {} tables", args.servers, args.regions, args.tables);
+
+    let services = Arc::new(Services(models.clone()));
+    let services = ClusterServices {
+        servers: services.clone(),
+        files: services.clone(),
+        system_tables: services.clone(),
+        wals: WalFiles { env: env.clone(), root: root.clone(), is_root: true },
+        coordination: services,
+    };
+    let mut settings = MasterSettings::new(ServerName::new("m", 16000, 1));
+    (settings.procedure_threads, settings.region_threads) = (16, 32); // as `halcyon master`
+    let begun_ns = clock.monotonic_ns();
+    let master = Master::start(env.clone(), &root, settings, services).expect("the start");
+    println!("start of the master: {:.2?}", since(begun_ns));
+    let bytes = used().saturating_sub(before);
+    println!("memory of the master: {} bytes a region", bytes / args.regions as u64);
+    let opened = models.state.lock().opened;
+    println!("regions that the start opened: {opened} (hbase:meta and hbase:namespace)");
+
+    let dead = server(args.servers / 2);
+    let dir = layout::wals_dir(&root).join(dead.to_string());
+    env.fs.create_dir_all(&dir).expect("a directory");
+    env.fs.replace(&dir.join(format!("{dead}.1")), b"edits").expect("a file");
+    let count = {
+        let mut state = models.state.lock();
+        state.recovering.insert(dead.clone());
+        state.online.remove(&dead).expect("it is online").len()
+    };
+    let begun_ns = clock.monotonic_ns();
+    master.recover_dead_servers();
+    while !master.procedures().is_empty() {
+        clock.sleep(Duration::from_millis(1));
+    }
+    println!("{count} regions of a dead server open elsewhere: {:.2?}", since(begun_ns));
+    let state = models.state.lock();
+    assert_eq!(state.opened - opened, count, "each region opened once");
+    let most = state.online.values().map(BTreeMap::len).max().unwrap_or(0);
+    let least = state.online.values().map(BTreeMap::len).min().unwrap_or(0);
+    println!("regions of a server now: {least} to {most}; writes to hbase:meta: {}", state.meta_puts);
+    drop(state);
+
+    let begun_ns = clock.monotonic_ns();
+    let (_, moves, _) = master.balance(true);
+    println!("a look of the balancer: {:.2?}, {moves} moves", since(begun_ns));
+    master.stop();
+}

@@ -1,0 +1,40 @@
+//! Deliberate bugs of the models, each of which the seeds must find. Those of the master are in `flaws.sh`.
+
+use std::panic::catch_unwind;
+
+use halcyon_sim::{Flaw, Options, simulate};
+
+/// Seeds that are tried.
+const SEEDS: u64 = 400;
+
+fn finds(flaw: Flaw, said: &[&str]) {
+    let options = Options { flaw: Some(flaw), ..Options::default() };
+    for seed in 0..SEEDS {
+        let Err(panic) = catch_unwind(|| simulate(seed, options)) else { continue };
+        let text = panic.downcast_ref::<String>().map_or("", String::as_str);
+        assert!(said.iter().any(|said| text.contains(said)), "seed {seed} finds something else: {text}");
+        println!("{flaw:?}: seed {seed}: {text}");
+        return;
+    }
+    panic!("{SEEDS} seeds do not find {flaw:?}");
+}
+
+#[test]
+fn orders_of_deposed_masters() {
+    finds(Flaw::NoEpochCheck, &["is at", "after the faults", "is not open"]);
+}
+
+#[test]
+fn servers_that_return_from_the_dead() {
+    finds(Flaw::DeadServersReturn, &["is at", "after the faults", "opens without"]);
+}
+
+#[test]
+fn wals_that_are_not_sealed() {
+    finds(Flaw::NoSeal, &["opens without", "has lost", "is at"]);
+}
+
+#[test]
+fn writes_that_are_not_synced() {
+    finds(Flaw::AcknowledgesUnsynced, &["opens without", "has lost"]);
+}
