@@ -38,6 +38,7 @@ const TESTS: &[(&str, &str, &[&str], &str)] = &[
         "wal::recover::tests::a_split_that_is_disturbed_loses_nothing",
     ),
     ("cluster-id", "halcyon-master", &["--lib"], "bootstrap::tests::a_disturbed_start_keeps_the_id"),
+    ("cluster", "halcyon-sim", &["--test", "seeds"], "a_cluster_keeps_its_promises"),
     ("oracle", "halcyon-region", &["--test", "oracle"], "on_hdfs"),
     ("oracle-stripes", "halcyon-region", &["--test", "oracle"], "by_stripes_on_hdfs"),
 ];

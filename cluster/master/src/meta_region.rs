@@ -12,6 +12,7 @@ use tracing::info;
 
 use crate::placement::{Chooser, Place};
 use crate::state::{MasterState, MetaPlace};
+use crate::timeline::{Noticed, Timelines};
 use crate::{descriptors, wal_split};
 
 /// Makes the files of `hbase:meta` if they are not there; returns its descriptor.
@@ -35,12 +36,14 @@ pub(crate) fn open_first(
     descriptor: &Arc<TableDescriptor>,
     last: Option<&ServerName>,
     split_threads: usize,
+    timelines: &Timelines,
 ) -> Result<MetaPlace> {
     // Asked once: what dies behind this question cannot open it, and the start is tried again.
     let standing = last.map(|last| cluster.servers.standing(last));
     let here = last.filter(|_| standing == Some(Standing::Online));
     if let (Some(Standing::Recovering), Some(last)) = (standing, last) {
-        wal_split::recover(cluster, last, split_threads)?;
+        timelines.noticed(last, Noticed::FoundAtTakeover, None);
+        wal_split::recover(cluster, last, split_threads, timelines)?;
     }
     let (online, draining) = (cluster.servers.online(), cluster.servers.draining());
     let new = online.iter().find(|server| !draining.contains(server)).or(online.first());

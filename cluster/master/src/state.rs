@@ -1,6 +1,8 @@
 //! What the master knows: tables, their states and regions, namespaces and switches.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
@@ -90,9 +92,32 @@ pub(crate) struct MetaPlace {
 #[derive(Default)]
 pub(crate) struct Tables {
     pub(crate) by_name: BTreeMap<TableName, TableEntry>,
-    /// Encoded region name to table.
-    encoded: HashMap<String, TableName>,
+    /// The regions by their encoded names.
+    encoded: HashSet<ByEncodedName>,
 }
+
+/// A region that is looked up by its encoded name.
+struct ByEncodedName(RegionInfo);
+
+impl Borrow<str> for ByEncodedName {
+    fn borrow(&self) -> &str {
+        self.0.encoded_name()
+    }
+}
+
+impl Hash for ByEncodedName {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.encoded_name().hash(state);
+    }
+}
+
+impl PartialEq for ByEncodedName {
+    fn eq(&self, other: &ByEncodedName) -> bool {
+        self.0.encoded_name() == other.0.encoded_name()
+    }
+}
+
+impl Eq for ByEncodedName {}
 
 #[derive(Clone)]
 pub(crate) struct TableEntry {
@@ -204,7 +229,7 @@ impl Tables {
         let name = entry.descriptor.name().clone();
         self.remove(&name);
         for (region, _) in entry.all() {
-            self.encoded.insert(region.encoded_name().to_string(), name.clone());
+            self.encoded.replace(ByEncodedName(region.clone()));
         }
         self.by_name.insert(name, entry);
     }
@@ -219,8 +244,10 @@ impl Tables {
 
     /// The region or copy of this encoded name.
     pub(crate) fn region(&self, encoded_name: &str) -> Option<(&TableEntry, &RegionInfo, &RegionEntry)> {
-        let entry = self.by_name.get(self.encoded.get(encoded_name)?)?;
-        let (region, state) = entry.all().find(|(region, _)| region.encoded_name() == encoded_name)?;
+        let known = &self.encoded.get(encoded_name)?.0;
+        let entry = self.by_name.get(known.table())?;
+        let copies = if known.is_secondary() { &entry.replicas } else { &entry.regions };
+        let (region, state) = copies.get_key_value(known)?;
         Some((entry, region, state))
     }
 
@@ -262,6 +289,12 @@ impl MasterState {
     pub(crate) fn locked_table(&self, name: &TableName) -> Result<TableEntry> {
         let missing = || halcyon_cell::Error::invalid(format!("Table {name} is gone"));
         self.tables.read().by_name.get(name).cloned().ok_or_else(missing)
+    }
+
+    /// The descriptor of a table that a procedure's lock keeps there.
+    pub(crate) fn locked_descriptor(&self, name: &TableName) -> Result<Arc<TableDescriptor>> {
+        let missing = || halcyon_cell::Error::invalid(format!("Table {name} is gone"));
+        self.tables.read().by_name.get(name).map(|entry| entry.descriptor.clone()).ok_or_else(missing)
     }
 
     /// Changes a table's entry if it is there.

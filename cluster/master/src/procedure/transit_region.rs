@@ -176,9 +176,9 @@ impl TransitRegion {
         if self.region.is_meta() {
             return meta_region::open(core, not_at, self.to.as_ref());
         }
-        let entry = core.locked_table(self.region.table())?;
+        let descriptor = core.locked_descriptor(self.region.table())?;
         let wanted = Wanted { to: self.to.as_ref(), not_at };
-        regions::open_as(core, &entry.descriptor, std::slice::from_ref(&self.region), None, wanted)
+        regions::open_as(core, &descriptor, std::slice::from_ref(&self.region), None, wanted)
     }
 }
 
