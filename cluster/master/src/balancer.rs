@@ -91,44 +91,123 @@ impl Decision {
     }
 }
 
-/// The servers with what they have.
-struct Spread {
-    servers: Vec<ServerName>,
-    loads: Vec<Vec<Load>>,
-    tables_count: usize,
+/// One thing that is spread. Its sums are kept, so that a move that is tried costs the same for any number of servers.
+struct Part {
+    /// Of each server.
+    values: Vec<f64>,
+    sum: f64,
+    sum_of_squares: f64,
+    is_whole: bool,
 }
 
-impl Spread {
+impl Part {
+    fn new(values: Vec<f64>) -> Part {
+        let is_whole = values.iter().all(|value| value.fract() == 0.0);
+        let (sum, sum_of_squares) = (values.iter().sum(), values.iter().map(|value| value.powi(2)).sum());
+        Part { values, sum, sum_of_squares, is_whole }
+    }
+
     /// By the second power of the distance from the mean, between 0 and 1.
-    fn unevenness(&self, part: impl Fn(&[Load]) -> f64) -> f64 {
-        let values: Vec<f64> = self.loads.iter().map(|loads| part(loads)).collect();
-        let (count, sum) = (values.len() as f64, values.iter().sum::<f64>());
+    fn unevenness(&self) -> f64 {
+        self.unevenness_of(self.sum_of_squares)
+    }
+
+    /// As it would be if so much moved.
+    fn unevenness_after(&self, from: usize, to: usize, moved: f64) -> f64 {
+        self.unevenness_of(self.sum_of_squares_after(from, to, moved))
+    }
+
+    fn sum_of_squares_after(&self, from: usize, to: usize, moved: f64) -> f64 {
+        let (source, target) = (self.values[from], self.values[to]);
+        let change = |before: f64, after: f64| after.powi(2) - before.powi(2);
+        self.sum_of_squares + change(source, source - moved) + change(target, target + moved)
+    }
+
+    fn unevenness_of(&self, sum_of_squares: f64) -> f64 {
+        let (count, sum) = (self.values.len() as f64, self.sum);
         if sum <= 0.0 || count < 2.0 {
             return 0.0;
         }
         let mean = sum / count;
-        let distance: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        let (best, worst) = (least_distance(sum, &values), mean.powi(2) * count * (count - 1.0));
+        let distance = sum_of_squares - sum * mean;
+        let best = if self.is_whole { least_distance(sum, count) } else { 0.0 };
+        let worst = mean.powi(2) * count * (count - 1.0);
         ((distance - best) / (worst - best).max(f64::MIN_POSITIVE)).clamp(0.0, 1.0).sqrt()
     }
 
-    fn costs(&self) -> [f64; COSTS.len()] {
-        let sum = |value: fn(&Load) -> f64| move |loads: &[Load]| loads.iter().map(value).sum::<f64>();
-        let of_table = |table: usize| {
-            self.unevenness(move |loads| loads.iter().filter(|load| load.table == table).count() as f64)
+    fn shift(&mut self, from: usize, to: usize, moved: f64) {
+        self.sum_of_squares = self.sum_of_squares_after(from, to, moved);
+        self.values[from] -= moved;
+        self.values[to] += moved;
+    }
+}
+
+/// Whole numbers cannot always be spread evenly: 4 regions on 3 servers are as even as they can be.
+fn least_distance(sum: f64, count: f64) -> f64 {
+    let (mean, more) = (sum / count, sum % count);
+    let (low, high) = (mean.floor(), mean.ceil());
+    more * (high - mean).powi(2) + (count - more) * (low - mean).powi(2)
+}
+
+/// The servers, in the order of their names, with what they have.
+struct Spread {
+    servers: Vec<ServerName>,
+    loads: Vec<Vec<Load>>,
+    regions: Part,
+    /// By the numbers of tables.
+    tables: Vec<Part>,
+    /// Of all tables together.
+    tables_unevenness: f64,
+    writes: Part,
+    reads: Part,
+    memstores: Part,
+}
+
+impl Spread {
+    fn new(loads: BTreeMap<ServerName, Vec<Load>>, tables_count: usize) -> Spread {
+        let (servers, loads): (Vec<_>, Vec<Vec<Load>>) = loads.into_iter().unzip();
+        let part = |value: fn(&Load) -> f64| {
+            Part::new(loads.iter().map(|loads| loads.iter().map(value).sum()).collect())
         };
-        let tables = (0..self.tables_count).map(of_table).sum::<f64>() / self.tables_count.max(1) as f64;
-        [
-            self.unevenness(|loads| loads.len() as f64),
+        let mut of_tables = vec![vec![0.0; servers.len()]; tables_count];
+        for (server, loads) in loads.iter().enumerate() {
+            loads.iter().for_each(|load| of_tables[load.table][server] += 1.0);
+        }
+        let tables: Vec<Part> = of_tables.into_iter().map(Part::new).collect();
+        Spread {
+            regions: part(|_| 1.0),
+            tables_unevenness: tables.iter().map(Part::unevenness).sum(),
             tables,
-            self.unevenness(sum(|load| load.writes)),
-            self.unevenness(sum(|load| load.reads)),
-            self.unevenness(sum(|load| load.memstore_bytes)),
+            writes: part(|load| load.writes),
+            reads: part(|load| load.reads),
+            memstores: part(|load| load.memstore_bytes),
+            servers,
+            loads,
+        }
+    }
+
+    fn costs(&self) -> [f64; COSTS.len()] {
+        [
+            self.regions.unevenness(),
+            self.tables_unevenness / self.tables.len().max(1) as f64,
+            self.writes.unevenness(),
+            self.reads.unevenness(),
+            self.memstores.unevenness(),
         ]
     }
 
-    fn total(&self) -> f64 {
-        Decision::total(&self.costs())
+    /// As they would be if the region at `at` moved.
+    fn costs_after(&self, from: usize, at: usize, to: usize) -> [f64; COSTS.len()] {
+        let load = &self.loads[from][at];
+        let table = &self.tables[load.table];
+        let tables = self.tables_unevenness - table.unevenness() + table.unevenness_after(from, to, 1.0);
+        [
+            self.regions.unevenness_after(from, to, 1.0),
+            tables / self.tables.len().max(1) as f64,
+            self.writes.unevenness_after(from, to, load.writes),
+            self.reads.unevenness_after(from, to, load.reads),
+            self.memstores.unevenness_after(from, to, load.memstore_bytes),
+        ]
     }
 
     /// Whether the server has another copy of the region.
@@ -153,27 +232,16 @@ impl Spread {
 
     fn shift(&mut self, from: usize, at: usize, to: usize) {
         let load = self.loads[from].swap_remove(at);
+        let table = &mut self.tables[load.table];
+        self.tables_unevenness -= table.unevenness();
+        table.shift(from, to, 1.0);
+        self.tables_unevenness += table.unevenness();
+        self.regions.shift(from, to, 1.0);
+        self.writes.shift(from, to, load.writes);
+        self.reads.shift(from, to, load.reads);
+        self.memstores.shift(from, to, load.memstore_bytes);
         self.loads[to].push(load);
     }
-
-    /// Takes a [`Spread::shift`] of the region at `at` back.
-    fn shift_back(&mut self, from: usize, at: usize, to: usize) {
-        let load = self.loads[to].pop().expect("it was just shifted");
-        self.loads[from].push(load);
-        let last = self.loads[from].len() - 1;
-        self.loads[from].swap(at, last);
-    }
-}
-
-/// Whole numbers cannot always be spread evenly: 4 regions on 3 servers are as even as they can be.
-fn least_distance(sum: f64, values: &[f64]) -> f64 {
-    if values.iter().any(|value| value.fract() != 0.0) {
-        return 0.0;
-    }
-    let count = values.len() as f64;
-    let (mean, more) = (sum / count, sum % count);
-    let (low, high) = ((sum / count).floor(), (sum / count).ceil());
-    more * (high - mean).powi(2) + (count - more) * (low - mean).powi(2)
 }
 
 /// Makes a plan of at most `moves_max` moves.
@@ -182,10 +250,9 @@ pub(crate) fn plan(
     tables_count: usize,
     moves_max: usize,
 ) -> Decision {
-    let (servers, loads): (Vec<_>, Vec<_>) = loads.into_iter().unzip();
-    let mut spread = Spread { servers, loads, tables_count };
+    let mut spread = Spread::new(loads, tables_count);
     let mut decision = Decision { costs_before: spread.costs(), ..Decision::default() };
-    let mut total = spread.total();
+    let mut total = Decision::total(&decision.costs_before);
     let mut moved: HashMap<RegionInfo, usize> = HashMap::new();
     while decision.moves.len() < moves_max
         && let Some((from, at, to)) = spread.together()
@@ -195,10 +262,10 @@ pub(crate) fn plan(
         moved.insert(region.clone(), to);
         let (from, to) = (spread.servers[from].clone(), spread.servers[to].clone());
         decision.moves.push(Move { region, from, to });
-        total = spread.total();
+        total = Decision::total(&spread.costs());
     }
     while decision.moves.len() < moves_max {
-        let Some((gain, from, at, to)) = best_move(&mut spread, total, &moved, &mut decision.steps) else {
+        let Some((gain, from, at, to)) = best_move(&spread, total, &moved, &mut decision.steps) else {
             break;
         };
         if gain < GAIN_MIN {
@@ -217,7 +284,7 @@ pub(crate) fn plan(
 
 /// The move that gains most, and how much. Only between the busiest servers and the idlest: others gain less.
 fn best_move(
-    spread: &mut Spread,
+    spread: &Spread,
     total: f64,
     moved: &HashMap<RegionInfo, usize>,
     steps: &mut u64,
@@ -225,7 +292,7 @@ fn best_move(
     const ENDS: usize = 3; // servers of each kind that are tried
     const REGIONS_MAX: usize = 50; // of a server that are tried
     let mut order: Vec<usize> = (0..spread.servers.len()).collect();
-    order.sort_by_key(|at| (spread.loads[*at].len(), spread.servers[*at].clone()));
+    order.sort_by_key(|at| (spread.loads[*at].len(), *at));
     let mut best: Option<(f64, usize, usize, usize)> = None;
     for &from in order.iter().rev().take(ENDS.max(1)) {
         for &to in order.iter().take(ENDS).filter(|to| **to != from) {
@@ -235,9 +302,7 @@ fn best_move(
                     continue;
                 }
                 *steps += 1;
-                spread.shift(from, at, to);
-                let gain = total - spread.total();
-                spread.shift_back(from, at, to);
+                let gain = total - Decision::total(&spread.costs_after(from, at, to));
                 if best.is_none_or(|(most, ..)| gain > most) {
                     best = Some((gain, from, at, to));
                 }
