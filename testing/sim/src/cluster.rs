@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use halcyon_contract::{Assignments, Unasked};
-use halcyon_env::FileSystem;
 use halcyon_env::sim::SimThreads;
 use halcyon_proto::pb;
 use halcyon_rpc::{Call, Connection, Outcome, Reply, RpcError, Service};

@@ -24,6 +24,7 @@ use halcyon_schema::{FamilyDescriptor, RegionInfo, ServerName, TableDescriptor, 
 use parking_lot::Mutex;
 use prost::Message;
 
+#[allow(dead_code)] // cells are not written here
 #[path = "rows.rs"]
 mod rows;
 

@@ -104,6 +104,7 @@ fn take_over(core: &MasterState) -> Result<()> {
     for file in files.iter().filter(|file| file.name == NEXT || file.name.parse::<u64>().is_ok()) {
         move_into_place(fs, &all.join(&file.name), &all.join(&own).join(&file.name))?;
     }
+    fs.sync_dir(&all.join(&own))?;
     // Of masters that were deposed before they had begun.
     for left in &dirs {
         fs.remove_dir_all(&all.join(&left.name))?;
