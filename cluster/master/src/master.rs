@@ -104,7 +104,8 @@ impl Master {
         let meta_descriptor = meta_region::prepare(&env, root, &cluster)?;
         let meta_last = cluster.coordination.meta_last();
         let threads = settings.split_threads;
-        let meta_place = meta_region::open_first(&cluster, &meta_descriptor, meta_last.as_ref(), threads, &timelines)?;
+        let meta_place =
+            meta_region::open_first(&cluster, &meta_descriptor, meta_last.as_ref(), threads, &timelines)?;
         timelines.meta_opened_first();
         if !cluster.servers.is_one_process() {
             master_store::show_servers(root, &cluster, &meta_place.server, &cluster.servers.online())?;
