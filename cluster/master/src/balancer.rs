@@ -30,7 +30,7 @@ const GAIN_MIN: f64 = 0.5;
 const MOVES_MIN: usize = 32;
 const MOVES_SHARE: usize = 100;
 
-/// What a cost is about, in the order of [`Load::parts`].
+/// What a cost is about, in the order of [`Spread::costs`].
 const COSTS: [(&str, f64); 5] =
     [("regions", 500.0), ("tables", 35.0), ("writes", 5.0), ("reads", 5.0), ("memstores", 5.0)];
 

@@ -122,7 +122,7 @@ impl Master {
             meta_place: RwLock::new(meta_place),
             meta_descriptor: RwLock::new(meta_descriptor),
             meta_replicas: RwLock::new(cluster.coordination.meta_replicas_last()),
-            meta_replicas_changing: Mutex::new(()),
+            meta_replicas_changing: LongMutex::new(()),
             meta_replicas_callback: Mutex::new(None),
             tables: RwLock::new(tables),
             namespaces: RwLock::default(),

@@ -1,7 +1,7 @@
 //! What the master knows: tables, their states and regions, namespaces and switches.
 
 use std::borrow::Borrow;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::hash::{Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -56,7 +56,7 @@ pub(crate) struct MasterState {
     /// Where the copies of `hbase:meta` are, by number.
     pub(crate) meta_replicas: RwLock<BTreeMap<i32, ServerName>>,
     /// Held while copies of `hbase:meta` are opened and closed.
-    pub(crate) meta_replicas_changing: Mutex<()>,
+    pub(crate) meta_replicas_changing: LongMutex<()>,
     pub(crate) meta_replicas_callback: Mutex<Option<MetaReplicasCallback>>,
     pub(crate) tables: RwLock<Tables>,
     pub(crate) namespaces: RwLock<Namespaces>,

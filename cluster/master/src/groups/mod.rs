@@ -22,8 +22,9 @@ use std::fmt;
 
 use halcyon_cell::{Error, Result};
 use halcyon_proto::pb;
+use halcyon_env::LongMutex;
 use halcyon_schema::{ServerName, TableName};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 
 use crate::state::MasterState;
 
@@ -171,7 +172,7 @@ impl Groups {
 #[derive(Default)]
 pub(crate) struct GroupState {
     now: RwLock<Groups>,
-    changing: Mutex<()>,
+    changing: LongMutex<()>,
 }
 
 impl MasterState {

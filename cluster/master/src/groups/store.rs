@@ -123,6 +123,7 @@ fn create_table(core: &MasterState) -> Result<()> {
         descriptor_sequence: SEQUENCE,
         state: TableState::Enabled,
         regions: BTreeMap::from([(region, RegionEntry::closed())]),
+        replicas: BTreeMap::new(),
     });
     Ok(())
 }
