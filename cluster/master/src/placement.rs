@@ -157,7 +157,8 @@ impl Chooser {
         let candidates = self.candidates(scope)?;
         let is_wanted = |server: &&ServerName| wanted == Some(*server);
         let is_here = |server: &&ServerName| {
-            last.is_some_and(|it| it.host == server.host && it.port == server.port) && !others.contains(*server)
+            last.is_some_and(|it| it.host == server.host && it.port == server.port)
+                && !others.contains(*server)
         };
         let found = candidates.iter().find(|it| is_wanted(it)).or(candidates.iter().find(|it| is_here(it)));
         let chosen = found.copied().unwrap_or_else(|| self.emptiest(&candidates, None, others)).clone();

@@ -54,7 +54,7 @@ fn answers_of_a_copy_are_stale() {
     let scan = lab.open(10, pb::Scan::default());
     let (response, cells) = lab.scan(&scan).unwrap();
     assert_eq!((response.stale, rows(&cells)), (Some(true), vec!["a".to_string()]));
-    let action = pb::Action { index: Some(0), get: Some(get("a")), ..Default::default() };
+    let action = pb::Action { index: Some(0), get: Some(Box::new(get("a"))), ..Default::default() };
     let multi = |region: pb::RegionSpecifier| {
         let action = pb::RegionAction { region, action: vec![action.clone()], ..Default::default() };
         let request = pb::MultiRequest { region_action: vec![action], ..Default::default() };

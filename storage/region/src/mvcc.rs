@@ -233,7 +233,8 @@ impl Mvcc {
         if seq > *last {
             *last = seq;
             assert!(self.state.lock().unfinished.is_empty(), "a copy of a region has no writes of its own");
-            self.raise_read_point(seq);
+            // Over all numbers between them: those writes are whole in the files that are shown next.
+            self.read_point.store(seq.get(), Ordering::Release);
         }
     }
 

@@ -17,7 +17,7 @@ use halcyon_contract::{
     ServerReport, Standing, SystemTables, WalFiles,
 };
 use halcyon_env::sim::SimFileSystem;
-use halcyon_env::{Clock, Env, FileSystem, ReadableFile, RealFileSystem, SystemClock};
+use halcyon_env::{Clock, Env, ReadableFile, RealFileSystem, SystemClock};
 use halcyon_master::{Master, MasterSettings};
 use halcyon_proto::pb;
 use halcyon_schema::{FamilyDescriptor, RegionInfo, ServerName, TableDescriptor, TableName, layout};
@@ -217,6 +217,14 @@ impl MasterCoordination for Services {
         Ok(())
     }
 
+    fn meta_replicas_last(&self) -> BTreeMap<i32, ServerName> {
+        BTreeMap::new()
+    }
+
+    fn meta_replicas_opened(&self, _: &BTreeMap<i32, ServerName>) -> Result<()> {
+        Ok(())
+    }
+
     fn backup_masters(&self) -> Vec<ServerName> {
         Vec::new()
     }
@@ -243,6 +251,10 @@ impl SystemTables for Services {
     fn put_rows(&self, _: &ServerName, _: &RegionInfo, cells: Vec<Cell>) -> Result<()> {
         self.0.state.lock().namespaces.extend(cells);
         Ok(())
+    }
+
+    fn put_rows_together(&self, at: &ServerName, region: &RegionInfo, cells: Vec<Cell>) -> Result<()> {
+        self.put_rows(at, region, cells)
     }
 
     fn scan_rows(&self, _: &ServerName, _: &RegionInfo) -> Result<Vec<Vec<Cell>>> {

@@ -245,6 +245,16 @@ impl MasterCoordination for View {
         Ok(())
     }
 
+    fn meta_replicas_last(&self) -> BTreeMap<i32, ServerName> {
+        BTreeMap::new() // hbase:meta has one copy here
+    }
+
+    fn meta_replicas_opened(&self, replicas: &BTreeMap<i32, ServerName>) -> Result<()> {
+        self.check_epoch()?;
+        assert!(replicas.is_empty(), "hbase:meta has one copy here, not {replicas:?} beside it");
+        Ok(())
+    }
+
     fn backup_masters(&self) -> Vec<ServerName> {
         Vec::new()
     }
@@ -274,6 +284,10 @@ impl SystemTables for View {
     }
 
     fn put_rows(&self, at: &ServerName, region: &RegionInfo, cells: Vec<Cell>) -> Result<()> {
+        self.put(at, region, cells)
+    }
+
+    fn put_rows_together(&self, at: &ServerName, region: &RegionInfo, cells: Vec<Cell>) -> Result<()> {
         self.put(at, region, cells)
     }
 

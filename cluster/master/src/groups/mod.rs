@@ -21,8 +21,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use halcyon_cell::{Error, Result};
-use halcyon_proto::pb;
 use halcyon_env::LongMutex;
+use halcyon_proto::pb;
 use halcyon_schema::{ServerName, TableName};
 use parking_lot::RwLock;
 

@@ -652,6 +652,9 @@ impl Cluster {
                         self.descriptor(table.as_str())
                     );
                     expected_online.insert(region.encoded_name().to_string());
+                    let replication = self.descriptor(table.as_str()).unwrap().region_replication();
+                    expected_online
+                        .extend(region.secondaries(replication).map(|copy| copy.encoded_name().to_string()));
                 }
             }
         }
