@@ -1,4 +1,6 @@
 //! A master with several region servers: where regions go, and what happens when servers die.
+//!
+//! It is one piece because all of its tests share the double of many servers.
 #![allow(clippy::disallowed_methods)] // threads and clocks of the tests themselves
 
 mod common;

@@ -160,6 +160,11 @@ impl Cluster {
                 }
             }
             Event::Report { server, region, seq } => self.report(server, region, seq),
+            Event::Unanswered { server, region, seq } => {
+                if world.waits_for_answer(&server, &region, seq) {
+                    self.report(server, region, seq);
+                }
+            }
             Event::ThawMaster(epoch) => {
                 if let Some(master) = self.all_masters().find(|it| it.epoch == epoch) {
                     master.is_frozen = false;

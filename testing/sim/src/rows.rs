@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use halcyon_cell::{Cell, CellComparator, CellType};
 
+/// Row, family and qualifier.
+type Column = (Vec<u8>, Vec<u8>, Vec<u8>);
+
 /// Cells one after the other, each behind its length.
 pub(crate) fn encode(cells: &[Cell]) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -27,7 +30,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Vec<Cell> {
 
 /// What a scan shows of cells in the order of their writes: of each column the newest cell that no delete hides.
 pub(crate) fn rows(cells: impl IntoIterator<Item = Cell>, order: CellComparator) -> Vec<Vec<Cell>> {
-    let mut columns: BTreeMap<(Vec<u8>, Vec<u8>, Vec<u8>), Cell> = BTreeMap::new();
+    let mut columns: BTreeMap<Column, Cell> = BTreeMap::new();
     let mut deletes: Vec<Cell> = Vec::new();
     for cell in cells {
         if cell.cell_type().is_delete() {

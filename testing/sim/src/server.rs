@@ -100,6 +100,13 @@ impl World {
         Ok(seq)
     }
 
+    /// Whether the server has opened the region, and no master has answered that.
+    pub(crate) fn waits_for_answer(&self, name: &ServerName, region: &RegionInfo, seq: u64) -> bool {
+        let state = self.lock();
+        let open = state.servers.get(name).and_then(|server| server.regions.get(region.encoded_name()));
+        open.is_some_and(|open| open.seq == seq && !open.is_granted)
+    }
+
     /// The master has taken the report of an opening.
     pub(crate) fn grant(&self, name: &ServerName, region: &RegionInfo, seq: u64) {
         let mut state = self.lock();

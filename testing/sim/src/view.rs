@@ -372,6 +372,8 @@ impl RegionServerApi for Reached {
             }
         }
         let seq = world.open(&self.server, region, view.epoch)?;
+        let unanswered = Event::Unanswered { server: self.server.clone(), region: region.clone(), seq };
+        world.at(&mut world.lock(), ANSWER_TIME * 4, unanswered);
         world.delay(WAY_MAX);
         if let Err(error) = announce(seq) {
             world.refuse(&self.server, region, seq);

@@ -49,6 +49,12 @@ pub(crate) enum Event {
         region: RegionInfo,
         epoch: u64,
     },
+    /// The report of an opening has no answer yet: the server repeats it, also to the next master.
+    Unanswered {
+        server: ServerName,
+        region: RegionInfo,
+        seq: u64,
+    },
     /// A server reports that it has opened a region.
     Report {
         server: ServerName,

@@ -1,4 +1,6 @@
 //! A region server that is not one, and a client without a network.
+//!
+//! It is one piece because the server, its files and its tables belong to one double: each test takes all of them.
 #![allow(dead_code, unreachable_pub)] // every test file uses a part
 #![allow(clippy::disallowed_methods)] // threads and clocks of the tests themselves
 
