@@ -279,9 +279,15 @@ impl Cluster {
 
     /// A server reports an opening to the active master, again and again until that has an answer.
     fn report(&self, server: ServerName, region: RegionInfo, seq: u64) {
-        let is_up = self.world.lock().servers.get(&server).is_some_and(|it| it.life != Life::Dead);
-        if !is_up {
-            return;
+        let life = self.world.lock().servers.get(&server).map_or(Life::Dead, |it| it.life);
+        match life {
+            Life::Up => {}
+            Life::Dead => return,
+            // A frozen server sends nothing, and takes no answer.
+            _ => {
+                let event = Event::Report { server, region, seq };
+                return self.world.at(&mut self.world.lock(), Duration::from_secs(1), event);
+            }
         }
         let answer = match (&self.master, self.serving()) {
             (Some(master), _) if master.view.is_dead(&server) => return self.world.die(&server),
