@@ -313,9 +313,10 @@ impl Assignments for Master {
         if regions::is_open_at(&self.core, region, server, open_seq_num) {
             return Unasked::Accepted;
         }
-        // A procedure of this master orders it soon, if it is to be open there.
+        // A procedure of this master orders it soon, if it is to be open there. One that is to be closed there is not waited for:
+        // a server closes no region whose opening has no answer.
         match self.core.place_of(region) {
-            Place::At(at) if at == *server => Unasked::Later,
+            Place::At(at) if at == *server && !self.core.is_closing(region) => Unasked::Later,
             _ => Unasked::Refused,
         }
     }

@@ -49,6 +49,13 @@ impl MasterState {
         }
     }
 
+    /// Whether a procedure closes the region, or is about to.
+    pub(crate) fn is_closing(&self, region: &RegionInfo) -> bool {
+        let tables = self.tables.read();
+        let known = tables.region(region.encoded_name());
+        known.is_some_and(|(_, _, known)| known.state == RegionState::Closing)
+    }
+
     fn place(&self, server: Option<&ServerName>, may_be_open: bool) -> Place {
         let Some(server) = server else { return Place::Nowhere(None) };
         match self.cluster.servers.standing(server) {
