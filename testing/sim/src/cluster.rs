@@ -152,7 +152,7 @@ impl Cluster {
                     master.view.add_online(&server);
                 }
             }
-            Event::Abort(server) => world.die(&server),
+            Event::Abort(server) => world.abort(&server),
             Event::OpenLate { server, region, epoch } => {
                 if let Ok(seq) = world.open(&server, &region, epoch) {
                     let event = Event::Report { server, region, seq };
@@ -290,7 +290,7 @@ impl Cluster {
             }
         }
         let answer = match (&self.master, self.serving()) {
-            (Some(master), _) if master.view.is_dead(&server) => return self.world.die(&server),
+            (Some(master), _) if master.view.is_dead(&server) => return self.world.abort(&server),
             (_, Some(serving)) => serving.master.opened_unasked(&server, &region, seq),
             _ => Unasked::Later,
         };

@@ -6,13 +6,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::time::Duration;
 
 use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_env::{FileSystem, WritableFile};
 use halcyon_schema::{RegionInfo, ServerName};
 
 use crate::entries::{self, Entry};
-use crate::world::{Flaw, State, World};
+use crate::world::{Event, Flaw, State, World};
 
 const EDITS: &str = "recovered.edits";
 const FAMILY: &str = "f";
@@ -86,6 +87,11 @@ impl World {
         if !self.exists(&region.dir(&self.root)) {
             return Err(Error::new(ErrorKind::Moved, format!("{region} has no directory")));
         }
+        if self.is_fenced(name) {
+            drop(state);
+            self.abort(name); // real servers write to their WAL that they have opened a region
+            return Err(Error::new(ErrorKind::Busy, format!("{name} does not answer")));
+        }
         self.check_alone(&state, name, region);
         let (entries, last_seq) = self.read_region(region)?;
         check_whole(&state, region, &entries);
@@ -149,7 +155,7 @@ impl World {
 
     fn flush_and_close(&self, name: &ServerName, encoded: &str) {
         if self.is_fenced(name) {
-            return self.die(name); // real servers notice by a file that they cannot make
+            return self.abort(name); // real servers notice by a file that they cannot make
         }
         let mut state = self.lock();
         let server = state.servers.get_mut(name).expect("it was there");
@@ -271,6 +277,13 @@ impl World {
         }
         state.count("WALs split");
         Ok(())
+    }
+
+    /// The server ends itself.
+    pub(crate) fn abort(&self, name: &ServerName) {
+        self.die(name);
+        // A process that ends itself ends its session.
+        self.within(&mut self.lock(), Duration::from_millis(300), Event::Expire(name.clone()));
     }
 
     pub(crate) fn die(&self, name: &ServerName) {

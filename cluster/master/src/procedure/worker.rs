@@ -37,6 +37,7 @@ impl Shared {
             drop(state);
             let refused = self.prepare(&mut job).err();
             let progress = match &refused {
+                Some(_) if job.record.bypassed => self.end_unrecorded(&mut job),
                 Some(_) => Progress::Done,
                 None => self.advance(&mut job),
             };
@@ -98,7 +99,15 @@ impl Shared {
         }
         job.procedure.prepare(&self.core)?;
         job.record.payload = job.procedure.payload();
-        self.write_record(&mut job.record).map_err(|error| errors::from_error(&error))?;
+        if let Err(error) = self.write_record(&mut job.record) {
+            let refusal = errors::from_error(&error);
+            // It may have been written all the same. A later master would run what the client was told had failed.
+            if let Err(error) = record::remove(&self.core, job.record.id) {
+                warn!(id = job.record.id, %error, "the record of a refused procedure may be there");
+                (job.prepared, job.record.bypassed, job.failed) = (true, true, Some(refusal.clone()));
+            }
+            return Err(refusal);
+        }
         job.prepared = true;
         let mut state = self.state.lock();
         let id = job.record.id;
@@ -111,6 +120,11 @@ impl Shared {
             let _ = sender.send(Ok(id));
         }
         Ok(())
+    }
+
+    /// Ends a procedure that was refused because of its record, which may be there.
+    fn end_unrecorded(&self, job: &mut Job) -> Progress {
+        self.finish(job).map_or_else(Progress::Pause, |()| Progress::Done)
     }
 
     /// Runs steps until the end or an error.
