@@ -105,6 +105,8 @@ impl Shared {
             if let Err(error) = record::remove(&self.core, job.record.id) {
                 warn!(id = job.record.id, %error, "the record of a refused procedure may be there");
                 (job.prepared, job.record.bypassed, job.failed) = (true, true, Some(refusal.clone()));
+                // The client need not wait until the files can be changed again.
+                self.answer_submission(job.record.id, &Err(refusal.clone()));
             }
             return Err(refusal);
         }
@@ -114,12 +116,18 @@ impl Shared {
         if let Some(view) = state.views.get_mut(&id) {
             view.prepared = true;
         }
-        for sender in
-            state.listeners.get_mut(&id).map(|l| std::mem::take(&mut l.prepared)).unwrap_or_default()
-        {
-            let _ = sender.send(Ok(id));
-        }
+        drop(state);
+        self.answer_submission(id, &Ok(id));
         Ok(())
+    }
+
+    /// Tells those who submitted the procedure whether it was taken.
+    fn answer_submission(&self, id: u64, answer: &Answer<u64>) {
+        let mut state = self.state.lock();
+        let Some(listeners) = state.listeners.get_mut(&id) else { return };
+        for sender in std::mem::take(&mut listeners.prepared) {
+            let _ = sender.send(answer.clone());
+        }
     }
 
     /// Ends a procedure that was refused because of its record, which may be there.
