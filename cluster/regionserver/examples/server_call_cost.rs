@@ -105,6 +105,7 @@ fn main() {
             peer: String::new(),
             user: None,
             client_version: Some((2, 6)),
+            master_epoch: None,
             codec: Some(Codec::KeyValue),
             state: Default::default(),
         }),

@@ -4,10 +4,10 @@
 //! that gave up stays so.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
-use halcyon_rpc::RpcError;
+use halcyon_rpc::{Connection, RpcError};
 use halcyon_schema::ServerName;
 use parking_lot::{Condvar, Mutex};
 
@@ -48,6 +48,8 @@ pub(crate) struct Lifecycle {
     wakers: Mutex<Vec<Waker>>,
     /// Whether the server may answer now; not set where master and region server are one process.
     may_answer: OnceLock<MayAnswer>,
+    /// The greatest epoch of a master that has called.
+    master_epoch: AtomicU64,
 }
 
 impl Lifecycle {
@@ -61,6 +63,7 @@ impl Lifecycle {
             ended: Condvar::new(),
             wakers: Mutex::default(),
             may_answer: OnceLock::new(),
+            master_epoch: AtomicU64::new(0),
         }
     }
 
@@ -101,6 +104,23 @@ impl Lifecycle {
                 Err(RpcError::region_server_aborted(format!("Server {} aborting", self.server_name)))
             }
         }
+    }
+
+    /// Refuses calls of a master that was deposed: one with a greater epoch has called before. It takes no more orders and
+    /// no more rows of `hbase:meta` from it, which may have been on their way while that master was frozen.
+    #[inline]
+    pub(crate) fn check_master(&self, connection: &Connection) -> Result<(), RpcError> {
+        let Some(epoch) = connection.master_epoch else { return Ok(()) };
+        let newest = self.master_epoch.fetch_max(epoch, Ordering::AcqRel);
+        if epoch >= newest {
+            return Ok(());
+        }
+        let text = format!(
+            "the master with epoch {epoch} was deposed: one with epoch {newest} has called {}",
+            self.server_name
+        );
+        tracing::warn!(epoch, newest, "a call of a master that was deposed is refused");
+        Err(RpcError::master_not_running(text))
     }
 
     /// Why the server has given up; `None` while it has not.
@@ -170,6 +190,28 @@ mod tests {
 
     fn lifecycle() -> Lifecycle {
         Lifecycle::new(ServerName::new("h", 16020, 1))
+    }
+
+    #[test]
+    fn a_master_that_was_deposed_is_refused() {
+        let lifecycle = lifecycle();
+        let of = |master_epoch| Connection {
+            id: 1,
+            peer: "a:1".to_string(),
+            user: None,
+            client_version: None,
+            master_epoch,
+            codec: None,
+            state: Default::default(),
+        };
+        for epoch in [Some(3), Some(3), None, Some(5)] {
+            lifecycle.check_master(&of(epoch)).unwrap();
+        }
+        let refused = lifecycle.check_master(&of(Some(4))).unwrap_err();
+        assert!(refused.class.ends_with(".MasterNotRunningException"), "{}", refused.class);
+        assert!(!refused.do_not_retry, "a step of a deposed master does not fail for good");
+        lifecycle.check_master(&of(Some(5))).unwrap();
+        lifecycle.check_master(&of(None)).unwrap(); // a master of HBase's, a client
     }
 
     #[test]

@@ -29,7 +29,7 @@ use halcyon_contract::{RegionFiles, RegionServerStatus};
 use halcyon_env::Env;
 use halcyon_memstore::ChunkPool;
 use halcyon_region::{RegionSettings, WalRoot};
-use halcyon_rpc::{Queues, RpcError};
+use halcyon_rpc::{Connection, Queues, RpcError};
 use halcyon_schema::{RegionInfo, ServerName, TableDescriptor, layout};
 use tokio::runtime::Handle;
 
@@ -247,10 +247,11 @@ impl RegionServer {
         self.background.memory.accounts.open(name)
     }
 
-    /// Refuses calls to a server that stops or has given up.
+    /// Refuses calls to a server that stops or has given up, and those of a master that was deposed.
     #[inline]
-    pub(crate) fn check_serving(&self) -> std::result::Result<(), RpcError> {
-        self.lifecycle.check_serving()
+    pub(crate) fn check_call(&self, connection: &Connection) -> std::result::Result<(), RpcError> {
+        self.lifecycle.check_serving()?;
+        self.lifecycle.check_master(connection)
     }
 
     /// Writes what was just handed over to the WALs, if that does not wait for the disk.

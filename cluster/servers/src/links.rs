@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use prost::Message;
 use tokio::runtime::Handle;
 
-use crate::Permit;
+use crate::{Permit, ServersSettings};
 
 /// How cells travel to and from `ClientService`.
 pub(crate) const CODEC: Codec = Codec::KeyValue;
@@ -47,18 +47,13 @@ struct Link {
 }
 
 impl Links {
-    pub(crate) fn new(
-        runtime: Handle,
-        server: &ServerName,
-        version: &str,
-        connect_timeout: Duration,
-        permit: Permit,
-    ) -> Links {
+    pub(crate) fn new(runtime: Handle, server: &ServerName, settings: &ServersSettings) -> Links {
         let link = |service: &str, codec| {
             let options = ConnectOptions {
                 user: "hbase".to_string(),
                 codec,
-                version: numbers(version).or(Some((2, 6, 4))),
+                version: numbers(&settings.version).or(Some((2, 6, 4))),
+                master_epoch: settings.epoch,
                 ..ConnectOptions::new(service)
             };
             Link { options, current: Mutex::default(), connecting: tokio::sync::Mutex::default() }
@@ -66,11 +61,11 @@ impl Links {
         Links {
             runtime,
             address: server.address(),
-            connect_timeout,
+            connect_timeout: settings.call_timeout,
             admin: link("AdminService", None),
             client: link("ClientService", Some(CODEC)),
             closed: AtomicBool::new(false),
-            permit,
+            permit: settings.permit.clone(),
         }
     }
 

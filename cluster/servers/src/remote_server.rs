@@ -61,9 +61,7 @@ impl RemoteServer {
     /// Connects when there is something to send.
     pub(crate) fn new(name: ServerName, common: Common) -> Arc<RemoteServer> {
         let settings = &common.settings;
-        let (version, permit) = (&settings.version, settings.permit.clone());
-        let links = Links::new(common.runtime.clone(), &name, version, settings.call_timeout, permit);
-        let links = Arc::new(links);
+        let links = Arc::new(Links::new(common.runtime.clone(), &name, settings));
         let (orders, queue) = mpsc::channel(ORDERS_MAX);
         Arc::new_cyclic(|server: &Weak<RemoteServer>| {
             let sender = Sender::new(server.clone(), name.clone(), common.clone(), Arc::clone(&links), queue);

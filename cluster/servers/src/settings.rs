@@ -38,6 +38,8 @@ pub struct ServersSettings {
     pub server_name: ServerName,
     /// When this master became active, in milliseconds since 1970. Orders carry it, and their answers bring it back.
     pub active_ms: i64,
+    /// The epoch of this master, which region servers of Halcyon are told: they refuse calls of older ones.
+    pub epoch: Option<u64>,
     /// The version of HBase that region servers are told.
     pub version: String,
     /// A server whose clock differs by more is refused (`hbase.master.maxclockskew`).
@@ -67,6 +69,7 @@ impl ServersSettings {
         ServersSettings {
             server_name,
             active_ms,
+            epoch: None,
             version: "2.6.4".to_string(),
             clock_skew_max: Duration::from_secs(30),
             answers: Vec::new(),

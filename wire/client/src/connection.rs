@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use halcyon_cell::Cell;
 use halcyon_proto::pb;
-use halcyon_rpc::{CellBlock, Codec, Compressor, decode_cells};
+use halcyon_rpc::{CellBlock, Codec, Compressor, MASTER_EPOCH, decode_cells};
 use parking_lot::Mutex;
 use prost::Message;
 use prost::encoding::{decode_varint, encode_varint, encoded_len_varint};
@@ -38,6 +38,8 @@ pub struct ConnectOptions {
     pub version: Option<(u32, u32, u32)>,
     /// What follows the numbers in the text of the version, such as `-hadoop3`.
     pub version_suffix: String,
+    /// The client is a master of Halcyon with this epoch.
+    pub master_epoch: Option<u64>,
 }
 
 impl ConnectOptions {
@@ -50,6 +52,7 @@ impl ConnectOptions {
             compressor: None,
             version: Some((2, 6, 0)),
             version_suffix: String::new(),
+            master_epoch: None,
         }
     }
 
@@ -60,12 +63,17 @@ impl ConnectOptions {
             version_minor: Some(minor),
             ..Default::default()
         });
+        let epoch = self.master_epoch.map(|epoch| pb::NameBytesPair {
+            name: MASTER_EPOCH.to_string(),
+            value: Some(epoch.to_string().into()),
+        });
         pb::ConnectionHeader {
             user_info: Some(pb::UserInformation { effective_user: self.user.clone(), real_user: None }),
             service_name: Some(self.service.clone()),
             cell_block_codec_class: self.codec.map(|codec| codec.class().to_string()),
             cell_block_compressor_class: self.compressor.as_ref().map(|(_, class)| class.clone()),
             version_info,
+            attribute: epoch.into_iter().collect(),
             ..Default::default()
         }
     }

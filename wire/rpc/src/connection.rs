@@ -148,6 +148,7 @@ impl ConnectionTask {
             peer: self.peer.to_string(),
             user: header.user,
             client_version: header.client_version,
+            master_epoch: header.master_epoch,
             codec: header.codec,
             state: ConnectionState::default(),
         });

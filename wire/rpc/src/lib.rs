@@ -62,6 +62,7 @@ pub use error::RpcError;
 pub use event_loops::EventLoops;
 pub use exceptions::ExceptionClass;
 pub use noted::{Notable, NotedCall};
+pub use preamble::MASTER_EPOCH;
 pub use queues::{
     CallClass, CallHead, ClassSnapshot, Dropped, NoRoom, QueueLimits, Queues, Reservation, Terms,
 };

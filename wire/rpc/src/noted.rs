@@ -180,6 +180,7 @@ mod tests {
             peer: "a:1".to_string(),
             user: None,
             client_version: None,
+            master_epoch: None,
             codec: None,
             state: Default::default(),
         };

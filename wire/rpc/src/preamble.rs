@@ -6,6 +6,10 @@ use prost::Message;
 
 use crate::{Codec, Compressor, RpcError, exceptions};
 
+/// The attribute of a connection header in which a master of Halcyon tells its epoch, as decimal text. HBase's servers
+/// ignore attributes that they do not know.
+pub const MASTER_EPOCH: &str = "halcyon.master.epoch";
+
 pub(crate) const PREAMBLE_LEN: usize = 6;
 /// A connection header longer than this is not believed.
 pub(crate) const CONNECTION_HEADER_BYTES_MAX: usize = 64 << 10;
@@ -71,6 +75,7 @@ pub(crate) struct Header {
     pub service: String,
     pub user: Option<String>,
     pub client_version: Option<(u32, u32)>,
+    pub master_epoch: Option<u64>,
     pub codec: Option<Codec>,
     pub compressor: Option<Compressor>,
 }
@@ -89,14 +94,27 @@ impl Header {
                 Some(Compressor::of_class(class).ok_or_else(|| format!("unknown compressor {class:?}"))?)
             }
         };
+        let master_epoch = master_epoch(&header)?;
         Ok(Header {
             service: header.service_name.unwrap_or_default(),
             user: header.user_info.map(|user| user.effective_user),
             client_version: header.version_info.as_ref().map(client_version),
+            master_epoch,
             codec,
             compressor,
         })
     }
+}
+
+fn master_epoch(header: &pb::ConnectionHeader) -> Result<Option<u64>, String> {
+    let Some(attribute) = header.attribute.iter().find(|attribute| attribute.name == MASTER_EPOCH) else {
+        return Ok(None);
+    };
+    let value = attribute.value.as_deref().unwrap_or_default();
+    let epoch = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+    epoch
+        .map(Some)
+        .ok_or_else(|| format!("{MASTER_EPOCH} is {:?}, not a number", value.escape_ascii().to_string()))
 }
 
 /// Major and minor version: the numbers if they were sent (clients from 1.x on), else read from the text.
@@ -127,6 +145,21 @@ mod tests {
             let Preamble::Refused(error) = Preamble::of(bytes) else { panic!("{bytes:?} was taken") };
             assert_eq!(error.class, class.name);
             assert!(error.message.starts_with(start), "{}", error.message);
+        }
+    }
+
+    #[test]
+    fn a_master_tells_its_epoch() {
+        let parsed = |name: &str, value: Option<&'static [u8]>| {
+            let attribute =
+                pb::NameBytesPair { name: name.to_string(), value: value.map(Bytes::from_static) };
+            let header = pb::ConnectionHeader { attribute: vec![attribute], ..Default::default() };
+            Header::parse(header.encode_to_vec().into()).map(|header| header.master_epoch)
+        };
+        assert_eq!(parsed(MASTER_EPOCH, Some(b"12")), Ok(Some(12)));
+        assert_eq!(parsed("of a client", Some(b"12")), Ok(None));
+        for garbage in [None, Some(&b""[..]), Some(b"-1"), Some(b"\xff"), Some(b"99999999999999999999")] {
+            assert!(parsed(MASTER_EPOCH, garbage).is_err(), "{garbage:?}");
         }
     }
 

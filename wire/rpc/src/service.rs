@@ -23,6 +23,8 @@ pub struct Connection {
     pub user: Option<String>,
     /// Major and minor client version; `None` from asynchbase and gohbase, which never say.
     pub client_version: Option<(u32, u32)>,
+    /// The client is the master of Halcyon with this epoch ([`crate::MASTER_EPOCH`]).
+    pub master_epoch: Option<u64>,
     /// `None`: every cell goes inline into the protobuf message.
     pub codec: Option<Codec>,
     /// What changes while it is open.

@@ -703,6 +703,7 @@ fn a_call(method: &str, request: &impl Message) -> Call {
         peer: "127.0.0.1:1".into(),
         user: Some("tester".into()),
         client_version: Some((2, 6)),
+        master_epoch: None,
         codec: None,
         state: Default::default(),
     });

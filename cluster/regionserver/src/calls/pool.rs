@@ -318,6 +318,7 @@ mod tests {
             peer: String::new(),
             user: None,
             client_version: None,
+            master_epoch: None,
             codec: None,
             state: Default::default(),
         };

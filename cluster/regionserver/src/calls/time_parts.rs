@@ -186,6 +186,7 @@ mod tests {
             peer: "a:1".to_string(),
             user: None,
             client_version: None,
+            master_epoch: None,
             codec: None,
             state: Default::default(),
         };

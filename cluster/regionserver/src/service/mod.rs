@@ -78,7 +78,7 @@ impl Service for ClientService {
 
     fn call(&self, call: Call) -> Outcome {
         let server = &self.server;
-        if let Err(error) = server.check_serving() {
+        if let Err(error) = server.check_call(&call.connection) {
             return Outcome::Ready(Err(error));
         }
         if call.is_traced {

@@ -51,6 +51,7 @@ pub fn connection(codec: Option<Codec>, version: Option<(u32, u32)>) -> Arc<Conn
         peer: "127.0.0.1:9".to_string(),
         user,
         client_version: version,
+        master_epoch: None,
         codec,
         state: Default::default(),
     })

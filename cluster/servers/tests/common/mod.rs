@@ -23,6 +23,7 @@ use prost::Message;
 use tokio::runtime::{Builder, Runtime};
 
 pub const ACTIVE_MS: i64 = 1_760_000_000_000;
+pub const EPOCH: u64 = 7;
 pub const TIME_MAX: Duration = Duration::from_secs(20);
 
 /// The master's side.
@@ -56,6 +57,7 @@ impl Assignments for Status {
 
 pub fn settings() -> ServersSettings {
     ServersSettings {
+        epoch: Some(EPOCH),
         answers: vec![("hbase.rootdir".to_string(), "hdfs://n/hbase".to_string())],
         order_pause: Duration::from_millis(20),
         call_timeout: Duration::from_secs(5),
@@ -228,9 +230,17 @@ impl FakeServer {
     }
 }
 
+/// The master tells its epoch with each connection.
+fn check_epoch(call: &Call) -> Result<(), RpcError> {
+    match call.connection.master_epoch {
+        Some(EPOCH) => Ok(()),
+        other => Err(RpcError::do_not_retry(format!("the epoch of the master is {other:?}, not {EPOCH}"))),
+    }
+}
+
 impl Service for Admin {
     fn call(&self, call: Call) -> Outcome {
-        Outcome::Ready(self.answer(&call))
+        Outcome::Ready(check_epoch(&call).and_then(|()| self.answer(&call)))
     }
 }
 
@@ -271,7 +281,7 @@ impl Admin {
 impl Service for Client {
     fn call(&self, call: Call) -> Outcome {
         let codec = call.connection.codec;
-        let answered = self.answer(&call).map(|(message, cells)| {
+        let answered = check_epoch(&call).and_then(|()| self.answer(&call)).map(|(message, cells)| {
             let mut block = codec.map(CellBlock::new);
             if let Some(block) = &mut block {
                 cells.iter().for_each(|cell| block.push(cell));

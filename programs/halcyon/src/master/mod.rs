@@ -330,6 +330,7 @@ impl Active {
     fn servers_settings(&self) -> Result<ServersSettings, String> {
         let mut settings = ServersSettings::new(self.name.clone(), self.env.clock.now_ms());
         let lease = Arc::clone(self.leadership.lease());
+        settings.epoch = Some(self.leadership.epoch());
         settings.permit = Permit::while_true(move || lease.is_valid());
         settings.answers = vec![("hbase.rootdir".to_string(), self.settings.root_address())];
         if let Some(address) = self.settings.wal_root_address()? {

@@ -80,6 +80,7 @@ fn connection() -> Connection {
         peer: "10.0.0.1:77".to_string(),
         user: Some("ann".to_string()),
         client_version: None,
+        master_epoch: None,
         codec: None,
         state: Default::default(),
     }

@@ -109,7 +109,7 @@ impl Service for AdminService {
 
     fn call(&self, call: Call) -> Outcome {
         let server = &self.server;
-        if let Err(error) = server.check_serving() {
+        if let Err(error) = server.check_call(&call.connection) {
             return ready(Err(error));
         }
         server.counters.others.add(1);
