@@ -8,8 +8,12 @@ use halcyon_schema::ServerName;
 
 /// Znodes of a cluster that its active master writes and reads. The methods block for as long as the service needs.
 pub trait MasterCoordination: Send + Sync {
-    /// Where `hbase:meta` was last, if that is known (HBase: `meta-region-server`).
+    /// Where `hbase:meta` was last, or was to be opened, if that is known (HBase: `meta-region-server`).
     fn meta_last(&self) -> Option<ServerName>;
+
+    /// Notes where `hbase:meta` is about to be opened, before the order leaves: a master after this one asks there first. An error
+    /// if another master is active.
+    fn meta_opening(&self, server: &ServerName) -> Result<()>;
 
     /// Tells clients where `hbase:meta` is, before it serves there. An error if another master is active.
     fn meta_opened(&self, server: &ServerName) -> Result<()>;

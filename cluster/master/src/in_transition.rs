@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use crate::Master;
 use crate::procedure::{Lock, ProcedureView, Resource};
-use crate::state::{MasterState, RegionEntry, RegionState, TableEntry, TableState};
+use crate::state::{MasterState, MetaState, RegionEntry, RegionState, TableEntry, TableState};
 
 /// A region that is so long on its way is over the threshold (HBase: `hbase.metrics.rit.stuck.warning.threshold`).
 pub const STUCK_MS: i64 = 60_000;
@@ -139,11 +139,15 @@ fn found(core: &MasterState) -> Vec<Found> {
     };
     let mut all = Vec::new();
     let meta = core.meta_place.read().clone();
-    let is_at_work = meta.is_open && online.contains(&meta.server);
+    let is_at_work = meta.is_open() && online.contains(&meta.server);
     if !(one_process || is_at_work) {
         let is_recovering = recovering.contains(&meta.server);
         let why = if is_recovering { Why::Recovering } else { Why::Nowhere };
-        let state = if meta.is_open { "OPEN" } else { "CLOSED" };
+        let state = match meta.state {
+            MetaState::Open => "OPEN",
+            MetaState::Opening => "OPENING",
+            MetaState::Closed => "CLOSED",
+        };
         all.push(Found { region: RegionInfo::meta(), server: Some(meta.server), why, state });
     }
     let tables = core.tables.read();

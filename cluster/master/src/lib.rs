@@ -15,7 +15,8 @@
 //!                                       └─> archive.rs, snapshot.rs   store files; cleaner.rs deletes old ones
 //! pages  ─> timeline.rs      when what of each recovery happened
 //!           in_transition.rs, spread.rs, balancer_runs.rs   what else people look at
-//! chores ─> balancer.rs, balancing.rs   which regions should move
+//! chores ─> left_over.rs   which regions are on their way without a procedure
+//!           balancer.rs, balancing.rs   which regions should move
 //!           normalizer/      which regions should be split or merged
 //!           groups/          which servers a table may be on; region server groups
 //! start, stop ─> master_store.rs   what HBase's master would have to know to take the directory over;
@@ -45,6 +46,7 @@ mod groups;
 mod hbck;
 mod in_transition;
 mod janitor;
+mod left_over;
 mod links;
 mod master;
 mod master_store;

@@ -22,7 +22,7 @@ use crate::procedure::{
     Submission, TransitRegion,
 };
 use crate::settings::StopRequest;
-use crate::state::{MasterState, RegionState, TableEntry, TableState, Tables};
+use crate::state::{MasterState, MetaState, RegionState, TableEntry, TableState, Tables};
 use crate::switches::{Switch, Switches};
 use crate::timeline::{Noticed, Timelines};
 use crate::{
@@ -123,6 +123,7 @@ impl Master {
             meta_descriptor: RwLock::new(meta_descriptor),
             meta_replicas: RwLock::new(cluster.coordination.meta_replicas_last()),
             meta_replicas_changing: LongMutex::new(()),
+            meta_opening: LongMutex::new(()),
             meta_replicas_callback: Mutex::new(None),
             tables: RwLock::new(tables),
             namespaces: RwLock::default(),
@@ -194,7 +195,7 @@ impl Master {
     }
 
     /// Has procedures recover the dead servers of which there are none yet, and open their regions elsewhere. To be called
-    /// after each death, and now and then: what was refused or ended by force is begun again.
+    /// after each death, and now and then: what was refused or ended by force is begun again, also openings.
     pub fn recover_dead_servers(&self) {
         let views = self.engine.views();
         let is_begun = |server: &ServerName| {
@@ -204,6 +205,7 @@ impl Master {
         for server in self.core.cluster.servers.recovering().into_iter().filter(|server| !is_begun(server)) {
             drop(self.engine.submit(Box::new(ServerCrash::new(server)), Submission::default()));
         }
+        self.open_left_over();
         self.sweep_timelines();
     }
 
@@ -308,7 +310,11 @@ impl Assignments for Master {
         }
         if region.is_meta() {
             let place = self.core.meta_place.read();
-            return if place.server == *server && place.is_open { Unasked::Accepted } else { Unasked::Later };
+            return match place.state {
+                MetaState::Open if place.server == *server => Unasked::Accepted,
+                MetaState::Opening if place.server == *server => Unasked::Later,
+                _ => Unasked::Refused,
+            };
         }
         if regions::is_open_at(&self.core, region, server, open_seq_num) {
             return Unasked::Accepted;
@@ -425,7 +431,7 @@ fn open_enabled(core: &MasterState, engine: &Engine) -> Result<Vec<RegionInfo>> 
             TableState::Enabled => {}
             _ => continue,
         }
-        let mut regions = entry.to_be_open();
+        let (mut regions, mut unsure) = (entry.to_be_open(), Vec::new());
         regions.retain(|region| {
             let Some(known) = entry.known(region) else { return false };
             let is_open = known.state == RegionState::Open
@@ -434,8 +440,13 @@ fn open_enabled(core: &MasterState, engine: &Engine) -> Result<Vec<RegionInfo>> 
                     .as_ref()
                     .is_some_and(|server| online.contains(&(server.clone(), region.clone())));
             let is_busy = busy.contains(&Resource::Region(region.encoded_name().to_string()));
+            if !is_open && is_busy && known.state == RegionState::Open {
+                unsure.push(region.clone());
+            }
             !is_open && !is_busy
         });
+        // A master wrote that it is open, had no answer, and refused the opening. The procedure must not take it for done.
+        regions::mark(core, name, &unsure, RegionState::Opening);
         to_open.extend(regions.into_iter().map(|region| (region, entry.descriptor.clone())));
     }
     regions::open_at_start(core, to_open)

@@ -11,7 +11,7 @@ use halcyon_schema::{RegionInfo, ServerName, TableDescriptor, TableName};
 use tracing::info;
 
 use crate::placement::{Chooser, Place};
-use crate::state::{MasterState, MetaPlace};
+use crate::state::{MasterState, MetaPlace, MetaState};
 use crate::timeline::{Noticed, Timelines};
 use crate::{descriptors, wal_split};
 
@@ -46,9 +46,21 @@ pub(crate) fn open_first(
         wal_split::recover(cluster, last, split_threads, timelines)?;
     }
     let (online, draining) = (cluster.servers.online(), cluster.servers.draining());
-    let new = online.iter().find(|server| !draining.contains(server)).or(online.first());
-    let none = || Error::new(ErrorKind::Busy, "there is no region server for hbase:meta");
-    open_at(cluster, descriptor, here.or(new).ok_or_else(none)?)
+    let (last_choice, new): (Vec<_>, Vec<_>) =
+        online.iter().filter(|server| Some(*server) != here).partition(|server| draining.contains(server));
+    let mut result = Err(Error::new(ErrorKind::Busy, "there is no region server for hbase:meta"));
+    for server in here.into_iter().chain(new).chain(last_choice) {
+        if Some(server) != here {
+            cluster.coordination.meta_opening(server)?;
+        }
+        result = open_at(cluster, descriptor, server);
+        // One that has refused it does not have it. Of one that gave no answer, or has died, nobody knows.
+        let refused = result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Moved);
+        if !refused || cluster.servers.standing(server) != Standing::Online {
+            break;
+        }
+    }
+    result
 }
 
 fn open_at(
@@ -59,29 +71,63 @@ fn open_at(
     let died = || Error::new(ErrorKind::Busy, format!("{server} has just died"));
     let api = cluster.servers.get(server).ok_or_else(died)?;
     let request = OpenRegionRequest::new(&RegionInfo::meta(), descriptor);
-    let opened = api.open_region(&request, &|_| cluster.coordination.meta_opened(server));
+    let announce = |_| cluster.coordination.meta_opened(server).map_err(not_refused);
+    let opened = api.open_region(&request, &announce);
     let open_seq = opened.map_err(|error| error.context("hbase:meta"))?.open_seq_num.max(1);
     info!(%server, open_seq, "hbase:meta is open");
-    Ok(MetaPlace { server: server.clone(), open_seq, is_open: true })
+    Ok(MetaPlace { server: server.clone(), open_seq, state: MetaState::Open })
 }
 
-/// Opens `hbase:meta`, which is open nowhere or at `to`; not at `not_at`, unless that is the only server.
+/// The error of an announcement. `Moved` from an opening means that the server does not have the region: what is announced was opened.
+pub(crate) fn not_refused(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::Moved => Error::new(ErrorKind::Busy, error.message()),
+        _ => error,
+    }
+}
+
+/// Opens `hbase:meta` if it is not open: where it was ordered to be opened before, as long as that server is alive and has not refused
+/// it, because it may do so late. Elsewhere not at `not_at`, unless that is the only server. *Blocking*.
+///
+/// `Busy` while the WALs of the server that had it, or may have opened it, are being split, unless that is `not_at`: the caller knows
+/// that it has left nothing.
 pub(crate) fn open(core: &MasterState, not_at: Option<&ServerName>, to: Option<&ServerName>) -> Result<()> {
+    let _one_at_a_time = core.meta_opening.lock();
     let server = match core.place_of(&RegionInfo::meta()) {
+        Place::At(_) if core.meta_place.read().is_open() && !core.cluster.servers.is_one_process() => {
+            return Ok(());
+        }
         Place::At(server) => server,
+        Place::Recovering(server) if Some(&server) != not_at => {
+            return Err(crate::placement::recovering(&RegionInfo::meta(), &server));
+        }
         Place::Nowhere(_) | Place::Recovering(_) => {
             let chooser = Chooser::new(core)?;
             let mut chooser = match not_at {
                 Some(server) => chooser.without(server),
                 None => chooser,
             };
-            chooser.choose(&core.scope_of(&TableName::META), to, None, &[])?
+            let server = chooser.choose(&core.scope_of(&TableName::META), to, None, &[])?;
+            core.cluster.coordination.meta_opening(&server)?;
+            let mut place = core.meta_place.write();
+            (place.server, place.state) = (server.clone(), MetaState::Opening);
+            server
         }
     };
     let descriptor = core.meta_descriptor.read().clone();
-    let place = open_at(&core.cluster, &descriptor, &server)?;
-    *core.meta_place.write() = place;
-    Ok(())
+    match open_at(&core.cluster, &descriptor, &server) {
+        Ok(place) => {
+            *core.meta_place.write() = place;
+            Ok(())
+        }
+        Err(error) => {
+            // A server that has refused it does not have it. Of one that gave no answer nobody knows.
+            if error.kind() == ErrorKind::Moved {
+                core.meta_place.write().state = MetaState::Closed;
+            }
+            Err(error)
+        }
+    }
 }
 
 /// Whether all copies of `hbase:meta` are on live servers, and no others.
@@ -153,6 +199,6 @@ pub(crate) fn close(core: &MasterState, destination: Option<&ServerName>) -> Res
     let api = core.cluster.servers.get(&server).ok_or_else(died)?;
     let destination = destination.cloned();
     api.close_region(&CloseRegionRequest { region, abort: false, destination })?;
-    core.meta_place.write().is_open = false;
+    core.meta_place.write().state = MetaState::Closed;
     Ok(())
 }

@@ -13,7 +13,7 @@ use halcyon_env::Clock;
 use halcyon_schema::{RegionInfo, ServerName};
 
 use crate::groups::Scope;
-use crate::state::{MasterState, RegionEntry, RegionState, Tables};
+use crate::state::{MasterState, MetaState, RegionEntry, RegionState, Tables};
 
 /// Where a region is by what the master knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl MasterState {
         }
         if region.is_meta() {
             let place = self.meta_place.read().clone();
-            return self.place(Some(&place.server), place.is_open);
+            return self.place(Some(&place.server), place.state != MetaState::Closed);
         }
         let tables = self.tables.read();
         match tables.region(region.encoded_name()) {

@@ -14,7 +14,7 @@ use tracing::{info, warn};
 use crate::groups::Scope;
 use crate::placement::{Chooser, Place, recovering};
 use crate::state::{MasterState, RegionEntry, RegionState, TableState};
-use crate::{meta, parallel};
+use crate::{meta, meta_region, parallel};
 
 /// Makes the directories of new regions.
 pub(crate) fn create_files(
@@ -358,7 +358,8 @@ fn open_at(core: &MasterState, order: &Order) -> Result<u64> {
             return Ok(()); // it was open all the time
         }
         let seq = growing(core, region, seq);
-        core.meta_put(|timestamp| meta::open_region(region, server, seq, timestamp))?;
+        let shown = core.meta_put(|timestamp| meta::open_region(region, server, seq, timestamp));
+        shown.map_err(meta_region::not_refused)?;
         core.update_region(region, |known| {
             (known.state, known.open_seq, known.server) = (RegionState::Open, seq, Some(server.clone()));
         });

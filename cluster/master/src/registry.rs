@@ -23,7 +23,7 @@ impl ConnectionRegistry for Master {
 
     fn meta_locations(&self) -> Vec<(MetaLocation, i64)> {
         let place = self.core.meta_place.read().clone();
-        let location = MetaLocation { replica: 0, server: place.server, is_open: place.is_open };
+        let location = MetaLocation { replica: 0, is_open: place.is_open(), server: place.server };
         let copies = self.core.meta_replicas.read().clone().into_iter();
         let copies = copies.map(|(number, server)| {
             let replica = u32::try_from(number).expect("copies are counted from 1");

@@ -34,7 +34,7 @@ impl Master {
         let mut names: BTreeMap<ServerName, usize> = BTreeMap::new();
         let mut counted: Vec<(TableSpread, BTreeMap<ServerName, usize>)> = Vec::new();
         let meta = self.core.meta_place.read().clone();
-        let by_server = if meta.is_open { BTreeMap::from([(meta.server, 1)]) } else { BTreeMap::new() };
+        let by_server = if meta.is_open() { BTreeMap::from([(meta.server, 1)]) } else { BTreeMap::new() };
         let new = |table: TableName, state, regions_count| TableSpread {
             table,
             state,

@@ -57,6 +57,8 @@ pub(crate) struct MasterState {
     pub(crate) meta_replicas: RwLock<BTreeMap<i32, ServerName>>,
     /// Held while copies of `hbase:meta` are opened and closed.
     pub(crate) meta_replicas_changing: LongMutex<()>,
+    /// Held by who opens `hbase:meta`: a move, and the recoveries of servers that had it, may do so at the same time.
+    pub(crate) meta_opening: LongMutex<()>,
     pub(crate) meta_replicas_callback: Mutex<Option<MetaReplicasCallback>>,
     pub(crate) tables: RwLock<Tables>,
     pub(crate) namespaces: RwLock<Namespaces>,
@@ -84,8 +86,22 @@ pub(crate) struct MasterState {
 pub(crate) struct MetaPlace {
     pub(crate) server: ServerName,
     pub(crate) open_seq: u64,
-    /// False while it moves, and after its server's death.
-    pub(crate) is_open: bool,
+    pub(crate) state: MetaState,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MetaState {
+    /// The server has closed it, or has said that it cannot open it.
+    Closed,
+    /// The server was told to open it, or is about to be told.
+    Opening,
+    Open,
+}
+
+impl MetaPlace {
+    pub(crate) fn is_open(&self) -> bool {
+        self.state == MetaState::Open
+    }
 }
 
 /// All tables but `hbase:meta`.

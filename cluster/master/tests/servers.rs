@@ -244,6 +244,11 @@ impl MasterCoordination for View {
         self.0.state.lock().meta.clone()
     }
 
+    fn meta_opening(&self, server: &ServerName) -> Result<()> {
+        self.0.state.lock().meta = Some(server.clone());
+        Ok(())
+    }
+
     fn meta_opened(&self, server: &ServerName) -> Result<()> {
         self.0.state.lock().meta = Some(server.clone());
         Ok(())

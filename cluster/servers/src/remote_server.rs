@@ -177,8 +177,7 @@ impl RemoteServer {
                 Ok(Told::Done) => return Ok(()),
                 Ok(Told::Failed(error)) => return Err(errors::not_permanent(error)),
                 Ok(Told::Ask) | Err(RecvTimeoutError::Timeout) => {
-                    self.waiters.asks(procedure);
-                    if self.is_closed(&request.region) {
+                    if self.waiters.asks(procedure) && self.is_closed(&request.region) {
                         return Ok(());
                     }
                 }

@@ -131,6 +131,10 @@ impl Sender {
             None,
             timeout,
         );
-        call.await.map(|_| ())
+        call.await?;
+        if let Some(server) = self.server.upgrade() {
+            orders.iter().for_each(|order| server.waiters.taken(order.procedure));
+        }
+        Ok(())
     }
 }

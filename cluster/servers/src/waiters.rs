@@ -89,6 +89,9 @@ struct Opening {
 struct Closing {
     encoded_name: String,
     caller: mpsc::Sender<Told>,
+    /// The server has taken the order. What it says of the region before that may change: an earlier order to open it may still be on
+    /// its way.
+    is_taken: bool,
     /// The caller was told to ask, and has not asked yet.
     is_told_to_ask: bool,
 }
@@ -123,7 +126,8 @@ impl Waiters {
         let (caller, receiver) = mpsc::channel();
         let mut state = self.alive()?;
         state.announced.remove(encoded_name);
-        let closing = Closing { encoded_name: encoded_name.to_string(), caller, is_told_to_ask: false };
+        let (is_taken, is_told_to_ask) = (false, false);
+        let closing = Closing { encoded_name: encoded_name.to_string(), caller, is_taken, is_told_to_ask };
         state.closings.insert(procedure, closing);
         Ok(receiver)
     }
@@ -179,11 +183,19 @@ impl Waiters {
         state.runs.remove(&procedure);
     }
 
-    /// The caller of a close asks the server from here on.
-    pub(crate) fn asks(&self, procedure: i64) {
+    /// The server has taken an order.
+    pub(crate) fn taken(&self, procedure: i64) {
         if let Some(closing) = self.state.lock().closings.get_mut(&procedure) {
-            closing.is_told_to_ask = false;
+            closing.is_taken = true;
         }
+    }
+
+    /// The caller of a close asks the server from here on. False if the server does not have the order yet.
+    pub(crate) fn asks(&self, procedure: i64) -> bool {
+        let mut state = self.state.lock();
+        let Some(closing) = state.closings.get_mut(&procedure) else { return false };
+        closing.is_told_to_ask = false;
+        closing.is_taken
     }
 
     /// Ends an opening: its reports are answered. False if the server has died meanwhile.

@@ -99,7 +99,15 @@ impl Leadership {
 
     /// `meta-region-server`: who has `hbase:meta` open.
     pub async fn publish_meta(&self, server: &ServerName) -> Result<()> {
-        let location = MetaLocation { replica: 0, server: server.clone(), is_open: true };
+        self.publish_meta_as(MetaLocation { replica: 0, server: server.clone(), is_open: true }).await
+    }
+
+    /// `meta-region-server`: who is about to open `hbase:meta`.
+    pub async fn publish_meta_opening(&self, server: &ServerName) -> Result<()> {
+        self.publish_meta_as(MetaLocation { replica: 0, server: server.clone(), is_open: false }).await
+    }
+
+    async fn publish_meta_as(&self, location: MetaLocation) -> Result<()> {
         self.run(move |inner| async move {
             let path = inner.own.session.settings().paths.meta(0);
             let data = inner.encode(&location.to_pb());

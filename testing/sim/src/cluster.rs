@@ -16,7 +16,7 @@ use prost::Message;
 
 use crate::master::{MasterProcess, Serving};
 use crate::rows;
-use crate::server::Life;
+use crate::server::{Life, ModelServer};
 use crate::world::{Event, Flaw, World};
 
 /// A session with the coordination service.
@@ -52,8 +52,8 @@ pub struct Report {
 /// Runs a cluster from a seed. Panics if an invariant does not hold.
 pub fn simulate(seed: u64, options: Options) -> Report {
     SimThreads::run(seed, |threads| {
-        let world = World::new(threads, seed, options.flaw);
-        let mut cluster = Cluster { world, master: None, left: Vec::new(), next_server: 0, options };
+        let world = World::new(threads, seed, options);
+        let mut cluster = Cluster { world, master: None, left: Vec::new(), next_server: 0 };
         let report = cluster.run();
         for master in cluster.master.take().into_iter().chain(cluster.left.drain(..)) {
             master.kill();
@@ -69,7 +69,6 @@ struct Cluster {
     /// Those before it that are there: deposed, and frozen or not.
     left: Vec<MasterProcess>,
     next_server: u16,
-    options: Options,
 }
 
 impl Cluster {
@@ -94,6 +93,7 @@ impl Cluster {
             let waited = Duration::from_nanos(self.world.now_ns() - begun_ns);
             assert!(waited < SETTLE_TIME, "{waited:?} after the faults: {missing}");
             self.pass(Duration::from_millis(200));
+            self.have_a_server();
             why = self.what_is_missing();
         }
         self.check_end();
@@ -109,9 +109,7 @@ impl Cluster {
     }
 
     fn tell(&self, what: impl FnOnce() -> String) {
-        if self.options.is_told {
-            println!("{:>12.6} {}", self.world.threads.now().as_secs_f64(), what());
-        }
+        self.world.tell(what);
     }
 
     /// Lets time pass, and does what is due.
@@ -153,8 +151,8 @@ impl Cluster {
                 }
             }
             Event::Abort(server) => world.abort(&server),
-            Event::OpenLate { server, region, epoch } => {
-                if let Ok(seq) = world.open(&server, &region, epoch) {
+            Event::OpenLate { server, region, order } => {
+                if let Ok(seq) = world.open(&server, &region, order) {
                     let event = Event::Report { server, region, seq };
                     world.within(&mut world.lock(), Duration::from_secs(1), event);
                 }
@@ -497,9 +495,13 @@ impl Cluster {
                 .collect()
         };
         frozen.iter().for_each(|server| self.thaw(server));
-        let up =
-            self.world.lock().servers.values().filter(|it| it.life == Life::Up && !it.is_expired).count();
-        if up == 0 {
+        self.have_a_server();
+    }
+
+    /// Those that are there may end themselves when the faults are over, because they were declared dead before.
+    fn have_a_server(&mut self) {
+        let is_well = |it: &ModelServer| it.life == Life::Up && !it.is_expired;
+        if !self.world.lock().servers.values().any(is_well) {
             self.start_server();
         }
     }
@@ -507,8 +509,9 @@ impl Cluster {
     /// What is not as it is to be when there are no faults; `None` if all is.
     fn what_is_missing(&self) -> Option<String> {
         let Some(serving) = self.serving() else { return Some("no master serves".to_string()) };
-        if let Some(procedure) = serving.master.procedures().first() {
-            return Some(format!("procedure {procedure:?}"));
+        let procedures = serving.master.procedures();
+        if !procedures.is_empty() {
+            return Some(format!("procedures {procedures:?}"));
         }
         let meta = self.meta();
         if meta.iter().filter(|(region, ..)| !region.table().is_system()).count() < TABLES.len() {

@@ -108,7 +108,9 @@ fn add_recovering(view: &View, own: &ServerName) -> std::io::Result<()> {
     for entry in view.env.fs.list(&layout::wals_dir(&view.world.root))? {
         let server = entry.name.strip_suffix("-splitting").unwrap_or(&entry.name);
         let server = ServerName::parse(server).expect("only directories of servers are among the WALs");
-        if server != *own && !view.is_online(&server) {
+        // A server has its znode before it has WALs, and the news of that may come late.
+        let has_znode = view.world.lock().znodes.contains(&server);
+        if server != *own && !has_znode && !view.is_online(&server) {
             view.add_recovering(&server);
         }
     }

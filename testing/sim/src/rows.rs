@@ -5,6 +5,17 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use halcyon_cell::{Cell, CellComparator, CellType};
 
+/// Rows, states and servers, for people.
+pub(crate) fn told(cells: &[Cell]) -> String {
+    let text = |cell: &Cell| match cell.qualifier() {
+        b"state" | b"sn" => {
+            Some(format!("{} {}", cell.row().escape_ascii(), String::from_utf8_lossy(cell.value())))
+        }
+        _ => None,
+    };
+    cells.iter().filter_map(text).collect::<Vec<_>>().join(", ")
+}
+
 /// Row, family and qualifier.
 type Column = (Vec<u8>, Vec<u8>, Vec<u8>);
 

@@ -36,6 +36,8 @@ pub(crate) struct ModelServer {
     meta_wal: Box<dyn WritableFile>,
     /// The newest master that it has heard of.
     epoch: u64,
+    /// The number of the newest order for each region.
+    orders: BTreeMap<String, u64>,
     /// It cannot open regions.
     pub(crate) refuses: bool,
 }
@@ -51,6 +53,22 @@ pub(crate) struct Open {
     pub(crate) entries: BTreeMap<u64, Entry>,
 }
 
+/// Who orders, and the number of the order among all.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Order {
+    pub(crate) epoch: u64,
+    pub(crate) number: u64,
+}
+
+impl ModelServer {
+    /// Whether no later order for the region has come; the number is kept.
+    fn is_newest(&mut self, region: &RegionInfo, number: u64) -> bool {
+        let newest = self.orders.entry(region.encoded_name().to_string()).or_default();
+        *newest = number.max(*newest);
+        *newest == number
+    }
+}
+
 fn io(error: std::io::Error) -> Error {
     Error::new(ErrorKind::Io, error.to_string())
 }
@@ -64,8 +82,8 @@ impl World {
             let wal = self.fs.create_log(&dir.join(format!("{name}.1")))?;
             let meta_wal = self.fs.create_log(&dir.join(format!("{name}.2.meta")))?;
             let (life, regions) = (Life::Up, BTreeMap::new());
-            let server =
-                ModelServer { life, is_expired: false, regions, wal, meta_wal, epoch: 0, refuses: false };
+            let (orders, is_expired, epoch, refuses) = (BTreeMap::new(), false, 0, false);
+            let server = ModelServer { life, is_expired, regions, wal, meta_wal, epoch, orders, refuses };
             let mut state = self.lock();
             state.servers.insert(name.clone(), server);
             state.znodes.insert(name.clone());
@@ -75,9 +93,12 @@ impl World {
     }
 
     /// Opens a region, which serves when [`World::grant`] is called. Returns its open sequence number.
-    pub(crate) fn open(&self, name: &ServerName, region: &RegionInfo, epoch: u64) -> Result<u64> {
+    pub(crate) fn open(&self, name: &ServerName, region: &RegionInfo, order: Order) -> Result<u64> {
         let mut state = self.lock();
-        let server = self.obeying(&mut state, name, epoch)?;
+        let server = self.obeying(&mut state, name, order.epoch)?;
+        if !server.is_newest(region, order.number) && !self.has(Flaw::LateOrdersCount) {
+            return Err(Error::new(ErrorKind::Busy, "a later order has come"));
+        }
         if let Some(open) = server.regions.get(region.encoded_name()) {
             return Ok(open.seq);
         }
@@ -123,12 +144,14 @@ impl World {
         self.check_alone(&state, name, region);
     }
 
-    /// The master has refused the report of an opening.
+    /// The master has refused the report of an opening. One report has one answer: a region that serves goes on.
     pub(crate) fn refuse(&self, name: &ServerName, region: &RegionInfo, seq: u64) {
         let is_that = {
             let state = self.lock();
             let server = state.servers.get(name).filter(|server| server.life == Life::Up);
-            server.and_then(|it| it.regions.get(region.encoded_name())).is_some_and(|open| open.seq == seq)
+            server
+                .and_then(|it| it.regions.get(region.encoded_name()))
+                .is_some_and(|open| open.seq == seq && !open.is_granted)
         };
         if is_that {
             self.flush_and_close(name, region.encoded_name());
@@ -136,10 +159,11 @@ impl World {
     }
 
     /// Closes a region; one that is not there is no error. `Busy` while it is being opened.
-    pub(crate) fn close(&self, name: &ServerName, region: &RegionInfo, epoch: u64) -> Result<()> {
+    pub(crate) fn close(&self, name: &ServerName, region: &RegionInfo, order: Order) -> Result<()> {
         {
             let mut state = self.lock();
-            let server = self.obeying(&mut state, name, epoch)?;
+            let server = self.obeying(&mut state, name, order.epoch)?;
+            server.is_newest(region, order.number);
             match server.regions.get(region.encoded_name()) {
                 None => return Ok(()),
                 Some(open) if !open.is_granted => {

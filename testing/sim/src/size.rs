@@ -213,6 +213,10 @@ impl MasterCoordination for Services {
         None
     }
 
+    fn meta_opening(&self, _: &ServerName) -> Result<()> {
+        Ok(())
+    }
+
     fn meta_opened(&self, _: &ServerName) -> Result<()> {
         Ok(())
     }

@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 
 use crate::process_fs::ProcessFs;
 use crate::rows;
-use crate::server::Life;
+use crate::server::{Life, Order};
 use crate::world::{Event, Flaw, World};
 
 /// How long a master waits for an answer.
@@ -157,6 +157,10 @@ impl View {
         }
     }
 
+    fn order(&self) -> Order {
+        Order { epoch: self.epoch, number: self.world.lock().next_id() }
+    }
+
     fn put(&self, server: &ServerName, region: &RegionInfo, cells: Vec<Cell>) -> Result<()> {
         let now_ms = self.env.clock.now_ms();
         let stamped = |cell: Cell| match cell.timestamp() {
@@ -164,7 +168,11 @@ impl View {
             _ => cell,
         };
         let cells: Vec<Cell> = cells.into_iter().map(stamped).collect();
-        self.call(server, || self.world.write_as(server, region, rows::encode(&cells), self.epoch))
+        let result =
+            self.call(server, || self.world.write_as(server, region, rows::encode(&cells), self.epoch));
+        self.world
+            .tell(|| format!("master {} writes at {server}: {result:?}: {}", self.epoch, rows::told(&cells)));
+        result
     }
 
     fn scan(&self, server: &ServerName, region: &RegionInfo) -> Result<Vec<Vec<Cell>>> {
@@ -237,6 +245,10 @@ impl MasterCoordination for View {
     fn meta_last(&self) -> Option<ServerName> {
         SimThreads::step();
         self.world.lock().meta_at.clone()
+    }
+
+    fn meta_opening(&self, server: &ServerName) -> Result<()> {
+        self.meta_opened(server)
     }
 
     fn meta_opened(&self, server: &ServerName) -> Result<()> {
@@ -356,6 +368,7 @@ impl RegionServerApi for Reached {
         announce: &Announce<'_>,
     ) -> Result<OpenRegionResponse> {
         let (view, world, region) = (&self.view, &self.view.world, &request.region);
+        let order = view.order();
         view.reach(&self.server)?;
         match view.fate() {
             Fate::Done | Fate::AnswerLost => {}
@@ -364,14 +377,15 @@ impl RegionServerApi for Reached {
                 return Err(no_answer(&self.server));
             }
             Fate::Late => {
-                let (server, epoch) = (self.server.clone(), view.epoch);
-                let event = Event::OpenLate { server, region: region.clone(), epoch };
+                let event = Event::OpenLate { server: self.server.clone(), region: region.clone(), order };
                 world.within(&mut world.lock(), ANSWER_TIME * 3, event);
                 world.delay(ANSWER_TIME);
                 return Err(no_answer(&self.server));
             }
         }
-        let seq = world.open(&self.server, region, view.epoch)?;
+        let opened = world.open(&self.server, region, order);
+        world.tell(|| format!("{order:?} to open {region} at {}: {opened:?}", self.server));
+        let seq = opened?;
         let unanswered = Event::Unanswered { server: self.server.clone(), region: region.clone(), seq };
         world.at(&mut world.lock(), ANSWER_TIME * 4, unanswered);
         world.delay(WAY_MAX);
@@ -401,7 +415,10 @@ impl RegionServerApi for Reached {
 
     fn close_region(&self, request: &CloseRegionRequest) -> Result<()> {
         let (view, world) = (&self.view, &self.view.world);
-        view.call(&self.server, || world.close(&self.server, &request.region, view.epoch))
+        let order = view.order();
+        let result = view.call(&self.server, || world.close(&self.server, &request.region, order));
+        world.tell(|| format!("{order:?} to close {} at {}: {result:?}", request.region, self.server));
+        result
     }
 
     fn flush_region(&self, _: &FlushRegionRequest) -> Result<()> {

@@ -14,8 +14,9 @@ use halcyon_env::{Clock, FileSystem};
 use halcyon_schema::{RegionInfo, ServerName, layout};
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::Options;
 use crate::entries::Entry;
-use crate::server::{Life, ModelServer};
+use crate::server::{Life, ModelServer, Order};
 
 pub(crate) const ROOT: &str = "/hbase";
 
@@ -30,6 +31,8 @@ pub enum Flaw {
     NoSeal,
     /// A server acknowledges before its WAL is synced.
     AcknowledgesUnsynced,
+    /// An order to open a region is carried out behind a later one to close it.
+    LateOrdersCount,
 }
 
 /// What happens at a time.
@@ -47,7 +50,7 @@ pub(crate) enum Event {
     OpenLate {
         server: ServerName,
         region: RegionInfo,
-        epoch: u64,
+        order: Order,
     },
     /// The report of an opening has no answer yet: the server repeats it, also to the next master.
     Unanswered {
@@ -73,7 +76,7 @@ pub(crate) struct World {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) fs: SimFileSystem,
     pub(crate) root: PathBuf,
-    pub(crate) flaw: Option<Flaw>,
+    pub(crate) options: Options,
     state: Mutex<State>,
 }
 
@@ -108,7 +111,7 @@ pub(crate) struct History {
 }
 
 impl World {
-    pub(crate) fn new(threads: &SimThreads, seed: u64, flaw: Option<Flaw>) -> Arc<World> {
+    pub(crate) fn new(threads: &SimThreads, seed: u64, options: Options) -> Arc<World> {
         let fs = SimFileSystem::hdfs(seed);
         let root = PathBuf::from(ROOT);
         fs.create_dir_all(&layout::wals_dir(&root)).expect("an empty file system");
@@ -129,7 +132,7 @@ impl World {
             next_id: 0,
         };
         let (threads, clock, state) = (threads.clone(), threads.clock(0), Mutex::new(state));
-        Arc::new(World { threads, clock, fs, root, flaw, state })
+        Arc::new(World { threads, clock, fs, root, options, state })
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
@@ -137,7 +140,14 @@ impl World {
     }
 
     pub(crate) fn has(&self, flaw: Flaw) -> bool {
-        self.flaw == Some(flaw)
+        self.options.flaw == Some(flaw)
+    }
+
+    /// Prints what happens, if that was asked for.
+    pub(crate) fn tell(&self, what: impl FnOnce() -> String) {
+        if self.options.is_told {
+            println!("{:>12.6} {}", self.threads.now().as_secs_f64(), what());
+        }
     }
 
     pub(crate) fn now_ns(&self) -> u64 {

@@ -38,3 +38,8 @@ fn wals_that_are_not_sealed() {
 fn writes_that_are_not_synced() {
     finds(Flaw::AcknowledgesUnsynced, &["opens without", "has lost"]);
 }
+
+#[test]
+fn late_orders_that_count() {
+    finds(Flaw::LateOrdersCount, &["is at", "after the faults"]);
+}

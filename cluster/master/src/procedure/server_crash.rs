@@ -112,8 +112,9 @@ impl ServerCrash {
     }
 
     fn open_meta(&mut self, core: &MasterState) -> Result<()> {
-        let is_there = core.meta_place.read().server == self.server;
-        if is_there {
+        let place = core.meta_place.read().clone();
+        // Also where an opening elsewhere has failed, so that it is tried again.
+        if place.server == self.server || !place.is_open() {
             meta_region::open(core, Some(&self.server), None)?;
             core.timelines.meta_opened(&self.server);
         }

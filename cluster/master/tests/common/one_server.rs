@@ -49,6 +49,10 @@ impl MasterCoordination for OneServer {
         None
     }
 
+    fn meta_opening(&self, _: &ServerName) -> Result<()> {
+        Ok(())
+    }
+
     fn meta_opened(&self, _: &ServerName) -> Result<()> {
         Ok(())
     }

@@ -21,6 +21,8 @@ use crate::errors;
 const THREADS_COUNT: usize = 8;
 /// How long the number of a procedure is remembered after its end (`executedRegionProcs` of HBase: 10 minutes).
 const KEPT_NS: u64 = 600_000_000_000;
+/// Regions of which the newest order is remembered.
+const NEWEST_MAX: usize = 65_536;
 /// Between two attempts to reach the master: at first, at most.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
@@ -79,12 +81,48 @@ pub(crate) struct Orders {
     queue: JobQueue<Job>,
     /// Numbers of procedures, with the time of their end in `monotonic_ns`.
     known: Mutex<HashMap<i64, Option<u64>>>,
+    newest: Mutex<Newest>,
+}
+
+/// The newest order to open or close each region, by encoded name.
+///
+/// A master numbers its orders. One that has had no answer for long may send another over a new connection, which can be read first. An
+/// opening that comes behind a later close would open a region that is elsewhere by then.
+#[derive(Default)]
+struct Newest(HashMap<String, Order>);
+
+impl Newest {
+    /// Orders of different masters are not compared: HBase's and Halcyon's number them differently.
+    fn is_late(&self, encoded_name: &str, order: Order) -> bool {
+        self.0.get(encoded_name).is_some_and(|newest| {
+            newest.master_active_ms == order.master_active_ms && newest.procedure > order.procedure
+        })
+    }
+
+    fn note(&mut self, encoded_name: &str, order: Order) {
+        if order.procedure == NO_PROCEDURE || self.is_late(encoded_name, order) {
+            return;
+        }
+        if self.0.len() >= NEWEST_MAX && !self.0.contains_key(encoded_name) {
+            self.forget_half();
+        }
+        self.0.insert(encoded_name.to_string(), order);
+    }
+
+    /// The half with the smaller numbers, which are the older ones of one master.
+    fn forget_half(&mut self) {
+        let mut numbers: Vec<i64> = self.0.values().map(|order| order.procedure).collect();
+        let (_, median, _) = numbers.select_nth_unstable(NEWEST_MAX / 2);
+        let median = *median;
+        self.0.retain(|_, order| order.procedure > median);
+    }
 }
 
 impl Orders {
     pub(super) fn new(server: &Arc<RegionServer>, master: Arc<MasterLink>) -> Arc<Orders> {
         let queue = JobQueue::new(server.env.clock.clone());
-        Arc::new(Orders { server: Arc::downgrade(server), master, queue, known: Mutex::default() })
+        let (known, newest) = (Mutex::default(), Mutex::default());
+        Arc::new(Orders { server: Arc::downgrade(server), master, queue, known, newest })
     }
 
     pub(super) fn start(self: &Arc<Self>, server: &RegionServer) -> Result<()> {
@@ -106,6 +144,15 @@ impl Orders {
         }
         let now_ns = server.env.clock.monotonic_ns();
         for job in jobs {
+            match &job {
+                Job::Open(OpenOrder { region, order }) => {
+                    self.newest.lock().note(region.encoded_name(), *order);
+                }
+                Job::Close(CloseOrder { encoded_name, order, .. }) => {
+                    self.newest.lock().note(encoded_name, *order);
+                }
+                Job::Run(_) => {}
+            }
             if self.is_new(&job, now_ns) {
                 let urgent = matches!(&job, Job::Open(open) if open.region.is_meta());
                 self.queue.push(job, urgent);
@@ -154,6 +201,11 @@ impl Orders {
         }
         known.insert(procedure, None);
         true
+    }
+
+    /// Whether a later order for the region has come.
+    pub(super) fn is_late(&self, encoded_name: &str, order: Order) -> bool {
+        self.newest.lock().is_late(encoded_name, order)
     }
 
     fn ended(&self, order: Order, now_ns: u64) {
@@ -342,6 +394,35 @@ mod tests {
         let request = pb::ExecuteProceduresRequest { open_region: vec![open(76)], ..Default::default() };
         let refused = jobs_of(&request, &server()).unwrap_err();
         assert!(refused.message.contains("start code 76"), "{}", refused.message);
+    }
+
+    #[test]
+    fn the_newest_order_for_a_region_counts() {
+        let order = |procedure, master_active_ms| Order { procedure, master_active_ms };
+        let mut newest = Newest::default();
+        for late in [false, true] {
+            assert_eq!(newest.is_late("r", order(5, Some(1))), late);
+            newest.note("r", order(6, Some(1)));
+        }
+        newest.note("r", order(3, Some(1))); // late itself
+        assert!(newest.is_late("r", order(5, Some(1))) && !newest.is_late("r", order(6, Some(1))));
+        assert!(!newest.is_late("s", order(5, Some(1))), "another region");
+        newest.note("r", order(NO_PROCEDURE, None)); // of a tool
+        assert!(newest.is_late("r", order(5, Some(1))));
+        assert!(!newest.is_late("r", order(2, Some(9))), "another master");
+        newest.note("r", order(2, Some(9)));
+        assert!(newest.is_late("r", order(1, Some(9))));
+    }
+
+    #[test]
+    fn newest_orders_have_a_limit() {
+        let mut newest = Newest::default();
+        for number in 0..NEWEST_MAX as i64 * 3 {
+            newest.note(&number.to_string(), Order { procedure: number, master_active_ms: Some(1) });
+            assert!(newest.0.len() <= NEWEST_MAX);
+        }
+        let last = (NEWEST_MAX as i64 * 3 - 1).to_string();
+        assert!(newest.is_late(&last, Order { procedure: 0, master_active_ms: Some(1) }));
     }
 
     #[test]

@@ -18,6 +18,10 @@ const BUSY_PAUSE: Duration = Duration::from_millis(100);
 impl Orders {
     pub(super) fn open(&self, server: &Arc<RegionServer>, open: &OpenOrder) -> Then {
         let region = &open.region;
+        if self.is_late(region.encoded_name(), open.order) {
+            tracing::warn!(%region, procedure = open.order.procedure, "an order to open a region comes behind a later one");
+            return Then::Done;
+        }
         let announce = |seq: u64| {
             let transition = transition(TransitionCode::Opened, region, Some(seq), open.order);
             if self.tell_transition(server, transition) {

@@ -158,6 +158,10 @@ impl MasterCoordination for OneServer {
         None
     }
 
+    fn meta_opening(&self, _server: &ServerName) -> Result<()> {
+        Ok(())
+    }
+
     fn meta_opened(&self, _server: &ServerName) -> Result<()> {
         Ok(())
     }

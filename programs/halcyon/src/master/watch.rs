@@ -35,6 +35,10 @@ impl MasterCoordination for Znodes {
         locations.into_iter().find(|location| location.replica == 0).map(|location| location.server)
     }
 
+    fn meta_opening(&self, server: &ServerName) -> halcyon_cell::Result<()> {
+        self.runtime.block_on(self.leadership.publish_meta_opening(server))
+    }
+
     fn meta_opened(&self, server: &ServerName) -> halcyon_cell::Result<()> {
         self.runtime.block_on(self.leadership.publish_meta(server))
     }

@@ -1,0 +1,67 @@
+//! Regions on their way that no procedure works on, which are begun again.
+//!
+//! A region goes on by the procedure that moves, opens or recovers it. The master submits many of those itself, when it starts or a
+//! server dies, and nobody repeats such a request: if its record cannot be written, it is gone. So the master looks now and then.
+
+use std::collections::HashSet;
+
+use halcyon_contract::Standing;
+use halcyon_schema::RegionInfo;
+use tracing::warn;
+
+use crate::Master;
+use crate::procedure::{RegionAction, Resource, Submission, TransitRegion};
+use crate::state::{MasterState, RegionEntry, RegionState, TableState};
+
+impl Master {
+    /// Has procedures open what is left over. Cheap if nothing is.
+    pub(crate) fn open_left_over(&self) {
+        let found = left_over(&self.core);
+        if found.is_empty() {
+            return;
+        }
+        let locks = self.engine.views().into_iter().flat_map(|view| view.locks).filter(|lock| !lock.shared);
+        let busy: HashSet<Resource> = locks.map(|lock| lock.resource).collect();
+        // Looked at again, because a procedure may have ended between the two.
+        let again: HashSet<RegionInfo> = left_over(&self.core).into_iter().collect();
+        for region in found.into_iter().filter(|region| again.contains(region)) {
+            let of_region = Resource::Region(region.encoded_name().to_string());
+            let of_table = Resource::Table(region.table().clone());
+            if !busy.contains(&of_region) && !busy.contains(&of_table) {
+                warn!(%region, "a region is on its way, and no procedure works on it: one begins");
+                // Its state may be OPEN, at a server that is gone.
+                let open = TransitRegion::new(region, RegionAction::Assign, true);
+                drop(self.engine.submit(Box::new(open), Submission::default()));
+            }
+        }
+    }
+}
+
+/// Regions of enabled tables that are being opened, or that were at a server that is dead and recovered.
+fn left_over(core: &MasterState) -> Vec<RegionInfo> {
+    if core.cluster.servers.is_one_process() {
+        return Vec::new();
+    }
+    let is_left = |known: &RegionEntry| {
+        let is_gone = || {
+            known
+                .server
+                .as_ref()
+                .is_some_and(|server| core.cluster.servers.standing(server) == Standing::Gone)
+        };
+        match known.state {
+            RegionState::Opening => true,
+            RegionState::Open => is_gone(),
+            _ => false,
+        }
+    };
+    let tables = core.tables.read();
+    let enabled = tables.by_name.values().filter(|entry| entry.state == TableState::Enabled);
+    enabled
+        .flat_map(|entry| {
+            let mut regions = entry.to_be_open();
+            regions.retain(|region| entry.known(region).is_some_and(is_left));
+            regions
+        })
+        .collect()
+}
