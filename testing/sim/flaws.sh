@@ -1,18 +1,21 @@
 #!/bin/bash
 # Deliberate bugs of the master (flaws/*.patch), one after the other in a copy of the source. The seeds must find each.
-# SEEDS=number, default 300; names of patches as arguments choose some.
+# SEEDS=number, default 3000; names of patches as arguments choose some.
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 copy=$(mktemp -d)
 trap 'git -C "$root" worktree remove --force "$copy/source" >"$copy/log" 2>&1; rm -rf "$copy"' EXIT
 git -C "$root" worktree add --detach "$copy/source" HEAD >"$copy/log" 2>&1 || { cat "$copy/log"; exit 1; }
 cd "$copy/source" || exit 1
+# A directory of its own: cargo takes what was built from a copy for what the source would give.
+CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$HOME/.cache/halcyon/target}/sim-flaws"
+export CARGO_TARGET_DIR
 missed=0
 for patch in "$root"/testing/sim/flaws/*.patch; do
     name=$(basename "$patch" .patch)
     [ $# -eq 0 ] || [[ " $* " == *" $name "* ]] || continue
     git checkout -q -- . && git apply "$patch" || { echo "$name: the patch does not apply"; missed=1; continue; }
-    if HALCYON_SEEDS=${SEEDS:-300} cargo test -q -p halcyon-sim --test seeds a_cluster >"$copy/log" 2>&1; then
+    if HALCYON_SEEDS=${SEEDS:-3000} cargo test -q -p halcyon-sim --test seeds a_cluster >"$copy/log" 2>&1; then
         echo "$name: MISSED"
         missed=1
     elif seed=$(grep -o 'seed [0-9]* fails' "$copy/log"); then
