@@ -48,6 +48,22 @@ struct Typed {
     problems: Vec<String>,
 }
 
+/// What HBase's Java client writes into every family that it sends (`ColumnFamilyDescriptorBuilder.DEFAULT_VALUES` of 2.6.4).
+const DEFAULTS: [(&str, &str); 12] = [
+    ("BLOOMFILTER", "ROW"),
+    ("REPLICATION_SCOPE", "0"),
+    ("VERSIONS", "1"),
+    ("MIN_VERSIONS", "0"),
+    ("COMPRESSION", "NONE"),
+    ("TTL", "2147483647"),
+    ("BLOCKSIZE", "65536"),
+    ("IN_MEMORY", "false"),
+    ("BLOCKCACHE", "true"),
+    ("KEEP_DELETED_CELLS", "FALSE"),
+    ("DATA_BLOCK_ENCODING", "NONE"),
+    ("INDEX_BLOCK_ENCODING", "NONE"),
+];
+
 /// `HConstants.FOREVER`, in seconds.
 const TTL_FOREVER: i64 = i32::MAX as i64;
 const BLOCK_SIZE_DEFAULT: i64 = 64 * 1024;
@@ -66,6 +82,16 @@ impl FamilyDescriptor {
     pub fn with(mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> FamilyDescriptor {
         self.attributes.set(Bytes::copy_from_slice(key.as_ref()), Bytes::copy_from_slice(value.as_ref()));
         self.typed = parse_attributes(&self.attributes, &self.configuration);
+        self
+    }
+
+    /// With the defaults of attributes that are not there. Two families that mean the same are equal then, whoever made them.
+    pub fn with_defaults(mut self) -> FamilyDescriptor {
+        for (key, value) in DEFAULTS {
+            if self.attribute(key.as_bytes()).is_none() {
+                self = self.with(key, value);
+            }
+        }
         self
     }
 
@@ -383,6 +409,16 @@ fn parse_attributes(attributes: &Attributes, configuration: &BTreeMap<String, St
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_family_with_its_defaults_written_out_is_the_same() {
+        let (short, long) = (FamilyDescriptor::new("f").unwrap(), FamilyDescriptor::new("f").unwrap());
+        let long = DEFAULTS.iter().fold(long, |family, (key, value)| family.with(key, value));
+        assert_ne!(short, long);
+        assert_eq!(short.clone().with_defaults(), long);
+        assert_eq!(short.raw().versions, long.raw().versions);
+        assert_eq!(short.with("VERSIONS", "3").with_defaults(), long.with("VERSIONS", "3"));
+    }
 
     #[test]
     fn defaults_are_those_of_hbase() {

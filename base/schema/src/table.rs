@@ -41,6 +41,12 @@ impl TableDescriptor {
         self
     }
 
+    /// With the defaults of its families' attributes ([`FamilyDescriptor::with_defaults`]).
+    pub fn with_family_defaults(mut self) -> TableDescriptor {
+        self.families = self.families.into_iter().map(FamilyDescriptor::with_defaults).collect();
+        self
+    }
+
     pub fn without_family(mut self, name: &[u8]) -> TableDescriptor {
         self.families.retain(|family| family.name() != name);
         self

@@ -784,7 +784,9 @@ fn a_master_that_takes_over_finds_the_copies() {
 fn copies_of_meta_follow_its_descriptor() {
     let c = Many::new(env(), 4);
     let alter = |replication: usize| {
-        let meta = TableDescriptor::meta().with("REGION_REPLICATION", replication.to_string());
+        let meta = TableDescriptor::meta()
+            .with_family_defaults()
+            .with("REGION_REPLICATION", replication.to_string());
         let _: pb::ModifyTableResponse = c.call("ModifyTable", &modify(&meta));
         c.quiet();
         c.servers.state.lock().meta_replicas.clone()

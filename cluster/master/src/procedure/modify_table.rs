@@ -146,8 +146,9 @@ impl ModifyTable {
         };
         let old = core.meta_descriptor.read().clone();
         let replication = new.region_replication();
-        let same = TableDescriptor::clone(&old).with(REPLICATION, replication.to_string());
-        if same != new.clone().with(REPLICATION, replication.to_string()) {
+        let rest =
+            |table: TableDescriptor| table.with(REPLICATION, replication.to_string()).with_family_defaults();
+        if rest(TableDescriptor::clone(&old)) != rest(new.clone()) {
             return refuse("of hbase:meta only REGION_REPLICATION can be changed");
         }
         if !(1..=META_REPLICATION_MAX).contains(&replication) {
