@@ -22,15 +22,16 @@ replicas() { client26 halcyon.compat.mixed.Replicas "$ZK" "$@"; }
 trap 'exit 143' TERM INT
 
 if [ "$WHAT" != cluster ]; then
+  ALONE="$CLUSTER_DIR-standalone" # a directory of a cluster holds nothing else
   trap 'server_kill' EXIT
-  rm -rf "$CLUSTER_DIR"
-  mkdir -p "$CLUSTER_DIR"
-  server_start "$CLUSTER_DIR/data" "$CLUSTER_DIR/log"
+  rm -rf "$ALONE"
+  mkdir -p "$ALONE"
+  server_start "$ALONE/data" "$ALONE/log"
   replicas walk
   # The copies come back with the server.
   replicas fill again > /dev/null
   server_stop
-  server_start "$CLUSTER_DIR/data" "$CLUSTER_DIR/log"
+  server_start "$ALONE/data" "$ALONE/log"
   [ "$(replicas timeline again)" != "" ] || fail "no timeline read after a restart"
   server_stop
   echo "replicas-test: a standalone server passed"
