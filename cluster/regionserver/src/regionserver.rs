@@ -54,6 +54,9 @@ use crate::settings::server::RegionServerSettings;
 use crate::wal::logs::Logs;
 use crate::wal::recover::{Predecessors, recover_logs};
 
+/// Flushes of a region before it is closed.
+const PRECLOSE_FLUSHES_MAX: usize = 2;
+
 /// See the head of the file.
 pub struct RegionServer {
     pub(crate) env: Env,
@@ -321,6 +324,9 @@ impl RegionServer {
     /// Closes a region, flushing it unless `abort`. *Blocking*. An unknown region is no error; `Busy` while it is
     /// opening. If the flush fails the server gives up, because only its WAL holds the region's edits now.
     pub fn close_region(&self, encoded_name: &str, abort: bool) -> Result<()> {
+        if !abort && self.is_serving() {
+            self.flush_before_close(encoded_name);
+        }
         let Some(online) = self.regions.begin_close(encoded_name)? else { return Ok(()) };
         self.scanners.region_closing(&online);
         let closed = online.region.close(abort);
@@ -331,6 +337,23 @@ impl RegionServer {
         self.regions.complete_close(encoded_name);
         tracing::info!(region = encoded_name, abort, "closed");
         closed
+    }
+
+    /// Leaves little for the last flush, during which nobody can read or write the region (HBase: `HRegion.doClose`). What comes
+    /// meanwhile is flushed too, if it is as much again.
+    fn flush_before_close(&self, encoded_name: &str) {
+        for _ in 0..PRECLOSE_FLUSHES_MAX {
+            let Some(online) = self.regions.get(encoded_name) else { return };
+            let bytes = online.region.memstore_size().heap_bytes;
+            if bytes <= self.settings.preclose_flush_bytes {
+                return;
+            }
+            tracing::info!(region = encoded_name, bytes, "flushed before it is closed");
+            if let Err(error) = self.background.flusher.flush(&online, &[]) {
+                tracing::warn!(region = encoded_name, %error, "not flushed before it is closed");
+                return;
+            }
+        }
     }
 
     // ---- for a master in another process ----

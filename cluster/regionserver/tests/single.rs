@@ -3,8 +3,9 @@
 mod common;
 
 use bytes::Bytes;
-use common::{Lab, class, connection, get, mutation, put, text};
+use common::{Lab, class, connection, get, mutation, put, table, text};
 use halcyon_cell::{Cell, CellType};
+use halcyon_env::sim::SimFileSystem;
 use halcyon_proto::pb;
 use halcyon_proto::pb::mutation_proto::MutationType;
 use halcyon_rpc::{Codec, Service};
@@ -295,4 +296,27 @@ fn what_is_not_served_says_so() {
     let bulk = pb::BulkLoadHFileRequest { region: lab.specifier(), ..Default::default() };
     let error = lab.call::<pb::BulkLoadHFileResponse>("BulkLoadHFile", &bulk, Vec::new()).unwrap_err();
     assert_eq!(error.message, "java.lang.UnsupportedOperationException: BulkLoadHFile");
+}
+
+#[test]
+fn a_region_with_much_in_memory_is_flushed_before_it_closes() {
+    let mut settings = common::settings();
+    settings.preclose_flush_bytes = 10_000;
+    let lab = Lab::with(SimFileSystem::new(), settings);
+    let (name, flushes) = (lab.info.encoded_name(), || lab.server.counters.flushes.get());
+    let close_and_open = || {
+        lab.server.close_region(name, false).unwrap();
+        lab.server.open_region(&lab.info, &table().into()).unwrap();
+    };
+    lab.put("a", "q", "little");
+    close_and_open();
+    assert_eq!(flushes(), 0, "what a close itself writes is not counted");
+    lab.put("b", "q", &"much".repeat(5_000));
+    close_and_open();
+    assert_eq!(flushes(), 1);
+    lab.put("c", "q", &"much".repeat(5_000));
+    lab.server.close_region(name, true).unwrap();
+    assert_eq!(flushes(), 1, "an aborted close flushes nothing");
+    lab.server.open_region(&lab.info, &table().into()).unwrap();
+    assert_eq!((lab.row("a").len(), lab.row("b").len()), (1, 1));
 }

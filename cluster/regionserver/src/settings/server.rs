@@ -35,6 +35,9 @@ pub struct RegionServerSettings {
     /// (`hbase.regionserver.global.memstore.size.lower.limit`). 0.95 in HBase; with 0.8 there is room for what comes while
     /// the largest ones are flushed, and writers need not be held back.
     pub memstore_low_share: f64,
+    /// A region with more in its memstores is flushed before it is closed, while it serves
+    /// (`hbase.hregion.preclose.flush.size`).
+    pub preclose_flush_bytes: u64,
     /// Bytes of a chunk of memstore memory (`hbase.hregion.memstore.mslab.chunksize`).
     pub chunk_bytes: usize,
     /// Part of the memstores' memory that unused chunks may keep (`hbase.hregion.memstore.chunkpool.maxsize`).
@@ -153,6 +156,7 @@ impl Default for RegionServerSettings {
             memory_bytes: 1 << 30,
             memstore_share: 0.35,
             memstore_low_share: 0.8,
+            preclose_flush_bytes: 5 << 20,
             chunk_bytes: CHUNK_SIZE_BYTES_DEFAULT,
             chunk_pool_share: 1.0,
             cache_share: 0.35,
@@ -376,6 +380,8 @@ const SETTINGS: &[Section<RegionServerSettings>] = &[
                 "Memstore size of a region at which it is flushed.";
             Restart, "hbase.hregion.memstore.block.multiplier", "times", Number, region.block_multiplier,
                 "Writes to a region are refused when its memstore holds this many flush sizes.";
+            Restart, "hbase.hregion.preclose.flush.size", "bytes", Number, preclose_flush_bytes,
+                "A region with more in its memstores is flushed before it is closed, while it serves.";
             Online, "hbase.regionserver.optionalcacheflushinterval", "ms", Millis, flush_period,
                 "Edits older than this are flushed.";
             Restart, "hbase.snapshot.region.timeout", "ms", Millis, snapshot_time_max,
