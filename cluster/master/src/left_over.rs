@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use halcyon_contract::Standing;
-use halcyon_schema::RegionInfo;
+use halcyon_schema::{RegionInfo, ServerName};
 use tracing::warn;
 
 use crate::Master;
@@ -27,7 +27,10 @@ impl Master {
         for region in found.into_iter().filter(|region| again.contains(region)) {
             let of_region = Resource::Region(region.encoded_name().to_string());
             let of_table = Resource::Table(region.table().clone());
-            if !busy.contains(&of_region) && !busy.contains(&of_table) {
+            // The recovery of its server opens it next.
+            let recovers =
+                server_of(&self.core, &region).is_some_and(|it| busy.contains(&Resource::Server(it)));
+            if !recovers && !busy.contains(&of_region) && !busy.contains(&of_table) {
                 warn!(%region, "a region is on its way, and no procedure works on it: one begins");
                 // Its state may be OPEN, at a server that is gone.
                 let open = TransitRegion::new(region, RegionAction::Assign, true);
@@ -35,6 +38,11 @@ impl Master {
             }
         }
     }
+}
+
+fn server_of(core: &MasterState, region: &RegionInfo) -> Option<ServerName> {
+    let tables = core.tables.read();
+    tables.region(region.encoded_name()).and_then(|(_, _, known)| known.server.clone())
 }
 
 /// Regions of enabled tables that are being opened, or that were at a server that is dead and recovered.

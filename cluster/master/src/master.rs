@@ -416,7 +416,7 @@ fn note_orphans(core: &MasterState, dead: &[ServerName]) {
 fn open_enabled(core: &MasterState, engine: &Engine) -> Result<Vec<RegionInfo>> {
     let busy: HashSet<Resource> =
         engine.views().into_iter().flat_map(|view| view.locks).map(|lock| lock.resource).collect();
-    let online = regions_at_servers(core)?;
+    let (online, one_process) = (regions_at_servers(core)?, core.cluster.servers.is_one_process());
     let entries: Vec<TableEntry> = core.tables.read().by_name.values().cloned().collect();
     let mut to_open = Vec::new();
     for entry in entries {
@@ -440,7 +440,7 @@ fn open_enabled(core: &MasterState, engine: &Engine) -> Result<Vec<RegionInfo>> 
                     .as_ref()
                     .is_some_and(|server| online.contains(&(server.clone(), region.clone())));
             let is_busy = busy.contains(&Resource::Region(region.encoded_name().to_string()));
-            if !is_open && is_busy && known.state == RegionState::Open {
+            if !is_open && is_busy && !one_process && known.state == RegionState::Open {
                 unsure.push(region.clone());
             }
             !is_open && !is_busy

@@ -189,6 +189,7 @@ fn open_replica(
 
 /// Closes `hbase:meta` where it is. Writes to it fail until it is opened, and are repeated.
 pub(crate) fn close(core: &MasterState, destination: Option<&ServerName>) -> Result<()> {
+    let _one_at_a_time = core.meta_opening.lock();
     let region = RegionInfo::meta();
     let server = match core.place_of(&region) {
         Place::At(server) => server,

@@ -57,7 +57,7 @@ pub(crate) struct MasterState {
     pub(crate) meta_replicas: RwLock<BTreeMap<i32, ServerName>>,
     /// Held while copies of `hbase:meta` are opened and closed.
     pub(crate) meta_replicas_changing: LongMutex<()>,
-    /// Held by who opens `hbase:meta`: a move, and the recoveries of servers that had it, may do so at the same time.
+    /// Held by who opens or closes `hbase:meta`: a move, and the recoveries of servers that had it, may do so at the same time.
     pub(crate) meta_opening: LongMutex<()>,
     pub(crate) meta_replicas_callback: Mutex<Option<MetaReplicasCallback>>,
     pub(crate) tables: RwLock<Tables>,

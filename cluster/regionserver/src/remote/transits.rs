@@ -51,6 +51,14 @@ impl Orders {
 
     pub(super) fn close(&self, server: &Arc<RegionServer>, close: &CloseOrder) -> Then {
         let name = &close.encoded_name;
+        if self.is_late(name, close.order) {
+            tracing::warn!(
+                region = name,
+                procedure = close.order.procedure,
+                "an order to close a region comes behind a later one"
+            );
+            return Then::Done;
+        }
         if server.regions.is_opening(name) {
             return Then::Again(BUSY_PAUSE);
         }
