@@ -106,6 +106,10 @@ fn longs_are_aggregated() {
     assert_eq!(longs(&aggregate(&lab, "GetSum", &request(LONG, columns("f", &[])))), [190 * 11]);
     let rows = aggregate(&lab, "GetRowNum", &of_a());
     assert_eq!((number(&rows.first_part[0]), rows.second_part), (20, None));
+    let of_c = aggregate(&lab, "GetRowNum", &request(LONG, columns("f", &["c"])));
+    assert_eq!(number(&of_c.first_part[0]), 20, "rows with any cell of the family, as in HBase");
+    let of_both = aggregate(&lab, "GetRowNum", &request(LONG, columns("f", &["a", "c"])));
+    assert_eq!(number(&of_both.first_part[0]), 1, "rows with the second column");
     let average = aggregate(&lab, "GetAvg", &of_a());
     assert_eq!((longs(&average), number(&average.second_part.unwrap())), (vec![190], 20));
     let deviation = aggregate(&lab, "GetStd", &request(LONG, columns("f", &[])));
@@ -168,8 +172,12 @@ fn large_rows_are_one_round_each() {
     assert_eq!(number(&aggregate(&lab, "GetRowNum", &all).first_part[0]), 3);
     let average = aggregate(&lab, "GetAvg", &all);
     assert_eq!(number(&average.second_part.unwrap()), 3);
-    let batches = request(LONG, pb::Scan { batch_size: Some(2), ..columns("f", &["q00", "q01", "long"]) });
-    assert_eq!(number(&aggregate(&lab, "GetAvg", &batches).second_part.unwrap()), 6, "a batch is a round");
+    let rounds_of_batch = |batch| {
+        let scan = pb::Scan { batch_size: Some(batch), ..columns("f", &["q00", "q01", "long"]) };
+        number(&aggregate(&lab, "GetAvg", &request(LONG, scan)).second_part.unwrap())
+    };
+    assert_eq!(rounds_of_batch(2), 6, "a batch is a round");
+    assert_eq!(rounds_of_batch(3), 4, "behind a full batch comes a round without cells, as in HBase");
 }
 
 #[test]

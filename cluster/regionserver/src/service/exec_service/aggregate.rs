@@ -14,7 +14,7 @@
 //!
 //! Without a value there are no parts. The scan must name a family for all but `GetRowNum`. An interpreter looks at every cell
 //! that the scan finds, whatever its column. With two qualifiers, values and weights of a median are therefore added to both
-//! sums, as by HBase. A round is a row, or a batch of one; the last round counts also if the filter has left nothing of it.
+//! sums, as by HBase. `GetRowNum` leaves out the first qualifier. A round is a row, or a batch of one; the last round counts also if the filter has left nothing of it.
 //!
 //! A client that can take partial results (`client_supports_partial_result`) gets one after half of its time, with the row
 //! at which its next call begins. HBase sends partial results only where a quota stops a scan. Its next row skips rows that
@@ -22,10 +22,12 @@
 //! one part of a median for each region.
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::Bytes;
 use halcyon_proto::pb;
+use halcyon_region::Scan;
 
 use super::cents::Cents;
 use super::interpreter::{BIG_DECIMAL, DOUBLE, LONG, Value};
@@ -33,8 +35,6 @@ use super::rows::RowScan;
 use super::{Answer, CallError, EndpointCall, decode};
 use crate::convert;
 use crate::errors::invalid;
-
-const FIRST_KEY_ONLY: &str = "org.apache.hadoop.hbase.filter.FirstKeyOnlyFilter";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Method {
@@ -96,20 +96,13 @@ fn scan<V: Value>(
     request: &pb::AggregateRequest,
     method: Method,
 ) -> Result<pb::AggregateResponse, CallError> {
-    let mut proto = request.scan.clone();
-    let scan = convert::scan(&proto)?;
+    let scan = convert::scan(&request.scan)?;
     let first_family = scan.families.values().next();
     if first_family.is_none() && method != Method::RowNum {
         return Err(invalid("an aggregate needs a scan with a column family").into());
     }
     let qualifiers_count = first_family.and_then(Option::as_ref).map_or(0, |qualifiers| qualifiers.len());
-    let scan = if method == Method::RowNum && proto.filter.is_none() && qualifiers_count == 0 {
-        proto.filter =
-            Some(pb::Filter { name: FIRST_KEY_ONLY.to_string(), serialized_filter: Some(Bytes::new()) });
-        convert::scan(&proto)?
-    } else {
-        scan
-    };
+    let scan = if method == Method::RowNum { row_scan(request, scan)? } else { scan };
     let may_stop = request.client_supports_partial_result() && method != Method::Median && !scan.reversed;
     let stop_ns = may_stop.then(|| stop_ns(call));
     let mut totals = Totals::<V>::new(method, qualifiers_count > 1);
@@ -122,7 +115,7 @@ fn scan<V: Value>(
         for at in 0..rows.cells.len() {
             totals.add(V::of(rows.cells.get(at))?);
         }
-        if piece.ends {
+        for _ in 0..u8::from(piece.ends) + u8::from(piece.empty_follows) {
             totals.end_round();
         }
         if !piece.more {
@@ -134,6 +127,26 @@ fn scan<V: Value>(
             return Ok(pb::AggregateResponse { next_chunk_start_row: Some(next_row), ..totals.response() });
         }
     }
+}
+
+/// The scan that counts rows. HBase takes the first qualifier of the first family out of the scan before it begins: with one
+/// qualifier, rows with any cell of the family count. Without a qualifier, one cell of a row is enough.
+fn row_scan(request: &pb::AggregateRequest, mut scan: Scan) -> Result<Scan, CallError> {
+    let first_family = scan.families.values_mut().next();
+    let has_qualifier = match first_family {
+        Some(family) => {
+            let first = family.as_mut().and_then(BTreeSet::pop_first);
+            if family.as_ref().is_some_and(BTreeSet::is_empty) {
+                *family = None;
+            }
+            first.is_some()
+        }
+        None => false,
+    };
+    if scan.filter.is_some() || has_qualifier {
+        return Ok(scan);
+    }
+    Ok(convert::scan(&convert::first_keys_only(&request.scan))?)
 }
 
 /// When a client that can take a partial result gets one: after half of the time that it waits.

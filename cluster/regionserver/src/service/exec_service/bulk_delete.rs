@@ -17,7 +17,6 @@ use super::{Answer, CallError, EndpointCall, decode};
 use crate::convert;
 use crate::errors::invalid;
 
-const FIRST_KEY_ONLY: &str = "org.apache.hadoop.hbase.filter.FirstKeyOnlyFilter";
 const LATEST_TIMESTAMP: i64 = i64::MAX;
 /// Rows and cells of a batch at most, whatever the client asks for.
 const BATCH_ROWS_MAX: u64 = 1000;
@@ -35,8 +34,7 @@ pub(super) fn run(call: &EndpointCall) -> Result<Answer, CallError> {
         return Err(invalid("rowBatchSize is 0: a batch needs a row").into());
     }
     if proto.filter.is_none() && kind == DeleteType::Row {
-        proto.filter =
-            Some(pb::Filter { name: FIRST_KEY_ONLY.to_string(), serialized_filter: Some(Bytes::new()) });
+        proto = convert::first_keys_only(&proto);
     }
     let timestamp = request.timestamp.map(|timestamp| timestamp as i64);
     let mut rows = RowScan::open(call, convert::scan(&proto)?)?;

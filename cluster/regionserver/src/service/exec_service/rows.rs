@@ -30,6 +30,10 @@ pub(super) struct RowScan<'a> {
     cut_row: Option<Bytes>,
     /// The last row ended where the size limit did: the scanner has not looked for another one.
     was_full: bool,
+    /// Most cells of a round; `None`: a round is a row.
+    batch: Option<u32>,
+    /// Cells of the round in the pieces before.
+    of_round_count: usize,
     /// Rows and parts of rows that were read.
     pieces_count: u64,
     slice_end_ns: u64,
@@ -42,6 +46,8 @@ pub(super) struct Piece {
     pub ended_before: bool,
     /// The round ends with this piece.
     pub ends: bool,
+    /// A round without cells follows, the last one.
+    pub empty_follows: bool,
     /// The scan may stop here and resume behind [`RowScan::last_row`].
     pub between_rows: bool,
     /// More may follow in this region.
@@ -53,6 +59,8 @@ impl<'a> RowScan<'a> {
     pub(super) fn open(call: &'a EndpointCall, scan: Scan) -> Result<RowScan<'a>, CallError> {
         Ok(RowScan {
             call,
+            batch: scan.batch,
+            of_round_count: 0,
             scanner: call.online.region.scanner(scan, ReadMode::AnyDisk)?,
             cells: SharedCells::new(),
             cut_row: None,
@@ -103,9 +111,16 @@ impl<'a> RowScan<'a> {
             NextState::SizeReached | NextState::TimeReached { .. } => false,
             NextState::Exhausted => !is_nothing_new,
         };
+        self.of_round_count = self.cells.len() + if ended_before { 0 } else { self.of_round_count };
+        let is_batch_full = self.batch.is_some_and(|batch| self.of_round_count == batch as usize);
+        if ends {
+            self.of_round_count = 0;
+        }
         Ok(Piece {
             ended_before,
             ends,
+            // Where the last batch is full HBase does not look whether another row follows.
+            empty_follows: state == NextState::Exhausted && is_batch_full,
             between_rows: state == NextState::RowDone || is_between,
             more: state != NextState::Exhausted,
         })
