@@ -242,7 +242,6 @@ fn wrong_requests_are_refused_alone() {
     let lab = filled();
     for (request, words) in [
         (request("org.x.Y", columns("f", &["a"])), "ClassNotFoundException: org.x.Y"),
-        (request(LONG, pb::Scan::default()), "needs a scan with a column family"),
         (request(LONG, columns("nope", &["a"])), "nope"),
         (
             pb::AggregateRequest {

@@ -570,7 +570,7 @@ fn reason_without_effect(name: &str) -> &'static str {
             "hbase.ipc.server.",
             "the scheduler of calls has other settings: see the properties that --print-settings shows",
         ),
-        ("hbase.coprocessor.", "coprocessors do not run"),
+        ("hbase.coprocessor.", "only built-in coprocessors run"),
         ("hbase.quota.", "there are no quotas"),
         ("hbase.security.", "clients are not authenticated"),
         ("hbase.server.netty.tls.", "there is no TLS"),

@@ -114,7 +114,7 @@ public class Endpoints {
       put.addColumn(F, b("e"), timestamp, Bytes.toBytes(decimal));
       put.addColumn(F, b("h"), timestamp, Bytes.toBytes(new BigDecimal(BigInteger.valueOf(random.nextInt(2000) * 5 - 5000), 3)));
       if (random.nextInt(3) == 0) {
-        put.addColumn(F, b("m"), timestamp, Bytes.toBytes(random.nextInt(50) - 10L));
+        put.addColumn(F, b("m"), timestamp, Bytes.toBytes((long) random.nextInt(50)));
       }
       if (random.nextInt(4) == 0) {
         put.addColumn(G, b("w"), timestamp, Bytes.toBytes(random.nextLong()));
@@ -137,7 +137,6 @@ public class Endpoints {
     scans.put("empty range", () -> new Scan().addColumn(F, q).withStartRow(b("r99")).withStopRow(b("r999")));
     scans.put("other family", () -> new Scan().addFamily(G));
     scans.put("no value", () -> new Scan().addColumn(F, b("x")).addColumn(F, b("none")));
-    scans.put("prefix", () -> new Scan().addColumn(F, q).setFilter(new PrefixFilter(b("r4"))));
     scans.put("page", () -> new Scan().addColumn(F, q).setFilter(new PageFilter(7)));
     scans.put("row regex", () -> new Scan().addColumn(F, q).setFilter(new RowFilter(
       org.apache.hadoop.hbase.CompareOperator.EQUAL, new RegexStringComparator("-[147]$"))));
@@ -180,6 +179,9 @@ public class Endpoints {
           continue; // HBase takes any 8 bytes for a decimal with up to two billion digits, and calculates
         }
         for (String method : METHODS) {
+          if (method.equals("GetMedian") && Arrays.asList("empty range", "no value").contains(scan.getKey())) {
+            continue; // HBase ends in a NullPointerException
+          }
           for (String region : new String[] {"", "r3", "r6"}) {
             AggregateRequest request = request(interpreters.get(qualifier), scan.getValue().get());
             System.out.println(String.join(" ", qualifier, scan.getKey(), method, "'" + region + "'", answer(table, region, method, request)));

@@ -12,7 +12,7 @@
 //! | `GetStd` | sum of the rows' sums; sum of their squares | number of rounds, 8 bytes |
 //! | `GetMedian` | sum of the values; sum of the weights, or the least value of the interpreter | |
 //!
-//! Without a value there are no parts. The scan must name a family for all but `GetRowNum`. An interpreter looks at every cell
+//! Without a value there are no parts. An interpreter looks at every cell
 //! that the scan finds, whatever its column. With two qualifiers, values and weights of a median are therefore added to both
 //! sums, as by HBase. `GetRowNum` leaves out the first qualifier. A round is a row, or a batch of one; the last round counts also if the filter has left nothing of it.
 //!
@@ -97,11 +97,8 @@ fn scan<V: Value>(
     method: Method,
 ) -> Result<pb::AggregateResponse, CallError> {
     let scan = convert::scan(&request.scan)?;
-    let first_family = scan.families.values().next();
-    if first_family.is_none() && method != Method::RowNum {
-        return Err(invalid("an aggregate needs a scan with a column family").into());
-    }
-    let qualifiers_count = first_family.and_then(Option::as_ref).map_or(0, |qualifiers| qualifiers.len());
+    let qualifiers = scan.families.values().next().and_then(Option::as_ref);
+    let qualifiers_count = qualifiers.map_or(0, BTreeSet::len);
     let scan = if method == Method::RowNum { row_scan(request, scan)? } else { scan };
     let may_stop = request.client_supports_partial_result() && method != Method::Median && !scan.reversed;
     let stop_ns = may_stop.then(|| stop_ns(call));

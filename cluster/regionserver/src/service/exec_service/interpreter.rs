@@ -71,11 +71,11 @@ impl Value for f64 {
     }
 
     fn plus(&self, other: &f64) -> f64 {
-        self + other
+        first_nan(*self, *other).unwrap_or(self + other)
     }
 
     fn times(&self, other: &f64) -> f64 {
-        self * other
+        first_nan(*self, *other).unwrap_or(self * other)
     }
 
     /// NaN is the largest number and equal to itself, and -0.0 is less than 0.0 (`Double.compareTo`).
@@ -125,6 +125,13 @@ impl Value for Cents {
     }
 }
 
+/// Bits of the first NaN, made quiet: what Java on x86 answers. Compilers of Rust may take either one.
+fn first_nan(left: f64, right: f64) -> Option<f64> {
+    const QUIET: u64 = 1 << 51;
+    let nan = [left, right].into_iter().find(|number| number.is_nan());
+    nan.map(|nan| f64::from_bits(nan.to_bits() | QUIET))
+}
+
 fn big_decimal(bytes: Vec<u8>) -> Bytes {
     pb::BigDecimalMsg { bigdecimal_msg: bytes.into() }.encode_to_vec().into()
 }
@@ -170,6 +177,10 @@ mod tests {
         assert_eq!(Value::compare(&-nan, &f64::INFINITY), Ordering::Greater);
         assert!(f64::INFINITY.plus(&f64::NEG_INFINITY).is_nan());
         assert_eq!(f64::MAX.times(&2.0), f64::INFINITY);
+        let (one, other) = (f64::from_bits(0x7ff0_0000_0000_0001), f64::from_bits(u64::MAX));
+        assert_eq!(one.plus(&other).to_bits(), 0x7ff8_0000_0000_0001);
+        assert_eq!(other.times(&one).to_bits(), u64::MAX);
+        assert_eq!(1.0f64.plus(&other).to_bits(), u64::MAX);
         assert_eq!(f64::from_bits(1), 4.9e-324);
     }
 }
