@@ -390,3 +390,45 @@ fn a_batch_may_call_endpoints() {
     assert!(error.name.ends_with("UnknownProtocolException"), "{error:?}");
     assert_eq!((results.len(), cells.len()), (5, 1));
 }
+
+/// The client goes away while its call reads: the call ends before it has read all rows, and frees its thread.
+#[test]
+fn a_call_ends_when_its_client_has_gone() {
+    const ROWS: u64 = 20_000;
+    let mut lab = lab();
+    for at in 0..ROWS {
+        lab.put(&format!("r{at:06}"), "a", "text");
+    }
+    let name = lab.info.region_name().clone();
+    let reads = |lab: &Lab| {
+        let specifier = pb::RegionSpecifier { r#type: 1, value: name.clone() };
+        let request = pb::GetRegionLoadRequest { table_name: None };
+        let load: pb::GetRegionLoadResponse = lab.admin("GetRegionLoad", &request).unwrap();
+        let load = load.region_loads.into_iter().find(|load| load.region_specifier == specifier);
+        load.unwrap().read_requests_count.unwrap()
+    };
+    for attempt in 0u64.. {
+        assert!(attempt < 500, "no call was ended while it read");
+        lab.connection = common::connection(None, Some((2, 6)));
+        let call = service_call("AggregateService", "GetSum", &request(LONG, columns("f", &["a"])));
+        let exec = pb::CoprocessorServiceRequest { region: lab.specifier(), call };
+        let call = lab.raw_call("ExecService", exec.encode_to_vec().into(), Vec::new());
+        let (clock, connection) = (lab.clock.clone(), lab.connection.clone());
+        let before = reads(&lab);
+        let leaving = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_micros(100 * (attempt % 50)));
+            connection.state.gone.store(true, std::sync::atomic::Ordering::Relaxed);
+            clock.advance(Duration::from_millis(200));
+        });
+        let context = lab.runtime.enter();
+        let outcome = halcyon_rpc::Service::call(&lab.client, call);
+        let result = lab.finish(&lab.client, outcome);
+        drop(context);
+        leaving.join().unwrap();
+        let read = reads(&lab) - before;
+        if read > 0 && read < ROWS {
+            assert!(result.unwrap_err().dropped.is_some());
+            return;
+        }
+    }
+}
