@@ -427,7 +427,7 @@ fn a_call_ends_when_its_client_has_gone() {
         leaving.join().unwrap();
         let read = reads(&lab) - before;
         if read > 0 && read < ROWS {
-            assert!(result.unwrap_err().dropped.is_some());
+            assert!(result.err().is_some_and(|error| error.dropped.is_some()));
             return;
         }
     }
