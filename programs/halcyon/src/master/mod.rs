@@ -253,6 +253,7 @@ impl StandaloneSettings {
         master.slow_log_table = self.regionserver.slow_log_table;
         master.normalizer = self.parts.normalizer.clone();
         master.groups = self.parts.groups;
+        master.remote_lock_timeout = self.parts.remote_lock_timeout;
     }
 }
 
