@@ -1,5 +1,7 @@
 //! Endpoints as clients call them: aggregates, bulk deletes, and calls in a batch.
 
+#![allow(clippy::disallowed_methods)] // threads and clocks of the test itself
+
 mod common;
 
 use std::time::Duration;

@@ -15,7 +15,7 @@ use halcyon_coord::{ClientMetaService, ClusterZnodes, ZkServer, ZkSettings, Znod
 use halcyon_env::{Env, FileLock, FileSystem, RealFileSystem, spawn_thread};
 use halcyon_master::{HbckService, LockService, Master, MasterService, MasterSettings, StopRequest};
 use halcyon_regionserver::{AdminService, ClientService, Predecessors, RegionServer, RegionServerSettings};
-use halcyon_rpc::{BoundServer, Call, EventLoops, Outcome, Queues, RpcError, RpcServer, Service, Services};
+use halcyon_rpc::{BoundServer, EventLoops, Queues, RpcServer, Services};
 use halcyon_schema::ServerName;
 use halcyon_wal::SyncMode;
 use tokio::sync::Notify;
