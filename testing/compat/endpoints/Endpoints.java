@@ -1,4 +1,4 @@
-// Prints what endpoints answer, a line a call: the bytes of each response, and what bulk deletes leave. The same calls of the same cells,
+// Prints what endpoints answer, a line a call: the bytes of each response, what bulk deletes leave, and which locks are held. The same calls of the same cells,
 // against a server whose tables may name AggregateImplementation and BulkDeleteEndpoint.
 //
 //   java -cp JARS Endpoints.java ZOOKEEPER
@@ -11,6 +11,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Random;
 import java.util.TreeMap;
+import java.util.concurrent.TimeUnit;
 import java.util.function.Supplier;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.hbase.Cell;
@@ -22,16 +23,22 @@ import org.apache.hadoop.hbase.client.coprocessor.AggregationClient;
 import org.apache.hadoop.hbase.client.coprocessor.BigDecimalColumnInterpreter;
 import org.apache.hadoop.hbase.client.coprocessor.DoubleColumnInterpreter;
 import org.apache.hadoop.hbase.client.coprocessor.LongColumnInterpreter;
+import org.apache.hadoop.hbase.client.locking.EntityLock;
+import org.apache.hadoop.hbase.client.locking.LockServiceClient;
 import org.apache.hadoop.hbase.coprocessor.ColumnInterpreter;
 import org.apache.hadoop.hbase.coprocessor.example.generated.BulkDeleteProtos.BulkDeleteRequest;
 import org.apache.hadoop.hbase.coprocessor.example.generated.BulkDeleteProtos.BulkDeleteRequest.DeleteType;
 import org.apache.hadoop.hbase.coprocessor.example.generated.BulkDeleteProtos.BulkDeleteResponse;
 import org.apache.hadoop.hbase.coprocessor.example.generated.BulkDeleteProtos.BulkDeleteService;
 import org.apache.hadoop.hbase.filter.*;
+import org.apache.hadoop.hbase.ipc.RpcClient;
+import org.apache.hadoop.hbase.ipc.RpcClientFactory;
 import org.apache.hadoop.hbase.protobuf.ProtobufUtil;
 import org.apache.hadoop.hbase.protobuf.generated.AggregateProtos.AggregateRequest;
 import org.apache.hadoop.hbase.protobuf.generated.AggregateProtos.AggregateResponse;
 import org.apache.hadoop.hbase.protobuf.generated.AggregateProtos.AggregateService;
+import org.apache.hadoop.hbase.security.User;
+import org.apache.hadoop.hbase.shaded.protobuf.generated.LockServiceProtos.LockService;
 import org.apache.hadoop.hbase.util.Bytes;
 
 public class Endpoints {
@@ -52,6 +59,7 @@ public class Endpoints {
     conf.setInt("hbase.client.pause", 50);
     try (Connection connection = ConnectionFactory.createConnection(conf); Admin admin = connection.getAdmin()) {
       create(admin);
+      locks(connection, admin);
       try (Table table = connection.getTable(NAME)) {
         fill(table, new Random(20261125));
         admin.flush(NAME);
@@ -82,6 +90,42 @@ public class Endpoints {
       }
       admin.disableTable(NAME);
       admin.deleteTable(NAME);
+    }
+  }
+
+  /** Locks of the master that clients hold. */
+  static void locks(Connection connection, Admin admin) throws Exception {
+    Configuration conf = connection.getConfiguration();
+    NonceGenerator nonces = new NonceGenerator() {
+      private long last = System.nanoTime();
+
+      @Override
+      public long getNonceGroup() { return 1; }
+
+      @Override
+      public long newNonce() { return ++last; }
+    };
+    try (RpcClient rpc = RpcClientFactory.createClient(conf, admin.getClusterMetrics().getClusterId())) {
+      LockServiceClient locks = new LockServiceClient(conf,
+        LockService.newBlockingStub(rpc.createBlockingRpcChannel(admin.getMaster(), User.getCurrent(), 30_000)), nonces);
+      // HBase's client asks for the namespace of that name
+      EntityLock table = locks.tableLock(NAME, true, "table", null);
+      table.requestLock();
+      System.out.println("lock of a table " + table.await(20, TimeUnit.SECONDS));
+      table.unlock();
+      EntityLock lock = locks.regionLock(admin.getRegions(NAME), "regions", null);
+      lock.requestLock();
+      System.out.println("lock of regions " + lock.await(20, TimeUnit.SECONDS));
+      EntityLock other = locks.regionLock(admin.getRegions(NAME).subList(1, 2), "one of them", null);
+      other.requestLock();
+      System.out.println("lock of one meanwhile " + other.await(1, TimeUnit.SECONDS));
+      lock.unlock();
+      System.out.println("lock of one afterwards " + other.await(20, TimeUnit.SECONDS));
+      other.unlock();
+      EntityLock namespace = locks.namespaceLock("default", "namespace", null);
+      namespace.requestLock();
+      System.out.println("lock of a namespace " + namespace.await(20, TimeUnit.SECONDS));
+      namespace.unlock();
     }
   }
 
