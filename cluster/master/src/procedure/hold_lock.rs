@@ -25,6 +25,8 @@ pub(super) const KIND: &str = "hold_lock";
 pub(crate) const CLASS: &str = "org.apache.hadoop.hbase.master.locking.LockProcedure";
 
 /// What clients have said of their locks, by number of the procedure.
+///
+/// *Thread safety*: from any thread. The engine asks under its own lock, so nothing here asks the engine.
 #[derive(Default)]
 pub(crate) struct RemoteLocks(Mutex<HashMap<u64, RemoteLock>>);
 
@@ -60,9 +62,14 @@ impl RemoteLocks {
         (!lock.released).then_some(until_ns)
     }
 
-    /// Forgets those that have ended.
-    pub(crate) fn keep(&self, is_running: impl Fn(u64) -> bool) {
-        self.0.lock().retain(|id, _| is_running(*id));
+    /// Those that are known, of which some may have ended.
+    pub(crate) fn ids(&self) -> Vec<u64> {
+        self.0.lock().keys().copied().collect()
+    }
+
+    /// Of one that has ended.
+    pub(crate) fn forget(&self, id: u64) {
+        self.0.lock().remove(&id);
     }
 }
 
@@ -163,5 +170,50 @@ const STEPS: &[Step<HoldLock>] = &[step("hold", |_, _| Ok(()))];
 impl HasSteps for HoldLock {
     fn steps(&self) -> &'static [Step<Self>] {
         STEPS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_held_from_heartbeat_to_heartbeat() {
+        let locks = RemoteLocks::default();
+        assert!(!locks.heartbeat(1, 5, true), "it waits");
+        assert_eq!(locks.held_until(1, 10, 100), Some(110), "its time begins when it is held");
+        assert!(locks.heartbeat(1, 60, true));
+        assert_eq!(locks.held_until(1, 110, 100), Some(160));
+        assert_eq!(locks.held_until(1, 160, 100), None, "too late");
+        assert!(!locks.heartbeat(1, 161, true));
+        assert_eq!(locks.held_until(1, 162, 100), None, "and for good");
+        assert_eq!(locks.ids(), [1]);
+        locks.forget(1);
+        assert!(locks.ids().is_empty());
+        assert_eq!(locks.held_until(2, 0, 100), Some(100));
+        assert!(!locks.heartbeat(2, 1, false), "released");
+        assert_eq!(locks.held_until(2, 2, 100), None);
+    }
+
+    #[test]
+    fn a_payload_goes_there_and_back_and_garbage_is_refused() {
+        let request = pb::LockRequest {
+            lock_type: pb::LockType::Exclusive as i32,
+            table_name: Some(TableName::parse(b"n:t").unwrap().to_pb()),
+            description: Some("why".to_string()),
+            ..Default::default()
+        };
+        let lock = HoldLock::new(request).unwrap();
+        let back = HoldLock::decode(&lock.payload()).unwrap();
+        assert_eq!((back.locks, back.request), (lock.locks, lock.request));
+        let mut random = 0x9e37_79b9_7f4a_7c15u64;
+        for len in 0..200 {
+            let next = |_| {
+                random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                (random >> 56) as u8
+            };
+            let garbage: Vec<u8> = (0..len).map(next).collect();
+            let _ = HoldLock::decode(&garbage);
+        }
     }
 }

@@ -44,7 +44,8 @@ impl LockService {
         let procedure = HoldLock::new(request).map_err(invalid)?;
         audit(call, &procedure.locks());
         let engine = &self.master.engine;
-        self.master.core.remote_locks.keep(|id| engine.class_of(id).is_some());
+        let known = &self.master.core.remote_locks;
+        known.ids().into_iter().filter(|id| engine.class_of(*id).is_none()).for_each(|id| known.forget(id));
         let proc_id = engine.enqueue_once(Box::new(procedure), submission(call, nonce))?;
         Ok(Reply::message(&pb::LockResponse { proc_id }))
     }
