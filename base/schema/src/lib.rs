@@ -32,7 +32,7 @@ pub use jenkins::jenkins_hash;
 pub use name::{NamespaceDescriptor, TableName, check_namespace_name, check_table_qualifier};
 pub use options::{BlockEncoding, BloomType, Compression, Durability, InMemoryCompaction, KeepDeleted};
 pub use region::{META_ENCODED_NAME, RegionInfo, RegionNameParts, parse_region_name};
-pub use server::{ClusterId, ServerName};
+pub use server::{ClusterId, ClusterUuid, ServerName};
 pub use system::STORE_FILE_TRACKER;
 pub use table::TableDescriptor;
 pub use unsupported::Unsupported;

@@ -49,6 +49,7 @@ use crate::metrics::users::UserLoads;
 use crate::regions::files::LocalRegionFiles;
 use crate::regions::region_table::{OnlineRegion, RegionTable};
 use crate::regions::resources::RegionResources;
+use crate::replication::Sink;
 use crate::settings::online::OnlineSettings;
 use crate::settings::server::RegionServerSettings;
 use crate::wal::logs::Logs;
@@ -78,6 +79,7 @@ pub struct RegionServer {
     pub(crate) user_loads: UserLoads,
     pub(crate) op_times: OpTimes,
     pub(crate) slow_calls: SlowCalls,
+    pub(crate) sink: Arc<Sink>,
     /// Where the server's page is; 0: nowhere.
     info_port: AtomicU16,
     pub(crate) background: Background,
@@ -170,6 +172,7 @@ impl RegionServer {
             user_loads: UserLoads::default(),
             op_times: OpTimes::default(),
             slow_calls: SlowCalls::new(settings.slow_calls_kept_max),
+            sink: Arc::new(Sink::new(&name, env.clock.now_ms())),
             info_port: AtomicU16::new(0),
             background,
             online,
@@ -196,6 +199,7 @@ impl RegionServer {
     /// Counts room for answers in the queues of the ports, and runs what may wait for the disk on the threads of one
     /// runtime.
     pub fn serve_behind(&self, queues: Arc<Queues>, threads: Handle) {
+        self.sink.work_on(threads.clone());
         self.pool.work_on(threads);
         self.pool.keep_room_in(queues);
     }

@@ -47,7 +47,7 @@ mod store;
 mod write;
 
 pub use api::{
-    BlockReads, Condition, ConditionTest, Mutation, MutationKind, MutationResult, NextState, Nonce, ReadMode,
+    BlockReads, ClusterIds, Condition, ConditionTest, Mutation, MutationKind, MutationResult, NextState, Nonce, ReadMode,
     Scan, ScanCounts, ScanLimits, TimeRange,
 };
 pub use compact::{
