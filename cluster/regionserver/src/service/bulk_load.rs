@@ -111,9 +111,11 @@ fn load(server: &RegionServer, request: &pb::BulkLoadHFileRequest) -> Result<Rep
         replicate: request.replicate(),
     };
     let outcome = online.region.bulk_load(&load).map_err(|error| errors::to_rpc(&error))?;
-    server.after_write(&online);
     match outcome {
-        BulkLoadOutcome::Loaded { .. } => Ok(loaded(true)),
+        BulkLoadOutcome::Loaded { .. } => {
+            server.background.flusher.after_bulk_load(&online);
+            Ok(loaded(true))
+        }
         BulkLoadOutcome::RowsOutOfRange(paths) => {
             let region = online.region.info().encoded_name();
             tracing::warn!(region, ?paths, "files of a bulk load have rows of other regions");
