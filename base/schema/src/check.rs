@@ -3,7 +3,7 @@
 use halcyon_cell::{Error, Result};
 
 use crate::unsupported::ENCRYPTION;
-use crate::{FamilyDescriptor, STORE_FILE_TRACKER, TableDescriptor, Unsupported};
+use crate::{Endpoint, FamilyDescriptor, STORE_FILE_TRACKER, TableDescriptor, Unsupported};
 
 /// Attribute that turns the checks off with the value `false`.
 const SANITY_CHECKS: &str = "hbase.table.sanity.checks";
@@ -26,7 +26,6 @@ const SPLIT_POLICIES: [&str; 7] = [
 ];
 const FIFO_POLICY: &str = "org.apache.hadoop.hbase.regionserver.compactions.FIFOCompactionPolicy";
 const COMPACTION_POLICY: &str = "hbase.hstore.defaultengine.compactionpolicy.class";
-const BUILT_IN_COPROCESSOR: &str = "org.apache.hadoop.hbase.coprocessor.MultiRowMutationEndpoint";
 const BLOCKING_STORE_FILES: &str = "hbase.hstore.blockingStoreFiles";
 
 impl TableDescriptor {
@@ -127,19 +126,13 @@ impl TableDescriptor {
 
     /// HBase refuses a class that it cannot load; here none can be loaded, but for what is built in.
     fn check_coprocessors(&self) -> Result<()> {
-        for (key, value) in self.attributes() {
-            // path | class | priority | arguments
-            let class = value.split(|&byte| byte == b'|').nth(1).unwrap_or_default();
-            if key.to_ascii_lowercase().starts_with(b"coprocessor$")
-                && class != BUILT_IN_COPROCESSOR.as_bytes()
-            {
-                return Err(Error::invalid(format!(
-                    "Coprocessor '{}' cannot be loaded.",
-                    class.escape_ascii()
-                )));
+        match self.coprocessor_classes().find(|class| Endpoint::of_class(class).is_none()) {
+            Some(class) => {
+                let class = class.escape_default();
+                Err(Error::invalid(format!("Coprocessor '{class}' cannot be loaded.")))
             }
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -250,8 +243,10 @@ mod tests {
         engine.with(DATA_TIERING, "TIME_RANGE").check().unwrap();
         let off = table(family().with("BLOCKSIZE", "10")).with(SANITY_CHECKS, "false");
         off.check().unwrap();
-        let built_in = format!("|{BUILT_IN_COPROCESSOR}|536870911|");
-        table(family()).with("coprocessor$1", &built_in).check().unwrap();
+        for endpoint in Endpoint::ALL {
+            let built_in = format!("|{}|536870911|", endpoint.class());
+            table(family()).with("coprocessor$1", &built_in).check().unwrap();
+        }
     }
 
     /// Turning HBase's sanity checks off does not make this program able to do what it cannot.

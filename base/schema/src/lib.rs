@@ -13,6 +13,7 @@
 
 mod check;
 mod descriptor_file;
+mod endpoint;
 mod family;
 mod jenkins;
 pub mod layout;
@@ -25,6 +26,7 @@ mod table;
 mod unsupported;
 pub mod znode;
 
+pub use endpoint::Endpoint;
 pub use family::FamilyDescriptor;
 pub use jenkins::jenkins_hash;
 pub use name::{NamespaceDescriptor, TableName, check_namespace_name, check_table_qualifier};

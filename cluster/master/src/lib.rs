@@ -77,7 +77,7 @@ pub use in_transition::{RegionInTransition, STUCK_MS};
 pub use master::{Master, ProcedureSummary};
 pub use normalizer::NormalizerSettings;
 pub use procedure::ProcedureTimes;
-pub use service::{HbckService, MasterService};
+pub use service::{HbckService, LockService, MasterService};
 pub use settings::{MasterSettings, StopRequest};
 pub use spread::{Spread, TableSpread};
 pub use timeline::{Noticed, RECOVERIES_MAX, Recovery, RecoveryKind, Timelines};

@@ -18,8 +18,8 @@ use crate::in_transition::Transitions;
 use crate::normalizer::Normalizer;
 use crate::placement::{Place, soon};
 use crate::procedure::{
-    CreateTable, Engine, ProcedureTimes, ProcedureView, RegionAction, Resource, ServerCrash, SplitRegion,
-    Submission, TransitRegion,
+    CreateTable, Engine, ProcedureTimes, ProcedureView, RegionAction, RemoteLocks, Resource, ServerCrash,
+    SplitRegion, Submission, TransitRegion,
 };
 use crate::settings::StopRequest;
 use crate::state::{MasterState, MetaState, RegionState, TableEntry, TableState, Tables};
@@ -139,6 +139,7 @@ impl Master {
             timelines,
             transitions: Transitions::default(),
             groups: GroupState::default(),
+            remote_locks: RemoteLocks::default(),
             this: this.clone(),
             env,
             settings,

@@ -32,6 +32,8 @@ pub struct MasterSettings {
     pub retry_pause: Duration,
     /// Longest pause before a failed step is tried again. 10 s.
     pub retry_pause_max: Duration,
+    /// Time between two heartbeats of a lock that a client holds (`hbase.master.procedure.remote.locks.timeout.ms`). 30 s.
+    pub remote_lock_timeout: Duration,
     /// How often archive and old logs are cleaned (`hbase.master.cleaner.interval`). One minute: a look costs
     /// little, and HBase's ten let the disk fill under heavy compaction.
     pub cleaner_period: Duration,
@@ -69,6 +71,7 @@ impl MasterSettings {
             procedures_max: 10_000,
             retry_pause: Duration::from_millis(100),
             retry_pause_max: Duration::from_secs(10),
+            remote_lock_timeout: Duration::from_secs(30),
             cleaner_period: Duration::from_secs(60),
             archive_keep: Duration::from_secs(5 * 60),
             snapshot_ttl: Duration::ZERO,

@@ -325,6 +325,25 @@ fn orders_are_sent_until_the_server_takes_them() {
     in_time(&flushed).unwrap();
 }
 
+/// An order to open the region may be on its way to the server, which says until then that it does not serve the region.
+#[test]
+fn a_close_waits_until_its_order_is_taken() {
+    let master = Master::with(ServersSettings { close_check_period: Duration::from_millis(10), ..settings() });
+    let server = FakeServer::new(&master);
+    *server.shared.region.lock().unwrap() = Some(not_serving());
+    let refusals = (0..6).map(|_| RpcError::new(&exceptions::CALL_QUEUE_TOO_BIG, "later"));
+    server.shared.refusals.lock().unwrap().extend(refusals);
+    let closing = api(&master, &server);
+    let closed = beside(move || closing.close_region(&close_request(&region("a"))));
+    for _ in 0..6 {
+        server.next_orders();
+        assert!(closed.recv_timeout(Duration::from_millis(50)).is_err(), "the order was not taken");
+    }
+    server.next_orders();
+    in_time(&closed).unwrap();
+    assert!(!server.shared.regions_asked.lock().unwrap().is_empty(), "the answer came from the server");
+}
+
 #[test]
 fn an_order_that_is_refused_fails_alone() {
     let pause = Duration::from_millis(500);

@@ -1,5 +1,7 @@
 //! Settings of a master: the normalizer, and region server groups.
 
+use std::time::Duration;
+
 use halcyon_master::{GroupSettings, NormalizerSettings};
 use halcyon_settings::{Codec, Effect::Restart, Flag, Millis, Number, Section, Setting, settings};
 
@@ -9,10 +11,22 @@ use crate::settings::StandaloneSettings;
 pub const GROUP_ENDPOINT: &str = "org.apache.hadoop.hbase.rsgroup.RSGroupAdminEndpoint";
 
 /// Parts of the settings that a master takes as they are.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct MasterParts {
     pub normalizer: NormalizerSettings,
     pub groups: GroupSettings,
+    /// Time between two heartbeats of a lock that a client holds.
+    pub remote_lock_timeout: Duration,
+}
+
+impl Default for MasterParts {
+    fn default() -> MasterParts {
+        MasterParts {
+            normalizer: NormalizerSettings::default(),
+            groups: GroupSettings::default(),
+            remote_lock_timeout: Duration::from_secs(30),
+        }
+    }
 }
 
 pub const NORMALIZER: Section<StandaloneSettings> = Section {
@@ -40,6 +54,14 @@ pub const NORMALIZER: Section<StandaloneSettings> = Section {
             "Size of the regions of a table that are split and merged in one run.";
         Restart, "hbase.normalizer.throughput.max_bytes_per_sec", "bytes/s", ByteCount, parts.normalizer.bytes_per_second_max,
             "Sizes of regions that are split and merged in a second, such as `200m`. Below 1 MB it is no limit, as in HBase.";
+    ),
+};
+
+pub const LOCKS: Section<StandaloneSettings> = Section {
+    title: "Locks of clients",
+    settings: settings!(StandaloneSettings:
+        Restart, "hbase.master.procedure.remote.locks.timeout.ms", "ms", Millis, parts.remote_lock_timeout,
+            "A lock of a client (`LockService`) ends without a heartbeat in this time.";
     ),
 };
 

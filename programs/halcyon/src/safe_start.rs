@@ -13,7 +13,7 @@ use std::{fmt, io};
 
 use clap::ValueEnum;
 use halcyon_env::Env;
-use halcyon_schema::{TableDescriptor, TableName, layout};
+use halcyon_schema::{Endpoint, TableDescriptor, TableName, layout};
 
 use crate::master_settings::GROUP_ENDPOINT;
 use crate::root::wals_left;
@@ -21,8 +21,6 @@ use crate::site::Property;
 
 /// `EX_CONFIG` of `sysexits.h`: a restart does not help.
 pub const EXIT_CODE: u8 = 78;
-/// The coprocessor that is built in.
-const BUILT_IN_COPROCESSOR: &str = "org.apache.hadoop.hbase.coprocessor.MultiRowMutationEndpoint";
 /// Tables that HBase makes where a protection is in use.
 const PROTECTING_TABLES: [(&str, Protection); 4] = [
     ("acl", Protection::Acls),
@@ -151,7 +149,7 @@ fn asked_by(name: &str, value: &str) -> Option<Protection> {
         _ if name.starts_with("hbase.coprocessor.") && name.ends_with(".classes") => {
             let class = |item: &str| item.split('|').next().unwrap_or_default().trim().to_string();
             let is_built_in = |class: &str| {
-                class == BUILT_IN_COPROCESSOR
+                Endpoint::of_class(class).is_some()
                     || (name == "hbase.coprocessor.master.classes" && class == GROUP_ENDPOINT)
             };
             (items().any(|item| !is_built_in(&class(item))), Protection::Coprocessors)
@@ -232,15 +230,7 @@ fn of_table(table: &TableDescriptor, dir: &Path, is_new_here: bool) -> Vec<Findi
         protection,
         what: format!("table {} has {what} in {}", table.name(), dir.display()),
     };
-    let coprocessors =
-        table.attributes().filter(|(key, _)| key.to_ascii_lowercase().starts_with(b"coprocessor$"));
-    let classes = coprocessors.map(|(_, value)| {
-        // path | class | priority | arguments
-        String::from_utf8_lossy(value.split(|&byte| byte == b'|').nth(1).unwrap_or_default())
-            .trim()
-            .to_string()
-    });
-    let classes = classes.filter(|class| class != BUILT_IN_COPROCESSOR);
+    let classes = table.coprocessor_classes().filter(|class| Endpoint::of_class(class).is_none());
     let mut findings: Vec<_> =
         classes.map(|class| finding(Protection::Coprocessors, format!("coprocessor {class}"))).collect();
     let replicated = table.families().iter().find(|family| is_new_here && family.scope() == 1);
@@ -319,7 +309,8 @@ mod tests {
             ("hbase.coprocessor.master.classes", GROUP_ENDPOINT, None),
             ("hbase.coprocessor.master.classes", "org.x.Observer", Some(Coprocessors)),
             ("hbase.coprocessor.region.classes", GROUP_ENDPOINT, Some(Coprocessors)),
-            ("hbase.coprocessor.user.region.classes", BUILT_IN_COPROCESSOR, None),
+            ("hbase.coprocessor.user.region.classes", Endpoint::Aggregate.class(), None),
+            ("hbase.coprocessor.region.classes", Endpoint::BulkDelete.class(), None),
             ("hbase.regionserver.slowlog.systable.enabled", "true", None),
             ("hbase.wal.dir", "hdfs://n/wal", None),
             ("hbase.superuser", "admin", None),
@@ -403,7 +394,7 @@ mod tests {
         let family = FamilyDescriptor::new("f").unwrap().with("REPLICATION_SCOPE", "1");
         let table = TableDescriptor::new(TableName::parse(b"ns:t").unwrap())
             .with_family(family)
-            .with("coprocessor$1", format!("|{BUILT_IN_COPROCESSOR}|1|"))
+            .with("coprocessor$1", format!("|{}|1|", Endpoint::Aggregate.class()))
             .with("hbase.regionserver.region.split_restriction.type", "KeyPrefix")
             .with("FLUSH_POLICY", "org.x.FlushSome")
             .with("COPROCESSOR$2", "hdfs:///x.jar|org.x.Index|1001|k=v");

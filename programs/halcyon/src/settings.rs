@@ -14,7 +14,7 @@ use halcyon_wal::SyncMode;
 use crate::args::{StandaloneArgs, WalSync};
 use crate::cleaner_settings::CleanerSettings;
 use crate::keeper::{self, KeeperSettings};
-use crate::master_settings::{GROUPS, MasterParts, NORMALIZER};
+use crate::master_settings::{GROUPS, LOCKS, MasterParts, NORMALIZER};
 use crate::references::first_reference;
 use crate::root;
 use crate::safe_start::{is_below, is_same_directory};
@@ -409,6 +409,7 @@ const SETTINGS: &[Section<StandaloneSettings>] = &[
     },
     keeper::SECTION,
     NORMALIZER,
+    LOCKS,
     GROUPS,
     traces::SECTION,
 ];
@@ -570,7 +571,7 @@ fn reason_without_effect(name: &str) -> &'static str {
             "hbase.ipc.server.",
             "the scheduler of calls has other settings: see the properties that --print-settings shows",
         ),
-        ("hbase.coprocessor.", "coprocessors do not run"),
+        ("hbase.coprocessor.", "only built-in coprocessors run"),
         ("hbase.quota.", "there are no quotas"),
         ("hbase.security.", "clients are not authenticated"),
         ("hbase.server.netty.tls.", "there is no TLS"),

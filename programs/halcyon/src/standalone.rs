@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use halcyon_coord::{ClientMetaService, ClusterZnodes, ZkServer, ZkSettings, ZnodeTree};
 use halcyon_env::{Env, FileLock, FileSystem, RealFileSystem, spawn_thread};
-use halcyon_master::{HbckService, Master, MasterService, MasterSettings, StopRequest};
+use halcyon_master::{HbckService, LockService, Master, MasterService, MasterSettings, StopRequest};
 use halcyon_regionserver::{AdminService, ClientService, Predecessors, RegionServer, RegionServerSettings};
-use halcyon_rpc::{BoundServer, Call, EventLoops, Outcome, Queues, RpcError, RpcServer, Service, Services};
+use halcyon_rpc::{BoundServer, EventLoops, Queues, RpcServer, Services};
 use halcyon_schema::ServerName;
 use halcyon_wal::SyncMode;
 use tokio::sync::Notify;
@@ -383,20 +383,10 @@ impl Roles {
         services.insert("AdminService", Arc::new(AdminService::new(Arc::clone(&self.region_server))));
         services.insert("MasterService", Arc::new(master_service));
         services.insert("ClientMetaService", Arc::new(ClientMetaService::new(Arc::clone(&self.master))));
-        services.insert("LockService", Arc::new(Refused("LockService")));
+        services.insert("LockService", Arc::new(LockService::new(Arc::clone(&self.master))));
         let hbck_service = HbckService::new(Arc::clone(&self.master)).map_err(|error| error.to_string())?;
         services.insert("HbckService", Arc::new(hbck_service));
         Ok(services)
-    }
-}
-
-/// A service that clients know and that is not there.
-pub struct Refused(pub &'static str);
-
-impl Service for Refused {
-    fn call(&self, call: Call) -> Outcome {
-        let text = format!("java.lang.UnsupportedOperationException: {} of {}", call.method, self.0);
-        Outcome::Ready(Err(RpcError::do_not_retry(text)))
     }
 }
 

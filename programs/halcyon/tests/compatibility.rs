@@ -28,6 +28,7 @@ const ENDPOINTS: &[(&str, &str)] = &[
     ("AccessControlService", "ExecService"),
     ("AggregateService", "ExecService"),
     ("AuthenticationService", "ExecService"),
+    ("BulkDeleteService", "ExecService"),
     ("ExportService", "ExecService"),
     ("MultiRowMutationService", "ExecService"),
     ("RSGroupAdminService", "ExecMasterService"),

@@ -159,6 +159,33 @@ impl Engine {
         Ok(id)
     }
 
+    /// As [`Engine::enqueue`], but a nonce seen before gives the number of then.
+    pub(crate) fn enqueue_once(&self, procedure: Box<dyn Procedure>, by: Submission) -> Answer<u64> {
+        let mut state = self.shared.state.lock();
+        if let Some(id) = state.nonces.get(&by.nonce).filter(|_| by.nonce.1 != 0) {
+            return Ok(*id);
+        }
+        let by = Submission { refused_by_result: true, ..by };
+        let id = self.shared.enqueue(&mut state, procedure, by)?;
+        drop(state);
+        self.shared.wake.notify_one();
+        Ok(id)
+    }
+
+    /// HBase's class of a procedure that has not ended.
+    pub(crate) fn class_of(&self, id: u64) -> Option<&'static str> {
+        self.shared.state.lock().views.get(&id).map(|view| view.class_name)
+    }
+
+    /// Has a procedure that waits for its next step looked at now.
+    pub(crate) fn look_again(&self, id: u64) {
+        let mut state = self.shared.state.lock();
+        if let Some(job) = state.paused.iter_mut().find(|job| job.record.id == id) {
+            job.not_before_ns = 0;
+            self.shared.wake.notify_one();
+        }
+    }
+
     /// As [`Engine::submit`], and waits until it has ended. Queued at once, also if nobody awaits the answer.
     pub(crate) fn run(
         self: &Arc<Engine>,

@@ -22,6 +22,7 @@ mod enable_table;
 mod engine;
 mod fix_regions;
 mod flush_table;
+mod hold_lock;
 mod job;
 mod lock;
 mod merge_regions;
@@ -61,6 +62,7 @@ pub(crate) use enable_table::EnableTable;
 pub(crate) use engine::{Engine, ProcedureStatus, Submission};
 pub(crate) use fix_regions::FixRegions;
 pub(crate) use flush_table::FlushTable;
+pub(crate) use hold_lock::{CLASS as HOLD_LOCK_CLASS, HoldLock, RemoteLocks};
 pub(crate) use lock::{Lock, Resource};
 pub(crate) use merge_regions::MergeRegions;
 pub(crate) use modify_namespace::ModifyNamespace;
@@ -151,6 +153,12 @@ pub(crate) trait Procedure: RunSteps + Send {
         false
     }
 
+    /// Until when, in `Clock::monotonic_ns`, the next step is to wait, with the locks held; `None`: it may run. `id` is the
+    /// number of the procedure.
+    fn held_until(&self, _core: &MasterState, _id: u64) -> Option<u64> {
+        None
+    }
+
     /// What is to be done after it has ended well. A crash in between may lose them: the next master finds by itself what they
     /// are about.
     fn followers(&self, _core: &MasterState) -> Vec<Box<dyn Procedure>> {
@@ -174,6 +182,7 @@ pub(crate) fn decode(kind: &str, payload: &[u8]) -> Result<Box<dyn Procedure>> {
         modify_table::KIND => Box::new(ModifyTable::decode(payload)?),
         fix_regions::KIND => Box::new(FixRegions::decode(payload)?),
         set_state::KIND => Box::new(SetState::decode(payload)?),
+        hold_lock::KIND => Box::new(HoldLock::decode(payload)?),
         flush_table::KIND => Box::new(FlushTable::decode(payload)?),
         transit_region::KIND => Box::new(TransitRegion::decode(payload)?),
         truncate_region::KIND => Box::new(TruncateRegion::decode(payload)?),

@@ -20,7 +20,7 @@ use crate::state::MasterState;
 /// one that has begun are in `locks`.
 pub(super) struct State {
     pub(super) waiting: VecDeque<Job>,
-    /// Failed in a step, which runs again at `not_before_ns`. They hold their locks.
+    /// Failed in a step, which runs again at `not_before_ns`, or wait before one. They hold their locks.
     pub(super) paused: Vec<Job>,
     /// What was asked of procedures that a thread runs; looked at between two steps.
     pub(super) interrupts: HashMap<u64, Interrupt>,

@@ -16,6 +16,8 @@ enum Progress {
     Done,
     /// To be tried again.
     Pause(Error),
+    /// To be looked at again: it only holds its locks.
+    Held,
     Stopped,
 }
 
@@ -52,6 +54,17 @@ impl Shared {
                     self.wake.notify_all();
                 }
                 Progress::Pause(error) => self.pause(&mut state, job, &error),
+                Progress::Held => {
+                    // It may have been released since; whoever does that looks for it in `paused`.
+                    job.not_before_ns = job.procedure.held_until(&self.core, id).unwrap_or(0);
+                    if state.interrupts.contains_key(&id) {
+                        job.not_before_ns = 0;
+                    }
+                    if let Some(view) = state.views.get_mut(&id) {
+                        view.running = false;
+                    }
+                    state.paused.push(job);
+                }
                 Progress::Stopped => {
                     self.left_thread.notify_all();
                     return;
@@ -146,6 +159,9 @@ impl Shared {
             }
             if job.failed.is_some() || job.has_run() {
                 break;
+            }
+            if job.procedure.held_until(&self.core, job.record.id).is_some() {
+                return Progress::Held;
             }
             if let Err(error) = self.run_step(job) {
                 return Progress::Pause(error);

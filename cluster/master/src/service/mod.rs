@@ -8,6 +8,7 @@ mod groups;
 pub(crate) use cluster::regions_in_transition_count;
 mod hbck;
 mod legacy;
+mod locks;
 mod methods;
 mod namespaces;
 mod procedures;
@@ -31,6 +32,7 @@ use crate::{Master, errors};
 use work::Workers;
 
 pub use hbck::HbckService;
+pub use locks::LockService;
 
 type Answer<T> = Result<T, RpcError>;
 /// A procedure and the nonce (group and number) it was asked for with.

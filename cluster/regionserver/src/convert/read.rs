@@ -80,6 +80,13 @@ pub(crate) fn scan(proto: &pb::Scan) -> Result<Scan, RpcError> {
     Ok(scan)
 }
 
+/// A scan with the filter that keeps the first cell of each row.
+pub(crate) fn first_keys_only(scan: &pb::Scan) -> pb::Scan {
+    let name = "org.apache.hadoop.hbase.filter.FirstKeyOnlyFilter".to_string();
+    let filter = pb::Filter { name, serialized_filter: Some(Bytes::new()) };
+    pb::Scan { filter: Some(filter), ..scan.clone() }
+}
+
 fn families(columns: &[pb::Column]) -> BTreeMap<Bytes, Option<BTreeSet<Bytes>>> {
     let mut families: BTreeMap<Bytes, Option<BTreeSet<Bytes>>> = BTreeMap::new();
     for column in columns {

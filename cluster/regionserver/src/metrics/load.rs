@@ -132,8 +132,7 @@ fn region_load(online: &OnlineRegion, host: &str) -> pb::RegionLoad {
         store_ref_count: Some(i32::try_from(stats.file_readers).unwrap_or(i32::MAX)),
         // Compacted files are archived at once: none waits in the store for its readers.
         max_compacted_store_file_ref_count: Some(0),
-        // There are no coprocessors.
-        cp_requests_count: Some(0),
+        cp_requests_count: Some(online.endpoint_calls_count.load(Ordering::Relaxed)),
         complete_sequence_id: Some(flushed_max),
         data_locality: Some(share(local_bytes, stats.store_file_bytes)),
         blocks_local_weight: Some(local_bytes),

@@ -42,6 +42,8 @@ pub struct OnlineRegion {
     pub(crate) major_asked: AtomicBool,
     /// When the master was asked for a split, in `monotonic_ns`; 0: never.
     pub(crate) split_asked_ns: AtomicU64,
+    /// Calls of endpoints since it was opened.
+    pub(crate) endpoint_calls_count: AtomicU64,
 }
 
 impl OnlineRegion {
@@ -58,6 +60,7 @@ impl OnlineRegion {
             compaction_asked: AtomicBool::new(false),
             major_asked: AtomicBool::new(false),
             split_asked_ns: AtomicU64::new(0),
+            endpoint_calls_count: AtomicU64::new(0),
         })
     }
 

@@ -1,10 +1,7 @@
 //! Tables that stay on HBase's servers.
 
 use halcyon_cell::{Error, Result};
-use halcyon_schema::TableDescriptor;
-
-/// Coprocessors whose work the server does by itself.
-const BUILT_IN: [&str; 1] = ["org.apache.hadoop.hbase.coprocessor.MultiRowMutationEndpoint"];
+use halcyon_schema::{Endpoint, TableDescriptor};
 
 /// `Invalid` if regions of the table need something that only HBase's servers have. The sentence names it.
 pub(super) fn check(table: &TableDescriptor) -> Result<()> {
@@ -14,16 +11,7 @@ pub(super) fn check(table: &TableDescriptor) -> Result<()> {
             table.name()
         )))
     };
-    let coprocessor =
-        table.attributes().filter(|(key, _)| key.to_ascii_lowercase().starts_with(b"coprocessor$"));
-    let class = |value: &[u8]| {
-        // path | class | priority | arguments
-        let class = value.split(|&byte| byte == b'|').nth(1).unwrap_or_default();
-        String::from_utf8_lossy(class).trim().to_string()
-    };
-    let foreign =
-        coprocessor.map(|(_, value)| class(value)).find(|class| !BUILT_IN.contains(&class.as_str()));
-    if let Some(class) = foreign {
+    if let Some(class) = table.coprocessor_classes().find(|class| Endpoint::of_class(class).is_none()) {
         return refuse(format!("coprocessor {class}, which runs in a JVM only"));
     }
     if let Some(family) = table.families().iter().find(|family| family.is_mob()) {
@@ -53,7 +41,9 @@ mod tests {
     fn what_only_hbase_has_is_named() {
         check(&table()).unwrap();
         check(&table().with("REGION_REPLICATION", "3")).unwrap();
-        check(&table().with("coprocessor$1", format!("|{}|1|", BUILT_IN[0]))).unwrap();
+        for endpoint in Endpoint::ALL {
+            check(&table().with("coprocessor$1", format!("|{}|1|", endpoint.class()))).unwrap();
+        }
         check(&table().with_family(FamilyDescriptor::new("l").unwrap().with("REPLICATION_SCOPE", "0")))
             .unwrap();
         let mob = FamilyDescriptor::new("m").unwrap().with("IS_MOB", "true");

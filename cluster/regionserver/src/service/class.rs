@@ -4,9 +4,9 @@
 //! |---|---|
 //! | marked by the client as above others, or on a region of `hbase:meta` | meta |
 //! | Get | read |
-//! | Scan | scan |
+//! | Scan, calls of `AggregateService` | scan |
 //! | Multi | write if a quarter of its actions or more change something, else read |
-//! | Mutate, calls of endpoints, bulk loads | write |
+//! | Mutate, calls of other endpoints, bulk loads | write |
 //!
 //! HBase takes a Multi with a single mutation for a write (`RWQueueRpcExecutor.isWriteRequest`). Here a few writes
 //! among many gets wait where gets wait; what they may take of memory is not decided by the class.
@@ -27,6 +27,7 @@ pub(super) fn class_of(head: &CallHead<'_>) -> CallClass {
         "Get" => meta_or(head.param, CallClass::Read),
         "Scan" => meta_or(head.param, CallClass::Scan),
         "Multi" => multi(head.param),
+        "ExecService" => meta_or(head.param, endpoint(head.param)),
         _ => meta_or(head.param, CallClass::Write),
     }
 }
@@ -37,6 +38,19 @@ fn meta_or(param: &[u8], class: CallClass) -> CallClass {
         Some((1, Value::Bytes(region))) if is_meta(region) => CallClass::Meta,
         _ => class,
     }
+}
+
+/// `CoprocessorServiceRequest { region = 1, call = 2 { service_name = 2 } }`
+fn endpoint(param: &[u8]) -> CallClass {
+    let calls = Fields(param).filter_map(|(field, value)| match value {
+        Value::Bytes(call) if field == 2 => Some(call),
+        _ => None,
+    });
+    let scans = calls.flat_map(Fields).any(|(field, value)| match value {
+        Value::Bytes(name) => field == 2 && name.ends_with(b"AggregateService"),
+        Value::Number => false,
+    });
+    if scans { CallClass::Scan } else { CallClass::Write }
 }
 
 /// `RegionSpecifier { type = 1, value = 2 }`
@@ -169,6 +183,13 @@ mod tests {
         let mutate = pb::MutateRequest { region: specifier("t,,1.x."), ..Default::default() };
         assert_eq!(class("Mutate", 0, &mutate), CallClass::Write);
         assert_eq!(class("ExecService", 0, &mutate), CallClass::Write);
+        let endpoint = |service_name: &str| {
+            let call =
+                pb::CoprocessorServiceCall { service_name: service_name.to_string(), ..Default::default() };
+            pb::CoprocessorServiceRequest { region: specifier("t,,1.x."), call }
+        };
+        assert_eq!(class("ExecService", 0, &endpoint("AggregateService")), CallClass::Scan);
+        assert_eq!(class("ExecService", 0, &endpoint("BulkDeleteService")), CallClass::Write);
     }
 
     #[test]

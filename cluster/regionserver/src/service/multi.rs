@@ -15,9 +15,10 @@ use halcyon_region::{Mutation, MutationKind, Nonce, ReadMode, Region, WriteTicke
 use halcyon_rpc::{Call, Outcome, Reply, RpcError, Terms};
 
 use super::class::META_NAME_START;
+use super::exec_service::{Answer, EndpointCall};
 use super::multi_reply::MultiReply;
 use super::mutate::{read_back, turn};
-use super::{CallError, Waits, decode, exec_service, get, ready};
+use super::{CallError, Waits, decode, get, ready};
 use crate::RegionServer;
 use crate::calls::nonces::{NonceGuard, Turn};
 use crate::convert::{self, CellSource};
@@ -248,8 +249,7 @@ impl Run {
             } else if let Some(get) = &action.get {
                 self.get(online, action.index(), get, mode)?
             } else if let Some(call) = &action.service_call {
-                self.reply.push_error(action.index(), &exec_service::no_such_service(&call.service_name));
-                1
+                self.endpoint(online, action.index(), call, mode)?
             } else if let Some(mutation) = &action.mutation {
                 if is_put_or_delete(mutation) {
                     self.batch(online, &actions[self.action_at..], mode)?
@@ -291,6 +291,35 @@ impl Run {
             }
             Err(CallError::NeedsDisk) => return Err(NeedsDisk),
             Err(CallError::Failed(error)) => self.reply.push_error(index, &error),
+        }
+        Ok(1)
+    }
+
+    /// A call of an endpoint: on the pool, as such a call alone is.
+    fn endpoint(
+        &mut self,
+        online: &OnlineRegion,
+        index: u32,
+        call: &pb::CoprocessorServiceCall,
+        mode: ReadMode,
+    ) -> Result<usize, NeedsDisk> {
+        if mode == ReadMode::CacheOnly {
+            return Err(NeedsDisk);
+        }
+        self.see_own_writes(mode)?;
+        let region = pb::RegionSpecifier { r#type: 1, value: online.region.info().region_name().clone() };
+        let opened = EndpointCall::new(&self.server, &region, call, self.terms.clone());
+        match opened.map_err(CallError::from).and_then(|call| call.run()) {
+            Ok(Answer { value, ticket, guard }) => {
+                if let Some(ticket) = ticket {
+                    self.tickets.push(ticket);
+                    self.unseen = true;
+                    self.wrote = true;
+                }
+                self.guards.extend(guard);
+                self.reply.push_service_result(index, value);
+            }
+            Err(error) => self.reply.push_error(index, &error.into_rpc()),
         }
         Ok(1)
     }

@@ -96,6 +96,12 @@ impl MultiReply {
         self.push_result(index, convert::exists_result(exists));
     }
 
+    /// What an endpoint has answered.
+    pub(super) fn push_service_result(&mut self, index: u32, value: pb::NameBytesPair) {
+        let result = pb::CoprocessorServiceResult { value: Some(value) };
+        self.push_entry(index, Some(4), &result.encode_to_vec());
+    }
+
     pub(super) fn push_error(&mut self, index: u32, error: &RpcError) {
         self.push_entry(index, Some(3), &error.to_name_bytes_pair().encode_to_vec());
     }
@@ -174,6 +180,8 @@ mod tests {
         reply.push_cells(300, &[Cell::put(b"r", b"f", b"q", 1, b"v")]);
         reply.push_error(2, &RpcError::do_not_retry("no"));
         reply.push_exists(4, true);
+        let value = pb::NameBytesPair { name: "x".to_string(), value: Some("y".into()) };
+        reply.push_service_result(5, value.clone());
         reply.end_action(None);
         reply.push_done(1);
         reply.fail_action(&RpcError::not_serving_region("gone"));
@@ -186,7 +194,8 @@ mod tests {
         assert_eq!(message.processed, Some(true));
         let [first, second, third] = &message.region_action_result[..] else { panic!("three actions") };
         let entries = &first.result_or_exception;
-        assert_eq!(entries.iter().map(|e| e.index.unwrap()).collect::<Vec<_>>(), [1, 300, 2, 4]);
+        assert_eq!(entries.iter().map(|e| e.index.unwrap()).collect::<Vec<_>>(), [1, 300, 2, 4, 5]);
+        assert_eq!(entries[4].service_result.as_ref().unwrap().value, Some(value));
         assert_eq!(entries[0].result, Some(pb::Result::default()));
         assert_eq!(entries[1].result.as_ref().unwrap().associated_cell_count, Some(1));
         assert!(entries[2].exception.as_ref().unwrap().name.ends_with("DoNotRetryIOException"));

@@ -1,6 +1,7 @@
 //! Settings of a region server.
 
 pub(crate) mod cache;
+pub(crate) mod coprocessors;
 pub(crate) mod online;
 pub(crate) mod server;
 pub(crate) mod warn;

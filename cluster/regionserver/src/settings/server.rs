@@ -19,6 +19,7 @@ use crate::background::throughput::ThroughputSettings;
 use crate::calls::pool::PoolLimits;
 use crate::memory::budget::{CELLS_SHARE_MAX, MemoryPlan};
 use crate::settings::cache::FileTierSettings;
+use crate::settings::coprocessors::CoprocessorSettings;
 use crate::settings::warn::WarnSettings;
 
 /// Settings of a region server. Names in parentheses are the HBase properties that set them.
@@ -146,6 +147,8 @@ pub struct RegionServerSettings {
     pub named_queue_period: Duration,
     /// When regions are split.
     pub split: SplitSettings,
+    /// Which built-in coprocessors regions have beside those of their tables.
+    pub coprocessors: CoprocessorSettings,
     /// What every region is opened with.
     pub region: RegionSettings,
 }
@@ -206,6 +209,7 @@ impl Default for RegionServerSettings {
             slow_log_period: Duration::from_secs(600),
             named_queue_period: Duration::from_secs(600),
             split: SplitSettings::default(),
+            coprocessors: CoprocessorSettings::default(),
             region: RegionSettings::default(),
         }
     }
@@ -283,7 +287,8 @@ impl RegionServerSettings {
             || self.file_tier.set(name, value)?
             || self.throughput.set(name, value)?
             || self.region.compaction.set(name, value)?
-            || self.split.set(name, value)?)
+            || self.split.set(name, value)?
+            || self.coprocessors.set(name, value)?)
     }
 
     /// All settings with their defaults.
@@ -293,6 +298,7 @@ impl RegionServerSettings {
         all.extend(CompactionSettings::describe());
         all.extend(ThroughputSettings::describe());
         all.extend(SplitSettings::describe());
+        all.extend(CoprocessorSettings::describe());
         all
     }
 }
@@ -300,7 +306,8 @@ impl RegionServerSettings {
 impl fmt::Display for RegionServerSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         halcyon_settings::print(SETTINGS, self, f)?;
-        write!(f, "{}{}{}{}", self.file_tier, self.throughput, self.region.compaction, self.split)
+        write!(f, "{}{}{}", self.file_tier, self.throughput, self.region.compaction)?;
+        write!(f, "{}{}", self.split, self.coprocessors)
     }
 }
 

@@ -20,12 +20,12 @@ pub struct LateServices(Arc<Late>);
 
 #[derive(Default)]
 struct Late {
-    services: [OnceLock<Arc<dyn Service>>; 3],
+    services: [OnceLock<Arc<dyn Service>>; 4],
     lease: OnceLock<Arc<Lease>>,
 }
 
 /// The places in [`LateServices`].
-const LATE: [&str; 3] = ["MasterService", "HbckService", "RegionServerStatusService"];
+const LATE: [&str; 4] = ["MasterService", "HbckService", "LockService", "RegionServerStatusService"];
 
 struct LateService {
     services: LateServices,

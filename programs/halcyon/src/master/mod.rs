@@ -21,7 +21,9 @@ use std::time::Duration;
 use halcyon_contract::{ClusterServices, RegionServers, WalFiles};
 use halcyon_coord::{ClientMetaService, ClusterView, Coordinator, MemberRegistry};
 use halcyon_env::Env;
-use halcyon_master::{HbckService, Master, MasterService, MasterSettings, StopRequest, Timelines};
+use halcyon_master::{
+    HbckService, LockService, Master, MasterService, MasterSettings, StopRequest, Timelines,
+};
 use halcyon_region::WalRoot;
 use halcyon_regionserver::RegionServer;
 use halcyon_rpc::{EventLoops, Queues, RpcServer};
@@ -51,7 +53,7 @@ use crate::safe_start;
 use crate::settings::StandaloneSettings;
 use crate::signals::StopSignals;
 use crate::site::{self, Property};
-use crate::standalone::{self, DRAIN_TIME_MAX, Refused};
+use crate::standalone::{self, DRAIN_TIME_MAX};
 use crate::surroundings::{ClusterMaster, Surroundings};
 use crate::traces::{self, Traces};
 
@@ -136,7 +138,6 @@ async fn serve(
     let registry = Arc::new(MemberRegistry::new(cluster_id.clone(), view.clone()));
     let mut services = late.services();
     services.insert("ClientMetaService", Arc::new(ClientMetaService::new(registry)));
-    services.insert("LockService", Arc::new(Refused("LockService")));
     let bound = bound.sharing(Arc::clone(&queues)).on_event_loops(event_loops);
     let server = Arc::new(bound.serve(services, cluster_id.clone()));
 
@@ -252,6 +253,7 @@ impl StandaloneSettings {
         master.slow_log_table = self.regionserver.slow_log_table;
         master.normalizer = self.parts.normalizer.clone();
         master.groups = self.parts.groups;
+        master.remote_lock_timeout = self.parts.remote_lock_timeout;
     }
 }
 
@@ -324,6 +326,7 @@ impl Active {
         self.late.set("MasterService", Arc::new(service));
         let hbck = HbckService::new(Arc::clone(&master)).map_err(failed)?;
         self.late.set("HbckService", Arc::new(hbck));
+        self.late.set("LockService", Arc::new(LockService::new(Arc::clone(&master))));
         Ok(Running { files, servers, master })
     }
 

@@ -10,8 +10,7 @@
 
 use std::cmp::Ordering;
 
-use halcyon_cell::{Error, Result};
-use halcyon_env::invariant;
+use halcyon_cell::{Error, Natural, Result};
 
 use crate::Comparator;
 
@@ -105,7 +104,8 @@ impl<'a> Decimal<'a> {
 
     /// The order of the absolute values.
     fn compare_magnitude(self, other: Decimal<'_>) -> Ordering {
-        let (mut left, mut right) = (Natural::magnitude(self.unscaled), Natural::magnitude(other.unscaled));
+        let magnitude = |decimal: Decimal<'_>| Natural::of_twos_complement(decimal.unscaled).0;
+        let (mut left, mut right) = (magnitude(self), magnitude(other));
         // The place of the first digit before the decimal point, as an interval.
         let (left_low, left_high) = left.digits_count();
         let (right_low, right_high) = right.digits_count();
@@ -137,76 +137,6 @@ fn to_i128(unscaled: &[u8]) -> Option<i128> {
     let mut bytes = [if unscaled[0] >= 0x80 { 0xff } else { 0 }; 16];
     bytes[16 - unscaled.len()..].copy_from_slice(unscaled);
     Some(i128::from_be_bytes(bytes))
-}
-
-/// A natural number in base 2^32, lowest word first, without zero words at the end.
-struct Natural(Vec<u32>);
-
-impl Natural {
-    /// The absolute value of a two's complement number.
-    fn magnitude(unscaled: &[u8]) -> Natural {
-        let negative = unscaled[0] >= 0x80;
-        let mut carry = negative;
-        let mut words = Vec::with_capacity(unscaled.len() / 4 + 1);
-        for chunk in unscaled.rchunks(4) {
-            let mut bytes = [if negative { 0xff } else { 0 }; 4];
-            bytes[4 - chunk.len()..].copy_from_slice(chunk);
-            let mut word = u32::from_be_bytes(bytes);
-            if negative {
-                (word, carry) = (!word).overflowing_add(u32::from(carry));
-            }
-            words.push(word);
-        }
-        if carry && negative {
-            words.push(1);
-        }
-        let mut natural = Natural(words);
-        natural.trim();
-        natural
-    }
-
-    fn trim(&mut self) {
-        while self.0.last() == Some(&0) {
-            self.0.pop();
-        }
-    }
-
-    /// Bounds of the number of decimal digits.
-    fn digits_count(&self) -> (i64, i64) {
-        let top = self.0.last().copied().unwrap_or(0);
-        let bits = self.0.len() as i64 * 32 - i64::from(top.leading_zeros());
-        // log10(2) lies between 0.30102 and 0.30103; 2^(bits-1) <= number < 2^bits.
-        ((bits - 1).max(0) * 30102 / 100_000 + 1, bits * 30103 / 100_000 + 1)
-    }
-
-    fn multiply_by_power_of_ten(&mut self, mut power: u64) {
-        while power > 0 {
-            let step = power.min(9);
-            self.multiply(10u32.pow(step as u32));
-            power -= step;
-        }
-    }
-
-    fn multiply(&mut self, factor: u32) {
-        let mut carry = 0u64;
-        for word in &mut self.0 {
-            carry += u64::from(*word) * u64::from(factor);
-            *word = carry as u32;
-            carry >>= 32;
-        }
-        if carry > 0 {
-            self.0.push(carry as u32);
-        }
-    }
-
-    fn compare(&self, other: &Natural) -> Ordering {
-        invariant!(
-            self.0.last() != Some(&0) && other.0.last() != Some(&0),
-            "the number with more words is the larger one, because the highest word is not 0"
-        );
-        let by_length = self.0.len().cmp(&other.0.len());
-        by_length.then_with(|| self.0.iter().rev().cmp(other.0.iter().rev()))
-    }
 }
 
 #[cfg(test)]
@@ -244,10 +174,9 @@ mod tests {
         assert_eq!(compare((-30, &long), (0, &longer)), Ordering::Greater);
         assert_eq!(compare((i32::MAX, &long), (i32::MIN, &[1])), Ordering::Less);
         assert_eq!(compare((i32::MIN, &[0xff]), (i32::MAX, &long)), Ordering::Less);
-        let mut magnitude = Natural::magnitude(&long);
+        let mut magnitude = Natural::of_twos_complement(&long).0;
         magnitude.multiply_by_power_of_ten(30);
-        let mut times: Vec<u8> = magnitude.0.iter().rev().flat_map(|word| word.to_be_bytes()).collect();
-        times.insert(0, 0);
+        let times = magnitude.to_twos_complement(false);
         assert_eq!(compare((30, &times), (0, &long)), Ordering::Equal);
         // -2^127 and its neighbours, where two's complement has no positive twin.
         let mut lowest = vec![0u8; 20];

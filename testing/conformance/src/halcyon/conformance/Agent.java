@@ -3,10 +3,13 @@ package halcyon.conformance;
 import java.lang.instrument.ClassFileTransformer;
 import java.lang.instrument.Instrumentation;
 import java.security.ProtectionDomain;
+import javassist.CannotCompileException;
 import javassist.ClassPool;
 import javassist.CtClass;
 import javassist.CtMethod;
 import javassist.LoaderClassPath;
+import javassist.expr.ExprEditor;
+import javassist.expr.MethodCall;
 
 /**
  * Rewrites HBase's testing utilities while they load, so that "start a mini cluster" means "use the
@@ -35,6 +38,8 @@ public final class Agent implements ClassFileTransformer {
         String body = HTU.equals(name) ? htu(m) : ztu(m);
         if (body != null) {
           m.setBody(body);
+        } else if (HTU.equals(name) && m.getName().equals("createTable")) {
+          m.instrument(new Tables());
         }
       }
       byte[] out = ct.toBytecode();
@@ -80,6 +85,16 @@ public final class Agent implements ClassFileTransformer {
       case "getZkCluster" -> returns("zk()");
       default -> null;
     };
+  }
+
+  /** Gives the tables of a test the endpoints that its configuration names. */
+  private static final class Tables extends ExprEditor {
+    @Override
+    public void edit(MethodCall call) throws CannotCompileException {
+      if (call.getMethodName().equals("createTable") && call.getClassName().endsWith(".Admin")) {
+        call.replace("{ $1 = halcyon.conformance.External.withEndpoints(this, $1); $proceed($$); }");
+      }
+    }
   }
 
   private static String returns(String expression) {

@@ -21,6 +21,7 @@ import org.apache.hadoop.hbase.client.ConnectionFactory;
 import org.apache.hadoop.hbase.client.RegionInfo;
 import org.apache.hadoop.hbase.client.SnapshotDescription;
 import org.apache.hadoop.hbase.client.TableDescriptor;
+import org.apache.hadoop.hbase.client.TableDescriptorBuilder;
 import org.apache.hadoop.hbase.client.TableState;
 import org.apache.hadoop.hbase.master.HMaster;
 import org.apache.hadoop.hbase.master.MasterFileSystem;
@@ -105,6 +106,16 @@ public final class External {
         .newInstance()).start(null));
     }
     return mini();
+  }
+
+  /** A table with the endpoint that a test names for all regions: the server under test has another configuration. */
+  public static TableDescriptor withEndpoints(HBaseTestingUtility u, TableDescriptor td)
+    throws IOException {
+    String endpoint = "org.apache.hadoop.hbase.coprocessor.AggregateImplementation";
+    boolean asked = u.getConfiguration().getTrimmedStringCollection("hbase.coprocessor.region.classes")
+      .contains(endpoint);
+    return asked && !td.hasCoprocessor(endpoint)
+      ? TableDescriptorBuilder.newBuilder(td).setCoprocessor(endpoint).build() : td;
   }
 
   public static void stop(HBaseTestingUtility u) throws IOException {

@@ -1,0 +1,146 @@
+//! Endpoints: services of coprocessors, on one region.
+//!
+//! No coprocessor can be loaded. The services of the classes that `halcyon_schema::Endpoint` lists are built in:
+//!
+//! ```text
+//! ExecService, or an action of a Multi
+//!   -> Endpoint of the service's name, its region, whether the region has the coprocessor
+//!   -> run: one thread of the pool, however long it takes
+//!        mutate_rows.rs   MultiRowMutationService   several rows of the region, all or nothing
+//!        aggregate.rs     AggregateService          rows.rs scans, interpreter.rs adds and compares
+//!        bulk_delete.rs   BulkDeleteService         rows.rs scans, batches of deletes
+//! ```
+//!
+//! A call that reads many rows looks again and again whether its client still waits and its region is still open
+//! (`rows.rs`). Checked against `RSRpcServices.execServiceOnRegion` and `HRegion.execService` of 2.6.4.
+
+mod aggregate;
+mod bulk_delete;
+mod cents;
+mod interpreter;
+mod mutate_rows;
+mod rows;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use halcyon_proto::pb;
+use halcyon_region::WriteTicket;
+use halcyon_rpc::{Call, Outcome, Reply, RpcError, Terms};
+use halcyon_schema::Endpoint;
+use prost::Message;
+
+use super::{CallError, Waits, decode, ready};
+use crate::RegionServer;
+use crate::calls::nonces::NonceGuard;
+use crate::errors;
+use crate::regions::region_table::OnlineRegion;
+
+/// A call of a service that its region has.
+pub(super) struct EndpointCall {
+    server: Arc<RegionServer>,
+    online: Arc<OnlineRegion>,
+    endpoint: Endpoint,
+    method: String,
+    request: Bytes,
+    terms: Terms,
+}
+
+/// What an endpoint did, before it is durable.
+pub(super) struct Answer {
+    /// The response message, with its name.
+    pub value: pb::NameBytesPair,
+    /// `None` if nothing was written that is not durable.
+    pub ticket: Option<WriteTicket>,
+    /// `None` if there is nothing to remember.
+    pub guard: Option<NonceGuard>,
+}
+
+impl Answer {
+    fn new(name: &str, response: &impl Message) -> Answer {
+        let value =
+            pb::NameBytesPair { name: name.to_string(), value: Some(Bytes::from(response.encode_to_vec())) };
+        Answer { value, ticket: None, guard: None }
+    }
+}
+
+pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
+    let request: pb::CoprocessorServiceRequest = match decode("ExecService", std::mem::take(&mut call.param))
+    {
+        Ok(request) => request,
+        Err(error) => return ready(Err(error)),
+    };
+    if call.method == "ExecRegionServerService" {
+        return ready(Err(no_such_service(&request.call.service_name)));
+    }
+    let specifier = request.region.clone();
+    let opened = EndpointCall::new(server, &specifier, &request.call, call.into_terms());
+    let call = match opened {
+        Ok(call) => call,
+        Err(error) => return ready(Err(error)),
+    };
+    let server = server.clone();
+    Outcome::Later(Box::pin(async move {
+        if call.may_write() && server.pressure.is_high() && !call.online.region.info().is_meta() {
+            server.wait_for_room(&call.terms).await?;
+        }
+        let waits = Waits::new(call.terms.clone()).on(&call.online);
+        let work = move || call.run().map_err(CallError::into_rpc);
+        let Answer { value, ticket, guard } = server.run_pooled("ExecService", waits, work).await?;
+        if let Some(ticket) = ticket {
+            ticket.await.map_err(|error| errors::to_rpc(&error))?;
+        }
+        if let Some(guard) = guard {
+            guard.end(true);
+        }
+        Ok(Reply::message(&pb::CoprocessorServiceResponse { region: specifier, value }))
+    }))
+}
+
+impl EndpointCall {
+    /// Finds the region, and whether it has the service.
+    pub(super) fn new(
+        server: &Arc<RegionServer>,
+        specifier: &pb::RegionSpecifier,
+        call: &pb::CoprocessorServiceCall,
+        terms: Terms,
+    ) -> Result<EndpointCall, RpcError> {
+        let Some(endpoint) = Endpoint::of_service(&call.service_name) else {
+            return Err(no_such_service(&call.service_name));
+        };
+        let online = server.regions.find(specifier)?;
+        if !server.settings.coprocessors.has(online.region.table(), endpoint) {
+            let region = online.region.info().region_name().escape_ascii();
+            return Err(no_such_service(&format!("{} in region {region}", call.service_name)));
+        }
+        let (method, request) = (call.method_name.clone(), call.request.clone());
+        Ok(EndpointCall { server: server.clone(), online, endpoint, method, request, terms })
+    }
+
+    fn may_write(&self) -> bool {
+        self.endpoint != Endpoint::Aggregate
+    }
+
+    /// Does the work. *Blocking*: on a thread of the pool.
+    pub(super) fn run(&self) -> Result<Answer, CallError> {
+        self.online.endpoint_calls_count.fetch_add(1, Ordering::Relaxed);
+        match self.endpoint {
+            Endpoint::MultiRowMutation => mutate_rows::run(self),
+            Endpoint::Aggregate => aggregate::run(self),
+            Endpoint::BulkDelete => bulk_delete::run(self),
+        }
+    }
+
+    /// As HBase answers a method that the service does not have (`CoprocessorRpcUtils.getMethodDescriptor`).
+    fn unknown_method(&self) -> RpcError {
+        let (method, service) = (&self.method, self.endpoint.service());
+        RpcError::unknown_protocol(format!("Unknown method {method} called on service hbase.pb.{service}"))
+    }
+}
+
+/// Unlike an unknown method, this tells clients not to look for the service anywhere else
+/// (`HRegion.execService`).
+fn no_such_service(name: &str) -> RpcError {
+    RpcError::unknown_protocol(format!("No registered coprocessor service found for {name}"))
+}
