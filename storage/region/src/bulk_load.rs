@@ -69,6 +69,9 @@ pub enum BulkLoadOutcome {
     RowsOutOfRange(Vec<PathBuf>),
 }
 
+/// What each store got.
+type LoadedFiles<'a> = Vec<(&'a Store, Vec<Arc<StoreFile>>)>;
+
 /// A file that passed the check.
 struct Checked<'a> {
     store: &'a Store,
@@ -157,11 +160,7 @@ impl Region {
     }
 
     /// Brings the files into their stores and shows them.
-    fn adopt<'a>(
-        &'a self,
-        checked: &[Checked<'a>],
-        seq: SeqId,
-    ) -> Result<Vec<(&'a Store, Vec<Arc<StoreFile>>)>> {
+    fn adopt<'a>(&'a self, checked: &[Checked<'a>], seq: SeqId) -> Result<LoadedFiles<'a>> {
         let sources: Vec<SourceFile<'_>> = checked
             .iter()
             .map(|Checked { store, file, .. }| SourceFile {
@@ -175,7 +174,7 @@ impl Region {
         let staged = StagedLoad::stage(self.place(), &self.archive_dir, &sources)?;
         let committed = staged.commit(&self.dir)?;
         let opened = committed.place().and_then(|placed| {
-            let mut loaded: Vec<(&Store, Vec<Arc<StoreFile>>)> = Vec::new();
+            let mut loaded: LoadedFiles<'_> = Vec::new();
             for (family, path) in placed {
                 let store = self.store_or_error(family.as_bytes())?;
                 let opener = StoreFileOpener {
@@ -206,12 +205,7 @@ impl Region {
     }
 
     /// Tells the WAL what was loaded (HBase: `WALUtil.writeBulkLoadMarkerAndSync`).
-    fn write_marker(
-        &self,
-        load: &BulkLoad,
-        seq: SeqId,
-        loaded: &[(&Store, Vec<Arc<StoreFile>>)],
-    ) -> Result<()> {
+    fn write_marker(&self, load: &BulkLoad, seq: SeqId, loaded: &LoadedFiles<'_>) -> Result<()> {
         let stores = loaded.iter().map(|(store, files)| pb::StoreDescriptor {
             family_name: store.family.name().clone(),
             store_home_dir: store.family.name_str().into_owned(),

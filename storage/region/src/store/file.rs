@@ -106,7 +106,6 @@ impl StoreFileOpener<'_> {
             cache_data: self.family.block_cache(),
             in_memory: self.family.in_memory(),
             cell_seq: seq_in_name(hfile_name),
-            ..ReaderOptions::default()
         }
     }
 }
