@@ -97,6 +97,11 @@ pub trait FileSystem: Send + Sync {
         false
     }
 
+    /// Scheme and authority by which clients name the file system, such as `hdfs://namenode:8020`; `None` of a local one.
+    fn address(&self) -> Option<String> {
+        None
+    }
+
     /// Takes an exclusive lock on a file, which is created if need be; `WouldBlock` if another process (or
     /// another holder in this one) has it: the error names the process if it is known. Released when the guard is
     /// dropped or the process dies.

@@ -116,6 +116,10 @@ impl FileSystem for WatchedFileSystem {
         self.inner.is_remote()
     }
 
+    fn address(&self) -> Option<String> {
+        self.inner.address()
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
         self.inner.lock(path)
     }

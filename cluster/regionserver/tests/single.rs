@@ -293,9 +293,6 @@ fn what_is_not_served_says_so() {
         let result = lab.call::<pb::CoprocessorServiceResponse>(method, &exec, Vec::new());
         assert_eq!(class(result), "UnknownProtocolException");
     }
-    let bulk = pb::BulkLoadHFileRequest { region: lab.specifier(), ..Default::default() };
-    let error = lab.call::<pb::BulkLoadHFileResponse>("BulkLoadHFile", &bulk, Vec::new()).unwrap_err();
-    assert_eq!(error.message, "java.lang.UnsupportedOperationException: BulkLoadHFile");
 }
 
 #[test]

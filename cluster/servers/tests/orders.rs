@@ -328,7 +328,8 @@ fn orders_are_sent_until_the_server_takes_them() {
 /// An order to open the region may be on its way to the server, which says until then that it does not serve the region.
 #[test]
 fn a_close_waits_until_its_order_is_taken() {
-    let master = Master::with(ServersSettings { close_check_period: Duration::from_millis(10), ..settings() });
+    let master =
+        Master::with(ServersSettings { close_check_period: Duration::from_millis(10), ..settings() });
     let server = FakeServer::new(&master);
     *server.shared.region.lock().unwrap() = Some(not_serving());
     let refusals = (0..6).map(|_| RpcError::new(&exceptions::CALL_QUEUE_TOO_BIG, "later"));

@@ -112,7 +112,11 @@ impl HFile {
         let source = BlockSource { file, end: len - trailer.len as u64, compression: trailer.compression };
         let LoadOnOpen { info, root, middle, general_bloom, delete_bloom } =
             LoadOnOpen::read(&source, &trailer)?;
-        let layout = CellLayout { tags: info.has_tags(), mvcc: info.has_mvcc(), seq: options.cell_seq };
+        let layout = CellLayout {
+            tags: info.has_tags(),
+            mvcc: info.has_mvcc(),
+            seq: options.cell_seq.filter(|_| !info.skips_reset_of_seq_ids()),
+        };
         let name = path.file_name().unwrap_or_default().to_string_lossy().into();
         let identity = FileIdentity { name, len, stamp: stamp(&tail, &root, &info) };
         Ok(Arc::new(HFile {

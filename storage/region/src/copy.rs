@@ -28,17 +28,7 @@ impl Region {
         }
         let staging = StagingDir::begin(env, region_dir_of(to)?)?;
         let working = staging.path("copy");
-        let mut target = env.fs.create(&working)?;
-        let len = from.len()?;
-        let mut at = 0;
-        while at < len {
-            let mut buffer = vec![0; COPY_BYTES.min(len - at) as usize];
-            from.read_exact_at(&mut buffer, at)?;
-            target.write_all(&buffer)?;
-            at += buffer.len() as u64;
-        }
-        target.sync()?;
-        target.close()?;
+        copy_bytes(env, from, &working)?;
         staging.publish_copy(&working, to)
     }
 
@@ -86,6 +76,21 @@ impl Region {
         writer.finish(FileMeta { max_seq_id: Some(file.max_seq), ..FileMeta::default() })?;
         staging.publish_copy(&working, to)
     }
+}
+
+/// Writes what is in a file to a new one, durably but for its name.
+pub(crate) fn copy_bytes(env: &Env, from: &dyn ReadableFile, to: &Path) -> Result<()> {
+    let mut target = env.fs.create(to)?;
+    let len = from.len()?;
+    let mut at = 0;
+    while at < len {
+        let mut buffer = vec![0; COPY_BYTES.min(len - at) as usize];
+        from.read_exact_at(&mut buffer, at)?;
+        target.write_all(&buffer)?;
+        at += buffer.len() as u64;
+    }
+    target.sync()?;
+    Ok(target.close()?)
 }
 
 /// Makes the name of a file durable that an earlier attempt has brought into place.

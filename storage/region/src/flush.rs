@@ -46,6 +46,11 @@ impl Region {
 
     pub(crate) fn flush_stores(&self, families: Option<&[Bytes]>) -> Result<FlushOutcome> {
         let _flushing = self.flushing.lock();
+        self.flush_locked(families)
+    }
+
+    /// As `flush_stores`. `flushing` is held.
+    pub(crate) fn flush_locked(&self, families: Option<&[Bytes]>) -> Result<FlushOutcome> {
         if let Some(families) = families {
             for family in families {
                 self.store_or_error(family)?;

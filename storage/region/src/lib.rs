@@ -6,6 +6,7 @@
 //! flush    flush.rs    snapshot -> HFile in .tmp -> store/commit
 //! compact  compact/    select -> rewrite -> store/commit
 //! open     open.rs     repair -> files -> replay -> flush
+//! bulk     bulk_load.rs  check -> flush -> staged -> one rename -> stores -> marker in the log
 //! split    split.rs    files of a closed region -> references of its daughters; merge likewise
 //! ```
 //!
@@ -13,7 +14,8 @@
 //! - What is published is in the memstore or in a file of the current view, and as durable as was asked.
 //! - A reader's view never changes under it; it sees no cell above its read point. A scanner between two calls may let go of
 //!   its view and take a newer one: what its read point sees is kept for it (`read_points.rs`).
-//! - The set of a store's files changes in `store/commit.rs` and nowhere else; their renames are in `place.rs`, which also
+//! - The set of a store's files changes in `store/commit.rs` and nowhere else; their renames are in `place.rs` (of bulk
+//!   loads in `loads.rs`), which also
 //!   keeps a server from committing to a region that another server has opened.
 //! - A region starts no thread and never schedules itself.
 //!
@@ -21,12 +23,14 @@
 
 mod activity;
 mod api;
+mod bulk_load;
 mod compact;
 mod copy;
 mod flush;
 mod in_memory;
 mod keeping;
 mod key_samples;
+mod loads;
 mod modify;
 mod mvcc;
 mod new_files;
@@ -50,6 +54,7 @@ pub use api::{
     BlockReads, ClusterIds, Condition, ConditionTest, Mutation, MutationKind, MutationResult, NextState, Nonce, ReadMode,
     Scan, ScanCounts, ScanLimits, TimeRange,
 };
+pub use bulk_load::{BULK_LOAD_FILES_MAX, BulkLoad, BulkLoadFile, BulkLoadOutcome};
 pub use compact::{
     CompactionControl, CompactionOutcome, CompactionPolicy, CompactionRequest, CompactionSettings,
     DateTieredSettings, MajorRows, OffPeakHours, StripeSettings,

@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use halcyon_cache::BlockCache;
 use halcyon_cell::{Cell, Error, Result, SeqId};
@@ -19,20 +19,21 @@ use crate::CompactionSettings;
 use crate::activity;
 use crate::api::Nonce;
 use crate::key_samples::KeySamples;
+use crate::loads::complete_loads;
 use crate::mvcc::Mvcc;
 use crate::place::{OpeningDir, retire};
 use crate::region::{Counters, Region, RegionServices};
 use crate::replayed_nonces::{ReplayedNonce, ReplayedNonces};
 use crate::row_lock::RowLocks;
 use crate::storage_policy::{self, set_storage_policy};
-use crate::store::{Store, StoreFile, StoreFileName, StoreFileOpener};
+use crate::store::{Store, StoreFile, StoreFileName, StoreFileOpener, seq_in_name};
 
 pub(crate) const RECOVERED_EDITS: &str = "recovered.edits";
 const REGION_INFO: &str = ".regioninfo";
 /// Replayed bytes after which the memstores are flushed in between.
 const REPLAY_FLUSH_BYTES: u64 = 64 << 20;
 /// Family of the cells that mark events in a log.
-const META_FAMILY: &[u8] = b"METAFAMILY";
+pub(crate) const META_FAMILY: &[u8] = b"METAFAMILY";
 
 impl Region {
     /// Makes a region's directory with its `.regioninfo` and its families' directories. Doing it again is fine.
@@ -107,6 +108,7 @@ impl Region {
         }
         // Before the stores are listed: from here on no earlier opening can change them.
         let mut place = OpeningDir::begin(&env, &dir, &archive_dir)?;
+        complete_loads(&env, &dir)?;
         set_storage_policy(
             &*env.fs,
             &dir,
@@ -149,6 +151,7 @@ impl Region {
             open_seq_num: known.next(),
             counters: Counters::default(),
             key_samples: KeySamples::default(),
+            loads: AtomicU64::new(0),
             replayed_nonces: Mutex::default(),
             info,
             table,
@@ -415,7 +418,8 @@ pub(crate) fn new_store(
 pub(crate) fn compacted_inputs(files: &[Arc<StoreFile>]) -> Result<Vec<String>> {
     let mut compacted: Vec<String> = Vec::new();
     // What went into the HFile of a link or reference stood in another directory.
-    for file in files.iter().filter(|file| file.is_own) {
+    // A bulk-loaded file may have been another region's, and took no file's place here.
+    for file in files.iter().filter(|file| file.is_own && seq_in_name(&file.name).is_none()) {
         for input in file.hfile.info().compacted_from()? {
             // What a snapshot has of a link or reference is restored under the HFile's own name.
             compacted.extend(StoreFileName::parse(&input).map(|name| name.hfile.to_string()));

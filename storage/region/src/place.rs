@@ -27,12 +27,14 @@ use std::path::{Path, PathBuf};
 use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_env::Env;
 
+use crate::loads::{give_back, is_staged_load};
+
 /// HBase's name for it; HBase empties it as well when it opens a region.
 const TEMPORARY: &str = ".tmp";
 /// Before the name of an opening's directory that was taken away.
 const TAKEN: &str = "taken-";
 /// Between the name of a file on its way to the archive and its family. No store file has it in its name.
-const OF_FAMILY: char = '@';
+pub(crate) const OF_FAMILY: char = '@';
 
 /// The directory of one opening.
 pub(crate) struct OpeningDir {
@@ -73,6 +75,17 @@ impl OpeningDir {
         }
         let _ = self.env.fs.remove_dir_all(&self.dir); // else the next opening does it
         Err(Error::new(ErrorKind::Moved, format!("{}: another server opens the region", all.display())))
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Makes the directory itself durable: what is moved into it must be found after a crash.
+    pub fn sync_up(&self) -> Result<()> {
+        let all = self.dir.parent().expect("an opening's directory is in another");
+        all.parent().into_iter().chain([all, &*self.dir]).try_for_each(|dir| self.env.fs.sync_dir(dir))?;
+        Ok(())
     }
 
     pub fn env(&self) -> &Env {
@@ -232,15 +245,19 @@ fn take_away(env: &Env, all: &Path, opening: &str, archive_dir: &Path) -> Result
         moved.or_else(|error| env.fs.resolve_rename(&dir, &taken, error))?;
         dir = taken;
     }
-    for entry in env.fs.list(&dir)?.into_iter().filter(|entry| !entry.is_dir) {
-        if let Some((name, family)) = entry.name.split_once(OF_FAMILY) {
+    for entry in env.fs.list(&dir)? {
+        if entry.is_dir {
+            if is_staged_load(&entry.name) {
+                give_back(env, &dir.join(&entry.name), archive_dir)?;
+            }
+        } else if let Some((name, family)) = entry.name.split_once(OF_FAMILY) {
             archive_going(env, &dir.join(&entry.name), name, &archive_dir.join(family))?;
         }
     }
     Ok(env.fs.remove_dir_all(&dir)?)
 }
 
-fn archive_going(env: &Env, going: &Path, name: &str, archive_dir: &Path) -> Result<()> {
+pub(crate) fn archive_going(env: &Env, going: &Path, name: &str, archive_dir: &Path) -> Result<()> {
     if env.fs.exists(going)? {
         env.fs.create_dir_all(archive_dir)?;
         env.fs.rename_over(going, &archive_dir.join(name))?;
@@ -254,7 +271,7 @@ fn name_of(path: &Path) -> Result<&str> {
     name.ok_or_else(|| Error::invalid(format!("{} is no store file's name", path.display())))
 }
 
-fn random_name() -> String {
+pub(crate) fn random_name() -> String {
     halcyon_env::random_bytes::<16>().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -13,6 +13,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use halcyon_cell::{Cell, Key, ReadPoint, Result};
@@ -74,6 +75,7 @@ impl Region {
             _ => Some(ReadPoint::NEWEST),
         };
         loop {
+            let loads = self.loads.load(Ordering::Acquire);
             let take = || fixed.unwrap_or_else(|| self.read_point());
             let held = (stays && fixed != Some(ReadPoint::NEWEST)).then(|| self.read_points.hold(take));
             let read_point = held.as_ref().map_or_else(take, HeldReadPoint::point);
@@ -85,6 +87,11 @@ impl Region {
                 self.store_or_error(family)?;
                 let at = self.stores.iter().position(|store| store.family.name() == family);
                 chosen.extend(at.map(|at| SelectedStore::new(self, at, wanted.as_ref(), stays)));
+            }
+            // A bulk load exchanged views meanwhile: of its files all are seen, or none.
+            if loads % 2 == 1 || self.loads.load(Ordering::Acquire) != loads {
+                std::thread::yield_now();
+                continue;
             }
             let is_whole = |chosen: &SelectedStore<'_>| read_point.sees(chosen.view.dropped_up_to());
             if fixed.is_some() || chosen.iter().all(is_whole) {

@@ -91,6 +91,8 @@ pub struct Region {
     pub(crate) open_seq_num: SeqId,
     pub(crate) counters: Counters,
     pub(crate) key_samples: KeySamples,
+    /// Bulk loads, counted twice each; odd while one exchanges the views of several stores.
+    pub(crate) loads: AtomicU64,
     /// Until the server takes them.
     pub(crate) replayed_nonces: Mutex<Vec<ReplayedNonce>>,
 }

@@ -16,7 +16,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_env::{Env, WatchedRwLock};
@@ -81,6 +81,7 @@ impl Region {
             open_seq_num: highest.next(),
             counters: Counters::default(),
             key_samples: KeySamples::default(),
+            loads: AtomicU64::new(0),
             replayed_nonces: Mutex::default(),
             archive_dir: layout::archive_region_dir(root, info.table(), primary.encoded_name()),
             watch: env.watch(),

@@ -95,6 +95,13 @@ pub(crate) struct Cluster {
     avoided: Avoided,
 }
 
+impl Cluster {
+    /// Scheme and authority of its files.
+    pub fn url(&self) -> &str {
+        self.address.url()
+    }
+}
+
 impl Drop for Cluster {
     fn drop(&mut self) {
         // Dropping a runtime waits for it, which panics on a thread of another one.

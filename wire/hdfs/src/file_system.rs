@@ -271,6 +271,10 @@ impl FileSystem for HdfsFileSystem {
         true
     }
 
+    fn address(&self) -> Option<String> {
+        Some(self.cluster.url().to_string())
+    }
+
     /// A lease would be the only lock of HDFS. The NameNode gives it away after a minute of silence, and its holder is not
     /// told: two servers would both believe that they hold it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {

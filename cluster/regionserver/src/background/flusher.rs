@@ -84,6 +84,12 @@ impl Flusher {
         Ok(outcome.flushed)
     }
 
+    /// To be called when a bulk load has given the region store files.
+    pub(crate) fn after_bulk_load(&self, online: &Arc<OnlineRegion>) {
+        let compaction_wanted = online.region.compaction_wanted();
+        self.after_flush(online, &FlushOutcome { compaction_wanted, ..FlushOutcome::default() });
+    }
+
     /// What every flush leaves for others to do.
     fn after_flush(&self, online: &Arc<OnlineRegion>, outcome: &FlushOutcome) {
         let parts = &self.parts;

@@ -1,8 +1,173 @@
-use halcyon_rpc::{Call, Outcome};
+//! Bulk loads (HBase: `SecureBulkLoadManager`, `RSRpcServices.bulkLoadHFile`).
+//!
+//! ```text
+//! PrepareBulkLoad    <root>/staging/<user>__<table>__<random>; its address is the token of the load
+//! BulkLoadHFile      the region moves the files from where they are; see `Region::bulk_load`
+//! CleanupBulkLoad    removes that directory
+//! ```
+//!
+//! HBase moves the files to the directory of the token first, because its clients and servers may be different users of the
+//! file system. Here the region has a place of its own for them. An answer of `loaded=false` says that files have rows of other
+//! regions: the client divides them and tries again. HBase gives this answer for each failure, here other failures are
+//! exceptions that say what is wrong.
 
-use crate::errors::unsupported;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
-/// Bulk loads are not served yet; clients see a plain do-not-retry answer that names the method.
-pub(super) fn call(call: &Call) -> Outcome {
-    Outcome::Ready(Err(unsupported(&call.method)))
+use halcyon_env::{Env, RealFileSystem, random_bytes};
+use halcyon_proto::pb;
+use halcyon_region::{BulkLoad, BulkLoadFile, BulkLoadOutcome};
+use halcyon_rpc::{Call, Outcome, Reply, RpcError};
+use halcyon_schema::{ClusterId, layout};
+
+use super::{Waits, decode, ready};
+use crate::RegionServer;
+use crate::errors;
+
+/// HBase: `HConstants.BULKLOAD_STAGING_DIR_NAME`.
+const STAGING: &str = "staging";
+/// Directories of the root from which files are copied, because they are other regions' or the server's.
+const OWN_DIRS: [&str; 3] = ["data", "archive", ".tmp"];
+
+type Work = Box<dyn FnOnce(&RegionServer) -> Result<Reply, RpcError> + Send>;
+
+pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
+    let param = std::mem::take(&mut call.param);
+    let user = call.connection.user.clone().unwrap_or_default();
+    let work = match call.method.as_str() {
+        "PrepareBulkLoad" => decode("PrepareBulkLoad", param).map(|request: pb::PrepareBulkLoadRequest| {
+            Box::new(move |server: &RegionServer| prepare(server, &request, &user)) as Work
+        }),
+        "BulkLoadHFile" => decode("BulkLoadHFile", param).map(|request: pb::BulkLoadHFileRequest| {
+            Box::new(move |server: &RegionServer| load(server, &request)) as Work
+        }),
+        _ => decode("CleanupBulkLoad", param).map(|request: pb::CleanupBulkLoadRequest| {
+            Box::new(move |server: &RegionServer| clean_up(server, &request)) as Work
+        }),
+    };
+    let work = match work {
+        Ok(work) => work,
+        Err(error) => return ready(Err(error)),
+    };
+    let (server, waits) = (server.clone(), Waits::new(call.into_terms()));
+    Outcome::Later(Box::pin(async move {
+        let on_pool = server.clone();
+        server.run_pooled("BulkLoad", waits, move || work(&on_pool)).await
+    }))
+}
+
+fn prepare(
+    server: &RegionServer,
+    request: &pb::PrepareBulkLoadRequest,
+    user: &str,
+) -> Result<Reply, RpcError> {
+    if let Some(region) = &request.region {
+        server.regions.find(region)?;
+    }
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (namespace, table) = (text(&request.table_name.namespace), text(&request.table_name.qualifier));
+    let random: String = random_bytes::<32>().iter().map(|byte| format!("{byte:02x}")).collect();
+    let name: String = format!("{user}__{namespace}_{table}__{random}")
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || "_-".contains(c) { c } else { '_' })
+        .collect();
+    let dir = staging_dir(server).join(name);
+    server.env.fs.create_dir_all(&dir).map_err(|error| errors::to_rpc(&error.into()))?;
+    let bulk_token = dir.display().to_string();
+    Ok(Reply::message(&pb::PrepareBulkLoadResponse { bulk_token }))
+}
+
+fn clean_up(server: &RegionServer, request: &pb::CleanupBulkLoadRequest) -> Result<Reply, RpcError> {
+    let dir = path_of(server, &request.bulk_token)?.0;
+    if dir.parent() != Some(&*staging_dir(server)) {
+        return Err(errors::invalid(format!("{} is no token of a bulk load", request.bulk_token)));
+    }
+    match server.env.fs.remove_dir_all(&dir) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(errors::to_rpc(&error.into())),
+        _ => Ok(Reply::message(&pb::CleanupBulkLoadResponse {})),
+    }
+}
+
+fn load(server: &RegionServer, request: &pb::BulkLoadHFileRequest) -> Result<Reply, RpcError> {
+    let own_id = cluster_id(server)?;
+    let mut cluster_ids = request.cluster_ids.clone();
+    if cluster_ids.contains(&own_id) {
+        return Ok(loaded(true)); // it came from here, by way of replication
+    }
+    cluster_ids.push(own_id);
+    let online = server.regions.find(&request.region)?;
+    let mut files = Vec::with_capacity(request.family_path.len());
+    for named in &request.family_path {
+        let (path, from) = path_of(server, &named.path)?;
+        let is_own =
+            from.is_none() && OWN_DIRS.iter().any(|dir| path.starts_with(server.resources.root.join(dir)));
+        let copy = request.copy_file() || is_own;
+        files.push(BulkLoadFile { family: named.family.clone(), path, from, copy });
+    }
+    let load = BulkLoad {
+        files,
+        assign_seq: request.assign_seq_num.unwrap_or(false),
+        cluster_ids,
+        replicate: request.replicate(),
+    };
+    let outcome = online.region.bulk_load(&load).map_err(|error| errors::to_rpc(&error))?;
+    match outcome {
+        BulkLoadOutcome::Loaded { .. } => {
+            server.background.flusher.after_bulk_load(&online);
+            Ok(loaded(true))
+        }
+        BulkLoadOutcome::RowsOutOfRange(paths) => {
+            let region = online.region.info().encoded_name();
+            tracing::warn!(region, ?paths, "files of a bulk load have rows of other regions");
+            Ok(loaded(false))
+        }
+    }
+}
+
+fn loaded(loaded: bool) -> Reply {
+    Reply::message(&pb::BulkLoadHFileResponse { loaded })
+}
+
+fn staging_dir(server: &RegionServer) -> PathBuf {
+    server.resources.root.join(STAGING)
+}
+
+fn cluster_id(server: &RegionServer) -> Result<String, RpcError> {
+    let path = layout::cluster_id_file(&server.resources.root);
+    let bytes = match server.env.fs.read(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(String::new()),
+        read => read.map_err(|error| errors::to_rpc(&error.into()))?,
+    };
+    let id = ClusterId::decode_file(&bytes).map_err(|error| errors::to_rpc(&error))?;
+    Ok(id.to_string())
+}
+
+/// The path that an address of a client stands for, and its file system if that is not the root directory's.
+fn path_of(server: &RegionServer, address: &str) -> Result<(PathBuf, Option<Env>), RpcError> {
+    let is_remote = server.env.fs.is_remote();
+    let (path, from) = match address.split_once(':') {
+        Some(("file", path)) => {
+            let path = path.strip_prefix("//").unwrap_or(path);
+            let local = is_remote.then(|| Env { fs: Arc::new(RealFileSystem), ..server.env.clone() });
+            (path, local)
+        }
+        Some((scheme, rest)) if !scheme.contains('/') => {
+            let authority = rest.strip_prefix("//").unwrap_or_default();
+            let (authority, path) = authority.split_at(authority.find('/').unwrap_or(authority.len()));
+            if server.env.fs.address().as_deref() != Some(&*format!("{scheme}://{authority}")) {
+                let own = server.env.fs.address().unwrap_or_else(|| "file:".to_string());
+                let message =
+                    format!("{address}: this server reads files of {own} and of its own disks only");
+                return Err(errors::invalid(message));
+            }
+            (path, None)
+        }
+        _ => (address, None),
+    };
+    let path = Path::new(path);
+    let is_plain = path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+    if !path.is_absolute() || !is_plain {
+        return Err(errors::invalid(format!("{address} is no absolute path")));
+    }
+    Ok((path.components().collect(), from))
 }

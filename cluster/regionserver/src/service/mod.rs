@@ -60,7 +60,9 @@ impl ClientService {
             "Mutate" => ("Mutate", mutate::call(server, call)),
             "Multi" => ("Multi", multi::call(server, call)),
             "Scan" => ("Scan", scan::call(server, call)),
-            "PrepareBulkLoad" | "BulkLoadHFile" | "CleanupBulkLoad" => ("BulkLoad", bulk_load::call(&call)),
+            "PrepareBulkLoad" | "BulkLoadHFile" | "CleanupBulkLoad" => {
+                ("BulkLoad", bulk_load::call(server, call))
+            }
             "ExecService" | "ExecRegionServerService" => ("ExecService", exec_service::call(server, call)),
             method => ("unknown", Outcome::Ready(Err(RpcError::unknown_method(method)))),
         };

@@ -131,6 +131,17 @@ impl Store {
         *view = Arc::new(next);
     }
 
+    /// Shows files of a bulk load that are in place. `flushing` is held.
+    pub fn show_loaded(&self, files: &[Arc<StoreFile>]) {
+        let _commits = self.unsettled.0.lock();
+        let mut view = self.view.unwatched().write();
+        let nothing = Commit { files: &[], flushed: &[], compacted: &[] };
+        let mut next = changed(&view, &nothing, files);
+        next.stripes = Arc::new(super::divided(&self.compaction(), self.comparator, &next.files));
+        next.check();
+        *view = Arc::new(next);
+    }
+
     /// Moves a file into the store's directory. From the moment that it may be there it stands in `in_place`.
     fn publish(&self, place: &OpeningDir, from: &Path, in_place: &mut Vec<PathBuf>) -> Result<PathBuf> {
         let name = from.file_name().ok_or_else(|| Error::invalid("a store file needs a name"))?;

@@ -61,7 +61,7 @@ impl StoreFileOpener<'_> {
     /// Opens the HFile at `path`.
     pub fn open_hfile(self, path: &Path) -> Result<Arc<StoreFile>> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let hfile = HFile::open(self.env, path, self.cache, self.options())?;
+        let hfile = HFile::open(self.env, path, self.cache, self.options(&name))?;
         Ok(StoreFile::new(hfile, path, None, &name, true))
     }
 
@@ -78,16 +78,16 @@ impl StoreFileOpener<'_> {
             return self.open_hfile(path);
         }
         let reference = name.parent.map(|_| Reference::read(self.env, path)).transpose()?;
-        let hfile = self.find(path, &name.places(root, table, &self.family.name_str()))?;
+        let hfile = self.find(path, name.hfile, &name.places(root, table, &self.family.name_str()))?;
         Ok(StoreFile::new(hfile, path, reference, name.hfile, false))
     }
 
-    fn find(self, path: &Path, places: &[PathBuf]) -> Result<Arc<HFile>> {
+    fn find(self, path: &Path, hfile_name: &str, places: &[PathBuf]) -> Result<Arc<HFile>> {
         for place in std::iter::repeat_n(places, LOOKS_COUNT).flatten() {
             match self.env.fs.open(place) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 opened => {
-                    let hfile = HFile::of_file(opened?, self.cache, self.options());
+                    let hfile = HFile::of_file(opened?, self.cache, self.options(hfile_name));
                     return hfile.map_err(|error| error.context(path.display()));
                 }
             }
@@ -100,11 +100,12 @@ impl StoreFileOpener<'_> {
         )))
     }
 
-    fn options(self) -> ReaderOptions {
+    /// The cells of a bulk-loaded file have the sequence id that is in its name.
+    fn options(self, hfile_name: &str) -> ReaderOptions {
         ReaderOptions {
             cache_data: self.family.block_cache(),
             in_memory: self.family.in_memory(),
-            ..ReaderOptions::default()
+            cell_seq: seq_in_name(hfile_name),
         }
     }
 }
@@ -120,8 +121,15 @@ impl StoreFile {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
         let number = FileId::new(NUMBER.fetch_add(1, Ordering::Relaxed));
         let info = hfile.info();
-        // A bulk-loaded file has its sequence id in its name: <32 hex>_SeqId_<n>_.
-        let mut max_seq = info.max_seq_id().or_else(|| seq_in_name(hfile_name)).unwrap_or_default();
+        // A bulk-loaded file has its sequence id in its name: <32 hex>_SeqId_<n>_. What it says of itself is of the region
+        // that it was made in, if it was made in one (HBase: `HStoreFile.open`).
+        let loaded_seq = seq_in_name(hfile_name);
+        let mut max_seq = loaded_seq.or_else(|| info.max_seq_id()).unwrap_or_default();
+        let max_cell_seq =
+            loaded_seq.filter(|_| !info.skips_reset_of_seq_ids()).unwrap_or_else(|| info.max_mvcc());
+        // Without a range of times in it any can be there.
+        let has_unknown_times = info.time_range().is_none() && loaded_seq.is_some() && info.entry_count() > 0;
+        let time_range = if has_unknown_times { Some((0, i64::MAX)) } else { info.time_range() };
         // As HBase counts (`HStoreFile.open`).
         if reference.as_ref().is_some_and(|reference| reference.top) {
             max_seq = max_seq.next();
@@ -131,7 +139,7 @@ impl StoreFile {
             Some(range) if !covers(range, &hfile) => hfile.len() / 2,
             _ => hfile.len(),
         };
-        let stripe = if half.is_some() { None } else { stripe_of(&hfile) };
+        let stripe = if half.is_some() || loaded_seq.is_some() { None } else { stripe_of(&hfile) };
         Arc::new(StoreFile {
             path: path.to_path_buf(),
             name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
@@ -142,8 +150,8 @@ impl StoreFile {
             filled_count: AtomicUsize::new(0),
             len_bytes,
             max_seq,
-            max_cell_seq: info.max_mvcc(),
-            time_range: info.time_range(),
+            max_cell_seq,
+            time_range,
             stripe,
             hfile,
         })

@@ -27,7 +27,7 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 pub(crate) use commit::Commit;
 use commit::Unsettled;
 pub(crate) use file::{StoreFile, StoreFileOpener};
-pub(crate) use name::StoreFileName;
+pub(crate) use name::{StoreFileName, bulk_file_name};
 pub use name::{is_store_file_name, seq_in_name};
 pub(crate) use outputs::{Cut, FileTarget, Outputs, Written};
 pub(crate) use part::Part;

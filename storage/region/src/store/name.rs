@@ -75,6 +75,11 @@ pub fn seq_in_name(name: &str) -> Option<SeqId> {
     name.split_once(SEQ_ID)?.1.strip_suffix('_')?.parse().ok().map(SeqId::new)
 }
 
+/// A name for a bulk-loaded file with this sequence id (HBase: `StoreFileInfo.formatBulkloadSeqId`).
+pub(crate) fn bulk_file_name(seq: SeqId) -> String {
+    format!("{}{SEQ_ID}{seq}_", crate::place::random_name())
+}
+
 /// Whether a name in a family directory is an HFile's or a reference's to one. Links are apart: they are empty.
 pub fn is_store_file_name(name: &str) -> bool {
     StoreFileName::parse(name).is_some_and(|name| name.link.is_none())

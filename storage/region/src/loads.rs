@@ -1,0 +1,273 @@
+//! The files of a bulk load on their way into stores.
+//!
+//! ```text
+//! <region>/.tmp/<opening>/load-<random>/<family>@<name>     staged
+//! <region>/.tmp/<opening>/load-<random>/origins             where the moved ones were: "<family>@<name>\t<path>\n"
+//! <region>/.bulk-<random>/<family>@<name>                   committed: one rename of the directory
+//! <region>/<family>/<name>                                  in its store
+//! ```
+//!
+//! The source of the commit's rename is in the opening's directory. So a server that has lost the region cannot commit
+//! (`place.rs`).
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use halcyon_cell::{Error, Result};
+use halcyon_env::Env;
+
+use crate::copy::copy_bytes;
+use crate::place::{OF_FAMILY, OpeningDir, archive_going, random_name};
+
+/// Before the names of directories of staged files.
+const STAGED: &str = "load-";
+/// Before the names of directories of committed files. HBase passes over names that begin with a dot.
+const COMMITTED: &str = ".bulk-";
+const ORIGINS: &str = "origins";
+
+/// A file to be staged.
+pub(crate) struct SourceFile<'a> {
+    /// `None`: the file system of the region.
+    pub from: Option<&'a Env>,
+    pub path: &'a Path,
+    /// It stays where it is.
+    pub copy: bool,
+    pub family: String,
+    /// Its name in the store.
+    pub name: String,
+}
+
+/// Files that are out of the client's hands and not yet the region's.
+pub(crate) struct StagedLoad {
+    place: Arc<OpeningDir>,
+    archive_dir: PathBuf,
+    dir: PathBuf,
+    id: String,
+    /// `<family>@<name>` of each.
+    names: Vec<String>,
+}
+
+/// Files that are the region's, whatever happens.
+pub(crate) struct CommittedLoad {
+    staged: StagedLoad,
+    region_dir: PathBuf,
+    dir: PathBuf,
+}
+
+impl StagedLoad {
+    /// Moves or copies the files. After an error the moved ones are back.
+    pub fn stage(
+        place: &Arc<OpeningDir>,
+        archive_dir: &Path,
+        files: &[SourceFile<'_>],
+    ) -> Result<StagedLoad> {
+        let (id, env) = (random_name(), place.env());
+        let dir = place.dir().join(format!("{STAGED}{id}"));
+        env.fs.create_dir(&dir)?;
+        let (archive_dir, names) = (archive_dir.to_path_buf(), files.iter().map(staged_name).collect());
+        let staged = StagedLoad { place: place.clone(), archive_dir, dir, id, names };
+        match staged.fill(files) {
+            Ok(()) => Ok(staged),
+            Err(error) => Err(staged.undo(error)),
+        }
+    }
+
+    fn fill(&self, files: &[SourceFile<'_>]) -> Result<()> {
+        let env = self.place.env();
+        let mut origins = String::new();
+        for file in files.iter().filter(|file| !file.copy) {
+            let path = file.path.to_str().filter(|path| !path.contains(char::is_control));
+            let path = path.ok_or_else(|| {
+                Error::invalid(format!("{}: control characters are not allowed here", file.path.display()))
+            })?;
+            origins.push_str(&format!("{}\t{path}\n", staged_name(file)));
+        }
+        env.fs.put_new(&self.dir.join(ORIGINS), origins.as_bytes())?;
+        // Where the files come from is known after a crash before the first of them leaves its place.
+        self.place.sync_up()?;
+        env.fs.sync_dir(&self.dir)?;
+        for file in files {
+            let to = self.dir.join(staged_name(file));
+            if !file.copy {
+                match env.fs.rename(file.path, &to) {
+                    Ok(()) => continue,
+                    Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {}
+                    Err(error) => {
+                        env.fs.resolve_rename(file.path, &to, error)?;
+                        continue;
+                    }
+                }
+            }
+            copy_bytes(env, &*file.from.unwrap_or(env).fs.open(file.path)?, &to)?;
+        }
+        env.fs.sync_dir(&self.dir)?;
+        for file in files.iter().filter(|file| !file.copy) {
+            file.path.parent().map_or(Ok(()), |dir| env.fs.sync_dir(dir))?;
+        }
+        Ok(())
+    }
+
+    /// Moves the files back. Returns the error that is the reason.
+    fn undo(self, error: Error) -> Error {
+        match give_back(self.place.env(), &self.dir, &self.archive_dir) {
+            Ok(()) => error,
+            Err(left) => {
+                tracing::error!(error = %left, dir = %self.dir.display(), "files of a failed bulk load are not back yet");
+                error.context("the next opening of the region moves the files back to where they were")
+            }
+        }
+    }
+
+    /// Makes the files the region's, all with one rename. After an error they are back.
+    pub fn commit(self, region_dir: &Path) -> Result<CommittedLoad> {
+        let fs = self.place.env().fs.clone();
+        let dir = region_dir.join(format!("{COMMITTED}{}", self.id));
+        let moved = fs.rename(&self.dir, &dir).or_else(|error| fs.resolve_rename(&self.dir, &dir, error));
+        let committed = |staged: StagedLoad| CommittedLoad {
+            staged,
+            region_dir: region_dir.to_path_buf(),
+            dir: dir.clone(),
+        };
+        let Err(error) = moved else {
+            let committed = committed(self);
+            return match committed.sync() {
+                Ok(()) => Ok(committed),
+                Err(error) => Err(committed.undo(error)),
+            };
+        };
+        // A rename in doubt may be carried out later. It comes to nothing once its source has another name.
+        let away = self.place.dir().join(format!("{STAGED}{}-failed", self.id));
+        let disarmed =
+            fs.rename(&self.dir, &away).or_else(|error| fs.resolve_rename(&self.dir, &away, error));
+        match disarmed {
+            Ok(()) => Err(StagedLoad { dir: away, ..self }.undo(error.into())),
+            Err(_) if fs.exists(&dir).unwrap_or(false) => Ok(committed(self)),
+            Err(_) => Err(Error::from(error).context("whether the files are loaded is not known")),
+        }
+    }
+}
+
+impl CommittedLoad {
+    fn sync(&self) -> Result<()> {
+        let fs = &self.staged.place.env().fs;
+        fs.sync_dir(&self.region_dir)?;
+        Ok(fs.sync_dir(self.staged.place.dir())?)
+    }
+
+    /// Moves the files to their stores, durably. Returns family and path of each.
+    pub fn place(&self) -> Result<Vec<(String, PathBuf)>> {
+        place_files(self.staged.place.env(), &self.region_dir, &self.dir)
+    }
+
+    /// The files are shown: nothing is left of the load but its directory.
+    pub fn end(self) {
+        let _ = self.staged.place.env().fs.remove_dir_all(&self.dir); // else the next opening does it
+    }
+
+    /// Takes the files out of their stores and moves them back. Returns the error that is the reason.
+    pub fn undo(self, error: Error) -> Error {
+        match self.take_out() {
+            Ok(()) => StagedLoad { dir: self.away(), ..self.staged }.undo(error),
+            Err(left) => {
+                tracing::error!(error = %left, dir = %self.dir.display(), "a bulk load is committed and not shown");
+                error.context("the next opening of the region shows the loaded files")
+            }
+        }
+    }
+
+    fn away(&self) -> PathBuf {
+        self.staged.place.dir().join(format!("{STAGED}{}-failed", self.staged.id))
+    }
+
+    fn take_out(&self) -> Result<()> {
+        let fs = &self.staged.place.env().fs;
+        for staged_name in &self.staged.names {
+            let (from, to) = (in_store(&self.region_dir, staged_name)?.1, self.dir.join(staged_name));
+            if fs.exists(&from)? {
+                fs.rename(&from, &to).or_else(|error| fs.resolve_rename(&from, &to, error))?;
+            }
+        }
+        fs.sync_dir(&self.dir)?;
+        let away = self.away();
+        fs.rename(&self.dir, &away).or_else(|error| fs.resolve_rename(&self.dir, &away, error))?;
+        self.sync()
+    }
+}
+
+fn staged_name(file: &SourceFile<'_>) -> String {
+    format!("{}{OF_FAMILY}{}", file.family, file.name)
+}
+
+/// Family and place of a staged file.
+fn in_store(region_dir: &Path, staged_name: &str) -> Result<(String, PathBuf)> {
+    // A family may have the character in its name, a store file has not.
+    let (family, name) = staged_name
+        .rsplit_once(OF_FAMILY)
+        .ok_or_else(|| Error::corrupt(format!("{staged_name} is no name of a bulk-loaded file")))?;
+    Ok((family.to_string(), region_dir.join(family).join(name)))
+}
+
+/// Completes the loads that were committed before a crash. Called by an opening, before stores are listed.
+pub(crate) fn complete_loads(env: &Env, region_dir: &Path) -> Result<()> {
+    for entry in env.fs.list(region_dir)? {
+        if entry.is_dir && entry.name.starts_with(COMMITTED) {
+            let dir = region_dir.join(&entry.name);
+            let files = place_files(env, region_dir, &dir)?;
+            env.fs.remove_dir_all(&dir)?;
+            tracing::info!(dir = %dir.display(), files = files.len(), "a bulk load was completed");
+        }
+    }
+    Ok(())
+}
+
+fn place_files(env: &Env, region_dir: &Path, dir: &Path) -> Result<Vec<(String, PathBuf)>> {
+    let mut placed = Vec::new();
+    for entry in env.fs.list(dir)?.iter().filter(|entry| entry.name != ORIGINS) {
+        let (family, to) = in_store(region_dir, &entry.name)?;
+        let store = region_dir.join(&family);
+        if !env.fs.exists(&store)? {
+            env.fs.create_dir_all(&store)?;
+        }
+        let from = dir.join(&entry.name);
+        env.fs.rename(&from, &to).or_else(|error| env.fs.resolve_rename(&from, &to, error))?;
+        env.fs.sync_dir(&store)?;
+        placed.push((family, to));
+    }
+    env.fs.sync_dir(dir)?;
+    Ok(placed)
+}
+
+/// Whether a directory of an opening has files of a load that was not committed.
+pub(crate) fn is_staged_load(name: &str) -> bool {
+    name.starts_with(STAGED)
+}
+
+/// Moves staged files back to where they were, and removes the directory. A file whose place is taken goes to the archive.
+/// May run again after an error.
+pub(crate) fn give_back(env: &Env, dir: &Path, archive_dir: &Path) -> Result<()> {
+    let origins = match env.fs.read(&dir.join(ORIGINS)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(), // nothing was moved yet
+        read => read?,
+    };
+    let origins = String::from_utf8_lossy(&origins);
+    let origins: HashMap<&str, &str> = origins.lines().filter_map(|line| line.split_once('\t')).collect();
+    for entry in env.fs.list(dir)? {
+        let Some(origin) = origins.get(&*entry.name).map(Path::new) else { continue };
+        let from = dir.join(&entry.name);
+        if env.fs.exists(origin)? {
+            // A copy of it was made because it is on another disk, or the client has put another file there.
+            let (family, name) = in_store(Path::new(""), &entry.name)?;
+            let name = name.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_string();
+            archive_going(env, &from, &name, &archive_dir.join(family))?;
+            continue;
+        }
+        if let Some(parent) = origin.parent() {
+            env.fs.create_dir_all(parent)?;
+        }
+        env.fs.rename(&from, origin).or_else(|error| env.fs.resolve_rename(&from, origin, error))?;
+        origin.parent().map_or(Ok(()), |parent| env.fs.sync_dir(parent))?;
+    }
+    Ok(env.fs.remove_dir_all(dir)?)
+}

@@ -1,0 +1,198 @@
+//! Bulk loads: what is refused, what readers see, what a crash leaves.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use common::*;
+use halcyon_cell::{Cell, CellType, ErrorKind, Result};
+use halcyon_env::FileSystem;
+use halcyon_env::sim::{CrashMode, Fault, Operation, SimDisk, SimFileSystem};
+use halcyon_hfile::{FileMeta, HFileWriter, WriterOptions};
+use halcyon_region::*;
+use halcyon_schema::FamilyDescriptor;
+
+const ROWS: [&str; 3] = ["a", "b", "c"];
+
+fn families() -> Vec<FamilyDescriptor> {
+    let encoded = FamilyDescriptor::new("g").unwrap().with("DATA_BLOCK_ENCODING", "FAST_DIFF");
+    vec![FamilyDescriptor::new("f").unwrap(), encoded]
+}
+
+fn source(family: &str) -> PathBuf {
+    Path::new("/out").join(family).join("0123abcd")
+}
+
+/// Writes an HFile as a client does, with the timestamp 5 in each cell.
+fn write_hfile(bench: &Bench, family: &str, rows: &[&str], value: &str) -> PathBuf {
+    let path = source(family);
+    bench.fs.create_dir_all(path.parent().unwrap()).unwrap();
+    let mut writer = HFileWriter::create(&bench.env(), &path, WriterOptions::default()).unwrap();
+    for row in rows {
+        let cell =
+            Cell::build(row.as_bytes(), family.as_bytes(), b"q", 5, CellType::Put, value.as_bytes(), b"", 0);
+        writer.append(cell.get()).unwrap();
+    }
+    writer.finish(FileMeta::default()).unwrap();
+    bench.fs.sync_dir(path.parent().unwrap()).unwrap();
+    path
+}
+
+fn file(family: &str, path: PathBuf) -> BulkLoadFile {
+    BulkLoadFile { family: Bytes::copy_from_slice(family.as_bytes()), path, from: None, copy: false }
+}
+
+fn load_of(files: Vec<BulkLoadFile>) -> BulkLoad {
+    BulkLoad { files, assign_seq: true, cluster_ids: vec!["c".to_string()], replicate: true }
+}
+
+fn load_both(bench: &Bench) -> Result<BulkLoadOutcome> {
+    bench.region.bulk_load(&load_of(vec![file("f", source("f")), file("g", source("g"))]))
+}
+
+fn put(bench: &Bench, row: &str, value: &str) -> Result<()> {
+    let cells = ["f", "g"].map(|family| {
+        Cell::build(row.as_bytes(), family.as_bytes(), b"q", 5, CellType::Put, value.as_bytes(), b"", 0)
+    });
+    bench.mutate(mutation(MutationKind::Put, row.as_bytes(), cells.to_vec())).map(drop)
+}
+
+/// Of each row the values of its two families.
+fn shown(bench: &Bench) -> Vec<String> {
+    let rows = bench.scan(Scan::default()).unwrap();
+    let values = |cells: Vec<Cell>| {
+        let values = cells.iter().map(|cell| String::from_utf8_lossy(cell.value()).into_owned());
+        values.collect::<Vec<_>>().join(" ")
+    };
+    rows.into_iter().map(values).collect()
+}
+
+#[test]
+fn loaded_cells_are_newer_than_what_was_there_and_older_than_what_comes() {
+    let mut bench = Bench::new(&families());
+    put(&bench, "a", "old").unwrap();
+    for family in ["f", "g"] {
+        write_hfile(&bench, family, &ROWS, "bulk");
+    }
+    let before = bench.region.read_point();
+    let BulkLoadOutcome::Loaded { files_count, bytes, .. } = load_both(&bench).unwrap() else { panic!() };
+    assert!(files_count == 2 && bytes > 0);
+    assert_eq!(shown(&bench), ["bulk bulk"; 3]);
+    let scan = Scan { read_point: Some(before), ..Scan::default() };
+    assert_eq!(bench.scan(scan).unwrap().len(), 1, "a reader of before does not see what was loaded");
+    put(&bench, "b", "new").unwrap();
+    let wanted = ["bulk bulk", "new new", "bulk bulk"];
+    assert_eq!(shown(&bench), wanted);
+    assert!(!bench.fs.exists(&source("f")).unwrap(), "the file was moved");
+    let crashed = Arc::new(bench.fs.crash(CrashMode::ALL[0], 1));
+    bench.recover_on(crashed).unwrap();
+    assert_eq!(shown(&bench), wanted);
+    bench.compact(true).unwrap();
+    assert_eq!(shown(&bench), wanted);
+    bench.reopen().unwrap();
+    assert_eq!(shown(&bench), wanted);
+}
+
+#[test]
+fn a_copied_file_stays() {
+    let bench = Bench::new(&families());
+    let path = write_hfile(&bench, "f", &ROWS, "bulk");
+    let one = BulkLoadFile { copy: true, ..file("f", path.clone()) };
+    bench.region.bulk_load(&load_of(vec![one])).unwrap();
+    assert_eq!(shown(&bench), ["bulk"; 3]);
+    assert!(bench.fs.exists(&path).unwrap());
+}
+
+#[test]
+fn what_is_wrong_loads_nothing() {
+    let bench = Bench::new(&families());
+    write_hfile(&bench, "f", &ROWS, "bulk");
+    let whole = bench.fs.read(&source("f")).unwrap();
+    bench.fs.create_dir_all(Path::new("/out/g")).unwrap();
+    for bad in [&whole[..whole.len() / 2], &b""[..], b"garbage that is no HFile"] {
+        bench.fs.replace(&source("g"), bad).unwrap();
+        assert_eq!(load_both(&bench).unwrap_err().kind(), ErrorKind::Invalid);
+    }
+    bench.fs.remove_file(&source("g")).unwrap();
+    assert_eq!(load_both(&bench).unwrap_err().kind(), ErrorKind::Invalid, "one of the files is not there");
+    let stranger = load_of(vec![file("x", source("f"))]);
+    assert_eq!(bench.region.bulk_load(&stranger).unwrap_err().kind(), ErrorKind::NoSuchFamily);
+    let twice = load_of(vec![file("f", source("f")), file("f", source("f"))]);
+    assert_eq!(bench.region.bulk_load(&twice).unwrap_err().kind(), ErrorKind::Invalid);
+    assert!(shown(&bench).is_empty());
+    assert_eq!(bench.fs.read(&source("f")).unwrap(), whole);
+}
+
+/// Each call to the file system fails once. All is loaded or nothing, and the sources are back or in the region.
+#[test]
+fn every_fault_leaves_all_or_nothing() {
+    for operation in [Operation::Rename, Operation::Create, Operation::Sync] {
+        for nth in [".tmp", ".bulk-", "/out/", "/f/", "/g/"] {
+            let mut bench = Bench::new(&families());
+            for family in ["f", "g"] {
+                write_hfile(&bench, family, &ROWS, "bulk");
+            }
+            bench.fs.inject(Fault::new(operation, nth));
+            let loaded = load_both(&bench);
+            let all = shown(&bench);
+            assert!(all.is_empty() || all == ["bulk bulk"; 3], "{operation:?} {nth}: {all:?}");
+            assert_eq!(loaded.is_ok(), !all.is_empty(), "{operation:?} {nth}: {loaded:?}");
+            if loaded.is_err() {
+                load_both(&bench)
+                    .unwrap_or_else(|e| panic!("{operation:?} {nth}: the sources are back: {e}"));
+            }
+            assert_eq!(shown(&bench), ["bulk bulk"; 3]);
+            bench.reopen().unwrap();
+            assert_eq!(shown(&bench), ["bulk bulk"; 3]);
+        }
+    }
+}
+
+fn prepare(fs: Arc<SimFileSystem>) -> Bench {
+    let bench = Bench::on(fs, &families());
+    put(&bench, "a", "old").unwrap();
+    for family in ["f", "g"] {
+        write_hfile(&bench, family, &ROWS, "bulk");
+    }
+    bench
+}
+
+/// The machine dies at each sync point of a load. Afterwards both files are loaded or both are where they were.
+#[test]
+fn every_death_leaves_all_or_nothing() {
+    let nothing = vec!["old old".to_string()];
+    let all = vec!["bulk bulk".to_string(); 3];
+    for &disk in &SimDisk::ALL {
+        let bench = prepare(Arc::new(disk.files(1)));
+        let first = bench.fs.sync_points() + 1;
+        load_both(&bench).unwrap();
+        let last = bench.fs.sync_points();
+        assert!(last > first + 8, "{first} to {last}");
+        let mut seen = [0, 0];
+        for point in first..=last {
+            for mode in CrashMode::ALL {
+                let what = format!("{disk:?}, death at sync point {point}, {mode:?}");
+                let mut bench = prepare(Arc::new(disk.files(1)));
+                bench.fs.fail_at(point);
+                let loaded = load_both(&bench);
+                let left = Arc::new(bench.fs.crash(mode, point));
+                bench.recover_on(left).unwrap_or_else(|e| panic!("{what}: {e}"));
+                let rows = shown(&bench);
+                assert!(rows == nothing || rows == all, "{what}: {rows:?}");
+                assert!(loaded.is_err() || rows == all, "{what}: an answered load is gone");
+                let is_loaded = rows == all;
+                seen[usize::from(is_loaded)] += 1;
+                if !is_loaded {
+                    load_both(&bench).unwrap_or_else(|e| panic!("{what}: the sources are back: {e}"));
+                    assert_eq!(shown(&bench), all, "{what}");
+                }
+                let left = Arc::new(bench.fs.crash(mode, point + 1));
+                bench.recover_on(left).unwrap_or_else(|e| panic!("{what}, second time: {e}"));
+                assert_eq!(shown(&bench), all, "{what}, second time");
+            }
+        }
+        assert!(seen[0] > 0 && seen[1] > 0, "deaths before and after the commit: {seen:?}");
+    }
+}
