@@ -32,7 +32,7 @@ fn replicate(lab: &Lab, entries: Vec<pb::WalEntry>, cells: &[Cell]) -> Result<()
 
 fn cell(row: &str, timestamp: i64, kind: CellType, value: &str) -> Cell {
     let mut tags = Vec::new();
-    append_tag(&mut tags, TagType::TTL, &3_600_000i64.to_be_bytes());
+    append_tag(&mut tags, TagType::TTL, &(1i64 << 50).to_be_bytes());
     Cell::build(row.as_bytes(), b"f", b"q", timestamp, kind, value.as_bytes(), &tags, 0)
 }
 
