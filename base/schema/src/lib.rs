@@ -12,6 +12,7 @@
 //! and Halcyon does not belongs in `unsupported.rs`.
 
 mod check;
+mod cluster_key;
 mod descriptor_file;
 mod endpoint;
 mod family;
@@ -26,6 +27,7 @@ mod table;
 mod unsupported;
 pub mod znode;
 
+pub use cluster_key::ClusterKey;
 pub use endpoint::Endpoint;
 pub use family::FamilyDescriptor;
 pub use jenkins::jenkins_hash;

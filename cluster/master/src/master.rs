@@ -16,6 +16,7 @@ use crate::cleaner::Cleaner;
 use crate::groups::GroupState;
 use crate::in_transition::Transitions;
 use crate::normalizer::Normalizer;
+use crate::peers::Peers;
 use crate::placement::{Place, soon};
 use crate::procedure::{
     CreateTable, Engine, ProcedureTimes, ProcedureView, RegionAction, RemoteLocks, Resource, ServerCrash,
@@ -26,7 +27,7 @@ use crate::state::{MasterState, MetaState, RegionState, TableEntry, TableState, 
 use crate::switches::{Switch, Switches};
 use crate::timeline::{Noticed, Timelines};
 use crate::{
-    MasterSettings, bootstrap, descriptors, groups, master_store, meta, meta_region, namespaces, parallel,
+    MasterSettings, bootstrap, descriptors, groups, master_store, meta, meta_region, namespaces, parallel, peers,
     regions, service, wal_split,
 };
 
@@ -139,6 +140,7 @@ impl Master {
             timelines,
             transitions: Transitions::default(),
             groups: GroupState::default(),
+            peers: Peers::default(),
             remote_locks: RemoteLocks::default(),
             this: this.clone(),
             env,
@@ -146,6 +148,7 @@ impl Master {
             cluster,
         });
         namespaces::load(&core)?;
+        peers::load(&core)?;
         if core.has_groups() {
             groups::load(&core)?;
         }

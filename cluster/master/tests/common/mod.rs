@@ -431,6 +431,7 @@ pub fn services(server: &Arc<FakeRegionServer>) -> ClusterServices {
         files: server.clone(),
         system_tables: server.clone(),
         wals: WalFiles { env: server.env.clone(), root: server.root.clone(), is_root: true },
+        replication: None,
         coordination: Arc::new(OneServer(server.clone())),
     }
 }

@@ -97,6 +97,7 @@ impl RegionServer {
             report_end_time: Some(self.env.clock.now_ms().max(0) as u64),
             info_server_port: Some(self.info_port()),
             write_requests_count: Some(writes + self.counters.closed_writes.get()),
+            repl_load_source: self.sources.loads(),
             repl_load_sink: Some(self.sink.load()),
             user_loads: self.user_loads.to_pb(),
             ..Default::default()

@@ -416,6 +416,7 @@ impl Active {
             files: files.region_files(),
             system_tables: Arc::new(RemoteTables::new(servers.clone())),
             wals: WalFiles { env, root, is_root: self.wal_root.is_none() },
+            replication: None,
             coordination: Arc::new(Znodes {
                 leadership: self.leadership.clone(),
                 view: self.view.clone(),
