@@ -5,7 +5,7 @@
 # make browser every page of the console in a headless Chromium, which is installed if there is none; SCREENSHOTS=directory
 # make browser-cluster    the console of a cluster: two masters and two region servers, one of each killed; SCREENSHOTS=directory
 # make book    the documentation as HTML below CARGO_TARGET_DIR; needs mdbook (cargo install mdbook)
-# make conformance    all 484 of HBase's own client tests; CONFORMANCE="options of testing/conformance/run.sh"
+# make conformance    all 608 of HBase's own client tests; CONFORMANCE="options of testing/conformance/run.sh"
 # make shell-compare  250 commands of the shell on HBase 2.6.4 and on Halcyon, and their output compared (fetches HBase through Maven)
 # make quickstart     the commands of the quick start, timed
 # make nonce-kills    1,000 kills around the answer of an increment or append, about 30 minutes; ROUNDS=number

@@ -8,7 +8,7 @@ HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 export CLUSTER_DIR="${CLUSTER_DIR:-/tmp/halcyon-hdfs-kills}"
 export HERE ROUNDS="${1:-10}"
 # shellcheck disable=SC2016
-exec "$HERE/cluster.sh" run --parts hdfs --seconds $((300 + ROUNDS * 60)) bash -c '
+exec "$HERE/cluster.sh" run --parts hdfs --seconds $((300 + ROUNDS * 120)) bash -c '
   site="$CLUSTER_DIR/site"
   mkdir -p "$site" && cp "$CLUSTER_CONF"/core-site.xml "$CLUSTER_CONF"/hdfs-site.xml "$site"
   {

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Bulk loads with HBase 2.6.4's own BulkLoadHFilesTool (bulkload/BulkLoads.java) against a server of its own.
-# HALCYON is the program, default target/release/halcyon. The jars are those of files.sh.
+# HALCYON is the program, default target/release/halcyon below CARGO_TARGET_DIR. The jars are those of files.sh.
 set -euo pipefail
 HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
-HALCYON="${HALCYON:-$HERE/../../target/release/halcyon}"
+HALCYON="${HALCYON:-${CARGO_TARGET_DIR:-$HOME/.cache/halcyon/target}/release/halcyon}"
 LIB="${HALCYON_HBASE_LIB:-$HOME/.cache/halcyon/hbase-lib-2.6.4}"
 . "$HERE/java.sh"
 . "$HERE/server.sh"

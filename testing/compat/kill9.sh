@@ -44,7 +44,7 @@ for round in $(seq 1 "$ROUNDS"); do
   server_start "$DIR/data" "$DIR/server-$round-again.log"
   echo "round $round (${kind:-puts only}): $(grep "^acknowledged" "$DIR/writer-$round.log" | tail -n 1), $(grep -c "^reshaped" "$DIR/writer-$round.log" || true) splits and merges, up again after $(( $(date +%s%3N) - started )) ms"
   if ! kill9 verify "$ZK" "$LOG"; then
-    echo "round $round: acknowledged rows are missing; data and logs stay in $DIR" >&2
+    echo "round $round: acknowledged rows are missing or cannot be read; data and logs stay in $DIR" >&2
     exit 1
   fi
   server_stop

@@ -45,9 +45,11 @@ if [ -n "$LOCAL_ROOT" ]; then
   "$HERE/inspect.sh" "$golden/hfile/testdata/row.hfile" "$golden/hfile/testdata/diff-tags.hfile" "$golden/wal/testdata/dictionary.wal" \
     || { echo "FAILED: halcyon inspect against HBase's tools" >&2; failed=1; }
 
+  "$HERE/bulkload.sh" < /dev/null || { echo "FAILED: bulk loads by HBase's tool" >&2; failed=1; }
+
   ROOT_DIR="$DIR/root" "$HERE/root.sh" < /dev/null || { echo "FAILED: root directories under HBase" >&2; failed=1; }
 else
-  echo "left out, because they read files of this machine: the JUnit extension, files.sh, inspect.sh, root.sh"
+  echo "left out, because they read files of this machine: the JUnit extension, files.sh, inspect.sh, bulkload.sh, root.sh"
 fi
 
 ENDPOINTS_DIR="$DIR/endpoints" "$HERE/endpoints.sh" < /dev/null || { echo "FAILED: endpoints" >&2; failed=1; }

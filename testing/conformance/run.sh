@@ -7,6 +7,7 @@
 # --quick            only a few quick classes, those of `make test`
 # --all              also the tests of these classes that are not in ceiling.txt; they do not decide whether the run passes
 # --classes FILE     other classes, one a line; implies --all
+# --root ADDRESS     the server's root directory, for tests that read it; known of a server that this script starts
 # --known FILE       the known failures, default known-failures.txt
 # --without-known    known failures are not run at all: some of them hold up those that follow
 # HALCYON            the server's binary, default target/release/halcyon below CARGO_TARGET_DIR
@@ -30,12 +31,13 @@ usage() {
   exit 64
 }
 
-ZK="" REGISTRY="" MASTER="" ALL="" CLASSES="" WITHOUT_KNOWN="" REGEX=.
+ZK="" REGISTRY="" MASTER="" ROOT="" ALL="" CLASSES="" WITHOUT_KNOWN="" REGEX=.
 while [ $# -gt 0 ]; do
   case "$1" in
     --registry) REGISTRY="${2:?}" MASTER="${2:?}"; shift ;;
     --masters) MASTER="${2:?}"; shift ;;
     --classes) CLASSES="${2:?}" ALL=1; shift ;;
+    --root) ROOT="${2:?}"; shift ;;
     --known) KNOWN="${2:?}"; shift ;;
     --without-known) WITHOUT_KNOWN=1 ;;
     --all) ALL=1 ;;
@@ -72,6 +74,7 @@ SERVER_TESTS="$(find "$CACHE/lib" -name 'hbase-server-*-tests.jar')"
 if [ -z "$ZK$REGISTRY" ]; then
   [ -x "$HALCYON" ] || { echo "no server at $HALCYON: make build" >&2; exit 66; }
   SERVER_MEMORY="${SERVER_MEMORY:-1g}" server_start "$DIR/data" "$DIR/server.log"
+  [ -n "$ROOT${HALCYON_TEST_ROOT:-}" ] || ROOT="file://$DIR/data"
 fi
 [ -n "$MASTER" ] || MASTER=127.0.0.1:1 # never the default port, where another server may listen
 
@@ -110,7 +113,7 @@ run_class() { # run_class CLASS: one JVM; exit code 75 means that a test hung
   cp "$DIR/conf/hbase-site.xml" "$work/target/test-classes/"
   unzip -qp "$SERVER_TESTS" override-hbase-site.xml > "$work/target/test-classes/override-hbase-site.xml"
   (cd "$work" && "$JAVA" -Xmx1500m "${JAVA_FLAGS[@]}" "-javaagent:$CACHE/agent.jar" "-Dconformance.dir=$work" \
-    "-Dconformance.zk=$ZK" "-Dconformance.registry=$REGISTRY" "-Dconformance.masters=$MASTER" \
+    "-Dconformance.zk=$ZK" "-Dconformance.registry=$REGISTRY" "-Dconformance.masters=$MASTER" "-Dconformance.root=$ROOT" \
     "-Dconformance.testSeconds=${TEST_SECONDS:-60}" "-Dconformance.classSeconds=${CLASS_SECONDS:-300}" \
     "-Dconformance.only=$only" "-Dconformance.except=$DIR/done" -Dconformance.traces=true \
     "-Dlog4j.configuration=file:$DIR/conf/log4j.properties" -cp "$CACHE/agent.jar:$SERVER_TESTS:$CACHE/lib/*" \

@@ -327,7 +327,7 @@ mod tests {
             ),
             (table(family().with("VERSIONS", "0")), "versions"),
             (table(family().with("REPLICATION_SCOPE", "5")), "scope"),
-            (table(family().with("COMPRESSION", "LZO")), "LZO"),
+            (table(family().with("COMPRESSION", "ZIP")), "ZIP"),
             (table(family().with("BLOOMFILTER", "ROWPREFIX_FIXED_LENGTH")), "BLOOMFILTER"),
             (table(family().with("IN_MEMORY_COMPACTION", "sometimes")), "IN_MEMORY_COMPACTION"),
             (table(family().with_configuration(COMPACTION_POLICY, FIFO_POLICY)), "FIFO"),

@@ -69,7 +69,7 @@ impl BloomType {
     }
 }
 
-/// How blocks are compressed (`COMPRESSION`); those of HBase's `Compression.Algorithm` that exist here.
+/// How blocks are compressed (`COMPRESSION`; HBase: `Compression.Algorithm`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Compression {
     #[default]
@@ -78,11 +78,24 @@ pub enum Compression {
     Snappy,
     Lz4,
     Zstd,
+    Lzo,
+    Bzip2,
+    Lzma,
+    Brotli,
 }
 
 impl Compression {
-    pub const ALL: [Compression; 5] =
-        [Compression::None, Compression::Gz, Compression::Snappy, Compression::Lz4, Compression::Zstd];
+    pub const ALL: [Compression; 9] = [
+        Compression::None,
+        Compression::Gz,
+        Compression::Snappy,
+        Compression::Lz4,
+        Compression::Zstd,
+        Compression::Lzo,
+        Compression::Bzip2,
+        Compression::Lzma,
+        Compression::Brotli,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -91,21 +104,29 @@ impl Compression {
             Compression::Snappy => "SNAPPY",
             Compression::Lz4 => "LZ4",
             Compression::Zstd => "ZSTD",
+            Compression::Lzo => "LZO",
+            Compression::Bzip2 => "BZIP2",
+            Compression::Lzma => "LZMA",
+            Compression::Brotli => "BROTLI",
         }
     }
 
     /// The number in an HFile's trailer.
     pub fn code(self) -> u32 {
         match self {
+            Compression::Lzo => 0,
             Compression::Gz => 1,
             Compression::None => 2,
             Compression::Snappy => 3,
             Compression::Lz4 => 4,
+            Compression::Bzip2 => 5,
             Compression::Zstd => 6,
+            Compression::Lzma => 7,
+            Compression::Brotli => 8,
         }
     }
 
-    /// `None` for LZO, BZIP2, LZMA, BROTLI and words HBase does not know either.
+    /// `None` for words that HBase does not know either.
     pub fn parse(text: &str) -> Option<Compression> {
         Compression::ALL.into_iter().find(|compression| compression.name().eq_ignore_ascii_case(text))
     }

@@ -101,13 +101,9 @@ fn main() {
     let bench = Bench {
         service: ClientService::new(server.clone()),
         connection: Arc::new(Connection {
-            id: 1,
-            peer: String::new(),
-            user: None,
             client_version: Some((2, 6)),
-            master_epoch: None,
             codec: Some(Codec::KeyValue),
-            state: Default::default(),
+            ..Connection::new(1, "")
         }),
         region: pb::RegionSpecifier { r#type: 1, value: info.region_name().clone() },
         runtime: tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime"),

@@ -195,15 +195,7 @@ mod tests {
     #[test]
     fn a_master_that_was_deposed_is_refused() {
         let lifecycle = lifecycle();
-        let of = |master_epoch| Connection {
-            id: 1,
-            peer: "a:1".to_string(),
-            user: None,
-            client_version: None,
-            master_epoch,
-            codec: None,
-            state: Default::default(),
-        };
+        let of = |master_epoch| Connection { master_epoch, ..Connection::new(1, "a:1") };
         for epoch in [Some(3), Some(3), None, Some(5)] {
             lifecycle.check_master(&of(epoch)).unwrap();
         }

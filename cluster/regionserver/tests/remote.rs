@@ -15,7 +15,7 @@ use halcyon_env::{Clock, FileSystem, SystemClock};
 use halcyon_proto::pb;
 use halcyon_proto::pb::region_state_transition::TransitionCode;
 use halcyon_regionserver::{AdminService, MasterLink, RegionServer, RemoteMaster};
-use halcyon_rpc::{Call, Outcome, Reply, RpcError, RpcServer, RpcSettings, Service, Services};
+use halcyon_rpc::{Call, Connection, Outcome, Reply, RpcError, RpcServer, RpcSettings, Service, Services};
 use halcyon_schema::{RegionInfo, ServerName, TableName, layout};
 use parking_lot::Mutex;
 use prost::Message;
@@ -130,8 +130,19 @@ struct Obeying<'a> {
 
 impl Obeying<'_> {
     fn call(&self, method: &str, request: &impl Message) -> Result<(), RpcError> {
+        self.call_of(None, method, request)
+    }
+
+    /// As a master of Halcyon with this epoch.
+    fn call_of(
+        &self,
+        master_epoch: Option<u64>,
+        method: &str,
+        request: &impl Message,
+    ) -> Result<(), RpcError> {
         let call = self.lab.raw_call(method, request.encode_to_vec().into(), Vec::new());
-        self.lab.finish(&self.admin, self.admin.call(call)).map(|_| ())
+        let connection = Arc::new(Connection { master_epoch, ..Connection::new(1, "127.0.0.1:9") });
+        self.lab.finish(&self.admin, self.admin.call(Call { connection, ..call })).map(|_| ())
     }
 }
 
@@ -342,6 +353,54 @@ fn a_region_that_opens_is_closed_behind_that() {
     });
     assert_eq!(told(&cluster), [TransitionCode::Opened, TransitionCode::Closed]);
     assert!(lab.server.regions().online().is_empty());
+    lab.server.stop().unwrap();
+}
+
+/// Two connections of a master can deliver its orders in the other sequence.
+#[test]
+fn an_order_behind_a_later_one_does_nothing() {
+    let cluster = Cluster::of(Some("2.6.4"));
+    cluster.join();
+    let obeying = cluster.obey();
+    let lab = &cluster.lab;
+    write_descriptor(lab);
+    let order = |request| obeying.call("ExecuteProcedures", &request).unwrap();
+    let online = || lab.server.regions().online().len();
+    order(close_order(lab.specifier(), 12));
+    eventually("it is closed", || told(&cluster).len() == 1);
+    order(open_order(&lab.info, 11));
+    SystemClock::new().sleep(Duration::from_millis(200)); // the order is looked at
+    assert_eq!((online(), told(&cluster)), (0, vec![TransitionCode::Closed]));
+    order(open_order(&lab.info, 13));
+    eventually("it is open", || online() == 1);
+    order(close_order(lab.specifier(), 12));
+    order(close_order(lab.specifier(), 10));
+    SystemClock::new().sleep(Duration::from_millis(200));
+    assert_eq!((online(), told(&cluster)), (1, vec![TransitionCode::Closed, TransitionCode::Opened]));
+    order(close_order(lab.specifier(), 14));
+    eventually("it is closed again", || told(&cluster).len() == 3 && online() == 0);
+    lab.server.stop().unwrap();
+}
+
+/// The orders of a master that was deposed could undo what its successor has done.
+#[test]
+fn orders_of_a_deposed_master_are_refused() {
+    let cluster = Cluster::of(Some("2.6.4"));
+    cluster.join();
+    let obeying = cluster.obey();
+    let lab = &cluster.lab;
+    write_descriptor(lab);
+    let close = |epoch, procedure| {
+        obeying.call_of(epoch, "ExecuteProcedures", &close_order(lab.specifier(), procedure))
+    };
+    let successor = pb::ExecuteProceduresRequest::default();
+    obeying.call_of(Some(5), "ExecuteProcedures", &successor).unwrap();
+    let refused = close(Some(4), 99).unwrap_err();
+    assert!(refused.message.contains("the master with epoch 4 was deposed"), "{}", refused.message);
+    SystemClock::new().sleep(Duration::from_millis(200));
+    assert_eq!((lab.server.regions().online().len(), told(&cluster)), (1, vec![]));
+    close(Some(5), 1).unwrap(); // no order of the other master counts as later
+    eventually("it is closed", || told(&cluster) == [TransitionCode::Closed]);
     lab.server.stop().unwrap();
 }
 

@@ -271,17 +271,17 @@ async fn truncated_cells(server: &Server, region: &RegionInfo) {
 }
 
 async fn unsupported_compression(client: &Client) {
-    let lzo = pb::BytesBytesPair { first: "COMPRESSION".into(), second: "LZO".into() };
+    let zip = pb::BytesBytesPair { first: "COMPRESSION".into(), second: "ZIP".into() };
     let table_schema = pb::TableSchema {
-        table_name: Some(common::table_name("lzo")),
-        column_families: vec![pb::ColumnFamilySchema { attributes: vec![lzo], ..family("f") }],
+        table_name: Some(common::table_name("zip")),
+        column_families: vec![pb::ColumnFamilySchema { attributes: vec![zip], ..family("f") }],
         ..Default::default()
     };
     let request = pb::CreateTableRequest { table_schema, ..Default::default() };
     let created = client.master.call::<pb::CreateTableResponse>("CreateTable", &request).await;
     let error = created.unwrap_err();
     assert_eq!(class(&error), "DoNotRetryIOException");
-    assert!(error.to_string().contains("LZO"), "{error}");
+    assert!(error.to_string().contains("ZIP"), "{error}");
 }
 
 // ---- the disk ----

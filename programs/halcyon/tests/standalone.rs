@@ -164,15 +164,15 @@ async fn a_cluster_lives_through_stop_and_kill() {
 }
 
 #[tokio::test]
-async fn services_that_are_not_there_say_so() {
+async fn methods_that_a_service_does_not_have_say_so() {
     let data = fresh_dir("services");
     let server = Server::start(&data);
-    for service in ["LockService", "HbckService"] {
+    for (service, method) in [("LockService", "FixMeta"), ("HbckService", "RequestLock")] {
         let options = ConnectOptions::new(service);
         let connection = Connection::connect(server.address("master"), &options).await.unwrap();
-        let asked = connection.call::<pb::ClusterId>("RequestLock", &pb::ClusterId::default()).await;
+        let asked = connection.call::<pb::ClusterId>(method, &pb::ClusterId::default()).await;
         let error = asked.unwrap_err();
-        assert!(error.to_string().contains("UnsupportedOperationException: RequestLock"), "{error}");
+        assert!(error.to_string().contains(&format!("UnsupportedOperationException: {method}")), "{error}");
     }
     drop(server);
     fs::remove_dir_all(&data).unwrap();

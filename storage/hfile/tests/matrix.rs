@@ -33,8 +33,6 @@ struct Case {
     checksum: ChecksumType,
 }
 
-const COMPRESSIONS: [Compression; 5] =
-    [Compression::None, Compression::Gz, Compression::Snappy, Compression::Lz4, Compression::Zstd];
 const BLOOMS: [BloomType; 4] =
     [BloomType::None, BloomType::Row, BloomType::RowCol, BloomType::RowPrefixFixedLength(6)];
 const CHECKSUMS: [ChecksumType; 3] = [ChecksumType::Crc32c, ChecksumType::Crc32, ChecksumType::Null];
@@ -42,7 +40,7 @@ const CHECKSUMS: [ChecksumType; 3] = [ChecksumType::Crc32c, ChecksumType::Crc32,
 fn cases() -> Vec<Case> {
     let mut cases: Vec<Case> = Vec::new();
     for encoding in BlockEncoding::ALL {
-        for compression in COMPRESSIONS {
+        for compression in Compression::ALL {
             for bloom in BLOOMS {
                 for tags in [Tags::None, Tags::Plain, Tags::Compressed] {
                     // Several levels of blocks of a few cells, and one level of larger ones.

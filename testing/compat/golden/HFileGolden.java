@@ -68,8 +68,13 @@ public class HFileGolden {
   static void prepare() {
     CONF.set("hbase.io.compress.snappy.codec", "org.apache.hadoop.hbase.io.compress.xerial.SnappyCodec");
     CONF.set("hbase.io.compress.zstd.codec", "org.apache.hadoop.hbase.io.compress.zstd.ZstdCodec");
-    Compression.Algorithm.SNAPPY.reload(CONF);
-    Compression.Algorithm.ZSTD.reload(CONF);
+    CONF.set("hbase.io.compress.lzo.codec", "org.apache.hadoop.hbase.io.compress.aircompressor.LzoCodec");
+    CONF.set("hbase.io.compress.brotli.codec", "org.apache.hadoop.hbase.io.compress.brotli.BrotliCodec");
+    CONF.set("hbase.io.compress.lzma.codec", "LzmaCodec");
+    CONF.set("hbase.io.compress.bzip2.codec", "BZip2JavaCodec");
+    for (Compression.Algorithm algorithm : Compression.Algorithm.values()) {
+      algorithm.reload(CONF);
+    }
     CONF.setInt(BloomFilterUtil.PREFIX_LENGTH_KEY, 6);
     CONF.setInt("hfile.format.version", 3);
     // Several index levels and bloom chunks from little data.

@@ -558,13 +558,9 @@ impl Cluster {
 
 fn a_call(method: &str, request: &impl Message) -> Call {
     let connection = Arc::new(Connection {
-        id: 1,
-        peer: "127.0.0.1:1".into(),
         user: Some("sim".into()),
         client_version: Some((2, 6)),
-        master_epoch: None,
-        codec: None,
-        state: Default::default(),
+        ..Connection::new(1, "127.0.0.1:1")
     });
     Call {
         id: 1,

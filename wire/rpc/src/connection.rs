@@ -17,7 +17,7 @@ use crate::input::Input;
 use crate::output::{Output, SLICES_MAX};
 use crate::preamble::{CONNECTION_HEADER_BYTES_MAX, Header, PREAMBLE_LEN, Preamble, SWITCH_TO_SIMPLE};
 use crate::shared::{Agreed, Control, Shared};
-use crate::{Connection, ConnectionState, Reply, RpcError, exceptions};
+use crate::{Connection, Reply, RpcError, exceptions};
 
 /// The call id of answers to nobody in particular.
 const NO_CALL: u32 = u32::MAX;
@@ -144,13 +144,11 @@ impl ConnectionTask {
             return None;
         };
         let connection = Arc::new(Connection {
-            id: self.id,
-            peer: self.peer.to_string(),
             user: header.user,
             client_version: header.client_version,
             master_epoch: header.master_epoch,
             codec: header.codec,
-            state: ConnectionState::default(),
+            ..Connection::new(self.id, self.peer.to_string())
         });
         let service = Arc::clone(service);
         Some(Agreed { connection, service_name, service, compressor: header.compressor })

@@ -175,15 +175,7 @@ mod tests {
 
     #[test]
     fn the_parts_of_the_time_are_the_whole() {
-        let connection = Connection {
-            id: 1,
-            peer: "a:1".to_string(),
-            user: None,
-            client_version: None,
-            master_epoch: None,
-            codec: None,
-            state: Default::default(),
-        };
+        let connection = Connection::new(1, "a:1");
         let mut seen = Vec::new();
         let mut tell = |mut call: GivenCall| {
             call.tell(&connection, "ClientService", 260, |noted| {

@@ -483,17 +483,7 @@ mod tests {
 
     #[test]
     fn clients_that_take_nothing_leave_room_for_others() {
-        let connection = |id| {
-            Arc::new(Connection {
-                id,
-                peer: String::new(),
-                user: None,
-                client_version: None,
-                master_epoch: None,
-                codec: None,
-                state: Default::default(),
-            })
-        };
+        let connection = |id| Arc::new(Connection::new(id, ""));
         let terms = |connection: &Arc<Connection>, class| Terms {
             class,
             deadline_ns: u64::MAX,

@@ -55,6 +55,19 @@ pub enum Codec {
 }
 
 impl Connection {
+    /// Of a client that has said nothing of itself.
+    pub fn new(id: u64, peer: impl Into<String>) -> Connection {
+        Connection {
+            id,
+            peer: peer.into(),
+            user: None,
+            client_version: None,
+            master_epoch: None,
+            codec: None,
+            state: ConnectionState::default(),
+        }
+    }
+
     /// Whether somebody may still take answers.
     pub fn is_open(&self) -> bool {
         !self.state.gone.load(Ordering::Relaxed)

@@ -313,15 +313,7 @@ mod tests {
     }
 
     fn until(class: CallClass, deadline_ns: u64) -> Terms {
-        let connection = halcyon_rpc::Connection {
-            id: 1,
-            peer: String::new(),
-            user: None,
-            client_version: None,
-            master_epoch: None,
-            codec: None,
-            state: Default::default(),
-        };
+        let connection = halcyon_rpc::Connection::new(1, "");
         Terms { class, deadline_ns, connection: Arc::new(connection), call_id: 0, is_traced: false }
     }
 

@@ -232,15 +232,7 @@ mod tests {
 
     fn connection(id: u64) -> Arc<Connection> {
         let (peer, user) = (format!("10.0.0.{id}:5"), Some("ann".to_string()));
-        Arc::new(Connection {
-            id,
-            peer,
-            user,
-            client_version: None,
-            master_epoch: None,
-            codec: None,
-            state: Default::default(),
-        })
+        Arc::new(Connection { user, ..Connection::new(id, peer) })
     }
 
     fn terms(connection: &Arc<Connection>, call_id: u32) -> Terms {

@@ -181,15 +181,7 @@ mod tests {
     }
 
     fn parts_of(class: CallClass, times_ms: [u64; 3], noted: Option<&Noted>) -> (TimeParts, u64) {
-        let connection = Connection {
-            id: 1,
-            peer: "a:1".to_string(),
-            user: None,
-            client_version: None,
-            master_epoch: None,
-            codec: None,
-            state: Default::default(),
-        };
+        let connection = Connection::new(1, "a:1");
         let [thread_ns, waited_ns, network_ns] = times_ms.map(|ms| ms * 1_000_000);
         let call = NotedCall {
             connection: &connection,

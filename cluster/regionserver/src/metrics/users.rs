@@ -135,16 +135,7 @@ mod tests {
     use super::*;
 
     fn connection(id: u64, user: Option<String>, peer: &str) -> Connection {
-        let peer = peer.to_string();
-        Connection {
-            id,
-            peer,
-            user,
-            client_version: None,
-            master_epoch: None,
-            codec: None,
-            state: Default::default(),
-        }
+        Connection { user, ..Connection::new(id, peer) }
     }
 
     fn load(host: &str, reads: u64, writes: u64, filtered: u64) -> pb::ClientMetrics {

@@ -46,15 +46,7 @@ pub fn table() -> TableDescriptor {
 
 pub fn connection(codec: Option<Codec>, version: Option<(u32, u32)>) -> Arc<Connection> {
     let user = Some("tester".to_string());
-    Arc::new(Connection {
-        id: 1,
-        peer: "127.0.0.1:9".to_string(),
-        user,
-        client_version: version,
-        master_epoch: None,
-        codec,
-        state: Default::default(),
-    })
+    Arc::new(Connection { user, client_version: version, codec, ..Connection::new(1, "127.0.0.1:9") })
 }
 
 impl Lab {

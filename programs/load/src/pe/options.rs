@@ -302,14 +302,7 @@ fn refuse(args: &PeArgs) -> Result<(), String> {
     if args.rows == 0 || args.cycles == 0 {
         return Err("--rows and --cycles are above 0".to_string());
     }
-    // LZO and others exist in HBase only; the server says what it lacks
-    let compressions = ["LZO", "BZIP2", "LZMA", "BROTLI"];
-    let compress = args.compress.to_ascii_uppercase();
-    known(
-        "compress",
-        &args.compress,
-        Compression::parse(&compress).is_some() || compressions.contains(&&*compress),
-    )?;
+    known("compress", &args.compress, Compression::parse(&args.compress).is_some())?;
     known("bloomFilter", &args.bloom_filter, BloomType::parse(&args.bloom_filter, Some(1)).is_some())?;
     known("blockEncoding", &args.block_encoding, BlockEncoding::parse(&args.block_encoding).is_some())?;
     let policy = &args.in_memory_compaction;

@@ -178,7 +178,7 @@ impl Java {
     pub fn compile(into: &Path) -> Java {
         let jars = std::env::var("HALCYON_HBASE_LIB")
             .expect("HALCYON_HBASE_LIB names the directory of HBase's jars");
-        let sources = ["HFileGolden.java", "HFileMatrix.java"]
+        let sources = ["HFileGolden.java", "HFileMatrix.java", "LzmaCodec.java", "BZip2JavaCodec.java"]
             .map(|name| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testing/compat/golden").join(name));
         let class_path = format!("{}:{jars}/*", into.display());
         let status = Command::new("javac")

@@ -75,15 +75,7 @@ fn call<'a>(connection: &'a Connection, param: &'a Bytes) -> NotedCall<'a> {
 }
 
 fn connection() -> Connection {
-    Connection {
-        id: 1,
-        peer: "10.0.0.1:77".to_string(),
-        user: Some("ann".to_string()),
-        client_version: None,
-        master_epoch: None,
-        codec: None,
-        state: Default::default(),
-    }
+    Connection { user: Some("ann".to_string()), ..Connection::new(1, "10.0.0.1:77") }
 }
 
 #[test]

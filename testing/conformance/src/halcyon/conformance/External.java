@@ -42,6 +42,7 @@ public final class External {
   private static final String ZK = System.getProperty("conformance.zk", "");
   private static final String REGISTRY = System.getProperty("conformance.registry", "");
   private static final String ZNODE = System.getProperty("conformance.znode", "/hbase");
+  private static final String ROOT = System.getProperty("conformance.root", "");
   private static final String MASTERS = System.getProperty("conformance.masters", "");
 
   static volatile HBaseTestingUtility util;
@@ -88,7 +89,7 @@ public final class External {
       File base = new File(System.getProperty("conformance.dir", "."), "fs").getAbsoluteFile();
       base.mkdirs();
       conf.set("conformance.base", base.getPath());
-      conf.set("hbase.rootdir", new File(base, "root").toURI().toString());
+      conf.set("hbase.rootdir", ROOT.isEmpty() ? new File(base, "root").toURI().toString() : ROOT);
       conf.set("hbase.fs.tmp.dir", new File(base, "staging").toURI().toString());
       conf.set("hadoop.tmp.dir", new File(base, "hadoop-tmp").getPath());
     }
@@ -315,7 +316,7 @@ public final class External {
                   return FileSystem.getLocal(util.getConfiguration());
                 case "getRootDir":
                 case "getWALRootDir":
-                  return new Path(util.getConfiguration().get("hbase.rootdir"));
+                  return new Path(util.getConfiguration().get("conformance.base"), "root");
                 case "getConfiguration":
                   return util.getConfiguration();
                 default:

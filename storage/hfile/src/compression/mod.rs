@@ -1,13 +1,16 @@
 //! How a block's payload is compressed (HBase: `Compression.Algorithm`).
 //!
-//! SNAPPY and LZ4 come in Hadoop's block framing, which exists because Hadoop's codecs have a fixed buffer:
+//! SNAPPY, LZ4, LZO, LZMA and BROTLI come in Hadoop's block framing, which exists because Hadoop's codecs have a fixed buffer:
 //!
 //! ```text
 //! ( int32 raw length | ( int32 compressed length | compressed bytes )+ until raw length is covered )*
 //! ```
 //!
-//! GZ is one gzip stream. ZSTD is a plain frame, as Hadoop's own codec writes it; HBase's module codec puts
-//! frames into the block framing. Neither of the two reads what the other wrote; both are read here, and either is written.
+//! GZ is one gzip stream, BZIP2 one bzip2 stream. A piece of LZMA is a stream of the old `.lzma` format, one of BROTLI a stream. ZSTD
+//! is a plain frame, as Hadoop's own codec writes it; HBase's module codec puts frames into the block framing. Neither of the two
+//! reads what the other wrote; both are read here, and either is written.
+
+mod lzo;
 
 use std::io::{Read, Write};
 
@@ -21,22 +24,22 @@ const HADOOP_RECORD_BYTES_MAX: usize = 256 * 1024 * 5 / 6 - 64;
 const _: () = assert!(HADOOP_RECORD_BYTES_MAX + HADOOP_RECORD_BYTES_MAX / 6 + 32 <= 256 * 1024);
 const ZSTD_LEVEL: i32 = 3;
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+/// Levels that HBase's codecs use by default.
+const LZMA_PRESET: u32 = 6;
+const BROTLI_QUALITY: i32 = 6;
+const LZMA_DICTIONARY_BYTES_MIN: u32 = 4096;
+/// Memory of one LZMA decompression: what the highest preset of HBase needs, whose dictionary has 64 MiB.
+const LZMA_MEMORY_BYTES_MAX: u64 = 80 << 20;
+/// bzip2 sorts blocks of this many bytes times its level.
+const BZIP2_BLOCK_BYTES: usize = 100_000;
+const BROTLI_BUFFER_BYTES: usize = 4096;
 /// What is reserved before any output is there, whatever a length field says.
 const RESERVED_BYTES_MAX: usize = 1 << 20;
 
-/// What the number in a trailer stands for. `Invalid` names a codec of HBase that is not supported here.
+/// What the number in a trailer stands for.
 pub(crate) fn codec_of(code: u32) -> Result<Compression> {
-    if let Some(codec) = Compression::ALL.into_iter().find(|codec| codec.code() == code) {
-        return Ok(codec);
-    }
-    let name = match code {
-        0 => "LZO",
-        5 => "BZIP2",
-        7 => "LZMA",
-        8 => "BROTLI",
-        _ => return Err(Error::corrupt(format!("compression codec: expected 0 to 8, found {code}"))),
-    };
-    Err(Error::invalid(format!("compression {name} is not supported")))
+    let known = Compression::ALL.into_iter().find(|codec| codec.code() == code);
+    known.ok_or_else(|| Error::corrupt(format!("compression codec: expected 0 to 8, found {code}")))
 }
 
 /// Appends the compressed form of `raw` to `out`. With `zstd_in_records` ZSTD frames go into Hadoop's records.
@@ -64,6 +67,27 @@ pub(crate) fn compress(
                 lz4_flex::block::compress_into(piece, space).map_err(|e| failed(&e))
             })?;
         }
+        Compression::Lzo => frame_whole(raw, out, |piece, out| {
+            lzo::compress(piece, out);
+            Ok(())
+        })?,
+        Compression::Bzip2 => {
+            let level = (raw.len() / BZIP2_BLOCK_BYTES + 1).min(9) as u32;
+            let mut encoder = bzip2::write::BzEncoder::new(out, bzip2::Compression::new(level));
+            encoder.write_all(raw).and_then(|()| encoder.finish().map(|_| ())).map_err(|e| failed(&e))?;
+        }
+        Compression::Lzma => {
+            frame_whole(raw, out, |piece, out| compress_lzma(piece, out).map_err(|e| failed(&e)))?;
+        }
+        Compression::Brotli => frame_whole(raw, out, |piece, out| {
+            let params = brotli::enc::BrotliEncoderParams {
+                quality: BROTLI_QUALITY,
+                size_hint: piece.len(),
+                ..Default::default()
+            };
+            let mut piece = piece;
+            brotli::BrotliCompress(&mut piece, out, &params).map(|_| ()).map_err(|e| failed(&e))
+        })?,
         Compression::Zstd if zstd_in_records => {
             frame(raw, out, zstd::zstd_safe::compress_bound, |piece, space| {
                 zstd::bulk::compress_to_buffer(piece, space, ZSTD_LEVEL).map_err(|e| failed(&e))
@@ -107,6 +131,23 @@ pub(crate) fn decompress(codec: Compression, packed: &[u8], raw_len: usize) -> R
                 lz4_flex::block::decompress_into(piece, space).map_err(|e| failed(&e))
             })
         })?,
+        Compression::Lzo => unframe(packed, raw_len, &mut out, |piece, room, out| {
+            lzo::decompress(piece, room, out).map_err(|e| failed(&e))
+        })?,
+        Compression::Bzip2 => {
+            let limit = raw_len as u64 + 1;
+            bzip2::read::MultiBzDecoder::new(packed)
+                .take(limit)
+                .read_to_end(&mut out)
+                .map_err(|e| failed(&e))?;
+        }
+        Compression::Lzma => unframe(packed, raw_len, &mut out, |piece, room, out| {
+            decompress_lzma(piece, room, out).map_err(|e| failed(&e))
+        })?,
+        Compression::Brotli => unframe(packed, raw_len, &mut out, |piece, room, out| {
+            let decoder = brotli::Decompressor::new(piece, piece.len().clamp(1, BROTLI_BUFFER_BYTES));
+            decoder.take(room as u64 + 1).read_to_end(out).map(|_| ()).map_err(|e| failed(&e))
+        })?,
         Compression::Zstd if packed.starts_with(&ZSTD_MAGIC) => {
             decompress_zstd(packed, raw_len, &mut out).map_err(|e| failed(&e))?;
         }
@@ -125,6 +166,22 @@ fn decompress_zstd(packed: &[u8], room: usize, out: &mut Vec<u8>) -> std::io::Re
     decoder.take(room as u64 + 1).read_to_end(out).map(|_| ())
 }
 
+/// The dictionary is no larger than the piece: the preset's 8 MiB would be allocated for each.
+fn compress_lzma(piece: &[u8], out: &mut Vec<u8>) -> std::io::Result<()> {
+    let mut options = liblzma::stream::LzmaOptions::new_preset(LZMA_PRESET)?;
+    options.dict_size((piece.len() as u32).next_power_of_two().max(LZMA_DICTIONARY_BYTES_MIN));
+    let stream = liblzma::stream::Stream::new_lzma_encoder(&options)?;
+    let mut encoder = liblzma::write::XzEncoder::new_stream(out, stream);
+    encoder.write_all(piece)?;
+    encoder.finish().map(|_| ())
+}
+
+fn decompress_lzma(piece: &[u8], room: usize, out: &mut Vec<u8>) -> std::io::Result<()> {
+    let stream = liblzma::stream::Stream::new_lzma_decoder(LZMA_MEMORY_BYTES_MAX)?;
+    let decoder = liblzma::bufread::XzDecoder::new_stream(piece, stream);
+    decoder.take(room as u64 + 1).read_to_end(out).map(|_| ())
+}
+
 /// Appends what `fill` writes into `len` fresh bytes.
 fn append_with(out: &mut Vec<u8>, len: usize, fill: impl FnOnce(&mut [u8]) -> Result<usize>) -> Result<()> {
     let start = out.len();
@@ -135,18 +192,29 @@ fn append_with(out: &mut Vec<u8>, len: usize, fill: impl FnOnce(&mut [u8]) -> Re
     Ok(())
 }
 
-/// Writes Hadoop's block framing, one piece per record.
+/// [`frame_whole`] for a codec that writes into room for its worst case.
 fn frame(
     raw: &[u8],
     out: &mut Vec<u8>,
     packed_len_max: impl Fn(usize) -> usize,
     mut compress: impl FnMut(&[u8], &mut [u8]) -> Result<usize>,
 ) -> Result<()> {
+    frame_whole(raw, out, |piece, out| {
+        append_with(out, packed_len_max(piece.len()), |space| compress(piece, space))
+    })
+}
+
+/// Writes Hadoop's block framing, one piece per record. `compress` appends a piece to the output.
+fn frame_whole(
+    raw: &[u8],
+    out: &mut Vec<u8>,
+    mut compress: impl FnMut(&[u8], &mut Vec<u8>) -> Result<()>,
+) -> Result<()> {
     for piece in raw.chunks(HADOOP_RECORD_BYTES_MAX) {
         out.extend_from_slice(&(piece.len() as u32).to_be_bytes());
         let length_at = out.len();
         out.extend_from_slice(&[0; 4]);
-        append_with(out, packed_len_max(piece.len()), |space| compress(piece, space))?;
+        compress(piece, out)?;
         let packed_len = (out.len() - length_at - 4) as u32;
         out[length_at..length_at + 4].copy_from_slice(&packed_len.to_be_bytes());
     }
@@ -189,6 +257,7 @@ fn unframe(
 #[cfg(test)]
 mod tests {
     use super::*;
+
     fn sample(len: usize) -> Vec<u8> {
         let mut state = 1u32;
         (0..len)
