@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Replication from a real HBase 2.6.4 to Halcyon: HBase's Java client writes to HBase, and all cells of both must become equal while
-# Halcyon is killed.
+# Replication between a real HBase 2.6.4 and Halcyon: HBase's Java client writes, first to HBase, then to both. All cells of both must
+# become equal while Halcyon is killed.
 #   replication.sh [ROUNDS]       rounds with a kill, default 3
 # HALCYON          the server's binary, default target/release/halcyon below CARGO_TARGET_DIR
 # OPERATIONS       operations of a round, default 1500
@@ -55,5 +55,23 @@ for round in $(seq 1 "$ROUNDS"); do
 done
 client dropped "$HBASE_ZK" "$ZK" 60
 client quiet "$ZK"
+
+# Both ways: each gets what the other has written, and nothing comes back.
+client peer "$ZK" hbase "$HBASE_ZK:/hbase" >> "$DIR/peers.txt"
+for round in $(seq 1 "$ROUNDS"); do
+  client write "$HBASE_ZK" "$OPERATIONS" "$round" x > "$DIR/writer-$round-x.txt" &
+  writer=$!
+  client write "$ZK" "$OPERATIONS" "$round" h > "$DIR/writer-$round-h.txt" &
+  own=$!
+  sleep $((RANDOM % 3 + 1)).$((RANDOM % 10))
+  restart "$round-both"
+  sleep $((RANDOM % 2 + 1)).$((RANDOM % 10))
+  restart "$round-both-again"
+  wait "$writer"
+  wait "$own"
+  client compare "$HBASE_ZK" "$ZK" 90
+done
+client quiet "$ZK" "$HBASE_ZK"
+client admin "$ZK" "$HBASE_ZK:/hbase"
 client loads "$ZK"
-echo "replication from HBase: $ROUNDS rounds with two kills each, nothing lost"
+echo "replication with HBase: $ROUNDS rounds each one way and both ways, with two kills each, nothing lost"

@@ -49,7 +49,18 @@ mod tests {
         assert_eq!(quorum("a,b,c:2181:/hbase"), ["a:2181", "b:2181", "c:2181"]);
         assert_eq!(quorum("a:1,b:2,c:2181:/hbase"), ["a:1", "b:2", "c:2181"]);
         assert_eq!(ClusterKey::parse("h:2181:/a/b").unwrap().base, "/a/b");
-        for bad in ["", "h", "h:2181", "h:2181:", "h:2181:hbase", "h:2181:/", ":2181:/hbase", "h:x:/hbase", "h,:1:/b", "h:0:/b"] {
+        for bad in [
+            "",
+            "h",
+            "h:2181",
+            "h:2181:",
+            "h:2181:hbase",
+            "h:2181:/",
+            ":2181:/hbase",
+            "h:x:/hbase",
+            "h,:1:/b",
+            "h:0:/b",
+        ] {
             let error = ClusterKey::parse(bad).unwrap_err();
             assert!(error.message().contains("the format should be"), "{bad}: {error}");
         }

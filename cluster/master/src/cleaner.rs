@@ -19,11 +19,11 @@ use parking_lot::Mutex;
 use tracing::{info, warn};
 
 use crate::descriptors::list;
-use crate::{janitor, peers};
 use crate::procedure::{CleanRegions, DeleteSnapshot, Engine, Submission};
 use crate::snapshot;
 use crate::state::MasterState;
 use crate::switches::Switch;
+use crate::{janitor, peers};
 
 /// The chore and its thread.
 ///
@@ -138,12 +138,11 @@ impl Shared {
         let apart = (!wals.is_root).then_some((&*wals.env.fs, &*wals.root, Place::Wals));
         for (fs, root, place) in apart.into_iter().chain([(&*core.env.fs, &*core.root, Place::Root)]) {
             let dir = layout::old_wals_dir(root);
-            let files = list(fs, &dir)?.into_iter().filter(|file| !file.is_dir);
-            let names: Vec<String> = files.map(|file| file.name).collect();
+            let files: Vec<_> = list(fs, &dir)?.into_iter().filter(|file| !file.is_dir).collect();
             // Asked for after the look: what a later peer needs was not there yet.
-            let needed = peers::needed_wals(core, &names)?;
-            for name in names.into_iter().filter(|name| !needed.contains(name)) {
-                deleted += pass.delete_if_old(fs, place, &dir.join(name), settings.old_wals_keep)?;
+            let needed = peers::needed_wals(core, &files)?;
+            for file in files.into_iter().filter(|file| !needed.contains(&file.name)) {
+                deleted += pass.delete_if_old(fs, place, &dir.join(file.name), settings.old_wals_keep)?;
             }
         }
         for region in archived_regions(core)? {

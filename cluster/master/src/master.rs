@@ -27,8 +27,8 @@ use crate::state::{MasterState, MetaState, RegionState, TableEntry, TableState, 
 use crate::switches::{Switch, Switches};
 use crate::timeline::{Noticed, Timelines};
 use crate::{
-    MasterSettings, bootstrap, descriptors, groups, master_store, meta, meta_region, namespaces, parallel, peers,
-    regions, service, wal_split,
+    MasterSettings, bootstrap, descriptors, groups, master_store, meta, meta_region, namespaces, parallel,
+    peers, regions, service, wal_split,
 };
 
 /// A hundred years. A clock that has lost its time shows the year 1970 or 2000. Cells of `hbase:meta` that are further ahead

@@ -65,21 +65,24 @@ fn cells_are_those_of_the_source_however_often_they_come() {
     let entries = || vec![entry("t", &[1], 1), entry("t", &[1], 3), entry("t", &[1, 2], 2)];
     for _ in 0..2 {
         replicate(&lab, entries(), &cells).unwrap();
-        let expected =
-            ["a 7 Put seven", "a 5 Delete ", "a 5 Put new", "b 9 DeleteColumn ", "b 3 Put hidden"];
+        let expected = ["a 7 Put seven", "a 5 Delete ", "a 5 Put new", "b 9 DeleteColumn ", "b 3 Put hidden"];
         assert_eq!(raw(&lab), expected);
     }
     assert_eq!(lab.row("a"), ["seven"]);
     assert!(lab.row("b").is_empty());
     let load = lab.server.server_load().repl_load_sink.unwrap();
     assert_eq!(load.total_ops_processed, Some(6));
-    assert_eq!((load.age_of_last_applied_op, load.time_stamps_of_last_applied_op), (1_000, 1_699_999_999_000));
+    assert_eq!(
+        (load.age_of_last_applied_op, load.time_stamps_of_last_applied_op),
+        (1_000, 1_699_999_999_000)
+    );
 }
 
 #[test]
 fn the_wal_names_the_clusters_that_have_an_edit() {
     let lab = Lab::new();
-    let cells = [cell("a", 1, CellType::Put, ""), cell("b", 1, CellType::Put, ""), cell("c", 1, CellType::Put, "")];
+    let cells =
+        [cell("a", 1, CellType::Put, ""), cell("b", 1, CellType::Put, ""), cell("c", 1, CellType::Put, "")];
     replicate(&lab, vec![entry("t", &[1], 1), entry("t", &[1, 2], 2)], &cells).unwrap();
     lab.put("here", "q", "v");
     let dir = layout::wals_dir("/hbase".as_ref()).join(lab.server.server_name().to_string());

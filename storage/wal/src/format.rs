@@ -160,7 +160,10 @@ fn encode_key(entry: &WalEntry<'_>) -> Head {
     put_bytes(&mut out, 1, entry.region);
     put_bytes(&mut out, 2, entry.table);
     for family in entry.replicated {
-        let scope = pb::FamilyScope { family: family.clone(), scope_type: pb::ScopeType::ReplicationScopeGlobal as i32 };
+        let scope = pb::FamilyScope {
+            family: family.clone(),
+            scope_type: pb::ScopeType::ReplicationScopeGlobal as i32,
+        };
         put_bytes(&mut out, 6, &scope.encode_to_vec());
     }
     for cluster in entry.cluster_ids {

@@ -145,6 +145,11 @@ impl WalReader {
         }
     }
 
+    /// Where the entries end, as far as the file was there when it was opened.
+    pub fn end(&self) -> u64 {
+        self.source.end()
+    }
+
     /// Goes to the entry that begins at `offset`. `Invalid` if the log is compressed, because its entries need those before
     /// them, or if no entry can begin there.
     pub fn seek(&mut self, offset: u64) -> Result<()> {

@@ -5,6 +5,7 @@
 //   java ... write ZOOKEEPER OPERATIONS SEED PREFIX               random operations; repeats what fails
 //   java ... compare ZOOKEEPER ZOOKEEPER SECONDS                  waits until the replicated families are equal
 //   java ... dropped ZOOKEEPER ZOOKEEPER SECONDS                  edits of tables and families that only the first one had
+//   java ... admin ZOOKEEPER CLUSTER_KEY                          all changes of a peer, and the errors
 //   java ... quiet ZOOKEEPER...                                   fails if a sink still applies anything
 //   java ... loads ZOOKEEPER                                      prints what servers report of replication
 //   java ... stop ZOOKEEPER                                       stops the cluster
@@ -67,6 +68,7 @@ public class Replication {
       case "compare": compare(args[1], args[2], Integer.parseInt(args[3])); break;
       case "dropped": dropped(args[1], args[2], Integer.parseInt(args[3])); break;
       case "quiet": quiet(args); break;
+      case "admin": admin(args[1], args[2]); break;
       case "loads": loads(args[1]); break;
       case "stop": try (Connection c = connect(args[1]); Admin admin = c.getAdmin()) { admin.shutdown(); } break;
       default: throw new IllegalArgumentException(args[0]);
@@ -236,6 +238,60 @@ public class Replication {
         }
       }
       System.out.println("edits of a deleted table and family are dropped by the source");
+    }
+  }
+
+  interface Call { void run() throws Exception; }
+
+  static void fails(String text, Call call) throws Exception {
+    try {
+      call.run();
+    } catch (Exception error) {
+      if (String.valueOf(error.getMessage()).contains(text)) return;
+      throw error;
+    }
+    throw new AssertionError("no error: " + text);
+  }
+
+  static void check(boolean holds, String what) {
+    if (!holds) throw new AssertionError(what);
+  }
+
+  static void admin(String zookeeper, String key) throws Exception {
+    try (Connection connection = connect(zookeeper); Admin admin = connection.getAdmin()) {
+      ReplicationPeerConfig config = ReplicationPeerConfig.newBuilder().setClusterKey(key).build();
+      int before = admin.listReplicationPeers().size();
+      admin.addReplicationPeer("other", config, false);
+      check(!admin.isReplicationPeerEnabled("other"), "the peer is enabled");
+      check(admin.listReplicationPeers().size() == before + 1, "one more peer");
+      check(admin.listReplicationPeers(java.util.regex.Pattern.compile("oth.*")).size() == 1, "by pattern");
+      fails("already exists", () -> admin.addReplicationPeer("other", config));
+      fails("already been disabled", () -> admin.disableReplicationPeer("other"));
+      admin.updateReplicationPeerConfig("other",
+        ReplicationPeerConfig.newBuilder(config).setBandwidth(1000).setReplicateAllUserTables(false)
+          .setTableCFsMap(java.util.Map.of(RAW, List.of("a"))).putConfiguration("k", "v").build());
+      ReplicationPeerConfig changed = admin.getReplicationPeerConfig("other");
+      check(changed.getBandwidth() == 1000 && changed.getTableCFsMap().get(RAW).equals(List.of("a")), "changed " + changed);
+      check("v".equals(changed.getConfiguration().get("k")), "configuration " + changed);
+      admin.appendReplicationPeerTableCFs("other", java.util.Map.of(PLAIN, List.of("b")));
+      admin.removeReplicationPeerTableCFs("other", java.util.Map.of(RAW, List.of("a")));
+      check(admin.getReplicationPeerConfig("other").getTableCFsMap().keySet().equals(java.util.Set.of(PLAIN)), "table-cfs");
+      fails("Changing the cluster key", () -> admin.updateReplicationPeerConfig("other",
+        ReplicationPeerConfig.newBuilder(changed).setClusterKey("localhost:1:/x").build()));
+      fails("Serial replication is not supported", () -> admin.addReplicationPeer("serial",
+        ReplicationPeerConfig.newBuilder(config).setSerial(true).build()));
+      fails("not supported", () -> admin.addReplicationPeer("endpoint",
+        ReplicationPeerConfig.newBuilder(config).setReplicationEndpointImpl("a.B").build()));
+      fails("Invalid cluster key", () -> admin.addReplicationPeer("bad", ReplicationPeerConfig.newBuilder().setClusterKey("x").build()));
+      check(admin.replicationPeerModificationSwitch(false), "the switch was on");
+      fails("modification disabled", () -> admin.removeReplicationPeer("other"));
+      check(!admin.isReplicationPeerModificationEnabled(), "the switch is off");
+      admin.replicationPeerModificationSwitch(true);
+      admin.enableReplicationPeer("other");
+      check(admin.isReplicationPeerEnabled("other"), "enabled");
+      admin.removeReplicationPeer("other");
+      fails("does not exist", () -> admin.getReplicationPeerConfig("other"));
+      System.out.println("peers: all changes and errors as in HBase");
     }
   }
 

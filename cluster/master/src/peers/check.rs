@@ -53,7 +53,8 @@ pub(crate) fn check_config(config: &pb::ReplicationPeer) -> Answer {
     }
     let named = (&config.namespaces, &config.table_cfs);
     let excluded = (&config.exclude_namespaces, &config.exclude_table_cfs);
-    let is_empty = |(namespaces, tables): (&Vec<Bytes>, &Vec<pb::TableCf>)| namespaces.is_empty() && tables.is_empty();
+    let is_empty =
+        |(namespaces, tables): (&Vec<Bytes>, &Vec<pb::TableCf>)| namespaces.is_empty() && tables.is_empty();
     if config.replicate_all.unwrap_or(true) {
         if !is_empty(named) {
             return Err(RpcError::do_not_retry(
@@ -123,12 +124,14 @@ mod tests {
     #[test]
     fn what_cannot_be_obeyed_is_refused_by_name() {
         check_config(&good()).unwrap();
-        check_config(&pb::ReplicationPeer { replication_endpoint_impl: Some(OWN_ENDPOINT.into()), ..good() }).unwrap();
+        check_config(&pb::ReplicationPeer { replication_endpoint_impl: Some(OWN_ENDPOINT.into()), ..good() })
+            .unwrap();
         let serial = message(pb::ReplicationPeer { serial: Some(true), ..good() });
         assert!(serial.contains("Serial replication is not supported"), "{serial}");
         let sync = message(pb::ReplicationPeer { remote_wal_dir: Some("hdfs://n/w".into()), ..good() });
         assert!(sync.contains("Synchronous replication"), "{sync}");
-        let endpoint = message(pb::ReplicationPeer { replication_endpoint_impl: Some("a.B".into()), ..good() });
+        let endpoint =
+            message(pb::ReplicationPeer { replication_endpoint_impl: Some("a.B".into()), ..good() });
         assert!(endpoint.contains("endpoint a.B is not supported"), "{endpoint}");
         let pair = pb::NameStringPair { name: ENTRY_FILTERS.into(), value: "a.F".into() };
         assert!(message(pb::ReplicationPeer { configuration: vec![pair], ..good() }).contains("filters"));
@@ -140,14 +143,24 @@ mod tests {
     #[test]
     fn lists_must_fit_each_other() {
         let namespaces = || vec![Bytes::from_static(b"n")];
-        let table = || vec![pb::TableCf { table_name: Some(TableName::parse(b"n:t").unwrap().to_pb()), families: vec![] }];
-        assert!(message(pb::ReplicationPeer { namespaces: namespaces(), ..good() }).contains("replicate all"));
+        let table = || {
+            vec![pb::TableCf {
+                table_name: Some(TableName::parse(b"n:t").unwrap().to_pb()),
+                families: vec![],
+            }]
+        };
+        assert!(
+            message(pb::ReplicationPeer { namespaces: namespaces(), ..good() }).contains("replicate all")
+        );
         let some = pb::ReplicationPeer { replicate_all: Some(false), ..good() };
         check_config(&pb::ReplicationPeer { namespaces: namespaces(), ..some.clone() }).unwrap();
-        assert!(message(pb::ReplicationPeer { exclude_table_cfs: table(), ..some.clone() }).contains("exclude"));
+        assert!(
+            message(pb::ReplicationPeer { exclude_table_cfs: table(), ..some.clone() }).contains("exclude")
+        );
         let both = pb::ReplicationPeer { namespaces: namespaces(), table_cfs: table(), ..some };
         assert!(message(both).contains("conflict"));
-        let both = pb::ReplicationPeer { exclude_namespaces: namespaces(), exclude_table_cfs: table(), ..good() };
+        let both =
+            pb::ReplicationPeer { exclude_namespaces: namespaces(), exclude_table_cfs: table(), ..good() };
         assert!(message(both).contains("conflict"));
     }
 

@@ -153,7 +153,9 @@ mod tests {
     fn each_change_survives_a_crash() {
         for mode in CrashMode::ALL {
             let mut fs = SimFileSystem::new();
-            for peer in [peer("a:1:/b", true), peer("a:1:/b", false), peer("c:1:/d", false), peer("c:1:/d", true)] {
+            for peer in
+                [peer("a:1:/b", true), peer("a:1:/b", false), peer("c:1:/d", false), peer("c:1:/d", true)]
+            {
                 for _ in 0..2 {
                     write(&fs.env(), root(), &peer).unwrap();
                 }

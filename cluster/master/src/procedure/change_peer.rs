@@ -92,7 +92,9 @@ impl Procedure for ChangePeer {
             peers::check_id(&self.id)?;
             peers::check_config(&self.config.clone().unwrap_or_default())?;
             return match before {
-                Some(_) => Err(RpcError::do_not_retry(format!("Replication peer {} already exists", self.id))),
+                Some(_) => {
+                    Err(RpcError::do_not_retry(format!("Replication peer {} already exists", self.id)))
+                }
                 None => Ok(()),
             };
         }

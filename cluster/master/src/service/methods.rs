@@ -5,8 +5,8 @@ use halcyon_rpc::{Call, Outcome};
 use halcyon_schema::ServerName;
 
 use super::{
-    Answer, MasterService, cluster, legacy, namespaces, peers, procedures, ready, regions, snapshots, switches,
-    tables,
+    Answer, MasterService, cluster, legacy, namespaces, peers, procedures, ready, regions, snapshots,
+    switches, tables,
 };
 use crate::errors;
 use crate::procedure::PeerChange;
@@ -279,11 +279,13 @@ const METHODS: &[(&str, Handler)] = &[
         service.submit(call, peers::add, |id| pb::AddReplicationPeerResponse { proc_id: Some(id) })
     }),
     ("RemoveReplicationPeer", |service, call| {
-        let remove = |request: pb::RemoveReplicationPeerRequest| peers::change(PeerChange::Remove, request.peer_id);
+        let remove =
+            |request: pb::RemoveReplicationPeerRequest| peers::change(PeerChange::Remove, request.peer_id);
         service.submit(call, remove, |id| pb::RemoveReplicationPeerResponse { proc_id: Some(id) })
     }),
     ("EnableReplicationPeer", |service, call| {
-        let enable = |request: pb::EnableReplicationPeerRequest| peers::change(PeerChange::Enable, request.peer_id);
+        let enable =
+            |request: pb::EnableReplicationPeerRequest| peers::change(PeerChange::Enable, request.peer_id);
         service.submit(call, enable, |id| pb::EnableReplicationPeerResponse { proc_id: Some(id) })
     }),
     ("DisableReplicationPeer", |service, call| {
@@ -292,9 +294,12 @@ const METHODS: &[(&str, Handler)] = &[
         service.submit(call, disable, |id| pb::DisableReplicationPeerResponse { proc_id: Some(id) })
     }),
     ("UpdateReplicationPeerConfig", |service, call| {
-        service.submit(call, peers::update, |id| pb::UpdateReplicationPeerConfigResponse { proc_id: Some(id) })
+        service
+            .submit(call, peers::update, |id| pb::UpdateReplicationPeerConfigResponse { proc_id: Some(id) })
     }),
-    ("GetReplicationPeerConfig", |service, call| ready(call, |request| peers::config(service.core(), request))),
+    ("GetReplicationPeerConfig", |service, call| {
+        ready(call, |request| peers::config(service.core(), request))
+    }),
     ("ListReplicationPeers", |service, call| ready(call, |request| peers::list(service.core(), &request))),
     ("IsReplicationPeerEnabled", |service, call| {
         ready(call, |request| peers::is_enabled(service.core(), &request))

@@ -78,5 +78,7 @@ pub(super) fn switch_modification(
 pub(super) fn modifications(engine: &Engine) -> pb::GetReplicationPeerModificationProceduresResponse {
     let views = engine.views();
     let of_peers = views.iter().filter(|view| view.class_name.starts_with(CLASSES));
-    pb::GetReplicationPeerModificationProceduresResponse { procedure: of_peers.map(procedures::view).collect() }
+    pb::GetReplicationPeerModificationProceduresResponse {
+        procedure: of_peers.map(procedures::view).collect(),
+    }
 }

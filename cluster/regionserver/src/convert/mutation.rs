@@ -151,7 +151,8 @@ fn cluster_ids(attributes: &[pb::NameBytesPair]) -> Result<ClusterIds, RpcError>
         return Err(malformed());
     }
     let number = |bytes: &[u8]| u64::from_be_bytes(bytes.try_into().expect("eight bytes"));
-    let ids = value.chunks_exact(16).map(|id| ClusterUuid { most: number(&id[..8]), least: number(&id[8..]) });
+    let ids =
+        value.chunks_exact(16).map(|id| ClusterUuid { most: number(&id[..8]), least: number(&id[8..]) });
     Ok((count > 0).then(|| ids.collect()))
 }
 
@@ -294,7 +295,8 @@ mod tests {
     #[test]
     fn cluster_ids_are_read_as_they_are_written() {
         let ids = [ClusterUuid { most: 1, least: u64::MAX }, ClusterUuid { most: 7, least: 0 }];
-        let pair = |value: Vec<u8>| vec![pb::NameBytesPair { name: CLUSTER_IDS.into(), value: Some(value.into()) }];
+        let pair =
+            |value: Vec<u8>| vec![pb::NameBytesPair { name: CLUSTER_IDS.into(), value: Some(value.into()) }];
         let (name, value) = cluster_ids_attribute(&ids);
         assert_eq!(name, CLUSTER_IDS);
         assert_eq!(put(pair(value.clone())).unwrap().as_deref(), Some(&ids[..]));

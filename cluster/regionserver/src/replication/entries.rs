@@ -43,7 +43,9 @@ pub(crate) fn by_table(entries: &[pb::WalEntry], cells: Vec<Cell>) -> Result<Vec
         let count = usize::try_from(entry.associated_cell_count()).unwrap_or(0);
         if cells.len() < count {
             let left = cells.len();
-            return Err(invalid(format!("an entry counts {count} cells, and {left} are left in the cell block")));
+            return Err(invalid(format!(
+                "an entry counts {count} cells, and {left} are left in the cell block"
+            )));
         }
         let ids = cluster_ids(key);
         add_entry(cells.by_ref().take(count), &ids, &mut tables[at].mutations)?;
@@ -150,11 +152,13 @@ mod tests {
             cell("a", CellType::Put, 9),
             cell("a", CellType::Put, 10),
         ];
-        let tables = by_table(&[entry("t", &[7], 5), entry("n:u", &[], 1), entry("t", &[7, 8], 1)], cells).unwrap();
+        let tables =
+            by_table(&[entry("t", &[7], 5), entry("n:u", &[], 1), entry("t", &[7, 8], 1)], cells).unwrap();
         let names: Vec<_> = tables.iter().map(|edits| edits.table.to_string()).collect();
         assert_eq!(names, ["t", "n:u"]);
         let shown = |edits: &TableEdits| -> Vec<_> {
-            let ids = |m: &Mutation| m.cluster_ids.iter().flat_map(|ids| ids.iter()).map(|id| id.least).collect();
+            let ids =
+                |m: &Mutation| m.cluster_ids.iter().flat_map(|ids| ids.iter()).map(|id| id.least).collect();
             edits.mutations.iter().map(|m| (m.kind, m.row.clone(), m.cells.len(), ids(m))).collect()
         };
         use MutationKind::{Delete, Put};

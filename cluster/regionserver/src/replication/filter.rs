@@ -44,7 +44,10 @@ impl PeerFilter {
 
     fn passes(&self, table: &TableName, family: &[u8]) -> bool {
         let is_listed = self.namespaces.contains(table.namespace())
-            || self.tables.get(table).is_some_and(|families| families.is_empty() || families.contains(family));
+            || self
+                .tables
+                .get(table)
+                .is_some_and(|families| families.is_empty() || families.contains(family));
         is_listed != self.all_but
     }
 
@@ -68,7 +71,9 @@ impl PeerFilter {
         }
         cells.retain(|cell| {
             let family = cell.family();
-            family != META_FAMILY && scopes.iter().any(|scope| *scope == family) && self.passes(&table, family)
+            family != META_FAMILY
+                && scopes.iter().any(|scope| *scope == family)
+                && self.passes(&table, family)
         });
         if cells.is_empty() {
             return None;

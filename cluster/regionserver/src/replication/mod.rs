@@ -24,6 +24,6 @@ mod target;
 mod wals;
 
 pub(crate) use entries::{TableEdits, by_table};
-pub(crate) use sink::{Sink, write_local};
 pub use sink::SinkStats;
+pub(crate) use sink::{Sink, write_local};
 pub(crate) use sources::Sources;

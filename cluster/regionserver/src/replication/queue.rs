@@ -13,14 +13,10 @@ use std::path::{Path, PathBuf};
 
 use halcyon_cell::{Error, Result};
 use halcyon_env::Env;
+use halcyon_schema::layout::replication_queues_dir;
 use prost::Message;
 
 const FORMAT: u8 = 1;
-
-/// Where queues are below the root directory.
-pub(super) fn queues_dir(root: &Path) -> PathBuf {
-    root.join("replication").join("queues")
-}
 
 #[derive(Clone, PartialEq, Message)]
 struct Stored {
@@ -40,7 +36,7 @@ struct Position {
 }
 
 /// See the head of the file. Of one thread at a time.
-#[derive(Debug)]
+#[derive(Clone)]
 pub(super) struct Queue {
     env: Env,
     path: PathBuf,
@@ -60,7 +56,7 @@ pub(super) struct Reached {
 impl Queue {
     /// `None` if there is no file. `Corrupt` if it cannot be read.
     pub(super) fn load(env: &Env, root: &Path, peer: &str) -> Result<Option<Queue>> {
-        let path = queues_dir(root).join(peer);
+        let path = replication_queues_dir(root).join(peer);
         let bytes = match env.fs.read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             read => read?,
@@ -77,7 +73,7 @@ impl Queue {
 
     /// A new queue, durable, for all WALs but these.
     pub(super) fn create(env: &Env, root: &Path, peer: &str, but: Vec<String>) -> Result<Queue> {
-        let dir = queues_dir(root);
+        let dir = replication_queues_dir(root);
         env.fs.create_dir_all(&dir)?;
         let (done, positions) = (but.into_iter().collect(), BTreeMap::new());
         let queue = Queue { env: env.clone(), path: dir.join(peer), done, positions };
@@ -87,7 +83,7 @@ impl Queue {
 
     /// Removes the file, durably. One that is gone is no error.
     pub(super) fn remove(env: &Env, root: &Path, peer: &str) -> Result<()> {
-        let dir = queues_dir(root);
+        let dir = replication_queues_dir(root);
         match env.fs.remove_file(&dir.join(peer)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             removed => Ok(removed.and_then(|()| env.fs.sync_dir(&dir))?),
@@ -105,7 +101,12 @@ impl Queue {
 
     /// Notes what the peer has. Durable if `durably`, or if a WAL is finished. WALs that are not among `there` are
     /// forgotten: their files are gone.
-    pub(super) fn advance(&mut self, reached: &Reached, there: &HashSet<String>, durably: bool) -> Result<()> {
+    pub(super) fn advance(
+        &mut self,
+        reached: &Reached,
+        there: &HashSet<String>,
+        durably: bool,
+    ) -> Result<()> {
         for wal in &reached.finished {
             self.positions.remove(wal);
             self.done.insert(wal.clone());
@@ -191,11 +192,11 @@ mod tests {
         let fs = SimFileSystem::new();
         let env = fs.env();
         Queue::create(&env, root(), "p", vec!["s.1".to_string()]).unwrap();
-        let path = queues_dir(root()).join("p");
+        let path = replication_queues_dir(root()).join("p");
         let good = env.fs.read(&path).unwrap();
         for bad in [&b""[..], b"\x02", b"\x01\xff\xff", &good[..good.len() - 1]] {
             env.fs.replace(&path, bad).unwrap();
-            let error = Queue::load(&env, root(), "p").unwrap_err();
+            let error = Queue::load(&env, root(), "p").err().expect("it is damaged");
             assert!(error.message().contains("/hbase/replication/queues/p"), "{error}");
         }
     }

@@ -124,7 +124,9 @@ impl Sink {
             return Ok(());
         }
         let threads = self.threads.get().ok_or_else(|| {
-            RpcError::server_not_running_yet("the server does not serve yet, and cannot ask where regions are")
+            RpcError::server_not_running_yet(
+                "the server does not serve yet, and cannot ask where regions are",
+            )
         })?;
         let sink = Arc::clone(self);
         let work = threads.spawn(async move {
@@ -134,7 +136,8 @@ impl Sink {
             }
             Ok(())
         });
-        work.await.unwrap_or_else(|_| Err(RpcError::io("replicated edits were not written: the server stops")))
+        work.await
+            .unwrap_or_else(|_| Err(RpcError::io("replicated edits were not written: the server stops")))
     }
 
     async fn cluster(&self) -> Result<Cluster, ClientError> {
@@ -253,8 +256,7 @@ fn write_region(
     batch: Vec<Mutation>,
     local: &mut Local,
 ) -> Result<Vec<Mutation>, RpcError> {
-    let is_elsewhere =
-        |error: &Error| matches!(error.kind(), ErrorKind::Moved | ErrorKind::RowOutOfRange);
+    let is_elsewhere = |error: &Error| matches!(error.kind(), ErrorKind::Moved | ErrorKind::RowOutOfRange);
     let outcome = match online.region.mutate(batch.clone(), false, Nonce::default(), ReadMode::AnyDisk) {
         Ok(outcome) => outcome,
         Err(error) if is_elsewhere(&error) => return Ok(batch),
@@ -289,9 +291,15 @@ mod tests {
             }))
         };
         let missing = to_rpc(&remote("TableNotFoundException", true), Some(&name));
-        assert_eq!((missing.class.as_ref(), missing.message.as_str()), (exceptions::TABLE_NOT_FOUND.name, "'n:t'"));
+        assert_eq!(
+            (missing.class.as_ref(), missing.message.as_str()),
+            (exceptions::TABLE_NOT_FOUND.name, "'n:t'")
+        );
         let family = to_rpc(&remote("regionserver.NoSuchColumnFamilyException", true), Some(&name));
-        assert_eq!((family.class.as_ref(), family.message.as_str()), (exceptions::NO_SUCH_COLUMN_FAMILY.name, "why"));
+        assert_eq!(
+            (family.class.as_ref(), family.message.as_str()),
+            (exceptions::NO_SUCH_COLUMN_FAMILY.name, "why")
+        );
         assert!(family.do_not_retry);
         assert!(!to_rpc(&ClientError::Closed, None).do_not_retry);
     }
@@ -299,10 +307,14 @@ mod tests {
     #[test]
     fn what_was_applied_is_counted() {
         let sink = Sink::new(&ServerName::new("h", 1, 1), 1_000);
-        assert_eq!((sink.load().total_ops_processed, sink.load().time_stamps_of_last_applied_op), (Some(0), 1_000));
+        assert_eq!(
+            (sink.load().total_ops_processed, sink.load().time_stamps_of_last_applied_op),
+            (Some(0), 1_000)
+        );
         sink.note_applied(3, 4_000, 4_500);
         sink.note_failed();
-        let expected = SinkStats { batches: 1, ops: 3, failed_batches: 1, age_ms: 500, last_applied_ms: 4_000 };
+        let expected =
+            SinkStats { batches: 1, ops: 3, failed_batches: 1, age_ms: 500, last_applied_ms: 4_000 };
         assert_eq!(sink.stats(), expected);
         sink.note_applied(1, 9_000, 4_500); // the source's clock is ahead
         assert_eq!(sink.stats().age_ms, 0);

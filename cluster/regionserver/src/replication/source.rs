@@ -21,7 +21,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use super::filter::PeerFilter;
-use super::queue::Queue;
+use super::queue::{Queue, Reached};
 use super::target::Target;
 use super::wals::{Batch, Wals};
 use crate::regions::resources::RegionResources;
@@ -86,8 +86,7 @@ impl Source {
         peer: &PeerDescription,
         queue: Queue,
     ) -> Source {
-        let orders =
-            Orders { config: peer.config.clone(), is_enabled: peer.is_enabled, has_ended: false };
+        let orders = Orders { config: peer.config.clone(), is_enabled: peer.is_enabled, has_ended: false };
         let numbers = Numbers::default();
         numbers.last_shipped_ms.store(resources.env.clock.now_ms(), Ordering::Relaxed);
         Source {
@@ -200,7 +199,8 @@ impl Source {
                 Ok(Pass::AtEnd) => {
                     *failures = 0;
                     self.is_running.store(true, Ordering::Relaxed);
-                    let _ = tokio::time::timeout(LOOK_PERIOD, news.changed()).await.map(|_| news.mark_changed());
+                    let _ =
+                        tokio::time::timeout(LOOK_PERIOD, news.changed()).await.map(|_| news.mark_changed());
                 }
                 Err(error) if error.kind() == ErrorKind::Moved => wals = Wals::list(&self.resources)?,
                 Err(error) => return Err(error),
@@ -223,7 +223,8 @@ impl Source {
                 return Ok(Pass::Interrupted);
             }
         };
-        let batch = wals.read(&self.queue.lock(), filter, (own, peer))?;
+        let queue = self.queue.lock().clone(); // reading takes long
+        let batch = wals.read(&queue, filter, (own, peer))?;
         self.note_read(&batch);
         if !batch.entries.is_empty() {
             let shipped = tokio::select! {
@@ -240,7 +241,9 @@ impl Source {
             self.note_shipped(&batch);
         }
         let is_shipped = !batch.entries.is_empty();
-        self.queue.lock().advance(&batch.reached, &wals.names(), is_shipped)?;
+        if batch.reached != Reached::default() {
+            self.queue.lock().advance(&batch.reached, &wals.names(), is_shipped)?;
+        }
         self.numbers.next_ms.store(0, Ordering::Relaxed);
         self.wait_for_bandwidth(&batch, orders, news).await;
         Ok(if batch.is_at_end { Pass::AtEnd } else { Pass::Moved })

@@ -78,7 +78,9 @@ impl Sources {
     }
 
     fn start(&self, running: &mut Running) -> Result<()> {
-        let Some(threads) = self.threads.get().cloned().filter(|_| running.thread.is_none()) else { return Ok(()) };
+        let Some(threads) = self.threads.get().cloned().filter(|_| running.thread.is_none()) else {
+            return Ok(());
+        };
         let source = Arc::clone(&running.source);
         running.thread = Some(spawn_thread("replication-source", move || source.work(&threads))?);
         Ok(())

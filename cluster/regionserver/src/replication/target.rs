@@ -51,7 +51,10 @@ impl Target {
             return Err(Error::invalid(format!("the peer {} is this cluster itself", self.address)));
         }
         if sighting.region_servers.is_empty() {
-            return Err(Error::new(ErrorKind::Busy, format!("the peer {} has no region servers", self.address)));
+            return Err(Error::new(
+                ErrorKind::Busy,
+                format!("the peer {} has no region servers", self.address),
+            ));
         }
         self.found = Some(Found { id, servers: sighting.region_servers, connection: None });
         Ok(id)
@@ -85,7 +88,8 @@ impl Target {
             let text = format!("an entry of {} bytes is larger than a request may be", batch.bytes);
             return Err(Error::invalid(text));
         }
-        let call = connection.call_with_cells("ReplicateWALEntry", &request, Some(cells), Some(SHIP_TIME_MAX));
+        let call =
+            connection.call_with_cells("ReplicateWALEntry", &request, Some(cells), Some(SHIP_TIME_MAX));
         let answer = call.await.map_err(|error| of_server(&server, &error))?;
         pb::ReplicateWalEntryResponse::decode(answer.message)
             .map_err(|error| Error::corrupt(format!("{server}: {error}")))?;
@@ -102,10 +106,12 @@ async fn connect(servers: &[ServerName]) -> Result<(ServerName, Connection)> {
         ConnectOptions { codec: Some(Codec::KeyValueWithTags), ..ConnectOptions::new("AdminService") };
     let connecting = Connection::connect(server.address(), &options);
     match tokio::time::timeout(CONNECT_TIME_MAX, connecting).await {
-        Ok(connected) => {
-            connected.map(|connection| (server.clone(), connection)).map_err(|error| of_server(server, &error))
+        Ok(connected) => connected
+            .map(|connection| (server.clone(), connection))
+            .map_err(|error| of_server(server, &error)),
+        Err(_) => {
+            Err(Error::new(ErrorKind::Busy, format!("{server}: no connection within {CONNECT_TIME_MAX:?}")))
         }
-        Err(_) => Err(Error::new(ErrorKind::Busy, format!("{server}: no connection within {CONNECT_TIME_MAX:?}"))),
     }
 }
 

@@ -73,10 +73,14 @@ fn acknowledged(resources: &RegionResources) -> Option<(String, u64)> {
 }
 
 impl Wals {
-    /// Lists them. Those of this server that are newer than the one it writes are left out: nothing is in them yet.
+    /// Lists them. Those of this server that are newer than the one it writes are left out: nothing is in them yet. There are
+    /// none once the log is closed.
     pub(super) fn list(resources: &Arc<RegionResources>) -> Result<Wals> {
         let current = acknowledged(resources).map(|(name, _)| name);
         let mut files = Vec::new();
+        if current.is_none() {
+            return Ok(Wals { resources: Arc::clone(resources), files, current });
+        }
         let (wal_env, wal_root) = resources.wals();
         list_in(wal_env, wal_root, &mut files)?;
         if resources.wal_root.is_some() {
@@ -90,7 +94,8 @@ impl Wals {
             });
         }
         // Last what is written: an earlier server's clock may have been ahead.
-        let order = |file: &File| (Some(&file.name) == current.as_ref(), begin_of(&file.name), file.name.clone());
+        let order =
+            |file: &File| (Some(&file.name) == current.as_ref(), begin_of(&file.name), file.name.clone());
         files.sort_by_cached_key(order);
         files.dedup_by(|next, kept| next.name == kept.name); // it was moved between the two looks
         Ok(Wals { resources: Arc::clone(resources), files, current })
@@ -126,12 +131,23 @@ impl Wals {
         let mut batch = Batch { queued_count: self.queued_count(queue), ..Batch::default() };
         let mut read_bytes = 0;
         for file in self.files.iter().filter(|file| !queue.is_done(&file.name)) {
-            let limit = self.limit_of(&file.name)?;
+            let Some(limit) = self.limit_of(&file.name) else { break };
             let begin = queue.offset(&file.name);
             if limit.is_some_and(|limit| limit <= begin) {
                 break; // nothing new
             }
             let mut reader = open(file, limit)?;
+            if limit.is_none() && begin > reader.end() {
+                // Bytes that the operating system had when the machine went down. The peer has their edits.
+                tracing::warn!(
+                    wal = file.name,
+                    begin,
+                    end = reader.end(),
+                    "a WAL is shorter than what was sent of it"
+                );
+                batch.reached.finished.push(file.name.clone());
+                continue;
+            }
             go_to(&mut reader, begin)?;
             let ended = loop {
                 if batch.is_full() || read_bytes >= READ_BYTES_MAX {
@@ -162,13 +178,14 @@ impl Wals {
         Ok(batch)
     }
 
-    /// How much may be read of a WAL; `None`: all of it.
-    fn limit_of(&self, name: &str) -> Result<Option<u64>> {
+    /// How much may be read of a WAL; `Some(None)`: all of it. `None` once the log is closed: the server is going
+    /// down, and it is no longer known what was acknowledged.
+    fn limit_of(&self, name: &str) -> Option<Option<u64>> {
         if self.current.as_deref() != Some(name) {
-            return Ok(None);
+            return Some(None);
         }
-        // It may have been closed since, and be whole.
-        Ok(acknowledged(&self.resources).filter(|(current, _)| current == name).map(|(_, len)| len))
+        let (current, len) = acknowledged(&self.resources)?;
+        Some((current == name).then_some(len)) // another one: this one is closed, and whole
     }
 }
 
