@@ -223,7 +223,8 @@ fn check_fifo(table: &TableDescriptor, family: &FamilyDescriptor) -> std::result
 mod tests {
     use super::*;
     use crate::TableName;
-    use crate::unsupported::{FLUSH_ALL_POLICY, INDEX_BLOCK_ENCODING, SPLIT_RESTRICTION};
+    use crate::split_rows::SPLIT_RESTRICTION;
+    use crate::unsupported::INDEX_BLOCK_ENCODING;
 
     fn family() -> FamilyDescriptor {
         FamilyDescriptor::new("f").unwrap()
@@ -263,7 +264,7 @@ mod tests {
         let bad = [
             (table(family()).with("coprocessor$1", "|no.such.Coprocessor|1|"), "no.such.Coprocessor"),
             (encoded("PREFIX_TREE"), "PREFIX_TREE"),
-            (restricted("KeyPrefix"), SPLIT_RESTRICTION),
+            (restricted("EvenRows"), SPLIT_RESTRICTION),
             (table(family()).with("FLUSH_POLICY", "a.FlushAllLargeStoresPolicy"), "FLUSH_POLICY"),
             (table(family()).with(STORE_FILE_TRACKER, "FILE"), STORE_FILE_TRACKER),
             (table(family().with(STORE_FILE_TRACKER, "MIGRATION")), STORE_FILE_TRACKER),
@@ -283,8 +284,10 @@ mod tests {
         let harmless = [
             encoded("NONE"),
             restricted("NONE"),
+            restricted("KeyPrefix"),
             table(family()).with("NORMALIZATION_ENABLED", "true"),
-            table(family()).with("FLUSH_POLICY", FLUSH_ALL_POLICY),
+            table(family()).with("FLUSH_POLICY", crate::FlushPolicy::AllStores.class()),
+            table(family()).with("FLUSH_POLICY", crate::FlushPolicy::NonSloppyStoresFirst.class()),
             table(family()).with(DATA_TIERING, "NONE"),
             table(family()).with(STORE_FILE_TRACKER, "default"),
             configured("DEFAULT"),

@@ -22,6 +22,7 @@ mod name;
 mod options;
 mod region;
 mod server;
+mod split_rows;
 mod system;
 mod table;
 mod unsupported;
@@ -32,9 +33,12 @@ pub use endpoint::Endpoint;
 pub use family::FamilyDescriptor;
 pub use jenkins::jenkins_hash;
 pub use name::{NamespaceDescriptor, TableName, check_namespace_name, check_table_qualifier};
-pub use options::{BlockEncoding, BloomType, Compression, Durability, InMemoryCompaction, KeepDeleted};
+pub use options::{
+    BlockEncoding, BloomType, Compression, Durability, FlushPolicy, InMemoryCompaction, KeepDeleted,
+};
 pub use region::{META_ENCODED_NAME, RegionInfo, RegionNameParts, parse_region_name};
 pub use server::{ClusterId, ClusterUuid, ServerName};
+pub use split_rows::RowPrefix;
 pub use system::STORE_FILE_TRACKER;
 pub use table::TableDescriptor;
 pub use unsupported::Unsupported;

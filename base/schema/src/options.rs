@@ -242,6 +242,41 @@ impl fmt::Display for InMemoryCompaction {
     }
 }
 
+/// Which families a flush takes (HBase: `FlushPolicyFactory`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FlushPolicy {
+    #[default]
+    AllStores,
+    /// Those that hold much; all if none does.
+    AllLargeStores,
+    /// As `AllLargeStores`, but families that compact their memory only if no other one holds much.
+    NonSloppyStoresFirst,
+}
+
+impl FlushPolicy {
+    pub const ALL: [FlushPolicy; 3] =
+        [FlushPolicy::AllStores, FlushPolicy::AllLargeStores, FlushPolicy::NonSloppyStoresFirst];
+    const PACKAGE: &str = "org.apache.hadoop.hbase.regionserver.";
+
+    fn simple_name(self) -> &'static str {
+        match self {
+            FlushPolicy::AllStores => "FlushAllStoresPolicy",
+            FlushPolicy::AllLargeStores => "FlushAllLargeStoresPolicy",
+            FlushPolicy::NonSloppyStoresFirst => "FlushNonSloppyStoresFirstPolicy",
+        }
+    }
+
+    /// By the name of HBase's class. `None` for classes of others.
+    pub fn of_class(class: &str) -> Option<FlushPolicy> {
+        let name = class.trim().strip_prefix(FlushPolicy::PACKAGE)?;
+        FlushPolicy::ALL.into_iter().find(|policy| policy.simple_name() == name)
+    }
+
+    pub fn class(self) -> String {
+        format!("{}{}", FlushPolicy::PACKAGE, self.simple_name())
+    }
+}
+
 /// Attributes in the order in which they came; a key that is set again keeps its place.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Attributes(Vec<(Bytes, Bytes)>);

@@ -7,7 +7,7 @@ use halcyon_cell::{Error, Result};
 use halcyon_proto::pb;
 
 use crate::options::{Attributes, configuration_from_pb, configuration_to_pb};
-use crate::{Durability, FamilyDescriptor, TableName, decode, strip_magic, with_magic};
+use crate::{Durability, FamilyDescriptor, FlushPolicy, TableName, decode, strip_magic, with_magic};
 
 /// A table's name, attributes and families as the client sent them, and what they mean.
 ///
@@ -137,6 +137,12 @@ impl TableDescriptor {
     /// Bytes over which a region is to be split (`MAX_FILESIZE`).
     pub fn max_file_size(&self) -> Option<u64> {
         self.number("MAX_FILESIZE").and_then(|size| u64::try_from(size).ok()).filter(|&size| size > 0)
+    }
+
+    /// Which families a flush takes (`FLUSH_POLICY`); `None`: as the server does.
+    pub fn flush_policy(&self) -> Option<FlushPolicy> {
+        let class = self.setting("FLUSH_POLICY").or_else(|| self.setting("hbase.regionserver.flush.policy"));
+        class.and_then(FlushPolicy::of_class)
     }
 
     /// Bytes over which a memstore is flushed (`MEMSTORE_FLUSHSIZE`).

@@ -3,11 +3,10 @@
 
 use std::fmt;
 
-use crate::{FamilyDescriptor, STORE_FILE_TRACKER, TableDescriptor};
+use crate::split_rows::SPLIT_RESTRICTION;
+use crate::{FamilyDescriptor, FlushPolicy, STORE_FILE_TRACKER, TableDescriptor};
 
-pub(crate) const SPLIT_RESTRICTION: &str = "hbase.regionserver.region.split_restriction.type";
 const FLUSH_POLICIES: [&str; 2] = ["FLUSH_POLICY", "hbase.regionserver.flush.policy"];
-pub(crate) const FLUSH_ALL_POLICY: &str = "org.apache.hadoop.hbase.regionserver.FlushAllStoresPolicy";
 pub(crate) const INDEX_BLOCK_ENCODING: &str = "INDEX_BLOCK_ENCODING";
 pub(crate) const ENCRYPTION: &str = "ENCRYPTION";
 const DEFAULT_TRACKER: &str = "org.apache.hadoop.hbase.regionserver.storefiletracker.DefaultStoreFileTracker";
@@ -44,11 +43,12 @@ impl TableDescriptor {
         };
         let mut found = Vec::new();
         for key in FLUSH_POLICIES {
-            let policies = self.values_of(key).filter(|policy| *policy != FLUSH_ALL_POLICY);
+            let policies = self.values_of(key).filter(|policy| FlushPolicy::of_class(policy).is_none());
             found.extend(policies.map(|policy| of_table(key, policy, "a flush writes all families", true)));
         }
-        let restrictions = self.values_of(SPLIT_RESTRICTION).filter(|kind| !is_none(kind));
-        let effect = "a region may be split at any row; use KeyPrefixRegionSplitPolicy";
+        let known = |kind: &&str| is_none(kind) || ["KeyPrefix", "DelimitedKeyPrefix"].contains(kind);
+        let restrictions = self.values_of(SPLIT_RESTRICTION).filter(|kind| !known(kind));
+        let effect = "a region may be split at any row; KeyPrefix and DelimitedKeyPrefix are supported";
         found.extend(restrictions.map(|kind| of_table(SPLIT_RESTRICTION, kind, effect, false)));
         let trackers = self.values_of(STORE_FILE_TRACKER).filter(|name| !is_default_tracker(name));
         found.extend(trackers.map(|name| of_table(STORE_FILE_TRACKER, name, TRACKER_EFFECT, false)));

@@ -43,6 +43,19 @@ fn scan_catalog(cluster: &Cluster) -> i32 {
 }
 
 #[test]
+fn a_split_restriction_holds_for_rows_that_a_client_names() {
+    let (_sim, cluster) = Cluster::simulated();
+    let prefixed = table("t", &["f"])
+        .with("hbase.regionserver.region.split_restriction.type", "DelimitedKeyPrefix")
+        .with("hbase.regionserver.region.split_restriction.delimiter", "_");
+    cluster.run("CreateTable", &create(&prefixed, &["b", "c"])).unwrap();
+    cluster.run("SplitRegion", &split(&cluster.regions("t")[1], Some("bm_17"))).unwrap();
+    assert_eq!(bounds(&cluster.regions("t")), ["..b", "b..bm", "bm..c", "c.."]);
+    let again = cluster.run("SplitRegion", &split(&cluster.regions("t")[3], Some("c_21")));
+    refused(again, "DoNotRetryIOException", "Split row is equal to startkey: c");
+}
+
+#[test]
 fn a_split_and_its_parent() {
     let (_sim, cluster) = with_table();
     let parent = cluster.regions("t")[1].clone();

@@ -80,6 +80,29 @@ fn a_region_that_is_not_here_fails_alone_and_takes_its_cells_along() {
 }
 
 #[test]
+fn regions_say_how_loaded_they_are_if_the_server_is_told_to() {
+    let put_one = |lab: &Lab| {
+        let (response, _) =
+            multi(lab, vec![region_action(lab, vec![mutate(0, put(1))])], vec![cell("a", "1")]);
+        response.region_statistics.expect("HBase sends the message also when it is empty")
+    };
+    assert_eq!(put_one(&Lab::new()), pb::MultiRegionLoadStats::default());
+    let mut told = common::settings();
+    told.region_statistics = true;
+    told.region.flush_size_bytes = 4 << 20;
+    let lab = Lab::with(halcyon_env::sim::SimFileSystem::new(), told);
+    let load = |lab: &Lab| {
+        let statistics = put_one(lab);
+        assert_eq!(statistics.region, [lab.specifier()]);
+        statistics.stat[0].mem_store_load()
+    };
+    let before = load(&lab);
+    lab.put("b", "q", &"x".repeat(1 << 20));
+    let after = load(&lab);
+    assert!(before < 25 && (25..100).contains(&after), "{before} {after}");
+}
+
+#[test]
 fn what_needs_the_disk_goes_on_where_it_stopped() {
     let lab = Lab::new();
     for row in ["a", "b", "c"] {

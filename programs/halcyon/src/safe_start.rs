@@ -423,7 +423,7 @@ mod tests {
         let table = TableDescriptor::new(TableName::parse(b"ns:t").unwrap())
             .with_family(family)
             .with("coprocessor$1", format!("|{}|1|", Endpoint::Aggregate.class()))
-            .with("hbase.regionserver.region.split_restriction.type", "KeyPrefix")
+            .with("hbase.regionserver.region.split_restriction.type", "EvenRows")
             .with("FLUSH_POLICY", "org.x.FlushSome")
             .with("COPROCESSOR$2", "hdfs:///x.jar|org.x.Index|1001|k=v");
         let (dir, bytes) = (layout::table_desc_dir(root, table.name()), table.encode_file());
@@ -444,8 +444,8 @@ mod tests {
             ),
             (
                 Protection::TableAttributes,
-                "table ns:t has hbase.regionserver.region.split_restriction.type 'KeyPrefix' (a region may be split \
-                 at any row; use KeyPrefixRegionSplitPolicy) in /data/data/ns/t/.tabledesc",
+                "table ns:t has hbase.regionserver.region.split_restriction.type 'EvenRows' (a region may be split \
+                 at any row; KeyPrefix and DelimitedKeyPrefix are supported) in /data/data/ns/t/.tabledesc",
             ),
         ];
         let expected = expected.map(|(protection, what)| (protection, what.to_string()));

@@ -86,8 +86,9 @@ impl Region {
                 outcome.bytes += file.len_bytes;
             }
         }
-        self.report_flushed(seq, &chosen);
-        self.counters.last_flush_ms.store(self.services.env.clock.now_ms(), Ordering::Relaxed);
+        if self.report_flushed(seq, &chosen) {
+            self.counters.last_flush_ms.store(self.services.env.clock.now_ms(), Ordering::Relaxed);
+        }
         outcome.compaction_wanted = self.compaction_wanted();
         Ok(outcome)
     }
@@ -148,17 +149,13 @@ impl Region {
         outputs.finish(&before, last).map(Some)
     }
 
-    /// Everything up to `seq` of the chosen stores is in files; other stores may still hold older edits.
-    fn report_flushed(&self, seq: SeqId, chosen: &[&Store]) {
+    /// Everything up to `seq` of the chosen stores is in files; other stores may still hold older edits. Returns whether none does.
+    fn report_flushed(&self, seq: SeqId, chosen: &[&Store]) -> bool {
         assert!(
             chosen.iter().all(|store| store.view().snapshot.is_empty()),
             "the log would forget edits up to {seq} of which some are only in memory"
         );
         let region = self.info.encoded_name().as_bytes();
-        if chosen.len() == self.stores.len() {
-            self.services.wal.flushed(region, seq);
-            return;
-        }
         let others_are_empty = self
             .stores
             .iter()
@@ -168,6 +165,7 @@ impl Region {
         if others_are_empty {
             self.services.wal.flushed(region, seq);
         }
+        others_are_empty
     }
 }
 

@@ -57,7 +57,7 @@ impl Region {
         Ok(true)
     }
 
-    fn policy_of(&self, store: &Store) -> InMemoryCompaction {
+    pub(crate) fn policy_of(&self, store: &Store) -> InMemoryCompaction {
         let default = if self.info.is_meta() {
             InMemoryCompaction::None
         } else {

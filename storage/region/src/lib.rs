@@ -27,6 +27,7 @@ mod bulk_load;
 mod compact;
 mod copy;
 mod flush;
+mod flush_policy;
 mod in_memory;
 mod keeping;
 mod key_samples;

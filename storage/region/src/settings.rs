@@ -2,7 +2,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use halcyon_hfile::CacheKinds;
-use halcyon_schema::{FamilyDescriptor, InMemoryCompaction, TableDescriptor};
+use halcyon_schema::{FamilyDescriptor, FlushPolicy, InMemoryCompaction, TableDescriptor};
 
 use crate::CompactionSettings;
 use crate::storage_policy::{self, NO_STORAGE_POLICY};
@@ -13,6 +13,11 @@ pub struct RegionSettings {
     /// Memstore bytes of a region at which a flush is wanted
     /// (`hbase.hregion.memstore.flush.size`, table `MEMSTORE_FLUSHSIZE`).
     pub flush_size_bytes: u64,
+    /// Which families a flush takes (`hbase.regionserver.flush.policy`, table `FLUSH_POLICY`).
+    pub flush_policy: FlushPolicy,
+    /// Bytes in memory below which no family counts as large
+    /// (`hbase.hregion.percolumnfamilyflush.size.lower.bound.min`).
+    pub large_family_bytes_min: u64,
     /// Writes are refused (`RegionTooBusyException`) at this many flush sizes
     /// (`hbase.hregion.memstore.block.multiplier`).
     pub block_multiplier: u64,
@@ -61,6 +66,8 @@ impl Default for RegionSettings {
     fn default() -> RegionSettings {
         RegionSettings {
             flush_size_bytes: 128 << 20,
+            flush_policy: FlushPolicy::AllStores,
+            large_family_bytes_min: 16 << 20,
             block_multiplier: 4,
             keyvalue_max_bytes: 10 << 20,
             compaction: CompactionSettings::default(),

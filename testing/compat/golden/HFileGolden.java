@@ -104,9 +104,11 @@ public class HFileGolden {
     write(dir, "rowcol", few, options(DataBlockEncoding.NONE, Compression.Algorithm.NONE), BloomType.ROWCOL);
     write(dir, "rowprefix", few, options(DataBlockEncoding.NONE, Compression.Algorithm.NONE),
       BloomType.ROWPREFIX_FIXED_LENGTH);
-    write(dir, "gz", few, options(DataBlockEncoding.NONE, Compression.Algorithm.GZ), BloomType.ROW);
-    write(dir, "snappy", few, options(DataBlockEncoding.NONE, Compression.Algorithm.SNAPPY), BloomType.ROW);
-    write(dir, "zstd", few, options(DataBlockEncoding.NONE, Compression.Algorithm.ZSTD), BloomType.ROW);
+    for (Compression.Algorithm compression : Compression.Algorithm.values()) {
+      if (compression != Compression.Algorithm.NONE) {
+        write(dir, compression.name().toLowerCase(), few, options(DataBlockEncoding.NONE, compression), BloomType.ROW);
+      }
+    }
     write(dir, "crc32", few, options(DataBlockEncoding.NONE, Compression.Algorithm.NONE)
       .withChecksumType(ChecksumType.CRC32).withBytesPerCheckSum(100), BloomType.NONE);
     for (DataBlockEncoding encoding : DataBlockEncoding.values()) {

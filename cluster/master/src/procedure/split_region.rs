@@ -124,6 +124,10 @@ impl Procedure for SplitRegion {
             }
             self.parent = region.clone();
         }
+        if let Some(row) = self.row.take() {
+            let table = core.table(self.parent.table())?.descriptor;
+            self.row = Some(table.split_restriction().start_of(row));
+        }
         let row = self.find_row(core)?;
         let parent = &self.parent;
         let id = (core.now_ms().max(1) as u64).max(parent.region_id() + 1);

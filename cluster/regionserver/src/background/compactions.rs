@@ -6,7 +6,7 @@
 //! both write.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use halcyon_cell::{Error, ErrorKind, Result};
@@ -52,6 +52,7 @@ pub(crate) struct Compactions {
     enabled: AtomicBool,
     /// Tells running compactions to give up.
     cancel: AtomicBool,
+    pressure_percent: AtomicU32,
 }
 
 impl Compactions {
@@ -68,6 +69,7 @@ impl Compactions {
             queues: Default::default(),
             enabled: AtomicBool::new(enabled),
             cancel: AtomicBool::new(false),
+            pressure_percent: AtomicU32::new(0),
         }
     }
 
@@ -153,7 +155,14 @@ impl Compactions {
     pub(crate) fn tune(&self) {
         let regions = self.parts.regions.online();
         let pressures = regions.into_iter().map(|online| online.region.compaction_pressure());
-        self.throughput.tune(pressures.fold(0.0, f64::max));
+        let pressure = pressures.fold(0.0, f64::max);
+        self.pressure_percent.store((pressure * 100.0).clamp(0.0, 100.0) as u32, Ordering::Relaxed);
+        self.throughput.tune(pressure);
+    }
+
+    /// How much the store that needs compactions most needs them, 0 to 100, when the throughput was tuned last.
+    pub(crate) fn pressure_percent(&self) -> u32 {
+        self.pressure_percent.load(Ordering::Relaxed)
     }
 
     /// Other settings of the throughput; in force at once.

@@ -8,7 +8,7 @@
 //! | it has held edits for an hour | `chores.rs` |
 //! | a client or the master asked | [`Flusher::flush`], on the caller's thread |
 //!
-//! All but the last go through one queue, and a region stands in it once. A region with too many files waits beside
+//! Its flush policy chooses the families in the first two cases. All but the last go through one queue, and a region stands in it once. A region with too many files waits beside
 //! the queue, see `held_flushes.rs`.
 
 use std::sync::Arc;
@@ -110,7 +110,9 @@ impl Flusher {
             return self.held.wait_for_compaction(online, self.parts.clock.monotonic_ns());
         }
         let writing = self.parts.writers.enter();
-        let flushed = online.region.flush(None);
+        let everything = online.flush_everything.swap(false, Ordering::AcqRel);
+        let families = if everything { None } else { online.region.families_to_flush() };
+        let flushed = online.region.flush(families.as_deref());
         drop(writing);
         match flushed {
             Ok(outcome) => self.after_flush(&online, &outcome),
@@ -178,7 +180,7 @@ impl Flusher {
         for online in self.parts.regions.online() {
             let holds = online.region.memstore_size().data_bytes > 0;
             if holds && now_ms.saturating_sub(online.region.stats().last_flush_ms) >= period_ms {
-                self.queue.push(&online);
+                self.request_everything(&online);
             }
         }
     }
@@ -186,8 +188,14 @@ impl Flusher {
     /// Queues the regions that keep old WAL files from being archived.
     pub(crate) fn flush_for_wal(&self, encoded_names: &[String]) {
         for online in encoded_names.iter().filter_map(|name| self.parts.regions.get(name)) {
-            self.queue.push(&online);
+            self.request_everything(&online);
         }
+    }
+
+    /// Queues a region, with all its families whatever its flush policy says.
+    fn request_everything(&self, online: &Arc<OnlineRegion>) {
+        online.flush_everything.store(true, Ordering::Release);
+        self.queue.push(online);
     }
 }
 

@@ -104,7 +104,8 @@ impl SplitChecker {
     /// Where the region would be split; `None` if it has no such row. *Blocking*.
     pub(crate) fn split_row(&self, region: &Region) -> Result<Option<Bytes>> {
         let policy = Policy::of(region.table(), &self.settings.in_force().split);
-        let row = region.split_point()?.map(|row| policy.at_prefix(row));
+        let restriction = region.table().split_restriction();
+        let row = region.split_point()?.map(|row| restriction.start_of(policy.at_prefix(row)));
         let info = region.info();
         // A prefix may begin where the region does.
         Ok(row.filter(|row| info.contains_row(row) && row != info.start_key()))

@@ -17,7 +17,7 @@ use std::fmt;
 use bytes::Bytes;
 use halcyon_cell::Result;
 use halcyon_region::RegionStats;
-use halcyon_schema::{RegionInfo, TableDescriptor};
+use halcyon_schema::{RegionInfo, RowPrefix, TableDescriptor};
 use halcyon_settings::Effect::Online;
 use halcyon_settings::{Description, Flag, Number, Section, Setting, settings};
 
@@ -113,18 +113,11 @@ enum Growth {
     Never,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Prefix {
-    Whole,
-    Length(usize),
-    Delimited(Vec<u8>),
-}
-
 /// The policy of one table.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Policy {
     growth: Growth,
-    prefix: Prefix,
+    prefix: RowPrefix,
 }
 
 impl Policy {
@@ -194,30 +187,20 @@ impl Policy {
 
     /// Moves a split point to the beginning of its prefix.
     pub(crate) fn at_prefix(&self, row: Bytes) -> Bytes {
-        match &self.prefix {
-            Prefix::Whole => row,
-            Prefix::Length(length) => row.slice(..row.len().min(*length)),
-            Prefix::Delimited(delimiter) => {
-                let at = row.windows(delimiter.len()).position(|part| part == &delimiter[..]);
-                at.map_or(row.clone(), |at| row.slice(..at))
-            }
-        }
+        self.prefix.start_of(row)
     }
 }
 
-fn prefix_of(table: &TableDescriptor, class: &str) -> Prefix {
-    let setting = |names: &[&str]| names.iter().find_map(|name| table.setting(name)).map(str::to_string);
+fn prefix_of(table: &TableDescriptor, class: &str) -> RowPrefix {
+    let length = "KeyPrefixRegionSplitPolicy.prefix_length";
     match class {
-        "KeyPrefix" => {
-            let names = ["KeyPrefixRegionSplitPolicy.prefix_length", "prefix_split_key_policy.prefix_length"];
-            let length = setting(&names).and_then(|text| text.trim().parse().ok()).unwrap_or(0);
-            if length == 0 { Prefix::Whole } else { Prefix::Length(length) }
-        }
+        "KeyPrefix" => RowPrefix::of_length(
+            table.setting(length).or_else(|| table.setting("prefix_split_key_policy.prefix_length")),
+        ),
         "DelimitedKeyPrefix" => {
-            let delimiter = setting(&["DelimitedKeyPrefixRegionSplitPolicy.delimiter"]).unwrap_or_default();
-            if delimiter.is_empty() { Prefix::Whole } else { Prefix::Delimited(delimiter.into_bytes()) }
+            RowPrefix::of_delimiter(table.setting("DelimitedKeyPrefixRegionSplitPolicy.delimiter"))
         }
-        _ => Prefix::Whole,
+        _ => RowPrefix::Whole,
     }
 }
 

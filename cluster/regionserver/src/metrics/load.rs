@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use halcyon_cache::CacheStats;
 use halcyon_proto::pb;
 use halcyon_proto::pb::region_load::CompactionState;
-use halcyon_region::RegionStats;
+use halcyon_region::{Region, RegionStats};
 use halcyon_rpc::{CallClass, CallTimesSnapshot};
 use halcyon_wal::WalStats;
 
@@ -76,6 +76,19 @@ impl RegionServer {
     /// What came from other clusters since start.
     pub fn sink_stats(&self) -> SinkStats {
         self.sink.stats()
+    }
+
+    /// By how much clients with `hbase.client.backpressure.enabled` slow down (HBase: `HRegion.getLoadStatistics`). Numbers are
+    /// percentages; where HBase says how full the heap is, this says how much of the memory budget is in use.
+    pub(crate) fn region_statistics(&self, region: &Region) -> pb::RegionLoadStats {
+        let percent = |part: u64, whole: u64| (part.saturating_mul(100) / whole.max(1)).min(100) as i32;
+        let used_bytes =
+            self.resources.chunks.allocated_bytes() as u64 + self.resources.cache.stats().used_bytes;
+        pb::RegionLoadStats {
+            mem_store_load: Some(percent(region.memstore_size().heap_bytes, region.flush_size_bytes())),
+            heap_occupancy: Some(percent(used_bytes, self.settings.memory_bytes)),
+            compaction_pressure: Some(self.background.compactions.pressure_percent() as i32),
+        }
     }
 
     /// The load of the server and of every region on it.

@@ -32,6 +32,8 @@ pub struct OnlineRegion {
     pub(crate) prefetch_queued: AtomicBool,
     /// Its flush has waited for the compactor and does not wait again.
     pub(crate) flush_waited: AtomicBool,
+    /// The next queued flush takes all families, whatever the flush policy says.
+    pub(crate) flush_everything: AtomicBool,
     /// Is or will soon be in one of the compactor's queues.
     pub(crate) compaction_queued: AtomicBool,
     /// Is or will soon be in the queue of those that look for new files of their primary.
@@ -55,6 +57,7 @@ impl OnlineRegion {
             memory_queued: AtomicBool::new(false),
             prefetch_queued: AtomicBool::new(false),
             flush_waited: AtomicBool::new(false),
+            flush_everything: AtomicBool::new(false),
             refresh_queued: AtomicBool::new(false),
             compaction_queued: AtomicBool::new(false),
             compaction_asked: AtomicBool::new(false),

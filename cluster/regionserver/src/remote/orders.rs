@@ -1,6 +1,7 @@
 //! `ExecuteProcedures`: takes orders, and works on them.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -82,6 +83,8 @@ pub(crate) struct Orders {
     /// Numbers of procedures, with the time of their end in `monotonic_ns`.
     known: Mutex<HashMap<i64, Option<u64>>>,
     newest: Mutex<Newest>,
+    /// Whether the last orders came from a master of Halcyon.
+    is_own_master: AtomicBool,
 }
 
 /// The newest order to open or close each region, by encoded name.
@@ -122,7 +125,8 @@ impl Orders {
     pub(super) fn new(server: &Arc<RegionServer>, master: Arc<MasterLink>) -> Arc<Orders> {
         let queue = JobQueue::new(server.env.clock.clone());
         let (known, newest) = (Mutex::default(), Mutex::default());
-        Arc::new(Orders { server: Arc::downgrade(server), master, queue, known, newest })
+        let is_own_master = AtomicBool::new(false);
+        Arc::new(Orders { server: Arc::downgrade(server), master, queue, known, newest, is_own_master })
     }
 
     pub(super) fn start(self: &Arc<Self>, server: &RegionServer) -> Result<()> {
@@ -132,12 +136,14 @@ impl Orders {
         Ok(())
     }
 
-    /// Takes the orders of a request. An error takes none of them.
+    /// Takes the orders of a request. An error takes none of them. `is_own_master`: whether a master of Halcyon sent it.
     pub(crate) fn take(
         &self,
         server: &RegionServer,
         request: &pb::ExecuteProceduresRequest,
+        is_own_master: bool,
     ) -> std::result::Result<(), RpcError> {
+        self.is_own_master.store(is_own_master, Ordering::Release);
         let jobs = jobs_of(request, server.server_name())?;
         if !self.queue.has_room(jobs.len()) {
             return Err(too_many());
@@ -204,6 +210,11 @@ impl Orders {
     }
 
     /// Whether a later order for the region has come.
+    /// The master has checked the descriptors of tables as one of a standalone server does; HBase's has not.
+    pub(super) fn is_own_master(&self) -> bool {
+        self.is_own_master.load(Ordering::Acquire)
+    }
+
     pub(super) fn is_late(&self, encoded_name: &str, order: Order) -> bool {
         self.newest.lock().is_late(encoded_name, order)
     }

@@ -4,7 +4,10 @@ use halcyon_cell::{Error, Result};
 use halcyon_schema::{Endpoint, TableDescriptor};
 
 /// `Invalid` if regions of the table need something that only HBase's servers have. The sentence names it.
-pub(super) fn check(table: &TableDescriptor) -> Result<()> {
+///
+/// With a master of Halcyon (`is_own_master`) tables with `IS_MOB` and `REPLICATION_SCOPE` are as in a standalone server: values
+/// stay in the store files, and there are no peers. A region with MOB files of HBase does not open (`servable.rs`).
+pub(super) fn check(table: &TableDescriptor, is_own_master: bool) -> Result<()> {
     let refuse = |what: String| {
         Err(Error::invalid(format!(
             "table {} has {what}; its regions have to stay on servers of HBase",
@@ -13,6 +16,9 @@ pub(super) fn check(table: &TableDescriptor) -> Result<()> {
     };
     if let Some(class) = table.coprocessor_classes().find(|class| Endpoint::of_class(class).is_none()) {
         return refuse(format!("coprocessor {class}, which runs in a JVM only"));
+    }
+    if is_own_master {
+        return Ok(());
     }
     if let Some(family) = table.families().iter().find(|family| family.is_mob()) {
         return refuse(format!("family {} with IS_MOB, whose values are not read here", family.name_str()));
@@ -39,13 +45,13 @@ mod tests {
 
     #[test]
     fn what_only_hbase_has_is_named() {
-        check(&table()).unwrap();
-        check(&table().with("REGION_REPLICATION", "3")).unwrap();
+        check(&table(), false).unwrap();
+        check(&table().with("REGION_REPLICATION", "3"), false).unwrap();
         for endpoint in Endpoint::ALL {
-            check(&table().with("coprocessor$1", format!("|{}|1|", endpoint.class()))).unwrap();
+            check(&table().with("coprocessor$1", format!("|{}|1|", endpoint.class())), false).unwrap();
         }
-        check(&table().with_family(FamilyDescriptor::new("l").unwrap().with("REPLICATION_SCOPE", "0")))
-            .unwrap();
+        let local = FamilyDescriptor::new("l").unwrap().with("REPLICATION_SCOPE", "0");
+        check(&table().with_family(local), false).unwrap();
         let mob = FamilyDescriptor::new("m").unwrap().with("IS_MOB", "true");
         let shipped = FamilyDescriptor::new("r").unwrap().with("REPLICATION_SCOPE", "1");
         for (table, what) in [
@@ -53,8 +59,9 @@ mod tests {
             (table().with_family(mob), "family m with IS_MOB"),
             (table().with_family(shipped), "family r with REPLICATION_SCOPE 1"),
         ] {
-            let error = check(&table).unwrap_err();
+            let error = check(&table, false).unwrap_err();
             assert!(error.message().contains(what), "{error}");
+            assert_eq!(check(&table, true).is_err(), what.starts_with("coprocessor"), "{what}");
         }
     }
 }

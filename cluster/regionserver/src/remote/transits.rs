@@ -29,7 +29,8 @@ impl Orders {
             }
             Err(Error::new(ErrorKind::Stopping, "the master did not take the report that the region is open"))
         };
-        let opened = descriptor(server, region.table())
+        let opened = self
+            .descriptor(server, region.table())
             .and_then(|table| server.open_region_announced(region, &Arc::new(table), &announce));
         let error = match opened {
             Ok(_) => return Then::Done,
@@ -85,9 +86,20 @@ impl Orders {
         if server.regions.get(region.encoded_name()).is_some() {
             return Ok(0);
         }
-        let table = descriptor(server, region.table())?;
+        let table = self.descriptor(server, region.table())?;
         let resources = &server.resources;
         Region::warm_up(&resources.env, &resources.cache, &resources.root, region, &table)
+    }
+
+    /// The newest descriptor of a table. `Invalid` if it asks for what does not run here.
+    fn descriptor(&self, server: &RegionServer, table: &TableName) -> Result<TableDescriptor> {
+        let resources = &server.resources;
+        let found = TableDescriptor::read_newest(&*resources.env.fs, &resources.root, table)?;
+        let (descriptor, _) = found.ok_or_else(|| {
+            Error::new(ErrorKind::Io, format!("table {table} has no descriptor in its directory"))
+        })?;
+        super::refused::check(&descriptor, self.is_own_master())?;
+        Ok(descriptor)
     }
 
     fn tell_transition(&self, server: &RegionServer, transition: pb::RegionStateTransition) -> bool {
@@ -134,15 +146,4 @@ fn transition(
         proc_id: vec![order.procedure],
         initiating_master_active_time: order.master_active_ms,
     }
-}
-
-/// The newest descriptor of a table. `Invalid` if it asks for code that does not run here.
-fn descriptor(server: &RegionServer, table: &TableName) -> Result<TableDescriptor> {
-    let resources = &server.resources;
-    let found = TableDescriptor::read_newest(&*resources.env.fs, &resources.root, table)?;
-    let (descriptor, _) = found.ok_or_else(|| {
-        Error::new(ErrorKind::Io, format!("table {table} has no descriptor in its directory"))
-    })?;
-    super::refused::check(&descriptor)?;
-    Ok(descriptor)
 }

@@ -195,6 +195,9 @@ impl Run {
             }
         };
         self.reply.set_secondary(online.region.is_secondary());
+        if self.server.settings.region_statistics {
+            self.reply.push_statistics(action.region.clone(), self.server.region_statistics(&online.region));
+        }
         let condition = if self.region_at == 0 { self.old_condition.as_ref() } else { None };
         let condition = condition.or(action.condition.as_ref()).cloned();
         if condition.is_none() && !action.atomic() {

@@ -1,7 +1,7 @@
 //! The answer to a Multi, encoded as it grows.
 //!
 //! ```text
-//! MultiResponse       1: RegionActionResult*   2: processed   3: region statistics (empty)
+//! MultiResponse       1: RegionActionResult*   2: processed   3: region statistics
 //! RegionActionResult  1: ResultOrException*    2: exception   3: processed
 //! ResultOrException   1: index   2: Result   3: exception   6: metrics
 //! ```
@@ -30,6 +30,7 @@ pub(super) struct MultiReply {
     metrics: Option<pb::QueryMetrics>,
     /// Whether the region is a copy for reads.
     is_secondary: bool,
+    statistics: pb::MultiRegionLoadStats,
 }
 
 impl MultiReply {
@@ -42,6 +43,7 @@ impl MultiReply {
             cells_bytes: 0,
             metrics: None,
             is_secondary: false,
+            statistics: pb::MultiRegionLoadStats::default(),
         }
     }
 
@@ -135,6 +137,14 @@ impl MultiReply {
         }
     }
 
+    /// How loaded a region of the call is.
+    pub(super) fn push_statistics(&mut self, region: pb::RegionSpecifier, stats: pb::RegionLoadStats) {
+        if !self.statistics.region.contains(&region) {
+            self.statistics.region.push(region);
+            self.statistics.stat.push(stats);
+        }
+    }
+
     /// Ends a region action that failed as a whole: no entries.
     pub(super) fn fail_action(&mut self, error: &RpcError) {
         self.action.clear();
@@ -150,7 +160,7 @@ impl MultiReply {
             put_bool(2, processed, &mut self.message);
         }
         if statistics {
-            put_delimited(3, &[], &mut self.message);
+            put_delimited(3, &self.statistics.encode_to_vec(), &mut self.message);
         }
         Reply { cells: self.block, ..Reply::encoded(Bytes::from(self.message)) }
     }
@@ -188,10 +198,18 @@ mod tests {
         reply.push_place(0);
         reply.push_inline(1, &[Cell::put(b"r", b"f", b"q", 1, b"v")]);
         reply.end_action(Some(true));
+        let region = |name: &'static [u8]| pb::RegionSpecifier { r#type: 1, value: Bytes::from_static(name) };
+        let stats = |load| pb::RegionLoadStats { mem_store_load: Some(load), ..Default::default() };
+        for (name, load) in [(&b"a"[..], 7), (b"b", 8), (b"a", 9)] {
+            reply.push_statistics(region(name), stats(load));
+        }
         let reply = reply.into_reply(Some(true), true);
         let message = pb::MultiResponse::decode(reply.message.clone()).unwrap();
         assert_eq!(message.encode_to_vec(), reply.message, "the generated types write the same bytes");
         assert_eq!(message.processed, Some(true));
+        let statistics = message.region_statistics.as_ref().unwrap();
+        assert_eq!(statistics.region, [region(b"a"), region(b"b")], "each region once");
+        assert_eq!(statistics.stat, [stats(7), stats(8)]);
         let [first, second, third] = &message.region_action_result[..] else { panic!("three actions") };
         let entries = &first.result_or_exception;
         assert_eq!(entries.iter().map(|e| e.index.unwrap()).collect::<Vec<_>>(), [1, 300, 2, 4, 5]);

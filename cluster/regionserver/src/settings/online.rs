@@ -169,7 +169,7 @@ mod tests {
     /// The declaration of each setting says when a change takes effect; this is what happens.
     #[test]
     fn every_setting_takes_effect_when_its_declaration_says() {
-        const VALUES: [&str; 10] = [
+        const VALUES: [&str; 11] = [
             "7",
             "0.5",
             "0.25",
@@ -178,6 +178,7 @@ mod tests {
             "BASIC",
             "written",
             "a.FIFOCompactionPolicy",
+            "org.apache.hadoop.hbase.regionserver.FlushNonSloppyStoresFirstPolicy",
             "file:/x",
             "DisabledRegionSplitPolicy",
         ];

@@ -6,7 +6,7 @@ use std::time::Duration;
 use halcyon_cell::{Error, Result};
 use halcyon_memstore::CHUNK_SIZE_BYTES_DEFAULT;
 use halcyon_region::{CompactionSettings, NO_STORAGE_POLICY, RegionSettings};
-use halcyon_schema::InMemoryCompaction;
+use halcyon_schema::{FlushPolicy, InMemoryCompaction};
 use halcyon_settings::Effect::{Online, Restart};
 use halcyon_settings::{
     Codec, Description, Flag, Maybe, Millis, Number, OrNever, Positive, Section, Setting, Share, Text,
@@ -58,6 +58,8 @@ pub struct RegionServerSettings {
     pub rpc_timeout: Duration,
     /// Most bytes of cells in one answer, whatever the client says (`hbase.server.scanner.max.result.size`).
     pub result_bytes_max: u64,
+    /// Whether answers to batches say how loaded their regions are (`hbase.client.backpressure.enabled`).
+    pub region_statistics: bool,
     /// A scan gets at least this long before a heartbeat ends it
     /// (`hbase.region.server.rpc.minimum.scan.time.limit.delta`).
     pub scan_time_min: Duration,
@@ -169,6 +171,7 @@ impl Default for RegionServerSettings {
             scanner_lease: Duration::from_secs(60),
             rpc_timeout: Duration::from_secs(60),
             result_bytes_max: 100 << 20,
+            region_statistics: false,
             scan_time_min: Duration::from_millis(10),
             inline_scan_rows_max: 100,
             scanners_count_max: 100_000,
@@ -329,6 +332,8 @@ const SETTINGS: &[Section<RegionServerSettings>] = &[
                 "Time that a scanner lives between two calls.";
             Restart, "hbase.server.scanner.max.result.size", "bytes", Number, result_bytes_max,
                 "Most bytes of cells in one answer.";
+            Restart, "hbase.client.backpressure.enabled", "true, false", Flag, region_statistics,
+                "Whether answers to batches say how loaded their regions are. Clients with the same setting slow down by it.";
             Restart, "hbase.server.hashNonce.gracePeriod", "ms", Millis, nonce_grace,
                 "How long a finished nonce is remembered.";
             Online, "hbase.ipc.warn.response.time", "ms", OrNever<Millis>, warn.time,
@@ -385,6 +390,8 @@ const SETTINGS: &[Section<RegionServerSettings>] = &[
         settings: settings!(RegionServerSettings:
             Restart, "hbase.hregion.memstore.flush.size", "bytes", Number, region.flush_size_bytes,
                 "Memstore size of a region at which it is flushed.";
+            Restart, "hbase.hregion.percolumnfamilyflush.size.lower.bound.min", "bytes", Number,
+                region.large_family_bytes_min, "Bytes in memory below which no family counts as large for a flush policy.";
             Restart, "hbase.hregion.memstore.block.multiplier", "times", Number, region.block_multiplier,
                 "Writes to a region are refused when its memstore holds this many flush sizes.";
             Restart, "hbase.hregion.preclose.flush.size", "bytes", Number, preclose_flush_bytes,
@@ -408,7 +415,7 @@ const SETTINGS: &[Section<RegionServerSettings>] = &[
                 "With `ADAPTIVE`: versions are dropped when they are more than this part of the cells.";
         ),
     },
-    Section { title: "Memstore and flush", settings: &[IN_MEMORY_COMPACTION] },
+    Section { title: "Memstore and flush", settings: &[IN_MEMORY_COMPACTION, FLUSH_POLICY] },
     Section {
         title: "Store files in HDFS",
         settings: settings!(RegionServerSettings:
@@ -498,6 +505,21 @@ const IN_MEMORY_COMPACTION: Setting<RegionServerSettings> = Setting {
         Ok(())
     },
     get: |settings| Some(settings.region.in_memory_compaction.to_string()),
+};
+
+const FLUSH_POLICY: Setting<RegionServerSettings> = Setting {
+    name: "hbase.regionserver.flush.policy",
+    unit: "class",
+    effect: Restart,
+    text: "Which families a flush takes: `FlushAllStoresPolicy`, `FlushAllLargeStoresPolicy` (the default of HBase) or \
+           `FlushNonSloppyStoresFirstPolicy`, with their package. A flush on request, for old edits or for the number of WALs \
+           takes all.",
+    set: |settings, text| {
+        let policy = FlushPolicy::of_class(text).ok_or_else(|| "is no flush policy of HBase".to_string())?;
+        settings.region.flush_policy = policy;
+        Ok(())
+    },
+    get: |settings| Some(settings.region.flush_policy.class()),
 };
 
 const WAL_SYNC: Setting<RegionServerSettings> = Setting {

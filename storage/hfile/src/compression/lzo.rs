@@ -221,6 +221,8 @@ impl Unpacker<'_> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn unpacked(packed: &[u8], room: usize) -> Result<Vec<u8>, &'static str> {
@@ -290,6 +292,52 @@ mod tests {
             (&[0; 400], "a length of more than there are bytes"),
         ] {
             assert_eq!(unpacked(packed, 100), Err(error), "{packed:?}");
+        }
+    }
+    /// Literals, or a copy: how far back in thousandths of what is there, and how long.
+    fn any_raw() -> impl Strategy<Value = Vec<u8>> {
+        let literals = prop::collection::vec(0u8..4, 0..40).prop_map(|bytes| (bytes, 0, 0));
+        let copies = (0usize..1000, 1usize..1200).prop_map(|(back, len)| (Vec::new(), back, len));
+        prop::collection::vec(prop_oneof![literals, copies], 0..120).prop_map(|steps| {
+            let mut raw: Vec<u8> = Vec::new();
+            for (literals, back, len) in steps {
+                raw.extend(literals);
+                let distance = (raw.len() * back / 1000 + 1).min(raw.len());
+                (0..if distance > 0 { len } else { 0 }).for_each(|_| raw.push(raw[raw.len() - distance]));
+            }
+            raw
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..Default::default() })]
+        #[test]
+        fn what_is_packed_comes_back_and_damage_stays_in_its_room(
+            raw in any_raw(),
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+            cut in any::<prop::sample::Index>(),
+            less in 1usize..100,
+        ) {
+            let mut packed = Vec::new();
+            compress(&raw, &mut packed);
+            prop_assert!(packed.len() <= raw.len() + raw.len() / 16 + 67, "{} of {}", packed.len(), raw.len());
+            prop_assert!(unpacked(&packed, raw.len()).as_ref() == Ok(&raw));
+            prop_assert!(raw.is_empty() || unpacked(&packed, raw.len().saturating_sub(less)).is_err());
+            prop_assert!(unpacked(&packed[..cut.index(packed.len())], raw.len()).is_err());
+            for (at, byte) in changes {
+                let at = at.index(packed.len());
+                packed[at] = byte;
+            }
+            let mut out = Vec::new();
+            let _ = decompress(&packed, raw.len(), &mut out);
+            prop_assert!(out.len() <= raw.len());
+        }
+
+        #[test]
+        fn random_bytes_stay_in_their_room(packed in prop::collection::vec(any::<u8>(), 0..300), room in 0usize..5000) {
+            let mut out = Vec::new();
+            let _ = decompress(&packed, room, &mut out);
+            prop_assert!(out.len() <= room);
         }
     }
 }

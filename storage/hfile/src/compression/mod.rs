@@ -12,13 +12,13 @@
 
 mod lzo;
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 
 use halcyon_cell::{Error, Result};
 use halcyon_schema::Compression;
 
 /// Raw bytes per record of Hadoop's block framing: what fits a decompressor's 256 KiB buffer in the worst case
-/// of either codec (Hadoop keeps a sixth and 32 bytes free for SNAPPY, less for LZ4).
+/// of each codec (Hadoop keeps a sixth and 32 bytes free for SNAPPY, less for the others).
 const HADOOP_RECORD_BYTES_MAX: usize = 256 * 1024 * 5 / 6 - 64;
 /// Snappy's worst case is the largest of the codecs': a sixth and 32 bytes more than went in.
 const _: () = assert!(HADOOP_RECORD_BYTES_MAX + HADOOP_RECORD_BYTES_MAX / 6 + 32 <= 256 * 1024);
@@ -33,6 +33,8 @@ const LZMA_MEMORY_BYTES_MAX: u64 = 80 << 20;
 /// bzip2 sorts blocks of this many bytes times its level.
 const BZIP2_BLOCK_BYTES: usize = 100_000;
 const BROTLI_BUFFER_BYTES: usize = 4096;
+/// The low bits of a stream's first byte; RFC 7932 has no window with this code.
+const BROTLI_LARGE_WINDOW: u8 = 0x11;
 /// What is reserved before any output is there, whatever a length field says.
 const RESERVED_BYTES_MAX: usize = 1 << 20;
 
@@ -145,8 +147,7 @@ pub(crate) fn decompress(codec: Compression, packed: &[u8], raw_len: usize) -> R
             decompress_lzma(piece, room, out).map_err(|e| failed(&e))
         })?,
         Compression::Brotli => unframe(packed, raw_len, &mut out, |piece, room, out| {
-            let decoder = brotli::Decompressor::new(piece, piece.len().clamp(1, BROTLI_BUFFER_BYTES));
-            decoder.take(room as u64 + 1).read_to_end(out).map(|_| ()).map_err(|e| failed(&e))
+            decompress_brotli(piece, room, out).map_err(|e| failed(&e))
         })?,
         Compression::Zstd if packed.starts_with(&ZSTD_MAGIC) => {
             decompress_zstd(packed, raw_len, &mut out).map_err(|e| failed(&e))?;
@@ -179,6 +180,16 @@ fn compress_lzma(piece: &[u8], out: &mut Vec<u8>) -> std::io::Result<()> {
 fn decompress_lzma(piece: &[u8], room: usize, out: &mut Vec<u8>) -> std::io::Result<()> {
     let stream = liblzma::stream::Stream::new_lzma_decoder(LZMA_MEMORY_BYTES_MAX)?;
     let decoder = liblzma::bufread::XzDecoder::new_stream(piece, stream);
+    decoder.take(room as u64 + 1).read_to_end(out).map(|_| ())
+}
+
+/// Windows above 16 MiB are an extension of the format that HBase's codec does not read. They are refused because the decoder keeps
+/// a window of output before it hands out any: a few bytes could ask for 1 GiB.
+fn decompress_brotli(piece: &[u8], room: usize, out: &mut Vec<u8>) -> std::io::Result<()> {
+    if piece.first().is_some_and(|first| first & 0x7f == BROTLI_LARGE_WINDOW) {
+        return Err(std::io::Error::new(ErrorKind::InvalidData, "a window above 16 MiB"));
+    }
+    let decoder = brotli::Decompressor::new(piece, piece.len().clamp(1, BROTLI_BUFFER_BYTES));
     decoder.take(room as u64 + 1).read_to_end(out).map(|_| ())
 }
 
@@ -317,5 +328,32 @@ mod tests {
         packed.extend_from_slice(&(frame.len() as u32).to_be_bytes());
         packed.extend_from_slice(&frame);
         assert_eq!(decompress(Compression::Zstd, &packed, 6).unwrap(), b"abcdef");
+    }
+    /// Streams of HBase's codecs at their highest levels: the dictionary is larger than the block.
+    #[test]
+    fn large_dictionaries_are_read() {
+        let raw = sample(50_000);
+        let record = |piece: &[u8]| {
+            [&(raw.len() as u32).to_be_bytes(), &(piece.len() as u32).to_be_bytes(), piece].concat()
+        };
+        let options = liblzma::stream::LzmaOptions::new_preset(9).unwrap();
+        let stream = liblzma::stream::Stream::new_lzma_encoder(&options).unwrap();
+        let mut encoder = liblzma::write::XzEncoder::new_stream(Vec::new(), stream);
+        encoder.write_all(&raw).unwrap();
+        let mut lzma = encoder.finish().unwrap();
+        assert!(decompress(Compression::Lzma, &record(&lzma), raw.len()).unwrap() == raw);
+        lzma[1..5].copy_from_slice(&(1u32 << 30).to_le_bytes()); // the dictionary's size
+        assert!(decompress(Compression::Lzma, &record(&lzma), raw.len()).is_err());
+
+        let brotli = |large_window, lgwin| {
+            let params =
+                brotli::enc::BrotliEncoderParams { quality: 9, large_window, lgwin, ..Default::default() };
+            let mut piece = Vec::new();
+            brotli::BrotliCompress(&mut &raw[..], &mut piece, &params).unwrap();
+            decompress(Compression::Brotli, &record(&piece), raw.len())
+        };
+        assert!(brotli(false, 24).unwrap() == raw);
+        let error = brotli(true, 28).unwrap_err().to_string();
+        assert!(error.contains("a window above 16 MiB"), "{error}");
     }
 }

@@ -149,7 +149,7 @@ pub(super) fn seeds() -> Vec<Seed> {
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "hfile"));
     paths.sort();
     let mut seeds: Vec<Seed> = paths.iter().map(|path| Seed::new(std::fs::read(path).unwrap())).collect();
-    assert!(seeds.len() >= 17, "golden files are gone");
+    assert!(seeds.len() >= 22, "golden files are gone");
     for (compression, bloom, encoding) in [
         (Compression::None, BloomType::Row, BlockEncoding::None),
         (Compression::None, BloomType::RowCol, BlockEncoding::FastDiff),

@@ -79,7 +79,7 @@ impl AdminService {
     fn execute_procedures(&self, call: &Call) -> Result<Reply, RpcError> {
         let orders = self.orders.as_ref().ok_or_else(|| errors::unsupported(&call.method))?;
         let request: pb::ExecuteProceduresRequest = decode(&call.method, call.param.clone())?;
-        orders.take(&self.server, &request)?;
+        orders.take(&self.server, &request, call.connection.master_epoch.is_some())?;
         Ok(Reply::message(&pb::ExecuteProceduresResponse {}))
     }
 }
