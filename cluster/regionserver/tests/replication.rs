@@ -5,10 +5,11 @@ mod common;
 use bytes::Bytes;
 use common::{Lab, class, settings, text};
 use halcyon_cell::{Cell, CellType, TagType, append_tag};
+use halcyon_contract::{PeerDescription, ReplicationSources};
 use halcyon_env::sim::{CrashMode, SimFileSystem};
 use halcyon_proto::pb;
 use halcyon_rpc::{RpcError, Service};
-use halcyon_schema::layout;
+use halcyon_schema::{ClusterId, layout};
 use halcyon_wal::{SyncMode, WalReader};
 use prost::Message;
 
@@ -132,4 +133,43 @@ fn what_was_acknowledged_is_there_after_a_crash() {
         replicate(&again, vec![entry("t", &[1], 2)], &cells).unwrap(); // the source repeats what it is not sure of
         assert_eq!(raw(&again), ["a 9 Put w", "a 5 Put v"]);
     }
+}
+
+#[test]
+fn wals_are_needed_until_a_peer_has_them_or_is_gone() {
+    let lab = Lab::new();
+    let env = lab.fs.env();
+    let id = ClusterId("b9a4f3a2-4c42-4e5f-9d58-0d1c4a6f3b11".to_string());
+    env.fs.replace(&layout::cluster_id_file("/hbase".as_ref()), &id.encode_file()).unwrap();
+    let dir = layout::wals_dir("/hbase".as_ref()).join(lab.server.server_name().to_string());
+    let wals = || -> Vec<String> { env.fs.list(&dir).unwrap().into_iter().map(|file| file.name).collect() };
+    let ids = ["p".to_string()];
+    let needed = |names: &[String]| {
+        let mut needed: Vec<_> = lab.server.needed_wals(&ids, names).unwrap().into_iter().collect();
+        needed.sort();
+        needed
+    };
+    assert_eq!(
+        needed(&["w.1".to_string(), "w.1.meta".to_string()]),
+        ["w.1"],
+        "of an unknown peer all but those of meta"
+    );
+
+    lab.put("a", "q", "before the peer");
+    let request = pb::RollWalWriterRequest {};
+    lab.admin::<pb::RollWalWriterResponse>("RollWALWriter", &request).unwrap();
+    let config =
+        pb::ReplicationPeer { clusterkey: Some("127.0.0.1:1:/hbase".to_string()), ..Default::default() };
+    lab.server.begin_queue("p").unwrap();
+    let peer = PeerDescription { id: "p".to_string(), config: config.clone(), is_enabled: false };
+    lab.server.peer_changed(&peer).unwrap();
+    let names = wals();
+    assert!(names.len() >= 2, "{names:?}");
+    assert_eq!(needed(&names), [names.iter().max().unwrap().clone()], "the one that is written");
+
+    let bad = PeerDescription { config: pb::ReplicationPeer { clusterkey: None, ..config }, ..peer };
+    lab.server.peer_changed(&bad).unwrap_err();
+    lab.server.peer_removed("p").unwrap();
+    lab.server.peer_removed("p").unwrap();
+    assert!(env.fs.list("/hbase/replication/queues".as_ref()).unwrap().is_empty());
 }

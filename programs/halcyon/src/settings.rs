@@ -8,7 +8,7 @@ use std::time::Duration;
 use halcyon_regionserver::RegionServerSettings;
 use halcyon_rpc::{CallClass, RpcSettings};
 use halcyon_settings::Effect::Restart;
-use halcyon_settings::{Alias, Codec, Flag, Millis, Number, Section, Setting, Text, settings};
+use halcyon_settings::{Alias, Codec, Flag, Millis, Number, OrNever, Section, Setting, Text, settings};
 use halcyon_wal::SyncMode;
 
 use crate::args::{StandaloneArgs, WalSync};

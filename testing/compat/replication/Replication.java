@@ -80,6 +80,12 @@ public class Replication {
       admin.createNamespace(NamespaceDescriptor.create("n").build());
       byte[][] splits = {b("row-05"), b("row-10"), b("row-15")};
       admin.createTable(table(RAW, family("a", 1, 10000, true), family("b", 1, 10000, true), family("c", 0, 10000, true)), splits);
+      // A major compaction drops markers that are older than each put of a region, also where deleted cells are kept.
+      try (Table table = connection.getTable(RAW)) {
+        for (String row : List.of("row-00", "row-05", "row-10", "row-15")) {
+          table.put(new Put(b(row)).addColumn(b("a"), b("first"), 1, b("v")).addColumn(b("b"), b("first"), 1, b("v")));
+        }
+      }
       admin.createTable(table(PLAIN, family("a", 1, 3, false), family("b", 1, 1, false), family("c", 0, 1, false)), splits);
       admin.createTable(table(LOCAL, family("a", 0, 1, false)));
     }
