@@ -225,11 +225,16 @@ impl Wal {
     }
 
     /// The file that takes appends now, and how many of its first bytes hold entries that are as durable as `SyncWal`
-    /// asks for: what may leave the server (HBase: `WALFileLengthProvider`). `None` once the log is closed.
+    /// asks for: what may leave the server (HBase: `WALFileLengthProvider`). `None` once the log is closed, and
+    /// while the file before is not on disk.
     pub fn acknowledged(&self) -> Option<(PathBuf, u64)> {
         let mut writer = self.writer.lock();
         writer.file.as_ref()?;
-        let is_whole = self.config.sync_mode == SyncMode::Written || !writer.unsynced;
+        let written_is_enough = self.config.sync_mode == SyncMode::Written;
+        if !written_is_enough && self.predecessor.try_lock().is_none_or(|predecessor| predecessor.is_some()) {
+            return None;
+        }
+        let is_whole = written_is_enough || !writer.unsynced;
         let written = writer.file().len();
         let bytes = if is_whole { written } else { self.appends.unwatched().lock().synced_bytes };
         assert!(bytes <= written, "{bytes} bytes are acknowledged, and {written} are written");

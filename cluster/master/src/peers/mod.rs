@@ -111,6 +111,15 @@ fn beyond<'a>(limit: u64, files: impl Iterator<Item = &'a DirEntry>) -> Vec<Stri
     files.into_iter().filter(is_over).map(|file| file.name.clone()).collect()
 }
 
+/// What sends edits to peers; an error that says so where nothing does.
+pub(crate) fn sources(core: &MasterState) -> std::result::Result<&Arc<dyn ReplicationSources>, RpcError> {
+    core.cluster.replication.as_ref().ok_or_else(|| {
+        errors::unsupported(
+            "Replication peers of a cluster of several servers (they need a standalone server) are",
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,13 +134,4 @@ mod tests {
         assert_eq!(of(60), ["h%2C1%2C2.9", "h%2C1%2C2.8"]);
         assert_eq!(of(0).len(), 4);
     }
-}
-
-/// What sends edits to peers; an error that says so where nothing does.
-pub(crate) fn sources(core: &MasterState) -> std::result::Result<&Arc<dyn ReplicationSources>, RpcError> {
-    core.cluster.replication.as_ref().ok_or_else(|| {
-        errors::unsupported(
-            "Replication peers of a cluster of several servers (they need a standalone server) are",
-        )
-    })
 }

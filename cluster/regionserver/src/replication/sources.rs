@@ -109,8 +109,8 @@ impl ReplicationSources for Sources {
         if Queue::load(env, root, peer_id)?.is_some() {
             return Ok(());
         }
-        let wals = Wals::list(&self.resources)?;
-        Queue::create(env, root, peer_id, wals.closed()).map(|_| ())
+        let closed = Wals::list(&self.resources)?.closed()?;
+        Queue::create(env, root, peer_id, closed).map(|_| ())
     }
 
     fn peer_changed(&self, peer: &PeerDescription) -> Result<()> {

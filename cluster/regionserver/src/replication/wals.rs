@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use halcyon_cell::{Cell, ErrorKind, Result};
+use halcyon_cell::{Cell, Error, ErrorKind, Result};
 use halcyon_env::Env;
 use halcyon_proto::pb;
 use halcyon_schema::{ClusterUuid, layout};
@@ -74,7 +74,7 @@ fn acknowledged(resources: &RegionResources) -> Option<(String, u64)> {
 
 impl Wals {
     /// Lists them. Those of this server that are newer than the one it writes are left out: nothing is in them yet. There are
-    /// none once the log is closed.
+    /// none while it is not known what was acknowledged: for a moment when the log rolls, and once it is closed.
     pub(super) fn list(resources: &Arc<RegionResources>) -> Result<Wals> {
         let current = acknowledged(resources).map(|(name, _)| name);
         let mut files = Vec::new();
@@ -105,10 +105,13 @@ impl Wals {
         self.files.iter().map(|file| file.name.clone()).collect()
     }
 
-    /// All but the one that is written now.
-    pub(super) fn closed(&self) -> Vec<String> {
-        let others = self.files.iter().filter(|file| Some(&file.name) != self.current.as_ref());
-        others.map(|file| file.name.clone()).collect()
+    /// All but the one that is written now. `Busy` if that is not known at the moment.
+    pub(super) fn closed(&self) -> Result<Vec<String>> {
+        let Some(current) = &self.current else {
+            return Err(Error::new(ErrorKind::Busy, "the WAL is rolling or closed"));
+        };
+        let others = self.files.iter().filter(|file| file.name != *current);
+        Ok(others.map(|file| file.name.clone()).collect())
     }
 
     /// Whether the server writes another WAL by now.
@@ -178,8 +181,7 @@ impl Wals {
         Ok(batch)
     }
 
-    /// How much may be read of a WAL; `Some(None)`: all of it. `None` once the log is closed: the server is going
-    /// down, and it is no longer known what was acknowledged.
+    /// How much may be read of a WAL; `Some(None)`: all of it. `None`: it is not known what was acknowledged.
     fn limit_of(&self, name: &str) -> Option<Option<u64>> {
         if self.current.as_deref() != Some(name) {
             return Some(None);
@@ -195,7 +197,7 @@ fn open(file: &File, limit: Option<u64>) -> Result<WalReader> {
         None => WalReader::open(&file.env, &file.path),
     };
     opened.map_err(|error| match file.env.fs.exists(&file.path) {
-        Ok(false) => halcyon_cell::Error::new(ErrorKind::Moved, format!("{} was moved", file.path.display())),
+        Ok(false) => Error::new(ErrorKind::Moved, format!("{} was moved", file.path.display())),
         _ => error,
     })
 }
