@@ -64,6 +64,11 @@ pub fn old_wals_dir(root: &Path) -> PathBuf {
     root.join("oldWALs")
 }
 
+/// What replication peers have got: a file of Halcyon's for each peer.
+pub fn replication_queues_dir(root: &Path) -> PathBuf {
+    root.join("replication").join("queues")
+}
+
 pub fn cluster_id_file(root: &Path) -> PathBuf {
     root.join("hbase.id")
 }

@@ -12,6 +12,7 @@
 //! and Halcyon does not belongs in `unsupported.rs`.
 
 mod check;
+mod cluster_key;
 mod descriptor_file;
 mod endpoint;
 mod family;
@@ -27,6 +28,7 @@ mod table;
 mod unsupported;
 pub mod znode;
 
+pub use cluster_key::ClusterKey;
 pub use endpoint::Endpoint;
 pub use family::FamilyDescriptor;
 pub use jenkins::jenkins_hash;
@@ -35,7 +37,7 @@ pub use options::{
     BlockEncoding, BloomType, Compression, Durability, FlushPolicy, InMemoryCompaction, KeepDeleted,
 };
 pub use region::{META_ENCODED_NAME, RegionInfo, RegionNameParts, parse_region_name};
-pub use server::{ClusterId, ServerName};
+pub use server::{ClusterId, ClusterUuid, ServerName};
 pub use split_rows::RowPrefix;
 pub use system::STORE_FILE_TRACKER;
 pub use table::TableDescriptor;

@@ -97,6 +97,45 @@ impl ClusterId {
     }
 }
 
+impl ClusterId {
+    /// As WALs and replication have it. `None` if the text is no UUID.
+    pub fn uuid(&self) -> Option<ClusterUuid> {
+        let parts: Vec<&str> = self.0.split('-').collect();
+        let lens: Vec<usize> = parts.iter().map(|part| part.len()).collect();
+        if lens != [8, 4, 4, 4, 12] || !parts.iter().all(|part| part.bytes().all(|b| b.is_ascii_hexdigit())) {
+            return None;
+        }
+        let number = |text: String| u64::from_str_radix(&text, 16).ok();
+        Some(ClusterUuid { most: number(parts[..3].concat())?, least: number(parts[3..].concat())? })
+    }
+}
+
+/// A cluster's id as a number of 128 bits (`java.util.UUID`): how WAL keys and replicated mutations name the clusters that
+/// have an edit already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClusterUuid {
+    pub most: u64,
+    pub least: u64,
+}
+
+impl ClusterUuid {
+    pub fn from_pb(uuid: &pb::Uuid) -> ClusterUuid {
+        ClusterUuid { most: uuid.most_sig_bits, least: uuid.least_sig_bits }
+    }
+
+    pub fn to_pb(self) -> pb::Uuid {
+        pb::Uuid { most_sig_bits: self.most, least_sig_bits: self.least }
+    }
+}
+
+impl fmt::Display for ClusterUuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (most, least) = (self.most, self.least);
+        let (a, b, c) = (most >> 32, most >> 16 & 0xffff, most & 0xffff);
+        write!(f, "{a:08x}-{b:04x}-{c:04x}-{:04x}-{:012x}", least >> 48, least & 0xffff_ffff_ffff)
+    }
+}
+
 impl fmt::Display for ClusterId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -106,6 +145,18 @@ impl fmt::Display for ClusterId {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_id_of_a_cluster_is_a_uuid() {
+        let text = "0a1b2c3d-4e5f-4a6b-8c7d-00112233445f";
+        let uuid = ClusterId(text.to_string()).uuid().unwrap();
+        assert_eq!((uuid.most, uuid.least), (0x0a1b_2c3d_4e5f_4a6b, 0x8c7d_0011_2233_445f));
+        assert_eq!(uuid.to_string(), text);
+        assert_eq!(ClusterUuid::from_pb(&uuid.to_pb()), uuid);
+        for bad in ["", "x", "0a1b2c3d-4e5f-4a6b-8c7d-00112233445", "0a1b2c3d-4e5f-4a6b-8c7d-0011223344+f"] {
+            assert_eq!(ClusterId(bad.to_string()).uuid(), None, "{bad}");
+        }
+    }
 
     #[test]
     fn reads_and_writes_server_names() {

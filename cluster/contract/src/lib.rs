@@ -5,6 +5,7 @@
 //! master <─reports── region server     status.rs          HBase: RegionServerStatusService
 //! master ──> files of regions          files.rs           HBase: work of the master itself (MasterFileSystem)
 //! master ──> rows of system tables     system_tables.rs   HBase: ordinary client calls (MetaTableAccessor)
+//! master ──peers──> region server      replication.rs    HBase: RefreshPeerCallable, ReplicationQueueStorage
 //! both   ──> table for slow calls      slow_log.rs        HBase: SlowLogMasterService, SlowLogTableAccessor
 //! master ──znodes──> all of them       coordination.rs     HBase: MetaTableLocator, DrainingServerTracker
 //! master ──znodes──> region server     barriers.rs        HBase: ProcedureCoordinator, ProcedureMember
@@ -27,6 +28,7 @@ mod barriers;
 mod coordination;
 mod files;
 mod region_server;
+mod replication;
 mod slow_log;
 mod status;
 mod system_tables;
@@ -45,6 +47,7 @@ pub use region_server::{
     Announce, CloseRegionRequest, FlushRegionRequest, OpenRegionRequest, OpenRegionResponse,
     RegionInfoRequest, RegionInfoResponse, RegionServerApi, RegionServers, Standing,
 };
+pub use replication::{PeerDescription, ReplicationSources};
 pub use slow_log::{slow_log_table, slow_log_table_name};
 pub use status::{Assignments, RegionServerStatus, RegionStateTransition, ServerReport, Unasked};
 pub use system_tables::SystemTables;
@@ -57,6 +60,8 @@ pub struct ClusterServices {
     pub system_tables: Arc<dyn SystemTables>,
     pub wals: WalFiles,
     pub coordination: Arc<dyn MasterCoordination>,
+    /// What replicates to other clusters; `None` where nothing does, so that there can be no peers.
+    pub replication: Option<Arc<dyn ReplicationSources>>,
 }
 
 /// The files that WALs are among, and the root directory there: another one than that of the store files if

@@ -2,8 +2,8 @@
 //!
 //! A store file goes to the archive when a compaction or an action on its table has done with it, a log to
 //! `oldWALs` when no region has unflushed edits in it. Both are kept for a while, for readers that are under way
-//! and for people; then they go, unless a snapshot names the file (HBase: `HFileCleaner`, `LogCleaner`, their
-//! time-to-live and snapshot delegates). The age is counted from when the cleaner first saw the file, so that it
+//! and for people; then they go, unless a snapshot names the file or a replication peer needs the log (HBase:
+//! `HFileCleaner`, `LogCleaner`, their time-to-live and snapshot delegates, `ReplicationLogCleaner`). The age is counted from when the cleaner first saw the file, so that it
 //! depends on no clock but the monotonic one and a restart begins anew.
 
 use std::collections::{HashMap, HashSet};
@@ -19,11 +19,11 @@ use parking_lot::Mutex;
 use tracing::{info, warn};
 
 use crate::descriptors::list;
-use crate::janitor;
 use crate::procedure::{CleanRegions, DeleteSnapshot, Engine, Submission};
 use crate::snapshot;
 use crate::state::MasterState;
 use crate::switches::Switch;
+use crate::{janitor, peers};
 
 /// The chore and its thread.
 ///
@@ -138,7 +138,10 @@ impl Shared {
         let apart = (!wals.is_root).then_some((&*wals.env.fs, &*wals.root, Place::Wals));
         for (fs, root, place) in apart.into_iter().chain([(&*core.env.fs, &*core.root, Place::Root)]) {
             let dir = layout::old_wals_dir(root);
-            for file in list(fs, &dir)?.into_iter().filter(|file| !file.is_dir) {
+            let files: Vec<_> = list(fs, &dir)?.into_iter().filter(|file| !file.is_dir).collect();
+            // Asked for after the look: what a later peer needs was not there yet.
+            let needed = peers::needed_wals(core, &files)?;
+            for file in files.into_iter().filter(|file| !needed.contains(&file.name)) {
                 deleted += pass.delete_if_old(fs, place, &dir.join(file.name), settings.old_wals_keep)?;
             }
         }

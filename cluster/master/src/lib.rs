@@ -56,6 +56,7 @@ mod names;
 mod namespaces;
 mod normalizer;
 mod parallel;
+mod peers;
 mod placement;
 mod procedure;
 mod regions;

@@ -16,6 +16,7 @@ use crate::cleaner::Cleaner;
 use crate::groups::GroupState;
 use crate::in_transition::Transitions;
 use crate::normalizer::Normalizer;
+use crate::peers::Peers;
 use crate::placement::{Place, soon};
 use crate::procedure::{
     CreateTable, Engine, ProcedureTimes, ProcedureView, RegionAction, RemoteLocks, Resource, ServerCrash,
@@ -27,7 +28,7 @@ use crate::switches::{Switch, Switches};
 use crate::timeline::{Noticed, Timelines};
 use crate::{
     MasterSettings, bootstrap, descriptors, groups, master_store, meta, meta_region, namespaces, parallel,
-    regions, service, wal_split,
+    peers, regions, service, wal_split,
 };
 
 /// A hundred years. A clock that has lost its time shows the year 1970 or 2000. Cells of `hbase:meta` that are further ahead
@@ -139,6 +140,7 @@ impl Master {
             timelines,
             transitions: Transitions::default(),
             groups: GroupState::default(),
+            peers: Peers::default(),
             remote_locks: RemoteLocks::default(),
             this: this.clone(),
             env,
@@ -146,6 +148,7 @@ impl Master {
             cluster,
         });
         namespaces::load(&core)?;
+        peers::load(&core)?;
         if core.has_groups() {
             groups::load(&core)?;
         }

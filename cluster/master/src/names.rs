@@ -16,9 +16,14 @@ impl NamePattern {
             .map_err(|error| RpcError::do_not_retry(format!("Invalid regular expression {java}: {error}")))
     }
 
+    /// Whether the whole text matches.
+    pub(crate) fn matches_text(&self, text: &str) -> bool {
+        self.0.is_match(text).unwrap_or(false)
+    }
+
     /// Whether `q` or `ns:q`, or for a table of the default namespace also `default:q`, matches.
     pub(crate) fn matches(&self, table: &TableName) -> bool {
-        let matches = |name: &str| self.0.is_match(name).unwrap_or(false);
+        let matches = |name: &str| self.matches_text(name);
         matches(table.as_str())
             || (table.namespace() == TableName::DEFAULT_NAMESPACE
                 && matches(&format!("{}:{}", TableName::DEFAULT_NAMESPACE, table.as_str())))

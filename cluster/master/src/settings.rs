@@ -51,6 +51,9 @@ pub struct MasterSettings {
     pub slow_log_table: bool,
     /// How long a log stays in `oldWALs` (`hbase.master.logcleaner.ttl`). 10 minutes.
     pub old_wals_keep: Duration,
+    /// Bytes of old logs that are kept for replication peers (`replication.wal.bytes.max`). Beyond it the oldest are deleted,
+    /// and peers miss what is in them. `None`: there is no limit.
+    pub peer_wal_bytes_max: Option<u64>,
     pub normalizer: NormalizerSettings,
     pub groups: GroupSettings,
 }
@@ -79,6 +82,7 @@ impl MasterSettings {
             sanity_checks: true,
             slow_log_table: false,
             old_wals_keep: Duration::from_secs(10 * 60),
+            peer_wal_bytes_max: None,
             normalizer: NormalizerSettings::default(),
             groups: GroupSettings::default(),
         }

@@ -22,6 +22,7 @@ use crate::groups::GroupState;
 use crate::hbck::HbckReport;
 use crate::in_transition::Transitions;
 use crate::namespaces::Namespaces;
+use crate::peers::Peers;
 use crate::procedure::RemoteLocks;
 use crate::settings::StopRequest;
 use crate::switches::{Switch, Switches};
@@ -78,6 +79,7 @@ pub(crate) struct MasterState {
     pub(crate) timelines: Arc<Timelines>,
     pub(crate) transitions: Transitions,
     pub(crate) groups: GroupState,
+    pub(crate) peers: Peers,
     /// Locks that clients hold.
     pub(crate) remote_locks: RemoteLocks,
     /// For threads of their own.

@@ -523,3 +523,55 @@ fn janitor() {
         is_done: |c| c.parents("t").is_empty(),
     });
 }
+
+#[test]
+fn replication_peers() {
+    fn config(bandwidth: i64) -> pb::ReplicationPeer {
+        let clusterkey = Some("h:2181:/hbase".to_string());
+        pb::ReplicationPeer { clusterkey, bandwidth: Some(bandwidth), ..Default::default() }
+    }
+    fn add(c: &Cluster) -> Acknowledged {
+        let peer_state = pb::ReplicationState { state: pb::replication_state::State::Enabled as i32 };
+        let request =
+            pb::AddReplicationPeerRequest { peer_id: "p".into(), peer_config: config(0), peer_state };
+        c.submit("AddReplicationPeer", &request)
+    }
+    fn with_peer(c: &Cluster) {
+        c.wait(add(c).unwrap()).unwrap();
+    }
+    /// Whether it is enabled, and its bandwidth. The region server must know the same, once nothing runs.
+    fn found(c: &Cluster) -> Option<(bool, i64)> {
+        let request = pb::ListReplicationPeersRequest::default();
+        let response: pb::ListReplicationPeersResponse = c.call("ListReplicationPeers", &request).unwrap();
+        let enabled = pb::replication_state::State::Enabled as i32;
+        let of =
+            |peer: &pb::ReplicationPeerDescription| (peer.state.state == enabled, peer.config.bandwidth());
+        let told: Vec<_> =
+            c.server.peers().iter().map(|peer| (peer.is_enabled, peer.config.bandwidth())).collect();
+        let listed: Vec<_> = response.peer_desc.iter().map(of).collect();
+        assert_eq!(told, listed);
+        listed.first().copied()
+    }
+    crash_everywhere(Action { set_up: |_| {}, act: add, is_done: |c| found(c) == Some((true, 0)) });
+    crash_everywhere(Action {
+        set_up: with_peer,
+        act: |c| {
+            c.submit("DisableReplicationPeer", &pb::DisableReplicationPeerRequest { peer_id: "p".into() })
+        },
+        is_done: |c| !found(c).unwrap().0,
+    });
+    crash_everywhere(Action {
+        set_up: with_peer,
+        act: |c| {
+            let request =
+                pb::UpdateReplicationPeerConfigRequest { peer_id: "p".into(), peer_config: config(9) };
+            c.submit("UpdateReplicationPeerConfig", &request)
+        },
+        is_done: |c| found(c).unwrap().1 == 9,
+    });
+    crash_everywhere(Action {
+        set_up: with_peer,
+        act: |c| c.submit("RemoveReplicationPeer", &pb::RemoveReplicationPeerRequest { peer_id: "p".into() }),
+        is_done: |c| found(c).is_none(),
+    });
+}

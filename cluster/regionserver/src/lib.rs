@@ -7,6 +7,7 @@
 //! memory/          the budget, and who is held back
 //! wal/             WALs, and those of dead servers
 //! calls/           what calls share: scanners, nonces, disk pool
+//! replication/     edits of other clusters
 //! regions/         the open regions, and files of regions that are not open
 //! metrics/         counters and reported load                            settings/  all settings
 //! ```
@@ -33,6 +34,7 @@ mod metrics;
 mod regions;
 mod regionserver;
 mod remote;
+mod replication;
 mod service;
 mod settings;
 mod wal;
@@ -52,6 +54,7 @@ pub use metrics::op_times::{Op, TableTimes};
 pub use regions::region_table::{OnlineRegion, RegionTable};
 pub use regionserver::RegionServer;
 pub use remote::{BarrierWork, FindMaster, MasterLink, RemoteMaster, Version};
+pub use replication::SinkStats;
 pub use service::{AdminService, ClientService};
 pub use settings::cache::{Engine, FileTierSettings};
 pub use settings::server::RegionServerSettings;

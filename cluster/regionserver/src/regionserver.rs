@@ -49,6 +49,7 @@ use crate::metrics::users::UserLoads;
 use crate::regions::files::LocalRegionFiles;
 use crate::regions::region_table::{OnlineRegion, RegionTable};
 use crate::regions::resources::RegionResources;
+use crate::replication::{Sink, Sources};
 use crate::settings::online::OnlineSettings;
 use crate::settings::server::RegionServerSettings;
 use crate::wal::logs::Logs;
@@ -78,6 +79,8 @@ pub struct RegionServer {
     pub(crate) user_loads: UserLoads,
     pub(crate) op_times: OpTimes,
     pub(crate) slow_calls: SlowCalls,
+    pub(crate) sink: Arc<Sink>,
+    pub(crate) sources: Arc<Sources>,
     /// Where the server's page is; 0: nowhere.
     info_port: AtomicU16,
     pub(crate) background: Background,
@@ -155,6 +158,11 @@ impl RegionServer {
         };
         let splits = SplitChecker::new(name.clone(), online.clone(), clock.clone(), shared.regions.clone());
         let background = Background::new(&shared, splits, &settings);
+        let sources = Arc::new(Sources::new(&resources));
+        shared.lifecycle.on_end({
+            let sources = sources.clone();
+            move || sources.end()
+        });
         let server = Arc::new(RegionServer {
             wal_dir,
             lifecycle: shared.lifecycle.clone(),
@@ -170,6 +178,8 @@ impl RegionServer {
             user_loads: UserLoads::default(),
             op_times: OpTimes::default(),
             slow_calls: SlowCalls::new(settings.slow_calls_kept_max),
+            sink: Arc::new(Sink::new(&name, env.clock.now_ms())),
+            sources: sources.clone(),
             info_port: AtomicU16::new(0),
             background,
             online,
@@ -196,6 +206,8 @@ impl RegionServer {
     /// Counts room for answers in the queues of the ports, and runs what may wait for the disk on the threads of one
     /// runtime.
     pub fn serve_behind(&self, queues: Arc<Queues>, threads: Handle) {
+        self.sink.work_on(threads.clone());
+        self.sources.work_on(threads.clone());
         self.pool.work_on(threads);
         self.pool.keep_room_in(queues);
     }
@@ -405,6 +417,7 @@ impl RegionServer {
             result = result.and(self.close_region(online.region.info().encoded_name(), false));
         }
         let closed = self.logs.close();
+        self.sources.stop();
         self.background.join();
         self.background.cache.close();
         result.and(closed)?;
@@ -420,6 +433,7 @@ impl RegionServer {
         for online in self.regions.online() {
             let _ = online.region.close(true); // leaves everything to the WAL
         }
+        self.sources.stop();
         self.background.join();
     }
 }

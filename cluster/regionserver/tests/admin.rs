@@ -200,7 +200,7 @@ fn small_answers() {
     let evict = pb::ClearRegionBlockCacheRequest { region: vec![lab.specifier()] };
     let cleared: pb::ClearRegionBlockCacheResponse = lab.admin("ClearRegionBlockCache", &evict).unwrap();
     assert!(cleared.stats.max_cache_size() > 0);
-    for method in ["ReplicateWALEntry", "Replay", "OpenRegion", "CloseRegion", "WarmupRegion", "NoSuch"] {
+    for method in ["OpenRegion", "CloseRegion", "WarmupRegion", "NoSuch"] {
         let error = lab.admin::<pb::UpdateConfigurationResponse>(method, &pb::UpdateConfigurationRequest {});
         let error = error.unwrap_err();
         assert_eq!(error.message, format!("java.lang.UnsupportedOperationException: {method}"));

@@ -95,6 +95,7 @@ fn noise_is_refused_by_every_method() {
         "CompactionSwitch",
         "GetRegionLoad",
         "GetLogEntries",
+        "ReplicateWALEntry",
     ];
     for round in 0..300 {
         let noise: Vec<u8> = (0..random.below(60)).map(|_| random.next() as u8).collect();
@@ -104,4 +105,32 @@ fn noise_is_refused_by_every_method() {
         let _answer = lab.finish(&lab.admin, lab.admin.call(call));
     }
     lab.put("r", "q", "still here");
+}
+
+/// A damaged request may be applied or refused; cells that nobody counts are never written.
+#[test]
+fn damaged_entries_of_replication_never_panic() {
+    let lab = Lab::new();
+    let mut random = Random(Dice::new(0x4e91));
+    let key = pb::WalKey { table_name: "t".into(), encoded_region_name: "r".into(), ..Default::default() };
+    let id = pb::Uuid { least_sig_bits: 1, most_sig_bits: 2 };
+    let key = pb::WalKey { cluster_ids: vec![id], write_time: 7, log_sequence_number: 9, ..key };
+    let entry = pb::WalEntry { key, associated_cell_count: Some(2), ..Default::default() };
+    let bytes = pb::ReplicateWalEntryRequest { entry: vec![entry], ..Default::default() }.encode_to_vec();
+    for _ in 0..600 {
+        let mut damaged = bytes.clone();
+        for _ in 0..=random.below(4) {
+            let at = random.below(damaged.len());
+            match random.below(3) {
+                0 => damaged[at] = random.next() as u8,
+                1 => damaged[at] ^= 1 << random.below(8),
+                _ => damaged.truncate(at + 1),
+            }
+        }
+        let cells = vec![Cell::put(b"r", b"f", b"q", 5, b"w"), Cell::put(b"s", b"f", b"q", 5, b"w")];
+        let call = lab.raw_call("ReplicateWALEntry", Bytes::from(damaged), cells);
+        let _answer = lab.finish(&lab.admin, lab.admin.call(call));
+    }
+    lab.put("another", "q", "still here");
+    assert_eq!(lab.row("another"), ["still here"]);
 }

@@ -444,10 +444,15 @@ fn mutations_that_ask_for_protection_are_refused() {
     }
     assert!(lab.row("r").is_empty());
     // Authorizations of a read, and the clusters that a mutation has passed, ask for no protection.
-    let attribute = |name: &str| vec![pb::NameBytesPair { name: name.to_string(), value: Some("x".into()) }];
-    let passed = pb::MutationProto { attribute: attribute("_cs.id"), ..put(1) };
-    lab.mutate(passed, vec![Cell::put(b"r", b"f", b"q", i64::MAX, b"v")]).unwrap();
-    let get = pb::Get { attribute: attribute("VISIBILITY"), ..common::get("r") };
+    let attribute = |name: &str, value: &'static [u8]| {
+        vec![pb::NameBytesPair { name: name.to_string(), value: Some(value.into()) }]
+    };
+    let passed = |ids: &'static [u8]| pb::MutationProto { attribute: attribute("_cs.id", ids), ..put(1) };
+    let wrong = lab.mutate(passed(b"x"), vec![Cell::put(b"r", b"f", b"q", i64::MAX, b"v")]);
+    assert_eq!(class(wrong), "DoNotRetryIOException");
+    let no_ids = &[0; 4];
+    lab.mutate(passed(no_ids), vec![Cell::put(b"r", b"f", b"q", i64::MAX, b"v")]).unwrap();
+    let get = pb::Get { attribute: attribute("VISIBILITY", b"x"), ..common::get("r") };
     assert_eq!(common::text(&lab.get(get).unwrap().1), ["v"]);
     assert_eq!(class(lab.get(common::get(""))), "DoNotRetryIOException");
 }

@@ -127,6 +127,7 @@ pub fn put(key: &Key, value: &[u8]) -> Mutation {
         time_range: TimeRange::ALL,
         return_results: false,
         cell_ttl_ms: None,
+        cluster_ids: None,
     }
 }
 

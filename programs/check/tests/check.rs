@@ -47,6 +47,8 @@ fn append(wal: &Wal, region: &str, table: &[u8], cells: &[Cell]) {
         write_time_ms: 9,
         nonce_group: 0,
         nonce: 0,
+        cluster_ids: &[],
+        replicated: &[],
         cells: &refs,
     };
     wal.append(&entry, Durability::SyncWal, Box::new(|result| assert!(result.is_ok()))).unwrap();

@@ -12,6 +12,8 @@ pub struct CleanerSettings {
     pub archive_keep: Duration,
     /// How long a log stays in `oldWALs` (`hbase.master.logcleaner.ttl`).
     pub old_wals_keep: Duration,
+    /// Bytes of logs in `oldWALs` that are kept for replication peers (`replication.wal.bytes.max`).
+    pub peer_wal_bytes_max: Option<u64>,
     /// Time to live of a snapshot that is taken without one; 0: it is kept (`hbase.master.snapshot.ttl`).
     pub snapshot_ttl_s: u64,
 }
@@ -22,6 +24,7 @@ impl Default for CleanerSettings {
             period: Duration::from_secs(60),
             archive_keep: Duration::from_secs(5 * 60),
             old_wals_keep: Duration::from_secs(10 * 60),
+            peer_wal_bytes_max: None,
             snapshot_ttl_s: 0,
         }
     }

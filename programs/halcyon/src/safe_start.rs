@@ -53,7 +53,7 @@ pub enum Protection {
     Visibility,
     /// Quotas: neither requests nor space are limited.
     Quotas,
-    /// Replication: nothing is sent to the peers, and logs that they wait for are deleted.
+    /// Replication: what peers of HBase have got is not known, and nothing is sent to them.
     Replication,
     /// Attributes of tables that change where regions split or how files are read: they are not obeyed.
     #[value(name = "table-attributes")]
@@ -74,7 +74,9 @@ impl Protection {
             Protection::Acls => "permissions of tables and cells are not enforced",
             Protection::Visibility => "cells with labels are shown to every client",
             Protection::Quotas => "nothing is limited",
-            Protection::Replication => "peers receive nothing, and logs that they wait for are deleted",
+            Protection::Replication => {
+                "peers of another server receive nothing, and logs that they wait for are deleted"
+            }
             Protection::TableAttributes => "the attribute is not obeyed",
             Protection::WalDir => "logs there are not recovered",
         }
@@ -195,11 +197,9 @@ pub fn of_wals(env: &Env, root: &Path, wal_root: Option<&str>) -> Result<Vec<Fin
 pub fn of_directory(env: &Env, root: &Path, is_new_here: bool) -> Result<Vec<Finding>, String> {
     let mut findings = protecting_tables(env, root)?;
     let peers = root.join(PEERS_DIR);
-    let has_peers = match env.fs.list(&peers) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-        listed => !listed.map_err(|error| format!("cannot look at the data directory: {error}"))?.is_empty(),
-    };
-    if has_peers {
+    if has_foreign_peers(env, root, &peers)
+        .map_err(|error| format!("cannot look at the data directory: {error}"))?
+    {
         let what = format!("replication peers in {}", peers.display());
         findings.push(Finding { protection: Protection::Replication, what });
     }
@@ -209,6 +209,21 @@ pub fn of_directory(env: &Env, root: &Path, is_new_here: bool) -> Result<Vec<Fin
         findings.extend(of_table(table, &layout::table_desc_dir(root, table.name()), is_new_here));
     }
     Ok(findings)
+}
+
+/// Whether there are peers that were not made here. HBase keeps what those have got where it cannot be seen.
+fn has_foreign_peers(env: &Env, root: &Path, peers: &Path) -> io::Result<bool> {
+    let queues = layout::replication_queues_dir(root);
+    let entries = match env.fs.list(peers) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        listed => listed?,
+    };
+    for entry in entries {
+        if !env.fs.exists(&queues.join(entry.name))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn protecting_tables(env: &Env, root: &Path) -> Result<Vec<Finding>, String> {
@@ -377,6 +392,19 @@ mod tests {
             of_directory(&fs.env(), Path::new("/data"), false).unwrap_err();
             assert_eq!(fs.faults_hit(), at as u64 + 1);
         }
+    }
+
+    #[test]
+    fn peers_that_were_made_here_are_known() {
+        let (env, root) = (SimFileSystem::new().env(), Path::new("/data"));
+        env.fs.create_dir_all(&root.join("peers/p1")).unwrap();
+        let queues = layout::replication_queues_dir(root);
+        env.fs.create_dir_all(&queues).unwrap();
+        let found =
+            || of_directory(&env, root, true).unwrap().iter().map(|it| it.protection).collect::<Vec<_>>();
+        assert_eq!(found(), [Protection::Replication]);
+        env.fs.replace(&queues.join("p1"), b"any").unwrap();
+        assert_eq!(found(), []);
     }
 
     #[test]

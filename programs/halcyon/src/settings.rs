@@ -8,7 +8,7 @@ use std::time::Duration;
 use halcyon_regionserver::RegionServerSettings;
 use halcyon_rpc::{CallClass, RpcSettings};
 use halcyon_settings::Effect::Restart;
-use halcyon_settings::{Alias, Codec, Flag, Millis, Number, Section, Setting, Text, settings};
+use halcyon_settings::{Alias, Codec, Flag, Millis, Number, OrNever, Section, Setting, Text, settings};
 use halcyon_wal::SyncMode;
 
 use crate::args::{StandaloneArgs, WalSync};
@@ -393,6 +393,9 @@ const SETTINGS: &[Section<StandaloneSettings>] = &[
                 "How long a store file stays in the archive.";
             Restart, "hbase.master.logcleaner.ttl", "ms", Millis, cleaner.old_wals_keep,
                 "How long a WAL stays in `oldWALs`.";
+            Restart, "replication.wal.bytes.max", "bytes", OrNever<Number>, cleaner.peer_wal_bytes_max,
+                "Bytes in `oldWALs` that are kept for replication peers. Beyond it the oldest WALs are deleted, and peers miss \
+                 what is in them. -1: no limit.";
             Restart, "hbase.master.snapshot.ttl", "s", Number, cleaner.snapshot_ttl_s,
                 "Time to live of a snapshot that is taken without one; 0: it is kept.";
         ),

@@ -146,6 +146,8 @@ fn log(entries: u64) -> (Vec<u8>, Vec<u64>) {
             write_time_ms: 1_700_000_000_000,
             nonce_group: 0,
             nonce: 0,
+            cluster_ids: &[],
+            replicated: &[],
             cells: &cells,
         };
         wal.append(&entry, Durability::SyncWal, Box::new(|result| assert!(result.is_ok()))).unwrap();

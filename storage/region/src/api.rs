@@ -7,7 +7,7 @@ use bytes::Bytes;
 use halcyon_cell::{Cell, ReadPoint};
 use halcyon_filter::Filter;
 use halcyon_proto::pb::CompareType;
-use halcyon_schema::Durability;
+use halcyon_schema::{ClusterUuid, Durability};
 
 pub use halcyon_hfile::{BlockReads, ReadMode};
 
@@ -166,7 +166,12 @@ pub struct Mutation {
     pub return_results: bool,
     /// Time to live for the cells of this mutation, milliseconds (tag TTL is added to each cell).
     pub cell_ttl_ms: Option<i64>,
+    /// Clusters that have the mutation already, when it came by replication.
+    pub cluster_ids: ClusterIds,
 }
+
+/// Clusters that have an edit already (`Mutation.getClusterIds`); `None`: no other one.
+pub type ClusterIds = Option<Arc<[ClusterUuid]>>;
 
 /// Numbers that make an Increment, Append or atomic batch happen once (HBase: nonce group and nonce).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]

@@ -237,6 +237,8 @@ impl Region {
                 write_time_ms: now_ms,
                 nonce_group: 0,
                 nonce: 0,
+                cluster_ids: &[],
+                replicated: &self.replicated,
                 cells: &cells,
             };
             let (mvcc, write) = (self.mvcc.clone(), write.clone());

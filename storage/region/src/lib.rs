@@ -52,8 +52,8 @@ mod store;
 mod write;
 
 pub use api::{
-    BlockReads, Condition, ConditionTest, Mutation, MutationKind, MutationResult, NextState, Nonce, ReadMode,
-    Scan, ScanCounts, ScanLimits, TimeRange,
+    BlockReads, ClusterIds, Condition, ConditionTest, Mutation, MutationKind, MutationResult, NextState,
+    Nonce, ReadMode, Scan, ScanCounts, ScanLimits, TimeRange,
 };
 pub use bulk_load::{BULK_LOAD_FILES_MAX, BulkLoad, BulkLoadFile, BulkLoadOutcome};
 pub use compact::{

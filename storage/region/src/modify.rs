@@ -46,7 +46,7 @@ impl Region {
             let mut row = self.row_locks.lock_one(&mutation.row);
             let clock_ms = self.services.env.clock.now_ms();
             let now_ms = row.stamp(clock_ms, true, false);
-            let mut edits = Edits::new(clock_ms);
+            let mut edits = Edits::new(clock_ms, mutation.cluster_ids.clone());
             edits.raise_durability(self.durability_of(&mutation));
             let cells = self.add_new_values(&mutation, &mut row, now_ms, mode, &mut edits)?;
             let ticket =
@@ -161,7 +161,7 @@ impl Region {
         let clock_ms = self.services.env.clock.now_ms();
         let now_ms = clock_ms.max(not_before.unwrap_or(i64::MIN));
         let now_ms = guards.stamp(now_ms, batch.iter().any(puts), batch.iter().any(deletes_now));
-        let mut edits = Edits::new(clock_ms);
+        let mut edits = Edits::new(clock_ms, batch.first().and_then(|first| first.cluster_ids.clone()));
         let mut results: Vec<MutationResult> = Vec::with_capacity(batch.len());
         let count = batch.len() as u64;
         for mutation in batch {

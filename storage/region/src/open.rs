@@ -134,6 +134,8 @@ impl Region {
                 dirs.iter().for_each(|dir| set_storage_policy(&*env.fs, dir, policy, property));
             }
         }
+        let replicated = table.families().iter().filter(|family| family.scope() == 1);
+        let replicated = replicated.map(|family| family.name().clone()).collect();
         let place = Arc::new(place);
         let edits_dirs = edits_dirs(&services, root, &info);
         let known = highest_known_seq(&stores, &edits_dirs)?;
@@ -159,6 +161,7 @@ impl Region {
             archive_dir,
             place: Some(place),
             stores,
+            replicated,
         });
         assert!(
             region.stores.is_sorted_by(|a, b| a.family.name() < b.family.name()),

@@ -75,6 +75,8 @@ pub struct Region {
     pub(crate) place: Option<Arc<OpeningDir>>,
     /// In order of family names.
     pub(crate) stores: Vec<Store>,
+    /// Families with `REPLICATION_SCOPE` 1, as the WAL names them.
+    pub(crate) replicated: Box<[bytes::Bytes]>,
     pub(crate) mvcc: Arc<Mvcc>,
     /// Of scanners that stay open between calls.
     pub(crate) read_points: Arc<ReadPoints>,

@@ -91,6 +91,7 @@ impl Region {
             services,
             dir,
             stores,
+            replicated: Box::default(), // nothing is written to it
         };
         region.counters.last_flush_ms.store(last_flush_ms, Ordering::Relaxed);
         Ok(Arc::new(region))

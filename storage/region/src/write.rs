@@ -19,7 +19,7 @@ use halcyon_wal::{Completion, WalEntry};
 use smallvec::SmallVec;
 
 use crate::activity;
-use crate::api::{Mutation, MutationKind, MutationResult, Nonce, ReadMode, Scan};
+use crate::api::{ClusterIds, Mutation, MutationKind, MutationResult, Nonce, ReadMode, Scan};
 use crate::mvcc::{Write, WriteTicket};
 use crate::read::Visible;
 use crate::region::Region;
@@ -45,13 +45,15 @@ type Prepared = SmallVec<[(Arc<Segment>, PreparedCell); 1]>;
 pub(crate) struct Edits {
     pub edits: SmallVec<[Edit; 1]>,
     pub durability: Option<Durability>,
+    /// Those of all the mutations, which are the same.
+    pub cluster_ids: ClusterIds,
     /// When the write began, as the log tells it; asked for once, because every look at the clock costs.
     clock_ms: i64,
 }
 
 impl Edits {
-    pub fn new(clock_ms: i64) -> Edits {
-        Edits { edits: SmallVec::new(), durability: None, clock_ms }
+    pub fn new(clock_ms: i64, cluster_ids: ClusterIds) -> Edits {
+        Edits { edits: SmallVec::new(), durability: None, cluster_ids, clock_ms }
     }
 
     pub fn push(&mut self, cell: Cell, now_ms: i64) {
@@ -102,10 +104,11 @@ impl Region {
         }
         let mut rest = batch.into_iter().peekable();
         while rest.peek().is_some() {
-            let mut run = Vec::new();
+            let mut run = Vec::<Mutation>::new();
             let mut bytes = 0;
             while let Some(next) = rest.peek()
                 && (run.is_empty() || self.fits(run.len(), bytes, next))
+                && (run.is_empty() || run[0].cluster_ids == next.cluster_ids)
                 && (run.is_empty() || is_put_or_delete(&run[run.len() - 1]) && is_put_or_delete(next))
             {
                 let next = rest.next().expect("it was peeked at");
@@ -170,7 +173,7 @@ impl Region {
         let (puts, deletes) = (run.iter().any(puts), run.iter().any(deletes_now));
         let clock_ms = self.services.env.clock.now_ms();
         let now_ms = guards.stamp(clock_ms, puts, deletes);
-        let mut edits = Edits::new(clock_ms);
+        let mut edits = Edits::new(clock_ms, run[0].cluster_ids.clone());
         for (at, mutation) in run.into_iter().enumerate() {
             let result = &mut results[first_result + at];
             if result.is_err() {
@@ -335,7 +338,7 @@ impl Region {
             if durability == Durability::SkipWal {
                 return Ok(());
             }
-            self.append_to_log(&prepared, seq, edits.clock_ms, nonce, durability, write)
+            self.append_to_log(&prepared, seq, (&edits, nonce), durability, write)
         })?;
         me.is_at(&activity::INSERT_INTO_MEMSTORE);
         insert_all(prepared, write.seq());
@@ -372,8 +375,7 @@ impl Region {
         &self,
         prepared: &[(Arc<Segment>, PreparedCell)],
         seq: SeqId,
-        clock_ms: i64,
-        nonce: Nonce,
+        (edits, nonce): (&Edits, Nonce),
         durability: Durability,
         write: &Arc<Write>,
     ) -> Result<()> {
@@ -382,9 +384,11 @@ impl Region {
             region: self.info.encoded_name().as_bytes(),
             table: self.info.table().full_name(),
             seq,
-            write_time_ms: clock_ms,
+            write_time_ms: edits.clock_ms,
             nonce_group: nonce.group,
             nonce: nonce.nonce,
+            cluster_ids: edits.cluster_ids.as_deref().unwrap_or_default(),
+            replicated: &self.replicated,
             cells: &cells,
         };
         let (mvcc, write) = (self.mvcc.clone(), write.clone());

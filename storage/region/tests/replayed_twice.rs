@@ -31,6 +31,8 @@ fn leave_wal(bench: &Bench, first_seq: u64) {
             write_time_ms: 1,
             nonce_group: 0,
             nonce: 0,
+            cluster_ids: &[],
+            replicated: &[],
             cells: &cells,
         };
         wal.append(&entry, Durability::SyncWal, Box::new(|_| ())).unwrap();

@@ -30,6 +30,8 @@ fn leave_edit(env: &Env, info: &RegionInfo, edits: &Path, seq: u64) {
         write_time_ms: 1,
         nonce_group: 0,
         nonce: 0,
+        cluster_ids: &[],
+        replicated: &[],
         cells: &[cell.get()],
     };
     wal.append(&entry, Durability::SyncWal, Box::new(|_| ())).unwrap();

@@ -58,6 +58,8 @@ fn main() {
                         write_time_ms: 1,
                         nonce_group: 0,
                         nonce: 0,
+                        cluster_ids: &[],
+                        replicated: &[],
                         cells: &cells,
                     };
                     let sender = sender.clone();

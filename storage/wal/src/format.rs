@@ -159,6 +159,16 @@ fn encode_key(entry: &WalEntry<'_>) -> Head {
     out.reserve(64 + entry.region.len() + entry.table.len());
     put_bytes(&mut out, 1, entry.region);
     put_bytes(&mut out, 2, entry.table);
+    for family in entry.replicated {
+        let scope = pb::FamilyScope {
+            family: family.clone(),
+            scope_type: pb::ScopeType::ReplicationScopeGlobal as i32,
+        };
+        put_bytes(&mut out, 6, &scope.encode_to_vec());
+    }
+    for cluster in entry.cluster_ids {
+        put_bytes(&mut out, 8, &cluster.to_pb().encode_to_vec());
+    }
     let numbers = [
         (3, entry.seq.get()),
         (4, entry.write_time_ms as u64),
@@ -293,6 +303,8 @@ mod tests {
             write_time_ms: 1,
             nonce_group: 0,
             nonce: 9,
+            cluster_ids: &[],
+            replicated: &[],
             cells,
         };
         let (mut kept, mut expected) = (Vec::new(), Vec::new());
@@ -321,6 +333,8 @@ mod tests {
             write_time_ms: 1_700_000_000_000,
             nonce_group: 3,
             nonce: 0,
+            cluster_ids: &[],
+            replicated: &[],
             cells: &cells,
         };
         let prepared = PreparedEntry::new(&entry).unwrap();

@@ -22,11 +22,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use halcyon_cell::{CellRef, Error, ErrorKind, Result, SeqId};
 use halcyon_env::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use halcyon_env::sync::{Condvar, Mutex, MutexGuard};
 use halcyon_env::{Activity, Env, Holder, Watch, WatchedMutex, WritableFile, invariant};
-use halcyon_schema::Durability;
+use halcyon_schema::{ClusterUuid, Durability};
 
 use crate::appends::{Appends, Batch};
 use crate::drive::Driving;
@@ -61,6 +62,10 @@ pub struct WalEntry<'a> {
     pub nonce_group: u64,
     /// 0 for none.
     pub nonce: u64,
+    /// Clusters that have the edit already, when it came by replication.
+    pub cluster_ids: &'a [ClusterUuid],
+    /// Families of the region with `REPLICATION_SCOPE` 1.
+    pub replicated: &'a [Bytes],
     pub cells: &'a [CellRef<'a>],
 }
 

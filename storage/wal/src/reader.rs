@@ -65,9 +65,19 @@ impl WalReader {
         WalReader::open_file(&*env.fs, path)
     }
 
+    /// As `open`, for a log that is still being written, of which the first `len` bytes are whole entries
+    /// ([`crate::Wal::acknowledged`]). What is behind is not looked at.
+    pub fn open_up_to(env: &Env, path: &Path, len: u64) -> Result<WalReader> {
+        WalReader::open_bounded(&*env.fs, path, len)
+    }
+
     pub(crate) fn open_file(fs: &dyn FileSystem, path: &Path) -> Result<WalReader> {
+        WalReader::open_bounded(fs, path, u64::MAX)
+    }
+
+    fn open_bounded(fs: &dyn FileSystem, path: &Path, len_max: u64) -> Result<WalReader> {
         let file = fs.open(path)?;
-        let file_len = file.len()?;
+        let file_len = file.len()?.min(len_max);
         let mut reader = WalReader {
             path: path.display().to_string(),
             header: pb::WalHeader::default(),
@@ -133,6 +143,11 @@ impl WalReader {
             }
             Err(stop) => self.settle(at, stop),
         }
+    }
+
+    /// Where the entries end, as far as the file was there when it was opened.
+    pub fn end(&self) -> u64 {
+        self.source.end()
     }
 
     /// Goes to the entry that begins at `offset`. `Invalid` if the log is compressed, because its entries need those before

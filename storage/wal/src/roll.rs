@@ -224,6 +224,23 @@ impl Wal {
         self.writer.lock().path.clone()
     }
 
+    /// The file that takes appends now, and how many of its first bytes hold entries that are as durable as `SyncWal`
+    /// asks for: what may leave the server (HBase: `WALFileLengthProvider`). `None` once the log is closed, and
+    /// while the file before is not on disk.
+    pub fn acknowledged(&self) -> Option<(PathBuf, u64)> {
+        let mut writer = self.writer.lock();
+        writer.file.as_ref()?;
+        let written_is_enough = self.config.sync_mode == SyncMode::Written;
+        if !written_is_enough && self.predecessor.try_lock().is_none_or(|predecessor| predecessor.is_some()) {
+            return None;
+        }
+        let is_whole = written_is_enough || !writer.unsynced;
+        let written = writer.file().len();
+        let bytes = if is_whole { written } else { self.appends.unwatched().lock().synced_bytes };
+        assert!(bytes <= written, "{bytes} bytes are acknowledged, and {written} are written");
+        Some((writer.path.clone(), bytes))
+    }
+
     /// Writes and syncs what was appended, ends the file with its trailer, runs all completions, and archives
     /// the files that hold no unflushed edits. Appends are refused from the start. Closing twice is fine.
     /// The error of the last write or sync, if there was one.

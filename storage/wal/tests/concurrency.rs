@@ -25,6 +25,8 @@ fn append(wal: &Wal, region: &[u8], seq: u64, value: &[u8], completion: Completi
         write_time_ms: 1,
         nonce_group: 0,
         nonce: 0,
+        cluster_ids: &[],
+        replicated: &[],
         cells: &cells,
     };
     wal.append(&entry, Durability::SyncWal, completion)
@@ -250,6 +252,8 @@ fn an_async_append_is_told_at_once_and_written_later() {
         write_time_ms: 1,
         nonce_group: 0,
         nonce: 0,
+        cluster_ids: &[],
+        replicated: &[],
         cells: &cells,
     };
     let told = Arc::new(AtomicBool::new(false));

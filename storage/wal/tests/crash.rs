@@ -63,6 +63,8 @@ fn live(fs: &SimFileSystem, sync_mode: SyncMode, knowledge: &mut Knowledge) -> R
             write_time_ms: 1,
             nonce_group: 0,
             nonce: 0,
+            cluster_ids: &[],
+            replicated: &[],
             cells: &cells,
         };
         let (acknowledged, edit) = (knowledge.acknowledged.clone(), (region.to_vec(), seq));
@@ -380,6 +382,8 @@ fn append_alone(fs: &SimFileSystem, server: &str, seqs: &[u64]) {
             write_time_ms: 1,
             nonce_group: 0,
             nonce: 0,
+            cluster_ids: &[],
+            replicated: &[],
             cells: &cells,
         };
         wal.append(&entry, Durability::SyncWal, Box::new(|result| assert!(result.is_ok()))).unwrap();

@@ -49,6 +49,8 @@ fn random_log(seed: u64, close: bool) -> (Vec<u8>, Vec<u64>, Vec<Vec<Cell>>) {
             write_time_ms: dice.next_u64() as i64,
             nonce_group: dice.next_u64() >> dice.below(64),
             nonce: dice.next_u64() >> dice.below(64),
+            cluster_ids: &[],
+            replicated: &[],
             cells: &borrowed,
         };
         offsets.push(fs.read(&path).unwrap().len() as u64);
@@ -143,6 +145,8 @@ fn damage_in_what_was_never_synced_is_a_torn_tail() {
                 write_time_ms: 1,
                 nonce_group: 0,
                 nonce: 0,
+                cluster_ids: &[],
+                replicated: &[],
                 cells: &cells,
             };
             let durability = if seq <= 5 { Durability::SyncWal } else { Durability::AsyncWal };

@@ -41,6 +41,8 @@ fn a_log_of_one_entry() {
         write_time_ms: 1000,
         nonce_group: 0,
         nonce: 5,
+        cluster_ids: &[],
+        replicated: &[],
         cells: &cells,
     };
     wal.append(&entry, Durability::SyncWal, Box::new(|_| ())).unwrap();

@@ -91,6 +91,8 @@ fn write_log(scratch: &Scratch) -> PathBuf {
             write_time_ms: 1_700_000_000_000 + seq as i64,
             nonce_group: seq % 2,
             nonce: seq * 3 % 7,
+            cluster_ids: &[],
+            replicated: &[],
             cells: &cells,
         };
         wal.append(&entry, Durability::SyncWal, Box::new(|result| assert!(result.is_ok()))).unwrap();

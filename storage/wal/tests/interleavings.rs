@@ -104,6 +104,8 @@ impl Case {
             write_time_ms: 1,
             nonce_group: 0,
             nonce: 0,
+            cluster_ids: &[],
+            replicated: &[],
             cells: &cells,
         };
         let ticket = Ticket::default();

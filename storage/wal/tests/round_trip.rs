@@ -22,6 +22,8 @@ fn append(wal: &Wal, region: &[u8], seq: u64, durability: Durability, done: &Arc
         write_time_ms: 1000,
         nonce_group: 1,
         nonce: seq,
+        cluster_ids: &[],
+        replicated: &[],
         cells: &cells,
     };
     let done = done.clone();
@@ -133,6 +135,8 @@ fn flushed_logs_go_to_the_archive() {
         write_time_ms: 0,
         nonce_group: 0,
         nonce: 0,
+        cluster_ids: &[],
+        replicated: &[],
         cells: &cells,
     };
     let refused = wal.append(&entry, Durability::SyncWal, Box::new(|_| unreachable!("never told")));

@@ -43,6 +43,8 @@ impl Bench {
             write_time_ms: 1,
             nonce_group: 0,
             nonce: 0,
+            cluster_ids: &[],
+            replicated: &[],
             cells: &cells,
         };
         let (done, failed) = (self.done.clone(), self.failed.clone());

@@ -349,6 +349,7 @@ fn main() {
         files: services.clone(),
         system_tables: services.clone(),
         wals: WalFiles { env: env.clone(), root: root.clone(), is_root: true },
+        replication: None,
         coordination: services,
     };
     let mut settings = MasterSettings::new(ServerName::new("m", 16000, 1));

@@ -72,6 +72,7 @@ impl View {
             files: self.clone(),
             system_tables: self.clone(),
             wals: WalFiles { env: self.env.clone(), root: self.world.root.clone(), is_root: true },
+            replication: None,
             coordination: self.clone(),
         }
     }

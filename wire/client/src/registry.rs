@@ -1,6 +1,7 @@
 //! The RPC registry: servers that say where the master and `hbase:meta` are.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use bytes::Buf;
 use halcyon_proto::pb;
@@ -9,7 +10,8 @@ use prost::Message;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, ToSocketAddrs};
 
-use crate::{ClientError, ConnectOptions, Connection, RemoteException};
+use crate::zookeeper::ZooKeeper;
+use crate::{ClientError, ClusterAddress, ConnectOptions, Connection, RemoteException};
 
 /// Longest answer to the registry's preamble.
 const ANSWER_BYTES_MAX: u32 = 64 << 10;
@@ -77,6 +79,55 @@ impl Registry {
         let answer: pb::GetBootstrapNodesResponse =
             self.connection.call("GetBootstrapNodes", &pb::GetBootstrapNodesRequest {}).await?;
         answer.server_name.into_iter().map(|name| server_name(Some(name), "server")).collect()
+    }
+}
+
+/// A cluster as another one sees it that sends edits to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sighting {
+    /// A UUID of 36 characters.
+    pub cluster_id: String,
+    /// Live region servers; from a registry only some of them.
+    pub region_servers: Vec<ServerName>,
+}
+
+impl Sighting {
+    /// Asks the servers of the address in turn, each for at most `limit`, until one answers. The error is that of the last one.
+    pub async fn of(address: &ClusterAddress, limit: Duration) -> Result<Sighting, ClientError> {
+        let servers = match address {
+            ClusterAddress::ZooKeeper { quorum, .. } => quorum,
+            ClusterAddress::Registry { servers } => servers,
+        };
+        let mut last = ClientError::invalid("no address was given");
+        for server in servers {
+            let asked = match tokio::time::timeout(limit, Sighting::ask(address, server)).await {
+                Ok(asked) => asked,
+                Err(_) => Err(ClientError::timed_out(format!("{server}: no response within {limit:?}"))),
+            };
+            match asked {
+                Ok(sighting) => return Ok(sighting),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    async fn ask(address: &ClusterAddress, server: &str) -> Result<Sighting, ClientError> {
+        match address {
+            ClusterAddress::ZooKeeper { base, .. } => {
+                let mut session = ZooKeeper::connect(server).await?;
+                let cluster_id = session.cluster_id(base).await?.ok_or_else(|| absent("cluster id"))?;
+                let region_servers = session.region_servers(base).await?;
+                session.close().await;
+                Ok(Sighting { cluster_id, region_servers })
+            }
+            ClusterAddress::Registry { .. } => {
+                let registry = Registry::connect(server).await?;
+                let (cluster_id, region_servers) =
+                    (registry.cluster_id().await?, registry.region_servers().await?);
+                Ok(Sighting { cluster_id, region_servers })
+            }
+        }
     }
 }
 

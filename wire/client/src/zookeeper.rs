@@ -23,6 +23,7 @@ const SESSION_TIMEOUT_MS: i32 = 30_000;
 /// ZooKeeper's own limit for a packet (`jute.maxbuffer`).
 const PACKET_BYTES_MAX: usize = 1 << 20;
 const OP_GET_DATA: i32 = 4;
+const OP_GET_CHILDREN: i32 = 8;
 const OP_CLOSE_SESSION: i32 = -11;
 const ERROR_NO_NODE: i32 = -101;
 
@@ -57,10 +58,30 @@ impl ZooKeeper {
 
     /// The data of a znode; `None` if there is none.
     async fn get(&mut self, path: &str) -> Result<Option<Bytes>, ClientError> {
+        let Some(mut answer) = self.read(OP_GET_DATA, path).await? else { return Ok(None) };
+        take_buffer(&mut answer).map(Some)
+    }
+
+    /// Names of the znodes below one; none if there is no such znode.
+    async fn children(&mut self, path: &str) -> Result<Vec<String>, ClientError> {
+        let Some(mut answer) = self.read(OP_GET_CHILDREN, path).await? else { return Ok(Vec::new()) };
+        if answer.len() < 4 {
+            return Err(malformed("an answer without children"));
+        }
+        let mut names = Vec::new();
+        for _ in 0..answer.get_i32() {
+            let name = take_buffer(&mut answer)?;
+            names.push(String::from_utf8(name.into()).map_err(|error| malformed(&error.to_string()))?);
+        }
+        Ok(names)
+    }
+
+    /// What an operation answers that reads a znode; `None` if there is none.
+    async fn read(&mut self, operation: i32, path: &str) -> Result<Option<Bytes>, ClientError> {
         self.xid += 1;
         let mut body = BytesMut::new();
         body.put_i32(self.xid);
-        body.put_i32(OP_GET_DATA);
+        body.put_i32(operation);
         body.put_u32(u32::try_from(path.len()).expect("a path is short"));
         body.put_slice(path.as_bytes());
         body.put_u8(0);
@@ -74,18 +95,10 @@ impl ZooKeeper {
             return Err(malformed("an answer to another request"));
         }
         match error {
-            0 => {}
-            ERROR_NO_NODE => return Ok(None),
-            error => return Err(malformed(&format!("{path}: error {error}"))),
+            0 => Ok(Some(answer)),
+            ERROR_NO_NODE => Ok(None),
+            error => Err(malformed(&format!("{path}: error {error}"))),
         }
-        if answer.len() < 4 {
-            return Err(malformed("an answer without data"));
-        }
-        let len = usize::try_from(answer.get_i32()).unwrap_or(0);
-        if len > answer.len() {
-            return Err(malformed("data longer than its answer"));
-        }
-        Ok(Some(answer.split_to(len)))
     }
 
     /// The message in a znode of HBase's; `None` if the znode is missing or empty.
@@ -112,6 +125,26 @@ impl ZooKeeper {
         master.map(|master| server_name(&master.master)).transpose()
     }
 
+    /// The cluster's id (`hbaseid` below the base path).
+    pub(crate) async fn cluster_id(&mut self, base: &str) -> Result<Option<String>, ClientError> {
+        let path = format!("{base}/hbaseid");
+        match self.get(&path).await? {
+            Some(data) if !data.is_empty() => {
+                let id = znode::decode_cluster_id(&path, &data);
+                id.map(|id| Some(id.to_string())).map_err(|error| malformed(&error.to_string()))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The live region servers (`rs` below the base path).
+    pub(crate) async fn region_servers(&mut self, base: &str) -> Result<Vec<ServerName>, ClientError> {
+        let path = format!("{base}/rs");
+        let names = self.children(&path).await?;
+        let parse = |name: &String| znode::decode_server(&path, name);
+        names.iter().map(parse).collect::<Result<_, _>>().map_err(|error| malformed(&error.to_string()))
+    }
+
     /// Ends the session, so that the server need not wait for it to time out.
     pub(crate) async fn close(mut self) {
         let mut body = BytesMut::new();
@@ -125,6 +158,18 @@ impl ZooKeeper {
 
 fn server_name(name: &pb::ServerName) -> Result<ServerName, ClientError> {
     ServerName::from_pb(name).map_err(|error| malformed(&error.to_string()))
+}
+
+/// `int32 length | bytes`; a negative length stands for none.
+fn take_buffer(answer: &mut Bytes) -> Result<Bytes, ClientError> {
+    if answer.len() < 4 {
+        return Err(malformed("an answer without data"));
+    }
+    let len = usize::try_from(answer.get_i32()).unwrap_or(0);
+    if len > answer.len() {
+        return Err(malformed("data longer than its answer"));
+    }
+    Ok(answer.split_to(len))
 }
 
 fn malformed(what: &str) -> ClientError {

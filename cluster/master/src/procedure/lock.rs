@@ -15,6 +15,8 @@ pub(crate) enum Resource {
     Server(ServerName),
     /// By its name: what reads a snapshot shares it, what makes or deletes one has it alone.
     Snapshot(String),
+    /// A replication peer, by its id.
+    Peer(String),
 }
 
 impl fmt::Display for Resource {
@@ -25,6 +27,7 @@ impl fmt::Display for Resource {
             Resource::Region(name) => write!(f, "region {name}"),
             Resource::Server(name) => write!(f, "server {name}"),
             Resource::Snapshot(name) => write!(f, "snapshot {name}"),
+            Resource::Peer(id) => write!(f, "peer {id}"),
         }
     }
 }
@@ -66,6 +69,10 @@ impl Lock {
 
     pub(crate) fn snapshot_shared(name: &str) -> Lock {
         Lock { shared: true, ..Lock::snapshot(name) }
+    }
+
+    pub(crate) fn peer(id: &str) -> Lock {
+        Lock { resource: Resource::Peer(id.to_string()), shared: false }
     }
 
     pub(crate) fn namespace(name: &str) -> Vec<Lock> {

@@ -11,6 +11,7 @@
 //! must be the same both times (region ids, the descriptor's sequence) is decided in `prepare` and recorded.
 
 mod assign_regions;
+mod change_peer;
 mod clean_regions;
 mod create_namespace;
 mod create_table;
@@ -51,6 +52,7 @@ use prost::Message;
 use crate::state::MasterState;
 
 pub(crate) use assign_regions::AssignRegions;
+pub(crate) use change_peer::{ChangePeer, PeerChange};
 pub(crate) use clean_regions::CleanRegions;
 pub(crate) use create_namespace::CreateNamespace;
 pub(crate) use create_table::CreateTable;
@@ -196,6 +198,7 @@ pub(crate) fn decode(kind: &str, payload: &[u8]) -> Result<Box<dyn Procedure>> {
         modify_namespace::KIND => Box::new(ModifyNamespace::decode(payload)?),
         server_crash::KIND => Box::new(ServerCrash::decode(payload)?),
         assign_regions::KIND => Box::new(AssignRegions::decode(payload)?),
+        change_peer::KIND => Box::new(ChangePeer::decode(payload)?),
         delete_namespace::KIND => Box::new(DeleteNamespace::decode(payload)?),
         other => return Err(Error::corrupt(format!("procedures of kind '{other}' are not known"))),
     })

@@ -1,12 +1,9 @@
-//! What older clients ask for in another way, and what there is never one of.
-
-use std::borrow::Cow;
+//! What older clients ask for in another way.
 
 use bytes::Bytes;
 use halcyon_proto::pb;
 use halcyon_rpc::{Call, RpcError};
 use halcyon_schema::TableName;
-use prost::Message;
 
 use super::{Answer, snapshots};
 use crate::errors::invalid;
@@ -69,11 +66,4 @@ fn flushed_table(description: &pb::ProcedureDescription) -> Answer<TableName> {
         return Err(RpcError::do_not_retry(message));
     }
     TableName::parse(description.instance().as_bytes()).map_err(invalid)
-}
-
-/// There are no replication peers, so the one named does not exist.
-pub(super) fn no_such_peer<M: Message>(peer: &str) -> Answer<M> {
-    let mut error = RpcError::do_not_retry(format!("Replication peer {peer} does not exist"));
-    error.class = Cow::Borrowed("org.apache.hadoop.hbase.ReplicationPeerNotFoundException");
-    Err(error)
 }

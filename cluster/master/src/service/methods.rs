@@ -5,10 +5,11 @@ use halcyon_rpc::{Call, Outcome};
 use halcyon_schema::ServerName;
 
 use super::{
-    Answer, MasterService, cluster, legacy, namespaces, procedures, ready, regions, snapshots, switches,
-    tables,
+    Answer, MasterService, cluster, legacy, namespaces, peers, procedures, ready, regions, snapshots,
+    switches, tables,
 };
 use crate::errors;
+use crate::procedure::PeerChange;
 use crate::settings::StopRequest;
 use crate::switches::Switch;
 
@@ -273,15 +274,49 @@ const METHODS: &[(&str, Handler)] = &[
         let engine = service.master.engine.clone();
         service.blocking(call, move |core, request| snapshots::is_done(core, &engine, request))
     }),
-    // What is always empty.
-    ("ListReplicationPeers", |_, call| {
-        ready(call, |_: pb::ListReplicationPeersRequest| Ok(pb::ListReplicationPeersResponse::default()))
+    // Replication.
+    ("AddReplicationPeer", |service, call| {
+        service.submit(call, peers::add, |id| pb::AddReplicationPeerResponse { proc_id: Some(id) })
     }),
-    ("GetReplicationPeerConfig", |_, call| {
-        ready(call, |request: pb::GetReplicationPeerConfigRequest| {
-            legacy::no_such_peer::<pb::GetReplicationPeerConfigResponse>(&request.peer_id)
+    ("RemoveReplicationPeer", |service, call| {
+        let remove =
+            |request: pb::RemoveReplicationPeerRequest| peers::change(PeerChange::Remove, request.peer_id);
+        service.submit(call, remove, |id| pb::RemoveReplicationPeerResponse { proc_id: Some(id) })
+    }),
+    ("EnableReplicationPeer", |service, call| {
+        let enable =
+            |request: pb::EnableReplicationPeerRequest| peers::change(PeerChange::Enable, request.peer_id);
+        service.submit(call, enable, |id| pb::EnableReplicationPeerResponse { proc_id: Some(id) })
+    }),
+    ("DisableReplicationPeer", |service, call| {
+        let disable =
+            |request: pb::DisableReplicationPeerRequest| peers::change(PeerChange::Disable, request.peer_id);
+        service.submit(call, disable, |id| pb::DisableReplicationPeerResponse { proc_id: Some(id) })
+    }),
+    ("UpdateReplicationPeerConfig", |service, call| {
+        service
+            .submit(call, peers::update, |id| pb::UpdateReplicationPeerConfigResponse { proc_id: Some(id) })
+    }),
+    ("GetReplicationPeerConfig", |service, call| {
+        ready(call, |request| peers::config(service.core(), request))
+    }),
+    ("ListReplicationPeers", |service, call| ready(call, |request| peers::list(service.core(), &request))),
+    ("IsReplicationPeerEnabled", |service, call| {
+        ready(call, |request| peers::is_enabled(service.core(), &request))
+    }),
+    ("ReplicationPeerModificationSwitch", |service, call| service.blocking(call, peers::switch_modification)),
+    ("IsReplicationPeerModificationEnabled", |service, call| {
+        ready(call, |_: pb::IsReplicationPeerModificationEnabledRequest| {
+            let enabled = service.is_on(Switch::ReplicationPeerModification);
+            Ok(pb::IsReplicationPeerModificationEnabledResponse { enabled })
         })
     }),
+    ("GetReplicationPeerModificationProcedures", |service, call| {
+        ready(call, |_: pb::GetReplicationPeerModificationProceduresRequest| {
+            Ok(peers::modifications(&service.master.engine))
+        })
+    }),
+    // What is always empty.
     ("GetSpaceQuotaRegionSizes", |_, call| {
         ready(call, |_: pb::GetSpaceQuotaRegionSizesRequest| {
             Ok(pb::GetSpaceQuotaRegionSizesResponse::default())

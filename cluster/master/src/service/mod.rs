@@ -11,6 +11,7 @@ mod legacy;
 mod locks;
 mod methods;
 mod namespaces;
+mod peers;
 mod procedures;
 mod regions;
 mod snapshots;
@@ -154,16 +155,7 @@ impl MasterService {
 fn refused(method: &str) -> RpcError {
     let what = match method {
         "SetQuota" => "Quotas are",
-        "AddReplicationPeer"
-        | "RemoveReplicationPeer"
-        | "EnableReplicationPeer"
-        | "DisableReplicationPeer"
-        | "UpdateReplicationPeerConfig"
-        | "IsReplicationPeerEnabled"
-        | "ReplicationPeerModificationSwitch"
-        | "GetReplicationPeerModificationProcedures"
-        | "IsReplicationPeerModificationEnabled"
-        | "TransitReplicationPeerSyncReplicationState" => "Replication peers are",
+        "TransitReplicationPeerSyncReplicationState" => "Synchronous replication is",
         "Grant" | "Revoke" | "GetUserPermissions" | "HasUserPermissions" => "Access control is",
         name if name.contains("RSGroup") || matches!(name, "MoveServers" | "RemoveServers") => {
             "Region server groups are"

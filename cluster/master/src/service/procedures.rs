@@ -68,7 +68,7 @@ pub(super) fn list(engine: &Engine) -> pb::GetProceduresResponse {
     pb::GetProceduresResponse { procedure }
 }
 
-fn view(view: &ProcedureView) -> pb::Procedure {
+pub(super) fn view(view: &ProcedureView) -> pb::Procedure {
     let state = match (&view.trouble, view.running) {
         (_, true) => pb::ProcedureState::Runnable,
         (Some(_), false) => pb::ProcedureState::WaitingTimeout,
@@ -100,6 +100,7 @@ pub(super) fn locks(engine: &Engine) -> pb::GetLocksResponse {
                 Resource::Table(name) => (pb::LockedResourceType::Table, name.to_string()),
                 Resource::Region(name) => (pb::LockedResourceType::Region, name.clone()),
                 Resource::Server(name) => (pb::LockedResourceType::Server, name.to_string()),
+                Resource::Peer(id) => (pb::LockedResourceType::Peer, id.clone()),
                 // HBase has no such lock, so no client knows a type for it; the info page shows it.
                 Resource::Snapshot(_) => continue,
             };

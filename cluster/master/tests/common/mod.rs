@@ -16,15 +16,15 @@ use bytes::Bytes;
 use halcyon_cell::{Cell, CellComparator, CellType, Error, Result};
 use halcyon_contract::{
     Announce, CloseRegionRequest, ClusterServices, FlushRegionRequest, OpenRegionRequest, OpenRegionResponse,
-    RegionFiles, RegionInfoRequest, RegionInfoResponse, RegionServerApi, ServerReport, SystemTables,
-    WalFiles,
+    PeerDescription, RegionFiles, RegionInfoRequest, RegionInfoResponse, RegionServerApi, ReplicationSources,
+    ServerReport, SystemTables, WalFiles,
 };
 use halcyon_coord::ClientMetaService;
 use halcyon_env::{Clock, Env, ReadableFile, SystemClock};
 use halcyon_master::{HbckService, Master, MasterService, MasterSettings};
 use halcyon_proto::pb;
 use halcyon_rpc::{Call, Connection, Outcome, RpcError, Service};
-use halcyon_schema::{FamilyDescriptor, RegionInfo, ServerName, TableDescriptor, TableName};
+use halcyon_schema::{FamilyDescriptor, RegionInfo, ServerName, TableDescriptor, TableName, layout};
 use parking_lot::Mutex;
 use prost::Message;
 
@@ -45,6 +45,8 @@ pub struct FakeRegionServer {
     faults: Mutex<BTreeMap<&'static str, ServerFault>>,
     /// What it reports of the store files of regions, in MB, by encoded name.
     sizes: Mutex<BTreeMap<String, u32>>,
+    /// Peers to which it sends.
+    peers: Mutex<BTreeMap<String, PeerDescription>>,
 }
 
 /// How a method of the region server fails as long as the fault is there.
@@ -83,6 +85,7 @@ impl FakeRegionServer {
             files: AtomicU64::new(1),
             faults: Mutex::default(),
             sizes: Mutex::default(),
+            peers: Mutex::default(),
         })
     }
 
@@ -425,12 +428,55 @@ impl FakeRegionServer {
 }
 
 /// What a master needs, all of it from the double.
+impl FakeRegionServer {
+    fn queue(&self, peer_id: &str) -> PathBuf {
+        layout::replication_queues_dir(&self.root).join(peer_id)
+    }
+
+    /// The peers to which the server sends, and of which it knows what they have got.
+    pub fn peers(&self) -> Vec<PeerDescription> {
+        let peers = self.peers.lock();
+        peers.values().filter(|peer| self.env.fs.exists(&self.queue(&peer.id)).unwrap()).cloned().collect()
+    }
+}
+
+impl ReplicationSources for FakeRegionServer {
+    fn begin_queue(&self, peer_id: &str) -> Result<()> {
+        self.env.fs.create_dir_all(&layout::replication_queues_dir(&self.root))?;
+        Ok(self.env.fs.replace(&self.queue(peer_id), b"")?)
+    }
+
+    fn peer_changed(&self, peer: &PeerDescription) -> Result<()> {
+        self.peers.lock().insert(peer.id.clone(), peer.clone());
+        Ok(())
+    }
+
+    fn peer_removed(&self, peer_id: &str) -> Result<()> {
+        self.peers.lock().remove(peer_id);
+        let removed = self.env.fs.remove_file(&self.queue(peer_id));
+        match removed {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
+            _ => Ok(self.env.fs.sync_dir(&layout::replication_queues_dir(&self.root))?),
+        }
+    }
+
+    fn needed_wals(
+        &self,
+        peer_ids: &[String],
+        names: &[String],
+    ) -> Result<std::collections::HashSet<String>> {
+        assert!(!peer_ids.is_empty(), "there are peers to ask for");
+        Ok(names.iter().filter(|name| name.contains("needed")).cloned().collect())
+    }
+}
+
 pub fn services(server: &Arc<FakeRegionServer>) -> ClusterServices {
     ClusterServices {
         servers: Arc::new(OneServer(server.clone())),
         files: server.clone(),
         system_tables: server.clone(),
         wals: WalFiles { env: server.env.clone(), root: server.root.clone(), is_root: true },
+        replication: Some(server.clone()),
         coordination: Arc::new(OneServer(server.clone())),
     }
 }

@@ -2,8 +2,9 @@ use bytes::Bytes;
 use halcyon_cell::{Cell, CellType, LATEST_TIMESTAMP};
 use halcyon_proto::pb;
 use halcyon_proto::pb::mutation_proto::{DeleteType, Durability as ProtoDurability, MutationType};
-use halcyon_region::{Condition, ConditionTest, Durability, Mutation, MutationKind, TimeRange};
+use halcyon_region::{ClusterIds, Condition, ConditionTest, Durability, Mutation, MutationKind, TimeRange};
 use halcyon_rpc::RpcError;
+use halcyon_schema::ClusterUuid;
 use prost::Message;
 
 use super::{attribute, check_row, read, time_range};
@@ -11,6 +12,10 @@ use crate::errors::invalid;
 
 const TTL: &str = "_ttl";
 const RETURN_RESULTS: &str = "_rr_";
+/// Clusters that have the mutation (`Mutation.CONSUMED_CLUSTER_IDS`).
+const CLUSTER_IDS: &str = "_cs.id";
+/// A mutation passes through each cluster once.
+const CLUSTER_IDS_COUNT_MAX: usize = 1024;
 /// HBase's AccessController turns it into tags of the cells.
 const ACL: &str = "acl";
 /// HBase's VisibilityController turns it into tags of the cells.
@@ -87,13 +92,12 @@ pub(crate) fn mutation(proto: &pb::MutationProto, cells: &mut CellSource) -> Res
         return_results: attribute(&proto.attribute, RETURN_RESULTS)
             .is_none_or(|value| value.first().is_none_or(|&byte| byte != 0)),
         cell_ttl_ms: ttl(&proto.attribute)?,
+        cluster_ids: cluster_ids(&proto.attribute)?,
     })
 }
 
 /// Refuses attributes that ask for protection which nothing here enforces. HBase without the coprocessor ignores them,
 /// and cells that somebody wanted to protect are open to everybody.
-///
-/// The cluster ids of `_cs.id` are accepted and ignored: they end circles of replication, and nothing is replicated.
 fn check_protection(attributes: &[pb::NameBytesPair]) -> Result<(), RpcError> {
     for (name, protection, keeper) in [
         (ACL, "a cell ACL", "AccessController"),
@@ -135,6 +139,31 @@ fn ttl(attributes: &[pb::NameBytesPair]) -> Result<Option<i64>, RpcError> {
         return Err(invalid(format!("the {TTL} attribute has {} bytes, not 8", value.len())));
     };
     Ok(Some(i64::from_be_bytes(bytes)))
+}
+
+/// Clusters that have the mutation already: `int32 count | count * (int64 most, int64 least)` (`Mutation.setClusterIds`).
+fn cluster_ids(attributes: &[pb::NameBytesPair]) -> Result<ClusterIds, RpcError> {
+    let Some(value) = attribute(attributes, CLUSTER_IDS) else { return Ok(None) };
+    let malformed = || invalid(format!("the {CLUSTER_IDS} attribute is no list of cluster ids"));
+    let (count, value) = value.split_first_chunk().ok_or_else(malformed)?;
+    let count = u32::from_be_bytes(*count) as usize;
+    if count > CLUSTER_IDS_COUNT_MAX || value.len() != count * 16 {
+        return Err(malformed());
+    }
+    let number = |bytes: &[u8]| u64::from_be_bytes(bytes.try_into().expect("eight bytes"));
+    let ids =
+        value.chunks_exact(16).map(|id| ClusterUuid { most: number(&id[..8]), least: number(&id[8..]) });
+    Ok((count > 0).then(|| ids.collect()))
+}
+
+/// The attribute that [`cluster_ids`] reads.
+pub(crate) fn cluster_ids_attribute(ids: &[ClusterUuid]) -> (&'static str, Vec<u8>) {
+    let mut value = (ids.len() as u32).to_be_bytes().to_vec();
+    for id in ids {
+        value.extend_from_slice(&id.most.to_be_bytes());
+        value.extend_from_slice(&id.least.to_be_bytes());
+    }
+    (CLUSTER_IDS, value)
 }
 
 /// What the parsing of a cell block left open: that the cells are this mutation's.
@@ -253,4 +282,33 @@ fn comparator_value(comparator: &pb::Comparator) -> Result<Bytes, RpcError> {
         }
         _ => return Err(invalid(format!("unknown comparator class {}", comparator.name))),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(attributes: Vec<pb::NameBytesPair>) -> Result<ClusterIds, RpcError> {
+        cluster_ids(&attributes)
+    }
+
+    #[test]
+    fn cluster_ids_are_read_as_they_are_written() {
+        let ids = [ClusterUuid { most: 1, least: u64::MAX }, ClusterUuid { most: 7, least: 0 }];
+        let pair =
+            |value: Vec<u8>| vec![pb::NameBytesPair { name: CLUSTER_IDS.into(), value: Some(value.into()) }];
+        let (name, value) = cluster_ids_attribute(&ids);
+        assert_eq!(name, CLUSTER_IDS);
+        assert_eq!(put(pair(value.clone())).unwrap().as_deref(), Some(&ids[..]));
+        assert_eq!(put(Vec::new()).unwrap(), None);
+        assert_eq!(put(pair(vec![0; 4])).unwrap(), None);
+        for end in 0..value.len() {
+            put(pair(value[..end].to_vec())).unwrap_err();
+        }
+        for count in [1u32, 3, 0x1000_0000, u32::MAX] {
+            let mut wrong = value.clone();
+            wrong[..4].copy_from_slice(&count.to_be_bytes());
+            put(pair(wrong)).unwrap_err();
+        }
+    }
 }

@@ -13,6 +13,7 @@ use crate::RegionServer;
 use crate::calls::nonces::NonceStats;
 use crate::metrics::op_times::{Op, TableTimes};
 use crate::regions::region_table::OnlineRegion;
+use crate::replication::SinkStats;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -72,6 +73,11 @@ impl RegionServer {
         self.logs.tables().take_sync_longest_ns()
     }
 
+    /// What came from other clusters since start.
+    pub fn sink_stats(&self) -> SinkStats {
+        self.sink.stats()
+    }
+
     /// By how much clients with `hbase.client.backpressure.enabled` slow down (HBase: `HRegion.getLoadStatistics`). Numbers are
     /// percentages; where HBase says how full the heap is, this says how much of the memory budget is in use.
     pub(crate) fn region_statistics(&self, region: &Region) -> pb::RegionLoadStats {
@@ -104,6 +110,8 @@ impl RegionServer {
             report_end_time: Some(self.env.clock.now_ms().max(0) as u64),
             info_server_port: Some(self.info_port()),
             write_requests_count: Some(writes + self.counters.closed_writes.get()),
+            repl_load_source: self.sources.loads(),
+            repl_load_sink: Some(self.sink.load()),
             user_loads: self.user_loads.to_pb(),
             ..Default::default()
         }

@@ -78,6 +78,7 @@ fn by_row(cells: Vec<Cell>) -> Vec<Vec<Mutation>> {
                 time_range: TimeRange::ALL,
                 return_results: false,
                 cell_ttl_ms: None,
+                cluster_ids: None,
             }),
         }
     }

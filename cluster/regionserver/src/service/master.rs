@@ -32,6 +32,7 @@ impl RegionServer {
                 is_root: self.resources.wal_root.is_none(),
             },
             coordination: Arc::new(OneServer(self.clone())),
+            replication: Some(self.clone()),
         }
     }
 

@@ -287,6 +287,8 @@ mod tests {
             write_time_ms: 1,
             nonce_group: 0,
             nonce: 0,
+            cluster_ids: &[],
+            replicated: &[],
             cells: &cells,
         };
         logs.tables().append(&entry, Durability::AsyncWal, Box::new(|_| ())).unwrap();

@@ -205,6 +205,8 @@ mod tests {
             write_time_ms: 1,
             nonce_group: 0,
             nonce: 0,
+            cluster_ids: &[],
+            replicated: &[],
             cells: &[cell.get()],
         };
         wal.append(&entry, Durability::FsyncWal, Box::new(|_| {})).unwrap();

@@ -247,6 +247,7 @@ impl StandaloneSettings {
         master.cleaner_period = self.cleaner.period;
         master.archive_keep = self.cleaner.archive_keep;
         master.old_wals_keep = self.cleaner.old_wals_keep;
+        master.peer_wal_bytes_max = self.cleaner.peer_wal_bytes_max;
         master.snapshot_ttl = Duration::from_secs(self.cleaner.snapshot_ttl_s);
         master.snapshot_timeout = self.snapshot_timeout;
         master.sanity_checks = self.sanity_checks;
@@ -416,6 +417,7 @@ impl Active {
             files: files.region_files(),
             system_tables: Arc::new(RemoteTables::new(servers.clone())),
             wals: WalFiles { env, root, is_root: self.wal_root.is_none() },
+            replication: None,
             coordination: Arc::new(Znodes {
                 leadership: self.leadership.clone(),
                 view: self.view.clone(),

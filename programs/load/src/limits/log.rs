@@ -90,6 +90,8 @@ impl Client for Appender {
             write_time_ms: 1,
             nonce_group: 0,
             nonce: 0,
+            cluster_ids: &[],
+            replicated: &[],
             cells: &[self.cell.get()],
         };
         self.wal.append(&entry, Durability::SyncWal, completion).map_err(std::io::Error::other)?;

@@ -248,6 +248,7 @@ pub fn mutation(kind: MutationKind, row: &[u8], cells: Vec<Cell>) -> Mutation {
         time_range: TimeRange::ALL,
         return_results: true,
         cell_ttl_ms: None,
+        cluster_ids: None,
     }
 }
 

@@ -50,6 +50,12 @@ impl Mutation {
         self
     }
 
+    /// Adds an attribute of the request.
+    pub fn with_attribute(mut self, name: &str, value: impl AsRef<[u8]>) -> Mutation {
+        self.options().attributes.push(attribute(name, value));
+        self
+    }
+
     /// The row key.
     pub fn row(&self) -> &Bytes {
         &self.row

@@ -5,6 +5,7 @@ mod compaction;
 mod flush;
 mod info;
 mod logs;
+mod replicate;
 
 use std::sync::Arc;
 
@@ -121,6 +122,7 @@ impl Service for AdminService {
             "FlushRegion" => flush::call(server, call),
             "GetRegionInfo" => info::region_info(server, call),
             "RollWALWriter" => logs::roll(server, call),
+            "ReplicateWALEntry" => replicate::call(server, call),
             "ClearRegionBlockCache" => cache::clear(server, call),
             "UpdateConfiguration" => pooled(server, call.into_terms(), update_configuration),
             _ => ready(answer_now(server, &call)),
@@ -144,10 +146,12 @@ fn answer_now(server: &Arc<RegionServer>, call: &Call) -> Result<Reply, RpcError
         "GetLargeLogResponses" => logs::of_type(server, call, LogType::LargeLog),
         "ClearSlowLogsResponses" => Ok(logs::clear(server)),
         "GetLogEntries" => logs::entries(server, call),
-        // HBase's master of today opens regions by `ExecuteProcedures` only; replication and the rest are not served.
-        "OpenRegion" | "ReplicateWALEntry" | "Replay" | "ReplicateToReplica" | "UpdateFavoredNodes" => {
-            Err(errors::unsupported(&call.method))
-        }
+        "Replay" | "ReplicateToReplica" => Err(errors::invalid(format!(
+            "{} is not supported: copies of regions read the files of their primary and take no edits",
+            call.method
+        ))),
+        // HBase's master of today opens regions by `ExecuteProcedures` only.
+        "OpenRegion" | "UpdateFavoredNodes" => Err(errors::unsupported(&call.method)),
         method => Err(RpcError::unknown_method(method)),
     }
 }

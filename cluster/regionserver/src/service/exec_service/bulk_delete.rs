@@ -133,6 +133,7 @@ impl<'a> Deletes<'a> {
             time_range: TimeRange::ALL,
             return_results: false,
             cell_ttl_ms: None,
+            cluster_ids: None,
         });
     }
 

@@ -1,0 +1,33 @@
+//! Peers: clusters that get the edits of this one.
+
+use std::collections::HashSet;
+
+use halcyon_cell::Result;
+use halcyon_proto::pb;
+
+/// HBase: `ReplicationPeerDescription`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PeerDescription {
+    pub id: String,
+    pub config: pb::ReplicationPeer,
+    /// A disabled peer gets nothing. What it misses is kept for it.
+    pub is_enabled: bool,
+}
+
+/// What reads WALs and sends their edits to peers (HBase: `ReplicationSourceManager`). Each method may be called again
+/// with the same arguments.
+pub trait ReplicationSources: Send + Sync {
+    /// Notes, durably, that a peer is to get the edits of the WALs that are written now, and of all later ones. A queue that
+    /// is there stays as it is.
+    fn begin_queue(&self, peer_id: &str) -> Result<()>;
+
+    /// Has edits sent to a peer as its description says from now on. A peer without a queue gets one with all WALs that are
+    /// there. `Invalid` if the description cannot be obeyed.
+    fn peer_changed(&self, peer: &PeerDescription) -> Result<()>;
+
+    /// Sends nothing more to a peer, and forgets its queue. Waits until what is being sent has ended.
+    fn peer_removed(&self, peer_id: &str) -> Result<()>;
+
+    /// Of these names of WALs, those that a peer still needs. WALs of which nothing is known are needed.
+    fn needed_wals(&self, peer_ids: &[String], names: &[String]) -> Result<HashSet<String>>;
+}

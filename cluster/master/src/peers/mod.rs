@@ -1,0 +1,137 @@
+//! Peers: clusters that get the edits of this one (HBase: `ReplicationPeerManager`).
+//!
+//! A change is a procedure (`procedure/change_peer.rs`): the queue begins, the peer is written (`files.rs`), and the region
+//! server is told. `check.rs` says what is refused.
+
+mod check;
+mod files;
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use halcyon_cell::Result;
+use halcyon_contract::{PeerDescription, ReplicationSources};
+use halcyon_env::DirEntry;
+use halcyon_rpc::RpcError;
+use parking_lot::RwLock;
+use tracing::{error, warn};
+
+use crate::errors;
+use crate::state::MasterState;
+
+pub(crate) use check::{check_config, check_id, check_update, not_found};
+
+/// As they are on disk: they are written there first.
+#[derive(Default)]
+pub(crate) struct Peers {
+    by_id: RwLock<BTreeMap<String, PeerDescription>>,
+}
+
+impl Peers {
+    pub(crate) fn get(&self, id: &str) -> Option<PeerDescription> {
+        self.by_id.read().get(id).cloned()
+    }
+
+    pub(crate) fn all(&self) -> Vec<PeerDescription> {
+        self.by_id.read().values().cloned().collect()
+    }
+
+    pub(crate) fn ids(&self) -> Vec<String> {
+        self.by_id.read().keys().cloned().collect()
+    }
+}
+
+/// Reads the peers, and has their edits sent. A peer that cannot be obeyed keeps its WALs.
+pub(crate) fn load(core: &MasterState) -> Result<()> {
+    for peer in files::load(&core.env, &core.root)? {
+        match &core.cluster.replication {
+            Some(sources) => {
+                if let Err(error) = sources.peer_changed(&peer) {
+                    warn!(peer = peer.id, %error, "nothing is sent to a peer; its WALs are kept");
+                }
+            }
+            None => warn!(
+                peer = peer.id,
+                "nothing is sent to a peer: replication needs a standalone server; all WALs are kept"
+            ),
+        }
+        core.peers.by_id.write().insert(peer.id.clone(), peer);
+    }
+    Ok(())
+}
+
+/// Makes a peer what the description says, on disk and in memory. May run twice.
+pub(crate) fn write(core: &MasterState, peer: &PeerDescription) -> Result<()> {
+    files::write(&core.env, &core.root, peer)?;
+    core.peers.by_id.write().insert(peer.id.clone(), peer.clone());
+    Ok(())
+}
+
+/// Removes a peer on disk and in memory. May run twice.
+pub(crate) fn remove(core: &MasterState, id: &str) -> Result<()> {
+    files::remove(&core.env, &core.root, id)?;
+    core.peers.by_id.write().remove(id);
+    Ok(())
+}
+
+/// Of these WALs, those that some peer needs: all of them where nothing can tell. Never more bytes than the settings allow.
+pub(crate) fn needed_wals(core: &MasterState, files: &[DirEntry]) -> Result<HashSet<String>> {
+    let ids = core.peers.ids();
+    if ids.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let names: Vec<String> = files.iter().map(|file| file.name.clone()).collect();
+    let mut needed = match &core.cluster.replication {
+        Some(sources) => sources.needed_wals(&ids, &names)?,
+        None => names.into_iter().collect(),
+    };
+    if let Some(limit) = core.settings.peer_wal_bytes_max {
+        for name in beyond(limit, files.iter().filter(|file| needed.contains(&file.name))) {
+            error!(
+                wal = name,
+                limit, "a WAL is deleted that a replication peer needs: replication.wal.bytes.max is reached"
+            );
+            needed.remove(&name);
+        }
+    }
+    Ok(needed)
+}
+
+/// The oldest WALs, so many that at most `limit` bytes are left.
+fn beyond<'a>(limit: u64, files: impl Iterator<Item = &'a DirEntry>) -> Vec<String> {
+    let begin =
+        |file: &&DirEntry| file.name.rsplit_once('.').and_then(|(_, number)| number.parse::<u64>().ok());
+    let mut files: Vec<_> = files.collect();
+    files.sort_by_cached_key(|file| std::cmp::Reverse(begin(file)));
+    let mut kept = 0u64;
+    let is_over = |file: &&DirEntry| {
+        kept = kept.saturating_add(file.len);
+        kept > limit
+    };
+    files.into_iter().filter(is_over).map(|file| file.name.clone()).collect()
+}
+
+/// What sends edits to peers; an error that says so where nothing does.
+pub(crate) fn sources(core: &MasterState) -> std::result::Result<&Arc<dyn ReplicationSources>, RpcError> {
+    core.cluster.replication.as_ref().ok_or_else(|| {
+        errors::unsupported(
+            "Replication peers of a cluster of several servers (they need a standalone server) are",
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_wals_are_beyond_the_limit() {
+        let file = |begin: u64, len| DirEntry { name: format!("h%2C1%2C2.{begin}"), is_dir: false, len };
+        let files = [file(9, 40), file(10, 30), file(8, 1), file(11, 30)];
+        let of = |limit| beyond(limit, files.iter());
+        assert!(of(101).is_empty());
+        assert_eq!(of(100), ["h%2C1%2C2.8"]);
+        assert_eq!(of(60), ["h%2C1%2C2.9", "h%2C1%2C2.8"]);
+        assert_eq!(of(0).len(), 4);
+    }
+}

@@ -1,0 +1,165 @@
+//! Adds, removes, enables, disables or updates a replication peer.
+//!
+//! A new peer's queue begins before the peer is there: from then on no WAL is deleted that it needs. The queue of a removed
+//! one goes after the peer.
+
+use halcyon_cell::{Error, Result};
+use halcyon_contract::PeerDescription;
+use halcyon_proto::pb;
+use halcyon_rpc::RpcError;
+use prost::Message;
+
+use super::{HasSteps, Lock, Procedure, Step, payload, step};
+use crate::peers;
+use crate::state::MasterState;
+use crate::switches::Switch;
+
+pub(super) const KIND: &str = "change_peer";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
+#[repr(i32)]
+pub(crate) enum PeerChange {
+    Add = 0,
+    Remove = 1,
+    Enable = 2,
+    Disable = 3,
+    Update = 4,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ChangePeer {
+    #[prost(enumeration = "PeerChange", tag = "1")]
+    change: i32,
+    #[prost(string, tag = "2")]
+    id: String,
+    /// What the peer is afterwards; known when the procedure has been prepared.
+    #[prost(message, optional, tag = "3")]
+    config: Option<pb::ReplicationPeer>,
+    #[prost(bool, tag = "4")]
+    is_enabled: bool,
+}
+
+impl ChangePeer {
+    pub(crate) fn add(id: String, config: pb::ReplicationPeer, is_enabled: bool) -> ChangePeer {
+        ChangePeer { change: PeerChange::Add as i32, id, config: Some(config), is_enabled }
+    }
+
+    pub(crate) fn update(id: String, config: pb::ReplicationPeer) -> ChangePeer {
+        ChangePeer { change: PeerChange::Update as i32, id, config: Some(config), is_enabled: false }
+    }
+
+    /// A change without a configuration.
+    pub(crate) fn of(change: PeerChange, id: String) -> ChangePeer {
+        ChangePeer { change: change as i32, id, config: None, is_enabled: false }
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<ChangePeer> {
+        payload(KIND, bytes)
+    }
+
+    fn peer(&self) -> PeerDescription {
+        let config = self.config.clone().unwrap_or_default();
+        PeerDescription { id: self.id.clone(), config, is_enabled: self.is_enabled }
+    }
+}
+
+impl Procedure for ChangePeer {
+    fn kind(&self) -> &'static str {
+        KIND
+    }
+
+    fn class_name(&self) -> &'static str {
+        match self.change() {
+            PeerChange::Add => "org.apache.hadoop.hbase.master.replication.AddPeerProcedure",
+            PeerChange::Remove => "org.apache.hadoop.hbase.master.replication.RemovePeerProcedure",
+            PeerChange::Enable => "org.apache.hadoop.hbase.master.replication.EnablePeerProcedure",
+            PeerChange::Disable => "org.apache.hadoop.hbase.master.replication.DisablePeerProcedure",
+            PeerChange::Update => "org.apache.hadoop.hbase.master.replication.UpdatePeerConfigProcedure",
+        }
+    }
+
+    fn locks(&self) -> Vec<Lock> {
+        vec![Lock::peer(&self.id)]
+    }
+
+    fn prepare(&mut self, core: &MasterState) -> std::result::Result<(), RpcError> {
+        peers::sources(core)?;
+        if !core.switches.lock().get(Switch::ReplicationPeerModification) {
+            return Err(RpcError::do_not_retry("Replication peer modification disabled"));
+        }
+        let before = core.peers.get(&self.id);
+        if self.change() == PeerChange::Add {
+            peers::check_id(&self.id)?;
+            peers::check_config(&self.config.clone().unwrap_or_default())?;
+            return match before {
+                Some(_) => {
+                    Err(RpcError::do_not_retry(format!("Replication peer {} already exists", self.id)))
+                }
+                None => Ok(()),
+            };
+        }
+        let before = before.ok_or_else(|| peers::not_found(&self.id))?;
+        let already = |word: &str| {
+            Err(RpcError::do_not_retry(format!("Replication peer {} has already been {word}", self.id)))
+        };
+        match self.change() {
+            PeerChange::Enable if before.is_enabled => return already("enabled"),
+            PeerChange::Disable if !before.is_enabled => return already("disabled"),
+            PeerChange::Update => {
+                let mut config = self.config.take().unwrap_or_default();
+                peers::check_update(&self.id, &before.config, &config)?;
+                // Those that the update does not name stay.
+                let named: Vec<String> = config.configuration.iter().map(|pair| pair.name.clone()).collect();
+                let kept = before.config.configuration.iter().filter(|pair| !named.contains(&pair.name));
+                config.configuration.extend(kept.cloned());
+                peers::check_config(&config)?;
+                (self.config, self.is_enabled) = (Some(config), before.is_enabled);
+            }
+            change => (self.config, self.is_enabled) = (Some(before.config), change == PeerChange::Enable),
+        }
+        Ok(())
+    }
+
+    fn payload(&self) -> Vec<u8> {
+        self.encode_to_vec()
+    }
+}
+
+const STEPS: &[Step<ChangePeer>] = &[
+    step("begin the queue", ChangePeer::begin_queue),
+    step("write", ChangePeer::write),
+    step("tell the sources", ChangePeer::tell),
+];
+
+impl HasSteps for ChangePeer {
+    fn steps(&self) -> &'static [Step<Self>] {
+        STEPS
+    }
+}
+
+impl ChangePeer {
+    fn begin_queue(&mut self, core: &MasterState) -> Result<()> {
+        match self.change() {
+            PeerChange::Add => sources(core)?.begin_queue(&self.id),
+            _ => Ok(()),
+        }
+    }
+
+    fn write(&mut self, core: &MasterState) -> Result<()> {
+        match self.change() {
+            PeerChange::Remove => peers::remove(core, &self.id),
+            _ => peers::write(core, &self.peer()),
+        }
+    }
+
+    fn tell(&mut self, core: &MasterState) -> Result<()> {
+        match self.change() {
+            PeerChange::Remove => sources(core)?.peer_removed(&self.id),
+            _ => sources(core)?.peer_changed(&self.peer()),
+        }
+    }
+}
+
+fn sources(core: &MasterState) -> Result<&std::sync::Arc<dyn halcyon_contract::ReplicationSources>> {
+    peers::sources(core).map_err(|error| Error::invalid(error.message))
+}

@@ -1,0 +1,211 @@
+//! From the entries of a request to mutations.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use halcyon_cell::{Cell, LATEST_TIMESTAMP};
+use halcyon_proto::pb;
+use halcyon_region::{ClusterIds, Mutation, MutationKind, TimeRange};
+use halcyon_rpc::RpcError;
+use halcyon_schema::{ClusterUuid, TableName};
+use halcyon_wal::META_FAMILY;
+use prost::Message;
+
+use crate::errors::invalid;
+
+/// Qualifier of the cell that tells of a bulk load (`WALEdit.BULK_LOAD`).
+const BULK_LOAD: &[u8] = b"HBASE::BULK_LOAD";
+
+/// What a request changes in one table, in order.
+#[derive(Debug)]
+pub(crate) struct TableEdits {
+    pub table: TableName,
+    pub mutations: Vec<Mutation>,
+}
+
+/// The mutations of a request. A run of cells of one row and type becomes one mutation, as in HBase. Markers of flushes,
+/// compactions and regions are passed over.
+///
+/// `DoNotRetryIOException` if the cells are fewer than the entries count, for a name that no table can have, and for bulk
+/// loads.
+pub(crate) fn by_table(entries: &[pb::WalEntry], cells: Vec<Cell>) -> Result<Vec<TableEdits>, RpcError> {
+    let mut tables = Vec::<TableEdits>::new();
+    let mut places = HashMap::<&[u8], usize>::new();
+    let mut cells = cells.into_iter();
+    for entry in entries {
+        let key = &entry.key;
+        let table = TableName::parse(&key.table_name).map_err(|error| invalid(error.message()))?;
+        let at = *places.entry(&key.table_name).or_insert_with(|| {
+            tables.push(TableEdits { table, mutations: Vec::new() });
+            tables.len() - 1
+        });
+        let count = usize::try_from(entry.associated_cell_count()).unwrap_or(0);
+        if cells.len() < count {
+            let left = cells.len();
+            return Err(invalid(format!(
+                "an entry counts {count} cells, and {left} are left in the cell block"
+            )));
+        }
+        let ids = cluster_ids(key);
+        add_entry(cells.by_ref().take(count), &ids, &mut tables[at].mutations)?;
+    }
+    match cells.len() {
+        0 => Ok(tables),
+        left => Err(invalid(format!("the cell block has {left} cells that no entry counts"))),
+    }
+}
+
+fn cluster_ids(key: &pb::WalKey) -> ClusterIds {
+    let ids: Arc<[ClusterUuid]> = key.cluster_ids.iter().map(ClusterUuid::from_pb).collect();
+    (!ids.is_empty()).then_some(ids)
+}
+
+fn add_entry(
+    cells: impl Iterator<Item = Cell>,
+    cluster_ids: &ClusterIds,
+    mutations: &mut Vec<Mutation>,
+) -> Result<(), RpcError> {
+    let first = mutations.len();
+    for cell in cells {
+        if cell.family() == META_FAMILY {
+            check_marker(&cell)?;
+            continue;
+        }
+        if cell.row().is_empty() {
+            return Err(invalid("a replicated cell has no row"));
+        }
+        if let Some(last) = mutations[first..].last_mut()
+            && last.row == cell.row()
+            && last.cells[0].cell_type() == cell.cell_type()
+        {
+            last.cells.push(cell);
+            continue;
+        }
+        let kind = if cell.cell_type().is_delete() { MutationKind::Delete } else { MutationKind::Put };
+        let row: Bytes = cell.bytes().slice_ref(cell.row());
+        mutations.push(Mutation {
+            kind,
+            row,
+            cells: vec![cell],
+            timestamp: LATEST_TIMESTAMP,
+            durability: None,
+            time_range: TimeRange::ALL,
+            return_results: false,
+            cell_ttl_ms: None,
+            cluster_ids: cluster_ids.clone(),
+        });
+    }
+    Ok(())
+}
+
+/// Refuses a bulk load whose files the source wants to be taken over.
+fn check_marker(cell: &Cell) -> Result<(), RpcError> {
+    if cell.qualifier() != BULK_LOAD {
+        return Ok(());
+    }
+    let load = pb::BulkLoadDescriptor::decode(cell.value());
+    let load = load.map_err(|error| invalid(format!("a bulk load cannot be decoded: {error}")))?;
+    if !load.replicate() {
+        return Ok(());
+    }
+    Err(invalid(
+        "replication of bulk loads is not supported: set hbase.replication.bulkload.enabled to false at the source, and \
+         load the files here as well",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use halcyon_cell::CellType;
+    use halcyon_rpc::exceptions;
+
+    use super::*;
+
+    fn entry(table: &'static str, ids: &[u64], count: i32) -> pb::WalEntry {
+        let id = |&least| pb::Uuid { least_sig_bits: least, most_sig_bits: 0 };
+        let key = pb::WalKey {
+            encoded_region_name: Bytes::from_static(b"r"),
+            table_name: Bytes::from_static(table.as_bytes()),
+            cluster_ids: ids.iter().map(id).collect(),
+            ..Default::default()
+        };
+        pb::WalEntry { key, associated_cell_count: Some(count), ..Default::default() }
+    }
+
+    fn cell(row: &str, kind: CellType, timestamp: i64) -> Cell {
+        Cell::build(row.as_bytes(), b"f", b"q", timestamp, kind, b"", b"", 0)
+    }
+
+    fn marker(qualifier: &[u8], value: &[u8]) -> Cell {
+        Cell::build(b"r", META_FAMILY, qualifier, 1, CellType::Put, value, b"", 0)
+    }
+
+    #[test]
+    fn runs_of_one_row_and_type_are_mutations() {
+        let cells = vec![
+            cell("a", CellType::Put, 1),
+            cell("a", CellType::Put, 2),
+            cell("a", CellType::DeleteColumn, 2),
+            cell("a", CellType::DeleteFamily, 3),
+            cell("b", CellType::DeleteFamily, 3),
+            cell("a", CellType::Put, 9),
+            cell("a", CellType::Put, 10),
+        ];
+        let tables =
+            by_table(&[entry("t", &[7], 5), entry("n:u", &[], 1), entry("t", &[7, 8], 1)], cells).unwrap();
+        let names: Vec<_> = tables.iter().map(|edits| edits.table.to_string()).collect();
+        assert_eq!(names, ["t", "n:u"]);
+        let shown = |edits: &TableEdits| -> Vec<_> {
+            let ids =
+                |m: &Mutation| m.cluster_ids.iter().flat_map(|ids| ids.iter()).map(|id| id.least).collect();
+            edits.mutations.iter().map(|m| (m.kind, m.row.clone(), m.cells.len(), ids(m))).collect()
+        };
+        use MutationKind::{Delete, Put};
+        assert_eq!(
+            shown(&tables[0]),
+            [
+                (Put, "a".into(), 2, vec![7u64]),
+                (Delete, "a".into(), 1, vec![7]),
+                (Delete, "a".into(), 1, vec![7]),
+                (Delete, "b".into(), 1, vec![7]),
+                (Put, "a".into(), 1, vec![7, 8]), // of an entry of its own
+            ]
+        );
+        assert_eq!(shown(&tables[1]), [(Put, "a".into(), 1, vec![])]);
+    }
+
+    #[test]
+    fn markers_are_passed_over_and_bulk_loads_refused() {
+        let load = |replicate| pb::BulkLoadDescriptor { replicate: Some(replicate), ..Default::default() };
+        let cells = vec![
+            marker(b"HBASE::FLUSH", b"x"),
+            marker(BULK_LOAD, &load(false).encode_to_vec()),
+            cell("a", CellType::Put, 1),
+        ];
+        let tables = by_table(&[entry("t", &[], 3)], cells).unwrap();
+        assert_eq!(tables[0].mutations.len(), 1);
+        for value in [load(true).encode_to_vec(), b"\xff\xff".to_vec()] {
+            let error = by_table(&[entry("t", &[], 1)], vec![marker(BULK_LOAD, &value)]).unwrap_err();
+            assert!(error.do_not_retry && error.message.contains("bulk load"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_an_error() {
+        let error = |entries: &[pb::WalEntry], cells| by_table(entries, cells).unwrap_err();
+        let one = || vec![cell("a", CellType::Put, 1)];
+        for wrong in [
+            error(&[entry("t", &[], 2)], one()),
+            error(&[entry("t", &[], 0)], one()),
+            error(&[entry("t", &[], -1)], one()),
+            error(&[entry("", &[], 1)], one()),
+            error(&[entry("a:b:c", &[], 1)], one()),
+            error(&[entry("t", &[], i32::MAX)], Vec::new()),
+            error(&[entry("t", &[], 1)], vec![cell("", CellType::Put, 1)]),
+        ] {
+            assert_eq!(wrong.class, exceptions::DO_NOT_RETRY_IO.name);
+        }
+        assert!(by_table(&[], Vec::new()).unwrap().is_empty());
+    }
+}

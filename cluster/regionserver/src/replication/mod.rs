@@ -1,0 +1,29 @@
+//! Replication: edits that another cluster sends, and edits for other clusters.
+//!
+//! ```text
+//! ReplicateWALEntry -> entries.rs  WAL entries to mutations, by table and in order
+//!                   -> sink.rs     regions that are here; through a client what other servers have
+//!
+//! master -> sources.rs -> source.rs  one thread for each peer
+//!                      -> wals.rs    which WALs there are, and the next batch of them
+//!                      -> filter.rs  which cells the peer gets
+//!                      -> target.rs  finds the peer and calls ReplicateWALEntry
+//!                      -> queue.rs   what the peer has got, on disk
+//! ```
+//!
+//! A mutation keeps its timestamps and tags, and the ids of the clusters that have it. They go into the WAL here, so that a
+//! source of this cluster does not send it back. Checked against `ReplicationSink` of 2.6.4.
+
+mod entries;
+mod filter;
+mod queue;
+mod sink;
+mod source;
+mod sources;
+mod target;
+mod wals;
+
+pub(crate) use entries::{TableEdits, by_table};
+pub use sink::SinkStats;
+pub(crate) use sink::{Sink, write_local};
+pub(crate) use sources::Sources;

@@ -1,0 +1,203 @@
+//! What a peer has got of the WALs, on disk: `replication/queues/<peer>` below the root directory.
+//!
+//! ```text
+//! int8 format number 1 | Stored: WALs that are done with; offsets in those that are not
+//! ```
+//!
+//! A WAL that the file does not name is needed as a whole. So nothing has to be written when a WAL begins, and a crash can
+//! only make the peer get something twice. HBase names the needed ones instead, as znodes below `replication/rs`.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use halcyon_cell::{Error, Result};
+use halcyon_env::Env;
+use halcyon_schema::layout::replication_queues_dir;
+use prost::Message;
+
+const FORMAT: u8 = 1;
+
+#[derive(Clone, PartialEq, Message)]
+struct Stored {
+    #[prost(string, repeated, tag = "1")]
+    done: Vec<String>,
+    #[prost(message, repeated, tag = "2")]
+    positions: Vec<Position>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Position {
+    #[prost(string, tag = "1")]
+    wal: String,
+    /// Behind the last entry that the peer has.
+    #[prost(uint64, tag = "2")]
+    offset: u64,
+}
+
+/// See the head of the file. Of one thread at a time.
+#[derive(Clone)]
+pub(super) struct Queue {
+    env: Env,
+    path: PathBuf,
+    done: BTreeSet<String>,
+    positions: BTreeMap<String, u64>,
+}
+
+/// How far a batch goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Reached {
+    /// WALs of which nothing is left.
+    pub(super) finished: Vec<String>,
+    /// The WAL after those, and an offset in it.
+    pub(super) position: Option<(String, u64)>,
+}
+
+impl Queue {
+    /// `None` if there is no file. `Corrupt` if it cannot be read.
+    pub(super) fn load(env: &Env, root: &Path, peer: &str) -> Result<Option<Queue>> {
+        let path = replication_queues_dir(root).join(peer);
+        let bytes = match env.fs.read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            read => read?,
+        };
+        let stored = decode(&bytes).map_err(|error| error.context(path.display()))?;
+        let positions = stored.positions.into_iter().map(|position| (position.wal, position.offset));
+        Ok(Some(Queue {
+            env: env.clone(),
+            path,
+            done: stored.done.into_iter().collect(),
+            positions: positions.collect(),
+        }))
+    }
+
+    /// A new queue, durable, for all WALs but these.
+    pub(super) fn create(env: &Env, root: &Path, peer: &str, but: Vec<String>) -> Result<Queue> {
+        let dir = replication_queues_dir(root);
+        env.fs.create_dir_all(&dir)?;
+        let (done, positions) = (but.into_iter().collect(), BTreeMap::new());
+        let queue = Queue { env: env.clone(), path: dir.join(peer), done, positions };
+        queue.save()?;
+        Ok(queue)
+    }
+
+    /// Removes the file, durably. One that is gone is no error.
+    pub(super) fn remove(env: &Env, root: &Path, peer: &str) -> Result<()> {
+        let dir = replication_queues_dir(root);
+        match env.fs.remove_file(&dir.join(peer)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => Ok(removed.and_then(|()| env.fs.sync_dir(&dir))?),
+        }
+    }
+
+    pub(super) fn is_done(&self, wal: &str) -> bool {
+        self.done.contains(wal)
+    }
+
+    /// Where to read on in a WAL; 0: from its begin.
+    pub(super) fn offset(&self, wal: &str) -> u64 {
+        self.positions.get(wal).copied().unwrap_or(0)
+    }
+
+    /// Notes what the peer has. Durable if `durably`, or if a WAL is finished. WALs that are not among `there` are
+    /// forgotten: their files are gone.
+    pub(super) fn advance(
+        &mut self,
+        reached: &Reached,
+        there: &HashSet<String>,
+        durably: bool,
+    ) -> Result<()> {
+        for wal in &reached.finished {
+            self.positions.remove(wal);
+            self.done.insert(wal.clone());
+        }
+        if let Some((wal, offset)) = &reached.position {
+            let before = self.positions.insert(wal.clone(), *offset).unwrap_or(0);
+            assert!(before <= *offset, "a peer has got more of {wal} than it gets now: {before}, {offset}");
+        }
+        self.done.retain(|wal| there.contains(wal));
+        self.positions.retain(|wal, _| there.contains(wal));
+        if durably || !reached.finished.is_empty() { self.save() } else { Ok(()) }
+    }
+
+    fn save(&self) -> Result<()> {
+        let positions = self.positions.iter();
+        let stored = Stored {
+            done: self.done.iter().cloned().collect(),
+            positions: positions.map(|(wal, &offset)| Position { wal: wal.clone(), offset }).collect(),
+        };
+        let mut bytes = vec![FORMAT];
+        stored.encode(&mut bytes).expect("a Vec grows as needed");
+        Ok(self.env.fs.replace(&self.path, &bytes)?)
+    }
+}
+
+fn decode(bytes: &[u8]) -> Result<Stored> {
+    match bytes.split_first() {
+        Some((&FORMAT, message)) => {
+            Stored::decode(message).map_err(|error| Error::corrupt(format!("a replication queue: {error}")))
+        }
+        other => {
+            let found = other.map(|(format, _)| format);
+            Err(Error::corrupt(format!("a replication queue: format {found:?}, expected {FORMAT}")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use halcyon_env::sim::{CrashMode, SimFileSystem};
+
+    use super::*;
+
+    fn root() -> &'static Path {
+        Path::new("/hbase")
+    }
+
+    fn there(names: &[&str]) -> HashSet<String> {
+        names.iter().map(ToString::to_string).collect()
+    }
+
+    fn reached(finished: &[&str], position: Option<(&str, u64)>) -> Reached {
+        let finished = finished.iter().map(ToString::to_string).collect();
+        Reached { finished, position: position.map(|(wal, offset)| (wal.to_string(), offset)) }
+    }
+
+    #[test]
+    fn what_a_peer_has_got_survives_a_crash() {
+        for mode in CrashMode::ALL {
+            let fs = SimFileSystem::new();
+            assert!(Queue::load(&fs.env(), root(), "p").unwrap().is_none());
+            let mut queue = Queue::create(&fs.env(), root(), "p", vec!["s.1".to_string()]).unwrap();
+            let all = there(&["s.1", "s.2", "s.3"]);
+            queue.advance(&reached(&["s.2"], Some(("s.3", 70))), &all, true).unwrap();
+            queue.advance(&reached(&[], Some(("s.3", 90))), &all, false).unwrap();
+            assert_eq!(queue.offset("s.3"), 90);
+            let fs = fs.crash(mode, 1);
+            let mut queue = Queue::load(&fs.env(), root(), "p").unwrap().expect("it was durable");
+            assert!(queue.is_done("s.1") && queue.is_done("s.2") && !queue.is_done("s.3"));
+            assert_eq!((queue.offset("s.3"), queue.offset("s.4")), (70, 0));
+            // The files of the first two are deleted; a name that is forgotten stands for a whole WAL again.
+            queue.advance(&reached(&["s.3"], None), &there(&["s.3", "s.4"]), false).unwrap();
+            let queue = Queue::load(&fs.env(), root(), "p").unwrap().unwrap();
+            assert!(queue.is_done("s.3") && !queue.is_done("s.1"));
+            Queue::remove(&fs.env(), root(), "p").unwrap();
+            Queue::remove(&fs.env(), root(), "p").unwrap();
+            assert!(Queue::load(&fs.crash(mode, 2).env(), root(), "p").unwrap().is_none());
+        }
+    }
+
+    #[test]
+    fn garbage_is_an_error() {
+        let fs = SimFileSystem::new();
+        let env = fs.env();
+        Queue::create(&env, root(), "p", vec!["s.1".to_string()]).unwrap();
+        let path = replication_queues_dir(root()).join("p");
+        let good = env.fs.read(&path).unwrap();
+        for bad in [&b""[..], b"\x02", b"\x01\xff\xff", &good[..good.len() - 1]] {
+            env.fs.replace(&path, bad).unwrap();
+            let error = Queue::load(&env, root(), "p").err().expect("it is damaged");
+            assert!(error.message().contains("/hbase/replication/queues/p"), "{error}");
+        }
+    }
+}

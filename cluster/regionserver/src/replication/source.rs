@@ -1,0 +1,278 @@
+//! Sends the edits of this cluster's WALs to one peer.
+//!
+//! A thread of its own reads the WALs in their order, as far as what is in them was acknowledged, and sends batches. The queue
+//! is moved on after each batch that the peer has applied. So a crash, or an answer that is lost, makes the peer get
+//! something twice, and never makes it miss anything. Checked against `ReplicationSource`, `ReplicationSourceShipper` and
+//! `HBaseInterClusterReplicationEndpoint` of 2.6.4.
+//!
+//! *Thread safety*: shared freely. The queue is locked by the thread and by the cleaner's questions, never while a call
+//! to the peer is waited for.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use halcyon_cell::{ErrorKind, Result};
+use halcyon_contract::PeerDescription;
+use halcyon_proto::pb;
+use halcyon_schema::{ClusterId, ClusterUuid};
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+
+use super::filter::PeerFilter;
+use super::queue::{Queue, Reached};
+use super::target::Target;
+use super::wals::{Batch, Wals};
+use crate::regions::resources::RegionResources;
+
+/// How often it is looked whether there is something new to send.
+const LOOK_PERIOD: Duration = Duration::from_millis(100);
+/// Pause after a failure (HBase: `replication.source.sleepforretries`), as often longer as there were failures.
+const PAUSE: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+/// The first failure is told, and then one in so many.
+const TELL_ONE_IN: u32 = 30;
+
+/// What a source is told.
+#[derive(Clone, Debug)]
+struct Orders {
+    config: pb::ReplicationPeer,
+    is_enabled: bool,
+    has_ended: bool,
+}
+
+/// What was sent since start (HBase: `MetricsSource`).
+#[derive(Debug, Default)]
+struct Numbers {
+    shipped_batches: AtomicU64,
+    shipped_ops: AtomicU64,
+    shipped_bytes: AtomicU64,
+    failed_batches: AtomicU64,
+    read_edits: AtomicU64,
+    queued_wals: AtomicU64,
+    age_ms: AtomicU64,
+    last_shipped_ms: AtomicI64,
+    /// When the oldest entry was written that is being sent; 0: none is.
+    next_ms: AtomicU64,
+}
+
+/// See the head of the file.
+pub(crate) struct Source {
+    id: String,
+    resources: Arc<RegionResources>,
+    own: (ClusterId, ClusterUuid),
+    orders: watch::Sender<Orders>,
+    queue: Mutex<Queue>,
+    numbers: Numbers,
+    is_running: AtomicBool,
+}
+
+/// Why a pass ended.
+#[derive(Debug, PartialEq, Eq)]
+enum Pass {
+    /// There may be more.
+    Moved,
+    /// Everything was sent.
+    AtEnd,
+    /// Other orders came.
+    Interrupted,
+}
+
+impl Source {
+    pub(super) fn new(
+        resources: &Arc<RegionResources>,
+        own: (ClusterId, ClusterUuid),
+        peer: &PeerDescription,
+        queue: Queue,
+    ) -> Source {
+        let orders = Orders { config: peer.config.clone(), is_enabled: peer.is_enabled, has_ended: false };
+        let numbers = Numbers::default();
+        numbers.last_shipped_ms.store(resources.env.clock.now_ms(), Ordering::Relaxed);
+        Source {
+            id: peer.id.clone(),
+            resources: Arc::clone(resources),
+            own,
+            orders: watch::Sender::new(orders),
+            queue: Mutex::new(queue),
+            numbers,
+            is_running: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn change(&self, peer: &PeerDescription) {
+        self.orders.send_modify(|orders| {
+            orders.config = peer.config.clone();
+            orders.is_enabled = peer.is_enabled;
+        });
+    }
+
+    /// Ends the thread, soon.
+    pub(super) fn end(&self) {
+        self.orders.send_modify(|orders| orders.has_ended = true);
+    }
+
+    /// Whether the peer may still need a WAL.
+    pub(super) fn needs(&self, wal: &str) -> bool {
+        !self.queue.lock().is_done(wal)
+    }
+
+    /// As servers report it to the master.
+    pub(super) fn load(&self, now_ms: i64) -> pb::ReplicationLoadSource {
+        let get = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        let (numbers, next_ms) = (&self.numbers, get(&self.numbers.next_ms));
+        let lag_ms = if next_ms == 0 { 0 } else { (now_ms.max(0) as u64).saturating_sub(next_ms) };
+        pb::ReplicationLoadSource {
+            peer_id: self.id.clone(),
+            age_of_last_shipped_op: get(&numbers.age_ms),
+            size_of_log_queue: u32::try_from(get(&numbers.queued_wals)).unwrap_or(u32::MAX),
+            time_stamp_of_last_shipped_op: numbers.last_shipped_ms.load(Ordering::Relaxed).max(0) as u64,
+            replication_lag: lag_ms,
+            time_stamp_of_next_to_replicate: Some(next_ms),
+            queue_id: Some(self.id.clone()),
+            recovered: Some(false),
+            running: Some(self.is_running.load(Ordering::Relaxed)),
+            edits_since_restart: Some(get(&numbers.shipped_ops) > 0),
+            edits_read: Some(get(&numbers.read_edits)),
+            o_ps_shipped: Some(get(&numbers.shipped_ops)),
+        }
+    }
+
+    /// What the source's thread does until the source is ended. The calls run on the threads of this runtime.
+    pub(super) fn work(&self, threads: &Handle) {
+        threads.block_on(self.run());
+        self.is_running.store(false, Ordering::Relaxed);
+    }
+
+    async fn run(&self) {
+        let mut orders = self.orders.subscribe();
+        let mut failures = 0;
+        loop {
+            let now = orders.borrow_and_update().clone();
+            if now.has_ended {
+                return;
+            }
+            let mut pause = Duration::MAX;
+            if now.is_enabled {
+                let worked = self.send_all(&now, &mut orders, &mut failures).await;
+                pause = match worked {
+                    Ok(()) => Duration::ZERO,
+                    Err(error) => {
+                        failures += 1;
+                        self.is_running.store(false, Ordering::Relaxed);
+                        if failures % TELL_ONE_IN == 1 {
+                            tracing::warn!(peer = self.id, failures, %error, "nothing is sent to a peer; it is tried again");
+                        }
+                        (PAUSE * failures).min(PAUSE_MAX)
+                    }
+                };
+            }
+            self.is_running.store(now.is_enabled && failures == 0, Ordering::Relaxed);
+            if pause == Duration::MAX {
+                let _ = orders.changed().await;
+            } else {
+                let _ = tokio::time::timeout(pause, orders.changed()).await;
+            }
+        }
+    }
+
+    /// Sends until other orders come.
+    async fn send_all(
+        &self,
+        orders: &Orders,
+        news: &mut watch::Receiver<Orders>,
+        failures: &mut u32,
+    ) -> Result<()> {
+        let filter = PeerFilter::new(&orders.config)?;
+        let mut target = Target::new(orders.config.clusterkey())?;
+        let mut wals = Wals::list(&self.resources)?;
+        loop {
+            if news.has_changed().unwrap_or(true) {
+                return Ok(());
+            }
+            if wals.are_old() {
+                wals = Wals::list(&self.resources)?;
+            }
+            match self.send_next(&wals, &filter, &mut target, (orders, news)).await {
+                Ok(Pass::Interrupted) => return Ok(()),
+                Ok(Pass::Moved) => *failures = 0,
+                Ok(Pass::AtEnd) => {
+                    *failures = 0;
+                    self.is_running.store(true, Ordering::Relaxed);
+                    let _ =
+                        tokio::time::timeout(LOOK_PERIOD, news.changed()).await.map(|_| news.mark_changed());
+                }
+                Err(error) if error.kind() == ErrorKind::Moved => wals = Wals::list(&self.resources)?,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn send_next(
+        &self,
+        wals: &Wals,
+        filter: &PeerFilter,
+        target: &mut Target,
+        (orders, news): (&Orders, &mut watch::Receiver<Orders>),
+    ) -> Result<Pass> {
+        let own = self.own.1;
+        let peer = tokio::select! {
+            peer = target.cluster_id(own) => peer?,
+            _ = news.changed() => {
+                news.mark_changed();
+                return Ok(Pass::Interrupted);
+            }
+        };
+        let queue = self.queue.lock().clone(); // reading takes long
+        let batch = wals.read(&queue, filter, (own, peer))?;
+        self.note_read(&batch);
+        if !batch.entries.is_empty() {
+            let shipped = tokio::select! {
+                shipped = target.ship(&batch, &self.own.0.0) => shipped,
+                _ = news.changed() => {
+                    news.mark_changed();
+                    return Ok(Pass::Interrupted);
+                }
+            };
+            if let Err(error) = shipped {
+                self.numbers.failed_batches.fetch_add(1, Ordering::Relaxed);
+                return Err(error);
+            }
+            self.note_shipped(&batch);
+        }
+        let is_shipped = !batch.entries.is_empty();
+        if batch.reached != Reached::default() {
+            self.queue.lock().advance(&batch.reached, &wals.names(), is_shipped)?;
+        }
+        self.numbers.next_ms.store(0, Ordering::Relaxed);
+        self.wait_for_bandwidth(&batch, orders, news).await;
+        Ok(if batch.is_at_end { Pass::AtEnd } else { Pass::Moved })
+    }
+
+    fn note_read(&self, batch: &Batch) {
+        self.numbers.read_edits.fetch_add(batch.read_count, Ordering::Relaxed);
+        self.numbers.queued_wals.store(batch.queued_count as u64, Ordering::Relaxed);
+        let next_ms = batch.entries.first().map_or(0, |entry| entry.key.write_time);
+        self.numbers.next_ms.store(next_ms, Ordering::Relaxed);
+    }
+
+    fn note_shipped(&self, batch: &Batch) {
+        let (numbers, now_ms) = (&self.numbers, self.resources.env.clock.now_ms());
+        numbers.shipped_batches.fetch_add(1, Ordering::Relaxed);
+        numbers.shipped_ops.fetch_add(batch.entries.len() as u64, Ordering::Relaxed);
+        numbers.shipped_bytes.fetch_add(batch.bytes as u64, Ordering::Relaxed);
+        let written_ms = i64::try_from(batch.write_time_ms).unwrap_or(now_ms);
+        numbers.age_ms.store(now_ms.saturating_sub(written_ms).max(0) as u64, Ordering::Relaxed);
+        numbers.last_shipped_ms.store(now_ms, Ordering::Relaxed);
+    }
+
+    /// Waits as long as a batch may take by the peer's `bandwidth`, in bytes a second; 0: there is no limit.
+    async fn wait_for_bandwidth(&self, batch: &Batch, orders: &Orders, news: &mut watch::Receiver<Orders>) {
+        let Ok(limit @ 1..) = u64::try_from(orders.config.bandwidth()) else { return };
+        let pause = Duration::from_secs_f64(batch.bytes as f64 / limit as f64);
+        let interrupted = tokio::time::timeout(pause, news.changed()).await;
+        if interrupted.is_ok() {
+            news.mark_changed();
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! The sources of a server, one for each peer, and what the master tells and asks of them.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+
+use halcyon_cell::{Error, ErrorKind, Result};
+use halcyon_contract::{PeerDescription, ReplicationSources};
+use halcyon_env::spawn_thread;
+use halcyon_proto::pb;
+use halcyon_schema::{ClusterId, ClusterUuid, layout};
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+
+use super::filter::PeerFilter;
+use super::queue::Queue;
+use super::source::Source;
+use super::target::Target;
+use super::wals::{Wals, begin_of};
+use crate::RegionServer;
+use crate::regions::resources::RegionResources;
+
+/// See the head of the file.
+///
+/// *Thread safety*: shared freely. The lock is held over the beginning and removal of sources, which the master does one after
+/// the other, and for look-ups.
+pub(crate) struct Sources {
+    resources: Arc<RegionResources>,
+    threads: OnceLock<Handle>,
+    all: Mutex<All>,
+}
+
+#[derive(Default)]
+struct All {
+    by_peer: BTreeMap<String, Running>,
+    have_ended: bool,
+}
+
+struct Running {
+    source: Arc<Source>,
+    /// `None`: the server has no threads for calls yet.
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Sources {
+    pub(crate) fn new(resources: &Arc<RegionResources>) -> Sources {
+        Sources { resources: Arc::clone(resources), threads: OnceLock::new(), all: Mutex::default() }
+    }
+
+    /// Calls to peers run on the threads of this runtime. The first one stays.
+    pub(crate) fn work_on(&self, threads: Handle) {
+        let _ = self.threads.set(threads);
+        for running in self.all.lock().by_peer.values_mut() {
+            if let Err(error) = self.start(running) {
+                tracing::error!(%error, "nothing is sent to a peer until the next start");
+            }
+        }
+    }
+
+    /// As servers report it to the master.
+    pub(crate) fn loads(&self) -> Vec<pb::ReplicationLoadSource> {
+        let now_ms = self.resources.env.clock.now_ms();
+        self.all.lock().by_peer.values().map(|running| running.source.load(now_ms)).collect()
+    }
+
+    /// Has all sources end, soon. No other one begins.
+    pub(crate) fn end(&self) {
+        let mut all = self.all.lock();
+        all.have_ended = true;
+        all.by_peer.values().for_each(|running| running.source.end());
+    }
+
+    /// Ends all sources, and waits for their threads. What the peers have got is noted already.
+    pub(crate) fn stop(&self) {
+        self.end();
+        let ended = std::mem::take(&mut self.all.lock().by_peer);
+        ended.into_values().for_each(Running::join);
+    }
+
+    fn start(&self, running: &mut Running) -> Result<()> {
+        let Some(threads) = self.threads.get().cloned().filter(|_| running.thread.is_none()) else {
+            return Ok(());
+        };
+        let source = Arc::clone(&running.source);
+        running.thread = Some(spawn_thread("replication-source", move || source.work(&threads))?);
+        Ok(())
+    }
+
+    fn own_id(&self) -> Result<(ClusterId, ClusterUuid)> {
+        let path = layout::cluster_id_file(&self.resources.root);
+        let id = ClusterId::decode_file(&self.resources.env.fs.read(&path)?)?;
+        let no_uuid = || Error::corrupt(format!("{}: {id} is no UUID", path.display()));
+        let uuid = id.uuid().ok_or_else(no_uuid)?;
+        Ok((id, uuid))
+    }
+}
+
+impl Running {
+    fn join(self) {
+        if let Some(thread) = self.thread {
+            let _ = thread.join(); // a panic was reported when it happened
+        }
+    }
+}
+
+impl ReplicationSources for Sources {
+    fn begin_queue(&self, peer_id: &str) -> Result<()> {
+        let (env, root) = (&self.resources.env, &self.resources.root);
+        if Queue::load(env, root, peer_id)?.is_some() {
+            return Ok(());
+        }
+        let closed = Wals::list(&self.resources)?.closed()?;
+        Queue::create(env, root, peer_id, closed).map(|_| ())
+    }
+
+    fn peer_changed(&self, peer: &PeerDescription) -> Result<()> {
+        Target::new(peer.config.clusterkey())?;
+        PeerFilter::new(&peer.config)?;
+        let mut all = self.all.lock();
+        if all.have_ended {
+            return Err(Error::new(ErrorKind::Stopping, "the server is going down"));
+        }
+        if let Some(running) = all.by_peer.get(&peer.id) {
+            running.source.change(peer);
+            return Ok(());
+        }
+        let (env, root) = (&self.resources.env, &self.resources.root);
+        let queue = match Queue::load(env, root, &peer.id)? {
+            Some(queue) => queue,
+            None => Queue::create(env, root, &peer.id, Vec::new())?,
+        };
+        let source = Arc::new(Source::new(&self.resources, self.own_id()?, peer, queue));
+        let mut running = Running { source, thread: None };
+        self.start(&mut running)?;
+        all.by_peer.insert(peer.id.clone(), running);
+        Ok(())
+    }
+
+    fn peer_removed(&self, peer_id: &str) -> Result<()> {
+        let running = self.all.lock().by_peer.remove(peer_id);
+        if let Some(running) = running {
+            running.source.end();
+            running.join();
+        }
+        Queue::remove(&self.resources.env, &self.resources.root, peer_id)
+    }
+
+    fn needed_wals(&self, peer_ids: &[String], names: &[String]) -> Result<HashSet<String>> {
+        let all = self.all.lock();
+        let is_needed = |name: &String| {
+            let by = |peer: &String| all.by_peer.get(peer).is_none_or(|running| running.source.needs(name));
+            begin_of(name).is_some() && peer_ids.iter().any(by)
+        };
+        Ok(names.iter().filter(|name| is_needed(name)).cloned().collect())
+    }
+}
+
+impl ReplicationSources for RegionServer {
+    fn begin_queue(&self, peer_id: &str) -> Result<()> {
+        self.sources.begin_queue(peer_id)
+    }
+
+    fn peer_changed(&self, peer: &PeerDescription) -> Result<()> {
+        self.sources.peer_changed(peer)
+    }
+
+    fn peer_removed(&self, peer_id: &str) -> Result<()> {
+        self.sources.peer_removed(peer_id)
+    }
+
+    fn needed_wals(&self, peer_ids: &[String], names: &[String]) -> Result<HashSet<String>> {
+        self.sources.needed_wals(peer_ids, names)
+    }
+}

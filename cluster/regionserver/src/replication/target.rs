@@ -1,0 +1,124 @@
+//! The cluster that a source sends to: how it is found, and the calls.
+
+use std::time::Duration;
+
+use halcyon_cell::{Error, ErrorKind, Result};
+use halcyon_client::{ClientError, ClusterAddress, ConnectOptions, Connection, Sighting};
+use halcyon_proto::pb;
+use halcyon_rpc::{CellBlock, Codec};
+use halcyon_schema::{ClusterId, ClusterKey, ClusterUuid, ServerName};
+use prost::Message;
+
+use super::wals::Batch;
+
+/// Longest time to find the cluster or to connect to one of its servers.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
+/// HBase: `replication.source.shipedits.timeout`.
+const SHIP_TIME_MAX: Duration = Duration::from_secs(60);
+/// HBase takes requests up to `hbase.ipc.max.request.size`, 256 MiB.
+const REQUEST_BYTES_MAX: usize = 250 << 20;
+
+/// See the head of the file. Of one task at a time.
+pub(super) struct Target {
+    address: ClusterAddress,
+    found: Option<Found>,
+}
+
+struct Found {
+    id: ClusterUuid,
+    servers: Vec<ServerName>,
+    connection: Option<(ServerName, Connection)>,
+}
+
+impl Target {
+    /// `Invalid` if the key is none.
+    pub(super) fn new(cluster_key: &str) -> Result<Target> {
+        let key = ClusterKey::parse(cluster_key)?;
+        let address = ClusterAddress::ZooKeeper { quorum: key.quorum, base: key.base };
+        Ok(Target { address, found: None })
+    }
+
+    /// The cluster's id, of which its ZooKeeper is asked if it is not known. `own` cannot be its id.
+    pub(super) async fn cluster_id(&mut self, own: ClusterUuid) -> Result<ClusterUuid> {
+        if let Some(found) = &self.found {
+            return Ok(found.id);
+        }
+        let sighting = Sighting::of(&self.address, CONNECT_TIME_MAX).await.map_err(unreached)?;
+        let Some(id) = ClusterId(sighting.cluster_id.clone()).uuid() else {
+            return Err(Error::corrupt(format!("the peer's id {:?} is no UUID", sighting.cluster_id)));
+        };
+        if id == own {
+            return Err(Error::invalid(format!("the peer {} is this cluster itself", self.address)));
+        }
+        if sighting.region_servers.is_empty() {
+            return Err(Error::new(
+                ErrorKind::Busy,
+                format!("the peer {} has no region servers", self.address),
+            ));
+        }
+        self.found = Some(Found { id, servers: sighting.region_servers, connection: None });
+        Ok(id)
+    }
+
+    /// Sends a batch and waits until it is applied. After an error it may have been applied in part, and the next attempt
+    /// looks for the cluster anew.
+    pub(super) async fn ship(&mut self, batch: &Batch, own: &str) -> Result<()> {
+        let shipped = self.try_ship(batch, own).await;
+        if shipped.is_err() {
+            self.found = None;
+        }
+        shipped
+    }
+
+    async fn try_ship(&mut self, batch: &Batch, own: &str) -> Result<()> {
+        let unknown = || Error::new(ErrorKind::Busy, "the peer was not found yet");
+        let found = self.found.as_mut().ok_or_else(unknown)?;
+        let (server, connection) = match found.connection.take() {
+            Some((server, connection)) if !connection.has_ended() => (server, connection),
+            _ => connect(&found.servers).await?,
+        };
+        let mut cells = CellBlock::new(Codec::KeyValueWithTags);
+        batch.cells.iter().for_each(|cell| cells.push(cell));
+        let request = pb::ReplicateWalEntryRequest {
+            entry: batch.entries.clone(),
+            replication_cluster_id: Some(own.to_string()),
+            ..Default::default()
+        };
+        if batch.bytes + request.encoded_len() > REQUEST_BYTES_MAX {
+            let text = format!("an entry of {} bytes is larger than a request may be", batch.bytes);
+            return Err(Error::invalid(text));
+        }
+        let call =
+            connection.call_with_cells("ReplicateWALEntry", &request, Some(cells), Some(SHIP_TIME_MAX));
+        let answer = call.await.map_err(|error| of_server(&server, &error))?;
+        pb::ReplicateWalEntryResponse::decode(answer.message)
+            .map_err(|error| Error::corrupt(format!("{server}: {error}")))?;
+        found.connection = Some((server, connection));
+        Ok(())
+    }
+}
+
+/// A connection to some server of these; it stays with one while that works.
+async fn connect(servers: &[ServerName]) -> Result<(ServerName, Connection)> {
+    let random = u64::from_ne_bytes(halcyon_env::random_bytes());
+    let server = &servers[(random % servers.len() as u64) as usize];
+    let options =
+        ConnectOptions { codec: Some(Codec::KeyValueWithTags), ..ConnectOptions::new("AdminService") };
+    let connecting = Connection::connect(server.address(), &options);
+    match tokio::time::timeout(CONNECT_TIME_MAX, connecting).await {
+        Ok(connected) => connected
+            .map(|connection| (server.clone(), connection))
+            .map_err(|error| of_server(server, &error)),
+        Err(_) => {
+            Err(Error::new(ErrorKind::Busy, format!("{server}: no connection within {CONNECT_TIME_MAX:?}")))
+        }
+    }
+}
+
+fn unreached(error: ClientError) -> Error {
+    Error::new(ErrorKind::Busy, format!("the peer cannot be found: {error}"))
+}
+
+fn of_server(server: &ServerName, error: &ClientError) -> Error {
+    Error::new(ErrorKind::Busy, format!("{server}: {error}"))
+}

@@ -1,0 +1,237 @@
+//! The WALs that a server can read: its own, and what earlier servers have left.
+
+use std::collections::HashSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use halcyon_cell::{Cell, Error, ErrorKind, Result};
+use halcyon_env::Env;
+use halcyon_proto::pb;
+use halcyon_schema::{ClusterUuid, layout};
+use halcyon_wal::WalReader;
+
+use super::filter::PeerFilter;
+use super::queue::{Queue, Reached};
+use crate::regions::resources::RegionResources;
+
+/// Entries and bytes of a batch (HBase: `replication.source.nb.capacity`, and a quarter of
+/// `replication.source.size.capacity`). One entry may be larger.
+const BATCH_ENTRIES_MAX: usize = 25_000;
+const BATCH_BYTES_MAX: usize = 16 << 20;
+/// So much is read of WALs without a look at whether the source is to stop.
+const READ_BYTES_MAX: u64 = 64 << 20;
+
+/// When the WAL was begun, of its name; `None` if it is no WAL of tables.
+pub(super) fn begin_of(name: &str) -> Option<u64> {
+    name.rsplit_once('.').and_then(|(_, number)| number.parse().ok())
+}
+
+/// The WALs of one moment.
+pub(super) struct Wals {
+    resources: Arc<RegionResources>,
+    /// Oldest first.
+    files: Vec<File>,
+    /// The WAL that was written then.
+    current: Option<String>,
+}
+
+struct File {
+    name: String,
+    env: Env,
+    path: PathBuf,
+}
+
+/// What is sent in one call.
+#[derive(Default)]
+pub(super) struct Batch {
+    pub(super) entries: Vec<pb::WalEntry>,
+    pub(super) cells: Vec<Cell>,
+    pub(super) bytes: usize,
+    /// How far the peer is when it has the batch.
+    pub(super) reached: Reached,
+    /// Entries that were read, also those that the peer does not get.
+    pub(super) read_count: u64,
+    /// When the last entry was written that was read.
+    pub(super) write_time_ms: u64,
+    /// WALs that were not finished when the batch was begun.
+    pub(super) queued_count: usize,
+    /// Nothing is left to read for now.
+    pub(super) is_at_end: bool,
+}
+
+impl Batch {
+    fn is_full(&self) -> bool {
+        self.entries.len() >= BATCH_ENTRIES_MAX || self.bytes >= BATCH_BYTES_MAX
+    }
+}
+
+/// A WAL that is written, and how much of it may be read.
+fn acknowledged(resources: &RegionResources) -> Option<(String, u64)> {
+    let (path, len) = resources.logs.tables().acknowledged()?;
+    Some((path.file_name()?.to_string_lossy().into_owned(), len))
+}
+
+impl Wals {
+    /// Lists them. Those of this server that are newer than the one it writes are left out: nothing is in them yet. There are
+    /// none while it is not known what was acknowledged: for a moment when the log rolls, and once it is closed.
+    pub(super) fn list(resources: &Arc<RegionResources>) -> Result<Wals> {
+        let current = acknowledged(resources).map(|(name, _)| name);
+        let mut files = Vec::new();
+        if current.is_none() {
+            return Ok(Wals { resources: Arc::clone(resources), files, current });
+        }
+        let (wal_env, wal_root) = resources.wals();
+        list_in(wal_env, wal_root, &mut files)?;
+        if resources.wal_root.is_some() {
+            list_in(&resources.env, &resources.root, &mut files)?;
+        }
+        if let Some(current) = &current {
+            let (server, begin) = (current.rsplit_once('.').map(|(server, _)| server), begin_of(current));
+            files.retain(|file| {
+                let own = file.name.rsplit_once('.').map(|(server, _)| server) == server;
+                !own || begin_of(&file.name) <= begin
+            });
+        }
+        // Last what is written: an earlier server's clock may have been ahead.
+        let order =
+            |file: &File| (Some(&file.name) == current.as_ref(), begin_of(&file.name), file.name.clone());
+        files.sort_by_cached_key(order);
+        files.dedup_by(|next, kept| next.name == kept.name); // it was moved between the two looks
+        Ok(Wals { resources: Arc::clone(resources), files, current })
+    }
+
+    pub(super) fn names(&self) -> HashSet<String> {
+        self.files.iter().map(|file| file.name.clone()).collect()
+    }
+
+    /// All but the one that is written now. `Busy` if that is not known at the moment.
+    pub(super) fn closed(&self) -> Result<Vec<String>> {
+        let Some(current) = &self.current else {
+            return Err(Error::new(ErrorKind::Busy, "the WAL is rolling or closed"));
+        };
+        let others = self.files.iter().filter(|file| file.name != *current);
+        Ok(others.map(|file| file.name.clone()).collect())
+    }
+
+    /// Whether the server writes another WAL by now.
+    pub(super) fn are_old(&self) -> bool {
+        acknowledged(&self.resources).map(|(name, _)| name) != self.current
+    }
+
+    /// WALs of which a peer still needs something.
+    pub(super) fn queued_count(&self, queue: &Queue) -> usize {
+        self.files.iter().filter(|file| !queue.is_done(&file.name)).count()
+    }
+
+    /// Reads what the peer is to get next. An error of kind `Moved`: the WALs have to be listed again.
+    pub(super) fn read(
+        &self,
+        queue: &Queue,
+        filter: &PeerFilter,
+        ids: (ClusterUuid, ClusterUuid),
+    ) -> Result<Batch> {
+        let mut batch = Batch { queued_count: self.queued_count(queue), ..Batch::default() };
+        let mut read_bytes = 0;
+        for file in self.files.iter().filter(|file| !queue.is_done(&file.name)) {
+            let Some(limit) = self.limit_of(&file.name) else { break };
+            let begin = queue.offset(&file.name);
+            if limit.is_some_and(|limit| limit <= begin) {
+                break; // nothing new
+            }
+            let mut reader = open(file, limit)?;
+            if limit.is_none() && begin > reader.end() {
+                // Bytes that the operating system had when the machine went down. The peer has their edits.
+                tracing::warn!(
+                    wal = file.name,
+                    begin,
+                    end = reader.end(),
+                    "a WAL is shorter than what was sent of it"
+                );
+                batch.reached.finished.push(file.name.clone());
+                continue;
+            }
+            go_to(&mut reader, begin)?;
+            let ended = loop {
+                if batch.is_full() || read_bytes >= READ_BYTES_MAX {
+                    break false;
+                }
+                let at = reader.offset();
+                let Some((key, cells)) = reader.next_entry()? else { break true };
+                read_bytes += reader.offset() - at;
+                batch.read_count += 1;
+                batch.write_time_ms = key.write_time;
+                if let Some((entry, cells)) = filter.apply(&key, cells, ids) {
+                    batch.bytes += cells.iter().map(|cell| cell.bytes().len()).sum::<usize>();
+                    batch.entries.push(entry);
+                    batch.cells.extend(cells);
+                }
+            };
+            match limit {
+                None if ended => batch.reached.finished.push(file.name.clone()),
+                _ => {
+                    let offset = reader.torn_at().unwrap_or_else(|| reader.offset()).max(begin);
+                    batch.reached.position = Some((file.name.clone(), offset));
+                    batch.is_at_end = ended;
+                    return Ok(batch);
+                }
+            }
+        }
+        batch.is_at_end = true;
+        Ok(batch)
+    }
+
+    /// How much may be read of a WAL; `Some(None)`: all of it. `None`: it is not known what was acknowledged.
+    fn limit_of(&self, name: &str) -> Option<Option<u64>> {
+        if self.current.as_deref() != Some(name) {
+            return Some(None);
+        }
+        let (current, len) = acknowledged(&self.resources)?;
+        Some((current == name).then_some(len)) // another one: this one is closed, and whole
+    }
+}
+
+fn open(file: &File, limit: Option<u64>) -> Result<WalReader> {
+    let opened = match limit {
+        Some(limit) => WalReader::open_up_to(&file.env, &file.path, limit),
+        None => WalReader::open(&file.env, &file.path),
+    };
+    opened.map_err(|error| match file.env.fs.exists(&file.path) {
+        Ok(false) => Error::new(ErrorKind::Moved, format!("{} was moved", file.path.display())),
+        _ => error,
+    })
+}
+
+/// Goes behind the entries that the peer has. A compressed WAL, which HBase wrote, can only be read from its begin.
+fn go_to(reader: &mut WalReader, offset: u64) -> Result<()> {
+    if offset == 0 {
+        return Ok(());
+    }
+    if !reader.header().has_compression() {
+        return reader.seek(offset);
+    }
+    while reader.offset() < offset && reader.next_entry()?.is_some() {}
+    Ok(())
+}
+
+/// WALs move from `WALs` to `oldWALs`, so those are looked at in this order.
+fn list_in(env: &Env, root: &Path, files: &mut Vec<File>) -> Result<()> {
+    let wals = layout::wals_dir(root);
+    for server in list(env, &wals)?.into_iter().filter(|entry| entry.is_dir) {
+        add_files(env, &wals.join(server.name), files)?;
+    }
+    add_files(env, &layout::old_wals_dir(root), files)
+}
+
+fn add_files(env: &Env, dir: &Path, files: &mut Vec<File>) -> Result<()> {
+    let found = list(env, dir)?.into_iter().filter(|entry| !entry.is_dir && begin_of(&entry.name).is_some());
+    files.extend(found.map(|entry| File { path: dir.join(&entry.name), name: entry.name, env: env.clone() }));
+    Ok(())
+}
+
+fn list(env: &Env, dir: &Path) -> Result<Vec<halcyon_env::DirEntry>> {
+    match env.fs.list(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        listed => Ok(listed?),
+    }
+}
