@@ -170,3 +170,32 @@ fn every_truncation_is_a_prefix() {
     }
     assert_eq!(most, 12);
 }
+
+/// What another process may be sent of a log that is being written.
+#[test]
+fn acknowledged_bytes_are_whole_entries() {
+    let scratch = Scratch::new("acknowledged");
+    let env = Env::real();
+    let config = halcyon_wal::WalConfig { sync_mode: SyncMode::Fsync, ..scratch.config() };
+    let wal = Wal::open(env.clone(), config).unwrap();
+    let done = Arc::new(AtomicUsize::new(0));
+    let read = || -> (std::path::PathBuf, Vec<u64>) {
+        let (path, len) = wal.acknowledged().expect("the log is open, and does not roll");
+        let reader = WalReader::open_up_to(&env, &path, len).unwrap();
+        assert_eq!(reader.end(), len);
+        (path, reader.map(|entry| entry.unwrap().0.log_sequence_number).collect())
+    };
+    append(&wal, b"aaaa", 1, Durability::FsyncWal, &done);
+    wal.drive();
+    append(&wal, b"aaaa", 2, Durability::AsyncWal, &done);
+    let (first, seqs) = read();
+    assert_eq!(seqs, [1]);
+    wal.roll().unwrap();
+    append(&wal, b"aaaa", 3, Durability::FsyncWal, &done);
+    wal.drive();
+    let (second, seqs) = read();
+    assert_eq!(seqs, [3]);
+    assert_ne!(first, second);
+    wal.close().unwrap();
+    assert!(wal.acknowledged().is_none());
+}

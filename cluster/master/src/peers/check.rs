@@ -34,7 +34,10 @@ pub(crate) fn not_found(id: &str) -> RpcError {
 pub(crate) fn check_config(config: &pb::ReplicationPeer) -> Answer {
     let endpoint = config.replication_endpoint_impl().trim();
     if !endpoint.is_empty() && endpoint != OWN_ENDPOINT {
-        return Err(unsupported(&format!("The replication endpoint {endpoint} is")));
+        return Err(RpcError::do_not_retry(format!(
+            "Can not instantiate configured replication endpoint class={endpoint}: classes other than {OWN_ENDPOINT} are not \
+             supported"
+        )));
     }
     if config.serial() {
         return Err(unsupported("Serial replication is"));
@@ -132,7 +135,7 @@ mod tests {
         assert!(sync.contains("Synchronous replication"), "{sync}");
         let endpoint =
             message(pb::ReplicationPeer { replication_endpoint_impl: Some("a.B".into()), ..good() });
-        assert!(endpoint.contains("endpoint a.B is not supported"), "{endpoint}");
+        assert!(endpoint.contains("class=a.B") && endpoint.ends_with("are not supported"), "{endpoint}");
         let pair = pb::NameStringPair { name: ENTRY_FILTERS.into(), value: "a.F".into() };
         assert!(message(pb::ReplicationPeer { configuration: vec![pair], ..good() }).contains("filters"));
         let key = message(pb::ReplicationPeer { clusterkey: Some("h".into()), ..good() });

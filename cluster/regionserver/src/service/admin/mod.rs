@@ -146,8 +146,8 @@ fn answer_now(server: &Arc<RegionServer>, call: &Call) -> Result<Reply, RpcError
         "GetLargeLogResponses" => logs::of_type(server, call, LogType::LargeLog),
         "ClearSlowLogsResponses" => Ok(logs::clear(server)),
         "GetLogEntries" => logs::entries(server, call),
-        "Replay" | "ReplicateToReplica" => Err(errors::invalid(format!(
-            "{} is not supported: copies of regions read the files of their primary and take no edits",
+        "Replay" | "ReplicateToReplica" => Err(errors::unsupported(&format!(
+            "{}: copies of regions read the files of their primary and take no edits",
             call.method
         ))),
         // HBase's master of today opens regions by `ExecuteProcedures` only.
