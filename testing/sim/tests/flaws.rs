@@ -5,7 +5,7 @@ use std::panic::catch_unwind;
 use halcyon_sim::{Flaw, Options, simulate};
 
 /// Seeds that are tried.
-const SEEDS: u64 = 400;
+const SEEDS: u64 = 3000;
 
 fn finds(flaw: Flaw, said: &[&str]) {
     let options = Options { flaw: Some(flaw), ..Options::default() };
