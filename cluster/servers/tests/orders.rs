@@ -298,8 +298,11 @@ fn a_repeated_report_of_an_earlier_close_ends_nothing() {
     in_time(&closed).unwrap();
 
     let (closed, procedure) = close();
-    report(earlier);
-    wait_until("the server is asked", || !server.shared.regions_asked.lock().unwrap().is_empty());
+    // Again and again: one that comes before the server's answer to the order is passed over.
+    wait_until("the server is asked", || {
+        report(earlier);
+        !server.shared.regions_asked.lock().unwrap().is_empty()
+    });
     assert!(closed.recv_timeout(Duration::from_millis(100)).is_err());
     report(procedure);
     in_time(&closed).unwrap();
