@@ -45,8 +45,9 @@ class RefusedTest extends CompatTest {
   }
 
   @Test
-  void replicationPeers() throws Exception {
-    refused(() -> admin.addReplicationPeer("p", ReplicationPeerConfig.newBuilder().setClusterKey("h:2181:/hbase").build()));
+  void serialReplicationPeers() throws Exception {
+    refused(() -> admin.addReplicationPeer("p",
+        ReplicationPeerConfig.newBuilder().setClusterKey("h:2181:/hbase").setSerial(true).build()));
   }
 
   @Test
