@@ -8,8 +8,8 @@
 //! | it has held edits for an hour | `chores.rs` |
 //! | a client or the master asked | [`Flusher::flush`], on the caller's thread |
 //!
-//! Its flush policy chooses the families in the first two cases. All but the last go through one queue, and a region stands in it once. A region with too many files waits beside
-//! the queue, see `held_flushes.rs`.
+//! Its flush policy chooses the families in the first two cases. All but the last go through one queue, and a region is in
+//! it once. A region with too many files waits apart from the queue, see `held_flushes.rs`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -121,6 +121,7 @@ impl Flusher {
             }
             Err(error) => {
                 tracing::error!(region = name, %error, "flush failed; its edits stay in the memstore and the WAL");
+                online.flush_everything.fetch_or(everything, Ordering::AcqRel);
                 return self.held.pause_after_failure(online, self.parts.clock.monotonic_ns());
             }
         }

@@ -209,12 +209,12 @@ impl Orders {
         true
     }
 
-    /// Whether a later order for the region has come.
-    /// The master has checked the descriptors of tables as one of a standalone server does; HBase's has not.
+    /// Whether the master is one of Halcyon, which has checked the descriptors of tables as a standalone server does.
     pub(super) fn is_own_master(&self) -> bool {
         self.is_own_master.load(Ordering::Acquire)
     }
 
+    /// Whether a later order for the region has come.
     pub(super) fn is_late(&self, encoded_name: &str, order: Order) -> bool {
         self.newest.lock().is_late(encoded_name, order)
     }
