@@ -35,6 +35,13 @@ restart() { # kills Halcyon and starts it again on the same ports
   server_start "$DIR/data" "$DIR/server-$1.log"
 }
 
+kill_twice() { # kill_twice NAME: within some seconds
+  sleep $((RANDOM % 3 + 1)).$((RANDOM % 10))
+  restart "$1"
+  sleep $((RANDOM % 2 + 1)).$((RANDOM % 10))
+  restart "$1-again"
+}
+
 SERVER_PORTS="$(free_port) $(free_port) $(free_port)"
 HBASE_PROPERTIES="hbase.replication.drop.on.deleted.table=true hbase.replication.drop.on.deleted.columnfamily=true \
 replication.source.sleepforretries=200 replication.sleep.before.failover=500 ${HBASE_PROPERTIES:-}"
@@ -46,10 +53,7 @@ client peer "$HBASE_ZK" halcyon "$ZK:/hbase" > "$DIR/peers.txt"
 for round in $(seq 1 "$ROUNDS"); do
   client write "$HBASE_ZK" "$OPERATIONS" "$round" w > "$DIR/writer-$round.txt" &
   writer=$!
-  sleep $((RANDOM % 3 + 1)).$((RANDOM % 10))
-  restart "$round"
-  sleep $((RANDOM % 2 + 1)).$((RANDOM % 10))
-  restart "$round-again"
+  kill_twice "$round"
   wait "$writer"
   CLIENT_OPTIONS="-Done.way=true" client compare "$HBASE_ZK" "$ZK" 90
 done
@@ -63,10 +67,7 @@ for round in $(seq 1 "$ROUNDS"); do
   writer=$!
   client write "$ZK" "$OPERATIONS" "$round" h > "$DIR/writer-$round-h.txt" &
   own=$!
-  sleep $((RANDOM % 3 + 1)).$((RANDOM % 10))
-  restart "$round-both"
-  sleep $((RANDOM % 2 + 1)).$((RANDOM % 10))
-  restart "$round-both-again"
+  kill_twice "$round-both"
   wait "$writer"
   wait "$own"
   client compare "$HBASE_ZK" "$ZK" 90

@@ -45,10 +45,7 @@ struct Orders {
 /// What was sent since start (HBase: `MetricsSource`).
 #[derive(Debug, Default)]
 struct Numbers {
-    shipped_batches: AtomicU64,
     shipped_ops: AtomicU64,
-    shipped_bytes: AtomicU64,
-    failed_batches: AtomicU64,
     read_edits: AtomicU64,
     queued_wals: AtomicU64,
     age_ms: AtomicU64,
@@ -217,7 +214,7 @@ impl Source {
     ) -> Result<Pass> {
         let own = self.own.1;
         let peer = tokio::select! {
-            peer = target.cluster_id(own) => peer?,
+            peer = target.cluster_id(own) => peer.inspect_err(|_| self.note_waiting(wals, filter))?,
             _ = news.changed() => {
                 news.mark_changed();
                 return Ok(Pass::Interrupted);
@@ -234,10 +231,7 @@ impl Source {
                     return Ok(Pass::Interrupted);
                 }
             };
-            if let Err(error) = shipped {
-                self.numbers.failed_batches.fetch_add(1, Ordering::Relaxed);
-                return Err(error);
-            }
+            shipped?;
             self.note_shipped(&batch);
         }
         let is_shipped = !batch.entries.is_empty();
@@ -252,15 +246,31 @@ impl Source {
     fn note_read(&self, batch: &Batch) {
         self.numbers.read_edits.fetch_add(batch.read_count, Ordering::Relaxed);
         self.numbers.queued_wals.store(batch.queued_count as u64, Ordering::Relaxed);
+        self.note_next(batch);
+    }
+
+    fn note_next(&self, batch: &Batch) {
         let next_ms = batch.entries.first().map_or(0, |entry| entry.key.write_time);
         self.numbers.next_ms.store(next_ms, Ordering::Relaxed);
     }
 
+    /// What waits for a peer that is not found: its lag counts from the first entry of that.
+    fn note_waiting(&self, wals: &Wals, filter: &PeerFilter) {
+        let queue = self.queue.lock().clone();
+        self.numbers.queued_wals.store(wals.queued_count(&queue) as u64, Ordering::Relaxed);
+        if self.numbers.next_ms.load(Ordering::Relaxed) != 0 {
+            return;
+        }
+        // The peer's id is not known, so edits that it has already count, too.
+        match wals.read(&queue, filter, (self.own.1, self.own.1)) {
+            Ok(batch) => self.note_next(&batch),
+            Err(error) => tracing::warn!(peer = self.id, %error, "what waits for a peer cannot be read"),
+        }
+    }
+
     fn note_shipped(&self, batch: &Batch) {
         let (numbers, now_ms) = (&self.numbers, self.resources.env.clock.now_ms());
-        numbers.shipped_batches.fetch_add(1, Ordering::Relaxed);
         numbers.shipped_ops.fetch_add(batch.entries.len() as u64, Ordering::Relaxed);
-        numbers.shipped_bytes.fetch_add(batch.bytes as u64, Ordering::Relaxed);
         let written_ms = i64::try_from(batch.write_time_ms).unwrap_or(now_ms);
         numbers.age_ms.store(now_ms.saturating_sub(written_ms).max(0) as u64, Ordering::Relaxed);
         numbers.last_shipped_ms.store(now_ms, Ordering::Relaxed);
