@@ -56,6 +56,14 @@ pub trait FileSystem: Send + Sync {
     /// As `rename`, but a file takes the place of an existing file, and a directory that of an empty one.
     fn rename_over(&self, from: &Path, to: &Path) -> io::Result<()>;
 
+    /// Gives a file a second name, which must be free (else `AlreadyExists`). Both names are equal: the file stays until it has
+    /// none. Durable after `sync_dir` of the parent. `false`: the file system cannot do that, or not between these directories,
+    /// and nothing was done.
+    fn link(&self, from: &Path, to: &Path) -> io::Result<bool> {
+        let _ = (from, to);
+        Ok(false)
+    }
+
     fn remove_file(&self, path: &Path) -> io::Result<()>;
 
     /// Removes a directory and all below it.

@@ -77,6 +77,10 @@ impl FileSystem for ReadOnlyFileSystem {
         refused(from)
     }
 
+    fn link(&self, from: &Path, _to: &Path) -> io::Result<bool> {
+        refused(from)
+    }
+
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         refused(path)
     }

@@ -135,6 +135,19 @@ impl FileSystem for RealFileSystem {
         std::fs::rename(from, to).map_err(|e| named(e, from))
     }
 
+    fn link(&self, from: &Path, to: &Path) -> io::Result<bool> {
+        use io::ErrorKind::{CrossesDevices, PermissionDenied, TooManyLinks, Unsupported};
+        match std::fs::hard_link(from, to) {
+            Ok(()) => Ok(true),
+            Err(error)
+                if matches!(error.kind(), CrossesDevices | PermissionDenied | TooManyLinks | Unsupported) =>
+            {
+                Ok(false)
+            }
+            Err(error) => Err(named(error, from)),
+        }
+    }
+
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         std::fs::remove_file(path).map_err(|e| named(e, path))
     }

@@ -76,6 +76,10 @@ impl FileSystem for WatchedFileSystem {
         self.watch.over("rename", to, || self.inner.rename_over(from, to))
     }
 
+    fn link(&self, from: &Path, to: &Path) -> io::Result<bool> {
+        self.watch.over("files", to, || self.inner.link(from, to))
+    }
+
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         self.watch.over("files", path, || self.inner.remove_file(path))
     }

@@ -342,7 +342,22 @@ pub(crate) fn copy_file(
         // It was renamed into place when it was whole. What it was copied from may be gone.
         return Ok(to.parent().map_or(Ok(()), |dir| fs.sync_dir(dir))?);
     }
+    if link_either(fs, live, archived, to)? {
+        return Ok(to.parent().map_or(Ok(()), |dir| fs.sync_dir(dir))?);
+    }
     files.copy_file(&*open_either(fs, live, archived)?, to)
+}
+
+/// Gives the file a second name, where the file system knows such. A store file never changes, so two regions can have it; it stays
+/// until both have done with it.
+fn link_either(fs: &dyn FileSystem, live: &Path, archived: &Path, to: &Path) -> Result<bool> {
+    for from in [live, archived, live] {
+        match fs.link(from, to) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            linked => return Ok(linked?),
+        }
+    }
+    Ok(false) // the copy says what is missing
 }
 
 /// The regions of a snapshot that hold rows. Those that were split are left out, as HBase's snapshots name them beside

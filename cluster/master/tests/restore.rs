@@ -282,3 +282,39 @@ fn a_name_that_nobody_takes_is_unknown() {
     c.wait(id).unwrap();
     assert!(is_done("s").unwrap().done());
 }
+
+/// On a local disk the regions of a clone and of a restored table have the snapshot's files themselves, and those outlive the table
+/// that they are of.
+#[test]
+fn on_a_local_disk_nothing_is_copied() {
+    use std::os::unix::fs::MetadataExt;
+    let root = std::env::temp_dir().join(format!("halcyon-restore-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&root);
+    let c = Cluster::start(halcyon_env::Env::real(), &root, 2).unwrap();
+    c.run("CreateTable", &create(&table("t", &["f"]), &["m"])).unwrap();
+    c.run("FlushTable", &flush("t")).unwrap();
+    let inodes = |c: &Cluster, table_name: &str| -> Vec<u64> {
+        let dirs = c.regions(table_name).into_iter().map(|region| region.dir(&c.root).join("f"));
+        let files = dirs.flat_map(|dir| std::fs::read_dir(dir).unwrap());
+        let mut inodes: Vec<u64> = files.map(|file| file.unwrap().metadata().unwrap().ino()).collect();
+        inodes.sort_unstable();
+        inodes
+    };
+    let before = inodes(&c, "t");
+    assert_eq!(before.len(), 2);
+    c.run("Snapshot", &snapshot("s", "t")).unwrap();
+    c.run("RestoreSnapshot", &restore("s", "clone")).unwrap();
+    assert_eq!(inodes(&c, "clone"), before);
+    c.run("DisableTable", &disable("t")).unwrap();
+    c.run("RestoreSnapshot", &restore("s", "t")).unwrap();
+    assert_eq!(inodes(&c, "t"), before);
+    c.run("DeleteTable", &delete("t")).unwrap();
+    let gone = pb::DeleteSnapshotRequest { snapshot: snapshot("s", "t").snapshot };
+    c.call::<pb::DeleteSnapshotResponse>("DeleteSnapshot", &gone).unwrap();
+    std::fs::remove_dir_all(root.join("archive")).unwrap();
+    assert_eq!(inodes(&c, "clone"), before, "the files stay as long as a table has them");
+    c.check();
+    c.master.stop();
+    drop(c);
+    std::fs::remove_dir_all(&root).unwrap();
+}

@@ -3,7 +3,7 @@
 //! ```text
 //! prepare          the whole snapshot is looked at: manifest, families, regions, every file, time to live
 //! write files      directories of new regions, which nobody sees yet
-//! copy files       the snapshot's files, into them
+//! copy files       the snapshot's files, into them: as second names where the file system has those, as copies in HDFS
 //! write meta       in one write the new regions take the place of the old ones
 //! a clone: open regions               a restore: archive old regions
 //! ```
@@ -23,7 +23,7 @@ use super::enable_table::check_disabled;
 use super::table_regions::infos;
 use super::{HasSteps, Lock, Procedure, Step, payload, step};
 use crate::state::{MasterState, TableEntry, TableState};
-use crate::{archive, descriptors, errors, groups, meta, regions, snapshot};
+use crate::{archive, descriptors, errors, groups, meta, quotas, regions, snapshot};
 
 pub(super) const KIND: &str = "restore_snapshot";
 
@@ -152,6 +152,9 @@ impl Procedure for RestoreSnapshot {
         self.plan = self.plan(core)?;
         if self.plan.is_clone {
             groups::check_new_table(core, &self.descriptor().map_err(errors::invalid)?)?;
+            quotas::check_new_table(core, &self.table, self.plan.new_regions.len())?;
+        } else {
+            quotas::check_new_regions(core, &self.table, self.plan.new_regions.len())?;
         }
         Ok(())
     }
