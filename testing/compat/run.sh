@@ -54,6 +54,8 @@ fi
 
 ENDPOINTS_DIR="$DIR/endpoints" "$HERE/endpoints.sh" < /dev/null || { echo "FAILED: endpoints" >&2; failed=1; }
 
+QUOTAS_DIR="$DIR/quotas" "$HERE/quotas.sh" < /dev/null || { echo "FAILED: quotas" >&2; failed=1; }
+
 SLOW_LOG_DIR="$DIR/slow-log" "$HERE/slow-log.sh" < /dev/null || { echo "FAILED: slow calls read by HBase's client" >&2; failed=1; }
 
 TRACES_DIR="$DIR/traces" "$HERE/traces.sh" < /dev/null || { echo "FAILED: traces of HBase's client" >&2; failed=1; }

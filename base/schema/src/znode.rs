@@ -171,6 +171,11 @@ impl ZnodePaths {
         self.below(&format!("table/{name}"))
     }
 
+    /// Whether region servers throttle requests; missing: they do.
+    pub fn rpc_throttle(&self) -> String {
+        self.below("rpc-throttle")
+    }
+
     /// Its children are the region server groups, for HBase's master.
     pub fn groups(&self) -> String {
         self.below("rsgroup")

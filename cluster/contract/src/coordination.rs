@@ -30,6 +30,12 @@ pub trait MasterCoordination: Send + Sync {
     /// Lets a server get no more regions, or get some again (HBase: `draining`). An error if another master is active.
     fn set_draining(&self, server: &ServerName, is_draining: bool) -> Result<()>;
 
+    /// Tells region servers whether they throttle requests (HBase: `rpc-throttle`). An error if another master is active. Where
+    /// nothing but this process reads znodes there are none.
+    fn publish_throttle(&self, _is_on: bool) -> Result<()> {
+        Ok(())
+    }
+
     /// Shows all region server groups to HBase's master, which may take the cluster over (HBase: `rsgroup`). An error if another
     /// master is active. Where nothing but this process reads znodes there are none.
     fn publish_groups(&self, _groups: &[pb::RsGroupInfo]) -> Result<()> {

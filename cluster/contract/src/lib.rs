@@ -27,6 +27,7 @@
 mod barriers;
 mod coordination;
 mod files;
+mod quotas;
 mod region_server;
 mod replication;
 mod slow_log;
@@ -43,6 +44,11 @@ pub use barriers::{
 };
 pub use coordination::MasterCoordination;
 pub use files::RegionFiles;
+pub use quotas::{
+    ALL_REGION_SERVERS, QUOTA_SETTINGS_FAMILY, QUOTA_SNAPSHOT_QUALIFIER, QUOTA_USAGE_FAMILY,
+    QuotaEnforcement, QuotaSource, QuotaSubject, QuotaTable, QuotaView, exceed_throttle_cell, quota_table,
+    quota_table_name, quotas_to_value,
+};
 pub use region_server::{
     Announce, CloseRegionRequest, FlushRegionRequest, OpenRegionRequest, OpenRegionResponse,
     RegionInfoRequest, RegionInfoResponse, RegionServerApi, RegionServers, Standing,
@@ -62,6 +68,8 @@ pub struct ClusterServices {
     pub coordination: Arc<dyn MasterCoordination>,
     /// What replicates to other clusters; `None` where nothing does, so that there can be no peers.
     pub replication: Option<Arc<dyn ReplicationSources>>,
+    /// The region servers, as what enforces quotas; `None`: nothing does.
+    pub quotas: Option<Arc<dyn QuotaEnforcement>>,
 }
 
 /// The files that WALs are among, and the root directory there: another one than that of the store files if

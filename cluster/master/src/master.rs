@@ -22,6 +22,7 @@ use crate::procedure::{
     CreateTable, Engine, ProcedureTimes, ProcedureView, RegionAction, RemoteLocks, Resource, ServerCrash,
     SplitRegion, Submission, TransitRegion,
 };
+use crate::quotas::{Observer, QuotaState};
 use crate::settings::StopRequest;
 use crate::state::{MasterState, MetaState, RegionState, TableEntry, TableState, Tables};
 use crate::switches::{Switch, Switches};
@@ -45,6 +46,7 @@ pub struct Master {
     pub(crate) engine: Arc<Engine>,
     pub(crate) cleaner: Cleaner,
     pub(crate) normalizer: Normalizer,
+    quota_observer: Observer,
     /// As the master's region has them.
     switches_saved: LongMutex<Switches>,
     /// The server of `hbase:meta` and the live ones, as the master's region has them.
@@ -141,6 +143,7 @@ impl Master {
             transitions: Transitions::default(),
             groups: GroupState::default(),
             peers: Peers::default(),
+            quotas: QuotaState::default(),
             remote_locks: RemoteLocks::default(),
             this: this.clone(),
             env,
@@ -160,6 +163,9 @@ impl Master {
         if core.settings.slow_log_table {
             create_if_absent(&core, &engine, halcyon_contract::slow_log_table());
         }
+        if core.settings.quotas.enabled {
+            create_if_absent(&core, &engine, halcyon_contract::quota_table());
+        }
         if let Err(error) = meta_region::fit_replicas(&core) {
             warn!(%error, "not all copies of hbase:meta are open");
         }
@@ -169,8 +175,17 @@ impl Master {
         }
         let cleaner = Cleaner::start(core.clone(), engine.clone())?;
         let normalizer = Normalizer::start(core.clone(), engine.clone())?;
+        let quota_observer = Observer::start(core.clone(), engine.clone())?;
         let (switches_saved, servers_noted) = (LongMutex::new(switches_at_start), LongMutex::new(None));
-        let master = Arc::new(Master { core, engine, cleaner, normalizer, switches_saved, servers_noted });
+        let master = Arc::new(Master {
+            core,
+            engine,
+            cleaner,
+            normalizer,
+            quota_observer,
+            switches_saved,
+            servers_noted,
+        });
         // Tables of the system, say, which are opened before the groups are known.
         groups::move_misplaced(&master, |_, _| true);
         Ok(master)
@@ -219,6 +234,7 @@ impl Master {
         self.core.stopped.store(true, Ordering::SeqCst);
         self.cleaner.stop();
         self.normalizer.stop();
+        self.quota_observer.stop();
         self.engine.stop();
         let (mut saved, switches) = (self.switches_saved.lock(), self.core.switches.lock().clone());
         if *saved != switches {

@@ -56,6 +56,24 @@ pub struct MasterSettings {
     pub peer_wal_bytes_max: Option<u64>,
     pub normalizer: NormalizerSettings,
     pub groups: GroupSettings,
+    pub quotas: QuotaSettings,
+}
+
+/// Of quotas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuotaSettings {
+    /// Whether there are quotas (`hbase.quota.enabled`). False, as in HBase.
+    pub enabled: bool,
+    /// Whether a deleted table or namespace loses its quotas (`hbase.quota.remove.on.table.delete`). True.
+    pub removed_with_table: bool,
+    /// How often space quotas are compared with what tables use (`hbase.master.quotas.observer.chore.period`). A minute.
+    pub observer_period: Duration,
+}
+
+impl Default for QuotaSettings {
+    fn default() -> QuotaSettings {
+        QuotaSettings { enabled: false, removed_with_table: true, observer_period: Duration::from_secs(60) }
+    }
 }
 
 impl MasterSettings {
@@ -85,6 +103,7 @@ impl MasterSettings {
             peer_wal_bytes_max: None,
             normalizer: NormalizerSettings::default(),
             groups: GroupSettings::default(),
+            quotas: QuotaSettings::default(),
         }
     }
 }

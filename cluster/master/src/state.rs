@@ -24,6 +24,7 @@ use crate::in_transition::Transitions;
 use crate::namespaces::Namespaces;
 use crate::peers::Peers;
 use crate::procedure::RemoteLocks;
+use crate::quotas::QuotaState;
 use crate::settings::StopRequest;
 use crate::switches::{Switch, Switches};
 use crate::timeline::Timelines;
@@ -80,6 +81,7 @@ pub(crate) struct MasterState {
     pub(crate) transitions: Transitions,
     pub(crate) groups: GroupState,
     pub(crate) peers: Peers,
+    pub(crate) quotas: QuotaState,
     /// Locks that clients hold.
     pub(crate) remote_locks: RemoteLocks,
     /// For threads of their own.

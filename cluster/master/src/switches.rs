@@ -17,9 +17,10 @@ pub(crate) enum Switch {
     Merge,
     SnapshotCleanup,
     ReplicationPeerModification,
+    RpcThrottle,
 }
 
-const ALL: [(Switch, &str, bool); 8] = [
+const ALL: [(Switch, &str, bool); 9] = [
     (Switch::Balancer, "balancer", true),
     (Switch::Normalizer, "normalizer", true),
     (Switch::CatalogJanitor, "catalog_janitor", true),
@@ -28,6 +29,7 @@ const ALL: [(Switch, &str, bool); 8] = [
     (Switch::Merge, "merge", true),
     (Switch::SnapshotCleanup, "snapshot_cleanup", true),
     (Switch::ReplicationPeerModification, "replication_peer_modification", true),
+    (Switch::RpcThrottle, "rpc_throttle", true),
 ];
 
 /// Those that HBase's master keeps in its region, by the names it has for them there.

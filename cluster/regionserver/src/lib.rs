@@ -7,7 +7,7 @@
 //! memory/          the budget, and who is held back
 //! wal/             WALs, and those of dead servers
 //! calls/           what calls share: scanners, nonces, disk pool
-//! replication/     edits of other clusters
+//! replication/     edits of other clusters                            quotas/    limits of users, tables, namespaces
 //! regions/         the open regions, and files of regions that are not open
 //! metrics/         counters and reported load                            settings/  all settings
 //! ```
@@ -31,6 +31,7 @@ pub mod errors;
 mod lifecycle;
 mod memory;
 mod metrics;
+mod quotas;
 mod regions;
 mod regionserver;
 mod remote;
@@ -51,9 +52,10 @@ pub use memory::budget::{MemoryPart, MemoryPlan};
 pub use metrics::counters::{Counter, Counters};
 pub use metrics::load::ServerStats;
 pub use metrics::op_times::{Op, TableTimes};
+pub use quotas::QuotaSettings;
 pub use regions::region_table::{OnlineRegion, RegionTable};
 pub use regionserver::RegionServer;
-pub use remote::{BarrierWork, FindMaster, MasterLink, RemoteMaster, Version};
+pub use remote::{BarrierWork, FindMaster, MasterLink, RemoteMaster, RemoteQuotas, Version};
 pub use replication::SinkStats;
 pub use service::{AdminService, ClientService};
 pub use settings::cache::{Engine, FileTierSettings};

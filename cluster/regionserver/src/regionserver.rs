@@ -25,7 +25,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use halcyon_cell::{Error, ErrorKind, Result};
-use halcyon_contract::{RegionFiles, RegionServerStatus};
+use halcyon_contract::{QuotaSource, RegionFiles, RegionServerStatus};
 use halcyon_env::Env;
 use halcyon_memstore::ChunkPool;
 use halcyon_region::{RegionSettings, WalRoot};
@@ -46,6 +46,7 @@ use crate::memory::pressure::Pressure;
 use crate::metrics::counters::{Counters, RequestRate};
 use crate::metrics::op_times::OpTimes;
 use crate::metrics::users::UserLoads;
+use crate::quotas::{QuotaParts, Quotas};
 use crate::regions::files::LocalRegionFiles;
 use crate::regions::region_table::{OnlineRegion, RegionTable};
 use crate::regions::resources::RegionResources;
@@ -81,6 +82,7 @@ pub struct RegionServer {
     pub(crate) slow_calls: SlowCalls,
     pub(crate) sink: Arc<Sink>,
     pub(crate) sources: Arc<Sources>,
+    pub(crate) quotas: Arc<Quotas>,
     /// Where the server's page is; 0: nowhere.
     info_port: AtomicU16,
     pub(crate) background: Background,
@@ -136,9 +138,22 @@ impl RegionServer {
         let online = Arc::new(OnlineSettings::new(settings.clone()));
         let resources = region_resources(&env, (root, wal_root), &online, region_settings, &name, &wal_dir)?;
         let resources = Arc::new(resources);
+        let (lifecycle, regions) =
+            (Arc::new(Lifecycle::new(name.clone())), Arc::new(RegionTable::new(name.to_string())));
+        let request_rate = Arc::new(RequestRate::new(clock.monotonic_ns(), clock.now_ms()));
+        let counters = Arc::new(Counters::default());
+        let quota_parts = QuotaParts {
+            clock: clock.clone(),
+            lifecycle: lifecycle.clone(),
+            regions: regions.clone(),
+            request_rate: request_rate.clone(),
+            counters: counters.clone(),
+            handlers_count: settings.disk_threads_max,
+        };
         let shared = Shared {
-            lifecycle: Arc::new(Lifecycle::new(name.clone())),
-            regions: Arc::new(RegionTable::new(name.to_string())),
+            quotas: Arc::new(Quotas::new(&settings.quotas, quota_parts)),
+            lifecycle,
+            regions,
             scanners: Arc::new(Scanners::new(
                 clock.clone(),
                 settings.scanner_lease,
@@ -150,8 +165,8 @@ impl RegionServer {
                 settings.memstore_high_bytes(),
                 settings.hold_back_max,
             )),
-            counters: Arc::new(Counters::default()),
-            request_rate: Arc::new(RequestRate::new(clock.monotonic_ns(), clock.now_ms())),
+            counters,
+            request_rate,
             nonces,
             resources: resources.clone(),
             online: online.clone(),
@@ -180,6 +195,7 @@ impl RegionServer {
             slow_calls: SlowCalls::new(settings.slow_calls_kept_max),
             sink: Arc::new(Sink::new(&name, env.clock.now_ms())),
             sources: sources.clone(),
+            quotas: shared.quotas.clone(),
             info_port: AtomicU16::new(0),
             background,
             online,
@@ -215,6 +231,16 @@ impl RegionServer {
     /// Where to report what the master decides about. Without a master regions grow without end. The first one stays.
     pub fn report_to(&self, master: Weak<dyn RegionServerStatus>) {
         self.background.splits.report_to(master);
+    }
+
+    /// Where the quotas of the cluster are read from. The first one stays.
+    pub fn read_quotas_from(&self, source: Weak<dyn QuotaSource>) {
+        self.quotas.read_from(source);
+    }
+
+    /// Reads the quotas now. *Blocking*.
+    pub fn reload_quotas(&self) -> Result<()> {
+        self.quotas.reload()
     }
 
     /// Work on files of regions that no server has open.

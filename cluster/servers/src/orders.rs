@@ -15,6 +15,7 @@ const COUNT_BITS: u32 = 20;
 const ACTIVE_MS_MAX: i64 = (1 << 43) - 1;
 
 const FLUSH_REGION: &str = "org.apache.hadoop.hbase.regionserver.FlushRegionCallable";
+const RELOAD_QUOTAS: &str = "org.apache.hadoop.hbase.regionserver.ReloadQuotasCallable";
 const SPLIT_WAL: &str = "org.apache.hadoop.hbase.regionserver.SplitWALCallable";
 /// The directory of WALs, in which each server has one of its own.
 const WALS: &str = "WALs";
@@ -73,6 +74,10 @@ impl Run {
         let parameter =
             FlushRegionParameter { region: request.region.to_pb(), column_family: request.families.clone() };
         Run { class: FLUSH_REGION, parameter: parameter.encode_to_vec().into() }
+    }
+
+    pub(crate) fn reload_quotas() -> Run {
+        Run { class: RELOAD_QUOTAS, parameter: Bytes::new() }
     }
 
     pub(crate) fn split_wal(wal: &Path) -> Run {

@@ -114,6 +114,11 @@ impl RemoteServer {
         Error::new(ErrorKind::Moved, format!("region server {} died before the order ended", self.name))
     }
 
+    /// Has the server read the quotas. Does not wait for it.
+    pub(crate) fn reload_quotas(&self) -> Result<()> {
+        self.send(Order::run(self.common.numbers.next(), Run::reload_quotas()))
+    }
+
     fn run(&self, run: Run) -> Result<()> {
         let procedure = self.common.numbers.next();
         let receiver = self.waiters.wait_for_run(procedure)?;

@@ -5,14 +5,16 @@
 //!     └────────────────── add_recovering ─────────────────────────────────────────────────^
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
 
 use halcyon_cell::Result;
-use halcyon_contract::{Assignments, RegionServerApi, RegionServers, ServerReport, Standing};
+use halcyon_contract::{
+    Assignments, QuotaEnforcement, RegionServerApi, RegionServers, ServerReport, Standing,
+};
 use halcyon_env::Clock;
 use halcyon_proto::pb;
-use halcyon_schema::ServerName;
+use halcyon_schema::{RegionInfo, ServerName};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -38,6 +40,9 @@ pub struct Servers {
     pub(crate) common: Common,
     pub(crate) table: Mutex<Table>,
     pub(crate) flushed: FlushedTable,
+    /// What servers have reported of their regions since the last look; `None` until the first one, so that nothing is kept
+    /// where no quotas are.
+    sizes: Mutex<Option<HashMap<String, (RegionInfo, u64)>>>,
     callbacks: Mutex<Vec<Arc<Callback>>>,
     changes: watch::Sender<u64>,
 }
@@ -58,6 +63,7 @@ impl Servers {
             common,
             table: Mutex::default(),
             flushed: FlushedTable::default(),
+            sizes: Mutex::default(),
             callbacks: Mutex::default(),
             changes: watch::Sender::new(0),
         })
@@ -142,6 +148,13 @@ impl Servers {
         self.table.lock().online.values().cloned().collect()
     }
 
+    pub(crate) fn note_sizes(&self, reported: impl Iterator<Item = (RegionInfo, u64)>) {
+        if let Some(sizes) = &mut *self.sizes.lock() {
+            let named = reported.map(|(region, size)| (region.encoded_name().to_string(), (region, size)));
+            sizes.extend(named);
+        }
+    }
+
     pub(crate) fn changed(&self) {
         self.changes.send_modify(|count| *count += 1);
     }
@@ -162,6 +175,20 @@ impl Table {
     ) -> impl Iterator<Item = &'a ServerName> + use<'a> {
         let with_code = |code| ServerName::new(server.host.clone(), server.port, code);
         self.online.range(with_code(i64::MIN)..=with_code(i64::MAX)).map(|(name, _)| name)
+    }
+}
+
+impl QuotaEnforcement for Servers {
+    fn reload(&self) {
+        for server in self.remotes() {
+            if let Err(error) = server.reload_quotas() {
+                tracing::warn!(%error, "a region server was not told of quotas");
+            }
+        }
+    }
+
+    fn region_sizes(&self) -> Vec<(RegionInfo, u64)> {
+        self.sizes.lock().replace(HashMap::new()).unwrap_or_default().into_values().collect()
     }
 }
 

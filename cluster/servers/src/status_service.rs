@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use halcyon_contract::{Assignments, RegionServers};
 use halcyon_proto::pb;
 use halcyon_rpc::{Call, Outcome, Reply, RpcError, Service};
-use halcyon_schema::ServerName;
+use halcyon_schema::{RegionInfo, ServerName};
 use prost::Message;
 
 use crate::Servers;
@@ -40,11 +40,20 @@ impl StatusService {
             "GetLastFlushedSequenceId" => ready(self.last_flushed(&decode(call)?)),
             "ReportRSFatalError" => ready(fatal_error(&decode(call)?)),
             "GetLiveRegionServers" => ready(self.live_servers(&decode(call)?)),
-            // For quotas on space, which this master does not keep. HBase's answers the same without them.
-            "ReportRegionSpaceUse" => ready(Ok(Reply::message(&pb::RegionSpaceUseReportResponse {}))),
+            "ReportRegionSpaceUse" => ready(self.region_sizes(&decode(call)?)),
+            // Of files that went to the archive, for the sizes of snapshots, which are not counted.
             "ReportFileArchival" => ready(Ok(Reply::message(&pb::FileArchiveNotificationResponse {}))),
             method => Err(RpcError::unknown_method(method)),
         }
+    }
+
+    /// A region that cannot be read is left out: the next report comes soon.
+    fn region_sizes(&self, request: &pb::RegionSpaceUseReportRequest) -> Answered {
+        let of_region = |space: &pb::RegionSpaceUse| {
+            Some((RegionInfo::from_pb(space.region_info.as_ref()?).ok()?, space.region_size()))
+        };
+        self.servers.note_sizes(request.space_use.iter().filter_map(of_region));
+        Ok(Reply::message(&pb::RegionSpaceUseReportResponse {}))
     }
 
     fn start_up(

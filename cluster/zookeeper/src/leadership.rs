@@ -160,6 +160,16 @@ impl Leadership {
         self.run(|inner| async move { inner.publish_groups(groups).await }).await
     }
 
+    /// `rpc-throttle`: whether region servers throttle requests, one byte as HBase writes it (`RpcThrottleStorage`).
+    pub async fn publish_throttle(&self, is_on: bool) -> Result<()> {
+        self.run(move |inner| async move {
+            let data = [if is_on { 0xff } else { 0 }];
+            let data = znode::encode_payload(&inner.standing.writer(), halcyon_env::random_bytes(), &data);
+            inner.put(inner.own.session.settings().paths.rpc_throttle(), data).await
+        })
+        .await
+    }
+
     /// Gives the leadership up, so that a master that waits becomes active at once. The lease is lost whether or not ZooKeeper
     /// answers.
     pub async fn resign(&self) -> Result<()> {

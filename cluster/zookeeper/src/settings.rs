@@ -101,6 +101,11 @@ impl ZooKeeperSettings {
         &self.paths
     }
 
+    /// Each `host:port`.
+    pub fn servers(&self) -> &[String] {
+        &self.servers
+    }
+
     /// As the library takes it.
     pub(crate) fn connect_string(&self) -> String {
         self.servers.join(",")

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use halcyon_master::{GroupSettings, NormalizerSettings};
+use halcyon_master::{GroupSettings, NormalizerSettings, QuotaSettings};
 use halcyon_settings::{Codec, Effect::Restart, Flag, Millis, Number, Section, Setting, settings};
 
 use crate::settings::StandaloneSettings;
@@ -15,6 +15,7 @@ pub const GROUP_ENDPOINT: &str = "org.apache.hadoop.hbase.rsgroup.RSGroupAdminEn
 pub struct MasterParts {
     pub normalizer: NormalizerSettings,
     pub groups: GroupSettings,
+    pub quotas: QuotaSettings,
     /// Time between two heartbeats of a lock that a client holds.
     pub remote_lock_timeout: Duration,
 }
@@ -24,6 +25,7 @@ impl Default for MasterParts {
         MasterParts {
             normalizer: NormalizerSettings::default(),
             groups: GroupSettings::default(),
+            quotas: QuotaSettings::default(),
             remote_lock_timeout: Duration::from_secs(30),
         }
     }
@@ -54,6 +56,16 @@ pub const NORMALIZER: Section<StandaloneSettings> = Section {
             "Size of the regions of a table that are split and merged in one run.";
         Restart, "hbase.normalizer.throughput.max_bytes_per_sec", "bytes/s", ByteCount, parts.normalizer.bytes_per_second_max,
             "Sizes of regions that are split and merged in a second, such as `200m`. Below 1 MB it is no limit, as in HBase.";
+    ),
+};
+
+pub const QUOTAS: Section<StandaloneSettings> = Section {
+    title: "Quotas",
+    settings: settings!(StandaloneSettings:
+        Restart, "hbase.quota.remove.on.table.delete", "true, false", Flag, parts.quotas.removed_with_table,
+            "Whether a table or namespace that is deleted loses its quotas.";
+        Restart, "hbase.master.quotas.observer.chore.period", "ms", Millis, parts.quotas.observer_period,
+            "How often space quotas are compared with what tables use.";
     ),
 };
 

@@ -118,6 +118,9 @@ const SERVER_COUNTERS: &[ServerCounter] = &[
         "Calls whose answers were larger than hbase.ipc.warn.response.size",
         |counters| counters.large.get(),
     ),
+    ("regionserver_calls_throttled", "Calls, and parts of batches, that a quota refused", |counters| {
+        counters.throttled.get()
+    }),
     ("regionserver_leases_expired", "Scanners closed because their lease expired", |counters| {
         counters.leases_expired.get()
     }),

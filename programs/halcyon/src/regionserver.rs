@@ -16,7 +16,7 @@ use halcyon_coord::{ClientMetaService, ClusterView, Coordinator, MemberRegistry,
 use halcyon_env::Env;
 use halcyon_regionserver::{
     AdminService, BarrierWork, ClientService, MasterLink, RegionServer, RegionServerSettings, RemoteMaster,
-    WalRoot,
+    RemoteQuotas, WalRoot,
 };
 use halcyon_rpc::{BoundServer, EventLoops, Queues, RpcServer, Services};
 use halcyon_schema::{ClusterId, ServerName, layout};
@@ -30,7 +30,7 @@ use crate::info_pages::{InfoPages, Port};
 use crate::keeper::{self, Kept};
 use crate::pages::{Shown, Sources};
 use crate::root::{self, Root};
-use crate::safe_start;
+use crate::safe_start::{self, Protection};
 use crate::settings::{ShownSetting, StandaloneSettings};
 use crate::signals::StopSignals;
 use crate::site::{self, Property};
@@ -95,19 +95,21 @@ async fn serve(
     let quorum = zookeeper_settings(properties)?;
     let znode = quorum.paths().region_server(&name);
     let quorum_shown = quorum.to_string();
+    let registry = (quorum.servers().to_vec(), quorum.paths().base().to_string());
     let zookeeper = ZooKeeperCluster::connect(quorum, env.clock.clone()).await;
     let zookeeper = zookeeper.map_err(|error| error.to_string())?;
     kept.has_session(zookeeper.session_key());
     let masters = zookeeper.view().master.clone();
     let find_master = Box::new(move || masters.present().map(|master| master.server));
     let link = Arc::new(MasterLink::new(Handle::current(), find_master, HBASE_VERSION));
+    let quota_link = link.clone();
 
     let told = join(&link, &name, &env, &mut signals).await?;
     let (of_site, settings) =
         (settings.clone(), settings.with_root(told.get("hbase.rootdir").map(String::as_str))?);
     let root = root::open(env.clone(), &settings, &flags, properties)?;
     let wal_root = root::open_wals(&env, &settings, &flags, properties)?;
-    warn_of_lack(&root)?;
+    warn_of_lack(&root, settings.regionserver.quotas.enabled)?;
     let report_period =
         site::find(properties, "hbase.regionserver.msginterval").map_or(Ok(REPORT_PERIOD_MS), str::parse);
     let report_period = report_period.map_err(|error| format!("hbase.regionserver.msginterval: {error}"))?;
@@ -122,6 +124,9 @@ async fn serve(
     };
     traces::warn_of_variables(&settings.traces);
     let traces = shown.traces.clone();
+    // It reads and reports as long as it lives.
+    let _quotas = RemoteQuotas::start(&started.region_server, quota_link, Handle::current(), registry)
+        .map_err(|error| error.to_string())?;
     started.region_server.on_configuration_update(standalone::read_again(env.clone(), flags, of_site));
     let ports = started.serve(bound, &env, &settings, &shown, zookeeper.view())?;
     let page_port = info.as_ref().map_or(Ok(0), |info| info.local_addr().map(|address| address.port()));
@@ -239,8 +244,11 @@ async fn join(
 
 /// Warns of what HBase's servers of the cluster enforce and this one does not. The site file, if it is the cluster's, has asked
 /// for the same, and its loss was accepted.
-fn warn_of_lack(root: &Root) -> Result<(), String> {
+fn warn_of_lack(root: &Root, has_quotas: bool) -> Result<(), String> {
     for finding in safe_start::of_member_directory(&root.env, &root.path)? {
+        if has_quotas && finding.protection == Protection::Quotas {
+            continue;
+        }
         tracing::warn!(
             protection = %finding.protection,
             "the cluster has {}; at this server {}",

@@ -51,7 +51,7 @@ pub enum Protection {
     Acls,
     /// Visibility labels: cells that have them are shown to every client.
     Visibility,
-    /// Quotas: neither requests nor space are limited.
+    /// Quotas that are in the directory while `hbase.quota.enabled` is off: neither requests nor space are limited.
     Quotas,
     /// Replication: what peers of HBase have got is not known, and nothing is sent to them.
     Replication,
@@ -73,7 +73,7 @@ impl Protection {
             Protection::Coprocessors => "the code does not run",
             Protection::Acls => "permissions of tables and cells are not enforced",
             Protection::Visibility => "cells with labels are shown to every client",
-            Protection::Quotas => "nothing is limited",
+            Protection::Quotas => "nothing is limited, because hbase.quota.enabled is not true",
             Protection::Replication => {
                 "peers of another server receive nothing, and logs that they wait for are deleted"
             }
@@ -147,7 +147,6 @@ fn asked_by(name: &str, value: &str) -> Option<Protection> {
         }
         "hbase.server.netty.tls.enabled" | "hbase.ssl.enabled" => (is_true, Protection::Tls),
         "hbase.regionserver.wal.encryption" => (is_true, Protection::Encryption),
-        "hbase.quota.enabled" => (is_true, Protection::Quotas),
         _ if name.starts_with("hbase.coprocessor.") && name.ends_with(".classes") => {
             let class = |item: &str| item.split('|').next().unwrap_or_default().trim().to_string();
             let is_built_in = |class: &str| {
@@ -318,7 +317,7 @@ mod tests {
             ("hbase.client.netty.tls.enabled", "true", None),
             ("hbase.ssl.enabled", "true", Some(Tls)),
             ("hbase.regionserver.wal.encryption", "true", Some(Encryption)),
-            ("hbase.quota.enabled", "true", Some(Quotas)),
+            ("hbase.quota.enabled", "true", None),
             ("hbase.coprocessor.region.classes", "org.x.Observer", Some(Coprocessors)),
             ("hbase.coprocessor.master.classes", "", None),
             ("hbase.coprocessor.master.classes", GROUP_ENDPOINT, None),

@@ -14,7 +14,7 @@ use halcyon_wal::SyncMode;
 use crate::args::{StandaloneArgs, WalSync};
 use crate::cleaner_settings::CleanerSettings;
 use crate::keeper::{self, KeeperSettings};
-use crate::master_settings::{GROUPS, LOCKS, MasterParts, NORMALIZER};
+use crate::master_settings::{GROUPS, LOCKS, MasterParts, NORMALIZER, QUOTAS};
 use crate::references::first_reference;
 use crate::root;
 use crate::safe_start::{is_below, is_same_directory};
@@ -413,6 +413,7 @@ const SETTINGS: &[Section<StandaloneSettings>] = &[
     keeper::SECTION,
     NORMALIZER,
     LOCKS,
+    QUOTAS,
     GROUPS,
     traces::SECTION,
 ];
@@ -575,7 +576,7 @@ fn reason_without_effect(name: &str) -> &'static str {
             "the scheduler of calls has other settings: see the properties that --print-settings shows",
         ),
         ("hbase.coprocessor.", "only built-in coprocessors run"),
-        ("hbase.quota.", "there are no quotas"),
+        ("hbase.quota.", "quotas have other settings: see the properties that --print-settings shows"),
         ("hbase.security.", "clients are not authenticated"),
         ("hbase.server.netty.tls.", "there is no TLS"),
         ("hbase.superuser", "clients are not authenticated: every user may do what a superuser may"),

@@ -112,6 +112,8 @@ fn check_safe_start(
     let is_new_here = !locked.map_err(|error| format!("cannot look at the data directory: {error}"))?;
     let mut findings = safe_start::of_properties(properties);
     findings.extend(safe_start::of_directory(&root.env, &root.path, is_new_here)?);
+    let has_quotas = settings.regionserver.quotas.enabled;
+    findings.retain(|finding| !(has_quotas && finding.protection == Protection::Quotas));
     let wal_root = settings.wal_root_address()?;
     findings.extend(safe_start::of_wals(&root.env, &root.path, wal_root.as_deref())?);
     judge(findings, accepted)
@@ -350,6 +352,8 @@ impl Roles {
         };
         let status: Weak<Master> = Arc::downgrade(&master);
         region_server.report_to(status);
+        let quotas: Weak<Master> = Arc::downgrade(&master);
+        region_server.read_quotas_from(quotas);
         Ok(Roles { region_server, master, master_name, root: (env, root.to_path_buf()), _locks: locks })
     }
 

@@ -147,6 +147,13 @@ pub enum MutationKind {
     Append,
 }
 
+impl MutationKind {
+    /// Whether it makes new cells of those that are there.
+    pub fn returns_cells(self) -> bool {
+        matches!(self, MutationKind::Increment | MutationKind::Append)
+    }
+}
+
 /// One mutation of one row.
 #[derive(Clone, Debug)]
 pub struct Mutation {

@@ -350,6 +350,7 @@ fn main() {
         system_tables: services.clone(),
         wals: WalFiles { env: env.clone(), root: root.clone(), is_root: true },
         replication: None,
+        quotas: None,
         coordination: services,
     };
     let mut settings = MasterSettings::new(ServerName::new("m", 16000, 1));

@@ -73,6 +73,7 @@ impl View {
             system_tables: self.clone(),
             wals: WalFiles { env: self.env.clone(), root: self.world.root.clone(), is_root: true },
             replication: None,
+            quotas: None,
             coordination: self.clone(),
         }
     }

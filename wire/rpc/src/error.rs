@@ -125,6 +125,9 @@ constructors! {
     lease => LEASE;
     do_not_retry => DO_NOT_RETRY_IO;
     no_such_column_family => NO_SUCH_COLUMN_FAMILY;
+    rpc_throttling => RPC_THROTTLING;
+    quota_exceeded => QUOTA_EXCEEDED;
+    space_limiting => SPACE_LIMITING;
     failed_sanity_check => FAILED_SANITY_CHECK;
     unknown_protocol => UNKNOWN_PROTOCOL;
     request_too_big => REQUEST_TOO_BIG;

@@ -8,7 +8,7 @@ use prost::Message;
 
 use super::{HasSteps, Lock, Procedure, Step, payload, step};
 use crate::state::MasterState;
-use crate::{groups, namespaces};
+use crate::{groups, namespaces, quotas};
 
 pub(super) const KIND: &str = "create_namespace";
 
@@ -38,6 +38,7 @@ impl Procedure for CreateNamespace {
 
     fn prepare(&mut self, core: &MasterState) -> std::result::Result<(), RpcError> {
         groups::check_namespace(core, &self.namespace)?;
+        quotas::check_namespace(core, &self.namespace)?;
         if core.namespace(&self.namespace.name).is_ok() {
             let message = format!("Namespace {} already exists", self.namespace.name);
             return Err(RpcError::namespace_exist(message));

@@ -10,7 +10,7 @@ use prost::Message;
 use super::table_regions::{infos, messages};
 use super::{HasSteps, Lock, Procedure, Step, payload, step};
 use crate::state::{MasterState, TableEntry, TableState};
-use crate::{archive, descriptors, errors, groups, meta, regions};
+use crate::{archive, descriptors, errors, groups, meta, quotas, regions};
 
 pub(super) const KIND: &str = "create_table";
 /// Regions a table may be created with; each costs a directory and a row.
@@ -84,6 +84,7 @@ impl Procedure for CreateTable {
         let id = core.now_ms().max(1) as u64;
         let keys = std::mem::take(&mut self.split_keys);
         self.regions = split(self.table(), keys, id).map_err(errors::invalid)?;
+        quotas::check_new_table(core, self.table(), self.regions.len())?;
         // HBase's server writes the tracker it uses into every new table.
         if self.descriptor.attribute(STORE_FILE_TRACKER.as_bytes()).is_none() {
             self.descriptor = self.descriptor.clone().with(STORE_FILE_TRACKER, "DEFAULT");

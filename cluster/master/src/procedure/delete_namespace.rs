@@ -1,6 +1,7 @@
 //! Deletes an empty namespace.
 
 use halcyon_cell::Result;
+use halcyon_contract::QuotaSubject;
 use halcyon_rpc::RpcError;
 use halcyon_schema::layout;
 
@@ -8,6 +9,7 @@ use super::{HasSteps, Lock, Procedure, Step, step};
 use crate::archive::remove_dir;
 use crate::errors;
 use crate::namespaces::{self, is_reserved};
+use crate::quotas;
 use crate::state::MasterState;
 
 pub(super) const KIND: &str = "delete_namespace";
@@ -60,6 +62,7 @@ impl Procedure for DeleteNamespace {
 const STEPS: &[Step<DeleteNamespace>] = &[
     step("write", |this, core| namespaces::delete(core, &this.name)),
     step("remove directory", DeleteNamespace::remove_dir),
+    step("remove quotas", |this, core| quotas::forget(core, &QuotaSubject::Namespace(this.name.clone()))),
 ];
 
 impl HasSteps for DeleteNamespace {

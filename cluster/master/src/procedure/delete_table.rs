@@ -1,6 +1,7 @@
 //! Deletes a disabled table; its store files go to the archive.
 
 use halcyon_cell::Result;
+use halcyon_contract::QuotaSubject;
 use halcyon_rpc::RpcError;
 use halcyon_schema::TableName;
 
@@ -9,7 +10,7 @@ use super::enable_table::disabled_table;
 use super::table_regions::TableRegions;
 use super::{HasSteps, Lock, Procedure, Step, step};
 use crate::state::MasterState;
-use crate::{archive, groups};
+use crate::{archive, groups, quotas};
 
 pub(super) const KIND: &str = "delete_table";
 
@@ -56,6 +57,7 @@ const STEPS: &[Step<DeleteTable>] = &[
         archive::archive_table(core, &this.0.table)?;
         groups::forget(core, &this.0.table)
     }),
+    step("remove quotas", |this, core| quotas::forget(core, &QuotaSubject::Table(this.0.table.clone()))),
 ];
 
 impl HasSteps for DeleteTable {

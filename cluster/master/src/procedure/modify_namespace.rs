@@ -8,7 +8,7 @@ use prost::Message;
 
 use super::{HasSteps, Lock, Procedure, Step, payload, step};
 use crate::state::MasterState;
-use crate::{groups, namespaces};
+use crate::{groups, namespaces, quotas};
 
 pub(super) const KIND: &str = "modify_namespace";
 
@@ -38,6 +38,7 @@ impl Procedure for ModifyNamespace {
 
     fn prepare(&mut self, core: &MasterState) -> std::result::Result<(), RpcError> {
         groups::check_namespace(core, &self.namespace)?;
+        quotas::check_namespace(core, &self.namespace)?;
         core.namespace(&self.namespace.name).map(|_| ())
     }
 

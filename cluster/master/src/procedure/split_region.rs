@@ -23,7 +23,7 @@ use super::transit_region::check_live;
 use super::{HasSteps, Lock, Procedure, Step, new_regions, payload, step};
 use crate::state::{MasterState, RegionEntry, RegionState};
 use crate::switches::Switch;
-use crate::{errors, janitor, meta, regions};
+use crate::{errors, janitor, meta, quotas, regions};
 
 pub(super) const KIND: &str = "split_region";
 
@@ -124,6 +124,7 @@ impl Procedure for SplitRegion {
             }
             self.parent = region.clone();
         }
+        quotas::check_split(core, &self.parent)?;
         if let Some(row) = self.row.take() {
             let table = core.table(self.parent.table())?.descriptor;
             self.row = Some(table.split_restriction().start_of(row));

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::errors;
 use crate::procedure::PeerChange;
+use crate::quotas;
 use crate::settings::StopRequest;
 use crate::switches::Switch;
 
@@ -241,20 +242,34 @@ const METHODS: &[(&str, Handler)] = &[
             Ok(pb::IsSnapshotCleanupEnabledResponse { enabled: service.is_on(Switch::SnapshotCleanup) })
         })
     }),
-    ("SwitchRpcThrottle", |_, call| {
-        ready(call, |_: pb::SwitchRpcThrottleRequest| {
-            Ok(pb::SwitchRpcThrottleResponse { previous_rpc_throttle_enabled: false })
+    // Quotas.
+    ("SetQuota", |service, call| {
+        service.blocking(call, |core, request: pb::SetQuotaRequest| quotas::set(core, &request))
+    }),
+    ("SwitchRpcThrottle", |service, call| {
+        service.blocking(call, |core, request: pb::SwitchRpcThrottleRequest| {
+            let previous_rpc_throttle_enabled = quotas::switch_throttle(core, request.rpc_throttle_enabled)?;
+            Ok(pb::SwitchRpcThrottleResponse { previous_rpc_throttle_enabled })
         })
     }),
-    ("IsRpcThrottleEnabled", |_, call| {
+    ("IsRpcThrottleEnabled", |service, call| {
         ready(call, |_: pb::IsRpcThrottleEnabledRequest| {
-            Ok(pb::IsRpcThrottleEnabledResponse { rpc_throttle_enabled: false })
+            Ok(pb::IsRpcThrottleEnabledResponse {
+                rpc_throttle_enabled: quotas::is_throttling(service.core()),
+            })
         })
     }),
-    ("SwitchExceedThrottleQuota", |_, call| {
-        ready(call, |_: pb::SwitchExceedThrottleQuotaRequest| {
-            Ok(pb::SwitchExceedThrottleQuotaResponse { previous_exceed_throttle_quota_enabled: false })
+    ("SwitchExceedThrottleQuota", |service, call| {
+        service.blocking(call, |core, request: pb::SwitchExceedThrottleQuotaRequest| {
+            let was_on = quotas::switch_exceeding(core, request.exceed_throttle_quota_enabled)?;
+            Ok(pb::SwitchExceedThrottleQuotaResponse { previous_exceed_throttle_quota_enabled: was_on })
         })
+    }),
+    ("GetSpaceQuotaRegionSizes", |service, call| {
+        ready(call, |_: pb::GetSpaceQuotaRegionSizesRequest| Ok(quotas::table_sizes(service.core())))
+    }),
+    ("GetQuotaStates", |service, call| {
+        ready(call, |_: pb::GetQuotaStatesRequest| Ok(quotas::states(service.core())))
     }),
     // Snapshots.
     ("Snapshot", |service, call| {
@@ -315,15 +330,6 @@ const METHODS: &[(&str, Handler)] = &[
         ready(call, |_: pb::GetReplicationPeerModificationProceduresRequest| {
             Ok(peers::modifications(&service.master.engine))
         })
-    }),
-    // What is always empty.
-    ("GetSpaceQuotaRegionSizes", |_, call| {
-        ready(call, |_: pb::GetSpaceQuotaRegionSizesRequest| {
-            Ok(pb::GetSpaceQuotaRegionSizesResponse::default())
-        })
-    }),
-    ("GetQuotaStates", |_, call| {
-        ready(call, |_: pb::GetQuotaStatesRequest| Ok(pb::GetQuotaStatesResponse::default()))
     }),
 ];
 

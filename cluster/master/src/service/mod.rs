@@ -154,7 +154,6 @@ impl MasterService {
 /// Methods that exist in HBase and not here, each named; any other is unknown.
 fn refused(method: &str) -> RpcError {
     let what = match method {
-        "SetQuota" => "Quotas are",
         "TransitReplicationPeerSyncReplicationState" => "Synchronous replication is",
         "Grant" | "Revoke" | "GetUserPermissions" | "HasUserPermissions" => "Access control is",
         name if name.contains("RSGroup") || matches!(name, "MoveServers" | "RemoveServers") => {

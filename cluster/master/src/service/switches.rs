@@ -1,7 +1,6 @@
 //! Things turned on and off, and the work they stand for.
 //!
-//! With one region server the balancer has nothing to move: it says whether it ran, and that it did nothing. There are no
-//! quotas, so the throttle switches answer as HBase's `MasterQuotaManager` does with quotas off: false, and nothing is kept.
+//! With one region server the balancer has nothing to move: it says whether it ran, and that it did nothing.
 
 use halcyon_proto::pb;
 

@@ -9,15 +9,15 @@ mod one_server;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use halcyon_cell::{Cell, CellComparator, CellType, Error, Result};
 use halcyon_contract::{
     Announce, CloseRegionRequest, ClusterServices, FlushRegionRequest, OpenRegionRequest, OpenRegionResponse,
-    PeerDescription, RegionFiles, RegionInfoRequest, RegionInfoResponse, RegionServerApi, ReplicationSources,
-    ServerReport, SystemTables, WalFiles,
+    PeerDescription, QuotaEnforcement, RegionFiles, RegionInfoRequest, RegionInfoResponse, RegionServerApi,
+    ReplicationSources, ServerReport, SystemTables, WalFiles,
 };
 use halcyon_coord::ClientMetaService;
 use halcyon_env::{Clock, Env, ReadableFile, SystemClock};
@@ -45,6 +45,8 @@ pub struct FakeRegionServer {
     faults: Mutex<BTreeMap<&'static str, ServerFault>>,
     /// What it reports of the store files of regions, in MB, by encoded name.
     sizes: Mutex<BTreeMap<String, u32>>,
+    /// How often it was told to read quotas.
+    pub quota_reloads: AtomicUsize,
     /// Peers to which it sends.
     peers: Mutex<BTreeMap<String, PeerDescription>>,
 }
@@ -85,6 +87,7 @@ impl FakeRegionServer {
             files: AtomicU64::new(1),
             faults: Mutex::default(),
             sizes: Mutex::default(),
+            quota_reloads: AtomicUsize::new(0),
             peers: Mutex::default(),
         })
     }
@@ -276,6 +279,21 @@ impl RegionServerApi for FakeRegionServer {
 
     fn split_wal(&self, wal: &Path) -> Result<()> {
         panic!("{}: the only server has split the WALs", wal.display());
+    }
+}
+
+impl QuotaEnforcement for FakeRegionServer {
+    fn reload(&self) {
+        self.quota_reloads.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// As the sizes that are reported, which are MiB.
+    fn region_sizes(&self) -> Vec<(RegionInfo, u64)> {
+        let sizes = self.sizes.lock();
+        let online = self.online.lock();
+        let counted = online.values().filter(|(region, _)| !region.table().is_system());
+        let size = |region: &RegionInfo| sizes.get(region.encoded_name()).copied().unwrap_or(0);
+        counted.map(|(region, _)| (region.clone(), u64::from(size(region)) << 20)).collect()
     }
 }
 
@@ -477,6 +495,7 @@ pub fn services(server: &Arc<FakeRegionServer>) -> ClusterServices {
         system_tables: server.clone(),
         wals: WalFiles { env: server.env.clone(), root: server.root.clone(), is_root: true },
         replication: Some(server.clone()),
+        quotas: Some(server.clone()),
         coordination: Arc::new(OneServer(server.clone())),
     }
 }

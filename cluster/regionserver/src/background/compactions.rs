@@ -18,6 +18,7 @@ use super::throughput::{Throughput, ThroughputSettings};
 use super::workers::Worker;
 use crate::memory::writers::FileWriters;
 use crate::metrics::counters::Counters;
+use crate::quotas::Quotas;
 use crate::regions::region_table::{OnlineRegion, RegionTable};
 
 /// Which queue and thread: by the bytes that a compaction would read.
@@ -33,6 +34,7 @@ pub(crate) struct CompactionParts {
     pub(crate) counters: Arc<Counters>,
     pub(crate) writers: Arc<FileWriters>,
     pub(crate) listeners: StoreFileListeners,
+    pub(crate) quotas: Arc<Quotas>,
 }
 
 /// Plain values out of the server's settings.
@@ -79,7 +81,8 @@ impl Compactions {
 
     /// Queues a region unless it is queued already or its queue is full.
     pub(crate) fn request(&self, online: &Arc<OnlineRegion>) {
-        if !online.region.table().compaction_enabled() {
+        let table = online.region.table();
+        if !table.compaction_enabled() || self.parts.quotas.forbids_compactions(table.name()) {
             return online.forget_compaction();
         }
         if online.compaction_queued.swap(true, Ordering::AcqRel) {

@@ -54,6 +54,7 @@ use crate::memory::accountant::{MemoryAccountant, MemoryParts, MemoryShares};
 use crate::memory::pressure::Pressure;
 use crate::memory::writers::FileWriters;
 use crate::metrics::counters::{Counters, RequestRate};
+use crate::quotas::Quotas;
 use crate::regions::region_table::RegionTable;
 use crate::regions::resources::RegionResources;
 use crate::settings::online::OnlineSettings;
@@ -77,6 +78,7 @@ pub(crate) struct Shared {
     pub(crate) counters: Arc<Counters>,
     pub(crate) request_rate: Arc<RequestRate>,
     pub(crate) online: Arc<OnlineSettings>,
+    pub(crate) quotas: Arc<Quotas>,
 }
 
 /// All parts that work behind calls, and their threads.
@@ -162,6 +164,9 @@ impl Background {
         self.start_compactors("compactor-small", CompactionSize::Small, small)?;
         self.start_compactors("compactor-large", CompactionSize::Large, large)?;
         self.start_slow_log_table(settings)?;
+        if shared.quotas.is_enabled() {
+            workers.start("quotas", Priority::Normal, shared.quotas.clone())?;
+        }
         let mut chores = self.chores(shared);
         workers.repeat("chores", Priority::Normal, move || chores.run_once())
     }
@@ -241,6 +246,7 @@ fn new_compactions(
         counters: shared.counters.clone(),
         writers: writers.clone(),
         listeners: listeners.clone(),
+        quotas: shared.quotas.clone(),
     };
     let limits = CompactionLimits {
         large_bytes: settings.compaction_large_bytes,

@@ -25,6 +25,7 @@ use halcyon_region::{RegionScanner, ReleasedView};
 use halcyon_rpc::{Connection, RpcError};
 use parking_lot::Mutex;
 
+use crate::quotas::ScanHistory;
 use crate::regions::region_table::{OnlineRegion, text};
 
 /// Closed ids that are remembered at most. A client that closes what is forgotten is told that it is unknown,
@@ -46,6 +47,8 @@ pub(crate) struct OpenScanner {
     pub(crate) wants_metrics: bool,
     /// The client's limit for the cells of one answer; `None`: the server's alone.
     pub(crate) result_bytes_max: Option<u64>,
+    /// What its calls have looked at.
+    pub(crate) history: ScanHistory,
 }
 
 /// What became of a call that names a scanner.

@@ -41,6 +41,8 @@ pub struct Counters {
     /// Calls whose answers were larger than the settings call large.
     pub large: Counter,
     pub leases_expired: Counter,
+    /// Calls, and parts of batches, that a quota refused.
+    pub throttled: Counter,
     /// Nonces that were forgotten before their grace period was over, for want of memory.
     pub nonces_forgotten: Counter,
     pub flushes: Counter,

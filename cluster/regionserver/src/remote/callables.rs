@@ -103,11 +103,13 @@ fn call(server: &Arc<RegionServer>, run: &RunOrder) -> Result<()> {
             Ok(())
         }
         Some("regionserver.ReloadQuotasCallable") => {
-            tracing::warn!("quotas are not enforced at this server, so none were loaded");
+            server.quotas.reload_soon();
             Ok(())
         }
         Some("replication.regionserver.SwitchRpcThrottleRemoteCallable") => {
-            switch_throttle(&decode(run)?);
+            let parameter: SwitchRpcThrottleParameter = decode(run)?;
+            tracing::info!(is_on = parameter.rpc_throttle_enabled, "throttling was switched");
+            server.quotas.reload_soon();
             Ok(())
         }
         _ => Err(Error::invalid(format!(
@@ -145,12 +147,6 @@ fn leave_queue(server: &RegionServer, parameter: &ClaimReplicationQueueParameter
         "a replication queue of a dead server is left to servers of HBase, as this one sends nothing to peers"
     );
     server.pause(CLAIM_PAUSE);
-}
-
-fn switch_throttle(parameter: &SwitchRpcThrottleParameter) {
-    if parameter.rpc_throttle_enabled {
-        tracing::warn!("RPC throttling was switched on in the cluster; this server enforces no quotas");
-    }
 }
 
 /// Splits one WAL of a server that is gone. The master removes it afterwards.

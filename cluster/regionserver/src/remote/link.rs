@@ -208,6 +208,10 @@ impl MasterLink {
         self.call::<pb::RegionServerReportResponse>("RegionServerReport", request).map(|_| ())
     }
 
+    pub(crate) fn report_sizes(&self, request: &pb::RegionSpaceUseReportRequest) -> Result<(), MasterError> {
+        self.call::<pb::RegionSpaceUseReportResponse>("ReportRegionSpaceUse", request).map(|_| ())
+    }
+
     /// An error message in the answer is a refusal.
     pub(crate) fn transition(
         &self,

@@ -6,6 +6,7 @@
 //!                                                    callables.rs   remote procedures: flush, split a WAL
 //!                                                    snapshots.rs   those of snapshots
 //! master ──znodes──> halcyon-zookeeper ──────────────> barriers.rs   snapshots and flushes for clients before 2.6
+//! hbase:quota ──halcyon-client──> quotas.rs                           limits; sizes of regions for the master
 //! master <──RegionServerStatusService── link.rs      startup, reports, transitions, ends of procedures
 //! ```
 //!
@@ -23,6 +24,7 @@ mod callables;
 mod executor;
 mod link;
 mod orders;
+mod quotas;
 mod refused;
 mod reports;
 mod snapshots;
@@ -30,6 +32,7 @@ mod transits;
 
 pub use barriers::BarrierWork;
 pub use link::{FindMaster, MasterLink, Version};
+pub use quotas::RemoteQuotas;
 pub use reports::RemoteMaster;
 
 pub(crate) use orders::Orders;

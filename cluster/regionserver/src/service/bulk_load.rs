@@ -23,6 +23,7 @@ use halcyon_schema::{ClusterId, layout};
 use super::{Waits, decode, ready};
 use crate::RegionServer;
 use crate::errors;
+use crate::regions::region_table::OnlineRegion;
 
 /// HBase: `HConstants.BULKLOAD_STAGING_DIR_NAME`.
 const STAGING: &str = "staging";
@@ -110,6 +111,7 @@ fn load(server: &RegionServer, request: &pb::BulkLoadHFileRequest) -> Result<Rep
         cluster_ids,
         replicate: request.replicate(),
     };
+    check_space(server, &online, &load)?;
     let outcome = online.region.bulk_load(&load).map_err(|error| errors::to_rpc(&error))?;
     match outcome {
         BulkLoadOutcome::Loaded { .. } => {
@@ -122,6 +124,23 @@ fn load(server: &RegionServer, request: &pb::BulkLoadHFileRequest) -> Result<Rep
             Ok(loaded(false))
         }
     }
+}
+
+/// A table with a space quota must have room for all files.
+fn check_space(server: &RegionServer, online: &OnlineRegion, load: &BulkLoad) -> Result<(), RpcError> {
+    let table = online.region.table().name();
+    if !server.quotas.has_space_quota(table) {
+        return Ok(());
+    }
+    let len = |file: &BulkLoadFile| {
+        let fs = &file.from.as_ref().unwrap_or(&server.env).fs;
+        fs.open(&file.path).and_then(|opened| opened.len())
+    };
+    let mut bytes = 0u64;
+    for file in &load.files {
+        bytes = bytes.saturating_add(len(file).map_err(|error| errors::to_rpc(&error.into()))?);
+    }
+    server.quotas.check_bulk_load(table, bytes)
 }
 
 fn loaded(loaded: bool) -> Reply {

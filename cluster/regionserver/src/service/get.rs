@@ -10,6 +10,7 @@ use super::{CallError, Waits, decode, ready};
 use crate::RegionServer;
 use crate::convert;
 use crate::metrics::op_times::Op;
+use crate::quotas::{Intent, OperationQuota};
 use crate::regions::region_table::OnlineRegion;
 
 /// What a read of one row found.
@@ -17,6 +18,8 @@ pub(super) struct Found {
     pub cells: Vec<Cell>,
     /// Only the existence was asked for.
     pub existence_only: bool,
+    /// Bytes of blocks that were looked at, if they are counted.
+    pub block_bytes: Option<u64>,
     /// If the client asked for them.
     pub metrics: Option<pb::QueryMetrics>,
 }
@@ -33,24 +36,47 @@ pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
         Ok(online) => online,
         Err(error) => return ready(Err(error)),
     };
-    match read(&online, &request.get, ReadMode::CacheOnly) {
-        Ok(found) => ready(Ok(reply(&online, found, codec))),
+    let quota = match server.quotas.begin(&online, &call.connection, Intent::GET) {
+        Ok(quota) => quota,
+        Err(error) => return ready(Err(error)),
+    };
+    let counts = quota.is_some();
+    match read(&online, &request.get, ReadMode::CacheOnly, counts) {
+        Ok(found) => {
+            settle(quota, &found);
+            ready(Ok(reply(&online, found, codec)))
+        }
         Err(CallError::Failed(error)) => ready(Err(error)),
         Err(CallError::NeedsDisk) => {
             let server = server.clone();
             let waits = Waits::new(call.terms());
             Outcome::Later(Box::pin(async move {
                 let on_pool = online.clone();
-                let work =
-                    move || read(&on_pool, &request.get, ReadMode::AnyDisk).map_err(CallError::into_rpc);
-                Ok(reply(&online, server.run_pooled("Get", waits, work).await?, codec))
+                let work = move || {
+                    read(&on_pool, &request.get, ReadMode::AnyDisk, counts).map_err(CallError::into_rpc)
+                };
+                let found = server.run_pooled("Get", waits, work).await?;
+                settle(quota, &found);
+                Ok(reply(&online, found, codec))
             }))
         }
     }
 }
 
-/// Reads one row as the message says.
-pub(super) fn read(online: &OnlineRegion, get: &pb::Get, mode: ReadMode) -> Result<Found, CallError> {
+/// The call pays for what it has found.
+fn settle(quota: Option<OperationQuota>, found: &Found) {
+    if let Some(mut quota) = quota {
+        quota.add_read(&found.cells, found.block_bytes.unwrap_or_default());
+    }
+}
+
+/// Reads one row as the message says. `counts`: the blocks that are looked at are counted.
+pub(super) fn read(
+    online: &OnlineRegion,
+    get: &pb::Get,
+    mode: ReadMode,
+    counts: bool,
+) -> Result<Found, CallError> {
     if get.closest_row_before() {
         // asynchbase takes exactly this class as the sign to scan in reverse instead.
         return Err(RpcError::unknown_protocol(
@@ -59,11 +85,12 @@ pub(super) fn read(online: &OnlineRegion, get: &pb::Get, mode: ReadMode) -> Resu
         .into());
     }
     let mut scan = convert::get(get)?;
-    let reads: Option<Arc<BlockReads>> = get.query_metrics_enabled().then(Arc::default);
+    let reads: Option<Arc<BlockReads>> = (counts || get.query_metrics_enabled()).then(Arc::default);
     scan.reads.clone_from(&reads);
     let cells = online.region.get(scan, mode)?;
-    let metrics = reads.map(|reads| query_metrics(reads.scanned_bytes.load(Ordering::Relaxed)));
-    Ok(Found { cells, existence_only: get.existence_only(), metrics })
+    let block_bytes = reads.map(|reads| reads.scanned_bytes.load(Ordering::Relaxed));
+    let metrics = block_bytes.filter(|_| get.query_metrics_enabled()).map(query_metrics);
+    Ok(Found { cells, existence_only: get.existence_only(), block_bytes, metrics })
 }
 
 /// What a client gets to know of the cost of one result, if it asks (`Query.setQueryMetricsEnabled`, since 2.6).
@@ -72,7 +99,7 @@ pub(super) fn query_metrics(block_bytes_scanned: u64) -> pb::QueryMetrics {
 }
 
 fn reply(online: &OnlineRegion, found: Found, codec: Option<Codec>) -> Reply {
-    let Found { cells, existence_only, metrics } = found;
+    let Found { cells, existence_only, metrics, .. } = found;
     let (result, cells) = if existence_only {
         (convert::exists_result(!cells.is_empty()), None)
     } else if let Some(codec) = codec {

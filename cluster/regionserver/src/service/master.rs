@@ -8,8 +8,8 @@ use bytes::Bytes;
 use halcyon_cell::{Cell, Error, ErrorKind, Result};
 use halcyon_contract::{
     Announce, CloseRegionRequest, ClusterServices, FlushRegionRequest, MasterCoordination, OpenRegionRequest,
-    OpenRegionResponse, RegionInfoRequest, RegionInfoResponse, RegionServerApi, RegionServers, ServerReport,
-    Standing, SystemTables, WalFiles,
+    OpenRegionResponse, QuotaEnforcement, RegionInfoRequest, RegionInfoResponse, RegionServerApi,
+    RegionServers, ServerReport, Standing, SystemTables, WalFiles,
 };
 use halcyon_region::Scan;
 use halcyon_schema::{META_ENCODED_NAME, RegionInfo, ServerName};
@@ -33,6 +33,7 @@ impl RegionServer {
             },
             coordination: Arc::new(OneServer(self.clone())),
             replication: Some(self.clone()),
+            quotas: Some(self.clone()),
         }
     }
 
@@ -114,6 +115,20 @@ impl RegionServerApi for RegionServer {
             return Ok(());
         }
         split_log(&resources.env, &resources.root, (wal_env, wal_root), &path)
+    }
+}
+
+impl QuotaEnforcement for RegionServer {
+    fn reload(&self) {
+        if let Err(error) = self.reload_quotas() {
+            tracing::warn!(%error, "the quotas could not be read");
+        }
+    }
+
+    fn region_sizes(&self) -> Vec<(RegionInfo, u64)> {
+        let regions = self.regions.online().into_iter().map(|online| online.region.clone());
+        let counted = regions.filter(|region| !region.is_secondary() && !region.info().table().is_system());
+        counted.map(|region| (region.info().clone(), region.stats().store_file_bytes)).collect()
     }
 }
 

@@ -10,6 +10,7 @@
 use std::sync::Arc;
 
 use halcyon_cell::{Cell, Error};
+use halcyon_env::Lookups;
 use halcyon_proto::pb;
 use halcyon_region::{Mutation, MutationKind, Nonce, ReadMode, Region, WriteTicket};
 use halcyon_rpc::{Call, Outcome, Reply, RpcError, Terms};
@@ -24,6 +25,7 @@ use crate::calls::nonces::{NonceGuard, Turn};
 use crate::convert::{self, CellSource};
 use crate::errors::{self, invalid};
 use crate::metrics::op_times::{Op, OpTags};
+use crate::quotas::{Intent, OperationQuota};
 use crate::regions::region_table::OnlineRegion;
 
 /// A Multi with more bytes, or more actions, does not run on the thread that received it: about a millisecond of work, for
@@ -59,6 +61,9 @@ pub(super) struct Run {
     action_at: usize,
     /// Of what was done.
     pub(super) ops: OpTags,
+    /// Of the present region action; settled when it has ended.
+    quota: Option<OperationQuota>,
+    quota_begun: bool,
     /// Mutations that were decoded for the present step before it turned out to need the disk.
     pub(super) decoded: Option<Vec<Result<Mutation, RpcError>>>,
 }
@@ -139,6 +144,8 @@ impl Run {
             region_at: 0,
             action_at: 0,
             ops: OpTags::default(),
+            quota: None,
+            quota_begun: false,
             decoded: None,
         })
     }
@@ -166,10 +173,11 @@ impl Run {
         let actions = std::mem::take(&mut self.actions);
         let mut result = Ok(());
         while let Some(action) = actions.get(self.region_at) {
-            result = self.region_action(action, mode);
+            result = self.counted_region_action(action, mode);
             if result.is_err() {
                 break;
             }
+            (self.quota, self.quota_begun) = (None, false);
             self.region_at += 1;
             self.action_at = 0;
             if self.old_condition.is_some() {
@@ -178,6 +186,19 @@ impl Run {
         }
         self.actions = actions;
         result
+    }
+
+    /// Does a region action, and has its quota know how many blocks that took. As in HBase the cells that gets of a batch return
+    /// do not count.
+    fn counted_region_action(&mut self, action: &pb::RegionAction, mode: ReadMode) -> Result<(), NeedsDisk> {
+        if !self.server.quotas.is_limiting() {
+            return self.region_action(action, mode);
+        }
+        let (done, lookups) = Lookups::of(|| self.region_action(action, mode));
+        if let Some(quota) = &mut self.quota {
+            quota.add_lookups(lookups);
+        }
+        done
     }
 
     fn region_action(&mut self, action: &pb::RegionAction, mode: ReadMode) -> Result<(), NeedsDisk> {
@@ -200,6 +221,11 @@ impl Run {
         }
         let condition = if self.region_at == 0 { self.old_condition.as_ref() } else { None };
         let condition = condition.or(action.condition.as_ref()).cloned();
+        if let Err(error) = self.begin_quota(&online, action, condition.is_some()) {
+            self.skip_cells(action);
+            self.reply.fail_action(&error);
+            return Ok(());
+        }
         if condition.is_none() && !action.atomic() {
             return self.separate_actions(&online, action, mode);
         }
@@ -213,6 +239,46 @@ impl Run {
         }
         self.server.after_write(&online);
         Ok(())
+    }
+
+    /// Asks the quotas before a region action begins.
+    fn begin_quota(
+        &mut self,
+        online: &OnlineRegion,
+        action: &pb::RegionAction,
+        is_conditional: bool,
+    ) -> Result<(), RpcError> {
+        if self.quota_begun {
+            return Ok(());
+        }
+        self.quota_begun = true;
+        let (mut writes, mut reads, mut is_atomic) = (0, 0, false);
+        for action in &action.action {
+            match &action.mutation {
+                Some(mutation) => {
+                    let also_reads = is_conditional || !is_put_or_delete(mutation);
+                    (writes, reads) = (writes + 1, reads + usize::from(also_reads));
+                    is_atomic |= also_reads;
+                }
+                None => reads += usize::from(action.get.is_some()),
+            }
+        }
+        let intent = Intent::Batch { writes, reads, is_atomic };
+        self.quota = self.server.quotas.begin(online, &self.terms.connection, intent)?;
+        Ok(())
+    }
+
+    /// Counts what is written, and looks whether the table may still grow.
+    pub(super) fn check_mutation(
+        &mut self,
+        online: &OnlineRegion,
+        mutation: Mutation,
+    ) -> Result<Mutation, RpcError> {
+        self.server.quotas.check_space(online, &mutation)?;
+        if let Some(quota) = &mut self.quota {
+            quota.add_written(&mutation.cells);
+        }
+        Ok(mutation)
     }
 
     fn skip_cells(&mut self, action: &pb::RegionAction) {
@@ -282,7 +348,7 @@ impl Run {
         mode: ReadMode,
     ) -> Result<usize, NeedsDisk> {
         self.see_own_writes(mode)?;
-        match get::read(online, get, mode) {
+        match get::read(online, get, mode, false) {
             Ok(found) => {
                 self.ops.add(online, Op::Get);
                 self.reply.set_metrics(found.metrics);
@@ -365,7 +431,8 @@ impl Run {
             None => {
                 let mutations = actions.iter().map_while(|action| action.mutation.as_ref());
                 for mutation in mutations.take_while(|mutation| is_put_or_delete(mutation)) {
-                    note(count, convert::mutation(mutation, &mut self.source));
+                    let decoded = convert::mutation(mutation, &mut self.source);
+                    note(count, decoded.and_then(|decoded| self.check_mutation(online, decoded)));
                     count += 1;
                 }
             }
@@ -418,7 +485,10 @@ impl Run {
         mode: ReadMode,
     ) -> Result<usize, NeedsDisk> {
         let decoded = self.decoded.take().and_then(|mut decoded| decoded.pop());
-        let decoded = decoded.unwrap_or_else(|| convert::mutation(proto, &mut self.source));
+        let decoded = decoded.unwrap_or_else(|| {
+            let decoded = convert::mutation(proto, &mut self.source);
+            decoded.and_then(|mutation| self.check_mutation(online, mutation))
+        });
         let mutation = match decoded {
             Ok(mutation) => mutation,
             Err(error) => {

@@ -26,7 +26,7 @@ impl Run {
         mode: ReadMode,
     ) -> Result<(), CallError> {
         let actions = &region_action.action;
-        let batch = self.decode_all(actions)?;
+        let batch = self.decode_all(online, actions)?;
         let nonce = actions.iter().filter_map(|action| action.mutation.as_ref()?.nonce).find(|&n| n != 0);
         let nonce = Nonce { group: self.nonce_group, nonce: nonce.unwrap_or(0) };
         let guard = match turn(&self.server, nonce, mode) {
@@ -53,9 +53,13 @@ impl Run {
         Ok(())
     }
 
-    fn decode_all(&mut self, actions: &[pb::Action]) -> Result<Vec<Mutation>, RpcError> {
+    fn decode_all(
+        &mut self,
+        online: &OnlineRegion,
+        actions: &[pb::Action],
+    ) -> Result<Vec<Mutation>, RpcError> {
         let decoded = match self.decoded.take() {
-            Some(decoded) => decoded,
+            Some(decoded) => return decoded.into_iter().collect(),
             None => actions
                 .iter()
                 .map(|action| match &action.mutation {
@@ -64,7 +68,10 @@ impl Run {
                 })
                 .collect::<Vec<_>>(), // every cell is taken before the first error is looked at
         };
-        decoded.into_iter().collect()
+        decoded
+            .into_iter()
+            .map(|decoded| decoded.and_then(|mutation| self.check_mutation(online, mutation)))
+            .collect()
     }
 
     fn do_together(

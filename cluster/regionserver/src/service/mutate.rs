@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use halcyon_cell::Cell;
+use halcyon_env::Lookups;
 use halcyon_proto::pb;
 use halcyon_region::{Mutation, MutationKind, Nonce, ReadMode, Region, Scan, WriteTicket};
 use halcyon_rpc::{Call, Codec, Outcome, Reply, RpcError, Tags, Terms};
@@ -20,6 +21,7 @@ use crate::calls::nonces::{NonceGuard, Turn};
 use crate::convert::{self, CellSource};
 use crate::errors;
 use crate::metrics::op_times::Op;
+use crate::quotas::{Intent, OperationQuota};
 use crate::regions::region_table::OnlineRegion;
 
 /// `MutateResponse { processed: true }`.
@@ -42,6 +44,8 @@ struct Request {
     nonce: Nonce,
     codec: Option<Codec>,
     terms: Terms,
+    /// Settled when the call has ended.
+    quota: Option<OperationQuota>,
 }
 
 pub(super) fn call(server: &Arc<RegionServer>, call: Call) -> Outcome {
@@ -71,7 +75,7 @@ pub(super) fn call(server: &Arc<RegionServer>, call: Call) -> Outcome {
 }
 
 fn start(server: &Arc<RegionServer>, request: Request) -> Outcome {
-    let Request { online, mutation, condition, nonce, codec, terms } = request;
+    let Request { online, mutation, condition, nonce, codec, terms, quota } = request;
     let tag = online.ops.tag(op(&mutation, condition.is_some()), 1);
     let plain = condition.is_none() && !Region::needs_reads(std::slice::from_ref(&mutation));
     if plain {
@@ -87,7 +91,7 @@ fn start(server: &Arc<RegionServer>, request: Request) -> Outcome {
             Err(error) => ready(Err(error.into_rpc())),
         };
     }
-    let request = Request { online, mutation, condition, nonce, codec, terms };
+    let mut request = Request { online, mutation, condition, nonce, codec, terms, quota };
     match request.attempt(server, ReadMode::CacheOnly) {
         Ok(done) => complete(done, codec, tag),
         Err(CallError::Failed(error)) => ready(Err(error)),
@@ -97,6 +101,7 @@ fn start(server: &Arc<RegionServer>, request: Request) -> Outcome {
             Outcome::Later(Box::pin(async move {
                 let on_pool = server.clone();
                 let work = move || {
+                    let mut request = request;
                     let done = request.attempt(&on_pool, ReadMode::AnyDisk).map_err(CallError::into_rpc);
                     on_pool.drive_logs(); // nobody else does behind this thread
                     done
@@ -119,11 +124,26 @@ impl Request {
         let nonce =
             Nonce { group: request.nonce_group.unwrap_or(0), nonce: request.mutation.nonce.unwrap_or(0) };
         let (condition, codec) = (request.condition, call.connection.codec);
-        Ok(Request { online, mutation, condition, nonce, codec, terms: call.into_terms() })
+        let is_atomic = condition.is_some() || mutation.kind.returns_cells();
+        let intent = Intent::Batch { writes: 1, reads: usize::from(is_atomic), is_atomic };
+        let mut quota = server.quotas.begin(&online, &call.connection, intent)?;
+        server.quotas.check_space(&online, &mutation)?;
+        if let Some(quota) = &mut quota {
+            quota.add_written(&mutation.cells);
+        }
+        Ok(Request { online, mutation, condition, nonce, codec, terms: call.into_terms(), quota })
     }
 
     /// Does the work once. `CacheOnly` may end in `NeedsDisk`, with nothing done.
-    fn attempt(&self, server: &RegionServer, mode: ReadMode) -> Result<Done, CallError> {
+    fn attempt(&mut self, server: &RegionServer, mode: ReadMode) -> Result<Done, CallError> {
+        let Some(mut quota) = self.quota.take() else { return self.attempt_once(server, mode) };
+        let (done, lookups) = Lookups::of(|| self.attempt_once(server, mode));
+        quota.add_lookups(lookups);
+        self.quota = Some(quota);
+        done
+    }
+
+    fn attempt_once(&self, server: &RegionServer, mode: ReadMode) -> Result<Done, CallError> {
         let guard = match turn(server, self.nonce, mode)? {
             Turn::Work => (self.nonce.nonce != 0).then(|| NonceGuard::new(&server.nonces, self.nonce)),
             _ => return self.repeat(mode),

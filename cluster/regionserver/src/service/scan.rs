@@ -15,6 +15,7 @@ use std::sync::Arc;
 use halcyon_proto::pb;
 use halcyon_region::{ReadMode, RegionScanner};
 use halcyon_rpc::{Call, Connection, Outcome, Reply, RpcError};
+use parking_lot::Mutex;
 
 use super::scan_run::{Limits, Origin, ScanRun};
 use super::{CallError, Waits, decode, ready};
@@ -22,6 +23,7 @@ use crate::RegionServer;
 use crate::calls::scanners::{Claim, OpenScanner};
 use crate::convert;
 use crate::errors::invalid;
+use crate::quotas::{Intent, OperationQuota, ScanHistory};
 use crate::regions::region_table::OnlineRegion;
 
 pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
@@ -50,21 +52,28 @@ fn next(server: &Arc<RegionServer>, call: &Call, request: pb::ScanRequest, id: u
     }
     holder.connection = Arc::clone(&call.connection);
     let limits = Limits::new(server, call, &request);
+    let counted = request.next_call_seq.is_some();
+    let quota = match server.scan_quota(&holder.online, call, &request, holder.history) {
+        Ok(quota) => quota,
+        Err(error) => {
+            server.scanners.unclaim(id, holder, counted);
+            return ready(Err(error));
+        }
+    };
     let small = is_small(server, &request) && !holder.has_filter;
     // One that has let go of its view may find a file when it takes another.
     let is_in_memory = holder.online.region.memory_only() && !holder.scanner.has_let_go();
     let inline = limits.rows == 0 || (small && is_in_memory);
-    let counted = request.next_call_seq.is_some();
-    let run = ScanRun { server: server.clone(), holder, id, limits, origin: Origin::Claimed, counted };
+    let run = ScanRun { server: server.clone(), holder, id, limits, origin: Origin::Claimed, counted, quota };
     if inline { ready(run.run().map_err(CallError::into_rpc)) } else { pooled(server, call, run) }
 }
 
 fn pooled(server: &Arc<RegionServer>, call: &Call, run: ScanRun) -> Outcome {
     let server = server.clone();
     let waits = Waits::of_answer(call.terms(), run.answer_bytes_max()).on(&run.holder.online);
-    let ScanRun { holder, id, limits, counted, .. } = run;
+    let ScanRun { holder, id, limits, counted, quota, .. } = run;
     server.scanners.await_turn(id, holder);
-    let queued = Queued { server: server.clone(), id, limits: Some(limits), counted };
+    let queued = Queued { server: server.clone(), id, limits: Some(limits), counted, quota };
     Outcome::Later(Box::pin(async move {
         let work = move || queued.run().map_err(CallError::into_rpc);
         let (reply, reservation) = server.run_reserved("Scan", waits, work).await?;
@@ -80,19 +89,20 @@ struct Queued {
     /// `None` once its turn has come.
     limits: Option<Limits>,
     counted: bool,
+    quota: ScanQuota,
 }
 
 impl Queued {
     fn run(mut self) -> Result<Reply, CallError> {
         let limits = self.limits.take().expect("it runs once");
-        let (server, id, counted) = (self.server.clone(), self.id, self.counted);
+        let (server, id, counted, quota) = (self.server.clone(), self.id, self.counted, self.quota.take());
         let holder = server.scanners.take_turn(id).expect("only this call ends the wait");
         if !server.regions.serves(&holder.online) {
             server.scanners.close(id);
             let name = holder.online.region.info().region_name();
             return Err(CallError::Failed(server.regions.not_online(name)));
         }
-        ScanRun { server, holder, id, limits, origin: Origin::Claimed, counted }.run()
+        ScanRun { server, holder, id, limits, origin: Origin::Claimed, counted, quota }.run()
     }
 }
 
@@ -114,7 +124,12 @@ fn open(server: &Arc<RegionServer>, call: &Call, request: pb::ScanRequest) -> Ou
         Ok(online) => online,
         Err(error) => return ready(Err(error)),
     };
+    let quota = match server.scan_quota(&online, call, &request, ScanHistory::default()) {
+        Ok(quota) => quota,
+        Err(error) => return ready(Err(error)),
+    };
     let opening = Opening {
+        quota,
         server: server.clone(),
         online,
         connection: Arc::clone(&call.connection),
@@ -152,6 +167,7 @@ struct Opening {
     connection: Arc<Connection>,
     request: pb::ScanRequest,
     limits: Limits,
+    quota: ScanQuota,
 }
 
 impl Opening {
@@ -173,7 +189,7 @@ impl Opening {
         let proto = self.request.scan.as_ref().expect("checked by open");
         let mut scan = convert::scan(proto)?;
         let wants_metrics = proto.query_metrics_enabled();
-        scan.reads = (self.limits.track_metrics || wants_metrics).then(Arc::default);
+        scan.reads = (self.limits.track_metrics || wants_metrics || self.quota.is_some()).then(Arc::default);
         let scanner: RegionScanner = self.online.region.scanner(scan, mode)?;
         let holder = Box::new(OpenScanner {
             scanner,
@@ -184,12 +200,35 @@ impl Opening {
             has_filter: proto.filter.is_some(),
             wants_metrics,
             result_bytes_max: proto.max_result_size.filter(|&size| size > 0 && size <= i64::MAX as u64),
+            history: ScanHistory::default(),
         });
         let (id, next_call_seq) = self.server.scanners.begin(self.request.next_call_seq)?;
         // A scanner that must not use the disk cannot be kept for later calls.
         let origin = Origin::Opened { next_call_seq, may_be_kept: mode == ReadMode::AnyDisk };
         let limits = self.limits.clone();
-        ScanRun { server: self.server.clone(), holder, id, limits, origin, counted: false }.run()
+        let (server, quota) = (self.server.clone(), self.quota.clone());
+        ScanRun { server, holder, id, limits, origin, counted: false, quota }.run()
+    }
+}
+
+/// Shared by the attempts of one call, and settled when it has ended.
+pub(super) type ScanQuota = Option<Arc<Mutex<OperationQuota>>>;
+
+impl RegionServer {
+    /// A call that only closes its scanner is never refused, or the scanner would stay.
+    fn scan_quota(
+        &self,
+        online: &OnlineRegion,
+        call: &Call,
+        request: &pb::ScanRequest,
+        history: ScanHistory,
+    ) -> Result<ScanQuota, RpcError> {
+        let intent = Intent::Scan { history, result_bytes_max: self.settings.result_bytes_max };
+        let only_closes = request.close_scanner() && request.number_of_rows.unwrap_or(0) == 0;
+        match self.quotas.begin(online, &call.connection, intent) {
+            Err(_) if only_closes => Ok(None),
+            begun => Ok(begun?.map(|quota| Arc::new(Mutex::new(quota)))),
+        }
     }
 }
 

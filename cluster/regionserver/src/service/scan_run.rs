@@ -22,7 +22,7 @@ use halcyon_rpc::{Call, CellBlock, Codec, Reply, Tags};
 
 use super::CallError;
 use super::get::query_metrics;
-use super::scan::reset_error;
+use super::scan::{ScanQuota, reset_error};
 use crate::RegionServer;
 use crate::calls::scanners::OpenScanner;
 use crate::convert;
@@ -83,6 +83,7 @@ pub(super) struct ScanRun {
     pub origin: Origin,
     /// The call was counted in the scanner's sequence of calls.
     pub counted: bool,
+    pub quota: ScanQuota,
 }
 
 /// Where a run has its scanner from.
@@ -143,6 +144,7 @@ impl ScanRun {
             return Err(CallError::NeedsDisk); // it runs once more, and counts then
         }
         self.note_scanned(results.rounds, before, results.last_row());
+        self.pay(&results, before);
         if is_over {
             self.close();
             return Ok(reply);
@@ -165,6 +167,16 @@ impl ScanRun {
         self.server.user_loads.note_reads(&self.holder.connection, rounds);
         if filtered > 0 {
             self.server.user_loads.note_filtered(&self.holder.connection, filtered);
+        }
+    }
+
+    /// Has the quota know what this call has read.
+    fn pay(&mut self, results: &Results, before: ScanCounts) {
+        if let Some(quota) = &self.quota {
+            let block_bytes = self.block_bytes() - before.block_bytes_scanned;
+            let cell_bytes = results.cells.iter().map(|cell| cell.bytes().len()).sum();
+            quota.lock().add_scanned(cell_bytes, block_bytes);
+            self.holder.history.note(block_bytes);
         }
     }
 

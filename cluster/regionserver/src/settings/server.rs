@@ -18,6 +18,7 @@ use crate::background::split_policy::SplitSettings;
 use crate::background::throughput::ThroughputSettings;
 use crate::calls::pool::PoolLimits;
 use crate::memory::budget::{CELLS_SHARE_MAX, MemoryPlan};
+use crate::quotas::QuotaSettings;
 use crate::settings::cache::FileTierSettings;
 use crate::settings::coprocessors::CoprocessorSettings;
 use crate::settings::warn::WarnSettings;
@@ -149,6 +150,8 @@ pub struct RegionServerSettings {
     pub named_queue_period: Duration,
     /// When regions are split.
     pub split: SplitSettings,
+    /// What users, tables and namespaces may use.
+    pub quotas: QuotaSettings,
     /// Which built-in coprocessors regions have beside those of their tables.
     pub coprocessors: CoprocessorSettings,
     /// What every region is opened with.
@@ -212,6 +215,7 @@ impl Default for RegionServerSettings {
             slow_log_period: Duration::from_secs(600),
             named_queue_period: Duration::from_secs(600),
             split: SplitSettings::default(),
+            quotas: QuotaSettings::default(),
             coprocessors: CoprocessorSettings::default(),
             region: RegionSettings::default(),
         }
@@ -291,6 +295,7 @@ impl RegionServerSettings {
             || self.throughput.set(name, value)?
             || self.region.compaction.set(name, value)?
             || self.split.set(name, value)?
+            || self.quotas.set(name, value)?
             || self.coprocessors.set(name, value)?)
     }
 
@@ -301,6 +306,7 @@ impl RegionServerSettings {
         all.extend(CompactionSettings::describe());
         all.extend(ThroughputSettings::describe());
         all.extend(SplitSettings::describe());
+        all.extend(QuotaSettings::describe());
         all.extend(CoprocessorSettings::describe());
         all
     }
@@ -310,7 +316,7 @@ impl fmt::Display for RegionServerSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         halcyon_settings::print(SETTINGS, self, f)?;
         write!(f, "{}{}{}", self.file_tier, self.throughput, self.region.compaction)?;
-        write!(f, "{}{}", self.split, self.coprocessors)
+        write!(f, "{}{}{}", self.split, self.quotas, self.coprocessors)
     }
 }
 

@@ -254,6 +254,8 @@ impl StandaloneSettings {
         master.slow_log_table = self.regionserver.slow_log_table;
         master.normalizer = self.parts.normalizer.clone();
         master.groups = self.parts.groups;
+        master.quotas = self.parts.quotas.clone();
+        master.quotas.enabled = self.regionserver.quotas.enabled;
         master.remote_lock_timeout = self.parts.remote_lock_timeout;
     }
 }
@@ -418,6 +420,7 @@ impl Active {
             system_tables: Arc::new(RemoteTables::new(servers.clone())),
             wals: WalFiles { env, root, is_root: self.wal_root.is_none() },
             replication: None,
+            quotas: Some(servers.clone()),
             coordination: Arc::new(Znodes {
                 leadership: self.leadership.clone(),
                 view: self.view.clone(),

@@ -65,6 +65,10 @@ impl MasterCoordination for Znodes {
         self.runtime.block_on(self.leadership.set_draining(server, is_draining))
     }
 
+    fn publish_throttle(&self, is_on: bool) -> halcyon_cell::Result<()> {
+        self.runtime.block_on(self.leadership.publish_throttle(is_on))
+    }
+
     fn publish_groups(&self, groups: &[pb::RsGroupInfo]) -> halcyon_cell::Result<()> {
         self.runtime.block_on(self.leadership.publish_groups(groups.to_vec()))
     }

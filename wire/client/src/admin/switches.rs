@@ -23,6 +23,8 @@ pub enum Switch {
     CleanerChore,
     /// Deletes snapshots whose time is over.
     SnapshotCleanup,
+    /// Region servers throttle requests by their quotas. Off where there are no quotas.
+    RpcThrottle,
 }
 
 impl Admin {
@@ -60,6 +62,11 @@ impl Admin {
                 let answer: pb::SetSnapshotCleanupResponse =
                     self.call("SwitchSnapshotCleanup", &request).await?;
                 Ok(answer.prev_snapshot_cleanup)
+            }
+            Switch::RpcThrottle => {
+                let request = pb::SwitchRpcThrottleRequest { rpc_throttle_enabled: on };
+                let answer: pb::SwitchRpcThrottleResponse = self.call("SwitchRpcThrottle", &request).await?;
+                Ok(answer.previous_rpc_throttle_enabled)
             }
         }
     }
@@ -108,6 +115,12 @@ impl Admin {
                 let answer: pb::IsSnapshotCleanupEnabledResponse =
                     self.call("IsSnapshotCleanupEnabled", &request).await?;
                 Ok(answer.enabled)
+            }
+            Switch::RpcThrottle => {
+                let request = pb::IsRpcThrottleEnabledRequest {};
+                let answer: pb::IsRpcThrottleEnabledResponse =
+                    self.call("IsRpcThrottleEnabled", &request).await?;
+                Ok(answer.rpc_throttle_enabled)
             }
         }
     }

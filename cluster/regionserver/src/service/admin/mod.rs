@@ -137,7 +137,7 @@ fn answer_now(server: &Arc<RegionServer>, call: &Call) -> Result<Reply, RpcError
         "GetServerInfo" => Ok(info::server_info(server)),
         "GetStoreFile" => info::store_files(server, call),
         "GetRegionLoad" => info::region_load(server, call),
-        "GetSpaceQuotaSnapshots" => Ok(Reply::message(&pb::GetSpaceQuotaSnapshotsResponse::default())),
+        "GetSpaceQuotaSnapshots" => Ok(Reply::message(&server.quotas.space_snapshots())),
         "CompactRegion" => compaction::compact(server, call),
         "CompactionSwitch" => compaction::switch(server, call),
         "ClearCompactionQueues" => compaction::clear_queues(server, call),

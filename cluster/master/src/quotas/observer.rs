@@ -1,0 +1,360 @@
+//! Compares what tables use with what they may, from time to time (HBase: `QuotaObserverChore`,
+//! `SpaceQuotaRefresherChore`).
+//!
+//! A table that exceeds its own quota follows the policy of that quota. One that does not, in a namespace that exceeds its
+//! quota, follows the policy of the namespace. What a table is judged by is column `u:p` of its row, which region servers
+//! read. A table is not judged before the size of each of its regions is known.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use halcyon_cell::{Cell, Result};
+use halcyon_contract::{QUOTA_SNAPSHOT_QUALIFIER, QUOTA_USAGE_FAMILY, QuotaSubject, QuotaTable};
+use halcyon_env::{Signal, join_thread, spawn_thread};
+use halcyon_proto::pb;
+use halcyon_schema::{RegionInfo, TableName};
+use parking_lot::Mutex;
+use pb::SpaceViolationPolicy;
+use prost::Message;
+use tracing::{info, warn};
+
+use super::{delete_snapshot, exists, read, reload, settled_state, tables_by_namespace, write};
+use crate::procedure::{DisableTable, EnableTable, Engine, Procedure, Submission};
+use crate::state::{MasterState, TableState};
+
+type Snapshots<K> = BTreeMap<K, pb::SpaceQuotaSnapshot>;
+
+/// What was seen last.
+#[derive(Default)]
+pub(crate) struct Observations {
+    /// Bytes of store files by table and region. Those of closed regions stay, so that a disabled table keeps its size.
+    sizes: BTreeMap<TableName, BTreeMap<String, u64>>,
+    /// Tables with quotas of their own.
+    pub(super) tables: Snapshots<TableName>,
+    pub(super) namespaces: Snapshots<String>,
+}
+
+impl Observations {
+    pub(super) fn table_sizes(&self) -> BTreeMap<TableName, u64> {
+        self.sizes.iter().map(|(table, regions)| (table.clone(), regions.values().sum())).collect()
+    }
+
+    pub(super) fn forget_table(&mut self, table: &TableName) {
+        self.sizes.remove(table);
+        self.tables.remove(table);
+    }
+
+    /// Takes new sizes, and drops those of regions that are gone.
+    fn note_sizes(&mut self, reported: &[(RegionInfo, u64)], tables: &BTreeMap<TableName, BTreeSet<String>>) {
+        for (region, size) in reported {
+            let of_table = self.sizes.entry(region.table().clone()).or_default();
+            of_table.insert(region.encoded_name().to_string(), *size);
+        }
+        self.sizes.retain(|table, regions| {
+            let Some(live) = tables.get(table) else { return false };
+            regions.retain(|region, _| live.contains(region));
+            true
+        });
+    }
+
+    /// Bytes of each table of which the size of every region is known.
+    fn known_sizes(&self, tables: &BTreeMap<TableName, BTreeSet<String>>) -> BTreeMap<TableName, u64> {
+        let known = tables.iter().filter_map(|(table, regions)| {
+            let sizes = self.sizes.get(table)?;
+            (sizes.len() == regions.len()).then(|| (table.clone(), sizes.values().sum()))
+        });
+        known.collect()
+    }
+}
+
+/// What the sizes say.
+#[derive(Debug, Default, PartialEq)]
+struct Verdict {
+    /// Tables with quotas of their own, by those.
+    tables: Snapshots<TableName>,
+    namespaces: Snapshots<String>,
+    /// What each table follows.
+    followed: Snapshots<TableName>,
+}
+
+fn judge(
+    quotas: &QuotaTable,
+    sizes: &BTreeMap<TableName, u64>,
+    tables: &BTreeMap<String, BTreeSet<TableName>>,
+) -> Verdict {
+    let mut verdict = Verdict::default();
+    for (subject, quota) in &quotas.quotas {
+        let Some(space) = &quota.space else { continue };
+        match subject {
+            QuotaSubject::Table(table) => {
+                if let Some(usage) = sizes.get(table) {
+                    verdict.tables.insert(table.clone(), snapshot(*usage, space));
+                }
+            }
+            QuotaSubject::Namespace(namespace) => {
+                let members = tables.get(namespace).into_iter().flatten();
+                // A table that is not known yet may only add to it.
+                let usage: u64 = members.filter_map(|table| sizes.get(table)).sum();
+                verdict.namespaces.insert(namespace.clone(), snapshot(usage, space));
+            }
+            _ => {}
+        }
+    }
+    for (namespace, members) in tables {
+        let of_namespace = verdict.namespaces.get(namespace);
+        for table in members {
+            let own = verdict.tables.get(table);
+            let followed = own.filter(|own| is_exceeded(own));
+            let followed = followed.or(of_namespace.filter(|it| is_exceeded(it))).or(own).or(of_namespace);
+            if let Some(followed) = followed {
+                verdict.followed.insert(table.clone(), followed.clone());
+            }
+        }
+    }
+    verdict
+}
+
+fn snapshot(usage: u64, quota: &pb::SpaceQuota) -> pb::SpaceQuotaSnapshot {
+    let is_exceeded = usage > quota.soft_limit();
+    let status = pb::SpaceQuotaStatus {
+        violation_policy: quota.violation_policy.filter(|_| is_exceeded),
+        in_violation: Some(is_exceeded),
+    };
+    pb::SpaceQuotaSnapshot {
+        quota_status: Some(status),
+        quota_usage: Some(usage),
+        quota_limit: quota.soft_limit,
+    }
+}
+
+fn is_exceeded(snapshot: &pb::SpaceQuotaSnapshot) -> bool {
+    snapshot.quota_status.as_ref().is_some_and(|status| status.in_violation())
+}
+
+fn is_disabling(snapshot: Option<&pb::SpaceQuotaSnapshot>) -> bool {
+    let status = snapshot.and_then(|snapshot| snapshot.quota_status.as_ref());
+    status.is_some_and(|it| it.in_violation() && it.violation_policy() == SpaceViolationPolicy::Disable)
+}
+
+/// Tables that follow no space quota any more when that of a subject is gone.
+pub(super) fn without_quota(table: &QuotaTable, subject: &QuotaSubject) -> Vec<TableName> {
+    let has_space = |subject: &QuotaSubject| table.quotas.get(subject).is_some_and(|it| it.space.is_some());
+    let mut tables = table.snapshots.keys();
+    match subject {
+        QuotaSubject::Table(name) => {
+            let namespace = QuotaSubject::Namespace(name.namespace().to_string());
+            tables.find(|it| *it == name && !has_space(&namespace)).cloned().into_iter().collect()
+        }
+        QuotaSubject::Namespace(namespace) => tables
+            .filter(|name| name.namespace() == namespace && !has_space(&QuotaSubject::Table((*name).clone())))
+            .cloned()
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Enables the tables that a quota which is gone had disabled. `table` is what was there before.
+pub(super) fn release(core: &MasterState, table: &QuotaTable, subject: &QuotaSubject) {
+    let mut observations = core.quotas.observations.lock();
+    match subject {
+        QuotaSubject::Table(name) => drop(observations.tables.remove(name)),
+        QuotaSubject::Namespace(namespace) => drop(observations.namespaces.remove(namespace)),
+        _ => {}
+    }
+    drop(observations);
+    let released = without_quota(table, subject);
+    let released = released.into_iter().filter(|name| is_disabling(table.snapshots.get(name)));
+    core.quotas.to_enable.lock().extend(released);
+}
+
+/// The thread that looks. *Thread safety*: all methods from any thread.
+pub(crate) struct Observer {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Shared {
+    core: Arc<MasterState>,
+    engine: Arc<Engine>,
+    stopping: Mutex<bool>,
+    wake: Signal,
+}
+
+impl Observer {
+    /// No thread runs while quotas are off.
+    pub(crate) fn start(core: Arc<MasterState>, engine: Arc<Engine>) -> Result<Observer> {
+        let is_enabled = core.settings.quotas.enabled;
+        let shared = Arc::new(Shared { core, engine, stopping: Mutex::new(false), wake: Signal::new() });
+        let thread = is_enabled
+            .then(|| {
+                let shared = shared.clone();
+                spawn_thread("quota-observer", move || shared.work())
+            })
+            .transpose()?;
+        Ok(Observer { shared, thread: Mutex::new(thread) })
+    }
+
+    pub(crate) fn stop(&self) {
+        *self.shared.stopping.lock() = true;
+        self.shared.wake.notify_all();
+        let thread = self.thread.lock().take();
+        if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {
+            let _ = join_thread(thread);
+        }
+    }
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Shared {
+    fn work(&self) {
+        let mut stopping = self.stopping.lock();
+        while !*stopping {
+            self.wake.wait_for(&mut stopping, self.core.settings.quotas.observer_period);
+            if *stopping {
+                return;
+            }
+            drop(stopping);
+            if let Err(error) = self.look() {
+                warn!(%error, "space quotas could not be compared with what tables use");
+            }
+            stopping = self.stopping.lock();
+        }
+    }
+
+    /// Compares once, and has tables follow the outcome. *Blocking*.
+    fn look(&self) -> Result<()> {
+        let core = &*self.core;
+        self.enable_released();
+        let Some(servers) = core.cluster.quotas.as_ref().filter(|_| exists(core)) else { return Ok(()) };
+        let reported = servers.region_sizes();
+        let live = live_regions(core);
+        let changing = core.quotas.changing.lock();
+        let quotas = read(core)?;
+        let verdict = {
+            let mut observations = core.quotas.observations.lock();
+            observations.note_sizes(&reported, &live);
+            let verdict = judge(&quotas, &observations.known_sizes(&live), &tables_by_namespace(core));
+            observations.tables.clone_from(&verdict.tables);
+            observations.namespaces.clone_from(&verdict.namespaces);
+            verdict
+        };
+        let timestamp = core.next_meta_timestamp();
+        let changed =
+            verdict.followed.iter().filter(|(table, new)| quotas.snapshots.get(*table) != Some(*new));
+        let put = |(table, new): (&TableName, &pb::SpaceQuotaSnapshot)| {
+            let row = QuotaSubject::Table(table.clone()).row();
+            Cell::put(&row, QUOTA_USAGE_FAMILY, QUOTA_SNAPSHOT_QUALIFIER, timestamp, &new.encode_to_vec())
+        };
+        let mut cells: Vec<Cell> = changed.map(put).collect();
+        let gone = quotas.snapshots.keys().filter(|table| !live.contains_key(*table));
+        cells.extend(gone.map(|table| delete_snapshot(table, timestamp)));
+        if !cells.is_empty() {
+            write(core, cells)?;
+        }
+        drop(changing);
+        let is_news = |table: &TableName| {
+            let (old, new) = (quotas.snapshots.get(table), verdict.followed.get(table));
+            old.map(|old| old.quota_status) != new.map(|new| new.quota_status)
+        };
+        for table in verdict.followed.keys().filter(|table| is_news(table)) {
+            info!(%table, state = ?verdict.followed[table], "a table follows another space quota");
+        }
+        self.follow(&quotas, &verdict);
+        if quotas.snapshots != verdict.followed {
+            reload(core);
+        }
+        Ok(())
+    }
+
+    /// Disables tables whose policy says so, and enables those that it says so of no more.
+    fn follow(&self, quotas: &QuotaTable, verdict: &Verdict) {
+        for (table, new) in &verdict.followed {
+            let (was, is) = (is_disabling(quotas.snapshots.get(table)), is_disabling(Some(new)));
+            let state = settled_state(&self.core, table);
+            let order: Box<dyn Procedure> = match (was, is, state) {
+                (_, true, Some(TableState::Enabled)) => Box::new(DisableTable { table: table.clone() }),
+                (true, false, Some(TableState::Disabled)) => Box::new(EnableTable { table: table.clone() }),
+                _ => continue,
+            };
+            drop(self.engine.submit(order, Submission::default()));
+        }
+    }
+
+    fn enable_released(&self) {
+        for table in std::mem::take(&mut *self.core.quotas.to_enable.lock()) {
+            if settled_state(&self.core, &table) == Some(TableState::Disabled) {
+                drop(self.engine.submit(Box::new(EnableTable { table }), Submission::default()));
+            }
+        }
+    }
+}
+
+fn live_regions(core: &MasterState) -> BTreeMap<TableName, BTreeSet<String>> {
+    let tables = core.tables.read();
+    let of_users = tables.by_name.iter().filter(|(table, _)| !table.is_system());
+    let names = |regions: Vec<RegionInfo>| regions.iter().map(|it| it.encoded_name().to_string()).collect();
+    of_users.map(|(table, entry)| (table.clone(), names(entry.live_regions()))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(name: &str) -> TableName {
+        TableName::parse(name.as_bytes()).unwrap()
+    }
+
+    fn space(limit: u64, policy: SpaceViolationPolicy) -> pb::Quotas {
+        let policy = Some(policy as i32);
+        let space = pb::SpaceQuota { soft_limit: Some(limit), violation_policy: policy, remove: None };
+        pb::Quotas { space: Some(space), ..Default::default() }
+    }
+
+    fn policy(snapshot: &pb::SpaceQuotaSnapshot) -> Option<SpaceViolationPolicy> {
+        is_exceeded(snapshot).then(|| snapshot.quota_status.unwrap().violation_policy())
+    }
+
+    #[test]
+    fn a_table_follows_its_own_quota_before_that_of_its_namespace() {
+        use SpaceViolationPolicy::{Disable, NoInserts};
+        let namespace = QuotaSubject::Namespace("ns".to_string());
+        let own = QuotaSubject::Table(table("ns:own"));
+        let quotas = [(namespace, space(100, Disable)), (own, space(50, NoInserts))].into();
+        let quotas = QuotaTable { quotas, ..QuotaTable::default() };
+        let members = [("ns".to_string(), [table("ns:other"), table("ns:own")].into())].into();
+        let followed = |own: u64, other: u64| {
+            let sizes = [(table("ns:own"), own), (table("ns:other"), other)].into();
+            let verdict = judge(&quotas, &sizes, &members);
+            (policy(&verdict.followed[&table("ns:own")]), policy(&verdict.followed[&table("ns:other")]))
+        };
+        assert_eq!(followed(50, 50), (None, None), "limits may be reached");
+        assert_eq!(followed(51, 10), (Some(NoInserts), None));
+        assert_eq!(followed(10, 91), (Some(Disable), Some(Disable)));
+        assert_eq!(followed(60, 91), (Some(NoInserts), Some(Disable)));
+    }
+
+    #[test]
+    fn a_table_is_judged_when_all_its_regions_are_known() {
+        let regions = [b"".as_slice(), b"m"]
+            .map(|start| RegionInfo::new(table("t"), start.to_vec().into(), bytes::Bytes::new(), 1));
+        let live = [(table("t"), regions.iter().map(|it| it.encoded_name().to_string()).collect())].into();
+        let mut observations = Observations::default();
+        observations.note_sizes(&[(regions[0].clone(), 5)], &live);
+        assert!(observations.known_sizes(&live).is_empty());
+        observations.note_sizes(&[(regions[1].clone(), 6)], &live);
+        assert_eq!(observations.known_sizes(&live)[&table("t")], 11);
+        observations.note_sizes(&[], &live);
+        assert_eq!(observations.known_sizes(&live)[&table("t")], 11, "closed regions keep their sizes");
+        let merged = [(table("t"), [regions[0].encoded_name().to_string()].into())].into();
+        observations.note_sizes(&[], &merged);
+        assert_eq!(observations.known_sizes(&merged)[&table("t")], 5);
+        observations.note_sizes(&[], &BTreeMap::new());
+        assert!(observations.table_sizes().is_empty());
+    }
+}
