@@ -1,0 +1,138 @@
+package halcyon.differential;
+
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Random;
+import org.apache.hadoop.hbase.client.*;
+import org.apache.hadoop.hbase.client.metrics.ScanMetrics;
+
+/** Steps that read. */
+final class ReadSteps {
+  private static final int RESULTS_MAX = 2000;
+
+  private ReadSteps() {}
+
+  static Step any(Random random, Model.Shape shape) throws IOException {
+    long seed = random.nextLong();
+    return switch (random.nextInt(12)) {
+      case 0, 1, 2 -> get(seed, shape);
+      case 3 -> gets(seed, shape);
+      case 4 -> exists(seed, shape);
+      case 5 -> interrupted(seed, shape);
+      default -> scan(seed, shape);
+    };
+  }
+
+  private static Step get(long seed, Model.Shape shape) throws IOException {
+    return new Step("get", shape.name + " " + StepText.of(oneGet(seed, shape)), (side, answer) -> {
+      try (Table table = side.table(shape.name)) {
+        answer.add(table.get(oneGet(seed, shape)));
+      }
+    });
+  }
+
+  private static Get oneGet(long seed, Model.Shape shape) throws IOException {
+    Random random = new Random(seed);
+    return new Reads(random, shape).get(Domain.row(random));
+  }
+
+  private static List<Get> manyGets(long seed, Model.Shape shape) throws IOException {
+    Random random = new Random(seed);
+    List<Get> gets = new ArrayList<>();
+    for (int count = 1 + random.nextInt(6); count > 0; count--) gets.add(new Reads(random, shape).get(Domain.row(random)));
+    return gets;
+  }
+
+  private static Step gets(long seed, Model.Shape shape) throws IOException {
+    return new Step("get list", shape.name + " " + StepText.list(manyGets(seed, shape)), (side, answer) -> {
+      try (Table table = side.table(shape.name)) {
+        for (Result result : table.get(manyGets(seed, shape))) answer.add(result);
+      }
+    });
+  }
+
+  private static Step exists(long seed, Model.Shape shape) throws IOException {
+    return new Step("exists", shape.name + " " + StepText.list(manyGets(seed, shape)), (side, answer) -> {
+      try (Table table = side.table(shape.name)) {
+        List<Get> gets = manyGets(seed, shape);
+        if (gets.size() == 1) {
+          answer.add(table.exists(gets.get(0)));
+        } else {
+          for (boolean exists : table.exists(gets)) answer.add(exists);
+        }
+      }
+    });
+  }
+
+  private static Scan oneScan(long seed, Model.Shape shape) throws IOException {
+    return new Reads(new Random(seed), shape).scan();
+  }
+
+  private static Step scan(long seed, Model.Shape shape) throws IOException {
+    return new Step("scan", shape.name + " " + StepText.of(oneScan(seed, shape)), (side, answer) -> {
+      try (Table table = side.table(shape.name); ResultScanner scanner = table.getScanner(oneScan(seed, shape))) {
+        answer.answers++;
+        int results = 0;
+        for (Result result = scanner.next(); result != null && results < RESULTS_MAX; result = scanner.next()) {
+          answer.note(result);
+          results++;
+        }
+        answer.note(results + " results");
+        metrics(scanner.getScanMetrics(), answer);
+      }
+    });
+  }
+
+  private static void metrics(ScanMetrics metrics, Answer answer) {
+    if (metrics == null) return;
+    answer.note("rows scanned " + metrics.countOfRowsScanned.get() + ", filtered " + metrics.countOfRowsFiltered.get() + ", regions "
+        + metrics.countOfRegions.get());
+  }
+
+  /** A scanner that is open while the table is written and flushed. */
+  private static Step interrupted(long seed, Model.Shape shape) throws IOException {
+    Random random = new Random(seed);
+    long scanSeed = random.nextLong();
+    long putSeed = random.nextLong();
+    int before = 1 + random.nextInt(4);
+    boolean flush = random.nextInt(6) == 0;
+    String text = shape.name + " " + before + " results of " + StepText.of(oneScan(scanSeed, shape)) + " then "
+        + StepText.of(onePut(putSeed, shape)) + (flush ? " and a flush" : "");
+    return new Step("scan with changes", text, (side, answer) -> {
+      try (Table table = side.table(shape.name)) {
+        try (ResultScanner scanner = table.getScanner(oneScan(scanSeed, shape).setCaching(1))) {
+          answer.answers++;
+          for (int i = 0; i < before; i++) answer.note(scanner.next());
+          table.put(onePut(putSeed, shape));
+          if (flush) side.admin.flush(shape.name);
+          int results = 0;
+          for (Result result = scanner.next(); result != null && results < RESULTS_MAX; result = scanner.next()) {
+            answer.note(result);
+            results++;
+          }
+        }
+      }
+    });
+  }
+
+  private static Put onePut(long seed, Model.Shape shape) {
+    Random random = new Random(seed);
+    return new Mutations(random, shape, false).put(Domain.row(random));
+  }
+
+  /** Everything a table has. Two systems that agree here agree on what follows. */
+  static Step everything(Model.Shape shape) {
+    return new Step("state", shape.name + " every cell", (side, answer) -> {
+      try (Table table = side.table(shape.name)) {
+        for (boolean raw : new boolean[] {false, true}) {
+          answer.add(raw ? "raw" : "visible");
+          Scan scan = new Scan().readAllVersions().setRaw(raw).setCaching(100);
+          try (ResultScanner scanner = table.getScanner(scan)) {
+            for (Result result : scanner) answer.note(result);
+          }
+        }
+      }
+    });
+  }
+}
