@@ -74,7 +74,7 @@ client() { # client CLASS ARGUMENT...: in the background, so that a signal ends 
 }
 
 case "$COMMAND" in
-  script) client Main "$ZOOKEEPER" "$ZK" "$HERE/deliberate.txt" "$DIR/differences.txt" ;;
+  script) client Main "$ZOOKEEPER" "$ZK" "${DELIBERATE:-$HERE/deliberate.txt}" "$DIR/differences.txt" ;;
   semantics) client Semantics "$ZOOKEEPER" "$ZK" ;;
   *) echo "unknown command $COMMAND" >&2; exit 64 ;;
 esac

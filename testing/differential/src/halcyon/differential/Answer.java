@@ -92,14 +92,11 @@ final class Answer {
       return root(details.getCause(0));
     }
     boolean isWrapper = error instanceof RetriesExhaustedException || error instanceof ExecutionException
-        || error instanceof CompletionException || error instanceof java.lang.reflect.UndeclaredThrowableException;
+        || error instanceof CompletionException || error instanceof java.io.UncheckedIOException
+        || error instanceof java.lang.reflect.UndeclaredThrowableException;
     if (isWrapper && error.getCause() != null) return root(error.getCause());
-    if (error instanceof RemoteException remote) {
-      Throwable unwrapped = remote.unwrapRemoteException();
-      return unwrapped == remote ? error : root(unwrapped);
-    }
-    // Both kinds of servers send HBase's class names; a plain IOException around one comes from the client.
-    if (error.getClass() == java.io.IOException.class && error.getCause() instanceof RemoteException) return root(error.getCause());
+    // the client makes an IOException of a remote one, with the remote one as its cause
+    if (error instanceof RemoteException remote) return remote.unwrapRemoteException();
     return error;
   }
 
@@ -114,6 +111,8 @@ final class Answer {
     return message.replaceAll("^(([a-z]+\\.)+[A-Z][A-Za-z$]*(Exception|Error): )+", "")
         .replaceAll("[A-Za-z0-9.-]+,[0-9]+,1[0-9]{12}", "SERVER")
         .replaceAll(",1[0-9]{12}\\.[0-9a-f]{32}\\.?", ",ID.")
+        // HBase goes on with the whole descriptor
+        .replaceAll(" in table .*", " in table")
         .replaceAll("\\b[0-9a-f]{32}\\b", "ID")
         .replaceAll("(localhost|127\\.0\\.0\\.1)(/127\\.0\\.0\\.1)?:[0-9]+", "ADDRESS")
         .replaceAll("\\b1[0-9]{12}\\b", "TIME")

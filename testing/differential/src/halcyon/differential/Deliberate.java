@@ -8,31 +8,33 @@ import java.util.List;
 import java.util.regex.Pattern;
 
 /**
- * Differences that are meant. Each line of the file has a pattern for HBase's line, one for Halcyon's, and the reason, with
- * tabs between them. Both patterns are for a whole line.
+ * Differences that are meant. Each line of the file has a pattern for the kind of step, one for HBase's line, one for Halcyon's, and
+ * the reason, with tabs between them. The patterns are for a whole line. A star for Halcyon's line means the rest of its answer:
+ * HBase has failed where Halcyon has not.
  */
 final class Deliberate {
-  private record Rule(Pattern reference, Pattern tested) {}
+  /** What a rule says of a pair of lines. */
+  enum Meaning { NONE, LINE, REST }
+
+  private record Rule(Pattern kind, Pattern reference, Pattern tested) {}
 
   private final List<Rule> rules = new ArrayList<>();
-  int used;
 
   Deliberate(Path file) throws IOException {
     for (String line : Files.readAllLines(file)) {
       if (line.isBlank() || line.startsWith("#")) continue;
       String[] parts = line.split("\t");
-      if (parts.length != 3) throw new IOException(file + ": not three parts: " + line);
-      rules.add(new Rule(Pattern.compile(parts[0]), Pattern.compile(parts[1])));
+      if (parts.length != 4) throw new IOException(file + ": not four parts: " + line);
+      rules.add(new Rule(Pattern.compile(parts[0]), Pattern.compile(parts[1]), parts[2].equals("*") ? null : Pattern.compile(parts[2])));
     }
   }
 
-  boolean explains(String reference, String tested) {
+  Meaning meaning(String kind, String reference, String tested) {
     for (Rule rule : rules) {
-      if (rule.reference.matcher(reference).matches() && rule.tested.matcher(tested).matches()) {
-        used++;
-        return true;
-      }
+      if (!rule.kind.matcher(kind).matches() || !rule.reference.matcher(reference).matches()) continue;
+      if (rule.tested != null && !rule.tested.matcher(tested).matches()) continue;
+      return rule.tested == null ? Meaning.REST : Meaning.LINE;
     }
-    return false;
+    return Meaning.NONE;
   }
 }

@@ -34,7 +34,7 @@ final class Families {
     family.setBloomFilterType(BLOOMS[random.nextInt(BLOOMS.length)]);
     family.setDataBlockEncoding(DataBlockEncoding.values()[random.nextInt(DataBlockEncoding.values().length)]);
     family.setCompressionType(COMPRESSIONS[random.nextInt(COMPRESSIONS.length)]);
-    if (random.nextInt(4) == 0) family.setNewVersionBehavior(true);
+    if (random.nextInt(4) == 0 && Boolean.getBoolean("nvb")) family.setNewVersionBehavior(true);
     if (random.nextInt(5) == 0) family.setInMemory(true);
     if (random.nextInt(3) == 0) family.setBlocksize(random.nextBoolean() ? 100 : 1024);
     if (random.nextInt(5) == 0) family.setBlockCacheEnabled(false);

@@ -88,8 +88,9 @@ public final class Main {
     List<TableName> tables = new ArrayList<>(List.of(pair.reference.admin.listTableNames()));
     if (!tables.equals(List.of(pair.tested.admin.listTableNames()))) return false;
     for (TableName table : tables) {
-      Answer[] answers = pair.run(ReadSteps.everything(new Model.Shape(table)));
-      if (report.judge(answers[0], answers[1]) == Report.Verdict.DIFFERENT) return false;
+      Step everything = ReadSteps.everything(new Model.Shape(table));
+      Answer[] answers = pair.run(everything);
+      if (report.judge(everything, answers[0], answers[1]) == Report.Verdict.DIFFERENT) return false;
     }
     return true;
   }

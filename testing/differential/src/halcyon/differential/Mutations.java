@@ -133,7 +133,7 @@ final class Mutations {
       case 0 -> 1000;
       case 1 -> 6 * 3_600_000L;
       case 2 -> 30 * Times.DAY;
-      default -> Long.MAX_VALUE;
+      default -> 60 * Times.DAY;
     };
   }
 

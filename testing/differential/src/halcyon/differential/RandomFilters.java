@@ -22,8 +22,13 @@ final class RandomFilters {
   }
 
   Filter filter() {
-    if (random.nextInt(8) == 0) return FilterStrings.parsed(random, shape);
-    return filter(0);
+    try {
+      if (random.nextInt(8) == 0) return FilterStrings.parsed(random, shape);
+      return filter(0);
+    } catch (IllegalArgumentException refused) {
+      // the filter's own constructor refuses it
+      return new FilterList();
+    }
   }
 
   private Filter filter(int depth) {

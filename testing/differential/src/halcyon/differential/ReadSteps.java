@@ -4,6 +4,8 @@ import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Random;
+import org.apache.hadoop.hbase.Cell;
+import org.apache.hadoop.hbase.CellUtil;
 import org.apache.hadoop.hbase.client.*;
 import org.apache.hadoop.hbase.client.metrics.ScanMetrics;
 
@@ -73,15 +75,47 @@ final class ReadSteps {
     return new Step("scan", shape.name + " " + StepText.of(oneScan(seed, shape)), (side, answer) -> {
       try (Table table = side.table(shape.name); ResultScanner scanner = table.getScanner(oneScan(seed, shape))) {
         answer.answers++;
+        Scan scan = oneScan(seed, shape);
+        if (isCutBySize(scan)) {
+          for (Result result : whole(scanner)) answer.note(result);
+          return;
+        }
         int results = 0;
         for (Result result = scanner.next(); result != null && results < RESULTS_MAX; result = scanner.next()) {
           answer.note(result);
           results++;
         }
         answer.note(results + " results");
-        metrics(scanner.getScanMetrics(), answer);
+        if (!isSelective(scan)) metrics(scanner.getScanMetrics(), answer);
       }
     });
+  }
+
+  /** Where a row is cut into results depends on what a cell weighs in the server's memory. */
+  private static boolean isCutBySize(Scan scan) {
+    return scan.getAllowPartialResults() && scan.getMaxResultSize() > 1;
+  }
+
+  /** The rows of a scan whose results may be parts of rows. */
+  private static List<Result> whole(ResultScanner scanner) throws IOException {
+    List<Result> rows = new ArrayList<>();
+    List<Cell> cells = new ArrayList<>();
+    for (Result result : scanner) {
+      if (result.isCursor() || result.isEmpty()) continue;
+      if (!cells.isEmpty() && !CellUtil.matchingRows(cells.get(0), result.rawCells()[0])) {
+        rows.add(Result.create(cells));
+        cells = new ArrayList<>();
+      }
+      cells.addAll(result.listCells());
+    }
+    if (!cells.isEmpty()) rows.add(Result.create(cells));
+    return rows;
+  }
+
+  /** Which rows such a scan looks at depends on which files and parts of the memstore a server can leave out. */
+  private static boolean isSelective(Scan scan) {
+    return !scan.getTimeRange().isAllTime() || !scan.getColumnFamilyTimeRange().isEmpty()
+        || scan.getFamilyMap().values().stream().anyMatch(columns -> columns != null);
   }
 
   private static void metrics(ScanMetrics metrics, Answer answer) {

@@ -13,7 +13,7 @@ import java.util.regex.Pattern;
 /** What was compared, and what differed. Differences of one sort are printed a few times and then only counted. */
 final class Report implements AutoCloseable {
   /** How two answers differ. */
-  enum Verdict { EQUAL, WORDING, DIFFERENT }
+  enum Verdict { EQUAL, DELIBERATE, WORDING, DIFFERENT }
 
   private static final Pattern ERROR = Pattern.compile("error (\\w+): .*");
   private static final int PRINTED_MAX = 3;
@@ -27,6 +27,7 @@ final class Report implements AutoCloseable {
   long answers;
   long cells;
   int errors;
+  int deliberateCount;
 
   Report(Deliberate deliberate, Path details) throws IOException {
     this.deliberate = deliberate;
@@ -37,36 +38,45 @@ final class Report implements AutoCloseable {
     return differences.values().stream().mapToInt(Integer::intValue).sum();
   }
 
-  Verdict judge(Answer reference, Answer tested) {
+  Verdict judge(Step step, Answer reference, Answer tested) {
     if (reference.sameAs(tested)) return Verdict.EQUAL;
-    if (reference.lines.size() != tested.lines.size()) return Verdict.DIFFERENT;
     Verdict verdict = Verdict.EQUAL;
-    for (int i = 0; i < reference.lines.size(); i++) {
-      String first = reference.lines.get(i);
-      String second = tested.lines.get(i);
-      if (first.equals(second) || deliberate.explains(first, second)) continue;
-      Matcher one = ERROR.matcher(first);
-      Matcher other = ERROR.matcher(second);
-      if (!one.matches() || !other.matches() || !one.group(1).equals(other.group(1))) return Verdict.DIFFERENT;
-      verdict = Verdict.WORDING;
+    for (int i = 0; i < Math.max(reference.lines.size(), tested.lines.size()); i++) {
+      String first = line(reference, i);
+      String second = line(tested, i);
+      if (first.equals(second)) continue;
+      Deliberate.Meaning meaning = deliberate.meaning(step.kind(), first, second);
+      if (meaning == Deliberate.Meaning.NONE && !isWording(first, second)) return Verdict.DIFFERENT;
+      if (meaning == Deliberate.Meaning.NONE) verdict = Verdict.WORDING;
+      else if (verdict == Verdict.EQUAL) verdict = Verdict.DELIBERATE;
+      if (meaning == Deliberate.Meaning.REST) break;
     }
     return verdict;
   }
 
+  private static boolean isWording(String first, String second) {
+    Matcher one = ERROR.matcher(first);
+    Matcher other = ERROR.matcher(second);
+    return one.matches() && other.matches() && one.group(1).equals(other.group(1));
+  }
+
   /** Counts a step that was compared, and prints it if the answers differ. */
   Verdict add(long seed, int number, Step step, Answer reference, Answer tested) {
-    Verdict verdict = judge(reference, tested);
+    Verdict verdict = judge(step, reference, tested);
     long[] count = kinds.computeIfAbsent(step.kind(), kind -> new long[2]);
     count[0] += reference.answers;
     steps++;
     answers += reference.answers;
     cells += reference.cells;
     errors += (int) reference.lines.stream().filter(line -> line.startsWith("error ")).count();
-    if (verdict == Verdict.WORDING) {
+    if (verdict == Verdict.DELIBERATE) {
+      deliberateCount++;
+    } else if (verdict == Verdict.WORDING) {
       for (int i = 0; i < reference.lines.size(); i++) {
         String first = reference.lines.get(i);
-        if (!first.equals(tested.lines.get(i))) {
-          wordings.merge("HBase:   " + first + "\n  Halcyon: " + tested.lines.get(i), 1, Integer::sum);
+        String second = line(tested, i);
+        if (!first.equals(second) && isWording(first, second)) {
+          wordings.merge("HBase:   " + first + "\n    Halcyon: " + second + "\n    first with SEED=" + seed + " step " + number, 1, Integer::sum);
         }
       }
     } else if (verdict == Verdict.DIFFERENT) {
@@ -77,7 +87,7 @@ final class Report implements AutoCloseable {
   }
 
   private void different(long seed, int number, Step step, Answer reference, Answer tested) {
-    int at = firstUnexplained(reference, tested);
+    int at = firstUnexplained(step, reference, tested);
     String sort = step.kind() + " | " + mask(line(reference, at)) + " | " + mask(line(tested, at));
     int seen = differences.merge(sort, 1, Integer::sum);
     String head = "difference: SEED=" + seed + " step " + number + ": " + step.kind() + ": " + step.text();
@@ -94,12 +104,13 @@ final class Report implements AutoCloseable {
     System.out.flush();
   }
 
-  private int firstUnexplained(Answer reference, Answer tested) {
+  private int firstUnexplained(Step step, Answer reference, Answer tested) {
     for (int i = 0; ; i++) {
       String first = line(reference, i);
       String second = line(tested, i);
       if (first.equals(second) && !first.equals("(end)")) continue;
-      if (first.equals("(end)") || second.equals("(end)") || !deliberate.explains(first, second)) return i;
+      if (first.equals("(end)") || second.equals("(end)")) return i;
+      if (deliberate.meaning(step.kind(), first, second) == Deliberate.Meaning.NONE) return i;
     }
   }
 
@@ -134,7 +145,7 @@ final class Report implements AutoCloseable {
     }
     System.out.println(steps + " steps, " + answers + " answers with " + cells + " cells and " + errors + " errors compared in " + seconds
         + " s: " + differenceCount() + " differences of " + differences.size() + " sorts, " + wordings.size() + " other wordings, "
-        + deliberate.used + " deliberate");
+        + deliberateCount + " deliberate");
   }
 
   boolean isClean() {

@@ -8,6 +8,7 @@ import java.util.Random;
 /** The steps of one episode: they depend on the seed alone, so that any of them may be left out of a repetition. */
 final class Script {
   private static final int ADMIN_PERCENT = 7;
+  private static final int STATE_EVERY = 15;
   private final List<Step> steps = new ArrayList<>();
   private final Model model = new Model();
 
@@ -19,7 +20,8 @@ final class Script {
       Random own = new Random(random.nextLong());
       Step step = next(own);
       steps.add(step);
-      if (step.kind().startsWith("admin") && !step.kind().contains("look")) everything();
+      boolean isChange = step.kind().startsWith("admin") && !step.kind().contains("look");
+      if (isChange || steps.size() % STATE_EVERY == 0) everything();
     }
     everything();
   }

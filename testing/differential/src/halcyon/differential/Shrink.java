@@ -59,6 +59,6 @@ final class Shrink {
     pair.clear();
     for (int i : kept) pair.run(steps.get(i));
     Answer[] answers = pair.run(steps.get(last));
-    return report.judge(answers[0], answers[1]) == Report.Verdict.DIFFERENT;
+    return report.judge(steps.get(last), answers[0], answers[1]) == Report.Verdict.DIFFERENT;
   }
 }
