@@ -240,7 +240,7 @@ impl StoreScanner {
                 MatchCode::Skip => self.heap.next()?,
                 MatchCode::SeekNextCol => {
                     let key = self.matcher.next_column_key(cell);
-                    self.heap.reseek(key.get())?;
+                    self.go_to(key)?;
                 }
                 MatchCode::Done if !self.reversed => {
                     self.matcher.clear_row(); // the merge has left the row by itself
@@ -291,9 +291,17 @@ impl StoreScanner {
             MatchCode::IncludeAndSeekNextCol => {
                 let cell = self.heap.peek().expect("the cell was peeked at");
                 let key = self.matcher.next_column_key(cell);
-                self.heap.reseek(key.get())
+                self.go_to(key)
             }
             _ => self.heap.next(),
+        }
+    }
+
+    /// To the key, or without one to the next cell.
+    fn go_to(&mut self, key: Option<Key>) -> Result<()> {
+        match key {
+            Some(key) => self.heap.reseek(key.get()),
+            None => self.heap.next(),
         }
     }
 
