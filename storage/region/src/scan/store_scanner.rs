@@ -215,19 +215,16 @@ impl StoreScanner {
             match code {
                 MatchCode::Include | MatchCode::IncludeAndSeekNextCol | MatchCode::IncludeAndSeekNextRow => {
                     self.cells_of_row += 1;
-                    if self.limit.is_some_and(|limit| {
-                        u64::from(self.cells_of_row) > u64::from(limit) + u64::from(self.offset)
-                    }) {
-                        return self.row_done();
-                    }
                     let included = self.cells_of_row > self.offset;
                     if included {
                         self.include(filter, budget, out)?;
-                    }
-                    if included {
                         budget.cells_left = budget.cells_left.saturating_sub(1);
                     }
                     let limit = budget.limit_reached().filter(|_| included);
+                    if included && self.is_full() {
+                        self.row_done()?;
+                        return Ok(limit.unwrap_or(StoreState::RowDone));
+                    }
                     if code == MatchCode::IncludeAndSeekNextRow {
                         self.row_done()?;
                         return Ok(limit.unwrap_or(StoreState::RowDone));
@@ -262,6 +259,12 @@ impl StoreScanner {
                 return self.stop_at(StoreState::TimeReached);
             }
         }
+    }
+
+    /// Whether the row has all cells that are wanted of it. It is asked after a cell was included, as in HBase: a limit
+    /// of zero cells lets one through.
+    fn is_full(&self) -> bool {
+        self.limit.is_some_and(|limit| u64::from(self.cells_of_row) >= u64::from(limit) + u64::from(self.offset))
     }
 
     #[inline]
