@@ -320,9 +320,11 @@ impl StoreScanner {
             return Ok(false);
         };
         let comparator = self.heap.comparator();
+        // The first key of a row is before its cells: backwards such a hint would lead to the same cell for ever.
+        let is_row_before = comparator.compare_rows(hint.get().row(), cell.row()) == Ordering::Less;
         match (comparator.compare_keys(hint.get(), cell.key()), self.reversed) {
             (Ordering::Greater, false) => self.heap.reseek(hint.get())?,
-            (Ordering::Less, true) => self.seek_backwards_to(&hint)?,
+            (Ordering::Less, true) if is_row_before => self.seek_backwards_to(&hint)?,
             _ => self.heap.next()?,
         }
         let left = self.heap.peek().is_none_or(|cell| cell.row() != self.matcher.row());
