@@ -114,8 +114,15 @@ impl Region {
         for condition in &conditions {
             self.check_row(&condition.row, "checkAndMutate")?;
         }
+        // An unknown family of a mutation is an error only if the conditions hold, as in HBase.
+        let mut unknown_family = None;
         for mutation in &mutations {
-            self.check_mutation(mutation)?;
+            match self.check_mutation(mutation) {
+                Err(error) if error.kind() == ErrorKind::NoSuchFamily => {
+                    unknown_family.get_or_insert(error);
+                }
+                checked => checked?,
+            }
         }
         let rows = conditions.iter().map(|condition| condition.row.clone());
         let rows: Vec<Bytes> = rows.chain(mutations.iter().map(|mutation| mutation.row.clone())).collect();
@@ -127,6 +134,9 @@ impl Region {
                 return Ok(CheckOutcome { processed: false, result: None, ticket: self.mvcc.barrier() });
             };
             not_before = not_before.max(checked_timestamp);
+        }
+        if let Some(error) = unknown_family {
+            return Err(error);
         }
         let (results, ticket) = self.apply_atomic(mutations, &mut guards, not_before, nonce, mode)?;
         let mut merged: Option<Vec<Cell>> = None;
