@@ -158,7 +158,7 @@ impl Region {
     }
 
     /// Applies mutations of locked rows as one log entry. `not_before`: timestamp of the cell that a
-    /// condition looked at; new cells are not older.
+    /// condition looked at; cells of puts that leave it to the server are not older.
     fn apply_atomic(
         &self,
         batch: Vec<Mutation>,
@@ -169,15 +169,19 @@ impl Region {
     ) -> Result<(Vec<MutationResult>, WriteTicket)> {
         self.sample_writes(&batch);
         let clock_ms = self.services.env.clock.now_ms();
-        let now_ms = clock_ms.max(not_before.unwrap_or(i64::MIN));
-        let now_ms = guards.stamp(now_ms, batch.iter().any(puts), batch.iter().any(deletes_now));
+        let now_ms = guards.stamp(clock_ms, batch.iter().any(puts), batch.iter().any(deletes_now));
+        let put_ms = now_ms.max(not_before.unwrap_or(i64::MIN));
         let mut edits = Edits::new(clock_ms, batch.first().and_then(|first| first.cluster_ids.clone()));
         let mut results: Vec<MutationResult> = Vec::with_capacity(batch.len());
         let count = batch.len() as u64;
         for mutation in batch {
             edits.raise_durability(self.durability_of(&mutation));
             results.push(match mutation.kind {
-                MutationKind::Put | MutationKind::Delete => {
+                MutationKind::Put => {
+                    self.add_edits(mutation, put_ms, mode, &mut edits)?;
+                    Ok(None)
+                }
+                MutationKind::Delete => {
                     self.add_edits(mutation, now_ms, mode, &mut edits)?;
                     Ok(None)
                 }
@@ -269,7 +273,7 @@ impl Region {
                     Err(error) if error.kind() == ErrorKind::NeedsDisk => return Err(error),
                     other => other?,
                 };
-                Ok((!cells.is_empty()).then(|| cells.iter().map(Cell::timestamp).max()))
+                Ok(cells.first().map(|first| Some(first.timestamp())))
             }
         }
     }
