@@ -224,8 +224,12 @@ impl Region {
         // cells of a mutation agree. A column further ahead goes its own way.
         let next_ms = current.values().map(|cell| cell.timestamp().saturating_add(1));
         let now_ms = next_ms.filter(|&next| next <= clock_ms + AHEAD_MS_MAX).fold(clock_ms, i64::max);
-        let mut new_cells = Vec::with_capacity(mutation.cells.len());
-        for delta in &mutation.cells {
+        let comparator = self.info.comparator();
+        // In the order of their columns, in which HBase finds the first value that is wrong.
+        let mut deltas: Vec<&Cell> = mutation.cells.iter().collect();
+        deltas.sort_by(|a, b| comparator.compare(a.get(), b.get()));
+        let mut new_cells = Vec::with_capacity(deltas.len());
+        for delta in deltas {
             let column = (delta.family().to_vec(), delta.qualifier().to_vec());
             let cell = new_cell(mutation, delta, current.get(&column), now_ms)?;
             self.check_new_size(&cell)?;
@@ -238,8 +242,6 @@ impl Region {
         if !mutation.return_results {
             return Ok(Vec::new());
         }
-        let comparator = self.info.comparator();
-        new_cells.sort_by(|a, b| comparator.compare(a.get(), b.get()));
         Ok(new_cells)
     }
 
