@@ -19,6 +19,7 @@ import org.apache.hadoop.ipc.RemoteException;
 
 /** What one system has answered to one step, as lines of text. What differs from run to run is replaced. */
 final class Answer {
+  private static final java.util.regex.Pattern HEX = java.util.regex.Pattern.compile("\\\\x[0-9A-Fa-f]{2}");
   final List<String> lines = new ArrayList<>();
   int answers;
   int cells;
@@ -108,7 +109,8 @@ final class Answer {
   }
 
   static String normalized(String message) {
-    return message.replaceAll("^(([a-z]+\\.)+[A-Z][A-Za-z$]*(Exception|Error): )+", "")
+    return HEX.matcher(message).replaceAll(found -> found.group().toLowerCase(java.util.Locale.ROOT).replace("\\", "\\\\"))
+        .replaceAll("^(([a-z]+\\.)+[A-Z][A-Za-z$]*(Exception|Error): )+", "")
         .replaceAll("[A-Za-z0-9.-]+,[0-9]+,1[0-9]{12}", "SERVER")
         .replaceAll(",1[0-9]{12}\\.[0-9a-f]{32}\\.?", ",ID.")
         // HBase goes on with the whole descriptor

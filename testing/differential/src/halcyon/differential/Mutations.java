@@ -128,9 +128,10 @@ final class Mutations {
     return !ownTimes && random.nextInt(6) == 0;
   }
 
+  /** Over before the next step, or at a time that no run comes near. */
   private long timeToLive() {
     return switch (random.nextInt(4)) {
-      case 0 -> 1000;
+      case 0 -> 1;
       case 1 -> 6 * 3_600_000L;
       case 2 -> 30 * Times.DAY;
       default -> 60 * Times.DAY;

@@ -32,7 +32,7 @@ final class Pair implements AutoCloseable {
     Future<Answer> second = threads.submit(() -> step.on(tested));
     Answer[] answers = {await(first), await(second)};
     // what the server sets as time differs between steps
-    Thread.sleep(2);
+    Thread.sleep(3);
     return answers;
   }
 

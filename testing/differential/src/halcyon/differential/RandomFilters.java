@@ -161,9 +161,9 @@ final class RandomFilters {
     return new BinaryComponentComparator(Arrays.copyOf(row, 1), 0);
   }
 
+  /** With Java's engine only: HBase's other one searches from the offset of a cell to its length. */
   private ByteArrayComparable regex(String... patterns) {
-    String pattern = patterns[random.nextInt(patterns.length)];
-    return new RegexStringComparator(pattern, random.nextInt(3) == 0 ? RegexStringComparator.EngineType.JONI : RegexStringComparator.EngineType.JAVA);
+    return new RegexStringComparator(patterns[random.nextInt(patterns.length)]);
   }
 
   private byte[] maybe(byte[] bytes) {

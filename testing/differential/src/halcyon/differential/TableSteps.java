@@ -126,6 +126,7 @@ final class TableSteps {
           side.admin.mergeRegionsAsync(names, false).get(60, TimeUnit.SECONDS);
           side.forgetRegions();
           Compactions.major(side, shape.name, null);
+          Compactions.forgetParents(side);
         });
   }
 
