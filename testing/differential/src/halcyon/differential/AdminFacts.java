@@ -55,6 +55,7 @@ final class AdminFacts {
     expect("a m z", g.rowsOf(new Scan()));
     expect("z m a", g.rowsOf(new Scan().setReversed(true)));
     g.compact();
+    Compactions.settle(g.side);
     byte[][] names = g.side.admin.getRegions(g.name).stream().map(RegionInfo::getRegionName).toArray(byte[][]::new);
     g.side.admin.mergeRegionsAsync(names, false).get(60, TimeUnit.SECONDS);
     g.side.forgetRegions();

@@ -34,9 +34,13 @@ final class Compactions {
     throw new IOException("the major compaction of " + table + " did not end on " + side.name + ": " + files(side, table, family));
   }
 
-  /** HBase refuses to merge a region that was merged as long as the catalog names the parents. */
-  static void forgetParents(Side side) throws IOException, InterruptedException {
-    for (int tries = 0; tries < 15 && side.admin.runCatalogJanitor() == 0; tries++) Thread.sleep(200);
+  /**
+   * Waits until regions may be split and merged again: HBase refuses that as long as references of a split are in their directories, or
+   * the catalog names parents of a merge.
+   */
+  static void settle(Side side) throws IOException, InterruptedException {
+    Thread.sleep(1500);
+    for (int tries = 0; tries < 10 && side.admin.runCatalogJanitor() == 0; tries++) Thread.sleep(100);
   }
 
   /** Names of the store files of a table or of one of its families. */

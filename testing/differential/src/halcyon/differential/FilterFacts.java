@@ -126,8 +126,8 @@ final class FilterFacts {
   @Fact(value = "ranges of rows are jumped between, over regions", splits = {"c"})
   static void rangesOfRows(Ground g) throws Exception {
     g.rows("a", "b", "c", "d", "e");
-    Filter filter = new MultiRowRangeFilter(List.of(new MultiRowRangeFilter.RowRange("b", true, "c", true),
-        new MultiRowRangeFilter.RowRange("d", false, "e", true)));
+    Filter filter = new MultiRowRangeFilter(new java.util.ArrayList<>(List.of(new MultiRowRangeFilter.RowRange("b", true, "c", true),
+        new MultiRowRangeFilter.RowRange("d", false, "e", true))));
     expect("b c e", g.rowsOf(new Scan().setFilter(filter)));
   }
 

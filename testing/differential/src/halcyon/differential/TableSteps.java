@@ -107,6 +107,7 @@ final class TableSteps {
       }
       side.forgetRegions();
       Compactions.major(side, shape.name, null);
+      Compactions.settle(side);
     });
   }
 
@@ -126,7 +127,7 @@ final class TableSteps {
           side.admin.mergeRegionsAsync(names, false).get(60, TimeUnit.SECONDS);
           side.forgetRegions();
           Compactions.major(side, shape.name, null);
-          Compactions.forgetParents(side);
+          Compactions.settle(side);
         });
   }
 
