@@ -12,7 +12,7 @@ use halcyon_schema::RegionInfo;
 use prost::Message;
 
 use super::table_regions::{infos, messages};
-use super::transit_region::check_live;
+use super::transit_region::find_whole;
 use super::{HasSteps, Lock, Procedure, Step, new_regions, payload, step};
 use crate::state::{MasterState, RegionEntry, RegionState, TableEntry};
 use crate::switches::Switch;
@@ -75,10 +75,11 @@ impl MergeRegions {
     fn check_parent(&self, core: &MasterState, parent: &RegionInfo) -> std::result::Result<(), RpcError> {
         {
             let tables = core.tables.read();
-            let (_, entry) = check_live(&tables, parent)?;
+            // Of a disabled table as well it is the state of the region that HBase names.
+            let (_, entry) = find_whole(&tables, parent)?;
             if entry.state != RegionState::Open {
                 let state = entry.state.as_str_name();
-                let message = format!("Unable to merge regions that are NOT online: {parent} is {state}");
+                let message = format!("{} is not OPEN; state={state}", parent.encoded_name());
                 return Err(errors::merge_region(message));
             }
         }
