@@ -9,7 +9,9 @@
 # ONLY               the numbers of the steps to run, such as 0,3-7; default all
 # STOP=first         ends with the first difference
 # SHRINK             seconds to look for fewer steps that end in the same difference; default 0, none
+# ADMIN              percent of administrative steps, default 7
 # VERBOSE=true       prints each step
+# NVB=true           families with NEW_VERSION_BEHAVIOR as well
 # AGAINST=hbase      compares HBase with a second HBase, which must show no difference
 # HALCYON            the server's binary, default target/release/halcyon below CARGO_TARGET_DIR
 # HALCYON_HBASE_LIB  HBase's jars, as for testing/compat/files.sh
@@ -63,7 +65,7 @@ fi
 
 client() { # client CLASS ARGUMENT...: in the background, so that a signal ends it
   timeout "$((DURATION + 1200))" "$JAVA" -Xmx700m "${JAVA_FLAGS[@]}" "-Dseconds=$DURATION" ${SEED:+-Dseed=$SEED} ${STEPS:+-Dsteps=$STEPS} \
-    ${EPISODES:+-Depisodes=$EPISODES} ${ONLY:+-Donly=$ONLY} ${STOP:+-Dstop=$STOP} ${SHRINK:+-Dshrink=$SHRINK} ${VERBOSE:+-Dverbose=$VERBOSE} \
+    ${EPISODES:+-Depisodes=$EPISODES} ${ONLY:+-Donly=$ONLY} ${STOP:+-Dstop=$STOP} ${SHRINK:+-Dshrink=$SHRINK} ${ADMIN:+-Dadmin=$ADMIN} ${NVB:+-Dnvb=$NVB} ${VERBOSE:+-Dverbose=$VERBOSE} \
     -Dlog4j.configuration="file:$HERE/log4j.properties" -cp "$DIR/classes:$HBASE_LIB/*" "halcyon.differential.$@" 2> "$DIR/client.log" < /dev/null &
   CLIENT=$!
   local code=0

@@ -26,7 +26,7 @@ final class Report implements AutoCloseable {
   long steps;
   long answers;
   long cells;
-  int errors;
+  private final Map<String, Integer> errors = new TreeMap<>();
   int deliberateCount;
 
   Report(Deliberate deliberate, Path details) throws IOException {
@@ -68,7 +68,10 @@ final class Report implements AutoCloseable {
     steps++;
     answers += reference.answers;
     cells += reference.cells;
-    errors += (int) reference.lines.stream().filter(line -> line.startsWith("error ")).count();
+    for (String line : reference.lines) {
+      Matcher error = ERROR.matcher(line);
+      if (error.matches()) errors.merge(error.group(1), 1, Integer::sum);
+    }
     if (verdict == Verdict.DELIBERATE) {
       deliberateCount++;
     } else if (verdict == Verdict.WORDING) {
@@ -135,6 +138,7 @@ final class Report implements AutoCloseable {
     System.out.println();
     System.out.printf("%-24s %10s %12s%n", "kind", "answers", "differences");
     kinds.forEach((kind, count) -> System.out.printf("%-24s %10d %12d%n", kind, count[0], count[1]));
+    System.out.println("errors compared: " + errors);
     if (!wordings.isEmpty()) {
       System.out.println("errors of the same class with other words:");
       wordings.forEach((pair, count) -> System.out.println("  " + pair + "\n    (" + count + " times)"));
@@ -143,7 +147,7 @@ final class Report implements AutoCloseable {
       System.out.println("sorts of differences:");
       differences.forEach((sort, count) -> System.out.println("  " + count + " times: " + sort));
     }
-    System.out.println(steps + " steps, " + answers + " answers with " + cells + " cells and " + errors + " errors compared in " + seconds
+    System.out.println(steps + " steps, " + answers + " answers with " + cells + " cells and " + errors.values().stream().mapToInt(Integer::intValue).sum() + " errors compared in " + seconds
         + " s: " + differenceCount() + " differences of " + differences.size() + " sorts, " + wordings.size() + " other wordings, "
         + deliberateCount + " deliberate");
   }

@@ -7,7 +7,7 @@ import java.util.Random;
 
 /** The steps of one episode: they depend on the seed alone, so that any of them may be left out of a repetition. */
 final class Script {
-  private static final int ADMIN_PERCENT = 7;
+  private static final int ADMIN_PERCENT = Integer.getInteger("admin", 7);
   private static final int STATE_EVERY = 15;
   private final List<Step> steps = new ArrayList<>();
   private final Model model = new Model();
