@@ -45,7 +45,13 @@ impl MergeRegions {
             return refuse("Need two Regions at least to run a Merge".to_string());
         };
         if parents.windows(2).any(|pair| pair[0] == pair[1]) {
-            return refuse("Duplicate regions specified; cannot merge a region to itself".to_string());
+            let mut unique = parents.clone();
+            unique.dedup();
+            return refuse(format!(
+                "Duplicate regions specified; cannot merge a region to itself. Passed in {} but only {} unique.",
+                parents.len(),
+                unique.len()
+            ));
         }
         if parents.len() < 2 {
             return refuse("Need two Regions at least to run a Merge".to_string());
