@@ -112,6 +112,7 @@ final class Answer {
     return HEX.matcher(message).replaceAll(found -> found.group().toLowerCase(java.util.Locale.ROOT).replace("\\", "\\\\"))
         .replaceAll("^(([a-z]+\\.)+[A-Z][A-Za-z$]*(Exception|Error): )+", "")
         .replaceAll("[A-Za-z0-9.-]+,[0-9]+,1[0-9]{12}", "SERVER")
+        .replaceAll("\\{ENCODED => [^}]*NAME => '([^']*)'[^}]*\\}", "$1")
         .replaceAll(",1[0-9]{12}\\.[0-9a-f]{32}\\.?", ",ID.")
         // HBase goes on with the whole descriptor
         .replaceAll(" in table .*", " in table")

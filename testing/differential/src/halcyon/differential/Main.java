@@ -63,7 +63,7 @@ public final class Main {
       Answer[] answers = pair.run(step);
       if (report.add(seed, i, step, answers[0], answers[1]) != Report.Verdict.DIFFERENT) continue;
       hasDifference = true;
-      if (shrinkSeconds > 0) new Shrink(pair, report, steps, shrinkSeconds).shrink(seed, chosen, i);
+      if (shrinkSeconds > 0) new Shrink(pair, report, steps, shrinkSeconds).shrink(seed, chosen, i, answers);
       if (stopsAtFirst || shrinkSeconds > 0 || !statesAgree()) break;
     }
     return hasDifference;

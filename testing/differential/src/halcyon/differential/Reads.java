@@ -38,7 +38,7 @@ final class Reads {
     if (Domain.chance(random, 20)) time(get);
     if (Domain.chance(random, 10)) familyTime(get);
     if (Domain.chance(random, 35)) get.setFilter(new RandomFilters(random, shape).filter());
-    if (Domain.chance(random, 15)) get.setMaxResultsPerColumnFamily(1 + random.nextInt(3));
+    if (Domain.chance(random, 15)) get.setMaxResultsPerColumnFamily(random.nextInt(4));
     if (Domain.chance(random, 15)) get.setRowOffsetPerColumnFamily(random.nextInt(3));
     if (Domain.chance(random, 10)) get.setCheckExistenceOnly(true);
     if (Domain.chance(random, 20)) get.setCacheBlocks(random.nextBoolean());
@@ -66,7 +66,7 @@ final class Reads {
     if (Domain.chance(random, 15)) batch(scan);
     if (Domain.chance(random, 15)) scan.setMaxResultSize(sizeMax());
     if (Domain.chance(random, 15)) scan.setAllowPartialResults(true);
-    if (Domain.chance(random, 10)) scan.setMaxResultsPerColumnFamily(1 + random.nextInt(3));
+    if (Domain.chance(random, 10)) scan.setMaxResultsPerColumnFamily(random.nextInt(4));
     if (Domain.chance(random, 10)) scan.setRowOffsetPerColumnFamily(random.nextInt(3));
     if (Domain.chance(random, 30)) scan.setReadType(Scan.ReadType.values()[random.nextInt(3)]);
     if (Domain.chance(random, 15)) scan.setLoadColumnFamiliesOnDemand(random.nextBoolean());
@@ -86,7 +86,7 @@ final class Reads {
   }
 
   private void filter(Scan scan) {
-    Filter filter = new RandomFilters(random, shape).filter();
+    Filter filter = new RandomFilters(random, shape).withoutFailures().filter();
     // HBase never ends a reversed scan with a fuzzy filter: its hint may be the row that the scan is in.
     if (!scan.isReversed() || !FilterText.of(filter).contains("FuzzyRow")) scan.setFilter(filter);
   }

@@ -91,7 +91,7 @@ final class Report implements AutoCloseable {
 
   private void different(long seed, int number, Step step, Answer reference, Answer tested) {
     int at = firstUnexplained(step, reference, tested);
-    String sort = step.kind() + " | " + mask(line(reference, at)) + " | " + mask(line(tested, at));
+    String sort = sort(step, reference, tested);
     int seen = differences.merge(sort, 1, Integer::sum);
     String head = "difference: SEED=" + seed + " step " + number + ": " + step.kind() + ": " + step.text();
     details.println(head);
@@ -105,6 +105,12 @@ final class Report implements AutoCloseable {
     print("HBase", reference.lines, at);
     print("Halcyon", tested.lines, at);
     System.out.flush();
+  }
+
+  /** What differences that belong together have in common. */
+  String sort(Step step, Answer reference, Answer tested) {
+    int at = firstUnexplained(step, reference, tested);
+    return step.kind() + " | " + mask(line(reference, at)) + " | " + mask(line(tested, at));
   }
 
   private int firstUnexplained(Step step, Answer reference, Answer tested) {

@@ -32,7 +32,11 @@ final class Script {
 
   private Step next(Random random) throws IOException {
     if (Domain.chance(random, ADMIN_PERCENT)) {
-      return random.nextInt(3) > 0 ? new TableSteps(random, model).any() : new ClusterSteps(random, model).any();
+      return switch (random.nextInt(7)) {
+        case 0, 1 -> new ClusterSteps(random, model).any();
+        case 2 -> new RegionSteps(random, model).any();
+        default -> new TableSteps(random, model).any();
+      };
     }
     Model.Shape shape = (random.nextInt(60) == 0 ? model.table(random) : model.enabled(random)).frozen();
     if (random.nextInt(400) == 0) shape = new Model.Shape(org.apache.hadoop.hbase.TableName.valueOf("missing"));

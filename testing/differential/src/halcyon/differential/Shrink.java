@@ -11,6 +11,7 @@ final class Shrink {
   private final Report report;
   private final List<Step> steps;
   private final long end;
+  private String sort;
 
   Shrink(Pair pair, Report report, List<Step> steps, long seconds) {
     this.pair = pair;
@@ -19,8 +20,12 @@ final class Shrink {
     this.end = System.currentTimeMillis() + 1000 * seconds;
   }
 
-  /** @param last the step whose answers differ */
-  void shrink(long seed, BitSet chosen, int last) throws Exception {
+  /**
+   * @param last the step whose answers differ
+   * @param answers how
+   */
+  void shrink(long seed, BitSet chosen, int last, Answer[] answers) throws Exception {
+    sort = report.sort(steps.get(last), answers[0], answers[1]);
     List<Integer> kept = new ArrayList<>();
     for (int i = chosen.nextSetBit(0); i >= 0 && i < last; i = chosen.nextSetBit(i + 1)) {
       if (!isReading(steps.get(i))) kept.add(i);
@@ -59,6 +64,7 @@ final class Shrink {
     pair.clear();
     for (int i : kept) pair.run(steps.get(i));
     Answer[] answers = pair.run(steps.get(last));
-    return report.judge(steps.get(last), answers[0], answers[1]) == Report.Verdict.DIFFERENT;
+    return report.judge(steps.get(last), answers[0], answers[1]) == Report.Verdict.DIFFERENT
+        && report.sort(steps.get(last), answers[0], answers[1]).equals(sort);
   }
 }
