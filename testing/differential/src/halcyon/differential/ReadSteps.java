@@ -128,21 +128,31 @@ final class ReadSteps {
     String text = shape.name + " " + before + " results of " + StepText.of(oneScan(scanSeed, shape)) + " then "
         + StepText.of(onePut(putSeed, shape)) + (flush ? " and a flush" : "");
     return new Step("scan with changes", text, (side, answer) -> {
-      try (Table table = side.table(shape.name)) {
-        try (ResultScanner scanner = table.getScanner(interrupting(scanSeed, shape))) {
-          answer.answers++;
-          Scan scan = interrupting(scanSeed, shape);
-          for (int i = 0; i < before; i++) answer.note(withoutHint(scan, scanner.next()));
-          table.put(onePut(putSeed, shape));
-          if (flush) side.admin.flush(shape.name);
-          int results = 0;
-          for (Result result = scanner.next(); result != null && results < RESULTS_MAX; result = scanner.next()) {
-            if (!result.isCursor()) answer.note(withoutHint(scan, result));
-            results++;
-          }
+      boolean isWritten = false;
+      Scan scan = interrupting(scanSeed, shape);
+      try (Table table = side.table(shape.name); ResultScanner scanner = table.getScanner(scan)) {
+        answer.answers++;
+        for (int i = 0; i < before; i++) answer.note(withoutHint(scan, scanner.next()));
+        isWritten = true;
+        change(side, shape, putSeed, flush);
+        int results = 0;
+        for (Result result = scanner.next(); result != null && results < RESULTS_MAX; result = scanner.next()) {
+          if (!result.isCursor()) answer.note(withoutHint(scan, result));
+          results++;
         }
+      } finally {
+        if (!isWritten) change(side, shape, putSeed, flush);
+        // what a flush keeps for an open scanner differs, and only raw scans see it
+        if (flush) Compactions.major(side, shape.name, null);
       }
     });
+  }
+
+  private static void change(Side side, Model.Shape shape, long putSeed, boolean flush) throws IOException {
+    try (Table table = side.table(shape.name)) {
+      table.put(onePut(putSeed, shape));
+    }
+    if (flush) side.admin.flush(shape.name);
   }
 
   /** Whether a row may go on behind a batch depends on cells that are there and hidden. */

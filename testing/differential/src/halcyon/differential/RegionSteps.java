@@ -28,8 +28,7 @@ final class RegionSteps {
       });
       case 2 -> step("empty", shape.name, row, (side, region, answer) -> side.admin.truncateRegion(region.getRegionName()));
       case 3 -> step("flush", shape.name, row, (side, region, answer) -> side.admin.flushRegion(region.getRegionName()));
-      case 4 -> step("compact", shape.name, row, (side, region, answer) -> side.admin.compactRegion(region.getRegionName()));
-      case 5 -> step("split where it begins", shape.name, row, (side, region, answer) -> side.admin
+      case 4, 5 -> step("split where it begins", shape.name, row, (side, region, answer) -> side.admin
           .splitRegionAsync(region.getRegionName(), region.getStartKey().length == 0 ? Domain.EMPTY : region.getStartKey()).get(60, TimeUnit.SECONDS));
       case 6 -> step("split behind its end", shape.name, row, (side, region, answer) -> {
         if (region.getEndKey().length > 0) side.admin.splitRegionAsync(region.getRegionName(), region.getEndKey()).get(60, TimeUnit.SECONDS);
