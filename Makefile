@@ -7,6 +7,8 @@
 # make book    the documentation as HTML below CARGO_TARGET_DIR; needs mdbook (cargo install mdbook)
 # make conformance    all 608 of HBase's own client tests; CONFORMANCE="options of testing/conformance/run.sh"
 # make shell-compare  250 commands of the shell on HBase 2.6.4 and on Halcyon, and their output compared (fetches HBase through Maven)
+# make differential   random scripts on HBase 2.6.4 and on Halcyon, every answer compared, then written facts (docs/DIFFERENTIAL.md);
+#              SECONDS=120, SEED=, STEPS=, ONLY=, STOP=first, SHRINK=seconds, AGAINST=hbase
 # make quickstart     the commands of the quick start, timed
 # make nonce-kills    1,000 kills around the answer of an increment or append, about 30 minutes; ROUNDS=number
 # make files   HFiles and logs both ways with HBase's own classes, in every combination (fetches them through Maven)
@@ -69,6 +71,7 @@ CLUSTER ?=
 SERVERS ?= mixed
 ROUNDS ?= 1000
 SCREENSHOTS ?=
+SECONDS ?= 120
 HALCYON := $(CARGO_TARGET_DIR)/release/halcyon
 
 # The triple of this machine, such as x86_64-unknown-linux-gnu.
@@ -76,7 +79,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 CARGO_DEB := $(HOME)/.cache/halcyon/tools/bin/cargo-deb
 
-.PHONY: package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies replication-test hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load keeper-test rolling-restart replace-master bench-cold-start mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster groups-test replicas-test sim sim-size sim-flaws
+.PHONY: differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies replication-test hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load keeper-test rolling-restart replace-master bench-cold-start mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster groups-test replicas-test sim sim-size sim-flaws
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -113,6 +116,10 @@ conformance: build
 
 shell-compare: build
 	HALCYON="$(HALCYON)" testing/compat/shell.sh
+
+differential: build
+	SECONDS="$(SECONDS)" HALCYON="$(HALCYON)" testing/differential/run.sh
+	HALCYON="$(HALCYON)" testing/differential/run.sh semantics
 
 quickstart: build
 	HALCYON="$(HALCYON)" docs/quickstart/time.sh

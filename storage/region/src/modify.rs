@@ -114,8 +114,15 @@ impl Region {
         for condition in &conditions {
             self.check_row(&condition.row, "checkAndMutate")?;
         }
+        // An unknown family of a mutation is an error only if the conditions hold, as in HBase.
+        let mut unknown_family = None;
         for mutation in &mutations {
-            self.check_mutation(mutation)?;
+            match self.check_mutation(mutation) {
+                Err(error) if error.kind() == ErrorKind::NoSuchFamily => {
+                    unknown_family.get_or_insert(error);
+                }
+                checked => checked?,
+            }
         }
         let rows = conditions.iter().map(|condition| condition.row.clone());
         let rows: Vec<Bytes> = rows.chain(mutations.iter().map(|mutation| mutation.row.clone())).collect();
@@ -127,6 +134,9 @@ impl Region {
                 return Ok(CheckOutcome { processed: false, result: None, ticket: self.mvcc.barrier() });
             };
             not_before = not_before.max(checked_timestamp);
+        }
+        if let Some(error) = unknown_family {
+            return Err(error);
         }
         let (results, ticket) = self.apply_atomic(mutations, &mut guards, not_before, nonce, mode)?;
         let mut merged: Option<Vec<Cell>> = None;
@@ -148,7 +158,7 @@ impl Region {
     }
 
     /// Applies mutations of locked rows as one log entry. `not_before`: timestamp of the cell that a
-    /// condition looked at; new cells are not older.
+    /// condition looked at; cells of puts that leave it to the server are not older.
     fn apply_atomic(
         &self,
         batch: Vec<Mutation>,
@@ -159,15 +169,19 @@ impl Region {
     ) -> Result<(Vec<MutationResult>, WriteTicket)> {
         self.sample_writes(&batch);
         let clock_ms = self.services.env.clock.now_ms();
-        let now_ms = clock_ms.max(not_before.unwrap_or(i64::MIN));
-        let now_ms = guards.stamp(now_ms, batch.iter().any(puts), batch.iter().any(deletes_now));
+        let now_ms = guards.stamp(clock_ms, batch.iter().any(puts), batch.iter().any(deletes_now));
+        let put_ms = now_ms.max(not_before.unwrap_or(i64::MIN));
         let mut edits = Edits::new(clock_ms, batch.first().and_then(|first| first.cluster_ids.clone()));
         let mut results: Vec<MutationResult> = Vec::with_capacity(batch.len());
         let count = batch.len() as u64;
         for mutation in batch {
             edits.raise_durability(self.durability_of(&mutation));
             results.push(match mutation.kind {
-                MutationKind::Put | MutationKind::Delete => {
+                MutationKind::Put => {
+                    self.add_edits(mutation, put_ms, mode, &mut edits)?;
+                    Ok(None)
+                }
+                MutationKind::Delete => {
                     self.add_edits(mutation, now_ms, mode, &mut edits)?;
                     Ok(None)
                 }
@@ -210,8 +224,12 @@ impl Region {
         // cells of a mutation agree. A column further ahead goes its own way.
         let next_ms = current.values().map(|cell| cell.timestamp().saturating_add(1));
         let now_ms = next_ms.filter(|&next| next <= clock_ms + AHEAD_MS_MAX).fold(clock_ms, i64::max);
-        let mut new_cells = Vec::with_capacity(mutation.cells.len());
-        for delta in &mutation.cells {
+        let comparator = self.info.comparator();
+        // In the order of their columns, in which HBase finds the first value that is wrong.
+        let mut deltas: Vec<&Cell> = mutation.cells.iter().collect();
+        deltas.sort_by(|a, b| comparator.compare(a.get(), b.get()));
+        let mut new_cells = Vec::with_capacity(deltas.len());
+        for delta in deltas {
             let column = (delta.family().to_vec(), delta.qualifier().to_vec());
             let cell = new_cell(mutation, delta, current.get(&column), now_ms)?;
             self.check_new_size(&cell)?;
@@ -224,8 +242,6 @@ impl Region {
         if !mutation.return_results {
             return Ok(Vec::new());
         }
-        let comparator = self.info.comparator();
-        new_cells.sort_by(|a, b| comparator.compare(a.get(), b.get()));
         Ok(new_cells)
     }
 
@@ -259,7 +275,7 @@ impl Region {
                     Err(error) if error.kind() == ErrorKind::NeedsDisk => return Err(error),
                     other => other?,
                 };
-                Ok((!cells.is_empty()).then(|| cells.iter().map(Cell::timestamp).max()))
+                Ok(cells.first().map(|first| Some(first.timestamp())))
             }
         }
     }

@@ -71,10 +71,10 @@ pub(crate) fn visit_cells(
         );
         look(cell, kept)?;
         match code {
-            MatchCode::SeekNextCol => {
-                let key = matcher.next_column_key(cell);
-                heap.reseek(key.get())?;
-            }
+            MatchCode::SeekNextCol => match matcher.next_column_key(cell) {
+                Some(key) => heap.reseek(key.get())?,
+                None => heap.next()?,
+            },
             MatchCode::SeekNextRow => {
                 let key = Key::last_on_row(cell.row());
                 heap.reseek(key.get())?;

@@ -12,7 +12,7 @@ use halcyon_schema::RegionInfo;
 use prost::Message;
 
 use super::table_regions::{infos, messages};
-use super::transit_region::check_live;
+use super::transit_region::find_whole;
 use super::{HasSteps, Lock, Procedure, Step, new_regions, payload, step};
 use crate::state::{MasterState, RegionEntry, RegionState, TableEntry};
 use crate::switches::Switch;
@@ -45,7 +45,13 @@ impl MergeRegions {
             return refuse("Need two Regions at least to run a Merge".to_string());
         };
         if parents.windows(2).any(|pair| pair[0] == pair[1]) {
-            return refuse("Duplicate regions specified; cannot merge a region to itself".to_string());
+            let mut unique = parents.clone();
+            unique.dedup();
+            return refuse(format!(
+                "Duplicate regions specified; cannot merge a region to itself. Passed in {} but only {} unique.",
+                parents.len(),
+                unique.len()
+            ));
         }
         if parents.len() < 2 {
             return refuse("Need two Regions at least to run a Merge".to_string());
@@ -75,10 +81,11 @@ impl MergeRegions {
     fn check_parent(&self, core: &MasterState, parent: &RegionInfo) -> std::result::Result<(), RpcError> {
         {
             let tables = core.tables.read();
-            let (_, entry) = check_live(&tables, parent)?;
+            // Of a disabled table as well it is the state of the region that HBase names.
+            let (_, entry) = find_whole(&tables, parent)?;
             if entry.state != RegionState::Open {
                 let state = entry.state.as_str_name();
-                let message = format!("Unable to merge regions that are NOT online: {parent} is {state}");
+                let message = format!("{} is not OPEN; state={state}", parent.encoded_name());
                 return Err(errors::merge_region(message));
             }
         }

@@ -194,7 +194,7 @@ pub(super) fn check_live<'a>(
 }
 
 /// As `check_live`, whatever the state of the table.
-fn find_whole<'a>(
+pub(super) fn find_whole<'a>(
     tables: &'a Tables,
     region: &RegionInfo,
 ) -> std::result::Result<(&'a RegionInfo, &'a RegionEntry), RpcError> {

@@ -133,12 +133,13 @@ fn durability(durability: ProtoDurability) -> Option<Durability> {
     }
 }
 
+/// The longest time to live means none, as in HBase: no tag is stored.
 fn ttl(attributes: &[pb::NameBytesPair]) -> Result<Option<i64>, RpcError> {
     let Some(value) = attribute(attributes, TTL) else { return Ok(None) };
     let Ok(bytes) = <[u8; 8]>::try_from(&value[..]) else {
         return Err(invalid(format!("the {TTL} attribute has {} bytes, not 8", value.len())));
     };
-    Ok(Some(i64::from_be_bytes(bytes)))
+    Ok(Some(i64::from_be_bytes(bytes)).filter(|&ttl_ms| ttl_ms != i64::MAX))
 }
 
 /// Clusters that have the mutation already: `int32 count | count * (int64 most, int64 least)` (`Mutation.setClusterIds`).

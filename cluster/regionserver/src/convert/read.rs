@@ -69,9 +69,6 @@ pub(crate) fn scan(proto: &pb::Scan) -> Result<Scan, RpcError> {
             "Cannot set batch on a scan using a filter that returns true for filter.hasFilterRow",
         ));
     }
-    if scan.raw && scan.families.values().any(Option::is_some) {
-        return Err(invalid("Cannot specify any column for a raw scan"));
-    }
     if scan.reversed
         && let Some(filter) = &mut scan.filter
     {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use halcyon_cell::{Cell, CellComparator};
+use halcyon_cell::Cell;
 use halcyon_proto::pb;
 use halcyon_region::{Mutation, MutationResult, Nonce, ReadMode, Region};
 use halcyon_rpc::RpcError;
@@ -101,7 +101,7 @@ impl Run {
         ops.add_batch(online, &batch);
         let outcome = online.region.mutate(batch, true, nonce, mode)?;
         self.ops.append(ops);
-        let cells = merge_results(outcome.results, online.region.info().comparator())?;
+        let cells = merge_results(outcome.results)?;
         self.tickets.push(outcome.ticket);
         self.unseen = true;
         self.wrote = true;
@@ -130,19 +130,14 @@ impl Run {
     }
 }
 
-/// The new cells of all Increments and Appends of an atomic batch; `None` if there was none of them.
-fn merge_results(
-    results: Vec<MutationResult>,
-    comparator: CellComparator,
-) -> halcyon_cell::Result<Option<Vec<Cell>>> {
+/// The new cells of all Increments and Appends of an atomic batch, in the order of the mutations as in HBase; `None` if
+/// there was none of them.
+fn merge_results(results: Vec<MutationResult>) -> halcyon_cell::Result<Option<Vec<Cell>>> {
     let mut merged: Option<Vec<Cell>> = None;
     for result in results {
         if let Some(cells) = result? {
             merged.get_or_insert_with(Vec::new).extend(cells);
         }
-    }
-    if let Some(cells) = &mut merged {
-        cells.sort_by(|a, b| comparator.compare(a.get(), b.get()));
     }
     Ok(merged)
 }

@@ -194,12 +194,16 @@ impl Matcher {
         &self.row
     }
 
-    /// The key to seek to for `SeekNextCol`.
-    pub fn next_column_key(&self, cell: CellRef<'_>) -> Key {
-        match self.columns.hint() {
+    /// The key to seek to for `SeekNextCol`; `None`: the next cell is to be looked at. Markers of the family lie in the
+    /// column without a name, by their timestamps, and would be passed over unseen.
+    pub fn next_column_key(&self, cell: CellRef<'_>) -> Option<Key> {
+        if cell.qualifier().is_empty() {
+            return None;
+        }
+        Some(match self.columns.hint() {
             Some(hint) => Key::first_on_column(cell.row(), cell.family(), hint),
             None => Key::last_on_column(cell.row(), cell.family(), cell.qualifier()),
-        }
+        })
     }
 
     #[inline]

@@ -215,19 +215,16 @@ impl StoreScanner {
             match code {
                 MatchCode::Include | MatchCode::IncludeAndSeekNextCol | MatchCode::IncludeAndSeekNextRow => {
                     self.cells_of_row += 1;
-                    if self.limit.is_some_and(|limit| {
-                        u64::from(self.cells_of_row) > u64::from(limit) + u64::from(self.offset)
-                    }) {
-                        return self.row_done();
-                    }
                     let included = self.cells_of_row > self.offset;
                     if included {
                         self.include(filter, budget, out)?;
-                    }
-                    if included {
                         budget.cells_left = budget.cells_left.saturating_sub(1);
                     }
                     let limit = budget.limit_reached().filter(|_| included);
+                    if included && self.is_full() {
+                        self.row_done()?;
+                        return Ok(limit.unwrap_or(StoreState::RowDone));
+                    }
                     if code == MatchCode::IncludeAndSeekNextRow {
                         self.row_done()?;
                         return Ok(limit.unwrap_or(StoreState::RowDone));
@@ -240,7 +237,7 @@ impl StoreScanner {
                 MatchCode::Skip => self.heap.next()?,
                 MatchCode::SeekNextCol => {
                     let key = self.matcher.next_column_key(cell);
-                    self.heap.reseek(key.get())?;
+                    self.go_to(key)?;
                 }
                 MatchCode::Done if !self.reversed => {
                     self.matcher.clear_row(); // the merge has left the row by itself
@@ -262,6 +259,12 @@ impl StoreScanner {
                 return self.stop_at(StoreState::TimeReached);
             }
         }
+    }
+
+    /// Whether the row has all cells that are wanted of it. It is asked after a cell was included, as in HBase: a limit
+    /// of zero cells lets one through.
+    fn is_full(&self) -> bool {
+        self.limit.is_some_and(|limit| u64::from(self.cells_of_row) >= u64::from(limit) + u64::from(self.offset))
     }
 
     #[inline]
@@ -291,9 +294,17 @@ impl StoreScanner {
             MatchCode::IncludeAndSeekNextCol => {
                 let cell = self.heap.peek().expect("the cell was peeked at");
                 let key = self.matcher.next_column_key(cell);
-                self.heap.reseek(key.get())
+                self.go_to(key)
             }
             _ => self.heap.next(),
+        }
+    }
+
+    /// To the key, or without one to the next cell.
+    fn go_to(&mut self, key: Option<Key>) -> Result<()> {
+        match key {
+            Some(key) => self.heap.reseek(key.get()),
+            None => self.heap.next(),
         }
     }
 
@@ -309,9 +320,11 @@ impl StoreScanner {
             return Ok(false);
         };
         let comparator = self.heap.comparator();
+        // The first key of a row is before its cells: backwards such a hint would lead to the same cell for ever.
+        let is_row_before = comparator.compare_rows(hint.get().row(), cell.row()) == Ordering::Less;
         match (comparator.compare_keys(hint.get(), cell.key()), self.reversed) {
             (Ordering::Greater, false) => self.heap.reseek(hint.get())?,
-            (Ordering::Less, true) => self.seek_backwards_to(&hint)?,
+            (Ordering::Less, true) if is_row_before => self.seek_backwards_to(&hint)?,
             _ => self.heap.next()?,
         }
         let left = self.heap.peek().is_none_or(|cell| cell.row() != self.matcher.row());

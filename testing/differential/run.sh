@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# The same random script on a real HBase 2.6.4 and on Halcyon, every answer compared.
+#   run.sh                random scripts
+#   run.sh semantics      the written facts of HBase's interface, on both
+# SECONDS            seconds of random scripts, default 120
+# SEED               the seed of the first episode, default 1; each episode after it has the next one
+# STEPS              steps of an episode, default 400
+# EPISODES           episodes, default as many as there is time for
+# ONLY               the numbers of the steps to run, such as 0,3-7; default all
+# STOP=first         ends with the first difference
+# SHRINK             seconds to look for fewer steps that end in the same difference; default 0, none
+# ADMIN              percent of administrative steps, default 7
+# VERBOSE=true       prints each step
+# NVB=true           families with NEW_VERSION_BEHAVIOR as well
+# AGAINST=hbase      compares HBase with a second HBase, which must show no difference
+# HALCYON            the server's binary, default target/release/halcyon below CARGO_TARGET_DIR
+# HALCYON_HBASE_LIB  HBase's jars, as for testing/compat/files.sh
+# DIFFERENTIAL_DIR   data and logs, default a fresh directory that is removed after success
+set -euo pipefail
+# bash counts on from the number in the environment
+DURATION=$((SECONDS > 0 ? SECONDS : 120))
+HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+HALCYON="${HALCYON:-${CARGO_TARGET_DIR:-$HOME/.cache/halcyon/target}/release/halcyon}"
+COMMAND="${1:-script}"
+AGAINST="${AGAINST:-halcyon}"
+. "$HERE/../compat/java.sh"
+. "$HERE/../compat/server.sh"
+. "$HERE/../compat/hbase.sh"
+DIR="${DIFFERENTIAL_DIR:-$(mktemp -d "${TMPDIR:-/tmp}/halcyon-differential.XXXXXX")}"
+FIRST_HBASE=""
+CLIENT=""
+finish() {
+  local code=$?
+  process_kill "$CLIENT"
+  server_kill
+  hbase_kill
+  process_kill "$FIRST_HBASE"
+  if [ $code -eq 0 ] && [ -z "${DIFFERENTIAL_DIR:-}" ]; then rm -rf "$DIR"; else echo "data and logs are in $DIR" >&2; fi
+}
+trap finish EXIT
+trap 'exit 130' INT TERM
+mkdir -p "$DIR/classes" "$DIR/first" "$DIR/second" "$DIR/conf"
+hbase_fetch
+"${JAVA}c" -nowarn -Xlint:-options -cp "$HBASE_LIB/*" -d "$DIR/classes" "$HERE"/src/halcyon/differential/*.java 2> "$DIR/javac.log" ||
+  { cat "$DIR/javac.log" >&2; exit 70; }
+
+# No file is compacted unless the script says so: when a server does it by itself depends on time.
+COMMON="hbase.hstore.compaction.min=1000 hbase.hstore.blockingStoreFiles=10000 hbase.hregion.majorcompaction=0"
+HBASE_PROPERTIES="$COMMON hbase.regionserver.handler.count=10 hbase.snapshot.enabled=true ${HBASE_PROPERTIES:-}"
+hbase_start "$DIR/first" "$DIR/first-root"
+ZOOKEEPER="$HBASE_ZK"
+if [ "$AGAINST" = hbase ]; then
+  FIRST_HBASE="$HBASE_PID"
+  hbase_start "$DIR/second" "$DIR/second-root"
+  ZK="$HBASE_ZK"
+else
+  {
+    echo '<configuration>'
+    for property in $COMMON; do echo "<property><name>${property%%=*}</name><value>${property#*=}</value></property>"; done
+    echo '</configuration>'
+  } > "$DIR/conf/hbase-site.xml"
+  SERVER_OPTIONS="--config $DIR/conf ${SERVER_OPTIONS:-}"
+  server_start "$DIR/data" "$DIR/server.log"
+fi
+
+client() { # client CLASS ARGUMENT...: in the background, so that a signal ends it
+  timeout "$((DURATION + 1200))" "$JAVA" -Xmx700m "${JAVA_FLAGS[@]}" "-Dseconds=$DURATION" ${SEED:+-Dseed=$SEED} ${STEPS:+-Dsteps=$STEPS} \
+    ${EPISODES:+-Depisodes=$EPISODES} ${ONLY:+-Donly=$ONLY} ${STOP:+-Dstop=$STOP} ${SHRINK:+-Dshrink=$SHRINK} ${ADMIN:+-Dadmin=$ADMIN} ${NVB:+-Dnvb=$NVB} ${VERBOSE:+-Dverbose=$VERBOSE} \
+    -Dlog4j.configuration="file:$HERE/log4j.properties" -cp "$DIR/classes:$HBASE_LIB/*" "halcyon.differential.$@" 2> "$DIR/client.log" < /dev/null &
+  CLIENT=$!
+  local code=0
+  wait "$CLIENT" || code=$?
+  CLIENT=""
+  if [ $code -gt 1 ]; then grep -v '^\(log4j\|SLF4J\)' "$DIR/client.log" | tail -n 20 >&2; fi
+  return $code
+}
+
+case "$COMMAND" in
+  script) client Main "$ZOOKEEPER" "$ZK" "${DELIBERATE:-$HERE/deliberate.txt}" "$DIR/differences.txt" ;;
+  semantics) client Semantics "$ZOOKEEPER" "$ZK" ;;
+  *) echo "unknown command $COMMAND" >&2; exit 64 ;;
+esac

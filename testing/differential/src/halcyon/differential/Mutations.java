@@ -1,0 +1,149 @@
+package halcyon.differential;
+
+import java.io.IOException;
+import java.util.Random;
+import org.apache.hadoop.hbase.client.*;
+import org.apache.hadoop.hbase.util.Bytes;
+
+/**
+ * Random mutations. With {@code ownTimes} no timestamp is the server's: two that the server sets within a millisecond
+ * hide each other, and whether they do depends on the clock.
+ */
+final class Mutations {
+  private final Random random;
+  private final Model.Shape shape;
+  private final boolean ownTimes;
+
+  Mutations(Random random, Model.Shape shape, boolean ownTimes) {
+    this.random = random;
+    this.shape = shape;
+    this.ownTimes = ownTimes;
+  }
+
+  Mutation any(byte[] row) throws IOException {
+    return switch (random.nextInt(ownTimes ? 5 : 7)) {
+      case 0, 1, 2 -> put(row);
+      case 3, 4 -> delete(row);
+      case 5 -> append(row);
+      default -> increment(row);
+    };
+  }
+
+  Put put(byte[] row) {
+    Put put = new Put(row);
+    for (int cells = 1 + random.nextInt(4); cells > 0; cells--) {
+      byte[] family = shape.anyFamily(random);
+      byte[] qualifier = Domain.qualifier(random);
+      byte[] value = Domain.chance(random, 40) ? Bytes.toBytes((long) random.nextInt(9)) : Domain.value(random);
+      if (isServerTime()) put.addColumn(family, qualifier, value);
+      else put.addColumn(family, qualifier, Times.any(random), value);
+    }
+    if (Domain.chance(random, 12)) put.setTTL(timeToLive());
+    return attributes(put);
+  }
+
+  /** Of all kinds: a version, the latest one, a column, a family, the versions of a family at a time, a row. */
+  Delete delete(byte[] row) {
+    Delete delete = isServerTime() || Domain.chance(random, 50) ? new Delete(row) : new Delete(row, Times.any(random));
+    int parts = random.nextInt(10) == 0 ? 0 : 1 + random.nextInt(2);
+    for (; parts > 0; parts--) {
+      byte[] family = shape.anyFamily(random);
+      byte[] qualifier = Domain.qualifier(random);
+      boolean serverTime = isServerTime();
+      switch (random.nextInt(8)) {
+        case 0, 1 -> delete.addColumn(family, qualifier, Times.any(random));
+        case 2 -> {
+          // the latest version has a timestamp that is read, not the clock's
+          delete.addColumn(family, qualifier);
+        }
+        case 3, 4 -> {
+          if (serverTime) delete.addColumns(family, qualifier);
+          else delete.addColumns(family, qualifier, Times.any(random));
+        }
+        case 5 -> {
+          if (serverTime) delete.addFamily(family);
+          else delete.addFamily(family, Times.any(random));
+        }
+        default -> delete.addFamilyVersion(family, Times.any(random));
+      }
+    }
+    if (parts == 0 && delete.isEmpty() && ownTimes) delete.setTimestamp(Times.any(random));
+    return attributes(delete);
+  }
+
+  Append append(byte[] row) throws IOException {
+    Append append = new Append(row);
+    for (int cells = 1 + random.nextInt(2); cells > 0; cells--) {
+      append.addColumn(shape.anyFamily(random), Domain.qualifier(random), Domain.value(random));
+    }
+    if (Domain.chance(random, 25)) append.setReturnResults(false);
+    if (Domain.chance(random, 15)) append.setTimeRange(0, 1 + Times.any(random));
+    if (Domain.chance(random, 10)) append.setTTL(timeToLive());
+    return attributes(append);
+  }
+
+  Increment increment(byte[] row) throws IOException {
+    Increment increment = new Increment(row);
+    for (int cells = 1 + random.nextInt(2); cells > 0; cells--) {
+      byte[] qualifier = Domain.chance(random, 70) ? Domain.bytes("n") : Domain.qualifier(random);
+      increment.addColumn(shape.anyFamily(random), qualifier, random.nextInt(7) - 3);
+    }
+    if (Domain.chance(random, 25)) increment.setReturnResults(false);
+    if (Domain.chance(random, 15)) increment.setTimeRange(0, 1 + Times.any(random));
+    if (Domain.chance(random, 10)) increment.setTTL(timeToLive());
+    return attributes(increment);
+  }
+
+  RowMutations rowMutations(byte[] row) throws IOException {
+    RowMutations mutations = new RowMutations(row);
+    for (int count = 1 + random.nextInt(3); count > 0; count--) mutations.add(any(row));
+    return mutations;
+  }
+
+  /** A condition and what happens if it holds. */
+  CheckAndMutate checkAndMutate(byte[] row) throws IOException {
+    CheckAndMutate.Builder builder = CheckAndMutate.newBuilder(row);
+    if (Domain.chance(random, 35)) {
+      builder.ifMatches(new RandomFilters(random, shape).filter());
+    } else {
+      byte[] family = shape.anyFamily(random);
+      byte[] qualifier = Domain.qualifier(random);
+      switch (random.nextInt(4)) {
+        case 0 -> builder.ifNotExists(family, qualifier);
+        case 1 -> builder.ifEquals(family, qualifier, Domain.value(random));
+        default -> builder.ifMatches(family, qualifier, Reads.operator(random), Domain.value(random));
+      }
+    }
+    if (Domain.chance(random, 25)) builder.timeRange(Reads.timeRange(random));
+    return switch (random.nextInt(ownTimes ? 5 : 7)) {
+      case 0, 1 -> builder.build(put(row));
+      case 2 -> builder.build(delete(row));
+      case 3, 4 -> builder.build(rowMutations(row));
+      case 5 -> builder.build(append(row));
+      default -> builder.build(increment(row));
+    };
+  }
+
+  private boolean isServerTime() {
+    return !ownTimes && random.nextInt(6) == 0;
+  }
+
+  /** Over before the next step, or at a time that no run comes near. */
+  private long timeToLive() {
+    return switch (random.nextInt(5)) {
+      case 0 -> 1;
+      case 1 -> 6 * 3_600_000L;
+      case 2 -> 30 * Times.DAY;
+      case 3 -> Long.MAX_VALUE;
+      default -> 60 * Times.DAY;
+    };
+  }
+
+  private <M extends Mutation> M attributes(M mutation) {
+    if (Domain.chance(random, 20)) mutation.setDurability(Durability.values()[random.nextInt(Durability.values().length)]);
+    if (Domain.chance(random, 5)) mutation.setAttribute("note", Domain.bytes("ignored"));
+    if (Domain.chance(random, 5)) mutation.setId("id");
+    if (Domain.chance(random, 3)) mutation.setPriority(random.nextInt(200));
+    return mutation;
+  }
+}

@@ -1,0 +1,73 @@
+package halcyon.differential;
+
+import java.io.IOException;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import org.apache.hadoop.hbase.NamespaceDescriptor;
+import org.apache.hadoop.hbase.TableName;
+import org.apache.hadoop.hbase.client.SnapshotDescription;
+
+/** Both systems, asked at the same time. */
+final class Pair implements AutoCloseable {
+  private static final long STEP_SECONDS_MAX = 150;
+  final Side reference;
+  final Side tested;
+  private final ExecutorService threads = Executors.newFixedThreadPool(2, work -> {
+    Thread thread = new Thread(work);
+    thread.setDaemon(true);
+    return thread;
+  });
+
+  Pair(Side reference, Side tested) {
+    this.reference = reference;
+    this.tested = tested;
+  }
+
+  Answer[] run(Step step) throws InterruptedException {
+    Future<Answer> first = threads.submit(() -> step.on(reference));
+    Future<Answer> second = threads.submit(() -> step.on(tested));
+    Answer[] answers = {await(first), await(second)};
+    // what the server sets as time differs between steps
+    Thread.sleep(3);
+    return answers;
+  }
+
+  private static Answer await(Future<Answer> work) throws InterruptedException {
+    try {
+      return work.get(STEP_SECONDS_MAX, TimeUnit.SECONDS);
+    } catch (TimeoutException | ExecutionException error) {
+      Answer answer = new Answer();
+      answer.add("no answer: " + error);
+      return answer;
+    }
+  }
+
+  /** Removes all tables, snapshots and namespaces. */
+  void clear() throws Exception {
+    Future<?> first = threads.submit(() -> { clear(reference); return null; });
+    Future<?> second = threads.submit(() -> { clear(tested); return null; });
+    first.get(STEP_SECONDS_MAX, TimeUnit.SECONDS);
+    second.get(STEP_SECONDS_MAX, TimeUnit.SECONDS);
+  }
+
+  private static void clear(Side side) throws IOException {
+    for (TableName table : side.admin.listTableNames()) {
+      if (side.admin.isTableEnabled(table)) side.admin.disableTable(table);
+      side.admin.deleteTable(table);
+    }
+    for (SnapshotDescription snapshot : side.admin.listSnapshots()) side.admin.deleteSnapshot(snapshot.getName());
+    for (NamespaceDescriptor namespace : side.admin.listNamespaceDescriptors()) {
+      if (!namespace.getName().equals("default") && !namespace.getName().equals("hbase")) side.admin.deleteNamespace(namespace.getName());
+    }
+    side.forgetRegions();
+  }
+
+  @Override
+  public void close() {
+    threads.shutdownNow();
+  }
+}

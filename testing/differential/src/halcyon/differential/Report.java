@@ -1,0 +1,169 @@
+package halcyon.differential;
+
+import java.io.IOException;
+import java.io.PrintStream;
+import java.nio.file.Path;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+
+/** What was compared, and what differed. Differences of one sort are printed a few times and then only counted. */
+final class Report implements AutoCloseable {
+  /** How two answers differ. */
+  enum Verdict { EQUAL, DELIBERATE, WORDING, DIFFERENT }
+
+  private static final Pattern ERROR = Pattern.compile("error (\\w+): .*");
+  private static final int PRINTED_MAX = 3;
+  private static final int CONTEXT = 3;
+  private final Deliberate deliberate;
+  private final PrintStream details;
+  private final Map<String, long[]> kinds = new TreeMap<>();
+  private final Map<String, Integer> differences = new LinkedHashMap<>();
+  private final Map<String, Integer> wordings = new LinkedHashMap<>();
+  long steps;
+  long answers;
+  long cells;
+  private final Map<String, Integer> errors = new TreeMap<>();
+  int deliberateCount;
+
+  Report(Deliberate deliberate, Path details) throws IOException {
+    this.deliberate = deliberate;
+    this.details = new PrintStream(details.toFile());
+  }
+
+  int differenceCount() {
+    return differences.values().stream().mapToInt(Integer::intValue).sum();
+  }
+
+  Verdict judge(Step step, Answer reference, Answer tested) {
+    if (reference.sameAs(tested)) return Verdict.EQUAL;
+    Verdict verdict = Verdict.EQUAL;
+    for (int i = 0; i < Math.max(reference.lines.size(), tested.lines.size()); i++) {
+      String first = line(reference, i);
+      String second = line(tested, i);
+      if (first.equals(second)) continue;
+      Deliberate.Meaning meaning = deliberate.meaning(step.kind(), first, second);
+      if (meaning == Deliberate.Meaning.NONE && !isWording(first, second)) return Verdict.DIFFERENT;
+      if (meaning == Deliberate.Meaning.NONE) verdict = Verdict.WORDING;
+      else if (verdict == Verdict.EQUAL) verdict = Verdict.DELIBERATE;
+      if (meaning == Deliberate.Meaning.REST) break;
+    }
+    return verdict;
+  }
+
+  private static boolean isWording(String first, String second) {
+    Matcher one = ERROR.matcher(first);
+    Matcher other = ERROR.matcher(second);
+    return one.matches() && other.matches() && one.group(1).equals(other.group(1));
+  }
+
+  /** Counts a step that was compared, and prints it if the answers differ. */
+  Verdict add(long seed, int number, Step step, Answer reference, Answer tested) {
+    Verdict verdict = judge(step, reference, tested);
+    long[] count = kinds.computeIfAbsent(step.kind(), kind -> new long[2]);
+    count[0] += reference.answers;
+    steps++;
+    answers += reference.answers;
+    cells += reference.cells;
+    for (String line : reference.lines) {
+      Matcher error = ERROR.matcher(line);
+      if (error.matches()) errors.merge(error.group(1), 1, Integer::sum);
+    }
+    if (verdict == Verdict.DELIBERATE) {
+      deliberateCount++;
+    } else if (verdict == Verdict.WORDING) {
+      for (int i = 0; i < reference.lines.size(); i++) {
+        String first = reference.lines.get(i);
+        String second = line(tested, i);
+        if (!first.equals(second) && isWording(first, second)) {
+          wordings.merge("HBase:   " + first + "\n    Halcyon: " + second + "\n    first with SEED=" + seed + " step " + number, 1, Integer::sum);
+        }
+      }
+    } else if (verdict == Verdict.DIFFERENT) {
+      count[1]++;
+      different(seed, number, step, reference, tested);
+    }
+    return verdict;
+  }
+
+  private void different(long seed, int number, Step step, Answer reference, Answer tested) {
+    int at = firstUnexplained(step, reference, tested);
+    String sort = sort(step, reference, tested);
+    int seen = differences.merge(sort, 1, Integer::sum);
+    String head = "difference: SEED=" + seed + " step " + number + ": " + step.kind() + ": " + step.text();
+    details.println(head);
+    details.println(" HBase:");
+    reference.lines.forEach(line -> details.println("  " + line));
+    details.println(" Halcyon:");
+    tested.lines.forEach(line -> details.println("  " + line));
+    details.flush();
+    if (seen > PRINTED_MAX) return;
+    System.out.println(head);
+    print("HBase", reference.lines, at);
+    print("Halcyon", tested.lines, at);
+    System.out.flush();
+  }
+
+  /** What differences that belong together have in common. */
+  String sort(Step step, Answer reference, Answer tested) {
+    int at = firstUnexplained(step, reference, tested);
+    return step.kind() + " | " + mask(line(reference, at)) + " | " + mask(line(tested, at));
+  }
+
+  private int firstUnexplained(Step step, Answer reference, Answer tested) {
+    for (int i = 0; ; i++) {
+      String first = line(reference, i);
+      String second = line(tested, i);
+      if (first.equals(second) && !first.equals("(end)")) continue;
+      if (first.equals("(end)") || second.equals("(end)")) return i;
+      if (deliberate.meaning(step.kind(), first, second) == Deliberate.Meaning.NONE) return i;
+    }
+  }
+
+  private static String line(Answer answer, int at) {
+    return at < answer.lines.size() ? answer.lines.get(at) : "(end)";
+  }
+
+  private static String mask(String line) {
+    return line.replaceAll("/.*=", "/=").replaceAll("[0-9]+", "#").replaceAll("  .*/=.*", "cell");
+  }
+
+  private static void print(String name, List<String> lines, int at) {
+    System.out.println("  " + name + ":" + (lines.isEmpty() ? " nothing" : ""));
+    for (int i = Math.max(0, at - CONTEXT); i < Math.min(lines.size(), at + CONTEXT); i++) {
+      System.out.println((i == at ? "  > " : "    ") + lines.get(i));
+    }
+    if (at >= lines.size()) System.out.println("  > (end)");
+  }
+
+  /** Prints the totals. */
+  void finish(long seconds) {
+    System.out.println();
+    System.out.printf("%-24s %10s %12s%n", "kind", "answers", "differences");
+    kinds.forEach((kind, count) -> System.out.printf("%-24s %10d %12d%n", kind, count[0], count[1]));
+    System.out.println("errors compared: " + errors);
+    if (!wordings.isEmpty()) {
+      System.out.println("errors of the same class with other words:");
+      wordings.forEach((pair, count) -> System.out.println("  " + pair + "\n    (" + count + " times)"));
+    }
+    if (!differences.isEmpty()) {
+      System.out.println("sorts of differences:");
+      differences.forEach((sort, count) -> System.out.println("  " + count + " times: " + sort));
+    }
+    System.out.println(steps + " steps, " + answers + " answers with " + cells + " cells and " + errors.values().stream().mapToInt(Integer::intValue).sum() + " errors compared in " + seconds
+        + " s: " + differenceCount() + " differences of " + differences.size() + " sorts, " + wordings.size() + " other wordings, "
+        + deliberateCount + " deliberate");
+  }
+
+  boolean isClean() {
+    return differences.isEmpty() && wordings.isEmpty();
+  }
+
+  @Override
+  public void close() {
+    details.close();
+  }
+}
