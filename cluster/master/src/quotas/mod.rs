@@ -54,9 +54,18 @@ fn check_enabled(core: &MasterState) -> Answer<()> {
     Err(RpcError::do_not_retry("java.lang.UnsupportedOperationException: quota support disabled"))
 }
 
+/// As [`check_enabled`]; clients try again while the first start of a master with quotas makes the table.
+fn check_ready(core: &MasterState) -> Answer<()> {
+    check_enabled(core)?;
+    if exists(core) {
+        return Ok(());
+    }
+    Err(RpcError::please_hold("The table hbase:quota is being made, please retry later."))
+}
+
 /// Changes the quotas of one subject. *Blocking*.
 pub(crate) fn set(core: &MasterState, request: &pb::SetQuotaRequest) -> Answer<pb::SetQuotaResponse> {
-    check_enabled(core)?;
+    check_ready(core)?;
     let subject = merge::subject(request)?;
     let changing = core.quotas.changing.lock();
     let table = read(core).map_err(|error| errors::from_error(&error))?;
@@ -162,6 +171,7 @@ pub(crate) fn switch_exceeding(core: &MasterState, on: bool) -> Answer<bool> {
     if !core.settings.quotas.enabled {
         return Ok(false);
     }
+    check_ready(core)?;
     let changing = core.quotas.changing.lock();
     let table = read(core).map_err(|error| errors::from_error(&error))?;
     if table.exceed_throttle == on {
