@@ -198,13 +198,6 @@ impl StoreScanner {
         let mut looks = 0;
         loop {
             let Some(cell) = self.heap.peek() else {
-                // Backwards there may be rows before this one, at which HBase asks the filter before it leaves the row.
-                if self.reversed
-                    && let Some(filter) = filter
-                    && filter.filter_all_remaining()?
-                {
-                    return Ok(StoreState::ScanDone);
-                }
                 return self.row_done();
             };
             invariant!(
