@@ -7,6 +7,7 @@
 # STEPS              steps of an episode, default 400
 # EPISODES           episodes, default as many as there is time for
 # ONLY               the numbers of the steps to run, such as 0,3-7; default all
+# FACT               only written facts whose names contain it
 # STOP=first         ends with the first difference
 # SHRINK             seconds to look for fewer steps that end in the same difference; default 0, none
 # ADMIN              percent of administrative steps, default 7
@@ -31,7 +32,8 @@ FIRST_HBASE=""
 CLIENT=""
 finish() {
   local code=$?
-  process_kill "$CLIENT"
+  # timeout hands this signal on to the client
+  [ -z "$CLIENT" ] || kill "$CLIENT" 2> /dev/null || true
   server_kill
   hbase_kill
   process_kill "$FIRST_HBASE"
@@ -64,9 +66,13 @@ else
 fi
 
 client() { # client CLASS ARGUMENT...: in the background, so that a signal ends it
-  timeout "$((DURATION + 1200))" "$JAVA" -Xmx700m "${JAVA_FLAGS[@]}" "-Dseconds=$DURATION" ${SEED:+-Dseed=$SEED} ${STEPS:+-Dsteps=$STEPS} \
-    ${EPISODES:+-Depisodes=$EPISODES} ${ONLY:+-Donly=$ONLY} ${STOP:+-Dstop=$STOP} ${SHRINK:+-Dshrink=$SHRINK} ${ADMIN:+-Dadmin=$ADMIN} ${NVB:+-Dnvb=$NVB} ${VERBOSE:+-Dverbose=$VERBOSE} \
-    -Dlog4j.configuration="file:$HERE/log4j.properties" -cp "$DIR/classes:$HBASE_LIB/*" "halcyon.differential.$@" 2> "$DIR/client.log" < /dev/null &
+  local options=("-Dseconds=$DURATION" "-Dlog4j.configuration=file:$HERE/log4j.properties") name value
+  for name in SEED STEPS EPISODES ONLY STOP SHRINK ADMIN NVB VERBOSE FACT; do
+    value="${!name:-}"
+    [ -z "$value" ] || options+=("-D${name,,}=$value")
+  done
+  timeout "$((DURATION + 1200))" "$JAVA" -Xmx700m "${JAVA_FLAGS[@]}" "${options[@]}" -cp "$DIR/classes:$HBASE_LIB/*" \
+    "halcyon.differential.$1" "${@:2}" 2> "$DIR/client.log" < /dev/null &
   CLIENT=$!
   local code=0
   wait "$CLIENT" || code=$?

@@ -153,9 +153,10 @@ final class Report implements AutoCloseable {
       System.out.println("sorts of differences:");
       differences.forEach((sort, count) -> System.out.println("  " + count + " times: " + sort));
     }
-    System.out.println(steps + " steps, " + answers + " answers with " + cells + " cells and " + errors.values().stream().mapToInt(Integer::intValue).sum() + " errors compared in " + seconds
-        + " s: " + differenceCount() + " differences of " + differences.size() + " sorts, " + wordings.size() + " other wordings, "
-        + deliberateCount + " deliberate");
+    int errorCount = errors.values().stream().mapToInt(Integer::intValue).sum();
+    System.out.println(steps + " steps, " + answers + " answers with " + cells + " cells and " + errorCount + " errors compared in "
+        + seconds + " s: " + differenceCount() + " differences of " + differences.size() + " sorts, " + wordings.size()
+        + " other wordings, " + deliberateCount + " deliberate");
   }
 
   boolean isClean() {
