@@ -433,21 +433,4 @@ mod tests {
         assert_eq!(shown(Repair::Missing), [(b.clone(), CellType::Put), (c.clone(), CellType::Put)]);
         assert_eq!(shown(Repair::All), [(b, CellType::Put), (c, CellType::Put), (d, CellType::Delete)]);
     }
-
-    #[test]
-    fn parts_of_a_row_are_one_digest() {
-        let parts = [put("a", 1, "x"), put("b", 1, "y")];
-        let (mut current, mut ready) = (None, Vec::new());
-        let digest = RowDigest::of(&parts).unwrap();
-        for cell in parts {
-            let mut whole = RowDigest::new(Bytes::from_static(b"r"));
-            whole.add(&cell);
-            match current.as_mut() {
-                None => current = Some(whole),
-                Some(current) => current.add(&cell),
-            }
-        }
-        add_part(&mut current, &mut ready, &Row::default());
-        assert_eq!((current.unwrap(), ready.len()), (digest, 0));
-    }
 }

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use crate::Migration;
 use crate::limit::RateLimit;
 use crate::progress::Progress;
-use crate::side::mutations;
+use crate::side::{PEER, mutations};
 use crate::state::Range;
 
 /// Bytes of cells in a call to the target. A range holds three times as much: what is written, what waits, what is read.
@@ -35,6 +35,15 @@ struct Batch {
 
 /// Copies what is not copied yet. May be called again after an error.
 pub(crate) async fn copy(migration: &Arc<Migration>) -> Result<(), String> {
+    match migration.source.peer(PEER).await? {
+        Some(peer) if !peer.is_enabled => {}
+        Some(_) => {
+            return Err(format!(
+                "the peer {PEER} was enabled before all rows were copied: --abort, and begin again"
+            ));
+        }
+        None => return Err(format!("the source has no peer {PEER} any more: --abort, and begin again")),
+    }
     let work: Vec<(usize, usize)> = {
         let state = migration.state.lock();
         let of_table = |(table, one): (usize, &crate::state::TableOfState)| {

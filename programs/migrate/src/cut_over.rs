@@ -39,6 +39,7 @@ struct Last {
 pub(crate) async fn cut_over(migration: &Arc<Migration>, way: Way) -> Result<(), String> {
     let (from, to) = migration.pair(way);
     let tables = migration.tables();
+    let began_before = matches!(migration.phase(), Phase::CuttingOver | Phase::GoingBack);
     make_way_back(migration).await?;
     for (one, other) in [(from, to), (to, from)] {
         let mark = marks::drain(one, other).await?;
@@ -62,8 +63,9 @@ pub(crate) async fn cut_over(migration: &Arc<Migration>, way: Way) -> Result<(),
             let took = began.elapsed();
             migration.enter(if way == Way::Forth { Phase::CutOver } else { Phase::Back })?;
             println!(
-                "cut over: writes were stopped for {} ms; {compared} rows were compared meanwhile, differences 0",
-                took.as_millis()
+                "cut over: writes were stopped for {} ms{}; {compared} rows were compared meanwhile, differences 0",
+                took.as_millis(),
+                if began_before { ", and before by a run that did not end" } else { "" }
             );
         }
         Err(error) => {
@@ -176,7 +178,9 @@ async fn pause(migration: &Arc<Migration>, way: Way, last: &Last, began: Instant
         return Err(late("the tables were closed for writes only"));
     }
     if marks::wait(to, &mark, left()).await?.is_none() {
-        return Err(late("the last edits had not arrived"));
+        let closed =
+            format!("the tables were closed after {read_only_ms} ms, and the last edits had not arrived");
+        return Err(late(&closed));
     }
     let drained_ms = began.elapsed().as_millis();
     let mut places = last.unsettled.clone();
