@@ -94,6 +94,7 @@ const SIDEWAYS: &[(&str, &str)] = &[
     // the terminal tools are subcommands too, and find a cluster with the options of the load generators
     ("halcyon", "halcyon-top"),
     ("halcyon", "halcyon-tune"),
+    ("halcyon", "halcyon-migrate"),
     ("halcyon-top", "halcyon-load"),
     ("halcyon-tune", "halcyon-load"),
     // the info ports take profiles; the signal handler has a crate of its own

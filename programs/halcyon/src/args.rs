@@ -35,6 +35,8 @@ pub enum Command {
     Check(halcyon_check::CheckArgs),
     /// Look at files of a root directory without a server; nothing is written.
     Inspect(halcyon_inspect::InspectArgs),
+    /// Move tables from a running cluster of HBase here, and back if need be.
+    Migrate(Box<halcyon_migrate::MigrateArgs>),
     /// Show servers, regions, tables, namespaces or users of a cluster, live.
     Top(Box<halcyon_top::TopArgs>),
     /// Look at a running cluster and say what to change.

@@ -198,6 +198,7 @@ pub(crate) mod tests {
             info_port: None,
             tasks: Vec::new(),
             users: Vec::new(),
+            replication_sources: Vec::new(),
         })
     }
 

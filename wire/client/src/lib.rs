@@ -55,7 +55,7 @@
 //! - `cluster.rs`: servers with several connections each; `retry.rs`, `exceptions.rs`: what an error asks for
 //! - `locations.rs`: which server has which region, read from `hbase:meta` and remembered
 //! - `request/`, `filter/`: what callers ask for; `table.rs`, `batch.rs`, `scanner.rs`, `stream.rs`, `buffered.rs`: rows
-//! - `admin/`: namespaces, tables, regions, snapshots, switches, status, procedures, repairs (`HbckService`)
+//! - `admin/`: namespaces, tables, regions, snapshots, switches, status, peers, procedures, repairs (`HbckService`)
 //!
 //! When you change what a request looks like, also look at `halcyon-rpc`, which reads it.
 
@@ -80,9 +80,9 @@ mod table;
 mod zookeeper;
 
 pub use admin::{
-    Admin, AlterStatus, CacheEvictions, ClientMetrics, ClusterMetrics, CompactionState, Lock, LockKind,
-    Procedure, RegionInTransition, RegionMetrics, ServerMetrics, Snapshot, SnapshotType, Switch, TableState,
-    Task, UserMetrics,
+    Admin, AlterStatus, CacheEvictions, ClientMetrics, ClusterMetrics, CompactionState, Lock, LockKind, Peer,
+    Procedure, RegionInTransition, RegionMetrics, ReplicationSource, ServerMetrics, Snapshot, SnapshotType,
+    Switch, TableState, Task, UserMetrics,
 };
 pub use batch::Action;
 pub use buffered::{BufferError, BufferedMutator};

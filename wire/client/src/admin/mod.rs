@@ -5,6 +5,7 @@
 
 mod hbck;
 mod namespaces;
+mod peers;
 mod procedures;
 mod regions;
 mod servers;
@@ -13,12 +14,14 @@ mod status;
 mod switches;
 mod tables;
 
+pub use peers::Peer;
 pub use procedures::{Lock, LockKind, Procedure};
 pub use regions::CompactionState;
 pub use servers::CacheEvictions;
 pub use snapshots::{Snapshot, SnapshotType};
 pub use status::{
-    ClientMetrics, ClusterMetrics, RegionInTransition, RegionMetrics, ServerMetrics, Task, UserMetrics,
+    ClientMetrics, ClusterMetrics, RegionInTransition, RegionMetrics, ReplicationSource, ServerMetrics, Task,
+    UserMetrics,
 };
 pub use switches::Switch;
 pub use tables::{AlterStatus, TableState};

@@ -102,6 +102,35 @@ pub struct ServerMetrics {
     pub tasks: Vec<Task>,
     /// Requests by user.
     pub users: Vec<UserMetrics>,
+    /// What it sends to peers.
+    pub replication_sources: Vec<ReplicationSource>,
+}
+
+/// What a server has for one replication peer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReplicationSource {
+    /// The peer's id.
+    pub peer_id: String,
+    /// WALs that the peer has not got as a whole.
+    pub queued_wals: u32,
+    /// For how long the oldest edit waits, in milliseconds.
+    pub lag_ms: u64,
+    /// WAL entries that were sent since the start of the server.
+    pub shipped_count: u64,
+    /// Whether the edits are those of a server that died.
+    pub is_recovered: bool,
+}
+
+impl ReplicationSource {
+    fn of_pb(source: &pb::ReplicationLoadSource) -> ReplicationSource {
+        ReplicationSource {
+            peer_id: source.peer_id.clone(),
+            queued_wals: source.size_of_log_queue,
+            lag_ms: source.replication_lag,
+            shipped_count: source.o_ps_shipped.unwrap_or(0),
+            is_recovered: source.recovered.unwrap_or(false),
+        }
+    }
 }
 
 /// Requests of a user to one server.
@@ -221,6 +250,7 @@ impl ServerMetrics {
             info_port: load.info_server_port.and_then(|port| u16::try_from(port).ok()),
             tasks: load.tasks.iter().map(Task::of_pb).collect(),
             users: load.user_loads.iter().map(UserMetrics::of_pb).collect(),
+            replication_sources: load.repl_load_source.iter().map(ReplicationSource::of_pb).collect(),
         })
     }
 }

@@ -1,0 +1,181 @@
+//! Copies all cells of the tables, range by range.
+//!
+//! The peer is disabled meanwhile, so edits wait at the source and reach the target after the copy. Their order is then that
+//! of the source. A row that changes while it is copied needs no care: the edit that changed it comes later and has the
+//! last word. A delete marker never arrives before the cells that it deletes, so no compaction of the target can drop it too
+//! early. Decision 0012 has the reasons.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use halcyon_client::{Action, Cell, Scan};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::Migration;
+use crate::limit::RateLimit;
+use crate::progress::Progress;
+use crate::side::{PEER, mutations};
+use crate::state::Range;
+
+/// Bytes of cells in a call to the target. A range holds three times as much: what is written, what waits, what is read.
+const BATCH_BYTES: usize = 1 << 20;
+const RESPONSE_BYTES_MAX: u64 = 2 << 20;
+const SAVE_PERIOD: Duration = Duration::from_secs(2);
+
+/// Cells for one call.
+#[derive(Default)]
+struct Batch {
+    cells: Vec<Cell>,
+    bytes: usize,
+    rows: u64,
+}
+
+/// Copies what is not copied yet. May be called again after an error.
+pub(crate) async fn copy(migration: &Arc<Migration>) -> Result<(), String> {
+    match migration.source.peer(PEER).await? {
+        Some(peer) if !peer.is_enabled => {}
+        Some(_) => {
+            return Err(format!(
+                "the peer {PEER} was enabled before all rows were copied: --abort, and begin again"
+            ));
+        }
+        None => return Err(format!("the source has no peer {PEER} any more: --abort, and begin again")),
+    }
+    let work: Vec<(usize, usize)> = {
+        let state = migration.state.lock();
+        let of_table = |(table, one): (usize, &crate::state::TableOfState)| {
+            let left = one.ranges.iter().enumerate().filter(|(_, range)| !range.is_done);
+            left.map(|(range, _)| (table, range)).collect::<Vec<_>>()
+        };
+        state.tables.iter().enumerate().flat_map(of_table).collect()
+    };
+    let expected = expected_bytes(migration).await?;
+    let progress = Arc::new(Progress::new());
+    let limit = Arc::new(RateLimit::new(migration.args.rate_limit.map(|mib| mib << 20)));
+    let (work, next) = (Arc::new(work), Arc::new(AtomicUsize::new(0)));
+    let mut tasks = JoinSet::new();
+    for number in 0..migration.args.threads.min(work.len()) {
+        let (migration, progress, limit) = (Arc::clone(migration), Arc::clone(&progress), Arc::clone(&limit));
+        let (work, next) = (Arc::clone(&work), Arc::clone(&next));
+        tasks.spawn(async move {
+            while let Some(&place) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
+                copy_range(&migration, place, number, &progress, &limit).await?;
+                progress.ranges_done.fetch_add(1, Ordering::Relaxed);
+                migration.save()?;
+            }
+            Ok::<(), String>(())
+        });
+    }
+    let mut ticks = tokio::time::interval(SAVE_PERIOD);
+    let mut told = tokio::time::Instant::now();
+    let ranges = work.len() as u64;
+    loop {
+        tokio::select! {
+            ended = tasks.join_next() => match ended {
+                None => break,
+                Some(ended) => {
+                    let done = ended.unwrap_or_else(|error| Err(format!("a task of the copy failed: {error}")));
+                    if let Err(error) = done {
+                        migration.save()?;
+                        return Err(error);
+                    }
+                }
+            },
+            _ = ticks.tick() => {
+                migration.save()?;
+                if told.elapsed() >= migration.progress_period() {
+                    told = tokio::time::Instant::now();
+                    println!("{}", progress.line("copy", ranges, expected));
+                }
+            }
+        }
+    }
+    println!("{}", progress.line("copied", ranges, 0));
+    migration.save()
+}
+
+/// Bytes of all cells of the tables, roughly.
+async fn expected_bytes(migration: &Migration) -> Result<u64, String> {
+    let source = &migration.source;
+    let metrics = source.admin.cluster_metrics().await.map_err(|error| source.failed("metrics", error))?;
+    let prefixes: Vec<String> = migration.tables().iter().map(|table| format!("{table},")).collect();
+    let regions = metrics.servers.iter().flat_map(|server| &server.regions);
+    let ours =
+        regions.filter(|region| prefixes.iter().any(|one| region.region_name.starts_with(one.as_bytes())));
+    let mb = ours.map(|region| {
+        u64::from(region.uncompressed_size_mb.max(region.store_file_size_mb) + region.memstore_size_mb)
+    });
+    Ok(mb.sum::<u64>() << 20)
+}
+
+async fn copy_range(
+    migration: &Migration,
+    (table, range): (usize, usize),
+    slot: usize,
+    progress: &Progress,
+    limit: &RateLimit,
+) -> Result<(), String> {
+    let (name, what) = {
+        let state = migration.state.lock();
+        (state.tables[table].table(), state.tables[table].ranges[range].clone())
+    };
+    let (source, target) = (&migration.source, &migration.target);
+    let (sender, mut batches) = mpsc::channel(1);
+    let scanner = source.cluster.table(name.clone(), slot).scan(scan_of(&what));
+    let reading = tokio::spawn(read(scanner, sender));
+    let writer = target.cluster.table(name.clone(), slot);
+    while let Some(batch) = batches.recv().await {
+        let Batch { cells, bytes, rows } = batch;
+        limit.take(bytes as u64).await;
+        let last = cells.last().map(|cell| Bytes::copy_from_slice(cell.row())).expect("a batch has cells");
+        let count = cells.len() as u64;
+        let mut actions: Vec<Action> = Vec::new();
+        mutations(cells, source.uuid, &mut actions);
+        writer.batch_all(&actions).await.map_err(|error| target.failed(&format!("copy of {name}"), error))?;
+        progress.add(rows, count, bytes as u64);
+        let mut state = migration.state.lock();
+        state.copied_cells += count;
+        state.copied_bytes += bytes as u64;
+        state.tables[table].ranges[range].next = last; // the row may go on in the next batch
+    }
+    let read = reading.await.unwrap_or_else(|error| Err(error.to_string()));
+    read.map_err(|error| source.failed(&format!("scan of {name}"), error))?;
+    migration.state.lock().tables[table].ranges[range].is_done = true;
+    Ok(())
+}
+
+/// All versions and markers of what is left of a range.
+fn scan_of(range: &Range) -> Scan {
+    let scan = Scan::new().start(&range.next).raw(true).all_versions().cache_blocks(false);
+    let scan = scan.allow_partial_rows().response_bytes_max(RESPONSE_BYTES_MAX);
+    match range.end.is_empty() {
+        true => scan,
+        false => scan.stop(&range.end),
+    }
+}
+
+async fn read(mut scanner: halcyon_client::Scanner, sender: mpsc::Sender<Batch>) -> Result<(), String> {
+    let mut batch = Batch::default();
+    while let Some(row) = scanner.next().await.map_err(|error| error.to_string())? {
+        batch.rows += u64::from(!row.has_more_cells());
+        for cell in row {
+            // Of cells with one key the first is the newest. Written in this order, the last would win.
+            if batch.cells.last().is_some_and(|last| last.get().key() == cell.get().key()) {
+                continue;
+            }
+            batch.bytes += cell.bytes().len();
+            batch.cells.push(cell);
+        }
+        if batch.bytes >= BATCH_BYTES && sender.send(std::mem::take(&mut batch)).await.is_err() {
+            return Ok(()); // the writer has failed, and says why
+        }
+    }
+    if !batch.cells.is_empty() {
+        let _ = sender.send(batch).await;
+    }
+    scanner.close().await;
+    Ok(())
+}

@@ -1,0 +1,235 @@
+//! What a migration remembers between runs: one JSON file, replaced as a whole.
+
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use halcyon_env::Env;
+use halcyon_schema::TableName;
+use serde::{Deserialize, Serialize};
+
+/// How far a migration is. Each phase can be begun again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Phase {
+    /// Both sides were checked; settings and tables are being made.
+    Preparing,
+    /// Edits wait at the source for their peer; ranges are being copied.
+    Copying,
+    /// All ranges are copied; the peer gets the edits that have waited.
+    Following,
+    /// Every row was compared, and the target follows.
+    Ready,
+    /// The source is being closed for writes.
+    CuttingOver,
+    /// The target takes the writes, and the source follows.
+    CutOver,
+    /// The target is being closed for writes.
+    GoingBack,
+    /// The source takes the writes again, and the target follows. As [`Phase::Ready`].
+    Back,
+    /// Peers are being removed, and settings put back.
+    Ending,
+    /// Nothing of the migration is left but the tables.
+    Ended,
+}
+
+impl Phase {
+    /// For a person.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Phase::Preparing => "tables and peers are being made",
+            Phase::Copying => "rows are being copied",
+            Phase::Following => "the target follows the source; not all rows are compared",
+            Phase::Ready => "ready to cut over: every row was compared, and the target follows the source",
+            Phase::CuttingOver => "a cut over has begun: the source may refuse writes",
+            Phase::CutOver => "the target takes the writes, and the source follows",
+            Phase::GoingBack => "a cut over back has begun: the target may refuse writes",
+            Phase::Back => "the source takes the writes again, and the target follows",
+            Phase::Ending => "peers are being removed",
+            Phase::Ended => "ended",
+        }
+    }
+}
+
+/// A range of rows to copy.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Range {
+    /// First row; empty: the table's first.
+    #[serde(with = "hex")]
+    pub(crate) start: Bytes,
+    /// First row behind it; empty: the table's end.
+    #[serde(with = "hex")]
+    pub(crate) end: Bytes,
+    /// Rows before this one are at the target; those from it on may be.
+    #[serde(with = "hex")]
+    pub(crate) next: Bytes,
+    pub(crate) is_done: bool,
+}
+
+impl Range {
+    pub(crate) fn new(start: Bytes, end: Bytes) -> Range {
+        Range { next: start.clone(), start, end, is_done: false }
+    }
+}
+
+/// A row of a table.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct RowOf {
+    /// Place of the table in [`State::tables`].
+    pub(crate) table: usize,
+    #[serde(with = "hex")]
+    pub(crate) row: Bytes,
+}
+
+/// `REPLICATION_SCOPE` of a family before the migration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Scope {
+    pub(crate) family: String,
+    pub(crate) scope: i32,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct TableOfState {
+    pub(crate) name: String,
+    /// Of the source before the migration.
+    pub(crate) scopes: Vec<Scope>,
+    pub(crate) ranges: Vec<Range>,
+}
+
+impl TableOfState {
+    pub(crate) fn table(&self) -> TableName {
+        TableName::parse(self.name.as_bytes()).expect("it was parsed before it was written")
+    }
+}
+
+/// See the head of the file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct State {
+    pub(crate) format: u32,
+    pub(crate) from: String,
+    pub(crate) to: String,
+    pub(crate) from_cluster_key: String,
+    pub(crate) to_cluster_key: String,
+    pub(crate) phase: Phase,
+    pub(crate) tables: Vec<TableOfState>,
+    /// Cells and their bytes that were copied so far.
+    pub(crate) copied_cells: u64,
+    pub(crate) copied_bytes: u64,
+    /// Rows that were written from this time on, by the clock of the side that takes writes, are to be compared (again).
+    pub(crate) compared_ms: i64,
+    /// Rows that changed as often as they were compared.
+    pub(crate) unsettled: Vec<RowOf>,
+}
+
+/// The form of the file.
+pub(crate) const FORMAT: u32 = 1;
+
+/// The file, locked for this process.
+pub(crate) struct StateFile {
+    env: Env,
+    path: PathBuf,
+    _lock: Box<dyn halcyon_env::FileLock>,
+}
+
+impl StateFile {
+    /// Locks the file. The error is a sentence for the user.
+    pub(crate) fn open(env: &Env, path: &Path) -> Result<StateFile, String> {
+        let lock_path = path.with_extension("lock");
+        let lock = env.local.lock(&lock_path);
+        let lock = lock.map_err(|error| {
+            format!("another run may have this migration: cannot lock {}: {error}", lock_path.display())
+        })?;
+        Ok(StateFile { env: env.clone(), path: path.to_path_buf(), _lock: lock })
+    }
+
+    /// What the last run has left; `None` if there was none.
+    pub(crate) fn load(&self) -> Result<Option<State>, String> {
+        let path = self.path.display();
+        let exists = self.env.local.exists(&self.path).map_err(|error| format!("{path}: {error}"))?;
+        if !exists {
+            return Ok(None);
+        }
+        let bytes = self.env.local.read(&self.path).map_err(|error| format!("{path}: {error}"))?;
+        let state: State = serde_json::from_slice(&bytes).map_err(|error| {
+            format!("{path} is no state of a migration ({error}): name another one by --state")
+        })?;
+        if state.format != FORMAT {
+            return Err(format!("{path} has format {}; this program knows {FORMAT}", state.format));
+        }
+        Ok(Some(state))
+    }
+
+    pub(crate) fn save(&self, state: &State) -> Result<(), String> {
+        let mut text = serde_json::to_vec_pretty(state).expect("it has no maps with other keys than text");
+        text.push(b'\n');
+        let saved = self.env.local.replace(&self.path, &text);
+        saved.map_err(|error| format!("{}: {error}", self.path.display()))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Row keys as text.
+mod hex {
+    use bytes::Bytes;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &Bytes, serializer: S) -> Result<S::Ok, S::Error> {
+        let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        serializer.serialize_str(&text)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Bytes, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let digit = |at: usize| text.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
+        let bytes = (0..text.len()).step_by(2).map(digit).collect::<Option<Vec<u8>>>();
+        bytes.map(Bytes::from).ok_or_else(|| D::Error::custom(format!("'{text}' is no row key")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state() -> State {
+        let row = Bytes::from_static(b"a\xff\x00");
+        State {
+            format: FORMAT,
+            from: "hbase://a:2181/hbase".to_string(),
+            to: "hbase://b:2181/hbase".to_string(),
+            from_cluster_key: "a:2181:/hbase".to_string(),
+            to_cluster_key: "b:2181:/hbase".to_string(),
+            phase: Phase::Copying,
+            tables: vec![TableOfState {
+                name: "n:t".to_string(),
+                scopes: vec![Scope { family: "f".to_string(), scope: 0 }],
+                ranges: vec![Range::new(Bytes::new(), row.clone())],
+            }],
+            copied_cells: 7,
+            copied_bytes: 70,
+            compared_ms: -1,
+            unsettled: vec![RowOf { table: 0, row }],
+        }
+    }
+
+    #[test]
+    fn a_state_is_read_as_it_was_written() {
+        let dir = std::env::temp_dir().join(format!("halcyon-migrate-{}", std::process::id()));
+        let env = Env::real();
+        env.local.create_dir_all(&dir).unwrap();
+        let path = dir.join("m.json");
+        let file = StateFile::open(&env, &path).unwrap();
+        assert!(file.load().unwrap().is_none());
+        assert!(StateFile::open(&env, &path).is_err_and(|error| error.contains("another run")));
+        file.save(&state()).unwrap();
+        let read = file.load().unwrap().unwrap();
+        assert_eq!(format!("{read:?}"), format!("{:?}", state()));
+        file.save(&State { format: 9, ..state() }).unwrap();
+        assert!(file.load().unwrap_err().contains("format 9"));
+        env.local.replace(&path, b"{}").unwrap();
+        assert!(file.load().unwrap_err().contains("--state"));
+        env.local.remove_dir_all(&dir).unwrap();
+    }
+}
