@@ -61,7 +61,10 @@ public final class Main {
       Step step = steps.get(i);
       if (Boolean.getBoolean("verbose")) System.out.println(i + ": " + step.kind() + ": " + step.text());
       Answer[] answers = pair.run(step);
-      if (report.add(seed, i, step, answers[0], answers[1]) != Report.Verdict.DIFFERENT) continue;
+      Report.Verdict verdict = report.add(seed, i, step, answers[0], answers[1]);
+      // what HBase has failed to do may have left it in another state
+      if (verdict == Report.Verdict.DELIBERATE && !statesAgree()) break;
+      if (verdict != Report.Verdict.DIFFERENT) continue;
       hasDifference = true;
       if (shrinkSeconds > 0) new Shrink(pair, report, steps, shrinkSeconds).shrink(seed, chosen, i, answers);
       if (stopsAtFirst || shrinkSeconds > 0 || !statesAgree()) break;
