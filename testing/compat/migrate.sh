@@ -6,6 +6,7 @@
 # THREADS      threads of the client, default 8
 # PAUSE_MAX    seconds after which a cut over is undone; it is tried up to six times; default 5
 # FAULTS       1: kills the migration (-9) in each phase, and resumes it; default 1
+# COPY_LIMIT   MiB a second of the copy that is killed, default 2: it has to last some seconds
 # HALCYON      the server's binary, default target/release/halcyon below CARGO_TARGET_DIR
 # MIGRATE_DIR  data and logs, default a fresh directory that is removed after success
 set -euo pipefail
@@ -125,7 +126,7 @@ grep -q "there is no migration" "$DIR/migrate.log"
 if [ "$FAULTS" = 1 ]; then
   killed 'target: shop:orders is created' "${WHERE[@]}"
   killed 'the peer halcyon_migrate is added' "${WHERE[@]}"
-  killed '^copy: ' "${WHERE[@]}" --rate-limit "${COPY_LIMIT:-8}"
+  killed '^copy: ' "${WHERE[@]}" --rate-limit "${COPY_LIMIT:-2}"
   killed '^copied: ' "${WHERE[@]}"
   killed '^follow: ' "${WHERE[@]}"
   killed '^compare\(d\)\?: ' "${WHERE[@]}"

@@ -76,7 +76,7 @@ pub(crate) async fn set(side: &Side) -> Result<Mark, String> {
         let client = side.cluster.table(table(), 0);
         let puts = rows.iter().map(|row| mark_put(row, &token));
         client.put_all(puts).await.map_err(|error| side.failed("a mark", error))?;
-        let gets = rows.iter().map(|row| Get::new(row));
+        let gets = rows.iter().map(Get::new);
         let read = client.get_all(gets).await.map_err(|error| side.failed("a mark", error))?;
         let times = read.iter().filter_map(|row| Some(row.cell("m", "t")?.timestamp()));
         let written_ms = times.min().ok_or_else(|| side.failed("a mark", "its rows are gone"))?;
@@ -131,7 +131,7 @@ fn row_of(found: &RegionLocation) -> Bytes {
 
 /// Whether the other side has a mark.
 pub(crate) async fn has_arrived(to: &Side, mark: &Mark) -> Result<bool, String> {
-    let gets = mark.rows.iter().map(|row| Get::new(row));
+    let gets = mark.rows.iter().map(Get::new);
     let rows = to.cluster.table(table(), 0).get_all(gets).await;
     let rows = rows.map_err(|error| to.failed("a mark", error))?;
     Ok(rows.iter().all(|row| row.value("m", "t") == Some(&mark.token)))

@@ -119,6 +119,15 @@ pub(crate) async fn prepare(migration: &Migration) -> Result<(), String> {
     marks::create(source).await?;
     marks::create(target).await?;
     for name in migration.tables() {
+        let found = source.described(&name).await?;
+        if plan::with_all_scopes(found.clone()) != found {
+            // The regions are reopened, and close fast with an empty memstore.
+            source
+                .admin
+                .flush(&name)
+                .await
+                .map_err(|error| source.failed(&format!("flush of {name}"), error))?;
+        }
         if source.alter(&name, plan::with_all_scopes).await? {
             println!("source: REPLICATION_SCOPE of {name} is 1 now; --finish puts it back");
         }

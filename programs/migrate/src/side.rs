@@ -109,8 +109,8 @@ impl Side {
     async fn change_read_only(&self, tables: &[TableName], wanted: bool, always: bool) -> Result<(), String> {
         let value = if wanted { "true" } else { "false" };
         let mut altering = JoinSet::new();
-        for table in tables.iter().cloned() {
-            let side = self.clone();
+        for table in tables {
+            let (side, table) = (self.clone(), table.clone());
             altering.spawn(async move {
                 let found = side.described(&table).await?;
                 if found.read_only() == wanted && !always {
