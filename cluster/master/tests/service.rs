@@ -530,7 +530,7 @@ fn older_clients_flush_by_exec_procedure() {
 #[test]
 fn what_is_not_there_is_refused_by_name() {
     let (_sim, c) = Cluster::simulated();
-    for method in ["SetQuota", "TransitReplicationPeerSyncReplicationState", "Grant", "AddRSGroup"] {
+    for method in ["TransitReplicationPeerSyncReplicationState", "Grant", "AddRSGroup"] {
         let error = c.call::<pb::EmptyMsg>(method, &pb::EmptyMsg {}).unwrap_err();
         assert!(error.do_not_retry && error.message.contains("not supported"), "{method}: {error}");
     }

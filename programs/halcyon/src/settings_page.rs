@@ -9,7 +9,7 @@ use halcyon_settings::{Description, Effect};
 use crate::settings::StandaloneSettings;
 
 /// Topics in the order of the page.
-const SECTIONS: [&str; 15] = [
+const SECTIONS: [&str; 16] = [
     "Addresses and directories",
     "Calls",
     "Memory and cache",
@@ -21,6 +21,7 @@ const SECTIONS: [&str; 15] = [
     "Tables and snapshots",
     "Cluster",
     "Normalizer",
+    "Quotas",
     "Locks of clients",
     "Coprocessors",
     "Region server groups",
@@ -34,7 +35,7 @@ Settings of traces also come from variables of the environment, which count more
 `halcyon standalone --print-settings` shows what is in force, and where each value comes from.\n\n\
 - `${name}` in a value is resolved as Hadoop does: properties, Java's system properties, `${env.NAME}`, `${env.NAME:-text}`.\n\
 - `<final>` and `<xi:include>` work. A property that has no effect is named on the standard error, with the reason.\n\
-- A property or directory that needs Kerberos, ACLs, TLS, coprocessors that are not built in, quotas, replication or the like stops the start\n  \
+- A property or directory that needs Kerberos, ACLs, TLS, coprocessors that are not built in, replication or the like stops the start\n  \
   (exit code 78). `--accept-without NAME` accepts its loss.\n\
 - Online: in force after `UpdateConfiguration` (`update_config`, `update_all_config` of the HBase shell). The others need\n  \
   a restart; an update names those that have changed.\n";

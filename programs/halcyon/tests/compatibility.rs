@@ -159,6 +159,11 @@ async fn try_method(server: &Server, service: &str, method: &str) -> Answer {
                 let request = pb::LogRequest { log_class_name, ..Default::default() };
                 call(server, service, method, &request).await
             }
+            "SetQuota" => {
+                let (user_name, remove_all) = (Some("somebody".to_string()), Some(true));
+                let request = pb::SetQuotaRequest { user_name, remove_all, ..Default::default() };
+                call(server, service, method, &request).await
+            }
             "ModifyTableStoreFileTracker" => {
                 let request =
                     pb::ModifyTableStoreFileTrackerRequest { dst_sft: to_default, ..Default::default() };
@@ -187,7 +192,9 @@ async fn try_method(server: &Server, service: &str, method: &str) -> Answer {
 #[tokio::test]
 async fn every_method_does_what_its_line_says() {
     let data = fresh_dir("compatibility-rpc");
-    let server = Server::start(&data, &[]);
+    let config = common::site(&data, &[("hbase.quota.enabled", "true")]);
+    let flags = ["--config", config.to_str().unwrap()];
+    let server = Server::start(&data, &flags);
     let mut complaints = Vec::new();
     for line in table("rpc.tsv") {
         let [service, method, _, status, note] = &line[..] else { panic!("five columns: {line:?}") };
@@ -201,7 +208,7 @@ async fn every_method_does_what_its_line_says() {
     }
     server.stop();
     for method in ENDING {
-        let mut server = Server::start(&data, &[]);
+        let mut server = Server::start(&data, &flags);
         let answer = try_method(&server, "MasterService", method).await;
         // the response may be lost as the server ends
         assert!(!answer.is_refusal(), "{method}: {answer:?}");

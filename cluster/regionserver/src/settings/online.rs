@@ -169,7 +169,7 @@ mod tests {
     /// The declaration of each setting says when a change takes effect; this is what happens.
     #[test]
     fn every_setting_takes_effect_when_its_declaration_says() {
-        const VALUES: [&str; 11] = [
+        const VALUES: [&str; 12] = [
             "7",
             "0.5",
             "0.25",
@@ -181,6 +181,7 @@ mod tests {
             "org.apache.hadoop.hbase.regionserver.FlushNonSloppyStoresFirstPolicy",
             "file:/x",
             "DisabledRegionSplitPolicy",
+            "org.apache.hadoop.hbase.quotas.FixedIntervalRateLimiter",
         ];
         let started = RegionServerSettings::default();
         for setting in RegionServerSettings::describe() {

@@ -264,7 +264,8 @@ impl StoreScanner {
     /// Whether the row has all cells that are wanted of it. It is asked after a cell was included, as in HBase: a limit
     /// of zero cells lets one through.
     fn is_full(&self) -> bool {
-        self.limit.is_some_and(|limit| u64::from(self.cells_of_row) >= u64::from(limit) + u64::from(self.offset))
+        self.limit
+            .is_some_and(|limit| u64::from(self.cells_of_row) >= u64::from(limit) + u64::from(self.offset))
     }
 
     #[inline]
