@@ -67,7 +67,7 @@ fn merge_throttle(quotas: &mut pb::Quotas, request: &pb::ThrottleRequest) -> Ans
             ));
         }
         *limit_of(quotas.throttle.get_or_insert_with(Default::default), request.r#type()) =
-            Some(limit.clone());
+            Some(*limit);
         return Ok(());
     }
     if let Some(throttle) = &mut quotas.throttle {
@@ -182,7 +182,7 @@ mod tests {
         let (reads, writes) = (Some(ThrottleType::ReadNumber), Some(ThrottleType::WriteSize));
         let first = merge(None, &throttle(reads, Some(5)), &table()).unwrap();
         let second = merge(first.as_ref(), &throttle(writes, Some(6)), &table()).unwrap();
-        let both = second.as_ref().unwrap().throttle.clone().unwrap();
+        let both = second.as_ref().unwrap().throttle.unwrap();
         assert_eq!((both.read_num.unwrap().soft_limit(), both.write_size.unwrap().soft_limit()), (5, 6));
         let policy = Some(pb::SpaceViolationPolicy::NoInserts as i32);
         let quota = pb::SpaceQuota { soft_limit: Some(7), violation_policy: policy, remove: None };
@@ -224,9 +224,9 @@ mod tests {
         let refused = |throttle| check_exceeding(&with(throttle)).unwrap_err().message;
         assert!(refused(None).starts_with("Please set region server quota"));
         let reads = pb::Throttle { read_num: second(), ..Default::default() };
-        assert!(refused(Some(reads.clone())).contains("one write region server quota"));
+        assert!(refused(Some(reads)).contains("one write region server quota"));
         let both = pb::Throttle { write_size: second(), ..reads };
-        check_exceeding(&with(Some(both.clone()))).unwrap();
+        check_exceeding(&with(Some(both))).unwrap();
         let by_day = pb::Throttle { read_size: Some(timed(1, pb::TimeUnit::Days)), ..both };
         assert!(refused(Some(by_day)).contains("in seconds"));
     }

@@ -264,11 +264,11 @@ pub(crate) fn states(core: &MasterState) -> pb::GetQuotaStatesResponse {
     let observations = core.quotas.observations.lock();
     let table_snapshots = observations.tables.iter().map(|(table, snapshot)| TableQuotaSnapshot {
         table_name: Some(table.to_pb()),
-        snapshot: Some(snapshot.clone()),
+        snapshot: Some(*snapshot),
     });
     let ns_snapshots = observations.namespaces.iter().map(|(namespace, snapshot)| NamespaceQuotaSnapshot {
         namespace: Some(namespace.clone()),
-        snapshot: Some(snapshot.clone()),
+        snapshot: Some(*snapshot),
     });
     pb::GetQuotaStatesResponse {
         table_snapshots: table_snapshots.collect(),

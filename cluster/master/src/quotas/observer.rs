@@ -108,7 +108,7 @@ fn judge(
             let followed = own.filter(|own| is_exceeded(own));
             let followed = followed.or(of_namespace.filter(|it| is_exceeded(it))).or(own).or(of_namespace);
             if let Some(followed) = followed {
-                verdict.followed.insert(table.clone(), followed.clone());
+                verdict.followed.insert(table.clone(), *followed);
             }
         }
     }

@@ -417,9 +417,9 @@ fn of_machine(throttle: &pb::Throttle, factor: f64) -> pb::Throttle {
         quota.as_ref().map(|quota| match quota.scope() {
             pb::QuotaScope::Cluster => {
                 let limit = ((quota.soft_limit() as f64 * factor) as u64).max(1);
-                pb::TimedQuota { soft_limit: Some(limit), ..quota.clone() }
+                pb::TimedQuota { soft_limit: Some(limit), ..*quota }
             }
-            pb::QuotaScope::Machine => quota.clone(),
+            pb::QuotaScope::Machine => *quota,
         })
     };
     pb::Throttle {
@@ -432,6 +432,6 @@ fn of_machine(throttle: &pb::Throttle, factor: f64) -> pb::Throttle {
         req_capacity_unit: divided(&throttle.req_capacity_unit),
         write_capacity_unit: divided(&throttle.write_capacity_unit),
         read_capacity_unit: divided(&throttle.read_capacity_unit),
-        ..throttle.clone()
+        ..*throttle
     }
 }
