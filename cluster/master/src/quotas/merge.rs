@@ -66,8 +66,7 @@ fn merge_throttle(quotas: &mut pb::Quotas, request: &pb::ThrottleRequest) -> Ans
                 limit.soft_limit()
             ));
         }
-        *limit_of(quotas.throttle.get_or_insert_with(Default::default), request.r#type()) =
-            Some(*limit);
+        *limit_of(quotas.throttle.get_or_insert_with(Default::default), request.r#type()) = Some(*limit);
         return Ok(());
     }
     if let Some(throttle) = &mut quotas.throttle {
