@@ -11,7 +11,7 @@
 # STOP=first         ends with the first difference
 # SHRINK             seconds to look for fewer steps that end in the same difference; default 0, none
 # ADMIN              percent of administrative steps, default 7
-# VERBOSE=true       prints each step
+# VERBOSE=true       prints each step, and HBase's errors
 # NVB=true           families with NEW_VERSION_BEHAVIOR as well
 # AGAINST=hbase      compares HBase with a second HBase, which must show no difference
 # HALCYON            the server's binary, default target/release/halcyon below CARGO_TARGET_DIR

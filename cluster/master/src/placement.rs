@@ -27,7 +27,7 @@ pub(crate) enum Place {
 }
 
 /// Whether a region in this state may be open, or be opening or closing, on its server.
-fn may_be_open(state: RegionState) -> bool {
+pub(crate) fn may_be_open(state: RegionState) -> bool {
     use RegionState::{Closing, FailedClose, Merging, Open, Opening, PendingClose, PendingOpen, Splitting};
     matches!(state, Open | Opening | Closing | Splitting | Merging | PendingOpen | PendingClose | FailedClose)
 }

@@ -174,7 +174,7 @@ fn regions_are_assigned_and_unassigned_by_the_list() {
     c.wait(begun[2]).unwrap();
     c.check();
     let again = transit(&c, "Assigns", &named[..1], false);
-    assert!(c.wait(again[0]).unwrap_err().message.contains("Unexpected state=OPEN"));
+    assert!(c.wait(again[0]).unwrap_err().message.contains("Unexpected state for state=OPEN"));
     let forced = transit(&c, "Assigns", &named[..1], true);
     c.wait(forced[0]).unwrap();
     c.check();

@@ -15,9 +15,11 @@ use common::*;
 use halcyon_cell::{Cell, CellType, LATEST_TIMESTAMP};
 use halcyon_env::FileSystem;
 use halcyon_env::sim::CrashMode;
-use halcyon_proto::pb::CompareType;
+use halcyon_filter::{Filter, parse_filter};
+use halcyon_proto::pb::{self, CompareType};
 use halcyon_region::*;
 use halcyon_schema::FamilyDescriptor;
+use prost::Message;
 
 #[test]
 fn scripts() {
@@ -142,6 +144,7 @@ fn run_line(bench: &mut Bench, line: &str) -> halcyon_cell::Result<String> {
                     "limit" => scan.store_limit = Some(number() as u32),
                     "offset" => scan.store_offset = number() as u32,
                     "batch" => scan.batch = Some(number() as u32),
+                    "prefix" => scan.filter = Some(column_prefix(bytes())),
                     other => panic!("option {other}"),
                 }
             }
@@ -172,6 +175,13 @@ fn run_line(bench: &mut Bench, line: &str) -> halcyon_cell::Result<String> {
         "layout" => Ok(layout(bench)),
         other => panic!("unknown command {other}"),
     }
+}
+
+/// Columns whose names begin with `prefix`; the filter gives hints.
+fn column_prefix(prefix: Bytes) -> Box<dyn Filter> {
+    let name = "org.apache.hadoop.hbase.filter.ColumnPrefixFilter".into();
+    let message = pb::ColumnPrefixFilter { prefix };
+    parse_filter(&pb::Filter { name, serialized_filter: Some(message.encode_to_vec().into()) }).unwrap()
 }
 
 /// Files of each family and bytes in memory, free of random names.

@@ -8,9 +8,9 @@ use prost::Message;
 
 use super::enable_table::check_enabled;
 use super::{HasSteps, Lock, Procedure, Step, payload, step};
-use crate::placement::Place;
+use crate::placement::{Place, may_be_open};
 use crate::regions::Wanted;
-use crate::state::{MasterState, RegionEntry, RegionState, Tables};
+use crate::state::{MasterState, RegionEntry, RegionState, TableState, Tables};
 use crate::{errors, meta_region, regions};
 
 pub(super) const KIND: &str = "transit_region";
@@ -67,6 +67,27 @@ impl TransitRegion {
         Ok(TransitRegion { region: RegionInfo::from_pb(&payload.region)?, action, force: true, to, from })
     }
 
+    /// Whether the region's state and that of its table allow the action, asked in this order
+    /// (`AssignmentManager.preTransitCheck`).
+    fn check_transit(&self, tables: &Tables) -> std::result::Result<(), RpcError> {
+        let (region, entry) = find_whole(tables, &self.region)?;
+        let table = region.table();
+        let node = || {
+            let (state, name) = (entry.state.as_str_name(), region.encoded_name());
+            let server = entry.server.as_ref().filter(|_| may_be_open(entry.state)).map(ServerName::to_string);
+            let location = server.as_deref().unwrap_or("null");
+            format!("state={state}, location={location}, table={table}, region={name}")
+        };
+        if !self.expects(entry.state) {
+            return Err(errors::region_state(format!("Unexpected state for {}", node())));
+        }
+        let state = tables.region(region.encoded_name()).map(|(table, ..)| table.state);
+        if matches!(state, Some(TableState::Disabled | TableState::Disabling)) {
+            return Err(RpcError::do_not_retry(format!("{table} is disabled for {}", node())));
+        }
+        Ok(())
+    }
+
     /// States the action starts from (`AssignmentManager.STATES_EXPECTED_ON_*`).
     fn expects(&self, state: RegionState) -> bool {
         match self.action {
@@ -114,14 +135,11 @@ impl Procedure for TransitRegion {
             };
         }
         let tables = core.tables.read();
-        let (region, entry) = match self.action {
+        match self.action {
             // A region that is open although its table is disabled can be closed.
-            RegionAction::Unassign if self.force => find_whole(&tables, &self.region)?,
-            _ => check_live(&tables, &self.region)?,
-        };
-        if !self.force && !self.expects(entry.state) {
-            let state = entry.state.as_str_name();
-            return Err(errors::region_state(format!("Unexpected state={state} for {region}")));
+            RegionAction::Unassign if self.force => find_whole(&tables, &self.region).map(|_| ())?,
+            _ if self.force => check_live(&tables, &self.region).map(|_| ())?,
+            _ => self.check_transit(&tables)?,
         }
         Ok(())
     }

@@ -323,31 +323,31 @@ impl StoreScanner {
         let comparator = self.heap.comparator();
         // The first key of a row is before its cells: backwards such a hint would lead to the same cell for ever.
         let is_row_before = comparator.compare_rows(hint.get().row(), cell.row()) == Ordering::Less;
-        match (comparator.compare_keys(hint.get(), cell.key()), self.reversed) {
-            (Ordering::Greater, false) => self.heap.reseek(hint.get())?,
-            (Ordering::Less, true) if is_row_before => self.seek_backwards_to(&hint)?,
-            _ => self.heap.next()?,
-        }
-        let left = self.heap.peek().is_none_or(|cell| cell.row() != self.matcher.row());
-        if left {
-            if !self.reversed || self.heap.peek().is_none() {
-                self.matcher.clear_row();
-                return Ok(true);
+        let is_backward = match (comparator.compare_keys(hint.get(), cell.key()), self.reversed) {
+            (Ordering::Greater, false) => {
+                self.heap.reseek(hint.get())?;
+                false
             }
-            // Walking forward inside a row ran out of it: the way back is to the row before.
-            let row = self.matcher.row();
-            let went_forward = self
-                .heap
-                .peek()
-                .is_some_and(|cell| comparator.compare_rows(cell.row(), row) == Ordering::Greater);
-            if went_forward {
-                let row = row.to_vec();
-                self.leave_row(&row)?;
+            (Ordering::Less, true) if is_row_before => {
+                self.seek_backwards_to(&hint)?;
+                true
             }
-            self.matcher.clear_row();
-            return Ok(true);
+            _ => {
+                self.heap.next()?;
+                false
+            }
+        };
+        let row = self.matcher.row();
+        if self.heap.peek().is_some_and(|cell| cell.row() == row) {
+            return Ok(false);
         }
-        Ok(false)
+        if self.reversed && !is_backward {
+            // Walking forward inside a row ran out of it, perhaps out of all rows: the way back is to the row before.
+            let row = row.to_vec();
+            self.leave_row(&row)?;
+        }
+        self.matcher.clear_row();
+        Ok(true)
     }
 
     /// A hint of a reversed scan names the row to go down to: its first cell, or the row before it.

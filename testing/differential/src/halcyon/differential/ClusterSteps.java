@@ -54,7 +54,7 @@ final class ClusterSteps {
     if (model.snapshots.size() >= SNAPSHOTS_MAX) return deleteSnapshot();
     Model.Shape shape = model.table(random);
     boolean isOld = random.nextInt(8) == 0 && !model.snapshots.isEmpty();
-    String name = isOld ? snapshotName() : model.fresh("s");
+    String name = isOld ? model.snapshots.get(random.nextInt(model.snapshots.size())).name() : model.fresh("s");
     if (!isOld) model.snapshots.add(new Model.Snapshot(name, shape.frozen()));
     return admin("snapshot", "snapshot " + name + " of " + shape.name, (side, answer) -> side.admin.snapshot(name, shape.name));
   }
@@ -86,7 +86,7 @@ final class ClusterSteps {
       table.splits.clear();
       table.splits.addAll(shape.splits);
     }
-    if (table == null && shape != null) {
+    if (table == null && shape != null && model.namespaces.contains(shape.name.getNamespaceAsString())) {
       // a restore of a table that is gone makes it again
       model.tables.add(shape.renamed(shape.name));
     }
@@ -151,7 +151,7 @@ final class ClusterSteps {
   private Step wrong() {
     TableName missing = TableName.valueOf("missing");
     TableName old = model.table(random).name;
-    int kind = random.nextInt(14);
+    int kind = random.nextInt(16);
     return new Step("admin: wrong", "wrong call " + kind + " with " + old, (side, answer) -> {
       ColumnFamilyDescriptor family = ColumnFamilyDescriptorBuilder.of("a");
       TableDescriptorBuilder bad = TableDescriptorBuilder.newBuilder(TableName.valueOf("bad"));
@@ -169,6 +169,8 @@ final class ClusterSteps {
         case 10 -> side.admin.createTable(bad.setColumnFamily(family).build(), new byte[][] {Domain.bytes("x"), Domain.bytes("x")});
         case 11 -> side.admin.snapshot("bad", missing);
         case 12 -> answer.add(side.admin.getDescriptor(missing));
+        case 13 -> side.admin.createTable(bad.setColumnFamily(ColumnFamilyDescriptorBuilder.newBuilder(family).setBlocksize(100).build()).build());
+        case 14 -> side.admin.createTable(bad.setColumnFamily(ColumnFamilyDescriptorBuilder.newBuilder(family).setMaxVersions(2).setMinVersions(2).build()).build());
         default -> side.admin.createTable(bad.setColumnFamily(family).setRegionReplication(0).build());
       }
       answer.add("done");

@@ -26,7 +26,7 @@ final class Families {
     family.setMaxVersions(versions);
     if (random.nextInt(3) == 0) {
       family.setTimeToLive(random.nextBoolean() ? 43_200 : 604_800);
-      if (random.nextBoolean()) family.setMinVersions(Math.min(versions, 1 + random.nextInt(2)));
+      if (versions > 1 && random.nextBoolean()) family.setMinVersions(Math.min(versions - 1, 1 + random.nextInt(2)));
     }
     KeepDeletedCells keep = KeepDeletedCells.values()[random.nextInt(3)];
     boolean isLegal = keep != KeepDeletedCells.TTL || random.nextBoolean();
@@ -36,7 +36,7 @@ final class Families {
     family.setCompressionType(COMPRESSIONS[random.nextInt(COMPRESSIONS.length)]);
     if (random.nextInt(4) == 0 && Boolean.getBoolean("nvb")) family.setNewVersionBehavior(true);
     if (random.nextInt(5) == 0) family.setInMemory(true);
-    if (random.nextInt(3) == 0) family.setBlocksize(random.nextBoolean() ? 100 : 1024);
+    if (random.nextInt(3) == 0) family.setBlocksize(random.nextBoolean() ? 1024 : 2048);
     if (random.nextInt(5) == 0) family.setBlockCacheEnabled(false);
     return family.build();
   }

@@ -61,6 +61,7 @@ public final class Main {
       Step step = steps.get(i);
       if (Boolean.getBoolean("verbose")) System.out.println(i + ": " + step.kind() + ": " + step.text());
       Answer[] answers = pair.run(step);
+      if (Boolean.getBoolean("verbose")) answers[0].lines.stream().filter(line -> line.startsWith("error")).forEach(System.out::println);
       Report.Verdict verdict = report.add(seed, i, step, answers[0], answers[1]);
       // what HBase has failed to do may have left it in another state
       if (verdict == Report.Verdict.DELIBERATE && !statesAgree()) break;

@@ -49,7 +49,8 @@ final class Report implements AutoCloseable {
       if (meaning == Deliberate.Meaning.NONE && !isWording(first, second)) return Verdict.DIFFERENT;
       if (meaning == Deliberate.Meaning.NONE) verdict = Verdict.WORDING;
       else if (verdict == Verdict.EQUAL) verdict = Verdict.DELIBERATE;
-      if (meaning == Deliberate.Meaning.REST) break;
+      // nothing follows an error
+      if (meaning == Deliberate.Meaning.REST || meaning == Deliberate.Meaning.LINE && ERROR.matcher(second).matches()) break;
     }
     return verdict;
   }
