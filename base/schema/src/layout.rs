@@ -8,6 +8,7 @@
 //! data/<namespace>/<table>/<encoded region>/<family>/<hfile>.<encoded parent>    a reference
 //! data/<namespace>/<table>/<encoded region>/<family>/[<namespace>=]<table>=<region>-<hfile>    a link; HBase's only
 //! archive/data/<namespace>/<table>/...
+//! archive/data/<namespace>/<table>/<encoded region>/<family>/.links-<hfile>/<region>.[<namespace>=]<table>    a back reference
 //! WALs/<server name>/  oldWALs/  corrupt/  .tmp/  MasterData/  .hbase-snapshot/
 //! ```
 
@@ -18,7 +19,8 @@ use crate::TableName;
 pub const DATA: &str = "data";
 pub const ARCHIVE: &str = "archive";
 pub const TABLE_DESC: &str = ".tabledesc";
-pub const TABLE_INFO_PREFIX: &str = ".tableinfo.";
+const TABLE_INFO_PREFIX: &str = ".tableinfo.";
+const BACK_REFERENCES_PREFIX: &str = ".links-";
 pub const REGION_INFO: &str = ".regioninfo";
 pub const RECOVERED_EDITS: &str = "recovered.edits";
 pub const REGION_TMP: &str = ".tmp";
@@ -120,6 +122,40 @@ pub fn parse_link_name(name: &str) -> Option<(TableName, &str, &str)> {
     (is_hex(region) && is_file).then_some((table, region, file))
 }
 
+/// Name of a link to a store file of any region (`HFileLink.createHFileLinkName`).
+pub fn link_name(table: &TableName, region: &str, file: &str) -> String {
+    format!("{}={region}-{file}", flat_name(table))
+}
+
+/// Name of the directory beside an archived store file in which its back references are
+/// (`HFileLink.getBackReferencesDir`). The file itself may still be with its table.
+pub fn back_references_dir_name(file: &str) -> String {
+    format!("{BACK_REFERENCES_PREFIX}{file}")
+}
+
+/// The store file whose back references a directory of this name has.
+pub fn parse_back_references_dir_name(name: &str) -> Option<&str> {
+    name.strip_prefix(BACK_REFERENCES_PREFIX)
+}
+
+/// Name of the back reference of a link: the region and table that have the link (`HFileLink.createBackReferenceName`).
+pub fn back_reference_name(region: &str, table: &TableName) -> String {
+    format!("{region}.{}", flat_name(table))
+}
+
+/// The region and table that the name of a back reference holds.
+pub fn parse_back_reference_name(name: &str) -> Option<(&str, TableName)> {
+    let (region, table) = name.split_once('.')?;
+    let (namespace, qualifier) = table.split_once('=').unwrap_or((TableName::DEFAULT_NAMESPACE, table));
+    let table = TableName::new(namespace.as_bytes(), qualifier.as_bytes()).ok()?;
+    (!region.is_empty()).then_some((region, table))
+}
+
+/// A table's name as it stands in names of files.
+fn flat_name(table: &TableName) -> String {
+    table.to_string().replace(':', "=")
+}
+
 /// File name of a table descriptor of `len` bytes.
 pub fn table_info_name(sequence: u32, len: usize) -> String {
     format!("{TABLE_INFO_PREFIX}{sequence:010}.{len}")
@@ -168,6 +204,16 @@ mod tests {
         assert_eq!(parse_link_name("ns=t=0f-1a_SeqId_7_"), Some((table("ns:t"), "0f", "1a_SeqId_7_")));
         let reference = format!("t=0f-1a.{parent}");
         assert_eq!(parse_reference_name(&reference), Some(("t=0f-1a", parent)));
+        assert_eq!(link_name(&table("ns:t"), "0f", "1a"), "ns=t=0f-1a");
+        assert_eq!(link_name(&table("a-b.c"), "0f", "1a"), "a-b.c=0f-1a");
+        assert_eq!(parse_back_references_dir_name(&back_references_dir_name("1a")), Some("1a"));
+        for name in ["ns:t", "a-b.c"] {
+            let back = back_reference_name("0f", &table(name));
+            assert_eq!(parse_back_reference_name(&back), Some(("0f", table(name))), "{back}");
+        }
+        for name in ["0f", ".t", "0f."] {
+            assert_eq!(parse_back_reference_name(name), None, "{name}");
+        }
         for name in ["0f-1a", "t=0f", "t=xy-1a", "t=0f-.tmp", "=0f-1a", &reference] {
             assert_eq!(parse_link_name(name), None, "{name}");
         }

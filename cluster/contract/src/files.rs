@@ -32,6 +32,9 @@ pub trait RegionFiles: Send + Sync {
     /// Copies a file to `to`, a store file of a region. `to` is written whole or not at all. Does nothing if `to` exists.
     fn copy_file(&self, from: &dyn ReadableFile, to: &Path) -> Result<()>;
 
+    /// Makes `link`, the name of a link in a store of a region that no server has open. Does nothing if it is there.
+    fn make_link(&self, link: &Path) -> Result<()>;
+
     /// Copies those cells of the store file `from` whose rows are the region's into `to`, a store file of the region.
     /// `to` is written whole or not at all. Does nothing if `to` exists.
     fn copy_rows(&self, table: &TableDescriptor, region: &RegionInfo, from: &Path, to: &Path) -> Result<()>;

@@ -2,9 +2,10 @@
 //!
 //! A store file goes to the archive when a compaction or an action on its table has done with it, a log to
 //! `oldWALs` when no region has unflushed edits in it. Both are kept for a while, for readers that are under way
-//! and for people; then they go, unless a snapshot names the file or a replication peer needs the log (HBase:
-//! `HFileCleaner`, `LogCleaner`, their time-to-live and snapshot delegates, `ReplicationLogCleaner`). The age is counted from when the cleaner first saw the file, so that it
-//! depends on no clock but the monotonic one and a restart begins anew.
+//! and for people; then they go, unless a snapshot names the file, a link leads to it or a replication peer needs the log
+//! (HBase: `HFileCleaner`, `LogCleaner`, their time-to-live and snapshot delegates, `HFileLinkCleaner`,
+//! `ReplicationLogCleaner`). The age is counted from when the cleaner first saw the file, so that it depends on no clock but
+//! the monotonic one and a restart begins anew.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -23,7 +24,7 @@ use crate::procedure::{CleanRegions, DeleteSnapshot, Engine, Submission};
 use crate::snapshot;
 use crate::state::MasterState;
 use crate::switches::Switch;
-use crate::{janitor, peers};
+use crate::{janitor, links, peers};
 
 /// The chore and its thread.
 ///
@@ -163,11 +164,23 @@ impl Shared {
         let is_family = |entry: &DirEntry| entry.is_dir && !entry.name.starts_with('.');
         for family in list(&*self.core.env.fs, region)?.into_iter().filter(is_family) {
             let dir = region.join(family.name);
-            for file in list(&*self.core.env.fs, &dir)? {
+            let entries = list(&*self.core.env.fs, &dir)?;
+            let mut linked = HashSet::new();
+            for entry in entries.iter().filter(|entry| entry.is_dir) {
                 left += 1;
-                if !file.is_dir && !wanted.contains(&file.name) {
+                let Some(file) = layout::parse_back_references_dir_name(&entry.name) else { continue };
+                if self.clean_back_references(pass, &dir.join(&entry.name))? > 0 {
+                    linked.insert(file);
+                } else if !self.has_file(&dir, file)? {
+                    self.core.env.fs.remove_dir_all(&dir.join(&entry.name))?;
+                    left -= 1;
+                }
+            }
+            for file in entries.iter().filter(|entry| !entry.is_dir) {
+                left += 1;
+                if !wanted.contains(&file.name) && !linked.contains(&*file.name) {
                     let fs = &*self.core.env.fs;
-                    let count = pass.delete_if_old(fs, Place::Root, &dir.join(file.name), keep)?;
+                    let count = pass.delete_if_old(fs, Place::Root, &dir.join(&file.name), keep)?;
                     (deleted, left) = (deleted + count, left - count);
                 }
             }
@@ -176,6 +189,28 @@ impl Shared {
             self.core.env.fs.remove_dir_all(region)?;
         }
         Ok(deleted)
+    }
+
+    /// Removes back references whose links have been gone for a while. How many there are then. The while is for readers that
+    /// have the file open, and for a link that is about to be made again.
+    fn clean_back_references(&self, pass: &mut Pass<'_>, dir: &Path) -> Result<usize> {
+        let (fs, root, keep) = (&*self.core.env.fs, &*self.core.root, self.core.settings.archive_keep);
+        let mut left = 0;
+        for entry in list(fs, dir)? {
+            let is_there = links::is_link_there(fs, root, dir, &entry.name)?;
+            left += 1;
+            if !is_there {
+                left -= pass.delete_if_old(fs, Place::Root, &dir.join(entry.name), keep)?;
+            }
+        }
+        Ok(left)
+    }
+
+    /// Whether a store file of this name is in the directory of an archived family, or still in that of its store.
+    fn has_file(&self, archived: &Path, file: &str) -> Result<bool> {
+        let (fs, root) = (&self.core.env.fs, &self.core.root);
+        let live = archived.strip_prefix(layout::archive_dir(root)).map(|below| root.join(below).join(file));
+        Ok(fs.exists(&archived.join(file))? || live.map_or(Ok(true), |live| fs.exists(&live))?)
     }
 
     /// Whether no table has the region and no procedure could be about to archive it.

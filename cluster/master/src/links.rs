@@ -1,71 +1,72 @@
-//! Links, by which HBase lets a table that was made of a snapshot use store files of another one.
+//! Links, by which a table that was made of a snapshot uses store files of another one (HBase: `HFileLink`).
 //!
 //! ```text
-//! <family>/[<namespace>=]<table>=<region>-<hfile>             empty; the file stands with its table, or is archived
-//! <family>/[<namespace>=]<table>=<region>-<hfile>.<parent>    a reference to a link of the parent
+//! data/<namespace>/<clone>/<region>/<family>/[<namespace>=]<table>=<owner>-<hfile>                   the link, an empty file
+//! archive/data/<namespace>/<table>/<owner>/<family>/.links-<hfile>/<region>.[<namespace>=]<clone>    its back reference
 //! ```
 //!
-//! Here every region has its files to itself. So when a root directory comes from HBase each link becomes a copy of
-//! its file under the file's own name, and a reference to it takes that name too.
+//! The HFile stands with its table or in the archive, and who reads the link looks in both places. An archived HFile stays
+//! while one of its back references leads to a link. A back reference is written before its link and goes after it.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use halcyon_cell::Result;
 use halcyon_contract::RegionFiles;
-use halcyon_env::Env;
-use halcyon_schema::layout;
-use tracing::{info, warn};
+use halcyon_env::FileSystem;
+use halcyon_schema::{RegionInfo, TableName, layout};
 
-use crate::descriptors::list;
-use crate::snapshot::copy_file;
-
-/// Puts copies in the place of all links. May run twice. A link that leads nowhere stays, and its region will not open.
-pub(crate) fn replace(env: &Env, root: &Path, files: &dyn RegionFiles) -> Result<()> {
-    let mut copied = 0;
-    let dirs = family_dirs(env, root)?;
-    for dir in &dirs {
-        for entry in list(&*env.fs, dir)? {
-            let Some((table, region, file)) = layout::parse_link_name(&entry.name) else { continue };
-            let family = dir.file_name().expect("a family's directory has a name");
-            let place = |region_dir: PathBuf| region_dir.join(family).join(file);
-            let live = place(layout::region_dir(root, &table, region));
-            let archived = place(layout::archive_region_dir(root, &table, region));
-            if !env.fs.exists(&live)? && !env.fs.exists(&archived)? {
-                warn!(link = %dir.join(&entry.name).display(), "a link leads to no file");
-                continue;
-            }
-            copy_file(&*env.fs, files, &live, &archived, &dir.join(file))?;
-            env.fs.remove_file(&dir.join(&entry.name))?;
-            env.fs.sync_dir(dir)?;
-            copied += 1;
-        }
-    }
-    for dir in &dirs {
-        for entry in list(&*env.fs, dir)? {
-            let reference = layout::parse_reference_name(&entry.name);
-            let Some((link, parent)) = reference else { continue };
-            let Some((_, _, file)) = layout::parse_link_name(link) else { continue };
-            env.fs.rename(&dir.join(&entry.name), &dir.join(layout::reference_name(file, parent)))?;
-            env.fs.sync_dir(dir)?;
-        }
-    }
-    if copied > 0 {
-        info!(copied, "links of HBase's became store files");
-    }
-    Ok(())
+/// A link and its back reference.
+pub(crate) struct Link {
+    link: PathBuf,
+    back_references: PathBuf,
+    back_reference: String,
 }
 
-/// Directories with store files, of the tables and in the archive.
-fn family_dirs(env: &Env, root: &Path) -> Result<Vec<PathBuf>> {
-    let mut dirs = vec![layout::data_dir(root), layout::archive_dir(root).join(layout::DATA)];
-    for _level in ["namespace", "table", "region", "family"] {
-        let mut below = Vec::new();
-        for dir in dirs {
-            let entries = list(&*env.fs, &dir)?.into_iter();
-            let entries = entries.filter(|entry| entry.is_dir && !entry.name.starts_with('.'));
-            below.extend(entries.map(|entry| dir.join(entry.name)));
+impl Link {
+    /// A link of `region` to a file of table, region and name `of`.
+    pub(crate) fn new(root: &Path, of: (&TableName, &str, &str), region: &RegionInfo, family: &str) -> Link {
+        let (table, owner, file) = of;
+        let archived = layout::archive_region_dir(root, table, owner).join(family);
+        Link {
+            link: region.dir(root).join(family).join(layout::link_name(table, owner, file)),
+            back_references: archived.join(layout::back_references_dir_name(file)),
+            back_reference: layout::back_reference_name(region.encoded_name(), region.table()),
         }
-        dirs = below;
     }
-    Ok(dirs)
+
+    /// Makes both. The region's directory exists, and no server has the region open. May run twice.
+    pub(crate) fn make(&self, fs: &dyn FileSystem, files: &dyn RegionFiles) -> Result<()> {
+        fs.create_dir_all(&self.back_references)?;
+        match fs.put_new(&self.back_references.join(&self.back_reference), b"") {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error.into()),
+            _ => files.make_link(&self.link),
+        }
+    }
+}
+
+/// Whether the link is still there whose back reference stands under the name `name` in `dir`, a directory of back references.
+/// Any other name counts as one whose link is there. HBase makes a table of a snapshot below `.tmp` at first
+/// (`HFileLinkCleaner`).
+pub(crate) fn is_link_there(fs: &dyn FileSystem, root: &Path, dir: &Path, name: &str) -> Result<bool> {
+    let Some(link) = link_of(dir, name) else { return Ok(true) };
+    for root in [root.to_path_buf(), layout::tmp_dir(root)] {
+        if fs.exists(&layout::data_dir(&root).join(&link))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Where a link is below `data`: the back reference's directory says what it leads to, its name who has it.
+fn link_of(dir: &Path, name: &str) -> Option<PathBuf> {
+    let mut parts = dir.iter().rev().map(|part| part.to_str());
+    let mut next = || parts.next().flatten();
+    let file = layout::parse_back_references_dir_name(next()?)?;
+    let (family, owner, qualifier, namespace) = (next()?, next()?, next()?, next()?);
+    let source = TableName::new(namespace.as_bytes(), qualifier.as_bytes()).ok()?;
+    let (region, table) = layout::parse_back_reference_name(name)?;
+    let of_table = layout::region_dir(Path::new(""), &table, region);
+    let below_data = of_table.strip_prefix(layout::DATA).ok()?;
+    Some(below_data.join(family).join(layout::link_name(&source, owner, file)))
 }

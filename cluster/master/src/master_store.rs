@@ -25,7 +25,7 @@ use tracing::{info, warn};
 
 use crate::procedure::forget_records;
 use crate::switches::Switches;
-use crate::{descriptors, links, meta};
+use crate::{descriptors, meta};
 
 /// The number of its only region (`MasterRegion.REGION_ID`).
 const REGION_ID: u64 = 1;
@@ -82,7 +82,6 @@ pub(crate) fn take_over(env: &Env, root: &Path, cluster: &ClusterServices) -> Re
             info!(last = hbase, "the root directory was HBase's");
             forget_records(env, root)?;
             take_switches(env, root, &rows)?;
-            links::replace(env, root, &*cluster.files)?;
         }
         let mut cells = without_procedures(&rows);
         if let Some(server) = servers.first() {

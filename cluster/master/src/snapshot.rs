@@ -25,6 +25,7 @@ use prost::Message;
 use tracing::warn;
 
 use crate::descriptors::list;
+use crate::links::Link;
 use crate::parallel;
 use crate::state::MasterState;
 
@@ -179,7 +180,13 @@ fn manifest_of(
     for family in table.families() {
         let dir = region.dir(&core.root).join(&*family.name_str());
         let mut store_files = Vec::new();
-        for (name, len) in steady_files(&*core.env.fs, &dir)? {
+        for (name, mut len) in steady_files(&*core.env.fs, &dir)? {
+            if let Some((table, owner, file)) = layout::parse_link_name(&name) {
+                let place = Path::new(&*family.name_str()).join(file);
+                let live = layout::region_dir(&core.root, &table, owner).join(&place);
+                let archived = layout::archive_region_dir(&core.root, &table, owner).join(&place);
+                len = open_either(&*core.env.fs, &live, &archived)?.len()?;
+            }
             let reference = match layout::parse_reference_name(&name) {
                 Some(_) => Some(read_reference(core, region, &family.name_str(), &name)?),
                 None => None,
@@ -233,6 +240,8 @@ pub(crate) struct FileCopy {
     live: PathBuf,
     archived: PathBuf,
     target: PathBuf,
+    /// What stands for the file instead, where it cannot have a second name.
+    link: Link,
     /// The region that gets it.
     region: RegionInfo,
     /// The snapshot has a reference to the file: only the region's own rows are copied.
@@ -277,6 +286,7 @@ pub(crate) fn copies(
                     live: layout::region_dir(&core.root, &table, owner).join(&place),
                     archived: layout::archive_region_dir(&core.root, &table, owner).join(&place),
                     target: to.dir(&core.root).join(&place),
+                    link: Link::new(&core.root, (&table, owner, name), to, &family_name),
                     region: to.clone(),
                     by_rows: file.reference.is_some(),
                     len: file.file_size.filter(|_| file.reference.is_none()),
@@ -303,12 +313,13 @@ pub(crate) fn check_files(core: &MasterState, copies: Vec<FileCopy>) -> Result<(
     Ok(())
 }
 
-/// Copies files into regions that exist already. May run twice.
+/// Brings files into regions that exist already: under a second name or as a link, and what a reference shows as a copy. May
+/// run twice.
 pub(crate) fn copy_files(core: &MasterState, table: &TableDescriptor, copies: Vec<FileCopy>) -> Result<()> {
     let (fs, files, table) = (core.env.fs.clone(), core.cluster.files.clone(), Arc::new(table.clone()));
     parallel::for_each(core.settings.region_threads, copies, move |copy| {
         if !copy.by_rows {
-            return copy_file(&*fs, &*files, &copy.live, &copy.archived, &copy.target);
+            return place_file(&*fs, &*files, &copy);
         }
         // In this order: a file goes from the one place to the other.
         let Some(from) = fs.first_existing([&*copy.live, &*copy.archived])? else {
@@ -330,22 +341,14 @@ fn open_either(fs: &dyn FileSystem, live: &Path, archived: &Path) -> Result<Arc<
     })
 }
 
-/// Copies from where the file is, now or by the time it is looked for in the other place.
-pub(crate) fn copy_file(
-    fs: &dyn FileSystem,
-    files: &dyn RegionFiles,
-    live: &Path,
-    archived: &Path,
-    to: &Path,
-) -> Result<()> {
-    if fs.exists(to)? {
-        // It was renamed into place when it was whole. What it was copied from may be gone.
-        return Ok(to.parent().map_or(Ok(()), |dir| fs.sync_dir(dir))?);
+/// Lets a region have a file of another one.
+fn place_file(fs: &dyn FileSystem, files: &dyn RegionFiles, copy: &FileCopy) -> Result<()> {
+    let is_there = fs.exists(&copy.target)?;
+    if is_there || link_either(fs, &copy.live, &copy.archived, &copy.target)? {
+        return Ok(copy.target.parent().map_or(Ok(()), |dir| fs.sync_dir(dir))?);
     }
-    if link_either(fs, live, archived, to)? {
-        return Ok(to.parent().map_or(Ok(()), |dir| fs.sync_dir(dir))?);
-    }
-    files.copy_file(&*open_either(fs, live, archived)?, to)
+    drop(open_either(fs, &copy.live, &copy.archived)?);
+    copy.link.make(fs, files)
 }
 
 /// Gives the file a second name, where the file system knows such. A store file never changes, so two regions can have it; it stays
@@ -357,7 +360,7 @@ fn link_either(fs: &dyn FileSystem, live: &Path, archived: &Path, to: &Path) -> 
             linked => return Ok(linked?),
         }
     }
-    Ok(false) // the copy says what is missing
+    Ok(false) // whoever looks for it next says what is missing
 }
 
 /// The regions of a snapshot that hold rows. Those that were split are left out, as HBase's snapshots name them beside

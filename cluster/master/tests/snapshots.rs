@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use common::*;
@@ -12,7 +12,7 @@ use halcyon_env::sim::SimFileSystem;
 use halcyon_proto::pb;
 use halcyon_proto::pb::table_state::State;
 use halcyon_rpc::RpcError;
-use halcyon_schema::RegionInfo;
+use halcyon_schema::{RegionInfo, TableName, layout};
 
 fn class<T: std::fmt::Debug>(result: Result<T, RpcError>) -> String {
     result.unwrap_err().class.rsplit('.').next().unwrap().to_string()
@@ -24,7 +24,7 @@ fn list(c: &Cluster) -> Vec<pb::SnapshotDescription> {
     response.snapshots
 }
 
-/// The contents of a table's store files, by start key and family.
+/// The store files of a table by start key and family: its own and those that it has links to, which are there.
 fn files(c: &Cluster, table: &str) -> Vec<(String, String, String)> {
     let mut out = Vec::new();
     for region in c.regions(table) {
@@ -32,7 +32,15 @@ fn files(c: &Cluster, table: &str) -> Vec<(String, String, String)> {
             let dir = region.dir(&c.root).join(family);
             for file in c.env.fs.list(&dir).unwrap_or_default() {
                 let start = String::from_utf8_lossy(region.start_key()).into_owned();
-                out.push((start, family.to_string(), file.name));
+                let mut name = file.name.as_str();
+                if let Some((table, owner, hfile)) = layout::parse_link_name(name) {
+                    let places = [layout::region_dir, layout::archive_region_dir];
+                    let place = |of: fn(&Path, &TableName, &str) -> PathBuf| of(&c.root, &table, owner);
+                    let is_in = |dir: PathBuf| c.env.fs.exists(&dir.join(family).join(hfile)).unwrap();
+                    assert!(places.into_iter().any(|of| is_in(place(of))), "{name} leads nowhere");
+                    name = hfile;
+                }
+                out.push((start, family.to_string(), name.to_string()));
             }
         }
     }
@@ -169,7 +177,25 @@ fn the_archive_is_cleaned_but_for_snapshots() {
     let gone = pb::DeleteSnapshotRequest { snapshot: snapshot("s", "kept").snapshot };
     c.call::<pb::DeleteSnapshotResponse>("DeleteSnapshot", &gone).unwrap();
     assert!(clean(&c));
-    assert_eq!((left(), files(&c, "kept").len()), (0, 4));
+    assert_eq!(
+        (left(), files(&c, "kept").len()),
+        (8, 4),
+        "each of the four files is kept by a link's back reference"
+    );
+    c.check();
+    c.run("DisableTable", &disable("kept")).unwrap();
+    c.run("Snapshot", &snapshot("of_links", "kept")).unwrap();
+    c.run("DeleteTable", &delete("kept")).unwrap();
+    for _ in 0..3 {
+        assert!(clean(&c));
+    }
+    assert_eq!(left(), 8, "links go to the archive, and the snapshot keeps them and their files");
+    let gone = pb::DeleteSnapshotRequest { snapshot: snapshot("of_links", "kept").snapshot };
+    c.call::<pb::DeleteSnapshotResponse>("DeleteSnapshot", &gone).unwrap();
+    for _ in 0..3 {
+        assert!(clean(&c));
+    }
+    assert_eq!(left(), 0);
     c.check();
 }
 

@@ -4,11 +4,13 @@ mod common;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use common::*;
 use halcyon_cell::{Cell, ErrorKind};
 use halcyon_env::Env;
 use halcyon_env::sim::SimFileSystem;
+use halcyon_master::MasterSettings;
 use halcyon_proto::pb;
 use halcyon_schema::{RegionInfo, TableName};
 use prost::Message;
@@ -144,7 +146,7 @@ fn what_was_left_under_way_here_is_forgotten_if_hbase_was_here_since() {
 
 /// A table that HBase made of a snapshot uses files of another one.
 #[test]
-fn links_become_files() {
+fn links_lead_to_their_files() {
     let sim = SimFileSystem::new();
     let c = Cluster::start(env(&sim), Path::new(ROOT), 1).unwrap();
     for name in ["t", "clone"] {
@@ -154,20 +156,22 @@ fn links_become_files() {
     let root = c.root.clone();
     drop(c);
     let fs = sim.env().fs.clone();
+    let link = |file| clone.dir(&root).join("f").join(format!("t={}-{file}", source.encoded_name()));
     let archived = root.join("archive/data/default/t").join(source.encoded_name()).join("f");
-    fs.create_dir_all(&archived).unwrap();
-    fs.replace(&archived.join("1a"), b"archived").unwrap();
-    fs.replace(&source.dir(&root).join("f/2b"), b"live").unwrap();
+    let back = archived.join(".links-1a").join(format!("{}.clone", clone.encoded_name()));
+    fs.create_dir_all(back.parent().unwrap()).unwrap();
+    fs.replace(&back, b"").unwrap();
     for file in ["1a", "2b"] {
-        let link = format!("t={}-{file}", source.encoded_name());
-        fs.replace(&clone.dir(&root).join("f").join(link), b"").unwrap();
+        fs.replace(&archived.join(file), b"archived").unwrap();
     }
-    let reference = format!("t={}-1a.{}", source.encoded_name(), clone.encoded_name());
-    fs.replace(&clone.dir(&root).join("f").join(reference), b"PBUF").unwrap();
+    fs.replace(&link("1a"), b"").unwrap();
     as_hbase(&sim, &[(META_ROW, "info", "sn", HBASE.as_bytes())]);
-    let c = Cluster::start(env(&sim), Path::new(ROOT), 2).unwrap();
-    let files = c.server.files(&clone);
-    assert_eq!(files, ["f/1a".to_string(), format!("f/1a.{}", clone.encoded_name()), "f/2b".to_string()]);
-    assert_eq!(fs.read(&clone.dir(&root).join("f/1a")).unwrap(), b"archived");
-    assert_eq!(fs.read(&clone.dir(&root).join("f/2b")).unwrap(), b"live");
+    let settings = MasterSettings { archive_keep: Duration::ZERO, ..settings() };
+    let c = Cluster::start_with(env(&sim), Path::new(ROOT), 2, settings).unwrap();
+    assert!(fs.exists(&link("1a")).unwrap());
+    for _ in 0..2 {
+        c.call::<pb::RunCleanerChoreResponse>("RunCleanerChore", &pb::RunCleanerChoreRequest {}).unwrap();
+    }
+    assert!(fs.exists(&archived.join("1a")).unwrap(), "a link leads to it");
+    assert!(!fs.exists(&archived.join("2b")).unwrap());
 }

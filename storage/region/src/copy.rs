@@ -1,9 +1,8 @@
-//! Store files that a region gets from elsewhere while no server has it open: those of a snapshot, and those that a link of
-//! HBase's led to.
+//! Store files that a region gets from elsewhere while no server has it open: copies, and links to files of other regions.
 //!
-//! A copy is made in a directory of its own below `.tmp` of the region and is renamed into its store when it is whole. Each
+//! Either is made in a directory of its own below `.tmp` of the region and is renamed into its store when it is whole. Each
 //! attempt has another directory, and the opening of the region takes all of them away. So a request of an earlier attempt
-//! that is carried out late (`is_in_doubt`) can neither empty a copy nor bring one back that the open region has compacted.
+//! that is carried out late (`is_in_doubt`) can neither empty a copy nor bring a file back that the open region has compacted.
 
 use std::path::Path;
 
@@ -29,6 +28,18 @@ impl Region {
         let staging = StagingDir::begin(env, region_dir_of(to)?)?;
         let working = staging.path("copy");
         copy_bytes(env, from, &working)?;
+        staging.publish_copy(&working, to)
+    }
+
+    /// Makes `to`, a link in a store of a region that no server has open; it is an empty file. Does nothing if it is there.
+    /// *Blocking.*
+    pub fn make_link(env: &Env, to: &Path) -> Result<()> {
+        if env.fs.exists(to)? {
+            return sync_dir_of(env, to);
+        }
+        let staging = StagingDir::begin(env, region_dir_of(to)?)?;
+        let working = staging.path("link");
+        env.fs.put_new(&working, b"")?;
         staging.publish_copy(&working, to)
     }
 

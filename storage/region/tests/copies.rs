@@ -76,3 +76,33 @@ fn a_copy_is_whole_whatever_arrives_late() {
     }
     assert!(attempts > 200, "{attempts} attempts failed");
 }
+
+/// As with copies: a link that an earlier attempt made late would bring back what the open region has compacted.
+#[test]
+fn a_link_is_there_once_whatever_arrives_late() {
+    let mut attempts = 0;
+    for seed in 0..200 {
+        let (mut bench, file) = prepared(SimFileSystem::hdfs(seed));
+        let env = bench.env();
+        let owner = Path::new("data/default/source/0f/f").join(file.file_name().unwrap());
+        let hfile = root().join("archive").join(owner);
+        bench.fs.create_dir_all(hfile.parent().unwrap()).unwrap();
+        bench.fs.rename(Path::new(SOURCE), &hfile).unwrap();
+        let link = file.with_file_name(format!("source=0f-{}", file.file_name().unwrap().display()));
+        bench.fs.disturb(4);
+        while Region::make_link(&env, &link).is_err() {
+            attempts += 1;
+        }
+        bench.fs.clear_faults();
+        if seed % 2 == 0 {
+            bench.fs.deliver_late();
+        }
+        let fs = bench.fs.clone();
+        bench.recover_on(fs).unwrap();
+        assert_eq!(bench.scan(Default::default()).unwrap().len(), 2, "seed {seed}");
+        bench.fs.remove_file(&link).unwrap();
+        bench.fs.deliver_late();
+        assert!(!bench.fs.exists(&link).unwrap(), "seed {seed}");
+    }
+    assert!(attempts > 100, "{attempts} attempts failed");
+}

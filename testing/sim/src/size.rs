@@ -287,6 +287,10 @@ impl RegionFiles for Services {
         not_simulated()
     }
 
+    fn make_link(&self, _: &Path) -> Result<()> {
+        not_simulated()
+    }
+
     fn copy_rows(&self, _: &TableDescriptor, _: &RegionInfo, _: &Path, _: &Path) -> Result<()> {
         not_simulated()
     }

@@ -331,6 +331,10 @@ impl RegionFiles for View {
         not_simulated("a copy of a file")
     }
 
+    fn make_link(&self, _: &Path) -> Result<()> {
+        not_simulated("a link to a file")
+    }
+
     fn copy_rows(&self, _: &TableDescriptor, _: &RegionInfo, _: &Path, _: &Path) -> Result<()> {
         not_simulated("a copy of rows")
     }

@@ -3,7 +3,7 @@
 //! ```text
 //! prepare          the whole snapshot is looked at: manifest, families, regions, every file, time to live
 //! write files      directories of new regions, which nobody sees yet
-//! copy files       the snapshot's files, into them: as second names where the file system has those, as copies in HDFS
+//! copy files       the snapshot's files, into them: as second names where the file system has those, else as links
 //! write meta       in one write the new regions take the place of the old ones
 //! a clone: open regions               a restore: archive old regions
 //! ```

@@ -74,7 +74,8 @@ impl TransitRegion {
         let table = region.table();
         let node = || {
             let (state, name) = (entry.state.as_str_name(), region.encoded_name());
-            let server = entry.server.as_ref().filter(|_| may_be_open(entry.state)).map(ServerName::to_string);
+            let server =
+                entry.server.as_ref().filter(|_| may_be_open(entry.state)).map(ServerName::to_string);
             let location = server.as_deref().unwrap_or("null");
             format!("state={state}, location={location}, table={table}, region={name}")
         };

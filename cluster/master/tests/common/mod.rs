@@ -347,6 +347,10 @@ impl RegionFiles for FakeRegionServer {
         Ok(self.env.fs.replace(to, &bytes)?)
     }
 
+    fn make_link(&self, link: &Path) -> Result<()> {
+        Ok(self.env.fs.replace(link, b"")?)
+    }
+
     fn copy_rows(&self, _: &TableDescriptor, _: &RegionInfo, from: &Path, to: &Path) -> Result<()> {
         let bytes = self.env.fs.read(from)?;
         Ok(self.env.fs.replace(to, &bytes)?)

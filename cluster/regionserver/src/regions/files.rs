@@ -50,6 +50,10 @@ impl RegionFiles for LocalRegionFiles {
         Region::copy_file(&self.0.env, from, to)
     }
 
+    fn make_link(&self, link: &Path) -> Result<()> {
+        Region::make_link(&self.0.env, link)
+    }
+
     fn copy_rows(&self, table: &TableDescriptor, region: &RegionInfo, from: &Path, to: &Path) -> Result<()> {
         Region::copy_rows(&self.0.services(region)?, table, region, from, to)
     }
