@@ -89,7 +89,7 @@ impl FileInfo {
         }
         info.max_seq_id = info.i64(name::MAX_SEQ_ID)?.map(|id| SeqId::new(id.max(0) as u64));
         info.max_mvcc = SeqId::new(info.i64(name::MAX_MEMSTORE_TS)?.unwrap_or(0).max(0) as u64);
-        info.time_range = info.parse_time_range()?;
+        info.time_range = info.parse_time_range(name::TIME_RANGE)?;
         info.bloom_type = info.parse_bloom_type()?;
         for long in [name::CREATE_TIME, name::EARLIEST_PUT, name::DELETE_FAMILY_COUNT, name::BULK_LOAD_TIME] {
             info.i64(long)?;
@@ -132,6 +132,11 @@ impl FileInfo {
     /// older versions. `None` if it was not recorded or there are no cells.
     pub fn time_range(&self) -> Option<(i64, i64)> {
         self.time_range
+    }
+
+    /// As `time_range`, under another name than HBase's own; `None` also if it cannot be read.
+    pub fn time_range_named(&self, name: &str) -> Option<(i64, i64)> {
+        self.parse_time_range(name).ok().flatten()
     }
 
     /// The largest sequence id that stands beside a cell; 0 if none is needed any more.
@@ -221,14 +226,14 @@ impl FileInfo {
         self.get(name).is_some_and(|value| value.iter().any(|&b| b != 0))
     }
 
-    fn parse_time_range(&self) -> Result<Option<(i64, i64)>> {
-        let Some(value) = self.get(name::TIME_RANGE) else { return Ok(None) };
+    fn parse_time_range(&self, name: &str) -> Result<Option<(i64, i64)>> {
+        let Some(value) = self.get(name) else { return Ok(None) };
         let (from, to) = if let Some(message) = value.strip_prefix(PB_MAGIC) {
             let tracker = TimeRangeTracker::decode(message)
-                .map_err(|e| Error::corrupt(format!("file info TIMERANGE: {e}")))?;
+                .map_err(|e| Error::corrupt(format!("file info {name}: {e}")))?;
             (tracker.from() as i64, tracker.to() as i64)
         } else {
-            let value = self.fixed::<16>(name::TIME_RANGE)?.expect("it is there");
+            let value = self.fixed::<16>(name)?.expect("it is there");
             let (from, to) = value.split_at(8);
             let long = |half: &[u8]| i64::from_be_bytes(half.try_into().expect("eight bytes"));
             (long(from), long(to))

@@ -39,7 +39,9 @@ impl Region {
         let prefetch = self.services.settings.prefetches_on_open(&store.family);
         file.prefetch_wanted.store(prefetch, Ordering::Release);
         let of_server = self.services.settings.cache_on_write;
-        file.fill_cache(store.cached_on_write(&self.table, written_by, of_server), || true);
+        let mut kinds = store.cached_on_write(&self.table, written_by, of_server);
+        kinds.data &= store.keeps_in_cache(&file, env.clock.now_ms());
+        file.fill_cache(kinds, || true);
         Ok(file)
     }
 }

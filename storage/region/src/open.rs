@@ -26,7 +26,7 @@ use crate::region::{Counters, Region, RegionServices};
 use crate::replayed_nonces::{ReplayedNonce, ReplayedNonces};
 use crate::row_lock::RowLocks;
 use crate::storage_policy::{self, set_storage_policy};
-use crate::store::{Store, StoreFile, StoreFileName, StoreFileOpener, seq_in_name};
+use crate::store::{Store, StoreFile, StoreFileName, StoreFileOpener, StoreServices, Tiering, seq_in_name};
 
 pub(crate) const RECOVERED_EDITS: &str = "recovered.edits";
 const REGION_INFO: &str = ".regioninfo";
@@ -127,7 +127,7 @@ impl Region {
                     "this way of compacting is not available; the exploring policy is used"
                 );
             }
-            stores.push(open_store(&services, root, family, compaction, &info)?);
+            stores.push(open_store(&services, root, &table, family, compaction, &info)?);
             if let Some((policy, property)) = services.settings.storage_policy(&*env.fs, family) {
                 let family = family.name_str();
                 let dirs = [dir.join(&*family), place.set_apart(&family)?];
@@ -377,6 +377,7 @@ fn open_files(
 fn open_store(
     services: &RegionServices,
     root: &Path,
+    table: &TableDescriptor,
     family: &FamilyDescriptor,
     compaction: CompactionSettings,
     info: &RegionInfo,
@@ -396,13 +397,13 @@ fn open_store(
     retire(env, done.iter().map(|file| file.path.as_path()), &archive_dir)?;
     done.iter().for_each(|file| file.retire_blocks());
     files.sort_by(|a, b| b.max_seq.cmp(&a.max_seq).then_with(|| b.name.cmp(&a.name)));
-    Ok(new_store(services, info, family, compaction, dir, files))
+    Ok(new_store(services, info, (table, family), compaction, dir, files))
 }
 
 pub(crate) fn new_store(
     services: &RegionServices,
     info: &RegionInfo,
-    family: &FamilyDescriptor,
+    (table, family): (&TableDescriptor, &FamilyDescriptor),
     compaction: CompactionSettings,
     dir: PathBuf,
     files: Vec<Arc<StoreFile>>,
@@ -410,7 +411,8 @@ pub(crate) fn new_store(
     // Rows between two keys begin with what both keys begin with.
     let (start, end) = (info.start_key(), info.end_key());
     let common = start.iter().zip(end).take_while(|(a, b)| a == b).count();
-    let services = services.of_store();
+    let tiering = services.settings.data_tiering.then(|| Tiering::of(family, table)).flatten();
+    let services = StoreServices { tiering, ..services.of_store() };
     Store::new(family.clone(), compaction, info.comparator(), dir, files, services, &start[..common])
 }
 

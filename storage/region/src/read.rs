@@ -254,7 +254,7 @@ fn sources(
     for file in view.files_with_rows(low, high) {
         if file_is_wanted(file, single_row, wanted, files_range, oldest, scan.raw, mode)? {
             let newest = if read_point.sees(file.max_cell_seq) { ReadPoint::NEWEST } else { read_point };
-            let cache = scan.cache_blocks && store.family.block_cache();
+            let cache = scan.cache_blocks && store.keeps_in_cache(file, now_ms);
             sources.push(file.source_counting(mode, cache, newest, scan.reads.clone()));
         }
     }

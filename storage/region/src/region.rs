@@ -48,7 +48,8 @@ pub struct WalRoot {
 
 impl RegionServices {
     pub(crate) fn of_store(&self) -> StoreServices<'_> {
-        StoreServices { chunks: &self.chunks, watch: self.env.watch(), zstd_codec: &self.settings.zstd_codec }
+        let (watch, zstd_codec) = (self.env.watch(), &self.settings.zstd_codec);
+        StoreServices { chunks: &self.chunks, watch, zstd_codec, tiering: None }
     }
 }
 
@@ -315,14 +316,21 @@ impl Region {
     /// Reads such files into the cache (`PREFETCH_BLOCKS_ON_OPEN`), each of them once, until the cache is nearly full.
     /// *Blocking*, and long; does not keep the region from closing, and ends within a block when it does.
     pub fn prefetch(&self) {
+        let now_ms = self.services.env.clock.now_ms();
         for store in &self.stores {
-            let kinds = CacheKinds { data: store.family.block_cache(), ..CacheKinds::ALL };
             for file in &store.view().files {
                 if file.prefetch_wanted.swap(false, Ordering::AcqRel) {
+                    let kinds = CacheKinds { data: store.keeps_in_cache(file, now_ms), ..CacheKinds::ALL };
                     file.fill_cache(kinds, || !self.closing.load(Ordering::Acquire));
                 }
             }
         }
+    }
+
+    /// Takes blocks out of the cache whose data are older than the hot data of their family. For a cache that is full.
+    pub fn evict_cold_blocks(&self) {
+        let now_ms = self.services.env.clock.now_ms();
+        self.stores.iter().for_each(|store| store.evict_cold(now_ms));
     }
 
     pub(crate) fn check_pressure(&self) -> Result<()> {

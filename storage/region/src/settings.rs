@@ -45,6 +45,8 @@ pub struct RegionSettings {
     /// Blocks that are in the cache as soon as a flush has written them; index blocks and bloom filters also after a
     /// compaction (`hbase.rs.cacheblocksonwrite`, `hfile.block.index.cacheonwrite`, `hfile.block.bloom.cacheonwrite`).
     pub cache_on_write: CacheKinds,
+    /// Whether families may say that old data stay out of the block cache (`hbase.regionserver.datatiering.enable`).
+    pub data_tiering: bool,
     /// HBase's class for ZSTD, which decides between two forms of a block (`hbase.io.compress.zstd.codec`). One of
     /// HBase's own (`org.apache.hadoop.hbase.io.compress...`) puts frames into records; Hadoop's, which is what an
     /// empty name stands for, does not. Neither reads the other's, so who shares a directory with HBase says the same.
@@ -78,6 +80,7 @@ impl Default for RegionSettings {
             evict_blocks_on_close: false,
             prefetch_blocks_on_open: false,
             cache_on_write: CacheKinds::NONE,
+            data_tiering: false,
             zstd_codec: String::new(),
             region_storage_policy: NO_STORAGE_POLICY.to_string(),
             store_storage_policy: NO_STORAGE_POLICY.to_string(),

@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use common::*;
 use halcyon_cache::FileId;
@@ -191,5 +193,50 @@ fn reads_put_data_blocks_into_the_cache_unless_the_family_forbids_it() {
             assert_eq!(get(&bench, number, ReadMode::AnyDisk), Ok(1));
         }
         assert_eq!(in_memory(&bench), expected);
+    }
+}
+
+/// Hot for a minute, by the timestamps of the cells.
+fn tiered() -> FamilyDescriptor {
+    let engine = "org.apache.hadoop.hbase.regionserver.DateTieredStoreEngine";
+    family()
+        .with_configuration("hbase.hstore.engine.class", engine)
+        .with_configuration("hbase.hstore.datatiering.type", "TIME_RANGE")
+        .with_configuration("hbase.hstore.datatiering.hot.age.millis", "60000")
+}
+
+#[test]
+fn blocks_of_old_data_stay_out_of_the_cache() {
+    let bench = flushed(tiered().with("CACHE_DATA_ON_WRITE", "true"));
+    assert_eq!(in_memory(&bench), ROWS, "all of it is new");
+    bench.region.evict_cold_blocks();
+    assert_eq!(in_memory(&bench), ROWS);
+    bench.clock.advance(Duration::from_secs(61));
+    assert_eq!(in_memory(&bench), ROWS, "what is in the cache is read there");
+    bench.region.evict_cold_blocks();
+    bench.cache.settle();
+    assert_eq!(in_memory(&bench), 0);
+    let read_all = || (0..ROWS).for_each(|number| assert_eq!(get(&bench, number, ReadMode::AnyDisk), Ok(1)));
+    read_all();
+    assert_eq!(in_memory(&bench), 0, "a read leaves nothing of it there");
+
+    // A file with a new cell is hot, whatever else is in it.
+    let cell = parse_cell("new", "f:q=v", CellType::Put, false);
+    bench.mutate(mutation(halcyon_region::MutationKind::Put, b"new", vec![cell])).unwrap();
+    bench.region.flush(None).unwrap();
+    bench.compact(true).unwrap();
+    read_all();
+    assert_eq!(in_memory(&bench), ROWS);
+}
+
+#[test]
+fn old_data_are_not_read_ahead() {
+    for (age_secs, expected) in [(0, ROWS), (61, 0)] {
+        let mut bench = flushed(tiered().with("PREFETCH_BLOCKS_ON_OPEN", "true"));
+        bench.region.evict_blocks();
+        bench.clock.advance(Duration::from_secs(age_secs));
+        bench.reopen().unwrap();
+        bench.region.prefetch();
+        assert_eq!(in_memory(&bench), expected, "{age_secs} s old");
     }
 }

@@ -11,6 +11,7 @@ use halcyon_cache::{BlockCache, FileId, FileTierOptions};
 use halcyon_env::Env;
 
 use super::workers::Worker;
+use crate::regions::region_table::RegionTable;
 use crate::settings::cache::Engine;
 use crate::settings::server::RegionServerSettings;
 
@@ -63,6 +64,14 @@ impl CacheUpkeep {
         let from = FileId::new(self.swept_to.load(Ordering::Relaxed));
         let next = self.cache.sweep(&*self.env.fs, from, SWEEP_FILES_MAX).unwrap_or_default();
         self.swept_to.store(next.get(), Ordering::Relaxed);
+    }
+
+    /// Gives the room of data that are no longer hot to others, if the cache needs it
+    /// (`hbase.regionserver.datatiering.enable`).
+    pub(crate) fn evict_cold(&self, regions: &RegionTable) {
+        if self.cache.is_nearly_full() {
+            regions.online().iter().for_each(|online| online.region.evict_cold_blocks());
+        }
     }
 
     /// Saves what the file tier needs for the next start. *Blocking*.

@@ -16,6 +16,7 @@ use crate::lifecycle::Lifecycle;
 use crate::memory::accountant::MemoryAccountant;
 use crate::memory::tuner;
 use crate::metrics::counters::{Counters, RequestRate};
+use crate::regions::region_table::RegionTable;
 use crate::settings::online::OnlineSettings;
 
 /// How often memory is measured.
@@ -34,6 +35,7 @@ pub(crate) struct ChoreParts {
     pub(crate) splits: Arc<SplitChecker>,
     pub(crate) memory: Arc<MemoryAccountant>,
     pub(crate) cache: Arc<CacheUpkeep>,
+    pub(crate) regions: Arc<RegionTable>,
     pub(crate) pool: Arc<DiskPool>,
     pub(crate) scanners: Arc<Scanners>,
     pub(crate) nonces: Arc<Nonces>,
@@ -101,6 +103,7 @@ impl Chores {
         }
         if self.sweep.is_due(now_ns, cache_upkeep::SWEEP_PERIOD) {
             parts.cache.sweep();
+            parts.cache.evict_cold(&parts.regions);
         }
         if self.throughput.is_due(now_ns, parts.compactions.tune_period()) {
             parts.compactions.tune();

@@ -225,6 +225,7 @@ impl Background {
             splits: self.splits.clone(),
             memory: self.memory.clone(),
             cache: self.cache.clone(),
+            regions: shared.regions.clone(),
             pool: shared.pool.clone(),
             scanners: shared.scanners.clone(),
             nonces: shared.nonces.clone(),

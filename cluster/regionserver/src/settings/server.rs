@@ -389,6 +389,8 @@ const SETTINGS: &[Section<RegionServerSettings>] = &[
                 "Whether flushes and compactions leave index blocks in the cache.";
             Restart, "hfile.block.bloom.cacheonwrite", "true, false", Flag, region.cache_on_write.bloom,
                 "Whether flushes and compactions leave bloom filters in the cache.";
+            Restart, "hbase.regionserver.datatiering.enable", "true, false", Flag, region.data_tiering,
+                "Whether `hbase.hstore.datatiering.type` of families and tables counts: data that are not hot stay out of the cache.";
         ),
     },
     Section {

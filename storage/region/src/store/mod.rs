@@ -11,6 +11,7 @@ mod outputs;
 mod part;
 mod reference;
 mod stripes;
+mod tiering;
 mod writer;
 
 use std::path::PathBuf;
@@ -33,6 +34,7 @@ pub(crate) use outputs::{Cut, FileTarget, Outputs, Written};
 pub(crate) use part::Part;
 pub use reference::Reference;
 pub(crate) use stripes::Stripes;
+pub(crate) use tiering::Tiering;
 pub(crate) use writer::WrittenBy;
 
 use crate::compact::{CompactionPolicy, CompactionSettings};
@@ -109,6 +111,8 @@ pub(crate) struct Store {
     pub comparator: CellComparator,
     /// As in the region's settings.
     pub zstd_codec: String,
+    /// Which of its data the block cache keeps; `None`: all.
+    tiering: Option<Tiering>,
     /// `<region>/<family>`.
     pub dir: PathBuf,
     /// What the region's bounds say of how its rows begin.
@@ -158,6 +162,7 @@ pub(crate) struct StoreServices<'a> {
     pub watch: Watch,
     /// As in the region's settings.
     pub zstd_codec: &'a str,
+    pub tiering: Option<Tiering>,
 }
 
 /// What a reader that stays remembers of a store, to know when it holds memory that has no other use.
@@ -210,6 +215,7 @@ impl Store {
             keeping,
             comparator,
             zstd_codec: services.zstd_codec.to_string(),
+            tiering: services.tiering,
             dir,
             row_start: row_start.into(),
             view: WatchedRwLock::new(Arc::new(view)),
@@ -379,6 +385,21 @@ impl Store {
         now_ms: i64,
     ) -> Result<WriterOptions> {
         writer::options(&self.family, table, written_by, self.comparator, &self.zstd_codec, now_ms)
+    }
+
+    /// Whether data blocks of the file have a place in the block cache.
+    pub fn keeps_in_cache(&self, file: &StoreFile, now_ms: i64) -> bool {
+        self.family.block_cache() && self.tiering.is_none_or(|tiering| tiering.is_hot(file, now_ms))
+    }
+
+    /// Lets the cache have the room of files that are no longer hot; blocks that are read just now are read on.
+    pub fn evict_cold(&self, now_ms: i64) {
+        let Some(tiering) = self.tiering else { return };
+        let view = self.view();
+        view.files
+            .iter()
+            .filter(|file| !tiering.is_hot(file, now_ms))
+            .for_each(|file| file.hfile.blocks().evict());
     }
 
     /// Blocks of a new file that are to be in the cache at once. `of_server`: where neither family nor table says.

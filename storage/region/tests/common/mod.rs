@@ -45,6 +45,7 @@ pub fn settings() -> RegionSettings {
         mini_batch_rows_max: 2,
         in_memory_flush_share: 0.0,
         compaction,
+        data_tiering: true,
         ..RegionSettings::default()
     }
 }
