@@ -41,13 +41,16 @@ public final class Main {
     long first = Long.getLong("seed", 1);
     int steps = Integer.getInteger("steps", 400);
     int episodes = Integer.getInteger("episodes", Integer.MAX_VALUE);
-    for (int i = 0; i < episodes && System.currentTimeMillis() < end; i++) {
-      boolean hasDifference = episode(first + i, steps, end);
-      System.out.println("SEED=" + (first + i) + ": " + report.steps + " steps, " + report.answers + " answers, " + report.differenceCount()
-          + " differences after " + (System.currentTimeMillis() - started) / 1000 + " s");
-      if (hasDifference && stopsAtFirst) break;
+    try {
+      for (int i = 0; i < episodes && System.currentTimeMillis() < end; i++) {
+        boolean hasDifference = episode(first + i, steps, end);
+        System.out.println("SEED=" + (first + i) + ": " + report.steps + " steps, " + report.answers + " answers, " + report.differenceCount()
+            + " differences after " + (System.currentTimeMillis() - started) / 1000 + " s");
+        if (hasDifference && stopsAtFirst) break;
+      }
+    } finally {
+      report.finish((System.currentTimeMillis() - started) / 1000);
     }
-    report.finish((System.currentTimeMillis() - started) / 1000);
   }
 
   /** One script in empty systems. It ends early if the systems are no longer in the same state. */

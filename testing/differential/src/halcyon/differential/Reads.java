@@ -75,6 +75,7 @@ final class Reads {
     if (Domain.chance(random, 20)) scan.setCacheBlocks(random.nextBoolean());
     if (Domain.chance(random, 5)) scan.setNeedCursorResult(true);
     if (Domain.chance(random, 30)) scan.setScanMetricsEnabled(true);
+    if (scan.isReversed() && scan.getRowOffsetPerColumnFamily() > 0) scan.setFilter(null);
     return scan;
   }
 
