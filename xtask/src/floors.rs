@@ -95,6 +95,9 @@ const SIDEWAYS: &[(&str, &str)] = &[
     ("halcyon", "halcyon-top"),
     ("halcyon", "halcyon-tune"),
     ("halcyon", "halcyon-migrate"),
+    ("halcyon", "halcyon-import"),
+    // addresses are written as those of a migration
+    ("halcyon-import", "halcyon-migrate"),
     ("halcyon-top", "halcyon-load"),
     ("halcyon-tune", "halcyon-load"),
     // the info ports take profiles; the signal handler has a crate of its own

@@ -15,6 +15,7 @@ const DECODERS: &[(&str, &[&str])] = &[
     ("hfile", &["-p", "halcyon-hfile", "--lib", "tests::damage::"]),
     ("cache", &["-p", "halcyon-cache", "--test", "random"]),
     ("inspect", &["-p", "halcyon-inspect", "--test", "damage"]),
+    ("rfile", &["-p", "halcyon-import", "--lib", "rfile::tests::damaged"]),
     ("filter", &["-p", "halcyon-filter", "--test", "hostile"]),
     ("shell", &["-p", "halcyon-shell", "--lib", "garbage::"]),
     ("znode", &["-p", "halcyon-schema", "--lib", "znode::tests::damaged"]),

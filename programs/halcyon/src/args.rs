@@ -33,6 +33,9 @@ pub enum Command {
     Bench(Box<BenchCommand>),
     /// Find inconsistencies of a running cluster or of a root directory; repairs only with --repair.
     Check(halcyon_check::CheckArgs),
+    /// Import a table of another system: Apache Accumulo.
+    #[command(subcommand)]
+    Import(halcyon_import::ImportCommand),
     /// Look at files of a root directory without a server; nothing is written.
     Inspect(halcyon_inspect::InspectArgs),
     /// Move tables from a running cluster of HBase here, and back if need be.

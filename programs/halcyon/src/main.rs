@@ -2,8 +2,8 @@
 //!
 //! `halcyon standalone` runs master, region server and the coordination endpoint in one process, wired in
 //! `standalone.rs`. Settings come from `hbase-site.xml` (`site.rs`) and from flags (`args.rs`), which win. `halcyon lab` is
-//! the library `halcyon-lab`, `halcyon bench` is `halcyon-load`; `shell`, `top`, `tune` and `migrate` are `halcyon-shell`,
-//! `halcyon-top`, `halcyon-tune` and `halcyon-migrate`. They do not start a server.
+//! the library `halcyon-lab`, `halcyon bench` is `halcyon-load`; `shell`, `top`, `tune`, `migrate` and `import` are
+//! `halcyon-shell`, `halcyon-top`, `halcyon-tune`, `halcyon-migrate` and `halcyon-import`. They do not start a server.
 
 mod args;
 mod cleaner_settings;
@@ -11,6 +11,7 @@ mod cluster;
 mod console;
 mod hbase_pages;
 mod host_check;
+mod import_files;
 mod info;
 mod info_pages;
 mod keeper;
@@ -118,6 +119,7 @@ fn main() -> ExitCode {
         Command::Shell(args) => return halcyon_shell::run(&args),
         Command::Bench(command) => halcyon_load::bench(*command).map_err(Failure::from),
         Command::Check(args) => return halcyon_check::run(&args),
+        Command::Import(command) => import_files::import(command).map_err(Failure::from),
         Command::Inspect(args) => return halcyon_inspect::run(&args),
         Command::Migrate(args) => halcyon_migrate::migrate(*args).map_err(Failure::from),
         Command::Top(args) => halcyon_top::top(*args).map_err(Failure::from),

@@ -48,6 +48,7 @@ mod walk;
 mod writer;
 
 pub use block::ChecksumType;
+pub use compression::decompress;
 pub use file_info::FileInfo;
 pub use halcyon_cache::BlockKind;
 pub use halcyon_schema::{BlockEncoding, BloomType, Compression};
