@@ -4,8 +4,7 @@
 #   accumulo.sh
 # ROWS          rows of the larger tables, default 4000
 # HBASE         1: one table also goes to a real HBase 2.6.4
-# HDFS          hdfs://HOST:PORT/DIRECTORY: one export is also read from there
-# HADOOP        a command that works as `hdfs` does, to copy it there
+# In an HDFS (testing/cluster/cluster.sh run --parts hdfs testing/compat/accumulo.sh) one export is also read from there.
 # HALCYON       the program, default target/release/halcyon below CARGO_TARGET_DIR
 # ACCUMULO_LIB  a directory with Accumulo's jars, default: fetched through Maven
 # ACCUMULO_DIR  data and logs, default a fresh directory that is removed after success
@@ -182,10 +181,11 @@ awk '$4 == "x" || $4 == "x7075626c6963"' "$DIR/mini/expected/groups.txt" |
 cmp "$DIR/cells/tagged.sorted" "$DIR/cells/tagged.expected" || fail "tagged cells differ"
 echo "tagged: $(wc -l < "$DIR/cells/tagged.sorted") cells are those of Accumulo, with their expressions as tags"
 
-if [ -n "${HDFS:-}" ]; then
-  $HADOOP dfs -mkdir -p "$HDFS"
-  $HADOOP dfs -put -f "$EXPORT/plain"/* "$HDFS"
-  import --from "$HDFS" --table from-hdfs
+if [ -n "${CLUSTER_HDFS:-}" ]; then
+  files() { "$JAVA" "${JAVA_FLAGS[@]}" -cp "$CLUSTER_CONF:$HBASE_LIB/*" org.apache.hadoop.fs.FsShell "$@" >> "$DIR/client.log" 2>&1; }
+  files -mkdir -p "$CLUSTER_HDFS/export"
+  files -put -f "$EXPORT/plain"/* "$CLUSTER_HDFS/export"
+  import --from "$CLUSTER_HDFS/export" --table from-hdfs --config "$CLUSTER_CONF"
   same plain from-hdfs ''
 fi
 if [ "${HBASE:-0}" = 1 ]; then

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use halcyon_cell::Result;
+use halcyon_cell::{Error, Result};
 use halcyon_schema::{RegionInfo, ServerName, TableDescriptor};
 
 use crate::ServerReport;
@@ -100,6 +100,11 @@ pub trait RegionServerApi: Send + Sync {
     /// Writes the edits of a dead server's WAL to the regions that they are of, as recovered edits, and archives the WAL
     /// (HBase: `SplitWALCallable`). `wal` is below the root directory of WALs. A WAL that is gone is no error.
     fn split_wal(&self, wal: &Path) -> Result<()>;
+
+    /// Starts new WALs (HBase: `RollWALWriter`).
+    fn roll_wals(&self) -> Result<()> {
+        Err(Error::invalid(format!("{} cannot be told to start new WALs", self.server_name())))
+    }
 }
 
 /// What the master knows of a server.

@@ -2,7 +2,7 @@
 //!
 //! A store file goes to the archive when a compaction or an action on its table has done with it, a log to
 //! `oldWALs` when no region has unflushed edits in it. Both are kept for a while, for readers that are under way
-//! and for people; then they go, unless a snapshot names the file or a replication peer needs the log (HBase:
+//! and for people; then they go, unless a snapshot names the file, or a replication peer or a backup needs it (HBase:
 //! `HFileCleaner`, `LogCleaner`, their time-to-live and snapshot delegates, `ReplicationLogCleaner`). The age is counted from when the cleaner first saw the file, so that it
 //! depends on no clock but the monotonic one and a restart begins anew.
 
@@ -23,7 +23,7 @@ use crate::procedure::{CleanRegions, DeleteSnapshot, Engine, Submission};
 use crate::snapshot;
 use crate::state::MasterState;
 use crate::switches::Switch;
-use crate::{janitor, peers};
+use crate::{backup, janitor, peers};
 
 /// The chore and its thread.
 ///
@@ -131,7 +131,8 @@ impl Shared {
         let mut seen = self.seen.lock();
         let mut pass = Pass { now_ns: core.env.clock.monotonic_ns(), before: &seen, after: HashMap::new() };
         // Read before the archive is looked at: a file that a later snapshot names was not there yet.
-        let wanted = snapshot::named_files(core)?;
+        let mut wanted = snapshot::named_files(core)?;
+        wanted.extend(backup::needed_files(core)?);
         let mut deleted = 0;
         // Below the root directory there may be WALs from before those had one of their own.
         let wals = &core.cluster.wals;
@@ -140,7 +141,8 @@ impl Shared {
             let dir = layout::old_wals_dir(root);
             let files: Vec<_> = list(fs, &dir)?.into_iter().filter(|file| !file.is_dir).collect();
             // Asked for after the look: what a later peer needs was not there yet.
-            let needed = peers::needed_wals(core, &files)?;
+            let mut needed = peers::needed_wals(core, &files)?;
+            needed.extend(backup::needed_wals(core, &files)?);
             for file in files.into_iter().filter(|file| !needed.contains(&file.name)) {
                 deleted += pass.delete_if_old(fs, place, &dir.join(file.name), settings.old_wals_keep)?;
             }

@@ -35,6 +35,7 @@
 //! under `service/`, and a case in `tests/crash.rs`. When you change a file, also touch `FORMAT.md`.
 
 mod archive;
+mod backup;
 mod balancer;
 mod balancer_runs;
 mod balancing;

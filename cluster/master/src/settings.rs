@@ -54,6 +54,8 @@ pub struct MasterSettings {
     /// Bytes of old logs that are kept for replication peers (`replication.wal.bytes.max`). Beyond it the oldest are deleted,
     /// and peers miss what is in them. `None`: there is no limit.
     pub peer_wal_bytes_max: Option<u64>,
+    /// Whether HBase's backup tool may be used (`hbase.backup.enable`): WALs and archived files that it needs are kept.
+    pub backup_enabled: bool,
     pub normalizer: NormalizerSettings,
     pub groups: GroupSettings,
     pub quotas: QuotaSettings,
@@ -101,6 +103,7 @@ impl MasterSettings {
             slow_log_table: false,
             old_wals_keep: Duration::from_secs(10 * 60),
             peer_wal_bytes_max: None,
+            backup_enabled: false,
             normalizer: NormalizerSettings::default(),
             groups: GroupSettings::default(),
             quotas: QuotaSettings::default(),

@@ -312,6 +312,15 @@ impl RegionServerApi for RemoteServer {
             split => split.map_err(errors::not_permanent),
         }
     }
+
+    fn roll_wals(&self) -> Result<()> {
+        let rolled = self.ask::<pb::RollWalWriterResponse>(
+            "RollWALWriter",
+            pb::RollWalWriterRequest {},
+            self.common.settings.call_timeout,
+        );
+        rolled.map(drop).map_err(|error| errors::of_call(&self.name, "RollWALWriter", &error))
+    }
 }
 
 impl Drop for RemoteServer {

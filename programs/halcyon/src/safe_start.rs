@@ -19,6 +19,9 @@ use crate::master_settings::GROUP_ENDPOINT;
 use crate::root::wals_left;
 use crate::site::Property;
 
+/// What HBase's regions load for its backup tool; here `hbase.backup.enable` is enough.
+const BACKUP_OBSERVER: &str = "org.apache.hadoop.hbase.backup.BackupObserver";
+
 /// `EX_CONFIG` of `sysexits.h`: a restart does not help.
 pub const EXIT_CODE: u8 = 78;
 /// Tables that HBase makes where a protection is in use.
@@ -152,6 +155,7 @@ fn asked_by(name: &str, value: &str) -> Option<Protection> {
             let is_built_in = |class: &str| {
                 Endpoint::of_class(class).is_some()
                     || (name == "hbase.coprocessor.master.classes" && class == GROUP_ENDPOINT)
+                    || (name == "hbase.coprocessor.region.classes" && class == BACKUP_OBSERVER)
             };
             (items().any(|item| !is_built_in(&class(item))), Protection::Coprocessors)
         }
@@ -323,6 +327,7 @@ mod tests {
             ("hbase.coprocessor.master.classes", GROUP_ENDPOINT, None),
             ("hbase.coprocessor.master.classes", "org.x.Observer", Some(Coprocessors)),
             ("hbase.coprocessor.region.classes", GROUP_ENDPOINT, Some(Coprocessors)),
+            ("hbase.coprocessor.region.classes", BACKUP_OBSERVER, None),
             ("hbase.coprocessor.user.region.classes", Endpoint::Aggregate.class(), None),
             ("hbase.coprocessor.region.classes", Endpoint::BulkDelete.class(), None),
             ("hbase.regionserver.slowlog.systable.enabled", "true", None),

@@ -206,3 +206,6 @@ impl TableConfig {
         Ok(config)
     }
 }
+
+#[cfg(test)]
+mod tests;

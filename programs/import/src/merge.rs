@@ -200,3 +200,6 @@ impl Entries for Merged {
         self.left_out
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,6 +15,9 @@ use crate::source::Source;
 /// Visibility expressions that are printed.
 const SHOWN_MAX: usize = 20;
 
+/// Every table has it: it limits keys to 1 MiB.
+const DEFAULT_CONSTRAINT: &str = ".DefaultKeySizeConstraint";
+
 /// Options that say what is imported and how: a run with others is another import.
 pub(crate) fn identity(args: &AccumuloArgs) -> Vec<String> {
     let path = |path: &Option<std::path::PathBuf>| path.as_ref().map(|path| path.display().to_string());
@@ -130,7 +133,8 @@ pub(crate) fn print_source(source: &Source, mapping: &Mapping) {
         Source::Files(files) => {
             let origin = files.origin.as_deref().unwrap_or("all rows of a directory");
             println!("source: {origin}; {} files, {} tablets", files.files.len(), files.tablets.len());
-            for constraint in &files.config.constraints {
+            for constraint in files.config.constraints.iter().filter(|one| !one.ends_with(DEFAULT_CONSTRAINT))
+            {
                 println!("left out: constraint {constraint}");
             }
         }

@@ -236,6 +236,17 @@ impl RegionServerApi for FakeRegionServer {
         Ok(OpenRegionResponse { open_seq_num: 2 })
     }
 
+    /// A file with the next number, as a real server makes one.
+    fn roll_wals(&self) -> Result<()> {
+        let dir = self.root.join("WALs").join(self.server_name().to_string());
+        self.env.fs.create_dir_all(&dir)?;
+        let number = 100 + self.env.fs.list(&dir)?.len();
+        self.env
+            .fs
+            .replace(&dir.join(format!("127.0.0.1%2C16020%2C{}.{number}", self.start_code)), b"edits")?;
+        Ok(())
+    }
+
     fn close_region(&self, request: &CloseRegionRequest) -> Result<()> {
         self.online.lock().remove(request.region.encoded_name());
         Ok(())

@@ -116,6 +116,12 @@ impl RegionServerApi for RegionServer {
         }
         split_log(&resources.env, &resources.root, (wal_env, wal_root), &path)
     }
+
+    fn roll_wals(&self) -> Result<()> {
+        let to_flush = self.logs.roll()?;
+        self.background.flusher.flush_for_wal(&to_flush);
+        Ok(())
+    }
 }
 
 impl QuotaEnforcement for RegionServer {

@@ -7,6 +7,7 @@
 //! [`DiskPool`]: crate::calls::pool::DiskPool
 
 mod admin;
+mod backup;
 mod bulk_load;
 mod class;
 mod exec_service;

@@ -148,6 +148,8 @@ pub struct RegionServerSettings {
     /// (`hbase.regionserver.named.queue.chore.duration`). The shorter time holds.
     pub slow_log_period: Duration,
     pub named_queue_period: Duration,
+    /// Whether HBase's backup tool may be used (`hbase.backup.enable`): bulk loads are noted for it.
+    pub backup_enabled: bool,
     /// When regions are split.
     pub split: SplitSettings,
     /// What users, tables and namespaces may use.
@@ -214,6 +216,7 @@ impl Default for RegionServerSettings {
             slow_log_queue_max: 1000,
             slow_log_period: Duration::from_secs(600),
             named_queue_period: Duration::from_secs(600),
+            backup_enabled: false,
             split: SplitSettings::default(),
             quotas: QuotaSettings::default(),
             coprocessors: CoprocessorSettings::default(),
@@ -362,6 +365,13 @@ const SETTINGS: &[Section<RegionServerSettings>] = &[
                 "How often they are written there.";
             Restart, "hbase.regionserver.named.queue.chore.duration", "ms", Millis, named_queue_period,
                 "The same; the shorter time holds.";
+        ),
+    },
+    Section {
+        title: "Backups",
+        settings: settings!(RegionServerSettings:
+            Restart, "hbase.backup.enable", "true, false", Flag, backup_enabled,
+                "Whether HBase's `backup` command may be used: WALs and files of bulk loads stay until it has them.";
         ),
     },
     Section { title: "Memory and cache", settings: &[MEMSTORE_SHARE, CACHE_SHARE] },

@@ -252,6 +252,7 @@ impl StandaloneSettings {
         master.snapshot_timeout = self.snapshot_timeout;
         master.sanity_checks = self.sanity_checks;
         master.slow_log_table = self.regionserver.slow_log_table;
+        master.backup_enabled = self.regionserver.backup_enabled;
         master.normalizer = self.parts.normalizer.clone();
         master.groups = self.parts.groups;
         master.quotas = self.parts.quotas.clone();

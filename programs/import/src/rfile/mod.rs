@@ -21,7 +21,7 @@ mod index;
 mod key;
 mod scan;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::sync::Arc;
 

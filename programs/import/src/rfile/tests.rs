@@ -33,7 +33,7 @@ impl ReadableFile for Bytes {
     }
 }
 
-type Entry = (Key, Vec<u8>);
+pub(crate) type Entry = (Key, Vec<u8>);
 
 fn seed() -> u64 {
     let seed: u64 = std::env::var("HALCYON_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
@@ -45,11 +45,11 @@ fn testdata() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata")
 }
 
-fn file(name: &str) -> Vec<u8> {
+pub(crate) fn file(name: &str) -> Vec<u8> {
     Env::real().local.read(&testdata().join(name)).unwrap()
 }
 
-fn open(bytes: Vec<u8>) -> Result<RFile, RFileError> {
+pub(crate) fn open(bytes: Vec<u8>) -> Result<RFile, RFileError> {
     let len = bytes.len() as u64;
     RFile::open(Arc::new(Bytes(bytes, PathBuf::from("memory"))), len)
 }
@@ -70,7 +70,7 @@ fn entries(file: &RFile, start: &[u8], end: &[u8]) -> Result<Vec<Entry>, RFileEr
 }
 
 /// What Accumulo has read of a file.
-fn expected(name: &str) -> Vec<Entry> {
+pub(crate) fn expected(name: &str) -> Vec<Entry> {
     let hex = |text: &str| {
         let digits = text.strip_prefix('x').unwrap();
         crate::state::hex::bytes(digits).unwrap()
