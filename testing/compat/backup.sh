@@ -51,14 +51,12 @@ fi
 site "$DIR/conf/hbase-site.xml" hbase.backup.enable=true hbase.backup.attempts.max=2 hbase.backup.attempts.pause.ms=500 "hbase.rootdir=file://$ROOT" "fs.defaultFS=file:///" \
   "hbase.zookeeper.quorum=${ZK%:*}" "hbase.zookeeper.property.clientPort=${ZK##*:}" mapreduce.framework.name=local "hadoop.tmp.dir=$DIR/tmp" \
   "hbase.fs.tmp.dir=file://$DIR/tmp/staging" hbase.client.retries.number=4
-cat > "$DIR/classes/log4j2.properties" <<LOG
-rootLogger.level=INFO
-rootLogger.appenderRef.file.ref=file
-appender.file.type=File
-appender.file.name=file
-appender.file.fileName=$DIR/client.log
-appender.file.layout.type=PatternLayout
-appender.file.layout.pattern=%d{ISO8601} %-5p [%t] %c{2}: %m%n
+cat > "$DIR/classes/log4j.properties" <<LOG
+log4j.rootLogger=INFO,F
+log4j.appender.F=org.apache.log4j.FileAppender
+log4j.appender.F.File=$DIR/client.log
+log4j.appender.F.layout=org.apache.log4j.PatternLayout
+log4j.appender.F.layout.ConversionPattern=%d{ISO8601} %-5p [%t] %c{2}: %m%n
 LOG
 timeout "${BACKUP_SECONDS:-900}" "$JAVA" -Xmx700m "${JAVA_FLAGS[@]}" -cp "$DIR/classes:$LIB/*" Backups "$DIR/conf" "$ROOT" "$DIR/work" \
   > "$DIR/answers.txt" 2> "$DIR/stderr.log" < /dev/null || { tail -n 30 "$DIR/stderr.log" >&2; exit 1; }

@@ -8,7 +8,6 @@ use std::time::Duration;
 use common::*;
 use halcyon_cell::Cell;
 use halcyon_contract::{BulkLoadState, backup_bulk_table_name, backup_table_name, bulk_load_cells};
-use halcyon_env::FileSystem;
 use halcyon_env::sim::SimFileSystem;
 use halcyon_proto::pb;
 use halcyon_proto::pb::backup_info::BackupState;

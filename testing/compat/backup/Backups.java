@@ -8,6 +8,7 @@ import java.io.PrintStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.TreeMap;
 import java.util.TreeSet;
@@ -283,6 +284,10 @@ public class Backups {
 
   // Runs a tool as its main method does, and returns its exit code and what it prints on standard output.
   private static String tool(Tool tool, String... arguments) throws Exception {
+    if (arguments[0].equals("create")) {
+      arguments = Arrays.copyOf(arguments, arguments.length + 1);
+      arguments[arguments.length - 1] = "-i"; // Java's local file system has checksums of one of the two files only
+    }
     var bytes = new ByteArrayOutputStream();
     var stream = new PrintStream(bytes, true);
     System.setOut(stream);

@@ -5,14 +5,11 @@ use crate::rfile::tests::{Entry, expected, file, open};
 
 const NAMES: [&str; 5] = ["none", "gz", "snappy", "lz4", "zstd"];
 
-/// Entries of several files, as a scan of Accumulo shows them. `times` are set times of the files.
-fn model(times: &[Option<i64>], versions_max: Option<u64>) -> (Vec<Entry>, LeftOut) {
+/// Entries of several files, as a scan of Accumulo shows them.
+fn model(versions_max: Option<u64>) -> (Vec<Entry>, LeftOut) {
     let mut all: Vec<(Entry, usize)> = Vec::new();
-    for (number, (name, time)) in NAMES.iter().zip(times).enumerate() {
-        for (mut key, value) in expected(&format!("{name}.txt")) {
-            key.timestamp = time.unwrap_or(key.timestamp);
-            all.push(((key, value), number));
-        }
+    for (number, name) in NAMES.iter().enumerate() {
+        all.extend(expected(&format!("{name}.txt")).into_iter().map(|entry| (entry, number)));
     }
     all.sort_by(|left, right| left.0.0.cmp(&right.0.0).then_with(|| left.1.cmp(&right.1)));
     let (mut shown, mut left): (Vec<Entry>, LeftOut) = (Vec::new(), LeftOut::default());
@@ -66,16 +63,25 @@ fn merged(
 
 #[test]
 fn files_are_merged_as_a_compaction_does_it() {
-    for times in [[None; 5], [None, Some(7), None, Some(7), None], [Some(9); 5]] {
-        for versions_max in [None, Some(1), Some(2)] {
-            let (found, wanted) = (merged(&times, versions_max, b"", b""), model(&times, versions_max));
-            assert_eq!(found.1, wanted.1, "{times:?} {versions_max:?}");
-            assert!(found.0 == wanted.0, "{times:?} {versions_max:?}");
-            assert!(found.1.deletes > 50 && found.0.len() > 100);
-        }
+    for versions_max in [None, Some(1), Some(2)] {
+        let (found, wanted) = (merged(&[None; 5], versions_max, b"", b""), model(versions_max));
+        assert_eq!(found.1, wanted.1, "{versions_max:?}");
+        assert!(found.0 == wanted.0, "{versions_max:?}");
+        assert!(found.1.deletes > 50 && found.0.len() > 100);
     }
-    let (_, left) = merged(&[Some(9); 5], None, b"", b"");
-    assert!(left.doubles > 0 && left.deleted > 0, "{left:?}");
+}
+
+/// A set time holds for all entries of a file. In a column they keep the order that they have in the file, as in Accumulo.
+#[test]
+fn a_set_time_is_that_of_all_entries_of_a_file() {
+    let (shown, left) = merged(&[Some(9); 5], None, b"", b"");
+    assert!(shown.iter().all(|(key, _)| key.timestamp == 9));
+    assert!(left.doubles > 0, "{left:?}");
+    let count = shown.len() as u64 + left.deletes + left.deleted + left.doubles;
+    let all: u64 = NAMES.iter().map(|name| expected(&format!("{name}.txt")).len() as u64).sum();
+    assert_eq!(count, all);
+    let (some, _) = merged(&[None, Some(9), None, None, None], None, b"", b"");
+    assert!(some.iter().any(|(key, _)| key.timestamp == 9) && some.iter().any(|(key, _)| key.timestamp != 9));
 }
 
 #[test]
