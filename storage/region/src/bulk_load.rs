@@ -69,6 +69,9 @@ pub enum BulkLoadOutcome {
     RowsOutOfRange(Vec<PathBuf>),
 }
 
+/// Gets family and path of each file that is about to be loaded.
+pub type LoadNote<'a> = dyn FnMut(&[(String, PathBuf)]) -> Result<()> + 'a;
+
 /// What each store got.
 type LoadedFiles<'a> = Vec<(&'a Store, Vec<Arc<StoreFile>>)>;
 
@@ -91,11 +94,7 @@ impl Region {
 
     /// As [`Region::bulk_load`]. `note` gets family and path of each file before any of them is part of the region. After an
     /// error of it nothing is loaded.
-    pub fn bulk_load_noting(
-        &self,
-        load: &BulkLoad,
-        note: &mut dyn FnMut(&[(String, PathBuf)]) -> Result<()>,
-    ) -> Result<BulkLoadOutcome> {
+    pub fn bulk_load_noting(&self, load: &BulkLoad, note: &mut LoadNote<'_>) -> Result<BulkLoadOutcome> {
         let _open = self.enter()?;
         self.check_writable()?;
         self.check_request(load)?;
@@ -174,7 +173,7 @@ impl Region {
         &'a self,
         checked: &[Checked<'a>],
         seq: SeqId,
-        note: &mut dyn FnMut(&[(String, PathBuf)]) -> Result<()>,
+        note: &mut LoadNote<'_>,
     ) -> Result<LoadedFiles<'a>> {
         let sources: Vec<SourceFile<'_>> = checked
             .iter()

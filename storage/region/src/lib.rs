@@ -55,7 +55,7 @@ pub use api::{
     BlockReads, ClusterIds, Condition, ConditionTest, Mutation, MutationKind, MutationResult, NextState,
     Nonce, ReadMode, Scan, ScanCounts, ScanLimits, TimeRange,
 };
-pub use bulk_load::{BULK_LOAD_FILES_MAX, BulkLoad, BulkLoadFile, BulkLoadOutcome};
+pub use bulk_load::{BULK_LOAD_FILES_MAX, BulkLoad, BulkLoadFile, BulkLoadOutcome, LoadNote};
 pub use compact::{
     CompactionControl, CompactionOutcome, CompactionPolicy, CompactionRequest, CompactionSettings,
     DateTieredSettings, MajorRows, OffPeakHours, StripeSettings,

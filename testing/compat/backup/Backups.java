@@ -9,6 +9,8 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collections;
+import java.util.Comparator;
 import java.util.List;
 import java.util.TreeMap;
 import java.util.TreeSet;
@@ -208,7 +210,8 @@ public class Backups {
   // WALs that no backup has stay, however old; those that all have go.
   private static void retention(String backups) throws Exception {
     put(T1, 0, 30, "six");
-    var last = logs("WALs");
+    // the one that has these edits
+    var last = List.of(Collections.max(logs("WALs"), Comparator.comparingLong(name -> Long.parseLong(name.substring(name.lastIndexOf('.') + 1)))));
     admin.rollWALWriter(admin.getRegionServers().iterator().next());
     admin.flush(T1);
     admin.flush(T2);
