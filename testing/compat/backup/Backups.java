@@ -228,10 +228,10 @@ public class Backups {
     // shop:t2 has a backup in the other directory, too, which has not copied the WALs either
     say("incremental elsewhere", tool(new BackupDriver(), "create", "incremental", "file://" + work.resolve("other"), "-t", "shop:t2"));
     ids.remove(ids.size() - 1);
-    admin.rollWALWriter(admin.getRegionServers().iterator().next());
     for (TableName name : admin.listTableNames()) {
       admin.flush(name);
     }
+    admin.rollWALWriter(admin.getRegionServers().iterator().next()); // HBase archives WALs then
     boolean gone = false;
     for (int tries = 0; tries < 60 && !gone; tries++) {
       Thread.sleep(1000);
