@@ -154,7 +154,7 @@ impl Process {
         });
         let written = writeln!(input, "{command}").and_then(|()| input.flush());
         let process = Process { child, _input: input, output, messages, parts: 0 };
-        reader.and_then(|_| written).map_err(|error| process.failed(&error))?;
+        reader.and(written).map_err(|error| process.failed(&error))?;
         Ok(process)
     }
 
