@@ -62,8 +62,8 @@ timeout "${BACKUP_SECONDS:-900}" "$JAVA" -Xmx700m "${JAVA_FLAGS[@]}" -cp "$DIR/c
   > "$DIR/answers.txt" 2> "$DIR/stderr.log" < /dev/null || { tail -n 30 "$DIR/stderr.log" >&2; exit 1; }
 if [ "${1:-}" = --hbase ]; then
   cp "$DIR/answers.txt" "$HERE/backup/answers.txt"
-  echo "$(grep -c '^[a-z]' "$DIR/answers.txt") answers of HBase are in backup/answers.txt"
+  echo "$(grep -c '^[a-zA-Z]' "$DIR/answers.txt") answers of HBase are in backup/answers.txt"
 else
   diff "$HERE/backup/answers.txt" "$DIR/answers.txt" || { echo "answers differ from those of HBase" >&2; exit 1; }
-  echo "$(grep -c '^[a-z]' "$DIR/answers.txt") answers are those of HBase"
+  echo "$(grep -c '^[a-zA-Z]' "$DIR/answers.txt") answers are those of HBase"
 fi
