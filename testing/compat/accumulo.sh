@@ -20,13 +20,15 @@ DIR="${ACCUMULO_DIR:-$(mktemp -d "${TMPDIR:-/tmp}/halcyon-accumulo.XXXXXX")}"
 ACCUMULO_PID=""
 RUN=""
 finish() {
-  local code=$?
+  local code=$? left
   process_kill "$RUN"
   server_kill
   hbase_kill
   if [ -n "$ACCUMULO_PID" ]; then
     exec 4>&- # its standard input: it stops its servers
     process_end "$ACCUMULO_PID" 60 || true
+    # Its ZooKeeper was seen to stay. Each of its servers has this directory in its arguments.
+    for left in $(pgrep -f -- "$DIR/mini/" || true); do process_kill "$left"; done
   fi
   if [ $code -eq 0 ] && [ -z "${ACCUMULO_DIR:-}" ]; then rm -rf "$DIR"; else echo "data and logs are in $DIR" >&2; fi
 }
