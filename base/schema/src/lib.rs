@@ -18,6 +18,7 @@ mod endpoint;
 mod family;
 mod jenkins;
 pub mod layout;
+pub mod mob;
 mod name;
 mod options;
 mod region;
@@ -32,6 +33,7 @@ pub use cluster_key::ClusterKey;
 pub use endpoint::Endpoint;
 pub use family::FamilyDescriptor;
 pub use jenkins::jenkins_hash;
+pub use mob::{MobFileName, MobFileRefs, MobReference};
 pub use name::{NamespaceDescriptor, TableName, check_namespace_name, check_table_qualifier};
 pub use options::{
     BlockEncoding, BloomType, Compression, Durability, FlushPolicy, InMemoryCompaction, KeepDeleted,

@@ -7,6 +7,7 @@
 //! compact  compact/    select -> rewrite -> store/commit
 //! open     open.rs     repair -> files -> replay -> flush
 //! bulk     bulk_load.rs  check -> flush -> staged -> one rename -> stores -> marker in the log
+//! mob      mob/         large values in files of their own, references to them in store files
 //! split    split.rs    files of a closed region -> references of its daughters; merge likewise
 //! ```
 //!
@@ -32,6 +33,7 @@ mod in_memory;
 mod keeping;
 mod key_samples;
 mod loads;
+mod mob;
 mod modify;
 mod mvcc;
 mod new_files;
@@ -63,6 +65,7 @@ pub use compact::{
 pub use flush::FlushOutcome;
 pub use halcyon_schema::Durability;
 pub use key_samples::{KeySample, ROW_BYTES_MAX};
+pub use mob::{MobCacheStats, MobCompactionType, MobCounts, MobFileCache, MobScan, MobSettings};
 pub use modify::CheckOutcome;
 pub use mvcc::WriteTicket;
 pub use region::{Region, RegionServices, RegionStats, WalRoot};

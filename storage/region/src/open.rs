@@ -20,6 +20,7 @@ use crate::activity;
 use crate::api::Nonce;
 use crate::key_samples::KeySamples;
 use crate::loads::complete_loads;
+use crate::mob::MobStore;
 use crate::mvcc::Mvcc;
 use crate::place::{OpeningDir, retire};
 use crate::region::{Counters, Region, RegionServices};
@@ -127,7 +128,7 @@ impl Region {
                     "this way of compacting is not available; the exploring policy is used"
                 );
             }
-            stores.push(open_store(&services, root, family, compaction, &info)?);
+            stores.push(open_store(&services, root, &table, family, compaction, &info)?);
             if let Some((policy, property)) = services.settings.storage_policy(&*env.fs, family) {
                 let family = family.name_str();
                 let dirs = [dir.join(&*family), place.set_apart(&family)?];
@@ -377,6 +378,7 @@ fn open_files(
 fn open_store(
     services: &RegionServices,
     root: &Path,
+    table: &TableDescriptor,
     family: &FamilyDescriptor,
     compaction: CompactionSettings,
     info: &RegionInfo,
@@ -396,21 +398,24 @@ fn open_store(
     retire(env, done.iter().map(|file| file.path.as_path()), &archive_dir)?;
     done.iter().for_each(|file| file.retire_blocks());
     files.sort_by(|a, b| b.max_seq.cmp(&a.max_seq).then_with(|| b.name.cmp(&a.name)));
-    Ok(new_store(services, info, family, compaction, dir, files))
+    Ok(new_store(services, root, table, info, family, compaction, files))
 }
 
 pub(crate) fn new_store(
     services: &RegionServices,
+    root: &Path,
+    table: &TableDescriptor,
     info: &RegionInfo,
     family: &FamilyDescriptor,
     compaction: CompactionSettings,
-    dir: PathBuf,
     files: Vec<Arc<StoreFile>>,
 ) -> Store {
+    let dir = info.dir(root).join(&*family.name_str());
+    let mob = MobStore::new(services, root, table, info, family);
     // Rows between two keys begin with what both keys begin with.
     let (start, end) = (info.start_key(), info.end_key());
     let common = start.iter().zip(end).take_while(|(a, b)| a == b).count();
-    let services = services.of_store();
+    let services = services.of_store(mob);
     Store::new(family.clone(), compaction, info.comparator(), dir, files, services, &start[..common])
 }
 

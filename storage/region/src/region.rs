@@ -18,6 +18,7 @@ use parking_lot::{Mutex, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::api::Mutation;
 use crate::key_samples::{KeySample, KeySamples};
+use crate::mob::{MobFileCache, MobStore};
 use crate::mvcc::Mvcc;
 use crate::place::OpeningDir;
 use crate::read_points::ReadPoints;
@@ -32,6 +33,7 @@ pub struct RegionServices {
     pub env: Env,
     pub wal: Arc<Wal>,
     pub cache: Arc<BlockCache>,
+    pub mob_files: Arc<MobFileCache>,
     pub chunks: Arc<ChunkPool>,
     pub settings: RegionSettings,
     /// Where WALs and recovered edits are, if not in the root directory.
@@ -47,8 +49,9 @@ pub struct WalRoot {
 }
 
 impl RegionServices {
-    pub(crate) fn of_store(&self) -> StoreServices<'_> {
-        StoreServices { chunks: &self.chunks, watch: self.env.watch(), zstd_codec: &self.settings.zstd_codec }
+    pub(crate) fn of_store(&self, mob: MobStore) -> StoreServices<'_> {
+        let (watch, zstd_codec) = (self.env.watch(), &self.settings.zstd_codec);
+        StoreServices { chunks: &self.chunks, watch, zstd_codec, mob: Arc::new(mob) }
     }
 }
 

@@ -39,6 +39,7 @@ impl Lab {
             wal: Wal::open(env.clone(), config)?,
             env,
             cache: Arc::new(BlockCache::new(1 << 20)),
+            mob_files: MobFileCache::new(1000, 0.5),
             chunks: ChunkPool::new(64 << 10, 4),
             settings: settings(),
             wal_root: None,

@@ -33,10 +33,11 @@ pub(crate) use outputs::{Cut, FileTarget, Outputs, Written};
 pub(crate) use part::Part;
 pub use reference::Reference;
 pub(crate) use stripes::Stripes;
-pub(crate) use writer::WrittenBy;
+pub(crate) use writer::{WrittenBy, options as writer_options};
 
 use crate::compact::{CompactionPolicy, CompactionSettings};
 use crate::keeping::Keeping;
+use crate::mob::MobStore;
 
 /// Everything a reader of the family sees.
 #[derive(Clone)]
@@ -123,6 +124,7 @@ pub(crate) struct Store {
     /// Somebody asked for a major compaction.
     pub major_wanted: AtomicBool,
     pub progress: CompactionProgress,
+    pub mob: Arc<MobStore>,
 }
 
 /// How far the running compaction of a store is, or how far the last one came. HBase: `CompactionProgress`.
@@ -158,6 +160,7 @@ pub(crate) struct StoreServices<'a> {
     pub watch: Watch,
     /// As in the region's settings.
     pub zstd_codec: &'a str,
+    pub mob: Arc<MobStore>,
 }
 
 /// What a reader that stays remembers of a store, to know when it holds memory that has no other use.
@@ -199,6 +202,7 @@ impl Store {
         services: StoreServices<'_>,
         row_start: &[u8],
     ) -> Store {
+        let compaction = for_family(compaction, &family);
         let keeping = Keeping::of(&family);
         let active = Segment::with_row_start(services.chunks.clone(), comparator, row_start);
         let stripes = Arc::new(divided(&compaction, comparator, &files));
@@ -219,6 +223,7 @@ impl Store {
             compacting: Mutex::new(()),
             major_wanted: AtomicBool::new(false),
             progress: CompactionProgress::default(),
+            mob: services.mob,
         }
     }
 
@@ -229,7 +234,8 @@ impl Store {
 
     /// From now on its files are compacted by these settings. Whether rows are divided into stripes stays as it was
     /// when the store was opened: its files are laid out for that.
-    pub fn set_compaction(&self, mut settings: CompactionSettings) {
+    pub fn set_compaction(&self, settings: CompactionSettings) {
+        let mut settings = for_family(settings, &self.family);
         let mut compaction = self.compaction.write();
         if is_striped(&settings, self.comparator) != is_striped(&compaction, self.comparator) {
             settings.engine_class.clone_from(&compaction.engine_class);
@@ -390,6 +396,14 @@ impl Store {
     ) -> CacheKinds {
         writer::cached_on_write(&self.family, table, written_by, of_server)
     }
+}
+
+/// Families with `IS_MOB` have one kind of store in HBase, whatever engine is set (`HMobStore.createStoreEngine`).
+fn for_family(mut settings: CompactionSettings, family: &FamilyDescriptor) -> CompactionSettings {
+    if family.is_mob() {
+        settings.engine_class = CompactionSettings::default().engine_class;
+    }
+    settings
 }
 
 /// Stripes are in plain order of rows, which `hbase:meta` is not.

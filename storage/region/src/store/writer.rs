@@ -38,7 +38,7 @@ impl Settings<'_> {
 }
 
 /// How a file of `family` is written. Invalid if the family asks for a compression that does not exist here.
-pub(super) fn options(
+pub(crate) fn options(
     family: &FamilyDescriptor,
     table: &TableDescriptor,
     written_by: WrittenBy,

@@ -188,6 +188,7 @@ fn open(
         env,
         wal: wal.clone(),
         cache: cache.clone(),
+        mob_files: MobFileCache::new(1000, 0.5),
         chunks: chunks.clone(),
         settings: settings(),
         wal_root: None,
