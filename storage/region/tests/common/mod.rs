@@ -15,7 +15,7 @@ use halcyon_env::sim::SimFileSystem;
 use halcyon_env::{Env, FileSystem, ManualClock};
 use halcyon_memstore::ChunkPool;
 use halcyon_region::*;
-use halcyon_schema::{FamilyDescriptor, RegionInfo, TableDescriptor, TableName};
+use halcyon_schema::{FamilyDescriptor, RegionInfo, TableDescriptor, TableName, layout};
 use halcyon_wal::{SyncMode, Wal, WalConfig, split_logs};
 
 pub struct Bench {
@@ -145,6 +145,37 @@ impl Bench {
         Ok(counts.into_iter().map(|count| cells.by_ref().take(count).collect()).collect())
     }
 
+    /// What another opening of the region needs, with a cache of its own for open mob files.
+    pub fn services_with(&self, mob_files: Arc<MobFileCache>) -> RegionServices {
+        RegionServices {
+            env: self.env(),
+            wal: self.wal.clone(),
+            cache: new_cache(),
+            mob_files,
+            chunks: self.chunks.clone(),
+            settings: settings(),
+            wal_root: None,
+        }
+    }
+
+    /// Archives the mob files that no store file refers to, however young, and empties the archive.
+    pub fn clean_mob_files(&self) -> Result<usize> {
+        let count = self.region.archive_unused_mob_files(-1)?;
+        for family in self.table.families() {
+            let archive = layout::mob_archive_dir(&root(), self.table.name(), &family.name_str());
+            if self.fs.exists(&archive)? {
+                self.fs.remove_dir_all(&archive)?;
+            }
+        }
+        Ok(count)
+    }
+
+    /// Names of the mob files of a family.
+    pub fn mob_files(&self, family: &str) -> Vec<String> {
+        let dir = layout::mob_family_dir(&root(), self.table.name(), family);
+        self.fs.list(&dir).unwrap_or_default().into_iter().map(|entry| entry.name).collect()
+    }
+
     pub fn compact(&self, major: bool) -> Result<CompactionOutcome> {
         self.region.compact(None, CompactionRequest { major, user: true }, &mut &AtomicBool::new(false))
     }
@@ -205,6 +236,8 @@ pub enum Policy {
     Fifo,
     DateTiered,
     Stripe,
+    /// Values of more than two bytes in mob files.
+    Mob,
 }
 
 /// The family with the policy in its configuration. Windows are `base_window_ms` long and soon grow.
@@ -214,6 +247,7 @@ pub fn with_policy(family: FamilyDescriptor, policy: Policy, base_window_ms: u64
     const TIERED: &str = "hbase.hstore.compaction.date.tiered";
     match policy {
         Policy::Exploring => family,
+        Policy::Mob => family.with("IS_MOB", "true").with("MOB_THRESHOLD", "2"),
         Policy::RatioBased => {
             family.with_configuration(CLASS, format!("{POLICIES}.RatioBasedCompactionPolicy"))
         }
