@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use halcyon_cell::Result;
+use halcyon_cell::{Error, Result};
 use halcyon_schema::{RegionInfo, ServerName, TableDescriptor};
 
 use crate::ServerReport;
@@ -93,6 +93,18 @@ pub trait RegionServerApi: Send + Sync {
 
     /// Whether an open region can be split or merged now, and where it would be split.
     fn region_info(&self, request: &RegionInfoRequest) -> Result<RegionInfoResponse>;
+
+    /// Asks for a major compaction of a family of a region, which runs in the background.
+    fn compact_region(&self, region: &RegionInfo, family: &Bytes) -> Result<()> {
+        let _ = family;
+        Err(Error::invalid(format!("{region} is compacted by its server alone")))
+    }
+
+    /// Whether a region is compacted, or waits for a compaction that was asked for.
+    fn is_compacting(&self, region: &RegionInfo) -> Result<bool> {
+        let _ = region;
+        Ok(false)
+    }
 
     /// HBase: `GetOnlineRegion`.
     fn online_regions(&self) -> Result<Vec<RegionInfo>>;

@@ -23,7 +23,7 @@ use crate::procedure::{CleanRegions, DeleteSnapshot, Engine, Submission};
 use crate::snapshot;
 use crate::state::MasterState;
 use crate::switches::Switch;
-use crate::{janitor, peers};
+use crate::{janitor, mob, peers};
 
 /// The chore and its thread.
 ///
@@ -131,7 +131,8 @@ impl Shared {
         let mut seen = self.seen.lock();
         let mut pass = Pass { now_ns: core.env.clock.monotonic_ns(), before: &seen, after: HashMap::new() };
         // Read before the archive is looked at: a file that a later snapshot names was not there yet.
-        let wanted = snapshot::named_files(core)?;
+        let mut wanted = snapshot::named_files(core)?;
+        wanted.extend(mob::linked_files(core)?);
         let mut deleted = 0;
         // Below the root directory there may be WALs from before those had one of their own.
         let wals = &core.cluster.wals;

@@ -3,6 +3,7 @@ use std::time::Duration;
 use halcyon_schema::ServerName;
 
 use crate::groups::GroupSettings;
+use crate::mob::cleaner::MobChoreSettings;
 use crate::normalizer::NormalizerSettings;
 
 /// What a master is told when it starts. Plain data.
@@ -57,6 +58,7 @@ pub struct MasterSettings {
     pub normalizer: NormalizerSettings,
     pub groups: GroupSettings,
     pub quotas: QuotaSettings,
+    pub mob: MobChoreSettings,
 }
 
 /// Of quotas.
@@ -104,6 +106,7 @@ impl MasterSettings {
             normalizer: NormalizerSettings::default(),
             groups: GroupSettings::default(),
             quotas: QuotaSettings::default(),
+            mob: MobChoreSettings::default(),
         }
     }
 }

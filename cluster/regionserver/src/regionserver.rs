@@ -28,7 +28,7 @@ use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_contract::{QuotaSource, RegionFiles, RegionServerStatus};
 use halcyon_env::Env;
 use halcyon_memstore::ChunkPool;
-use halcyon_region::{RegionSettings, WalRoot};
+use halcyon_region::{MobFileCache, RegionSettings, WalRoot};
 use halcyon_rpc::{Connection, Queues, RpcError};
 use halcyon_schema::{RegionInfo, ServerName, TableDescriptor, layout};
 use tokio::runtime::Handle;
@@ -495,6 +495,7 @@ fn region_resources(
         wal_root,
         logs: Arc::new(logs),
         cache: Arc::new(cache_upkeep::new_cache(env, &settings)),
+        mob_files: MobFileCache::new(settings.mob_files_max, settings.mob_remain_share),
         chunks,
         settings: region_settings,
         online: online.clone(),

@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use bytes::Bytes;
 use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_client::ClientError;
 use halcyon_contract::{
@@ -294,6 +295,26 @@ impl RegionServerApi for RemoteServer {
             mergeable: answer.mergeable(),
             best_split_row: answer.best_split_row.filter(|row| request.best_split_row && !row.is_empty()),
         })
+    }
+
+    fn compact_region(&self, region: &RegionInfo, family: &Bytes) -> Result<()> {
+        let (region, family) = (specifier(region), Some(family.clone()));
+        let message = pb::CompactRegionRequest { region, major: Some(true), family };
+        let answer: std::result::Result<pb::CompactRegionResponse, _> =
+            self.ask("CompactRegion", message, self.common.settings.call_timeout);
+        answer.map(|_| ()).map_err(|error| errors::of_call(&self.name, "CompactRegion", &error))
+    }
+
+    fn is_compacting(&self, region: &RegionInfo) -> Result<bool> {
+        let message = pb::GetRegionInfoRequest {
+            region: specifier(region),
+            compaction_state: Some(true),
+            ..Default::default()
+        };
+        let answer: pb::GetRegionInfoResponse = self
+            .ask("GetRegionInfo", message, self.common.settings.call_timeout)
+            .map_err(|error| errors::of_call(&self.name, "GetRegionInfo", &error))?;
+        Ok(answer.compaction_state() != pb::get_region_info_response::CompactionState::None)
     }
 
     fn online_regions(&self) -> Result<Vec<RegionInfo>> {

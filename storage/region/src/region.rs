@@ -18,7 +18,7 @@ use parking_lot::{Mutex, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::api::Mutation;
 use crate::key_samples::{KeySample, KeySamples};
-use crate::mob::{MobFileCache, MobStore};
+use crate::mob::{MobCounts, MobFileCache, MobStore};
 use crate::mvcc::Mvcc;
 use crate::place::OpeningDir;
 use crate::read_points::ReadPoints;
@@ -148,6 +148,7 @@ pub struct RegionStats {
     pub store_bytes_max: u64,
     /// Files that stand for a part of a parent's.
     pub references: usize,
+    pub mob: MobCounts,
 }
 
 impl Region {
@@ -419,6 +420,7 @@ impl Region {
             last_flush_ms: self.counters.last_flush_ms.load(Ordering::Relaxed),
             minor_compactions_running: self.counters.minor_running.load(Ordering::Relaxed),
             major_compactions_running: self.counters.major_running.load(Ordering::Relaxed),
+            mob: self.mob_counts(),
             ..RegionStats::default()
         };
         let mut oldest_major = i64::MAX;

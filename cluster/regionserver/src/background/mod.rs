@@ -16,6 +16,7 @@ pub(crate) mod flusher;
 mod held_flushes;
 pub(crate) mod listener;
 pub(crate) mod memory_compactor;
+pub(crate) mod mob_cleaner;
 pub(crate) mod prefetcher;
 mod queue;
 pub(crate) mod replica_refresher;
@@ -29,6 +30,7 @@ pub(crate) mod write_monitor;
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::time::Duration;
 
 use halcyon_cell::Result;
 
@@ -39,6 +41,7 @@ use self::flusher::{Flusher, FlusherParts, FlusherSettings};
 use self::listener::{StoreFileListener, StoreFileListeners};
 use self::memory_compactor::MemoryCompactor;
 use self::prefetcher::Prefetcher;
+use self::mob_cleaner::MobCleaner;
 use self::replica_refresher::ReplicaRefresher;
 use self::slow_log_table::{SlowLogParts, SlowLogTable};
 use self::split_checker::SplitChecker;
@@ -85,6 +88,7 @@ pub(crate) struct Shared {
 pub(crate) struct Background {
     pub(crate) prefetcher: Arc<Prefetcher>,
     replica_refresher: Arc<ReplicaRefresher>,
+    mob_cleaner: Arc<MobCleaner>,
     pub(crate) splits: Arc<SplitChecker>,
     pub(crate) compactions: Arc<Compactions>,
     pub(crate) flusher: Arc<Flusher>,
@@ -131,6 +135,12 @@ impl Background {
             workers: Workers::new(shared.lifecycle.clone()),
             prefetcher,
             replica_refresher,
+            mob_cleaner: Arc::new(MobCleaner::new(
+                resources.env.clock.clone(),
+                shared.regions.clone(),
+                Duration::from_secs(settings.mob_cleaner_period_s),
+                settings.mob_age_min,
+            )),
             splits,
             compactions,
             flusher,
@@ -160,6 +170,7 @@ impl Background {
         workers.start("cache", Priority::Normal, self.cache.clone())?;
         workers.start("prefetcher", Priority::Lowered, self.prefetcher.clone())?;
         workers.start("replica-refresher", Priority::Normal, self.replica_refresher.clone())?;
+        workers.start("mob-cleaner", Priority::Lowered, self.mob_cleaner.clone())?;
         let (small, large) = (settings.small_compaction_threads, settings.large_compaction_threads);
         self.start_compactors("compactor-small", CompactionSize::Small, small)?;
         self.start_compactors("compactor-large", CompactionSize::Large, large)?;
@@ -311,6 +322,7 @@ fn new_accountant(
         pressure: shared.pressure.clone(),
         chunks: shared.resources.chunks.clone(),
         cache: shared.resources.cache.clone(),
+        mob_files: shared.resources.mob_files.clone(),
         logs: shared.resources.logs.clone(),
         writers,
     };

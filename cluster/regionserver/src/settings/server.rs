@@ -154,6 +154,20 @@ pub struct RegionServerSettings {
     pub quotas: QuotaSettings,
     /// Which built-in coprocessors regions have beside those of their tables.
     pub coprocessors: CoprocessorSettings,
+    /// Mob files that are kept open (`hbase.mob.file.cache.size`), and the part of them that stays when there are too many
+    /// (`hbase.mob.cache.evict.remain.ratio`).
+    pub mob_files_max: usize,
+    pub mob_remain_share: f64,
+    /// Seconds between two looks for mob files that nobody needs; 0: never (`hbase.master.mob.cleaner.period`). Also the
+    /// master's.
+    pub mob_cleaner_period_s: u64,
+    /// Younger mob files stay (`hbase.mob.min.age.archive`). Also the master's.
+    pub mob_age_min: Duration,
+    /// The master's: seconds between two major compactions of families with `IS_MOB`, 0: never
+    /// (`hbase.mob.compaction.chore.period`), and regions of a table at the same time, 0: all
+    /// (`hbase.mob.major.compaction.region.batch.size`).
+    pub mob_compaction_period_s: u64,
+    pub mob_compaction_batch: usize,
     /// What every region is opened with.
     pub region: RegionSettings,
 }
@@ -217,6 +231,12 @@ impl Default for RegionServerSettings {
             split: SplitSettings::default(),
             quotas: QuotaSettings::default(),
             coprocessors: CoprocessorSettings::default(),
+            mob_files_max: 1000,
+            mob_remain_share: 0.5,
+            mob_cleaner_period_s: 24 * 3600,
+            mob_age_min: Duration::from_secs(3600),
+            mob_compaction_period_s: 7 * 24 * 3600,
+            mob_compaction_batch: 0,
             region: RegionSettings::default(),
         }
     }
@@ -422,6 +442,29 @@ const SETTINGS: &[Section<RegionServerSettings>] = &[
         ),
     },
     Section { title: "Memstore and flush", settings: &[IN_MEMORY_COMPACTION, FLUSH_POLICY] },
+    Section {
+        title: "MOB files",
+        settings: settings!(RegionServerSettings:
+            Restart, "hbase.mob.file.cache.size", "files", Number, mob_files_max,
+                "Mob files that are kept open; 0: none.";
+            Restart, "hbase.mob.cache.evict.remain.ratio", "share", Share, mob_remain_share,
+                "Part of them that stays when there are too many. They go at once, where HBase has a period for it.";
+            Restart, "hbase.mob.compaction.type", "full, optimized", Text, region.mob.compaction_type,
+                "`optimized`: a major compaction leaves values in mob files that are large enough. Tables and families may say otherwise.";
+            Restart, "hbase.mob.compactions.max.file.size", "bytes", Number, region.mob.file_bytes_max,
+                "Size at which a mob file is large enough.";
+            Restart, "hbase.unsafe.mob.discard.miss", "true, false", Flag, region.mob.discards_missing,
+                "Whether a major compaction drops values whose mob file is gone. Otherwise it fails.";
+            Restart, "hbase.master.mob.cleaner.period", "s", Number, mob_cleaner_period_s,
+                "How often region servers and the master archive mob files that nothing refers to, or whose values have expired; 0: never.";
+            Restart, "hbase.mob.min.age.archive", "ms", Millis, mob_age_min,
+                "Younger mob files are not archived, so that a store file that is about to refer to one is not missed.";
+            Restart, "hbase.mob.compaction.chore.period", "s", Number, mob_compaction_period_s,
+                "How often the master asks for major compactions of families with `IS_MOB`; 0: never.";
+            Restart, "hbase.mob.major.compaction.region.batch.size", "regions", Number, mob_compaction_batch,
+                "Regions of a table that compact for that at the same time; 0: all.";
+        ),
+    },
     Section {
         title: "Store files in HDFS",
         settings: settings!(RegionServerSettings:

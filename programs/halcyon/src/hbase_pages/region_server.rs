@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use halcyon_region::RegionStats;
+use halcyon_region::{MobCounts, RegionStats};
 use halcyon_regionserver::{Op, ServerStats, TableTimes};
 use halcyon_rpc::{CallClass, RpcStatsSnapshot};
 use halcyon_schema::{RegionInfo, TableName};
@@ -120,6 +120,31 @@ fn server_attributes(bean: &mut Bean, sources: &Sources, regions: &[Counted], st
         );
     }
     cache_attributes(bean, stats);
+    mob_attributes(bean, regions, stats);
+}
+
+/// Of values in mob files. Counts are those of the regions that are open now, as in HBase.
+fn mob_attributes(bean: &mut Bean, regions: &[Counted], stats: &ServerStats) {
+    let sum = |value: fn(&MobCounts) -> u64| regions.iter().map(|it| value(&it.stats.mob)).sum::<u64>();
+    let to_mob = "Values that compactions brought into mob files";
+    bean.counter("cellsCountCompactedToMob", sum(|it| it.compacted_to_mob_cells), to_mob);
+    bean.counter("cellsSizeCompactedToMob", sum(|it| it.compacted_to_mob_bytes), "Bytes of them");
+    let from_mob = "Values that compactions brought out of mob files";
+    bean.counter("cellsCountCompactedFromMob", sum(|it| it.compacted_from_mob_cells), from_mob);
+    bean.counter("cellsSizeCompactedFromMob", sum(|it| it.compacted_from_mob_bytes), "Bytes of them");
+    bean.counter("mobFlushCount", sum(|it| it.flushes), "Flushes that wrote mob files");
+    bean.counter("mobFlushedCellsCount", sum(|it| it.flushed_cells), "Values that they wrote");
+    bean.counter("mobFlushedCellsSize", sum(|it| it.flushed_bytes), "Bytes of them");
+    bean.counter("mobScanCellsCount", sum(|it| it.scanned_cells), "Values that reads took from mob files");
+    bean.counter("mobScanCellsSize", sum(|it| it.scanned_bytes), "Bytes of them");
+    let files = &stats.mob_files;
+    let hits = files.accesses.saturating_sub(files.misses);
+    let percent = if files.accesses == 0 { 0.0 } else { 100.0 * hits as f64 / files.accesses as f64 };
+    bean.gauge("mobFileCacheCount", files.files, "Mob files that are kept open");
+    bean.counter("mobFileCacheAccessCount", files.accesses, "Times that a mob file was asked for");
+    bean.counter("mobFileCacheMissCount", files.misses, "Times of them that it had to be opened");
+    bean.counter("mobFileCacheEvictedCount", files.evicted, "Mob files that are kept open no longer");
+    bean.gauge("mobFileCacheHitPercent", percent, "Part of the times that it did not have to be opened");
 }
 
 /// HBase's names of an operation: of all tables together, and of one.

@@ -22,7 +22,7 @@ use halcyon_contract::{ClusterServices, RegionServers, WalFiles};
 use halcyon_coord::{ClientMetaService, ClusterView, Coordinator, MemberRegistry};
 use halcyon_env::Env;
 use halcyon_master::{
-    HbckService, LockService, Master, MasterService, MasterSettings, StopRequest, Timelines,
+    HbckService, LockService, Master, MasterService, MasterSettings, MobChoreSettings, StopRequest, Timelines,
 };
 use halcyon_region::WalRoot;
 use halcyon_regionserver::RegionServer;
@@ -257,6 +257,12 @@ impl StandaloneSettings {
         master.quotas = self.parts.quotas.clone();
         master.quotas.enabled = self.regionserver.quotas.enabled;
         master.remote_lock_timeout = self.parts.remote_lock_timeout;
+        master.mob = MobChoreSettings {
+            cleaner_period: Duration::from_secs(self.regionserver.mob_cleaner_period_s),
+            age_min: self.regionserver.mob_age_min,
+            compaction_period: Duration::from_secs(self.regionserver.mob_compaction_period_s),
+            compaction_batch: self.regionserver.mob_compaction_batch,
+        };
     }
 }
 

@@ -23,6 +23,7 @@ struct Open {
     accesses: u64,
     misses: u64,
     evicted: u64,
+    held_bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,7 +62,10 @@ impl MobFileCache {
         let mut open = self.open.lock();
         open.misses += 1;
         let now = open.accesses;
-        open.files.insert(file.to_string(), (hfile.clone(), now));
+        open.held_bytes += hfile.held_bytes() as u64;
+        if let Some((other, _)) = open.files.insert(file.to_string(), (hfile.clone(), now)) {
+            open.held_bytes -= other.held_bytes() as u64; // another reader was faster
+        }
         if open.files.len() > self.files_max {
             evict(&mut open, self.remain);
         }
@@ -72,6 +76,7 @@ impl MobFileCache {
         let mut open = self.open.lock();
         let (hfile, _) = open.files.remove(file)?;
         open.evicted += 1;
+        open.held_bytes -= hfile.held_bytes() as u64;
         Some(hfile)
     }
 
@@ -82,7 +87,7 @@ impl MobFileCache {
             accesses: open.accesses,
             misses: open.misses,
             evicted: open.evicted,
-            held_bytes: open.files.values().map(|(hfile, _)| hfile.held_bytes() as u64).sum(),
+            held_bytes: open.held_bytes,
         }
     }
 }
@@ -97,4 +102,5 @@ fn evict(open: &mut Open, remain: usize) {
         None => open.files.clear(),
     }
     open.evicted += (before - open.files.len()) as u64;
+    open.held_bytes = open.files.values().map(|(hfile, _)| hfile.held_bytes() as u64).sum();
 }

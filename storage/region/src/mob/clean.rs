@@ -1,6 +1,6 @@
 //! Finds the mob files of a region that no store file refers to (HBase: `RSMobFileCleanerChore`).
 
-use halcyon_cell::{Error, Result};
+use halcyon_cell::Result;
 use halcyon_hfile::HFile;
 use halcyon_schema::mob::{BULK_LOAD_TASK, MOB_FILE_REFS, MobFileName, MobFileRefs};
 use halcyon_schema::layout;
@@ -103,19 +103,8 @@ impl MobStore {
         Ok(files.map(|entry| entry.name).collect())
     }
 
-    /// When the mob file was made, by what it says of itself; `None`: it is gone, or does not say.
+    /// See [`Region::file_made_ms`]. A damaged mob file stays where it is.
     fn made_ms(&self, name: &str) -> Result<Option<i64>> {
-        let file = match self.env.fs.open(&self.dir.join(name)) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            opened => opened?,
-        };
-        match HFile::of_file(file, &self.blocks, self.reader_options()) {
-            Ok(hfile) => Ok(hfile.info().create_time_ms()),
-            Err(error) if error.kind().is_permanent() => {
-                tracing::warn!(%error, "a damaged mob file without reference stays where it is");
-                Ok(None)
-            }
-            Err(error) => Err(Error::new(error.kind(), error.message().to_string())),
-        }
+        Region::file_made_ms(&self.env, &self.blocks, &self.dir.join(name))
     }
 }

@@ -17,6 +17,7 @@
 
 mod cache;
 mod clean;
+mod look;
 mod references_only;
 mod rewrite;
 mod settings;
