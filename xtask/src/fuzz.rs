@@ -17,6 +17,7 @@ const DECODERS: &[(&str, &[&str])] = &[
     ("inspect", &["-p", "halcyon-inspect", "--test", "damage"]),
     ("filter", &["-p", "halcyon-filter", "--test", "hostile"]),
     ("shell", &["-p", "halcyon-shell", "--lib", "garbage::"]),
+    ("mob", &["-p", "halcyon-schema", "--lib", "mob::tests::damaged"]),
     ("znode", &["-p", "halcyon-schema", "--lib", "znode::tests::damaged"]),
     ("info", &["-p", "halcyon", "--test", "hbase_pages", "garbage"]),
 ];

@@ -580,6 +580,7 @@ fn reason_without_effect(name: &str) -> &'static str {
         ("hbase.security.", "clients are not authenticated"),
         ("hbase.server.netty.tls.", "there is no TLS"),
         ("hbase.superuser", "clients are not authenticated: every user may do what a superuser may"),
+        ("hbase.mob.", "mob files have other settings: see the properties that --print-settings shows"),
         ("hbase.store.file-tracker.", "new tables have the tracker DEFAULT"),
         ("hbase.bucketcache.bucket.sizes", "blocks of every size lie side by side in the cache file"),
         ("hbase.bucketcache.", "the cache file has no use for it"),

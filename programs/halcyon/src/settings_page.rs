@@ -9,11 +9,12 @@ use halcyon_settings::{Description, Effect};
 use crate::settings::StandaloneSettings;
 
 /// Topics in the order of the page.
-const SECTIONS: [&str; 16] = [
+const SECTIONS: [&str; 17] = [
     "Addresses and directories",
     "Calls",
     "Memory and cache",
     "Memstore and flush",
+    "MOB files",
     "WAL",
     "Store files in HDFS",
     "Compaction",

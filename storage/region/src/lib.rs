@@ -65,7 +65,9 @@ pub use compact::{
 pub use flush::FlushOutcome;
 pub use halcyon_schema::Durability;
 pub use key_samples::{KeySample, ROW_BYTES_MAX};
-pub use mob::{MobCacheStats, MobCompactionType, MobCounts, MobFileCache, MobScan, MobSettings};
+pub use mob::{
+    MobCacheStats, MobCompactionType, MobCounts, MobFileCache, MobScan, MobSettings, mob_references_of_file,
+};
 pub use modify::CheckOutcome;
 pub use mvcc::WriteTicket;
 pub use region::{Region, RegionServices, RegionStats, WalRoot};

@@ -38,6 +38,7 @@ use halcyon_schema::{FamilyDescriptor, RegionInfo, TableDescriptor, TableName, l
 use parking_lot::Mutex;
 
 pub use cache::{MobCacheStats, MobFileCache};
+pub use look::mob_references_of_file;
 pub(crate) use references_only::ReferencesOnly;
 pub(crate) use rewrite::MobRewriter;
 pub use settings::{MobCompactionType, MobSettings};
