@@ -71,5 +71,18 @@ case "${1:-}" in
     server_stop
     diff "$HERE/mob/answers.txt" "$DIR/answers.txt" >&2 || { echo "FAILED: MOB works otherwise than HBase's" >&2; exit 1; }
     echo "$(wc -l < "$DIR/answers.txt") answers about MOB are HBase's"
+    {
+      echo '<configuration>'
+      for property in hbase.master.mob.cleaner.period=1 hbase.mob.min.age.archive=0; do
+        echo "<property><name>${property%%=*}</name><value>${property#*=}</value></property>"
+      done
+      echo '</configuration>'
+    } > "$DIR/conf/hbase-site.xml"
+    mkdir -p "$DIR/cleaned/data"
+    SERVER_OPTIONS="--config $DIR/conf"
+    server_start "$DIR/cleaned/data" "$DIR/cleaned.log"
+    mobs clean "$ZK" "$DIR/cleaned/data" > "$DIR/clean.txt"
+    server_stop
+    diff "$HERE/mob/clean.txt" "$DIR/clean.txt" >&2 || { echo "FAILED: mob files are cleaned otherwise" >&2; exit 1; }
     ;;
 esac

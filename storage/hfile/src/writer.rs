@@ -105,6 +105,8 @@ pub struct FileMeta {
     pub exclude_from_minor_compaction: bool,
     /// Names of the files this one replaces, and of those they replaced that still lie around.
     pub compacted_from: Vec<String>,
+    /// Of a mob file: its cells. It names no files that it replaces (HBase: `StoreFileWriter.appendMetadata`).
+    pub mob_cells_count: Option<u64>,
 }
 
 /// A file that is complete and durable under the name it was created with; the directory is not synced.
@@ -426,7 +428,10 @@ impl HFileWriter {
         if self.options.encoding != BlockEncoding::None {
             info.put(name::DATA_BLOCK_ENCODING.as_bytes(), self.options.encoding.name().as_bytes());
         }
-        info.put_compaction_event(&meta.compacted_from);
+        match meta.mob_cells_count {
+            Some(count) => info.put_i64(name::MOB_CELLS_COUNT, count as i64),
+            None => info.put_compaction_event(&meta.compacted_from),
+        }
         if let Some(bloom) = self.general_bloom.as_ref().filter(|b| b.keys_count() > 0) {
             info.put(name::BLOOM_TYPE.as_bytes(), self.options.bloom.name().as_bytes());
             if let BloomType::RowPrefixFixedLength(len) = self.options.bloom {

@@ -3,6 +3,7 @@
 //   java -cp JARS Mobs.java answers ZOOKEEPER ROOT     all of it, once
 //   java -cp JARS Mobs.java fill|work ZOOKEEPER ROOT   makes tables and snapshots; changes them
 //   java -cp JARS Mobs.java dump ZOOKEEPER ROOT        every version of every cell of the tables "m*", as a client reads it
+//   java -cp JARS Mobs.java clean ZOOKEEPER ROOT       of a server that cleans each second: CompactType.MOB, and what goes when
 //   java -cp JARS Mobs.java stop ZOOKEEPER ROOT        stops the cluster
 
 import java.io.File;
@@ -65,6 +66,7 @@ public class Mobs {
       case "fill": fill(); break;
       case "work": work(); break;
       case "dump": dump(); break;
+      case "clean": clean(); break;
       case "stop": admin.shutdown(); break;
       default: throw new IllegalArgumentException(args[0]);
     }
@@ -337,7 +339,6 @@ public class Mobs {
     say("mob files of %s: %d with names of HBase of %d, %d cells, %d referred to", name, files, mobFiles(name).size(), cells, referred(name));
     say("info of a mob file: %s", infoKeys(new File(mobDir(name, "m"), mobFiles(name).first())));
     say("info of a store file: %s", infoKeys(storeFiles(name, "m").get(0)));
-    say("info of another family: %s", infoKeys(storeFiles(name, "a").get(0)));
   }
 
   static void filters() throws Exception {
@@ -616,6 +617,52 @@ public class Mobs {
   static void admins() throws Exception {
     tell("state of MOB compactions", () -> admin.getCompactionState(table("read"), CompactType.MOB));
     tell("state of another table", () -> admin.getCompactionState(table("nothere"), CompactType.MOB));
+  }
+
+  // ---- what HBase does once a day ----
+
+  static void await(String what, java.util.concurrent.Callable<Boolean> condition) throws Exception {
+    for (int tries = 0; tries < 300; tries++) {
+      if (condition.call()) { say("%s: yes", what); return; }
+      Thread.sleep(100);
+    }
+    throw new IllegalStateException(what + ": not after 30 s; mob files " + mobFiles("clean"));
+  }
+
+  static void clean() throws Exception {
+    create("clean", null, mobFamily(M).setMaxVersions(1).build());
+    for (int file = 0; file < 4; file++) {
+      put("clean", "r" + file, M, "q", System.currentTimeMillis(), value(file, 200 + file));
+      admin.flush(table("clean"));
+    }
+    String before = scan("clean", all());
+    Thread.sleep(3000);
+    say("flushed: %d mob files, %d referred to", mobFiles("clean").size(), referred("clean"));
+    admin.majorCompact(table("clean"), CompactType.MOB);
+    await("compacted", () -> storeFiles("clean", "m").size() == 1 && referred("clean") == 1);
+    await("at rest", () -> admin.getCompactionState(table("clean"), CompactType.MOB) == CompactionState.NONE);
+    await("cleaned", () -> mobFiles("clean").size() == 1);
+    say("archived: %d, the same: %s", names(archiveDir("clean", "m")).size(), scan("clean", all()).equals(before));
+    // A split: the daughters refer to the mob file of their parent.
+    admin.split(table("clean"), Bytes.toBytes("r2"));
+    await("split", () -> admin.getRegions(table("clean")).size() == 2 && admin.isTableAvailable(table("clean")));
+    String parent = mobFiles("clean").first();
+    settle("clean");
+    await("the parent is gone", () -> {
+      admin.runCatalogJanitor();
+      for (String region : new File(root, "data/default/clean").list()) if (parent.endsWith(region)) return false;
+      return true;
+    });
+    Thread.sleep(3000);
+    say("mob files after the split: %d, the same: %s", mobFiles("clean").size(), scan("clean", all()).equals(before));
+    admin.majorCompact(table("clean"));
+    await("the parent's mob file is gone", () -> !mobFiles("clean").contains(parent) && referred("clean") == 2);
+    say("after a compaction: %d, the same: %s", mobFiles("clean").size(), scan("clean", all()).equals(before));
+    admin.modifyColumnFamily(table("clean"), mobFamily(M).setMaxVersions(1).setTimeToLive(86400).build());
+    put("clean", "r9", M, "q", System.currentTimeMillis() - 1000L * 86400 * 3, value(9, 500));
+    put("clean", "r0", M, "q", System.currentTimeMillis(), value(0, 210));
+    admin.flush(table("clean"));
+    say("with a time to live: %s", scan("clean", new Scan()).contains("r9"));
   }
 
   // ---- one directory under two servers ----

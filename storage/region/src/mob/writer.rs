@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use halcyon_cell::{Cell, CellRef, CellType, Result, SeqId};
 use halcyon_hfile::{BloomType, FileMeta, HFileWriter, WriterOptions};
-use halcyon_schema::mob::{MOB_CELLS_COUNT, MobFileName, MobFileRefs, is_mob_reference, mob_reference_of};
+use halcyon_schema::mob::{MobFileName, MobFileRefs, is_mob_reference, mob_reference_of};
 
 use super::MobStore;
 use crate::place::{OpeningDir, random_name, remove_if_there};
@@ -89,13 +89,11 @@ impl MobOutputs {
 
     /// Completes the file that takes values now. The next value begins another.
     pub fn complete_file(&mut self) -> Result<()> {
-        let Some(mut open) = self.open.take() else { return Ok(()) };
-        let name = open.name.clone();
+        let Some(open) = self.open.take() else { return Ok(()) };
+        let count = open.writer.entries();
+        assert!(count > 0, "a file is made for a value: {}", open.name);
         self.complete.push(open.name);
-        let cells = open.writer.entries() as i64;
-        assert!(cells > 0, "a file is made for a value: {name}");
-        open.writer.append_file_info(MOB_CELLS_COUNT.as_bytes(), &cells.to_be_bytes());
-        open.writer.finish(self.meta.clone())?;
+        open.writer.finish(FileMeta { mob_cells_count: Some(count), ..self.meta.clone() })?;
         Ok(())
     }
 
