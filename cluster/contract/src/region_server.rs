@@ -94,9 +94,9 @@ pub trait RegionServerApi: Send + Sync {
     /// Whether an open region can be split or merged now, and where it would be split.
     fn region_info(&self, request: &RegionInfoRequest) -> Result<RegionInfoResponse>;
 
-    /// Asks for a major compaction of a family of a region, which runs in the background.
-    fn compact_region(&self, region: &RegionInfo, family: &Bytes) -> Result<()> {
-        let _ = family;
+    /// Asks for a compaction of a family of a region, which runs in the background.
+    fn compact_region(&self, region: &RegionInfo, family: &Bytes, major: bool) -> Result<()> {
+        let _ = (family, major);
         Err(Error::invalid(format!("{region} is compacted by its server alone")))
     }
 

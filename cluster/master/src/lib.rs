@@ -81,7 +81,7 @@ pub use master::{Master, ProcedureSummary};
 pub use mob::cleaner::MobChoreSettings;
 pub use normalizer::NormalizerSettings;
 pub use procedure::ProcedureTimes;
-pub use service::{HbckService, LockService, MasterService};
+pub use service::{HbckService, LockService, MasterService, MobAdminService};
 pub use settings::{MasterSettings, QuotaSettings, StopRequest};
 pub use spread::{Spread, TableSpread};
 pub use timeline::{Noticed, RECOVERIES_MAX, Recovery, RecoveryKind, Timelines};

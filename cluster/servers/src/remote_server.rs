@@ -297,9 +297,9 @@ impl RegionServerApi for RemoteServer {
         })
     }
 
-    fn compact_region(&self, region: &RegionInfo, family: &Bytes) -> Result<()> {
+    fn compact_region(&self, region: &RegionInfo, family: &Bytes, major: bool) -> Result<()> {
         let (region, family) = (specifier(region), Some(family.clone()));
-        let message = pb::CompactRegionRequest { region, major: Some(true), family };
+        let message = pb::CompactRegionRequest { region, major: Some(major), family };
         let answer: std::result::Result<pb::CompactRegionResponse, _> =
             self.ask("CompactRegion", message, self.common.settings.call_timeout);
         answer.map(|_| ()).map_err(|error| errors::of_call(&self.name, "CompactRegion", &error))

@@ -387,6 +387,9 @@ fn open_store(
     let family_name = family.name_str();
     let dir = layout::region_dir(root, info.table(), info.encoded_name()).join(&*family_name);
     env.fs.create_dir_all(&dir)?;
+    if family.is_mob() {
+        env.fs.create_dir_all(&layout::mob_family_dir(root, info.table(), &family_name))?; // HBase's cleaner lists it
+    }
     let opener = StoreFileOpener { env, cache: &services.cache, family };
     let files = open_files(opener, &dir, root, info)?;
     let prefetch = services.settings.prefetches_on_open(family);

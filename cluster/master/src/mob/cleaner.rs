@@ -154,7 +154,7 @@ impl Shared {
                 && let Some(region) = left.pop_front()
             {
                 let server = self.core.server_of(&region);
-                match server.and_then(|server| server.compact_region(&region, family)) {
+                match server.and_then(|server| server.compact_region(&region, family, true)) {
                     Ok(()) => running.push(region),
                     Err(error) => warn!(%region, %error, "mob files are not compacted"),
                 }
@@ -254,8 +254,11 @@ fn clean_orphans(
             }
         }
         if !is_known {
-            let region = "a store file does not say which mob files it refers to";
-            warn!(table = %name, family = %family_name, "{region}: none is cleaned before a major compaction");
+            warn!(
+                table = %name,
+                family = %family_name,
+                "a store file does not say which mob files it refers to: none is cleaned before a major compaction"
+            );
             continue;
         }
         orphans.retain(|file| match layout::parse_mob_link_name(file) {

@@ -10,6 +10,7 @@ mod hbck;
 mod legacy;
 mod locks;
 mod methods;
+mod mob;
 mod namespaces;
 mod peers;
 mod procedures;
@@ -34,6 +35,7 @@ use work::Workers;
 
 pub use hbck::HbckService;
 pub use locks::LockService;
+pub use mob::MobAdminService;
 
 type Answer<T> = Result<T, RpcError>;
 /// A procedure and the nonce (group and number) it was asked for with.

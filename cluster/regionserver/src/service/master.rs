@@ -103,9 +103,9 @@ impl RegionServerApi for RegionServer {
         self.region_info_of(&self.online_region(request.region.encoded_name())?, request.best_split_row)
     }
 
-    fn compact_region(&self, region: &RegionInfo, family: &Bytes) -> Result<()> {
+    fn compact_region(&self, region: &RegionInfo, family: &Bytes, major: bool) -> Result<()> {
         let online = self.online_region(region.encoded_name())?;
-        self.background.compactions.request_by_user(&online, Some(family), true)
+        self.background.compactions.request_by_user(&online, Some(family), major)
     }
 
     fn is_compacting(&self, region: &RegionInfo) -> Result<bool> {

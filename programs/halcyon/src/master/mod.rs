@@ -22,7 +22,8 @@ use halcyon_contract::{ClusterServices, RegionServers, WalFiles};
 use halcyon_coord::{ClientMetaService, ClusterView, Coordinator, MemberRegistry};
 use halcyon_env::Env;
 use halcyon_master::{
-    HbckService, LockService, Master, MasterService, MasterSettings, MobChoreSettings, StopRequest, Timelines,
+    HbckService, LockService, Master, MasterService, MasterSettings, MobAdminService, MobChoreSettings,
+    StopRequest, Timelines,
 };
 use halcyon_region::WalRoot;
 use halcyon_regionserver::RegionServer;
@@ -336,6 +337,8 @@ impl Active {
         let hbck = HbckService::new(Arc::clone(&master)).map_err(failed)?;
         self.late.set("HbckService", Arc::new(hbck));
         self.late.set("LockService", Arc::new(LockService::new(Arc::clone(&master))));
+        let mob = MobAdminService::new(Arc::clone(&master)).map_err(failed)?;
+        self.late.set("AdminService", Arc::new(mob));
         Ok(Running { files, servers, master })
     }
 
