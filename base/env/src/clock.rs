@@ -104,10 +104,10 @@ fn day_in(zone: &TimeZone, wall_ms: i64) -> u32 {
     let at = Timestamp::from_millisecond(wall_ms).unwrap_or(nearest);
     let date = zone.to_datetime(at).date();
     if date.year() < 1 {
-        return 1_01_01;
+        return 10_101;
     }
-    u32::from(date.year().unsigned_abs()) * 1_00_00
-        + u32::from(date.month().unsigned_abs()) * 1_00
+    u32::from(date.year().unsigned_abs()) * 10_000
+        + u32::from(date.month().unsigned_abs()) * 100
         + u32::from(date.day().unsigned_abs())
 }
 
@@ -197,7 +197,7 @@ mod tests {
         let zone = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").expect("a rule");
         let late_ms = 1_768_519_800_000; // 2026-01-15 23:30 UTC
         assert_eq!((day_in(&TimeZone::UTC, late_ms), day_in(&zone, late_ms)), (20_260_115, 20_260_116));
-        assert_eq!((day_in(&zone, i64::MIN), day_in(&TimeZone::UTC, i64::MAX)), (1_01_01, 9999_12_30));
-        assert_eq!(ManualClock::at(0).day_of(1), 1970_01_01);
+        assert_eq!((day_in(&zone, i64::MIN), day_in(&TimeZone::UTC, i64::MAX)), (10_101, 99_991_230));
+        assert_eq!(ManualClock::at(0).day_of(1), 19_700_101);
     }
 }

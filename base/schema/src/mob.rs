@@ -70,7 +70,7 @@ impl<'a> MobFileName<'a> {
 
     /// A name for a new mob file of a region that begins with `start_key`. `random`: 32 hex digits.
     pub fn make(start_key: &[u8], day: u32, random: &str, region: &str) -> String {
-        assert!(random.len() == RANDOM_END - DATE_END && day <= 9999_12_31, "{random}, {day}");
+        assert!(random.len() == RANDOM_END - DATE_END && day <= 99_991_231, "{random}, {day}");
         let mut name: String = Md5::digest(start_key).iter().map(|byte| format!("{byte:02x}")).collect();
         name.push_str(&format!("{day:08}{random}_{region}"));
         name

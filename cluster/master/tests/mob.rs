@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use common::*;
-use halcyon_env::FileSystem;
 use halcyon_env::sim::SimFileSystem;
 use halcyon_master::MobChoreSettings;
 use halcyon_proto::pb;
@@ -68,9 +67,9 @@ fn files_of_regions_that_are_gone_are_compared_with_references() {
     let descriptor = table("t", &["f"]).with_family(family("f").with("IS_MOB", "true"));
     c.run("CreateTable", &create(&descriptor, &[])).unwrap();
     let gone = "0123456789abcdef0123456789abcdef";
-    let own = make(&c, "t", 2026_01_01, 1, c.regions("t")[0].encoded_name());
-    let referred = make(&c, "t", 2026_01_01, 2, gone);
-    let orphan = make(&c, "t", 2026_01_01, 3, gone);
+    let own = make(&c, "t", 20_260_101, 1, c.regions("t")[0].encoded_name());
+    let referred = make(&c, "t", 20_260_101, 2, gone);
+    let orphan = make(&c, "t", 20_260_101, 3, gone);
     until(&c, "t", &[&own, &referred, &orphan]); // a store file does not say what it refers to
     let mut refs = MobFileRefs::default();
     refs.add(&name("t"), &referred);
@@ -92,9 +91,9 @@ fn files_whose_values_have_expired_go() {
         c.run("CreateTable", &create(&descriptor, &[])).unwrap();
     }
     let region = |table_name: &str| c.regions(table_name)[0].encoded_name().to_string();
-    let old = make(&c, "t", 2020_01_01, 1, &region("t"));
-    let young = make(&c, "t", 9999_12_31, 2, &region("t"));
-    let kept = make(&c, "kept", 2020_01_01, 3, &region("kept"));
+    let old = make(&c, "t", 20_200_101, 1, &region("t"));
+    let young = make(&c, "t", 99_991_231, 2, &region("t"));
+    let kept = make(&c, "kept", 20_200_101, 3, &region("kept"));
     until(&c, "t", &[&young]);
     assert_eq!(archived(&c, "t"), [old]);
     assert_eq!(there(&c, "kept"), [kept], "MIN_VERSIONS outlive the time");
@@ -107,7 +106,7 @@ fn a_link_keeps_a_file_in_the_archive() {
     let c = start(&sim, 1);
     let descriptor = table("t", &["f"]).with_family(family("f").with("IS_MOB", "true"));
     c.run("CreateTable", &create(&descriptor, &[])).unwrap();
-    let file = make(&c, "t", 2026_01_01, 1, c.regions("t")[0].encoded_name());
+    let file = make(&c, "t", 20_260_101, 1, c.regions("t")[0].encoded_name());
     let mut refs = MobFileRefs::default();
     refs.add(&name("t"), &file);
     *c.server.mob_refs.lock() = Some(refs);
@@ -135,7 +134,7 @@ fn a_snapshot_that_lacks_a_mob_file_is_refused() {
     let c = start(&sim, 1);
     let descriptor = table("t", &["f"]).with_family(family("f").with("IS_MOB", "true"));
     c.run("CreateTable", &create(&descriptor, &[])).unwrap();
-    let file = make(&c, "t", 2026_01_01, 1, c.regions("t")[0].encoded_name());
+    let file = make(&c, "t", 20_260_101, 1, c.regions("t")[0].encoded_name());
     c.run("Snapshot", &snapshot("s", "t")).unwrap();
     let path = mob_dir(&c, "t").join(&file);
     c.env.fs.replace(&path, b"val").unwrap();

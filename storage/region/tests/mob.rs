@@ -75,7 +75,7 @@ fn a_flush_writes_large_values_to_a_mob_file() {
     let files = bench.mob_files("f");
     assert_eq!(files.len(), 1);
     let name = MobFileName::parse(&files[0]).expect("a name as HBase makes it");
-    assert_eq!((name.day, name.region), (1970_01_01, bench.info.encoded_name()));
+    assert_eq!((name.day, name.region), (19_700_101, bench.info.encoded_name()));
     let dir = layout::mob_family_dir(&root(), bench.table.name(), "f");
     let mob = open(&bench, &dir.join(&files[0]));
     assert_eq!(mob.info().get(MOB_CELLS_COUNT).unwrap()[..], 1i64.to_be_bytes());
