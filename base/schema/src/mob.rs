@@ -228,7 +228,8 @@ mod tests {
         assert_eq!(MobFileName::parse(&name), Some(MobFileName { day: 20_261_126, region: REGION }));
         let old = &name[..RANDOM_END];
         assert_eq!(MobFileName::parse(old).unwrap().region, "");
-        for wrong in ["", "ab", &name[1..], &format!("{old}_"), &format!("{old}_xy"), &format!("t=0f-{name}")] {
+        for wrong in ["", "ab", &name[1..], &format!("{old}_"), &format!("{old}_xy"), &format!("t=0f-{name}")]
+        {
             assert_eq!(MobFileName::parse(wrong), None, "{wrong}");
         }
     }
@@ -265,7 +266,9 @@ mod tests {
             MobReference::of(cell.get()).map(|_| ()).map_err(|error| error.kind())
         };
         assert_eq!(value(b"\0\0\0\x05file", &tags), Ok(()));
-        for bytes in [&b""[..], b"\0\0\0", b"\0\0\0\x05", b"\0\0\0\x05../x", b"\0\0\0\x05.x", b"\0\0\0\x05\xff"] {
+        for bytes in
+            [&b""[..], b"\0\0\0", b"\0\0\0\x05", b"\0\0\0\x05../x", b"\0\0\0\x05.x", b"\0\0\0\x05\xff"]
+        {
             assert_eq!(value(bytes, &tags), Err(halcyon_cell::ErrorKind::Corrupt), "{bytes:?}");
         }
         assert!(value(b"\0\0\0\x05file", &tags[..3]).is_err(), "without a table");
@@ -284,7 +287,11 @@ mod tests {
         let read = MobFileRefs::decode(text).unwrap();
         assert_eq!(read.iter().count(), 5);
         assert!(read.contains(&table("otherTable"), "e") && !read.contains(&table("otherTable"), "a"));
-        assert_eq!(MobFileRefs::decode(b"x").unwrap(), MobFileRefs::default(), "one byte: none, as HBase reads it");
+        assert_eq!(
+            MobFileRefs::decode(b"x").unwrap(),
+            MobFileRefs::default(),
+            "one byte: none, as HBase reads it"
+        );
         for wrong in [&b"/a"[..], b"t", b"t/", b"t/a,,b", b"t/../x", b"t/a//", b"\xff\xff", b"a b/c"] {
             assert!(MobFileRefs::decode(wrong).is_err(), "{}", wrong.escape_ascii());
         }

@@ -18,7 +18,8 @@ const PERIOD: Duration = Duration::from_millis(5);
 fn start(sim: &SimFileSystem, start_code: i64) -> Cluster {
     let mut settings = settings();
     (settings.archive_keep, settings.cleaner_period) = (Duration::ZERO, Duration::from_secs(3600));
-    settings.mob = MobChoreSettings { cleaner_period: PERIOD, age_min: PERIOD, ..MobChoreSettings::default() };
+    settings.mob =
+        MobChoreSettings { cleaner_period: PERIOD, age_min: PERIOD, ..MobChoreSettings::default() };
     Cluster::start_with(with_real_clock(sim.env()), Path::new(ROOT), start_code, settings).unwrap()
 }
 
@@ -139,9 +140,15 @@ fn a_snapshot_that_lacks_a_mob_file_is_refused() {
     let path = mob_dir(&c, "t").join(&file);
     c.env.fs.replace(&path, b"val").unwrap();
     let error = c.run("RestoreSnapshot", &restore("s", "u")).unwrap_err();
-    assert!(error.class.ends_with("CorruptedSnapshotException") && error.message.contains("3 bytes"), "{error:?}");
+    assert!(
+        error.class.ends_with("CorruptedSnapshotException") && error.message.contains("3 bytes"),
+        "{error:?}"
+    );
     c.env.fs.remove_file(&path).unwrap();
     let error = c.run("RestoreSnapshot", &restore("s", "u")).unwrap_err();
-    assert!(error.class.ends_with("CorruptedSnapshotException") && error.message.contains(&file), "{error:?}");
+    assert!(
+        error.class.ends_with("CorruptedSnapshotException") && error.message.contains(&file),
+        "{error:?}"
+    );
     c.check();
 }

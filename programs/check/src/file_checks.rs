@@ -103,8 +103,12 @@ fn files(facts: &Facts, dir: &RegionDir) -> Vec<Finding> {
         findings.push(Finding::new("unreadable-file", table, error.clone(), advice));
     }
     for (path, owner, file) in &dir.missing_mob_files {
-        let what = format!("{}: mob file {file} of table {owner} is nowhere; reads of its values fail", path.display());
-        let advice = "search backups and snapshots for the mob file, and put it into the table's mob directory";
+        let what = format!(
+            "{}: mob file {file} of table {owner} is nowhere; reads of its values fail",
+            path.display()
+        );
+        let advice =
+            "search backups and snapshots for the mob file, and put it into the table's mob directory";
         findings.push(Finding::new("missing-mob-file", table, what, advice));
     }
     let descriptor = facts.descriptors.get(&dir.table);

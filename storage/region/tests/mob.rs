@@ -16,7 +16,11 @@ use halcyon_schema::{FamilyDescriptor, TableDescriptor, layout};
 const LARGE: &str = "a value of some length";
 
 fn family() -> FamilyDescriptor {
-    FamilyDescriptor::new("f").unwrap().with("IS_MOB", "true").with("MOB_THRESHOLD", "10").with("VERSIONS", "3")
+    FamilyDescriptor::new("f")
+        .unwrap()
+        .with("IS_MOB", "true")
+        .with("MOB_THRESHOLD", "10")
+        .with("VERSIONS", "3")
 }
 
 fn put(bench: &Bench, row: &str, value: &str) {
@@ -107,7 +111,9 @@ fn every_way_of_reading_follows_references() {
     assert_eq!(shown, [(&b"b"[..], LARGE.as_bytes()), (b"b", b"small"), (b"a", LARGE.as_bytes())]);
     assert_eq!(all(Scan { raw: true, max_versions: 3, ..Scan::default() }).len(), 3);
     assert!(cells.iter().all(|cell| cell.tags().is_empty()), "the tags of references stay inside");
-    let get = |mode| bench.region.get(Scan::of_row(Bytes::from_static(b"a")), mode).map(|cells| cells[0].value().to_vec());
+    let get = |mode| {
+        bench.region.get(Scan::of_row(Bytes::from_static(b"a")), mode).map(|cells| cells[0].value().to_vec())
+    };
     assert_eq!(get(ReadMode::AnyDisk).unwrap(), LARGE.as_bytes());
     let suffix = parse_cell("a", "f:q=!", CellType::Put, false);
     let appended = bench.mutate(mutation(MutationKind::Append, b"a", vec![suffix])).unwrap().unwrap();
@@ -152,7 +158,10 @@ fn a_mob_file_is_found_in_the_archive_and_missed_where_it_is_nowhere() {
     bench.reopen().unwrap();
     let error = values(&bench, MobScan::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
-    assert!(error.message().contains("java.io.FileNotFoundException") && error.message().contains(&file), "{error}");
+    assert!(
+        error.message().contains("java.io.FileNotFoundException") && error.message().contains(&file),
+        "{error}"
+    );
     assert!(bench.compact(true).is_err(), "a value is not dropped");
     assert_eq!(values(&bench, MobScan { empty_on_miss: true, ..MobScan::default() }).unwrap(), ["", "small"]);
     assert_eq!(values(&bench, MobScan { raw: true, ..MobScan::default() }).unwrap().len(), 2);
@@ -322,7 +331,8 @@ fn attributes_of_a_table_reach_compactions() {
         let table = TableDescriptor::new(table(&[family()]).name().clone()).with_family(family());
         table.with("hbase.mob.compaction.type", value)
     };
-    for (value, expected) in [("optimized", MobCompactionType::Optimized), ("other", MobCompactionType::Full)] {
+    for (value, expected) in [("optimized", MobCompactionType::Optimized), ("other", MobCompactionType::Full)]
+    {
         let settings = MobSettings { compaction_type: value.to_string(), ..MobSettings::default() };
         assert_eq!(settings.compaction_type(), expected);
         assert!(named(value).setting("hbase.mob.compaction.type").is_some());

@@ -34,7 +34,12 @@ pub(crate) fn archive_family(core: &MasterState, table: &TableName, family: &str
 }
 
 /// Moves these mob files of a family to the archive; a link is removed. Those that are gone are no error.
-pub(crate) fn archive_files(core: &MasterState, table: &TableName, family: &str, names: &[String]) -> Result<()> {
+pub(crate) fn archive_files(
+    core: &MasterState,
+    table: &TableName,
+    family: &str,
+    names: &[String],
+) -> Result<()> {
     let fs = &*core.env.fs;
     if names.is_empty() {
         return Ok(());

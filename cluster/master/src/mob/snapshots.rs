@@ -31,7 +31,8 @@ pub(crate) fn add_listing(core: &MasterState, table: &TableDescriptor, listing: 
     for family in families(core, table)? {
         let family = family.name_str().into_owned();
         let files = files_of(core, table.name(), &family)?.into_iter();
-        let is_mob = |name: &str| MobFileName::parse(name).is_some() || layout::parse_mob_link_name(name).is_some();
+        let is_mob =
+            |name: &str| MobFileName::parse(name).is_some() || layout::parse_mob_link_name(name).is_some();
         listing.entry(family).or_default().extend(files.filter(|(name, _)| is_mob(name)));
     }
     Ok(())
@@ -95,7 +96,9 @@ pub(crate) fn named(source: &TableName, manifest: &pb::SnapshotDataManifest) -> 
                 };
                 if MobFileName::parse(name).is_none() {
                     let name = name.escape_default();
-                    return Err(Error::corrupt(format!("'{name}' of the snapshot's mob region is no mob file")));
+                    return Err(Error::corrupt(format!(
+                        "'{name}' of the snapshot's mob region is no mob file"
+                    )));
                 }
                 files.push(MobFile { owner, family: family_name.clone(), name: name.to_string(), len });
             }
@@ -118,7 +121,9 @@ pub(crate) fn check(core: &MasterState, files: &[MobFile]) -> Result<()> {
         };
         if file.len.is_some_and(|len| len != found) {
             let (path, len) = (live.display(), file.len.unwrap_or_default());
-            return Err(Error::corrupt(format!("{path} has {found} bytes, the snapshot's manifest says {len}")));
+            return Err(Error::corrupt(format!(
+                "{path} has {found} bytes, the snapshot's manifest says {len}"
+            )));
         }
     }
     Ok(())

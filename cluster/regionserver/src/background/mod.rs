@@ -40,8 +40,8 @@ use self::compactions::{CompactionLimits, CompactionParts, CompactionSize, Compa
 use self::flusher::{Flusher, FlusherParts, FlusherSettings};
 use self::listener::{StoreFileListener, StoreFileListeners};
 use self::memory_compactor::MemoryCompactor;
-use self::prefetcher::Prefetcher;
 use self::mob_cleaner::MobCleaner;
+use self::prefetcher::Prefetcher;
 use self::replica_refresher::ReplicaRefresher;
 use self::slow_log_table::{SlowLogParts, SlowLogTable};
 use self::split_checker::SplitChecker;

@@ -126,7 +126,8 @@ pub(super) fn filter(filter: Option<&pb::Filter>) -> Result<Option<Box<dyn Filte
 
 /// HBase: `MobUtils.isRawMobScan` and its neighbours. A value that is not one byte is no.
 fn mob(attributes: &[pb::NameBytesPair]) -> MobScan {
-    let is_on = |name| attribute(attributes, name).is_some_and(|value| matches!(value[..], [byte] if byte != 0));
+    let is_on =
+        |name| attribute(attributes, name).is_some_and(|value| matches!(value[..], [byte] if byte != 0));
     MobScan {
         raw: is_on("hbase.mob.scan.raw"),
         references_only: is_on("hbase.mob.scan.ref.only"),

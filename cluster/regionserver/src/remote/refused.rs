@@ -21,7 +21,10 @@ pub(super) fn check(table: &TableDescriptor, is_own_master: bool) -> Result<()> 
         return Ok(());
     }
     if let Some(family) = table.families().iter().find(|family| family.is_mob()) {
-        return refuse(format!("family {} with IS_MOB, which is served with a master of Halcyon only", family.name_str()));
+        return refuse(format!(
+            "family {} with IS_MOB, which is served with a master of Halcyon only",
+            family.name_str()
+        ));
     }
     if let Some(family) = table.families().iter().find(|family| family.scope() != 0) {
         return refuse(format!(

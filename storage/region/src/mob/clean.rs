@@ -2,8 +2,8 @@
 
 use halcyon_cell::Result;
 use halcyon_hfile::HFile;
-use halcyon_schema::mob::{BULK_LOAD_TASK, MOB_FILE_REFS, MobFileName, MobFileRefs};
 use halcyon_schema::layout;
+use halcyon_schema::mob::{BULK_LOAD_TASK, MOB_FILE_REFS, MobFileName, MobFileRefs};
 
 use super::MobStore;
 use crate::region::Region;

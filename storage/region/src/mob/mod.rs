@@ -215,7 +215,11 @@ impl MobStore {
             found = find(&hfile, cell, how);
         }
         found?.map(|found| found.with_seq(cell.seq())).ok_or_else(|| {
-            Error::corrupt(format!("{}: expected a cell {:?}, found none", hfile.path().display(), cell.key()))
+            Error::corrupt(format!(
+                "{}: expected a cell {:?}, found none",
+                hfile.path().display(),
+                cell.key()
+            ))
         })
     }
 
@@ -244,7 +248,10 @@ impl MobStore {
             }
         }
         // To clients a DoNotRetryIOException, and of HBase's kind: it puts the other exception into the message.
-        Err(Error::invalid(format!("java.io.FileNotFoundException: File does not exist: {}", archived.display())))
+        Err(Error::invalid(format!(
+            "java.io.FileNotFoundException: File does not exist: {}",
+            archived.display()
+        )))
     }
 
     /// Bytes of a mob file, wherever it is; `None`: nowhere.

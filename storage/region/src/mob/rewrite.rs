@@ -53,7 +53,11 @@ impl MobRewriter {
 
     /// Writes what is to stand in the store file for the cell with `append`. Returns the bytes of values that were written
     /// besides.
-    pub fn append(&mut self, cell: CellRef<'_>, append: &mut impl FnMut(CellRef<'_>) -> Result<()>) -> Result<u64> {
+    pub fn append(
+        &mut self,
+        cell: CellRef<'_>,
+        append: &mut impl FnMut(CellRef<'_>) -> Result<()>,
+    ) -> Result<u64> {
         if self.is_idle || !is_mob_reference(cell) {
             if self.is_idle || !self.outputs.takes(cell) {
                 append(cell)?;
@@ -131,7 +135,11 @@ fn lengths_of(store: &MobStore, inputs: &[Arc<StoreFile>]) -> Result<Option<Hash
             match store.len_of(table, file)? {
                 Some(len) => lengths.insert(file.to_string(), len),
                 None if store.settings.discards_missing => lengths.insert(file.to_string(), 0),
-                None => return Err(Error::invalid(format!("mob file {file} of {table} is neither there nor archived"))),
+                None => {
+                    return Err(Error::invalid(format!(
+                        "mob file {file} of {table} is neither there nor archived"
+                    )));
+                }
             };
         }
     }

@@ -45,7 +45,8 @@ impl MobOutputs {
         major: bool,
     ) -> MobOutputs {
         // As in HBase (`MobUtils.createWriter`): always with tags and sequence ids, and without a filter for rows.
-        let options = WriterOptions { bloom: BloomType::None, include_tags: true, include_mvcc: true, ..options };
+        let options =
+            WriterOptions { bloom: BloomType::None, include_tags: true, include_mvcc: true, ..options };
         MobOutputs {
             day: store.env.clock.day_of(newest_ms),
             store: store.clone(),
@@ -71,7 +72,10 @@ impl MobOutputs {
             let (start_key, region) = (&self.store.start_key, &self.store.encoded_region);
             let name = MobFileName::make(start_key, self.day, &random_name(), region);
             let path = self.working(&name);
-            self.open = Some(Open { writer: HFileWriter::create(&self.store.env, &path, self.options.clone())?, name });
+            self.open = Some(Open {
+                writer: HFileWriter::create(&self.store.env, &path, self.options.clone())?,
+                name,
+            });
         }
         let open = self.open.as_mut().expect("it was just made");
         open.writer.append(cell)?;
@@ -128,7 +132,8 @@ impl MobOutputs {
 
 impl Drop for MobOutputs {
     fn drop(&mut self) {
-        let names: Vec<String> = self.complete.drain(..).chain(self.open.take().map(|open| open.name)).collect();
+        let names: Vec<String> =
+            self.complete.drain(..).chain(self.open.take().map(|open| open.name)).collect();
         let mut being_written = self.store.being_written.lock();
         names.iter().for_each(|name| {
             being_written.remove(name);
