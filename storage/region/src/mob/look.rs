@@ -60,8 +60,8 @@ impl Region {
 /// The mob files that a store file refers to; `None`: it does not say. *Blocking*.
 pub fn mob_references_of_file(env: &Env, path: &Path) -> Result<Option<MobFileRefs>> {
     let cache = Arc::new(BlockCache::new(0));
-    stated_references(&HFile::open(env, path, &cache, ReaderOptions::default())?)
-        .map_err(|error| error.context(path.display()))
+    let hfile = HFile::open(env, path, &cache, ReaderOptions::default())?;
+    stated_references(&hfile).map_err(|error| error.context(path.display()))
 }
 
 fn references_in(
