@@ -18,6 +18,7 @@ const DECODERS: &[(&str, &[&str])] = &[
     ("filter", &["-p", "halcyon-filter", "--test", "hostile"]),
     ("shell", &["-p", "halcyon-shell", "--lib", "garbage::"]),
     ("znode", &["-p", "halcyon-schema", "--lib", "znode::tests::damaged"]),
+    ("coprocessor", &["-p", "halcyon-regionserver", "--lib", "coprocessors::frames::tests::damaged"]),
     ("info", &["-p", "halcyon", "--test", "hbase_pages", "garbage"]),
 ];
 

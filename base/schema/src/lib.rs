@@ -28,8 +28,9 @@ mod table;
 mod unsupported;
 pub mod znode;
 
+pub use check::{PHOENIX_CLASSES, SANITY_CHECKS_HINT};
 pub use cluster_key::ClusterKey;
-pub use endpoint::Endpoint;
+pub use endpoint::{COPROCESSOR_HOST, Endpoint};
 pub use family::FamilyDescriptor;
 pub use jenkins::jenkins_hash;
 pub use name::{NamespaceDescriptor, TableName, check_namespace_name, check_table_qualifier};

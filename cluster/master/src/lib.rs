@@ -80,6 +80,6 @@ pub use master::{Master, ProcedureSummary};
 pub use normalizer::NormalizerSettings;
 pub use procedure::ProcedureTimes;
 pub use service::{HbckService, LockService, MasterService};
-pub use settings::{MasterSettings, QuotaSettings, StopRequest};
+pub use settings::{CoprocessorCheck, MasterSettings, QuotaSettings, StopRequest};
 pub use spread::{Spread, TableSpread};
 pub use timeline::{Noticed, RECOVERIES_MAX, Recovery, RecoveryKind, Timelines};

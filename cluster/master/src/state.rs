@@ -294,6 +294,7 @@ impl MasterState {
     pub(crate) fn check_descriptor(&self, descriptor: &TableDescriptor) -> Result<()> {
         descriptor.check_supported()?;
         let wanted = self.settings.sanity_checks && descriptor.wants_sanity_checks();
+        self.settings.coprocessors.check(descriptor, wanted)?;
         match descriptor.check_sanity() {
             Err(error) if !wanted => {
                 tracing::warn!(table = %descriptor.name(), %error, "sanity checks are off: accepted");

@@ -54,6 +54,15 @@ pub enum Command {
     },
     /// Talk to a cluster of Halcyon or HBase in HBase's shell syntax.
     Shell(halcyon_shell::ShellArgs),
+    /// Become a program that ends with the process that started this one.
+    #[command(hide = true)]
+    EndWith {
+        /// Number of that process.
+        parent: u32,
+        /// The program and its arguments.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        words: Vec<std::ffi::OsString>,
+    },
 }
 
 /// Options of every server. Command-line options override `hbase-site.xml`, which overrides the defaults.

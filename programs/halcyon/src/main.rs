@@ -13,6 +13,7 @@ mod hbase_pages;
 mod host_check;
 mod info;
 mod info_pages;
+mod jvm;
 mod keeper;
 mod limits;
 mod log_level;
@@ -123,6 +124,7 @@ fn main() -> ExitCode {
         Command::Top(args) => halcyon_top::top(*args).map_err(Failure::from),
         Command::Tune(args) => halcyon_tune::tune(*args).map_err(Failure::from),
         Command::Completions { shell } => usage::completions(shell).map_err(Failure::from),
+        Command::EndWith { parent, words } => Err(Failure::from(jvm::end_with(parent, &words))),
         Command::ManPages { dir } => usage::man_pages(&dir).map_err(Failure::from),
     };
     ended.map_or_else(Failure::end, |()| ExitCode::SUCCESS)

@@ -115,6 +115,19 @@ pub fn of_properties(properties: &[Property]) -> Vec<Finding> {
     findings
 }
 
+/// Leaves out coprocessors of regions: a JVM runs them. It runs none of masters, region servers and WALs.
+pub fn retain_unhosted(findings: &mut Vec<Finding>) {
+    const OTHERS: [&str; 3] = [
+        "hbase.coprocessor.master.classes",
+        "hbase.coprocessor.regionserver.classes",
+        "hbase.coprocessor.wal.classes",
+    ];
+    findings.retain(|finding| {
+        finding.protection != Protection::Coprocessors
+            || OTHERS.iter().any(|name| finding.what.starts_with(name))
+    });
+}
+
 /// As [`of_properties`], for a server of a cluster whose master is another process. Peers and system tables are the master's;
 /// tables with coprocessors or a replication scope are refused one by one.
 pub fn of_member_properties(properties: &[Property]) -> Vec<Finding> {

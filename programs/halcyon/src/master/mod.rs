@@ -22,7 +22,7 @@ use halcyon_contract::{ClusterServices, RegionServers, WalFiles};
 use halcyon_coord::{ClientMetaService, ClusterView, Coordinator, MemberRegistry};
 use halcyon_env::Env;
 use halcyon_master::{
-    HbckService, LockService, Master, MasterService, MasterSettings, StopRequest, Timelines,
+    CoprocessorCheck, HbckService, LockService, Master, MasterService, MasterSettings, StopRequest, Timelines,
 };
 use halcyon_region::WalRoot;
 use halcyon_regionserver::RegionServer;
@@ -85,7 +85,11 @@ pub fn run(args: MasterArgs) -> Result<ExitCode, Failure> {
         print!("{}", StandaloneSettings::print_by_source(&properties, &flags)?);
         return Ok(ExitCode::SUCCESS);
     }
-    standalone::judge(safe_start::of_member_properties(&properties), &flags.server.accept_without)?;
+    let mut findings = safe_start::of_member_properties(&properties);
+    if settings.regionserver.coprocessors.has_host() {
+        safe_start::retain_unhosted(&mut findings);
+    }
+    standalone::judge(findings, &flags.server.accept_without)?;
     if keeper::is_wanted(&args.keeper, settings.keeper) {
         return keeper::keep(settings.keeper, zookeeper_settings(&properties)?);
     }
@@ -251,6 +255,10 @@ impl StandaloneSettings {
         master.snapshot_ttl = Duration::from_secs(self.cleaner.snapshot_ttl_s);
         master.snapshot_timeout = self.snapshot_timeout;
         master.sanity_checks = self.sanity_checks;
+        if self.regionserver.coprocessors.has_host() {
+            // The region servers have the JVMs; a class that cannot be loaded keeps its regions closed.
+            master.coprocessors = CoprocessorCheck::hosted(|_| Ok(()));
+        }
         master.slow_log_table = self.regionserver.slow_log_table;
         master.normalizer = self.parts.normalizer.clone();
         master.groups = self.parts.groups;
