@@ -28,6 +28,9 @@
 # make mixed-test   a Halcyon region server in a cluster of HBase 2.6.4: regions moved, cloned, split, merged; the server killed, frozen, stopped
 # make mixed-load   a Java client beside moves, kills and freezes of a Halcyon server in an HBase cluster; MOVES=, KILLS=, FREEZES=, FAULTS=, ROWS=;
 #              MEMBERS= kills and freezes the servers of a ZooKeeper ensemble; SHELL_MOVES=hbase HBASE_SHELL=jar moves by HBase's own shell
+# make coprocessor-host   the jar of the JVM that runs coprocessors, by Maven, below CARGO_TARGET_DIR (docs/COPROCESSORS.md)
+# make coprocessors-test  coprocessors in that JVM: answers compared with HBase's, the JVM killed, frozen and disturbed; some minutes
+# make phoenix-test       Apache Phoenix from Maven Central over Halcyon, answers compared with those over HBase; some minutes
 # make groups-test  groups of region servers and the normalizer in a cluster of Halcyon, with HBase's own client classes; two minutes
 # make quotas-test  quotas in a cluster of Halcyon, and at a Halcyon server under HBase's master, compared with HBase; 15 minutes
 # make own-test   what administrators do in a cluster of Halcyon, with the rows counted after each step; some minutes
@@ -82,7 +85,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 CARGO_DEB := $(HOME)/.cache/halcyon/tools/bin/cargo-deb
 
-.PHONY: differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies replication-test migrate-test hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load keeper-test rolling-restart replace-master bench-cold-start mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster groups-test quotas-test replicas-test sim sim-size sim-flaws
+.PHONY: differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies replication-test migrate-test hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load keeper-test rolling-restart replace-master bench-cold-start mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster coprocessor-host coprocessors-test phoenix-test groups-test quotas-test replicas-test sim sim-size sim-flaws
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -126,6 +129,16 @@ differential: build
 
 quickstart: build
 	HALCYON="$(HALCYON)" docs/quickstart/time.sh
+
+coprocessor-host:
+	mvn -q -B -ntp -f cluster/coprocessor-host/pom.xml -Dout="$(CARGO_TARGET_DIR)/coprocessor-host" package
+	@echo "$(CARGO_TARGET_DIR)/coprocessor-host/halcyon-coprocessor-host.jar"
+
+coprocessors-test: build
+	HALCYON="$(HALCYON)" testing/compat/coprocessors.sh
+
+phoenix-test: build
+	HALCYON="$(HALCYON)" testing/compat/phoenix.sh
 
 nonce-kills: build
 	HALCYON="$(HALCYON)" testing/compat/nonce-kills.sh $(ROUNDS)
