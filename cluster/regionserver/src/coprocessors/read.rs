@@ -24,15 +24,16 @@ pub(crate) struct Read {
     pub exists: bool,
 }
 
-/// Reads a row with the hooks of its region. *Blocking*.
+/// Reads a row with the hooks of its region. *Blocking*. `alone`: not in a batch, where HBase runs no hooks of existence.
 pub(crate) fn get(
     operation: &mut Operation,
     online: &Arc<OnlineRegion>,
     get: &pb::Get,
+    alone: bool,
 ) -> Result<Read, RpcError> {
     let coprocessors = online.coprocessors.clone().expect("a region with coprocessors");
     let (hooks, number) = (operation.hooks(&coprocessors), coprocessors.number);
-    let asks_existence = get.existence_only();
+    let asks_existence = alone && get.existence_only();
     let sent = |get: &pb::Get| Some(Bytes::from(get.encode_to_vec()));
     if convert::get(get).is_err() && get.filter.is_some() {
         // A filter that only the JVM may have; if it does not, either, its exception says so.

@@ -265,11 +265,9 @@ fn run(operation: &mut Operation, scan: &HostedScan, limits: &HostedLimits) -> R
     let answer = operation.call(frame)?;
     let more = answer.more();
     let mut all = Vec::new();
-    let mut whole_rows_count = 0;
     for result in &answer.cells {
         let cells = operation.checked(frames::parse(&result.cell))?;
         let partial = result.partial();
-        whole_rows_count += u32::from(!partial);
         if limits.codec.is_some() {
             response.cells_per_result.push(cells.len() as u32);
             response.partial_flag_per_result.push(partial);
@@ -278,8 +276,9 @@ fn run(operation: &mut Operation, scan: &HostedScan, limits: &HostedLimits) -> R
             response.results.push(convert::inline_result(&cells, partial));
         }
     }
-    let limit_reached = limits.limit_of_rows.is_some_and(|limit| whole_rows_count >= limit);
-    let nothing_left = limit_reached || answer.count() > 0;
+    // Rows that a hook has taken away count, as in HBase.
+    let limit_reached = limits.limit_of_rows.is_some_and(|limit| answer.count() >= u64::from(limit));
+    let nothing_left = limit_reached || answer.text.is_some();
     response.more_results = Some(!nothing_left);
     response.more_results_in_region = Some(more);
     response.heartbeat_message = (more && answer.flag()).then_some(true);

@@ -32,7 +32,7 @@ pub(super) fn get(
         let (on_pool, region) = (server.clone(), online.clone());
         let work = move || {
             let mut operation = Operation::begin(&on_pool, &region)?;
-            read(&mut operation, &region, &get)
+            read(&mut operation, &region, &get, true)
         };
         let found = server.run_pooled("Get", waits, work).await?;
         get::settle(quota, &found);
@@ -45,8 +45,9 @@ pub(super) fn read(
     operation: &mut Operation,
     online: &Arc<OnlineRegion>,
     get: &pb::Get,
+    alone: bool,
 ) -> Result<Found, RpcError> {
-    let read = coprocessors::get(operation, online, get)?;
+    let read = coprocessors::get(operation, online, get, alone)?;
     let existence_only = get.existence_only();
     Ok(Found {
         cells: read.cells,

@@ -80,7 +80,7 @@ impl Run {
         index: u32,
         get: &pb::Get,
     ) -> usize {
-        match hosted::read(operation, online, get) {
+        match hosted::read(operation, online, get, false) {
             Ok(found) => {
                 self.ops.add(online, Op::Get);
                 if found.existence_only {

@@ -279,6 +279,7 @@ public final class ServedHost extends RegionCoprocessorHost {
         for (Cell cell : values) bytes += cell.heapSize();
         results.add(Result.create(values, null, false, context.mayHaveMoreCellsInRow()));
       }
+      for (Result result : results) answer.count += result.mayHaveMoreCellsInRow() ? 0 : 1;
       more = postScannerNext(scanner, results, limit, more);
     }
     for (Result result : results) {
@@ -287,7 +288,7 @@ public final class ServedHost extends RegionCoprocessorHost {
       answer.cells.add(cells);
     }
     answer.more = more;
-    if (!more && scanner.isFilterDone() && results.isEmpty()) answer.count = 1;
+    if (!more && scanner.isFilterDone() && results.isEmpty()) answer.text = "done";
     return answer;
   }
 
