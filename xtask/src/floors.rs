@@ -58,6 +58,11 @@ const SIDEWAYS: &[(&str, &str)] = &[
     ("halcyon-schema", "halcyon-env"),
     // a value that makes no sense is an error like others
     ("halcyon-settings", "halcyon-cell"),
+    // a wrapped key is a protobuf message, and one that cannot be unwrapped is an error like others
+    ("halcyon-crypto", "halcyon-cell"),
+    ("halcyon-crypto", "halcyon-proto"),
+    // whoever opens files has the keys for them
+    ("halcyon-env", "halcyon-crypto"),
     // threads come through one door
     ("halcyon-env", "halcyon-scheduler"),
     // blocks are read through the cache

@@ -12,6 +12,7 @@ const DECODERS: &[(&str, &[&str])] = &[
     ("frame", &["-p", "halcyon-rpc", "--test", "garbage", "damaged_streams"]),
     ("cells", &["-p", "halcyon-rpc", "--test", "garbage", "damaged_cell_blocks"]),
     ("wal", &["-p", "halcyon-wal", "--test", "damage"]),
+    ("keystore", &["-p", "halcyon-crypto", "--lib", "keys::tests::damage_by_seed"]),
     ("hfile", &["-p", "halcyon-hfile", "--lib", "tests::damage::"]),
     ("cache", &["-p", "halcyon-cache", "--test", "random"]),
     ("inspect", &["-p", "halcyon-inspect", "--test", "damage"]),
