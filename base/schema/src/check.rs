@@ -1,8 +1,8 @@
 //! The checks a descriptor must pass before the master takes it (HBase: `TableDescriptorChecker`).
 
 use halcyon_cell::{Error, Result};
+use halcyon_env::Keys;
 
-use crate::unsupported::ENCRYPTION;
 use crate::{Endpoint, FamilyDescriptor, STORE_FILE_TRACKER, TableDescriptor, Unsupported};
 
 /// Attribute that turns the checks off with the value `false`.
@@ -59,24 +59,25 @@ impl TableDescriptor {
     pub fn check_sanity(&self) -> Result<()> {
         self.check_limits()
             .and_then(|()| self.families().iter().try_for_each(|family| check_family(self, family)))
-            .map_err(|message| {
-                Error::invalid(format!(
-                    "{message} Set {SANITY_CHECKS} to false at conf or table descriptor if you want to bypass \
-                     sanity checks"
-                ))
-            })
+            .map_err(|message| insane(&message))
+    }
+
+    /// Invalid if a family asks for encryption that the cluster cannot give (HBase: `checkEncryption`).
+    pub fn check_encryption(&self, keys: &Keys) -> Result<()> {
+        let check =
+            |family: &FamilyDescriptor| keys.test_encryption(family.encryption(), family.encryption_key());
+        self.families().iter().try_for_each(check).map_err(|error| insane(error.message()))
     }
 
     /// Invalid if HBase keeps the files of the table in a way that is not read here: a region would show wrong cells or
     /// none.
     pub fn check_files(&self) -> Result<()> {
-        let is_of_files = |found: &Unsupported| [STORE_FILE_TRACKER, ENCRYPTION].contains(&&*found.attribute);
+        let is_of_files = |found: &Unsupported| found.attribute == STORE_FILE_TRACKER;
         match self.unsupported().into_iter().find(is_of_files) {
-            Some(found) if found.attribute == STORE_FILE_TRACKER => Err(Error::invalid(format!(
+            Some(found) => Err(Error::invalid(format!(
                 "{found}: {}. Change the table to DEFAULT at HBase, through MIGRATION, first",
                 found.effect
             ))),
-            Some(found) => Err(Error::invalid(format!("{found}: {}", found.effect))),
             None => Ok(()),
         }
     }
@@ -134,6 +135,12 @@ impl TableDescriptor {
             None => Ok(()),
         }
     }
+}
+
+fn insane(message: &str) -> Error {
+    Error::invalid(format!(
+        "{message} Set {SANITY_CHECKS} to false at conf or table descriptor if you want to bypass sanity checks"
+    ))
 }
 
 /// A value no server could act on.
@@ -292,6 +299,7 @@ mod tests {
             table(family()).with(STORE_FILE_TRACKER, "default"),
             configured("DEFAULT"),
             table(family().with("ENCRYPTION", "")),
+            table(family().with("ENCRYPTION", "AES")),
         ];
         harmless.iter().for_each(|table| table.check().unwrap());
     }
@@ -304,7 +312,6 @@ mod tests {
         for table in [
             table(family()).with(STORE_FILE_TRACKER, "FILE"),
             table(family().with_configuration(STORE_FILE_TRACKER, "MIGRATION")),
-            table(family().with("ENCRYPTION", "AES")),
         ] {
             assert!(table.check_files().is_err(), "{table:?}");
         }

@@ -57,7 +57,7 @@ pub use reader::{CacheKinds, HFile, ReaderOptions};
 pub use scanner::{BlockReads, HFileScanner};
 pub use trailer::Trailer;
 pub use walk::{BlockHeader, BlockWalk, BloomFacts, IndexEntry, Unreadable};
-pub use writer::{FileMeta, HFileWriter, WriterOptions, WrittenFile};
+pub use writer::{FileKey, FileMeta, HFileWriter, WriterOptions, WrittenFile};
 
 #[cfg(test)]
 mod tests {

@@ -102,6 +102,11 @@ impl Region {
         let dir = layout::region_dir(root, info.table(), info.encoded_name());
         let archive_dir = layout::archive_region_dir(root, info.table(), info.encoded_name());
         let env = services.env.clone();
+        // Before anything is changed: a region whose keys are missing could not flush what it replays.
+        for family in table.families() {
+            let (name, cipher, wrapped) = (family.name_str(), family.encryption(), family.encryption_key());
+            env.keys.check_family(&name, cipher, wrapped)?;
+        }
         if !env.fs.exists(&dir.join(REGION_INFO))? {
             let families: Vec<FamilyDescriptor> = table.families().to_vec();
             Region::create_on_disk(&env, root, &info, &families)?;

@@ -48,7 +48,12 @@ pub struct WalRoot {
 
 impl RegionServices {
     pub(crate) fn of_store(&self) -> StoreServices<'_> {
-        StoreServices { chunks: &self.chunks, watch: self.env.watch(), zstd_codec: &self.settings.zstd_codec }
+        StoreServices {
+            chunks: &self.chunks,
+            watch: self.env.watch(),
+            zstd_codec: &self.settings.zstd_codec,
+            keys: &self.env.keys,
+        }
     }
 }
 

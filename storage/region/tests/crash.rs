@@ -128,6 +128,16 @@ fn every_sync_point_with_stripes_made_by_compactions() {
     die_at_every_sync_point(&families(Policy::Stripe).into_iter().map(to_level0).collect::<Vec<_>>());
 }
 
+/// Files and logs are encrypted, and the log's entries may go to another file than they were made for.
+#[test]
+fn every_sync_point_with_encryption() {
+    encrypted(|| {
+        let families: Vec<_> =
+            families(Policy::Exploring).into_iter().map(|family| family.with("ENCRYPTION", "AES")).collect();
+        die_at_every_sync_point(&families);
+    });
+}
+
 fn die_at_every_sync_point(families: &[FamilyDescriptor]) {
     SimDisk::ALL.iter().for_each(|&disk| die_at_every_sync_point_of(disk, families));
 }

@@ -87,7 +87,7 @@ impl StoreFileOpener<'_> {
             match self.env.fs.open(place) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 opened => {
-                    let hfile = HFile::of_file(opened?, self.cache, self.options(hfile_name));
+                    let hfile = HFile::of_file(opened?, &self.env.keys, self.cache, self.options(hfile_name));
                     return hfile.map_err(|error| error.context(path.display()));
                 }
             }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use halcyon_cell::{CellComparator, Result, SeqId};
-use halcyon_env::{Watch, WatchedRwLock, invariant};
+use halcyon_env::{Keys, Watch, WatchedRwLock, invariant};
 use halcyon_hfile::{CacheKinds, WriterOptions};
 use halcyon_memstore::{ChunkPool, Segment, SegmentSize};
 use halcyon_schema::{FamilyDescriptor, TableDescriptor};
@@ -109,6 +109,7 @@ pub(crate) struct Store {
     pub comparator: CellComparator,
     /// As in the region's settings.
     pub zstd_codec: String,
+    keys: Arc<Keys>,
     /// `<region>/<family>`.
     pub dir: PathBuf,
     /// What the region's bounds say of how its rows begin.
@@ -158,6 +159,8 @@ pub(crate) struct StoreServices<'a> {
     pub watch: Watch,
     /// As in the region's settings.
     pub zstd_codec: &'a str,
+    /// For files that are encrypted.
+    pub keys: &'a Arc<Keys>,
 }
 
 /// What a reader that stays remembers of a store, to know when it holds memory that has no other use.
@@ -210,6 +213,7 @@ impl Store {
             keeping,
             comparator,
             zstd_codec: services.zstd_codec.to_string(),
+            keys: services.keys.clone(),
             dir,
             row_start: row_start.into(),
             view: WatchedRwLock::new(Arc::new(view)),
@@ -378,7 +382,8 @@ impl Store {
         written_by: WrittenBy,
         now_ms: i64,
     ) -> Result<WriterOptions> {
-        writer::options(&self.family, table, written_by, self.comparator, &self.zstd_codec, now_ms)
+        let (family, codec) = (&self.family, &self.zstd_codec);
+        writer::options(family, table, written_by, self.comparator, codec, &self.keys, now_ms)
     }
 
     /// Blocks of a new file that are to be in the cache at once. `of_server`: where neither family nor table says.

@@ -4,6 +4,7 @@
 
 pub mod scripts;
 
+use std::cell::Cell as ThreadCell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -12,7 +13,7 @@ use bytes::Bytes;
 use halcyon_cache::BlockCache;
 use halcyon_cell::{Cell, CellType, LATEST_TIMESTAMP, Result, SharedCells};
 use halcyon_env::sim::SimFileSystem;
-use halcyon_env::{Env, FileSystem, ManualClock};
+use halcyon_env::{CryptoSettings, Env, FileSystem, Keys, ManualClock};
 use halcyon_memstore::ChunkPool;
 use halcyon_region::*;
 use halcyon_schema::{FamilyDescriptor, RegionInfo, TableDescriptor, TableName};
@@ -33,6 +34,40 @@ pub struct Bench {
 const SPLITTING: &str = "-splitting";
 /// Between the first names of two servers; each opening takes the next one.
 const OTHER_SERVER: u32 = 1000;
+
+thread_local! {
+    static ENCRYPTED: ThreadCell<bool> = const { ThreadCell::new(false) };
+}
+
+/// Runs a test with logs that are encrypted, on this thread.
+pub fn encrypted(test: impl FnOnce()) {
+    ENCRYPTED.set(true);
+    test();
+    ENCRYPTED.set(false);
+}
+
+pub fn is_encrypted() -> bool {
+    ENCRYPTED.get()
+}
+
+/// With the keys `master` and `second` of a key store that Java wrote.
+pub fn keys(change: impl FnOnce(&mut CryptoSettings)) -> Arc<Keys> {
+    let mut settings = CryptoSettings {
+        parameters: "jceks:///same.jceks?password=st0re-pass".to_string(),
+        master_key: Some("master".to_string()),
+        encrypts_wal: is_encrypted(),
+        ..CryptoSettings::default()
+    };
+    change(&mut settings);
+    Arc::new(Keys::new(settings, |_| {
+        Ok(include_bytes!("../../../../base/crypto/testdata/same.jceks").to_vec())
+    }))
+}
+
+/// The file system's environment, with that clock and those keys.
+pub fn env_of(fs: &SimFileSystem, clock: &Arc<ManualClock>) -> Env {
+    Env { clock: clock.clone(), keys: keys(|_| {}), ..fs.env() }
+}
 
 pub fn root() -> PathBuf {
     PathBuf::from("/root")
@@ -76,7 +111,7 @@ impl Bench {
     }
 
     pub fn env(&self) -> Env {
-        Env { clock: self.clock.clone(), ..self.fs.env() }
+        env_of(&self.fs, &self.clock)
     }
 
     /// Closes in peace and opens again.
@@ -164,7 +199,7 @@ fn open(
     cache: &Arc<BlockCache>,
     incarnation: u32,
 ) -> Result<Opened> {
-    let env = Env { clock: clock.clone(), ..fs.env() };
+    let env = env_of(fs, clock);
     let wals = root().join("WALs");
     let old = root().join("oldWALs");
     let edits = root().join("data/default/t").join(info.encoded_name()).join("recovered.edits");
