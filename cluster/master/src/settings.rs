@@ -47,6 +47,8 @@ pub struct MasterSettings {
     /// Whether new descriptors must pass HBase's sanity checks (`hbase.table.sanity.checks`); a table can turn them off,
     /// too. What cannot be obeyed at all is refused in any case.
     pub sanity_checks: bool,
+    /// Whether families that are to be encrypted are tried first (`hbase.master.check.encryption`).
+    pub checks_encryption: bool,
     /// Whether there is to be a table for slow calls, `hbase:slowlog` (`hbase.regionserver.slowlog.systable.enabled`).
     pub slow_log_table: bool,
     /// How long a log stays in `oldWALs` (`hbase.master.logcleaner.ttl`). 10 minutes.
@@ -98,6 +100,7 @@ impl MasterSettings {
             snapshot_ttl: Duration::ZERO,
             snapshot_timeout: Duration::from_secs(5 * 60),
             sanity_checks: true,
+            checks_encryption: true,
             slow_log_table: false,
             old_wals_keep: Duration::from_secs(10 * 60),
             peer_wal_bytes_max: None,

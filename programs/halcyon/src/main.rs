@@ -9,6 +9,7 @@ mod args;
 mod cleaner_settings;
 mod cluster;
 mod console;
+mod crypto_settings;
 mod hbase_pages;
 mod host_check;
 mod info;
@@ -43,6 +44,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use halcyon_allocator::SampledAllocator;
+use halcyon_env::Env;
 
 use crate::args::{Args, Command};
 
@@ -117,8 +119,17 @@ fn main() -> ExitCode {
         Command::Lab(args) => lab(&args).map_err(Failure::from),
         Command::Shell(args) => return halcyon_shell::run(&args),
         Command::Bench(command) => halcyon_load::bench(*command).map_err(Failure::from),
-        Command::Check(args) => return halcyon_check::run(&args),
-        Command::Inspect(args) => return halcyon_inspect::run(&args),
+        Command::Check(args) => match crypto_settings::with_keys_of(Env::read_only(), args.config.as_deref())
+        {
+            Ok(env) => return halcyon_check::run(&env, &args),
+            Err(sentence) => Err(sentence.into()),
+        },
+        Command::Inspect(args) => {
+            match crypto_settings::with_keys_of(Env::read_only(), args.config.as_deref()) {
+                Ok(env) => return halcyon_inspect::run(&env, &args),
+                Err(sentence) => Err(sentence.into()),
+            }
+        }
         Command::Migrate(args) => halcyon_migrate::migrate(*args).map_err(Failure::from),
         Command::Top(args) => halcyon_top::top(*args).map_err(Failure::from),
         Command::Tune(args) => halcyon_tune::tune(*args).map_err(Failure::from),

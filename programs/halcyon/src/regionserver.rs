@@ -58,6 +58,7 @@ pub fn run(args: RegionServerArgs) -> Result<ExitCode, Failure> {
         print!("{}", StandaloneSettings::print_by_source(&properties, &flags)?);
         return Ok(ExitCode::SUCCESS);
     }
+    let env = settings.with_keys(env);
     standalone::judge(safe_start::of_member_properties(&properties), &flags.server.accept_without)?;
     if keeper::is_wanted(&args.keeper, settings.keeper) {
         return keeper::keep(settings.keeper, zookeeper_settings(&properties)?);

@@ -43,8 +43,6 @@ pub enum Protection {
     RpcQop,
     /// TLS of calls and pages: both travel in plain text.
     Tls,
-    /// Encryption of the WAL: it is written in plain text.
-    Encryption,
     /// Coprocessors: their code does not run.
     Coprocessors,
     /// ACLs of tables and cells: they are kept and not enforced.
@@ -69,7 +67,6 @@ impl Protection {
             Protection::Kerberos => "clients are not authenticated",
             Protection::Authorization => "every client may do everything",
             Protection::RpcQop | Protection::Tls => "traffic is not encrypted",
-            Protection::Encryption => "the WAL is not encrypted",
             Protection::Coprocessors => "the code does not run",
             Protection::Acls => "permissions of tables and cells are not enforced",
             Protection::Visibility => "cells with labels are shown to every client",
@@ -146,7 +143,6 @@ fn asked_by(name: &str, value: &str) -> Option<Protection> {
             (items().any(|item| !item.eq_ignore_ascii_case("authentication")), Protection::RpcQop)
         }
         "hbase.server.netty.tls.enabled" | "hbase.ssl.enabled" => (is_true, Protection::Tls),
-        "hbase.regionserver.wal.encryption" => (is_true, Protection::Encryption),
         _ if name.starts_with("hbase.coprocessor.") && name.ends_with(".classes") => {
             let class = |item: &str| item.split('|').next().unwrap_or_default().trim().to_string();
             let is_built_in = |class: &str| {
@@ -316,7 +312,7 @@ mod tests {
             ("hbase.server.netty.tls.enabled", "true", Some(Tls)),
             ("hbase.client.netty.tls.enabled", "true", None),
             ("hbase.ssl.enabled", "true", Some(Tls)),
-            ("hbase.regionserver.wal.encryption", "true", Some(Encryption)),
+            ("hbase.regionserver.wal.encryption", "true", None),
             ("hbase.quota.enabled", "true", None),
             ("hbase.coprocessor.region.classes", "org.x.Observer", Some(Coprocessors)),
             ("hbase.coprocessor.master.classes", "", None),

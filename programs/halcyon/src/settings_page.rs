@@ -9,7 +9,7 @@ use halcyon_settings::{Description, Effect};
 use crate::settings::StandaloneSettings;
 
 /// Topics in the order of the page.
-const SECTIONS: [&str; 16] = [
+const SECTIONS: [&str; 17] = [
     "Addresses and directories",
     "Calls",
     "Memory and cache",
@@ -19,6 +19,7 @@ const SECTIONS: [&str; 16] = [
     "Compaction",
     "Splits",
     "Tables and snapshots",
+    "Encryption",
     "Cluster",
     "Normalizer",
     "Quotas",

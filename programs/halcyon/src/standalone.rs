@@ -71,6 +71,7 @@ pub fn run(args: StandaloneArgs) -> Result<(), Failure> {
         print!("{}", StandaloneSettings::print_by_source(&properties, &args)?);
         return Ok(());
     }
+    let env = settings.with_keys(env);
     let root = root::open(env.clone(), &settings, &args, &properties)?;
     let wals = OwnWals::open(&env, &settings, &args, &properties)?;
     wals.as_ref().map_or(Ok(()), OwnWals::check_apart)?;

@@ -85,6 +85,7 @@ pub fn run(args: MasterArgs) -> Result<ExitCode, Failure> {
         print!("{}", StandaloneSettings::print_by_source(&properties, &flags)?);
         return Ok(ExitCode::SUCCESS);
     }
+    let env = settings.with_keys(env);
     standalone::judge(safe_start::of_member_properties(&properties), &flags.server.accept_without)?;
     if keeper::is_wanted(&args.keeper, settings.keeper) {
         return keeper::keep(settings.keeper, zookeeper_settings(&properties)?);
@@ -251,6 +252,7 @@ impl StandaloneSettings {
         master.snapshot_ttl = Duration::from_secs(self.cleaner.snapshot_ttl_s);
         master.snapshot_timeout = self.snapshot_timeout;
         master.sanity_checks = self.sanity_checks;
+        master.checks_encryption = self.checks_encryption;
         master.slow_log_table = self.regionserver.slow_log_table;
         master.normalizer = self.parts.normalizer.clone();
         master.groups = self.parts.groups;
