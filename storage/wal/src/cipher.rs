@@ -108,7 +108,7 @@ pub(crate) fn read_cell(key: &DataKey, source: &mut Source, seq: u64, crc: &mut 
     let mut bytes = source.take(len as usize)?.to_vec();
     *crc = crc32c::crc32c_append(crc32c::crc32c_append(*crc, &head), &bytes);
     key.apply(&iv, &mut bytes);
-    key_value(&bytes).and_then(|bytes| Cell::parse(bytes.into(), seq)).or_else(|error: Error| {
+    key_value(&bytes).and_then(|bytes| Cell::parse(bytes, seq)).or_else(|error: Error| {
         bad(format!("cell: expected one that was encrypted with the log's key, found {error}"))
     })
 }
