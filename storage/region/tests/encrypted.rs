@@ -8,7 +8,7 @@ use common::*;
 use halcyon_cache::BlockCache;
 use halcyon_cell::ErrorKind;
 use halcyon_crypto::DataKey;
-use halcyon_env::{Env, FileSystem, Keys};
+use halcyon_env::{Env, Keys};
 use halcyon_hfile::{HFile, ReaderOptions};
 use halcyon_region::*;
 use halcyon_schema::FamilyDescriptor;
