@@ -48,7 +48,7 @@ fn cells_of(region: &[u8], seq: u64) -> Vec<Cell> {
 
 /// The script. Ends early, with an error, where the machine dies.
 fn live(fs: &SimFileSystem, sync_mode: SyncMode, knowledge: &mut Knowledge) -> Result<()> {
-    let wal = Wal::open(common::env(&fs), config(sync_mode))?;
+    let wal = Wal::open(common::env(fs), config(sync_mode))?;
     for seq in 1..=40u64 {
         let region = REGIONS[(seq * seq % 7 % 3) as usize];
         let durability = match seq % 4 {
@@ -100,7 +100,7 @@ fn recovered_dir(region: &[u8]) -> PathBuf {
 
 fn split(fs: &SimFileSystem) -> Result<()> {
     if fs.exists(Path::new(LOG_DIR))? {
-        split_logs(&common::env(&fs), Path::new(LOG_DIR), &|region, _| Ok(Some(recovered_dir(region))))?;
+        split_logs(&common::env(fs), Path::new(LOG_DIR), &|region, _| Ok(Some(recovered_dir(region))))?;
     }
     Ok(())
 }
@@ -112,7 +112,7 @@ fn recover(fs: &SimFileSystem) -> Result<Vec<Edit>> {
 }
 
 fn read_recovered(fs: &SimFileSystem) -> Result<Vec<Edit>> {
-    let env = common::env(&fs);
+    let env = common::env(fs);
     let mut edits = Vec::new();
     for region in REGIONS {
         let dir = recovered_dir(region);
@@ -374,7 +374,7 @@ fn recovered_edits_of_two_servers_are_both_kept() {
 fn append_alone(fs: &SimFileSystem, server: &str, seqs: &[u64]) {
     let mut config = WalConfig::new(Path::new("/hbase/WALs").join(server), "/hbase/oldWALs", server);
     config.sync_mode = SyncMode::Remote;
-    let wal = Wal::open(common::env(&fs), config).unwrap();
+    let wal = Wal::open(common::env(fs), config).unwrap();
     for &seq in seqs {
         let cells = cells_of(REGIONS[0], seq);
         let cells: Vec<CellRef<'_>> = cells.iter().map(Cell::get).collect();

@@ -126,7 +126,7 @@ impl Bench {
 
     /// What recovery finds, on the files as they are or as a crash leaves them.
     fn recovered(fs: &SimFileSystem) -> Vec<u64> {
-        let env = common::env(&fs);
+        let env = common::env(fs);
         split_logs(&env, Path::new(DIR), &|_, _| Ok(Some("/hbase/edits".into()))).unwrap();
         let mut seqs = Vec::new();
         for file in fs.list(Path::new("/hbase/edits")).unwrap() {
