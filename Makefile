@@ -23,6 +23,8 @@
 # make replication-test   replication between HBase 2.6.4 and Halcyon, which is killed meanwhile; ROUNDS=number, default 3
 # make migrate-test       a table moves from HBase 2.6.4 to Halcyon and back under a Java client, and the migration is killed in each step;
 #              ROWS=, THREADS=, FAULTS=0 without kills
+# make shadow-test        HBase's clients through the proxy of halcyon shadow, and their reads replayed against HBase 2.6.4 and Halcyon;
+#              ROWS=, ROUNDS=, CLIENTS=1 with all clients of testing/compat, PAGE=file to keep the page
 # make hdfs-kills   a standalone server with its root in HDFS, killed while a Java client writes; ROUNDS=number, default 10
 # make mixed-pages-test   the pages of a Halcyon region server in such a cluster, and its RPC registry by a Java client
 # make mixed-test   a Halcyon region server in a cluster of HBase 2.6.4: regions moved, cloned, split, merged; the server killed, frozen, stopped
@@ -82,7 +84,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 CARGO_DEB := $(HOME)/.cache/halcyon/tools/bin/cargo-deb
 
-.PHONY: differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies replication-test migrate-test hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load keeper-test rolling-restart replace-master bench-cold-start mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster groups-test quotas-test replicas-test sim sim-size sim-flaws
+.PHONY: differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies replication-test migrate-test shadow-test hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load keeper-test rolling-restart replace-master bench-cold-start mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster groups-test quotas-test replicas-test sim sim-size sim-flaws
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -191,6 +193,9 @@ replication-test: build
 
 migrate-test: build
 	HALCYON="$(HALCYON)" testing/compat/migrate.sh
+
+shadow-test: build
+	HALCYON="$(HALCYON)" ROUNDS= testing/compat/shadow.sh
 
 hdfs-kills: build
 	HALCYON="$(HALCYON)" testing/cluster/hdfs-kills.sh $(ROUNDS)

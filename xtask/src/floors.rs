@@ -95,6 +95,10 @@ const SIDEWAYS: &[(&str, &str)] = &[
     ("halcyon", "halcyon-top"),
     ("halcyon", "halcyon-tune"),
     ("halcyon", "halcyon-migrate"),
+    ("halcyon", "halcyon-shadow"),
+    // clusters are named by the same URLs, and latencies drawn by the same hand
+    ("halcyon-shadow", "halcyon-migrate"),
+    ("halcyon-shadow", "halcyon-lab"),
     ("halcyon-top", "halcyon-load"),
     ("halcyon-tune", "halcyon-load"),
     // the info ports take profiles; the signal handler has a crate of its own

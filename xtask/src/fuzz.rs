@@ -16,6 +16,7 @@ const DECODERS: &[(&str, &[&str])] = &[
     ("cache", &["-p", "halcyon-cache", "--test", "random"]),
     ("inspect", &["-p", "halcyon-inspect", "--test", "damage"]),
     ("filter", &["-p", "halcyon-filter", "--test", "hostile"]),
+    ("shadow", &["-p", "halcyon-shadow", "--test", "garbage"]),
     ("shell", &["-p", "halcyon-shell", "--lib", "garbage::"]),
     ("znode", &["-p", "halcyon-schema", "--lib", "znode::tests::damaged"]),
     ("info", &["-p", "halcyon", "--test", "hbase_pages", "garbage"]),

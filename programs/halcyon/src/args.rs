@@ -52,6 +52,9 @@ pub enum Command {
         /// Directory to write to; created if it does not exist.
         dir: PathBuf,
     },
+    /// Compare two clusters by the reads of real clients: record them, replay them, or send them to both at once.
+    #[command(subcommand)]
+    Shadow(Box<halcyon_shadow::ShadowCommand>),
     /// Talk to a cluster of Halcyon or HBase in HBase's shell syntax.
     Shell(halcyon_shell::ShellArgs),
 }

@@ -2,8 +2,8 @@
 //!
 //! `halcyon standalone` runs master, region server and the coordination endpoint in one process, wired in
 //! `standalone.rs`. Settings come from `hbase-site.xml` (`site.rs`) and from flags (`args.rs`), which win. `halcyon lab` is
-//! the library `halcyon-lab`, `halcyon bench` is `halcyon-load`; `shell`, `top`, `tune` and `migrate` are `halcyon-shell`,
-//! `halcyon-top`, `halcyon-tune` and `halcyon-migrate`. They do not start a server.
+//! the library `halcyon-lab`, `halcyon bench` is `halcyon-load`; `shell`, `top`, `tune`, `migrate` and `shadow` are `halcyon-shell`,
+//! `halcyon-top`, `halcyon-tune`, `halcyon-migrate` and `halcyon-shadow`. They do not start a server.
 
 mod args;
 mod cleaner_settings;
@@ -115,6 +115,7 @@ fn main() -> ExitCode {
         Command::Master(args) => return master::run(args).unwrap_or_else(Failure::end),
         Command::RegionServer(args) => return regionserver::run(args).unwrap_or_else(Failure::end),
         Command::Lab(args) => lab(&args).map_err(Failure::from),
+        Command::Shadow(command) => halcyon_shadow::shadow(*command).map_err(Failure::from),
         Command::Shell(args) => return halcyon_shell::run(&args),
         Command::Bench(command) => halcyon_load::bench(*command).map_err(Failure::from),
         Command::Check(args) => return halcyon_check::run(&args),
