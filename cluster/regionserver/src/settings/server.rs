@@ -110,6 +110,11 @@ pub struct RegionServerSettings {
     /// Errors of log files, one after the other, after which the log goes on in a new file
     /// (`hbase.regionserver.logroll.errors.tolerated`).
     pub wal_errors_tolerated: u32,
+    /// Whether edits of tables that are deleted here are dropped when a replication peer lacks them
+    /// (`hbase.replication.drop.on.deleted.table`).
+    pub drop_deleted_tables: bool,
+    /// The same of families (`hbase.replication.drop.on.deleted.columnfamily`).
+    pub drop_deleted_families: bool,
     /// Whether compactions run until somebody says otherwise (`hbase.regionserver.compaction.enabled`).
     pub compactions_enabled: bool,
     /// Selections above this go to the thread for large compactions
@@ -197,6 +202,8 @@ impl Default for RegionServerSettings {
             wal_replication: 0,
             wal_storage_policy: NO_STORAGE_POLICY.to_string(),
             wal_errors_tolerated: 2,
+            drop_deleted_tables: false,
+            drop_deleted_families: false,
             compactions_enabled: true,
             compaction_large_bytes: 2560 << 20,
             small_compaction_threads: 1,
@@ -443,6 +450,11 @@ const SETTINGS: &[Section<RegionServerSettings>] = &[
                 "Replicas of a WAL in HDFS; 0: as `dfs.replication` says.";
             Restart, "hbase.regionserver.maxlogs", "files", Number, wal_files_count_max,
                 "With more WALs their regions are flushed.";
+            Restart, "hbase.replication.drop.on.deleted.table", "true, false", Flag, drop_deleted_tables,
+                "Whether edits of a table that is deleted here are dropped when a replication peer does not have it. Otherwise they \
+                 wait for it.";
+            Restart, "hbase.replication.drop.on.deleted.columnfamily", "true, false", Flag, drop_deleted_families,
+                "The same of families.";
             Restart, "hbase.regionserver.logroll.errors.tolerated", "errors", Number, wal_errors_tolerated,
                 "Errors of a WAL, one after the other, after which it continues in a new file. With one more the server gives up, in HDFS only after 15 s. With `wal.sync` = `written`: at the first.";
         ),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use halcyon_proto::pb;
 use halcyon_region::RegionStats;
 use halcyon_regionserver::{Op, ServerStats, TableTimes};
 use halcyon_rpc::{CallClass, RpcStatsSnapshot};
@@ -51,8 +52,9 @@ pub fn beans(sources: &Sources) -> Vec<Bean> {
     let (regions, stats) = (regions(sources), sources.region_server.stats());
     let host = sources.region_server.server_name().host.clone();
     let bean = |sub| Bean::of_hbase(SERVER, Some(sub), CONTEXT, &host);
-    let mut beans = ["Server", "IPC", "WAL", "Memory", "Regions", "Tables", "TableLatencies"].map(bean);
-    let [server, ipc, wal, memory, of_regions, of_tables, latencies] = &mut beans;
+    let names = ["Server", "IPC", "WAL", "Memory", "Regions", "Tables", "TableLatencies", "Replication"];
+    let mut beans = names.map(bean);
+    let [server, ipc, wal, memory, of_regions, of_tables, latencies, replication] = &mut beans;
     server_attributes(server, sources, &regions, &stats);
     ipc_attributes(ipc, sources, "regionserver");
     wal_attributes(wal, &stats);
@@ -61,7 +63,39 @@ pub fn beans(sources: &Sources) -> Vec<Bean> {
     regions.iter().for_each(|region| region_attributes(of_regions, region));
     table_attributes(of_tables, &regions);
     latency_attributes(latencies, sources);
+    replication_attributes(replication, sources);
     Vec::from(beans)
+}
+
+/// What goes to peers, together and for each of them, and what came from other clusters (HBase: `MetricsReplicationSource`).
+fn replication_attributes(bean: &mut Bean, sources: &Sources) {
+    let server = &sources.region_server;
+    let loads = server.server_load().repl_load_source;
+    let sum = |value: fn(&pb::ReplicationLoadSource) -> u64| loads.iter().map(value).sum::<u64>();
+    bean.gauge(
+        "source.sizeOfLogQueue",
+        sum(|it| it.size_of_log_queue.into()),
+        "WALs of which peers need something",
+    );
+    bean.counter("source.shippedOps", sum(|it| it.o_ps_shipped()), "WAL entries that peers have applied");
+    bean.counter("source.logEditsRead", sum(|it| it.edits_read()), "WAL entries read for peers");
+    for load in &loads {
+        let name = |attribute: &str| format!("source.{}.{attribute}", load.peer_id);
+        bean.gauge(name("sizeOfLogQueue"), load.size_of_log_queue, "WALs of which the peer needs something");
+        bean.counter(name("shippedOps"), load.o_ps_shipped(), "WAL entries that the peer has applied");
+        bean.counter(name("logEditsRead"), load.edits_read(), "WAL entries read for the peer");
+        let help = "Time in ms between writing and arrival of the last entry that the peer has applied";
+        bean.gauge(name("ageOfLastShippedOp"), load.age_of_last_shipped_op, help);
+        bean.gauge(
+            name("replicationLag"),
+            load.replication_lag,
+            "How long the oldest entry waits for the peer, in ms",
+        );
+    }
+    let sink = server.sink_stats();
+    bean.counter("sink.appliedBatches", sink.batches, "Requests with edits of other clusters");
+    bean.counter("sink.appliedOps", sink.ops, "WAL entries of other clusters");
+    bean.counter("sink.failedBatches", sink.failed_batches, "Such requests that failed");
 }
 
 fn server_attributes(bean: &mut Bean, sources: &Sources, regions: &[Counted], stats: &ServerStats) {
