@@ -23,12 +23,22 @@
 # make replication-test   replication between HBase 2.6.4 and Halcyon, which is killed meanwhile; ROUNDS=number, default 3
 # make migrate-test       a table moves from HBase 2.6.4 to Halcyon and back under a Java client, and the migration is killed in each step;
 #              ROWS=, THREADS=, FAULTS=0 without kills
+# make backup-test        HBase's backup tool against a standalone server, its answers compared with those of HBase 2.6.4; some minutes
+# make accumulo-test      tables of a real Accumulo 2.1.4 are imported, and each cell is compared; fetches it through Maven; ROWS=, HBASE=1
+# make shadow-test        HBase's clients through the proxy of halcyon shadow, and their reads replayed against HBase 2.6.4 and Halcyon;
+#              ROWS=, ROUNDS=, CLIENTS=1 with all clients of testing/compat, PAGE=file to keep the page
 # make hdfs-kills   a standalone server with its root in HDFS, killed while a Java client writes; ROUNDS=number, default 10
 # make mixed-pages-test   the pages of a Halcyon region server in such a cluster, and its RPC registry by a Java client
 # make mixed-test   a Halcyon region server in a cluster of HBase 2.6.4: regions moved, cloned, split, merged; the server killed, frozen, stopped
 # make mixed-load   a Java client beside moves, kills and freezes of a Halcyon server in an HBase cluster; MOVES=, KILLS=, FREEZES=, FAULTS=, ROWS=;
 #              MEMBERS= kills and freezes the servers of a ZooKeeper ensemble; SHELL_MOVES=hbase HBASE_SHELL=jar moves by HBase's own shell
+# make coprocessor-host   the jar of the JVM that runs coprocessors, by Maven, below CARGO_TARGET_DIR (docs/COPROCESSORS.md)
+# make coprocessors-test  coprocessors in that JVM: answers compared with HBase's, the JVM killed, frozen and disturbed; some minutes
+# make phoenix-test       Apache Phoenix from Maven Central over Halcyon, answers compared with those over HBase; some minutes
 # make groups-test  groups of region servers and the normalizer in a cluster of Halcyon, with HBase's own client classes; two minutes
+# make mob-test     tables with MOB families, compared with HBase, and a root directory that goes back and forth; 5 minutes
+# make encryption-test   one root directory with encrypted tables and logs under HBase 2.6.4 and Halcyon, with kills, new keys and
+#              missing ones; two minutes
 # make quotas-test  quotas in a cluster of Halcyon, and at a Halcyon server under HBase's master, compared with HBase; 15 minutes
 # make own-test   what administrators do in a cluster of Halcyon, with the rows counted after each step; some minutes
 # make rolling-restart   every process of a cluster of Halcyon is restarted under a Java client; ROUNDS=, HALCYON_NEXT=program to upgrade to
@@ -82,7 +92,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 CARGO_DEB := $(HOME)/.cache/halcyon/tools/bin/cargo-deb
 
-.PHONY: differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies replication-test migrate-test hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load keeper-test rolling-restart replace-master bench-cold-start mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster groups-test quotas-test replicas-test sim sim-size sim-flaws
+.PHONY: differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies replication-test migrate-test shadow-test accumulo-test backup-test hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load keeper-test rolling-restart replace-master bench-cold-start mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster coprocessor-host coprocessors-test phoenix-test groups-test quotas-test mob-test encryption-test replicas-test sim sim-size sim-flaws
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -126,6 +136,16 @@ differential: build
 
 quickstart: build
 	HALCYON="$(HALCYON)" docs/quickstart/time.sh
+
+coprocessor-host:
+	mvn -q -B -ntp -f cluster/coprocessor-host/pom.xml -Dout="$(CARGO_TARGET_DIR)/coprocessor-host" package
+	@echo "$(CARGO_TARGET_DIR)/coprocessor-host/halcyon-coprocessor-host.jar"
+
+coprocessors-test: build
+	HALCYON="$(HALCYON)" testing/compat/coprocessors.sh
+
+phoenix-test: build
+	HALCYON="$(HALCYON)" testing/compat/phoenix.sh
 
 nonce-kills: build
 	HALCYON="$(HALCYON)" testing/compat/nonce-kills.sh $(ROUNDS)
@@ -192,6 +212,15 @@ replication-test: build
 migrate-test: build
 	HALCYON="$(HALCYON)" testing/compat/migrate.sh
 
+backup-test: build
+	HALCYON="$(HALCYON)" testing/compat/backup.sh
+
+accumulo-test: build
+	HALCYON="$(HALCYON)" testing/compat/accumulo.sh
+
+shadow-test: build
+	HALCYON="$(HALCYON)" ROUNDS= testing/compat/shadow.sh
+
 hdfs-kills: build
 	HALCYON="$(HALCYON)" testing/cluster/hdfs-kills.sh $(ROUNDS)
 
@@ -216,6 +245,13 @@ replace-master: build
 
 bench-cold-start: build
 	HALCYON="$(HALCYON)" testing/bench/cold-start.sh
+
+mob-test: build
+	HALCYON="$(HALCYON)" testing/compat/mob.sh
+	HALCYON="$(HALCYON)" testing/compat/mob.sh --root
+
+encryption-test: build
+	HALCYON="$(HALCYON)" testing/compat/encryption.sh
 
 quotas-test: build
 	HALCYON="$(HALCYON)" testing/cluster/quotas-test.sh

@@ -56,6 +56,8 @@ ENDPOINTS_DIR="$DIR/endpoints" "$HERE/endpoints.sh" < /dev/null || { echo "FAILE
 
 QUOTAS_DIR="$DIR/quotas" "$HERE/quotas.sh" < /dev/null || { echo "FAILED: quotas" >&2; failed=1; }
 
+SHADOW_DIR="$DIR/shadow" "$HERE/shadow.sh" --short < /dev/null || { echo "FAILED: halcyon shadow" >&2; failed=1; }
+
 SLOW_LOG_DIR="$DIR/slow-log" "$HERE/slow-log.sh" < /dev/null || { echo "FAILED: slow calls read by HBase's client" >&2; failed=1; }
 
 TRACES_DIR="$DIR/traces" "$HERE/traces.sh" < /dev/null || { echo "FAILED: traces of HBase's client" >&2; failed=1; }

@@ -115,7 +115,7 @@ run_class() { # run_class CLASS: one JVM; exit code 75 means that a test hung
   (cd "$work" && "$JAVA" -Xmx1500m "${JAVA_FLAGS[@]}" "-javaagent:$CACHE/agent.jar" "-Dconformance.dir=$work" \
     "-Dconformance.zk=$ZK" "-Dconformance.registry=$REGISTRY" "-Dconformance.masters=$MASTER" "-Dconformance.root=$ROOT" \
     "-Dconformance.testSeconds=${TEST_SECONDS:-60}" "-Dconformance.classSeconds=${CLASS_SECONDS:-300}" \
-    "-Dconformance.only=$only" "-Dconformance.except=$DIR/done" -Dconformance.traces=true \
+    "-Dconformance.only=$only" "-Dconformance.except=$DIR/done" -Dconformance.traces=true ${CONFORMANCE_OPTIONS:-} \
     "-Dlog4j.configuration=file:$DIR/conf/log4j.properties" -cp "$CACHE/agent.jar:$SERVER_TESTS:$CACHE/lib/*" \
     halcyon.conformance.Run "$RESULTS" "$1" > "$work/out.log" 2>&1 < /dev/null)
 }

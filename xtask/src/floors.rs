@@ -58,6 +58,11 @@ const SIDEWAYS: &[(&str, &str)] = &[
     ("halcyon-schema", "halcyon-env"),
     // a value that makes no sense is an error like others
     ("halcyon-settings", "halcyon-cell"),
+    // a wrapped key is a protobuf message, and one that cannot be unwrapped is an error like others
+    ("halcyon-crypto", "halcyon-cell"),
+    ("halcyon-crypto", "halcyon-proto"),
+    // whoever opens files has the keys for them
+    ("halcyon-env", "halcyon-crypto"),
     // threads come through one door
     ("halcyon-env", "halcyon-scheduler"),
     // blocks are read through the cache
@@ -95,6 +100,13 @@ const SIDEWAYS: &[(&str, &str)] = &[
     ("halcyon", "halcyon-top"),
     ("halcyon", "halcyon-tune"),
     ("halcyon", "halcyon-migrate"),
+    ("halcyon", "halcyon-import"),
+    // addresses are written as those of a migration
+    ("halcyon-import", "halcyon-migrate"),
+    ("halcyon", "halcyon-shadow"),
+    // clusters are named by the same URLs, and latencies drawn by the same hand
+    ("halcyon-shadow", "halcyon-migrate"),
+    ("halcyon-shadow", "halcyon-lab"),
     ("halcyon-top", "halcyon-load"),
     ("halcyon-tune", "halcyon-load"),
     // the info ports take profiles; the signal handler has a crate of its own

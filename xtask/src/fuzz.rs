@@ -12,12 +12,17 @@ const DECODERS: &[(&str, &[&str])] = &[
     ("frame", &["-p", "halcyon-rpc", "--test", "garbage", "damaged_streams"]),
     ("cells", &["-p", "halcyon-rpc", "--test", "garbage", "damaged_cell_blocks"]),
     ("wal", &["-p", "halcyon-wal", "--test", "damage"]),
+    ("keystore", &["-p", "halcyon-crypto", "--lib", "keys::tests::damage_by_seed"]),
     ("hfile", &["-p", "halcyon-hfile", "--lib", "tests::damage::"]),
     ("cache", &["-p", "halcyon-cache", "--test", "random"]),
     ("inspect", &["-p", "halcyon-inspect", "--test", "damage"]),
+    ("rfile", &["-p", "halcyon-import", "--lib", "rfile::tests::damaged"]),
     ("filter", &["-p", "halcyon-filter", "--test", "hostile"]),
+    ("shadow", &["-p", "halcyon-shadow", "--test", "garbage"]),
     ("shell", &["-p", "halcyon-shell", "--lib", "garbage::"]),
+    ("mob", &["-p", "halcyon-schema", "--lib", "mob::tests::damaged"]),
     ("znode", &["-p", "halcyon-schema", "--lib", "znode::tests::damaged"]),
+    ("coprocessor", &["-p", "halcyon-regionserver", "--lib", "coprocessors::frames::tests::damaged"]),
     ("info", &["-p", "halcyon", "--test", "hbase_pages", "garbage"]),
 ];
 

@@ -5,6 +5,10 @@ use crate::{Error, Result};
 pub mod TagType {
     pub const ACL: u8 = 1;
     pub const VISIBILITY: u8 = 2;
+    /// The value stands in a mob file.
+    pub const MOB_REFERENCE: u8 = 5;
+    /// The table that the mob file is of.
+    pub const MOB_TABLE_NAME: u8 = 6;
     pub const TTL: u8 = 8;
 }
 

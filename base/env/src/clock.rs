@@ -19,6 +19,12 @@ pub trait Clock: Send + Sync {
         self.now_ms().div_euclid(3_600_000).rem_euclid(24)
     }
 
+    /// The date of a wall time where the machine stands, as a number such as 20261126. Before the year 1 the first day of that,
+    /// after the year 9999 the last one.
+    fn day_of(&self, wall_ms: i64) -> u32 {
+        day_in(&TimeZone::UTC, wall_ms)
+    }
+
     /// Nanoseconds since some fixed point; never goes back. Stands still while the machine is suspended.
     fn monotonic_ns(&self) -> u64;
 
@@ -65,6 +71,10 @@ impl Clock for SystemClock {
         hour_in(&self.zone, self.now_ms())
     }
 
+    fn day_of(&self, wall_ms: i64) -> u32 {
+        day_in(&self.zone, wall_ms)
+    }
+
     fn monotonic_ns(&self) -> u64 {
         self.start.elapsed().as_nanos() as u64
     }
@@ -87,6 +97,18 @@ impl Clock for SystemClock {
 fn hour_in(zone: &TimeZone, wall_ms: i64) -> i64 {
     let at = Timestamp::from_millisecond(wall_ms).unwrap_or(Timestamp::UNIX_EPOCH);
     i64::from(zone.to_datetime(at).hour())
+}
+
+fn day_in(zone: &TimeZone, wall_ms: i64) -> u32 {
+    let nearest = if wall_ms < 0 { Timestamp::MIN } else { Timestamp::MAX };
+    let at = Timestamp::from_millisecond(wall_ms).unwrap_or(nearest);
+    let date = zone.to_datetime(at).date();
+    if date.year() < 1 {
+        return 10_101;
+    }
+    u32::from(date.year().unsigned_abs()) * 10_000
+        + u32::from(date.month().unsigned_abs()) * 100
+        + u32::from(date.day().unsigned_abs())
 }
 
 /// A clock that a test moves by hand; sleeping moves it as well. It stands where UTC is.
@@ -168,5 +190,14 @@ mod tests {
         assert_eq!(hour_in(&TimeZone::UTC, -1), 23);
         assert!((0..24).contains(&SystemClock::new().hour_of_day()));
         assert_eq!(ManualClock::at(25 * 3_600_000).hour_of_day(), 1);
+    }
+
+    #[test]
+    fn days_are_those_of_the_zone() {
+        let zone = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").expect("a rule");
+        let late_ms = 1_768_519_800_000; // 2026-01-15 23:30 UTC
+        assert_eq!((day_in(&TimeZone::UTC, late_ms), day_in(&zone, late_ms)), (20_260_115, 20_260_116));
+        assert_eq!((day_in(&zone, i64::MIN), day_in(&TimeZone::UTC, i64::MAX)), (10_101, 99_991_230));
+        assert_eq!(ManualClock::at(0).day_of(1), 19_700_101);
     }
 }

@@ -38,6 +38,7 @@ pub use fs::{
     Attempt, BlockHosts, DirEntry, FileLock, FileSystem, ReadableFile, UpdatableFile, WritableFile, in_doubt,
     is_in_doubt,
 };
+pub use halcyon_crypto::{CryptoSettings, Keys};
 pub use invariants::{INVARIANTS, Witness};
 pub use locks::{WatchedMutex, WatchedRwLock};
 pub use lookups::Lookups;
@@ -67,6 +68,8 @@ pub struct Env {
     pub clock: Arc<dyn Clock>,
     /// Where waits that took too long are recorded.
     pub stalls: Arc<Stalls>,
+    /// For files that are encrypted.
+    pub keys: Arc<Keys>,
 }
 
 impl Env {
@@ -75,13 +78,21 @@ impl Env {
         let (clock, stalls) = (Arc::new(SystemClock::new()), Arc::new(Stalls::default()));
         let local = WatchedFileSystem::new(Arc::new(RealFileSystem), clock.clone(), stalls.clone());
         let local: Arc<dyn FileSystem> = Arc::new(local);
-        Env { fs: local.clone(), local, clock, stalls }
+        Env { fs: local.clone(), local, clock, stalls, keys: Arc::new(Keys::none()) }
     }
 
     /// As `real`, for a program that only looks at files: it cannot change any.
     pub fn read_only() -> Env {
         let (clock, stalls) = (Arc::new(SystemClock::new()), Arc::new(Stalls::default()));
-        Env { fs: Arc::new(ReadOnlyFileSystem), local: Arc::new(ReadOnlyFileSystem), clock, stalls }
+        let (fs, local) = (Arc::new(ReadOnlyFileSystem), Arc::new(ReadOnlyFileSystem));
+        Env { fs, local, clock, stalls, keys: Arc::new(Keys::none()) }
+    }
+
+    /// With keys that are looked for in this machine's files.
+    pub fn with_crypto(self, settings: CryptoSettings) -> Env {
+        let local = self.local.clone();
+        let keys = Keys::new(settings, move |path| local.read(path));
+        Env { keys: Arc::new(keys), ..self }
     }
 
     /// What waits are measured and recorded with.

@@ -115,7 +115,7 @@ impl SimFileSystem {
         let fs: Arc<dyn FileSystem> = Arc::new(self.clone());
         let is_local = self.state.lock().hdfs.is_none();
         let local = if is_local { fs.clone() } else { Arc::new(SimFileSystem::new()) };
-        Env { fs, local, clock, stalls: Arc::default() }
+        Env { fs, local, clock, stalls: Arc::default(), keys: Arc::new(crate::Keys::none()) }
     }
 
     /// How often something was asked to be durable: syncs of files and directories, `put_new`, `replace`, and

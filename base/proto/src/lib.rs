@@ -13,6 +13,11 @@ pub mod pb {
     include!(concat!(env!("OUT_DIR"), "/hbase.pb.rs"));
 }
 
+/// Messages between a region server and the JVM of its coprocessors.
+pub mod coprocessor {
+    include!(concat!(env!("OUT_DIR"), "/halcyon.coprocessor.rs"));
+}
+
 impl pb::Action {
     /// A Get among the actions of a Multi.
     pub fn of_get(index: u32, get: pb::Get) -> pb::Action {

@@ -1,12 +1,15 @@
 //! The checks a descriptor must pass before the master takes it (HBase: `TableDescriptorChecker`).
 
 use halcyon_cell::{Error, Result};
+use halcyon_env::Keys;
 
-use crate::unsupported::ENCRYPTION;
-use crate::{Endpoint, FamilyDescriptor, STORE_FILE_TRACKER, TableDescriptor, Unsupported};
+use crate::{COPROCESSOR_HOST, FamilyDescriptor, STORE_FILE_TRACKER, TableDescriptor, Unsupported};
 
 /// Attribute that turns the checks off with the value `false`.
 const SANITY_CHECKS: &str = "hbase.table.sanity.checks";
+/// How the refusal of a sanity check ends (`TableDescriptorChecker.warnOrThrowExceptionForFailure`).
+pub const SANITY_CHECKS_HINT: &str = "Set hbase.table.sanity.checks to false at conf or table descriptor if you want to bypass \
+     sanity checks";
 const MAX_FILE_SIZE_MIN_BYTES: i64 = 2 * 1024 * 1024;
 const FLUSH_SIZE_MIN_BYTES: i64 = 1024 * 1024;
 const BLOCK_SIZE_BYTES: std::ops::RangeInclusive<i64> = 1024..=16 * 1024 * 1024;
@@ -24,6 +27,8 @@ const SPLIT_POLICIES: [&str; 7] = [
     "KeyPrefixRegionSplitPolicy",
     "SteppingSplitPolicy",
 ];
+/// Split policies of Phoenix are taken, and regions that have one are never split: what they keep together is not known here.
+pub const PHOENIX_CLASSES: &str = "org.apache.phoenix.";
 const FIFO_POLICY: &str = "org.apache.hadoop.hbase.regionserver.compactions.FIFOCompactionPolicy";
 const COMPACTION_POLICY: &str = "hbase.hstore.defaultengine.compactionpolicy.class";
 const BLOCKING_STORE_FILES: &str = "hbase.hstore.blockingStoreFiles";
@@ -32,6 +37,7 @@ impl TableDescriptor {
     /// Both checks below; the second only where the table does not turn it off.
     pub fn check(&self) -> Result<()> {
         self.check_supported()?;
+        self.check_no_host()?;
         if self.wants_sanity_checks() { self.check_sanity() } else { Ok(()) }
     }
 
@@ -39,7 +45,6 @@ impl TableDescriptor {
     /// message, also where the sanity checks are turned off.
     pub fn check_supported(&self) -> Result<()> {
         self.families().iter().try_for_each(check_storable)?;
-        self.check_coprocessors()?;
         match self.unsupported().first() {
             Some(found) => Err(Error::invalid(format!(
                 "{found} is not supported (table {}): {}",
@@ -59,24 +64,25 @@ impl TableDescriptor {
     pub fn check_sanity(&self) -> Result<()> {
         self.check_limits()
             .and_then(|()| self.families().iter().try_for_each(|family| check_family(self, family)))
-            .map_err(|message| {
-                Error::invalid(format!(
-                    "{message} Set {SANITY_CHECKS} to false at conf or table descriptor if you want to bypass \
-                     sanity checks"
-                ))
-            })
+            .map_err(|message| insane(&message))
+    }
+
+    /// Invalid if a family asks for encryption that the cluster cannot give (HBase: `checkEncryption`).
+    pub fn check_encryption(&self, keys: &Keys) -> Result<()> {
+        let check =
+            |family: &FamilyDescriptor| keys.test_encryption(family.encryption(), family.encryption_key());
+        self.families().iter().try_for_each(check).map_err(|error| insane(error.message()))
     }
 
     /// Invalid if HBase keeps the files of the table in a way that is not read here: a region would show wrong cells or
     /// none.
     pub fn check_files(&self) -> Result<()> {
-        let is_of_files = |found: &Unsupported| [STORE_FILE_TRACKER, ENCRYPTION].contains(&&*found.attribute);
+        let is_of_files = |found: &Unsupported| found.attribute == STORE_FILE_TRACKER;
         match self.unsupported().into_iter().find(is_of_files) {
-            Some(found) if found.attribute == STORE_FILE_TRACKER => Err(Error::invalid(format!(
+            Some(found) => Err(Error::invalid(format!(
                 "{found}: {}. Change the table to DEFAULT at HBase, through MIGRATION, first",
                 found.effect
             ))),
-            Some(found) => Err(Error::invalid(format!("{found}: {}", found.effect))),
             None => Ok(()),
         }
     }
@@ -102,7 +108,9 @@ impl TableDescriptor {
         for key in ["SPLIT_POLICY", "hbase.regionserver.region.split.policy"] {
             let Some(policy) = self.setting(key) else { continue };
             let known = policy.strip_prefix("org.apache.hadoop.hbase.regionserver.");
-            if !known.is_some_and(|class| SPLIT_POLICIES.contains(&class)) {
+            if !known.is_some_and(|class| SPLIT_POLICIES.contains(&class))
+                && !policy.starts_with(PHOENIX_CLASSES)
+            {
                 return Err(format!(
                     "Unable to load configured region split policy '{policy}' for table '{}'",
                     self.name()
@@ -124,16 +132,24 @@ impl TableDescriptor {
         Ok(())
     }
 
-    /// HBase refuses a class that it cannot load; here none can be loaded, but for what is built in.
-    fn check_coprocessors(&self) -> Result<()> {
-        match self.coprocessor_classes().find(|class| Endpoint::of_class(class).is_none()) {
+    /// For a cluster without a JVM for coprocessors: HBase refuses a class that it cannot load, and here none can be loaded,
+    /// but for what is built in.
+    pub fn check_no_host(&self) -> Result<()> {
+        match self.hosted_coprocessor() {
             Some(class) => {
                 let class = class.escape_default();
-                Err(Error::invalid(format!("Coprocessor '{class}' cannot be loaded.")))
+                Err(Error::invalid(format!(
+                    "Coprocessor '{class}' cannot be loaded. It needs a JVM beside the region servers: set \
+                     {COPROCESSOR_HOST}"
+                )))
             }
             None => Ok(()),
         }
     }
+}
+
+fn insane(message: &str) -> Error {
+    Error::invalid(format!("{message} {SANITY_CHECKS_HINT}"))
 }
 
 /// A value no server could act on.
@@ -222,9 +238,9 @@ fn check_fifo(table: &TableDescriptor, family: &FamilyDescriptor) -> std::result
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::TableName;
     use crate::split_rows::SPLIT_RESTRICTION;
     use crate::unsupported::INDEX_BLOCK_ENCODING;
+    use crate::{Endpoint, TableName};
 
     fn family() -> FamilyDescriptor {
         FamilyDescriptor::new("f").unwrap()
@@ -292,6 +308,7 @@ mod tests {
             table(family()).with(STORE_FILE_TRACKER, "default"),
             configured("DEFAULT"),
             table(family().with("ENCRYPTION", "")),
+            table(family().with("ENCRYPTION", "AES")),
         ];
         harmless.iter().for_each(|table| table.check().unwrap());
     }
@@ -304,7 +321,6 @@ mod tests {
         for table in [
             table(family()).with(STORE_FILE_TRACKER, "FILE"),
             table(family().with_configuration(STORE_FILE_TRACKER, "MIGRATION")),
-            table(family().with("ENCRYPTION", "AES")),
         ] {
             assert!(table.check_files().is_err(), "{table:?}");
         }

@@ -1,7 +1,8 @@
 //! Coprocessors of HBase whose work a server does by itself.
 //!
-//! No class can be loaded. A table, or a property of the server, may name the classes below; calls for their services are
-//! then answered. Every other class is refused where it is named.
+//! A table, or a property of the server, may name the classes below; calls for their services are then answered. Every other
+//! class needs a JVM beside the region server (`halcyon.coprocessor.host.classpath`). Without one it is refused where it is
+//! named.
 
 use crate::TableDescriptor;
 
@@ -51,7 +52,15 @@ impl Endpoint {
     }
 }
 
+/// The property that gives region servers a JVM for coprocessors.
+pub const COPROCESSOR_HOST: &str = "halcyon.coprocessor.host.classpath";
+
 impl TableDescriptor {
+    /// The first class among the table's coprocessors that is not built in.
+    pub fn hosted_coprocessor(&self) -> Option<String> {
+        self.coprocessor_classes().find(|class| Endpoint::of_class(class).is_none())
+    }
+
     /// Classes of the table's coprocessors: attributes `coprocessor$1` and so on, whose values are
     /// `path | class | priority | arguments` (`CoprocessorDescriptor`).
     pub fn coprocessor_classes(&self) -> impl Iterator<Item = String> {

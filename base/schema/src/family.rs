@@ -9,6 +9,10 @@ use halcyon_proto::pb;
 use crate::options::{Attributes, BLOOM_PREFIX_LENGTH, configuration_from_pb, configuration_to_pb};
 use crate::{BlockEncoding, BloomType, Compression, InMemoryCompaction, KeepDeleted};
 
+/// Attributes of encryption.
+const ENCRYPTION: &str = "ENCRYPTION";
+const ENCRYPTION_KEY: &str = "ENCRYPTION_KEY";
+
 /// A family's name, its attributes and configuration as the client sent them, and what they mean.
 ///
 /// HBase: `ColumnFamilyDescriptor`. Immutable once it is part of a table; the getters cost nothing.
@@ -133,6 +137,17 @@ impl FamilyDescriptor {
     /// An attribute's bytes as the client sent them.
     pub fn attribute(&self, key: &[u8]) -> Option<&Bytes> {
         self.attributes.get(key)
+    }
+
+    /// The cipher that files of the family are encrypted with (`ENCRYPTION`); `None`: they are not.
+    pub fn encryption(&self) -> Option<&str> {
+        let cipher = self.attributes.get(ENCRYPTION.as_bytes())?;
+        std::str::from_utf8(cipher).ok().filter(|cipher| !cipher.is_empty())
+    }
+
+    /// The key of all files of the family, wrapped with the master key (`ENCRYPTION_KEY`); `None`: they have keys of their own.
+    pub fn encryption_key(&self) -> Option<&[u8]> {
+        self.attributes.get(ENCRYPTION_KEY.as_bytes()).map(|key| &key[..]).filter(|key| !key.is_empty())
     }
 
     pub fn attributes(&self) -> impl Iterator<Item = (&Bytes, &Bytes)> {

@@ -6,15 +6,17 @@
 //! data/<namespace>/<table>/<encoded region>/.regioninfo
 //! data/<namespace>/<table>/<encoded region>/<family>/<hfile>
 //! data/<namespace>/<table>/<encoded region>/<family>/<hfile>.<encoded parent>    a reference
-//! data/<namespace>/<table>/<encoded region>/<family>/[<namespace>=]<table>=<region>-<hfile>    a link; HBase's only
+//! data/<namespace>/<table>/<encoded region>/<family>/[<namespace>=]<table>=<region>-<hfile>    a link
 //! archive/data/<namespace>/<table>/...
 //! archive/data/<namespace>/<table>/<encoded region>/<family>/.links-<hfile>/<region>.[<namespace>=]<table>    a back reference
+//! mobdir/data/<namespace>/<table>/<encoded mob region>/<family>/<mob file>
+//! mobdir/data/<namespace>/<table>/<encoded mob region>/<family>/[<namespace>=]<table>=<region>-<mob file>    a link
 //! WALs/<server name>/  oldWALs/  corrupt/  .tmp/  MasterData/  .hbase-snapshot/
 //! ```
 
 use std::path::{Path, PathBuf};
 
-use crate::TableName;
+use crate::{MobFileName, RegionInfo, TableName};
 
 pub const DATA: &str = "data";
 pub const ARCHIVE: &str = "archive";
@@ -55,6 +57,25 @@ pub fn archive_table_dir(root: &Path, table: &TableName) -> PathBuf {
 
 pub fn archive_region_dir(root: &Path, table: &TableName, encoded_name: &str) -> PathBuf {
     archive_table_dir(root, table).join(encoded_name)
+}
+
+/// Below it mob files stand as store files below the root directory.
+pub fn mob_home(root: &Path) -> PathBuf {
+    root.join("mobdir")
+}
+
+pub fn mob_table_dir(root: &Path, table: &TableName) -> PathBuf {
+    table_dir(&mob_home(root), table)
+}
+
+/// Where the mob files of a family of a table are.
+pub fn mob_family_dir(root: &Path, table: &TableName, family: &str) -> PathBuf {
+    RegionInfo::of_mob_files(table).dir(&mob_home(root)).join(family)
+}
+
+/// Where the mob files of a family go when no store file refers to them any more.
+pub fn mob_archive_dir(root: &Path, table: &TableName, family: &str) -> PathBuf {
+    archive_region_dir(root, table, RegionInfo::of_mob_files(table).encoded_name()).join(family)
 }
 
 /// Directories of live WALs, one per server.
@@ -122,6 +143,17 @@ pub fn parse_link_name(name: &str) -> Option<(TableName, &str, &str)> {
     (is_hex(region) && is_file).then_some((table, region, file))
 }
 
+/// The table, the encoded mob region and the mob file that the name of a link to a mob file holds; `None` for any other name.
+/// Nobody reads through such a link: references name the table of the file. It keeps the file in the archive.
+pub fn parse_mob_link_name(name: &str) -> Option<(TableName, &str, &str)> {
+    let (table, rest) = name.rsplit_once('=')?;
+    let (region, file) = rest.split_once('-')?;
+    let is_hex = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let (namespace, qualifier) = table.split_once('=').unwrap_or((TableName::DEFAULT_NAMESPACE, table));
+    let table = TableName::new(namespace.as_bytes(), qualifier.as_bytes()).ok()?;
+    (is_hex(region) && MobFileName::parse(file).is_some()).then_some((table, region, file))
+}
+
 /// Name of a link to a store file of any region (`HFileLink.createHFileLinkName`).
 pub fn link_name(table: &TableName, region: &str, file: &str) -> String {
     format!("{}={region}-{file}", flat_name(table))
@@ -129,17 +161,17 @@ pub fn link_name(table: &TableName, region: &str, file: &str) -> String {
 
 /// Name of the directory beside an archived store file in which its back references are
 /// (`HFileLink.getBackReferencesDir`). The file itself may still be with its table.
-pub fn back_references_dir_name(file: &str) -> String {
+pub fn back_references_name(file: &str) -> String {
     format!("{BACK_REFERENCES_PREFIX}{file}")
 }
 
 /// The store file whose back references a directory of this name has.
-pub fn parse_back_references_dir_name(name: &str) -> Option<&str> {
+pub fn parse_back_references_name(name: &str) -> Option<&str> {
     name.strip_prefix(BACK_REFERENCES_PREFIX)
 }
 
 /// Name of the back reference of a link: the region and table that have the link (`HFileLink.createBackReferenceName`).
-pub fn back_reference_name(region: &str, table: &TableName) -> String {
+pub fn back_reference_name(table: &TableName, region: &str) -> String {
     format!("{region}.{}", flat_name(table))
 }
 
@@ -184,6 +216,9 @@ mod tests {
         let table = TableName::parse(b"ns:t").unwrap();
         assert_eq!(table_desc_dir(root, &table), Path::new("/hbase/data/ns/t/.tabledesc"));
         assert_eq!(archive_region_dir(root, &table, "ab"), Path::new("/hbase/archive/data/ns/t/ab"));
+        let mob = mob_family_dir(root, &table, "f");
+        assert!(mob.starts_with("/hbase/mobdir/data/ns/t") && mob.ends_with("f"));
+        assert!(mob_archive_dir(root, &table, "f").starts_with("/hbase/archive/data/ns/t"));
         assert_eq!(table_info_name(1, 613), ".tableinfo.0000000001.613");
         assert_eq!(parse_table_info_name(".tableinfo.0000000001.613"), Some((1, Some(613))));
         assert_eq!(parse_table_info_name(".tableinfo.0000000007"), Some((7, None)));
@@ -200,15 +235,23 @@ mod tests {
             assert_eq!(parse_reference_name(name), None, "{name}");
         }
         let table = |name: &str| TableName::parse(name.as_bytes()).unwrap();
+        let mob_file = format!("{parent}20261126{parent}_{parent}");
+        for source in ["a-b.c", "ns:t"] {
+            let link = link_name(&table(source), "0f", &mob_file);
+            assert_eq!(parse_mob_link_name(&link), Some((table(source), "0f", &*mob_file)));
+            assert_eq!(parse_link_name(&link), None);
+        }
+        assert_eq!(parse_mob_link_name("t=0f-1a"), None);
+        assert_eq!(back_reference_name(&table("ns:t"), "0f"), "0f.ns=t");
         assert_eq!(parse_link_name("a-b.c=0f-1a"), Some((table("a-b.c"), "0f", "1a")));
         assert_eq!(parse_link_name("ns=t=0f-1a_SeqId_7_"), Some((table("ns:t"), "0f", "1a_SeqId_7_")));
         let reference = format!("t=0f-1a.{parent}");
         assert_eq!(parse_reference_name(&reference), Some(("t=0f-1a", parent)));
         assert_eq!(link_name(&table("ns:t"), "0f", "1a"), "ns=t=0f-1a");
         assert_eq!(link_name(&table("a-b.c"), "0f", "1a"), "a-b.c=0f-1a");
-        assert_eq!(parse_back_references_dir_name(&back_references_dir_name("1a")), Some("1a"));
+        assert_eq!(parse_back_references_name(&back_references_name("1a")), Some("1a"));
         for name in ["ns:t", "a-b.c"] {
-            let back = back_reference_name("0f", &table(name));
+            let back = back_reference_name(&table(name), "0f");
             assert_eq!(parse_back_reference_name(&back), Some(("0f", table(name))), "{back}");
         }
         for name in ["0f", ".t", "0f."] {

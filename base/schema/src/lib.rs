@@ -18,6 +18,7 @@ mod endpoint;
 mod family;
 mod jenkins;
 pub mod layout;
+pub mod mob;
 mod name;
 mod options;
 mod region;
@@ -28,10 +29,12 @@ mod table;
 mod unsupported;
 pub mod znode;
 
+pub use check::{PHOENIX_CLASSES, SANITY_CHECKS_HINT};
 pub use cluster_key::ClusterKey;
-pub use endpoint::Endpoint;
+pub use endpoint::{COPROCESSOR_HOST, Endpoint};
 pub use family::FamilyDescriptor;
 pub use jenkins::jenkins_hash;
+pub use mob::{MobFileName, MobFileRefs, MobReference};
 pub use name::{NamespaceDescriptor, TableName, check_namespace_name, check_table_qualifier};
 pub use options::{
     BlockEncoding, BloomType, Compression, Durability, FlushPolicy, InMemoryCompaction, KeepDeleted,

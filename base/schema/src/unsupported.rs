@@ -8,7 +8,6 @@ use crate::{FamilyDescriptor, FlushPolicy, STORE_FILE_TRACKER, TableDescriptor};
 
 const FLUSH_POLICIES: [&str; 2] = ["FLUSH_POLICY", "hbase.regionserver.flush.policy"];
 pub(crate) const INDEX_BLOCK_ENCODING: &str = "INDEX_BLOCK_ENCODING";
-pub(crate) const ENCRYPTION: &str = "ENCRYPTION";
 const DEFAULT_TRACKER: &str = "org.apache.hadoop.hbase.regionserver.storefiletracker.DefaultStoreFileTracker";
 
 /// An attribute, or a setting in the configuration, with a value that Halcyon does not support.
@@ -83,9 +82,7 @@ fn of_family(family: &FamilyDescriptor) -> Vec<Unsupported> {
     let encodings = encodings.map(|name| of_family(INDEX_BLOCK_ENCODING, name, effect));
     let trackers = values(STORE_FILE_TRACKER).filter(|name| !is_default_tracker(name));
     let trackers = trackers.map(|name| of_family(STORE_FILE_TRACKER, name, TRACKER_EFFECT));
-    let ciphers = values(ENCRYPTION).filter(|cipher| !cipher.is_empty());
-    let ciphers = ciphers.map(|cipher| of_family(ENCRYPTION, cipher, "encryption is not available"));
-    encodings.chain(trackers).chain(ciphers).collect()
+    encodings.chain(trackers).collect()
 }
 
 fn is_none(value: &str) -> bool {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use halcyon_cell::{Cell, Result};
 use halcyon_env::ReadableFile;
-use halcyon_schema::{RegionInfo, TableDescriptor};
+use halcyon_schema::{FamilyDescriptor, MobFileRefs, RegionInfo, TableDescriptor};
 
 /// HBase's master does this work itself, on the shared file system. It needs no open region and no region server.
 pub trait RegionFiles: Send + Sync {
@@ -38,6 +38,19 @@ pub trait RegionFiles: Send + Sync {
     /// Copies those cells of the store file `from` whose rows are the region's into `to`, a store file of the region.
     /// `to` is written whole or not at all. Does nothing if `to` exists.
     fn copy_rows(&self, table: &TableDescriptor, region: &RegionInfo, from: &Path, to: &Path) -> Result<()>;
+
+    /// The mob files that the store files of a family of a region refer to, whether the region is open or not; `None` if one of
+    /// them does not say.
+    fn mob_references(&self, region: &RegionInfo, family: &FamilyDescriptor) -> Result<Option<MobFileRefs>> {
+        let _ = (region, family);
+        Ok(None)
+    }
+
+    /// When a mob file was made; `None`: that is not known.
+    fn made_ms(&self, mob_file: &Path) -> Result<Option<i64>> {
+        let _ = mob_file;
+        Ok(None)
+    }
 
     /// Opens a region below a root directory of its own, `root`, which no server serves (HBase: `MasterRegion`).
     /// Gives its rows to `visit`, writes the cells that come back, compacts each family to one file, closes the

@@ -6,6 +6,7 @@
 //! master ──> files of regions          files.rs           HBase: work of the master itself (MasterFileSystem)
 //! master ──> rows of system tables     system_tables.rs   HBase: ordinary client calls (MetaTableAccessor)
 //! master ──peers──> region server      replication.rs    HBase: RefreshPeerCallable, ReplicationQueueStorage
+//! both   ──> books of backups          backup.rs          HBase: BackupSystemTable
 //! both   ──> table for slow calls      slow_log.rs        HBase: SlowLogMasterService, SlowLogTableAccessor
 //! master ──znodes──> all of them       coordination.rs     HBase: MetaTableLocator, DrainingServerTracker
 //! master ──znodes──> region server     barriers.rs        HBase: ProcedureCoordinator, ProcedureMember
@@ -24,6 +25,7 @@
 //! `service/master/`) and the double in `cluster/master/tests/common`. When you add a request, compare it with
 //! `Admin.proto` or `RegionServerStatus.proto` in `base/proto`.
 
+mod backup;
 mod barriers;
 mod coordination;
 mod files;
@@ -39,6 +41,10 @@ use std::sync::Arc;
 
 use halcyon_env::Env;
 
+pub use backup::{
+    Backups, BulkLoadState, backup_bulk_table_name, backup_table_name, bulk_load_cells, bulk_loaded_files,
+    log_roll_cell, needs_wal,
+};
 pub use barriers::{
     BarrierKind, BarrierProcedure, Cancelled, ProcedureMember, Subprocedure, SubprocedureWork,
 };

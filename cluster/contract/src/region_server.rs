@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use halcyon_cell::Result;
+use halcyon_cell::{Error, Result};
 use halcyon_schema::{RegionInfo, ServerName, TableDescriptor};
 
 use crate::ServerReport;
@@ -94,12 +94,29 @@ pub trait RegionServerApi: Send + Sync {
     /// Whether an open region can be split or merged now, and where it would be split.
     fn region_info(&self, request: &RegionInfoRequest) -> Result<RegionInfoResponse>;
 
+    /// Asks for a compaction of a family of a region, which runs in the background.
+    fn compact_region(&self, region: &RegionInfo, family: &Bytes, major: bool) -> Result<()> {
+        let _ = (family, major);
+        Err(Error::invalid(format!("{region} is compacted by its server alone")))
+    }
+
+    /// Whether a region is compacted, or waits for a compaction that was asked for.
+    fn is_compacting(&self, region: &RegionInfo) -> Result<bool> {
+        let _ = region;
+        Ok(false)
+    }
+
     /// HBase: `GetOnlineRegion`.
     fn online_regions(&self) -> Result<Vec<RegionInfo>>;
 
     /// Writes the edits of a dead server's WAL to the regions that they are of, as recovered edits, and archives the WAL
     /// (HBase: `SplitWALCallable`). `wal` is below the root directory of WALs. A WAL that is gone is no error.
     fn split_wal(&self, wal: &Path) -> Result<()>;
+
+    /// Starts new WALs (HBase: `RollWALWriter`).
+    fn roll_wals(&self) -> Result<()> {
+        Err(Error::invalid(format!("{} cannot be told to start new WALs", self.server_name())))
+    }
 }
 
 /// What the master knows of a server.

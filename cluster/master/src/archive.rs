@@ -12,6 +12,7 @@ use halcyon_env::FileSystem;
 use halcyon_schema::{RegionInfo, TableName, layout};
 
 use crate::descriptors::list;
+use crate::mob;
 use crate::state::MasterState;
 
 /// Archives a region's store files and removes its directory.
@@ -80,6 +81,7 @@ pub(crate) fn archive_other_regions(
 /// Archives every region directory of a table, then removes the table's directory with its descriptor.
 pub(crate) fn archive_table(core: &MasterState, table: &TableName) -> Result<()> {
     archive_regions(core, table)?;
+    mob::archive::archive_table(core, table)?;
     remove_wal_dir(core, |root| layout::table_dir(root, table))?;
     remove_dir(&*core.env.fs, &layout::table_dir(&core.root, table))
 }

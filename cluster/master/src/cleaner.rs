@@ -2,10 +2,10 @@
 //!
 //! A store file goes to the archive when a compaction or an action on its table has done with it, a log to
 //! `oldWALs` when no region has unflushed edits in it. Both are kept for a while, for readers that are under way
-//! and for people; then they go, unless a snapshot names the file, a link leads to it or a replication peer needs the log
-//! (HBase: `HFileCleaner`, `LogCleaner`, their time-to-live and snapshot delegates, `HFileLinkCleaner`,
-//! `ReplicationLogCleaner`). The age is counted from when the cleaner first saw the file, so that it depends on no clock but
-//! the monotonic one and a restart begins anew.
+//! and for people; then they go, unless a snapshot names the file, a link leads to it, or a replication peer or a backup needs
+//! it (HBase: `HFileCleaner`, `LogCleaner`, their time-to-live and snapshot delegates, `HFileLinkCleaner`,
+//! `ReplicationLogCleaner`, those of backups). The age is counted from when the cleaner first saw the file, so that it depends
+//! on no clock but the monotonic one and a restart begins anew.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use crate::procedure::{CleanRegions, DeleteSnapshot, Engine, Submission};
 use crate::snapshot;
 use crate::state::MasterState;
 use crate::switches::Switch;
-use crate::{janitor, links, peers};
+use crate::{backup, janitor, links, mob, peers};
 
 /// The chore and its thread.
 ///
@@ -132,7 +132,9 @@ impl Shared {
         let mut seen = self.seen.lock();
         let mut pass = Pass { now_ns: core.env.clock.monotonic_ns(), before: &seen, after: HashMap::new() };
         // Read before the archive is looked at: a file that a later snapshot names was not there yet.
-        let wanted = snapshot::named_files(core)?;
+        let mut wanted = snapshot::named_files(core)?;
+        wanted.extend(backup::needed_files(core)?);
+        wanted.extend(mob::linked_files(core)?);
         let mut deleted = 0;
         // Below the root directory there may be WALs from before those had one of their own.
         let wals = &core.cluster.wals;
@@ -141,7 +143,8 @@ impl Shared {
             let dir = layout::old_wals_dir(root);
             let files: Vec<_> = list(fs, &dir)?.into_iter().filter(|file| !file.is_dir).collect();
             // Asked for after the look: what a later peer needs was not there yet.
-            let needed = peers::needed_wals(core, &files)?;
+            let mut needed = peers::needed_wals(core, &files)?;
+            needed.extend(backup::needed_wals(core, &files)?);
             for file in files.into_iter().filter(|file| !needed.contains(&file.name)) {
                 deleted += pass.delete_if_old(fs, place, &dir.join(file.name), settings.old_wals_keep)?;
             }
@@ -168,7 +171,7 @@ impl Shared {
             let mut linked = HashSet::new();
             for entry in entries.iter().filter(|entry| entry.is_dir) {
                 left += 1;
-                let Some(file) = layout::parse_back_references_dir_name(&entry.name) else { continue };
+                let Some(file) = layout::parse_back_references_name(&entry.name) else { continue };
                 if self.clean_back_references(pass, &dir.join(&entry.name))? > 0 {
                     linked.insert(file);
                 } else if !self.has_file(&dir, file)? {

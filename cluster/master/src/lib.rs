@@ -35,6 +35,7 @@
 //! under `service/`, and a case in `tests/crash.rs`. When you change a file, also touch `FORMAT.md`.
 
 mod archive;
+mod backup;
 mod balancer;
 mod balancer_runs;
 mod balancing;
@@ -52,6 +53,7 @@ mod master;
 mod master_store;
 mod meta;
 mod meta_region;
+mod mob;
 mod names;
 mod namespaces;
 mod normalizer;
@@ -77,9 +79,10 @@ pub use descriptors::read_all as table_descriptors;
 pub use groups::GroupSettings;
 pub use in_transition::{RegionInTransition, STUCK_MS};
 pub use master::{Master, ProcedureSummary};
+pub use mob::cleaner::MobChoreSettings;
 pub use normalizer::NormalizerSettings;
 pub use procedure::ProcedureTimes;
-pub use service::{HbckService, LockService, MasterService};
-pub use settings::{MasterSettings, QuotaSettings, StopRequest};
+pub use service::{HbckService, LockService, MasterService, MobAdminService};
+pub use settings::{CoprocessorCheck, MasterSettings, QuotaSettings, StopRequest};
 pub use spread::{Spread, TableSpread};
 pub use timeline::{Noticed, RECOVERIES_MAX, Recovery, RecoveryKind, Timelines};

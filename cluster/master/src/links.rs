@@ -30,8 +30,8 @@ impl Link {
         let archived = layout::archive_region_dir(root, table, owner).join(family);
         Link {
             link: region.dir(root).join(family).join(layout::link_name(table, owner, file)),
-            back_references: archived.join(layout::back_references_dir_name(file)),
-            back_reference: layout::back_reference_name(region.encoded_name(), region.table()),
+            back_references: archived.join(layout::back_references_name(file)),
+            back_reference: layout::back_reference_name(region.table(), region.encoded_name()),
         }
     }
 
@@ -50,7 +50,7 @@ impl Link {
 /// (`HFileLinkCleaner`).
 pub(crate) fn is_link_there(fs: &dyn FileSystem, root: &Path, dir: &Path, name: &str) -> Result<bool> {
     let Some(link) = link_of(dir, name) else { return Ok(true) };
-    for root in [root.to_path_buf(), layout::tmp_dir(root)] {
+    for root in [root.to_path_buf(), layout::tmp_dir(root), layout::mob_home(root)] {
         if fs.exists(&layout::data_dir(&root).join(&link))? {
             return Ok(true);
         }
@@ -62,7 +62,7 @@ pub(crate) fn is_link_there(fs: &dyn FileSystem, root: &Path, dir: &Path, name: 
 fn link_of(dir: &Path, name: &str) -> Option<PathBuf> {
     let mut parts = dir.iter().rev().map(|part| part.to_str());
     let mut next = || parts.next().flatten();
-    let file = layout::parse_back_references_dir_name(next()?)?;
+    let file = layout::parse_back_references_name(next()?)?;
     let (family, owner, qualifier, namespace) = (next()?, next()?, next()?, next()?);
     let source = TableName::new(namespace.as_bytes(), qualifier.as_bytes()).ok()?;
     let (region, table) = layout::parse_back_reference_name(name)?;

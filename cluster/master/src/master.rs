@@ -15,6 +15,7 @@ use crate::balancing::Balancing;
 use crate::cleaner::Cleaner;
 use crate::groups::GroupState;
 use crate::in_transition::Transitions;
+use crate::mob::cleaner::MobChores;
 use crate::normalizer::Normalizer;
 use crate::peers::Peers;
 use crate::placement::{Place, soon};
@@ -45,6 +46,7 @@ pub struct Master {
     pub(crate) core: Arc<MasterState>,
     pub(crate) engine: Arc<Engine>,
     pub(crate) cleaner: Cleaner,
+    pub(crate) mob_chores: MobChores,
     pub(crate) normalizer: Normalizer,
     quota_observer: Observer,
     /// As the master's region has them.
@@ -174,6 +176,7 @@ impl Master {
             drop(engine.submit(Box::new(again), Submission::default()));
         }
         let cleaner = Cleaner::start(core.clone(), engine.clone())?;
+        let mob_chores = MobChores::start(core.clone())?;
         let normalizer = Normalizer::start(core.clone(), engine.clone())?;
         let quota_observer = Observer::start(core.clone(), engine.clone())?;
         let (switches_saved, servers_noted) = (LongMutex::new(switches_at_start), LongMutex::new(None));
@@ -181,6 +184,7 @@ impl Master {
             core,
             engine,
             cleaner,
+            mob_chores,
             normalizer,
             quota_observer,
             switches_saved,
@@ -233,6 +237,7 @@ impl Master {
     pub fn stop(&self) {
         self.core.stopped.store(true, Ordering::SeqCst);
         self.cleaner.stop();
+        self.mob_chores.stop();
         self.normalizer.stop();
         self.quota_observer.stop();
         self.engine.stop();

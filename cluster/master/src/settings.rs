@@ -1,8 +1,12 @@
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use halcyon_schema::ServerName;
+use halcyon_cell::{Error, Result};
+use halcyon_schema::{ServerName, TableDescriptor};
 
 use crate::groups::GroupSettings;
+use crate::mob::cleaner::MobChoreSettings;
 use crate::normalizer::NormalizerSettings;
 
 /// What a master is told when it starts. Plain data.
@@ -47,6 +51,10 @@ pub struct MasterSettings {
     /// Whether new descriptors must pass HBase's sanity checks (`hbase.table.sanity.checks`); a table can turn them off,
     /// too. What cannot be obeyed at all is refused in any case.
     pub sanity_checks: bool,
+    /// Whether the coprocessors that tables name can be loaded. Without a JVM for them only built-in ones can.
+    pub coprocessors: CoprocessorCheck,
+    /// Whether families that are to be encrypted are tried first (`hbase.master.check.encryption`).
+    pub checks_encryption: bool,
     /// Whether there is to be a table for slow calls, `hbase:slowlog` (`hbase.regionserver.slowlog.systable.enabled`).
     pub slow_log_table: bool,
     /// How long a log stays in `oldWALs` (`hbase.master.logcleaner.ttl`). 10 minutes.
@@ -54,9 +62,44 @@ pub struct MasterSettings {
     /// Bytes of old logs that are kept for replication peers (`replication.wal.bytes.max`). Beyond it the oldest are deleted,
     /// and peers miss what is in them. `None`: there is no limit.
     pub peer_wal_bytes_max: Option<u64>,
+    /// Whether HBase's backup tool may be used (`hbase.backup.enable`): WALs and archived files that it needs are kept.
+    pub backup_enabled: bool,
     pub normalizer: NormalizerSettings,
     pub groups: GroupSettings,
     pub quotas: QuotaSettings,
+    pub mob: MobChoreSettings,
+}
+
+/// Looks whether the coprocessors that a table names can be loaded. *Thread safety*: from any thread; may block.
+#[derive(Clone, Default)]
+pub struct CoprocessorCheck(Option<Arc<Check>>);
+
+type Check = dyn Fn(&TableDescriptor) -> Result<()> + Send + Sync;
+
+impl CoprocessorCheck {
+    /// In a cluster whose region servers have a JVM for coprocessors.
+    pub fn hosted(
+        check: impl Fn(&TableDescriptor) -> Result<()> + Send + Sync + 'static,
+    ) -> CoprocessorCheck {
+        CoprocessorCheck(Some(Arc::new(check)))
+    }
+
+    /// As HBase, only where sanity checks are `wanted`. What nothing can load is refused in any case.
+    pub(crate) fn check(&self, table: &TableDescriptor, wanted: bool) -> Result<()> {
+        match &self.0 {
+            None => table.check_no_host(),
+            Some(check) if wanted => check(table).map_err(|error| {
+                Error::invalid(format!("{} {}", error.message(), halcyon_schema::SANITY_CHECKS_HINT))
+            }),
+            Some(_) => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for CoprocessorCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CoprocessorCheck").field(&self.0.is_some()).finish()
+    }
 }
 
 /// Of quotas.
@@ -98,12 +141,16 @@ impl MasterSettings {
             snapshot_ttl: Duration::ZERO,
             snapshot_timeout: Duration::from_secs(5 * 60),
             sanity_checks: true,
+            coprocessors: CoprocessorCheck::default(),
+            checks_encryption: true,
             slow_log_table: false,
             old_wals_keep: Duration::from_secs(10 * 60),
             peer_wal_bytes_max: None,
+            backup_enabled: false,
             normalizer: NormalizerSettings::default(),
             groups: GroupSettings::default(),
             quotas: QuotaSettings::default(),
+            mob: MobChoreSettings::default(),
         }
     }
 }

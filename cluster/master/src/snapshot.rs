@@ -26,11 +26,10 @@ use tracing::warn;
 
 use crate::descriptors::list;
 use crate::links::Link;
+use crate::mob;
 use crate::parallel;
 use crate::state::MasterState;
 
-/// Start key of the region under which HBase lists a table's separate files for large values.
-const MOB_START_KEY: &[u8] = b".mob";
 const INFO: &str = ".snapshotinfo";
 const MANIFEST: &str = "data.manifest";
 /// The layout with a manifest (`SnapshotManifestV2`).
@@ -96,9 +95,13 @@ pub(crate) fn write(
         return Ok(());
     }
     let mut manifest = pb::SnapshotDataManifest { table_schema: table.to_pb(), region_manifests: Vec::new() };
+    let mut mob_files = mob::snapshots::Listing::new();
+    mob::snapshots::add_listing(core, table, &mut mob_files)?;
     for region in regions {
         manifest.region_manifests.push(manifest_of(core, table, region)?);
     }
+    mob::snapshots::add_listing(core, table, &mut mob_files)?;
+    manifest.region_manifests.extend(mob::snapshots::manifest_of(table, mob_files));
     fs.create_dir_all(&working)?;
     fs.replace(&working.join(MANIFEST), &manifest.encode_to_vec())?;
     fs.replace(&working.join(INFO), &info.encode_to_vec())?;
@@ -125,7 +128,8 @@ pub(crate) fn named_files(core: &MasterState) -> Result<HashSet<String>> {
             for file in families.flat_map(|family| family.store_files) {
                 // A reference needs its parent's file, and a link that of its table, wherever that is.
                 let of = layout::parse_reference_name(&file.name).map_or(&*file.name, |(file, _)| file);
-                names.insert(layout::parse_link_name(of).map_or(of, |(_, _, file)| file).to_string());
+                let link = layout::parse_link_name(of).or_else(|| layout::parse_mob_link_name(of));
+                names.insert(link.map_or(of, |(_, _, file)| file).to_string());
                 names.insert(file.name);
             }
         }
@@ -343,12 +347,36 @@ fn open_either(fs: &dyn FileSystem, live: &Path, archived: &Path) -> Result<Arc<
 
 /// Lets a region have a file of another one.
 fn place_file(fs: &dyn FileSystem, files: &dyn RegionFiles, copy: &FileCopy) -> Result<()> {
-    let is_there = fs.exists(&copy.target)?;
-    if is_there || link_either(fs, &copy.live, &copy.archived, &copy.target)? {
-        return Ok(copy.target.parent().map_or(Ok(()), |dir| fs.sync_dir(dir))?);
+    if has_name(fs, &copy.live, &copy.archived, &copy.target)? {
+        return Ok(());
     }
     drop(open_either(fs, &copy.live, &copy.archived)?);
     copy.link.make(fs, files)
+}
+
+/// Lets a table have one of its own files again, from where the file is, now or by the time it is looked for in the other place.
+pub(crate) fn copy_file(
+    fs: &dyn FileSystem,
+    files: &dyn RegionFiles,
+    live: &Path,
+    archived: &Path,
+    to: &Path,
+) -> Result<()> {
+    if has_name(fs, live, archived, to)? {
+        return Ok(());
+    }
+    files.copy_file(&*open_either(fs, live, archived)?, to)
+}
+
+/// Whether the file has the name `to`, from an earlier attempt or by `link_either`. If so, the name is durable.
+fn has_name(fs: &dyn FileSystem, live: &Path, archived: &Path, to: &Path) -> Result<bool> {
+    if !fs.exists(to)? && !link_either(fs, live, archived, to)? {
+        return Ok(false);
+    }
+    if let Some(dir) = to.parent() {
+        fs.sync_dir(dir)?;
+    }
+    Ok(true)
 }
 
 /// Gives the file a second name, where the file system knows such. A store file never changes, so two regions can have it; it stays
@@ -364,8 +392,7 @@ fn link_either(fs: &dyn FileSystem, live: &Path, archived: &Path, to: &Path) -> 
 }
 
 /// The regions of a snapshot that hold rows. Those that were split are left out, as HBase's snapshots name them beside
-/// their daughters, which refer to their files; so are replicas. Corrupt if the snapshot has values in HBase's separate
-/// files for large ones (MOB), whose region is none of the table's.
+/// their daughters, which refer to their files; so are replicas, and the region that stands for mob files (`mob::snapshots`).
 fn live_regions(
     manifest: &pb::SnapshotDataManifest,
 ) -> Result<Vec<(RegionInfo, &pb::SnapshotRegionManifest)>> {
@@ -375,11 +402,8 @@ fn live_regions(
         if info.is_split() || info.is_offline() || info.replica_id() != 0 {
             continue;
         }
-        if info.start_key() == MOB_START_KEY && info.region_id() == 0 {
-            if region.family_files.iter().all(|family| family.store_files.is_empty()) {
-                continue;
-            }
-            return Err(Error::corrupt("the snapshot has MOB files, which are not read here"));
+        if info.is_of_mob_files() {
+            continue;
         }
         regions.push((info, region));
     }

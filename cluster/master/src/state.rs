@@ -279,6 +279,9 @@ impl Tables {
     }
 }
 
+/// Whether the master checks that families can be encrypted; of the cluster, or of a table.
+const CHECK_ENCRYPTION: &str = "hbase.master.check.encryption";
+
 impl MasterState {
     pub(crate) fn now_ms(&self) -> i64 {
         self.env.clock.now_ms()
@@ -294,7 +297,15 @@ impl MasterState {
     pub(crate) fn check_descriptor(&self, descriptor: &TableDescriptor) -> Result<()> {
         descriptor.check_supported()?;
         let wanted = self.settings.sanity_checks && descriptor.wants_sanity_checks();
-        match descriptor.check_sanity() {
+        self.settings.coprocessors.check(descriptor, wanted)?;
+        let checked = descriptor.check_sanity();
+        let checks_encryption = self.settings.checks_encryption
+            && descriptor.setting(CHECK_ENCRYPTION).is_none_or(|text| text.eq_ignore_ascii_case("true"));
+        let encrypted = || match checks_encryption {
+            true => descriptor.check_encryption(&self.env.keys),
+            false => Ok(()),
+        };
+        match checked.and_then(|()| encrypted()) {
             Err(error) if !wanted => {
                 tracing::warn!(table = %descriptor.name(), %error, "sanity checks are off: accepted");
                 Ok(())

@@ -19,6 +19,8 @@ use halcyon_env::sim::{CrashMode, SimFileSystem};
 use halcyon_proto::pb;
 use halcyon_proto::pb::table_state::State;
 use halcyon_rpc::RpcError;
+use halcyon_schema::{RegionInfo, layout};
+use prost::Message;
 
 type Acknowledged = Result<u64, RpcError>;
 
@@ -411,6 +413,150 @@ fn restore_snapshot_with_another_descriptor() {
             let restored = c.descriptor("t").unwrap().family(b"g").is_some();
             assert_eq!(store_files(c, "t"), if restored { 6 } else { 3 });
             restored
+        },
+    });
+}
+
+// ---- with mob files ----
+
+const MOB_FILE: &str = "d41d8cd98f00b204e9800998ecf8427e19700101\
+0123456789abcdef0123456789abcdef_0123456789abcdef0123456789abcdef";
+
+fn with_mob_table(c: &Cluster) {
+    let descriptor = table("t", &["f", "g"]).with_family(family("f").with("IS_MOB", "true"));
+    c.run("CreateTable", &create(&descriptor, &["b", "c"])).unwrap();
+    c.run("FlushTable", &flush("t")).unwrap();
+    let dir = layout::mob_family_dir(&c.root, &name("t"), "f");
+    c.env.fs.create_dir_all(&dir).unwrap();
+    c.env.fs.put_new(&dir.join(MOB_FILE), b"values").unwrap();
+}
+
+/// Whether the mob file of table t is with the table, and in the archive.
+fn mob_file_of_t(c: &Cluster) -> (bool, bool) {
+    let is_in = |dir: std::path::PathBuf| c.env.fs.exists(&dir.join(MOB_FILE)).unwrap();
+    let live = layout::mob_family_dir(&c.root, &name("t"), "f");
+    (is_in(live), is_in(layout::mob_archive_dir(&c.root, &name("t"), "f")))
+}
+
+#[test]
+fn delete_table_with_mob_files() {
+    crash_everywhere(Action {
+        set_up: |c| {
+            with_mob_table(c);
+            c.run("DisableTable", &disable("t")).unwrap();
+        },
+        act: |c| c.submit("DeleteTable", &delete("t")),
+        is_done: |c| {
+            let (live, archived) = mob_file_of_t(c);
+            assert!(live || archived, "it is in one of the two places");
+            if c.state("t").is_some() {
+                return false;
+            }
+            assert!(!c.env.fs.exists(&layout::mob_table_dir(&c.root, &name("t"))).unwrap());
+            archived
+        },
+    });
+}
+
+#[test]
+fn truncate_table_with_mob_files() {
+    crash_everywhere(Action {
+        set_up: |c| {
+            with_mob_table(c);
+            c.run("DisableTable", &disable("t")).unwrap();
+        },
+        act: |c| c.submit("truncateTable", &truncate("t", false)),
+        is_done: |c| {
+            let done = truncated(c, 1);
+            assert_eq!(mob_file_of_t(c), (!done, done));
+            done
+        },
+    });
+}
+
+#[test]
+fn delete_family_with_mob_files() {
+    crash_everywhere(Action {
+        set_up: with_mob_table,
+        act: |c| {
+            let (table_name, column_name) = (name("t").to_pb(), "f".into());
+            let request = pb::DeleteColumnRequest { table_name, column_name, ..Default::default() };
+            c.submit("DeleteColumn", &request)
+        },
+        is_done: |c| {
+            let done = c.descriptor("t").unwrap().family(b"f").is_none();
+            assert_eq!(mob_file_of_t(c), (!done, done));
+            done
+        },
+    });
+}
+
+/// The files that the mob region of a snapshot names.
+fn named_mob_files(c: &Cluster, snapshot: &str) -> Vec<String> {
+    let path = layout::snapshots_dir(&c.root).join(snapshot).join("data.manifest");
+    let manifest = pb::SnapshotDataManifest::decode(&c.env.fs.read(&path).unwrap()[..]).unwrap();
+    let is_mob = |region: &&pb::SnapshotRegionManifest| {
+        RegionInfo::from_pb(&region.region_info).unwrap().is_of_mob_files()
+    };
+    let families = manifest.region_manifests.iter().filter(is_mob).flat_map(|region| &region.family_files);
+    families.flat_map(|family| &family.store_files).map(|file| file.name.clone()).collect()
+}
+
+#[test]
+fn take_snapshot_with_mob_files() {
+    crash_everywhere(Action {
+        set_up: with_mob_table,
+        act: |c| c.submit("Snapshot", &snapshot("s", "t")),
+        is_done: |c| {
+            let done = has_snapshot(c);
+            assert!(!done || named_mob_files(c, "s") == [MOB_FILE]);
+            done
+        },
+    });
+}
+
+fn with_mob_snapshot(c: &Cluster) {
+    with_mob_table(c);
+    c.run("Snapshot", &snapshot("s", "t")).unwrap();
+}
+
+/// The link and its back reference keep the file of the source.
+#[test]
+fn clone_snapshot_with_mob_files() {
+    crash_everywhere(Action {
+        set_up: with_mob_snapshot,
+        act: |c| c.submit("RestoreSnapshot", &restore("s", "u")),
+        is_done: |c| {
+            if c.state("u").is_none() {
+                return false;
+            }
+            let region = |table: &str| RegionInfo::of_mob_files(&name(table)).encoded_name().to_string();
+            let link = layout::link_name(&name("t"), &region("t"), MOB_FILE);
+            let back = layout::mob_archive_dir(&c.root, &name("t"), "f")
+                .join(layout::back_references_name(MOB_FILE))
+                .join(layout::back_reference_name(&name("u"), &region("u")));
+            let link = layout::mob_family_dir(&c.root, &name("u"), "f").join(link);
+            assert!(c.env.fs.exists(&link).unwrap() && c.env.fs.exists(&back).unwrap());
+            assert_eq!((store_files(c, "u"), mob_file_of_t(c)), (6, (true, false)));
+            true
+        },
+    });
+}
+
+#[test]
+fn restore_snapshot_with_mob_files() {
+    crash_everywhere(Action {
+        set_up: |c| {
+            with_mob_snapshot(c);
+            c.run("DisableTable", &disable("t")).unwrap();
+            c.run("truncateTable", &truncate("t", false)).unwrap();
+            c.run("DisableTable", &disable("t")).unwrap();
+        },
+        act: |c| c.submit("RestoreSnapshot", &restore("s", "t")),
+        is_done: |c| {
+            let (files, (live, archived)) = (store_files(c, "t"), mob_file_of_t(c));
+            assert!((live || archived) && (files == 0 || (files == 6 && live)), "{files} {live} {archived}");
+            files == 6
         },
     });
 }

@@ -10,6 +10,7 @@
 //! replication/     edits of other clusters                            quotas/    limits of users, tables, namespaces
 //! regions/         the open regions, and files of regions that are not open
 //! metrics/         counters and reported load                            settings/  all settings
+//! coprocessors/    the JVM that runs Java classes for regions
 //! ```
 //!
 //! Imports point down this list: `service` uses `regionserver`, which puts the parts of `background` together; those use
@@ -27,6 +28,7 @@
 mod background;
 mod calls;
 mod convert;
+mod coprocessors;
 pub mod errors;
 mod lifecycle;
 mod memory;
@@ -45,6 +47,7 @@ pub use background::throughput::ThroughputSettings;
 pub use calls::nonces::NonceStats;
 pub use calls::slow_calls::SlowCall;
 pub use calls::time_parts::TimeParts;
+pub use coprocessors::{JvmSurroundings, decode_coprocessor_frame};
 pub use halcyon_cache::READ_KINDS;
 pub use halcyon_region::WalRoot;
 pub use memory::account::MemoryAccount;

@@ -28,7 +28,7 @@ use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_contract::{QuotaSource, RegionFiles, RegionServerStatus};
 use halcyon_env::Env;
 use halcyon_memstore::ChunkPool;
-use halcyon_region::{RegionSettings, WalRoot};
+use halcyon_region::{MobFileCache, RegionSettings, WalRoot};
 use halcyon_rpc::{Connection, Queues, RpcError};
 use halcyon_schema::{RegionInfo, ServerName, TableDescriptor, layout};
 use tokio::runtime::Handle;
@@ -39,6 +39,7 @@ use crate::calls::nonces::Nonces;
 use crate::calls::pool::DiskPool;
 use crate::calls::scanners::Scanners;
 use crate::calls::slow_calls::{SlowCall, SlowCalls};
+use crate::coprocessors::Coprocessors;
 use crate::lifecycle::Lifecycle;
 use crate::memory::account::MemoryAccount;
 use crate::memory::budget::MemoryPart;
@@ -83,6 +84,7 @@ pub struct RegionServer {
     pub(crate) sink: Arc<Sink>,
     pub(crate) sources: Arc<Sources>,
     pub(crate) quotas: Arc<Quotas>,
+    pub(crate) coprocessors: Coprocessors,
     /// Where the server's page is; 0: nowhere.
     info_port: AtomicU16,
     pub(crate) background: Background,
@@ -150,7 +152,9 @@ impl RegionServer {
             counters: counters.clone(),
             handlers_count: settings.disk_threads_max,
         };
+        let coprocessors = Coprocessors::new(&settings.coprocessors, &env, &lifecycle, name.to_string());
         let shared = Shared {
+            flush_listener: coprocessors.jvm().clone(),
             quotas: Arc::new(Quotas::new(&settings.quotas, quota_parts)),
             lifecycle,
             regions,
@@ -180,6 +184,7 @@ impl RegionServer {
         });
         let server = Arc::new(RegionServer {
             wal_dir,
+            coprocessors,
             lifecycle: shared.lifecycle.clone(),
             regions: shared.regions.clone(),
             logs: resources.logs.clone(),
@@ -224,6 +229,7 @@ impl RegionServer {
     pub fn serve_behind(&self, queues: Arc<Queues>, threads: Handle) {
         self.sink.work_on(threads.clone());
         self.sources.work_on(threads.clone());
+        self.coprocessors.pool.work_on(threads.clone());
         self.pool.work_on(threads);
         self.pool.keep_room_in(queues);
     }
@@ -336,18 +342,21 @@ impl RegionServer {
                 None => Err(Error::new(ErrorKind::Busy, format!("{encoded} is opening or closing"))),
             };
         }
-        let opened = self.resources.open(info, table);
-        if let Ok(region) = &opened {
-            self.nonces.report_replayed(&region.take_replayed_nonces());
+        let opened = self.open_with_coprocessors(info, table);
+        if let Ok(online) = &opened {
+            self.nonces.report_replayed(&online.region.take_replayed_nonces());
         }
-        let opened = opened.and_then(|region| match announce(region.open_seq_num().get()) {
-            Ok(()) => Ok(region),
-            Err(error) => {
-                region.close(true)?; // nothing was written to it
-                Err(error)
+        let opened = opened.and_then(|online| {
+            let loaded = self.load_coprocessors(&online);
+            match loaded.and_then(|()| announce(online.region.open_seq_num().get())) {
+                Ok(()) => Ok(online),
+                Err(error) => {
+                    self.unload_coprocessors(&online, true);
+                    online.region.close(true)?; // no client has written to it
+                    Err(error)
+                }
             }
         });
-        let opened = opened.map(|region| OnlineRegion::new(region, self.op_times.of(info.table())));
         self.regions.complete_open(encoded, opened.as_ref().ok().cloned());
         let online = opened?;
         self.background.prefetcher.check(&online);
@@ -359,6 +368,16 @@ impl RegionServer {
         Ok(seq)
     }
 
+    fn open_with_coprocessors(
+        &self,
+        info: &RegionInfo,
+        table: &Arc<TableDescriptor>,
+    ) -> Result<Arc<OnlineRegion>> {
+        let coprocessors = self.coprocessors.of_table(table)?;
+        let region = self.resources.open(info, table)?;
+        Ok(OnlineRegion::new(region, self.op_times.of(info.table()), coprocessors))
+    }
+
     /// Closes a region, flushing it unless `abort`. *Blocking*. An unknown region is no error; `Busy` while it is
     /// opening. If the flush fails the server gives up, because only its WAL holds the region's edits now.
     pub fn close_region(&self, encoded_name: &str, abort: bool) -> Result<()> {
@@ -367,6 +386,7 @@ impl RegionServer {
         }
         let Some(online) = self.regions.begin_close(encoded_name)? else { return Ok(()) };
         self.scanners.region_closing(&online);
+        self.unload_coprocessors(&online, abort);
         let closed = online.region.close(abort);
         if let Err(error) = &closed {
             self.lifecycle.abort(&format!("region {encoded_name} could not be closed: {error}"));
@@ -495,6 +515,7 @@ fn region_resources(
         wal_root,
         logs: Arc::new(logs),
         cache: Arc::new(cache_upkeep::new_cache(env, &settings)),
+        mob_files: MobFileCache::new(settings.mob_files_max, settings.mob_remain_share),
         chunks,
         settings: region_settings,
         online: online.clone(),

@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use bytes::Bytes;
 use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_client::ClientError;
 use halcyon_contract::{
@@ -296,6 +297,26 @@ impl RegionServerApi for RemoteServer {
         })
     }
 
+    fn compact_region(&self, region: &RegionInfo, family: &Bytes, major: bool) -> Result<()> {
+        let (region, family) = (specifier(region), Some(family.clone()));
+        let message = pb::CompactRegionRequest { region, major: Some(major), family };
+        let answer: std::result::Result<pb::CompactRegionResponse, _> =
+            self.ask("CompactRegion", message, self.common.settings.call_timeout);
+        answer.map(|_| ()).map_err(|error| errors::of_call(&self.name, "CompactRegion", &error))
+    }
+
+    fn is_compacting(&self, region: &RegionInfo) -> Result<bool> {
+        let message = pb::GetRegionInfoRequest {
+            region: specifier(region),
+            compaction_state: Some(true),
+            ..Default::default()
+        };
+        let answer: pb::GetRegionInfoResponse = self
+            .ask("GetRegionInfo", message, self.common.settings.call_timeout)
+            .map_err(|error| errors::of_call(&self.name, "GetRegionInfo", &error))?;
+        Ok(answer.compaction_state() != pb::get_region_info_response::CompactionState::None)
+    }
+
     fn online_regions(&self) -> Result<Vec<RegionInfo>> {
         let message = pb::GetOnlineRegionRequest::default();
         let answer: pb::GetOnlineRegionResponse = self
@@ -311,6 +332,15 @@ impl RegionServerApi for RemoteServer {
             Err(error) if error.message().contains(WAL_IS_GONE) => Ok(()),
             split => split.map_err(errors::not_permanent),
         }
+    }
+
+    fn roll_wals(&self) -> Result<()> {
+        let rolled = self.ask::<pb::RollWalWriterResponse>(
+            "RollWALWriter",
+            pb::RollWalWriterRequest {},
+            self.common.settings.call_timeout,
+        );
+        rolled.map(drop).map_err(|error| errors::of_call(&self.name, "RollWALWriter", &error))
     }
 }
 

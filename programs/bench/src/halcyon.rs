@@ -90,6 +90,7 @@ pub fn open_region(opening: &Opening) -> Result<Opened, Failure> {
         env: env.clone(),
         wal: wal.clone(),
         cache: Arc::new(BlockCache::new(opening.cache_bytes as u64)),
+        mob_files: halcyon_region::MobFileCache::new(1000, 0.5),
         chunks: chunks.clone(),
         settings,
         wal_root: None,

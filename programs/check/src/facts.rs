@@ -42,6 +42,10 @@ pub(crate) struct RegionDir {
     pub dangling: Vec<PathBuf>,
     /// References that cannot be read; each with why.
     pub unreadable: Vec<(PathBuf, String)>,
+    /// Store files, and the mob files that they refer to and that are nowhere.
+    pub missing_mob_files: Vec<(PathBuf, TableName, String)>,
+    /// Files of which it is not known what they refer to; each with why.
+    pub unreadable_files: Vec<(PathBuf, String)>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -110,7 +114,9 @@ impl Facts {
                     Err(sentence) => out.damage(&dir, None, &sentence)?,
                 }
                 for region in place::directories(env, &dir).map_err(Stop::Failed)? {
-                    self.dirs.push(region_dir(env, &table, region)?);
+                    let mut region = region_dir(env, &table, region)?;
+                    region.look_for_mob_files(env, root, self.descriptors.get(&table));
+                    self.dirs.push(region);
                 }
                 self.tables_with_dir.insert(table);
             }
@@ -173,6 +179,8 @@ fn region_dir(env: &Env, table: &TableName, path: PathBuf) -> Result<RegionDir, 
         families: BTreeMap::new(),
         dangling: Vec::new(),
         unreadable: Vec::new(),
+        missing_mob_files: Vec::new(),
+        unreadable_files: Vec::new(),
     };
     for family in place::directories(env, &path).map_err(Stop::Failed)? {
         let name = place::name(&family);
@@ -190,6 +198,41 @@ fn region_dir(env: &Env, table: &TableName, path: PathBuf) -> Result<RegionDir, 
 }
 
 impl RegionDir {
+    /// Whether the mob files are there that the store files of families with `IS_MOB` refer to.
+    fn look_for_mob_files(&mut self, env: &Env, root: &Path, table: Option<&TableDescriptor>) {
+        let families = table.map_or(&[][..], |table| table.families());
+        for family in families.iter().filter(|family| family.is_mob()).map(|family| family.name_str()) {
+            let entries = self.families.get(&*family).map_or(&[][..], Vec::as_slice);
+            let is_own = |entry: &&DirEntry| {
+                halcyon_region::is_store_file_name(&entry.name)
+                    && layout::parse_reference_name(&entry.name).is_none()
+            };
+            for entry in entries.iter().filter(is_own) {
+                let path = self.path.join(&*family).join(&entry.name);
+                let refs = match halcyon_region::mob_references_of_file(env, &path) {
+                    Ok(refs) => refs.unwrap_or_default(),
+                    Err(error) => {
+                        self.unreadable_files.push((path, error.to_string()));
+                        continue;
+                    }
+                };
+                for (table, file) in refs.iter() {
+                    let places = [
+                        layout::mob_family_dir(root, table, &family).join(file),
+                        layout::mob_archive_dir(root, table, &family).join(file),
+                    ];
+                    match env.fs.first_existing(places.iter().map(PathBuf::as_path)) {
+                        Ok(Some(_)) => {}
+                        Ok(None) => {
+                            self.missing_mob_files.push((path.clone(), table.clone(), file.to_string()));
+                        }
+                        Err(error) => self.unreadable_files.push((places[0].clone(), error.to_string())),
+                    }
+                }
+            }
+        }
+    }
+
     fn look_at(&mut self, env: &Env, family: &Path, entry: &DirEntry) {
         let path = family.join(&entry.name);
         let Some(places) = place::targets(family, &entry.name) else { return };

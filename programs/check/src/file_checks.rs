@@ -98,6 +98,19 @@ fn files(facts: &Facts, dir: &RegionDir) -> Vec<Finding> {
         let advice = format!("compare with the other half of the split and rewrite {}", path.display());
         findings.push(Finding::new("unreadable-reference", table, error.clone(), advice));
     }
+    for (path, error) in &dir.unreadable_files {
+        let advice = format!("look at {} with halcyon inspect hfile", path.display());
+        findings.push(Finding::new("unreadable-file", table, error.clone(), advice));
+    }
+    for (path, owner, file) in &dir.missing_mob_files {
+        let what = format!(
+            "{}: mob file {file} of table {owner} is nowhere; reads of its values fail",
+            path.display()
+        );
+        let advice =
+            "search backups and snapshots for the mob file, and put it into the table's mob directory";
+        findings.push(Finding::new("missing-mob-file", table, what, advice));
+    }
     let descriptor = facts.descriptors.get(&dir.table);
     for (family, entries) in &dir.families {
         let path = dir.path.join(family);

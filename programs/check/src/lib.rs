@@ -50,6 +50,9 @@ pub struct CheckArgs {
     /// Root directory.
     #[arg(long, value_name = "DIR", default_value = halcyon_inspect::place::DEFAULT_ROOT, conflicts_with_all = ["zookeeper", "registry"])]
     pub data: PathBuf,
+    /// Directory of hbase-site.xml, which names the keys of encrypted files.
+    #[arg(long, value_name = "DIR")]
+    pub config: Option<PathBuf>,
     /// Check a running cluster: its ZooKeeper servers.
     #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',', conflicts_with = "registry")]
     pub zookeeper: Vec<String>,
@@ -103,10 +106,10 @@ impl CheckArgs {
     }
 }
 
-/// Prints to standard output.
-pub fn run(args: &CheckArgs) -> ExitCode {
+/// Reads through `env`, which cannot change files; prints to standard output.
+pub fn run(env: &Env, args: &CheckArgs) -> ExitCode {
     let mut stdout = std::io::BufWriter::new(std::io::stdout().lock());
-    match check(&Env::read_only(), &Env::real(), args, &mut stdout) {
+    match check(env, &Env::real(), args, &mut stdout) {
         Ok(code) => ExitCode::from(code),
         Err(sentence) => {
             eprintln!("halcyon: {sentence}");

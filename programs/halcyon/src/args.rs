@@ -33,6 +33,9 @@ pub enum Command {
     Bench(Box<BenchCommand>),
     /// Find inconsistencies of a running cluster or of a root directory; repairs only with --repair.
     Check(halcyon_check::CheckArgs),
+    /// Import a table of another system: Apache Accumulo.
+    #[command(subcommand)]
+    Import(halcyon_import::ImportCommand),
     /// Look at files of a root directory without a server; nothing is written.
     Inspect(halcyon_inspect::InspectArgs),
     /// Move tables from a running cluster of HBase here, and back if need be.
@@ -52,8 +55,20 @@ pub enum Command {
         /// Directory to write to; created if it does not exist.
         dir: PathBuf,
     },
+    /// Compare two clusters by the reads of real clients: record them, replay them, or send them to both at once.
+    #[command(subcommand)]
+    Shadow(Box<halcyon_shadow::ShadowCommand>),
     /// Talk to a cluster of Halcyon or HBase in HBase's shell syntax.
     Shell(halcyon_shell::ShellArgs),
+    /// Become a program that ends with the process that started this one.
+    #[command(hide = true)]
+    EndWith {
+        /// Number of that process.
+        parent: u32,
+        /// The program and its arguments.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        words: Vec<std::ffi::OsString>,
+    },
 }
 
 /// Options of every server. Command-line options override `hbase-site.xml`, which overrides the defaults.

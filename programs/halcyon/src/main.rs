@@ -2,17 +2,21 @@
 //!
 //! `halcyon standalone` runs master, region server and the coordination endpoint in one process, wired in
 //! `standalone.rs`. Settings come from `hbase-site.xml` (`site.rs`) and from flags (`args.rs`), which win. `halcyon lab` is
-//! the library `halcyon-lab`, `halcyon bench` is `halcyon-load`; `shell`, `top`, `tune` and `migrate` are `halcyon-shell`,
-//! `halcyon-top`, `halcyon-tune` and `halcyon-migrate`. They do not start a server.
+//! the library `halcyon-lab`, `halcyon bench` is `halcyon-load`; `shell`, `top`, `tune`, `migrate`, `import` and `shadow` are
+//! `halcyon-shell`, `halcyon-top`, `halcyon-tune`, `halcyon-migrate`, `halcyon-import` and `halcyon-shadow`. They do not start a
+//! server.
 
 mod args;
 mod cleaner_settings;
 mod cluster;
 mod console;
+mod crypto_settings;
 mod hbase_pages;
 mod host_check;
+mod import_files;
 mod info;
 mod info_pages;
+mod jvm;
 mod keeper;
 mod limits;
 mod log_level;
@@ -43,6 +47,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use halcyon_allocator::SampledAllocator;
+use halcyon_env::Env;
 
 use crate::args::{Args, Command};
 
@@ -115,14 +120,26 @@ fn main() -> ExitCode {
         Command::Master(args) => return master::run(args).unwrap_or_else(Failure::end),
         Command::RegionServer(args) => return regionserver::run(args).unwrap_or_else(Failure::end),
         Command::Lab(args) => lab(&args).map_err(Failure::from),
+        Command::Shadow(command) => halcyon_shadow::shadow(*command).map_err(Failure::from),
         Command::Shell(args) => return halcyon_shell::run(&args),
         Command::Bench(command) => halcyon_load::bench(*command).map_err(Failure::from),
-        Command::Check(args) => return halcyon_check::run(&args),
-        Command::Inspect(args) => return halcyon_inspect::run(&args),
+        Command::Import(command) => import_files::import(command).map_err(Failure::from),
+        Command::Check(args) => match crypto_settings::with_keys_of(Env::read_only(), args.config.as_deref())
+        {
+            Ok(env) => return halcyon_check::run(&env, &args),
+            Err(sentence) => Err(sentence.into()),
+        },
+        Command::Inspect(args) => {
+            match crypto_settings::with_keys_of(Env::read_only(), args.config.as_deref()) {
+                Ok(env) => return halcyon_inspect::run(&env, &args),
+                Err(sentence) => Err(sentence.into()),
+            }
+        }
         Command::Migrate(args) => halcyon_migrate::migrate(*args).map_err(Failure::from),
         Command::Top(args) => halcyon_top::top(*args).map_err(Failure::from),
         Command::Tune(args) => halcyon_tune::tune(*args).map_err(Failure::from),
         Command::Completions { shell } => usage::completions(shell).map_err(Failure::from),
+        Command::EndWith { parent, words } => Err(Failure::from(jvm::end_with(parent, &words))),
         Command::ManPages { dir } => usage::man_pages(&dir).map_err(Failure::from),
     };
     ended.map_or_else(Failure::end, |()| ExitCode::SUCCESS)

@@ -93,6 +93,11 @@ impl JavaProperties {
     }
 }
 
+/// Name of the user that runs the process, as Java has it.
+pub fn user_name(env: &Env) -> Option<String> {
+    JavaProperties::of_process(env).get("user.name").map(str::to_string)
+}
+
 /// Name and home of a user, from lines `name:password:uid:gid:comment:home:shell`.
 fn user_of(passwd: &str, uid: u32) -> Option<(String, String)> {
     let uid = uid.to_string();

@@ -15,8 +15,8 @@ use std::time::Duration;
 use halcyon_coord::{ClientMetaService, ClusterView, Coordinator, MemberRegistry, Membership, Seen};
 use halcyon_env::Env;
 use halcyon_regionserver::{
-    AdminService, BarrierWork, ClientService, MasterLink, RegionServer, RegionServerSettings, RemoteMaster,
-    RemoteQuotas, WalRoot,
+    AdminService, BarrierWork, ClientService, JvmSurroundings, MasterLink, RegionServer,
+    RegionServerSettings, RemoteMaster, RemoteQuotas, WalRoot,
 };
 use halcyon_rpc::{BoundServer, EventLoops, Queues, RpcServer, Services};
 use halcyon_schema::{ClusterId, ServerName, layout};
@@ -27,6 +27,7 @@ use crate::Failure;
 use crate::args::{RegionServerArgs, StandaloneArgs};
 use crate::info::{BoundInfo, InfoServer};
 use crate::info_pages::{InfoPages, Port};
+use crate::jvm;
 use crate::keeper::{self, Kept};
 use crate::pages::{Shown, Sources};
 use crate::root::{self, Root};
@@ -58,7 +59,12 @@ pub fn run(args: RegionServerArgs) -> Result<ExitCode, Failure> {
         print!("{}", StandaloneSettings::print_by_source(&properties, &flags)?);
         return Ok(ExitCode::SUCCESS);
     }
-    standalone::judge(safe_start::of_member_properties(&properties), &flags.server.accept_without)?;
+    let env = settings.with_keys(env);
+    let mut findings = safe_start::of_member_properties(&properties);
+    if settings.regionserver.coprocessors.has_host() {
+        safe_start::retain_unhosted(&mut findings);
+    }
+    standalone::judge(findings, &flags.server.accept_without)?;
     if keeper::is_wanted(&args.keeper, settings.keeper) {
         return keeper::keep(settings.keeper, zookeeper_settings(&properties)?);
     }
@@ -109,13 +115,17 @@ async fn serve(
         (settings.clone(), settings.with_root(told.get("hbase.rootdir").map(String::as_str))?);
     let root = root::open(env.clone(), &settings, &flags, properties)?;
     let wal_root = root::open_wals(&env, &settings, &flags, properties)?;
-    warn_of_lack(&root, settings.regionserver.quotas.enabled)?;
+    warn_of_lack(&root, &settings.regionserver)?;
     let report_period =
         site::find(properties, "hbase.regionserver.msginterval").map_or(Ok(REPORT_PERIOD_MS), str::parse);
     let report_period = report_period.map_err(|error| format!("hbase.regionserver.msginterval: {error}"))?;
     let starting = tokio::task::spawn_blocking({
         let (name, settings, link) = (name.clone(), settings.regionserver.clone(), link.clone());
-        move || Started::new(root, wal_root, settings, name, link, Duration::from_millis(report_period))
+        let jvm = jvm::surroundings(properties, &[]);
+        move || {
+            let report_period = Duration::from_millis(report_period);
+            Started::new((root, wal_root), settings, name, link, report_period, jvm)
+        }
     });
     let started = starting.await.map_err(|_| "the start failed by an assertion".to_string())??;
     let shown = Shown {
@@ -244,9 +254,13 @@ async fn join(
 
 /// Warns of what HBase's servers of the cluster enforce and this one does not. The site file, if it is the cluster's, has asked
 /// for the same, and its loss was accepted.
-fn warn_of_lack(root: &Root, has_quotas: bool) -> Result<(), String> {
-    for finding in safe_start::of_member_directory(&root.env, &root.path)? {
-        if has_quotas && finding.protection == Protection::Quotas {
+fn warn_of_lack(root: &Root, settings: &RegionServerSettings) -> Result<(), String> {
+    let mut findings = safe_start::of_member_directory(&root.env, &root.path)?;
+    if settings.coprocessors.has_host() {
+        safe_start::retain_unhosted(&mut findings);
+    }
+    for finding in findings {
+        if settings.quotas.enabled && finding.protection == Protection::Quotas {
             continue;
         }
         tracing::warn!(
@@ -305,12 +319,12 @@ struct Started {
 impl Started {
     /// *Blocking*.
     fn new(
-        root: Root,
-        wal_root: Option<WalRoot>,
+        (root, wal_root): (Root, Option<WalRoot>),
         settings: RegionServerSettings,
         name: ServerName,
         link: Arc<MasterLink>,
         report_period: Duration,
+        jvm: JvmSurroundings,
     ) -> Result<Started, String> {
         let cluster_id = root.env.fs.read(&layout::cluster_id_file(&root.path));
         let cluster_id = cluster_id.map_err(|error| format!("cannot read the cluster's id: {error}"))?;
@@ -318,6 +332,8 @@ impl Started {
         let shown = root.path.display().to_string();
         let started = RegionServer::start_as(root.env, &root.path, wal_root, settings, name);
         let region_server = started.map_err(|error| format!("the region server cannot start: {error}"))?;
+        let hosted = region_server.host_coprocessors(jvm);
+        hosted.map_err(|error| format!("the JVM of coprocessors has no thread: {error}"))?;
         let master =
             RemoteMaster::start(&region_server, link, report_period).map_err(|error| error.to_string())?;
         Ok(Started { region_server, master, root: shown, cluster_id })

@@ -187,16 +187,10 @@ fn open_hdfs(
     use std::sync::Arc;
 
     use halcyon_env::WatchedFileSystem;
-    use halcyon_hdfs::{HdfsAddress, HdfsFileSystem, HdfsOptions, Site};
+    use halcyon_hdfs::{HdfsAddress, HdfsFileSystem, HdfsOptions};
 
     let failed = |error: io::Error| format!("cannot use the root directory {address}: {error}");
-    let mut site = match config.map(Path::to_path_buf).or_else(hadoop_conf_dir) {
-        None => Site::default(),
-        Some(dir) => match Site::read(&*env.local, &dir) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Site::default(),
-            read => read.map_err(failed)?,
-        },
-    };
+    let mut site = hadoop_site(&env, config).map_err(failed)?;
     for Property { name, value } in properties.iter().filter(|property| is_of_hdfs(&property.name)) {
         site.set(name, value);
     }
@@ -219,6 +213,18 @@ fn open_hdfs(
     let fs = HdfsFileSystem::new(address, options).map_err(failed)?;
     let fs = WatchedFileSystem::new(Arc::new(fs), env.clock.clone(), env.stalls.clone());
     Ok((Env { fs: Arc::new(fs), ..env }, path))
+}
+
+/// The settings of HDFS's clients in a directory, or where Hadoop's own clients find theirs.
+#[cfg(feature = "hdfs")]
+pub fn hadoop_site(env: &Env, config: Option<&Path>) -> io::Result<halcyon_hdfs::Site> {
+    let Some(dir) = config.map(Path::to_path_buf).or_else(hadoop_conf_dir) else {
+        return Ok(halcyon_hdfs::Site::default());
+    };
+    match halcyon_hdfs::Site::read(&*env.local, &dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(halcyon_hdfs::Site::default()),
+        read => read,
+    }
 }
 
 /// Where Hadoop's own clients find their settings.

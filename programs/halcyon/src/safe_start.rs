@@ -19,6 +19,9 @@ use crate::master_settings::GROUP_ENDPOINT;
 use crate::root::wals_left;
 use crate::site::Property;
 
+/// What HBase's regions load for its backup tool; here `hbase.backup.enable` is enough.
+const BACKUP_OBSERVER: &str = "org.apache.hadoop.hbase.backup.BackupObserver";
+
 /// `EX_CONFIG` of `sysexits.h`: a restart does not help.
 pub const EXIT_CODE: u8 = 78;
 /// Tables that HBase makes where a protection is in use.
@@ -43,8 +46,6 @@ pub enum Protection {
     RpcQop,
     /// TLS of calls and pages: both travel in plain text.
     Tls,
-    /// Encryption of the WAL: it is written in plain text.
-    Encryption,
     /// Coprocessors: their code does not run.
     Coprocessors,
     /// ACLs of tables and cells: they are kept and not enforced.
@@ -69,7 +70,6 @@ impl Protection {
             Protection::Kerberos => "clients are not authenticated",
             Protection::Authorization => "every client may do everything",
             Protection::RpcQop | Protection::Tls => "traffic is not encrypted",
-            Protection::Encryption => "the WAL is not encrypted",
             Protection::Coprocessors => "the code does not run",
             Protection::Acls => "permissions of tables and cells are not enforced",
             Protection::Visibility => "cells with labels are shown to every client",
@@ -115,6 +115,19 @@ pub fn of_properties(properties: &[Property]) -> Vec<Finding> {
     findings
 }
 
+/// Leaves out coprocessors of regions: a JVM runs them. It runs none of masters, region servers and WALs.
+pub fn retain_unhosted(findings: &mut Vec<Finding>) {
+    const OTHERS: [&str; 3] = [
+        "hbase.coprocessor.master.classes",
+        "hbase.coprocessor.regionserver.classes",
+        "hbase.coprocessor.wal.classes",
+    ];
+    findings.retain(|finding| {
+        finding.protection != Protection::Coprocessors
+            || OTHERS.iter().any(|name| finding.what.starts_with(name))
+    });
+}
+
 /// As [`of_properties`], for a server of a cluster whose master is another process. Peers and system tables are the master's;
 /// tables with coprocessors or a replication scope are refused one by one.
 pub fn of_member_properties(properties: &[Property]) -> Vec<Finding> {
@@ -146,12 +159,12 @@ fn asked_by(name: &str, value: &str) -> Option<Protection> {
             (items().any(|item| !item.eq_ignore_ascii_case("authentication")), Protection::RpcQop)
         }
         "hbase.server.netty.tls.enabled" | "hbase.ssl.enabled" => (is_true, Protection::Tls),
-        "hbase.regionserver.wal.encryption" => (is_true, Protection::Encryption),
         _ if name.starts_with("hbase.coprocessor.") && name.ends_with(".classes") => {
             let class = |item: &str| item.split('|').next().unwrap_or_default().trim().to_string();
             let is_built_in = |class: &str| {
                 Endpoint::of_class(class).is_some()
                     || (name == "hbase.coprocessor.master.classes" && class == GROUP_ENDPOINT)
+                    || (name == "hbase.coprocessor.region.classes" && class == BACKUP_OBSERVER)
             };
             (items().any(|item| !is_built_in(&class(item))), Protection::Coprocessors)
         }
@@ -316,13 +329,14 @@ mod tests {
             ("hbase.server.netty.tls.enabled", "true", Some(Tls)),
             ("hbase.client.netty.tls.enabled", "true", None),
             ("hbase.ssl.enabled", "true", Some(Tls)),
-            ("hbase.regionserver.wal.encryption", "true", Some(Encryption)),
+            ("hbase.regionserver.wal.encryption", "true", None),
             ("hbase.quota.enabled", "true", None),
             ("hbase.coprocessor.region.classes", "org.x.Observer", Some(Coprocessors)),
             ("hbase.coprocessor.master.classes", "", None),
             ("hbase.coprocessor.master.classes", GROUP_ENDPOINT, None),
             ("hbase.coprocessor.master.classes", "org.x.Observer", Some(Coprocessors)),
             ("hbase.coprocessor.region.classes", GROUP_ENDPOINT, Some(Coprocessors)),
+            ("hbase.coprocessor.region.classes", BACKUP_OBSERVER, None),
             ("hbase.coprocessor.user.region.classes", Endpoint::Aggregate.class(), None),
             ("hbase.coprocessor.region.classes", Endpoint::BulkDelete.class(), None),
             ("hbase.regionserver.slowlog.systable.enabled", "true", None),

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use halcyon_env::CryptoSettings;
 use halcyon_regionserver::RegionServerSettings;
 use halcyon_rpc::{CallClass, RpcSettings};
 use halcyon_settings::Effect::Restart;
@@ -13,6 +14,7 @@ use halcyon_wal::SyncMode;
 
 use crate::args::{StandaloneArgs, WalSync};
 use crate::cleaner_settings::CleanerSettings;
+use crate::crypto_settings::{ENCRYPTION, KEY_STORE, is_secret};
 use crate::keeper::{self, KeeperSettings};
 use crate::master_settings::{GROUPS, LOCKS, MasterParts, NORMALIZER, QUOTAS};
 use crate::references::first_reference;
@@ -65,6 +67,10 @@ pub struct StandaloneSettings {
     pub snapshot_timeout: Duration,
     /// Whether descriptors must pass HBase's sanity checks (`hbase.table.sanity.checks`).
     pub sanity_checks: bool,
+    /// Whether families that are to be encrypted are tried first (`hbase.master.check.encryption`).
+    pub checks_encryption: bool,
+    /// `hbase.crypto.*`
+    pub crypto: CryptoSettings,
     pub parts: MasterParts,
     pub traces: TraceSettings,
     pub keeper: KeeperSettings,
@@ -103,6 +109,8 @@ impl Default for StandaloneSettings {
             cleaner: CleanerSettings::default(),
             snapshot_timeout: Duration::from_secs(5 * 60),
             sanity_checks: true,
+            checks_encryption: true,
+            crypto: CryptoSettings::default(),
             parts: MasterParts::default(),
             traces: TraceSettings::default(),
             keeper: KeeperSettings::default(),
@@ -411,6 +419,8 @@ const SETTINGS: &[Section<StandaloneSettings>] = &[
         ),
     },
     keeper::SECTION,
+    KEY_STORE,
+    ENCRYPTION,
     NORMALIZER,
     LOCKS,
     QUOTAS,
@@ -527,6 +537,9 @@ impl Codec<Option<IpAddr>> for InfoAddress {
 /// Refuses a value that still has a reference. Used as it is, it would name another directory or address.
 fn check_resolved(name: &str, value: &str) -> Result<(), String> {
     match first_reference(value) {
+        Some((start, end)) if is_secret(name) => {
+            Err(format!("{name}: nothing defines {} in its value", &value[start..end]))
+        }
         Some((start, end)) => Err(format!("{name}: nothing defines {} in {value:?}", &value[start..end])),
         None => Ok(()),
     }
@@ -580,6 +593,7 @@ fn reason_without_effect(name: &str) -> &'static str {
         ("hbase.security.", "clients are not authenticated"),
         ("hbase.server.netty.tls.", "there is no TLS"),
         ("hbase.superuser", "clients are not authenticated: every user may do what a superuser may"),
+        ("hbase.mob.", "mob files have other settings: see the properties that --print-settings shows"),
         ("hbase.store.file-tracker.", "new tables have the tracker DEFAULT"),
         ("hbase.bucketcache.bucket.sizes", "blocks of every size lie side by side in the cache file"),
         ("hbase.bucketcache.", "the cache file has no use for it"),

@@ -9,20 +9,23 @@ use halcyon_settings::{Description, Effect};
 use crate::settings::StandaloneSettings;
 
 /// Topics in the order of the page.
-const SECTIONS: [&str; 16] = [
+const SECTIONS: [&str; 19] = [
     "Addresses and directories",
     "Calls",
     "Memory and cache",
     "Memstore and flush",
+    "MOB files",
     "WAL",
     "Store files in HDFS",
     "Compaction",
     "Splits",
     "Tables and snapshots",
+    "Encryption",
     "Cluster",
     "Normalizer",
     "Quotas",
     "Locks of clients",
+    "Backups",
     "Coprocessors",
     "Region server groups",
     "Traces",

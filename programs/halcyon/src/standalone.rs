@@ -13,8 +13,12 @@ use std::time::Duration;
 
 use halcyon_coord::{ClientMetaService, ClusterZnodes, ZkServer, ZkSettings, ZnodeTree};
 use halcyon_env::{Env, FileLock, FileSystem, RealFileSystem, spawn_thread};
-use halcyon_master::{HbckService, LockService, Master, MasterService, MasterSettings, StopRequest};
-use halcyon_regionserver::{AdminService, ClientService, Predecessors, RegionServer, RegionServerSettings};
+use halcyon_master::{
+    CoprocessorCheck, HbckService, LockService, Master, MasterService, MasterSettings, StopRequest,
+};
+use halcyon_regionserver::{
+    AdminService, ClientService, JvmSurroundings, Predecessors, RegionServer, RegionServerSettings,
+};
 use halcyon_rpc::{BoundServer, EventLoops, Queues, RpcServer, Services};
 use halcyon_schema::ServerName;
 use halcyon_wal::SyncMode;
@@ -24,6 +28,7 @@ use crate::Failure;
 use crate::args::StandaloneArgs;
 use crate::info::{BoundInfo, InfoServer};
 use crate::info_pages::{InfoPages, Port};
+use crate::jvm;
 use crate::limits;
 use crate::pages::{Shown, Sources};
 use crate::root::{self, OwnWals, Root};
@@ -71,6 +76,7 @@ pub fn run(args: StandaloneArgs) -> Result<(), Failure> {
         print!("{}", StandaloneSettings::print_by_source(&properties, &args)?);
         return Ok(());
     }
+    let env = settings.with_keys(env);
     let root = root::open(env.clone(), &settings, &args, &properties)?;
     let wals = OwnWals::open(&env, &settings, &args, &properties)?;
     wals.as_ref().map_or(Ok(()), OwnWals::check_apart)?;
@@ -87,7 +93,8 @@ pub fn run(args: StandaloneArgs) -> Result<(), Failure> {
     let runtime = runtime.map_err(|error| format!("cannot start threads: {error}"))?;
     let shown_settings = StandaloneSettings::with_sources(&properties, &args)?;
     let read_again = read_again(env, args, settings.clone());
-    let ended = runtime.block_on(serve((root, wals), settings, shown_settings, started_ns, read_again));
+    let ended =
+        runtime.block_on(serve((root, wals), settings, shown_settings, started_ns, properties, read_again));
     runtime.shutdown_background(); // what had to be waited for has ended
     Ok(ended?)
 }
@@ -114,6 +121,9 @@ fn check_safe_start(
     findings.extend(safe_start::of_directory(&root.env, &root.path, is_new_here)?);
     let has_quotas = settings.regionserver.quotas.enabled;
     findings.retain(|finding| !(has_quotas && finding.protection == Protection::Quotas));
+    if settings.regionserver.coprocessors.has_host() {
+        safe_start::retain_unhosted(&mut findings);
+    }
     let wal_root = settings.wal_root_address()?;
     findings.extend(safe_start::of_wals(&root.env, &root.path, wal_root.as_deref())?);
     judge(findings, accepted)
@@ -158,6 +168,7 @@ async fn serve(
     settings: StandaloneSettings,
     shown_settings: Vec<ShownSetting>,
     started_ns: u64,
+    properties: Vec<Property>,
     read_again: impl Fn() -> Result<RegionServerSettings, String> + Send + Sync + 'static,
 ) -> Result<(), String> {
     let mut signals = StopSignals::watch().map_err(|error| format!("cannot watch for signals: {error}"))?;
@@ -171,10 +182,21 @@ async fn serve(
     let starting = tokio::task::spawn_blocking({
         let settings = settings.clone();
         let ports = (bound.master.local_addr().port(), bound.region_server.local_addr().port());
+        let zookeeper = bound.zookeeper.local_addr();
+        let zookeeper_host =
+            if settings.bind.is_unspecified() { host.clone() } else { settings.bind.to_string() };
+        let zookeeper = (zookeeper_host, zookeeper.port());
         let master_info_port = bound.master_info.as_ref().and_then(|info| info.local_addr().ok());
         move || {
             let info_port = master_info_port.map(|address| address.port());
-            Roles::start(root, wals, &settings, (&host, ports), info_port, locks)
+            let cluster = [
+                ("hbase.zookeeper.quorum", zookeeper.0),
+                ("hbase.zookeeper.property.clientPort", zookeeper.1.to_string()),
+                ("zookeeper.znode.parent", settings.znode_parent.clone()),
+                ("hbase.cluster.distributed", "true".to_string()),
+            ];
+            let jvm = jvm::surroundings(&properties, &cluster);
+            Roles::start((root, wals), &settings, (&host, ports), info_port, locks, jvm)
         }
     });
     let roles = tokio::select! {
@@ -315,12 +337,12 @@ struct Roles {
 impl Roles {
     /// *Blocking*. `ports` are the master's and the region server's.
     fn start(
-        root: Root,
-        wals: Option<OwnWals>,
+        (root, wals): (Root, Option<OwnWals>),
         settings: &StandaloneSettings,
         (host, ports): (&str, (u16, u16)),
         info_port: Option<u16>,
         locks: Vec<Box<dyn FileLock>>,
+        jvm: JvmSurroundings,
     ) -> Result<Roles, String> {
         root.claim(wals.as_ref(), &settings.data)?;
         // The format is looked at before the logs of the last life are touched.
@@ -338,10 +360,18 @@ impl Roles {
             (host, ports.1),
         )
         .map_err(|error| format!("the region server cannot start: {error}"))?;
+        let hosted = region_server.host_coprocessors(jvm);
+        hosted.map_err(|error| format!("the JVM of coprocessors has no thread: {error}"))?;
         let master_name = ServerName::new(host, ports.0, env.clock.now_ms());
         let mut master_settings = MasterSettings::new(master_name.clone());
         master_settings.info_port = info_port.map_or(-1, i32::from);
         settings.set_master(&mut master_settings);
+        if settings.regionserver.coprocessors.has_host() {
+            let loads = Arc::downgrade(&region_server);
+            master_settings.coprocessors = CoprocessorCheck::hosted(move |table| {
+                loads.upgrade().map_or(Ok(()), |region_server| region_server.check_coprocessors(table))
+            });
+        }
         let master = match Master::start(env.clone(), root, master_settings, region_server.cluster_services())
         {
             Ok(master) => master,

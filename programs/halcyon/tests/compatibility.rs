@@ -307,7 +307,12 @@ async fn create(client: &Client, request: &pb::CreateTableRequest) -> Answer {
 #[tokio::test]
 async fn every_attribute_does_what_its_line_says() {
     let data = fresh_dir("compatibility-attributes");
-    let server = Server::start(&data, &[]);
+    let store = root().join("base/crypto/testdata/same.jceks");
+    let parameters = format!("jceks://{}?password=st0re-pass", store.display());
+    let properties =
+        [("hbase.crypto.keyprovider.parameters", &*parameters), ("hbase.crypto.master.key.name", "master")];
+    let config = common::site(&data, &properties);
+    let server = Server::start(&data, &["--config", config.to_str().unwrap()]);
     let client = Client::connect(&server).await;
     let mut complaints = Vec::new();
     for (number, line) in table("attributes.tsv").into_iter().enumerate() {
@@ -325,6 +330,7 @@ async fn every_attribute_does_what_its_line_says() {
     server.stop();
     assert_none(&complaints);
     let _ = fs::remove_dir_all(&data);
+    let _ = fs::remove_dir_all(&config);
 }
 
 /// What a page of the info port says.

@@ -72,8 +72,8 @@ pub struct HfileArgs {
     /// Print statistics with counts by range.
     #[arg(short, long)]
     pub details: bool,
-    /// Not supported: Halcyon has no MOB files.
-    #[arg(short = 'i', long = "checkMobIntegrity", hide = true)]
+    /// Print the cells whose mob files are missing.
+    #[arg(short = 'i', long = "checkMobIntegrity", alias = "check-mob-integrity")]
     pub check_mob_integrity: bool,
     /// Print one JSON object a line.
     #[arg(long)]
@@ -86,7 +86,8 @@ pub struct HfileArgs {
 impl HfileArgs {
     /// Whether every block is read.
     fn reads_all(&self) -> bool {
-        let asked = self.verbose || self.printblockheaders || self.checkrow || self.checkfamily;
+        let checks = self.checkrow || self.checkfamily || self.check_mob_integrity;
+        let asked = self.verbose || self.printblockheaders || checks;
         let cells = self.printkv || self.printkey || self.stats || self.details;
         let parts_only = self.printmeta || self.printblocks || self.seek_to_row.is_some();
         // -w prints only the cells of its row.
@@ -96,6 +97,7 @@ impl HfileArgs {
 
 /// One file that is looked at.
 pub(crate) struct Inspected<'a> {
+    env: &'a Env,
     args: &'a HfileArgs,
     path: &'a Path,
     walk: BlockWalk,
@@ -104,9 +106,6 @@ pub(crate) struct Inspected<'a> {
 }
 
 pub(crate) fn run(env: &Env, args: &HfileArgs, out: &mut Output<'_>) -> Done {
-    if args.check_mob_integrity {
-        return Err(Stop::Failed("-i is not supported: Halcyon has no MOB files".to_string()));
-    }
     let mut files: Vec<PathBuf> = args.files.iter().chain(&args.file).cloned().collect();
     if let Some(region) = &args.region {
         files.extend(files_of_region(env, args, region)?);
@@ -158,7 +157,7 @@ fn inspect_file(
     out.say("file", || json!({"file": name()}), || format!("Scanning -> {}", name()))?;
     let damage_before = out.damage_count();
     let hfile = open(env, path, &walk, out)?;
-    let mut file = Inspected { args, path, walk, hfile };
+    let mut file = Inspected { env, args, path, walk, hfile };
     if args.printmeta {
         facts::print(&file, out)?;
     }

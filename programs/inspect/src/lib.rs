@@ -24,6 +24,7 @@ pub mod text;
 pub mod wal;
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use halcyon_env::Env;
@@ -38,6 +39,9 @@ const EXIT_FAILED: u8 = 2;
 /// `halcyon inspect ...`.
 #[derive(Debug, clap::Args)]
 pub struct InspectArgs {
+    /// Directory of hbase-site.xml, which names the keys of encrypted files.
+    #[arg(long, value_name = "DIR", global = true)]
+    pub config: Option<PathBuf>,
     #[command(subcommand)]
     command: InspectCommand,
 }
@@ -68,10 +72,10 @@ impl InspectCommand {
     }
 }
 
-/// Prints to standard output. Exit codes: 0 all was read, 1 damage was found, 2 something could not be looked at.
-pub fn run(args: &InspectArgs) -> ExitCode {
+/// Reads through `env`; prints to standard output. Exit codes: 0 all was read, 1 damage was found, 2 something could not be looked at.
+pub fn run(env: &Env, args: &InspectArgs) -> ExitCode {
     let mut stdout = std::io::BufWriter::new(std::io::stdout().lock());
-    match inspect(&Env::read_only(), args, &mut stdout) {
+    match inspect(env, args, &mut stdout) {
         Ok(code) => ExitCode::from(code),
         Err(sentence) => {
             eprintln!("halcyon: {sentence}");

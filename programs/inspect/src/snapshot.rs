@@ -321,7 +321,11 @@ fn named_file(
     let family_name = std::str::from_utf8(family).ok().filter(|name| is_file_name(name))?;
     let (name, owner) = layout::parse_reference_name(&file.name).unwrap_or((&file.name, info.encoded_name()));
     let own: (TableName, &str, &str) = (info.table().clone(), owner, name);
-    let (table, owner, name) = layout::parse_link_name(name).unwrap_or(own);
+    let of_mob = info.is_of_mob_files();
+    let link = if of_mob { layout::parse_mob_link_name(name) } else { layout::parse_link_name(name) };
+    let len = file.file_size.filter(|_| file.reference.is_none() && !(of_mob && link.is_some()));
+    let (table, owner, name) = link.unwrap_or(own);
+    let live_root = if of_mob { layout::mob_home(root) } else { root.to_path_buf() };
     if !is_file_name(name) {
         return None;
     }
@@ -330,9 +334,9 @@ fn named_file(
         region: info.encoded_name().to_string(),
         family: family_name.to_string(),
         name: file.name.clone(),
-        len: file.file_size.filter(|_| file.reference.is_none()),
+        len,
         places: [
-            layout::region_dir(root, &table, owner).join(&below),
+            layout::region_dir(&live_root, &table, owner).join(&below),
             layout::archive_region_dir(root, &table, owner).join(&below),
         ],
     })

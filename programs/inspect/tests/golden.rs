@@ -84,7 +84,6 @@ fn what_cannot_be_looked_at_is_an_error() {
     for (arguments, expected) in [
         (&["hfile", "/nowhere/file"][..], "/nowhere/file"),
         (&["hfile"], "name a store file"),
-        (&["hfile", "-i", "x"], "no MOB files"),
         (&["wal", "/nowhere/file"], "/nowhere/file"),
         (&["region", "/nowhere/region"], "is not there"),
         (&["meta", "--data", "/nowhere"], "is not there"),

@@ -16,6 +16,8 @@
 //!
 //! Why SVG by hand and no plotting library: `docs/decisions/0005-plots-by-hand.md`.
 //!
+//! `halcyon shadow` draws its page with the same parts ([`document`]).
+//!
 //! When you change how it looks, also run `testing/lab/screenshots.sh` and look at the pictures; `UPDATE=1` writes the
 //! expected text in `testdata/` anew.
 
@@ -23,12 +25,12 @@ mod bars;
 mod command;
 mod curves;
 mod facts;
-mod markup;
-mod plot;
-mod quantity;
+pub mod markup;
+pub mod plot;
+pub mod quantity;
 #[cfg(test)]
 mod sample;
-mod scale;
+pub mod scale;
 mod scatter;
 mod tables;
 #[cfg(test)]
@@ -54,13 +56,18 @@ pub fn html(experiment: &Experiment) -> String {
 /// The whole page, with the name of the file beside it that has its raw data.
 pub fn html_beside(experiment: &Experiment, raw: &str) -> String {
     let view = View::new(experiment);
+    document(&format!("{} · Halcyon lab", experiment.title), |main| content(&view, raw, main))
+}
+
+/// A page in the lab's style around what `main` puts into it: a whole file that loads nothing.
+pub fn document(title: &str, main: impl FnOnce(&mut Markup)) -> String {
     let mut page = Markup::new();
     page.raw("<!DOCTYPE html>\n");
     page.within("html", &[("lang", &"en")], |html| {
-        html.within("head", &[], |head| self::head(experiment, head));
+        html.within("head", &[], |head| self::head(title, head));
         html.within("body", &[], |body| {
             signs(body);
-            body.within("main", &[], |main| content(&view, raw, main));
+            body.within("main", &[], main);
             body.raw("<script>/*<![CDATA[*/");
             body.raw(SCRIPT);
             body.raw("/*]]>*/</script>");
@@ -69,12 +76,12 @@ pub fn html_beside(experiment: &Experiment, raw: &str) -> String {
     page.into_string()
 }
 
-fn head(experiment: &Experiment, head: &mut Markup) {
+fn head(title: &str, head: &mut Markup) {
     head.void("meta", &[("charset", &"utf-8")]);
     head.void("meta", &[("http-equiv", &"Content-Security-Policy"), ("content", &POLICY)]);
     head.void("meta", &[("name", &"viewport"), ("content", &"width=device-width, initial-scale=1")]);
     head.void("meta", &[("name", &"color-scheme"), ("content", &"light dark")]);
-    head.element("title", &[], &format!("{} · Halcyon lab", experiment.title));
+    head.element("title", &[], title);
     head.raw("<style>/*<![CDATA[*/");
     head.raw(STYLE);
     head.raw("/*]]>*/</style>");

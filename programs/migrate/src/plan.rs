@@ -42,18 +42,14 @@ pub(crate) fn target_descriptor(
     }
     for family in source.families() {
         let text = family.name_str();
-        if family.is_mob() && !drops.mob {
-            reasons.push(format!(
-                "family {text} of {name} has IS_MOB, which Halcyon ignores (--drop-mob stores the values as others)"
-            ));
-        }
         if family.new_version_behavior() {
             reasons.push(format!(
                 "family {text} of {name} has NEW_VERSION_BEHAVIOR: its cells depend on the order of writing, which a scan \
                  does not show"
             ));
         }
-        let moved = if family.is_mob() { family.clone().with(MOB, "false") } else { family.clone() };
+        let is_stored_as_others = family.is_mob() && drops.mob;
+        let moved = if is_stored_as_others { family.clone().with(MOB, "false") } else { family.clone() };
         target = target.with_family(with_scope(&moved, 1));
     }
     if let Err(error) = target.check() {
@@ -193,13 +189,15 @@ mod tests {
                 .with("coprocessor$2", "|org.apache.hadoop.hbase.coprocessor.AggregateImplementation||")
                 .with("READONLY", "true");
         let reasons = target_descriptor(&source, Drops::default()).unwrap_err().join("\n");
-        for part in ["READONLY", "org.x.Index", "--drop-mob", "NEW_VERSION_BEHAVIOR"] {
+        for part in ["READONLY", "org.x.Index", "NEW_VERSION_BEHAVIOR"] {
             assert!(reasons.contains(part), "{part}: {reasons}");
         }
         let source = table(&[family("m").with("IS_MOB", "true")]).with("coprocessor$1", "|org.x.Index|1|");
         let drops = Drops { coprocessors: true, mob: true };
         let target = target_descriptor(&source, drops).unwrap();
         assert!(target.attribute(b"coprocessor$1").is_none() && !target.family(b"m").unwrap().is_mob());
+        let kept = target_descriptor(&source, Drops { mob: false, ..drops }).unwrap();
+        assert!(kept.family(b"m").unwrap().is_mob());
     }
 
     #[test]

@@ -8,7 +8,8 @@
 //! 24  byte     checksum type: NULL 0, CRC32 1, CRC32C 2
 //! 25  int32    bytes per checksum
 //! 29  int32    size of header and payload on disk, without checksums
-//! 33  payload, compressed if the file is
+//! 33  payload, compressed if the file is; of an encrypted file ( byte 16 | initialization vector | it, encrypted ), or a
+//!     byte 0 if it is empty
 //!     ( int32 checksum )* over each run of that many bytes of header and payload as on disk; of type NULL zeros
 //! ```
 
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use halcyon_cache::{BlockKind, BlockOffset};
 use halcyon_cell::{Error, Result};
+use halcyon_crypto::{DataKey, IV_LEN, Iv};
 use halcyon_env::ReadableFile;
 
 use crate::Compression;
@@ -182,7 +184,11 @@ pub(crate) struct RawBlock {
 }
 
 /// Verifies and decompresses one whole block. `bytes` hold it exactly.
-pub(crate) fn open_block(bytes: Vec<u8>, compression: Compression) -> Result<RawBlock> {
+pub(crate) fn open_block(
+    mut bytes: Vec<u8>,
+    compression: Compression,
+    key: Option<&DataKey>,
+) -> Result<RawBlock> {
     let header = Header::parse(&bytes)?;
     if header.on_disk_len != bytes.len() {
         return Err(Error::corrupt(format!(
@@ -192,22 +198,47 @@ pub(crate) fn open_block(bytes: Vec<u8>, compression: Compression) -> Result<Raw
         )));
     }
     verify_checksums(&header, &bytes)?;
-    if compression == Compression::None {
-        if header.raw_len != header.guarded_len - HEADER_LEN {
+    let start = match key {
+        Some(key) => HEADER_LEN + decrypt(key, &mut bytes[HEADER_LEN..header.guarded_len])?,
+        None => HEADER_LEN,
+    };
+    if compression == Compression::None || (header.raw_len == 0 && start == header.guarded_len) {
+        if header.raw_len != header.guarded_len - start {
             return Err(Error::corrupt(format!(
                 "uncompressed size: expected {}, found {}",
-                header.guarded_len - HEADER_LEN,
+                header.guarded_len - start,
                 header.raw_len
             )));
         }
         let held_bytes = bytes.capacity();
-        let payload = Bytes::from(bytes).slice(HEADER_LEN..header.guarded_len);
+        let payload = Bytes::from(bytes).slice(start..header.guarded_len);
         return Ok(RawBlock { header, payload, held_bytes });
     }
-    let mut raw = decompress(compression, &bytes[HEADER_LEN..header.guarded_len], header.raw_len)?;
+    let mut raw = decompress(compression, &bytes[start..header.guarded_len], header.raw_len)?;
     raw.shrink_to_fit();
     let held_bytes = raw.capacity();
     Ok(RawBlock { header, payload: Bytes::from(raw), held_bytes })
+}
+
+/// Bytes in front of an encrypted payload: the length of the vector, and the vector.
+pub(crate) const CIPHER_HEAD_LEN: usize = 1 + IV_LEN;
+
+/// Decrypts a payload where it lies; returns where it begins. HBase: `HFileBlockDefaultDecodingContext`.
+fn decrypt(key: &DataKey, payload: &mut [u8]) -> Result<usize> {
+    match payload.first().copied().map(usize::from) {
+        // nothing was there to encrypt
+        Some(0) if payload.len() == 1 => Ok(1),
+        Some(IV_LEN) if payload.len() >= CIPHER_HEAD_LEN => {
+            let (head, encrypted) = payload.split_at_mut(CIPHER_HEAD_LEN);
+            let iv: Iv = head[1..].try_into().expect("sixteen bytes");
+            key.apply(&iv, encrypted);
+            Ok(CIPHER_HEAD_LEN)
+        }
+        found => Err(Error::corrupt(format!(
+            "initialization vector: expected {IV_LEN} bytes, found {found:?} in a payload of {}",
+            payload.len()
+        ))),
+    }
 }
 
 pub(crate) fn verify_checksums(header: &Header, bytes: &[u8]) -> Result<()> {
@@ -242,6 +273,8 @@ pub(crate) struct BlockSource {
     /// Blocks end here, the trailer starts.
     pub(crate) end: u64,
     pub(crate) compression: Compression,
+    /// Of an encrypted file.
+    pub(crate) key: Option<DataKey>,
 }
 
 impl BlockSource {
@@ -277,7 +310,7 @@ impl BlockSource {
 
     fn open(&self, bytes: Vec<u8>, offset: BlockOffset, expected: BlockKind) -> Result<RawBlock> {
         let named = |e: Error| e.context(self.place(offset));
-        let block = open_block(bytes, self.compression).map_err(named)?;
+        let block = open_block(bytes, self.compression, self.key.as_ref()).map_err(named)?;
         if block.header.kind != expected {
             return Err(named(Error::corrupt(format!(
                 "expected a {expected:?} block, found {:?}",

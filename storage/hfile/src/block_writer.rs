@@ -2,9 +2,12 @@
 
 use halcyon_cache::{BlockKind, BlockOffset};
 use halcyon_cell::{Error, Result};
+use halcyon_crypto::{DataKey, Iv, increment_iv};
 use halcyon_env::{WritableFile, invariant};
 
-use crate::block::{BLOCK_BYTES_MAX, ENCODED_DATA_MAGIC, HEADER_LEN, Header, KINDS_COUNT, kind_index, magic};
+use crate::block::{
+    BLOCK_BYTES_MAX, CIPHER_HEAD_LEN, ENCODED_DATA_MAGIC, HEADER_LEN, Header, KINDS_COUNT, kind_index, magic,
+};
 use crate::compression::compress;
 use crate::{ChecksumType, Compression, WriterOptions};
 
@@ -31,10 +34,16 @@ pub(crate) struct BlockWriter {
     previous: [i64; KINDS_COUNT],
     /// Headers included.
     uncompressed_bytes: u64,
+    /// With the vector for the next block.
+    cipher: Option<(DataKey, Iv)>,
 }
 
 impl BlockWriter {
-    pub(crate) fn new(file: Box<dyn WritableFile>, options: &WriterOptions) -> BlockWriter {
+    pub(crate) fn new(
+        file: Box<dyn WritableFile>,
+        options: &WriterOptions,
+        cipher: Option<(DataKey, Iv)>,
+    ) -> BlockWriter {
         let WriterOptions { compression, zstd_in_records, checksum, bytes_per_checksum, .. } = *options;
         assert!(
             bytes_per_checksum > 0 && bytes_per_checksum <= i32::MAX as usize,
@@ -50,6 +59,7 @@ impl BlockWriter {
             bytes_per_checksum,
             previous: [-1; KINDS_COUNT],
             uncompressed_bytes: 0,
+            cipher,
         }
     }
 
@@ -76,7 +86,11 @@ impl BlockWriter {
         let offset = self.position();
         let start = self.out.len();
         self.out.extend_from_slice(&[0; HEADER_LEN]);
+        if self.cipher.is_some() {
+            self.out.extend_from_slice(&[0; CIPHER_HEAD_LEN]);
+        }
         compress(self.compression, payload, self.zstd_in_records, &mut self.out)?;
+        self.encrypt(start);
         let guarded_len = self.out.len() - start;
         let checksums_len = guarded_len.div_ceil(self.bytes_per_checksum) * 4;
         if payload.len().max(guarded_len + checksums_len) > BLOCK_BYTES_MAX {
@@ -112,6 +126,21 @@ impl BlockWriter {
             self.flush()?;
         }
         Ok(BlockPlace { offset, on_disk_len: on_disk_len as u32 })
+    }
+
+    /// Encrypts the payload of the block at `start`. HBase: `HFileBlockDefaultEncodingContext`.
+    fn encrypt(&mut self, start: usize) {
+        let Some((key, iv)) = &mut self.cipher else { return };
+        let head = start + HEADER_LEN;
+        if self.out.len() == head + CIPHER_HEAD_LEN {
+            self.out.truncate(head + 1); // a 0: nothing is there to encrypt
+            return;
+        }
+        let (head, payload) = self.out[head..].split_at_mut(CIPHER_HEAD_LEN);
+        head[0] = iv.len() as u8;
+        head[1..].copy_from_slice(iv);
+        key.apply(iv, payload);
+        increment_iv(iv, HEADER_LEN + CIPHER_HEAD_LEN + payload.len());
     }
 
     fn append_checksums(&mut self, start: usize) {

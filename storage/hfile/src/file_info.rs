@@ -38,6 +38,7 @@ pub(crate) mod name {
     pub(crate) const INDEX_BLOCK_ENCODING: &str = "INDEX_BLOCK_ENCODING";
     pub(crate) const HISTORICAL: &str = "HISTORICAL";
     pub(crate) const BULK_LOAD_TIME: &str = "BULKLOAD_TIMESTAMP";
+    pub(crate) use halcyon_schema::mob::MOB_CELLS_COUNT;
     pub(crate) const SKIP_RESET_SEQ_ID: &str = "SKIP_RESET_SEQ_ID";
 }
 

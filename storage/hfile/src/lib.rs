@@ -48,6 +48,7 @@ mod walk;
 mod writer;
 
 pub use block::ChecksumType;
+pub use compression::decompress;
 pub use file_info::FileInfo;
 pub use halcyon_cache::BlockKind;
 pub use halcyon_schema::{BlockEncoding, BloomType, Compression};
@@ -57,7 +58,7 @@ pub use reader::{CacheKinds, HFile, ReaderOptions};
 pub use scanner::{BlockReads, HFileScanner};
 pub use trailer::Trailer;
 pub use walk::{BlockHeader, BlockWalk, BloomFacts, IndexEntry, Unreadable};
-pub use writer::{FileMeta, HFileWriter, WriterOptions, WrittenFile};
+pub use writer::{FileKey, FileMeta, HFileWriter, WriterOptions, WrittenFile};
 
 #[cfg(test)]
 mod tests {

@@ -136,7 +136,7 @@ impl<'a> Section<'a> {
         let bytes = rest.get(..header.on_disk_len).ok_or_else(|| {
             Error::corrupt(format!("on-disk size: expected {}, found {}", header.on_disk_len, rest.len()))
         })?;
-        open_block(bytes.to_vec(), self.source.compression)
+        open_block(bytes.to_vec(), self.source.compression, self.source.key.as_ref())
     }
 }
 

@@ -8,7 +8,7 @@ use halcyon_cache::{
     Block, BlockCache, BlockKind, BlockOffset, BlockPriority, CachedFile, FileIdentity, FromFile,
 };
 use halcyon_cell::{CellComparator, Error, Key, KeyRef, Result, SeqId};
-use halcyon_env::{BlockHosts, Env, ReadableFile, invariant};
+use halcyon_env::{BlockHosts, Env, Keys, ReadableFile, invariant};
 use halcyon_schema::BlockEncoding;
 
 use crate::BloomType;
@@ -85,20 +85,21 @@ pub struct HFile {
 impl HFile {
     /// Opens a file: reads trailer and load-on-open section from the disk and checks them.
     ///
-    /// Errors: `Corrupt`; `Invalid` for what is sound but not supported (encryption, some codecs, format 2.0 and
-    /// 2.1); `Io`.
+    /// Errors: `Corrupt`; `Invalid` for what is sound but not supported (some codecs, format 2.0 and 2.1), and for a file
+    /// whose key cannot be unwrapped; `Io`.
     pub fn open(
         env: &Env,
         path: &Path,
         cache: &Arc<BlockCache>,
         options: ReaderOptions,
     ) -> Result<Arc<HFile>> {
-        HFile::of_file(env.fs.open(path)?, cache, options)
+        HFile::of_file(env.fs.open(path)?, &env.keys, cache, options)
     }
 
     /// As [`HFile::open`], of a file that is open.
     pub fn of_file(
         file: Arc<dyn ReadableFile>,
+        keys: &Keys,
         cache: &Arc<BlockCache>,
         options: ReaderOptions,
     ) -> Result<Arc<HFile>> {
@@ -109,7 +110,9 @@ impl HFile {
         let tail_offset = len - tail.len() as u64;
         file.read_exact_at(&mut tail, tail_offset)?;
         let trailer = trailer::parse(&tail).map_err(named)?;
-        let source = BlockSource { file, end: len - trailer.len as u64, compression: trailer.compression };
+        let key = trailer.wrapped_key().map(|wrapped| keys.unwrap(wrapped)).transpose().map_err(named)?;
+        let end = len - trailer.len as u64;
+        let source = BlockSource { file, end, compression: trailer.compression, key };
         let LoadOnOpen { info, root, middle, general_bloom, delete_bloom } =
             LoadOnOpen::read(&source, &trailer)?;
         let layout = CellLayout {

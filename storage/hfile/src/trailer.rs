@@ -53,6 +53,11 @@ impl Trailer {
     pub fn compression(&self) -> Compression {
         self.compression
     }
+
+    /// The key of the file, wrapped with the master key; `None`: it is not encrypted.
+    pub fn wrapped_key(&self) -> Option<&[u8]> {
+        self.proto.encryption_key.as_deref().filter(|key| !key.is_empty())
+    }
 }
 
 /// The trailer's bytes, padded.
@@ -95,9 +100,6 @@ pub(crate) fn parse(tail: &[u8]) -> Result<Trailer> {
 }
 
 fn check(len: usize, version: (u32, u32), proto: FileTrailerProto) -> Result<Trailer> {
-    if proto.encryption_key.as_ref().is_some_and(|key| !key.is_empty()) {
-        return Err(Error::invalid("encrypted HFiles are not supported"));
-    }
     let levels = proto.num_data_index_levels();
     if levels > INDEX_LEVELS_MAX {
         return Err(Error::corrupt(format!(

@@ -53,6 +53,8 @@ pub struct Unreadable {
 pub struct BlockWalk {
     source: BlockSource,
     trailer: Result<Trailer>,
+    /// Whether payloads can be read: the trailer is right, and the key of an encrypted file is there.
+    is_readable: bool,
     at: u64,
 }
 
@@ -69,17 +71,22 @@ impl BlockWalk {
             Ok(trailer) => (len - trailer.len as u64, trailer.compression),
             Err(_) => (len, Compression::None),
         };
-        Ok(BlockWalk { source: BlockSource { file, end, compression }, trailer, at: 0 })
+        let wrapped = trailer.as_ref().ok().and_then(|trailer| trailer.wrapped_key());
+        let key = wrapped.map(|wrapped| env.keys.unwrap(wrapped)).transpose();
+        let is_readable = trailer.is_ok() && key.is_ok();
+        let source = BlockSource { file, end, compression, key: key.unwrap_or_default() };
+        Ok(BlockWalk { source, trailer, is_readable, at: 0 })
     }
 
     pub fn trailer(&self) -> Result<&Trailer> {
         self.trailer.as_ref().map_err(Error::clone)
     }
 
-    /// Verifies the checksums of a block. If the trailer says how blocks are compressed, it is decompressed as well.
+    /// Verifies the checksums of a block. If the trailer says how blocks are compressed, it is decompressed as well, unless the
+    /// file is encrypted and its key is missing.
     pub fn check(&self, block: &BlockHeader) -> Result<()> {
         let (offset, len) = (BlockOffset::new(block.offset), block.on_disk_bytes as u32);
-        if self.trailer.is_ok() {
+        if self.is_readable {
             return self.source.read(offset, len, block.kind).map(|_| ());
         }
         let named = |error: Error| error.context(self.source.place(offset));

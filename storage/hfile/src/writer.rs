@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use halcyon_cache::{BlockKind, BlockOffset};
 use halcyon_cell::{CellComparator, CellRef, CellType, Error, Key, KeyRef, Result, SeqId};
-use halcyon_env::{Env, invariant};
+use halcyon_crypto::{DataKey, KEY_LEN};
+use halcyon_env::{Env, invariant, random_bytes};
 use halcyon_proto::pb::FileTrailerProto;
 use halcyon_schema::BlockEncoding;
 
@@ -55,6 +56,16 @@ pub struct WriterOptions {
     pub index_entries_min: usize,
     /// Milliseconds since 1970; `None` takes the clock's.
     pub create_time_ms: Option<i64>,
+    /// `None`: the file is not encrypted.
+    pub key: Option<FileKey>,
+}
+
+/// What a file is encrypted with. The key is in the trailer, wrapped with the master key.
+#[derive(Clone, Debug)]
+pub enum FileKey {
+    /// A new key for each file.
+    Random,
+    Given(DataKey),
 }
 
 impl Default for WriterOptions {
@@ -78,6 +89,7 @@ impl Default for WriterOptions {
             index_chunk_bytes: 128 * 1024,
             index_entries_min: 16,
             create_time_ms: None,
+            key: None,
         }
     }
 }
@@ -105,6 +117,8 @@ pub struct FileMeta {
     pub exclude_from_minor_compaction: bool,
     /// Names of the files this one replaces, and of those they replaced that still lie around.
     pub compacted_from: Vec<String>,
+    /// Of a mob file: its cells. It names no files that it replaces (HBase: `StoreFileWriter.appendMetadata`).
+    pub mob_cells_count: Option<u64>,
 }
 
 /// A file that is complete and durable under the name it was created with; the directory is not synced.
@@ -150,14 +164,22 @@ pub struct HFileWriter {
     /// Index blocks from the intermediate ones on, which HBase leaves out of the file's uncompressed size.
     uncounted_bytes: u64,
     stats: CellStats,
+    /// For the trailer of an encrypted file.
+    wrapped_key: Option<Vec<u8>>,
 }
 
 impl HFileWriter {
-    /// Creates the file. `Io` if there is one of that name.
+    /// Creates the file. `Io` if there is one of that name; `Invalid` if it is to be encrypted and there is no master key.
     pub fn create(env: &Env, path: &Path, mut options: WriterOptions) -> Result<HFileWriter> {
+        let key = match options.key.take() {
+            None => None,
+            Some(FileKey::Given(key)) => Some(key),
+            Some(FileKey::Random) => Some(DataKey::aes(&random_bytes::<KEY_LEN>())?),
+        };
+        let wrapped_key = key.as_ref().map(|key| env.keys.wrap(key, random_bytes())).transpose()?;
         let file = env.fs.create(path)?;
         options.create_time_ms.get_or_insert_with(|| env.clock.now_ms());
-        let blocks = BlockWriter::new(file, &options);
+        let blocks = BlockWriter::new(file, &options, key.map(|key| (key, random_bytes())));
         let row_col = options.bloom == BloomType::RowCol;
         let order = if row_col { KeyOrder::Cells(options.comparator) } else { KeyOrder::Bytes };
         let bloom = |order| BloomWriter::new(order, options.bloom_chunk_bytes, options.bloom_error_rate);
@@ -177,6 +199,7 @@ impl HFileWriter {
             data_blocks_count: 0,
             uncounted_bytes: 0,
             stats: CellStats::new(),
+            wrapped_key,
             options,
         })
     }
@@ -426,7 +449,10 @@ impl HFileWriter {
         if self.options.encoding != BlockEncoding::None {
             info.put(name::DATA_BLOCK_ENCODING.as_bytes(), self.options.encoding.name().as_bytes());
         }
-        info.put_compaction_event(&meta.compacted_from);
+        match meta.mob_cells_count {
+            Some(count) => info.put_i64(name::MOB_CELLS_COUNT, count as i64),
+            None => info.put_compaction_event(&meta.compacted_from),
+        }
         if let Some(bloom) = self.general_bloom.as_ref().filter(|b| b.keys_count() > 0) {
             info.put(name::BLOOM_TYPE.as_bytes(), self.options.bloom.name().as_bytes());
             if let BloomType::RowPrefixFixedLength(len) = self.options.bloom {
@@ -459,7 +485,7 @@ impl HFileWriter {
             last_data_block_offset: or_none(self.last_data_block),
             comparator_class_name: Some(self.options.comparator.trailer_name().to_string()),
             compression_codec: Some(self.options.compression.code()),
-            encryption_key: None,
+            encryption_key: self.wrapped_key.clone().map(Into::into),
         }
     }
 }

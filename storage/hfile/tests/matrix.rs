@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use common::*;
 use halcyon_cell::{Cell, CellRef, SeqId};
-use halcyon_hfile::{BlockEncoding, BloomType, ChecksumType, Compression, FileMeta, WriterOptions};
+use halcyon_hfile::{BlockEncoding, BloomType, ChecksumType, Compression, FileKey, FileMeta, WriterOptions};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tags {
@@ -31,6 +31,8 @@ struct Case {
     block_size: usize,
     index_size: usize,
     checksum: ChecksumType,
+    /// Bytes of the key that it is encrypted with; 0: it is not.
+    key_len: usize,
 }
 
 const BLOOMS: [BloomType; 4] =
@@ -47,6 +49,8 @@ fn cases() -> Vec<Case> {
                     for (block_size, index_size) in [(200, 100), (2000, 1 << 17)] {
                         let number = cases.len();
                         let (name, checksum) = (format!("{number:032x}"), CHECKSUMS[number / 2 % 3]);
+                        // Encryption knows nothing of filters, tags and indexes.
+                        let key_len = if bloom == BLOOMS[1] { [0, 16][number / 2 % 2] } else { 0 };
                         cases.push(Case {
                             name,
                             encoding,
@@ -56,6 +60,7 @@ fn cases() -> Vec<Case> {
                             block_size,
                             index_size,
                             checksum,
+                            key_len,
                         });
                     }
                 }
@@ -78,6 +83,10 @@ impl Case {
             block_size: self.block_size,
             index_chunk_bytes: self.index_size,
             checksum: self.checksum,
+            key: match self.key_len {
+                0 => None,
+                _ => Some(FileKey::Random),
+            },
             ..small()
         }
     }
@@ -86,10 +95,10 @@ impl Case {
     fn line(&self) -> String {
         let tags = format!("{:?}", self.tags).to_lowercase();
         let checksum = format!("{:?}", self.checksum).to_uppercase();
-        let Case { name, block_size, index_size, .. } = self;
+        let Case { name, block_size, index_size, key_len, .. } = self;
         let (encoding, compression) = (self.encoding.name(), self.compression.name());
         format!(
-            "{name} {encoding} {compression} {} {tags} {block_size} {index_size} {checksum}",
+            "{name} {encoding} {compression} {} {tags} {block_size} {index_size} {checksum} {key_len}",
             self.bloom.name()
         )
     }
@@ -161,7 +170,7 @@ fn we_read_every_combination_of_hbases() {
         file.verify().unwrap_or_else(|e| panic!("{}: {e}", case.line()));
         check_seeks(&file, &expected);
         deep += u32::from(file.index_levels() >= 3);
-        if case.compression == Compression::None {
+        if case.compression == Compression::None && case.key_len == 0 {
             let ours = scratch.0.join("ours");
             let meta = FileMeta { max_seq_id: Some(SeqId::new(4711)), ..Default::default() };
             write(&ours, &cells, case.options(), meta);

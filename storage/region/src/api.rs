@@ -11,6 +11,8 @@ use halcyon_schema::{ClusterUuid, Durability};
 
 pub use halcyon_hfile::{BlockReads, ReadMode};
 
+use crate::mob::MobScan;
+
 /// A half-open range `[min, max)` of cell timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeRange {
@@ -58,6 +60,7 @@ pub struct Scan {
     pub read_uncommitted: bool,
     /// Read at this point instead of now (a client that goes on in the middle of a row).
     pub read_point: Option<ReadPoint>,
+    pub mob: MobScan,
     /// Where to count the data blocks that are looked at; `None`: nobody asks.
     pub reads: Option<Arc<BlockReads>>,
 }
@@ -83,6 +86,7 @@ impl Default for Scan {
             load_families_on_demand: false,
             read_uncommitted: false,
             read_point: None,
+            mob: MobScan::default(),
             reads: None,
         }
     }

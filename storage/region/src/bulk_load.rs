@@ -69,6 +69,9 @@ pub enum BulkLoadOutcome {
     RowsOutOfRange(Vec<PathBuf>),
 }
 
+/// Gets family and path of each file that is about to be loaded.
+pub type LoadNote<'a> = dyn FnMut(&[(String, PathBuf)]) -> Result<()> + 'a;
+
 /// What each store got.
 type LoadedFiles<'a> = Vec<(&'a Store, Vec<Arc<StoreFile>>)>;
 
@@ -86,6 +89,12 @@ impl Region {
     /// Errors: `NoSuchFamily`; `Invalid` for what is no HFile of this kind of table or cannot be read; `Busy`; `Moved`.
     /// After an error nothing was loaded and the sources are where they were, unless the error says otherwise.
     pub fn bulk_load(&self, load: &BulkLoad) -> Result<BulkLoadOutcome> {
+        self.bulk_load_noting(load, &mut |_| Ok(()))
+    }
+
+    /// As [`Region::bulk_load`]. `note` gets family and path of each file before any of them is part of the region. After an
+    /// error of it nothing is loaded.
+    pub fn bulk_load_noting(&self, load: &BulkLoad, note: &mut LoadNote<'_>) -> Result<BulkLoadOutcome> {
         let _open = self.enter()?;
         self.check_writable()?;
         self.check_request(load)?;
@@ -110,7 +119,7 @@ impl Region {
                 )));
             }
         }
-        let loaded = self.adopt(&checked, seq)?;
+        let loaded = self.adopt(&checked, seq, note)?;
         self.counters.writes.fetch_add(1, Ordering::Relaxed);
         let bytes = loaded.iter().flat_map(|(_, files)| files).map(|file| file.len_bytes).sum();
         self.write_marker(load, seq, &loaded).map_err(|error| {
@@ -160,7 +169,12 @@ impl Region {
     }
 
     /// Brings the files into their stores and shows them.
-    fn adopt<'a>(&'a self, checked: &[Checked<'a>], seq: SeqId) -> Result<LoadedFiles<'a>> {
+    fn adopt<'a>(
+        &'a self,
+        checked: &[Checked<'a>],
+        seq: SeqId,
+        note: &mut LoadNote<'_>,
+    ) -> Result<LoadedFiles<'a>> {
         let sources: Vec<SourceFile<'_>> = checked
             .iter()
             .map(|Checked { store, file, .. }| SourceFile {
@@ -172,6 +186,12 @@ impl Region {
             })
             .collect();
         let staged = StagedLoad::stage(self.place(), &self.archive_dir, &sources)?;
+        let place = |source: &SourceFile<'_>| {
+            (source.family.clone(), self.dir.join(&source.family).join(&source.name))
+        };
+        if let Err(error) = note(&sources.iter().map(place).collect::<Vec<_>>()) {
+            return Err(staged.undo(error));
+        }
         let committed = staged.commit(&self.dir)?;
         let opened = committed.place().and_then(|placed| {
             let mut loaded: LoadedFiles<'_> = Vec::new();

@@ -9,11 +9,12 @@ use std::path::Path;
 use halcyon_cell::{CellScanner, Error, Key, Result};
 use halcyon_env::{Env, ReadableFile, invariant};
 use halcyon_hfile::{FileMeta, HFileWriter, HalfScanner, ReadMode, RowRange};
+use halcyon_schema::mob::MOB_FILE_REFS;
 use halcyon_schema::{RegionInfo, TableDescriptor};
 
 use crate::place::StagingDir;
 use crate::region::{Region, RegionServices};
-use crate::store::{Store, StoreFileOpener, WrittenBy};
+use crate::store::{StoreFileOpener, WrittenBy, writer_options};
 
 /// Bytes copied at a time.
 const COPY_BYTES: u64 = 1 << 20;
@@ -61,23 +62,18 @@ impl Region {
         let family_name = dir.file_name().and_then(|name| name.to_str()).ok_or_else(nowhere)?;
         let family = table.family(family_name.as_bytes()).ok_or_else(nowhere)?;
         let file = StoreFileOpener { env, cache: &services.cache, family }.open_hfile(from)?;
-        let store = Store::new(
-            family.clone(),
-            services.settings.compaction.clone(),
-            region.comparator(),
-            dir.to_path_buf(),
-            Vec::new(),
-            services.of_store(),
-            b"",
-        );
         let end = Some(region.end_key().clone()).filter(|end| !end.is_empty());
         let range = RowRange { start: Some(region.start_key().clone()), end };
         let mut scanner = HalfScanner::new(file.hfile.scanner(ReadMode::AnyDisk, false), range);
         let staging = StagingDir::begin(env, region_dir_of(to)?)?;
         let working = staging.path("copy");
         let now_ms = env.clock.now_ms();
-        let options = store.writer_options(table, WrittenBy::MinorCompaction, now_ms)?;
+        let (comparator, codec) = (region.comparator(), &services.settings.zstd_codec);
+        let options = writer_options(family, table, WrittenBy::MinorCompaction, comparator, codec, &env.keys, now_ms)?;
         let mut writer = HFileWriter::create(env, &working, options)?;
+        if let Some(refs) = file.hfile.info().get(MOB_FILE_REFS) {
+            writer.append_file_info(MOB_FILE_REFS.as_bytes(), refs); // of these rows, and perhaps of others
+        }
         scanner.seek(Key::first_on_row(b"").get())?;
         while let Some(cell) = scanner.peek() {
             invariant!(region.contains_row(cell.row()), "{cell:?} is another region's, which has it as well");

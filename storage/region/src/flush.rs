@@ -4,6 +4,7 @@
 //! update lock, exclusive: every store's active segment and pipeline -> snapshot; a sequence id is taken
 //! wait until everything up to that id is published (and so is in the log)
 //! per store: snapshot -> matcher -> HFile in .tmp (by stripes: several), synced -> commit door
+//!            large values of MOB families -> mob file, in its place before the commit (`mob/`)
 //! the log learns the sequence id
 //! ```
 //!
@@ -18,8 +19,10 @@ use bytes::Bytes;
 use halcyon_cell::{Key, ReadPoint, Result, SeqId};
 use halcyon_env::invariant;
 use halcyon_hfile::FileMeta;
+use halcyon_schema::mob::MOB_FILE_REFS;
 
 use crate::activity;
+use crate::mob::MobOutputs;
 use crate::new_files::copy_kept;
 use crate::region::Region;
 use crate::scan::matcher::Matcher;
@@ -104,8 +107,12 @@ impl Region {
             "files hold edits up to {flushed_before} already; {seq} would pass over newer ones"
         );
         let now_ms = self.services.env.clock.now_ms();
-        let written = self.write_snapshot(store, &snapshot, seq, now_ms)?;
+        let mut mobs = self.mobs_of_flush(store, &snapshot, seq, now_ms)?;
+        let written = self.write_snapshot(store, &snapshot, seq, now_ms, &mut mobs)?;
         let paths = written.as_ref().map_or(&[][..], Written::paths);
+        if let Some(mobs) = &mut mobs {
+            mobs.publish()?;
+        }
         let commit = Commit { files: paths, flushed: &snapshot, compacted: &[] };
         let open = |path: &std::path::Path| self.open_file(store, path, WrittenBy::Flush);
         let archive_dir = self.archive_dir.join(&*store.family.name_str());
@@ -113,7 +120,26 @@ impl Region {
         if let Some(written) = &written {
             written.check(&files);
         }
+        if let Some(mobs) = mobs.filter(|mobs| mobs.cells > 0) {
+            store.mob.note_flushed(mobs.cells, mobs.bytes);
+        }
         Ok(files)
+    }
+
+    /// Takes the large values of a flush; `None` where values stay in the store file, whatever their length.
+    fn mobs_of_flush(
+        &self,
+        store: &Store,
+        snapshot: &[Part],
+        seq: SeqId,
+        now_ms: i64,
+    ) -> Result<Option<MobOutputs>> {
+        if !store.mob.is_on() {
+            return Ok(None);
+        }
+        let newest_ms = snapshot.iter().filter_map(Part::newest_ms).max().unwrap_or(now_ms);
+        let options = store.writer_options(&self.table, WrittenBy::Flush, now_ms)?;
+        Ok(Some(MobOutputs::new(&store.mob, self.place(), options, newest_ms, seq, false)))
     }
 
     /// `None`: no cell was left to write.
@@ -123,6 +149,7 @@ impl Region {
         snapshot: &[Part],
         seq: SeqId,
         now_ms: i64,
+        mobs: &mut Option<MobOutputs>,
     ) -> Result<Option<Written>> {
         let sources = snapshot.iter().map(|part| part.source(ReadPoint::NEWEST)).collect();
         let mut heap = Heap::new(store.comparator, sources);
@@ -138,10 +165,17 @@ impl Region {
                 "{cell:?} is newer than {seq}: replay would apply it to the file again"
             );
             outputs.note_visited();
-            outputs.append(cell)
+            match mobs.as_mut().filter(|mobs| mobs.takes(cell)) {
+                Some(mobs) => outputs.append(mobs.append(cell)?.get()),
+                None => outputs.append(cell),
+            }
         })?;
         if outputs.is_empty() {
             return Ok(None);
+        }
+        if let Some(mobs) = mobs {
+            mobs.complete_file()?;
+            outputs.append_file_info(MOB_FILE_REFS, mobs.refs.encode());
         }
         // With the files before the last one alone, replay has to repeat what is not in files.
         let before = FileMeta { max_seq_id: Some(store.max_flushed_seq()), ..FileMeta::default() };

@@ -7,6 +7,7 @@
 //! compact  compact/    select -> rewrite -> store/commit
 //! open     open.rs     repair -> files -> replay -> flush
 //! bulk     bulk_load.rs  check -> flush -> staged -> one rename -> stores -> marker in the log
+//! mob      mob/         large values in files of their own, references to them in store files
 //! split    split.rs    files of a closed region -> references of its daughters; merge likewise
 //! ```
 //!
@@ -32,6 +33,7 @@ mod in_memory;
 mod keeping;
 mod key_samples;
 mod loads;
+mod mob;
 mod modify;
 mod mvcc;
 mod new_files;
@@ -55,7 +57,7 @@ pub use api::{
     BlockReads, ClusterIds, Condition, ConditionTest, Mutation, MutationKind, MutationResult, NextState,
     Nonce, ReadMode, Scan, ScanCounts, ScanLimits, TimeRange,
 };
-pub use bulk_load::{BULK_LOAD_FILES_MAX, BulkLoad, BulkLoadFile, BulkLoadOutcome};
+pub use bulk_load::{BULK_LOAD_FILES_MAX, BulkLoad, BulkLoadFile, BulkLoadOutcome, LoadNote};
 pub use compact::{
     CompactionControl, CompactionOutcome, CompactionPolicy, CompactionRequest, CompactionSettings,
     DateTieredSettings, MajorRows, OffPeakHours, StripeSettings,
@@ -63,6 +65,9 @@ pub use compact::{
 pub use flush::FlushOutcome;
 pub use halcyon_schema::Durability;
 pub use key_samples::{KeySample, ROW_BYTES_MAX};
+pub use mob::{
+    MobCacheStats, MobCompactionType, MobCounts, MobFileCache, MobScan, MobSettings, mob_references_of_file,
+};
 pub use modify::CheckOutcome;
 pub use mvcc::WriteTicket;
 pub use region::{Region, RegionServices, RegionStats, WalRoot};

@@ -110,7 +110,7 @@ impl StagedLoad {
     }
 
     /// Moves the files back. Returns the error that is the reason.
-    fn undo(self, error: Error) -> Error {
+    pub fn undo(self, error: Error) -> Error {
         match give_back(self.place.env(), &self.dir, &self.archive_dir) {
             Ok(()) => error,
             Err(left) => {

@@ -20,6 +20,7 @@ use crate::activity;
 use crate::api::Nonce;
 use crate::key_samples::KeySamples;
 use crate::loads::complete_loads;
+use crate::mob::MobStore;
 use crate::mvcc::Mvcc;
 use crate::place::{OpeningDir, retire};
 use crate::region::{Counters, Region, RegionServices};
@@ -102,6 +103,11 @@ impl Region {
         let dir = layout::region_dir(root, info.table(), info.encoded_name());
         let archive_dir = layout::archive_region_dir(root, info.table(), info.encoded_name());
         let env = services.env.clone();
+        // Before anything is changed: a region whose keys are missing could not flush what it replays.
+        for family in table.families() {
+            let (name, cipher, wrapped) = (family.name_str(), family.encryption(), family.encryption_key());
+            env.keys.check_family(&name, cipher, wrapped)?;
+        }
         if !env.fs.exists(&dir.join(REGION_INFO))? {
             let families: Vec<FamilyDescriptor> = table.families().to_vec();
             Region::create_on_disk(&env, root, &info, &families)?;
@@ -386,6 +392,9 @@ fn open_store(
     let family_name = family.name_str();
     let dir = layout::region_dir(root, info.table(), info.encoded_name()).join(&*family_name);
     env.fs.create_dir_all(&dir)?;
+    if family.is_mob() {
+        env.fs.create_dir_all(&layout::mob_family_dir(root, info.table(), &family_name))?; // HBase's cleaner lists it
+    }
     let opener = StoreFileOpener { env, cache: &services.cache, family };
     let files = open_files(opener, &dir, root, info)?;
     let prefetch = services.settings.prefetches_on_open(family);
@@ -397,22 +406,25 @@ fn open_store(
     retire(env, done.iter().map(|file| file.path.as_path()), &archive_dir)?;
     done.iter().for_each(|file| file.retire_blocks());
     files.sort_by(|a, b| b.max_seq.cmp(&a.max_seq).then_with(|| b.name.cmp(&a.name)));
-    Ok(new_store(services, info, (table, family), compaction, dir, files))
+    Ok(new_store(services, root, table, info, family, compaction, files))
 }
 
 pub(crate) fn new_store(
     services: &RegionServices,
+    root: &Path,
+    table: &TableDescriptor,
     info: &RegionInfo,
-    (table, family): (&TableDescriptor, &FamilyDescriptor),
+    family: &FamilyDescriptor,
     compaction: CompactionSettings,
-    dir: PathBuf,
     files: Vec<Arc<StoreFile>>,
 ) -> Store {
+    let dir = info.dir(root).join(&*family.name_str());
+    let mob = MobStore::new(services, root, table, info, family);
     // Rows between two keys begin with what both keys begin with.
     let (start, end) = (info.start_key(), info.end_key());
     let common = start.iter().zip(end).take_while(|(a, b)| a == b).count();
     let tiering = services.settings.data_tiering.then(|| Tiering::of(family, table)).flatten();
-    let services = StoreServices { tiering, ..services.of_store() };
+    let services = StoreServices { tiering, ..services.of_store(mob) };
     Store::new(family.clone(), compaction, info.comparator(), dir, files, services, &start[..common])
 }
 

@@ -26,6 +26,7 @@ use std::path::{Path, PathBuf};
 
 use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_env::Env;
+use halcyon_schema::{MobFileName, RegionInfo, TableName};
 
 use crate::loads::{give_back, is_staged_load};
 
@@ -108,7 +109,12 @@ impl OpeningDir {
 
     /// A name for a new file.
     pub fn new_file(&self, family: &str) -> PathBuf {
-        self.working_dir(family).join(random_name())
+        self.file_named(family, &random_name())
+    }
+
+    /// Where a new file is made that has its name already.
+    pub fn file_named(&self, family: &str, name: &str) -> PathBuf {
+        self.working_dir(family).join(name)
     }
 
     /// Moves a file of this opening to `to` in the store of `family`, durably. After an error it may be there: `take_back`
@@ -251,10 +257,26 @@ fn take_away(env: &Env, all: &Path, opening: &str, archive_dir: &Path) -> Result
                 give_back(env, &dir.join(&entry.name), archive_dir)?;
             }
         } else if let Some((name, family)) = entry.name.split_once(OF_FAMILY) {
+            let archive_dir = match MobFileName::parse(name) {
+                Some(_) => mob_archive_dir(archive_dir),
+                None => archive_dir.to_path_buf(),
+            };
             archive_going(env, &dir.join(&entry.name), name, &archive_dir.join(family))?;
         }
     }
     Ok(env.fs.remove_dir_all(&dir)?)
+}
+
+/// The directory in the archive of the mob region of the table that a region is of, by that of the region.
+fn mob_archive_dir(archive_dir: &Path) -> PathBuf {
+    let table_dir = archive_dir.parent().unwrap_or(archive_dir);
+    let name_of = |dir: Option<&Path>| {
+        dir.and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned().into_bytes()
+    };
+    match TableName::new(&name_of(table_dir.parent()), &name_of(Some(table_dir))) {
+        Ok(table) => table_dir.join(RegionInfo::of_mob_files(&table).encoded_name()),
+        Err(_) => archive_dir.to_path_buf(),
+    }
 }
 
 pub(crate) fn archive_going(env: &Env, going: &Path, name: &str, archive_dir: &Path) -> Result<()> {

@@ -19,6 +19,7 @@ use bytes::Bytes;
 use halcyon_cell::{Cell, Key, ReadPoint, Result};
 
 use crate::api::{NextState, ReadMode, Scan, ScanLimits, TimeRange};
+use crate::mob::{MobRead, MobReader, MobScan, ReferencesOnly};
 use crate::read_points::HeldReadPoint;
 use crate::region::Region;
 use crate::scan::matcher::Matcher;
@@ -114,6 +115,12 @@ impl Region {
     ) -> Result<RegionScanner> {
         let mut filter = scan.filter.take();
         let (chosen, read_point, held) = self.views_for(&scan, visible, region.is_some())?;
+        if scan.mob.references_only
+            && let Some(first) = chosen.iter().find(|chosen| chosen.store.mob.is_on())
+        {
+            let first_family = first.store.family.name().clone();
+            filter = Some(Box::new(ReferencesOnly::new(filter.take(), first_family)));
+        }
         if let Some(filter) = &mut filter
             && scan.reversed
         {
@@ -213,7 +220,19 @@ fn open_store(
     let matcher =
         Matcher::user(store.keeping, *wanted, scan.max_versions, time_range, scan.raw, has_filter, now_ms);
     let heap = Heap::new(store.comparator, sources);
-    Ok(StoreScanner::new(*at, read_point, heap, matcher, scan.reversed, scan.store_limit, scan.store_offset))
+    let (limit, offset) = (scan.store_limit, scan.store_offset);
+    let scanner = StoreScanner::new(*at, read_point, heap, matcher, scan.reversed, limit, offset);
+    Ok(scanner.resolving(mob_reader(store, view, scan, mode)))
+}
+
+/// What follows the references that the scan finds in the store; `None`: there are none, or they are wanted themselves.
+fn mob_reader(store: &Store, view: &StoreView, scan: &Scan, mode: ReadMode) -> Option<MobReader> {
+    if scan.mob.raw || !store.mob.may_have_references(&view.files) {
+        return None;
+    }
+    let MobScan { cache_blocks, empty_on_miss, .. } = scan.mob;
+    let how = MobRead { mode, cache_blocks, empty_on_miss, reads: scan.reads.clone() };
+    Some(MobReader::new(store.mob.clone(), how))
 }
 
 fn time_range_of(store: &Store, scan: &Scan) -> TimeRange {

@@ -18,6 +18,7 @@ use parking_lot::{Mutex, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::api::Mutation;
 use crate::key_samples::{KeySample, KeySamples};
+use crate::mob::{MobCounts, MobFileCache, MobStore};
 use crate::mvcc::Mvcc;
 use crate::place::OpeningDir;
 use crate::read_points::ReadPoints;
@@ -32,6 +33,7 @@ pub struct RegionServices {
     pub env: Env,
     pub wal: Arc<Wal>,
     pub cache: Arc<BlockCache>,
+    pub mob_files: Arc<MobFileCache>,
     pub chunks: Arc<ChunkPool>,
     pub settings: RegionSettings,
     /// Where WALs and recovered edits are, if not in the root directory.
@@ -47,9 +49,15 @@ pub struct WalRoot {
 }
 
 impl RegionServices {
-    pub(crate) fn of_store(&self) -> StoreServices<'_> {
-        let (watch, zstd_codec) = (self.env.watch(), &self.settings.zstd_codec);
-        StoreServices { chunks: &self.chunks, watch, zstd_codec, tiering: None }
+    pub(crate) fn of_store(&self, mob: MobStore) -> StoreServices<'_> {
+        StoreServices {
+            chunks: &self.chunks,
+            watch: self.env.watch(),
+            zstd_codec: &self.settings.zstd_codec,
+            keys: &self.env.keys,
+            mob: Arc::new(mob),
+            tiering: None,
+        }
     }
 }
 
@@ -146,6 +154,7 @@ pub struct RegionStats {
     pub store_bytes_max: u64,
     /// Files that stand for a part of a parent's.
     pub references: usize,
+    pub mob: MobCounts,
 }
 
 impl Region {
@@ -424,6 +433,7 @@ impl Region {
             last_flush_ms: self.counters.last_flush_ms.load(Ordering::Relaxed),
             minor_compactions_running: self.counters.minor_running.load(Ordering::Relaxed),
             major_compactions_running: self.counters.major_running.load(Ordering::Relaxed),
+            mob: self.mob_counts(),
             ..RegionStats::default()
         };
         let mut oldest_major = i64::MAX;

@@ -65,7 +65,7 @@ impl Region {
             let opener = StoreFileOpener { env: &env, cache: &services.cache, family };
             let files = look(opener, &dir, root, &info, &[])?;
             let compaction = services.settings.compaction.clone().for_store(&table, family);
-            stores.push(new_store(&services, &info, (&table, family), compaction, dir, files));
+            stores.push(new_store(&services, root, &table, &info, family, compaction, files));
         }
         let highest = stores.iter().map(highest_seq).max().unwrap_or_default();
         let last_flush_ms = env.clock.now_ms();

@@ -5,6 +5,7 @@ use halcyon_hfile::CacheKinds;
 use halcyon_schema::{FamilyDescriptor, FlushPolicy, InMemoryCompaction, TableDescriptor};
 
 use crate::CompactionSettings;
+use crate::mob::MobSettings;
 use crate::storage_policy::{self, NO_STORAGE_POLICY};
 
 /// Settings of a region, by HBase's meanings. A table's own attributes win where it has them.
@@ -58,6 +59,8 @@ pub struct RegionSettings {
     /// Replay reports nonces of log entries that are not older than this. HBase: one and a half times
     /// `hbase.server.hashNonce.gracePeriod`, because the clocks of two servers may differ.
     pub nonce_age_max: Duration,
+    /// What compactions do with mob files; tables and families may say otherwise.
+    pub mob: MobSettings,
     /// Most rows that one log entry of a batch carries.
     pub mini_batch_rows_max: usize,
     /// Most bytes of cells that one log entry of a batch carries, unless one row alone has more.
@@ -85,6 +88,7 @@ impl Default for RegionSettings {
             region_storage_policy: NO_STORAGE_POLICY.to_string(),
             store_storage_policy: NO_STORAGE_POLICY.to_string(),
             nonce_age_max: Duration::from_secs(45 * 60),
+            mob: MobSettings::default(),
             mini_batch_rows_max: 256,
             mini_batch_bytes_max: 256 << 10,
         }

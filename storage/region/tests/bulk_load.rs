@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use common::*;
-use halcyon_cell::{Cell, CellType, ErrorKind, Result};
+use halcyon_cell::{Cell, CellType, Error, ErrorKind, Result};
 use halcyon_env::FileSystem;
 use halcyon_env::sim::{CrashMode, Fault, Operation, SimDisk, SimFileSystem};
 use halcyon_hfile::{FileMeta, HFileWriter, WriterOptions};
@@ -103,6 +103,34 @@ fn a_copied_file_stays() {
     bench.region.bulk_load(&load_of(vec![one])).unwrap();
     assert_eq!(shown(&bench), ["bulk"; 3]);
     assert!(bench.fs.exists(&path).unwrap());
+}
+
+/// HBase's backup tool has to know of a file before the region has it. What cannot be noted is not loaded.
+#[test]
+fn files_are_noted_before_they_are_loaded() {
+    let bench = Bench::new(&families());
+    for family in ["f", "g"] {
+        write_hfile(&bench, family, &ROWS, "bulk");
+    }
+    let load = load_of(vec![file("f", source("f")), file("g", source("g"))]);
+    let refused = bench.region.bulk_load_noting(&load, &mut |_| Err(Error::new(ErrorKind::Busy, "no note")));
+    assert_eq!(refused.unwrap_err().message(), "no note");
+    assert!(shown(&bench).is_empty());
+    assert!(
+        bench.fs.exists(&source("f")).unwrap() && bench.fs.exists(&source("g")).unwrap(),
+        "they are back"
+    );
+    let mut noted = Vec::new();
+    let outcome = bench.region.bulk_load_noting(&load, &mut |files| {
+        assert!(shown(&bench).is_empty());
+        assert!(files.iter().all(|(_, path)| !bench.fs.exists(path).unwrap()));
+        noted = files.to_vec();
+        Ok(())
+    });
+    assert!(matches!(outcome.unwrap(), BulkLoadOutcome::Loaded { files_count: 2, .. }));
+    let families: Vec<&str> = noted.iter().map(|(family, _)| family.as_str()).collect();
+    assert_eq!(families, ["f", "g"]);
+    assert!(noted.iter().all(|(_, path)| bench.fs.exists(path).unwrap()), "{noted:?}");
 }
 
 #[test]

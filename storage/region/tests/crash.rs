@@ -102,6 +102,19 @@ fn check(bench: &Bench, journal: &Journal, what: &str) {
     }
 }
 
+/// What a crash left without reference goes, and what is referred to stays.
+fn check_mob_files(bench: &Bench, journal: &Journal, what: &str) {
+    let again = |what: &str| bench.clean_mob_files().unwrap_or_else(|e| panic!("{what}: cleaning: {e}"));
+    again(what);
+    assert_eq!(again(what), 0, "{what}: one run finds all");
+    check(bench, journal, &format!("{what}, cleaned"));
+    bench.compact(true).unwrap_or_else(|e| panic!("{what}: compacting: {e}"));
+    again(what);
+    check(bench, journal, &format!("{what}, compacted and cleaned"));
+    let files: usize = ["f", "g"].iter().map(|family| bench.mob_files(family).len()).sum();
+    assert!(files <= 2, "{what}: {files} mob files after a major compaction of two families");
+}
+
 #[test]
 fn every_sync_point() {
     die_at_every_sync_point(&families(Policy::Exploring));
@@ -126,6 +139,23 @@ fn every_sync_point_with_stripes_made_by_compactions() {
         family.with_configuration("hbase.store.stripe.compaction.flushToL0", "true")
     };
     die_at_every_sync_point(&families(Policy::Stripe).into_iter().map(to_level0).collect::<Vec<_>>());
+}
+
+/// A mob file is in its place before the store file that refers to it.
+#[test]
+fn every_sync_point_with_mob_files() {
+    let families = families(Policy::Mob).into_iter().map(|family| family.with("MOB_THRESHOLD", "1"));
+    die_at_every_sync_point(&families.collect::<Vec<_>>());
+}
+
+/// Files and logs are encrypted, and the log's entries may go to another file than they were made for.
+#[test]
+fn every_sync_point_with_encryption() {
+    encrypted(|| {
+        let families: Vec<_> =
+            families(Policy::Exploring).into_iter().map(|family| family.with("ENCRYPTION", "AES")).collect();
+        die_at_every_sync_point(&families);
+    });
 }
 
 fn die_at_every_sync_point(families: &[FamilyDescriptor]) {
@@ -160,6 +190,9 @@ fn die_at_every_sync_point_of(disk: SimDisk, families: &[FamilyDescriptor]) {
             let left = Arc::new(bench.fs.crash(mode, point + 1));
             bench.recover_on(left).unwrap_or_else(|e| panic!("{what}: opening a third time: {e}"));
             check(&bench, &journal, &format!("{what}, second crash"));
+            if families.iter().any(FamilyDescriptor::is_mob) {
+                check_mob_files(&bench, &journal, &what);
+            }
         }
     }
     println!("{disk:?}: {points} sync points, {} deaths each", CrashMode::ALL.len());

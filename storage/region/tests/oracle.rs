@@ -87,6 +87,7 @@ impl Engine for RegionEngine {
 
     fn compact(&mut self, major: bool) -> Result<Vec<MajorRows>, String> {
         let outcome = self.bench.compact(major).map_err(|e| e.to_string())?;
+        self.bench.clean_mob_files().map_err(|e| e.to_string())?;
         if self.policy == Policy::Fifo {
             return match outcome.compacted_files {
                 0 => Ok(Vec::new()),
@@ -153,6 +154,17 @@ fn first_in_first_out() {
 #[test]
 fn on_hdfs() {
     agrees_on(SimDisk::Hdfs, Policy::Exploring, "on_hdfs", 30);
+}
+
+/// Values in mob files: reads follow the references, and what is cleaned between is not missed.
+#[test]
+fn mob_files() {
+    agrees(Policy::Mob, "mob_files", 100);
+}
+
+#[test]
+fn mob_files_on_hdfs() {
+    agrees_on(SimDisk::Hdfs, Policy::Mob, "mob_files_on_hdfs", 15);
 }
 
 #[test]

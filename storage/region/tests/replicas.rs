@@ -23,6 +23,7 @@ fn try_secondary(bench: &Bench) -> halcyon_cell::Result<Arc<Region>> {
         env: bench.env(),
         wal: bench.wal.clone(),
         cache: Arc::new(BlockCache::new(1 << 20)),
+        mob_files: MobFileCache::new(1000, 0.5),
         chunks: bench.chunks.clone(),
         settings: settings(),
         wal_root: None,

@@ -13,7 +13,7 @@ use common::*;
 use halcyon_cache::BlockCache;
 use halcyon_cell::{CellType, Result, SharedCells};
 use halcyon_env::sim::{CrashMode, Fault, Operation, SimFileSystem};
-use halcyon_env::{Env, FileSystem, ManualClock};
+use halcyon_env::{FileSystem, ManualClock};
 use halcyon_memstore::ChunkPool;
 use halcyon_region::*;
 use halcyon_schema::{FamilyDescriptor, RegionInfo, TableDescriptor};
@@ -32,18 +32,21 @@ type Rows = BTreeMap<String, u32>;
 
 impl Lab {
     fn on(fs: Arc<SimFileSystem>, life: u32) -> Result<Lab> {
-        let env = Env { clock: Arc::new(ManualClock::at(1_000_000)), ..fs.env() };
+        let env = env_of(&fs, &Arc::new(ManualClock::at(1_000_000)));
         let name = format!("s{life}");
         let config = WalConfig::new(root().join("WALs").join(&name), root().join("oldWALs"), name);
         let services = RegionServices {
             wal: Wal::open(env.clone(), config)?,
             env,
             cache: Arc::new(BlockCache::new(1 << 20)),
+            mob_files: MobFileCache::new(1000, 0.5),
             chunks: ChunkPool::new(64 << 10, 4),
             settings: settings(),
             wal_root: None,
         };
-        let families = ["f", "g"].map(|name| FamilyDescriptor::new(name).unwrap().with("BLOCKSIZE", "128"));
+        let cipher = if is_encrypted() { "AES" } else { "" };
+        let family = |name| FamilyDescriptor::new(name).unwrap().with("BLOCKSIZE", "128");
+        let families = ["f", "g"].map(|name| family(name).with("ENCRYPTION", cipher));
         Ok(Lab { fs, services, table: table(&families) })
     }
 
@@ -549,4 +552,9 @@ fn markers_are_below_the_root_of_wals() {
     }
     let merged = lab.merge(&daughters).unwrap();
     assert!(lab.open(&merged).unwrap().open_seq_num() > last);
+}
+
+#[test]
+fn daughters_of_an_encrypted_region_read_their_halves() {
+    encrypted(daughters_read_their_halves_and_write_their_own);
 }

@@ -55,6 +55,7 @@ fn edits_of_both_root_directories_are_replayed() {
         env: fs.env(),
         wal: Wal::open(wal_fs.env(), config).unwrap(),
         cache: Arc::new(BlockCache::new(1 << 20)),
+        mob_files: MobFileCache::new(1000, 0.5),
         chunks: ChunkPool::new(64 << 10, 4),
         settings: settings(),
         wal_root: Some(WalRoot { env: wal_fs.env(), path: WALS.into() }),

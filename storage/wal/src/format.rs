@@ -3,7 +3,7 @@
 //! ```text
 //! file    = "PWAL" | varint length, WALHeader | entry* | [ trailer ]
 //! entry   = varint length, WALKey | cell * following_kv_count
-//! cell    = int32 length | KeyValue with tags
+//! cell    = int32 length | KeyValue with tags          of an encrypted log: see cipher.rs
 //! trailer = WALTrailer (empty) | int32 its size (0) | "LAWP"
 //! ```
 //!
@@ -15,19 +15,21 @@
 //! 62 16            field 12 (extended_attributes), 22 bytes
 //! 0a 06 "crc32c"   its name
 //! 12 0c            its value, 12 bytes:
-//!   int32 CRC-32C of the key's bytes before the attribute, then of all cells with their lengths,
+//!   int32 CRC-32C of the key's bytes before the attribute, then of all cells as they lie in the file,
 //!         then of the next eight bytes
 //!   int64 bytes of this file known to be on disk when the entry was appended
 //! ```
 //!
 //! The second number lets a reader tell a torn tail from damage in the middle: see `reader.rs`.
 
-use halcyon_cell::{Cell, CellRef, Error, Result};
+use halcyon_cell::{CellRef, Error, Result};
+use halcyon_crypto::IV_LEN;
 use halcyon_proto::pb;
 use prost::Message;
 use smallvec::SmallVec;
 
 use crate::WalEntry;
+use crate::cipher::WalCipher;
 
 pub(crate) const MAGIC: &[u8; 4] = b"PWAL";
 pub(crate) const TRAILER_MAGIC: &[u8; 4] = b"LAWP";
@@ -41,6 +43,9 @@ pub const COMPACTION_QUALIFIER: &[u8] = b"HBASE::COMPACTION";
 
 /// HBase refuses a log whose writer it does not know by name.
 const WRITER_CLASS: &str = "ProtobufLogWriter";
+const SECURE_WRITER_CLASS: &str = "SecureProtobufLogWriter";
+pub(crate) const SECURE_CELL_CODEC_CLASS: &str =
+    "org.apache.hadoop.hbase.regionserver.wal.SecureWALCellCodec";
 const CELL_CODEC_CLASS: &str = "org.apache.hadoop.hbase.regionserver.wal.WALCellCodec";
 
 /// Start of the check attribute, up to its value.
@@ -62,13 +67,18 @@ pub(crate) struct HeaderExtension {
     pub checked: Option<bool>,
 }
 
-/// Magic and header of a new log.
-pub(crate) fn encode_header() -> Vec<u8> {
+/// Magic and header of a new log. Error: its key cannot be wrapped.
+pub(crate) fn encode_header(cipher: Option<&WalCipher>) -> Result<Vec<u8>> {
+    let (writer, codec) = match cipher {
+        Some(_) => (SECURE_WRITER_CLASS, SECURE_CELL_CODEC_CLASS),
+        None => (WRITER_CLASS, CELL_CODEC_CLASS),
+    };
     let header = pb::WalHeader {
         has_compression: Some(false),
+        encryption_key: cipher.map(WalCipher::wrapped_key).transpose()?.map(Into::into),
         has_tag_compression: Some(false),
-        writer_cls_name: Some(WRITER_CLASS.to_string()),
-        cell_codec_cls_name: Some(CELL_CODEC_CLASS.to_string()),
+        writer_cls_name: Some(writer.to_string()),
+        cell_codec_cls_name: Some(codec.to_string()),
         has_value_compression: Some(false),
         ..Default::default()
     };
@@ -77,7 +87,7 @@ pub(crate) fn encode_header() -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     put_varint(|byte| out.push(byte), message.len() as u64);
     out.extend_from_slice(&message);
-    out
+    Ok(out)
 }
 
 /// Bytes of the longest varint.
@@ -91,38 +101,57 @@ type Head = SmallVec<[u8; 128]>;
 /// An entry made ready outside the log's lock: what is left to do inside is to copy.
 pub(crate) struct PreparedEntry<'a> {
     head: Head,
-    cells: &'a [CellRef<'a>],
+    cells: Cells<'a>,
     /// Over the head and the cells.
     crc: u32,
     len: usize,
 }
 
+enum Cells<'a> {
+    Plain(&'a [CellRef<'a>]),
+    Encrypted(Vec<u8>),
+}
+
 impl<'a> PreparedEntry<'a> {
     /// Encodes the key and sums up the cells. `Invalid` if there is no region or there are no cells.
-    pub(crate) fn new(entry: &WalEntry<'a>) -> Result<PreparedEntry<'a>> {
+    pub(crate) fn new(entry: &WalEntry<'a>, cipher: Option<&WalCipher>) -> Result<PreparedEntry<'a>> {
         if entry.region.is_empty() || entry.cells.is_empty() {
             return Err(Error::invalid("a log entry needs a region and at least one cell"));
         }
-        Ok(PreparedEntry::from_head(encode_key(entry), entry.cells))
+        Ok(PreparedEntry::from_head(encode_key(entry), entry.cells, cipher))
     }
 
     /// An entry read from one log, for another: all of its key is kept but an old check.
-    pub(crate) fn copied(key: &pb::WalKey, cells: &'a [CellRef<'a>]) -> PreparedEntry<'a> {
+    pub(crate) fn copied(
+        key: &pb::WalKey,
+        cells: &'a [CellRef<'a>],
+        cipher: Option<&WalCipher>,
+    ) -> PreparedEntry<'a> {
         let mut key = key.clone();
         key.extended_attributes.retain(|attribute| attribute.key != CHECK_NAME);
         key.following_kv_count = Some(cells.len() as u32);
-        PreparedEntry::from_head(key.encode_to_vec().into(), cells)
+        PreparedEntry::from_head(key.encode_to_vec().into(), cells, cipher)
     }
 
-    fn from_head(head: Head, cells: &'a [CellRef<'a>]) -> PreparedEntry<'a> {
+    fn from_head(head: Head, cells: &'a [CellRef<'a>], cipher: Option<&WalCipher>) -> PreparedEntry<'a> {
         let mut crc = crc32c::crc32c(&head);
-        let mut cells_len = 0;
-        for cell in cells {
-            let bytes = cell.bytes();
-            crc = crc32c::crc32c_append(crc, &(bytes.len() as u32).to_be_bytes());
-            crc = crc32c::crc32c_append(crc, bytes);
-            cells_len += 4 + bytes.len();
-        }
+        let (cells, cells_len) = match cipher {
+            None => {
+                let mut cells_len = 0;
+                for cell in cells {
+                    crc = continue_crc(crc, cell.bytes());
+                    cells_len += 4 + cell.bytes().len();
+                }
+                (Cells::Plain(cells), cells_len)
+            }
+            Some(cipher) => {
+                let mut out = Vec::new();
+                cells.iter().for_each(|cell| cipher.put_cell(&mut out, *cell));
+                crc = crc32c::crc32c_append(crc, &out);
+                let len = out.len();
+                (Cells::Encrypted(out), len)
+            }
+        };
         let key_len = head.len() + CHECK_LEN;
         let len = varint_len(key_len as u64) + key_len + cells_len;
         PreparedEntry { head, cells, crc, len }
@@ -143,10 +172,15 @@ impl<'a> PreparedEntry<'a> {
         out.extend_from_slice(CHECK_PREFIX);
         out.extend_from_slice(&crc32c::crc32c_append(self.crc, &synced).to_be_bytes());
         out.extend_from_slice(&synced);
-        for cell in self.cells {
-            let bytes = cell.bytes();
-            out.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
-            out.extend_from_slice(bytes);
+        match &self.cells {
+            Cells::Plain(cells) => {
+                for cell in *cells {
+                    let bytes = cell.bytes();
+                    out.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
+                    out.extend_from_slice(bytes);
+                }
+            }
+            Cells::Encrypted(bytes) => out.extend_from_slice(bytes),
         }
         let written = out.len() - start;
         assert_eq!(written, self.len, "an entry takes the room that was asked for it");
@@ -227,28 +261,34 @@ impl Check {
         })
     }
 
+    /// The check over a key with this one at its end; it goes on over the cells.
+    pub(crate) fn begin(key: &[u8]) -> u32 {
+        crc32c::crc32c(&key[..key.len() - CHECK_LEN])
+    }
+
     /// The check of key and cells as they are; `crc` if they are the ones that were written.
-    pub(crate) fn compute(&self, key: &[u8], cells: &[Cell]) -> u32 {
-        let mut crc = crc32c::crc32c(&key[..key.len() - CHECK_LEN]);
-        for cell in cells {
-            crc = crc32c::crc32c_append(crc, &(cell.bytes().len() as u32).to_be_bytes());
-            crc = crc32c::crc32c_append(crc, cell.bytes());
-        }
-        crc32c::crc32c_append(crc, &self.synced_bytes.to_be_bytes())
+    pub(crate) fn complete(&self, of_key_and_cells: u32) -> u32 {
+        crc32c::crc32c_append(of_key_and_cells, &self.synced_bytes.to_be_bytes())
     }
 }
 
+/// A check that goes on over a plain cell.
+pub(crate) fn continue_crc(crc: u32, cell: &[u8]) -> u32 {
+    let crc = crc32c::crc32c_append(crc, &(cell.len() as u32).to_be_bytes());
+    crc32c::crc32c_append(crc, cell)
+}
+
 /// Makes the checks of whole entries anew, for a file of which nothing is on disk.
-pub(crate) fn reset_checks(entries: &mut [u8]) -> Result<()> {
+pub(crate) fn reset_checks(entries: &mut [u8], is_encrypted: bool) -> Result<()> {
     let mut at = 0;
     while at < entries.len() {
-        at += reset_check(&mut entries[at..])?;
+        at += reset_check(&mut entries[at..], is_encrypted)?;
     }
     Ok(())
 }
 
 /// The length of the first entry, whose check was made anew.
-fn reset_check(entries: &mut [u8]) -> Result<usize> {
+fn reset_check(entries: &mut [u8], is_encrypted: bool) -> Result<usize> {
     let cut = || Error::corrupt("an entry in the log's own buffer is cut off");
     let mut rest = &entries[..];
     let key_len = prost::encoding::decode_varint(&mut rest).map_err(|_| cut())? as usize;
@@ -256,19 +296,31 @@ fn reset_check(entries: &mut [u8]) -> Result<usize> {
     let key = rest.get(..key_len).ok_or_else(cut)?;
     let cells_count = pb::WalKey::decode(key).map_err(|_| cut())?.following_kv_count();
     let check_at = key_at + key_len.checked_sub(CHECK_LEN).ok_or_else(cut)?;
-    let mut crc = crc32c::crc32c(&entries[key_at..check_at]);
     let mut at = key_at + key_len;
     for _ in 0..cells_count {
-        let len = entries.get(at..at + 4).ok_or_else(cut)?;
-        let end = at + 4 + u32::from_be_bytes(len.try_into().expect("four bytes")) as usize;
-        crc = crc32c::crc32c_append(crc, entries.get(at..end).ok_or_else(cut)?);
-        at = end;
+        let rest = entries.get(at..).ok_or_else(cut)?;
+        at += if is_encrypted { encrypted_len(rest) } else { plain_len(rest) }.ok_or_else(cut)?;
     }
+    let cells = entries.get(key_at + key_len..at).ok_or_else(cut)?;
+    let crc = crc32c::crc32c_append(crc32c::crc32c(&entries[key_at..check_at]), cells);
     let synced = 0u64.to_be_bytes();
     let value = &mut entries[check_at + CHECK_PREFIX.len()..key_at + key_len];
     value[..4].copy_from_slice(&crc32c::crc32c_append(crc, &synced).to_be_bytes());
     value[4..].copy_from_slice(&synced);
     Ok(at)
+}
+
+/// Bytes of the plain cell that comes first.
+fn plain_len(rest: &[u8]) -> Option<usize> {
+    let len = rest.first_chunk::<4>()?;
+    Some(4 + u32::from_be_bytes(*len) as usize)
+}
+
+/// Bytes of the encrypted cell that comes first.
+fn encrypted_len(rest: &[u8]) -> Option<usize> {
+    let mut behind = rest.get(1 + IV_LEN..)?;
+    let len = prost::encoding::decode_varint(&mut behind).ok()? as usize;
+    Some(rest.len() - behind.len() + len)
 }
 
 /// Whether a cell marks a flush, compaction, open or the like instead of holding a user's bytes.
@@ -307,18 +359,21 @@ mod tests {
             replicated: &[],
             cells,
         };
-        let (mut kept, mut expected) = (Vec::new(), Vec::new());
-        for (seq, cells) in [(1, &cells[..]), (2, &cells[..1]), (300, &cells[1..])] {
-            let entry = entry(seq, cells);
-            let prepared = PreparedEntry::new(&entry).unwrap();
-            prepared.put(&mut kept, 1000 * seq);
-            prepared.put(&mut expected, 0);
-        }
-        assert_ne!(kept, expected);
-        reset_checks(&mut kept).unwrap();
-        assert_eq!(kept, expected);
-        for end in 1..kept.len() {
-            _ = reset_checks(&mut kept[..end]); // an error or not, never a panic
+        let encrypted = crate::cipher::tests::cipher();
+        for cipher in [None, Some(&encrypted)] {
+            let (mut kept, mut expected) = (Vec::new(), Vec::new());
+            for (seq, cells) in [(1, &cells[..]), (2, &cells[..1]), (300, &cells[1..])] {
+                let entry = entry(seq, cells);
+                let prepared = PreparedEntry::new(&entry, cipher).unwrap();
+                prepared.put(&mut kept, 1000 * seq);
+                prepared.put(&mut expected, 0);
+            }
+            assert_ne!(kept, expected);
+            reset_checks(&mut kept, cipher.is_some()).unwrap();
+            assert_eq!(kept, expected);
+            for end in 1..kept.len() {
+                _ = reset_checks(&mut kept[..end], cipher.is_some()); // an error or not, never a panic
+            }
         }
     }
 
@@ -337,7 +392,7 @@ mod tests {
             replicated: &[],
             cells: &cells,
         };
-        let prepared = PreparedEntry::new(&entry).unwrap();
+        let prepared = PreparedEntry::new(&entry, None).unwrap();
         let mut out = Vec::new();
         prepared.put(&mut out, 99);
         assert_eq!(out.len(), prepared.len());
@@ -349,6 +404,7 @@ mod tests {
         assert_eq!(key.extended_attributes.len(), 1);
         let check = Check::of_key(&out[1..1 + key_len]).unwrap();
         assert_eq!(check.synced_bytes, 99);
-        assert_eq!(check.compute(&out[1..1 + key_len], &[cell]), check.crc);
+        let crc = continue_crc(Check::begin(&out[1..1 + key_len]), cell.bytes());
+        assert_eq!(check.complete(crc), check.crc);
     }
 }

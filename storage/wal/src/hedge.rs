@@ -366,7 +366,8 @@ impl Wal {
             return None;
         }
         let mut copy = bytes.to_vec();
-        reset_checks(&mut copy).expect("a round is whole entries: appends put them there");
+        reset_checks(&mut copy, self.cipher.is_some())
+            .expect("a round is whole entries: appends put them there");
         // Held until it is certain, because a roll that finds none makes a file that is to come after it.
         let mut slot = self.spare_file.lock();
         let (file, path) = slot.take()?;
@@ -389,7 +390,7 @@ impl Wal {
         {
             // What was appended meanwhile says how much of the other file was on disk.
             let mut appends = self.appends.unwatched().lock();
-            reset_checks(&mut appends.buffer)
+            reset_checks(&mut appends.buffer, self.cipher.is_some())
                 .expect("the buffer holds whole entries: appends put them there");
             appends.synced_bytes = synced_bytes;
         }

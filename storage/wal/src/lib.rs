@@ -7,6 +7,7 @@
 //! - `replace.rs`: a new file instead of one that failed. `hedge.rs`: instead of one that is late
 //! - `roll.rs`: new files, closed files, which regions have unflushed edits in them, the archive
 //! - `format.rs`: the bytes of header, entry and trailer; `FORMAT.md` draws them in full
+//! - `cipher.rs`: the cells of encrypted files
 //! - `reader.rs`: [`WalReader`] reads one file from begin to end. `source.rs` gives it bytes; `dictionary.rs` and
 //!   `compressed.rs` read files that HBase wrote with dictionary compression.
 //! - `split.rs`: [`split_logs`] turns a dead server's WAL into `recovered.edits` files of its regions
@@ -24,6 +25,7 @@
 //! compatibility check with HBase's own reader. When you change who drives or wakes whom, run Shuttle.
 
 mod appends;
+mod cipher;
 mod compressed;
 mod config;
 mod dictionary;

@@ -30,6 +30,7 @@ use halcyon_env::{Activity, Env, Holder, Watch, WatchedMutex, WritableFile, inva
 use halcyon_schema::{ClusterUuid, Durability};
 
 use crate::appends::{Appends, Batch};
+use crate::cipher::WalCipher;
 use crate::drive::Driving;
 use crate::format::{PreparedEntry, is_marker};
 use crate::full::{Put, put_or_cut};
@@ -107,6 +108,8 @@ pub struct Wal {
     /// The next file, if it was made already.
     pub(crate) spare_file: Mutex<Option<NewFile>>,
     pub(crate) counters: Counters,
+    /// If the log is encrypted.
+    pub(crate) cipher: Option<Arc<WalCipher>>,
 }
 
 /// The current file.
@@ -131,7 +134,8 @@ impl Writer {
 }
 
 impl Wal {
-    /// Creates the directories of a log and its first file. `Io` if they cannot be made.
+    /// Creates the directories of a log and its first file. `Io` if they cannot be made; `Invalid` if the log is to be
+    /// encrypted and there is no key.
     pub fn open(env: Env, config: WalConfig) -> Result<Arc<Wal>> {
         env.fs.create_dir_all(&config.dir)?;
         env.fs.create_dir_all(&config.archive_dir)?;
@@ -141,7 +145,8 @@ impl Wal {
     /// As `open`, in directories that are there. A server whose directory was taken away, because it was declared dead,
     /// gets an error and does not make it again.
     pub fn open_in_place(env: Env, config: WalConfig) -> Result<Arc<Wal>> {
-        let mut rolling = Rolling::default();
+        let cipher = WalCipher::of(&env)?;
+        let mut rolling = Rolling::new(cipher.clone());
         let (file, path) = rolling.create_file(&env, &config).map_err(not_made)?;
         let buffered = Arc::new(AtomicUsize::new(0));
         let appends = Appends::new(buffered.clone(), file.len());
@@ -174,6 +179,7 @@ impl Wal {
             errors: Errors::default(),
             spare_file: Mutex::new(None),
             counters: Counters::default(),
+            cipher,
         }))
     }
 
@@ -184,7 +190,7 @@ impl Wal {
     /// buffer stayed full for about two seconds, or if the disk is full; `Invalid` for an entry without cells.
     pub fn append(&self, entry: &WalEntry<'_>, durability: Durability, completion: Completion) -> Result<()> {
         debug_assert_ne!(durability, Durability::SkipWal, "a write without WAL never reaches it");
-        let prepared = PreparedEntry::new(entry)?;
+        let prepared = PreparedEntry::new(entry, self.cipher.as_deref())?;
         let mut appends = self.lock_with_room(prepared.len())?;
         let synced_bytes = appends.synced_bytes;
         if !is_marker(entry.cells[0]) {

@@ -15,13 +15,16 @@ use std::path::Path;
 
 use bytes::Bytes;
 use halcyon_cell::{Cell, Error, Result};
-use halcyon_env::{Env, FileSystem};
+use halcyon_crypto::DataKey;
+use halcyon_env::Env;
 use halcyon_proto::pb;
 use prost::Message;
 
+use crate::cipher;
 use crate::compressed::CompressionContext;
 use crate::format::{
-    CHECK_LEN, CHECK_PREFIX, Check, HeaderExtension, MAGIC, TRAILER, TRAILER_MAGIC, varint_len,
+    CHECK_LEN, CHECK_PREFIX, Check, HeaderExtension, MAGIC, SECURE_CELL_CODEC_CLASS, TRAILER, TRAILER_MAGIC,
+    continue_crc, varint_len,
 };
 use crate::source::{Decode, Source, Stop, bad};
 
@@ -47,6 +50,8 @@ pub struct WalReader {
     checked: bool,
     has_trailer: bool,
     compression: Option<CompressionContext>,
+    /// Of an encrypted log.
+    key: Option<DataKey>,
     torn_at: Option<u64>,
     done: bool,
 }
@@ -59,25 +64,17 @@ struct Decoded {
 
 impl WalReader {
     /// Opens a log that nobody writes any more. A file that ends inside its header, or is all zeros, is a log
-    /// without entries and torn. `Corrupt` if the header is not a log's; `Invalid` for an encrypted log or
+    /// without entries and torn. `Corrupt` if the header is not a log's; `Invalid` if its key cannot be unwrapped, or for
     /// values compressed with a codec we do not have.
     pub fn open(env: &Env, path: &Path) -> Result<WalReader> {
-        WalReader::open_file(&*env.fs, path)
+        WalReader::open_up_to(env, path, u64::MAX)
     }
 
     /// As `open`, for a log that is still being written, of which the first `len` bytes are whole entries
     /// ([`crate::Wal::acknowledged`]). What is behind is not looked at.
     pub fn open_up_to(env: &Env, path: &Path, len: u64) -> Result<WalReader> {
-        WalReader::open_bounded(&*env.fs, path, len)
-    }
-
-    pub(crate) fn open_file(fs: &dyn FileSystem, path: &Path) -> Result<WalReader> {
-        WalReader::open_bounded(fs, path, u64::MAX)
-    }
-
-    fn open_bounded(fs: &dyn FileSystem, path: &Path, len_max: u64) -> Result<WalReader> {
-        let file = fs.open(path)?;
-        let file_len = file.len()?.min(len_max);
+        let file = env.fs.open(path)?;
+        let file_len = file.len()?.min(len);
         let mut reader = WalReader {
             path: path.display().to_string(),
             header: pb::WalHeader::default(),
@@ -87,11 +84,12 @@ impl WalReader {
             checked: false,
             has_trailer: false,
             compression: None,
+            key: None,
             torn_at: None,
             done: false,
         };
         match reader.read_header() {
-            Ok(header) => reader.begin(header, path)?,
+            Ok(header) => reader.begin(header, path, env)?,
             Err(Stop::End) => reader.end_torn(0),
             Err(Stop::Bad(_)) if reader.is_zero_from(0)? => reader.end_torn(0),
             Err(stop) => return Err(reader.error(0, stop)),
@@ -200,16 +198,19 @@ impl WalReader {
         Ok(Bytes::copy_from_slice(self.source.take(len)?))
     }
 
-    fn begin(&mut self, header: Bytes, path: &Path) -> Result<()> {
+    fn begin(&mut self, header: Bytes, path: &Path, env: &Env) -> Result<()> {
         let malformed =
             |error: prost::DecodeError| Error::corrupt(format!("{}: header: {error}", path.display()));
         let extension = HeaderExtension::decode(header.clone()).map_err(malformed)?;
         self.checked = extension.checked();
         self.header = pb::WalHeader::decode(header).map_err(malformed)?;
-        if self.header.encryption_key.is_some() {
-            return Err(Error::invalid(format!("{}: the log is encrypted", self.path)));
+        if let Some(wrapped) = &self.header.encryption_key {
+            let key = env.keys.unwrap_for_wal(wrapped);
+            let key = key.map_err(|error| error.context(format_args!("{}: key of the log", self.path)))?;
+            self.key = (self.header.cell_codec_cls_name() == SECURE_CELL_CODEC_CLASS).then_some(key);
         }
-        if self.header.has_compression() {
+        // HBase compresses no encrypted log, whatever the header says.
+        if self.header.has_compression() && self.key.is_none() {
             let recovered = path.parent().is_some_and(|dir| dir.ends_with(crate::split::RECOVERED_EDITS_DIR));
             let context = CompressionContext::new(&self.header, recovered);
             self.compression = Some(context.map_err(|e| Error::invalid(format!("{}: {e}", self.path)))?);
@@ -256,10 +257,12 @@ impl WalReader {
         if key.encoded_region_name.is_empty() {
             return bad("key: expected the name of a region, found none");
         }
-        let cells = self.decode_cells(&key)?;
+        let check = check.filter(|_| self.checked);
+        let mut crc = check.as_ref().map_or(0, |_| Check::begin(&key_bytes));
+        let cells = self.decode_cells(&key, &mut crc)?;
         let mut synced_bytes = 0;
-        if let Some(check) = check.filter(|_| self.checked) {
-            let found = check.compute(&key_bytes, &cells);
+        if let Some(check) = check {
+            let found = check.complete(crc);
             if found != check.crc {
                 return bad(format!("check of key and cells: expected {:08x}, found {found:08x}", check.crc));
             }
@@ -268,7 +271,8 @@ impl WalReader {
         Ok(Decoded { key, cells, synced_bytes })
     }
 
-    fn decode_cells(&mut self, key: &pb::WalKey) -> Decode<Vec<Cell>> {
+    /// `crc` goes on over the cells.
+    fn decode_cells(&mut self, key: &pb::WalKey, crc: &mut u32) -> Decode<Vec<Cell>> {
         let count = key.following_kv_count() as usize;
         if count as u64 > self.source.remaining() {
             return Err(Stop::End);
@@ -277,9 +281,10 @@ impl WalReader {
         let mut cells = Vec::with_capacity(count.min(1024));
         let mut len = 0;
         for _ in 0..count {
-            let cell = match &mut self.compression {
-                Some(context) => context.read_cell(&mut self.source, seq)?,
-                None => read_plain_cell(&mut self.source, seq)?,
+            let cell = match (&self.key, &mut self.compression) {
+                (Some(key), _) => cipher::read_cell(key, &mut self.source, seq, crc)?,
+                (None, Some(context)) => context.read_cell(&mut self.source, seq)?,
+                (None, None) => read_plain_cell(&mut self.source, seq, crc)?,
             };
             len += cell.bytes().len();
             if len > ENTRY_LEN_MAX {
@@ -442,12 +447,13 @@ impl Iterator for WalReader {
     }
 }
 
-fn read_plain_cell(source: &mut Source, seq: u64) -> Decode<Cell> {
+fn read_plain_cell(source: &mut Source, seq: u64, crc: &mut u32) -> Decode<Cell> {
     let len = source.take(4)?;
     let len = u32::from_be_bytes(len.try_into().expect("four bytes")) as usize;
     if len > CELL_LEN_MAX {
         return bad(format!("cell length: expected at most {CELL_LEN_MAX}, found {len}"));
     }
     let bytes = Bytes::copy_from_slice(source.take(len)?);
+    *crc = continue_crc(*crc, &bytes);
     Cell::parse(bytes, seq).or_else(|error| bad(format!("cell: expected a KeyValue, found that {error}")))
 }

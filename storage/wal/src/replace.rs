@@ -180,7 +180,7 @@ impl Wal {
                 return running.map(|()| Replacement::NotNeeded);
             }
             let Some((file, new_file)) = made else { return Ok(Replacement::NoFile) };
-            if let Err(error) = reset_checks(&mut appends.buffer) {
+            if let Err(error) = reset_checks(&mut appends.buffer, self.cipher.is_some()) {
                 drop(appends);
                 self.fail(&error);
                 return Err(error);

@@ -9,12 +9,14 @@ use std::collections::VecDeque;
 use std::io;
 use std::mem;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use halcyon_cell::{Error, ErrorKind, Result, SeqId};
 use halcyon_env::sync::MutexGuard;
 use halcyon_env::{Env, WritableFile};
 
 use crate::appends::Unflushed;
+use crate::cipher::WalCipher;
 use crate::format::{TRAILER, encode_header};
 use crate::full::Put;
 use crate::log::{Wal, Writer};
@@ -33,9 +35,9 @@ pub struct RollOutcome {
 }
 
 /// Guards the making of files; held over their I/O.
-#[derive(Default)]
 pub(crate) struct Rolling {
     last_ms: i64,
+    cipher: Option<Arc<WalCipher>>,
 }
 
 /// A file with its header, on disk, and its name.
@@ -416,17 +418,22 @@ impl Files {
 }
 
 impl Rolling {
+    pub(crate) fn new(cipher: Option<Arc<WalCipher>>) -> Rolling {
+        Rolling { last_ms: 0, cipher }
+    }
+
     /// A new file with its header, name and bytes on disk. On a local disk it gets its name last, so that a file of a
     /// log's name always has a whole header. A `Remote` file has one name from the beginning, by which others seal it;
     /// recovery takes it for empty until it has its header.
     pub(crate) fn create_file(&mut self, env: &Env, config: &WalConfig) -> io::Result<NewFile> {
+        let header = encode_header(self.cipher.as_deref()).map_err(io::Error::other)?;
         let path = self.free_name(env, config)?;
         let is_named_last = config.sync_mode != SyncMode::Remote;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let first = if is_named_last { path.with_file_name(format!(".{name}.tmp")) } else { path.clone() };
         let mut file = env.fs.create_log(&first)?;
         let mut make = || -> io::Result<()> {
-            file.write_all(&encode_header())?;
+            file.write_all(&header)?;
             file.sync()?;
             if is_named_last {
                 env.fs.rename(&first, &path)?;

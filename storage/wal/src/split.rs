@@ -15,13 +15,15 @@
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use halcyon_cell::{Cell, CellRef, Error, Result, SeqId};
 use halcyon_env::sync::Mutex;
 use halcyon_env::{DirEntry, Env, WritableFile, invariant, random_bytes};
 use halcyon_proto::pb;
 
-use crate::format::{COMPACTION_QUALIFIER, PreparedEntry, TRAILER, encode_header, is_marker};
+use crate::cipher::WalCipher;
+use crate::format::{CHECK_NAME, COMPACTION_QUALIFIER, PreparedEntry, TRAILER, encode_header, is_marker};
 use crate::reader::WalReader;
 
 /// Name of the directory in a region's directory.
@@ -72,6 +74,8 @@ struct Output {
 
 struct Splitter<'a> {
     env: &'a Env,
+    /// If what is written is encrypted.
+    cipher: Option<Arc<WalCipher>>,
     destination: &'a Destination<'a>,
     /// `None`: the region is gone.
     outputs: HashMap<Vec<u8>, Option<Output>>,
@@ -98,6 +102,7 @@ pub fn split_log_files(
 ) -> Result<SplitReport> {
     let mut splitter = Splitter {
         env,
+        cipher: WalCipher::of(env)?,
         destination,
         outputs: HashMap::new(),
         buffered_bytes: 0,
@@ -157,7 +162,7 @@ impl Splitter<'_> {
             return Ok(());
         };
         let borrowed: Vec<CellRef<'_>> = cells.iter().map(Cell::get).collect();
-        let entry = PreparedEntry::copied(key, &borrowed);
+        let entry = PreparedEntry::copied(key, &borrowed, self.cipher.as_deref());
         entry.put(&mut output.buffer, 0);
         output.last_seq = output.last_seq.max(seq);
         self.buffered_bytes += entry.len();
@@ -178,16 +183,16 @@ impl Splitter<'_> {
         let largest = self.outputs.values_mut().flatten().max_by_key(|output| output.buffer.len());
         let Some(output) = largest else { return Ok(()) };
         self.buffered_bytes -= output.buffer.len();
-        output.write(self.env)
+        output.write(self.env, self.cipher.as_deref())
     }
 
     /// Completes every file; the names come last.
     fn finish(mut self, each: &Each<'_>) -> Result<SplitReport> {
-        let env = self.env;
+        let (env, cipher) = (self.env, self.cipher.clone());
         let mut outputs: Vec<Output> = self.outputs.into_values().flatten().collect();
         outputs.sort_by(|a, b| a.dir.cmp(&b.dir));
         let outputs: Vec<_> = outputs.into_iter().map(|output| Mutex::new((output, None))).collect();
-        each(outputs.len(), &|at| outputs[at].lock().0.complete(env))?;
+        each(outputs.len(), &|at| outputs[at].lock().0.complete(env, cipher.as_deref()))?;
         each(outputs.len(), &|at| {
             let (output, path) = &mut *outputs[at].lock();
             *path = Some(output.publish(env)?);
@@ -208,11 +213,11 @@ impl Output {
         Output { dir, temporary, file: None, buffer: Vec::new(), last_seq: first_seq }
     }
 
-    fn write(&mut self, env: &Env) -> Result<()> {
+    fn write(&mut self, env: &Env, cipher: Option<&WalCipher>) -> Result<()> {
         if self.file.is_none() {
             env.fs.create_dir_all(&self.dir)?;
             let mut file = env.fs.create(&self.temporary)?;
-            file.write_all(&encode_header())?;
+            file.write_all(&encode_header(cipher)?)?;
             self.file = Some(file);
         }
         let file = self.file.as_mut().expect("was just made");
@@ -221,8 +226,8 @@ impl Output {
         Ok(())
     }
 
-    fn complete(&mut self, env: &Env) -> Result<()> {
-        self.write(env)?;
+    fn complete(&mut self, env: &Env, cipher: Option<&WalCipher>) -> Result<()> {
+        self.write(env, cipher)?;
         let mut file = self.file.take().expect("a write makes it");
         file.write_all(TRAILER)?;
         file.sync()?;
@@ -239,13 +244,16 @@ impl Output {
         named.map_err(|error| Error::from(error).context("could not publish recovered edits"))
     }
 
-    /// Moves the file to a name that no other file has. One with the same bytes is of an earlier attempt.
+    /// Moves the file to a name that no other file has. One with the same bytes, or of the same edits encrypted with another
+    /// key, is of an earlier attempt.
     fn take_name(&self, env: &Env) -> io::Result<PathBuf> {
         for width in NAME_LEN..NAME_LEN + SAME_SEQ_MAX {
             let path = self.dir.join(format!("{:0width$}", self.last_seq.get()));
             match env.fs.rename(&self.temporary, &path) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    if have_same_bytes(env, &self.temporary, &path)? {
+                    if have_same_bytes(env, &self.temporary, &path)?
+                        || have_same_edits(env, &self.temporary, &path)
+                    {
                         env.fs.remove_file(&self.temporary)?;
                         return Ok(path);
                     }
@@ -281,6 +289,39 @@ fn have_same_bytes(env: &Env, a: &Path, b: &Path) -> io::Result<bool> {
     }
     Ok(true)
 }
+
+/// Whether an encrypted file has the edits of another one. One that cannot be read has not.
+fn have_same_edits(env: &Env, a: &Path, b: &Path) -> bool {
+    let open = |path| WalReader::open(env, path);
+    let (Ok(mut a), Ok(mut b)) = (open(a), open(b)) else { return false };
+    if a.header().encryption_key.is_none() && b.header().encryption_key.is_none() {
+        return false; // their bytes would be the same
+    }
+    loop {
+        let (Ok(of_a), Ok(of_b)) = (a.next_entry(), b.next_entry()) else { return false };
+        match (of_a, of_b) {
+            (None, None) => return !a.is_torn() && !b.is_torn(),
+            (Some(of_a), Some(of_b)) => {
+                if !are_same_edits(of_a, of_b) {
+                    return false;
+                }
+            }
+            _ => return false,
+        }
+    }
+}
+
+fn are_same_edits((key_a, cells_a): Entry, (key_b, cells_b): Entry) -> bool {
+    let without_check = |mut key: pb::WalKey| {
+        key.extended_attributes.retain(|attribute| attribute.key != CHECK_NAME);
+        key
+    };
+    let bytes = |cells: &[Cell]| cells.iter().map(|cell| cell.bytes().clone()).collect::<Vec<_>>();
+    without_check(key_a) == without_check(key_b) && bytes(&cells_a) == bytes(&cells_b)
+}
+
+/// An entry that was read.
+type Entry = (pb::WalKey, Vec<Cell>);
 
 fn is_compaction(cell: &Cell) -> bool {
     cell.qualifier() == COMPACTION_QUALIFIER

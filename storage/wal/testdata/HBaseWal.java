@@ -23,7 +23,7 @@ import org.apache.hadoop.hbase.wal.WALStreamReader;
 /**
  * Writes and reads logs with HBase's own classes.
  *
- *   write FILE plain|dictionary|gz|snappy|zstd   the entries below, compressed as said
+ *   write FILE plain|secure|dictionary|gz|snappy|zstd   the entries below, encrypted or compressed as said
  *                                (zstd asks for hbase.io.compress.zstd.codec = HBase's ZstdCodec in core-site.xml)
  *   write FILE eviction                          more qualifiers than a dictionary holds
  *   read FILE                    the entries of a log as text
@@ -32,6 +32,10 @@ public class HBaseWal {
   public static void main(String[] args) throws Exception {
     Configuration conf = HBaseConfiguration.create();
     conf.setBoolean("hbase.unsafe.stream.capability.enforce", false);
+    // A key store of base/crypto/testdata, for logs that are encrypted.
+    conf.set("hbase.crypto.keyprovider.parameters",
+      "jceks://" + System.getenv("HALCYON_KEY_STORE") + "?password=st0re-pass");
+    conf.set("hbase.crypto.master.key.name", "master");
     Path path = new Path("file://" + new java.io.File(args[1]).getAbsolutePath());
     FileSystem fs = path.getFileSystem(conf);
     if (args[0].equals("write")) {
@@ -44,8 +48,9 @@ public class HBaseWal {
   }
 
   static void write(Configuration conf, FileSystem fs, Path path, String kind) throws Exception {
-    conf.setBoolean("hbase.regionserver.wal.enablecompression", !kind.equals("plain"));
-    if (!Arrays.asList("plain", "dictionary", "eviction").contains(kind)) {
+    conf.setBoolean("hbase.regionserver.wal.encryption", kind.equals("secure"));
+    conf.setBoolean("hbase.regionserver.wal.enablecompression", !kind.equals("plain") && !kind.equals("secure"));
+    if (!Arrays.asList("plain", "secure", "dictionary", "eviction").contains(kind)) {
       conf.setBoolean("hbase.regionserver.wal.value.enablecompression", true);
       conf.set("hbase.regionserver.wal.value.compression.type", kind);
     }

@@ -3,6 +3,8 @@
 //! What must hold, region by region: acknowledged ⊆ recovered ⊆ appended; recovered entries are whole, in
 //! order and, unless the log is merely `Written`, without holes; a split that died is simply done again.
 
+mod common;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -46,7 +48,7 @@ fn cells_of(region: &[u8], seq: u64) -> Vec<Cell> {
 
 /// The script. Ends early, with an error, where the machine dies.
 fn live(fs: &SimFileSystem, sync_mode: SyncMode, knowledge: &mut Knowledge) -> Result<()> {
-    let wal = Wal::open(fs.env(), config(sync_mode))?;
+    let wal = Wal::open(common::env(fs), config(sync_mode))?;
     for seq in 1..=40u64 {
         let region = REGIONS[(seq * seq % 7 % 3) as usize];
         let durability = match seq % 4 {
@@ -98,7 +100,7 @@ fn recovered_dir(region: &[u8]) -> PathBuf {
 
 fn split(fs: &SimFileSystem) -> Result<()> {
     if fs.exists(Path::new(LOG_DIR))? {
-        split_logs(&fs.env(), Path::new(LOG_DIR), &|region, _| Ok(Some(recovered_dir(region))))?;
+        split_logs(&common::env(fs), Path::new(LOG_DIR), &|region, _| Ok(Some(recovered_dir(region))))?;
     }
     Ok(())
 }
@@ -110,7 +112,7 @@ fn recover(fs: &SimFileSystem) -> Result<Vec<Edit>> {
 }
 
 fn read_recovered(fs: &SimFileSystem) -> Result<Vec<Edit>> {
-    let env = fs.env();
+    let env = common::env(fs);
     let mut edits = Vec::new();
     for region in REGIONS {
         let dir = recovered_dir(region);
@@ -352,7 +354,8 @@ fn recovered_edits_of_two_servers_are_both_kept() {
         order[dice.below(2)..].rotate_left(1);
         for server in order {
             let dir = Path::new("/hbase/WALs").join(server);
-            let split = |_: &usize| split_logs(&fs.env(), &dir, &|it, _| Ok(Some(recovered_dir(it)))).is_ok();
+            let split =
+                |_: &usize| split_logs(&common::env(&fs), &dir, &|it, _| Ok(Some(recovered_dir(it)))).is_ok();
             assert!((0..ATTEMPTS_MAX).find(split).is_some(), "seed {seed}: the WALs cannot be split");
         }
         fs.clear_faults();
@@ -360,7 +363,7 @@ fn recovered_edits_of_two_servers_are_both_kept() {
         let dir = recovered_dir(REGIONS[0]);
         let mut files: Vec<String> = fs.list(&dir).unwrap().into_iter().map(|file| file.name).collect();
         files.retain(|name| !name.ends_with(".temp"));
-        let read = |name: &String| WalReader::open(&fs.env(), &dir.join(name)).unwrap();
+        let read = |name: &String| WalReader::open(&common::env(&fs), &dir.join(name)).unwrap();
         let found = files.iter().flat_map(read).map(|entry| entry.unwrap().0.log_sequence_number);
         assert_eq!(found.collect::<BTreeSet<u64>>(), (1..=last).collect(), "seed {seed}: {files:?}");
         assert_eq!(files.len(), 2, "seed {seed}: a split that is done again makes the same files");
@@ -371,7 +374,7 @@ fn recovered_edits_of_two_servers_are_both_kept() {
 fn append_alone(fs: &SimFileSystem, server: &str, seqs: &[u64]) {
     let mut config = WalConfig::new(Path::new("/hbase/WALs").join(server), "/hbase/oldWALs", server);
     config.sync_mode = SyncMode::Remote;
-    let wal = Wal::open(fs.env(), config).unwrap();
+    let wal = Wal::open(common::env(fs), config).unwrap();
     for &seq in seqs {
         let cells = cells_of(REGIONS[0], seq);
         let cells: Vec<CellRef<'_>> = cells.iter().map(Cell::get).collect();
@@ -389,4 +392,15 @@ fn append_alone(fs: &SimFileSystem, server: &str, seqs: &[u64]) {
         wal.append(&entry, Durability::SyncWal, Box::new(|result| assert!(result.is_ok()))).unwrap();
         wal.drive();
     }
+}
+
+#[test]
+fn encrypted_edits_survive_a_crash_as_well() {
+    common::encrypted(|| {
+        die_at_every_sync_point(SimDisk::ALL[0], SyncMode::Fsync);
+        die_at_every_sync_point(SimDisk::Hdfs, SyncMode::Remote);
+        die_after_an_error(SimDisk::ALL[0], SyncMode::Fsync, Operation::Sync, 3);
+        split_dies_at_every_sync_point(SimDisk::ALL[0]);
+        recovered_edits_of_two_servers_are_both_kept();
+    });
 }

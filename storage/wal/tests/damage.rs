@@ -2,6 +2,8 @@
 //! error, not silence.
 #![allow(clippy::disallowed_methods)] // reads testdata
 
+mod common;
+
 use std::path::{Path, PathBuf};
 
 use halcyon_cell::{Cell, CellRef, CellType, ErrorKind, Result, SeqId, append_tag};
@@ -35,7 +37,7 @@ fn first_seed() -> u64 {
 fn random_log(seed: u64, close: bool) -> (Vec<u8>, Vec<u64>, Vec<Vec<Cell>>) {
     let mut dice = Dice::new(seed);
     let fs = SimFileSystem::new();
-    let wal = Wal::open(fs.env(), WalConfig::new("/WALs/h", "/oldWALs", "h")).unwrap();
+    let wal = Wal::open(common::env(&fs), WalConfig::new("/WALs/h", "/oldWALs", "h")).unwrap();
     let path = wal.current_file();
     let (mut offsets, mut entries) = (Vec::new(), Vec::new());
     for seq in 1..=ENTRIES_COUNT {
@@ -74,7 +76,7 @@ fn read(bytes: &[u8]) -> Found {
     let fs = SimFileSystem::new();
     fs.put_new(Path::new("/log"), bytes).unwrap();
     let mut entries = Vec::new();
-    let mut reader = match WalReader::open(&fs.env(), Path::new("/log")) {
+    let mut reader = match WalReader::open(&common::env(&fs), Path::new("/log")) {
         Ok(reader) => reader,
         Err(error) => return Found { entries, torn_at: None, end: Err(error) },
     };
@@ -133,7 +135,7 @@ fn damage_in_what_was_never_synced_is_a_torn_tail() {
     let mut torn_in_front_of_whole_entries = 0;
     for seed in (0..300).map(|n| first_seed() + n) {
         let fs = SimFileSystem::new();
-        let wal = Wal::open(fs.env(), WalConfig::new("/WALs/h", "/oldWALs", "h")).unwrap();
+        let wal = Wal::open(common::env(&fs), WalConfig::new("/WALs/h", "/oldWALs", "h")).unwrap();
         for seq in 1..=30u64 {
             let cell = Cell::put(b"row", b"f", b"q", 1, &[seq as u8; 600]);
             let cells = [cell.get()];
@@ -195,7 +197,7 @@ fn every_truncation_of_a_log_gives_a_prefix() {
             let mut zeros = bytes[..len].to_vec();
             zeros.resize(len + 100, 0);
             let found = read(&zeros);
-            if name.starts_with("ours") && len > 100 {
+            if name.starts_with("ours") && len > 300 {
                 assert!(found.end.is_ok() && whole.entries.starts_with(&found.entries), "{name} at {len}");
             }
         }
@@ -246,4 +248,29 @@ fn garbage_is_refused_in_peace() {
         bytes.extend(dice.bytes(len));
         let _ = read(&bytes);
     }
+}
+
+#[test]
+fn damage_of_encrypted_logs_is_noticed_as_well() {
+    common::encrypted(|| {
+        random_entries_come_back();
+        a_changed_byte_is_noticed();
+        every_truncation_of_a_log_gives_a_prefix();
+        garbage_is_refused_in_peace();
+    });
+}
+
+/// Nothing of a cell is in an encrypted file, and without the key nothing can be read.
+#[test]
+fn encrypted_cells_are_not_in_the_file() {
+    common::encrypted(|| {
+        let (bytes, _, entries) = random_log(5, true);
+        let values = entries.iter().flatten().map(|cell| cell.value()).filter(|value| value.len() > 16);
+        values.for_each(|value| assert!(!bytes.windows(16).any(|window| window == &value[..16])));
+        let fs = SimFileSystem::new();
+        fs.put_new(Path::new("/log"), &bytes).unwrap();
+        let error = WalReader::open(&fs.env(), Path::new("/log")).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.message().starts_with("/log: key of the log: Key provider "), "{error}");
+    });
 }

@@ -1,6 +1,8 @@
 //! Syncs of files in HDFS that are late: the round goes to the spare file too, and the first answer counts.
 #![allow(clippy::disallowed_methods)] // waits for real threads
 
+mod common;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -72,7 +74,7 @@ impl Bench {
         let (threads_too, late_max, give_up_min) = (threads.clone(), late, late);
         config.late_syncs = Some(LateSyncs { threads: threads_too, late_min: late, late_max, give_up_min });
         adapt(&mut config);
-        let wal = Wal::open(Env { clock: clock.clone(), ..fs.env() }, config).unwrap();
+        let wal = Wal::open(Env { clock: clock.clone(), ..common::env(&fs) }, config).unwrap();
         wal.keep_spare().unwrap();
         Bench { fs, clock, wal, threads, told: Arc::default() }
     }
@@ -124,7 +126,7 @@ impl Bench {
 
     /// What recovery finds, on the files as they are or as a crash leaves them.
     fn recovered(fs: &SimFileSystem) -> Vec<u64> {
-        let env = fs.env();
+        let env = common::env(fs);
         split_logs(&env, Path::new(DIR), &|_, _| Ok(Some("/hbase/edits".into()))).unwrap();
         let mut seqs = Vec::new();
         for file in fs.list(Path::new("/hbase/edits")).unwrap() {
@@ -423,4 +425,12 @@ fn a_spare_file_on_a_dead_machine_is_left_out() {
     }
     assert_ne!(bench.wal.current_file(), spare);
     bench.check_told(1..=2);
+}
+
+#[test]
+fn an_encrypted_round_goes_to_two_files_as_well() {
+    common::encrypted(|| {
+        the_first_answer_counts_whichever_file_gives_it();
+        a_crash_after_a_late_sync_loses_nothing();
+    });
 }

@@ -1,5 +1,7 @@
 //! Errors of the log's file: the log goes on in a new one, and nobody notices but by the time it takes.
 
+mod common;
+
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,7 +41,7 @@ impl Bench {
         let clock = Arc::new(ManualClock::at(1_700_000_000_000));
         let mut config = WalConfig::new(DIR, "/hbase/oldWALs", "s");
         change(&mut config);
-        let wal = Wal::open(Env { clock: clock.clone(), ..fs.env() }, config).unwrap();
+        let wal = Wal::open(Env { clock: clock.clone(), ..common::env(&fs) }, config).unwrap();
         Bench { fs, clock, wal, told: Arc::default() }
     }
 
@@ -71,7 +73,7 @@ impl Bench {
 
     /// Sequence ids of each file, oldest file first.
     fn files(&self) -> Vec<Vec<u64>> {
-        let env = Env { clock: self.clock.clone(), ..self.fs.env() };
+        let env = Env { clock: self.clock.clone(), ..common::env(&self.fs) };
         let read = |path: PathBuf| {
             self.fs.seal(&path).unwrap();
             let reader = WalReader::open(&env, &path).unwrap();
@@ -400,4 +402,13 @@ fn a_spare_file_takes_over_and_leaves_nothing() {
     let left = bench.files().len() + bench.fs.list(Path::new("/hbase/oldWALs")).unwrap().len();
     assert_eq!(left, 3, "no empty file");
     assert!(bench.wal.keep_spare().is_err(), "a closed log has no next file");
+}
+
+#[test]
+fn an_encrypted_log_goes_on_in_a_new_file_as_well() {
+    common::encrypted(|| {
+        after_a_failed_write_or_sync_the_log_goes_on_in_a_new_file();
+        entries_that_nobody_wanted_synced_are_written_again();
+        a_spare_file_takes_over_and_leaves_nothing();
+    });
 }

@@ -81,6 +81,10 @@ public class HFileGolden {
     CONF.setInt("hfile.index.block.max.size", 256);
     CONF.setInt("hfile.index.block.min.entries", 3);
     CONF.setInt("io.storefile.bloom.block.size", 128);
+    // A key store of base/crypto/testdata, for files that are encrypted.
+    CONF.set("hbase.crypto.keyprovider.parameters",
+      "jceks://" + System.getenv("HALCYON_KEY_STORE") + "?password=st0re-pass");
+    CONF.set("hbase.crypto.master.key.name", "master");
   }
 
   static FileSystem fs() throws Exception {

@@ -5,16 +5,19 @@ import java.util.List;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.hbase.KeyValue;
 import org.apache.hadoop.hbase.io.compress.Compression;
+import org.apache.hadoop.hbase.io.crypto.Encryption;
 import org.apache.hadoop.hbase.io.encoding.DataBlockEncoding;
 import org.apache.hadoop.hbase.io.hfile.HFileContextBuilder;
 import org.apache.hadoop.hbase.regionserver.BloomType;
+import org.apache.hadoop.hbase.util.Bytes;
 import org.apache.hadoop.hbase.util.ChecksumType;
 
 /**
  * HBase's side of the HFile matrix: every combination, one file each.
  *
  * write DIR LIST: LIST has a line for each file, "name encoding compression bloom tags block-size index-size
- * checksum"; the cells are those of the golden files. tags is none (and no mvcc), plain or compressed.
+ * checksum key"; the cells are those of the golden files. tags is none (and no mvcc), plain or compressed; key is the
+ * length in bytes of the key that the file is encrypted with, or 0.
  * read LIST DIR: prints, for each file that LIST names, into DIR what HFileGolden's read prints.
  */
 public class HFileMatrix {
@@ -43,6 +46,13 @@ public class HFileMatrix {
       .withBlockSize(Integer.parseInt(words[5])).withIncludesTags(!words[4].equals("none"))
       .withIncludesMvcc(!words[4].equals("none")).withCompressTags(words[4].equals("compressed"))
       .withChecksumType(ChecksumType.nameToType(words[7]));
+    int key = Integer.parseInt(words[8]);
+    if (key > 0) {
+      byte[] bytes = new byte[key];
+      Bytes.secureRandom(bytes);
+      options.withEncryptionContext(
+        Encryption.newContext(conf).setCipher(Encryption.getCipher(conf, "AES")).setKey(bytes));
+    }
     HFileGolden.write(conf, dir, words[0], cells, options, BloomType.valueOf(words[3]));
   }
 }

@@ -59,7 +59,8 @@ enum Fate {
 impl View {
     pub(crate) fn new(world: &Arc<World>, epoch: u64, clock: Arc<dyn Clock>) -> Arc<View> {
         let fs: Arc<dyn FileSystem> = Arc::new(ProcessFs { world: world.clone(), epoch });
-        let env = Env { fs: fs.clone(), local: fs, clock, stalls: Arc::default() };
+        let keys = Arc::new(halcyon_env::Keys::none());
+        let env = Env { fs: fs.clone(), local: fs, clock, stalls: Arc::default(), keys };
         let online = world.lock().znodes.clone();
         let known = Mutex::new(Known { online, ..Known::default() });
         let world = world.clone();

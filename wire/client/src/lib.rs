@@ -91,7 +91,7 @@ pub use connection::{Answer, ConnectOptions, Connection};
 pub use error::{ClientError, RemoteException};
 pub use filter::{BitOp, Comparator, CompareOp, Filter, RowRange, SingleColumnValue};
 pub use locations::RegionLocation;
-pub use registry::{Registry, Sighting, cluster_id};
+pub use registry::{Registry, Sighting, active_master, cluster_id};
 pub use request::{
     Append, CheckAndMutate, CheckAndMutateBuilder, Delete, Get, Increment, Mutation, Put, ReadType,
     RowMutations, Scan,

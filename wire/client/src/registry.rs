@@ -82,6 +82,31 @@ impl Registry {
     }
 }
 
+/// The active master of a cluster. Asks the servers of its address in turn, each for at most `limit`, until one names it. The
+/// error is that of the last one.
+pub async fn active_master(address: &ClusterAddress, limit: Duration) -> Result<ServerName, ClientError> {
+    let (servers, base) = match address {
+        ClusterAddress::ZooKeeper { quorum, base } => (quorum, Some(base)),
+        ClusterAddress::Registry { servers } => (servers, None),
+    };
+    let mut last = ClientError::invalid("no address was given");
+    for server in servers {
+        let asked = async {
+            let Some(base) = base else { return Registry::connect(server).await?.active_master().await };
+            let mut session = ZooKeeper::connect(server).await?;
+            let found = session.active_master(base).await?;
+            session.close().await;
+            found.ok_or_else(|| absent("active master"))
+        };
+        match tokio::time::timeout(limit, asked).await {
+            Ok(Ok(found)) => return Ok(found),
+            Ok(Err(error)) => last = error,
+            Err(_) => last = ClientError::timed_out(format!("{server}: no response within {limit:?}")),
+        }
+    }
+    Err(last)
+}
+
 /// A cluster as another one sees it that sends edits to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sighting {

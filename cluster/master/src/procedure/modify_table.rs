@@ -11,7 +11,7 @@ use prost::Message;
 
 use super::{HasSteps, Lock, Procedure, Step, payload, step};
 use crate::state::{MasterState, TableState};
-use crate::{archive, descriptors, errors, groups, meta, meta_region, regions};
+use crate::{archive, descriptors, errors, groups, meta, meta_region, mob, regions};
 
 pub(super) const KIND: &str = "modify_table";
 const REPLICATION: &str = "REGION_REPLICATION";
@@ -223,6 +223,9 @@ impl ModifyTable {
             for family in &self.plan.deleted_families {
                 archive::archive_family(core, &self.table, region.encoded_name(), family)?;
             }
+        }
+        for family in &self.plan.deleted_families {
+            mob::archive::archive_family(core, &self.table, family)?;
         }
         Ok(())
     }

@@ -23,7 +23,7 @@ use super::enable_table::check_disabled;
 use super::table_regions::infos;
 use super::{HasSteps, Lock, Procedure, Step, payload, step};
 use crate::state::{MasterState, TableEntry, TableState};
-use crate::{archive, descriptors, errors, groups, meta, quotas, regions, snapshot};
+use crate::{archive, descriptors, errors, groups, meta, mob, quotas, regions, snapshot};
 
 pub(super) const KIND: &str = "restore_snapshot";
 
@@ -108,6 +108,8 @@ impl RestoreSnapshot {
             split(&self.table, snapshot::split_keys(&manifest).map_err(broken)?, id).map_err(broken)?;
         let copies = snapshot::copies(core, &source, &descriptor, &manifest, &new_regions);
         copies.and_then(|copies| snapshot::check_files(core, copies)).map_err(broken)?;
+        let mob_files = mob::snapshots::named(&source, &manifest).map_err(broken)?;
+        mob::snapshots::check(core, &mob_files).map_err(broken)?;
         Ok(Payload {
             snapshot: self.snapshot.clone(),
             source: info.table().to_string(),
@@ -222,6 +224,8 @@ impl RestoreSnapshot {
         let manifest = snapshot::read_manifest(core, &self.snapshot)?;
         let source = TableName::parse(self.plan.source.as_bytes())?;
         let copies = snapshot::copies(core, &source, &descriptor, &manifest, &self.new_regions()?)?;
+        // First the values, then what refers to them.
+        mob::snapshots::restore(core, &self.table, &mob::snapshots::named(&source, &manifest)?)?;
         snapshot::copy_files(core, &descriptor, copies)
     }
 

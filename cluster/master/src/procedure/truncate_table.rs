@@ -11,7 +11,7 @@ use super::enable_table::disabled_table;
 use super::table_regions::infos;
 use super::{HasSteps, Lock, Procedure, Step, payload, step};
 use crate::state::{MasterState, TableState};
-use crate::{archive, errors, meta, regions};
+use crate::{archive, errors, meta, mob, regions};
 
 pub(super) const KIND: &str = "truncate_table";
 
@@ -112,7 +112,8 @@ impl TruncateTable {
             entry.regions.clear();
             entry.replicas.clear();
         });
-        archive::archive_regions(core, &self.table)
+        archive::archive_regions(core, &self.table)?;
+        mob::archive::archive_table(core, &self.table)
     }
 
     fn write_files(&mut self, core: &MasterState) -> Result<()> {

@@ -6,6 +6,7 @@ use halcyon_rpc::{Call, RpcError};
 use halcyon_schema::TableName;
 
 use super::{Answer, snapshots};
+use crate::backup;
 use crate::errors::invalid;
 use crate::procedure::{Engine, FlushTable, Procedure, Resource, TakeSnapshot};
 use crate::state::MasterState;
@@ -48,6 +49,10 @@ pub(super) fn is_done(
     let Some(description) = request.procedure else {
         return Err(RpcError::do_not_retry("The request names no procedure"));
     };
+    // `ExecProcedure` has answered when the WALs were rolled.
+    if description.signature == backup::ROLL_SIGNATURE && core.settings.backup_enabled {
+        return Ok(pb::IsProcedureDoneResponse { done: Some(true), snapshot: Some(description) });
+    }
     if description.signature == SNAPSHOT_SIGNATURE {
         let name = description.instance().to_string();
         let asked = pb::SnapshotDescription { name, ..Default::default() };

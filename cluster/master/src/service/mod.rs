@@ -10,6 +10,7 @@ mod hbck;
 mod legacy;
 mod locks;
 mod methods;
+mod mob;
 mod namespaces;
 mod peers;
 mod procedures;
@@ -29,11 +30,12 @@ use tracing::info;
 use crate::procedure::{Lock, Procedure, Submission};
 use crate::state::MasterState;
 use crate::switches::Switch;
-use crate::{Master, errors};
+use crate::{Master, backup, errors};
 use work::Workers;
 
 pub use hbck::HbckService;
 pub use locks::LockService;
+pub use mob::MobAdminService;
 
 type Answer<T> = Result<T, RpcError>;
 /// A procedure and the nonce (group and number) it was asked for with.
@@ -140,7 +142,15 @@ impl MasterService {
     }
 
     fn exec_procedure(&self, call: &Call) -> Answer<Outcome> {
-        let procedure = legacy::exec(call, decode(call)?)?;
+        let request: pb::ExecProcedureRequest = decode(call)?;
+        if request.procedure.signature == backup::ROLL_SIGNATURE && self.core().settings.backup_enabled {
+            return self.blocking(call, |core, request: pb::ExecProcedureRequest| {
+                backup::roll_logs(core, &request.procedure)?;
+                let expected_timeout = Some(legacy::EXPECTED_TIMEOUT_MS);
+                Ok(pb::ExecProcedureResponse { expected_timeout, return_data: None })
+            });
+        }
+        let procedure = legacy::exec(call, request)?;
         audit(call, &procedure.locks());
         let receiver = self.master.engine.submit(procedure, submission(call, (0, 0)));
         Ok(Outcome::Later(Box::pin(async move {

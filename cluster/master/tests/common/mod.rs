@@ -24,7 +24,9 @@ use halcyon_env::{Clock, Env, ReadableFile, SystemClock};
 use halcyon_master::{HbckService, Master, MasterService, MasterSettings};
 use halcyon_proto::pb;
 use halcyon_rpc::{Call, Connection, Outcome, RpcError, Service};
-use halcyon_schema::{FamilyDescriptor, RegionInfo, ServerName, TableDescriptor, TableName, layout};
+use halcyon_schema::{
+    FamilyDescriptor, MobFileRefs, RegionInfo, ServerName, TableDescriptor, TableName, layout,
+};
 use parking_lot::Mutex;
 use prost::Message;
 
@@ -49,6 +51,8 @@ pub struct FakeRegionServer {
     pub quota_reloads: AtomicUsize,
     /// Peers to which it sends.
     peers: Mutex<BTreeMap<String, PeerDescription>>,
+    /// What store files refer to; `None`: one of them does not say.
+    pub mob_refs: Mutex<Option<MobFileRefs>>,
 }
 
 /// How a method of the region server fails as long as the fault is there.
@@ -89,6 +93,7 @@ impl FakeRegionServer {
             sizes: Mutex::default(),
             quota_reloads: AtomicUsize::new(0),
             peers: Mutex::default(),
+            mob_refs: Mutex::default(),
         })
     }
 
@@ -236,6 +241,17 @@ impl RegionServerApi for FakeRegionServer {
         Ok(OpenRegionResponse { open_seq_num: 2 })
     }
 
+    /// A file with the next number, as a real server makes one.
+    fn roll_wals(&self) -> Result<()> {
+        let dir = self.root.join("WALs").join(self.server_name().to_string());
+        self.env.fs.create_dir_all(&dir)?;
+        let number = 100 + self.env.fs.list(&dir)?.len();
+        self.env
+            .fs
+            .replace(&dir.join(format!("127.0.0.1%2C16020%2C{}.{number}", self.start_code)), b"edits")?;
+        Ok(())
+    }
+
     fn close_region(&self, request: &CloseRegionRequest) -> Result<()> {
         self.online.lock().remove(request.region.encoded_name());
         Ok(())
@@ -354,6 +370,14 @@ impl RegionFiles for FakeRegionServer {
     fn copy_rows(&self, _: &TableDescriptor, _: &RegionInfo, from: &Path, to: &Path) -> Result<()> {
         let bytes = self.env.fs.read(from)?;
         Ok(self.env.fs.replace(to, &bytes)?)
+    }
+
+    fn mob_references(&self, _: &RegionInfo, _: &FamilyDescriptor) -> Result<Option<MobFileRefs>> {
+        Ok(self.mob_refs.lock().clone())
+    }
+
+    fn made_ms(&self, mob_file: &Path) -> Result<Option<i64>> {
+        Ok(self.env.fs.exists(mob_file)?.then_some(0))
     }
 
     fn visit_region(

@@ -16,6 +16,7 @@ pub(crate) mod flusher;
 mod held_flushes;
 pub(crate) mod listener;
 pub(crate) mod memory_compactor;
+pub(crate) mod mob_cleaner;
 pub(crate) mod prefetcher;
 mod queue;
 pub(crate) mod replica_refresher;
@@ -29,6 +30,7 @@ pub(crate) mod write_monitor;
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::time::Duration;
 
 use halcyon_cell::Result;
 
@@ -38,6 +40,7 @@ use self::compactions::{CompactionLimits, CompactionParts, CompactionSize, Compa
 use self::flusher::{Flusher, FlusherParts, FlusherSettings};
 use self::listener::{StoreFileListener, StoreFileListeners};
 use self::memory_compactor::MemoryCompactor;
+use self::mob_cleaner::MobCleaner;
 use self::prefetcher::Prefetcher;
 use self::replica_refresher::ReplicaRefresher;
 use self::slow_log_table::{SlowLogParts, SlowLogTable};
@@ -79,12 +82,15 @@ pub(crate) struct Shared {
     pub(crate) request_rate: Arc<RequestRate>,
     pub(crate) online: Arc<OnlineSettings>,
     pub(crate) quotas: Arc<Quotas>,
+    /// Hears of flushes alone.
+    pub(crate) flush_listener: Arc<dyn StoreFileListener>,
 }
 
 /// All parts that work behind calls, and their threads.
 pub(crate) struct Background {
     pub(crate) prefetcher: Arc<Prefetcher>,
     replica_refresher: Arc<ReplicaRefresher>,
+    mob_cleaner: Arc<MobCleaner>,
     pub(crate) splits: Arc<SplitChecker>,
     pub(crate) compactions: Arc<Compactions>,
     pub(crate) flusher: Arc<Flusher>,
@@ -110,10 +116,11 @@ impl Background {
         ));
         let listeners: [Arc<dyn StoreFileListener>; 3] =
             [prefetcher.clone(), splits.clone(), replica_refresher.clone()];
+        let of_flushes = listeners.iter().cloned().chain([shared.flush_listener.clone()]).collect();
         let listeners: StoreFileListeners = listeners.into();
         let writers = Arc::new(FileWriters::default());
         let compactions = Arc::new(new_compactions(shared, &writers, &listeners, settings));
-        let flusher = Arc::new(new_flusher(shared, &writers, &compactions, listeners, settings));
+        let flusher = Arc::new(new_flusher(shared, &writers, &compactions, of_flushes, settings));
         let memory_compactor =
             Arc::new(MemoryCompactor::new(shared.scanners.clone(), shared.counters.clone()));
         let write_monitor = WriteMonitor {
@@ -131,6 +138,12 @@ impl Background {
             workers: Workers::new(shared.lifecycle.clone()),
             prefetcher,
             replica_refresher,
+            mob_cleaner: Arc::new(MobCleaner::new(
+                resources.env.clock.clone(),
+                shared.regions.clone(),
+                Duration::from_secs(settings.mob_cleaner_period_s),
+                settings.mob_age_min,
+            )),
             splits,
             compactions,
             flusher,
@@ -160,6 +173,7 @@ impl Background {
         workers.start("cache", Priority::Normal, self.cache.clone())?;
         workers.start("prefetcher", Priority::Lowered, self.prefetcher.clone())?;
         workers.start("replica-refresher", Priority::Normal, self.replica_refresher.clone())?;
+        workers.start("mob-cleaner", Priority::Lowered, self.mob_cleaner.clone())?;
         let (small, large) = (settings.small_compaction_threads, settings.large_compaction_threads);
         self.start_compactors("compactor-small", CompactionSize::Small, small)?;
         self.start_compactors("compactor-large", CompactionSize::Large, large)?;
@@ -312,6 +326,7 @@ fn new_accountant(
         pressure: shared.pressure.clone(),
         chunks: shared.resources.chunks.clone(),
         cache: shared.resources.cache.clone(),
+        mob_files: shared.resources.mob_files.clone(),
         logs: shared.resources.logs.clone(),
         writers,
     };

@@ -7,7 +7,7 @@
 //! | `Stepping` (the default) | the initial size while the table has one region here, then the maximum |
 //! | `KeyPrefix`, `DelimitedKeyPrefix` | as `IncreasingToUpperBound`; rows of one prefix stay together |
 //! | `Busy` | as `IncreasingToUpperBound`: requests are not looked at |
-//! | `Disabled` | never, not even when asked |
+//! | `Disabled`, classes of Phoenix | never, not even when asked |
 //!
 //! The maximum is `MAX_FILESIZE` of the table or `hbase.hregion.max.filesize`, varied from region to region so that
 //! not all split at once. Checked against the classes `*RegionSplitPolicy` of 2.6.4.
@@ -17,7 +17,7 @@ use std::fmt;
 use bytes::Bytes;
 use halcyon_cell::Result;
 use halcyon_region::RegionStats;
-use halcyon_schema::{RegionInfo, RowPrefix, TableDescriptor};
+use halcyon_schema::{PHOENIX_CLASSES, RegionInfo, RowPrefix, TableDescriptor};
 use halcyon_settings::Effect::Online;
 use halcyon_settings::{Description, Flag, Number, Section, Setting, settings};
 
@@ -133,6 +133,9 @@ impl Policy {
 
     /// How regions grow, and the first word of the class that cuts prefixes.
     fn by_name(name: &str) -> Option<(Growth, &'static str)> {
+        if name.trim().starts_with(PHOENIX_CLASSES) {
+            return Some((Growth::Never, ""));
+        }
         Some(match name.trim().rsplit('.').next()? {
             "ConstantSizeRegionSplitPolicy" => (Growth::Constant, ""),
             "IncreasingToUpperBoundRegionSplitPolicy" | "BusyRegionSplitPolicy" => (Growth::Cubed, ""),

@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use halcyon_filter::{Filter, parse_filter};
 use halcyon_proto::pb;
-use halcyon_region::{Scan, TimeRange};
+use halcyon_region::{MobScan, Scan, TimeRange};
 use halcyon_rpc::RpcError;
 
 use super::{attribute, check_row, time_range};
@@ -31,6 +31,7 @@ pub(crate) fn get(get: &pb::Get) -> Result<Scan, RpcError> {
     scan.cache_blocks = get.cache_blocks();
     scan.load_families_on_demand = get.load_column_families_on_demand.unwrap_or(true);
     scan.read_uncommitted = read_uncommitted(&get.attribute);
+    scan.mob = mob(&get.attribute);
     if get.existence_only() && scan.filter.is_none() && scan.store_offset == 0 {
         scan.store_limit.get_or_insert(1);
     }
@@ -60,6 +61,7 @@ pub(crate) fn scan(proto: &pb::Scan) -> Result<Scan, RpcError> {
         load_families_on_demand: proto.load_column_families_on_demand.unwrap_or(true),
         read_uncommitted: read_uncommitted(&proto.attribute),
         read_point: proto.mvcc_read_point.filter(|&point| point > 0).map(halcyon_cell::ReadPoint::new),
+        mob: mob(&proto.attribute),
         reads: None,
         start_row,
         stop_row,
@@ -120,6 +122,18 @@ fn family_time_ranges(ranges: &[pb::ColumnFamilyTimeRange]) -> Result<BTreeMap<B
 
 pub(super) fn filter(filter: Option<&pb::Filter>) -> Result<Option<Box<dyn Filter>>, RpcError> {
     filter.map(|filter| parse_filter(filter).map_err(|error| errors::to_rpc(&error))).transpose()
+}
+
+/// HBase: `MobUtils.isRawMobScan` and its neighbours. A value that is not one byte is no.
+fn mob(attributes: &[pb::NameBytesPair]) -> MobScan {
+    let is_on =
+        |name| attribute(attributes, name).is_some_and(|value| matches!(value[..], [byte] if byte != 0));
+    MobScan {
+        raw: is_on("hbase.mob.scan.raw"),
+        references_only: is_on("hbase.mob.scan.ref.only"),
+        cache_blocks: is_on("hbase.mob.cache.blocks"),
+        empty_on_miss: is_on("empty.value.on.mobcell.miss"),
+    }
 }
 
 fn read_uncommitted(attributes: &[pb::NameBytesPair]) -> bool {

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use halcyon_cache::BlockCache;
 use halcyon_env::FileSystem;
 use halcyon_memstore::ChunkPool;
+use halcyon_region::MobFileCache;
 use parking_lot::Mutex;
 
 use super::account::MemoryAccounts;
@@ -35,6 +36,7 @@ pub(crate) struct MemoryParts {
     pub(crate) pressure: Arc<Pressure>,
     pub(crate) chunks: Arc<ChunkPool>,
     pub(crate) cache: Arc<BlockCache>,
+    pub(crate) mob_files: Arc<MobFileCache>,
     pub(crate) logs: Arc<Logs>,
     pub(crate) writers: Arc<FileWriters>,
 }
@@ -112,7 +114,9 @@ impl MemoryAccountant {
     }
 
     fn files_held_bytes(&self) -> u64 {
-        self.parts.regions.online().iter().map(|online| online.region.files_held_bytes()).sum()
+        let of_regions: u64 =
+            self.parts.regions.online().iter().map(|online| online.region.files_held_bytes()).sum();
+        of_regions + self.parts.mob_files.stats().held_bytes
     }
 
     /// Looks how much the operating system says that the process takes. While that is too much, whatever the ledger

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use halcyon_cache::CacheStats;
 use halcyon_proto::pb;
 use halcyon_proto::pb::region_load::CompactionState;
-use halcyon_region::{Region, RegionStats};
+use halcyon_region::{MobCacheStats, Region, RegionStats};
 use halcyon_rpc::{CallClass, CallTimesSnapshot};
 use halcyon_wal::WalStats;
 
@@ -35,6 +35,7 @@ pub struct ServerStats {
     pub refused_count: u64,
     pub nonces: NonceStats,
     pub cache: CacheStats,
+    pub mob_files: MobCacheStats,
     /// Of the tables' log.
     pub wal: WalStats,
 }
@@ -54,6 +55,7 @@ impl RegionServer {
             refused_count,
             nonces: self.nonces.stats(),
             cache: self.resources.cache.stats(),
+            mob_files: self.resources.mob_files.stats(),
             wal: self.logs.tables().stats(),
         }
     }

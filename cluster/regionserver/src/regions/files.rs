@@ -8,7 +8,7 @@ use halcyon_cell::{Cell, Result};
 use halcyon_contract::RegionFiles;
 use halcyon_env::ReadableFile;
 use halcyon_region::{CompactionRequest, Region};
-use halcyon_schema::{RegionInfo, TableDescriptor};
+use halcyon_schema::{FamilyDescriptor, MobFileRefs, RegionInfo, TableDescriptor};
 
 use super::resources::RegionResources;
 use super::rows;
@@ -56,6 +56,14 @@ impl RegionFiles for LocalRegionFiles {
 
     fn copy_rows(&self, table: &TableDescriptor, region: &RegionInfo, from: &Path, to: &Path) -> Result<()> {
         Region::copy_rows(&self.0.services(region)?, table, region, from, to)
+    }
+
+    fn mob_references(&self, region: &RegionInfo, family: &FamilyDescriptor) -> Result<Option<MobFileRefs>> {
+        Region::mob_references(&self.0.env, &self.0.cache, &self.0.root, region, family)
+    }
+
+    fn made_ms(&self, mob_file: &Path) -> Result<Option<i64>> {
+        Region::file_made_ms(&self.0.env, &self.0.cache, mob_file)
     }
 
     fn visit_region(

@@ -4,4 +4,3 @@ pub(crate) mod files;
 pub(crate) mod region_table;
 pub(crate) mod resources;
 pub(crate) mod rows;
-pub(crate) mod servable;

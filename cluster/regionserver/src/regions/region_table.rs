@@ -17,11 +17,14 @@ use halcyon_rpc::RpcError;
 use halcyon_schema::{RegionInfo, ServerName, parse_region_name};
 use parking_lot::{Mutex, RwLock};
 
+use crate::coprocessors::RegionCoprocessors;
 use crate::metrics::op_times::OpTable;
 
 /// A region and what the server keeps beside it.
 pub struct OnlineRegion {
     pub region: Arc<Region>,
+    /// Classes in the JVM; `None`: it has none, and nothing else is looked at.
+    pub(crate) coprocessors: Option<Arc<RegionCoprocessors>>,
     /// Tags the answers to its calls.
     pub(crate) ops: Arc<OpTable>,
     /// Is or will soon be in the flusher's queue.
@@ -49,9 +52,14 @@ pub struct OnlineRegion {
 }
 
 impl OnlineRegion {
-    pub(crate) fn new(region: Arc<Region>, ops: Arc<OpTable>) -> Arc<OnlineRegion> {
+    pub(crate) fn new(
+        region: Arc<Region>,
+        ops: Arc<OpTable>,
+        coprocessors: Option<Arc<RegionCoprocessors>>,
+    ) -> Arc<OnlineRegion> {
         Arc::new(OnlineRegion {
             region,
+            coprocessors,
             ops,
             flush_queued: AtomicBool::new(false),
             memory_queued: AtomicBool::new(false),

@@ -7,10 +7,9 @@ use halcyon_cache::BlockCache;
 use halcyon_cell::{Error, Result};
 use halcyon_env::Env;
 use halcyon_memstore::ChunkPool;
-use halcyon_region::{Region, RegionServices, RegionSettings, WalRoot};
+use halcyon_region::{MobFileCache, Region, RegionServices, RegionSettings, WalRoot};
 use halcyon_schema::{RegionInfo, TableDescriptor};
 
-use super::servable;
 use crate::settings::online::OnlineSettings;
 use crate::wal::logs::Logs;
 
@@ -21,6 +20,7 @@ pub(crate) struct RegionResources {
     pub(crate) wal_root: Option<WalRoot>,
     pub(crate) logs: Arc<Logs>,
     pub(crate) cache: Arc<BlockCache>,
+    pub(crate) mob_files: Arc<MobFileCache>,
     pub(crate) chunks: Arc<ChunkPool>,
     pub(crate) settings: RegionSettings,
     /// For how files are compacted.
@@ -37,6 +37,7 @@ impl RegionResources {
                 self.logs.tables().clone()
             },
             cache: self.cache.clone(),
+            mob_files: self.mob_files.clone(),
             chunks: self.chunks.clone(),
             settings: RegionSettings {
                 compaction: self.online.in_force().region.compaction.clone(),
@@ -65,9 +66,10 @@ impl RegionResources {
         Ok(Some(WalRoot { env: wal.env.clone(), path }))
     }
 
-    /// Opens a region of the server's root directory. *Blocking*.
+    /// Opens a region of the server's root directory. *Blocking*. Invalid if the table has files that are not read here: no client
+    /// is to read a wrong cell.
     pub(crate) fn open(&self, info: &RegionInfo, table: &Arc<TableDescriptor>) -> Result<Arc<Region>> {
-        servable::check(&self.env, &self.root, table)?;
+        table.check_files()?;
         self.open_below(&self.root, info, table)
     }
 

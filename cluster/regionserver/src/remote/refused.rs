@@ -1,27 +1,34 @@
 //! Tables that stay on HBase's servers.
 
 use halcyon_cell::{Error, Result};
-use halcyon_schema::{Endpoint, TableDescriptor};
+use halcyon_schema::{COPROCESSOR_HOST, TableDescriptor};
 
 /// `Invalid` if regions of the table need something that only HBase's servers have. The sentence names it.
 ///
-/// With a master of Halcyon (`is_own_master`) tables with `IS_MOB` and `REPLICATION_SCOPE` are as in a standalone server: values
-/// stay in the store files, and there are no peers. A region with MOB files of HBase does not open (`servable.rs`).
-pub(super) fn check(table: &TableDescriptor, is_own_master: bool) -> Result<()> {
+/// Coprocessors that are not built in need the JVM (`has_jvm`).
+///
+/// With a master of Halcyon (`is_own_master`) tables with `IS_MOB` and `REPLICATION_SCOPE` are as in a standalone server. Mob files
+/// beside servers of HBase were never tried.
+pub(super) fn check(table: &TableDescriptor, is_own_master: bool, has_jvm: bool) -> Result<()> {
     let refuse = |what: String| {
         Err(Error::invalid(format!(
             "table {} has {what}; its regions have to stay on servers of HBase",
             table.name()
         )))
     };
-    if let Some(class) = table.coprocessor_classes().find(|class| Endpoint::of_class(class).is_none()) {
-        return refuse(format!("coprocessor {class}, which runs in a JVM only"));
+    if let Some(class) = table.hosted_coprocessor().filter(|_| !has_jvm) {
+        return refuse(format!(
+            "coprocessor {class}, which needs a JVM beside this server ({COPROCESSOR_HOST})"
+        ));
     }
     if is_own_master {
         return Ok(());
     }
     if let Some(family) = table.families().iter().find(|family| family.is_mob()) {
-        return refuse(format!("family {} with IS_MOB, whose values are not read here", family.name_str()));
+        return refuse(format!(
+            "family {} with IS_MOB, which is served with a master of Halcyon only",
+            family.name_str()
+        ));
     }
     if let Some(family) = table.families().iter().find(|family| family.scope() != 0) {
         return refuse(format!(
@@ -35,7 +42,7 @@ pub(super) fn check(table: &TableDescriptor, is_own_master: bool) -> Result<()> 
 
 #[cfg(test)]
 mod tests {
-    use halcyon_schema::{FamilyDescriptor, TableName};
+    use halcyon_schema::{Endpoint, FamilyDescriptor, TableName};
 
     use super::*;
 
@@ -45,13 +52,13 @@ mod tests {
 
     #[test]
     fn what_only_hbase_has_is_named() {
-        check(&table(), false).unwrap();
-        check(&table().with("REGION_REPLICATION", "3"), false).unwrap();
+        check(&table(), false, false).unwrap();
+        check(&table().with("REGION_REPLICATION", "3"), false, false).unwrap();
         for endpoint in Endpoint::ALL {
-            check(&table().with("coprocessor$1", format!("|{}|1|", endpoint.class())), false).unwrap();
+            check(&table().with("coprocessor$1", format!("|{}|1|", endpoint.class())), false, false).unwrap();
         }
         let local = FamilyDescriptor::new("l").unwrap().with("REPLICATION_SCOPE", "0");
-        check(&table().with_family(local), false).unwrap();
+        check(&table().with_family(local), false, false).unwrap();
         let mob = FamilyDescriptor::new("m").unwrap().with("IS_MOB", "true");
         let shipped = FamilyDescriptor::new("r").unwrap().with("REPLICATION_SCOPE", "1");
         for (table, what) in [
@@ -59,9 +66,10 @@ mod tests {
             (table().with_family(mob), "family m with IS_MOB"),
             (table().with_family(shipped), "family r with REPLICATION_SCOPE 1"),
         ] {
-            let error = check(&table, false).unwrap_err();
+            let error = check(&table, false, false).unwrap_err();
             assert!(error.message().contains(what), "{error}");
-            assert_eq!(check(&table, true).is_err(), what.starts_with("coprocessor"), "{what}");
+            assert_eq!(check(&table, true, false).is_err(), what.starts_with("coprocessor"), "{what}");
+            assert_eq!(check(&table, false, true).is_ok(), what.starts_with("coprocessor"), "{what}");
         }
     }
 }

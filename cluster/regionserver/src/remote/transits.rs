@@ -98,7 +98,7 @@ impl Orders {
         let (descriptor, _) = found.ok_or_else(|| {
             Error::new(ErrorKind::Io, format!("table {table} has no descriptor in its directory"))
         })?;
-        super::refused::check(&descriptor, self.is_own_master())?;
+        super::refused::check(&descriptor, self.is_own_master(), server.settings.coprocessors.has_host())?;
         Ok(descriptor)
     }
 

@@ -8,12 +8,14 @@
 //!                      -> wals.rs    which WALs there are, and the next batch of them
 //!                      -> filter.rs  which cells the peer gets
 //!                      -> target.rs  finds the peer and calls ReplicateWALEntry
+//!                      -> deleted.rs edits of what is gone here and there
 //!                      -> queue.rs   what the peer has got, on disk
 //! ```
 //!
 //! A mutation keeps its timestamps and tags, and the ids of the clusters that have it. They go into the WAL here, so that a
 //! source of this cluster does not send it back. Checked against `ReplicationSink` of 2.6.4.
 
+mod deleted;
 mod entries;
 mod filter;
 mod queue;

@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
+use super::deleted::{Lack, drop_deleted};
 use super::filter::PeerFilter;
 use super::queue::{Queue, Reached};
 use super::target::Target;
@@ -221,9 +222,9 @@ impl Source {
             }
         };
         let queue = self.queue.lock().clone(); // reading takes long
-        let batch = wals.read(&queue, filter, (own, peer))?;
+        let mut batch = wals.read(&queue, filter, (own, peer))?;
         self.note_read(&batch);
-        if !batch.entries.is_empty() {
+        while !batch.entries.is_empty() {
             let shipped = tokio::select! {
                 shipped = target.ship(&batch, &self.own.0.0) => shipped,
                 _ = news.changed() => {
@@ -231,8 +232,16 @@ impl Source {
                     return Ok(Pass::Interrupted);
                 }
             };
-            shipped?;
-            self.note_shipped(&batch);
+            match shipped {
+                Ok(()) => {
+                    self.note_shipped(&batch);
+                    break;
+                }
+                Err(error) if !self.drops_deleted(&mut batch, target.lack()) => return Err(error),
+                Err(_) => {
+                    target.cluster_id(own).await?;
+                }
+            }
         }
         let is_shipped = !batch.entries.is_empty();
         if batch.reached != Reached::default() {
@@ -241,6 +250,26 @@ impl Source {
         self.numbers.next_ms.store(0, Ordering::Relaxed);
         self.wait_for_bandwidth(&batch, orders, news).await;
         Ok(if batch.is_at_end { Pass::AtEnd } else { Pass::Moved })
+    }
+
+    /// Whether something of the batch was dropped, because it is deleted here and the peer lacks it.
+    fn drops_deleted(&self, batch: &mut Batch, lack: Option<Lack>) -> bool {
+        let settings = self.resources.online.in_force();
+        let lack = lack.filter(|lack| match lack {
+            Lack::Table => settings.drop_deleted_tables,
+            Lack::Family => settings.drop_deleted_families,
+        });
+        let Some(lack) = lack else { return false };
+        let cells = drop_deleted(batch, lack, &*self.resources.env.fs, &self.resources.root);
+        if cells > 0 {
+            tracing::warn!(
+                peer = self.id,
+                cells,
+                ?lack,
+                "edits of what is deleted here and at a peer are dropped"
+            );
+        }
+        cells > 0
     }
 
     fn note_read(&self, batch: &Batch) {

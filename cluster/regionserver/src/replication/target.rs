@@ -9,6 +9,7 @@ use halcyon_rpc::{CellBlock, Codec};
 use halcyon_schema::{ClusterId, ClusterKey, ClusterUuid, ServerName};
 use prost::Message;
 
+use super::deleted::Lack;
 use super::wals::Batch;
 
 /// Longest time to find the cluster or to connect to one of its servers.
@@ -22,6 +23,8 @@ const REQUEST_BYTES_MAX: usize = 250 << 20;
 pub(super) struct Target {
     address: ClusterAddress,
     found: Option<Found>,
+    /// What the peer lacks, by its last refusal.
+    lack: Option<Lack>,
 }
 
 struct Found {
@@ -35,7 +38,7 @@ impl Target {
     pub(super) fn new(cluster_key: &str) -> Result<Target> {
         let key = ClusterKey::parse(cluster_key)?;
         let address = ClusterAddress::ZooKeeper { quorum: key.quorum, base: key.base };
-        Ok(Target { address, found: None })
+        Ok(Target { address, found: None, lack: None })
     }
 
     /// The cluster's id, of which its ZooKeeper is asked if it is not known. `own` cannot be its id.
@@ -63,11 +66,17 @@ impl Target {
     /// Sends a batch and waits until it is applied. After an error it may have been applied in part, and the next attempt
     /// looks for the cluster anew.
     pub(super) async fn ship(&mut self, batch: &Batch, own: &str) -> Result<()> {
+        self.lack = None;
         let shipped = self.try_ship(batch, own).await;
         if shipped.is_err() {
             self.found = None;
         }
         shipped
+    }
+
+    /// What the peer lacks, if that is why it refused the last batch.
+    pub(super) fn lack(&self) -> Option<Lack> {
+        self.lack
     }
 
     async fn try_ship(&mut self, batch: &Batch, own: &str) -> Result<()> {
@@ -90,7 +99,10 @@ impl Target {
         }
         let call =
             connection.call_with_cells("ReplicateWALEntry", &request, Some(cells), Some(SHIP_TIME_MAX));
-        let answer = call.await.map_err(|error| of_server(&server, &error))?;
+        let answer = call.await.map_err(|error| {
+            self.lack = error.remote().and_then(|exception| Lack::of_text(&exception.trace));
+            of_server(&server, &error)
+        })?;
         pb::ReplicateWalEntryResponse::decode(answer.message)
             .map_err(|error| Error::corrupt(format!("{server}: {error}")))?;
         found.connection = Some((server, connection));

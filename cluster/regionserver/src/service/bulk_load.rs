@@ -14,13 +14,14 @@
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use halcyon_contract::BulkLoadState;
 use halcyon_env::{Env, RealFileSystem, random_bytes};
 use halcyon_proto::pb;
 use halcyon_region::{BulkLoad, BulkLoadFile, BulkLoadOutcome};
 use halcyon_rpc::{Call, Outcome, Reply, RpcError};
 use halcyon_schema::{ClusterId, layout};
 
-use super::{Waits, decode, ready};
+use super::{Waits, backup, decode, ready};
 use crate::RegionServer;
 use crate::errors;
 use crate::regions::region_table::OnlineRegion;
@@ -112,9 +113,22 @@ fn load(server: &RegionServer, request: &pb::BulkLoadHFileRequest) -> Result<Rep
         replicate: request.replicate(),
     };
     check_space(server, &online, &load)?;
-    let outcome = online.region.bulk_load(&load).map_err(|error| errors::to_rpc(&error))?;
-    match outcome {
+    let info = online.region.info();
+    let is_noted = backup::is_noted(server, info.table()).map_err(|error| errors::to_rpc(&error))?;
+    let mut noted = Vec::new();
+    let outcome = online.region.bulk_load_noting(&load, &mut |files| {
+        if !is_noted {
+            return Ok(());
+        }
+        noted = files.to_vec();
+        backup::note(server, info, files, BulkLoadState::Prepared)
+    });
+    match outcome.map_err(|error| errors::to_rpc(&error))? {
         BulkLoadOutcome::Loaded { .. } => {
+            if let Err(error) = backup::note(server, info, &noted, BulkLoadState::Loaded) {
+                // The tool copies files that are only prepared, too.
+                tracing::warn!(%error, region = info.encoded_name(), "the end of a bulk load is not noted for backups");
+            }
             server.background.flusher.after_bulk_load(&online);
             Ok(loaded(true))
         }

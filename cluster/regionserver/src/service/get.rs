@@ -6,7 +6,7 @@ use halcyon_proto::pb;
 use halcyon_region::{BlockReads, ReadMode};
 use halcyon_rpc::{Call, Codec, Outcome, Reply, RpcError, Tags};
 
-use super::{CallError, Waits, decode, ready};
+use super::{CallError, Waits, decode, hosted, ready};
 use crate::RegionServer;
 use crate::convert;
 use crate::metrics::op_times::Op;
@@ -18,6 +18,8 @@ pub(super) struct Found {
     pub cells: Vec<Cell>,
     /// Only the existence was asked for.
     pub existence_only: bool,
+    /// What a hook says of that; `None`: the cells say it.
+    pub exists: Option<bool>,
     /// Bytes of blocks that were looked at, if they are counted.
     pub block_bytes: Option<u64>,
     /// If the client asked for them.
@@ -40,6 +42,9 @@ pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
         Ok(quota) => quota,
         Err(error) => return ready(Err(error)),
     };
+    if online.coprocessors.is_some() {
+        return hosted::get(server, online, request.get, call, codec, quota);
+    }
     let counts = quota.is_some();
     match read(&online, &request.get, ReadMode::CacheOnly, counts) {
         Ok(found) => {
@@ -64,7 +69,7 @@ pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
 }
 
 /// The call pays for what it has found.
-fn settle(quota: Option<OperationQuota>, found: &Found) {
+pub(super) fn settle(quota: Option<OperationQuota>, found: &Found) {
     if let Some(mut quota) = quota {
         quota.add_read(&found.cells, found.block_bytes.unwrap_or_default());
     }
@@ -90,7 +95,7 @@ pub(super) fn read(
     let cells = online.region.get(scan, mode)?;
     let block_bytes = reads.map(|reads| reads.scanned_bytes.load(Ordering::Relaxed));
     let metrics = block_bytes.filter(|_| get.query_metrics_enabled()).map(query_metrics);
-    Ok(Found { cells, existence_only: get.existence_only(), block_bytes, metrics })
+    Ok(Found { cells, existence_only: get.existence_only(), exists: None, block_bytes, metrics })
 }
 
 /// What a client gets to know of the cost of one result, if it asks (`Query.setQueryMetricsEnabled`, since 2.6).
@@ -98,10 +103,10 @@ pub(super) fn query_metrics(block_bytes_scanned: u64) -> pb::QueryMetrics {
     pb::QueryMetrics { block_bytes_scanned: Some(block_bytes_scanned) }
 }
 
-fn reply(online: &OnlineRegion, found: Found, codec: Option<Codec>) -> Reply {
-    let Found { cells, existence_only, metrics, .. } = found;
+pub(super) fn reply(online: &OnlineRegion, found: Found, codec: Option<Codec>) -> Reply {
+    let Found { cells, existence_only, exists, metrics, .. } = found;
     let (result, cells) = if existence_only {
-        (convert::exists_result(!cells.is_empty()), None)
+        (convert::exists_result(exists.unwrap_or(!cells.is_empty())), None)
     } else if let Some(codec) = codec {
         (convert::no_cells_result(cells.len()), convert::cell_block(codec, &cells))
     } else {

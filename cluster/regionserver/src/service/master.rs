@@ -103,6 +103,18 @@ impl RegionServerApi for RegionServer {
         self.region_info_of(&self.online_region(request.region.encoded_name())?, request.best_split_row)
     }
 
+    fn compact_region(&self, region: &RegionInfo, family: &Bytes, major: bool) -> Result<()> {
+        let online = self.online_region(region.encoded_name())?;
+        self.background.compactions.request_by_user(&online, Some(family), major)
+    }
+
+    fn is_compacting(&self, region: &RegionInfo) -> Result<bool> {
+        let online = self.online_region(region.encoded_name())?;
+        let stats = online.region.stats();
+        let running = stats.minor_compactions_running + stats.major_compactions_running;
+        Ok(online.is_compaction_asked() || running > 0)
+    }
+
     fn online_regions(&self) -> Result<Vec<RegionInfo>> {
         Ok(self.regions.online().iter().map(|online| online.region.info().clone()).collect())
     }
@@ -115,6 +127,12 @@ impl RegionServerApi for RegionServer {
             return Ok(());
         }
         split_log(&resources.env, &resources.root, (wal_env, wal_root), &path)
+    }
+
+    fn roll_wals(&self) -> Result<()> {
+        let to_flush = self.logs.roll()?;
+        self.background.flusher.flush_for_wal(&to_flush);
+        Ok(())
     }
 }
 

@@ -7,10 +7,13 @@
 //! [`DiskPool`]: crate::calls::pool::DiskPool
 
 mod admin;
+mod backup;
 mod bulk_load;
 mod class;
 mod exec_service;
 mod get;
+mod hosted;
+mod hosted_multi;
 mod master;
 mod multi;
 mod multi_reply;
@@ -22,6 +25,8 @@ mod slow_log;
 mod traces;
 
 pub use admin::AdminService;
+
+pub(crate) use scan::hosted_reset as scan_reset;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,6 +41,7 @@ use halcyon_rpc::{
 use prost::Message;
 
 use crate::RegionServer;
+use crate::coprocessors::CallPermit;
 use crate::errors;
 use crate::regions::region_table::OnlineRegion;
 
@@ -163,6 +169,8 @@ struct Waits {
     begun: bool,
     /// Name of the region; empty if the call has none, or names it itself.
     region: Bytes,
+    /// It calls coprocessors, on threads of its own.
+    hosted: Option<CallPermit>,
 }
 
 /// Parts of calls from this time on are always noted.
@@ -170,7 +178,7 @@ const NOTED_PART_NS_MIN: u64 = 10_000_000;
 
 impl Waits {
     fn new(terms: Terms) -> Waits {
-        Waits { terms, answer_bytes: 0, begun: false, region: Bytes::new() }
+        Waits { terms, answer_bytes: 0, begun: false, region: Bytes::new(), hosted: None }
     }
 
     fn of_answer(terms: Terms, answer_bytes: u64) -> Waits {
@@ -238,8 +246,9 @@ impl RegionServer {
     {
         self.counters.pooled.add(1);
         let started_ns = self.env.clock.monotonic_ns();
-        let Waits { terms, answer_bytes, begun, region } = waits;
-        let entered = self.pool.enter(&terms, answer_bytes, begun).await;
+        let Waits { terms, answer_bytes, begun, region, hosted } = waits;
+        let pool = if hosted.is_some() { &self.coprocessors.pool } else { &self.pool };
+        let entered = pool.enter(&terms, answer_bytes, begun).await;
         let entered = entered.and_then(|entered| match self.dropped(&terms).filter(|_| !begun) {
             Some(error) => Err(error),
             None => Ok(entered),
@@ -254,7 +263,11 @@ impl RegionServer {
                         if is_traced { Lookups::of(counted) } else { (counted(), Lookups::default()) };
                     result.map(|result| (result, (waits, lookups)))
                 };
-                self.pool.run(permit, work).await.map(|(result, counted)| (result, reservation, counted))
+                let work = move || {
+                    let _hosted = hosted; // as long as it runs
+                    work()
+                };
+                pool.run(permit, work).await.map(|(result, counted)| (result, reservation, counted))
             }
             Err(error) => Err(error),
         };

@@ -23,6 +23,7 @@ use super::{CallError, Waits, decode, get, ready};
 use crate::RegionServer;
 use crate::calls::nonces::{NonceGuard, Turn};
 use crate::convert::{self, CellSource};
+use crate::coprocessors::CallPermit;
 use crate::errors::{self, invalid};
 use crate::metrics::op_times::{Op, OpTags};
 use crate::quotas::{Intent, OperationQuota};
@@ -64,6 +65,8 @@ pub(super) struct Run {
     /// Of the present region action; settled when it has ended.
     quota: Option<OperationQuota>,
     quota_begun: bool,
+    /// For calls to coprocessors.
+    permit: Option<CallPermit>,
     /// Mutations that were decoded for the present step before it turned out to need the disk.
     pub(super) decoded: Option<Vec<Result<Mutation, RpcError>>>,
 }
@@ -74,6 +77,12 @@ pub(super) fn call(server: &Arc<RegionServer>, call: Call) -> Outcome {
         Ok(run) => run,
         Err(error) => return ready(Err(error)),
     };
+    if run.calls_coprocessors() {
+        run.permit = match server.coprocessors.jvm().permit() {
+            Ok(permit) => Some(permit),
+            Err(error) => return ready(Err(error)),
+        };
+    }
     if server.pressure.is_high() && run.writes_tables() {
         let server = server.clone();
         return Outcome::Later(Box::pin(async move {
@@ -84,7 +93,7 @@ pub(super) fn call(server: &Arc<RegionServer>, call: Call) -> Outcome {
             run_on_pool(run).await
         }));
     }
-    if run.is_large {
+    if run.is_large || run.permit.is_some() {
         return Outcome::Later(Box::pin(run_on_pool(run)));
     }
     match run.go_on(ReadMode::CacheOnly) {
@@ -95,7 +104,9 @@ pub(super) fn call(server: &Arc<RegionServer>, call: Call) -> Outcome {
 
 async fn run_on_pool(mut run: Run) -> Result<Reply, RpcError> {
     let server = run.server.clone();
-    let waits = Waits { begun: run.wrote, ..Waits::of_answer(run.terms.clone(), run.answer_bytes_max()) };
+    let hosted = run.permit.take();
+    let waits =
+        Waits { begun: run.wrote, hosted, ..Waits::of_answer(run.terms.clone(), run.answer_bytes_max()) };
     let work = move || {
         let done = run.go_on(ReadMode::AnyDisk);
         run.server.drive_logs(); // nobody else does behind this thread
@@ -113,7 +124,7 @@ async fn run_on_pool(mut run: Run) -> Result<Reply, RpcError> {
 }
 
 /// The step at hand cannot be done from memory; nothing of it was done.
-struct NeedsDisk;
+pub(super) struct NeedsDisk;
 
 impl Run {
     fn new(server: &Arc<RegionServer>, mut call: Call) -> Result<Run, RpcError> {
@@ -146,8 +157,18 @@ impl Run {
             ops: OpTags::default(),
             quota: None,
             quota_begun: false,
+            permit: None,
             decoded: None,
         })
+    }
+
+    /// Whether a region of it has coprocessors in the JVM.
+    fn calls_coprocessors(&self) -> bool {
+        let server = &self.server;
+        let is_hosted = |action: &pb::RegionAction| {
+            server.regions.find(&action.region).is_ok_and(|online| online.coprocessors.is_some())
+        };
+        server.coprocessors.is_used() && self.actions.iter().any(is_hosted)
     }
 
     /// Whether it changes something, and not only in meta.
@@ -226,6 +247,13 @@ impl Run {
             self.reply.fail_action(&error);
             return Ok(());
         }
+        if online.coprocessors.is_some() {
+            if mode == ReadMode::CacheOnly {
+                return Err(NeedsDisk);
+            }
+            self.hosted_region_action(&online, action, condition.as_ref());
+            return Ok(());
+        }
         if condition.is_none() && !action.atomic() {
             return self.separate_actions(&online, action, mode);
         }
@@ -281,7 +309,7 @@ impl Run {
         Ok(mutation)
     }
 
-    fn skip_cells(&mut self, action: &pb::RegionAction) {
+    pub(super) fn skip_cells(&mut self, action: &pb::RegionAction) {
         if self.decoded.take().is_none() {
             action.action.iter().filter_map(|a| a.mutation.as_ref()).for_each(|m| self.source.skip(m));
         }
@@ -365,7 +393,7 @@ impl Run {
     }
 
     /// A call of an endpoint: on the pool, as such a call alone is.
-    fn endpoint(
+    pub(super) fn endpoint(
         &mut self,
         online: &OnlineRegion,
         index: u32,
@@ -391,6 +419,12 @@ impl Run {
             Err(error) => self.reply.push_error(index, &error.into_rpc()),
         }
         Ok(1)
+    }
+
+    /// Waits until what this call has written can be read; the error of a write that has failed. *Blocking*.
+    pub(super) fn settle_writes(&mut self) -> Result<(), RpcError> {
+        let _ = self.see_own_writes(ReadMode::AnyDisk); // it may wait
+        self.failed.as_ref().map_or(Ok(()), |error| Err(errors::to_rpc(error)))
     }
 
     /// Waits until what this call has written can be read.
@@ -561,7 +595,7 @@ impl Run {
     }
 }
 
-fn is_put_or_delete(mutation: &pb::MutationProto) -> bool {
+pub(super) fn is_put_or_delete(mutation: &pb::MutationProto) -> bool {
     use pb::mutation_proto::MutationType::{Delete, Put};
     matches!(mutation.mutate_type.map(pb::mutation_proto::MutationType::try_from), Some(Ok(Put | Delete)))
 }

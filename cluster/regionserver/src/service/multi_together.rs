@@ -109,7 +109,7 @@ impl Run {
     }
 
     /// The entries of a region action that was done as one: the cells of all of it stand with the first.
-    fn push_together(
+    pub(super) fn push_together(
         &mut self,
         actions: &[pb::Action],
         cells: Option<Vec<Cell>>,

@@ -19,6 +19,7 @@ use super::{CallError, Waits, decode, ready};
 use crate::RegionServer;
 use crate::calls::nonces::{NonceGuard, Turn};
 use crate::convert::{self, CellSource};
+use crate::coprocessors::{self, Asked, Operation};
 use crate::errors;
 use crate::metrics::op_times::Op;
 use crate::quotas::{Intent, OperationQuota};
@@ -44,6 +45,8 @@ struct Request {
     nonce: Nonce,
     codec: Option<Codec>,
     terms: Terms,
+    /// As it was sent, where coprocessors are to see it.
+    proto: Option<pb::MutationProto>,
     /// Settled when the call has ended.
     quota: Option<OperationQuota>,
 }
@@ -75,7 +78,10 @@ pub(super) fn call(server: &Arc<RegionServer>, call: Call) -> Outcome {
 }
 
 fn start(server: &Arc<RegionServer>, request: Request) -> Outcome {
-    let Request { online, mutation, condition, nonce, codec, terms, quota } = request;
+    if request.proto.is_some() {
+        return start_hosted(server, request);
+    }
+    let Request { online, mutation, condition, nonce, codec, terms, proto, quota } = request;
     let tag = online.ops.tag(op(&mutation, condition.is_some()), 1);
     let plain = condition.is_none() && !Region::needs_reads(std::slice::from_ref(&mutation));
     if plain {
@@ -91,7 +97,7 @@ fn start(server: &Arc<RegionServer>, request: Request) -> Outcome {
             Err(error) => ready(Err(error.into_rpc())),
         };
     }
-    let mut request = Request { online, mutation, condition, nonce, codec, terms, quota };
+    let mut request = Request { online, mutation, condition, nonce, codec, terms, proto, quota };
     match request.attempt(server, ReadMode::CacheOnly) {
         Ok(done) => complete(done, codec, tag),
         Err(CallError::Failed(error)) => ready(Err(error)),
@@ -115,6 +121,25 @@ fn start(server: &Arc<RegionServer>, request: Request) -> Outcome {
     }
 }
 
+/// On the threads of calls to coprocessors.
+fn start_hosted(server: &Arc<RegionServer>, mut request: Request) -> Outcome {
+    let permit = match server.coprocessors.jvm().permit() {
+        Ok(permit) => permit,
+        Err(error) => return ready(Err(error)),
+    };
+    let tag = request.online.ops.tag(op(&request.mutation, request.condition.is_some()), 1);
+    let waits = Waits { hosted: Some(permit), ..Waits::new(request.terms.clone()) }.on(&request.online);
+    let (server, codec) = (server.clone(), request.codec);
+    Outcome::Later(Box::pin(async move {
+        let on_pool = server.clone();
+        let work = move || request.attempt(&on_pool, ReadMode::AnyDisk).map_err(CallError::into_rpc);
+        match complete(server.run_pooled("Mutate", waits, work).await?, codec, tag) {
+            Outcome::Ready(result) => result,
+            Outcome::Later(later) => later.await,
+        }
+    }))
+}
+
 impl Request {
     fn new(server: &RegionServer, mut call: Call) -> Result<Request, RpcError> {
         let request: pb::MutateRequest = decode("Mutate", std::mem::take(&mut call.param))?;
@@ -123,6 +148,7 @@ impl Request {
             convert::mutation(&request.mutation, &mut CellSource::new(std::mem::take(&mut call.cells)))?;
         let nonce =
             Nonce { group: request.nonce_group.unwrap_or(0), nonce: request.mutation.nonce.unwrap_or(0) };
+        let proto = online.coprocessors.is_some().then_some(request.mutation);
         let (condition, codec) = (request.condition, call.connection.codec);
         let is_atomic = condition.is_some() || mutation.kind.returns_cells();
         let intent = Intent::Batch { writes: 1, reads: usize::from(is_atomic), is_atomic };
@@ -131,11 +157,11 @@ impl Request {
         if let Some(quota) = &mut quota {
             quota.add_written(&mutation.cells);
         }
-        Ok(Request { online, mutation, condition, nonce, codec, terms: call.into_terms(), quota })
+        Ok(Request { online, mutation, condition, nonce, codec, terms: call.into_terms(), proto, quota })
     }
 
     /// Does the work once. `CacheOnly` may end in `NeedsDisk`, with nothing done.
-    fn attempt(&mut self, server: &RegionServer, mode: ReadMode) -> Result<Done, CallError> {
+    fn attempt(&mut self, server: &Arc<RegionServer>, mode: ReadMode) -> Result<Done, CallError> {
         let Some(mut quota) = self.quota.take() else { return self.attempt_once(server, mode) };
         let (done, lookups) = Lookups::of(|| self.attempt_once(server, mode));
         quota.add_lookups(lookups);
@@ -143,12 +169,15 @@ impl Request {
         done
     }
 
-    fn attempt_once(&self, server: &RegionServer, mode: ReadMode) -> Result<Done, CallError> {
+    fn attempt_once(&self, server: &Arc<RegionServer>, mode: ReadMode) -> Result<Done, CallError> {
         let guard = match turn(server, self.nonce, mode)? {
             Turn::Work => (self.nonce.nonce != 0).then(|| NonceGuard::new(&server.nonces, self.nonce)),
             _ => return self.repeat(mode),
         };
-        let done = self.apply(mode, guard);
+        let done = match &self.proto {
+            Some(proto) => self.apply_hosted(server, proto, guard),
+            None => self.apply(mode, guard),
+        };
         server.after_write(&self.online);
         done
     }
@@ -177,6 +206,33 @@ impl Request {
             // A condition that did not hold is looked at again when the call is repeated.
             guard: guard.filter(|_| outcome.processed),
         })
+    }
+
+    /// With the hooks of coprocessors. What it returns is durable.
+    fn apply_hosted(
+        &self,
+        server: &Arc<RegionServer>,
+        proto: &pb::MutationProto,
+        guard: Option<NonceGuard>,
+    ) -> Result<Done, CallError> {
+        let mut operation = Operation::begin(server, &self.online)?;
+        let asked = vec![Asked::new(proto, self.mutation.clone())];
+        let returns_cells = self.mutation.kind.returns_cells();
+        let Some(condition) = &self.condition else {
+            let written =
+                coprocessors::mutate(&mut operation, &self.online, asked, returns_cells, self.nonce)?;
+            let result = written.into_iter().next().expect("one for each mutation")?;
+            let (processed, result) =
+                if returns_cells { (None, Some(result.unwrap_or_default())) } else { (Some(true), None) };
+            return Ok(Done { processed, result, ticket: None, guard });
+        };
+        if condition.row != self.mutation.row {
+            return Err(errors::invalid("The row of the condition is not the row of the mutation").into());
+        }
+        let (processed, result) =
+            coprocessors::check_and_mutate(&mut operation, &self.online, condition, asked, self.nonce)?;
+        let guard = guard.filter(|_| processed);
+        Ok(Done { processed: Some(processed), result, ticket: None, guard })
     }
 
     /// The answer to a call whose work was done by an earlier one with its nonce.

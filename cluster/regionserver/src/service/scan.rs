@@ -18,7 +18,7 @@ use halcyon_rpc::{Call, Connection, Outcome, Reply, RpcError};
 use parking_lot::Mutex;
 
 use super::scan_run::{Limits, Origin, ScanRun};
-use super::{CallError, Waits, decode, ready};
+use super::{CallError, Waits, decode, hosted, ready};
 use crate::RegionServer;
 use crate::calls::scanners::{Claim, OpenScanner};
 use crate::convert;
@@ -33,6 +33,7 @@ pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
         Err(error) => return ready(Err(error)),
     };
     match request.scanner_id {
+        Some(id) if server.coprocessors.scans.has(id) => hosted::next_scan(server, &call, &request, id),
         Some(id) => next(server, &call, request, id),
         None => open(server, &call, request),
     }
@@ -136,6 +137,13 @@ fn open(server: &Arc<RegionServer>, call: &Call, request: pb::ScanRequest) -> Ou
         limits: Limits::new(server, call, &request),
         request,
     };
+    if opening.online.coprocessors.is_some() {
+        let (online, request) = (opening.online.clone(), opening.request.clone());
+        let own = move |request: pb::ScanRequest| {
+            Opening { request, ..opening }.run(ReadMode::AnyDisk).map_err(CallError::into_rpc)
+        };
+        return hosted::open_scan(server, online, call, request, own);
+    }
     if opening.is_small() {
         let mode = if opening.online.region.memory_only() { ReadMode::AnyDisk } else { ReadMode::CacheOnly };
         match opening.run(mode) {
@@ -239,4 +247,10 @@ pub(super) fn reset_error(error: RpcError, knows_reset: bool) -> RpcError {
     }
     let message = format!("Scanner is closed on the server-side: {error}");
     if knows_reset { RpcError::scanner_reset(message) } else { RpcError::unknown_scanner(message) }
+}
+
+/// As [`reset_error`], for a scanner in the JVM of coprocessors, whose clients know the exception.
+pub(crate) fn hosted_reset(error: RpcError) -> RpcError {
+    let is_moved = error.class.ends_with(".NotServingRegionException");
+    if is_moved { error } else { reset_error(error, true) }
 }

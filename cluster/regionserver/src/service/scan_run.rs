@@ -34,15 +34,15 @@ pub(super) struct Limits {
     /// Results at most; 0: none, only open or close.
     pub rows: u32,
     /// Complete rows left of the whole scan.
-    limit_of_rows: Option<u32>,
-    close: bool,
+    pub limit_of_rows: Option<u32>,
+    pub close: bool,
     partials: bool,
     /// `Clock::monotonic_ns` at which a heartbeat is due.
-    deadline_ns: Option<u64>,
+    pub deadline_ns: Option<u64>,
     pub track_metrics: bool,
     /// `Clock::monotonic_ns` when the call was complete.
     received_ns: u64,
-    codec: Option<Codec>,
+    pub codec: Option<Codec>,
     /// The client knows `ScannerResetException`.
     knows_reset: bool,
 }

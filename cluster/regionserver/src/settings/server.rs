@@ -110,6 +110,11 @@ pub struct RegionServerSettings {
     /// Errors of log files, one after the other, after which the log goes on in a new file
     /// (`hbase.regionserver.logroll.errors.tolerated`).
     pub wal_errors_tolerated: u32,
+    /// Whether edits of tables that are deleted here are dropped when a replication peer lacks them
+    /// (`hbase.replication.drop.on.deleted.table`).
+    pub drop_deleted_tables: bool,
+    /// The same of families (`hbase.replication.drop.on.deleted.columnfamily`).
+    pub drop_deleted_families: bool,
     /// Whether compactions run until somebody says otherwise (`hbase.regionserver.compaction.enabled`).
     pub compactions_enabled: bool,
     /// Selections above this go to the thread for large compactions
@@ -148,12 +153,28 @@ pub struct RegionServerSettings {
     /// (`hbase.regionserver.named.queue.chore.duration`). The shorter time holds.
     pub slow_log_period: Duration,
     pub named_queue_period: Duration,
+    /// Whether HBase's backup tool may be used (`hbase.backup.enable`): bulk loads are noted for it.
+    pub backup_enabled: bool,
     /// When regions are split.
     pub split: SplitSettings,
     /// What users, tables and namespaces may use.
     pub quotas: QuotaSettings,
     /// Which built-in coprocessors regions have beside those of their tables.
     pub coprocessors: CoprocessorSettings,
+    /// Mob files that are kept open (`hbase.mob.file.cache.size`), and the part of them that stays when there are too many
+    /// (`hbase.mob.cache.evict.remain.ratio`).
+    pub mob_files_max: usize,
+    pub mob_remain_share: f64,
+    /// Seconds between two looks for mob files that nobody needs; 0: never (`hbase.master.mob.cleaner.period`). Also the
+    /// master's.
+    pub mob_cleaner_period_s: u64,
+    /// Younger mob files stay (`hbase.mob.min.age.archive`). Also the master's.
+    pub mob_age_min: Duration,
+    /// The master's: seconds between two major compactions of families with `IS_MOB`, 0: never
+    /// (`hbase.mob.compaction.chore.period`), and regions of a table at the same time, 0: all
+    /// (`hbase.mob.major.compaction.region.batch.size`).
+    pub mob_compaction_period_s: u64,
+    pub mob_compaction_batch: usize,
     /// What every region is opened with.
     pub region: RegionSettings,
 }
@@ -197,6 +218,8 @@ impl Default for RegionServerSettings {
             wal_replication: 0,
             wal_storage_policy: NO_STORAGE_POLICY.to_string(),
             wal_errors_tolerated: 2,
+            drop_deleted_tables: false,
+            drop_deleted_families: false,
             compactions_enabled: true,
             compaction_large_bytes: 2560 << 20,
             small_compaction_threads: 1,
@@ -214,9 +237,16 @@ impl Default for RegionServerSettings {
             slow_log_queue_max: 1000,
             slow_log_period: Duration::from_secs(600),
             named_queue_period: Duration::from_secs(600),
+            backup_enabled: false,
             split: SplitSettings::default(),
             quotas: QuotaSettings::default(),
             coprocessors: CoprocessorSettings::default(),
+            mob_files_max: 1000,
+            mob_remain_share: 0.5,
+            mob_cleaner_period_s: 24 * 3600,
+            mob_age_min: Duration::from_secs(3600),
+            mob_compaction_period_s: 7 * 24 * 3600,
+            mob_compaction_batch: 0,
             region: RegionSettings::default(),
         }
     }
@@ -364,6 +394,13 @@ const SETTINGS: &[Section<RegionServerSettings>] = &[
                 "The same; the shorter time holds.";
         ),
     },
+    Section {
+        title: "Backups",
+        settings: settings!(RegionServerSettings:
+            Restart, "hbase.backup.enable", "true, false", Flag, backup_enabled,
+                "Whether HBase's `backup` command may be used: WALs and files of bulk loads stay until it has them.";
+        ),
+    },
     Section { title: "Memory and cache", settings: &[MEMSTORE_SHARE, CACHE_SHARE] },
     Section {
         title: "Memory and cache",
@@ -425,6 +462,29 @@ const SETTINGS: &[Section<RegionServerSettings>] = &[
     },
     Section { title: "Memstore and flush", settings: &[IN_MEMORY_COMPACTION, FLUSH_POLICY] },
     Section {
+        title: "MOB files",
+        settings: settings!(RegionServerSettings:
+            Restart, "hbase.mob.file.cache.size", "files", Number, mob_files_max,
+                "Mob files that are kept open; 0: none.";
+            Restart, "hbase.mob.cache.evict.remain.ratio", "share", Share, mob_remain_share,
+                "Part of them that stays when there are too many. They go at once, where HBase has a period for it.";
+            Restart, "hbase.mob.compaction.type", "full, optimized", Text, region.mob.compaction_type,
+                "`optimized`: a major compaction leaves values in mob files that are large enough. Tables and families may say otherwise.";
+            Restart, "hbase.mob.compactions.max.file.size", "bytes", Number, region.mob.file_bytes_max,
+                "Size at which a mob file is large enough.";
+            Restart, "hbase.unsafe.mob.discard.miss", "true, false", Flag, region.mob.discards_missing,
+                "Whether a major compaction drops values whose mob file is gone. Otherwise it fails.";
+            Restart, "hbase.master.mob.cleaner.period", "s", Number, mob_cleaner_period_s,
+                "How often region servers and the master archive mob files that nothing refers to, or whose values have expired; 0: never.";
+            Restart, "hbase.mob.min.age.archive", "ms", Millis, mob_age_min,
+                "Younger mob files are not archived, so that a store file that is about to refer to one is not missed.";
+            Restart, "hbase.mob.compaction.chore.period", "s", Number, mob_compaction_period_s,
+                "How often the master asks for major compactions of families with `IS_MOB`; 0: never.";
+            Restart, "hbase.mob.major.compaction.region.batch.size", "regions", Number, mob_compaction_batch,
+                "Regions of a table that compact for that at the same time; 0: all.";
+        ),
+    },
+    Section {
         title: "Store files in HDFS",
         settings: settings!(RegionServerSettings:
             Restart, "hbase.hregion.block.storage.policy", "policy", Text, region.region_storage_policy,
@@ -445,6 +505,11 @@ const SETTINGS: &[Section<RegionServerSettings>] = &[
                 "Replicas of a WAL in HDFS; 0: as `dfs.replication` says.";
             Restart, "hbase.regionserver.maxlogs", "files", Number, wal_files_count_max,
                 "With more WALs their regions are flushed.";
+            Restart, "hbase.replication.drop.on.deleted.table", "true, false", Flag, drop_deleted_tables,
+                "Whether edits of a table that is deleted here are dropped when a replication peer does not have it. Otherwise they \
+                 wait for it.";
+            Restart, "hbase.replication.drop.on.deleted.columnfamily", "true, false", Flag, drop_deleted_families,
+                "The same of families.";
             Restart, "hbase.regionserver.logroll.errors.tolerated", "errors", Number, wal_errors_tolerated,
                 "Errors of a WAL, one after the other, after which it continues in a new file. With one more the server gives up, in HDFS only after 15 s. With `wal.sync` = `written`: at the first.";
         ),

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use halcyon_region::RegionStats;
+use halcyon_proto::pb;
+use halcyon_region::{MobCounts, RegionStats};
 use halcyon_regionserver::{Op, ServerStats, TableTimes};
 use halcyon_rpc::{CallClass, RpcStatsSnapshot};
 use halcyon_schema::{RegionInfo, TableName};
@@ -51,8 +52,9 @@ pub fn beans(sources: &Sources) -> Vec<Bean> {
     let (regions, stats) = (regions(sources), sources.region_server.stats());
     let host = sources.region_server.server_name().host.clone();
     let bean = |sub| Bean::of_hbase(SERVER, Some(sub), CONTEXT, &host);
-    let mut beans = ["Server", "IPC", "WAL", "Memory", "Regions", "Tables", "TableLatencies"].map(bean);
-    let [server, ipc, wal, memory, of_regions, of_tables, latencies] = &mut beans;
+    let names = ["Server", "IPC", "WAL", "Memory", "Regions", "Tables", "TableLatencies", "Replication"];
+    let mut beans = names.map(bean);
+    let [server, ipc, wal, memory, of_regions, of_tables, latencies, replication] = &mut beans;
     server_attributes(server, sources, &regions, &stats);
     ipc_attributes(ipc, sources, "regionserver");
     wal_attributes(wal, &stats);
@@ -61,7 +63,39 @@ pub fn beans(sources: &Sources) -> Vec<Bean> {
     regions.iter().for_each(|region| region_attributes(of_regions, region));
     table_attributes(of_tables, &regions);
     latency_attributes(latencies, sources);
+    replication_attributes(replication, sources);
     Vec::from(beans)
+}
+
+/// What goes to peers, together and for each of them, and what came from other clusters (HBase: `MetricsReplicationSource`).
+fn replication_attributes(bean: &mut Bean, sources: &Sources) {
+    let server = &sources.region_server;
+    let loads = server.server_load().repl_load_source;
+    let sum = |value: fn(&pb::ReplicationLoadSource) -> u64| loads.iter().map(value).sum::<u64>();
+    bean.gauge(
+        "source.sizeOfLogQueue",
+        sum(|it| it.size_of_log_queue.into()),
+        "WALs of which peers need something",
+    );
+    bean.counter("source.shippedOps", sum(|it| it.o_ps_shipped()), "WAL entries that peers have applied");
+    bean.counter("source.logEditsRead", sum(|it| it.edits_read()), "WAL entries read for peers");
+    for load in &loads {
+        let name = |attribute: &str| format!("source.{}.{attribute}", load.peer_id);
+        bean.gauge(name("sizeOfLogQueue"), load.size_of_log_queue, "WALs of which the peer needs something");
+        bean.counter(name("shippedOps"), load.o_ps_shipped(), "WAL entries that the peer has applied");
+        bean.counter(name("logEditsRead"), load.edits_read(), "WAL entries read for the peer");
+        let help = "Time in ms between writing and arrival of the last entry that the peer has applied";
+        bean.gauge(name("ageOfLastShippedOp"), load.age_of_last_shipped_op, help);
+        bean.gauge(
+            name("replicationLag"),
+            load.replication_lag,
+            "How long the oldest entry waits for the peer, in ms",
+        );
+    }
+    let sink = server.sink_stats();
+    bean.counter("sink.appliedBatches", sink.batches, "Requests with edits of other clusters");
+    bean.counter("sink.appliedOps", sink.ops, "WAL entries of other clusters");
+    bean.counter("sink.failedBatches", sink.failed_batches, "Such requests that failed");
 }
 
 fn server_attributes(bean: &mut Bean, sources: &Sources, regions: &[Counted], stats: &ServerStats) {
@@ -120,6 +154,31 @@ fn server_attributes(bean: &mut Bean, sources: &Sources, regions: &[Counted], st
         );
     }
     cache_attributes(bean, stats);
+    mob_attributes(bean, regions, stats);
+}
+
+/// Of values in mob files. Counts are those of the regions that are open now, as in HBase.
+fn mob_attributes(bean: &mut Bean, regions: &[Counted], stats: &ServerStats) {
+    let sum = |value: fn(&MobCounts) -> u64| regions.iter().map(|it| value(&it.stats.mob)).sum::<u64>();
+    let to_mob = "Values that compactions brought into mob files";
+    bean.counter("cellsCountCompactedToMob", sum(|it| it.compacted_to_mob_cells), to_mob);
+    bean.counter("cellsSizeCompactedToMob", sum(|it| it.compacted_to_mob_bytes), "Bytes of them");
+    let from_mob = "Values that compactions brought out of mob files";
+    bean.counter("cellsCountCompactedFromMob", sum(|it| it.compacted_from_mob_cells), from_mob);
+    bean.counter("cellsSizeCompactedFromMob", sum(|it| it.compacted_from_mob_bytes), "Bytes of them");
+    bean.counter("mobFlushCount", sum(|it| it.flushes), "Flushes that wrote mob files");
+    bean.counter("mobFlushedCellsCount", sum(|it| it.flushed_cells), "Values that they wrote");
+    bean.counter("mobFlushedCellsSize", sum(|it| it.flushed_bytes), "Bytes of them");
+    bean.counter("mobScanCellsCount", sum(|it| it.scanned_cells), "Values that reads took from mob files");
+    bean.counter("mobScanCellsSize", sum(|it| it.scanned_bytes), "Bytes of them");
+    let files = &stats.mob_files;
+    let hits = files.accesses.saturating_sub(files.misses);
+    let percent = if files.accesses == 0 { 0.0 } else { 100.0 * hits as f64 / files.accesses as f64 };
+    bean.gauge("mobFileCacheCount", files.files, "Mob files that are kept open");
+    bean.counter("mobFileCacheAccessCount", files.accesses, "Times that a mob file was asked for");
+    bean.counter("mobFileCacheMissCount", files.misses, "Times of them that it had to be opened");
+    bean.counter("mobFileCacheEvictedCount", files.evicted, "Mob files that are kept open no longer");
+    bean.gauge("mobFileCacheHitPercent", percent, "Part of the times that it did not have to be opened");
 }
 
 /// HBase's names of an operation: of all tables together, and of one.

@@ -20,12 +20,13 @@ pub struct LateServices(Arc<Late>);
 
 #[derive(Default)]
 struct Late {
-    services: [OnceLock<Arc<dyn Service>>; 4],
+    services: [OnceLock<Arc<dyn Service>>; LATE.len()],
     lease: OnceLock<Arc<Lease>>,
 }
 
 /// The places in [`LateServices`].
-const LATE: [&str; 4] = ["MasterService", "HbckService", "LockService", "RegionServerStatusService"];
+const LATE: [&str; 5] =
+    ["MasterService", "HbckService", "LockService", "RegionServerStatusService", "AdminService"];
 
 struct LateService {
     services: LateServices,

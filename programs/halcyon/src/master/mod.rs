@@ -22,7 +22,8 @@ use halcyon_contract::{ClusterServices, RegionServers, WalFiles};
 use halcyon_coord::{ClientMetaService, ClusterView, Coordinator, MemberRegistry};
 use halcyon_env::Env;
 use halcyon_master::{
-    HbckService, LockService, Master, MasterService, MasterSettings, StopRequest, Timelines,
+    CoprocessorCheck, HbckService, LockService, Master, MasterService, MasterSettings, MobAdminService,
+    MobChoreSettings, StopRequest, Timelines,
 };
 use halcyon_region::WalRoot;
 use halcyon_regionserver::RegionServer;
@@ -85,7 +86,12 @@ pub fn run(args: MasterArgs) -> Result<ExitCode, Failure> {
         print!("{}", StandaloneSettings::print_by_source(&properties, &flags)?);
         return Ok(ExitCode::SUCCESS);
     }
-    standalone::judge(safe_start::of_member_properties(&properties), &flags.server.accept_without)?;
+    let env = settings.with_keys(env);
+    let mut findings = safe_start::of_member_properties(&properties);
+    if settings.regionserver.coprocessors.has_host() {
+        safe_start::retain_unhosted(&mut findings);
+    }
+    standalone::judge(findings, &flags.server.accept_without)?;
     if keeper::is_wanted(&args.keeper, settings.keeper) {
         return keeper::keep(settings.keeper, zookeeper_settings(&properties)?);
     }
@@ -251,12 +257,24 @@ impl StandaloneSettings {
         master.snapshot_ttl = Duration::from_secs(self.cleaner.snapshot_ttl_s);
         master.snapshot_timeout = self.snapshot_timeout;
         master.sanity_checks = self.sanity_checks;
+        if self.regionserver.coprocessors.has_host() {
+            // The region servers have the JVMs; a class that cannot be loaded keeps its regions closed.
+            master.coprocessors = CoprocessorCheck::hosted(|_| Ok(()));
+        }
+        master.checks_encryption = self.checks_encryption;
         master.slow_log_table = self.regionserver.slow_log_table;
+        master.backup_enabled = self.regionserver.backup_enabled;
         master.normalizer = self.parts.normalizer.clone();
         master.groups = self.parts.groups;
         master.quotas = self.parts.quotas.clone();
         master.quotas.enabled = self.regionserver.quotas.enabled;
         master.remote_lock_timeout = self.parts.remote_lock_timeout;
+        master.mob = MobChoreSettings {
+            cleaner_period: Duration::from_secs(self.regionserver.mob_cleaner_period_s),
+            age_min: self.regionserver.mob_age_min,
+            compaction_period: Duration::from_secs(self.regionserver.mob_compaction_period_s),
+            compaction_batch: self.regionserver.mob_compaction_batch,
+        };
     }
 }
 
@@ -330,6 +348,8 @@ impl Active {
         let hbck = HbckService::new(Arc::clone(&master)).map_err(failed)?;
         self.late.set("HbckService", Arc::new(hbck));
         self.late.set("LockService", Arc::new(LockService::new(Arc::clone(&master))));
+        let mob = MobAdminService::new(Arc::clone(&master)).map_err(failed)?;
+        self.late.set("AdminService", Arc::new(mob));
         Ok(Running { files, servers, master })
     }
 

@@ -71,7 +71,7 @@ fn trailer_fields(trailer: &Trailer) -> Map<String, Value> {
         ("firstDataBlockOffset", (message.first_data_block_offset() as i64).into()),
         ("lastDataBlockOffset", (message.last_data_block_offset() as i64).into()),
         ("comparatorClassName", message.comparator_class_name().into()),
-        ("encryptionKey", "NONE".into()),
+        ("encryptionKey", if trailer.wrapped_key().is_some() { "PRESENT" } else { "NONE" }.into()),
         ("majorVersion", major.into()),
         ("minorVersion", minor.into()),
     ])

@@ -1,7 +1,13 @@
 //! Reads blocks and cells of a store file, past damage.
 
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
 use halcyon_cell::{CellRef, CellScanner, Key, KeyRef};
+use halcyon_env::Env;
 use halcyon_hfile::{BlockHeader, BlockKind, ReadMode};
+use halcyon_schema::mob::is_mob_reference;
+use halcyon_schema::{MobReference, TableName, layout};
 use serde_json::json;
 
 use super::Inspected;
@@ -14,7 +20,7 @@ const COMPLAINTS_MAX: u64 = 20;
 
 /// What is known of the cells before.
 struct Cells<'a> {
-    path: &'a std::path::Path,
+    path: &'a Path,
     prints_key: bool,
     prints_value: bool,
     collects: bool,
@@ -25,6 +31,34 @@ struct Cells<'a> {
     cells_count: u64,
     out_of_order_count: u64,
     other_family_count: u64,
+    /// Looks for the mob files that cells refer to.
+    mob: Option<MobFiles<'a>>,
+    missing_count: u64,
+}
+
+/// The mob files that were looked for, and whether they are there.
+struct MobFiles<'a> {
+    env: &'a Env,
+    root: PathBuf,
+    seen: HashMap<(TableName, String), bool>,
+}
+
+impl MobFiles<'_> {
+    /// The error is a sentence.
+    fn is_there(&mut self, family: &str, reference: &MobReference<'_>) -> Result<bool, String> {
+        let key = (reference.table.clone(), reference.file.to_string());
+        if let Some(&is_there) = self.seen.get(&key) {
+            return Ok(is_there);
+        }
+        let places = [
+            layout::mob_family_dir(&self.root, &reference.table, family).join(reference.file),
+            layout::mob_archive_dir(&self.root, &reference.table, family).join(reference.file),
+        ];
+        let found = self.env.fs.first_existing(places.iter().map(PathBuf::as_path));
+        let is_there = found.map_err(|error| error.to_string())?.is_some();
+        self.seen.insert(key, is_there);
+        Ok(is_there)
+    }
 }
 
 impl<'a> Cells<'a> {
@@ -41,6 +75,8 @@ impl<'a> Cells<'a> {
             cells_count: 0,
             out_of_order_count: 0,
             other_family_count: 0,
+            mob: mob_files(file),
+            missing_count: 0,
         }
     }
 
@@ -54,6 +90,7 @@ impl<'a> Cells<'a> {
         }
         self.check_order(cell, offset, out)?;
         self.check_family(cell, offset, out)?;
+        self.check_mob_file(cell, offset, out)?;
         self.last_key.clear();
         self.last_key.extend_from_slice(cell.key().bytes());
         Ok(())
@@ -107,10 +144,31 @@ impl<'a> Cells<'a> {
         )
     }
 
+    fn check_mob_file(&mut self, cell: CellRef<'_>, offset: u64, out: &mut Output<'_>) -> Done {
+        let Some(mob) = self.mob.as_mut().filter(|_| is_mob_reference(cell)) else { return Ok(()) };
+        let family = String::from_utf8_lossy(cell.family()).into_owned();
+        let reference = MobReference::of(cell).map_err(|error| error.to_string());
+        let found = reference.and_then(|reference| Ok((mob.is_there(&family, &reference)?, reference)));
+        let what = match found {
+            Ok((true, _)) => return Ok(()),
+            Ok((false, reference)) => {
+                format!("mob file {} of table {} is missing", reference.file, reference.table)
+            }
+            Err(sentence) => sentence,
+        };
+        self.missing_count += 1;
+        if self.missing_count > COMPLAINTS_MAX {
+            return Ok(());
+        }
+        let key = text::key(cell.key());
+        out.damage(self.path, Some(offset), &format!("{}: {key}: {what}", self.path.display()))
+    }
+
     fn end(&self, out: &mut Output<'_>) -> Done {
         for (count, what) in [
             (self.out_of_order_count, "cells out of order"),
             (self.other_family_count, "cells of other families"),
+            (self.missing_count, "cells without their mob file"),
         ] {
             if count > COMPLAINTS_MAX {
                 out.damage(self.path, None, &format!("{}: {count} {what} in all", self.path.display()))?;
@@ -118,6 +176,13 @@ impl<'a> Cells<'a> {
         }
         Ok(())
     }
+}
+
+/// `None`: nobody asks, or the file does not stand in the directory of a region.
+fn mob_files<'a>(file: &Inspected<'a>) -> Option<MobFiles<'a>> {
+    let region_dir = file.path.parent().and_then(Path::parent)?;
+    let (root, _) = place::of_region(region_dir).filter(|_| file.args.check_mob_integrity)?;
+    Some(MobFiles { env: file.env, root, seen: HashMap::new() })
 }
 
 /// Reads every block. Returns the number of cells.

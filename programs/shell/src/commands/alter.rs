@@ -141,6 +141,12 @@ pub(super) fn family(mut family: FamilyDescriptor, mut map: Map) -> Result<Famil
             // servers accept it, and keep nothing
             return Err(ShellError::usage("VERSIONS must be at least 1"));
         }
+        if key == "ENCRYPTION_KEY" {
+            // HBase's shell makes a key of the text and wraps it; as it is, no server could unwrap it
+            return Err(ShellError::usage(
+                "ENCRYPTION_KEY has to be wrapped with the master key, which this shell does not have: use HBase's shell",
+            ));
+        }
         if key == "TTL" && text.eq_ignore_ascii_case("FOREVER") {
             text = FOREVER.to_string();
         }

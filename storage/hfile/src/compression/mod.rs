@@ -103,8 +103,8 @@ pub(crate) fn compress(
     Ok(())
 }
 
-/// The raw payload, which must have exactly `raw_len` bytes.
-pub(crate) fn decompress(codec: Compression, packed: &[u8], raw_len: usize) -> Result<Vec<u8>> {
+/// The raw payload, which must have exactly `raw_len` bytes. Also for blocks of other files that Hadoop's codecs have compressed.
+pub fn decompress(codec: Compression, packed: &[u8], raw_len: usize) -> Result<Vec<u8>> {
     let mut out = Vec::with_capacity(raw_len.min(RESERVED_BYTES_MAX));
     let failed = |e: &dyn std::fmt::Display| Error::corrupt(format!("{} payload: {e}", codec.name()));
     match codec {

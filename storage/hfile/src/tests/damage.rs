@@ -147,6 +147,9 @@ pub(super) fn seeds() -> Vec<Seed> {
     let mut paths: Vec<_> =
         std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "hfile"));
+    // Their blocks cannot be changed from outside: tests/encrypted.rs damages such files.
+    paths
+        .retain(|path| !path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("encrypted")));
     paths.sort();
     let mut seeds: Vec<Seed> = paths.iter().map(|path| Seed::new(std::fs::read(path).unwrap())).collect();
     assert!(seeds.len() >= 22, "golden files are gone");
@@ -241,7 +244,7 @@ fn decode_block(
     comparator: CellComparator,
     dice: &mut Dice,
 ) -> bool {
-    let raw = match open_block(block, compression) {
+    let raw = match open_block(block, compression, None) {
         Ok(raw) => raw,
         Err(error) => {
             check_error(&error);
@@ -333,7 +336,7 @@ fn damaged_blocks_are_refused_or_hold_cells() {
     for seed in seeds() {
         for (at, header) in seed.blocks() {
             let whole = &seed.bytes[at..at + header.on_disk_len];
-            let payload = open_block(whole.to_vec(), seed.compression).unwrap().payload;
+            let payload = open_block(whole.to_vec(), seed.compression, None).unwrap().payload;
             for _ in 0..200 {
                 let mut block = if dice.one_in(4) {
                     // The bytes as they are on disk: headers and compressed streams.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use halcyon_cache::BlockCache;
 use halcyon_cell::{Cell, CellScanner, CellType, Key};
-use halcyon_env::Env;
+use halcyon_env::{CryptoSettings, Env};
 use halcyon_hfile::{FileMeta, HFile, HFileWriter, ReadMode, ReaderOptions, WriterOptions};
 
 pub const DISK: ReadMode = ReadMode::AnyDisk;
@@ -17,9 +17,22 @@ pub fn testdata(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(name)
 }
 
+/// This machine, with the keys of `base/crypto/testdata/same.jceks`.
+pub fn env() -> Env {
+    Env::real().with_crypto(CryptoSettings {
+        parameters: format!("jceks://{}?password=st0re-pass", key_store().display()),
+        master_key: Some("master".to_string()),
+        ..CryptoSettings::default()
+    })
+}
+
+fn key_store() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../base/crypto/testdata/same.jceks")
+}
+
 pub fn open(path: &Path) -> Arc<HFile> {
     let cache = Arc::new(BlockCache::new(16 << 20));
-    HFile::open(&Env::real(), path, &cache, ReaderOptions::default()).unwrap()
+    HFile::open(&env(), path, &cache, ReaderOptions::default()).unwrap()
 }
 
 pub fn hex(bytes: &[u8]) -> String {
@@ -95,7 +108,7 @@ pub fn check_seeks(file: &Arc<HFile>, cells: &[Cell]) {
 
 pub fn write(path: &Path, cells: &[Cell], options: WriterOptions, meta: FileMeta) {
     let _ = Env::real().fs.remove_file(path); // of an earlier run
-    let mut writer = HFileWriter::create(&Env::real(), path, options).unwrap();
+    let mut writer = HFileWriter::create(&env(), path, options).unwrap();
     for cell in cells {
         writer.append(cell.get()).unwrap();
     }
@@ -193,6 +206,7 @@ impl Java {
 
     pub fn run(&self, class: &str, arguments: &[&str]) -> String {
         let mut command = Command::new("java");
+        command.env("HALCYON_KEY_STORE", key_store());
         for package in [
             "java.lang",
             "java.nio",

@@ -10,9 +10,11 @@ use std::sync::atomic::Ordering;
 use halcyon_cell::{Error, ErrorKind, Key, ReadPoint, Result, SeqId};
 use halcyon_env::invariant;
 use halcyon_hfile::{FileMeta, ReadMode};
+use halcyon_schema::mob::MOB_FILE_REFS;
 
 use super::CompactionControl;
 use super::state::{Drops, Selection};
+use crate::mob::{MobOutputs, MobRewriter};
 use crate::new_files::visit_cells;
 use crate::region::Region;
 use crate::scan::matcher::Matcher;
@@ -34,8 +36,9 @@ impl Region {
         store: &Store,
         inputs: &[Arc<StoreFile>],
         selection: &Selection,
+        by_user: bool,
         control: &mut dyn CompactionControl,
-    ) -> Result<Written> {
+    ) -> Result<(Written, MobRewriter)> {
         let now_ms = self.services.env.clock.now_ms();
         // Newest first; blocks that only a compaction reads are not worth a place in the cache.
         let sources =
@@ -61,7 +64,8 @@ impl Region {
         let mut matcher = matcher.keeping_above(keep_above);
         let by = written_by(selection.all);
         // As in HBase (`Compactor.createWriter`): without a tag there is no part for tags.
-        let tags = inputs.iter().any(|file| file.hfile.info().max_tags_len() > 0);
+        let tags = store.mob.is_on() || inputs.iter().any(|file| file.hfile.info().max_tags_len() > 0);
+        let mut mobs = self.mobs_of_compaction(store, inputs, selection.all, by_user, now_ms)?;
         let target = self.file_target(store, by, now_ms, tags)?;
         let mut outputs = Outputs::new(target, selection.cut.clone());
         let newest = inputs.iter().map(|file| file.max_seq.max(file.max_cell_seq)).max().unwrap_or_default();
@@ -80,8 +84,7 @@ impl Region {
             looked_at_cells += 1;
             outputs.note_visited();
             if kept {
-                written_bytes += len;
-                outputs.append(cell)?;
+                written_bytes += len + mobs.append(cell, &mut |cell| outputs.append(cell))?;
             }
             if looked_at_bytes < BYTES_BETWEEN_QUESTIONS {
                 return Ok(());
@@ -90,6 +93,10 @@ impl Region {
             store.progress.advance(std::mem::take(&mut looked_at_cells));
             self.ask(control, std::mem::take(&mut written_bytes))
         })?;
+        mobs.outputs.complete_file()?;
+        if store.mob.may_have_references(inputs) {
+            outputs.append_file_info(MOB_FILE_REFS, mobs.outputs.refs.encode());
+        }
         outputs.add_empty_files()?;
         let meta = FileMeta {
             max_seq_id: inputs.iter().map(|file| file.max_seq).max(),
@@ -97,7 +104,24 @@ impl Region {
             ..FileMeta::default()
         };
         let compacted_from: Vec<String> = inputs.iter().map(|file| file.name.clone()).collect();
-        outputs.finish(&meta, FileMeta { compacted_from, ..meta.clone() })
+        let written = outputs.finish(&meta, FileMeta { compacted_from, ..meta.clone() })?;
+        Ok((written, mobs))
+    }
+
+    fn mobs_of_compaction(
+        &self,
+        store: &Store,
+        inputs: &[Arc<StoreFile>],
+        all: bool,
+        by_user: bool,
+        now_ms: i64,
+    ) -> Result<MobRewriter> {
+        let newest_ms = inputs.iter().filter_map(|file| file.time_range).map(|(_, newest)| newest).max();
+        let max_seq = inputs.iter().map(|file| file.max_seq).max().unwrap_or_default();
+        let options = store.writer_options(&self.table, written_by(all), now_ms)?;
+        let newest_ms = newest_ms.unwrap_or(now_ms);
+        let outputs = MobOutputs::new(&store.mob, self.place(), options, newest_ms, max_seq, all);
+        MobRewriter::new(&store.mob, outputs, inputs, all && by_user)
     }
 
     fn ask(&self, control: &mut dyn CompactionControl, written_bytes: u64) -> Result<()> {

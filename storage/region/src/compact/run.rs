@@ -17,8 +17,9 @@ use super::rewrite::written_by;
 use super::select::select;
 use super::settings::{CompactionPolicy, CompactionSettings};
 use super::state::{CompactionRequest, Drops, FileState, Selection, StoreState};
+use crate::mob::MobRewriter;
 use crate::region::Region;
-use crate::store::{Commit, Store, StoreFile, Stripes};
+use crate::store::{Commit, Store, StoreFile, Stripes, Written};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CompactionOutcome {
@@ -169,7 +170,7 @@ impl Region {
         let running = if selection.all { &self.counters.major_running } else { &self.counters.minor_running };
         let _running = Running::begin(running);
         store.progress.begin(selection.files.iter().map(|&at| candidates.states[at].entries).sum());
-        let outcome = self.rewrite_selected(store, &candidates.files, &selection, control);
+        let outcome = self.rewrite_selected(store, &candidates.files, &selection, request.user, control);
         store.progress.end(outcome.is_ok());
         if outcome.is_err() && wanted {
             store.major_wanted.store(true, Ordering::Release);
@@ -182,12 +183,14 @@ impl Region {
         store: &Store,
         files: &[Arc<StoreFile>],
         selection: &Selection,
+        by_user: bool,
         control: &mut dyn CompactionControl,
     ) -> Result<CompactionOutcome> {
         let inputs: Vec<Arc<StoreFile>> = selection.files.iter().map(|&at| files[at].clone()).collect();
-        let written = self.rewrite(store, &inputs, selection, control)?;
-        let files = self.replace(store, &inputs, written.paths(), selection.all)?;
+        let (written, mut mobs) = self.rewrite(store, &inputs, selection, by_user, control)?;
+        let files = self.replace(store, &inputs, &written, &mut mobs, selection.all)?;
         written.check(&files);
+        mobs.count();
         let bytes_written = files.iter().map(|file| file.len_bytes).sum();
         Ok(CompactionOutcome {
             compacted_files: inputs.len(),
@@ -213,7 +216,7 @@ impl Region {
             "the newest file stays though its cells have expired: it remembers the highest sequence id"
         );
         if !gone.is_empty() {
-            self.replace(store, &gone, &[], false)?;
+            self.retire_expired(store, &gone)?;
         }
         Ok(gone.len())
     }
@@ -223,14 +226,34 @@ impl Region {
         &self,
         store: &Store,
         inputs: &[Arc<StoreFile>],
-        written: &[std::path::PathBuf],
+        written: &Written,
+        mobs: &mut MobRewriter,
         all: bool,
     ) -> Result<Vec<Arc<StoreFile>>> {
-        let commit = Commit { files: written, flushed: &[], compacted: inputs };
         // Whoever closes the region holds `closed` and waits for `compacting`, which is held here: no waiting.
         let Some(_open) = self.closed.unwatched().try_read().filter(|closed| !**closed) else {
             return Err(Error::new(ErrorKind::Stopping, "the region is closing"));
         };
+        mobs.outputs.publish()?;
+        self.commit_compaction(store, inputs, written.paths(), all)
+    }
+
+    /// Drops files of which no cell can be seen any more.
+    fn retire_expired(&self, store: &Store, gone: &[Arc<StoreFile>]) -> Result<()> {
+        let Some(_open) = self.closed.unwatched().try_read().filter(|closed| !**closed) else {
+            return Err(Error::new(ErrorKind::Stopping, "the region is closing"));
+        };
+        self.commit_compaction(store, gone, &[], false).map(|_| ())
+    }
+
+    fn commit_compaction(
+        &self,
+        store: &Store,
+        inputs: &[Arc<StoreFile>],
+        written: &[std::path::PathBuf],
+        all: bool,
+    ) -> Result<Vec<Arc<StoreFile>>> {
+        let commit = Commit { files: written, flushed: &[], compacted: inputs };
         let files = store.commit(
             self.place(),
             &commit,

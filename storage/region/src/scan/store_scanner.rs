@@ -5,13 +5,14 @@
 
 use std::cmp::Ordering;
 
-use halcyon_cell::{CellRef, Key, KeyRef, ReadPoint, Result, SeqId, same_bytes};
+use halcyon_cell::{Cell, CellRef, Key, KeyRef, ReadPoint, Result, SeqId, same_bytes};
 use halcyon_env::invariant;
 use halcyon_filter::Filter;
 
 use super::found::FoundCells;
 use super::matcher::{MatchCode, Matcher};
 use super::source::Heap;
+use crate::mob::MobReader;
 use crate::store::SeenMemory;
 
 /// How often a long row or a long run of dropped cells looks at the clock.
@@ -67,6 +68,8 @@ pub(crate) struct StoreScanner {
     /// While the scanner has let go: the cell that it stood on.
     stood_on: Option<(Key, SeqId)>,
     matcher: Matcher,
+    /// Follows references to mob files.
+    mob: Option<MobReader>,
     reversed: bool,
     /// Most cells of a row after the skipped ones.
     limit: Option<u32>,
@@ -91,11 +94,17 @@ impl StoreScanner {
             seen: None,
             stood_on: None,
             matcher,
+            mob: None,
             reversed,
             limit,
             offset,
             cells_of_row: 0,
         }
+    }
+
+    /// From now on cells come out with their values where these stand in mob files. Filters see the references, as in HBase.
+    pub fn resolving(self, mob: Option<MobReader>) -> StoreScanner {
+        StoreScanner { mob, ..self }
     }
 
     /// From now on `holds_flushed` can be told.
@@ -278,16 +287,36 @@ impl StoreScanner {
         let len = if let Some(filter) = filter
             && filter.transforms()
         {
-            let cell = filter.transform_cell(self.heap.cell().expect("the cell was peeked at"))?;
+            let mut cell = filter.transform_cell(self.heap.cell().expect("the cell was peeked at"))?;
+            if let Some(resolved) = self.resolved(cell.get())? {
+                cell = resolved;
+            }
             let len = cell.bytes().len();
             out.push(cell);
             len
         } else {
-            out.push_from(&self.heap);
-            self.heap.peek().expect("the cell was peeked at").bytes().len()
+            let cell = self.heap.peek().expect("the cell was peeked at");
+            match self.resolved(cell)? {
+                // The length of what is returned counts, so that answers with large values keep to their limit.
+                Some(resolved) => {
+                    let len = resolved.bytes().len();
+                    out.push(resolved);
+                    len
+                }
+                None => {
+                    out.push_from(&self.heap);
+                    cell.bytes().len()
+                }
+            }
         };
         *budget.size_bytes_left -= len as i64 + CELL_OVERHEAD_BYTES;
         Ok(())
+    }
+
+    /// The cell that a reference stands for; `None` if the cell is none.
+    #[inline]
+    fn resolved(&self, cell: CellRef<'_>) -> Result<Option<Cell>> {
+        self.mob.as_ref().map_or(Ok(None), |mob| mob.resolved(cell))
     }
 
     fn step_over_included(&mut self, code: MatchCode) -> Result<()> {

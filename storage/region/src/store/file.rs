@@ -17,6 +17,7 @@ use super::reference::Reference;
 use super::stripes::{STRIPE_END_KEY, STRIPE_START_KEY};
 use crate::api::TimeRange;
 use crate::keeping::RowSpan;
+use crate::mob;
 use crate::scan::source::{Source, UpTo};
 
 /// Times that the places of an HFile are looked at. A file can move to a place that was looked at before, once.
@@ -47,6 +48,7 @@ pub(crate) struct StoreFile {
     pub time_range: Option<(i64, i64)>,
     /// Rows of the stripe that it was written for, if it has no others.
     pub stripe: Option<RowSpan>,
+    pub has_mob_references: bool,
 }
 
 /// What opens store files.
@@ -87,7 +89,7 @@ impl StoreFileOpener<'_> {
             match self.env.fs.open(place) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 opened => {
-                    let hfile = HFile::of_file(opened?, self.cache, self.options(hfile_name));
+                    let hfile = HFile::of_file(opened?, &self.env.keys, self.cache, self.options(hfile_name));
                     return hfile.map_err(|error| error.context(path.display()));
                 }
             }
@@ -153,6 +155,7 @@ impl StoreFile {
             max_cell_seq,
             time_range,
             stripe,
+            has_mob_references: mob::has_references(&hfile),
             hfile,
         })
     }

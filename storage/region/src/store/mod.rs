@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use halcyon_cell::{CellComparator, Result, SeqId};
-use halcyon_env::{Watch, WatchedRwLock, invariant};
+use halcyon_env::{Keys, Watch, WatchedRwLock, invariant};
 use halcyon_hfile::{CacheKinds, WriterOptions};
 use halcyon_memstore::{ChunkPool, Segment, SegmentSize};
 use halcyon_schema::{FamilyDescriptor, TableDescriptor};
@@ -35,10 +35,11 @@ pub(crate) use part::Part;
 pub use reference::Reference;
 pub(crate) use stripes::Stripes;
 pub(crate) use tiering::Tiering;
-pub(crate) use writer::WrittenBy;
+pub(crate) use writer::{WrittenBy, options as writer_options};
 
 use crate::compact::{CompactionPolicy, CompactionSettings};
 use crate::keeping::Keeping;
+use crate::mob::MobStore;
 
 /// Everything a reader of the family sees.
 #[derive(Clone)]
@@ -113,6 +114,7 @@ pub(crate) struct Store {
     pub zstd_codec: String,
     /// Which of its data the block cache keeps; `None`: all.
     tiering: Option<Tiering>,
+    keys: Arc<Keys>,
     /// `<region>/<family>`.
     pub dir: PathBuf,
     /// What the region's bounds say of how its rows begin.
@@ -127,6 +129,7 @@ pub(crate) struct Store {
     /// Somebody asked for a major compaction.
     pub major_wanted: AtomicBool,
     pub progress: CompactionProgress,
+    pub mob: Arc<MobStore>,
 }
 
 /// How far the running compaction of a store is, or how far the last one came. HBase: `CompactionProgress`.
@@ -163,6 +166,9 @@ pub(crate) struct StoreServices<'a> {
     /// As in the region's settings.
     pub zstd_codec: &'a str,
     pub tiering: Option<Tiering>,
+    pub mob: Arc<MobStore>,
+    /// For files that are encrypted.
+    pub keys: &'a Arc<Keys>,
 }
 
 /// What a reader that stays remembers of a store, to know when it holds memory that has no other use.
@@ -204,6 +210,7 @@ impl Store {
         services: StoreServices<'_>,
         row_start: &[u8],
     ) -> Store {
+        let compaction = for_family(compaction, &family);
         let keeping = Keeping::of(&family);
         let active = Segment::with_row_start(services.chunks.clone(), comparator, row_start);
         let stripes = Arc::new(divided(&compaction, comparator, &files));
@@ -216,6 +223,7 @@ impl Store {
             comparator,
             zstd_codec: services.zstd_codec.to_string(),
             tiering: services.tiering,
+            keys: services.keys.clone(),
             dir,
             row_start: row_start.into(),
             view: WatchedRwLock::new(Arc::new(view)),
@@ -225,6 +233,7 @@ impl Store {
             compacting: Mutex::new(()),
             major_wanted: AtomicBool::new(false),
             progress: CompactionProgress::default(),
+            mob: services.mob,
         }
     }
 
@@ -235,7 +244,8 @@ impl Store {
 
     /// From now on its files are compacted by these settings. Whether rows are divided into stripes stays as it was
     /// when the store was opened: its files are laid out for that.
-    pub fn set_compaction(&self, mut settings: CompactionSettings) {
+    pub fn set_compaction(&self, settings: CompactionSettings) {
+        let mut settings = for_family(settings, &self.family);
         let mut compaction = self.compaction.write();
         if is_striped(&settings, self.comparator) != is_striped(&compaction, self.comparator) {
             settings.engine_class.clone_from(&compaction.engine_class);
@@ -384,7 +394,8 @@ impl Store {
         written_by: WrittenBy,
         now_ms: i64,
     ) -> Result<WriterOptions> {
-        writer::options(&self.family, table, written_by, self.comparator, &self.zstd_codec, now_ms)
+        let (family, codec) = (&self.family, &self.zstd_codec);
+        writer::options(family, table, written_by, self.comparator, codec, &self.keys, now_ms)
     }
 
     /// Whether data blocks of the file have a place in the block cache.
@@ -411,6 +422,14 @@ impl Store {
     ) -> CacheKinds {
         writer::cached_on_write(&self.family, table, written_by, of_server)
     }
+}
+
+/// Families with `IS_MOB` have one kind of store in HBase, whatever engine is set (`HMobStore.createStoreEngine`).
+fn for_family(mut settings: CompactionSettings, family: &FamilyDescriptor) -> CompactionSettings {
+    if family.is_mob() {
+        settings.engine_class = CompactionSettings::default().engine_class;
+    }
+    settings
 }
 
 /// Stripes are in plain order of rows, which `hbase:meta` is not.

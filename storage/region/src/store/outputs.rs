@@ -114,6 +114,8 @@ pub(crate) struct Outputs {
     cells_count: u64,
     full_with: Option<Vec<u8>>,
     written: Written,
+    /// Entries in the file info of all files.
+    file_info: Vec<(&'static str, Vec<u8>)>,
 }
 
 impl Outputs {
@@ -134,6 +136,7 @@ impl Outputs {
             cells_count: 0,
             full_with: None,
             written,
+            file_info: Vec::new(),
         }
     }
 
@@ -189,6 +192,11 @@ impl Outputs {
         Ok(self.writers[at].as_mut().expect("it was just made"))
     }
 
+    /// Adds an entry to the file info of all files.
+    pub fn append_file_info(&mut self, key: &'static str, value: Vec<u8>) {
+        self.file_info.push((key, value));
+    }
+
     pub fn is_empty(&self) -> bool {
         self.writers.iter().all(Option::is_none)
     }
@@ -224,6 +232,9 @@ impl Outputs {
             if let Some((start, end)) = span {
                 writer.append_file_info(STRIPE_START_KEY.as_bytes(), &start);
                 writer.append_file_info(STRIPE_END_KEY.as_bytes(), &end);
+            }
+            for (key, value) in &self.file_info {
+                writer.append_file_info(key.as_bytes(), value);
             }
             let meta = if number + 1 == count { last.clone() } else { others.clone() };
             paths.push(writer.finish(meta)?.path);

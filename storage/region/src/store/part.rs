@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use halcyon_cell::{ReadPoint, SeqId};
+use halcyon_cell::{CellScanner, Key, ReadPoint, SeqId};
 use halcyon_memstore::{FlatSegment, Segment, SegmentSize};
 
 use crate::scan::source::Source;
@@ -25,6 +25,25 @@ impl Part {
         match self {
             Part::List(segment) => segment.size(),
             Part::Flat { segment, .. } => segment.size(),
+        }
+    }
+
+    /// The newest timestamp of its cells; `None`: there are none.
+    pub fn newest_ms(&self) -> Option<i64> {
+        match self {
+            Part::List(segment) => segment.time_range().map(|(_, newest)| newest),
+            Part::Flat { segment, .. } => {
+                let (mut scanner, mut newest) = (segment.scanner(ReadPoint::NEWEST), None);
+                // In memory: nothing can fail.
+                let _ = scanner.seek(Key::first_on_row(b"").get());
+                while let Some(cell) = scanner.peek() {
+                    newest = newest.max(Some(cell.timestamp()));
+                    if scanner.next().is_err() {
+                        break;
+                    }
+                }
+                newest
+            }
         }
     }
 

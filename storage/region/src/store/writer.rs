@@ -4,7 +4,8 @@
 use std::str::FromStr;
 
 use halcyon_cell::{CellComparator, Result};
-use halcyon_hfile::{BloomType, CacheKinds, ChecksumType, WriterOptions};
+use halcyon_env::Keys;
+use halcyon_hfile::{BloomType, CacheKinds, ChecksumType, FileKey, WriterOptions};
 use halcyon_schema::{FamilyDescriptor, TableDescriptor};
 
 /// What a file is written for. The compression may differ.
@@ -37,13 +38,15 @@ impl Settings<'_> {
     }
 }
 
-/// How a file of `family` is written. Invalid if the family asks for a compression that does not exist here.
-pub(super) fn options(
+/// How a file of `family` is written. Invalid if the family asks for a compression that does not exist here, or for a key that
+/// cannot be unwrapped.
+pub(crate) fn options(
     family: &FamilyDescriptor,
     table: &TableDescriptor,
     written_by: WrittenBy,
     comparator: CellComparator,
     zstd_codec: &str,
+    keys: &Keys,
     now_ms: i64,
 ) -> Result<WriterOptions> {
     let compression = match written_by {
@@ -60,6 +63,7 @@ pub(super) fn options(
         compression,
         bloom: family.bloom(),
         create_time_ms: Some(now_ms),
+        key: file_key(family, keys)?,
         ..WriterOptions::default()
     };
     if !settings.is_on("io.storefile.bloom.enabled", true) {
@@ -80,6 +84,14 @@ pub(super) fn options(
     options.zstd_in_records = zstd_codec.starts_with("org.apache.hadoop.hbase.io.compress.");
     options.keep_in_bounds();
     Ok(options)
+}
+
+/// What files of the family are encrypted with. Without a key of its own each file gets another one; in HBase those of one
+/// opening of the store share one.
+fn file_key(family: &FamilyDescriptor, keys: &Keys) -> Result<Option<FileKey>> {
+    let (name, wrapped) = (family.name_str(), family.encryption_key());
+    let key = keys.key_of_family(&name, family.encryption(), wrapped, Default::default)?;
+    Ok(key.map(|key| if wrapped.is_some() { FileKey::Given(key) } else { FileKey::Random }))
 }
 
 /// Blocks of a new file that are to be in the cache at once. Data blocks of a compaction would push out what was
@@ -117,7 +129,7 @@ mod tests {
     use super::*;
 
     fn options_of(family: FamilyDescriptor, table: TableDescriptor, by: WrittenBy) -> WriterOptions {
-        options(&family, &table, by, CellComparator::Default, "", 7).unwrap()
+        options(&family, &table, by, CellComparator::Default, "", &Keys::none(), 7).unwrap()
     }
 
     fn family() -> FamilyDescriptor {

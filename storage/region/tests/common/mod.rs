@@ -4,6 +4,7 @@
 
 pub mod scripts;
 
+use std::cell::Cell as ThreadCell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -12,10 +13,10 @@ use bytes::Bytes;
 use halcyon_cache::BlockCache;
 use halcyon_cell::{Cell, CellType, LATEST_TIMESTAMP, Result, SharedCells};
 use halcyon_env::sim::SimFileSystem;
-use halcyon_env::{Env, FileSystem, ManualClock};
+use halcyon_env::{CryptoSettings, Env, FileSystem, Keys, ManualClock};
 use halcyon_memstore::ChunkPool;
 use halcyon_region::*;
-use halcyon_schema::{FamilyDescriptor, RegionInfo, TableDescriptor, TableName};
+use halcyon_schema::{FamilyDescriptor, RegionInfo, TableDescriptor, TableName, layout};
 use halcyon_wal::{SyncMode, Wal, WalConfig, split_logs};
 
 pub struct Bench {
@@ -33,6 +34,40 @@ pub struct Bench {
 const SPLITTING: &str = "-splitting";
 /// Between the first names of two servers; each opening takes the next one.
 const OTHER_SERVER: u32 = 1000;
+
+thread_local! {
+    static ENCRYPTED: ThreadCell<bool> = const { ThreadCell::new(false) };
+}
+
+/// Runs a test with logs that are encrypted, on this thread.
+pub fn encrypted(test: impl FnOnce()) {
+    ENCRYPTED.set(true);
+    test();
+    ENCRYPTED.set(false);
+}
+
+pub fn is_encrypted() -> bool {
+    ENCRYPTED.get()
+}
+
+/// With the keys `master` and `second` of a key store that Java wrote.
+pub fn keys(change: impl FnOnce(&mut CryptoSettings)) -> Arc<Keys> {
+    let mut settings = CryptoSettings {
+        parameters: "jceks:///same.jceks?password=st0re-pass".to_string(),
+        master_key: Some("master".to_string()),
+        encrypts_wal: is_encrypted(),
+        ..CryptoSettings::default()
+    };
+    change(&mut settings);
+    Arc::new(Keys::new(settings, |_| {
+        Ok(include_bytes!("../../../../base/crypto/testdata/same.jceks").to_vec())
+    }))
+}
+
+/// The file system's environment, with that clock and those keys.
+pub fn env_of(fs: &SimFileSystem, clock: &Arc<ManualClock>) -> Env {
+    Env { clock: clock.clone(), keys: keys(|_| {}), ..fs.env() }
+}
 
 pub fn root() -> PathBuf {
     PathBuf::from("/root")
@@ -77,7 +112,7 @@ impl Bench {
     }
 
     pub fn env(&self) -> Env {
-        Env { clock: self.clock.clone(), ..self.fs.env() }
+        env_of(&self.fs, &self.clock)
     }
 
     /// Closes in peace and opens again.
@@ -146,6 +181,37 @@ impl Bench {
         Ok(counts.into_iter().map(|count| cells.by_ref().take(count).collect()).collect())
     }
 
+    /// What another opening of the region needs, with a cache of its own for open mob files.
+    pub fn services_with(&self, mob_files: Arc<MobFileCache>) -> RegionServices {
+        RegionServices {
+            env: self.env(),
+            wal: self.wal.clone(),
+            cache: new_cache(),
+            mob_files,
+            chunks: self.chunks.clone(),
+            settings: settings(),
+            wal_root: None,
+        }
+    }
+
+    /// Archives the mob files that no store file refers to, however young, and empties the archive.
+    pub fn clean_mob_files(&self) -> Result<usize> {
+        let count = self.region.archive_unused_mob_files(-1)?;
+        for family in self.table.families() {
+            let archive = layout::mob_archive_dir(&root(), self.table.name(), &family.name_str());
+            if self.fs.exists(&archive)? {
+                self.fs.remove_dir_all(&archive)?;
+            }
+        }
+        Ok(count)
+    }
+
+    /// Names of the mob files of a family.
+    pub fn mob_files(&self, family: &str) -> Vec<String> {
+        let dir = layout::mob_family_dir(&root(), self.table.name(), family);
+        self.fs.list(&dir).unwrap_or_default().into_iter().map(|entry| entry.name).collect()
+    }
+
     pub fn compact(&self, major: bool) -> Result<CompactionOutcome> {
         self.region.compact(None, CompactionRequest { major, user: true }, &mut &AtomicBool::new(false))
     }
@@ -165,7 +231,7 @@ fn open(
     cache: &Arc<BlockCache>,
     incarnation: u32,
 ) -> Result<Opened> {
-    let env = Env { clock: clock.clone(), ..fs.env() };
+    let env = env_of(fs, clock);
     let wals = root().join("WALs");
     let old = root().join("oldWALs");
     let edits = root().join("data/default/t").join(info.encoded_name()).join("recovered.edits");
@@ -189,6 +255,7 @@ fn open(
         env,
         wal: wal.clone(),
         cache: cache.clone(),
+        mob_files: MobFileCache::new(1000, 0.5),
         chunks: chunks.clone(),
         settings: settings(),
         wal_root: None,
@@ -205,6 +272,8 @@ pub enum Policy {
     Fifo,
     DateTiered,
     Stripe,
+    /// Values of more than two bytes in mob files.
+    Mob,
 }
 
 /// The family with the policy in its configuration. Windows are `base_window_ms` long and soon grow.
@@ -214,6 +283,7 @@ pub fn with_policy(family: FamilyDescriptor, policy: Policy, base_window_ms: u64
     const TIERED: &str = "hbase.hstore.compaction.date.tiered";
     match policy {
         Policy::Exploring => family,
+        Policy::Mob => family.with("IS_MOB", "true").with("MOB_THRESHOLD", "2"),
         Policy::RatioBased => {
             family.with_configuration(CLASS, format!("{POLICIES}.RatioBasedCompactionPolicy"))
         }

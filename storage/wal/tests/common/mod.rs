@@ -1,9 +1,41 @@
 //! What the tests of this crate share.
 #![allow(dead_code, clippy::disallowed_methods)] // each test uses its part; a real directory
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use halcyon_env::sim::SimFileSystem;
+use halcyon_env::{CryptoSettings, Env, Keys};
 use halcyon_wal::WalConfig;
+
+thread_local! {
+    static ENCRYPTED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs a test with logs that are encrypted. It must open them on this thread.
+pub fn encrypted(test: impl FnOnce()) {
+    ENCRYPTED.set(true);
+    test();
+    ENCRYPTED.set(false);
+}
+
+/// The keys of a key store that Java wrote.
+pub fn keys() -> Arc<Keys> {
+    let settings = CryptoSettings {
+        parameters: "jceks:///same.jceks?password=st0re-pass".to_string(),
+        master_key: Some("master".to_string()),
+        encrypts_wal: ENCRYPTED.get(),
+        ..CryptoSettings::default()
+    };
+    Arc::new(Keys::new(settings, |_| {
+        Ok(include_bytes!("../../../../base/crypto/testdata/same.jceks").to_vec())
+    }))
+}
+
+pub fn env(fs: &SimFileSystem) -> Env {
+    Env { keys: keys(), ..fs.env() }
+}
 
 /// A directory that goes away with the test.
 pub struct Scratch(PathBuf);

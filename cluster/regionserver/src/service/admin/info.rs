@@ -2,9 +2,9 @@ use std::sync::Arc;
 
 use halcyon_proto::pb;
 use halcyon_rpc::{Call, Outcome, Reply, RpcError};
-use halcyon_schema::TableName;
+use halcyon_schema::{RegionInfo, TableName};
 
-use super::{decode, pooled, ready};
+use super::{compaction, decode, pooled, ready};
 use crate::RegionServer;
 use crate::errors;
 
@@ -21,6 +21,15 @@ pub(super) fn region_info(server: &Arc<RegionServer>, call: Call) -> Outcome {
 }
 
 fn tell_region(server: &RegionServer, request: &pb::GetRegionInfoRequest) -> Result<Reply, RpcError> {
+    if let Some(table) = compaction::mob_table(&request.region) {
+        let state = request.compaction_state().then(|| compaction::mob_state(server, &table) as i32);
+        let region_info = RegionInfo::of_mob_files(&table).to_pb();
+        return Ok(Reply::message(&pb::GetRegionInfoResponse {
+            region_info,
+            compaction_state: state,
+            ..Default::default()
+        }));
+    }
     let online = server.regions.find(&request.region)?;
     let info = online.region.info();
     let state = request.compaction_state().then(|| {

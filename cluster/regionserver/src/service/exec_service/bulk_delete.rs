@@ -15,6 +15,7 @@ use halcyon_region::{Mutation, MutationKind, Nonce, ReadMode, TimeRange, WriteTi
 use super::rows::RowScan;
 use super::{Answer, CallError, EndpointCall, decode};
 use crate::convert;
+use crate::coprocessors::{self, Asked, Operation};
 use crate::errors::invalid;
 
 const LATEST_TIMESTAMP: i64 = i64::MAX;
@@ -151,12 +152,25 @@ impl<'a> Deletes<'a> {
         }
         let markers_count: usize = self.batch.iter().map(|delete| delete.cells.len()).sum();
         let batch = std::mem::take(&mut self.batch);
-        let outcome = online.region.mutate(batch, false, Nonce::default(), ReadMode::AnyDisk)?;
-        server.after_write(online);
-        server.drive_logs();
-        self.ticket = Some(outcome.ticket);
-        for result in outcome.results {
-            result?;
+        if online.coprocessors.is_some() {
+            let message = pb::MutationProto {
+                mutate_type: Some(pb::mutation_proto::MutationType::Delete as i32),
+                timestamp: self.timestamp.map(|timestamp| timestamp as u64),
+                ..Default::default()
+            };
+            let asked = batch.into_iter().map(|delete| Asked::new(&message, delete)).collect();
+            let mut operation = Operation::begin(server, online)?;
+            for written in coprocessors::mutate(&mut operation, online, asked, false, Nonce::default())? {
+                written?;
+            }
+        } else {
+            let outcome = online.region.mutate(batch, false, Nonce::default(), ReadMode::AnyDisk)?;
+            server.after_write(online);
+            server.drive_logs();
+            self.ticket = Some(outcome.ticket);
+            for result in outcome.results {
+                result?;
+            }
         }
         self.rows_deleted += std::mem::take(&mut self.rows_count);
         self.versions_deleted += markers_count as u64;

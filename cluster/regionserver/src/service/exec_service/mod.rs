@@ -1,6 +1,6 @@
 //! Endpoints: services of coprocessors, on one region.
 //!
-//! No coprocessor can be loaded. The services of the classes that `halcyon_schema::Endpoint` lists are built in:
+//! The services of the classes that `halcyon_schema::Endpoint` lists are built in; others are called in the JVM of coprocessors:
 //!
 //! ```text
 //! ExecService, or an action of a Multi
@@ -9,6 +9,7 @@
 //!        mutate_rows.rs   MultiRowMutationService   several rows of the region, all or nothing
 //!        aggregate.rs     AggregateService          rows.rs scans, interpreter.rs adds and compares
 //!        bulk_delete.rs   BulkDeleteService         rows.rs scans, batches of deletes
+//!        coprocessors/    any other                 if a class of the region has it
 //! ```
 //!
 //! A call that reads many rows looks again and again whether its client still waits and its region is still open
@@ -41,7 +42,9 @@ use crate::regions::region_table::OnlineRegion;
 pub(super) struct EndpointCall {
     server: Arc<RegionServer>,
     online: Arc<OnlineRegion>,
-    endpoint: Endpoint,
+    /// `None`: a class in the JVM may have the service.
+    endpoint: Option<Endpoint>,
+    call: pb::CoprocessorServiceCall,
     method: String,
     request: Bytes,
     terms: Terms,
@@ -80,12 +83,17 @@ pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
         Ok(call) => call,
         Err(error) => return ready(Err(error)),
     };
+    let is_hosted = call.online.coprocessors.is_some();
+    let permit = match is_hosted.then(|| server.coprocessors.jvm().permit()).transpose() {
+        Ok(permit) => permit,
+        Err(error) => return ready(Err(error)),
+    };
     let server = server.clone();
     Outcome::Later(Box::pin(async move {
         if call.may_write() && server.pressure.is_high() && !call.online.region.info().is_meta() {
             server.wait_for_room(&call.terms).await?;
         }
-        let waits = Waits::new(call.terms.clone()).on(&call.online);
+        let waits = Waits { hosted: permit, ..Waits::new(call.terms.clone()) }.on(&call.online);
         let work = move || call.run().map_err(CallError::into_rpc);
         let Answer { value, ticket, guard } = server.run_pooled("ExecService", waits, work).await?;
         if let Some(ticket) = ticket {
@@ -106,35 +114,43 @@ impl EndpointCall {
         call: &pb::CoprocessorServiceCall,
         terms: Terms,
     ) -> Result<EndpointCall, RpcError> {
-        let Some(endpoint) = Endpoint::of_service(&call.service_name) else {
+        let endpoint = Endpoint::of_service(&call.service_name);
+        if endpoint.is_none() && !server.coprocessors.is_used() {
             return Err(no_such_service(&call.service_name));
-        };
+        }
         let online = server.regions.find(specifier)?;
-        if !server.settings.coprocessors.has(online.region.table(), endpoint) {
+        let is_own = |endpoint: &Endpoint| server.settings.coprocessors.has(online.region.table(), *endpoint);
+        let endpoint = endpoint.filter(is_own);
+        if endpoint.is_none() && online.coprocessors.is_none() {
             let region = online.region.info().region_name().escape_ascii();
             return Err(no_such_service(&format!("{} in region {region}", call.service_name)));
         }
+        let call = call.clone();
         let (method, request) = (call.method_name.clone(), call.request.clone());
-        Ok(EndpointCall { server: server.clone(), online, endpoint, method, request, terms })
+        Ok(EndpointCall { server: server.clone(), online, endpoint, call, method, request, terms })
     }
 
     fn may_write(&self) -> bool {
-        self.endpoint != Endpoint::Aggregate
+        self.endpoint != Some(Endpoint::Aggregate)
     }
 
     /// Does the work. *Blocking*: on a thread of the pool.
     pub(super) fn run(&self) -> Result<Answer, CallError> {
         self.online.endpoint_calls_count.fetch_add(1, Ordering::Relaxed);
         match self.endpoint {
-            Endpoint::MultiRowMutation => mutate_rows::run(self),
-            Endpoint::Aggregate => aggregate::run(self),
-            Endpoint::BulkDelete => bulk_delete::run(self),
+            Some(Endpoint::MultiRowMutation) => mutate_rows::run(self),
+            Some(Endpoint::Aggregate) => aggregate::run(self),
+            Some(Endpoint::BulkDelete) => bulk_delete::run(self),
+            None => {
+                let value = self.server.execute_endpoint(&self.online, &self.call)?;
+                Ok(Answer { value, ticket: None, guard: None })
+            }
         }
     }
 
     /// As HBase answers a method that the service does not have (`CoprocessorRpcUtils.getMethodDescriptor`).
     fn unknown_method(&self) -> RpcError {
-        let (method, service) = (&self.method, self.endpoint.service());
+        let (method, service) = (&self.method, self.endpoint.map_or("", Endpoint::service));
         RpcError::unknown_protocol(format!("Unknown method {method} called on service hbase.pb.{service}"))
     }
 }

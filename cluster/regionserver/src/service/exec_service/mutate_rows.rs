@@ -1,12 +1,13 @@
 //! `MultiRowMutationService`: mutations of several rows of one region, all or nothing, perhaps under conditions.
 
 use halcyon_proto::pb;
-use halcyon_region::{Nonce, ReadMode};
+use halcyon_region::{Condition, Mutation, Nonce, ReadMode};
 
 use super::super::mutate::turn;
 use super::{Answer, CallError, EndpointCall, decode};
 use crate::calls::nonces::{NonceGuard, Turn};
 use crate::convert::{self, CellSource};
+use crate::coprocessors::{self, Asked, Operation};
 
 /// `MultiRowMutationEndpoint.mutateRows`. The message holds the cells. A call that is repeated with its nonce is applied
 /// once; HBase applies it again.
@@ -25,6 +26,10 @@ pub(super) fn run(call: &EndpointCall) -> Result<Answer, CallError> {
         return Ok(answer(true));
     }
     let guard = (nonce.nonce != 0).then(|| NonceGuard::new(&server.nonces, nonce));
+    if call.online.coprocessors.is_some() {
+        let processed = with_hooks(call, &rows, mutations, conditions, nonce)?;
+        return Ok(Answer { guard: guard.filter(|_| processed), ..answer(processed) });
+    }
     let outcome = call.online.region.mutate_rows(conditions, mutations, nonce, ReadMode::AnyDisk)?;
     server.after_write(&call.online);
     server.drive_logs();
@@ -33,6 +38,34 @@ pub(super) fn run(call: &EndpointCall) -> Result<Answer, CallError> {
         guard: guard.filter(|_| outcome.processed),
         ..answer(outcome.processed)
     })
+}
+
+/// In a region with coprocessors: the hooks of a batch, under the locks of its rows.
+fn with_hooks(
+    call: &EndpointCall,
+    rows: &pb::MutateRowsRequest,
+    mutations: Vec<Mutation>,
+    conditions: Vec<Condition>,
+    nonce: Nonce,
+) -> Result<bool, CallError> {
+    let mut operation = Operation::begin(&call.server, &call.online)?;
+    if !conditions.is_empty() {
+        let mut locked: Vec<_> = conditions.iter().map(|condition| condition.row.clone()).collect();
+        locked.extend(mutations.iter().map(|mutation| mutation.row.clone()));
+        operation.lock_rows(&call.online, locked)?;
+        let region = &call.online.region;
+        let tested = region.mutate_rows(conditions, Vec::new(), Nonce::default(), ReadMode::AnyDisk)?;
+        tested.ticket.wait()?;
+        if !tested.processed {
+            return Ok(false);
+        }
+    }
+    let asked = rows.mutation_request.iter().zip(mutations);
+    let asked = asked.map(|(proto, mutation)| Asked::new(proto, mutation)).collect();
+    for written in coprocessors::mutate(&mut operation, &call.online, asked, true, nonce)? {
+        written?;
+    }
+    Ok(true)
 }
 
 fn answer(processed: bool) -> Answer {

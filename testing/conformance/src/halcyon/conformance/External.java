@@ -109,14 +109,24 @@ public final class External {
     return mini();
   }
 
-  /** A table with the endpoint that a test names for all regions: the server under test has another configuration. */
+  /**
+   * A table with the endpoint that a test names for all regions: the server under test has another configuration. With
+   * -Dconformance.coprocessors=true it gets all coprocessors of regions that the test names.
+   */
   public static TableDescriptor withEndpoints(HBaseTestingUtility u, TableDescriptor td)
     throws IOException {
     String endpoint = "org.apache.hadoop.hbase.coprocessor.AggregateImplementation";
-    boolean asked = u.getConfiguration().getTrimmedStringCollection("hbase.coprocessor.region.classes")
-      .contains(endpoint);
-    return asked && !td.hasCoprocessor(endpoint)
-      ? TableDescriptorBuilder.newBuilder(td).setCoprocessor(endpoint).build() : td;
+    boolean all = Boolean.getBoolean("conformance.coprocessors");
+    TableDescriptor with = td;
+    for (String key : new String[] {"hbase.coprocessor.region.classes", "hbase.coprocessor.user.region.classes"}) {
+      for (String item : u.getConfiguration().getTrimmedStringCollection(key)) {
+        String name = item.split("\\|")[0].trim();
+        if ((all || name.equals(endpoint)) && !name.isEmpty() && !with.hasCoprocessor(name)) {
+          with = TableDescriptorBuilder.newBuilder(with).setCoprocessor(name).build();
+        }
+      }
+    }
+    return with;
   }
 
   public static void stop(HBaseTestingUtility u) throws IOException {

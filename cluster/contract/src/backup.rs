@@ -1,0 +1,233 @@
+//! The books of HBase's `backup` tool: the tables `backup:system` and `backup:system_bulk`.
+//!
+//! The tool makes the tables and writes most of their rows. A master notes which WALs are complete; a region server notes bulk
+//! loads. Checked against `BackupSystemTable` of HBase 2.6.1.
+//!
+//! ```text
+//! backup:system       session:<id>                       session:context = BackupInfo
+//!                     rslogts:<root> 0 <host:port>       meta:rs-log-ts  = int64 number of the last complete WAL
+//! backup:system_bulk  bulk:<table>:<region>:<file>       meta:tbl, fam, path, state (R: about to be loaded, D: loaded)
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use halcyon_cell::{Cell, Error, LATEST_TIMESTAMP, Result};
+use halcyon_proto::pb;
+use halcyon_proto::pb::backup_info::BackupState;
+use halcyon_schema::{ServerName, TableName};
+use prost::Message;
+
+const SESSION_ROWS: &[u8] = b"session:";
+const BULK_ROWS: &[u8] = b"bulk:";
+const SESSION_FAMILY: &[u8] = b"session";
+const META_FAMILY: &[u8] = b"meta";
+
+/// `backup:system`.
+pub fn backup_table_name() -> TableName {
+    TableName::parse(b"backup:system").expect("the name is legal")
+}
+
+/// `backup:system_bulk`.
+pub fn backup_bulk_table_name() -> TableName {
+    TableName::parse(b"backup:system_bulk").expect("the name is legal")
+}
+
+/// Whether a file of a bulk load is in its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BulkLoadState {
+    Prepared,
+    Loaded,
+}
+
+/// Notes that WALs of a server up to this number take no more edits, for the backups in a directory.
+pub fn log_roll_cell(backup_root: &str, server: &ServerName, number: i64) -> Cell {
+    let row = [b"rslogts:", backup_root.as_bytes(), &[0], server.address().as_bytes()].concat();
+    Cell::put(&row, META_FAMILY, b"rs-log-ts", LATEST_TIMESTAMP, &number.to_be_bytes())
+}
+
+/// Notes a file that a region gets by a bulk load. `path` is the one in the region.
+pub fn bulk_load_cells(
+    table: &TableName,
+    region: &str,
+    family: &[u8],
+    path: &str,
+    state: BulkLoadState,
+) -> Vec<Cell> {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let row = [BULK_ROWS, format!("{table}:{region}:{name}").as_bytes()].concat();
+    let state: &[u8] = match state {
+        BulkLoadState::Prepared => b"R",
+        BulkLoadState::Loaded => b"D",
+    };
+    let columns: [(&[u8], &[u8]); 4] =
+        [(b"fam", family), (b"path", path.as_bytes()), (b"state", state), (b"tbl", table.full_name())];
+    let cell =
+        |(qualifier, value): (&[u8], &[u8])| Cell::put(&row, META_FAMILY, qualifier, LATEST_TIMESTAMP, value);
+    columns.map(cell).into()
+}
+
+/// Names of the files of bulk loads that the next incremental backup copies. `rows` are those of `backup:system_bulk`.
+pub fn bulk_loaded_files(rows: &[Vec<Cell>]) -> HashSet<String> {
+    let cells = rows.iter().flatten().filter(|cell| cell.row().starts_with(BULK_ROWS));
+    let paths = cells.filter(|cell| cell.family() == META_FAMILY && cell.qualifier() == b"path");
+    let name = |cell: &Cell| {
+        let path = String::from_utf8_lossy(cell.value()).into_owned();
+        path.rsplit('/').next().map(ToString::to_string)
+    };
+    paths.filter_map(name).collect()
+}
+
+/// Completed backups.
+#[derive(Clone, Debug, Default)]
+pub struct Backups(Vec<pb::BackupInfo>);
+
+impl Backups {
+    /// Of the rows of `backup:system`. A session that cannot be read is an error: nobody knows what it needs.
+    pub fn of_rows(rows: &[Vec<Cell>]) -> Result<Backups> {
+        let mut backups = Vec::new();
+        for cell in rows.iter().flatten().filter(|cell| cell.row().starts_with(SESSION_ROWS)) {
+            if cell.family() != SESSION_FAMILY || cell.qualifier() != b"context" {
+                continue;
+            }
+            let info = pb::BackupInfo::decode(cell.value()).map_err(|error| {
+                Error::corrupt(format!("backup:system, row {}: {error}", cell.row().escape_ascii()))
+            })?;
+            if info.backup_state() == BackupState::Complete {
+                backups.push(info);
+            }
+        }
+        Ok(Backups(backups))
+    }
+
+    /// Tables with a full backup: from then on bulk loads of them belong to incremental backups.
+    pub fn full_tables(&self) -> BTreeSet<TableName> {
+        let full = self.0.iter().filter(|info| info.backup_type() == pb::BackupType::Full);
+        let tables =
+            full.flat_map(|info| &info.backup_table_info).filter_map(|info| info.table_name.as_ref());
+        tables.filter_map(|name| TableName::from_pb(name).ok()).collect()
+    }
+
+    /// Of each server (`host:port`) the highest number of a WAL that all directories of backups have (HBase:
+    /// `BackupLogCleaner.serverToPreservationBoundaryTs`).
+    pub fn boundaries(&self) -> BTreeMap<String, u64> {
+        let mut newest: HashMap<&str, &pb::BackupInfo> = HashMap::new();
+        for info in &self.0 {
+            let known = newest.entry(info.backup_root_dir()).or_insert(info);
+            if known.start_ts() < info.start_ts() {
+                *known = info;
+            }
+        }
+        let mut boundaries = BTreeMap::new();
+        for servers in newest.values().flat_map(|info| info.table_set_timestamp.values()) {
+            for (server, number) in &servers.rs_timestamp {
+                let boundary = boundaries.entry(server.clone()).or_insert(*number);
+                *boundary = (*boundary).min(*number);
+            }
+        }
+        boundaries
+    }
+}
+
+/// Whether a WAL in `oldWALs` is still to be backed up. `boundaries` are those of [`Backups::boundaries`]. HBase keeps what it
+/// cannot read the name of; so does this.
+pub fn needs_wal(boundaries: &BTreeMap<String, u64>, name: &str) -> bool {
+    if boundaries.is_empty() {
+        return false;
+    }
+    let name = name.strip_suffix(".meta").unwrap_or(name);
+    let Some((server, number)) = name.rsplit_once('.') else { return true };
+    let Ok(number) = number.parse::<u64>() else { return true };
+    let server = server.replace("%2C", ",");
+    let mut parts = server.split(',');
+    let (Some(host), Some(port)) = (parts.next(), parts.next()) else { return true };
+    boundaries.get(&format!("{host}:{port}")).is_some_and(|boundary| number > *boundary)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(root: &str, start_ts: u64, kind: pb::BackupType, servers: &[(&str, u64)]) -> pb::BackupInfo {
+        let table = TableName::parse(b"n:t").unwrap();
+        let numbers = servers.iter().map(|(server, number)| (server.to_string(), *number)).collect();
+        let numbers = pb::backup_info::RsTimestampMap { rs_timestamp: numbers };
+        pb::BackupInfo {
+            backup_id: Some(format!("backup_{start_ts}")),
+            backup_type: Some(kind as i32),
+            backup_root_dir: Some(root.to_string()),
+            backup_state: Some(BackupState::Complete as i32),
+            backup_table_info: vec![pb::BackupTableInfo {
+                table_name: Some(table.to_pb()),
+                snapshot_name: None,
+            }],
+            start_ts: Some(start_ts),
+            table_set_timestamp: [("n:t".to_string(), numbers)].into(),
+            ..Default::default()
+        }
+    }
+
+    fn row(info: &pb::BackupInfo) -> Vec<Cell> {
+        let row = format!("session:{}", info.backup_id());
+        vec![Cell::put(row.as_bytes(), SESSION_FAMILY, b"context", 1, &info.encode_to_vec())]
+    }
+
+    #[test]
+    fn wals_that_one_directory_lacks_are_needed() {
+        use pb::BackupType::{Full, Incremental};
+        let mut failed = info("/a", 9, Incremental, &[("h:1", 900)]);
+        failed.backup_state = Some(BackupState::Failed as i32);
+        let rows: Vec<Vec<Cell>> = [
+            info("/a", 1, Full, &[("h:1", 100), ("g:2", 50)]),
+            info("/a", 2, Incremental, &[("h:1", 200), ("g:2", 60)]),
+            info("/b", 1, Full, &[("h:1", 150)]),
+            failed,
+        ]
+        .iter()
+        .map(row)
+        .collect();
+        let backups = Backups::of_rows(&rows).unwrap();
+        assert_eq!(
+            backups.full_tables().into_iter().map(|table| table.to_string()).collect::<Vec<_>>(),
+            ["n:t"]
+        );
+        let boundaries = backups.boundaries();
+        assert_eq!(boundaries, [("h:1".to_string(), 150), ("g:2".to_string(), 60)].into());
+        for (name, needed) in [
+            ("h%2C1%2C1000.150", false),
+            ("h%2C1%2C1000.151", true),
+            ("h%2C1%2C2000.200.meta", true),
+            ("g%2C2%2C1000.60", false),
+            ("f%2C3%2C1000.999", false),
+            ("strange", true),
+        ] {
+            assert_eq!(needs_wal(&boundaries, name), needed, "{name}");
+        }
+        assert!(!needs_wal(&BTreeMap::new(), "h%2C1%2C1000.151"), "there are no backups");
+        let damaged = vec![vec![Cell::put(b"session:x", SESSION_FAMILY, b"context", 1, &[0xff])]];
+        assert!(Backups::of_rows(&damaged).is_err());
+    }
+
+    #[test]
+    fn a_bulk_load_is_found_by_its_file() {
+        let table = TableName::parse(b"n:t").unwrap();
+        let cells =
+            bulk_load_cells(&table, "abc", b"f", "/r/data/n/t/abc/f/x_SeqId_4_", BulkLoadState::Prepared);
+        assert_eq!(cells[0].row(), b"bulk:n:t:abc:x_SeqId_4_");
+        let value = |qualifier: &[u8]| {
+            let found = cells.iter().find(|cell| cell.qualifier() == qualifier).unwrap();
+            found.value().to_vec()
+        };
+        assert_eq!(
+            (value(b"tbl"), value(b"fam"), value(b"state")),
+            (b"n:t".into(), b"f".into(), b"R".into())
+        );
+        assert_eq!(bulk_loaded_files(&[cells]), ["x_SeqId_4_".to_string()].into());
+    }
+
+    #[test]
+    fn a_roll_is_noted_for_directory_and_server() {
+        let server = ServerName::new("h", 1, 1000);
+        let cell = log_roll_cell("file:/b", &server, 7);
+        assert_eq!((cell.row(), cell.value()), (&b"rslogts:file:/b\0h:1"[..], &7i64.to_be_bytes()[..]));
+    }
+}

@@ -1,0 +1,318 @@
+package org.apache.hadoop.hbase.regionserver;
+
+import halcyon.coprocessor.CallState;
+import halcyon.coprocessor.Frame;
+import halcyon.coprocessor.Methods;
+import halcyon.coprocessor.Mutations;
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicLong;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.hbase.Cell;
+import org.apache.hadoop.hbase.CellUtil;
+import org.apache.hadoop.hbase.UnknownScannerException;
+import org.apache.hadoop.hbase.client.CheckAndMutate;
+import org.apache.hadoop.hbase.client.CheckAndMutateResult;
+import org.apache.hadoop.hbase.client.Get;
+import org.apache.hadoop.hbase.client.Mutation;
+import org.apache.hadoop.hbase.client.Result;
+import org.apache.hadoop.hbase.client.Scan;
+import org.apache.hadoop.hbase.coprocessor.RegionCoprocessorEnvironment;
+import org.apache.hadoop.hbase.ipc.ServerRpcController;
+import org.apache.hadoop.hbase.shaded.protobuf.ProtobufUtil;
+import org.apache.hadoop.hbase.shaded.protobuf.generated.ClientProtos;
+
+/**
+ * HBase's own host of the coprocessors of one region, and what the server asks of it. Loading, order, bypass, removal after an error and the
+ * rest are HBase's; here is what HRegion and RSRpcServices do around the hooks.
+ */
+public final class ServedHost extends RegionCoprocessorHost {
+  private final ServedRegion region;
+  private final long hooks;
+  private final Set<String> uncalled = new TreeSet<>();
+  private final ConcurrentHashMap<Long, RegionScanner> scanners = new ConcurrentHashMap<>();
+  private final AtomicLong scannerIds = new AtomicLong();
+
+  public ServedHost(ServedRegion region, RegionServerServices services, Configuration configuration) {
+    super(region, services, configuration);
+    this.region = region;
+    long mask = 0;
+    for (RegionCoprocessorEnvironment environment : coprocEnvironments) {
+      if (environment.getInstance().getRegionObserver().isPresent()) {
+        mask |= HookMask.of(environment.getInstance().getRegionObserver().get());
+        uncalled.addAll(HookMask.uncalled(environment.getInstance().getRegionObserver().get()));
+      }
+    }
+    this.hooks = mask;
+  }
+
+  public ServedRegion region() {
+    return region;
+  }
+
+  public long hooks() {
+    return hooks;
+  }
+
+  /** Hooks that a class overrides and that nobody calls here. */
+  public Set<String> uncalled() {
+    return uncalled;
+  }
+
+  public Frame dispatch(Frame call, CallState state) throws Exception {
+    switch (call.method) {
+      case Methods.UNLOAD: return unload(call);
+      case Methods.EXECUTE: return execute(call);
+      case Methods.PRE_GET: return preGet(call);
+      case Methods.POST_GET: return postGet(call);
+      case Methods.WHOLE_GET: return found(region.get(get(call), true));
+      case Methods.PRE_MUTATE: return preMutate(call, state);
+      case Methods.PRE_BATCH: return preBatch(state);
+      case Methods.POST_MUTATE: return state.pop(Batch.class).after(call);
+      case Methods.PRE_CHECK: return preCheck(call, state);
+      case Methods.PRE_CHECK_LOCKED: return checked(preCheckAndMutateAfterRowLock(state.peek(CheckAndMutate.class)));
+      case Methods.POST_CHECK: return checked(postCheckAndMutate(state.pop(CheckAndMutate.class), outcome(call)));
+      case Methods.PRE_SCANNER_OPEN: return openedScan(call);
+      case Methods.SCANNER_OPEN: return openScanner(call);
+      case Methods.SCANNER_NEXT: return nextResults(call);
+      case Methods.SCANNER_CLOSE: return closeScanner(call);
+      case Methods.NOTE: return note(call);
+      default: throw new UnsupportedOperationException("method " + call.method + " of the protocol");
+    }
+  }
+
+  private Frame unload(Frame call) throws IOException {
+    for (Long id : scanners.keySet()) {
+      RegionScanner scanner = scanners.remove(id);
+      if (scanner != null) scanner.close();
+    }
+    try {
+      preClose(call.flag);
+    } finally {
+      postClose(call.flag); // also ends the environments
+    }
+    return Frame.answer();
+  }
+
+  /** RSRpcServices.execServiceOnRegion. */
+  private Frame execute(Frame call) throws IOException {
+    ClientProtos.CoprocessorServiceCall service = ClientProtos.CoprocessorServiceCall.parseFrom(call.value);
+    com.google.protobuf.Message result = region.execService(new ServerRpcController(), service);
+    Frame answer = Frame.answer();
+    answer.text = result.getClass().getName();
+    answer.value = result.toByteArray();
+    return answer;
+  }
+
+  // Gets
+
+  private static Get get(Frame call) throws IOException {
+    return ProtobufUtil.toGet(ClientProtos.Get.parseFrom(call.get));
+  }
+
+  private static Frame found(List<Cell> cells) {
+    Frame answer = Frame.answer();
+    answer.cells.add(Frame.Cells.of(cells));
+    return answer;
+  }
+
+  /** The answer has `more` where the read is still to be done. */
+  private Frame preGet(Frame call) throws IOException {
+    Get get = get(call);
+    if (call.flag) {
+      Boolean exists = preExists(get);
+      if (exists != null) {
+        Frame answer = Frame.answer();
+        answer.flag = exists;
+        return answer;
+      }
+    }
+    List<Cell> results = new ArrayList<>();
+    boolean bypassed = preGet(get, results);
+    Frame answer = found(results);
+    answer.flag = !results.isEmpty();
+    answer.more = !bypassed;
+    byte[] changed = ProtobufUtil.toGet(get).toByteArray();
+    if (!Arrays.equals(changed, call.get)) answer.get = changed;
+    return answer;
+  }
+
+  private Frame postGet(Frame call) throws IOException {
+    Get get = get(call);
+    List<Cell> cells = new ArrayList<>(call.cells.get(0).list);
+    postGet(get, cells);
+    Frame answer = found(cells);
+    answer.flag = !cells.isEmpty();
+    if (call.flag) answer.flag = postExists(get, answer.flag);
+    return answer;
+  }
+
+  // Mutations
+
+  private static List<Mutation> mutations(Frame call) throws IOException {
+    List<Mutation> mutations = new ArrayList<>(call.mutations.size());
+    for (Frame.Part part : call.mutations) mutations.add(Mutations.read(part));
+    return mutations;
+  }
+
+  private Frame preMutate(Frame call, CallState state) throws IOException {
+    state.beginOperation(Batch.class);
+    Batch batch = new Batch(this, mutations(call));
+    batch.beforeEach();
+    if (call.flag) batch.runBatchHooks();
+    if ((hooks & (HookMask.AFTER_WRITE | HookMask.PRE_BATCH)) != 0) state.push(batch);
+    return batch.answer();
+  }
+
+  private Frame preBatch(CallState state) throws IOException {
+    try {
+      return state.peek(Batch.class).beforeBatch();
+    } catch (Throwable failed) {
+      state.pop(Batch.class);
+      throw failed;
+    }
+  }
+
+  // Checks
+
+  private Frame preCheck(Frame call, CallState state) throws IOException {
+    state.beginOperation(CheckAndMutate.class);
+    ClientProtos.Condition condition = ClientProtos.Condition.parseFrom(call.condition);
+    CheckAndMutate check = ProtobufUtil.toCheckAndMutate(condition, mutations(call));
+    Frame answer = checked(preCheckAndMutate(check));
+    if (!answer.more) return answer;
+    state.push(check);
+    return answer;
+  }
+
+  private static CheckAndMutateResult outcome(Frame call) {
+    return new CheckAndMutateResult(call.flag, call.cells.isEmpty() ? null : Result.create(call.cells.get(0).list));
+  }
+
+  /** `more`: there is no result yet. */
+  private static Frame checked(CheckAndMutateResult result) {
+    Frame answer = Frame.answer();
+    answer.more = result == null;
+    if (result == null) return answer;
+    answer.flag = result.isSuccess();
+    if (result.getResult() != null) answer.cells.add(Frame.Cells.of(cells(result.getResult())));
+    return answer;
+  }
+
+  static List<Cell> cells(Result result) {
+    return result.rawCells() == null ? List.of() : Arrays.asList(result.rawCells());
+  }
+
+  // Scans
+
+  private static Scan scan(Frame call) throws IOException {
+    return ProtobufUtil.toScan(ClientProtos.Scan.parseFrom(call.scan));
+  }
+
+  private Frame openedScan(Frame call) throws IOException {
+    Scan scan = withFamilies(scan(call));
+    preScannerOpen(scan);
+    Frame answer = Frame.answer();
+    answer.scan = ProtobufUtil.toScan(scan).toByteArray();
+    return answer;
+  }
+
+  /** RSRpcServices.newRegionScanner. */
+  private Scan withFamilies(Scan scan) {
+    if (!scan.hasFamilies()) region.getTableDescriptor().getColumnFamilyNames().forEach(scan::addFamily);
+    return scan;
+  }
+
+  private Frame openScanner(Frame call) throws IOException {
+    Scan scan = withFamilies(scan(call));
+    preScannerOpen(scan);
+    RegionScanner core = region.getScanner(scan);
+    RegionScanner scanner;
+    try {
+      scanner = postScannerOpen(scan, core);
+    } catch (Throwable failed) {
+      core.close();
+      throw failed;
+    }
+    long id = scannerIds.incrementAndGet();
+    scanners.put(id, scanner);
+    Frame answer = Frame.answer();
+    answer.scanner = id;
+    answer.readPoint = scanner.getMvccReadPoint();
+    return answer;
+  }
+
+  private RegionScanner scanner(Frame call) throws IOException {
+    RegionScanner scanner = scanners.get(call.scanner);
+    if (scanner == null) throw new UnknownScannerException("scanner " + call.scanner + " in the JVM of coprocessors");
+    return scanner;
+  }
+
+  /** RSRpcServices.scan, without parts of rows that the size has cut. */
+  private Frame nextResults(Frame call) throws IOException {
+    RegionScanner scanner = scanner(call);
+    long deadlineNs = System.nanoTime() + call.timeMs * 1_000_000;
+    int limit = (int) Math.min(call.count, Integer.MAX_VALUE);
+    List<Result> results = new ArrayList<>();
+    Boolean bypass = preScannerNext(scanner, results, limit);
+    boolean more = bypass != null && bypass;
+    Frame answer = Frame.answer();
+    if (bypass == null) {
+      long bytes = 0;
+      ScannerContext context = ScannerContext.newBuilder(true).setBatchLimit(scanner.getBatch()).build();
+      List<Cell> values = new ArrayList<>();
+      more = true;
+      while (more && results.size() < limit && bytes < call.bytesMax) {
+        if (call.timeMs > 0 && System.nanoTime() >= deadlineNs) {
+          answer.flag = true; // the time is over
+          break;
+        }
+        context.setBatchProgress(0);
+        values.clear();
+        more = scanner.nextRaw(values, context);
+        if (values.isEmpty()) continue;
+        for (Cell cell : values) bytes += cell.heapSize();
+        results.add(Result.create(values, null, false, context.mayHaveMoreCellsInRow()));
+      }
+      for (Result result : results) answer.count += result.mayHaveMoreCellsInRow() ? 0 : 1;
+      more = postScannerNext(scanner, results, limit, more);
+    }
+    for (Result result : results) {
+      Frame.Cells cells = Frame.Cells.of(cells(result));
+      cells.partial = result.mayHaveMoreCellsInRow();
+      answer.cells.add(cells);
+    }
+    answer.more = more;
+    if (!more && scanner.isFilterDone() && results.isEmpty()) answer.text = "done";
+    return answer;
+  }
+
+  private Frame closeScanner(Frame call) throws IOException {
+    RegionScanner scanner = scanners.remove(call.scanner);
+    if (scanner == null || preScannerClose(scanner)) return Frame.answer();
+    scanner.close();
+    postScannerClose(scanner);
+    return Frame.answer();
+  }
+
+  // What happens by itself
+
+  private Frame note(Frame call) throws IOException {
+    switch (call.text) {
+      case "preFlush":
+        preFlush(FlushLifeCycleTracker.DUMMY);
+        break;
+      case "postFlush":
+        postFlush(FlushLifeCycleTracker.DUMMY);
+        break;
+      default:
+        throw new UnsupportedOperationException("note " + call.text);
+    }
+    return Frame.answer();
+  }
+}

@@ -1,0 +1,240 @@
+//! What coprocessors ask of the regions: the calls of the JVM, served on the thread that waits for it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use halcyon_cell::Cell;
+use halcyon_proto::coprocessor::{Cells, Frame, Method, Mutation as Part, mutation::Status};
+use halcyon_proto::pb;
+use halcyon_region::{NextState, Nonce, ReadMode, RegionScanner, ScanLimits};
+use halcyon_rpc::RpcError;
+use parking_lot::Mutex;
+use prost::Message;
+
+use super::RegionCoprocessors;
+use super::frames::{self, Broken};
+use super::operation::Operation;
+use super::write::{self, Asked, Written};
+use crate::convert;
+use crate::errors::{self, invalid};
+use crate::regions::region_table::OnlineRegion;
+
+/// Scanners of one JVM at most.
+const SCANS_MAX: usize = 10_000;
+/// A scanner that was not asked for so long is closed.
+const SCAN_LEASE_NS: u64 = 600_000_000_000;
+/// Bytes of cells in one answer at most, whatever is asked for.
+const PACKET_BYTES_MAX: u64 = 1 << 20;
+
+/// Scanners that coprocessors have opened. *Thread safety*: one short lock; who uses a scanner has taken it out.
+#[derive(Default)]
+pub(crate) struct OpenScans {
+    next_id: AtomicU64,
+    open: Mutex<HashMap<u64, OpenScan>>,
+}
+
+struct OpenScan {
+    scanner: RegionScanner,
+    online: Arc<OnlineRegion>,
+    used_ns: u64,
+}
+
+impl OpenScans {
+    fn keep(&self, id: u64, scan: OpenScan) -> Result<(), RpcError> {
+        let mut open = self.open.lock();
+        if open.len() >= SCANS_MAX {
+            return Err(RpcError::region_too_busy(format!("coprocessors have {SCANS_MAX} scanners open")));
+        }
+        open.insert(id, scan);
+        Ok(())
+    }
+
+    fn take(&self, id: u64) -> Result<OpenScan, RpcError> {
+        let taken = self.open.lock().remove(&id);
+        taken.ok_or_else(|| RpcError::unknown_scanner(format!("a coprocessor has no scanner {id}")))
+    }
+
+    /// Closes those that nobody uses.
+    pub(super) fn expire(&self, now_ns: u64) {
+        let is_old = |scan: &OpenScan| now_ns.saturating_sub(scan.used_ns) > SCAN_LEASE_NS;
+        let expired: Vec<OpenScan> = {
+            let mut open = self.open.lock();
+            let ids: Vec<u64> = open.iter().filter(|(_, scan)| is_old(scan)).map(|(id, _)| *id).collect();
+            ids.iter().filter_map(|id| open.remove(id)).collect()
+        };
+        drop(expired);
+    }
+
+    /// Closes those of a region.
+    pub(super) fn close_region(&self, online: &Arc<OnlineRegion>) {
+        let mut open = self.open.lock();
+        let ids: Vec<u64> =
+            open.iter().filter(|(_, scan)| Arc::ptr_eq(&scan.online, online)).map(|(id, _)| *id).collect();
+        let closed: Vec<OpenScan> = ids.iter().filter_map(|id| open.remove(id)).collect();
+        drop(open);
+        drop(closed);
+    }
+
+    pub(super) fn clear(&self) {
+        let closed = std::mem::take(&mut *self.open.lock());
+        drop(closed);
+    }
+}
+
+/// Serves one call of the JVM. *Blocking*.
+pub(super) fn serve(operation: &mut Operation, frame: Frame) -> Result<Frame, RpcError> {
+    let online = operation.server.coprocessors.region(frame.region())?;
+    let coprocessors =
+        online.coprocessors.clone().ok_or_else(|| invalid("the region has no coprocessors"))?;
+    let method = frame.method.and_then(|method| Method::try_from(method).ok());
+    match method {
+        Some(Method::ReadRow) => read_row(&online, &frame),
+        Some(Method::OpenScan) => open_scan(operation, &online, &frame),
+        Some(Method::NextRows) => next_rows(operation, &frame),
+        Some(Method::CloseScan) => {
+            let closed = operation.child.scans.take(frame.scanner());
+            closed.map(|_| frames::answer())
+        }
+        Some(Method::Mutate) => mutate(operation, &online, frame),
+        Some(Method::CheckAndMutate) => check_and_mutate(operation, &online, frame),
+        Some(Method::LockRow) => lock_row(operation, &coprocessors, &frame),
+        Some(Method::UnlockRow) => {
+            operation.unlock_row(&coprocessors, frame.row.as_ref().unwrap_or(&Bytes::new()), frame.flag());
+            Ok(frames::answer())
+        }
+        Some(Method::Flush) => {
+            operation.server.background.flusher.request(&online);
+            Ok(frames::answer())
+        }
+        Some(Method::Counters) => Ok(counters(&online)),
+        _ => Err(invalid(format!("the JVM of coprocessors asks for method {:?}", frame.method))),
+    }
+}
+
+fn decode<M: Message + Default>(what: &str, bytes: Option<&Bytes>) -> Result<M, RpcError> {
+    M::decode(bytes.cloned().unwrap_or_default()).map_err(|error| errors::undecodable(what, &error))
+}
+
+fn read_row(online: &OnlineRegion, frame: &Frame) -> Result<Frame, RpcError> {
+    let get: pb::Get = decode("Get", frame.get.as_ref())?;
+    let cells = online.region.get(convert::get(&get)?, ReadMode::AnyDisk);
+    let cells = cells.map_err(|error| errors::to_rpc(&error))?;
+    Ok(Frame { cells: vec![frames::cells_of(&cells)], ..frames::answer() })
+}
+
+fn open_scan(operation: &Operation, online: &Arc<OnlineRegion>, frame: &Frame) -> Result<Frame, RpcError> {
+    let scan: pb::Scan = decode("Scan", frame.scan.as_ref())?;
+    let scanner = online.region.scanner(convert::scan(&scan)?, ReadMode::AnyDisk);
+    let scanner = scanner.map_err(|error| errors::to_rpc(&error))?;
+    let scans = &operation.child.scans;
+    let id = scans.next_id.fetch_add(1, Ordering::Relaxed) + 1;
+    let read_point = scanner.read_point().get();
+    let used_ns = operation.server.env.clock.monotonic_ns();
+    scans.keep(id, OpenScan { scanner, online: online.clone(), used_ns })?;
+    Ok(Frame { scanner: Some(id), read_point: Some(read_point), ..frames::answer() })
+}
+
+/// Some rows. At the end the scanner is closed, and `more` is absent.
+fn next_rows(operation: &Operation, frame: &Frame) -> Result<Frame, RpcError> {
+    let scans = &operation.child.scans;
+    let mut scan = scans.take(frame.scanner())?;
+    let regions = &operation.server.regions;
+    if !regions.serves(&scan.online) && !regions.is_opening(scan.online.region.info().encoded_name()) {
+        return Err(operation.server.regions.not_online(scan.online.region.info().region_name()));
+    }
+    let mut limits = ScanLimits::NONE;
+    let bytes_max = frame.bytes_max().clamp(1, PACKET_BYTES_MAX);
+    let (mut results, mut bytes, mut more): (Vec<Cells>, u64, bool) = (Vec::new(), 0, true);
+    while more && (results.len() as u64) < frame.count().max(1) && bytes < bytes_max {
+        let mut cells: Vec<Cell> = Vec::new();
+        let state = scan.scanner.next(&mut limits, &mut cells).map_err(|error| errors::to_rpc(&error))?;
+        more = state != NextState::Exhausted;
+        if cells.is_empty() {
+            continue;
+        }
+        bytes += convert::cells_size_bytes(&cells);
+        let partial = (state == NextState::BatchReached).then_some(true);
+        results.push(Cells { partial, ..frames::cells_of(&cells) });
+    }
+    scan.online.region.note_scanned(results.len() as u64, 0, scan.scanner.last_row());
+    if more {
+        if scan.scanner.holds_flushed() {
+            drop(scan.scanner.let_go());
+        }
+        scan.used_ns = operation.server.env.clock.monotonic_ns();
+        scans.keep(frame.scanner(), scan)?;
+    }
+    Ok(Frame { cells: results, more: more.then_some(true), ..frames::answer() })
+}
+
+fn mutations(operation: &mut Operation, frame: &Frame) -> Result<Vec<Asked>, RpcError> {
+    frame.mutation.iter().map(|part| write::asked_of(operation, part)).collect()
+}
+
+fn nonce(frame: &Frame) -> Nonce {
+    Nonce { group: frame.nonce_group(), nonce: frame.nonce() }
+}
+
+fn mutate(operation: &mut Operation, online: &Arc<OnlineRegion>, frame: Frame) -> Result<Frame, RpcError> {
+    let batch = mutations(operation, &frame)?;
+    let written = write::mutate(operation, online, batch, frame.flag(), nonce(&frame))?;
+    Ok(Frame { mutation: written.into_iter().map(part_of).collect(), ..frames::answer() })
+}
+
+/// What became of one mutation.
+pub(super) fn part_of(written: Written) -> Part {
+    match written {
+        Ok(cells) => Part {
+            status: Some(Status::Done as i32),
+            result: cells.as_deref().map(frames::cells_of),
+            ..Part::default()
+        },
+        Err(error) => Part {
+            status: Some(Status::Failed as i32),
+            failure: Some(frames::failure_of(&error)),
+            ..Part::default()
+        },
+    }
+}
+
+fn check_and_mutate(
+    operation: &mut Operation,
+    online: &Arc<OnlineRegion>,
+    frame: Frame,
+) -> Result<Frame, RpcError> {
+    let condition: pb::Condition = decode("Condition", frame.condition.as_ref())?;
+    let batch = mutations(operation, &frame)?;
+    let (processed, cells) = write::check_and_mutate(operation, online, &condition, batch, nonce(&frame))?;
+    let cells = cells.iter().map(frames::cells_of).collect();
+    Ok(Frame { flag: Some(processed), cells, ..frames::answer() })
+}
+
+fn lock_row(
+    operation: &mut Operation,
+    coprocessors: &Arc<RegionCoprocessors>,
+    frame: &Frame,
+) -> Result<Frame, RpcError> {
+    let row = frame.row.clone().unwrap_or_default();
+    operation.lock_row(coprocessors, &row, frame.flag())?;
+    Ok(frames::answer())
+}
+
+fn counters(online: &OnlineRegion) -> Frame {
+    let (stats, size) = (online.region.stats(), online.region.memstore_size());
+    let text = format!(
+        "{} {} {} {} {}",
+        stats.read_requests,
+        stats.filtered_read_requests,
+        stats.write_requests,
+        size.data_bytes,
+        size.heap_bytes
+    );
+    Frame { text: Some(text), ..frames::answer() }
+}
+
+/// For errors of what came.
+pub(super) fn garbage(what: impl Into<String>) -> Broken {
+    Broken::Garbage(what.into())
+}

@@ -1,0 +1,368 @@
+//! Writes of a region with coprocessors, in HBase's order of hooks (`HRegion.doMiniBatchMutate`, `checkAndMutateInternal`).
+//!
+//! ```text
+//! PRE_MUTATE    prePut, preDelete, preIncrement, preAppend     may change a mutation, or do it
+//! rows locked   (row_locks.rs)
+//! PRE_BATCH     preBatchMutate and the hooks "after row lock"  may also add mutations
+//! the write     durable and published
+//! POST_MUTATE   postBatchMutate, postPut and its like, postBatchMutateIndispensably
+//! rows released
+//! ```
+//!
+//! A call is made only where a class overrides a hook of its kind. Where only one of the first two is overridden they are one call.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use halcyon_cell::Cell;
+use halcyon_proto::coprocessor::{Frame, Method, Mutation as Part, mutation::Status};
+use halcyon_proto::pb;
+use halcyon_region::{Mutation, MutationKind, Nonce, ReadMode};
+use halcyon_rpc::RpcError;
+use prost::Message;
+
+use super::RegionCoprocessors;
+use super::asked::{garbage, part_of};
+use super::frames;
+use super::hooks::Hooks;
+use super::operation::Operation;
+use crate::convert::{self, CellSource};
+use crate::errors;
+use crate::regions::region_table::OnlineRegion;
+
+/// A mutation as a client has sent it, with its attributes, and as the region takes it.
+pub(crate) struct Asked {
+    pub proto: pb::MutationProto,
+    pub mutation: Mutation,
+}
+
+/// What became of a mutation: the new cells of an Increment or Append.
+pub(crate) type Written = Result<Option<Vec<Cell>>, RpcError>;
+
+impl Asked {
+    pub(crate) fn new(proto: &pb::MutationProto, mutation: Mutation) -> Asked {
+        Asked { proto: pb::MutationProto { column_value: Vec::new(), ..proto.clone() }, mutation }
+    }
+
+    fn part(&self) -> Part {
+        let proto = pb::MutationProto {
+            row: Some(self.mutation.row.clone()),
+            associated_cell_count: Some(self.mutation.cells.len() as i32),
+            ..self.proto.clone()
+        };
+        Part {
+            message: Some(Bytes::from(proto.encode_to_vec())),
+            cell: self.mutation.cells.iter().map(|cell| cell.bytes().clone()).collect(),
+            ..Part::default()
+        }
+    }
+
+    fn is_shared(&self) -> bool {
+        matches!(self.mutation.kind, MutationKind::Put | MutationKind::Delete)
+    }
+}
+
+/// A mutation that came from the JVM.
+pub(super) fn asked_of(operation: &mut Operation, part: &Part) -> Result<Asked, RpcError> {
+    let message = part.message.clone().ok_or_else(|| garbage("a mutation without its message"));
+    let message = operation.checked(message)?;
+    let proto = pb::MutationProto::decode(message).map_err(|error| garbage(format!("no mutation: {error}")));
+    let proto = operation.checked(proto)?;
+    let cells = operation.checked(frames::parse(&part.cell))?;
+    let mutation = convert::mutation(&proto, &mut CellSource::new(cells))?;
+    Ok(Asked::new(&proto, mutation))
+}
+
+/// A batch on its way through the hooks.
+struct Batch {
+    asked: Vec<Asked>,
+    /// Set where a hook has decided, and later where the write has.
+    done: Vec<Option<Written>>,
+    /// What hooks add.
+    added: Vec<Mutation>,
+}
+
+impl Batch {
+    fn new(asked: Vec<Asked>) -> Batch {
+        let done = asked.iter().map(|_| None).collect();
+        Batch { asked, done, added: Vec::new() }
+    }
+
+    /// Takes over what hooks have made of the mutations.
+    fn take(&mut self, operation: &mut Operation, answer: &Frame) -> Result<(), RpcError> {
+        if answer.mutation.len() != self.asked.len() {
+            let text = format!("{} mutations where {} were sent", answer.mutation.len(), self.asked.len());
+            return operation.checked(Err(garbage(text)));
+        }
+        for (at, part) in answer.mutation.iter().enumerate() {
+            match part.status() {
+                Status::Run => {
+                    if part.message.is_some() {
+                        self.asked[at] = asked_of(operation, part)?;
+                    }
+                    for added in &part.added {
+                        self.added.push(asked_of(operation, added)?.mutation);
+                    }
+                }
+                Status::Done | Status::Failed => self.done[at] = Some(outcome(operation, part)?),
+            }
+        }
+        Ok(())
+    }
+
+    fn lock(
+        &self,
+        operation: &mut Operation,
+        coprocessors: &Arc<RegionCoprocessors>,
+        atomic: bool,
+    ) -> Result<Locked, RpcError> {
+        let open = self.asked.iter().zip(&self.done).filter(|(_, done)| done.is_none());
+        let mut rows: Vec<(Bytes, bool)> =
+            open.map(|(asked, _)| (asked.mutation.row.clone(), asked.is_shared() && !atomic)).collect();
+        rows.sort();
+        rows.dedup_by(|next, first| next.0 == first.0); // `false`, which is exclusive, comes first
+        let mut locked = Locked { coprocessors: coprocessors.clone(), rows: Vec::new() };
+        for (row, shared) in rows {
+            match operation.lock_row(coprocessors, &row, shared) {
+                Ok(()) => locked.rows.push((row, shared)),
+                Err(error) => {
+                    locked.release(operation);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(locked)
+    }
+
+    /// Writes what is left. *Blocking*, until it is durable.
+    fn write(
+        &mut self,
+        operation: &Operation,
+        online: &Arc<OnlineRegion>,
+        atomic: bool,
+        nonce: Nonce,
+    ) -> Result<(), RpcError> {
+        let open: Vec<usize> = (0..self.asked.len()).filter(|&at| self.done[at].is_none()).collect();
+        let mut mutations: Vec<Mutation> = open.iter().map(|&at| self.asked[at].mutation.clone()).collect();
+        if mutations.is_empty() {
+            return Ok(());
+        }
+        let added = std::mem::take(&mut self.added);
+        let is_one_row = mutations.iter().all(|mutation| mutation.row == mutations[0].row);
+        let (region, server) = (&online.region, &operation.server);
+        let failed = |error: halcyon_cell::Error| errors::to_rpc(&error);
+        let ticket = if added.is_empty() && (!atomic || is_one_row) {
+            let outcome = region.mutate(mutations, atomic, nonce, ReadMode::AnyDisk).map_err(failed)?;
+            for (at, result) in open.into_iter().zip(outcome.results) {
+                self.done[at] = Some(result.map_err(failed));
+            }
+            outcome.ticket
+        } else {
+            // Together with what hooks have added, or of several rows: one entry of the log.
+            mutations.extend(added);
+            let outcome =
+                region.mutate_rows(Vec::new(), mutations, nonce, ReadMode::AnyDisk).map_err(failed)?;
+            let mut cells = outcome.result;
+            for at in open {
+                let returns = self.asked[at].mutation.kind.returns_cells();
+                self.done[at] = Some(Ok(if returns { cells.take() } else { None }));
+            }
+            outcome.ticket
+        };
+        server.after_write(online);
+        server.drive_logs();
+        ticket.wait().map_err(failed)
+    }
+
+    fn into_written(self) -> Vec<Written> {
+        let decided = |done: Option<Written>| done.expect("every mutation was done by a hook or written");
+        self.done.into_iter().map(decided).collect()
+    }
+}
+
+/// Rows of a batch that are locked.
+struct Locked {
+    coprocessors: Arc<RegionCoprocessors>,
+    rows: Vec<(Bytes, bool)>,
+}
+
+impl Locked {
+    fn release(&mut self, operation: &Operation) {
+        for (row, shared) in self.rows.drain(..) {
+            operation.unlock_row(&self.coprocessors, &row, shared);
+        }
+    }
+}
+
+fn outcome(operation: &mut Operation, part: &Part) -> Result<Written, RpcError> {
+    if part.status() == Status::Failed {
+        let failure = part.failure.as_ref().ok_or_else(|| garbage("a failure without its exception"));
+        return operation.checked(failure).map(|failure| Err(frames::to_rpc(failure)));
+    }
+    let cells = part.result.as_ref().map(|cells| frames::parse(&cells.cell)).transpose();
+    operation.checked(cells).map(Ok)
+}
+
+/// Carries out a batch with the hooks of its region. *Blocking*, until what was written is durable. An error is one of the whole batch.
+pub(crate) fn mutate(
+    operation: &mut Operation,
+    online: &Arc<OnlineRegion>,
+    asked: Vec<Asked>,
+    atomic: bool,
+    nonce: Nonce,
+) -> Result<Vec<Written>, RpcError> {
+    let coprocessors = online.coprocessors.clone().expect("a region with coprocessors");
+    let hooks = operation.hooks(&coprocessors);
+    let mut batch = Batch::new(asked);
+    let begun = hooks.any(Hooks::WRITE);
+    let both = hooks.any(Hooks::PRE_MUTATE) && hooks.any(Hooks::PRE_BATCH);
+    let locks_first = !hooks.any(Hooks::PRE_MUTATE);
+    let mut locked = None;
+    if locks_first {
+        locked = Some(batch.lock(operation, &coprocessors, atomic)?);
+    }
+    let mut is_begun = false;
+    let ended = begin(operation, &coprocessors, &mut batch, begun, !both && hooks.any(Hooks::PRE_BATCH));
+    let ended = ended.and_then(|()| {
+        // From now on the JVM keeps the batch, until it is told of the end or a batch hook fails.
+        is_begun = begun && hooks.any(Hooks::PRE_BATCH.or(Hooks::POST_BATCH).or(Hooks::POST_MUTATE));
+        if !locks_first {
+            locked = Some(batch.lock(operation, &coprocessors, atomic)?);
+        }
+        if both {
+            is_begun = false;
+            let answer = operation.call(frames::call(Method::PreBatch, coprocessors.number))?;
+            is_begun = true;
+            batch.take(operation, &answer)?;
+        }
+        batch.write(operation, online, atomic, nonce)
+    });
+    let ended = if is_begun { end(operation, &coprocessors, &mut batch, ended) } else { ended };
+    if let Some(mut locked) = locked {
+        locked.release(operation);
+    }
+    ended.map(|()| batch.into_written())
+}
+
+fn begin(
+    operation: &mut Operation,
+    coprocessors: &RegionCoprocessors,
+    batch: &mut Batch,
+    begun: bool,
+    with_batch_hooks: bool,
+) -> Result<(), RpcError> {
+    if !begun {
+        return Ok(());
+    }
+    let frame = Frame {
+        mutation: batch.asked.iter().map(Asked::part).collect(),
+        flag: with_batch_hooks.then_some(true),
+        ..frames::call(Method::PreMutate, coprocessors.number)
+    };
+    let answer = operation.call(frame)?;
+    batch.take(operation, &answer)
+}
+
+/// Runs the hooks behind a write, or behind one that has failed.
+fn end(
+    operation: &mut Operation,
+    coprocessors: &RegionCoprocessors,
+    batch: &mut Batch,
+    ended: Result<(), RpcError>,
+) -> Result<(), RpcError> {
+    let part = |done: &Option<Written>| match (done, &ended) {
+        (Some(written), _) => part_of(written.clone()),
+        (None, Err(error)) => part_of(Err(error.clone())),
+        (None, Ok(())) => Part::default(),
+    };
+    let frame = Frame {
+        mutation: batch.done.iter().map(part).collect(),
+        flag: ended.is_ok().then_some(true),
+        ..frames::call(Method::PostMutate, coprocessors.number)
+    };
+    let answer = operation.call(frame);
+    ended?;
+    let answer = answer?;
+    for (at, part) in answer.mutation.iter().enumerate().take(batch.done.len()) {
+        // A hook may have changed what an Increment or Append returns.
+        if matches!(batch.done[at], Some(Ok(_))) {
+            batch.done[at] = Some(outcome(operation, part)?);
+        }
+    }
+    Ok(())
+}
+
+/// Carries out mutations of one row if a condition holds. *Blocking*, until what was written is durable.
+pub(crate) fn check_and_mutate(
+    operation: &mut Operation,
+    online: &Arc<OnlineRegion>,
+    condition: &pb::Condition,
+    asked: Vec<Asked>,
+    nonce: Nonce,
+) -> Result<(bool, Option<Vec<Cell>>), RpcError> {
+    let coprocessors = online.coprocessors.clone().expect("a region with coprocessors");
+    let hooks = operation.hooks(&coprocessors);
+    let has_hooks = hooks.any(Hooks::CHECK);
+    if has_hooks {
+        let frame = Frame {
+            condition: Some(Bytes::from(condition.encode_to_vec())),
+            mutation: asked.iter().map(Asked::part).collect(),
+            ..frames::call(Method::PreCheck, coprocessors.number)
+        };
+        let answer = operation.call(frame)?;
+        if !answer.more() {
+            return checked(operation, &answer);
+        }
+    }
+    operation.lock_row(&coprocessors, &condition.row, false)?;
+    let done = check_locked(operation, online, &coprocessors, condition, asked, nonce);
+    operation.unlock_row(&coprocessors, &condition.row, false);
+    let (processed, cells) = done?;
+    if !has_hooks {
+        return Ok((processed, cells));
+    }
+    let frame = Frame {
+        flag: processed.then_some(true),
+        cells: cells.iter().map(frames::cells_of).collect(),
+        ..frames::call(Method::PostCheck, coprocessors.number)
+    };
+    let answer = operation.call(frame)?;
+    checked(operation, &answer)
+}
+
+fn checked(operation: &mut Operation, answer: &Frame) -> Result<(bool, Option<Vec<Cell>>), RpcError> {
+    let cells = if answer.cells.is_empty() { None } else { Some(operation.checked(frames::first(answer))?) };
+    Ok((answer.flag(), cells))
+}
+
+fn check_locked(
+    operation: &mut Operation,
+    online: &Arc<OnlineRegion>,
+    coprocessors: &Arc<RegionCoprocessors>,
+    condition: &pb::Condition,
+    asked: Vec<Asked>,
+    nonce: Nonce,
+) -> Result<(bool, Option<Vec<Cell>>), RpcError> {
+    if operation.hooks(coprocessors).any(Hooks::PRE_CHECK_LOCKED) {
+        let answer = operation.call(frames::call(Method::PreCheckLocked, coprocessors.number))?;
+        if !answer.more() {
+            return checked(operation, &answer);
+        }
+    }
+    // The lock keeps other writers of the row away until the mutations are written.
+    let condition = convert::condition(condition)?;
+    let failed = |error: halcyon_cell::Error| errors::to_rpc(&error);
+    let tested = online.region.mutate_rows(vec![condition], Vec::new(), Nonce::default(), ReadMode::AnyDisk);
+    let tested = tested.map_err(failed)?;
+    tested.ticket.wait().map_err(failed)?;
+    if !tested.processed {
+        return Ok((false, None));
+    }
+    let mut cells: Option<Vec<Cell>> = None;
+    for written in mutate(operation, online, asked, true, nonce)? {
+        if let Some(new) = written? {
+            cells.get_or_insert_with(Vec::new).extend(new);
+        }
+    }
+    Ok((true, cells))
+}

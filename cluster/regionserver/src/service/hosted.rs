@@ -1,0 +1,156 @@
+//! Calls of regions that have coprocessors in the JVM. They run on threads of their own (`Coprocessors::pool`), so that a
+//! coprocessor that is slow keeps nobody else's calls waiting.
+
+use std::sync::Arc;
+
+use halcyon_proto::pb;
+use halcyon_rpc::{Call, Codec, Outcome, Reply, RpcError};
+
+use super::get::{self, Found};
+use super::scan_run::Limits;
+use super::{Waits, ready};
+use crate::RegionServer;
+use crate::coprocessors::{self, CallPermit, HostedLimits, Opened, Operation};
+use crate::quotas::OperationQuota;
+use crate::regions::region_table::OnlineRegion;
+
+/// A Get.
+pub(super) fn get(
+    server: &Arc<RegionServer>,
+    online: Arc<OnlineRegion>,
+    get: pb::Get,
+    call: Call,
+    codec: Option<Codec>,
+    quota: Option<OperationQuota>,
+) -> Outcome {
+    let waits = match Waits::hosted(server, &online, &call) {
+        Ok(waits) => waits,
+        Err(error) => return ready(Err(error)),
+    };
+    let server = server.clone();
+    Outcome::Later(Box::pin(async move {
+        let (on_pool, region) = (server.clone(), online.clone());
+        let work = move || {
+            let mut operation = Operation::begin(&on_pool, &region)?;
+            read(&mut operation, &region, &get, true)
+        };
+        let found = server.run_pooled("Get", waits, work).await?;
+        get::settle(quota, &found);
+        Ok(get::reply(&online, found, codec))
+    }))
+}
+
+/// *Blocking*.
+pub(super) fn read(
+    operation: &mut Operation,
+    online: &Arc<OnlineRegion>,
+    get: &pb::Get,
+    alone: bool,
+) -> Result<Found, RpcError> {
+    let read = coprocessors::get(operation, online, get, alone)?;
+    let existence_only = get.existence_only();
+    Ok(Found {
+        cells: read.cells,
+        existence_only,
+        exists: Some(read.exists),
+        block_bytes: None,
+        metrics: None,
+    })
+}
+
+/// A Scan that a client opens. `own` serves it where no hook and no filter needs the JVM.
+pub(super) fn open_scan(
+    server: &Arc<RegionServer>,
+    online: Arc<OnlineRegion>,
+    call: &Call,
+    request: pb::ScanRequest,
+    own: impl FnOnce(pb::ScanRequest) -> Result<Reply, RpcError> + Send + 'static,
+) -> Outcome {
+    let waits = match Waits::hosted(server, &online, call) {
+        Ok(waits) => waits,
+        Err(error) => return ready(Err(error)),
+    };
+    let limits = hosted_limits(server, call, &request);
+    let server = server.clone();
+    Outcome::Later(Box::pin(async move {
+        let on_pool = server.clone();
+        let work = move || {
+            let mut operation = Operation::begin(&on_pool, &online)?;
+            let scan = request.scan.clone().unwrap_or_default();
+            match coprocessors::open(&mut operation, &online, &scan, request.next_call_seq)? {
+                Opened::Own(scan) => {
+                    drop(operation);
+                    own(pb::ScanRequest { scan: Some(*scan), ..request })
+                }
+                Opened::Hosted(id, scan) => coprocessors::next(&mut operation, id, scan, &limits, true),
+            }
+        };
+        server.run_pooled("Scan", waits, work).await
+    }))
+}
+
+/// A call for a scanner in the JVM.
+pub(super) fn next_scan(
+    server: &Arc<RegionServer>,
+    call: &Call,
+    request: &pb::ScanRequest,
+    id: u64,
+) -> Outcome {
+    let echo = || Reply::message(&pb::ScanResponse { scanner_id: Some(id), ..Default::default() });
+    let renew_at_ns = request.renew().then(|| server.env.clock.monotonic_ns());
+    let permit = match server.coprocessors.jvm().permit() {
+        Ok(permit) => permit,
+        Err(error) => return ready(Err(error)),
+    };
+    let scan = match server.coprocessors.scans.claim(id, request.next_call_seq, renew_at_ns) {
+        Ok(Some(scan)) => scan,
+        Ok(None) => return ready(Ok(echo())),
+        Err(error) => return ready(Err(error)),
+    };
+    let waits = Waits { hosted: Some(permit), begun: true, ..Waits::new(call.terms()) }.on(&scan.online);
+    let limits = hosted_limits(server, call, request);
+    let server = server.clone();
+    Outcome::Later(Box::pin(async move {
+        let on_pool = server.clone();
+        let work = move || {
+            let online = scan.online.clone();
+            if !on_pool.regions.serves(&online) {
+                on_pool.coprocessors.scans.forget(id);
+                return Err(on_pool.regions.not_online(online.region.info().region_name()));
+            }
+            match Operation::begin(&on_pool, &online) {
+                Ok(mut operation) => coprocessors::next(&mut operation, id, scan, &limits, false),
+                Err(error) => {
+                    on_pool.coprocessors.scans.forget(id);
+                    Err(super::scan_reset(error))
+                }
+            }
+        };
+        server.run_pooled("Scan", waits, work).await
+    }))
+}
+
+fn hosted_limits(server: &RegionServer, call: &Call, request: &pb::ScanRequest) -> HostedLimits {
+    let limits = Limits::new(server, call, request);
+    let now_ns = server.env.clock.monotonic_ns();
+    let time_ms = limits.deadline_ns.map_or(0, |at_ns| (at_ns.saturating_sub(now_ns) / 1_000_000).max(1));
+    HostedLimits {
+        rows: limits.rows,
+        limit_of_rows: limits.limit_of_rows,
+        close: limits.close,
+        time_ms,
+        codec: limits.codec,
+    }
+}
+
+impl Waits {
+    /// On the threads of calls to coprocessors; RegionTooBusyException if there are too many.
+    pub(super) fn hosted(
+        server: &RegionServer,
+        online: &OnlineRegion,
+        call: &Call,
+    ) -> Result<Waits, RpcError> {
+        let permit: CallPermit = server.coprocessors.jvm().permit()?;
+        Ok(Waits { hosted: Some(permit), ..Waits::new(call.terms()) }.on(online))
+    }
+}

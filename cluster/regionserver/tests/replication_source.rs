@@ -1,0 +1,294 @@
+//! What a source sends, to a double of a peer: one that is slow, gone for a while, loses answers, refuses, or answers garbage.
+
+#![allow(clippy::disallowed_methods)] // the time is the real one: so is the connection to the peer
+
+mod common;
+mod peer;
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use common::{Lab, put, settings};
+use halcyon_cell::Cell;
+use halcyon_contract::{PeerDescription, ReplicationSources};
+use halcyon_env::sim::SimFileSystem;
+use halcyon_proto::pb;
+use halcyon_regionserver::RegionServerSettings;
+use halcyon_rpc::{QueueLimits, Queues, exceptions};
+use halcyon_schema::{ClusterId, FamilyDescriptor, RegionInfo, TableDescriptor, TableName, layout};
+use halcyon_wal::SyncMode;
+use peer::{Peer, Say};
+
+const OWN: &str = "b9a4f3a2-4c42-4e5f-9d58-0d1c4a6f3b11";
+/// A source looks again every tenth of a second, and pauses for a second after its first failure.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn replicated(name: &str) -> TableDescriptor {
+    let family = FamilyDescriptor::new(b"f").unwrap().with("REPLICATION_SCOPE", "1");
+    TableDescriptor::new(TableName::parse(name.as_bytes()).unwrap()).with_family(family)
+}
+
+/// A server with an open region of a table whose edits go to peers.
+struct Here {
+    lab: Lab,
+    info: RegionInfo,
+}
+
+impl Here {
+    fn new() -> Here {
+        Here::on(SimFileSystem::new(), settings())
+    }
+
+    fn on(fs: SimFileSystem, settings: RegionServerSettings) -> Here {
+        let env = fs.env();
+        env.fs.create_dir_all("/hbase".as_ref()).unwrap();
+        let id = ClusterId(OWN.to_string());
+        env.fs.replace(&layout::cluster_id_file("/hbase".as_ref()), &id.encode_file()).unwrap();
+        let lab = Lab::with(fs, settings);
+        let info = open(&lab, "sent");
+        let here = Here { lab, info };
+        let queues = Queues::new(QueueLimits::new(1_000, 64 << 20));
+        here.lab.server.serve_behind(queues, here.lab.runtime.handle().clone());
+        here
+    }
+
+    fn description(&self, peer: &Peer, enabled: bool) -> PeerDescription {
+        let config = pb::ReplicationPeer { clusterkey: Some(peer.cluster_key()), ..Default::default() };
+        PeerDescription { id: "p".to_string(), config, is_enabled: enabled }
+    }
+
+    fn add_peer(&self, peer: &Peer) {
+        self.lab.server.begin_queue("p").unwrap();
+        self.lab.server.peer_changed(&self.description(peer, true)).unwrap();
+    }
+
+    fn put(&self, row: &str) {
+        self.put_into(&self.info, row);
+    }
+
+    fn put_into(&self, info: &RegionInfo, row: &str) {
+        let cell = Cell::put(row.as_bytes(), b"f", b"q", i64::MAX, row.as_bytes());
+        let region = pb::RegionSpecifier { r#type: 1, value: info.region_name().clone() };
+        let request = pb::MutateRequest { region, mutation: put(1), condition: None, nonce_group: Some(1) };
+        let answer: (pb::MutateResponse, _) = self.lab.call("Mutate", &request, vec![cell]).unwrap();
+        assert_eq!(answer.0.processed, Some(true));
+    }
+
+    fn load(&self) -> pb::ReplicationLoadSource {
+        let loads = self.lab.server.server_load().repl_load_source;
+        loads.into_iter().next().expect("there is a source")
+    }
+
+    fn roll(&self) {
+        let request = pb::RollWalWriterRequest {};
+        self.lab.admin::<pb::RollWalWriterResponse>("RollWALWriter", &request).unwrap();
+    }
+}
+
+fn open(lab: &Lab, name: &str) -> RegionInfo {
+    let table = replicated(name);
+    let info = RegionInfo::new(table.name().clone(), Bytes::new(), Bytes::new(), 1);
+    lab.server.region_files().create_region_files(&info, &table).unwrap();
+    lab.server.open_region(&info, &table.into()).unwrap();
+    info
+}
+
+fn waits(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn rows(numbers: std::ops::Range<usize>) -> Vec<String> {
+    numbers.map(|number| format!("r{number:03}")).collect()
+}
+
+#[test]
+fn a_peer_gets_all_edits_in_order_and_the_ids_of_those_who_have_them() {
+    let (here, peer) = (Here::new(), Peer::start(|_| Say::Done));
+    here.put("before");
+    here.add_peer(&peer);
+    for row in rows(0..40) {
+        here.put(&row);
+        if row.ends_with('9') {
+            here.roll();
+        }
+    }
+    waits("all rows arrive", || peer.rows().len() >= 41);
+    let mut got = peer.rows();
+    // the WAL that was written when the peer was added is sent as a whole
+    got.retain(|row| row != "before");
+    assert_eq!(got, rows(0..40));
+    for entry in peer.entries() {
+        let ids: Vec<pb::Uuid> = entry.key.cluster_ids.clone();
+        assert_eq!(ids.len(), 1, "{entry:?}");
+        assert_eq!(&entry.key.table_name[..], b"sent");
+    }
+    assert!(peer.cluster_ids().iter().all(|id| id == OWN));
+    waits("the lag ends", || here.load().replication_lag == 0 && here.load().running());
+    assert!(here.load().o_ps_shipped() >= 41);
+}
+
+#[test]
+fn tables_without_a_scope_stay_here() {
+    let (here, peer) = (Here::new(), Peer::start(|_| Say::Done));
+    here.add_peer(&peer);
+    here.lab.put("unsent", "q", "v");
+    here.put("a");
+    waits("the row arrives", || !peer.rows().is_empty());
+    assert_eq!(peer.rows(), ["a"]);
+}
+
+#[test]
+fn a_peer_that_refuses_gets_everything_later_and_in_order() {
+    let (here, peer) = (
+        Here::new(),
+        Peer::start(|number| match number % 3 {
+            2 => Say::Done,
+            1 => Say::Refuse(&exceptions::IO),
+            _ => Say::Fail,
+        }),
+    );
+    here.add_peer(&peer);
+    rows(0..10).iter().for_each(|row| here.put(row));
+    waits("all rows arrive", || peer.rows().len() >= 10);
+    assert_eq!(peer.rows(), rows(0..10));
+    assert!(peer.calls() >= 3);
+}
+
+#[test]
+fn an_answer_that_is_lost_makes_a_peer_get_edits_twice_and_never_miss_any() {
+    let (here, peer) =
+        (Here::new(), Peer::start(|number| if number == 0 { Say::DoneAndFail } else { Say::Done }));
+    here.add_peer(&peer);
+    rows(0..5).iter().for_each(|row| here.put(row));
+    waits("rows arrive again", || peer.rows().len() >= 6);
+    here.put("last");
+    waits("the last row arrives", || peer.rows().last().is_some_and(|row| row == "last"));
+    let got = peer.rows();
+    for row in rows(0..5) {
+        assert!(got.contains(&row), "{row} is missing in {got:?}");
+    }
+    let first = got.iter().position(|row| *row == "r000").unwrap();
+    assert!(got[first + 1..].contains(&"r000".to_string()), "the first batch came twice: {got:?}");
+}
+
+#[test]
+fn a_peer_that_is_gone_for_a_while_is_waited_for() {
+    let (here, peer) = (Here::new(), Peer::start(|_| Say::Done));
+    peer.zookeeper_is(peer::ZooKeeper::Closes);
+    here.add_peer(&peer);
+    here.put("a");
+    waits("the source says that it does not run", || !here.load().running());
+    waits("the lag counts", || here.load().time_stamp_of_next_to_replicate.unwrap_or(0) > 0);
+    assert!(peer.rows().is_empty());
+    let wals = here.lab.fs.env().fs.list(&wal_dir(&here)).unwrap();
+    let names: Vec<String> = wals.into_iter().map(|file| file.name).collect();
+    let needed = here.lab.server.needed_wals(&["p".to_string()], &names).unwrap();
+    assert!(!needed.is_empty(), "WALs are kept for a peer that is gone");
+    peer.zookeeper_is(peer::ZooKeeper::Answers);
+    waits("the row arrives", || peer.rows() == ["a"]);
+}
+
+fn wal_dir(here: &Here) -> std::path::PathBuf {
+    layout::wals_dir("/hbase".as_ref()).join(here.lab.server.server_name().to_string())
+}
+
+#[test]
+fn a_peer_that_lies_gets_nothing_until_it_stops() {
+    for lie in [
+        peer::ZooKeeper::Garbage,
+        peer::ZooKeeper::Id("no uuid".to_string()),
+        peer::ZooKeeper::Id(OWN.to_string()),
+        peer::ZooKeeper::NoServers,
+    ] {
+        let (here, peer) = (Here::new(), Peer::start(|_| Say::Done));
+        peer.zookeeper_is(lie.clone());
+        here.add_peer(&peer);
+        here.put("a");
+        waits("the source says that it does not run", || !here.load().running());
+        assert!(peer.rows().is_empty(), "{lie:?}");
+        peer.zookeeper_is(peer::ZooKeeper::Answers);
+        waits("the row arrives", || peer.rows() == ["a"]);
+    }
+    let (here, peer) = (Here::new(), Peer::start(|number| if number < 2 { Say::Garbage } else { Say::Done }));
+    here.add_peer(&peer);
+    here.put("a");
+    waits("the row arrives", || peer.rows() == ["a"]);
+}
+
+#[test]
+fn a_peer_that_never_answers_can_be_disabled_and_removed() {
+    let (here, peer) = (Here::new(), Peer::start(|_| Say::Never));
+    here.add_peer(&peer);
+    here.put("a");
+    waits("the call is there", || peer.calls() > 0);
+    let began = Instant::now();
+    here.lab.server.peer_changed(&here.description(&peer, false)).unwrap();
+    waits("the source stands still", || !here.load().running());
+    here.lab.server.peer_removed("p").unwrap();
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert!(here.lab.server.server_load().repl_load_source.is_empty());
+}
+
+#[test]
+fn a_server_that_starts_again_goes_on_where_the_peer_is() {
+    let peer = Peer::start(|_| Say::Done);
+    let durable = || RegionServerSettings { wal_sync: SyncMode::Fsync, ..settings() };
+    let here = Here::on(SimFileSystem::new(), durable());
+    here.add_peer(&peer);
+    rows(0..5).iter().for_each(|row| here.put(row));
+    waits("the rows arrive", || peer.rows().len() == 5);
+    waits("it is noted", || here.load().o_ps_shipped() == 5);
+    let crashed = here.lab.fs.crash(halcyon_env::sim::CrashMode::ALL[0], 1);
+    here.lab.server.abort("the machine died");
+    let again = Here::on(crashed, durable());
+    again.lab.server.peer_changed(&again.description(&peer, true)).unwrap();
+    again.put("after");
+    waits("the new row arrives", || peer.rows().last().is_some_and(|row| row == "after"));
+    let got = peer.rows();
+    assert!(got.len() <= 11, "what was noted is not sent again: {got:?}");
+}
+
+#[test]
+fn bandwidth_limits_a_peer() {
+    let (here, peer) = (Here::new(), Peer::start(|_| Say::Done));
+    here.lab.server.begin_queue("p").unwrap();
+    let mut slow = here.description(&peer, true);
+    slow.config.bandwidth = Some(100);
+    here.lab.server.peer_changed(&slow).unwrap();
+    here.put("a");
+    waits("the first row arrives", || !peer.rows().is_empty());
+    let began = Instant::now();
+    here.put("b");
+    waits("the second row arrives", || peer.rows().len() == 2);
+    // a cell of 37 bytes at 100 bytes a second
+    assert!(began.elapsed() > Duration::from_millis(200), "{:?}", began.elapsed());
+}
+
+#[test]
+fn edits_of_a_deleted_table_are_dropped_if_that_is_wanted() {
+    for wanted in [true, false] {
+        let settings = RegionServerSettings { drop_deleted_tables: wanted, ..settings() };
+        let here = Here::on(SimFileSystem::new(), settings);
+        let peer = Peer::lacking("gone");
+        let gone = open(&here.lab, "gone");
+        peer.zookeeper_is(peer::ZooKeeper::Closes);
+        here.add_peer(&peer);
+        here.put("a");
+        here.put_into(&gone, "of the deleted table");
+        here.put("b");
+        // as the master deletes a table: its regions are closed, and its directory goes
+        let table = TableName::parse(b"gone").unwrap();
+        here.lab.fs.env().fs.remove_dir_all(&table.dir("/hbase".as_ref())).unwrap();
+        peer.zookeeper_is(peer::ZooKeeper::Answers);
+        if wanted {
+            waits("the other rows arrive", || peer.rows() == ["a", "b"]);
+        } else {
+            waits("the peer has refused", || peer.calls() >= 2);
+            assert!(peer.rows().is_empty(), "they wait for the table");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! `halcyon shadow mirror`: each read of the sample goes to a second cluster as soon as the first one has answered.
+//!
+//! The client has its answer by then. Copies wait in a queue with a limit; a second cluster that is slow or gone loses copies,
+//! which are counted, and delays nobody.
+
+use std::sync::Arc;
+
+use halcyon_env::Env;
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+
+use crate::args::MirrorArgs;
+use crate::ask::{Asked, System};
+use crate::judge::Judge;
+use crate::observer::{Observed, Sink};
+use crate::proxy::Proxy;
+use crate::read::Part;
+use crate::report::{self, Facts};
+use crate::{proxy, run_proxy};
+
+/// What an item of the queue costs beside its cells.
+const ITEM_BYTES: usize = 2048;
+
+pub(crate) async fn mirror(args: MirrorArgs, env: Env) -> Result<(), String> {
+    let limits = args.compare.limits();
+    let began = tokio::time::Instant::now();
+    let a = System::connect("--cluster", args.proxy.cluster.clone(), limits).await?;
+    let b = System::connect("--to", args.to.clone(), limits).await?;
+    let (name_a, name_b) = (a.address.to_string(), b.address.to_string());
+    let listening = proxy::listen(&args.proxy).await?;
+    let proxy = Arc::clone(&listening.proxy);
+    let judge = Judge::new(Some(a), b, args.compare.patience(), false);
+    let (sink, copies) = Copies::new(Arc::clone(&proxy), args.proxy.queue_bytes());
+    let sending = tokio::spawn(send(copies, Arc::clone(&judge), args.compare.threads as usize));
+    let shown = Arc::clone(&judge);
+    let progress = move |proxy: &Proxy| {
+        let tally = shown.tally.lock();
+        format!("{}; {}", proxy.counts, report::progress(&tally))
+    };
+    let sink = run_proxy(&args.proxy, &env, listening, sink, limits.kept_bytes_max, progress).await?;
+    drop(sink); // ends the queue
+    if tokio::time::timeout(args.compare.patience().whole() + limits.timeout, sending).await.is_err() {
+        println!("some copies had no answer in time and are left out");
+    }
+    let tally = judge.tally.lock().clone();
+    let facts = Facts {
+        title: "Mirrored reads".to_string(),
+        a: name_a,
+        b: name_b,
+        note: "Latencies of a are those between the proxy and its servers; those of b have the client library in them.".to_string(),
+        seconds: began.elapsed().as_secs_f64(),
+        sample: args.proxy.sample,
+        proxy: Some(proxy.counts.json()),
+        dropped: proxy.counts.dropped.get(),
+        damage: None,
+    };
+    report::conclude(&env, &args.compare, &facts, &tally)
+}
+
+/// The queue of copies.
+struct Copies {
+    proxy: Arc<Proxy>,
+    room: Arc<Semaphore>,
+    sender: UnboundedSender<(Observed, OwnedSemaphorePermit)>,
+}
+
+type CopyReceiver = UnboundedReceiver<(Observed, OwnedSemaphorePermit)>;
+
+impl Copies {
+    fn new(proxy: Arc<Proxy>, bytes_max: usize) -> (Copies, CopyReceiver) {
+        let (sender, receiver) = mpsc::unbounded_channel(); // its items hold the permits of a semaphore with a limit
+        (Copies { proxy, room: Arc::new(Semaphore::new(bytes_max)), sender }, receiver)
+    }
+}
+
+impl Sink for Copies {
+    fn take(&mut self, observed: Observed) {
+        let kept = |part: &Part| match part {
+            Part::Cells(cells) => cells.kept.iter().map(|cell| cell.bytes().len() + size_of_val(cell)).sum(),
+            _ => 0usize,
+        };
+        let bytes = ITEM_BYTES + observed.answer.parts.iter().map(kept).sum::<usize>();
+        let weight = u32::try_from(bytes).unwrap_or(u32::MAX);
+        match Arc::clone(&self.room).try_acquire_many_owned(weight) {
+            Ok(room) => drop(self.sender.send((observed, room))),
+            Err(_) => self.proxy.counts.dropped.add(),
+        }
+    }
+}
+
+/// Sends copies, some at a time, until the queue has ended.
+async fn send(mut copies: CopyReceiver, judge: Arc<Judge>, at_a_time: usize) {
+    let places = Arc::new(Semaphore::new(at_a_time));
+    let mut tasks = JoinSet::new();
+    let mut slot = 0;
+    while let Some((observed, room)) = copies.recv().await {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        while tasks.try_join_next().is_some() {}
+        let judge = Arc::clone(&judge);
+        slot += 1;
+        tasks.spawn(async move {
+            let _held = (place, room);
+            let a = Asked { answer: Ok(observed.answer), took: observed.took };
+            judge.ask_b(&observed.read, a, slot).await;
+        });
+    }
+    while tasks.join_next().await.is_some() {}
+}

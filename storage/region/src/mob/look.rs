@@ -1,0 +1,87 @@
+//! What the master asks of files of regions that may be open elsewhere.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use halcyon_cache::BlockCache;
+use halcyon_cell::{Error, ErrorKind, Result};
+use halcyon_env::Env;
+use halcyon_hfile::{HFile, ReaderOptions};
+use halcyon_schema::mob::MobFileRefs;
+use halcyon_schema::{FamilyDescriptor, RegionInfo};
+
+use super::clean::stated_references;
+use crate::region::Region;
+use crate::store::{StoreFileName, StoreFileOpener};
+
+/// Looks at a directory that a compaction is changing.
+const LOOKS_MAX: usize = 8;
+
+impl Region {
+    /// The mob files that the store files of a family refer to; `None` if one of them does not say. Changes nothing.
+    /// *Blocking*. `Busy` if the store changes too fast.
+    pub fn mob_references(
+        env: &Env,
+        cache: &Arc<BlockCache>,
+        root: &Path,
+        info: &RegionInfo,
+        family: &FamilyDescriptor,
+    ) -> Result<Option<MobFileRefs>> {
+        let dir = info.dir(root).join(&*family.name_str());
+        let opener = StoreFileOpener { env, cache, family };
+        for _ in 0..LOOKS_MAX {
+            match references_in(opener, &dir, root, info) {
+                // A file that was compacted or archived meanwhile: look again.
+                Err(error) if !env.fs.exists(&dir)? => {
+                    tracing::debug!(%error, "the store is gone");
+                    return Ok(Some(MobFileRefs::default()));
+                }
+                Err(error) => tracing::debug!(%error, "the store is looked at again"),
+                found => return found,
+            }
+        }
+        Err(Error::new(ErrorKind::Busy, format!("{} cannot be read, or changes too fast", dir.display())))
+    }
+
+    /// When a store file or mob file was made, by what it says of itself; `None`: it is gone, does not say, or is damaged.
+    pub fn file_made_ms(env: &Env, cache: &Arc<BlockCache>, path: &Path) -> Result<Option<i64>> {
+        let file = match env.fs.open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened?,
+        };
+        match HFile::of_file(file, &env.keys, cache, ReaderOptions::default()) {
+            Err(error) if error.kind().is_permanent() => Ok(None),
+            opened => Ok(opened?.info().create_time_ms()),
+        }
+    }
+}
+
+/// The mob files that a store file refers to; `None`: it does not say. *Blocking*.
+pub fn mob_references_of_file(env: &Env, path: &Path) -> Result<Option<MobFileRefs>> {
+    let cache = Arc::new(BlockCache::new(0));
+    let hfile = HFile::open(env, path, &cache, ReaderOptions::default())?;
+    stated_references(&hfile).map_err(|error| error.context(path.display()))
+}
+
+fn references_in(
+    opener: StoreFileOpener<'_>,
+    dir: &Path,
+    root: &Path,
+    info: &RegionInfo,
+) -> Result<Option<MobFileRefs>> {
+    let mut all = MobFileRefs::default();
+    let entries = match opener.env.fs.list(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Some(all)),
+        entries => entries?,
+    };
+    for entry in entries.into_iter().filter(|entry| !entry.is_dir) {
+        let Some(name) = StoreFileName::parse(&entry.name) else { continue };
+        let file = opener.open(&dir.join(&entry.name), &name, root, info.table())?;
+        match stated_references(&file.hfile)? {
+            Some(refs) => all.extend(refs),
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(all))
+}

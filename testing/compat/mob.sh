@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# Tables with MOB families, by a client of HBase, against the answers of HBase 2.6.4 (mob/answers.txt).
+#   mob.sh            starts a Halcyon and compares; about a minute
+#   mob.sh --hbase    starts an HBase and writes the file anew
+#   mob.sh --root     one root directory under HBase, Halcyon, HBase and Halcyon again: each reads what the one before has written
+# HALCYON     the server's binary, default target/release/halcyon below CARGO_TARGET_DIR
+# MOB_DIR     data and logs, default a fresh directory that is removed after success
+set -euo pipefail
+HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+HALCYON="${HALCYON:-${CARGO_TARGET_DIR:-$HOME/.cache/halcyon/target}/release/halcyon}"
+. "$HERE/java.sh"
+. "$HERE/server.sh"
+. "$HERE/hbase.sh"
+DIR="${MOB_DIR:-$(mktemp -d "${TMPDIR:-/tmp}/halcyon-mob.XXXXXX")}"
+finish() {
+  local code=$?
+  server_kill
+  hbase_kill
+  if [ $code -eq 0 ] && [ -z "${MOB_DIR:-}" ]; then rm -rf "$DIR"; else echo "answers and logs are in $DIR" >&2; fi
+}
+trap finish EXIT
+mkdir -p "$DIR/conf"
+hbase_fetch
+[ -n "$(find "$DIR/classes" -newer "$HERE/mob/Mobs.java" -name Mobs.class 2> /dev/null)" ] || javac -nowarn -d "$DIR/classes" -cp "$HBASE_LIB/*" "$HERE/mob/Mobs.java"
+mobs() { # mobs MODE ZOOKEEPER ROOT
+  (cd "$DIR" && timeout 900 "$JAVA" -Xmx400m "${JAVA_FLAGS[@]}" -cp "$DIR/classes:$HBASE_LIB/*" Mobs "$@" 2> "$DIR/client.log" < /dev/null) ||
+    { tail -n 20 "$DIR/client.log" >&2; return 1; }
+}
+same() { # same WHAT BEFORE AFTER
+  diff "$DIR/$2.dump" "$DIR/$3.dump" > "$DIR/$3.diff" || { echo "FAILED: $1, see $DIR/$3.diff" >&2; head -n 10 "$DIR/$3.diff" | cut -c 1-300 >&2; exit 1; }
+  echo "$1: $(grep -c '^cell ' "$DIR/$3.dump") cells are the same"
+}
+
+case "${1:-}" in
+  --hbase)
+    hbase_start "$DIR/hbase" "$DIR/hbase-root/data"
+    mobs answers "$HBASE_ZK" "$DIR/hbase-root/data" > "$DIR/answers.txt"
+    cp "$DIR/answers.txt" "$HERE/mob/answers.txt"
+    ;;
+  --root)
+    ROOT="$DIR/shared/data"
+    mkdir -p "$ROOT"
+    hbase_start "$DIR/first" "$ROOT"
+    mobs fill "$HBASE_ZK" "$ROOT"
+    mobs dump "$HBASE_ZK" "$ROOT" > "$DIR/filled.dump"
+    mobs stop "$HBASE_ZK" "$ROOT"
+    hbase_stop
+    server_start "$ROOT" "$DIR/server.log"
+    mobs dump "$ZK" "$ROOT" > "$DIR/taken.dump"
+    same "HBase's directory in Halcyon" filled taken
+    mobs work "$ZK" "$ROOT"
+    mobs dump "$ZK" "$ROOT" > "$DIR/worked.dump"
+    server_stop
+    hbase_start "$DIR/second" "$ROOT"
+    mobs dump "$HBASE_ZK" "$ROOT" > "$DIR/back.dump"
+    same "Halcyon's directory in HBase" worked back
+    mobs work "$HBASE_ZK" "$ROOT"
+    mobs dump "$HBASE_ZK" "$ROOT" > "$DIR/again.dump"
+    mobs stop "$HBASE_ZK" "$ROOT"
+    hbase_stop
+    server_start "$ROOT" "$DIR/server2.log"
+    mobs dump "$ZK" "$ROOT" > "$DIR/end.dump"
+    same "back in Halcyon" again end
+    mobs work "$ZK" "$ROOT"
+    server_stop
+    ;;
+  *)
+    mkdir -p "$DIR/root/data"
+    server_start "$DIR/root/data" "$DIR/server.log"
+    mobs answers "$ZK" "$DIR/root/data" > "$DIR/answers.txt"
+    server_stop
+    diff "$HERE/mob/answers.txt" "$DIR/answers.txt" >&2 || { echo "FAILED: MOB works otherwise than HBase's" >&2; exit 1; }
+    echo "$(wc -l < "$DIR/answers.txt") answers about MOB are HBase's"
+    {
+      echo '<configuration>'
+      for property in hbase.master.mob.cleaner.period=1 hbase.mob.min.age.archive=0; do
+        echo "<property><name>${property%%=*}</name><value>${property#*=}</value></property>"
+      done
+      echo '</configuration>'
+    } > "$DIR/conf/hbase-site.xml"
+    mkdir -p "$DIR/cleaned/data"
+    SERVER_OPTIONS="--config $DIR/conf"
+    server_start "$DIR/cleaned/data" "$DIR/cleaned.log"
+    mobs clean "$ZK" "$DIR/cleaned/data" > "$DIR/clean.txt"
+    server_stop
+    diff "$HERE/mob/clean.txt" "$DIR/clean.txt" >&2 || { echo "FAILED: mob files are cleaned otherwise" >&2; exit 1; }
+    ;;
+esac
