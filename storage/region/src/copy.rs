@@ -69,7 +69,8 @@ impl Region {
         let working = staging.path("copy");
         let now_ms = env.clock.now_ms();
         let (comparator, codec) = (region.comparator(), &services.settings.zstd_codec);
-        let options = writer_options(family, table, WrittenBy::MinorCompaction, comparator, codec, &env.keys, now_ms)?;
+        let options =
+            writer_options(family, table, WrittenBy::MinorCompaction, comparator, codec, &env.keys, now_ms)?;
         let mut writer = HFileWriter::create(env, &working, options)?;
         if let Some(refs) = file.hfile.info().get(MOB_FILE_REFS) {
             writer.append_file_info(MOB_FILE_REFS.as_bytes(), refs); // of these rows, and perhaps of others

@@ -226,11 +226,13 @@ fn files_of(
     for entry in env.fs.list(&dir)?.into_iter().filter(|entry| !entry.is_dir) {
         let Some(name) = StoreFileName::parse(&entry.name) else { continue };
         let path = dir.join(&entry.name);
-        if !name.is_own_hfile() {
-            let kind = if name.parent.is_some() { "reference" } else { "link" };
-            return Err(Error::invalid(format!("{} is a {kind}: compact the region first", path.display())));
+        if name.parent.is_some() {
+            return Err(Error::invalid(format!(
+                "{} is a reference: compact the region first",
+                path.display()
+            )));
         }
-        files.push(opener.open_hfile(&path)?);
+        files.push(opener.open(&path, &name, root, region.table())?);
     }
     Ok(files)
 }

@@ -81,7 +81,11 @@ fn a_region_without_its_key_does_not_open() {
     bench.region.close(false).unwrap();
     bench.wal.close().unwrap();
     let files = store_files(&bench);
-    let services = |keys| RegionServices { env: Env { keys, ..bench.env() }, cache: bench.cache.clone(), ..bench.services_with(MobFileCache::new(1, 0.5)) };
+    let services = |keys| RegionServices {
+        env: Env { keys, ..bench.env() },
+        cache: bench.cache.clone(),
+        ..bench.services_with(MobFileCache::new(1, 0.5))
+    };
     let open =
         |keys: Arc<Keys>| Region::open(services(keys), &root(), bench.info.clone(), bench.table.clone());
     let of_region = format!("opening region {}: ", bench.info.encoded_name());

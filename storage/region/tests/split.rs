@@ -198,6 +198,39 @@ fn daughters_read_their_halves_and_write_their_own() {
     }
 }
 
+/// As a table that was made of a snapshot in HDFS has them. Such regions could be neither split nor merged.
+#[test]
+fn daughters_of_links_read_their_halves() {
+    let (lab, rows, parent) = lab();
+    let root = Path::new("/root");
+    for family in ["f", "g"] {
+        let dir = parent.dir(root).join(family);
+        let source = root.join("archive/data/default/source/0f").join(family);
+        lab.fs.create_dir_all(&source).unwrap();
+        for entry in lab.fs.list(&dir).unwrap() {
+            lab.fs.rename(&dir.join(&entry.name), &source.join(&entry.name)).unwrap();
+            lab.fs.put_new(&dir.join(format!("source=0f-{}", entry.name)), b"").unwrap();
+        }
+    }
+    let daughters = lab.split(&parent, "r20").unwrap();
+    for daughter in &daughters {
+        let region = lab.open(daughter).unwrap();
+        assert_eq!(region.stats().references, 6);
+        lab.check(&region, &rows);
+        region.close(false).unwrap();
+    }
+    let refused = lab.merge(&daughters).unwrap_err();
+    assert!(refused.message().contains("is a reference"), "{refused}");
+    for daughter in &daughters {
+        let region = lab.open(daughter).unwrap();
+        compact(&region);
+        assert!(!region.has_references());
+        lab.check(&region, &rows);
+        region.close(false).unwrap();
+    }
+    lab.check(&lab.open(&lab.merge(&daughters).unwrap()).unwrap(), &rows);
+}
+
 /// A snapshot names what is in the directories, and says of each reference which half it is.
 #[test]
 fn a_snapshot_names_files_and_references() {
