@@ -62,6 +62,7 @@ pub use remote::{BarrierWork, FindMaster, MasterLink, RemoteMaster, RemoteQuotas
 pub use replication::SinkStats;
 pub use service::{AdminService, ClientService};
 pub use settings::cache::{Engine, FileTierSettings};
+pub use settings::coprocessors::BACKUP_OBSERVER;
 pub use settings::server::RegionServerSettings;
 pub use settings::warn::WarnSettings;
 pub use wal::recover::Predecessors;

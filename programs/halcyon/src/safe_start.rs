@@ -13,14 +13,12 @@ use std::{fmt, io};
 
 use clap::ValueEnum;
 use halcyon_env::Env;
+use halcyon_regionserver::BACKUP_OBSERVER;
 use halcyon_schema::{Endpoint, TableDescriptor, TableName, layout};
 
 use crate::master_settings::GROUP_ENDPOINT;
 use crate::root::wals_left;
 use crate::site::Property;
-
-/// What HBase's regions load for its backup tool; here `hbase.backup.enable` is enough.
-const BACKUP_OBSERVER: &str = "org.apache.hadoop.hbase.backup.BackupObserver";
 
 /// `EX_CONFIG` of `sysexits.h`: a restart does not help.
 pub const EXIT_CODE: u8 = 78;

@@ -8,6 +8,9 @@ use halcyon_schema::{Endpoint, TableDescriptor};
 use halcyon_settings::Effect::Restart;
 use halcyon_settings::{Description, Flag, Millis, Number, Positive, Section, Text, settings};
 
+/// What HBase's regions load for its backup tool; here `hbase.backup.enable` is enough.
+pub const BACKUP_OBSERVER: &str = "org.apache.hadoop.hbase.backup.BackupObserver";
+
 /// Which regions have which coprocessors, besides the attributes of their tables (`RegionCoprocessorHost` of 2.6.4).
 ///
 /// The classes of [`Endpoint`] are built in. Others run in a JVM beside the server if there is one (`coprocessors/`); the program
@@ -96,7 +99,7 @@ impl CoprocessorSettings {
         let listed = [Some(self.region_classes.as_str()), of_user];
         let listed = listed.into_iter().flatten().flat_map(|classes| classes.split(','));
         let listed = listed.map(|item| item.split('|').next().unwrap_or_default().trim().to_string());
-        let mut listed = listed.filter(|class| !class.is_empty() && Endpoint::of_class(class).is_none());
+        let mut listed = listed.filter(|class| !class.is_empty() && !is_here(class));
         let of_table = || (self.user_enabled || !is_user).then(|| table.hosted_coprocessor()).flatten();
         listed.next().or_else(of_table)
     }
@@ -106,7 +109,7 @@ impl CoprocessorSettings {
         let others = |classes: &str| {
             let is_hosted = |item: &&str| {
                 let class = item.split('|').next().unwrap_or_default().trim();
-                !class.is_empty() && Endpoint::of_class(class).is_none()
+                !class.is_empty() && !is_here(class)
             };
             classes.split(',').filter(is_hosted).collect::<Vec<_>>().join(",")
         };
@@ -127,6 +130,11 @@ impl CoprocessorSettings {
     pub(crate) fn describe() -> Vec<Description> {
         halcyon_settings::describe(SETTINGS, &CoprocessorSettings::default())
     }
+}
+
+/// Whether the server itself does what the class does.
+fn is_here(class: &str) -> bool {
+    Endpoint::of_class(class).is_some() || class == BACKUP_OBSERVER
 }
 
 /// Whether a list of `class|priority` names the class of an endpoint.
@@ -215,7 +223,7 @@ mod tests {
         let of_table = table(b"t").with("coprocessor$1", "file:///x.jar|org.x.Index|7|");
         assert_eq!(settings.hosted(&of_table).as_deref(), Some("org.x.Index"));
         let built_in = Endpoint::Aggregate.class();
-        let listed = format!("{built_in}, org.x.Y|5 ,");
+        let listed = format!("{built_in}, {BACKUP_OBSERVER}, org.x.Y|5 ,");
         assert!(settings.set("hbase.coprocessor.user.region.classes", &listed).unwrap());
         assert_eq!(settings.hosted(&user).as_deref(), Some("org.x.Y"));
         assert_eq!(settings.hosted(&system), None);
