@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use common::{golden, of_kind, records, run};
-use halcyon_env::Env;
+use halcyon_env::{CryptoSettings, Env};
 
 fn path(crate_name: &str, name: &str) -> String {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../storage").join(crate_name).join("testdata");
@@ -20,9 +20,15 @@ fn path(crate_name: &str, name: &str) -> String {
 
 #[test]
 fn every_store_file_is_sound_and_gives_all_its_cells() {
+    let keys = path("../base/crypto", "same.jceks");
+    let env = Env::read_only().with_crypto(CryptoSettings {
+        parameters: format!("jceks://{keys}?password=st0re-pass"),
+        master_key: Some("master".to_string()),
+        ..CryptoSettings::default()
+    });
     for file in golden("hfile", "hfile") {
         let file = file.to_str().unwrap();
-        let (code, records) = records(&Env::read_only(), &["hfile", "-m", "-b", "-h", "-e", "-d", file]);
+        let (code, records) = records(&env, &["hfile", "-m", "-b", "-h", "-e", "-d", file]);
         assert_eq!((code, of_kind(&records, "damage").len()), (0, 0), "{file}: {records:?}");
         let cells = of_kind(&records, "cell").len();
         let entries = of_kind(&records, "trailer")[0]["entryCount"].as_u64().unwrap();
