@@ -1,5 +1,6 @@
 //! Master keys by their names, and the keys that they wrap.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -24,6 +25,8 @@ pub struct Keys {
     settings: CryptoSettings,
     read: Box<ReadFile>,
     store: Mutex<Option<Arc<KeyStore>>>,
+    /// Keys that were taken out of the store, by name. It is made to give each of them slowly.
+    opened: Mutex<HashMap<String, DataKey>>,
 }
 
 impl Keys {
@@ -32,7 +35,7 @@ impl Keys {
         settings: CryptoSettings,
         read: impl Fn(&Path) -> io::Result<Vec<u8>> + Send + Sync + 'static,
     ) -> Keys {
-        Keys { settings, read: Box::new(read), store: Mutex::new(None) }
+        Keys { settings, read: Box::new(read), store: Mutex::new(None), opened: Mutex::default() }
     }
 
     /// With HBase's defaults: no key store, so no keys.
@@ -180,6 +183,9 @@ impl Keys {
 
     /// The key of this name, as `SecretKeySpec` has it. `Invalid` if there is none.
     fn key(&self, name: &str) -> Result<DataKey> {
+        if let Some(key) = self.opened.lock().get(name) {
+            return Ok(key.clone());
+        }
         let store = self.store()?;
         let none = || Error::invalid(format!("No key found for subject '{name}'"));
         let secret = store.get(name)?.ok_or_else(none)?;
@@ -190,7 +196,9 @@ impl Keys {
             );
             return Err(Error::invalid(what));
         }
-        DataKey::aes(&secret.bytes).map_err(|error| error.context(format_args!("key '{name}'")))
+        let key = DataKey::aes(&secret.bytes).map_err(|error| error.context(format_args!("key '{name}'")))?;
+        self.opened.lock().insert(name.to_string(), key.clone());
+        Ok(key)
     }
 
     fn wrap_with(&self, name: &str, key: &DataKey, iv: Iv) -> Result<Vec<u8>> {

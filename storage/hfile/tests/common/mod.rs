@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use halcyon_cache::BlockCache;
 use halcyon_cell::{Cell, CellScanner, CellType, Key};
@@ -19,11 +19,16 @@ pub fn testdata(name: &str) -> PathBuf {
 
 /// This machine, with the keys of `base/crypto/testdata/same.jceks`.
 pub fn env() -> Env {
-    Env::real().with_crypto(CryptoSettings {
-        parameters: format!("jceks://{}?password=st0re-pass", key_store().display()),
-        master_key: Some("master".to_string()),
-        ..CryptoSettings::default()
-    })
+    // Opening a key store takes long, by design.
+    static ENV: OnceLock<Env> = OnceLock::new();
+    let open = || {
+        Env::real().with_crypto(CryptoSettings {
+            parameters: format!("jceks://{}?password=st0re-pass", key_store().display()),
+            master_key: Some("master".to_string()),
+            ..CryptoSettings::default()
+        })
+    };
+    ENV.get_or_init(open).clone()
 }
 
 fn key_store() -> PathBuf {

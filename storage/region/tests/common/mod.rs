@@ -6,8 +6,8 @@ pub mod scripts;
 
 use std::cell::Cell as ThreadCell;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use halcyon_cache::BlockCache;
@@ -50,6 +50,14 @@ pub fn is_encrypted() -> bool {
     ENCRYPTED.get()
 }
 
+/// The keys of all environments of a test. A key store takes long to open, by design, so it is opened once.
+fn same_keys() -> Arc<Keys> {
+    static PLAIN: OnceLock<Arc<Keys>> = OnceLock::new();
+    static ENCRYPTED: OnceLock<Arc<Keys>> = OnceLock::new();
+    let known = if is_encrypted() { &ENCRYPTED } else { &PLAIN };
+    known.get_or_init(|| keys(|_| {})).clone()
+}
+
 /// With the keys `master` and `second` of a key store that Java wrote.
 pub fn keys(change: impl FnOnce(&mut CryptoSettings)) -> Arc<Keys> {
     let mut settings = CryptoSettings {
@@ -66,7 +74,7 @@ pub fn keys(change: impl FnOnce(&mut CryptoSettings)) -> Arc<Keys> {
 
 /// The file system's environment, with that clock and those keys.
 pub fn env_of(fs: &SimFileSystem, clock: &Arc<ManualClock>) -> Env {
-    Env { clock: clock.clone(), keys: keys(|_| {}), ..fs.env() }
+    Env { clock: clock.clone(), keys: same_keys(), ..fs.env() }
 }
 
 pub fn root() -> PathBuf {

@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use halcyon_env::sim::SimFileSystem;
 use halcyon_env::{CryptoSettings, Env, Keys};
@@ -22,6 +22,14 @@ pub fn encrypted(test: impl FnOnce()) {
 
 /// The keys of a key store that Java wrote.
 pub fn keys() -> Arc<Keys> {
+    // Opening it takes long, by design.
+    static PLAIN: OnceLock<Arc<Keys>> = OnceLock::new();
+    static OF_ENCRYPTED: OnceLock<Arc<Keys>> = OnceLock::new();
+    let known = if ENCRYPTED.get() { &OF_ENCRYPTED } else { &PLAIN };
+    known.get_or_init(open_keys).clone()
+}
+
+fn open_keys() -> Arc<Keys> {
     let settings = CryptoSettings {
         parameters: "jceks:///same.jceks?password=st0re-pass".to_string(),
         master_key: Some("master".to_string()),
