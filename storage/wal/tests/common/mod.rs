@@ -20,12 +20,16 @@ pub fn encrypted(test: impl FnOnce()) {
     ENCRYPTED.set(false);
 }
 
+pub fn is_encrypted() -> bool {
+    ENCRYPTED.get()
+}
+
 /// The keys of a key store that Java wrote.
 pub fn keys() -> Arc<Keys> {
     // Opening it takes long, by design.
     static PLAIN: OnceLock<Arc<Keys>> = OnceLock::new();
     static OF_ENCRYPTED: OnceLock<Arc<Keys>> = OnceLock::new();
-    let known = if ENCRYPTED.get() { &OF_ENCRYPTED } else { &PLAIN };
+    let known = if is_encrypted() { &OF_ENCRYPTED } else { &PLAIN };
     known.get_or_init(open_keys).clone()
 }
 
