@@ -366,9 +366,7 @@ fn recovered_edits_of_two_servers_are_both_kept() {
         let read = |name: &String| WalReader::open(&common::env(&fs), &dir.join(name)).unwrap();
         let found = files.iter().flat_map(read).map(|entry| entry.unwrap().0.log_sequence_number);
         assert_eq!(found.collect::<BTreeSet<u64>>(), (1..=last).collect(), "seed {seed}: {files:?}");
-        // Each encrypted file is another one, so a split that is done again can leave the same edits twice.
-        let are_same = files.len() == 2 || (common::is_encrypted() && files.len() > 2);
-        assert!(are_same, "seed {seed}: a split that is done again makes the same files: {files:?}");
+        assert_eq!(files.len(), 2, "seed {seed}: a split that is done again makes the same files");
     });
 }
 

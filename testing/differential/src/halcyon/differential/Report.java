@@ -49,8 +49,9 @@ final class Report implements AutoCloseable {
       if (meaning == Deliberate.Meaning.NONE && !isWording(first, second)) return Verdict.DIFFERENT;
       if (meaning == Deliberate.Meaning.NONE) verdict = Verdict.WORDING;
       else if (verdict == Verdict.EQUAL) verdict = Verdict.DELIBERATE;
-      // nothing follows an error
-      if (meaning == Deliberate.Meaning.REST || meaning == Deliberate.Meaning.LINE && ERROR.matcher(second).matches()) break;
+      // only one side failed, so the other one's lines go on alone
+      boolean hasFailedAlone = ERROR.matcher(second).matches() && !ERROR.matcher(first).matches();
+      if (meaning == Deliberate.Meaning.REST || meaning == Deliberate.Meaning.LINE && hasFailedAlone) break;
     }
     return verdict;
   }
