@@ -15,14 +15,8 @@ LIB="${BACKUP_LIB:-$HOME/.cache/halcyon/hbase-backup-lib-2.6.4}"
 [ -n "${BACKUP_LIB:-}" ] || maven_jars "$HERE/backup/pom.xml" "$LIB"
 HALCYON_HBASE_LIB="$LIB"
 . "$HERE/hbase.sh"
-DIR="${BACKUP_DIR:-$(mktemp -d "${TMPDIR:-/tmp}/halcyon-backup.XXXXXX")}"
-finish() {
-  local code=$?
-  server_kill
-  hbase_kill
-  if [ $code -eq 0 ] && [ -z "${BACKUP_DIR:-}" ]; then rm -rf "$DIR"; else echo "data and logs are in $DIR" >&2; fi
-}
-trap finish EXIT
+. "$HERE/scratch.sh"
+scratch backup
 mkdir -p "$DIR/classes" "$DIR/conf" "$DIR/work"
 "${JAVA}c" -nowarn -cp "$LIB/*" -d "$DIR/classes" "$HERE/backup/Backups.java"
 ROOT="$DIR/root"

@@ -13,16 +13,9 @@ HALCYON="${HALCYON:-${CARGO_TARGET_DIR:-$HOME/.cache/halcyon/target}/release/hal
 . "$HERE/java.sh"
 . "$HERE/server.sh"
 . "$HERE/hbase.sh"
+. "$HERE/scratch.sh"
 . "$HERE/coprocessor-host.sh"
-DIR="${COPROCESSORS_DIR:-$(mktemp -d "${TMPDIR:-/tmp}/halcyon-coprocessors.XXXXXX")}"
-finish() {
-  local code=$?
-  server_kill
-  hbase_kill
-  if [ $code -eq 0 ] && [ -z "${COPROCESSORS_DIR:-}" ]; then rm -rf "$DIR"; else echo "answers and logs are in $DIR" >&2; fi
-}
-trap finish EXIT
-mkdir -p "$DIR"
+scratch coprocessors
 
 hbase_fetch
 EXAMPLES="$HOME/.cache/halcyon/compat-coprocessors"

@@ -11,17 +11,9 @@ HALCYON="${HALCYON:-${CARGO_TARGET_DIR:-$HOME/.cache/halcyon/target}/release/hal
 . "$HERE/java.sh"
 . "$HERE/server.sh"
 . "$HERE/hbase.sh"
-KEEP="${ENCRYPTION_DIR:-}"
-DIR="${ENCRYPTION_DIR:-$(mktemp -d "${TMPDIR:-/tmp}/halcyon-encryption.XXXXXX")}"
-finish() {
-  local code=$?
-  server_kill
-  hbase_kill
-  if [ $code -eq 0 ] && [ -z "$KEEP" ]; then rm -rf "$DIR"; else echo "data and logs are in $DIR" >&2; fi
-}
-trap finish EXIT
+. "$HERE/scratch.sh"
+scratch encryption
 mkdir -p "$DIR/classes"
-DIR="$(cd "$DIR" && pwd)"
 hbase_fetch
 javac -nowarn -cp "$HBASE_LIB/*" -d "$DIR/classes" "$HERE/encryption/Encryption.java"
 

@@ -10,15 +10,8 @@ HALCYON="${HALCYON:-${CARGO_TARGET_DIR:-$HOME/.cache/halcyon/target}/release/hal
 . "$HERE/java.sh"
 . "$HERE/server.sh"
 . "$HERE/hbase.sh"
-DIR="${ENDPOINTS_DIR:-$(mktemp -d "${TMPDIR:-/tmp}/halcyon-endpoints.XXXXXX")}"
-finish() {
-  local code=$?
-  server_kill
-  hbase_kill
-  if [ $code -eq 0 ] && [ -z "${ENDPOINTS_DIR:-}" ]; then rm -rf "$DIR"; else echo "answers and logs are in $DIR" >&2; fi
-}
-trap finish EXIT
-mkdir -p "$DIR"
+. "$HERE/scratch.sh"
+scratch endpoints
 
 hbase_fetch
 ENDPOINT_LIB="$HOME/.cache/halcyon/hbase-endpoint-2.6.1"

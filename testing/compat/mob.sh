@@ -11,14 +11,8 @@ HALCYON="${HALCYON:-${CARGO_TARGET_DIR:-$HOME/.cache/halcyon/target}/release/hal
 . "$HERE/java.sh"
 . "$HERE/server.sh"
 . "$HERE/hbase.sh"
-DIR="${MOB_DIR:-$(mktemp -d "${TMPDIR:-/tmp}/halcyon-mob.XXXXXX")}"
-finish() {
-  local code=$?
-  server_kill
-  hbase_kill
-  if [ $code -eq 0 ] && [ -z "${MOB_DIR:-}" ]; then rm -rf "$DIR"; else echo "answers and logs are in $DIR" >&2; fi
-}
-trap finish EXIT
+. "$HERE/scratch.sh"
+scratch mob
 mkdir -p "$DIR/conf"
 hbase_fetch
 [ -n "$(find "$DIR/classes" -newer "$HERE/mob/Mobs.java" -name Mobs.class 2> /dev/null)" ] || javac -nowarn -d "$DIR/classes" -cp "$HBASE_LIB/*" "$HERE/mob/Mobs.java"

@@ -11,15 +11,9 @@ HALCYON="${HALCYON:-${CARGO_TARGET_DIR:-$HOME/.cache/halcyon/target}/release/hal
 . "$HERE/java.sh"
 . "$HERE/server.sh"
 . "$HERE/hbase.sh"
+. "$HERE/scratch.sh"
 . "$HERE/coprocessor-host.sh"
-DIR="${PHOENIX_DIR:-$(mktemp -d "${TMPDIR:-/tmp}/halcyon-phoenix.XXXXXX")}"
-finish() {
-  local code=$?
-  server_kill
-  hbase_kill
-  if [ $code -eq 0 ] && [ -z "${PHOENIX_DIR:-}" ]; then rm -rf "$DIR"; else echo "answers and logs are in $DIR" >&2; fi
-}
-trap finish EXIT
+scratch phoenix
 mkdir -p "$DIR/client"
 
 hbase_fetch

@@ -10,15 +10,8 @@ HALCYON="${HALCYON:-${CARGO_TARGET_DIR:-$HOME/.cache/halcyon/target}/release/hal
 . "$HERE/java.sh"
 . "$HERE/server.sh"
 . "$HERE/hbase.sh"
-DIR="${QUOTAS_DIR:-$(mktemp -d "${TMPDIR:-/tmp}/halcyon-quotas.XXXXXX")}"
-finish() {
-  local code=$?
-  server_kill
-  hbase_kill
-  if [ $code -eq 0 ] && [ -z "${QUOTAS_DIR:-}" ]; then rm -rf "$DIR"; else echo "answers and logs are in $DIR" >&2; fi
-}
-trap finish EXIT
-mkdir -p "$DIR"
+. "$HERE/scratch.sh"
+scratch quotas
 
 # The chores of space quotas run each second instead of each minute.
 PROPERTIES="hbase.quota.enabled=true hbase.master.quotas.observer.chore.period=1000 hbase.master.quotas.observer.chore.delay=100
