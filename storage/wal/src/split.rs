@@ -252,7 +252,7 @@ impl Output {
             match env.fs.rename(&self.temporary, &path) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     if have_same_bytes(env, &self.temporary, &path)?
-                        || have_same_edits(env, &self.temporary, &path)
+                        || have_same_edits(env, &self.temporary, &path).map_err(io::Error::other)?
                     {
                         env.fs.remove_file(&self.temporary)?;
                         return Ok(path);
@@ -290,24 +290,29 @@ fn have_same_bytes(env: &Env, a: &Path, b: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Whether an encrypted file has the edits of another one. One that cannot be read has not.
-fn have_same_edits(env: &Env, a: &Path, b: &Path) -> bool {
-    let open = |path| WalReader::open(env, path);
-    let (Ok(mut a), Ok(mut b)) = (open(a), open(b)) else { return false };
-    if a.header().encryption_key.is_none() && b.header().encryption_key.is_none() {
-        return false; // their bytes would be the same
-    }
-    loop {
-        let (Ok(of_a), Ok(of_b)) = (a.next_entry(), b.next_entry()) else { return false };
-        match (of_a, of_b) {
-            (None, None) => return !a.is_torn() && !b.is_torn(),
-            (Some(of_a), Some(of_b)) => {
-                if !are_same_edits(of_a, of_b) {
-                    return false;
-                }
-            }
-            _ => return false,
+/// Whether an encrypted file has the edits of another one. A damaged file has not; one that cannot be read just now is an error,
+/// because the same edits would stay twice.
+fn have_same_edits(env: &Env, a: &Path, b: &Path) -> Result<bool> {
+    let compared = || -> Result<bool> {
+        let (mut a, mut b) = (WalReader::open(env, a)?, WalReader::open(env, b)?);
+        if a.header().encryption_key.is_none() && b.header().encryption_key.is_none() {
+            return Ok(false); // their bytes would be the same
         }
+        loop {
+            match (a.next_entry()?, b.next_entry()?) {
+                (None, None) => return Ok(!a.is_torn() && !b.is_torn()),
+                (Some(of_a), Some(of_b)) => {
+                    if !are_same_edits(of_a, of_b) {
+                        return Ok(false);
+                    }
+                }
+                _ => return Ok(false),
+            }
+        }
+    };
+    match compared() {
+        Err(error) if error.kind().is_permanent() => Ok(false),
+        found => found,
     }
 }
 
