@@ -19,11 +19,20 @@ pub struct MobFileCache {
 
 #[derive(Default)]
 struct Open {
+    /// With the tick at which each was used last. No two have the same.
     files: HashMap<String, (Arc<HFile>, u64)>,
+    ticks: u64,
     accesses: u64,
     misses: u64,
     evicted: u64,
     held_bytes: u64,
+}
+
+impl Open {
+    fn tick(&mut self) -> u64 {
+        self.ticks += 1;
+        self.ticks
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,7 +57,7 @@ impl MobFileCache {
     pub(crate) fn get(&self, file: &str) -> Option<Arc<HFile>> {
         let mut open = self.open.lock();
         open.accesses += u64::from(self.files_max > 0);
-        let now = open.accesses;
+        let now = open.tick();
         let (hfile, used) = open.files.get_mut(file)?;
         *used = now;
         Some(hfile.clone())
@@ -61,7 +70,7 @@ impl MobFileCache {
         }
         let mut open = self.open.lock();
         open.misses += 1;
-        let now = open.accesses;
+        let now = open.tick();
         open.held_bytes += hfile.held_bytes() as u64;
         if let Some((other, _)) = open.files.insert(file.to_string(), (hfile.clone(), now)) {
             open.held_bytes -= other.held_bytes() as u64; // another reader was faster
@@ -69,6 +78,12 @@ impl MobFileCache {
         if open.files.len() > self.files_max {
             evict(&mut open, self.remain);
         }
+        assert!(
+            open.files.len() <= self.files_max,
+            "open files have a limit: {} of {}",
+            open.files.len(),
+            self.files_max
+        );
     }
 
     /// Lets go of a file that is gone, or whose blocks are of no use.

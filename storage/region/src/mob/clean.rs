@@ -54,6 +54,7 @@ impl Region {
         let family = store.family.name_str();
         let archive_dir = layout::mob_archive_dir(&mob.root, &mob.table, &family);
         for name in &old {
+            assert!(!refs.contains(&mob.table, name), "{name} goes although a store file refers to it");
             // By way of the opening's directory: a server that has lost the region does not know who refers to the file.
             self.place().retire_alone(&mob.dir.join(name), &family, &archive_dir)?;
             if let Some(hfile) = mob.files.forget(name) {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use halcyon_cell::{Cell, CellRef, CellType, Result, SeqId};
+use halcyon_env::invariant;
 use halcyon_hfile::{BloomType, FileMeta, HFileWriter, WriterOptions};
 use halcyon_schema::mob::{MobFileName, MobFileRefs, is_mob_reference, mob_reference_of};
 
@@ -68,6 +69,10 @@ impl MobOutputs {
 
     /// Writes the cell to a mob file. Returns the reference to it.
     pub fn append(&mut self, cell: CellRef<'_>) -> Result<Cell> {
+        invariant!(
+            !is_mob_reference(cell),
+            "a reference to a reference would be returned as a value: {cell:?}"
+        );
         if self.open.is_none() {
             let (start_key, region) = (&self.store.start_key, &self.store.encoded_region);
             let name = MobFileName::make(start_key, self.day, &random_name(), region);
@@ -108,6 +113,8 @@ impl MobOutputs {
         if self.complete.is_empty() {
             return Ok(());
         }
+        let is_listed = |name: &String| self.refs.contains(&self.store.table, name);
+        assert!(self.complete.iter().all(is_listed), "the cleaner takes a mob file that no store file lists");
         let (store, family) = (&self.store, self.store.family.name_str());
         store.being_written.lock().extend(self.complete.iter().cloned());
         store.env.fs.create_dir_all(&store.dir)?;
