@@ -212,8 +212,9 @@ impl Shared {
     /// Whether a store file of this name is in the directory of an archived family, or still in that of its store.
     fn has_file(&self, archived: &Path, file: &str) -> Result<bool> {
         let (fs, root) = (&self.core.env.fs, &self.core.root);
-        let live = archived.strip_prefix(layout::archive_dir(root)).map(|below| root.join(below).join(file));
-        Ok(fs.exists(&archived.join(file))? || live.map_or(Ok(true), |live| fs.exists(&live))?)
+        let Ok(below) = archived.strip_prefix(layout::archive_dir(root)) else { return Ok(true) };
+        let live = [root.to_path_buf(), layout::mob_home(root)].map(|root| root.join(below).join(file));
+        Ok(fs.first_existing([&*archived.join(file), &live[0], &live[1]])?.is_some())
     }
 
     /// Whether no table has the region and no procedure could be about to archive it.
