@@ -247,19 +247,26 @@ impl<W: AsyncWrite + Unpin> Output<W> {
     }
 }
 
+/// The next frame. What is ready to be sent leaves before anything is waited for.
+async fn next_frame(
+    reader: &mut FrameReader<OwnedReadHalf>,
+    output: &mut Output<OwnedWriteHalf>,
+) -> Result<Option<Frame>, End> {
+    match reader.ready()? {
+        Some(frame) => Ok(Some(frame)),
+        None => {
+            output.flush().await?;
+            Ok(reader.next().await?)
+        }
+    }
+}
+
 async fn pass_calls(shared: &Shared, input: OwnedReadHalf, output: OwnedWriteHalf) -> Result<(), End> {
     let proxy = &shared.proxy;
     let mut reader = FrameReader::new(input, proxy.limits.frame_bytes_max, Arc::clone(&proxy.budget));
     let mut output = Output::new(output);
     loop {
-        let next = match reader.ready()? {
-            Some(frame) => Some(frame),
-            None => {
-                output.flush().await?;
-                reader.next().await?
-            }
-        };
-        match next {
+        match next_frame(&mut reader, &mut output).await? {
             None => return Ok(()),
             Some(Frame::Whole(frame, _room)) => {
                 let changed = shared.call(&frame)?;
@@ -288,14 +295,7 @@ async fn pass_answers(shared: &Shared, input: OwnedReadHalf, output: OwnedWriteH
     let mut reader = FrameReader::new(input, proxy.limits.frame_bytes_max, Arc::clone(&proxy.budget));
     let mut output = Output::new(output);
     loop {
-        let next = match reader.ready()? {
-            Some(frame) => Some(frame),
-            None => {
-                output.flush().await?;
-                reader.next().await?
-            }
-        };
-        match next {
+        match next_frame(&mut reader, &mut output).await? {
             None => return Ok(()),
             Some(Frame::Whole(frame, _room)) => {
                 let (changed, observed) = shared.answer(&frame)?;
