@@ -3,7 +3,9 @@
 # ZooKeeper and HDFS, each with two masters and three region servers. Prints the median and the worst of all rounds.
 #   recovery.sh [SYSTEM...]    of halcyon, hbase, hbase-fast; default all
 # ROUNDS      of each case, default 5
-# CASES       default "kill freeze master move": a region server is killed, one is frozen, the active master is killed, a region is moved
+# CASES       default "kill freeze master move": a region server is killed, one is frozen, the active master is killed, a region is moved.
+#             "host": a region server is frozen with its keeper and with a DataNode, which is as silent as a machine that is lost.
+#             There are four DataNodes then, and not three
 # OUT         a directory that keeps the figures
 # SESSION     zookeeper.session.timeout of halcyon and hbase-fast in ms, default 6000
 # HALCYON     the binary, default target/release/halcyon below CARGO_TARGET_DIR
@@ -26,7 +28,8 @@ HERE="$ROOT/testing/cluster"
 export CLUSTER_DIR="${CLUSTER_DIR:-/tmp/halcyon-recovery}"
 export HALCYON="${HALCYON:-${CARGO_TARGET_DIR:-$HOME/.cache/halcyon/target}/release/halcyon}"
 ROUNDS="${ROUNDS:-5}" CASES="${CASES:-kill freeze master move}" SESSION="${SESSION:-6000}" OUT="${OUT:-}"
-REGIONS=12 SERVERS=3
+REGIONS=12 SERVERS=3 DATANODES=3
+case " $CASES " in *" host "*) DATANODES=4 ;; esac
 case "${1:-}" in -*) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0" >&2; exit 64 ;; esac
 [ -x "$HALCYON" ] || { echo "no program at $HALCYON: build it, or set HALCYON" >&2; exit 66; }
 . "$HERE/mixed.sh"
@@ -105,6 +108,20 @@ round_freeze() {
   round_end "$1" freeze "freeze$2"
   back "$process" "$name"
 }
+has_datanodes() { local found; found="$(cluster status)" && grep -q "^NumLiveDataNodes $DATANODES$" <<< "$found" && grep -q '^StaleDataNodes 0$' <<< "$found"; }
+round_host() {
+  local process name datanode="datanode$(($2 % DATANODES + 1))"
+  process="$(server "$1" "$2")" name="$(name_of "$(server "$1" "$2")")"
+  move_half rows "$name"
+  round_begin "host$2"
+  cluster freeze "$process"
+  cluster freeze "$datanode"
+  round_end "$1" host "host$2"
+  cluster kill "$datanode"
+  cluster start "$datanode"
+  wait_for 60 has_datanodes
+  back "$process" "$name"
+}
 round_master() {
   local process
   process="$(active_process "$1")"
@@ -137,7 +154,7 @@ measure() { # measure SYSTEM
       --property dfs.client.socket-timeout=10000) ;;
     *) fail "$1 is none of halcyon, hbase, hbase-fast" ;;
   esac
-  cluster up --parts "zookeeper hdfs hbaseservers" --seconds $((1200 + ROUNDS * 4 * 240)) "${options[@]}" > /dev/null
+  cluster up --parts "zookeeper hdfs hbaseservers" --datanodes "$DATANODES" --seconds $((1200 + ROUNDS * 4 * 240)) "${options[@]}" > /dev/null
   ZK="$(setting_of zookeeper)"
   sh_halcyon "balance_switch false" > /dev/null
   client_begin "$1"
