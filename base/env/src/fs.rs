@@ -35,6 +35,13 @@ pub trait FileSystem: Send + Sync {
     /// Opens a file for positional reads.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadableFile>>;
 
+    /// As `open`, for a file that is being written, of which the first `len` bytes were synced. Where the length of such a file is
+    /// not known, as in HDFS, this takes the caller's word.
+    fn open_up_to(&self, path: &Path, len: u64) -> io::Result<Arc<dyn ReadableFile>> {
+        let _ = len;
+        self.open(path)
+    }
+
     /// Opens a file for reads and writes at any position and gives it this length: it is created if need be, what is
     /// behind is cut off, what is missing reads as zeros. A new name is durable after `sync_dir` of the parent.
     fn open_update(&self, path: &Path, len: u64) -> io::Result<Arc<dyn UpdatableFile>>;

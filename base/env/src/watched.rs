@@ -51,6 +51,11 @@ impl FileSystem for WatchedFileSystem {
         Ok(Arc::new(WatchedFile { inner, watch: self.watch.clone() }))
     }
 
+    fn open_up_to(&self, path: &Path, len: u64) -> io::Result<Arc<dyn ReadableFile>> {
+        let inner = self.watch.over("files", path, || self.inner.open_up_to(path, len))?;
+        Ok(Arc::new(WatchedFile { inner, watch: self.watch.clone() }))
+    }
+
     fn open_update(&self, path: &Path, len: u64) -> io::Result<Arc<dyn UpdatableFile>> {
         let inner = self.watch.over("files", path, || self.inner.open_update(path, len))?;
         Ok(Arc::new(WatchedFile { inner, watch: self.watch.clone() }))

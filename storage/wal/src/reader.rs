@@ -12,11 +12,12 @@
 //! tail, anything else corruption. A file that ends with a trailer was closed in peace and cannot be torn.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use halcyon_cell::{Cell, Error, Result};
 use halcyon_crypto::DataKey;
-use halcyon_env::Env;
+use halcyon_env::{Env, ReadableFile};
 use halcyon_proto::pb;
 use prost::Message;
 
@@ -67,13 +68,16 @@ impl WalReader {
     /// without entries and torn. `Corrupt` if the header is not a log's; `Invalid` if its key cannot be unwrapped, or for
     /// values compressed with a codec we do not have.
     pub fn open(env: &Env, path: &Path) -> Result<WalReader> {
-        WalReader::open_up_to(env, path, u64::MAX)
+        WalReader::of(env, path, env.fs.open(path)?, u64::MAX)
     }
 
     /// As `open`, for a log that is still being written, of which the first `len` bytes are whole entries
     /// ([`crate::Wal::acknowledged`]). What is behind is not looked at.
     pub fn open_up_to(env: &Env, path: &Path, len: u64) -> Result<WalReader> {
-        let file = env.fs.open(path)?;
+        WalReader::of(env, path, env.fs.open_up_to(path, len)?, len)
+    }
+
+    fn of(env: &Env, path: &Path, file: Arc<dyn ReadableFile>, len: u64) -> Result<WalReader> {
         let file_len = file.len()?.min(len);
         let mut reader = WalReader {
             path: path.display().to_string(),

@@ -81,6 +81,26 @@ impl FileReader {
         })
     }
 
+    /// Makes the last block of a file that is being written readable, up to `len` bytes of the
+    /// file, and returns the length of the file from now on. The NameNode does not know how long
+    /// that block is, so the caller has to know that so many bytes were acknowledged. Without a
+    /// block that is being written nothing changes.
+    pub fn include_last_block(&mut self, len: usize) -> usize {
+        let blocks = &mut self.located_blocks;
+        let being_written = blocks.under_construction && !blocks.is_last_block_complete;
+        if let Some(last) = blocks.last_block.as_ref().filter(|_| being_written)
+            && len > blocks.file_length as usize
+            && last.offset as usize <= blocks.file_length as usize
+        {
+            let mut last = last.clone();
+            last.b.num_bytes = Some(len as u64 - last.offset);
+            blocks.file_length = len as u64;
+            blocks.blocks.retain(|block| block.offset < last.offset);
+            blocks.blocks.push(last);
+        }
+        self.file_length()
+    }
+
     /// Returns a reader of the same file that tries the replicas of each block in another order:
     /// the one with this index first, then those behind it. It has not seen any DataNode fail. For
     /// a second read beside one that is slow.

@@ -171,7 +171,11 @@ impl FileSystem for HdfsFileSystem {
 
     /// The length of a file that is still being written is not known here: seal it first.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadableFile>> {
-        Ok(Arc::new(HdfsReader::open(&self.cluster, path)?))
+        Ok(Arc::new(HdfsReader::open(&self.cluster, path, None)?))
+    }
+
+    fn open_up_to(&self, path: &Path, len: u64) -> io::Result<Arc<dyn ReadableFile>> {
+        Ok(Arc::new(HdfsReader::open(&self.cluster, path, Some(len))?))
     }
 
     fn open_update(&self, path: &Path, _len: u64) -> io::Result<Arc<dyn UpdatableFile>> {
@@ -187,7 +191,7 @@ impl FileSystem for HdfsFileSystem {
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let file = HdfsReader::open(&self.cluster, path)?;
+        let file = HdfsReader::open(&self.cluster, path, None)?;
         let mut bytes = vec![0; file.len()? as usize];
         file.read_exact_at(&mut bytes, 0)?;
         Ok(bytes)

@@ -22,27 +22,35 @@ pub(crate) struct HdfsReader {
     cluster: Arc<Cluster>,
     path: PathBuf,
     len: u64,
+    /// It is being written, and so many bytes were synced.
+    up_to: Option<u64>,
     /// The library's reader, with the locations of all blocks and its list of dead DataNodes.
     current: Mutex<Arc<FileReader>>,
 }
 
-fn open(cluster: &Cluster, path: &Path) -> Result<FileReader, Failure> {
+fn open(cluster: &Cluster, path: &Path, up_to: Option<u64>) -> Result<FileReader, Failure> {
     let name =
         text(path).map_err(|error| Failure::of(hdfs_native::HdfsError::InvalidPath(error.to_string())))?;
-    cluster.ask(move |client| {
+    let mut reader = cluster.ask(move |client| {
         let name = name.clone();
         async move { client.read(&name).await }
-    })
+    })?;
+    if let Some(len) = up_to {
+        reader.include_last_block(usize::try_from(len).unwrap_or(usize::MAX));
+    }
+    Ok(reader)
 }
 
 impl HdfsReader {
-    pub(crate) fn open(cluster: &Arc<Cluster>, path: &Path) -> io::Result<HdfsReader> {
-        let reader = open(cluster, path)
+    /// With `up_to`, of a file that is being written the synced bytes, of which there are so many.
+    pub(crate) fn open(cluster: &Arc<Cluster>, path: &Path, up_to: Option<u64>) -> io::Result<HdfsReader> {
+        let reader = open(cluster, path, up_to)
             .map_err(|failure| failure.into_io(path, "cannot be opened", cluster.address()))?;
         Ok(HdfsReader {
             cluster: cluster.clone(),
             path: path.to_path_buf(),
-            len: reader.file_length() as u64,
+            len: (reader.file_length() as u64).min(up_to.unwrap_or(u64::MAX)),
+            up_to,
             current: Mutex::new(Arc::new(reader)),
         })
     }
@@ -85,6 +93,12 @@ impl HdfsReader {
         Err(io::Error::other(text))
     }
 
+    /// A file that is being written may have more bytes by now.
+    fn is_same(&self, reader: &FileReader) -> bool {
+        let len = reader.file_length() as u64;
+        if self.up_to.is_some() { len >= self.len } else { len == self.len }
+    }
+
     /// Reads go to `better` from now on, unless another thread has chosen since `used` was taken.
     fn replace(&self, used: &Arc<FileReader>, better: Arc<FileReader>) {
         let mut current = self.current.lock();
@@ -101,8 +115,8 @@ impl HdfsReader {
         let mut places = vec![self.path.clone()];
         places.extend(self.cluster.moved_to(&self.path));
         for place in &places {
-            match open(&self.cluster, place) {
-                Ok(reader) if reader.file_length() as u64 == self.len => {
+            match open(&self.cluster, place, self.up_to) {
+                Ok(reader) if self.is_same(&reader) => {
                     *self.current.lock() = Arc::new(reader);
                     return Ok(());
                 }

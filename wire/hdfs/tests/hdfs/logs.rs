@@ -34,6 +34,37 @@ fn done(attempt: Attempt) -> std::io::Result<()> {
     }
 }
 
+/// What replication does: each time up to what was synced. Bytes behind that are of no matter.
+#[test]
+#[ignore = "needs an HDFS"]
+fn a_log_is_read_while_it_is_written() {
+    let fs = connect();
+    let dir = directory(&fs, "log-read");
+    let path = dir.join("log");
+    let mut log = fs.create_log(&path).unwrap();
+    let mut expected = Vec::new();
+    for (round, size) in [1, 300, 211, 512, 5000, 262_145, 7].into_iter().enumerate() {
+        let bytes: Vec<u8> = (0..size).map(|at| (at / 7 + round) as u8).collect();
+        expected.extend_from_slice(&bytes);
+        done(log.write_within(&bytes, round % 2 == 0, SOON)).unwrap();
+        let reader = fs.open_up_to(&path, expected.len() as u64).unwrap();
+        assert_eq!(reader.len().unwrap(), expected.len() as u64);
+        let mut found = vec![0; expected.len()];
+        reader.read_exact_at(&mut found, 0).unwrap();
+        assert_eq!(found, expected, "round {round}");
+        reader.read_exact_at(&mut found[..1], expected.len() as u64 - 1).unwrap();
+        assert_eq!(found[0], *expected.last().unwrap(), "round {round}");
+        let beyond = reader.read_exact_at(&mut found[..1], expected.len() as u64).unwrap_err();
+        assert_eq!(beyond.kind(), std::io::ErrorKind::UnexpectedEof);
+    }
+    let reader = fs.open_up_to(&path, expected.len() as u64 - 100).unwrap();
+    log.close().unwrap();
+    let mut found = vec![0; expected.len() - 100];
+    reader.read_exact_at(&mut found, 0).unwrap();
+    assert!(expected.starts_with(&found));
+    assert_eq!(fs.open_up_to(&path, 3).unwrap().len().unwrap(), 3);
+}
+
 /// Whole chunks and parts of them, in one packet and in several, flushed, synced, and synced again.
 #[test]
 #[ignore = "needs an HDFS"]
