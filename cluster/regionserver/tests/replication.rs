@@ -140,8 +140,7 @@ fn a_bulk_load_that_has_come_from_here_is_done() {
             ..Default::default()
         };
         let value = load.encode_to_vec();
-        let marker =
-            Cell::build(b"r", b"METAFAMILY", b"HBASE::BULK_LOAD", 1, CellType::Put, &value, b"", 0);
+        let marker = Cell::build(b"r", b"METAFAMILY", b"HBASE::BULK_LOAD", 1, CellType::Put, &value, b"", 0);
         replicate(&lab, vec![entry("t", &[], 1)], &[marker])
     };
     load(id).unwrap();

@@ -41,7 +41,9 @@ fn site_files(env: &Env, dir: &Path, cluster: &str) -> Result<Vec<(String, Strin
     let failed = |error: io::Error| format!("{}: {error}", dir.display());
     let mut names: Vec<String> = match env.local.list(&dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        listed => listed.map_err(failed)?.into_iter().filter(|file| !file.is_dir).map(|file| file.name).collect(),
+        listed => {
+            listed.map_err(failed)?.into_iter().filter(|file| !file.is_dir).map(|file| file.name).collect()
+        }
     };
     names.retain(|name| name.ends_with(".xml"));
     names.sort_unstable();

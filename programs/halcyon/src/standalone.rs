@@ -17,7 +17,8 @@ use halcyon_master::{
     CoprocessorCheck, HbckService, LockService, Master, MasterService, MasterSettings, StopRequest,
 };
 use halcyon_regionserver::{
-    AdminService, ClientService, JvmSurroundings, OpenSourceFiles, Predecessors, RegionServer, RegionServerSettings,
+    AdminService, ClientService, JvmSurroundings, OpenSourceFiles, Predecessors, RegionServer,
+    RegionServerSettings,
 };
 use halcyon_rpc::{BoundServer, EventLoops, Queues, RpcServer, Services};
 use halcyon_schema::ServerName;

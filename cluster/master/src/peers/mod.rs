@@ -193,7 +193,8 @@ mod tests {
     #[test]
     fn the_oldest_files_of_bulk_loads_are_beyond_the_limit() {
         let names = || ["a", "b", "not archived", "c", "b"].map(ToString::to_string).to_vec();
-        let sizes: HashMap<String, u64> = [("a", 5), ("b", 7), ("c", 1)].map(|(n, s)| (n.to_string(), s)).into();
+        let sizes: HashMap<String, u64> =
+            [("a", 5), ("b", 7), ("c", 1)].map(|(n, s)| (n.to_string(), s)).into();
         let of = |limit| {
             let (kept, lost) = newest(limit, names(), &sizes);
             let mut kept: Vec<String> = kept.into_iter().collect();

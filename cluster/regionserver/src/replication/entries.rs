@@ -159,8 +159,9 @@ mod tests {
             cell("a", CellType::Put, 9),
             cell("a", CellType::Put, 10),
         ];
-        let tables =
-            by_table(&[entry("t", &[7], 5), entry("n:u", &[], 1), entry("t", &[7, 8], 1)], cells).unwrap().tables;
+        let tables = by_table(&[entry("t", &[7], 5), entry("n:u", &[], 1), entry("t", &[7, 8], 1)], cells)
+            .unwrap()
+            .tables;
         let names: Vec<_> = tables.iter().map(|edits| edits.table.to_string()).collect();
         assert_eq!(names, ["t", "n:u"]);
         let shown = |edits: &TableEdits| -> Vec<_> {
@@ -208,7 +209,8 @@ mod tests {
         let found = by_table(&[entry("n:t", &[], 5)], cells).unwrap();
         assert_eq!(found.tables[0].mutations.len(), 1);
         assert_eq!(found.loads.len(), 1, "loads of the same table and clusters are one");
-        let below: Vec<_> = found.loads[0].files.iter().map(|file| file.below.display().to_string()).collect();
+        let below: Vec<_> =
+            found.loads[0].files.iter().map(|file| file.below.display().to_string()).collect();
         assert_eq!(below, ["n/t/0123/f/a", "n/t/0123/f/b", "n/t/0123/g/c", "n/t/0123/f/d"]);
         for bad in [
             marker(BULK_LOAD, b"\xff\xff"),

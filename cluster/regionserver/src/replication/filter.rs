@@ -236,7 +236,8 @@ mod tests {
             let value = load.encode_to_vec();
             let marker = Cell::build(b"r", META_FAMILY, BULK_LOAD, 1, CellType::Put, &value, b"", 0);
             let filter = PeerFilter::new(&pb::ReplicationPeer::default(), loads).unwrap();
-            let cells = filter.apply(key, vec![marker], (OWN, PEER)).map(|(_, cells)| cells).unwrap_or_default();
+            let cells =
+                filter.apply(key, vec![marker], (OWN, PEER)).map(|(_, cells)| cells).unwrap_or_default();
             let stores = cells.iter().filter_map(load_of).inspect(|load| assert!(load.replicate()));
             let names = stores.flat_map(|load| load.stores).map(|store| store.store_home_dir);
             names.collect::<Vec<_>>()

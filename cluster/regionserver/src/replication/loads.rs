@@ -39,8 +39,7 @@ const STAGING: &str = "staging";
 
 /// Opens the file system of an address of the cluster that is named second, as its configuration says. Also returns the path
 /// there. *Blocking.*
-pub type OpenSourceFiles =
-    dyn Fn(&str, &str) -> Result<(Arc<dyn FileSystem>, PathBuf), String> + Send + Sync;
+pub type OpenSourceFiles = dyn Fn(&str, &str) -> Result<(Arc<dyn FileSystem>, PathBuf), String> + Send + Sync;
 
 /// Files of one table that the same clusters have.
 #[derive(Debug)]
@@ -109,7 +108,9 @@ fn plain_name(part: &[u8]) -> Result<&str, RpcError> {
         let mut parts = Path::new(name).components();
         matches!((parts.next(), parts.next()), (Some(Component::Normal(only)), None) if only == *name)
     });
-    name.ok_or_else(|| invalid(format!("a bulk load names {:?}, which is no name of a file", part.escape_ascii())))
+    name.ok_or_else(|| {
+        invalid(format!("a bulk load names '{}', which is no name of a file", part.escape_ascii()))
+    })
 }
 
 /// A file of the staging directory.
@@ -153,7 +154,10 @@ impl Loader<'_> {
         };
         if let Some(missing) = load.files.iter().find(|file| table.family(&file.family).is_none()) {
             let family = missing.family.escape_ascii();
-            return Err(RpcError::no_such_column_family(format!("{family} of a bulk load of {}", load.table)));
+            return Err(RpcError::no_such_column_family(format!(
+                "{family} of a bulk load of {}",
+                load.table
+            )));
         }
         Ok(table)
     }
@@ -175,7 +179,8 @@ impl Loader<'_> {
         let services = self.services(&load.table)?;
         let mut staged = Vec::new();
         for (number, file) in load.files.iter().enumerate() {
-            let to = dir.join(format!("{number}-{}", file.below.file_name().unwrap_or_default().to_string_lossy()));
+            let to = dir
+                .join(format!("{number}-{}", file.below.file_name().unwrap_or_default().to_string_lossy()));
             let is_copied = self.copy(&places, &file.below, &to).map_err(|error| errors::to_rpc(&error))?;
             if !is_copied {
                 let (file, source) = (file.below.display(), &self.source.data);
@@ -211,7 +216,8 @@ impl Loader<'_> {
 
     fn files_of(&self, address: &str) -> Result<(Arc<dyn FileSystem>, PathBuf), RpcError> {
         let Env { fs, .. } = &self.resources.env;
-        let own = fs.address().and_then(|own| address.strip_prefix(&*own)).filter(|path| path.starts_with('/'));
+        let own =
+            fs.address().and_then(|own| address.strip_prefix(&*own)).filter(|path| path.starts_with('/'));
         if let Some(path) = own {
             return Ok((Arc::clone(fs), path.into()));
         }
@@ -225,7 +231,9 @@ impl Loader<'_> {
             None => Err("this server reads files of its own file system only".to_string()),
         };
         let id = &self.source.cluster_id;
-        opened.map_err(|why| RpcError::io(format!("files of a bulk load in {address:?} of cluster {id:?}: {why}")))
+        opened.map_err(|why| {
+            RpcError::io(format!("files of a bulk load in {address:?} of cluster {id:?}: {why}"))
+        })
     }
 
     /// Of no certain region: files and cache are used.
@@ -321,7 +329,7 @@ impl Loader<'_> {
     fn locate(&self, table: &TableName, row: &[u8]) -> Result<(RegionInfo, String), RpcError> {
         let found = self.threads.block_on(self.cluster.read_location(table, row, 0));
         let found = found.map_err(|error| super::sink::to_rpc(&error, Some(table)))?;
-        found.ok_or_else(|| RpcError::io(format!("{table} has no open region for {:?}", row.escape_ascii())))
+        found.ok_or_else(|| RpcError::io(format!("{table} has no open region for '{}'", row.escape_ascii())))
     }
 
     /// False: the region is elsewhere by now, or has other borders.
@@ -350,7 +358,10 @@ impl Loader<'_> {
             let options = ConnectOptions::new("ClientService");
             let connecting = Connection::connect(server, &options);
             let connection = tokio::time::timeout(CONNECT_TIME_MAX, connecting).await.map_err(|_| {
-                ClientError::from(io::Error::new(io::ErrorKind::TimedOut, format!("{server} does not answer")))
+                ClientError::from(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    format!("{server} does not answer"),
+                ))
             })??;
             let answer =
                 connection.call_with_cells("BulkLoadHFile", &request, None, Some(LOAD_TIME_MAX)).await?;

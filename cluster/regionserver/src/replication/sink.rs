@@ -377,8 +377,14 @@ mod tests {
         );
         sink.note_applied(3, 4_000, 4_500);
         sink.note_failed();
-        let expected =
-            SinkStats { batches: 1, ops: 3, hfiles: 0, failed_batches: 1, age_ms: 500, last_applied_ms: 4_000 };
+        let expected = SinkStats {
+            batches: 1,
+            ops: 3,
+            hfiles: 0,
+            failed_batches: 1,
+            age_ms: 500,
+            last_applied_ms: 4_000,
+        };
         assert_eq!(sink.stats(), expected);
         sink.note_applied(1, 9_000, 4_500); // the source's clock is ahead
         assert_eq!(sink.stats().age_ms, 0);

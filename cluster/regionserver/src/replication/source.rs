@@ -141,8 +141,8 @@ impl Source {
         !self.queue.lock().is_done(wal)
     }
 
-    /// Notes HFiles of a bulk load that the peer is to copy, before they are part of their region. Files of families that the peer
-    /// does not get are passed over.
+    /// Notes HFiles of a bulk load that the peer is to copy, before they are part of their region. Files of families that the
+    /// peer does not get are passed over.
     pub(super) fn note_hfiles(&self, table: &TableName, files: &[(String, String)]) -> Result<()> {
         let filter = self.filter(&self.orders.borrow().config)?;
         let sent = files.iter().filter(|(family, _)| filter.passes_loads(table, family.as_bytes()));

@@ -83,8 +83,7 @@ impl Service for Double {
         if matches!(said, Say::Done | Say::DoneAndFail) {
             let markers = call.cells.iter().filter(|cell| cell.family() == b"METAFAMILY");
             state.loads.extend(markers.map(|cell| pb::BulkLoadDescriptor::decode(cell.value()).unwrap()));
-            state.dirs =
-                request.source_base_namespace_dir_path.zip(request.source_h_file_archive_dir_path);
+            state.dirs = request.source_base_namespace_dir_path.zip(request.source_h_file_archive_dir_path);
             state.rows.extend(call.cells.iter().map(|cell| String::from_utf8_lossy(cell.row()).into_owned()));
             state.entries.extend(request.entry.iter().cloned());
             state.cluster_ids.extend(request.replication_cluster_id);

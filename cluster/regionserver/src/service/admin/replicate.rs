@@ -4,10 +4,10 @@ use halcyon_proto::pb;
 use halcyon_rpc::{Call, CallClass, Outcome, Reply, RpcError, Terms};
 
 use super::{Waits, decode, ready};
-use crate::service::bulk_load::cluster_id;
 use crate::RegionServer;
 use crate::errors;
 use crate::replication::{Entries, SourceDirs, by_table, write_local};
+use crate::service::bulk_load::cluster_id;
 
 /// Applies WAL entries of another cluster; answered when all of them are durable.
 pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
