@@ -9,7 +9,7 @@
 
 import java.io.IOException;
 import java.util.ArrayList;
-import java.util.Arrays;
+import java.util.Collections;
 import java.util.List;
 import java.util.Random;
 import org.apache.hadoop.conf.Configuration;
@@ -23,7 +23,7 @@ import org.apache.hadoop.hbase.util.Bytes;
 
 public class Bench {
   static final byte[] F = Bytes.toBytes("f"), Q = Bytes.toBytes("q"), LAST = Bytes.toBytes("~last");
-  static final int THREADS = 4, BATCH = 200;
+  static final int THREADS = 4, BATCH = 200, PROBES = 16;
 
   static Connection connect(String zookeeper) throws IOException {
     Configuration conf = HBaseConfiguration.create();
@@ -120,18 +120,31 @@ public class Bench {
       }
     });
     load.start();
-    List<Long> lags = new ArrayList<>();
-    Random random = new Random(1);
-    try (Table from = source.getTable(name); Table to = peer.getTable(name)) {
-      for (int i = 0; System.nanoTime() < end; i++) {
-        byte[] row = Bytes.toBytes("probe-" + i);
-        from.put(new Put(row).addColumn(F, Q, row));
-        long began = System.nanoTime();
-        while (!to.exists(new Get(row))) Thread.sleep(2);
-        lags.add(System.nanoTime() - began);
-        Thread.sleep(random.nextInt(50)); // not in step with the source
-      }
+    // Puts at times of their own: one thread would put again when the source has just woken up.
+    List<Long> lags = Collections.synchronizedList(new ArrayList<>());
+    List<Thread> probes = new ArrayList<>();
+    for (int probe = 0; probe < PROBES; probe++) {
+      int number = probe;
+      probes.add(new Thread(() -> {
+        Random random = new Random(number);
+        try (Table from = source.getTable(name); Table to = peer.getTable(name)) {
+          for (int i = 0; ; i++) {
+            Thread.sleep(random.nextInt(1000));
+            if (System.nanoTime() > end) break;
+            byte[] row = Bytes.toBytes("probe-" + number + "-" + i);
+            from.put(new Put(row).addColumn(F, Q, row));
+            long began = System.nanoTime();
+            while (!to.exists(new Get(row))) Thread.sleep(5);
+            lags.add(System.nanoTime() - began);
+          }
+        } catch (Exception error) {
+          error.printStackTrace();
+          System.exit(1);
+        }
+      }));
     }
+    for (Thread probe : probes) probe.start();
+    for (Thread probe : probes) probe.join();
     load.join();
     long[] sorted = lags.stream().mapToLong(Long::longValue).sorted().toArray();
     System.out.printf("%.0f %.0f %d%n", sorted[sorted.length / 2] / 1e6, sorted[Math.min(sorted.length - 1, sorted.length * 99 / 100)] / 1e6,
