@@ -251,7 +251,7 @@ impl Loader<'_> {
     ) -> Result<(), RpcError> {
         for attempt in 0..ATTEMPTS_MAX {
             if attempt > 0 {
-                std::thread::sleep(PAUSE);
+                self.threads.block_on(tokio::time::sleep(PAUSE));
             }
             let mut again = Vec::new();
             for (region, (server, files)) in self.divide(table, dir, std::mem::take(&mut left))? {
