@@ -58,6 +58,8 @@ pub(super) struct Batch {
     pub(super) queued_count: usize,
     /// Nothing is left to read for now.
     pub(super) is_at_end: bool,
+    /// The WAL that is written has acknowledged entries that cannot be read before it is closed.
+    pub(super) is_hidden: bool,
 }
 
 impl Batch {
@@ -146,6 +148,8 @@ impl Wals {
                 break; // nothing new
             }
             let mut reader = open(file, limit)?;
+            // A reader in HDFS sees a file's last block only when that is finished.
+            batch.is_hidden = limit.is_some_and(|limit| reader.end() < limit);
             if limit.is_none() && begin > reader.end() {
                 // Bytes that the operating system had when the machine went down. The peer has their edits.
                 tracing::warn!(
