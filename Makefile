@@ -21,6 +21,8 @@
 # make hdfs-suite   the tests of make test that start servers, with root directories in HDFS
 # make storage-policies   the NameNode is asked for the storage policies that servers have set, and where blocks are
 # make replication-test   replication between HBase 2.6.4 and Halcyon, which is killed meanwhile; ROUNDS=number, default 3
+# make replication-tools-test   bulk loads, VerifyReplication and serial peers between the two; some minutes
+# make replication-kills   both ways, with HBase and Halcyon killed in turn; KILLS=number, default 20; ROOT=local, hdfs or wals
 # make migrate-test       a table moves from HBase 2.6.4 to Halcyon and back under a Java client, and the migration is killed in each step;
 #              ROWS=, THREADS=, FAULTS=0 without kills
 # make backup-test        HBase's backup tool against a standalone server, its answers compared with those of HBase 2.6.4; some minutes
@@ -60,6 +62,7 @@
 #              znodes beside HBase's; ten minutes
 # make bench-compare   the same load against Halcyon and HBase; BENCH="options of testing/bench/side-by-side.sh"
 # make bench-hdfs     puts on HDFS at a region server of Halcyon and at one of HBase, and how long they wait when HDFS fails; 15 minutes
+# make bench-replication   lag and rate of replication between Halcyon and HBase, beside HBase to HBase; some minutes
 # make bench-recovery  for how long rows are away when a server is killed or frozen, a master killed, a region moved: Halcyon beside HBase;
 #              ROUNDS=, CASES=, OUT=, SYSTEMS="halcyon hbase hbase-fast"; 30 rounds take hours
 # make bench   what the engine costs: bench-engine (beside RocksDB, which is built for it: needs a C++ compiler and libclang)
@@ -92,7 +95,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 CARGO_DEB := $(HOME)/.cache/halcyon/tools/bin/cargo-deb
 
-.PHONY: differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies replication-test migrate-test shadow-test accumulo-test backup-test hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load keeper-test rolling-restart replace-master bench-cold-start mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster coprocessor-host coprocessors-test phoenix-test groups-test quotas-test mob-test encryption-test replicas-test sim sim-size sim-flaws
+.PHONY: differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies replication-test replication-tools-test replication-kills bench-replication migrate-test shadow-test accumulo-test backup-test hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load keeper-test rolling-restart replace-master bench-cold-start mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster coprocessor-host coprocessors-test phoenix-test groups-test quotas-test mob-test encryption-test replicas-test sim sim-size sim-flaws
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -209,6 +212,12 @@ storage-policies: build
 replication-test: build
 	HALCYON="$(HALCYON)" testing/compat/replication.sh $(ROUNDS)
 
+replication-tools-test: build
+	HALCYON="$(HALCYON)" testing/compat/replication-tools.sh
+
+replication-kills: build
+	HALCYON="$(HALCYON)" testing/compat/replication-kills.sh $(KILLS)
+
 migrate-test: build
 	HALCYON="$(HALCYON)" testing/compat/migrate.sh
 
@@ -292,6 +301,9 @@ zookeeper-test:
 
 bench-compare: build
 	HALCYON="$(HALCYON)" testing/bench/side-by-side.sh $(BENCH)
+
+bench-replication: build
+	HALCYON="$(HALCYON)" testing/bench/replication.sh
 
 bench-recovery: build
 	HALCYON="$(HALCYON)" testing/bench/recovery.sh $(SYSTEMS)

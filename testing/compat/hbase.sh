@@ -2,6 +2,8 @@
 # hbase_start DIR ROOT sets HBASE_PID and HBASE_ZK (host:port). DIR gets configuration, logs and an empty ZooKeeper; ROOT is hbase.rootdir.
 # HALCYON_HBASE_LIB  a directory with the jars, default where files.sh has put them
 # HBASE_PROPERTIES   more properties, "name=value ..."
+# HBASE_PORTS="zookeeper master regionserver"     default: three free ports
+# HBASE_KEEP_ZK      not empty: DIR has the ZooKeeper of an earlier start, which goes on
 HBASE_LIB="${HALCYON_HBASE_LIB:-$HOME/.cache/halcyon/hbase-lib-2.6.4}"
 HBASE_PID=""
 
@@ -11,8 +13,10 @@ hbase_fetch() { # the jars, once, through Maven
 
 hbase_start() { # hbase_start DIR ROOT
   local dir="$1" root="$2" zk master regionserver property
-  zk="$(free_port)" master="$(free_port)" regionserver="$(free_port)"
-  rm -rf "$dir/zk" "$dir/tmp"
+  read -r zk master regionserver <<< "${HBASE_PORTS:-$(free_port) $(free_port) $(free_port)}"
+  [ -n "${HBASE_KEEP_ZK:-}" ] || rm -rf "$dir/zk"
+  rm -rf "$dir/tmp"
+  [ ! -f "$dir/hbase.log" ] || mv "$dir/hbase.log" "$dir/hbase-$(date +%s).log"
   mkdir -p "$dir/conf"
   {
     echo '<configuration>'

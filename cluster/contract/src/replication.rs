@@ -30,4 +30,7 @@ pub trait ReplicationSources: Send + Sync {
 
     /// Of these names of WALs, those that a peer still needs. WALs of which nothing is known are needed.
     fn needed_wals(&self, peer_ids: &[String], names: &[String]) -> Result<HashSet<String>>;
+
+    /// Names of HFiles of bulk loads that a peer has still to copy, oldest first. They stay in the archive.
+    fn needed_hfiles(&self, peer_ids: &[String]) -> Result<Vec<String>>;
 }

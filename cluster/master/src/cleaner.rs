@@ -4,7 +4,7 @@
 //! `oldWALs` when no region has unflushed edits in it. Both are kept for a while, for readers that are under way
 //! and for people; then they go, unless a snapshot names the file, a link leads to it, or a replication peer or a backup needs
 //! it (HBase: `HFileCleaner`, `LogCleaner`, their time-to-live and snapshot delegates, `HFileLinkCleaner`,
-//! `ReplicationLogCleaner`, those of backups). The age is counted from when the cleaner first saw the file, so that it depends
+//! `ReplicationLogCleaner`, `ReplicationHFileCleaner`, those of backups). The age is counted from when the cleaner first saw the file, so that it depends
 //! on no clock but the monotonic one and a restart begins anew.
 
 use std::collections::{HashMap, HashSet};
@@ -149,7 +149,9 @@ impl Shared {
                 deleted += pass.delete_if_old(fs, place, &dir.join(file.name), settings.old_wals_keep)?;
             }
         }
-        for region in archived_regions(core)? {
+        let regions = archived_regions(core)?;
+        wanted.extend(peers::needed_hfiles(core, &regions)?);
+        for region in regions {
             deleted += self.clean_region(&mut pass, &region, &wanted)?;
         }
         let after = pass.after;

@@ -59,8 +59,8 @@ pub struct MasterSettings {
     pub slow_log_table: bool,
     /// How long a log stays in `oldWALs` (`hbase.master.logcleaner.ttl`). 10 minutes.
     pub old_wals_keep: Duration,
-    /// Bytes of old logs that are kept for replication peers (`replication.wal.bytes.max`). Beyond it the oldest are deleted,
-    /// and peers miss what is in them. `None`: there is no limit.
+    /// Bytes of old logs that are kept for replication peers, and as many of archived files of bulk loads
+    /// (`replication.wal.bytes.max`). Beyond it the oldest are deleted, and peers miss what is in them. `None`: there is no limit.
     pub peer_wal_bytes_max: Option<u64>,
     /// Whether HBase's backup tool may be used (`hbase.backup.enable`): WALs and archived files that it needs are kept.
     pub backup_enabled: bool,

@@ -199,6 +199,34 @@ fn the_archive_is_cleaned_but_for_snapshots() {
     c.check();
 }
 
+/// A replication peer copies the files of bulk loads by itself, perhaps long after a compaction has archived them.
+#[test]
+fn archived_files_of_bulk_loads_stay_until_peers_have_them() {
+    let sim = SimFileSystem::new();
+    let mut settings = settings();
+    settings.archive_keep = Duration::ZERO;
+    settings.peer_wal_bytes_max = Some(2);
+    let c = Cluster::start_with(with_real_clock(sim.env()), Path::new(ROOT), 1, settings).unwrap();
+    let dir = Path::new("/hbase/archive/data/default/t/0123/f");
+    c.env.fs.create_dir_all(dir).unwrap();
+    let names = ["old_SeqId_1_", "new_SeqId_2_", "other_SeqId_3_"];
+    names.iter().for_each(|name| c.env.fs.replace(&dir.join(name), b"xx").unwrap());
+    let config = pb::ReplicationPeer { clusterkey: Some("h:2181:/hbase".into()), ..Default::default() };
+    let peer_state = pb::ReplicationState { state: pb::replication_state::State::Enabled as i32 };
+    let request = pb::AddReplicationPeerRequest { peer_id: "p".into(), peer_config: config, peer_state };
+    c.run("AddReplicationPeer", &request).unwrap();
+    let left = || {
+        let ran = c.call::<pb::RunCleanerChoreResponse>("RunCleanerChore", &pb::RunCleanerChoreRequest {});
+        assert!(ran.unwrap().cleaner_chore_ran);
+        let left = c.env.fs.list(dir).unwrap_or_default();
+        left.into_iter().map(|entry| entry.name).collect::<Vec<_>>()
+    };
+    *c.server.needed_hfiles.lock() = names[..2].iter().map(ToString::to_string).collect();
+    assert_eq!(left(), ["new_SeqId_2_"], "there is room for the newer of two");
+    c.server.needed_hfiles.lock().clear();
+    assert!(left().is_empty());
+}
+
 /// With `hbase.wal.dir`, the master did not look where the WALs are: old ones stayed for ever, snapshots lacked edits that were
 /// not replayed, and what a region had there outlived it.
 #[test]

@@ -51,7 +51,7 @@ use crate::quotas::{QuotaParts, Quotas};
 use crate::regions::files::LocalRegionFiles;
 use crate::regions::region_table::{OnlineRegion, RegionTable};
 use crate::regions::resources::RegionResources;
-use crate::replication::{Sink, Sources};
+use crate::replication::{OpenSourceFiles, Sink, Sources};
 use crate::settings::online::OnlineSettings;
 use crate::settings::server::RegionServerSettings;
 use crate::wal::logs::Logs;
@@ -232,6 +232,11 @@ impl RegionServer {
         self.coprocessors.pool.work_on(threads.clone());
         self.pool.work_on(threads);
         self.pool.keep_room_in(queues);
+    }
+
+    /// How files of bulk loads of other clusters are opened, where those are in another file system. The first one stays.
+    pub fn open_source_files_with(&self, open: Arc<OpenSourceFiles>) {
+        self.sink.open_source_files_with(open);
     }
 
     /// Where to report what the master decides about. Without a master regions grow without end. The first one stays.

@@ -120,6 +120,34 @@ fn what_cannot_be_applied_says_why() {
 }
 
 #[test]
+fn a_bulk_load_that_has_come_from_here_is_done() {
+    let lab = Lab::new();
+    let id = "b9a4f3a2-4c42-4e5f-9d58-0d1c4a6f3b11";
+    let file = layout::cluster_id_file("/hbase".as_ref());
+    lab.fs.env().fs.replace(&file, &ClusterId(id.to_string()).encode_file()).unwrap();
+    let load = |cluster_id: &str| {
+        let store = pb::StoreDescriptor {
+            family_name: "f".into(),
+            store_home_dir: "f".into(),
+            store_file: vec!["0a_SeqId_1_".into()],
+            store_file_size_bytes: None,
+        };
+        let load = pb::BulkLoadDescriptor {
+            encoded_region_name: "0123".into(),
+            replicate: Some(true),
+            cluster_ids: vec![cluster_id.into()],
+            stores: vec![store],
+            ..Default::default()
+        };
+        let value = load.encode_to_vec();
+        let marker = Cell::build(b"r", b"METAFAMILY", b"HBASE::BULK_LOAD", 1, CellType::Put, &value, b"", 0);
+        replicate(&lab, vec![entry("t", &[], 1)], &[marker])
+    };
+    load(id).unwrap();
+    assert_eq!(class(load("another")), "ServerNotRunningYetException", "it is looked for, by a client");
+}
+
+#[test]
 fn what_was_acknowledged_is_there_after_a_crash() {
     for mode in CrashMode::ALL {
         let settings = halcyon_regionserver::RegionServerSettings { wal_sync: SyncMode::Fsync, ..settings() };

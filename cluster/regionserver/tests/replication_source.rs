@@ -12,6 +12,7 @@ use common::{Lab, put, settings};
 use halcyon_cell::Cell;
 use halcyon_contract::{PeerDescription, ReplicationSources};
 use halcyon_env::sim::SimFileSystem;
+use halcyon_hfile::{FileMeta, HFileWriter, WriterOptions};
 use halcyon_proto::pb;
 use halcyon_regionserver::RegionServerSettings;
 use halcyon_rpc::{QueueLimits, Queues, exceptions};
@@ -290,5 +291,89 @@ fn edits_of_a_deleted_table_are_dropped_if_that_is_wanted() {
             waits("the peer has refused", || peer.calls() >= 2);
             assert!(peer.rows().is_empty(), "they wait for the table");
         }
+    }
+}
+
+impl Here {
+    /// Loads a file of one row into the table.
+    fn bulk_load(&self, row: &str, replicate: bool) {
+        let path = format!("/out/f/{row}");
+        let env = self.lab.fs.env();
+        env.fs.create_dir_all("/out/f".as_ref()).unwrap();
+        let mut writer = HFileWriter::create(&env, path.as_ref(), WriterOptions::default()).unwrap();
+        writer.append(Cell::put(row.as_bytes(), b"f", b"q", 5, b"loaded").get()).unwrap();
+        writer.finish(FileMeta::default()).unwrap();
+        let family_path = pb::bulk_load_h_file_request::FamilyPath { family: "f".into(), path };
+        let request = pb::BulkLoadHFileRequest {
+            region: pb::RegionSpecifier { r#type: 1, value: self.info.region_name().clone() },
+            family_path: vec![family_path],
+            assign_seq_num: Some(true),
+            replicate: Some(replicate),
+            ..Default::default()
+        };
+        let answer: (pb::BulkLoadHFileResponse, _) =
+            self.lab.call("BulkLoadHFile", &request, Vec::new()).unwrap();
+        assert!(answer.0.loaded);
+    }
+
+    /// Names of the table's store files.
+    fn store_files(&self) -> Vec<String> {
+        let dir = self.info.table().dir("/hbase".as_ref()).join(self.info.encoded_name()).join("f");
+        let files = self.lab.fs.env().fs.list(&dir).unwrap();
+        files.into_iter().filter(|file| !file.is_dir).map(|file| file.name).collect()
+    }
+
+    fn needed_hfiles(&self) -> Vec<String> {
+        self.lab.server.needed_hfiles(&["p".to_string()]).unwrap()
+    }
+}
+
+fn with_loads() -> RegionServerSettings {
+    RegionServerSettings {
+        replicates_bulk_loads: true,
+        replication_cluster_id: "here".to_string(),
+        wal_sync: SyncMode::Fsync,
+        ..settings()
+    }
+}
+
+#[test]
+fn a_peer_gets_bulk_loads_and_their_files_are_kept_until_then() {
+    let (here, peer) = (Here::on(SimFileSystem::new(), with_loads()), Peer::start(|_| Say::Done));
+    peer.zookeeper_is(peer::ZooKeeper::Closes);
+    here.add_peer(&peer);
+    here.bulk_load("a", true);
+    let loaded = here.store_files();
+    assert_eq!(loaded.len(), 1);
+    assert_eq!(here.needed_hfiles(), loaded);
+    // over the end of the server
+    let crashed = here.lab.fs.crash(halcyon_env::sim::CrashMode::ALL[0], 1);
+    here.lab.server.abort("the machine died");
+    let again = Here::on(crashed, with_loads());
+    assert_eq!(again.needed_hfiles(), loaded, "also before the peer is known");
+    peer.zookeeper_is(peer::ZooKeeper::Answers);
+    again.lab.server.peer_changed(&again.description(&peer, true)).unwrap();
+    waits("the bulk load arrives", || !peer.loads().is_empty());
+    let load = peer.loads().remove(0);
+    assert_eq!(load.encoded_region_name, here.info.encoded_name().as_bytes());
+    assert_eq!(load.stores.iter().flat_map(|store| store.store_file.clone()).collect::<Vec<_>>(), loaded);
+    assert!(load.replicate() && load.cluster_ids == [OWN]);
+    assert_eq!(peer.dirs(), Some(("file:/hbase/data".to_string(), "file:/hbase/archive/data".to_string())));
+    assert!(peer.cluster_ids().iter().all(|id| id == "here"));
+    waits("the file is not needed any more", || again.needed_hfiles().is_empty());
+    again.put("behind");
+    waits("what follows arrives", || peer.rows().last().is_some_and(|row| row == "behind"));
+}
+
+#[test]
+fn bulk_loads_stay_here_unless_they_are_to_be_sent() {
+    for (settings, replicate) in [(settings(), true), (with_loads(), false)] {
+        let (here, peer) = (Here::on(SimFileSystem::new(), settings), Peer::start(|_| Say::Done));
+        here.add_peer(&peer);
+        here.bulk_load("a", replicate);
+        assert!(here.needed_hfiles().is_empty());
+        here.put("behind");
+        waits("what follows arrives", || peer.rows() == ["behind"]);
+        assert!(peer.loads().is_empty());
     }
 }

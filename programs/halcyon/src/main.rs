@@ -35,6 +35,7 @@ mod settings_page;
 mod signals;
 mod site;
 mod sizes;
+mod source_files;
 mod standalone;
 mod surroundings;
 mod systemd;

@@ -35,6 +35,7 @@ use crate::safe_start::{self, Protection};
 use crate::settings::{ShownSetting, StandaloneSettings};
 use crate::signals::StopSignals;
 use crate::site::{self, Property};
+use crate::source_files;
 use crate::standalone::{self, DRAIN_TIME_MAX};
 use crate::surroundings::{Member, Surroundings};
 use crate::systemd;
@@ -128,6 +129,8 @@ async fn serve(
         }
     });
     let started = starting.await.map_err(|_| "the start failed by an assertion".to_string())??;
+    let opener = source_files::opener(&env, &settings.regionserver, flags.config.as_deref());
+    started.region_server.open_source_files_with(opener);
     let shown = Shown {
         settings: shown_settings(properties, &flags, &settings)?,
         traces: Traces::start(&env, &settings.traces, name.to_string())?.map(Arc::new),

@@ -402,8 +402,8 @@ const SETTINGS: &[Section<StandaloneSettings>] = &[
             Restart, "hbase.master.logcleaner.ttl", "ms", Millis, cleaner.old_wals_keep,
                 "How long a WAL stays in `oldWALs`.";
             Restart, "replication.wal.bytes.max", "bytes", OrNever<Number>, cleaner.peer_wal_bytes_max,
-                "Bytes in `oldWALs` that are kept for replication peers. Beyond it the oldest WALs are deleted, and peers miss \
-                 what is in them. -1: no limit.";
+                "Bytes in `oldWALs` that are kept for replication peers, and as many of archived files of bulk loads. Beyond it the \
+                 oldest are deleted, and peers miss what is in them. -1: no limit.";
             Restart, "hbase.master.snapshot.ttl", "s", Number, cleaner.snapshot_ttl_s,
                 "Time to live of a snapshot that is taken without one; 0: it is kept.";
         ),

@@ -17,7 +17,8 @@ use halcyon_master::{
     CoprocessorCheck, HbckService, LockService, Master, MasterService, MasterSettings, StopRequest,
 };
 use halcyon_regionserver::{
-    AdminService, ClientService, JvmSurroundings, Predecessors, RegionServer, RegionServerSettings,
+    AdminService, ClientService, JvmSurroundings, OpenSourceFiles, Predecessors, RegionServer,
+    RegionServerSettings,
 };
 use halcyon_rpc::{BoundServer, EventLoops, Queues, RpcServer, Services};
 use halcyon_schema::ServerName;
@@ -37,6 +38,7 @@ use crate::settings::{ShownSetting, StandaloneSettings};
 use crate::signals::StopSignals;
 use crate::site::{self, Property};
 use crate::sizes::Size;
+use crate::source_files;
 use crate::surroundings::Surroundings;
 use crate::systemd;
 use crate::traces::{self, Traces};
@@ -92,9 +94,10 @@ pub fn run(args: StandaloneArgs) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("server").build();
     let runtime = runtime.map_err(|error| format!("cannot start threads: {error}"))?;
     let shown_settings = StandaloneSettings::with_sources(&properties, &args)?;
+    let opener = source_files::opener(&env, &settings.regionserver, args.config.as_deref());
     let read_again = read_again(env, args, settings.clone());
-    let ended =
-        runtime.block_on(serve((root, wals), settings, shown_settings, started_ns, properties, read_again));
+    let of_site = (properties, opener, read_again);
+    let ended = runtime.block_on(serve((root, wals), settings, shown_settings, started_ns, of_site));
     runtime.shutdown_background(); // what had to be waited for has ended
     Ok(ended?)
 }
@@ -168,8 +171,11 @@ async fn serve(
     settings: StandaloneSettings,
     shown_settings: Vec<ShownSetting>,
     started_ns: u64,
-    properties: Vec<Property>,
-    read_again: impl Fn() -> Result<RegionServerSettings, String> + Send + Sync + 'static,
+    (properties, opener, read_again): (
+        Vec<Property>,
+        Arc<OpenSourceFiles>,
+        impl Fn() -> Result<RegionServerSettings, String> + Send + Sync + 'static,
+    ),
 ) -> Result<(), String> {
     let mut signals = StopSignals::watch().map_err(|error| format!("cannot watch for signals: {error}"))?;
     let env = root.env.clone();
@@ -205,6 +211,7 @@ async fn serve(
     };
 
     roles.region_server.on_configuration_update(read_again);
+    roles.region_server.open_source_files_with(opener);
     let stop_asked = Arc::new(Notify::new());
     let server_name = roles.region_server.server_name().to_string();
     let traces = Traces::start(&env, &settings.traces, server_name)?.map(Arc::new);

@@ -5,12 +5,14 @@
 //! that is carried out late (`is_in_doubt`) can neither empty a copy nor bring a file back that the open region has compacted.
 
 use std::path::Path;
+use std::sync::Arc;
 
+use bytes::Bytes;
 use halcyon_cell::{CellScanner, Error, Key, Result};
 use halcyon_env::{Env, ReadableFile, invariant};
-use halcyon_hfile::{FileMeta, HFileWriter, HalfScanner, ReadMode, RowRange};
+use halcyon_hfile::{FileMeta, HFile, HFileWriter, HalfScanner, ReadMode, ReaderOptions, RowRange};
 use halcyon_schema::mob::MOB_FILE_REFS;
-use halcyon_schema::{RegionInfo, TableDescriptor};
+use halcyon_schema::{FamilyDescriptor, RegionInfo, TableDescriptor};
 
 use crate::place::StagingDir;
 use crate::region::{Region, RegionServices};
@@ -18,6 +20,8 @@ use crate::store::{StoreFileOpener, WrittenBy, writer_options};
 
 /// Bytes copied at a time.
 const COPY_BYTES: u64 = 1 << 20;
+/// Cells keep their sequence ids after a bulk load (HBase: `HStoreFile.SKIP_RESET_SEQ_ID`).
+const SKIP_RESET_SEQ_ID: &[u8] = b"SKIP_RESET_SEQ_ID";
 
 impl Region {
     /// Copies a file to `to`, a name in a store of a region that no server has open. `to` is written whole or not at all, and
@@ -42,6 +46,55 @@ impl Region {
         let working = staging.path("link");
         env.fs.put_new(&working, b"")?;
         staging.publish_copy(&working, to)
+    }
+
+    /// The first and the last row of an HFile; `None` if it has no cells. *Blocking.*
+    pub fn rows_of_file(services: &RegionServices, file: &Path) -> Result<Option<(Bytes, Bytes)>> {
+        let hfile = open_apart(services, file)?;
+        let row = |key: Option<halcyon_cell::KeyRef<'_>>| key.map(|key| Bytes::copy_from_slice(key.row()));
+        let info = hfile.info();
+        Ok(row(info.first_key()).zip(row(info.last_key())))
+    }
+
+    /// Copies a file to the new file `to`, durably but for its name. *Blocking.*
+    pub fn copy_to_new(env: &Env, from: &dyn ReadableFile, to: &Path) -> Result<()> {
+        copy_bytes(env, from, to)
+    }
+
+    /// Writes the cells of an HFile that are of the region's rows to the new file `to`, which can be bulk loaded (HBase:
+    /// `BulkLoadHFilesTool.splitStoreFile`). False: there are none, and no file. *Blocking.*
+    pub fn cut_for_load(
+        services: &RegionServices,
+        table: &TableDescriptor,
+        region: &RegionInfo,
+        (family, from): (&FamilyDescriptor, &Path),
+        to: &Path,
+    ) -> Result<bool> {
+        let env = &services.env;
+        let hfile = open_apart(services, from)?;
+        let end = Some(region.end_key().clone()).filter(|end| !end.is_empty());
+        let range = RowRange { start: Some(region.start_key().clone()), end };
+        let mut scanner = HalfScanner::new(hfile.scanner(ReadMode::AnyDisk, false), range);
+        let (comparator, codec) = (region.comparator(), &services.settings.zstd_codec);
+        let (by, now_ms) = (WrittenBy::Flush, env.clock.now_ms());
+        let options = writer_options(family, table, by, comparator, codec, &env.keys, now_ms)?;
+        let mut writer = HFileWriter::create(env, to, options)?;
+        if hfile.info().skips_reset_of_seq_ids() {
+            writer.append_file_info(SKIP_RESET_SEQ_ID, &[0xff]);
+        }
+        scanner.seek(Key::first_on_row(b"").get())?;
+        while let Some(cell) = scanner.peek() {
+            invariant!(region.contains_row(cell.row()), "{cell:?} is another region's, which has it as well");
+            writer.append(cell)?;
+            scanner.next()?;
+        }
+        if writer.entries() == 0 {
+            drop(writer);
+            env.fs.remove_file(to)?;
+            return Ok(false);
+        }
+        writer.finish(FileMeta::default())?;
+        Ok(true)
     }
 
     /// Writes the cells of the file `from` that are of the region's rows as a store file of the region, `to`, whole
@@ -84,6 +137,13 @@ impl Region {
         writer.finish(FileMeta { max_seq_id: Some(file.max_seq), ..FileMeta::default() })?;
         staging.publish_copy(&working, to)
     }
+}
+
+/// Opens an HFile that is no store file. The cache keeps nothing of it.
+fn open_apart(services: &RegionServices, file: &Path) -> Result<Arc<HFile>> {
+    let hfile = HFile::open(&services.env, file, &services.cache, ReaderOptions::default())?;
+    hfile.blocks().retire();
+    Ok(hfile)
 }
 
 /// Writes what is in a file to a new one, durably but for its name.

@@ -7,6 +7,8 @@
 //   java ... dropped ZOOKEEPER ZOOKEEPER SECONDS                  edits of tables and families that only the first one had
 //   java ... admin ZOOKEEPER CLUSTER_KEY                          all changes of a peer, and the errors
 //   java ... quiet ZOOKEEPER...                                   fails if a sink still applies anything
+//   java ... ledger ZOOKEEPER PREFIX SECONDS                      puts numbered rows until the time is over; prints how many
+//   java ... ledgers ZOOKEEPER ZOOKEEPER SECONDS PREFIX=ROWS...   each row once and with its value, at both
 //   java ... loads ZOOKEEPER                                      prints what servers report of replication
 //   java ... stop ZOOKEEPER                                       stops the cluster
 
@@ -18,6 +20,7 @@ import java.util.Random;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.hbase.Cell;
 import org.apache.hadoop.hbase.CellUtil;
+import org.apache.hadoop.hbase.CompareOperator;
 import org.apache.hadoop.hbase.HBaseConfiguration;
 import org.apache.hadoop.hbase.KeepDeletedCells;
 import org.apache.hadoop.hbase.NamespaceDescriptor;
@@ -36,6 +39,7 @@ public class Replication {
   static final TableName LOCAL = TableName.valueOf("local");
   static final TableName GONE = TableName.valueOf("gone");
   static final TableName LESS = TableName.valueOf("less");
+  static final TableName LEDGER = TableName.valueOf("ledger");
 
   static byte[] b(String text) { return Bytes.toBytes(text); }
 
@@ -70,6 +74,8 @@ public class Replication {
       case "quiet": quiet(args); break;
       case "admin": admin(args[1], args[2]); break;
       case "loads": loads(args[1]); break;
+      case "ledger": ledger(args[1], args[2], Integer.parseInt(args[3])); break;
+      case "ledgers": ledgers(args[1], args[2], Integer.parseInt(args[3]), args); break;
       case "stop": try (Connection c = connect(args[1]); Admin admin = c.getAdmin()) { admin.shutdown(); } break;
       default: throw new IllegalArgumentException(args[0]);
     }
@@ -88,7 +94,72 @@ public class Replication {
       }
       admin.createTable(table(PLAIN, family("a", 1, 3, false), family("b", 1, 1, false), family("c", 0, 1, false)), splits);
       admin.createTable(table(LOCAL, family("a", 0, 1, false)));
+      admin.createTable(table(LEDGER, family("a", 1, 1000, true)), splits);
     }
+  }
+
+  static byte[] ledgerRow(String prefix, int number) { return b(String.format("row-%02d-%s-%08d", number % 20, prefix, number)); }
+
+  /** A put that fails is repeated with its timestamp, so that each row has one version. A row is counted when it was acknowledged. */
+  static void ledger(String zookeeper, String prefix, int seconds) throws Exception {
+    long end = System.nanoTime() + seconds * 1000000000L;
+    int number = 0;
+    try (Connection connection = connect(zookeeper); Table table = connection.getTable(LEDGER)) {
+      for (; System.nanoTime() < end; number++) {
+        Put put = new Put(ledgerRow(prefix, number)).addColumn(b("a"), b("q"), 1 + number, b("v" + number));
+        for (int attempt = 0; ; attempt++) {
+          try {
+            table.put(put);
+            break;
+          } catch (IOException error) {
+            if (attempt == 200) throw error;
+            Thread.sleep(250);
+          }
+        }
+      }
+    }
+    System.out.println(number);
+  }
+
+  static void ledgers(String left, String right, int seconds, String[] args) throws Exception {
+    long end = System.nanoTime() + seconds * 1000000000L;
+    int sum = 0;
+    for (String zookeeper : new String[] {left, right}) {
+      try (Connection connection = connect(zookeeper)) {
+        for (int i = 4; i < args.length; i++) {
+          String[] prefixAndRows = args[i].split("=");
+          int rows = Integer.parseInt(prefixAndRows[1]);
+          for (;;) {
+            String wrong = wrongLedger(connection, prefixAndRows[0], rows);
+            if (wrong == null) break;
+            if (System.nanoTime() > end) {
+              System.err.println(zookeeper + ": " + wrong);
+              System.exit(1);
+            }
+            Thread.sleep(1000);
+          }
+          if (zookeeper.equals(left)) sum += rows;
+        }
+      }
+    }
+    System.out.println(sum);
+  }
+
+  static String wrongLedger(Connection connection, String prefix, int rows) throws IOException {
+    java.util.BitSet seen = new java.util.BitSet();
+    Scan scan = new Scan().setRaw(true).readAllVersions().setFilter(
+      new org.apache.hadoop.hbase.filter.RowFilter(CompareOperator.EQUAL, new org.apache.hadoop.hbase.filter.SubstringComparator("-" + prefix + "-")));
+    try (Table table = connection.getTable(LEDGER); ResultScanner scanner = table.getScanner(scan)) {
+      for (Result result : scanner) {
+        String row = Bytes.toString(result.getRow());
+        int number = Integer.parseInt(row.substring(row.lastIndexOf('-') + 1));
+        if (result.size() != 1) return row + " has " + result.size() + " cells";
+        if (!("v" + number).equals(Bytes.toString(result.value()))) return row + " has " + Bytes.toString(result.value());
+        seen.set(number);
+      }
+    }
+    int missing = seen.nextClearBit(0);
+    return missing < rows ? "row " + missing + " of " + rows + " is missing, " + (rows - seen.get(0, rows).cardinality()) + " are" : null;
   }
 
   static void peer(String zookeeper, String id, String key) throws Exception {
@@ -284,8 +355,10 @@ public class Replication {
       check(admin.getReplicationPeerConfig("other").getTableCFsMap().keySet().equals(java.util.Set.of(PLAIN)), "table-cfs");
       fails("Changing the cluster key", () -> admin.updateReplicationPeerConfig("other",
         ReplicationPeerConfig.newBuilder(changed).setClusterKey("localhost:1:/x").build()));
-      fails("Serial replication is not supported", () -> admin.addReplicationPeer("serial",
-        ReplicationPeerConfig.newBuilder(config).setSerial(true).build()));
+      admin.updateReplicationPeerConfig("other", ReplicationPeerConfig.newBuilder(admin.getReplicationPeerConfig("other")).setSerial(true).build());
+      check(admin.getReplicationPeerConfig("other").isSerial(), "serial");
+      admin.updateReplicationPeerConfig("other", ReplicationPeerConfig.newBuilder(admin.getReplicationPeerConfig("other")).setSerial(false).build());
+      check(!admin.getReplicationPeerConfig("other").isSerial(), "no longer serial");
       fails("not supported", () -> admin.addReplicationPeer("endpoint",
         ReplicationPeerConfig.newBuilder(config).setReplicationEndpointImpl("a.B").build()));
       fails("Invalid cluster key", () -> admin.addReplicationPeer("bad", ReplicationPeerConfig.newBuilder().setClusterKey("x").build()));

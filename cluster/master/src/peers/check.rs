@@ -39,9 +39,6 @@ pub(crate) fn check_config(config: &pb::ReplicationPeer) -> Answer {
              supported"
         )));
     }
-    if config.serial() {
-        return Err(unsupported("Serial replication is"));
-    }
     if !config.remote_wal_dir().trim().is_empty() {
         return Err(unsupported("Synchronous replication (a remote WAL directory) is"));
     }
@@ -129,8 +126,7 @@ mod tests {
         check_config(&good()).unwrap();
         check_config(&pb::ReplicationPeer { replication_endpoint_impl: Some(OWN_ENDPOINT.into()), ..good() })
             .unwrap();
-        let serial = message(pb::ReplicationPeer { serial: Some(true), ..good() });
-        assert!(serial.contains("Serial replication is not supported"), "{serial}");
+        check_config(&pb::ReplicationPeer { serial: Some(true), ..good() }).unwrap();
         let sync = message(pb::ReplicationPeer { remote_wal_dir: Some("hdfs://n/w".into()), ..good() });
         assert!(sync.contains("Synchronous replication"), "{sync}");
         let endpoint =

@@ -6,7 +6,8 @@
 mod check;
 mod files;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use halcyon_cell::Result;
@@ -16,6 +17,7 @@ use halcyon_rpc::RpcError;
 use parking_lot::RwLock;
 use tracing::{error, warn};
 
+use crate::descriptors::list;
 use crate::errors;
 use crate::state::MasterState;
 
@@ -97,6 +99,59 @@ pub(crate) fn needed_wals(core: &MasterState, files: &[DirEntry]) -> Result<Hash
     Ok(needed)
 }
 
+/// Names of archived files of bulk loads that some peer has still to copy: all such files where nothing can tell. Never more bytes
+/// than the settings allow. `regions` are the directories of the archive.
+pub(crate) fn needed_hfiles(core: &MasterState, regions: &[PathBuf]) -> Result<HashSet<String>> {
+    let ids = core.peers.ids();
+    if ids.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let needed = match &core.cluster.replication {
+        Some(sources) => Some(sources.needed_hfiles(&ids)?),
+        None => None,
+    };
+    if needed.as_ref().is_some_and(Vec::is_empty) {
+        return Ok(HashSet::new());
+    }
+    let mut sizes = HashMap::new();
+    for region in regions {
+        for family in list(&*core.env.fs, region)?.into_iter().filter(|entry| entry.is_dir) {
+            let files = list(&*core.env.fs, &region.join(family.name))?.into_iter();
+            sizes.extend(files.filter(|file| !file.is_dir).map(|file| (file.name, file.len)));
+        }
+    }
+    let Some(needed) = needed else {
+        return Ok(sizes.into_keys().filter(|name| name.contains("_SeqId_")).collect());
+    };
+    let (kept, lost) = newest(core.settings.peer_wal_bytes_max, needed, &sizes);
+    for name in lost {
+        error!(
+            hfile = name,
+            "an archived file is deleted that a replication peer has to copy: replication.wal.bytes.max is reached"
+        );
+    }
+    Ok(kept)
+}
+
+/// The names that are kept, and those of archived files for which there is no room. The names come oldest first, and may come
+/// more than once.
+fn newest(
+    limit: Option<u64>,
+    names: Vec<String>,
+    sizes: &HashMap<String, u64>,
+) -> (HashSet<String>, Vec<String>) {
+    let (mut kept, mut lost, mut bytes) = (HashSet::new(), Vec::new(), 0u64);
+    for name in names.into_iter().rev() {
+        let Some(size) = sizes.get(&name).filter(|_| !kept.contains(&name)) else { continue };
+        bytes = bytes.saturating_add(*size);
+        match limit.is_some_and(|limit| bytes > limit) {
+            true => lost.push(name),
+            false => _ = kept.insert(name),
+        }
+    }
+    (kept, lost)
+}
+
 /// The oldest WALs, so many that at most `limit` bytes are left.
 fn beyond<'a>(limit: u64, files: impl Iterator<Item = &'a DirEntry>) -> Vec<String> {
     let begin =
@@ -133,5 +188,22 @@ mod tests {
         assert_eq!(of(100), ["h%2C1%2C2.8"]);
         assert_eq!(of(60), ["h%2C1%2C2.9", "h%2C1%2C2.8"]);
         assert_eq!(of(0).len(), 4);
+    }
+
+    #[test]
+    fn the_oldest_files_of_bulk_loads_are_beyond_the_limit() {
+        let names = || ["a", "b", "not archived", "c", "b"].map(ToString::to_string).to_vec();
+        let sizes: HashMap<String, u64> =
+            [("a", 5), ("b", 7), ("c", 1)].map(|(n, s)| (n.to_string(), s)).into();
+        let of = |limit| {
+            let (kept, lost) = newest(limit, names(), &sizes);
+            let mut kept: Vec<String> = kept.into_iter().collect();
+            kept.sort_unstable();
+            (kept.concat(), lost.concat())
+        };
+        assert_eq!(of(None), ("abc".to_string(), String::new()));
+        assert_eq!(of(Some(13)), ("abc".to_string(), String::new()));
+        assert_eq!(of(Some(12)), ("bc".to_string(), "a".to_string()));
+        assert_eq!(of(Some(0)).0, "");
     }
 }

@@ -51,6 +51,8 @@ pub struct FakeRegionServer {
     pub quota_reloads: AtomicUsize,
     /// Peers to which it sends.
     peers: Mutex<BTreeMap<String, PeerDescription>>,
+    /// HFiles of bulk loads that peers have still to copy.
+    pub needed_hfiles: Mutex<Vec<String>>,
     /// What store files refer to; `None`: one of them does not say.
     pub mob_refs: Mutex<Option<MobFileRefs>>,
 }
@@ -93,6 +95,7 @@ impl FakeRegionServer {
             sizes: Mutex::default(),
             quota_reloads: AtomicUsize::new(0),
             peers: Mutex::default(),
+            needed_hfiles: Mutex::default(),
             mob_refs: Mutex::default(),
         })
     }
@@ -513,6 +516,11 @@ impl ReplicationSources for FakeRegionServer {
     ) -> Result<std::collections::HashSet<String>> {
         assert!(!peer_ids.is_empty(), "there are peers to ask for");
         Ok(names.iter().filter(|name| name.contains("needed")).cloned().collect())
+    }
+
+    fn needed_hfiles(&self, peer_ids: &[String]) -> Result<Vec<String>> {
+        assert!(!peer_ids.is_empty(), "there are peers to ask for");
+        Ok(self.needed_hfiles.lock().clone())
     }
 }
 

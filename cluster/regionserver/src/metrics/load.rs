@@ -13,7 +13,7 @@ use crate::RegionServer;
 use crate::calls::nonces::NonceStats;
 use crate::metrics::op_times::{Op, TableTimes};
 use crate::regions::region_table::OnlineRegion;
-use crate::replication::SinkStats;
+use crate::replication::{SinkStats, SourceStats};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -73,6 +73,11 @@ impl RegionServer {
     /// The longest WAL sync since the last call of this, in nanoseconds. For the console, which asks each second.
     pub fn take_wal_sync_longest_ns(&self) -> u64 {
         self.logs.tables().take_sync_longest_ns()
+    }
+
+    /// What was sent to each peer.
+    pub fn source_stats(&self) -> Vec<SourceStats> {
+        self.sources.stats()
     }
 
     /// What came from other clusters since start.

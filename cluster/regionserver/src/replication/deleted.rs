@@ -9,10 +9,11 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use bytes::Bytes;
-use halcyon_cell::{Error, Result};
+use halcyon_cell::{Cell, Error, Result};
 use halcyon_env::FileSystem;
 use halcyon_schema::{TableDescriptor, TableName};
 
+use super::filter::{load_of, with_load};
 use super::wals::Batch;
 
 /// What a peer lacks, by its exception.
@@ -54,15 +55,16 @@ pub(super) fn drop_deleted(batch: &mut Batch, lack: Lack, fs: &dyn FileSystem, r
         }
         let before = kept.len();
         for cell in cells.by_ref().take(count) {
-            let is_deleted = match (known.get(&name), lack) {
-                (None, _) => false,
-                (Some(None), _) => true,
-                (Some(Some(_)), Lack::Table) => false,
-                (Some(Some(table)), Lack::Family) => table.family(cell.family()).is_none(),
+            let left = match (known.get(&name), lack) {
+                (None, _) | (Some(Some(_)), Lack::Table) => Some(cell),
+                (Some(None), _) => None,
+                (Some(Some(table)), Lack::Family) => {
+                    without_deleted(cell, &mut dropped, &|family| table.family(family).is_none())
+                }
             };
-            match is_deleted {
-                true => dropped += 1,
-                false => kept.push(cell),
+            match left {
+                Some(cell) => kept.push(cell),
+                None => dropped += 1,
             }
         }
         if kept.len() > before {
@@ -74,6 +76,23 @@ pub(super) fn drop_deleted(batch: &mut Batch, lack: Lack, fs: &dyn FileSystem, r
     batch.bytes = kept.iter().map(|cell| cell.bytes().len()).sum();
     (batch.entries, batch.cells) = (entries, kept);
     dropped
+}
+
+/// The cell, unless its family is deleted. A bulk load is left without the deleted families, which count as dropped.
+fn without_deleted(cell: Cell, dropped: &mut usize, is_deleted: &dyn Fn(&[u8]) -> bool) -> Option<Cell> {
+    let Some(mut load) = load_of(&cell) else {
+        return (!is_deleted(cell.family())).then_some(cell);
+    };
+    let count = load.stores.len();
+    load.stores.retain(|store| !is_deleted(&store.family_name));
+    match load.stores.len() {
+        0 => None,
+        left if left == count => Some(cell),
+        left => {
+            *dropped += count - left;
+            Some(with_load(&cell, &load))
+        }
+    }
 }
 
 /// A table's descriptor; `None` if it has neither that nor a directory. An error: it cannot be told.
@@ -90,7 +109,6 @@ fn table_here(fs: &dyn FileSystem, root: &Path, name: &[u8]) -> Result<Option<Ta
 
 #[cfg(test)]
 mod tests {
-    use halcyon_cell::Cell;
     use halcyon_env::sim::SimFileSystem;
     use halcyon_proto::pb;
     use halcyon_schema::{FamilyDescriptor, layout};

@@ -12,10 +12,9 @@ use halcyon_schema::{ClusterUuid, TableName};
 use halcyon_wal::META_FAMILY;
 use prost::Message;
 
+use super::BULK_LOAD;
+use super::loads::SentLoad;
 use crate::errors::invalid;
-
-/// Qualifier of the cell that tells of a bulk load (`WALEdit.BULK_LOAD`).
-const BULK_LOAD: &[u8] = b"HBASE::BULK_LOAD";
 
 /// What a request changes in one table, in order.
 #[derive(Debug)]
@@ -24,20 +23,29 @@ pub(crate) struct TableEdits {
     pub mutations: Vec<Mutation>,
 }
 
-/// The mutations of a request. A run of cells of one row and type becomes one mutation, as in HBase. Markers of flushes,
-/// compactions and regions are passed over.
+/// What a request asks for.
+#[derive(Debug, Default)]
+pub(crate) struct Entries {
+    pub tables: Vec<TableEdits>,
+    /// Bulk loads of the source whose files are to be loaded here as well.
+    pub loads: Vec<SentLoad>,
+}
+
+/// The mutations and bulk loads of a request. A run of cells of one row and type becomes one mutation, as in HBase. Markers of
+/// flushes, compactions and regions are passed over.
 ///
-/// `DoNotRetryIOException` if the cells are fewer than the entries count, for a name that no table can have, and for bulk
-/// loads.
-pub(crate) fn by_table(entries: &[pb::WalEntry], cells: Vec<Cell>) -> Result<Vec<TableEdits>, RpcError> {
+/// `DoNotRetryIOException` if the cells are fewer than the entries count, for a name that no table can have, and for a bulk
+/// load that cannot be decoded.
+pub(crate) fn by_table(entries: &[pb::WalEntry], cells: Vec<Cell>) -> Result<Entries, RpcError> {
     let mut tables = Vec::<TableEdits>::new();
+    let mut loads = Vec::new();
     let mut places = HashMap::<&[u8], usize>::new();
     let mut cells = cells.into_iter();
     for entry in entries {
         let key = &entry.key;
         let table = TableName::parse(&key.table_name).map_err(|error| invalid(error.message()))?;
         let at = *places.entry(&key.table_name).or_insert_with(|| {
-            tables.push(TableEdits { table, mutations: Vec::new() });
+            tables.push(TableEdits { table: table.clone(), mutations: Vec::new() });
             tables.len() - 1
         });
         let count = usize::try_from(entry.associated_cell_count()).unwrap_or(0);
@@ -48,10 +56,11 @@ pub(crate) fn by_table(entries: &[pb::WalEntry], cells: Vec<Cell>) -> Result<Vec
             )));
         }
         let ids = cluster_ids(key);
-        add_entry(cells.by_ref().take(count), &ids, &mut tables[at].mutations)?;
+        let mut add_load = |cell: &Cell| add_marker(cell, &table, &mut loads);
+        add_entry(cells.by_ref().take(count), &ids, &mut tables[at].mutations, &mut add_load)?;
     }
     match cells.len() {
-        0 => Ok(tables),
+        0 => Ok(Entries { tables, loads }),
         left => Err(invalid(format!("the cell block has {left} cells that no entry counts"))),
     }
 }
@@ -65,11 +74,12 @@ fn add_entry(
     cells: impl Iterator<Item = Cell>,
     cluster_ids: &ClusterIds,
     mutations: &mut Vec<Mutation>,
+    on_marker: &mut dyn FnMut(&Cell) -> Result<(), RpcError>,
 ) -> Result<(), RpcError> {
     let first = mutations.len();
     for cell in cells {
         if cell.family() == META_FAMILY {
-            check_marker(&cell)?;
+            on_marker(&cell)?;
             continue;
         }
         if cell.row().is_empty() {
@@ -99,20 +109,17 @@ fn add_entry(
     Ok(())
 }
 
-/// Refuses a bulk load whose files the source wants to be taken over.
-fn check_marker(cell: &Cell) -> Result<(), RpcError> {
+/// Adds a bulk load whose files the source wants to be taken over.
+fn add_marker(cell: &Cell, table: &TableName, loads: &mut Vec<SentLoad>) -> Result<(), RpcError> {
     if cell.qualifier() != BULK_LOAD {
         return Ok(());
     }
     let load = pb::BulkLoadDescriptor::decode(cell.value());
     let load = load.map_err(|error| invalid(format!("a bulk load cannot be decoded: {error}")))?;
-    if !load.replicate() {
-        return Ok(());
+    if load.replicate() {
+        SentLoad::add(loads, table, &load)?;
     }
-    Err(invalid(
-        "replication of bulk loads is not supported: set hbase.replication.bulkload.enabled to false at the source, and \
-         load the files here as well",
-    ))
+    Ok(())
 }
 
 #[cfg(test)]
@@ -152,8 +159,9 @@ mod tests {
             cell("a", CellType::Put, 9),
             cell("a", CellType::Put, 10),
         ];
-        let tables =
-            by_table(&[entry("t", &[7], 5), entry("n:u", &[], 1), entry("t", &[7, 8], 1)], cells).unwrap();
+        let tables = by_table(&[entry("t", &[7], 5), entry("n:u", &[], 1), entry("t", &[7, 8], 1)], cells)
+            .unwrap()
+            .tables;
         let names: Vec<_> = tables.iter().map(|edits| edits.table.to_string()).collect();
         assert_eq!(names, ["t", "n:u"]);
         let shown = |edits: &TableEdits| -> Vec<_> {
@@ -176,17 +184,41 @@ mod tests {
     }
 
     #[test]
-    fn markers_are_passed_over_and_bulk_loads_refused() {
-        let load = |replicate| pb::BulkLoadDescriptor { replicate: Some(replicate), ..Default::default() };
+    fn markers_are_passed_over_but_those_of_bulk_loads() {
+        let store = |family: &'static str, files: &[&str]| pb::StoreDescriptor {
+            family_name: Bytes::from_static(family.as_bytes()),
+            store_home_dir: family.to_string(),
+            store_file: files.iter().map(ToString::to_string).collect(),
+            store_file_size_bytes: None,
+        };
+        let load = |replicate, stores| pb::BulkLoadDescriptor {
+            encoded_region_name: Bytes::from_static(b"0123"),
+            replicate: Some(replicate),
+            cluster_ids: vec!["id".to_string()],
+            stores,
+            ..Default::default()
+        };
+        let sent = |stores| marker(BULK_LOAD, &load(true, stores).encode_to_vec());
         let cells = vec![
             marker(b"HBASE::FLUSH", b"x"),
-            marker(BULK_LOAD, &load(false).encode_to_vec()),
+            marker(BULK_LOAD, &load(false, vec![store("f", &["a"])]).encode_to_vec()),
+            sent(vec![store("f", &["a", "b"]), store("g", &["c"])]),
             cell("a", CellType::Put, 1),
+            sent(vec![store("f", &["d"])]),
         ];
-        let tables = by_table(&[entry("t", &[], 3)], cells).unwrap();
-        assert_eq!(tables[0].mutations.len(), 1);
-        for value in [load(true).encode_to_vec(), b"\xff\xff".to_vec()] {
-            let error = by_table(&[entry("t", &[], 1)], vec![marker(BULK_LOAD, &value)]).unwrap_err();
+        let found = by_table(&[entry("n:t", &[], 5)], cells).unwrap();
+        assert_eq!(found.tables[0].mutations.len(), 1);
+        assert_eq!(found.loads.len(), 1, "loads of the same table and clusters are one");
+        let below: Vec<_> =
+            found.loads[0].files.iter().map(|file| file.below.display().to_string()).collect();
+        assert_eq!(below, ["n/t/0123/f/a", "n/t/0123/f/b", "n/t/0123/g/c", "n/t/0123/f/d"]);
+        for bad in [
+            marker(BULK_LOAD, b"\xff\xff"),
+            sent(vec![store("f", &["../../x"])]),
+            sent(vec![store("f", &[""])]),
+            sent(vec![store("..", &["a"])]),
+        ] {
+            let error = by_table(&[entry("t", &[], 1)], vec![bad]).unwrap_err();
             assert!(error.do_not_retry && error.message.contains("bulk load"), "{error}");
         }
     }
@@ -206,6 +238,6 @@ mod tests {
         ] {
             assert_eq!(wrong.class, exceptions::DO_NOT_RETRY_IO.name);
         }
-        assert!(by_table(&[], Vec::new()).unwrap().is_empty());
+        assert!(by_table(&[], Vec::new()).unwrap().tables.is_empty());
     }
 }

@@ -3,6 +3,7 @@
 //! ```text
 //! ReplicateWALEntry -> entries.rs  WAL entries to mutations, by table and in order
 //!                   -> sink.rs     regions that are here; through a client what other servers have
+//!                   -> loads.rs    bulk loads: files are copied from the other cluster, and loaded
 //!
 //! master -> sources.rs -> source.rs  one thread for each peer
 //!                      -> wals.rs    which WALs there are, and the next batch of them
@@ -18,6 +19,7 @@
 mod deleted;
 mod entries;
 mod filter;
+mod loads;
 mod queue;
 mod sink;
 mod source;
@@ -25,7 +27,13 @@ mod sources;
 mod target;
 mod wals;
 
-pub(crate) use entries::{TableEdits, by_table};
+pub(crate) use entries::{Entries, by_table};
+pub use loads::OpenSourceFiles;
+pub(crate) use loads::SourceDirs;
 pub use sink::SinkStats;
 pub(crate) use sink::{Sink, write_local};
+pub use source::SourceStats;
 pub(crate) use sources::Sources;
+
+/// Qualifier of the cell that tells of a bulk load (`WALEdit.BULK_LOAD`).
+const BULK_LOAD: &[u8] = b"HBASE::BULK_LOAD";

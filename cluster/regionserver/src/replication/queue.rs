@@ -1,11 +1,13 @@
 //! What a peer has got of the WALs, on disk: `replication/queues/<peer>` below the root directory.
 //!
 //! ```text
-//! int8 format number 1 | Stored: WALs that are done with; offsets in those that are not
+//! int8 format number 1 | Stored: WALs that are done with; offsets in those that are not; HFiles of bulk loads
 //! ```
 //!
 //! A WAL that the file does not name is needed as a whole. So nothing has to be written when a WAL begins, and a crash can
 //! only make the peer get something twice. HBase names the needed ones instead, as znodes below `replication/rs`.
+//!
+//! An HFile is named before it is part of its region, and until the peer has got the bulk load (HBase: `replication/hfile-refs`).
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io;
@@ -24,6 +26,8 @@ struct Stored {
     done: Vec<String>,
     #[prost(message, repeated, tag = "2")]
     positions: Vec<Position>,
+    #[prost(string, repeated, tag = "3")]
+    hfiles: Vec<String>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -42,6 +46,8 @@ pub(super) struct Queue {
     path: PathBuf,
     done: BTreeSet<String>,
     positions: BTreeMap<String, u64>,
+    /// In the order of their loads.
+    hfiles: Vec<String>,
 }
 
 /// How far a batch goes.
@@ -51,6 +57,8 @@ pub(super) struct Reached {
     pub(super) finished: Vec<String>,
     /// The WAL after those, and an offset in it.
     pub(super) position: Option<(String, u64)>,
+    /// HFiles of bulk loads that the peer has, or does not get.
+    pub(super) hfiles: Vec<String>,
 }
 
 impl Queue {
@@ -68,6 +76,7 @@ impl Queue {
             path,
             done: stored.done.into_iter().collect(),
             positions: positions.collect(),
+            hfiles: stored.hfiles,
         }))
     }
 
@@ -76,7 +85,7 @@ impl Queue {
         let dir = replication_queues_dir(root);
         env.fs.create_dir_all(&dir)?;
         let (done, positions) = (but.into_iter().collect(), BTreeMap::new());
-        let queue = Queue { env: env.clone(), path: dir.join(peer), done, positions };
+        let queue = Queue { env: env.clone(), path: dir.join(peer), done, positions, hfiles: Vec::new() };
         queue.save()?;
         Ok(queue)
     }
@@ -115,9 +124,24 @@ impl Queue {
             let before = self.positions.insert(wal.clone(), *offset).unwrap_or(0);
             assert!(before <= *offset, "a peer has got more of {wal} than it gets now: {before}, {offset}");
         }
+        let hfiles_before = self.hfiles.len();
+        self.hfiles.retain(|name| !reached.hfiles.contains(name));
+        let durably = durably || self.hfiles.len() < hfiles_before;
         self.done.retain(|wal| there.contains(wal));
         self.positions.retain(|wal, _| there.contains(wal));
         if durably || !reached.finished.is_empty() { self.save() } else { Ok(()) }
+    }
+
+    /// HFiles that the peer has still to copy, oldest first.
+    pub(super) fn hfiles(&self) -> &[String] {
+        &self.hfiles
+    }
+
+    /// Notes HFiles, durably. Those that are noted stay where they are.
+    pub(super) fn add_hfiles(&mut self, names: &[String]) -> Result<()> {
+        let new: Vec<String> = names.iter().filter(|name| !self.hfiles.contains(name)).cloned().collect();
+        self.hfiles.extend(new);
+        self.save()
     }
 
     fn save(&self) -> Result<()> {
@@ -125,6 +149,7 @@ impl Queue {
         let stored = Stored {
             done: self.done.iter().cloned().collect(),
             positions: positions.map(|(wal, &offset)| Position { wal: wal.clone(), offset }).collect(),
+            hfiles: self.hfiles.clone(),
         };
         let mut bytes = vec![FORMAT];
         stored.encode(&mut bytes).expect("a Vec grows as needed");
@@ -160,7 +185,27 @@ mod tests {
 
     fn reached(finished: &[&str], position: Option<(&str, u64)>) -> Reached {
         let finished = finished.iter().map(ToString::to_string).collect();
-        Reached { finished, position: position.map(|(wal, offset)| (wal.to_string(), offset)) }
+        let position = position.map(|(wal, offset)| (wal.to_string(), offset));
+        Reached { finished, position, hfiles: Vec::new() }
+    }
+
+    #[test]
+    fn hfiles_are_named_until_the_peer_has_them() {
+        let names = |names: &[&str]| -> Vec<String> { names.iter().map(ToString::to_string).collect() };
+        for mode in CrashMode::ALL {
+            let fs = SimFileSystem::new();
+            let mut queue = Queue::create(&fs.env(), root(), "p", Vec::new()).unwrap();
+            queue.add_hfiles(&names(&["b", "a"])).unwrap();
+            queue.add_hfiles(&names(&["a", "c"])).unwrap();
+            let fs = fs.crash(mode, 1);
+            let mut queue = Queue::load(&fs.env(), root(), "p").unwrap().unwrap();
+            assert_eq!(queue.hfiles(), names(&["b", "a", "c"]));
+            let sent = Reached { hfiles: names(&["a", "x"]), ..reached(&[], Some(("s.1", 9))) };
+            queue.advance(&sent, &there(&["s.1"]), false).unwrap();
+            let fs = fs.crash(mode, 2);
+            let queue = Queue::load(&fs.env(), root(), "p").unwrap().unwrap();
+            assert_eq!((queue.hfiles(), queue.offset("s.1")), (&names(&["b", "c"])[..], 9));
+        }
     }
 
     #[test]

@@ -15,22 +15,28 @@ use halcyon_client::{
     Action, ClientError, Cluster, ClusterAddress, ClusterOptions, ConnectOptions, Mutation as Sent,
     MutationType, RetryPolicy,
 };
+use halcyon_env::spawn_thread;
 use halcyon_proto::pb;
 use halcyon_region::{Mutation, MutationKind, Nonce, ReadMode, WriteTicket};
 use halcyon_rpc::{Codec, RpcError, exceptions};
 use halcyon_schema::{ServerName, TableName};
 use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, oneshot};
 
 use super::entries::TableEdits;
+use super::loads::{Loader, OpenSourceFiles, SentLoad, SourceDirs};
 use crate::convert::cluster_ids_attribute;
 use crate::errors;
 use crate::regions::region_table::{OnlineRegion, RegionTable};
+use crate::regions::resources::RegionResources;
 
 /// `replication.sink.client.ops.timeout` and `replication.sink.client.retries.number` of HBase.
 const CLIENT_TIME_MAX: Duration = Duration::from_secs(10);
 const CLIENT_RETRIES_MAX: u32 = 4;
 /// Mutations of one batch of the client (`hbase.rpc.rows.warning.threshold`).
 const CLIENT_BATCH_MAX: usize = 5000;
+/// Requests with bulk loads that are worked on at the same time, each by a thread of its own; others wait.
+const LOADS_MAX: usize = 2;
 
 /// What was applied since start (HBase: `MetricsSink`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,6 +45,8 @@ pub struct SinkStats {
     pub batches: u64,
     /// Their WAL entries.
     pub ops: u64,
+    /// Files of bulk loads that were loaded.
+    pub hfiles: u64,
     /// Requests that failed.
     pub failed_batches: u64,
     /// Between the writing of the last applied entry at the source and its application here, in milliseconds.
@@ -55,8 +63,11 @@ pub(crate) struct Sink {
     own_address: String,
     threads: OnceLock<Handle>,
     client: tokio::sync::Mutex<Option<Cluster>>,
+    source_files: OnceLock<Arc<OpenSourceFiles>>,
+    loading: Semaphore,
     batches: AtomicU64,
     ops: AtomicU64,
+    hfiles: AtomicU64,
     failed_batches: AtomicU64,
     age_ms: AtomicU64,
     last_applied_ms: AtomicI64,
@@ -69,8 +80,11 @@ impl Sink {
             own_address: name.address(),
             threads: OnceLock::new(),
             client: tokio::sync::Mutex::new(None),
+            source_files: OnceLock::new(),
+            loading: Semaphore::new(LOADS_MAX),
             batches: AtomicU64::new(0),
             ops: AtomicU64::new(0),
+            hfiles: AtomicU64::new(0),
             failed_batches: AtomicU64::new(0),
             age_ms: AtomicU64::new(0),
             last_applied_ms: AtomicI64::new(now_ms),
@@ -82,11 +96,17 @@ impl Sink {
         let _ = self.threads.set(threads);
     }
 
+    /// How files of other clusters are opened that are in other file systems. The first one stays.
+    pub(crate) fn open_source_files_with(&self, open: Arc<OpenSourceFiles>) {
+        let _ = self.source_files.set(open);
+    }
+
     pub(crate) fn stats(&self) -> SinkStats {
         let get = |number: &AtomicU64| number.load(Ordering::Relaxed);
         SinkStats {
             batches: get(&self.batches),
             ops: get(&self.ops),
+            hfiles: get(&self.hfiles),
             failed_batches: get(&self.failed_batches),
             age_ms: get(&self.age_ms),
             last_applied_ms: self.last_applied_ms.load(Ordering::Relaxed).max(0) as u64,
@@ -123,11 +143,7 @@ impl Sink {
         if tables.is_empty() {
             return Ok(());
         }
-        let threads = self.threads.get().ok_or_else(|| {
-            RpcError::server_not_running_yet(
-                "the server does not serve yet, and cannot ask where regions are",
-            )
-        })?;
+        let threads = self.threads()?;
         let sink = Arc::clone(self);
         let work = threads.spawn(async move {
             let cluster = sink.cluster().await.map_err(|error| to_rpc(&error, None))?;
@@ -138,6 +154,54 @@ impl Sink {
         });
         work.await
             .unwrap_or_else(|_| Err(RpcError::io("replicated edits were not written: the server stops")))
+    }
+
+    fn threads(&self) -> Result<&Handle, RpcError> {
+        let why = "the server does not serve yet, and cannot ask where regions are";
+        self.threads.get().ok_or_else(|| RpcError::server_not_running_yet(why))
+    }
+
+    /// Loads the files of bulk loads of another cluster. Those that have come from here are passed over.
+    pub(crate) async fn load_files(
+        self: &Arc<Self>,
+        resources: &Arc<RegionResources>,
+        own_id: &str,
+        loads: Vec<SentLoad>,
+        source: SourceDirs,
+    ) -> Result<(), RpcError> {
+        let is_own = |load: &SentLoad| load.cluster_ids.iter().any(|id| id == own_id);
+        let loads: Vec<SentLoad> = loads.into_iter().filter(|load| !is_own(load)).collect();
+        if loads.is_empty() {
+            return Ok(());
+        }
+        let stopping = || RpcError::io("a replicated bulk load is not finished: the server stops");
+        let threads = self.threads()?.clone();
+        let _turn = self.loading.acquire().await.map_err(|_| stopping())?;
+        let (done, result) = oneshot::channel();
+        let (sink, resources) = (Arc::clone(self), Arc::clone(resources));
+        let work = move || {
+            let _ = done.send(sink.load_here(&resources, &threads, &loads, &source));
+        };
+        // Without the thread's handle: it ends by itself, and each of its calls has a limit.
+        spawn_thread("replication-load", work).map_err(|error| errors::to_rpc(&error.into()))?;
+        result.await.unwrap_or_else(|_| Err(stopping()))
+    }
+
+    fn load_here(
+        &self,
+        resources: &RegionResources,
+        threads: &Handle,
+        loads: &[SentLoad],
+        source: &SourceDirs,
+    ) -> Result<(), RpcError> {
+        let cluster = threads.block_on(self.cluster()).map_err(|error| to_rpc(&error, None))?;
+        let open = self.source_files.get().map(|open| &**open);
+        let loader = Loader { resources, open, cluster: &cluster, threads, source };
+        for load in loads {
+            let count = loader.load(load)?;
+            self.hfiles.fetch_add(count as u64, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     async fn cluster(&self) -> Result<Cluster, ClientError> {
@@ -184,7 +248,7 @@ fn to_action(mutation: Mutation) -> Action {
 }
 
 /// What the client was told, for the source to act on. HBase names a table that does not exist in quotes.
-fn to_rpc(error: &ClientError, table: Option<&TableName>) -> RpcError {
+pub(super) fn to_rpc(error: &ClientError, table: Option<&TableName>) -> RpcError {
     if let (true, Some(table)) = (error.is_exception("TableNotFoundException"), table) {
         return RpcError::table_not_found(format!("'{table}'"));
     }
@@ -313,8 +377,14 @@ mod tests {
         );
         sink.note_applied(3, 4_000, 4_500);
         sink.note_failed();
-        let expected =
-            SinkStats { batches: 1, ops: 3, failed_batches: 1, age_ms: 500, last_applied_ms: 4_000 };
+        let expected = SinkStats {
+            batches: 1,
+            ops: 3,
+            hfiles: 0,
+            failed_batches: 1,
+            age_ms: 500,
+            last_applied_ms: 4_000,
+        };
         assert_eq!(sink.stats(), expected);
         sink.note_applied(1, 9_000, 4_500); // the source's clock is ahead
         assert_eq!(sink.stats().age_ms, 0);

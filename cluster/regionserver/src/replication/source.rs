@@ -15,7 +15,7 @@ use std::time::Duration;
 use halcyon_cell::{ErrorKind, Result};
 use halcyon_contract::PeerDescription;
 use halcyon_proto::pb;
-use halcyon_schema::{ClusterId, ClusterUuid};
+use halcyon_schema::{ClusterUuid, TableName};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -23,12 +23,15 @@ use tokio::sync::watch;
 use super::deleted::{Lack, drop_deleted};
 use super::filter::PeerFilter;
 use super::queue::{Queue, Reached};
-use super::target::Target;
+use super::target::{Sender, Target};
 use super::wals::{Batch, Wals};
 use crate::regions::resources::RegionResources;
 
 /// How often it is looked whether there is something new to send.
 const LOOK_PERIOD: Duration = Duration::from_millis(100);
+/// A WAL that cannot be read before it is closed is rolled this often at most. Each WAL more brings flushes nearer
+/// (`hbase.regionserver.maxlogs`).
+const ROLL_PERIOD: Duration = Duration::from_secs(5);
 /// Pause after a failure (HBase: `replication.source.sleepforretries`), as often longer as there were failures.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
@@ -47,6 +50,12 @@ struct Orders {
 #[derive(Debug, Default)]
 struct Numbers {
     shipped_ops: AtomicU64,
+    shipped_batches: AtomicU64,
+    shipped_bytes: AtomicU64,
+    shipped_hfiles: AtomicU64,
+    failed_batches: AtomicU64,
+    filtered_edits: AtomicU64,
+    completed_wals: AtomicU64,
     read_edits: AtomicU64,
     queued_wals: AtomicU64,
     age_ms: AtomicU64,
@@ -55,15 +64,36 @@ struct Numbers {
     next_ms: AtomicU64,
 }
 
+/// What a source has sent since start, besides what servers report to the master (HBase: `MetricsReplicationSourceSource`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SourceStats {
+    pub peer_id: String,
+    /// Requests that the peer has applied, bytes of their cells, and HFiles of their bulk loads.
+    pub shipped_batches: u64,
+    pub shipped_bytes: u64,
+    pub shipped_hfiles: u64,
+    /// Requests that failed.
+    pub failed_batches: u64,
+    /// WAL entries that the peer does not get.
+    pub filtered_edits: u64,
+    /// WALs that were sent to their end.
+    pub completed_wals: u64,
+    /// HFiles of bulk loads that the peer has still to copy.
+    pub queued_hfiles: u64,
+}
+
 /// See the head of the file.
 pub(crate) struct Source {
     id: String,
     resources: Arc<RegionResources>,
-    own: (ClusterId, ClusterUuid),
+    own: ClusterUuid,
+    sender: Sender,
     orders: watch::Sender<Orders>,
     queue: Mutex<Queue>,
     numbers: Numbers,
     is_running: AtomicBool,
+    /// When it last had the WAL rolled, in `monotonic_ns`; 0: never.
+    rolled_ns: AtomicU64,
 }
 
 /// Why a pass ended.
@@ -80,7 +110,7 @@ enum Pass {
 impl Source {
     pub(super) fn new(
         resources: &Arc<RegionResources>,
-        own: (ClusterId, ClusterUuid),
+        (own, sender): (ClusterUuid, Sender),
         peer: &PeerDescription,
         queue: Queue,
     ) -> Source {
@@ -91,10 +121,12 @@ impl Source {
             id: peer.id.clone(),
             resources: Arc::clone(resources),
             own,
+            sender,
             orders: watch::Sender::new(orders),
             queue: Mutex::new(queue),
             numbers,
             is_running: AtomicBool::new(false),
+            rolled_ns: AtomicU64::new(0),
         }
     }
 
@@ -115,6 +147,24 @@ impl Source {
         !self.queue.lock().is_done(wal)
     }
 
+    /// Notes HFiles of a bulk load that the peer is to copy, before they are part of their region. Files of families that the
+    /// peer does not get are passed over.
+    pub(super) fn note_hfiles(&self, table: &TableName, files: &[(String, String)]) -> Result<()> {
+        let filter = self.filter(&self.orders.borrow().config)?;
+        let sent = files.iter().filter(|(family, _)| filter.passes_loads(table, family.as_bytes()));
+        let names: Vec<String> = sent.map(|(_, name)| name.clone()).collect();
+        if names.is_empty() { Ok(()) } else { self.queue.lock().add_hfiles(&names) }
+    }
+
+    /// HFiles that the peer has still to copy, oldest first.
+    pub(super) fn hfiles(&self) -> Vec<String> {
+        self.queue.lock().hfiles().to_vec()
+    }
+
+    fn filter(&self, config: &pb::ReplicationPeer) -> Result<PeerFilter> {
+        PeerFilter::new(config, self.resources.online.in_force().replicates_bulk_loads)
+    }
+
     /// As servers report it to the master.
     pub(super) fn load(&self, now_ms: i64) -> pb::ReplicationLoadSource {
         let get = |number: &AtomicU64| number.load(Ordering::Relaxed);
@@ -133,6 +183,20 @@ impl Source {
             edits_since_restart: Some(get(&numbers.shipped_ops) > 0),
             edits_read: Some(get(&numbers.read_edits)),
             o_ps_shipped: Some(get(&numbers.shipped_ops)),
+        }
+    }
+
+    pub(super) fn stats(&self) -> SourceStats {
+        let (get, numbers) = (|number: &AtomicU64| number.load(Ordering::Relaxed), &self.numbers);
+        SourceStats {
+            peer_id: self.id.clone(),
+            shipped_batches: get(&numbers.shipped_batches),
+            shipped_bytes: get(&numbers.shipped_bytes),
+            shipped_hfiles: get(&numbers.shipped_hfiles),
+            failed_batches: get(&numbers.failed_batches),
+            filtered_edits: get(&numbers.filtered_edits),
+            completed_wals: get(&numbers.completed_wals),
+            queued_hfiles: self.queue.lock().hfiles().len() as u64,
         }
     }
 
@@ -181,7 +245,7 @@ impl Source {
         news: &mut watch::Receiver<Orders>,
         failures: &mut u32,
     ) -> Result<()> {
-        let filter = PeerFilter::new(&orders.config)?;
+        let filter = self.filter(&orders.config)?;
         let mut target = Target::new(orders.config.clusterkey())?;
         let mut wals = Wals::list(&self.resources)?;
         loop {
@@ -213,7 +277,7 @@ impl Source {
         target: &mut Target,
         (orders, news): (&Orders, &mut watch::Receiver<Orders>),
     ) -> Result<Pass> {
-        let own = self.own.1;
+        let own = self.own;
         let peer = tokio::select! {
             peer = target.cluster_id(own) => peer.inspect_err(|_| self.note_waiting(wals, filter))?,
             _ = news.changed() => {
@@ -226,7 +290,7 @@ impl Source {
         self.note_read(&batch);
         while !batch.entries.is_empty() {
             let shipped = tokio::select! {
-                shipped = target.ship(&batch, &self.own.0.0) => shipped,
+                shipped = target.ship(&batch, &self.sender) => shipped,
                 _ = news.changed() => {
                     news.mark_changed();
                     return Ok(Pass::Interrupted);
@@ -237,8 +301,11 @@ impl Source {
                     self.note_shipped(&batch);
                     break;
                 }
-                Err(error) if !self.drops_deleted(&mut batch, target.lack()) => return Err(error),
-                Err(_) => {
+                Err(error) => {
+                    self.numbers.failed_batches.fetch_add(1, Ordering::Relaxed);
+                    if !self.drops_deleted(&mut batch, target.lack()) {
+                        return Err(error);
+                    }
                     target.cluster_id(own).await?;
                 }
             }
@@ -246,10 +313,26 @@ impl Source {
         let is_shipped = !batch.entries.is_empty();
         if batch.reached != Reached::default() {
             self.queue.lock().advance(&batch.reached, &wals.names(), is_shipped)?;
+            let finished = batch.reached.finished.len() as u64;
+            self.numbers.completed_wals.fetch_add(finished, Ordering::Relaxed);
         }
         self.numbers.next_ms.store(0, Ordering::Relaxed);
         self.wait_for_bandwidth(&batch, orders, news).await;
+        if batch.is_hidden {
+            self.roll_if_due()?;
+        }
         Ok(if batch.is_at_end { Pass::AtEnd } else { Pass::Moved })
+    }
+
+    /// Closes the WAL that is written, so that it can be read. *Blocking*.
+    fn roll_if_due(&self) -> Result<()> {
+        let now_ns = self.resources.env.clock.monotonic_ns();
+        let rolled_ns = self.rolled_ns.load(Ordering::Relaxed);
+        if rolled_ns != 0 && u128::from(now_ns.saturating_sub(rolled_ns)) < ROLL_PERIOD.as_nanos() {
+            return Ok(());
+        }
+        self.rolled_ns.store(now_ns, Ordering::Relaxed);
+        self.resources.logs.tables().roll().map(|_| ())
     }
 
     /// Whether something of the batch was dropped, because it is deleted here and the peer lacks it.
@@ -274,6 +357,8 @@ impl Source {
 
     fn note_read(&self, batch: &Batch) {
         self.numbers.read_edits.fetch_add(batch.read_count, Ordering::Relaxed);
+        let filtered = batch.read_count.saturating_sub(batch.entries.len() as u64);
+        self.numbers.filtered_edits.fetch_add(filtered, Ordering::Relaxed);
         self.numbers.queued_wals.store(batch.queued_count as u64, Ordering::Relaxed);
         self.note_next(batch);
     }
@@ -291,7 +376,7 @@ impl Source {
             return;
         }
         // The peer's id is not known, so edits that it has already count, too.
-        match wals.read(&queue, filter, (self.own.1, self.own.1)) {
+        match wals.read(&queue, filter, (self.own, self.own)) {
             Ok(batch) => self.note_next(&batch),
             Err(error) => tracing::warn!(peer = self.id, %error, "what waits for a peer cannot be read"),
         }
@@ -300,6 +385,9 @@ impl Source {
     fn note_shipped(&self, batch: &Batch) {
         let (numbers, now_ms) = (&self.numbers, self.resources.env.clock.now_ms());
         numbers.shipped_ops.fetch_add(batch.entries.len() as u64, Ordering::Relaxed);
+        numbers.shipped_batches.fetch_add(1, Ordering::Relaxed);
+        numbers.shipped_bytes.fetch_add(batch.bytes as u64, Ordering::Relaxed);
+        numbers.shipped_hfiles.fetch_add(batch.hfiles_count(), Ordering::Relaxed);
         let written_ms = i64::try_from(batch.write_time_ms).unwrap_or(now_ms);
         numbers.age_ms.store(now_ms.saturating_sub(written_ms).max(0) as u64, Ordering::Relaxed);
         numbers.last_shipped_ms.store(now_ms, Ordering::Relaxed);

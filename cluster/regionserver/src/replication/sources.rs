@@ -8,14 +8,14 @@ use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_contract::{PeerDescription, ReplicationSources};
 use halcyon_env::spawn_thread;
 use halcyon_proto::pb;
-use halcyon_schema::{ClusterId, ClusterUuid, layout};
+use halcyon_schema::{ClusterId, ClusterUuid, TableName, layout};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use super::filter::PeerFilter;
 use super::queue::Queue;
-use super::source::Source;
-use super::target::Target;
+use super::source::{Source, SourceStats};
+use super::target::{FileDirs, Sender, Target};
 use super::wals::{Wals, begin_of};
 use crate::RegionServer;
 use crate::regions::resources::RegionResources;
@@ -57,6 +57,21 @@ impl Sources {
         }
     }
 
+    /// Notes for all peers the HFiles of a bulk load, by family and name, before they are part of their region (HBase:
+    /// `ReplicationObserver`). Names of a load that fails after that stay noted, and no file has them.
+    pub(crate) fn note_hfiles(&self, table: &TableName, files: &[(String, String)]) -> Result<()> {
+        if !self.resources.online.in_force().replicates_bulk_loads || files.is_empty() {
+            return Ok(());
+        }
+        let sources: Vec<Arc<Source>> =
+            self.all.lock().by_peer.values().map(|running| Arc::clone(&running.source)).collect();
+        sources.iter().try_for_each(|source| source.note_hfiles(table, files))
+    }
+
+    pub(crate) fn stats(&self) -> Vec<SourceStats> {
+        self.all.lock().by_peer.values().map(|running| running.source.stats()).collect()
+    }
+
     /// As servers report it to the master.
     pub(crate) fn loads(&self) -> Vec<pb::ReplicationLoadSource> {
         let now_ms = self.resources.env.clock.now_ms();
@@ -84,6 +99,19 @@ impl Sources {
         let source = Arc::clone(&running.source);
         running.thread = Some(spawn_thread("replication-source", move || source.work(&threads))?);
         Ok(())
+    }
+
+    /// What sources say of this cluster.
+    fn sender(&self) -> Result<(ClusterUuid, Sender)> {
+        let (id, uuid) = self.own_id()?;
+        let (settings, root) = (self.resources.online.in_force(), &self.resources.root);
+        let address = self.resources.env.fs.address().unwrap_or_else(|| "file:".to_string());
+        let dirs = settings.replicates_bulk_loads.then(|| FileDirs {
+            data: format!("{address}{}", layout::data_dir(root).display()),
+            archive: format!("{address}{}", layout::archive_dir(root).join(layout::DATA).display()),
+        });
+        let named = Some(settings.replication_cluster_id.clone()).filter(|name| !name.is_empty());
+        Ok((uuid, Sender { id: named.unwrap_or(id.0), dirs }))
     }
 
     fn own_id(&self) -> Result<(ClusterId, ClusterUuid)> {
@@ -115,7 +143,7 @@ impl ReplicationSources for Sources {
 
     fn peer_changed(&self, peer: &PeerDescription) -> Result<()> {
         Target::new(peer.config.clusterkey())?;
-        PeerFilter::new(&peer.config)?;
+        PeerFilter::new(&peer.config, false)?;
         let mut all = self.all.lock();
         if all.have_ended {
             return Err(Error::new(ErrorKind::Stopping, "the server is going down"));
@@ -129,7 +157,7 @@ impl ReplicationSources for Sources {
             Some(queue) => queue,
             None => Queue::create(env, root, &peer.id, Vec::new())?,
         };
-        let source = Arc::new(Source::new(&self.resources, self.own_id()?, peer, queue));
+        let source = Arc::new(Source::new(&self.resources, self.sender()?, peer, queue));
         let mut running = Running { source, thread: None };
         self.start(&mut running)?;
         all.by_peer.insert(peer.id.clone(), running);
@@ -153,6 +181,19 @@ impl ReplicationSources for Sources {
         };
         Ok(names.iter().filter(|name| is_needed(name)).cloned().collect())
     }
+
+    fn needed_hfiles(&self, peer_ids: &[String]) -> Result<Vec<String>> {
+        let all = self.all.lock();
+        let (env, root) = (&self.resources.env, &self.resources.root);
+        let mut needed = Vec::new();
+        for peer in peer_ids {
+            match all.by_peer.get(peer) {
+                Some(running) => needed.extend(running.source.hfiles()),
+                None => needed.extend(Queue::load(env, root, peer)?.iter().flat_map(Queue::hfiles).cloned()),
+            }
+        }
+        Ok(needed)
+    }
 }
 
 impl ReplicationSources for RegionServer {
@@ -170,5 +211,9 @@ impl ReplicationSources for RegionServer {
 
     fn needed_wals(&self, peer_ids: &[String], names: &[String]) -> Result<HashSet<String>> {
         self.sources.needed_wals(peer_ids, names)
+    }
+
+    fn needed_hfiles(&self, peer_ids: &[String]) -> Result<Vec<String>> {
+        self.sources.needed_hfiles(peer_ids)
     }
 }

@@ -27,6 +27,22 @@ pub(super) struct Target {
     lack: Option<Lack>,
 }
 
+/// What a source says of itself with each batch.
+#[derive(Clone, Debug)]
+pub(super) struct Sender {
+    /// `hbase.replication.cluster.id`, or the cluster's own id.
+    pub(super) id: String,
+    /// Where the files of bulk loads are; `None`: they are not replicated.
+    pub(super) dirs: Option<FileDirs>,
+}
+
+/// Addresses of directories, with the scheme of the file system.
+#[derive(Clone, Debug)]
+pub(super) struct FileDirs {
+    pub(super) data: String,
+    pub(super) archive: String,
+}
+
 struct Found {
     id: ClusterUuid,
     servers: Vec<ServerName>,
@@ -65,7 +81,7 @@ impl Target {
 
     /// Sends a batch and waits until it is applied. After an error it may have been applied in part, and the next attempt
     /// looks for the cluster anew.
-    pub(super) async fn ship(&mut self, batch: &Batch, own: &str) -> Result<()> {
+    pub(super) async fn ship(&mut self, batch: &Batch, own: &Sender) -> Result<()> {
         self.lack = None;
         let shipped = self.try_ship(batch, own).await;
         if shipped.is_err() {
@@ -79,7 +95,7 @@ impl Target {
         self.lack
     }
 
-    async fn try_ship(&mut self, batch: &Batch, own: &str) -> Result<()> {
+    async fn try_ship(&mut self, batch: &Batch, own: &Sender) -> Result<()> {
         let unknown = || Error::new(ErrorKind::Busy, "the peer was not found yet");
         let found = self.found.as_mut().ok_or_else(unknown)?;
         let (server, connection) = match found.connection.take() {
@@ -90,8 +106,9 @@ impl Target {
         batch.cells.iter().for_each(|cell| cells.push(cell));
         let request = pb::ReplicateWalEntryRequest {
             entry: batch.entries.clone(),
-            replication_cluster_id: Some(own.to_string()),
-            ..Default::default()
+            replication_cluster_id: Some(own.id.clone()),
+            source_base_namespace_dir_path: own.dirs.as_ref().map(|dirs| dirs.data.clone()),
+            source_h_file_archive_dir_path: own.dirs.as_ref().map(|dirs| dirs.archive.clone()),
         };
         if batch.bytes + request.encoded_len() > REQUEST_BYTES_MAX {
             let text = format!("an entry of {} bytes is larger than a request may be", batch.bytes);

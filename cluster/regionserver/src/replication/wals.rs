@@ -11,7 +11,7 @@ use halcyon_proto::pb;
 use halcyon_schema::{ClusterUuid, layout};
 use halcyon_wal::WalReader;
 
-use super::filter::PeerFilter;
+use super::filter::{PeerFilter, load_of};
 use super::queue::{Queue, Reached};
 use crate::regions::resources::RegionResources;
 
@@ -58,9 +58,17 @@ pub(super) struct Batch {
     pub(super) queued_count: usize,
     /// Nothing is left to read for now.
     pub(super) is_at_end: bool,
+    /// The WAL that is written has acknowledged entries that cannot be read before it is closed.
+    pub(super) is_hidden: bool,
 }
 
 impl Batch {
+    /// HFiles that the peer is told of.
+    pub(super) fn hfiles_count(&self) -> u64 {
+        let loads = self.cells.iter().filter_map(load_of);
+        loads.flat_map(|load| load.stores).map(|store| store.store_file.len() as u64).sum()
+    }
+
     fn is_full(&self) -> bool {
         self.entries.len() >= BATCH_ENTRIES_MAX || self.bytes >= BATCH_BYTES_MAX
     }
@@ -140,6 +148,8 @@ impl Wals {
                 break; // nothing new
             }
             let mut reader = open(file, limit)?;
+            // A file of several blocks, or one whose block is on no DataNode that answers.
+            batch.is_hidden = limit.is_some_and(|limit| reader.end() < limit);
             if limit.is_none() && begin > reader.end() {
                 // Bytes that the operating system had when the machine went down. The peer has their edits.
                 tracing::warn!(
@@ -161,6 +171,9 @@ impl Wals {
                 read_bytes += reader.offset() - at;
                 batch.read_count += 1;
                 batch.write_time_ms = key.write_time;
+                for load in cells.iter().filter_map(load_of) {
+                    batch.reached.hfiles.extend(load.stores.into_iter().flat_map(|store| store.store_file));
+                }
                 if let Some((entry, cells)) = filter.apply(&key, cells, ids) {
                     batch.bytes += cells.iter().map(|cell| cell.bytes().len()).sum::<usize>();
                     batch.entries.push(entry);

@@ -117,6 +117,9 @@ fn load(server: &RegionServer, request: &pb::BulkLoadHFileRequest) -> Result<Rep
     let is_noted = backup::is_noted(server, info.table()).map_err(|error| errors::to_rpc(&error))?;
     let mut noted = Vec::new();
     let outcome = online.region.bulk_load_noting(&load, &mut |files| {
+        if load.replicate {
+            server.sources.note_hfiles(info.table(), &replicated(&online, files))?;
+        }
         if !is_noted {
             return Ok(());
         }
@@ -138,6 +141,15 @@ fn load(server: &RegionServer, request: &pb::BulkLoadHFileRequest) -> Result<Rep
             Ok(loaded(false))
         }
     }
+}
+
+/// Family and name of the files whose families have `REPLICATION_SCOPE` 1.
+fn replicated(online: &OnlineRegion, files: &[(String, PathBuf)]) -> Vec<(String, String)> {
+    let table = online.region.table();
+    let is_sent = |family: &str| table.family(family.as_bytes()).is_some_and(|family| family.scope() == 1);
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let sent = files.iter().filter(|(family, _)| is_sent(family));
+    sent.map(|(family, path)| (family.clone(), name(path))).collect()
 }
 
 /// A table with a space quota must have room for all files.
@@ -165,7 +177,7 @@ fn staging_dir(server: &RegionServer) -> PathBuf {
     server.resources.root.join(STAGING)
 }
 
-fn cluster_id(server: &RegionServer) -> Result<String, RpcError> {
+pub(super) fn cluster_id(server: &RegionServer) -> Result<String, RpcError> {
     let path = layout::cluster_id_file(&server.resources.root);
     let bytes = match server.env.fs.read(&path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(String::new()),

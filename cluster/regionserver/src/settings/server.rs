@@ -115,6 +115,14 @@ pub struct RegionServerSettings {
     pub drop_deleted_tables: bool,
     /// The same of families (`hbase.replication.drop.on.deleted.columnfamily`).
     pub drop_deleted_families: bool,
+    /// Whether replication peers get bulk loads, too (`hbase.replication.bulkload.enabled`).
+    pub replicates_bulk_loads: bool,
+    /// By which directory of `replication_conf_dir` peers find the files of this cluster; empty: the cluster's own id
+    /// (`hbase.replication.cluster.id`).
+    pub replication_cluster_id: String,
+    /// Directories of Hadoop's settings, one for each cluster that sends bulk loads; empty: beside the other settings
+    /// (`hbase.replication.conf.dir`).
+    pub replication_conf_dir: String,
     /// Whether compactions run until somebody says otherwise (`hbase.regionserver.compaction.enabled`).
     pub compactions_enabled: bool,
     /// Selections above this go to the thread for large compactions
@@ -220,6 +228,9 @@ impl Default for RegionServerSettings {
             wal_errors_tolerated: 2,
             drop_deleted_tables: false,
             drop_deleted_families: false,
+            replicates_bulk_loads: false,
+            replication_cluster_id: String::new(),
+            replication_conf_dir: String::new(),
             compactions_enabled: true,
             compaction_large_bytes: 2560 << 20,
             small_compaction_threads: 1,
@@ -299,6 +310,11 @@ impl RegionServerSettings {
     /// Whether the settings make sense together.
     pub fn check(&self) -> Result<()> {
         self.check_shares()?;
+        if self.replicates_bulk_loads && self.replication_cluster_id.trim().is_empty() {
+            return Err(Error::invalid(
+                "hbase.replication.cluster.id cannot be empty when hbase.replication.bulkload.enabled is set to true",
+            ));
+        }
         self.file_tier.check()
     }
 
@@ -510,6 +526,14 @@ const SETTINGS: &[Section<RegionServerSettings>] = &[
                  wait for it.";
             Restart, "hbase.replication.drop.on.deleted.columnfamily", "true, false", Flag, drop_deleted_families,
                 "The same of families.";
+            Restart, "hbase.replication.bulkload.enabled", "true, false", Flag, replicates_bulk_loads,
+                "Whether replication peers get bulk loads, too. Needs `hbase.replication.cluster.id`.";
+            Restart, "hbase.replication.cluster.id", "name", Text, replication_cluster_id,
+                "How peers call this cluster: each has the settings of its file system in the directory of this name below its \
+                 `hbase.replication.conf.dir`.";
+            Restart, "hbase.replication.conf.dir", "directory", Text, replication_conf_dir,
+                "Has a directory for each cluster that sends bulk loads, with `core-site.xml` and `hdfs-site.xml`. Empty: the \
+                 directory of `--config`.";
             Restart, "hbase.regionserver.logroll.errors.tolerated", "errors", Number, wal_errors_tolerated,
                 "Errors of a WAL, one after the other, after which it continues in a new file. With one more the server gives up, in HDFS only after 15 s. With `wal.sync` = `written`: at the first.";
         ),

@@ -52,6 +52,9 @@ struct State {
     rows: Vec<String>,
     entries: Vec<pb::WalEntry>,
     cluster_ids: Vec<String>,
+    loads: Vec<pb::BulkLoadDescriptor>,
+    /// Where the source says that its files are.
+    dirs: Option<(String, String)>,
     zookeeper: ZooKeeper,
 }
 
@@ -78,6 +81,9 @@ impl Service for Double {
         }
         let said = (state.script)(number);
         if matches!(said, Say::Done | Say::DoneAndFail) {
+            let markers = call.cells.iter().filter(|cell| cell.family() == b"METAFAMILY");
+            state.loads.extend(markers.map(|cell| pb::BulkLoadDescriptor::decode(cell.value()).unwrap()));
+            state.dirs = request.source_base_namespace_dir_path.zip(request.source_h_file_archive_dir_path);
             state.rows.extend(call.cells.iter().map(|cell| String::from_utf8_lossy(cell.row()).into_owned()));
             state.entries.extend(request.entry.iter().cloned());
             state.cluster_ids.extend(request.replication_cluster_id);
@@ -112,6 +118,8 @@ impl Peer {
             rows: Vec::new(),
             entries: Vec::new(),
             cluster_ids: Vec::new(),
+            loads: Vec::new(),
+            dirs: None,
             zookeeper: ZooKeeper::Answers,
         };
         let state = Arc::new(Mutex::new(state));
@@ -144,6 +152,15 @@ impl Peer {
 
     pub fn zookeeper_is(&self, how: ZooKeeper) {
         self.state.lock().unwrap().zookeeper = how;
+    }
+
+    /// The bulk loads that it was told of, in order.
+    pub fn loads(&self) -> Vec<pb::BulkLoadDescriptor> {
+        self.state.lock().unwrap().loads.clone()
+    }
+
+    pub fn dirs(&self) -> Option<(String, String)> {
+        self.state.lock().unwrap().dirs.clone()
     }
 
     /// Rows of the cells that were applied, in order.

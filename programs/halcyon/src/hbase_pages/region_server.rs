@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use halcyon_proto::pb;
 use halcyon_region::{MobCounts, RegionStats};
-use halcyon_regionserver::{Op, ServerStats, TableTimes};
+use halcyon_regionserver::{Op, ServerStats, SourceStats, TableTimes};
 use halcyon_rpc::{CallClass, RpcStatsSnapshot};
 use halcyon_schema::{RegionInfo, TableName};
 
@@ -67,6 +67,18 @@ pub fn beans(sources: &Sources) -> Vec<Bean> {
     Vec::from(beans)
 }
 
+/// Name, value and help of what is counted of all peers and of each of them.
+type SourceCounter = (&'static str, fn(&SourceStats) -> u64, &'static str);
+const SOURCE_COUNTERS: [SourceCounter; 7] = [
+    ("shippedBatches", |it| it.shipped_batches, "Requests that were applied"),
+    ("shippedBytes", |it| it.shipped_bytes, "Bytes of cells that were applied"),
+    ("shippedKBs", |it| it.shipped_bytes >> 10, "The same in KiB"),
+    ("shippedHFiles", |it| it.shipped_hfiles, "HFiles of bulk loads that were applied"),
+    ("failedBatches", |it| it.failed_batches, "Requests that failed"),
+    ("logEditsFiltered", |it| it.filtered_edits, "WAL entries that were not to be sent"),
+    ("completedLogs", |it| it.completed_wals, "WALs that were sent to their end"),
+];
+
 /// What goes to peers, together and for each of them, and what came from other clusters (HBase: `MetricsReplicationSource`).
 fn replication_attributes(bean: &mut Bean, sources: &Sources) {
     let server = &sources.region_server;
@@ -92,7 +104,21 @@ fn replication_attributes(bean: &mut Bean, sources: &Sources) {
             "How long the oldest entry waits for the peer, in ms",
         );
     }
+    let stats = server.source_stats();
+    for (name, value, help) in SOURCE_COUNTERS {
+        let full = format!("source.{name}");
+        bean.counter(full, stats.iter().map(value).sum::<u64>(), help);
+        for source in &stats {
+            bean.counter(format!("source.{}.{name}", source.peer_id), value(source), help);
+        }
+    }
+    let help = "HFiles of bulk loads that peers have still to copy";
+    bean.gauge("source.sizeOfHFileRefsQueue", stats.iter().map(|it| it.queued_hfiles).sum::<u64>(), help);
+    for source in &stats {
+        bean.gauge(format!("source.{}.sizeOfHFileRefsQueue", source.peer_id), source.queued_hfiles, help);
+    }
     let sink = server.sink_stats();
+    bean.counter("sink.appliedHFiles", sink.hfiles, "Files of bulk loads of other clusters that were loaded");
     bean.counter("sink.appliedBatches", sink.batches, "Requests with edits of other clusters");
     bean.counter("sink.appliedOps", sink.ops, "WAL entries of other clusters");
     bean.counter("sink.failedBatches", sink.failed_batches, "Such requests that failed");

@@ -6,7 +6,8 @@ use halcyon_rpc::{Call, CallClass, Outcome, Reply, RpcError, Terms};
 use super::{Waits, decode, ready};
 use crate::RegionServer;
 use crate::errors;
-use crate::replication::{TableEdits, by_table, write_local};
+use crate::replication::{Entries, SourceDirs, by_table, write_local};
+use crate::service::bulk_load::cluster_id;
 
 /// Applies WAL entries of another cluster; answered when all of them are durable.
 pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
@@ -14,9 +15,10 @@ pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
     let request: Result<pb::ReplicateWalEntryRequest, RpcError> = decode(&call.method, call.param.clone());
     let parsed = request.and_then(|request| {
         let written_ms = request.entry.last().map_or(0, |entry| entry.key.write_time);
-        Ok((by_table(&request.entry, cells)?, request.entry.len(), written_ms))
+        let entries = by_table(&request.entry, cells)?;
+        Ok((entries, SourceDirs::of(&request), request.entry.len(), written_ms))
     });
-    let (tables, ops, written_ms) = match parsed {
+    let (entries, source, ops, written_ms) = match parsed {
         Ok(parsed) => parsed,
         Err(error) => {
             server.sink.note_failed();
@@ -29,7 +31,7 @@ pub(super) fn call(server: &Arc<RegionServer>, mut call: Call) -> Outcome {
     }
     let (server, terms) = (Arc::clone(server), call.into_terms());
     Outcome::Later(Box::pin(async move {
-        match apply(&server, tables, terms).await {
+        match apply(&server, entries, source, terms).await {
             Ok(()) => {
                 server.sink.note_applied(ops, written_ms, server.env.clock.now_ms());
                 Ok(reply())
@@ -49,7 +51,12 @@ fn reply() -> Reply {
     Reply::message(&pb::ReplicateWalEntryResponse {})
 }
 
-async fn apply(server: &Arc<RegionServer>, tables: Vec<TableEdits>, terms: Terms) -> Result<(), RpcError> {
+async fn apply(
+    server: &Arc<RegionServer>,
+    Entries { tables, loads }: Entries,
+    source: SourceDirs,
+    terms: Terms,
+) -> Result<(), RpcError> {
     server.wait_for_room(&terms).await?;
     let waits = Waits::new(Terms { class: CallClass::Write, ..terms });
     let on_pool = Arc::clone(server);
@@ -63,5 +70,10 @@ async fn apply(server: &Arc<RegionServer>, tables: Vec<TableEdits>, terms: Terms
     for ticket in local.tickets {
         ticket.await.map_err(|error| errors::to_rpc(&error))?;
     }
-    server.sink.write_remote(local.elsewhere).await
+    server.sink.write_remote(local.elsewhere).await?;
+    if loads.is_empty() {
+        return Ok(());
+    }
+    let own_id = cluster_id(server)?;
+    server.sink.load_files(&server.resources, &own_id, loads, source).await
 }
