@@ -25,6 +25,7 @@ mod master_settings;
 mod metrics;
 mod pages;
 mod prof;
+mod progress;
 mod references;
 mod regionserver;
 mod root;

@@ -30,6 +30,7 @@ use crate::info_pages::{InfoPages, Port};
 use crate::jvm;
 use crate::keeper::{self, Kept};
 use crate::pages::{Shown, Sources};
+use crate::progress;
 use crate::root::{self, Root};
 use crate::safe_start::{self, Protection};
 use crate::settings::{ShownSetting, StandaloneSettings};
@@ -164,10 +165,12 @@ async fn serve(
     systemd::ready(Arc::clone(&ports.event_loops), &started.region_server);
     tell(&env, &settings, &started, info.as_ref(), started_ns);
 
+    let stuck_time_max = started.region_server.settings().stuck_time_max;
     let ended = tokio::select! {
         signal = signals.next() => Ok(signal),
         () = stop_wanted(&started.region_server) => Ok("an administrator stops the server"),
         () = cluster_stopped(&zookeeper) => Ok("the cluster is stopped"),
+        stuck = progress::loop_stuck_for(Arc::clone(&ports.event_loops), stuck_time_max) => Err(stuck),
         loss = member.lease().lost() => Err(format!("{name} is no member of the cluster any more: {loss}")),
         failure = standalone::failed(&started.region_server) => Err(failure),
     };
@@ -186,6 +189,9 @@ async fn serve(
         Err(failure) => parts.abort(&failure).await,
     }
 }
+
+/// The threads of a server that gave up have so long to end.
+const ABORT_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// What has to end.
 struct Running {
@@ -225,8 +231,14 @@ impl Running {
         let Running { region_server, server, zookeeper, .. } = self;
         region_server.give_up(failure); // from now on nothing is answered
         server.stop(DRAIN_TIME_MAX).await;
-        let _ = tokio::task::spawn_blocking(move || region_server.abort("as it gave up")).await;
+        let abort = tokio::task::spawn_blocking(move || region_server.abort("as it gave up"));
+        let is_stuck = tokio::time::timeout(ABORT_TIME_MAX, abort).await.is_err();
         zookeeper.close().await; // the master need not wait for the end of the session
+        if is_stuck {
+            // What is on the disks is all that counts. An orderly end would wait for the thread that hangs.
+            tracing::error!(failure, "the server gave up, and a thread of it does not end");
+            std::process::exit(1);
+        }
         Err(format!("the server gave up: {failure}"))
     }
 }

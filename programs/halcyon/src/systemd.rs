@@ -12,6 +12,7 @@ use halcyon_rpc::EventLoops;
 use sd_notify::NotifyState;
 
 use crate::keeper;
+use crate::progress::{Progress, Stuck};
 
 /// Threads are checked this many times within the time that systemd allows.
 const CHECKS_PER_TIMEOUT: u32 = 3;
@@ -20,9 +21,7 @@ const CHECKS_PER_TIMEOUT: u32 = 3;
 pub fn ready(event_loops: Arc<EventLoops>, region_server: &Arc<RegionServer>) {
     notify(NotifyState::Ready);
     let Some(timeout) = keeper::watchdog_timeout() else { return };
-    let watchdog =
-        Watchdog { event_loops, region_server: Arc::downgrade(region_server), wal_rounds: None, timeout };
-    tokio::spawn(watchdog.run());
+    tokio::spawn(watch(Progress::new(event_loops, region_server), timeout));
 }
 
 /// The server has begun to stop.
@@ -36,48 +35,16 @@ fn notify(state: NotifyState<'_>) {
     }
 }
 
-struct Watchdog {
-    event_loops: Arc<EventLoops>,
-    region_server: std::sync::Weak<RegionServer>,
-    /// At the last check.
-    wal_rounds: Option<u64>,
-    timeout: Duration,
-}
-
-impl Watchdog {
-    async fn run(mut self) {
-        let period = self.timeout / CHECKS_PER_TIMEOUT;
-        loop {
-            match self.stuck(period).await {
-                Stuck::Nothing => notify(NotifyState::Watchdog),
-                Stuck::Thread(name) => {
-                    tracing::error!(thread = name, ?period, "a thread hangs; the watchdog is not answered");
-                }
-                Stuck::Ended => return,
+async fn watch(mut progress: Progress, timeout: Duration) {
+    let period = timeout / CHECKS_PER_TIMEOUT;
+    loop {
+        match progress.look(period).await {
+            Stuck::Nothing => notify(NotifyState::Watchdog),
+            Stuck::Thread(name) => {
+                tracing::error!(thread = name, ?period, "a thread hangs; the watchdog is not answered");
             }
-            tokio::time::sleep(period).await;
+            Stuck::Ended => return,
         }
+        tokio::time::sleep(period).await;
     }
-
-    /// Whether a thread that calls need has not come round since the last check.
-    async fn stuck(&mut self, timeout: Duration) -> Stuck {
-        let Some(wal_rounds) = self.region_server.upgrade().map(|server| server.wal_rounds()) else {
-            return Stuck::Ended;
-        };
-        let before = self.wal_rounds.replace(wal_rounds);
-        if before == Some(wal_rounds) {
-            return Stuck::Thread("log".into());
-        }
-        match self.event_loops.stuck_loop(timeout).await {
-            Some(index) => Stuck::Thread(format!("network-{index}")),
-            None => Stuck::Nothing,
-        }
-    }
-}
-
-enum Stuck {
-    Nothing,
-    Thread(String),
-    /// The region server has ended.
-    Ended,
 }

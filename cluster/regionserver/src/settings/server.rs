@@ -85,6 +85,9 @@ pub struct RegionServerSettings {
     pub snapshot_time_max: Duration,
     /// The same for a flush of a table (`hbase.flush.procedure.region.timeout`).
     pub flush_table_time_max: Duration,
+    /// A server of a cluster ends itself when one of its event loops has not come round for so long; 0: it does not
+    /// (`halcyon.regionserver.progress.timeout`).
+    pub stuck_time_max: Duration,
     /// Edits older than this are flushed (`hbase.regionserver.optionalcacheflushinterval`).
     pub flush_period: Duration,
     /// Flushes at the same time (`hbase.hstore.flusher.count`).
@@ -214,6 +217,7 @@ impl Default for RegionServerSettings {
             nonce_grace: Duration::from_secs(30 * 60),
             snapshot_time_max: Duration::from_secs(5 * 60),
             flush_table_time_max: Duration::from_secs(60),
+            stuck_time_max: Duration::from_secs(15),
             flush_period: Duration::from_secs(3600),
             flush_threads_count: 2,
             wal_sync: SyncMode::Fsync,
@@ -463,6 +467,8 @@ const SETTINGS: &[Section<RegionServerSettings>] = &[
                 "A snapshot for a client before 2.6 is aborted if a region server's part takes longer; `halcyon regionserver` only.";
             Restart, "hbase.flush.procedure.region.timeout", "ms", Millis, flush_table_time_max,
                 "The same for a flush of a table.";
+            Restart, "halcyon.regionserver.progress.timeout", "ms", Millis, stuck_time_max,
+                "A server of a cluster ends itself when one of its event loops has not come round for so long; 0: it does not. `halcyon regionserver` only.";
             Restart, "hbase.hstore.flusher.count", "threads", Number, flush_threads_count,
                 "Flushes at the same time.";
             Restart, "hbase.server.keyvalue.maxsize", "bytes", Number, region.keyvalue_max_bytes,
