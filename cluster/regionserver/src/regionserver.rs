@@ -383,13 +383,21 @@ impl RegionServer {
         Ok(OnlineRegion::new(region, self.op_times.of(info.table()), coprocessors))
     }
 
-    /// Closes a region, flushing it unless `abort`. *Blocking*. An unknown region is no error; `Busy` while it is
-    /// opening. If the flush fails the server gives up, because only its WAL holds the region's edits now.
+    /// Closes a region, flushing it unless `abort`. *Blocking*. An unknown region is no error, unless the server has given up;
+    /// `Busy` while it is opening. If the flush fails the server gives up, because only its WAL holds the region's edits now.
     pub fn close_region(&self, encoded_name: &str, abort: bool) -> Result<()> {
         if !abort && self.is_serving() {
             self.flush_before_close(encoded_name);
         }
-        let Some(online) = self.regions.begin_close(encoded_name)? else { return Ok(()) };
+        let Some(online) = self.regions.begin_close(encoded_name)? else {
+            // It may be one whose last flush has failed: then it is in the WAL only.
+            return match self.lifecycle.failure() {
+                Some(why) => {
+                    Err(Error::new(ErrorKind::Stopping, format!("{} has given up: {why}", self.name)))
+                }
+                None => Ok(()),
+            };
+        };
         self.scanners.region_closing(&online);
         self.unload_coprocessors(&online, abort);
         let closed = online.region.close(abort);

@@ -4,8 +4,8 @@ mod common;
 
 use bytes::Bytes;
 use common::{Lab, class, connection, get, mutation, put, table, text};
-use halcyon_cell::{Cell, CellType};
-use halcyon_env::sim::SimFileSystem;
+use halcyon_cell::{Cell, CellType, ErrorKind};
+use halcyon_env::sim::{Fault, Operation, SimFileSystem};
 use halcyon_proto::pb;
 use halcyon_proto::pb::mutation_proto::MutationType;
 use halcyon_rpc::{Codec, Service};
@@ -316,4 +316,19 @@ fn a_region_with_much_in_memory_is_flushed_before_it_closes() {
     assert_eq!(flushes(), 1, "an aborted close flushes nothing");
     lab.server.open_region(&lab.info, &table().into()).unwrap();
     assert_eq!((lab.row("a").len(), lab.row("b").len()), (1, 1));
+}
+
+/// Its edits are in the WAL alone then, so whoever asks again must not take it for closed and open it elsewhere.
+#[test]
+fn a_region_whose_last_flush_fails_is_not_closed() {
+    let lab = Lab::new();
+    let name = lab.info.encoded_name();
+    lab.put("a", "q", "only in the WAL");
+    lab.fs.inject(Fault::new(Operation::Create, ".tmp/").forever());
+    assert!(lab.server.close_region(name, false).is_err());
+    assert!(lab.fs.faults_hit() > 0 && lab.server.failure().is_some());
+    lab.fs.clear_faults();
+    for _ in 0..2 {
+        assert_eq!(lab.server.close_region(name, false).unwrap_err().kind(), ErrorKind::Stopping);
+    }
 }
