@@ -8,8 +8,8 @@
 //! do both.
 //!
 //! [`Stalls`] records waits that took too long. [`WatchedMutex`] and [`WatchedRwLock`] record theirs with what the lock's
-//! holder was doing ([`Activity`]). [`sync`] has the locks of code that also runs under Shuttle. [`spawn_thread`], [`Signal`] and
-//! [`LongMutex`] are threads and waits that a simulation of a whole cluster drives ([`sim::SimThreads`]).
+//! holder was doing ([`Activity`]). [`spawn_thread`], [`Mutex`], [`RwLock`] and [`Condvar`] are threads and
+//! waits that a simulation of a whole cluster drives ([`sim::SimThreads`]). [`sync`] has those of code that also runs under Shuttle.
 
 mod activity;
 mod clock;
@@ -50,7 +50,10 @@ pub use read_only::ReadOnlyFileSystem;
 pub use real::RealFileSystem;
 pub use stalls::{Due, Stall, StallSum, Stalls, Watch};
 pub use tally::{Tally, Waited};
-pub use threads::{LongMutex, Signal, join_thread, spawn_thread};
+pub use threads::{
+    Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, WaitResult, join_thread,
+    run_on_threads, spawn_thread, yield_now,
+};
 pub use waits::Wait;
 pub use watched::WatchedFileSystem;
 
@@ -118,7 +121,7 @@ pub fn raise_priority() {
     let _ = halcyon_scheduler::request_slice(SHORT_SLICE); // it works as well without
 }
 
-/// `N` unpredictable bytes from the operating system.
+/// `N` unpredictable bytes from the operating system. In a simulation they follow from its seed.
 pub fn random_bytes<const N: usize>() -> [u8; N] {
-    real::random_bytes()
+    sim::threads::random_bytes().unwrap_or_else(real::random_bytes)
 }

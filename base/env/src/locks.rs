@@ -8,10 +8,8 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
-
 use crate::sync::{Mutex, MutexGuard};
-use crate::{Holder, Watch};
+use crate::{Holder, RwLock, RwLockReadGuard, RwLockWriteGuard, Watch};
 
 /// A mutex that records long waits for it. *Thread safety*: as `parking_lot`'s.
 #[derive(Default)]

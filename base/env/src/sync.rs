@@ -1,14 +1,13 @@
-//! Locks and atomics of the code that runs under Shuttle too: `parking_lot` and `std`, or Shuttle's own under
+//! Locks and atomics of the code that runs under Shuttle too: those of this crate and `std`, or Shuttle's own under
 //! `cfg(halcyon_shuttle)`. A module whose interleavings are tested takes them from here.
 //!
 //! Under Shuttle no wait ends by its timeout: a lost wakeup is then a deadlock, which Shuttle reports.
 
 #[cfg(not(halcyon_shuttle))]
 mod real {
-    pub use parking_lot::{Condvar, Mutex, MutexGuard};
+    pub use crate::threads::{Condvar, Mutex, MutexGuard, yield_now};
     pub use std::hint::spin_loop;
     pub use std::sync::atomic;
-    pub use std::thread::yield_now;
 }
 
 #[cfg(halcyon_shuttle)]

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use parking_lot::Mutex;
+use halcyon_env::Mutex;
 
 use crate::Master;
 use crate::balancer::{Decision, Rejection};

@@ -4,10 +4,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use halcyon_cell::Result;
-use halcyon_env::LongMutex;
+use halcyon_env::Mutex;
 use halcyon_proto::pb;
 use halcyon_schema::{RegionInfo, ServerName};
-use parking_lot::Mutex;
 use tracing::info;
 
 use crate::Master;
@@ -24,7 +23,7 @@ const DECISIONS_MAX: usize = 250;
 /// What the balancer remembers. A run holds the counters, so that runs follow each other.
 #[derive(Default)]
 pub(crate) struct Balancing {
-    counters: LongMutex<Counters>,
+    counters: Mutex<Counters>,
     decisions: Mutex<VecDeque<Decision>>,
     rejections: Mutex<VecDeque<Rejection>>,
 }

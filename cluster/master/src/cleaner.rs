@@ -14,9 +14,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use halcyon_cell::Result;
-use halcyon_env::{DirEntry, FileSystem, LongMutex, Signal, join_thread, spawn_thread};
+use halcyon_env::{Condvar, DirEntry, FileSystem, Mutex, join_thread, spawn_thread};
 use halcyon_schema::layout;
-use parking_lot::Mutex;
 use tracing::{info, warn};
 
 use crate::descriptors::list;
@@ -49,14 +48,14 @@ struct Shared {
     core: Arc<MasterState>,
     engine: Arc<Engine>,
     /// When each file or empty directory was first seen, in `monotonic_ns`.
-    seen: LongMutex<Seen>,
+    seen: Mutex<Seen>,
     stopping: Mutex<bool>,
-    wake: Signal,
+    wake: Condvar,
 }
 
 impl Cleaner {
     pub(crate) fn start(core: Arc<MasterState>, engine: Arc<Engine>) -> Result<Cleaner> {
-        let (seen, stopping, wake) = (LongMutex::default(), Mutex::new(false), Signal::new());
+        let (seen, stopping, wake) = (Mutex::default(), Mutex::new(false), Condvar::new());
         let shared = Arc::new(Shared { core, engine, seen, stopping, wake });
         let thread = spawn_thread("master-cleaner", {
             let shared = shared.clone();

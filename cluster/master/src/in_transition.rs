@@ -6,8 +6,8 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use halcyon_env::Mutex;
 use halcyon_schema::{RegionInfo, ServerName, TableName};
-use parking_lot::Mutex;
 
 use crate::Master;
 use crate::procedure::{Lock, ProcedureView, Resource};

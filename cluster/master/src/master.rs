@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use halcyon_cell::Result;
 use halcyon_contract::{Assignments, ClusterServices, RegionServerStatus, RegionStateTransition, Unasked};
-use halcyon_env::{Env, LongMutex};
+use halcyon_env::{Env, Mutex, RwLock};
 use halcyon_schema::{ClusterId, RegionInfo, ServerName, TableDescriptor, TableName};
-use parking_lot::{Mutex, RwLock};
 use tracing::{info, warn};
 
 use crate::balancer_runs::BalancerRuns;
@@ -50,9 +49,9 @@ pub struct Master {
     pub(crate) normalizer: Normalizer,
     quota_observer: Observer,
     /// As the master's region has them.
-    switches_saved: LongMutex<Switches>,
+    switches_saved: Mutex<Switches>,
     /// The server of `hbase:meta` and the live ones, as the master's region has them.
-    servers_noted: LongMutex<Option<(ServerName, Vec<ServerName>)>>,
+    servers_noted: Mutex<Option<(ServerName, Vec<ServerName>)>>,
 }
 
 /// A procedure that has not ended.
@@ -127,13 +126,13 @@ impl Master {
             meta_place: RwLock::new(meta_place),
             meta_descriptor: RwLock::new(meta_descriptor),
             meta_replicas: RwLock::new(cluster.coordination.meta_replicas_last()),
-            meta_replicas_changing: LongMutex::new(()),
-            meta_opening: LongMutex::new(()),
+            meta_replicas_changing: Mutex::new(()),
+            meta_opening: Mutex::new(()),
             meta_replicas_callback: Mutex::new(None),
             tables: RwLock::new(tables),
             namespaces: RwLock::default(),
             switches,
-            switches_file: LongMutex::new(()),
+            switches_file: Mutex::new(()),
             stop_callback: Mutex::new(None),
             hbck_report: Mutex::new(None),
             stopped: AtomicBool::new(false),
@@ -179,7 +178,7 @@ impl Master {
         let mob_chores = MobChores::start(core.clone())?;
         let normalizer = Normalizer::start(core.clone(), engine.clone())?;
         let quota_observer = Observer::start(core.clone(), engine.clone())?;
-        let (switches_saved, servers_noted) = (LongMutex::new(switches_at_start), LongMutex::new(None));
+        let (switches_saved, servers_noted) = (Mutex::new(switches_at_start), Mutex::new(None));
         let master = Arc::new(Master {
             core,
             engine,

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use halcyon_cell::{Error, ErrorKind, Result};
-use halcyon_env::{Signal, spawn_thread};
-use parking_lot::Mutex;
+use halcyon_env::{Condvar, Mutex, spawn_thread};
 
 /// Runs `work` on every item, on at most `threads_max` threads, and returns the results in the items' order.
 /// All items are tried; the first error wins.
@@ -22,7 +21,7 @@ where
     let shared = Arc::new(Shared {
         queue: Mutex::new(items.into_iter().enumerate()),
         results: Mutex::new(Results { done: Vec::with_capacity(count), threads: 0 }),
-        changed: Signal::new(),
+        changed: Condvar::new(),
     });
     let work = Arc::new(work);
     for _ in 0..threads_max.min(count) {
@@ -59,7 +58,7 @@ struct Shared<T, R> {
     queue: Mutex<std::iter::Enumerate<std::vec::IntoIter<T>>>,
     results: Mutex<Results<R>>,
     /// A thread has ended.
-    changed: Signal,
+    changed: Condvar,
 }
 
 struct Results<R> {

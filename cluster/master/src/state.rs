@@ -10,11 +10,10 @@ use std::time::Duration;
 
 use halcyon_cell::{Cell, Result};
 use halcyon_contract::ClusterServices;
-use halcyon_env::{Env, LongMutex};
+use halcyon_env::{Env, Mutex, RwLock};
 use halcyon_proto::pb;
 use halcyon_rpc::RpcError;
 use halcyon_schema::{ClusterId, NamespaceDescriptor, RegionInfo, ServerName, TableDescriptor, TableName};
-use parking_lot::{Mutex, RwLock};
 
 use crate::balancer_runs::BalancerRuns;
 use crate::balancing::Balancing;
@@ -59,15 +58,15 @@ pub(crate) struct MasterState {
     /// Where the copies of `hbase:meta` are, by number.
     pub(crate) meta_replicas: RwLock<BTreeMap<i32, ServerName>>,
     /// Held while copies of `hbase:meta` are opened and closed.
-    pub(crate) meta_replicas_changing: LongMutex<()>,
+    pub(crate) meta_replicas_changing: Mutex<()>,
     /// Held by who opens or closes `hbase:meta`: a move, and the recoveries of servers that had it, may do so at the same time.
-    pub(crate) meta_opening: LongMutex<()>,
+    pub(crate) meta_opening: Mutex<()>,
     pub(crate) meta_replicas_callback: Mutex<Option<MetaReplicasCallback>>,
     pub(crate) tables: RwLock<Tables>,
     pub(crate) namespaces: RwLock<Namespaces>,
     pub(crate) switches: Mutex<Switches>,
     /// Held while the file is written, so that writers follow each other; readers take `switches` alone.
-    pub(crate) switches_file: LongMutex<()>,
+    pub(crate) switches_file: Mutex<()>,
     pub(crate) stop_callback: Mutex<Option<StopCallback>>,
     /// The master has ended, or is about to: no call is answered any more.
     pub(crate) stopped: AtomicBool,

@@ -13,9 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use halcyon_cell::{Error, Result};
-use halcyon_env::{Clock, Env};
+use halcyon_env::{Clock, Env, Mutex};
 use halcyon_schema::{RegionInfo, ServerName, layout};
-use parking_lot::Mutex;
 use prost::Message;
 use tracing::warn;
 

@@ -7,9 +7,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
+use halcyon_env::{Condvar, Mutex};
 use halcyon_rpc::{Connection, RpcError};
 use halcyon_schema::ServerName;
-use parking_lot::{Condvar, Mutex};
 
 /// Stages of a server's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

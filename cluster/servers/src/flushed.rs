@@ -6,9 +6,9 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
+use halcyon_env::Mutex;
 use halcyon_proto::pb;
 use halcyon_schema::{META_ENCODED_NAME, RegionInfo};
-use parking_lot::Mutex;
 
 /// HBase's "no sequence id".
 pub(crate) const NO_SEQ_NUM: u64 = u64::MAX;

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use halcyon_cell::Cell;
 use halcyon_client::{Answer, ClientError, ConnectOptions, Connection};
+use halcyon_env::Mutex;
 use halcyon_rpc::{CellBlock, Codec};
 use halcyon_schema::ServerName;
-use parking_lot::Mutex;
 use prost::Message;
 use tokio::runtime::Handle;
 

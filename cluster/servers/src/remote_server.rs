@@ -12,10 +12,9 @@ use halcyon_contract::{
     Announce, CloseRegionRequest, FlushRegionRequest, OpenRegionRequest, OpenRegionResponse,
     RegionInfoRequest, RegionInfoResponse, RegionServerApi,
 };
-use halcyon_env::Clock;
+use halcyon_env::{Clock, Mutex};
 use halcyon_proto::pb;
 use halcyon_schema::{RegionInfo, ServerName};
-use parking_lot::Mutex;
 use prost::Message;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;

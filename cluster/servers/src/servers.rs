@@ -12,10 +12,9 @@ use halcyon_cell::Result;
 use halcyon_contract::{
     Assignments, QuotaEnforcement, RegionServerApi, RegionServers, ServerReport, Standing,
 };
-use halcyon_env::Clock;
+use halcyon_env::{Clock, Mutex};
 use halcyon_proto::pb;
 use halcyon_schema::{RegionInfo, ServerName};
-use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 

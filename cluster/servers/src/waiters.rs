@@ -15,8 +15,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::mpsc;
 
 use halcyon_cell::{Error, ErrorKind, Result};
+use halcyon_env::Mutex;
 use halcyon_schema::ServerName;
-use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::errors;
@@ -138,7 +138,7 @@ impl Waiters {
         Ok(receiver)
     }
 
-    fn alive(&self) -> Result<parking_lot::MutexGuard<'_, State>> {
+    fn alive(&self) -> Result<halcyon_env::MutexGuard<'_, State>> {
         let state = self.state.lock();
         if state.is_ended { Err(errors::not_online(&self.server)) } else { Ok(state) }
     }

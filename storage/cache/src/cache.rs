@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use halcyon_env::{FileSystem, Lookups};
-use parking_lot::{Condvar, Mutex};
+use halcyon_env::{Condvar, FileSystem, Lookups, Mutex};
 use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, OptionsBuilder};
 

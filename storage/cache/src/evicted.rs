@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use halcyon_env::Mutex;
 use quick_cache::{Lifecycle, Weighter};
 
 use crate::Block;

@@ -11,8 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use halcyon_env::invariant;
-use parking_lot::Mutex;
+use halcyon_env::{Mutex, invariant};
 
 use crate::{BlockKey, BlockOffset, FileId};
 

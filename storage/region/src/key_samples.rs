@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
+use halcyon_env::Mutex;
 
 /// Samples of a region at most.
 const SAMPLES_MAX: usize = 128;

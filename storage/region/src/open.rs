@@ -10,10 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use halcyon_cache::BlockCache;
 use halcyon_cell::{Cell, Error, Result, SeqId};
-use halcyon_env::{Env, Holder, WatchedRwLock};
+use halcyon_env::{Env, Holder, Mutex, WatchedRwLock};
 use halcyon_schema::{FamilyDescriptor, RegionInfo, TableDescriptor, layout};
 use halcyon_wal::{TEMPORARY_SUFFIX, WalReader};
-use parking_lot::Mutex;
 
 use crate::CompactionSettings;
 use crate::activity;

@@ -91,7 +91,7 @@ impl Region {
             }
             // A bulk load exchanged views meanwhile: of its files all are seen, or none.
             if loads % 2 == 1 || self.loads.load(Ordering::Acquire) != loads {
-                std::thread::yield_now();
+                halcyon_env::yield_now();
                 continue;
             }
             let is_whole = |chosen: &SelectedStore<'_>| read_point.sees(chosen.view.dropped_up_to());

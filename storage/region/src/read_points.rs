@@ -14,8 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use halcyon_cell::ReadPoint;
-use halcyon_env::invariant;
-use parking_lot::Mutex;
+use halcyon_env::{Mutex, invariant};
 
 /// See the head of the file.
 #[derive(Default)]

@@ -9,12 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use halcyon_cache::BlockCache;
 use halcyon_cell::{Error, ErrorKind, ReadPoint, Result, SeqId, same_bytes};
-use halcyon_env::{Activity, Env, Holder, Watch, WatchedRwLock};
+use halcyon_env::{Activity, Env, Holder, Mutex, RwLockReadGuard, RwLockWriteGuard, Watch, WatchedRwLock};
 use halcyon_hfile::CacheKinds;
 use halcyon_memstore::ChunkPool;
 use halcyon_schema::{RegionInfo, TableDescriptor};
 use halcyon_wal::Wal;
-use parking_lot::{Mutex, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::api::Mutation;
 use crate::key_samples::{KeySample, KeySamples};

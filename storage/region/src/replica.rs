@@ -19,9 +19,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use halcyon_cell::{Error, ErrorKind, Result};
-use halcyon_env::{Env, WatchedRwLock};
+use halcyon_env::{Env, Mutex, WatchedRwLock};
 use halcyon_schema::{RegionInfo, TableDescriptor, layout};
-use parking_lot::Mutex;
 
 use crate::key_samples::KeySamples;
 use crate::mvcc::Mvcc;

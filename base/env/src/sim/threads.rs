@@ -8,8 +8,8 @@
 //! Threads belong to processes. A thread starts in the process of the one that starts it. A process can be frozen, and goes on later as if
 //! nothing had happened, or killed: then its threads unwind at the point where they are.
 //!
-//! A lock that is not a [`LongMutex`](crate::LongMutex) must not be held where the turn passes: another thread that wants it would
-//! wait with the turn in its hands.
+//! A lock that is held where the turn passes has to be one of [`crate::Mutex`] and [`crate::RwLock`]. With any other, a thread that
+//! wants it would wait with the turn in its hands.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -27,8 +27,9 @@ use crate::Clock;
 
 /// The wall time at which a simulation begins, in ms.
 const BEGIN_MS: i64 = 1_700_000_000_000;
-/// How long a thread waits for a lock before it looks again.
+/// How long a thread waits for a lock before it looks again: the first time, and at most.
 const PAUSE: Duration = Duration::from_micros(100);
+const PAUSE_MAX: Duration = Duration::from_millis(5);
 /// At a step the turn passes one time in so many.
 const PASSES_ONE_IN: usize = 4;
 /// A step takes at most so long.
@@ -48,6 +49,8 @@ struct Shared {
 
 struct State {
     dice: Dice,
+    /// For [`crate::random_bytes`].
+    names: Dice,
     now_ns: u64,
     /// Those that have not ended. Numbers are given in the order of starts.
     threads: BTreeMap<u32, Known>,
@@ -122,6 +125,7 @@ impl SimThreads {
         assert!(!is_simulated(), "a simulation does not run in another one");
         let state = State {
             dice: Dice::new(seed),
+            names: Dice::new(!seed),
             now_ns: 0,
             threads: BTreeMap::new(),
             next_thread: 0,
@@ -207,6 +211,24 @@ impl SimThreads {
         let thread = std::thread::Builder::new().name(name.to_string()).spawn(move || newcomer.run(body))?;
         known.started(thread.thread());
         Ok(process)
+    }
+
+    /// Starts a thread in a process that was started before. An error if the process was killed.
+    pub fn spawn_in(
+        &self,
+        process: Process,
+        name: &str,
+        body: impl FnOnce() + Send + 'static,
+    ) -> std::io::Result<()> {
+        if self.is_killed(process) {
+            return Err(std::io::Error::other("the process was killed"));
+        }
+        let newcomer = self.0.add(name, process);
+        let known = newcomer.clone();
+        #[allow(clippy::disallowed_methods)] // as `spawn_thread`
+        let thread = std::thread::Builder::new().name(name.to_string()).spawn(move || newcomer.run(body))?;
+        known.started(thread.thread());
+        Ok(())
     }
 
     /// Its threads get no turn until [`SimThreads::thaw`]. Not for a process that was killed.
@@ -328,6 +350,13 @@ impl State {
         }
     }
 
+    /// The next thread of a killed process behind a given one, in a circle; `None` if there is no other.
+    fn next_killed(&self, process: Process, behind: u32) -> Option<u32> {
+        let of_process = |(number, thread): (&u32, &Known)| (thread.process == process).then_some(*number);
+        let next = self.threads.range(behind + 1..).find_map(of_process);
+        next.or_else(|| self.threads.range(..behind).find_map(of_process))
+    }
+
     fn runs(&self, thread: &Known) -> bool {
         self.processes[thread.process.0 as usize] == Life::Runs
     }
@@ -353,6 +382,18 @@ impl Me {
         if self.shared.state.lock().processes[self.process.0 as usize] == Life::Killed {
             resume_unwind(Box::new(Killed));
         }
+    }
+
+    /// The calling thread unwinds and needs a lock that another thread of its process holds: that one unwinds first.
+    fn pass_on_the_way_out(&self) {
+        let mut state = self.shared.state.lock();
+        let Some(number) = state.next_killed(self.process, self.number) else {
+            eprintln!("a thread on its way out waits for a lock that no other thread of its process holds");
+            std::process::abort(); // a panic would be the second one
+        };
+        state.forced = Some(number);
+        drop(state);
+        self.pass();
     }
 
     fn pass(&self) {
@@ -424,6 +465,9 @@ impl Newcomer {
             let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic");
             state.failure.get_or_insert_with(|| format!("thread {} panicked: {text}", known.name));
         }
+        if state.processes[me.process.0 as usize] == Life::Killed && state.forced.is_none() {
+            state.forced = state.next_killed(me.process, me.number);
+        }
         let (_, parker) = state.choose();
         drop(state);
         parker.give();
@@ -431,11 +475,41 @@ impl Newcomer {
     }
 }
 
-pub(crate) fn wait_for_signal(key: usize, time: Option<Duration>) {
+/// `None` outside of a simulation.
+pub(crate) fn random_bytes<const N: usize>() -> Option<[u8; N]> {
+    let me = me()?;
+    let mut state = me.shared.state.lock();
+    Some(std::array::from_fn(|_| state.names.next_u64() as u8))
+}
+
+/// Returns whether the time was over.
+pub(crate) fn wait_for_signal(key: usize, time: Option<Duration>) -> bool {
     let me = me().expect("a simulated thread");
     let now_ns = me.shared.state.lock().now_ns;
     let until_ns = time.map(|time| now_ns.saturating_add(nanos(time)));
     me.wait(Wait::Signal { key, until_ns });
+    until_ns.is_some_and(|until_ns| me.shared.state.lock().now_ns >= until_ns)
+}
+
+/// Tries to take a lock that another thread holds, until that succeeds or the time is over. `None` also outside of a simulation.
+#[cold]
+pub(crate) fn wait_for_lock<G>(time: Option<Duration>, take: impl Fn() -> Option<G>) -> Option<G> {
+    let me = me()?;
+    let until_ns = time.map(|time| me.shared.state.lock().now_ns.saturating_add(nanos(time)));
+    let mut time = PAUSE;
+    loop {
+        match std::thread::panicking() {
+            true => me.pass_on_the_way_out(),
+            false => sleep(time),
+        }
+        if let Some(guard) = take() {
+            return Some(guard);
+        }
+        if until_ns.is_some_and(|until_ns| me.shared.state.lock().now_ns >= until_ns) {
+            return None;
+        }
+        time = (time * 2).min(PAUSE_MAX);
+    }
 }
 
 /// False outside of a simulation.
@@ -512,12 +586,12 @@ mod tests {
     use std::panic::panic_any;
 
     use super::*;
-    use crate::{LongMutex, Signal, join_thread, spawn_thread};
+    use crate::{Condvar, join_thread, spawn_thread};
 
     /// Threads that count, wait for each other and sleep; the order in which they did it.
     fn a_run(seed: u64) -> (Vec<u64>, u64, Duration) {
         SimThreads::run(seed, |threads| {
-            let order = Arc::new((LongMutex::new(Vec::new()), Mutex::new(0), Signal::new()));
+            let order = Arc::new((crate::Mutex::new(Vec::new()), Mutex::new(0), Condvar::new()));
             let clock = threads.clock(0);
             let workers: Vec<_> = (0..4_u64)
                 .map(|worker| {
@@ -574,7 +648,7 @@ mod tests {
             let process = {
                 let (count, clock) = (count.clone(), clock.clone());
                 threads.start_process("counts", move || {
-                    let child = (Ends(ended.clone()), Signal::new(), Mutex::new(()));
+                    let child = (Ends(ended.clone()), Condvar::new(), Mutex::new(()));
                     let child = spawn_thread("child", move || child.1.wait(&mut child.2.lock())).unwrap();
                     let _ends = Ends(ended);
                     loop {

@@ -21,10 +21,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use halcyon_cell::{Error, Result};
-use halcyon_env::LongMutex;
+use halcyon_env::{Mutex, RwLock};
 use halcyon_proto::pb;
 use halcyon_schema::{ServerName, TableName};
-use parking_lot::RwLock;
 
 use crate::state::MasterState;
 
@@ -172,7 +171,7 @@ impl Groups {
 #[derive(Default)]
 pub(crate) struct GroupState {
     now: RwLock<Groups>,
-    changing: LongMutex<()>,
+    changing: Mutex<()>,
 }
 
 impl MasterState {

@@ -12,9 +12,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use halcyon_cell::Result;
-use halcyon_env::{Signal, join_thread, spawn_thread};
+use halcyon_env::{Condvar, Mutex, join_thread, spawn_thread};
 use halcyon_schema::{MobFileName, MobFileRefs, RegionInfo, TableDescriptor, TableName, layout};
-use parking_lot::Mutex;
 use tracing::{info, warn};
 
 use super::archive::archive_files;
@@ -61,12 +60,12 @@ pub(crate) type UnusedLinks = HashMap<PathBuf, u64>;
 struct Shared {
     core: Arc<MasterState>,
     stopping: Mutex<bool>,
-    wake: Signal,
+    wake: Condvar,
 }
 
 impl MobChores {
     pub(crate) fn start(core: Arc<MasterState>) -> Result<MobChores> {
-        let shared = Arc::new(Shared { core, stopping: Mutex::new(false), wake: Signal::new() });
+        let shared = Arc::new(Shared { core, stopping: Mutex::new(false), wake: Condvar::new() });
         let thread = spawn_thread("master-mob", {
             let shared = shared.clone();
             move || shared.work()

@@ -16,10 +16,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use halcyon_cell::Result;
-use halcyon_env::{Signal, join_thread, spawn_thread};
+use halcyon_env::{Condvar, Mutex, join_thread, spawn_thread};
 use halcyon_rpc::RpcError;
 use halcyon_schema::{RegionInfo, TableName, parse_region_name};
-use parking_lot::Mutex;
 use tracing::{debug, info};
 
 use crate::procedure::{Engine, MergeRegions, Procedure, ProcedureView, Resource, SplitRegion, Submission};
@@ -43,7 +42,7 @@ struct Shared {
     core: Arc<MasterState>,
     engine: Arc<Engine>,
     state: Mutex<State>,
-    wake: Signal,
+    wake: Condvar,
 }
 
 #[derive(Default)]
@@ -57,7 +56,7 @@ struct State {
 
 impl Normalizer {
     pub(crate) fn start(core: Arc<MasterState>, engine: Arc<Engine>) -> Result<Normalizer> {
-        let shared = Arc::new(Shared { core, engine, state: Mutex::default(), wake: Signal::new() });
+        let shared = Arc::new(Shared { core, engine, state: Mutex::default(), wake: Condvar::new() });
         let thread = spawn_thread("master-normalizer", {
             let shared = shared.clone();
             move || shared.work()

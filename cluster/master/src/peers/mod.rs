@@ -12,9 +12,8 @@ use std::sync::Arc;
 
 use halcyon_cell::Result;
 use halcyon_contract::{PeerDescription, ReplicationSources};
-use halcyon_env::DirEntry;
+use halcyon_env::{DirEntry, RwLock};
 use halcyon_rpc::RpcError;
-use parking_lot::RwLock;
 use tracing::{error, warn};
 
 use crate::descriptors::list;

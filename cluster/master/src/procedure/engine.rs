@@ -7,9 +7,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use halcyon_cell::Result;
-use halcyon_env::{LongMutex, Signal, join_thread, spawn_thread};
+use halcyon_env::{Condvar, Mutex, join_thread, spawn_thread};
 use halcyon_rpc::RpcError;
-use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
@@ -41,11 +40,11 @@ pub(super) struct Shared {
     pub(super) core: Arc<MasterState>,
     pub(super) state: Mutex<State>,
     /// There may be something to run.
-    pub(super) wake: Signal,
+    pub(super) wake: Condvar,
     /// A procedure has left its thread; [`Engine::bypass`] waits for it.
-    pub(super) left_thread: Signal,
+    pub(super) left_thread: Condvar,
     /// Held while a record is written, so that a bypass cannot be overwritten by the step under way.
-    pub(super) record_writes: LongMutex<()>,
+    pub(super) record_writes: Mutex<()>,
 }
 
 /// What `getProcedureResult` is told.
@@ -96,9 +95,9 @@ impl Engine {
         let shared = Arc::new(Shared {
             core,
             state: Mutex::new(state),
-            wake: Signal::new(),
-            left_thread: Signal::new(),
-            record_writes: LongMutex::new(()),
+            wake: Condvar::new(),
+            left_thread: Condvar::new(),
+            record_writes: Mutex::new(()),
         });
         Ok(Engine { shared, threads: Mutex::new(Vec::new()) })
     }

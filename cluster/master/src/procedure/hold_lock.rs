@@ -11,10 +11,10 @@
 use std::collections::{BTreeMap, HashMap};
 
 use halcyon_cell::{Error, Result};
+use halcyon_env::Mutex;
 use halcyon_proto::pb;
 use halcyon_rpc::RpcError;
 use halcyon_schema::{RegionInfo, TableName};
-use parking_lot::Mutex;
 use prost::Message;
 
 use super::{HasSteps, Lock, Procedure, Step, payload, step};

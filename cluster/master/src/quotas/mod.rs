@@ -20,7 +20,7 @@ use halcyon_contract::{
     QUOTA_SETTINGS_FAMILY, QUOTA_SNAPSHOT_QUALIFIER, QUOTA_USAGE_FAMILY, QuotaSource, QuotaSubject,
     QuotaTable, QuotaView, exceed_throttle_cell, quota_table_name, quotas_to_value,
 };
-use halcyon_env::LongMutex;
+use halcyon_env::Mutex;
 use halcyon_proto::pb;
 use halcyon_rpc::RpcError;
 use halcyon_schema::{RegionInfo, TableName};
@@ -40,10 +40,10 @@ type Answer<T> = std::result::Result<T, RpcError>;
 #[derive(Default)]
 pub(crate) struct QuotaState {
     /// Held while the table is changed.
-    changing: LongMutex<()>,
-    pub(crate) observations: parking_lot::Mutex<Observations>,
+    changing: Mutex<()>,
+    pub(crate) observations: halcyon_env::Mutex<Observations>,
     /// Tables that a space quota had disabled which is gone.
-    to_enable: parking_lot::Mutex<BTreeSet<TableName>>,
+    to_enable: halcyon_env::Mutex<BTreeSet<TableName>>,
 }
 
 /// Refuses calls while quotas are off, as HBase does (`MasterQuotaManager.checkQuotaSupport`).

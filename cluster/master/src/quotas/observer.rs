@@ -11,10 +11,9 @@ use std::thread::JoinHandle;
 
 use halcyon_cell::{Cell, Result};
 use halcyon_contract::{QUOTA_SNAPSHOT_QUALIFIER, QUOTA_USAGE_FAMILY, QuotaSubject, QuotaTable};
-use halcyon_env::{Signal, join_thread, spawn_thread};
+use halcyon_env::{Condvar, Mutex, join_thread, spawn_thread};
 use halcyon_proto::pb;
 use halcyon_schema::{RegionInfo, TableName};
-use parking_lot::Mutex;
 use pb::SpaceViolationPolicy;
 use prost::Message;
 use tracing::{info, warn};
@@ -178,14 +177,14 @@ struct Shared {
     core: Arc<MasterState>,
     engine: Arc<Engine>,
     stopping: Mutex<bool>,
-    wake: Signal,
+    wake: Condvar,
 }
 
 impl Observer {
     /// No thread runs while quotas are off.
     pub(crate) fn start(core: Arc<MasterState>, engine: Arc<Engine>) -> Result<Observer> {
         let is_enabled = core.settings.quotas.enabled;
-        let shared = Arc::new(Shared { core, engine, stopping: Mutex::new(false), wake: Signal::new() });
+        let shared = Arc::new(Shared { core, engine, stopping: Mutex::new(false), wake: Condvar::new() });
         let thread = is_enabled
             .then(|| {
                 let shared = shared.clone();

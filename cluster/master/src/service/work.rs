@@ -4,9 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use halcyon_env::{Signal, join_thread, spawn_thread};
+use halcyon_env::{Condvar, Mutex, join_thread, spawn_thread};
 use halcyon_rpc::{Outcome, Reply, RpcError};
-use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::errors;
@@ -24,7 +23,7 @@ pub(super) struct Workers {
 #[derive(Default)]
 struct Queue {
     state: Mutex<State>,
-    changed: Signal,
+    changed: Condvar,
 }
 
 #[derive(Default)]

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use halcyon_env::Mutex;
 
 /// How long a region waits after a flush that failed.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);

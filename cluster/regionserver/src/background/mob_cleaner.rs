@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use halcyon_cell::ErrorKind;
-use halcyon_env::{Clock, Signal};
-use parking_lot::Mutex;
+use halcyon_env::{Clock, Condvar, Mutex};
 
 use super::chores::Due;
 use super::workers::Worker;
@@ -22,7 +21,7 @@ pub(crate) struct MobCleaner {
     /// Younger files stay.
     age_min: Duration,
     due: Mutex<Due>,
-    wake: Signal,
+    wake: Condvar,
 }
 
 impl MobCleaner {
@@ -32,7 +31,7 @@ impl MobCleaner {
         period: Duration,
         age_min: Duration,
     ) -> MobCleaner {
-        MobCleaner { clock, regions, period, age_min, due: Mutex::default(), wake: Signal::new() }
+        MobCleaner { clock, regions, period, age_min, due: Mutex::default(), wake: Condvar::new() }
     }
 
     /// One run over the regions that are open here. Returns the number of files archived.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use halcyon_env::{Condvar, Mutex};
 
 /// First in, first out; each region at most once. The region itself remembers that it waits.
 pub(crate) struct RegionQueue<T> {

@@ -9,8 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use halcyon_cell::ErrorKind;
-use halcyon_env::Clock;
-use parking_lot::Mutex;
+use halcyon_env::{Clock, Mutex};
 
 use super::chores::Due;
 use super::listener::StoreFileListener;

@@ -15,10 +15,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use halcyon_cell::{Cell, Error, ErrorKind, LATEST_TIMESTAMP, Result};
-use halcyon_env::Clock;
+use halcyon_env::{Clock, Mutex};
 use halcyon_proto::pb;
 use halcyon_schema::{ServerName, TableName};
-use parking_lot::Mutex;
 
 use super::chores::Due;
 use super::write_monitor::WriteMonitor;

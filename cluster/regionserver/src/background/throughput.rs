@@ -11,11 +11,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use halcyon_cell::Result;
-use halcyon_env::Clock;
+use halcyon_env::{Clock, RwLock};
 use halcyon_region::{CompactionControl, OffPeakHours};
 use halcyon_settings::Effect::Online;
 use halcyon_settings::{Description, Maybe, Millis, Number, Section, Text, settings};
-use parking_lot::RwLock;
 
 const CONTROLLER: &str = "hbase.regionserver.throughput.controller";
 const LOWER_BOUND: &str = "hbase.hstore.compaction.throughput.lower.bound";

@@ -8,8 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use halcyon_cell::Result;
-use halcyon_env::{lower_priority, raise_priority, spawn_thread};
-use parking_lot::Mutex;
+use halcyon_env::{Mutex, lower_priority, raise_priority, spawn_thread};
 
 use crate::lifecycle::Lifecycle;
 

@@ -19,9 +19,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use halcyon_env::Clock;
+use halcyon_env::{Clock, Condvar, Mutex};
 use halcyon_region::{Nonce, ReplayedNonce};
-use parking_lot::{Condvar, Mutex};
 
 const STRIPES_COUNT: usize = 16;
 /// Generations that begin in one grace period when none is full before.

@@ -13,9 +13,8 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 
-use halcyon_env::Clock;
+use halcyon_env::{Clock, Mutex};
 use halcyon_rpc::{CallClass, NoRoom, Queues, Reservation, RpcError, Terms};
-use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 

@@ -20,10 +20,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use halcyon_env::{Clock, random_bytes};
+use halcyon_env::{Clock, Mutex, random_bytes};
 use halcyon_region::{RegionScanner, ReleasedView};
 use halcyon_rpc::{Connection, RpcError};
-use parking_lot::Mutex;
 
 use crate::quotas::ScanHistory;
 use crate::regions::region_table::{OnlineRegion, text};

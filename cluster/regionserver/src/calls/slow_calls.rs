@@ -9,9 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use halcyon_env::{Lookups, Stall};
+use halcyon_env::{Lookups, Mutex, Stall};
 use halcyon_rpc::{CallClass, NotedCall, Terms};
-use parking_lot::Mutex;
 
 use crate::calls::asked::Asked;
 use crate::calls::time_parts::{Noted, TimeParts, parts};

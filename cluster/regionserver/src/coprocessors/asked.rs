@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use halcyon_cell::Cell;
+use halcyon_env::Mutex;
 use halcyon_proto::coprocessor::{Cells, Frame, Method, Mutation as Part, mutation::Status};
 use halcyon_proto::pb;
 use halcyon_region::{NextState, Nonce, ReadMode, RegionScanner, ScanLimits};
 use halcyon_rpc::RpcError;
-use parking_lot::Mutex;
 use prost::Message;
 
 use super::RegionCoprocessors;

@@ -19,10 +19,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use halcyon_env::{Env, random_bytes, spawn_thread};
+use halcyon_env::{Condvar, Env, Mutex, random_bytes, spawn_thread};
 use halcyon_proto::coprocessor::{Frame, Method, Property};
 use halcyon_rpc::RpcError;
-use parking_lot::{Condvar, Mutex};
 
 use super::frames::{self, Broken, WriteError};
 use super::operation;

@@ -32,12 +32,11 @@ use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use halcyon_cell::{Error, ErrorKind, Result};
-use halcyon_env::{Env, spawn_thread};
+use halcyon_env::{Env, Mutex, RwLock, spawn_thread};
 use halcyon_proto::coprocessor::{Frame, Method};
 use halcyon_proto::pb;
 use halcyon_rpc::RpcError;
 use halcyon_schema::{COPROCESSOR_HOST, Endpoint, TableDescriptor};
-use parking_lot::{Mutex, RwLock};
 use prost::Message;
 
 pub use jvm::JvmSurroundings;

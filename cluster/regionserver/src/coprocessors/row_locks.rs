@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use bytes::Bytes;
+use halcyon_env::{Condvar, Mutex};
 use halcyon_rpc::RpcError;
-use parking_lot::{Condvar, Mutex};
 
 /// See the head of the file. *Thread safety*: from any thread; waits hold no other lock.
 #[derive(Default)]

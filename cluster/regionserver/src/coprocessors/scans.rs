@@ -10,11 +10,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use halcyon_cell::Cell;
-use halcyon_env::spawn_thread;
+use halcyon_env::{Mutex, spawn_thread};
 use halcyon_proto::coprocessor::{Frame, Method};
 use halcyon_proto::pb;
 use halcyon_rpc::{Codec, Reply, RpcError};
-use parking_lot::Mutex;
 use prost::Message;
 
 use super::frames;

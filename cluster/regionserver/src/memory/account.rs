@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
+use halcyon_env::Mutex;
 
 /// What one part holds. The part itself says how much that is. It shares the limit of the block cache, which gets
 /// smaller by it.

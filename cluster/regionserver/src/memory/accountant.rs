@@ -8,10 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use halcyon_cache::BlockCache;
-use halcyon_env::FileSystem;
+use halcyon_env::{FileSystem, Mutex};
 use halcyon_memstore::ChunkPool;
 use halcyon_region::MobFileCache;
-use parking_lot::Mutex;
 
 use super::account::MemoryAccounts;
 use super::budget::{MemoryPart, MemoryPlan, WRITER_BYTES, next_cut};

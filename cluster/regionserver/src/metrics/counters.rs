@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
+use halcyon_env::Mutex;
 
 /// One counter on a cache line of its own, so that network threads do not fight for the neighbour's.
 #[derive(Default)]

@@ -6,10 +6,10 @@
 
 use std::sync::Arc;
 
+use halcyon_env::RwLock;
 use halcyon_region::{Mutation, MutationKind};
 use halcyon_rpc::{CallTimes, CallTimesSnapshot, Tags};
 use halcyon_schema::TableName;
-use parking_lot::RwLock;
 
 use crate::regions::region_table::OnlineRegion;
 

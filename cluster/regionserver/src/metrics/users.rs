@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use halcyon_env::Mutex;
 use halcyon_proto::pb;
 use halcyon_rpc::Connection;
-use parking_lot::Mutex;
 
 /// Pairs of user and host of which closed connections are remembered at most.
 const CLIENTS_COUNT_MAX: usize = 1000;

@@ -23,12 +23,11 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use halcyon_contract::{ALL_REGION_SERVERS, QuotaSource, QuotaSubject, QuotaView};
-use halcyon_env::Clock;
+use halcyon_env::{Clock, Condvar, Mutex, RwLock};
 use halcyon_proto::pb;
 use halcyon_region::Mutation;
 use halcyon_rpc::{Connection, RpcError};
 use halcyon_schema::TableName;
-use parking_lot::{Condvar, Mutex, RwLock};
 
 use crate::background::workers::Worker;
 use crate::lifecycle::Lifecycle;

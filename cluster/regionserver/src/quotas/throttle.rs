@@ -1,8 +1,8 @@
 //! The limits of one subject: a user, a table, a namespace or the region server (HBase: `TimeBasedLimiter`).
 
+use halcyon_env::Mutex;
 use halcyon_proto::pb;
 use halcyon_rpc::RpcError;
-use parking_lot::Mutex;
 use pb::ThrottleType;
 
 use super::rate_limiter::{RateLimiter, Refill};

@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use halcyon_cell::{Error, ErrorKind};
+use halcyon_env::{Mutex, RwLock};
 use halcyon_proto::pb;
 use halcyon_region::Region;
 use halcyon_rpc::RpcError;
 use halcyon_schema::{RegionInfo, ServerName, parse_region_name};
-use parking_lot::{Mutex, RwLock};
 
 use crate::coprocessors::RegionCoprocessors;
 use crate::metrics::op_times::OpTable;

@@ -17,11 +17,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_contract::{BarrierKind, BarrierProcedure, Cancelled, ProcedureMember, Subprocedure};
-use halcyon_env::spawn_thread;
+use halcyon_env::{Mutex, spawn_thread};
 use halcyon_proto::pb;
 use halcyon_proto::pb::snapshot_description::Type;
 use halcyon_schema::{RegionInfo, TableName};
-use parking_lot::Mutex;
 use prost::Message;
 
 use super::snapshots;

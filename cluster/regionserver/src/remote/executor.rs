@@ -4,8 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use halcyon_env::Clock;
-use parking_lot::{Condvar, Mutex};
+use halcyon_env::{Clock, Condvar, Mutex};
 
 /// More orders than this are refused; the master sends them again.
 const JOBS_MAX: usize = 100_000;

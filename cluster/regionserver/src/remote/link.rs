@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use halcyon_client::{ClientError, ConnectOptions, Connection};
+use halcyon_env::Mutex;
 use halcyon_proto::pb;
 use halcyon_schema::ServerName;
-use parking_lot::Mutex;
 use prost::Message;
 use tokio::runtime::Handle;
 

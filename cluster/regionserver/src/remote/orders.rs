@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use halcyon_cell::Result;
+use halcyon_env::Mutex;
 use halcyon_proto::pb;
 use halcyon_rpc::{RpcError, exceptions};
 use halcyon_schema::{RegionInfo, ServerName};
-use parking_lot::Mutex;
 
 use super::executor::JobQueue;
 use super::link::{MasterError, MasterLink};

@@ -9,8 +9,8 @@ use halcyon_client::{Cluster, ClusterAddress, ClusterOptions, Scan, Switch};
 use halcyon_contract::{
     QuotaEnforcement, QuotaSource, QuotaSubject, QuotaTable, QuotaView, quota_table_name,
 };
+use halcyon_env::Mutex;
 use halcyon_proto::pb;
-use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use super::link::MasterLink;

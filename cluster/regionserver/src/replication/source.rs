@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use halcyon_cell::{ErrorKind, Result};
 use halcyon_contract::PeerDescription;
+use halcyon_env::Mutex;
 use halcyon_proto::pb;
 use halcyon_schema::{ClusterUuid, TableName};
-use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 

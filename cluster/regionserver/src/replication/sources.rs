@@ -6,10 +6,9 @@ use std::thread::JoinHandle;
 
 use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_contract::{PeerDescription, ReplicationSources};
-use halcyon_env::spawn_thread;
+use halcyon_env::{Mutex, spawn_thread};
 use halcyon_proto::pb;
 use halcyon_schema::{ClusterId, ClusterUuid, TableName, layout};
-use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use super::filter::PeerFilter;

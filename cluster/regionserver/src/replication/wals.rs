@@ -148,7 +148,7 @@ impl Wals {
                 break; // nothing new
             }
             let mut reader = open(file, limit)?;
-            // A file of several blocks, or one whose block is on no DataNode that answers.
+            // The end of the file cannot be read before it is closed.
             batch.is_hidden = limit.is_some_and(|limit| reader.end() < limit);
             if limit.is_none() && begin > reader.end() {
                 // Bytes that the operating system had when the machine went down. The peer has their edits.

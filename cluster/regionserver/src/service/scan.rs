@@ -12,10 +12,10 @@
 
 use std::sync::Arc;
 
+use halcyon_env::Mutex;
 use halcyon_proto::pb;
 use halcyon_region::{ReadMode, RegionScanner};
 use halcyon_rpc::{Call, Connection, Outcome, Reply, RpcError};
-use parking_lot::Mutex;
 
 use super::scan_run::{Limits, Origin, ScanRun};
 use super::{CallError, Waits, decode, hosted, ready};

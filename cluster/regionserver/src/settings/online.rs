@@ -15,7 +15,7 @@
 use std::sync::{Arc, OnceLock};
 
 use halcyon_cell::{Error, Result};
-use parking_lot::RwLock;
+use halcyon_env::RwLock;
 
 use crate::RegionServer;
 use crate::settings::server::RegionServerSettings;

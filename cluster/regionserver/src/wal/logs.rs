@@ -22,10 +22,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use halcyon_cell::{Error, Result};
-use halcyon_env::Env;
+use halcyon_env::{Condvar, Env, Mutex};
 use halcyon_region::{NO_STORAGE_POLICY, set_storage_policy};
 use halcyon_wal::{LateSyncs, SyncMode, Wal, WalConfig};
-use parking_lot::{Condvar, Mutex};
 
 use super::sync_threads::SyncPool;
 use crate::settings::server::RegionServerSettings;

@@ -12,10 +12,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use halcyon_cell::Result;
-use halcyon_env::Env;
+use halcyon_env::{Env, Mutex, run_on_threads};
 use halcyon_schema::{RegionInfo, ServerName, TableName, layout};
 use halcyon_wal::{RECOVERED_EDITS_DIR, split_log_files, split_logs};
-use parking_lot::Mutex;
 
 /// Servers of which a starting server splits the WALs. The WALs of a live server must never be among them: it would lose
 /// the file that it writes to, and writes that it acknowledged.
@@ -105,18 +104,7 @@ fn on_threads(count: usize, work: &(dyn Fn(usize) -> Result<()> + Sync)) -> Resu
             }
         }
     };
-    std::thread::scope(|scope| {
-        for number in 1..count.min(THREADS_MAX) {
-            let name = format!("edits-{number}");
-            // With fewer threads, or none but this one, it takes longer.
-            let started = std::thread::Builder::new().name(name).spawn_scoped(scope, run);
-            if let Err(error) = started {
-                tracing::warn!(%error, "a thread for recovered edits was not started");
-                break;
-            }
-        }
-        run();
-    });
+    run_on_threads("edits", count.min(THREADS_MAX), &run);
     failed.into_inner().map_or(Ok(()), Err)
 }
 

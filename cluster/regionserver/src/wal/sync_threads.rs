@@ -5,9 +5,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use halcyon_cell::Result;
-use halcyon_env::spawn_thread;
+use halcyon_env::{Condvar, Mutex, spawn_thread};
 use halcyon_wal::{SyncJob, SyncThreads};
-use parking_lot::{Condvar, Mutex};
 
 /// Both logs have one sync under way, or two if one is late. The others are for files that never answer, until the file
 /// system gives them up.

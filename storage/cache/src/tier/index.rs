@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
+use halcyon_env::Mutex;
 
 use super::space::{Layout, LiveCounts};
 use crate::BlockKey;

@@ -5,8 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use halcyon_env::{FileSystem, invariant};
-use parking_lot::Mutex;
+use halcyon_env::{FileSystem, Mutex, invariant};
 
 use super::index::Index;
 use super::queue::Queue;

@@ -28,8 +28,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use halcyon_env::{FileLock, FileSystem, UpdatableFile};
-use parking_lot::Mutex;
+use halcyon_env::{FileLock, FileSystem, Mutex, UpdatableFile};
 
 use crate::files::Registry;
 use crate::{Block, BlockKey};

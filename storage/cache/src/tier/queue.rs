@@ -3,8 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use halcyon_env::invariant;
-use parking_lot::Mutex;
+use halcyon_env::{Mutex, invariant};
 
 use crate::{Block, BlockKey};
 

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use halcyon_env::Mutex;
 use halcyon_hfile::HFile;
-use parking_lot::Mutex;
 
 /// Open mob files, shared by the regions of a server. When there are too many, those that were used longest ago go. A reader
 /// goes on with a file that went.

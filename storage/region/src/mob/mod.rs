@@ -31,11 +31,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use halcyon_cache::BlockCache;
 use halcyon_cell::{Cell, CellRef, CellScanner, CellType, Error, ErrorKind, Result};
-use halcyon_env::Env;
+use halcyon_env::{Env, Mutex};
 use halcyon_hfile::{BlockReads, HFile, ReadMode, ReaderOptions};
 use halcyon_schema::mob::{MOB_FILE_REFS, MobReference, is_mob_reference, mob_reference_tags};
 use halcyon_schema::{FamilyDescriptor, RegionInfo, TableDescriptor, TableName, layout};
-use parking_lot::Mutex;
 
 pub use cache::{MobCacheStats, MobFileCache};
 pub use look::mob_references_of_file;

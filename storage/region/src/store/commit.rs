@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use halcyon_cell::{Error, Result};
-use parking_lot::Mutex;
+use halcyon_env::Mutex;
 
 use super::{Part, Store, StoreFile, StoreView};
 use crate::place::{OpeningDir, retire};

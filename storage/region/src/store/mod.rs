@@ -19,11 +19,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use halcyon_cell::{CellComparator, Result, SeqId};
-use halcyon_env::{Keys, Watch, WatchedRwLock, invariant};
+use halcyon_env::{Keys, Mutex, RwLock, RwLockReadGuard, Watch, WatchedRwLock, invariant};
 use halcyon_hfile::{CacheKinds, WriterOptions};
 use halcyon_memstore::{ChunkPool, Segment, SegmentSize};
 use halcyon_schema::{FamilyDescriptor, TableDescriptor};
-use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 pub(crate) use commit::Commit;
 use commit::Unsettled;
