@@ -14,8 +14,9 @@
 # make files   HFiles and logs both ways with HBase's own classes, in every combination (fetches them through Maven)
 # make roots   root directories under a real HBase and under Halcyon in turn, killed and stopped; a short form is part of make test
 # make sim          a cluster from each of SEEDS=10000 seeds (docs/SIMULATION.md); FIRST= the first seed
+# make sim-servers  the same with real region servers; SEEDS=, FIRST=
 # make sim-size     a master's start with 1,000 servers and 1,000,000 regions, and the death of a server; SIZE="options"
-# make sim-flaws    deliberate bugs of the master, each of which the seeds must find
+# make sim-flaws    deliberate bugs of masters and region servers, each of which the seeds must find
 # make cluster      a ZooKeeper, a NameNode and three DataNodes on this machine, for an hour (testing/cluster); CLUSTER="options of cluster.sh up"
 # make hdfs-test    files in HDFS, with writers frozen and DataNodes killed (testing/cluster), some minutes
 # make hdfs-suite   the tests of make test that start servers, with root directories in HDFS
@@ -95,7 +96,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 CARGO_DEB := $(HOME)/.cache/halcyon/tools/bin/cargo-deb
 
-.PHONY: differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies replication-test replication-tools-test replication-kills bench-replication migrate-test shadow-test accumulo-test backup-test hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load keeper-test rolling-restart replace-master bench-cold-start mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster coprocessor-host coprocessors-test phoenix-test groups-test quotas-test mob-test encryption-test replicas-test sim sim-size sim-flaws
+.PHONY: differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies replication-test replication-tools-test replication-kills bench-replication migrate-test shadow-test accumulo-test backup-test hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load keeper-test rolling-restart replace-master bench-cold-start mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster coprocessor-host coprocessors-test phoenix-test groups-test quotas-test mob-test encryption-test replicas-test sim sim-servers sim-size sim-flaws
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -193,6 +194,9 @@ roots: build
 
 sim:
 	cargo run --release --package halcyon-sim -- --seeds $(SEEDS) --first $(FIRST)
+
+sim-servers:
+	cargo run --release --package halcyon-sim -- --real --seeds $(SEEDS) --first $(FIRST)
 
 sim-size:
 	cargo run --release --package halcyon-sim --bin halcyon-sim-size -- $(SIZE)

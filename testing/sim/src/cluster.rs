@@ -15,9 +15,8 @@ use halcyon_schema::{FamilyDescriptor, RegionInfo, ServerName, TableDescriptor, 
 use prost::Message;
 
 use crate::master::{MasterProcess, Serving};
-use crate::rows;
 use crate::server::{Life, ModelServer};
-use crate::world::{Event, Flaw, World};
+use crate::world::{Event, Flaw, State, World};
 
 /// A session with the coordination service.
 const SESSION: Duration = Duration::from_secs(6);
@@ -25,6 +24,9 @@ const SESSION: Duration = Duration::from_secs(6);
 const FAULTS_TIME: Duration = Duration::from_secs(30);
 /// All is open again within this time after the faults.
 const SETTLE_TIME: Duration = Duration::from_secs(120);
+/// Rows that a client writes one after the other.
+const WRITES_MAX: usize = 20;
+const DATA_NODES: usize = 4;
 const SERVERS_MAX: usize = 6;
 const TABLES: [&str; 2] = ["t", "u"];
 
@@ -34,6 +36,8 @@ pub struct Options {
     pub flaw: Option<Flaw>,
     /// Prints what is done.
     pub is_told: bool,
+    /// The region servers are real ones, and not models.
+    pub is_real: bool,
 }
 
 /// How a simulation went. Two of one seed are equal.
@@ -58,6 +62,8 @@ pub fn simulate(seed: u64, options: Options) -> Report {
         for master in cluster.master.take().into_iter().chain(cluster.left.drain(..)) {
             master.kill();
         }
+        let servers: Vec<ServerName> = cluster.world.lock().real.keys().cloned().collect();
+        servers.iter().for_each(|server| cluster.world.kill_real(server));
         report
     })
 }
@@ -119,6 +125,7 @@ impl Cluster {
             state.dice.below(max.as_nanos() as usize) as u64 + 1
         };
         loop {
+            self.world.make_late_changes();
             let due = self.world.lock().events.first_key_value().map(|((at_ns, _), _)| *at_ns);
             let next_ns = due.map_or(until_ns, |due| due.min(until_ns));
             let now_ns = self.world.now_ns();
@@ -151,9 +158,11 @@ impl Cluster {
                 }
             }
             Event::Abort(server) => world.abort(&server),
-            Event::OpenLate { server, region, order } => {
-                if let Ok(seq) = world.open(&server, &region, order) {
-                    let event = Event::Report { server, region, seq };
+            Event::Exit(server) => world.kill_real(&server),
+            Event::DataNodeBack(number) => world.fs.set_data_node(number, true),
+            Event::OpenLate { server, request, order } => {
+                if let Ok(seq) = world.open(&server, &request, order) {
+                    let event = Event::Report { server, region: request.region, seq };
                     world.within(&mut world.lock(), Duration::from_secs(1), event);
                 }
             }
@@ -218,6 +227,7 @@ impl Cluster {
     }
 
     fn kill_server(&self, server: &ServerName) {
+        self.world.kill_real(server);
         self.world.die(server);
         // Its process is missed soon, or its session expires.
         let mut state = self.world.lock();
@@ -230,6 +240,9 @@ impl Cluster {
         let mut state = self.world.lock();
         let time = Duration::from_millis(state.dice.between(100, 15_000) as u64);
         state.servers.get_mut(server).expect("it lives").life = Life::Frozen;
+        if let Some(real) = state.real.get(server) {
+            self.world.threads.freeze(real.process);
+        }
         self.world.at(&mut state, time, Event::Thaw(server.clone()));
         if time > SESSION {
             self.world.at(&mut state, SESSION, Event::Expire(server.clone()));
@@ -245,6 +258,9 @@ impl Cluster {
             };
             known.life = Life::Up;
             let zombie = known.is_expired;
+            if let Some(real) = state.real.get(server) {
+                self.world.threads.thaw(real.process);
+            }
             if zombie {
                 self.world.within(&mut state, Duration::from_millis(300), Event::Abort(server.clone()));
             }
@@ -354,7 +370,10 @@ impl Cluster {
             0 => None,
             count => Some(up[self.world.lock().dice.below(count)].clone()),
         };
+        let is_calm = self.world.options.is_real && self.world.lock().dice.one_in(2);
         match (choice, victim) {
+            (0..14, Some(server)) if is_calm => self.write_at(&server),
+            (38..40, _) if self.world.options.is_real => self.disturb_hdfs(),
             (0..5, Some(server)) if up.len() > 1 => {
                 self.tell(|| format!("{server} is killed"));
                 self.kill_server(&server);
@@ -395,13 +414,46 @@ impl Cluster {
             let Some(known) = state.servers.get(server) else { return };
             let open =
                 known.regions.values().filter(|open| open.is_granted && !open.info.table().is_system());
-            let open: Vec<String> = open.map(|open| open.info.encoded_name().to_string()).collect();
+            let open: Vec<RegionInfo> = open.map(|open| open.info.clone()).collect();
             if open.is_empty() {
                 return;
             }
             open[state.dice.below(open.len())].clone()
         };
-        let _ = self.world.write(server, &region, b"value".to_vec()); // refused: not acknowledged
+        if self.world.options.is_real {
+            return self.use_real(server, &region);
+        }
+        let _ = self.world.write(server, region.encoded_name(), b"value".to_vec()); // refused: not acknowledged
+    }
+
+    /// The NameNode is away, or a DataNode dies.
+    fn disturb_hdfs(&self) {
+        let mut state = self.world.lock();
+        let time = Duration::from_millis(state.dice.between(100, 8_000) as u64);
+        if state.dice.one_in(3) {
+            state.away_until_ns = self.world.now_ns() + time.as_nanos() as u64;
+            return state.count("NameNode away");
+        }
+        if state.events.values().any(|event| matches!(event, Event::DataNodeBack(_))) {
+            return; // one at a time: a file lies on three of four
+        }
+        let number = state.dice.below(DATA_NODES);
+        self.world.fs.set_data_node(number, false);
+        self.world.at(&mut state, time, Event::DataNodeBack(number));
+        state.count("DataNodes dead");
+    }
+
+    /// What clients and administrators do to a region of a real server.
+    fn use_real(&self, server: &ServerName, region: &RegionInfo) {
+        let (choice, upkeep, count) = {
+            let mut state = self.world.lock();
+            (state.dice.below(10), state.dice.below(3), state.dice.between(1, WRITES_MAX))
+        };
+        match choice {
+            0..6 => self.world.begin_writes(server, region, count),
+            6..8 => self.world.begin_read(server, region),
+            _ => self.world.begin_upkeep(server, region, upkeep),
+        }
     }
 
     fn move_region(&self, to: &ServerName) {
@@ -428,13 +480,11 @@ impl Cluster {
 
     /// Regions of the tables with their servers and states.
     fn meta(&self) -> Vec<(RegionInfo, String, String)> {
-        let entries = self.world.meta_entries();
-        let cells = entries.iter().flat_map(|entry| rows::decode(&entry.payload));
         let text = |row: &[halcyon_cell::Cell], name: &[u8]| {
             let cell = row.iter().find(|cell| cell.family() == b"info" && cell.qualifier() == name);
             cell.map(|cell| String::from_utf8_lossy(cell.value()).into_owned()).unwrap_or_default()
         };
-        let rows = rows::rows(cells, RegionInfo::meta().comparator());
+        let rows = self.world.meta_rows();
         rows.iter()
             .filter_map(|row| {
                 let info = row.iter().find(|cell| cell.qualifier() == b"regioninfo")?;
@@ -485,7 +535,7 @@ impl Cluster {
         self.tell(|| "the faults end".to_string());
         let frozen: Vec<ServerName> = {
             let mut state = self.world.lock();
-            state.faults = false;
+            (state.faults, state.away_until_ns) = (false, 0);
             state.servers.values_mut().for_each(|server| server.refuses = false);
             state
                 .servers
@@ -521,6 +571,7 @@ impl Cluster {
         for (region, server, region_state) in &meta {
             let name = ServerName::parse(server).ok();
             let at = name.and_then(|name| state.servers.get(&name)).filter(|it| it.life == Life::Up);
+            let at = at.filter(|it| !it.is_expired); // else it ends itself soon
             let open = at.and_then(|at| at.regions.get(region.encoded_name()));
             if region_state != "OPEN" || !open.is_some_and(|open| open.is_granted) {
                 let there = open.map(|open| (open.seq, open.is_granted));
@@ -537,14 +588,13 @@ impl Cluster {
             server.regions.keys().for_each(|region| *places.entry(region.as_str()).or_default() += 1);
         }
         assert!(places.values().all(|count| *count == 1), "regions are open twice: {places:?}");
-        for (region, acknowledged) in &state.history.acknowledged {
-            let open =
-                state.servers.values().filter(|it| it.life == Life::Up).find_map(|it| it.regions.get(region));
-            let open = open.unwrap_or_else(|| panic!("{region} is not open"));
-            let lost: BTreeSet<_> = acknowledged.iter().filter(|id| !open.entries.contains_key(id)).collect();
-            assert!(lost.is_empty(), "{region} has lost {lost:?}");
+        if self.world.options.is_real {
+            drop(state);
+            self.check_rows();
+        } else {
+            self.check_entries(&state);
+            drop(state);
         }
-        drop(state);
         let left: Vec<_> = self.world.fs.dump().into_iter().map(|(path, _)| path).collect();
         let procedures = layout::master_dir(&self.world.root).join("procedures");
         let is_record = |path: &&std::path::PathBuf| {
@@ -553,6 +603,30 @@ impl Cluster {
         };
         let left: Vec<_> = left.iter().filter(is_record).collect();
         assert!(left.is_empty(), "records of procedures are left: {left:?}");
+    }
+
+    /// Models have all that was acknowledged.
+    fn check_entries(&self, state: &State) {
+        for (region, acknowledged) in &state.history.acknowledged {
+            let open =
+                state.servers.values().filter(|it| it.life == Life::Up).find_map(|it| it.regions.get(region));
+            let open = open.unwrap_or_else(|| panic!("{region} is not open"));
+            let lost: BTreeSet<_> = acknowledged.iter().filter(|id| !open.entries.contains_key(id)).collect();
+            assert!(lost.is_empty(), "{region} has lost {lost:?}");
+        }
+    }
+
+    /// Clients of real servers find all that was acknowledged.
+    fn check_rows(&self) {
+        for (region, server, _) in self.meta() {
+            let name = ServerName::parse(&server).expect("it is open");
+            let acknowledged = self.world.lock().history.acknowledged.get(region.encoded_name()).cloned();
+            let acknowledged = acknowledged.unwrap_or_default();
+            let found = self.world.ids_at(&name, &region);
+            let found = found.unwrap_or_else(|error| panic!("{region} cannot be read at {name}: {error}"));
+            let lost: Vec<_> = acknowledged.iter().filter(|id| !found.contains(id)).collect();
+            assert!(lost.is_empty(), "{region} has lost {lost:?}");
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! cluster.rs    what is done to the cluster, and when; what must hold at the end
 //! master.rs     the process of a master, with the real `halcyon_master::Master` and its threads
 //! view.rs       what a master is given: servers, orders, rows of system tables, znodes
+//! real.rs       real region servers, which take the place of the models if that is wanted; server_fs.rs their files
 //! server.rs     the model of a region server, and the invariants that hold at every step
 //! process_fs.rs files as a master reaches them, over `SimFileSystem::hdfs`
 //! world.rs      what is shared, and what happens later
@@ -18,8 +19,10 @@ mod cluster;
 mod entries;
 mod master;
 mod process_fs;
+mod real;
 mod rows;
 mod server;
+mod server_fs;
 mod view;
 mod world;
 

@@ -20,7 +20,10 @@ struct Args {
     /// The first seed
     #[arg(long, default_value_t = 0)]
     first: u64,
-    /// Prints what is done to the cluster
+    /// Real region servers, and not models of them
+    #[arg(long)]
+    real: bool,
+    /// Prints what is done to the cluster, and what masters and servers log
     #[arg(long)]
     told: bool,
 }
@@ -29,7 +32,11 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let clock = SystemClock::new();
     let begun_ns = clock.monotonic_ns();
-    let options = Options { is_told: args.told, ..Options::default() };
+    if args.told {
+        let told = tracing_subscriber::fmt().without_time().with_thread_names(true).with_ansi(false);
+        told.with_writer(std::io::stdout).init();
+    }
+    let options = Options { is_told: args.told, is_real: args.real, ..Options::default() };
     let (mut failed, mut run, mut counts) = (Vec::new(), 0_u64, BTreeMap::<&str, u64>::new());
     let (mut settled, mut turns, mut simulated_s) = (Vec::new(), 0, 0.0);
     for seed in args.first..args.first + args.seeds {

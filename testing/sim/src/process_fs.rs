@@ -24,6 +24,7 @@ pub(crate) struct ProcessFs {
 
 impl ProcessFs {
     fn ask<T>(&self, path: &Path, call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        self.world.reach_name_node(path)?;
         SimThreads::step();
         if self.world.lock().fault(DISTURBED_ONE_IN) {
             return Err(no_answer(path));
@@ -34,6 +35,7 @@ impl ProcessFs {
     }
 
     fn change(&self, path: &Path, call: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        self.world.reach_name_node(path)?;
         SimThreads::step();
         let (refused, lost) = {
             let mut state = self.world.lock();
@@ -63,7 +65,7 @@ impl ProcessFs {
     }
 }
 
-fn no_answer(path: &Path) -> io::Error {
+pub(crate) fn no_answer(path: &Path) -> io::Error {
     io::Error::new(
         io::ErrorKind::TimedOut,
         format!("{}: the NameNode gave no answer in time", path.display()),

@@ -6,13 +6,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use halcyon_cell::{Error, ErrorKind, Result};
+use halcyon_cell::{Cell, Error, ErrorKind, Result};
+use halcyon_contract::OpenRegionRequest;
 use halcyon_env::{FileSystem, WritableFile};
 use halcyon_schema::{RegionInfo, ServerName};
 
 use crate::entries::{self, Entry};
+use crate::rows;
 use crate::world::{Event, Flaw, State, World};
 
 const EDITS: &str = "recovered.edits";
@@ -32,8 +35,8 @@ pub(crate) struct ModelServer {
     pub(crate) is_expired: bool,
     /// By encoded name. After a death those that its WALs have to be split for.
     pub(crate) regions: BTreeMap<String, Open>,
-    wal: Box<dyn WritableFile>,
-    meta_wal: Box<dyn WritableFile>,
+    /// Those of a model.
+    wals: Option<Wals>,
     /// The newest master that it has heard of.
     epoch: u64,
     /// The number of the newest order for each region.
@@ -42,15 +45,31 @@ pub(crate) struct ModelServer {
     pub(crate) refuses: bool,
 }
 
+struct Wals {
+    /// Of tables.
+    wal: Box<dyn WritableFile>,
+    meta_wal: Box<dyn WritableFile>,
+}
+
 /// A region that a server has.
 pub(crate) struct Open {
     pub(crate) info: RegionInfo,
     pub(crate) seq: u64,
     /// The master has taken the report.
     pub(crate) is_granted: bool,
+    /// The master has refused the report.
+    pub(crate) is_refused: bool,
     next_seq: u64,
-    /// By id.
+    /// By id. A real server has its own.
     pub(crate) entries: BTreeMap<u64, Entry>,
+}
+
+impl Open {
+    /// A region that a server has opened, and that no master has answered yet.
+    pub(crate) fn reported(info: &RegionInfo, seq: u64) -> Open {
+        let (is_granted, is_refused, entries) = (false, false, BTreeMap::new());
+        Open { info: info.clone(), seq, is_granted, is_refused, next_seq: seq + 1, entries }
+    }
 }
 
 /// Who orders, and the number of the order among all.
@@ -61,8 +80,14 @@ pub(crate) struct Order {
 }
 
 impl ModelServer {
+    fn new(wals: Option<Wals>) -> ModelServer {
+        let (life, regions) = (Life::Up, BTreeMap::new());
+        let (orders, is_expired, epoch, refuses) = (BTreeMap::new(), false, 0, false);
+        ModelServer { life, is_expired, regions, wals, epoch, orders, refuses }
+    }
+
     /// Whether no later order for the region has come; the number is kept.
-    fn is_newest(&mut self, region: &RegionInfo, number: u64) -> bool {
+    pub(crate) fn is_newest(&mut self, region: &RegionInfo, number: u64) -> bool {
         let newest = self.orders.entry(region.encoded_name().to_string()).or_default();
         *newest = number.max(*newest);
         *newest == number
@@ -75,17 +100,22 @@ fn io(error: std::io::Error) -> Error {
 
 impl World {
     /// A server starts.
-    pub(crate) fn join(&self, name: &ServerName) {
+    pub(crate) fn join(self: &Arc<World>, name: &ServerName) {
+        if self.options.is_real {
+            {
+                let mut state = self.lock();
+                state.servers.insert(name.clone(), ModelServer::new(None));
+                state.znodes.insert(name.clone());
+            }
+            return self.join_real(name);
+        }
         let dir = self.wal_dir(name);
         let made = self.fs.create_dir_all(&dir);
         made.and_then(|()| {
             let wal = self.fs.create_log(&dir.join(format!("{name}.1")))?;
             let meta_wal = self.fs.create_log(&dir.join(format!("{name}.2.meta")))?;
-            let (life, regions) = (Life::Up, BTreeMap::new());
-            let (orders, is_expired, epoch, refuses) = (BTreeMap::new(), false, 0, false);
-            let server = ModelServer { life, is_expired, regions, wal, meta_wal, epoch, orders, refuses };
             let mut state = self.lock();
-            state.servers.insert(name.clone(), server);
+            state.servers.insert(name.clone(), ModelServer::new(Some(Wals { wal, meta_wal })));
             state.znodes.insert(name.clone());
             Ok(())
         })
@@ -93,7 +123,16 @@ impl World {
     }
 
     /// Opens a region, which serves when [`World::grant`] is called. Returns its open sequence number.
-    pub(crate) fn open(&self, name: &ServerName, region: &RegionInfo, order: Order) -> Result<u64> {
+    pub(crate) fn open(
+        self: &Arc<World>,
+        name: &ServerName,
+        request: &OpenRegionRequest,
+        order: Order,
+    ) -> Result<u64> {
+        if self.options.is_real {
+            return self.open_real(name, request, order);
+        }
+        let region = &request.region;
         let mut state = self.lock();
         let server = self.obeying(&mut state, name, order.epoch)?;
         if !server.is_newest(region, order.number) && !self.has(Flaw::LateOrdersCount) {
@@ -121,7 +160,7 @@ impl World {
         let before = state.history.open_seqs.insert(region.encoded_name().to_string(), seq);
         assert!(before.is_none_or(|before| before < seq), "{region} opens with {seq} after {before:?}");
         state.count("openings");
-        let open = Open { info: region.clone(), seq, is_granted: false, next_seq: seq + 1, entries };
+        let open = Open { entries, ..Open::reported(region, seq) };
         let server = state.servers.get_mut(name).expect("it was just there");
         server.regions.insert(region.encoded_name().to_string(), open);
         Ok(seq)
@@ -141,25 +180,36 @@ impl World {
         let open = server.regions.get_mut(region.encoded_name()).filter(|open| open.seq == seq);
         let Some(open) = open.filter(|_| server.life != Life::Dead) else { return };
         open.is_granted = true;
-        self.check_alone(&state, name, region);
+        match self.options.is_real {
+            true => self.check_alone_real(&mut state, name, region),
+            false => self.check_alone(&state, name, region),
+        }
     }
 
     /// The master has refused the report of an opening. One report has one answer: a region that serves goes on.
-    pub(crate) fn refuse(&self, name: &ServerName, region: &RegionInfo, seq: u64) {
+    pub(crate) fn refuse(self: &Arc<World>, name: &ServerName, region: &RegionInfo, seq: u64) {
         let is_that = {
-            let state = self.lock();
-            let server = state.servers.get(name).filter(|server| server.life == Life::Up);
-            server
-                .and_then(|it| it.regions.get(region.encoded_name()))
-                .is_some_and(|open| open.seq == seq && !open.is_granted)
+            let mut state = self.lock();
+            let server = state.servers.get_mut(name).filter(|server| server.life == Life::Up);
+            let open = server.and_then(|it| it.regions.get_mut(region.encoded_name()));
+            let open = open.filter(|open| open.seq == seq && !open.is_granted);
+            open.map(|open| open.is_refused = true).is_some()
         };
-        if is_that {
+        if is_that && !self.options.is_real {
             self.flush_and_close(name, region.encoded_name());
         }
     }
 
     /// Closes a region; one that is not there is no error. `Busy` while it is being opened.
-    pub(crate) fn close(&self, name: &ServerName, region: &RegionInfo, order: Order) -> Result<()> {
+    pub(crate) fn close(
+        self: &Arc<World>,
+        name: &ServerName,
+        region: &RegionInfo,
+        order: Order,
+    ) -> Result<()> {
+        if self.options.is_real {
+            return self.close_real(name, region, order);
+        }
         {
             let mut state = self.lock();
             let server = self.obeying(&mut state, name, order.epoch)?;
@@ -177,7 +227,7 @@ impl World {
         Ok(())
     }
 
-    fn flush_and_close(&self, name: &ServerName, encoded: &str) {
+    fn flush_and_close(self: &Arc<World>, name: &ServerName, encoded: &str) {
         if self.is_fenced(name) {
             return self.abort(name); // real servers notice by a file that they cannot make
         }
@@ -212,7 +262,8 @@ impl World {
         let open = server.regions.get_mut(encoded).filter(|open| open.is_granted).ok_or_else(moved)?;
         let entry = Entry { id, seq: open.next_seq, region: encoded.to_string(), payload };
         let is_meta = open.info.is_meta();
-        let wal = if is_meta { &mut server.meta_wal } else { &mut server.wal };
+        let wals = server.wals.as_mut().expect("a model");
+        let wal = if is_meta { &mut wals.meta_wal } else { &mut wals.wal };
         let bytes = entry.encode();
         let written = match self.has(Flaw::AcknowledgesUnsynced) && !is_meta {
             true => wal.write_all(&bytes),
@@ -234,35 +285,57 @@ impl World {
 
     /// As [`World::write`], by a master. `Expired` for one that was deposed.
     pub(crate) fn write_as(
-        &self,
+        self: &Arc<World>,
         name: &ServerName,
         region: &RegionInfo,
-        payload: Vec<u8>,
+        cells: Vec<Cell>,
         epoch: u64,
     ) -> Result<()> {
+        if self.options.is_real {
+            return self.write_real(name, region, cells, epoch);
+        }
         self.obeying(&mut self.lock(), name, epoch)?;
-        self.write(name, region.encoded_name(), payload)
+        self.write(name, region.encoded_name(), rows::encode(&cells))
     }
 
-    /// What a region has that serves.
-    pub(crate) fn scan(&self, name: &ServerName, region: &RegionInfo, epoch: u64) -> Result<Vec<Entry>> {
+    /// The rows of a system table that serves.
+    pub(crate) fn scan(
+        self: &Arc<World>,
+        name: &ServerName,
+        region: &RegionInfo,
+        epoch: u64,
+    ) -> Result<Vec<Vec<Cell>>> {
+        if self.options.is_real {
+            return self.scan_real(name, region, Some(epoch));
+        }
         let mut state = self.lock();
         let server = self.obeying(&mut state, name, epoch)?;
         let open = server.regions.get(region.encoded_name()).filter(|open| open.is_granted);
         let moved = || Error::new(ErrorKind::Moved, format!("{region} does not serve at {name}"));
         let mut found: Vec<Entry> = open.ok_or_else(moved)?.entries.values().cloned().collect();
         found.sort_by_key(|entry| entry.seq);
-        Ok(found)
+        let cells = found.iter().flat_map(|entry| rows::decode(&entry.payload));
+        Ok(rows::rows(cells, region.comparator()))
     }
 
-    pub(crate) fn online_regions(&self, name: &ServerName, epoch: u64) -> Result<Vec<RegionInfo>> {
+    pub(crate) fn online_regions(
+        self: &Arc<World>,
+        name: &ServerName,
+        epoch: u64,
+    ) -> Result<Vec<RegionInfo>> {
+        if self.options.is_real {
+            return self.online_regions_real(name, epoch);
+        }
         let mut state = self.lock();
         let server = self.obeying(&mut state, name, epoch)?;
         Ok(server.regions.values().filter(|open| open.is_granted).map(|open| open.info.clone()).collect())
     }
 
     /// Splits a WAL of a dead server.
-    pub(crate) fn split_wal(&self, name: &ServerName, wal: &Path, epoch: u64) -> Result<()> {
+    pub(crate) fn split_wal(self: &Arc<World>, name: &ServerName, wal: &Path, epoch: u64) -> Result<()> {
+        if self.options.is_real {
+            return self.split_wal_real(name, wal, epoch);
+        }
         self.obeying(&mut self.lock(), name, epoch)?;
         let path = self.root.join(wal);
         if !self.exists(&path) {
@@ -304,7 +377,10 @@ impl World {
     }
 
     /// The server ends itself.
-    pub(crate) fn abort(&self, name: &ServerName) {
+    pub(crate) fn abort(self: &Arc<World>, name: &ServerName) {
+        if self.options.is_real {
+            return self.give_up_real(name);
+        }
         self.die(name);
         // A process that ends itself ends its session.
         self.within(&mut self.lock(), Duration::from_millis(300), Event::Expire(name.clone()));
@@ -317,7 +393,7 @@ impl World {
     }
 
     /// The server, which takes orders of the newest master only.
-    fn obeying<'a>(
+    pub(crate) fn obeying<'a>(
         &self,
         state: &'a mut State,
         name: &ServerName,

@@ -16,6 +16,7 @@ use halcyon_contract::{
 };
 use halcyon_env::sim::SimThreads;
 use halcyon_env::{Clock, Env, FileSystem, ReadableFile};
+use halcyon_region::Region;
 use halcyon_schema::{RegionInfo, ServerName, TableDescriptor};
 use parking_lot::Mutex;
 
@@ -171,17 +172,14 @@ impl View {
             _ => cell,
         };
         let cells: Vec<Cell> = cells.into_iter().map(stamped).collect();
-        let result =
-            self.call(server, || self.world.write_as(server, region, rows::encode(&cells), self.epoch));
+        let result = self.call(server, || self.world.write_as(server, region, cells.clone(), self.epoch));
         self.world
             .tell(|| format!("master {} writes at {server}: {result:?}: {}", self.epoch, rows::told(&cells)));
         result
     }
 
     fn scan(&self, server: &ServerName, region: &RegionInfo) -> Result<Vec<Vec<Cell>>> {
-        let entries = self.call(server, || self.world.scan(server, region, self.epoch))?;
-        let cells = entries.iter().flat_map(|entry| rows::decode(&entry.payload));
-        Ok(rows::rows(cells, region.comparator()))
+        self.call(server, || self.world.scan(server, region, self.epoch))
     }
 
     /// Znodes are written by the newest master alone.
@@ -316,7 +314,10 @@ fn not_simulated<T>(what: &str) -> Result<T> {
 }
 
 impl RegionFiles for View {
-    fn create_region_files(&self, region: &RegionInfo, _: &TableDescriptor) -> Result<()> {
+    fn create_region_files(&self, region: &RegionInfo, table: &TableDescriptor) -> Result<()> {
+        if self.world.options.is_real {
+            return Region::create_on_disk(&self.env, &self.world.root, region, table.families());
+        }
         Ok(self.env.fs.create_dir_all(&region.dir(&self.world.root))?)
     }
 
@@ -384,13 +385,13 @@ impl RegionServerApi for Reached {
                 return Err(no_answer(&self.server));
             }
             Fate::Late => {
-                let event = Event::OpenLate { server: self.server.clone(), region: region.clone(), order };
+                let event = Event::OpenLate { server: self.server.clone(), request: request.clone(), order };
                 world.within(&mut world.lock(), ANSWER_TIME * 3, event);
                 world.delay(ANSWER_TIME);
                 return Err(no_answer(&self.server));
             }
         }
-        let opened = world.open(&self.server, region, order);
+        let opened = world.open(&self.server, request, order);
         world.tell(|| format!("{order:?} to open {region} at {}: {opened:?}", self.server));
         let seq = opened?;
         let unanswered = Event::Unanswered { server: self.server.clone(), region: region.clone(), seq };

@@ -9,15 +9,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use halcyon_cell::Cell;
+use halcyon_contract::OpenRegionRequest;
 use halcyon_env::sim::{Dice, SimFileSystem, SimThreads};
 use halcyon_env::{Clock, FileSystem};
 use halcyon_schema::{RegionInfo, ServerName, layout};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::Options;
-use crate::entries::Entry;
+use crate::process_fs::no_answer;
+use crate::real::RealServer;
+use crate::rows;
 use crate::server::{Life, ModelServer, Order};
 
+/// So long a call of the NameNode may take.
+const CALL_TIME: Duration = Duration::from_secs(1);
 pub(crate) const ROOT: &str = "/hbase";
 
 /// A deliberate bug of the models, to see that the invariants find it.
@@ -46,10 +51,14 @@ pub(crate) enum Event {
     SeesJoin(u64, ServerName),
     /// A server whose session has expired ends itself.
     Abort(ServerName),
+    /// The process of a server that gave up is gone.
+    Exit(ServerName),
+    /// A DataNode that was dead is back.
+    DataNodeBack(usize),
     /// An order to open a region arrives late.
     OpenLate {
         server: ServerName,
-        region: RegionInfo,
+        request: OpenRegionRequest,
         order: Order,
     },
     /// The report of an opening has no answer yet: the server repeats it, also to the next master.
@@ -84,6 +93,8 @@ pub(crate) struct State {
     pub(crate) dice: Dice,
     pub(crate) faults: bool,
     pub(crate) servers: BTreeMap<ServerName, ModelServer>,
+    /// The processes of those that are real.
+    pub(crate) real: BTreeMap<ServerName, RealServer>,
     /// Region servers that have a znode.
     pub(crate) znodes: BTreeSet<ServerName>,
     pub(crate) draining: BTreeSet<ServerName>,
@@ -98,8 +109,14 @@ pub(crate) struct State {
     pub(crate) events: BTreeMap<(u64, u64), Event>,
     events_count: u64,
     pub(crate) counts: BTreeMap<&'static str, u64>,
+    /// Until then the NameNode answers nobody.
+    pub(crate) away_until_ns: u64,
+    /// Changes that HDFS carries out later, with their times.
+    late: BTreeMap<(u64, u64), LateChange>,
     next_id: u64,
 }
+
+pub(crate) type LateChange = Box<dyn FnOnce(&SimFileSystem) -> std::io::Result<()> + Send>;
 
 /// What must not be forgotten.
 #[derive(Default)]
@@ -119,6 +136,7 @@ impl World {
             dice: Dice::new(seed ^ 0x5eed),
             faults: false,
             servers: BTreeMap::new(),
+            real: BTreeMap::new(),
             znodes: BTreeSet::new(),
             draining: BTreeSet::new(),
             epoch: 0,
@@ -129,6 +147,8 @@ impl World {
             events: BTreeMap::new(),
             events_count: 0,
             counts: BTreeMap::new(),
+            away_until_ns: 0,
+            late: BTreeMap::new(),
             next_id: 0,
         };
         let (threads, clock, state) = (threads.clone(), threads.clock(0), Mutex::new(state));
@@ -173,6 +193,40 @@ impl World {
         self.at(state, after, event);
     }
 
+    /// A call of the NameNode. An error if that is away for longer than the caller waits.
+    pub(crate) fn reach_name_node(&self, path: &Path) -> std::io::Result<()> {
+        let away_ns = self.lock().away_until_ns.saturating_sub(self.now_ns());
+        if away_ns > 0 {
+            self.clock.sleep(Duration::from_nanos(away_ns).min(CALL_TIME));
+        }
+        if away_ns > CALL_TIME.as_nanos() as u64 {
+            return Err(no_answer(path));
+        }
+        Ok(())
+    }
+
+    /// A change that HDFS has the order for, and carries out later.
+    pub(crate) fn change_late(&self, max: Duration, change: LateChange) {
+        let mut state = self.lock();
+        let number = state.next_id();
+        let at_ns = self.now_ns() + state.dice.below(max.as_nanos() as usize) as u64;
+        state.late.insert((at_ns, number), change);
+    }
+
+    /// Those that are due.
+    pub(crate) fn make_late_changes(&self) {
+        loop {
+            let due = {
+                let mut state = self.lock();
+                let first = state.late.first_entry().filter(|first| first.key().0 <= self.now_ns());
+                first.map(|first| first.remove())
+            };
+            let Some(change) = due else { return };
+            let what = if change(&self.fs).is_ok() { "late changes" } else { "late changes, refused" };
+            self.lock().count(what);
+        }
+    }
+
     pub(crate) fn wal_dir(&self, server: &ServerName) -> PathBuf {
         layout::wals_dir(&self.root).join(server.to_string())
     }
@@ -187,12 +241,22 @@ impl World {
     }
 
     /// The rows of `hbase:meta`, as far as they are acknowledged, wherever it is.
-    pub(crate) fn meta_entries(&self) -> Vec<Entry> {
+    pub(crate) fn meta_rows(self: &Arc<World>) -> Vec<Vec<Cell>> {
         let meta = RegionInfo::meta();
+        if self.options.is_real {
+            let at = {
+                let state = self.lock();
+                let open = state.servers.iter().filter(|(_, it)| it.life == Life::Up);
+                let open = open.filter_map(|(name, it)| Some((name, it.regions.get(meta.encoded_name())?)));
+                open.max_by_key(|(_, open)| open.seq).map(|(name, _)| name.clone())
+            };
+            return at.and_then(|at| self.scan_real(&at, &meta, None).ok()).unwrap_or_default();
+        }
         let state = self.lock();
         let open = state.servers.values().filter(|it| it.life != Life::Dead);
         let open = open.filter_map(|server| server.regions.get(meta.encoded_name())).max_by_key(|it| it.seq);
-        open.map(|open| open.entries.values().cloned().collect()).unwrap_or_default()
+        let entries = open.into_iter().flat_map(|open| open.entries.values());
+        rows::rows(entries.flat_map(|entry| rows::decode(&entry.payload)), meta.comparator())
     }
 }
 

@@ -1,0 +1,447 @@
+//! Real region servers in the place of the models: each is a process with a [`RegionServer`] and its threads.
+//!
+//! A call is carried out by a thread of the server's process, and its caller waits for the answer. So a server that is frozen answers
+//! when it thaws, and carries out what it was asked before; one that is killed leaves what it has done so far.
+//!
+//! What this file keeps of a server, as [`ModelServer`](crate::server::ModelServer), is what the invariants need.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use halcyon_cell::{Cell, Error, ErrorKind, Result};
+use halcyon_contract::{CloseRegionRequest, OpenRegionRequest, RegionServerApi, SystemTables};
+use halcyon_env::sim::{Process, SimFileSystem, SimThreads};
+use halcyon_env::{Env, FileSystem};
+use halcyon_regionserver::{RegionServer, RegionServerSettings};
+use halcyon_schema::{RegionInfo, ServerName, layout};
+use parking_lot::Mutex;
+
+use crate::server::{Life, Open, Order};
+use crate::server_fs::ServerFs;
+use crate::world::{Event, State, World};
+
+/// How long a caller waits for an answer.
+const ANSWER_TIME: Duration = Duration::from_secs(5);
+/// Between two looks whether there is one.
+const LOOK_PAUSE: Duration = Duration::from_millis(2);
+/// A server tells the coordination service so often that it lives.
+const PING_PERIOD: Duration = Duration::from_secs(1);
+/// A server answers nothing when its last ping is so long ago: two thirds of a session.
+const LEASE: Duration = Duration::from_secs(4);
+/// Between two writes of a client.
+const WRITE_PAUSE_MAX: Duration = Duration::from_millis(50);
+const MEMORY_BYTES: u64 = 16 << 20;
+
+pub(crate) struct RealServer {
+    pub(crate) process: Process,
+    server: Arc<Mutex<Option<Arc<RegionServer>>>>,
+    pinged_ns: u64,
+}
+
+fn settings() -> RegionServerSettings {
+    RegionServerSettings {
+        memory_bytes: MEMORY_BYTES,
+        chunk_bytes: 64 << 10,
+        flush_threads_count: 1,
+        small_compaction_threads: 1,
+        large_compaction_threads: 1,
+        ..RegionServerSettings::default()
+    }
+}
+
+impl World {
+    /// Starts the process of a server.
+    pub(crate) fn join_real(self: &Arc<World>, name: &ServerName) {
+        let server = Arc::new(Mutex::new(None));
+        let env = Env {
+            fs: Arc::new(ServerFs { world: self.clone() }),
+            local: Arc::new(SimFileSystem::new()),
+            clock: self.threads.clock(0),
+            stalls: Arc::default(),
+            keys: Arc::new(halcyon_env::Keys::none()),
+        };
+        let body = {
+            let (world, name, server) = (self.clone(), name.clone(), server.clone());
+            move || world.live(&env, &name, &server)
+        };
+        let process = self.threads.start_process(&name.to_string(), body).expect("there are threads");
+        let real = RealServer { process, server, pinged_ns: self.now_ns() };
+        self.lock().real.insert(name.clone(), real);
+    }
+
+    /// The first thread of a server's process.
+    fn live(self: &Arc<World>, env: &Env, name: &ServerName, slot: &Mutex<Option<Arc<RegionServer>>>) {
+        match RegionServer::start_as(env.clone(), &self.root, None, settings(), name.clone()) {
+            Ok(server) => *slot.lock() = Some(server),
+            Err(error) => {
+                self.tell(|| format!("{name} cannot start: {error}"));
+                return self.exit(name);
+            }
+        }
+        loop {
+            let failure = slot.lock().as_ref().and_then(|server| server.failure());
+            if let Some(failure) = failure {
+                self.tell(|| format!("{name} gives up: {failure}"));
+                return self.exit(name);
+            }
+            {
+                let mut state = self.lock();
+                let is_expired = state.servers.get(name).is_none_or(|server| server.is_expired);
+                if let Some(real) = state.real.get_mut(name).filter(|_| !is_expired) {
+                    real.pinged_ns = self.now_ns();
+                }
+            }
+            env.clock.sleep(PING_PERIOD);
+        }
+    }
+
+    /// The process of a server ends itself: its session ends, and it soon has no thread any more.
+    fn exit(&self, name: &ServerName) {
+        let mut state = self.lock();
+        if let Some(server) = state.servers.get_mut(name) {
+            server.life = Life::Dead;
+        }
+        state.count("servers that gave up");
+        self.within(&mut state, Duration::from_millis(300), Event::Expire(name.clone()));
+        self.within(&mut state, Duration::from_millis(100), Event::Exit(name.clone()));
+    }
+
+    /// Ends the process of a server where it is. To be called by the first thread of the simulation.
+    pub(crate) fn kill_real(&self, name: &ServerName) {
+        let process = self.lock().real.get(name).map(|real| real.process);
+        if let Some(process) = process.filter(|process| !self.threads.is_killed(*process)) {
+            self.threads.kill(process);
+        }
+        let server = self.lock().real.get_mut(name).and_then(|real| real.server.lock().take());
+        drop(server); // its threads have ended
+    }
+
+    pub(crate) fn give_up_real(self: &Arc<World>, name: &ServerName) {
+        let _ = self.begin_call(name, |_, server| {
+            server.give_up("its session has expired");
+            Ok(())
+        });
+    }
+
+    /// Has a thread of the server carry out a call. The answer comes into what is returned. An error: the server is not there.
+    fn begin_call<T: Send + 'static>(
+        self: &Arc<World>,
+        name: &ServerName,
+        call: impl FnOnce(&Arc<World>, &Arc<RegionServer>) -> Result<T> + Send + 'static,
+    ) -> Result<Arc<Mutex<Option<Result<T>>>>> {
+        let gone = || Error::new(ErrorKind::Busy, format!("{name} does not answer"));
+        let (process, slot) = {
+            let state = self.lock();
+            let is_there = state.servers.get(name).is_some_and(|server| server.life != Life::Dead);
+            let real = state.real.get(name).filter(|_| is_there).ok_or_else(gone)?;
+            (real.process, real.server.clone())
+        };
+        let server = slot.lock().clone().ok_or_else(gone)?; // or it has not started yet
+        let (world, answer) = (self.clone(), Arc::new(Mutex::new(None)));
+        let body = {
+            let answer = answer.clone();
+            move || {
+                // As calls of clients and masters are refused.
+                let result = match server.failure() {
+                    Some(why) => Err(Error::new(ErrorKind::Busy, why)),
+                    None => call(&world, &server),
+                };
+                *answer.lock() = Some(result);
+            }
+        };
+        self.threads.spawn_in(process, "call", body).map_err(|_| gone())?;
+        Ok(answer)
+    }
+
+    /// Waits for what `look` finds. `Busy`: the server has died, or the time is over.
+    fn wait_for<T>(&self, name: &ServerName, time: Duration, look: impl Fn() -> Option<T>) -> Result<T> {
+        let begun_ns = self.now_ns();
+        loop {
+            SimThreads::step();
+            if let Some(found) = look() {
+                return Ok(found);
+            }
+            let is_dead = self.lock().servers.get(name).is_none_or(|server| server.life == Life::Dead);
+            if is_dead || self.now_ns() - begun_ns > time.as_nanos() as u64 {
+                return Err(Error::new(ErrorKind::Busy, format!("{name} gave no answer in time")));
+            }
+            self.clock.sleep(LOOK_PAUSE);
+        }
+    }
+
+    /// A call and its answer.
+    fn ask<T: Send + 'static>(
+        self: &Arc<World>,
+        name: &ServerName,
+        time: Duration,
+        call: impl FnOnce(&Arc<World>, &Arc<RegionServer>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let answer = self.begin_call(name, call)?;
+        self.wait_for(name, time, || answer.lock().take())?
+    }
+
+    /// As [`World::open`].
+    pub(crate) fn open_real(
+        self: &Arc<World>,
+        name: &ServerName,
+        request: &OpenRegionRequest,
+        order: Order,
+    ) -> Result<u64> {
+        let region = &request.region;
+        {
+            let mut state = self.lock();
+            let server = self.obeying(&mut state, name, order.epoch)?;
+            if let Some(open) = server.regions.get(region.encoded_name()) {
+                return Ok(open.seq);
+            }
+        }
+        let opened = Arc::new(Mutex::new(None));
+        let answer = self.begin_call(name, {
+            let (name, request, opened) = (name.clone(), request.clone(), opened.clone());
+            move |world, server| {
+                world.check_newest(&name, &request.region, order)?;
+                let refuses = world.lock().servers.get(&name).is_some_and(|server| server.refuses);
+                if refuses && !request.region.table().is_system() {
+                    return Err(Error::new(ErrorKind::Moved, "FAILED_OPEN"));
+                }
+                let announce = |seq| world.announce(&name, &request.region, seq, &opened);
+                let result = RegionServerApi::open_region(&**server, &request, &announce);
+                if result.is_err() {
+                    world.forget(&name, &request.region);
+                }
+                result
+            }
+        })?;
+        let found = || opened.lock().or_else(|| Some(answer.lock().as_ref()?.as_ref().ok()?.open_seq_num));
+        let failed = || answer.lock().as_ref().and_then(|answer| answer.as_ref().err().cloned());
+        self.wait_for(name, ANSWER_TIME, || found().map(Ok).or_else(|| failed().map(Err)))?
+    }
+
+    fn check_newest(&self, name: &ServerName, region: &RegionInfo, order: Order) -> Result<()> {
+        let mut state = self.lock();
+        match state.servers.get_mut(name).is_some_and(|server| server.is_newest(region, order.number)) {
+            true => Ok(()),
+            false => Err(Error::new(ErrorKind::Busy, "a later order has come")),
+        }
+    }
+
+    fn forget(&self, name: &ServerName, region: &RegionInfo) {
+        if let Some(server) = self.lock().servers.get_mut(name) {
+            server.regions.remove(region.encoded_name());
+        }
+    }
+
+    /// The region is open and serves when the master has taken the report. Waits for that.
+    fn announce(
+        &self,
+        name: &ServerName,
+        region: &RegionInfo,
+        seq: u64,
+        opened: &Mutex<Option<u64>>,
+    ) -> Result<()> {
+        {
+            let mut state = self.lock();
+            self.check_alone_real(&mut state, name, region);
+            let before = state.history.open_seqs.insert(region.encoded_name().to_string(), seq);
+            assert!(before.is_none_or(|before| before < seq), "{region} opens with {seq} after {before:?}");
+            state.count("openings");
+            let server = state.servers.get_mut(name).expect("it is there");
+            let open = Open::reported(region, seq);
+            server.regions.insert(region.encoded_name().to_string(), open);
+            *opened.lock() = Some(seq);
+        }
+        loop {
+            self.clock.sleep(LOOK_PAUSE);
+            let state = self.lock();
+            let open = state.servers.get(name).and_then(|server| server.regions.get(region.encoded_name()));
+            match open {
+                Some(open) if open.is_granted => return Ok(()),
+                Some(open) if !open.is_refused => {}
+                _ => return Err(Error::new(ErrorKind::Moved, format!("the master refuses {region}"))),
+            }
+        }
+    }
+
+    /// Who had the region before can write to it no more, and its WALs are split.
+    pub(crate) fn check_alone_real(&self, state: &mut State, name: &ServerName, region: &RegionInfo) {
+        let encoded = region.encoded_name();
+        for (other, server) in state.servers.iter_mut().filter(|(other, _)| *other != name) {
+            if !server.regions.contains_key(encoded) {
+                continue;
+            }
+            assert!(
+                self.is_fenced(other),
+                "{region} is at {name}, and at {other}, which is {:?} and can write to it",
+                server.life
+            );
+            let splitting = layout::wals_dir(&self.root).join(format!("{other}-splitting"));
+            let logs = if self.exists(&splitting) {
+                self.fs.list(&splitting).expect("it is there")
+            } else {
+                Vec::new()
+            };
+            let left = logs.iter().find(|log| log.name.ends_with(".meta") == region.is_meta());
+            assert!(left.is_none(), "{region} is at {name} before {left:?} of {other} is split");
+            server.regions.remove(encoded);
+        }
+    }
+
+    /// As [`World::close`].
+    pub(crate) fn close_real(
+        self: &Arc<World>,
+        name: &ServerName,
+        region: &RegionInfo,
+        order: Order,
+    ) -> Result<()> {
+        self.obeying(&mut self.lock(), name, order.epoch)?;
+        let (of, region) = (name.clone(), region.clone());
+        self.ask(name, ANSWER_TIME, move |world, server| {
+            world.check_newest(&of, &region, order)?;
+            {
+                let state = world.lock();
+                let open = state.servers.get(&of).and_then(|it| it.regions.get(region.encoded_name()));
+                match open {
+                    None => return Ok(()),
+                    Some(open) if !open.is_granted => {
+                        return Err(Error::new(ErrorKind::Busy, format!("{region} is being opened")));
+                    }
+                    Some(_) => {}
+                }
+            }
+            let request = CloseRegionRequest { region: region.clone(), abort: false, destination: None };
+            RegionServerApi::close_region(&**server, &request)?;
+            world.forget(&of, &region);
+            world.lock().count("closes");
+            Ok(())
+        })
+    }
+
+    /// Whether the server may answer: it has heard of the coordination service not long ago.
+    fn may_answer(&self, name: &ServerName) -> bool {
+        let pinged_ns = self.lock().real.get(name).map_or(0, |real| real.pinged_ns);
+        self.now_ns() < pinged_ns + LEASE.as_nanos() as u64
+    }
+
+    /// A client writes rows, one after the other. Nobody waits for it.
+    pub(crate) fn begin_writes(self: &Arc<World>, name: &ServerName, region: &RegionInfo, count: usize) {
+        let (of, region) = (name.clone(), region.clone());
+        let _ = self.begin_call(name, move |world, server| {
+            for _ in 0..count {
+                if !world.may_answer(&of) {
+                    return Ok(());
+                }
+                let id = world.lock().next_id();
+                let (row, now_ms) = (id.to_be_bytes(), world.clock.now_ms());
+                let cell = Cell::put(&row, b"f", b"q", now_ms, b"value");
+                server.put_rows(&of, &region, vec![cell])?;
+                let mut state = world.lock();
+                state.history.acknowledged.entry(region.encoded_name().to_string()).or_default().insert(id);
+                state.count("writes");
+                drop(state);
+                world.delay(WRITE_PAUSE_MAX);
+            }
+            Ok(())
+        });
+    }
+
+    /// A client reads a region, and finds what was acknowledged before. Nobody waits for it.
+    pub(crate) fn begin_read(self: &Arc<World>, name: &ServerName, region: &RegionInfo) {
+        let (of, region) = (name.clone(), region.clone());
+        let _ = self.begin_call(name, move |world, server| {
+            if !world.may_answer(&of) {
+                return Ok(());
+            }
+            let acknowledged = world.lock().history.acknowledged.get(region.encoded_name()).cloned();
+            let found = ids(server.scan_rows(&of, &region)?);
+            let acknowledged = acknowledged.unwrap_or_default();
+            let lost: Vec<_> = acknowledged.iter().filter(|id| !found.contains(id)).collect();
+            assert!(lost.is_empty(), "a read of {region} at {of} does not find {lost:?}");
+            world.lock().count("reads");
+            Ok(())
+        });
+    }
+
+    /// Flushes a region, compacts it or rolls the WALs, as chance wills. Nobody waits for it.
+    pub(crate) fn begin_upkeep(self: &Arc<World>, name: &ServerName, region: &RegionInfo, choice: usize) {
+        let (of, region) = (name.clone(), region.clone());
+        let _ = self.begin_call(name, move |world, server| {
+            match choice {
+                0 => drop(server.flush_region(region.encoded_name(), &[])?),
+                1 => server.compact_region(&region, &Bytes::from_static(b"f"), true)?,
+                _ => server.roll_wals()?,
+            }
+            world.tell(|| format!("{of} has done its upkeep {choice} of {region}"));
+            world.lock().count(["flushes", "compactions", "rolls of WALs"][choice.min(2)]);
+            Ok(())
+        });
+    }
+
+    /// The rows of a region that a client finds at the server. `Busy`: no answer.
+    pub(crate) fn ids_at(self: &Arc<World>, name: &ServerName, region: &RegionInfo) -> Result<BTreeSet<u64>> {
+        let (of, region) = (name.clone(), region.clone());
+        self.ask(name, ANSWER_TIME, move |_, server| Ok(ids(server.scan_rows(&of, &region)?)))
+    }
+
+    pub(crate) fn write_real(
+        self: &Arc<World>,
+        name: &ServerName,
+        region: &RegionInfo,
+        cells: Vec<Cell>,
+        epoch: u64,
+    ) -> Result<()> {
+        self.obeying(&mut self.lock(), name, epoch)?;
+        let (of, region) = (name.clone(), region.clone());
+        self.ask(name, ANSWER_TIME, move |world, server| {
+            world.obeying(&mut world.lock(), &of, epoch)?;
+            server.put_rows_together(&of, &region, cells)?;
+            world.lock().count("writes to meta");
+            Ok(())
+        })
+    }
+
+    pub(crate) fn scan_real(
+        self: &Arc<World>,
+        name: &ServerName,
+        region: &RegionInfo,
+        epoch: Option<u64>,
+    ) -> Result<Vec<Vec<Cell>>> {
+        let (of, region) = (name.clone(), region.clone());
+        self.ask(name, ANSWER_TIME, move |world, server| {
+            if let Some(epoch) = epoch {
+                world.obeying(&mut world.lock(), &of, epoch)?;
+            }
+            match region.is_meta() {
+                true => server.meta_scan(&of, b"", b""),
+                false => server.scan_rows(&of, &region),
+            }
+        })
+    }
+
+    pub(crate) fn online_regions_real(
+        self: &Arc<World>,
+        name: &ServerName,
+        epoch: u64,
+    ) -> Result<Vec<RegionInfo>> {
+        self.obeying(&mut self.lock(), name, epoch)?;
+        self.ask(name, ANSWER_TIME, |_, server| server.online_regions())
+    }
+
+    pub(crate) fn split_wal_real(self: &Arc<World>, name: &ServerName, wal: &Path, epoch: u64) -> Result<()> {
+        self.obeying(&mut self.lock(), name, epoch)?;
+        let wal = wal.to_path_buf();
+        self.ask(name, ANSWER_TIME * 4, move |world, server| {
+            server.split_wal(&wal)?;
+            world.lock().count("WALs split");
+            Ok(())
+        })
+    }
+}
+
+/// Numbers of the rows that clients write.
+fn ids(rows: Vec<Vec<Cell>>) -> BTreeSet<u64> {
+    let id = |row: Vec<Cell>| row.first().and_then(|cell| cell.row().try_into().ok()).map(u64::from_be_bytes);
+    rows.into_iter().filter_map(id).collect()
+}

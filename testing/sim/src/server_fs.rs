@@ -1,0 +1,278 @@
+//! The files as the process of a region server reaches them.
+//!
+//! Before and behind each call the turn may pass, so the process can be frozen or killed at either point. While there are faults
+//! questions and writes fail, and changes of names are refused, or done without an answer, or done later: then the one who asked
+//! may be dead by then.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use halcyon_env::sim::{SimFileSystem, SimThreads};
+use halcyon_env::{
+    Attempt, DirEntry, FileLock, FileSystem, ReadableFile, UpdatableFile, WritableFile, in_doubt,
+};
+
+use crate::process_fs::no_answer;
+use crate::world::World;
+
+/// One question or change in so many has a fault.
+const DISTURBED_ONE_IN: usize = 150;
+/// One write in so many fails, and with it its file.
+const FAILS_ONE_IN: usize = 250;
+/// A change that is done later is done within this time.
+const LATE_MAX: Duration = Duration::from_secs(3);
+
+pub(crate) struct ServerFs {
+    pub(crate) world: Arc<World>,
+}
+
+/// A call between two points at which the turn may pass.
+fn stepping<T>(call: impl FnOnce() -> T) -> T {
+    SimThreads::step();
+    let result = call();
+    SimThreads::step();
+    result
+}
+
+impl ServerFs {
+    fn ask<T>(&self, path: &Path, call: impl FnOnce(&SimFileSystem) -> io::Result<T>) -> io::Result<T> {
+        self.world.reach_name_node(path)?;
+        SimThreads::step();
+        if self.world.lock().fault(DISTURBED_ONE_IN) {
+            return Err(no_answer(path));
+        }
+        let result = call(&self.world.fs);
+        SimThreads::step();
+        result
+    }
+
+    fn change(
+        &self,
+        path: &Path,
+        call: impl FnOnce(&SimFileSystem) -> io::Result<()> + Send + 'static,
+    ) -> io::Result<()> {
+        self.world.reach_name_node(path)?;
+        SimThreads::step();
+        let fate = {
+            let mut state = self.world.lock();
+            if state.fault(DISTURBED_ONE_IN) { Some(state.dice.below(3)) } else { None }
+        };
+        let result = match fate {
+            None => call(&self.world.fs),
+            Some(0) => Err(no_answer(path)),
+            Some(1) => call(&self.world.fs).and(Err(in_doubt(no_answer(path)))),
+            Some(_) => {
+                self.world.change_late(LATE_MAX, Box::new(call));
+                Err(in_doubt(no_answer(path)))
+            }
+        };
+        SimThreads::step();
+        result
+    }
+
+    fn written(&self, file: io::Result<Box<dyn WritableFile>>) -> io::Result<Box<dyn WritableFile>> {
+        let written = |file| Written { file, world: self.world.clone(), has_failed: false };
+        file.map(|file| Box::new(written(file)) as Box<dyn WritableFile>)
+    }
+}
+
+impl FileSystem for ServerFs {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
+        self.written(self.ask(path, |fs| fs.create(path)))
+    }
+
+    fn create_over(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
+        self.written(self.ask(path, |fs| fs.create_over(path)))
+    }
+
+    fn create_log(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
+        self.written(self.ask(path, |fs| fs.create_log(path)))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadableFile>> {
+        let file = self.ask(path, |fs| fs.open(path))?;
+        Ok(Arc::new(Readable { file, world: self.world.clone() }))
+    }
+
+    fn open_update(&self, path: &Path, len: u64) -> io::Result<Arc<dyn UpdatableFile>> {
+        self.ask(path, |fs| fs.open_update(path, len))
+    }
+
+    fn put_new(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let (at, bytes) = (path.to_path_buf(), bytes.to_vec());
+        self.change(path, move |fs| fs.put_new(&at, &bytes))
+    }
+
+    fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let (at, bytes) = (path.to_path_buf(), bytes.to_vec());
+        self.change(path, move |fs| fs.replace(&at, &bytes))
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.ask(path, |fs| fs.read(path))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let (old, new) = (from.to_path_buf(), to.to_path_buf());
+        self.change(from, move |fs| fs.rename(&old, &new))
+    }
+
+    fn rename_over(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let (old, new) = (from.to_path_buf(), to.to_path_buf());
+        self.change(from, move |fs| fs.rename_over(&old, &new))
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        let at = path.to_path_buf();
+        self.change(path, move |fs| fs.remove_file(&at))
+    }
+
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        let at = path.to_path_buf();
+        self.change(path, move |fs| fs.remove_dir_all(&at))
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        let at = path.to_path_buf();
+        self.change(path, move |fs| fs.create_dir(&at))
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        let at = path.to_path_buf();
+        self.change(path, move |fs| fs.create_dir_all(&at))
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
+        self.ask(path, |fs| fs.list(path))
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.ask(path, |fs| fs.exists(path))
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.ask(path, |fs| fs.sync_dir(path))
+    }
+
+    fn seal(&self, path: &Path) -> io::Result<()> {
+        self.ask(path, |fs| fs.seal(path))
+    }
+
+    fn is_remote(&self) -> bool {
+        true
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        self.ask(path, |fs| fs.lock(path))
+    }
+}
+
+struct Written {
+    file: Box<dyn WritableFile>,
+    world: Arc<World>,
+    /// Then it takes no more bytes.
+    has_failed: bool,
+}
+
+impl Written {
+    fn write(&mut self, call: impl FnOnce(&mut dyn WritableFile) -> io::Result<()>) -> io::Result<()> {
+        SimThreads::step();
+        self.has_failed |= self.world.lock().fault(FAILS_ONE_IN);
+        let result = match self.has_failed {
+            true => Err(no_answer(self.file.path())),
+            false => call(&mut *self.file),
+        };
+        SimThreads::step();
+        result
+    }
+}
+
+impl WritableFile for Written {
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.write(|file| file.write_all(bytes))
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.write(|file| file.sync())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.write(|file| file.flush())
+    }
+
+    fn write_within(&mut self, bytes: &[u8], to_disk: bool, limit: Duration) -> Attempt {
+        stepping(|| self.file.write_within(bytes, to_disk, limit))
+    }
+
+    fn wait_within(&mut self, limit: Duration) -> Attempt {
+        stepping(|| self.file.wait_within(limit))
+    }
+
+    fn late_machines(&self) -> Vec<String> {
+        self.file.late_machines()
+    }
+
+    fn is_on(&self, machines: &[String]) -> bool {
+        self.file.is_on(machines)
+    }
+
+    fn avoid_late(&mut self) {
+        self.file.avoid_late();
+    }
+
+    fn check(&mut self) -> io::Result<()> {
+        self.file.check()
+    }
+
+    fn is_thin(&self) -> bool {
+        self.file.is_thin()
+    }
+
+    fn truncate(&mut self, len: u64) -> io::Result<()> {
+        stepping(|| self.file.truncate(len))
+    }
+
+    fn close(mut self: Box<Self>) -> io::Result<()> {
+        self.write(|_| Ok(()))?;
+        stepping(|| self.file.close())
+    }
+
+    fn len(&self) -> u64 {
+        self.file.len()
+    }
+
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+}
+
+struct Readable {
+    file: Arc<dyn ReadableFile>,
+    world: Arc<World>,
+}
+
+impl ReadableFile for Readable {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        SimThreads::step();
+        if self.world.lock().fault(DISTURBED_ONE_IN) {
+            return Err(no_answer(self.file.path()));
+        }
+        let result = self.file.read_exact_at(buffer, offset);
+        SimThreads::step();
+        result
+    }
+
+    fn read_resident_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<bool> {
+        self.file.read_resident_at(buffer, offset)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn path(&self) -> &PathBuf {
+        self.file.path()
+    }
+}
