@@ -384,6 +384,11 @@ public final class ServedRegion extends HRegion {
   }
 
   @Override
+  public FlushResultImpl flushcache(List<byte[]> families, boolean writeFlushRequestWalMarker, FlushLifeCycleTracker tracker) {
+    throw unsupported("flush, which waits; requestFlush does not");
+  }
+
+  @Override
   public void requestFlush(FlushLifeCycleTracker tracker) throws IOException {
     ask(call(Methods.FLUSH));
   }
