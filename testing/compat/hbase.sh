@@ -2,6 +2,7 @@
 # hbase_start DIR ROOT sets HBASE_PID and HBASE_ZK (host:port). DIR gets configuration, logs and an empty ZooKeeper; ROOT is hbase.rootdir.
 # HALCYON_HBASE_LIB  a directory with the jars, default where files.sh has put them
 # HBASE_PROPERTIES   more properties, "name=value ..."
+# HBASE_SITE         a file with more properties, as lines of an hbase-site.xml
 HBASE_LIB="${HALCYON_HBASE_LIB:-$HOME/.cache/halcyon/hbase-lib-2.6.4}"
 HBASE_PID=""
 
@@ -26,6 +27,7 @@ hbase_start() { # hbase_start DIR ROOT
       hbase.master.start.timeout.localHBaseCluster=120000 hbase.hfile.compaction.discharger.interval=1000 ${HBASE_PROPERTIES:-}; do
       echo "<property><name>${property%%=*}</name><value>${property#*=}</value></property>"
     done
+    [ -z "${HBASE_SITE:-}" ] || cat "$HBASE_SITE"
     echo '</configuration>'
   } > "$dir/conf/hbase-site.xml"
   cat > "$dir/conf/log4j.properties" <<LOG
