@@ -11,7 +11,6 @@ import org.apache.hadoop.hbase.Cell;
 import org.apache.hadoop.hbase.CellUtil;
 import org.apache.hadoop.hbase.CompareOperator;
 import org.apache.hadoop.hbase.HBaseConfiguration;
-import org.apache.hadoop.hbase.NamespaceDescriptor;
 import org.apache.hadoop.hbase.TableName;
 import org.apache.hadoop.hbase.client.*;
 import org.apache.hadoop.hbase.coprocessor.Export;
@@ -89,7 +88,6 @@ public class Coprocessors {
       observers(connection, admin, jar);
       endpoints(connection, admin, configuration, arguments[2]);
       increments(connection, admin);
-      namespaces(connection, admin, jar);
     }
   }
 
@@ -278,22 +276,6 @@ public class Coprocessors {
       for (int at = 0; at < 3; at++) sums.add(Bytes.toLong(table.get(new Get(row("r" + at)).addColumn(F, A)).getValue(F, A)));
       return sums;
     });
-    table.close();
-  }
-
-  private static void namespaces(Connection connection, Admin admin, String jar) throws Exception {
-    admin.createNamespace(NamespaceDescriptor.create("space").build());
-    TableName name = TableName.valueOf("space", "marks");
-    admin.createTable(TableDescriptorBuilder.newBuilder(name).setColumnFamily(ColumnFamilyDescriptorBuilder.of("f"))
-      .setCoprocessor(CoprocessorDescriptorBuilder.newBuilder("halcyon.compat.Marks").setJarPath(jar).build()).build());
-    table = connection.getTable(name);
-    for (String row : Arrays.asList("plain", "bypass1", "index1")) {
-      say("put " + row + " in a namespace", () -> {
-        table.put(put(row));
-        return "done";
-      });
-      say("get " + row + " in a namespace", () -> get(row));
-    }
     table.close();
   }
 }
