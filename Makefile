@@ -5,7 +5,7 @@
 # make browser every page of the console in a headless Chromium, which is installed if there is none; SCREENSHOTS=directory
 # make browser-cluster    the console of a cluster: two masters and two region servers, one of each killed; SCREENSHOTS=directory
 # make book    the documentation as HTML below CARGO_TARGET_DIR; needs mdbook (cargo install mdbook)
-# make conformance    all 608 of HBase's own client tests; CONFORMANCE="options of testing/conformance/run.sh"
+# make conformance    HBase's own tests of testing/conformance; CONFORMANCE="options of testing/conformance/run.sh"
 # make shell-compare  250 commands of the shell on HBase 2.6.4 and on Halcyon, and their output compared (fetches HBase through Maven)
 # make differential   random scripts on HBase 2.6.4 and on Halcyon, every answer compared, then written facts (docs/DIFFERENTIAL.md);
 #              SECONDS=120, SEED=, STEPS=, ONLY=, STOP=first, SHRINK=seconds, AGAINST=hbase
@@ -130,6 +130,7 @@ compat: build
 
 conformance: build
 	HALCYON="$(HALCYON)" testing/conformance/run.sh $(CONFORMANCE)
+	$(if $(CONFORMANCE),,HALCYON="$(HALCYON)" testing/conformance/run.sh --own)
 
 shell-compare: build
 	HALCYON="$(HALCYON)" testing/compat/shell.sh

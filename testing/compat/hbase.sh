@@ -4,6 +4,7 @@
 # HBASE_PROPERTIES   more properties, "name=value ..."
 # HBASE_PORTS="zookeeper master regionserver"     default: three free ports
 # HBASE_KEEP_ZK      not empty: DIR has the ZooKeeper of an earlier start, which goes on
+# HBASE_SITE         a file with more properties, as lines of an hbase-site.xml
 HBASE_LIB="${HALCYON_HBASE_LIB:-$HOME/.cache/halcyon/hbase-lib-2.6.4}"
 HBASE_PID=""
 
@@ -30,6 +31,7 @@ hbase_start() { # hbase_start DIR ROOT
       hbase.master.start.timeout.localHBaseCluster=120000 hbase.hfile.compaction.discharger.interval=1000 ${HBASE_PROPERTIES:-}; do
       echo "<property><name>${property%%=*}</name><value>${property#*=}</value></property>"
     done
+    [ -z "${HBASE_SITE:-}" ] || cat "$HBASE_SITE"
     echo '</configuration>'
   } > "$dir/conf/hbase-site.xml"
   cat > "$dir/conf/log4j.properties" <<LOG

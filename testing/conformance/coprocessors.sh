@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs HBase's own tests of coprocessors (coprocessors.txt) against a Halcyon with a JVM for coprocessors. The classes of those tests are in
-# HBase's test jars, which are on the class path of that JVM.
+# Runs HBase's own tests of coprocessors (coprocessors.txt), each class against a Halcyon of its own with a JVM for coprocessors. The classes of
+# those tests are in HBase's test jars, which are on the class path of that JVM.
 #   coprocessors.sh [REGEX]    only the classes that match
 # HALCYON, RUN_DIR, CONFORMANCE_CACHE   as of run.sh
 set -euo pipefail
@@ -14,5 +14,4 @@ trap 'rm -rf "$HOST_DIR"' EXIT
 hbase_fetch
 maven_jars "$HERE/pom.xml" "$CACHE/lib"
 coprocessor_host "$HOST_DIR"
-coprocessor_site "$COPROCESSOR_HOST_JAR:$CACHE/lib/*" > "$HOST_DIR/hbase-site.xml"
-CONFORMANCE_OPTIONS="-Dconformance.coprocessors=true" SERVER_OPTIONS="--config $HOST_DIR" "$HERE/run.sh" --classes "$HERE/coprocessors.txt" "${1:-.}"
+CONFORMANCE_HOST="$COPROCESSOR_HOST_JAR:$CACHE/lib/*" "$HERE/run.sh" --own --list "$HERE/coprocessors.txt" "${1:-.}"

@@ -3,13 +3,17 @@
 #   run.sh [OPTIONS] [REGEX]                                    starts a Halcyon of its own, and ends it
 #   run.sh ZOOKEEPER --masters HOST:PORT [OPTIONS] [REGEX]      against a server that is up; the tests drop all its tables
 #   run.sh --registry HOST:PORT [OPTIONS] [REGEX]               the same, found by its RPC registry
+#   run.sh --own [OPTIONS] [REGEX]                              a Halcyon for each class of own.txt, with the properties that the test sets
 # REGEX              only the classes that match
 # --quick            only a few quick classes, those of `make test`
+# --list FILE        the tests that are to pass, "class test" a line, instead of ceiling.txt or own.txt
 # --all              also the tests of these classes that are not in ceiling.txt; they do not decide whether the run passes
 # --classes FILE     other classes, one a line; implies --all
 # --root ADDRESS     the server's root directory, for tests that read it; known of a server that this script starts
 # --known FILE       the known failures, default known-failures.txt
 # --without-known    known failures are not run at all: some of them hold up those that follow
+# CONFORMANCE_SERVER with --own: halcyon (default), or hbase for a real HBase 2.6.4
+# CONFORMANCE_HOST   with --own: the class path of Halcyon's JVM for coprocessors, default none
 # HALCYON            the server's binary, default target/release/halcyon below CARGO_TARGET_DIR
 # CONFORMANCE_CACHE  where the jars and the agent stay between runs, default ~/.cache/halcyon/conformance-2.6.4
 # RUN_DIR            results and logs, default a fresh directory that is removed after success
@@ -31,7 +35,7 @@ usage() {
   exit 64
 }
 
-ZK="" REGISTRY="" MASTER="" ROOT="" ALL="" CLASSES="" WITHOUT_KNOWN="" REGEX=.
+ZK="" REGISTRY="" MASTER="" ROOT="" ALL="" CLASSES="" WITHOUT_KNOWN="" OWN="" REGEX=.
 while [ $# -gt 0 ]; do
   case "$1" in
     --registry) REGISTRY="${2:?}" MASTER="${2:?}"; shift ;;
@@ -40,6 +44,8 @@ while [ $# -gt 0 ]; do
     --root) ROOT="${2:?}"; shift ;;
     --known) KNOWN="${2:?}"; shift ;;
     --without-known) WITHOUT_KNOWN=1 ;;
+    --own) OWN="$HERE/own.sh" CEILING="$HERE/own.txt" ;;
+    --list) CEILING="$(cd "$(dirname "${2:?}")" && pwd)/$(basename "$2")"; shift ;;
     --all) ALL=1 ;;
     --quick) REGEX="$QUICK" ;;
     -*) usage ;;
@@ -71,7 +77,8 @@ if [ ! -e "$CACHE/agent.jar" ] || [ -n "$(find "$HERE/src" -newer "$CACHE/agent.
 fi
 SERVER_TESTS="$(find "$CACHE/lib" -name 'hbase-server-*-tests.jar')"
 
-if [ -z "$ZK$REGISTRY" ]; then
+export HALCYON CONFORMANCE_CACHE="$CACHE" CONFORMANCE_SERVER CONFORMANCE_HOST
+if [ -z "$ZK$REGISTRY$OWN" ]; then
   [ -x "$HALCYON" ] || { echo "no server at $HALCYON: make build" >&2; exit 66; }
   SERVER_MEMORY="${SERVER_MEMORY:-1g}" server_start "$DIR/data" "$DIR/server.log"
   [ -n "$ROOT${HALCYON_TEST_ROOT:-}" ] || ROOT="file://$DIR/data"
@@ -89,7 +96,7 @@ mkdir -p "$DIR/conf"
     properties+=("hbase.zookeeper.quorum=${ZK%:*}" "hbase.zookeeper.property.clientPort=${ZK##*:}"
       hbase.client.registry.impl=org.apache.hadoop.hbase.client.ZKConnectionRegistry)
   else
-    properties+=("hbase.client.bootstrap.servers=$REGISTRY"
+    [ -n "$OWN" ] || properties+=("hbase.client.bootstrap.servers=$REGISTRY"
       hbase.client.registry.impl=org.apache.hadoop.hbase.client.RpcConnectionRegistry)
   fi
   for property in "${properties[@]}"; do
@@ -97,6 +104,10 @@ mkdir -p "$DIR/conf"
   done
   echo '</configuration>'
 } > "$DIR/conf/hbase-site.xml"
+if [ -n "$OWN" ]; then # the site file of HBase's own builds
+  mkdir -p "$DIR/site"
+  unzip -qp "$SERVER_TESTS" override-hbase-site.xml > "$DIR/site/hbase-site.xml"
+fi
 cat > "$DIR/conf/log4j.properties" <<'LOG'
 log4j.rootLogger=WARN,C
 log4j.appender.C=org.apache.log4j.ConsoleAppender
@@ -112,11 +123,11 @@ run_class() { # run_class CLASS: one JVM; exit code 75 means that a test hung
   mkdir -p "$work/target/test-classes"
   cp "$DIR/conf/hbase-site.xml" "$work/target/test-classes/"
   unzip -qp "$SERVER_TESTS" override-hbase-site.xml > "$work/target/test-classes/override-hbase-site.xml"
-  (cd "$work" && "$JAVA" -Xmx1500m "${JAVA_FLAGS[@]}" "-javaagent:$CACHE/agent.jar" "-Dconformance.dir=$work" \
+  (cd "$work" && "$JAVA" -Xmx1500m "${JAVA_FLAGS[@]}" "-javaagent:$CACHE/agent.jar" "-Dconformance.dir=$work" "-Dconformance.own=$OWN" \
     "-Dconformance.zk=$ZK" "-Dconformance.registry=$REGISTRY" "-Dconformance.masters=$MASTER" "-Dconformance.root=$ROOT" \
     "-Dconformance.testSeconds=${TEST_SECONDS:-60}" "-Dconformance.classSeconds=${CLASS_SECONDS:-300}" \
     "-Dconformance.only=$only" "-Dconformance.except=$DIR/done" -Dconformance.traces=true ${CONFORMANCE_OPTIONS:-} \
-    "-Dlog4j.configuration=file:$DIR/conf/log4j.properties" -cp "$CACHE/agent.jar:$SERVER_TESTS:$CACHE/lib/*" \
+    "-Dlog4j.configuration=file:$DIR/conf/log4j.properties" -cp "$CACHE/agent.jar:$DIR/site:$SERVER_TESTS:$CACHE/lib/*" \
     halcyon.conformance.Run "$RESULTS" "$1" > "$work/out.log" 2>&1 < /dev/null)
 }
 

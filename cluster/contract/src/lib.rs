@@ -51,9 +51,9 @@ pub use barriers::{
 pub use coordination::MasterCoordination;
 pub use files::RegionFiles;
 pub use quotas::{
-    ALL_REGION_SERVERS, QUOTA_SETTINGS_FAMILY, QUOTA_SNAPSHOT_QUALIFIER, QUOTA_USAGE_FAMILY,
-    QuotaEnforcement, QuotaSource, QuotaSubject, QuotaTable, QuotaView, exceed_throttle_cell, quota_table,
-    quota_table_name, quotas_to_value,
+    ALL_REGION_SERVERS, QUOTA_SETTINGS_FAMILY, QUOTA_SNAPSHOT_QUALIFIER, QUOTA_SNAPSHOT_SIZE_QUALIFIER,
+    QUOTA_USAGE_FAMILY, QuotaEnforcement, QuotaSource, QuotaSubject, QuotaTable, QuotaView,
+    exceed_throttle_cell, quota_table, quota_table_name, quotas_to_value,
 };
 pub use region_server::{
     Announce, CloseRegionRequest, FlushRegionRequest, OpenRegionRequest, OpenRegionResponse,

@@ -24,6 +24,8 @@ pub const QUOTA_SETTINGS_FAMILY: &[u8] = b"q";
 pub const QUOTA_USAGE_FAMILY: &[u8] = b"u";
 /// What a table with a space quota uses, and whether that is too much.
 pub const QUOTA_SNAPSHOT_QUALIFIER: &[u8] = b"p";
+/// Bytes that snapshots alone hold: in the row of a table the name of a snapshot follows, in that of a namespace nothing.
+pub const QUOTA_SNAPSHOT_SIZE_QUALIFIER: &[u8] = b"ss";
 /// The one region server subject that HBase knows: each server.
 pub const ALL_REGION_SERVERS: &str = "all";
 
@@ -126,6 +128,8 @@ pub struct QuotaTable {
     pub exceed_throttle: bool,
     /// What tables with a space quota use. Also those of a namespace with one.
     pub snapshots: BTreeMap<TableName, pb::SpaceQuotaSnapshot>,
+    /// Bytes by table and snapshot, and under the empty name the sum of a namespace.
+    pub snapshot_sizes: BTreeMap<QuotaSubject, BTreeMap<String, u64>>,
     /// Cells that could not be read, and why.
     pub unreadable: Vec<String>,
 }
@@ -161,6 +165,14 @@ impl QuotaTable {
             let snapshot = pb::SpaceQuotaSnapshot::decode(cell.value());
             let snapshot = snapshot.map_err(|error| Error::corrupt(error.to_string()))?;
             self.snapshots.insert(TableName::parse(table.as_bytes())?, snapshot);
+        } else if cell.family() == QUOTA_USAGE_FAMILY
+            && let Some(name) = cell.qualifier().strip_prefix(QUOTA_SNAPSHOT_SIZE_QUALIFIER)
+            && let Some(subject) = QuotaSubject::of(row, b"")?
+        {
+            let size = pb::SpaceQuotaSnapshot::decode(cell.value());
+            let size = size.map_err(|error| Error::corrupt(error.to_string()))?.quota_usage();
+            let name = String::from_utf8_lossy(name).into_owned();
+            self.snapshot_sizes.entry(subject).or_default().insert(name, size);
         }
         Ok(())
     }

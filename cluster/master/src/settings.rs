@@ -111,11 +111,22 @@ pub struct QuotaSettings {
     pub removed_with_table: bool,
     /// How often space quotas are compared with what tables use (`hbase.master.quotas.observer.chore.period`). A minute.
     pub observer_period: Duration,
+    /// How often the sizes of snapshots are looked at (`hbase.master.quotas.snapshot.chore.period`). Five minutes.
+    pub snapshot_period: Duration,
+    /// For how long the size of a region counts that no server reports (`hbase.master.quotas.region.report.retention.millis`).
+    /// Ten minutes.
+    pub report_keep: Duration,
 }
 
 impl Default for QuotaSettings {
     fn default() -> QuotaSettings {
-        QuotaSettings { enabled: false, removed_with_table: true, observer_period: Duration::from_secs(60) }
+        QuotaSettings {
+            enabled: false,
+            removed_with_table: true,
+            observer_period: Duration::from_secs(60),
+            snapshot_period: Duration::from_secs(5 * 60),
+            report_keep: Duration::from_secs(10 * 60),
+        }
     }
 }
 

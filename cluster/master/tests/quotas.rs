@@ -18,11 +18,17 @@ use halcyon_proto::pb;
 use halcyon_proto::pb::table_state::State;
 use halcyon_rpc::RpcError;
 use pb::SpaceViolationPolicy;
+use prost::Message;
 
 fn with_quotas() -> MasterSettings {
     let observer_period = Duration::from_millis(5);
     MasterSettings {
-        quotas: QuotaSettings { enabled: true, observer_period, ..QuotaSettings::default() },
+        quotas: QuotaSettings {
+            enabled: true,
+            observer_period,
+            snapshot_period: observer_period,
+            ..QuotaSettings::default()
+        },
         ..settings()
     }
 }
@@ -226,4 +232,58 @@ fn tables_follow_their_space_quotas() {
     assert!(status("b").is_none());
     c.quiet();
     c.check();
+}
+
+/// Files in snapshots were counted for nobody, so that a table could use any space by being compacted between them.
+#[test]
+fn what_only_snapshots_hold_counts_as_used_by_their_table() {
+    let sim = SimFileSystem::new();
+    let env = with_real_clock(sim.env());
+    let c = Arc::new(started(&env, 1));
+    c.run("CreateTable", &create(&table("a", &["f"]), &[])).unwrap();
+    let region = c.regions("a").remove(0);
+    let family = region.dir(Path::new(ROOT)).join("f");
+    env.fs.create_dir_all(&family).unwrap();
+    let file = |name: &str, size| pb::snapshot_region_manifest::StoreFile {
+        name: name.to_string(),
+        reference: None,
+        file_size: Some(size),
+    };
+    let write = |path: &Path, bytes: &[u8]| env.fs.put_new(path, bytes).unwrap();
+    write(&family.join("live"), b"x");
+    for (name, files) in
+        [("s1", vec![file("live", 1), file("old", 10)]), ("s2", vec![file("old", 10), file("new", 5)])]
+    {
+        let dir = Path::new(ROOT).join(".hbase-snapshot").join(name);
+        env.fs.create_dir_all(&dir).unwrap();
+        let info = pb::SnapshotDescription {
+            name: name.to_string(),
+            table: Some("a".to_string()),
+            ..Default::default()
+        };
+        let family =
+            pb::snapshot_region_manifest::FamilyFiles { family_name: "f".into(), store_files: files };
+        let region_manifest = pb::SnapshotRegionManifest {
+            region_info: region.to_pb(),
+            family_files: vec![family],
+            ..Default::default()
+        };
+        let manifest = pb::SnapshotDataManifest {
+            table_schema: table("a", &["f"]).to_pb(),
+            region_manifests: vec![region_manifest],
+        };
+        write(&dir.join("data.manifest"), &manifest.encode_to_vec());
+        write(&dir.join(".snapshotinfo"), &info.encode_to_vec());
+    }
+    c.server.set_size(&region, 1);
+    set(&c, &limited((1 << 20) + 15, SpaceViolationPolicy::NoWrites, of_table("a"))).unwrap();
+    let usage = || quotas(&c).snapshots.get(&name("a")).and_then(|it| it.quota_usage);
+    until(|| usage() == Some((1 << 20) + 15));
+    let sizes = |subject: QuotaSubject| quotas(&c).snapshot_sizes.remove(&subject);
+    let of_table_a = || sizes(QuotaSubject::Table(name("a")));
+    assert_eq!(of_table_a(), Some([("s1".to_string(), 10), ("s2".to_string(), 5)].into()));
+    let of_namespace = sizes(QuotaSubject::Namespace("default".to_string()));
+    assert_eq!(of_namespace, Some([(String::new(), 15)].into()));
+    env.fs.remove_dir_all(&Path::new(ROOT).join(".hbase-snapshot/s1")).unwrap();
+    until(|| of_table_a() == Some([("s2".to_string(), 15)].into()));
 }

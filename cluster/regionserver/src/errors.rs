@@ -9,7 +9,8 @@
 //! | `Expired` | `TimeoutIOException` |
 //! | `Invalid` | `DoNotRetryIOException` |
 //! | `NoSuchFamily` | `NoSuchColumnFamilyException` |
-//! | `Corrupt`, `Io`, `NeedsDisk` | `java.io.IOException` |
+//! | `Corrupt` | `CorruptHFileException` |
+//! | `Io`, `NeedsDisk` | `java.io.IOException` |
 //!
 //! Checked against the exceptions that `RSRpcServices` and `HRegion` of 2.6.4 throw in these cases.
 
@@ -30,7 +31,8 @@ fn class_of(kind: ErrorKind) -> &'static ExceptionClass {
         ErrorKind::Expired => &exceptions::TIMEOUT_IO,
         ErrorKind::NoSuchFamily => &exceptions::NO_SUCH_COLUMN_FAMILY,
         ErrorKind::Invalid => &exceptions::DO_NOT_RETRY_IO,
-        ErrorKind::Corrupt | ErrorKind::Io | ErrorKind::NeedsDisk => &exceptions::IO,
+        ErrorKind::Corrupt => &exceptions::CORRUPT_HFILE,
+        ErrorKind::Io | ErrorKind::NeedsDisk => &exceptions::IO,
     }
 }
 
@@ -65,7 +67,7 @@ mod tests {
             (ErrorKind::Invalid, "bad", "DoNotRetryIOException", true),
             (ErrorKind::Invalid, "Column family x does not exist", "DoNotRetryIOException", true),
             (ErrorKind::NoSuchFamily, "x is not there", "NoSuchColumnFamilyException", true),
-            (ErrorKind::Corrupt, "file f, offset 7", "IOException", false),
+            (ErrorKind::Corrupt, "file f, offset 7", "CorruptHFileException", true),
             (ErrorKind::Io, "no space", "IOException", false),
             (ErrorKind::NeedsDisk, "", "IOException", false),
         ];

@@ -307,6 +307,9 @@ fn a_table_that_exceeds_its_space_is_closed_to_what_its_policy_names() {
                 assert!(policy == Disable || error.message.ends_with(&text), "{error}");
             }
         }
+        let compact = pb::CompactRegionRequest { region: limited.lab.specifier(), ..Default::default() };
+        let compacted = limited.lab.admin::<pb::CompactRegionResponse>("CompactRegion", &compact);
+        assert_eq!(compacted.is_err(), policy == NoWritesCompactions, "{policy:?} {compacted:?}");
         limited.get().unwrap();
         let told: pb::GetSpaceQuotaSnapshotsResponse =
             limited.lab.admin("GetSpaceQuotaSnapshots", &pb::GetSpaceQuotaSnapshotsRequest {}).unwrap();

@@ -486,22 +486,34 @@ fn a_size_limit_on_the_end_of_a_row_leaves_it_open_whether_another_follows() {
 }
 
 #[test]
-fn scan_metrics_tell_which_blocks_came_from_the_disk() {
+fn scan_metrics_tell_where_cells_came_from() {
     let lab = filled(10);
+    let metric = |lab: &Lab, name: &str| {
+        let tracked =
+            pb::ScanRequest { track_scan_metrics: Some(true), ..lab.open(100, pb::Scan::default()) };
+        let metrics = lab.scan(&tracked).unwrap().0.scan_metrics.unwrap().metrics;
+        metrics.iter().find(|pair| pair.name() == name).unwrap().value()
+    };
+    let in_memory = metric(&lab, "BYTES_READ_FROM_MEMSTORE");
+    assert!((10 * 20..10 * 100).contains(&in_memory), "{in_memory} bytes of ten small cells");
+    assert_eq!(metric(&lab, "BYTES_READ_FROM_BLOCK_CACHE"), 0);
     flush(&lab);
     let evict = pb::ClearRegionBlockCacheRequest { region: vec![lab.specifier()] };
     let _: pb::ClearRegionBlockCacheResponse = lab.admin("ClearRegionBlockCache", &evict).unwrap();
     let tracked = pb::ScanRequest { track_scan_metrics: Some(true), ..lab.open(100, pb::Scan::default()) };
-    let metrics = |names: [&str; 3]| {
+    assert_eq!(metric(&lab, "BYTES_READ_FROM_MEMSTORE"), 0);
+    let _: pb::ClearRegionBlockCacheResponse = lab.admin("ClearRegionBlockCache", &evict).unwrap();
+    let metrics = |names: [&str; 4]| {
         let (response, _) = lab.scan(&tracked).unwrap();
         let metrics = response.scan_metrics.unwrap().metrics;
         names.map(|name| metrics.iter().find(|pair| pair.name() == name).unwrap().value())
     };
-    let names = ["BLOCK_READ_OPS_COUNT", "BYTES_READ_FROM_FS", "BLOCK_BYTES_SCANNED"];
-    let [count, from_disk, scanned] = metrics(names);
-    assert_eq!(count, 1);
+    let names =
+        ["BLOCK_READ_OPS_COUNT", "BYTES_READ_FROM_FS", "BLOCK_BYTES_SCANNED", "BYTES_READ_FROM_BLOCK_CACHE"];
+    let [count, from_disk, scanned, cached] = metrics(names);
+    assert_eq!((count, cached), (1, 0));
     assert!(from_disk > 100 && scanned > 100, "{from_disk} and {scanned} bytes");
-    assert_eq!(metrics(names), [0, 0, scanned], "the block is in the cache now");
+    assert_eq!(metrics(names), [0, 0, scanned, from_disk], "the block is in the cache now");
 }
 
 /// Clients of 2.6 ask with `Query.setQueryMetricsEnabled`.

@@ -109,6 +109,7 @@ fn kind_of(simple_class: &str, do_not_retry: bool) -> ErrorKind {
         | "OutOfOrderScannerNextException"
         | "LeaseException" => ErrorKind::Expired,
         "NoSuchColumnFamilyException" => ErrorKind::NoSuchFamily,
+        "CorruptHFileException" => ErrorKind::Corrupt,
         _ if do_not_retry => ErrorKind::Invalid,
         _ => ErrorKind::Io,
     }
@@ -140,6 +141,7 @@ mod tests {
             ("exceptions.RegionOpeningException", false, ErrorKind::Busy),
             ("UnknownScannerException", true, ErrorKind::Expired),
             ("DoNotRetryIOException", true, ErrorKind::Invalid),
+            ("io.hfile.CorruptHFileException", true, ErrorKind::Corrupt),
             ("SomethingNewException", false, ErrorKind::Io),
         ] {
             let error = of_call(&server, "a call", &remote(class, "why", do_not_retry));

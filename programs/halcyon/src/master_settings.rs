@@ -66,6 +66,10 @@ pub const QUOTAS: Section<StandaloneSettings> = Section {
             "Whether a table or namespace that is deleted loses its quotas.";
         Restart, "hbase.master.quotas.observer.chore.period", "ms", Millis, parts.quotas.observer_period,
             "How often space quotas are compared with what tables use.";
+        Restart, "hbase.master.quotas.snapshot.chore.period", "ms", Millis, parts.quotas.snapshot_period,
+            "How often it is looked at what snapshots hold that their tables do not any more. It counts as used by the table.";
+        Restart, "hbase.master.quotas.region.report.retention.millis", "ms", Millis, parts.quotas.report_keep,
+            "For how long the size of a region counts that no server reports. Its table then exceeds no quota, unless the quota disabled it.";
     ),
 };
 

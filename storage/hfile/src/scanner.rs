@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use halcyon_cache::{Block, BlockKind};
 use halcyon_cell::{Cell, CellRef, CellScanner, Error, KeyRef, Result, SharedCells};
-use halcyon_env::invariant;
+use halcyon_env::{Clock, invariant};
 
 use crate::data_block::{self, CellLayout, CellSpan, Marks, cell_at};
 use crate::encoding::Runs;
@@ -39,14 +39,50 @@ pub struct HFileScanner {
     reads: Option<Arc<BlockReads>>,
 }
 
-/// Data blocks that the scanners of one scan took.
-#[derive(Debug, Default)]
+/// What the scanners of one scan took: data blocks, and for scan metrics cells in memory.
+#[derive(Default)]
 pub struct BlockReads {
+    /// Of scan metrics: reads of the disk are timed by it, and cells in memory are counted. Others do without both.
+    pub clock: Option<Arc<dyn Clock>>,
     /// Bytes of all of them, plain.
     pub scanned_bytes: AtomicU64,
     /// Those that were not in the cache, and their bytes in the file.
     pub disk_count: AtomicU64,
     pub disk_bytes: AtomicU64,
+    /// How long those took, with a clock.
+    pub disk_ns: AtomicU64,
+    /// Bytes in the file of those that were in the cache.
+    pub cached_bytes: AtomicU64,
+    /// Bytes of the cells that were looked at in memory, as KeyValues; with a clock.
+    pub memory_bytes: AtomicU64,
+}
+
+impl std::fmt::Debug for BlockReads {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BlockReads").field("disk_bytes", &self.disk_bytes).finish_non_exhaustive()
+    }
+}
+
+impl BlockReads {
+    pub fn for_metrics(clock: Arc<dyn Clock>) -> BlockReads {
+        BlockReads { clock: Some(clock), ..BlockReads::default() }
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.clock.as_ref().map_or(0, |clock| clock.monotonic_ns())
+    }
+
+    fn count(&self, block: &Block, on_disk_bytes: u64, began_ns: Option<u64>, is_from_disk: bool) {
+        self.scanned_bytes.fetch_add(block.bytes().len() as u64, Ordering::Relaxed);
+        if !is_from_disk {
+            self.cached_bytes.fetch_add(on_disk_bytes, Ordering::Relaxed);
+            return;
+        }
+        self.disk_count.fetch_add(1, Ordering::Relaxed);
+        self.disk_bytes.fetch_add(on_disk_bytes, Ordering::Relaxed);
+        let took_ns = self.now_ns().saturating_sub(began_ns.unwrap_or_default());
+        self.disk_ns.fetch_add(took_ns, Ordering::Relaxed);
+    }
 }
 
 /// A block under a counter of its own. Each cell that is given out counts a reference, and who walks through blocks
@@ -124,14 +160,11 @@ impl HFileScanner {
     /// Takes the block under the index cursor. On an error the scanner stands nowhere.
     fn load_block(&mut self) -> Result<()> {
         let place = self.index.place(&*self.file);
+        let began_ns = self.reads.as_ref().map(|reads| reads.now_ns());
         let loaded = self.file.find_block(place, BlockKind::Data, self.mode, self.cache_blocks);
         let (block, is_from_disk) = self.or_nowhere(loaded)?;
         if let Some(reads) = &self.reads {
-            reads.scanned_bytes.fetch_add(block.bytes().len() as u64, Ordering::Relaxed);
-            if is_from_disk {
-                reads.disk_count.fetch_add(1, Ordering::Relaxed);
-                reads.disk_bytes.fetch_add(u64::from(place.on_disk_len), Ordering::Relaxed);
-            }
+            reads.count(&block, u64::from(place.on_disk_len), began_ns, is_from_disk);
         }
         self.block = Some(block);
         self.cells = Bytes::new();

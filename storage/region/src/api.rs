@@ -141,6 +141,10 @@ pub struct ScanCounts {
     /// Data blocks that were not in the cache, and their bytes.
     pub disk_blocks_read: u64,
     pub disk_bytes_read: u64,
+    /// Of scan metrics (`BlockReads::for_metrics`).
+    pub disk_ns: u64,
+    pub cached_bytes_read: u64,
+    pub memory_bytes_read: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -252,9 +252,9 @@ fn sources(
     let time_range = time_range_of(store, scan);
     let mut sources = Vec::with_capacity(1 + view.pipeline.len() + view.snapshot.len() + view.files.len());
     if !view.active.is_empty() {
-        sources.push(Source::Segment(view.active.scanner(read_point)));
+        sources.push(Source::Segment(view.active.scanner(read_point)).counting(scan.reads.as_ref()));
     }
-    sources.extend(view.parts().map(|part| part.source(read_point)));
+    sources.extend(view.parts().map(|part| part.source(read_point).counting(scan.reads.as_ref())));
     // The row of a Get can be looked up in the files' bloom filters.
     let single_row = (scan.start_row == scan.stop_row && scan.include_stop_row && !scan.start_row.is_empty())
         .then_some(&scan.start_row);

@@ -56,6 +56,8 @@ classes! {
     MASTER_NOT_RUNNING = retry "org.apache.hadoop.hbase.MasterNotRunningException";
     TIMEOUT_IO = retry "org.apache.hadoop.hbase.exceptions.TimeoutIOException";
     IO = retry "java.io.IOException";
+    // Reading the same file again would not help.
+    CORRUPT_HFILE = fatal "org.apache.hadoop.hbase.io.hfile.CorruptHFileException";
     SECURITY_NOT_ENABLED = retry "org.apache.hadoop.hbase.ipc.SecurityNotEnabledException";
     // Scanners.
     UNKNOWN_SCANNER = fatal "org.apache.hadoop.hbase.UnknownScannerException";

@@ -4,6 +4,7 @@
 //! ```text
 //! SetQuota -> merge.rs -> hbase:quota -> region servers read it (QuotaEnforcement::reload, QuotaSource)
 //! sizes of regions -> observer.rs -> column u:p of hbase:quota -> region servers; policy DISABLE: the table is disabled
+//! sizes of snapshots -> snapshots.rs -> columns u:ss; the observer adds them
 //! new tables, splits -> limits.rs: tables and regions of a namespace
 //! ```
 //!
@@ -12,6 +13,7 @@
 mod limits;
 mod merge;
 mod observer;
+mod snapshots;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -3,11 +3,13 @@
 //!
 //! A table that exceeds its own quota follows the policy of that quota. One that does not, in a namespace that exceeds its
 //! quota, follows the policy of the namespace. What a table is judged by is column `u:p` of its row, which region servers
-//! read. A table is not judged before the size of each of its regions is known.
+//! read. A table is not judged before the size of each of its regions is known. The size of a region that no server reports is
+//! forgotten after a time, and its table then exceeds nothing, unless its policy is to be disabled.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use halcyon_cell::{Cell, Result};
 use halcyon_contract::{QUOTA_SNAPSHOT_QUALIFIER, QUOTA_USAGE_FAMILY, QuotaSubject, QuotaTable};
@@ -18,17 +20,29 @@ use pb::SpaceViolationPolicy;
 use prost::Message;
 use tracing::{info, warn};
 
+use super::snapshots::{self, SnapshotSizes};
 use super::{delete_snapshot, exists, read, reload, settled_state, tables_by_namespace, write};
 use crate::procedure::{DisableTable, EnableTable, Engine, Procedure, Submission};
 use crate::state::{MasterState, TableState};
 
 type Snapshots<K> = BTreeMap<K, pb::SpaceQuotaSnapshot>;
 
+/// Bytes of a region's store files, and when a server said so, by the monotonic clock.
+#[derive(Clone, Copy)]
+struct Reported {
+    bytes: u64,
+    at: Duration,
+}
+
 /// What was seen last.
 #[derive(Default)]
 pub(crate) struct Observations {
-    /// Bytes of store files by table and region. Those of closed regions stay, so that a disabled table keeps its size.
-    sizes: BTreeMap<TableName, BTreeMap<String, u64>>,
+    /// Sizes by table and region. Those of closed regions stay for a while.
+    sizes: BTreeMap<TableName, BTreeMap<String, Reported>>,
+    /// Tables of which sizes were forgotten by age, until all are known again.
+    expired: BTreeSet<TableName>,
+    /// What snapshots hold, and when that was looked at.
+    snapshots: Option<(SnapshotSizes, Duration)>,
     /// Tables with quotas of their own.
     pub(super) tables: Snapshots<TableName>,
     pub(super) namespaces: Snapshots<String>,
@@ -36,19 +50,25 @@ pub(crate) struct Observations {
 
 impl Observations {
     pub(super) fn table_sizes(&self) -> BTreeMap<TableName, u64> {
-        self.sizes.iter().map(|(table, regions)| (table.clone(), regions.values().sum())).collect()
+        self.sizes.iter().map(|(table, regions)| (table.clone(), sum(regions))).collect()
     }
 
     pub(super) fn forget_table(&mut self, table: &TableName) {
         self.sizes.remove(table);
+        self.expired.remove(table);
         self.tables.remove(table);
     }
 
     /// Takes new sizes, and drops those of regions that are gone.
-    fn note_sizes(&mut self, reported: &[(RegionInfo, u64)], tables: &BTreeMap<TableName, BTreeSet<String>>) {
-        for (region, size) in reported {
+    fn note_sizes(
+        &mut self,
+        reported: &[(RegionInfo, u64)],
+        tables: &BTreeMap<TableName, BTreeSet<String>>,
+        at: Duration,
+    ) {
+        for (region, bytes) in reported {
             let of_table = self.sizes.entry(region.table().clone()).or_default();
-            of_table.insert(region.encoded_name().to_string(), *size);
+            of_table.insert(region.encoded_name().to_string(), Reported { bytes: *bytes, at });
         }
         self.sizes.retain(|table, regions| {
             let Some(live) = tables.get(table) else { return false };
@@ -57,14 +77,42 @@ impl Observations {
         });
     }
 
+    /// Forgets what was said before `oldest`, but not of tables that `stays` names.
+    fn forget_old(&mut self, oldest: Duration, stays: impl Fn(&TableName) -> bool) {
+        for (table, regions) in &mut self.sizes {
+            let known = regions.len();
+            if !stays(table) {
+                regions.retain(|_, reported| reported.at >= oldest);
+            }
+            if regions.len() < known {
+                self.expired.insert(table.clone());
+            }
+        }
+    }
+
+    /// Tables that exceeded a quota by sizes that were forgotten since: they exceed it no longer.
+    fn released(&mut self, quotas: &QuotaTable, known: &BTreeMap<TableName, u64>) -> Snapshots<TableName> {
+        self.expired.retain(|table| !known.contains_key(table));
+        let exceeded = self.expired.iter().filter_map(|table| {
+            let snapshot = quotas.snapshots.get(table).filter(|snapshot| is_exceeded(snapshot))?;
+            let status = pb::SpaceQuotaStatus { violation_policy: None, in_violation: Some(false) };
+            Some((table.clone(), pb::SpaceQuotaSnapshot { quota_status: Some(status), ..*snapshot }))
+        });
+        exceeded.collect()
+    }
+
     /// Bytes of each table of which the size of every region is known.
     fn known_sizes(&self, tables: &BTreeMap<TableName, BTreeSet<String>>) -> BTreeMap<TableName, u64> {
         let known = tables.iter().filter_map(|(table, regions)| {
             let sizes = self.sizes.get(table)?;
-            (sizes.len() == regions.len()).then(|| (table.clone(), sizes.values().sum()))
+            (sizes.len() == regions.len()).then(|| (table.clone(), sum(sizes)))
         });
         known.collect()
     }
+}
+
+fn sum(regions: &BTreeMap<String, Reported>) -> u64 {
+    regions.values().map(|reported| reported.bytes).sum()
 }
 
 /// What the sizes say.
@@ -77,9 +125,11 @@ struct Verdict {
     followed: Snapshots<TableName>,
 }
 
+/// `snapshots` are bytes that only snapshots of a table hold.
 fn judge(
     quotas: &QuotaTable,
     sizes: &BTreeMap<TableName, u64>,
+    snapshots: &BTreeMap<TableName, u64>,
     tables: &BTreeMap<String, BTreeSet<TableName>>,
 ) -> Verdict {
     let mut verdict = Verdict::default();
@@ -88,13 +138,15 @@ fn judge(
         match subject {
             QuotaSubject::Table(table) => {
                 if let Some(usage) = sizes.get(table) {
-                    verdict.tables.insert(table.clone(), snapshot(*usage, space));
+                    let usage = usage + snapshots.get(table).unwrap_or(&0);
+                    verdict.tables.insert(table.clone(), snapshot(usage, space));
                 }
             }
             QuotaSubject::Namespace(namespace) => {
                 let members = tables.get(namespace).into_iter().flatten();
                 // A table that is not known yet may only add to it.
-                let usage: u64 = members.filter_map(|table| sizes.get(table)).sum();
+                let of = |table| sizes.get(table).unwrap_or(&0) + snapshots.get(table).unwrap_or(&0);
+                let usage: u64 = members.map(of).sum();
                 verdict.namespaces.insert(namespace.clone(), snapshot(usage, space));
             }
             _ => {}
@@ -134,6 +186,19 @@ fn is_exceeded(snapshot: &pb::SpaceQuotaSnapshot) -> bool {
 fn is_disabling(snapshot: Option<&pb::SpaceQuotaSnapshot>) -> bool {
     let status = snapshot.and_then(|snapshot| snapshot.quota_status.as_ref());
     status.is_some_and(|it| it.in_violation() && it.violation_policy() == SpaceViolationPolicy::Disable)
+}
+
+/// Tables with a space quota of their own or of their namespace.
+fn with_space(quotas: &QuotaTable, tables: &BTreeMap<String, BTreeSet<TableName>>) -> BTreeSet<TableName> {
+    let mut limited = BTreeSet::new();
+    for (subject, _) in quotas.quotas.iter().filter(|(_, quota)| quota.space.is_some()) {
+        match subject {
+            QuotaSubject::Table(table) => drop(limited.insert(table.clone())),
+            QuotaSubject::Namespace(name) => limited.extend(tables.get(name).into_iter().flatten().cloned()),
+            _ => {}
+        }
+    }
+    limited
 }
 
 /// Tables that follow no space quota any more when that of a subject is gone.
@@ -233,12 +298,25 @@ impl Shared {
         let Some(servers) = core.cluster.quotas.as_ref().filter(|_| exists(core)) else { return Ok(()) };
         let reported = servers.region_sizes();
         let live = live_regions(core);
+        let now = Duration::from_nanos(core.env.clock.monotonic_ns());
+        let snapshots = self.snapshot_sizes(now).unwrap_or_else(|error| {
+            warn!(%error, "the sizes of snapshots are those of the last look");
+            core.quotas.observations.lock().snapshots.clone().unwrap_or_default().0
+        });
         let changing = core.quotas.changing.lock();
         let quotas = read(core)?;
         let verdict = {
             let mut observations = core.quotas.observations.lock();
-            observations.note_sizes(&reported, &live);
-            let verdict = judge(&quotas, &observations.known_sizes(&live), &tables_by_namespace(core));
+            observations.note_sizes(&reported, &live, now);
+            observations.forget_old(now.saturating_sub(core.settings.quotas.report_keep), |table| {
+                is_disabling(quotas.snapshots.get(table))
+            });
+            let known = observations.known_sizes(&live);
+            let mut verdict =
+                judge(&quotas, &known, &snapshots::by_table(&snapshots), &tables_by_namespace(core));
+            for (table, snapshot) in observations.released(&quotas, &known) {
+                verdict.followed.entry(table).or_insert(snapshot);
+            }
             observations.tables.clone_from(&verdict.tables);
             observations.namespaces.clone_from(&verdict.namespaces);
             verdict
@@ -251,6 +329,7 @@ impl Shared {
             Cell::put(&row, QUOTA_USAGE_FAMILY, QUOTA_SNAPSHOT_QUALIFIER, timestamp, &new.encode_to_vec())
         };
         let mut cells: Vec<Cell> = changed.map(put).collect();
+        cells.extend(snapshots::changes(&quotas, &snapshots, timestamp));
         let gone = quotas.snapshots.keys().filter(|table| !live.contains_key(*table));
         cells.extend(gone.map(|table| delete_snapshot(table, timestamp)));
         if !cells.is_empty() {
@@ -269,6 +348,20 @@ impl Shared {
             reload(core);
         }
         Ok(())
+    }
+
+    /// Bytes of snapshots of tables with space quotas, as of the last look that was due. *Blocking*.
+    fn snapshot_sizes(&self, now: Duration) -> Result<SnapshotSizes> {
+        let core = &*self.core;
+        let last = core.quotas.observations.lock().snapshots.clone();
+        if let Some((sizes, at)) = last
+            && now < at + core.settings.quotas.snapshot_period
+        {
+            return Ok(sizes);
+        }
+        let sizes = snapshots::sizes(core, &with_space(&read(core)?, &tables_by_namespace(core)))?;
+        core.quotas.observations.lock().snapshots = Some((sizes.clone(), now));
+        Ok(sizes)
     }
 
     /// Disables tables whose policy says so, and enables those that it says so of no more.
@@ -327,12 +420,16 @@ mod tests {
         let quotas = [(namespace, space(100, Disable)), (own, space(50, NoInserts))].into();
         let quotas = QuotaTable { quotas, ..QuotaTable::default() };
         let members = [("ns".to_string(), [table("ns:other"), table("ns:own")].into())].into();
-        let followed = |own: u64, other: u64| {
+        let with_snapshots = |own: u64, other: u64, snapshots: u64| {
             let sizes = [(table("ns:own"), own), (table("ns:other"), other)].into();
-            let verdict = judge(&quotas, &sizes, &members);
+            let snapshots = [(table("ns:own"), snapshots)].into();
+            let verdict = judge(&quotas, &sizes, &snapshots, &members);
             (policy(&verdict.followed[&table("ns:own")]), policy(&verdict.followed[&table("ns:other")]))
         };
+        let followed = |own: u64, other: u64| with_snapshots(own, other, 0);
         assert_eq!(followed(50, 50), (None, None), "limits may be reached");
+        assert_eq!(with_snapshots(50, 49, 1), (Some(NoInserts), None));
+        assert_eq!(with_snapshots(40, 51, 10), (Some(Disable), Some(Disable)));
         assert_eq!(followed(51, 10), (Some(NoInserts), None));
         assert_eq!(followed(10, 91), (Some(Disable), Some(Disable)));
         assert_eq!(followed(60, 91), (Some(NoInserts), Some(Disable)));
@@ -344,16 +441,55 @@ mod tests {
             .map(|start| RegionInfo::new(table("t"), start.to_vec().into(), bytes::Bytes::new(), 1));
         let live = [(table("t"), regions.iter().map(|it| it.encoded_name().to_string()).collect())].into();
         let mut observations = Observations::default();
-        observations.note_sizes(&[(regions[0].clone(), 5)], &live);
+        let mut now = Duration::ZERO;
+        let mut note = |observations: &mut Observations, reported: &[(RegionInfo, u64)], live: &_| {
+            now += Duration::from_secs(1);
+            observations.note_sizes(reported, live, now);
+        };
+        note(&mut observations, &[(regions[0].clone(), 5)], &live);
         assert!(observations.known_sizes(&live).is_empty());
-        observations.note_sizes(&[(regions[1].clone(), 6)], &live);
+        note(&mut observations, &[(regions[1].clone(), 6)], &live);
         assert_eq!(observations.known_sizes(&live)[&table("t")], 11);
-        observations.note_sizes(&[], &live);
+        note(&mut observations, &[], &live);
         assert_eq!(observations.known_sizes(&live)[&table("t")], 11, "closed regions keep their sizes");
         let merged = [(table("t"), [regions[0].encoded_name().to_string()].into())].into();
-        observations.note_sizes(&[], &merged);
+        note(&mut observations, &[], &merged);
         assert_eq!(observations.known_sizes(&merged)[&table("t")], 5);
-        observations.note_sizes(&[], &BTreeMap::new());
+        note(&mut observations, &[], &BTreeMap::new());
         assert!(observations.table_sizes().is_empty());
+    }
+
+    #[test]
+    fn a_table_whose_sizes_are_too_old_exceeds_nothing() {
+        let region = RegionInfo::new(table("t"), bytes::Bytes::new(), bytes::Bytes::new(), 1);
+        let live = [(table("t"), [region.encoded_name().to_string()].into())].into();
+        let limit = pb::SpaceQuota {
+            soft_limit: Some(1),
+            violation_policy: Some(SpaceViolationPolicy::NoWrites as i32),
+            remove: None,
+        };
+        let exceeded = snapshot(5, &limit);
+        let quotas = QuotaTable { snapshots: [(table("t"), exceeded)].into(), ..QuotaTable::default() };
+        let mut observations = Observations::default();
+        let at = Duration::from_secs(100);
+        observations.note_sizes(&[(region.clone(), 5)], &live, at);
+        observations.forget_old(at, |_| false);
+        let known = observations.known_sizes(&live);
+        assert_eq!((known.len(), observations.released(&quotas, &known).len()), (1, 0));
+        let later = at + Duration::from_secs(1);
+        observations.forget_old(later, |_| true);
+        assert_eq!(
+            observations.known_sizes(&live).len(),
+            1,
+            "a table that the quota disabled keeps its size"
+        );
+        observations.forget_old(later, |_| false);
+        let known = observations.known_sizes(&live);
+        let released = observations.released(&quotas, &known);
+        assert!(known.is_empty() && !is_exceeded(&released[&table("t")]));
+        assert_eq!(released[&table("t")].quota_usage, Some(5));
+        observations.note_sizes(&[(region, 5)], &live, later);
+        let known = observations.known_sizes(&live);
+        assert!(observations.released(&quotas, &known).is_empty(), "it is judged again");
     }
 }

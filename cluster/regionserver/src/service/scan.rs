@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use halcyon_env::Mutex;
 use halcyon_proto::pb;
-use halcyon_region::{ReadMode, RegionScanner};
+use halcyon_region::{BlockReads, ReadMode, RegionScanner};
 use halcyon_rpc::{Call, Connection, Outcome, Reply, RpcError};
 
 use super::scan_run::{Limits, Origin, ScanRun};
@@ -197,7 +197,10 @@ impl Opening {
         let proto = self.request.scan.as_ref().expect("checked by open");
         let mut scan = convert::scan(proto)?;
         let wants_metrics = proto.query_metrics_enabled();
-        scan.reads = (self.limits.track_metrics || wants_metrics || self.quota.is_some()).then(Arc::default);
+        scan.reads = match self.limits.track_metrics {
+            true => Some(Arc::new(BlockReads::for_metrics(self.server.env.clock.clone()))),
+            false => (wants_metrics || self.quota.is_some()).then(Arc::default),
+        };
         let scanner: RegionScanner = self.online.region.scanner(scan, mode)?;
         let holder = Box::new(OpenScanner {
             scanner,

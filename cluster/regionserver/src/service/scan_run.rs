@@ -312,9 +312,8 @@ impl ScanRun {
         }
         if self.limits.track_metrics && self.limits.rows > 0 {
             let now_ns = self.server.env.clock.monotonic_ns();
-            let queued_ns = started_ns.saturating_sub(self.limits.received_ns);
-            let took_ns = now_ns.saturating_sub(started_ns);
-            response.scan_metrics = Some(metrics(before, self.holder.scanner.counts(), queued_ns, took_ns));
+            let times_ns = [self.limits.received_ns, started_ns, now_ns];
+            response.scan_metrics = Some(metrics(before, self.holder.scanner.counts(), times_ns));
         }
         let block = match self.limits.codec {
             Some(codec) => {
@@ -343,8 +342,16 @@ fn inline(results: &Results, is_secondary: bool) -> Vec<pb::Result> {
     inline.collect()
 }
 
-/// Of one call, by the names of `ServerSideScanMetrics`; times in milliseconds.
-fn metrics(before: ScanCounts, after: ScanCounts, queued_ns: u64, took_ns: u64) -> pb::ScanMetrics {
+/// Of one call, by the names of `ServerSideScanMetrics`; times in milliseconds. Times of calls are differences of whole
+/// milliseconds, as in HBase: calls that are shorter than one still have a right sum. Clients add up reading times, so these are
+/// rounded over the whole scan.
+fn metrics(
+    before: ScanCounts,
+    after: ScanCounts,
+    [received_ns, started_ns, now_ns]: [u64; 3],
+) -> pb::ScanMetrics {
+    const MS: u64 = 1_000_000;
+    let between_ms = |from_ns: u64, to_ns: u64| (to_ns / MS).saturating_sub(from_ns / MS);
     let pair = |name: &str, value: u64| pb::NameInt64Pair {
         name: Some(name.to_string()),
         value: Some(i64::try_from(value).unwrap_or(i64::MAX)),
@@ -356,8 +363,11 @@ fn metrics(before: ScanCounts, after: ScanCounts, queued_ns: u64, took_ns: u64) 
             pair("BLOCK_BYTES_SCANNED", after.block_bytes_scanned - before.block_bytes_scanned),
             pair("BYTES_READ_FROM_FS", after.disk_bytes_read - before.disk_bytes_read),
             pair("BLOCK_READ_OPS_COUNT", after.disk_blocks_read - before.disk_blocks_read),
-            pair("RPC_SCAN_PROCESSING_TIME", took_ns / 1_000_000),
-            pair("RPC_SCAN_QUEUE_WAIT_TIME", queued_ns / 1_000_000),
+            pair("FS_READ_TIME", after.disk_ns.div_ceil(MS) - before.disk_ns.div_ceil(MS)),
+            pair("BYTES_READ_FROM_BLOCK_CACHE", after.cached_bytes_read - before.cached_bytes_read),
+            pair("BYTES_READ_FROM_MEMSTORE", after.memory_bytes_read - before.memory_bytes_read),
+            pair("RPC_SCAN_PROCESSING_TIME", between_ms(started_ns, now_ns)),
+            pair("RPC_SCAN_QUEUE_WAIT_TIME", between_ms(received_ns, started_ns)),
         ],
     }
 }

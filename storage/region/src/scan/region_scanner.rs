@@ -176,6 +176,9 @@ impl RegionScanner {
             block_bytes_scanned: reads.scanned_bytes.load(Relaxed),
             disk_blocks_read: reads.disk_count.load(Relaxed),
             disk_bytes_read: reads.disk_bytes.load(Relaxed),
+            disk_ns: reads.disk_ns.load(Relaxed),
+            cached_bytes_read: reads.cached_bytes.load(Relaxed),
+            memory_bytes_read: reads.memory_bytes.load(Relaxed),
             ..self.counts
         })
     }

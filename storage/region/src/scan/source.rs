@@ -9,10 +9,12 @@
 //! and `reseek` only forward, and move no source that need not move.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use halcyon_cell::{Cell, CellRef, CellScanner, KeyRef, ReadPoint, Result, SeqId, SharedCells};
 use halcyon_env::{INVARIANTS, Witness};
-use halcyon_hfile::{HFileScanner, HalfScanner};
+use halcyon_hfile::{BlockReads, HFileScanner, HalfScanner};
 use halcyon_memstore::{FlatScanner, SegmentScanner};
 
 /// One sorted source of a store. An enum rather than a boxed trait, so that `peek` and `next` are inlined into the merge.
@@ -24,6 +26,8 @@ pub(crate) enum Source {
     File(UpTo<HFileScanner>),
     /// Some rows of a file, for a reference.
     Half(UpTo<HalfScanner>),
+    /// Cells in memory, for scan metrics.
+    Counted(Box<Counted>),
 }
 
 /// The same call on whichever scanner it is.
@@ -34,11 +38,20 @@ macro_rules! delegate {
             Source::Flat($scanner) => $call,
             Source::File($scanner) => $call,
             Source::Half($scanner) => $call,
+            Source::Counted($scanner) => $call,
         }
     };
 }
 
 impl Source {
+    /// The same source, counting what it comes to in memory if `reads` is of scan metrics.
+    pub fn counting(self, reads: Option<&Arc<BlockReads>>) -> Source {
+        match reads.filter(|reads| reads.clock.is_some()) {
+            Some(reads) => Source::Counted(Box::new(Counted { source: self, reads: reads.clone() })),
+            None => self,
+        }
+    }
+
     #[inline]
     pub fn peek(&self) -> Option<CellRef<'_>> {
         match self {
@@ -80,6 +93,63 @@ impl Source {
 
     pub fn seek_to_last(&mut self) -> Result<()> {
         delegate!(self, scanner => scanner.seek_to_last())
+    }
+}
+
+/// Adds up the bytes of the cells that a source in memory comes to.
+pub(crate) struct Counted {
+    source: Source,
+    reads: Arc<BlockReads>,
+}
+
+impl Counted {
+    fn count(&self) {
+        let bytes = self.source.peek().map_or(0, |cell| cell.bytes().len() as u64);
+        self.reads.memory_bytes.fetch_add(bytes, Relaxed);
+    }
+}
+
+impl CellScanner for Counted {
+    fn peek(&self) -> Option<CellRef<'_>> {
+        self.source.peek()
+    }
+
+    fn cell(&self) -> Option<Cell> {
+        self.source.cell()
+    }
+
+    fn share(&self, out: &mut SharedCells) {
+        self.source.share(out);
+    }
+
+    fn next(&mut self) -> Result<()> {
+        self.source.next()?;
+        self.count();
+        Ok(())
+    }
+
+    fn seek(&mut self, key: KeyRef<'_>) -> Result<()> {
+        self.source.seek(key)?;
+        self.count();
+        Ok(())
+    }
+
+    fn reseek(&mut self, key: KeyRef<'_>) -> Result<()> {
+        self.source.reseek(key)?;
+        self.count();
+        Ok(())
+    }
+
+    fn seek_before(&mut self, key: KeyRef<'_>) -> Result<()> {
+        self.source.seek_before(key)?;
+        self.count();
+        Ok(())
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.source.seek_to_last()?;
+        self.count();
+        Ok(())
     }
 }
 
@@ -183,7 +253,7 @@ impl Heap {
     /// Bytes of the blocks that files' scanners stand on.
     pub fn held_bytes(&self) -> usize {
         let of = |source: &Source| match source {
-            Source::Segment(_) | Source::Flat(_) => 0, // the memstore's
+            Source::Segment(_) | Source::Flat(_) | Source::Counted(_) => 0, // the memstore's
             Source::File(file) => file.scanner.held_bytes(),
             Source::Half(half) => half.scanner.held_bytes(),
         };

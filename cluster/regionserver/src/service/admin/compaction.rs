@@ -20,6 +20,10 @@ pub(super) fn compact(server: &Arc<RegionServer>, call: &Call) -> Result<Reply, 
         return Ok(Reply::message(&pb::CompactRegionResponse::default()));
     }
     let online = server.regions.find(&request.region)?;
+    if server.quotas.forbids_compactions(online.region.table().name()) {
+        let text = "Compactions on this region are disabled due to a space quota violation.";
+        return Err(RpcError::do_not_retry(text));
+    }
     server
         .background
         .compactions

@@ -40,6 +40,8 @@ public final class Agent implements ClassFileTransformer {
           m.setBody(body);
         } else if (HTU.equals(name) && m.getName().equals("createTable")) {
           m.instrument(new Tables());
+        } else if (HTU.equals(name) && m.getName().equals("getDefaultRootDirPath")) {
+          m.insertBefore("if (halcyon.conformance.External.hasOwnServer()) " + returns("rootDir(this)"));
         }
       }
       byte[] out = ct.toBytecode();
@@ -56,18 +58,21 @@ public final class Agent implements ClassFileTransformer {
   private static String htu(CtMethod m) throws Exception {
     return switch (m.getName()) {
       // the options of the overloads (number of servers, WAL directory) have no meaning here
-      case "startMiniCluster", "startMiniHBaseCluster" -> returns("start(this)");
+      case "startMiniCluster" -> returns("start(this)");
+      case "startMiniHBaseCluster" -> returns("startAgain(this)");
       case "startMiniDFSCluster", "startMiniDFSClusterForTestWAL" -> "{" + call("local(this)") + "return " + call("dfs()") + "}";
       case "getDFSCluster" -> returns("dfs()");
       case "startMiniMapReduceCluster" ->
           "{" + call("local(this)") + (m.getReturnType() == CtClass.voidType ? "}" : "return null; }");
       case "shutdownMiniCluster", "shutdownMiniHBaseCluster" -> "{" + call("stop(this)") + "}";
       case "shutdownMiniMapReduceCluster", "shutdownMiniDFSCluster", "setHBaseCluster" -> "{}";
-      case "killMiniHBaseCluster", "restartHBaseCluster", "expireMasterSession", "expireRegionServerSession", "expireSession" ->
+      case "killMiniHBaseCluster" -> "{" + call("kill(this)") + "}";
+      case "expireMasterSession", "expireRegionServerSession", "expireSession" ->
           "{" + internals(m) + "}";
+      case "restartHBaseCluster" -> "{" + call("restart(this)") + "}";
       case "getOtherRegionServer", "getSplittableRegion" -> "{" + internals(m) + "return null; }";
       case "invalidateConnection" -> "{ closeConnection(); }";
-      case "getMiniHBaseCluster", "getHBaseCluster", "getHBaseClusterInterface" -> returns("mini()");
+      case "getMiniHBaseCluster", "getHBaseCluster", "getHBaseClusterInterface" -> returns("mini(this)");
       case "waitUntilNoRegionsInTransition" ->
           "{" + call("waitNoRit(this, " + (m.getParameterTypes().length == 1 ? "$1" : "900000L") + ")") + "}";
       case "getRSForFirstRegionInTable" -> returns("server(this, $1)");
@@ -80,9 +85,9 @@ public final class Agent implements ClassFileTransformer {
   /** The same for HBaseZKTestingUtility. */
   private static String ztu(CtMethod m) {
     return switch (m.getName()) {
-      case "startMiniZKCluster" -> "{" + call("local(this)") + "return " + call("zk()") + "}";
+      case "startMiniZKCluster" -> "{" + call("local(this)") + "return " + call("zk(this)") + "}";
       case "shutdownMiniZKCluster" -> "{}";
-      case "getZkCluster" -> returns("zk()");
+      case "getZkCluster" -> returns("zk(this)");
       default -> null;
     };
   }

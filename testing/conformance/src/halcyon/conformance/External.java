@@ -2,20 +2,28 @@ package halcyon.conformance;
 
 import java.io.File;
 import java.io.IOException;
+import java.util.ArrayList;
 import java.util.Collections;
+import java.util.EnumMap;
 import java.util.EnumSet;
+import java.util.IdentityHashMap;
+import java.util.List;
+import java.util.Map;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.hbase.ClusterMetrics.Option;
 import org.apache.hadoop.hbase.Coprocessor;
 import org.apache.hadoop.hbase.HBaseTestingUtility;
 import org.apache.hadoop.hbase.HBaseZKTestingUtility;
+import org.apache.hadoop.hbase.MetaTableAccessor;
 import org.apache.hadoop.hbase.MiniHBaseCluster;
 import org.apache.hadoop.hbase.NamespaceDescriptor;
 import org.apache.hadoop.hbase.ServerName;
 import org.apache.hadoop.hbase.TableName;
 import org.apache.hadoop.hbase.client.Admin;
+import org.apache.hadoop.hbase.client.CompactionState;
 import org.apache.hadoop.hbase.client.Connection;
 import org.apache.hadoop.hbase.client.ConnectionFactory;
 import org.apache.hadoop.hbase.client.RegionInfo;
@@ -25,10 +33,18 @@ import org.apache.hadoop.hbase.client.TableDescriptorBuilder;
 import org.apache.hadoop.hbase.client.TableState;
 import org.apache.hadoop.hbase.master.HMaster;
 import org.apache.hadoop.hbase.master.MasterFileSystem;
+import org.apache.hadoop.hbase.master.RegionState;
 import org.apache.hadoop.hbase.master.TableStateManager;
+import org.apache.hadoop.hbase.master.assignment.AssignmentManager;
+import org.apache.hadoop.hbase.master.assignment.RegionStateStore;
+import org.apache.hadoop.hbase.master.assignment.RegionStates;
 import org.apache.hadoop.hbase.regionserver.HRegion;
 import org.apache.hadoop.hbase.regionserver.HRegionServer;
+import org.apache.hadoop.hbase.regionserver.HStore;
+import org.apache.hadoop.hbase.regionserver.HStoreFile;
 import org.apache.hadoop.hbase.replication.ReplicationPeerDescription;
+import org.apache.hadoop.hbase.util.Bytes;
+import org.apache.hadoop.hbase.util.CommonFSUtils;
 import org.apache.hadoop.hbase.zookeeper.MiniZooKeeperCluster;
 import org.apache.hadoop.hdfs.MiniDFSCluster;
 import org.junit.AssumptionViolatedException;
@@ -46,8 +62,7 @@ public final class External {
   private static final String MASTERS = System.getProperty("conformance.masters", "");
 
   static volatile HBaseTestingUtility util;
-  private static MiniHBaseCluster mini;
-  private static MiniZooKeeperCluster zk;
+  private static final Map<HBaseZKTestingUtility, MiniHBaseCluster> MINIS = new IdentityHashMap<>();
   private static MiniDFSCluster dfs;
 
   private External() {
@@ -60,6 +75,9 @@ public final class External {
 
   /** Points a configuration at the server under test. */
   public static void point(Configuration conf) {
+    if (OwnServer.ON) {
+      return; // its server is not there yet
+    }
     if (!ZK.isEmpty()) {
       int c = ZK.lastIndexOf(':');
       conf.set("hbase.zookeeper.quorum", c < 0 ? ZK : ZK.substring(0, c));
@@ -100,28 +118,69 @@ public final class External {
     util = u;
     local(u);
     FileSystem.getLocal(u.getConfiguration());
+    if (OwnServer.ON) {
+      u.closeConnection(); // of a server before it, which a test that failed left
+      OwnServer.start(u, false);
+      return mini(u);
+    }
     clean(u.getConfiguration());
     for (String m : u.getConfiguration().getStrings("hbase.coprocessor.master.classes", new String[0])) {
       // some classes only check that their observer was started
       step("start of " + m, () -> ((Coprocessor) Class.forName(m).getDeclaredConstructor()
         .newInstance()).start(null));
     }
-    return mini();
+    return mini(u);
   }
 
-  /**
-   * A table with the endpoint that a test names for all regions: the server under test has another configuration. With
-   * -Dconformance.coprocessors=true it gets all coprocessors of regions that the test names.
-   */
+  public static boolean hasOwnServer() {
+    return OwnServer.ON;
+  }
+
+  public static Path rootDir(HBaseTestingUtility u) throws IOException {
+    return CommonFSUtils.getRootDir(u.getConfiguration());
+  }
+
+  /** Where a mini cluster has ZooKeeper and files of its own, it may be started on them again. */
+  public static MiniHBaseCluster startAgain(HBaseTestingUtility u) throws Exception {
+    if (!OwnServer.ON) {
+      return start(u);
+    }
+    util = u;
+    local(u);
+    OwnServer.start(u, true);
+    return mini(u);
+  }
+
+  /** The end of the server without a chance to write anything. */
+  public static void kill(HBaseTestingUtility u) throws IOException {
+    if (!OwnServer.ON) {
+      internals("killMiniHBaseCluster");
+    }
+    u.closeConnection();
+    OwnServer.kill(u);
+  }
+
+  /** A clean stop of the server and its start with the same files. */
+  public static void restart(HBaseTestingUtility u) throws IOException, InterruptedException {
+    if (!OwnServer.ON) {
+      internals("restartHBaseCluster");
+    }
+    u.closeConnection();
+    OwnServer.start(u, true);
+  }
+
+  /** A table with the endpoint that a test names for all regions: a server that is not the test's own has another configuration. */
   public static TableDescriptor withEndpoints(HBaseTestingUtility u, TableDescriptor td)
     throws IOException {
+    if (OwnServer.ON) {
+      return td; // the server has the properties of the test
+    }
     String endpoint = "org.apache.hadoop.hbase.coprocessor.AggregateImplementation";
-    boolean all = Boolean.getBoolean("conformance.coprocessors");
     TableDescriptor with = td;
     for (String key : new String[] {"hbase.coprocessor.region.classes", "hbase.coprocessor.user.region.classes"}) {
       for (String item : u.getConfiguration().getTrimmedStringCollection(key)) {
         String name = item.split("\\|")[0].trim();
-        if ((all || name.equals(endpoint)) && !name.isEmpty() && !with.hasCoprocessor(name)) {
+        if (name.equals(endpoint) && !with.hasCoprocessor(name)) {
           with = TableDescriptorBuilder.newBuilder(with).setCoprocessor(name).build();
         }
       }
@@ -131,6 +190,9 @@ public final class External {
 
   public static void stop(HBaseTestingUtility u) throws IOException {
     u.closeConnection();
+    if (OwnServer.ON) {
+      OwnServer.stop(u);
+    }
   }
 
   /** Removes what earlier classes left. A step that the server refuses is logged, and the next one follows. */
@@ -229,38 +291,58 @@ public final class External {
     }
   }
 
-  public static synchronized MiniHBaseCluster mini() {
-    if (mini == null) {
-      mini = Mockito.mock(ExternalCluster.class,
-        Mockito.withSettings().stubOnly().defaultAnswer(i -> {
-          if (i.getMethod().getDeclaringClass() == ExternalCluster.class) {
-            return i.callRealMethod();
-          }
-          if (i.getMethod().getName().equals("toString")) {
-            return "external cluster";
-          }
-          throw new AssumptionViolatedException(
-            "JVM internals: MiniHBaseCluster." + i.getMethod().getName());
-        }));
-    }
-    return mini;
+  public static synchronized MiniHBaseCluster mini(HBaseZKTestingUtility u) {
+    return MINIS.computeIfAbsent(u, k -> {
+      ExternalCluster mini = Mockito.mock(ExternalCluster.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
+        if (i.getMethod().getDeclaringClass() == ExternalCluster.class) {
+          return i.callRealMethod();
+        }
+        if (i.getMethod().getName().equals("toString")) {
+          return "external cluster";
+        }
+        throw new AssumptionViolatedException("JVM internals: MiniHBaseCluster." + i.getMethod().getName());
+      }));
+      mini.util = (HBaseTestingUtility) u;
+      return mini;
+    });
   }
 
-  /** A region, with what the client API tells of it. */
-  static HRegion region(RegionInfo r) {
+  /** A region, with what the client API and its directory tell of it. */
+  static HRegion region(HBaseTestingUtility u, RegionInfo r) {
     return Mockito.mock(HRegion.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
       switch (i.getMethod().getName()) {
         case "getRegionInfo" -> {
           return r;
         }
         case "getTableDescriptor" -> {
-          return util.getAdmin().getDescriptor(r.getTable());
+          return u.getAdmin().getDescriptor(r.getTable());
+        }
+        case "getStores" -> {
+          List<HStore> stores = new ArrayList<>();
+          for (byte[] family : u.getAdmin().getDescriptor(r.getTable()).getColumnFamilyNames()) {
+            stores.add(store(u, r, family));
+          }
+          return stores;
+        }
+        case "getStore" -> {
+          return store(u, r, i.getArgument(0));
+        }
+        case "getStoreFileList" -> {
+          List<String> names = new ArrayList<>();
+          for (byte[] family : (byte[][]) i.getRawArguments()[0]) {
+            storeFiles(u, r, family).forEach(f -> names.add(f.getPath().toString()));
+          }
+          return names;
         }
         case "waitForFlushesAndCompactions", "waitForFlushes", "waitForCompactions" -> {
           return i.getMethod().getReturnType() == boolean.class ? true : null;
         }
         case "flush", "flushcache" -> {
-          util.getAdmin().flushRegion(r.getRegionName());
+          u.getAdmin().flushRegion(r.getRegionName());
+          return null;
+        }
+        case "compact" -> {
+          compact(u, r, i.getArgument(0));
           return null;
         }
         case "toString" -> {
@@ -273,10 +355,77 @@ public final class External {
     }));
   }
 
-  /** The server of a table's first region, with what the client API tells of it. */
+  private static void compact(HBaseTestingUtility u, RegionInfo r, boolean major) throws IOException {
+    if (!major) {
+      internals("HRegion.compact of what the server selects");
+    }
+    long before = u.getAdmin().getLastMajorCompactionTimestampForRegion(r.getRegionName());
+    u.getAdmin().majorCompactRegion(r.getRegionName());
+    for (int i = 0; i < 300; i++) {
+      if (u.getAdmin().getLastMajorCompactionTimestampForRegion(r.getRegionName()) > before
+        && u.getAdmin().getCompactionStateForRegion(r.getRegionName()) == CompactionState.NONE) {
+        return;
+      }
+      pause();
+    }
+    throw new AssertionError(r + " was not compacted");
+  }
+
+  /** A store, with what its directory tells of it. */
+  private static HStore store(HBaseTestingUtility u, RegionInfo r, byte[] family) {
+    return Mockito.mock(HStore.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
+      switch (i.getMethod().getName()) {
+        case "getStorefilesCount" -> {
+          return storeFiles(u, r, family).size();
+        }
+        case "getStorefiles" -> {
+          return storeFiles(u, r, family);
+        }
+        case "getColumnFamilyDescriptor" -> {
+          return u.getAdmin().getDescriptor(r.getTable()).getColumnFamily(family);
+        }
+        case "getColumnFamilyName" -> {
+          return Bytes.toString(family);
+        }
+        default -> {
+          throw new AssumptionViolatedException("JVM internals: HStore." + i.getMethod().getName());
+        }
+      }
+    }));
+  }
+
+  private static List<HStoreFile> storeFiles(HBaseTestingUtility u, RegionInfo r, byte[] family) throws IOException {
+    Path root = CommonFSUtils.getRootDir(u.getConfiguration());
+    Path dir = new Path(CommonFSUtils.getTableDir(root, r.getTable()), r.getEncodedName() + "/" + Bytes.toString(family));
+    FileSystem fs = dir.getFileSystem(u.getConfiguration());
+    List<HStoreFile> files = new ArrayList<>();
+    for (FileStatus f : fs.exists(dir) ? fs.listStatus(dir) : new FileStatus[0]) {
+      if (f.isFile() && !f.getPath().getName().startsWith(".")) {
+        files.add(Mockito.mock(HStoreFile.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
+          switch (i.getMethod().getName()) {
+            case "getPath" -> {
+              return f.getPath();
+            }
+            case "toString" -> {
+              return f.getPath().toString();
+            }
+            default -> {
+              throw new AssumptionViolatedException("JVM internals: HStoreFile." + i.getMethod().getName());
+            }
+          }
+        })));
+      }
+    }
+    return files;
+  }
+
+  /** The server of a table's first region. */
   public static HRegionServer server(HBaseTestingUtility u, TableName t) throws IOException {
-    ServerName sn = u.getConnection().getRegionLocator(t).getAllRegionLocations().get(0)
-      .getServerName();
+    return server(u, u.getConnection().getRegionLocator(t).getAllRegionLocations().get(0).getServerName());
+  }
+
+  /** A server, with what the client API tells of it. */
+  static HRegionServer server(HBaseTestingUtility u, ServerName sn) {
     return Mockito.mock(HRegionServer.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
       switch (i.getMethod().getName()) {
         case "getServerName" -> {
@@ -285,9 +434,37 @@ public final class External {
         case "getConfiguration" -> {
           return u.getConfiguration();
         }
+        case "isOnline", "isAlive" -> {
+          return true;
+        }
+        case "isAborted", "isStopped", "isStopping" -> {
+          return false;
+        }
         case "getRegions" -> {
-          return mini().getRegions(
-            i.getArguments().length == 1 ? (TableName) i.getArgument(0) : t);
+          List<HRegion> regions = new ArrayList<>();
+          TableName t = i.getArguments().length == 1 ? (TableName) i.getArgument(0) : null;
+          for (RegionInfo r : u.getAdmin().getRegions(sn)) {
+            if (t == null || r.getTable().equals(t)) {
+              regions.add(region(u, r));
+            }
+          }
+          return regions;
+        }
+        case "getOnlineRegion", "getRegion" -> {
+          for (RegionInfo r : u.getAdmin().getRegions(sn)) {
+            boolean same = i.getArgument(0) instanceof String name ? r.getEncodedName().equals(name)
+              : Bytes.equals(r.getRegionName(), (byte[]) i.getArgument(0));
+            if (same) {
+              return region(u, r);
+            }
+          }
+          return null;
+        }
+        case "getCompactedHFilesDischarger" -> {
+          return Mockito.mock(i.getMethod().getReturnType()); // the external server archives by itself
+        }
+        case "getNumberOfOnlineRegions" -> {
+          return u.getAdmin().getRegions(sn).size();
         }
         case "toString" -> {
           return sn.toString();
@@ -301,7 +478,7 @@ public final class External {
   }
 
   /** The master, with what the client API tells of it. */
-  static HMaster master() {
+  static HMaster master(HBaseTestingUtility util) {
     return Mockito.mock(HMaster.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
       switch (i.getMethod().getName()) {
         case "isInitialized", "isActiveMaster" -> {
@@ -313,10 +490,22 @@ public final class External {
         case "getConfiguration" -> {
           return util.getConfiguration();
         }
+        case "isStopped", "isAborted", "isStopping" -> {
+          return false;
+        }
+        case "getConnection" -> {
+          return util.getConnection();
+        }
+        case "getFileSystem" -> {
+          if (!OwnServer.ON) {
+            internals("HMaster.getFileSystem");
+          }
+          return CommonFSUtils.getRootDir(util.getConfiguration()).getFileSystem(util.getConfiguration());
+        }
         case "getHFileCleaner", "getLogCleaner" -> {
           return Mockito.mock(i.getMethod().getReturnType()); // the external server cleans by itself
         }
-        // of an empty directory: a test may clear it, but finds nothing in it
+        // of an empty directory, unless the server is the test's own: a test may clear it, but finds nothing in it
         case "getMasterFileSystem" -> {
           return Mockito.mock(MasterFileSystem.class,
             Mockito.withSettings().stubOnly().defaultAnswer(j -> {
@@ -326,14 +515,20 @@ public final class External {
                   return FileSystem.getLocal(util.getConfiguration());
                 case "getRootDir":
                 case "getWALRootDir":
-                  return new Path(util.getConfiguration().get("conformance.base"), "root");
+                  return OwnServer.ON ? CommonFSUtils.getRootDir(util.getConfiguration())
+                    : new Path(util.getConfiguration().get("conformance.base"), "root");
                 case "getConfiguration":
                   return util.getConfiguration();
+                case "logFileSystemState":
+                  return null;
                 default:
                   throw new AssumptionViolatedException(
                     "JVM internals: MasterFileSystem." + j.getMethod().getName());
               }
             }));
+        }
+        case "getAssignmentManager" -> {
+          return assignments(util);
         }
         case "getTableStateManager" -> {
           return Mockito.mock(TableStateManager.class,
@@ -362,31 +557,65 @@ public final class External {
     }));
   }
 
-  public static synchronized MiniZooKeeperCluster zk() {
-    if (ZK.isEmpty()) {
+  /** The states of regions, as hbase:meta has them. */
+  private static AssignmentManager assignments(HBaseTestingUtility u) {
+    RegionStates states = Mockito.mock(RegionStates.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
+      switch (i.getMethod().getName()) {
+        case "getRegionByStateOfTable" -> {
+          return regionsByState(u, i.getArgument(0));
+        }
+        case "getRegionsOfTable" -> {
+          return u.getAdmin().getRegions((TableName) i.getArgument(0));
+        }
+        case "hasRegionsInTransition" -> {
+          return !u.getAdmin().getClusterMetrics(EnumSet.of(Option.REGIONS_IN_TRANSITION)).getRegionStatesInTransition().isEmpty();
+        }
+        default -> {
+          throw new AssumptionViolatedException("JVM internals: RegionStates." + i.getMethod().getName());
+        }
+      }
+    }));
+    return Mockito.mock(AssignmentManager.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
+      if (i.getMethod().getName().equals("getRegionStates")) {
+        return states;
+      }
+      throw new AssumptionViolatedException("JVM internals: AssignmentManager." + i.getMethod().getName());
+    }));
+  }
+
+  private static Map<RegionState.State, List<RegionInfo>> regionsByState(HBaseTestingUtility u, TableName t) throws IOException {
+    Map<RegionState.State, List<RegionInfo>> regions = new EnumMap<>(RegionState.State.class);
+    for (RegionState.State state : RegionState.State.values()) {
+      regions.put(state, new ArrayList<>());
+    }
+    MetaTableAccessor.scanMetaForTableRegions(u.getConnection(), row -> {
+      RegionInfo region = MetaTableAccessor.getRegionInfo(row);
+      if (region != null && region.getTable().equals(t)) {
+        regions.get(RegionStateStore.getRegionState(row, region)).add(region);
+      }
+      return true;
+    }, t);
+    return regions;
+  }
+
+  public static MiniZooKeeperCluster zk(HBaseZKTestingUtility u) {
+    if (ZK.isEmpty() && !OwnServer.ON) {
       internals("ZooKeeper");
     }
-    if (zk == null) {
-      zk = Mockito.mock(MiniZooKeeperCluster.class,
-        Mockito.withSettings().stubOnly().defaultAnswer(i -> {
-          switch (i.getMethod().getName()) {
-            case "getClientPort" -> {
-              return Integer.parseInt(ZK.substring(ZK.lastIndexOf(':') + 1));
-            }
-            case "getAddress" -> {
-              return ZK;
-            }
-            case "toString" -> {
-              return ZK;
-            }
-            default -> {
-              throw new AssumptionViolatedException(
-                "JVM internals: MiniZooKeeperCluster." + i.getMethod().getName());
-            }
-          }
-        }));
-    }
-    return zk;
+    return Mockito.mock(MiniZooKeeperCluster.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
+      String address = OwnServer.ON ? OwnServer.zooKeeper(u) : ZK;
+      switch (i.getMethod().getName()) {
+        case "getClientPort" -> {
+          return Integer.parseInt(address.substring(address.lastIndexOf(':') + 1));
+        }
+        case "getAddress", "toString" -> {
+          return address;
+        }
+        default -> {
+          throw new AssumptionViolatedException("JVM internals: MiniZooKeeperCluster." + i.getMethod().getName());
+        }
+      }
+    }));
   }
 
   public static synchronized MiniDFSCluster dfs() {
@@ -394,9 +623,6 @@ public final class External {
       dfs = Mockito.mock(MiniDFSCluster.class,
         Mockito.withSettings().stubOnly().defaultAnswer(i -> {
           switch (i.getMethod().getName()) {
-            case "getFileSystem" -> {
-              return FileSystem.getLocal(new Configuration());
-            }
             case "toString" -> {
               return "no DFS";
             }

@@ -5,6 +5,7 @@ import java.util.EnumSet;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.hbase.ClusterMetrics;
 import org.apache.hadoop.hbase.ClusterMetrics.Option;
+import org.apache.hadoop.hbase.HBaseTestingUtility;
 import org.apache.hadoop.hbase.HRegionLocation;
 import org.apache.hadoop.hbase.MiniHBaseCluster;
 import org.apache.hadoop.hbase.ServerName;
@@ -14,7 +15,11 @@ import org.apache.hadoop.hbase.client.RegionInfo;
 import org.apache.hadoop.hbase.client.TableDescriptor;
 import org.apache.hadoop.hbase.master.HMaster;
 import org.apache.hadoop.hbase.regionserver.HRegion;
+import org.apache.hadoop.hbase.regionserver.HRegionServer;
 import org.apache.hadoop.hbase.util.Bytes;
+import org.apache.hadoop.hbase.util.JVMClusterUtil.RegionServerThread;
+import org.junit.AssumptionViolatedException;
+import org.mockito.Mockito;
 
 /**
  * The part of the mini cluster that the client API can provide. It is never constructed: a mock of this class calls these
@@ -25,8 +30,11 @@ public class ExternalCluster extends MiniHBaseCluster {
     super(conf, 0);
   }
 
+  /** Whose cluster it is; set right after the mock is made. */
+  HBaseTestingUtility util;
+
   private Admin admin() throws IOException {
-    return External.util.getAdmin();
+    return util.getAdmin();
   }
 
   @Override
@@ -36,12 +44,12 @@ public class ExternalCluster extends MiniHBaseCluster {
 
   @Override
   public Configuration getConfiguration() {
-    return External.util.getConfiguration();
+    return util.getConfiguration();
   }
 
   @Override
   public Configuration getConf() {
-    return External.util.getConfiguration();
+    return util.getConfiguration();
   }
 
   @Override
@@ -106,7 +114,7 @@ public class ExternalCluster extends MiniHBaseCluster {
 
   @Override
   public ServerName getServerHoldingRegion(TableName tn, byte[] regionName) throws IOException {
-    for (HRegionLocation l : External.util.getConnection().getRegionLocator(tn)
+    for (HRegionLocation l : util.getConnection().getRegionLocator(tn)
       .getAllRegionLocations()) {
       if (Bytes.equals(l.getRegion().getRegionName(), regionName)) {
         return l.getServerName();
@@ -117,7 +125,7 @@ public class ExternalCluster extends MiniHBaseCluster {
 
   @Override
   public ServerName getServerHoldingMeta() throws IOException {
-    return External.util.getConnection().getRegionLocator(TableName.META_TABLE_NAME)
+    return util.getConnection().getRegionLocator(TableName.META_TABLE_NAME)
       .getRegionLocation(new byte[0]).getServerName();
   }
 
@@ -126,7 +134,7 @@ public class ExternalCluster extends MiniHBaseCluster {
     try {
       java.util.List<HRegion> out = new java.util.ArrayList<>();
       for (RegionInfo r : admin().getRegions(tableName)) {
-        out.add(External.region(r));
+        out.add(External.region(util, r));
       }
       return out;
     } catch (IOException e) {
@@ -140,8 +148,95 @@ public class ExternalCluster extends MiniHBaseCluster {
   }
 
   @Override
+  public java.util.List<HRegion> findRegionsForTable(TableName tableName) {
+    return getRegions(tableName);
+  }
+
+  private java.util.List<ServerName> servers() {
+    try {
+      return new java.util.ArrayList<>(admin().getRegionServers());
+    } catch (IOException e) {
+      throw new java.io.UncheckedIOException(e);
+    }
+  }
+
+  @Override
+  public HRegionServer getRegionServer(int number) {
+    java.util.List<ServerName> servers = servers();
+    if (number >= servers.size()) {
+      External.internals("region server number " + number);
+    }
+    return External.server(util, servers.get(number));
+  }
+
+  @Override
+  public HRegionServer getRegionServer(ServerName name) {
+    return servers().contains(name) ? External.server(util, name) : null;
+  }
+
+  @Override
+  public java.util.List<RegionServerThread> getRegionServerThreads() {
+    java.util.List<RegionServerThread> out = new java.util.ArrayList<>();
+    for (ServerName name : servers()) {
+      HRegionServer server = External.server(util, name);
+      out.add(Mockito.mock(RegionServerThread.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
+        switch (i.getMethod().getName()) {
+          case "getRegionServer" -> {
+            return server;
+          }
+          case "isAlive" -> {
+            return true;
+          }
+          case "toString" -> {
+            return name.toString();
+          }
+          default -> {
+            throw new AssumptionViolatedException("JVM internals: RegionServerThread." + i.getMethod().getName());
+          }
+        }
+      })));
+    }
+    return out;
+  }
+
+  @Override
+  public java.util.List<RegionServerThread> getLiveRegionServerThreads() {
+    return getRegionServerThreads();
+  }
+
+  @Override
+  public int getServerWith(byte[] regionName) {
+    try {
+      java.util.List<ServerName> servers = servers();
+      for (int i = 0; i < servers.size(); i++) {
+        for (RegionInfo r : admin().getRegions(servers.get(i))) {
+          if (Bytes.equals(r.getRegionName(), regionName)) {
+            return i;
+          }
+        }
+      }
+      return -1;
+    } catch (IOException e) {
+      throw new java.io.UncheckedIOException(e);
+    }
+  }
+
+  @Override
+  public long countServedRegions() {
+    try {
+      long n = 0;
+      for (ServerName server : servers()) {
+        n += admin().getRegions(server).size();
+      }
+      return n;
+    } catch (IOException e) {
+      throw new java.io.UncheckedIOException(e);
+    }
+  }
+
+  @Override
   public HMaster getMaster() {
-    return External.master();
+    return External.master(util);
   }
 
   @Override

@@ -37,6 +37,7 @@ import org.apache.hadoop.hbase.filter.Filter;
 import org.apache.hadoop.hbase.io.TimeRange;
 import org.apache.hadoop.hbase.regionserver.compactions.CompactionLifeCycleTracker;
 import org.apache.hadoop.hbase.shaded.protobuf.ProtobufUtil;
+import org.apache.hadoop.hbase.util.CommonFSUtils;
 
 /**
  * A region of the server: its methods ask the server on the connection of the calling thread. It is an HRegion because
@@ -47,7 +48,7 @@ public final class ServedRegion extends HRegion {
   private final Configuration configuration;
 
   public ServedRegion(long number, RegionInfo info, TableDescriptor table, Configuration configuration, ServerStub server) throws IOException {
-    super(new HRegionFileSystem(configuration, FileSystem.getLocal(configuration), new Path("/", table.getTableName().getNameAsString()),
+    super(new HRegionFileSystem(configuration, FileSystem.getLocal(configuration), CommonFSUtils.getTableDir(new Path("/"), table.getTableName()),
       info), null, configuration, table, null);
     this.number = number;
     this.configuration = configuration;
@@ -380,6 +381,11 @@ public final class ServedRegion extends HRegion {
   @Override
   public long getMemStoreOffHeapSize() {
     return 0;
+  }
+
+  @Override
+  public FlushResultImpl flushcache(List<byte[]> families, boolean writeFlushRequestWalMarker, FlushLifeCycleTracker tracker) {
+    throw unsupported("flush, which waits; requestFlush does not");
   }
 
   @Override
