@@ -7,14 +7,15 @@
 use std::path::Path;
 
 use halcyon_cell::{CellScanner, Error, Key, Result};
-use halcyon_env::{Env, ReadableFile, invariant};
+use halcyon_env::{DirEntry, Env, ReadableFile, invariant};
 use halcyon_hfile::{FileMeta, HFileWriter, HalfScanner, ReadMode, RowRange};
 use halcyon_schema::mob::MOB_FILE_REFS;
-use halcyon_schema::{RegionInfo, TableDescriptor};
+use halcyon_schema::{RegionInfo, StoreFileTracker, TableDescriptor};
 
 use crate::place::StagingDir;
 use crate::region::{Region, RegionServices};
-use crate::store::{StoreFileOpener, WrittenBy, writer_options};
+use crate::store::file_list::{Listed, replace_closed};
+use crate::store::{StoreFileName, StoreFileOpener, WrittenBy, writer_options};
 
 /// Bytes copied at a time.
 const COPY_BYTES: u64 = 1 << 20;
@@ -42,6 +43,21 @@ impl Region {
         let working = staging.path("link");
         env.fs.put_new(&working, b"")?;
         staging.publish_copy(&working, to)
+    }
+
+    /// Writes down that the store in `family_dir`, of a region that no server has open, has all files that are in it, where
+    /// `tracker` goes by a list. May run again. *Blocking.*
+    pub fn list_files(env: &Env, family_dir: &Path, tracker: StoreFileTracker) -> Result<()> {
+        if !tracker.writes_list() {
+            return Ok(());
+        }
+        let listed = |entry: DirEntry| {
+            let name = StoreFileName::parse(&entry.name).filter(|_| !entry.is_dir)?;
+            let len = if name.is_own_hfile() { entry.len } else { 0 };
+            Some(Listed { name: entry.name, len })
+        };
+        let files: Vec<Listed> = env.fs.list(family_dir)?.into_iter().filter_map(listed).collect();
+        replace_closed(env, family_dir, files)
     }
 
     /// Writes the cells of the file `from` that are of the region's rows as a store file of the region, `to`, whole
