@@ -428,6 +428,7 @@ fn open_store(
         false => (None, None),
     };
     let listed: Option<Vec<String>> = listed.map(|files| files.into_iter().map(|file| file.name).collect());
+    let has_list = listed.is_some();
     let mut names = if tracker.loads_list() { listed.clone().unwrap_or_default() } else { there.clone() };
     let loaded = loads.names_of(&family_name).filter(|name| there.contains(name) && !names.contains(name));
     let loaded: Vec<String> = loaded.cloned().collect();
@@ -450,7 +451,8 @@ fn open_store(
     let shown = |name: &String| files.iter().any(|file| file.name == *name);
     // What no list names is nobody's. With the list alone it is left to the cleaner, but for what a compaction has replaced:
     // it is known to be whole. A store that will have all of its directory is rid of it before.
-    let gone = |name: &&String| !shown(name) && (compacted.contains(name) || tracker.is_migration());
+    let is_to_be_rid = tracker.is_migration() && has_list;
+    let gone = |name: &&String| !shown(name) && (compacted.contains(name) || is_to_be_rid);
     let gone = there.iter().filter(|name| tracker.loads_list() && gone(name)).map(|name| dir.join(name));
     let gone: Vec<PathBuf> = gone.chain(done.iter().map(|file| file.path.clone())).collect();
     retire(env, gone.iter().map(PathBuf::as_path), &archive_dir)?;

@@ -336,6 +336,10 @@ impl RegionFiles for View {
         not_simulated("a link to a file")
     }
 
+    fn list_store_files(&self, _: &RegionInfo, _: &TableDescriptor) -> Result<()> {
+        not_simulated("a list of store files")
+    }
+
     fn copy_rows(&self, _: &TableDescriptor, _: &RegionInfo, _: &Path, _: &Path) -> Result<()> {
         not_simulated("a copy of rows")
     }

@@ -51,6 +51,8 @@ pub struct FakeRegionServer {
     pub quota_reloads: AtomicUsize,
     /// Peers to which it sends.
     peers: Mutex<BTreeMap<String, PeerDescription>>,
+    /// Regions whose store files it was told to list.
+    pub listed: Mutex<Vec<String>>,
     /// What store files refer to; `None`: one of them does not say.
     pub mob_refs: Mutex<Option<MobFileRefs>>,
 }
@@ -93,6 +95,7 @@ impl FakeRegionServer {
             sizes: Mutex::default(),
             quota_reloads: AtomicUsize::new(0),
             peers: Mutex::default(),
+            listed: Mutex::default(),
             mob_refs: Mutex::default(),
         })
     }
@@ -372,7 +375,13 @@ impl RegionFiles for FakeRegionServer {
         Ok(self.env.fs.replace(to, &bytes)?)
     }
 
-    fn mob_references(&self, _: &RegionInfo, _: &FamilyDescriptor) -> Result<Option<MobFileRefs>> {
+    fn list_store_files(&self, region: &RegionInfo, _: &TableDescriptor) -> Result<()> {
+        self.fault("list_store_files")?;
+        self.listed.lock().push(region.encoded_name().to_string());
+        Ok(())
+    }
+
+    fn mob_references(&self, _: &RegionInfo, _: &TableDescriptor, _: &FamilyDescriptor) -> Result<Option<MobFileRefs>> {
         Ok(self.mob_refs.lock().clone())
     }
 

@@ -17,6 +17,7 @@ mod held_flushes;
 pub(crate) mod listener;
 pub(crate) mod memory_compactor;
 pub(crate) mod mob_cleaner;
+pub(crate) mod stray_cleaner;
 pub(crate) mod prefetcher;
 mod queue;
 pub(crate) mod replica_refresher;
@@ -41,6 +42,7 @@ use self::flusher::{Flusher, FlusherParts, FlusherSettings};
 use self::listener::{StoreFileListener, StoreFileListeners};
 use self::memory_compactor::MemoryCompactor;
 use self::mob_cleaner::MobCleaner;
+use self::stray_cleaner::StrayCleaner;
 use self::prefetcher::Prefetcher;
 use self::replica_refresher::ReplicaRefresher;
 use self::slow_log_table::{SlowLogParts, SlowLogTable};
@@ -91,6 +93,7 @@ pub(crate) struct Background {
     pub(crate) prefetcher: Arc<Prefetcher>,
     replica_refresher: Arc<ReplicaRefresher>,
     mob_cleaner: Arc<MobCleaner>,
+    stray_cleaner: Arc<StrayCleaner>,
     pub(crate) splits: Arc<SplitChecker>,
     pub(crate) compactions: Arc<Compactions>,
     pub(crate) flusher: Arc<Flusher>,
@@ -144,6 +147,11 @@ impl Background {
                 Duration::from_secs(settings.mob_cleaner_period_s),
                 settings.mob_age_min,
             )),
+            stray_cleaner: Arc::new(StrayCleaner::new(
+                resources.env.clock.clone(),
+                shared.regions.clone(),
+                settings.strays.clone(),
+            )),
             splits,
             compactions,
             flusher,
@@ -174,6 +182,7 @@ impl Background {
         workers.start("prefetcher", Priority::Lowered, self.prefetcher.clone())?;
         workers.start("replica-refresher", Priority::Normal, self.replica_refresher.clone())?;
         workers.start("mob-cleaner", Priority::Lowered, self.mob_cleaner.clone())?;
+        workers.start("stray-cleaner", Priority::Lowered, self.stray_cleaner.clone())?;
         let (small, large) = (settings.small_compaction_threads, settings.large_compaction_threads);
         self.start_compactors("compactor-small", CompactionSize::Small, small)?;
         self.start_compactors("compactor-large", CompactionSize::Large, large)?;

@@ -75,11 +75,18 @@ fn references_in(
     info: &RegionInfo,
 ) -> Result<Option<MobFileRefs>> {
     let mut all = MobFileRefs::default();
-    let names = names_in_store(opener.env, dir, tracker)?;
-    for file in open_files(opener, dir, &names, root, info)? {
-        match stated_references(&file.hfile)? {
-            Some(refs) => all.extend(refs),
-            None => return Ok(None),
+    let listed = if tracker.loads_list() { names_in_store(opener.env, dir, tracker)? } else { Vec::new() };
+    // All that is there: what is known of the tracker may be old. What no list names may be half written.
+    for name in names_in_store(opener.env, dir, StoreFileTracker::DEFAULT)? {
+        let files = match open_files(opener, dir, std::slice::from_ref(&name), root, info) {
+            Err(error) if tracker.loads_list() && !listed.contains(&name) && error.kind().is_permanent() => continue,
+            opened => opened?,
+        };
+        for file in files {
+            match stated_references(&file.hfile)? {
+                Some(refs) => all.extend(refs),
+                None => return Ok(None),
+            }
         }
     }
     Ok(Some(all))

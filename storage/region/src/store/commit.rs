@@ -211,7 +211,7 @@ impl Store {
         let mut strays = Vec::new();
         for entry in entries.into_iter().filter(|entry| !entry.is_dir) {
             let path = self.dir.join(&entry.name);
-            if StoreFileName::parse(&entry.name).is_none() || !is_due(&path) {
+            if StoreFileName::parse(&entry.name).is_none() {
                 continue;
             }
             // Nothing is committed meanwhile. What is written now is in `being_written` until it is in the view.
@@ -219,7 +219,7 @@ impl Store {
             let is_written = self.being_written.lock().contains(&path);
             let is_shown = self.view().files.iter().any(|file| file.name == entry.name);
             let is_settled = unsettled.list.as_ref().is_some_and(|list| !list.is_ahead());
-            if !is_written && !is_shown && is_settled {
+            if !is_written && !is_shown && is_settled && is_due(&path) {
                 // An opening that has lost the region cannot: the file may be the next one's.
                 place.retire_alone(&path, &self.family.name_str(), archive_dir)?;
                 strays.push(entry.name);

@@ -135,7 +135,13 @@ impl FileList {
         }
         self.is_ahead = false;
         self.next = 1 - self.next;
-        let _ = env.fs.remove_file(&self.path(self.next)); // its timestamp is lower
+        match env.fs.remove_file(&self.path(self.next)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                // It may be removed later. A list that counts must not have its name then.
+                self.opening += 1;
+            }
+            _ => {}
+        }
         Ok(())
     }
 
