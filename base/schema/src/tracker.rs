@@ -97,7 +97,7 @@ impl StoreFileTracker {
 
 impl TableDescriptor {
     /// A setting of a store: that of the family counts before that of the table (HBase: `StoreUtils.createStoreConfiguration`).
-    fn store_setting<'a>(&'a self, family: &'a FamilyDescriptor, key: &str) -> Option<&'a str> {
+    pub(crate) fn store_setting<'a>(&'a self, family: &'a FamilyDescriptor, key: &str) -> Option<&'a str> {
         // There attributes of a family count before its configuration.
         let attribute = family.attribute(key.as_bytes()).and_then(|value| std::str::from_utf8(value).ok());
         attribute

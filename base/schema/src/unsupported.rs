@@ -4,7 +4,7 @@
 use std::fmt;
 
 use crate::split_rows::SPLIT_RESTRICTION;
-use crate::{FamilyDescriptor, FlushPolicy, TableDescriptor};
+use crate::{FamilyDescriptor, FlushPolicy, STORE_FILE_TRACKER, TableDescriptor};
 
 const FLUSH_POLICIES: [&str; 2] = ["FLUSH_POLICY", "hbase.regionserver.flush.policy"];
 pub(crate) const INDEX_BLOCK_ENCODING: &str = "INDEX_BLOCK_ENCODING";
@@ -48,6 +48,14 @@ impl TableDescriptor {
         let restrictions = self.values_of(SPLIT_RESTRICTION).filter(|kind| !known(kind));
         let effect = "a region may be split at any row; KeyPrefix and DelimitedKeyPrefix are supported";
         found.extend(restrictions.map(|kind| of_table(SPLIT_RESTRICTION, kind, effect, false)));
+        let trackers = self.families().iter().filter(|family| self.store_file_tracker(family).is_err());
+        found.extend(trackers.map(|family| Unsupported {
+            family: Some(family.name_str().into_owned()),
+            attribute: STORE_FILE_TRACKER.to_string(),
+            value: self.store_setting(family, STORE_FILE_TRACKER).unwrap_or_default().to_string(),
+            effect: "the regions do not open; supported are DEFAULT, FILE and MIGRATION",
+            is_harmless: false,
+        }));
         found.extend(self.families().iter().flat_map(of_family));
         found
     }

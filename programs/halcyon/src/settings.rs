@@ -37,6 +37,10 @@ impl Codec<String> for TrackerName {
     fn print(value: &String) -> Option<String> {
         Some(value.clone())
     }
+
+    fn refused(_: &String) -> &'static str {
+        "is neither DEFAULT nor FILE"
+    }
 }
 
 const REQUEST_BYTES_MAX: &str = "hbase.ipc.server.max.callqueue.size";
