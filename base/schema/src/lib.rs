@@ -44,7 +44,9 @@ pub use region::{META_ENCODED_NAME, RegionInfo, RegionNameParts, parse_region_na
 pub use server::{ClusterId, ClusterUuid, ServerName};
 pub use split_rows::RowPrefix;
 pub use table::TableDescriptor;
-pub use tracker::{STORE_FILE_TRACKER, StoreFileTracker, TRACKER_MIGRATION_DST, TRACKER_MIGRATION_SRC, Tracker};
+pub use tracker::{
+    STORE_FILE_TRACKER, StoreFileTracker, TRACKER_MIGRATION_DST, TRACKER_MIGRATION_SRC, Tracker,
+};
 pub use unsupported::Unsupported;
 
 use halcyon_cell::{Error, Result};

@@ -125,7 +125,8 @@ impl TableDescriptor {
 
     fn tracker_at(&self, family: &FamilyDescriptor, key: &str) -> Result<Option<Tracker>> {
         let Some(text) = self.store_setting(family, key) else { return Ok(None) };
-        let unknown = || Error::invalid(format!("{key} of family {} is '{text}': {TRACKERS}", family.name_str()));
+        let unknown =
+            || Error::invalid(format!("{key} of family {} is '{text}': {TRACKERS}", family.name_str()));
         Tracker::parse(text).ok_or_else(unknown).map(Some)
     }
 
@@ -174,7 +175,8 @@ mod tests {
 
     #[test]
     fn a_family_has_its_own_or_that_of_the_table() {
-        let of = |table: TableDescriptor, family: FamilyDescriptor| table.store_file_tracker(&family).unwrap();
+        let of =
+            |table: TableDescriptor, family: FamilyDescriptor| table.store_file_tracker(&family).unwrap();
         assert_eq!(of(table(), family()), StoreFileTracker::DEFAULT);
         assert_eq!(of(table().with(STORE_FILE_TRACKER, "file"), family()), StoreFileTracker::FILE);
         let own = family().with_configuration(STORE_FILE_TRACKER, "DEFAULT");

@@ -43,6 +43,16 @@ pub trait RegionFiles: Send + Sync {
     /// goes by a list. For a region that no server has open. May run again.
     fn list_store_files(&self, region: &RegionInfo, table: &TableDescriptor) -> Result<()>;
 
+    /// Names and bytes of the files that the list of a store names, whether the region is open or not; links and references have
+    /// 0 bytes there. `None`: the table's store file tracker does not go by a list, and all files of the directory are the
+    /// store's.
+    fn listed_store_files(
+        &self,
+        region: &RegionInfo,
+        table: &TableDescriptor,
+        family: &FamilyDescriptor,
+    ) -> Result<Option<Vec<(String, u64)>>>;
+
     /// The mob files that the store files of a family of a region refer to, whether the region is open or not; `None` if one of
     /// them does not say.
     fn mob_references(

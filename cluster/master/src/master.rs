@@ -243,7 +243,8 @@ impl Master {
         self.engine.stop();
         let (mut saved, switches) = (self.switches_saved.lock(), self.core.switches.lock().clone());
         if *saved != switches {
-            match master_store::save_switches(&self.core.env, &self.core.root, &self.core.cluster, &switches) {
+            match master_store::save_switches(&self.core.env, &self.core.root, &self.core.cluster, &switches)
+            {
                 Ok(()) => *saved = switches,
                 Err(error) => {
                     warn!(%error, "HBase would not learn of what was switched; the next start sees to it")

@@ -5,9 +5,10 @@
 
 use halcyon_cell::Error;
 use halcyon_rpc::RpcError;
-use halcyon_schema::{FamilyDescriptor, TableDescriptor, Tracker};
+use halcyon_schema::{FamilyDescriptor, RegionInfo, TableDescriptor, Tracker};
 
 use crate::errors;
+use crate::state::{RegionState, TableEntry};
 
 type Answer<T> = std::result::Result<T, RpcError>;
 
@@ -82,16 +83,37 @@ fn check_family(
                 ));
             }
             if src == dst {
-                return refuse(format!("The src tracker and dst tracker are both {} {of_family}", src.name()));
+                return refuse(format!(
+                    "The src tracker and dst tracker are both {} {of_family}",
+                    src.name()
+                ));
             }
             Ok(())
         }
         (old, new) if old == new => Ok(()),
-        (old, _) => refuse(format!(
-            "Should change to MIGRATION first when migrating from {} {of_family}",
-            old.name()
-        )),
+        (old, _) => {
+            refuse(format!("Should change to MIGRATION first when migrating from {} {of_family}", old.name()))
+        }
     }
+}
+
+/// A region that has not opened during the migration would open without its files afterwards. HBase waits until all are open.
+pub(crate) fn check_migrated(entry: &TableEntry, new: &TableDescriptor) -> Answer<()> {
+    let old = &entry.descriptor;
+    for family in new.families() {
+        let Some(before) = old.family(family.name()) else { continue };
+        if tracker_of(old, before)? != Tracker::Migration || tracker_of(new, family)? == Tracker::Migration {
+            continue;
+        }
+        let is_open =
+            |region: &RegionInfo| entry.regions.get(region).is_some_and(|it| it.state == RegionState::Open);
+        if let Some(region) = entry.live_regions().iter().find(|region| !is_open(region)) {
+            return Err(RpcError::do_not_retry(format!(
+                "{region} is not open, so its files have not been migrated: assign it first"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// A snapshot is not restored over a table with other trackers (`validatePreRestoreSnapshot`).
@@ -123,7 +145,8 @@ fn migration_of(table: &TableDescriptor, family: &FamilyDescriptor) -> Answer<(T
 /// A tracker that a client names. As in HBase, a name that is none is looked for as a class.
 pub(crate) fn named(text: &str) -> Answer<Tracker> {
     let unknown = || {
-        let message = format!("java.lang.ClassNotFoundException: {text} is not supported: DEFAULT and FILE are");
+        let message =
+            format!("java.lang.ClassNotFoundException: {text} is not supported: DEFAULT and FILE are");
         errors::invalid(Error::invalid(message))
     };
     Tracker::parse(text).ok_or_else(unknown)

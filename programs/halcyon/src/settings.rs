@@ -624,7 +624,10 @@ fn reason_without_effect(name: &str) -> &'static str {
         ("hbase.superuser", "clients are not authenticated: every user may do what a superuser may"),
         ("hbase.mob.", "mob files have other settings: see the properties that --print-settings shows"),
         ("hbase.store.file-tracker.migration.", "a migration is set at a table or a family"),
-        ("hbase.master.store.region.file-tracker.impl", "the region of HBase's master keeps the tracker that HBase gave it"),
+        (
+            "hbase.master.store.region.file-tracker.impl",
+            "the region of HBase's master keeps the tracker that HBase gave it",
+        ),
         ("hbase.bucketcache.bucket.sizes", "blocks of every size lie side by side in the cache file"),
         ("hbase.bucketcache.", "the cache file has no use for it"),
         ("hbase.rs.evictblocksonsplit", "both daughters of a split use the parent's blocks"),

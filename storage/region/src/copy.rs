@@ -14,7 +14,7 @@ use halcyon_schema::{RegionInfo, StoreFileTracker, TableDescriptor};
 
 use crate::place::StagingDir;
 use crate::region::{Region, RegionServices};
-use crate::store::file_list::{Listed, replace_closed};
+use crate::store::file_list::{Listed, read_list, replace_closed};
 use crate::store::{StoreFileName, StoreFileOpener, WrittenBy, writer_options};
 
 /// Bytes copied at a time.
@@ -58,6 +58,20 @@ impl Region {
         };
         let files: Vec<Listed> = env.fs.list(family_dir)?.into_iter().filter_map(listed).collect();
         replace_closed(env, family_dir, files)
+    }
+
+    /// Names and bytes of the files that the list of the store in `family_dir` names, which a server may have open; `None`:
+    /// `tracker` does not go by a list. *Blocking.*
+    pub fn listed_files(
+        env: &Env,
+        family_dir: &Path,
+        tracker: StoreFileTracker,
+    ) -> Result<Option<Vec<(String, u64)>>> {
+        if !tracker.loads_list() {
+            return Ok(None);
+        }
+        let files = read_list(env, family_dir)?;
+        Ok(Some(files.into_iter().map(|file| (file.name, file.len)).collect()))
     }
 
     /// Writes the cells of the file `from` that are of the region's rows as a store file of the region, `to`, whole

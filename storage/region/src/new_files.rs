@@ -23,7 +23,8 @@ impl Region {
         let mut options = store.writer_options(&self.table, written_by, now_ms)?;
         options.include_tags = tags;
         let family = store.family.name_str().into_owned();
-        let in_place = store.tracker.writes_in_place().then(|| (store.dir.clone(), store.being_written.clone()));
+        let in_place =
+            store.tracker.writes_in_place().then(|| (store.dir.clone(), store.being_written.clone()));
         Ok(FileTarget { place: self.place().clone(), family, in_place, options })
     }
 

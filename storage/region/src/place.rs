@@ -91,7 +91,10 @@ impl OpeningDir {
         if self.env.fs.exists(&self.dir)? {
             return Ok(());
         }
-        Err(Error::new(ErrorKind::Moved, format!("{}: another server has opened the region", self.dir.display())))
+        Err(Error::new(
+            ErrorKind::Moved,
+            format!("{}: another server has opened the region", self.dir.display()),
+        ))
     }
 
     /// Makes the directory itself durable: what is moved into it must be found after a crash.

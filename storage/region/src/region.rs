@@ -198,7 +198,11 @@ impl Region {
             let archive_dir = self.archive_dir.join(&*store.family.name_str());
             let strays = store.archive_strays(place, &archive_dir, &mut is_due)?;
             for name in &strays {
-                tracing::info!(region = self.info.encoded_name(), name, "a file that is no store's was archived");
+                tracing::info!(
+                    region = self.info.encoded_name(),
+                    name,
+                    "a file that is no store's was archived"
+                );
             }
             count += strays.len();
         }

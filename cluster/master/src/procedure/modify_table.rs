@@ -94,6 +94,7 @@ impl Procedure for ModifyTable {
             return Err(RpcError::do_not_retry(message));
         }
         trackers::check_modified_table(old, &new, entry.state == TableState::Disabled)?;
+        trackers::check_migrated(&entry, &new)?;
         core.check_descriptor(&new).map_err(errors::invalid)?;
         if !self.reopen_regions {
             check_without_reopening(old, &new)?;

@@ -17,8 +17,8 @@ use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_proto::pb;
 use halcyon_rpc::RpcError;
 use halcyon_schema::{
-    FamilyDescriptor, STORE_FILE_TRACKER, TRACKER_MIGRATION_DST, TRACKER_MIGRATION_SRC, TableDescriptor, TableName,
-    Tracker,
+    FamilyDescriptor, STORE_FILE_TRACKER, TRACKER_MIGRATION_DST, TRACKER_MIGRATION_SRC, TableDescriptor,
+    TableName, Tracker,
 };
 use prost::Message;
 
@@ -89,10 +89,11 @@ impl ModifyTracker {
                 None => table.without(key.as_bytes()),
             });
         };
-        let family = settings.iter().fold(family.clone(), |family: FamilyDescriptor, (key, value)| match value {
-            Some(value) => family.with_configuration(*key, *value),
-            None => family.without_configuration(key),
-        });
+        let family =
+            settings.iter().fold(family.clone(), |family: FamilyDescriptor, (key, value)| match value {
+                Some(value) => family.with_configuration(*key, *value),
+                None => family.without_configuration(key),
+            });
         table.clone().with_family(family)
     }
 
@@ -144,7 +145,8 @@ impl Procedure for ModifyTracker {
         }
         let entry = core.table(&self.table)?;
         check_enabled(&entry)?;
-        let (mut table, mut sequence) = (TableDescriptor::clone(&entry.descriptor), entry.descriptor_sequence);
+        let (mut table, mut sequence) =
+            (TableDescriptor::clone(&entry.descriptor), entry.descriptor_sequence);
         if let Some(family) = self.plan.family.as_ref().filter(|family| table.family(family).is_none()) {
             let family = family.escape_ascii();
             let message = format!("{family} does not exist for table {}", self.table);
@@ -179,8 +181,11 @@ impl Procedure for ModifyTracker {
             let next = self.with(&table, settings);
             self.plan.migrating = Self::stage(core, &mut table, next, &mut sequence)?;
         }
-        let settings =
-            [(STORE_FILE_TRACKER, Some(&*name)), (TRACKER_MIGRATION_SRC, None), (TRACKER_MIGRATION_DST, None)];
+        let settings = [
+            (STORE_FILE_TRACKER, Some(&*name)),
+            (TRACKER_MIGRATION_SRC, None),
+            (TRACKER_MIGRATION_DST, None),
+        ];
         let next = self.with(&table, settings);
         self.plan.ended = Self::stage(core, &mut table, next, &mut sequence)?;
         Ok(())

@@ -249,7 +249,9 @@ impl RestoreSnapshot {
 fn with_tracker(table: TableDescriptor, tracker: &str) -> TableDescriptor {
     let families: Vec<_> = table.families().to_vec();
     families.into_iter().fold(table.with(STORE_FILE_TRACKER, tracker), |table, family| {
-        table.with_family(family.without_configuration(STORE_FILE_TRACKER).without(STORE_FILE_TRACKER.as_bytes()))
+        table.with_family(
+            family.without_configuration(STORE_FILE_TRACKER).without(STORE_FILE_TRACKER.as_bytes()),
+        )
     })
 }
 

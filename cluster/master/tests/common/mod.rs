@@ -381,7 +381,27 @@ impl RegionFiles for FakeRegionServer {
         Ok(())
     }
 
-    fn mob_references(&self, _: &RegionInfo, _: &TableDescriptor, _: &FamilyDescriptor) -> Result<Option<MobFileRefs>> {
+    /// Every file is listed here, but for those that begin with a zero.
+    fn listed_store_files(
+        &self,
+        region: &RegionInfo,
+        table: &TableDescriptor,
+        family: &FamilyDescriptor,
+    ) -> Result<Option<Vec<(String, u64)>>> {
+        if !table.store_file_tracker(family)?.loads_list() {
+            return Ok(None);
+        }
+        let files = self.env.fs.list(&region.dir(&self.root).join(&*family.name_str()))?.into_iter();
+        let files = files.filter(|file| !file.is_dir && !file.name.starts_with(['.', '0']));
+        Ok(Some(files.map(|file| (file.name, file.len)).collect()))
+    }
+
+    fn mob_references(
+        &self,
+        _: &RegionInfo,
+        _: &TableDescriptor,
+        _: &FamilyDescriptor,
+    ) -> Result<Option<MobFileRefs>> {
         Ok(self.mob_refs.lock().clone())
     }
 

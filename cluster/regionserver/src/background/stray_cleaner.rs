@@ -86,7 +86,8 @@ impl Worker for StrayCleaner {
         let mut state = self.state.lock();
         if self.settings.enabled {
             let now_ns = self.clock.monotonic_ns();
-            let after = |delay: Duration| now_ns.saturating_add(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX));
+            let after =
+                |delay: Duration| now_ns.saturating_add(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX));
             let next_ns = *state.next_ns.get_or_insert_with(|| after(self.first_delay()));
             if now_ns >= next_ns {
                 self.run(&mut state.seen);

@@ -66,6 +66,16 @@ impl RegionFiles for LocalRegionFiles {
         Ok(())
     }
 
+    fn listed_store_files(
+        &self,
+        region: &RegionInfo,
+        table: &TableDescriptor,
+        family: &FamilyDescriptor,
+    ) -> Result<Option<Vec<(String, u64)>>> {
+        let dir = region.dir(&self.0.root).join(&*family.name_str());
+        Region::listed_files(&self.0.env, &dir, table.store_file_tracker(family)?)
+    }
+
     fn mob_references(
         &self,
         region: &RegionInfo,

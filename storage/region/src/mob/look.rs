@@ -79,7 +79,9 @@ fn references_in(
     // All that is there: what is known of the tracker may be old. What no list names may be half written.
     for name in names_in_store(opener.env, dir, StoreFileTracker::DEFAULT)? {
         let files = match open_files(opener, dir, std::slice::from_ref(&name), root, info) {
-            Err(error) if tracker.loads_list() && !listed.contains(&name) && error.kind().is_permanent() => continue,
+            Err(error) if tracker.loads_list() && !listed.contains(&name) && error.kind().is_permanent() => {
+                continue;
+            }
             opened => opened?,
         };
         for file in files {

@@ -146,7 +146,8 @@ impl Store {
         unsettled: &mut Files,
     ) -> Result<Vec<Arc<StoreFile>>> {
         if !self.tracker.writes_in_place() {
-            let publish = |from: &PathBuf| self.publish(place, from, &mut unsettled.take_back).and_then(|to| open(&to));
+            let publish =
+                |from: &PathBuf| self.publish(place, from, &mut unsettled.take_back).and_then(|to| open(&to));
             return commit.files.iter().map(publish).collect();
         }
         if !commit.files.is_empty() {

@@ -88,7 +88,9 @@ impl FileList {
         list.is_dir_made = true;
         let (found, _) = newest(env, &dir, &openings)?;
         let counts = found.as_ref().map(|found| found.opening);
-        for (_, names) in openings.iter().filter(|(opening, _)| counts.is_none_or(|counts| **opening < counts)) {
+        for (_, names) in
+            openings.iter().filter(|(opening, _)| counts.is_none_or(|counts| **opening < counts))
+        {
             for name in names {
                 let _ = env.fs.remove_file(&dir.join(name)); // else the next opening does it
             }
@@ -146,7 +148,14 @@ impl FileList {
     }
 
     /// `Ok`: the rename was done. An older list may have had the name, so what it says decides.
-    fn settle_rename(&mut self, env: &Env, from: &Path, to: &Path, timestamp: u64, error: io::Error) -> Result<()> {
+    fn settle_rename(
+        &mut self,
+        env: &Env,
+        from: &Path,
+        to: &Path,
+        timestamp: u64,
+        error: io::Error,
+    ) -> Result<()> {
         let is_done = match env.fs.read(to) {
             Ok(bytes) => Some(decode(&bytes)?.is_some_and(|list| list.timestamp == timestamp)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Some(false),
@@ -233,7 +242,9 @@ fn openings(env: &Env, dir: &Path) -> Result<Option<BTreeMap<u64, Vec<String>>>>
     for entry in entries.into_iter().filter(|entry| !entry.is_dir) {
         match opening_of(&entry.name) {
             Some(opening) => openings.entry(opening).or_default().push(entry.name),
-            None => tracing::warn!(dir = %dir.display(), name = entry.name, "no list of store files: passed over"),
+            None => {
+                tracing::warn!(dir = %dir.display(), name = entry.name, "no list of store files: passed over")
+            }
         }
     }
     match openings.iter().find(|(_, names)| names.len() > FILES_MAX) {
@@ -271,9 +282,13 @@ fn newest(env: &Env, dir: &Path, openings: &BTreeMap<u64, Vec<String>>) -> Resul
                 read => read?,
             };
             match decode(&bytes).map_err(|error| error.context(path.display()))? {
-                Some(list) if best.as_ref().is_none_or(|best| best.timestamp < list.timestamp) => best = Some(list),
+                Some(list) if best.as_ref().is_none_or(|best| best.timestamp < list.timestamp) => {
+                    best = Some(list)
+                }
                 Some(_) => {}
-                None => tracing::warn!(path = %path.display(), len = bytes.len(), "a list of store files ends too early: passed over"),
+                None => {
+                    tracing::warn!(path = %path.display(), len = bytes.len(), "a list of store files ends too early: passed over")
+                }
             }
         }
         if let Some(list) = best {
@@ -289,7 +304,10 @@ fn files_of(list: pb::StoreFileList, dir: &Path) -> Result<Vec<Listed>> {
     for entry in list.store_file {
         if StoreFileName::parse(&entry.name).is_none() {
             let name = entry.name.escape_debug();
-            return Err(Error::corrupt(format!("{}: '{name}' doesn't look like a valid StoreFile", dir.display())));
+            return Err(Error::corrupt(format!(
+                "{}: '{name}' doesn't look like a valid StoreFile",
+                dir.display()
+            )));
         }
         files.push(Listed { name: entry.name, len: entry.size });
     }
@@ -299,7 +317,8 @@ fn files_of(list: pb::StoreFileList, dir: &Path) -> Result<Vec<Listed>> {
 }
 
 fn encode(timestamp: u64, files: Vec<Listed>) -> Vec<u8> {
-    let store_file = files.into_iter().map(|file| pb::StoreFileEntry { name: file.name, size: file.len }).collect();
+    let store_file =
+        files.into_iter().map(|file| pb::StoreFileEntry { name: file.name, size: file.len }).collect();
     let message = pb::StoreFileList { timestamp, store_file, version: Some(VERSION) }.encode_to_vec();
     let mut bytes = Vec::with_capacity(message.len() + 2 * NUMBER_LEN);
     bytes.extend_from_slice(&(message.len() as u32).to_be_bytes());
@@ -323,7 +342,9 @@ fn decode(bytes: &[u8]) -> Result<Option<pb::StoreFileList>> {
     let (Some(message), Some(expected)) = (bytes.get(NUMBER_LEN..end), number(end)) else { return Ok(None) };
     let found = crc32fast::hash(message);
     if expected != found {
-        return Err(Error::corrupt(format!("offset {end}: checksum mismatch, expected {expected}, actual {found}")));
+        return Err(Error::corrupt(format!(
+            "offset {end}: checksum mismatch, expected {expected}, actual {found}"
+        )));
     }
     let list = pb::StoreFileList::decode(message)
         .map_err(|error| Error::corrupt(format!("offset {NUMBER_LEN}: no StoreFileList: {error}")))?;

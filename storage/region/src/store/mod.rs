@@ -26,8 +26,8 @@ use halcyon_memstore::{ChunkPool, Segment, SegmentSize};
 use halcyon_schema::{FamilyDescriptor, StoreFileTracker, TableDescriptor};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
-pub(crate) use commit::{Commit, Uncommitted};
 use commit::Unsettled;
+pub(crate) use commit::{Commit, Uncommitted};
 pub(crate) use file::{StoreFile, StoreFileOpener};
 pub(crate) use file_list::FileList;
 pub(crate) use name::{StoreFileName, bulk_file_name};

@@ -118,8 +118,10 @@ fn damage_is_an_error() {
         bytes[at] ^= 1 << (at % 8);
         put(&fs, "f1.5", &bytes);
         // A length that is larger now makes the list one that ends too early.
-        let is_longer = at < NUMBER_LEN && u32::from_be_bytes(bytes[..4].try_into().unwrap()) as usize > whole.len() - 8;
-        let is_too_long = u32::from_be_bytes(bytes[..4].try_into().unwrap()) as i32 > LEN_MAX || bytes[0] & 0x80 != 0;
+        let is_longer =
+            at < NUMBER_LEN && u32::from_be_bytes(bytes[..4].try_into().unwrap()) as usize > whole.len() - 8;
+        let is_too_long =
+            u32::from_be_bytes(bytes[..4].try_into().unwrap()) as i32 > LEN_MAX || bytes[0] & 0x80 != 0;
         if is_longer && !is_too_long {
             assert!(read(&env).is_empty(), "byte {at}");
             continue;
@@ -184,7 +186,10 @@ fn an_opening_that_lost_the_region_writes_no_list() {
         let (mut of_second, found) = open(&env);
         list.write(&place, vec![file(B)]).unwrap_err();
         list.write(&place, vec![file(B)]).unwrap_err();
-        assert_eq!(read(&env), found.unwrap_or_default().into_iter().map(|file| file.name).collect::<Vec<_>>());
+        assert_eq!(
+            read(&env),
+            found.unwrap_or_default().into_iter().map(|file| file.name).collect::<Vec<_>>()
+        );
         of_second.write(&second, vec![file(A), file(B)]).unwrap();
         list.write(&place, vec![]).unwrap_err();
         assert_eq!(read(&env), [A, B]);
