@@ -21,6 +21,7 @@ const DECODERS: &[(&str, &[&str])] = &[
     ("shadow", &["-p", "halcyon-shadow", "--test", "garbage"]),
     ("shell", &["-p", "halcyon-shell", "--lib", "garbage::"]),
     ("mob", &["-p", "halcyon-schema", "--lib", "mob::tests::damaged"]),
+    ("filelist", &["-p", "halcyon-region", "--lib", "file_list::tests::damaged"]),
     ("znode", &["-p", "halcyon-schema", "--lib", "znode::tests::damaged"]),
     ("coprocessor", &["-p", "halcyon-regionserver", "--lib", "coprocessors::frames::tests::damaged"]),
     ("info", &["-p", "halcyon", "--test", "hbase_pages", "garbage"]),

@@ -3,7 +3,7 @@
 use halcyon_cell::{Error, Result};
 use halcyon_env::Keys;
 
-use crate::{COPROCESSOR_HOST, FamilyDescriptor, STORE_FILE_TRACKER, TableDescriptor, Unsupported};
+use crate::{COPROCESSOR_HOST, FamilyDescriptor, TableDescriptor};
 
 /// Attribute that turns the checks off with the value `false`.
 const SANITY_CHECKS: &str = "hbase.table.sanity.checks";
@@ -74,17 +74,9 @@ impl TableDescriptor {
         self.families().iter().try_for_each(check).map_err(|error| insane(error.message()))
     }
 
-    /// Invalid if HBase keeps the files of the table in a way that is not read here: a region would show wrong cells or
-    /// none.
+    /// Invalid if it cannot be told which files the stores of the table have: a region would show wrong cells or none.
     pub fn check_files(&self) -> Result<()> {
-        let is_of_files = |found: &Unsupported| found.attribute == STORE_FILE_TRACKER;
-        match self.unsupported().into_iter().find(is_of_files) {
-            Some(found) => Err(Error::invalid(format!(
-                "{found}: {}. Change the table to DEFAULT at HBase, through MIGRATION, first",
-                found.effect
-            ))),
-            None => Ok(()),
-        }
+        self.families().iter().try_for_each(|family| self.store_file_tracker(family).map(|_| ()))
     }
 
     fn check_limits(&self) -> std::result::Result<(), String> {
@@ -282,10 +274,9 @@ mod tests {
             (encoded("PREFIX_TREE"), "PREFIX_TREE"),
             (restricted("EvenRows"), SPLIT_RESTRICTION),
             (table(family()).with("FLUSH_POLICY", "a.FlushAllLargeStoresPolicy"), "FLUSH_POLICY"),
-            (table(family()).with(STORE_FILE_TRACKER, "FILE"), STORE_FILE_TRACKER),
+            (table(family()).with(STORE_FILE_TRACKER, "FILES"), STORE_FILE_TRACKER),
             (table(family().with(STORE_FILE_TRACKER, "MIGRATION")), STORE_FILE_TRACKER),
-            (table(family().with_configuration(STORE_FILE_TRACKER, "FILE")), "of family f"),
-            (configured("FILE").with(STORE_FILE_TRACKER, "DEFAULT"), STORE_FILE_TRACKER),
+            (table(family().with_configuration(STORE_FILE_TRACKER, "no.such.Tracker")), "of family f"),
         ];
         for (table, word) in bad {
             for checks in ["true", "false"] {
@@ -306,7 +297,8 @@ mod tests {
             table(family()).with("FLUSH_POLICY", crate::FlushPolicy::NonSloppyStoresFirst.class()),
             table(family()).with(DATA_TIERING, "NONE"),
             table(family()).with(STORE_FILE_TRACKER, "default"),
-            configured("DEFAULT"),
+            table(family().with_configuration(STORE_FILE_TRACKER, "FILE")),
+            configured("FILE"),
             table(family().with("ENCRYPTION", "")),
             table(family().with("ENCRYPTION", "AES")),
         ];
@@ -319,7 +311,7 @@ mod tests {
         table(family().with("BLOCKSIZE", "many")).check_files().unwrap();
         table(family()).with(STORE_FILE_TRACKER, "DEFAULT").check_files().unwrap();
         for table in [
-            table(family()).with(STORE_FILE_TRACKER, "FILE"),
+            table(family()).with(STORE_FILE_TRACKER, "a.b.Tracker"),
             table(family().with_configuration(STORE_FILE_TRACKER, "MIGRATION")),
         ] {
             assert!(table.check_files().is_err(), "{table:?}");

@@ -134,6 +134,18 @@ impl FamilyDescriptor {
         String::from_utf8_lossy(&self.name)
     }
 
+    pub fn without(mut self, key: &[u8]) -> FamilyDescriptor {
+        self.attributes.remove(key);
+        self.typed = parse_attributes(&self.attributes, &self.configuration);
+        self
+    }
+
+    pub fn without_configuration(mut self, key: &str) -> FamilyDescriptor {
+        self.configuration.remove(key);
+        self.typed = parse_attributes(&self.attributes, &self.configuration);
+        self
+    }
+
     /// An attribute's bytes as the client sent them.
     pub fn attribute(&self, key: &[u8]) -> Option<&Bytes> {
         self.attributes.get(key)

@@ -26,6 +26,7 @@ mod server;
 mod split_rows;
 mod system;
 mod table;
+mod tracker;
 mod unsupported;
 pub mod znode;
 
@@ -42,8 +43,10 @@ pub use options::{
 pub use region::{META_ENCODED_NAME, RegionInfo, RegionNameParts, parse_region_name};
 pub use server::{ClusterId, ClusterUuid, ServerName};
 pub use split_rows::RowPrefix;
-pub use system::STORE_FILE_TRACKER;
 pub use table::TableDescriptor;
+pub use tracker::{
+    STORE_FILE_TRACKER, StoreFileTracker, TRACKER_MIGRATION_DST, TRACKER_MIGRATION_SRC, Tracker,
+};
 pub use unsupported::Unsupported;
 
 use halcyon_cell::{Error, Result};

@@ -1,9 +1,6 @@
 //! Descriptors of the tables that a cluster has before anybody makes one, as HBase 2.6 makes them.
 
-use crate::{FamilyDescriptor, TableDescriptor, TableName};
-
-/// The attribute that says how a store knows its files, which HBase writes into every table.
-pub const STORE_FILE_TRACKER: &str = "hbase.store.file-tracker.impl";
+use crate::{FamilyDescriptor, STORE_FILE_TRACKER, TableDescriptor, TableName};
 
 impl TableDescriptor {
     /// The descriptor of `hbase:meta` (`FSTableDescriptors.createMetaTableDescriptorBuilder`). Its coprocessor is what

@@ -8,7 +8,6 @@ use crate::{FamilyDescriptor, FlushPolicy, STORE_FILE_TRACKER, TableDescriptor};
 
 const FLUSH_POLICIES: [&str; 2] = ["FLUSH_POLICY", "hbase.regionserver.flush.policy"];
 pub(crate) const INDEX_BLOCK_ENCODING: &str = "INDEX_BLOCK_ENCODING";
-const DEFAULT_TRACKER: &str = "org.apache.hadoop.hbase.regionserver.storefiletracker.DefaultStoreFileTracker";
 
 /// An attribute, or a setting in the configuration, with a value that Halcyon does not support.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,8 +48,14 @@ impl TableDescriptor {
         let restrictions = self.values_of(SPLIT_RESTRICTION).filter(|kind| !known(kind));
         let effect = "a region may be split at any row; KeyPrefix and DelimitedKeyPrefix are supported";
         found.extend(restrictions.map(|kind| of_table(SPLIT_RESTRICTION, kind, effect, false)));
-        let trackers = self.values_of(STORE_FILE_TRACKER).filter(|name| !is_default_tracker(name));
-        found.extend(trackers.map(|name| of_table(STORE_FILE_TRACKER, name, TRACKER_EFFECT, false)));
+        let trackers = self.families().iter().filter(|family| self.store_file_tracker(family).is_err());
+        found.extend(trackers.map(|family| Unsupported {
+            family: Some(family.name_str().into_owned()),
+            attribute: STORE_FILE_TRACKER.to_string(),
+            value: self.store_setting(family, STORE_FILE_TRACKER).unwrap_or_default().to_string(),
+            effect: "the regions do not open; supported are DEFAULT, FILE and MIGRATION",
+            is_harmless: false,
+        }));
         found.extend(self.families().iter().flat_map(of_family));
         found
     }
@@ -61,9 +66,6 @@ impl TableDescriptor {
         attribute.into_iter().chain(self.configuration().get(key).map(String::as_str))
     }
 }
-
-const TRACKER_EFFECT: &str =
-    "HBase's list of store files is not read, a store has all files of its directory (DEFAULT)";
 
 fn of_family(family: &FamilyDescriptor) -> Vec<Unsupported> {
     let of_family = |attribute: &str, value: &str, effect| Unsupported {
@@ -80,16 +82,9 @@ fn of_family(family: &FamilyDescriptor) -> Vec<Unsupported> {
     let encodings = values(INDEX_BLOCK_ENCODING).filter(|name| !name.is_empty() && !is_none(name));
     let effect = "index blocks are written without an encoding, and files with encoded ones are not read";
     let encodings = encodings.map(|name| of_family(INDEX_BLOCK_ENCODING, name, effect));
-    let trackers = values(STORE_FILE_TRACKER).filter(|name| !is_default_tracker(name));
-    let trackers = trackers.map(|name| of_family(STORE_FILE_TRACKER, name, TRACKER_EFFECT));
-    encodings.chain(trackers).collect()
+    encodings.collect()
 }
 
 fn is_none(value: &str) -> bool {
     value.eq_ignore_ascii_case("NONE")
-}
-
-/// HBase takes the name in any case, or the class (`StoreFileTrackerFactory`).
-fn is_default_tracker(name: &str) -> bool {
-    name.trim().eq_ignore_ascii_case("DEFAULT") || name == DEFAULT_TRACKER
 }

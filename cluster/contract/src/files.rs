@@ -39,10 +39,29 @@ pub trait RegionFiles: Send + Sync {
     /// `to` is written whole or not at all. Does nothing if `to` exists.
     fn copy_rows(&self, table: &TableDescriptor, region: &RegionInfo, from: &Path, to: &Path) -> Result<()>;
 
+    /// Writes down that each store of the region has the files that are in its directory, where the table's store file tracker
+    /// goes by a list. For a region that no server has open. May run again.
+    fn list_store_files(&self, region: &RegionInfo, table: &TableDescriptor) -> Result<()>;
+
+    /// Names and bytes of the files that the list of a store names, whether the region is open or not; links and references have
+    /// 0 bytes there. `None`: the table's store file tracker does not go by a list, and all files of the directory are the
+    /// store's.
+    fn listed_store_files(
+        &self,
+        region: &RegionInfo,
+        table: &TableDescriptor,
+        family: &FamilyDescriptor,
+    ) -> Result<Option<Vec<(String, u64)>>>;
+
     /// The mob files that the store files of a family of a region refer to, whether the region is open or not; `None` if one of
     /// them does not say.
-    fn mob_references(&self, region: &RegionInfo, family: &FamilyDescriptor) -> Result<Option<MobFileRefs>> {
-        let _ = (region, family);
+    fn mob_references(
+        &self,
+        region: &RegionInfo,
+        table: &TableDescriptor,
+        family: &FamilyDescriptor,
+    ) -> Result<Option<MobFileRefs>> {
+        let _ = (region, table, family);
         Ok(None)
     }
 

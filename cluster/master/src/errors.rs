@@ -65,6 +65,13 @@ pub(crate) fn snapshot_expired(name: &str) -> RpcError {
     error
 }
 
+/// A snapshot cannot be restored over a table (`RestoreSnapshotException`).
+pub(crate) fn restore_snapshot(message: String) -> RpcError {
+    let mut error = RpcError::do_not_retry(message);
+    error.class = Cow::Borrowed("org.apache.hadoop.hbase.snapshot.RestoreSnapshotException");
+    error
+}
+
 /// An administrator ended a procedure (`ProcedureAbortedException`).
 pub(crate) fn aborted(message: String) -> RpcError {
     let mut error = RpcError::do_not_retry(message);

@@ -71,6 +71,7 @@ mod spread;
 mod state;
 mod switches;
 mod timeline;
+mod trackers;
 mod wal_split;
 
 pub use balancer_runs::BalancerRun;

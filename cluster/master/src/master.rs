@@ -112,7 +112,7 @@ impl Master {
             meta_region::open_first(&cluster, &meta_descriptor, meta_last.as_ref(), threads, &timelines)?;
         timelines.meta_opened_first();
         if !cluster.servers.is_one_process() {
-            master_store::show_servers(root, &cluster, &meta_place.server, &cluster.servers.online())?;
+            master_store::show_servers(&env, root, &cluster, &meta_place.server, &cluster.servers.online())?;
         }
         let meta_rows = soon(&*env.clock, || cluster.system_tables.meta_scan(&meta_place.server, b"", b""))?;
         let limit_ms = env.clock.now_ms().saturating_add(CLOCK_BEHIND_MAX_MS);
@@ -210,7 +210,7 @@ impl Master {
         let news = Some((meta.clone(), online.clone()));
         let mut noted = self.servers_noted.lock();
         if *noted != news && !online.is_empty() {
-            master_store::show_servers(&self.core.root, &self.core.cluster, &meta, &online)?;
+            master_store::show_servers(&self.core.env, &self.core.root, &self.core.cluster, &meta, &online)?;
             *noted = news;
         }
         Ok(())
@@ -242,7 +242,8 @@ impl Master {
         self.engine.stop();
         let (mut saved, switches) = (self.switches_saved.lock(), self.core.switches.lock().clone());
         if *saved != switches {
-            match master_store::save_switches(&self.core.root, &self.core.cluster, &switches) {
+            match master_store::save_switches(&self.core.env, &self.core.root, &self.core.cluster, &switches)
+            {
                 Ok(()) => *saved = switches,
                 Err(error) => {
                     warn!(%error, "HBase would not learn of what was switched; the next start sees to it")

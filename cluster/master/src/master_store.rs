@@ -19,7 +19,7 @@ use halcyon_cell::{Cell, CellType, Error, LATEST_TIMESTAMP, Result};
 use halcyon_contract::ClusterServices;
 use halcyon_env::Env;
 use halcyon_proto::pb;
-use halcyon_schema::{RegionInfo, ServerName, TableDescriptor, TableName, layout};
+use halcyon_schema::{RegionInfo, STORE_FILE_TRACKER, ServerName, TableDescriptor, TableName, layout};
 use prost::Message;
 use tracing::{info, warn};
 
@@ -68,7 +68,7 @@ const NOTHING_LEFT_OUT: &[&str] = &[
 /// itself at its next start.
 pub(crate) fn take_over(env: &Env, root: &Path, cluster: &ClusterServices) -> Result<()> {
     let store_root = layout::master_dir(root);
-    let descriptor = TableDescriptor::master_store();
+    let descriptor = descriptor_of(env, &store_root)?;
     let region = RegionInfo::new(TableName::MASTER_STORE, "".into(), "".into(), REGION_ID);
     let table_dir = layout::table_dir(&store_root, &TableName::MASTER_STORE);
     if descriptors::read(env, &store_root, &TableName::MASTER_STORE)?.is_none() {
@@ -100,23 +100,39 @@ pub(crate) fn take_over(env: &Env, root: &Path, cluster: &ClusterServices) -> Re
 
 /// Tells HBase where `hbase:meta` is, and which servers may have regions and WALs.
 pub(crate) fn show_servers(
+    env: &Env,
     root: &Path,
     cluster: &ClusterServices,
     meta: &ServerName,
     online: &[ServerName],
 ) -> Result<()> {
     let region = RegionInfo::new(TableName::MASTER_STORE, "".into(), "".into(), REGION_ID);
-    let (store_root, descriptor) = (layout::master_dir(root), TableDescriptor::master_store());
+    let store_root = layout::master_dir(root);
+    let descriptor = descriptor_of(env, &store_root)?;
     cluster
         .files
         .visit_region(&store_root, &region, &descriptor, &mut |rows| Ok(taken_over(&rows, meta, online)))
 }
 
 /// Brings switches that clients turned to where HBase looks for them; `take_over` does it too.
-pub(crate) fn save_switches(root: &Path, cluster: &ClusterServices, switches: &Switches) -> Result<()> {
+pub(crate) fn save_switches(
+    env: &Env,
+    root: &Path,
+    cluster: &ClusterServices,
+    switches: &Switches,
+) -> Result<()> {
     let region = RegionInfo::new(TableName::MASTER_STORE, "".into(), "".into(), REGION_ID);
-    let (store_root, descriptor) = (layout::master_dir(root), TableDescriptor::master_store());
+    let store_root = layout::master_dir(root);
+    let descriptor = descriptor_of(env, &store_root)?;
     cluster.files.visit_region(&store_root, &region, &descriptor, &mut |_| Ok(switch_rows(switches)))
+}
+
+/// HBase may keep its store files by a list (`hbase.master.store.region.file-tracker.impl`), and says so there.
+fn descriptor_of(env: &Env, store_root: &Path) -> Result<TableDescriptor> {
+    let written = descriptors::read(env, store_root, &TableName::MASTER_STORE)?;
+    let tracker = written.and_then(|(table, _)| table.attribute(STORE_FILE_TRACKER.as_bytes()).cloned());
+    let descriptor = TableDescriptor::master_store();
+    Ok(tracker.map_or(descriptor.clone(), |tracker| descriptor.with(STORE_FILE_TRACKER, tracker)))
 }
 
 fn switch_rows(switches: &Switches) -> Vec<Cell> {

@@ -51,6 +51,8 @@ pub struct MasterSettings {
     /// Whether new descriptors must pass HBase's sanity checks (`hbase.table.sanity.checks`); a table can turn them off,
     /// too. What cannot be obeyed at all is refused in any case.
     pub sanity_checks: bool,
+    /// The store file tracker that new tables get which name none (`hbase.store.file-tracker.impl`). `DEFAULT`.
+    pub store_file_tracker: String,
     /// Whether the coprocessors that tables name can be loaded. Without a JVM for them only built-in ones can.
     pub coprocessors: CoprocessorCheck,
     /// Whether families that are to be encrypted are tried first (`hbase.master.check.encryption`).
@@ -152,6 +154,7 @@ impl MasterSettings {
             snapshot_ttl: Duration::ZERO,
             snapshot_timeout: Duration::from_secs(5 * 60),
             sanity_checks: true,
+            store_file_tracker: "DEFAULT".to_string(),
             coprocessors: CoprocessorCheck::default(),
             checks_encryption: true,
             slow_log_table: false,

@@ -184,7 +184,11 @@ fn manifest_of(
     for family in table.families() {
         let dir = region.dir(&core.root).join(&*family.name_str());
         let mut store_files = Vec::new();
-        for (name, mut len) in steady_files(&*core.env.fs, &dir)? {
+        let files = match core.cluster.files.listed_store_files(region, table, family)? {
+            Some(listed) => listed,
+            None => steady_files(&*core.env.fs, &dir)?,
+        };
+        for (name, mut len) in files {
             if let Some((table, owner, file)) = layout::parse_link_name(&name) {
                 let place = Path::new(&*family.name_str()).join(file);
                 let live = layout::region_dir(&core.root, &table, owner).join(&place);

@@ -224,6 +224,25 @@ fn modify_table() {
 }
 
 #[test]
+fn modify_tracker() {
+    crash_everywhere(Action {
+        set_up: with_table,
+        act: |c| {
+            let request = pb::ModifyTableStoreFileTrackerRequest {
+                table_name: name("t").to_pb(),
+                dst_sft: "FILE".to_string(),
+                ..Default::default()
+            };
+            c.submit("ModifyTableStoreFileTracker", &request)
+        },
+        is_done: |c| {
+            let table = c.descriptor("t").unwrap();
+            table.attribute(b"hbase.store.file-tracker.impl").is_some_and(|tracker| tracker == "FILE")
+        },
+    });
+}
+
+#[test]
 fn add_family() {
     crash_everywhere(Action {
         set_up: with_table,

@@ -239,13 +239,15 @@ fn a_snapshot_keeps_what_it_was_given() {
     c.run("RestoreSnapshot", &restore("s", "u")).unwrap();
     assert_eq!(c.descriptor("u").unwrap().max_file_size(), Some(1 << 30));
     let mut sized = restore("s", "v");
-    sized.custom_sft = Some("FILE".into());
+    sized.custom_sft = Some("a.b.FILE".into());
     let error = c.run("RestoreSnapshot", &sized).unwrap_err();
     assert!(error.do_not_retry && error.message.contains("FILE"), "{error}");
-    sized.custom_sft = Some("default".into());
+    sized.custom_sft = Some("FILE".into());
     sized.restore_acl = Some(true);
     c.run("RestoreSnapshot", &sized).unwrap();
-    assert_eq!(c.descriptor("v").unwrap().attribute(b"hbase.store.file-tracker.impl").unwrap(), "DEFAULT");
+    assert_eq!(c.descriptor("v").unwrap().attribute(b"hbase.store.file-tracker.impl").unwrap(), "FILE");
+    let new: Vec<_> = c.regions("v").iter().map(|region| region.encoded_name().to_string()).collect();
+    assert!(new.iter().all(|region| c.server.listed.lock().contains(region)), "the lists of its stores");
     c.check();
 }
 

@@ -18,7 +18,7 @@ use halcyon_master::StopRequest;
 use halcyon_proto::pb;
 use halcyon_proto::pb::table_state::State;
 use halcyon_rpc::RpcError;
-use halcyon_schema::{FamilyDescriptor, STORE_FILE_TRACKER, TableDescriptor, TableName};
+use halcyon_schema::{TableDescriptor, TableName};
 use prost::Message;
 
 /// The short class name of an error.
@@ -235,16 +235,6 @@ fn refusals_come_as_in_hbase() {
     assert_eq!(class(response), "NamespaceNotFoundException");
     let response: Result<pb::EnableTableResponse, _> = c.call("EnableTable", &enable("t"));
     assert_eq!(class(response), "TableNotDisabledException");
-
-    let tracker = |table: &str, dst_sft: &str| pb::ModifyTableStoreFileTrackerRequest {
-        table_name: name(table).to_pb(),
-        dst_sft: dst_sft.into(),
-        ..Default::default()
-    };
-    let method = "ModifyTableStoreFileTracker";
-    assert_eq!(class(c.submit(method, &tracker("no", "FILE"))), "TableNotFoundException");
-    assert_eq!(class(c.submit(method, &tracker("t", "FILE"))), "DoNotRetryIOException");
-    c.run(method, &tracker("t", "DEFAULT")).unwrap();
 }
 
 #[test]
@@ -575,33 +565,6 @@ fn a_stopped_master_answers_no_call() {
     assert!(c.server.online_names().contains(c.regions("t")[0].encoded_name()));
 }
 
-/// Was accepted, and then no region of the table opened.
-#[test]
-fn a_list_of_store_files_is_refused_before_anything_changes() {
-    let (_sim, c) = Cluster::simulated();
-    c.run("CreateTable", &create(&table("t", &["f"]), &[])).unwrap();
-    let before = c.descriptor("t");
-    let tracked = |family: FamilyDescriptor| table("t", &[]).with_family(family);
-    for changed in [
-        table("t", &["f"]).with(STORE_FILE_TRACKER, "FILE"),
-        table("t", &["f"])
-            .with(STORE_FILE_TRACKER, "DEFAULT")
-            .with_family(family("f").with_configuration(STORE_FILE_TRACKER, "FILE")),
-        tracked(family("f").with(STORE_FILE_TRACKER, "MIGRATION")),
-    ] {
-        let error = c.run("ModifyTable", &modify(&changed)).unwrap_err();
-        assert!(error.do_not_retry && error.message.contains(STORE_FILE_TRACKER), "{error:?}");
-        let mut schema = changed.to_pb();
-        schema.table_name = Some(name("new").to_pb());
-        let request = pb::CreateTableRequest { table_schema: schema, ..Default::default() };
-        let error = c.run("CreateTable", &request).unwrap_err();
-        assert!(error.do_not_retry && error.message.contains(STORE_FILE_TRACKER), "{error:?}");
-    }
-    assert_eq!((c.descriptor("t"), c.state("new")), (before, None));
-    assert!(c.server.online_names().contains(c.regions("t")[0].encoded_name()));
-    c.check();
-}
-
 /// `hbase.table.sanity.checks` and `hbase.snapshot.master.timeout.millis` of the site file.
 #[test]
 fn sanity_checks_and_the_time_for_snapshots_are_settings() {
@@ -612,7 +575,7 @@ fn sanity_checks_and_the_time_for_snapshots_are_settings() {
     let c = Cluster::start_with(with_real_clock(sim.env()), Path::new("/hbase"), 1, settings).unwrap();
     let unwise = |size: &str| create(&table("t", &["f"]).with("MEMSTORE_FLUSHSIZE", size), &[]);
     c.run("CreateTable", &unwise("1024")).unwrap();
-    let unsupported = modify(&table("t", &["f"]).with("hbase.store.file-tracker.impl", "FILE"));
+    let unsupported = modify(&table("t", &["f"]).with("hbase.store.file-tracker.impl", "no.such.Tracker"));
     assert!(c.run("ModifyTable", &unsupported).unwrap_err().message.contains("file-tracker"));
     let taken: pb::SnapshotResponse = c.call("Snapshot", &snapshot("s", "t")).unwrap();
     assert_eq!(taken.expected_timeout, 77_000);

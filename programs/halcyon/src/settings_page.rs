@@ -9,7 +9,7 @@ use halcyon_settings::{Description, Effect};
 use crate::settings::StandaloneSettings;
 
 /// Topics in the order of the page.
-const SECTIONS: [&str; 19] = [
+const SECTIONS: [&str; 20] = [
     "Addresses and directories",
     "Calls",
     "Memory and cache",
@@ -20,6 +20,7 @@ const SECTIONS: [&str; 19] = [
     "Compaction",
     "Splits",
     "Tables and snapshots",
+    "Store file trackers",
     "Encryption",
     "Cluster",
     "Normalizer",

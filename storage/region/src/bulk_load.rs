@@ -26,10 +26,10 @@ use halcyon_schema::Durability;
 use halcyon_wal::{Completion, WalEntry};
 use prost::Message;
 
-use crate::loads::{SourceFile, StagedLoad};
+use crate::loads::{CommittedLoad, SourceFile, StagedLoad};
 use crate::open::META_FAMILY;
 use crate::region::Region;
-use crate::store::{Store, StoreFile, StoreFileOpener, bulk_file_name};
+use crate::store::{Store, StoreFile, StoreFileOpener, Uncommitted, bulk_file_name};
 
 /// Files of one load. HBase's tool sends at most 32 for each family by default.
 pub const BULK_LOAD_FILES_MAX: usize = 10_000;
@@ -216,12 +216,38 @@ impl Region {
             Ok(loaded) => loaded,
             Err(error) => return Err(committed.undo(error)),
         };
+        let mut uncommitted = Vec::with_capacity(loaded.len());
+        for (store, files) in &loaded {
+            match store.list_loaded(self.place(), files) {
+                Ok(lock) => uncommitted.push(lock),
+                Err(error) => return Err(self.forget_loaded(&loaded, uncommitted, committed, error)),
+            }
+        }
         // Odd while the views are exchanged: a reader that takes views of several stores takes them again.
         self.loads.fetch_add(1, Ordering::AcqRel);
-        loaded.iter().for_each(|(store, files)| store.show_loaded(files));
+        loaded.iter().zip(uncommitted).for_each(|((store, files), lock)| store.show_loaded(files, lock));
         self.loads.fetch_add(1, Ordering::AcqRel);
         committed.end();
         Ok(loaded)
+    }
+
+    /// Takes a load back whose files not all lists name. `listed`: of the first stores. Returns the error that is the reason.
+    fn forget_loaded(
+        &self,
+        loaded: &LoadedFiles<'_>,
+        listed: Vec<Uncommitted<'_>>,
+        committed: CommittedLoad,
+        error: Error,
+    ) -> Error {
+        let locks = listed.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
+        for ((store, _), lock) in loaded.iter().zip(locks) {
+            // A list that names a file which is not there keeps the region from opening.
+            if let Err(left) = store.forget_loaded(self.place(), lock) {
+                tracing::error!(error = %left, "a bulk load is committed and not shown");
+                return error.context("the next opening of the region shows the loaded files");
+            }
+        }
+        committed.undo(error)
     }
 
     /// Tells the WAL what was loaded (HBase: `WALUtil.writeBulkLoadMarkerAndSync`).

@@ -9,14 +9,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use halcyon_cell::{CellScanner, Error, Key, Result};
-use halcyon_env::{Env, ReadableFile, invariant};
+use halcyon_env::{DirEntry, Env, ReadableFile, invariant};
 use halcyon_hfile::{FileMeta, HFile, HFileWriter, HalfScanner, ReadMode, ReaderOptions, RowRange};
 use halcyon_schema::mob::MOB_FILE_REFS;
-use halcyon_schema::{FamilyDescriptor, RegionInfo, TableDescriptor};
+use halcyon_schema::{FamilyDescriptor, RegionInfo, StoreFileTracker, TableDescriptor};
 
 use crate::place::StagingDir;
 use crate::region::{Region, RegionServices};
-use crate::store::{StoreFileOpener, WrittenBy, writer_options};
+use crate::store::file_list::{Listed, read_list, replace_closed};
+use crate::store::{StoreFileName, StoreFileOpener, WrittenBy, writer_options};
 
 /// Bytes copied at a time.
 const COPY_BYTES: u64 = 1 << 20;
@@ -95,6 +96,35 @@ impl Region {
         }
         writer.finish(FileMeta::default())?;
         Ok(true)
+    }
+
+    /// Writes down that the store in `family_dir`, of a region that no server has open, has all files that are in it, where
+    /// `tracker` goes by a list. May run again. *Blocking.*
+    pub fn list_files(env: &Env, family_dir: &Path, tracker: StoreFileTracker) -> Result<()> {
+        if !tracker.writes_list() {
+            return Ok(());
+        }
+        let listed = |entry: DirEntry| {
+            let name = StoreFileName::parse(&entry.name).filter(|_| !entry.is_dir)?;
+            let len = if name.is_own_hfile() { entry.len } else { 0 };
+            Some(Listed { name: entry.name, len })
+        };
+        let files: Vec<Listed> = env.fs.list(family_dir)?.into_iter().filter_map(listed).collect();
+        replace_closed(env, family_dir, files)
+    }
+
+    /// Names and bytes of the files that the list of the store in `family_dir` names, which a server may have open; `None`:
+    /// `tracker` does not go by a list. *Blocking.*
+    pub fn listed_files(
+        env: &Env,
+        family_dir: &Path,
+        tracker: StoreFileTracker,
+    ) -> Result<Option<Vec<(String, u64)>>> {
+        if !tracker.loads_list() {
+            return Ok(None);
+        }
+        let files = read_list(env, family_dir)?;
+        Ok(Some(files.into_iter().map(|file| (file.name, file.len)).collect()))
     }
 
     /// Writes the cells of the file `from` that are of the region's rows as a store file of the region, `to`, whole

@@ -109,10 +109,10 @@ impl Region {
         let now_ms = self.services.env.clock.now_ms();
         let mut mobs = self.mobs_of_flush(store, &snapshot, seq, now_ms)?;
         let written = self.write_snapshot(store, &snapshot, seq, now_ms, &mut mobs)?;
-        let paths = written.as_ref().map_or(&[][..], Written::paths);
         if let Some(mobs) = &mut mobs {
             mobs.publish()?;
         }
+        let paths = written.as_ref().map_or(&[][..], Written::hand_over);
         let commit = Commit { files: paths, flushed: &snapshot, compacted: &[] };
         let open = |path: &std::path::Path| self.open_file(store, path, WrittenBy::Flush);
         let archive_dir = self.archive_dir.join(&*store.family.name_str());

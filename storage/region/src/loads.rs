@@ -3,9 +3,12 @@
 //! ```text
 //! <region>/.tmp/<opening>/load-<random>/<family>@<name>     staged
 //! <region>/.tmp/<opening>/load-<random>/origins             where the moved ones were: "<family>@<name>\t<path>\n"
+//! <region>/.tmp/<opening>/load-<random>/names               all of them: "<family>@<name>\n"
 //! <region>/.bulk-<random>/<family>@<name>                   committed: one rename of the directory
 //! <region>/<family>/<name>                                  in its store
 //! ```
+//!
+//! Stores with a list of their files name the loaded ones in it last. The directory of the load goes after that.
 //!
 //! The source of the commit's rename is in the opening's directory. So a server that has lost the region cannot commit
 //! (`place.rs`).
@@ -26,6 +29,8 @@ const STAGED: &str = "load-";
 /// Before the names of directories of committed files. HBase passes over names that begin with a dot.
 const COMMITTED: &str = ".bulk-";
 const ORIGINS: &str = "origins";
+/// Says which files there are: those that are in their stores already, and in no list yet, are found by it.
+const NAMES: &str = "names";
 
 /// A file to be staged.
 pub(crate) struct SourceFile<'a> {
@@ -85,6 +90,8 @@ impl StagedLoad {
             origins.push_str(&format!("{}\t{path}\n", staged_name(file)));
         }
         env.fs.put_new(&self.dir.join(ORIGINS), origins.as_bytes())?;
+        let names = self.names.iter().map(|name| format!("{name}\n")).collect::<String>();
+        env.fs.put_new(&self.dir.join(NAMES), names.as_bytes())?;
         // Where the files come from is known after a crash before the first of them leaves its place.
         self.place.sync_up()?;
         env.fs.sync_dir(&self.dir)?;
@@ -209,22 +216,54 @@ fn in_store(region_dir: &Path, staged_name: &str) -> Result<(String, PathBuf)> {
     Ok((family.to_string(), region_dir.join(family).join(name)))
 }
 
+/// Loads that were committed before a crash. Their files are in the stores.
+#[derive(Default)]
+pub(crate) struct CompletedLoads {
+    dirs: Vec<PathBuf>,
+    /// Family and name.
+    files: Vec<(String, String)>,
+}
+
+impl CompletedLoads {
+    pub fn names_of(&self, family: &str) -> impl Iterator<Item = &String> {
+        self.files.iter().filter(move |(of, _)| of == family).map(|(_, name)| name)
+    }
+
+    /// The stores have the files.
+    pub fn end(self, env: &Env) -> Result<()> {
+        for dir in &self.dirs {
+            env.fs.remove_dir_all(dir)?;
+            tracing::info!(dir = %dir.display(), files = self.files.len(), "a bulk load was completed");
+        }
+        Ok(())
+    }
+}
+
 /// Completes the loads that were committed before a crash. Called by an opening, before stores are listed.
-pub(crate) fn complete_loads(env: &Env, region_dir: &Path) -> Result<()> {
+pub(crate) fn complete_loads(env: &Env, region_dir: &Path) -> Result<CompletedLoads> {
+    let mut loads = CompletedLoads::default();
     for entry in env.fs.list(region_dir)? {
         if entry.is_dir && entry.name.starts_with(COMMITTED) {
             let dir = region_dir.join(&entry.name);
-            let files = place_files(env, region_dir, &dir)?;
-            env.fs.remove_dir_all(&dir)?;
-            tracing::info!(dir = %dir.display(), files = files.len(), "a bulk load was completed");
+            let names = match env.fs.read(&dir.join(NAMES)) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(), // of an earlier version
+                read => read?,
+            };
+            place_files(env, region_dir, &dir)?;
+            for name in String::from_utf8_lossy(&names).lines() {
+                if let Some((family, name)) = name.rsplit_once(OF_FAMILY) {
+                    loads.files.push((family.to_string(), name.to_string()));
+                }
+            }
+            loads.dirs.push(dir);
         }
     }
-    Ok(())
+    Ok(loads)
 }
 
 fn place_files(env: &Env, region_dir: &Path, dir: &Path) -> Result<Vec<(String, PathBuf)>> {
     let mut placed = Vec::new();
-    for entry in env.fs.list(dir)?.iter().filter(|entry| entry.name != ORIGINS) {
+    for entry in env.fs.list(dir)?.iter().filter(|entry| ![ORIGINS, NAMES].contains(&&*entry.name)) {
         let (family, to) = in_store(region_dir, &entry.name)?;
         let store = region_dir.join(&family);
         if !env.fs.exists(&store)? {

@@ -23,7 +23,9 @@ impl Region {
         let mut options = store.writer_options(&self.table, written_by, now_ms)?;
         options.include_tags = tags;
         let family = store.family.name_str().into_owned();
-        Ok(FileTarget { place: self.place().clone(), family, options })
+        let in_place =
+            store.tracker.writes_in_place().then(|| (store.dir.clone(), store.being_written.clone()));
+        Ok(FileTarget { place: self.place().clone(), family, in_place, options })
     }
 
     /// Opens a file that was just written, and puts of it into the cache what the family wants there. HBase keeps

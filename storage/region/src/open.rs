@@ -10,15 +10,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use halcyon_cache::BlockCache;
 use halcyon_cell::{Cell, Error, Result, SeqId};
-use halcyon_env::{Env, Holder, Mutex, WatchedRwLock};
-use halcyon_schema::{FamilyDescriptor, RegionInfo, TableDescriptor, layout};
+use halcyon_env::{DirEntry, Env, Holder, Mutex, WatchedRwLock};
+use halcyon_schema::{FamilyDescriptor, RegionInfo, StoreFileTracker, TableDescriptor, layout};
 use halcyon_wal::{TEMPORARY_SUFFIX, WalReader};
 
 use crate::CompactionSettings;
 use crate::activity;
 use crate::api::Nonce;
 use crate::key_samples::KeySamples;
-use crate::loads::complete_loads;
+use crate::loads::{CompletedLoads, complete_loads};
 use crate::mob::MobStore;
 use crate::mvcc::Mvcc;
 use crate::place::{OpeningDir, retire};
@@ -26,7 +26,10 @@ use crate::region::{Counters, Region, RegionServices};
 use crate::replayed_nonces::{ReplayedNonce, ReplayedNonces};
 use crate::row_lock::RowLocks;
 use crate::storage_policy::{self, set_storage_policy};
-use crate::store::{Store, StoreFile, StoreFileName, StoreFileOpener, StoreServices, Tiering, seq_in_name};
+use crate::store::file_list::read_list;
+use crate::store::{
+    FileList, Store, StoreFile, StoreFileName, StoreFileOpener, StoreServices, Tiering, seq_in_name,
+};
 
 pub(crate) const RECOVERED_EDITS: &str = "recovered.edits";
 const REGION_INFO: &str = ".regioninfo";
@@ -87,7 +90,9 @@ impl Region {
         let mut files_count = 0;
         for family in table.families() {
             let opener = StoreFileOpener { env, cache, family };
-            files_count += open_files(opener, &dir.join(&*family.name_str()), root, info)?.len();
+            let dir = dir.join(&*family.name_str());
+            let names = names_in_store(env, &dir, table.store_file_tracker(family)?)?;
+            files_count += open_files(opener, &dir, &names, root, info)?.len();
         }
         Ok(files_count)
     }
@@ -113,7 +118,7 @@ impl Region {
         }
         // Before the stores are listed: from here on no earlier opening can change them.
         let mut place = OpeningDir::begin(&env, &dir, &archive_dir)?;
-        complete_loads(&env, &dir)?;
+        let loads = complete_loads(&env, &dir)?;
         set_storage_policy(
             &*env.fs,
             &dir,
@@ -132,13 +137,15 @@ impl Region {
                     "this way of compacting is not available; the exploring policy is used"
                 );
             }
-            stores.push(open_store(&services, root, &table, family, compaction, &info)?);
+            stores.push(open_store(&services, root, &table, family, compaction, &info, &place, &loads)?);
             if let Some((policy, property)) = services.settings.storage_policy(&*env.fs, family) {
                 let family = family.name_str();
                 let dirs = [dir.join(&*family), place.set_apart(&family)?];
                 dirs.iter().for_each(|dir| set_storage_policy(&*env.fs, dir, policy, property));
             }
         }
+        // From here on the lists name what was loaded.
+        loads.end(&env)?;
         let replicated = table.families().iter().filter(|family| family.scope() == 1);
         let replicated = replicated.map(|family| family.name().clone()).collect();
         let place = Arc::new(place);
@@ -364,21 +371,39 @@ fn name_as_number(path: &Path) -> (usize, String) {
     (digits.len(), digits.to_string())
 }
 
-/// Every store file in the directory of a family.
-fn open_files(
+/// Names of the files of a store that another server may have open, sorted; none if the store has no directory.
+pub(crate) fn names_in_store(env: &Env, dir: &Path, tracker: StoreFileTracker) -> Result<Vec<String>> {
+    if tracker.loads_list() {
+        return Ok(read_list(env, dir)?.into_iter().map(|file| file.name).collect());
+    }
+    match env.fs.list(dir) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        entries => Ok(names_of_files(entries?)),
+    }
+}
+
+fn names_of_files(entries: Vec<DirEntry>) -> Vec<String> {
+    let is_store_file = |entry: &DirEntry| !entry.is_dir && StoreFileName::parse(&entry.name).is_some();
+    entries.into_iter().filter(is_store_file).map(|entry| entry.name).collect()
+}
+
+/// Opens these files of a family. Those of other names are passed over.
+pub(crate) fn open_files(
     opener: StoreFileOpener<'_>,
     dir: &Path,
+    names: &[String],
     root: &Path,
     info: &RegionInfo,
 ) -> Result<Vec<Arc<StoreFile>>> {
-    let mut files = Vec::new();
-    for entry in opener.env.fs.list(dir)?.into_iter().filter(|entry| !entry.is_dir) {
-        let Some(name) = StoreFileName::parse(&entry.name) else { continue };
-        files.push(opener.open(&dir.join(&entry.name), &name, root, info.table())?);
+    let mut files = Vec::with_capacity(names.len());
+    for text in names {
+        let Some(name) = StoreFileName::parse(text) else { continue };
+        files.push(opener.open(&dir.join(text), &name, root, info.table())?);
     }
     Ok(files)
 }
 
+#[allow(clippy::too_many_arguments)] // of one caller
 fn open_store(
     services: &RegionServices,
     root: &Path,
@@ -386,28 +411,74 @@ fn open_store(
     family: &FamilyDescriptor,
     compaction: CompactionSettings,
     info: &RegionInfo,
+    place: &OpeningDir,
+    loads: &CompletedLoads,
 ) -> Result<Store> {
-    let env = &services.env;
+    let (env, tracker) = (&services.env, table.store_file_tracker(family)?);
     let family_name = family.name_str();
     let dir = layout::region_dir(root, info.table(), info.encoded_name()).join(&*family_name);
     env.fs.create_dir_all(&dir)?;
     if family.is_mob() {
         env.fs.create_dir_all(&layout::mob_family_dir(root, info.table(), &family_name))?; // HBase's cleaner lists it
     }
+    let there = names_of_files(env.fs.list(&dir)?);
+    let (mut list, listed) = match tracker.writes_list() {
+        true => FileList::open(env, &dir).map(|(list, listed)| (Some(list), listed))?,
+        false => (None, None),
+    };
+    let listed: Option<Vec<String>> = listed.map(|files| files.into_iter().map(|file| file.name).collect());
+    let has_list = listed.is_some();
+    let mut names = if tracker.loads_list() { listed.clone().unwrap_or_default() } else { there.clone() };
+    let loaded = loads.names_of(&family_name).filter(|name| there.contains(name) && !names.contains(name));
+    let loaded: Vec<String> = loaded.cloned().collect();
     let opener = StoreFileOpener { env, cache: &services.cache, family };
-    let files = open_files(opener, &dir, root, info)?;
+    let mut files = open_files(opener, &dir, &names, root, info)?;
+    let replaced = compacted_inputs(&files)?;
+    // A load that was committed, and perhaps compacted since.
+    names = loaded.into_iter().filter(|name| !replaced.contains(name)).collect();
+    files.extend(open_files(opener, &dir, &names, root, info)?);
     let prefetch = services.settings.prefetches_on_open(family);
     files.iter().for_each(|file| file.prefetch_wanted.store(prefetch, Ordering::Release));
     let compacted = compacted_inputs(&files)?;
     let (done, mut files): (Vec<_>, Vec<_>) =
         files.into_iter().partition(|file| compacted.contains(&file.name));
-    let archive_dir = layout::archive_region_dir(root, info.table(), info.encoded_name()).join(&*family_name);
-    retire(env, done.iter().map(|file| file.path.as_path()), &archive_dir)?;
-    done.iter().for_each(|file| file.retire_blocks());
     files.sort_by(|a, b| b.max_seq.cmp(&a.max_seq).then_with(|| b.name.cmp(&a.name)));
-    Ok(new_store(services, root, table, info, family, compaction, files))
+    if let Some(list) = &mut list {
+        bring_up_to_date(list, place, tracker, listed, &files)?;
+    }
+    let archive_dir = layout::archive_region_dir(root, info.table(), info.encoded_name()).join(&*family_name);
+    let shown = |name: &String| files.iter().any(|file| file.name == *name);
+    // What no list names is nobody's. With the list alone it is left to the cleaner, but for what a compaction has replaced:
+    // it is known to be whole. A store that will have all of its directory is rid of it before.
+    let is_to_be_rid = tracker.is_migration() && has_list;
+    let gone = |name: &&String| !shown(name) && (compacted.contains(name) || is_to_be_rid);
+    let gone = there.iter().filter(|name| tracker.loads_list() && gone(name)).map(|name| dir.join(name));
+    let gone: Vec<PathBuf> = gone.chain(done.iter().map(|file| file.path.clone())).collect();
+    retire(env, gone.iter().map(PathBuf::as_path), &archive_dir)?;
+    done.iter().for_each(|file| file.retire_blocks());
+    Ok(new_store(services, root, table, info, family, compaction, files, tracker, list))
 }
 
+/// Writes the list where it does not name the store's files: something was brought in order, or a migration begins.
+fn bring_up_to_date(
+    list: &mut FileList,
+    place: &OpeningDir,
+    tracker: StoreFileTracker,
+    listed: Option<Vec<String>>,
+    files: &[Arc<StoreFile>],
+) -> Result<()> {
+    let mut names: Vec<String> = files.iter().map(|file| file.name.clone()).collect();
+    names.sort();
+    if listed.is_none() && names.is_empty() && !tracker.is_migration() {
+        return Ok(());
+    }
+    if listed.as_ref() == Some(&names) {
+        return Ok(());
+    }
+    list.write(place, files.iter().map(|file| file.listed()).collect())
+}
+
+#[allow(clippy::too_many_arguments)] // what a store is made of
 pub(crate) fn new_store(
     services: &RegionServices,
     root: &Path,
@@ -416,6 +487,8 @@ pub(crate) fn new_store(
     family: &FamilyDescriptor,
     compaction: CompactionSettings,
     files: Vec<Arc<StoreFile>>,
+    tracker: StoreFileTracker,
+    list: Option<FileList>,
 ) -> Store {
     let dir = info.dir(root).join(&*family.name_str());
     let mob = MobStore::new(services, root, table, info, family);
@@ -423,7 +496,7 @@ pub(crate) fn new_store(
     let (start, end) = (info.start_key(), info.end_key());
     let common = start.iter().zip(end).take_while(|(a, b)| a == b).count();
     let tiering = services.settings.data_tiering.then(|| Tiering::of(family, table)).flatten();
-    let services = StoreServices { tiering, ..services.of_store(mob) };
+    let services = StoreServices { tiering, tracker, list, ..services.of_store(mob) };
     Store::new(family.clone(), compaction, info.comparator(), dir, files, services, &start[..common])
 }
 

@@ -7,6 +7,7 @@
 //! archive/../<family>/<file>                others took its place                           retire
 //! <region>/.tmp/<attempt>/<name>            made for a region that no server has open         StagingDir
 //! <region>/.tmp/<opening>/<file>@<family>   on its way to the archive without a successor   retire_alone
+//! <region>/.tmp/<opening>/list-<random>     the list of a store's files (`store/file_list.rs`), on its way there
 //! ```
 //!
 //! A server may be declared dead while it is only paused. Its regions open elsewhere, and when it runs again it would
@@ -17,6 +18,9 @@
 //! directories of all earlier ones away, and only then lists the stores. From that moment an earlier opening can neither
 //! make a file nor bring one into a store: its `create` and `rename` fail, because the directory is gone. A rename before
 //! that moment is seen by the listing. Of two servers that begin to open the region at the same time, at most one succeeds.
+//!
+//! A store with a list of its files has them made in its own directory. What belongs to the store is what the list names, and
+//! the list comes from the opening's directory.
 //!
 //! A file that has to leave its store again goes back to the opening's directory and is not removed in the store: there
 //! it may be a file of the next opening by now.
@@ -80,6 +84,17 @@ impl OpeningDir {
 
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// `Moved` if another opening has begun. It may begin at any time, so a commit needs more than this.
+    pub fn check_held(&self) -> Result<()> {
+        if self.env.fs.exists(&self.dir)? {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Moved,
+            format!("{}: another server has opened the region", self.dir.display()),
+        ))
     }
 
     /// Makes the directory itself durable: what is moved into it must be found after a crash.

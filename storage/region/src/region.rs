@@ -12,7 +12,7 @@ use halcyon_cell::{Error, ErrorKind, ReadPoint, Result, SeqId, same_bytes};
 use halcyon_env::{Activity, Env, Holder, Mutex, RwLockReadGuard, RwLockWriteGuard, Watch, WatchedRwLock};
 use halcyon_hfile::CacheKinds;
 use halcyon_memstore::ChunkPool;
-use halcyon_schema::{RegionInfo, TableDescriptor};
+use halcyon_schema::{RegionInfo, StoreFileTracker, TableDescriptor};
 use halcyon_wal::Wal;
 
 use crate::api::Mutation;
@@ -56,6 +56,8 @@ impl RegionServices {
             keys: &self.env.keys,
             mob: Arc::new(mob),
             tiering: None,
+            tracker: StoreFileTracker::DEFAULT,
+            list: None,
         }
     }
 }
@@ -183,6 +185,27 @@ impl Region {
     #[inline]
     pub fn is_secondary(&self) -> bool {
         self.place.is_none()
+    }
+
+    /// Moves files to the archive that are in a store's directory and not the store's, and that `is_due` chooses. Only of
+    /// stores that know their files by a list alone; in others no such files are. Returns how many. *Blocking.*
+    pub fn archive_strays(&self, mut is_due: impl FnMut(&Path) -> bool) -> Result<usize> {
+        let _open = self.enter()?;
+        let mut count = 0;
+        for store in self.stores.iter().filter(|store| store.tracker.writes_in_place()) {
+            let Some(place) = &self.place else { break };
+            let archive_dir = self.archive_dir.join(&*store.family.name_str());
+            let strays = store.archive_strays(place, &archive_dir, &mut is_due)?;
+            for name in &strays {
+                tracing::info!(
+                    region = self.info.encoded_name(),
+                    name,
+                    "a file that is no store's was archived"
+                );
+            }
+            count += strays.len();
+        }
+        Ok(count)
     }
 
     /// Where this opening makes files.

@@ -19,12 +19,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use halcyon_cell::{Error, ErrorKind, Result};
-use halcyon_env::{Env, Mutex, WatchedRwLock};
-use halcyon_schema::{RegionInfo, TableDescriptor, layout};
+use halcyon_env::{Mutex, WatchedRwLock};
+use halcyon_schema::{RegionInfo, StoreFileTracker, TableDescriptor, layout};
 
 use crate::key_samples::KeySamples;
 use crate::mvcc::Mvcc;
-use crate::open::{compacted_inputs, highest_seq, new_store};
+use crate::open::{compacted_inputs, highest_seq, names_in_store, new_store};
 use crate::region::{Counters, Region, RegionServices};
 use crate::row_lock::RowLocks;
 use crate::store::{StoreFile, StoreFileName, StoreFileOpener};
@@ -62,9 +62,10 @@ impl Region {
         for family in table.families() {
             let dir = dir.join(&*family.name_str());
             let opener = StoreFileOpener { env: &env, cache: &services.cache, family };
-            let files = look(opener, &dir, root, &info, &[])?;
+            let tracker = table.store_file_tracker(family)?;
+            let files = look(opener, &dir, tracker, root, &info, &[])?;
             let compaction = services.settings.compaction.clone().for_store(&table, family);
-            stores.push(new_store(&services, root, &table, &info, family, compaction, files));
+            stores.push(new_store(&services, root, &table, &info, family, compaction, files, tracker, None));
         }
         let highest = stores.iter().map(highest_seq).max().unwrap_or_default();
         let last_flush_ms = env.clock.now_ms();
@@ -107,7 +108,7 @@ impl Region {
             let RegionServices { env, cache, .. } = &self.services;
             let opener = StoreFileOpener { env, cache, family: &store.family };
             let before = store.view();
-            let files = look(opener, &store.dir, root, &self.info, &before.files)?;
+            let files = look(opener, &store.dir, store.tracker, root, &self.info, &before.files)?;
             let numbers = |files: &[Arc<StoreFile>]| files.iter().map(|file| file.number).collect::<Vec<_>>();
             if numbers(&files) == numbers(&before.files) {
                 continue;
@@ -128,14 +129,15 @@ impl Region {
 fn look(
     opener: StoreFileOpener<'_>,
     dir: &Path,
+    tracker: StoreFileTracker,
     root: &Path,
     info: &RegionInfo,
     known: &[Arc<StoreFile>],
 ) -> Result<Vec<Arc<StoreFile>>> {
-    let mut names = list(opener.env, dir)?;
+    let mut names = names_in_store(opener.env, dir, tracker)?;
     for _ in 0..LOOKS_MAX {
         let files = open_all(opener, dir, root, info, known, &names);
-        let after = list(opener.env, dir)?;
+        let after = names_in_store(opener.env, dir, tracker)?;
         if after == names {
             let files = files?;
             let compacted = compacted_inputs(&files)?;
@@ -166,16 +168,4 @@ fn open_all(
         }
     }
     Ok(files)
-}
-
-/// Names of the files in a directory, sorted. None if it is not there: a family that was added has none yet.
-fn list(env: &Env, dir: &Path) -> Result<Vec<String>> {
-    let entries = match env.fs.list(dir) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries?,
-    };
-    let mut names: Vec<String> =
-        entries.into_iter().filter(|entry| !entry.is_dir).map(|entry| entry.name).collect();
-    names.sort();
-    Ok(names)
 }

@@ -16,7 +16,8 @@
 //! references is not split and not merged, so a reference never leads to another one. The regions' rows in
 //! `hbase:meta`, and when the parents' files may go, are the master's business.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -24,11 +25,12 @@ use halcyon_cache::BlockCache;
 use halcyon_cell::{Error, Result, SeqId};
 use halcyon_env::Env;
 use halcyon_hfile::ReadMode;
-use halcyon_schema::{FamilyDescriptor, RegionInfo, TableDescriptor, layout};
+use halcyon_schema::{FamilyDescriptor, RegionInfo, StoreFileTracker, TableDescriptor, layout};
 
-use crate::open::{RECOVERED_EDITS, highest_marker};
+use crate::open::{RECOVERED_EDITS, highest_marker, names_in_store, open_files};
 use crate::place::StagingDir;
 use crate::region::{Region, RegionServices};
+use crate::store::file_list::{Listed, write_first};
 use crate::store::{Reference, Store, StoreFile, StoreFileName, StoreFileOpener, StoreView};
 
 impl Region {
@@ -177,25 +179,34 @@ fn refer(
         Region::create_in(env, &staging.path(child.encoded_name()), child, table.families())?;
     }
     let mut highest = SeqId::ZERO;
+    // Of stores that go by one: directory and files.
+    let mut lists: BTreeMap<PathBuf, Vec<Listed>> = BTreeMap::new();
     for parent in parents {
         for (env, root) in marker_root.into_iter().chain([(env, root)]) {
             highest = highest.max(highest_marker(env, &parent.dir(root).join(RECOVERED_EDITS))?);
         }
         for family in table.families() {
-            for file in files_of(env, root, cache, parent, family)? {
+            let tracker = table.store_file_tracker(family)?;
+            for file in files_of(env, root, cache, parent, family, tracker)? {
                 highest = highest.max(file.max_seq);
                 let mut referred = file.hfile.info().first_key().is_none();
                 for child in children {
                     if let Some(reference) = choose(parent, child, &file) {
                         let name = layout::reference_name(&file.name, parent.encoded_name());
                         let dir = staging.path(child.encoded_name()).join(&*family.name_str());
-                        env.fs.put_new(&dir.join(name), &reference.encode())?;
+                        env.fs.put_new(&dir.join(&name), &reference.encode())?;
+                        if tracker.writes_list() {
+                            lists.entry(dir).or_default().push(Listed { name, len: 0 });
+                        }
                         referred = true;
                     }
                 }
                 assert!(referred, "no child has the rows of {}: they would go with the parent", file.name);
             }
         }
+    }
+    for (dir, files) in lists {
+        write_first(env, &dir, files)?;
     }
     for child in children {
         let (env, dir) = match marker_root {
@@ -219,22 +230,16 @@ fn files_of(
     cache: &Arc<BlockCache>,
     region: &RegionInfo,
     family: &FamilyDescriptor,
+    tracker: StoreFileTracker,
 ) -> Result<Vec<Arc<StoreFile>>> {
     let dir = region.dir(root).join(&*family.name_str());
-    let opener = StoreFileOpener { env, cache, family };
-    let mut files = Vec::new();
-    for entry in env.fs.list(&dir)?.into_iter().filter(|entry| !entry.is_dir) {
-        let Some(name) = StoreFileName::parse(&entry.name) else { continue };
-        let path = dir.join(&entry.name);
-        if name.parent.is_some() {
-            return Err(Error::invalid(format!(
-                "{} is a reference: compact the region first",
-                path.display()
-            )));
-        }
-        files.push(opener.open(&path, &name, root, region.table())?);
+    let names = names_in_store(env, &dir, tracker)?;
+    let is_reference = |name: &&String| StoreFileName::parse(name).is_some_and(|name| name.parent.is_some());
+    if let Some(name) = names.iter().find(is_reference) {
+        let path = dir.join(name);
+        return Err(Error::invalid(format!("{} is a reference: compact the region first", path.display())));
     }
-    Ok(files)
+    open_files(StoreFileOpener { env, cache, family }, &dir, &names, root, region)
 }
 
 #[cfg(test)]

@@ -21,6 +21,12 @@ fn families() -> Vec<FamilyDescriptor> {
     vec![FamilyDescriptor::new("f").unwrap(), encoded]
 }
 
+/// With and without a list of each store's files.
+fn each_tracker() -> [Vec<FamilyDescriptor>; 3] {
+    let migrating = families().into_iter().map(|family| migrating(family, "DEFAULT", "FILE"));
+    [families(), families().into_iter().map(listed).collect(), migrating.collect()]
+}
+
 fn source(family: &str) -> PathBuf {
     Path::new("/out").join(family).join("0123abcd")
 }
@@ -156,9 +162,13 @@ fn what_is_wrong_loads_nothing() {
 /// Each call to the file system fails once. All is loaded or nothing, and the sources are back or in the region.
 #[test]
 fn every_fault_leaves_all_or_nothing() {
+    each_tracker().iter().for_each(|families| every_fault(families));
+}
+
+fn every_fault(families: &[FamilyDescriptor]) {
     for operation in [Operation::Rename, Operation::Create, Operation::Sync] {
         for nth in [".tmp", ".bulk-", "/out/", "/f/", "/g/"] {
-            let mut bench = Bench::new(&families());
+            let mut bench = Bench::new(families);
             for family in ["f", "g"] {
                 write_hfile(&bench, family, &ROWS, "bulk");
             }
@@ -178,8 +188,8 @@ fn every_fault_leaves_all_or_nothing() {
     }
 }
 
-fn prepare(fs: Arc<SimFileSystem>) -> Bench {
-    let bench = Bench::on(fs, &families());
+fn prepare(fs: Arc<SimFileSystem>, families: &[FamilyDescriptor]) -> Bench {
+    let bench = Bench::on(fs, families);
     put(&bench, "a", "old").unwrap();
     for family in ["f", "g"] {
         write_hfile(&bench, family, &ROWS, "bulk");
@@ -190,10 +200,14 @@ fn prepare(fs: Arc<SimFileSystem>) -> Bench {
 /// The machine dies at each sync point of a load. Afterwards both files are loaded or both are where they were.
 #[test]
 fn every_death_leaves_all_or_nothing() {
+    each_tracker().iter().for_each(|families| every_death(families));
+}
+
+fn every_death(families: &[FamilyDescriptor]) {
     let nothing = vec!["old old".to_string()];
     let all = vec!["bulk bulk".to_string(); 3];
     for &disk in &SimDisk::ALL {
-        let bench = prepare(Arc::new(disk.files(1)));
+        let bench = prepare(Arc::new(disk.files(1)), families);
         let first = bench.fs.sync_points() + 1;
         load_both(&bench).unwrap();
         let last = bench.fs.sync_points();
@@ -202,7 +216,7 @@ fn every_death_leaves_all_or_nothing() {
         for point in first..=last {
             for mode in CrashMode::ALL {
                 let what = format!("{disk:?}, death at sync point {point}, {mode:?}");
-                let mut bench = prepare(Arc::new(disk.files(1)));
+                let mut bench = prepare(Arc::new(disk.files(1)), families);
                 bench.fs.fail_at(point);
                 let loaded = load_both(&bench);
                 let left = Arc::new(bench.fs.crash(mode, point));

@@ -141,6 +141,22 @@ fn every_sync_point_with_stripes_made_by_compactions() {
     die_at_every_sync_point(&families(Policy::Stripe).into_iter().map(to_level0).collect::<Vec<_>>());
 }
 
+/// A list says which files are the store's, and what is in its directory besides is nobody's.
+#[test]
+fn every_sync_point_with_a_list_of_files() {
+    die_at_every_sync_point(&families(Policy::Exploring).into_iter().map(listed).collect::<Vec<_>>());
+    die_at_every_sync_point(&families(Policy::DateTiered).into_iter().map(listed).collect::<Vec<_>>());
+}
+
+/// Both the list and the directory say it.
+#[test]
+fn every_sync_point_of_a_migration() {
+    for (src, dst) in [("DEFAULT", "FILE"), ("FILE", "DEFAULT")] {
+        let families = families(Policy::Exploring).into_iter().map(|family| migrating(family, src, dst));
+        die_at_every_sync_point(&families.collect::<Vec<_>>());
+    }
+}
+
 /// A mob file is in its place before the store file that refers to it.
 #[test]
 fn every_sync_point_with_mob_files() {

@@ -17,6 +17,9 @@ use halcyon_schema::FamilyDescriptor;
 use halcyon_testkit::for_each_seed;
 use parking_lot::Mutex;
 
+/// Sets how stores know their files.
+type Tracker = fn(FamilyDescriptor) -> FamilyDescriptor;
+
 /// Values that each row may show, `None` for a deleted one: the last acknowledged one, and those written since without an
 /// answer.
 type Known = BTreeMap<String, Vec<Option<String>>>;
@@ -48,8 +51,8 @@ fn check(bench: &Bench, known: &Known, what: &str) {
 
 /// Two files and something in memory, in the region of the first server. Files of a family with a storage policy are made in
 /// another directory.
-fn prepared(seed: u64, known: &Mutex<Known>) -> Bench {
-    let family = FamilyDescriptor::new("f").unwrap();
+fn prepared(seed: u64, known: &Mutex<Known>, tracker: Tracker) -> Bench {
+    let family = tracker(FamilyDescriptor::new("f").unwrap());
     let family = if seed.is_multiple_of(2) { family } else { family.with("STORAGE_POLICY", "ALL_SSD") };
     let bench = Bench::on(Arc::new(SimFileSystem::hdfs(seed)), &[family]);
     for row in ["both", "first", "gone"] {
@@ -84,9 +87,9 @@ fn second_server(bench: &Bench, known: &Mutex<Known>, compacts: bool) {
 }
 
 /// `false` if the first server makes fewer calls than that. It may get no answer to one of the renames of its files.
-fn frozen_before(seed: u64, call: u64, lost_answer: Option<u64>) -> bool {
+fn frozen_before(seed: u64, call: u64, lost_answer: Option<u64>, tracker: Tracker) -> bool {
     let known = Arc::new(Mutex::new(Known::new()));
-    let bench = prepared(seed, &known);
+    let bench = prepared(seed, &known, tracker);
     if let Some(nth) = lost_answer {
         let openings = bench.fs.list(&bench.region.dir().join(".tmp")).unwrap();
         bench.fs.inject(Fault::answer_lost(&openings[0].name).nth(nth));
@@ -111,11 +114,26 @@ fn frozen_before(seed: u64, call: u64, lost_answer: Option<u64>) -> bool {
 fn a_server_that_thaws_changes_nothing() {
     let mut freezes = 0;
     for_each_seed("-p halcyon-region --test takeover a_server_that_thaws", 0..3, |seed| {
-        let calls = (1..).take_while(|&call| frozen_before(seed, call, None)).count();
+        let calls = (1..).take_while(|&call| frozen_before(seed, call, None, |family| family)).count();
         assert!(calls > 60, "{calls}");
         freezes += calls;
     });
     println!("frozen before each of {freezes} calls");
+}
+
+/// Nor does it write a list of files, and what it makes in the store's directory is nobody's.
+#[test]
+fn a_server_that_thaws_changes_no_list() {
+    let between: [Tracker; 3] = [
+        listed,
+        |family| migrating(family, "DEFAULT", "FILE"),
+        |family| migrating(family, "FILE", "DEFAULT"),
+    ];
+    for_each_seed("-p halcyon-region --test takeover a_server_that_thaws_changes_no_list", 0..4, |seed| {
+        let tracker = between[seed.min(2) as usize];
+        let calls = (1..).take_while(|&call| frozen_before(seed, call, None, tracker)).count();
+        assert!(calls > 60, "{calls}");
+    });
 }
 
 /// A rename that put a file in place had no answer, and the server is frozen before it takes the file back. The next server
@@ -123,8 +141,10 @@ fn a_server_that_thaws_changes_nothing() {
 #[test]
 fn a_server_that_thaws_takes_back_no_file_of_another() {
     for_each_seed("-p halcyon-region --test takeover a_server_that_thaws_takes_back", 0..4, |seed| {
-        let frozen = |call: &u64| frozen_before(seed, *call, Some(1 + seed % 4));
-        assert!((1..).take_while(frozen).count() > 40);
+        for tracker in [(|family| family) as Tracker, listed] {
+            let frozen = |call: &u64| frozen_before(seed, *call, Some(1 + seed % 4), tracker);
+            assert!((1..).take_while(frozen).count() > 40);
+        }
     });
 }
 
@@ -133,7 +153,7 @@ fn a_server_that_thaws_takes_back_no_file_of_another() {
 fn the_log_of_a_frozen_server_is_sealed() {
     for_each_seed("-p halcyon-region --test takeover the_log_of_a_frozen_server", 0..20, |seed| {
         let known = Mutex::new(Known::new());
-        let bench = prepared(seed, &known);
+        let bench = prepared(seed, &known, |family| family);
         let mut other = bench.other_server();
         other.take_over().unwrap();
         assert!(write(&bench, &known, "first", Some("late")).is_err(), "seed {seed}");

@@ -291,6 +291,19 @@ impl RegionFiles for Services {
         not_simulated()
     }
 
+    fn list_store_files(&self, _: &RegionInfo, _: &TableDescriptor) -> Result<()> {
+        not_simulated()
+    }
+
+    fn listed_store_files(
+        &self,
+        _: &RegionInfo,
+        _: &TableDescriptor,
+        _: &FamilyDescriptor,
+    ) -> Result<Option<Vec<(String, u64)>>> {
+        not_simulated()
+    }
+
     fn copy_rows(&self, _: &TableDescriptor, _: &RegionInfo, _: &Path, _: &Path) -> Result<()> {
         not_simulated()
     }

@@ -17,7 +17,7 @@ use halcyon_contract::{
 use halcyon_env::sim::SimThreads;
 use halcyon_env::{Clock, Env, FileSystem, ReadableFile};
 use halcyon_region::Region;
-use halcyon_schema::{RegionInfo, ServerName, TableDescriptor};
+use halcyon_schema::{FamilyDescriptor, RegionInfo, ServerName, TableDescriptor};
 use parking_lot::Mutex;
 
 use crate::process_fs::ProcessFs;
@@ -335,6 +335,19 @@ impl RegionFiles for View {
 
     fn make_link(&self, _: &Path) -> Result<()> {
         not_simulated("a link to a file")
+    }
+
+    fn list_store_files(&self, _: &RegionInfo, _: &TableDescriptor) -> Result<()> {
+        not_simulated("a list of store files")
+    }
+
+    fn listed_store_files(
+        &self,
+        _: &RegionInfo,
+        _: &TableDescriptor,
+        _: &FamilyDescriptor,
+    ) -> Result<Option<Vec<(String, u64)>>> {
+        not_simulated("a list of store files")
     }
 
     fn copy_rows(&self, _: &TableDescriptor, _: &RegionInfo, _: &Path, _: &Path) -> Result<()> {

@@ -247,7 +247,7 @@ fn clean_orphans(
         let mut refs = MobFileRefs::default();
         let mut is_known = true;
         for region in &regions {
-            match core.cluster.files.mob_references(region, &family)? {
+            match core.cluster.files.mob_references(region, table, &family)? {
                 Some(more) => refs.extend(more),
                 None => is_known = false,
             }

@@ -10,7 +10,7 @@ use prost::Message;
 use super::table_regions::{infos, messages};
 use super::{HasSteps, Lock, Procedure, Step, payload, step};
 use crate::state::{MasterState, TableEntry, TableState};
-use crate::{archive, descriptors, errors, groups, meta, quotas, regions};
+use crate::{archive, descriptors, errors, groups, meta, quotas, regions, trackers};
 
 pub(super) const KIND: &str = "create_table";
 /// Regions a table may be created with; each costs a directory and a row.
@@ -48,6 +48,14 @@ impl CreateTable {
         self.descriptor.name()
     }
 
+    /// HBase writes the tracker of the cluster into every new table that names none.
+    fn with_tracker(&self, core: &MasterState) -> TableDescriptor {
+        let (key, tracker) = (STORE_FILE_TRACKER, &core.settings.store_file_tracker);
+        let named = self.descriptor.attribute(key.as_bytes()).filter(|name| !name.is_empty());
+        let descriptor = self.descriptor.clone();
+        if named.is_some() { descriptor } else { descriptor.with(key, tracker) }
+    }
+
     /// What can be said of the request before its turn comes.
     pub(crate) fn check(&self, core: &MasterState) -> std::result::Result<(), RpcError> {
         core.namespace(self.table().namespace())?;
@@ -58,6 +66,7 @@ impl CreateTable {
             let message = format!("Table {} should have at least one column family.", self.table());
             return Err(RpcError::do_not_retry(message));
         }
+        trackers::check_new_table(&self.with_tracker(core))?;
         core.check_descriptor(&self.descriptor).map_err(errors::invalid)
     }
 }
@@ -85,10 +94,7 @@ impl Procedure for CreateTable {
         let keys = std::mem::take(&mut self.split_keys);
         self.regions = split(self.table(), keys, id).map_err(errors::invalid)?;
         quotas::check_new_table(core, self.table(), self.regions.len())?;
-        // HBase's server writes the tracker it uses into every new table.
-        if self.descriptor.attribute(STORE_FILE_TRACKER.as_bytes()).is_none() {
-            self.descriptor = self.descriptor.clone().with(STORE_FILE_TRACKER, "DEFAULT");
-        }
+        self.descriptor = self.with_tracker(core);
         Ok(())
     }
 

@@ -29,6 +29,7 @@ mod lock;
 mod merge_regions;
 mod modify_namespace;
 mod modify_table;
+mod modify_tracker;
 mod new_regions;
 mod queue;
 mod record;
@@ -69,6 +70,7 @@ pub(crate) use lock::{Lock, Resource};
 pub(crate) use merge_regions::MergeRegions;
 pub(crate) use modify_namespace::ModifyNamespace;
 pub(crate) use modify_table::{Change, ModifyTable};
+pub(crate) use modify_tracker::ModifyTracker;
 pub(crate) use queue::ProcedureView;
 pub(crate) use record::forget_records;
 pub(crate) use restore_snapshot::RestoreSnapshot;
@@ -182,6 +184,7 @@ pub(crate) fn decode(kind: &str, payload: &[u8]) -> Result<Box<dyn Procedure>> {
         delete_table::KIND => Box::new(DeleteTable::decode(payload)?),
         truncate_table::KIND => Box::new(TruncateTable::decode(payload)?),
         modify_table::KIND => Box::new(ModifyTable::decode(payload)?),
+        modify_tracker::KIND => Box::new(ModifyTracker::decode(payload)?),
         fix_regions::KIND => Box::new(FixRegions::decode(payload)?),
         set_state::KIND => Box::new(SetState::decode(payload)?),
         hold_lock::KIND => Box::new(HoldLock::decode(payload)?),

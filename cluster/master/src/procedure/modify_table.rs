@@ -11,7 +11,7 @@ use prost::Message;
 
 use super::{HasSteps, Lock, Procedure, Step, payload, step};
 use crate::state::{MasterState, TableState};
-use crate::{archive, descriptors, errors, groups, meta, meta_region, mob, regions};
+use crate::{archive, descriptors, errors, groups, meta, meta_region, mob, regions, trackers};
 
 pub(super) const KIND: &str = "modify_table";
 const REPLICATION: &str = "REGION_REPLICATION";
@@ -93,6 +93,8 @@ impl Procedure for ModifyTable {
             let message = format!("Table {} should have at least one column family.", self.table);
             return Err(RpcError::do_not_retry(message));
         }
+        trackers::check_modified_table(old, &new, entry.state == TableState::Disabled)?;
+        trackers::check_migrated(&entry, &new)?;
         core.check_descriptor(&new).map_err(errors::invalid)?;
         if !self.reopen_regions {
             check_without_reopening(old, &new)?;

@@ -23,14 +23,15 @@ use super::enable_table::check_disabled;
 use super::table_regions::infos;
 use super::{HasSteps, Lock, Procedure, Step, payload, step};
 use crate::state::{MasterState, TableEntry, TableState};
-use crate::{archive, descriptors, errors, groups, meta, mob, quotas, regions, snapshot};
+use crate::{archive, descriptors, errors, groups, meta, mob, quotas, regions, snapshot, trackers};
 
 pub(super) const KIND: &str = "restore_snapshot";
 
 pub(crate) struct RestoreSnapshot {
     snapshot: String,
     table: TableName,
-    set_tracker: bool,
+    /// Of a clone: instead of the snapshot's.
+    tracker: Option<String>,
     plan: Payload,
 }
 
@@ -59,15 +60,15 @@ struct Payload {
 }
 
 impl RestoreSnapshot {
-    /// `set_tracker`: the table's files are to be found by HBase's default tracker, whatever the snapshot says.
-    pub(crate) fn new(snapshot: String, table: TableName, set_tracker: bool) -> RestoreSnapshot {
-        RestoreSnapshot { snapshot, table, set_tracker, plan: Payload::default() }
+    /// `tracker`: the store file tracker of a new table, whatever the snapshot says.
+    pub(crate) fn new(snapshot: String, table: TableName, tracker: Option<String>) -> RestoreSnapshot {
+        RestoreSnapshot { snapshot, table, tracker, plan: Payload::default() }
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<RestoreSnapshot> {
         let plan: Payload = payload(KIND, bytes)?;
         let table = TableDescriptor::from_pb(&plan.schema)?.name().clone();
-        Ok(RestoreSnapshot { snapshot: plan.snapshot.clone(), table, set_tracker: false, plan })
+        Ok(RestoreSnapshot { snapshot: plan.snapshot.clone(), table, tracker: None, plan })
     }
 
     fn plan(&self, core: &MasterState) -> std::result::Result<Payload, RpcError> {
@@ -90,12 +91,16 @@ impl RestoreSnapshot {
         let mut schema =
             pb::TableSchema { table_name: Some(self.table.to_pb()), ..manifest.table_schema.clone() };
         let mut descriptor = TableDescriptor::from_pb(&schema).map_err(broken)?;
-        if self.set_tracker {
-            descriptor = descriptor.with(STORE_FILE_TRACKER, "DEFAULT");
-            schema = descriptor.to_pb();
+        let existing = core.tables.read().by_name.get(&self.table).cloned();
+        match (&existing, &self.tracker) {
+            (Some(entry), _) => trackers::check_restore(&entry.descriptor, &descriptor)?,
+            (None, Some(tracker)) => {
+                descriptor = with_tracker(descriptor, tracker);
+                schema = descriptor.to_pb();
+            }
+            (None, None) => {}
         }
         core.check_descriptor(&descriptor).map_err(errors::invalid)?;
-        let existing = core.tables.read().by_name.get(&self.table).cloned();
         let (mut old_regions, mut descriptor_sequence, mut newest) = (Vec::new(), FIRST_SEQUENCE, 0);
         if let Some(entry) = &existing {
             check_disabled(entry)?;
@@ -226,7 +231,9 @@ impl RestoreSnapshot {
         let copies = snapshot::copies(core, &source, &descriptor, &manifest, &self.new_regions()?)?;
         // First the values, then what refers to them.
         mob::snapshots::restore(core, &self.table, &mob::snapshots::named(&source, &manifest)?)?;
-        snapshot::copy_files(core, &descriptor, copies)
+        snapshot::copy_files(core, &descriptor, copies)?;
+        let new = self.new_regions()?;
+        new.iter().try_for_each(|region| core.cluster.files.list_store_files(region, &descriptor))
     }
 
     fn open_regions(&mut self, core: &MasterState) -> Result<()> {
@@ -236,6 +243,16 @@ impl RestoreSnapshot {
     fn archive_old(&mut self, core: &MasterState) -> Result<()> {
         archive::archive_other_regions(core, &self.table, &self.new_regions()?)
     }
+}
+
+/// With this tracker for all families (`CloneSnapshotProcedure.updateTableDescriptorWithSFT`).
+fn with_tracker(table: TableDescriptor, tracker: &str) -> TableDescriptor {
+    let families: Vec<_> = table.families().to_vec();
+    families.into_iter().fold(table.with(STORE_FILE_TRACKER, tracker), |table, family| {
+        table.with_family(
+            family.without_configuration(STORE_FILE_TRACKER).without(STORE_FILE_TRACKER.as_bytes()),
+        )
+    })
 }
 
 impl RestoreSnapshot {

@@ -90,12 +90,14 @@ const METHODS: &[(&str, Handler)] = &[
         service.submit(call, tables::flush, |id| pb::FlushTableResponse { proc_id: Some(id) })
     }),
     ("ModifyTableStoreFileTracker", |service, call| {
-        let modify = |request| tables::modify_tracker(service.core(), request);
-        service.submit(call, modify, |id| pb::ModifyTableStoreFileTrackerResponse { proc_id: Some(id) })
+        service.submit(call, tables::modify_tracker, |id| pb::ModifyTableStoreFileTrackerResponse {
+            proc_id: Some(id),
+        })
     }),
     ("ModifyColumnStoreFileTracker", |service, call| {
-        let modify = |request| tables::modify_family_tracker(service.core(), request);
-        service.submit(call, modify, |id| pb::ModifyColumnStoreFileTrackerResponse { proc_id: Some(id) })
+        service.submit(call, tables::modify_family_tracker, |id| pb::ModifyColumnStoreFileTrackerResponse {
+            proc_id: Some(id),
+        })
     }),
     // Namespaces.
     ("CreateNamespace", |service, call| {

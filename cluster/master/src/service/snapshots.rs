@@ -7,11 +7,11 @@ use halcyon_proto::pb;
 use halcyon_rpc::{Call, RpcError};
 use halcyon_schema::TableName;
 
-use super::{Answer, Request, tables};
+use super::{Answer, Request};
 use crate::errors::{self, invalid};
 use crate::procedure::{DeleteSnapshot, Engine, Procedure, Resource, RestoreSnapshot, TakeSnapshot};
-use crate::snapshot;
 use crate::state::MasterState;
+use crate::{snapshot, trackers};
 
 pub(super) fn take(call: &Call, request: pb::SnapshotRequest) -> Answer<Request> {
     let nonce = (request.nonce_group(), request.nonce());
@@ -41,8 +41,8 @@ pub(super) fn restore(core: &MasterState, request: pb::RestoreSnapshotRequest) -
         }
     }
     let tracker = request.custom_sft.as_deref().filter(|tracker| !tracker.is_empty());
-    tracker.map_or(Ok(()), tables::check_tracker)?;
-    Ok((Box::new(RestoreSnapshot::new(name, table, tracker.is_some())), nonce))
+    tracker.map_or(Ok(()), |tracker| trackers::named(tracker).map(|_| ()))?;
+    Ok((Box::new(RestoreSnapshot::new(name, table, tracker.map(str::to_string))), nonce))
 }
 
 pub(super) fn list(

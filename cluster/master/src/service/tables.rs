@@ -5,10 +5,11 @@ use halcyon_rpc::RpcError;
 use halcyon_schema::{FamilyDescriptor, TableDescriptor, TableName};
 
 use super::{Answer, Request};
-use crate::errors::{self, invalid};
+use crate::errors::invalid;
 use crate::names::NamePattern;
 use crate::procedure::{
-    Change, CreateTable, DeleteTable, DisableTable, EnableTable, FlushTable, ModifyTable, TruncateTable,
+    Change, CreateTable, DeleteTable, DisableTable, EnableTable, FlushTable, ModifyTable, ModifyTracker,
+    TruncateTable,
 };
 use crate::state::{MasterState, RegionState, TableState};
 
@@ -202,40 +203,13 @@ pub(super) fn flush(request: pb::FlushTableRequest) -> Answer<Request> {
     Ok((Box::new(FlushTable::new(name(&request.table_name)?, request.column_family)), nonce))
 }
 
-/// The setting that names the store file tracker.
-const TRACKER: &str = "hbase.store.file-tracker.impl";
-
-pub(super) fn check_tracker(tracker: &str) -> Answer<()> {
-    if tracker.eq_ignore_ascii_case("DEFAULT") {
-        return Ok(());
-    }
-    Err(errors::unsupported(&format!("The store file tracker {tracker} is")))
+pub(super) fn modify_tracker(request: pb::ModifyTableStoreFileTrackerRequest) -> Answer<Request> {
+    let nonce = (request.nonce_group(), request.nonce());
+    Ok((Box::new(ModifyTracker::new(name(&request.table_name)?, None, request.dst_sft)?), nonce))
 }
 
-pub(super) fn modify_tracker(
-    core: &MasterState,
-    request: pb::ModifyTableStoreFileTrackerRequest,
-) -> Answer<Request> {
+pub(super) fn modify_family_tracker(request: pb::ModifyColumnStoreFileTrackerRequest) -> Answer<Request> {
     let nonce = (request.nonce_group(), request.nonce());
-    let table = name(&request.table_name)?;
-    let old = core.table(&table)?.descriptor;
-    check_tracker(&request.dst_sft)?;
-    let new = TableDescriptor::clone(&old).with(TRACKER, "DEFAULT");
-    Ok((Box::new(ModifyTable::new(table, Change::Table(new), true)), nonce))
-}
-
-pub(super) fn modify_family_tracker(
-    core: &MasterState,
-    request: pb::ModifyColumnStoreFileTrackerRequest,
-) -> Answer<Request> {
-    let nonce = (request.nonce_group(), request.nonce());
-    let table = name(&request.table_name)?;
-    let descriptor = core.table(&table)?.descriptor;
-    let Some(family) = descriptor.family(&request.family) else {
-        let family = request.family.escape_ascii();
-        return Err(RpcError::no_such_column_family(format!("Table {table} has no column family {family}")));
-    };
-    check_tracker(&request.dst_sft)?;
-    let family = family.clone().with_configuration(TRACKER, "DEFAULT");
-    Ok((Box::new(ModifyTable::new(table, Change::ModifyFamily(family), true)), nonce))
+    let (table, family) = (name(&request.table_name)?, Some(request.family));
+    Ok((Box::new(ModifyTracker::new(table, family, request.dst_sft)?), nonce))
 }

@@ -53,6 +53,8 @@ pub struct FakeRegionServer {
     peers: Mutex<BTreeMap<String, PeerDescription>>,
     /// HFiles of bulk loads that peers have still to copy.
     pub needed_hfiles: Mutex<Vec<String>>,
+    /// Regions whose store files it was told to list.
+    pub listed: Mutex<Vec<String>>,
     /// What store files refer to; `None`: one of them does not say.
     pub mob_refs: Mutex<Option<MobFileRefs>>,
 }
@@ -96,6 +98,7 @@ impl FakeRegionServer {
             quota_reloads: AtomicUsize::new(0),
             peers: Mutex::default(),
             needed_hfiles: Mutex::default(),
+            listed: Mutex::default(),
             mob_refs: Mutex::default(),
         })
     }
@@ -375,7 +378,33 @@ impl RegionFiles for FakeRegionServer {
         Ok(self.env.fs.replace(to, &bytes)?)
     }
 
-    fn mob_references(&self, _: &RegionInfo, _: &FamilyDescriptor) -> Result<Option<MobFileRefs>> {
+    fn list_store_files(&self, region: &RegionInfo, _: &TableDescriptor) -> Result<()> {
+        self.fault("list_store_files")?;
+        self.listed.lock().push(region.encoded_name().to_string());
+        Ok(())
+    }
+
+    /// Every file is listed here, but for those that begin with a zero.
+    fn listed_store_files(
+        &self,
+        region: &RegionInfo,
+        table: &TableDescriptor,
+        family: &FamilyDescriptor,
+    ) -> Result<Option<Vec<(String, u64)>>> {
+        if !table.store_file_tracker(family)?.loads_list() {
+            return Ok(None);
+        }
+        let files = self.env.fs.list(&region.dir(&self.root).join(&*family.name_str()))?.into_iter();
+        let files = files.filter(|file| !file.is_dir && !file.name.starts_with(['.', '0']));
+        Ok(Some(files.map(|file| (file.name, file.len)).collect()))
+    }
+
+    fn mob_references(
+        &self,
+        _: &RegionInfo,
+        _: &TableDescriptor,
+        _: &FamilyDescriptor,
+    ) -> Result<Option<MobFileRefs>> {
         Ok(self.mob_refs.lock().clone())
     }
 

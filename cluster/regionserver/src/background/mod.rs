@@ -23,6 +23,7 @@ pub(crate) mod replica_refresher;
 pub(crate) mod slow_log_table;
 pub(crate) mod split_checker;
 pub(crate) mod split_policy;
+pub(crate) mod stray_cleaner;
 pub(crate) mod throughput;
 pub(crate) mod wal_threads;
 pub(crate) mod workers;
@@ -45,6 +46,7 @@ use self::prefetcher::Prefetcher;
 use self::replica_refresher::ReplicaRefresher;
 use self::slow_log_table::{SlowLogParts, SlowLogTable};
 use self::split_checker::SplitChecker;
+use self::stray_cleaner::StrayCleaner;
 use self::throughput::Throughput;
 use self::wal_threads::{WalRoller, WalWriter};
 use self::workers::{IDLE_WAIT, Priority, Worker, Workers};
@@ -91,6 +93,7 @@ pub(crate) struct Background {
     pub(crate) prefetcher: Arc<Prefetcher>,
     replica_refresher: Arc<ReplicaRefresher>,
     mob_cleaner: Arc<MobCleaner>,
+    stray_cleaner: Arc<StrayCleaner>,
     pub(crate) splits: Arc<SplitChecker>,
     pub(crate) compactions: Arc<Compactions>,
     pub(crate) flusher: Arc<Flusher>,
@@ -144,6 +147,11 @@ impl Background {
                 Duration::from_secs(settings.mob_cleaner_period_s),
                 settings.mob_age_min,
             )),
+            stray_cleaner: Arc::new(StrayCleaner::new(
+                resources.env.clock.clone(),
+                shared.regions.clone(),
+                settings.strays.clone(),
+            )),
             splits,
             compactions,
             flusher,
@@ -174,6 +182,7 @@ impl Background {
         workers.start("prefetcher", Priority::Lowered, self.prefetcher.clone())?;
         workers.start("replica-refresher", Priority::Normal, self.replica_refresher.clone())?;
         workers.start("mob-cleaner", Priority::Lowered, self.mob_cleaner.clone())?;
+        workers.start("stray-cleaner", Priority::Lowered, self.stray_cleaner.clone())?;
         let (small, large) = (settings.small_compaction_threads, settings.large_compaction_threads);
         self.start_compactors("compactor-small", CompactionSize::Small, small)?;
         self.start_compactors("compactor-large", CompactionSize::Large, large)?;

@@ -58,8 +58,31 @@ impl RegionFiles for LocalRegionFiles {
         Region::copy_rows(&self.0.services(region)?, table, region, from, to)
     }
 
-    fn mob_references(&self, region: &RegionInfo, family: &FamilyDescriptor) -> Result<Option<MobFileRefs>> {
-        Region::mob_references(&self.0.env, &self.0.cache, &self.0.root, region, family)
+    fn list_store_files(&self, region: &RegionInfo, table: &TableDescriptor) -> Result<()> {
+        for family in table.families() {
+            let dir = region.dir(&self.0.root).join(&*family.name_str());
+            Region::list_files(&self.0.env, &dir, table.store_file_tracker(family)?)?;
+        }
+        Ok(())
+    }
+
+    fn listed_store_files(
+        &self,
+        region: &RegionInfo,
+        table: &TableDescriptor,
+        family: &FamilyDescriptor,
+    ) -> Result<Option<Vec<(String, u64)>>> {
+        let dir = region.dir(&self.0.root).join(&*family.name_str());
+        Region::listed_files(&self.0.env, &dir, table.store_file_tracker(family)?)
+    }
+
+    fn mob_references(
+        &self,
+        region: &RegionInfo,
+        table: &TableDescriptor,
+        family: &FamilyDescriptor,
+    ) -> Result<Option<MobFileRefs>> {
+        Region::mob_references(&self.0.env, &self.0.cache, &self.0.root, region, table, family)
     }
 
     fn made_ms(&self, mob_file: &Path) -> Result<Option<i64>> {

@@ -4,4 +4,5 @@ pub(crate) mod cache;
 pub(crate) mod coprocessors;
 pub(crate) mod online;
 pub(crate) mod server;
+pub(crate) mod strays;
 pub(crate) mod warn;

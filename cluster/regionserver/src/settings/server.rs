@@ -21,6 +21,7 @@ use crate::memory::budget::{CELLS_SHARE_MAX, MemoryPlan};
 use crate::quotas::QuotaSettings;
 use crate::settings::cache::FileTierSettings;
 use crate::settings::coprocessors::CoprocessorSettings;
+use crate::settings::strays::StrayCleanerSettings;
 use crate::settings::warn::WarnSettings;
 
 /// Settings of a region server. Names in parentheses are the HBase properties that set them.
@@ -181,6 +182,8 @@ pub struct RegionServerSettings {
     pub mob_cleaner_period_s: u64,
     /// Younger mob files stay (`hbase.mob.min.age.archive`). Also the master's.
     pub mob_age_min: Duration,
+    /// When files that lie in a store's directory and are not the store's go.
+    pub strays: StrayCleanerSettings,
     /// The master's: seconds between two major compactions of families with `IS_MOB`, 0: never
     /// (`hbase.mob.compaction.chore.period`), and regions of a table at the same time, 0: all
     /// (`hbase.mob.major.compaction.region.batch.size`).
@@ -260,6 +263,7 @@ impl Default for RegionServerSettings {
             mob_remain_share: 0.5,
             mob_cleaner_period_s: 24 * 3600,
             mob_age_min: Duration::from_secs(3600),
+            strays: StrayCleanerSettings::default(),
             mob_compaction_period_s: 7 * 24 * 3600,
             mob_compaction_batch: 0,
             region: RegionSettings::default(),
@@ -504,6 +508,21 @@ const SETTINGS: &[Section<RegionServerSettings>] = &[
                 "How often the master asks for major compactions of families with `IS_MOB`; 0: never.";
             Restart, "hbase.mob.major.compaction.region.batch.size", "regions", Number, mob_compaction_batch,
                 "Regions of a table that compact for that at the same time; 0: all.";
+        ),
+    },
+    Section {
+        title: "Store file trackers",
+        settings: settings!(RegionServerSettings:
+            Restart, "hbase.region.broken.storefilecleaner.enabled", "true, false", Flag, strays.enabled,
+                "Whether region servers archive files that lie in the directory of a store with the tracker `FILE` and are in no list.";
+            Restart, "hbase.region.broken.storefilecleaner.ttl", "ms", Millis, strays.ttl,
+                "How long such a file stays after a region server has seen it first.";
+            Restart, "hbase.region.broken.storefilecleaner.delay", "ms", Millis, strays.delay,
+                "Time from the start of a region server to its first look.";
+            Restart, "hbase.region.broken.storefilecleaner.delay.jitter", "share", Share, strays.delay_jitter,
+                "Part of that time by which servers differ.";
+            Restart, "hbase.region.broken.storefilecleaner.period", "ms", Millis, strays.period,
+                "Time between two looks.";
         ),
     },
     Section {

@@ -235,7 +235,7 @@ impl Region {
             return Err(Error::new(ErrorKind::Stopping, "the region is closing"));
         };
         mobs.outputs.publish()?;
-        self.commit_compaction(store, inputs, written.paths(), all)
+        self.commit_compaction(store, inputs, written.hand_over(), all)
     }
 
     /// Drops files of which no cell can be seen any more.

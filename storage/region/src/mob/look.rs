@@ -9,11 +9,12 @@ use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_env::Env;
 use halcyon_hfile::{HFile, ReaderOptions};
 use halcyon_schema::mob::MobFileRefs;
-use halcyon_schema::{FamilyDescriptor, RegionInfo};
+use halcyon_schema::{FamilyDescriptor, RegionInfo, StoreFileTracker, TableDescriptor};
 
 use super::clean::stated_references;
+use crate::open::{names_in_store, open_files};
 use crate::region::Region;
-use crate::store::{StoreFileName, StoreFileOpener};
+use crate::store::StoreFileOpener;
 
 /// Looks at a directory that a compaction is changing.
 const LOOKS_MAX: usize = 8;
@@ -26,12 +27,14 @@ impl Region {
         cache: &Arc<BlockCache>,
         root: &Path,
         info: &RegionInfo,
+        table: &TableDescriptor,
         family: &FamilyDescriptor,
     ) -> Result<Option<MobFileRefs>> {
         let dir = info.dir(root).join(&*family.name_str());
+        let tracker = table.store_file_tracker(family)?;
         let opener = StoreFileOpener { env, cache, family };
         for _ in 0..LOOKS_MAX {
-            match references_in(opener, &dir, root, info) {
+            match references_in(opener, &dir, tracker, root, info) {
                 // A file that was compacted or archived meanwhile: look again.
                 Err(error) if !env.fs.exists(&dir)? => {
                     tracing::debug!(%error, "the store is gone");
@@ -67,20 +70,25 @@ pub fn mob_references_of_file(env: &Env, path: &Path) -> Result<Option<MobFileRe
 fn references_in(
     opener: StoreFileOpener<'_>,
     dir: &Path,
+    tracker: StoreFileTracker,
     root: &Path,
     info: &RegionInfo,
 ) -> Result<Option<MobFileRefs>> {
     let mut all = MobFileRefs::default();
-    let entries = match opener.env.fs.list(dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Some(all)),
-        entries => entries?,
-    };
-    for entry in entries.into_iter().filter(|entry| !entry.is_dir) {
-        let Some(name) = StoreFileName::parse(&entry.name) else { continue };
-        let file = opener.open(&dir.join(&entry.name), &name, root, info.table())?;
-        match stated_references(&file.hfile)? {
-            Some(refs) => all.extend(refs),
-            None => return Ok(None),
+    let listed = if tracker.loads_list() { names_in_store(opener.env, dir, tracker)? } else { Vec::new() };
+    // All that is there: what is known of the tracker may be old. What no list names may be half written.
+    for name in names_in_store(opener.env, dir, StoreFileTracker::DEFAULT)? {
+        let files = match open_files(opener, dir, std::slice::from_ref(&name), root, info) {
+            Err(error) if tracker.loads_list() && !listed.contains(&name) && error.kind().is_permanent() => {
+                continue;
+            }
+            opened => opened?,
+        };
+        for file in files {
+            match stated_references(&file.hfile)? {
+                Some(refs) => all.extend(refs),
+                None => return Ok(None),
+            }
         }
     }
     Ok(Some(all))

@@ -12,6 +12,7 @@ use halcyon_env::Env;
 use halcyon_hfile::{BlockReads, CacheKinds, HFile, HalfScanner, ReadMode, ReaderOptions, RowRange};
 use halcyon_schema::{FamilyDescriptor, TableName};
 
+use super::file_list::Listed;
 use super::name::{StoreFileName, seq_in_name};
 use super::reference::Reference;
 use super::stripes::{STRIPE_END_KEY, STRIPE_START_KEY};
@@ -196,6 +197,12 @@ impl StoreFile {
             None => false,
             Some((min, max)) => max >= range.min.max(oldest) && (min < range.max || range.max == i64::MAX),
         }
+    }
+
+    /// What a list of files says of it.
+    pub fn listed(&self) -> Listed {
+        let len = if self.is_own { self.hfile.len() } else { 0 };
+        Listed { name: self.name.clone(), len }
     }
 
     pub fn is_major(&self) -> bool {

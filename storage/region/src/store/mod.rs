@@ -6,6 +6,7 @@
 
 mod commit;
 mod file;
+pub(crate) mod file_list;
 mod name;
 mod outputs;
 mod part;
@@ -22,14 +23,15 @@ use halcyon_cell::{CellComparator, Result, SeqId};
 use halcyon_env::{Keys, Mutex, RwLock, RwLockReadGuard, Watch, WatchedRwLock, invariant};
 use halcyon_hfile::{CacheKinds, WriterOptions};
 use halcyon_memstore::{ChunkPool, Segment, SegmentSize};
-use halcyon_schema::{FamilyDescriptor, TableDescriptor};
+use halcyon_schema::{FamilyDescriptor, StoreFileTracker, TableDescriptor};
 
-pub(crate) use commit::Commit;
 use commit::Unsettled;
+pub(crate) use commit::{Commit, Uncommitted};
 pub(crate) use file::{StoreFile, StoreFileOpener};
+pub(crate) use file_list::FileList;
 pub(crate) use name::{StoreFileName, bulk_file_name};
 pub use name::{is_store_file_name, seq_in_name};
-pub(crate) use outputs::{Cut, FileTarget, Outputs, Written};
+pub(crate) use outputs::{BeingWritten, Cut, FileTarget, Outputs, Written};
 pub(crate) use part::Part;
 pub use reference::Reference;
 pub(crate) use stripes::Stripes;
@@ -123,6 +125,10 @@ pub(crate) struct Store {
     memory_left: Arc<AtomicU64>,
     watch: Watch,
     unsettled: Unsettled,
+    /// How it knows its files.
+    pub tracker: StoreFileTracker,
+    /// Files in its directory that no list names yet.
+    pub being_written: BeingWritten,
     /// Held while the set of files changes and while a compaction runs; never by readers or writers.
     pub compacting: Mutex<()>,
     /// Somebody asked for a major compaction.
@@ -168,6 +174,9 @@ pub(crate) struct StoreServices<'a> {
     pub mob: Arc<MobStore>,
     /// For files that are encrypted.
     pub keys: &'a Arc<Keys>,
+    pub tracker: StoreFileTracker,
+    /// Only with a tracker that writes it, and not in a secondary.
+    pub list: Option<FileList>,
 }
 
 /// What a reader that stays remembers of a store, to know when it holds memory that has no other use.
@@ -228,7 +237,9 @@ impl Store {
             view: WatchedRwLock::new(Arc::new(view)),
             memory_left: Arc::default(),
             watch: services.watch,
-            unsettled: Unsettled::default(),
+            unsettled: Unsettled::new(services.list),
+            tracker: services.tracker,
+            being_written: BeingWritten::default(),
             compacting: Mutex::new(()),
             major_wanted: AtomicBool::new(false),
             progress: CompactionProgress::default(),

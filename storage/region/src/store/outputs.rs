@@ -5,19 +5,21 @@
 //! a flush has everything. What a crash leaves before that is copies of cells that are in the inputs or in the log
 //! as well.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use halcyon_cell::{CellRef, Result};
-use halcyon_env::{Env, invariant};
+use halcyon_env::{Env, Mutex, invariant};
 use halcyon_hfile::{FileMeta, HFileWriter, WriterOptions};
 
 use super::StoreFile;
 use super::stripes::{STRIPE_END_KEY, STRIPE_START_KEY};
 use crate::keeping::RowSpan;
-use crate::place::OpeningDir;
+use crate::place::{OpeningDir, random_name};
 
 /// Where one file ends and the next one begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,13 +60,19 @@ impl Cut {
     }
 }
 
-/// Files in the opening's directory. They are removed if nobody has moved them when this is dropped: on a full disk their space is what
-/// others wait for.
+/// Files of a store's directory that its list may not name yet. Nobody is to take them away as being nobody's.
+pub(crate) type BeingWritten = Arc<Mutex<HashSet<PathBuf>>>;
+
+/// Files in the opening's directory, or with a list in the store's. They are removed if nobody has moved them, or taken them
+/// over, when this is dropped: on a full disk their space is what others wait for.
 pub(crate) struct Written {
     env: Env,
     paths: Vec<PathBuf>,
     /// In all of them.
     cells_count: u64,
+    /// If they are in the store's directory.
+    in_place: Option<BeingWritten>,
+    is_handed_over: AtomicBool,
 }
 
 impl Written {
@@ -79,16 +87,29 @@ impl Written {
         );
     }
 
-    /// In the order in which they are to be put in place.
-    pub fn paths(&self) -> &[PathBuf] {
+    fn new(env: Env, in_place: Option<BeingWritten>) -> Written {
+        Written { env, paths: Vec::new(), cells_count: 0, in_place, is_handed_over: AtomicBool::new(false) }
+    }
+
+    /// For a commit, in the order in which they are to be put in place. From now on it is the commit's business to remove
+    /// those that are in the store's directory.
+    pub fn hand_over(&self) -> &[PathBuf] {
+        self.is_handed_over.store(true, Ordering::Relaxed);
         &self.paths
     }
 }
 
 impl Drop for Written {
     fn drop(&mut self) {
-        for path in &self.paths {
+        let is_gone = self.in_place.is_some() && self.is_handed_over.load(Ordering::Relaxed);
+        for path in self.paths.iter().filter(|_| !is_gone) {
             let _ = self.env.fs.remove_file(path); // `.tmp` is emptied at the next open anyway
+        }
+        if let Some(being_written) = &self.in_place {
+            let mut being_written = being_written.lock();
+            for path in &self.paths {
+                being_written.remove(path);
+            }
         }
     }
 }
@@ -97,7 +118,20 @@ impl Drop for Written {
 pub(crate) struct FileTarget {
     pub place: Arc<OpeningDir>,
     pub family: String,
+    /// The store's directory, if they are made there: its list says which are the store's.
+    pub in_place: Option<(PathBuf, BeingWritten)>,
     pub options: WriterOptions,
+}
+
+impl FileTarget {
+    fn new_file(&self) -> Result<PathBuf> {
+        let Some((dir, being_written)) = &self.in_place else { return Ok(self.place.new_file(&self.family)) };
+        // Without its directory an opening could not commit the file.
+        self.place.check_held()?;
+        let path = dir.join(random_name());
+        being_written.lock().insert(path.clone());
+        Ok(path)
+    }
 }
 
 /// Takes cells in their order.
@@ -126,7 +160,8 @@ impl Outputs {
             Cut::BySize { .. } => 0,
         };
         cut.check();
-        let written = Written { env: target.place.env().clone(), paths: Vec::new(), cells_count: 0 };
+        let in_place = target.in_place.as_ref().map(|(_, being_written)| being_written.clone());
+        let written = Written::new(target.place.env().clone(), in_place);
         Outputs {
             target,
             cut,
@@ -184,7 +219,7 @@ impl Outputs {
 
     fn writer(&mut self, at: usize) -> Result<&mut HFileWriter> {
         if self.writers[at].is_none() {
-            let path = self.target.place.new_file(&self.target.family);
+            let path = self.target.new_file()?;
             let options = self.target.options.clone();
             self.written.paths.push(path.clone());
             self.writers[at] = Some(HFileWriter::create(&self.written.env, &path, options)?);
@@ -240,8 +275,8 @@ impl Outputs {
             paths.push(writer.finish(meta)?.path);
         }
         self.written.paths = paths;
-        let env = self.written.env.clone();
-        Ok(std::mem::replace(&mut self.written, Written { env, paths: Vec::new(), cells_count: 0 }))
+        let nothing = Written::new(self.written.env.clone(), None);
+        Ok(std::mem::replace(&mut self.written, nothing))
     }
 
     fn span(&self, at: usize) -> Option<RowSpan> {

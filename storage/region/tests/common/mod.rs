@@ -16,7 +16,10 @@ use halcyon_env::sim::SimFileSystem;
 use halcyon_env::{CryptoSettings, Env, FileSystem, Keys, ManualClock};
 use halcyon_memstore::ChunkPool;
 use halcyon_region::*;
-use halcyon_schema::{FamilyDescriptor, RegionInfo, TableDescriptor, TableName, layout};
+use halcyon_schema::{
+    FamilyDescriptor, RegionInfo, STORE_FILE_TRACKER, TRACKER_MIGRATION_DST, TRACKER_MIGRATION_SRC,
+    TableDescriptor, TableName, layout,
+};
 use halcyon_wal::{SyncMode, Wal, WalConfig, split_logs};
 
 pub struct Bench {
@@ -93,8 +96,25 @@ pub fn settings() -> RegionSettings {
     }
 }
 
+/// A family whose stores go by a list of their files.
+pub fn listed(family: FamilyDescriptor) -> FamilyDescriptor {
+    family.with(STORE_FILE_TRACKER, "FILE")
+}
+
+/// A family whose stores are on their way from one tracker to another.
+pub fn migrating(family: FamilyDescriptor, src: &str, dst: &str) -> FamilyDescriptor {
+    family
+        .with(STORE_FILE_TRACKER, "MIGRATION")
+        .with(TRACKER_MIGRATION_SRC, src)
+        .with(TRACKER_MIGRATION_DST, dst)
+}
+
+/// `HALCYON_TRACKER` runs tests with another store file tracker.
 pub fn table(families: &[FamilyDescriptor]) -> Arc<TableDescriptor> {
     let mut table = TableDescriptor::new(TableName::parse(b"t").unwrap());
+    if let Ok(tracker) = std::env::var("HALCYON_TRACKER") {
+        table = table.with(STORE_FILE_TRACKER, tracker);
+    }
     for family in families {
         table = table.with_family(family.clone());
     }
