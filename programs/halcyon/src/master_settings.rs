@@ -1,8 +1,9 @@
-//! Settings of a master: the normalizer, and region server groups.
+//! Settings of a master: the normalizer, store file trackers, and region server groups.
 
 use std::time::Duration;
 
 use halcyon_master::{GroupSettings, NormalizerSettings, QuotaSettings};
+use halcyon_schema::Tracker;
 use halcyon_settings::{Codec, Effect::Restart, Flag, Millis, Number, Section, Setting, settings};
 
 use crate::settings::StandaloneSettings;
@@ -18,6 +19,8 @@ pub struct MasterParts {
     pub quotas: QuotaSettings,
     /// Time between two heartbeats of a lock that a client holds.
     pub remote_lock_timeout: Duration,
+    /// How the stores of new tables know their files (`hbase.store.file-tracker.impl`).
+    pub store_file_tracker: String,
 }
 
 impl Default for MasterParts {
@@ -27,7 +30,34 @@ impl Default for MasterParts {
             groups: GroupSettings::default(),
             quotas: QuotaSettings::default(),
             remote_lock_timeout: Duration::from_secs(30),
+            store_file_tracker: Tracker::Default.name().to_string(),
         }
+    }
+}
+
+pub const TRACKERS: Section<StandaloneSettings> = Section {
+    title: "Store file trackers",
+    settings: settings!(StandaloneSettings:
+        Restart, "hbase.store.file-tracker.impl", "DEFAULT, FILE", TrackerName, parts.store_file_tracker,
+            "How the stores of new tables know their files. Tables and families may say otherwise. It is written into each new table.";
+    ),
+};
+
+/// A store file tracker that a new table can have. HBase's class is one, too.
+struct TrackerName;
+
+impl Codec<String> for TrackerName {
+    fn parse(text: &str) -> Option<String> {
+        let tracker = Tracker::parse(text).filter(|tracker| *tracker != Tracker::Migration);
+        tracker.map(|tracker| tracker.name().to_string())
+    }
+
+    fn print(value: &String) -> Option<String> {
+        Some(value.clone())
+    }
+
+    fn refused(_: &String) -> &'static str {
+        "is neither DEFAULT nor FILE"
     }
 }
 

@@ -8,7 +8,6 @@ use std::time::Duration;
 use halcyon_env::CryptoSettings;
 use halcyon_regionserver::RegionServerSettings;
 use halcyon_rpc::{CallClass, RpcSettings};
-use halcyon_schema::Tracker;
 use halcyon_settings::Effect::Restart;
 use halcyon_settings::{Alias, Codec, Flag, Millis, Number, OrNever, Section, Setting, Text, settings};
 use halcyon_wal::SyncMode;
@@ -17,31 +16,13 @@ use crate::args::{StandaloneArgs, WalSync};
 use crate::cleaner_settings::CleanerSettings;
 use crate::crypto_settings::{ENCRYPTION, KEY_STORE, is_secret};
 use crate::keeper::{self, KeeperSettings};
-use crate::master_settings::{GROUPS, LOCKS, MasterParts, NORMALIZER, QUOTAS};
+use crate::master_settings::{GROUPS, LOCKS, MasterParts, NORMALIZER, QUOTAS, TRACKERS};
 use crate::references::first_reference;
 use crate::root;
 use crate::safe_start::{is_below, is_same_directory};
 use crate::site::Property;
 use crate::sizes::Size;
 use crate::traces::{self, TraceSettings};
-
-/// A store file tracker that a new table can have. HBase's class is one, too.
-struct TrackerName;
-
-impl Codec<String> for TrackerName {
-    fn parse(text: &str) -> Option<String> {
-        let tracker = Tracker::parse(text).filter(|tracker| *tracker != Tracker::Migration);
-        tracker.map(|tracker| tracker.name().to_string())
-    }
-
-    fn print(value: &String) -> Option<String> {
-        Some(value.clone())
-    }
-
-    fn refused(_: &String) -> &'static str {
-        "is neither DEFAULT nor FILE"
-    }
-}
 
 const REQUEST_BYTES_MAX: &str = "hbase.ipc.server.max.callqueue.size";
 const FRAME_BYTES_MAX: &str = "hbase.ipc.max.request.size";
@@ -86,8 +67,6 @@ pub struct StandaloneSettings {
     pub snapshot_timeout: Duration,
     /// Whether descriptors must pass HBase's sanity checks (`hbase.table.sanity.checks`).
     pub sanity_checks: bool,
-    /// How the stores of new tables know their files (`hbase.store.file-tracker.impl`).
-    pub store_file_tracker: String,
     /// Whether families that are to be encrypted are tried first (`hbase.master.check.encryption`).
     pub checks_encryption: bool,
     /// `hbase.crypto.*`
@@ -130,7 +109,6 @@ impl Default for StandaloneSettings {
             cleaner: CleanerSettings::default(),
             snapshot_timeout: Duration::from_secs(5 * 60),
             sanity_checks: true,
-            store_file_tracker: Tracker::Default.name().to_string(),
             checks_encryption: true,
             crypto: CryptoSettings::default(),
             parts: MasterParts::default(),
@@ -431,13 +409,7 @@ const SETTINGS: &[Section<StandaloneSettings>] = &[
         ),
     },
     Section { title: "WAL", settings: &[WAL_HSYNC] },
-    Section {
-        title: "Store file trackers",
-        settings: settings!(StandaloneSettings:
-            Restart, "hbase.store.file-tracker.impl", "DEFAULT, FILE", TrackerName, store_file_tracker,
-                "How the stores of new tables know their files. Tables and families may say otherwise. It is written into each new table.";
-        ),
-    },
+    TRACKERS,
     Section {
         title: "Tables and snapshots",
         settings: settings!(StandaloneSettings:
@@ -624,10 +596,6 @@ fn reason_without_effect(name: &str) -> &'static str {
         ("hbase.superuser", "clients are not authenticated: every user may do what a superuser may"),
         ("hbase.mob.", "mob files have other settings: see the properties that --print-settings shows"),
         ("hbase.store.file-tracker.migration.", "a migration is set at a table or a family"),
-        (
-            "hbase.master.store.region.file-tracker.impl",
-            "the region of HBase's master keeps the tracker that HBase gave it",
-        ),
         ("hbase.bucketcache.bucket.sizes", "blocks of every size lie side by side in the cache file"),
         ("hbase.bucketcache.", "the cache file has no use for it"),
         ("hbase.rs.evictblocksonsplit", "both daughters of a split use the parent's blocks"),

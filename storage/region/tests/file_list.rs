@@ -87,7 +87,7 @@ fn a_migration_to_default_is_rid_of_what_no_list_names() {
             put_file(&bench, STRAY);
         }
         bench.reopen().unwrap();
-        assert_eq!(in_store(&bench), [file.clone()], "from {src} to {dst}");
+        assert_eq!(in_store(&bench), std::slice::from_ref(&file), "from {src} to {dst}");
         let list = Region::listed_files(&bench.env(), &bench.region.dir().join("f"), StoreFileTracker::FILE);
         let list: Vec<String> = list.unwrap().unwrap().into_iter().map(|(name, _)| name).collect();
         assert_eq!(list, [file], "both are kept up to date");

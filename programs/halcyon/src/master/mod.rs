@@ -257,7 +257,7 @@ impl StandaloneSettings {
         master.snapshot_ttl = Duration::from_secs(self.cleaner.snapshot_ttl_s);
         master.snapshot_timeout = self.snapshot_timeout;
         master.sanity_checks = self.sanity_checks;
-        master.store_file_tracker.clone_from(&self.store_file_tracker);
+        master.store_file_tracker.clone_from(&self.parts.store_file_tracker);
         if self.regionserver.coprocessors.has_host() {
             // The region servers have the JVMs; a class that cannot be loaded keeps its regions closed.
             master.coprocessors = CoprocessorCheck::hosted(|_| Ok(()));
