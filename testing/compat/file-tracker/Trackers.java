@@ -1,6 +1,7 @@
 // What a client of HBase sees of store file trackers, and what is in the root directory then, a line each.
 //
 //   java -cp JARS Trackers.java answers ZOOKEEPER ROOT     all of it, once
+//   java -cp JARS Trackers.java own ZOOKEEPER ROOT         what HBase 2.6.4 cannot do
 //   java -cp JARS Trackers.java fill|work ZOOKEEPER ROOT   makes tables and a snapshot; changes them
 //   java -cp JARS Trackers.java unflushed ZOOKEEPER ROOT   writes what a server that is killed then has in its log only
 //   java -cp JARS Trackers.java dump ZOOKEEPER ROOT        every version of every cell of the tables "t*", as a client reads it
@@ -58,6 +59,7 @@ public class Trackers {
     admin = connection.getAdmin();
     switch (args[0]) {
       case "answers": answers(); break;
+      case "own": own(); break;
       case "fill": fill(); break;
       case "work": work(); break;
       case "unflushed": unflushed(); break;
@@ -78,7 +80,7 @@ public class Trackers {
     } catch (Throwable error) {
       while (error instanceof RetriesExhaustedException && error.getCause() != null) error = error.getCause();
       if (error instanceof java.util.concurrent.ExecutionException) error = error.getCause();
-      String text = String.valueOf(error.getMessage()).split("\n")[0].replaceAll("\\s*at org\\..*", "");
+      String text = String.valueOf(error.getMessage()).split("\n")[0].replaceAll("^(org\\.apache\\.hadoop\\.hbase\\.[\\w.]*Exception: )+", "").replaceAll("^Not ENABLED tableName=(\\w+), .*", "$1");
       say("%s: %s: %s", what, error.getClass().getSimpleName(), text);
     }
   }
@@ -92,7 +94,7 @@ public class Trackers {
   }
 
   static TableDescriptor descriptor(String name, ColumnFamilyDescriptor[] families, String... settings) {
-    TableDescriptorBuilder builder = TableDescriptorBuilder.newBuilder(table(name)).setCompactionEnabled(false);
+    TableDescriptorBuilder builder = TableDescriptorBuilder.newBuilder(table(name)).setCompactionEnabled(true);
     for (ColumnFamilyDescriptor family : families) builder.setColumnFamily(family);
     for (int at = 0; at < settings.length; at += 2) builder.setValue(settings[at], settings[at + 1]);
     return builder.build();
@@ -126,7 +128,6 @@ public class Trackers {
   static void flush(String name) throws IOException { admin.flush(table(name)); }
 
   static void compact(String name) throws Exception {
-    long before = admin.getLastMajorCompactionTimestamp(table(name));
     admin.majorCompact(table(name));
     Thread.sleep(1500);
     for (int quiet = 0; quiet < 3;) {
@@ -189,6 +190,9 @@ public class Trackers {
   }
 
   /** Of each family of each region: the kinds of files that its list names, whether they are there with these sizes, and what else is there. */
+  /** Replaced files wait there for the archive, in each server for another time. */
+  static boolean countOthers = false;
+
   static String files(String name, boolean restored) throws IOException {
     StringBuilder text = new StringBuilder();
     for (RegionInfo region : admin.getRegions(table(name))) {
@@ -211,7 +215,7 @@ public class Trackers {
         text.append(list == null ? "no list" : "lists " + kinds);
         int others = 0;
         for (File file : list(dir)) if (file.isFile() && !listed.contains(file.getName())) others++;
-        if (list == null || others > 0) text.append(", others ").append(others);
+        if (list == null || countOthers) text.append(", others ").append(others);
       }
     }
     return text.toString();
@@ -341,16 +345,14 @@ public class Trackers {
     tell("no table", () -> { admin.modifyTableStoreFileTracker(table("d0"), "FILE"); return ""; });
     tell("no family", () -> { admin.modifyColumnFamilyStoreFileTracker(table("d1"), G, "FILE"); return ""; });
     tell("written", () -> { put("d1", F, 10, 20, 1); flush("d1"); return files("d1") + " rows " + count("d1"); });
-    tell("to DEFAULT", () -> { admin.modifyTableStoreFileTracker(table("d1"), "DEFAULT"); return trackers("d1") + " rows " + count("d1"); });
-    tell("a family to FILE", () -> { admin.modifyColumnFamilyStoreFileTracker(table("d1"), F, "FILE"); return trackers("d1") + " " + files("d1"); });
-    tell("and back", () -> { admin.modifyColumnFamilyStoreFileTracker(table("d1"), F, "DEFAULT"); return trackers("d1") + " rows " + count("d1"); });
-    tell("from a migration the other way", () -> {
-      create("d2");
-      put("d2", F, 0, 5, 1);
-      modify("d2", IMPL, "MIGRATION", SRC, "DEFAULT", DST, "FILE");
-      admin.modifyTableStoreFileTracker(table("d2"), "DEFAULT");
-      return trackers("d2") + " rows " + count("d2");
+    // HBase 2.6.4 takes the tracker of the site for the source, whatever the table has, and refuses what comes of it. Halcyon does not.
+    tell("to DEFAULT", () -> {
+      modify("d1", IMPL, "MIGRATION", SRC, "FILE", DST, "DEFAULT");
+      modify("d1", IMPL, "DEFAULT");
+      return trackers("d1") + " rows " + count("d1");
     });
+    tell("a family to FILE", () -> { admin.modifyColumnFamilyStoreFileTracker(table("d1"), F, "FILE"); return trackers("d1") + " " + files("d1"); });
+    create("d2");
     tell("of a disabled table", () -> {
       admin.disableTable(table("d2"));
       admin.modifyTableStoreFileTracker(table("d2"), "FILE");
@@ -395,6 +397,20 @@ public class Trackers {
       admin.cloneSnapshot("s3", table("g4"), false, "FILE");
       return trackers("g4") + " " + files("g4", true) + " rows " + count("g4");
     });
+    tell("a snapshot of a disabled table", () -> {
+      admin.disableTable(table("g4"));
+      admin.snapshot("s2", table("g4"));
+      admin.cloneSnapshot("s2", table("g5"));
+      return files("g5", true) + " rows " + count("g5");
+    });
+  }
+
+  /** What HBase 2.6.4 cannot do: the list of a restored table names files that are not there, and from FILE the master does not migrate. */
+  static void own() throws Exception {
+    create("g1", IMPL, "FILE");
+    put("g1", F, 0, 10, 1);
+    flush("g1");
+    admin.snapshot("s1", table("g1"));
     tell("restored", () -> {
       put("g1", F, 10, 20, 1);
       flush("g1");
@@ -404,17 +420,11 @@ public class Trackers {
       return files("g1", true) + " rows " + count("g1");
     });
     tell("written then", () -> { put("g1", F, 20, 30, 1); flush("g1"); return files("g1", true) + " rows " + count("g1"); });
-    tell("restored with another tracker", () -> {
-      admin.modifyTableStoreFileTracker(table("g1"), "DEFAULT");
-      admin.disableTable(table("g1"));
-      admin.restoreSnapshot("s1", false);
-      return trackers("g1");
-    });
-    tell("a snapshot of a disabled table", () -> {
-      admin.disableTable(table("g2"));
-      admin.snapshot("s2", table("g2"));
-      admin.cloneSnapshot("s2", table("g5"));
-      return files("g5", true) + " rows " + count("g5");
+    tell("back to DEFAULT", () -> { admin.modifyTableStoreFileTracker(table("g1"), "DEFAULT"); return trackers("g1") + " rows " + count("g1"); });
+    tell("a family to FILE and back", () -> {
+      admin.modifyColumnFamilyStoreFileTracker(table("g1"), F, "FILE");
+      admin.modifyColumnFamilyStoreFileTracker(table("g1"), F, "DEFAULT");
+      return trackers("g1") + " rows " + count("g1");
     });
   }
 
@@ -435,7 +445,10 @@ public class Trackers {
       try (Table table = connection.getTable(table("h1")); ResultScanner scanner = table.getScanner(new Scan().readAllVersions())) {
         int cells = 0;
         for (Result result : scanner) cells += result.size();
-        return files("h1") + " cells " + cells;
+        countOthers = true;
+        String files = files("h1");
+        countOthers = false;
+        return files + " cells " + cells;
       }
     });
     tell("a list that ends too early", () -> {
@@ -495,7 +508,7 @@ public class Trackers {
     }
     for (String name : new String[] {"t1", "t2", "t5"}) compact(name);
     List<RegionInfo> regions = admin.getRegions(table("t3"));
-    admin.split(table("t3"), regions.size() == 1 ? Bytes.toBytes("r0045") : Bytes.toBytes("r0075"));
+    admin.split(table("t3"), Bytes.toBytes(String.format("r%04d", 15 + 30 * regions.size())));
     awaitRegions("t3", regions.size() + 1);
     compact("t3");
     String copy = "t" + now;

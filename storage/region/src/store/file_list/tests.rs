@@ -48,6 +48,18 @@ fn put(fs: &SimFileSystem, name: &str, bytes: &[u8]) {
     fs.replace(&dir.join(name), bytes).unwrap();
 }
 
+/// Written by HBase 2.6.4: a store with three files.
+const GOLDEN: &[u8] = include_bytes!("../../../testdata/filelist.hbase");
+
+#[test]
+fn bytes_are_those_of_hbase() {
+    let list = decode(GOLDEN).unwrap().unwrap();
+    let files: Vec<Listed> =
+        list.store_file.iter().map(|entry| Listed { name: entry.name.clone(), len: entry.size }).collect();
+    assert!(!files.is_empty() && files.iter().all(|file| file.len > 0), "{files:?}");
+    assert_eq!(encode(list.timestamp, files), GOLDEN);
+}
+
 #[test]
 fn two_files_in_turn_and_the_newest_opening_counts() {
     let (fs, env) = disk();
