@@ -232,7 +232,7 @@ mod tests {
     use super::*;
     use crate::split_rows::SPLIT_RESTRICTION;
     use crate::unsupported::INDEX_BLOCK_ENCODING;
-    use crate::{Endpoint, TableName};
+    use crate::{Endpoint, STORE_FILE_TRACKER, TableName};
 
     fn family() -> FamilyDescriptor {
         FamilyDescriptor::new("f").unwrap()
