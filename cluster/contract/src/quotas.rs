@@ -250,12 +250,13 @@ mod tests {
             put("t.", b"u", b"p", b""),
             put("t.d", b"u", b"p", b"\xff"),
             put("x.unknown", b"q", b"s", b"ignored"),
-            put("t.e", b"u", b"ssnapshot", b"ignored"),
+            put("t.e", b"u", b"ssnapshot", b"no size"),
+            put("t.f", b"u", b"another", b"ignored"),
             put("t.good", b"q", b"s", &good),
         ];
         let read = QuotaTable::of_rows(&rows);
-        assert_eq!(read.unreadable.len(), 5, "{:?}", read.unreadable);
+        assert_eq!(read.unreadable.len(), 6, "{:?}", read.unreadable);
         assert_eq!(read.quotas.keys().collect::<Vec<_>>(), [&QuotaSubject::Table(table("good"))]);
-        assert!(read.snapshots.is_empty());
+        assert!(read.snapshots.is_empty() && read.snapshot_sizes.is_empty());
     }
 }

@@ -379,10 +379,18 @@ impl World {
         });
     }
 
-    /// The rows of a region that a client finds at the server. `Busy`: no answer.
+    /// The rows of a region that a client finds at the server, which may serve it a moment after the master knows. `Busy`: no answer.
     pub(crate) fn ids_at(self: &Arc<World>, name: &ServerName, region: &RegionInfo) -> Result<BTreeSet<u64>> {
-        let (of, region) = (name.clone(), region.clone());
-        self.ask(name, ANSWER_TIME, move |_, server| Ok(ids(server.scan_rows(&of, &region)?)))
+        let begun_ns = self.now_ns();
+        loop {
+            let (of, info) = (name.clone(), region.clone());
+            let found = self.ask(name, ANSWER_TIME, move |_, server| Ok(ids(server.scan_rows(&of, &info)?)));
+            let is_late = self.now_ns() - begun_ns > ANSWER_TIME.as_nanos() as u64;
+            match found {
+                Err(error) if error.kind() == ErrorKind::Moved && !is_late => self.clock.sleep(LOOK_PAUSE),
+                found => return found,
+            }
+        }
     }
 
     pub(crate) fn write_real(
