@@ -29,9 +29,6 @@ use crate::regions::resources::RegionResources;
 
 /// How often it is looked whether there is something new to send.
 const LOOK_PERIOD: Duration = Duration::from_millis(100);
-/// A WAL that cannot be read before it is closed is rolled this often at most. Each WAL more brings flushes nearer
-/// (`hbase.regionserver.maxlogs`).
-const ROLL_PERIOD: Duration = Duration::from_secs(5);
 /// Pause after a failure (HBase: `replication.source.sleepforretries`), as often longer as there were failures.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
@@ -92,8 +89,6 @@ pub(crate) struct Source {
     queue: Mutex<Queue>,
     numbers: Numbers,
     is_running: AtomicBool,
-    /// When it last had the WAL rolled, in `monotonic_ns`; 0: never.
-    rolled_ns: AtomicU64,
 }
 
 /// Why a pass ended.
@@ -126,7 +121,6 @@ impl Source {
             queue: Mutex::new(queue),
             numbers,
             is_running: AtomicBool::new(false),
-            rolled_ns: AtomicU64::new(0),
         }
     }
 
@@ -318,21 +312,7 @@ impl Source {
         }
         self.numbers.next_ms.store(0, Ordering::Relaxed);
         self.wait_for_bandwidth(&batch, orders, news).await;
-        if batch.is_hidden {
-            self.roll_if_due()?;
-        }
         Ok(if batch.is_at_end { Pass::AtEnd } else { Pass::Moved })
-    }
-
-    /// Closes the WAL that is written, so that it can be read. *Blocking*.
-    fn roll_if_due(&self) -> Result<()> {
-        let now_ns = self.resources.env.clock.monotonic_ns();
-        let rolled_ns = self.rolled_ns.load(Ordering::Relaxed);
-        if rolled_ns != 0 && u128::from(now_ns.saturating_sub(rolled_ns)) < ROLL_PERIOD.as_nanos() {
-            return Ok(());
-        }
-        self.rolled_ns.store(now_ns, Ordering::Relaxed);
-        self.resources.logs.tables().roll().map(|_| ())
     }
 
     /// Whether something of the batch was dropped, because it is deleted here and the peer lacks it.

@@ -58,8 +58,6 @@ pub(super) struct Batch {
     pub(super) queued_count: usize,
     /// Nothing is left to read for now.
     pub(super) is_at_end: bool,
-    /// The WAL that is written has acknowledged entries that cannot be read before it is closed.
-    pub(super) is_hidden: bool,
 }
 
 impl Batch {
@@ -148,8 +146,6 @@ impl Wals {
                 break; // nothing new
             }
             let mut reader = open(file, limit)?;
-            // The end of the file cannot be read before it is closed.
-            batch.is_hidden = limit.is_some_and(|limit| reader.end() < limit);
             if limit.is_none() && begin > reader.end() {
                 // Bytes that the operating system had when the machine went down. The peer has their edits.
                 tracing::warn!(
