@@ -118,7 +118,7 @@ check:
 	cargo xtask check
 
 unit:
-	cargo test --workspace
+	cargo test --workspace --no-fail-fast
 
 browser:
 	HALCYON_SCREENSHOTS="$(SCREENSHOTS)" testing/browser/run.sh

@@ -356,7 +356,7 @@ async fn a_damaged_block_spoils_its_rows_only() {
             match found {
                 // To see where the row before ends, and where the one behind begins, takes the block, too.
                 Err(error) if number.abs_diff(DAMAGED) <= 1 => {
-                    assert_eq!(class(&error), "IOException");
+                    assert_eq!(class(&error), "CorruptHFileException");
                     check(&error);
                 }
                 found => {
