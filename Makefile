@@ -48,6 +48,8 @@
 # make rolling-restart   every process of a cluster of Halcyon is restarted under a Java client; ROUNDS=, HALCYON_NEXT=program to upgrade to
 # make replace-master    a running cluster of HBase gets a master of Halcyon, and HBase's again, under a Java client
 # make bench-cold-start  time until all regions of a cluster are open after a start; REGIONS=
+# make own-clients   HBase's clients, LoadTestTool, PerformanceEvaluation and YCSB against three region servers; PARTS="compat load pe ycsb"
+# make bench-servers  puts, batches and gets at 1, 2 and 3 region servers, Halcyon beside HBase; BENCH="options of hdfs-side-by-side.sh"
 # make replicas-test   region replicas in a standalone server and in a cluster, with a primary's server frozen; some minutes
 # make own-load  a cluster of Halcyon under a Java client: regions move, servers are killed and frozen, masters killed;
 #              MOVES=, KILLS=, FREEZES=, MASTERS=, SERVERS=, HBASE=, ROWS=
@@ -89,6 +91,7 @@ CLUSTER ?=
 SERVERS ?= mixed
 ROUNDS ?= 1000
 SCREENSHOTS ?=
+PARTS ?=
 SECONDS ?= 120
 HALCYON := $(CARGO_TARGET_DIR)/release/halcyon
 
@@ -97,7 +100,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 CARGO_DEB := $(HOME)/.cache/halcyon/tools/bin/cargo-deb
 
-.PHONY: differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies replication-test replication-tools-test replication-kills bench-replication migrate-test shadow-test accumulo-test backup-test hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load keeper-test rolling-restart replace-master bench-cold-start mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster coprocessor-host coprocessors-test phoenix-test groups-test quotas-test mob-test file-tracker-test encryption-test replicas-test sim sim-servers sim-size sim-flaws
+.PHONY: differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies replication-test replication-tools-test replication-kills bench-replication migrate-test shadow-test accumulo-test backup-test hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load keeper-test rolling-restart replace-master bench-cold-start mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-servers bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster coprocessor-host coprocessors-test phoenix-test groups-test quotas-test mob-test file-tracker-test encryption-test replicas-test sim sim-servers sim-size sim-flaws
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -278,6 +281,9 @@ quotas-test: build
 groups-test: build
 	HALCYON="$(HALCYON)" testing/cluster/groups-test.sh
 
+own-clients: build
+	HALCYON="$(HALCYON)" testing/cluster/own-clients.sh $(PARTS)
+
 own-test: build
 	HALCYON="$(HALCYON)" testing/cluster/own-test.sh
 
@@ -321,6 +327,9 @@ bench-recovery: build
 bench-hdfs: build
 	HALCYON="$(HALCYON)" testing/bench/hdfs-side-by-side.sh $(BENCH)
 	HALCYON="$(HALCYON)" testing/bench/hdfs-stalls.sh
+
+bench-servers: build
+	for servers in 1 2 3; do REGIONS=16 SERVERS=$$servers HALCYON="$(HALCYON)" testing/bench/hdfs-side-by-side.sh $(BENCH) || exit 1; done
 
 bench: bench-engine bench-cell bench-server
 

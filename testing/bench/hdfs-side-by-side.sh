@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Puts at a region server of Halcyon and at one of HBase 2.6.4, in the same cluster on the same HDFS, with the same durability, in
+# Puts at region servers of Halcyon and at region servers of HBase 2.6.4, in the same cluster on the same HDFS, with the same durability, in
 # turn. First with hflush (hbase.wal.hsync=false, the default of both), then with hsync. One table of medians for each.
 #   hdfs-side-by-side.sh [--quick] [--modes "hflush hsync"] [--rounds N] [--seconds N] [--cases LIST] [--out DIR]
 # --quick     about three minutes: 2 rounds of 3 s, no batches and no gets
@@ -9,7 +9,7 @@
 # --warm      seconds of each case at each server before the first round, default 8
 # --cases     default "put:1,put:8,batch:2,get:8" with hflush, and the first two of them with hsync; the number is that of threads
 # --out DIR   keeps the table and all figures there
-# HALCYON, MEMORY, HBASE_GC, VALUE_BYTES    see hdfs-cluster.sh
+# HALCYON, MEMORY, HBASE_GC, VALUE_BYTES, SERVERS    see hdfs-cluster.sh. With SERVERS=3 it is three servers of each kind
 # The client is one JVM for all runs of a mode, warmed up by a round that is not counted; so are both servers and the
 # DataNodes. Client and servers share the machine: the processor time of the servers is the figure to compare. It is that of the
 # server's process from before to after a run, flushes and compactions included.
@@ -41,10 +41,10 @@ measure() { # measure hflush|hsync
   bench_up 1800 --property "hbase.wal.hsync=$hsync"
   datanodes="$(pid_of datanode1)+$(pid_of datanode2)+$(pid_of datanode3)"
   bench_client halcyon.compat.bench.PutLatency "$ZK" "$rounds" "$seconds" "$warm" "$rows" "$VALUE_BYTES" "$list" \
-    "hbase=$(pid_of hregionserver1),halcyon=$(pid_of halcyon1)" "datanodes=$datanodes,namenode=$(pid_of namenode)" |
+    "hbase=$(pids_of hbase),halcyon=$(pids_of halcyon)" "datanodes=$datanodes,namenode=$(pid_of namenode)" |
     tee "$DIR/$1.tsv" >&2
   for table in hbase halcyon; do is_placed "$table" || fail "regions of $table have moved meanwhile"; done
-  grep -h ' \(ERROR\|WARN\) ' "$CLUSTER_DIR/halcyon1/log" > "$DIR/$1.halcyon-trouble" || true
+  grep -h ' \(ERROR\|WARN\) ' "$CLUSTER_DIR"/halcyon[0-9]/log > "$DIR/$1.halcyon-trouble" || true
   cluster down
 }
 
