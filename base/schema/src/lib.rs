@@ -21,6 +21,7 @@ pub mod layout;
 pub mod mob;
 mod name;
 mod options;
+pub mod peer_files;
 mod region;
 mod server;
 mod split_rows;
@@ -40,6 +41,7 @@ pub use name::{NamespaceDescriptor, TableName, check_namespace_name, check_table
 pub use options::{
     BlockEncoding, BloomType, Compression, Durability, FlushPolicy, InMemoryCompaction, KeepDeleted,
 };
+pub use peer_files::PeerDescription;
 pub use region::{META_ENCODED_NAME, RegionInfo, RegionNameParts, parse_region_name};
 pub use server::{ClusterId, ClusterUuid, ServerName};
 pub use split_rows::RowPrefix;

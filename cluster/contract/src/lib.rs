@@ -41,6 +41,8 @@ use std::sync::Arc;
 
 use halcyon_env::Env;
 
+pub use halcyon_schema::PeerDescription;
+
 pub use backup::{
     Backups, BulkLoadState, backup_bulk_table_name, backup_table_name, bulk_load_cells, bulk_loaded_files,
     log_roll_cell, needs_wal,
@@ -59,7 +61,7 @@ pub use region_server::{
     Announce, CloseRegionRequest, FlushRegionRequest, OpenRegionRequest, OpenRegionResponse,
     RegionInfoRequest, RegionInfoResponse, RegionServerApi, RegionServers, Standing,
 };
-pub use replication::{PeerDescription, ReplicationSources};
+pub use replication::ReplicationSources;
 pub use slow_log::{slow_log_table, slow_log_table_name};
 pub use status::{Assignments, RegionServerStatus, RegionStateTransition, ServerReport, Unasked};
 pub use system_tables::SystemTables;

@@ -3,16 +3,7 @@
 use std::collections::HashSet;
 
 use halcyon_cell::Result;
-use halcyon_proto::pb;
-
-/// HBase: `ReplicationPeerDescription`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PeerDescription {
-    pub id: String,
-    pub config: pb::ReplicationPeer,
-    /// A disabled peer gets nothing. What it misses is kept for it.
-    pub is_enabled: bool,
-}
+use halcyon_schema::PeerDescription;
 
 /// What reads WALs and sends their edits to peers (HBase: `ReplicationSourceManager`). Each method may be called again
 /// with the same arguments.
@@ -24,6 +15,11 @@ pub trait ReplicationSources: Send + Sync {
     /// Has edits sent to a peer as its description says from now on. A peer without a queue gets one with all WALs that are
     /// there. `Invalid` if the description cannot be obeyed.
     fn peer_changed(&self, peer: &PeerDescription) -> Result<()>;
+
+    /// As `peer_changed`, for a peer that a starting master finds. Servers in other processes know it already.
+    fn peer_found(&self, peer: &PeerDescription) -> Result<()> {
+        self.peer_changed(peer)
+    }
 
     /// Sends nothing more to a peer, and forgets its queue. Waits until what is being sent has ended.
     fn peer_removed(&self, peer_id: &str) -> Result<()>;

@@ -51,7 +51,7 @@ use crate::quotas::{QuotaParts, Quotas};
 use crate::regions::files::LocalRegionFiles;
 use crate::regions::region_table::{OnlineRegion, RegionTable};
 use crate::regions::resources::RegionResources;
-use crate::replication::{OpenSourceFiles, Sink, Sources};
+use crate::replication::{OpenSourceFiles, ReplicatedWals, Sink, Sources};
 use crate::settings::online::OnlineSettings;
 use crate::settings::server::RegionServerSettings;
 use crate::wal::logs::Logs;
@@ -177,7 +177,7 @@ impl RegionServer {
         };
         let splits = SplitChecker::new(name.clone(), online.clone(), clock.clone(), shared.regions.clone());
         let background = Background::new(&shared, splits, &settings);
-        let sources = Arc::new(Sources::new(&resources));
+        let sources = Arc::new(Sources::new(&resources, &name));
         shared.lifecycle.on_end({
             let sources = sources.clone();
             move || sources.end()
@@ -232,6 +232,21 @@ impl RegionServer {
         self.coprocessors.pool.work_on(threads.clone());
         self.pool.work_on(threads);
         self.pool.keep_room_in(queues);
+    }
+
+    /// Whose WALs are sent to replication peers; without a call all that are there. Before any peer is known.
+    pub fn replicate(&self, whose: ReplicatedWals) {
+        self.sources.send_wals(whose);
+    }
+
+    /// Has edits sent to all peers that are in the root directory. *Blocking*. For a server of a cluster, when it starts.
+    pub fn read_peers(&self) -> Result<()> {
+        self.sources.read_peers()
+    }
+
+    /// Has calls to replication peers run on the threads of a runtime, where the server has no calls of clients.
+    pub fn replicate_on(&self, threads: Handle) {
+        self.sources.work_on(threads);
     }
 
     /// How files of bulk loads of other clusters are opened, where those are in another file system. The first one stays.

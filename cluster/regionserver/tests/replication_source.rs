@@ -5,6 +5,7 @@
 mod common;
 mod peer;
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -14,9 +15,11 @@ use halcyon_contract::{PeerDescription, ReplicationSources};
 use halcyon_env::sim::SimFileSystem;
 use halcyon_hfile::{FileMeta, HFileWriter, WriterOptions};
 use halcyon_proto::pb;
-use halcyon_regionserver::RegionServerSettings;
+use halcyon_regionserver::{Predecessors, RegionServer, RegionServerSettings, ReplicatedWals};
 use halcyon_rpc::{QueueLimits, Queues, exceptions};
-use halcyon_schema::{ClusterId, FamilyDescriptor, RegionInfo, TableDescriptor, TableName, layout};
+use halcyon_schema::{
+    ClusterId, FamilyDescriptor, RegionInfo, TableDescriptor, TableName, layout, peer_files,
+};
 use halcyon_wal::SyncMode;
 use peer::{Peer, Say};
 
@@ -251,6 +254,102 @@ fn a_server_that_starts_again_goes_on_where_the_peer_is() {
     waits("the new row arrives", || peer.rows().last().is_some_and(|row| row == "after"));
     let got = peer.rows();
     assert!(got.len() <= 11, "what was noted is not sent again: {got:?}");
+}
+
+#[test]
+fn in_a_cluster_a_server_sends_its_own_wals_and_the_master_what_servers_leave() {
+    let (root, durable) =
+        (Path::new("/hbase"), RegionServerSettings { wal_sync: SyncMode::Fsync, ..settings() });
+    let (here, peer) = (Here::on(SimFileSystem::new(), durable.clone()), Peer::start(|_| Say::Done));
+    let env = here.lab.fs.env();
+    let foreign = layout::old_wals_dir(root).join("other%2C1%2C1.5");
+    env.fs.create_dir_all(&layout::old_wals_dir(root)).unwrap();
+    env.fs.replace(&foreign, b"no WAL: reading it would be an error").unwrap();
+    here.lab.server.replicate(ReplicatedWals::Own);
+    here.put("before");
+    here.roll();
+    peer_files::write(&env, root, &here.description(&peer, true)).unwrap();
+    here.lab.server.read_peers().unwrap();
+    rows(0..5).iter().for_each(|row| here.put(row));
+    waits("the rows arrive", || peer.rows().len() == 5);
+    here.roll(); // what is finished is noted durably
+    waits("it is noted", || here.load().o_ps_shipped() == 5);
+    peer.zookeeper_is(peer::ZooKeeper::Closes);
+    let mut disabled = here.description(&peer, false);
+    here.lab.server.peer_changed(&disabled).unwrap();
+    rows(5..9).iter().for_each(|row| here.put(row));
+    here.roll();
+    rows(9..12).iter().for_each(|row| here.put(row));
+
+    let gone = here.lab.server.server_name().to_string().replace(',', "%2C");
+    let fs = here.lab.fs.crash(halcyon_env::sim::CrashMode::ALL[0], 1);
+    here.lab.server.abort("the machine died");
+    let env = fs.env();
+    env.fs.remove_file(&foreign).unwrap();
+    // It splits the WALs, as a master has them split, and moves them away.
+    let master =
+        RegionServer::start(env.clone(), root, &Predecessors::All, durable, "localhost", 16099).unwrap();
+    master.replicate(ReplicatedWals::OfGoneServers);
+    master.replicate_on(here.lab.runtime.handle().clone());
+    let wals: Vec<String> = {
+        let listed = env.fs.list(&layout::old_wals_dir(root)).unwrap();
+        listed.into_iter().map(|file| file.name).filter(|name| name.starts_with(&gone)).collect()
+    };
+    assert!(wals.len() >= 4, "{wals:?}");
+    let ids = ["p".to_string()];
+    let needed = master.needed_wals(&ids, &wals).unwrap();
+    assert!(
+        !needed.is_empty() && needed.len() < wals.len(),
+        "by the queue that the server left: {needed:?} of {wals:?}"
+    );
+    peer.zookeeper_is(peer::ZooKeeper::Answers);
+    disabled.is_enabled = true;
+    master.peer_changed(&disabled).unwrap();
+    waits("the rest arrives", || peer.rows().last().is_some_and(|row| row == "r011"));
+    let mut got = peer.rows();
+    got.dedup();
+    assert_eq!(got.iter().filter(|row| *row == "before").count(), 0, "{got:?}");
+    assert_eq!(got, rows(0..12), "what was noted is not sent again");
+    waits("nothing is needed any more", || master.needed_wals(&ids, &wals).unwrap().is_empty());
+    let queues = || -> Vec<String> {
+        let listed = env.fs.list(&layout::replication_queues_dir(root)).unwrap();
+        listed.into_iter().map(|file| file.name).collect()
+    };
+    assert_eq!(queues(), ["p"]);
+    master.peer_removed("p").unwrap();
+    assert!(queues().is_empty());
+    master.stop().unwrap();
+}
+
+#[test]
+fn a_server_of_a_cluster_obeys_the_files_of_peers() {
+    let (root, here, peer) = (Path::new("/hbase"), Here::new(), Peer::start(|_| Say::Done));
+    let env = here.lab.fs.env();
+    here.lab.server.replicate(ReplicatedWals::Own);
+    let mut serial = here.description(&peer, true);
+    serial.config.serial = Some(true);
+    peer_files::write(&env, root, &serial).unwrap();
+    here.lab.server.read_peers().unwrap(); // the others, if there were any, get their edits
+    assert!(here.lab.server.server_load().repl_load_source.is_empty());
+    let error = here.lab.server.peer_changed(&serial).unwrap_err();
+    assert!(error.kind().is_permanent() && error.message().contains("serial peers"), "{error}");
+    let queues = layout::replication_queues_dir(root);
+    assert!(!env.fs.exists(&queues).unwrap() || env.fs.list(&queues).unwrap().is_empty());
+
+    // A queue that a standalone server finds is one that a server of a cluster has left.
+    let alone = Here::new();
+    let left = Here::on(SimFileSystem::new(), settings());
+    left.lab.server.replicate(ReplicatedWals::Own);
+    left.lab.server.peer_changed(&left.description(&peer, false)).unwrap();
+    let name = format!("p-{}", left.lab.server.server_name().to_string().replace(',', "%2C"));
+    let bytes = left.lab.fs.env().fs.read(&queues.join(&name)).unwrap();
+    let env = alone.lab.fs.env();
+    env.fs.create_dir_all(&queues).unwrap();
+    env.fs.replace(&queues.join(&name), &bytes).unwrap();
+    alone.add_peer(&peer);
+    alone.put("a");
+    waits("the row arrives", || peer.rows().last().is_some_and(|row| row == "a"));
+    assert!(!env.fs.exists(&queues.join(&name)).unwrap(), "it was adopted");
 }
 
 #[test]

@@ -23,7 +23,7 @@ fn read(lab: &Lab, number: usize) -> Result<String, RpcError> {
 }
 
 fn assert_named(error: &RpcError, file: &str, offset: usize) {
-    assert!(error.class.ends_with(".IOException") && !error.do_not_retry, "{error}");
+    assert!(error.class.ends_with(".CorruptHFileException") && error.do_not_retry, "{error}");
     for word in [file, &format!("offset {offset}"), "expected ", "found "] {
         assert!(error.message.contains(word), "{error} says nothing of {word}");
     }

@@ -10,6 +10,7 @@
 //! - `remote_server.rs`: one server, as the master's steps call it; `waiters.rs`: callers that wait for reports
 //! - `orders.rs`, `sender.rs`: orders as messages, and how they are sent; `links.rs`: connections
 //! - `status_service.rs`, `transitions.rs`: [`StatusService`], what servers report; `flushed.rs`: flushed sequence ids
+//! - `peers.rs`: [`ClusterSources`], replication peers, to which all servers send
 //! - `sights.rs`: what reports sum up to, for people
 //! - `sentinel.rs`: the end of a process, noticed at once
 //! - `tables.rs`, `mutations.rs`, `scan.rs`: [`RemoteTables`], rows of system tables
@@ -33,6 +34,7 @@ mod flushed;
 mod links;
 mod mutations;
 mod orders;
+mod peers;
 mod remote_server;
 mod scan;
 mod sender;
@@ -46,6 +48,7 @@ mod transitions;
 mod waiters;
 
 pub use flushed::FlushedIds;
+pub use peers::ClusterSources;
 pub use sentinel::process_ended;
 pub use servers::Servers;
 pub use settings::{Permit, ServersSettings};

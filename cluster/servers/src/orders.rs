@@ -16,6 +16,8 @@ const ACTIVE_MS_MAX: i64 = (1 << 43) - 1;
 
 const FLUSH_REGION: &str = "org.apache.hadoop.hbase.regionserver.FlushRegionCallable";
 const RELOAD_QUOTAS: &str = "org.apache.hadoop.hbase.regionserver.ReloadQuotasCallable";
+/// Of Halcyon's servers only.
+const READ_PEER: &str = "halcyon.ReadPeer";
 const SPLIT_WAL: &str = "org.apache.hadoop.hbase.regionserver.SplitWALCallable";
 /// The directory of WALs, in which each server has one of its own.
 const WALS: &str = "WALs";
@@ -34,6 +36,13 @@ pub(crate) struct FlushRegionParameter {
 pub(crate) struct SplitWalParameter {
     #[prost(string, required, tag = "1")]
     pub(crate) wal_path: String,
+}
+
+/// The parameter of `halcyon.ReadPeer`: a replication peer that has changed, or is new or gone.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ReadPeerParameter {
+    #[prost(string, required, tag = "1")]
+    pub(crate) peer_id: String,
 }
 
 /// Gives each order its number.
@@ -78,6 +87,11 @@ impl Run {
 
     pub(crate) fn reload_quotas() -> Run {
         Run { class: RELOAD_QUOTAS, parameter: Bytes::new() }
+    }
+
+    pub(crate) fn read_peer(peer_id: &str) -> Run {
+        let parameter = ReadPeerParameter { peer_id: peer_id.to_string() };
+        Run { class: READ_PEER, parameter: parameter.encode_to_vec().into() }
     }
 
     pub(crate) fn split_wal(wal: &Path) -> Run {

@@ -119,14 +119,23 @@ impl RemoteServer {
         self.send(Order::run(self.common.numbers.next(), Run::reload_quotas()))
     }
 
-    fn run(&self, run: Run) -> Result<()> {
+    /// Has the server read a replication peer. The answer is to be waited for.
+    pub(crate) fn read_peer(&self, peer_id: &str) -> Result<Receiver<Told>> {
+        self.begin(Run::read_peer(peer_id))
+    }
+
+    fn begin(&self, run: Run) -> Result<Receiver<Told>> {
         let procedure = self.common.numbers.next();
         let receiver = self.waiters.wait_for_run(procedure)?;
         if let Err(error) = self.send(Order::run(procedure, run)) {
             self.waiters.give_up(procedure);
             return Err(error);
         }
-        match receiver.recv() {
+        Ok(receiver)
+    }
+
+    fn run(&self, run: Run) -> Result<()> {
+        match self.begin(run)?.recv() {
             Ok(Told::Done) => Ok(()),
             Ok(Told::Failed(error)) => Err(error),
             _ => Err(self.ended()),

@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
@@ -14,13 +15,13 @@ use common::{
 };
 use halcyon_cell::ErrorKind;
 use halcyon_contract::{
-    CloseRegionRequest, FlushRegionRequest, OpenRegionRequest, RegionInfoRequest, RegionServerApi,
-    RegionServers, Standing, Unasked,
+    CloseRegionRequest, FlushRegionRequest, OpenRegionRequest, PeerDescription, RegionInfoRequest,
+    RegionServerApi, RegionServers, ReplicationSources, Standing, Unasked,
 };
 use halcyon_proto::pb::region_state_transition::TransitionCode::{Closed, FailedOpen, Opened};
 use halcyon_rpc::{RpcError, exceptions};
 use halcyon_schema::{RegionInfo, ServerName};
-use halcyon_servers::{Permit, ServersSettings};
+use halcyon_servers::{ClusterSources, Permit, ServersSettings};
 
 fn api(master: &Master, server: &FakeServer) -> Arc<dyn RegionServerApi> {
     master.servers.get(&server.name).expect("it is online")
@@ -447,4 +448,89 @@ fn a_master_that_may_not_act_gives_no_orders() {
     let orders = server.next_orders();
     master.done(orders.proc[0].proc_id, None);
     in_time(&flushed).unwrap();
+}
+
+/// What the master's own server is told of peers.
+#[derive(Default)]
+struct OfGone(Mutex<Vec<String>>);
+
+impl ReplicationSources for OfGone {
+    fn begin_queue(&self, peer_id: &str) -> halcyon_cell::Result<()> {
+        self.0.lock().unwrap().push(format!("begin {peer_id}"));
+        Ok(())
+    }
+
+    fn peer_changed(&self, peer: &PeerDescription) -> halcyon_cell::Result<()> {
+        self.0.lock().unwrap().push(format!("change {}", peer.id));
+        Ok(())
+    }
+
+    fn peer_removed(&self, peer_id: &str) -> halcyon_cell::Result<()> {
+        self.0.lock().unwrap().push(format!("remove {peer_id}"));
+        Ok(())
+    }
+
+    fn needed_wals(&self, _ids: &[String], names: &[String]) -> halcyon_cell::Result<HashSet<String>> {
+        Ok(names.iter().cloned().collect())
+    }
+
+    fn needed_hfiles(&self, _ids: &[String]) -> halcyon_cell::Result<Vec<String>> {
+        Ok(vec!["h".to_string()])
+    }
+}
+
+#[test]
+fn all_servers_are_told_of_a_peer_and_one_that_dies_is_not_waited_for() {
+    let master = Master::with(settings());
+    let (first, second) = (FakeServer::new(&master), FakeServer::new(&master));
+    let of_gone = Arc::new(OfGone::default());
+    let sources = Arc::new(ClusterSources::new(master.servers.clone(), of_gone.clone()));
+    let peer = PeerDescription { id: "p".to_string(), config: Default::default(), is_enabled: true };
+    let change = |sources: &Arc<ClusterSources>| {
+        let (sources, peer) = (sources.clone(), peer.clone());
+        beside(move || sources.peer_changed(&peer))
+    };
+    let order = |server: &FakeServer| {
+        let orders = server.next_orders();
+        let [run] = &orders.proc[..] else { panic!("{orders:?}") };
+        assert_eq!(run.proc_class, "halcyon.ReadPeer");
+        assert_eq!(run.proc_data().as_ref(), b"\x0a\x01p");
+        run.proc_id
+    };
+    sources.begin_queue("p").unwrap();
+    let changed = change(&sources);
+    let (one, other) = (order(&first), order(&second));
+    master.done(one, None);
+    assert!(changed.try_recv().is_err(), "the other server has not answered");
+    master.done(other, None);
+    in_time(&changed).unwrap();
+
+    // A server of HBase does not know the order, and any other error has the master repeat it.
+    for (error, is_error) in [
+        (("java.lang.ClassNotFoundException", "halcyon.ReadPeer"), false),
+        (("java.io.IOException", "no"), true),
+    ] {
+        let changed = change(&sources);
+        let (one, other) = (order(&first), order(&second));
+        master.done(one, Some(error));
+        master.done(other, None);
+        let result = in_time(&changed);
+        assert_eq!(
+            result.as_ref().err().map(|error| error.kind()),
+            is_error.then_some(ErrorKind::Busy),
+            "{error:?}"
+        );
+    }
+
+    let removed = {
+        let sources = sources.clone();
+        beside(move || sources.peer_removed("p"))
+    };
+    let (one, _) = (order(&first), order(&second));
+    master.done(one, None);
+    assert!(master.servers.expire(&second.name));
+    in_time(&removed).unwrap();
+    let told = of_gone.0.lock().unwrap().clone();
+    assert_eq!(told, ["begin p", "change p", "change p", "change p", "remove p"]);
+    assert_eq!(sources.needed_hfiles(&["p".to_string()]).unwrap(), ["h"]);
 }

@@ -16,7 +16,7 @@ use halcyon_coord::{ClientMetaService, ClusterView, Coordinator, MemberRegistry,
 use halcyon_env::Env;
 use halcyon_regionserver::{
     AdminService, BarrierWork, ClientService, JvmSurroundings, MasterLink, RegionServer,
-    RegionServerSettings, RemoteMaster, RemoteQuotas, WalRoot,
+    RegionServerSettings, RemoteMaster, RemoteQuotas, ReplicatedWals, WalRoot,
 };
 use halcyon_rpc::{BoundServer, EventLoops, Queues, RpcServer, Services};
 use halcyon_schema::{ClusterId, ServerName, layout};
@@ -44,6 +44,8 @@ use crate::traces::{self, Traces};
 
 /// The newest version of HBase that this server works like. A master of an older one is told its own version.
 const HBASE_VERSION: (u32, u32, u32) = (2, 6, 4);
+/// What masters of Halcyon add to the settings that a server is told when it starts.
+pub const MASTER_OF_HALCYON: &str = "halcyon.master";
 /// HBase's default of `hbase.regionserver.msginterval`.
 const REPORT_PERIOD_MS: u64 = 3000;
 /// How often the server looks whether an administrator wants it to stop.
@@ -124,9 +126,16 @@ async fn serve(
     let starting = tokio::task::spawn_blocking({
         let (name, settings, link) = (name.clone(), settings.regionserver.clone(), link.clone());
         let jvm = jvm::surroundings(properties, &[]);
+        let is_own_master = told.contains_key(MASTER_OF_HALCYON);
         move || {
             let report_period = Duration::from_millis(report_period);
-            Started::new((root, wal_root), settings, name, link, report_period, jvm)
+            let started = Started::new((root, wal_root), settings, name, link, report_period, jvm)?;
+            if is_own_master {
+                // Before regions come, and after the master knows the server: a change is read now, or the master tells of it.
+                let read = started.region_server.read_peers();
+                read.map_err(|error| format!("the replication peers cannot be read: {error}"))?;
+            }
+            Ok::<_, String>(started)
         }
     });
     let started = starting.await.map_err(|_| "the start failed by an assertion".to_string())??;
@@ -347,6 +356,7 @@ impl Started {
         let shown = root.path.display().to_string();
         let started = RegionServer::start_as(root.env, &root.path, wal_root, settings, name);
         let region_server = started.map_err(|error| format!("the region server cannot start: {error}"))?;
+        region_server.replicate(ReplicatedWals::Own);
         let hosted = region_server.host_coprocessors(jvm);
         hosted.map_err(|error| format!("the JVM of coprocessors has no thread: {error}"))?;
         let master =

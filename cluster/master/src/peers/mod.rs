@@ -1,10 +1,9 @@
 //! Peers: clusters that get the edits of this one (HBase: `ReplicationPeerManager`).
 //!
-//! A change is a procedure (`procedure/change_peer.rs`): the queue begins, the peer is written (`files.rs`), and the region
-//! server is told. `check.rs` says what is refused.
+//! A change is a procedure (`procedure/change_peer.rs`): the queue begins, the peer is written (`halcyon_schema::peer_files`), and
+//! the region servers are told. `check.rs` says what is refused.
 
 mod check;
-mod files;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
@@ -13,7 +12,9 @@ use std::sync::Arc;
 use halcyon_cell::Result;
 use halcyon_contract::{PeerDescription, ReplicationSources};
 use halcyon_env::{DirEntry, RwLock};
+use halcyon_proto::pb;
 use halcyon_rpc::RpcError;
+use halcyon_schema::peer_files as files;
 use tracing::{error, warn};
 
 use crate::descriptors::list;
@@ -44,16 +45,16 @@ impl Peers {
 
 /// Reads the peers, and has their edits sent. A peer that cannot be obeyed keeps its WALs.
 pub(crate) fn load(core: &MasterState) -> Result<()> {
-    for peer in files::load(&core.env, &core.root)? {
+    for peer in files::load_all(&core.env, &core.root)? {
         match &core.cluster.replication {
             Some(sources) => {
-                if let Err(error) = sources.peer_changed(&peer) {
+                if let Err(error) = sources.peer_found(&peer) {
                     warn!(peer = peer.id, %error, "nothing is sent to a peer; its WALs are kept");
                 }
             }
             None => warn!(
                 peer = peer.id,
-                "nothing is sent to a peer: replication needs a standalone server; all WALs are kept"
+                "nothing is sent to a peer: this server has no sources; all WALs are kept"
             ),
         }
         core.peers.by_id.write().insert(peer.id.clone(), peer);
@@ -165,13 +166,23 @@ fn beyond<'a>(limit: u64, files: impl Iterator<Item = &'a DirEntry>) -> Vec<Stri
     files.into_iter().filter(is_over).map(|file| file.name.clone()).collect()
 }
 
+/// A serial peer gets the edits of a region in their order, whatever server has them. That needs barriers where there is more than one.
+pub(crate) fn check_serial(
+    core: &MasterState,
+    config: &pb::ReplicationPeer,
+) -> std::result::Result<(), RpcError> {
+    if config.serial() && !core.cluster.servers.is_one_process() {
+        return Err(errors::unsupported("Serial replication peers of a cluster of several servers are"));
+    }
+    Ok(())
+}
+
 /// What sends edits to peers; an error that says so where nothing does.
 pub(crate) fn sources(core: &MasterState) -> std::result::Result<&Arc<dyn ReplicationSources>, RpcError> {
-    core.cluster.replication.as_ref().ok_or_else(|| {
-        errors::unsupported(
-            "Replication peers of a cluster of several servers (they need a standalone server) are",
-        )
-    })
+    core.cluster
+        .replication
+        .as_ref()
+        .ok_or_else(|| errors::unsupported("Replication peers of a server without sources are"))
 }
 
 #[cfg(test)]

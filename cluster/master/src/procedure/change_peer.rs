@@ -90,7 +90,9 @@ impl Procedure for ChangePeer {
         let before = core.peers.get(&self.id);
         if self.change() == PeerChange::Add {
             peers::check_id(&self.id)?;
-            peers::check_config(&self.config.clone().unwrap_or_default())?;
+            let config = self.config.clone().unwrap_or_default();
+            peers::check_config(&config)?;
+            peers::check_serial(core, &config)?;
             return match before {
                 Some(_) => {
                     Err(RpcError::do_not_retry(format!("Replication peer {} already exists", self.id)))
@@ -113,6 +115,7 @@ impl Procedure for ChangePeer {
                 let kept = before.config.configuration.iter().filter(|pair| !named.contains(&pair.name));
                 config.configuration.extend(kept.cloned());
                 peers::check_config(&config)?;
+                peers::check_serial(core, &config)?;
                 (self.config, self.is_enabled) = (Some(config), before.is_enabled);
             }
             change => (self.config, self.is_enabled) = (Some(before.config), change == PeerChange::Enable),

@@ -18,6 +18,9 @@ use crate::wal::recover::split_log;
 
 const PACKAGE: &str = "org.apache.hadoop.hbase.";
 
+/// What only masters of Halcyon order: to obey what the root directory says of a replication peer.
+const READ_PEER: &str = "halcyon.ReadPeer";
+
 /// Before the answer that a replication queue was left to other servers. The master asks its servers in turn, without a
 /// pause, until the dead server has no queue.
 const CLAIM_PAUSE: Duration = Duration::from_secs(1);
@@ -54,6 +57,13 @@ struct RefreshPeerParameter {
     target_server: pb::ServerName,
 }
 
+/// Of `halcyon.ReadPeer`.
+#[derive(Clone, PartialEq, Message)]
+struct ReadPeerParameter {
+    #[prost(string, required, tag = "1")]
+    peer_id: String,
+}
+
 /// `ClaimReplicationQueueRemoteParameter` of HBase's `MasterProcedure.proto`.
 #[derive(Clone, PartialEq, Message)]
 struct ClaimReplicationQueueParameter {
@@ -86,6 +96,9 @@ impl Orders {
 }
 
 fn call(server: &Arc<RegionServer>, run: &RunOrder) -> Result<()> {
+    if run.class == READ_PEER {
+        return server.sources.read_peer(&decode::<ReadPeerParameter>(run)?.peer_id);
+    }
     match run.class.strip_prefix(PACKAGE) {
         Some("regionserver.FlushRegionCallable") => flush_region(server, &decode(run)?),
         Some("regionserver.SnapshotRegionCallable") => snapshots::run(server, &decode(run)?),

@@ -6,7 +6,7 @@
 //!                   -> loads.rs    bulk loads: files are copied from the other cluster, and loaded
 //!
 //! master -> sources.rs -> source.rs  one thread for each peer
-//!                      -> wals.rs    which WALs there are, and the next batch of them
+//!                      -> wals.rs    which WALs it sends, and the next batch of them
 //!                      -> filter.rs  which cells the peer gets
 //!                      -> target.rs  finds the peer and calls ReplicateWALEntry
 //!                      -> deleted.rs edits of what is gone here and there
@@ -34,6 +34,7 @@ pub use sink::SinkStats;
 pub(crate) use sink::{Sink, write_local};
 pub use source::SourceStats;
 pub(crate) use sources::Sources;
+pub use wals::ReplicatedWals;
 
 /// Qualifier of the cell that tells of a bulk load (`WALEdit.BULK_LOAD`).
 const BULK_LOAD: &[u8] = b"HBASE::BULK_LOAD";

@@ -1,4 +1,8 @@
-//! What a peer has got of the WALs, on disk: `replication/queues/<peer>` below the root directory.
+//! What a peer has got of the WALs, on disk: files in `replication/queues` below the root directory.
+//!
+//! `<peer>` is the queue of a standalone server. In a cluster it is that of the active master, for WALs of servers that are gone, and
+//! each region server has `<peer>-<server>` for its own WALs; the name is as in the names of WALs. Whoever has `<peer>` adopts the
+//! queues of servers that are gone. No id of a peer has a hyphen.
 //!
 //! ```text
 //! int8 format number 1 | Stored: WALs that are done with; offsets in those that are not; HFiles of bulk loads
@@ -15,6 +19,7 @@ use std::path::{Path, PathBuf};
 
 use halcyon_cell::{Error, Result};
 use halcyon_env::Env;
+use halcyon_schema::ServerName;
 use halcyon_schema::layout::replication_queues_dir;
 use prost::Message;
 
@@ -50,6 +55,26 @@ pub(super) struct Queue {
     hfiles: Vec<String>,
 }
 
+/// The name of the queue for WALs of one server.
+pub(super) fn name_of(peer: &str, server: &str) -> String {
+    format!("{peer}-{server}")
+}
+
+/// The servers that have queues of their own for a peer, as in the names of their WALs.
+pub(super) fn servers_with_queues(env: &Env, root: &Path, peer: &str) -> Result<Vec<String>> {
+    let listed = match env.fs.list(&replication_queues_dir(root)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        listed => listed?,
+    };
+    let names = listed.into_iter().filter(|entry| !entry.is_dir).map(|entry| entry.name);
+    // A file that is being replaced has another name for a moment.
+    let server_of = |name: String| {
+        let server = name.strip_prefix(peer)?.strip_prefix('-')?;
+        ServerName::parse(&server.replace("%2C", ",")).ok().map(|_| server.to_string())
+    };
+    Ok(names.filter_map(server_of).collect())
+}
+
 /// How far a batch goes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reached {
@@ -63,8 +88,8 @@ pub(super) struct Reached {
 
 impl Queue {
     /// `None` if there is no file. `Corrupt` if it cannot be read.
-    pub(super) fn load(env: &Env, root: &Path, peer: &str) -> Result<Option<Queue>> {
-        let path = replication_queues_dir(root).join(peer);
+    pub(super) fn load(env: &Env, root: &Path, name: &str) -> Result<Option<Queue>> {
+        let path = replication_queues_dir(root).join(name);
         let bytes = match env.fs.read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             read => read?,
@@ -81,22 +106,33 @@ impl Queue {
     }
 
     /// A new queue, durable, for all WALs but these.
-    pub(super) fn create(env: &Env, root: &Path, peer: &str, but: Vec<String>) -> Result<Queue> {
+    pub(super) fn create(env: &Env, root: &Path, name: &str, but: Vec<String>) -> Result<Queue> {
         let dir = replication_queues_dir(root);
         env.fs.create_dir_all(&dir)?;
         let (done, positions) = (but.into_iter().collect(), BTreeMap::new());
-        let queue = Queue { env: env.clone(), path: dir.join(peer), done, positions, hfiles: Vec::new() };
+        let queue = Queue { env: env.clone(), path: dir.join(name), done, positions, hfiles: Vec::new() };
         queue.save()?;
         Ok(queue)
     }
 
     /// Removes the file, durably. One that is gone is no error.
-    pub(super) fn remove(env: &Env, root: &Path, peer: &str) -> Result<()> {
+    pub(super) fn remove(env: &Env, root: &Path, name: &str) -> Result<()> {
         let dir = replication_queues_dir(root);
-        match env.fs.remove_file(&dir.join(peer)) {
+        match env.fs.remove_file(&dir.join(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             removed => Ok(removed.and_then(|()| env.fs.sync_dir(&dir))?),
         }
+    }
+
+    /// Takes over, durably, what is known of the WALs of a server that is gone. May run twice.
+    pub(super) fn adopt(&mut self, gone: Queue) -> Result<()> {
+        self.done.extend(gone.done);
+        for (wal, offset) in gone.positions {
+            let known = self.positions.entry(wal).or_default();
+            *known = offset.max(*known);
+        }
+        self.positions.retain(|wal, _| !self.done.contains(wal));
+        self.add_hfiles(&gone.hfiles)
     }
 
     pub(super) fn is_done(&self, wal: &str) -> bool {
@@ -230,6 +266,30 @@ mod tests {
             Queue::remove(&fs.env(), root(), "p").unwrap();
             assert!(Queue::load(&fs.crash(mode, 2).env(), root(), "p").unwrap().is_none());
         }
+    }
+
+    #[test]
+    fn queues_of_servers_that_are_gone_are_adopted() {
+        let fs = SimFileSystem::new();
+        let (env, server) = (fs.env(), "h-1.x%2C16020%2C7");
+        let wal = |number: u32| format!("{server}.{number}");
+        let mut own = Queue::create(&env, root(), &name_of("p", server), vec![wal(1), wal(2)]).unwrap();
+        let all = there(&[&wal(1), &wal(2), &wal(3), &wal(4)]);
+        own.advance(&reached(&[&wal(3)], Some((&wal(4), 50))), &all, true).unwrap();
+        own.add_hfiles(&["a".to_string()]).unwrap();
+        for other in [name_of("p2", server), "p-no-server".to_string(), format!("p-{server}.tmp")] {
+            Queue::create(&env, root(), &other, Vec::new()).unwrap();
+        }
+        assert_eq!(servers_with_queues(&env, root(), "p").unwrap(), [server]);
+
+        let mut queue = Queue::create(&env, root(), "p", vec!["o.1".to_string()]).unwrap();
+        queue.advance(&reached(&[], Some((&wal(3), 9))), &there(&["o.1", &wal(3)]), true).unwrap();
+        for _ in 0..2 {
+            queue.adopt(Queue::load(&env, root(), &name_of("p", server)).unwrap().unwrap()).unwrap();
+        }
+        let queue = Queue::load(&env, root(), "p").unwrap().unwrap();
+        assert!(["o.1", &wal(1), &wal(2), &wal(3)].iter().all(|wal| queue.is_done(wal)));
+        assert_eq!((queue.offset(&wal(3)), queue.offset(&wal(4)), queue.hfiles().len()), (0, 50, 1));
     }
 
     #[test]

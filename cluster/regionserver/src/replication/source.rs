@@ -16,15 +16,15 @@ use halcyon_cell::{ErrorKind, Result};
 use halcyon_contract::PeerDescription;
 use halcyon_env::Mutex;
 use halcyon_proto::pb;
-use halcyon_schema::{ClusterUuid, TableName};
+use halcyon_schema::{ClusterUuid, TableName, layout};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use super::deleted::{Lack, drop_deleted};
 use super::filter::PeerFilter;
-use super::queue::{Queue, Reached};
+use super::queue::{Queue, Reached, name_of, servers_with_queues};
 use super::target::{Sender, Target};
-use super::wals::{Batch, Wals};
+use super::wals::{Batch, ReplicatedWals, Wals};
 use crate::regions::resources::RegionResources;
 
 /// How often it is looked whether there is something new to send.
@@ -83,6 +83,7 @@ pub struct SourceStats {
 pub(crate) struct Source {
     id: String,
     resources: Arc<RegionResources>,
+    whose: ReplicatedWals,
     own: ClusterUuid,
     sender: Sender,
     orders: watch::Sender<Orders>,
@@ -104,7 +105,7 @@ enum Pass {
 
 impl Source {
     pub(super) fn new(
-        resources: &Arc<RegionResources>,
+        (resources, whose): (&Arc<RegionResources>, ReplicatedWals),
         (own, sender): (ClusterUuid, Sender),
         peer: &PeerDescription,
         queue: Queue,
@@ -115,6 +116,7 @@ impl Source {
         Source {
             id: peer.id.clone(),
             resources: Arc::clone(resources),
+            whose,
             own,
             sender,
             orders: watch::Sender::new(orders),
@@ -241,13 +243,13 @@ impl Source {
     ) -> Result<()> {
         let filter = self.filter(&orders.config)?;
         let mut target = Target::new(orders.config.clusterkey())?;
-        let mut wals = Wals::list(&self.resources)?;
+        let mut wals = self.list()?;
         loop {
             if news.has_changed().unwrap_or(true) {
                 return Ok(());
             }
             if wals.are_old() {
-                wals = Wals::list(&self.resources)?;
+                wals = self.list()?;
             }
             match self.send_next(&wals, &filter, &mut target, (orders, news)).await {
                 Ok(Pass::Interrupted) => return Ok(()),
@@ -258,10 +260,44 @@ impl Source {
                     let _ =
                         tokio::time::timeout(LOOK_PERIOD, news.changed()).await.map(|_| news.mark_changed());
                 }
-                Err(error) if error.kind() == ErrorKind::Moved => wals = Wals::list(&self.resources)?,
+                Err(error) if error.kind() == ErrorKind::Moved => wals = self.list()?,
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// The WALs that are there, after those of servers that are gone were adopted: the queue forgets WALs that no list has.
+    fn list(&self) -> Result<Wals> {
+        if self.whose != ReplicatedWals::Own {
+            self.adopt()?;
+        }
+        Wals::list(&self.resources, self.whose, &self.id)
+    }
+
+    /// Adopts the queues of servers that are gone: their WALs have been split and moved away. One that thaws after that can write its
+    /// queue once more; then it is adopted once more, and the peer may get something twice.
+    fn adopt(&self) -> Result<()> {
+        let (env, root) = (&self.resources.env, &self.resources.root);
+        let (wal_env, wal_root) = self.resources.wals();
+        for server in servers_with_queues(env, root, &self.id)? {
+            let dir = layout::wals_dir(wal_root).join(server.replace("%2C", ","));
+            let splitting = dir.with_file_name(format!("{}-splitting", server.replace("%2C", ",")));
+            let is_alone = self.whose == ReplicatedWals::All;
+            if !is_alone && (wal_env.fs.exists(&dir)? || wal_env.fs.exists(&splitting)?) {
+                continue;
+            }
+            let name = name_of(&self.id, &server);
+            if let Some(gone) = Queue::load(env, root, &name)? {
+                self.queue.lock().adopt(gone)?;
+                Queue::remove(env, root, &name)?;
+                tracing::info!(
+                    peer = self.id,
+                    server,
+                    "what is left of a server that is gone is sent from here"
+                );
+            }
+        }
+        Ok(())
     }
 
     async fn send_next(

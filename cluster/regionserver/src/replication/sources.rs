@@ -1,4 +1,7 @@
 //! The sources of a server, one for each peer, and what the master tells and asks of them.
+//!
+//! A server that is one of several sends the edits of its own WALs. It reads the peers from their files, when it starts and when the
+//! master says that one has changed.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, OnceLock};
@@ -8,14 +11,14 @@ use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_contract::{PeerDescription, ReplicationSources};
 use halcyon_env::{Mutex, spawn_thread};
 use halcyon_proto::pb;
-use halcyon_schema::{ClusterId, ClusterUuid, TableName, layout};
+use halcyon_schema::{ClusterId, ClusterUuid, ServerName, TableName, layout, peer_files};
 use tokio::runtime::Handle;
 
 use super::filter::PeerFilter;
-use super::queue::Queue;
+use super::queue::{Queue, name_of, servers_with_queues};
 use super::source::{Source, SourceStats};
 use super::target::{FileDirs, Sender, Target};
-use super::wals::{Wals, begin_of};
+use super::wals::{ReplicatedWals, Wals, begin_of, server_of};
 use crate::RegionServer;
 use crate::regions::resources::RegionResources;
 
@@ -25,8 +28,13 @@ use crate::regions::resources::RegionResources;
 /// the other, and for look-ups.
 pub(crate) struct Sources {
     resources: Arc<RegionResources>,
+    /// As in the names of its WALs.
+    server: String,
+    whose: OnceLock<ReplicatedWals>,
     threads: OnceLock<Handle>,
     all: Mutex<All>,
+    /// Held while a peer is read and obeyed, so that what was read last is obeyed last.
+    reading: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -42,8 +50,54 @@ struct Running {
 }
 
 impl Sources {
-    pub(crate) fn new(resources: &Arc<RegionResources>) -> Sources {
-        Sources { resources: Arc::clone(resources), threads: OnceLock::new(), all: Mutex::default() }
+    pub(crate) fn new(resources: &Arc<RegionResources>, server: &ServerName) -> Sources {
+        Sources {
+            resources: Arc::clone(resources),
+            server: server.to_string().replace(',', "%2C"),
+            whose: OnceLock::new(),
+            threads: OnceLock::new(),
+            all: Mutex::default(),
+            reading: Mutex::default(),
+        }
+    }
+
+    /// Without a call all WALs are sent. The first call counts; it comes before any peer is known.
+    pub(crate) fn send_wals(&self, whose: ReplicatedWals) {
+        let _ = self.whose.set(whose);
+    }
+
+    fn whose(&self) -> ReplicatedWals {
+        self.whose.get().copied().unwrap_or_default()
+    }
+
+    /// Has the edits of this server sent to all peers that are there. A peer that cannot be obeyed gets nothing from here.
+    pub(crate) fn read_peers(&self) -> Result<()> {
+        let _reading = self.reading.lock();
+        for peer in peer_files::load_all(&self.resources.env, &self.resources.root)? {
+            match self.peer_changed(&peer) {
+                Err(error) if error.kind().is_permanent() => {
+                    tracing::error!(peer = peer.id, %error, "nothing is sent to a peer");
+                }
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Obeys what the files say of a peer that has changed, or is new or gone.
+    pub(crate) fn read_peer(&self, id: &str) -> Result<()> {
+        let _reading = self.reading.lock();
+        match peer_files::load(&self.resources.env, &self.resources.root, id)? {
+            Some(peer) => self.peer_changed(&peer),
+            None => self.peer_removed(id),
+        }
+    }
+
+    fn queue_name(&self, peer: &str) -> String {
+        match self.whose() {
+            ReplicatedWals::Own => name_of(peer, &self.server),
+            ReplicatedWals::All | ReplicatedWals::OfGoneServers => peer.to_string(),
+        }
     }
 
     /// Calls to peers run on the threads of this runtime. The first one stays.
@@ -122,6 +176,22 @@ impl Sources {
     }
 }
 
+impl Sources {
+    /// The queues that servers of a cluster have for these peers, by peer and server. A standalone server has none beside its own.
+    fn queues_of_servers(&self, peer_ids: &[String]) -> Result<BTreeMap<(String, String), Queue>> {
+        let (env, root) = (&self.resources.env, &self.resources.root);
+        let mut queues = BTreeMap::new();
+        for peer in peer_ids {
+            for server in servers_with_queues(env, root, peer)? {
+                if let Some(queue) = Queue::load(env, root, &name_of(peer, &server))? {
+                    queues.insert((peer.clone(), server), queue);
+                }
+            }
+        }
+        Ok(queues)
+    }
+}
+
 impl Running {
     fn join(self) {
         if let Some(thread) = self.thread {
@@ -133,16 +203,24 @@ impl Running {
 impl ReplicationSources for Sources {
     fn begin_queue(&self, peer_id: &str) -> Result<()> {
         let (env, root) = (&self.resources.env, &self.resources.root);
-        if Queue::load(env, root, peer_id)?.is_some() {
+        let name = self.queue_name(peer_id);
+        if Queue::load(env, root, &name)?.is_some() {
             return Ok(());
         }
-        let closed = Wals::list(&self.resources)?.closed()?;
-        Queue::create(env, root, peer_id, closed).map(|_| ())
+        let closed = Wals::list(&self.resources, self.whose(), peer_id)?.closed()?;
+        Queue::create(env, root, &name, closed).map(|_| ())
     }
 
     fn peer_changed(&self, peer: &PeerDescription) -> Result<()> {
         Target::new(peer.config.clusterkey())?;
         PeerFilter::new(&peer.config, false)?;
+        let whose = self.whose();
+        if peer.config.serial() && whose != ReplicatedWals::All {
+            return Err(Error::invalid("serial peers of a cluster of several servers are not supported"));
+        }
+        if whose == ReplicatedWals::Own {
+            self.begin_queue(&peer.id)?;
+        }
         let mut all = self.all.lock();
         if all.have_ended {
             return Err(Error::new(ErrorKind::Stopping, "the server is going down"));
@@ -152,11 +230,12 @@ impl ReplicationSources for Sources {
             return Ok(());
         }
         let (env, root) = (&self.resources.env, &self.resources.root);
-        let queue = match Queue::load(env, root, &peer.id)? {
+        let name = self.queue_name(&peer.id);
+        let queue = match Queue::load(env, root, &name)? {
             Some(queue) => queue,
-            None => Queue::create(env, root, &peer.id, Vec::new())?,
+            None => Queue::create(env, root, &name, Vec::new())?,
         };
-        let source = Arc::new(Source::new(&self.resources, self.sender()?, peer, queue));
+        let source = Arc::new(Source::new((&self.resources, whose), self.sender()?, peer, queue));
         let mut running = Running { source, thread: None };
         self.start(&mut running)?;
         all.by_peer.insert(peer.id.clone(), running);
@@ -169,22 +248,34 @@ impl ReplicationSources for Sources {
             running.source.end();
             running.join();
         }
-        Queue::remove(&self.resources.env, &self.resources.root, peer_id)
+        let (env, root) = (&self.resources.env, &self.resources.root);
+        if self.whose() != ReplicatedWals::Own {
+            for server in servers_with_queues(env, root, peer_id)? {
+                Queue::remove(env, root, &name_of(peer_id, &server))?;
+            }
+        }
+        Queue::remove(env, root, &self.queue_name(peer_id))
     }
 
     fn needed_wals(&self, peer_ids: &[String], names: &[String]) -> Result<HashSet<String>> {
+        // Before the own queues: one that is adopted meanwhile is in those.
+        let of_servers = self.queues_of_servers(peer_ids)?;
         let all = self.all.lock();
         let is_needed = |name: &String| {
-            let by = |peer: &String| all.by_peer.get(peer).is_none_or(|running| running.source.needs(name));
+            let by = |peer: &String| match of_servers.get(&(peer.clone(), server_of(name).to_string())) {
+                Some(queue) => !queue.is_done(name),
+                None => all.by_peer.get(peer).is_none_or(|running| running.source.needs(name)),
+            };
             begin_of(name).is_some() && peer_ids.iter().any(by)
         };
         Ok(names.iter().filter(|name| is_needed(name)).cloned().collect())
     }
 
     fn needed_hfiles(&self, peer_ids: &[String]) -> Result<Vec<String>> {
+        let of_servers = self.queues_of_servers(peer_ids)?;
         let all = self.all.lock();
         let (env, root) = (&self.resources.env, &self.resources.root);
-        let mut needed = Vec::new();
+        let mut needed: Vec<String> = of_servers.values().flat_map(Queue::hfiles).cloned().collect();
         for peer in peer_ids {
             match all.by_peer.get(peer) {
                 Some(running) => needed.extend(running.source.hfiles()),

@@ -1,4 +1,4 @@
-//! The WALs that a server can read: its own, and what earlier servers have left.
+//! The WALs whose edits a server sends: all of them where it is alone, those of its own, or those of servers that are gone.
 
 use std::collections::HashSet;
 use std::io;
@@ -12,7 +12,7 @@ use halcyon_schema::{ClusterUuid, layout};
 use halcyon_wal::WalReader;
 
 use super::filter::{PeerFilter, load_of};
-use super::queue::{Queue, Reached};
+use super::queue::{Queue, Reached, servers_with_queues};
 use crate::regions::resources::RegionResources;
 
 /// Entries and bytes of a batch (HBase: `replication.source.nb.capacity`, and a quarter of
@@ -21,6 +21,21 @@ const BATCH_ENTRIES_MAX: usize = 25_000;
 const BATCH_BYTES_MAX: usize = 16 << 20;
 /// So much is read of WALs without a look at whether the source is to stop.
 const READ_BYTES_MAX: u64 = 64 << 20;
+
+/// So long a master does not look for WALs of servers that have died since.
+const GONE_LOOK_PERIOD_NS: u64 = 2_000_000_000;
+
+/// Whose WALs a server sends to peers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReplicatedWals {
+    /// All: there is no other server.
+    #[default]
+    All,
+    /// Those of the server itself, which is one of several.
+    Own,
+    /// Those of region servers that are gone. The server is part of the active master.
+    OfGoneServers,
+}
 
 /// When the WAL was begun, of its name; `None` if it is no WAL of tables.
 pub(super) fn begin_of(name: &str) -> Option<u64> {
@@ -32,14 +47,27 @@ pub(super) struct Wals {
     resources: Arc<RegionResources>,
     /// Oldest first.
     files: Vec<File>,
-    /// The WAL that was written then.
+    /// The WAL that was written then; `None` if none of the files is being written.
     current: Option<String>,
+    whose: ReplicatedWals,
+    listed_ns: u64,
 }
 
 struct File {
     name: String,
     env: Env,
     path: PathBuf,
+}
+
+impl File {
+    fn server(&self) -> &str {
+        server_of(&self.name)
+    }
+}
+
+/// The server whose WAL it is, as names of WALs have it.
+pub(super) fn server_of(wal: &str) -> &str {
+    wal.rsplit_once('.').map_or("", |(server, _)| server)
 }
 
 /// What is sent in one call.
@@ -81,30 +109,51 @@ fn acknowledged(resources: &RegionResources) -> Option<(String, u64)> {
 impl Wals {
     /// Lists them. Those of this server that are newer than the one it writes are left out: nothing is in them yet. There are
     /// none while it is not known what was acknowledged: for a moment when the log rolls, and once it is closed.
-    pub(super) fn list(resources: &Arc<RegionResources>) -> Result<Wals> {
-        let current = acknowledged(resources).map(|(name, _)| name);
-        let mut files = Vec::new();
-        if current.is_none() {
-            return Ok(Wals { resources: Arc::clone(resources), files, current });
+    pub(super) fn list(resources: &Arc<RegionResources>, whose: ReplicatedWals, peer: &str) -> Result<Wals> {
+        let listed_ns = resources.env.clock.monotonic_ns();
+        let mut wals =
+            Wals { resources: Arc::clone(resources), files: Vec::new(), current: None, whose, listed_ns };
+        if whose == ReplicatedWals::OfGoneServers {
+            wals.in_all_roots(|env, root, files| add_files(env, &layout::old_wals_dir(root), files))?;
+            // The others are sent by the servers that have those queues, or will be when these are adopted.
+            let others = servers_with_queues(&resources.env, &resources.root, peer)?;
+            wals.files.retain(|file| !others.iter().any(|server| server == file.server()));
+        } else {
+            let Some((current, _)) = acknowledged(resources) else { return Ok(wals) };
+            let server = server_of(&current).to_string();
+            match whose {
+                ReplicatedWals::Own => {
+                    wals.in_all_roots(|env, root, files| {
+                        let dir = layout::wals_dir(root).join(server.replace("%2C", ","));
+                        add_files(env, &dir, files)?;
+                        add_files(env, &layout::old_wals_dir(root), files)
+                    })?;
+                    wals.files.retain(|file| file.server() == server);
+                }
+                _ => wals.in_all_roots(list_in)?,
+            }
+            let begin = begin_of(&current);
+            wals.files.retain(|file| file.server() != server || begin_of(&file.name) <= begin);
+            wals.current = Some(current);
         }
-        let (wal_env, wal_root) = resources.wals();
-        list_in(wal_env, wal_root, &mut files)?;
-        if resources.wal_root.is_some() {
-            list_in(&resources.env, &resources.root, &mut files)?;
-        }
-        if let Some(current) = &current {
-            let (server, begin) = (current.rsplit_once('.').map(|(server, _)| server), begin_of(current));
-            files.retain(|file| {
-                let own = file.name.rsplit_once('.').map(|(server, _)| server) == server;
-                !own || begin_of(&file.name) <= begin
-            });
-        }
+        let Wals { files, current, .. } = &mut wals;
         // Last what is written: an earlier server's clock may have been ahead.
         let order =
             |file: &File| (Some(&file.name) == current.as_ref(), begin_of(&file.name), file.name.clone());
         files.sort_by_cached_key(order);
         files.dedup_by(|next, kept| next.name == kept.name); // it was moved between the two looks
-        Ok(Wals { resources: Arc::clone(resources), files, current })
+        Ok(wals)
+    }
+
+    /// Adds what is found below the root of the WALs, and below that of the tables if it is another one.
+    fn in_all_roots(&mut self, list: impl Fn(&Env, &Path, &mut Vec<File>) -> Result<()>) -> Result<()> {
+        let resources = Arc::clone(&self.resources);
+        let (wal_env, wal_root) = resources.wals();
+        list(wal_env, wal_root, &mut self.files)?;
+        match resources.wal_root.is_some() {
+            true => list(&resources.env, &resources.root, &mut self.files),
+            false => Ok(()),
+        }
     }
 
     pub(super) fn names(&self) -> HashSet<String> {
@@ -113,15 +162,19 @@ impl Wals {
 
     /// All but the one that is written now. `Busy` if that is not known at the moment.
     pub(super) fn closed(&self) -> Result<Vec<String>> {
-        let Some(current) = &self.current else {
+        if self.current.is_none() && self.whose != ReplicatedWals::OfGoneServers {
             return Err(Error::new(ErrorKind::Busy, "the WAL is rolling or closed"));
-        };
-        let others = self.files.iter().filter(|file| file.name != *current);
+        }
+        let others = self.files.iter().filter(|file| Some(&file.name) != self.current.as_ref());
         Ok(others.map(|file| file.name.clone()).collect())
     }
 
-    /// Whether the server writes another WAL by now.
+    /// Whether there may be other WALs by now.
     pub(super) fn are_old(&self) -> bool {
+        if self.whose == ReplicatedWals::OfGoneServers {
+            let now_ns = self.resources.env.clock.monotonic_ns();
+            return now_ns.saturating_sub(self.listed_ns) > GONE_LOOK_PERIOD_NS;
+        }
         acknowledged(&self.resources).map(|(name, _)| name) != self.current
     }
 

@@ -26,10 +26,10 @@ use halcyon_master::{
     MobChoreSettings, StopRequest, Timelines,
 };
 use halcyon_region::WalRoot;
-use halcyon_regionserver::RegionServer;
+use halcyon_regionserver::{RegionServer, ReplicatedWals};
 use halcyon_rpc::{EventLoops, Queues, RpcServer};
 use halcyon_schema::{ServerName, layout};
-use halcyon_servers::{Permit, RemoteTables, Servers, ServersSettings, process_ended};
+use halcyon_servers::{ClusterSources, Permit, RemoteTables, Servers, ServersSettings, process_ended};
 use halcyon_zookeeper::{Leadership, ZooKeeperCluster};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -48,7 +48,7 @@ use crate::info::{BoundInfo, RouteSwitch};
 use crate::info_pages::{InfoPages, Port};
 use crate::keeper::{self, Kept};
 use crate::pages::{Shown, Sources};
-use crate::regionserver::{cluster_stopped, zookeeper_settings};
+use crate::regionserver::{MASTER_OF_HALCYON, cluster_stopped, zookeeper_settings};
 use crate::root::{self, Root};
 use crate::safe_start;
 use crate::settings::StandaloneSettings;
@@ -359,7 +359,10 @@ impl Active {
         let lease = Arc::clone(self.leadership.lease());
         settings.epoch = Some(self.leadership.epoch());
         settings.permit = Permit::while_true(move || lease.is_valid());
-        settings.answers = vec![("hbase.rootdir".to_string(), self.settings.root_address())];
+        settings.answers = vec![
+            ("hbase.rootdir".to_string(), self.settings.root_address()),
+            (MASTER_OF_HALCYON.to_string(), "true".to_string()),
+        ];
         if let Some(address) = self.settings.wal_root_address()? {
             settings.answers.push(("hbase.wal.dir".to_string(), address));
         }
@@ -427,7 +430,11 @@ impl Active {
         let starting =
             tokio::task::spawn_blocking(move || RegionServer::start_as(env, &root, wal_root, settings, name));
         let started = starting.await.map_err(|_| "the start failed by an assertion".to_string())?;
-        started.map_err(|error| format!("the master cannot write to the root directory: {error}"))
+        let files =
+            started.map_err(|error| format!("the master cannot write to the root directory: {error}"))?;
+        files.replicate(ReplicatedWals::OfGoneServers);
+        files.replicate_on(Handle::current());
+        Ok(files)
     }
 
     fn cluster_services(&self, servers: &Arc<Servers>, files: &Arc<RegionServer>) -> ClusterServices {
@@ -440,7 +447,7 @@ impl Active {
             files: files.region_files(),
             system_tables: Arc::new(RemoteTables::new(servers.clone())),
             wals: WalFiles { env, root, is_root: self.wal_root.is_none() },
-            replication: None,
+            replication: Some(Arc::new(ClusterSources::new(servers.clone(), files.clone()))),
             quotas: Some(servers.clone()),
             coordination: Arc::new(Znodes {
                 leadership: self.leadership.clone(),

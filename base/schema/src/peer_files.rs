@@ -13,13 +13,18 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use halcyon_cell::{Error, Result};
-use halcyon_contract::PeerDescription;
 use halcyon_env::{Env, FileSystem};
 use halcyon_proto::{PB_MAGIC, pb};
 use prost::Message;
 
-use crate::archive::remove_dir;
-use crate::descriptors::list;
+/// HBase: `ReplicationPeerDescription`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PeerDescription {
+    pub id: String,
+    pub config: pb::ReplicationPeer,
+    /// A disabled peer gets nothing. What it misses is kept for it.
+    pub is_enabled: bool,
+}
 
 const DIR: &str = "peers";
 const CONFIG: [&str; 2] = ["peer_config-0", "peer_config-1"];
@@ -32,20 +37,29 @@ fn peer_dir(root: &Path, id: &str) -> PathBuf {
 }
 
 /// All peers, sorted. `Corrupt` if one cannot be read.
-pub(super) fn load(env: &Env, root: &Path) -> Result<Vec<PeerDescription>> {
+pub fn load_all(env: &Env, root: &Path) -> Result<Vec<PeerDescription>> {
+    let listed = match env.fs.list(&root.join(DIR)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        listed => listed?,
+    };
     let mut peers = Vec::new();
-    for entry in list(&*env.fs, &root.join(DIR))?.into_iter().filter(|entry| entry.is_dir) {
-        let dir = peer_dir(root, &entry.name);
-        if let Some((config, _, _)) = read_config(&*env.fs, &dir)? {
-            let is_enabled = !env.fs.exists(&dir.join(DISABLED))?;
-            peers.push(PeerDescription { id: entry.name, config, is_enabled });
-        }
+    for entry in listed.into_iter().filter(|entry| entry.is_dir) {
+        peers.extend(load(env, root, &entry.name)?);
     }
+    peers.sort_by(|one, other| one.id.cmp(&other.id));
     Ok(peers)
 }
 
+/// `None`: there is no such peer. `Corrupt` if it cannot be read.
+pub fn load(env: &Env, root: &Path, id: &str) -> Result<Option<PeerDescription>> {
+    let dir = peer_dir(root, id);
+    let Some((config, _, _)) = read_config(&*env.fs, &dir)? else { return Ok(None) };
+    let is_enabled = !env.fs.exists(&dir.join(DISABLED))?;
+    Ok(Some(PeerDescription { id: id.to_string(), config, is_enabled }))
+}
+
 /// Writes a peer, durably; a new one is there when its configuration is. May run twice.
-pub(super) fn write(env: &Env, root: &Path, peer: &PeerDescription) -> Result<()> {
+pub fn write(env: &Env, root: &Path, peer: &PeerDescription) -> Result<()> {
     let dir = peer_dir(root, &peer.id);
     env.fs.create_dir_all(&dir)?;
     let disabled = dir.join(DISABLED);
@@ -71,7 +85,7 @@ pub(super) fn write(env: &Env, root: &Path, peer: &PeerDescription) -> Result<()
 }
 
 /// Removes a peer, durably. One that is gone is no error.
-pub(super) fn remove(env: &Env, root: &Path, id: &str) -> Result<()> {
+pub fn remove(env: &Env, root: &Path, id: &str) -> Result<()> {
     let dir = peer_dir(root, id);
     if !env.fs.exists(&dir)? {
         return Ok(());
@@ -84,7 +98,10 @@ pub(super) fn remove(env: &Env, root: &Path, id: &str) -> Result<()> {
             removed => removed.and_then(|()| env.fs.sync_dir(&dir))?,
         }
     }
-    remove_dir(&*env.fs, &dir)
+    match env.fs.remove_dir_all(&dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => Ok(removed.and_then(|()| env.fs.sync_dir(&root.join(DIR)))?),
+    }
 }
 
 /// The newer configuration, its timestamp, and which of the two files has it.
@@ -160,13 +177,14 @@ mod tests {
                     write(&fs.env(), root(), &peer).unwrap();
                 }
                 fs = fs.crash(mode, 1);
-                assert_eq!(load(&fs.env(), root()).unwrap(), [peer]);
+                assert_eq!(load(&fs.env(), root(), "p").unwrap().as_ref(), Some(&peer));
+                assert_eq!(load_all(&fs.env(), root()).unwrap(), [peer]);
             }
             for _ in 0..2 {
                 remove(&fs.env(), root(), "p").unwrap();
             }
             fs = fs.crash(mode, 1);
-            assert!(load(&fs.env(), root()).unwrap().is_empty());
+            assert!(load_all(&fs.env(), root()).unwrap().is_empty());
         }
     }
 
@@ -179,10 +197,10 @@ mod tests {
         let whole = encode(&peer("c:1:/d", true).config, i64::MAX);
         for len in 0..whole.len() {
             env.fs.replace(&dir.join(CONFIG[1 - at]), &whole[..len]).unwrap();
-            assert_eq!(load(&env, root()).unwrap(), [peer("a:1:/b", true)], "{len}");
+            assert_eq!(load_all(&env, root()).unwrap(), [peer("a:1:/b", true)], "{len}");
         }
         env.fs.replace(&dir.join(CONFIG[1 - at]), &whole).unwrap();
-        assert_eq!(load(&env, root()).unwrap(), [peer("c:1:/d", true)]);
+        assert_eq!(load_all(&env, root()).unwrap(), [peer("c:1:/d", true)]);
     }
 
     #[test]
@@ -196,7 +214,7 @@ mod tests {
             let mut bad = good.clone();
             bad[flipped] ^= 0x80;
             env.fs.replace(&dir.join(CONFIG[at]), &bad).unwrap();
-            match load(&env, root()) {
+            match load_all(&env, root()) {
                 Err(error) => assert!(error.message().contains("peer_config"), "{error}"),
                 Ok(peers) => assert!(peers.is_empty() && flipped < 4, "{flipped}"), // seems longer
             }

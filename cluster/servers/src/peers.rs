@@ -1,0 +1,89 @@
+//! Replication peers of a cluster of several servers.
+//!
+//! Each region server sends the edits of its own WALs, and the active master those of servers that are gone. Peers are files in the root
+//! directory. A server reads them when it starts, and one of them when the master says so (HBase: `RefreshPeerProcedure`).
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use halcyon_cell::{Error, ErrorKind, Result};
+use halcyon_contract::{PeerDescription, RegionServerApi, ReplicationSources};
+
+use crate::Servers;
+use crate::waiters::Told;
+
+/// What HBase's servers say of an order that only Halcyon's know.
+const UNKNOWN_CLASS: &str = "ClassNotFoundException";
+
+/// See the head of the file. *Thread safety*: shared freely; calls block until all servers have obeyed or died.
+pub struct ClusterSources {
+    servers: Arc<Servers>,
+    /// Of the master: those of servers that are gone.
+    gone: Arc<dyn ReplicationSources>,
+}
+
+impl ClusterSources {
+    pub fn new(servers: Arc<Servers>, gone: Arc<dyn ReplicationSources>) -> ClusterSources {
+        ClusterSources { servers, gone }
+    }
+
+    /// A server that dies meanwhile is none of the cluster any more, and one that starts meanwhile reads the peer itself.
+    fn tell_all(&self, peer_id: &str) -> Result<()> {
+        let mut result = Ok(());
+        let told: Vec<_> =
+            self.servers.remotes().into_iter().map(|server| (server.read_peer(peer_id), server)).collect();
+        for (told, server) in told {
+            let server = server.server_name();
+            let answer = told.map(|answer| answer.recv().unwrap_or(Told::Ended));
+            let error = match answer {
+                Ok(Told::Failed(error)) | Err(error) => error,
+                Ok(_) => continue,
+            };
+            if error.message().contains(UNKNOWN_CLASS) {
+                tracing::warn!(
+                    %server,
+                    peer = peer_id,
+                    "a region server of HBase sends nothing to peers of a cluster of Halcyon"
+                );
+            } else if error.kind() != ErrorKind::Moved {
+                let kind = if error.kind().is_permanent() { error.kind() } else { ErrorKind::Busy };
+                result = Err(Error::new(kind, format!("region server {server}: {error}")));
+            }
+        }
+        result
+    }
+}
+
+impl ReplicationSources for ClusterSources {
+    fn begin_queue(&self, peer_id: &str) -> Result<()> {
+        self.gone.begin_queue(peer_id)
+    }
+
+    fn peer_changed(&self, peer: &PeerDescription) -> Result<()> {
+        self.gone.peer_changed(peer)?;
+        self.tell_all(&peer.id)
+    }
+
+    /// Servers that were here under a master of HBase do not know it. Nothing is waited for.
+    fn peer_found(&self, peer: &PeerDescription) -> Result<()> {
+        for server in self.servers.remotes() {
+            if let Err(error) = server.read_peer(&peer.id) {
+                tracing::warn!(server = %server.server_name(), peer = peer.id, %error, "a server is not told of a peer");
+            }
+        }
+        self.gone.peer_changed(peer)
+    }
+
+    fn peer_removed(&self, peer_id: &str) -> Result<()> {
+        self.tell_all(peer_id)?;
+        self.gone.peer_removed(peer_id)
+    }
+
+    fn needed_wals(&self, peer_ids: &[String], names: &[String]) -> Result<HashSet<String>> {
+        self.gone.needed_wals(peer_ids, names)
+    }
+
+    fn needed_hfiles(&self, peer_ids: &[String]) -> Result<Vec<String>> {
+        self.gone.needed_hfiles(peer_ids)
+    }
+}

@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# Replication in both directions between a cluster of Halcyon, with two masters and three region servers, and a real HBase 2.6.4. Under
+# load region servers are killed and stopped, and the active master is killed. In the end each acknowledged row must be at both, once,
+# and all versions and markers be equal.
+#   replication.sh [ROUNDS]    default 6: in turn a region server is killed, the active master is killed, a region server is stopped
+# HALCYON      the binary, default target/release/halcyon below CARGO_TARGET_DIR
+# OPERATIONS   random operations on each side in a round, default 200
+# LEDGER_SECONDS   for which rows are written in a round, default 12
+set -euo pipefail
+HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+export CLUSTER_DIR="${CLUSTER_DIR:-/tmp/halcyon-cluster-replication}"
+export HALCYON="${HALCYON:-${CARGO_TARGET_DIR:-$HOME/.cache/halcyon/target}/release/halcyon}"
+ROUNDS="${1:-6}"
+OPERATIONS="${OPERATIONS:-200}"
+[ -x "$HALCYON" ] || { echo "no program at $HALCYON: build it, or set HALCYON" >&2; exit 66; }
+. "$HERE/mixed.sh"
+. "$HERE/../compat/java.sh"
+. "$HERE/../compat/server.sh"
+. "$HERE/../compat/hbase.sh"
+DIR="$CLUSTER_DIR-peer" # a directory of a cluster holds nothing else
+trap 'hbase_kill; cluster down' EXIT
+trap 'exit 143' TERM INT
+rm -rf "$DIR"
+mkdir -p "$DIR/classes"
+hbase_fetch
+"${JAVA}c" -nowarn -cp "$HBASE_LIB/*" -d "$DIR/classes" "$HERE/../compat/replication/Replication.java" 2> "$DIR/javac.log"
+
+client() { # client COMMAND ARGUMENT...
+  timeout 900 "$JAVA" -Xmx300m "${JAVA_FLAGS[@]}" -cp "$DIR/classes:$HBASE_LIB/*" Replication "$@" \
+    2>> "$DIR/client.log" < /dev/null || { echo "client $1 failed:" >&2; grep -v '^\(log4j\|SLF4J\)' "$DIR/client.log" | tail -n 20 >&2; return 1; }
+}
+active() { # the process of the active master
+  local port name
+  port="$(sh_halcyon "status 'simple'" 2> /dev/null | sed -n 's/.*active master:.*:\([0-9]*\) .*/\1/p' | head -n 1)"
+  for name in master1 master2; do [ "$(sed -n "s/^$name //p" "$CLUSTER_DIR/ports")" != "$port" ] || echo "$name"; done
+}
+adopted() { cat "$CLUSTER_DIR"/master[12]/log* | grep -c 'what is left of a server that is gone is sent from here' || true; }
+
+cluster up --parts "zookeeper hdfs hbaseservers" --masters 2 --halcyons 3 --hregionservers 0 --seconds 3000 > /dev/null
+ZK="$(setting_of zookeeper)"
+HBASE_PROPERTIES="fs.file.impl=org.apache.hadoop.fs.RawLocalFileSystem hbase.wal.provider=filesystem replication.source.sleepforretries=200 \
+replication.sleep.before.failover=500"
+HBASE_START_SECONDS=180
+hbase_start "$DIR/hbase" "$DIR/hbase-root"
+client create "$HBASE_ZK"
+client create "$ZK"
+client peer "$ZK" hbase "$HBASE_ZK:/hbase" > "$DIR/peers.txt"
+client peer "$HBASE_ZK" halcyon "$ZK:/hbase" >> "$DIR/peers.txt"
+for process in halcyon1 halcyon2 halcyon3; do
+  [ "$(at_server ledger "$(name_of $process)")" -gt 0 ] || move_half ledger "$(name_of $process)"
+done
+# A serial peer would need barriers.
+! sh_halcyon "add_peer 'serial', CLUSTER_KEY => '$HBASE_ZK:/hbase', SERIAL => true" > "$DIR/serial.txt" 2>&1 || fail "a serial peer of a cluster was accepted"
+grep -q 'Serial replication peers of a cluster' "$DIR/serial.txt" || fail "a serial peer was refused without a reason: $(cat "$DIR/serial.txt")"
+
+kills=0 stops=0 masters=0
+for round in $(seq 1 "$ROUNDS"); do
+  writers=""
+  client write "$HBASE_ZK" "$OPERATIONS" "$round" x > /dev/null & writers="$writers $!"
+  client write "$ZK" "$OPERATIONS" "$round" h > /dev/null & writers="$writers $!"
+  client ledger "$HBASE_ZK" "x$round" "${LEDGER_SECONDS:-12}" > "$DIR/ledger-x$round" & writers="$writers $!"
+  client ledger "$ZK" "h$round" "${LEDGER_SECONDS:-12}" > "$DIR/ledger-h$round" & writers="$writers $!"
+  sleep $((RANDOM % 4 + 4))
+  process="halcyon$((round % 3 + 1))" name="$(name_of "halcyon$((round % 3 + 1))")"
+  case $((round % 3)) in
+    1)
+      sh_halcyon "wal_roll '$name'" > /dev/null
+      cluster kill-server "$process"
+      wait_for 60 is_dead "$name"
+      cluster kill "$process" 2> /dev/null || true
+      cluster start "$process"
+      kills=$((kills + 1))
+      ;;
+    2)
+      master="$(active)"
+      [ -n "$master" ] || fail "no active master was found"
+      cluster kill "$master"
+      sleep 1
+      cluster start "$master"
+      masters=$((masters + 1))
+      ;;
+    0)
+      cluster stop "$process"
+      wait_for 60 is_dead "$name"
+      cluster start "$process"
+      stops=$((stops + 1))
+      ;;
+  esac
+  for writer in $writers; do wait "$writer"; done
+  [ $((round % 3)) = 2 ] || wait_for 60 has_another "$process" "$name"
+  for other in halcyon1 halcyon2 halcyon3; do
+    [ "$(at_server ledger "$(name_of $other)")" -gt 0 ] || move_half ledger "$(name_of $other)"
+  done
+done
+ledgers=()
+for round in $(seq 1 "$ROUNDS"); do
+  for side in x h; do ledgers+=("$side$round=$(cat "$DIR/ledger-$side$round")"); done
+done
+acknowledged="$(client ledgers "$HBASE_ZK" "$ZK" 300 "${ledgers[@]}")"
+client compare "$HBASE_ZK" "$ZK" 120
+client quiet "$ZK" "$HBASE_ZK"
+[ "$(adopted)" -ge $((kills + stops)) ] || fail "$((kills + stops)) servers left, and the masters took over what $(adopted) of them had"
+sh_halcyon "remove_peer 'hbase'" > /dev/null
+echo "replication of a cluster of three servers: $kills region servers and $masters masters killed, $stops region servers stopped; $acknowledged acknowledged rows are at both sides, once"
