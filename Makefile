@@ -23,6 +23,7 @@
 # make storage-policies   the NameNode is asked for the storage policies that servers have set, and where blocks are
 # make replication-test   replication between HBase 2.6.4 and Halcyon, which is killed meanwhile; ROUNDS=number, default 3
 # make replication-tools-test   bulk loads, VerifyReplication and serial peers between the two; some minutes
+# make cluster-replication   a cluster of Halcyon and HBase 2.6.4 as peers of each other, with servers and masters killed; ROUNDS=number
 # make replication-kills   both ways, with HBase and Halcyon killed in turn; KILLS=number, default 20; ROOT=local, hdfs or wals
 # make migrate-test       a table moves from HBase 2.6.4 to Halcyon and back under a Java client, and the migration is killed in each step;
 #              ROWS=, THREADS=, FAULTS=0 without kills
@@ -89,7 +90,7 @@ SIZE ?=
 CONFORMANCE ?=
 CLUSTER ?=
 SERVERS ?= mixed
-ROUNDS ?= 1000
+ROUNDS ?=
 SCREENSHOTS ?=
 PARTS ?=
 SECONDS ?= 120
@@ -157,7 +158,7 @@ phoenix-test: build
 	HALCYON="$(HALCYON)" testing/compat/phoenix.sh
 
 nonce-kills: build
-	HALCYON="$(HALCYON)" testing/compat/nonce-kills.sh $(ROUNDS)
+	HALCYON="$(HALCYON)" testing/compat/nonce-kills.sh $(or $(ROUNDS),1000)
 
 package: package-files $(CARGO_DEB)
 	"$(CARGO_DEB)" deb --no-build --package halcyon
@@ -280,6 +281,9 @@ quotas-test: build
 
 groups-test: build
 	HALCYON="$(HALCYON)" testing/cluster/groups-test.sh
+
+cluster-replication: build
+	HALCYON="$(HALCYON)" testing/cluster/replication.sh $(ROUNDS)
 
 own-clients: build
 	HALCYON="$(HALCYON)" testing/cluster/own-clients.sh $(PARTS)

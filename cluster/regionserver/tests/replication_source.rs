@@ -6,6 +6,8 @@ mod common;
 mod peer;
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -350,6 +352,52 @@ fn a_server_of_a_cluster_obeys_the_files_of_peers() {
     alone.put("a");
     waits("the row arrives", || peer.rows().last().is_some_and(|row| row == "a"));
     assert!(!env.fs.exists(&queues.join(&name)).unwrap(), "it was adopted");
+}
+
+/// HDFS shows nothing of a file that its writer has left open.
+#[test]
+fn a_peer_gets_what_is_in_a_wal_that_was_given_up() {
+    let settings = || RegionServerSettings { wal_sync: SyncMode::Remote, ..settings() };
+    for seed in 0..6 {
+        let (fs, peer) = (SimFileSystem::hdfs(seed), Peer::start(|_| Say::Done));
+        let here = Here::on(fs.clone(), settings());
+        here.add_peer(&peer);
+        here.put("first");
+        waits("the first row arrives", || peer.rows() == ["first"]);
+        peer.zookeeper_is(peer::ZooKeeper::Closes);
+        here.lab.server.peer_changed(&here.description(&peer, false)).unwrap();
+        let wals = || fs.env().fs.list(&wal_dir(&here)).unwrap().len();
+        let before = wals();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let ticking = {
+            // A log that has met an error waits before it tries another file.
+            let (clock, is_over) = (here.lab.clock.clone(), is_over.clone());
+            std::thread::spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    clock.advance(Duration::from_millis(10));
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            })
+        };
+        let mut put = Vec::new();
+        for node in 0..4 {
+            fs.set_data_node(node, false);
+            for number in 0..3 {
+                put.push(format!("r{node}-{number}"));
+                here.put(put.last().unwrap());
+            }
+            fs.set_data_node(node, true);
+        }
+        is_over.store(true, Ordering::Relaxed);
+        ticking.join().unwrap();
+        assert!(wals() > before, "seed {seed}: no WAL was given up");
+        peer.zookeeper_is(peer::ZooKeeper::Answers);
+        here.lab.server.peer_changed(&here.description(&peer, true)).unwrap();
+        waits("the last row arrives", || peer.rows().last() == put.last());
+        let got = peer.rows();
+        let missing: Vec<_> = put.iter().filter(|row| !got.contains(row)).collect();
+        assert!(missing.is_empty(), "seed {seed}: {missing:?} of {got:?}");
+    }
 }
 
 #[test]

@@ -68,6 +68,8 @@ public class Replication {
     switch (args[0]) {
       case "create": create(args[1]); break;
       case "peer": peer(args[1], args[2], args[3]); break;
+      case "serial": serialIsRefused(args[1], args[2]); break;
+      case "remove": try (Connection c = connect(args[1]); Admin admin = c.getAdmin()) { admin.removeReplicationPeer(args[2]); } break;
       case "write": write(args[1], Integer.parseInt(args[2]), Long.parseLong(args[3]), args[4]); break;
       case "compare": compare(args[1], args[2], Integer.parseInt(args[3])); break;
       case "dropped": dropped(args[1], args[2], Integer.parseInt(args[3])); break;
@@ -160,6 +162,16 @@ public class Replication {
     }
     int missing = seen.nextClearBit(0);
     return missing < rows ? "row " + missing + " of " + rows + " is missing, " + (rows - seen.get(0, rows).cardinality()) + " are" : null;
+  }
+
+  /** A cluster of several servers of Halcyon has no barriers for serial peers, and says so. */
+  static void serialIsRefused(String zookeeper, String key) throws Exception {
+    try (Connection connection = connect(zookeeper); Admin admin = connection.getAdmin()) {
+      admin.addReplicationPeer("serial", ReplicationPeerConfig.newBuilder().setClusterKey(key).setSerial(true).build());
+      throw new AssertionError("a serial peer was accepted");
+    } catch (IOException error) {
+      if (!error.getMessage().contains("Serial replication peers")) throw error;
+    }
   }
 
   static void peer(String zookeeper, String id, String key) throws Exception {

@@ -170,6 +170,16 @@ impl FileSystem for SimFileSystem {
         Ok(Arc::new(SimReadable { files: self.clone(), node, path: path.to_path_buf(), visible_len }))
     }
 
+    fn open_up_to(&self, path: &Path, len: u64) -> io::Result<Arc<dyn ReadableFile>> {
+        let mut state = self.enter();
+        state.begin(Operation::Open, path)?;
+        let node = state.tree.find_file(path)?;
+        let synced_len = state.tree.file(node).synced_len;
+        let visible_len =
+            state.hdfs.is_some().then(|| usize::try_from(len).map_or(synced_len, |len| len.min(synced_len)));
+        Ok(Arc::new(SimReadable { files: self.clone(), node, path: path.to_path_buf(), visible_len }))
+    }
+
     fn open_update(&self, path: &Path, len: u64) -> io::Result<Arc<dyn UpdatableFile>> {
         let mut state = self.enter();
         if state.hdfs.is_some() {

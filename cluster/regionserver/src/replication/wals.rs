@@ -57,6 +57,9 @@ struct File {
     name: String,
     env: Env,
     path: PathBuf,
+    /// It is not archived. A log that went on in another file may have left it open, and in HDFS it is empty for readers until it
+    /// is sealed.
+    may_be_open: bool,
 }
 
 impl File {
@@ -114,7 +117,7 @@ impl Wals {
         let mut wals =
             Wals { resources: Arc::clone(resources), files: Vec::new(), current: None, whose, listed_ns };
         if whose == ReplicatedWals::OfGoneServers {
-            wals.in_all_roots(|env, root, files| add_files(env, &layout::old_wals_dir(root), files))?;
+            wals.in_all_roots(add_archived)?;
             // The others are sent by the servers that have those queues, or will be when these are adopted.
             let others = servers_with_queues(&resources.env, &resources.root, peer)?;
             wals.files.retain(|file| !others.iter().any(|server| server == file.server()));
@@ -125,8 +128,8 @@ impl Wals {
                 ReplicatedWals::Own => {
                     wals.in_all_roots(|env, root, files| {
                         let dir = layout::wals_dir(root).join(server.replace("%2C", ","));
-                        add_files(env, &dir, files)?;
-                        add_files(env, &layout::old_wals_dir(root), files)
+                        add_files(env, &dir, true, files)?;
+                        add_archived(env, root, files)
                     })?;
                     wals.files.retain(|file| file.server() == server);
                 }
@@ -253,10 +256,14 @@ impl Wals {
     }
 }
 
+/// Without a limit nothing is added to the file any more.
 fn open(file: &File, limit: Option<u64>) -> Result<WalReader> {
     let opened = match limit {
         Some(limit) => WalReader::open_up_to(&file.env, &file.path, limit),
-        None => WalReader::open(&file.env, &file.path),
+        None => {
+            let sealed = if file.may_be_open { file.env.fs.seal(&file.path) } else { Ok(()) };
+            sealed.map_err(Error::from).and_then(|()| WalReader::open(&file.env, &file.path))
+        }
     };
     opened.map_err(|error| match file.env.fs.exists(&file.path) {
         Ok(false) => Error::new(ErrorKind::Moved, format!("{} was moved", file.path.display())),
@@ -280,14 +287,23 @@ fn go_to(reader: &mut WalReader, offset: u64) -> Result<()> {
 fn list_in(env: &Env, root: &Path, files: &mut Vec<File>) -> Result<()> {
     let wals = layout::wals_dir(root);
     for server in list(env, &wals)?.into_iter().filter(|entry| entry.is_dir) {
-        add_files(env, &wals.join(server.name), files)?;
+        add_files(env, &wals.join(server.name), true, files)?;
     }
-    add_files(env, &layout::old_wals_dir(root), files)
+    add_archived(env, root, files)
 }
 
-fn add_files(env: &Env, dir: &Path, files: &mut Vec<File>) -> Result<()> {
+fn add_archived(env: &Env, root: &Path, files: &mut Vec<File>) -> Result<()> {
+    add_files(env, &layout::old_wals_dir(root), false, files)
+}
+
+fn add_files(env: &Env, dir: &Path, may_be_open: bool, files: &mut Vec<File>) -> Result<()> {
     let found = list(env, dir)?.into_iter().filter(|entry| !entry.is_dir && begin_of(&entry.name).is_some());
-    files.extend(found.map(|entry| File { path: dir.join(&entry.name), name: entry.name, env: env.clone() }));
+    files.extend(found.map(|entry| File {
+        path: dir.join(&entry.name),
+        name: entry.name,
+        env: env.clone(),
+        may_be_open,
+    }));
     Ok(())
 }
 
