@@ -45,9 +45,9 @@ class RefusedTest extends CompatTest {
   }
 
   @Test
-  void serialReplicationPeers() throws Exception {
+  void replicationPeersWithAnEndpoint() throws Exception {
     refused(() -> admin.addReplicationPeer("p",
-        ReplicationPeerConfig.newBuilder().setClusterKey("h:2181:/hbase").setSerial(true).build()));
+        ReplicationPeerConfig.newBuilder().setClusterKey("h:2181:/hbase").setReplicationEndpointImpl("no.such.Endpoint").build()));
   }
 
   @Test

@@ -204,9 +204,13 @@ class SnapshotTest extends CompatTest {
     admin.cloneSnapshot(name, copy, false, "DEFAULT");
     assertEquals("DEFAULT", admin.getDescriptor(copy).getValue("hbase.store.file-tracker.impl"));
     check(table(copy));
+    TableName listed = dropLater(freshName());
+    admin.cloneSnapshot(name, listed, false, "FILE");
+    assertEquals("FILE", admin.getDescriptor(listed).getValue("hbase.store.file-tracker.impl"));
+    check(table(listed));
     if (Target.isHalcyon()) {
       TableName other = dropLater(freshName());
-      assertFails(DoNotRetryIOException.class, () -> admin.cloneSnapshot(name, other, false, "FILE"));
+      assertFails(DoNotRetryIOException.class, () -> admin.cloneSnapshot(name, other, false, "NONE"));
       assertFalse(admin.tableExists(other));
     }
     admin.deleteSnapshot(name);
