@@ -494,7 +494,7 @@ fn all_servers_are_told_of_a_peer_and_one_that_dies_is_not_waited_for() {
         let orders = server.next_orders();
         let [run] = &orders.proc[..] else { panic!("{orders:?}") };
         assert_eq!(run.proc_class, "halcyon.ReadPeer");
-        assert_eq!(run.proc_data(), b"\x0a\x01p");
+        assert_eq!(run.proc_data()[..], *b"\x0a\x01p");
         run.proc_id
     };
     sources.begin_queue("p").unwrap();
