@@ -191,7 +191,9 @@ impl RegionInfo {
     pub fn overlaps(&self, other: &RegionInfo) -> bool {
         let (left, right) = if self.start_key <= other.start_key { (self, other) } else { (other, self) };
         self.table == other.table
-            && (left.start_key == right.start_key || left.end_key.is_empty() || left.end_key > right.start_key)
+            && (left.start_key == right.start_key
+                || left.end_key.is_empty()
+                || left.end_key > right.start_key)
     }
 
     /// With keys and flags, as HBase's messages have regions (`RegionInfoBuilder.MutableRegionInfo.toString`).
@@ -398,7 +400,9 @@ mod tests {
         assert!(first.is_adjacent(&second) && second.is_adjacent(&first) && !first.overlaps(&second));
         assert!(!first.is_adjacent(&last) && !first.overlaps(&last) && !last.overlaps(&first));
         let wide = region("t", "a", "c");
-        assert!(wide.overlaps(&first) && first.overlaps(&wide) && wide.overlaps(&second) && !wide.overlaps(&last));
+        assert!(
+            wide.overlaps(&first) && first.overlaps(&wide) && wide.overlaps(&second) && !wide.overlaps(&last)
+        );
         let whole = region("t", "", "");
         assert!([&first, &second, &last].iter().all(|one| whole.overlaps(one) && one.overlaps(&whole)));
         assert!(region("t", "d", "e").overlaps(&last) && region("t", "x", "y").overlaps(&last));

@@ -58,10 +58,7 @@ impl Problem {
 
     /// Whether `FixMeta` repairs it.
     pub(crate) fn is_fixable(&self) -> bool {
-        matches!(
-            self,
-            Problem::Hole { .. } | Problem::Overlap(..) | Problem::NoRow(_) | Problem::OnlyRow(_)
-        )
+        matches!(self, Problem::Hole { .. } | Problem::Overlap(..) | Problem::NoRow(_) | Problem::OnlyRow(_))
     }
 }
 
@@ -282,7 +279,11 @@ mod tests {
         assert_eq!(found(&[region("", ""), region("b", "c")]), ["overlap  b"]);
         assert_eq!(found(&[region("", "b"), region("a", "c"), region("d", "")]), ["overlap  a", "hole c-d"]);
         let inside = [region("", "d"), region("a", "b"), region("b", "c"), region("d", "")];
-        assert_eq!(found(&inside), ["overlap  a", "overlap  b"], "the second is inside of the one that reaches furthest");
+        assert_eq!(
+            found(&inside),
+            ["overlap  a", "overlap  b"],
+            "the second is inside of the one that reaches furthest"
+        );
         let chain = [region("", "c"), region("b", "e"), region("d", "")];
         assert_eq!(found(&chain), ["overlap  b", "overlap b d"]);
         assert_eq!(found(&[region("", ""), region("", "")]), ["overlap  "]);

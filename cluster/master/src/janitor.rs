@@ -83,7 +83,8 @@ pub(crate) fn end_merge(core: &MasterState, region: &RegionInfo) -> Result<()> {
 
 /// Whether a region refers to no file of what it was merged of.
 pub(crate) fn is_done_with_parents(core: &MasterState, region: &RegionInfo) -> Result<bool> {
-    let merged_of = core.tables.read().region(region.encoded_name()).map(|(.., known)| known.merged_of.clone());
+    let merged_of =
+        core.tables.read().region(region.encoded_name()).map(|(.., known)| known.merged_of.clone());
     let merged_of = merged_of.unwrap_or_default();
     Ok(merged_of.is_empty() || !refers(core, std::slice::from_ref(region), &merged_of)?)
 }

@@ -66,9 +66,8 @@ fn crash_everywhere_and(action: Action, check: fn(&Cluster)) {
         drop(cluster);
         for mode in CrashMode::ALL {
             let disk = sim.crash(mode, n);
-            let checked = catch_unwind(AssertUnwindSafe(|| {
-                take_up(&action, check, &disk, acknowledged.is_ok())
-            }));
+            let checked =
+                catch_unwind(AssertUnwindSafe(|| take_up(&action, check, &disk, acknowledged.is_ok())));
             if let Err(panic) = checked {
                 eprintln!("crash at sync point {n} of {before}..{after}, {mode:?}; the disk:");
                 disk.dump().iter().for_each(|(path, len)| eprintln!("  {} {len}", path.display()));

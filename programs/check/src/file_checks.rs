@@ -103,7 +103,8 @@ fn files(facts: &Facts, dir: &RegionDir) -> Vec<Finding> {
         findings.push(Finding::new("unreadable-file", table, error.clone(), advice));
     }
     for path in &dir.unlisted {
-        let what = format!("{}: the list of the store's files does not name it; no read sees it", path.display());
+        let what =
+            format!("{}: the list of the store's files does not name it; no read sees it", path.display());
         let advice = "move it away: a crash during a flush or compaction has left it";
         let repair = Repair::MoveAside { path: path.clone() };
         findings.push(Finding::new("unlisted-file", table, what, advice).with_repair(repair));
@@ -117,7 +118,8 @@ fn files(facts: &Facts, dir: &RegionDir) -> Vec<Finding> {
         findings.push(Finding::new("missing-file", table, what, advice));
     }
     for (path, error) in &dir.unreadable_lists {
-        let advice = format!("restore {} from a backup or snapshot; its region does not open", path.display());
+        let advice =
+            format!("restore {} from a backup or snapshot; its region does not open", path.display());
         findings.push(Finding::new("unreadable-list", table, error.clone(), advice));
     }
     for (path, owner, file) in &dir.missing_mob_files {

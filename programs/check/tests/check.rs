@@ -11,8 +11,8 @@ use halcyon_proto::pb;
 use halcyon_proto::pb::table_state::State;
 use halcyon_region::Region;
 use halcyon_schema::{
-    FamilyDescriptor, META_ENCODED_NAME, RegionInfo, STORE_FILE_TRACKER, StoreFileTracker, TableDescriptor, TableName,
-    layout,
+    FamilyDescriptor, META_ENCODED_NAME, RegionInfo, STORE_FILE_TRACKER, StoreFileTracker, TableDescriptor,
+    TableName, layout,
 };
 use halcyon_wal::{Durability, Wal, WalConfig, WalEntry};
 use prost::Message;

@@ -126,7 +126,8 @@ impl Inspector<'_> {
             Err(sentence) => out.damage(dir, None, &sentence).map(|()| None)?,
         };
         for name in listed.iter().flatten().filter(|name| entries.iter().all(|entry| entry.name != **name)) {
-            let what = format!("{}: the list of the store's files names {name}, which is not there", dir.display());
+            let what =
+                format!("{}: the list of the store's files names {name}, which is not there", dir.display());
             out.damage(&dir.join(name), None, &what)?;
         }
         let is_listed = |entry: &DirEntry| listed.as_ref().is_none_or(|names| names.contains(&entry.name));

@@ -291,7 +291,11 @@ fn files_that_no_list_names() {
     Region::list_files(&env, &region.join("f"), StoreFileTracker::FILE).unwrap();
     let arguments = ["region", region.to_str().unwrap()];
     let (code, found) = records(&env, &arguments);
-    assert_eq!((code, of_kind(&found, "storeFile").len(), of_kind(&found, "other").len()), (0, 2, 0), "{found:#?}");
+    assert_eq!(
+        (code, of_kind(&found, "storeFile").len(), of_kind(&found, "other").len()),
+        (0, 2, 0),
+        "{found:#?}"
+    );
 
     let garbage = region.join("f").join("fedcba9876543210fedcba9876543210");
     env.fs.put_new(&garbage, b"of a compaction that did not end").unwrap();

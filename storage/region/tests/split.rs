@@ -315,7 +315,8 @@ fn regions_that_overlap_or_are_apart_are_merged() {
         let region = lab.open(&info).unwrap();
         for round in 0..rounds {
             for number in numbers.clone() {
-                lab.put(&region, &format!("r{number:02}"), 1000 * id as u32 + 100 * round + number, rows).unwrap();
+                lab.put(&region, &format!("r{number:02}"), 1000 * id as u32 + 100 * round + number, rows)
+                    .unwrap();
             }
             region.flush(None).unwrap();
         }

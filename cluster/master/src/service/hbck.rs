@@ -19,7 +19,9 @@ use crate::Master;
 use crate::errors::{self, invalid};
 use crate::hbck::{self, HbckReport, Problem};
 use crate::meta;
-use crate::procedure::{Engine, FixRegions, MergeRegions, RegionAction, Resource, SetState, StateChange, TransitRegion};
+use crate::procedure::{
+    Engine, FixRegions, MergeRegions, RegionAction, Resource, SetState, StateChange, TransitRegion,
+};
 use crate::state::{MasterState, RegionEntry, RegionState};
 
 /// Procedures, regions or states named in one call.
@@ -232,14 +234,17 @@ fn find_row(
         *rows = Some(content.regions);
     }
     let name = &specifier.value;
-    let is_it = |region: &RegionInfo| *region.region_name() == *name || *region.encoded_name().as_bytes() == **name;
+    let is_it =
+        |region: &RegionInfo| *region.region_name() == *name || *region.encoded_name().as_bytes() == **name;
     Ok(rows.iter().flatten().find(|(region, _)| is_it(region)).cloned())
 }
 
 /// Whether overlaps may be merged at all. HBase answers with the same error, and what else it repairs is repaired then.
 fn check_merges(core: &MasterState, report: &HbckReport) -> Answer<()> {
     report.problems.iter().try_for_each(|problem| match problem {
-        Problem::Overlap(first, second) => MergeRegions::check_enabled(core, &[first.clone(), second.clone()]),
+        Problem::Overlap(first, second) => {
+            MergeRegions::check_enabled(core, &[first.clone(), second.clone()])
+        }
         _ => Ok(()),
     })
 }
