@@ -32,8 +32,7 @@ const RESULT_BYTES_MAX: &str = "hbase.server.scanner.max.result.size";
 /// set them; they print as `name = value` lines that [`StandaloneSettings::set`] reads back.
 #[derive(Clone, Debug)]
 pub struct StandaloneSettings {
-    /// The server's directory on the local disk, and the root directory unless `root` is set (`hbase.rootdir`, a `file:`
-    /// address or a path).
+    /// The local directory, also the root directory unless `root` is set (`hbase.rootdir`, a path or `file:` address).
     pub data: PathBuf,
     /// Address of the root directory in HDFS (`hbase.rootdir`, an `hdfs:` address); `None`: it is `data`.
     pub root: Option<String>,

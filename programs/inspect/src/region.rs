@@ -46,7 +46,7 @@ struct Inspector<'a> {
     dir: PathBuf,
     /// What `.regioninfo` says.
     info: Option<RegionInfo>,
-    /// The table's descriptor, if the directory stands among the regions of a table.
+    /// The table's descriptor, if the directory is one of the regions of a table.
     table: Option<TableDescriptor>,
 }
 
