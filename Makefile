@@ -41,6 +41,7 @@
 # make phoenix-test       Apache Phoenix from Maven Central over Halcyon, answers compared with those over HBase; some minutes
 # make groups-test  groups of region servers and the normalizer in a cluster of Halcyon, with HBase's own client classes; two minutes
 # make file-tracker-test  store file trackers, compared with HBase, and a root directory that goes back and forth, with kills; 5 minutes
+# make merge-test forced merges, and what fixMeta merges, compared with HBase; two minutes
 # make mob-test     tables with MOB families, compared with HBase, and a root directory that goes back and forth; 5 minutes
 # make encryption-test   one root directory with encrypted tables and logs under HBase 2.6.4 and Halcyon, with kills, new keys and
 #              missing ones; two minutes
@@ -101,7 +102,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 CARGO_DEB := $(HOME)/.cache/halcyon/tools/bin/cargo-deb
 
-.PHONY: differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies replication-test replication-tools-test replication-kills bench-replication migrate-test shadow-test accumulo-test backup-test hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load keeper-test rolling-restart replace-master bench-cold-start mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-servers bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster coprocessor-host coprocessors-test phoenix-test groups-test quotas-test mob-test file-tracker-test encryption-test replicas-test sim sim-servers sim-size sim-flaws
+.PHONY: differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies replication-test replication-tools-test replication-kills bench-replication migrate-test shadow-test accumulo-test backup-test hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load own-clients cluster-replication keeper-test rolling-restart replace-master bench-cold-start mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-servers bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster coprocessor-host coprocessors-test phoenix-test groups-test quotas-test mob-test file-tracker-test merge-test encryption-test replicas-test sim sim-servers sim-size sim-flaws
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -268,6 +269,9 @@ bench-cold-start: build
 file-tracker-test: build
 	HALCYON="$(HALCYON)" testing/compat/file-tracker.sh
 	HALCYON="$(HALCYON)" testing/compat/file-tracker.sh --root
+
+merge-test: build
+	HALCYON="$(HALCYON)" testing/compat/merge.sh
 
 mob-test: build
 	HALCYON="$(HALCYON)" testing/compat/mob.sh

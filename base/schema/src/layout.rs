@@ -26,6 +26,8 @@ const BACK_REFERENCES_PREFIX: &str = ".links-";
 pub const REGION_INFO: &str = ".regioninfo";
 pub const RECOVERED_EDITS: &str = "recovered.edits";
 pub const REGION_TMP: &str = ".tmp";
+/// In the directory of a family: lists of the files that are the store's.
+pub const FILE_LIST: &str = ".filelist";
 
 pub fn data_dir(root: &Path) -> PathBuf {
     root.join(DATA)

@@ -181,6 +181,41 @@ impl RegionInfo {
         self.is_meta() || (row >= &self.start_key[..] && (self.end_key.is_empty() || row < &self.end_key[..]))
     }
 
+    /// Whether one of the two begins where the other ends (HBase: `RegionInfo.isAdjacent`).
+    pub fn is_adjacent(&self, other: &RegionInfo) -> bool {
+        let (left, right) = if self.start_key <= other.start_key { (self, other) } else { (other, self) };
+        self.table == other.table && left.end_key == right.start_key
+    }
+
+    /// Whether both have some rows (HBase: `RegionInfo.isOverlap`). Regions of one start key do, whatever else.
+    pub fn overlaps(&self, other: &RegionInfo) -> bool {
+        let (left, right) = if self.start_key <= other.start_key { (self, other) } else { (other, self) };
+        self.table == other.table
+            && (left.start_key == right.start_key
+                || left.end_key.is_empty()
+                || left.end_key > right.start_key)
+    }
+
+    /// With keys and flags, as HBase's messages have regions (`RegionInfoBuilder.MutableRegionInfo.toString`).
+    pub fn described(&self) -> String {
+        let (start, end) = (self.start_key.escape_ascii(), self.end_key.escape_ascii());
+        let mut text = format!(
+            "{{ENCODED => {}, NAME => '{self}', STARTKEY => '{start}', ENDKEY => '{end}'",
+            self.encoded_name
+        );
+        if self.offline {
+            text.push_str(", OFFLINE => true");
+        }
+        if self.split {
+            text.push_str(", SPLIT => true");
+        }
+        if self.replica_id > 0 {
+            text.push_str(&format!(", REPLICA_ID => {}", self.replica_id));
+        }
+        text.push('}');
+        text
+    }
+
     /// The order of the region's cells.
     pub fn comparator(&self) -> CellComparator {
         if self.is_meta() { CellComparator::Meta } else { CellComparator::Default }
@@ -357,6 +392,27 @@ mod tests {
         assert_eq!(replica.region_name(), "t1,b,1700000000000_0001.f0bd80ca15e441cf12dbc3c6c14f3e65.");
         let whole = region("ns:t1", "", "");
         assert_eq!(whole.region_name(), "ns:t1,,1700000000000.5d7f500caf79e27589faec634a78240f.");
+    }
+
+    #[test]
+    fn neighbours_and_overlaps() {
+        let (first, second, last) = (region("t", "", "b"), region("t", "b", "d"), region("t", "d", ""));
+        assert!(first.is_adjacent(&second) && second.is_adjacent(&first) && !first.overlaps(&second));
+        assert!(!first.is_adjacent(&last) && !first.overlaps(&last) && !last.overlaps(&first));
+        let wide = region("t", "a", "c");
+        assert!(
+            wide.overlaps(&first) && first.overlaps(&wide) && wide.overlaps(&second) && !wide.overlaps(&last)
+        );
+        let whole = region("t", "", "");
+        assert!([&first, &second, &last].iter().all(|one| whole.overlaps(one) && one.overlaps(&whole)));
+        assert!(region("t", "d", "e").overlaps(&last) && region("t", "x", "y").overlaps(&last));
+        let other = region("u", "b", "d");
+        assert!(!other.overlaps(&second) && !other.is_adjacent(&first));
+        assert_eq!(
+            region("t1", "b", "m").replica(1).described(),
+            "{ENCODED => f0bd80ca15e441cf12dbc3c6c14f3e65, NAME => 't1,b,1700000000000_0001.\
+             f0bd80ca15e441cf12dbc3c6c14f3e65.', STARTKEY => 'b', ENDKEY => 'm', REPLICA_ID => 1}"
+        );
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub trait RegionFiles: Send + Sync {
         daughters: &[RegionInfo; 2],
     ) -> Result<()>;
 
-    /// As `split_region_files`, for the region that replaces adjacent ones.
+    /// As `split_region_files`, for the region that replaces others and has the rows of all of them.
     fn merge_region_files(
         &self,
         table: &TableDescriptor,

@@ -58,7 +58,7 @@ impl Problem {
 
     /// Whether `FixMeta` repairs it.
     pub(crate) fn is_fixable(&self) -> bool {
-        matches!(self, Problem::Hole { .. } | Problem::NoRow(_) | Problem::OnlyRow(_))
+        matches!(self, Problem::Hole { .. } | Problem::Overlap(..) | Problem::NoRow(_) | Problem::OnlyRow(_))
     }
 }
 
@@ -168,7 +168,8 @@ pub(crate) fn live_with_rows(entry: &TableEntry, rows: &[RegionInfo]) -> Vec<Reg
     live
 }
 
-/// Holes and overlaps of sorted regions.
+/// Holes and overlaps of sorted regions. A region that overlaps is named with the one before it, or else with the one that
+/// reaches furthest (`ReportMakingVisitor`).
 pub(crate) fn gaps(table: &TableName, regions: &[RegionInfo]) -> Vec<Problem> {
     let hole = |start: &Bytes, end: &Bytes| Problem::Hole {
         table: table.clone(),
@@ -176,33 +177,35 @@ pub(crate) fn gaps(table: &TableName, regions: &[RegionInfo]) -> Vec<Problem> {
         end: end.clone(),
     };
     let mut problems = Vec::new();
-    // The region that reaches furthest; `None`: no row is covered yet.
-    let mut last: Option<&RegionInfo> = None;
+    // The region before, and the one that reaches furthest; `None`: no row is covered yet.
+    let mut before: Option<(&RegionInfo, &RegionInfo)> = None;
     for region in regions {
-        match last {
+        match before {
             None if region.start_key().is_empty() => {}
             None => problems.push(hole(&Bytes::new(), region.start_key())),
-            Some(last) if reaches_beyond(last, region.start_key()) => {
-                problems.push(Problem::Overlap(last.clone(), region.clone()));
+            Some((previous, furthest)) => {
+                if let Some(other) = [previous, furthest].into_iter().find(|other| other.overlaps(region)) {
+                    problems.push(Problem::Overlap(other.clone(), region.clone()));
+                } else if furthest.end_key() < region.start_key() {
+                    problems.push(hole(furthest.end_key(), region.start_key()));
+                }
             }
-            Some(last) if last.end_key() < region.start_key() => {
-                problems.push(hole(last.end_key(), region.start_key()));
-            }
-            Some(_) => {}
         }
-        let is_further = |last: &RegionInfo| {
-            !last.end_key().is_empty() && (region.end_key().is_empty() || region.end_key() > last.end_key())
-        };
-        if last.is_none_or(is_further) {
-            last = Some(region);
-        }
+        let furthest = before.map_or(region, |(_, furthest)| furthest_of(furthest, region));
+        before = Some((region, furthest));
     }
-    match last {
+    match before {
         None => problems.push(hole(&Bytes::new(), &Bytes::new())),
-        Some(last) if !last.end_key().is_empty() => problems.push(hole(last.end_key(), &Bytes::new())),
+        Some((_, last)) if !last.end_key().is_empty() => problems.push(hole(last.end_key(), &Bytes::new())),
         Some(_) => {}
     }
     problems
+}
+
+/// The one that reaches further.
+pub(crate) fn furthest_of<'a>(a: &'a RegionInfo, b: &'a RegionInfo) -> &'a RegionInfo {
+    let is_b = !a.end_key().is_empty() && (b.end_key().is_empty() || b.end_key() > a.end_key());
+    if is_b { b } else { a }
 }
 
 /// Whether the region has rows at or after `row`.
@@ -275,5 +278,14 @@ mod tests {
         assert_eq!(found(&[region("", "m"), region("b", "c"), region("m", "")]), ["overlap  b"]);
         assert_eq!(found(&[region("", ""), region("b", "c")]), ["overlap  b"]);
         assert_eq!(found(&[region("", "b"), region("a", "c"), region("d", "")]), ["overlap  a", "hole c-d"]);
+        let inside = [region("", "d"), region("a", "b"), region("b", "c"), region("d", "")];
+        assert_eq!(
+            found(&inside),
+            ["overlap  a", "overlap  b"],
+            "the second is inside of the one that reaches furthest"
+        );
+        let chain = [region("", "c"), region("b", "e"), region("d", "")];
+        assert_eq!(found(&chain), ["overlap  b", "overlap b d"]);
+        assert_eq!(found(&[region("", ""), region("", "")]), ["overlap  "]);
     }
 }

@@ -81,6 +81,14 @@ pub(crate) fn end_merge(core: &MasterState, region: &RegionInfo) -> Result<()> {
     Err(Error::invalid(format!("{region} still refers to what it was merged of")))
 }
 
+/// Whether a region refers to no file of what it was merged of.
+pub(crate) fn is_done_with_parents(core: &MasterState, region: &RegionInfo) -> Result<bool> {
+    let merged_of =
+        core.tables.read().region(region.encoded_name()).map(|(.., known)| known.merged_of.clone());
+    let merged_of = merged_of.unwrap_or_default();
+    Ok(merged_of.is_empty() || !refers(core, std::slice::from_ref(region), &merged_of)?)
+}
+
 /// Takes the parent of a split away if its daughters do not need it. The table's lock is held. May run twice.
 pub(crate) fn forget_split(core: &MasterState, parent: &RegionInfo) -> Result<()> {
     let table = parent.table();

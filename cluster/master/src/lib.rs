@@ -57,6 +57,7 @@ mod mob;
 mod names;
 mod namespaces;
 mod normalizer;
+mod overlaps;
 mod parallel;
 mod peers;
 mod placement;

@@ -105,7 +105,7 @@ impl Master {
         master_store::take_over(&env, root, &cluster)?;
         timelines.load(&env, root);
         let dead = recover_all(&cluster, settings.split_threads, &timelines)?;
-        let meta_descriptor = meta_region::prepare(&env, root, &cluster)?;
+        let meta_descriptor = meta_region::prepare(&env, root, &cluster, &settings.store_file_tracker)?;
         let meta_last = cluster.coordination.meta_last();
         let threads = settings.split_threads;
         let meta_place =

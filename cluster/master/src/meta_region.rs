@@ -7,7 +7,7 @@ use std::sync::Arc;
 use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_contract::{CloseRegionRequest, ClusterServices, OpenRegionRequest, Standing};
 use halcyon_env::Env;
-use halcyon_schema::{RegionInfo, ServerName, TableDescriptor, TableName};
+use halcyon_schema::{RegionInfo, STORE_FILE_TRACKER, ServerName, TableDescriptor, TableName};
 use tracing::info;
 
 use crate::placement::{Chooser, Place};
@@ -15,12 +15,17 @@ use crate::state::{MasterState, MetaPlace, MetaState};
 use crate::timeline::{Noticed, Timelines};
 use crate::{descriptors, wal_split};
 
-/// Makes the files of `hbase:meta` if they are not there; returns its descriptor.
-pub(crate) fn prepare(env: &Env, root: &Path, cluster: &ClusterServices) -> Result<Arc<TableDescriptor>> {
+/// Makes the files of `hbase:meta` if they are not there, with the store file tracker of new tables; returns its descriptor.
+pub(crate) fn prepare(
+    env: &Env,
+    root: &Path,
+    cluster: &ClusterServices,
+    tracker: &str,
+) -> Result<Arc<TableDescriptor>> {
     let descriptor = match descriptors::read(env, root, &TableName::META)? {
         Some((descriptor, _)) => descriptor,
         None => {
-            let descriptor = TableDescriptor::meta();
+            let descriptor = TableDescriptor::meta().with(STORE_FILE_TRACKER, tracker);
             descriptors::write(env, root, &descriptor, 1)?;
             descriptor
         }

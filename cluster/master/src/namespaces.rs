@@ -11,7 +11,9 @@ use std::sync::Arc;
 
 use halcyon_cell::{Cell, CellType, Error, Result};
 use halcyon_proto::pb;
-use halcyon_schema::{NamespaceDescriptor, RegionInfo, TableDescriptor, TableName, layout};
+use halcyon_schema::{
+    NamespaceDescriptor, RegionInfo, STORE_FILE_TRACKER, TableDescriptor, TableName, layout,
+};
 use prost::Message;
 use tracing::warn;
 
@@ -134,7 +136,8 @@ fn table_region(core: &MasterState) -> Result<(RegionInfo, Arc<TableDescriptor>)
 /// Each step may run twice; what clients can see comes last.
 fn create_table(core: &MasterState) -> Result<()> {
     const SEQUENCE: u32 = 1;
-    let descriptor = TableDescriptor::namespaces();
+    let tracker = &core.settings.store_file_tracker;
+    let descriptor = TableDescriptor::namespaces().with(STORE_FILE_TRACKER, tracker);
     let region = RegionInfo::new(TableName::NAMESPACE, "".into(), "".into(), REGION_ID);
     descriptors::write(&core.env, &core.root, &descriptor, SEQUENCE)?;
     core.cluster.files.create_region_files(&region, &descriptor)?;

@@ -38,6 +38,8 @@ pub struct MasterSettings {
     pub retry_pause_max: Duration,
     /// Time between two heartbeats of a lock that a client holds (`hbase.master.procedure.remote.locks.timeout.ms`). 30 s.
     pub remote_lock_timeout: Duration,
+    /// Regions that overlap which one merge of a repair takes at most (`hbase.master.metafixer.max.merge.count`). 64.
+    pub fix_merge_count_max: usize,
     /// How often archive and old logs are cleaned (`hbase.master.cleaner.interval`). One minute: a look costs
     /// little, and HBase's ten let the disk fill under heavy compaction.
     pub cleaner_period: Duration,
@@ -149,6 +151,7 @@ impl MasterSettings {
             retry_pause: Duration::from_millis(100),
             retry_pause_max: Duration::from_secs(10),
             remote_lock_timeout: Duration::from_secs(30),
+            fix_merge_count_max: 64,
             cleaner_period: Duration::from_secs(60),
             archive_keep: Duration::from_secs(5 * 60),
             snapshot_ttl: Duration::ZERO,

@@ -44,7 +44,7 @@ type StopCallback = Box<dyn Fn(StopRequest) + Send + Sync>;
 ///
 /// # Invariants
 /// `tables` follows `hbase:meta`: a change is written there first. Only a procedure that holds the table's lock
-/// changes the table's entry.
+/// changes the table's entry. One that shares it changes what is said of its region, under one write lock of `tables`.
 pub(crate) struct MasterState {
     pub(crate) env: Env,
     pub(crate) root: PathBuf,
@@ -335,6 +335,14 @@ impl MasterState {
         if let Some(entry) = self.tables.write().by_name.get_mut(name) {
             change(entry);
         }
+    }
+
+    /// Learns of a region that meta has a row of, if the table is known and the region is not. A procedure has the region's lock.
+    pub(crate) fn adopt(&self, region: &RegionInfo, known: RegionEntry) {
+        let mut tables = self.tables.write();
+        let Some(mut entry) = tables.by_name.get(region.table()).cloned() else { return };
+        entry.regions.entry(region.clone()).or_insert(known);
+        tables.put(entry);
     }
 
     /// Changes a region's entry if it is there.

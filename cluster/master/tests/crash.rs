@@ -37,7 +37,7 @@ fn start(sim: &SimFileSystem, start_code: i64) -> halcyon_cell::Result<Cluster> 
 }
 
 /// The number of sync points of the set-up, and of all.
-fn count(action: &Action) -> (u64, u64) {
+fn count(action: &Action, check: fn(&Cluster)) -> (u64, u64) {
     let sim = SimFileSystem::new();
     let cluster = start(&sim, 1).unwrap();
     (action.set_up)(&cluster);
@@ -45,12 +45,16 @@ fn count(action: &Action) -> (u64, u64) {
     let id = (action.act)(&cluster).unwrap();
     end(&cluster, id);
     assert!((action.is_done)(&cluster), "without a crash the action is complete");
-    cluster.check();
+    check(&cluster);
     (before, sim.sync_points())
 }
 
 fn crash_everywhere(action: Action) {
-    let (before, after) = count(&action);
+    crash_everywhere_and(action, Cluster::check);
+}
+
+fn crash_everywhere_and(action: Action, check: fn(&Cluster)) {
+    let (before, after) = count(&action, check);
     assert!(after > before, "the action makes something durable");
     for n in before + 1..=after + 1 {
         let sim = SimFileSystem::new();
@@ -62,7 +66,8 @@ fn crash_everywhere(action: Action) {
         drop(cluster);
         for mode in CrashMode::ALL {
             let disk = sim.crash(mode, n);
-            let checked = catch_unwind(AssertUnwindSafe(|| take_up(&action, &disk, acknowledged.is_ok())));
+            let checked =
+                catch_unwind(AssertUnwindSafe(|| take_up(&action, check, &disk, acknowledged.is_ok())));
             if let Err(panic) = checked {
                 eprintln!("crash at sync point {n} of {before}..{after}, {mode:?}; the disk:");
                 disk.dump().iter().for_each(|(path, len)| eprintln!("  {} {len}", path.display()));
@@ -90,17 +95,17 @@ fn wait_for_end(sim: &SimFileSystem, cluster: &Cluster, id: Option<&u64>) {
     }
 }
 
-fn take_up(action: &Action, disk: &SimFileSystem, acknowledged: bool) {
+fn take_up(action: &Action, check: fn(&Cluster), disk: &SimFileSystem, acknowledged: bool) {
     let cluster = start(disk, 2).unwrap();
     cluster.quiet();
-    cluster.check();
+    check(&cluster);
     let done = (action.is_done)(&cluster);
     assert!(done || !acknowledged, "an acknowledged action is not complete");
     if !done {
         let id = (action.act)(&cluster).unwrap();
         end(&cluster, id);
         assert!((action.is_done)(&cluster), "the action can be asked for again");
-        cluster.check();
+        check(&cluster);
     }
 }
 
@@ -649,6 +654,45 @@ fn merge_regions() {
             c.regions("t").len() == 2
         },
     });
+}
+
+/// Of regions that are apart; the one between them stays, and is overlapped.
+#[test]
+fn forced_merge_of_regions_that_are_apart() {
+    fn apart(c: &Cluster) -> [RegionInfo; 2] {
+        let regions = c.regions("t");
+        [regions[0].clone(), regions[2].clone()]
+    }
+    crash_everywhere_and(
+        Action {
+            set_up: with_table,
+            act: |c| c.submit("MergeTableRegions", &merge_forced(&apart(c))),
+            is_done: |c| {
+                assert_eq!(store_files(c, "t"), 6, "files, or references to them");
+                c.regions("t").len() == 2
+            },
+        },
+        Cluster::check_overlapping,
+    );
+}
+
+/// What `fixMeta` does after that.
+#[test]
+fn merge_of_regions_that_overlap() {
+    crash_everywhere_and(
+        Action {
+            set_up: |c| {
+                with_table(c);
+                let regions = c.regions("t");
+                let apart = [regions[0].clone(), regions[2].clone()];
+                c.run("MergeTableRegions", &merge_forced(&apart)).unwrap();
+                c.regions("t").iter().for_each(|region| c.server.compact(region));
+            },
+            act: |c| c.submit("MergeTableRegions", &merge(&c.regions("t"))),
+            is_done: |c| c.regions("t").len() == 1,
+        },
+        Cluster::check_overlapping,
+    );
 }
 
 /// A region that was merged and compacted is split; what it was merged of goes on the way.

@@ -12,6 +12,7 @@ use common::*;
 use halcyon_cell::{Cell, CellType};
 use halcyon_contract::RegionFiles;
 use halcyon_env::sim::{CrashMode, SimFileSystem};
+use halcyon_master::MasterSettings;
 use halcyon_proto::pb;
 use halcyon_proto::pb::region_state::State as RegionState;
 use halcyon_proto::pb::table_state::State;
@@ -180,6 +181,20 @@ fn regions_are_assigned_and_unassigned_by_the_list() {
     c.check();
 }
 
+/// As after HBCK2's `addFsRegionsMissingInMeta`.
+#[test]
+fn a_region_that_only_meta_knows_is_assigned() {
+    let (_sim, c) = with_table();
+    let written = write_row(&c, "b", "c");
+    let begun = transit(&c, "Assigns", &[encoded(&written), specifier(written.region_name())], false);
+    c.wait(begun[0]).unwrap();
+    assert!(c.wait(begun[1]).unwrap_err().message.contains("Unexpected state for state=OPEN"));
+    assert_eq!(state_in_meta(&c, &written), "OPEN");
+    let begun = transit(&c, "Unassigns", &[encoded(&written)], false);
+    c.wait(begun[0]).unwrap();
+    assert_eq!(state_in_meta(&c, &written), "CLOSED");
+}
+
 #[test]
 fn what_cannot_be_in_one_process_is_refused_or_empty() {
     let (_sim, c) = with_table();
@@ -264,18 +279,107 @@ fn a_hole_with_a_directory_that_does_not_fit_is_left() {
     assert_eq!(c.regions("t").len(), 2);
 }
 
-#[test]
-fn regions_that_overlap_are_named_and_left() {
-    let (sim, c) = with_table();
-    let wide = RegionInfo::new(name("t"), "a".into(), "bb".into(), 7);
-    let now = c.env.clock.now_ms();
-    let put = Cell::put(wide.region_name(), b"info", b"regioninfo", now, &wide.encode_value());
-    c.server.create_region_files(&wide, &c.descriptor("t").unwrap()).unwrap();
+/// A region that somebody has written into `hbase:meta`.
+fn write_row(c: &Cluster, start: &'static str, end: &'static str) -> RegionInfo {
+    let region = RegionInfo::new(name("t"), start.into(), end.into(), 7);
+    let put =
+        Cell::put(region.region_name(), b"info", b"regioninfo", c.env.clock.now_ms(), &region.encode_value());
+    c.server.create_region_files(&region, &c.descriptor("t").unwrap()).unwrap();
     c.server.meta_put(vec![put]).unwrap();
-    let c = restart(&sim, c);
-    assert!(problems(&c).iter().any(|found| found.contains("overlap")));
+    std::thread::sleep(Duration::from_millis(2)); // what is written next must be newer
+    region
+}
+
+fn bounds(c: &Cluster) -> Vec<String> {
+    let text = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
+    let range = |region: &RegionInfo| format!("{}..{}", text(region.start_key()), text(region.end_key()));
+    c.regions("t").iter().map(range).collect()
+}
+
+/// The row alone says of the region; the repair opens it first, as it cannot be merged otherwise.
+#[test]
+fn regions_that_overlap_are_merged() {
+    for knows_it in [true, false] {
+        let (sim, mut c) = with_table();
+        write_row(&c, "a", "bb");
+        if knows_it {
+            c = restart(&sim, c);
+        }
+        assert!(problems(&c).iter().any(|found| found.contains("overlap")), "{:?}", problems(&c));
+        fix(&c).unwrap();
+        c.quiet();
+        assert_eq!(bounds(&c), ["..c", "c.."]);
+        assert_eq!(problems(&c), [""; 0]);
+        c.check();
+    }
+}
+
+/// Each call merges what can be merged; what was merged just now has to be compacted before.
+#[test]
+fn more_than_are_merged_at_a_time_take_more_calls() {
+    let sim = SimFileSystem::new();
+    let settings = MasterSettings { fix_merge_count_max: 2, ..settings() };
+    let c = Cluster::start_with(with_real_clock(sim.env()), Path::new(ROOT), 1, settings).unwrap();
+    c.run("CreateTable", &create(&table("t", &["f"]), &["b", "c", "d"])).unwrap();
+    c.run("FlushTable", &flush("t")).unwrap();
+    let regions = c.regions("t");
+    c.run("MergeTableRegions", &merge_forced(&[regions[0].clone(), regions[3].clone()])).unwrap();
+    for expected in [&["..", "c..d"][..], &[".."]] {
+        c.regions("t").iter().for_each(|region| c.server.compact(region));
+        fix(&c).unwrap();
+        c.quiet();
+        assert_eq!(bounds(&c), expected);
+    }
+    c.check();
+}
+
+/// As in HBase: the same answer, and everything else is repaired.
+#[test]
+fn overlaps_stay_where_merges_are_switched_off() {
+    let (_sim, c) = with_table();
+    write_row(&c, "a", "bb");
+    let turn = |enabled| {
+        let request = pb::SetSplitOrMergeEnabledRequest {
+            enabled,
+            switch_types: vec![pb::MasterSwitchType::Merge as i32],
+            ..Default::default()
+        };
+        let _: pb::SetSplitOrMergeEnabledResponse = c.call("SetSplitOrMergeEnabled", &request).unwrap();
+    };
+    turn(false);
     let error = fix(&c).unwrap_err();
-    assert!(error.do_not_retry && error.message.contains("overlap"), "{error}");
+    assert!(error.do_not_retry && error.message.contains("merge switch is off"), "{error}");
+    c.quiet();
+    assert_eq!(bounds(&c), ["..b", "a..bb", "b..c", "c.."]);
+    turn(true);
+    c.run("DisableTable", &disable("t")).unwrap();
+    fix(&c).unwrap();
+    c.quiet();
+    assert_eq!(bounds(&c).len(), 4, "regions of a disabled table cannot be merged");
+    c.run("EnableTable", &enable("t")).unwrap();
+    fix(&c).unwrap();
+    c.quiet();
+    assert_eq!(bounds(&c), ["..c", "c.."]);
+    c.check();
+}
+
+/// The answer does not wait for who has the table; the repair does.
+#[test]
+fn a_table_that_a_procedure_has_is_repaired_afterwards() {
+    let (_sim, c) = with_table();
+    write_row(&c, "a", "bb");
+    c.server.set_fault("flush_region", Some(ServerFault::Fails));
+    let id = c.submit("FlushTable", &flush("t")).unwrap();
+    while !c.master.procedures().iter().any(|one| one.id == id && one.is_failing) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    fix(&c).unwrap();
+    assert_eq!(bounds(&c).len(), 4);
+    c.server.set_fault("flush_region", None);
+    c.wait(id).unwrap();
+    c.quiet();
+    assert_eq!(bounds(&c), ["..c", "c.."]);
+    c.check();
 }
 
 /// Wherever the repair is cut off, the next one completes it.

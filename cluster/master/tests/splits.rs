@@ -147,6 +147,11 @@ fn what_is_refused() {
     refused(merge_of(&[1]), "MergeRegionException", "two Regions");
     refused(merge_of(&[1, 1]), "MergeRegionException", "Duplicate");
     refused(merge_of(&[0, 2]), "MergeRegionException", "non-adjacent");
+    refused(merge_of(&[0, 2, 1]), "MergeRegionException", "non-adjacent");
+    let forced = |chosen: &[RegionInfo]| cluster.run("MergeTableRegions", &merge_forced(chosen));
+    refused(forced(&regions[..1]), "MergeRegionException", "two Regions");
+    let twice = [regions[0].clone(), regions[1].clone(), regions[0].clone()];
+    refused(forced(&twice), "MergeRegionException", "Passed in 3 but only 2 unique.");
 
     turn(&cluster, MasterSwitchType::Split, false);
     refused(split_at("bb"), "DoNotRetryIOException", "split switch off");
@@ -170,6 +175,44 @@ fn what_is_refused() {
     );
     cluster.run("DisableTable", &disable("t")).unwrap();
     refused(split_at("bb"), "TableNotEnabledException", "t");
+    cluster.check();
+}
+
+/// Others between them stay, and are overlapped until somebody merges them, too.
+#[test]
+fn a_forced_merge_takes_regions_that_are_apart() {
+    let (_sim, cluster) = Cluster::simulated();
+    cluster.run("CreateTable", &create(&table("t", &["f", "g"]), &["b", "c", "d", "e"])).unwrap();
+    cluster.run("FlushTable", &flush("t")).unwrap();
+    let regions = cluster.regions("t");
+    let apart = [regions[3].clone(), regions[1].clone()];
+    cluster.run("MergeTableRegions", &merge_forced(&apart)).unwrap();
+    assert_eq!(bounds(&cluster.regions("t")), ["..b", "b..e", "c..d", "e.."]);
+    assert_eq!(cluster.parents("t"), [regions[1].clone(), regions[3].clone()]);
+    let merged = cluster.regions("t")[1].clone();
+    assert_eq!(cluster.server.files(&merged).len(), 4);
+    cluster.check_overlapping();
+
+    // What overlaps is merged like neighbours, once the references are gone.
+    let both = cluster.regions("t")[1..3].to_vec();
+    refused(cluster.run("MergeTableRegions", &merge(&both)), "MergeRegionException", "has a merge qualifier");
+    cluster.server.compact(&merged);
+    cluster.run("MergeTableRegions", &merge(&both)).unwrap();
+    assert_eq!(bounds(&cluster.regions("t")), ["..b", "b..e", "e.."]);
+    cluster.check();
+}
+
+/// Wherever among the regions the one is that has the last rows.
+#[test]
+fn a_merged_region_reaches_as_far_as_any_of_its_parents() {
+    let (_sim, cluster) = Cluster::simulated();
+    cluster.run("CreateTable", &create(&table("t", &["f"]), &["b", "c", "d"])).unwrap();
+    let regions = cluster.regions("t");
+    cluster.run("MergeTableRegions", &merge_forced(&[regions[0].clone(), regions[3].clone()])).unwrap();
+    cluster.server.compact(&cluster.regions("t")[0]);
+    assert_eq!(bounds(&cluster.regions("t")), ["..", "b..c", "c..d"]);
+    cluster.run("MergeTableRegions", &merge(&cluster.regions("t"))).unwrap();
+    assert_eq!(bounds(&cluster.regions("t")), [".."]);
     cluster.check();
 }
 

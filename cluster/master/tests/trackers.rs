@@ -133,6 +133,15 @@ fn new_tables_get_the_tracker_of_the_site() {
     c.run("CreateTable", &create(&table("t", &["f"]), &[])).unwrap();
     c.run("CreateTable", &create(&with(table("u", &["f"]), "DEFAULT"), &[])).unwrap();
     assert_eq!((settings_of(&c, "t"), settings_of(&c, "u")), ("FILE - -".into(), "DEFAULT - -".into()));
+    // Those that the master makes, too; they keep it.
+    let changed = Cluster::start(with_real_clock(sim.env()), Path::new("/hbase"), 2);
+    for c in [c, changed.unwrap()] {
+        for table in ["hbase:meta", "hbase:namespace"] {
+            assert_eq!(settings_of(&c, table), "FILE - -", "{table}");
+        }
+        c.check();
+        c.master.stop();
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use halcyon_cell::Cell;
 use halcyon_env::{DirEntry, Env};
 use halcyon_inspect::meta::{MetaRow, read, read_rows};
-use halcyon_inspect::{Output, Stop, place};
+use halcyon_inspect::{Output, Stop, listed, place};
 use halcyon_schema::{RegionInfo, ServerName, TableDescriptor, TableName, layout};
 
 /// A region as its row of `hbase:meta` has it.
@@ -46,6 +46,12 @@ pub(crate) struct RegionDir {
     pub missing_mob_files: Vec<(PathBuf, TableName, String)>,
     /// Files of which it is not known what they refer to; each with why.
     pub unreadable_files: Vec<(PathBuf, String)>,
+    /// Files that the list of their store does not name; they are not among `families`.
+    pub unlisted: Vec<PathBuf>,
+    /// Files that a list names and that are not there.
+    pub missing_files: Vec<PathBuf>,
+    /// Lists that cannot be read; each with why.
+    pub unreadable_lists: Vec<(PathBuf, String)>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -109,12 +115,12 @@ impl Facts {
                     out.failed(&dir, &format!("{}: no table has such a name", dir.display()))?;
                     continue;
                 };
-                match descriptor(env, root, &table) {
+                match listed::descriptor(env, root, &table) {
                     Ok(found) => self.descriptors.extend(found.map(|found| (table.clone(), found))),
                     Err(sentence) => out.damage(&dir, None, &sentence)?,
                 }
                 for region in place::directories(env, &dir).map_err(Stop::Failed)? {
-                    let mut region = region_dir(env, &table, region)?;
+                    let mut region = region_dir(env, &table, self.descriptors.get(&table), region)?;
                     region.look_for_mob_files(env, root, self.descriptors.get(&table));
                     self.dirs.push(region);
                 }
@@ -154,19 +160,12 @@ fn relatives(row: &MetaRow) -> Vec<RegionInfo> {
     cells.filter_map(|cell| RegionInfo::decode_value(cell.value()).ok()).collect()
 }
 
-/// The newest descriptor of a table. The error is a sentence.
-fn descriptor(env: &Env, root: &Path, table: &TableName) -> Result<Option<TableDescriptor>, String> {
-    let dir = layout::table_desc_dir(root, table);
-    let files = place::list(env, &dir)?.into_iter();
-    let numbered = files.filter_map(|file| Some((layout::parse_table_info_name(&file.name)?.0, file.name)));
-    let Some((_, name)) = numbered.max() else { return Ok(None) };
-    let path = dir.join(name);
-    let bytes = env.fs.read(&path).map_err(|error| error.to_string())?;
-    let decoded = TableDescriptor::decode_file(&bytes);
-    decoded.map(Some).map_err(|error| format!("{}: {error}", path.display()))
-}
-
-fn region_dir(env: &Env, table: &TableName, path: PathBuf) -> Result<RegionDir, Stop> {
+fn region_dir(
+    env: &Env,
+    table: &TableName,
+    descriptor: Option<&TableDescriptor>,
+    path: PathBuf,
+) -> Result<RegionDir, Stop> {
     let file = path.join(layout::REGION_INFO);
     let bytes = env.fs.read(&file).map_err(|error| error.to_string());
     let info = bytes.and_then(|bytes| {
@@ -181,6 +180,9 @@ fn region_dir(env: &Env, table: &TableName, path: PathBuf) -> Result<RegionDir, 
         unreadable: Vec::new(),
         missing_mob_files: Vec::new(),
         unreadable_files: Vec::new(),
+        unlisted: Vec::new(),
+        missing_files: Vec::new(),
+        unreadable_lists: Vec::new(),
     };
     for family in place::directories(env, &path).map_err(Stop::Failed)? {
         let name = place::name(&family);
@@ -188,7 +190,8 @@ fn region_dir(env: &Env, table: &TableName, path: PathBuf) -> Result<RegionDir, 
             continue;
         }
         let entries = place::list(env, &family).map_err(Stop::Failed)?;
-        let shown: Vec<DirEntry> = entries.into_iter().filter(|entry| !entry.name.starts_with('.')).collect();
+        let shown = entries.into_iter().filter(|entry| !entry.name.starts_with('.')).collect();
+        let shown = dir.only_listed(env, &family, descriptor, shown);
         for entry in &shown {
             dir.look_at(env, &family, entry);
         }
@@ -198,6 +201,30 @@ fn region_dir(env: &Env, table: &TableName, path: PathBuf) -> Result<RegionDir, 
 }
 
 impl RegionDir {
+    /// Notes what the list of a store and its directory do not have in common. The store's files, and what is no file.
+    fn only_listed(
+        &mut self,
+        env: &Env,
+        family: &Path,
+        table: Option<&TableDescriptor>,
+        entries: Vec<DirEntry>,
+    ) -> Vec<DirEntry> {
+        let names = match listed::files(env, family, table) {
+            Ok(Some(names)) => names,
+            Ok(None) => return entries,
+            Err(sentence) => {
+                self.unreadable_lists.push((family.join(layout::FILE_LIST), sentence));
+                return entries;
+            }
+        };
+        let missing = names.iter().filter(|name| entries.iter().all(|entry| entry.name != **name));
+        self.missing_files.extend(missing.map(|name| family.join(name)));
+        let (own, unlisted): (Vec<_>, Vec<_>) =
+            entries.into_iter().partition(|entry| entry.is_dir || names.contains(&entry.name));
+        self.unlisted.extend(unlisted.into_iter().map(|entry| family.join(entry.name)));
+        own
+    }
+
     /// Whether the mob files are there that the store files of families with `IS_MOB` refer to.
     fn look_for_mob_files(&mut self, env: &Env, root: &Path, table: Option<&TableDescriptor>) {
         let families = table.map_or(&[][..], |table| table.families());

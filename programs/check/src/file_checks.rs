@@ -102,6 +102,26 @@ fn files(facts: &Facts, dir: &RegionDir) -> Vec<Finding> {
         let advice = format!("look at {} with halcyon inspect hfile", path.display());
         findings.push(Finding::new("unreadable-file", table, error.clone(), advice));
     }
+    for path in &dir.unlisted {
+        let what =
+            format!("{}: the list of the store's files does not name it; no read sees it", path.display());
+        let advice = "move it away: a crash during a flush or compaction has left it";
+        let repair = Repair::MoveAside { path: path.clone() };
+        findings.push(Finding::new("unlisted-file", table, what, advice).with_repair(repair));
+    }
+    for path in &dir.missing_files {
+        let what = format!(
+            "{}: the list of the store's files names it, and it is not there; its region does not open",
+            path.display()
+        );
+        let advice = "search the archive, backups and snapshots for the file, and put it back";
+        findings.push(Finding::new("missing-file", table, what, advice));
+    }
+    for (path, error) in &dir.unreadable_lists {
+        let advice =
+            format!("restore {} from a backup or snapshot; its region does not open", path.display());
+        findings.push(Finding::new("unreadable-list", table, error.clone(), advice));
+    }
     for (path, owner, file) in &dir.missing_mob_files {
         let what = format!(
             "{}: mob file {file} of table {owner} is nowhere; reads of its values fail",

@@ -70,8 +70,7 @@ fn chain(table: &TableName, regions: &[&MetaRegion]) -> Vec<Finding> {
         if reaches_end || (last.is_some() && *region.start_key() < covered) {
             let other = last.expect("a region was covered");
             let what = format!("table {table}: regions {other} and {region} have rows in common");
-            let advice =
-                "merge them: merge_region in the shell, after checking both with halcyon inspect region";
+            let advice = "merge them: hbck2 fixMeta, on a running cluster";
             let overlap = Finding::new("overlap", Some(table.as_str()), what, advice);
             findings.push(overlap.with_calls([Call::FixMeta]));
         } else if *region.start_key() > covered {

@@ -9,7 +9,11 @@ use halcyon_env::FileSystem;
 use halcyon_env::sim::SimFileSystem;
 use halcyon_proto::pb;
 use halcyon_proto::pb::table_state::State;
-use halcyon_schema::{FamilyDescriptor, META_ENCODED_NAME, RegionInfo, TableDescriptor, TableName, layout};
+use halcyon_region::Region;
+use halcyon_schema::{
+    FamilyDescriptor, META_ENCODED_NAME, RegionInfo, STORE_FILE_TRACKER, StoreFileTracker, TableDescriptor,
+    TableName, layout,
+};
 use halcyon_wal::{Durability, Wal, WalConfig, WalEntry};
 use prost::Message;
 use serde_json::Value;
@@ -174,6 +178,47 @@ fn holes_and_overlaps_are_found() {
     root.put(&root.dir(&other).join(".regioninfo"), &other.encode_file());
     root.regions.push((other, "OPEN"));
     root.expect(&["overlap", "overlap"]);
+}
+
+/// With the tracker FILE the directory does not say what is the store's.
+#[test]
+fn lists_and_directories_are_compared() {
+    let with_lists = || {
+        let root = Root::new();
+        let table = TableName::parse(b"t").unwrap();
+        let descriptor = TableDescriptor::new(table.clone()).with_family(FamilyDescriptor::new("f").unwrap());
+        let bytes = descriptor.with(STORE_FILE_TRACKER, "FILE").encode_file();
+        let name = layout::table_info_name(2, bytes.len());
+        root.put(&layout::table_desc_dir(Path::new("/root"), &table).join(name), &bytes);
+        for (info, _) in &root.regions {
+            Region::list_files(&root.fs.env(), &root.dir(info).join("f"), StoreFileTracker::FILE).unwrap();
+        }
+        root
+    };
+    with_lists().expect(&[]);
+    let root = with_lists();
+    let family = root.first_dir().join("f");
+    root.put(&family.join(NO_REGION), b"what a crash has left");
+    root.expect_repair("unlisted-file");
+    assert!(root.fs.exists(&family.join(FILE)).unwrap() && !root.fs.exists(&family.join(NO_REGION)).unwrap());
+
+    let root = with_lists();
+    // Nobody reads it, so it leads nowhere.
+    root.put(&root.first_dir().join("f").join(format!("{FILE}.{NO_REGION}")), b"no reference");
+    root.expect_repair("unlisted-file");
+
+    let root = with_lists();
+    root.fs.remove_file(&root.first_dir().join("f").join(FILE)).unwrap();
+    root.expect(&["missing-file"]);
+
+    let root = with_lists();
+    let lists = root.first_dir().join("f").join(layout::FILE_LIST);
+    let list = lists.join(&root.fs.list(&lists).unwrap()[0].name);
+    let mut bytes = root.fs.read(&list).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    root.fs.remove_file(&list).unwrap();
+    root.put(&list, &bytes);
+    root.expect(&["unreadable-list"]);
 }
 
 #[test]

@@ -19,6 +19,8 @@ pub struct MasterParts {
     pub quotas: QuotaSettings,
     /// Time between two heartbeats of a lock that a client holds.
     pub remote_lock_timeout: Duration,
+    /// Regions that overlap which one merge of a repair takes at most.
+    pub fix_merge_count_max: usize,
     /// How the stores of new tables know their files (`hbase.store.file-tracker.impl`).
     pub store_file_tracker: String,
 }
@@ -30,6 +32,7 @@ impl Default for MasterParts {
             groups: GroupSettings::default(),
             quotas: QuotaSettings::default(),
             remote_lock_timeout: Duration::from_secs(30),
+            fix_merge_count_max: 64,
             store_file_tracker: Tracker::Default.name().to_string(),
         }
     }
@@ -108,6 +111,14 @@ pub const LOCKS: Section<StandaloneSettings> = Section {
     settings: settings!(StandaloneSettings:
         Restart, "hbase.master.procedure.remote.locks.timeout.ms", "ms", Millis, parts.remote_lock_timeout,
             "A lock of a client (`LockService`) ends without a heartbeat in this time.";
+    ),
+};
+
+pub const REPAIRS: Section<StandaloneSettings> = Section {
+    title: "Repairs of regions",
+    settings: settings!(StandaloneSettings:
+        Restart, "hbase.master.metafixer.max.merge.count", "regions", Number, parts.fix_merge_count_max,
+            "Regions that overlap which `fixMeta` of HBCK2 merges into one at a time. The next call merges those that are left.";
     ),
 };
 

@@ -16,7 +16,7 @@ use crate::args::{StandaloneArgs, WalSync};
 use crate::cleaner_settings::CleanerSettings;
 use crate::crypto_settings::{ENCRYPTION, KEY_STORE, is_secret};
 use crate::keeper::{self, KeeperSettings};
-use crate::master_settings::{GROUPS, LOCKS, MasterParts, NORMALIZER, QUOTAS, TRACKERS};
+use crate::master_settings::{GROUPS, LOCKS, MasterParts, NORMALIZER, QUOTAS, REPAIRS, TRACKERS};
 use crate::references::first_reference;
 use crate::root;
 use crate::safe_start::{is_below, is_same_directory};
@@ -32,8 +32,7 @@ const RESULT_BYTES_MAX: &str = "hbase.server.scanner.max.result.size";
 /// set them; they print as `name = value` lines that [`StandaloneSettings::set`] reads back.
 #[derive(Clone, Debug)]
 pub struct StandaloneSettings {
-    /// The server's directory on the local disk, and the root directory unless `root` is set (`hbase.rootdir`, a `file:`
-    /// address or a path).
+    /// The local directory, also the root directory unless `root` is set (`hbase.rootdir`, a path or `file:` address).
     pub data: PathBuf,
     /// Address of the root directory in HDFS (`hbase.rootdir`, an `hdfs:` address); `None`: it is `data`.
     pub root: Option<String>,
@@ -424,6 +423,7 @@ const SETTINGS: &[Section<StandaloneSettings>] = &[
     ENCRYPTION,
     NORMALIZER,
     LOCKS,
+    REPAIRS,
     QUOTAS,
     GROUPS,
     traces::SECTION,

@@ -16,7 +16,7 @@ use halcyon_hfile::{BlockWalk, HFile, ReaderOptions};
 use serde_json::json;
 
 use crate::output::{Done, Output, Stop};
-use crate::{place, text};
+use crate::{listed, place, text};
 
 /// Index and bloom blocks are kept here while a file is looked at.
 const CACHE_BYTES: u64 = 16 << 20;
@@ -128,11 +128,14 @@ pub(crate) fn run(env: &Env, args: &HfileArgs, out: &mut Output<'_>) -> Done {
 
 fn files_of_region(env: &Env, args: &HfileArgs, region: &str) -> Result<Vec<PathBuf>, Stop> {
     let dir = place::region_dir(env, &args.data, region)?;
+    let table = listed::table_of(env, &dir).map_err(Stop::Failed)?;
     let mut files = Vec::new();
     for family in place::directories(env, &dir).map_err(Stop::Failed)? {
+        let listed = listed::files(env, &family, table.as_ref()).map_err(Stop::Failed)?;
         for entry in place::list(env, &family).map_err(Stop::Failed)? {
             let is_own = halcyon_region::is_store_file_name(&entry.name)
-                && halcyon_schema::layout::parse_reference_name(&entry.name).is_none();
+                && halcyon_schema::layout::parse_reference_name(&entry.name).is_none()
+                && listed.as_ref().is_none_or(|names| names.contains(&entry.name));
             if !entry.is_dir && is_own && place::name(&family) != halcyon_schema::layout::RECOVERED_EDITS {
                 files.push(family.join(entry.name));
             }

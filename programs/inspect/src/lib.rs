@@ -15,6 +15,7 @@
 //! output with that of HBase's own tools.
 
 pub mod hfile;
+pub mod listed;
 pub mod meta;
 mod output;
 pub mod place;

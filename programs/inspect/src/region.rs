@@ -7,13 +7,13 @@ use halcyon_cell::{Error, KeyRef};
 use halcyon_env::{DirEntry, Env};
 use halcyon_hfile::HFile;
 use halcyon_region::{Reference, is_store_file_name, seq_in_name};
-use halcyon_schema::{RegionInfo, layout};
+use halcyon_schema::{RegionInfo, TableDescriptor, layout};
 use halcyon_wal::WalReader;
 use serde_json::{Value, json};
 
 use crate::hfile::open_hfile;
 use crate::output::{Done, Output, Stop};
-use crate::{place, text};
+use crate::{listed, place, text};
 
 /// List the files of a region with sizes and sequence ids.
 #[derive(Debug, Default, clap::Args)]
@@ -46,12 +46,14 @@ struct Inspector<'a> {
     dir: PathBuf,
     /// What `.regioninfo` says.
     info: Option<RegionInfo>,
+    /// The table's descriptor, if the directory is one of the regions of a table.
+    table: Option<TableDescriptor>,
 }
 
 pub(crate) fn run(env: &Env, args: &RegionArgs, out: &mut Output<'_>) -> Done {
     for region in &args.regions {
         let dir = place::region_dir(env, &args.data, region)?;
-        Inspector { env, verify: args.verify, dir, info: None }.run(out)?;
+        Inspector { env, verify: args.verify, dir, info: None, table: None }.run(out)?;
     }
     Ok(())
 }
@@ -59,6 +61,10 @@ pub(crate) fn run(env: &Env, args: &RegionArgs, out: &mut Output<'_>) -> Done {
 impl Inspector<'_> {
     fn run(mut self, out: &mut Output<'_>) -> Done {
         self.region_info(out)?;
+        match listed::table_of(self.env, &self.dir) {
+            Ok(table) => self.table = table,
+            Err(sentence) => out.damage(&self.dir, None, &sentence)?,
+        }
         let mut totals = Totals::default();
         for entry in self.list(&self.dir.clone(), out)? {
             let path = self.dir.join(&entry.name);
@@ -115,13 +121,28 @@ impl Inspector<'_> {
         let name = place::name(dir);
         let entries = self.list(dir, out)?;
         out.say("family", || json!({"family": name}), || format!("Family {name}"))?;
+        let listed = match listed::files(self.env, dir, self.table.as_ref()) {
+            Ok(listed) => listed,
+            Err(sentence) => out.damage(dir, None, &sentence).map(|()| None)?,
+        };
+        for name in listed.iter().flatten().filter(|name| entries.iter().all(|entry| entry.name != **name)) {
+            let what =
+                format!("{}: the list of the store's files names {name}, which is not there", dir.display());
+            out.damage(&dir.join(name), None, &what)?;
+        }
+        let is_listed = |entry: &DirEntry| listed.as_ref().is_none_or(|names| names.contains(&entry.name));
         for entry in entries {
+            if entry.is_dir && entry.name == layout::FILE_LIST && listed.is_some() {
+                continue;
+            }
             let path = dir.join(&entry.name);
             let is_link = layout::parse_link_name(&entry.name).is_some()
                 || layout::parse_reference_name(&entry.name)
                     .is_some_and(|(file, _)| layout::parse_link_name(file).is_some());
             if entry.is_dir || !(is_link || is_store_file_name(&entry.name)) {
                 other(&path, &entry, out)?;
+            } else if !is_listed(&entry) {
+                unlisted(&path, &entry, out)?;
             } else {
                 self.store_file(&path, &entry, totals, out)?;
             }
@@ -273,6 +294,14 @@ fn other(path: &Path, entry: &DirEntry, out: &mut Output<'_>) -> Done {
     let object = || json!({"file": path.to_string_lossy(), "directory": entry.is_dir, "bytes": entry.len});
     let what = if entry.is_dir { "directory" } else { "file" };
     out.say("other", object, || format!("  {} {what} that is no part of the region", entry.name))
+}
+
+/// A file that is in the store's directory and not in the list of the store's files.
+fn unlisted(path: &Path, entry: &DirEntry, out: &mut Output<'_>) -> Done {
+    let object = || json!({"file": path.to_string_lossy(), "bytes": entry.len});
+    out.say("unlisted", object, || {
+        format!("  {} {} bytes, of no store: the list of its files does not name it", entry.name, entry.len)
+    })
 }
 
 fn kind(name: &str) -> &'static str {

@@ -12,7 +12,10 @@ use halcyon_cell::{Cell, CellRef, SeqId};
 use halcyon_env::sim::{Dice, SimFileSystem};
 use halcyon_env::{Env, FileSystem};
 use halcyon_proto::pb;
-use halcyon_schema::{RegionInfo, TableDescriptor, TableName};
+use halcyon_region::Region;
+use halcyon_schema::{
+    FamilyDescriptor, RegionInfo, STORE_FILE_TRACKER, StoreFileTracker, TableDescriptor, TableName, layout,
+};
 use halcyon_wal::{Durability, Wal, WalConfig, WalEntry};
 use prost::Message;
 
@@ -272,6 +275,38 @@ fn a_sound_root_has_no_damage() {
     assert_eq!(of_kind(&found, "summary")[0]["maxSequence"], 4711);
     let (_, found) = records(&env, &["snapshot", "--files", "--data", "/root", "s1"]);
     assert_eq!(of_kind(&found, "storeFile")[0]["state"], "shared with the table");
+}
+
+/// With the tracker FILE the directory does not say what is the store's.
+#[test]
+fn files_that_no_list_names() {
+    let mut files = root();
+    let (region, name) = (files[0].0.parent().unwrap().to_path_buf(), "0123456789abcdef0123456789abcdef");
+    let table = TableName::parse(b"t").unwrap();
+    let descriptor = TableDescriptor::new(table.clone()).with(STORE_FILE_TRACKER, "FILE");
+    let bytes = descriptor.with_family(FamilyDescriptor::new("f").unwrap()).encode_file();
+    let table_info = layout::table_info_name(1, bytes.len());
+    files.push((layout::table_desc_dir(Path::new("/root"), &table).join(table_info), bytes));
+    let env = put(&files);
+    Region::list_files(&env, &region.join("f"), StoreFileTracker::FILE).unwrap();
+    let arguments = ["region", region.to_str().unwrap()];
+    let (code, found) = records(&env, &arguments);
+    assert_eq!((code, of_kind(&found, "storeFile").len()), (0, 2), "{found:#?}");
+    let mut others = of_kind(&found, "other").into_iter();
+    assert!(others.all(|other| !other["file"].as_str().unwrap().contains(layout::FILE_LIST)), "{found:#?}");
+
+    let garbage = region.join("f").join("fedcba9876543210fedcba9876543210");
+    env.fs.put_new(&garbage, b"of a compaction that did not end").unwrap();
+    let (code, found) = records(&env, &arguments);
+    assert_eq!((code, of_kind(&found, "storeFile").len()), (0, 2), "{found:#?}");
+    assert_eq!(of_kind(&found, "unlisted")[0]["file"], garbage.to_str().unwrap());
+    assert!(run(&env, &arguments).1.contains("of no store"));
+    let (_, found) = records(&env, &["hfile", "-r", region.to_str().unwrap()]);
+    assert_eq!(of_kind(&found, "file").len(), 1, "{found:#?}");
+
+    env.fs.remove_file(&region.join("f").join(name)).unwrap();
+    let (code, text) = run(&env, &arguments);
+    assert!(code == 1 && text.contains(&format!("names {name}, which is not there")), "{text}");
 }
 
 #[test]

@@ -253,7 +253,11 @@ const REGIONS: &[Help] = &[
     help("locate_region", "the region of a row", &["locate_region 't', 'r'"]),
     help("get_splits", "rows at which regions begin", &["get_splits 't'"]),
     help("split", "splits a table or region", &["split 't'", "split 't', 'row'", "split 'region', 'row'"]),
-    help("merge_region", "merges neighbouring regions", &["merge_region 'encoded1', 'encoded2'"]),
+    help(
+        "merge_region",
+        "merges regions; with `true` also regions that are not neighbours",
+        &["merge_region 'encoded1', 'encoded2'", "merge_region 'encoded1', 'encoded2', true"],
+    ),
     help("move", "moves a region", &["move 'encoded'", "move 'encoded', 'host,port,startcode'"]),
     help("assign", "opens a region", &["assign 'region'"]),
     help("unassign", "closes a region", &["unassign 'region'", "unassign 'region', true"]),

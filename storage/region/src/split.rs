@@ -84,7 +84,8 @@ impl Region {
         })
     }
 
-    /// As `split_files`: makes the directory of the region that takes the place of adjacent ones.
+    /// As `split_files`: makes the directory of the region that takes the place of `parents`: neighbours,
+    /// regions that overlap, or regions that are apart.
     pub fn merge_files(
         services: &RegionServices,
         root: &Path,

@@ -305,6 +305,37 @@ fn merged_regions_and_references_to_the_archive() {
     lab.check(&region, &rows);
 }
 
+/// Rows that both have: what was written later counts, as in one region. Rows between regions that are apart are nobody's.
+#[test]
+fn regions_that_overlap_or_are_apart_are_merged() {
+    let (lab, _, _) = lab();
+    let mut rows = Rows::new();
+    let filled = |start: &str, end: &str, id, numbers: std::ops::Range<u32>, rounds: u32, rows: &mut Rows| {
+        let info = lab.info(start, end, id);
+        let region = lab.open(&info).unwrap();
+        for round in 0..rounds {
+            for number in numbers.clone() {
+                lab.put(&region, &format!("r{number:02}"), 1000 * id as u32 + 100 * round + number, rows)
+                    .unwrap();
+            }
+            region.flush(None).unwrap();
+        }
+        region.close(false).unwrap();
+        info
+    };
+    let first = filled("", "r40", 101, 0..40, 1, &mut rows);
+    let second = filled("r20", "r60", 102, 20..60, 3, &mut rows); // with higher sequence ids, as it has more edits
+    let last = filled("r80", "", 103, 80..99, 1, &mut rows);
+    let merged = lab.merge(&[first, second, last]).unwrap();
+    assert_eq!(lab.files(&merged).len(), 10);
+    let region = lab.open(&merged).unwrap();
+    lab.check(&region, &rows);
+    lab.put(&region, "r30", 1, &mut rows).unwrap();
+    lab.put(&region, "r70", 2, &mut rows).unwrap();
+    compact(&region);
+    lab.check(&region, &rows);
+}
+
 #[test]
 fn the_split_point_is_in_the_middle_of_the_largest_file() {
     let (lab, _, parent) = lab();

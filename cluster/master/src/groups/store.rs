@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use halcyon_cell::{Cell, CellType, Error, Result};
 use halcyon_proto::pb;
-use halcyon_schema::{RegionInfo, TableDescriptor, TableName};
+use halcyon_schema::{RegionInfo, STORE_FILE_TRACKER, TableDescriptor, TableName};
 use prost::Message;
 use tracing::{info, warn};
 
@@ -109,7 +109,8 @@ fn table_region(core: &MasterState) -> Result<(RegionInfo, Arc<TableDescriptor>)
 /// Each step may run twice; what clients can see comes last.
 fn create_table(core: &MasterState) -> Result<()> {
     const SEQUENCE: u32 = 1;
-    let descriptor = TableDescriptor::groups();
+    let tracker = &core.settings.store_file_tracker;
+    let descriptor = TableDescriptor::groups().with(STORE_FILE_TRACKER, tracker);
     let region = RegionInfo::new(TableName::GROUPS, "".into(), "".into(), REGION_ID);
     descriptors::write(&core.env, &core.root, &descriptor, SEQUENCE)?;
     core.cluster.files.create_region_files(&region, &descriptor)?;

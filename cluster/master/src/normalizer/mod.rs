@@ -161,7 +161,7 @@ impl Shared {
                 }
                 Plan::Merge { regions, .. } => {
                     info!(%table, regions = regions.len(), size_mb, first = %regions[0], "the normalizer merges regions");
-                    MergeRegions::new(regions).map(|merge| Box::new(merge) as Box<dyn Procedure>)
+                    MergeRegions::new(regions, false).map(|merge| Box::new(merge) as Box<dyn Procedure>)
                 }
             };
             match procedure {

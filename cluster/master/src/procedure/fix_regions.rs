@@ -1,17 +1,18 @@
 //! Makes the regions of a table cover all its rows, and meta know them all (HBase: `MetaFixer`).
 //!
 //! A region that only the master knows gets its row back. One that only meta knows becomes the master's. A hole gets the
-//! region whose directory is still there, or a new, empty one. Overlaps stay as they are.
+//! region whose directory is still there, or a new, empty one. Then regions that overlap are merged, by procedures that follow.
 
 use halcyon_cell::{Cell, Result};
 use halcyon_rpc::RpcError;
 use halcyon_schema::{RegionInfo, TableName};
+use tracing::warn;
 
 use super::table_regions::TableRegions;
-use super::{HasSteps, Lock, Procedure, Step, step};
+use super::{HasSteps, Lock, MergeRegions, Procedure, Step, step};
 use crate::hbck::{self, Problem};
 use crate::state::{MasterState, RegionEntry, RegionState, TableEntry, TableState};
-use crate::{errors, meta, regions};
+use crate::{errors, meta, overlaps, regions};
 
 pub(super) const KIND: &str = "fix_regions";
 
@@ -94,6 +95,27 @@ impl Procedure for FixRegions {
 
     fn payload(&self) -> Vec<u8> {
         self.0.encode()
+    }
+
+    /// The merges of regions that overlap. Regions of a table that is not enabled are closed, and cannot be merged.
+    fn followers(&self, core: &MasterState) -> Vec<Box<dyn Procedure>> {
+        let Ok(entry) = core.table(&self.0.table) else { return Vec::new() };
+        if entry.state != TableState::Enabled {
+            return Vec::new();
+        }
+        let problems = hbck::gaps(&self.0.table, &hbck::live_with_rows(&entry, &[]));
+        let overlaps = problems.iter().filter_map(|problem| match problem {
+            Problem::Overlap(first, second) => Some((first, second)),
+            _ => None,
+        });
+        let mut merges: Vec<Box<dyn Procedure>> = Vec::new();
+        for regions in overlaps::merges(overlaps, core.settings.fix_merge_count_max) {
+            match MergeRegions::new(regions, true) {
+                Ok(merge) => merges.push(Box::new(merge)),
+                Err(error) => warn!(table = %self.0.table, %error, "regions that overlap cannot be merged"),
+            }
+        }
+        merges
     }
 }
 

@@ -1,8 +1,14 @@
-//! Merges adjacent regions into one.
+//! Merges regions into one that has the rows of all of them and, if they are not neighbours, of what lies between.
 //!
 //! The same way as a split, backwards: flush the parents; close them, let the merged region refer to their files,
 //! and in one write to meta put it in their place; open it. Until that write the parents are the regions, from there
 //! on the merged one is. Its row names the parents until their files are not needed any more (`janitor.rs`).
+//!
+//! Regions that overlap are merged like neighbours: that is how an overlap is repaired (`hbck/overlaps.rs`). Only a forced merge
+//! takes regions that are apart. A region between them stays, and the merged one overlaps it. Checked against
+//! `MergeTableRegionsProcedure`.
+
+use std::collections::BTreeSet;
 
 use halcyon_cell::{Error, Result};
 use halcyon_contract::RegionInfoRequest;
@@ -36,40 +42,65 @@ struct Payload {
 }
 
 impl MergeRegions {
-    /// Checks what can be said of the regions themselves (`MergeTableRegionsProcedure.checkRegionsToMerge`). Also a
-    /// forced merge is of neighbours: others would leave rows that belong to two regions.
-    pub(crate) fn new(mut parents: Vec<RegionInfo>) -> std::result::Result<MergeRegions, RpcError> {
+    /// Checks what can be said of the regions themselves, in the order of the request
+    /// (`MergeTableRegionsProcedure.checkRegionsToMerge`). With `forcible` they need not be neighbours.
+    pub(crate) fn new(
+        parents: Vec<RegionInfo>,
+        forcible: bool,
+    ) -> std::result::Result<MergeRegions, RpcError> {
         let refuse = |message: String| Err(errors::merge_region(message));
-        parents.sort();
-        let (Some(first), Some(last)) = (parents.first(), parents.last()) else {
-            return refuse("Need two Regions at least to run a Merge".to_string());
-        };
-        if parents.windows(2).any(|pair| pair[0] == pair[1]) {
-            let mut unique = parents.clone();
-            unique.dedup();
+        let unique = parents.iter().collect::<BTreeSet<_>>().len();
+        if unique < parents.len() {
             return refuse(format!(
-                "Duplicate regions specified; cannot merge a region to itself. Passed in {} but only {} unique.",
+                "Duplicate regions specified; cannot merge a region to itself. Passed in {} but only {unique} unique.",
                 parents.len(),
-                unique.len()
             ));
         }
-        if parents.len() < 2 {
+        if unique < 2 {
             return refuse("Need two Regions at least to run a Merge".to_string());
         }
+        if unique > PARENTS_MAX {
+            return refuse(format!("Can't merge {unique} regions in one go; {PARENTS_MAX} is upper-limit."));
+        }
         for pair in parents.windows(2) {
-            if pair[0].table() != pair[1].table() {
-                let message = format!("Can't merge regions from different tables: {}, {}", pair[0], pair[1]);
-                return refuse(message);
+            let [previous, region] = pair else { continue };
+            if previous.table() != region.table() {
+                let (previous, region) = (previous.described(), region.described());
+                return refuse(format!("Can't merge regions from different tables: {previous}, {region}"));
             }
-            if pair[0].end_key() != pair[1].start_key() {
-                return refuse(format!("Unable to merge non-adjacent regions '{}', '{}'", pair[0], pair[1]));
+            if !(forcible || region.is_adjacent(previous) || region.overlaps(previous)) {
+                return refuse(format!(
+                    "Unable to merge non-adjacent or non-overlapping regions '{}', '{}' when force=false",
+                    previous.encoded_name(),
+                    region.encoded_name()
+                ));
             }
         }
         if let Some(replica) = parents.iter().find(|region| region.replica_id() != 0) {
-            return refuse(format!("Can't merge non-default replicas; {replica}"));
+            return refuse(format!("Can't merge non-default replicas; {}", replica.described()));
         }
-        let (table, start, end) = (first.table().clone(), first.start_key().clone(), last.end_key().clone());
-        Ok(MergeRegions { first_merged: RegionInfo::new(table, start, end, 0), parents })
+        Ok(MergeRegions { first_merged: around(&parents), parents: sorted(parents) })
+    }
+
+    /// Whether merges are on, for the cluster and for the table. HBase asks when a request comes, and again when it begins.
+    pub(crate) fn check_enabled(
+        core: &MasterState,
+        regions: &[RegionInfo],
+    ) -> std::result::Result<(), RpcError> {
+        let Some(first) = regions.first() else { return Ok(()) };
+        let names = || short_names(regions);
+        if !core.switches.lock().get(Switch::Merge) {
+            let message = format!("Merge of {} failed because merge switch is off", names());
+            return Err(RpcError::do_not_retry(message));
+        }
+        if first.is_meta() {
+            return Err(errors::merge_region("hbase:meta has one region".to_string()));
+        }
+        if !core.table(first.table())?.descriptor.merge_enabled() {
+            let message = format!("Merge of {} failed as region merge is disabled for the table", names());
+            return Err(RpcError::do_not_retry(message));
+        }
+        Ok(())
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<MergeRegions> {
@@ -85,21 +116,52 @@ impl MergeRegions {
             let (_, entry) = find_whole(&tables, parent)?;
             if entry.state != RegionState::Open {
                 let state = entry.state.as_str_name();
-                let message = format!("{} is not OPEN; state={state}", parent.encoded_name());
-                return Err(errors::merge_region(message));
+                return Err(errors::merge_region(format!(
+                    "org.apache.hadoop.hbase.client.DoNotRetryRegionException: {} is not OPEN; state={state}",
+                    parent.encoded_name()
+                )));
             }
+        }
+        let (all, name) = (short_names(&self.parents), short_names(std::slice::from_ref(parent)));
+        if !janitor::is_done_with_parents(core, parent).map_err(|error| errors::from_error(&error))? {
+            return Err(errors::merge_region(format!(
+                "Skip merging {all}, because a parent, {name}, has a merge qualifier (if a 'merge column' in parent, it was \
+                 recently merged but still has outstanding references to its parents that must be cleared before it can \
+                 participate in merge -- major compact it to hurry clearing of its references)"
+            )));
         }
         let request = RegionInfoRequest { region: parent.clone(), best_split_row: false };
         let shape = core.server_of(parent).and_then(|server| server.region_info(&request));
-        let shape =
-            shape.map_err(|error| errors::merge_region(format!("{parent} NOT mergeable: {error}")))?;
+        let shape = shape.map_err(|error| errors::merge_region(format!("{name} NOT mergeable: {error}")))?;
         if !shape.mergeable {
-            let message =
-                format!("Skip merging {}, because a parent, {parent}, is not mergeable", self.first_merged);
+            let message = format!("Skip merging {all}, because a parent, {name}, is not mergeable");
             return Err(errors::merge_region(message));
         }
         Ok(())
     }
+}
+
+/// Parents of one merge. The columns that name them have four digits, in HBase too.
+const PARENTS_MAX: usize = 10_000;
+
+fn sorted(mut regions: Vec<RegionInfo>) -> Vec<RegionInfo> {
+    regions.sort();
+    regions
+}
+
+/// The smallest region that has the rows of all of these. HBase's ends too early where a region that reaches to the end of the
+/// table comes before one that does not: it takes the empty key for the lowest, and loses the rows behind.
+fn around(regions: &[RegionInfo]) -> RegionInfo {
+    let start = regions.iter().map(RegionInfo::start_key).min().expect("there are two regions at least");
+    let reaches_end = regions.iter().any(|region| region.end_key().is_empty());
+    let end = regions.iter().map(RegionInfo::end_key).max().filter(|_| !reaches_end);
+    RegionInfo::new(regions[0].table().clone(), start.clone(), end.cloned().unwrap_or_default(), 0)
+}
+
+/// As messages of HBase name regions: `[encoded, encoded]`.
+fn short_names(regions: &[RegionInfo]) -> String {
+    let names: Vec<&str> = regions.iter().map(RegionInfo::encoded_name).collect();
+    format!("[{}]", names.join(", "))
 }
 
 impl Procedure for MergeRegions {
@@ -120,18 +182,7 @@ impl Procedure for MergeRegions {
     }
 
     fn prepare(&mut self, core: &MasterState) -> std::result::Result<(), RpcError> {
-        if !core.switches.lock().get(Switch::Merge) {
-            let message = format!("Merge of {:?} failed because merge switch is off", self.parents);
-            return Err(RpcError::do_not_retry(message));
-        }
-        if self.first_merged.is_meta() {
-            return Err(errors::merge_region("hbase:meta has one region".to_string()));
-        }
-        if !core.table(self.first_merged.table())?.descriptor.merge_enabled() {
-            let regions = &self.parents;
-            let message = format!("Merge of {regions:?} failed as region merge is disabled for the table");
-            return Err(RpcError::do_not_retry(message));
-        }
+        MergeRegions::check_enabled(core, &self.parents)?;
         for parent in &self.parents {
             self.check_parent(core, parent)?;
         }

@@ -34,6 +34,8 @@ pub(crate) struct TransitRegion {
     to: Option<ServerName>,
     /// Where it was when the move began.
     from: Option<ServerName>,
+    /// What meta says of a region that the master does not know.
+    row: Option<RegionEntry>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -50,7 +52,17 @@ struct Payload {
 
 impl TransitRegion {
     pub(crate) fn new(region: RegionInfo, action: RegionAction, force: bool) -> TransitRegion {
-        TransitRegion { region, action, force, to: None, from: None }
+        TransitRegion { region, action, force, to: None, from: None, row: None }
+    }
+
+    /// Of a region that the master learns of then (HBase: `AssignmentManager.populateRegionStatesFromMeta`).
+    pub(crate) fn adopting(
+        region: RegionInfo,
+        row: RegionEntry,
+        action: RegionAction,
+        force: bool,
+    ) -> TransitRegion {
+        TransitRegion { row: Some(row), ..TransitRegion::new(region, action, force) }
     }
 
     /// A move to a server.
@@ -64,7 +76,14 @@ impl TransitRegion {
             .map_err(|_| Error::corrupt(format!("region action {}", payload.action)))?;
         let server = |name: &Option<pb::ServerName>| name.as_ref().map(ServerName::from_pb).transpose();
         let (to, from) = (server(&payload.to)?, server(&payload.from)?);
-        Ok(TransitRegion { region: RegionInfo::from_pb(&payload.region)?, action, force: true, to, from })
+        Ok(TransitRegion {
+            region: RegionInfo::from_pb(&payload.region)?,
+            action,
+            force: true,
+            to,
+            from,
+            row: None,
+        })
     }
 
     /// Whether the region's state and that of its table allow the action, asked in this order
@@ -120,6 +139,9 @@ impl Procedure for TransitRegion {
     }
 
     fn prepare(&mut self, core: &MasterState) -> std::result::Result<(), RpcError> {
+        if let Some(row) = self.row.take() {
+            core.adopt(&self.region, row); // nothing is written: meta has it
+        }
         if let Place::At(server) = core.place_of(&self.region) {
             self.from = Some(server);
         }

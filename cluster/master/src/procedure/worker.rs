@@ -48,6 +48,9 @@ impl Shared {
             match progress {
                 Progress::Done => {
                     let was_refused = refused.is_some();
+                    if let Some(error) = &refused {
+                        info!(id, procedure = job.procedure.class_name(), %error, "a procedure is refused");
+                    }
                     let outcome = refused.or(job.failed.take()).map_or(Ok(()), Err);
                     state.locks.release(&job.locks);
                     state.end(&job, outcome, was_refused, self.core.now_ms());

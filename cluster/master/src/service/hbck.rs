@@ -4,13 +4,13 @@
 //! of its table. A call that would wait for a procedure that is stuck is refused with the number of that procedure,
 //! which `BypassProcedure` then ends.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use halcyon_proto::pb;
 use halcyon_rpc::{Call, Outcome, Reply, RpcError, Service};
-use halcyon_schema::TableName;
+use halcyon_schema::{RegionInfo, TableName};
 use tracing::warn;
 
 use super::work::Workers;
@@ -18,8 +18,11 @@ use super::{Answer, audit, decode, regions, submission};
 use crate::Master;
 use crate::errors::{self, invalid};
 use crate::hbck::{self, HbckReport, Problem};
-use crate::procedure::{Engine, FixRegions, RegionAction, Resource, SetState, StateChange, TransitRegion};
-use crate::state::RegionState;
+use crate::meta;
+use crate::procedure::{
+    Engine, FixRegions, MergeRegions, RegionAction, Resource, SetState, StateChange, TransitRegion,
+};
+use crate::state::{MasterState, RegionEntry, RegionState};
 
 /// Procedures, regions or states named in one call.
 const NAMED_MAX: usize = 1000;
@@ -58,14 +61,17 @@ impl HbckService {
             "SetRegionStateInMeta" => self.set_region_states(call, decode(call)?),
             "Assigns" => {
                 let request: pb::AssignsRequest = decode(call)?;
-                let pid = self.transit(call, &request.region, RegionAction::Assign, request.r#override())?;
-                Ok(Outcome::Ready(Ok(Reply::message(&pb::AssignsResponse { pid }))))
+                let (assign, force) = (RegionAction::Assign, request.r#override());
+                self.transit(call, request.region, assign, force, |pid| {
+                    Reply::message(&pb::AssignsResponse { pid })
+                })
             }
             "Unassigns" => {
                 let request: pb::UnassignsRequest = decode(call)?;
-                let pid =
-                    self.transit(call, &request.region, RegionAction::Unassign, request.r#override())?;
-                Ok(Outcome::Ready(Ok(Reply::message(&pb::UnassignsResponse { pid }))))
+                let (unassign, force) = (RegionAction::Unassign, request.r#override());
+                self.transit(call, request.region, unassign, force, |pid| {
+                    Reply::message(&pb::UnassignsResponse { pid })
+                })
             }
             "BypassProcedure" => {
                 let (engine, request) = (self.master.engine.clone(), decode(call)?);
@@ -147,29 +153,40 @@ impl HbckService {
         })))
     }
 
-    /// One number for each region, at once. A procedure that refuses its request says so in its result.
+    /// One number for each region, before the procedures end. A procedure that refuses its request says so in its result.
     fn transit(
         &self,
         call: &Call,
-        named: &[pb::RegionSpecifier],
+        named: Vec<pb::RegionSpecifier>,
         action: RegionAction,
         force: bool,
-    ) -> Answer<Vec<u64>> {
+        reply: fn(Vec<u64>) -> Reply,
+    ) -> Answer<Outcome> {
         check_count(named.len())?;
-        let begin = |specifier: &pb::RegionSpecifier| match regions::find(&self.master.core, specifier) {
-            Ok(region) => {
-                let procedure = Box::new(TransitRegion::new(region, action, force));
-                self.master.engine.enqueue(procedure, submission(call, (0, 0)))
-            }
-            Err(_) => {
-                warn!(region = %specifier.value.escape_ascii(), "hbck: a region of this name is not known");
-                Ok(NO_PROCEDURE)
-            }
-        };
-        named.iter().map(begin).collect()
+        let (master, by) = (self.master.clone(), submission(call, (0, 0)));
+        self.workers.run(move || {
+            let mut rows = None;
+            let mut begin = |specifier: &pb::RegionSpecifier| {
+                let transit = match regions::find(&master.core, specifier) {
+                    Ok(region) => Some(TransitRegion::new(region, action, force)),
+                    Err(_) => find_row(&master.core, specifier, &mut rows)?
+                        .map(|(region, row)| TransitRegion::adopting(region, row, action, force)),
+                };
+                match transit {
+                    Some(transit) => master.engine.enqueue(Box::new(transit), by.clone()),
+                    None => {
+                        let region = specifier.value.escape_ascii();
+                        warn!(%region, "hbck: a region of this name is not known");
+                        Ok(NO_PROCEDURE)
+                    }
+                }
+            };
+            Ok(reply(named.iter().map(&mut begin).collect::<Answer<_>>()?))
+        })
     }
 
-    /// Repairs one table after the other. The error names what is left.
+    /// Repairs one table after the other. The answer does not wait for a table that a procedure has, nor for merges: their
+    /// procedures have begun, or wait for the lock, as HBase's do.
     fn fix_meta(&self, call: &Call) -> Answer<Outcome> {
         let (core, busy) = (self.master.core.clone(), self.busy_tables());
         let (sender, receiver) = tokio::sync::oneshot::channel();
@@ -178,34 +195,69 @@ impl HbckService {
             let _ = sender.send(report); // the client may have given up
             Ok(Reply::message(&pb::FixMetaResponse {}))
         })?;
-        let (core, engine, by) =
-            (self.master.core.clone(), self.master.engine.clone(), submission(call, (0, 0)));
+        let (master, by) = (self.master.clone(), submission(call, (0, 0)));
         let Outcome::Later(checked) = checked else { return Ok(checked) };
         Ok(Outcome::Later(Box::pin(async move {
             let reply = checked.await?;
             let report = receiver.await.map_err(|_| errors::stopping())?;
             let fixable = report.problems.iter().filter(|problem| problem.is_fixable());
-            let tables: Vec<TableName> =
-                fixable.map(|problem| problem.table().clone()).collect::<HashSet<_>>().into_iter().collect();
+            let tables: BTreeSet<TableName> =
+                fixable.map(Problem::table).chain(&report.busy).cloned().collect();
             for table in tables {
-                engine.run(Box::new(FixRegions::new(table)), by.clone()).await?;
+                let repair = Box::new(FixRegions::new(table.clone()));
+                if locked_tables(&master.engine, false).contains(&table) {
+                    master.engine.enqueue(repair, by.clone())?;
+                } else {
+                    master.engine.run(repair, by.clone()).await?;
+                }
             }
-            let left = left_over(&report);
-            *core.hbck_report.lock() = Some(report);
-            left.map_or(Ok(reply), Err)
+            let refused = check_merges(&master.core, &report);
+            *master.core.hbck_report.lock() = Some(report);
+            refused.map(|()| reply)
         })))
     }
 
-    /// Tables that a procedure works on; their regions may be in between two states.
+    /// Tables that a procedure changes; their regions may be in between two states.
     fn busy_tables(&self) -> HashSet<TableName> {
-        let views = self.master.engine.views().into_iter().filter(|view| view.begun);
-        let locks = views.flat_map(|view| view.locks).filter(|lock| !lock.shared);
-        let table = |resource| match resource {
-            Resource::Table(table) => Some(table),
-            _ => None,
-        };
-        locks.filter_map(|lock| table(lock.resource)).collect()
+        locked_tables(&self.master.engine, true)
     }
+}
+
+/// A region that only meta knows, by its full or encoded name. `rows` are those of meta, which are read once.
+fn find_row(
+    core: &MasterState,
+    specifier: &pb::RegionSpecifier,
+    rows: &mut Option<Vec<(RegionInfo, RegionEntry)>>,
+) -> Answer<Option<(RegionInfo, RegionEntry)>> {
+    if rows.is_none() {
+        let content = meta::read(&core.meta_rows().map_err(|error| errors::from_error(&error))?);
+        *rows = Some(content.regions);
+    }
+    let name = &specifier.value;
+    let is_it =
+        |region: &RegionInfo| *region.region_name() == *name || *region.encoded_name().as_bytes() == **name;
+    Ok(rows.iter().flatten().find(|(region, _)| is_it(region)).cloned())
+}
+
+/// Whether overlaps may be merged at all. HBase answers with the same error, and what else it repairs is repaired then.
+fn check_merges(core: &MasterState, report: &HbckReport) -> Answer<()> {
+    report.problems.iter().try_for_each(|problem| match problem {
+        Problem::Overlap(first, second) => {
+            MergeRegions::check_enabled(core, &[first.clone(), second.clone()])
+        }
+        _ => Ok(()),
+    })
+}
+
+/// Tables whose lock procedures have that have begun; with `exclusive` those that only one has.
+fn locked_tables(engine: &Engine, exclusive: bool) -> HashSet<TableName> {
+    let views = engine.views().into_iter().filter(|view| view.begun);
+    let locks = views.flat_map(|view| view.locks).filter(|lock| !(exclusive && lock.shared));
+    let table = |resource| match resource {
+        Resource::Table(table) => Some(table),
+        _ => None,
+    };
+    locks.filter_map(|lock| table(lock.resource)).collect()
 }
 
 impl Service for HbckService {
@@ -235,19 +287,6 @@ fn check_count(count: usize) -> Answer<()> {
         return Ok(());
     }
     Err(RpcError::do_not_retry(format!("{count} are named in one request, over {NAMED_MAX}")))
-}
-
-/// What `FixMeta` does not repair: HBase merges regions that overlap, which is not possible here.
-fn left_over(report: &HbckReport) -> Option<RpcError> {
-    let overlaps = report.problems.iter().filter(|problem| matches!(problem, Problem::Overlap(..)));
-    let mut left: Vec<String> = overlaps.map(ToString::to_string).collect();
-    let busy = report.busy.iter().map(|table| format!("table {table} is locked by a procedure"));
-    left.extend(busy);
-    if left.is_empty() {
-        return None;
-    }
-    let message = format!("Holes are filled and rows are written; not repaired: {}", left.join("; "));
-    Some(RpcError::do_not_retry(message))
 }
 
 /// One answer for each procedure, in the order of the request. `recursive` asks for the children of a procedure, too;

@@ -70,8 +70,10 @@ pub(super) fn split(request: pb::SplitTableRegionRequest) -> Answer<Request> {
 
 pub(super) fn merge(core: &MasterState, request: pb::MergeTableRegionsRequest) -> Answer<Request> {
     let nonce = (request.nonce_group(), request.nonce());
-    let regions = request.region.iter().map(|specifier| find(core, specifier)).collect::<Answer<_>>()?;
-    Ok((Box::new(MergeRegions::new(regions)?), nonce))
+    let regions: Vec<_> =
+        request.region.iter().map(|specifier| find(core, specifier)).collect::<Answer<_>>()?;
+    MergeRegions::check_enabled(core, &regions)?;
+    Ok((Box::new(MergeRegions::new(regions, request.forcible())?), nonce))
 }
 
 pub(super) fn decommission(

@@ -1,6 +1,6 @@
 //! Reads `hbase:meta` as a scan would answer, without opening its region: that would write.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
@@ -15,7 +15,7 @@ use prost::Message;
 
 use crate::hfile::open_hfile;
 use crate::output::{Done, Output, Stop};
-use crate::{place, text};
+use crate::{listed, place, text};
 
 /// Where the rows come from.
 #[derive(Clone, Copy, Debug, Default)]
@@ -72,9 +72,11 @@ fn collect(env: &Env, root: &Path, region: &RegionInfo, out: &mut Output<'_>) ->
         ..Collected::default()
     };
     let dir = region.dir(root);
+    let table = listed::descriptor(env, root, region.table()).map_err(Stop::Failed)?;
     for family in place::directories(env, &dir).map_err(Stop::Failed)? {
         if place::name(&family) != layout::RECOVERED_EDITS {
-            collected.add_family(env, &family, out)?;
+            let listed = listed::files(env, &family, table.as_ref()).map_err(Stop::Failed)?;
+            collected.add_family(env, &family, listed.as_ref(), out)?;
         }
     }
     let mut wals = edits_files(env, &dir.join(layout::RECOVERED_EDITS));
@@ -99,8 +101,16 @@ fn edits_files(env: &Env, dir: &Path) -> Vec<PathBuf> {
 }
 
 impl Collected {
-    fn add_family(&mut self, env: &Env, dir: &Path, out: &mut Output<'_>) -> Done {
-        for path in files(env, dir).into_iter().filter(|path| is_store_file_name(&place::name(path))) {
+    fn add_family(
+        &mut self,
+        env: &Env,
+        dir: &Path,
+        listed: Option<&BTreeSet<String>>,
+        out: &mut Output<'_>,
+    ) -> Done {
+        let is_of_store =
+            |name: &String| is_store_file_name(name) && listed.is_none_or(|names| names.contains(name));
+        for path in files(env, dir).into_iter().filter(|path| is_of_store(&place::name(path))) {
             self.sources.files += 1;
             let hfile = match open_hfile(env, &path) {
                 Ok(hfile) => hfile,

@@ -21,13 +21,14 @@ use std::path::{Path, PathBuf};
 use halcyon_cell::{Error, ErrorKind, Result};
 use halcyon_env::Env;
 use halcyon_proto::pb;
+use halcyon_schema::layout;
 use prost::Message;
 
 use super::name::StoreFileName;
 use crate::place::{OpeningDir, StagingDir, random_name, remove_if_there};
 
 /// In the directory of a family. Names with a dot are no store files.
-pub(crate) const DIR: &str = ".filelist";
+pub(crate) const DIR: &str = layout::FILE_LIST;
 const PREFIXES: [&str; 2] = ["f1", "f2"];
 const VERSION: u64 = 1;
 /// As in HBase: more bytes are no list.
