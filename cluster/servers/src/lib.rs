@@ -12,6 +12,7 @@
 //! - `status_service.rs`, `transitions.rs`: [`StatusService`], what servers report; `flushed.rs`: flushed sequence ids
 //! - `sights.rs`: what reports sum up to, for people
 //! - `sentinel.rs`: the end of a process, noticed at once
+//! - `published.rs`, `multicast.rs`: clients are told of dead servers
 //! - `tables.rs`, `mutations.rs`, `scan.rs`: [`RemoteTables`], rows of system tables
 //!
 //! # Invariants
@@ -31,8 +32,10 @@ mod dead;
 mod errors;
 mod flushed;
 mod links;
+mod multicast;
 mod mutations;
 mod orders;
+mod published;
 mod remote_server;
 mod scan;
 mod sender;
@@ -46,6 +49,8 @@ mod transitions;
 mod waiters;
 
 pub use flushed::FlushedIds;
+pub use multicast::{MULTICAST_PUBLISHER, MulticastSender, StatusSettings};
+pub use published::{PUBLISHED_MAX, PublishedDead, status_message};
 pub use sentinel::process_ended;
 pub use servers::Servers;
 pub use settings::{Permit, ServersSettings};

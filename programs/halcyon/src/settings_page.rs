@@ -9,7 +9,7 @@ use halcyon_settings::{Description, Effect};
 use crate::settings::StandaloneSettings;
 
 /// Topics in the order of the page.
-const SECTIONS: [&str; 20] = [
+const SECTIONS: [&str; 21] = [
     "Addresses and directories",
     "Calls",
     "Memory and cache",
@@ -29,6 +29,7 @@ const SECTIONS: [&str; 20] = [
     "Backups",
     "Coprocessors",
     "Region server groups",
+    "Dead servers, for clients",
     "Traces",
 ];
 

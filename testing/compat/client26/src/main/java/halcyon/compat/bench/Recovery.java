@@ -37,7 +37,8 @@ import org.apache.hadoop.hbase.util.Bytes;
  * Each region has a writer and a reader, so a region that is away holds up no other. The reader knows which values the row may have:
  * any other one is an error, and so is a call that fails after the client's own retries. Exit 1 after an error.
  *
- * <p>-Drpc=MS: the client's timeout of one call, default 10000; HBase's own is 60000.
+ * <p>-Drpc=MS: the client's timeout of one call, default 10000; HBase's own is 60000. -Dasync=true: calls go through HBase's asynchronous
+ * client, the one that HBase 3 has. -Dhbase.NAME=VALUE: any other property of the client.
  */
 public final class Recovery {
   private static final byte[] F = Bytes.toBytes("f");
@@ -118,8 +119,14 @@ public final class Recovery {
     for (String kind : new String[] {"", "read.", "write."}) {
       conf.setInt("hbase.rpc." + kind + "timeout", Integer.getInteger("rpc", 10_000));
     }
+    for (String property : System.getProperties().stringPropertyNames()) {
+      if (property.startsWith("hbase.")) {
+        conf.set(property, System.getProperty(property));
+      }
+    }
     boolean right;
-    try (Connection connection = ConnectionFactory.createConnection(conf)) {
+    try (Connection connection = Boolean.getBoolean("async") ? ConnectionFactory.createAsyncConnection(conf).get().toConnection()
+        : ConnectionFactory.createConnection(conf)) {
       right = new Recovery(connection, args[1], Integer.parseInt(args[2])).run();
     }
     System.exit(right ? 0 : 1);
