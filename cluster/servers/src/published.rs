@@ -51,7 +51,7 @@ impl PublishedDead {
     }
 
     /// The names of the message of a period: those that were sent least.
-    pub fn next(&mut self) -> Vec<ServerName> {
+    pub fn least_sent(&mut self) -> Vec<ServerName> {
         let mut least: Vec<usize> = (0..self.servers.len()).collect();
         least.sort_by_key(|at| self.servers[*at].1);
         least.truncate(NAMES_MAX);
@@ -105,10 +105,10 @@ mod tests {
         assert_eq!(dead.next_new(), []);
         for _ in 1..SENDS {
             assert!(!dead.is_empty());
-            assert_eq!(dead.next(), [name(0)]);
+            assert_eq!(dead.least_sent(), [name(0)]);
         }
         assert!(dead.is_empty());
-        assert_eq!(dead.next(), []);
+        assert_eq!(dead.least_sent(), []);
     }
 
     #[test]
@@ -117,10 +117,10 @@ mod tests {
         assert_eq!(dead.next_new(), (0..10).map(name).collect::<Vec<_>>());
         assert_eq!(dead.next_new(), [name(10), name(11)]);
         assert!(dead.add(name(12)));
-        assert_eq!(dead.next()[..3], [name(12), name(0), name(1)]);
+        assert_eq!(dead.least_sent()[..3], [name(12), name(0), name(1)]);
         let mut sent = vec![0; 13];
         while !dead.is_empty() {
-            let names = dead.next();
+            let names = dead.least_sent();
             assert!(names.len() <= NAMES_MAX);
             names.iter().for_each(|it| sent[it.start_code as usize] += 1);
         }

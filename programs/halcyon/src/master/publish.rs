@@ -170,7 +170,7 @@ impl Planned {
             messages.push(names);
         }
         if messages.is_empty() && self.next_at.is_some_and(|at| at <= now) {
-            let names = dead.next();
+            let names = dead.least_sent();
             if !names.is_empty() {
                 messages.push(names);
             }
