@@ -58,6 +58,7 @@
 # make histories   two recorders beside kills, freezes and moves in a cluster, and a check that what they saw is linearizable;
 #              SYSTEM=hbase does the same to HBase 2.6.4; SECONDS_OF_FAULTS=, SEED=, RATE=
 # make keeper-test  keepers in a cluster of Halcyon: what they report and how fast, frozen servers, pauses, a master that is killed; three minutes
+# make status-test  clients that are told of a dead server (hbase.status.published): how long their calls take when a region server is frozen; six minutes
 # make mixed-faults   the same client beside cuts between a Halcyon server and one other process, slow and full disks, a second server of the same
 #              name, clocks apart, garbage in znodes; STEPS= chooses. Needs root, nftables, libfaketime
 # make mixed-tools-test   HBase's balancer, normalizer, ExportSnapshot, RegionMover, decommission and cluster stop over servers of both kinds
@@ -102,7 +103,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 CARGO_DEB := $(HOME)/.cache/halcyon/tools/bin/cargo-deb
 
-.PHONY: differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies replication-test replication-tools-test replication-kills bench-replication migrate-test shadow-test accumulo-test backup-test hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load own-clients cluster-replication keeper-test rolling-restart replace-master bench-cold-start mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-servers bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster coprocessor-host coprocessors-test phoenix-test groups-test quotas-test mob-test file-tracker-test merge-test encryption-test replicas-test sim sim-servers sim-size sim-flaws
+.PHONY: differential package container container-build container-test package-files package-test run shell shell-compare quickstart build book test check unit browser compat conformance nonce-kills files roots cluster hdfs-test hdfs-suite storage-policies replication-test replication-tools-test replication-kills bench-replication migrate-test shadow-test accumulo-test backup-test hdfs-kills mixed-pages-test mixed-test mixed-load own-test own-load own-clients cluster-replication keeper-test status-test rolling-restart replace-master bench-cold-start mixed-faults mixed-tools-test mixed-conformance linked-list zookeeper-test bench-compare bench-hdfs bench-servers bench-recovery bench bench-engine bench-cell bench-server bench-build histories browser-cluster coprocessor-host coprocessors-test phoenix-test groups-test quotas-test mob-test file-tracker-test merge-test encryption-test replicas-test sim sim-servers sim-size sim-flaws
 
 run: build
 	exec "$(HALCYON)" standalone --data "$(DATA)" $(OPTIONS)
@@ -307,6 +308,9 @@ histories: build
 
 keeper-test: build
 	HALCYON="$(HALCYON)" testing/cluster/keeper-test.sh
+
+status-test: build
+	HALCYON="$(HALCYON)" testing/cluster/status-test.sh
 
 mixed-faults: build
 	HALCYON="$(HALCYON)" testing/cluster/mixed-faults.sh

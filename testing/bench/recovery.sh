@@ -5,11 +5,12 @@
 # ROUNDS      of each case, default 5
 # CASES       default "kill freeze master move": a region server is killed, one is frozen, the active master is killed, a region is moved.
 #             "host": a region server is frozen with its keeper and with a DataNode, which is as silent as a machine that is lost.
-#             There are four DataNodes then, and not three
+#             There are four DataNodes then, and not three. "silent": a region server is frozen with its keeper
+# PUBLISHED   not empty: clients are told of dead servers (hbase.status.published); default empty
 # OUT         a directory that keeps the figures
 # SESSION     zookeeper.session.timeout of halcyon and hbase-fast in ms, default 6000
 # HALCYON     the binary, default target/release/halcyon below CARGO_TARGET_DIR
-# CLIENT26_OPTIONS   "-Drpc=60000": HBase's default for one call of the client, and not 10 s
+# CLIENT26_OPTIONS   "-Drpc=60000": HBase's default for one call of the client, and not 10 s; "-Dasync=true": its asynchronous client
 #
 # A round begins with half of the regions at the server that dies; the servers take turns, so it has hbase:meta in some rounds. The client
 # has a writer and a reader for each region (halcyon.compat.bench.Recovery). A round is the longest time without success of any region.
@@ -27,7 +28,7 @@ ROOT="$(cd "$BENCH/../.." && pwd)"
 HERE="$ROOT/testing/cluster"
 export CLUSTER_DIR="${CLUSTER_DIR:-/tmp/halcyon-recovery}"
 export HALCYON="${HALCYON:-${CARGO_TARGET_DIR:-$HOME/.cache/halcyon/target}/release/halcyon}"
-ROUNDS="${ROUNDS:-5}" CASES="${CASES:-kill freeze master move}" SESSION="${SESSION:-6000}" OUT="${OUT:-}"
+ROUNDS="${ROUNDS:-5}" CASES="${CASES:-kill freeze master move}" SESSION="${SESSION:-6000}" OUT="${OUT:-}" PUBLISHED="${PUBLISHED:-}"
 REGIONS=12 SERVERS=3 DATANODES=3
 case " $CASES " in *" host "*) DATANODES=4 ;; esac
 case "${1:-}" in -*) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0" >&2; exit 64 ;; esac
@@ -35,11 +36,14 @@ case "${1:-}" in -*) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0" >&2; exit
 . "$HERE/mixed.sh"
 . "$HERE/../compat/java.sh"
 client26_classes
+free_udp_port() { python3 -c 'import socket; it = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); it.bind(("", 0)); print(it.getsockname()[1])'; }
 DIR="$(mktemp -d "${TMPDIR:-/tmp}/halcyon-recovery.XXXXXX")"
 CLIENT=""
 trap 'client_stop; cluster down; rm -rf "$DIR"' EXIT
 trap 'exit 143' TERM INT
 
+STATUS=(hbase.status.published=true hbase.status.multicast.ni.name=lo hbase.status.multicast.publisher.bind.address.ip=127.0.0.1
+  "hbase.status.multicast.address.port=$(free_udp_port)")
 client_stop() {
   [ -z "$CLIENT" ] || { exec 7>&-; pkill -TERM -P "$CLIENT" || true; wait "$CLIENT" || true; }
   CLIENT=""
@@ -47,7 +51,8 @@ client_stop() {
 client_begin() { # client_begin SYSTEM
   rm -f "$DIR/lines"
   mkfifo "$DIR/lines"
-  CLIENT26_SECONDS=36000 CLIENT26_MEMORY=300m client26 halcyon.compat.bench.Recovery "$ZK" rows "$REGIONS" < "$DIR/lines" \
+  CLIENT26_SECONDS=36000 CLIENT26_MEMORY=300m CLIENT26_OPTIONS="${CLIENT26_OPTIONS:-} ${PUBLISHED:+${STATUS[*]/#/-D}}" \
+    client26 halcyon.compat.bench.Recovery "$ZK" rows "$REGIONS" < "$DIR/lines" \
     > "$DIR/client" 2> "$DIR/client.err" &
   CLIENT=$!
   exec 7> "$DIR/lines"
@@ -99,15 +104,17 @@ round_kill() { # round_kill SYSTEM NUMBER
   round_end "$1" kill "kill$2"
   back "$process" "$name"
 }
-round_freeze() {
+freeze_round() { # freeze_round SYSTEM NUMBER CASE VERB
   local process name
   process="$(server "$1" "$2")" name="$(name_of "$(server "$1" "$2")")"
   move_half rows "$name"
-  round_begin "freeze$2"
-  cluster freeze-server "$process"
-  round_end "$1" freeze "freeze$2"
+  round_begin "$3$2"
+  cluster "$4" "$process"
+  round_end "$1" "$3" "$3$2"
   back "$process" "$name"
 }
+round_freeze() { freeze_round "$1" "$2" freeze freeze-server; }
+round_silent() { freeze_round "$1" "$2" silent freeze; }
 has_datanodes() { local found; found="$(cluster status)" && grep -q "^NumLiveDataNodes $DATANODES$" <<< "$found" && grep -q '^StaleDataNodes 0$' <<< "$found"; }
 round_host() {
   local process name datanode="datanode$(($2 % DATANODES + 1))"
@@ -146,7 +153,7 @@ round_move() {
 }
 
 measure() { # measure SYSTEM
-  local case n options=()
+  local case n it options=()
   case "$1" in
     halcyon) options=(--masters 2 --halcyons "$SERVERS" --hregionservers 0 --property "zookeeper.session.timeout=$SESSION" --property dfs.client.socket-timeout=10000) ;;
     hbase) options=(--hmasters 2 --halcyons 0 --hregionservers "$SERVERS" --property zookeeper.session.timeout=90000 --property dfs.client.socket-timeout=60000) ;;
@@ -154,6 +161,7 @@ measure() { # measure SYSTEM
       --property dfs.client.socket-timeout=10000) ;;
     *) fail "$1 is none of halcyon, hbase, hbase-fast" ;;
   esac
+  [ -z "$PUBLISHED" ] || for it in "${STATUS[@]}"; do options+=(--property "$it"); done
   cluster up --parts "zookeeper hdfs hbaseservers" --datanodes "$DATANODES" --seconds $((1200 + ROUNDS * 4 * 240)) "${options[@]}" > /dev/null
   ZK="$(setting_of zookeeper)"
   sh_halcyon "balance_switch false" > /dev/null

@@ -5,8 +5,8 @@
 //!   who saw it   WALs are taken away  (if it was there)   number, bytes     number
 //! ```
 //!
-//! Those who do the work say so here in passing. Nothing waits for it, and nothing depends on it: what is missing or wrong here
-//! loses no row. The newest are kept in `MasterData/recoveries` for the masters that come after this one.
+//! Those who do the work say so here in passing. Only the news of dead servers for clients waits for it: what is missing or wrong
+//! here loses no row. The newest are kept in `MasterData/recoveries` for the masters that come after this one.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -144,6 +144,11 @@ impl Timelines {
     /// All that are kept, the newest first.
     pub fn recoveries(&self) -> Vec<Recovery> {
         self.kept.lock().recoveries.iter().rev().cloned().collect()
+    }
+
+    /// Whether the recovery of a dead server has not ended: regions of it are to be opened.
+    pub fn is_under_way(&self, server: &ServerName) -> bool {
+        self.kept.lock().under_way(&server.to_string()).is_some()
     }
 
     /// This master has become active. `before` is the one that was active last.

@@ -13,6 +13,7 @@
 //! - `peers.rs`: [`ClusterSources`], replication peers, to which all servers send
 //! - `sights.rs`: what reports sum up to, for people
 //! - `sentinel.rs`: the end of a process, noticed at once
+//! - `published.rs`, `multicast.rs`: clients are told of dead servers
 //! - `tables.rs`, `mutations.rs`, `scan.rs`: [`RemoteTables`], rows of system tables
 //!
 //! # Invariants
@@ -32,9 +33,11 @@ mod dead;
 mod errors;
 mod flushed;
 mod links;
+mod multicast;
 mod mutations;
 mod orders;
 mod peers;
+mod published;
 mod remote_server;
 mod scan;
 mod sender;
@@ -48,7 +51,9 @@ mod transitions;
 mod waiters;
 
 pub use flushed::FlushedIds;
+pub use multicast::{MULTICAST_PUBLISHER, MulticastSender, StatusSettings};
 pub use peers::ClusterSources;
+pub use published::{PUBLISHED_MAX, PublishedDead, status_message};
 pub use sentinel::process_ended;
 pub use servers::Servers;
 pub use settings::{Permit, ServersSettings};

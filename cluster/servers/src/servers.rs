@@ -123,6 +123,12 @@ impl Servers {
         table.dead.newest().filter(is_shown).take(DEAD_SHOWN_MAX).cloned().collect()
     }
 
+    /// Whether a newer server is online at its address.
+    pub fn has_successor(&self, server: &ServerName) -> bool {
+        let table = self.table.lock();
+        table.at_address(server).any(|other| other.start_code > server.start_code)
+    }
+
     /// Changes with the set of online servers.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()

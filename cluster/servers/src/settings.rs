@@ -20,7 +20,7 @@ impl Permit {
         Permit(Arc::new(condition))
     }
 
-    pub(crate) fn is_given(&self) -> bool {
+    pub fn is_given(&self) -> bool {
         (self.0)()
     }
 }

@@ -38,10 +38,12 @@ mod site;
 mod sizes;
 mod source_files;
 mod standalone;
+mod status_settings;
 mod surroundings;
 mod systemd;
 mod traces;
 mod usage;
+mod without_effect;
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;

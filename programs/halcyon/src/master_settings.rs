@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use halcyon_master::{GroupSettings, NormalizerSettings, QuotaSettings};
 use halcyon_schema::Tracker;
+use halcyon_servers::StatusSettings;
 use halcyon_settings::{Codec, Effect::Restart, Flag, Millis, Number, Section, Setting, settings};
 
 use crate::settings::StandaloneSettings;
@@ -17,6 +18,8 @@ pub struct MasterParts {
     pub normalizer: NormalizerSettings,
     pub groups: GroupSettings,
     pub quotas: QuotaSettings,
+    /// How clients are told of dead servers.
+    pub status: StatusSettings,
     /// Time between two heartbeats of a lock that a client holds.
     pub remote_lock_timeout: Duration,
     /// Regions that overlap which one merge of a repair takes at most.
@@ -31,6 +34,7 @@ impl Default for MasterParts {
             normalizer: NormalizerSettings::default(),
             groups: GroupSettings::default(),
             quotas: QuotaSettings::default(),
+            status: StatusSettings::default(),
             remote_lock_timeout: Duration::from_secs(30),
             fix_merge_count_max: 64,
             store_file_tracker: Tracker::Default.name().to_string(),

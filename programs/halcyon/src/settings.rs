@@ -22,7 +22,9 @@ use crate::root;
 use crate::safe_start::{is_below, is_same_directory};
 use crate::site::Property;
 use crate::sizes::Size;
+use crate::status_settings::{STATUS, STATUS_PUBLISHER};
 use crate::traces::{self, TraceSettings};
+use crate::without_effect;
 
 const REQUEST_BYTES_MAX: &str = "hbase.ipc.server.max.callqueue.size";
 const FRAME_BYTES_MAX: &str = "hbase.ipc.max.request.size";
@@ -202,7 +204,7 @@ impl StandaloneSettings {
                 check_resolved(name, value)?;
             }
             if !known? {
-                let reason = reason_without_effect(name);
+                let reason = without_effect::reason(name);
                 unused.push(format!("{name} is not used: {reason}"));
             }
         }
@@ -426,6 +428,8 @@ const SETTINGS: &[Section<StandaloneSettings>] = &[
     REPAIRS,
     QUOTAS,
     GROUPS,
+    STATUS,
+    STATUS_PUBLISHER,
     traces::SECTION,
 ];
 
@@ -566,50 +570,6 @@ pub fn local_path(value: &str) -> Result<PathBuf, String> {
         return Err("names no directory".to_string());
     }
     Ok(PathBuf::from(path))
-}
-
-/// Why a property of HBase does nothing here.
-fn reason_without_effect(name: &str) -> &'static str {
-    const REASONS: &[(&str, &str)] = &[
-        ("hbase.cluster.distributed", "standalone is one process"),
-        ("hbase.zookeeper.quorum", "the endpoint that clients ask runs inside, at the bound address"),
-        ("hbase.zookeeper.property.dataDir", "the endpoint that clients ask keeps nothing on disk"),
-        ("hbase.zookeeper.", "there is no ZooKeeper behind the endpoint that clients ask"),
-        ("zookeeper.", "there is no ZooKeeper behind the endpoint that clients ask"),
-        (
-            "hbase.tmp.dir",
-            "temporary files are in the data directory; without hbase.rootdir the data is below it",
-        ),
-        ("hbase.local.dir", "temporary files are in the data directory"),
-        ("hbase.unsafe.stream.capability.enforce", "the local disk has what is needed"),
-        ("hbase.client.", "only clients read it"),
-        ("hbase.rpc.protection", "traffic is not encrypted"),
-        ("hbase.rpc.", "only clients read it"),
-        (
-            "hbase.ipc.server.",
-            "the scheduler of calls has other settings: see the properties that --print-settings shows",
-        ),
-        ("hbase.coprocessor.", "only built-in coprocessors run"),
-        ("hbase.quota.", "quotas have other settings: see the properties that --print-settings shows"),
-        ("hbase.security.", "clients are not authenticated"),
-        ("hbase.server.netty.tls.", "there is no TLS"),
-        ("hbase.superuser", "clients are not authenticated: every user may do what a superuser may"),
-        ("hbase.mob.", "mob files have other settings: see the properties that --print-settings shows"),
-        ("hbase.store.file-tracker.migration.", "a migration is set at a table or a family"),
-        ("hbase.bucketcache.bucket.sizes", "blocks of every size lie side by side in the cache file"),
-        ("hbase.bucketcache.", "the cache file has no use for it"),
-        ("hbase.rs.evictblocksonsplit", "both daughters of a split use the parent's blocks"),
-        (
-            "hbase.lru.blockcache.",
-            "blocks that are read again, IN_MEMORY and index blocks stay without shares of their own",
-        ),
-        ("hfile.block.cache.policy", "there is one policy: a scan does not push out what is read again"),
-        ("hbase.wal.provider", "there is one kind of log"),
-        ("dfs.", "there is no HDFS below"),
-        ("fs.", "there is no HDFS below"),
-    ];
-    let known = REASONS.iter().find(|(start, _)| name.starts_with(start));
-    known.map_or("it is not known here", |(_, reason)| reason)
 }
 
 #[cfg(test)]

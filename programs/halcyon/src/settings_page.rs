@@ -30,6 +30,7 @@ const SECTIONS: [&str; 21] = [
     "Backups",
     "Coprocessors",
     "Region server groups",
+    "Dead servers, for clients",
     "Traces",
 ];
 

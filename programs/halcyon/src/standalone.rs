@@ -74,6 +74,11 @@ pub fn run(args: StandaloneArgs) -> Result<(), Failure> {
     for sentence in unused {
         eprintln!("halcyon: hbase-site.xml: {sentence}");
     }
+    if settings.parts.status.published {
+        eprintln!(
+            "halcyon: hbase-site.xml: hbase.status.published has no effect: there is no other server to tell clients of"
+        );
+    }
     if args.server.print_settings {
         print!("{}", StandaloneSettings::print_by_source(&properties, &args)?);
         return Ok(());

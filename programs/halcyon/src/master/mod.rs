@@ -10,6 +10,7 @@
 
 mod late;
 mod predecessor;
+mod publish;
 mod watch;
 
 use std::io::{self, Write};
@@ -29,7 +30,9 @@ use halcyon_region::WalRoot;
 use halcyon_regionserver::{RegionServer, ReplicatedWals};
 use halcyon_rpc::{EventLoops, Queues, RpcServer};
 use halcyon_schema::{ServerName, layout};
-use halcyon_servers::{ClusterSources, Permit, RemoteTables, Servers, ServersSettings, process_ended};
+use halcyon_servers::{
+    ClusterSources, MulticastSender, Permit, RemoteTables, Servers, ServersSettings, process_ended,
+};
 use halcyon_zookeeper::{Leadership, ZooKeeperCluster};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -38,6 +41,7 @@ use tokio::time::Instant;
 
 use self::late::{LateAssignments, LateServices};
 use self::predecessor::Predecessor;
+use self::publish::{DeadNews, Publisher};
 use self::watch::{Znodes, balance, follow_tables, recover, watch_servers};
 use crate::Failure;
 use crate::args::{MasterArgs, StandaloneArgs};
@@ -113,6 +117,8 @@ async fn serve(
     started_ns: u64,
 ) -> Result<(), String> {
     let mut signals = StopSignals::watch().map_err(|error| format!("cannot watch for signals: {error}"))?;
+    let status = &settings.parts.status;
+    let status = status.published.then(|| MulticastSender::open(status)).transpose()?;
     let address = SocketAddr::new(settings.bind, settings.master_port);
     let bound = RpcServer::bind(address, settings.rpc.clone(), env.clock.clone()).await;
     let bound = bound.map_err(|error| format!("cannot listen for the master: {error}"))?;
@@ -204,7 +210,7 @@ async fn serve(
         elected_ms,
     };
     let running = tokio::select! {
-        running = active.take_over(&cluster_id, info_port) => running?,
+        running = active.take_over(&cluster_id, info_port, status) => running?,
         loss = leadership.lease().lost() => return Err(format!("{name} is not the active master any more: {loss}")),
         signal = signals.next() => return Err(format!("{signal} while this master takes the cluster over")),
     };
@@ -306,11 +312,18 @@ struct Running {
 
 impl Active {
     /// Becomes the master that the cluster has.
-    async fn take_over(&self, cluster_id: &str, info_port: u16) -> Result<Running, String> {
+    async fn take_over(
+        &self,
+        cluster_id: &str,
+        info_port: u16,
+        status: Option<MulticastSender>,
+    ) -> Result<Running, String> {
         let failed = |error: halcyon_cell::Error| error.to_string();
         let id = halcyon_schema::ClusterId(cluster_id.to_string());
         self.leadership.publish_cluster_id(&id).await.map_err(failed)?;
         let servers = Servers::new(Handle::current(), self.env.clock.clone(), self.servers_settings()?);
+        let news = status.map(|sender| self.publisher(sender, cluster_id));
+        let news = news.map(|publisher| publisher.start(&servers, Arc::clone(&self.timelines)));
         let watched = watch_servers(self.view.clone(), Arc::downgrade(&servers), Arc::clone(&self.timelines));
         tokio::spawn(watched);
         let assignments = Arc::new(LateAssignments::default());
@@ -322,7 +335,7 @@ impl Active {
 
         let files = self.start_files().await?;
         let master = loop {
-            self.add_recovering(&servers).await?;
+            self.add_recovering(&servers, news.as_ref()).await?;
             let services = self.cluster_services(&servers, &files);
             let settings = self.master_settings(info_port);
             let (env, root) = (self.root.env.clone(), self.root.path.clone());
@@ -355,11 +368,27 @@ impl Active {
         Ok(Running { files, servers, master })
     }
 
+    /// The master may act while its lease is valid.
+    fn permit(&self) -> Permit {
+        let lease = Arc::clone(self.leadership.lease());
+        Permit::while_true(move || lease.is_valid())
+    }
+
+    fn publisher(&self, sender: MulticastSender, cluster_id: &str) -> Publisher {
+        Publisher {
+            sender,
+            period: self.settings.parts.status.period,
+            version: MasterSettings::new(self.name.clone()).hbase_version,
+            cluster_id: cluster_id.to_string(),
+            master: self.name.clone(),
+            permit: self.permit(),
+        }
+    }
+
     fn servers_settings(&self) -> Result<ServersSettings, String> {
         let mut settings = ServersSettings::new(self.name.clone(), self.env.clock.now_ms());
-        let lease = Arc::clone(self.leadership.lease());
         settings.epoch = Some(self.leadership.epoch());
-        settings.permit = Permit::while_true(move || lease.is_valid());
+        settings.permit = self.permit();
         settings.answers = vec![
             ("hbase.rootdir".to_string(), self.settings.root_address()),
             (MASTER_OF_HALCYON.to_string(), "true".to_string()),
@@ -402,7 +431,7 @@ impl Active {
     }
 
     /// The WALs that are there are of servers that are online, of dead ones, and of masters before.
-    async fn add_recovering(&self, servers: &Arc<Servers>) -> Result<(), String> {
+    async fn add_recovering(&self, servers: &Arc<Servers>, news: Option<&DeadNews>) -> Result<(), String> {
         let (env, path) = match &self.wal_root {
             Some(wal) => (wal.env.clone(), wal.path.clone()),
             None => (self.root.env.clone(), self.root.path.clone()),
@@ -418,7 +447,12 @@ impl Active {
             let server = entry.name.strip_suffix("-splitting").unwrap_or(&entry.name);
             match ServerName::parse(server) {
                 Ok(server) if server == self.name || online.contains(&server) => {}
-                Ok(server) if entry.is_dir => servers.add_recovering(&server),
+                Ok(server) if entry.is_dir => {
+                    servers.add_recovering(&server);
+                    if let Some(news) = news {
+                        news.tell(server);
+                    }
+                }
                 _ => tracing::warn!(name = entry.name, "among the WALs is something else"),
             }
         }

@@ -9,6 +9,8 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.hbase.HBaseConfiguration;
 import org.apache.hadoop.hbase.TableName;
 import org.apache.hadoop.hbase.client.Admin;
+import org.apache.hadoop.hbase.client.AsyncConnection;
+import org.apache.hadoop.hbase.client.AsyncTable;
 import org.apache.hadoop.hbase.client.ColumnFamilyDescriptorBuilder;
 import org.apache.hadoop.hbase.client.Connection;
 import org.apache.hadoop.hbase.client.ConnectionFactory;
@@ -16,6 +18,7 @@ import org.apache.hadoop.hbase.client.Get;
 import org.apache.hadoop.hbase.client.Put;
 import org.apache.hadoop.hbase.client.Result;
 import org.apache.hadoop.hbase.client.Table;
+import org.apache.hadoop.hbase.client.TableDescriptor;
 import org.apache.hadoop.hbase.client.TableDescriptorBuilder;
 import org.apache.hadoop.hbase.util.Bytes;
 
@@ -37,7 +40,8 @@ import org.apache.hadoop.hbase.util.Bytes;
  * Each region has a writer and a reader, so a region that is away holds up no other. The reader knows which values the row may have:
  * any other one is an error, and so is a call that fails after the client's own retries. Exit 1 after an error.
  *
- * <p>-Drpc=MS: the client's timeout of one call, default 10000; HBase's own is 60000.
+ * <p>-Drpc=MS: the client's timeout of one call, default 10000; HBase's own is 60000. -Dasync=true: calls go through HBase's asynchronous
+ * client, the one that HBase 3 has. -Dhbase.NAME=VALUE: any other property of the client.
  */
 public final class Recovery {
   private static final byte[] F = Bytes.toBytes("f");
@@ -48,6 +52,101 @@ public final class Recovery {
 
   private interface Call {
     void run() throws Exception;
+  }
+
+  /** What is asked of a cluster, by either of HBase's clients. */
+  private interface Client extends AutoCloseable {
+    void create(TableDescriptor table, byte[][] splits) throws Exception;
+
+    Rows rows(TableName table) throws Exception;
+
+    void askMaster() throws Exception;
+  }
+
+  private interface Rows {
+    void put(Put put) throws Exception;
+
+    Result get(Get get) throws Exception;
+  }
+
+  private static final class Blocking implements Client {
+    private final Connection connection;
+    private final Admin admin;
+
+    Blocking(Configuration conf) throws Exception {
+      connection = ConnectionFactory.createConnection(conf);
+      admin = connection.getAdmin();
+    }
+
+    @Override
+    public void create(TableDescriptor table, byte[][] splits) throws Exception {
+      admin.createTable(table, splits);
+    }
+
+    @Override
+    public Rows rows(TableName name) throws Exception {
+      Table table = connection.getTable(name);
+      return new Rows() {
+        @Override
+        public void put(Put put) throws Exception {
+          table.put(put);
+        }
+
+        @Override
+        public Result get(Get get) throws Exception {
+          return table.get(get);
+        }
+      };
+    }
+
+    @Override
+    public void askMaster() throws Exception {
+      admin.isBalancerEnabled();
+    }
+
+    @Override
+    public void close() throws Exception {
+      connection.close();
+    }
+  }
+
+  private static final class Asynchronous implements Client {
+    private final AsyncConnection connection;
+
+    Asynchronous(Configuration conf) throws Exception {
+      connection = ConnectionFactory.createAsyncConnection(conf).get();
+    }
+
+    @Override
+    public void create(TableDescriptor table, byte[][] splits) throws Exception {
+      connection.getAdmin().createTable(table, splits).get();
+    }
+
+    @Override
+    public Rows rows(TableName name) {
+      AsyncTable<?> table = connection.getTable(name);
+      return new Rows() {
+        @Override
+        public void put(Put put) throws Exception {
+          table.put(put).get();
+        }
+
+        @Override
+        public Result get(Get get) throws Exception {
+          return table.get(get).get();
+        }
+      };
+    }
+
+    @Override
+    public void askMaster() throws Exception {
+      connection.getAdmin().isBalancerEnabled().get();
+    }
+
+    @Override
+    public void close() throws Exception {
+      connection.close();
+    }
   }
 
   /** One kind of call, made again and again. */
@@ -95,15 +194,15 @@ public final class Recovery {
     }
   }
 
-  private final Connection connection;
+  private final Client client;
   private final TableName name;
   private final int regions;
   private final AtomicLong errors = new AtomicLong();
   private volatile boolean working = true;
   private long allErrors;
 
-  private Recovery(Connection connection, String table, int regions) {
-    this.connection = connection;
+  private Recovery(Client client, String table, int regions) {
+    this.client = client;
     this.name = TableName.valueOf(table);
     this.regions = regions;
   }
@@ -118,9 +217,14 @@ public final class Recovery {
     for (String kind : new String[] {"", "read.", "write."}) {
       conf.setInt("hbase.rpc." + kind + "timeout", Integer.getInteger("rpc", 10_000));
     }
+    for (String property : System.getProperties().stringPropertyNames()) {
+      if (property.startsWith("hbase.")) {
+        conf.set(property, System.getProperty(property));
+      }
+    }
     boolean right;
-    try (Connection connection = ConnectionFactory.createConnection(conf)) {
-      right = new Recovery(connection, args[1], Integer.parseInt(args[2])).run();
+    try (Client client = Boolean.getBoolean("async") ? new Asynchronous(conf) : new Blocking(conf)) {
+      right = new Recovery(client, args[1], Integer.parseInt(args[2])).run();
     }
     System.exit(right ? 0 : 1);
   }
@@ -133,7 +237,7 @@ public final class Recovery {
       byte[] row = Bytes.toBytes(String.format("%04d-row", region));
       AtomicLong begun = new AtomicLong();
       AtomicLong acknowledged = new AtomicLong();
-      Table table = connection.getTable(name);
+      Rows table = client.rows(name);
       writers.add(new Caller(() -> {
         long value = begun.incrementAndGet();
         table.put(new Put(row).addColumn(F, Q, Bytes.toBytes(value)));
@@ -148,8 +252,7 @@ public final class Recovery {
         }
       }, PAUSE_MS));
     }
-    Admin admin = connection.getAdmin();
-    Caller master = new Caller(admin::isBalancerEnabled, MASTER_PAUSE_MS);
+    Caller master = new Caller(client::askMaster, MASTER_PAUSE_MS);
     List<Caller> all = new ArrayList<>(writers);
     all.addAll(readers);
     all.add(master);
@@ -190,9 +293,7 @@ public final class Recovery {
     for (int region = 1; region < regions; region++) {
       splits[region - 1] = Bytes.toBytes(String.format("%04d", region));
     }
-    try (Admin admin = connection.getAdmin()) {
-      admin.createTable(TableDescriptorBuilder.newBuilder(name).setColumnFamily(ColumnFamilyDescriptorBuilder.of(F)).build(), splits);
-    }
+    client.create(TableDescriptorBuilder.newBuilder(name).setColumnFamily(ColumnFamilyDescriptorBuilder.of(F)).build(), splits);
   }
 
   /** Waits until each caller has had an answer to a call that began after this. */
