@@ -9,7 +9,7 @@ use halcyon_settings::{Description, Effect};
 use crate::settings::StandaloneSettings;
 
 /// Topics in the order of the page.
-const SECTIONS: [&str; 21] = [
+const SECTIONS: [&str; 22] = [
     "Addresses and directories",
     "Calls",
     "Memory and cache",
