@@ -31,6 +31,7 @@ import org.apache.hadoop.hbase.client.SnapshotDescription;
 import org.apache.hadoop.hbase.client.TableDescriptor;
 import org.apache.hadoop.hbase.client.TableDescriptorBuilder;
 import org.apache.hadoop.hbase.client.TableState;
+import org.apache.hadoop.hbase.io.HFileLink;
 import org.apache.hadoop.hbase.master.HMaster;
 import org.apache.hadoop.hbase.master.MasterFileSystem;
 import org.apache.hadoop.hbase.master.RegionState;
@@ -38,10 +39,12 @@ import org.apache.hadoop.hbase.master.TableStateManager;
 import org.apache.hadoop.hbase.master.assignment.AssignmentManager;
 import org.apache.hadoop.hbase.master.assignment.RegionStateStore;
 import org.apache.hadoop.hbase.master.assignment.RegionStates;
+import org.apache.hadoop.hbase.quotas.RegionServerRpcQuotaManager;
 import org.apache.hadoop.hbase.regionserver.HRegion;
 import org.apache.hadoop.hbase.regionserver.HRegionServer;
 import org.apache.hadoop.hbase.regionserver.HStore;
 import org.apache.hadoop.hbase.regionserver.HStoreFile;
+import org.apache.hadoop.hbase.regionserver.StoreFileInfo;
 import org.apache.hadoop.hbase.replication.ReplicationPeerDescription;
 import org.apache.hadoop.hbase.util.Bytes;
 import org.apache.hadoop.hbase.util.CommonFSUtils;
@@ -114,13 +117,14 @@ public final class External {
     point(conf);
   }
 
-  public static MiniHBaseCluster start(HBaseTestingUtility u) throws Exception {
+  /** Where there is a cluster for each class, it has so many region servers. */
+  public static MiniHBaseCluster start(HBaseTestingUtility u, int regionServers) throws Exception {
     util = u;
     local(u);
     FileSystem.getLocal(u.getConfiguration());
     if (OwnServer.ON) {
       u.closeConnection(); // of a server before it, which a test that failed left
-      OwnServer.start(u, false);
+      OwnServer.start(u, false, regionServers);
       return mini(u);
     }
     clean(u.getConfiguration());
@@ -141,13 +145,13 @@ public final class External {
   }
 
   /** Where a mini cluster has ZooKeeper and files of its own, it may be started on them again. */
-  public static MiniHBaseCluster startAgain(HBaseTestingUtility u) throws Exception {
+  public static MiniHBaseCluster startAgain(HBaseTestingUtility u, int regionServers) throws Exception {
     if (!OwnServer.ON) {
-      return start(u);
+      return start(u, regionServers);
     }
     util = u;
     local(u);
-    OwnServer.start(u, true);
+    OwnServer.start(u, true, regionServers);
     return mini(u);
   }
 
@@ -166,7 +170,7 @@ public final class External {
       internals("restartHBaseCluster");
     }
     u.closeConnection();
-    OwnServer.start(u, true);
+    OwnServer.start(u, true, 0);
   }
 
   /** A table with the endpoint that a test names for all regions: a server that is not the test's own has another configuration. */
@@ -355,6 +359,25 @@ public final class External {
     }));
   }
 
+  /** Returns when the table is compacted, as the mini cluster does. */
+  static void compact(HBaseTestingUtility u, TableName t, boolean major) throws IOException {
+    Admin admin = u.getAdmin();
+    long before = admin.getLastMajorCompactionTimestamp(t);
+    if (major) {
+      admin.majorCompact(t);
+    } else {
+      admin.compact(t);
+    }
+    // without a file there is nothing to compact, and no timestamp either
+    for (int i = 0; major && i < 30 && admin.getLastMajorCompactionTimestamp(t) <= before; i++) {
+      pause();
+    }
+    for (int idle = 0; idle < 3;) {
+      pause();
+      idle = admin.getCompactionState(t) == CompactionState.NONE ? idle + 1 : 0;
+    }
+  }
+
   private static void compact(HBaseTestingUtility u, RegionInfo r, boolean major) throws IOException {
     if (!major) {
       internals("HRegion.compact of what the server selects");
@@ -380,6 +403,17 @@ public final class External {
         }
         case "getStorefiles" -> {
           return storeFiles(u, r, family);
+        }
+        case "getStorefilesSize", "getHFilesSize", "getNumHFiles" -> {
+          boolean all = i.getMethod().getName().equals("getStorefilesSize");
+          boolean count = i.getMethod().getName().equals("getNumHFiles");
+          long sum = 0;
+          for (HStoreFile f : storeFiles(u, r, family)) {
+            if (all || !StoreFileInfo.isReference(f.getPath()) && !HFileLink.isHFileLink(f.getPath())) {
+              sum += count ? 1 : f.getPath().getFileSystem(u.getConfiguration()).getFileStatus(f.getPath()).getLen();
+            }
+          }
+          return sum;
         }
         case "getColumnFamilyDescriptor" -> {
           return u.getAdmin().getDescriptor(r.getTable()).getColumnFamily(family);
@@ -463,6 +497,9 @@ public final class External {
         case "getCompactedHFilesDischarger" -> {
           return Mockito.mock(i.getMethod().getReturnType()); // the external server archives by itself
         }
+        case "getRegionServerRpcQuotaManager" -> {
+          return rpcQuotas(u);
+        }
         case "getNumberOfOnlineRegions" -> {
           return u.getAdmin().getRegions(sn).size();
         }
@@ -475,6 +512,36 @@ public final class External {
         }
       }
     }));
+  }
+
+  /** Whether requests are limited. The quotas themselves the external server reads by itself. */
+  private static RegionServerRpcQuotaManager rpcQuotas(HBaseTestingUtility u) {
+    return Mockito.mock(RegionServerRpcQuotaManager.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
+      switch (i.getMethod().getName()) {
+        case "isRpcThrottleEnabled" -> {
+          return u.getAdmin().isRpcThrottleEnabled();
+        }
+        case "getQuotaCache" -> {
+          return Mockito.mock(i.getMethod().getReturnType(), Mockito.withSettings().stubOnly().defaultAnswer(j -> {
+            if (!j.getMethod().getName().equals("triggerCacheRefresh")) {
+              internals("QuotaCache." + j.getMethod().getName());
+            }
+            return null;
+          }));
+        }
+        default -> {
+          throw new AssumptionViolatedException("JVM internals: RegionServerRpcQuotaManager." + i.getMethod().getName());
+        }
+      }
+    }));
+  }
+
+  /** In the place of a wait for a server's cache of quotas. */
+  public static void readQuotas() throws InterruptedException {
+    if (!OwnServer.ON) {
+      internals("QuotaCache");
+    }
+    Thread.sleep(1000);
   }
 
   /** The master, with what the client API tells of it. */
@@ -495,6 +562,15 @@ public final class External {
         }
         case "getConnection" -> {
           return util.getConnection();
+        }
+        case "getZooKeeper" -> {
+          if (!OwnServer.ON) {
+            internals("HMaster.getZooKeeper");
+          }
+          return util.getZooKeeperWatcher();
+        }
+        case "getLastMajorCompactionTimestamp" -> {
+          return util.getAdmin().getLastMajorCompactionTimestamp(i.getArgument(0));
         }
         case "getFileSystem" -> {
           if (!OwnServer.ON) {
