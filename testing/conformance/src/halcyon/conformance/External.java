@@ -4,26 +4,23 @@ import java.io.File;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Collections;
-import java.util.EnumMap;
 import java.util.EnumSet;
 import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.hadoop.conf.Configuration;
-import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.hbase.ClusterMetrics.Option;
 import org.apache.hadoop.hbase.Coprocessor;
 import org.apache.hadoop.hbase.HBaseTestingUtility;
 import org.apache.hadoop.hbase.HBaseZKTestingUtility;
-import org.apache.hadoop.hbase.MetaTableAccessor;
 import org.apache.hadoop.hbase.MiniHBaseCluster;
 import org.apache.hadoop.hbase.NamespaceDescriptor;
+import org.apache.hadoop.hbase.ServerMetrics;
 import org.apache.hadoop.hbase.ServerName;
 import org.apache.hadoop.hbase.TableName;
 import org.apache.hadoop.hbase.client.Admin;
-import org.apache.hadoop.hbase.client.CompactionState;
 import org.apache.hadoop.hbase.client.Connection;
 import org.apache.hadoop.hbase.client.ConnectionFactory;
 import org.apache.hadoop.hbase.client.RegionInfo;
@@ -31,20 +28,13 @@ import org.apache.hadoop.hbase.client.SnapshotDescription;
 import org.apache.hadoop.hbase.client.TableDescriptor;
 import org.apache.hadoop.hbase.client.TableDescriptorBuilder;
 import org.apache.hadoop.hbase.client.TableState;
-import org.apache.hadoop.hbase.io.HFileLink;
 import org.apache.hadoop.hbase.master.HMaster;
 import org.apache.hadoop.hbase.master.MasterFileSystem;
-import org.apache.hadoop.hbase.master.RegionState;
+import org.apache.hadoop.hbase.master.ServerManager;
 import org.apache.hadoop.hbase.master.TableStateManager;
-import org.apache.hadoop.hbase.master.assignment.AssignmentManager;
-import org.apache.hadoop.hbase.master.assignment.RegionStateStore;
-import org.apache.hadoop.hbase.master.assignment.RegionStates;
 import org.apache.hadoop.hbase.quotas.RegionServerRpcQuotaManager;
 import org.apache.hadoop.hbase.regionserver.HRegion;
 import org.apache.hadoop.hbase.regionserver.HRegionServer;
-import org.apache.hadoop.hbase.regionserver.HStore;
-import org.apache.hadoop.hbase.regionserver.HStoreFile;
-import org.apache.hadoop.hbase.regionserver.StoreFileInfo;
 import org.apache.hadoop.hbase.replication.ReplicationPeerDescription;
 import org.apache.hadoop.hbase.util.Bytes;
 import org.apache.hadoop.hbase.util.CommonFSUtils;
@@ -125,9 +115,9 @@ public final class External {
     if (OwnServer.ON) {
       u.closeConnection(); // of a server before it, which a test that failed left
       OwnServer.start(u, false, regionServers);
-      return mini(u);
+    } else {
+      clean(u.getConfiguration());
     }
-    clean(u.getConfiguration());
     for (String m : u.getConfiguration().getStrings("hbase.coprocessor.master.classes", new String[0])) {
       // some classes only check that their observer was started
       step("start of " + m, () -> ((Coprocessor) Class.forName(m).getDeclaredConstructor()
@@ -287,7 +277,7 @@ public final class External {
     throw new AssertionError(r + " did not reach " + to);
   }
 
-  private static void pause() {
+  static void pause() {
     try {
       Thread.sleep(100);
     } catch (InterruptedException e) {
@@ -309,148 +299,6 @@ public final class External {
       mini.util = (HBaseTestingUtility) u;
       return mini;
     });
-  }
-
-  /** A region, with what the client API and its directory tell of it. */
-  static HRegion region(HBaseTestingUtility u, RegionInfo r) {
-    return Mockito.mock(HRegion.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
-      switch (i.getMethod().getName()) {
-        case "getRegionInfo" -> {
-          return r;
-        }
-        case "getTableDescriptor" -> {
-          return u.getAdmin().getDescriptor(r.getTable());
-        }
-        case "getStores" -> {
-          List<HStore> stores = new ArrayList<>();
-          for (byte[] family : u.getAdmin().getDescriptor(r.getTable()).getColumnFamilyNames()) {
-            stores.add(store(u, r, family));
-          }
-          return stores;
-        }
-        case "getStore" -> {
-          return store(u, r, i.getArgument(0));
-        }
-        case "getStoreFileList" -> {
-          List<String> names = new ArrayList<>();
-          for (byte[] family : (byte[][]) i.getRawArguments()[0]) {
-            storeFiles(u, r, family).forEach(f -> names.add(f.getPath().toString()));
-          }
-          return names;
-        }
-        case "waitForFlushesAndCompactions", "waitForFlushes", "waitForCompactions" -> {
-          return i.getMethod().getReturnType() == boolean.class ? true : null;
-        }
-        case "flush", "flushcache" -> {
-          u.getAdmin().flushRegion(r.getRegionName());
-          return null;
-        }
-        case "compact" -> {
-          compact(u, r, i.getArgument(0));
-          return null;
-        }
-        case "toString" -> {
-          return r.getRegionNameAsString();
-        }
-        default -> {
-          throw new AssumptionViolatedException("JVM internals: HRegion." + i.getMethod().getName());
-        }
-      }
-    }));
-  }
-
-  /** Returns when the table is compacted, as the mini cluster does. */
-  static void compact(HBaseTestingUtility u, TableName t, boolean major) throws IOException {
-    Admin admin = u.getAdmin();
-    long before = admin.getLastMajorCompactionTimestamp(t);
-    if (major) {
-      admin.majorCompact(t);
-    } else {
-      admin.compact(t);
-    }
-    // without a file there is nothing to compact, and no timestamp either
-    for (int i = 0; major && i < 30 && admin.getLastMajorCompactionTimestamp(t) <= before; i++) {
-      pause();
-    }
-    for (int idle = 0; idle < 3;) {
-      pause();
-      idle = admin.getCompactionState(t) == CompactionState.NONE ? idle + 1 : 0;
-    }
-  }
-
-  private static void compact(HBaseTestingUtility u, RegionInfo r, boolean major) throws IOException {
-    if (!major) {
-      internals("HRegion.compact of what the server selects");
-    }
-    long before = u.getAdmin().getLastMajorCompactionTimestampForRegion(r.getRegionName());
-    u.getAdmin().majorCompactRegion(r.getRegionName());
-    for (int i = 0; i < 300; i++) {
-      if (u.getAdmin().getLastMajorCompactionTimestampForRegion(r.getRegionName()) > before
-        && u.getAdmin().getCompactionStateForRegion(r.getRegionName()) == CompactionState.NONE) {
-        return;
-      }
-      pause();
-    }
-    throw new AssertionError(r + " was not compacted");
-  }
-
-  /** A store, with what its directory tells of it. */
-  private static HStore store(HBaseTestingUtility u, RegionInfo r, byte[] family) {
-    return Mockito.mock(HStore.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
-      switch (i.getMethod().getName()) {
-        case "getStorefilesCount" -> {
-          return storeFiles(u, r, family).size();
-        }
-        case "getStorefiles" -> {
-          return storeFiles(u, r, family);
-        }
-        case "getStorefilesSize", "getHFilesSize", "getNumHFiles" -> {
-          boolean all = i.getMethod().getName().equals("getStorefilesSize");
-          boolean count = i.getMethod().getName().equals("getNumHFiles");
-          long sum = 0;
-          for (HStoreFile f : storeFiles(u, r, family)) {
-            if (all || !StoreFileInfo.isReference(f.getPath()) && !HFileLink.isHFileLink(f.getPath())) {
-              sum += count ? 1 : f.getPath().getFileSystem(u.getConfiguration()).getFileStatus(f.getPath()).getLen();
-            }
-          }
-          return sum;
-        }
-        case "getColumnFamilyDescriptor" -> {
-          return u.getAdmin().getDescriptor(r.getTable()).getColumnFamily(family);
-        }
-        case "getColumnFamilyName" -> {
-          return Bytes.toString(family);
-        }
-        default -> {
-          throw new AssumptionViolatedException("JVM internals: HStore." + i.getMethod().getName());
-        }
-      }
-    }));
-  }
-
-  private static List<HStoreFile> storeFiles(HBaseTestingUtility u, RegionInfo r, byte[] family) throws IOException {
-    Path root = CommonFSUtils.getRootDir(u.getConfiguration());
-    Path dir = new Path(CommonFSUtils.getTableDir(root, r.getTable()), r.getEncodedName() + "/" + Bytes.toString(family));
-    FileSystem fs = dir.getFileSystem(u.getConfiguration());
-    List<HStoreFile> files = new ArrayList<>();
-    for (FileStatus f : fs.exists(dir) ? fs.listStatus(dir) : new FileStatus[0]) {
-      if (f.isFile() && !f.getPath().getName().startsWith(".")) {
-        files.add(Mockito.mock(HStoreFile.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
-          switch (i.getMethod().getName()) {
-            case "getPath" -> {
-              return f.getPath();
-            }
-            case "toString" -> {
-              return f.getPath().toString();
-            }
-            default -> {
-              throw new AssumptionViolatedException("JVM internals: HStoreFile." + i.getMethod().getName());
-            }
-          }
-        })));
-      }
-    }
-    return files;
   }
 
   /** The server of a table's first region. */
@@ -479,17 +327,20 @@ public final class External {
           TableName t = i.getArguments().length == 1 ? (TableName) i.getArgument(0) : null;
           for (RegionInfo r : u.getAdmin().getRegions(sn)) {
             if (t == null || r.getTable().equals(t)) {
-              regions.add(region(u, r));
+              regions.add(Regions.region(u, r));
             }
           }
           return regions;
+        }
+        case "getConnection" -> {
+          return u.getConnection();
         }
         case "getOnlineRegion", "getRegion" -> {
           for (RegionInfo r : u.getAdmin().getRegions(sn)) {
             boolean same = i.getArgument(0) instanceof String name ? r.getEncodedName().equals(name)
               : Bytes.equals(r.getRegionName(), (byte[]) i.getArgument(0));
             if (same) {
-              return region(u, r);
+              return Regions.region(u, r);
             }
           }
           return null;
@@ -569,6 +420,25 @@ public final class External {
           }
           return util.getZooKeeperWatcher();
         }
+        case "getServerManager" -> {
+          return Mockito.mock(ServerManager.class, Mockito.withSettings().stubOnly().defaultAnswer(j -> {
+            Map<ServerName, ServerMetrics> live = util.getAdmin().getClusterMetrics(EnumSet.of(Option.LIVE_SERVERS)).getLiveServerMetrics();
+            switch (j.getMethod().getName()) {
+              case "getOnlineServers" -> {
+                return live;
+              }
+              case "getOnlineServersList" -> {
+                return new ArrayList<>(live.keySet());
+              }
+              case "isServerOnline" -> {
+                return live.containsKey(j.getArgument(0));
+              }
+              default -> {
+                throw new AssumptionViolatedException("JVM internals: ServerManager." + j.getMethod().getName());
+              }
+            }
+          }));
+        }
         case "getLastMajorCompactionTimestamp" -> {
           return util.getAdmin().getLastMajorCompactionTimestamp(i.getArgument(0));
         }
@@ -604,7 +474,7 @@ public final class External {
             }));
         }
         case "getAssignmentManager" -> {
-          return assignments(util);
+          return Regions.assignments(util);
         }
         case "getTableStateManager" -> {
           return Mockito.mock(TableStateManager.class,
@@ -631,47 +501,6 @@ public final class External {
         }
       }
     }));
-  }
-
-  /** The states of regions, as hbase:meta has them. */
-  private static AssignmentManager assignments(HBaseTestingUtility u) {
-    RegionStates states = Mockito.mock(RegionStates.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
-      switch (i.getMethod().getName()) {
-        case "getRegionByStateOfTable" -> {
-          return regionsByState(u, i.getArgument(0));
-        }
-        case "getRegionsOfTable" -> {
-          return u.getAdmin().getRegions((TableName) i.getArgument(0));
-        }
-        case "hasRegionsInTransition" -> {
-          return !u.getAdmin().getClusterMetrics(EnumSet.of(Option.REGIONS_IN_TRANSITION)).getRegionStatesInTransition().isEmpty();
-        }
-        default -> {
-          throw new AssumptionViolatedException("JVM internals: RegionStates." + i.getMethod().getName());
-        }
-      }
-    }));
-    return Mockito.mock(AssignmentManager.class, Mockito.withSettings().stubOnly().defaultAnswer(i -> {
-      if (i.getMethod().getName().equals("getRegionStates")) {
-        return states;
-      }
-      throw new AssumptionViolatedException("JVM internals: AssignmentManager." + i.getMethod().getName());
-    }));
-  }
-
-  private static Map<RegionState.State, List<RegionInfo>> regionsByState(HBaseTestingUtility u, TableName t) throws IOException {
-    Map<RegionState.State, List<RegionInfo>> regions = new EnumMap<>(RegionState.State.class);
-    for (RegionState.State state : RegionState.State.values()) {
-      regions.put(state, new ArrayList<>());
-    }
-    MetaTableAccessor.scanMetaForTableRegions(u.getConnection(), row -> {
-      RegionInfo region = MetaTableAccessor.getRegionInfo(row);
-      if (region != null && region.getTable().equals(t)) {
-        regions.get(RegionStateStore.getRegionState(row, region)).add(region);
-      }
-      return true;
-    }, t);
-    return regions;
   }
 
   public static MiniZooKeeperCluster zk(HBaseZKTestingUtility u) {

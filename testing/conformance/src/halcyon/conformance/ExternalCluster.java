@@ -105,7 +105,7 @@ public class ExternalCluster extends MiniHBaseCluster {
 
   @Override
   public void compact(TableName tableName, boolean major) throws IOException {
-    External.compact(util, tableName, major);
+    Regions.compact(util, tableName, major);
   }
 
   @Override
@@ -132,7 +132,7 @@ public class ExternalCluster extends MiniHBaseCluster {
       for (ServerName server : admin().getRegionServers()) { // not from meta, which has no replicas of its own
         for (RegionInfo r : admin().getRegions(server)) {
           if (r.getTable().equals(tableName)) {
-            out.add(External.region(util, r));
+            out.add(Regions.region(util, r));
           }
         }
       }
