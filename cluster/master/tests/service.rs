@@ -240,7 +240,8 @@ fn refusals_come_as_in_hbase() {
     let result = c.wait(remove().unwrap().proc_id());
     assert_eq!(class(result), "ReplicationPeerNotFoundException");
     let off = pb::ReplicationPeerModificationSwitchRequest { on: false };
-    c.call::<pb::ReplicationPeerModificationSwitchResponse>("ReplicationPeerModificationSwitch", &off).unwrap();
+    c.call::<pb::ReplicationPeerModificationSwitchResponse>("ReplicationPeerModificationSwitch", &off)
+        .unwrap();
     assert_eq!(remove().unwrap_err().message, "Replication peer modification disabled");
 }
 

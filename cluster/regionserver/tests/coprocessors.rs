@@ -76,7 +76,10 @@ fn a_filter_of_another_class_is_for_the_jvm() {
     lab.put("r", "q", "v");
     assert_eq!(lab.row("r"), ["v"]);
     let other = pb::Filter { name: "org.x.Filter".to_string(), serialized_filter: None };
-    let own = pb::Filter { name: "org.apache.hadoop.hbase.filter.KeyOnlyFilter".to_string(), serialized_filter: None };
+    let own = pb::Filter {
+        name: "org.apache.hadoop.hbase.filter.FirstKeyOnlyFilter".to_string(),
+        serialized_filter: None,
+    };
     let with = |filter: &pb::Filter| pb::Get { filter: Some(filter.clone()), ..get("r") };
     lab.get(with(&own)).unwrap();
     let scan = lab.open(1, pb::Scan { filter: Some(other.clone()), ..Default::default() });

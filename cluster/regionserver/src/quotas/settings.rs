@@ -4,7 +4,9 @@ use std::time::Duration;
 use halcyon_cell::Result;
 use halcyon_proto::pb;
 use halcyon_settings::Effect::Restart;
-use halcyon_settings::{Description, Flag, Millis, Number, OrNever, Positive, Section, Setting, Text, settings};
+use halcyon_settings::{
+    Description, Flag, Millis, Number, OrNever, Positive, Section, Setting, Text, settings,
+};
 
 use super::rate_limiter::Refill;
 

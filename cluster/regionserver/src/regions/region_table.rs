@@ -84,7 +84,8 @@ impl OnlineRegion {
     /// Whether a read has to go through the JVM: the region has coprocessors, or `filter` is of a class that only the JVM has.
     pub(crate) fn reads_hosted(&self, filter: Option<&pb::Filter>) -> bool {
         self.coprocessors.as_ref().is_some_and(|coprocessors| {
-            !coprocessors.only_filters() || filter.is_some_and(|filter| halcyon_filter::parse_filter(filter).is_err())
+            !coprocessors.only_filters()
+                || filter.is_some_and(|filter| halcyon_filter::parse_filter(filter).is_err())
         })
     }
 
